@@ -1,0 +1,47 @@
+# chimera_library(NAME SOURCES ... [PUBLIC ...] [PRIVATE ...] [TORCH]): one room of one floor.
+# chimera_executable(NAME SOURCES ... [LIBRARIES ...] [TORCH])
+# TORCH: link LibTorch and reuse the one precompiled header of its headers.
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  # A precompiled header is cached only with these two allowances.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
+endif()
+
+add_library(chimera_options INTERFACE)
+target_include_directories(chimera_options INTERFACE ${PROJECT_SOURCE_DIR}/src)
+target_compile_options(chimera_options INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Woverloaded-virtual
+  $<$<BOOL:${CHIMERA_WERROR}>:-Werror> $<$<BOOL:${CCACHE}>:-fpch-preprocess>)
+if(CHIMERA_SANITIZE)
+  target_compile_options(chimera_options INTERFACE -fsanitize=${CHIMERA_SANITIZE} -fno-omit-frame-pointer)
+  target_link_options(chimera_options INTERFACE -fsanitize=${CHIMERA_SANITIZE})
+  if(CHIMERA_SANITIZE MATCHES undefined)
+    target_compile_options(chimera_options INTERFACE -fno-sanitize-recover=undefined)
+  endif()
+endif()
+
+function(chimera_use_torch target)
+  target_link_libraries(${target} PUBLIC LibTorch::LibTorch)
+  if(TARGET chimera_torch_pch)
+    target_precompile_headers(${target} REUSE_FROM chimera_torch_pch)
+  endif()
+endfunction()
+
+function(chimera_library name)
+  cmake_parse_arguments(ARG "TORCH" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  add_library(chimera_${name} STATIC ${ARG_SOURCES})
+  target_link_libraries(chimera_${name} PUBLIC chimera_options ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
+  if(ARG_TORCH)
+    chimera_use_torch(chimera_${name})
+  endif()
+endfunction()
+
+function(chimera_executable name)
+  cmake_parse_arguments(ARG "TORCH" "" "SOURCES;LIBRARIES" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE chimera_options ${ARG_LIBRARIES})
+  if(ARG_TORCH)
+    chimera_use_torch(${name})
+  endif()
+endfunction()

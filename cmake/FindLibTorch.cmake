@@ -1,0 +1,32 @@
+# Finds LibTorch and defines LibTorch::LibTorch.
+# Looks in TORCH_DIR (a libtorch folder, or a site-packages/torch), else in the project's own .venv.
+# The package file that torch ships is not used: on a CUDA wheel it insists on a CUDA toolkit.
+
+set(_torch_roots ${TORCH_DIR})
+if(NOT TORCH_DIR)
+  file(GLOB _torch_roots ${PROJECT_SOURCE_DIR}/.venv/lib/python3*/site-packages/torch)
+endif()
+find_path(LIBTORCH_ROOT NAMES include/ATen/ATen.h PATHS ${_torch_roots} NO_DEFAULT_PATH)
+find_library(LIBTORCH_CPU torch_cpu PATHS ${LIBTORCH_ROOT}/lib NO_DEFAULT_PATH)
+find_library(LIBTORCH_C10 c10 PATHS ${LIBTORCH_ROOT}/lib NO_DEFAULT_PATH)
+find_path(GLOO_HEADERS gloo/transport/device.h) # Debian's libgloo-dev: headers only, never its library
+
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(LibTorch
+  REQUIRED_VARS LIBTORCH_ROOT LIBTORCH_CPU LIBTORCH_C10 GLOO_HEADERS
+  REASON_FAILURE_MESSAGE "run ./dev build, which installs it, or set TORCH_DIR to an installed torch")
+
+if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
+  add_library(LibTorch::LibTorch INTERFACE IMPORTED GLOBAL)
+  target_include_directories(LibTorch::LibTorch SYSTEM INTERFACE
+    ${LIBTORCH_ROOT}/include ${LIBTORCH_ROOT}/include/torch/csrc/api/include)
+  # DT_RPATH rather than RUNPATH, so that the libraries behind libtorch_cpu are found through it too.
+  target_link_libraries(LibTorch::LibTorch INTERFACE
+    -Wl,--no-as-needed ${LIBTORCH_CPU} ${LIBTORCH_C10} -Wl,--as-needed)
+  target_link_options(LibTorch::LibTorch INTERFACE
+    -Wl,--allow-shlib-undefined -Wl,--disable-new-dtags -Wl,-rpath,${LIBTORCH_ROOT}/lib)
+  add_library(chimera_torch_pch STATIC ${PROJECT_SOURCE_DIR}/cmake/torch_pch.cc)
+  target_link_libraries(chimera_torch_pch PUBLIC chimera_options LibTorch::LibTorch)
+  target_precompile_headers(chimera_torch_pch PRIVATE ${PROJECT_SOURCE_DIR}/cmake/torch_pch.h)
+endif()
+mark_as_advanced(LIBTORCH_ROOT LIBTORCH_CPU LIBTORCH_C10 GLOO_HEADERS)

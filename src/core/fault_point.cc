@@ -1,0 +1,81 @@
+#include "core/fault_point.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+#include "core/error.h"
+
+namespace chimera {
+namespace {
+
+struct Fault {
+  std::string action;
+  std::string point;
+  int rank = 0;
+  int count = 1;
+};
+
+int parse_number(std::string_view text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) {
+    throw ConfigError("CHIMERA_FAULT: '" + std::string(text) + "' is not a number; expected ACTION@POINT[:RANK[:COUNT]]");
+  }
+  return value;
+}
+
+std::optional<Fault> read_fault() {
+  const char* variable = std::getenv("CHIMERA_FAULT");
+  if (variable == nullptr || *variable == '\0') return std::nullopt;
+  const std::string_view text = variable;
+  const auto at = text.find('@');
+  Fault fault{.action = std::string(text.substr(0, at)), .point = {}};
+  const bool known = fault.action == "kill" || fault.action == "kill-launcher" || fault.action == "throw" ||
+                     fault.action == "segfault";
+  if (at == std::string_view::npos || !known) {
+    throw ConfigError("CHIMERA_FAULT: expected ACTION@POINT[:RANK[:COUNT]] with ACTION kill, kill-launcher, throw or segfault");
+  }
+  std::string_view rest = text.substr(at + 1);
+  const auto next = [&rest] {
+    const auto colon = rest.find(':');
+    const std::string_view field = rest.substr(0, colon);
+    rest = colon == std::string_view::npos ? std::string_view{} : rest.substr(colon + 1);
+    return field;
+  };
+  fault.point = std::string(next());
+  if (!rest.empty()) fault.rank = parse_number(next());
+  if (!rest.empty()) fault.count = parse_number(next());
+  return fault;
+}
+
+const std::optional<Fault>& fault() {
+  static const std::optional<Fault> value = read_fault();
+  return value;
+}
+
+thread_local int fault_rank = 0;
+thread_local int passages = 0;
+
+void fail(const Fault& what) {
+  if (what.action == "kill") ::kill(::getpid(), SIGKILL);
+  if (what.action == "kill-launcher") ::kill(::getppid(), SIGKILL);
+  if (what.action == "segfault") ::raise(SIGSEGV);
+  if (what.action == "throw") throw Error("fault injected at " + what.point);
+}
+
+}  // namespace
+
+void set_fault_rank(int rank) { fault_rank = rank; }
+
+void fault_point(std::string_view point) {
+  const auto& planned = fault();
+  if (!planned || planned->point != point || planned->rank != fault_rank) return;
+  if (++passages == planned->count) fail(*planned);
+}
+
+}  // namespace chimera

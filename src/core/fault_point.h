@@ -1,0 +1,18 @@
+#pragma once
+// Named places at which a test (or a user rehearsing a cluster) makes a rank fail: CHIMERA_FAULT=ACTION@POINT[:RANK[:COUNT]].
+
+#include <string_view>
+
+namespace chimera {
+
+/// Tells fault points which rank the calling thread is.
+void set_fault_rank(int rank);
+
+/// Does nothing unless CHIMERA_FAULT names this point, the calling thread's rank (default 0) and the COUNT-th passage of
+/// it by that thread (default 1). Then, by ACTION: `kill` sends SIGKILL to this process, `kill-launcher` to its parent,
+/// `throw` throws Error("fault injected at POINT"), `segfault` raises SIGSEGV.
+/// Points: start, rendezvous, connected, step, forward, backward, all-reduce, optimizer.
+/// Throws ConfigError where CHIMERA_FAULT itself is malformed.
+void fault_point(std::string_view point);
+
+}  // namespace chimera

@@ -1,0 +1,48 @@
+#pragma once
+// How tensors travel between workers: one small interface, so that the runtime knows neither sockets nor threads.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/ids.h"
+
+namespace chimera {
+
+/// Sizes and type of a message, known to both ends beforehand: hidden states [micro_batch, sequence, hidden].
+struct TensorSpec {
+  std::vector<std::int64_t> sizes;
+  at::ScalarType dtype = at::kFloat;
+};
+
+/// A transfer or collective under way. Destroying it without wait() is allowed only after a failure.
+class Pending {
+ public:
+  virtual ~Pending() = default;
+  /// Blocks until done. Returns what arrived (receive), the reduced tensor (all-reduce), or an undefined tensor (send).
+  /// Throws TransportError; PeerLostError where the cause lies with another worker.
+  virtual at::Tensor wait() = 0;
+};
+
+/// The workers that hold each stage in any replica, ascending and distinct: groups[s] sums the gradients of stage s.
+using StageGroups = std::vector<std::vector<WorkerId>>;
+
+/// One worker's end. Used by that worker's thread alone. A channel is a directed pair of workers: its messages arrive in
+/// the order of start_send, and receives are posted in that same order. Nothing here blocks but wait() and all_sum().
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  /// Starts sending `tensor` (contiguous; not written to afterwards) to another worker.
+  virtual std::unique_ptr<Pending> start_send(WorkerId to, at::Tensor tensor) = 0;
+  /// Posts the receive of the next message from `from`. The tensor that arrives is read-only.
+  virtual std::unique_ptr<Pending> post_receive(WorkerId from, const TensorSpec& spec) = 0;
+  /// Starts the sum of `gradients` (flat, contiguous) in place over the workers of the stage's group.
+  virtual std::unique_ptr<Pending> start_all_reduce(StageId stage, at::Tensor gradients) = 0;
+  /// Sums `values` over all workers, in place; blocks. The same bits on every worker.
+  virtual void all_sum(std::span<double> values) = 0;
+};
+
+}  // namespace chimera
