@@ -1,0 +1,70 @@
+// Includes point down: reads every #include "room/..." below src/ and compares it with the floors.
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <string>
+#include <vector>
+
+namespace chimera {
+namespace {
+
+/// The floor of each room, from the ground up. Rooms on one floor do not know each other.
+const std::map<std::string, int> kFloors = {
+    {"core", 0},  {"schedule", 1}, {"generate", 2}, {"passes", 2}, {"check", 2},      {"simulate", 2}, {"render", 3},
+    {"model", 4}, {"data", 4},     {"launch", 4},   {"transport", 4}, {"runtime", 5}, {"train", 6},
+};
+
+struct Edge {
+  std::string from_room;
+  std::string to_room;
+  std::string file;
+};
+
+std::vector<Edge> include_edges(const std::filesystem::path& root) {
+  const std::regex include(R"re(^\s*#\s*include\s+"([a-z_]+)/[^"]+")re");
+  std::vector<Edge> edges;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(root)) {
+    const auto extension = entry.path().extension();
+    if (extension != ".h" && extension != ".cc") continue;
+    const std::string room = std::filesystem::relative(entry.path(), root).begin()->string();
+    std::ifstream file(entry.path());
+    std::smatch match;
+    for (std::string line; std::getline(file, line);) {
+      if (std::regex_search(line, match, include)) edges.push_back({room, match[1], entry.path().string()});
+    }
+  }
+  return edges;
+}
+
+bool points_down(const Edge& edge) {
+  if (edge.from_room == edge.to_room) return true;
+  return kFloors.at(edge.to_room) < kFloors.at(edge.from_room);
+}
+
+TEST(FloorsTest, EveryRoomHasAFloor) {
+  for (const auto& entry : std::filesystem::directory_iterator(CHIMERA_SOURCE_DIR "/src")) {
+    EXPECT_TRUE(kFloors.contains(entry.path().filename().string())) << entry.path();
+  }
+}
+
+TEST(FloorsTest, NoIncludePointsUpward) {
+  const auto edges = include_edges(CHIMERA_SOURCE_DIR "/src");
+  EXPECT_GT(edges.size(), 20U) << "the reader of includes found next to nothing";
+  for (const Edge& edge : edges) {
+    ASSERT_TRUE(kFloors.contains(edge.to_room)) << edge.file << " includes from unknown room " << edge.to_room;
+    EXPECT_TRUE(points_down(edge)) << edge.file << ": " << edge.from_room << " includes " << edge.to_room;
+  }
+}
+
+TEST(FloorsTest, RecognisesAnUpwardAndASidewaysEdge) {
+  EXPECT_FALSE(points_down({"schedule", "simulate", ""}));
+  EXPECT_FALSE(points_down({"check", "simulate", ""}));
+  EXPECT_TRUE(points_down({"runtime", "transport", ""}));
+}
+
+}  // namespace
+}  // namespace chimera
