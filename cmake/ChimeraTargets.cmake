@@ -12,6 +12,7 @@ add_library(chimera_options INTERFACE)
 target_include_directories(chimera_options INTERFACE ${PROJECT_SOURCE_DIR}/src)
 target_compile_options(chimera_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Woverloaded-virtual
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict> # GCC 12 warns of its own string concatenation (GCC bug 105651)
   $<$<BOOL:${CHIMERA_WERROR}>:-Werror> $<$<BOOL:${CCACHE}>:-fpch-preprocess>)
 if(CHIMERA_SANITIZE)
   target_compile_options(chimera_options INTERFACE -fsanitize=${CHIMERA_SANITIZE} -fno-omit-frame-pointer)

@@ -1,0 +1,21 @@
+#include "schedule/op.h"
+
+namespace chimera {
+
+char letter(OpKind kind) { return "FBIW"[static_cast<std::size_t>(kind)]; }
+
+std::optional<OpKind> op_kind(char letter) {
+  switch (letter) {
+    case 'F': return OpKind::Forward;
+    case 'B': return OpKind::Backward;
+    case 'I': return OpKind::BackwardInput;
+    case 'W': return OpKind::BackwardWeight;
+    default: return std::nullopt;
+  }
+}
+
+std::string to_text(const Op& op) {
+  return std::to_string(op.stage.value()) + letter(op.kind) + std::to_string(op.micro_batch.value());
+}
+
+}  // namespace chimera

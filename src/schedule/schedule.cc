@@ -1,0 +1,43 @@
+#include "schedule/schedule.h"
+
+#include <algorithm>
+
+namespace chimera {
+namespace {
+
+template <class T>
+void sort_unique(std::vector<T>& values) {
+  std::sort(values.begin(), values.end());
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+}
+
+}  // namespace
+
+std::vector<std::vector<WorkerId>> stage_groups(const Placement& placement) {
+  if (placement.worker_of.empty()) return {};
+  std::vector<std::vector<WorkerId>> groups(placement.worker_of.front().size());
+  for (const auto& replica : placement.worker_of) {
+    for (std::size_t s = 0; s < replica.size(); ++s) groups[s].push_back(replica[s]);
+  }
+  for (auto& group : groups) sort_unique(group);
+  return groups;
+}
+
+std::vector<std::vector<MicroBatchId>> micro_batches_of_replicas(const Schedule& schedule) {
+  std::vector<std::vector<MicroBatchId>> result(schedule.placement.num_replicas());
+  for (const auto& ops : schedule.workers) {
+    for (const Op& op : ops) {
+      if (op.kind == OpKind::Forward && op.stage == StageId(0)) result[op.replica.index()].push_back(op.micro_batch);
+    }
+  }
+  for (auto& ids : result) sort_unique(ids);
+  return result;
+}
+
+std::int64_t num_ops(const Schedule& schedule) {
+  std::int64_t count = 0;
+  for (const auto& ops : schedule.workers) count += static_cast<std::int64_t>(ops.size());
+  return count;
+}
+
+}  // namespace chimera

@@ -1,0 +1,51 @@
+#pragma once
+// A schedule is a value: what the paper draws. No tensors, no messages, no idle slots (a bubble is a result of timing).
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/ids.h"
+#include "schedule/op.h"
+
+namespace chimera {
+
+/// What a generator is asked for.
+struct PipelineShape {
+  std::int64_t stages = 0;         // D: workers of one pipeline
+  std::int64_t micro_batches = 0;  // N: per step, all directions together
+  std::int64_t pipelines = 2;      // 2f: Chimera's down and up pipelines together
+};
+
+/// No schedule of more ops than this is made or read: 10^8.
+inline constexpr std::int64_t kMostOps = 100'000'000;
+
+/// worker_of[r][s]: the worker that holds stage s of replica r. A stage lives on one worker per replica.
+struct Placement {
+  std::vector<std::vector<WorkerId>> worker_of;
+  [[nodiscard]] WorkerId worker(ReplicaId replica, StageId stage) const {
+    return worker_of[replica.index()][stage.index()];
+  }
+  [[nodiscard]] std::size_t num_replicas() const { return worker_of.size(); }
+  friend bool operator==(const Placement&, const Placement&) = default;
+};
+
+struct Schedule {
+  std::string name;                      // of the generator, or the user's own
+  std::int64_t stages = 0;               // S: stages the model is cut into
+  std::int64_t micro_batches = 0;        // N
+  Placement placement;                   // (replica, stage) -> worker
+  std::vector<std::vector<Op>> workers;  // workers[w]: ops of worker w, in order
+  friend bool operator==(const Schedule&, const Schedule&) = default;
+};
+
+/// The workers that hold stage s in any replica, ascending and distinct, for every s: who sums its gradients.
+[[nodiscard]] std::vector<std::vector<WorkerId>> stage_groups(const Placement& placement);
+
+/// The micro-batches of each replica, ascending: the order in which the step's samples are dealt out.
+[[nodiscard]] std::vector<std::vector<MicroBatchId>> micro_batches_of_replicas(const Schedule& schedule);
+
+/// Number of ops on all workers.
+[[nodiscard]] std::int64_t num_ops(const Schedule& schedule);
+
+}  // namespace chimera

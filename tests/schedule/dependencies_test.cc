@@ -1,0 +1,63 @@
+#include "schedule/dependencies.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "support/schedules.h"
+
+namespace chimera {
+namespace {
+
+Schedule two_stages() {
+  const auto op = [](OpKind kind, std::int64_t stage) { return Op{kind, ReplicaId(0), StageId(stage), MicroBatchId(0)}; };
+  return {"pair", 2, 1, {{{WorkerId(0), WorkerId(1)}}},
+          {{op(OpKind::Forward, 0), op(OpKind::Backward, 0)},
+           {op(OpKind::Forward, 1), op(OpKind::BackwardInput, 1), op(OpKind::BackwardWeight, 1)}}};
+}
+
+TEST(DependenciesTest, EachOpNamesItsInputsAndItsConsumer) {
+  const Schedule schedule = two_stages();
+  const OpTable table(schedule);
+  const auto inputs = [&](OpIndex op) { return table.inputs(table.op(op)); };
+  using Inputs = std::array<OpIndex, 2>;
+  EXPECT_EQ(inputs(0), (Inputs{kNoOp, kNoOp}));
+  EXPECT_EQ(inputs(2), (Inputs{0, kNoOp}));    // 1F0 after 0F0
+  EXPECT_EQ(inputs(3), (Inputs{kNoOp, 2}));    // 1I0 after 1F0
+  EXPECT_EQ(inputs(4), (Inputs{kNoOp, 3}));    // 1W0 after 1I0
+  EXPECT_EQ(inputs(1), (Inputs{3, 0}));        // 0B0 after 1I0 and 0F0
+  EXPECT_EQ(table.consumer(table.op(0)), 2U);
+  EXPECT_EQ(table.consumer(table.op(3)), 1U);
+  EXPECT_EQ(table.consumer(table.op(4)), kNoOp);
+}
+
+TEST(DependenciesTest, VisitsAllOpsOfALegalScheduleAfterTheirInputs) {
+  for (const Generator& generator : generators()) {
+    const Schedule schedule = generator.generate({8, 11});
+    const OpTable table(schedule);
+    std::vector<bool> seen(table.size(), false);
+    const auto visited = visit_in_dependency_order(table, [&](OpIndex op) {
+      for (const OpIndex input : table.inputs(table.op(op))) EXPECT_TRUE(input == kNoOp || seen[input]);
+      seen[op] = true;
+    });
+    for (std::size_t w = 0; w < visited.size(); ++w) EXPECT_EQ(visited[w], schedule.workers[w].size());
+  }
+}
+
+TEST(DependenciesTest, StopsWhereOpsWaitForEachOther) {
+  Schedule schedule = two_stages();
+  std::swap(schedule.workers[1][0], schedule.workers[1][1]);
+  const OpTable table(schedule);
+  const auto visited = visit_in_dependency_order(table, [](OpIndex) {});
+  EXPECT_EQ(visited, (std::vector<std::size_t>{1, 0}));
+  EXPECT_THROW((void)unit_start_times(table), ScheduleError);
+}
+
+TEST(ScheduleTest, StageGroupsAreTheDistinctHolders) {
+  const auto groups = stage_groups(find_generator("chimera").generate({4, 4}).placement);
+  using Group = std::vector<WorkerId>;
+  EXPECT_EQ(groups, (std::vector<Group>{{WorkerId(0), WorkerId(3)}, {WorkerId(1), WorkerId(2)},
+                                        {WorkerId(1), WorkerId(2)}, {WorkerId(0), WorkerId(3)}}));
+}
+
+}  // namespace
+}  // namespace chimera

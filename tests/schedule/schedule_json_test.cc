@@ -1,0 +1,71 @@
+#include "schedule/schedule_json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "support/schedules.h"
+
+namespace chimera {
+namespace {
+
+TEST(ScheduleJsonTest, ReadsBackWhatItWrites) {
+  for (const Generator& generator : generators()) {
+    for (const PipelineShape& shape : testing::small_shapes(generator.name, 6)) {
+      const Schedule schedule = generator.generate(shape);
+      EXPECT_EQ(schedule_from_json(to_json(schedule), "text"), schedule) << testing::describe(generator.name, shape);
+    }
+  }
+}
+
+TEST(ScheduleJsonTest, ReadsFaultsOfMeaningAsTheyAre) {
+  const Schedule schedule = schedule_from_json(R"({"format": "chimera-schedule", "version": 1, "name": "mine",
+    "stages": 2, "micro_batches": 1, "replicas": [{"id": 0, "workers": [0, 7]}],
+    "workers": [[{"op": "W", "stage": 1000000000000, "replica": 99, "micro_batch": -5}], []]})", "text");
+  EXPECT_EQ(schedule.workers[0][0].kind, OpKind::BackwardWeight);
+  EXPECT_EQ(schedule.workers[0][0].stage.value(), 2147483647);
+  EXPECT_EQ(schedule.workers[0][0].micro_batch.value(), -1);
+  EXPECT_EQ(schedule.placement.worker_of[0][1], WorkerId(7));
+}
+
+struct BadText {
+  const char* replace;
+  const char* with;
+  const char* message;
+};
+
+class BadScheduleJsonTest : public ::testing::TestWithParam<BadText> {};
+
+TEST_P(BadScheduleJsonTest, SaysWhatAndWhere) {
+  std::string text = to_json(find_generator("gpipe").generate({2, 1}));
+  const auto found = text.find(GetParam().replace);
+  ASSERT_NE(found, std::string::npos) << text;
+  text.replace(found, std::string(GetParam().replace).size(), GetParam().with);
+  try {
+    (void)schedule_from_json(text, "file.json");
+    FAIL() << text;
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), ::testing::StartsWith("file.json: "));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr(GetParam().message));
+    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Grammar, BadScheduleJsonTest,
+    ::testing::Values(BadText{"\"stages\": 2", "\"stages\": 2.5", "stages: expected an integer"},
+                      BadText{"\"stages\": 2,", "", "field 'stages' is missing"},
+                      BadText{"\"stages\": 2", "\"stages\": 0", "expected 1 to 100000000, found 0"},
+                      BadText{"\"stages\": 2", "\"stages\": 90000000", "more than"},
+                      BadText{"\"version\": 1", "\"version\": 2", "reads version 1, found 2"},
+                      BadText{"chimera-schedule", "other", "expected \"chimera-schedule\""},
+                      BadText{"\"op\": \"F\"", "\"op\": \"X\"", "workers[0][0].op: unknown op 'X'"},
+                      BadText{"\"op\": \"F\"", "\"op\": 3", "workers[0][0].op: expected a string"},
+                      BadText{"\"micro_batch\": 0", "\"micro_batsh\": 0", "did you mean 'micro_batch'?"},
+                      BadText{"\"name\"", "\"synchronous\": false, \"name\"", "unknown field 'synchronous'"},
+                      BadText{"{\"id\": 0", "{\"id\": 1", "replicas[0].id"},
+                      BadText{"]}\n", "]} x", "JSON"},
+                      BadText{"]}\n", "", "JSON"}));
+
+}  // namespace
+}  // namespace chimera
