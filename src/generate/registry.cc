@@ -1,0 +1,36 @@
+#include "generate/registry.h"
+
+#include <array>
+
+#include "core/error.h"
+#include "core/nearest.h"
+#include "generate/chimera.h"
+#include "generate/gpipe.h"
+#include "generate/one_f_one_b.h"
+
+namespace chimera {
+
+std::span<const Generator> generators() {
+  static const std::array all = {
+      Generator{"gpipe", gpipe, "any D, N", "(N+D-1)(F+B)", "N", "Huang et al., NeurIPS'19"},
+      Generator{"1f1b", one_f_one_b, "any D, N", "(N+D-1)(F+B)", "min(D-s, N)", "Fan et al., PPoPP'21 (DAPPLE)"},
+      Generator{"chimera", chimera, "D even, any N, f divides D/2", "D F + (D+D/f-2) B at N = D", "D/2+1 .. D",
+                "Li and Hoefler, SC'21"},
+  };
+  return all;
+}
+
+std::vector<std::string> schedule_names() {
+  std::vector<std::string> names;
+  for (const Generator& generator : generators()) names.push_back(generator.name);
+  return names;
+}
+
+const Generator& find_generator(const std::string& name) {
+  for (const Generator& generator : generators()) {
+    if (generator.name == name) return generator;
+  }
+  throw ConfigError(unknown_name("schedule", name, schedule_names()));
+}
+
+}  // namespace chimera

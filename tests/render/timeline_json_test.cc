@@ -1,0 +1,30 @@
+#include "render/timeline_json.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "support/schedules.h"
+
+namespace chimera {
+namespace {
+
+TEST(TimelineJsonTest, HoldsTheNumbersOfTheTimeline) {
+  const Schedule schedule = find_generator("chimera").generate({4, 4});
+  const auto json = nlohmann::json::parse(to_json(schedule, testing::timed(schedule, 1, 2)));
+  EXPECT_EQ(json["makespan"], 16.0);
+  EXPECT_EQ(json["bubble_ratio"], 0.25);
+  EXPECT_EQ(json["lower_bound"], 15.0);
+  ASSERT_EQ(json["workers"].size(), 4U);
+  EXPECT_EQ(json["workers"][0]["peak_in_flight"], 3);
+  const auto& op = json["workers"][3]["ops"][1];
+  EXPECT_EQ(op["op"], "F");
+  EXPECT_EQ(op["stage"], 0);
+  EXPECT_EQ(op["replica"], 1);
+  EXPECT_EQ(op["micro_batch"], 3);
+  EXPECT_EQ(op["start"], 1.0);
+  EXPECT_EQ(op["end"], 2.0);
+}
+
+}  // namespace
+}  // namespace chimera

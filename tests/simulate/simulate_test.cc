@@ -1,0 +1,137 @@
+#include "simulate/simulate.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "core/error.h"
+#include "support/schedules.h"
+
+namespace chimera {
+namespace {
+
+TEST(SimulateTest, PaperExampleAtDepthFour) {
+  const Timeline timeline = testing::timed(find_generator("chimera").generate({4, 4}), 1, 2);
+  EXPECT_EQ(timeline.makespan, 16);
+  EXPECT_EQ(timeline.bubble_ratio, 0.25);
+  EXPECT_EQ(timeline.lower_bound, 15);
+  EXPECT_EQ(timeline.workers[0].busy, 12);
+  EXPECT_EQ(timeline.workers[0].idle, 4);
+  EXPECT_EQ(timeline.workers[0].peak_in_flight, 3);
+  EXPECT_EQ(timeline.workers[0].ops[0].start, 0);
+  EXPECT_EQ(timeline.workers[0].ops[0].end, 1);
+}
+
+TEST(SimulateTest, LatencyDelaysOnlyMessages) {
+  const Schedule schedule = find_generator("gpipe").generate({3, 1});
+  EXPECT_DOUBLE_EQ(testing::timed(schedule, 1, 2, 0.5).makespan, 9 + 4 * 0.5);
+  Schedule one_worker = find_generator("gpipe").generate({1, 5});
+  EXPECT_DOUBLE_EQ(testing::timed(one_worker, 1, 2, 100).makespan, 15);
+}
+
+TEST(SimulateTest, StagesMayCostDifferently) {
+  const Schedule schedule = find_generator("1f1b").generate({2, 1});
+  CostModel costs;
+  costs.stages = {{.forward = 1, .backward = 10}, {.forward = 100, .backward = 1000}};
+  EXPECT_DOUBLE_EQ(simulate(schedule, costs).makespan, 1111);
+}
+
+TEST(SimulateTest, ForwardsJustInTimeDelayNoOtherOp) {
+  for (const Generator& generator : generators()) {
+    for (const PipelineShape& shape : testing::small_shapes(generator.name, 8)) {
+      const Schedule schedule = generator.generate(shape);
+      const CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2), 0.25);
+      const Timeline early = simulate(schedule, costs);
+      const Timeline late = forwards_just_in_time(schedule, costs, early);
+      for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
+        for (std::size_t i = 0; i < schedule.workers[w].size(); ++i) {
+          const TimedOp& before = early.workers[w].ops[i];
+          const TimedOp& after = late.workers[w].ops[i];
+          EXPECT_GE(after.start, before.start);
+          if (i > 0) { EXPECT_LE(late.workers[w].ops[i - 1].end, after.start); }
+          if (schedule.workers[w][i].kind != OpKind::Forward) { EXPECT_EQ(after.start, before.start); }
+        }
+      }
+    }
+  }
+}
+
+TEST(SimulateTest, RejectsImpossibleCosts) {
+  const Schedule schedule = find_generator("gpipe").generate({2, 2});
+  const auto with = [&](double forward, double latency) {
+    return CostModel::uniform(schedule, {.forward = forward}, latency);
+  };
+  EXPECT_THROW((void)simulate(schedule, with(-1, 0)), ConfigError);
+  EXPECT_THROW((void)simulate(schedule, with(std::numeric_limits<double>::quiet_NaN(), 0)), ConfigError);
+  EXPECT_THROW((void)simulate(schedule, with(1, -1)), ConfigError);
+  EXPECT_THROW((void)simulate(schedule, CostModel{{StageCosts{}}, 0}), ConfigError);
+}
+
+TEST(SimulateTest, ReportsWhatCannotRun) {
+  Schedule schedule = find_generator("gpipe").generate({2, 2});
+  std::reverse(schedule.workers[0].begin(), schedule.workers[0].end());
+  EXPECT_THROW((void)testing::timed(schedule, 1, 2), ScheduleError);
+}
+
+RC_GTEST_PROP(SimulateProperty, OpsKeepTheirOrderAndTheBoundHolds, ()) {
+  const auto& generator = generators()[*rc::gen::inRange<std::size_t>(0, generators().size())];
+  const auto shapes = testing::small_shapes(generator.name, 8);
+  const Schedule schedule = generator.generate(*rc::gen::elementOf(shapes));
+  CostModel costs;
+  for (std::int64_t s = 0; s < schedule.stages; ++s) {
+    costs.stages.push_back({.forward = 0.25 * *rc::gen::inRange(1, 20), .backward = 0.25 * *rc::gen::inRange(1, 20)});
+  }
+  costs.latency = 0.25 * *rc::gen::inRange(0, 4);
+  const Timeline timeline = simulate(schedule, costs);
+  RC_ASSERT(timeline.lower_bound <= timeline.makespan + 1e-9);
+  for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
+    double free = 0;
+    double busy = 0;
+    for (std::size_t i = 0; i < schedule.workers[w].size(); ++i) {
+      const TimedOp& op = timeline.workers[w].ops[i];
+      RC_ASSERT(op.start >= free);
+      free = op.end;
+      busy += costs.stages[schedule.workers[w][i].stage.index()].of(schedule.workers[w][i].kind);
+    }
+    RC_ASSERT(free <= timeline.makespan);
+    RC_ASSERT(std::abs(busy + timeline.workers[w].idle - timeline.makespan) < 1e-9);
+  }
+}
+
+/// The best makespan over all orders of each worker's ops, by trying them all.
+double optimum(Schedule schedule, const CostModel& costs, std::size_t worker = 0) {
+  if (worker == schedule.workers.size()) {
+    try {
+      return simulate(schedule, costs).makespan;
+    } catch (const ScheduleError&) {
+      return std::numeric_limits<double>::infinity();
+    }
+  }
+  double best = std::numeric_limits<double>::infinity();
+  auto& ops = schedule.workers[worker];
+  std::vector<std::size_t> order(ops.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  const auto original = ops;
+  do {
+    for (std::size_t i = 0; i < order.size(); ++i) ops[i] = original[order[i]];
+    best = std::min(best, optimum(schedule, costs, worker + 1));
+  } while (std::next_permutation(order.begin(), order.end()));
+  return best;
+}
+
+TEST(SimulateTest, LowerBoundIsNeverAboveTheBestOrder) {
+  for (const double latency : {0.0, 0.5}) {
+    for (const PipelineShape& shape : {PipelineShape{2, 2}, PipelineShape{3, 1}}) {
+      const Schedule schedule = find_generator("1f1b").generate(shape);
+      CostModel costs{{{.forward = 1, .backward = 3}, {.forward = 2, .backward = 2.5}, {.forward = 0.5, .backward = 1}}, latency};
+      costs.stages.resize(static_cast<std::size_t>(shape.stages));
+      EXPECT_LE(simulate(schedule, costs).lower_bound, optimum(schedule, costs) + 1e-9);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace chimera
