@@ -1,0 +1,45 @@
+#pragma once
+// From the figure to what the workers do.
+
+#include <cstdint>
+
+#include "schedule/program.h"
+#include "schedule/schedule.h"
+
+namespace chimera {
+
+struct LoweringOptions {
+  ChannelDiscipline discipline = ChannelDiscipline::PerDirection;
+  std::int64_t receives_ahead = 2;  // receives a channel may have posted before their sender's turn comes
+  std::int64_t sends_behind = 2;    // sends a channel may have under way that no arriving gradient accounts for
+};
+
+/// The program of a schedule: receives, sends, all-reduces, the sum of norms and losses, and the optimizer step.
+///
+/// *Order.* Let t be the topological order of ops by (unit_start_times, worker). A message has the place of the op that
+/// makes it. Each worker issues a message's post or send, and waits for messages, so that whatever stands before an issue
+/// in its list waits only for messages that are earlier in t:
+/// - start-send stands right after the op that makes the tensor; wait-receive right before the op that needs it;
+/// - a receive is posted no later than before the receiver's first op that comes after its maker in t (its *turn*), and
+///   no earlier than the turn of the message `receives_ahead` places before it on the channel. Receives of a channel are
+///   posted in the sender's order. With SerialPair a post also stays behind the sends to the same peer that precede its
+///   turn, so that both ends issue the pair's transfers in the order t;
+/// - wait-send of an activation stands where its gradient has arrived, hence never blocks; any other send is waited for
+///   before the channel's send `sends_behind` places later is started, or at the end.
+/// *Why it cannot get stuck with zero buffering.* Take the message earliest in t that never completes. All that its two
+/// ends wait for before issuing it is earlier in t, hence completes, and so are the transfers queued before it; so both
+/// ends issue it and it completes. `check` does not rely on this: it runs the program.
+///
+/// Receives posted but not yet waited for are bounded by what the schedule itself keeps waiting plus `receives_ahead` a
+/// channel, whatever N. A stage's all-reduce starts after its last backward on the worker (at once where the worker has
+/// none) and is waited for before the norms are summed; a stage held by one worker has none.
+/// Throws ScheduleError where the schedule has a cycle; requires a schedule that check() accepts.
+[[nodiscard]] Program lower(const Schedule& schedule, const LoweringOptions& options = {});
+
+/// The forwards of a schedule alone: what validation runs. Lowered, it has no all-reduce and no optimizer step.
+[[nodiscard]] Schedule forward_only(const Schedule& schedule);
+
+/// Most receives that a worker has posted and not yet waited for, over all workers: the room lowering asks for.
+[[nodiscard]] std::int64_t peak_posted_receives(const Program& program);
+
+}  // namespace chimera

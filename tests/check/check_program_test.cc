@@ -1,0 +1,133 @@
+#include "check/check_program.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "passes/lower.h"
+#include "support/schedules.h"
+
+namespace chimera {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr ChannelDiscipline kDisciplines[] = {ChannelDiscipline::PerDirection, ChannelDiscipline::SerialPair};
+
+TEST(CheckProgramTest, EveryRegisteredScheduleIsSafeInBothDisciplines) {
+  for (const Generator& generator : generators()) {
+    for (const PipelineShape& shape : testing::small_shapes(generator.name, 10)) {
+      const Schedule schedule = generator.generate(shape);
+      for (const ChannelDiscipline discipline : kDisciplines) {
+        for (const Schedule& lowered : {schedule, forward_only(schedule)}) {
+          const auto violations = check(lower(lowered, {.discipline = discipline}), discipline);
+          ASSERT_TRUE(violations.empty()) << testing::describe(generator.name, shape) << ", " << to_text(discipline) << ": "
+                                          << violations[0].message;
+        }
+      }
+    }
+  }
+}
+
+TEST(CheckProgramTest, SafeWithAnyBoundOnTransfersAhead) {
+  for (const std::int64_t ahead : {0, 1, 5}) {
+    for (const std::int64_t behind : {1, 3}) {
+      for (const ChannelDiscipline discipline : kDisciplines) {
+        const LoweringOptions options{discipline, ahead, behind};
+        EXPECT_TRUE(check(lower(find_generator("chimera").generate({8, 20, 4}), options), discipline).empty());
+      }
+    }
+  }
+}
+
+/// What a program without care does: a blocking receive right before use, a blocking send right after.
+Program naive(const Schedule& schedule) {
+  Program program = lower(schedule);
+  for (auto& instructions : program.workers) {
+    std::vector<Instruction> blocking;
+    for (const Instruction& instruction : instructions) {
+      if (instruction.kind == InstructionKind::PostReceive || instruction.kind == InstructionKind::WaitSend) continue;
+      if (instruction.kind == InstructionKind::WaitReceive) {
+        blocking.push_back({InstructionKind::PostReceive, instruction.op, instruction.peer});
+      }
+      blocking.push_back(instruction);
+      if (instruction.kind == InstructionKind::StartSend) {
+        blocking.push_back({InstructionKind::WaitSend, instruction.op, instruction.peer});
+      }
+    }
+    instructions = blocking;
+  }
+  return program;
+}
+
+TEST(CheckProgramTest, NaivePlacementDeadlocksWith1F1BAndChimera) {
+  for (const char* name : {"1f1b", "chimera"}) {
+    const auto violations = check(naive(find_generator(name).generate({4, 8})), ChannelDiscipline::PerDirection);
+    ASSERT_FALSE(violations.empty()) << name;
+    EXPECT_EQ(violations.back().kind, ViolationKind::Deadlock) << name;
+    EXPECT_GE(violations.back().places.size(), 2U) << name;
+    EXPECT_THAT(violations.back().message, HasSubstr("is stuck at instruction")) << name;
+  }
+  EXPECT_TRUE(check(naive(find_generator("gpipe").generate({4, 8})), ChannelDiscipline::PerDirection).empty());
+}
+
+TEST(CheckProgramTest, ReceivesPostedForGlooMayDeadlockInOneSerialQueue) {
+  const Program program = lower(find_generator("1f1b").generate({4, 8}), {.discipline = ChannelDiscipline::PerDirection});
+  EXPECT_TRUE(check(program, ChannelDiscipline::PerDirection).empty());
+  EXPECT_FALSE(check(program, ChannelDiscipline::SerialPair).empty());
+}
+
+/// Worker and instruction of the first instruction of a kind.
+Instruction* first(Program& program, std::size_t worker, InstructionKind kind) {
+  for (Instruction& instruction : program.workers[worker]) {
+    if (instruction.kind == kind) return &instruction;
+  }
+  return nullptr;
+}
+
+Program lowered() { return lower(find_generator("chimera").generate({4, 4})); }
+
+std::set<ViolationKind> kinds(const Program& program) {
+  std::set<ViolationKind> result;
+  for (const Violation& violation : check(program, ChannelDiscipline::PerDirection)) result.insert(violation.kind);
+  return result;
+}
+
+void erase_first(Program& program, std::size_t worker, InstructionKind kind) {
+  auto& instructions = program.workers[worker];
+  instructions.erase(instructions.begin() + (first(program, worker, kind) - instructions.data()));
+}
+
+TEST(CheckProgramTest, AMissingInstructionIsFoundByWhatItLeavesBehind) {
+  const auto without = [](InstructionKind kind) {
+    Program program = lowered();
+    erase_first(program, 1, kind);
+    return kinds(program);
+  };
+  EXPECT_TRUE(without(InstructionKind::StartSend).contains(ViolationKind::Deadlock) ||
+              without(InstructionKind::StartSend).contains(ViolationKind::Mismatch));
+  EXPECT_TRUE(without(InstructionKind::WaitReceive).contains(ViolationKind::BadDataFlow));
+  EXPECT_TRUE(without(InstructionKind::PostReceive).contains(ViolationKind::BadDataFlow));
+  EXPECT_TRUE(without(InstructionKind::Compute).contains(ViolationKind::BadDataFlow));
+  EXPECT_TRUE(without(InstructionKind::StartAllReduce).contains(ViolationKind::Deadlock));
+  EXPECT_TRUE(without(InstructionKind::ReduceScalars).contains(ViolationKind::Deadlock));
+}
+
+TEST(CheckProgramTest, AnEndedWorkerIsNamed) {
+  Program program = lowered();
+  erase_first(program, 2, InstructionKind::ReduceScalars);
+  EXPECT_THAT(check(program, ChannelDiscipline::PerDirection).back().message, HasSubstr("worker 2 has ended"));
+}
+
+TEST(CheckProgramTest, SwappedReceivesMeetTheWrongTensor) {
+  Program program = lower(find_generator("gpipe").generate({2, 2}));
+  auto& instructions = program.workers[1];
+  ASSERT_EQ(instructions[0].kind, InstructionKind::PostReceive);
+  ASSERT_EQ(instructions[1].kind, InstructionKind::PostReceive);
+  std::swap(instructions[0], instructions[1]);
+  EXPECT_TRUE(kinds(program).contains(ViolationKind::Mismatch));
+}
+
+}  // namespace
+}  // namespace chimera

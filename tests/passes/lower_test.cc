@@ -1,0 +1,115 @@
+#include "passes/lower.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/schedules.h"
+
+namespace chimera {
+namespace {
+
+std::vector<std::string> in_words(const std::vector<Instruction>& instructions) {
+  std::vector<std::string> lines;
+  for (const Instruction& instruction : instructions) lines.push_back(to_text(instruction));
+  return lines;
+}
+
+std::int64_t count(const Program& program, InstructionKind kind) {
+  std::int64_t result = 0;
+  for (const auto& instructions : program.workers) {
+    for (const Instruction& instruction : instructions) result += instruction.kind == kind;
+  }
+  return result;
+}
+
+TEST(LowerTest, SpellsOutTheMessagesOfTwoStages) {
+  const Program program = lower(find_generator("1f1b").generate({2, 2}));
+  EXPECT_THAT(in_words(program.workers[0]),
+              ::testing::ElementsAre("post receive of 1B0 from worker 1", "post receive of 1B1 from worker 1", "0F0",
+                                     "send 0F0 to worker 1", "0F1", "send 0F1 to worker 1", "wait for 1B0 from worker 1",
+                                     "wait for send of 0F0 to worker 1", "0B0", "wait for 1B1 from worker 1",
+                                     "wait for send of 0F1 to worker 1", "0B1", "sum norms and losses", "optimizer step"));
+  EXPECT_THAT(in_words(program.workers[1]),
+              ::testing::ElementsAre("post receive of 0F0 from worker 0", "post receive of 0F1 from worker 0",
+                                     "wait for 0F0 from worker 0", "1F0", "1B0", "send 1B0 to worker 0",
+                                     "wait for 0F1 from worker 0", "1F1", "1B1", "send 1B1 to worker 0",
+                                     "wait for send of 1B0 to worker 0", "wait for send of 1B1 to worker 0",
+                                     "sum norms and losses", "optimizer step"));
+}
+
+TEST(LowerTest, StagesOnOneWorkerHandOverWithoutAMessage) {
+  Schedule schedule = find_generator("gpipe").generate({2, 1});
+  schedule.placement.worker_of[0] = {WorkerId(0), WorkerId(0)};
+  auto& ops = schedule.workers;
+  schedule.workers = {{ops[0][0], ops[1][0], ops[1][1], ops[0][1]}};
+  EXPECT_THAT(in_words(lower(schedule).workers[0]),
+              ::testing::ElementsAre("0F0", "1F0", "1B0", "0B0", "sum norms and losses", "optimizer step"));
+}
+
+TEST(LowerTest, AllReduceStartsAfterTheStagesLastBackward) {
+  const Program program = lower(find_generator("chimera").generate({4, 4}));
+  const auto words = in_words(program.workers[0]);
+  const auto at = [&](const char* line) { return std::find(words.begin(), words.end(), line) - words.begin(); };
+  EXPECT_EQ(at("start all-reduce of stage 3"), at("3B3") + 2);  // behind its send
+  EXPECT_EQ(at("start all-reduce of stage 0"), at("0B1") + 1);
+  EXPECT_LT(at("start all-reduce of stage 3"), at("0B0"));
+  EXPECT_LT(at("wait for all-reduce of stage 3"), at("sum norms and losses"));
+  EXPECT_EQ(count(program, InstructionKind::StartAllReduce), 8);
+}
+
+TEST(LowerTest, AReplicaWithoutMicroBatchesStillJoinsItsAllReduces) {
+  const Program program = lower(find_generator("chimera").generate({4, 1}));
+  EXPECT_EQ(count(program, InstructionKind::StartAllReduce), 8);
+  EXPECT_EQ(to_text(program.workers[0].front()), "start all-reduce of stage 3");
+}
+
+TEST(LowerTest, ForwardsAloneHaveNoAllReduceAndNoStep) {
+  const Program program = lower(forward_only(find_generator("chimera").generate({4, 6})));
+  EXPECT_EQ(count(program, InstructionKind::Compute), 24);
+  EXPECT_EQ(count(program, InstructionKind::StartAllReduce), 0);
+  EXPECT_EQ(count(program, InstructionKind::OptimizerStep), 0);
+  EXPECT_EQ(count(program, InstructionKind::ReduceScalars), 4);
+  EXPECT_EQ(count(program, InstructionKind::StartSend), count(program, InstructionKind::WaitSend));
+}
+
+TEST(LowerTest, EveryTransferIsPostedSentAndWaitedForOnce) {
+  for (const Generator& generator : generators()) {
+    for (const PipelineShape& shape : testing::small_shapes(generator.name, 8)) {
+      const Program program = lower(generator.generate(shape));
+      const std::int64_t sends = count(program, InstructionKind::StartSend);
+      EXPECT_EQ(sends, 2 * (shape.stages - 1) * shape.micro_batches) << testing::describe(generator.name, shape);
+      EXPECT_EQ(count(program, InstructionKind::PostReceive), sends);
+      EXPECT_EQ(count(program, InstructionKind::WaitReceive), sends);
+      EXPECT_EQ(count(program, InstructionKind::WaitSend), sends);
+    }
+  }
+}
+
+/// Most sends of gradients that a worker has under way at once.
+std::int64_t peak_gradient_sends(const Program& program) {
+  std::int64_t peak = 0;
+  for (const auto& instructions : program.workers) {
+    std::int64_t under_way = 0;
+    for (const Instruction& instruction : instructions) {
+      if (instruction.op.kind != OpKind::Backward) continue;
+      under_way += instruction.kind == InstructionKind::StartSend;
+      under_way -= instruction.kind == InstructionKind::WaitSend;
+      peak = std::max(peak, under_way);
+    }
+  }
+  return peak;
+}
+
+TEST(LowerTest, RoomForMessagesDoesNotGrowWithTheMicroBatches) {
+  for (const char* name : {"1f1b", "chimera"}) {
+    for (const std::int64_t depth : {2, 4, 8, 16}) {
+      const auto peak = [&](std::int64_t n) { return peak_posted_receives(lower(find_generator(name).generate({depth, n}))); };
+      EXPECT_EQ(peak(4 * depth), peak(16 * depth)) << name << " D=" << depth;
+      EXPECT_LE(peak(16 * depth), 4 * 2 + depth) << name << " D=" << depth;
+      EXPECT_LE(peak_gradient_sends(lower(find_generator(name).generate({depth, 8 * depth}))), 2 * 2) << name << " D=" << depth;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace chimera
