@@ -1,5 +1,7 @@
 # Registers every suite of chimera_torch_tests as one CTest test. A suite missing here fails the test of the same name.
 set(torch_suites
+  GlooLossTest
+  GlooTransportTest
   GroupsTest
   RecorderTest
   ThreadContractTest
