@@ -20,6 +20,8 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
   add_library(LibTorch::LibTorch INTERFACE IMPORTED GLOBAL)
   target_include_directories(LibTorch::LibTorch SYSTEM INTERFACE
     ${LIBTORCH_ROOT}/include ${LIBTORCH_ROOT}/include/torch/csrc/api/include)
+  # Its include folder brings a newer fmt than Debian's library, which would then not link.
+  target_compile_definitions(LibTorch::LibTorch INTERFACE FMT_HEADER_ONLY)
   # DT_RPATH rather than RUNPATH, so that the libraries behind libtorch_cpu are found through it too.
   target_link_libraries(LibTorch::LibTorch INTERFACE
     -Wl,--no-as-needed ${LIBTORCH_CPU} ${LIBTORCH_C10} -Wl,--as-needed)

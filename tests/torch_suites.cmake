@@ -1,5 +1,12 @@
 # Registers every suite of chimera_torch_tests as one CTest test. A suite missing here fails the test of the same name.
-set(torch_suites)
+set(torch_suites
+  GlooLossTest
+  GlooTransportTest
+  GroupsTest
+  RecorderTest
+  ThreadContractTest
+  ThreadTransportTest
+)
 foreach(suite ${torch_suites})
   add_test(NAME torch.${suite} COMMAND chimera_torch_tests --gtest_filter=${suite}.*:*/${suite}.*)
 endforeach()

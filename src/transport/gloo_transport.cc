@@ -1,0 +1,298 @@
+// c10d's Gloo backend is compiled against Debian's Gloo headers, older than the Gloo inside libtorch_cpu: Gloo's types
+// are passed on through pointers and never called.
+#define USE_DISTRIBUTED
+#define USE_C10D_GLOO
+
+#include "transport/gloo_transport.h"
+
+#include <ATen/Functions.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "core/fault_point.h"
+#include "transport/groups.h"
+
+namespace chimera {
+namespace {
+
+using c10d::ProcessGroupGloo;
+using ProcessGroup = c10::intrusive_ptr<ProcessGroupGloo>;
+
+constexpr auto kLeaveTimeout = std::chrono::seconds(3);
+
+/// An open file of this process. FileStore reopens its file by name at every use, even in its destructor: a name that
+/// leads to our own descriptor stays right whatever becomes of the path or descriptor that the caller named.
+class StoreFile {
+ public:
+  explicit StoreFile(const std::string& path) : descriptor_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
+    if (descriptor_ < 0) {
+      throw TransportError(fmt::format("cannot open '{}' for the ranks to meet: {}", path, std::strerror(errno)));
+    }
+  }
+  StoreFile(const StoreFile&) = delete;
+  StoreFile& operator=(const StoreFile&) = delete;
+  ~StoreFile() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  [[nodiscard]] std::string path() const { return fmt::format("/proc/self/fd/{}", descriptor_); }
+  /// Leaves the file open until the process ends.
+  void abandon() { descriptor_ = -1; }
+
+ private:
+  int descriptor_;
+};
+
+std::shared_ptr<gloo::transport::Device> create_device(bool loopback) {
+  if (loopback) return ProcessGroupGloo::createDeviceForHostname("127.0.0.1");
+  // c10d itself reads this variable only in its Python half.
+  const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
+  if (interface != nullptr && *interface != '\0') return ProcessGroupGloo::createDeviceForInterface(interface);
+  return ProcessGroupGloo::createDefaultDevice();
+}
+
+/// Gloo's messages begin with its own source file: "[/path/pair.cc:81] Connection closed".
+std::string reason(const std::exception& error) {
+  const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
+  std::string text = c10_error != nullptr ? c10_error->what_without_backtrace() : error.what();
+  if (text.starts_with('[') && text.find("] ") != std::string::npos) text.erase(0, text.find("] ") + 2);
+  return text.substr(0, text.find('\n'));
+}
+
+/// Throws what became of `operation` ("rank 1: receive from rank 0"). Gloo reports a broken connection and a wait that
+/// ran out by the same type; only the text tells them apart.
+[[noreturn]] void rethrow(const std::string& operation, const std::exception& error) {
+  const std::string why = reason(error);
+  const std::string message = fmt::format("{}: {}", operation, why);
+  const bool broken = dynamic_cast<const gloo::IoException*>(&error) != nullptr;
+  if (broken && why.find("Timed out") == std::string::npos) throw PeerLostError(message);
+  throw TransportError(message);
+}
+
+class GlooTransport final : public Transport {
+ public:
+  explicit GlooTransport(const GlooOptions& options)
+      : rank_(options.rank),
+        world_size_(options.world_size),
+        timeout_(options.timeout),
+        groups_(options.groups),
+        file_(options.store_path) {
+    stages_.resize(groups_.size());
+    try {
+      guarded([&] { return fmt::format("rank {}: joining the {} ranks", rank_, world_size_); },
+              [&] { connect(options); });
+    } catch (...) {
+      abandon();
+      throw;
+    }
+  }
+
+  ~GlooTransport() override {
+    const bool unwinding = std::uncaught_exceptions() > exceptions_before_;
+    if (failed_ || unwinding || !leave_together()) abandon();
+  }
+
+  std::unique_ptr<Pending> start_send(WorkerId to, at::Tensor tensor) override;
+  std::unique_ptr<Pending> post_receive(WorkerId from, const TensorSpec& spec) override;
+  std::unique_ptr<Pending> start_all_reduce(StageId stage, at::Tensor gradients) override;
+  void all_sum(std::span<double> values) override;
+
+  /// Runs `action`; what Gloo throws becomes a TransportError that says what was going on, and ends the transport.
+  template <class Describe, class Action>
+  std::invoke_result_t<Action> guarded(Describe&& describe, Action&& action) {
+    try {
+      return action();
+    } catch (const Error&) {
+      failed_ = true;
+      throw;
+    } catch (const std::exception& error) {
+      failed_ = true;
+      rethrow(describe(), error);
+    }
+  }
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] std::chrono::milliseconds timeout() const { return timeout_; }
+
+ private:
+  void connect(const GlooOptions& options);
+  bool leave_together() noexcept;
+  void abandon() noexcept;
+  /// One tag a channel.
+  [[nodiscard]] int tag(int from, int to) const { return from * world_size_ + to; }
+
+  int rank_;
+  int world_size_;
+  std::chrono::milliseconds timeout_;
+  StageGroups groups_;
+  int exceptions_before_ = std::uncaught_exceptions();
+  bool failed_ = false;
+  StoreFile file_;  // closed after the store that reads it
+  c10::intrusive_ptr<c10d::FileStore> store_;
+  ProcessGroup messages_;
+  ProcessGroup everyone_;
+  std::vector<ProcessGroup> stages_;  // by stage; none where this rank is no member, or the only one
+};
+
+/// Done from the start.
+class Done final : public Pending {
+ public:
+  explicit Done(at::Tensor result) : result_(std::move(result)) {}
+  at::Tensor wait() override { return result_; }
+
+ private:
+  at::Tensor result_;
+};
+
+enum class OperationKind { Send, Receive, AllReduce };
+
+struct Operation {
+  OperationKind kind;
+  std::int64_t other;  // the other rank, or the stage
+};
+
+std::string to_text(int rank, const Operation& operation) {
+  switch (operation.kind) {
+    case OperationKind::Send: return fmt::format("rank {}: send to rank {}", rank, operation.other);
+    case OperationKind::Receive: return fmt::format("rank {}: receive from rank {}", rank, operation.other);
+    case OperationKind::AllReduce: return fmt::format("rank {}: all-reduce of stage {}", rank, operation.other);
+  }
+  return {};
+}
+
+class GlooPending final : public Pending {
+ public:
+  GlooPending(GlooTransport& transport, Operation operation, c10::intrusive_ptr<c10d::Work> work, at::Tensor result)
+      : transport_(transport), operation_(operation), work_(std::move(work)), result_(std::move(result)) {}
+
+  at::Tensor wait() override {
+    transport_.guarded([&] { return to_text(transport_.rank(), operation_); }, [&] {
+      if (!work_->wait(transport_.timeout())) throw TransportError(to_text(transport_.rank(), operation_) + ": aborted");
+    });
+    return result_;
+  }
+
+ private:
+  GlooTransport& transport_;
+  Operation operation_;
+  c10::intrusive_ptr<c10d::Work> work_;  // keeps the tensor alive
+  at::Tensor result_;
+};
+
+// All ranks create their groups in the same order, as each creation waits for the other members.
+void GlooTransport::connect(const GlooOptions& options) {
+  fault_point("rendezvous");
+  if (world_size_ > 1) {
+    store_ = c10::make_intrusive<c10d::FileStore>(file_.path(), /*numWorkers=*/-1);
+    store_->setTimeout(options.start_up_timeout);
+    const auto device = create_device(options.loopback);
+    const auto create = [&](const std::string& name, int rank, std::size_t size) {
+      auto group_options = ProcessGroupGloo::Options::create(options.start_up_timeout);
+      group_options->devices.push_back(device);  // one for all groups: one thread for all sockets
+      group_options->threads = 1;
+      return c10::make_intrusive<ProcessGroupGloo>(c10::make_intrusive<c10d::PrefixStore>(name, store_), rank,
+                                                   static_cast<int>(size), group_options);
+    };
+    messages_ = create("messages", rank_, static_cast<std::size_t>(world_size_));
+    everyone_ = create("everyone", rank_, static_cast<std::size_t>(world_size_));
+    for (std::size_t stage = 0; stage < groups_.size(); ++stage) {
+      const auto& group = groups_[stage];
+      const auto place = std::find(group.begin(), group.end(), WorkerId(rank_));
+      if (place == group.end() || group.size() == 1) continue;
+      stages_[stage] = create(fmt::format("stage{}", stage), static_cast<int>(place - group.begin()), group.size());
+    }
+    c10d::BarrierOptions barrier;  // a rank that is ready and gone must not be missed by one still connecting
+    barrier.timeout = options.start_up_timeout;
+    everyone_->barrier(barrier)->wait();
+  }
+  fault_point("connected");
+}
+
+bool GlooTransport::leave_together() noexcept {
+  if (world_size_ == 1) return true;
+  try {
+    c10d::BarrierOptions barrier;
+    barrier.timeout = kLeaveTimeout;
+    everyone_->barrier(barrier)->wait();
+    return true;
+  } catch (const std::exception&) {
+    return false;  // this rank is done all the same; who failed says so itself
+  }
+}
+
+void GlooTransport::abandon() noexcept {
+  messages_.release();
+  everyone_.release();
+  for (ProcessGroup& stage : stages_) stage.release();
+  store_.release();
+  file_.abandon();
+}
+
+std::unique_ptr<Pending> GlooTransport::start_send(WorkerId to, at::Tensor tensor) {
+  const int peer = static_cast<int>(to.value());
+  const Operation operation{OperationKind::Send, peer};
+  return guarded([&] { return to_text(rank_, operation); }, [&] {
+    std::vector<at::Tensor> tensors{std::move(tensor)};
+    return std::make_unique<GlooPending>(*this, operation, messages_->send(tensors, peer, tag(rank_, peer)),
+                                         at::Tensor());
+  });
+}
+
+std::unique_ptr<Pending> GlooTransport::post_receive(WorkerId from, const TensorSpec& spec) {
+  const int peer = static_cast<int>(from.value());
+  const Operation operation{OperationKind::Receive, peer};
+  return guarded([&] { return to_text(rank_, operation); }, [&] {
+    std::vector<at::Tensor> tensors{at::empty(spec.sizes, at::TensorOptions(spec.dtype))};
+    auto work = messages_->recv(tensors, peer, tag(peer, rank_));
+    return std::make_unique<GlooPending>(*this, operation, std::move(work), std::move(tensors.front()));
+  });
+}
+
+std::unique_ptr<Pending> GlooTransport::start_all_reduce(StageId stage, at::Tensor gradients) {
+  static_cast<void>(place_in_group(groups_, stage, WorkerId(rank_)));  // throws unless a member
+  const ProcessGroup& group = stages_[stage.index()];
+  if (!group) return std::make_unique<Done>(std::move(gradients));
+  const Operation operation{OperationKind::AllReduce, stage.value()};
+  return guarded([&] { return to_text(rank_, operation); }, [&] {
+    c10d::AllreduceOptions sum;
+    sum.timeout = timeout_;
+    std::vector<at::Tensor> tensors{gradients};
+    return std::make_unique<GlooPending>(*this, operation, group->allreduce(tensors, sum), std::move(gradients));
+  });
+}
+
+// Gathers and adds here: few values, and their order of summing is then that of the workers.
+void GlooTransport::all_sum(std::span<double> values) {
+  if (world_size_ == 1) return;
+  guarded([&] { return fmt::format("rank {}: all-sum", rank_); }, [&] {
+    const auto size = static_cast<std::int64_t>(values.size());
+    std::vector<at::Tensor> mine{at::empty({size}, at::kDouble)};
+    std::copy(values.begin(), values.end(), mine.front().data_ptr<double>());
+    std::vector<std::vector<at::Tensor>> all(1);
+    for (int rank = 0; rank < world_size_; ++rank) all.front().push_back(at::empty({size}, at::kDouble));
+    c10d::AllgatherOptions gather;
+    gather.timeout = timeout_;
+    everyone_->allgather(all, mine, gather)->wait();
+    at::Tensor sum = all.front().front();
+    for (std::size_t rank = 1; rank < all.front().size(); ++rank) sum.add_(all.front()[rank]);
+    std::copy_n(sum.data_ptr<double>(), values.size(), values.begin());
+  });
+}
+
+}  // namespace
+
+std::unique_ptr<Transport> connect_gloo(const GlooOptions& options) { return std::make_unique<GlooTransport>(options); }
+
+}  // namespace chimera

@@ -1,0 +1,44 @@
+#pragma once
+// Ranks as processes, over c10d's Gloo backend (TCP).
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "transport/transport.h"
+
+namespace chimera {
+
+/// How a rank finds the others. Rank r is worker r.
+struct GlooOptions {
+  int rank = 0;
+  int world_size = 1;
+  /// File through which the ranks exchange addresses, empty at first, the same file for all; removed by whoever made
+  /// it. May be "/proc/self/fd/N" of a memfd: it is opened anew, so N may be closed once connected.
+  std::string store_path;
+  /// For any one wait. A wait that runs out breaks all connections of the rank: a last resort, above hang detection.
+  std::chrono::milliseconds timeout = std::chrono::minutes(30);
+  /// For each step of finding and connecting the others.
+  std::chrono::milliseconds start_up_timeout = std::chrono::minutes(1);
+  StageGroups groups;
+  /// Listen on 127.0.0.1 only, for ranks of one host. Else on the interface that GLOO_SOCKET_IFNAME names, or on the
+  /// address of this host's name.
+  bool loopback = true;
+};
+
+/// Joins the other ranks; returns once all have joined. Messages, each stage with several members, and all_sum have a
+/// process group each, so that none waits for another; together they use one thread for the sockets and one a group.
+///
+/// Sends do not complete before the receive is posted. Start functions, too, throw where a connection is already lost.
+/// Stage gradients are summed in Gloo's ring order: the same bits on every member and in every run, in ascending order
+/// of workers only for groups of two. all_sum adds in ascending order of workers, as ThreadHub does.
+///
+/// At its end (no failure, no exception under way) the transport waits up to three seconds for the others, so that a
+/// rank that is ready early breaks no connection in use. After a failure it leaves everything to the end of the
+/// process, which should be soon, as Gloo cannot be stopped while operations are pending.
+///
+/// Throws TransportError where the others cannot be reached in time; PeerLostError where one is lost on the way.
+/// Fault points: rendezvous, connected. Blocks no signals.
+[[nodiscard]] std::unique_ptr<Transport> connect_gloo(const GlooOptions& options);
+
+}  // namespace chimera

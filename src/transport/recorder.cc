@@ -1,0 +1,68 @@
+#include "transport/recorder.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <utility>
+
+#include "core/error.h"
+
+namespace chimera {
+namespace {
+
+std::string describe(at::IntArrayRef sizes, at::ScalarType dtype) {
+  return fmt::format("[{}] {}", fmt::join(sizes, ", "), c10::toString(dtype));
+}
+
+}  // namespace
+
+class Recorder::Recorded final : public Pending {
+ public:
+  /// `missing` is what a wait() throws instead of returning the result; empty: nothing.
+  Recorded(Recorder& recorder, std::string operation, at::Tensor result, std::string missing = {})
+      : recorder_(recorder),
+        operation_(std::move(operation)),
+        result_(std::move(result)),
+        missing_(std::move(missing)) {}
+
+  at::Tensor wait() override {
+    recorder_.lines_.push_back("wait " + operation_);
+    if (!missing_.empty()) throw PeerLostError(operation_ + ": " + missing_);
+    return result_;
+  }
+
+ private:
+  Recorder& recorder_;
+  std::string operation_;
+  at::Tensor result_;
+  std::string missing_;
+};
+
+std::unique_ptr<Pending> Recorder::start_send(WorkerId to, at::Tensor tensor) {
+  std::string operation = fmt::format("send to {}", to.value());
+  lines_.push_back(operation + ": " + describe(tensor.sizes(), tensor.scalar_type()));
+  sent_[to].push_back(std::move(tensor));
+  return std::make_unique<Recorded>(*this, std::move(operation), at::Tensor());
+}
+
+std::unique_ptr<Pending> Recorder::post_receive(WorkerId from, const TensorSpec& spec) {
+  std::string operation = fmt::format("receive from {}", from.value());
+  lines_.push_back(operation + ": " + describe(spec.sizes, spec.dtype));
+  auto& messages = primed_[from];
+  if (messages.empty()) {
+    return std::make_unique<Recorded>(*this, std::move(operation), at::Tensor(), "no message was primed");
+  }
+  at::Tensor message = std::move(messages.front());
+  messages.pop();
+  return std::make_unique<Recorded>(*this, std::move(operation), std::move(message));
+}
+
+std::unique_ptr<Pending> Recorder::start_all_reduce(StageId stage, at::Tensor gradients) {
+  std::string operation = fmt::format("all-reduce stage {}", stage.value());
+  lines_.push_back(operation + ": " + describe(gradients.sizes(), gradients.scalar_type()));
+  return std::make_unique<Recorded>(*this, std::move(operation), std::move(gradients));
+}
+
+void Recorder::all_sum(std::span<double> values) { lines_.push_back(fmt::format("all-sum: {}", values.size())); }
+
+}  // namespace chimera

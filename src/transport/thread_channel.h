@@ -1,0 +1,36 @@
+#pragma once
+// One directed channel between two rank threads: tensors by reference, first in, first out.
+
+#include <ATen/core/Tensor.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+
+#include "transport/closure.h"
+
+namespace chimera {
+
+/// Messages are numbered from 0 in the order sent. One thread sends, one receives, any may wake().
+class ThreadChannel {
+ public:
+  /// Hands over the next message; never blocks for long.
+  void send(at::Tensor message);
+  /// The number of the message that the next receive stands for. The receiver's thread alone.
+  [[nodiscard]] std::int64_t post() { return posted_++; }
+  /// Blocks until message `number` is there or `closure` is closed; undefined in the latter case. Each number once.
+  [[nodiscard]] at::Tensor take(std::int64_t number, const Closure& closure);
+  /// Makes a blocked take() look at its closure again.
+  void wake();
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::deque<at::Tensor> messages_;  ///< messages first_, first_ + 1, ...; undefined once taken
+  std::int64_t first_ = 0;
+  bool receiver_waits_ = false;  ///< a system call to notify nobody is worth avoiding
+  std::int64_t posted_ = 0;
+};
+
+}  // namespace chimera

@@ -1,0 +1,78 @@
+#include "transport/thread_sum.h"
+
+#include <ATen/Functions.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+namespace chimera {
+namespace {
+
+/// Leaves the sum in every buffer. Returns what is wrong with them, or "".
+std::string add_up(std::vector<at::Tensor>& buffers) {
+  const at::NoGradGuard no_grad;
+  at::Tensor& sum = buffers.front();
+  const bool fit = std::all_of(buffers.begin(), buffers.end(), [&](const at::Tensor& buffer) {
+    return buffer.sizes() == sum.sizes() && buffer.scalar_type() == sum.scalar_type();
+  });
+  if (!fit) return "the members' buffers differ in size or type";
+  try {
+    for (std::size_t member = 1; member < buffers.size(); ++member) sum.add_(buffers[member]);
+    for (std::size_t member = 1; member < buffers.size(); ++member) buffers[member].copy_(sum);
+  } catch (const std::exception& error) {  // the other members must not wait for ever
+    return error.what();
+  }
+  return {};
+}
+
+}  // namespace
+
+std::int64_t ThreadSum::deposit(std::size_t member, at::Tensor buffer) {
+  const std::scoped_lock lock(mutex_);
+  const std::int64_t number = next_round_[member]++;
+  if (number == first_ + static_cast<std::int64_t>(rounds_.size())) {
+    rounds_.emplace_back().buffers.resize(num_members_);
+  }
+  Round& round = rounds_[static_cast<std::size_t>(number - first_)];
+  round.buffers[member] = std::move(buffer);
+  if (++round.num_deposited == num_members_) changed_.notify_all();
+  return number;
+}
+
+SumResult ThreadSum::wait(std::int64_t number, const Closure& closure) {
+  std::unique_lock lock(mutex_);
+  Round& round = rounds_[static_cast<std::size_t>(number - first_)];
+  changed_.wait(lock, [&] { return closure.closed() || round.num_deposited == num_members_; });
+  if (round.phase == Phase::Collecting && !closure.closed()) {
+    round.phase = Phase::Summing;
+    lock.unlock();  // a member may hand in for the next round meanwhile
+    std::string error = add_up(round.buffers);
+    lock.lock();
+    round.error = std::move(error);
+    round.phase = Phase::Done;
+    changed_.notify_all();
+  }
+  // Even when closed: another member may be writing into this one's buffer.
+  changed_.wait(lock, [&] { return round.phase != Phase::Summing; });
+  if (closure.closed()) return {.closed = true, .error = {}};
+  SumResult result{.closed = false, .error = round.error};
+  ++round.num_left;
+  drop_finished_rounds();
+  return result;
+}
+
+void ThreadSum::drop_finished_rounds() {
+  while (!rounds_.empty() && rounds_.front().num_left == num_members_) {
+    rounds_.pop_front();
+    ++first_;
+  }
+}
+
+void ThreadSum::wake() {
+  const std::scoped_lock lock(mutex_);
+  changed_.notify_all();
+}
+
+}  // namespace chimera

@@ -1,0 +1,56 @@
+#pragma once
+// A sum over buffers of several rank threads, always in the same order.
+
+#include <ATen/core/Tensor.h>
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "transport/closure.h"
+
+namespace chimera {
+
+/// What became of a wait for a sum.
+struct SumResult {
+  bool closed = false;  ///< the closure was closed; the buffer holds no sum
+  std::string error;    ///< not empty: the buffers do not fit each other
+};
+
+/// Rounds of summing: a member's first buffer meets the first of every other member, the second the second, and so on.
+class ThreadSum {
+ public:
+  explicit ThreadSum(std::size_t num_members) : num_members_(num_members), next_round_(num_members, 0) {}
+  /// Hands in the member's next buffer and returns the number of its round. Never waits for another member.
+  [[nodiscard]] std::int64_t deposit(std::size_t member, at::Tensor buffer);
+  /// Blocks until all members have handed in for the round and each buffer holds the sum, formed once, in ascending
+  /// order of members; or until `closure` is closed. No buffer is touched after any member's wait() has returned.
+  /// To be called once by each member for each round.
+  [[nodiscard]] SumResult wait(std::int64_t round, const Closure& closure);
+  /// Makes blocked waits look at their closure again.
+  void wake();
+
+ private:
+  enum class Phase { Collecting, Summing, Done };
+  struct Round {
+    std::vector<at::Tensor> buffers;  ///< by member
+    std::size_t num_deposited = 0;
+    std::size_t num_left = 0;  ///< members that have returned from wait()
+    Phase phase = Phase::Collecting;
+    std::string error;
+  };
+  void drop_finished_rounds();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::size_t num_members_;
+  std::vector<std::int64_t> next_round_;  ///< by member
+  std::deque<Round> rounds_;              ///< rounds first_, first_ + 1, ...
+  std::int64_t first_ = 0;
+};
+
+}  // namespace chimera

@@ -1,0 +1,212 @@
+#include "contract.h"
+
+#include <ATen/Functions.h>
+#include <fmt/format.h>
+
+#include <array>
+#include <stdexcept>
+
+namespace chimera::contract {
+namespace {
+
+constexpr int kMessages = 8;
+
+void expect(bool holds, const std::string& what) {
+  if (!holds) throw std::runtime_error(what);
+}
+
+/// Message number `index` of a channel: [2, 3], every element different from those of any other message.
+at::Tensor message(WorkerId from, WorkerId to, int index, at::ScalarType dtype = at::kFloat) {
+  const auto first = static_cast<double>(1000 * from.value() + 100 * to.value() + 10 * index);
+  return (at::arange(6, at::kDouble) / 8 + first).to(dtype).reshape({2, 3});
+}
+
+TensorSpec spec(at::ScalarType dtype = at::kFloat) { return {.sizes = {2, 3}, .dtype = dtype}; }
+
+void expect_message(Pending& receive, const at::Tensor& expected) {
+  const at::Tensor arrived = receive.wait();
+  expect(at::equal(arrived, expected), "a receive returned another message than the one sent in its turn");
+}
+
+WorkerId opposite(WorkerId me) { return WorkerId(kWorkers - 1 - me.value()); }
+
+// Pairs (0, 3) and (1, 2). All in flight at once, in both directions.
+void keeps_order_in_both_directions(Transport& transport, WorkerId me) {
+  const WorkerId peer = opposite(me);
+  std::vector<std::unique_ptr<Pending>> sends;
+  std::vector<std::unique_ptr<Pending>> receives;
+  for (int i = 0; i < kMessages; ++i) {
+    sends.push_back(transport.start_send(peer, message(me, peer, i)));
+    receives.push_back(transport.post_receive(peer, spec()));
+  }
+  for (int i = 0; i < kMessages; ++i) expect_message(*receives[i], message(peer, me, i));
+  for (auto& send : sends) expect(!send->wait().defined(), "a send returned a tensor");
+}
+
+// The order of posting decides which message a receive gets, not the order of waiting.
+void waits_in_any_order(Transport& transport, WorkerId me) {
+  const WorkerId peer = opposite(me);
+  auto first = transport.post_receive(peer, spec());
+  auto second = transport.post_receive(peer, spec());
+  auto send_first = transport.start_send(peer, message(me, peer, 0));
+  auto send_second = transport.start_send(peer, message(me, peer, 1));
+  expect_message(*second, message(peer, me, 1));
+  expect_message(*first, message(peer, me, 0));
+  send_second->wait();
+  send_first->wait();
+}
+
+// Worker 0 knows that 3 has sent, as 1 says so, before it posts; worker 3 posts before 0 can send.
+void receives_posted_late_and_early(Transport& transport, WorkerId me) {
+  const WorkerId zero(0), one(1), three(3);
+  if (me == zero) {
+    transport.post_receive(one, spec())->wait();
+    expect_message(*transport.post_receive(three, spec()), message(three, zero, 0));
+    transport.start_send(three, message(zero, three, 0))->wait();
+  } else if (me == one) {
+    transport.post_receive(three, spec())->wait();
+    transport.start_send(zero, message(one, zero, 0))->wait();
+  } else if (me == three) {
+    auto answer = transport.post_receive(zero, spec());
+    auto early = transport.start_send(zero, message(three, zero, 0));
+    transport.start_send(one, message(three, one, 0))->wait();
+    expect_message(*answer, message(zero, three, 0));
+    early->wait();
+  }
+}
+
+void carries_float64(Transport& transport, WorkerId me) {
+  const WorkerId peer = opposite(me);
+  auto receive = transport.post_receive(peer, spec(at::kDouble));
+  auto send = transport.start_send(peer, message(me, peer, 0, at::kDouble) + 1e-12);
+  expect_message(*receive, message(peer, me, 0, at::kDouble) + 1e-12);
+  send->wait();
+}
+
+// A megabyte, as a socket takes it in pieces only.
+void carries_large_messages(Transport& transport, WorkerId me) {
+  const WorkerId peer = opposite(me);
+  const auto large = [](WorkerId from) { return at::arange(300'000, at::kFloat) + static_cast<float>(from.value()); };
+  auto receive = transport.post_receive(peer, {.sizes = {300'000}, .dtype = at::kFloat});
+  auto send = transport.start_send(peer, large(me));
+  expect_message(*receive, large(peer));
+  send->wait();
+}
+
+/// Worker w's gradients: whole numbers, so that sums are exact in any order.
+at::Tensor gradients(WorkerId worker, at::ScalarType dtype) {
+  return at::arange(1000, dtype) * static_cast<double>(worker.value() + 1);
+}
+
+// Each stage is summed over its own group, while messages go on.
+void sums_each_stage_over_its_group(Transport& transport, WorkerId me) {
+  const WorkerId peer = opposite(me);
+  const StageId shared(me.value() % 3 == 0 ? 0 : 1);
+  for (const auto dtype : {at::kFloat, at::kDouble}) {
+    at::Tensor buffer = gradients(me, dtype);
+    auto all_reduce = transport.start_all_reduce(shared, buffer);
+    auto receive = transport.post_receive(peer, spec());
+    auto send = transport.start_send(peer, message(me, peer, 0));
+    expect_message(*receive, message(peer, me, 0));
+    send->wait();
+    const at::Tensor expected = gradients(me, dtype) + gradients(peer, dtype);
+    expect(at::equal(all_reduce->wait(), expected), "an all-reduce returned another sum");
+    expect(at::equal(buffer, expected), "an all-reduce was not in place");
+  }
+}
+
+// Workers 0 and 1 start the two stages in opposite order to 2 and 3, and wait in the order of starting.
+void sums_stages_started_in_any_order(Transport& transport, WorkerId me) {
+  std::vector<StageId> order{StageId(me.value() % 3 == 0 ? 0 : 1), StageId(2)};
+  if (me.value() >= 2) std::swap(order[0], order[1]);
+  const at::Tensor pair = gradients(me, at::kFloat) + gradients(opposite(me), at::kFloat);
+  const at::Tensor all = gradients(WorkerId(9), at::kFloat);  // 1 + 2 + 3 + 4 = 9 + 1
+  std::vector<std::unique_ptr<Pending>> sums;
+  for (const StageId stage : order) sums.push_back(transport.start_all_reduce(stage, gradients(me, at::kFloat)));
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    expect(at::equal(sums[i]->wait(), order[i] == StageId(2) ? all : pair), "stages got mixed up");
+  }
+}
+
+// Several sums of one stage in flight: the first meets the first, the second the second.
+void matches_successive_sums_in_order(Transport& transport, WorkerId me) {
+  std::vector<std::unique_ptr<Pending>> sums;
+  for (int i = 0; i < kMessages; ++i) {
+    sums.push_back(transport.start_all_reduce(StageId(2), gradients(me, at::kFloat) * (i + 1)));
+  }
+  for (int i = 0; i < kMessages; ++i) {
+    const at::Tensor expected = gradients(WorkerId(9), at::kFloat) * (i + 1);
+    expect(at::equal(sums[i]->wait(), expected), "successive all-reduces of a stage got mixed up");
+  }
+}
+
+void sums_a_stage_held_alone(Transport& transport, WorkerId me) {
+  if (me != WorkerId(0)) return;
+  at::Tensor buffer = gradients(me, at::kFloat);
+  expect(at::equal(transport.start_all_reduce(StageId(3), buffer)->wait(), gradients(me, at::kFloat)),
+         "the sum over one worker is not its own");
+}
+
+// Values that round differently in another order: ((1e16 + 1) - 1e16) + 0.1 in doubles is 0.1.
+void all_sum_adds_in_order_of_workers(Transport& transport, WorkerId me) {
+  constexpr std::array<double, kWorkers> kTerms{1e16, 1.0, -1e16, 0.1};
+  for (int repeat = 1; repeat <= 3; ++repeat) {
+    std::array<double, 2> values{kTerms[me.index()], static_cast<double>(repeat)};
+    transport.all_sum(values);
+    expect(values[0] == 0.1, fmt::format("all_sum added in another order: {}", values[0]));
+    expect(values[1] == 4.0 * repeat, "successive all_sums got mixed up");
+  }
+}
+
+// The sums round, and every member must round alike: a hash of the bits, compared over all workers.
+void leaves_the_same_bits_everywhere(Transport& transport, WorkerId me) {
+  const at::Tensor mine = at::sin(at::arange(10'000, at::kFloat) * static_cast<double>(me.value() + 1));
+  const at::Tensor sum = transport.start_all_reduce(StageId(2), mine.clone())->wait();
+  const at::Tensor bits = sum.view(at::kInt).to(at::kLong);
+  const auto hash = (bits * at::arange(1, 10'001, at::kLong)).sum().item<std::int64_t>() & ((1LL << 50) - 1);
+  std::array<double, kWorkers> hashes{};
+  hashes[me.index()] = static_cast<double>(hash);
+  transport.all_sum(hashes);
+  for (const double other : hashes) expect(other == hashes[0], "the members of a stage hold different sums");
+}
+
+// Worker 0 is ready at once: at the end of the process, too, this must not disturb the others.
+void lets_workers_finish_early(Transport& transport, WorkerId me) {
+  if (me == WorkerId(0)) return;
+  const WorkerId next(me.value() % 3 + 1), previous((me.value() + 1) % 3 + 1);
+  for (int i = 0; i < kMessages; ++i) {
+    auto receive = transport.post_receive(previous, spec());
+    auto send = transport.start_send(next, message(me, next, i));
+    expect_message(*receive, message(previous, me, i));
+    send->wait();
+  }
+}
+
+}  // namespace
+
+StageGroups groups() {
+  return {{WorkerId(0), WorkerId(3)},
+          {WorkerId(1), WorkerId(2)},
+          {WorkerId(0), WorkerId(1), WorkerId(2), WorkerId(3)},
+          {WorkerId(0)}};
+}
+
+const std::vector<Scenario>& scenarios() {
+  static const std::vector<Scenario> all{
+      {"keeps_order_in_both_directions", keeps_order_in_both_directions},
+      {"waits_in_any_order", waits_in_any_order},
+      {"receives_posted_late_and_early", receives_posted_late_and_early},
+      {"carries_float64", carries_float64},
+      {"carries_large_messages", carries_large_messages},
+      {"sums_each_stage_over_its_group", sums_each_stage_over_its_group},
+      {"sums_stages_started_in_any_order", sums_stages_started_in_any_order},
+      {"matches_successive_sums_in_order", matches_successive_sums_in_order},
+      {"sums_a_stage_held_alone", sums_a_stage_held_alone},
+      {"all_sum_adds_in_order_of_workers", all_sum_adds_in_order_of_workers},
+      {"leaves_the_same_bits_everywhere", leaves_the_same_bits_everywhere},
+      {"lets_workers_finish_early", lets_workers_finish_early},
+  };
+  return all;
+}
+
+}  // namespace chimera::contract

@@ -1,0 +1,142 @@
+// One rank of gloo_transport_test: gloo_test_rank PART RANK WORLD_SIZE STORE_PATH START_UP_MILLISECONDS
+// Exit codes: 0 the part was played; 1 the contract was broken; 3 PeerLostError; 4 another TransportError.
+
+#include <ATen/Functions.h>
+#include <ATen/Parallel.h>
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <stdexcept>
+#include <string>
+
+#include "contract.h"
+#include "core/error.h"
+#include "core/fault_point.h"
+#include "transport/gloo_transport.h"
+
+namespace chimera {
+namespace {
+
+const WorkerId kZero(0), kOne(1);
+const TensorSpec kSmall{.sizes = {2}, .dtype = at::kFloat};
+
+/// Throws where a socket of this process accepts connections from elsewhere than this host.
+void expect_loopback_listeners_only() {
+  int num_listening = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int descriptor = std::stoi(entry.path().filename());
+    int listening = 0;
+    socklen_t size = sizeof listening;
+    if (::getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) != 0 || listening == 0) continue;
+    ++num_listening;
+    sockaddr_in address{};
+    size = sizeof address;
+    ::getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size);
+    if (address.sin_family != AF_INET || address.sin_addr.s_addr != htonl(INADDR_LOOPBACK)) {
+      throw std::runtime_error("a socket listens beyond the loopback address");
+    }
+  }
+  if (num_listening == 0) throw std::runtime_error("found no listening socket to look at");
+}
+
+void contract_part(Transport& transport, WorkerId me) {
+  expect_loopback_listeners_only();
+  for (const auto& scenario : contract::scenarios()) {
+    try {
+      scenario.play(transport, me);
+    } catch (const std::exception& error) {
+      throw std::runtime_error(scenario.name + ": " + error.what());
+    }
+  }
+}
+
+/// Rank 1 dies once rank 0 has begun what it then waits for.
+void die_on_message(Transport& transport) {
+  transport.post_receive(kZero, kSmall)->wait();
+  ::raise(SIGKILL);
+}
+
+void lose_receive(Transport& transport, WorkerId me) {
+  if (me == kOne) die_on_message(transport);
+  auto receive = transport.post_receive(kOne, kSmall);
+  transport.start_send(kOne, at::ones({2}))->wait();
+  receive->wait();
+}
+
+void lose_send(Transport& transport, WorkerId me) {
+  if (me == kOne) die_on_message(transport);
+  auto send = transport.start_send(kOne, at::ones({2}));
+  auto never_received = transport.start_send(kOne, at::ones({2}));
+  send->wait();
+  never_received->wait();
+}
+
+void lose_all_reduce(Transport& transport, WorkerId me) {
+  if (me == kOne) die_on_message(transport);
+  auto sum = transport.start_all_reduce(StageId(0), at::ones({1000}));
+  transport.start_send(kOne, at::ones({2}))->wait();
+  sum->wait();
+}
+
+void lose_all_sum(Transport& transport, WorkerId me) {
+  if (me == kOne) die_on_message(transport);
+  transport.start_send(kOne, at::ones({2}))->wait();
+  std::array<double, 1> value{1.0};
+  transport.all_sum(value);
+}
+
+/// Rank 1 fails by itself while rank 0 waits for it; the destructor must not wait for rank 0.
+void fail_alone(Transport& transport, WorkerId me) {
+  if (me == kOne) throw std::runtime_error("rank 1 has its own reasons");
+  transport.post_receive(kOne, kSmall)->wait();
+}
+
+void play(const std::string& part, Transport& transport, WorkerId me) {
+  static const std::map<std::string, std::function<void(Transport&, WorkerId)>> kParts{
+      {"contract", contract_part},         {"join", [](Transport&, WorkerId) {}}, {"lose_receive", lose_receive},
+      {"lose_send", lose_send},            {"lose_all_reduce", lose_all_reduce},  {"lose_all_sum", lose_all_sum},
+      {"fail_alone", fail_alone},
+  };
+  kParts.at(part)(transport, me);
+}
+
+int run(const std::vector<std::string>& arguments) {
+  const WorkerId me(std::stoi(arguments.at(2)));
+  const int world_size = std::stoi(arguments.at(3));
+  const GlooOptions options{
+      .rank = static_cast<int>(me.value()),
+      .world_size = world_size,
+      .store_path = arguments.at(4),
+      .timeout = std::chrono::minutes(1),
+      .start_up_timeout = std::chrono::milliseconds(std::stoi(arguments.at(5))),
+      .groups = world_size == contract::kWorkers ? contract::groups() : StageGroups{{kZero, kOne}},
+  };
+  at::set_num_threads(1);
+  set_fault_rank(options.rank);
+  try {
+    const auto transport = connect_gloo(options);
+    play(arguments.at(1), *transport, me);
+    return 0;
+  } catch (const PeerLostError& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 3;
+  } catch (const TransportError& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 4;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 1;
+  }
+}
+
+}  // namespace
+}  // namespace chimera
+
+int main(int count, char** arguments) { return chimera::run({arguments, arguments + count}); }

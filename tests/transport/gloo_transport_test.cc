@@ -1,0 +1,133 @@
+// Ranks as processes over Gloo: the contract of every transport, and ranks that die at bad moments.
+
+#include "transport/gloo_transport.h"
+
+#include <ATen/Functions.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <array>
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "contract.h"
+#include "process.h"
+
+namespace chimera {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+using testing::Each;
+using testing::HasSubstr;
+
+/// The ranks of one test, meeting in a memory file.
+class Ranks {
+ public:
+  /// Starts ranks 0 .. world_size-1 to play `part` (see gloo_test_rank.cc); `fault` is a CHIMERA_FAULT, or "".
+  Ranks(const std::string& part, int world_size, const std::string& fault = "",
+        milliseconds start_up = std::chrono::minutes(1)) {
+    for (int rank = 0; rank < world_size; ++rank) {
+      processes_.push_back(start({CHIMERA_GLOO_TEST_RANK, part, std::to_string(rank), std::to_string(world_size),
+                                  store_.path(), std::to_string(start_up.count())},
+                                 "CHIMERA_FAULT=" + fault, output_));
+    }
+  }
+  [[nodiscard]] int await_rank(std::size_t rank) const { return await(processes_[rank]); }
+  [[nodiscard]] std::vector<int> await_all() const {
+    std::vector<int> codes;
+    for (const pid_t process : processes_) codes.push_back(await(process));
+    return codes;
+  }
+  void signal(std::size_t rank, int number) const { ::kill(processes_[rank], number); }
+  /// What all ranks wrote to stdout and stderr.
+  [[nodiscard]] std::string output() const { return output_.text(); }
+
+ private:
+  MemoryFile store_{"store"};
+  MemoryFile output_{"output"};
+  std::vector<pid_t> processes_;
+};
+
+TEST(GlooTransportTest, HoldsTheContractQuietly) {
+  const Ranks ranks("contract", contract::kWorkers);
+  EXPECT_THAT(ranks.await_all(), Each(0)) << ranks.output();
+  EXPECT_EQ(ranks.output(), "");
+}
+
+// Nothing is done between joining and leaving, so some ranks leave while others have hardly joined.
+TEST(GlooTransportTest, JoinsAndLeavesQuietly) {
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    const Ranks ranks("join", contract::kWorkers);
+    EXPECT_THAT(ranks.await_all(), Each(0)) << ranks.output();
+    EXPECT_EQ(ranks.output(), "");
+  }
+}
+
+class GlooLossTest : public testing::TestWithParam<std::array<const char*, 2>> {};
+
+TEST_P(GlooLossTest, IsSeenByWhoWaitsForTheDeadRank) {
+  const auto [part, operation] = GetParam();
+  const Ranks ranks(part, 2);
+  EXPECT_EQ(ranks.await_rank(1), -SIGKILL) << ranks.output();
+  const auto killed = steady_clock::now();
+  EXPECT_EQ(ranks.await_rank(0), 3) << ranks.output();
+  EXPECT_LT(steady_clock::now() - killed, std::chrono::seconds(1));
+  EXPECT_THAT(ranks.output(), HasSubstr(operation));
+}
+
+INSTANTIATE_TEST_SUITE_P(OfAPeer, GlooLossTest,
+                         testing::Values(std::array{"lose_receive", "rank 0: receive from rank 1: "},
+                                         std::array{"lose_send", "rank 0: send to rank 1: "},
+                                         std::array{"lose_all_reduce", "rank 0: all-reduce of stage 0: "},
+                                         std::array{"lose_all_sum", "rank 0: all-sum: "}),
+                         [](const auto& loss) { return std::string(loss.param[0]); });
+
+TEST(GlooTransportTest, ARankThatFailsLeavesAtOnce) {
+  const auto started = steady_clock::now();
+  const Ranks ranks("fail_alone", 2);
+  EXPECT_EQ(ranks.await_rank(1), 1) << ranks.output();
+  EXPECT_EQ(ranks.await_rank(0), 3) << ranks.output();
+  EXPECT_LT(steady_clock::now() - started, std::chrono::seconds(3)) << "it waited for the others before leaving";
+}
+
+TEST(GlooTransportTest, ADeathBeforeMeetingEndsTheOthersInTime) {
+  const Ranks ranks("join", 2, "kill@rendezvous:1", milliseconds(500));
+  EXPECT_EQ(ranks.await_rank(1), -SIGKILL);
+  EXPECT_EQ(ranks.await_rank(0), 4) << ranks.output();
+  EXPECT_THAT(ranks.output(), HasSubstr("rank 0: joining the 2 ranks: "));
+}
+
+TEST(GlooTransportTest, ADeathBeforeMeetingLeavesTheOthersEndable) {
+  const Ranks ranks("join", 3, "kill@rendezvous:1");
+  EXPECT_EQ(ranks.await_rank(1), -SIGKILL);
+  const auto asked = steady_clock::now();
+  for (const std::size_t rank : {0, 2}) ranks.signal(rank, SIGTERM);
+  EXPECT_EQ(ranks.await_rank(0), -SIGTERM);
+  EXPECT_EQ(ranks.await_rank(2), -SIGTERM);
+  EXPECT_LT(steady_clock::now() - asked, std::chrono::seconds(1));
+}
+
+// The survivors' part is over too: they leave without a word, and soon.
+TEST(GlooTransportTest, ADeathAfterJoiningKeepsNobodyFromLeaving) {
+  const Ranks ranks("join", 3, "kill@connected:1");
+  EXPECT_EQ(ranks.await_rank(1), -SIGKILL);
+  const auto killed = steady_clock::now();
+  EXPECT_THAT((std::array{ranks.await_rank(0), ranks.await_rank(2)}), Each(0)) << ranks.output();
+  EXPECT_LT(steady_clock::now() - killed, std::chrono::seconds(2));
+}
+
+TEST(GlooTransportTest, ARankAloneNeedsNobody) {
+  const MemoryFile store("store");
+  const auto transport = connect_gloo({.store_path = store.path(), .groups = {{WorkerId(0)}}});
+  std::array<double, 1> value{2.5};
+  transport->all_sum(value);
+  EXPECT_EQ(value[0], 2.5);
+  EXPECT_TRUE(at::equal(transport->start_all_reduce(StageId(0), at::ones({2}))->wait(), at::ones({2})));
+}
+
+}  // namespace
+}  // namespace chimera

@@ -1,0 +1,190 @@
+// Ranks as threads: the contract of every transport, and what is special to threads.
+
+#include "transport/thread_transport.h"
+
+#include <ATen/Functions.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <exception>
+#include <functional>
+#include <latch>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "contract.h"
+#include "core/error.h"
+
+namespace chimera {
+namespace {
+
+const WorkerId kZero(0), kOne(1);
+const StageGroups kShared{{kZero, kOne}};
+const TensorSpec kPair{.sizes = {2}, .dtype = at::kFloat};
+
+/// Runs `play` as every worker; a worker that fails closes the hub. Returns what failed first, or "".
+std::string run_ranks(ThreadHub& hub, int workers, const std::function<void(Transport&, WorkerId)>& play) {
+  std::vector<std::string> failures(static_cast<std::size_t>(workers));
+  {
+    std::vector<std::jthread> ranks;
+    for (int rank = 0; rank < workers; ++rank) {
+      ranks.emplace_back([&, me = WorkerId(rank)] {
+        const auto transport = hub.transport(me);
+        try {
+          play(*transport, me);
+        } catch (const PeerLostError&) {  // not the news
+        } catch (const std::exception& error) {
+          failures[me.index()] = error.what();
+          hub.close(error.what());
+        }
+      });
+    }
+  }
+  for (const auto& failure : failures) {
+    if (!failure.empty()) return failure;
+  }
+  return {};
+}
+
+/// The message of the PeerLostError that `action` throws, or "".
+std::string peer_lost(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const PeerLostError& error) {
+    return error.what();
+  }
+  return {};
+}
+
+class ThreadContractTest : public testing::TestWithParam<contract::Scenario> {};
+
+TEST_P(ThreadContractTest, Holds) {
+  ThreadHub hub(contract::kWorkers, contract::groups());
+  EXPECT_EQ(run_ranks(hub, contract::kWorkers, GetParam().play), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, ThreadContractTest, testing::ValuesIn(contract::scenarios()),
+                         [](const auto& scenario) { return scenario.param.name; });
+
+TEST(ThreadTransportTest, HandsTensorsOverWithoutCopying) {
+  ThreadHub hub(2, {});
+  const auto sender = hub.transport(kZero), receiver = hub.transport(kOne);
+  const at::Tensor tensor = at::ones({2});
+  auto send = sender->start_send(kOne, tensor);
+  EXPECT_FALSE(send->wait().defined()) << "a send is done at once";
+  EXPECT_EQ(receiver->post_receive(kZero, kPair)->wait().data_ptr(), tensor.data_ptr());
+}
+
+// 1e8 + 1 + 1 in float32 is 1e8 from the left, and would be 100000002 or so from the right or as a tree.
+TEST(ThreadTransportTest, SumsStagesInOrderOfWorkers) {
+  const StageGroups groups{{WorkerId(0), WorkerId(1), WorkerId(2)}};
+  constexpr std::array<float, 3> kTerms{1e8F, 4.0F, 4.0F};
+  ThreadHub hub(3, groups);
+  const auto failure = run_ranks(hub, 3, [&](Transport& transport, WorkerId me) {
+    const at::Tensor sum = transport.start_all_reduce(StageId(0), at::full({1}, kTerms[me.index()]))->wait();
+    if (sum.item<float>() != (1e8F + 4.0F) + 4.0F) throw std::runtime_error("added in another order");
+  });
+  EXPECT_EQ(failure, "");
+}
+
+TEST(ThreadTransportTest, StartingASumWaitsForNobody) {
+  ThreadHub hub(2, kShared);
+  const auto zero = hub.transport(kZero), one = hub.transport(kOne);
+  auto first = zero->start_all_reduce(StageId(0), at::ones({2}));
+  auto second = zero->start_all_reduce(StageId(0), at::ones({2}) * 10);
+  auto other_first = one->start_all_reduce(StageId(0), at::ones({2}));
+  EXPECT_TRUE(at::equal(first->wait(), at::ones({2}) * 2)) << "all have started: no wait() of theirs is needed";
+  auto other_second = one->start_all_reduce(StageId(0), at::ones({2}));
+  EXPECT_TRUE(at::equal(other_second->wait(), at::ones({2}) * 11));
+  EXPECT_TRUE(at::equal(second->wait(), at::ones({2}) * 11));
+  EXPECT_TRUE(at::equal(other_first->wait(), at::ones({2}) * 2));
+}
+
+TEST(ThreadTransportTest, RejectsAMessageOfAnotherShapeOrType) {
+  ThreadHub hub(2, {});
+  const auto zero = hub.transport(kZero), one = hub.transport(kOne);
+  zero->start_send(kOne, at::ones({3}));
+  zero->start_send(kOne, at::ones({2}, at::kDouble));
+  auto shape = one->post_receive(kZero, kPair);
+  auto type = one->post_receive(kZero, kPair);
+  try {
+    shape->wait();
+    FAIL() << "expected [2], sent [3]";
+  } catch (const TransportError& error) {
+    EXPECT_THAT(error.what(), testing::StartsWith("worker 1: receive from worker 0: expected [2] Float, got [3] Float"));
+  }
+  EXPECT_THROW(type->wait(), TransportError);
+}
+
+TEST(ThreadTransportTest, RejectsSumsOfDifferentSizes) {
+  ThreadHub hub(2, kShared);
+  const auto zero = hub.transport(kZero), one = hub.transport(kOne);
+  auto long_one = zero->start_all_reduce(StageId(0), at::ones({2}));
+  auto short_one = one->start_all_reduce(StageId(0), at::ones({1}));
+  EXPECT_THROW(long_one->wait(), TransportError);
+  EXPECT_THROW(short_one->wait(), TransportError);
+}
+
+TEST(ThreadTransportTest, LaterWaitsThrowWhyItWasClosed) {
+  ThreadHub hub(2, kShared);
+  const auto zero = hub.transport(kZero), one = hub.transport(kOne);
+  auto send = zero->start_send(kOne, at::ones({2}));
+  auto arrived = one->post_receive(kZero, kPair);
+  auto receive = zero->post_receive(kOne, kPair);
+  auto sum = zero->start_all_reduce(StageId(0), at::ones({2}));
+  hub.close("worker 1 ran out of memory");
+  hub.close("the second reason");
+  EXPECT_EQ(peer_lost([&] { receive->wait(); }), "worker 0: receive from worker 1: worker 1 ran out of memory");
+  EXPECT_EQ(peer_lost([&] { arrived->wait(); }), "worker 1: receive from worker 0: worker 1 ran out of memory");
+  EXPECT_EQ(peer_lost([&] { send->wait(); }), "worker 0: send to worker 1: worker 1 ran out of memory");
+  EXPECT_EQ(peer_lost([&] { sum->wait(); }), "worker 0: all-reduce of stage 0: worker 1 ran out of memory");
+  std::array<double, 1> value{1.0};
+  EXPECT_EQ(peer_lost([&] { zero->all_sum(value); }), "worker 0: all-sum: worker 1 ran out of memory");
+}
+
+// Whether a wait is already blocked when the hub closes is up to the scheduler: a hundred rounds meet both.
+TEST(ThreadTransportTest, BlockedWaitsThrowWhenClosed) {
+  for (int round = 0; round < 100; ++round) {
+    ThreadHub hub(3, {{WorkerId(0), WorkerId(1), WorkerId(2)}});
+    std::latch started(2);
+    std::array<std::string, 2> errors;
+    {
+      const std::jthread receiver([&] {
+        const auto transport = hub.transport(kZero);
+        auto receive = transport->post_receive(WorkerId(2), kPair);
+        started.count_down();
+        errors[0] = peer_lost([&] { receive->wait(); });
+      });
+      const std::jthread summer([&] {
+        const auto transport = hub.transport(kOne);
+        auto sum = transport->start_all_reduce(StageId(0), at::ones({2}));
+        started.count_down();
+        errors[1] = peer_lost([&] { sum->wait(); });
+      });
+      started.wait();
+      hub.close("gone");
+    }
+    ASSERT_THAT(errors, testing::Each(testing::EndsWith(": gone")));
+  }
+}
+
+// No time limit, as machines differ: the order of magnitude is a few microseconds.
+TEST(ThreadTransportTest, ManyMessagesKeepTheirOrderBetweenBusyThreads) {
+  constexpr int kMessages = 20'000;
+  ThreadHub hub(2, {});
+  const auto failure = run_ranks(hub, 2, [&](Transport& transport, WorkerId me) {
+    for (int i = 0; i < kMessages; ++i) {
+      if (me == kZero) {
+        transport.start_send(kOne, at::scalar_tensor(i, at::kInt))->wait();
+      } else if (transport.post_receive(kZero, {.sizes = {}, .dtype = at::kInt})->wait().item<int>() != i) {
+        throw std::runtime_error("messages overtook each other");
+      }
+    }
+  });
+  EXPECT_EQ(failure, "");
+}
+
+}  // namespace
+}  // namespace chimera
