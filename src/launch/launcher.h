@@ -18,7 +18,7 @@ struct LaunchPlan {
 /// Runs the job and returns its exit code: 0; 1 where a rank failed, 2 where it failed with ExitCode::Usage; 130 or 143
 /// after SIGINT or SIGTERM. Each rank is this program again, started by exec, never a fork of a process with threads.
 ///
-/// The first rank that fails for a reason of its own is named on stderr, one line: "chimera: rank 2 failed at 1B3: ...".
+/// The first rank to fail for a reason of its own is named on stderr, one line: "chimera: rank 2 failed at 1B3: ...".
 /// Ranks that only lost a peer are not: after the first of them the launcher waits up to 0.3 s for the one to blame.
 /// Then all others get SIGTERM, and SIGKILL 0.5 s later. Nothing is left on any way out, SIGKILL of the launcher
 /// included: no process (see rank_environment()), and no file (the store is in memory).
