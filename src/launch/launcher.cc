@@ -1,0 +1,210 @@
+#include "launch/launcher.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+
+#include "core/error.h"
+#include "core/file_descriptor.h"
+#include "launch/environment.h"
+#include "launch/process.h"
+#include "launch/report.h"
+#include "launch/signal_inbox.h"
+#include "launch/verdict.h"
+
+namespace chimera {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr int kMostRanks = 1024;
+constexpr milliseconds kVictimGrace{300};       ///< from the first lost peer to naming a victim for want of a culprit
+constexpr milliseconds kTerminationGrace{500};  ///< from SIGTERM to SIGKILL
+
+/// What the launcher shares with its ranks.
+struct Channels {
+  FileDescriptor store;         ///< the rendezvous store, a file in memory
+  FileDescriptor report_read;   ///< never blocks
+  FileDescriptor report_write;
+};
+
+Channels open_channels() {
+  Channels channels;
+  channels.store = FileDescriptor(check_system(::memfd_create("chimera-store", MFD_CLOEXEC), "create the store"));
+  std::array<int, 2> ends{};
+  check_system(::pipe2(ends.data(), O_CLOEXEC), "create a pipe");
+  channels.report_read = FileDescriptor(ends[0]);
+  channels.report_write = FileDescriptor(ends[1]);
+  check_system(::fcntl(ends[0], F_SETFL, O_NONBLOCK), "set up a pipe");
+  return channels;
+}
+
+Command rank_command(const LaunchPlan& plan, const Channels& channels, int rank) {
+  return {.executable = plan.executable,
+          .arguments = plan.arguments,
+          .environment = {fmt::format("{}={}", kRankVariable, rank),
+                          fmt::format("{}={}", kWorldSizeVariable, plan.ranks),
+                          fmt::format("{}=/proc/self/fd/{}", kStoreVariable, channels.store.get()),
+                          fmt::format("{}={}", kReportVariable, channels.report_write.get()),
+                          fmt::format("{}={}", kLauncherVariable, ::getpid())},
+          .descriptors = {channels.store.get(), channels.report_write.get()}};
+}
+
+void say(const std::string& line) { std::fputs(("chimera: " + line + "\n").c_str(), stderr); }
+
+/// Watches running ranks until all have ended. Each round takes in all news before it judges any: what a rank reported
+/// before it died, and a signal sent to the whole process group, count before the deaths that they explain.
+class Supervisor {
+ public:
+  Supervisor(std::vector<ChildProcess> ranks, const FileDescriptor& reports, SignalInbox& signals)
+      : ranks_(std::move(ranks)), records_(ranks_.size()), reports_(reports), signals_(signals) {}
+
+  int run() {
+    while (any_running()) {
+      wait_for_news();
+      reap();
+      read_reports();
+      read_signals();
+      judge();
+    }
+    return exit_code();
+  }
+
+ private:
+  [[nodiscard]] bool any_running() const {
+    return std::ranges::any_of(ranks_, [](const ChildProcess& rank) { return rank.running(); });
+  }
+
+  /// Returns when a rank ended, a report or a signal came, or the deadline is over.
+  void wait_for_news() const {
+    std::vector<pollfd> watched = {{signals_.fd(), POLLIN, 0}, {reports_.get(), POLLIN, 0}};
+    for (const ChildProcess& rank : ranks_) watched.push_back({rank.pidfd(), POLLIN, 0});  // poll skips ended ones: -1
+    int timeout = -1;
+    if (deadline_) {
+      const auto left = std::chrono::ceil<milliseconds>(*deadline_ - Clock::now()).count();
+      timeout = static_cast<int>(std::max<std::int64_t>(left, 0));
+    }
+    if (::poll(watched.data(), watched.size(), timeout) < 0 && errno != EINTR) check_system(-1, "watch the ranks");
+  }
+
+  void reap() {
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      if (ranks_[rank].running()) records_[rank].ending = ranks_[rank].reap();
+    }
+  }
+
+  /// Takes in the reports, then lists the ranks that are newly known to fail: those with a report first, as they came.
+  void read_reports() {
+    std::array<char, 4096> buffer;
+    for (ssize_t size = 0; (size = ::read(reports_.get(), buffer.data(), buffer.size())) > 0;) {
+      unread_.append(buffer.data(), static_cast<std::size_t>(size));
+    }
+    for (auto end = unread_.find('\n'); end != std::string::npos; end = unread_.find('\n')) {
+      note(parse_report(std::string_view(unread_).substr(0, end)));
+      unread_.erase(0, end + 1);
+    }
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) note_failure(static_cast<int>(rank));
+  }
+
+  void note(const std::optional<FailureReport>& report) {
+    if (!report || report->rank < 0 || report->rank >= static_cast<int>(records_.size())) return;
+    RankRecord& record = record_of(report->rank);
+    if (!record.report) record.report = report;  // a rank's first words name the cause
+    note_failure(report->rank);
+  }
+
+  void note_failure(int rank) {
+    const bool known = std::ranges::find(failures_, rank) != failures_.end();
+    if (!known && part_of(record_of(rank)) != Part::None) failures_.push_back(rank);
+  }
+
+  void read_signals() {
+    while (const auto number = signals_.next()) {
+      if (!signal_) signal_ = number;
+    }
+  }
+
+  void judge() {
+    const bool over_time = deadline_ && Clock::now() >= *deadline_;
+    if (ending_) {
+      if (over_time) kill_rest();
+    } else if (signal_) {
+      end_job(fmt::format("ended by signal {} ({})", *signal_, ::sigdescr_np(*signal_)));
+    } else if (const auto culprit = find_culprit(records_, failures_)) {
+      blame(*culprit);
+    } else if (!failures_.empty() && (over_time || !any_running())) {
+      blame(failures_.front());
+    } else if (!failures_.empty() && !deadline_) {
+      deadline_ = Clock::now() + kVictimGrace;
+    }
+  }
+
+  void blame(int rank) {
+    culprit_ = rank;
+    end_job(describe_failure(rank, record_of(rank)));
+  }
+
+  /// Says why, and asks all ranks to end, save the one whose own exit code is still to come.
+  void end_job(const std::string& reason) {
+    say(reason);
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      if (ranks_[rank].running() && culprit_ != static_cast<int>(rank)) ranks_[rank].send(SIGTERM);
+    }
+    ending_ = true;
+    deadline_ = Clock::now() + kTerminationGrace;
+  }
+
+  void kill_rest() {
+    for (const ChildProcess& rank : ranks_) {
+      if (rank.running()) rank.send(SIGKILL);
+    }
+    deadline_.reset();
+  }
+
+  [[nodiscard]] int exit_code() {
+    if (culprit_) return job_exit_code(record_of(*culprit_));
+    if (!signal_) return static_cast<int>(ExitCode::Success);
+    return static_cast<int>(*signal_ == SIGINT ? ExitCode::Interrupted : ExitCode::Terminated);
+  }
+
+  RankRecord& record_of(int rank) { return records_[static_cast<std::size_t>(rank)]; }
+
+  std::vector<ChildProcess> ranks_;
+  std::vector<RankRecord> records_;
+  const FileDescriptor& reports_;
+  SignalInbox& signals_;
+  std::string unread_;                         ///< the part of a report that has come
+  std::vector<int> failures_;                  ///< ranks, as they were seen to fail
+  std::optional<int> culprit_;
+  std::optional<int> signal_;                  ///< the first that came
+  bool ending_ = false;
+  std::optional<Clock::time_point> deadline_;  ///< of the grace for a culprit; once ending, of the ranks
+};
+
+}  // namespace
+
+std::string own_executable() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
+
+int launch(const LaunchPlan& plan) {
+  if (plan.ranks < 1 || plan.ranks > kMostRanks) {
+    throw ConfigError(fmt::format("cannot start {} ranks; expected 1 .. {}", plan.ranks, kMostRanks));
+  }
+  SignalInbox signals;  // before the first rank, so that no signal finds ranks and no reader
+  const Channels channels = open_channels();
+  std::vector<ChildProcess> ranks;
+  for (int rank = 0; rank < plan.ranks; ++rank) ranks.emplace_back(rank_command(plan, channels, rank));
+  return Supervisor(std::move(ranks), channels.report_read, signals).run();
+}
+
+}  // namespace chimera

@@ -1,0 +1,30 @@
+#pragma once
+// Starts the ranks of a job on this machine, watches them, and ends them together.
+
+#include <string>
+#include <vector>
+
+namespace chimera {
+
+/// The file that this program was started from.
+[[nodiscard]] std::string own_executable();
+
+struct LaunchPlan {
+  int ranks = 1;                                ///< 1 .. 1024
+  std::vector<std::string> arguments;           ///< argv[1..] given to every rank
+  std::string executable = own_executable();    ///< calls rank_environment() first thing in main()
+};
+
+/// Runs the job and returns its exit code: 0; 1 where a rank failed, 2 where it failed with ExitCode::Usage; 130 or 143
+/// after SIGINT or SIGTERM. Each rank is this program again, started by exec, never a fork of a process with threads.
+///
+/// The first rank to fail for a reason of its own is named on stderr, one line: "chimera: rank 2 failed at 1B3: ...".
+/// Ranks that only lost a peer are not: after the first of them the launcher waits up to 0.3 s for the one to blame.
+/// Then all others get SIGTERM, and SIGKILL 0.5 s later. Nothing is left on any way out, SIGKILL of the launcher
+/// included: no process (see rank_environment()), and no file (the store is in memory).
+///
+/// Call it from the main thread, with no other thread running. Throws ConfigError for a number of ranks out of range,
+/// Error where the system refuses a process or descriptor; ranks already started are gone then.
+[[nodiscard]] int launch(const LaunchPlan& plan);
+
+}  // namespace chimera

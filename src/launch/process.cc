@@ -1,0 +1,116 @@
+#include "launch/process.h"
+
+#include <signal.h>
+#include <spawn.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "core/error.h"
+
+namespace chimera {
+namespace {
+
+// By number: the wrappers that glibc 2.36 declares cannot be linked from C++.
+int open_pidfd(pid_t pid) { return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0U)); }
+void send_through_pidfd(int pidfd, int signal_number) {
+  ::syscall(SYS_pidfd_send_signal, pidfd, signal_number, nullptr, 0U);
+}
+
+/// Attributes and file actions of one posix_spawn.
+class SpawnPlan {
+ public:
+  explicit SpawnPlan(const std::vector<int>& descriptors) {
+    ::posix_spawn_file_actions_init(&actions_);
+    ::posix_spawnattr_init(&attributes_);
+    // A descriptor copied onto itself loses its close-on-exec flag, in the child alone.
+    for (const int fd : descriptors) ::posix_spawn_file_actions_adddup2(&actions_, fd, fd);
+    sigset_t signals;
+    ::sigemptyset(&signals);
+    ::sigaddset(&signals, SIGINT);
+    ::posix_spawnattr_setsigmask(&attributes_, &signals);
+    ::sigaddset(&signals, SIGTERM);
+    ::sigaddset(&signals, SIGCHLD);
+    ::posix_spawnattr_setsigdefault(&attributes_, &signals);
+    ::posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  }
+  SpawnPlan(const SpawnPlan&) = delete;
+  SpawnPlan& operator=(const SpawnPlan&) = delete;
+  ~SpawnPlan() {
+    ::posix_spawnattr_destroy(&attributes_);
+    ::posix_spawn_file_actions_destroy(&actions_);
+  }
+
+  [[nodiscard]] const posix_spawn_file_actions_t* actions() const { return &actions_; }
+  [[nodiscard]] const posix_spawnattr_t* attributes() const { return &attributes_; }
+
+ private:
+  posix_spawn_file_actions_t actions_{};
+  posix_spawnattr_t attributes_{};
+};
+
+std::string_view name_of(std::string_view variable) { return variable.substr(0, variable.find('=')); }
+
+/// This process's variables with those of `additions` in place of their namesakes.
+std::vector<std::string> merged_environment(const std::vector<std::string>& additions) {
+  std::vector<std::string> merged = additions;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const auto replaces = [&](const std::string& addition) { return name_of(addition) == name_of(*variable); };
+    if (std::ranges::none_of(additions, replaces)) merged.emplace_back(*variable);
+  }
+  return merged;
+}
+
+/// The null-terminated array of C strings that exec wants; borrows from `strings`.
+std::vector<char*> c_array(std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  for (std::string& string : strings) pointers.push_back(string.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+pid_t spawn(const Command& command) {
+  const SpawnPlan plan(command.descriptors);
+  std::vector<std::string> arguments = {command.executable};
+  arguments.insert(arguments.end(), command.arguments.begin(), command.arguments.end());
+  std::vector<std::string> environment = merged_environment(command.environment);
+  pid_t pid = 0;
+  const int error = ::posix_spawn(&pid, command.executable.c_str(), plan.actions(), plan.attributes(),
+                                  c_array(arguments).data(), c_array(environment).data());
+  if (error != 0) throw Error("cannot start " + command.executable + ": " + system_message(error));
+  return pid;
+}
+
+}  // namespace
+
+ChildProcess::ChildProcess(const Command& command) {
+  const pid_t pid = spawn(command);
+  pidfd_ = FileDescriptor(open_pidfd(pid));
+  if (pidfd_.get() >= 0) return;
+  const std::string reason = system_message(errno);
+  ::kill(pid, SIGKILL);
+  ::waitpid(pid, nullptr, 0);
+  throw Error("cannot watch the process of " + command.executable + ": " + reason);
+}
+
+ChildProcess::~ChildProcess() {
+  if (!running()) return;
+  send(SIGKILL);
+  siginfo_t ignored{};
+  ::waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &ignored, WEXITED);
+}
+
+void ChildProcess::send(int signal_number) const { send_through_pidfd(pidfd_.get(), signal_number); }
+
+std::optional<Ending> ChildProcess::reap() {
+  siginfo_t info{};
+  check_system(::waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &info, WEXITED | WNOHANG), "wait for a rank");
+  if (info.si_pid == 0) return std::nullopt;
+  pidfd_ = FileDescriptor();
+  return Ending{info.si_code == CLD_EXITED ? Ending::Kind::Exited : Ending::Kind::Killed, info.si_status};
+}
+
+}  // namespace chimera

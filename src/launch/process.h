@@ -1,0 +1,44 @@
+#pragma once
+// The process of one rank: started by exec, signalled and awaited through a pidfd.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/file_descriptor.h"
+#include "launch/verdict.h"
+
+namespace chimera {
+
+/// What a program is started with.
+struct Command {
+  std::string executable;
+  std::vector<std::string> arguments;    ///< argv[1..]
+  std::vector<std::string> environment;  ///< NAME=value, on top of this process's own variables
+  std::vector<int> descriptors;          ///< stay open in the program, under the same numbers
+};
+
+/// A started child, owned: one that still runs when its owner goes is killed and reaped.
+class ChildProcess {
+ public:
+  /// Starts `command` by posix_spawn. The child begins with SIGINT blocked and nothing else, and with the default
+  /// actions of SIGINT, SIGTERM and SIGCHLD. Throws Error where the system refuses.
+  explicit ChildProcess(const Command& command);
+  ChildProcess(ChildProcess&&) noexcept = default;
+  ChildProcess& operator=(ChildProcess&&) = delete;
+  ~ChildProcess();
+
+  /// False once reap() has returned its ending.
+  [[nodiscard]] bool running() const { return pidfd_.get() >= 0; }
+  /// Becomes readable when the child has ended.
+  [[nodiscard]] int pidfd() const { return pidfd_.get(); }
+  /// Sends a signal to a running child; one that has ended and is not yet reaped takes no notice.
+  void send(int signal_number) const;
+  /// How the child ended, once; nothing while it runs. Never waits.
+  [[nodiscard]] std::optional<Ending> reap();
+
+ private:
+  FileDescriptor pidfd_;
+};
+
+}  // namespace chimera

@@ -1,0 +1,96 @@
+#include "launch/rank.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <string_view>
+
+#include "core/error.h"
+#include "core/fault_point.h"
+#include "core/file_descriptor.h"
+#include "launch/environment.h"
+#include "launch/report.h"
+
+namespace chimera {
+namespace {
+
+std::string required_variable(const char* name) {
+  const char* value = std::getenv(name);
+  if (value == nullptr) {
+    throw ConfigError(fmt::format("{} is set but {} is not; unset it to start a job of its own", kRankVariable, name));
+  }
+  return value;
+}
+
+int required_number(const char* name) {
+  const std::string text = required_variable(name);
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size() || number < 0) {
+    throw ConfigError(fmt::format("{} is '{}'; expected a number, as the launcher sets it", name, text));
+  }
+  return number;
+}
+
+/// The kernel kills this process when the launcher dies. Had it died before, nobody would: then the rank ends itself.
+void live_no_longer_than(pid_t launcher) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != launcher) ::_exit(static_cast<int>(ExitCode::PeerLost));
+}
+
+/// Ctrl-C reaches every process of the terminal; only the launcher acts on it. It started us with SIGINT blocked.
+void leave_interrupts_to_launcher() {
+  ::signal(SIGINT, SIG_IGN);
+  sigset_t interrupt;
+  ::sigemptyset(&interrupt);
+  ::sigaddset(&interrupt, SIGINT);
+  ::pthread_sigmask(SIG_UNBLOCK, &interrupt, nullptr);
+}
+
+void close_on_exec(int fd) { check_system(::fcntl(fd, F_SETFD, FD_CLOEXEC), "use a descriptor of the launcher"); }
+
+/// The descriptor N of "/proc/self/fd/N".
+int store_descriptor(const std::string& path) {
+  constexpr std::string_view kPrefix = "/proc/self/fd/";
+  int fd = 0;
+  const char* digits = path.c_str() + std::min(kPrefix.size(), path.size());
+  const auto [end, error] = std::from_chars(digits, path.c_str() + path.size(), fd);
+  if (!path.starts_with(kPrefix) || error != std::errc{} || *end != '\0') {
+    throw ConfigError(fmt::format("{} is '{}'; expected {}N, as the launcher sets it", kStoreVariable, path, kPrefix));
+  }
+  return fd;
+}
+
+}  // namespace
+
+std::optional<RankEnvironment> rank_environment() {
+  if (std::getenv(kRankVariable) == nullptr) return std::nullopt;
+  live_no_longer_than(required_number(kLauncherVariable));
+  leave_interrupts_to_launcher();
+  RankEnvironment self{required_number(kRankVariable), required_number(kWorldSizeVariable),
+                       required_variable(kStoreVariable)};
+  if (self.rank >= self.world_size) {
+    throw ConfigError(fmt::format("{} is {}; expected less than {} = {}", kRankVariable, self.rank, kWorldSizeVariable,
+                                  self.world_size));
+  }
+  close_on_exec(required_number(kReportVariable));
+  close_on_exec(store_descriptor(self.store_path));
+  set_fault_rank(self.rank);
+  fault_point("start");
+  return self;
+}
+
+void report_failure(const std::string& op, const std::string& message, bool own_cause) {
+  if (std::getenv(kRankVariable) == nullptr) return;
+  const std::string line = to_line({required_number(kRankVariable), op, message, own_cause});
+  // Nobody is left to tell where the launcher is gone; the kernel ends this process then.
+  [[maybe_unused]] const ssize_t written = ::write(required_number(kReportVariable), line.data(), line.size());
+}
+
+}  // namespace chimera

@@ -1,0 +1,27 @@
+#pragma once
+// The rank's side of the launcher: who am I, and what do I say when I fail.
+
+#include <optional>
+#include <string>
+
+namespace chimera {
+
+/// A rank's place in the job.
+struct RankEnvironment {
+  int rank = 0;            ///< 0 .. world_size - 1
+  int world_size = 1;
+  std::string store_path;  ///< file for a c10d FileStore; it exists only in memory and goes with the last process
+};
+
+/// In a process that launch() started: its place in the job. Elsewhere nothing, and nothing is changed.
+/// Call it once, first thing in main(): it ties the process's life to the launcher's (SIGKILL when that one dies; a
+/// process that finds itself already orphaned exits with ExitCode::PeerLost), leaves Ctrl-C to the launcher, hides the
+/// launcher's descriptors from the rank's own children, and passes fault_point("start") as its rank.
+/// Throws ConfigError where the variables the launcher sets are incomplete or malformed.
+[[nodiscard]] std::optional<RankEnvironment> rank_environment();
+
+/// Tells the launcher why this rank is about to end with a failure. `op` is what it was doing, e.g. "1B3", or empty.
+/// `own_cause` false: only because a peer was lost; then exit with ExitCode::PeerLost. Does nothing outside a rank.
+void report_failure(const std::string& op, const std::string& message, bool own_cause);
+
+}  // namespace chimera

@@ -1,0 +1,26 @@
+#pragma once
+// What a failing rank tells the launcher: one line of JSON through a pipe that all ranks share.
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace chimera {
+
+/// Why a rank ends, in its own words.
+struct FailureReport {
+  int rank = 0;
+  std::string op;         ///< what it was doing, e.g. "1B3"; empty: not known
+  std::string message;    ///< one line
+  bool own_cause = true;  ///< false: it ends only because a peer was lost
+  friend bool operator==(const FailureReport&, const FailureReport&) = default;
+};
+
+/// One line, newline included, of at most PIPE_BUF bytes, so that a write of it is atomic. A longer message is cut,
+/// control characters become blanks, bytes outside UTF-8 become U+FFFD.
+[[nodiscard]] std::string to_line(const FailureReport& report);
+
+/// Reads what to_line wrote, without its newline. Nothing for any other text: a rank that wrote it may be beyond sense.
+[[nodiscard]] std::optional<FailureReport> parse_report(std::string_view line);
+
+}  // namespace chimera

@@ -1,0 +1,32 @@
+#include "launch/signal_inbox.h"
+
+#include <sys/signalfd.h>
+
+namespace chimera {
+
+SignalInbox::SignalInbox() {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  ::sigaddset(&signals, SIGINT);
+  ::sigaddset(&signals, SIGTERM);
+  fd_ = FileDescriptor(check_system(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK), "receive signals"));
+  ::pthread_sigmask(SIG_BLOCK, &signals, &previous_mask_);
+  struct sigaction child_action {};
+  child_action.sa_handler = SIG_DFL;
+  ::sigaction(SIGCHLD, &child_action, &previous_child_action_);
+}
+
+SignalInbox::~SignalInbox() {
+  while (next()) {
+  }
+  ::sigaction(SIGCHLD, &previous_child_action_, nullptr);
+  ::pthread_sigmask(SIG_SETMASK, &previous_mask_, nullptr);
+}
+
+std::optional<int> SignalInbox::next() {
+  signalfd_siginfo info{};
+  if (::read(fd_.get(), &info, sizeof info) != static_cast<ssize_t>(sizeof info)) return std::nullopt;
+  return static_cast<int>(info.ssi_signo);
+}
+
+}  // namespace chimera

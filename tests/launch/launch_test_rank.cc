@@ -1,0 +1,158 @@
+// A program like chimera itself: started by hand it launches ranks, which are this program again.
+// launch_test_rank RANKS ACTION...: rank r does the r-th action, or `ok` where there are fewer.
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <sstream>
+
+#include "core/error.h"
+#include "core/file_descriptor.h"
+#include "launch/launcher.h"
+#include "launch/rank.h"
+
+namespace chimera {
+namespace {
+
+void print_line(const std::string& line) {
+  const std::string text = line + "\n";
+  check_system(static_cast<int>(::write(STDOUT_FILENO, text.data(), text.size())), "print");
+}
+
+/// The way c10d's FileStore works: opens the path anew and locks it for every operation.
+class LockedStore {
+ public:
+  explicit LockedStore(const std::string& path)
+      : file_(check_system(::open(path.c_str(), O_RDWR | O_CREAT, 0644), "open " + path)) {
+    check_system(::flock(file_.get(), LOCK_EX), "lock " + path);
+  }
+  [[nodiscard]] std::string read() const {
+    std::string text(static_cast<std::size_t>(::lseek(file_.get(), 0, SEEK_END)), '\0');
+    check_system(static_cast<int>(::pread(file_.get(), text.data(), text.size(), 0)), "read");
+    return text;
+  }
+  void append(const std::string& text) const {
+    ::lseek(file_.get(), 0, SEEK_END);
+    check_system(static_cast<int>(::write(file_.get(), text.data(), text.size())), "append");
+  }
+
+ private:
+  FileDescriptor file_;
+};
+
+std::vector<std::string> store_words(const RankEnvironment& self) {
+  std::istringstream text(LockedStore(self.store_path).read());
+  return {std::istream_iterator<std::string>(text), {}};
+}
+
+/// Waits until so many ranks have written their word.
+std::vector<std::string> await_store_words(const RankEnvironment& self, std::size_t count) {
+  std::vector<std::string> words;
+  while ((words = store_words(self)).size() < count) ::sched_yield();
+  return words;
+}
+
+[[noreturn]] void wait_forever() {
+  print_line("ready");
+  while (true) ::pause();
+}
+
+/// Returns when the launcher has taken note of the end of `process`, one of its ranks.
+void await_reaping(pid_t process) {
+  while (::kill(process, 0) == 0) ::sched_yield();
+}
+
+int count_descriptors() {
+  const auto entries = std::filesystem::directory_iterator("/proc/self/fd");
+  return static_cast<int>(std::distance(begin(entries), end(entries))) - 1;  // less the one that reads the directory
+}
+
+using Action = std::function<int(const RankEnvironment&)>;
+
+int victim(const RankEnvironment& self) {
+  LockedStore(self.store_path).append(fmt::format("{}\n", ::getpid()));
+  report_failure("0F2", "connection closed by peer", false);
+  return static_cast<int>(ExitCode::PeerLost);
+}
+
+int fail_after_the_victims(const RankEnvironment& self) {
+  const auto victims = await_store_words(self, static_cast<std::size_t>(self.world_size) - 1);
+  for (const std::string& pid : victims) await_reaping(std::stoi(pid));
+  report_failure("1B3", "out of memory", true);
+  return static_cast<int>(ExitCode::No);
+}
+
+int meet_in_the_store(const RankEnvironment& self) {
+  LockedStore(self.store_path).append(fmt::format("rank{}\n", self.rank));
+  await_store_words(self, static_cast<std::size_t>(self.world_size));
+  return 0;
+}
+
+int report_and_hang(const RankEnvironment&) {
+  report_failure("1B3", "not a number", true);
+  wait_forever();
+}
+
+const std::map<std::string, Action> kActions = {
+    {"ok", [](const RankEnvironment&) { return 0; }},
+    {"wait", [](const RankEnvironment&) -> int { wait_forever(); }},
+    {"ignore-term",
+     [](const RankEnvironment&) -> int {
+       ::signal(SIGTERM, SIG_IGN);
+       wait_forever();
+     }},
+    {"interrupt-itself", [](const RankEnvironment&) { return ::raise(SIGINT); }},
+    {"exit-7", [](const RankEnvironment&) { return 7; }},
+    {"abort", [](const RankEnvironment&) -> int { std::abort(); }},
+    {"fail",
+     [](const RankEnvironment&) {
+       report_failure("1B3", "out of memory", true);
+       return static_cast<int>(ExitCode::No);
+     }},
+    {"refuse", [](const RankEnvironment&) -> int { throw ConfigError("4 stages of 3 layers"); }},
+    {"peer-lost", [](const RankEnvironment&) { return static_cast<int>(ExitCode::PeerLost); }},
+    {"victim", victim},
+    {"fail-after-the-victims", fail_after_the_victims},
+    {"report-and-hang", report_and_hang},
+    {"meet-in-the-store", meet_in_the_store},
+    {"count-descriptors",
+     [](const RankEnvironment&) {
+       print_line(fmt::format("{} descriptors", count_descriptors()));
+       return 0;
+     }},
+    {"who-am-i",
+     [](const RankEnvironment& self) {
+       print_line(fmt::format("{} of {}", self.rank, self.world_size));
+       return 0;
+     }},
+};
+
+int run(const std::vector<std::string>& arguments) {
+  const auto self = rank_environment();
+  if (!self) return launch({.ranks = std::stoi(arguments.at(0)), .arguments = arguments});
+  const auto index = static_cast<std::size_t>(self->rank) + 1;
+  return kActions.at(index < arguments.size() ? arguments[index] : "ok")(*self);
+}
+
+}  // namespace
+}  // namespace chimera
+
+int main(int argc, char** argv) {
+  try {
+    return chimera::run({argv + 1, argv + argc});
+  } catch (const chimera::ConfigError& error) {
+    chimera::report_failure("", error.what(), true);
+    return static_cast<int>(chimera::ExitCode::Usage);
+  } catch (const std::exception& error) {
+    chimera::report_failure("start", error.what(), true);
+    return static_cast<int>(chimera::ExitCode::No);
+  }
+}

@@ -1,0 +1,233 @@
+#include "launch/launcher.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "core/error.h"
+#include "job.h"
+#include "launch/rank.h"
+
+namespace chimera {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::chrono::seconds kEndsWithin{2};
+
+/// No process outlives the launcher, no zombie is left to others, and no file.
+void expect_clean(const JobResult& result) {
+  EXPECT_EQ(result.orphans, 0);
+  EXPECT_EQ(result.files_left, 0U);
+  EXPECT_LT(result.ending_time, kEndsWithin);
+}
+
+TEST(LauncherTest, SucceedsWhenAllRanksDo) {
+  const JobResult result = Job(4, {}).wait();
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.messages, "");
+  expect_clean(result);
+}
+
+TEST(LauncherTest, TellsEachRankItsPlace) {
+  const JobResult result = Job(2, {"who-am-i", "who-am-i"}).wait();
+  EXPECT_THAT(result.output, HasSubstr("0 of 2\n"));
+  EXPECT_THAT(result.output, HasSubstr("1 of 2\n"));
+}
+
+TEST(LauncherTest, RanksInheritTheStoreAndTheReportPipeOnly) {
+  EXPECT_EQ(Job(1, {"count-descriptors"}).wait().output, "5 descriptors\n");
+}
+
+TEST(LauncherTest, RanksMeetInAStoreWithoutAFile) {
+  const std::vector<std::string> actions(4, "meet-in-the-store");
+  const JobResult result = Job(4, actions).wait();
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  expect_clean(result);
+}
+
+TEST(LauncherTest, NamesARankKilledAtItsStart) {
+  const JobResult result = Job(4, {"wait", "wait", "wait", "wait"}, "kill@start:2").wait();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.messages, "chimera: rank 2 was killed by signal 9 (Killed)\n");
+  expect_clean(result);
+}
+
+TEST(LauncherTest, NamesTheOpOfAReportedFailure) {
+  const JobResult result = Job(3, {"wait", "fail", "wait"}).wait();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.messages, "chimera: rank 1 failed at 1B3: out of memory\n");
+  expect_clean(result);
+}
+
+TEST(LauncherTest, ReportsAnExceptionThrownAtTheStart) {
+  const JobResult result = Job(2, {"wait", "wait"}, "throw@start:1").wait();
+  EXPECT_EQ(result.messages, "chimera: rank 1 failed at start: fault injected at start\n");
+}
+
+TEST(LauncherTest, ReportsASilentExit) {
+  const JobResult result = Job(2, {"wait", "exit-7"}).wait();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.messages, "chimera: rank 1 exited with code 7\n");
+}
+
+TEST(LauncherTest, ReportsACrash) {
+  const JobResult result = Job(2, {"abort", "wait"}).wait();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.messages, HasSubstr("chimera: rank 0 was killed by signal 6 (Aborted)\n"));
+}
+
+TEST(LauncherTest, AWrongConfigurationGivesExitCodeTwo) {
+  const JobResult result = Job(2, {"wait", "refuse"}).wait();
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.messages, "chimera: rank 1 failed: 4 stages of 3 layers\n");
+}
+
+TEST(LauncherTest, FindsTheCulpritAfterItsVictimsHaveEnded) {
+  const JobResult result = Job(3, {"victim", "fail-after-the-victims", "victim"}).wait();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.messages, "chimera: rank 1 failed at 1B3: out of memory\n");
+  expect_clean(result);
+}
+
+TEST(LauncherTest, ReportsAVictimForWantOfACulprit) {
+  const JobResult result = Job(2, {"victim", "wait"}).wait();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.messages, "chimera: rank 0 failed at 0F2: connection closed by peer\n");
+  expect_clean(result);
+}
+
+TEST(LauncherTest, PeerLostIsNeverTheExitCodeOfTheJob) {
+  const JobResult result = Job(1, {"peer-lost"}).wait();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.messages, "chimera: rank 0 lost a peer and ended\n");
+}
+
+TEST(LauncherTest, KillsRanksThatIgnoreTermination) {
+  Job job(2, {"ignore-term", "ignore-term"});
+  job.await_lines(2);
+  job.send(SIGTERM);
+  const JobResult result = job.wait();
+  EXPECT_EQ(result.exit_code, 143);
+  EXPECT_GE(result.ending_time, std::chrono::milliseconds(500)) << "killed before their time was over";
+  expect_clean(result);
+}
+
+TEST(LauncherTest, KillsARankThatReportsAFailureAndHangs) {
+  const JobResult result = Job(2, {"ignore-term", "report-and-hang"}).wait();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.messages, "chimera: rank 1 failed at 1B3: not a number\n");
+  expect_clean(result);
+}
+
+class LauncherSignalTest : public ::testing::TestWithParam<std::pair<int, int>> {};
+
+TEST_P(LauncherSignalTest, EndsAllRanks) {
+  const auto [signal_number, exit_code] = GetParam();
+  Job job(3, {"wait", "wait", "wait"});
+  job.await_lines(3);
+  job.send(signal_number);
+  const JobResult result = job.wait();
+  EXPECT_EQ(result.exit_code, exit_code);
+  EXPECT_THAT(result.messages, HasSubstr("chimera: ended by signal"));
+  expect_clean(result);
+}
+
+/// What Ctrl-C and `timeout` do: the ranks get the signal too, and may be gone before the launcher has looked.
+TEST_P(LauncherSignalTest, BlamesNoRankWhenTheWholeGroupGetsIt) {
+  const auto [signal_number, exit_code] = GetParam();
+  Job job(3, {"wait", "wait", "wait"});
+  job.await_lines(3);
+  job.send_to_all(signal_number);
+  const JobResult result = job.wait();
+  EXPECT_EQ(result.exit_code, exit_code);
+  EXPECT_THAT(result.messages, ::testing::Not(HasSubstr("rank")));
+  expect_clean(result);
+}
+
+INSTANTIATE_TEST_SUITE_P(, LauncherSignalTest, ::testing::Values(std::pair(SIGINT, 130), std::pair(SIGTERM, 143)));
+
+TEST(LauncherTest, RanksLeaveInterruptsToTheLauncher) {
+  EXPECT_EQ(Job(1, {"interrupt-itself"}).wait().exit_code, 0);
+}
+
+TEST(LauncherTest, NoRankOutlivesAKilledLauncher) {
+  Job job(4, {"ignore-term", "ignore-term", "ignore-term", "ignore-term"});
+  job.await_lines(4);
+  job.send(SIGKILL);
+  const JobResult result = job.wait();
+  EXPECT_EQ(result.killed_by, SIGKILL);
+  EXPECT_EQ(result.orphans, 4);
+  EXPECT_EQ(result.files_left, 0U);
+  EXPECT_LT(result.ending_time, kEndsWithin);
+}
+
+TEST(LauncherTest, NoRankOutlivesALauncherKilledAtItsStart) {
+  const JobResult result = Job(4, {"wait", "wait", "wait", "wait"}, "kill-launcher@start:1").wait();
+  EXPECT_EQ(result.killed_by, SIGKILL);
+  EXPECT_EQ(result.files_left, 0U);
+  EXPECT_LT(result.ending_time, kEndsWithin);
+}
+
+/// Some of the ranks have not yet tied their life to the launcher's then: they find themselves orphans.
+TEST(LauncherTest, NoRankOutlivesALauncherKilledAtAnyMoment) {
+  for (int i = 0; i < 20; ++i) {
+    Job job(3, {"wait", "wait", "wait"});
+    const auto moment = std::chrono::steady_clock::now() + std::chrono::microseconds(250 * i);
+    while (std::chrono::steady_clock::now() < moment) ::sched_yield();
+    job.send(SIGKILL);
+    const JobResult result = job.wait();
+    EXPECT_EQ(result.killed_by, SIGKILL);
+    EXPECT_LT(result.ending_time, kEndsWithin);
+  }
+}
+
+TEST(LauncherTest, RefusesANumberOfRanksOutOfRange) {
+  EXPECT_THROW(static_cast<void>(launch({.ranks = 0, .arguments = {}})), ConfigError);
+  EXPECT_THROW(static_cast<void>(launch({.ranks = 1025, .arguments = {}})), ConfigError);
+}
+
+TEST(LauncherTest, SaysWhichProgramCannotStart) {
+  try {
+    static_cast<void>(launch({.ranks = 1, .arguments = {}, .executable = "/no/such/program"}));
+    FAIL() << "started a program that does not exist";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "cannot start /no/such/program: No such file or directory");
+  }
+}
+
+/// Sets variables for the length of a test.
+class RankEnvironmentTest : public ::testing::Test {
+ protected:
+  void set(const std::string& name, const std::string& value) {
+    names_.push_back(name);
+    ::setenv(name.c_str(), value.c_str(), 1);
+  }
+  void TearDown() override {
+    for (const std::string& name : names_) ::unsetenv(name.c_str());
+  }
+
+ private:
+  std::vector<std::string> names_;
+};
+
+TEST_F(RankEnvironmentTest, IsAbsentOutsideARank) {
+  EXPECT_EQ(rank_environment(), std::nullopt);
+  report_failure("1B3", "nobody hears this", true);
+}
+
+TEST_F(RankEnvironmentTest, NamesAMissingVariable) {
+  set("CHIMERA_RANK", "0");
+  EXPECT_THAT([] { static_cast<void>(rank_environment()); },
+              ::testing::ThrowsMessage<ConfigError>(HasSubstr("CHIMERA_LAUNCHER_PID is not")));
+}
+
+TEST_F(RankEnvironmentTest, NamesAMalformedVariable) {
+  set("CHIMERA_RANK", "0");
+  set("CHIMERA_LAUNCHER_PID", "12x");
+  EXPECT_THAT([] { static_cast<void>(rank_environment()); },
+              ::testing::ThrowsMessage<ConfigError>(HasSubstr("CHIMERA_LAUNCHER_PID is '12x'")));
+}
+
+}  // namespace
+}  // namespace chimera

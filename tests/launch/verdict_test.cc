@@ -1,0 +1,63 @@
+#include "launch/verdict.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <vector>
+
+#include "core/error.h"
+
+namespace chimera {
+namespace {
+
+RankRecord running() { return {}; }
+RankRecord exited(int code) { return {.report = {}, .ending = Ending{Ending::Kind::Exited, code}}; }
+RankRecord killed(int signal_number) { return {.report = {}, .ending = Ending{Ending::Kind::Killed, signal_number}}; }
+RankRecord reported(bool own_cause) { return {.report = FailureReport{0, "1B3", "reason", own_cause}, .ending = {}}; }
+
+TEST(VerdictTest, TellsVictimsFromCulprits) {
+  EXPECT_EQ(part_of(running()), Part::None);
+  EXPECT_EQ(part_of(exited(0)), Part::None);
+  EXPECT_EQ(part_of(exited(1)), Part::Culprit);
+  EXPECT_EQ(part_of(exited(static_cast<int>(ExitCode::PeerLost))), Part::Victim);
+  EXPECT_EQ(part_of(killed(SIGSEGV)), Part::Culprit);
+  EXPECT_EQ(part_of(reported(true)), Part::Culprit);
+  EXPECT_EQ(part_of(reported(false)), Part::Victim);
+}
+
+TEST(VerdictTest, AVictimThatAbortsStaysAVictim) {
+  RankRecord record = reported(false);
+  record.ending = Ending{Ending::Kind::Killed, SIGABRT};
+  EXPECT_EQ(part_of(record), Part::Victim);
+}
+
+TEST(VerdictTest, TheFirstCulpritIsNamed) {
+  const std::vector<RankRecord> records = {exited(1), reported(false), exited(1)};
+  EXPECT_EQ(find_culprit(records, std::vector{1, 2, 0}), 2);
+}
+
+TEST(VerdictTest, VictimsAloneLeaveItOpen) {
+  const std::vector<RankRecord> records = {running(), reported(false)};
+  EXPECT_EQ(find_culprit(records, std::vector{1}), std::nullopt);
+}
+
+TEST(VerdictTest, AKilledRankComesBeforeOnesThatTookItForTheirOwnFailure) {
+  const std::vector<RankRecord> records = {reported(true), killed(SIGKILL)};
+  EXPECT_EQ(find_culprit(records, std::vector{0, 1}), 1);
+}
+
+TEST(VerdictTest, SaysWhatHappened) {
+  EXPECT_EQ(describe_failure(2, reported(true)), "rank 2 failed at 1B3: reason");
+  EXPECT_EQ(describe_failure(2, killed(SIGKILL)), "rank 2 was killed by signal 9 (Killed)");
+  EXPECT_EQ(describe_failure(2, exited(7)), "rank 2 exited with code 7");
+}
+
+TEST(VerdictTest, OnlyAWrongConfigurationKeepsItsExitCode) {
+  EXPECT_EQ(job_exit_code(exited(2)), 2);
+  EXPECT_EQ(job_exit_code(exited(3)), 1);
+  EXPECT_EQ(job_exit_code(exited(7)), 1);
+  EXPECT_EQ(job_exit_code(killed(SIGKILL)), 1);
+}
+
+}  // namespace
+}  // namespace chimera
