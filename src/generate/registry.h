@@ -17,6 +17,7 @@ struct Generator {
   std::string makespan;     // closed form for F <= B, no latency
   std::string activations;  // most micro-batches in flight on a worker
   std::string source;
+  bool takes_pipelines = false;  // whether PipelineShape::pipelines means something to it
 };
 
 /// All of them, in the order of the lists that users see.

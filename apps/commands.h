@@ -1,0 +1,16 @@
+#pragma once
+// The subcommands of `chimera`. Each adds itself to the program; its callback runs after the command line is parsed,
+// prints to standard output, and returns through `exit_code`.
+
+#include <CLI/CLI.hpp>
+
+namespace chimera::apps {
+
+void add_schedules(CLI::App& program, int& exit_code);
+void add_schedule(CLI::App& program, int& exit_code);
+void add_check(CLI::App& program, int& exit_code);
+void add_simulate(CLI::App& program, int& exit_code);
+void add_model(CLI::App& program, int& exit_code);
+void add_train(CLI::App& program, int& exit_code);
+
+}  // namespace chimera::apps

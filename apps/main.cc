@@ -1,0 +1,108 @@
+// chimera: parse the command line, run one subcommand, turn errors into one line and an exit code.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <iostream>
+#include <new>
+
+#include "commands.h"
+#include "core/error.h"
+#include "core/nearest.h"
+
+namespace chimera::apps {
+namespace {
+
+constexpr const char* kFooter =
+    "Examples:\n"
+    "  chimera schedule chimera --stages 4 --micro-batches 4\n"
+    "  chimera simulate chimera --stages 8 --micro-batches 8 --forward 1 --backward 2\n"
+    "  chimera train --model gpt2-mini --data book.txt --steps 100\n"
+    "\n`chimera SUBCOMMAND --help` explains each. Standard output is data, standard error is messages.\n"
+    "Exit codes: 0 success; 1 the answer is no (an invalid schedule), or a run failed; 2 wrong usage or configuration;\n"
+    "130 ended by Ctrl-C; 143 ended by SIGTERM.";
+
+std::vector<std::string> subcommand_names(const CLI::App& program) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : program.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  return names;
+}
+
+const CLI::App& chosen_command(const CLI::App& program) {
+  const auto chosen = program.get_subcommands();
+  return chosen.empty() ? program : *chosen.front();
+}
+
+/// One line for what CLI11 could not place: the flag or word, and the nearest known one.
+std::string unexpected(const CLI::App& program) {
+  const CLI::App& command = chosen_command(program);
+  const auto remaining = program.remaining(true);
+  const std::string word = remaining.empty() ? "" : remaining.front();
+  if (word.rfind("--", 0) != 0) return fmt::format("unexpected argument '{}'; see `chimera {} --help`", word, command.get_name());
+  std::vector<std::string> flags;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
+  }
+  return unknown_name("flag", word.substr(0, word.find('=')), flags);
+}
+
+int fail(const std::string& message, ExitCode code) {
+  std::cerr << "chimera: " << message << std::endl;
+  return static_cast<int>(code);
+}
+
+int parse_and_run(CLI::App& program, int argc, char** argv) {
+  const auto names = subcommand_names(program);
+  if (argc < 2) {
+    std::cerr << program.help();
+    return static_cast<int>(ExitCode::Usage);
+  }
+  const std::string first = argv[1];
+  if (first.rfind('-', 0) != 0 && std::find(names.begin(), names.end(), first) == names.end()) {
+    throw ConfigError(unknown_name("subcommand", first, names));
+  }
+  try {
+    program.parse(argc, argv);
+  } catch (const CLI::Success& help) {
+    return program.exit(help);
+  } catch (const CLI::ExtrasError&) {
+    throw ConfigError(unexpected(program));
+  } catch (const CLI::ParseError& error) {
+    throw ConfigError(fmt::format("{}; see `chimera {} --help`", error.what(), chosen_command(program).get_name()));
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace chimera::apps
+
+int main(int argc, char** argv) {
+  using namespace chimera;
+  using namespace chimera::apps;
+  CLI::App program("Chimera: train large models with bidirectional pipelines", "chimera");
+  program.footer(kFooter);
+  program.set_version_flag("--version", "chimera " CHIMERA_VERSION);
+  program.require_subcommand(1);
+  int exit_code = 0;
+  add_schedules(program, exit_code);
+  add_schedule(program, exit_code);
+  add_check(program, exit_code);
+  add_simulate(program, exit_code);
+  //MODEL add_model(program, exit_code);
+#ifdef CHIMERA_WITH_TORCH
+  add_train(program, exit_code);
+#endif
+  try {
+    const int code = parse_and_run(program, argc, argv);
+    return code != 0 ? code : exit_code;
+  } catch (const ConfigError& error) {
+    return fail(error.what(), ExitCode::Usage);
+  } catch (const std::bad_alloc&) {
+    return fail("out of memory; use fewer stages or micro-batches", ExitCode::No);
+  } catch (const std::exception& error) {
+    return fail(error.what(), ExitCode::No);
+  }
+}

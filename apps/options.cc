@@ -1,0 +1,136 @@
+#include "options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <sstream>
+#include <system_error>
+
+#include "core/error.h"
+#include "core/nearest.h"
+
+namespace chimera::apps {
+namespace {
+
+template <class Number>
+bool parses(const std::string& text, Number& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && end == text.data() + text.size();
+}
+
+}  // namespace
+
+CLI::Option* add_count(CLI::App& app, const std::string& flag, std::int64_t& value, const std::string& description) {
+  return app
+      .add_option_function<std::string>(flag, [&value, flag](const std::string& text) {
+        if (!parses(text, value)) throw ConfigError(fmt::format("{}: '{}' is not a whole number in range", flag, text));
+      }, description)
+      ->type_name("N");
+}
+
+CLI::Option* add_number(CLI::App& app, const std::string& flag, double& value, const std::string& description,
+                        double least) {
+  return app
+      .add_option_function<std::string>(flag, [&value, flag, least](const std::string& text) {
+        if (!parses(text, value) || !std::isfinite(value) || value < least) {
+          throw ConfigError(fmt::format("{}: '{}' is not a number of at least {}", flag, text, least));
+        }
+      }, description)
+      ->type_name("X");
+}
+
+CLI::Option* add_choice(CLI::App& app, const std::string& flag, std::string& value, const std::string& description,
+                        std::vector<std::string> names) {
+  const std::string listed = fmt::format("{}", fmt::join(names, "|"));
+  return app
+      .add_option_function<std::string>(flag, [&value, flag, names](const std::string& text) {
+        if (std::find(names.begin(), names.end(), text) == names.end()) {
+          throw ConfigError(unknown_name(flag, text, names));
+        }
+        value = text;
+      }, description)
+      ->type_name(listed);
+}
+
+void add_format(CLI::App& app, std::string& format, std::vector<std::string> names) {
+  format = names.front();
+  add_choice(app, "--format", format, fmt::format("output format (default {})", format), std::move(names));
+}
+
+void ShapeFlags::add_to(CLI::App& app) {
+  stages = add_count(app, "--stages", shape.stages, "D, workers of one pipeline");
+  micro_batches = add_count(app, "--micro-batches", shape.micro_batches, "N, micro-batches a step, all directions together");
+  pipelines = add_count(app, "--pipelines", shape.pipelines, "2f, down and up pipelines together (chimera; default 2)");
+}
+
+Schedule ShapeFlags::generate(const std::string& name) const {
+  const Generator& generator = find_generator(name);
+  if (stages->count() == 0) throw ConfigError(name + ": --stages is missing; give D, the workers of one pipeline");
+  if (micro_batches->count() == 0) {
+    throw ConfigError(name + ": --micro-batches is missing; give N, the micro-batches of one step");
+  }
+  if (pipelines->count() > 0 && !generator.takes_pipelines) {
+    throw ConfigError(fmt::format("--pipelines does not apply to {}, which has one pipeline", name));
+  }
+  return generator.generate(shape);
+}
+
+void CostFlags::add_to(CLI::App& app) {
+  add_number(app, "--forward", forward, "time of a worker's whole forward (default 1)");
+  backward_option = add_number(app, "--backward", backward, "time of its whole backward (default 2)");
+  input_option = add_number(app, "--input-gradient", input_gradient, "time of its input gradient, with --weight-gradient");
+  weight_option = add_number(app, "--weight-gradient", weight_gradient, "time of its weight gradient, with --input-gradient");
+  add_number(app, "--latency", latency, "delay of a message between workers (default 0)");
+}
+
+CostModel CostFlags::costs_of(const Schedule& schedule) const {
+  if (input_option->count() != weight_option->count()) {
+    throw ConfigError("--input-gradient and --weight-gradient come together");
+  }
+  const bool split = input_option->count() > 0;
+  if (split && backward_option->count() > 0) {
+    throw ConfigError("give --backward, or --input-gradient and --weight-gradient, not both");
+  }
+  StageCosts share{.forward = forward, .backward = backward, .input_gradient = backward / 2, .weight_gradient = backward / 2};
+  if (split) share = {forward, input_gradient + weight_gradient, input_gradient, weight_gradient};
+  return CostModel::uniform(schedule, share, latency);
+}
+
+std::string read_input(const std::string& path) {
+  std::ostringstream text;
+  if (path == "-") {
+    text << std::cin.rdbuf();
+    return text.str();
+  }
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) throw ConfigError(path + ": is a directory; give a file, or - for standard input");
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw ConfigError(fmt::format("{}: cannot be read ({})", path, std::generic_category().message(errno)));
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void write_output(const std::string& path, const std::string& text) {
+  if (path.empty()) {
+    std::cout << text << std::flush;
+    if (!std::cout) throw Error("standard output cannot be written");
+    return;
+  }
+  const std::string unfinished = path + ".unfinished";
+  std::ofstream file(unfinished, std::ios::binary);
+  file << text << std::flush;
+  file.close();
+  if (!file || std::rename(unfinished.c_str(), path.c_str()) != 0) {
+    const int cause = errno;
+    std::remove(unfinished.c_str());
+    throw ConfigError(fmt::format("{}: cannot be written ({})", path, std::generic_category().message(cause)));
+  }
+}
+
+}  // namespace chimera::apps

@@ -1,0 +1,59 @@
+#pragma once
+// Flags that several subcommands share, and how they read and write files.
+
+#include <CLI/CLI.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "generate/registry.h"
+#include "schedule/schedule.h"
+#include "simulate/simulate.h"
+
+namespace chimera::apps {
+
+/// A flag that takes a whole number; anything else is an error that says so.
+CLI::Option* add_count(CLI::App& app, const std::string& flag, std::int64_t& value, const std::string& description);
+/// A flag that takes a finite number of at least `least`.
+CLI::Option* add_number(CLI::App& app, const std::string& flag, double& value, const std::string& description,
+                        double least = 0);
+/// A flag that takes one of `names`; another one is an error that says the nearest.
+CLI::Option* add_choice(CLI::App& app, const std::string& flag, std::string& value, const std::string& description,
+                        std::vector<std::string> names);
+/// --format, one of `names`; the first is the default.
+void add_format(CLI::App& app, std::string& format, std::vector<std::string> names);
+
+/// --stages, --micro-batches, --pipelines.
+struct ShapeFlags {
+  PipelineShape shape;
+  CLI::Option* stages = nullptr;
+  CLI::Option* micro_batches = nullptr;
+  CLI::Option* pipelines = nullptr;
+
+  void add_to(CLI::App& app);
+  /// Generates; throws ConfigError where D or N is not given or a flag does not apply to the schedule.
+  [[nodiscard]] Schedule generate(const std::string& name) const;
+};
+
+/// --forward, --backward or --input-gradient and --weight-gradient, --latency.
+struct CostFlags {
+  double forward = 1;
+  double backward = 2;
+  double input_gradient = 0;
+  double weight_gradient = 0;
+  double latency = 0;
+  CLI::Option* backward_option = nullptr;
+  CLI::Option* input_option = nullptr;
+  CLI::Option* weight_option = nullptr;
+
+  void add_to(CLI::App& app);
+  [[nodiscard]] CostModel costs_of(const Schedule& schedule) const;
+};
+
+/// The text of a file, or of standard input for `-`. Throws ConfigError where it cannot be read.
+[[nodiscard]] std::string read_input(const std::string& path);
+/// Writes to standard output where `path` is empty, else to the file, whole or not at all. Throws ConfigError.
+void write_output(const std::string& path, const std::string& text);
+
+}  // namespace chimera::apps

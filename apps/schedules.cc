@@ -1,0 +1,41 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "generate/registry.h"
+#include "options.h"
+
+namespace chimera::apps {
+namespace {
+
+std::string as_json() {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const Generator& g : generators()) {
+    list.push_back({{"name", g.name}, {"constraints", g.constraints}, {"makespan", g.makespan},
+                    {"activations", g.activations}, {"source", g.source}});
+  }
+  return list.dump(2) + "\n";
+}
+
+std::string as_table() {
+  std::string text = fmt::format("{:<10} {:<30} {:<30} {:<14} {}\n", "schedule", "constraints", "makespan", "in flight", "source");
+  for (const Generator& g : generators()) {
+    text += fmt::format("{:<10} {:<30} {:<30} {:<14} {}\n", g.name, g.constraints, g.makespan, g.activations, g.source);
+  }
+  return text;
+}
+
+}  // namespace
+
+void add_schedules(CLI::App& program, int&) {
+  auto* command = program.add_subcommand("schedules", "List the schedules with their constraints and closed forms");
+  command->footer("Examples:\n  chimera schedules\n  chimera schedules --format json");
+  auto format = std::make_shared<std::string>();
+  add_format(*command, *format, {"text", "json"});
+  command->callback([format] { write_output("", *format == "json" ? as_json() : as_table()); });
+}
+
+}  // namespace chimera::apps
