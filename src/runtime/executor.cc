@@ -1,0 +1,166 @@
+#include "runtime/executor.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+#include "core/fault_point.h"
+
+namespace chimera {
+namespace {
+
+bool has_backward(const std::vector<Instruction>& program) {
+  return std::any_of(program.begin(), program.end(), [](const Instruction& instruction) {
+    return instruction.kind == InstructionKind::OptimizerStep;
+  });
+}
+
+Op at_stage(Op op, std::int64_t stage) {
+  op.stage = StageId(stage);
+  return op;
+}
+
+}  // namespace
+
+Executor::Executor(WorkerId worker, std::map<StageId, Stage*> stages, Transport& transport, TensorSpec message,
+                   ProgramShape shape)
+    : worker_(worker), stages_(std::move(stages)), transport_(transport), message_(std::move(message)),
+      shape_(std::move(shape)), last_stage_(static_cast<std::int64_t>(shape_.groups.size()) - 1),
+      op_times_(static_cast<std::int64_t>(shape_.groups.size())) {}
+
+Executor::Key Executor::key(const Op& op) {
+  return (static_cast<Key>(op.kind) << 62U) | (static_cast<Key>(op.stage.value()) << 31U) |
+         static_cast<Key>(op.micro_batch.value());
+}
+
+StepResult Executor::run(const std::vector<Instruction>& program, const StepHooks& hooks) {
+  trains_ = has_backward(program);
+  result_ = {};
+  if (trains_) {
+    for (const auto& [id, stage] : stages_) stage->zero_gradients();
+  }
+  for (const Instruction& instruction : program) {
+    current_ = &instruction;
+    execute(instruction, hooks);
+  }
+  current_ = nullptr;
+  return std::move(result_);
+}
+
+std::string Executor::current() const { return current_ == nullptr ? "" : to_text(*current_); }
+
+void Executor::execute(const Instruction& instruction, const StepHooks& hooks) {
+  const Op& op = instruction.op;
+  switch (instruction.kind) {
+    case InstructionKind::Compute: return compute(op, hooks);
+    case InstructionKind::PostReceive:
+      receives_.emplace(key(op), transport_.post_receive(instruction.peer, message_));
+      return;
+    case InstructionKind::WaitReceive: return wait_receive(op);
+    case InstructionKind::StartSend:
+      sends_.emplace(key(op), transport_.start_send(instruction.peer, take(op)));
+      return;
+    case InstructionKind::WaitSend: return wait_send(op);
+    case InstructionKind::StartAllReduce: return start_all_reduce(op.stage);
+    case InstructionKind::WaitAllReduce: return wait_all_reduce(op.stage);
+    case InstructionKind::ReduceScalars: return reduce_scalars(hooks);
+    case InstructionKind::OptimizerStep:
+      fault_point("optimizer");
+      return hooks.optimizer_step(result_.gradient_norm);
+  }
+}
+
+void Executor::compute(const Op& op, const StepHooks& hooks) {
+  const auto start = std::chrono::steady_clock::now();
+  switch (op.kind) {
+    case OpKind::Forward: forward(op, hooks); break;
+    case OpKind::Backward: backward(op); break;
+    case OpKind::BackwardInput:
+    case OpKind::BackwardWeight:
+      throw ScheduleError("op " + to_text(op) + ": the runtime does not split backwards yet; use a schedule with whole ones");
+  }
+  if (trains_) op_times_.add(op, std::chrono::steady_clock::now() - start);
+}
+
+void Executor::forward(const Op& op, const StepHooks& hooks) {
+  fault_point("forward");
+  at::Tensor input;
+  if (op.stage != StageId(0)) {
+    // A leaf of this worker's own graph: the tensor itself may be another worker's.
+    input = take(at_stage(op, op.stage.value() - 1)).detach();
+    if (trains_) input.requires_grad_(true);
+  }
+  const at::AutoGradMode mode(trains_);
+  at::Tensor output = stages_.at(op.stage)->forward(input, hooks.load(op.stage, op.micro_batch));
+  if (op.stage == last_stage_) {
+    losses_[key(op)] = output.detach();
+  } else {
+    tensors_[key(op)] = output.detach().contiguous();
+  }
+  if (trains_) activations_[key(op)] = {std::move(input), std::move(output)};
+}
+
+void Executor::backward(const Op& op) {
+  fault_point("backward");
+  Op forward = op;
+  forward.kind = OpKind::Forward;
+  Activation activation = std::move(activations_.extract(key(forward)).mapped());
+  at::Tensor gradient;
+  if (op.stage != last_stage_) gradient = take(at_stage(op, op.stage.value() + 1));
+  torch::autograd::backward({activation.output}, {gradient});
+  if (op.stage != StageId(0)) tensors_[key(op)] = activation.input.grad().contiguous();
+}
+
+at::Tensor Executor::take(const Op& maker) { return std::move(tensors_.extract(key(maker)).mapped()); }
+
+void Executor::wait_send(const Op& op) { sends_.extract(key(op)).mapped()->wait(); }
+
+void Executor::wait_receive(const Op& op) { tensors_[key(op)] = receives_.extract(key(op)).mapped()->wait(); }
+
+void Executor::start_all_reduce(StageId stage) {
+  fault_point("all-reduce");
+  all_reduces_.emplace(stage, transport_.start_all_reduce(stage, stages_.at(stage)->gradients()));
+}
+
+void Executor::wait_all_reduce(StageId stage) { all_reduces_.extract(stage).mapped()->wait(); }
+
+/// One number for each thing that one worker knows: squared norms [stages], losses [micro-batches], memory [workers].
+void Executor::reduce_scalars(const StepHooks& hooks) {
+  const std::size_t num_stages = shape_.groups.size();
+  const auto num_losses = static_cast<std::size_t>(shape_.micro_batches);
+  std::vector<double> values(num_stages + num_losses + static_cast<std::size_t>(shape_.workers), 0);
+  if (trains_) {
+    for (const auto& [id, stage] : stages_) {
+      if (shape_.groups[id.index()].front() == worker_) values[id.index()] = squared_norm(*stage);
+    }
+  }
+  for (const auto& [forward, loss] : losses_) {
+    const auto micro_batch = static_cast<std::size_t>(forward & 0x7fffffffU);
+    values[num_stages + micro_batch] = loss.item<double>();
+  }
+  losses_.clear();
+  values[num_stages + num_losses + worker_.index()] = hooks.peak_memory();
+  transport_.all_sum(values);
+
+  const auto losses = values.begin() + static_cast<std::ptrdiff_t>(num_stages);
+  const auto memory = losses + static_cast<std::ptrdiff_t>(num_losses);
+  double squares = 0;
+  for (auto value = values.begin(); value != losses; ++value) squares += *value;
+  result_.gradient_norm = std::sqrt(squares);
+  result_.losses.assign(losses, memory);
+  result_.peak_memory_bytes = *std::max_element(memory, values.end());
+}
+
+double Executor::squared_norm(Stage& stage) const {
+  double squares = 0;
+  for (const Parameter& parameter : stage.parameters()) {
+    const double norm = at::linalg_vector_norm(parameter.value.grad(), 2, {}, false, at::kDouble).item<double>();
+    squares += norm * norm;
+  }
+  return squares;
+}
+
+}  // namespace chimera

@@ -1,0 +1,99 @@
+#pragma once
+// Runs one worker's program: a loop and a switch. Which schedule the program came from it cannot know.
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "model/stage.h"
+#include "runtime/op_times.h"
+#include "schedule/program.h"
+#include "transport/transport.h"
+
+namespace chimera {
+
+/// What a step needs from outside the runtime. All are called on the worker's own thread.
+struct StepHooks {
+  /// The tensors of a micro-batch that `stage` reads: tokens on the first, targets on the last, masks where they are used.
+  std::function<MicroBatch(StageId stage, MicroBatchId micro_batch)> load;
+  /// Updates the weights, given the gradient norm over all stages. Not called by programs without backwards.
+  std::function<void(double gradient_norm)> optimizer_step;
+  /// Bytes this worker's process has held at most; the step reports the largest of all workers.
+  std::function<double()> peak_memory;
+};
+
+struct StepResult {
+  std::vector<double> losses;     // [micro-batch]: scaled loss sums, the same on every worker
+  double gradient_norm = 0;       // over all stages, each once, before clipping; 0 without backwards
+  double peak_memory_bytes = 0;   // of the worker with the most
+};
+
+/// What all executors of a program need to know of it.
+struct ProgramShape {
+  std::int64_t micro_batches = 0;
+  std::int64_t workers = 0;
+  StageGroups groups;  // the first of each answers for the stage in sums over stages
+};
+
+/// Owns nothing that outlives a step but its measurements: stages, transport and hooks are borrowed.
+/// Activations are freed by their backward, a sent activation when the program waits for its send, a received gradient
+/// by the backward that uses it.
+class Executor {
+ public:
+  /// `stages`: those this worker holds. `message`: sizes and type of the hidden states that travel, [b, L, H].
+  Executor(WorkerId worker, std::map<StageId, Stage*> stages, Transport& transport, TensorSpec message,
+           ProgramShape shape);
+
+  /// Runs the instructions once. Gradients are zeroed first where there are backwards.
+  /// Throws what a stage, the transport or a hook throws; current() then says where.
+  StepResult run(const std::vector<Instruction>& program, const StepHooks& hooks);
+
+  /// The instruction under way, in words; empty between steps.
+  [[nodiscard]] std::string current() const;
+  /// Durations of the ops run so far, forwards of programs without backwards not counted.
+  [[nodiscard]] const OpTimes& op_times() const { return op_times_; }
+
+ private:
+  struct Activation {  // what backward needs of a forward
+    at::Tensor input;
+    at::Tensor output;
+  };
+  using Key = std::uint64_t;
+  static Key key(const Op& op);
+
+  void execute(const Instruction& instruction, const StepHooks& hooks);
+  void compute(const Op& op, const StepHooks& hooks);
+  void forward(const Op& op, const StepHooks& hooks);
+  void backward(const Op& op);
+  void wait_send(const Op& op);
+  void wait_receive(const Op& op);
+  void start_all_reduce(StageId stage);
+  void wait_all_reduce(StageId stage);
+  void reduce_scalars(const StepHooks& hooks);
+  double squared_norm(Stage& stage) const;
+  at::Tensor take(const Op& maker);
+
+  WorkerId worker_;
+  std::map<StageId, Stage*> stages_;
+  Transport& transport_;
+  TensorSpec message_;
+  ProgramShape shape_;
+  StageId last_stage_;
+  bool trains_ = false;  // the program under way has backwards
+  const Instruction* current_ = nullptr;
+  StepResult result_;
+  OpTimes op_times_;
+  std::unordered_map<Key, Activation> activations_;                 // by forward op
+  std::unordered_map<Key, at::Tensor> tensors_;                     // made or arrived here, by the op that makes them
+  std::unordered_map<Key, at::Tensor> losses_;                      // [] each, by forward op
+  std::unordered_map<Key, std::unique_ptr<Pending>> sends_;
+  std::unordered_map<Key, std::unique_ptr<Pending>> receives_;
+  std::unordered_map<StageId, std::unique_ptr<Pending>> all_reduces_;
+};
+
+}  // namespace chimera
