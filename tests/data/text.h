@@ -1,0 +1,25 @@
+#pragma once
+// Short texts for the tests of this room.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "data/tokens.h"
+
+namespace chimera {
+
+/// The bytes of `text`, which must outlive the view.
+inline TokenView view_of(std::string_view text) {
+  return {{reinterpret_cast<const std::uint8_t*>(text.data()), text.size()}, "text"};
+}
+
+/// `count` numbered sentences, no two alike: "0 came. 1 came. ...".
+inline std::string sentences(int count) {
+  std::string text;
+  for (int i = 0; i < count; ++i) text += std::to_string(i) + " came. ";
+  return text;
+}
+
+}  // namespace chimera
