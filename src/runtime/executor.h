@@ -57,6 +57,7 @@ class Executor {
   [[nodiscard]] std::string current() const;
   /// Durations of the ops run so far, forwards of programs without backwards not counted.
   [[nodiscard]] const OpTimes& op_times() const { return op_times_; }
+  void forget_op_times() { op_times_ = OpTimes(op_times_.num_stages()); }
 
  private:
   struct Activation {  // what backward needs of a forward

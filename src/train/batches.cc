@@ -1,0 +1,44 @@
+#include "train/batches.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+namespace chimera {
+namespace {
+
+/// One field of all samples, stacked.
+template <class Element>
+at::Tensor stacked(const std::vector<Sample>& samples, const std::vector<Element> Sample::*field, at::ScalarType dtype) {
+  const auto rows = static_cast<std::int64_t>(samples.size());
+  const auto columns = static_cast<std::int64_t>((samples.front().*field).size());
+  at::Tensor tensor = at::empty({rows, columns}, dtype);
+  Element* next = static_cast<Element*>(tensor.data_ptr());
+  for (const Sample& sample : samples) next = std::copy((sample.*field).begin(), (sample.*field).end(), next);
+  return tensor;
+}
+
+}  // namespace
+
+MicroBatch make_micro_batch(const Samples& source, Family family, const BatchPlace& place) {
+  std::vector<Sample> samples;
+  for (std::int64_t i = 0; i < place.size; ++i) {
+    samples.push_back(source.sample(place.step, place.first + i, place.mini_batch));
+  }
+  MicroBatch batch;
+  batch.tokens = stacked(samples, &Sample::tokens, at::kLong);
+  batch.targets = stacked(samples, &Sample::targets, at::kLong);
+  batch.token_loss_scale = 1.0 / static_cast<double>(source.targets_per_sample() * place.mini_batch);
+  batch.sentence_loss_scale = 1.0 / static_cast<double>(place.mini_batch);
+  if (family == Family::Bert) {
+    batch.token_types = stacked(samples, &Sample::token_types, at::kLong);
+    const at::Tensor attention = stacked(samples, &Sample::attention, at::kByte).to(at::kBool);
+    if (!attention.all().item<bool>()) batch.attention_mask = attention;  // nothing to hide: no mask, a faster kernel
+    batch.next_sentence = at::empty({place.size}, at::kLong);
+    std::int64_t* next = batch.next_sentence.data_ptr<std::int64_t>();
+    for (const Sample& sample : samples) *next++ = sample.next_sentence;
+  }
+  return batch;
+}
+
+}  // namespace chimera

@@ -1,0 +1,142 @@
+#include "train/job.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <fstream>
+#include <system_error>
+
+#include "check/check_program.h"
+#include "check/check_schedule.h"
+#include "core/error.h"
+#include "core/nearest.h"
+#include "generate/one_f_one_b.h"
+#include "generate/registry.h"
+#include "passes/lower.h"
+
+namespace chimera {
+namespace {
+
+constexpr std::int64_t kMostElements = 100'000'000'000;  // of one message: far beyond any machine
+constexpr std::int64_t kMostWorkers = 1024;              // ranks on one machine
+
+void require_between(const char* flag, std::int64_t value, std::int64_t least, std::int64_t most) {
+  if (value < least || value > most) {
+    throw ConfigError(fmt::format("{} must be {} to {}, not {}", flag, least, most, value));
+  }
+}
+
+void require_name(const char* what, const std::string& name, const std::vector<std::string>& known) {
+  for (const std::string& candidate : known) {
+    if (candidate == name) return;
+  }
+  throw ConfigError(unknown_name(what, name, known));
+}
+
+void require_possible(const TrainOptions& options) {
+  constexpr std::int64_t kMany = 1'000'000'000;
+  require_between("--micro-batch-size", options.micro_batch_size, 1, kMany);
+  require_between("--sequence", options.sequence, 1, kMany);
+  require_between("--steps", options.steps, 1, kMany);
+  require_between("--seed", options.seed, 0, std::numeric_limits<std::int64_t>::max());
+  require_between("--warmup", options.warmup, 0, kMany);
+  require_between("--threads", options.threads, 0, 4096);
+  require_between("--validate-every", options.validate_every, 0, kMany);
+  require_name("--dtype", options.dtype, {"float32", "float64"});
+  require_name("--optimizer", options.optimizer, {"adamw", "sgd"});
+  require_name("--transport", options.transport, {"processes", "threads"});
+  if (!(options.learning_rate > 0)) throw ConfigError("--learning-rate must be above 0");
+}
+
+Schedule make_schedule(const TrainOptions& options) {
+  PipelineShape shape = options.shape;
+  if (shape.micro_batches == 0) shape.micro_batches = shape.stages;
+  if (options.schedule == "none") {
+    Schedule schedule = one_f_one_b({1, shape.micro_batches});
+    schedule.name = "none";
+    return schedule;
+  }
+  auto names = schedule_names();
+  names.emplace_back("none");
+  require_name("schedule", options.schedule, names);
+  return find_generator(options.schedule).generate(shape);
+}
+
+void require_fitting(const Job& job) {
+  const ModelConfig& model = job.model;
+  if (job.options.sequence > model.positions) {
+    throw ConfigError(fmt::format("--sequence {} is longer than the {} positions of model {}", job.options.sequence,
+                                  model.positions, model.name));
+  }
+  if (model.tied && job.partition.size() > 1) {
+    throw ConfigError(fmt::format("model {} is tied, and tied pipelines do not exist yet; use --tied false, or --schedule none",
+                                  model.name));
+  }
+  if (job.options.micro_batch_size > kMostElements / job.options.sequence / model.hidden) {
+    throw ConfigError(fmt::format("--micro-batch-size {} times sequence {} times hidden {} is more than any machine holds",
+                                  job.options.micro_batch_size, job.options.sequence, model.hidden));
+  }
+  if (job.num_workers() > kMostWorkers) {
+    throw ConfigError(fmt::format("--stages {}: at most {} ranks run on one machine", job.num_workers(), kMostWorkers));
+  }
+}
+
+/// A checked program of a checked schedule.
+Program checked_program(const Schedule& schedule) {
+  Program program = lower(schedule);
+  const auto violations = check(program, ChannelDiscipline::PerDirection);
+  if (!violations.empty()) throw ScheduleError("the program of this schedule could get stuck: " + violations.front().message);
+  return program;
+}
+
+void open_data(Job& job) {
+  const TrainOptions& options = job.options;
+  if (options.data.empty()) throw ConfigError("--data is missing; give a UTF-8 text file");
+  job.corpus = std::make_shared<Corpus>(open_corpus(options.data));
+  const SampleKind kind = job.model.family == Family::Bert ? SampleKind::MaskedPairs : SampleKind::NextToken;
+  if (job.model.vocabulary < vocabulary_needed(kind)) {
+    throw ConfigError(fmt::format("model {} has a vocabulary of {}; the data's tokens need {}", job.model.name,
+                                  job.model.vocabulary, vocabulary_needed(kind)));
+  }
+  const SampleOptions samples{kind, options.sequence, static_cast<std::uint64_t>(options.seed)};
+  job.training_samples.emplace(job.corpus->split(Split::Train), samples);
+  if (options.validate_every > 0) job.validation_samples.emplace(job.corpus->split(Split::Validation), samples);
+}
+
+void require_writable(const std::string& path) {
+  if (path.empty()) return;
+  const std::ofstream file(path, std::ios::app);
+  if (!file) {
+    throw ConfigError(fmt::format("--metrics {}: cannot be written ({})", path, std::generic_category().message(errno)));
+  }
+}
+
+}  // namespace
+
+std::vector<std::int64_t> data_positions(const Schedule& schedule) {
+  std::vector<std::int64_t> positions(static_cast<std::size_t>(schedule.micro_batches), 0);
+  std::int64_t next = 0;
+  for (const auto& replica : micro_batches_of_replicas(schedule)) {
+    for (const MicroBatchId id : replica) positions[id.index()] = next++;
+  }
+  return positions;
+}
+
+Job prepare_job(const TrainOptions& options) {
+  require_possible(options);
+  Job job;
+  job.options = options;
+  job.model = with_overrides(find_model(options.model), options.overrides);
+  job.schedule = make_schedule(options);
+  if (const auto violations = check(job.schedule); !violations.empty()) throw ScheduleError(violations.front().message);
+  job.partition = even_partition(job.model.layers, job.schedule.stages);
+  require_fitting(job);
+  job.training = checked_program(job.schedule);
+  if (options.validate_every > 0) job.validation = checked_program(forward_only(job.schedule));
+  job.data_position = data_positions(job.schedule);
+  open_data(job);
+  require_writable(options.metrics);
+  return job;
+}
+
+}  // namespace chimera

@@ -1,0 +1,42 @@
+#pragma once
+// What a step did, as a line of JSON.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/file_descriptor.h"
+
+namespace chimera {
+
+struct StepMetrics {
+  std::int64_t step = 0;  // from 1
+  double loss = 0;
+  double gradient_norm = 0;  // before clipping
+  double learning_rate = 0;
+  std::int64_t tokens = 0;
+  double step_seconds = 0;
+  double tokens_per_second = 0;
+  double peak_memory_bytes = 0;
+  std::optional<double> validation_loss;
+};
+
+/// The step as one JSON object, numbers with 17 significant digits, ending in a line end.
+[[nodiscard]] std::string to_json_line(const StepMetrics& metrics);
+
+/// A file of one JSON object a step. Each line is written by one system call, so that no ending of the run cuts it.
+class MetricsFile {
+ public:
+  /// Empties the file. Throws ConfigError where it cannot be written.
+  explicit MetricsFile(const std::string& path);
+  void write(const StepMetrics& metrics);
+
+ private:
+  FileDescriptor file_;
+  std::string path_;
+};
+
+/// Largest resident set of this process so far, in bytes.
+[[nodiscard]] double peak_resident_bytes();
+
+}  // namespace chimera

@@ -1,0 +1,106 @@
+#include "train/optimizer.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace chimera {
+namespace {
+
+/// Parameters that share one weight decay.
+struct Group {
+  std::vector<at::Tensor> parameters;
+  std::vector<at::Tensor> gradients;
+  double weight_decay = 0;
+};
+
+std::vector<Group> groups_of(const std::vector<Stage*>& stages, double weight_decay) {
+  std::vector<Group> groups(2);
+  groups[0].weight_decay = weight_decay;
+  for (Stage* stage : stages) {
+    for (const Parameter& parameter : stage->parameters()) {
+      Group& group = groups[parameter.value.dim() >= 2 ? 0 : 1];
+      group.parameters.push_back(parameter.value);
+      group.gradients.push_back(parameter.value.grad());
+    }
+  }
+  std::erase_if(groups, [](const Group& group) { return group.parameters.empty(); });
+  return groups;
+}
+
+class AdamW final : public Optimizer {
+ public:
+  explicit AdamW(std::vector<Group> groups) {
+    for (Group& group : groups) {
+      State state{std::move(group), {}, {}, {}};
+      for (const at::Tensor& parameter : state.group.parameters) {
+        state.means.push_back(at::zeros_like(parameter));
+        state.squares.push_back(at::zeros_like(parameter));
+        state.steps.push_back(at::zeros({}, at::kFloat));
+      }
+      states_.push_back(std::move(state));
+    }
+  }
+
+  void step(double learning_rate) override {
+    const at::NoGradGuard no_grad;
+    for (State& state : states_) {
+      for (at::Tensor& count : state.steps) count.add_(1);
+      at::_fused_adamw_(state.group.parameters, state.group.gradients, state.means, state.squares, {}, state.steps,
+                        learning_rate, 0.9, 0.999, state.group.weight_decay, 1e-8, false, false);
+    }
+  }
+
+ private:
+  struct State {
+    Group group;
+    std::vector<at::Tensor> means;
+    std::vector<at::Tensor> squares;
+    std::vector<at::Tensor> steps;  // the kernel wants a tensor for each parameter
+  };
+  std::vector<State> states_;
+};
+
+class Sgd final : public Optimizer {
+ public:
+  explicit Sgd(std::vector<Group> groups) : groups_(std::move(groups)) {}
+
+  void step(double learning_rate) override {
+    const at::NoGradGuard no_grad;
+    for (Group& group : groups_) {
+      for (std::size_t i = 0; i < group.parameters.size(); ++i) {
+        at::Tensor& parameter = group.parameters[i];
+        if (group.weight_decay != 0) parameter.mul_(1 - learning_rate * group.weight_decay);
+        parameter.add_(group.gradients[i], -learning_rate);
+      }
+    }
+  }
+
+ private:
+  std::vector<Group> groups_;
+};
+
+}  // namespace
+
+double learning_rate(const TrainOptions& options, std::int64_t step) {
+  const auto ratio = [](std::int64_t part, std::int64_t whole) {
+    return static_cast<double>(part) / static_cast<double>(whole);
+  };
+  if (step < options.warmup) return options.learning_rate * ratio(step + 1, options.warmup);
+  const std::int64_t decay_steps = std::max<std::int64_t>(options.steps - options.warmup, 1);
+  const double progress = std::min(ratio(step - options.warmup, decay_steps), 1.0);
+  constexpr double kFloor = 0.1;
+  return options.learning_rate * (kFloor + (1 - kFloor) * 0.5 * (1 + std::cos(std::numbers::pi * progress)));
+}
+
+double clip_factor(double norm, double clip) { return clip > 0 && norm > clip ? clip / norm : 1; }
+
+std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options, const std::vector<Stage*>& stages) {
+  auto groups = groups_of(stages, options.weight_decay);
+  if (options.optimizer == "sgd") return std::make_unique<Sgd>(std::move(groups));
+  return std::make_unique<AdamW>(std::move(groups));
+}
+
+}  // namespace chimera

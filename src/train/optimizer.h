@@ -1,0 +1,33 @@
+#pragma once
+// Updating the weights: AdamW or SGD, clipping, and the learning rate over time.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "model/stage.h"
+#include "train/options.h"
+
+namespace chimera {
+
+/// The learning rate of a step (from 0): linear over `warmup` steps, then a cosine from the peak to a tenth of it.
+[[nodiscard]] double learning_rate(const TrainOptions& options, std::int64_t step);
+
+/// What gradients are multiplied by so that their global norm is at most `clip` (0: no limit).
+[[nodiscard]] double clip_factor(double norm, double clip);
+
+/// Updates the parameters of stages in place, from their gradients. Weight decay acts on matrices (two or more
+/// dimensions), not on biases and norms.
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  virtual void step(double learning_rate) = 0;
+};
+
+/// AdamW with decoupled decay, b1 0.9, b2 0.999, epsilon 1e-8 (Loshchilov and Hutter, ICLR'19; the fused kernel of
+/// ATen), or plain SGD, by `options.optimizer`. The stages are borrowed.
+[[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options, const std::vector<Stage*>& stages);
+
+}  // namespace chimera

@@ -1,0 +1,92 @@
+#include "train/report.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <iostream>
+
+#include "model/parameters.h"
+#include "render/text.h"
+#include "simulate/simulate.h"
+
+namespace chimera {
+namespace {
+
+std::string tokens_per_second(double rate) {
+  return rate < 10'000 ? fmt::format("{:.0f} tok/s", rate) : fmt::format("{:.1f} ktok/s", rate / 1000);
+}
+
+bool fits_a_page(const Schedule& schedule) { return schedule.stages <= 16 && schedule.micro_batches <= 32; }
+
+CostModel measured_costs(const OpTimes& times) {
+  CostModel costs;
+  for (std::int64_t s = 0; s < times.num_stages(); ++s) {
+    const StageId stage(s);
+    costs.stages.push_back({times.mean(stage, OpKind::Forward), times.mean(stage, OpKind::Backward),
+                            times.mean(stage, OpKind::BackwardInput), times.mean(stage, OpKind::BackwardWeight)});
+  }
+  return costs;
+}
+
+}  // namespace
+
+std::string in_words(std::chrono::duration<double> time) {
+  const auto seconds = static_cast<std::int64_t>(time.count() + 0.5);
+  if (seconds < 60) return fmt::format("{} s", seconds);
+  if (seconds < 3600) return fmt::format("{} min {} s", seconds / 60, seconds % 60);
+  return fmt::format("{} h {} min", seconds / 3600, seconds % 3600 / 60);
+}
+
+std::string progress_line(const StepMetrics& metrics, std::int64_t steps) {
+  const std::chrono::duration<double> left(metrics.step_seconds * static_cast<double>(steps - metrics.step));
+  std::string line = fmt::format("step {}/{}  loss {:.4f}", metrics.step, steps, metrics.loss);
+  if (metrics.validation_loss) line += fmt::format("  validation {:.4f}", *metrics.validation_loss);
+  return line + fmt::format("  grad {:.2f}  {}  {:.3f} s/step  ETA {}", metrics.gradient_norm,
+                            tokens_per_second(metrics.tokens_per_second), metrics.step_seconds, in_words(left));
+}
+
+Progress::Progress(std::int64_t steps) : steps_(steps), on_terminal_(::isatty(STDERR_FILENO) == 1) {}
+
+void Progress::show(const StepMetrics& metrics) {
+  const bool last = metrics.step == steps_;
+  const std::string line = progress_line(metrics, steps_);
+  if (on_terminal_) {
+    const bool stays = last || metrics.validation_loss;
+    std::cerr << "\r\033[K" << line << (stays ? "\n" : "") << std::flush;
+    return;
+  }
+  const std::int64_t every = std::max<std::int64_t>(steps_ / 20, 1);
+  if (last || metrics.step == 1 || metrics.step % every == 0 || metrics.validation_loss) std::cerr << line << std::endl;
+}
+
+std::string describe(const Job& job) {
+  const TrainOptions& options = job.options;
+  std::string text = fmt::format("{}: {} parameters, {} layers, {} wide; {}\n", job.model.name,
+                                 parameter_count(job.model), job.model.layers, job.model.hidden, options.dtype);
+  text += fmt::format("schedule {}: {} stages on {} {}, {} micro-batches of {} x {} tokens a step\n", job.schedule.name,
+                      job.schedule.stages, job.num_workers(),
+                      job.num_workers() == 1 ? "worker" : (options.transport == "threads" ? "threads" : "processes"),
+                      job.schedule.micro_batches, options.micro_batch_size, options.sequence);
+  if (job.num_workers() > 1 && fits_a_page(job.schedule)) {
+    const CostModel slots = CostModel::uniform(job.schedule, StageCosts{});
+    text += "\n" + to_text(job.schedule, forwards_just_in_time(job.schedule, slots, simulate(job.schedule, slots))) + "\n";
+  }
+  return text;
+}
+
+std::string summary(const Job& job, const RunSummary& run, int cores) {
+  const double makespan = simulate(job.schedule, measured_costs(run.op_times)).makespan;
+  const double predicted = makespan + run.optimizer_seconds;
+  std::string text = fmt::format("\nstep time: measured {:.4f} s (median); predicted {:.4f} s ({:+.1f} %)\n", run.step_seconds,
+                                 predicted, 100 * (predicted / run.step_seconds - 1));
+  text += fmt::format("  predicted: `simulate` with the measured mean of every op {:.4f} s, and the optimizer step {:.4f} s\n",
+                      makespan, run.optimizer_seconds);
+  if (cores < job.num_workers()) {
+    text += fmt::format("  {} ranks share {} cores here, so ops take turns: their times stretch, and bubbles cost little\n",
+                        job.num_workers(), cores);
+  }
+  return text;
+}
+
+}  // namespace chimera

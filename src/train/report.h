@@ -1,0 +1,38 @@
+#pragma once
+// What a run shows: the schedule, a progress line, and predicted beside measured at the end.
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "train/job.h"
+#include "train/metrics.h"
+#include "train/trainer.h"
+
+namespace chimera {
+
+/// Seconds as people say them: `45 s`, `3 min 20 s`, `2 h 5 min`.
+[[nodiscard]] std::string in_words(std::chrono::duration<double> time);
+
+/// `step 20/100  loss 3.2145  grad 0.92  12.3 ktok/s  0.412 s/step  ETA 33 s`, at most 100 columns.
+[[nodiscard]] std::string progress_line(const StepMetrics& metrics, std::int64_t steps);
+
+/// Shows steps on standard error: one line that is rewritten on a terminal, else about twenty plain lines in all and one
+/// for each validation.
+class Progress {
+ public:
+  explicit Progress(std::int64_t steps);
+  void show(const StepMetrics& metrics);
+
+ private:
+  std::int64_t steps_;
+  bool on_terminal_;
+};
+
+/// What will run: model, schedule, batch and data in a few lines, and the schedule's picture where it fits a page.
+[[nodiscard]] std::string describe(const Job& job);
+
+/// Measured step time beside `simulate` fed with the measured mean of every op. `cores` are those this machine lends.
+[[nodiscard]] std::string summary(const Job& job, const RunSummary& run, int cores);
+
+}  // namespace chimera

@@ -1,0 +1,129 @@
+#include "train/run.h"
+
+#include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <exception>
+#include <iostream>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "core/error.h"
+#include "core/fault_point.h"
+#include "train/report.h"
+#include "train/trainer.h"
+#include "transport/gloo_transport.h"
+#include "transport/thread_transport.h"
+
+namespace chimera {
+namespace {
+
+/// Why a worker ended.
+struct Failure {
+  std::string op;
+  std::string message;
+  bool own_cause = true;
+};
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+/// The exception under way as one line.
+Failure current_failure(const std::string& op) {
+  try {
+    throw;
+  } catch (const PeerLostError& error) {
+    return {op, first_line(error.what()), false};
+  } catch (const c10::Error& error) {
+    return {op, first_line(error.what_without_backtrace())};
+  } catch (const std::exception& error) {
+    return {op, first_line(error.what())};
+  }
+}
+
+void use_threads(const Job& job) {
+  static std::once_flag once;
+  std::call_once(once, [] { at::set_num_interop_threads(1); });
+  const auto shared = available_cores() / static_cast<int>(job.num_workers());
+  at::set_num_threads(job.options.threads > 0 ? static_cast<int>(job.options.threads) : std::max(shared, 1));
+}
+
+/// Trains as one worker; worker 0 writes metrics, shows progress and closes with the summary.
+/// Throws what the trainer throws, after `failure` has noted where.
+void train_as(const Job& job, WorkerId worker, Transport& transport, std::optional<Failure>& failure) {
+  set_fault_rank(static_cast<int>(worker.value()));
+  use_threads(job);
+  std::optional<Trainer> trainer;
+  try {
+    const bool speaks = worker == WorkerId(0);
+    std::optional<MetricsFile> metrics;
+    if (speaks && !job.options.metrics.empty()) metrics.emplace(job.options.metrics);
+    Progress progress(job.options.steps);
+    trainer.emplace(job, worker, transport);
+    const RunSummary run = trainer->run([&](const StepMetrics& step) {
+      if (metrics) metrics->write(step);
+      if (speaks) progress.show(step);
+    });
+    if (speaks) std::cout << summary(job, run, available_cores()) << std::flush;
+  } catch (...) {
+    failure = current_failure(trainer ? trainer->current() : "");
+    throw;
+  }
+}
+
+}  // namespace
+
+int available_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof(set), &set) != 0) return static_cast<int>(std::thread::hardware_concurrency());
+  return std::max(CPU_COUNT(&set), 1);
+}
+
+int run_threads(const Job& job) {
+  const auto workers = static_cast<int>(job.num_workers());
+  ThreadHub hub(workers, stage_groups(job.schedule.placement));
+  std::vector<std::optional<Failure>> failures(static_cast<std::size_t>(workers));
+  std::mutex mutex;
+  std::optional<int> culprit;
+  const auto body = [&](int w) {
+    try {
+      const auto transport = hub.transport(WorkerId(w));
+      train_as(job, WorkerId(w), *transport, failures[static_cast<std::size_t>(w)]);
+    } catch (...) {
+      auto& failure = failures[static_cast<std::size_t>(w)];
+      if (!failure) failure = current_failure("");
+      const std::lock_guard lock(mutex);
+      if (failure->own_cause && !culprit) culprit = w;
+      hub.close(fmt::format("worker {} failed: {}", w, failure->message));
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int w = 1; w < workers; ++w) threads.emplace_back(body, w);
+  body(0);
+  for (std::thread& thread : threads) thread.join();
+  if (!culprit) return static_cast<int>(ExitCode::Success);
+  const Failure& failure = *failures[static_cast<std::size_t>(*culprit)];
+  const std::string where = failure.op.empty() ? "" : " at " + failure.op;
+  std::cerr << fmt::format("chimera: rank {} failed{}: {}", *culprit, where, failure.message) << std::endl;
+  return static_cast<int>(ExitCode::No);
+}
+
+int run_rank(const Job& job, const RankEnvironment& rank) {
+  std::optional<Failure> failure;
+  try {
+    const auto transport = connect_gloo({.rank = rank.rank, .world_size = rank.world_size, .store_path = rank.store_path,
+                                         .groups = stage_groups(job.schedule.placement)});
+    train_as(job, WorkerId(rank.rank), *transport, failure);
+    return static_cast<int>(ExitCode::Success);
+  } catch (...) {
+    if (!failure) failure = current_failure("start-up");
+  }
+  report_failure(failure->op, failure->message, failure->own_cause);
+  return static_cast<int>(failure->own_cause ? ExitCode::No : ExitCode::PeerLost);
+}
+
+}  // namespace chimera

@@ -1,0 +1,153 @@
+#include "train/trainer.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "core/error.h"
+#include "core/fault_point.h"
+#include "train/batches.h"
+
+namespace chimera {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+at::ScalarType scalar_type(const std::string& dtype) { return dtype == "float64" ? at::kDouble : at::kFloat; }
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+Trainer::Trainer(const Job& job, WorkerId worker, Transport& transport)
+    : job_(job), worker_(worker), transport_(transport) {
+  const at::ScalarType dtype = scalar_type(job.options.dtype);
+  const StageGroups groups = stage_groups(job.schedule.placement);
+  std::map<StageId, Stage*> borrowed;
+  std::vector<Stage*> in_order;
+  for (std::size_t s = 0; s < groups.size(); ++s) {
+    if (!std::binary_search(groups[s].begin(), groups[s].end(), worker)) continue;
+    const StageId id(static_cast<std::int64_t>(s));
+    stages_[id] = make_stage(job.model, job.partition[s], dtype, static_cast<std::uint64_t>(job.options.seed));
+    borrowed[id] = stages_[id].get();
+    in_order.push_back(stages_[id].get());
+  }
+  optimizer_ = make_optimizer(job.options, in_order);
+  const TensorSpec message{{job.options.micro_batch_size, job.options.sequence, job.model.hidden}, dtype};
+  const ProgramShape shape{job.schedule.micro_batches, job.num_workers(), groups};
+  executor_ = std::make_unique<Executor>(worker, std::move(borrowed), transport, message, shape);
+}
+
+RunSummary Trainer::run(const std::function<void(const StepMetrics&)>& on_step) {
+  std::vector<double> step_seconds;
+  const TrainOptions& options = job_.options;
+  for (std::int64_t step = 0; step < options.steps; ++step) {
+    StepMetrics metrics = train_step(step);
+    if (!std::isfinite(metrics.loss)) {
+      throw Error(fmt::format("the loss of step {} is not finite; try a lower --learning-rate", metrics.step));
+    }
+    if (step == 0 && options.steps > 1) {  // first touches of memory and caches
+      executor_->forget_op_times();
+      optimizer_seconds_ = 0;
+    } else {
+      step_seconds.push_back(metrics.step_seconds);
+    }
+    const bool last = metrics.step == options.steps;
+    if (options.validate_every > 0 && (metrics.step % options.validate_every == 0 || last)) {
+      metrics.validation_loss = validate();
+    }
+    on_step(metrics);
+  }
+  return summarise(std::move(step_seconds));
+}
+
+StepMetrics Trainer::train_step(std::int64_t step) {
+  fault_point("step");
+  const auto start = Clock::now();
+  const StepHooks hooks{
+      .load = [&](StageId stage, MicroBatchId id) { return load(*job_.training_samples, step, stage, id); },
+      .optimizer_step = [&](double norm) { optimizer_step(step, norm); },
+      .peak_memory = peak_resident_bytes,
+  };
+  const StepResult result = executor_->run(job_.training.workers[worker_.index()], hooks);
+  StepMetrics metrics;
+  metrics.step = step + 1;
+  metrics.loss = total_loss(result);
+  metrics.gradient_norm = result.gradient_norm;
+  metrics.learning_rate = learning_rate(job_.options, step);
+  metrics.tokens = job_.mini_batch() * job_.options.sequence;
+  metrics.step_seconds = seconds_since(start);
+  metrics.tokens_per_second = static_cast<double>(metrics.tokens) / metrics.step_seconds;
+  metrics.peak_memory_bytes = result.peak_memory_bytes;
+  return metrics;
+}
+
+double Trainer::validate() {
+  const Samples& samples = *job_.validation_samples;
+  const std::int64_t batches = std::clamp<std::int64_t>(samples.count() / job_.mini_batch(), 1, kValidationBatches);
+  double loss = 0;
+  for (std::int64_t batch = 0; batch < batches; ++batch) {
+    const StepHooks hooks{
+        .load = [&](StageId stage, MicroBatchId id) { return load(samples, batch, stage, id); },
+        .optimizer_step = {},
+        .peak_memory = peak_resident_bytes,
+    };
+    loss += total_loss(executor_->run(job_.validation.workers[worker_.index()], hooks));
+  }
+  return loss / static_cast<double>(batches);
+}
+
+/// In the order of the data, so that every schedule adds the same numbers in the same order.
+double Trainer::total_loss(const StepResult& result) const {
+  std::vector<double> by_position(result.losses.size());
+  for (std::size_t m = 0; m < result.losses.size(); ++m) {
+    by_position[static_cast<std::size_t>(job_.data_position[m])] = result.losses[m];
+  }
+  double total = 0;
+  for (const double loss : by_position) total += loss;
+  return total;
+}
+
+MicroBatch Trainer::load(const Samples& samples, std::int64_t step, StageId stage, MicroBatchId micro_batch) const {
+  const bool first_or_last = stage == StageId(0) || stage.value() + 1 == job_.schedule.stages;
+  if (!first_or_last && job_.model.family == Family::Gpt2) return {};  // blocks of GPT-2 see hidden states alone
+  const std::int64_t size = job_.options.micro_batch_size;
+  return make_micro_batch(samples, job_.model.family,
+                          {step, job_.data_position[micro_batch.index()] * size, size, job_.mini_batch()});
+}
+
+void Trainer::optimizer_step(std::int64_t step, double gradient_norm) {
+  const auto start = Clock::now();
+  const double factor = clip_factor(gradient_norm, job_.options.clip);
+  if (factor < 1) {
+    for (const auto& [id, stage] : stages_) stage->gradients().mul_(factor);
+  }
+  optimizer_->step(learning_rate(job_.options, step));
+  optimizer_seconds_ += seconds_since(start);
+}
+
+RunSummary Trainer::summarise(std::vector<double> step_seconds) {
+  // The replicas of a stage measured the same ops; sums and counts over all workers give the mean.
+  std::vector<double> numbers = executor_->op_times().to_numbers();
+  const std::size_t num_times = numbers.size();
+  numbers.resize(num_times + static_cast<std::size_t>(job_.num_workers()), 0);
+  numbers[num_times + worker_.index()] = optimizer_seconds_ / static_cast<double>(step_seconds.size());
+  transport_.all_sum(numbers);
+  RunSummary summary;
+  summary.optimizer_seconds = *std::max_element(numbers.begin() + static_cast<std::ptrdiff_t>(num_times), numbers.end());
+  numbers.resize(num_times);
+  summary.op_times = OpTimes::from_numbers(numbers);
+  summary.step_seconds = median(std::move(step_seconds));
+  return summary;
+}
+
+}  // namespace chimera
