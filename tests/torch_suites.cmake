@@ -3,7 +3,10 @@ set(torch_suites
   GlooLossTest
   GlooTransportTest
   GroupsTest
+  InitialValuesTest
+  LayersTest
   RecorderTest
+  StageTest
   ThreadContractTest
   ThreadTransportTest
 )
