@@ -3,9 +3,11 @@ set(torch_suites
   GlooLossTest
   GlooTransportTest
   GroupsTest
+  HuggingFaceTest
   InitialValuesTest
   LayersTest
   RecorderTest
+  SafetensorsFileTest
   StageTest
   ThreadContractTest
   ThreadTransportTest
