@@ -3,7 +3,12 @@ set(torch_suites
   GlooLossTest
   GlooTransportTest
   GroupsTest
+  HuggingFaceTest
+  InitialValuesTest
+  LayersTest
   RecorderTest
+  SafetensorsFileTest
+  StageTest
   ThreadContractTest
   ThreadTransportTest
 )

@@ -1,0 +1,80 @@
+#include "model/bert_stage.h"
+
+#include <ATen/ATen.h>
+
+namespace chimera {
+namespace {
+
+constexpr double kEpsilon = 1e-12;
+constexpr auto kLayout = WeightLayout::OutIn;
+
+}  // namespace
+
+BertStage::BertStage(const ModelConfig& config, const StageLayers& layers, std::vector<Parameter> parameters)
+    : TransformerStage(layers, std::move(parameters)), heads_(config.heads) {
+  if (layers.embedding) embedding_ = make_embedding();
+  for (std::int64_t layer = layers.first_layer; layer < layers.end_layer; ++layer) {
+    blocks_.push_back(make_block("bert.encoder.layer." + std::to_string(layer)));
+  }
+  if (layers.head) head_ = make_head(config.tied);
+}
+
+BertStage::Embedding BertStage::make_embedding() const {
+  const std::string name = "bert.embeddings.";
+  return {parameter(name + "word_embeddings.weight"), parameter(name + "position_embeddings.weight"),
+          parameter(name + "token_type_embeddings.weight"), layer_norm_named(name + "LayerNorm", kEpsilon)};
+}
+
+BertStage::Block BertStage::make_block(const std::string& name) const {
+  return {linear_named(name + ".attention.self.query", kLayout),
+          linear_named(name + ".attention.self.key", kLayout),
+          linear_named(name + ".attention.self.value", kLayout),
+          linear_named(name + ".attention.output.dense", kLayout),
+          layer_norm_named(name + ".attention.output.LayerNorm", kEpsilon),
+          linear_named(name + ".intermediate.dense", kLayout),
+          linear_named(name + ".output.dense", kLayout),
+          layer_norm_named(name + ".output.LayerNorm", kEpsilon)};
+}
+
+BertStage::Head BertStage::make_head(bool tied) const {
+  const at::Tensor decoder = tied ? embedding_.words : parameter("cls.predictions.decoder.weight");
+  return {linear_named("bert.pooler.dense", kLayout),
+          linear_named("cls.predictions.transform.dense", kLayout),
+          layer_norm_named("cls.predictions.transform.LayerNorm", kEpsilon),
+          {decoder, parameter("cls.predictions.bias"), kLayout},
+          linear_named("cls.seq_relationship", kLayout)};
+}
+
+at::Tensor BertStage::embed(const MicroBatch& batch) const {
+  const at::Tensor sum = token_embedding(embedding_.words, batch.tokens) +
+                         token_embedding(embedding_.token_types, batch.token_types) +
+                         position_embedding(embedding_.positions, batch.tokens.size(1));
+  return layer_norm(sum, embedding_.norm);
+}
+
+at::Tensor BertStage::block(std::size_t index, const at::Tensor& hidden, const MicroBatch& batch) const {
+  const Block& layer = blocks_[index];
+  const QueryKeyValue projections = {linear(hidden, layer.query), linear(hidden, layer.key),
+                                     linear(hidden, layer.value)};
+  const at::Tensor attended = masked_attention(projections, batch.attention_mask, heads_);
+  const at::Tensor middle = layer_norm(hidden + linear(attended, layer.attention_output), layer.attention_norm);
+  const at::Tensor inner = gelu(linear(middle, layer.intermediate), Gelu::Exact);
+  return layer_norm(middle + linear(inner, layer.output), layer.output_norm);
+}
+
+at::Tensor BertStage::logits(const at::Tensor& hidden) const {
+  const at::Tensor transformed = gelu(linear(hidden, head_.transform), Gelu::Exact);
+  return linear(layer_norm(transformed, head_.transform_norm), head_.decoder);
+}
+
+at::Tensor BertStage::sentence_logits(const at::Tensor& hidden) const {
+  const at::Tensor first_token = hidden.select(/*dim=*/1, 0);
+  return linear(at::tanh(linear(first_token, head_.pooler)), head_.seq_relationship);
+}
+
+at::Tensor BertStage::loss(const at::Tensor& hidden, const MicroBatch& batch) const {
+  return cross_entropy_sum(logits(hidden), batch.targets) * batch.token_loss_scale +
+         cross_entropy_sum(sentence_logits(hidden), batch.next_sentence) * batch.sentence_loss_scale;
+}
+
+}  // namespace chimera

@@ -1,0 +1,53 @@
+#include "model/gpt2_stage.h"
+
+#include <ATen/ATen.h>
+
+namespace chimera {
+namespace {
+
+constexpr double kEpsilon = 1e-5;
+constexpr auto kLayout = WeightLayout::InOut;
+
+}  // namespace
+
+Gpt2Stage::Gpt2Stage(const ModelConfig& config, const StageLayers& layers, std::vector<Parameter> parameters)
+    : TransformerStage(layers, std::move(parameters)), heads_(config.heads) {
+  if (layers.embedding) {
+    wte_ = parameter("wte.weight");
+    wpe_ = parameter("wpe.weight");
+  }
+  for (std::int64_t layer = layers.first_layer; layer < layers.end_layer; ++layer) {
+    blocks_.push_back(block_named("h." + std::to_string(layer)));
+  }
+  if (layers.head) {
+    ln_f_ = layer_norm_named("ln_f", kEpsilon);
+    lm_head_ = {config.tied ? wte_ : parameter("lm_head.weight"), {}, WeightLayout::OutIn};
+  }
+}
+
+Gpt2Stage::Block Gpt2Stage::block_named(const std::string& name) const {
+  return {layer_norm_named(name + ".ln_1", kEpsilon),     linear_named(name + ".attn.c_attn", kLayout),
+          linear_named(name + ".attn.c_proj", kLayout), layer_norm_named(name + ".ln_2", kEpsilon),
+          linear_named(name + ".mlp.c_fc", kLayout),    linear_named(name + ".mlp.c_proj", kLayout)};
+}
+
+at::Tensor Gpt2Stage::embed(const MicroBatch& batch) const {
+  return token_embedding(wte_, batch.tokens) + position_embedding(wpe_, batch.tokens.size(1));
+}
+
+at::Tensor Gpt2Stage::block(std::size_t index, const at::Tensor& hidden, const MicroBatch& /*batch*/) const {
+  const Block& layer = blocks_[index];
+  const auto projections = linear(layer_norm(hidden, layer.ln_1), layer.c_attn).chunk(3, /*dim=*/2);
+  const at::Tensor attended = causal_attention({projections[0], projections[1], projections[2]}, heads_);
+  const at::Tensor middle = hidden + linear(attended, layer.attn_c_proj);
+  const at::Tensor inner = gelu(linear(layer_norm(middle, layer.ln_2), layer.c_fc), Gelu::Tanh);
+  return middle + linear(inner, layer.mlp_c_proj);
+}
+
+at::Tensor Gpt2Stage::logits(const at::Tensor& hidden) const { return linear(layer_norm(hidden, ln_f_), lm_head_); }
+
+at::Tensor Gpt2Stage::loss(const at::Tensor& hidden, const MicroBatch& batch) const {
+  return cross_entropy_sum(logits(hidden), batch.targets) * batch.token_loss_scale;
+}
+
+}  // namespace chimera

@@ -1,0 +1,38 @@
+#pragma once
+// GPT-2 (Radford et al., 2019): learned positions, layer norm before each sub-layer, fused query-key-value projection.
+
+#include "model/transformer_stage.h"
+
+namespace chimera {
+
+/// Consecutive layers of GPT-2. Untied or, where embedding and head are both here, tied.
+class Gpt2Stage final : public TransformerStage {
+ public:
+  /// `parameters`: those that stage_parameters(config, layers) names.
+  Gpt2Stage(const ModelConfig& config, const StageLayers& layers, std::vector<Parameter> parameters);
+  [[nodiscard]] at::Tensor logits(const at::Tensor& hidden) const override;
+
+ private:
+  struct Block {
+    LayerNorm ln_1;
+    Linear c_attn;  ///< H -> query, key, value
+    Linear attn_c_proj;
+    LayerNorm ln_2;
+    Linear c_fc;
+    Linear mlp_c_proj;
+  };
+
+  [[nodiscard]] at::Tensor embed(const MicroBatch& batch) const override;
+  [[nodiscard]] at::Tensor block(std::size_t index, const at::Tensor& hidden, const MicroBatch& batch) const override;
+  [[nodiscard]] at::Tensor loss(const at::Tensor& hidden, const MicroBatch& batch) const override;
+  [[nodiscard]] Block block_named(const std::string& name) const;
+
+  std::int64_t heads_;
+  std::vector<Block> blocks_;
+  at::Tensor wte_;  ///< [V, H]; undefined without the embedding
+  at::Tensor wpe_;  ///< [positions, H]; likewise
+  LayerNorm ln_f_;  ///< undefined without the head
+  Linear lm_head_;  ///< likewise; its weight is wte_ where tied
+};
+
+}  // namespace chimera

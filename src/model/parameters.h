@@ -1,0 +1,47 @@
+#pragma once
+// The parameters of a model as names, shapes and initial values. Nothing is allocated, so that models of any size can be
+// counted. Names, shapes and layouts are those of Hugging Face's GPT2LMHeadModel (without its prefix `transformer.`) and
+// BertForPreTraining, always with the global layer index.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/config.h"
+#include "model/partition.h"
+
+namespace chimera {
+
+/// What a parameter holds before the first step.
+struct Initial {
+  enum class Kind : std::uint8_t { Zeros, Ones, Normal };
+  Kind kind = Kind::Zeros;
+  double standard_deviation = 0;  ///< of Normal, whose mean is 0
+  friend bool operator==(const Initial&, const Initial&) = default;
+};
+
+/// One parameter that is to exist.
+struct ParameterSpec {
+  std::string name;                 ///< e.g. `h.5.attn.c_attn.weight`; unique in the model
+  std::vector<std::int64_t> shape;
+  Initial initial;
+  /// Its elements.
+  [[nodiscard]] std::int64_t count() const;
+};
+
+/// Before the first block: token and position embeddings; BERT also token types and a layer norm.
+[[nodiscard]] std::vector<ParameterSpec> embedding_parameters(const ModelConfig& config);
+/// The block with the global index `layer`. Every block has the same shapes.
+[[nodiscard]] std::vector<ParameterSpec> block_parameters(const ModelConfig& config, std::int64_t layer);
+/// After the last block. GPT-2: final norm and, untied, the output matrix. BERT: pooler, the masked-token head (its one
+/// bias is `cls.predictions.bias`; untied also its matrix), and the sentence-order head.
+[[nodiscard]] std::vector<ParameterSpec> head_parameters(const ModelConfig& config);
+/// Those of a stage, in the order embedding, blocks, head.
+[[nodiscard]] std::vector<ParameterSpec> stage_parameters(const ModelConfig& config, const StageLayers& stage);
+
+/// Elements of all parameters of a stage, in constant time. A tied matrix counts where the embedding is.
+[[nodiscard]] std::int64_t parameter_count(const ModelConfig& config, const StageLayers& stage);
+/// Elements of all parameters of the model, each once.
+[[nodiscard]] std::int64_t parameter_count(const ModelConfig& config);
+
+}  // namespace chimera

@@ -1,0 +1,67 @@
+#pragma once
+// A stage: what one worker runs forward and backward. The runtime knows stages only through this interface.
+// Letters in shapes: b sequences of a micro-batch, L tokens of a sequence, H hidden width.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model/config.h"
+#include "model/partition.h"
+
+namespace chimera {
+
+/// The tensors of one micro-batch that do not travel between stages: every worker reads them from its loader.
+/// A stage never writes to them.
+struct MicroBatch {
+  at::Tensor tokens = {};          ///< [b, L] int64
+  at::Tensor targets = {};         ///< [b, L] int64; kIgnored (-100, model/layers.h) where no loss is taken
+  at::Tensor token_types = {};     ///< [b, L] int64, 0 or 1; BERT only
+  at::Tensor attention_mask = {};  ///< [b, L] bool, true = attend; BERT only; undefined = everywhere
+  at::Tensor next_sentence = {};   ///< [b] int64; 0 = sentence B follows A (as in Hugging Face); BERT only
+  double token_loss_scale = 1;     ///< 1 / target tokens of the whole step
+  double sentence_loss_scale = 1;  ///< 1 / sequences of the whole step; BERT only
+};
+
+/// A tensor that is trained: a leaf that requires grad. Its .grad() is a view into the stage's flat gradients.
+struct Parameter {
+  std::string name;  ///< global, e.g. `h.5.attn.c_attn.weight`
+  at::Tensor value;
+};
+
+/// Parameters and a forward function. Backward is autograd's; it adds into gradients().
+class Stage {
+ public:
+  virtual ~Stage() = default;
+  Stage(const Stage&) = delete;
+  Stage& operator=(const Stage&) = delete;
+
+  /// `input`: hidden states [b, L, H] from the stage before, not written to; undefined for the first stage.
+  /// Returns hidden states [b, L, H] or, on the last stage, the loss [] of this micro-batch: sums, not means, times the
+  /// scales of `batch`, so that those of all micro-batches of a step add up to its mean loss.
+  [[nodiscard]] virtual at::Tensor forward(const at::Tensor& input, const MicroBatch& batch) = 0;
+
+  [[nodiscard]] const std::vector<Parameter>& parameters() const { return parameters_; }
+  /// All gradients in one tensor [elements of all parameters], in the order of parameters().
+  [[nodiscard]] at::Tensor& gradients() { return gradients_; }
+  void zero_gradients();
+
+ protected:
+  /// Makes `parameters` (contiguous, of one type and device, at least one) leaves that require grad, with zero gradients.
+  explicit Stage(std::vector<Parameter> parameters);
+
+ private:
+  std::vector<Parameter> parameters_;
+  at::Tensor gradients_;
+};
+
+/// The layers `layers` of the model `config` with their initial values, which depend on seed and parameter name only: any
+/// partition starts from the same weights.
+/// Throws ConfigError where a tied model is cut: embedding and head must then be on this one stage.
+[[nodiscard]] std::unique_ptr<Stage> make_stage(const ModelConfig& config, const StageLayers& layers,
+                                                at::ScalarType dtype, std::uint64_t seed);
+
+}  // namespace chimera

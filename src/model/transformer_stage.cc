@@ -1,0 +1,39 @@
+#include "model/transformer_stage.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cassert>
+
+namespace chimera {
+
+TransformerStage::TransformerStage(const StageLayers& layers, std::vector<Parameter> parameters)
+    : Stage(std::move(parameters)), layers_(layers) {}
+
+at::Tensor TransformerStage::forward(const at::Tensor& input, const MicroBatch& batch) {
+  const at::Tensor hidden = hidden_states(input, batch);
+  return layers_.head ? loss(hidden, batch) : hidden;
+}
+
+at::Tensor TransformerStage::hidden_states(const at::Tensor& input, const MicroBatch& batch) const {
+  at::Tensor hidden = layers_.embedding ? embed(batch) : input;
+  const auto blocks = static_cast<std::size_t>(layers_.end_layer - layers_.first_layer);
+  for (std::size_t i = 0; i < blocks; ++i) hidden = block(i, hidden, batch);
+  return hidden;
+}
+
+at::Tensor TransformerStage::parameter(const std::string& name) const {
+  const auto found = std::ranges::find(parameters(), name, &Parameter::name);
+  assert(found != parameters().end());
+  return found->value;
+}
+
+Linear TransformerStage::linear_named(const std::string& name, WeightLayout layout) const {
+  return {parameter(name + ".weight"), parameter(name + ".bias"), layout};
+}
+
+LayerNorm TransformerStage::layer_norm_named(const std::string& name, double epsilon) const {
+  return {parameter(name + ".weight"), parameter(name + ".bias"), epsilon};
+}
+
+}  // namespace chimera

@@ -1,0 +1,44 @@
+#pragma once
+// What the stages of both families share: embedding, a run of blocks, head.
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "model/layers.h"
+#include "model/stage.h"
+
+namespace chimera {
+
+/// A stage of a transformer. Also gives what lies between input and loss, for comparisons with other implementations.
+class TransformerStage : public Stage {
+ public:
+  [[nodiscard]] at::Tensor forward(const at::Tensor& input, const MicroBatch& batch) final;
+
+  /// What leaves the last block of this stage, [b, L, H]; `input` as for forward().
+  [[nodiscard]] at::Tensor hidden_states(const at::Tensor& input, const MicroBatch& batch) const;
+  /// Scores of each token of the vocabulary, [b, L, V], from hidden_states() of a stage with the head.
+  [[nodiscard]] virtual at::Tensor logits(const at::Tensor& hidden) const = 0;
+
+ protected:
+  TransformerStage(const StageLayers& layers, std::vector<Parameter> parameters);
+
+  [[nodiscard]] const StageLayers& layers() const { return layers_; }
+  /// The parameter of that name, which must be one of this stage.
+  [[nodiscard]] at::Tensor parameter(const std::string& name) const;
+  /// `name`.weight and `name`.bias.
+  [[nodiscard]] Linear linear_named(const std::string& name, WeightLayout layout) const;
+  [[nodiscard]] LayerNorm layer_norm_named(const std::string& name, double epsilon) const;
+
+ private:
+  /// [b, L] tokens -> [b, L, H].
+  [[nodiscard]] virtual at::Tensor embed(const MicroBatch& batch) const = 0;
+  /// The block with the index `index` within this stage: [b, L, H] -> [b, L, H].
+  [[nodiscard]] virtual at::Tensor block(std::size_t index, const at::Tensor& hidden, const MicroBatch& batch) const = 0;
+  /// The scaled loss of hidden_states(), [].
+  [[nodiscard]] virtual at::Tensor loss(const at::Tensor& hidden, const MicroBatch& batch) const = 0;
+
+  StageLayers layers_;
+};
+
+}  // namespace chimera

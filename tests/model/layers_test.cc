@@ -1,0 +1,77 @@
+#include "model/layers.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+
+namespace chimera {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+at::Tensor tokens(std::vector<std::int64_t> values) { return at::tensor(values, at::kLong); }
+
+TEST(LayersTest, LinearReadsBothLayouts) {
+  const at::Tensor input = at::randn({2, 3, 4}, at::kDouble);
+  const at::Tensor weight = at::randn({5, 4}, at::kDouble);  // [out, in]
+  const at::Tensor bias = at::randn({5}, at::kDouble);
+  const at::Tensor expected = at::matmul(input, weight.t()) + bias;
+  EXPECT_TRUE(at::allclose(linear(input, {weight, bias, WeightLayout::OutIn}), expected, 1e-12, 1e-12));
+  EXPECT_TRUE(at::allclose(linear(input, {weight.t().contiguous(), bias, WeightLayout::InOut}), expected, 1e-12, 1e-12));
+  EXPECT_TRUE(at::allclose(linear(input, {weight, {}, WeightLayout::OutIn}), expected - bias, 1e-12, 1e-12));
+}
+
+TEST(LayersTest, CausalAttentionDoesNotSeeTheFuture) {
+  const at::Tensor x = at::randn({1, 5, 6}, at::kDouble);
+  at::Tensor changed = x.clone();
+  changed.narrow(1, 3, 2).fill_(9);
+  const at::Tensor before = causal_attention({x, x, x}, 2);
+  const at::Tensor after = causal_attention({changed, changed, changed}, 2);
+  EXPECT_TRUE(at::allclose(before.narrow(1, 0, 3), after.narrow(1, 0, 3), 1e-12, 1e-12));
+  EXPECT_FALSE(at::allclose(before.narrow(1, 3, 2), after.narrow(1, 3, 2)));
+}
+
+TEST(LayersTest, MaskedAttentionDoesNotSeePadding) {
+  const at::Tensor x = at::randn({2, 5, 6}, at::kDouble);
+  at::Tensor mask = at::ones({2, 5}, at::kBool);
+  mask[1][4] = false;
+  at::Tensor changed = x.clone();
+  changed[1][4].fill_(9);
+  const at::Tensor before = masked_attention({x, x, x}, mask, 2);
+  EXPECT_TRUE(at::allclose(before, masked_attention({x, changed, changed}, mask, 2), 1e-12, 1e-12));
+  EXPECT_FALSE(at::allclose(before, masked_attention({x, x, x}, {}, 2)));
+}
+
+TEST(LayersTest, MaskedAttentionWithoutAMaskSeesEverything) {
+  const at::Tensor x = at::randn({2, 5, 6}, at::kDouble);
+  const at::Tensor all = at::ones({2, 5}, at::kBool);
+  EXPECT_TRUE(at::allclose(masked_attention({x, x, x}, {}, 2), masked_attention({x, x, x}, all, 2), 1e-12, 1e-12));
+}
+
+TEST(LayersTest, CrossEntropySumLeavesOutIgnoredTargets) {
+  const at::Tensor logits = at::zeros({2, 2, 8}, at::kDouble);
+  const at::Tensor targets = tokens({3, kIgnored, 0, 7}).view({2, 2});
+  EXPECT_NEAR(cross_entropy_sum(logits, targets).item<double>(), 3 * std::log(8.0), 1e-12);
+  EXPECT_EQ(cross_entropy_sum(logits, at::full_like(targets, kIgnored)).item<double>(), 0.0);
+}
+
+TEST(LayersTest, CrossEntropyOfBfloat16IsComputedInFloat32) {
+  const at::Tensor logits = at::zeros({1, 8}, at::kBFloat16);
+  EXPECT_EQ(cross_entropy_sum(logits, tokens({1})).scalar_type(), at::kFloat);
+}
+
+TEST(LayersTest, NamesTokensAndSequencesThatDoNotFit) {
+  const at::Tensor table = at::zeros({8, 4});
+  EXPECT_THAT([&] { (void)token_embedding(table, tokens({0, 8})); },
+              ThrowsMessage<ConfigError>(HasSubstr("token 8 lies outside the model's vocabulary of 8")));
+  EXPECT_THAT([&] { (void)cross_entropy_sum(table, tokens({0, 1, 2, 3, 4, 5, 6, 7})); },
+              ThrowsMessage<ConfigError>(HasSubstr("target 7 lies outside")));
+  EXPECT_THAT([&] { (void)position_embedding(table, 9); },
+              ThrowsMessage<ConfigError>(HasSubstr("9 tokens is longer than the model's 8 positions")));
+}
+
+}  // namespace
+}  // namespace chimera

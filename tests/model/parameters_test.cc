@@ -1,0 +1,136 @@
+#include "model/parameters.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+namespace chimera {
+namespace {
+
+using testing::ElementsAre;
+
+ModelConfig untied(const std::string& name) { return with_overrides(find_model(name), {.tied = false}); }
+
+ParameterSpec find_spec(const std::vector<ParameterSpec>& specs, const std::string& name) {
+  const auto found = std::ranges::find(specs, name, &ParameterSpec::name);
+  return found == specs.end() ? ParameterSpec{"absent", {}, {}} : *found;
+}
+
+// Published totals: gpt2 by OpenAI (tied), gpt2-64 and bert-48 by Li and Hoefler, SC'21. The others follow from
+// 12 H^2 + 13 H for a block; bert-base and bert-large are Hugging Face's tied 110,106,428 and 336,226,108 plus V * H.
+TEST(ParameterCountTest, OfPresetsIsThePublishedOne) {
+  EXPECT_EQ(parameter_count(find_model("gpt2")), 124'439'808);
+  EXPECT_EQ(parameter_count(find_model("gpt2-32")), 759'649'280);
+  EXPECT_EQ(parameter_count(find_model("gpt2-64")), 1'389'327'360);
+  EXPECT_EQ(parameter_count(find_model("bert-48")), 669'790'012);
+  EXPECT_EQ(parameter_count(find_model("bert-base")), 110'106'428 + 30'522 * 768);
+  EXPECT_EQ(parameter_count(find_model("bert-large")), 336'226'108 + 30'522 * 1024);
+  EXPECT_EQ(parameter_count(untied("gpt2")), 124'439'808 + 50'257 * 768);
+  EXPECT_NEAR(static_cast<double>(parameter_count(find_model("gpt2-mini"))), 5e6, 0.3e6);
+}
+
+// First and inner stages as the authors' scripts all-reduce them.
+TEST(ParameterCountTest, OfStagesIsThePublishedOne) {
+  const auto first = [](const std::string& name, std::int64_t stages) {
+    const ModelConfig config = find_model(name);
+    return parameter_count(config, even_partition(config.layers, stages).front());
+  };
+  EXPECT_EQ(first("bert-48", 16), 69'571'584);
+  EXPECT_EQ(first("bert-48", 8), 107'360'256);
+  EXPECT_EQ(first("bert-48", 4), 182'937'600);
+  EXPECT_EQ(first("bert-48", 2), 334'092'288);
+  EXPECT_EQ(first("gpt2-64", 64), 85'317'120);
+  EXPECT_EQ(first("gpt2-64", 8), 223'059'200);
+  EXPECT_EQ(parameter_count(find_model("gpt2-64"), {1, 2, false, false}), 19'677'440);
+  EXPECT_EQ(parameter_count(find_model("bert-48"), {1, 2, false, false}), 12'596'224);
+}
+
+TEST(ParameterCountTest, OfStagesAddsUpToTheModelForEveryEvenPartition) {
+  for (const std::string& name : preset_names()) {
+    const ModelConfig config = find_model(name);
+    for (std::int64_t stages = 1; stages <= config.layers; ++stages) {
+      std::int64_t sum = 0;
+      for (const StageLayers& stage : even_partition(config.layers, stages)) sum += parameter_count(config, stage);
+      EXPECT_EQ(sum, parameter_count(config)) << name << " in " << stages << " stages";
+    }
+  }
+}
+
+TEST(ParameterCountTest, IsThatOfTheListedParameters) {
+  for (const std::string& name : preset_names()) {
+    const ModelConfig config = find_model(name);
+    for (const StageLayers& stage : even_partition(config.layers, 4)) {
+      std::int64_t sum = 0;
+      for (const ParameterSpec& spec : stage_parameters(config, stage)) sum += spec.count();
+      EXPECT_EQ(sum, parameter_count(config, stage)) << name << " from layer " << stage.first_layer;
+    }
+  }
+}
+
+TEST(ParameterCountTest, TakesNoMemoryOrTimeForHugeModels) {
+  ModelConfig config = find_model("gpt2-tiny");
+  config.layers = 1'000'000;
+  config.hidden = 4096;
+  config.feed_forward = 16'384;
+  validate(config);
+  const std::int64_t block = 12LL * 4096 * 4096 + 13 * 4096;
+  EXPECT_EQ(parameter_count(config), 1'000'000 * block + (256 + 1024 + 2 + 256) * 4096);
+}
+
+TEST(ParametersTest, NamesAreUniqueAndTheSameUnderAnyPartition) {
+  for (const std::string& name : preset_names()) {
+    const ModelConfig config = find_model(name);
+    std::vector<std::string> whole;
+    for (const auto& spec : stage_parameters(config, {0, config.layers, true, true})) whole.push_back(spec.name);
+    std::vector<std::string> pieces;
+    for (const StageLayers& stage : even_partition(config.layers, 3)) {
+      for (const auto& spec : stage_parameters(config, stage)) pieces.push_back(spec.name);
+    }
+    EXPECT_EQ(pieces, whole) << name;
+    EXPECT_EQ(std::set<std::string>(whole.begin(), whole.end()).size(), whole.size()) << name;
+  }
+}
+
+TEST(ParametersTest, Gpt2LaysMatricesOutAsInOut) {
+  const auto specs = block_parameters(find_model("gpt2"), 5);
+  EXPECT_THAT(find_spec(specs, "h.5.attn.c_attn.weight").shape, ElementsAre(768, 3 * 768));
+  EXPECT_THAT(find_spec(specs, "h.5.mlp.c_fc.weight").shape, ElementsAre(768, 3072));
+  EXPECT_THAT(find_spec(specs, "h.5.mlp.c_proj.weight").shape, ElementsAre(3072, 768));
+  EXPECT_THAT(find_spec(specs, "h.5.mlp.c_proj.bias").shape, ElementsAre(768));
+}
+
+TEST(ParametersTest, BertLaysMatricesOutAsOutIn) {
+  const auto specs = block_parameters(find_model("bert-base"), 3);
+  EXPECT_THAT(find_spec(specs, "bert.encoder.layer.3.attention.self.query.weight").shape, ElementsAre(768, 768));
+  EXPECT_THAT(find_spec(specs, "bert.encoder.layer.3.intermediate.dense.weight").shape, ElementsAre(3072, 768));
+  EXPECT_THAT(find_spec(specs, "bert.encoder.layer.3.output.dense.weight").shape, ElementsAre(768, 3072));
+}
+
+TEST(ParametersTest, TiedHeadsHaveNoMatrixOfTheirOwn) {
+  EXPECT_EQ(find_spec(head_parameters(find_model("gpt2")), "lm_head.weight").name, "absent");
+  EXPECT_THAT(find_spec(head_parameters(untied("gpt2")), "lm_head.weight").shape, ElementsAre(50'257, 768));
+  const ModelConfig tied_bert = with_overrides(find_model("bert-tiny"), {.tied = true});
+  EXPECT_EQ(find_spec(head_parameters(tied_bert), "cls.predictions.decoder.weight").name, "absent");
+  EXPECT_THAT(find_spec(head_parameters(tied_bert), "cls.predictions.bias").shape, ElementsAre(260));
+}
+
+TEST(ParametersTest, InitialValuesFollowTheKindOfParameter) {
+  const Initial normal = {Initial::Kind::Normal, 0.02};
+  const Initial residual = {Initial::Kind::Normal, 0.02 / std::sqrt(24.0)};  // 2 projections in each of 12 layers
+  const auto block = block_parameters(find_model("gpt2"), 0);
+  EXPECT_EQ(find_spec(block, "h.0.attn.c_attn.weight").initial, normal);
+  EXPECT_EQ(find_spec(block, "h.0.attn.c_proj.weight").initial, residual);
+  EXPECT_EQ(find_spec(block, "h.0.mlp.c_fc.weight").initial, normal);
+  EXPECT_EQ(find_spec(block, "h.0.mlp.c_proj.weight").initial, residual);
+  EXPECT_EQ(find_spec(block, "h.0.mlp.c_proj.bias").initial.kind, Initial::Kind::Zeros);
+  EXPECT_EQ(find_spec(block, "h.0.ln_1.weight").initial.kind, Initial::Kind::Ones);
+  EXPECT_EQ(find_spec(block, "h.0.ln_1.bias").initial.kind, Initial::Kind::Zeros);
+  const auto bert = block_parameters(find_model("bert-base"), 0);
+  EXPECT_EQ(find_spec(bert, "bert.encoder.layer.0.output.dense.weight").initial, normal);
+}
+
+}  // namespace
+}  // namespace chimera

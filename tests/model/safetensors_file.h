@@ -1,0 +1,20 @@
+#pragma once
+// Reads the fixtures that tools/make_model_fixtures.py writes.
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <string>
+
+namespace chimera {
+
+/// A safetensors file in memory: u64 length of the header, a JSON header, then the raw little-endian elements.
+struct SafetensorsFile {
+  std::map<std::string, std::string> metadata;
+  std::map<std::string, at::Tensor> tensors;  ///< float64, int64 and bool
+};
+
+/// Throws Error for a file that is not of that form.
+[[nodiscard]] SafetensorsFile read_safetensors(const std::string& path);
+
+}  // namespace chimera

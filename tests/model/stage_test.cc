@@ -1,0 +1,160 @@
+#include "model/stage.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/grad_mode.h>
+
+#include <cmath>
+
+#include "core/error.h"
+#include "model/examples.h"
+#include "model/layers.h"
+
+namespace chimera {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+std::vector<std::unique_ptr<Stage>> cut(const ModelConfig& config, std::int64_t stages) {
+  std::vector<std::unique_ptr<Stage>> result;
+  for (const StageLayers& layers : even_partition(config.layers, stages)) result.push_back(rough_stage(config, layers));
+  return result;
+}
+
+double relative_difference(const at::Tensor& actual, const at::Tensor& expected) {
+  return ((actual - expected).norm() / expected.norm()).item<double>();
+}
+
+at::Tensor all_gradients(const std::vector<std::unique_ptr<Stage>>& stages) {
+  std::vector<at::Tensor> parts;
+  for (const auto& stage : stages) parts.push_back(stage->gradients());
+  return at::cat(parts);
+}
+
+class StageTest : public testing::TestWithParam<Family> {};
+INSTANTIATE_TEST_SUITE_P(Families, StageTest, testing::Values(Family::Gpt2, Family::Bert),
+                         [](const auto& family) { return std::string(family_name(family.param)); });
+
+// The operations are the same in the same order, so only the rounding of sums over micro-batches could differ; here is one.
+TEST_P(StageTest, CutIntoStagesGivesLossAndGradientsOfTheWhole) {
+  const ModelConfig config = small_model(GetParam());
+  const MicroBatch batch = small_batch(GetParam());
+  const auto single = cut(config, 1);
+  const double loss = run_stages(single, batch);
+  for (std::int64_t stages = 2; stages <= config.layers; ++stages) {
+    const auto pipeline = cut(config, stages);
+    EXPECT_NEAR(run_stages(pipeline, batch), loss, 1e-12 * loss);
+    EXPECT_LT(relative_difference(all_gradients(pipeline), single[0]->gradients()), 1e-12) << stages << " stages";
+  }
+}
+
+TEST_P(StageTest, GradientsAreTheFiniteDifferencesOfTheLoss) {
+  const ModelConfig config = with_overrides(small_model(GetParam()), {.layers = 2});
+  const MicroBatch batch = small_batch(GetParam());
+  const auto stages = cut(config, 1);
+  run_stages(stages, batch);
+  const torch::autograd::AutoGradMode no_grad(false);
+  const auto loss = [&] { return stages[0]->forward({}, batch).item<double>(); };
+  constexpr double kStep = 1e-5;
+  for (const Parameter& parameter : stages[0]->parameters()) {
+    const at::Tensor values = parameter.value.view(-1);
+    const at::Tensor gradients = parameter.value.grad().view(-1);
+    for (std::int64_t i = 0; i < values.numel(); i += 5) {
+      const double value = values[i].item<double>();
+      values[i] = value + kStep;
+      const double above = loss();
+      values[i] = value - kStep;
+      const double below = loss();
+      values[i] = value;
+      EXPECT_NEAR(gradients[i].item<double>(), (above - below) / (2 * kStep), 1e-7) << parameter.name << " " << i;
+    }
+  }
+}
+
+// Weights near zero give every token the same chance: ln V, and ln 2 for the order of sentences.
+TEST_P(StageTest, InitialLossIsThatOfGuessing) {
+  const bool bert = GetParam() == Family::Bert;
+  const ModelConfig config = with_overrides(find_model(bert ? "bert-tiny" : "gpt2-tiny"), {});
+  const MicroBatch batch = small_batch(GetParam());
+  const auto stage = make_stage(config, whole(config), at::kFloat, 1);
+  const double guessing = std::log(static_cast<double>(config.vocabulary)) + (bert ? std::log(2.0) : 0.0);
+  EXPECT_NEAR(stage->forward({}, batch).item<double>(), guessing, 0.1 * guessing);
+}
+
+TEST_P(StageTest, LossesOfMicroBatchesAddUpToThatOfTheBatch) {
+  const ModelConfig config = small_model(GetParam());
+  const MicroBatch batch = small_batch(GetParam());
+  const auto once = cut(config, 1);
+  const double loss = run_stages(once, batch);
+
+  const auto twice = cut(config, 1);
+  double sum = 0;
+  for (const std::int64_t row : {0, 1}) {
+    MicroBatch half = batch;
+    for (at::Tensor MicroBatch::*field : {&MicroBatch::tokens, &MicroBatch::targets, &MicroBatch::token_types,
+                                          &MicroBatch::attention_mask, &MicroBatch::next_sentence}) {
+      if ((half.*field).defined()) half.*field = (half.*field).narrow(0, row, 1);
+    }
+    sum += run_stages(twice, half);
+  }
+  EXPECT_NEAR(sum, loss, 1e-12 * loss);
+  EXPECT_LT(relative_difference(twice[0]->gradients(), once[0]->gradients()), 1e-12);
+}
+
+TEST_P(StageTest, GradientsAreViewsIntoOneFlatTensor) {
+  const ModelConfig config = small_model(GetParam());
+  const auto stages = cut(config, 1);
+  Stage& stage = *stages[0];
+  run_stages(stages, small_batch(GetParam()));
+  std::vector<at::Tensor> flat;
+  for (const Parameter& parameter : stage.parameters()) {
+    EXPECT_TRUE(parameter.value.is_leaf() && parameter.value.requires_grad()) << parameter.name;
+    EXPECT_TRUE(parameter.value.grad().is_alias_of(stage.gradients())) << parameter.name;
+    EXPECT_GT(parameter.value.grad().abs().max().item<double>(), 0) << parameter.name;
+    flat.push_back(parameter.value.grad().flatten());
+  }
+  EXPECT_TRUE(at::equal(stage.gradients(), at::cat(flat)));
+  stage.zero_gradients();
+  EXPECT_EQ(stage.parameters()[0].value.grad().abs().sum().item<double>(), 0);
+}
+
+TEST_P(StageTest, GradientsOfASecondBackwardAreAdded) {
+  const auto stages = cut(small_model(GetParam()), 1);
+  run_stages(stages, small_batch(GetParam()));
+  const at::Tensor once = stages[0]->gradients().clone();
+  run_stages(stages, small_batch(GetParam()));
+  EXPECT_LT(relative_difference(stages[0]->gradients(), 2 * once), 1e-15);
+}
+
+TEST_P(StageTest, LeavesItsInputUntouched) {
+  const ModelConfig config = small_model(GetParam());
+  const MicroBatch batch = small_batch(GetParam());
+  const auto stage = rough_stage(config, {1, config.layers, false, true});
+  const at::Tensor input = at::ones({2, 6, 8}, at::kDouble);
+  (void)stage->forward(input, batch);
+  EXPECT_TRUE(at::equal(input, at::ones({2, 6, 8}, at::kDouble)));
+}
+
+TEST_P(StageTest, RunsInFloat32AndBfloat16) {
+  const ModelConfig config = small_model(GetParam());
+  const MicroBatch batch = small_batch(GetParam());
+  const double expected = make_stage(config, whole(config), at::kDouble, 3)->forward({}, batch).item<double>();
+  const double single = make_stage(config, whole(config), at::kFloat, 3)->forward({}, batch).item<double>();
+  EXPECT_NEAR(single, expected, 1e-5);
+  const auto narrow = make_stage(config, whole(config), at::kBFloat16, 3);
+  EXPECT_NEAR(narrow->forward({}, batch).item<double>(), expected, 2e-2);
+}
+
+TEST_P(StageTest, RefusesToCutATiedModel) {
+  const ModelConfig config = with_overrides(small_model(GetParam()), {.tied = true});
+  EXPECT_NO_THROW((void)make_stage(config, whole(config), at::kFloat, 1));
+  for (const StageLayers& layers : even_partition(config.layers, 3)) {
+    EXPECT_THAT([&] { (void)make_stage(config, layers, at::kFloat, 1); },
+                ThrowsMessage<ConfigError>(HasSubstr("use --tied false")));
+  }
+}
+
+}  // namespace
+}  // namespace chimera
