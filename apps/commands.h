@@ -4,13 +4,25 @@
 
 #include <CLI/CLI.hpp>
 
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launch/rank.h"
+
 namespace chimera::apps {
+
+/// How this process was called: by a user, or by a launcher as one of its ranks.
+struct Invocation {
+  std::vector<std::string> arguments;  // argv[1..]
+  std::optional<RankEnvironment> rank;
+};
 
 void add_schedules(CLI::App& program, int& exit_code);
 void add_schedule(CLI::App& program, int& exit_code);
 void add_check(CLI::App& program, int& exit_code);
 void add_simulate(CLI::App& program, int& exit_code);
 void add_model(CLI::App& program, int& exit_code);
-void add_train(CLI::App& program, int& exit_code);
+void add_train(CLI::App& program, const Invocation& invocation, int& exit_code);
 
 }  // namespace chimera::apps

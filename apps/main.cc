@@ -49,8 +49,13 @@ std::string unexpected(const CLI::App& program) {
   return unknown_name("flag", word.substr(0, word.find('=')), flags);
 }
 
-int fail(const std::string& message, ExitCode code) {
-  std::cerr << "chimera: " << message << std::endl;
+/// One line on standard error; a rank tells its launcher, which prints it.
+int fail(const Invocation& invocation, const std::string& message, ExitCode code) {
+  if (invocation.rank) {
+    report_failure("start-up", message, true);
+  } else {
+    std::cerr << "chimera: " << message << std::endl;
+  }
   return static_cast<int>(code);
 }
 
@@ -87,22 +92,24 @@ int main(int argc, char** argv) {
   program.set_version_flag("--version", "chimera " CHIMERA_VERSION);
   program.require_subcommand(1);
   int exit_code = 0;
+  Invocation invocation;
   add_schedules(program, exit_code);
   add_schedule(program, exit_code);
   add_check(program, exit_code);
   add_simulate(program, exit_code);
-  //MODEL add_model(program, exit_code);
+  add_model(program, exit_code);
 #ifdef CHIMERA_WITH_TORCH
-  add_train(program, exit_code);
+  add_train(program, invocation, exit_code);
 #endif
   try {
+    invocation = {{argv + 1, argv + argc}, rank_environment()};
     const int code = parse_and_run(program, argc, argv);
     return code != 0 ? code : exit_code;
   } catch (const ConfigError& error) {
-    return fail(error.what(), ExitCode::Usage);
+    return fail(invocation, error.what(), ExitCode::Usage);
   } catch (const std::bad_alloc&) {
-    return fail("out of memory; use fewer stages or micro-batches", ExitCode::No);
+    return fail(invocation, "out of memory; use fewer stages or micro-batches", ExitCode::No);
   } catch (const std::exception& error) {
-    return fail(error.what(), ExitCode::No);
+    return fail(invocation, error.what(), ExitCode::No);
   }
 }

@@ -70,7 +70,8 @@ std::string describe(const Job& job) {
                       job.schedule.micro_batches, options.micro_batch_size, options.sequence);
   if (job.num_workers() > 1 && fits_a_page(job.schedule)) {
     const CostModel slots = CostModel::uniform(job.schedule, StageCosts{});
-    text += "\n" + to_text(job.schedule, forwards_just_in_time(job.schedule, slots, simulate(job.schedule, slots))) + "\n";
+    const Timeline timeline = forwards_just_in_time(job.schedule, slots, simulate(job.schedule, slots));
+    text += fmt::format("\n{}\n", to_text(job.schedule, timeline));
   }
   return text;
 }

@@ -1,0 +1,31 @@
+#pragma once
+// --layers, --hidden, --heads, --vocabulary, --tied: single fields that replace those of a model.
+
+#include <CLI/CLI.hpp>
+
+#include <string>
+
+#include "model/config.h"
+
+namespace chimera::apps {
+
+struct ModelFlags {
+  std::int64_t layers = 0;
+  std::int64_t hidden = 0;
+  std::int64_t heads = 0;
+  std::int64_t vocabulary = 0;
+  std::string tied;
+  CLI::Option* layers_option = nullptr;
+  CLI::Option* hidden_option = nullptr;
+  CLI::Option* heads_option = nullptr;
+  CLI::Option* vocabulary_option = nullptr;
+
+  void add_to(CLI::App& app);
+  /// The fields that were given.
+  [[nodiscard]] ModelOverrides overrides() const;
+};
+
+/// The presets, separated by commas.
+[[nodiscard]] std::string listed_models();
+
+}  // namespace chimera::apps

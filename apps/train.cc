@@ -1,0 +1,112 @@
+#include "train/run.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <iostream>
+#include <memory>
+
+#include "commands.h"
+#include "core/error.h"
+#include "launch/launcher.h"
+#include "model_flags.h"
+#include "options.h"
+#include "train/report.h"
+
+namespace chimera::apps {
+namespace {
+
+struct Flags {
+  TrainOptions options;
+  ShapeFlags shape;
+  ModelFlags model;
+};
+
+void add_flags(CLI::App& command, Flags& flags) {
+  TrainOptions& o = flags.options;
+  command.add_option("--model", o.model, "a preset, or a TOML file (default gpt2-mini): " + listed_models())->type_name("NAME");
+  flags.model.add_to(command);
+  command.add_option("--data", o.data, "UTF-8 text; its bytes are the tokens, its last 5 % validate")->type_name("FILE");
+  command.add_option("--schedule", o.schedule, "`chimera schedules` lists them; none: unpipelined (default chimera)")
+      ->type_name("NAME");
+  flags.shape.add_to(command);
+  add_count(command, "--micro-batch-size", o.micro_batch_size, "sequences of a micro-batch (default 4)");
+  add_count(command, "--sequence", o.sequence, "tokens of a sequence (default 128)");
+  add_count(command, "--steps", o.steps, "steps to train (default 100)");
+  add_count(command, "--seed", o.seed, "chooses initial weights and the order of the data (default 1)");
+  add_choice(command, "--dtype", o.dtype, "numbers (default float32)", {"float32", "float64"});
+  add_choice(command, "--optimizer", o.optimizer, "(default adamw)", {"adamw", "sgd"});
+  add_number(command, "--learning-rate", o.learning_rate, "peak; falls along a cosine to a tenth (default 0.001)");
+  add_count(command, "--warmup", o.warmup, "steps of linear warm-up (default 0)");
+  add_number(command, "--weight-decay", o.weight_decay, "on matrices (default 0.01)");
+  add_number(command, "--clip", o.clip, "largest global gradient norm; 0: none (default 1)");
+  add_choice(command, "--transport", o.transport, "what ranks are (default processes)", {"processes", "threads"});
+  add_count(command, "--threads", o.threads, "intra-op threads of a rank (default: cores / ranks, at least 1)");
+  add_count(command, "--validate-every", o.validate_every, "steps between validations; 0: none (default 0)");
+  command.add_option("--metrics", o.metrics, "file for one JSON object a step")->type_name("FILE");
+}
+
+void require_positive_shape(const Flags& flags) {
+  const auto& shape = flags.shape;
+  const auto require = [](const char* flag, std::int64_t value) {
+    if (value < 1) throw ConfigError(fmt::format("{} must be at least 1, not {}", flag, value));
+  };
+  if (shape.stages->count() > 0) require("--stages", shape.shape.stages);
+  if (shape.micro_batches->count() > 0) require("--micro-batches", shape.shape.micro_batches);
+}
+
+TrainOptions resolve(const Flags& flags) {
+  require_positive_shape(flags);
+  TrainOptions options = flags.options;
+  options.overrides = flags.model.overrides();
+  if (flags.shape.stages->count() > 0) options.shape.stages = flags.shape.shape.stages;
+  if (flags.shape.micro_batches->count() > 0) options.shape.micro_batches = flags.shape.shape.micro_batches;
+  if (flags.shape.pipelines->count() > 0) {
+    options.shape.pipelines = flags.shape.shape.pipelines;
+    if (options.schedule != "none" && !find_generator(options.schedule).takes_pipelines) {
+      throw ConfigError(fmt::format("--pipelines does not apply to {}, which has one pipeline", options.schedule));
+    }
+  }
+  return options;
+}
+
+/// Metrics are whole lines already, so a run in one process may end at once.
+void end_on_signal(int signal) { ::_exit(128 + signal); }
+
+void end_cleanly_on_signals() {
+  ::signal(SIGINT, end_on_signal);
+  ::signal(SIGTERM, end_on_signal);
+}
+
+int run(const Job& job, const std::vector<std::string>& arguments) {
+  std::cout << describe(job) << std::flush;
+  if (job.num_workers() == 1 || job.options.transport == "threads") {
+    end_cleanly_on_signals();
+    return run_threads(job);
+  }
+  return launch({.ranks = static_cast<int>(job.num_workers()), .arguments = arguments});
+}
+
+}  // namespace
+
+void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) {
+  auto* command = program.add_subcommand("train", "Train a model through a pipeline schedule");
+  command->footer("Examples:\n"
+                  "  chimera train --data book.txt\n"
+                  "  chimera train --data book.txt --schedule 1f1b --stages 2 --micro-batches 8 --validate-every 25\n"
+                  "  chimera train --model bert-tiny --data book.txt --stages 4 --metrics metrics.jsonl\n"
+                  "  chimera train --data book.txt --schedule none --micro-batches 4   (the unpipelined reference)\n"
+                  "\nStarts one process for each worker on this machine, connected over loopback, or threads. Every schedule\n"
+                  "trains on the same samples from the same weights, and its gradients are those of the unpipelined model.\n"
+                  "The loss is the mean over the step's target tokens, in nats. --micro-batches defaults to --stages, and\n"
+                  "--stages to 4. With --schedule none the flags that place stages mean nothing.");
+  auto flags = std::make_shared<Flags>();
+  add_flags(*command, *flags);
+  command->callback([flags, &invocation, &exit_code] {
+    const Job job = prepare_job(resolve(*flags));
+    exit_code = invocation.rank ? run_rank(job, *invocation.rank) : run(job, invocation.arguments);
+  });
+}
+
+}  // namespace chimera::apps
