@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <string_view>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -64,21 +65,26 @@ std::shared_ptr<gloo::transport::Device> create_device(bool loopback) {
   return ProcessGroupGloo::createDefaultDevice();
 }
 
-/// Gloo's messages begin with its own source file: "[/path/pair.cc:81] Connection closed".
-std::string reason(const std::exception& error) {
-  const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
-  std::string text = c10_error != nullptr ? c10_error->what_without_backtrace() : error.what();
-  if (text.starts_with('[') && text.find("] ") != std::string::npos) text.erase(0, text.find("] ") + 2);
-  return text.substr(0, text.find('\n'));
+constexpr std::string_view kConnectFailed = "Gloo connectFullMesh failed with ";
+
+/// One line, without the place in Gloo's source that its messages begin with: "[/path/pair.cc:81] Connection closed".
+std::string reason(std::string text) {
+  text = text.substr(0, text.find('\n'));
+  if (text.starts_with(kConnectFailed)) text.erase(0, kConnectFailed.size());
+  const auto end_of_place = text.find("] ");
+  if (text.starts_with('[') && end_of_place != std::string::npos) text.erase(0, end_of_place + 2);
+  return text;
 }
 
 /// Throws what became of `operation` ("rank 1: receive from rank 0"). Gloo reports a broken connection and a wait that
-/// ran out by the same type; only the text tells them apart.
+/// ran out by the same type, and c10d wraps what happens while connecting: only the text tells them apart.
 [[noreturn]] void rethrow(const std::string& operation, const std::exception& error) {
-  const std::string why = reason(error);
-  const std::string message = fmt::format("{}: {}", operation, why);
-  const bool broken = dynamic_cast<const gloo::IoException*>(&error) != nullptr;
-  if (broken && why.find("Timed out") == std::string::npos) throw PeerLostError(message);
+  const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
+  const std::string text = c10_error != nullptr ? c10_error->what_without_backtrace() : error.what();
+  const bool by_gloo = dynamic_cast<const gloo::IoException*>(&error) != nullptr || text.starts_with(kConnectFailed);
+  const bool ran_out = text.find("Timed out") != std::string::npos || text.find("timeout") != std::string::npos;
+  const std::string message = fmt::format("{}: {}", operation, reason(text));
+  if (by_gloo && !ran_out) throw PeerLostError(message);
   throw TransportError(message);
 }
 
@@ -92,8 +98,11 @@ class GlooTransport final : public Transport {
         file_(options.store_path) {
     stages_.resize(groups_.size());
     try {
-      guarded([&] { return fmt::format("rank {}: joining the {} ranks", rank_, world_size_); },
-              [&] { connect(options); });
+      const auto joining = [&] {
+        return fmt::format("rank {}: joining {} ranks, up to {} ms a step", rank_, world_size_,
+                           options.start_up_timeout.count());
+      };
+      guarded(joining, [&] { connect(options); });
     } catch (...) {
       abandon();
       throw;
@@ -178,8 +187,9 @@ class GlooPending final : public Pending {
       : transport_(transport), operation_(operation), work_(std::move(work)), result_(std::move(result)) {}
 
   at::Tensor wait() override {
-    transport_.guarded([&] { return to_text(transport_.rank(), operation_); }, [&] {
-      if (!work_->wait(transport_.timeout())) throw TransportError(to_text(transport_.rank(), operation_) + ": aborted");
+    const auto describe = [&] { return to_text(transport_.rank(), operation_); };
+    transport_.guarded(describe, [&] {
+      if (!work_->wait(transport_.timeout())) throw TransportError(describe() + ": aborted");
     });
     return result_;
   }

@@ -38,7 +38,8 @@ struct GlooOptions {
 /// process, which should be soon, as Gloo cannot be stopped while operations are pending.
 ///
 /// Throws TransportError where the others cannot be reached in time; PeerLostError where one is lost on the way.
-/// Fault points: rendezvous, connected. Blocks no signals.
+/// Fault points: rendezvous, connected. Blocks no signals. Prints nothing; Gloo writes lines of its own to stderr only
+/// when joining fails.
 [[nodiscard]] std::unique_ptr<Transport> connect_gloo(const GlooOptions& options);
 
 }  // namespace chimera

@@ -17,7 +17,8 @@ void ThreadChannel::send(at::Tensor message) {
 at::Tensor ThreadChannel::take(std::int64_t number, const Closure& closure) {
   std::unique_lock lock(mutex_);
   receiver_waits_ = true;
-  arrived_.wait(lock, [&] { return closure.closed() || number < first_ + static_cast<std::int64_t>(messages_.size()); });
+  const auto arrived = [&] { return number < first_ + static_cast<std::int64_t>(messages_.size()); };
+  arrived_.wait(lock, [&] { return closure.closed() || arrived(); });
   receiver_waits_ = false;
   if (closure.closed()) return {};
   at::Tensor message = std::exchange(messages_[static_cast<std::size_t>(number - first_)], at::Tensor());

@@ -3,6 +3,7 @@
 // threads (thread_transport_test.cc) and by processes (gloo_test_rank.cc).
 
 #include <functional>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,9 @@ struct Scenario {
   /// The part of one worker. Throws std::runtime_error where the transport breaks the contract.
   std::function<void(Transport&, WorkerId me)> play;
 };
+
+/// How GoogleTest names a scenario.
+inline std::ostream& operator<<(std::ostream& out, const Scenario& scenario) { return out << scenario.name; }
 
 const std::vector<Scenario>& scenarios();
 

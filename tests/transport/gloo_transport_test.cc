@@ -94,11 +94,19 @@ TEST(GlooTransportTest, ARankThatFailsLeavesAtOnce) {
   EXPECT_LT(steady_clock::now() - started, std::chrono::seconds(3)) << "it waited for the others before leaving";
 }
 
+// Whose fault it is that nothing comes is not known; that connections break afterwards is rank 0's doing.
+TEST(GlooTransportTest, AWaitThatRunsOutIsNoLossOfAPeer) {
+  const Ranks ranks("time_out", 2);
+  EXPECT_EQ(ranks.await_rank(0), 4) << ranks.output();
+  EXPECT_EQ(ranks.await_rank(1), 3) << ranks.output();
+  EXPECT_THAT(ranks.output(), HasSubstr("rank 0: receive from rank 1: Timed out"));
+}
+
 TEST(GlooTransportTest, ADeathBeforeMeetingEndsTheOthersInTime) {
   const Ranks ranks("join", 2, "kill@rendezvous:1", milliseconds(500));
   EXPECT_EQ(ranks.await_rank(1), -SIGKILL);
   EXPECT_EQ(ranks.await_rank(0), 4) << ranks.output();
-  EXPECT_THAT(ranks.output(), HasSubstr("rank 0: joining the 2 ranks: "));
+  EXPECT_THAT(ranks.output(), HasSubstr("rank 0: joining 2 ranks, up to 500 ms a step: "));
 }
 
 TEST(GlooTransportTest, ADeathBeforeMeetingLeavesTheOthersEndable) {

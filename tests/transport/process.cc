@@ -1,5 +1,6 @@
 #include "process.h"
 
+#include <fcntl.h>
 #include <spawn.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -27,6 +28,7 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
 
 MemoryFile::MemoryFile(const char* name) : descriptor_(::memfd_create(name, 0)) {
   check(descriptor_ < 0 ? errno : 0, "memfd_create");
+  ::fcntl(descriptor_, F_SETFL, O_APPEND);  // else processes that write at once overwrite each other
 }
 
 MemoryFile::~MemoryFile() { ::close(descriptor_); }
@@ -34,10 +36,11 @@ MemoryFile::~MemoryFile() { ::close(descriptor_); }
 std::string MemoryFile::text() const {
   std::string all;
   std::array<char, 4096> piece{};
-  for (ssize_t size = 0; (size = ::pread(descriptor_, piece.data(), piece.size(), static_cast<off_t>(all.size()))) > 0;) {
+  while (true) {
+    const ssize_t size = ::pread(descriptor_, piece.data(), piece.size(), static_cast<off_t>(all.size()));
+    if (size <= 0) return all;
     all.append(piece.data(), static_cast<std::size_t>(size));
   }
-  return all;
 }
 
 pid_t start(const std::vector<std::string>& command, const std::string& variable, const MemoryFile& output) {
