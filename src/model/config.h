@@ -48,8 +48,8 @@ inline constexpr std::int64_t kTokenTypes = 2;
 
 /// Reads a TOML file with exactly the fields `family` ("gpt2" or "bert"), `layers`, `hidden`, `heads`,
 /// `feed_forward`, `vocabulary`, `positions` (integers) and `tied` (true or false).
-/// Throws ConfigError with file and line for an unreadable file, bad TOML, an unknown or missing field, a wrong type, or
-/// sizes that validate() refuses.
+/// Throws ConfigError with the file, and the line where there is one, for an unreadable file, bad TOML, an unknown or
+/// missing field, a wrong type, or sizes that validate() refuses.
 [[nodiscard]] ModelConfig read_model_file(const std::string& path);
 
 /// `config` with the given fields replaced. Throws ConfigError where the result is not valid.
