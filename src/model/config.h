@@ -9,8 +9,8 @@
 
 namespace chimera {
 
-/// The architecture. Gpt2: causal, layer norm before each sub-layer. Bert: bidirectional, layer norm after it, trained on
-/// masked tokens and on the order of two sentences.
+/// The architecture. Gpt2: causal, layer norm before each sub-layer. Bert: bidirectional, layer norm after it, trained
+/// on masked tokens and on the order of two sentences.
 enum class Family : std::uint8_t { Gpt2, Bert };
 
 /// Sizes of a transformer. The width of one attention head is hidden / heads.
@@ -46,10 +46,10 @@ inline constexpr std::int64_t kTokenTypes = 2;
 /// Throws ConfigError for an unknown name, with the nearest known one.
 [[nodiscard]] ModelConfig find_model(const std::string& name_or_file);
 
-/// Reads a TOML file with exactly the fields `family` ("gpt2" or "bert"), `layers`, `hidden`, `heads`, `feed_forward`,
-/// `vocabulary`, `positions` (integers) and `tied` (true or false).
-/// Throws ConfigError with file and line for an unreadable file, bad TOML, an unknown or missing field, a wrong type, or
-/// sizes that validate() refuses.
+/// Reads a TOML file with exactly the fields `family` ("gpt2" or "bert"), `layers`, `hidden`, `heads`,
+/// `feed_forward`, `vocabulary`, `positions` (integers) and `tied` (true or false).
+/// Throws ConfigError with the file, and the line where there is one, for an unreadable file, bad TOML, an unknown or
+/// missing field, a wrong type, or sizes that validate() refuses.
 [[nodiscard]] ModelConfig read_model_file(const std::string& path);
 
 /// `config` with the given fields replaced. Throws ConfigError where the result is not valid.

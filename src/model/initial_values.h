@@ -9,8 +9,8 @@
 
 namespace chimera {
 
-/// Allocates and fills the parameters. Element i (row-major) of a normal one is CounterRandom(seed, name).normal(i) times
-/// its standard deviation, in float64, then rounded to `dtype`.
+/// Allocates and fills the parameters. Element i (row-major) of a normal one is CounterRandom(seed, name).normal(i)
+/// times its standard deviation, in float64, then rounded to `dtype`.
 [[nodiscard]] std::vector<Parameter> initial_values(const std::vector<ParameterSpec>& specs, at::ScalarType dtype,
                                                     std::uint64_t seed);
 

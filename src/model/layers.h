@@ -49,8 +49,8 @@ enum class Gelu : std::uint8_t { Exact, Tanh };
 /// Each token attends to itself and those before it. -> [b, L, H].
 [[nodiscard]] at::Tensor causal_attention(const QueryKeyValue& projections, std::int64_t heads);
 
-/// Each token attends to all tokens where `mask` ([b, L] bool; undefined: everywhere) is true. At least one token of each
-/// sequence must be. -> [b, L, H].
+/// Each token attends to all tokens where `mask` ([b, L] bool; undefined: everywhere) is true. At least one token of
+/// each sequence must be. -> [b, L, H].
 [[nodiscard]] at::Tensor masked_attention(const QueryKeyValue& projections, const at::Tensor& mask, std::int64_t heads);
 
 /// Rows of `table` [V, H] for `tokens` [b, L] -> [b, L, H]. Throws ConfigError for a token outside the table.

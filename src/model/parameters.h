@@ -1,7 +1,7 @@
 #pragma once
-// The parameters of a model as names, shapes and initial values. Nothing is allocated, so that models of any size can be
-// counted. Names, shapes and layouts are those of Hugging Face's GPT2LMHeadModel (without its prefix `transformer.`) and
-// BertForPreTraining, always with the global layer index.
+// The parameters of a model as names, shapes and initial values. Nothing is allocated, so that models of any size can
+// be counted. Names, shapes and layouts are those of Hugging Face's GPT2LMHeadModel (without its prefix `transformer.`)
+// and BertForPreTraining, always with the global layer index.
 
 #include <cstdint>
 #include <string>

@@ -50,7 +50,8 @@ class Stage {
   void zero_gradients();
 
  protected:
-  /// Makes `parameters` (contiguous, of one type and device, at least one) leaves that require grad, with zero gradients.
+  /// Makes `parameters` (contiguous, of one type and device, at least one) leaves that require grad, with gradients of
+  /// zero.
   explicit Stage(std::vector<Parameter> parameters);
 
  private:
@@ -58,8 +59,8 @@ class Stage {
   at::Tensor gradients_;
 };
 
-/// The layers `layers` of the model `config` with their initial values, which depend on seed and parameter name only: any
-/// partition starts from the same weights.
+/// The layers `layers` of the model `config` with their initial values, which depend on seed and parameter name only:
+/// any partition starts from the same weights.
 /// Throws ConfigError where a tied model is cut: embedding and head must then be on this one stage.
 [[nodiscard]] std::unique_ptr<Stage> make_stage(const ModelConfig& config, const StageLayers& layers,
                                                 at::ScalarType dtype, std::uint64_t seed);

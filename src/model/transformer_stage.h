@@ -34,7 +34,8 @@ class TransformerStage : public Stage {
   /// [b, L] tokens -> [b, L, H].
   [[nodiscard]] virtual at::Tensor embed(const MicroBatch& batch) const = 0;
   /// The block with the index `index` within this stage: [b, L, H] -> [b, L, H].
-  [[nodiscard]] virtual at::Tensor block(std::size_t index, const at::Tensor& hidden, const MicroBatch& batch) const = 0;
+  [[nodiscard]] virtual at::Tensor block(std::size_t index, const at::Tensor& hidden,
+                                         const MicroBatch& batch) const = 0;
   /// The scaled loss of hidden_states(), [].
   [[nodiscard]] virtual at::Tensor loss(const at::Tensor& hidden, const MicroBatch& batch) const = 0;
 

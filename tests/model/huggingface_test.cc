@@ -1,4 +1,5 @@
-// Logits, loss and gradients equal those of Hugging Face's models, in float64. What remains are other orders of summation.
+// Logits, loss and gradients equal those of Hugging Face's models, in float64. What remains are other orders of
+// summation.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/grad_mode.h>

@@ -20,7 +20,8 @@ TEST(LayersTest, LinearReadsBothLayouts) {
   const at::Tensor bias = at::randn({5}, at::kDouble);
   const at::Tensor expected = at::matmul(input, weight.t()) + bias;
   EXPECT_TRUE(at::allclose(linear(input, {weight, bias, WeightLayout::OutIn}), expected, 1e-12, 1e-12));
-  EXPECT_TRUE(at::allclose(linear(input, {weight.t().contiguous(), bias, WeightLayout::InOut}), expected, 1e-12, 1e-12));
+  const Linear transposed = {weight.t().contiguous(), bias, WeightLayout::InOut};
+  EXPECT_TRUE(at::allclose(linear(input, transposed), expected, 1e-12, 1e-12));
   EXPECT_TRUE(at::allclose(linear(input, {weight, {}, WeightLayout::OutIn}), expected - bias, 1e-12, 1e-12));
 }
 
