@@ -1,16 +1,24 @@
-# Registers every suite of chimera_torch_tests as one CTest test. A suite missing here fails the test of the same name.
+# Registers every suite of chimera_torch_tests as one CTest test. A suite missing here
+# fails TorchSuitesTest.
 set(torch_suites
+  DataOrderTest
+  EquivalenceTest
+  ExecutorTest
   GlooLossTest
   GlooTransportTest
   GroupsTest
   HuggingFaceTest
   InitialValuesTest
   LayersTest
+  OptimizerTest
   RecorderTest
+  ReportTest
   SafetensorsFileTest
   StageTest
   ThreadContractTest
   ThreadTransportTest
+  TorchSuitesTest
+  TwentyStepsTest
 )
 foreach(suite ${torch_suites})
   add_test(NAME torch.${suite} COMMAND chimera_torch_tests --gtest_filter=${suite}.*:*/${suite}.*)

@@ -77,15 +77,19 @@ std::string describe(const Job& job) {
 }
 
 std::string summary(const Job& job, const RunSummary& run, int cores) {
-  const double makespan = simulate(job.schedule, measured_costs(run.op_times)).makespan;
-  const double predicted = makespan + run.optimizer_seconds;
+  const Timeline timeline = simulate(job.schedule, measured_costs(run.op_times));
+  double work = 0;
+  for (const WorkerTimeline& worker : timeline.workers) work += worker.busy;
+  // Ranks that share cores cannot all run at once: then the work of all ops over the cores bounds the step.
+  const double shared = work / std::min<double>(cores, static_cast<double>(job.num_workers()));
+  const double predicted = std::max(timeline.makespan, shared) + run.optimizer_seconds;
   std::string text = fmt::format("\nstep time: measured {:.4f} s (median); predicted {:.4f} s ({:+.1f} %)\n", run.step_seconds,
                                  predicted, 100 * (predicted / run.step_seconds - 1));
-  text += fmt::format("  predicted: `simulate` with the measured mean of every op {:.4f} s, and the optimizer step {:.4f} s\n",
-                      makespan, run.optimizer_seconds);
+  text += fmt::format("  predicted by `simulate` from the measured mean of every op: makespan {:.4f} s, bubble ratio {:.2f};\n"
+                      "  the optimizer step takes {:.4f} s\n", timeline.makespan, timeline.bubble_ratio, run.optimizer_seconds);
   if (cores < job.num_workers()) {
-    text += fmt::format("  {} ranks share {} cores here, so ops take turns: their times stretch, and bubbles cost little\n",
-                        job.num_workers(), cores);
+    text += fmt::format("  {} ranks share {} cores here: they take turns, so the step takes at least the work of all ops over\n"
+                        "  the cores, {:.4f} s, and the ops' own times stretch\n", job.num_workers(), cores, shared);
   }
   return text;
 }

@@ -1,0 +1,64 @@
+// gloo_equivalence MODEL SCHEDULE D N 2f: runs one step on D processes over Gloo; each compares every gradient that it
+// holds with the unpipelined model's, which it computes itself. Exit code 0 exactly if all agree.
+
+#include <fmt/format.h>
+
+#include <iostream>
+
+#include "core/error.h"
+#include "launch/launcher.h"
+#include "launch/rank.h"
+#include "support/training.h"
+#include "transport/gloo_transport.h"
+
+namespace chimera {
+namespace {
+
+constexpr double kTolerance = 1e-12;
+
+void compare(const TrainOptions& options, const RankEnvironment& rank) {
+  at::set_num_threads(1);
+  const Job job = prepare_job(options);
+  testing::Trained mine;
+  {
+    const auto transport = connect_gloo({.rank = rank.rank, .world_size = rank.world_size, .store_path = rank.store_path,
+                                         .groups = stage_groups(job.schedule.placement)});
+    Trainer trainer(job, WorkerId(rank.rank), *transport);
+    mine.losses.push_back(trainer.train_step(0).loss);
+    testing::collect(trainer, mine);
+  }
+  const auto reference = testing::train_unpipelined(options, 1);
+  if (std::abs(mine.losses[0] - reference.losses[0]) > kTolerance * reference.losses[0]) {
+    throw Error(fmt::format("loss {:.17g}, unpipelined {:.17g}", mine.losses[0], reference.losses[0]));
+  }
+  if (mine.gradients.empty()) throw Error("this rank holds no parameters");
+  for (const auto& [name, gradients] : mine.gradients) {
+    const double error =
+        testing::relative_error(gradients[0], reference.gradients.at(name)[0], reference.gradient_norms[0]);
+    if (!(error <= kTolerance)) throw Error(fmt::format("gradient of {} is off by {:.3g}", name, error));
+  }
+}
+
+int run(const std::vector<std::string>& arguments, const std::optional<RankEnvironment>& rank) {
+  const PipelineShape shape{std::stoll(arguments.at(2)), std::stoll(arguments.at(3)), std::stoll(arguments.at(4))};
+  if (!rank) return launch({.ranks = static_cast<int>(shape.stages), .arguments = arguments});
+  try {
+    compare(testing::small_options(arguments.at(0), arguments.at(1), shape), *rank);
+    return 0;
+  } catch (const std::exception& error) {
+    report_failure("comparison", error.what(), dynamic_cast<const PeerLostError*>(&error) == nullptr);
+    return 1;
+  }
+}
+
+}  // namespace
+}  // namespace chimera
+
+int main(int argc, char** argv) {
+  const auto rank = chimera::rank_environment();
+  if (argc != 6) {
+    std::cerr << "usage: gloo_equivalence MODEL SCHEDULE D N 2f\n";
+    return 2;
+  }
+  return chimera::run({argv + 1, argv + argc}, rank);
+}

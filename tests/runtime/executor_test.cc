@@ -1,0 +1,138 @@
+#include "runtime/executor.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "generate/registry.h"
+#include "passes/lower.h"
+#include "transport/recorder.h"
+
+namespace chimera {
+namespace {
+
+using ::testing::ElementsAre;
+
+/// y = w x; a last stage returns the sum of y as its loss.
+class Scale final : public Stage {
+ public:
+  Scale(double weight, bool last) : Stage({{"weight", at::full({1}, weight, at::kDouble)}}), last_(last) {}
+  at::Tensor forward(const at::Tensor& input, const MicroBatch& batch) override {
+    const at::Tensor y = (input.defined() ? input : batch.tokens) * parameters()[0].value;
+    return last_ ? y.sum() : y;
+  }
+
+ private:
+  bool last_;
+};
+
+const TensorSpec kMessage{{2}, at::kDouble};
+
+StepHooks hooks(std::vector<double>* norms = nullptr) {
+  return {.load = [](StageId, MicroBatchId m) {
+            return MicroBatch{.tokens = at::full({2}, 1.0 + static_cast<double>(m.value()), at::kDouble)};
+          },
+          .optimizer_step = [norms](double norm) { if (norms != nullptr) norms->push_back(norm); },
+          .peak_memory = [] { return 7.0; }};
+}
+
+ProgramShape shape_of(const Program& program) {
+  return {program.micro_batches, static_cast<std::int64_t>(program.workers.size()), stage_groups(program.placement)};
+}
+
+TEST(ExecutorTest, FirstStageSendsActivationsAndTakesGradients) {
+  const Program program = lower(find_generator("1f1b").generate({2, 2}));
+  Recorder transport;
+  transport.prime(WorkerId(1), at::full({2}, 10.0, at::kDouble));
+  transport.prime(WorkerId(1), at::full({2}, 100.0, at::kDouble));
+  Scale stage(3, false);
+  std::vector<double> norms;
+  Executor executor(WorkerId(0), {{StageId(0), &stage}}, transport, kMessage, shape_of(program));
+  const StepResult result = executor.run(program.workers[0], hooks(&norms));
+
+  EXPECT_THAT(transport.lines(),
+              ElementsAre("receive from 1: [2] Double", "receive from 1: [2] Double", "send to 1: [2] Double",
+                          "send to 1: [2] Double", "wait receive from 1", "wait send to 1", "wait receive from 1",
+                          "wait send to 1", "all-sum: 6"));
+  EXPECT_TRUE(at::equal(transport.sent(WorkerId(1))[1], at::full({2}, 6.0, at::kDouble)));
+  // dL/dw = sum over micro-batches and elements of gradient times input: 2 * 10 * 1 + 2 * 100 * 2.
+  EXPECT_EQ(stage.gradients().item<double>(), 420);
+  EXPECT_THAT(norms, ElementsAre(420));
+  EXPECT_EQ(result.gradient_norm, 420);
+  EXPECT_EQ(result.peak_memory_bytes, 7);
+  EXPECT_EQ(executor.current(), "");
+}
+
+TEST(ExecutorTest, LastStageMakesLossesAndSendsGradients) {
+  const Program program = lower(find_generator("1f1b").generate({2, 2}));
+  Recorder transport;
+  for (const double value : {1.0, 2.0}) transport.prime(WorkerId(0), at::full({2}, value, at::kDouble));
+  Scale stage(5, true);
+  Executor executor(WorkerId(1), {{StageId(1), &stage}}, transport, kMessage, shape_of(program));
+  const StepResult result = executor.run(program.workers[1], hooks());
+  EXPECT_THAT(result.losses, ElementsAre(10, 20));
+  EXPECT_TRUE(at::equal(transport.sent(WorkerId(0))[0], at::full({2}, 5.0, at::kDouble)));
+  EXPECT_EQ(stage.gradients().item<double>(), 6);
+}
+
+TEST(ExecutorTest, StagesOnOneWorkerHandOverWithoutMessages) {
+  Schedule schedule = find_generator("gpipe").generate({2, 1});
+  schedule.placement.worker_of[0] = {WorkerId(0), WorkerId(0)};
+  const auto ops = schedule.workers;
+  schedule.workers = {{ops[0][0], ops[1][0], ops[1][1], ops[0][1]}};
+  const Program program = lower(schedule);
+  Recorder transport;
+  Scale first(3, false);
+  Scale last(5, true);
+  Executor executor(WorkerId(0), {{StageId(0), &first}, {StageId(1), &last}}, transport, kMessage, shape_of(program));
+  EXPECT_THAT(executor.run(program.workers[0], hooks()).losses, ElementsAre(30));
+  EXPECT_THAT(transport.lines(), ElementsAre("all-sum: 4"));
+  EXPECT_EQ(first.gradients().item<double>(), 10);
+  EXPECT_EQ(last.gradients().item<double>(), 6);
+}
+
+TEST(ExecutorTest, GradientsStartFromZeroEachStep) {
+  const Program program = lower(find_generator("gpipe").generate({1, 3}));
+  Recorder transport;
+  Scale stage(2, true);
+  Executor executor(WorkerId(0), {{StageId(0), &stage}}, transport, kMessage, shape_of(program));
+  for (int step = 0; step < 2; ++step) {
+    (void)executor.run(program.workers[0], hooks());
+    EXPECT_EQ(stage.gradients().item<double>(), 2 * (1 + 2 + 3));
+  }
+}
+
+TEST(ExecutorTest, ForwardsAloneKeepNoGraphAndLeaveGradientsAlone) {
+  const Program program = lower(forward_only(find_generator("gpipe").generate({1, 2})));
+  Recorder transport;
+  Scale stage(2, true);
+  stage.gradients().fill_(9);
+  Executor executor(WorkerId(0), {{StageId(0), &stage}}, transport, kMessage, shape_of(program));
+  EXPECT_THAT(executor.run(program.workers[0], hooks()).losses, ElementsAre(4, 8));
+  EXPECT_EQ(stage.gradients().item<double>(), 9);
+  EXPECT_EQ(executor.op_times().mean(StageId(0), OpKind::Forward), 0);
+}
+
+TEST(ExecutorTest, AFailureLeavesItsPlace) {
+  const Program program = lower(find_generator("1f1b").generate({2, 1}));
+  Recorder transport;  // nothing will arrive
+  Scale stage(2, false);
+  Executor executor(WorkerId(0), {{StageId(0), &stage}}, transport, kMessage, shape_of(program));
+  EXPECT_THROW((void)executor.run(program.workers[0], hooks()), PeerLostError);
+  EXPECT_EQ(executor.current(), "wait for 1B0 from worker 1");
+}
+
+TEST(ExecutorTest, SplitBackwardsAreRefusedByName) {
+  Schedule schedule = find_generator("gpipe").generate({1, 1});
+  schedule.workers[0][1].kind = OpKind::BackwardInput;
+  schedule.workers[0].push_back({OpKind::BackwardWeight, ReplicaId(0), StageId(0), MicroBatchId(0)});
+  const Program program = lower(schedule);
+  Recorder transport;
+  Scale stage(2, true);
+  Executor executor(WorkerId(0), {{StageId(0), &stage}}, transport, kMessage, shape_of(program));
+  EXPECT_THROW((void)executor.run(program.workers[0], hooks()), ScheduleError);
+}
+
+}  // namespace
+}  // namespace chimera

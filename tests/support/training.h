@@ -1,0 +1,120 @@
+#pragma once
+// Training runs in tests: small models on a text made here, and the unpipelined model to compare with.
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "train/job.h"
+#include "train/trainer.h"
+#include "transport/thread_transport.h"
+
+namespace chimera::testing {
+
+/// A file of a few thousand words, removed at the end of the process.
+inline const std::string& text_file() {
+  struct File {
+    std::string path = std::filesystem::temp_directory_path() / ("chimera-text-" + std::to_string(::getpid()));
+    File() {
+      std::ofstream out(path);
+      for (int i = 0; i < 6000; ++i) out << "word" << (i * i) % 101 << (i % 13 == 0 ? ". " : " ");
+    }
+    ~File() { std::filesystem::remove(path); }
+  };
+  static const File file;
+  return file.path;
+}
+
+/// A float64 job without clipping: gradients after a step are those of the loss.
+inline TrainOptions small_options(const std::string& model, const std::string& schedule, const PipelineShape& shape) {
+  TrainOptions options;
+  options.model = model;
+  options.overrides = {.layers = 8, .hidden = 16, .heads = 2};
+  options.data = text_file();
+  options.schedule = schedule;
+  options.shape = shape;
+  options.micro_batch_size = 2;
+  options.sequence = 16;
+  options.steps = 20;
+  options.dtype = "float64";
+  options.clip = 0;
+  options.threads = 1;
+  return options;
+}
+
+/// What a run leaves behind, over all workers.
+struct Trained {
+  std::vector<double> losses;                             // of each step
+  std::vector<double> gradient_norms;
+  std::vector<double> validation_losses;                  // after the last step, where asked for
+  std::map<std::string, std::vector<at::Tensor>> gradients;   // by parameter, of every worker that holds it
+  std::map<std::string, std::vector<at::Tensor>> parameters;
+};
+
+/// Adds a worker's stages to the result.
+inline void collect(const Trainer& trainer, Trained& trained) {
+  for (const auto& [id, stage] : trainer.stages()) {
+    for (const Parameter& parameter : stage->parameters()) {
+      trained.gradients[parameter.name].push_back(parameter.value.grad().clone());
+      trained.parameters[parameter.name].push_back(parameter.value.detach().clone());
+    }
+  }
+}
+
+/// Runs `steps` steps with every worker as a thread.
+inline Trained train(const TrainOptions& options, std::int64_t steps) {
+  const Job job = prepare_job(options);
+  ThreadHub hub(static_cast<int>(job.num_workers()), stage_groups(job.schedule.placement));
+  std::vector<Trained> results(static_cast<std::size_t>(job.num_workers()));
+  std::vector<std::thread> threads;
+  for (std::int64_t w = 0; w < job.num_workers(); ++w) {
+    threads.emplace_back([&, w] {
+      at::set_num_threads(1);
+      Trained& result = results[static_cast<std::size_t>(w)];
+      const auto transport = hub.transport(WorkerId(w));
+      Trainer trainer(job, WorkerId(w), *transport);
+      for (std::int64_t step = 0; step < steps; ++step) {
+        const StepMetrics metrics = trainer.train_step(step);
+        result.losses.push_back(metrics.loss);
+        result.gradient_norms.push_back(metrics.gradient_norm);
+      }
+      collect(trainer, result);
+      if (options.validate_every > 0) result.validation_losses.push_back(trainer.validate());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  Trained trained = std::move(results.front());
+  for (std::size_t w = 1; w < results.size(); ++w) {
+    for (auto& [name, tensors] : results[w].gradients) {
+      for (auto& tensor : tensors) trained.gradients[name].push_back(tensor);
+    }
+    for (auto& [name, tensors] : results[w].parameters) {
+      for (auto& tensor : tensors) trained.parameters[name].push_back(tensor);
+    }
+  }
+  return trained;
+}
+
+/// The unpipelined run on the same samples.
+inline Trained train_unpipelined(TrainOptions options, std::int64_t steps) {
+  if (options.shape.micro_batches == 0) options.shape.micro_batches = options.shape.stages;
+  options.schedule = "none";
+  return train(options, steps);
+}
+
+/// |a - b| / max(|b|, 1e-6 |all b|): some gradients are zero by mathematics, as attention's key bias, and have no
+/// meaningful relative error of their own.
+inline double relative_error(const at::Tensor& a, const at::Tensor& b, double norm_of_all) {
+  const double difference = at::linalg_vector_norm(a - b).item<double>();
+  return difference / std::max(at::linalg_vector_norm(b).item<double>(), 1e-6 * norm_of_all);
+}
+
+}  // namespace chimera::testing

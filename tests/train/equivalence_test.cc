@@ -1,0 +1,97 @@
+// Above all: loss and every parameter's gradient equal the unpipelined model's, whatever the schedule.
+// Tolerance: float64 has 16 digits; sums over micro-batches and replicas in another order cost a few of the last ones.
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "support/training.h"
+
+namespace chimera {
+namespace {
+
+struct Case {
+  std::string model;
+  std::string schedule;
+  PipelineShape shape;
+};
+
+std::string name_of(const Case& c) {
+  std::string name = c.model + "_" + c.schedule + "_D" + std::to_string(c.shape.stages) + "_N" +
+                     std::to_string(c.shape.micro_batches) + "_2f" + std::to_string(c.shape.pipelines);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+void PrintTo(const Case& c, std::ostream* out) { *out << name_of(c); }
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const char* model : {"gpt2-tiny", "bert-tiny"}) {
+    for (const std::int64_t d : {2, 4, 8}) {
+      for (const std::int64_t n : std::set<std::int64_t>{1, d - 1, d, 2 * d}) {
+        for (const char* schedule : {"gpipe", "1f1b", "chimera"}) all.push_back({model, schedule, {d, n, 2}});
+        if (d >= 4) all.push_back({model, "chimera", {d, n, 4}});
+      }
+    }
+  }
+  return all;
+}
+
+class EquivalenceTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(EquivalenceTest, LossAndGradientsAreThoseOfTheUnpipelinedModel) {
+  const TrainOptions options = testing::small_options(GetParam().model, GetParam().schedule, GetParam().shape);
+  const auto pipelined = testing::train(options, 1);
+  const auto reference = testing::train_unpipelined(options, 1);
+  EXPECT_NEAR(pipelined.losses[0], reference.losses[0], 1e-12 * reference.losses[0]);
+  EXPECT_NEAR(pipelined.gradient_norms[0], reference.gradient_norms[0], 1e-12 * reference.gradient_norms[0]);
+  ASSERT_EQ(pipelined.gradients.size(), reference.gradients.size());
+  const std::size_t replicas = GetParam().schedule == "chimera" ? static_cast<std::size_t>(GetParam().shape.pipelines) : 1;
+  for (const auto& [name, expected] : reference.gradients) {
+    const auto& copies = pipelined.gradients.at(name);
+    EXPECT_EQ(copies.size(), replicas) << name;
+    for (const at::Tensor& gradient : copies) {
+      EXPECT_LE(testing::relative_error(gradient, expected[0], reference.gradient_norms[0]), 1e-12) << name;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Schedules, EquivalenceTest, ::testing::ValuesIn(cases()),
+                         [](const auto& tested) { return name_of(tested.param); });
+
+class TwentyStepsTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(TwentyStepsTest, LossesAreThoseOfTheUnpipelinedModel) {
+  TrainOptions options = testing::small_options(GetParam().model, GetParam().schedule, GetParam().shape);
+  options.clip = 0.5;  // active from the first step
+  options.learning_rate = 0.01;
+  options.warmup = 5;
+  options.validate_every = 20;
+  const auto pipelined = testing::train(options, 20);
+  const auto reference = testing::train_unpipelined(options, 20);
+  for (std::size_t step = 0; step < 20; ++step) {
+    EXPECT_NEAR(pipelined.losses[step], reference.losses[step], 1e-11 * reference.losses[step]) << "step " << step + 1;
+  }
+  EXPECT_LT(reference.losses.back(), 0.9 * reference.losses.front()) << "it does not learn";
+  EXPECT_NEAR(pipelined.validation_losses[0], reference.validation_losses[0], 1e-11 * reference.validation_losses[0]);
+  for (const auto& [name, copies] : pipelined.parameters) {
+    for (const at::Tensor& copy : copies) EXPECT_TRUE(at::equal(copy, copies[0])) << "replicas of " << name << " drifted apart";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Schedules, TwentyStepsTest,
+                         ::testing::Values(Case{"gpt2-tiny", "gpipe", {4, 4, 2}}, Case{"gpt2-tiny", "1f1b", {4, 8, 2}},
+                                           Case{"gpt2-tiny", "chimera", {2, 2, 2}}, Case{"gpt2-tiny", "chimera", {4, 8, 2}},
+                                           Case{"gpt2-tiny", "chimera", {8, 8, 4}}, Case{"bert-tiny", "chimera", {4, 4, 4}},
+                                           Case{"bert-tiny", "1f1b", {4, 5, 2}}),
+                         [](const auto& tested) { return name_of(tested.param); });
+
+TEST(DataOrderTest, SamplesAreDealtOutByReplica) {
+  // Down 0, 1, 4, 5 and up 2, 3, 6, 7: each replica takes a contiguous run of the step's samples.
+  const Job job = prepare_job(testing::small_options("gpt2-tiny", "chimera", {4, 8, 2}));
+  EXPECT_EQ(job.data_position, (std::vector<std::int64_t>{0, 1, 4, 5, 2, 3, 6, 7}));
+}
+
+}  // namespace
+}  // namespace chimera

@@ -1,0 +1,87 @@
+#include "train/optimizer.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace chimera {
+namespace {
+
+class TwoParameters final : public Stage {
+ public:
+  TwoParameters()
+      : Stage({{"matrix", at::full({2, 2}, 0.5, at::kDouble)}, {"bias", at::full({2}, -0.25, at::kDouble)}}) {}
+  at::Tensor forward(const at::Tensor& input, const MicroBatch&) override { return input; }
+};
+
+double value(const Stage& stage, std::size_t parameter) {
+  return stage.parameters()[parameter].value.detach().flatten()[0].item<double>();
+}
+
+/// AdamW written out for one number (Loshchilov and Hutter, algorithm 2).
+struct ScalarAdamW {
+  double weight;
+  double decay;
+  double mean = 0;
+  double square = 0;
+  int steps = 0;
+  void step(double gradient, double rate) {
+    ++steps;
+    mean = 0.9 * mean + 0.1 * gradient;
+    square = 0.999 * square + 0.001 * gradient * gradient;
+    weight -= rate * decay * weight;
+    weight -= rate * (mean / (1 - std::pow(0.9, steps))) / (std::sqrt(square / (1 - std::pow(0.999, steps))) + 1e-8);
+  }
+};
+
+TEST(OptimizerTest, AdamWIsTheFormulaAndDecaysMatricesOnly) {
+  TrainOptions options;
+  options.weight_decay = 0.1;
+  TwoParameters stage;
+  const auto optimizer = make_optimizer(options, {&stage});
+  ScalarAdamW matrix{0.5, 0.1};
+  ScalarAdamW bias{-0.25, 0};
+  for (int step = 0; step < 200; ++step) {
+    const double gradient = std::sin(0.1 * step) + 0.2;
+    stage.gradients().fill_(gradient);
+    optimizer->step(0.01);
+    matrix.step(gradient, 0.01);
+    bias.step(gradient, 0.01);
+    ASSERT_NEAR(value(stage, 0), matrix.weight, 1e-12) << "step " << step;
+    ASSERT_NEAR(value(stage, 1), bias.weight, 1e-12) << "step " << step;
+  }
+}
+
+TEST(OptimizerTest, SgdStepsAgainstTheGradient) {
+  TrainOptions options;
+  options.optimizer = "sgd";
+  options.weight_decay = 0.1;
+  TwoParameters stage;
+  const auto optimizer = make_optimizer(options, {&stage});
+  stage.gradients().fill_(2);
+  optimizer->step(0.01);
+  EXPECT_DOUBLE_EQ(value(stage, 0), 0.5 * (1 - 0.001) - 0.02);
+  EXPECT_DOUBLE_EQ(value(stage, 1), -0.25 - 0.02);
+}
+
+TEST(OptimizerTest, ClippingBoundsTheGlobalNorm) {
+  EXPECT_EQ(clip_factor(0.5, 1), 1);
+  EXPECT_EQ(clip_factor(4, 1), 0.25);
+  EXPECT_EQ(clip_factor(4, 0), 1);
+}
+
+TEST(OptimizerTest, LearningRateWarmsUpThenFollowsACosineToATenth) {
+  TrainOptions options;
+  options.learning_rate = 1;
+  options.warmup = 4;
+  options.steps = 14;
+  EXPECT_DOUBLE_EQ(learning_rate(options, 0), 0.25);
+  EXPECT_DOUBLE_EQ(learning_rate(options, 3), 1);
+  EXPECT_DOUBLE_EQ(learning_rate(options, 4), 1);
+  EXPECT_DOUBLE_EQ(learning_rate(options, 9), 0.55);
+  EXPECT_NEAR(learning_rate(options, 13), 0.1 + 0.45 * (1 + std::cos(0.9 * M_PI)), 1e-15);
+}
+
+}  // namespace
+}  // namespace chimera
