@@ -74,7 +74,7 @@ void Executor::execute(const Instruction& instruction, const StepHooks& hooks) {
 }
 
 void Executor::compute(const Op& op, const StepHooks& hooks) {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch stopwatch;
   switch (op.kind) {
     case OpKind::Forward: forward(op, hooks); break;
     case OpKind::Backward: backward(op); break;
@@ -82,7 +82,7 @@ void Executor::compute(const Op& op, const StepHooks& hooks) {
     case OpKind::BackwardWeight:
       throw ScheduleError("op " + to_text(op) + ": the runtime does not split backwards yet; use a schedule with whole ones");
   }
-  if (trains_) op_times_.add(op, std::chrono::steady_clock::now() - start);
+  if (trains_) op_times_.add(op, stopwatch.elapsed());
 }
 
 void Executor::forward(const Op& op, const StepHooks& hooks) {

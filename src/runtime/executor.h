@@ -1,7 +1,6 @@
 #pragma once
 // Runs one worker's program: a loop and a switch. Which schedule the program came from it cannot know.
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>

@@ -2,8 +2,8 @@
 // How long the ops of each stage took: what `simulate` is fed to predict the step.
 
 #include <array>
-#include <chrono>
 #include <cstdint>
+#include <ctime>
 #include <vector>
 
 #include "core/ids.h"
@@ -11,20 +11,47 @@
 
 namespace chimera {
 
-/// Sums of wall-clock seconds and counts for each (stage, kind of op).
+/// How long something took: on the clock, and in time of the calling thread on a core. Where ranks share cores the clock
+/// also counts the turns of the others.
+struct Duration {
+  double wall_seconds = 0;
+  double cpu_seconds = 0;
+};
+
+/// Starts at construction; used by one thread.
+class Stopwatch {
+ public:
+  Stopwatch() : wall_(seconds(CLOCK_MONOTONIC)), cpu_(seconds(CLOCK_THREAD_CPUTIME_ID)) {}
+  [[nodiscard]] Duration elapsed() const {
+    return {seconds(CLOCK_MONOTONIC) - wall_, seconds(CLOCK_THREAD_CPUTIME_ID) - cpu_};
+  }
+
+ private:
+  static double seconds(clockid_t clock) {
+    timespec now{};
+    ::clock_gettime(clock, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+  }
+  double wall_;
+  double cpu_;
+};
+
+/// Sums of durations and counts for each (stage, kind of op).
 class OpTimes {
  public:
   explicit OpTimes(std::int64_t stages) : entries_(static_cast<std::size_t>(stages)) {}
 
-  void add(const Op& op, std::chrono::duration<double> seconds) {
+  void add(const Op& op, const Duration& duration) {
     Entry& entry = entries_[op.stage.index()][static_cast<std::size_t>(op.kind)];
-    entry.seconds += seconds.count();
+    entry.sum.wall_seconds += duration.wall_seconds;
+    entry.sum.cpu_seconds += duration.cpu_seconds;
     entry.count += 1;
   }
-  /// Mean seconds; 0 where the op never ran.
-  [[nodiscard]] double mean(StageId stage, OpKind kind) const {
+  /// Mean of the ops so far; 0 where there was none.
+  [[nodiscard]] Duration mean(StageId stage, OpKind kind) const {
     const Entry& entry = entries_[stage.index()][static_cast<std::size_t>(kind)];
-    return entry.count > 0 ? entry.seconds / entry.count : 0;
+    if (entry.count == 0) return {};
+    return {entry.sum.wall_seconds / entry.count, entry.sum.cpu_seconds / entry.count};
   }
   [[nodiscard]] std::int64_t num_stages() const { return static_cast<std::int64_t>(entries_.size()); }
 
@@ -32,17 +59,17 @@ class OpTimes {
   [[nodiscard]] std::vector<double> to_numbers() const {
     std::vector<double> numbers;
     for (const auto& stage : entries_) {
-      for (const Entry& entry : stage) numbers.insert(numbers.end(), {entry.seconds, entry.count});
+      for (const Entry& entry : stage) numbers.insert(numbers.end(), {entry.sum.wall_seconds, entry.sum.cpu_seconds, entry.count});
     }
     return numbers;
   }
   [[nodiscard]] static OpTimes from_numbers(const std::vector<double>& numbers) {
-    OpTimes times(static_cast<std::int64_t>(numbers.size()) / (2 * kOpKinds));
+    OpTimes times(static_cast<std::int64_t>(numbers.size()) / (3 * kOpKinds));
     std::size_t next = 0;
     for (auto& stage : times.entries_) {
       for (Entry& entry : stage) {
-        entry = {numbers[next], numbers[next + 1]};
-        next += 2;
+        entry = {{numbers[next], numbers[next + 1]}, numbers[next + 2]};
+        next += 3;
       }
     }
     return times;
@@ -50,7 +77,7 @@ class OpTimes {
 
  private:
   struct Entry {
-    double seconds = 0;
+    Duration sum;
     double count = 0;
   };
   std::vector<std::array<Entry, kOpKinds>> entries_;  // [stage][kind]

@@ -19,12 +19,12 @@ std::string tokens_per_second(double rate) {
 
 bool fits_a_page(const Schedule& schedule) { return schedule.stages <= 16 && schedule.micro_batches <= 32; }
 
-CostModel measured_costs(const OpTimes& times) {
+CostModel measured_costs(const OpTimes& times, double Duration::*clock) {
   CostModel costs;
   for (std::int64_t s = 0; s < times.num_stages(); ++s) {
-    const StageId stage(s);
-    costs.stages.push_back({times.mean(stage, OpKind::Forward), times.mean(stage, OpKind::Backward),
-                            times.mean(stage, OpKind::BackwardInput), times.mean(stage, OpKind::BackwardWeight)});
+    const auto mean = [&](OpKind kind) { return times.mean(StageId(s), kind).*clock; };
+    costs.stages.push_back({mean(OpKind::Forward), mean(OpKind::Backward), mean(OpKind::BackwardInput),
+                            mean(OpKind::BackwardWeight)});
   }
   return costs;
 }
@@ -77,19 +77,20 @@ std::string describe(const Job& job) {
 }
 
 std::string summary(const Job& job, const RunSummary& run, int cores) {
-  const Timeline timeline = simulate(job.schedule, measured_costs(run.op_times));
+  const bool shares_cores = cores < job.num_workers();
+  const Timeline timeline =
+      simulate(job.schedule, measured_costs(run.op_times, shares_cores ? &Duration::cpu_seconds : &Duration::wall_seconds));
   double work = 0;
   for (const WorkerTimeline& worker : timeline.workers) work += worker.busy;
-  // Ranks that share cores cannot all run at once: then the work of all ops over the cores bounds the step.
-  const double shared = work / std::min<double>(cores, static_cast<double>(job.num_workers()));
-  const double predicted = std::max(timeline.makespan, shared) + run.optimizer_seconds;
+  const double turns = shares_cores ? work / cores : 0;  // the least that taking turns takes
+  const double predicted = std::max(timeline.makespan, turns) + run.optimizer_seconds;
   std::string text = fmt::format("\nstep time: measured {:.4f} s (median); predicted {:.4f} s ({:+.1f} %)\n", run.step_seconds,
                                  predicted, 100 * (predicted / run.step_seconds - 1));
-  text += fmt::format("  predicted by `simulate` from the measured mean of every op: makespan {:.4f} s, bubble ratio {:.2f};\n"
-                      "  the optimizer step takes {:.4f} s\n", timeline.makespan, timeline.bubble_ratio, run.optimizer_seconds);
-  if (cores < job.num_workers()) {
-    text += fmt::format("  {} ranks share {} cores here: they take turns, so the step takes at least the work of all ops over\n"
-                        "  the cores, {:.4f} s, and the ops' own times stretch\n", job.num_workers(), cores, shared);
+  text += fmt::format("  `simulate` with the measured mean of every op: makespan {:.4f} s, bubble ratio {:.2f};"
+                      " optimizer step {:.4f} s\n", timeline.makespan, timeline.bubble_ratio, run.optimizer_seconds);
+  if (shares_cores) {
+    text += fmt::format("  {} ranks share {} cores here and take turns: ops are measured in core time, and the step takes at\n"
+                        "  least their sum over the cores, {:.4f} s\n", job.num_workers(), cores, turns);
   }
   return text;
 }

@@ -51,8 +51,8 @@ RunSummary measured(const Job& job, double forward, double backward) {
   run.op_times = OpTimes(job.schedule.stages);
   for (std::int64_t s = 0; s < job.schedule.stages; ++s) {
     const Op op{OpKind::Forward, {}, StageId(s), {}};
-    run.op_times.add(op, std::chrono::duration<double>(forward));
-    run.op_times.add({OpKind::Backward, {}, op.stage, {}}, std::chrono::duration<double>(backward));
+    run.op_times.add(op, {forward, forward});
+    run.op_times.add({OpKind::Backward, {}, op.stage, {}}, {backward, backward});
   }
   run.step_seconds = 20;
   return run;
