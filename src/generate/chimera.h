@@ -15,7 +15,7 @@ namespace chimera {
 /// D/2 + 1 + min(w, D-1-w) activations, whatever N.
 /// Micro-batches are numbered unit by unit: down 0 .. down f-1, then up 0 .. up f-1. Replicas likewise.
 /// Throws ConfigError if D is odd, D or N is not positive, or `pipelines` is odd or does not fit D.
-/// Source: Li and Hoefler, SC'21: section 3.1 and figure 3 (basic unit), 3.5 and figure 7 (N > D), 3.6 and figure 8 (2f).
+/// Source: Li and Hoefler, SC'21, figures 3 (basic unit), 7 (N > D) and 8 (2f pipelines).
 [[nodiscard]] Schedule chimera(const PipelineShape& shape);
 
 }  // namespace chimera

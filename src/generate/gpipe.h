@@ -7,7 +7,7 @@ namespace chimera {
 /// GPipe: all forwards, then all backwards in the same order. Any D and N.
 /// Makespan (N + D - 1)(F + B); every worker holds N activations.
 /// Throws ConfigError if D or N is not positive.
-/// Source: Huang et al., NeurIPS'19, figure 2; backward order as in torch.distributed.pipelining.
+/// Source: Huang et al., NeurIPS'19; backward order as in torch.distributed.pipelining.
 [[nodiscard]] Schedule gpipe(const PipelineShape& shape);
 
 }  // namespace chimera

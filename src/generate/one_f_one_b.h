@@ -8,7 +8,7 @@ namespace chimera {
 /// turn, then the remaining backwards. Any D and N.
 /// Makespan as GPipe's, (N + D - 1)(F + B); stage s holds min(D - s, N) activations.
 /// Throws ConfigError if D or N is not positive.
-/// Source: Fan et al., PPoPP'21, section 3; Narayanan et al., SOSP'19, section 3.2.
+/// Source: Fan et al., PPoPP'21 (DAPPLE).
 [[nodiscard]] Schedule one_f_one_b(const PipelineShape& shape);
 
 }  // namespace chimera

@@ -81,7 +81,7 @@ TEST(ChimeraTest, FourPipelinesAreFigureEight) {
                           "F4 F2 F5 F3 F6 F0 F7 F1 B0 B6 B1 B7 B2 B4 B3 B5", "F4 F5 F2 F6 F3 F7 F0 B0 F1 B1 B6 B2 B7 B3 B4 B5"));
 }
 
-/// Section 3.1's rule, independent of slots: with h = D/2, a ops of the worker's own direction warm it up, b = h - a
+/// The artifact's rule, independent of slots: with h = D/2, a ops of the worker's own direction warm it up, b = h - a
 /// alternate; own is down on the first half of the workers.
 std::string rule_order(std::int64_t depth, std::int64_t units, std::int64_t worker) {
   const std::int64_t h = depth / 2;
