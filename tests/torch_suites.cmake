@@ -6,9 +6,12 @@ set(torch_suites
   HuggingFaceTest
   InitialValuesTest
   LayersTest
+  MemoryMeterTest
+  MemoryTest
   RecorderTest
   SafetensorsFileTest
   StageTest
+  StepMemoryTest
   ThreadContractTest
   ThreadTransportTest
 )
