@@ -10,11 +10,14 @@ set(torch_suites
   HuggingFaceTest
   InitialValuesTest
   LayersTest
+  MemoryMeterTest
+  MemoryTest
   OptimizerTest
   RecorderTest
   ReportTest
   SafetensorsFileTest
   StageTest
+  StepMemoryTest
   ThreadContractTest
   ThreadTransportTest
   TorchSuitesTest

@@ -1,0 +1,68 @@
+// Peak memory of a step for each worker, beside the number of micro-batches in flight that the schedule promises.
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <exception>
+
+#include "generate/registry.h"
+#include "simulate/simulate.h"
+#include "support/machine.h"
+#include "support/step_memory.h"
+
+namespace chimera::benchmarks {
+namespace {
+
+constexpr std::int64_t kStages = 4;
+constexpr BatchSize kSize{.sequences = 4, .tokens = 64};
+constexpr double kMebibyte = 1024.0 * 1024.0;
+
+/// `  6.71 (4)` for each worker: peak in MiB, and micro-batches in flight.
+std::string cells(const Schedule& schedule, const ModelConfig& model, Exchange exchange) {
+  const Timeline timeline =
+      simulate(schedule, CostModel::uniform(schedule, StageCosts{.forward = 1, .backward = 2}));
+  const auto memory = measure_step_memory(schedule, model, kSize, exchange);
+  std::string text;
+  for (std::size_t w = 0; w < memory.size(); ++w) {
+    text += fmt::format("{:>9.2f} {:>4}", static_cast<double>(memory[w].peak_bytes) / kMebibyte,
+                        fmt::format("({})", timeline.workers[w].peak_in_flight));
+  }
+  return text;
+}
+
+void print_table(const char* title, Exchange exchange) {
+  const ModelConfig model = find_model("gpt2-tiny");
+  fmt::print("{:<9} {:>3}", "schedule", "N");
+  for (std::int64_t w = 0; w < kStages; ++w) fmt::print("{:>14}", fmt::format("worker {}", w));
+  fmt::print("   {}\n", title);
+  for (const char* name : {"gpipe", "1f1b", "chimera"}) {
+    for (const std::int64_t micro_batches : {4, 8, 32}) {
+      const Schedule schedule = find_generator(name).generate({kStages, micro_batches});
+      fmt::print("{:<9} {:>3}{}\n", name, micro_batches, cells(schedule, model, exchange));
+      std::fflush(stdout);
+    }
+  }
+  fmt::print("\n");
+}
+
+void run_all() {
+  fmt::print("Peak memory of a step beside weights, gradients and optimizer states: MiB of tensors (in flight)\n");
+  fmt::print("{}\n", machine_line());
+  fmt::print("gpt2-tiny, sequence {}, micro-batches of {}, D = {}; micro-batches in flight: from simulate()\n",
+             kSize.tokens, kSize.sequences, kStages);
+  print_table("messages by reference (threads)", Exchange::ByReference);
+  print_table("messages over Gloo (as processes)", Exchange::OverGloo);
+}
+
+}  // namespace
+}  // namespace chimera::benchmarks
+
+int main() {
+  try {
+    chimera::benchmarks::run_all();
+    return 0;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "memory: {}\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,262 @@
+// CPU time that the executor and the transport add to the module calls of a step.
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <cstdio>
+#include <ctime>
+#include <exception>
+#include <functional>
+#include <map>
+#include <thread>
+
+#include "generate/registry.h"
+#include "launch/launcher.h"
+#include "launch/rank.h"
+#include "passes/lower.h"
+#include "runtime/executor.h"
+#include "support/machine.h"
+#include "support/statistics.h"
+#include "transport/gloo_transport.h"
+#include "transport/thread_transport.h"
+
+namespace chimera::benchmarks {
+namespace {
+
+constexpr std::int64_t kStages = 2;
+constexpr std::int64_t kMicroBatches = 64;
+constexpr std::int64_t kHidden = 8;
+constexpr int kWarmUpSteps = 50;
+constexpr int kRepetitions = 31;
+constexpr int kStepsOfRepetition = 20;
+constexpr double kLimit = 30;  // microseconds an op, on threads
+
+/// Computes next to nothing: a product with one small parameter, and a sum where the loss is taken.
+class TinyStage final : public Stage {
+ public:
+  TinyStage(bool first, bool last)
+      : Stage({{"scale", at::ones({kHidden})}}), last_(last) {
+    if (first) embedded_ = at::ones({1, 1, kHidden});
+  }
+  at::Tensor forward(const at::Tensor& input, const MicroBatch& /*batch*/) override {
+    const at::Tensor hidden = (embedded_.defined() ? embedded_ : input) * parameters().front().value;
+    return last_ ? hidden.sum() : hidden;
+  }
+
+ private:
+  bool last_;
+  at::Tensor embedded_;  // first stage only
+};
+
+double cpu_microseconds(clockid_t clock) {
+  timespec time{};
+  ::clock_gettime(clock, &time);
+  return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_nsec) * 1e-3;
+}
+
+struct Case {
+  explicit Case(const std::string& name)
+      : schedule(find_generator(name).generate({kStages, kMicroBatches})), program(lower(schedule)) {}
+  Schedule schedule;
+  Program program;
+};
+
+/// One worker: its stages, and what it needs to run them with and without the executor.
+class Worker {
+ public:
+  Worker(const Case& with, WorkerId id, Transport& transport)
+      : ops_(with.schedule.workers[id.index()]), instructions_(with.program.workers[id.index()]) {
+    const StageGroups groups = stage_groups(with.schedule.placement);
+    std::map<StageId, Stage*> borrowed;
+    for (std::int64_t s = 0; s < kStages; ++s) {
+      const auto& group = groups[static_cast<std::size_t>(s)];
+      if (std::ranges::find(group, id) == group.end()) continue;
+      stages_[StageId(s)] = std::make_unique<TinyStage>(s == 0, s + 1 == kStages);
+      borrowed[StageId(s)] = stages_[StageId(s)].get();
+    }
+    executor_ = std::make_unique<Executor>(id, borrowed, transport, TensorSpec{{1, 1, kHidden}, at::kFloat},
+                                           ProgramShape{kMicroBatches, kStages, groups});
+  }
+
+  [[nodiscard]] double num_ops() const { return static_cast<double>(ops_.size()); }
+
+  /// One step as in training, but for the optimizer and the data, which are not the executor's.
+  void step() {
+    static_cast<void>(executor_->run(instructions_, {.load = [](StageId, MicroBatchId) { return MicroBatch{}; },
+                                                     .optimizer_step = [](double) {},
+                                                     .peak_memory = [] { return 0.0; }}));
+  }
+
+  /// Leaves for the module calls of the next bare(): a new one each, as a leaf collects the gradient of one backward.
+  void prepare() {
+    inputs_.assign(kMicroBatches, {});
+    for (const Op& op : ops_) {
+      if (op.kind == OpKind::Forward && op.stage != StageId(0)) {
+        inputs_[op.micro_batch.index()] = at::ones({1, 1, kHidden}).requires_grad_();
+      }
+    }
+  }
+
+  /// The step's module calls alone, in the same order.
+  void bare() {
+    const at::Tensor gradient = gradient_;
+    for (const Op& op : ops_) {
+      at::Tensor& output = outputs_[op.micro_batch.index()];
+      if (op.kind == OpKind::Forward) {
+        output = stages_.at(op.stage)->forward(inputs_[op.micro_batch.index()], batch_);
+      } else {
+        const bool last = op.stage.value() + 1 == kStages;
+        torch::autograd::backward({std::move(output)}, {last ? at::Tensor() : gradient});
+      }
+    }
+  }
+
+ private:
+  const std::vector<Op>& ops_;
+  const std::vector<Instruction>& instructions_;
+  std::map<StageId, std::unique_ptr<Stage>> stages_;
+  std::unique_ptr<Executor> executor_;
+  MicroBatch batch_;
+  at::Tensor gradient_ = at::ones({1, 1, kHidden});
+  std::vector<at::Tensor> inputs_ = std::vector<at::Tensor>(kMicroBatches);   // [micro-batch]
+  std::vector<at::Tensor> outputs_ = std::vector<at::Tensor>(kMicroBatches);  // [micro-batch]
+};
+
+/// Microseconds of CPU time for each compute op, of one worker.
+struct Figures {
+  double bare = 0;
+  double step = 0;
+  Spread overhead;           // step - bare, of the worker's thread
+  double other_threads = 0;  // of the process during the step: Gloo's threads; no meaning where ranks are threads
+};
+
+/// CPU time of a worker's thread, and of its process's other threads, for each op.
+struct OpCost {
+  double own = 0;
+  double others = 0;
+};
+
+OpCost cost_of_op(const Worker& worker, const std::function<void()>& action) {
+  const double own = cpu_microseconds(CLOCK_THREAD_CPUTIME_ID);
+  const double process = cpu_microseconds(CLOCK_PROCESS_CPUTIME_ID);
+  action();
+  const double own_spent = cpu_microseconds(CLOCK_THREAD_CPUTIME_ID) - own;
+  const double process_spent = cpu_microseconds(CLOCK_PROCESS_CPUTIME_ID) - process;
+  return {own_spent / worker.num_ops(), (process_spent - own_spent) / worker.num_ops()};
+}
+
+Figures measure(const Case& with, WorkerId id, Transport& transport) {
+  at::set_num_threads(1);
+  Worker worker(with, id, transport);
+  for (int i = 0; i < kWarmUpSteps; ++i) {
+    worker.step();
+    worker.prepare();
+    worker.bare();
+  }
+  std::vector<double> bare;
+  std::vector<double> step;
+  std::vector<double> overhead;
+  std::vector<double> others;
+  for (int repetition = 0; repetition < kRepetitions; ++repetition) {
+    OpCost with_executor;
+    OpCost without;
+    for (int i = 0; i < kStepsOfRepetition; ++i) {
+      const OpCost one = cost_of_op(worker, [&] { worker.step(); });
+      worker.prepare();
+      without.own += cost_of_op(worker, [&] { worker.bare(); }).own / kStepsOfRepetition;
+      with_executor.own += one.own / kStepsOfRepetition;
+      with_executor.others += one.others / kStepsOfRepetition;
+    }
+    step.push_back(with_executor.own);
+    bare.push_back(without.own);
+    overhead.push_back(with_executor.own - without.own);
+    others.push_back(with_executor.others);
+  }
+  return {spread_of(bare).median, spread_of(step).median, spread_of(overhead), spread_of(others).median};
+}
+
+void print_row(const std::string& transport, const Case& with, std::size_t worker, const Figures& figures) {
+  const std::string others = transport == "threads" ? "-" : fmt::format("{:.1f}", figures.other_threads);
+  fmt::print("{:<10} {:<9} {:>6} {:>8.1f} {:>8.1f} {:>10.1f} {:>7.1f} .. {:<6.1f} {:>13}\n", transport,
+             with.schedule.name, worker, figures.bare, figures.step, figures.overhead.median, figures.overhead.low,
+             figures.overhead.high, others);
+  std::fflush(stdout);
+}
+
+/// Ranks as threads. Returns the largest median overhead.
+double measure_threads(const std::string& schedule) {
+  const Case with(schedule);
+  ThreadHub hub(kStages, stage_groups(with.schedule.placement));
+  std::vector<Figures> figures(kStages);
+  std::vector<std::thread> threads;
+  for (std::size_t w = 0; w < figures.size(); ++w) {
+    threads.emplace_back([&, w] {
+      const WorkerId id(static_cast<std::int64_t>(w));
+      const auto transport = hub.transport(id);
+      figures[w] = measure(with, id, *transport);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  double largest = 0;
+  for (std::size_t w = 0; w < figures.size(); ++w) {
+    print_row("threads", with, w, figures[w]);
+    largest = std::max(largest, figures[w].overhead.median);
+  }
+  return largest;
+}
+
+/// This process as one rank over Gloo; rank 0 prints the figures of all.
+void measure_rank(const std::string& schedule, const RankEnvironment& rank) {
+  constexpr std::size_t kNumbers = 6;
+  const Case with(schedule);
+  const auto transport = connect_gloo({.rank = rank.rank, .world_size = rank.world_size, .store_path = rank.store_path,
+                                       .groups = stage_groups(with.schedule.placement)});
+  const Figures mine = measure(with, WorkerId(rank.rank), *transport);
+  std::vector<double> all(kStages * kNumbers, 0);
+  std::ranges::copy(std::vector{mine.bare, mine.step, mine.overhead.low, mine.overhead.median, mine.overhead.high,
+                                mine.other_threads},
+                    all.begin() + static_cast<std::ptrdiff_t>(kNumbers) * rank.rank);
+  transport->all_sum(all);
+  for (std::size_t w = 0; rank.rank == 0 && w < kStages; ++w) {
+    const double* n = &all[w * kNumbers];
+    print_row("processes", with, w, {n[0], n[1], {n[2], n[3], n[4]}, n[5]});
+  }
+}
+
+int run_all() {
+  fmt::print("Overhead of executor and transport, microseconds of CPU time per compute op\n{}\n", machine_line());
+  fmt::print("D = {}, N = {}, hidden states of {} floats; {} repetitions of {} steps, median and quartiles\n", kStages,
+             kMicroBatches, kHidden, kRepetitions, kStepsOfRepetition);
+  fmt::print("{:<10} {:<9} {:>6} {:>8} {:>8} {:>10} {:>17} {:>13}\n", "ranks", "schedule", "worker", "bare", "step",
+             "overhead", "quartiles", "other threads");
+  std::fflush(stdout);
+  double largest = 0;
+  int failed = 0;
+  for (const char* schedule : {"1f1b", "chimera"}) {
+    // Processes first: launch() wants to be called while this program has no other thread.
+    failed += launch({.ranks = kStages, .arguments = {schedule}}) != 0;
+  }
+  for (const char* schedule : {"1f1b", "chimera"}) largest = std::max(largest, measure_threads(schedule));
+  fmt::print("largest median on threads: {:.1f} us per op; required: at most {:.0f}: {}\n\n", largest, kLimit,
+             largest <= kLimit ? "met" : "NOT MET");
+  return failed == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace chimera::benchmarks
+
+int main(int argc, char** argv) {
+  using namespace chimera;
+  try {
+    const auto rank = rank_environment();
+    if (!rank) return benchmarks::run_all();
+    if (argc == 2) benchmarks::measure_rank(argv[1], *rank);
+    return 0;
+  } catch (const std::exception& error) {
+    report_failure("", error.what(), true);
+    fmt::print(stderr, "overhead: {}\n", error.what());
+    return 1;
+  }
+}

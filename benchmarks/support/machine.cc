@@ -1,0 +1,49 @@
+#include "support/machine.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <sched.h>
+#include <torch/version.h>
+
+#include <ctime>
+#include <fstream>
+
+namespace chimera::benchmarks {
+namespace {
+
+/// The value of the first `KEY : VALUE` line of /proc/cpuinfo.
+std::string processor() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("model name")) return line.substr(line.find(": ") + 2);
+  }
+  return "unknown processor";
+}
+
+int cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  ::sched_getaffinity(0, sizeof(set), &set);
+  return CPU_COUNT(&set);
+}
+
+#ifdef NDEBUG
+constexpr const char* kBuild = "release";
+#else
+constexpr const char* kBuild = "debug";
+#endif
+
+}  // namespace
+
+std::string load() {
+  std::string minute = "unknown";
+  std::ifstream("/proc/loadavg") >> minute;
+  return minute;
+}
+
+std::string machine_line() {
+  return fmt::format("{:%Y-%m-%d %H:%M} UTC, {}, {} cores, load {}, LibTorch {}, {} build",
+                     fmt::gmtime(std::time(nullptr)), processor(), cores(), load(), TORCH_VERSION, kBuild);
+}
+
+}  // namespace chimera::benchmarks

@@ -1,0 +1,98 @@
+#include "support/step_memory.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <future>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "core/file_descriptor.h"
+#include "model/partition.h"
+#include "passes/lower.h"
+#include "runtime/executor.h"
+#include "support/memory_meter.h"
+#include "transport/gloo_transport.h"
+#include "transport/thread_transport.h"
+
+namespace chimera::benchmarks {
+namespace {
+
+/// The stages that a worker holds.
+std::map<StageId, std::unique_ptr<Stage>> stages_of(WorkerId worker, const StageGroups& groups,
+                                                    const ModelConfig& model) {
+  const auto num_stages = static_cast<std::int64_t>(groups.size());
+  const auto partition = even_partition(model.layers, num_stages);
+  std::map<StageId, std::unique_ptr<Stage>> stages;
+  for (std::int64_t s = 0; s < num_stages; ++s) {
+    const auto& group = groups[static_cast<std::size_t>(s)];
+    if (!std::ranges::binary_search(group, worker)) continue;
+    stages[StageId(s)] = make_stage(model, partition[static_cast<std::size_t>(s)], at::kFloat, /*seed=*/1);
+  }
+  return stages;
+}
+
+MicroBatch any_micro_batch(const BatchSize& size) {
+  const at::Tensor tokens = at::ones({size.sequences, size.tokens}, at::kLong);
+  return {.tokens = tokens, .targets = tokens};
+}
+
+/// Makes the ends of all workers, each on the worker's own thread.
+class Connector {
+ public:
+  Connector(Exchange exchange, int workers, StageGroups groups)
+      : exchange_(exchange), workers_(workers), groups_(std::move(groups)), hub_(workers, groups_),
+        store_(check_system(::memfd_create("store", MFD_CLOEXEC), "create the store")) {}
+
+  [[nodiscard]] std::unique_ptr<Transport> connect(WorkerId worker) {
+    if (exchange_ == Exchange::ByReference) return hub_.transport(worker);
+    return connect_gloo({.rank = static_cast<int>(worker.value()), .world_size = workers_,
+                         .store_path = "/proc/self/fd/" + std::to_string(store_.get()), .groups = groups_});
+  }
+
+ private:
+  Exchange exchange_;
+  int workers_;
+  StageGroups groups_;
+  ThreadHub hub_;
+  FileDescriptor store_;
+};
+
+}  // namespace
+
+std::vector<StepMemory> measure_step_memory(const Schedule& schedule, const ModelConfig& model, const BatchSize& size,
+                                            Exchange exchange) {
+  const Program program = lower(schedule);
+  const StageGroups groups = stage_groups(schedule.placement);
+  const std::size_t num_workers = schedule.workers.size();
+  const StepHooks hooks{.load = [&](StageId, MicroBatchId) { return any_micro_batch(size); },
+                        .optimizer_step = [](double) {},
+                        .peak_memory = [] { return 0.0; }};
+  Connector connector(exchange, static_cast<int>(num_workers), groups);
+  MemoryMeter meter(num_workers);
+  std::vector<StepMemory> memory(num_workers);
+  const auto run_worker = [&](std::size_t w) {
+    at::set_num_threads(1);
+    const WorkerId worker(static_cast<std::int64_t>(w));
+    const auto stages = stages_of(worker, groups, model);
+    std::map<StageId, Stage*> borrowed;
+    for (const auto& [id, stage] : stages) borrowed[id] = stage.get();
+    const auto transport = connector.connect(worker);
+    Executor executor(worker, borrowed, *transport, {{size.sequences, size.tokens, model.hidden}, at::kFloat},
+                      {schedule.micro_batches, static_cast<std::int64_t>(num_workers), groups});
+    const MemoryMeter::Recording recording(meter, worker);
+    static_cast<void>(executor.run(program.workers[w], hooks));
+    memory[w] = {meter.peak_bytes(worker), meter.live_bytes(worker)};
+  };
+  std::vector<std::future<void>> workers;
+  for (std::size_t w = 0; w < num_workers; ++w) workers.push_back(std::async(std::launch::async, run_worker, w));
+  for (auto& worker : workers) worker.get();
+  return memory;
+}
+
+}  // namespace chimera::benchmarks

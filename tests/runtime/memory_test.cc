@@ -1,0 +1,100 @@
+#include <gtest/gtest.h>
+
+#include <ATen/ATen.h>
+
+#include <string>
+#include <thread>
+
+#include "generate/registry.h"
+#include "support/memory_meter.h"
+#include "support/step_memory.h"
+
+namespace chimera {
+namespace {
+
+using benchmarks::BatchSize;
+using benchmarks::Exchange;
+using benchmarks::MemoryMeter;
+using benchmarks::StepMemory;
+
+constexpr std::int64_t kStages = 4;
+constexpr BatchSize kSize{.sequences = 2, .tokens = 32};
+
+std::vector<StepMemory> measure(const std::string& schedule, std::int64_t micro_batches, Exchange exchange) {
+  const PipelineShape shape{kStages, micro_batches};
+  const Schedule generated = find_generator(schedule).generate(shape);
+  return benchmarks::measure_step_memory(generated, find_model("gpt2-tiny"), kSize, exchange);
+}
+
+/// Bytes of the hidden states that one message carries.
+std::int64_t message_bytes() {
+  return kSize.sequences * kSize.tokens * find_model("gpt2-tiny").hidden * static_cast<std::int64_t>(sizeof(float));
+}
+
+TEST(MemoryMeterTest, CountsATensorForTheWorkerThatMadeIt) {
+  MemoryMeter meter(2);
+  at::Tensor tensor;
+  std::thread([&] {
+    const MemoryMeter::Recording recording(meter, WorkerId(1));
+    tensor = at::empty({256});
+  }).join();
+  EXPECT_EQ(meter.live_bytes(WorkerId(1)), 1024);
+  {
+    const MemoryMeter::Recording recording(meter, WorkerId(0));
+    tensor.reset();
+  }
+  EXPECT_EQ(meter.live_bytes(WorkerId(1)), 0);
+  EXPECT_EQ(meter.peak_bytes(WorkerId(1)), 1024);
+  EXPECT_EQ(meter.peak_bytes(WorkerId(0)), 0);
+}
+
+class MemoryTest : public ::testing::TestWithParam<Exchange> {};
+
+INSTANTIATE_TEST_SUITE_P(Ranks, MemoryTest, ::testing::Values(Exchange::ByReference, Exchange::OverGloo),
+                         [](const auto& instance) {
+                           return std::string(instance.param == Exchange::ByReference ? "ByReference" : "OverGloo");
+                         });
+
+TEST_P(MemoryTest, PeakDoesNotGrowWithMicroBatches) {
+  // A stage's activations of one micro-batch are about 16 messages. How far ahead messages are is a matter of timing
+  // between threads, and of how far ahead receives are posted over Gloo.
+  const std::int64_t slack = 3 * message_bytes();
+  for (const char* schedule : {"1f1b", "chimera"}) {
+    const auto few = measure(schedule, 2 * kStages, GetParam());
+    const auto many = measure(schedule, 8 * kStages, GetParam());
+    for (std::size_t w = 0; w < few.size(); ++w) {
+      EXPECT_NEAR(many[w].peak_bytes, few[w].peak_bytes, slack) << schedule << ", worker " << w;
+    }
+  }
+}
+
+TEST_P(MemoryTest, PeakOfGPipeGrowsByTheSameForEveryMicroBatch) {
+  const auto few = measure("gpipe", 4, GetParam());
+  const auto more = measure("gpipe", 8, GetParam());
+  const auto many = measure("gpipe", 16, GetParam());
+  for (std::size_t w = 0; w < few.size(); ++w) {
+    const std::int64_t four = more[w].peak_bytes - few[w].peak_bytes;
+    EXPECT_GT(four, few[w].peak_bytes / 2) << "worker " << w;
+    EXPECT_NEAR(many[w].peak_bytes - more[w].peak_bytes, 2 * four, 0.1 * four) << "worker " << w;
+  }
+}
+
+TEST_P(MemoryTest, NothingOutlivesTheStep) {
+  // But a few numbers: Gloo's thread keeps those of the last sum until its next.
+  const std::int64_t slack = GetParam() == Exchange::ByReference ? 0 : 1024;
+  for (const StepMemory& worker : measure("chimera", kStages, GetParam())) EXPECT_LE(worker.after_bytes, slack);
+}
+
+TEST(StepMemoryTest, OneUnitNeedsAsMuchAsEight) {
+  for (const char* schedule : {"1f1b", "chimera"}) {
+    const auto one = measure(schedule, kStages, Exchange::ByReference);
+    const auto eight = measure(schedule, 8 * kStages, Exchange::ByReference);
+    for (std::size_t w = 0; w < one.size(); ++w) {
+      const auto expected = static_cast<double>(one[w].peak_bytes);
+      EXPECT_NEAR(eight[w].peak_bytes, expected, 0.06 * expected) << schedule << ", worker " << w;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace chimera
