@@ -96,7 +96,7 @@ void Executor::forward(const Op& op, const StepHooks& hooks) {
   const at::AutoGradMode mode(trains_);
   at::Tensor output = stages_.at(op.stage)->forward(input, hooks.load(op.stage, op.micro_batch));
   if (op.stage == last_stage_) {
-    losses_[key(op)] = output.detach();
+    losses_[op.micro_batch] = output.detach();
   } else {
     tensors_[key(op)] = output.detach().contiguous();
   }
@@ -127,7 +127,7 @@ void Executor::start_all_reduce(StageId stage) {
 
 void Executor::wait_all_reduce(StageId stage) { all_reduces_.extract(stage).mapped()->wait(); }
 
-/// One number for each thing that one worker knows: squared norms [stages], losses [micro-batches], memory [workers].
+// One number for each thing that one worker knows: squared norms [stages], losses [micro-batches], memory [workers].
 void Executor::reduce_scalars(const StepHooks& hooks) {
   const std::size_t num_stages = shape_.groups.size();
   const auto num_losses = static_cast<std::size_t>(shape_.micro_batches);
@@ -137,10 +137,7 @@ void Executor::reduce_scalars(const StepHooks& hooks) {
       if (shape_.groups[id.index()].front() == worker_) values[id.index()] = squared_norm(*stage);
     }
   }
-  for (const auto& [forward, loss] : losses_) {
-    const auto micro_batch = static_cast<std::size_t>(forward & 0x7fffffffU);
-    values[num_stages + micro_batch] = loss.item<double>();
-  }
+  for (const auto& [micro_batch, loss] : losses_) values[num_stages + micro_batch.index()] = loss.item<double>();
   losses_.clear();
   values[num_stages + num_losses + worker_.index()] = hooks.peak_memory();
   transport_.all_sum(values);

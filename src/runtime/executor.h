@@ -90,7 +90,7 @@ class Executor {
   OpTimes op_times_;
   std::unordered_map<Key, Activation> activations_;                 // by forward op
   std::unordered_map<Key, at::Tensor> tensors_;                     // made or arrived here, by the op that makes them
-  std::unordered_map<Key, at::Tensor> losses_;                      // [] each, by forward op
+  std::unordered_map<MicroBatchId, at::Tensor> losses_;             // [] each
   std::unordered_map<Key, std::unique_ptr<Pending>> sends_;
   std::unordered_map<Key, std::unique_ptr<Pending>> receives_;
   std::unordered_map<StageId, std::unique_ptr<Pending>> all_reduces_;

@@ -12,7 +12,7 @@
 
 namespace chimera {
 
-/// Steps' samples that one validation looks at, at most, in mini-batches.
+/// Mini-batches of the validation split that one validation looks at, at most.
 inline constexpr std::int64_t kValidationBatches = 4;
 
 struct Job {
