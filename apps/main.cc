@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <exception>
 #include <iostream>
 #include <new>
 
 #include "commands.h"
 #include "core/error.h"
+#include "core/fault_point.h"
 #include "core/nearest.h"
 
 namespace chimera::apps {
@@ -36,12 +38,14 @@ const CLI::App& chosen_command(const CLI::App& program) {
   return chosen.empty() ? program : *chosen.front();
 }
 
+/// `chimera --help`, or that of a subcommand.
+std::string help_of(const CLI::App& command) {
+  return command.get_parent() == nullptr ? "`chimera --help`" : fmt::format("`chimera {} --help`", command.get_name());
+}
+
 /// One line for what CLI11 could not place: the flag or word, and the nearest known one.
-std::string unexpected(const CLI::App& program) {
-  const CLI::App& command = chosen_command(program);
-  const auto remaining = program.remaining(true);
-  const std::string word = remaining.empty() ? "" : remaining.front();
-  if (word.rfind("--", 0) != 0) return fmt::format("unexpected argument '{}'; see `chimera {} --help`", word, command.get_name());
+std::string unexpected(const CLI::App& command, const std::string& word) {
+  if (word.rfind("--", 0) != 0) return fmt::format("unexpected argument '{}'; see {}", word, help_of(command));
   std::vector<std::string> flags;
   for (const CLI::Option* option : command.get_options()) {
     for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
@@ -49,14 +53,32 @@ std::string unexpected(const CLI::App& program) {
   return unknown_name("flag", word.substr(0, word.find('=')), flags);
 }
 
-/// One line on standard error; a rank tells its launcher, which prints it.
+/// Names of files and words of a file may hold line ends.
+std::string one_line(std::string text) {
+  std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
+  return text;
+}
+
+/// One line on standard error, written at once; a rank tells its launcher, which prints it.
 int fail(const Invocation& invocation, const std::string& message, ExitCode code) {
   if (invocation.rank) {
     report_failure("start-up", message, true);
   } else {
-    std::cerr << "chimera: " << message << std::endl;
+    std::cerr << fmt::format("chimera: {}\n", one_line(message)) << std::flush;
   }
   return static_cast<int>(code);
+}
+
+/// Joins the launcher that started this process, if one did. A rank that fails even here tells it, and ends.
+std::optional<RankEnvironment> join_launcher() {
+  try {
+    return rank_environment();
+  } catch (const ConfigError&) {
+    throw;  // not the variables that a launcher sets: nobody to tell
+  } catch (const std::exception& error) {
+    report_failure("start", error.what(), true);
+    std::exit(static_cast<int>(ExitCode::No));
+  }
 }
 
 int parse_and_run(CLI::App& program, int argc, char** argv) {
@@ -66,17 +88,19 @@ int parse_and_run(CLI::App& program, int argc, char** argv) {
     return static_cast<int>(ExitCode::Usage);
   }
   const std::string first = argv[1];
-  if (first.rfind('-', 0) != 0 && std::find(names.begin(), names.end(), first) == names.end()) {
-    throw ConfigError(unknown_name("subcommand", first, names));
+  const bool of_program = first == "-h" || first == "--help" || first == "--version";
+  if (!of_program && std::find(names.begin(), names.end(), first) == names.end()) {
+    throw ConfigError(first.rfind('-', 0) == 0 ? unexpected(program, first) : unknown_name("subcommand", first, names));
   }
   try {
     program.parse(argc, argv);
   } catch (const CLI::Success& help) {
     return program.exit(help);
   } catch (const CLI::ExtrasError&) {
-    throw ConfigError(unexpected(program));
+    const auto words = program.remaining(true);
+    throw ConfigError(unexpected(chosen_command(program), words.empty() ? "" : words.front()));
   } catch (const CLI::ParseError& error) {
-    throw ConfigError(fmt::format("{}; see `chimera {} --help`", error.what(), chosen_command(program).get_name()));
+    throw ConfigError(fmt::format("{}; see {}", error.what(), help_of(chosen_command(program))));
   }
   return 0;
 }
@@ -102,7 +126,8 @@ int main(int argc, char** argv) {
   add_train(program, invocation, exit_code);
 #endif
   try {
-    invocation = {{argv + 1, argv + argc}, rank_environment()};
+    check_fault_plan();
+    invocation = {{argv + 1, argv + argc}, join_launcher()};
     const int code = parse_and_run(program, argc, argv);
     return code != 0 ? code : exit_code;
   } catch (const ConfigError& error) {

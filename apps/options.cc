@@ -47,6 +47,15 @@ CLI::Option* add_number(CLI::App& app, const std::string& flag, double& value, c
       ->type_name("X");
 }
 
+CLI::Option* add_path(CLI::App& app, const std::string& flag, std::string& path, const std::string& description) {
+  return app
+      .add_option_function<std::string>(flag, [&path, flag](const std::string& text) {
+        if (text.empty()) throw ConfigError(flag + ": the name of a file is missing");
+        path = text;
+      }, description)
+      ->type_name("FILE");
+}
+
 CLI::Option* add_choice(CLI::App& app, const std::string& flag, std::string& value, const std::string& description,
                         std::vector<std::string> names) {
   const std::string listed = fmt::format("{}", fmt::join(names, "|"));
@@ -70,6 +79,8 @@ void ShapeFlags::add_to(CLI::App& app) {
   micro_batches = add_count(app, "--micro-batches", shape.micro_batches, "N, micro-batches a step, all directions together");
   pipelines = add_count(app, "--pipelines", shape.pipelines, "2f, down and up pipelines together (chimera; default 2)");
 }
+
+bool ShapeFlags::given() const { return stages->count() + micro_batches->count() + pipelines->count() > 0; }
 
 Schedule ShapeFlags::generate(const std::string& name) const {
   const Generator& generator = find_generator(name);
@@ -123,13 +134,15 @@ void write_output(const std::string& path, const std::string& text) {
     if (!std::cout) throw Error("standard output cannot be written");
     return;
   }
-  const std::string unfinished = path + ".unfinished";
+  std::error_code none;
+  const bool replaces = !std::filesystem::exists(path, none) || std::filesystem::is_regular_file(path, none);
+  const std::string unfinished = replaces ? path + ".unfinished" : path;
   std::ofstream file(unfinished, std::ios::binary);
   file << text << std::flush;
   file.close();
-  if (!file || std::rename(unfinished.c_str(), path.c_str()) != 0) {
+  if (!file || (replaces && std::rename(unfinished.c_str(), path.c_str()) != 0)) {
     const int cause = errno;
-    std::remove(unfinished.c_str());
+    if (replaces) std::remove(unfinished.c_str());
     throw ConfigError(fmt::format("{}: cannot be written ({})", path, std::generic_category().message(cause)));
   }
 }

@@ -18,6 +18,8 @@ CLI::Option* add_count(CLI::App& app, const std::string& flag, std::int64_t& val
 /// A flag that takes a finite number of at least `least`.
 CLI::Option* add_number(CLI::App& app, const std::string& flag, double& value, const std::string& description,
                         double least = 0);
+/// A flag that takes the path of a file; an empty one is an error.
+CLI::Option* add_path(CLI::App& app, const std::string& flag, std::string& path, const std::string& description);
 /// A flag that takes one of `names`; another one is an error that says the nearest.
 CLI::Option* add_choice(CLI::App& app, const std::string& flag, std::string& value, const std::string& description,
                         std::vector<std::string> names);
@@ -32,6 +34,7 @@ struct ShapeFlags {
   CLI::Option* pipelines = nullptr;
 
   void add_to(CLI::App& app);
+  [[nodiscard]] bool given() const;
   /// Generates; throws ConfigError where D or N is not given or a flag does not apply to the schedule.
   [[nodiscard]] Schedule generate(const std::string& name) const;
 };
@@ -53,7 +56,8 @@ struct CostFlags {
 
 /// The text of a file, or of standard input for `-`. Throws ConfigError where it cannot be read.
 [[nodiscard]] std::string read_input(const std::string& path);
-/// Writes to standard output where `path` is empty, else to the file, whole or not at all. Throws ConfigError.
+/// Writes to standard output where `path` is empty, else to the file, whole or not at all. Throws ConfigError. What is
+/// no regular file (/dev/null, a pipe) is written to, never replaced.
 void write_output(const std::string& path, const std::string& text);
 
 }  // namespace chimera::apps

@@ -35,7 +35,7 @@ void add_schedule(CLI::App& program, int&) {
   command->add_option("NAME", options->name, "name of the schedule; `chimera schedules` lists them")->required();
   options->shape.add_to(*command);
   add_format(*command, options->format, {"text", "json"});
-  command->add_option("--output", options->output, "file to write instead of standard output")->type_name("FILE");
+  add_path(*command, "--output", options->output, "file to write instead of standard output");
   command->callback([options] {
     const Schedule schedule = options->shape.generate(options->name);
     write_output(options->output, options->format == "json" ? to_json(schedule) : picture(schedule));

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <cmath>
 #include <memory>
 
 #include "check/check_schedule.h"
@@ -32,7 +33,9 @@ Schedule read_schedule(const std::string& file) {
 
 Schedule chosen_schedule(const Options& options) {
   if (options.name.empty() == options.file.empty()) throw ConfigError("simulate: give the NAME of a schedule, or --file FILE");
-  return options.file.empty() ? options.shape.generate(options.name) : read_schedule(options.file);
+  if (options.file.empty()) return options.shape.generate(options.name);
+  if (options.shape.given()) throw ConfigError("simulate: --file has a shape already; leave out --stages, --micro-batches and --pipelines");
+  return read_schedule(options.file);
 }
 
 std::string as_text(const Schedule& schedule, const Timeline& timeline) {
@@ -59,13 +62,14 @@ void add_simulate(CLI::App& program, int&) {
                   "whole share of the model, in any unit.");
   auto options = std::make_shared<Options>();
   command->add_option("NAME", options->name, "name of the schedule; `chimera schedules` lists them");
-  command->add_option("--file", options->file, "schedule in JSON instead; - reads standard input")->type_name("FILE");
+  add_path(*command, "--file", options->file, "schedule in JSON instead; - reads standard input");
   options->shape.add_to(*command);
   options->costs.add_to(*command);
   add_format(*command, options->format, {"text", "json"});
   command->callback([options] {
     const Schedule schedule = chosen_schedule(*options);
     const Timeline timeline = simulate(schedule, options->costs.costs_of(schedule));
+    if (!std::isfinite(timeline.makespan)) throw ConfigError("simulate: the makespan is too large for a number; use a larger unit of time");
     write_output("", options->format == "json" ? to_json(schedule, timeline) : as_text(schedule, timeline));
   });
 }

@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <iostream>
 #include <memory>
 
 #include "commands.h"
@@ -27,7 +26,7 @@ void add_flags(CLI::App& command, Flags& flags) {
   TrainOptions& o = flags.options;
   command.add_option("--model", o.model, "a preset, or a TOML file (default gpt2-mini): " + listed_models())->type_name("NAME");
   flags.model.add_to(command);
-  command.add_option("--data", o.data, "UTF-8 text; its bytes are the tokens, its last 5 % validate")->type_name("FILE");
+  add_path(command, "--data", o.data, "UTF-8 text; its bytes are the tokens, its last 5 % validate");
   command.add_option("--schedule", o.schedule, "`chimera schedules` lists them; none: unpipelined (default chimera)")
       ->type_name("NAME");
   flags.shape.add_to(command);
@@ -44,7 +43,7 @@ void add_flags(CLI::App& command, Flags& flags) {
   add_choice(command, "--transport", o.transport, "what ranks are (default processes)", {"processes", "threads"});
   add_count(command, "--threads", o.threads, "intra-op threads of a rank (default: cores / ranks, at least 1)");
   add_count(command, "--validate-every", o.validate_every, "steps between validations; 0: none (default 0)");
-  command.add_option("--metrics", o.metrics, "file for one JSON object a step")->type_name("FILE");
+  add_path(command, "--metrics", o.metrics, "file for one JSON object a step");
 }
 
 void require_positive_shape(const Flags& flags) {
@@ -80,7 +79,7 @@ void end_cleanly_on_signals() {
 }
 
 int run(const Job& job, const std::vector<std::string>& arguments) {
-  std::cout << describe(job) << std::flush;
+  write_output("", describe(job));
   if (job.num_workers() == 1 || job.options.transport == "threads") {
     end_cleanly_on_signals();
     return run_threads(job);

@@ -32,7 +32,11 @@ class ScheduleCheck {
 
   void check_placement() {
     const auto workers = static_cast<std::int64_t>(schedule_.workers.size());
-    if (schedule_.placement.worker_of.empty()) report(ViolationKind::BadPlacement, "the schedule has no replica");
+    const std::size_t replicas = schedule_.placement.num_replicas();
+    if (replicas == 0) report(ViolationKind::BadPlacement, "the schedule has no replica");
+    if (replicas > kMostReplicas) {
+      report(ViolationKind::BadPlacement, fmt::format("{} replicas; ops can name {} at most", replicas, kMostReplicas));
+    }
     for (std::size_t r = 0; r < schedule_.placement.num_replicas(); ++r) {
       const auto& row = schedule_.placement.worker_of[r];
       if (static_cast<std::int64_t>(row.size()) != schedule_.stages) {
@@ -49,7 +53,7 @@ class ScheduleCheck {
 
   void check_ops(bool placed) {
     const auto slots = static_cast<std::size_t>(schedule_.stages * schedule_.micro_batches);
-    for (auto& seen : seen_) seen.assign(slots, kUnseen);
+    for (auto& seen : seen_) seen.assign(slots, false);
     replica_of_.assign(static_cast<std::size_t>(schedule_.micro_batches), -1);
     for (std::size_t w = 0; w < schedule_.workers.size(); ++w) {
       for (std::size_t i = 0; i < schedule_.workers[w].size(); ++i) check_op({w, i}, placed);
@@ -71,9 +75,9 @@ class ScheduleCheck {
              fmt::format("{}: stage {} of replica {} is on worker {}", where, op.stage.value(), op.replica.value(),
                          schedule_.placement.worker(op.replica, op.stage).value()), {place});
     }
-    std::size_t& seen = seen_[static_cast<std::size_t>(op.kind)][slot(op.stage, op.micro_batch)];
-    if (seen != kUnseen) report(ViolationKind::DoubledOp, where + ": the schedule has this op already", {place});
-    seen = place.worker;
+    auto seen = seen_[static_cast<std::size_t>(op.kind)][slot(op.stage, op.micro_batch)];
+    if (seen) report(ViolationKind::DoubledOp, where + ": the schedule has this op already", {place});
+    seen = true;
   }
 
   bool in_range(const Op& op, const std::string& where, Place place) {
@@ -94,25 +98,40 @@ class ScheduleCheck {
   }
 
   bool seen(OpKind kind, std::int64_t stage, std::int64_t micro_batch) const {
-    return seen_[static_cast<std::size_t>(kind)][slot(StageId(stage), MicroBatchId(micro_batch))] != kUnseen;
+    return seen_[static_cast<std::size_t>(kind)][slot(StageId(stage), MicroBatchId(micro_batch))];
   }
 
+  /// Lists what is missing, up to kMostMissing places: a few bytes can claim a hundred million of them.
   void check_complete() {
+    std::int64_t incomplete = 0;
     for (std::int64_t s = 0; s < schedule_.stages; ++s) {
       for (std::int64_t m = 0; m < schedule_.micro_batches; ++m) {
-        const bool whole = seen(OpKind::Backward, s, m);
-        const bool input = seen(OpKind::BackwardInput, s, m);
-        const bool weight = seen(OpKind::BackwardWeight, s, m);
-        if (!seen(OpKind::Forward, s, m)) report(ViolationKind::MissingOp, fmt::format("{}F{} is missing", s, m));
-        if (whole && (input || weight)) {
-          report(ViolationKind::DoubledOp, fmt::format("{0}B{1} stands beside {0}{2}{1}: a backward is whole or split",
-                                                       s, m, input ? 'I' : 'W'));
-        } else if (!whole && !input && !weight) {
-          report(ViolationKind::MissingOp, fmt::format("{0}B{1} (or {0}I{1} and {0}W{1}) is missing", s, m));
-        } else if (!whole && !(input && weight)) {
-          report(ViolationKind::MissingOp, fmt::format("{}{}{} is missing", s, input ? 'W' : 'I', m));
-        }
+        if (!complete(s, m) && ++incomplete <= kMostMissing) report_incomplete(s, m);
       }
+    }
+    if (incomplete <= kMostMissing) return;
+    report(ViolationKind::MissingOp, fmt::format("ops of {} more micro-batches at a stage are missing", incomplete - kMostMissing));
+  }
+
+  bool complete(std::int64_t s, std::int64_t m) const {
+    const bool whole = seen(OpKind::Backward, s, m);
+    const bool input = seen(OpKind::BackwardInput, s, m);
+    const bool weight = seen(OpKind::BackwardWeight, s, m);
+    return seen(OpKind::Forward, s, m) && (whole ? !input && !weight : input && weight);
+  }
+
+  void report_incomplete(std::int64_t s, std::int64_t m) {
+    const bool whole = seen(OpKind::Backward, s, m);
+    const bool input = seen(OpKind::BackwardInput, s, m);
+    const bool weight = seen(OpKind::BackwardWeight, s, m);
+    if (!seen(OpKind::Forward, s, m)) report(ViolationKind::MissingOp, fmt::format("{}F{} is missing", s, m));
+    if (whole && (input || weight)) {
+      report(ViolationKind::DoubledOp, fmt::format("{0}B{1} stands beside {0}{2}{1}: a backward is whole or split",
+                                                   s, m, input ? 'I' : 'W'));
+    } else if (!whole && !input && !weight) {
+      report(ViolationKind::MissingOp, fmt::format("{0}B{1} (or {0}I{1} and {0}W{1}) is missing", s, m));
+    } else if (!whole && !(input && weight)) {
+      report(ViolationKind::MissingOp, fmt::format("{}{}{} is missing", s, input ? 'W' : 'I', m));
     }
   }
 
@@ -169,11 +188,13 @@ class ScheduleCheck {
     std::vector<bool> done_;
   };
 
+  static constexpr std::int64_t kMostMissing = 10'000;
+  static constexpr std::size_t kMostReplicas = std::numeric_limits<std::int16_t>::max();  // as ReplicaId counts
   static constexpr std::size_t kUnseen = std::numeric_limits<std::size_t>::max();
   const Schedule& schedule_;
   std::vector<Violation> violations_;
   bool all_in_range_ = true;
-  std::array<std::vector<std::size_t>, kOpKinds> seen_;  // [kind][stage * N + micro-batch]: worker, or kUnseen
+  std::array<std::vector<bool>, kOpKinds> seen_;  // [kind][stage * N + micro-batch]
   std::vector<std::int64_t> replica_of_;                 // [micro-batch], -1 where not yet seen
   Done done_;
 };

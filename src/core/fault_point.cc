@@ -3,12 +3,15 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/error.h"
+#include "core/nearest.h"
 
 namespace chimera {
 namespace {
@@ -27,6 +30,14 @@ int parse_number(std::string_view text) {
     throw ConfigError("CHIMERA_FAULT: '" + std::string(text) + "' is not a number; expected ACTION@POINT[:RANK[:COUNT]]");
   }
   return value;
+}
+
+void require_known(const std::string& point) {
+  static const std::vector<std::string> points = {"start",   "rendezvous", "connected",  "step",
+                                                  "forward", "backward",   "all-reduce", "optimizer"};
+  if (std::ranges::find(points, point) == points.end()) {
+    throw ConfigError("CHIMERA_FAULT: " + unknown_name("point", point, points));
+  }
 }
 
 std::optional<Fault> read_fault() {
@@ -48,6 +59,7 @@ std::optional<Fault> read_fault() {
     return field;
   };
   fault.point = std::string(next());
+  require_known(fault.point);
   if (!rest.empty()) fault.rank = parse_number(next());
   if (!rest.empty()) fault.count = parse_number(next());
   return fault;
@@ -69,6 +81,8 @@ void fail(const Fault& what) {
 }
 
 }  // namespace
+
+void check_fault_plan() { static_cast<void>(fault()); }
 
 void set_fault_rank(int rank) { fault_rank = rank; }
 

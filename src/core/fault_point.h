@@ -5,6 +5,9 @@
 
 namespace chimera {
 
+/// Throws ConfigError where CHIMERA_FAULT is malformed or names an unknown point, as every fault point would.
+void check_fault_plan();
+
 /// Tells fault points which rank the calling thread is.
 void set_fault_rank(int rank);
 
@@ -12,7 +15,7 @@ void set_fault_rank(int rank);
 /// it by that thread (default 1). Then, by ACTION: `kill` sends SIGKILL to this process, `kill-launcher` to its parent,
 /// `throw` throws Error("fault injected at POINT"), `segfault` raises SIGSEGV.
 /// Points: start, rendezvous, connected, step, forward, backward, all-reduce, optimizer.
-/// Throws ConfigError where CHIMERA_FAULT itself is malformed.
+/// Throws ConfigError where check_fault_plan() does.
 void fault_point(std::string_view point);
 
 }  // namespace chimera

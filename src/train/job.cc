@@ -1,8 +1,10 @@
 #include "train/job.h"
 
 #include <fmt/format.h>
+#include <sys/sysinfo.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
 #include <system_error>
 
@@ -12,6 +14,7 @@
 #include "core/nearest.h"
 #include "generate/one_f_one_b.h"
 #include "generate/registry.h"
+#include "model/parameters.h"
 #include "passes/lower.h"
 
 namespace chimera {
@@ -19,6 +22,7 @@ namespace {
 
 constexpr std::int64_t kMostElements = 100'000'000'000;  // of one message: far beyond any machine
 constexpr std::int64_t kMostWorkers = 1024;              // ranks on one machine
+constexpr std::int64_t kMostThreads = 1024;              // of a rank
 
 void require_between(const char* flag, std::int64_t value, std::int64_t least, std::int64_t most) {
   if (value < least || value > most) {
@@ -40,7 +44,7 @@ void require_possible(const TrainOptions& options) {
   require_between("--steps", options.steps, 1, kMany);
   require_between("--seed", options.seed, 0, std::numeric_limits<std::int64_t>::max());
   require_between("--warmup", options.warmup, 0, kMany);
-  require_between("--threads", options.threads, 0, 4096);
+  require_between("--threads", options.threads, 0, kMostThreads);
   require_between("--validate-every", options.validate_every, 0, kMany);
   require_name("--dtype", options.dtype, {"float32", "float64"});
   require_name("--optimizer", options.optimizer, {"adamw", "sgd"});
@@ -52,6 +56,7 @@ Schedule make_schedule(const TrainOptions& options) {
   PipelineShape shape = options.shape;
   if (shape.micro_batches == 0) shape.micro_batches = shape.stages;
   if (options.schedule == "none") {
+    require_between("--micro-batches", shape.micro_batches, 1, kMostOps / 2);
     Schedule schedule = one_f_one_b({1, shape.micro_batches});
     schedule.name = "none";
     return schedule;
@@ -81,6 +86,25 @@ void require_fitting(const Job& job) {
   }
 }
 
+/// Weights, gradients and AdamW's two moments of all workers, which share this machine, are less than what a run needs.
+void require_memory(const Job& job) {
+  struct sysinfo machine {};
+  ::sysinfo(&machine);
+  const double available = (static_cast<double>(machine.totalram) + static_cast<double>(machine.totalswap)) * machine.mem_unit;
+  const double element_bytes = job.options.dtype == "float64" ? 8 : 4;
+  const double tensors = job.options.optimizer == "adamw" ? 4 : 2;
+  const auto groups = stage_groups(job.schedule.placement);
+  double needed = 0;
+  for (std::size_t s = 0; s < groups.size(); ++s) {
+    const auto parameters = static_cast<double>(parameter_count(job.model, job.partition[s]));
+    needed += parameters * static_cast<double>(groups[s].size()) * tensors * element_bytes;
+  }
+  if (needed <= available) return;
+  constexpr double kGiB = 1 << 30;
+  throw ConfigError(fmt::format("model {}: weights, gradients and optimizer need {:.1f} GiB, this machine has {:.1f}; use a "
+                                "smaller model", job.model.name, needed / kGiB, available / kGiB));
+}
+
 /// A checked program of a checked schedule.
 Program checked_program(const Schedule& schedule) {
   Program program = lower(schedule);
@@ -101,6 +125,16 @@ void open_data(Job& job) {
   const SampleOptions samples{kind, options.sequence, static_cast<std::uint64_t>(options.seed)};
   job.training_samples.emplace(job.corpus->split(Split::Train), samples);
   if (options.validate_every > 0) job.validation_samples.emplace(job.corpus->split(Split::Validation), samples);
+}
+
+/// Metrics must not overwrite what the run reads.
+void require_other_file(const TrainOptions& options) {
+  for (const std::string& input : {options.data, options.model}) {
+    std::error_code absent;
+    if (std::filesystem::equivalent(options.metrics, input, absent)) {
+      throw ConfigError(fmt::format("--metrics {}: is the file that the run reads; give another one", options.metrics));
+    }
+  }
 }
 
 void require_writable(const std::string& path) {
@@ -131,10 +165,12 @@ Job prepare_job(const TrainOptions& options) {
   if (const auto violations = check(job.schedule); !violations.empty()) throw ScheduleError(violations.front().message);
   job.partition = even_partition(job.model.layers, job.schedule.stages);
   require_fitting(job);
+  require_memory(job);
   job.training = checked_program(job.schedule);
   if (options.validate_every > 0) job.validation = checked_program(forward_only(job.schedule));
   job.data_position = data_positions(job.schedule);
   open_data(job);
+  require_other_file(options);
   require_writable(options.metrics);
   return job;
 }

@@ -48,16 +48,17 @@ std::string progress_line(const StepMetrics& metrics, std::int64_t steps) {
 
 Progress::Progress(std::int64_t steps) : steps_(steps), on_terminal_(::isatty(STDERR_FILENO) == 1) {}
 
+// Each line in one piece: the launcher writes to the same place.
 void Progress::show(const StepMetrics& metrics) {
   const bool last = metrics.step == steps_;
   const std::string line = progress_line(metrics, steps_);
   if (on_terminal_) {
     const bool stays = last || metrics.validation_loss;
-    std::cerr << "\r\033[K" << line << (stays ? "\n" : "") << std::flush;
+    std::cerr << "\r\033[K" + line + (stays ? "\n" : "") << std::flush;
     return;
   }
   const std::int64_t every = std::max<std::int64_t>(steps_ / 20, 1);
-  if (last || metrics.step == 1 || metrics.step % every == 0 || metrics.validation_loss) std::cerr << line << std::endl;
+  if (last || metrics.step == 1 || metrics.step % every == 0 || metrics.validation_loss) std::cerr << line + "\n" << std::flush;
 }
 
 std::string describe(const Job& job) {

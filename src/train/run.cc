@@ -58,18 +58,19 @@ void train_as(const Job& job, WorkerId worker, Transport& transport, std::option
   use_threads(job);
   std::optional<Trainer> trainer;
   try {
+    trainer.emplace(job, worker, transport);
     const bool speaks = worker == WorkerId(0);
-    std::optional<MetricsFile> metrics;
+    std::optional<MetricsFile> metrics;  // emptied only now that the model stands
     if (speaks && !job.options.metrics.empty()) metrics.emplace(job.options.metrics);
     Progress progress(job.options.steps);
-    trainer.emplace(job, worker, transport);
     const RunSummary run = trainer->run([&](const StepMetrics& step) {
       if (metrics) metrics->write(step);
       if (speaks) progress.show(step);
     });
     if (speaks) std::cout << summary(job, run, available_cores()) << std::flush;
+    if (!std::cout) throw Error("standard output cannot be written");
   } catch (...) {
-    failure = current_failure(trainer ? trainer->current() : "");
+    failure = current_failure(trainer ? trainer->current() : "start-up");
     throw;
   }
 }
@@ -108,7 +109,7 @@ int run_threads(const Job& job) {
   if (!culprit) return static_cast<int>(ExitCode::Success);
   const Failure& failure = *failures[static_cast<std::size_t>(*culprit)];
   const std::string where = failure.op.empty() ? "" : " at " + failure.op;
-  std::cerr << fmt::format("chimera: rank {} failed{}: {}", *culprit, where, failure.message) << std::endl;
+  std::cerr << fmt::format("chimera: rank {} failed{}: {}\n", *culprit, where, failure.message) << std::flush;
   return static_cast<int>(ExitCode::No);
 }
 

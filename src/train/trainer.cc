@@ -70,7 +70,13 @@ RunSummary Trainer::run(const std::function<void(const StepMetrics&)>& on_step) 
   return summarise(std::move(step_seconds));
 }
 
+std::string Trainer::current() const {
+  const std::string instruction = executor_->current();
+  return instruction.empty() ? fmt::format("step {}", step_ + 1) : instruction;
+}
+
 StepMetrics Trainer::train_step(std::int64_t step) {
+  step_ = step;
   fault_point("step");
   const auto start = Clock::now();
   const StepHooks hooks{

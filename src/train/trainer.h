@@ -37,8 +37,8 @@ class Trainer {
 
   /// The stages of this worker, for tests and inspection.
   [[nodiscard]] const std::map<StageId, std::unique_ptr<Stage>>& stages() const { return stages_; }
-  /// The instruction under way, for error messages.
-  [[nodiscard]] std::string current() const { return executor_->current(); }
+  /// The instruction under way, or else the step, for error messages.
+  [[nodiscard]] std::string current() const;
 
  private:
   double total_loss(const StepResult& result) const;
@@ -53,6 +53,7 @@ class Trainer {
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Executor> executor_;
   double optimizer_seconds_ = 0;
+  std::int64_t step_ = 0;  // under way, from 0
 };
 
 }  // namespace chimera

@@ -1,0 +1,193 @@
+// The subcommands that need no training: what a user types, and what comes back.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "support/program.h"
+
+namespace chimera::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+const std::filesystem::path kSource = CHIMERA_SOURCE_DIR;
+
+/// The output of a command that must succeed and say nothing else.
+std::string output_of(const std::vector<std::string>& arguments, const std::string& input = "") {
+  const ProgramResult result = run_program(arguments, input);
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.messages, "");
+  return result.output;
+}
+
+const std::vector<std::string> kFourStages = {"schedule", "chimera", "--stages", "4", "--micro-batches", "4"};
+
+std::string four_stages_as_json() {
+  auto arguments = kFourStages;
+  arguments.insert(arguments.end(), {"--format", "json"});
+  return output_of(arguments);
+}
+
+class GoldenTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(GoldenTest, ThePictureIsTheOneInTheTree) {
+  const std::string name = GetParam();
+  EXPECT_EQ(output_of({"schedule", name, "--stages", "4", "--micro-batches", "4"}),
+            read_file(kSource / "tests/golden" / (name + ".txt")));
+}
+
+INSTANTIATE_TEST_SUITE_P(, GoldenTest, ::testing::Values("gpipe", "1f1b", "chimera"));
+
+TEST(DocumentationTest, ShowsTheGoldenPicture) {
+  const std::string picture = read_file(kSource / "tests/golden/chimera.txt");
+  ASSERT_NE(picture, "");
+  for (const char* page : {"README.md", "docs/schedules.md"}) {
+    EXPECT_NE(read_file(kSource / page).find(picture), std::string::npos) << page << " shows another picture, or none";
+  }
+}
+
+TEST(ScheduleCommandTest, WritesAFile) {
+  const Scratch scratch;
+  auto arguments = kFourStages;
+  arguments.insert(arguments.end(), {"--output", scratch.path("picture.txt")});
+  EXPECT_EQ(output_of(arguments), "");
+  EXPECT_EQ(read_file(scratch.path("picture.txt")), read_file(kSource / "tests/golden/chimera.txt"));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(scratch.path("")), {}), 1) << "nothing else is left";
+}
+
+TEST(ScheduleCommandTest, NeverReplacesWhatIsNoFile) {
+  const Scratch scratch;
+  std::filesystem::create_symlink("/dev/null", scratch.path("nothing"));
+  auto arguments = kFourStages;
+  arguments.insert(arguments.end(), {"--output", scratch.path("nothing")});
+  EXPECT_EQ(output_of(arguments), "");
+  EXPECT_TRUE(std::filesystem::is_character_file(scratch.path("nothing")));
+}
+
+TEST(SchedulesCommandTest, ListsWhatScheduleTakes) {
+  for (const json& schedule : json::parse(output_of({"schedules", "--format", "json"}))) {
+    const auto name = schedule["name"].get<std::string>();
+    EXPECT_NE(output_of({"schedule", name, "--stages", "2", "--micro-batches", "2"}), "") << name;
+    EXPECT_THAT(output_of({"schedules"}), HasSubstr(name));
+  }
+}
+
+TEST(CheckCommandTest, AcceptsAGeneratedSchedule) {
+  EXPECT_THAT(output_of({"check", "-"}, four_stages_as_json()), HasSubstr("valid: chimera, 4 stages, 4 micro-batches"));
+}
+
+/// A fault in the schedule of four stages, and words of its counter-example.
+struct Fault {
+  std::string name;
+  void (*apply)(json&);
+  std::string words;
+};
+
+class CheckCommandFaultTest : public ::testing::TestWithParam<Fault> {};
+
+TEST_P(CheckCommandFaultTest, GivesACounterExample) {
+  json schedule = json::parse(four_stages_as_json());
+  GetParam().apply(schedule);
+  const ProgramResult text = run_program({"check", "-"}, schedule.dump());
+  EXPECT_EQ(text.exit_code, 1);
+  EXPECT_THAT(text.output, HasSubstr(GetParam().words));
+  const ProgramResult object = run_program({"check", "-", "--format", "json"}, schedule.dump());
+  EXPECT_EQ(object.exit_code, 1);
+  const json report = json::parse(object.output);
+  EXPECT_EQ(report["valid"], false);
+  EXPECT_THAT(report["violations"][0]["message"].get<std::string>(), HasSubstr(GetParam().words));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    , CheckCommandFaultTest,
+    ::testing::Values(
+        Fault{"MissingOp", [](json& s) { s["workers"][0].erase(7); }, "0B1 (or 0I1 and 0W1) is missing"},
+        Fault{"DoubledOp", [](json& s) { s["workers"][0].push_back(s["workers"][0][0]); },
+              "worker 0, op 8 (0F0): the schedule has this op already"},
+        Fault{"WrongWorker", [](json& s) { std::swap(s["workers"][0], s["workers"][1]); }, "stage 1 of replica 0 is on worker 1"},
+        Fault{"OutOfRange", [](json& s) { s["workers"][2][0]["stage"] = 4; }, "stage 4 is not in 0 to 3"},
+        Fault{"TwoReplicas", [](json& s) { s["workers"][3][7]["replica"] = 0; }, "micro-batch 3 belongs to replica 1"},
+        Fault{"Deadlock", [](json& s) { std::swap(s["workers"][0][0], s["workers"][0][7]); }, "cannot run"}),
+    [](const auto& fault) { return fault.param.name; });
+
+TEST(CheckCommandTest, RefusesWhatIsNoSchedule) {
+  const std::string schedule = four_stages_as_json();
+  const auto with = [&](const std::string& old_text, const std::string& new_text) {
+    std::string changed = schedule;
+    return changed.replace(changed.find(old_text), old_text.size(), new_text);
+  };
+  const std::vector<std::pair<std::string, std::string>> texts = {
+      {"", "unexpected end of input"},
+      {schedule.substr(0, 200), "JSON: parse error at line"},
+      {schedule + "}", "JSON: parse error at line"},
+      {"[]", "expected an object"},
+      {with("\"op\": \"F\"", "\"op\": \"X\""), "workers[0][0].op: unknown op 'X'; known: F, B, I, W"},
+      {with("\"op\": \"F\"", "\"op\": 1"), "workers[0][0].op: expected a string"},
+      {with("\"stage\": 0, ", ""), "workers[0][0]: field 'stage' is missing"},
+      {with("\"stage\": 0, ", "\"stage\": 0.5, "), "workers[0][0].stage: expected an integer"},
+      {with("\"micro_batches\"", "\"micro_batch\""), "did you mean 'micro_batches'?"},
+      {with("\"version\": 1", "\"version\": 2"), "version: this program reads version 1"},
+  };
+  for (const auto& [text, words] : texts) {
+    const ProgramResult result = run_program({"check", "-"}, text);
+    EXPECT_EQ(result.exit_code, 2) << text;
+    EXPECT_THAT(result.messages, HasSubstr(words));
+    EXPECT_EQ(lines_of(result.messages).size(), 1U);
+    EXPECT_EQ(result.output, "");
+  }
+}
+
+TEST(SimulateCommandTest, TimesEightStagesAsThePaper) {
+  const json timeline = json::parse(output_of({"simulate", "chimera", "--stages", "8", "--micro-batches", "8", "--forward",
+                                               "1", "--backward", "2", "--format", "json"}));
+  EXPECT_EQ(timeline["makespan"], 36);
+  ASSERT_EQ(timeline["workers"].size(), 8U);
+  for (const json& worker : timeline["workers"]) {
+    EXPECT_EQ(worker["busy"], 8 * (1 + 2));
+    EXPECT_EQ(worker["ops"].size(), 16U);
+  }
+}
+
+TEST(SimulateCommandTest, ReadsASchedule) {
+  EXPECT_EQ(json::parse(output_of({"simulate", "--file", "-", "--format", "json"}, four_stages_as_json())),
+            json::parse(output_of({"simulate", "chimera", "--stages", "4", "--micro-batches", "4", "--format", "json"})));
+}
+
+TEST(SimulateCommandTest, RefusesAnInvalidScheduleWithItsCounterExample) {
+  json schedule = json::parse(four_stages_as_json());
+  schedule["workers"][0].erase(7);
+  const ProgramResult result = run_program({"simulate", "--file", "-"}, schedule.dump());
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.messages, HasSubstr("0B1 (or 0I1 and 0W1) is missing"));
+}
+
+TEST(ModelCommandTest, CountsBert48AndItsStages) {
+  const json model = json::parse(output_of({"model", "bert-48", "--stages", "4", "--format", "json"}));
+  EXPECT_EQ(model["parameters"], 669'790'012);
+  ASSERT_EQ(model["stages"].size(), 4U);
+  std::int64_t parameters = 0;
+  for (const json& stage : model["stages"]) {
+    parameters += stage["parameters"].get<std::int64_t>();
+    EXPECT_EQ(stage["layers"], 12);
+  }
+  EXPECT_EQ(parameters, 669'790'012);
+}
+
+TEST(ModelCommandTest, ReadsAFileAndReplacesFields) {
+  const Scratch scratch;
+  const std::string file = scratch.write("mine.toml",
+                                         "family = \"gpt2\"\nlayers = 4\nhidden = 64\nheads = 4\nfeed_forward = 256\n"
+                                         "vocabulary = 256\npositions = 1024\ntied = false\n");
+  const auto parameters = [](const std::vector<std::string>& arguments) {
+    return json::parse(output_of(arguments))["parameters"].get<std::int64_t>();
+  };
+  EXPECT_EQ(parameters({"model", file, "--format", "json"}), parameters({"model", "gpt2-tiny", "--format", "json"}));
+  EXPECT_EQ(parameters({"model", file, "--tied", "true", "--format", "json"}),
+            parameters({"model", file, "--format", "json"}) - 256 * 64);
+}
+
+}  // namespace
+}  // namespace chimera::testing

@@ -1,0 +1,109 @@
+// Ctrl-C and SIGTERM, and what a run listens on meanwhile.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "training.h"
+
+namespace chimera::testing {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+/// More steps than any test waits for, each long enough to be interrupted.
+Arguments long_training(const Scratch& scratch) {
+  return small_training(scratch) +
+         Arguments{"--model", "gpt2-tiny", "--stages", "2", "--micro-batches", "16", "--steps", "100000", "--validate-every", "1"};
+}
+
+struct Interruption {
+  std::string name;
+  Arguments flags;
+  int ranks;  // processes besides the one that was started
+  int signal_number;
+  bool to_all;  // as a terminal's Ctrl-C, or as `timeout` does
+};
+
+class TrainingSignalTest : public ::testing::TestWithParam<Interruption> {};
+
+TEST_P(TrainingSignalTest, EndsTheRunAtOnceWithTheShellsExitCode) {
+  const Interruption& how = GetParam();
+  const Scratch scratch;
+  ProgramRun run(long_training(scratch) + how.flags, {.ranks = how.ranks});
+  run.await_message("step 2/");
+  if (how.to_all) run.send_to_all(how.signal_number); else run.send(run.process(), how.signal_number);
+  const ProgramResult result = run.wait();
+  EXPECT_EQ(result.exit_code, 128 + how.signal_number);
+  EXPECT_EQ(result.orphans, 0);
+  EXPECT_FALSE(result.left_files);
+  EXPECT_LT(result.ending_time, std::chrono::seconds(2));
+  EXPECT_THAT(complaints(result), SizeIs(how.ranks > 0 ? 1 : 0));
+  EXPECT_THAT(complaints(result), Each(HasSubstr("chimera: ended by signal")));
+  EXPECT_GE(read_metrics(scratch.path("metrics.jsonl")).size(), 2U);
+}
+
+std::vector<Interruption> interruptions() {
+  std::vector<Interruption> all;
+  for (const auto& [kind, flags, ranks] : std::initializer_list<std::tuple<std::string, Arguments, int>>{
+           {"Processes", {}, 2}, {"Threads", {"--transport", "threads"}, 0}, {"Unpipelined", {"--schedule", "none", "--threads", "1"}, 0}}) {
+    for (const bool to_all : {false, true}) {
+      const std::string scope = to_all ? "AllProcesses" : "OneProcess";
+      all.push_back({kind + "InterruptOf" + scope, flags, ranks, SIGINT, to_all});
+      all.push_back({kind + "TerminationOf" + scope, flags, ranks, SIGTERM, to_all});
+    }
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(, TrainingSignalTest, ::testing::ValuesIn(interruptions()),
+                         [](const auto& how) { return how.param.name; });
+
+/// Inodes of the sockets that a process has open.
+std::set<std::string> sockets_of(pid_t process) {
+  std::set<std::string> inodes;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/" + std::to_string(process) + "/fd")) {
+    std::error_code gone;
+    const std::string target = std::filesystem::read_symlink(entry.path(), gone).string();
+    if (target.starts_with("socket:[")) inodes.insert(target.substr(8, target.size() - 9));
+  }
+  return inodes;
+}
+
+/// Local addresses, in hexadecimal, on which these sockets listen.
+std::vector<std::string> listening_addresses(const std::set<std::string>& inodes) {
+  std::vector<std::string> addresses;
+  for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6", "/proc/net/udp", "/proc/net/udp6"}) {
+    for (const std::string& line : lines_of(read_file(table))) {
+      std::istringstream fields(line);
+      std::string slot, local, remote, state, queues, timer, retransmits, user, timeout, inode;
+      fields >> slot >> local >> remote >> state >> queues >> timer >> retransmits >> user >> timeout >> inode;
+      const bool listens = state == "0A" || std::string(table).find("udp") != std::string::npos;
+      if (listens && inodes.contains(inode)) addresses.push_back(local.substr(0, local.find(':')));
+    }
+  }
+  return addresses;
+}
+
+TEST(TrainingNetworkTest, ListensOnLoopbackOnly) {
+  const Scratch scratch;
+  ProgramRun run(long_training(scratch), {.ranks = 2});
+  run.await_message("step 2/");
+  for (const pid_t process : {run.process(), run.rank(0), run.rank(1)}) {
+    const auto addresses = listening_addresses(sockets_of(process));
+    EXPECT_THAT(addresses, Each("0100007F")) << "127.0.0.1, as the kernel writes it";
+    EXPECT_EQ(addresses.empty(), process == run.process()) << "ranks meet over TCP, the launcher needs none";
+  }
+  run.send(run.process(), SIGTERM);
+  EXPECT_EQ(run.wait().exit_code, 143);
+}
+
+}  // namespace
+}  // namespace chimera::testing

@@ -1,0 +1,162 @@
+// What `train` refuses before it starts anything or touches the metrics file.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/refusal.h"
+#include "training.h"
+
+namespace chimera::testing {
+namespace {
+
+/// `train` with these flags, a small model, good data and a metrics file, each where the flags do not say otherwise.
+class TrainRefusalTest : public ::testing::Test {
+ protected:
+  void expect_refusals(const std::vector<Refusal>& refusals) {
+    for (const auto& [flags, words] : refusals) {
+      expect_refusal({command(flags), words});
+      EXPECT_EQ(read_file(metrics_), "the last run\n") << "the metrics file was touched";
+    }
+  }
+
+  [[nodiscard]] Arguments command(const Arguments& flags) const {
+    Arguments all = {"train"};
+    for (const Arguments& pair : {Arguments{"--model", "gpt2-tiny"}, {"--data", data_}, {"--sequence", "32"},
+                                  {"--steps", "2"}, {"--metrics", metrics_}}) {
+      if (std::ranges::find(flags, pair[0]) == flags.end()) all = all + pair;
+    }
+    return all + flags;
+  }
+
+  Scratch scratch_;
+  std::string data_ = scratch_.write("text.txt", sample_text());
+  std::string metrics_ = scratch_.write("metrics.jsonl", "the last run\n");
+};
+
+TEST_F(TrainRefusalTest, Data) {
+  const std::string loop = scratch_.path("loop");
+  std::filesystem::create_symlink(loop, loop);
+  const std::string short_text = sample_text().substr(0, 400);
+  expect_refusals({
+      {{"--data", ""}, {"--data: the name of a file is missing"}},
+      {{"--data", "missing.txt"}, {"missing.txt", "No such file", "expected a UTF-8 text file"}},
+      {{"--data", loop}, {loop, "symbolic links"}},
+      {{"--data", scratch_.path("")}, {"it is a directory"}},
+      {{"--data", "/dev/zero"}, {"not a regular file"}},
+      {{"--data", scratch_.write("empty.txt", "")}, {"empty.txt: it is empty"}},
+      {{"--data", scratch_.write("short.txt", "thirty-three characters are few. ")}, {"(training) has 32 tokens, one sample needs 33"}},
+      {{"--data", scratch_.write("page.txt", short_text), "--validate-every", "1"}, {"(validation) has 20 tokens, one sample needs 33"}},
+      {{"--data", scratch_.write("pair.txt", short_text.substr(0, 20)), "--model", "bert-tiny"}, {"(training) has 19 tokens"}},
+  });
+  EXPECT_THAT(run_program({"train"}).messages, ::testing::HasSubstr("--data is missing"));
+}
+
+TEST_F(TrainRefusalTest, Shapes) {
+  expect_refusals({
+      {{"--stages", "3"}, {"--stages must be even, not 3"}},
+      {{"--stages", "6"}, {"cannot cut 4 layers into 6 stages"}},
+      {{"--stages", "5", "--schedule", "gpipe"}, {"cannot cut 4 layers into 5 stages"}},
+      {{"--pipelines", "3"}, {"--pipelines must be twice a divisor", "2, 4; not 3"}},
+      {{"--pipelines", "2", "--schedule", "1f1b"}, {"--pipelines does not apply to 1f1b"}},
+      {{"--sequence", "2000"}, {"--sequence 2000 is longer than the 1024 positions"}},
+      {{"--model", "bert-tiny", "--sequence", "7"}, {"a sequence of 7 tokens; expected 8"}},
+      {{"--vocabulary", "255"}, {"vocabulary of 255", "need 256"}},
+      {{"--model", "bert-tiny", "--vocabulary", "259"}, {"vocabulary of 259", "need 260"}},
+      {{"--heads", "5"}, {"5 heads do not divide the hidden size 64"}},
+      {{"--tied", "true"}, {"tied", "--tied false"}},
+      {{"--model", "gpt2", "--stages", "2"}, {"model gpt2 is tied", "--tied false"}},
+      {{"--hidden", "1000000"}, {"weights, gradients and optimizer need", "GiB"}},
+      {{"--micro-batch-size", "1000000000"}, {"more than any machine holds"}},
+      {{"--schedule", "gpipe", "--layers", "2000", "--stages", "2000"}, {"at most 1024 ranks run on one machine"}},
+  });
+}
+
+TEST_F(TrainRefusalTest, Names) {
+  expect_refusals({
+      {{"--schedule", "chimra"}, {"unknown schedule 'chimra'", "did you mean 'chimera'?"}},
+      {{"--model", "gpt2-tyni"}, {"unknown model 'gpt2-tyni'", "did you mean 'gpt2-tiny'?"}},
+      {{"--model", "missing.toml"}, {"missing.toml", "no such file"}},
+      {{"--model", scratch_.write("bad.toml", "family = \"gpt\"\n")}, {"bad.toml:1", "did you mean 'gpt2'?"}},
+      {{"--dtype", "float16"}, {"--dtype 'float16'", "did you mean 'float32'?"}},
+      {{"--optimizer", "adam"}, {"--optimizer 'adam'", "did you mean 'adamw'?"}},
+      {{"--transport", "thread"}, {"--transport 'thread'", "did you mean 'threads'?"}},
+      {{"--tied", "no"}, {"--tied 'no'"}},
+      {{"--step", "3"}, {"unknown flag '--step'", "did you mean '--steps'?"}},
+      {{"--checkpoint", "directory"}, {"unknown flag '--checkpoint'"}},
+      {{"text.txt"}, {"unexpected argument 'text.txt'"}},
+  });
+}
+
+struct CountFlag {
+  std::string name;
+  bool may_be_zero;
+};
+
+const std::vector<CountFlag> kCounts = {
+    {"stages", false}, {"micro-batches", false}, {"pipelines", false}, {"micro-batch-size", false}, {"sequence", false},
+    {"steps", false}, {"seed", true}, {"warmup", true}, {"threads", true}, {"validate-every", true},
+    {"layers", false}, {"hidden", false}, {"heads", false}, {"vocabulary", false}};
+
+TEST_F(TrainRefusalTest, CountsThatAreNoNumbers) {
+  for (std::size_t i = 0; i < kCounts.size(); ++i) {
+    const std::string flag = "--" + kCounts[i].name;
+    const std::string value = kNoNumbers[i % kNoNumbers.size()];
+    expect_refusals({{{flag, value}, {flag + ": '" + value + "' is not a whole number"}}});
+  }
+}
+
+TEST_F(TrainRefusalTest, CountsTooSmall) {
+  for (const auto& [name, may_be_zero] : kCounts) {
+    expect_refusals({{{"--" + name, "-1"}, {name}}});
+    if (!may_be_zero) expect_refusals({{{"--" + name, "0"}, {name}}});
+  }
+}
+
+TEST_F(TrainRefusalTest, CountsTooLarge) {
+  for (const auto& [name, may_be_zero] : kCounts) {
+    if (name == "seed") continue;  // any will do
+    expect_refusals({{{"--" + name, "1000000000000"}, {"1000000000000"}}});
+  }
+  expect_refusals({{{"--threads", "4096"}, {"--threads must be 0 to"}}});
+}
+
+TEST_F(TrainRefusalTest, OtherNumbers) {
+  for (const char* flag : {"--learning-rate", "--weight-decay", "--clip"}) {
+    expect_refusals({{{flag, "-1"}, {std::string(flag) + ": '-1' is not a number of at least 0"}}});
+  }
+  for (const char* value : {"", "nan", "inf", "1e400", "some"}) {
+    expect_refusals({{{"--clip", value}, {"--clip: '" + std::string(value) + "' is not a number"}}});
+  }
+  expect_refusals({{{"--learning-rate", "0"}, {"--learning-rate must be above 0"}}});
+}
+
+TEST_F(TrainRefusalTest, MetricsFiles) {
+  const std::string model = scratch_.write("mine.toml",
+                                           "family = \"gpt2\"\nlayers = 4\nhidden = 64\nheads = 4\nfeed_forward = 256\n"
+                                           "vocabulary = 256\npositions = 1024\ntied = false\n");
+  const std::string alias = scratch_.path("alias");
+  std::filesystem::create_symlink(data_, alias);
+  expect_refusals({
+      {{"--metrics", ""}, {"--metrics: the name of a file is missing"}},
+      {{"--metrics", scratch_.path("missing/metrics.jsonl")}, {"cannot be written", "No such file"}},
+      {{"--metrics", scratch_.path("")}, {"cannot be written", "Is a directory"}},
+      {{"--metrics", data_}, {"is the file that the run reads"}},
+      {{"--metrics", alias}, {"is the file that the run reads"}},
+      {{"--metrics", model, "--model", model}, {"is the file that the run reads"}},
+  });
+  EXPECT_EQ(read_file(data_), sample_text());
+}
+
+TEST_F(TrainRefusalTest, MakesNoMetricsFile) {
+  expect_refusal({command({"--stages", "3", "--metrics", scratch_.path("new.jsonl")}), {}});
+  EXPECT_FALSE(std::filesystem::exists(scratch_.path("new.jsonl")));
+}
+
+TEST_F(TrainRefusalTest, AHugeNumberOfStagesMeansNothingUnpipelined) {
+  const ProgramResult result = run_program(command({"--schedule", "none", "--stages", "1000000000000", "--micro-batches", "1",
+                                                    "--threads", "1"}));
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+}
+
+}  // namespace
+}  // namespace chimera::testing

@@ -1,0 +1,50 @@
+#include "training.h"
+
+#include <gtest/gtest.h>
+
+#include "core/random.h"
+
+namespace chimera::testing {
+
+Arguments operator+(Arguments first, const Arguments& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+Arguments small_training(const Scratch& scratch, const std::string& metrics) {
+  return {"train", "--data", scratch.write("text.txt", sample_text()), "--micro-batch-size", "2", "--sequence", "32",
+          "--dtype", "float64", "--metrics", scratch.path(metrics)};
+}
+
+std::string sample_text() {
+  constexpr std::uint64_t kWords = 1500;
+  const CounterRandom random(7, "sample text");
+  std::string text;
+  for (std::uint64_t word = 0; word < kWords; ++word) {
+    const auto length = 1 + random.below(16 * word, 8);
+    for (std::uint64_t i = 1; i <= length; ++i) {
+      text += static_cast<char>('a' + static_cast<int>(random.below(16 * word + i, 26)));
+    }
+    text += word % 9 == 8 ? ".\n" : " ";
+  }
+  return text;
+}
+
+std::vector<nlohmann::json> read_metrics(const std::string& path) {
+  const std::string text = read_file(path);
+  EXPECT_TRUE(text.empty() || text.back() == '\n') << "the last line is cut: " << text;
+  std::vector<nlohmann::json> steps;
+  for (const std::string& line : lines_of(text)) {
+    steps.push_back(nlohmann::json::parse(line, nullptr, false));
+    EXPECT_TRUE(steps.back().is_object()) << line;
+  }
+  return steps;
+}
+
+std::vector<std::string> complaints(const ProgramResult& result) {
+  std::vector<std::string> lines = lines_of(result.messages);
+  std::erase_if(lines, [](const std::string& line) { return line.starts_with("step "); });
+  return lines;
+}
+
+}  // namespace chimera::testing

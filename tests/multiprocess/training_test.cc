@@ -1,0 +1,136 @@
+// Every schedule on every transport trains as the unpipelined model does.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "training.h"
+
+namespace chimera::testing {
+namespace {
+
+using nlohmann::json;
+
+constexpr double kTolerance = 1e-11;  // relative: sums in another order, in float64
+
+/// One thread, as each rank has: on a busy machine, threads that wait for each other take very long.
+const Arguments kReference = {"--schedule", "none", "--threads", "1"};
+
+/// Trains and returns its metrics; a run that fails or leaves anything behind fails the test.
+std::vector<json> train(const Arguments& flags) {
+  const Scratch scratch;
+  const ProgramResult result = run_program(small_training(scratch) + flags);
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_EQ(result.orphans, 0);
+  EXPECT_FALSE(result.left_files);
+  return read_metrics(scratch.path("metrics.jsonl"));
+}
+
+/// The losses, gradient norms and validation losses of two runs agree.
+void expect_same_training(const std::vector<json>& one, const std::vector<json>& other) {
+  ASSERT_EQ(one.size(), other.size());
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    for (const char* field : {"loss", "grad_norm", "validation_loss"}) {
+      ASSERT_EQ(one[i].contains(field), other[i].contains(field)) << field << " of step " << i + 1;
+      if (!one[i].contains(field)) continue;
+      const double value = one[i][field].get<double>();
+      EXPECT_NEAR(value, other[i][field].get<double>(), kTolerance * value) << field << " of step " << i + 1;
+    }
+  }
+}
+
+TEST(TrainingTest, ProcessesThreadsAndTheUnpipelinedModelAgree) {
+  const Arguments shape = {"--model", "gpt2-tiny", "--layers", "8", "--micro-batches", "8", "--steps", "6",
+                           "--stages", "8"};
+  const auto reference = train(shape + kReference);
+  ASSERT_EQ(reference.size(), 6U);
+  expect_same_training(reference, train(shape + Arguments{"--transport", "processes"}));
+  expect_same_training(reference, train(shape + Arguments{"--transport", "threads"}));
+}
+
+/// Twenty steps of one schedule, with validation, against the unpipelined model. The first two arguments go to both.
+class TrainingScheduleTest : public ::testing::TestWithParam<Arguments> {};
+
+TEST_P(TrainingScheduleTest, TrainsAsTheUnpipelinedModel) {
+  const Arguments common = {"--micro-batches", "4", "--steps", "20", "--validate-every", "8", GetParam()[0], GetParam()[1]};
+  const auto reference = train(common + kReference);
+  ASSERT_EQ(reference.size(), 20U);
+  expect_same_training(reference, train(common + Arguments(GetParam().begin() + 2, GetParam().end())));
+}
+
+std::string name_of(const ::testing::TestParamInfo<Arguments>& flags) {
+  std::string name;
+  for (const std::string& word : flags.param) {
+    if (!word.starts_with("--")) name += (name.empty() ? "" : "_") + word;
+  }
+  std::ranges::replace(name, '-', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    , TrainingScheduleTest,
+    ::testing::Values(Arguments{"--model", "gpt2-tiny", "--schedule", "gpipe", "--stages", "2"},
+                      Arguments{"--model", "gpt2-tiny", "--schedule", "1f1b", "--stages", "4"},
+                      Arguments{"--model", "gpt2-tiny", "--schedule", "chimera", "--stages", "2"},
+                      Arguments{"--model", "gpt2-tiny", "--schedule", "chimera", "--stages", "4"},
+                      Arguments{"--model", "gpt2-tiny", "--schedule", "chimera", "--stages", "4", "--pipelines", "4"},
+                      Arguments{"--model", "bert-tiny", "--schedule", "gpipe", "--stages", "2"},
+                      Arguments{"--model", "bert-tiny", "--schedule", "chimera", "--stages", "4"}),
+    name_of);
+
+TEST(TrainingMetricsTest, HaveOneObjectAStepWithTheDocumentedFields) {
+  const auto steps = train({"--model", "gpt2-tiny", "--stages", "2", "--micro-batches", "4", "--steps", "5",
+                            "--warmup", "2", "--validate-every", "2"});
+  ASSERT_EQ(steps.size(), 5U);
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const json& step = steps[i];
+    EXPECT_EQ(step["step"], i + 1);
+    EXPECT_EQ(step["tokens"], 4 * 2 * 32) << "micro-batches of 2 sequences of 32 tokens";
+    for (const char* field : {"loss", "grad_norm", "learning_rate", "step_seconds", "tokens_per_second"}) {
+      EXPECT_GT(step.at(field).get<double>(), 0) << field;
+    }
+    EXPECT_GT(step["peak_memory_bytes"].get<double>(), 10e6);
+    const bool validates = i + 1 == 2 || i + 1 == 4 || i + 1 == 5;  // every second step, and the last
+    EXPECT_EQ(step.contains("validation_loss"), validates) << "step " << i + 1;
+    EXPECT_EQ(step.size(), validates ? 9U : 8U) << step;
+  }
+  EXPECT_DOUBLE_EQ(steps[0]["learning_rate"].get<double>(), 0.5e-3) << "half of the peak after one of two steps";
+}
+
+TEST(TrainingTest, TheLossFalls) {
+  const auto steps = train({"--model", "gpt2-tiny", "--stages", "2", "--micro-batches", "2", "--steps", "30",
+                            "--transport", "threads"});
+  ASSERT_EQ(steps.size(), 30U);
+  EXPECT_NEAR(steps.front()["loss"].get<double>(), std::log(256), 0.1) << "it begins by guessing";
+  EXPECT_LT(steps.back()["loss"].get<double>(), 4.5);
+}
+
+TEST(TrainingTest, TheSeedChangesTheRun) {
+  const Arguments shape = {"--model", "gpt2-tiny", "--micro-batches", "1", "--steps", "2"};
+  const auto one = train(shape + kReference + Arguments{"--seed", "1"});
+  const auto other = train(shape + kReference + Arguments{"--seed", "2"});
+  EXPECT_NE(one[0]["loss"], other[0]["loss"]);
+  EXPECT_EQ(one[0]["loss"], train(shape + kReference)[0]["loss"]) << "seed 1 is the default";
+}
+
+TEST(TrainingTest, ANewRunReplacesTheMetricsOfTheLast) {
+  const Scratch scratch;
+  scratch.write("metrics.jsonl", "not a metric\n");
+  const ProgramResult result = run_program(small_training(scratch) +
+                                           Arguments{"--model", "gpt2-tiny", "--steps", "1"} + kReference);
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_EQ(read_metrics(scratch.path("metrics.jsonl")).size(), 1U);
+}
+
+TEST(TrainingTest, ShowsThePictureTheProgressAndTheSummary) {
+  const Scratch scratch;
+  const ProgramResult result = run_program(small_training(scratch) + Arguments{"--model", "gpt2-tiny", "--steps", "3"});
+  EXPECT_THAT(result.output, ::testing::HasSubstr("worker 0 | 0F0  .  0F1 3F2 3B2 3F3 3B3 0B0  .  0B1"));
+  EXPECT_THAT(result.output, ::testing::ContainsRegex("step time: measured [0-9.]+ s .*predicted [0-9.]+ s"));
+  EXPECT_THAT(result.messages, ::testing::ContainsRegex("step 3/3  loss [0-9.]+  grad [0-9.]+"));
+}
+
+}  // namespace
+}  // namespace chimera::testing

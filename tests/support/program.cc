@@ -1,0 +1,191 @@
+#include "program.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <linux/close_range.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <fstream>
+
+namespace chimera::testing {
+namespace {
+
+constexpr int kLookAgain = 2;  // ms, while ranks are expected
+
+struct Pipe {
+  FileDescriptor read;
+  FileDescriptor write;
+};
+
+Pipe make_pipe() {
+  std::array<int, 2> ends{};
+  check_system(::pipe2(ends.data(), O_CLOEXEC), "create a pipe");
+  return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
+}
+
+/// A file in memory that reads `text` from its start.
+FileDescriptor file_of(const std::string& text) {
+  FileDescriptor file(check_system(::memfd_create("input", MFD_CLOEXEC), "create a file"));
+  for (std::size_t done = 0; done < text.size();) {
+    done += static_cast<std::size_t>(::write(file.get(), text.data() + done, text.size() - done));
+  }
+  ::lseek(file.get(), 0, SEEK_SET);
+  return file;
+}
+
+/// Files of LibTorch or this program; others on the machine may come and go.
+std::vector<std::string> shared_memory_files() {
+  std::vector<std::string> names;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", none)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("torch") || name.starts_with("chimera") || name.starts_with("gloo")) names.push_back(name);
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+/// Appends what can be read to `text`; false at the end of the stream.
+bool append_from(const FileDescriptor& fd, std::string& text) {
+  std::array<char, 65536> buffer;
+  const ssize_t size = ::read(fd.get(), buffer.data(), buffer.size());
+  if (size > 0) text.append(buffer.data(), static_cast<std::size_t>(size));
+  return size > 0;
+}
+
+std::string program_path() {
+  const char* other = std::getenv("CHIMERA_PROGRAM");
+  return other != nullptr ? other : CHIMERA_PROGRAM;
+}
+
+}  // namespace
+
+ProgramRun::ProgramRun(const std::vector<std::string>& arguments, ProgramSetup setup)
+    : setup_(std::move(setup)), shared_memory_before_(shared_memory_files()) {
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  start(arguments);
+}
+
+ProgramRun::~ProgramRun() {
+  if (finished_) return;
+  ::kill(-process_, SIGKILL);
+  wait();
+}
+
+void ProgramRun::start(const std::vector<std::string>& arguments) {
+  std::vector<std::string> words = {program_path()};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  const FileDescriptor input = file_of(setup_.input);
+  Pipe output = make_pipe();
+  Pipe messages = make_pipe();
+  process_ = check_system(::fork(), "fork");
+  if (process_ == 0) {
+    ::setpgid(0, 0);
+    ::dup2(input.get(), STDIN_FILENO);
+    ::dup2(output.write.get(), STDOUT_FILENO);
+    ::dup2(messages.write.get(), STDERR_FILENO);
+    ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
+    ::setenv("TMPDIR", directory_.path("").c_str(), 1);
+    for (std::string& variable : setup_.environment) ::putenv(variable.data());
+    if (::chdir(directory_.path("").c_str()) == 0) ::execv(argv[0], argv.data());
+    ::_exit(127);
+  }
+  ::setpgid(process_, process_);
+  output_ = std::move(output.read);
+  messages_ = std::move(messages.read);
+  watched_.push_back({process_, FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, process_, 0U)))});
+}
+
+/// Adds the ranks started so far: the kernel lists children in the order in which they were made.
+void ProgramRun::look_for_ranks() {
+  const std::string process = std::to_string(process_);
+  std::ifstream children("/proc/" + process + "/task/" + process + "/children");
+  for (pid_t child = 0; children >> child;) {
+    if (std::ranges::count(watched_, child, &Watched::process) > 0) continue;
+    FileDescriptor pidfd(static_cast<int>(::syscall(SYS_pidfd_open, child, 0U)));
+    if (pidfd.get() >= 0) watched_.push_back({child, std::move(pidfd)});
+  }
+}
+
+/// Waits for news and takes it in; false when all processes have closed their output, or the deadline is over.
+bool ProgramRun::read_some() {
+  if (!output_open_ && !messages_open_) return false;
+  const bool looking = watched_.size() < static_cast<std::size_t>(setup_.ranks) + 1;
+  std::vector<pollfd> files = {{output_open_ ? output_.get() : -1, POLLIN, 0},
+                               {messages_open_ ? messages_.get() : -1, POLLIN, 0}};
+  for (const Watched& watched : watched_) files.push_back({watched.pidfd.get(), POLLIN, 0});
+  const auto patience = static_cast<int>(std::chrono::milliseconds(setup_.deadline).count());
+  const bool news = ::poll(files.data(), files.size(), looking ? kLookAgain : patience) > 0;
+  if (news) last_news_ = Clock::now();
+  if (Clock::now() - last_news_ >= setup_.deadline) {
+    ADD_FAILURE() << "a process is left, or says nothing; so far: " << result_.messages;
+    ::kill(-process_, SIGKILL);
+    return false;
+  }
+  if (looking) look_for_ranks();
+  if (files[0].revents != 0) output_open_ = append_from(output_, result_.output);
+  if (files[1].revents != 0) messages_open_ = append_from(messages_, result_.messages);
+  for (std::size_t i = 2; i < files.size(); ++i) {
+    if (files[i].revents == 0) continue;
+    watched_[i - 2].pidfd = FileDescriptor();
+    if (!first_death_) first_death_ = Clock::now();
+  }
+  return true;
+}
+
+void ProgramRun::await_message(const std::string& text) {
+  while (result_.messages.find(text) == std::string::npos) {
+    if (read_some()) continue;
+    ADD_FAILURE() << "'" << text << "' never came, but: " << result_.messages;
+    return;
+  }
+}
+
+pid_t ProgramRun::rank(int rank) const { return watched_.at(static_cast<std::size_t>(rank) + 1).process; }
+
+void ProgramRun::send(pid_t process, int signal_number) {
+  if (!first_death_) first_death_ = Clock::now();
+  ::kill(process, signal_number);
+}
+
+void ProgramRun::reap() {
+  int status = 0;
+  for (pid_t process = 0; (process = ::waitpid(-1, &status, 0)) > 0;) {
+    if (process != process_) {
+      ++result_.orphans;
+    } else if (WIFEXITED(status)) {
+      result_.exit_code = WEXITSTATUS(status);
+    } else {
+      result_.killed_by = WTERMSIG(status);
+    }
+  }
+}
+
+ProgramResult ProgramRun::wait() {
+  while (read_some()) {
+  }
+  reap();
+  finished_ = true;
+  const auto end = Clock::now();
+  result_.ending_time = std::chrono::duration_cast<std::chrono::milliseconds>(end - first_death_.value_or(end));
+  result_.left_files = !directory_.empty() || shared_memory_files() != shared_memory_before_;
+  return result_;
+}
+
+ProgramResult run_program(const std::vector<std::string>& arguments, const std::string& input) {
+  return ProgramRun(arguments, {.input = input}).wait();
+}
+
+}  // namespace chimera::testing
