@@ -34,7 +34,9 @@ Schedule read_schedule(const std::string& file) {
 Schedule chosen_schedule(const Options& options) {
   if (options.name.empty() == options.file.empty()) throw ConfigError("simulate: give the NAME of a schedule, or --file FILE");
   if (options.file.empty()) return options.shape.generate(options.name);
-  if (options.shape.given()) throw ConfigError("simulate: --file has a shape already; leave out --stages, --micro-batches and --pipelines");
+  if (options.shape.given()) {
+    throw ConfigError("simulate: --file has a shape already; leave out --stages, --micro-batches and --pipelines");
+  }
   return read_schedule(options.file);
 }
 
@@ -69,7 +71,9 @@ void add_simulate(CLI::App& program, int&) {
   command->callback([options] {
     const Schedule schedule = chosen_schedule(*options);
     const Timeline timeline = simulate(schedule, options->costs.costs_of(schedule));
-    if (!std::isfinite(timeline.makespan)) throw ConfigError("simulate: the makespan is too large for a number; use a larger unit of time");
+    if (!std::isfinite(timeline.makespan)) {
+      throw ConfigError("simulate: the makespan is too large for a number; use a larger unit of time");
+    }
     write_output("", options->format == "json" ? to_json(schedule, timeline) : as_text(schedule, timeline));
   });
 }

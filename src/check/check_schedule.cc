@@ -110,7 +110,8 @@ class ScheduleCheck {
       }
     }
     if (incomplete <= kMostMissing) return;
-    report(ViolationKind::MissingOp, fmt::format("ops of {} more micro-batches at a stage are missing", incomplete - kMostMissing));
+    report(ViolationKind::MissingOp,
+           fmt::format("ops of {} more micro-batches at a stage are missing", incomplete - kMostMissing));
   }
 
   bool complete(std::int64_t s, std::int64_t m) const {

@@ -90,7 +90,8 @@ void require_fitting(const Job& job) {
 void require_memory(const Job& job) {
   struct sysinfo machine {};
   ::sysinfo(&machine);
-  const double available = (static_cast<double>(machine.totalram) + static_cast<double>(machine.totalswap)) * machine.mem_unit;
+  const double available =
+      (static_cast<double>(machine.totalram) + static_cast<double>(machine.totalswap)) * machine.mem_unit;
   const double element_bytes = job.options.dtype == "float64" ? 8 : 4;
   const double tensors = job.options.optimizer == "adamw" ? 4 : 2;
   const auto groups = stage_groups(job.schedule.placement);
@@ -101,8 +102,8 @@ void require_memory(const Job& job) {
   }
   if (needed <= available) return;
   constexpr double kGiB = 1 << 30;
-  throw ConfigError(fmt::format("model {}: weights, gradients and optimizer need {:.1f} GiB, this machine has {:.1f}; use a "
-                                "smaller model", job.model.name, needed / kGiB, available / kGiB));
+  throw ConfigError(fmt::format("model {}: weights, gradients and optimizer need {:.1f} GiB, this machine has {:.1f}; "
+                                "use a smaller model", job.model.name, needed / kGiB, available / kGiB));
 }
 
 /// A checked program of a checked schedule.

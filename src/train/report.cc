@@ -58,7 +58,8 @@ void Progress::show(const StepMetrics& metrics) {
     return;
   }
   const std::int64_t every = std::max<std::int64_t>(steps_ / 20, 1);
-  if (last || metrics.step == 1 || metrics.step % every == 0 || metrics.validation_loss) std::cerr << line + "\n" << std::flush;
+  const bool shows = last || metrics.step == 1 || metrics.step % every == 0 || metrics.validation_loss;
+  if (shows) std::cerr << line + "\n" << std::flush;
 }
 
 std::string describe(const Job& job) {

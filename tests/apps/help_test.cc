@@ -50,7 +50,9 @@ TEST(HelpTest, WithoutASubcommandIsAnError) {
   EXPECT_THAT(result.messages, HasSubstr("Subcommands:"));
 }
 
-TEST(HelpTest, SaysTheVersion) { EXPECT_THAT(run_program({"--version"}).output, ::testing::MatchesRegex("chimera [0-9.]+\n")); }
+TEST(HelpTest, SaysTheVersion) {
+  EXPECT_THAT(run_program({"--version"}).output, ::testing::MatchesRegex("chimera [0-9.]+\n"));
+}
 
 }  // namespace
 }  // namespace chimera::testing

@@ -37,8 +37,10 @@ TEST(HostileInputTest, ReplicasBeyondWhatOpsCanName) {
 }
 
 TEST(HostileInputTest, DeepNesting) {
-  for (const std::string& text : {many(100'000, "["), many(100'000, "[") + many(100'000, "]"), many(100'000, "{\"format\":")}) {
-    for (const std::vector<std::string>& command : {std::vector<std::string>{"check", "-"}, {"simulate", "--file", "-"}}) {
+  for (const std::string& text :
+       {many(100'000, "["), many(100'000, "[") + many(100'000, "]"), many(100'000, "{\"format\":")}) {
+    for (const std::vector<std::string>& command :
+         {std::vector<std::string>{"check", "-"}, {"simulate", "--file", "-"}}) {
       const ProgramResult result = run_program(command, text);
       EXPECT_EQ(result.exit_code, 2) << "killed by signal " << result.killed_by;
       EXPECT_EQ(lines_of(result.messages).size(), 1U);
@@ -56,9 +58,10 @@ TEST(HostileInputTest, AFewBytesThatClaimFiftyMillionOps) {
 }
 
 TEST(HostileInputTest, CountsBeyondAllBounds) {
-  for (const char* counts : {R"("stages": 100000000, "micro_batches": 100000000)", R"("stages": 1e30, "micro_batches": 1)",
-                             R"("stages": 18446744073709551615, "micro_batches": 1)", R"("stages": 0, "micro_batches": 1)",
-                             R"("stages": -1, "micro_batches": 1)"}) {
+  for (const char* counts :
+       {R"("stages": 100000000, "micro_batches": 100000000)", R"("stages": 1e30, "micro_batches": 1)",
+        R"("stages": 18446744073709551615, "micro_batches": 1)", R"("stages": 0, "micro_batches": 1)",
+        R"("stages": -1, "micro_batches": 1)"}) {
     EXPECT_EQ(run_program({"check", "-"}, schedule(R"({"id": 0, "workers": [0]})", counts)).exit_code, 2) << counts;
   }
 }
@@ -80,14 +83,16 @@ TEST(HostileInputTest, BytesThatAreNoText) {
 }
 
 TEST(HostileInputTest, AStandardOutputThatIsFull) {
-  const ProgramResult result = run_program({"schedule", "gpipe", "--stages", "2", "--micro-batches", "2", "--output", "/dev/full"});
+  const ProgramResult result =
+      run_program({"schedule", "gpipe", "--stages", "2", "--micro-batches", "2", "--output", "/dev/full"});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.messages, HasSubstr("/dev/full: cannot be written (No space left on device)"));
 }
 
 TEST(HostileInputTest, AVeryLongName) {
   const std::string name(100'000, 'x');
-  for (const std::vector<std::string>& command : {std::vector<std::string>{name}, {"schedule", name}, {"model", name}}) {
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{name}, {"schedule", name}, {"model", name}}) {
     const ProgramResult result = run_program(command);
     EXPECT_EQ(result.exit_code, 2);
     EXPECT_LT(result.messages.size(), 500U);

@@ -59,7 +59,8 @@ TEST(RefusalTest, MissingAndSurplusWords) {
 
 TEST(RefusalTest, FlagsThatDoNotApply) {
   expect_refusals({
-      {{"schedule", "gpipe", "--stages", "4", "--micro-batches", "4", "--pipelines", "2"}, {"--pipelines does not apply to gpipe"}},
+      {{"schedule", "gpipe", "--stages", "4", "--micro-batches", "4", "--pipelines", "2"},
+       {"--pipelines does not apply to gpipe"}},
       {{"simulate", "--file", "schedule.json", "--stages", "4"}, {"--file has a shape already", "--stages"}},
       {simulate_with({"--input-gradient", "1"}), {"--input-gradient and --weight-gradient come together"}},
       {simulate_with({"--backward", "2", "--input-gradient", "1", "--weight-gradient", "1"}), {"not both"}},
@@ -90,8 +91,8 @@ TEST(RefusalTest, ImpossibleNumbers) {
       {{"model", "gpt2", "--vocabulary"}, {"vocabulary"}},
   };
   for (std::size_t i = 0; i < commands.size(); ++i) {
-    for (const std::string& value : {std::string("0"), std::string("-4"), std::string("1000000000000"),
-                                     kNoNumbers[i % kNoNumbers.size()]}) {
+    for (const std::string& value :
+         {std::string("0"), std::string("-4"), std::string("1000000000000"), kNoNumbers[i % kNoNumbers.size()]}) {
       Words with_value = commands[i].arguments;
       with_value.push_back(value);
       expect_refusal({with_value, commands[i].words});
@@ -129,22 +130,28 @@ TEST(RefusalTest, FilesThatCannotBeReadOrWritten) {
 
 TEST(RefusalTest, ModelFiles) {
   const Scratch scratch;
-  const std::string good = "family = \"gpt2\"\nlayers = 4\nhidden = 64\nheads = 4\nfeed_forward = 256\nvocabulary = 256\n";
-  const auto file = [&](const std::string& name, const std::string& text) { return scratch.write(name + ".toml", text); };
+  const std::string good =
+      "family = \"gpt2\"\nlayers = 4\nhidden = 64\nheads = 4\nfeed_forward = 256\nvocabulary = 256\n";
+  const auto file = [&](const std::string& name, const std::string& text) {
+    return scratch.write(name + ".toml", text);
+  };
   expect_refusals({
       {{"model", "missing.toml"}, {"missing.toml", "no such file"}},
       {{"model", file("syntax", "layers = = 4\n")}, {"syntax.toml:1:"}},
       {{"model", file("absent", good + "tied = false\n")}, {"field 'positions' is missing"}},
       {{"model", file("typo", good + "position = 9\n")}, {"typo.toml:7", "'position'", "'positions'?"}},
-      {{"model", file("type", good + "positions = \"long\"\ntied = false\n")}, {"type.toml:7", "'positions' must be an integer"}},
+      {{"model", file("type", good + "positions = \"long\"\ntied = false\n")},
+       {"type.toml:7", "'positions' must be an integer"}},
       {{"model", file("range", good + "positions = 0\ntied = false\n")}, {"range.toml", "positions is 0"}},
       {{"model", file("empty", "")}, {"field 'family' is missing"}},
   });
 }
 
 TEST(RefusalTest, AFaultPlanThatIsNone) {
-  for (const auto& [plan, words] : std::vector<std::pair<std::string, std::string>>{
-           {"kill", "expected ACTION@POINT"}, {"kill@foward", "did you mean 'forward'?"}, {"throw@step:one", "'one' is not a number"}}) {
+  for (const auto& [plan, words] :
+       std::vector<std::pair<std::string, std::string>>{{"kill", "expected ACTION@POINT"},
+                                                        {"kill@foward", "did you mean 'forward'?"},
+                                                        {"throw@step:one", "'one' is not a number"}}) {
     const ProgramResult result = ProgramRun({"schedules"}, {.environment = {"CHIMERA_FAULT=" + plan}}).wait();
     EXPECT_EQ(result.exit_code, 2);
     EXPECT_NE(result.messages.find(words), std::string::npos) << result.messages;

@@ -107,7 +107,8 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"MissingOp", [](json& s) { s["workers"][0].erase(7); }, "0B1 (or 0I1 and 0W1) is missing"},
         Fault{"DoubledOp", [](json& s) { s["workers"][0].push_back(s["workers"][0][0]); },
               "worker 0, op 8 (0F0): the schedule has this op already"},
-        Fault{"WrongWorker", [](json& s) { std::swap(s["workers"][0], s["workers"][1]); }, "stage 1 of replica 0 is on worker 1"},
+        Fault{"WrongWorker", [](json& s) { std::swap(s["workers"][0], s["workers"][1]); },
+              "stage 1 of replica 0 is on worker 1"},
         Fault{"OutOfRange", [](json& s) { s["workers"][2][0]["stage"] = 4; }, "stage 4 is not in 0 to 3"},
         Fault{"TwoReplicas", [](json& s) { s["workers"][3][7]["replica"] = 0; }, "micro-batch 3 belongs to replica 1"},
         Fault{"Deadlock", [](json& s) { std::swap(s["workers"][0][0], s["workers"][0][7]); }, "cannot run"}),
@@ -141,8 +142,8 @@ TEST(CheckCommandTest, RefusesWhatIsNoSchedule) {
 }
 
 TEST(SimulateCommandTest, TimesEightStagesAsThePaper) {
-  const json timeline = json::parse(output_of({"simulate", "chimera", "--stages", "8", "--micro-batches", "8", "--forward",
-                                               "1", "--backward", "2", "--format", "json"}));
+  const json timeline = json::parse(output_of({"simulate", "chimera", "--stages", "8", "--micro-batches", "8",
+                                               "--forward", "1", "--backward", "2", "--format", "json"}));
   EXPECT_EQ(timeline["makespan"], 36);
   ASSERT_EQ(timeline["workers"].size(), 8U);
   for (const json& worker : timeline["workers"]) {
@@ -152,8 +153,9 @@ TEST(SimulateCommandTest, TimesEightStagesAsThePaper) {
 }
 
 TEST(SimulateCommandTest, ReadsASchedule) {
-  EXPECT_EQ(json::parse(output_of({"simulate", "--file", "-", "--format", "json"}, four_stages_as_json())),
-            json::parse(output_of({"simulate", "chimera", "--stages", "4", "--micro-batches", "4", "--format", "json"})));
+  EXPECT_EQ(
+      json::parse(output_of({"simulate", "--file", "-", "--format", "json"}, four_stages_as_json())),
+      json::parse(output_of({"simulate", "chimera", "--stages", "4", "--micro-batches", "4", "--format", "json"})));
 }
 
 TEST(SimulateCommandTest, RefusesAnInvalidScheduleWithItsCounterExample) {

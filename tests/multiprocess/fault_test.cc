@@ -23,8 +23,7 @@ Arguments four_ranks(const Scratch& scratch) {
 /// Runs with a fault; nothing may be left of the run, nor any metrics line be cut.
 ProgramResult run_with_fault(const std::string& fault, const Scratch& scratch, const Arguments& flags = {}) {
   const ProgramResult result =
-      ProgramRun(four_ranks(scratch) + flags, {.environment = {"CHIMERA_FAULT=" + fault}, .ranks = kRanks})
-          .wait();
+      ProgramRun(four_ranks(scratch) + flags, {.environment = {"CHIMERA_FAULT=" + fault}, .ranks = kRanks}).wait();
   EXPECT_LT(result.ending_time, kEndsWithin);
   EXPECT_FALSE(result.left_files);
   EXPECT_LE(read_metrics(scratch.path("metrics.jsonl")).size(), 6U);
@@ -49,7 +48,8 @@ std::string name_of(const ::testing::TestParamInfo<Fault>& fault) {
 /// Every point, on the first, a middle and the last rank. Steps are ended in the third, when others are at work.
 std::vector<Fault> faults(const std::vector<int>& ranks) {
   std::vector<Fault> all;
-  for (const char* point : {"start", "rendezvous", "connected", "step", "forward", "backward", "all-reduce", "optimizer"}) {
+  for (const char* point :
+       {"start", "rendezvous", "connected", "step", "forward", "backward", "all-reduce", "optimizer"}) {
     for (const int rank : ranks) all.push_back({point, rank, std::string(point) == "step" ? 3 : 1});
   }
   return all;

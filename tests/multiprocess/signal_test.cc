@@ -20,8 +20,8 @@ using ::testing::SizeIs;
 
 /// More steps than any test waits for, each long enough to be interrupted.
 Arguments long_training(const Scratch& scratch) {
-  return small_training(scratch) +
-         Arguments{"--model", "gpt2-tiny", "--stages", "2", "--micro-batches", "16", "--steps", "100000", "--validate-every", "1"};
+  return small_training(scratch) + Arguments{"--model", "gpt2-tiny", "--stages",         "2", "--micro-batches", "16",
+                                             "--steps", "100000",    "--validate-every", "1"};
 }
 
 struct Interruption {
@@ -39,7 +39,10 @@ TEST_P(TrainingSignalTest, EndsTheRunAtOnceWithTheShellsExitCode) {
   const Scratch scratch;
   ProgramRun run(long_training(scratch) + how.flags, {.ranks = how.ranks});
   run.await_message("step 2/");
-  if (how.to_all) run.send_to_all(how.signal_number); else run.send(run.process(), how.signal_number);
+  if (how.to_all)
+    run.send_to_all(how.signal_number);
+  else
+    run.send(run.process(), how.signal_number);
   const ProgramResult result = run.wait();
   EXPECT_EQ(result.exit_code, 128 + how.signal_number);
   EXPECT_EQ(result.orphans, 0);
@@ -53,7 +56,9 @@ TEST_P(TrainingSignalTest, EndsTheRunAtOnceWithTheShellsExitCode) {
 std::vector<Interruption> interruptions() {
   std::vector<Interruption> all;
   for (const auto& [kind, flags, ranks] : std::initializer_list<std::tuple<std::string, Arguments, int>>{
-           {"Processes", {}, 2}, {"Threads", {"--transport", "threads"}, 0}, {"Unpipelined", {"--schedule", "none", "--threads", "1"}, 0}}) {
+           {"Processes", {}, 2},
+           {"Threads", {"--transport", "threads"}, 0},
+           {"Unpipelined", {"--schedule", "none", "--threads", "1"}, 0}}) {
     for (const bool to_all : {false, true}) {
       const std::string scope = to_all ? "AllProcesses" : "OneProcess";
       all.push_back({kind + "InterruptOf" + scope, flags, ranks, SIGINT, to_all});

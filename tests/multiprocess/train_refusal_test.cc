@@ -21,8 +21,11 @@ class TrainRefusalTest : public ::testing::Test {
 
   [[nodiscard]] Arguments command(const Arguments& flags) const {
     Arguments all = {"train"};
-    for (const Arguments& pair : {Arguments{"--model", "gpt2-tiny"}, {"--data", data_}, {"--sequence", "32"},
-                                  {"--steps", "2"}, {"--metrics", metrics_}}) {
+    for (const Arguments& pair : {Arguments{"--model", "gpt2-tiny"},
+                                  {"--data", data_},
+                                  {"--sequence", "32"},
+                                  {"--steps", "2"},
+                                  {"--metrics", metrics_}}) {
       if (std::ranges::find(flags, pair[0]) == flags.end()) all = all + pair;
     }
     return all + flags;
@@ -44,9 +47,12 @@ TEST_F(TrainRefusalTest, Data) {
       {{"--data", scratch_.path("")}, {"it is a directory"}},
       {{"--data", "/dev/zero"}, {"not a regular file"}},
       {{"--data", scratch_.write("empty.txt", "")}, {"empty.txt: it is empty"}},
-      {{"--data", scratch_.write("short.txt", "thirty-three characters are few. ")}, {"(training) has 32 tokens, one sample needs 33"}},
-      {{"--data", scratch_.write("page.txt", short_text), "--validate-every", "1"}, {"(validation) has 20 tokens, one sample needs 33"}},
-      {{"--data", scratch_.write("pair.txt", short_text.substr(0, 20)), "--model", "bert-tiny"}, {"(training) has 19 tokens"}},
+      {{"--data", scratch_.write("short.txt", "thirty-three characters are few. ")},
+       {"(training) has 32 tokens, one sample needs 33"}},
+      {{"--data", scratch_.write("page.txt", short_text), "--validate-every", "1"},
+       {"(validation) has 20 tokens, one sample needs 33"}},
+      {{"--data", scratch_.write("pair.txt", short_text.substr(0, 20)), "--model", "bert-tiny"},
+       {"(training) has 19 tokens"}},
   });
   EXPECT_THAT(run_program({"train"}).messages, ::testing::HasSubstr("--data is missing"));
 }
@@ -93,9 +99,10 @@ struct CountFlag {
 };
 
 const std::vector<CountFlag> kCounts = {
-    {"stages", false}, {"micro-batches", false}, {"pipelines", false}, {"micro-batch-size", false}, {"sequence", false},
-    {"steps", false}, {"seed", true}, {"warmup", true}, {"threads", true}, {"validate-every", true},
-    {"layers", false}, {"hidden", false}, {"heads", false}, {"vocabulary", false}};
+    {"stages", false},   {"micro-batches", false}, {"pipelines", false}, {"micro-batch-size", false},
+    {"sequence", false}, {"steps", false},         {"seed", true},       {"warmup", true},
+    {"threads", true},   {"validate-every", true}, {"layers", false},    {"hidden", false},
+    {"heads", false},    {"vocabulary", false}};
 
 TEST_F(TrainRefusalTest, CountsThatAreNoNumbers) {
   for (std::size_t i = 0; i < kCounts.size(); ++i) {
@@ -153,8 +160,8 @@ TEST_F(TrainRefusalTest, MakesNoMetricsFile) {
 }
 
 TEST_F(TrainRefusalTest, AHugeNumberOfStagesMeansNothingUnpipelined) {
-  const ProgramResult result = run_program(command({"--schedule", "none", "--stages", "1000000000000", "--micro-batches", "1",
-                                                    "--threads", "1"}));
+  const ProgramResult result = run_program(
+      command({"--schedule", "none", "--stages", "1000000000000", "--micro-batches", "1", "--threads", "1"}));
   EXPECT_EQ(result.exit_code, 0) << result.messages;
 }
 

@@ -12,8 +12,17 @@ Arguments operator+(Arguments first, const Arguments& second) {
 }
 
 Arguments small_training(const Scratch& scratch, const std::string& metrics) {
-  return {"train", "--data", scratch.write("text.txt", sample_text()), "--micro-batch-size", "2", "--sequence", "32",
-          "--dtype", "float64", "--metrics", scratch.path(metrics)};
+  return {"train",
+          "--data",
+          scratch.write("text.txt", sample_text()),
+          "--micro-batch-size",
+          "2",
+          "--sequence",
+          "32",
+          "--dtype",
+          "float64",
+          "--metrics",
+          scratch.path(metrics)};
 }
 
 std::string sample_text() {

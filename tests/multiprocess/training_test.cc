@@ -42,8 +42,8 @@ void expect_same_training(const std::vector<json>& one, const std::vector<json>&
 }
 
 TEST(TrainingTest, ProcessesThreadsAndTheUnpipelinedModelAgree) {
-  const Arguments shape = {"--model", "gpt2-tiny", "--layers", "8", "--micro-batches", "8", "--steps", "6",
-                           "--stages", "8"};
+  const Arguments shape = {"--model", "gpt2-tiny", "--layers", "8",        "--micro-batches",
+                           "8",       "--steps",   "6",        "--stages", "8"};
   const auto reference = train(shape + kReference);
   ASSERT_EQ(reference.size(), 6U);
   expect_same_training(reference, train(shape + Arguments{"--transport", "processes"}));
@@ -54,7 +54,8 @@ TEST(TrainingTest, ProcessesThreadsAndTheUnpipelinedModelAgree) {
 class TrainingScheduleTest : public ::testing::TestWithParam<Arguments> {};
 
 TEST_P(TrainingScheduleTest, TrainsAsTheUnpipelinedModel) {
-  const Arguments common = {"--micro-batches", "4", "--steps", "20", "--validate-every", "8", GetParam()[0], GetParam()[1]};
+  const Arguments common = {"--micro-batches",  "4", "--steps",     "20",
+                            "--validate-every", "8", GetParam()[0], GetParam()[1]};
   const auto reference = train(common + kReference);
   ASSERT_EQ(reference.size(), 20U);
   expect_same_training(reference, train(common + Arguments(GetParam().begin() + 2, GetParam().end())));
@@ -69,20 +70,20 @@ std::string name_of(const ::testing::TestParamInfo<Arguments>& flags) {
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    , TrainingScheduleTest,
-    ::testing::Values(Arguments{"--model", "gpt2-tiny", "--schedule", "gpipe", "--stages", "2"},
-                      Arguments{"--model", "gpt2-tiny", "--schedule", "1f1b", "--stages", "4"},
-                      Arguments{"--model", "gpt2-tiny", "--schedule", "chimera", "--stages", "2"},
-                      Arguments{"--model", "gpt2-tiny", "--schedule", "chimera", "--stages", "4"},
-                      Arguments{"--model", "gpt2-tiny", "--schedule", "chimera", "--stages", "4", "--pipelines", "4"},
-                      Arguments{"--model", "bert-tiny", "--schedule", "gpipe", "--stages", "2"},
-                      Arguments{"--model", "bert-tiny", "--schedule", "chimera", "--stages", "4"}),
-    name_of);
+INSTANTIATE_TEST_SUITE_P(, TrainingScheduleTest,
+                         ::testing::Values(Arguments{"--model", "gpt2-tiny", "--schedule", "gpipe", "--stages", "2"},
+                                           Arguments{"--model", "gpt2-tiny", "--schedule", "1f1b", "--stages", "4"},
+                                           Arguments{"--model", "gpt2-tiny", "--schedule", "chimera", "--stages", "2"},
+                                           Arguments{"--model", "gpt2-tiny", "--schedule", "chimera", "--stages", "4"},
+                                           Arguments{"--model", "gpt2-tiny", "--schedule", "chimera", "--stages", "4",
+                                                     "--pipelines", "4"},
+                                           Arguments{"--model", "bert-tiny", "--schedule", "gpipe", "--stages", "2"},
+                                           Arguments{"--model", "bert-tiny", "--schedule", "chimera", "--stages", "4"}),
+                         name_of);
 
 TEST(TrainingMetricsTest, HaveOneObjectAStepWithTheDocumentedFields) {
-  const auto steps = train({"--model", "gpt2-tiny", "--stages", "2", "--micro-batches", "4", "--steps", "5",
-                            "--warmup", "2", "--validate-every", "2"});
+  const auto steps = train({"--model", "gpt2-tiny", "--stages", "2", "--micro-batches", "4", "--steps", "5", "--warmup",
+                            "2", "--validate-every", "2"});
   ASSERT_EQ(steps.size(), 5U);
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const json& step = steps[i];
@@ -100,8 +101,8 @@ TEST(TrainingMetricsTest, HaveOneObjectAStepWithTheDocumentedFields) {
 }
 
 TEST(TrainingTest, TheLossFalls) {
-  const auto steps = train({"--model", "gpt2-tiny", "--stages", "2", "--micro-batches", "2", "--steps", "30",
-                            "--transport", "threads"});
+  const auto steps = train(
+      {"--model", "gpt2-tiny", "--stages", "2", "--micro-batches", "2", "--steps", "30", "--transport", "threads"});
   ASSERT_EQ(steps.size(), 30U);
   EXPECT_NEAR(steps.front()["loss"].get<double>(), std::log(256), 0.1) << "it begins by guessing";
   EXPECT_LT(steps.back()["loss"].get<double>(), 4.5);
@@ -118,8 +119,8 @@ TEST(TrainingTest, TheSeedChangesTheRun) {
 TEST(TrainingTest, ANewRunReplacesTheMetricsOfTheLast) {
   const Scratch scratch;
   scratch.write("metrics.jsonl", "not a metric\n");
-  const ProgramResult result = run_program(small_training(scratch) +
-                                           Arguments{"--model", "gpt2-tiny", "--steps", "1"} + kReference);
+  const ProgramResult result =
+      run_program(small_training(scratch) + Arguments{"--model", "gpt2-tiny", "--steps", "1"} + kReference);
   EXPECT_EQ(result.exit_code, 0) << result.messages;
   EXPECT_EQ(read_metrics(scratch.path("metrics.jsonl")).size(), 1U);
 }

@@ -14,24 +14,24 @@
 namespace chimera::testing {
 
 struct ProgramSetup {
-  std::string input{};                    ///< what standard input reads; at most a pipe's capacity unless it is read
-  std::vector<std::string> environment{}; ///< NAME=value, on top of this process's
-  int ranks = 0;                          ///< of the job it will start; their deaths are then observed
-  std::chrono::seconds deadline{60};      ///< without any news; then everything is killed and the test fails
+  std::string input{};                     ///< what standard input reads; at most a pipe's capacity unless it is read
+  std::vector<std::string> environment{};  ///< NAME=value, on top of this process's
+  int ranks = 0;                           ///< of the job it will start; their deaths are then observed
+  std::chrono::seconds deadline{60};       ///< without any news; then everything is killed and the test fails
 };
 
 struct ProgramResult {
-  int exit_code = -1;          ///< -1 where a signal killed it
-  int killed_by = 0;           ///< that signal
-  std::string output;          ///< stdout of all its processes
-  std::string messages;        ///< stderr of all its processes
-  int orphans = 0;             ///< processes that it did not wait for
-  bool left_files = false;     ///< in its private TMPDIR, which is its working directory too, or in /dev/shm
+  int exit_code = -1;       ///< -1 where a signal killed it
+  int killed_by = 0;        ///< that signal
+  std::string output;       ///< stdout of all its processes
+  std::string messages;     ///< stderr of all its processes
+  int orphans = 0;          ///< processes that it did not wait for
+  bool left_files = false;  ///< in its private TMPDIR, which is its working directory too, or in /dev/shm
   std::chrono::milliseconds ending_time{0};  ///< from the first death or signal until the last process was gone
 };
 
-/// A running program in a process group of its own. Its orphans become children of this process, which awaits their end.
-/// One at a time in a process.
+/// A running program in a process group of its own. Its orphans become children of this process, which awaits their
+/// end. One at a time in a process.
 class ProgramRun {
  public:
   explicit ProgramRun(const std::vector<std::string>& arguments, ProgramSetup setup = {});
