@@ -59,11 +59,12 @@ std::string as_text(const Report& report) {
     text += fmt::format("violation ({}): {}\n{}", finding.level, finding.violation.message, finding.excerpt);
   }
   if (!report.findings.empty()) {
-    return text + fmt::format("invalid: {} violation{}\n", report.findings.size(), report.findings.size() == 1 ? "" : "s");
+    return text +
+           fmt::format("invalid: {} violation{}\n", report.findings.size(), report.findings.size() == 1 ? "" : "s");
   }
   text = fmt::format("valid: {}, {} stages, {} micro-batches, {} replicas, {} workers, {} ops\n", schedule.name,
-                     schedule.stages, schedule.micro_batches, schedule.placement.num_replicas(), schedule.workers.size(),
-                     num_ops(schedule));
+                     schedule.stages, schedule.micro_batches, schedule.placement.num_replicas(),
+                     schedule.workers.size(), num_ops(schedule));
   text += "  schedule: complete, placed right, free of cycles\n";
   for (const Proof& proof : report.proofs) {
     text += fmt::format("  program, {}: cannot get stuck; at most {} receives posted ahead on a worker\n",
@@ -73,14 +74,16 @@ std::string as_text(const Report& report) {
 }
 
 std::string as_json(const Report& report) {
-  nlohmann::ordered_json json = {{"valid", report.findings.empty()}, {"name", report.schedule.name},
+  nlohmann::ordered_json json = {{"valid", report.findings.empty()},
+                                 {"name", report.schedule.name},
                                  {"violations", nlohmann::ordered_json::array()}};
   for (const Finding& finding : report.findings) {
     nlohmann::ordered_json places = nlohmann::ordered_json::array();
     for (const Place& place : finding.violation.places) {
       places.push_back({{"worker", place.worker}, {"position", place.position}});
     }
-    json["violations"].push_back({{"level", finding.level}, {"message", finding.violation.message}, {"places", places}});
+    json["violations"].push_back(
+        {{"level", finding.level}, {"message", finding.violation.message}, {"places", places}});
   }
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
@@ -94,13 +97,14 @@ struct Options {
 
 void add_check(CLI::App& program, int& exit_code) {
   auto* command = program.add_subcommand("check", "Validate a schedule and prove its program free of deadlock");
-  command->footer("Examples:\n"
-                  "  chimera check schedule.json\n"
-                  "  chimera schedule chimera --stages 4 --micro-batches 4 --format json | chimera check -\n"
-                  "\nChecks that every op is there once, on the right worker, and that no ops wait for each other; then lowers\n"
-                  "the schedule to sends, receives and all-reduces and runs these with no buffering at all, for channels\n"
-                  "matched per direction (Gloo) and for one serial queue per pair of workers (an NCCL communicator).\n"
-                  "Exit code 0: valid; 1: not; 2: the text is no schedule.");
+  command->footer(
+      "Examples:\n"
+      "  chimera check schedule.json\n"
+      "  chimera schedule chimera --stages 4 --micro-batches 4 --format json | chimera check -\n"
+      "\nChecks that every op is there once, on the right worker, and that no ops wait for each other; then lowers\n"
+      "the schedule to sends, receives and all-reduces and runs these with no buffering at all, for channels\n"
+      "matched per direction (Gloo) and for one serial queue per pair of workers (an NCCL communicator).\n"
+      "Exit code 0: valid; 1: not; 2: the text is no schedule.");
   auto options = std::make_shared<Options>();
   command->add_option("FILE", options->file, "schedule in JSON; - reads standard input")->required();
   add_format(*command, options->format, {"text", "json"});

@@ -22,7 +22,8 @@ constexpr const char* kFooter =
     "  chimera simulate chimera --stages 8 --micro-batches 8 --forward 1 --backward 2\n"
     "  chimera train --model gpt2-mini --data book.txt --steps 100\n"
     "\n`chimera SUBCOMMAND --help` explains each. Standard output is data, standard error is messages.\n"
-    "Exit codes: 0 success; 1 the answer is no (an invalid schedule), or a run failed; 2 wrong usage or configuration;\n"
+    "Exit codes: 0 success; 1 the answer is no (an invalid schedule), or a run failed; 2 wrong usage or "
+    "configuration;\n"
     "130 ended by Ctrl-C; 143 ended by SIGTERM.";
 
 std::vector<std::string> subcommand_names(const CLI::App& program) {
@@ -55,7 +56,8 @@ std::string unexpected(const CLI::App& command, const std::string& word) {
 
 /// Names of files and words of a file may hold line ends.
 std::string one_line(std::string text) {
-  std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
   return text;
 }
 

@@ -32,13 +32,23 @@ std::string parts(const StageLayers& stage) {
 std::string as_json(const ModelConfig& model, const std::vector<StageLayers>& partition) {
   nlohmann::ordered_json stages = nlohmann::ordered_json::array();
   for (const StageLayers& stage : partition) {
-    stages.push_back({{"parameters", parameter_count(model, stage)}, {"layers", stage.end_layer - stage.first_layer},
-                      {"first_layer", stage.first_layer}, {"embedding", stage.embedding}, {"head", stage.head}});
+    stages.push_back({{"parameters", parameter_count(model, stage)},
+                      {"layers", stage.end_layer - stage.first_layer},
+                      {"first_layer", stage.first_layer},
+                      {"embedding", stage.embedding},
+                      {"head", stage.head}});
   }
-  const nlohmann::ordered_json json = {
-      {"name", model.name}, {"family", family_name(model.family)}, {"parameters", parameter_count(model)},
-      {"layers", model.layers}, {"hidden", model.hidden}, {"heads", model.heads}, {"feed_forward", model.feed_forward},
-      {"vocabulary", model.vocabulary}, {"positions", model.positions}, {"tied", model.tied}, {"stages", stages}};
+  const nlohmann::ordered_json json = {{"name", model.name},
+                                       {"family", family_name(model.family)},
+                                       {"parameters", parameter_count(model)},
+                                       {"layers", model.layers},
+                                       {"hidden", model.hidden},
+                                       {"heads", model.heads},
+                                       {"feed_forward", model.feed_forward},
+                                       {"vocabulary", model.vocabulary},
+                                       {"positions", model.positions},
+                                       {"tied", model.tied},
+                                       {"stages", stages}};
   return json.dump(2) + "\n";
 }
 
@@ -49,7 +59,8 @@ std::string as_text(const ModelConfig& model, const std::vector<StageLayers>& pa
                       model.vocabulary, model.positions, model.tied ? "tied" : "untied");
   if (partition.size() == 1) return text;
   for (std::size_t s = 0; s < partition.size(); ++s) {
-    text += fmt::format("stage {:>3}  {:>14} parameters  {}\n", s, parameter_count(model, partition[s]), parts(partition[s]));
+    text += fmt::format("stage {:>3}  {:>14} parameters  {}\n", s, parameter_count(model, partition[s]),
+                        parts(partition[s]));
   }
   return text;
 }
@@ -58,12 +69,15 @@ std::string as_text(const ModelConfig& model, const std::vector<StageLayers>& pa
 
 void add_model(CLI::App& program, int&) {
   auto* command = program.add_subcommand("model", "Count the parameters of a model, in all and for each stage");
-  command->footer("Examples:\n"
-                  "  chimera model bert-48 --stages 4\n"
-                  "  chimera model gpt2-64 --stages 32 --format json\n"
-                  "  chimera model gpt2 --layers 24 --tied false\n"
-                  "\nNothing is allocated. Models: " + listed_models() + ", or a TOML file with the fields family, layers,\n"
-                  "hidden, heads, feed_forward, vocabulary, positions, tied.");
+  command->footer(
+      "Examples:\n"
+      "  chimera model bert-48 --stages 4\n"
+      "  chimera model gpt2-64 --stages 32 --format json\n"
+      "  chimera model gpt2 --layers 24 --tied false\n"
+      "\nNothing is allocated. Models: " +
+      listed_models() +
+      ", or a TOML file with the fields family, layers,\n"
+      "hidden, heads, feed_forward, vocabulary, positions, tied.");
   auto options = std::make_shared<Options>();
   command->add_option("NAME", options->name, "a preset, or a TOML file")->required();
   add_count(*command, "--stages", options->stages, "cut into this many stages (default 1)");

@@ -30,29 +30,39 @@ bool parses(const std::string& text, Number& value) {
 
 CLI::Option* add_count(CLI::App& app, const std::string& flag, std::int64_t& value, const std::string& description) {
   return app
-      .add_option_function<std::string>(flag, [&value, flag](const std::string& text) {
-        if (!parses(text, value)) throw ConfigError(fmt::format("{}: '{}' is not a whole number in range", flag, text));
-      }, description)
+      .add_option_function<std::string>(
+          flag,
+          [&value, flag](const std::string& text) {
+            if (!parses(text, value))
+              throw ConfigError(fmt::format("{}: '{}' is not a whole number in range", flag, text));
+          },
+          description)
       ->type_name("N");
 }
 
 CLI::Option* add_number(CLI::App& app, const std::string& flag, double& value, const std::string& description,
                         double least) {
   return app
-      .add_option_function<std::string>(flag, [&value, flag, least](const std::string& text) {
-        if (!parses(text, value) || !std::isfinite(value) || value < least) {
-          throw ConfigError(fmt::format("{}: '{}' is not a number of at least {}", flag, text, least));
-        }
-      }, description)
+      .add_option_function<std::string>(
+          flag,
+          [&value, flag, least](const std::string& text) {
+            if (!parses(text, value) || !std::isfinite(value) || value < least) {
+              throw ConfigError(fmt::format("{}: '{}' is not a number of at least {}", flag, text, least));
+            }
+          },
+          description)
       ->type_name("X");
 }
 
 CLI::Option* add_path(CLI::App& app, const std::string& flag, std::string& path, const std::string& description) {
   return app
-      .add_option_function<std::string>(flag, [&path, flag](const std::string& text) {
-        if (text.empty()) throw ConfigError(flag + ": the name of a file is missing");
-        path = text;
-      }, description)
+      .add_option_function<std::string>(
+          flag,
+          [&path, flag](const std::string& text) {
+            if (text.empty()) throw ConfigError(flag + ": the name of a file is missing");
+            path = text;
+          },
+          description)
       ->type_name("FILE");
 }
 
@@ -60,12 +70,15 @@ CLI::Option* add_choice(CLI::App& app, const std::string& flag, std::string& val
                         std::vector<std::string> names) {
   const std::string listed = fmt::format("{}", fmt::join(names, "|"));
   return app
-      .add_option_function<std::string>(flag, [&value, flag, names](const std::string& text) {
-        if (std::find(names.begin(), names.end(), text) == names.end()) {
-          throw ConfigError(unknown_name(flag, text, names));
-        }
-        value = text;
-      }, description)
+      .add_option_function<std::string>(
+          flag,
+          [&value, flag, names](const std::string& text) {
+            if (std::find(names.begin(), names.end(), text) == names.end()) {
+              throw ConfigError(unknown_name(flag, text, names));
+            }
+            value = text;
+          },
+          description)
       ->type_name(listed);
 }
 
@@ -76,7 +89,8 @@ void add_format(CLI::App& app, std::string& format, std::vector<std::string> nam
 
 void ShapeFlags::add_to(CLI::App& app) {
   stages = add_count(app, "--stages", shape.stages, "D, workers of one pipeline");
-  micro_batches = add_count(app, "--micro-batches", shape.micro_batches, "N, micro-batches a step, all directions together");
+  micro_batches =
+      add_count(app, "--micro-batches", shape.micro_batches, "N, micro-batches a step, all directions together");
   pipelines = add_count(app, "--pipelines", shape.pipelines, "2f, down and up pipelines together (chimera; default 2)");
 }
 
@@ -97,8 +111,10 @@ Schedule ShapeFlags::generate(const std::string& name) const {
 void CostFlags::add_to(CLI::App& app) {
   add_number(app, "--forward", forward, "time of a worker's whole forward (default 1)");
   backward_option = add_number(app, "--backward", backward, "time of its whole backward (default 2)");
-  input_option = add_number(app, "--input-gradient", input_gradient, "time of its input gradient, with --weight-gradient");
-  weight_option = add_number(app, "--weight-gradient", weight_gradient, "time of its weight gradient, with --input-gradient");
+  input_option =
+      add_number(app, "--input-gradient", input_gradient, "time of its input gradient, with --weight-gradient");
+  weight_option =
+      add_number(app, "--weight-gradient", weight_gradient, "time of its weight gradient, with --input-gradient");
   add_number(app, "--latency", latency, "delay of a message between workers (default 0)");
 }
 
@@ -110,7 +126,8 @@ CostModel CostFlags::costs_of(const Schedule& schedule) const {
   if (split && backward_option->count() > 0) {
     throw ConfigError("give --backward, or --input-gradient and --weight-gradient, not both");
   }
-  StageCosts share{.forward = forward, .backward = backward, .input_gradient = backward / 2, .weight_gradient = backward / 2};
+  StageCosts share{
+      .forward = forward, .backward = backward, .input_gradient = backward / 2, .weight_gradient = backward / 2};
   if (split) share = {forward, input_gradient + weight_gradient, input_gradient, weight_gradient};
   return CostModel::uniform(schedule, share, latency);
 }
@@ -122,7 +139,8 @@ std::string read_input(const std::string& path) {
     return text.str();
   }
   std::error_code error;
-  if (std::filesystem::is_directory(path, error)) throw ConfigError(path + ": is a directory; give a file, or - for standard input");
+  if (std::filesystem::is_directory(path, error))
+    throw ConfigError(path + ": is a directory; give a file, or - for standard input");
   std::ifstream file(path, std::ios::binary);
   if (!file) throw ConfigError(fmt::format("{}: cannot be read ({})", path, std::generic_category().message(errno)));
   return {std::istreambuf_iterator<char>(file), {}};

@@ -25,12 +25,13 @@ std::string picture(const Schedule& schedule) {
 
 void add_schedule(CLI::App& program, int&) {
   auto* command = program.add_subcommand("schedule", "Generate a schedule: as a picture, or as JSON");
-  command->footer("Examples:\n"
-                  "  chimera schedule chimera --stages 4 --micro-batches 4\n"
-                  "  chimera schedule chimera --stages 8 --micro-batches 8 --pipelines 4\n"
-                  "  chimera schedule 1f1b --stages 4 --micro-batches 8 --format json | chimera check -\n"
-                  "\nThe picture has a cell for each slot of equal length: stage, op, micro-batch (2F5); forwards stand as\n"
-                  "late as nothing waits for them. `chimera simulate` times ops as soon as they can run.");
+  command->footer(
+      "Examples:\n"
+      "  chimera schedule chimera --stages 4 --micro-batches 4\n"
+      "  chimera schedule chimera --stages 8 --micro-batches 8 --pipelines 4\n"
+      "  chimera schedule 1f1b --stages 4 --micro-batches 8 --format json | chimera check -\n"
+      "\nThe picture has a cell for each slot of equal length: stage, op, micro-batch (2F5); forwards stand as\n"
+      "late as nothing waits for them. `chimera simulate` times ops as soon as they can run.");
   auto options = std::make_shared<Options>();
   command->add_option("NAME", options->name, "name of the schedule; `chimera schedules` lists them")->required();
   options->shape.add_to(*command);

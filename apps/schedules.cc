@@ -14,14 +14,18 @@ namespace {
 std::string as_json() {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Generator& g : generators()) {
-    list.push_back({{"name", g.name}, {"constraints", g.constraints}, {"makespan", g.makespan},
-                    {"activations", g.activations}, {"source", g.source}});
+    list.push_back({{"name", g.name},
+                    {"constraints", g.constraints},
+                    {"makespan", g.makespan},
+                    {"activations", g.activations},
+                    {"source", g.source}});
   }
   return list.dump(2) + "\n";
 }
 
 std::string as_table() {
-  std::string text = fmt::format("{:<10} {:<30} {:<30} {:<14} {}\n", "schedule", "constraints", "makespan", "in flight", "source");
+  std::string text =
+      fmt::format("{:<10} {:<30} {:<30} {:<14} {}\n", "schedule", "constraints", "makespan", "in flight", "source");
   for (const Generator& g : generators()) {
     text += fmt::format("{:<10} {:<30} {:<30} {:<14} {}\n", g.name, g.constraints, g.makespan, g.activations, g.source);
   }

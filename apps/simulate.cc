@@ -32,7 +32,8 @@ Schedule read_schedule(const std::string& file) {
 }
 
 Schedule chosen_schedule(const Options& options) {
-  if (options.name.empty() == options.file.empty()) throw ConfigError("simulate: give the NAME of a schedule, or --file FILE");
+  if (options.name.empty() == options.file.empty())
+    throw ConfigError("simulate: give the NAME of a schedule, or --file FILE");
   if (options.file.empty()) return options.shape.generate(options.name);
   if (options.shape.given()) {
     throw ConfigError("simulate: --file has a shape already; leave out --stages, --micro-batches and --pipelines");
@@ -56,12 +57,13 @@ std::string as_text(const Schedule& schedule, const Timeline& timeline) {
 
 void add_simulate(CLI::App& program, int&) {
   auto* command = program.add_subcommand("simulate", "Time a schedule: makespan, bubbles, activations in flight");
-  command->footer("Examples:\n"
-                  "  chimera simulate chimera --stages 8 --micro-batches 8 --forward 1 --backward 2\n"
-                  "  chimera simulate 1f1b --stages 4 --micro-batches 8 --latency 0.1 --format json\n"
-                  "  chimera simulate --file schedule.json\n"
-                  "\nOps run in their worker's order as soon as their inputs have arrived. Times are those of one worker's\n"
-                  "whole share of the model, in any unit.");
+  command->footer(
+      "Examples:\n"
+      "  chimera simulate chimera --stages 8 --micro-batches 8 --forward 1 --backward 2\n"
+      "  chimera simulate 1f1b --stages 4 --micro-batches 8 --latency 0.1 --format json\n"
+      "  chimera simulate --file schedule.json\n"
+      "\nOps run in their worker's order as soon as their inputs have arrived. Times are those of one worker's\n"
+      "whole share of the model, in any unit.");
   auto options = std::make_shared<Options>();
   command->add_option("NAME", options->name, "name of the schedule; `chimera schedules` lists them");
   add_path(*command, "--file", options->file, "schedule in JSON instead; - reads standard input");

@@ -24,7 +24,8 @@ struct Flags {
 
 void add_flags(CLI::App& command, Flags& flags) {
   TrainOptions& o = flags.options;
-  command.add_option("--model", o.model, "a preset, or a TOML file (default gpt2-mini): " + listed_models())->type_name("NAME");
+  command.add_option("--model", o.model, "a preset, or a TOML file (default gpt2-mini): " + listed_models())
+      ->type_name("NAME");
   flags.model.add_to(command);
   add_path(command, "--data", o.data, "UTF-8 text; its bytes are the tokens, its last 5 % validate");
   command.add_option("--schedule", o.schedule, "`chimera schedules` lists them; none: unpipelined (default chimera)")
@@ -91,15 +92,16 @@ int run(const Job& job, const std::vector<std::string>& arguments) {
 
 void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) {
   auto* command = program.add_subcommand("train", "Train a model through a pipeline schedule");
-  command->footer("Examples:\n"
-                  "  chimera train --data book.txt\n"
-                  "  chimera train --data book.txt --schedule 1f1b --stages 2 --micro-batches 8 --validate-every 25\n"
-                  "  chimera train --model bert-tiny --data book.txt --stages 4 --metrics metrics.jsonl\n"
-                  "  chimera train --data book.txt --schedule none --micro-batches 4   (the unpipelined reference)\n"
-                  "\nStarts one process for each worker on this machine, connected over loopback, or threads. Every schedule\n"
-                  "trains on the same samples from the same weights, and its gradients are those of the unpipelined model.\n"
-                  "The loss is the mean over the step's target tokens, in nats. --micro-batches defaults to --stages, and\n"
-                  "--stages to 4. With --schedule none the flags that place stages mean nothing.");
+  command->footer(
+      "Examples:\n"
+      "  chimera train --data book.txt\n"
+      "  chimera train --data book.txt --schedule 1f1b --stages 2 --micro-batches 8 --validate-every 25\n"
+      "  chimera train --model bert-tiny --data book.txt --stages 4 --metrics metrics.jsonl\n"
+      "  chimera train --data book.txt --schedule none --micro-batches 4   (the unpipelined reference)\n"
+      "\nStarts one process for each worker on this machine, connected over loopback, or threads. Every schedule\n"
+      "trains on the same samples from the same weights, and its gradients are those of the unpipelined model.\n"
+      "The loss is the mean over the step's target tokens, in nats. --micro-batches defaults to --stages, and\n"
+      "--stages to 4. With --schedule none the flags that place stages mean nothing.");
   auto flags = std::make_shared<Flags>();
   add_flags(*command, *flags);
   command->callback([flags, &invocation, &exit_code] {

@@ -19,8 +19,7 @@ constexpr double kMebibyte = 1024.0 * 1024.0;
 
 /// `  6.71 (4)` for each worker: peak in MiB, and micro-batches in flight.
 std::string cells(const Schedule& schedule, const ModelConfig& model, Exchange exchange) {
-  const Timeline timeline =
-      simulate(schedule, CostModel::uniform(schedule, StageCosts{.forward = 1, .backward = 2}));
+  const Timeline timeline = simulate(schedule, CostModel::uniform(schedule, StageCosts{.forward = 1, .backward = 2}));
   const auto memory = measure_step_memory(schedule, model, kSize, exchange);
   std::string text;
   for (std::size_t w = 0; w < memory.size(); ++w) {

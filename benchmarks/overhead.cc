@@ -36,8 +36,7 @@ constexpr double kLimit = 30;  // microseconds an op, on threads
 /// Computes next to nothing: a product with one small parameter, and a sum where the loss is taken.
 class TinyStage final : public Stage {
  public:
-  TinyStage(bool first, bool last)
-      : Stage({{"scale", at::ones({kHidden})}}), last_(last) {
+  TinyStage(bool first, bool last) : Stage({{"scale", at::ones({kHidden})}}), last_(last) {
     if (first) embedded_ = at::ones({1, 1, kHidden});
   }
   at::Tensor forward(const at::Tensor& input, const MicroBatch& /*batch*/) override {
@@ -211,7 +210,9 @@ double measure_threads(const std::string& schedule) {
 void measure_rank(const std::string& schedule, const RankEnvironment& rank) {
   constexpr std::size_t kNumbers = 6;
   const Case with(schedule);
-  const auto transport = connect_gloo({.rank = rank.rank, .world_size = rank.world_size, .store_path = rank.store_path,
+  const auto transport = connect_gloo({.rank = rank.rank,
+                                       .world_size = rank.world_size,
+                                       .store_path = rank.store_path,
                                        .groups = stage_groups(with.schedule.placement)});
   const Figures mine = measure(with, WorkerId(rank.rank), *transport);
   std::vector<double> all(kStages * kNumbers, 0);

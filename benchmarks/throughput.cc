@@ -1,9 +1,9 @@
 // Tokens a second of `chimera train` on two processes, beside one.
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/wait.h>
+#include <CLI/CLI.hpp>
 
 #include <cstdio>
 #include <exception>
@@ -29,7 +29,7 @@ namespace {
 
 constexpr std::int64_t kStages = 2;
 constexpr std::int64_t kMicroBatches = 8;
-constexpr double kRequired = 1.8;      // chimera, times one process
+constexpr double kRequired = 1.8;        // chimera, times one process
 constexpr double kMostDisturbed = 0.04;  // share of the cores that others may take during a run
 
 struct Options {
@@ -37,8 +37,8 @@ struct Options {
   std::string data;  // empty: text made here
   int rounds = 7;
   int steps = 6;
-  int skipped = 2;    // first steps of a run: first touches of memory and caches
-  int retries = 60;   // of disturbed runs, in all
+  int skipped = 2;   // first steps of a run: first touches of memory and caches
+  int retries = 60;  // of disturbed runs, in all
 };
 
 /// A folder of its own for data and metrics, removed at the end.
@@ -186,9 +186,10 @@ void run_all(Options options) {
                            {"1f1b, two processes", "1f1b", 1, ceiling("1f1b")},
                            {"two runs of one process", "none", 2, 2}};
   fmt::print("Tokens per second of training, one thread a process\n{}\n", machine_line());
-  fmt::print("8 layers of 256, sequence 128, micro-batches of 4, D = {}, N = {}, float32; {} interleaved rounds of {} "
-             "steps, the first {} of each left out\n",
-             kStages, kMicroBatches, options.rounds, options.steps, options.skipped);
+  fmt::print(
+      "8 layers of 256, sequence 128, micro-batches of 4, D = {}, N = {}, float32; {} interleaved rounds of {} "
+      "steps, the first {} of each left out\n",
+      kStages, kMicroBatches, options.rounds, options.steps, options.skipped);
   fmt::print("in brackets: runs during which others took over {:.0f} % of the cores, repeated up to {} times in all\n",
              100 * kMostDisturbed, options.retries);
   for (int round = 0; round < options.rounds; ++round) {
@@ -215,11 +216,14 @@ int main(int argc, char** argv) {
   app.add_option("--chimera", options.program, "the program to run")->capture_default_str();
   app.add_option("--data", options.data, "a UTF-8 text file (default: random words)");
   app.add_option("--rounds", options.rounds, "how often each is run")
-      ->capture_default_str()->check(CLI::PositiveNumber);
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   app.add_option("--steps", options.steps, "of each run, the first two for warming up")
-      ->capture_default_str()->check(CLI::Range(3, 1000));
+      ->capture_default_str()
+      ->check(CLI::Range(3, 1000));
   app.add_option("--retries", options.retries, "of runs that others disturbed, in all")
-      ->capture_default_str()->check(CLI::NonNegativeNumber);
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
   CLI11_PARSE(app, argc, argv);
   try {
     run_all(options);

@@ -21,7 +21,8 @@ TEST(TorchSuitesTest, EverySuiteIsRegistered) {
   const auto* tests = ::testing::UnitTest::GetInstance();
   for (int i = 0; i < tests->total_test_suite_count(); ++i) {
     const std::string name = tests->GetTestSuite(i)->name();  // instantiations are called PREFIX/SUITE
-    EXPECT_TRUE(registered.contains(name.substr(name.find('/') + 1))) << name << " is missing in tests/torch_suites.cmake";
+    EXPECT_TRUE(registered.contains(name.substr(name.find('/') + 1)))
+        << name << " is missing in tests/torch_suites.cmake";
   }
 }
 

@@ -46,13 +46,18 @@ MicroBatch any_micro_batch(const BatchSize& size) {
 class Connector {
  public:
   Connector(Exchange exchange, int workers, StageGroups groups)
-      : exchange_(exchange), workers_(workers), groups_(std::move(groups)), hub_(workers, groups_),
+      : exchange_(exchange),
+        workers_(workers),
+        groups_(std::move(groups)),
+        hub_(workers, groups_),
         store_(check_system(::memfd_create("store", MFD_CLOEXEC), "create the store")) {}
 
   [[nodiscard]] std::unique_ptr<Transport> connect(WorkerId worker) {
     if (exchange_ == Exchange::ByReference) return hub_.transport(worker);
-    return connect_gloo({.rank = static_cast<int>(worker.value()), .world_size = workers_,
-                         .store_path = "/proc/self/fd/" + std::to_string(store_.get()), .groups = groups_});
+    return connect_gloo({.rank = static_cast<int>(worker.value()),
+                         .world_size = workers_,
+                         .store_path = "/proc/self/fd/" + std::to_string(store_.get()),
+                         .groups = groups_});
   }
 
  private:

@@ -40,8 +40,12 @@ struct TransferState {
 class ProgramRun {
  public:
   ProgramRun(const Program& program, ChannelDiscipline discipline)
-      : program_(program), discipline_(discipline), next_(program.workers.size(), 0), queued_(program.workers.size(), true),
-        groups_(stage_groups(program.placement)), started_(groups_.size(), 0) {}
+      : program_(program),
+        discipline_(discipline),
+        next_(program.workers.size(), 0),
+        queued_(program.workers.size(), true),
+        groups_(stage_groups(program.placement)),
+        started_(groups_.size(), 0) {}
 
   std::vector<Violation> run() {
     for (std::size_t w = next_.size(); w-- > 0;) ready_.push_back(w);
@@ -59,8 +63,10 @@ class ProgramRun {
   const Instruction& at(Place place) const { return program_.workers[place.worker][place.position]; }
 
   void report(ViolationKind kind, Place place, const std::string& what) {
-    violations_.push_back({kind, fmt::format("worker {}, instruction {} ({}): {}", place.worker, place.position,
-                                             to_text(at(place)), what), {place}});
+    violations_.push_back(
+        {kind,
+         fmt::format("worker {}, instruction {} ({}): {}", place.worker, place.position, to_text(at(place)), what),
+         {place}});
   }
 
   void wake(std::size_t worker) {
@@ -125,7 +131,8 @@ class ProgramRun {
     } else if (op.kind == OpKind::BackwardWeight) {
       Op input = op;
       input.kind = OpKind::BackwardInput;
-      if (!is_here(place.worker, input)) report(ViolationKind::BadDataFlow, place, "its input gradient has not run here");
+      if (!is_here(place.worker, input))
+        report(ViolationKind::BadDataFlow, place, "its input gradient has not run here");
     }
     here_[key(op)].push_back(place.worker);
   }
@@ -142,7 +149,8 @@ class ProgramRun {
 
   void issue(Place place, bool is_send) {
     const Instruction& instruction = at(place);
-    if (is_send && !is_here(place.worker, instruction.op)) report(ViolationKind::BadDataFlow, place, "the tensor is not here");
+    if (is_send && !is_here(place.worker, instruction.op))
+      report(ViolationKind::BadDataFlow, place, "the tensor is not here");
     if (instruction.peer.index() >= next_.size() || instruction.peer.index() == place.worker) {
       report(ViolationKind::BadDataFlow, place, "there is no such other worker");
       return;
@@ -258,8 +266,8 @@ class ProgramRun {
   std::vector<std::size_t> ready_;  // workers to try again
   std::vector<bool> queued_;        // [worker]: is in ready_
   std::map<std::pair<std::size_t, std::size_t>, Queue> queues_;
-  std::unordered_map<std::uint64_t, TransferState> transfers_;            // by the op that makes the tensor
-  std::unordered_map<std::uint64_t, std::vector<std::size_t>> here_;      // workers where an op's result is
+  std::unordered_map<std::uint64_t, TransferState> transfers_;        // by the op that makes the tensor
+  std::unordered_map<std::uint64_t, std::vector<std::size_t>> here_;  // workers where an op's result is
   std::vector<std::vector<WorkerId>> groups_;
   std::vector<std::size_t> started_;  // [stage]: members that started its all-reduce
   std::vector<bool> arrived_;         // [worker]: in ReduceScalars

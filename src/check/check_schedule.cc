@@ -45,8 +45,9 @@ class ScheduleCheck {
       }
       for (std::size_t s = 0; s < row.size(); ++s) {
         if (row[s].value() >= 0 && row[s].value() < workers) continue;
-        report(ViolationKind::BadPlacement, fmt::format("replica {} places stage {} on worker {}; there are workers 0 to {}",
-                                                        r, s, row[s].value(), workers - 1));
+        report(ViolationKind::BadPlacement,
+               fmt::format("replica {} places stage {} on worker {}; there are workers 0 to {}", r, s, row[s].value(),
+                           workers - 1));
       }
     }
   }
@@ -67,13 +68,16 @@ class ScheduleCheck {
     std::int64_t& replica = replica_of_[op.micro_batch.index()];
     if (replica < 0) replica = op.replica.value();
     if (replica != op.replica.value()) {
-      report(ViolationKind::MixedReplicas, fmt::format("{}: replica {}, but micro-batch {} belongs to replica {}", where,
-                                                       op.replica.value(), op.micro_batch.value(), replica), {place});
+      report(ViolationKind::MixedReplicas,
+             fmt::format("{}: replica {}, but micro-batch {} belongs to replica {}", where, op.replica.value(),
+                         op.micro_batch.value(), replica),
+             {place});
     }
     if (placed && schedule_.placement.worker(op.replica, op.stage).index() != place.worker) {
       report(ViolationKind::WrongWorker,
              fmt::format("{}: stage {} of replica {} is on worker {}", where, op.stage.value(), op.replica.value(),
-                         schedule_.placement.worker(op.replica, op.stage).value()), {place});
+                         schedule_.placement.worker(op.replica, op.stage).value()),
+             {place});
     }
     auto seen = seen_[static_cast<std::size_t>(op.kind)][slot(op.stage, op.micro_batch)];
     if (seen) report(ViolationKind::DoubledOp, where + ": the schedule has this op already", {place});
@@ -83,7 +87,8 @@ class ScheduleCheck {
   bool in_range(const Op& op, const std::string& where, Place place) {
     const auto require = [&](const char* what, std::int64_t value, std::int64_t count) {
       if (value >= 0 && value < count) return true;
-      report(ViolationKind::OutOfRange, fmt::format("{}: {} {} is not in 0 to {}", where, what, value, count - 1), {place});
+      report(ViolationKind::OutOfRange, fmt::format("{}: {} {} is not in 0 to {}", where, what, value, count - 1),
+             {place});
       all_in_range_ = false;
       return false;
     };
@@ -127,8 +132,8 @@ class ScheduleCheck {
     const bool weight = seen(OpKind::BackwardWeight, s, m);
     if (!seen(OpKind::Forward, s, m)) report(ViolationKind::MissingOp, fmt::format("{}F{} is missing", s, m));
     if (whole && (input || weight)) {
-      report(ViolationKind::DoubledOp, fmt::format("{0}B{1} stands beside {0}{2}{1}: a backward is whole or split",
-                                                   s, m, input ? 'I' : 'W'));
+      report(ViolationKind::DoubledOp,
+             fmt::format("{0}B{1} stands beside {0}{2}{1}: a backward is whole or split", s, m, input ? 'I' : 'W'));
     } else if (!whole && !input && !weight) {
       report(ViolationKind::MissingOp, fmt::format("{0}B{1} (or {0}I{1} and {0}W{1}) is missing", s, m));
     } else if (!whole && !(input && weight)) {
@@ -196,7 +201,7 @@ class ScheduleCheck {
   std::vector<Violation> violations_;
   bool all_in_range_ = true;
   std::array<std::vector<bool>, kOpKinds> seen_;  // [kind][stage * N + micro-batch]
-  std::vector<std::int64_t> replica_of_;                 // [micro-batch], -1 where not yet seen
+  std::vector<std::int64_t> replica_of_;          // [micro-batch], -1 where not yet seen
   Done done_;
 };
 

@@ -37,12 +37,12 @@ class PeerLostError : public TransportError {
 
 /// Exit codes of the program, as `--help` lists them.
 enum class ExitCode : int {
-  Success = 0,       ///< done, or the answer is "yes"
-  No = 1,            ///< the answer is "no": an invalid schedule, a failed run
-  Usage = 2,         ///< wrong usage or configuration
-  PeerLost = 3,      ///< a rank ended because another one did; never the code of the whole job
-  Interrupted = 130, ///< Ctrl-C
-  Terminated = 143,  ///< SIGTERM
+  Success = 0,        ///< done, or the answer is "yes"
+  No = 1,             ///< the answer is "no": an invalid schedule, a failed run
+  Usage = 2,          ///< wrong usage or configuration
+  PeerLost = 3,       ///< a rank ended because another one did; never the code of the whole job
+  Interrupted = 130,  ///< Ctrl-C
+  Terminated = 143,   ///< SIGTERM
 };
 
 }  // namespace chimera

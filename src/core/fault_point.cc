@@ -27,7 +27,8 @@ int parse_number(std::string_view text) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size()) {
-    throw ConfigError("CHIMERA_FAULT: '" + std::string(text) + "' is not a number; expected ACTION@POINT[:RANK[:COUNT]]");
+    throw ConfigError("CHIMERA_FAULT: '" + std::string(text) +
+                      "' is not a number; expected ACTION@POINT[:RANK[:COUNT]]");
   }
   return value;
 }
@@ -49,7 +50,8 @@ std::optional<Fault> read_fault() {
   const bool known = fault.action == "kill" || fault.action == "kill-launcher" || fault.action == "throw" ||
                      fault.action == "segfault";
   if (at == std::string_view::npos || !known) {
-    throw ConfigError("CHIMERA_FAULT: expected ACTION@POINT[:RANK[:COUNT]] with ACTION kill, kill-launcher, throw or segfault");
+    throw ConfigError(
+        "CHIMERA_FAULT: expected ACTION@POINT[:RANK[:COUNT]] with ACTION kill, kill-launcher, throw or segfault");
   }
   std::string_view rest = text.substr(at + 1);
   const auto next = [&rest] {

@@ -1,5 +1,6 @@
 #pragma once
-// Named places at which a test (or a user rehearsing a cluster) makes a rank fail: CHIMERA_FAULT=ACTION@POINT[:RANK[:COUNT]].
+// Named places at which a test (or a user rehearsing a cluster) makes a rank fail:
+// CHIMERA_FAULT=ACTION@POINT[:RANK[:COUNT]].
 
 #include <string_view>
 
@@ -11,11 +12,10 @@ void check_fault_plan();
 /// Tells fault points which rank the calling thread is.
 void set_fault_rank(int rank);
 
-/// Does nothing unless CHIMERA_FAULT names this point, the calling thread's rank (default 0) and the COUNT-th passage of
-/// it by that thread (default 1). Then, by ACTION: `kill` sends SIGKILL to this process, `kill-launcher` to its parent,
-/// `throw` throws Error("fault injected at POINT"), `segfault` raises SIGSEGV.
-/// Points: start, rendezvous, connected, step, forward, backward, all-reduce, optimizer.
-/// Throws ConfigError where check_fault_plan() does.
+/// Does nothing unless CHIMERA_FAULT names this point, the calling thread's rank (default 0) and the COUNT-th passage
+/// of it by that thread (default 1). Then, by ACTION: `kill` sends SIGKILL to this process, `kill-launcher` to its
+/// parent, `throw` throws Error("fault injected at POINT"), `segfault` raises SIGSEGV. Points: start, rendezvous,
+/// connected, step, forward, backward, all-reduce, optimizer. Throws ConfigError where check_fault_plan() does.
 void fault_point(std::string_view point);
 
 }  // namespace chimera

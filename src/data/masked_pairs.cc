@@ -114,8 +114,7 @@ std::int64_t find_cut(const TokenView& tokens, std::int64_t start, std::int64_t 
   return middle;
 }
 
-Sample masked_pair(const TokenView& tokens, const SampleOptions& options, std::int64_t position,
-                   std::int64_t window) {
+Sample masked_pair(const TokenView& tokens, const SampleOptions& options, std::int64_t position, std::int64_t window) {
   const Pair pair = choose_pair(tokens, options, position, window);
   Sample sample = write_pair(tokens, pair, options.sequence);
   mask(sample, options, position);

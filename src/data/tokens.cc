@@ -22,8 +22,7 @@ constexpr std::size_t kValidationPart = 20;  // one token in so many
 
 }  // namespace
 
-Corpus::Corpus(Corpus&& other) noexcept
-    : bytes_(std::exchange(other.bytes_, {})), path_(std::move(other.path_)) {}
+Corpus::Corpus(Corpus&& other) noexcept : bytes_(std::exchange(other.bytes_, {})), path_(std::move(other.path_)) {}
 
 Corpus::~Corpus() {
   if (!bytes_.empty()) ::munmap(const_cast<std::uint8_t*>(bytes_.data()), bytes_.size());

@@ -19,8 +19,8 @@ struct SlottedOp {
 void require_fitting(const PipelineShape& shape) {
   require_sane("chimera", shape);
   if (shape.stages % 2 != 0) {
-    throw ConfigError(fmt::format("chimera: --stages must be even, not {} (with odd D both directions want the same slots)",
-                                  shape.stages));
+    throw ConfigError(fmt::format(
+        "chimera: --stages must be even, not {} (with odd D both directions want the same slots)", shape.stages));
   }
   if (shape.pipelines % 2 != 0 || (shape.stages / 2) % (shape.pipelines / 2) != 0) {
     std::string legal;

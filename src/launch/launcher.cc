@@ -34,8 +34,8 @@ constexpr milliseconds kTerminationGrace{500};  ///< from SIGTERM to SIGKILL
 
 /// What the launcher shares with its ranks.
 struct Channels {
-  FileDescriptor store;         ///< the rendezvous store, a file in memory
-  FileDescriptor report_read;   ///< never blocks
+  FileDescriptor store;        ///< the rendezvous store, a file in memory
+  FileDescriptor report_read;  ///< never blocks
   FileDescriptor report_write;
 };
 
@@ -51,14 +51,14 @@ Channels open_channels() {
 }
 
 Command rank_command(const LaunchPlan& plan, const Channels& channels, int rank) {
-  return {.executable = plan.executable,
-          .arguments = plan.arguments,
-          .environment = {fmt::format("{}={}", kRankVariable, rank),
-                          fmt::format("{}={}", kWorldSizeVariable, plan.ranks),
-                          fmt::format("{}=/proc/self/fd/{}", kStoreVariable, channels.store.get()),
-                          fmt::format("{}={}", kReportVariable, channels.report_write.get()),
-                          fmt::format("{}={}", kLauncherVariable, ::getpid())},
-          .descriptors = {channels.store.get(), channels.report_write.get()}};
+  return {
+      .executable = plan.executable,
+      .arguments = plan.arguments,
+      .environment = {fmt::format("{}={}", kRankVariable, rank), fmt::format("{}={}", kWorldSizeVariable, plan.ranks),
+                      fmt::format("{}=/proc/self/fd/{}", kStoreVariable, channels.store.get()),
+                      fmt::format("{}={}", kReportVariable, channels.report_write.get()),
+                      fmt::format("{}={}", kLauncherVariable, ::getpid())},
+      .descriptors = {channels.store.get(), channels.report_write.get()}};
 }
 
 void say(const std::string& line) { std::fputs(("chimera: " + line + "\n").c_str(), stderr); }
@@ -184,10 +184,10 @@ class Supervisor {
   std::vector<RankRecord> records_;
   const FileDescriptor& reports_;
   SignalInbox& signals_;
-  std::string unread_;                         ///< the part of a report that has come
-  std::vector<int> failures_;                  ///< ranks, as they were seen to fail
+  std::string unread_;         ///< the part of a report that has come
+  std::vector<int> failures_;  ///< ranks, as they were seen to fail
   std::optional<int> culprit_;
-  std::optional<int> signal_;                  ///< the first that came
+  std::optional<int> signal_;  ///< the first that came
   bool ending_ = false;
   std::optional<Clock::time_point> deadline_;  ///< of the grace for a culprit; once ending, of the ranks
 };

@@ -10,9 +10,9 @@ namespace chimera {
 [[nodiscard]] std::string own_executable();
 
 struct LaunchPlan {
-  int ranks = 1;                                ///< 1 .. 1024
-  std::vector<std::string> arguments;           ///< argv[1..] given to every rank
-  std::string executable = own_executable();    ///< calls rank_environment() first thing in main()
+  int ranks = 1;                              ///< 1 .. 1024
+  std::vector<std::string> arguments;         ///< argv[1..] given to every rank
+  std::string executable = own_executable();  ///< calls rank_environment() first thing in main()
 };
 
 /// Runs the job and returns its exit code: 0; 1 where a rank failed, 2 where it failed with ExitCode::Usage; 130 or 143

@@ -8,7 +8,7 @@ namespace chimera {
 
 /// A rank's place in the job.
 struct RankEnvironment {
-  int rank = 0;            ///< 0 .. world_size - 1
+  int rank = 0;  ///< 0 .. world_size - 1
   int world_size = 1;
   std::string store_path;  ///< file for a c10d FileStore; it exists only in memory and goes with the last process
 };

@@ -13,7 +13,8 @@ using nlohmann::json;
 /// The first `length` bytes of `text` on one line.
 std::string one_line(std::string_view text, std::size_t length) {
   std::string line(text.substr(0, length));
-  std::replace_if(line.begin(), line.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
+  std::replace_if(
+      line.begin(), line.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
   return line;
 }
 
@@ -41,8 +42,8 @@ std::optional<FailureReport> parse_report(std::string_view line) {
                         object["message"].is_string() && object.contains("own_cause") &&
                         object["own_cause"].is_boolean();
   if (!complete) return std::nullopt;
-  return FailureReport{object["rank"].get<int>(), object["op"].get<std::string>(),
-                       object["message"].get<std::string>(), object["own_cause"].get<bool>()};
+  return FailureReport{object["rank"].get<int>(), object["op"].get<std::string>(), object["message"].get<std::string>(),
+                       object["own_cause"].get<bool>()};
 }
 
 }  // namespace chimera

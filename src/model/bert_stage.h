@@ -50,7 +50,7 @@ class BertStage final : public TransformerStage {
   std::int64_t heads_;
   Embedding embedding_;  ///< undefined where another stage has it
   std::vector<Block> blocks_;
-  Head head_;            ///< likewise
+  Head head_;  ///< likewise
 };
 
 }  // namespace chimera

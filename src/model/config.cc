@@ -88,8 +88,10 @@ void validate(const ModelConfig& config) {
     parameters += static_cast<double>(spec.count()) * static_cast<double>(config.layers);
   }
   if (parameters > kMostParameters) {
-    throw ConfigError(fmt::format("model '{}': {:.3g} parameters are more than the {:.0e} that can be counted; choose "
-                                  "smaller sizes", config.name, parameters, kMostParameters));
+    throw ConfigError(
+        fmt::format("model '{}': {:.3g} parameters are more than the {:.0e} that can be counted; choose "
+                    "smaller sizes",
+                    config.name, parameters, kMostParameters));
   }
 }
 

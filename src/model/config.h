@@ -15,7 +15,7 @@ enum class Family : std::uint8_t { Gpt2, Bert };
 
 /// Sizes of a transformer. The width of one attention head is hidden / heads.
 struct ModelConfig {
-  std::string name;               ///< the preset, or the file's name without folder and extension
+  std::string name;  ///< the preset, or the file's name without folder and extension
   Family family = Family::Gpt2;
   std::int64_t layers = 0;        ///< transformer blocks
   std::int64_t hidden = 0;        ///< width of the hidden states

@@ -26,7 +26,7 @@ Gpt2Stage::Gpt2Stage(const ModelConfig& config, const StageLayers& layers, std::
 }
 
 Gpt2Stage::Block Gpt2Stage::block_named(const std::string& name) const {
-  return {layer_norm_named(name + ".ln_1", kEpsilon),     linear_named(name + ".attn.c_attn", kLayout),
+  return {layer_norm_named(name + ".ln_1", kEpsilon),   linear_named(name + ".attn.c_attn", kLayout),
           linear_named(name + ".attn.c_proj", kLayout), layer_norm_named(name + ".ln_2", kEpsilon),
           linear_named(name + ".mlp.c_fc", kLayout),    linear_named(name + ".mlp.c_proj", kLayout)};
 }

@@ -19,16 +19,18 @@ at::Tensor join_heads(const at::Tensor& x) { return x.transpose(1, 2).flatten(2)
 at::Tensor attention(const QueryKeyValue& projections, std::int64_t heads, const std::optional<at::Tensor>& mask,
                      bool causal) {
   constexpr double kNoDropout = 0;
-  return join_heads(at::scaled_dot_product_attention(
-      split_heads(projections.query, heads), split_heads(projections.key, heads),
-      split_heads(projections.value, heads), mask, kNoDropout, causal));
+  return join_heads(at::scaled_dot_product_attention(split_heads(projections.query, heads),
+                                                     split_heads(projections.key, heads),
+                                                     split_heads(projections.value, heads), mask, kNoDropout, causal));
 }
 
 void check_below(const at::Tensor& values, std::int64_t vocabulary, const char* what) {
   const auto largest = values.max().item<std::int64_t>();
   if (largest < vocabulary) return;
-  throw ConfigError(fmt::format("{} {} lies outside the model's vocabulary of {}; choose a larger vocabulary or other "
-                                "data", what, largest, vocabulary));
+  throw ConfigError(
+      fmt::format("{} {} lies outside the model's vocabulary of {}; choose a larger vocabulary or other "
+                  "data",
+                  what, largest, vocabulary));
 }
 
 }  // namespace
@@ -61,8 +63,8 @@ at::Tensor token_embedding(const at::Tensor& table, const at::Tensor& tokens) {
 
 at::Tensor position_embedding(const at::Tensor& table, std::int64_t length) {
   if (length > table.size(0)) {
-    throw ConfigError(fmt::format("a sequence of {} tokens is longer than the model's {} positions", length,
-                                  table.size(0)));
+    throw ConfigError(
+        fmt::format("a sequence of {} tokens is longer than the model's {} positions", length, table.size(0)));
   }
   return table.narrow(0, 0, length);
 }

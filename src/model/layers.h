@@ -23,9 +23,9 @@ struct Linear {
 
 /// Normalises the last dimension to mean 0 and variance 1, then scales and shifts.
 struct LayerNorm {
-  at::Tensor weight;    ///< [H]
-  at::Tensor bias;      ///< [H]
-  double epsilon = 0;   ///< added to the variance
+  at::Tensor weight;   ///< [H]
+  at::Tensor bias;     ///< [H]
+  double epsilon = 0;  ///< added to the variance
 };
 
 /// The projections of multi-head attention, before they are cut into heads; [b, L, H] each.

@@ -22,7 +22,7 @@ struct Initial {
 
 /// One parameter that is to exist.
 struct ParameterSpec {
-  std::string name;                 ///< e.g. `h.5.attn.c_attn.weight`; unique in the model
+  std::string name;  ///< e.g. `h.5.attn.c_attn.weight`; unique in the model
   std::vector<std::int64_t> shape;
   Initial initial;
   /// Its elements.

@@ -8,8 +8,8 @@ namespace chimera {
 
 std::vector<StageLayers> even_partition(std::int64_t layers, std::int64_t stages) {
   if (stages < 1 || stages > layers) {
-    throw ConfigError(fmt::format("cannot cut {} layers into {} stages; each stage needs at least one layer", layers,
-                                  stages));
+    throw ConfigError(
+        fmt::format("cannot cut {} layers into {} stages; each stage needs at least one layer", layers, stages));
   }
   std::vector<StageLayers> partition;
   std::int64_t first = 0;

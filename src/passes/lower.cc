@@ -31,8 +31,12 @@ bool has_backward(const Schedule& schedule) {
 class Lowering {
  public:
   Lowering(const Schedule& schedule, const LoweringOptions& options)
-      : schedule_(schedule), options_(options), table_(schedule), start_(unit_start_times(table_)),
-        groups_(stage_groups(schedule.placement)), training_(has_backward(schedule)) {}
+      : schedule_(schedule),
+        options_(options),
+        table_(schedule),
+        start_(unit_start_times(table_)),
+        groups_(stage_groups(schedule.placement)),
+        training_(has_backward(schedule)) {}
 
   Program run() {
     Program program{schedule_.stages, schedule_.micro_batches, schedule_.placement, {}};
@@ -60,7 +64,9 @@ class Lowering {
     OpIndex high = end;
     while (low < high) {  // start times ascend along a worker's list
       const OpIndex middle = low + (high - low) / 2;
-      if (turn(middle) < turn(maker)) low = middle + 1; else high = middle;
+      const bool before = turn(middle) < turn(maker);
+      low = before ? middle + 1 : low;
+      high = before ? high : middle;
     }
     return low - begin;
   }
@@ -76,7 +82,8 @@ class Lowering {
     for (const auto& [channel, messages] : channels) place_channel(messages);
     for (auto& positions : posts_) {
       for (auto& posts : positions) {
-        std::sort(posts.begin(), posts.end(), [&](const Message& a, const Message& b) { return turn(a.maker) < turn(b.maker); });
+        std::sort(posts.begin(), posts.end(),
+                  [&](const Message& a, const Message& b) { return turn(a.maker) < turn(b.maker); });
       }
     }
   }
@@ -132,7 +139,8 @@ class Lowering {
     const OpIndex input = table_.inputs(op)[0];
     if (input == kNoOp) return;
     if (table_.worker(input) != table_.worker(index)) {
-      out_.push_back({InstructionKind::WaitReceive, table_.op(input), WorkerId(static_cast<std::int64_t>(table_.worker(input)))});
+      out_.push_back(
+          {InstructionKind::WaitReceive, table_.op(input), WorkerId(static_cast<std::int64_t>(table_.worker(input)))});
     }
     if (!gives_input_gradient(op.kind)) return;
     // The gradient of a sent activation has arrived, so the activation itself has.
@@ -180,7 +188,8 @@ class Lowering {
   void start_all_reduces(std::size_t w, std::int64_t position) {
     if (!training_) return;
     const auto& ops = schedule_.workers[w];
-    for (const StageId stage : position < 0 ? stages_of(w) : std::vector{ops[static_cast<std::size_t>(position)].stage}) {
+    for (const StageId stage :
+         position < 0 ? stages_of(w) : std::vector{ops[static_cast<std::size_t>(position)].stage}) {
       if (groups_[stage.index()].size() < 2 || last_backward(w, stage) != position) continue;
       out_.push_back({InstructionKind::StartAllReduce, Op{OpKind::Backward, {}, stage, {}}, {}});
     }

@@ -17,13 +17,13 @@ struct LoweringOptions {
 /// The program of a schedule: receives, sends, all-reduces, the sum of norms and losses, and the optimizer step.
 ///
 /// *Order.* Let t be the topological order of ops by (unit_start_times, worker). A message has the place of the op that
-/// makes it. Each worker issues a message's post or send, and waits for messages, so that whatever stands before an issue
-/// in its list waits only for messages that are earlier in t:
+/// makes it. Each worker issues a message's post or send, and waits for messages, so that whatever stands before an
+/// issue in its list waits only for messages that are earlier in t:
 /// - start-send stands right after the op that makes the tensor; wait-receive right before the op that needs it;
 /// - a receive is posted no later than before the receiver's first op that comes after its maker in t (its *turn*), and
-///   no earlier than the turn of the message `receives_ahead` places before it on the channel. Receives of a channel are
-///   posted in the sender's order. With SerialPair a post also stays behind the sends to the same peer that precede its
-///   turn, so that both ends issue the pair's transfers in the order t;
+///   no earlier than the turn of the message `receives_ahead` places before it on the channel. Receives of a channel
+///   are posted in the sender's order. With SerialPair a post also stays behind the sends to the same peer that precede
+///   its turn, so that both ends issue the pair's transfers in the order t;
 /// - wait-send of an activation stands where its gradient has arrived, hence never blocks; any other send is waited for
 ///   before the channel's send `sends_behind` places later is started, or at the end.
 /// *Why it cannot get stuck with zero buffering.* Take the message earliest in t that never completes. All that its two

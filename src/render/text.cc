@@ -29,7 +29,8 @@ Row cells(const std::vector<Op>& ops, const WorkerTimeline& worker, double makes
     const auto start = static_cast<std::size_t>(std::llround(worker.ops[i].start / unit));
     const auto end = static_cast<std::size_t>(std::llround(worker.ops[i].end / unit));
     row[start] = to_text(ops[i]);
-    std::fill(row.begin() + static_cast<std::ptrdiff_t>(start) + 1, row.begin() + static_cast<std::ptrdiff_t>(end), "\"");
+    std::fill(row.begin() + static_cast<std::ptrdiff_t>(start) + 1, row.begin() + static_cast<std::ptrdiff_t>(end),
+              "\"");
   }
   return row;
 }
@@ -59,7 +60,8 @@ std::string listed(const std::vector<MicroBatchId>& ids) {
   constexpr std::size_t kMost = 6;
   if (ids.empty()) return "no micro-batch";
   std::string text = "micro-batches ";
-  for (std::size_t i = 0; i < std::min(ids.size(), kMost); ++i) text += fmt::format("{}{}", i == 0 ? "" : ", ", ids[i].value());
+  for (std::size_t i = 0; i < std::min(ids.size(), kMost); ++i)
+    text += fmt::format("{}{}", i == 0 ? "" : ", ", ids[i].value());
   if (ids.size() > kMost) text += fmt::format(", ... ({} in all)", ids.size());
   return text;
 }
@@ -74,7 +76,8 @@ std::vector<std::string> legend(const Schedule& schedule, bool shows_bubbles) {
       names.push_back(direction(schedule.placement.worker_of[r], r, schedule.workers.size()) + ":");
       width = std::max(width, names.back().size());
     }
-    for (std::size_t r = 0; r < ids.size(); ++r) lines.push_back(fmt::format("{:<{}} {}", names[r], width, listed(ids[r])));
+    for (std::size_t r = 0; r < ids.size(); ++r)
+      lines.push_back(fmt::format("{:<{}} {}", names[r], width, listed(ids[r])));
   }
   if (shows_bubbles) lines.push_back(fmt::format("{:<{}} a bubble, found by simulate()", ".", width));
   return lines;

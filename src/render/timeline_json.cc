@@ -25,8 +25,9 @@ std::string to_json(const Schedule& schedule, const Timeline& timeline) {
                                 number(timeline.makespan), number(timeline.bubble_ratio), number(timeline.lower_bound));
   for (std::size_t w = 0; w < timeline.workers.size(); ++w) {
     const WorkerTimeline& worker = timeline.workers[w];
-    out += fmt::format("{}\n  {{\"busy\": {}, \"idle\": {}, \"peak_in_flight\": {}, \"peak_weight_versions\": 1,\n   \"ops\": [",
-                       w == 0 ? "" : ",", number(worker.busy), number(worker.idle), worker.peak_in_flight);
+    out += fmt::format(
+        "{}\n  {{\"busy\": {}, \"idle\": {}, \"peak_in_flight\": {}, \"peak_weight_versions\": 1,\n   \"ops\": [",
+        w == 0 ? "" : ",", number(worker.busy), number(worker.idle), worker.peak_in_flight);
     for (std::size_t i = 0; i < worker.ops.size(); ++i) {
       out += (i == 0 ? "" : ", ") + op_json(schedule.workers[w][i], worker.ops[i]);
     }

@@ -7,8 +7,8 @@
 
 namespace chimera {
 
-/// A simulation as JSON: makespan, bubble_ratio, lower_bound, and for each worker busy, idle, peak_in_flight and its ops
-/// with start and end. Numbers carry all their digits.
+/// A simulation as JSON: makespan, bubble_ratio, lower_bound, and for each worker busy, idle, peak_in_flight and its
+/// ops with start and end. Numbers carry all their digits.
 [[nodiscard]] std::string to_json(const Schedule& schedule, const Timeline& timeline);
 
 }  // namespace chimera

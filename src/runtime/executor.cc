@@ -13,9 +13,8 @@ namespace chimera {
 namespace {
 
 bool has_backward(const std::vector<Instruction>& program) {
-  return std::any_of(program.begin(), program.end(), [](const Instruction& instruction) {
-    return instruction.kind == InstructionKind::OptimizerStep;
-  });
+  return std::any_of(program.begin(), program.end(),
+                     [](const Instruction& instruction) { return instruction.kind == InstructionKind::OptimizerStep; });
 }
 
 Op at_stage(Op op, std::int64_t stage) {
@@ -27,8 +26,12 @@ Op at_stage(Op op, std::int64_t stage) {
 
 Executor::Executor(WorkerId worker, std::map<StageId, Stage*> stages, Transport& transport, TensorSpec message,
                    ProgramShape shape)
-    : worker_(worker), stages_(std::move(stages)), transport_(transport), message_(std::move(message)),
-      shape_(std::move(shape)), last_stage_(static_cast<std::int64_t>(shape_.groups.size()) - 1),
+    : worker_(worker),
+      stages_(std::move(stages)),
+      transport_(transport),
+      message_(std::move(message)),
+      shape_(std::move(shape)),
+      last_stage_(static_cast<std::int64_t>(shape_.groups.size()) - 1),
       op_times_(static_cast<std::int64_t>(shape_.groups.size())) {}
 
 Executor::Key Executor::key(const Op& op) {
@@ -60,16 +63,12 @@ void Executor::execute(const Instruction& instruction, const StepHooks& hooks) {
       receives_.emplace(key(op), transport_.post_receive(instruction.peer, message_));
       return;
     case InstructionKind::WaitReceive: return wait_receive(op);
-    case InstructionKind::StartSend:
-      sends_.emplace(key(op), transport_.start_send(instruction.peer, take(op)));
-      return;
+    case InstructionKind::StartSend: sends_.emplace(key(op), transport_.start_send(instruction.peer, take(op))); return;
     case InstructionKind::WaitSend: return wait_send(op);
     case InstructionKind::StartAllReduce: return start_all_reduce(op.stage);
     case InstructionKind::WaitAllReduce: return wait_all_reduce(op.stage);
     case InstructionKind::ReduceScalars: return reduce_scalars(hooks);
-    case InstructionKind::OptimizerStep:
-      fault_point("optimizer");
-      return hooks.optimizer_step(result_.gradient_norm);
+    case InstructionKind::OptimizerStep: fault_point("optimizer"); return hooks.optimizer_step(result_.gradient_norm);
   }
 }
 
@@ -80,7 +79,8 @@ void Executor::compute(const Op& op, const StepHooks& hooks) {
     case OpKind::Backward: backward(op); break;
     case OpKind::BackwardInput:
     case OpKind::BackwardWeight:
-      throw ScheduleError("op " + to_text(op) + ": the runtime does not split backwards yet; use a schedule with whole ones");
+      throw ScheduleError("op " + to_text(op) +
+                          ": the runtime does not split backwards yet; use a schedule with whole ones");
   }
   if (trains_) op_times_.add(op, stopwatch.elapsed());
 }

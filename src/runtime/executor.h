@@ -18,7 +18,8 @@ namespace chimera {
 
 /// What a step needs from outside the runtime. All are called on the worker's own thread.
 struct StepHooks {
-  /// The tensors of a micro-batch that `stage` reads: tokens on the first, targets on the last, masks where they are used.
+  /// The tensors of a micro-batch that `stage` reads: tokens on the first, targets on the last, masks where they are
+  /// used.
   std::function<MicroBatch(StageId stage, MicroBatchId micro_batch)> load;
   /// Updates the weights, given the gradient norm over all stages. Not called by programs without backwards.
   std::function<void(double gradient_norm)> optimizer_step;
@@ -27,9 +28,9 @@ struct StepHooks {
 };
 
 struct StepResult {
-  std::vector<double> losses;     // [micro-batch]: scaled loss sums, the same on every worker
-  double gradient_norm = 0;       // over all stages, each once, before clipping; 0 without backwards
-  double peak_memory_bytes = 0;   // of the worker with the most
+  std::vector<double> losses;    // [micro-batch]: scaled loss sums, the same on every worker
+  double gradient_norm = 0;      // over all stages, each once, before clipping; 0 without backwards
+  double peak_memory_bytes = 0;  // of the worker with the most
 };
 
 /// What all executors of a program need to know of it.
@@ -88,9 +89,9 @@ class Executor {
   const Instruction* current_ = nullptr;
   StepResult result_;
   OpTimes op_times_;
-  std::unordered_map<Key, Activation> activations_;                 // by forward op
-  std::unordered_map<Key, at::Tensor> tensors_;                     // made or arrived here, by the op that makes them
-  std::unordered_map<MicroBatchId, at::Tensor> losses_;             // [] each
+  std::unordered_map<Key, Activation> activations_;      // by forward op
+  std::unordered_map<Key, at::Tensor> tensors_;          // made or arrived here, by the op that makes them
+  std::unordered_map<MicroBatchId, at::Tensor> losses_;  // [] each
   std::unordered_map<Key, std::unique_ptr<Pending>> sends_;
   std::unordered_map<Key, std::unique_ptr<Pending>> receives_;
   std::unordered_map<StageId, std::unique_ptr<Pending>> all_reduces_;

@@ -11,8 +11,8 @@
 
 namespace chimera {
 
-/// How long something took: on the clock, and in time of the calling thread on a core. Where ranks share cores the clock
-/// also counts the turns of the others.
+/// How long something took: on the clock, and in time of the calling thread on a core. Where ranks share cores the
+/// clock also counts the turns of the others.
 struct Duration {
   double wall_seconds = 0;
   double cpu_seconds = 0;
@@ -59,7 +59,8 @@ class OpTimes {
   [[nodiscard]] std::vector<double> to_numbers() const {
     std::vector<double> numbers;
     for (const auto& stage : entries_) {
-      for (const Entry& entry : stage) numbers.insert(numbers.end(), {entry.sum.wall_seconds, entry.sum.cpu_seconds, entry.count});
+      for (const Entry& entry : stage)
+        numbers.insert(numbers.end(), {entry.sum.wall_seconds, entry.sum.cpu_seconds, entry.count});
     }
     return numbers;
   }

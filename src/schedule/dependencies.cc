@@ -17,7 +17,8 @@ OpTable::OpTable(const Schedule& schedule) : schedule_(&schedule), first_(schedu
       const Op& op = schedule.workers[w][i];
       auto& table = at_[static_cast<std::size_t>(op.kind)];
       if (table.empty()) table.assign(static_cast<std::size_t>(schedule.stages * schedule.micro_batches), kNoOp);
-      OpIndex& entry = table[op.stage.index() * static_cast<std::size_t>(schedule.micro_batches) + op.micro_batch.index()];
+      OpIndex& entry =
+          table[op.stage.index() * static_cast<std::size_t>(schedule.micro_batches) + op.micro_batch.index()];
       if (entry == kNoOp) entry = first_[w] + static_cast<OpIndex>(i);
     }
   }
@@ -66,7 +67,10 @@ namespace {
 class Walk {
  public:
   Walk(const OpTable& table, const std::function<void(OpIndex)>& visit)
-      : table_(table), visit_(visit), done_(table.size(), false), next_(table.schedule().workers.size()),
+      : table_(table),
+        visit_(visit),
+        done_(table.size(), false),
+        next_(table.schedule().workers.size()),
         waits_for_(next_.size(), kNoOp) {
     for (std::size_t w = 0; w < next_.size(); ++w) next_[w] = table.first(w);
   }
@@ -147,7 +151,8 @@ std::vector<std::int64_t> unit_start_times(const OpTable& table) {
     ++visited;
   });
   if (visited != table.size()) {
-    throw ScheduleError("schedule '" + table.schedule().name + "' has a cycle of waiting workers; run `chimera check` on it");
+    throw ScheduleError("schedule '" + table.schedule().name +
+                        "' has a cycle of waiting workers; run `chimera check` on it");
   }
   return start;
 }

@@ -27,28 +27,26 @@ class OpTable {
   /// The index of worker w's op at `position`; first(w + 1) ends its ops.
   [[nodiscard]] OpIndex first(std::size_t worker) const { return first_[worker]; }
   [[nodiscard]] std::size_t worker(OpIndex op) const { return worker_[op]; }
-  [[nodiscard]] const Op& op(OpIndex op) const {
-    return schedule_->workers[worker_[op]][op - first_[worker_[op]]];
-  }
+  [[nodiscard]] const Op& op(OpIndex op) const { return schedule_->workers[worker_[op]][op - first_[worker_[op]]]; }
   /// The op of that kind, stage and micro-batch; kNoOp where the schedule has none.
   [[nodiscard]] OpIndex find(OpKind kind, StageId stage, MicroBatchId micro_batch) const;
   /// The op (B or I) that gives the gradient of the stage's input; kNoOp where none does.
   [[nodiscard]] OpIndex find_input_gradient(StageId stage, MicroBatchId micro_batch) const;
-  /// What the op needs besides its predecessor on the worker: at most two ops, kNoOp elsewhere. The first one is made at
-  /// another stage (and may arrive by message), the second one at the op's own.
+  /// What the op needs besides its predecessor on the worker: at most two ops, kNoOp elsewhere. The first one is made
+  /// at another stage (and may arrive by message), the second one at the op's own.
   [[nodiscard]] std::array<OpIndex, 2> inputs(const Op& op) const;
   /// The op that needs this op's result at a neighbouring stage; kNoOp where none does.
   [[nodiscard]] OpIndex consumer(const Op& op) const;
 
  private:
   const Schedule* schedule_;
-  std::vector<OpIndex> first_;        // [workers + 1]
-  std::vector<std::uint32_t> worker_; // [ops]
+  std::vector<OpIndex> first_;                     // [workers + 1]
+  std::vector<std::uint32_t> worker_;              // [ops]
   std::array<std::vector<OpIndex>, kOpKinds> at_;  // [kind][stage * N + micro_batch]; empty where the kind is not used
 };
 
-/// Visits every op that can ever run, each after all it needs and after its predecessor on the worker. Returns, for each
-/// worker, how many of its ops were visited: all of them exactly if dependencies and orders form no cycle.
+/// Visits every op that can ever run, each after all it needs and after its predecessor on the worker. Returns, for
+/// each worker, how many of its ops were visited: all of them exactly if dependencies and orders form no cycle.
 /// Execution is confluent (an op never disables another), so what is visited does not depend on the visiting order.
 std::vector<std::size_t> visit_in_dependency_order(const OpTable& table, const std::function<void(OpIndex)>& visit);
 

@@ -20,7 +20,8 @@ enum class InstructionKind : std::uint8_t {
   WaitSend,        ///< block until that tensor has left, so that it may be freed
   StartAllReduce,  ///< begin summing the gradients of `op.stage` over the workers that hold it; does not block
   WaitAllReduce,   ///< block until that sum is here
-  ReduceScalars,   ///< block in the sum over all workers of squared gradient norms (each stage's from one owner) and losses
+  ReduceScalars,   ///< block in the sum over all workers of squared gradient norms (each stage's from one owner) and
+                   ///< losses
   OptimizerStep,   ///< update the weights of every stage held here
 };
 
@@ -43,7 +44,8 @@ struct Program {
 /// How the messages between two workers are matched.
 enum class ChannelDiscipline : std::uint8_t {
   PerDirection,  ///< each directed pair is a queue: the k-th send meets the k-th receive (Gloo)
-  SerialPair,    ///< both directions of a pair share one queue: each end issues transfers in one common order (an NCCL communicator)
+  SerialPair,    ///< both directions of a pair share one queue: each end issues transfers in one common order (an NCCL
+                 ///< communicator)
 };
 [[nodiscard]] const char* to_text(ChannelDiscipline discipline);
 

@@ -151,8 +151,9 @@ Json parse(const Reader& reader, const std::string& text) {
 }  // namespace
 
 std::string to_json(const Schedule& schedule) {
-  std::string out = fmt::format("{{\"format\": \"{}\", \"version\": {}, \"name\": {},\n \"stages\": {}, \"micro_batches\": {},\n \"replicas\": [",
-                                kFormat, kVersion, Json(schedule.name).dump(), schedule.stages, schedule.micro_batches);
+  std::string out = fmt::format(
+      "{{\"format\": \"{}\", \"version\": {}, \"name\": {},\n \"stages\": {}, \"micro_batches\": {},\n \"replicas\": [",
+      kFormat, kVersion, Json(schedule.name).dump(), schedule.stages, schedule.micro_batches);
   for (std::size_t r = 0; r < schedule.placement.num_replicas(); ++r) {
     out += fmt::format("{}{{\"id\": {}, \"workers\": [", r == 0 ? "" : ", ", r);
     const auto& row = schedule.placement.worker_of[r];

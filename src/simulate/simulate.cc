@@ -21,10 +21,12 @@ void require_valid(const Schedule& schedule, const CostModel& costs) {
   for (std::size_t s = 0; s < costs.stages.size(); ++s) {
     const StageCosts& stage = costs.stages[s];
     for (const double value : {stage.forward, stage.backward, stage.input_gradient, stage.weight_gradient}) {
-      if (!valid(value)) throw ConfigError(fmt::format("cost {} of stage {} is not a finite time of 0 or more", value, s));
+      if (!valid(value))
+        throw ConfigError(fmt::format("cost {} of stage {} is not a finite time of 0 or more", value, s));
     }
   }
-  if (!valid(costs.latency)) throw ConfigError(fmt::format("latency {} is not a finite time of 0 or more", costs.latency));
+  if (!valid(costs.latency))
+    throw ConfigError(fmt::format("latency {} is not a finite time of 0 or more", costs.latency));
 }
 
 class Simulation {
@@ -34,13 +36,15 @@ class Simulation {
   Timeline run() {
     const Schedule& schedule = table_.schedule();
     timeline_.workers.resize(schedule.workers.size());
-    for (std::size_t w = 0; w < schedule.workers.size(); ++w) timeline_.workers[w].ops.resize(schedule.workers[w].size());
+    for (std::size_t w = 0; w < schedule.workers.size(); ++w)
+      timeline_.workers[w].ops.resize(schedule.workers[w].size());
     worker_free_.assign(schedule.workers.size(), 0);
     head_.assign(table_.size(), 0);
     order_.reserve(table_.size());
     visit_in_dependency_order(table_, [this](OpIndex op) { time_op(op); });
     if (order_.size() != table_.size()) {
-      throw ScheduleError("schedule '" + schedule.name + "' cannot run: its ops wait for each other; run `chimera check` on it");
+      throw ScheduleError("schedule '" + schedule.name +
+                          "' cannot run: its ops wait for each other; run `chimera check` on it");
     }
     for (std::size_t w = 0; w < schedule.workers.size(); ++w) sum_up(schedule.workers[w], timeline_.workers[w]);
     double idle = 0;
@@ -57,7 +61,9 @@ class Simulation {
  private:
   double duration(const Op& op) const { return costs_.stages[op.stage.index()].of(op.kind); }
 
-  double latency(OpIndex from, OpIndex to) const { return table_.worker(from) == table_.worker(to) ? 0 : costs_.latency; }
+  double latency(OpIndex from, OpIndex to) const {
+    return table_.worker(from) == table_.worker(to) ? 0 : costs_.latency;
+  }
 
   TimedOp& timed(OpIndex op) {
     const std::size_t worker = table_.worker(op);
@@ -113,7 +119,7 @@ class Simulation {
   const CostModel& costs_;
   Timeline timeline_;
   std::vector<double> worker_free_;
-  std::vector<double> head_;     // [op]: longest path of dependencies up to its start
+  std::vector<double> head_;    // [op]: longest path of dependencies up to its start
   std::vector<OpIndex> order_;  // as visited
 };
 

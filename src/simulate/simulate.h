@@ -28,12 +28,12 @@ struct CostModel {
 
 /// Runs every worker's ops in their order, each as soon as its inputs have arrived.
 ///
-/// The lower bound holds for every order of these ops on these workers. It is the larger of (a) the longest path through
-/// the dependencies, and (b) for each worker, the earliest that any of its ops can start, plus the work of all of them,
-/// plus the least that must follow after any of them: a worker does nothing before the first, one op at a time after,
-/// and whatever op it ends with has that much behind it.
-/// Throws ScheduleError where ops wait for each other in a cycle, and ConfigError where costs are negative, not finite,
-/// or not one for each stage. Requires ids in range, as check() assures.
+/// The lower bound holds for every order of these ops on these workers. It is the larger of (a) the longest path
+/// through the dependencies, and (b) for each worker, the earliest that any of its ops can start, plus the work of all
+/// of them, plus the least that must follow after any of them: a worker does nothing before the first, one op at a time
+/// after, and whatever op it ends with has that much behind it. Throws ScheduleError where ops wait for each other in a
+/// cycle, and ConfigError where costs are negative, not finite, or not one for each stage. Requires ids in range, as
+/// check() assures.
 [[nodiscard]] Timeline simulate(const Schedule& schedule, const CostModel& costs);
 
 /// The same run with every forward as late as it can be without delaying another op: how the paper draws its figures.

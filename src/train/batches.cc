@@ -9,7 +9,8 @@ namespace {
 
 /// One field of all samples, stacked.
 template <class Element>
-at::Tensor stacked(const std::vector<Sample>& samples, const std::vector<Element> Sample::*field, at::ScalarType dtype) {
+at::Tensor stacked(const std::vector<Sample>& samples, const std::vector<Element> Sample::*field,
+                   at::ScalarType dtype) {
   const auto rows = static_cast<std::int64_t>(samples.size());
   const auto columns = static_cast<std::int64_t>((samples.front().*field).size());
   at::Tensor tensor = at::empty({rows, columns}, dtype);

@@ -15,8 +15,8 @@ struct BatchPlace {
   std::int64_t mini_batch = 1;  // samples of the step
 };
 
-/// Tokens, targets, masks and loss scales of a micro-batch, [b, L] each. The scales are 1 over the target tokens and over
-/// the sequences of the whole step.
+/// Tokens, targets, masks and loss scales of a micro-batch, [b, L] each. The scales are 1 over the target tokens and
+/// over the sequences of the whole step.
 [[nodiscard]] MicroBatch make_micro_batch(const Samples& samples, Family family, const BatchPlace& place);
 
 }  // namespace chimera

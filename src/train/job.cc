@@ -74,12 +74,13 @@ void require_fitting(const Job& job) {
                                   model.positions, model.name));
   }
   if (model.tied && job.partition.size() > 1) {
-    throw ConfigError(fmt::format("model {} is tied, and tied pipelines do not exist yet; use --tied false, or --schedule none",
-                                  model.name));
+    throw ConfigError(fmt::format(
+        "model {} is tied, and tied pipelines do not exist yet; use --tied false, or --schedule none", model.name));
   }
   if (job.options.micro_batch_size > kMostElements / job.options.sequence / model.hidden) {
-    throw ConfigError(fmt::format("--micro-batch-size {} times sequence {} times hidden {} is more than any machine holds",
-                                  job.options.micro_batch_size, job.options.sequence, model.hidden));
+    throw ConfigError(
+        fmt::format("--micro-batch-size {} times sequence {} times hidden {} is more than any machine holds",
+                    job.options.micro_batch_size, job.options.sequence, model.hidden));
   }
   if (job.num_workers() > kMostWorkers) {
     throw ConfigError(fmt::format("--stages {}: at most {} ranks run on one machine", job.num_workers(), kMostWorkers));
@@ -102,15 +103,18 @@ void require_memory(const Job& job) {
   }
   if (needed <= available) return;
   constexpr double kGiB = 1 << 30;
-  throw ConfigError(fmt::format("model {}: weights, gradients and optimizer need {:.1f} GiB, this machine has {:.1f}; "
-                                "use a smaller model", job.model.name, needed / kGiB, available / kGiB));
+  throw ConfigError(
+      fmt::format("model {}: weights, gradients and optimizer need {:.1f} GiB, this machine has {:.1f}; "
+                  "use a smaller model",
+                  job.model.name, needed / kGiB, available / kGiB));
 }
 
 /// A checked program of a checked schedule.
 Program checked_program(const Schedule& schedule) {
   Program program = lower(schedule);
   const auto violations = check(program, ChannelDiscipline::PerDirection);
-  if (!violations.empty()) throw ScheduleError("the program of this schedule could get stuck: " + violations.front().message);
+  if (!violations.empty())
+    throw ScheduleError("the program of this schedule could get stuck: " + violations.front().message);
   return program;
 }
 
@@ -142,7 +146,8 @@ void require_writable(const std::string& path) {
   if (path.empty()) return;
   const std::ofstream file(path, std::ios::app);
   if (!file) {
-    throw ConfigError(fmt::format("--metrics {}: cannot be written ({})", path, std::generic_category().message(errno)));
+    throw ConfigError(
+        fmt::format("--metrics {}: cannot be written ({})", path, std::generic_category().message(errno)));
   }
 }
 

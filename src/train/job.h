@@ -18,7 +18,7 @@ inline constexpr std::int64_t kValidationBatches = 4;
 struct Job {
   TrainOptions options;
   ModelConfig model;
-  std::vector<StageLayers> partition;       // [stage]
+  std::vector<StageLayers> partition;  // [stage]
   Schedule schedule;
   Program training;
   Program validation;                       // forwards alone; empty where there is no validation
@@ -32,9 +32,9 @@ struct Job {
   [[nodiscard]] std::int64_t mini_batch() const { return options.micro_batch_size * schedule.micro_batches; }
 };
 
-/// Resolves names, generates and checks the schedule, lowers it and proves the programs free of deadlock, opens the data,
-/// and makes sure that the metrics file can be written. Runs no tensor op.
-/// Throws ConfigError, one line, for anything that does not fit.
+/// Resolves names, generates and checks the schedule, lowers it and proves the programs free of deadlock, opens the
+/// data, and makes sure that the metrics file can be written. Runs no tensor op. Throws ConfigError, one line, for
+/// anything that does not fit.
 [[nodiscard]] Job prepare_job(const TrainOptions& options);
 
 /// Where each micro-batch's samples stand among the step's: samples are dealt out by replica, then by ascending id.

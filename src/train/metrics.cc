@@ -12,18 +12,19 @@
 namespace chimera {
 
 std::string to_json_line(const StepMetrics& metrics) {
-  std::string line = fmt::format(
-      R"({{"step": {}, "loss": {:.17g}, "grad_norm": {:.17g}, "learning_rate": {:.17g}, "tokens": {}, )"
-      R"("step_seconds": {:.17g}, "tokens_per_second": {:.17g}, "peak_memory_bytes": {:.0f})",
-      metrics.step, metrics.loss, metrics.gradient_norm, metrics.learning_rate, metrics.tokens, metrics.step_seconds,
-      metrics.tokens_per_second, metrics.peak_memory_bytes);
+  std::string line =
+      fmt::format(R"({{"step": {}, "loss": {:.17g}, "grad_norm": {:.17g}, "learning_rate": {:.17g}, "tokens": {}, )"
+                  R"("step_seconds": {:.17g}, "tokens_per_second": {:.17g}, "peak_memory_bytes": {:.0f})",
+                  metrics.step, metrics.loss, metrics.gradient_norm, metrics.learning_rate, metrics.tokens,
+                  metrics.step_seconds, metrics.tokens_per_second, metrics.peak_memory_bytes);
   if (metrics.validation_loss) line += fmt::format(R"(, "validation_loss": {:.17g})", *metrics.validation_loss);
   return line + "}\n";
 }
 
 MetricsFile::MetricsFile(const std::string& path)
     : file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)), path_(path) {
-  if (file_.get() < 0) throw ConfigError(fmt::format("--metrics {}: cannot be written ({})", path, system_message(errno)));
+  if (file_.get() < 0)
+    throw ConfigError(fmt::format("--metrics {}: cannot be written ({})", path, system_message(errno)));
 }
 
 void MetricsFile::write(const StepMetrics& metrics) {

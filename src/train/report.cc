@@ -23,8 +23,8 @@ CostModel measured_costs(const OpTimes& times, double Duration::*clock) {
   CostModel costs;
   for (std::int64_t s = 0; s < times.num_stages(); ++s) {
     const auto mean = [&](OpKind kind) { return times.mean(StageId(s), kind).*clock; };
-    costs.stages.push_back({mean(OpKind::Forward), mean(OpKind::Backward), mean(OpKind::BackwardInput),
-                            mean(OpKind::BackwardWeight)});
+    costs.stages.push_back(
+        {mean(OpKind::Forward), mean(OpKind::Backward), mean(OpKind::BackwardInput), mean(OpKind::BackwardWeight)});
   }
   return costs;
 }
@@ -80,19 +80,23 @@ std::string describe(const Job& job) {
 
 std::string summary(const Job& job, const RunSummary& run, int cores) {
   const bool shares_cores = cores < job.num_workers();
-  const Timeline timeline =
-      simulate(job.schedule, measured_costs(run.op_times, shares_cores ? &Duration::cpu_seconds : &Duration::wall_seconds));
+  const Timeline timeline = simulate(
+      job.schedule, measured_costs(run.op_times, shares_cores ? &Duration::cpu_seconds : &Duration::wall_seconds));
   double work = 0;
   for (const WorkerTimeline& worker : timeline.workers) work += worker.busy;
   const double turns = shares_cores ? work / cores : 0;  // the least that taking turns takes
   const double predicted = std::max(timeline.makespan, turns) + run.optimizer_seconds;
-  std::string text = fmt::format("\nstep time: measured {:.4f} s (median); predicted {:.4f} s ({:+.1f} %)\n", run.step_seconds,
-                                 predicted, 100 * (predicted / run.step_seconds - 1));
-  text += fmt::format("  `simulate` with the measured mean of every op: makespan {:.4f} s, bubble ratio {:.2f};"
-                      " optimizer step {:.4f} s\n", timeline.makespan, timeline.bubble_ratio, run.optimizer_seconds);
+  std::string text = fmt::format("\nstep time: measured {:.4f} s (median); predicted {:.4f} s ({:+.1f} %)\n",
+                                 run.step_seconds, predicted, 100 * (predicted / run.step_seconds - 1));
+  text += fmt::format(
+      "  `simulate` with the measured mean of every op: makespan {:.4f} s, bubble ratio {:.2f};"
+      " optimizer step {:.4f} s\n",
+      timeline.makespan, timeline.bubble_ratio, run.optimizer_seconds);
   if (shares_cores) {
-    text += fmt::format("  {} ranks share {} cores here and take turns: ops are measured in core time, and the step takes at\n"
-                        "  least their sum over the cores, {:.4f} s\n", job.num_workers(), cores, turns);
+    text += fmt::format(
+        "  {} ranks share {} cores here and take turns: ops are measured in core time, and the step takes at\n"
+        "  least their sum over the cores, {:.4f} s\n",
+        job.num_workers(), cores, turns);
   }
   return text;
 }

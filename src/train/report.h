@@ -17,8 +17,8 @@ namespace chimera {
 /// `step 20/100  loss 3.2145  grad 0.92  12.3 ktok/s  0.412 s/step  ETA 33 s`, at most 100 columns.
 [[nodiscard]] std::string progress_line(const StepMetrics& metrics, std::int64_t steps);
 
-/// Shows steps on standard error: one line that is rewritten on a terminal, else about twenty plain lines in all and one
-/// for each validation.
+/// Shows steps on standard error: one line that is rewritten on a terminal, else about twenty plain lines in all and
+/// one for each validation.
 class Progress {
  public:
   explicit Progress(std::int64_t steps);

@@ -116,7 +116,9 @@ int run_threads(const Job& job) {
 int run_rank(const Job& job, const RankEnvironment& rank) {
   std::optional<Failure> failure;
   try {
-    const auto transport = connect_gloo({.rank = rank.rank, .world_size = rank.world_size, .store_path = rank.store_path,
+    const auto transport = connect_gloo({.rank = rank.rank,
+                                         .world_size = rank.world_size,
+                                         .store_path = rank.store_path,
                                          .groups = stage_groups(job.schedule.placement)});
     train_as(job, WorkerId(rank.rank), *transport, failure);
     return static_cast<int>(ExitCode::Success);

@@ -149,7 +149,8 @@ RunSummary Trainer::summarise(std::vector<double> step_seconds) {
   numbers[num_times + worker_.index()] = optimizer_seconds_ / static_cast<double>(step_seconds.size());
   transport_.all_sum(numbers);
   RunSummary summary;
-  summary.optimizer_seconds = *std::max_element(numbers.begin() + static_cast<std::ptrdiff_t>(num_times), numbers.end());
+  summary.optimizer_seconds =
+      *std::max_element(numbers.begin() + static_cast<std::ptrdiff_t>(num_times), numbers.end());
   numbers.resize(num_times);
   summary.op_times = OpTimes::from_numbers(numbers);
   summary.step_seconds = median(std::move(step_seconds));

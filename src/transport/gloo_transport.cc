@@ -253,21 +253,23 @@ void GlooTransport::abandon() noexcept {
 std::unique_ptr<Pending> GlooTransport::start_send(WorkerId to, at::Tensor tensor) {
   const int peer = static_cast<int>(to.value());
   const Operation operation{OperationKind::Send, peer};
-  return guarded([&] { return to_text(rank_, operation); }, [&] {
-    std::vector<at::Tensor> tensors{std::move(tensor)};
-    return std::make_unique<GlooPending>(*this, operation, messages_->send(tensors, peer, tag(rank_, peer)),
-                                         at::Tensor());
-  });
+  return guarded([&] { return to_text(rank_, operation); },
+                 [&] {
+                   std::vector<at::Tensor> tensors{std::move(tensor)};
+                   return std::make_unique<GlooPending>(*this, operation,
+                                                        messages_->send(tensors, peer, tag(rank_, peer)), at::Tensor());
+                 });
 }
 
 std::unique_ptr<Pending> GlooTransport::post_receive(WorkerId from, const TensorSpec& spec) {
   const int peer = static_cast<int>(from.value());
   const Operation operation{OperationKind::Receive, peer};
-  return guarded([&] { return to_text(rank_, operation); }, [&] {
-    std::vector<at::Tensor> tensors{at::empty(spec.sizes, at::TensorOptions(spec.dtype))};
-    auto work = messages_->recv(tensors, peer, tag(peer, rank_));
-    return std::make_unique<GlooPending>(*this, operation, std::move(work), std::move(tensors.front()));
-  });
+  return guarded([&] { return to_text(rank_, operation); },
+                 [&] {
+                   std::vector<at::Tensor> tensors{at::empty(spec.sizes, at::TensorOptions(spec.dtype))};
+                   auto work = messages_->recv(tensors, peer, tag(peer, rank_));
+                   return std::make_unique<GlooPending>(*this, operation, std::move(work), std::move(tensors.front()));
+                 });
 }
 
 std::unique_ptr<Pending> GlooTransport::start_all_reduce(StageId stage, at::Tensor gradients) {
@@ -275,30 +277,33 @@ std::unique_ptr<Pending> GlooTransport::start_all_reduce(StageId stage, at::Tens
   const ProcessGroup& group = stages_[stage.index()];
   if (!group) return std::make_unique<Done>(std::move(gradients));
   const Operation operation{OperationKind::AllReduce, stage.value()};
-  return guarded([&] { return to_text(rank_, operation); }, [&] {
-    c10d::AllreduceOptions sum;
-    sum.timeout = timeout_;
-    std::vector<at::Tensor> tensors{gradients};
-    return std::make_unique<GlooPending>(*this, operation, group->allreduce(tensors, sum), std::move(gradients));
-  });
+  return guarded([&] { return to_text(rank_, operation); },
+                 [&] {
+                   c10d::AllreduceOptions sum;
+                   sum.timeout = timeout_;
+                   std::vector<at::Tensor> tensors{gradients};
+                   return std::make_unique<GlooPending>(*this, operation, group->allreduce(tensors, sum),
+                                                        std::move(gradients));
+                 });
 }
 
 // Gathers and adds here: few values, and their order of summing is then that of the workers.
 void GlooTransport::all_sum(std::span<double> values) {
   if (world_size_ == 1) return;
-  guarded([&] { return fmt::format("rank {}: all-sum", rank_); }, [&] {
-    const auto size = static_cast<std::int64_t>(values.size());
-    std::vector<at::Tensor> mine{at::empty({size}, at::kDouble)};
-    std::copy(values.begin(), values.end(), mine.front().data_ptr<double>());
-    std::vector<std::vector<at::Tensor>> all(1);
-    for (int rank = 0; rank < world_size_; ++rank) all.front().push_back(at::empty({size}, at::kDouble));
-    c10d::AllgatherOptions gather;
-    gather.timeout = timeout_;
-    everyone_->allgather(all, mine, gather)->wait();
-    at::Tensor sum = all.front().front();
-    for (std::size_t rank = 1; rank < all.front().size(); ++rank) sum.add_(all.front()[rank]);
-    std::copy_n(sum.data_ptr<double>(), values.size(), values.begin());
-  });
+  guarded([&] { return fmt::format("rank {}: all-sum", rank_); },
+          [&] {
+            const auto size = static_cast<std::int64_t>(values.size());
+            std::vector<at::Tensor> mine{at::empty({size}, at::kDouble)};
+            std::copy(values.begin(), values.end(), mine.front().data_ptr<double>());
+            std::vector<std::vector<at::Tensor>> all(1);
+            for (int rank = 0; rank < world_size_; ++rank) all.front().push_back(at::empty({size}, at::kDouble));
+            c10d::AllgatherOptions gather;
+            gather.timeout = timeout_;
+            everyone_->allgather(all, mine, gather)->wait();
+            at::Tensor sum = all.front().front();
+            for (std::size_t rank = 1; rank < all.front().size(); ++rank) sum.add_(all.front()[rank]);
+            std::copy_n(sum.data_ptr<double>(), values.size(), values.begin());
+          });
 }
 
 }  // namespace

@@ -14,9 +14,10 @@ std::size_t place_in_group(const StageGroups& groups, StageId stage, WorkerId wo
     const auto found = std::find(group.begin(), group.end(), worker);
     if (found != group.end()) return static_cast<std::size_t>(found - group.begin());
   }
-  throw TransportError(fmt::format("worker {}: all-reduce of stage {}: it holds no copy of that stage; "
-                                   "only the workers of the stage's group take part",
-                                   worker.value(), stage.value()));
+  throw TransportError(
+      fmt::format("worker {}: all-reduce of stage {}: it holds no copy of that stage; "
+                  "only the workers of the stage's group take part",
+                  worker.value(), stage.value()));
 }
 
 }  // namespace chimera

@@ -22,8 +22,8 @@ TEST(CheckProgramTest, EveryRegisteredScheduleIsSafeInBothDisciplines) {
       for (const ChannelDiscipline discipline : kDisciplines) {
         for (const Schedule& lowered : {schedule, forward_only(schedule)}) {
           const auto violations = check(lower(lowered, {.discipline = discipline}), discipline);
-          ASSERT_TRUE(violations.empty()) << testing::describe(generator.name, shape) << ", " << to_text(discipline) << ": "
-                                          << violations[0].message;
+          ASSERT_TRUE(violations.empty()) << testing::describe(generator.name, shape) << ", " << to_text(discipline)
+                                          << ": " << violations[0].message;
         }
       }
     }
@@ -73,7 +73,8 @@ TEST(CheckProgramTest, NaivePlacementDeadlocksWith1F1BAndChimera) {
 }
 
 TEST(CheckProgramTest, ReceivesPostedForGlooMayDeadlockInOneSerialQueue) {
-  const Program program = lower(find_generator("1f1b").generate({4, 8}), {.discipline = ChannelDiscipline::PerDirection});
+  const Program program =
+      lower(find_generator("1f1b").generate({4, 8}), {.discipline = ChannelDiscipline::PerDirection});
   EXPECT_TRUE(check(program, ChannelDiscipline::PerDirection).empty());
   EXPECT_FALSE(check(program, ChannelDiscipline::SerialPair).empty());
 }

@@ -29,7 +29,8 @@ TEST_P(CheckScheduleTest, FindsTheFault) {
   ASSERT_FALSE(violations.empty());
   bool found = false;
   for (const Violation& violation : violations) {
-    found = found || (violation.kind == GetParam().kind && violation.message.find(GetParam().message) != std::string::npos);
+    found =
+        found || (violation.kind == GetParam().kind && violation.message.find(GetParam().message) != std::string::npos);
   }
   EXPECT_TRUE(found) << "first of " << violations.size() << ": " << violations[0].message;
 }
@@ -37,38 +38,39 @@ TEST_P(CheckScheduleTest, FindsTheFault) {
 // Worker 1 of the golden picture: 1F0 2F2 1F1 2F3 2B2 1B0 2B3 1B1.
 INSTANTIATE_TEST_SUITE_P(
     Faults, CheckScheduleTest,
-    ::testing::Values(
-        Fault{"Missing", [](Schedule& s) { s.workers[1].pop_back(); }, ViolationKind::MissingOp,
-              "1B1 (or 1I1 and 1W1) is missing"},
-        Fault{"MissingWeightGradient", [](Schedule& s) { s.workers[1].back().kind = OpKind::BackwardInput; },
-              ViolationKind::MissingOp, "1W1 is missing"},
-        Fault{"WholeAndSplit",
-              [](Schedule& s) {
-                s.workers[1].push_back(s.workers[1].back());
-                s.workers[1].back().kind = OpKind::BackwardInput;
-              },
-              ViolationKind::DoubledOp, "1B1 stands beside 1I1"},
-        Fault{"Doubled", [](Schedule& s) { s.workers[1].push_back(s.workers[1].front()); }, ViolationKind::DoubledOp,
-              "worker 1, op 8 (1F0): the schedule has this op already"},
-        Fault{"WrongWorker", [](Schedule& s) { std::swap(s.workers[1][0], s.workers[2][0]); }, ViolationKind::WrongWorker,
-              "worker 1, op 0 (1F2): stage 1 of replica 1 is on worker 2"},
-        Fault{"StageOutOfRange", [](Schedule& s) { s.workers[1][0].stage = StageId(4); }, ViolationKind::OutOfRange,
-              "stage 4 is not in 0 to 3"},
-        Fault{"NegativeMicroBatch", [](Schedule& s) { s.workers[1][0].micro_batch = MicroBatchId(-1); },
-              ViolationKind::OutOfRange, "micro-batch -1 is not in 0 to 3"},
-        Fault{"ReplicaOutOfRange", [](Schedule& s) { s.workers[1][0].replica = ReplicaId(2); }, ViolationKind::OutOfRange,
-              "replica 2 is not in 0 to 1"},
-        Fault{"MixedReplicas", [](Schedule& s) { s.workers[1][0].replica = ReplicaId(1); }, ViolationKind::MixedReplicas,
-              "replica 1, but micro-batch 0 belongs to replica 0"},
-        Fault{"ShortPlacement", [](Schedule& s) { s.placement.worker_of[1].pop_back(); }, ViolationKind::BadPlacement,
-              "replica 1 places 3 stages; the schedule has 4"},
-        Fault{"PlacementOutOfRange", [](Schedule& s) { s.placement.worker_of[0][2] = WorkerId(4); },
-              ViolationKind::BadPlacement, "on worker 4; there are workers 0 to 3"},
-        Fault{"NoReplica", [](Schedule& s) { s.placement.worker_of.clear(); }, ViolationKind::BadPlacement, "no replica"},
-        Fault{"BackwardBeforeForward", [](Schedule& s) { std::swap(s.workers[1][0], s.workers[1][5]); },
-              ViolationKind::Cycle, "worker 1 cannot run 1B0 (its op 0) before"},
-        Fault{"CycleOverWorkers",
-              [](Schedule& s) { std::swap(s.workers[0][1], s.workers[0][4]); }, ViolationKind::Cycle, "; worker"}),
+    ::testing::Values(Fault{"Missing", [](Schedule& s) { s.workers[1].pop_back(); }, ViolationKind::MissingOp,
+                            "1B1 (or 1I1 and 1W1) is missing"},
+                      Fault{"MissingWeightGradient",
+                            [](Schedule& s) { s.workers[1].back().kind = OpKind::BackwardInput; },
+                            ViolationKind::MissingOp, "1W1 is missing"},
+                      Fault{"WholeAndSplit",
+                            [](Schedule& s) {
+                              s.workers[1].push_back(s.workers[1].back());
+                              s.workers[1].back().kind = OpKind::BackwardInput;
+                            },
+                            ViolationKind::DoubledOp, "1B1 stands beside 1I1"},
+                      Fault{"Doubled", [](Schedule& s) { s.workers[1].push_back(s.workers[1].front()); },
+                            ViolationKind::DoubledOp, "worker 1, op 8 (1F0): the schedule has this op already"},
+                      Fault{"WrongWorker", [](Schedule& s) { std::swap(s.workers[1][0], s.workers[2][0]); },
+                            ViolationKind::WrongWorker, "worker 1, op 0 (1F2): stage 1 of replica 1 is on worker 2"},
+                      Fault{"StageOutOfRange", [](Schedule& s) { s.workers[1][0].stage = StageId(4); },
+                            ViolationKind::OutOfRange, "stage 4 is not in 0 to 3"},
+                      Fault{"NegativeMicroBatch", [](Schedule& s) { s.workers[1][0].micro_batch = MicroBatchId(-1); },
+                            ViolationKind::OutOfRange, "micro-batch -1 is not in 0 to 3"},
+                      Fault{"ReplicaOutOfRange", [](Schedule& s) { s.workers[1][0].replica = ReplicaId(2); },
+                            ViolationKind::OutOfRange, "replica 2 is not in 0 to 1"},
+                      Fault{"MixedReplicas", [](Schedule& s) { s.workers[1][0].replica = ReplicaId(1); },
+                            ViolationKind::MixedReplicas, "replica 1, but micro-batch 0 belongs to replica 0"},
+                      Fault{"ShortPlacement", [](Schedule& s) { s.placement.worker_of[1].pop_back(); },
+                            ViolationKind::BadPlacement, "replica 1 places 3 stages; the schedule has 4"},
+                      Fault{"PlacementOutOfRange", [](Schedule& s) { s.placement.worker_of[0][2] = WorkerId(4); },
+                            ViolationKind::BadPlacement, "on worker 4; there are workers 0 to 3"},
+                      Fault{"NoReplica", [](Schedule& s) { s.placement.worker_of.clear(); },
+                            ViolationKind::BadPlacement, "no replica"},
+                      Fault{"BackwardBeforeForward", [](Schedule& s) { std::swap(s.workers[1][0], s.workers[1][5]); },
+                            ViolationKind::Cycle, "worker 1 cannot run 1B0 (its op 0) before"},
+                      Fault{"CycleOverWorkers", [](Schedule& s) { std::swap(s.workers[0][1], s.workers[0][4]); },
+                            ViolationKind::Cycle, "; worker"}),
     [](const auto& tested) { return tested.param.name; });
 
 TEST(CheckScheduleTest, ListsAllFaults) {
@@ -81,7 +83,8 @@ TEST(CheckScheduleTest, ACycleNamesOpsThatWaitForEachOther) {
   Schedule schedule = find_generator("1f1b").generate({2, 2});  // 0F0 0F1 0B0 0B1 | 1F0 1B0 1F1 1B1
   std::swap(schedule.workers[0][1], schedule.workers[0][2]);    // 0F0 0B0 0F1: 1F1 stands behind 1B0, no cycle
   EXPECT_TRUE(check(schedule).empty());
-  std::swap(schedule.workers[1][1], schedule.workers[1][2]);    // 1F0 1F1 1B0: now 0B0 waits for 1B0 behind 1F1 behind 0F1
+  std::swap(schedule.workers[1][1],
+            schedule.workers[1][2]);  // 1F0 1F1 1B0: now 0B0 waits for 1B0 behind 1F1 behind 0F1
   const auto violations = check(schedule);
   ASSERT_EQ(violations.size(), 1U);
   EXPECT_EQ(violations[0].message,

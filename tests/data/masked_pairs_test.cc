@@ -48,9 +48,7 @@ TEST(FindCutTest, ThenTheLineEndThenTheBlankThenTheMiddle) {
   EXPECT_EQ(cut("abcdefgh"), 4);
 }
 
-TEST(FindCutTest, LeavesNeitherTextBelowAQuarter) {
-  EXPECT_EQ(cut("a. bcdefghijklmnop. q"), 10);
-}
+TEST(FindCutTest, LeavesNeitherTextBelowAQuarter) { EXPECT_EQ(cut("a. bcdefghijklmnop. q"), 10); }
 
 RC_GTEST_PROP(MaskedPairsTest, ASampleIsClassFirstSeparatorSecondSeparator, ()) {
   const auto sequence = *rc::gen::inRange<std::int64_t>(8, 200);

@@ -41,9 +41,9 @@ std::string text_of(const TokenView& tokens) {
 }
 
 void expect_refused(const std::string& path, const std::string& reason) {
-  EXPECT_THAT([&] { static_cast<void>(open_corpus(path)); },
-              ::testing::ThrowsMessage<ConfigError>(
-                  AllOf(HasSubstr(path + ": " + reason), ::testing::Not(HasSubstr("\n")))));
+  EXPECT_THAT(
+      [&] { static_cast<void>(open_corpus(path)); },
+      ::testing::ThrowsMessage<ConfigError>(AllOf(HasSubstr(path + ": " + reason), ::testing::Not(HasSubstr("\n")))));
 }
 
 TEST_F(CorpusTest, TokensAreTheBytesOfTheText) {

@@ -46,12 +46,11 @@ TEST(ChimeraTest, PictureIsTheGoldenFile) {
 }
 
 TEST(ChimeraTest, SlotTableAtDepthSixIsFigureSix) {
-  EXPECT_THAT(slot_table({6, 6}), ElementsAre("F0 . F1 . F2 F3 B3 F4 B4 F5 B5 B0 . B1 . B2",
-                                              ". F0 . F1 F3 F2 F4 B3 F5 B4 B0 B5 B1 . B2 .",
-                                              ". . F0 F3 F1 F4 F2 F5 B3 B0 B4 B1 B5 B2 . .",
-                                              ". . F3 F0 F4 F1 F5 F2 B0 B3 B1 B4 B2 B5 . .",
-                                              ". F3 . F4 F0 F5 F1 B0 F2 B1 B3 B2 B4 . B5 .",
-                                              "F3 . F4 . F5 F0 B0 F1 B1 F2 B2 B3 . B4 . B5"));
+  EXPECT_THAT(
+      slot_table({6, 6}),
+      ElementsAre("F0 . F1 . F2 F3 B3 F4 B4 F5 B5 B0 . B1 . B2", ". F0 . F1 F3 F2 F4 B3 F5 B4 B0 B5 B1 . B2 .",
+                  ". . F0 F3 F1 F4 F2 F5 B3 B0 B4 B1 B5 B2 . .", ". . F3 F0 F4 F1 F5 F2 B0 B3 B1 B4 B2 B5 . .",
+                  ". F3 . F4 F0 F5 F1 B0 F2 B1 B3 B2 B4 . B5 .", "F3 . F4 . F5 F0 B0 F1 B1 F2 B2 B3 . B4 . B5"));
 }
 
 TEST(ChimeraTest, SlotTableAtDepthEight) {
@@ -66,19 +65,20 @@ TEST(ChimeraTest, SlotTableAtDepthEight) {
 }
 
 TEST(ChimeraTest, DirectConcatenationIsTheArtifactsOrder) {
-  EXPECT_THAT(testing::orders(chimera({4, 8})),
-              ElementsAre("F0 F1 F2 B2 F3 B3 B0 F4 B1 F5 F6 B6 F7 B7 B4 B5",
-                          "F0 F2 F1 F3 B2 B0 B3 B1 F4 F6 F5 F7 B6 B4 B7 B5",
-                          "F2 F0 F3 F1 B0 B2 B1 B3 F6 F4 F7 F5 B4 B6 B5 B7",
-                          "F2 F3 F0 B0 F1 B1 B2 F6 B3 F7 F4 B4 F5 B5 B6 B7"));
+  EXPECT_THAT(testing::orders(chimera({4, 8})), ElementsAre("F0 F1 F2 B2 F3 B3 B0 F4 B1 F5 F6 B6 F7 B7 B4 B5",
+                                                            "F0 F2 F1 F3 B2 B0 B3 B1 F4 F6 F5 F7 B6 B4 B7 B5",
+                                                            "F2 F0 F3 F1 B0 B2 B1 B3 F6 F4 F7 F5 B4 B6 B5 B7",
+                                                            "F2 F3 F0 B0 F1 B1 B2 F6 B3 F7 F4 B4 F5 B5 B6 B7"));
 }
 
 TEST(ChimeraTest, FourPipelinesAreFigureEight) {
-  EXPECT_THAT(testing::orders(chimera({8, 8, 4})),
-              ElementsAre("F0 F1 F6 F2 F7 F3 F4 B4 F5 B5 B2 B6 B3 B7 B0 B1", "F0 F6 F1 F7 F2 F4 F3 F5 B4 B2 B5 B3 B6 B0 B7 B1",
-                          "F6 F0 F7 F1 F4 F2 F5 F3 B2 B4 B3 B5 B0 B6 B1 B7", "F6 F7 F0 F4 F1 F5 F2 B2 F3 B3 B4 B0 B5 B1 B6 B7",
-                          "F2 F3 F4 F0 F5 F1 F6 B6 F7 B7 B0 B4 B1 B5 B2 B3", "F2 F4 F3 F5 F0 F6 F1 F7 B6 B0 B7 B1 B4 B2 B5 B3",
-                          "F4 F2 F5 F3 F6 F0 F7 F1 B0 B6 B1 B7 B2 B4 B3 B5", "F4 F5 F2 F6 F3 F7 F0 B0 F1 B1 B6 B2 B7 B3 B4 B5"));
+  EXPECT_THAT(
+      testing::orders(chimera({8, 8, 4})),
+      ElementsAre("F0 F1 F6 F2 F7 F3 F4 B4 F5 B5 B2 B6 B3 B7 B0 B1", "F0 F6 F1 F7 F2 F4 F3 F5 B4 B2 B5 B3 B6 B0 B7 B1",
+                  "F6 F0 F7 F1 F4 F2 F5 F3 B2 B4 B3 B5 B0 B6 B1 B7", "F6 F7 F0 F4 F1 F5 F2 B2 F3 B3 B4 B0 B5 B1 B6 B7",
+                  "F2 F3 F4 F0 F5 F1 F6 B6 F7 B7 B0 B4 B1 B5 B2 B3", "F2 F4 F3 F5 F0 F6 F1 F7 B6 B0 B7 B1 B4 B2 B5 B3",
+                  "F4 F2 F5 F3 F6 F0 F7 F1 B0 B6 B1 B7 B2 B4 B3 B5",
+                  "F4 F5 F2 F6 F3 F7 F0 B0 F1 B1 B6 B2 B7 B3 B4 B5"));
 }
 
 /// The artifact's rule, independent of slots: with h = D/2, a ops of the worker's own direction warm it up, b = h - a
@@ -124,8 +124,8 @@ TEST(ChimeraTest, MakespanOfFullUnitsIsTheClosedForm) {
   for (std::int64_t depth = 2; depth <= 16; depth += 2) {
     for (std::int64_t units = 1; units <= 4; ++units) {
       for (const double b : {1.0, 2.0, 3.0, 1.5}) {
-        EXPECT_DOUBLE_EQ(makespan({depth, units * depth}, 1, b),
-                         static_cast<double>(depth + 2 * (units - 1)) + static_cast<double>((2 * depth - 2) * units) * b)
+        EXPECT_DOUBLE_EQ(makespan({depth, units * depth}, 1, b), static_cast<double>(depth + 2 * (units - 1)) +
+                                                                     static_cast<double>((2 * depth - 2) * units) * b)
             << "D=" << depth << " K=" << units << " B=" << b;
       }
     }
@@ -136,7 +136,8 @@ TEST(ChimeraTest, MakespanOfAPartialUnitIsTheClosedForm) {
   for (std::int64_t depth = 2; depth <= 16; depth += 2) {
     for (std::int64_t n = 1; n <= depth; ++n) {
       const std::int64_t even = n + n % 2;  // odd N behaves like N + 1
-      EXPECT_EQ(makespan({depth, n}, 1, 2), static_cast<double>(depth + 2 * (depth + even - 2))) << "D=" << depth << " N=" << n;
+      EXPECT_EQ(makespan({depth, n}, 1, 2), static_cast<double>(depth + 2 * (depth + even - 2)))
+          << "D=" << depth << " N=" << n;
     }
   }
 }
@@ -147,7 +148,8 @@ TEST(ChimeraTest, MakespanOfManyPipelinesIsTheClosedForm) {
       if ((depth / 2) % f != 0) continue;
       for (const std::int64_t b : {1, 2, 3}) {
         EXPECT_EQ(makespan({depth, depth, 2 * f}, 1, static_cast<double>(b)),
-                  static_cast<double>(depth + (depth + depth / f - 2) * b)) << "D=" << depth << " f=" << f;
+                  static_cast<double>(depth + (depth + depth / f - 2) * b))
+            << "D=" << depth << " f=" << f;
       }
     }
   }
@@ -164,7 +166,8 @@ TEST(ChimeraTest, ActivationsOfTheEndWorkersAreFewest) {
     for (std::int64_t units = 1; units <= 3; ++units) {
       const Timeline timeline = testing::timed(chimera({depth, units * depth}), 1, 2);
       for (std::int64_t w = 0; w < depth; ++w) {
-        EXPECT_EQ(timeline.workers[static_cast<std::size_t>(w)].peak_in_flight, depth / 2 + 1 + std::min(w, depth - 1 - w));
+        EXPECT_EQ(timeline.workers[static_cast<std::size_t>(w)].peak_in_flight,
+                  depth / 2 + 1 + std::min(w, depth - 1 - w));
       }
     }
   }

@@ -19,7 +19,8 @@ TEST(OneFOneBTest, MakespanAndActivationsAreTheClosedForms) {
     const Timeline timeline = testing::timed(one_f_one_b(shape), 1, 2);
     EXPECT_EQ(timeline.makespan, static_cast<double>(shape.micro_batches + shape.stages - 1) * 3);
     for (std::int64_t s = 0; s < shape.stages; ++s) {
-      EXPECT_EQ(timeline.workers[static_cast<std::size_t>(s)].peak_in_flight, std::min(shape.stages - s, shape.micro_batches));
+      EXPECT_EQ(timeline.workers[static_cast<std::size_t>(s)].peak_in_flight,
+                std::min(shape.stages - s, shape.micro_batches));
     }
   }
 }

@@ -81,8 +81,8 @@ void Job::start(const std::vector<std::string>& arguments, const std::string& fa
 
 /// Waits for output and reads it; false when all processes have closed theirs, or patience is over.
 bool Job::read_some() {
-  std::array<pollfd, 2> watched = {{{output_open_ ? output_.get() : -1, POLLIN, 0},
-                                    {messages_open_ ? messages_.get() : -1, POLLIN, 0}}};
+  std::array<pollfd, 2> watched = {
+      {{output_open_ ? output_.get() : -1, POLLIN, 0}, {messages_open_ ? messages_.get() : -1, POLLIN, 0}}};
   if (!output_open_ && !messages_open_) return false;
   if (::poll(watched.data(), watched.size(), std::chrono::milliseconds(kPatience).count()) <= 0) {
     ADD_FAILURE() << "a process of the job is left, or says nothing";

@@ -13,12 +13,12 @@
 namespace chimera {
 
 struct JobResult {
-  int exit_code = -1;         ///< of the launcher; -1 where a signal killed it
-  int killed_by = 0;          ///< that signal
-  std::string output;         ///< stdout of all processes
-  std::string messages;       ///< stderr of all processes
-  int orphans = 0;            ///< ranks that the launcher did not wait for
-  std::size_t files_left = 0; ///< in its TMPDIR, which is its working directory too
+  int exit_code = -1;                        ///< of the launcher; -1 where a signal killed it
+  int killed_by = 0;                         ///< that signal
+  std::string output;                        ///< stdout of all processes
+  std::string messages;                      ///< stderr of all processes
+  int orphans = 0;                           ///< ranks that the launcher did not wait for
+  std::size_t files_left = 0;                ///< in its TMPDIR, which is its working directory too
   std::chrono::milliseconds ending_time{0};  ///< from the last mark() until the last process was gone
 };
 

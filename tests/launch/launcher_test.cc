@@ -147,9 +147,7 @@ TEST_P(LauncherSignalTest, BlamesNoRankWhenTheWholeGroupGetsIt) {
 
 INSTANTIATE_TEST_SUITE_P(, LauncherSignalTest, ::testing::Values(std::pair(SIGINT, 130), std::pair(SIGTERM, 143)));
 
-TEST(LauncherTest, RanksLeaveInterruptsToTheLauncher) {
-  EXPECT_EQ(Job(1, {"interrupt-itself"}).wait().exit_code, 0);
-}
+TEST(LauncherTest, RanksLeaveInterruptsToTheLauncher) { EXPECT_EQ(Job(1, {"interrupt-itself"}).wait().exit_code, 0); }
 
 TEST(LauncherTest, NoRankOutlivesAKilledLauncher) {
   Job job(4, {"ignore-term", "ignore-term", "ignore-term", "ignore-term"});

@@ -28,9 +28,7 @@ TEST(ReportTest, IsWrittenAtomically) {
   EXPECT_GT(read_back(long_report)->message.size(), 500U);
 }
 
-TEST(ReportTest, SurvivesBytesOutsideUtf8) {
-  EXPECT_EQ(read_back({0, "", "\xFF!", true})->message, "\xEF\xBF\xBD!");
-}
+TEST(ReportTest, SurvivesBytesOutsideUtf8) { EXPECT_EQ(read_back({0, "", "\xFF!", true})->message, "\xEF\xBF\xBD!"); }
 
 TEST(ReportTest, RejectsOtherText) {
   for (const char* text : {"", "{", "[]", "{}", R"({"rank": "0", "op": "", "message": "", "own_cause": true})",

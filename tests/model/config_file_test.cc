@@ -45,13 +45,20 @@ class ModelFileTest : public testing::Test {
     return "no error";
   }
 
-  std::string path_ = testing::TempDir() + "model_" + testing::UnitTest::GetInstance()->current_test_info()->name() +
-                      ".toml";
+  std::string path_ =
+      testing::TempDir() + "model_" + testing::UnitTest::GetInstance()->current_test_info()->name() + ".toml";
 };
 
 TEST_F(ModelFileTest, GivesEveryField) {
-  const ModelConfig expected{.name = "model_GivesEveryField", .family = Family::Bert, .layers = 3, .hidden = 48,
-                             .heads = 6, .feed_forward = 100, .vocabulary = 300, .positions = 64, .tied = true};
+  const ModelConfig expected{.name = "model_GivesEveryField",
+                             .family = Family::Bert,
+                             .layers = 3,
+                             .hidden = 48,
+                             .heads = 6,
+                             .feed_forward = 100,
+                             .vocabulary = 300,
+                             .positions = 64,
+                             .tied = true};
   EXPECT_EQ(find_model(written(kGood)), expected);
 }
 

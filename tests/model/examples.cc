@@ -22,8 +22,15 @@ at::Tensor integers(const char* name, std::int64_t bound) {
 }  // namespace
 
 ModelConfig small_model(Family family) {
-  return {.name = "small", .family = family, .layers = 5, .hidden = 8, .heads = 2, .feed_forward = 12,
-          .vocabulary = 11, .positions = 7, .tied = false};
+  return {.name = "small",
+          .family = family,
+          .layers = 5,
+          .hidden = 8,
+          .heads = 2,
+          .feed_forward = 12,
+          .vocabulary = 11,
+          .positions = 7,
+          .tied = false};
 }
 
 MicroBatch small_batch(Family family) {

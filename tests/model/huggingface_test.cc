@@ -17,9 +17,15 @@ namespace {
 ModelConfig config_of(const SafetensorsFile& file) {
   const auto size = [&](const char* field) { return std::stoll(file.metadata.at(field)); };
   const Family family = file.metadata.at("family") == "gpt2" ? Family::Gpt2 : Family::Bert;
-  return {.name = "fixture", .family = family, .layers = size("layers"), .hidden = size("hidden"),
-          .heads = size("heads"), .feed_forward = size("feed_forward"), .vocabulary = size("vocabulary"),
-          .positions = size("positions"), .tied = file.metadata.at("tied") == "true"};
+  return {.name = "fixture",
+          .family = family,
+          .layers = size("layers"),
+          .hidden = size("hidden"),
+          .heads = size("heads"),
+          .feed_forward = size("feed_forward"),
+          .vocabulary = size("vocabulary"),
+          .positions = size("positions"),
+          .tied = file.metadata.at("tied") == "true"};
 }
 
 /// The tensor of that name, or an undefined one.
@@ -60,8 +66,8 @@ double largest_difference(const at::Tensor& a, const at::Tensor& b) { return (a 
 
 class HuggingFaceTest : public testing::TestWithParam<const char*> {
  protected:
-  SafetensorsFile file_ = read_safetensors(std::string(CHIMERA_SOURCE_DIR "/tests/model/fixtures/") + GetParam() +
-                                           ".safetensors");
+  SafetensorsFile file_ =
+      read_safetensors(std::string(CHIMERA_SOURCE_DIR "/tests/model/fixtures/") + GetParam() + ".safetensors");
   ModelConfig config_ = config_of(file_);
   MicroBatch batch_ = batch_of(file_);
 };

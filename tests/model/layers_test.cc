@@ -66,10 +66,16 @@ TEST(LayersTest, CrossEntropyOfBfloat16IsComputedInFloat32) {
 
 TEST(LayersTest, NamesTokensAndSequencesThatDoNotFit) {
   const at::Tensor table = at::zeros({8, 4});
-  EXPECT_THAT([&] { (void)token_embedding(table, tokens({0, 8})); },
-              ThrowsMessage<ConfigError>(HasSubstr("token 8 lies outside the model's vocabulary of 8")));
-  EXPECT_THAT([&] { (void)cross_entropy_sum(table, tokens({0, 1, 2, 3, 4, 5, 6, 7})); },
-              ThrowsMessage<ConfigError>(HasSubstr("target 7 lies outside")));
+  EXPECT_THAT(
+      [&] {
+        (void)token_embedding(table, tokens({0, 8}));
+      },
+      ThrowsMessage<ConfigError>(HasSubstr("token 8 lies outside the model's vocabulary of 8")));
+  EXPECT_THAT(
+      [&] {
+        (void)cross_entropy_sum(table, tokens({0, 1, 2, 3, 4, 5, 6, 7}));
+      },
+      ThrowsMessage<ConfigError>(HasSubstr("target 7 lies outside")));
   EXPECT_THAT([&] { (void)position_embedding(table, 9); },
               ThrowsMessage<ConfigError>(HasSubstr("9 tokens is longer than the model's 8 positions")));
 }

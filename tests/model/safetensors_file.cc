@@ -17,8 +17,8 @@ const std::map<std::string, at::ScalarType> kTypes = {{"F64", at::kDouble}, {"I6
 at::Tensor read_tensor(const nlohmann::json& entry, std::string_view data) {
   const auto begin = entry.at("data_offsets").at(0).get<std::size_t>();
   const auto end = entry.at("data_offsets").at(1).get<std::size_t>();
-  const at::Tensor tensor = at::empty(entry.at("shape").get<std::vector<std::int64_t>>(),
-                                      kTypes.at(entry.at("dtype").get<std::string>()));
+  const at::Tensor tensor =
+      at::empty(entry.at("shape").get<std::vector<std::int64_t>>(), kTypes.at(entry.at("dtype").get<std::string>()));
   if (begin > end || end > data.size() || end - begin != tensor.nbytes()) throw Error("tensor outside of the file");
   std::memcpy(tensor.mutable_data_ptr(), data.data() + begin, end - begin);
   return tensor;

@@ -21,7 +21,9 @@ void compare(const TrainOptions& options, const RankEnvironment& rank) {
   const Job job = prepare_job(options);
   testing::Trained mine;
   {
-    const auto transport = connect_gloo({.rank = rank.rank, .world_size = rank.world_size, .store_path = rank.store_path,
+    const auto transport = connect_gloo({.rank = rank.rank,
+                                         .world_size = rank.world_size,
+                                         .store_path = rank.store_path,
                                          .groups = stage_groups(job.schedule.placement)});
     Trainer trainer(job, WorkerId(rank.rank), *transport);
     mine.losses.push_back(trainer.train_step(0).loss);

@@ -24,11 +24,12 @@ std::int64_t count(const Program& program, InstructionKind kind) {
 
 TEST(LowerTest, SpellsOutTheMessagesOfTwoStages) {
   const Program program = lower(find_generator("1f1b").generate({2, 2}));
-  EXPECT_THAT(in_words(program.workers[0]),
-              ::testing::ElementsAre("post receive of 1B0 from worker 1", "post receive of 1B1 from worker 1", "0F0",
-                                     "send 0F0 to worker 1", "0F1", "send 0F1 to worker 1", "wait for 1B0 from worker 1",
-                                     "wait for send of 0F0 to worker 1", "0B0", "wait for 1B1 from worker 1",
-                                     "wait for send of 0F1 to worker 1", "0B1", "sum norms and losses", "optimizer step"));
+  EXPECT_THAT(
+      in_words(program.workers[0]),
+      ::testing::ElementsAre("post receive of 1B0 from worker 1", "post receive of 1B1 from worker 1", "0F0",
+                             "send 0F0 to worker 1", "0F1", "send 0F1 to worker 1", "wait for 1B0 from worker 1",
+                             "wait for send of 0F0 to worker 1", "0B0", "wait for 1B1 from worker 1",
+                             "wait for send of 0F1 to worker 1", "0B1", "sum norms and losses", "optimizer step"));
   EXPECT_THAT(in_words(program.workers[1]),
               ::testing::ElementsAre("post receive of 0F0 from worker 0", "post receive of 0F1 from worker 0",
                                      "wait for 0F0 from worker 0", "1F0", "1B0", "send 1B0 to worker 0",
@@ -103,10 +104,13 @@ std::int64_t peak_gradient_sends(const Program& program) {
 TEST(LowerTest, RoomForMessagesDoesNotGrowWithTheMicroBatches) {
   for (const char* name : {"1f1b", "chimera"}) {
     for (const std::int64_t depth : {2, 4, 8, 16}) {
-      const auto peak = [&](std::int64_t n) { return peak_posted_receives(lower(find_generator(name).generate({depth, n}))); };
+      const auto peak = [&](std::int64_t n) {
+        return peak_posted_receives(lower(find_generator(name).generate({depth, n})));
+      };
       EXPECT_EQ(peak(4 * depth), peak(16 * depth)) << name << " D=" << depth;
       EXPECT_LE(peak(16 * depth), 4 * 2 + depth) << name << " D=" << depth;
-      EXPECT_LE(peak_gradient_sends(lower(find_generator(name).generate({depth, 8 * depth}))), 2 * 2) << name << " D=" << depth;
+      EXPECT_LE(peak_gradient_sends(lower(find_generator(name).generate({depth, 8 * depth}))), 2 * 2)
+          << name << " D=" << depth;
     }
   }
 }

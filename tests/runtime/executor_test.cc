@@ -30,10 +30,14 @@ class Scale final : public Stage {
 const TensorSpec kMessage{{2}, at::kDouble};
 
 StepHooks hooks(std::vector<double>* norms = nullptr) {
-  return {.load = [](StageId, MicroBatchId m) {
-            return MicroBatch{.tokens = at::full({2}, 1.0 + static_cast<double>(m.value()), at::kDouble)};
-          },
-          .optimizer_step = [norms](double norm) { if (norms != nullptr) norms->push_back(norm); },
+  return {.load =
+              [](StageId, MicroBatchId m) {
+                return MicroBatch{.tokens = at::full({2}, 1.0 + static_cast<double>(m.value()), at::kDouble)};
+              },
+          .optimizer_step =
+              [norms](double norm) {
+                if (norms != nullptr) norms->push_back(norm);
+              },
           .peak_memory = [] { return 7.0; }};
 }
 
@@ -51,10 +55,9 @@ TEST(ExecutorTest, FirstStageSendsActivationsAndTakesGradients) {
   Executor executor(WorkerId(0), {{StageId(0), &stage}}, transport, kMessage, shape_of(program));
   const StepResult result = executor.run(program.workers[0], hooks(&norms));
 
-  EXPECT_THAT(transport.lines(),
-              ElementsAre("receive from 1: [2] Double", "receive from 1: [2] Double", "send to 1: [2] Double",
-                          "send to 1: [2] Double", "wait receive from 1", "wait send to 1", "wait receive from 1",
-                          "wait send to 1", "all-sum: 6"));
+  EXPECT_THAT(transport.lines(), ElementsAre("receive from 1: [2] Double", "receive from 1: [2] Double",
+                                             "send to 1: [2] Double", "send to 1: [2] Double", "wait receive from 1",
+                                             "wait send to 1", "wait receive from 1", "wait send to 1", "all-sum: 6"));
   EXPECT_TRUE(at::equal(transport.sent(WorkerId(1))[1], at::full({2}, 6.0, at::kDouble)));
   // dL/dw = sum over micro-batches and elements of gradient times input: 2 * 10 * 1 + 2 * 100 * 2.
   EXPECT_EQ(stage.gradients().item<double>(), 420);

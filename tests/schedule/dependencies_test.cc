@@ -9,8 +9,13 @@ namespace chimera {
 namespace {
 
 Schedule two_stages() {
-  const auto op = [](OpKind kind, std::int64_t stage) { return Op{kind, ReplicaId(0), StageId(stage), MicroBatchId(0)}; };
-  return {"pair", 2, 1, {{{WorkerId(0), WorkerId(1)}}},
+  const auto op = [](OpKind kind, std::int64_t stage) {
+    return Op{kind, ReplicaId(0), StageId(stage), MicroBatchId(0)};
+  };
+  return {"pair",
+          2,
+          1,
+          {{{WorkerId(0), WorkerId(1)}}},
           {{op(OpKind::Forward, 0), op(OpKind::Backward, 0)},
            {op(OpKind::Forward, 1), op(OpKind::BackwardInput, 1), op(OpKind::BackwardWeight, 1)}}};
 }
@@ -21,10 +26,10 @@ TEST(DependenciesTest, EachOpNamesItsInputsAndItsConsumer) {
   const auto inputs = [&](OpIndex op) { return table.inputs(table.op(op)); };
   using Inputs = std::array<OpIndex, 2>;
   EXPECT_EQ(inputs(0), (Inputs{kNoOp, kNoOp}));
-  EXPECT_EQ(inputs(2), (Inputs{0, kNoOp}));    // 1F0 after 0F0
-  EXPECT_EQ(inputs(3), (Inputs{kNoOp, 2}));    // 1I0 after 1F0
-  EXPECT_EQ(inputs(4), (Inputs{kNoOp, 3}));    // 1W0 after 1I0
-  EXPECT_EQ(inputs(1), (Inputs{3, 0}));        // 0B0 after 1I0 and 0F0
+  EXPECT_EQ(inputs(2), (Inputs{0, kNoOp}));  // 1F0 after 0F0
+  EXPECT_EQ(inputs(3), (Inputs{kNoOp, 2}));  // 1I0 after 1F0
+  EXPECT_EQ(inputs(4), (Inputs{kNoOp, 3}));  // 1W0 after 1I0
+  EXPECT_EQ(inputs(1), (Inputs{3, 0}));      // 0B0 after 1I0 and 0F0
   EXPECT_EQ(table.consumer(table.op(0)), 2U);
   EXPECT_EQ(table.consumer(table.op(3)), 1U);
   EXPECT_EQ(table.consumer(table.op(4)), kNoOp);
@@ -55,8 +60,10 @@ TEST(DependenciesTest, StopsWhereOpsWaitForEachOther) {
 TEST(ScheduleTest, StageGroupsAreTheDistinctHolders) {
   const auto groups = stage_groups(find_generator("chimera").generate({4, 4}).placement);
   using Group = std::vector<WorkerId>;
-  EXPECT_EQ(groups, (std::vector<Group>{{WorkerId(0), WorkerId(3)}, {WorkerId(1), WorkerId(2)},
-                                        {WorkerId(1), WorkerId(2)}, {WorkerId(0), WorkerId(3)}}));
+  EXPECT_EQ(groups, (std::vector<Group>{{WorkerId(0), WorkerId(3)},
+                                        {WorkerId(1), WorkerId(2)},
+                                        {WorkerId(1), WorkerId(2)},
+                                        {WorkerId(0), WorkerId(3)}}));
 }
 
 }  // namespace

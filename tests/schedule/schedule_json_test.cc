@@ -21,7 +21,8 @@ TEST(ScheduleJsonTest, ReadsBackWhatItWrites) {
 TEST(ScheduleJsonTest, ReadsFaultsOfMeaningAsTheyAre) {
   const Schedule schedule = schedule_from_json(R"({"format": "chimera-schedule", "version": 1, "name": "mine",
     "stages": 2, "micro_batches": 1, "replicas": [{"id": 0, "workers": [0, 7]}],
-    "workers": [[{"op": "W", "stage": 1000000000000, "replica": 99, "micro_batch": -5}], []]})", "text");
+    "workers": [[{"op": "W", "stage": 1000000000000, "replica": 99, "micro_batch": -5}], []]})",
+                                               "text");
   EXPECT_EQ(schedule.workers[0][0].kind, OpKind::BackwardWeight);
   EXPECT_EQ(schedule.workers[0][0].stage.value(), 2147483647);
   EXPECT_EQ(schedule.workers[0][0].micro_batch.value(), -1);
@@ -63,8 +64,7 @@ INSTANTIATE_TEST_SUITE_P(
                       BadText{"\"op\": \"F\"", "\"op\": 3", "workers[0][0].op: expected a string"},
                       BadText{"\"micro_batch\": 0", "\"micro_batsh\": 0", "did you mean 'micro_batch'?"},
                       BadText{"\"name\"", "\"synchronous\": false, \"name\"", "unknown field 'synchronous'"},
-                      BadText{"{\"id\": 0", "{\"id\": 1", "replicas[0].id"},
-                      BadText{"]}\n", "]} x", "JSON"},
+                      BadText{"{\"id\": 0", "{\"id\": 1", "replicas[0].id"}, BadText{"]}\n", "]} x", "JSON"},
                       BadText{"]}\n", "", "JSON"}));
 
 }  // namespace

@@ -51,8 +51,12 @@ TEST(SimulateTest, ForwardsJustInTimeDelayNoOtherOp) {
           const TimedOp& before = early.workers[w].ops[i];
           const TimedOp& after = late.workers[w].ops[i];
           EXPECT_GE(after.start, before.start);
-          if (i > 0) { EXPECT_LE(late.workers[w].ops[i - 1].end, after.start); }
-          if (schedule.workers[w][i].kind != OpKind::Forward) { EXPECT_EQ(after.start, before.start); }
+          if (i > 0) {
+            EXPECT_LE(late.workers[w].ops[i - 1].end, after.start);
+          }
+          if (schedule.workers[w][i].kind != OpKind::Forward) {
+            EXPECT_EQ(after.start, before.start);
+          }
         }
       }
     }
@@ -126,7 +130,8 @@ TEST(SimulateTest, LowerBoundIsNeverAboveTheBestOrder) {
   for (const double latency : {0.0, 0.5}) {
     for (const PipelineShape& shape : {PipelineShape{2, 2}, PipelineShape{3, 1}}) {
       const Schedule schedule = find_generator("1f1b").generate(shape);
-      CostModel costs{{{.forward = 1, .backward = 3}, {.forward = 2, .backward = 2.5}, {.forward = 0.5, .backward = 1}}, latency};
+      CostModel costs{{{.forward = 1, .backward = 3}, {.forward = 2, .backward = 2.5}, {.forward = 0.5, .backward = 1}},
+                      latency};
       costs.stages.resize(static_cast<std::size_t>(shape.stages));
       EXPECT_LE(simulate(schedule, costs).lower_bound, optimum(schedule, costs) + 1e-9);
     }

@@ -19,7 +19,8 @@ inline std::vector<std::string> orders(const Schedule& schedule) {
   std::vector<std::string> rows;
   for (const auto& ops : schedule.workers) {
     std::string row;
-    for (const Op& op : ops) row += (row.empty() ? "" : " ") + (letter(op.kind) + std::to_string(op.micro_batch.value()));
+    for (const Op& op : ops)
+      row += (row.empty() ? "" : " ") + (letter(op.kind) + std::to_string(op.micro_batch.value()));
     rows.push_back(row);
   }
   return rows;

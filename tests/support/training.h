@@ -52,10 +52,10 @@ inline TrainOptions small_options(const std::string& model, const std::string& s
 
 /// What a run leaves behind, over all workers.
 struct Trained {
-  std::vector<double> losses;                             // of each step
+  std::vector<double> losses;  // of each step
   std::vector<double> gradient_norms;
-  std::vector<double> validation_losses;                  // after the last step, where asked for
-  std::map<std::string, std::vector<at::Tensor>> gradients;   // by parameter, of every worker that holds it
+  std::vector<double> validation_losses;                     // after the last step, where asked for
+  std::map<std::string, std::vector<at::Tensor>> gradients;  // by parameter, of every worker that holds it
   std::map<std::string, std::vector<at::Tensor>> parameters;
 };
 

@@ -47,7 +47,8 @@ TEST_P(EquivalenceTest, LossAndGradientsAreThoseOfTheUnpipelinedModel) {
   EXPECT_NEAR(pipelined.losses[0], reference.losses[0], 1e-12 * reference.losses[0]);
   EXPECT_NEAR(pipelined.gradient_norms[0], reference.gradient_norms[0], 1e-12 * reference.gradient_norms[0]);
   ASSERT_EQ(pipelined.gradients.size(), reference.gradients.size());
-  const std::size_t replicas = GetParam().schedule == "chimera" ? static_cast<std::size_t>(GetParam().shape.pipelines) : 1;
+  const std::size_t replicas =
+      GetParam().schedule == "chimera" ? static_cast<std::size_t>(GetParam().shape.pipelines) : 1;
   for (const auto& [name, expected] : reference.gradients) {
     const auto& copies = pipelined.gradients.at(name);
     EXPECT_EQ(copies.size(), replicas) << name;
@@ -76,14 +77,17 @@ TEST_P(TwentyStepsTest, LossesAreThoseOfTheUnpipelinedModel) {
   EXPECT_LT(reference.losses.back(), 0.9 * reference.losses.front()) << "it does not learn";
   EXPECT_NEAR(pipelined.validation_losses[0], reference.validation_losses[0], 1e-11 * reference.validation_losses[0]);
   for (const auto& [name, copies] : pipelined.parameters) {
-    for (const at::Tensor& copy : copies) EXPECT_TRUE(at::equal(copy, copies[0])) << "replicas of " << name << " drifted apart";
+    for (const at::Tensor& copy : copies)
+      EXPECT_TRUE(at::equal(copy, copies[0])) << "replicas of " << name << " drifted apart";
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Schedules, TwentyStepsTest,
                          ::testing::Values(Case{"gpt2-tiny", "gpipe", {4, 4, 2}}, Case{"gpt2-tiny", "1f1b", {4, 8, 2}},
-                                           Case{"gpt2-tiny", "chimera", {2, 2, 2}}, Case{"gpt2-tiny", "chimera", {4, 8, 2}},
-                                           Case{"gpt2-tiny", "chimera", {8, 8, 4}}, Case{"bert-tiny", "chimera", {4, 4, 4}},
+                                           Case{"gpt2-tiny", "chimera", {2, 2, 2}},
+                                           Case{"gpt2-tiny", "chimera", {4, 8, 2}},
+                                           Case{"gpt2-tiny", "chimera", {8, 8, 4}},
+                                           Case{"bert-tiny", "chimera", {4, 4, 4}},
                                            Case{"bert-tiny", "1f1b", {4, 5, 2}}),
                          [](const auto& tested) { return name_of(tested.param); });
 

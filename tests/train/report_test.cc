@@ -60,7 +60,8 @@ RunSummary measured(const Job& job, double forward, double backward) {
 
 TEST(ReportTest, SummarySetsMeasuredBesideSimulated) {
   const Job job = prepare_job(testing::small_options("gpt2-tiny", "chimera", {4, 4, 2}));
-  EXPECT_THAT(summary(job, measured(job, 1, 2), 4), HasSubstr("measured 20.0000 s (median); predicted 16.0000 s (-20.0 %)"));
+  EXPECT_THAT(summary(job, measured(job, 1, 2), 4),
+              HasSubstr("measured 20.0000 s (median); predicted 16.0000 s (-20.0 %)"));
 }
 
 TEST(ReportTest, SummarySaysWhereRanksShareCores) {

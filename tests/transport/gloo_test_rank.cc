@@ -105,9 +105,9 @@ void wait_for_each_other(Transport& transport, WorkerId me) {
 
 void play(const std::string& part, Transport& transport, WorkerId me) {
   static const std::map<std::string, std::function<void(Transport&, WorkerId)>> kParts{
-      {"contract", contract_part},         {"join", [](Transport&, WorkerId) {}}, {"lose_receive", lose_receive},
-      {"lose_send", lose_send},            {"lose_all_reduce", lose_all_reduce},  {"lose_all_sum", lose_all_sum},
-      {"fail_alone", fail_alone},          {"time_out", wait_for_each_other},
+      {"contract", contract_part}, {"join", [](Transport&, WorkerId) {}}, {"lose_receive", lose_receive},
+      {"lose_send", lose_send},    {"lose_all_reduce", lose_all_reduce},  {"lose_all_sum", lose_all_sum},
+      {"fail_alone", fail_alone},  {"time_out", wait_for_each_other},
   };
   kParts.at(part)(transport, me);
 }
