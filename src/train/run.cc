@@ -98,7 +98,7 @@ int run_threads(const Job& job) {
       auto& failure = failures[static_cast<std::size_t>(w)];
       if (!failure) failure = current_failure("");
       const std::lock_guard lock(mutex);
-      if (failure->own_cause && !culprit) culprit = w;
+      if (!culprit || (failure->own_cause && !failures[static_cast<std::size_t>(*culprit)]->own_cause)) culprit = w;
       hub.close(fmt::format("worker {} failed: {}", w, failure->message));
     }
   };
