@@ -45,6 +45,7 @@ void add_flags(CLI::App& command, Flags& flags) {
   add_count(command, "--threads", o.threads, "intra-op threads of a rank (default: cores / ranks, at least 1)");
   add_count(command, "--validate-every", o.validate_every, "steps between validations; 0: none (default 0)");
   add_path(command, "--metrics", o.metrics, "file for one JSON object a step");
+  for (CLI::Option* option : command.get_options()) option->take_last();  // so that flags override those of a script
 }
 
 void require_positive_shape(const Flags& flags) {
@@ -101,7 +102,8 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       "\nStarts one process for each worker on this machine, connected over loopback, or threads. Every schedule\n"
       "trains on the same samples from the same weights, and its gradients are those of the unpipelined model.\n"
       "The loss is the mean over the step's target tokens, in nats. --micro-batches defaults to --stages, and\n"
-      "--stages to 4. With --schedule none the flags that place stages mean nothing.");
+      "--stages to 4. With --schedule none the flags that place stages mean nothing. Of a repeated flag the last "
+      "counts.");
   auto flags = std::make_shared<Flags>();
   add_flags(*command, *flags);
   command->callback([flags, &invocation, &exit_code] {

@@ -120,6 +120,11 @@ TEST(TrainingTest, TheSeedChangesTheRun) {
   EXPECT_EQ(one[0]["loss"], by_default[0]["loss"]) << "seed 1 is the default";
 }
 
+TEST(TrainingTest, TheLastOfARepeatedFlagCounts) {
+  const auto steps = train(Arguments{"--model", "gpt2-tiny", "--steps", "3", "--steps", "1"} + kReference);
+  EXPECT_EQ(steps.size(), 1U);
+}
+
 TEST(TrainingTest, ANewRunReplacesTheMetricsOfTheLast) {
   const Scratch scratch;
   scratch.write("metrics.jsonl", "not a metric\n");
