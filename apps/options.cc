@@ -91,10 +91,30 @@ void ShapeFlags::add_to(CLI::App& app) {
   stages = add_count(app, "--stages", shape.stages, "D, workers of one pipeline");
   micro_batches =
       add_count(app, "--micro-batches", shape.micro_batches, "N, micro-batches a step, all directions together");
-  pipelines = add_count(app, "--pipelines", shape.pipelines, "2f, down and up pipelines together (chimera; default 2)");
+  special = {add_count(app, "--pipelines", shape.pipelines, "2f, down and up pipelines together (chimera; default 2)"),
+             add_count(app, "--chunks", shape.chunks, "v, stages on each worker (interleaved-1f1b; default 2)"),
+             add_count(app, "--waves", shape.waves, "w, waves through the workers (hanayo; default 1)"),
+             add_choice(app, "--scale", scale, "for more micro-batches than stages (chimera; default direct)",
+                        {"direct", "doubling", "halving"})};
 }
 
-bool ShapeFlags::given() const { return stages->count() + micro_batches->count() + pipelines->count() > 0; }
+bool ShapeFlags::given() const {
+  return stages->count() + micro_batches->count() > 0 ||
+         std::any_of(special.begin(), special.end(), [](const CLI::Option* flag) { return flag->count() > 0; });
+}
+
+PipelineShape ShapeFlags::shape_for(const Generator& generator) const {
+  for (const CLI::Option* flag : special) {
+    if (flag->count() == 0 || takes(generator, flag->get_name())) continue;
+    throw ConfigError(
+        fmt::format("{} does not apply to {}{}", flag->get_name(), generator.name,
+                    generator.flags.empty() ? "" : fmt::format(", which takes {}", fmt::join(generator.flags, ", "))));
+  }
+  PipelineShape asked = shape;
+  if (scale == "doubling") asked.scale = ScaleMethod::Doubling;
+  if (scale == "halving") asked.scale = ScaleMethod::Halving;
+  return asked;
+}
 
 Schedule ShapeFlags::generate(const std::string& name) const {
   const Generator& generator = find_generator(name);
@@ -102,10 +122,7 @@ Schedule ShapeFlags::generate(const std::string& name) const {
   if (micro_batches->count() == 0) {
     throw ConfigError(name + ": --micro-batches is missing; give N, the micro-batches of one step");
   }
-  if (pipelines->count() > 0 && !generator.takes_pipelines) {
-    throw ConfigError(fmt::format("--pipelines does not apply to {}, which has one pipeline", name));
-  }
-  return generator.generate(shape);
+  return generator.generate(shape_for(generator));
 }
 
 void CostFlags::add_to(CLI::App& app) {

@@ -26,15 +26,18 @@ CLI::Option* add_choice(CLI::App& app, const std::string& flag, std::string& val
 /// --format, one of `names`; the first is the default.
 void add_format(CLI::App& app, std::string& format, std::vector<std::string> names);
 
-/// --stages, --micro-batches, --pipelines.
+/// --stages, --micro-batches, --pipelines, --chunks, --waves, --scale.
 struct ShapeFlags {
   PipelineShape shape;
+  std::string scale = "direct";
   CLI::Option* stages = nullptr;
   CLI::Option* micro_batches = nullptr;
-  CLI::Option* pipelines = nullptr;
+  std::vector<CLI::Option*> special;  // the flags that only some schedules take
 
   void add_to(CLI::App& app);
   [[nodiscard]] bool given() const;
+  /// What the flags say; throws ConfigError where one of them does not apply to the schedule.
+  [[nodiscard]] PipelineShape shape_for(const Generator& generator) const;
   /// Generates; throws ConfigError where D or N is not given or a flag does not apply to the schedule.
   [[nodiscard]] Schedule generate(const std::string& name) const;
 };

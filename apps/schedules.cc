@@ -16,7 +16,7 @@ std::string as_json() {
   for (const Generator& g : generators()) {
     list.push_back({{"name", g.name},
                     {"constraints", g.constraints},
-                    {"makespan", g.makespan},
+                    {"closed_form", g.closed_form},
                     {"activations", g.activations},
                     {"source", g.source}});
   }
@@ -25,9 +25,10 @@ std::string as_json() {
 
 std::string as_table() {
   std::string text =
-      fmt::format("{:<10} {:<30} {:<30} {:<14} {}\n", "schedule", "constraints", "makespan", "in flight", "source");
+      fmt::format("{:<10} {:<30} {:<30} {:<14} {}\n", "schedule", "constraints", "closed form", "in flight", "source");
   for (const Generator& g : generators()) {
-    text += fmt::format("{:<10} {:<30} {:<30} {:<14} {}\n", g.name, g.constraints, g.makespan, g.activations, g.source);
+    text +=
+        fmt::format("{:<10} {:<30} {:<30} {:<14} {}\n", g.name, g.constraints, g.closed_form, g.activations, g.source);
   }
   return text;
 }

@@ -36,7 +36,8 @@ Schedule chosen_schedule(const Options& options) {
     throw ConfigError("simulate: give the NAME of a schedule, or --file FILE");
   if (options.file.empty()) return options.shape.generate(options.name);
   if (options.shape.given()) {
-    throw ConfigError("simulate: --file has a shape already; leave out --stages, --micro-batches and --pipelines");
+    throw ConfigError(
+        "simulate: --file has a shape already; leave out --stages, --micro-batches and the other shape flags");
   }
   return read_schedule(options.file);
 }

@@ -61,14 +61,11 @@ TrainOptions resolve(const Flags& flags) {
   require_positive_shape(flags);
   TrainOptions options = flags.options;
   options.overrides = flags.model.overrides();
-  if (flags.shape.stages->count() > 0) options.shape.stages = flags.shape.shape.stages;
-  if (flags.shape.micro_batches->count() > 0) options.shape.micro_batches = flags.shape.shape.micro_batches;
-  if (flags.shape.pipelines->count() > 0) {
-    options.shape.pipelines = flags.shape.shape.pipelines;
-    if (options.schedule != "none" && !find_generator(options.schedule).takes_pipelines) {
-      throw ConfigError(fmt::format("--pipelines does not apply to {}, which has one pipeline", options.schedule));
-    }
-  }
+  const PipelineShape defaults = options.shape;
+  if (options.schedule != "none") options.shape = flags.shape.shape_for(find_generator(options.schedule));
+  options.shape.stages = flags.shape.stages->count() > 0 ? flags.shape.shape.stages : defaults.stages;
+  options.shape.micro_batches =
+      flags.shape.micro_batches->count() > 0 ? flags.shape.shape.micro_batches : defaults.micro_batches;
   return options;
 }
 

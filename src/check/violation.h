@@ -1,18 +1,12 @@
 #pragma once
 // What check() finds: a fault and its counter-example, in words and as places in the schedule.
 
-#include <cstddef>
 #include <string>
 #include <vector>
 
-namespace chimera {
+#include "schedule/schedule.h"
 
-/// The op (or instruction) at `position` of a worker's list.
-struct Place {
-  std::size_t worker = 0;
-  std::size_t position = 0;
-  friend bool operator==(const Place&, const Place&) = default;
-};
+namespace chimera {
 
 enum class ViolationKind {
   BadPlacement,   ///< a replica that does not place every stage on a worker

@@ -1,5 +1,6 @@
 #include "generate/registry.h"
 
+#include <algorithm>
 #include <array>
 
 #include "core/error.h"
@@ -12,12 +13,21 @@ namespace chimera {
 
 std::span<const Generator> generators() {
   static const std::array all = {
-      Generator{"gpipe", gpipe, "any D, N", "(N+D-1)(F+B)", "N", "Huang et al., NeurIPS'19", false},
-      Generator{"1f1b", one_f_one_b, "any D, N", "(N+D-1)(F+B)", "min(D-s, N)", "Fan et al., PPoPP'21 (DAPPLE)", false},
-      Generator{"chimera", chimera, "D even, any N, f divides D/2", "D F + (D+D/f-2) B at N = D", "D/2+1 .. D",
-                "Li and Hoefler, SC'21", true},
+      Generator{"gpipe", gpipe, "any D, N", "(N+D-1)(F+B)", "N", "Huang et al., NeurIPS'19"},
+      Generator{"1f1b", one_f_one_b, "any D, N", "(N+D-1)(F+B)", "min(D-s, N)", "Fan et al., PPoPP'21 (DAPPLE)"},
+      Generator{"chimera",
+                chimera,
+                "D even, any N, f divides D/2",
+                "D F + (D+D/f-2) B at N = D",
+                "D/2+1 .. D",
+                "Li and Hoefler, SC'21",
+                {"--pipelines"}},
   };
   return all;
+}
+
+bool takes(const Generator& generator, const std::string& flag) {
+  return std::find(generator.flags.begin(), generator.flags.end(), flag) != generator.flags.end();
 }
 
 std::vector<std::string> schedule_names() {

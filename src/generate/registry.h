@@ -14,14 +14,17 @@ struct Generator {
   std::string name;
   std::function<Schedule(const PipelineShape&)> generate;
   std::string constraints;  // on D, N and the other shape flags
-  std::string makespan;     // closed form for F <= B, no latency
+  std::string closed_form;  // of the makespan (or, where it says so, of the bubble), no latency, F <= B
   std::string activations;  // most micro-batches in flight on a worker
   std::string source;
-  bool takes_pipelines = false;  // whether PipelineShape::pipelines means something to it
+  std::vector<std::string> flags = {};  // of the shape beyond --stages and --micro-batches: "--pipelines", ...
 };
 
 /// All of them, in the order of the lists that users see.
 [[nodiscard]] std::span<const Generator> generators();
+
+/// Whether PipelineShape's field of that flag means something to the schedule.
+[[nodiscard]] bool takes(const Generator& generator, const std::string& flag);
 
 /// Their names.
 [[nodiscard]] std::vector<std::string> schedule_names();

@@ -22,6 +22,8 @@ struct Op {
   ReplicaId replica;         // the copy of the model being trained
   StageId stage;             // 0 .. S-1
   MicroBatchId micro_batch;  // unique across replicas
+  /// The weights it uses: those after this many updates of its stage. 0 throughout a synchronous schedule.
+  std::int32_t weight_version = 0;
   friend bool operator==(const Op&, const Op&) = default;
 };
 

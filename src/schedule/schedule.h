@@ -2,6 +2,7 @@
 // A schedule is a value: what the paper draws. No tensors, no messages, no idle slots (a bubble is a result of timing).
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,11 +11,21 @@
 
 namespace chimera {
 
-/// What a generator is asked for.
+/// How Chimera runs more micro-batches than it has stages (SC'21, section 3.5).
+enum class ScaleMethod {
+  Direct,    ///< direct concatenation of units of D micro-batches
+  Doubling,  ///< two forwards for each backward in the order; units of 2D
+  Halving,   ///< the order of doubling, on twice as many micro-batches of half the size
+};
+
+/// What a generator is asked for. Each schedule heeds some of it; the registry says what.
 struct PipelineShape {
   std::int64_t stages = 0;         // D: workers of one pipeline
   std::int64_t micro_batches = 0;  // N: per step, all directions together
   std::int64_t pipelines = 2;      // 2f: Chimera's down and up pipelines together
+  std::int64_t chunks = 2;         // v: stages a worker, interleaved
+  std::int64_t waves = 1;          // w: Hanayo's
+  ScaleMethod scale = ScaleMethod::Direct;
 };
 
 /// No schedule of more ops than this is made or read: 10^8.
@@ -30,12 +41,29 @@ struct Placement {
   friend bool operator==(const Placement&, const Placement&) = default;
 };
 
+/// The op (or instruction) at `position` of a worker's list.
+struct Place {
+  std::size_t worker = 0;
+  std::size_t position = 0;
+  friend bool operator==(const Place&, const Place&) = default;
+};
+
+/// How an asynchronous schedule updates: a worker updates a stage right after the stage's last backward (B, or W) of
+/// every `micro_batches` in ascending order, which makes the next weight version.
+struct AsynchronousUpdates {
+  std::int64_t micro_batches = 1;  // that make one update
+  std::int64_t versions = 1;       // most versions of a stage's weights kept at once
+  friend bool operator==(const AsynchronousUpdates&, const AsynchronousUpdates&) = default;
+};
+
 struct Schedule {
   std::string name;                      // of the generator, or the user's own
   std::int64_t stages = 0;               // S: stages the model is cut into
   std::int64_t micro_batches = 0;        // N
   Placement placement;                   // (replica, stage) -> worker
   std::vector<std::vector<Op>> workers;  // workers[w]: ops of worker w, in order
+  double micro_batch_scale = 1;          // size of its micro-batches, in full ones: 0.5 after backward halving
+  std::optional<AsynchronousUpdates> updates = std::nullopt;  // none: synchronous, one update at the step's end
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 

@@ -18,9 +18,10 @@ using Json = nlohmann::json;
 constexpr const char* kFormat = "chimera-schedule";
 constexpr int kVersion = 1;
 
-std::string op_json(const Op& op) {
-  return fmt::format(R"({{"op": "{}", "stage": {}, "replica": {}, "micro_batch": {}}})", letter(op.kind),
-                     op.stage.value(), op.replica.value(), op.micro_batch.value());
+std::string op_json(const Op& op, bool versioned) {
+  return fmt::format(R"({{"op": "{}", "stage": {}, "replica": {}, "micro_batch": {}{}}})", letter(op.kind),
+                     op.stage.value(), op.replica.value(), op.micro_batch.value(),
+                     versioned ? fmt::format(", \"weight_version\": {}", op.weight_version) : "");
 }
 
 /// Reads fields and knows the path to them, for messages such as `workers[2][5].stage`.
@@ -90,13 +91,23 @@ WorkerId worker_id(std::int64_t v) { return saturated<WorkerId, std::int32_t>(v)
 ReplicaId replica_id(std::int64_t v) { return saturated<ReplicaId, std::int16_t>(v); }
 MicroBatchId micro_batch_id(std::int64_t v) { return saturated<MicroBatchId, std::int32_t>(v); }
 
-Op read_op(const Reader& reader, const Json& value, const std::string& path) {
-  reader.expect_object(value, path, {"op", "stage", "replica", "micro_batch"});
+std::int32_t read_version(const Reader& reader, const Json& value, const std::string& path) {
+  return static_cast<std::int32_t>(
+      saturated<StageId, std::int32_t>(reader.integer(value, path, "weight_version")).value());
+}
+
+Op read_op(const Reader& reader, const Json& value, const std::string& path, bool versioned) {
+  if (versioned) {
+    reader.expect_object(value, path, {"op", "stage", "replica", "micro_batch", "weight_version"});
+  } else {
+    reader.expect_object(value, path, {"op", "stage", "replica", "micro_batch"});
+  }
   const std::string name = reader.text(value, path, "op");
   const auto kind = name.size() == 1 ? op_kind(name[0]) : std::nullopt;
   if (!kind) reader.fail(Reader::join(path, "op"), fmt::format("unknown op '{}'; known: F, B, I, W", name));
   return Op{*kind, replica_id(reader.integer(value, path, "replica")), stage_id(reader.integer(value, path, "stage")),
-            micro_batch_id(reader.integer(value, path, "micro_batch"))};
+            micro_batch_id(reader.integer(value, path, "micro_batch")),
+            versioned ? read_version(reader, value, path) : 0};
 }
 
 Placement read_placement(const Reader& reader, const Json& root) {
@@ -117,7 +128,7 @@ Placement read_placement(const Reader& reader, const Json& root) {
   return placement;
 }
 
-std::vector<std::vector<Op>> read_workers(const Reader& reader, const Json& root) {
+std::vector<std::vector<Op>> read_workers(const Reader& reader, const Json& root, bool versioned) {
   std::vector<std::vector<Op>> workers;
   const Json& lists = reader.array(root, "", "workers");
   for (std::size_t w = 0; w < lists.size(); ++w) {
@@ -126,7 +137,7 @@ std::vector<std::vector<Op>> read_workers(const Reader& reader, const Json& root
     auto& ops = workers.emplace_back();
     ops.reserve(lists[w].size());
     for (std::size_t i = 0; i < lists[w].size(); ++i) {
-      ops.push_back(read_op(reader, lists[w][i], fmt::format("workers[{}][{}]", w, i)));
+      ops.push_back(read_op(reader, lists[w][i], fmt::format("workers[{}][{}]", w, i), versioned));
     }
   }
   return workers;
@@ -136,6 +147,32 @@ std::int64_t read_count(const Reader& reader, const Json& root, const char* name
   const std::int64_t value = reader.integer(root, "", name);
   if (value < 1 || value > kMostOps) reader.fail(name, fmt::format("expected 1 to {}, found {}", kMostOps, value));
   return value;
+}
+
+double read_scale(const Reader& reader, const Json& root) {
+  const auto found = root.find("micro_batch_scale");
+  if (found == root.end()) return 1;
+  const double scale = found->is_number() ? found->get<double>() : 0;
+  if (!(scale > 0 && scale <= 1)) {
+    reader.fail("micro_batch_scale", fmt::format("expected a number above 0 and up to 1, found {}", found->dump()));
+  }
+  return scale;
+}
+
+/// A schedule is asynchronous where "synchronous" is false; only then it says how it updates.
+std::optional<AsynchronousUpdates> read_updates(const Reader& reader, const Json& root) {
+  const auto found = root.find("synchronous");
+  if (found != root.end() && !found->is_boolean()) {
+    reader.fail("synchronous", fmt::format("expected true or false, found {}", found->type_name()));
+  }
+  if (found == root.end() || found->get<bool>()) {
+    for (const char* name : {"micro_batches_per_update", "weight_versions"}) {
+      if (root.contains(name)) reader.fail(name, "only an asynchronous schedule has it (\"synchronous\": false)");
+    }
+    return std::nullopt;
+  }
+  return AsynchronousUpdates{read_count(reader, root, "micro_batches_per_update"),
+                             read_count(reader, root, "weight_versions")};
 }
 
 Json parse(const Reader& reader, const std::string& text) {
@@ -151,9 +188,15 @@ Json parse(const Reader& reader, const std::string& text) {
 }  // namespace
 
 std::string to_json(const Schedule& schedule) {
-  std::string out = fmt::format(
-      "{{\"format\": \"{}\", \"version\": {}, \"name\": {},\n \"stages\": {}, \"micro_batches\": {},\n \"replicas\": [",
-      kFormat, kVersion, Json(schedule.name).dump(), schedule.stages, schedule.micro_batches);
+  std::string out =
+      fmt::format("{{\"format\": \"{}\", \"version\": {}, \"name\": {},\n \"stages\": {}, \"micro_batches\": {},\n",
+                  kFormat, kVersion, Json(schedule.name).dump(), schedule.stages, schedule.micro_batches);
+  if (schedule.micro_batch_scale != 1) out += fmt::format(" \"micro_batch_scale\": {},\n", schedule.micro_batch_scale);
+  if (schedule.updates) {
+    out += fmt::format(" \"synchronous\": false, \"micro_batches_per_update\": {}, \"weight_versions\": {},\n",
+                       schedule.updates->micro_batches, schedule.updates->versions);
+  }
+  out += " \"replicas\": [";
   for (std::size_t r = 0; r < schedule.placement.num_replicas(); ++r) {
     out += fmt::format("{}{{\"id\": {}, \"workers\": [", r == 0 ? "" : ", ", r);
     const auto& row = schedule.placement.worker_of[r];
@@ -164,7 +207,8 @@ std::string to_json(const Schedule& schedule) {
   for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
     out += w == 0 ? "\n  [" : ",\n  [";
     const auto& ops = schedule.workers[w];
-    for (std::size_t i = 0; i < ops.size(); ++i) out += (i == 0 ? "" : ", ") + op_json(ops[i]);
+    for (std::size_t i = 0; i < ops.size(); ++i)
+      out += (i == 0 ? "" : ", ") + op_json(ops[i], schedule.updates.has_value());
     out += "]";
   }
   return out + "]}\n";
@@ -173,7 +217,9 @@ std::string to_json(const Schedule& schedule) {
 Schedule schedule_from_json(const std::string& text, const std::string& source) {
   const Reader reader(source);
   const Json root = parse(reader, text);
-  reader.expect_object(root, "", {"format", "version", "name", "stages", "micro_batches", "replicas", "workers"});
+  reader.expect_object(root, "",
+                       {"format", "version", "name", "stages", "micro_batches", "micro_batch_scale", "synchronous",
+                        "micro_batches_per_update", "weight_versions", "replicas", "workers"});
   if (const auto format = reader.text(root, "", "format"); format != kFormat) {
     reader.fail("format", fmt::format("expected \"{}\", found \"{}\"", kFormat, format));
   }
@@ -189,7 +235,9 @@ Schedule schedule_from_json(const std::string& text, const std::string& source) 
                                              schedule.micro_batches, kMostOps));
   }
   schedule.placement = read_placement(reader, root);
-  schedule.workers = read_workers(reader, root);
+  schedule.micro_batch_scale = read_scale(reader, root);
+  schedule.updates = read_updates(reader, root);
+  schedule.workers = read_workers(reader, root, schedule.updates.has_value());
   return schedule;
 }
 

@@ -1,15 +1,58 @@
 #pragma once
-// When every op of a schedule runs: what simulate() finds, and what the pictures show.
+// When everything of a schedule runs: what simulate() finds, and what the pictures show.
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
+#include "schedule/schedule.h"
+
 namespace chimera {
 
-/// Times are in the unit of the costs that produced them.
+/// A span of time, in the unit of the costs that produced it.
 struct TimedOp {
   double start = 0;
   double end = 0;
+};
+
+/// Why a worker waits.
+enum class IdleCause : std::uint8_t {
+  WarmUp,      ///< nothing has reached it yet
+  Dependency,  ///< the op that makes its input is still to run, or running
+  Latency,     ///< its input is made and on its way
+  Sync,        ///< all-reduces and the optimizer step
+  Imbalance,   ///< its own ops are done, others' are not
+};
+inline constexpr int kIdleCauses = 5;
+
+/// A time in which a worker computes nothing, for one cause. `waits_for` is the op whose result it waits for, where
+/// there is one.
+struct Bubble {
+  double start = 0;
+  double end = 0;
+  IdleCause cause = IdleCause::Dependency;
+  std::optional<Place> waits_for = std::nullopt;
+};
+
+/// A tensor on its way from the op that made it to the op that needs it, on another worker.
+struct Message {
+  Place from;
+  Place to;
+  double sent = 0;
+  double arrived = 0;
+};
+
+/// The sum of one stage's gradients over the workers that hold it, on a lane of its own beside the ops.
+struct TimedAllReduce {
+  StageId stage;
+  double start = 0;
+  double end = 0;
+};
+
+/// What a worker holds from `time` on, until its next point.
+struct MemoryPoint {
+  double time = 0;
+  double amount = 0;
 };
 
 struct WorkerTimeline {
@@ -24,6 +67,15 @@ struct Timeline {
   double makespan = 0;
   double bubble_ratio = 0;  // idle time of all workers / (workers * makespan)
   double lower_bound = 0;   // no order of these ops on these workers can be faster
+};
+
+/// What a picture shows beyond the ops' times; derived from a timeline, at a cost linear in the ops.
+struct Explanation {
+  std::vector<std::vector<Bubble>> bubbles;              // [worker], in order of time; together the worker's idle time
+  std::vector<Message> messages;                         // in order of `from`
+  std::vector<std::vector<TimedAllReduce>> all_reduces;  // [worker], in order of start
+  std::vector<std::vector<MemoryPoint>> memory;          // [worker], bytes, or stage units where no bytes are known
+  std::vector<Place> critical_path;                      // ops that make the makespan, first to last
 };
 
 }  // namespace chimera

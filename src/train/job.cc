@@ -52,6 +52,21 @@ void require_possible(const TrainOptions& options) {
   if (!(options.learning_rate > 0)) throw ConfigError("--learning-rate must be above 0");
 }
 
+/// What the runtime does not execute yet.
+void refuse_untrainable(const Schedule& schedule) {
+  const auto refuse = [&](const std::string& what) {
+    throw ConfigError(
+        fmt::format("schedule {}: {} cannot be trained yet; `chimera simulate` times it", schedule.name, what));
+  };
+  if (schedule.updates) refuse("asynchronous updates");
+  if (schedule.micro_batch_scale != 1) refuse("micro-batches of another size");
+  for (const auto& ops : schedule.workers) {
+    for (const Op& op : ops) {
+      if (op.kind == OpKind::BackwardInput) refuse("a split backward");
+    }
+  }
+}
+
 Schedule make_schedule(const TrainOptions& options) {
   PipelineShape shape = options.shape;
   if (shape.micro_batches == 0) shape.micro_batches = shape.stages;
@@ -64,7 +79,9 @@ Schedule make_schedule(const TrainOptions& options) {
   auto names = schedule_names();
   names.emplace_back("none");
   require_name("schedule", options.schedule, names);
-  return find_generator(options.schedule).generate(shape);
+  Schedule schedule = find_generator(options.schedule).generate(shape);
+  refuse_untrainable(schedule);
+  return schedule;
 }
 
 void require_fitting(const Job& job) {

@@ -18,6 +18,14 @@ TEST(ScheduleJsonTest, ReadsBackWhatItWrites) {
   }
 }
 
+TEST(ScheduleJsonTest, KeepsSizesAndWeightVersions) {
+  Schedule schedule = find_generator("1f1b").generate({2, 3});
+  schedule.micro_batch_scale = 0.5;
+  schedule.updates = AsynchronousUpdates{.micro_batches = 1, .versions = 2};
+  schedule.workers[1].back().weight_version = 2;
+  EXPECT_EQ(schedule_from_json(to_json(schedule), "text"), schedule);
+}
+
 TEST(ScheduleJsonTest, ReadsFaultsOfMeaningAsTheyAre) {
   const Schedule schedule = schedule_from_json(R"({"format": "chimera-schedule", "version": 1, "name": "mine",
     "stages": 2, "micro_batches": 1, "replicas": [{"id": 0, "workers": [0, 7]}],
@@ -63,7 +71,12 @@ INSTANTIATE_TEST_SUITE_P(
                       BadText{"\"op\": \"F\"", "\"op\": \"X\"", "workers[0][0].op: unknown op 'X'"},
                       BadText{"\"op\": \"F\"", "\"op\": 3", "workers[0][0].op: expected a string"},
                       BadText{"\"micro_batch\": 0", "\"micro_batsh\": 0", "did you mean 'micro_batch'?"},
-                      BadText{"\"name\"", "\"synchronous\": false, \"name\"", "unknown field 'synchronous'"},
+                      BadText{"\"name\"", "\"synchronos\": false, \"name\"", "did you mean 'synchronous'?"},
+                      BadText{"\"name\"", "\"synchronous\": 0, \"name\"", "synchronous: expected true or false"},
+                      BadText{"\"name\"", "\"synchronous\": false, \"name\"", "'micro_batches_per_update' is missing"},
+                      BadText{"\"name\"", "\"weight_versions\": 2, \"name\"", "only an asynchronous schedule"},
+                      BadText{"\"name\"", "\"micro_batch_scale\": 0, \"name\"", "expected a number above 0"},
+                      BadText{"\"micro_batch\": 0", "\"micro_batch\": 0, \"weight_version\": 0", "unknown field"},
                       BadText{"{\"id\": 0", "{\"id\": 1", "replicas[0].id"}, BadText{"]}\n", "]} x", "JSON"},
                       BadText{"]}\n", "", "JSON"}));
 

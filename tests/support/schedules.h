@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "core/error.h"
 #include "generate/registry.h"
 #include "schedule/schedule.h"
 #include "simulate/simulate.h"
@@ -40,23 +42,51 @@ inline Timeline in_slots(const Schedule& schedule) {
   return forwards_just_in_time(schedule, unit, simulate(schedule, unit));
 }
 
-/// Every shape that a property is tried on, for one generator: D to 12, N to 3 D + 1, every legal number of pipelines.
+/// Every value of the shape flags that a schedule takes, up to 2f = D, v = 3, w = 2.
+inline std::vector<PipelineShape> with_flags(const Generator& generator, PipelineShape shape) {
+  std::vector<PipelineShape> shapes = {shape};
+  const auto vary = [&](const char* flag, auto values, auto set) {
+    if (!takes(generator, flag)) return;
+    std::vector<PipelineShape> varied;
+    for (const PipelineShape& each : shapes) {
+      for (const auto value : values) set(varied.emplace_back(each), value);
+    }
+    shapes = varied;
+  };
+  std::vector<std::int64_t> pipelines;
+  for (std::int64_t f = 1; f <= std::max<std::int64_t>(1, shape.stages / 2); ++f) pipelines.push_back(2 * f);
+  vary("--pipelines", pipelines, [](PipelineShape& s, std::int64_t v) { s.pipelines = v; });
+  vary("--chunks", std::vector<std::int64_t>{1, 2, 3}, [](PipelineShape& s, std::int64_t v) { s.chunks = v; });
+  vary("--waves", std::vector<std::int64_t>{1, 2}, [](PipelineShape& s, std::int64_t v) { s.waves = v; });
+  vary("--scale", std::vector{ScaleMethod::Direct, ScaleMethod::Doubling, ScaleMethod::Halving},
+       [](PipelineShape& s, ScaleMethod v) { s.scale = v; });
+  return shapes;
+}
+
+/// Every shape that a property is tried on, for one generator: those of D to 12, N to 3 D + 1 and all its flags that
+/// the schedule exists for. At least one: each generator's own test says which.
 inline std::vector<PipelineShape> small_shapes(const std::string& name, std::int64_t most_stages = 12) {
+  const Generator& generator = find_generator(name);
   std::vector<PipelineShape> shapes;
-  const bool chimera = name == "chimera";
-  for (std::int64_t d = chimera ? 2 : 1; d <= most_stages; d += chimera ? 2 : 1) {
+  for (std::int64_t d = 1; d <= most_stages; ++d) {
     for (std::int64_t n = 1; n <= 3 * d + 1; ++n) {
-      for (std::int64_t f = 1; f <= (chimera ? d / 2 : 1); ++f) {
-        if (!chimera || (d / 2) % f == 0) shapes.push_back({d, n, 2 * f});
+      for (const PipelineShape& shape : with_flags(generator, {d, n})) {
+        try {
+          (void)generator.generate(shape);
+          shapes.push_back(shape);
+        } catch (const ConfigError&) {  // no such schedule
+        }
       }
     }
   }
+  EXPECT_FALSE(shapes.empty()) << name;
   return shapes;
 }
 
 inline std::string describe(const std::string& name, const PipelineShape& shape) {
   return name + " D=" + std::to_string(shape.stages) + " N=" + std::to_string(shape.micro_batches) +
-         " 2f=" + std::to_string(shape.pipelines);
+         " 2f=" + std::to_string(shape.pipelines) + " v=" + std::to_string(shape.chunks) +
+         " w=" + std::to_string(shape.waves) + " scale=" + std::to_string(static_cast<int>(shape.scale));
 }
 
 inline std::string golden(const std::string& file) {
