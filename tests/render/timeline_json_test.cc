@@ -14,7 +14,7 @@ TEST(TimelineJsonTest, HoldsTheNumbersOfTheTimeline) {
   const auto json = nlohmann::json::parse(to_json(schedule, testing::timed(schedule, 1, 2)));
   EXPECT_EQ(json["makespan"], 16.0);
   EXPECT_EQ(json["bubble_ratio"], 0.25);
-  EXPECT_EQ(json["lower_bound"], 15.0);
+  EXPECT_EQ(json["lower_bound"], 16.0);
   ASSERT_EQ(json["workers"].size(), 4U);
   EXPECT_EQ(json["workers"][0]["peak_in_flight"], 3);
   const auto& op = json["workers"][3]["ops"][1];

@@ -17,7 +17,7 @@ TEST(SimulateTest, PaperExampleAtDepthFour) {
   const Timeline timeline = testing::timed(find_generator("chimera").generate({4, 4}), 1, 2);
   EXPECT_EQ(timeline.makespan, 16);
   EXPECT_EQ(timeline.bubble_ratio, 0.25);
-  EXPECT_EQ(timeline.lower_bound, 15);
+  EXPECT_EQ(timeline.lower_bound, 16);
   EXPECT_EQ(timeline.workers[0].busy, 12);
   EXPECT_EQ(timeline.workers[0].idle, 4);
   EXPECT_EQ(timeline.workers[0].peak_in_flight, 3);
