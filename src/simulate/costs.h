@@ -24,7 +24,7 @@ struct StageCosts {
 struct LinkCosts {
   double alpha = 0;
   double beta = 0;
-  std::vector<double> bytes;  // [S - 1], of a full micro-batch between stages s and s+1, either way
+  std::vector<double> bytes = {};  // [S - 1], of a full micro-batch between stages s and s+1, either way
 };
 
 /// Summing a stage's gradients over its r copies: `seconds` where they are measured, else 2 log2(r) alpha +
@@ -32,9 +32,9 @@ struct LinkCosts {
 struct AllReduceCosts {
   double alpha = 0;
   double beta = 0;
-  std::vector<double> bytes;       // [S], of the stage's gradients
-  std::vector<double> seconds;     // [S], or empty
-  std::int64_t data_parallel = 1;  // W, groups of workers that train alike: r = W times the workers holding the stage
+  std::vector<double> bytes = {};    // [S], of the stage's gradients
+  std::vector<double> seconds = {};  // [S], or empty
+  std::int64_t data_parallel = 1;    // W, groups of workers that train alike: r = W times the workers holding the stage
 };
 
 /// When a worker of a synchronous schedule launches the sum of a stage's gradients.
