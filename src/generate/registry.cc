@@ -21,7 +21,7 @@ std::span<const Generator> generators() {
                 "D F + (D+D/f-2) B at N = D",
                 "D/2+1 .. D",
                 "Li and Hoefler, SC'21",
-                {"--pipelines"}},
+                {"--pipelines", "--scale"}},
   };
   return all;
 }
