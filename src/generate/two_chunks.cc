@@ -1,7 +1,5 @@
 #include "generate/two_chunks.h"
 
-#include <utility>
-
 namespace chimera {
 namespace {
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "core/error.h"
 #include "generate/dualpipe.h"
 #include "render/text.h"
