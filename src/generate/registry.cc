@@ -6,8 +6,12 @@
 #include "core/error.h"
 #include "core/nearest.h"
 #include "generate/chimera.h"
+#include "generate/gems.h"
 #include "generate/gpipe.h"
+#include "generate/interleaved_one_f_one_b.h"
 #include "generate/one_f_one_b.h"
+#include "generate/zb_h1.h"
+#include "generate/zb_h2.h"
 
 namespace chimera {
 
@@ -15,6 +19,17 @@ std::span<const Generator> generators() {
   static const std::array all = {
       Generator{"gpipe", gpipe, "any D, N", "(N+D-1)(F+B)", "N", "Huang et al., NeurIPS'19"},
       Generator{"1f1b", one_f_one_b, "any D, N", "(N+D-1)(F+B)", "min(D-s, N)", "Fan et al., PPoPP'21 (DAPPLE)"},
+      Generator{"interleaved-1f1b",
+                interleaved_one_f_one_b,
+                "N < D or a multiple of N div D",
+                "N(F+B) + (D-1)(F+B)/v at D | N",
+                "D+(D-1)/v at D | N",
+                "Narayanan et al., SC'21 (Megatron-LM)",
+                {"--chunks"}},
+      Generator{"gems", gems, "any D, N", "N(D B + F) + (D-1)F", "1", "Jain et al., SC'20"},
+      Generator{"zb-h1", zb_h1, "any D, N", "inner bubble (D-1)(F+I-W), N >= D", "min(D, N)", "Qi et al., ICLR'24"},
+      Generator{"zb-h2", zb_h2, "any D, N", "inner bubble (D-1)(F+I-2W), N >= 2D-1", "min(2D-1, N)",
+                "Qi et al., ICLR'24"},
       Generator{"chimera",
                 chimera,
                 "D even, any N, f divides D/2",
