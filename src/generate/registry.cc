@@ -10,6 +10,8 @@
 #include "generate/gpipe.h"
 #include "generate/interleaved_one_f_one_b.h"
 #include "generate/one_f_one_b.h"
+#include "generate/pipedream.h"
+#include "generate/pipedream_two_bw.h"
 #include "generate/zb_h1.h"
 #include "generate/zb_h2.h"
 
@@ -30,6 +32,10 @@ std::span<const Generator> generators() {
       Generator{"zb-h1", zb_h1, "any D, N", "inner bubble (D-1)(F+I-W), N >= D", "min(D, N)", "Qi et al., ICLR'24"},
       Generator{"zb-h2", zb_h2, "any D, N", "inner bubble (D-1)(F+I-2W), N >= 2D-1", "min(2D-1, N)",
                 "Qi et al., ICLR'24"},
+      Generator{"pipedream", pipedream, "any D, N", "(N+D-1)(F+B), no flush", "min(D-s, N)",
+                "Narayanan et al., SOSP'19"},
+      Generator{"pipedream-2bw", pipedream_two_bw, "N >= D", "(N+D-1)(F+B), no flush", "D-s",
+                "Narayanan et al., ICML'21"},
       Generator{"chimera",
                 chimera,
                 "D even, any N, f divides D/2",

@@ -45,7 +45,8 @@ TEST_P(GoldenTest, ThePictureIsTheOneInTheTree) {
 INSTANTIATE_TEST_SUITE_P(, GoldenTest,
                          ::testing::Values(Golden{"gpipe", "4"}, Golden{"1f1b", "4"}, Golden{"chimera", "4"},
                                            Golden{"interleaved-1f1b", "8"}, Golden{"gems", "8"}, Golden{"zb-h1", "8"},
-                                           Golden{"zb-h2", "8"}));
+                                           Golden{"zb-h2", "8"}, Golden{"pipedream", "8"},
+                                           Golden{"pipedream-2bw", "8"}));
 
 TEST(DocumentationTest, ShowsTheGoldenPicture) {
   const std::string picture = read_file(kSource / "tests/golden/chimera.txt");
