@@ -12,9 +12,7 @@ Schedule pipedream_two_bw(const PipelineShape& shape) {
   require_sane("pipedream-2bw", shape);
   if (shape.micro_batches < shape.stages) {
     throw ConfigError(
-        fmt::format("pipedream-2bw: --micro-batches must be at least --stages = {}, not {} (fewer would need a third "
-                    "version of the "
-                    "weights)",
+        fmt::format("pipedream-2bw: --micro-batches must be at least --stages = {}, not {} (an update takes D or more)",
                     shape.stages, shape.micro_batches));
   }
   Schedule schedule = one_f_one_b(shape);
