@@ -13,6 +13,7 @@
 #include "commands.h"
 #include "core/error.h"
 #include "options.h"
+#include "passes/unroll.h"
 #include "render/text.h"
 #include "render/timeline_json.h"
 #include "schedule/schedule_json.h"
@@ -27,6 +28,7 @@ struct Options {
   std::string file;
   ShapeFlags shape;
   CostFlags costs;
+  std::int64_t steps = 1;
   std::string format;
 };
 
@@ -58,9 +60,11 @@ struct Simulation {
 };
 
 Simulation simulated(const Options& options) {
-  Simulation result{chosen_schedule(options), {}, {}};
+  if (options.steps < 1) throw ConfigError(fmt::format("--steps: {} is not 1 or more", options.steps));
+  Schedule step = chosen_schedule(options);
+  Simulation result{options.steps == 1 ? std::move(step) : unroll(step, options.steps), {}, {}};
   result.costs = options.costs.costs_of(result.schedule);
-  result.timeline = simulate(result.schedule, result.costs);
+  result.timeline = simulate_steps(result.schedule, options.steps, result.costs);
   if (!std::isfinite(result.timeline.makespan)) {
     throw ConfigError("simulate: the makespan is too large for a number; use a larger unit of time");
   }
@@ -160,7 +164,7 @@ void add_simulate(CLI::App& program, int&) {
       "  chimera simulate chimera --stages 8 --micro-batches 8 --forward 1 --backward 2\n"
       "  chimera simulate 1f1b --stages 4 --micro-batches 8 --latency 0.1 --format json\n"
       "  chimera simulate --file schedule.json\n"
-      "  chimera simulate chimera --stages 4 --micro-batches 4 --costs costs.json --sync eager\n"
+      "  chimera simulate chimera --stages 4 --micro-batches 4 --costs costs.json --sync eager --steps 3\n"
       "\nOps run in their worker's order as soon as their inputs have arrived. Times are those of one worker's\n"
       "whole share of the model, in any unit.");
   auto options = std::make_shared<Options>();
@@ -168,6 +172,8 @@ void add_simulate(CLI::App& program, int&) {
   add_path(*command, "--file", options->file, "schedule in JSON instead; - reads standard input");
   options->shape.add_to(*command);
   options->costs.add_to(*command);
+  add_count(*command, "--steps", options->steps,
+            "steps of training in a row, without a flush where the schedule is asynchronous (default 1)");
   add_format(*command, options->format, {"text", "json"});
   command->callback([options] { write_output("", formatted(simulated(*options), options->format)); });
 }

@@ -64,8 +64,8 @@ struct CostModel {
   AllReducePlacement all_reduce_placement = AllReducePlacement::EagerOpt;
   bool blocking_sends = false;  // whether a worker waits until what it sends has arrived
 
-  /// Every stage alike. `share` is the time of one worker's whole share of the model: with S stages on D workers an op
-  /// costs D/S of it.
+  /// Every stage alike. `share` is the time of one worker's whole share of the model for a full micro-batch: with S
+  /// stages on D workers an op costs D/S of it.
   [[nodiscard]] static CostModel uniform(const Schedule& schedule, const StageCosts& share, double latency = 0);
 };
 
