@@ -98,7 +98,8 @@ RC_GTEST_PROP(SimulateProperty, OpsKeepTheirOrderAndTheBoundHolds, ()) {
       const TimedOp& op = timeline.workers[w].ops[i];
       RC_ASSERT(op.start >= free);
       free = op.end;
-      busy += costs.stages[schedule.workers[w][i].stage.index()].of(schedule.workers[w][i].kind);
+      const Op& made = schedule.workers[w][i];
+      busy += costs.stages[made.stage.index()].of(made.kind) * schedule.micro_batch_scale;
     }
     RC_ASSERT(free <= timeline.makespan);
     RC_ASSERT(std::abs(busy + timeline.workers[w].idle - timeline.makespan) < 1e-9);
@@ -143,28 +144,62 @@ TEST(SimulateTest, InnerBubbleLeavesOutWhatIsBeforeAndBehindAWorkersOps) {
   EXPECT_EQ(timeline.workers[0].inner_idle, 9);
 }
 
-/// Makespans that an independent simulator found.
+/// Makespans of an independent simulator at F = 1, B = I + W.
 struct Known {
   const char* name;
   PipelineShape shape;
-  double backward;
+  double input_gradient;
   double latency;
   double makespan;
 };
 
 TEST(SimulateTest, AgreesWithAnIndependentSimulator) {
   const std::vector<Known> all = {
-      {"1f1b", {4, 4}, 2, 0, 21},        {"1f1b", {6, 6}, 2, 0, 33},         {"1f1b", {8, 8}, 2, 0, 45},
-      {"1f1b", {8, 8}, 2, 0.1, 47.6},    {"1f1b", {8, 8}, 2, 0.3, 52.8},     {"1f1b", {8, 8}, 2, 0.5, 58},
-      {"1f1b", {8, 16}, 2, 0, 69},       {"1f1b", {8, 16}, 2, 0.1, 73},      {"1f1b", {8, 32}, 2, 0.1, 123.8},
-      {"chimera", {4, 4}, 2, 0, 16},     {"chimera", {6, 6}, 2, 0, 26},      {"chimera", {8, 8}, 2, 0, 36},
-      {"chimera", {8, 8}, 2, 0.1, 38.3}, {"chimera", {8, 16}, 2, 0.1, 67.7}, {"chimera", {8, 32}, 2, 0.1, 122.5},
+      {"1f1b", {4, 4}, 1, 0, 21},
+      {"1f1b", {6, 6}, 1, 0, 33},
+      {"1f1b", {8, 8}, 1, 0, 45},
+      {"1f1b", {8, 8}, 1, 0.1, 47.6},
+      {"1f1b", {8, 8}, 1.3, 0.3, 52.8},
+      {"1f1b", {8, 8}, 1, 0.5, 58},
+      {"1f1b", {8, 16}, 1, 0, 69},
+      {"1f1b", {8, 16}, 1.3, 0.1, 73},
+      {"1f1b", {8, 32}, 1.3, 0.1, 123.8},
+      {"interleaved-1f1b", {4, 4}, 1, 0, 16.5},
+      {"interleaved-1f1b", {8, 8}, 1, 0.1, 37.5},
+      {"interleaved-1f1b", {8, 16}, 1.3, 0.1, 61.5},
+      {"interleaved-1f1b", {8, 32}, 1.3, 0.1, 109.5},
+      {"zb-h1", {6, 6}, 1, 0, 23},
+      {"zb-h1", {8, 8}, 1, 0.3, 38.8},
+      {"zb-h1", {8, 8}, 1.3, 0.1, 37.8},
+      {"zb-h1", {8, 16}, 1.3, 0.1, 62},
+      {"zb-h1", {8, 32}, 1.3, 0.1, 110},
+      {"zb-h2", {8, 8}, 1, 0.1, 35.1},
+      {"zb-h2", {8, 8}, 1.3, 0.1, 36.6},
+      {"zb-h2", {8, 16}, 1.3, 0.1, 55.7},
+      {"zb-h2", {8, 32}, 1.3, 0.1, 103.7},
+      {"zb-v", {4, 4}, 1, 0, 15},
+      {"zb-v", {8, 8}, 1, 0.5, 45},
+      {"zb-v", {8, 8}, 1.3, 0.3, 41.5},
+      {"zb-v", {8, 16}, 1, 0, 51.5},
+      {"zb-v", {8, 32}, 1.3, 0.1, 104.2},
+      {"dualpipe", {8, 16}, 1, 0, 51},
+      {"dualpipe", {8, 16}, 1.3, 0.1, 54.7},
+      {"dualpipe", {8, 32}, 1.3, 0.1, 102.7},
+      {"chimera", {4, 4}, 1, 0, 16},
+      {"chimera", {6, 6}, 1, 0, 26},
+      {"chimera", {8, 8}, 1, 0, 36},
+      {"chimera", {8, 16}, 1, 0, 66},
   };
   for (const Known& known : all) {
-    const Timeline timeline =
-        testing::timed(find_generator(known.name).generate(known.shape), 1, known.backward, known.latency);
+    const Schedule schedule = find_generator(known.name).generate(known.shape);
+    const StageCosts share{.forward = 1,
+                           .backward = 2,
+                           .input_gradient = known.input_gradient,
+                           .weight_gradient = 2 - known.input_gradient};
+    const Timeline timeline = simulate(schedule, CostModel::uniform(schedule, share, known.latency));
     EXPECT_NEAR(timeline.makespan, known.makespan, 1e-9)
-        << testing::describe(known.name, known.shape) << " latency " << known.latency;
+        << testing::describe(known.name, known.shape) << " I=" << known.input_gradient << " latency " << known.latency;
+    EXPECT_LE(timeline.lower_bound, timeline.makespan);
   }
 }
 
