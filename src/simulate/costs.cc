@@ -117,6 +117,7 @@ CostTable::CostTable(const Schedule& schedule, const CostModel& model)
       blocking_sends_(model.blocking_sends) {
   require_valid(schedule, model);
   const double scale = schedule.micro_batch_scale;
+  durations_.reserve(model.stages.size() * kOpKinds);
   for (std::size_t s = 0; s < model.stages.size(); ++s) {
     for (int k = 0; k < kOpKinds; ++k) {
       const auto kind = static_cast<OpKind>(k);

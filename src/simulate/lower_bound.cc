@@ -9,7 +9,9 @@
 namespace chimera {
 namespace {
 
-constexpr std::int64_t kMostForPreemption = std::int64_t{1} << 20;  // ops times classes of a worker
+constexpr std::int64_t kFewClasses = 16;                    // on a worker
+constexpr std::int64_t kManySteps = std::int64_t{1} << 24;  // ops times classes on a worker
+constexpr std::size_t kMostCopies = std::size_t{1} << 22;   // of stages, in all replicas: a gigabyte of classes
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 using Counts = std::array<std::int64_t, kOpKinds>;
@@ -216,23 +218,7 @@ double preemptive_makespan(const std::vector<OpClass>& classes) {
   }
 }
 
-/// The largest least head + work + least tail over subsets of whole classes, and over the last op of each class alone.
-double class_bound(std::vector<OpClass> classes) {
-  std::sort(classes.begin(), classes.end(),
-            [](const OpClass& a, const OpClass& b) { return a.tails.first > b.tails.first; });
-  double bound = 0;
-  for (const OpClass& least : classes) {
-    double work = 0;
-    for (const OpClass& each : classes) {
-      if (each.heads.first < least.heads.first) continue;
-      work += each.work();
-      bound = std::max(bound, least.heads.first + work + each.tails.first);
-    }
-    bound = std::max(bound, least.head(least.count - 1) + least.body + least.tails.first);
-  }
-  return bound;
-}
-
+/// The longest path through a worker's classes, and least head + work + least tail.
 double all_classes_bound(const std::vector<OpClass>& classes) {
   double head = kNever;
   double tail = kNever;
@@ -247,10 +233,11 @@ double all_classes_bound(const std::vector<OpClass>& classes) {
   return classes.empty() ? 0 : std::max(bound, head + work + tail);
 }
 
+/// `ops` are those of the whole schedule.
 double worker_bound(const std::vector<OpClass>& classes, std::int64_t ops) {
   const auto count = static_cast<std::int64_t>(classes.size());
-  if (ops * count <= kMostForPreemption) return preemptive_makespan(classes);
-  return count * count <= kMostForPreemption / 1024 ? class_bound(classes) : all_classes_bound(classes);
+  const bool quick = count <= kFewClasses || ops * count <= kManySteps;
+  return quick ? preemptive_makespan(classes) : all_classes_bound(classes);
 }
 
 /// What follows the last gradient of each stage of a replica: the update on its worker, or, where it is summed, the sum
@@ -275,7 +262,7 @@ std::vector<std::vector<double>> after_gradients(const Schedule& schedule, const
 double lower_bound(const Schedule& schedule, const CostTable& costs) {
   const auto stages = static_cast<std::size_t>(schedule.stages);
   const std::vector<Counts> counts = count_ops(schedule);
-  if (!complete(counts, stages)) return busiest(schedule, costs);
+  if (counts.size() > kMostCopies || !complete(counts, stages)) return busiest(schedule, costs);
   const auto after = after_gradients(schedule, costs);
   std::vector<std::vector<OpClass>> classes(schedule.workers.size());
   for (std::size_t r = 0; r < schedule.placement.num_replicas(); ++r) {
@@ -288,10 +275,9 @@ double lower_bound(const Schedule& schedule, const CostTable& costs) {
       }
     }
   }
+  const std::int64_t ops = num_ops(schedule);
   double bound = 0;
-  for (std::size_t w = 0; w < classes.size(); ++w) {
-    bound = std::max(bound, worker_bound(classes[w], static_cast<std::int64_t>(schedule.workers[w].size())));
-  }
+  for (const auto& of_worker : classes) bound = std::max(bound, worker_bound(of_worker, ops));
   return bound;
 }
 

@@ -22,9 +22,9 @@ namespace chimera {
 /// least head + sum of bodies + least tail over all subsets of the worker's ops, is the bound; the largest over all
 /// workers is returned. It contains the longest path (a subset of one) and head + work + tail (all of the worker).
 ///
-/// Where that is long to compute (more than 2^20 ops; it takes ops times classes on a worker), whole classes replace
-/// single ops in the subsets: a smaller, but still valid bound, linear in the ops. Where ops are missing or doubled,
-/// the bound is the work of the busiest worker.
+/// That takes ops times classes on a worker. Where a worker has more than 16 classes and the product is above 2^24, the
+/// bound is the longest path and, for each worker, head + work + tail: linear in the ops. Where ops are missing or
+/// doubled, or the replicas have more than 2^22 stages together, it is the work of the busiest worker.
 [[nodiscard]] double lower_bound(const Schedule& schedule, const CostTable& costs);
 
 }  // namespace chimera

@@ -248,6 +248,13 @@ TEST(LowerBoundTest, CountsMessagesSumsAndUpdates) {
   EXPECT_LE(timeline.lower_bound, timeline.makespan);
 }
 
+TEST(LowerBoundTest, OfManyClassesIsHeadAndWorkAndTail) {  // 512 on a worker, times 131,072 ops
+  const Timeline timeline =
+      testing::timed(find_generator("chimera").generate({.stages = 256, .micro_batches = 256, .pipelines = 256}), 1, 2);
+  EXPECT_EQ(timeline.lower_bound, 256 * 3);
+  EXPECT_EQ(timeline.makespan, 256 * 3);  // pure data parallelism
+}
+
 TEST(LowerBoundTest, OfAnIncompleteScheduleIsItsWork) {
   Schedule schedule = find_generator("1f1b").generate({2, 3});
   schedule.workers[1].pop_back();
