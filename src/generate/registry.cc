@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/nearest.h"
 #include "generate/chimera.h"
+#include "generate/chimera_zb.h"
 #include "generate/dualpipe.h"
 #include "generate/dualpipev.h"
 #include "generate/gems.h"
@@ -55,6 +56,13 @@ std::span<const Generator> generators() {
                 "2wD chunks",
                 "Liu et al., SC'23",
                 {"--waves"}},
+      Generator{"chimera-zb",
+                chimera_zb,
+                "D even, any N, f divides D/2",
+                "N(F+I+W)+(D/2f-1)F, F=I=W, D|N",
+                "D (any N: D+1)",
+                "ours",
+                {"--pipelines"}},
       Generator{"pipedream", pipedream, "any D, N", "(N+D-1)(F+B), no flush", "min(D-s, N)",
                 "Narayanan et al., SOSP'19"},
       Generator{"pipedream-2bw", pipedream_two_bw, "N >= D", "(N+D-1)(F+B), no flush", "D-s",
