@@ -90,7 +90,7 @@ TEST(CheckScheduleTest, ACycleNamesOpsThatWaitForEachOther) {
   EXPECT_EQ(violations[0].message,
             "worker 0 cannot run 0B0 (its op 1) before 1B0 (op 2 of worker 1); "
             "worker 1 cannot run 1F1 (its op 1) before 0F1 (op 2 of worker 0)");
-  EXPECT_THAT(violations[0].places, ::testing::ElementsAre(Place{0, 1}, Place{1, 1}));
+  EXPECT_THAT(violations[0].places, ::testing::ElementsAre(Place{0, 1}, Place{1, 2}, Place{1, 1}, Place{0, 2}));
 }
 
 }  // namespace
