@@ -2,8 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <limits>
-
+#include "check/check_placement.h"
 #include "check/check_versions.h"
 #include "check/findings.h"
 #include "check/wait_cycle.h"
@@ -23,8 +22,10 @@ class ScheduleCheck {
   explicit ScheduleCheck(const Schedule& schedule) : schedule_(schedule) {}
 
   std::vector<Violation> run() {
-    if (!has_size()) return findings_.take();
-    check_placement();
+    if (!check_placement(schedule_.placement, schedule_.stages, schedule_.micro_batches, schedule_.workers.size(),
+                         findings_)) {
+      return findings_.take();
+    }
     placed_ = findings_.empty();
     check_ops();
     check_complete();
@@ -34,45 +35,6 @@ class ScheduleCheck {
   }
 
  private:
-  bool has_size() {
-    const std::int64_t stages = schedule_.stages;
-    const std::int64_t micro_batches = schedule_.micro_batches;
-    if (stages >= 1 && micro_batches >= 1 && micro_batches <= kMostOps / stages) return true;
-    findings_.add(ViolationKind::OutOfRange, {}, [&] {
-      return fmt::format("{} stages and {} micro-batches; both are positive, their product at most {}", stages,
-                         micro_batches, kMostOps);
-    });
-    return false;
-  }
-
-  void check_placement() {
-    const auto report = [&](auto message) { findings_.add(ViolationKind::BadPlacement, {}, message); };
-    const std::size_t replicas = schedule_.placement.num_replicas();
-    if (replicas == 0) report([] { return std::string("the schedule has no replica"); });
-    if (replicas > kMostReplicas) {
-      report([&] { return fmt::format("{} replicas; ops can name {} at most", replicas, kMostReplicas); });
-    }
-    for (std::size_t r = 0; r < replicas; ++r) check_row(r, report);
-  }
-
-  template <class Report>
-  void check_row(std::size_t r, const Report& report) {
-    const auto workers = static_cast<std::int64_t>(schedule_.workers.size());
-    const auto& row = schedule_.placement.worker_of[r];
-    if (static_cast<std::int64_t>(row.size()) != schedule_.stages) {
-      report([&] {
-        return fmt::format("replica {} places {} stages; the schedule has {}", r, row.size(), schedule_.stages);
-      });
-    }
-    for (std::size_t s = 0; s < row.size(); ++s) {
-      if (row[s].value() >= 0 && row[s].value() < workers) continue;
-      report([&] {
-        return fmt::format("replica {} places stage {} on worker {}; there are workers 0 to {}", r, s, row[s].value(),
-                           workers - 1);
-      });
-    }
-  }
-
   template <class... Parts>
   void report(ViolationKind kind, Place place, fmt::format_string<Parts...> format, Parts... parts) {
     findings_.add(kind, {place}, [&] {
@@ -179,7 +141,6 @@ class ScheduleCheck {
   }
 
   static constexpr std::int64_t kMostPlaces = 10'000;
-  static constexpr std::size_t kMostReplicas = std::numeric_limits<std::int16_t>::max();  // as ReplicaId counts
   const Schedule& schedule_;
   Findings findings_;
   bool placed_ = false;
