@@ -25,7 +25,7 @@ class CycleSearch {
     for (const auto& waits : waits_) longest = std::max(longest, waits.size());
     for (std::size_t i = 0; i < longest; ++i) {
       for (const auto& waits : waits_) {
-        if (best_.size() <= 1 || effort_ >= kSearchEffort) return best_;
+        if (best_.size() == 1 || effort_ >= kSearchEffort) return best_;
         if (i < waits.size()) search_from(waits[i]);
       }
     }
@@ -54,19 +54,20 @@ class CycleSearch {
     }
   }
 
-  /// Each stuck worker's first op waits for one that stands on a stuck worker: following these must close a cycle.
+  /// The first op of a stuck worker waits for one that stands on a stuck worker: following these must close a cycle.
+  /// (Unless ops are doubled or misplaced: then a worker may stand before an op that could run.)
   std::vector<Wait> cycle_of_heads() const {
     std::size_t worker = 0;
     while (worker < waits_.size() && waits_[worker].empty()) ++worker;
-    if (worker == waits_.size()) return {};
     std::vector<std::size_t> place_in_path(waits_.size(), kNone);
     std::vector<Wait> path;
-    while (place_in_path[worker] == kNone) {
+    while (worker < waits_.size() && place_in_path[worker] == kNone) {
+      if (waits_[worker].empty()) return {};
       place_in_path[worker] = path.size();
       path.push_back(waits_[worker].front());
       worker = path.back().input.worker;
     }
-    path.erase(path.begin(), path.begin() + static_cast<std::ptrdiff_t>(place_in_path[worker]));
+    if (!path.empty()) path.erase(path.begin(), path.begin() + static_cast<std::ptrdiff_t>(place_in_path[worker]));
     return path;
   }
 
@@ -79,7 +80,7 @@ class CycleSearch {
     for (std::size_t e = 0; e < events_.size() && !closing; ++e) {
       if (closes(events_[e], start)) {
         closing = e;
-      } else if (events_[e].depth + 1 < best_.size()) {
+      } else if (best_.empty() || events_[e].depth + 1 < best_.size()) {
         expand(e);
       }
     }
