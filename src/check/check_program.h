@@ -29,8 +29,8 @@ namespace chimera {
 /// workers lead to the same state in either order: the diamond property. By Newman's lemma, as every run is finite, all
 /// maximal runs end in the same state: if one gets to the end of every worker, all do, and if one is stuck, all are, at
 /// the same instructions. Whether a worker finds what it needs (its inputs, an earlier issue) depends on its own
-/// list before the instruction only, so whether there are violations does not depend on the order either. The run is linear in the instructions: a worker
-/// is tried again only when what it waits for has happened.
+/// list before the instruction only, so whether there are violations does not depend on the order either. The run is
+/// linear in the instructions: a worker is tried again only when what it waits for has happened.
 ///
 /// Returns all violations up to where workers are stuck (of each kind the first 20,000, then their number), none
 /// exactly if the program is right; of a deadlock a shortest cycle of workers that wait for each other

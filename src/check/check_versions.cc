@@ -85,10 +85,20 @@ class VersionCheck {
         forward_version_[op.stage.index() * static_cast<std::size_t>(schedule_.micro_batches) + op.micro_batch.index()];
     if (op.kind == OpKind::Forward) {
       forward = version;
+      if (version != version_for(op, held)) {
+        report(ViolationKind::WrongVersion, place, "uses weight version {}, not {} as the schedule's updates say",
+               version, version_for(op, held));
+      }
     } else if (forward != version) {
       report(ViolationKind::MixedVersions, place, "uses weight version {}, its forward used {}", version, forward);
     }
     if (gives_weight_gradient(op.kind)) accumulate(op, place, held);
+  }
+
+  /// What a forward is to use.
+  std::int64_t version_for(const Op& forward, const Copy& held) const {
+    if (!updates_.delay) return held.made;
+    return std::max<std::int64_t>(0, group_of_[forward.micro_batch.index()] - *updates_.delay);
   }
 
   void accumulate(const Op& op, Place place, Copy& held) {

@@ -12,6 +12,7 @@ const char* to_text(ViolationKind kind) {
     case ViolationKind::MixedReplicas: return "mixed_replicas";
     case ViolationKind::Cycle: return "cycle";
     case ViolationKind::MissingVersion: return "missing_version";
+    case ViolationKind::WrongVersion: return "wrong_version";
     case ViolationKind::MixedVersions: return "mixed_versions";
     case ViolationKind::UpdateOrder: return "update_order";
     case ViolationKind::TooManyVersions: return "too_many_versions";

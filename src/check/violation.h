@@ -17,6 +17,7 @@ enum class ViolationKind : std::uint8_t {
   MixedReplicas,    ///< a micro-batch in two replicas
   Cycle,            ///< ops that wait for each other
   MissingVersion,   ///< an op that uses a weight version which does not exist when it runs
+  WrongVersion,     ///< a forward that uses another weight version than the schedule's rule says
   MixedVersions,    ///< forward and backward of a micro-batch at a stage with different weights
   UpdateOrder,      ///< a weight gradient that comes before an earlier update, whose sum it would enter
   TooManyVersions,  ///< more weight versions of a stage kept at once than the schedule says

@@ -96,6 +96,10 @@ bool updates_right(const std::vector<Op>& ops, const AsynchronousUpdates& update
     const std::int64_t id = ops[i].micro_batch.value();
     const std::int32_t version = ops[i].weight_version;
     if (version < 0 || version > newest) return false;
+    if (ops[i].kind == OpKind::Forward) {
+      const auto batch = (std::find(order.begin(), order.end(), id) - order.begin()) / updates.micro_batches;
+      if (version != (updates.delay ? std::max<std::int64_t>(0, batch - *updates.delay) : newest)) return false;
+    }
     if (version_of.emplace(id, version).first->second != version) return false;
     if (ops[i].kind == OpKind::Backward || ops[i].kind == OpKind::BackwardWeight) {
       summed.push_back(id);

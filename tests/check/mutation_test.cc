@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <iostream>
 #include <map>
+#include <optional>
 #include <random>
 
 #include "check/check_program.h"
 #include "check/check_schedule.h"
 #include "check/interpreter.h"
 #include "passes/lower.h"
+#include "passes/unroll.h"
 #include "support/schedules.h"
 
 namespace chimera {
@@ -119,6 +121,7 @@ void damage_placement(Schedule& schedule, Dice& dice) {
 
 void damage_updates(Schedule& schedule, Dice& dice) {
   if (!schedule.updates) return;
+  if (dice.one_in(3)) schedule.updates->delay = dice.one_in(3) ? std::nullopt : std::optional(dice.id(3));
   auto& count = dice.one_in(2) ? schedule.updates->versions : schedule.updates->micro_batches;
   count += dice.id(5) - 2;
 }
@@ -206,7 +209,10 @@ TEST(MutationTest, SchedulesAreJudgedAsTheInterpreterDoes) {
   std::uint64_t seed = 0;
   std::vector<Schedule> originals;
   for (const Generator& generator : generators()) {
-    for (const PipelineShape& shape : some_shapes(generator.name)) originals.push_back(generator.generate(shape));
+    for (const PipelineShape& shape : some_shapes(generator.name)) {
+      originals.push_back(generator.generate(shape));
+      if (originals.back().updates) originals.push_back(unroll(originals.back(), 3));
+    }
   }
   while (verdicts.harmful + verdicts.harmless < kMutants) {
     Dice dice(++seed);
