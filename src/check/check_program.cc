@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <optional>
 
 #include "check/channels.h"
@@ -15,6 +16,7 @@ namespace chimera {
 namespace {
 
 constexpr std::int32_t kNobody = -1;
+constexpr std::uint32_t kNoTensor = std::numeric_limits<std::uint32_t>::max();
 
 /// What one op makes, and its one transfer.
 struct Tensor {
@@ -37,6 +39,7 @@ class ProgramRun {
         channels_(program.workers.size(), discipline),
         next_(program.workers.size(), 0),
         is_ready_(program.workers.size(), true),
+        awaited_(program.workers.size(), kNoTensor),
         scalars_at_(program.workers.size(), 0),
         num_steps_(program.workers.size(), 0),
         collectives_(program) {}
@@ -196,7 +199,7 @@ class ProgramRun {
     if (!other) return;
     if (other->tensor == issue.tensor && other->is_send != is_send) {
       own.is_transferred = true;
-      wake(other->worker);
+      if (awaited_[other->worker] == issue.tensor) wake(other->worker);
       return;
     }
     channels_.break_channel(issue, peer);
@@ -207,6 +210,12 @@ class ProgramRun {
     });
   }
 
+  /// The worker blocks until that tensor is transferred.
+  bool await(std::size_t worker, const Op& op) {
+    awaited_[worker] = issue_of(worker, op, false).tensor;
+    return false;
+  }
+
   bool wait_send(std::size_t worker, const Instruction& instruction) {
     Tensor& sent = tensor(instruction.op);
     if (sent.made_on != static_cast<std::int32_t>(worker) || sent.sent_to != instruction.peer.value()) {
@@ -214,7 +223,7 @@ class ProgramRun {
       return true;
     }
     if (sent.send_waited) bad(worker, "was waited for before");
-    if (!sent.is_transferred) return false;
+    if (!sent.is_transferred) return await(worker, instruction.op);
     sent.send_waited = true;
     return true;
   }
@@ -226,7 +235,7 @@ class ProgramRun {
       return true;
     }
     if (received.receive_waited) bad(worker, "was waited for before");
-    if (!received.is_transferred) return false;
+    if (!received.is_transferred) return await(worker, instruction.op);
     received.receive_waited = true;
     return true;
   }
@@ -335,6 +344,7 @@ class ProgramRun {
   std::vector<std::size_t> next_;                      // [worker]: instruction it stands at
   std::vector<std::size_t> ready_;                     // workers to try again
   std::vector<bool> is_ready_;                         // [worker]: is in ready_
+  std::vector<std::uint32_t> awaited_;                 // [worker]: the tensor whose transfer it last blocked for
   std::array<std::vector<Tensor>, kOpKinds> tensors_;  // [kind][stage * N + micro-batch]; empty where not used
   std::vector<std::size_t> scalars_at_;                // [worker]: where it sums norms and losses
   std::vector<std::size_t> num_steps_;                 // [worker]: optimizer steps

@@ -114,8 +114,8 @@ class VersionCheck {
     if (!old_is_kept) return;
     if (++held.kept <= updates_.versions) return;
     report(ViolationKind::TooManyVersions, place,
-           "makes weight version {} of its stage while {} older ones are still needed; {} may be kept in all",
-           held.made, held.kept - 1, updates_.versions);
+           "makes weight version {} of its stage while older ones are needed: {} kept, {} allowed", held.made,
+           held.kept, updates_.versions);
   }
 
   const Schedule& schedule_;

@@ -136,7 +136,7 @@ class Lowering {
       const OpIndex input = table_.inputs(ops[i])[0];
       if (input != kNoOp && table_.worker(input) != w) input_[i] = input;
     }
-    std::sort(sends_.begin(), sends_.end());
+    if (options_.discipline == ChannelDiscipline::SerialPair) std::sort(sends_.begin(), sends_.end());
   }
 
   /// Decides before which of its ops the worker posts each receive: channel by channel, in the sender's order.
@@ -276,7 +276,7 @@ class Lowering {
   std::vector<Instruction> out_;
   std::vector<std::uint32_t> destination_;  // [op]: the worker that needs its result; kHere for none other
   std::vector<OpIndex> input_;              // [op]: what another worker makes for it
-  std::vector<Send> sends_;                 // by peer, then position
+  std::vector<Send> sends_;                 // with SerialPair by peer, then position
   std::vector<OpIndex> makers_;             // of its receives, by sender
   std::vector<std::size_t> turns_;          // of one channel's receives
   std::vector<Post> posts_;                 // in the order in which they are posted

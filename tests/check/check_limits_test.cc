@@ -33,7 +33,7 @@ TEST(CheckLimitsTest, AStageOfSeveralOnAWorkerCountsItsPartAndAHalfMicroBatchHal
   EXPECT_THAT(check_limits(halves, {.in_flight = 4}), IsEmpty());
   EXPECT_EQ(check_limits(halves, {.in_flight = 3.5}).size(), 2U);
 
-  Schedule one_worker{.name = "by hand", .stages = 2, .micro_batches = 1};
+  Schedule one_worker{.name = "by hand", .stages = 2, .micro_batches = 1, .placement = {}, .workers = {}};
   one_worker.placement.worker_of = {{WorkerId(0), WorkerId(0)}};
   const auto op = [](OpKind kind, std::int64_t s) { return Op{kind, ReplicaId(0), StageId(s), MicroBatchId(0)}; };
   one_worker.workers = {

@@ -110,8 +110,9 @@ INSTANTIATE_TEST_SUITE_P(
               ViolationKind::MixedVersions, "worker 1, op 9 (1B4): uses weight version 2, its forward used 1"},
         Fault{"BackwardOfALaterUpdate", [](Schedule& s) { std::swap(s.workers[0][4], s.workers[0][6]); },
               ViolationKind::UpdateOrder, "worker 0, op 4 (0B2): belongs to update 2 of its stage, but update 1"},
-        Fault{"OneBuffer", [](Schedule& s) { s.updates->versions = 1; }, ViolationKind::TooManyVersions,
-              "worker 0, op 4 (0B1): makes weight version 1 of its stage while 1 older ones are still needed; 1 may"},
+        Fault{
+            "OneBuffer", [](Schedule& s) { s.updates->versions = 1; }, ViolationKind::TooManyVersions,
+            "worker 0, op 4 (0B1): makes weight version 1 of its stage while older ones are needed: 2 kept, 1 allowed"},
         Fault{"NoUpdate", [](Schedule& s) { s.updates->micro_batches = 0; }, ViolationKind::OutOfRange,
               "0 micro-batches an update"},
         Fault{"Synchronous", [](Schedule& s) { s.updates.reset(); }, ViolationKind::MissingVersion,
@@ -120,7 +121,9 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(CheckScheduleTest, TakesAnyCountsAndIds) {
   const auto kinds = [](std::int64_t stages, std::int64_t micro_batches) {
-    Schedule schedule{.name = "none", .stages = stages, .micro_batches = micro_batches};
+    Schedule schedule = find_generator("gpipe").generate({1, 1});
+    schedule.stages = stages;
+    schedule.micro_batches = micro_batches;
     return check(schedule).at(0).kind;
   };
   constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();

@@ -76,7 +76,7 @@ void expect_both_disciplines(const Schedule& schedule) {
 }
 
 TEST(OvertakingTest, AMicroBatchThatIsSentLaterIsUsedEarlier) {
-  Schedule schedule{.name = "overtaking", .stages = 2, .micro_batches = 3};
+  Schedule schedule{.name = "overtaking", .stages = 2, .micro_batches = 3, .placement = {}, .workers = {}};
   schedule.placement.worker_of = {{WorkerId(0), WorkerId(1)}};
   schedule.workers = {ops({"0F0", "0F1", "0F2", "0B1", "0B0", "0B2"}), ops({"1F2", "1F0", "1F1", "1B2", "1B0", "1B1"})};
   expect_both_disciplines(schedule);
@@ -84,7 +84,7 @@ TEST(OvertakingTest, AMicroBatchThatIsSentLaterIsUsedEarlier) {
 
 TEST(OvertakingTest, ActivationsAndGradientsOfTwoDirectionsShareAChannel) {
   // Worker 0 sends 0F0 (down), then the gradients 1I2 and 1I3 (up); worker 1 uses 1I3 before 0F0 and 1I2.
-  Schedule schedule{.name = "overtaking", .stages = 2, .micro_batches = 4};
+  Schedule schedule{.name = "overtaking", .stages = 2, .micro_batches = 4, .placement = {}, .workers = {}};
   schedule.placement.worker_of = {{WorkerId(0), WorkerId(1)}, {WorkerId(1), WorkerId(0)}};
   const auto down = [](const char* text) { return op(text, 0); };
   const auto up = [](const char* text) { return op(text, 1); };
@@ -97,7 +97,7 @@ TEST(OvertakingTest, ActivationsAndGradientsOfTwoDirectionsShareAChannel) {
 
 TEST(OvertakingTest, InAVTheWayUpOvertakesTheWayDown) {
   // Stages 0, 3 on worker 0 and 1, 2 on worker 1: 0F1 and 3I0 travel on one channel, as 1I0, 2F1 do on the other.
-  Schedule schedule{.name = "overtaking", .stages = 4, .micro_batches = 2};
+  Schedule schedule{.name = "overtaking", .stages = 4, .micro_batches = 2, .placement = {}, .workers = {}};
   schedule.placement.worker_of = {{WorkerId(0), WorkerId(1), WorkerId(1), WorkerId(0)}};
   schedule.workers = {ops({"0F0", "0F1", "3F0", "3I0", "3F1", "3I1", "3W0", "3W1", "0B1", "0B0"}),
                       ops({"1F0", "2F0", "2I0", "1F1", "2F1", "2I1", "1I1", "1I0", "2W0", "1W0", "2W1", "1W1"})};
@@ -106,7 +106,7 @@ TEST(OvertakingTest, InAVTheWayUpOvertakesTheWayDown) {
 
 /// Some order of all ops in which every op stands behind its inputs, dealt out to the workers.
 Schedule random_schedule(Placement placement, std::int64_t micro_batches, std::mt19937_64& random) {
-  Schedule schedule{.name = "random", .micro_batches = micro_batches};
+  Schedule schedule{.name = "random", .micro_batches = micro_batches, .placement = {}, .workers = {}};
   schedule.stages = static_cast<std::int64_t>(placement.worker_of.front().size());
   std::int64_t workers = 0;
   for (const auto& row : placement.worker_of) {

@@ -64,7 +64,7 @@ TEST(WaitCycleTest, HasTheFewestWaitsOfAllCycles) {
 
 TEST(WaitCycleTest, FindsAShortOneBehindTheHeads) {
   // Workers 0, 1 and 2 stand before a cycle of three waits, and further on in one of two.
-  Schedule schedule{.name = "by hand", .stages = 3, .micro_batches = 2};
+  Schedule schedule{.name = "by hand", .stages = 3, .micro_batches = 2, .placement = {}, .workers = {}};
   schedule.placement.worker_of = {{WorkerId(0), WorkerId(1), WorkerId(2)}};
   const auto op = [](OpKind kind, std::int64_t s, std::int64_t m) {
     return Op{kind, ReplicaId(0), StageId(s), MicroBatchId(m)};
