@@ -9,6 +9,7 @@
 #include "check/check_program.h"
 #include "check/check_schedule.h"
 #include "check/interpreter.h"
+#include "check/wait_table.h"
 #include "passes/lower.h"
 #include "support/schedules.h"
 

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
-#include <random>
+#include <set>
 #include <tuple>
+#include <vector>
+
+#include "check/wait_table.h"
 
 namespace chimera::testing {
 namespace {
@@ -286,113 +288,6 @@ bool plays(const Schedule& schedule) {
   }
   return has_each_once(tasks, schedule.stages, schedule.micro_batches, true) && ends(schedule) &&
          versions_right(schedule);
-}
-
-WaitTable::WaitTable(const Program& program, ChannelDiscipline discipline) : needs_(program.workers.size()) {
-  struct Entry {
-    bool is_send;
-    Task tensor;
-    std::size_t position;
-  };
-  // The two ends of every channel, each named by who issues and whom it concerns.
-  std::map<std::tuple<std::int64_t, std::int64_t, bool>, std::vector<Entry>> ends;
-  const bool by_direction = discipline == ChannelDiscipline::PerDirection;
-  const auto never = static_cast<std::size_t>(-1);
-  const auto position = [&](std::size_t w, InstructionKind kind, std::optional<StageId> stage) {
-    const auto& list = program.workers[w];
-    const auto found = std::find_if(list.begin(), list.end(), [&](const Instruction& instruction) {
-      return instruction.kind == kind && (!stage || instruction.op.stage == *stage);
-    });
-    return found == list.end() ? never : static_cast<std::size_t>(found - list.begin());
-  };
-  for (std::size_t w = 0; w < needs_.size(); ++w) {
-    for (std::size_t i = 0; i < program.workers[w].size(); ++i) {
-      const Instruction& instruction = program.workers[w][i];
-      const bool is_send = instruction.kind == InstructionKind::StartSend;
-      if (!is_send && instruction.kind != InstructionKind::PostReceive) continue;
-      ends[{static_cast<std::int64_t>(w), instruction.peer.value(), by_direction && is_send}].push_back(
-          {is_send, task(instruction.op), i});
-    }
-  }
-  const auto groups = stage_groups(program.placement);
-  for (std::size_t w = 0; w < needs_.size(); ++w) {
-    for (const Instruction& instruction : program.workers[w]) {
-      auto& needs = needs_[w].emplace_back();
-      const bool is_send = instruction.kind == InstructionKind::WaitSend;
-      if (is_send || instruction.kind == InstructionKind::WaitReceive) {
-        const std::int64_t peer = instruction.peer.value();
-        const auto& own = ends[{static_cast<std::int64_t>(w), peer, by_direction && is_send}];
-        const auto& other = ends[{peer, static_cast<std::int64_t>(w), by_direction && !is_send}];
-        std::size_t k = 0;
-        bool meets = true;
-        for (; k < own.size(); ++k) {
-          meets = meets && k < other.size() && own[k].is_send != other[k].is_send && own[k].tensor == other[k].tensor;
-          if (own[k].is_send == is_send && own[k].tensor == task(instruction.op)) break;
-        }
-        const bool happens = meets && k < own.size();
-        needs.push_back({happens ? instruction.peer.index() : w, happens ? other[k].position + 1 : never});
-      } else if (instruction.kind == InstructionKind::WaitAllReduce) {
-        for (const WorkerId member : groups[instruction.op.stage.index()]) {
-          const std::size_t start = position(member.index(), InstructionKind::StartAllReduce, instruction.op.stage);
-          needs.push_back({member.index(), start == never ? never : start + 1});
-        }
-      } else if (instruction.kind == InstructionKind::ReduceScalars) {
-        for (std::size_t other = 0; other < needs_.size(); ++other) {
-          needs.push_back({other, position(other, InstructionKind::ReduceScalars, std::nullopt)});
-        }
-      }
-    }
-  }
-}
-
-WaitTable::State WaitTable::end() const {
-  State state;
-  for (const auto& list : needs_) state.push_back(list.size());
-  return state;
-}
-
-bool WaitTable::can_step(const State& state, std::size_t worker) const {
-  if (state[worker] == needs_[worker].size()) return false;
-  const auto& needs = needs_[worker][state[worker]];
-  return std::all_of(needs.begin(), needs.end(), [&](const Need& need) { return state[need.worker] >= need.done; });
-}
-
-std::set<WaitTable::State> final_states(const WaitTable& waits, std::size_t most_states) {
-  std::set<WaitTable::State> known = {waits.start()};
-  std::set<WaitTable::State> result;
-  std::vector<WaitTable::State> to_visit = {waits.start()};
-  while (!to_visit.empty()) {
-    const WaitTable::State state = to_visit.back();
-    to_visit.pop_back();
-    bool is_final = true;
-    for (std::size_t w = 0; w < state.size(); ++w) {
-      if (!waits.can_step(state, w)) continue;
-      is_final = false;
-      WaitTable::State next = state;
-      ++next[w];
-      if (known.insert(next).second) to_visit.push_back(next);
-    }
-    if (is_final) result.insert(state);
-    if (known.size() > most_states) return {};
-  }
-  return result;
-}
-
-WaitTable::State final_state(const WaitTable& waits, std::uint64_t seed) {
-  std::mt19937_64 random(seed);
-  WaitTable::State state = waits.start();
-  for (bool moves = true; moves;) {
-    moves = false;
-    const std::size_t first = random() % state.size();
-    for (std::size_t i = 0; i < state.size(); ++i) {
-      const std::size_t w = (first + i) % state.size();
-      for (std::size_t steps = 1 + random() % 8; steps > 0 && waits.can_step(state, w); --steps) {
-        ++state[w];
-        moves = true;
-      }
-    }
-  }
-  return state;
 }
 
 bool plays(const Program& program, ChannelDiscipline discipline, std::size_t most_states) {
