@@ -24,7 +24,7 @@ struct AllReduce {
 };
 
 /// The all-reduces of every worker, in the order in which it starts them. There is one order for all workers, that in
-/// which the stages' last backwards end on any worker, so that groups which share workers never wait for each other,
+/// which the stages' last backwards start on any worker, so that groups which share workers never wait for each other,
 /// even where a collective starts only after the one before.
 std::vector<std::vector<AllReduce>> all_reduces(const Schedule& schedule, const OpTable& table,
                                                 const std::vector<std::int64_t>& start) {
