@@ -121,6 +121,44 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"Deadlock", [](json& s) { std::swap(s["workers"][0][0], s["workers"][0][7]); }, "cannot run"}),
     [](const auto& fault) { return fault.param.name; });
 
+TEST(CheckCommandTest, NamesTheKindOfAViolation) {
+  json schedule = json::parse(four_stages_as_json());
+  std::swap(schedule["workers"][1][0], schedule["workers"][1][5]);
+  const ProgramResult text = run_program({"check", "-"}, schedule.dump());
+  EXPECT_THAT(text.output, HasSubstr("worker 1 | [1B0] 2F2 1F1 2F3 2B2 [1F0] 2B3 1B1"));
+  const json report = json::parse(run_program({"check", "-", "--format", "json"}, schedule.dump()).output);
+  EXPECT_EQ(report["violations"][0]["kind"], "cycle");
+}
+
+TEST(CheckCommandTest, NamesTheFirstOpOverALimit) {
+  const ProgramResult result = run_program({"check", "-", "--max-in-flight", "3"}, four_stages_as_json());
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.output, HasSubstr("worker 1, op 3 (2F3): 4 stage units in flight, 3 allowed"));
+  EXPECT_EQ(run_program({"check", "-", "--max-in-flight", "4"}, four_stages_as_json()).exit_code, 0);
+  const std::vector<std::string> bytes = {"check", "-", "--activation-bytes", "10", "--weight-bytes", "100"};
+  const auto with_memory = [&](const char* memory) {
+    auto arguments = bytes;
+    arguments.insert(arguments.end(), {"--memory", memory});
+    return run_program(arguments, four_stages_as_json());
+  };
+  EXPECT_EQ(with_memory("240").exit_code, 0);
+  EXPECT_THAT(with_memory("239").output, HasSubstr("240 bytes held, 239 allowed"));
+  EXPECT_EQ(run_program(bytes, four_stages_as_json()).exit_code, 2);
+}
+
+TEST(CheckCommandTest, AccumulationOutOfSampleOrderIsANoteUnlessStrict) {
+  json schedule =
+      json::parse(output_of({"schedule", "gpipe", "--stages", "2", "--micro-batches", "2", "--format", "json"}));
+  for (json& ops : schedule["workers"]) std::swap(ops[2], ops[3]);
+  const ProgramResult noted = run_program({"check", "-"}, schedule.dump());
+  EXPECT_EQ(noted.exit_code, 0);
+  EXPECT_THAT(noted.output, HasSubstr("note (schedule): worker 0, op 3 (0B0): accumulates after micro-batch 1"));
+  EXPECT_THAT(noted.output, HasSubstr("valid: gpipe"));
+  const ProgramResult strict = run_program({"check", "-", "--strict-order"}, schedule.dump());
+  EXPECT_EQ(strict.exit_code, 1);
+  EXPECT_THAT(strict.output, HasSubstr("invalid: 2 violations"));
+}
+
 TEST(CheckCommandTest, RefusesWhatIsNoSchedule) {
   const std::string schedule = four_stages_as_json();
   const auto with = [&](const std::string& old_text, const std::string& new_text) {
