@@ -20,6 +20,7 @@ using Json = nlohmann::json;
 
 constexpr std::int64_t kMostWorkers = kMostOps / 2;  // each has a stage, and each stage two ops or more
 constexpr std::int64_t kLongestRun = 65536;          // characters without a value
+constexpr std::size_t kLongestName = 1000;           // bytes
 
 /// The characters of a text, or of its first line.
 struct Cursor {
@@ -348,6 +349,7 @@ bool ScheduleReader::string(Json::string_t& value) {
       fail("format", fmt::format("expected \"chimera-schedule\", found \"{}\"", value.substr(0, kLongest)));
     }
   } else if (expects(kName)) {
+    if (value.size() > kLongestName) fail("name", fmt::format("longer than {} bytes", kLongestName));
     schedule_.name = value;
   } else if (expects(kKind)) {
     const auto kind = value.size() == 1 ? op_kind(value[0]) : std::nullopt;
