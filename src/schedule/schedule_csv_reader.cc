@@ -17,16 +17,6 @@ namespace {
 constexpr std::int64_t kMostWorkers = kMostOps / 2;  // each has a stage, and each stage two ops or more
 constexpr std::size_t kLongestCell = 200;
 
-/// The text of a cell as a message may quote it.
-std::string quoted(std::string_view cell) {
-  std::string text = "'";
-  for (const char c : cell.substr(0, 40)) {
-    const bool printable = c >= 0x20 && c < 0x7F;
-    text += printable ? std::string(1, c) : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-  }
-  return text + (cell.size() > 40 ? " ...'" : "'");
-}
-
 std::string_view trimmed(std::string_view text) {
   const auto first = text.find_first_not_of(" \t");
   return first == text.npos ? std::string_view() : text.substr(first, text.find_last_not_of(" \t") - first + 1);
@@ -93,8 +83,8 @@ class CsvReader {
     throw ConfigError(fmt::format("{}: row {}, column {}: {}", text_.name(), row, column, what));
   }
   [[noreturn]] void refuse(std::string_view cell) const {
-    fail(fmt::format("{} is no cell of a schedule; one is like 2F5 (stage, F B I or W, micro-batch{})", quoted(cell),
-                     has_header_ ? "; r and v name replica and weight version" : ""));
+    fail(fmt::format("'{}' is no cell of a schedule; one is like 2F5 (stage, F B I or W, micro-batch{})",
+                     printable(cell), has_header_ ? "; r and v name replica and weight version" : ""));
   }
 
   void read_header() {

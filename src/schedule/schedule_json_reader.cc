@@ -289,8 +289,7 @@ bool ScheduleReader::key(Json::string_t& name) {
   }
   std::vector<std::string> known;
   for (int f = fields().first; f <= fields().last; ++f) known.emplace_back(kFields[static_cast<std::size_t>(f)].name);
-  constexpr std::size_t kLongest = 100;
-  fail(object_path(), unknown_name("field", name.substr(0, kLongest), known));
+  fail(object_path(), unknown_name("field", printable(name), known));
 }
 
 bool ScheduleReader::end_object() {
@@ -343,10 +342,9 @@ bool ScheduleReader::end_array() {
 }
 
 bool ScheduleReader::string(Json::string_t& value) {
-  constexpr std::size_t kLongest = 100;  // quoted in a message
   if (expects(kFormat)) {
     if (value != "chimera-schedule") {
-      fail("format", fmt::format("expected \"chimera-schedule\", found \"{}\"", value.substr(0, kLongest)));
+      fail("format", fmt::format("expected \"chimera-schedule\", found \"{}\"", printable(value)));
     }
   } else if (expects(kName)) {
     if (value.size() > kLongestName) fail("name", fmt::format("longer than {} bytes", kLongestName));
@@ -354,7 +352,7 @@ bool ScheduleReader::string(Json::string_t& value) {
   } else if (expects(kKind)) {
     const auto kind = value.size() == 1 ? op_kind(value[0]) : std::nullopt;
     if (!kind) {
-      fail(value_path(), fmt::format("unknown op '{}'; known: F, B, I, W", value.substr(0, kLongest)));
+      fail(value_path(), fmt::format("unknown op '{}'; known: F, B, I, W", printable(value)));
     }
     op_.kind = *kind;
   } else {

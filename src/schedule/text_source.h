@@ -8,6 +8,9 @@
 
 namespace chimera {
 
+/// A piece of a text as a message may quote it: its first 40 bytes, those that are no printable ASCII as \xNN.
+[[nodiscard]] std::string printable(std::string_view text);
+
 class TextSource {
  public:
   static constexpr int kEnd = -1;

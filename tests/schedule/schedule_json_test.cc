@@ -130,6 +130,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadText{"\"micro_batch\": 0", "\"micro_batch\": 0, \"weight_version\": 0",
                 "workers[0][0].weight_version: only ops of an asynchronous schedule"},
         BadText{"\"name\": ", "\"name\": \"a\", \"name\": ", "field 'name' stands here twice"},
+        BadText{"\"name\"", "\"a\\nb\": 1, \"name\"", "unknown field 'a\\x0ab'"},
         BadText{"{\"op\"", "{\"op\": \"F\", \"op\"", "workers[0][0]: field 'op' stands here twice"},
         BadText{"\"workers\": [0, 1]", "\"workers\": [0, [1]]", "replicas[0].workers[1]: expected an integer"},
         BadText{"\"workers\": [\n", "\"workers\": [3,\n", "workers[0]: expected an array, found a number"},
