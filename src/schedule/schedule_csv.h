@@ -14,7 +14,7 @@ namespace chimera {
 /// One line a worker, a cell for each op: `0F0,2I3,2W3` (PyTorch's compute_only). Where such a file cannot say all but
 /// the name (more than one replica, weight versions, a stage without ops, ...), a first line `# {...}` says it
 /// (header_to_json), and cells name replica and weight version where these are not 0: `3F2r1v4`.
-/// Requires ids that are not negative.
+/// Requires ids that are not negative, and weight versions only where the schedule states updates.
 [[nodiscard]] std::string to_csv(const Schedule& schedule);
 
 /// The same with the messages of the schedule's program (PyTorch's compute_comms): SEND_F and SEND_B where a tensor is

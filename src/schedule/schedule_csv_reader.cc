@@ -84,7 +84,12 @@ class CsvReader {
   }
   [[noreturn]] void refuse(std::string_view cell) const {
     fail(fmt::format("'{}' is no cell of a schedule; one is like 2F5 (stage, F B I or W, micro-batch{})",
-                     printable(cell), has_header_ ? "; r and v name replica and weight version" : ""));
+                     printable(cell), suffixes()));
+  }
+
+  [[nodiscard]] const char* suffixes() const {
+    if (schedule_.updates) return "; r and v name replica and weight version";
+    return has_header_ ? "; r names the replica" : "";
   }
 
   void read_header() {
@@ -163,7 +168,7 @@ class CsvReader {
     const auto micro_batch = take_number(cell);
     if (!micro_batch) return std::nullopt;
     const auto replica = has_header_ ? take_suffix(cell, 'r') : 0;
-    const auto version = has_header_ && replica ? take_suffix(cell, 'v') : 0;
+    const auto version = replica && schedule_.updates ? take_suffix(cell, 'v') : 0;
     if (!replica || !version || !cell.empty()) return std::nullopt;
     constexpr std::int64_t kLastReplica = std::numeric_limits<std::int16_t>::max();
     return Op{*kind, ReplicaId(std::min(*replica, kLastReplica)), StageId(*stage), MicroBatchId(*micro_batch),

@@ -140,6 +140,7 @@ TEST_P(BadScheduleCsvTest, SaysRowAndColumn) {
 constexpr const char* kHeader =
     R"(# {"format": "chimera-schedule", "version": 1, "name": "x", "stages": 1, "micro_batches": 1, "replicas": []})";
 const std::string kBadSuffix = std::string(kHeader) + "\n0F0,0B0r";
+const std::string kVersionWithoutUpdates = std::string(kHeader) + "\n0F0v1";
 const std::string kSecondHeader = std::string(kHeader) + "\n0F0\n" + kHeader;
 const std::string kHeaderJunk = std::string(kHeader) + "x\n0F0";
 const std::string kLongCell = "0F0," + std::string(1'000'000, '0');
@@ -165,6 +166,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadText{"0F0,2F0", "row 1, column 2: stage 2 in a text of 2 ops"}, BadText{"# {}", "top level"},
         BadText{"# \n0F0", "JSON"}, BadText{"#", "JSON"},
         BadText{kBadSuffix.c_str(), "row 2, column 2: '0B0r' is no cell"},
+        BadText{kVersionWithoutUpdates.c_str(), "row 2, column 1: '0F0v1' is no cell"},
         BadText{kSecondHeader.c_str(), "row 3, column 1: '# {"}, BadText{kHeaderJunk.c_str(), "JSON: parse error"},
         BadText{kLongCell.c_str(), "row 1, column 2: '0000"}));
 
