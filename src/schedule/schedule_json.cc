@@ -33,6 +33,7 @@ std::string open_header(const Schedule& schedule, const char* gap) {
   if (schedule.updates) {
     fmt::format_to(out, "\"synchronous\": false, \"micro_batches_per_update\": {}, \"weight_versions\": {},{}",
                    schedule.updates->micro_batches, schedule.updates->versions, gap);
+    if (schedule.updates->delay) fmt::format_to(out, "\"update_delay\": {},{}", *schedule.updates->delay, gap);
   }
   write_replicas(out, schedule.placement);
   return text;

@@ -3,14 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "core/error.h"
 #include "core/nearest.h"
+#include "schedule/json_cursor.h"
+#include "schedule/json_fields.h"
 #include "schedule/schedule_json.h"
 
 namespace chimera {
@@ -19,112 +19,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::int64_t kMostWorkers = kMostOps / 2;  // each has a stage, and each stage two ops or more
-constexpr std::int64_t kLongestRun = 65536;          // characters without a value
 constexpr std::size_t kLongestName = 1000;           // bytes
-
-/// The characters of a text, or of its first line.
-struct Cursor {
-  TextSource& text;
-  bool one_line = false;
-  std::int64_t run = 0;  // characters since the last value
-
-  [[nodiscard]] bool at_end() const {
-    const int c = text.peek();
-    return c == TextSource::kEnd || (one_line && c == '\n');
-  }
-  void advance() {
-    text.advance();
-    if (++run > kLongestRun) {
-      throw ConfigError(fmt::format("{}: JSON: more than {} characters without a value", text.name(), kLongestRun));
-    }
-  }
-};
-
-class CharacterIterator {
- public:
-  using iterator_category = std::input_iterator_tag;
-  using value_type = char;
-  using difference_type = std::ptrdiff_t;
-  using pointer = const char*;
-  using reference = char;
-
-  CharacterIterator() = default;  // the end
-  explicit CharacterIterator(Cursor& cursor) : cursor_(&cursor) {}
-  char operator*() const { return static_cast<char>(cursor_->text.peek()); }
-  CharacterIterator& operator++() {
-    cursor_->advance();
-    return *this;
-  }
-  CharacterIterator operator++(int) {
-    const CharacterIterator before = *this;
-    ++*this;
-    return before;
-  }
-  friend bool operator==(const CharacterIterator& a, const CharacterIterator& b) { return a.ends() == b.ends(); }
-
- private:
-  [[nodiscard]] bool ends() const { return cursor_ == nullptr || cursor_->at_end(); }
-  Cursor* cursor_ = nullptr;
-};
-
-/// Fields of the file, of a replica and of an op.
-enum Field : std::uint8_t {
-  kFormat,
-  kVersion,
-  kName,
-  kStages,
-  kMicroBatches,
-  kScale,
-  kSynchronous,
-  kPerUpdate,
-  kVersions,
-  kReplicas,
-  kWorkers,
-  kId,
-  kHolders,
-  kKind,
-  kStage,
-  kReplica,
-  kMicroBatch,
-  kWeightVersion,
-};
-
-struct FieldText {
-  const char* name;
-  const char* expected;
-};
-constexpr std::array<FieldText, 18> kFields = {{
-    {"format", "a string"},
-    {"version", "an integer"},
-    {"name", "a string"},
-    {"stages", "an integer"},
-    {"micro_batches", "an integer"},
-    {"micro_batch_scale", "a number above 0 and up to 1"},
-    {"synchronous", "true or false"},
-    {"micro_batches_per_update", "an integer"},
-    {"weight_versions", "an integer"},
-    {"replicas", "an array"},
-    {"workers", "an array"},
-    {"id", "an integer"},
-    {"workers", "an array"},
-    {"op", "a string"},
-    {"stage", "an integer"},
-    {"replica", "an integer"},
-    {"micro_batch", "an integer"},
-    {"weight_version", "an integer"},
-}};
-
-/// The fields first .. last of an object; those in `optional` may be missing.
-struct Fields {
-  Field first;
-  Field last;
-  std::uint32_t optional;
-};
-constexpr std::uint32_t bit(Field field) { return std::uint32_t{1} << field; }
-constexpr Fields kFileFields = {kFormat, kWorkers, bit(kScale) | bit(kSynchronous) | bit(kPerUpdate) | bit(kVersions)};
-constexpr Fields kHeaderFields = {kFormat, kReplicas, kFileFields.optional};
-constexpr Fields kReplicaFields = {kId, kHolders, 0};
-constexpr Fields kOpFields = {kKind, kWeightVersion, bit(kWeightVersion)};
 
 /// What is being read: the whole text, an object (whose current field is `field_`) or an array.
 enum class Where : std::uint8_t { Text, File, Replicas, Replica, Holders, Workers, Ops, Op };
@@ -396,6 +291,7 @@ void ScheduleReader::file_integer(std::int64_t value) {
     case kMicroBatches: schedule_.micro_batches = count(value); break;
     case kPerUpdate: updates_.micro_batches = count(value); break;
     case kVersions: updates_.versions = count(value); break;
+    case kDelay: updates_.delay = count(value); break;
     default: break;
   }
 }
@@ -431,11 +327,11 @@ void ScheduleReader::finish_file() {
     fail("micro_batches", fmt::format("{} stages times {} micro-batches are more than {} ops", schedule_.stages,
                                       schedule_.micro_batches, kMostOps));
   }
-  for (const Field field : {kPerUpdate, kVersions}) {
+  for (const Field field : {kPerUpdate, kVersions, kDelay}) {
     const bool given = (seen_ & bit(field)) != 0;
     if (synchronous_ && given)
       fail(kFields[field].name, "only an asynchronous schedule has it (\"synchronous\": false)");
-    if (!synchronous_ && !given) fail("", fmt::format("field '{}' is missing", kFields[field].name));
+    if (!synchronous_ && !given && field != kDelay) fail("", fmt::format("field '{}' is missing", kFields[field].name));
   }
   if (synchronous_ && versioned_op_) {
     fail(*versioned_op_ + ".weight_version", "only ops of an asynchronous schedule have it (\"synchronous\": false)");
