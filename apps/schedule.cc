@@ -4,9 +4,11 @@
 #include "core/error.h"
 #include "options.h"
 #include "passes/lower.h"
+#include "render/perfetto.h"
 #include "render/text.h"
 #include "schedule/schedule_csv.h"
 #include "schedule/schedule_json.h"
+#include "simulate/explain.h"
 
 namespace chimera::apps {
 namespace {
@@ -34,10 +36,18 @@ std::string as_csv(const Schedule& schedule, bool communication) {
   return to_csv(schedule, lower(schedule, {.discipline = ChannelDiscipline::SerialPair, .receives_ahead = 0}));
 }
 
+/// In slots of equal length, every op as soon as it can run.
+std::string as_perfetto(const Schedule& schedule) {
+  const CostModel slots = CostModel::uniform(schedule, StageCosts{});
+  const Timeline timeline = simulate(schedule, slots);
+  return to_perfetto(schedule, timeline, explain(schedule, slots, timeline));
+}
+
 std::string written(const Schedule& schedule, const Options& options) {
   const std::string& format = options.format;
   if (format == "json") return to_json(schedule);
   if (format == "csv") return as_csv(schedule, options.communication);
+  if (format == "perfetto") return as_perfetto(schedule);
   return picture(schedule);
 }
 
@@ -56,7 +66,7 @@ void add_schedule(CLI::App& program, int&) {
   auto options = std::make_shared<Options>();
   command->add_option("NAME", options->name, "name of the schedule; `chimera schedules` lists them")->required();
   options->shape.add_to(*command);
-  add_format(*command, options->format, {"text", "json", "csv"});
+  add_format(*command, options->format, {"text", "json", "csv", "perfetto"});
   command->add_flag("--communication", options->communication, "with --format csv: sends and receives too");
   add_path(*command, "--output", options->output, "file to write instead of standard output");
   command->callback([options] {
