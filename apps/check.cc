@@ -12,7 +12,7 @@
 #include "options.h"
 #include "passes/lower.h"
 #include "render/excerpt.h"
-#include "schedule/schedule_json.h"
+#include "schedule_file.h"
 
 namespace chimera::apps {
 namespace {
@@ -169,12 +169,12 @@ void add_check(CLI::App& program, int& exit_code) {
       "each worker's first op is named, the earliest of all first.\n"
       "Exit code 0: valid; 1: not; 2: the text is no schedule.");
   auto options = std::make_shared<Options>();
-  command->add_option("FILE", options->file, "schedule in JSON; - reads standard input")->required();
+  command->add_option("FILE", options->file, "schedule in JSON or CSV; - reads standard input")->required();
   add_limits(*command, *options);
   add_format(*command, options->format, {"text", "json"});
   command->callback([options, &exit_code] {
     (void)options->limits();  // refused before anything is read
-    const Report report = examine(schedule_from_json(read_input(options->file), options->file), *options);
+    const Report report = examine(load_schedule(options->file), *options);
     write_output("", options->format == "json" ? as_json(report) : as_text(report));
     exit_code = static_cast<int>(report.is_valid() ? ExitCode::Success : ExitCode::No);
   });
