@@ -16,7 +16,7 @@ struct TextStyle {
 };
 
 /// Most cells of a picture; the rows of a larger one are cut, and a line below says so.
-inline constexpr std::size_t kMostTextCells = 500'000;
+inline constexpr std::size_t kMostTextCells = 250'000;
 
 /// One row a worker, one cell a unit of time: stage, letter, micro-batch (`2F5`); `"` where the op goes on, `.` a
 /// bubble. Beside the first rows, which micro-batches each replica takes, where there is more than one replica.

@@ -58,8 +58,8 @@ TEST(TextTest, ColoursOnlyWrapCells) {
   for (const double backward : {2.0, 1.3}) {
     const Timeline timeline = testing::timed(schedule, 1, backward);
     const std::string colored = to_text(schedule, timeline, {.colored = true});
-    EXPECT_EQ(std::regex_replace(colored, std::regex("\x1b\\[[0-9;]*m| +(\x1b\\[0m)?$"), ""),
-              to_text(schedule, timeline));
+    const std::string plain = std::regex_replace(colored, std::regex("\x1b\\[[0-9;]*m"), "");
+    EXPECT_EQ(std::regex_replace(plain, std::regex(" +\n"), "\n"), to_text(schedule, timeline));
   }
 }
 
@@ -76,9 +76,9 @@ TEST(TextTest, FoldsToTheTerminal) {
 }
 
 TEST(TextTest, CutsWhatNobodyCouldRead) {
-  const std::string text = picture("gpipe", {2, 200'000});
+  const std::string text = picture("gpipe", {2, 100'000});
   EXPECT_LT(text.size(), 12 * kMostTextCells);
-  EXPECT_TRUE(text.ends_with("... cut: 150002 of 400002 columns are not shown; another --format has them all\n"));
+  EXPECT_TRUE(text.ends_with("... cut: 75002 of 200002 columns are not shown; another --format has them all\n"));
 }
 
 TEST(TextTest, StagesOfOneWorkerKeepTheirNumbers) { EXPECT_THAT(picture("chimera", {12, 12}), HasSubstr("11F0 ")); }
