@@ -35,6 +35,7 @@ struct Color {
 [[nodiscard]] bool is_hatched(ReplicaId replica, std::size_t num_replicas);
 
 inline constexpr Color kAllReduceColor = {0xF0, 0xE4, 0x42};
+inline constexpr Color kUpdateColor = {0xCC, 0x79, 0xA7};
 
 /// Lines of a hatch: an SVG path in a tile of 8 x 8 pixels.
 inline constexpr const char* kReplicaTile = "M-2 6l4 4M-2 -2l12 12M6 -2l4 4";

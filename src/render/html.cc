@@ -104,6 +104,14 @@ Json all_reduces_json(const Panel& panel) {
           {"end", times(sums, [](const TimedAllReduce& sum) { return sum.end; })}};
 }
 
+Json updates_json(const Panel& panel) {
+  std::vector<std::vector<TimedUpdate>> updates;
+  for (const WorkerTimeline& worker : panel.timeline.workers) updates.push_back(worker.updates);
+  return {{"first", column(firsts(updates, panel.schedule.workers.size()))},
+          {"start", times(updates, [](const TimedUpdate& update) { return update.start; })},
+          {"end", times(updates, [](const TimedUpdate& update) { return update.end; })}};
+}
+
 Json memory_json(const Panel& panel) {
   const auto& memory = panel.explanation.memory;
   return {{"first", column(firsts(memory, panel.schedule.workers.size()))},
@@ -147,6 +155,7 @@ Json panel_json(const Panel& panel) {
   Json json = {{"title", panel.title},
                {"workers", panel.schedule.workers.size()},
                {"makespan", panel.timeline.makespan},
+               {"opsEnd", panel.timeline.ops_end},
                {"bubbleRatio", panel.timeline.bubble_ratio},
                {"lowerBound", panel.timeline.lower_bound},
                {"inBytes", panel.memory_in_bytes},
@@ -155,6 +164,7 @@ Json panel_json(const Panel& panel) {
                {"bubbles", bubbles_json(panel, numbers)},
                {"messages", messages_json(panel.explanation.messages, numbers)},
                {"allReduces", all_reduces_json(panel)},
+               {"updates", updates_json(panel)},
                {"memory", memory_json(panel)},
                {"criticalPath", column(critical)}};
   add_replicas(panel.schedule, json);
@@ -230,6 +240,7 @@ std::string to_html(const std::vector<Panel>& panels) {
   Json data = {{"causes", causes_json()},
                {"replicaTile", kReplicaTile},
                {"allReduceColor", to_hex(kAllReduceColor)},
+               {"updateColor", to_hex(kUpdateColor)},
                {"panels", Json::array()}};
   for (const Panel& panel : panels) data["panels"].push_back(panel_json(panel));
   return filled(page::kTemplate, {{"@title@", page_title(panels)},

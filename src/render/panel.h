@@ -8,24 +8,27 @@
 
 #include "schedule/schedule.h"
 #include "schedule/timeline.h"
+#include "simulate/costs.h"
 
 namespace chimera {
 
-/// The figures by which schedules are compared, of one step.
+/// The figures by which schedules are compared, of one pipeline group.
 struct Totals {
-  double weight_copies = 0;       // most weights on one worker, in shares of one copy of the model
-  double peak_units = 0;          // most activations on one worker, in those of a full micro-batch on its whole share
-  std::int64_t messages = 0;      // between workers
-  double message_volume = 0;      // of all messages; the tensor between two stages for a full micro-batch is 1
-  double all_reduce_volume = 0;   // what all workers send to sum gradients; the gradients of one stage are 1
-  bool volumes_in_bytes = false;  // the two volumes are bytes instead
+  double weight_copies = 0;      // most weights on one worker, in shares of one copy of the model
+  double peak_units = 0;         // most activations on one worker, in those of a full micro-batch on its whole share
+  std::int64_t messages = 0;     // between workers
+  double message_volume = 0;     // of all messages; the tensor between two stages for a full micro-batch is 1
+  double all_reduce_volume = 0;  // what all workers send to sum gradients; the gradients of one stage are 1
+  std::optional<double> message_bytes = std::nullopt;  // the two volumes in bytes, where the costs say them
+  std::optional<double> all_reduce_bytes = std::nullopt;
   std::optional<double> makespan_with_all_reduce = std::nullopt;  // unknown without costs of all-reduces
 };
 
-/// Totals without bytes and without the cost of all-reduces. Messages are those of the explanation. Copies of a stage
-/// sum their gradients by Rabenseifner's algorithm: each of r workers sends 2(r-1)/r of them.
+/// Sums up what simulate() and explain() found at these costs. Copies of a stage sum their gradients by Rabenseifner's
+/// algorithm: each of r workers sends 2(r-1)/r of them.
 /// Source: Rabenseifner, "Optimization of Collective Reduction Operations", ICCS 2004.
-[[nodiscard]] Totals totals_of(const Schedule& schedule, const Timeline& timeline, const Explanation& explanation);
+[[nodiscard]] Totals totals_of(const Schedule& schedule, const Timeline& timeline, const Explanation& explanation,
+                               const CostModel& costs);
 
 /// One schedule in a picture. Parts of the explanation may be empty: they are not drawn.
 struct Panel {
@@ -44,7 +47,8 @@ struct Panel {
 /// `8 stage gradients` or `1.5 GiB`: the volume of all all-reduces.
 [[nodiscard]] std::string all_reduce_volume_text(const Totals& totals);
 
-/// A table with a line for each panel: the totals and makespans, and how these compare with the first panel's.
+/// A table with a line for each panel: makespans (to the end of the last op, and of all-reduces and updates), totals,
+/// and how the makespan compares with the first panel's.
 [[nodiscard]] std::string comparison(const std::vector<Panel>& panels);
 
 }  // namespace chimera

@@ -35,6 +35,8 @@ class SvgPicture {
     const auto any = [](const auto& workers) {
       return std::any_of(workers.begin(), workers.end(), [](const auto& entries) { return !entries.empty(); });
     };
+    has_updates_ = std::any_of(panel.timeline.workers.begin(), panel.timeline.workers.end(),
+                               [](const WorkerTimeline& worker) { return !worker.updates.empty(); });
     all_reduce_height_ = any(explanation.all_reduces) ? kAllReduceHeight : 0;
     for (const auto& points : explanation.memory) {
       for (const MemoryPoint& point : points) most_memory_ = std::max(most_memory_, point.amount);
@@ -114,9 +116,10 @@ class SvgPicture {
         ".title {{ font-size: 14px; font-weight: bold }}\n.op {{ text-anchor: middle; fill: #000 }}\n"
         ".worker {{ text-anchor: end; fill: #555 }}\n.tick {{ text-anchor: middle; fill: #555 }}\n"
         ".note {{ fill: #555 }}\n.paper {{ fill: #fff }}\n.memory {{ fill: #8a8a8a }}\n"
-        ".all-reduce {{ fill: {} }}\n.critical {{ fill: none; stroke: #000; stroke-width: 2 }}\n"
+        ".all-reduce {{ fill: {} }}\n.update {{ fill: {} }}\n.critical {{ fill: none; stroke: #000; stroke-width: 2 "
+        "}}\n"
         ".rule {{ stroke: #999; fill: none }}\n.bound {{ stroke: #1b1b1b; stroke-dasharray: 3 3 }}\n",
-        to_hex(kAllReduceColor));
+        to_hex(kAllReduceColor), to_hex(kUpdateColor));
     std::vector<std::pair<std::string, Color>> hatched;
     for (const OpKind kind : kinds_) {
       for (std::size_t r = 0; r < num_replicas(); ++r) {
@@ -167,6 +170,11 @@ class SvgPicture {
     }
     const auto& ops = panel_.schedule.workers[worker];
     for (std::size_t i = 0; i < ops.size(); ++i) op(ops[i], panel_.timeline.workers[worker].ops[i], top);
+    for (const TimedUpdate& update : panel_.timeline.workers[worker].updates) {
+      box("update", {update.start, update.end}, top, kOpHeight,
+          fmt::format("optimizer step, {:.6g} to {:.6g}", update.start, update.end));
+      put("\n");
+    }
     if (all_reduce_height_ > 0) all_reduces(worker, top + kOpHeight);
     if (memory_height_ > 0) memory(worker, top + kOpHeight + all_reduce_height_);
   }
@@ -248,6 +256,7 @@ class SvgPicture {
       }
     }
     if (all_reduce_height_ > 0) entries.emplace_back("all-reduce", "all-reduce");
+    if (has_updates_) entries.emplace_back("update", "optimizer step");
     for (const IdleCause cause : causes_) {
       entries.emplace_back(style_of(cause).name, fmt::format("idle: {}", style_of(cause).name));
     }
@@ -283,7 +292,7 @@ class SvgPicture {
 
   [[nodiscard]] std::string sums() const {
     const Totals& totals = panel_.totals;
-    std::string text = fmt::format("makespan {:.6g}", panel_.timeline.makespan);
+    std::string text = fmt::format("makespan {:.6g}", panel_.timeline.ops_end);
     if (totals.makespan_with_all_reduce)
       text += fmt::format(", with all-reduce {:.6g}", *totals.makespan_with_all_reduce);
     text += fmt::format(", bubble ratio {:.4f}, weight copies {:g}, peak units {:g}, messages {} ({}), all-reduce {}",
@@ -297,6 +306,7 @@ class SvgPicture {
   double all_reduce_height_ = 0;
   double memory_height_ = 0;
   double row_height_ = 0;
+  bool has_updates_ = false;
   double most_memory_ = 0;
   std::set<OpKind> kinds_;
   std::set<IdleCause> causes_;

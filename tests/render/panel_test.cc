@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "panels.h"
+#include "simulate/explain.h"
 
 namespace chimera {
 namespace {
@@ -33,14 +34,26 @@ TEST(PanelTest, SmallerMicroBatchesCountLess) {
             testing::panel_of("chimera", {4, 16, 2, 2, 1, ScaleMethod::Doubling}).totals.peak_units / 2);
 }
 
+TEST(PanelTest, CostsInBytesMakeBytes) {
+  const Schedule schedule = find_generator("chimera").generate({2, 2});
+  CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));
+  costs.links = LinkCosts{.alpha = 0, .beta = 0, .bytes = {1024}};
+  costs.all_reduce = AllReduceCosts{.alpha = 0, .beta = 0.5, .bytes = {10, 20}};
+  const Timeline timeline = simulate(schedule, costs);
+  const Totals totals = totals_of(schedule, timeline, explain(schedule, costs, timeline), costs);
+  EXPECT_EQ(totals.messages, 4) << "a forward and a backward of each micro-batch";
+  EXPECT_EQ(message_volume_text(totals), "4 KiB");
+  EXPECT_EQ(all_reduce_volume_text(totals), "60 B") << "two workers send one gradient each, for both stages";
+  ASSERT_TRUE(totals.makespan_with_all_reduce);
+  EXPECT_GT(*totals.makespan_with_all_reduce, timeline.ops_end);
+  costs.all_reduce->data_parallel = 2;
+  EXPECT_EQ(totals_of(schedule, timeline, {}, costs).all_reduce_volume, 6) << "two of four send 3/2, for both stages";
+}
+
 TEST(PanelTest, BytesInFourDigits) {
   EXPECT_EQ(bytes_text(0), "0 B");
   EXPECT_EQ(bytes_text(1536), "1.5 KiB");
   EXPECT_EQ(bytes_text(3.0 * (1 << 30)), "3 GiB");
-  Totals totals;
-  totals.message_volume = 1 << 20;
-  totals.volumes_in_bytes = true;
-  EXPECT_EQ(message_volume_text(totals), "1 MiB");
 }
 
 TEST(PanelTest, ComparisonSaysHowMuchLongerTheOthersTake) {

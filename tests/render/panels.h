@@ -13,7 +13,8 @@ inline Panel panel_of(const std::string& name, const PipelineShape& shape) {
   Panel panel;
   panel.title = name;
   panel.schedule = find_generator(name).generate(shape);
-  panel.timeline = timed(panel.schedule, 1, 2);
+  const CostModel costs = CostModel::uniform(panel.schedule, testing::costs(1, 2));
+  panel.timeline = simulate(panel.schedule, costs);
   const std::size_t workers = panel.schedule.workers.size();
   Explanation& explanation = panel.explanation;
   explanation.bubbles.resize(workers);
@@ -25,7 +26,7 @@ inline Panel panel_of(const std::string& name, const PipelineShape& shape) {
   explanation.memory.resize(workers);
   explanation.memory[0] = {{0, 1}, {1, 2}, {8, 1}, {16, 0}};
   explanation.critical_path = {{0, 0}, {1, 0}};
-  panel.totals = totals_of(panel.schedule, panel.timeline, explanation);
+  panel.totals = totals_of(panel.schedule, panel.timeline, explanation, costs);
   return panel;
 }
 

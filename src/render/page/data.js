@@ -44,11 +44,12 @@ function bytes(value) {
 
 class Panel {
   constructor(raw) {
-    Object.assign(this, raw);  // title, workers, replicas, makespan, lowerBound, bubbleRatio, totals, inBytes, fills
+    Object.assign(this, raw);  // title, workers, replicas, makespan, opsEnd, lowerBound, bubbleRatio, totals, inBytes, fills
     this.ops = decodeTable(raw.ops);
     this.bubbles = decodeTable(raw.bubbles);
     this.messages = decodeTable(raw.messages);
     this.allReduces = decodeTable(raw.allReduces);
+    this.updates = decodeTable(raw.updates);
     this.memory = decodeTable(raw.memory);
     this.criticalPath = decodeColumn(raw.criticalPath);
     this.isCritical = new Uint8Array(this.ops.kind.length);

@@ -57,6 +57,7 @@ class Painter {
       this.idle(panel, worker, y, ops);
       this.boxes(panel, range, y, ops);
     }
+    this.updates(panel, worker, y, ops);
     if (allReduce > 0) this.allReduces(panel, worker, y + ops, allReduce);
     if (memory > 0) this.memoryLane(panel, worker, y + ops + allReduce, memory);
   }
@@ -147,6 +148,15 @@ class Painter {
       for (let column = Math.floor(from); column < to; ++column) {
         shares[column] += Math.min(to, column + 1) - Math.max(from, column);
       }
+    }
+  }
+
+  updates(panel, worker, y, height) {
+    const {start, end} = panel.updates;
+    const [first, last] = this.visible(panel.updates, worker);
+    this.context.fillStyle = page.updateColor;
+    for (let i = first; i < last; ++i) {
+      this.context.fillRect(this.view.x(start[i]), y, (end[i] - start[i]) * this.view.scale, height);
     }
   }
 

@@ -28,8 +28,8 @@ function element(name, text, parent, className) {
 
 /** The table's columns: heading, explanation, text of a panel, and a number where less is better. */
 const kColumns = [
-  ["makespan", "first start to last end, without the all-reduces", (p) => number(p.makespan), (p) => p.makespan],
-  ["with all-reduce", "makespan with the sums of gradients over the copies of each stage",
+  ["makespan", "until the last op ends", (p) => number(p.opsEnd), (p) => p.opsEnd],
+  ["with all-reduce", "until all sums of gradients over the copies of each stage, and all updates, have ended",
    (p) => p.totals.withAllReduce === null ? "–" : number(p.totals.withAllReduce), (p) => p.totals.withAllReduce],
   ["lower bound", "no order of these ops on these workers is faster", (p) => number(p.lowerBound)],
   ["bubble ratio", "idle time of all workers / (workers × makespan)", (p) => number(p.bubbleRatio)],
@@ -91,6 +91,7 @@ function fillLegend() {
                 swatch(...fills, ...(replica.hatched ? [picture.theme.replica] : [])));
   });
   if (used("allReduces", "stage")) legendEntry("all-reduce", swatch(page.allReduceColor));
+  if (used("updates", "start")) legendEntry("optimizer step", swatch(page.updateColor));
   page.causes.forEach((cause, c) => {
     if (panels.some((panel) => panel.bubbles.cause.includes(c))) {
       legendEntry(`idle: ${cause.name}`, swatch(picture.theme.causes[c].hatched));
@@ -120,6 +121,12 @@ function whatIsAt(x, y) {
   }
   if (offset > opsHeight + allReduce && memory.length > 0) {
     return {panel, op: kNone, heading: memory[0], lines: [`worker ${worker} at ${number(time)}`]};
+  }
+  const update = panel.spanAt(panel.updates, worker, time);
+  if (update !== kNone) {
+    const {start, end} = panel.updates;
+    const lines = [`worker ${worker}, ${number(start[update])} to ${number(end[update])}`, ...memory];
+    return {panel, op: kNone, heading: "optimizer step", lines};
   }
   const op = panel.spanAt(panel.ops, worker, time);
   if (op !== kNone) {
