@@ -10,7 +10,7 @@
 #include "options.h"
 #include "passes/lower.h"
 #include "render/excerpt.h"
-#include "schedule/schedule_json.h"
+#include "schedule_file.h"
 
 namespace chimera::apps {
 namespace {
@@ -106,10 +106,10 @@ void add_check(CLI::App& program, int& exit_code) {
       "matched per direction (Gloo) and for one serial queue per pair of workers (an NCCL communicator).\n"
       "Exit code 0: valid; 1: not; 2: the text is no schedule.");
   auto options = std::make_shared<Options>();
-  command->add_option("FILE", options->file, "schedule in JSON; - reads standard input")->required();
+  command->add_option("FILE", options->file, "schedule in JSON or CSV; - reads standard input")->required();
   add_format(*command, options->format, {"text", "json"});
   command->callback([options, &exit_code] {
-    const Report report = examine(schedule_from_json(read_input(options->file), options->file));
+    const Report report = examine(load_schedule(options->file));
     write_output("", options->format == "json" ? as_json(report) : as_text(report));
     exit_code = static_cast<int>(report.findings.empty() ? ExitCode::Success : ExitCode::No);
   });

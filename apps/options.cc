@@ -11,7 +11,6 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
-#include <sstream>
 #include <system_error>
 
 #include "core/error.h"
@@ -178,17 +177,18 @@ CostModel CostFlags::read_file(const Schedule& schedule) const {
   return costs_from_json(read_input(file), file, schedule.stages);
 }
 
-std::string read_input(const std::string& path) {
-  std::ostringstream text;
-  if (path == "-") {
-    text << std::cin.rdbuf();
-    return text.str();
-  }
+std::ifstream open_input(const std::string& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error))
     throw ConfigError(path + ": is a directory; give a file, or - for standard input");
   std::ifstream file(path, std::ios::binary);
   if (!file) throw ConfigError(fmt::format("{}: cannot be read ({})", path, std::generic_category().message(errno)));
+  return file;
+}
+
+std::string read_input(const std::string& path) {
+  if (path == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
+  std::ifstream file = open_input(path);
   return {std::istreambuf_iterator<char>(file), {}};
 }
 

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include <cstdint>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -69,6 +70,8 @@ struct CostFlags {
   [[nodiscard]] CostModel read_file(const Schedule& schedule) const;
 };
 
+/// A file, open for reading. Throws ConfigError where it cannot be.
+[[nodiscard]] std::ifstream open_input(const std::string& path);
 /// The text of a file, or of standard input for `-`. Throws ConfigError where it cannot be read.
 [[nodiscard]] std::string read_input(const std::string& path);
 /// Writes to standard output where `path` is empty, else to the file, whole or not at all. Throws ConfigError. What is

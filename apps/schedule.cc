@@ -1,8 +1,11 @@
 #include <memory>
 
 #include "commands.h"
+#include "core/error.h"
 #include "options.h"
+#include "passes/lower.h"
 #include "render/text.h"
+#include "schedule/schedule_csv.h"
 #include "schedule/schedule_json.h"
 
 namespace chimera::apps {
@@ -12,6 +15,7 @@ struct Options {
   std::string name;
   ShapeFlags shape;
   std::string format;
+  bool communication = false;
   std::string output;
 };
 
@@ -21,25 +25,45 @@ std::string picture(const Schedule& schedule) {
   return to_text(schedule, forwards_just_in_time(schedule, slots, simulate(schedule, slots)));
 }
 
+std::string as_csv(const Schedule& schedule, bool communication) {
+  if (!communication) return to_csv(schedule);
+  if (schedule.updates) {
+    throw ConfigError("schedule: PyTorch's CSV has no updates between ops; leave out --communication");
+  }
+  // Receives as PyTorch places them: it matches both directions of a pair of workers in one order, none ahead of turn.
+  return to_csv(schedule, lower(schedule, {.discipline = ChannelDiscipline::SerialPair, .receives_ahead = 0}));
+}
+
+std::string written(const Schedule& schedule, const Options& options) {
+  const std::string& format = options.format;
+  if (format == "json") return to_json(schedule);
+  if (format == "csv") return as_csv(schedule, options.communication);
+  return picture(schedule);
+}
+
 }  // namespace
 
 void add_schedule(CLI::App& program, int&) {
-  auto* command = program.add_subcommand("schedule", "Generate a schedule: as a picture, or as JSON");
+  auto* command = program.add_subcommand("schedule", "Generate a schedule: as a picture, as JSON or CSV");
   command->footer(
       "Examples:\n"
       "  chimera schedule chimera --stages 4 --micro-batches 4\n"
       "  chimera schedule chimera --stages 8 --micro-batches 8 --pipelines 4\n"
       "  chimera schedule 1f1b --stages 4 --micro-batches 8 --format json | chimera check -\n"
+      "  chimera schedule gpipe --stages 4 --micro-batches 8 --format csv --communication\n"
       "\nThe picture has a cell for each slot of equal length: stage, op, micro-batch (2F5); forwards stand as\n"
       "late as nothing waits for them. `chimera simulate` times ops as soon as they can run.");
   auto options = std::make_shared<Options>();
   command->add_option("NAME", options->name, "name of the schedule; `chimera schedules` lists them")->required();
   options->shape.add_to(*command);
-  add_format(*command, options->format, {"text", "json"});
+  add_format(*command, options->format, {"text", "json", "csv"});
+  command->add_flag("--communication", options->communication, "with --format csv: sends and receives too");
   add_path(*command, "--output", options->output, "file to write instead of standard output");
   command->callback([options] {
-    const Schedule schedule = options->shape.generate(options->name);
-    write_output(options->output, options->format == "json" ? to_json(schedule) : picture(schedule));
+    if (options->communication && options->format != "csv") {
+      throw ConfigError("schedule: --communication goes with --format csv");
+    }
+    write_output(options->output, written(options->shape.generate(options->name), *options));
   });
 }
 

@@ -16,7 +16,7 @@
 #include "passes/unroll.h"
 #include "render/text.h"
 #include "render/timeline_json.h"
-#include "schedule/schedule_json.h"
+#include "schedule_file.h"
 #include "simulate/explain.h"
 #include "simulate/simulate.h"
 
@@ -33,7 +33,7 @@ struct Options {
 };
 
 Schedule read_schedule(const std::string& file) {
-  Schedule schedule = schedule_from_json(read_input(file), file);
+  Schedule schedule = load_schedule(file);
   const auto violations = check(schedule);
   if (!violations.empty()) {
     throw ScheduleError(fmt::format("{}: {}; `chimera check {}` lists all", file, violations.front().message, file));
@@ -169,7 +169,7 @@ void add_simulate(CLI::App& program, int&) {
       "whole share of the model, in any unit.");
   auto options = std::make_shared<Options>();
   command->add_option("NAME", options->name, "name of the schedule; `chimera schedules` lists them");
-  add_path(*command, "--file", options->file, "schedule in JSON instead; - reads standard input");
+  add_path(*command, "--file", options->file, "schedule in JSON or CSV instead; - reads standard input");
   options->shape.add_to(*command);
   options->costs.add_to(*command);
   add_count(*command, "--steps", options->steps,

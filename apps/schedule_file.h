@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+#include "schedule/schedule.h"
+
+namespace chimera::apps {
+
+/// The schedule in a file, or on standard input for `-`: JSON or CSV, as its first character says. What the text says
+/// beyond a schedule is noted on standard error. Throws ConfigError where there is no schedule to read.
+[[nodiscard]] Schedule load_schedule(const std::string& path);
+
+}  // namespace chimera::apps
