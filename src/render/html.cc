@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -106,7 +108,10 @@ Json all_reduces_json(const Panel& panel) {
 
 Json updates_json(const Panel& panel) {
   std::vector<std::vector<TimedUpdate>> updates;
-  for (const WorkerTimeline& worker : panel.timeline.workers) updates.push_back(worker.updates);
+  for (const WorkerTimeline& worker : panel.timeline.workers) {
+    std::copy_if(worker.updates.begin(), worker.updates.end(), std::back_inserter(updates.emplace_back()),
+                 [](const TimedUpdate& update) { return update.end > update.start; });
+  }
   return {{"first", column(firsts(updates, panel.schedule.workers.size()))},
           {"start", times(updates, [](const TimedUpdate& update) { return update.start; })},
           {"end", times(updates, [](const TimedUpdate& update) { return update.end; })}};

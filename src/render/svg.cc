@@ -28,6 +28,8 @@ constexpr double kLetterWidth = 6.3;  // of the labels' font
 /// Hundredths of a pixel are enough.
 std::string pixels(double value) { return fmt::format("{:g}", std::round(value * 100) / 100); }
 
+bool takes_time(const TimedUpdate& update) { return update.end > update.start; }
+
 class SvgPicture {
  public:
   explicit SvgPicture(const Panel& panel) : panel_(panel) {
@@ -35,8 +37,10 @@ class SvgPicture {
     const auto any = [](const auto& workers) {
       return std::any_of(workers.begin(), workers.end(), [](const auto& entries) { return !entries.empty(); });
     };
-    has_updates_ = std::any_of(panel.timeline.workers.begin(), panel.timeline.workers.end(),
-                               [](const WorkerTimeline& worker) { return !worker.updates.empty(); });
+    has_updates_ =
+        std::any_of(panel.timeline.workers.begin(), panel.timeline.workers.end(), [](const WorkerTimeline& worker) {
+          return std::any_of(worker.updates.begin(), worker.updates.end(), takes_time);
+        });
     all_reduce_height_ = any(explanation.all_reduces) ? kAllReduceHeight : 0;
     for (const auto& points : explanation.memory) {
       for (const MemoryPoint& point : points) most_memory_ = std::max(most_memory_, point.amount);
@@ -171,6 +175,7 @@ class SvgPicture {
     const auto& ops = panel_.schedule.workers[worker];
     for (std::size_t i = 0; i < ops.size(); ++i) op(ops[i], panel_.timeline.workers[worker].ops[i], top);
     for (const TimedUpdate& update : panel_.timeline.workers[worker].updates) {
+      if (!takes_time(update)) continue;
       box("update", {update.start, update.end}, top, kOpHeight,
           fmt::format("optimizer step, {:.6g} to {:.6g}", update.start, update.end));
       put("\n");
