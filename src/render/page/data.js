@@ -35,6 +35,11 @@ function number(value) {
   return String(Number(value.toPrecision(6)));
 }
 
+/** A difference of two times, with the digits that are left of it. */
+function duration(start, end) {
+  return String(Number((end - start).toPrecision(4)));
+}
+
 function bytes(value) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let unit = 0;
@@ -105,7 +110,7 @@ class Panel {
       `stage ${ops.stage[op]}, micro-batch ${ops.microBatch[op]}` +
           (this.replicas.length > 1 ? `, replica ${ops.replica[op]}${replica.name ? ` (${replica.name})` : ""}` : ""),
       `worker ${this.workerOf(op)}, ${number(ops.start[op])} to ${number(ops.end[op])} ` +
-          `(${number(ops.end[op] - ops.start[op])})`,
+          `(${duration(ops.start[op], ops.end[op])})`,
     ];
     if (ops.version) lines.push(`weights after ${ops.version[op]} updates`);
     lines.push(...this.describeWait(op));
@@ -124,8 +129,8 @@ class Panel {
       lines.push(this.describeBubble(b));
     }
     if (lines.length === 0) {
-      const waited = ops.start[op] - free;
-      if (waited > this.makespan * 1e-6) lines.push(`waited ${number(waited)}`);
+      const waited = ops.start[op] - free > this.makespan * 1e-6;
+      if (waited) lines.push(`waited ${duration(free, ops.start[op])}`);
       else lines.push(op > ops.first[worker] ? `right after ${this.label(op - 1)}` : "first of its worker");
     }
     const message = this.messageTo[op];
@@ -139,6 +144,6 @@ class Panel {
   describeBubble(bubble) {
     const {start, end, cause, waitsFor} = this.bubbles;
     const awaited = waitsFor[bubble] === kNone ? "" : ` for ${this.place(waitsFor[bubble])}`;
-    return `waited ${number(end[bubble] - start[bubble])}${awaited}: ${page.causes[cause[bubble]].name}`;
+    return `waited ${duration(start[bubble], end[bubble])}${awaited}: ${page.causes[cause[bubble]].name}`;
   }
 }
