@@ -37,10 +37,15 @@ struct ShapeFlags {
 
   void add_to(CLI::App& app);
   [[nodiscard]] bool given() const;
-  /// What the flags say; throws ConfigError where one of them does not apply to the schedule.
-  [[nodiscard]] PipelineShape shape_for(const Generator& generator) const;
-  /// Generates; throws ConfigError where D or N is not given or a flag does not apply to the schedule.
-  [[nodiscard]] Schedule generate(const std::string& name) const;
+  /// What the flags say; throws ConfigError where one of them applies neither to the schedule nor to those beside it.
+  [[nodiscard]] PipelineShape shape_for(const Generator& generator, const std::vector<std::string>& beside = {}) const;
+  /// What the flags say, with D and N of a schedule.
+  [[nodiscard]] PipelineShape shape_beside(const Schedule& schedule) const;
+  /// Generates; throws ConfigError where D or N is not given, or as shape_for.
+  [[nodiscard]] Schedule generate(const std::string& name, const std::vector<std::string>& beside = {}) const;
+
+ private:
+  [[nodiscard]] PipelineShape as_given() const;
 };
 
 /// --forward, --backward or --input-gradient and --weight-gradient, --latency; or --costs. With either --sync,

@@ -1,7 +1,11 @@
 #include "schedule_file.h"
 
+#include <fmt/format.h>
+
 #include <iostream>
 
+#include "check/check_schedule.h"
+#include "core/error.h"
 #include "options.h"
 #include "schedule/schedule_csv.h"
 
@@ -21,6 +25,15 @@ Schedule load_schedule(const std::string& path) {
   if (path == "-") return read(std::cin, path);
   std::ifstream file = open_input(path);
   return read(file, path);
+}
+
+Schedule read_schedule(const std::string& path) {
+  Schedule schedule = load_schedule(path);
+  const auto violations = check(schedule);
+  if (!violations.empty()) {
+    throw ScheduleError(fmt::format("{}: {}; `chimera check {}` lists all", path, violations.front().message, path));
+  }
+  return schedule;
 }
 
 }  // namespace chimera::apps

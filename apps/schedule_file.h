@@ -10,4 +10,7 @@ namespace chimera::apps {
 /// beyond a schedule is noted on standard error. Throws ConfigError where there is no schedule to read.
 [[nodiscard]] Schedule load_schedule(const std::string& path);
 
+/// The same, for a schedule that must be valid. Throws ScheduleError with the first violation where it is not.
+[[nodiscard]] Schedule read_schedule(const std::string& path);
+
 }  // namespace chimera::apps
