@@ -85,6 +85,7 @@ class ProgramRun {
     const Instruction& instruction = at(place);
     switch (instruction.kind) {
       case InstructionKind::Compute: compute(place); return true;
+      case InstructionKind::Recompute: recompute(place); return true;
       case InstructionKind::StartSend: issue(place, true); return true;
       case InstructionKind::PostReceive: issue(place, false); return true;
       case InstructionKind::WaitSend: return is_complete(place, true);
@@ -114,6 +115,15 @@ class ProgramRun {
       if (is_here(worker, maker)) return true;
     }
     return false;
+  }
+
+  void recompute(Place place) {
+    const Op& op = at(place).op;
+    Op forward = op;
+    forward.kind = OpKind::Forward;
+    if (!gives_input_gradient(op.kind)) report(ViolationKind::BadDataFlow, place, "only B and I need a forward");
+    if (!is_here(place.worker, forward)) report(ViolationKind::BadDataFlow, place, "its forward has not run here");
+    if (is_here(place.worker, op)) report(ViolationKind::BadDataFlow, place, "its backward has run before");
   }
 
   void compute(Place place) {

@@ -118,6 +118,7 @@ class Lowering {
     for (std::size_t i = 0; i < schedule_.workers[w].size(); ++i) {
       const OpIndex index = table_.first(w) + static_cast<OpIndex>(i);
       post_receives(w, i);
+      recompute(index);
       wait_for_inputs(index);
       out_.push_back({InstructionKind::Compute, table_.op(index), {}});
       send(index);
@@ -132,6 +133,12 @@ class Lowering {
     for (const Message& message : posts_[w][position]) {
       out_.push_back({InstructionKind::PostReceive, table_.op(message.maker), message.from});
     }
+  }
+
+  void recompute(OpIndex index) {
+    const Op& op = table_.op(index);
+    if (!gives_input_gradient(op.kind) || !options_.recompute.contains(op.stage)) return;
+    out_.push_back({InstructionKind::Recompute, op, {}});
   }
 
   void wait_for_inputs(OpIndex index) {

@@ -115,6 +115,16 @@ TEST(CheckProgramTest, AMissingInstructionIsFoundByWhatItLeavesBehind) {
   EXPECT_TRUE(without(InstructionKind::ReduceScalars).contains(ViolationKind::Deadlock));
 }
 
+TEST(CheckProgramTest, RecomputationComesBetweenForwardAndBackward) {
+  const Program good = lower(find_generator("gpipe").generate({1, 1}), {.recompute = {StageId(0)}});
+  ASSERT_TRUE(kinds(good).empty());
+  for (const std::size_t place : {0, 1}) {  // 0F0, recompute, 0B0
+    Program bad = good;
+    std::swap(bad.workers[0][place], bad.workers[0][place + 1]);
+    EXPECT_TRUE(kinds(bad).contains(ViolationKind::BadDataFlow)) << place;
+  }
+}
+
 TEST(CheckProgramTest, AnEndedWorkerIsNamed) {
   Program program = lowered();
   erase_first(program, 2, InstructionKind::ReduceScalars);
