@@ -152,13 +152,15 @@ class Lowering {
     if (!gives_input_gradient(op.kind)) return;
     // The gradient of a sent activation has arrived, so the activation itself has.
     const OpIndex forward = table_.find(OpKind::Forward, op.stage, op.micro_batch);
-    if (const auto sent = message_of(forward)) out_.push_back({InstructionKind::WaitSend, op_of(*sent), sent->to});
+    if (const auto sent = message_of(forward); sent && is_answered(*sent)) wait_for_send(*sent);
   }
 
-  /// Whether the receiver answers this message with one that arrives here: an activation whose backward runs.
+  /// Whether the send is waited for when the receiver's answer is here: an activation whose backward runs. One that is
+  /// recomputed is not to be kept so long.
   bool is_answered(const Message& message) const {
     const Op& op = table_.op(message.maker);
-    return op.kind == OpKind::Forward && table_.find_input_gradient(op.stage, op.micro_batch) != kNoOp;
+    return op.kind == OpKind::Forward && !options_.recompute.contains(op.stage) &&
+           table_.find_input_gradient(op.stage, op.micro_batch) != kNoOp;
   }
 
   const Op& op_of(const Message& message) const { return table_.op(message.maker); }

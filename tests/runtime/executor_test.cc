@@ -143,7 +143,7 @@ TEST(ExecutorTest, ARecomputedForwardRunsAgainBeforeItsBackward) {
 
 TEST(OpTimesTest, RecomputationIsPartOfTheBackward) {
   OpTimes times(1);
-  const Op backward{.kind = OpKind::Backward, .stage = StageId(0)};
+  const Op backward{OpKind::Backward, ReplicaId(0), StageId(0), MicroBatchId(0)};
   for (int i = 0; i < 2; ++i) {
     times.add_part(backward, {.wall_seconds = 1, .cpu_seconds = 0.5});
     times.add(backward, {.wall_seconds = 2, .cpu_seconds = 1});
