@@ -51,9 +51,10 @@ void apply(const Masks& masks, std::int64_t sample, std::int64_t chunk, const El
                words);
   using Wide = at::opmath_type<Element>;
   const auto scale = static_cast<Wide>(masks.scale);
+  const std::uint32_t drop_below = masks.drop_below;
   for (std::int64_t i = 0; i < count; ++i) {
-    const auto kept = static_cast<Element>(static_cast<Wide>(in[i]) * scale);
-    out[i] = buffer[static_cast<std::size_t>(i)] < masks.drop_below ? Element(0) : kept;
+    const Wide factor = words[static_cast<std::size_t>(i)] < drop_below ? Wide(0) : scale;
+    out[i] = static_cast<Element>(static_cast<Wide>(in[i]) * factor);
   }
 }
 

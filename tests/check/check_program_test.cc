@@ -30,6 +30,21 @@ TEST(CheckProgramTest, EveryRegisteredScheduleIsSafeInBothDisciplines) {
   }
 }
 
+TEST(CheckProgramTest, RecomputationIsSafeInBothDisciplines) {
+  for (const Generator& generator : generators()) {
+    for (const PipelineShape& shape : testing::small_shapes(generator.name, 6)) {
+      const Schedule schedule = generator.generate(shape);
+      LoweringOptions options;
+      for (std::int64_t s = 0; s < schedule.stages; ++s) options.recompute.emplace(s);
+      for (const ChannelDiscipline discipline : kDisciplines) {
+        options.discipline = discipline;
+        const auto violations = check(lower(schedule, options), discipline);
+        ASSERT_TRUE(violations.empty()) << testing::describe(generator.name, shape) << ": " << violations[0].message;
+      }
+    }
+  }
+}
+
 TEST(CheckProgramTest, SafeWithAnyBoundOnTransfersAhead) {
   for (const std::int64_t ahead : {0, 1, 5}) {
     for (const std::int64_t behind : {1, 3}) {

@@ -40,12 +40,20 @@ TEST(LowerTest, SpellsOutTheMessagesOfTwoStages) {
 
 TEST(LowerTest, RecomputationStandsBeforeTheWaitForTheGradient) {
   const Program program = lower(find_generator("1f1b").generate({2, 1}), {.recompute = {StageId(0)}});
-  EXPECT_THAT(
-      in_words(program.workers[0]),
-      ::testing::ElementsAre("post receive of 1B0 from worker 1", "0F0", "send 0F0 to worker 1", "recompute for 0B0",
-                             "wait for 1B0 from worker 1", "wait for send of 0F0 to worker 1", "0B0",
-                             "sum norms and losses", "optimizer step"));
+  EXPECT_THAT(in_words(program.workers[0]),
+              ::testing::ElementsAre("post receive of 1B0 from worker 1", "0F0", "send 0F0 to worker 1",
+                                     "recompute for 0B0", "wait for 1B0 from worker 1", "0B0",
+                                     "wait for send of 0F0 to worker 1", "sum norms and losses", "optimizer step"));
   EXPECT_EQ(count(program, InstructionKind::Recompute), 1);  // stage 1 keeps its activations
+}
+
+TEST(LowerTest, ActivationsOfARecomputedStageAreFreedBeforeTheirGradientsArrive) {
+  const Program program =
+      lower(find_generator("gpipe").generate({2, 3}), {.sends_behind = 1, .recompute = {StageId(0)}});
+  const auto words = in_words(program.workers[0]);
+  const auto freed = std::find(words.begin(), words.end(), "wait for send of 0F1 to worker 1");
+  ASSERT_NE(freed, words.end());
+  EXPECT_EQ(*(freed + 1), "send 0F2 to worker 1");
 }
 
 TEST(LowerTest, RecomputationComesBeforeTheInputGradientOfASplitBackward) {
