@@ -2,6 +2,7 @@
 # fails TorchSuitesTest.
 set(torch_suites
   DataOrderTest
+  DropoutTest
   EquivalenceTest
   ExecutorTest
   GlooLossTest
@@ -9,11 +10,14 @@ set(torch_suites
   GroupsTest
   HuggingFaceTest
   InitialValuesTest
+  KeyedDropoutTest
   LayersTest
   LinearTest
   MemoryMeterTest
   MemoryTest
+  OpTimesTest
   OptimizerTest
+  RecomputationTest
   RecorderTest
   ReportTest
   SafetensorsFileTest
@@ -22,6 +26,7 @@ set(torch_suites
   ThreadContractTest
   ThreadTransportTest
   TorchSuitesTest
+  TrainingDropoutTest
   TwentyStepsTest
 )
 foreach(suite ${torch_suites})

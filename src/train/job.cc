@@ -49,8 +49,12 @@ void require_possible(const TrainOptions& options) {
   require_between("--validate-every", options.validate_every, 0, kMany);
   require_name("--dtype", options.dtype, {"float32", "float64"});
   require_name("--optimizer", options.optimizer, {"adamw", "sgd"});
+  require_name("--recompute", options.recompute, {"none", "full"});
   require_name("--transport", options.transport, {"processes", "threads"});
   if (!(options.learning_rate > 0)) throw ConfigError("--learning-rate must be above 0");
+  if (!(options.dropout >= 0 && options.dropout < 1)) {
+    throw ConfigError(fmt::format("--dropout must be at least 0 and below 1, not {:g}", options.dropout));
+  }
 }
 
 /// What the runtime does not execute yet.
@@ -131,12 +135,20 @@ void require_memory(const Job& job) {
 }
 
 /// A checked program of a checked schedule.
-Program checked_program(const Schedule& schedule) {
-  Program program = lower(schedule);
+Program checked_program(const Schedule& schedule, const LoweringOptions& options = {}) {
+  Program program = lower(schedule, options);
   const auto violations = check(program, ChannelDiscipline::PerDirection);
   if (!violations.empty())
     throw ScheduleError("the program of this schedule could get stuck: " + violations.front().message);
   return program;
+}
+
+/// The stages that `--recompute` names.
+std::set<StageId> recomputed_stages(const TrainOptions& options, const Schedule& schedule) {
+  std::set<StageId> stages;
+  if (options.recompute == "none") return stages;
+  for (std::int64_t s = 0; s < schedule.stages; ++s) stages.emplace(s);
+  return stages;
 }
 
 void open_data(Job& job) {
@@ -197,7 +209,7 @@ Job prepare_job(const TrainOptions& options) {
   job.partition = even_partition(job.model.layers, job.schedule.stages);
   require_fitting(job);
   require_memory(job);
-  job.training = checked_program(job.schedule);
+  job.training = checked_program(job.schedule, {.recompute = recomputed_stages(options, job.schedule)});
   if (options.validate_every > 0) job.validation = checked_program(forward_only(job.schedule));
   job.data_position = data_positions(job.schedule);
   open_data(job);
