@@ -1,0 +1,266 @@
+#include "search/search.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "check/check_schedule.h"
+#include "core/error.h"
+#include "search/annealing.h"
+#include "search/branch_and_bound.h"
+#include "search/budget.h"
+#include "search/evaluator.h"
+#include "search/list_scheduling.h"
+#include "search/lower_bound.h"
+#include "search/pareto.h"
+#include "search/symmetry.h"
+
+namespace chimera {
+namespace {
+
+void require_costs(const SearchProblem& problem) {
+  const auto& stages = problem.costs.stages;
+  if (static_cast<std::int64_t>(stages.size()) != problem.layout.stages) {
+    throw ConfigError(fmt::format("search: costs of {} stages for {}", stages.size(), problem.layout.stages));
+  }
+  double sum = problem.costs.latency;
+  bool valid = sum >= 0;
+  for (const StageCosts& stage : stages) {
+    for (const double cost : {stage.forward, stage.backward, stage.input_gradient, stage.weight_gradient}) {
+      valid = valid && cost >= 0;
+      sum += cost;
+    }
+  }
+  if (!valid) throw ConfigError("search: costs must be times of 0 or more");
+  if (!(sum * static_cast<double>(kMostSearchedOps) < std::numeric_limits<double>::max())) {
+    throw ConfigError("search: the costs are too large to add up; use a larger unit of time");
+  }
+}
+
+double units_of_stage(const Layout& layout) {
+  return static_cast<double>(layout.workers) / static_cast<double>(layout.stages);
+}
+
+/// One problem in the forms that the methods need.
+struct Arrangement {
+  explicit Arrangement(const SearchProblem& of) : problem(of), whole(make_instance(of)), folded(fold(of)) {}
+  /// What local search and list scheduling work on.
+  [[nodiscard]] const Instance& small() const { return folded ? folded->instance : whole; }
+  [[nodiscard]] Orders unfolded(const Orders& orders) const {
+    return folded ? unfold(problem, *folded, orders) : orders;
+  }
+
+  SearchProblem problem;
+  Instance whole;
+  std::optional<FoldedProblem> folded;
+};
+
+/// A find on its way: orders of Arrangement::small() or of all workers.
+struct Best {
+  Solution solution;
+  std::string origin;
+};
+
+class Search {
+ public:
+  Search(const SearchProblem& problem, const std::vector<Schedule>& starts, const SearchOptions& options)
+      : problem_(problem),
+        starts_(starts),
+        options_(options),
+        budget_(options.seconds, options.iterations),
+        random_(options.seed) {}
+
+  SearchResult run() {
+    lower_bound_ = solve(problem_, Phase(budget_, kShareOfProblem));
+    sweep_lower_limits();
+    return result();
+  }
+
+ private:
+  /// Searches one problem, adds its finds to the front and returns its lower bound: the best makespan where proven.
+  double solve(const SearchProblem& problem, Phase phase) {
+    const Arrangement arrangement(problem);
+    double bound = bound_of(arrangement);
+    lower_bound_ = std::max(lower_bound_, front_.finds().empty() ? bound : 0);
+    Best small = list_schedules(arrangement, Phase(phase, kShareOfLists), bound);
+    Best whole = best_start(arrangement, small);
+    const auto goal = [&] { return bound * (1 + kRounding); };
+    const auto improve_small = [&](double share) {
+      improve(arrangement, arrangement.small(), small, goal(), Phase(phase, share));
+      if (small.solution.makespan < whole.solution.makespan) whole = unfolded(arrangement, small);
+    };
+    if (arrangement.whole.ops <= kMostExactOps) {
+      improve_small(kShareBeforeExact);
+      if (prove(arrangement, whole, Phase(phase, kShareOfExact))) return whole.solution.makespan;
+    }
+    improve_small(arrangement.folded ? kShareOfSymmetric : 1);
+    if (arrangement.folded) improve(arrangement, arrangement.whole, whole, goal(), Phase(phase, 1));
+    return bound;
+  }
+
+  /// simulate()'s bound needs a schedule and holds for every order of its ops; the other one knows the limits.
+  double bound_of(const Arrangement& arrangement) {
+    LowerBound bound(arrangement.whole);
+    RandomSource random(0);
+    const Orders orders = arrangement.unfolded(orders_by_rule(arrangement.small(), {}, random));
+    const Timeline timeline = simulate(to_schedule(arrangement.problem, orders), arrangement.problem.costs);
+    return std::max(timeline.lower_bound, bound.at_start());
+  }
+
+  Best list_schedules(const Arrangement& arrangement, Phase phase, double bound) {
+    const Instance& instance = arrangement.small();
+    Evaluator evaluator(instance);
+    Best best{{{}, kStuck}, "list scheduling"};
+    ListRule rule;
+    do {
+      phase.count();
+      Orders orders = orders_by_rule(instance, rule, random_);
+      const double makespan = evaluator.makespan(orders);
+      note(arrangement, instance, {orders, makespan}, best.origin);
+      if (makespan < best.solution.makespan) best.solution = {std::move(orders), makespan};
+      rule = random_rule(instance, random_);
+    } while (!phase.over() && best.solution.makespan > bound * (1 + kRounding));
+    return best;
+  }
+
+  /// The best of the given starts and of what list scheduling found, on all workers. A start that is better than
+  /// `small`, also when all replicas do as its first one, replaces that.
+  Best best_start(const Arrangement& arrangement, Best& small) {
+    Best best = unfolded(arrangement, small);
+    Evaluator evaluator(arrangement.whole);
+    Evaluator small_evaluator(arrangement.small());
+    for (const Schedule& start : starts_) {
+      const Orders orders = to_orders(arrangement.problem, start);
+      if (!admissible(arrangement.whole, orders)) continue;
+      budget_.count();
+      const double makespan = evaluator.makespan(orders);
+      note(arrangement, arrangement.whole, {orders, makespan}, start.name);
+      if (makespan < best.solution.makespan) best = {{orders, makespan}, start.name};
+      if (!arrangement.folded) {
+        if (makespan < small.solution.makespan) small = best;
+        continue;
+      }
+      const Orders folded = fold_orders(arrangement.problem, *arrangement.folded, orders);
+      if (!admissible(arrangement.small(), folded)) continue;
+      const double symmetric = small_evaluator.makespan(folded);
+      if (symmetric < small.solution.makespan) small = {{folded, symmetric}, start.name};
+    }
+    return best;
+  }
+
+  Best unfolded(const Arrangement& arrangement, const Best& small) const {
+    return {{arrangement.unfolded(small.solution.orders), small.solution.makespan}, small.origin};
+  }
+
+  void improve(const Arrangement& arrangement, const Instance& instance, Best& best, double goal, Phase phase) {
+    const std::string origin =
+        best.origin.starts_with(kLocalSearch) ? best.origin : std::string(kLocalSearch) + best.origin;
+    const double before = best.solution.makespan;
+    best.solution = anneal(instance, best.solution, goal, phase, random_,
+                           [&](const Solution& solution) { note(arrangement, instance, solution, origin); });
+    if (best.solution.makespan < before) best.origin = origin;
+    report();
+  }
+
+  bool prove(const Arrangement& arrangement, Best& best, Phase phase) {
+    const double before = best.solution.makespan;
+    ExactResult exact = branch_and_bound(arrangement.whole, best.solution, phase);
+    best.solution = std::move(exact.best);
+    if (best.solution.makespan < before) best.origin = "branch and bound";
+    note(arrangement, arrangement.whole, best.solution, best.origin);
+    return exact.proven;
+  }
+
+  /// Adds a solution to the front, if it belongs there. `instance` is the one that it solves.
+  void note(const Arrangement& arrangement, const Instance& instance, const Solution& solution,
+            const std::string& origin) {
+    const std::vector<double> size(instance.replica.size(), units_of_stage(problem_.layout));
+    double peak = 0;
+    for (const auto& order : solution.orders) peak = std::max(peak, peak_of(instance, size, order));
+    if (!front_.admits(solution.makespan, peak)) return;
+    const bool is_whole = &instance == &arrangement.whole;
+    Orders orders = is_whole ? solution.orders : arrangement.unfolded(solution.orders);
+    front_.add({std::move(orders), solution.makespan, peak, origin});
+    if (front_.finds().front().origin == origin) report();
+  }
+
+  void report() const {
+    if (!options_.progress) return;
+    const Find& best = front_.finds().front();
+    options_.progress({budget_.seconds(), best.makespan, lower_bound_, best.origin});
+  }
+
+  /// The same problem with less and less room, for the Pareto front.
+  void sweep_lower_limits() {
+    const double unit = units_of_stage(problem_.layout);
+    const double least = least_peak();
+    const double highest = front_.finds().front().peak - unit;
+    const double steps = std::floor((highest - least) / unit + kRounding) + 1;
+    const auto limits = static_cast<int>(std::min<double>(kMostLimits, steps));
+    for (int i = 0; i < limits; ++i) {
+      const double step = std::floor(steps * i / limits);
+      SearchProblem problem = problem_;
+      problem.limits.push_back(limit_in_flight(problem_.layout, highest - unit * step, "the Pareto front"));
+      (void)solve(problem, Phase(Phase(budget_), 1.0 / (limits - i)));
+    }
+  }
+
+  /// Stage units that one micro-batch holds: no schedule gets by with less.
+  double least_peak() const {
+    double least = 0;
+    for (const auto& row : problem_.layout.placement.worker_of) {
+      std::vector<double> held(static_cast<std::size_t>(problem_.layout.workers), 0);
+      for (const WorkerId worker : row)
+        least = std::max(least, held[worker.index()] += units_of_stage(problem_.layout));
+    }
+    return least;
+  }
+
+  SearchResult result() const {
+    const Find& best = front_.finds().front();
+    SearchResult result;
+    result.schedule = to_schedule(problem_, best.orders);
+    const auto violations = check(result.schedule);
+    if (!violations.empty()) throw ScheduleError("search found an invalid schedule: " + violations.front().message);
+    result.makespan = simulate(result.schedule, problem_.costs).makespan;
+    result.lower_bound = std::min(result.makespan, lower_bound_);
+    result.gap = result.lower_bound > 0 ? result.makespan / result.lower_bound - 1 : 0;
+    result.peak_in_flight = best.peak;
+    result.origin = best.origin;
+    for (const Find& find : front_.finds()) result.pareto.push_back({find.makespan, find.peak, find.origin});
+    return result;
+  }
+
+  static constexpr const char* kLocalSearch = "local search from ";
+  static constexpr int kMostLimits = 8;
+  // Shares of what is left at that time.
+  static constexpr double kShareOfProblem = 0.75;
+  static constexpr double kShareOfLists = 0.1;
+  static constexpr double kShareBeforeExact = 0.1;
+  static constexpr double kShareOfExact = 0.6;
+  static constexpr double kShareOfSymmetric = 0.7;
+
+  const SearchProblem& problem_;
+  const std::vector<Schedule>& starts_;
+  const SearchOptions& options_;
+  Budget budget_;
+  RandomSource random_;
+  ParetoFront front_;
+  double lower_bound_ = 0;
+};
+
+}  // namespace
+
+SearchResult search(const SearchProblem& problem, const std::vector<Schedule>& starts, const SearchOptions& options) {
+  require_costs(problem);
+  require_room(problem);
+  return Search(problem, starts, options).run();
+}
+
+HoldingLimit limit_in_flight(const Layout& layout, double units, const std::string& flag) {
+  return {flag, std::vector<double>(static_cast<std::size_t>(layout.stages), units_of_stage(layout)),
+          std::vector<double>(static_cast<std::size_t>(layout.workers), units)};
+}
+
+}  // namespace chimera
