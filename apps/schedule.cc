@@ -15,9 +15,9 @@ struct Options {
   std::string output;
 };
 
-/// In slots of equal length, as the paper draws: F and B take one unit, forwards just in time.
+/// In slots of equal length, as the paper draws: every op takes one unit, forwards just in time.
 std::string picture(const Schedule& schedule) {
-  const CostModel slots = CostModel::uniform(schedule, StageCosts{});
+  const CostModel slots{std::vector<StageCosts>(static_cast<std::size_t>(schedule.stages))};
   return to_text(schedule, forwards_just_in_time(schedule, slots, simulate(schedule, slots)));
 }
 

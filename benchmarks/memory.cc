@@ -1,6 +1,7 @@
 // Peak memory of a step for each worker, beside the number of micro-batches in flight that the schedule promises.
 
 #include <fmt/format.h>
+#include <torch/version.h>
 
 #include <cstdio>
 #include <exception>
@@ -46,7 +47,7 @@ void print_table(const char* title, Exchange exchange) {
 
 void run_all() {
   fmt::print("Peak memory of a step beside weights, gradients and optimizer states: MiB of tensors (in flight)\n");
-  fmt::print("{}\n", machine_line());
+  fmt::print("{}\n", machine_line("LibTorch " TORCH_VERSION));
   fmt::print("gpt2-tiny, sequence {}, micro-batches of {}, D = {}; micro-batches in flight: from simulate()\n",
              kSize.tokens, kSize.sequences, kStages);
   print_table("messages by reference (threads)", Exchange::ByReference);

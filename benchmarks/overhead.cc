@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/version.h>
 
 #include <cstdio>
 #include <ctime>
@@ -227,7 +228,8 @@ void measure_rank(const std::string& schedule, const RankEnvironment& rank) {
 }
 
 int run_all() {
-  fmt::print("Overhead of executor and transport, microseconds of CPU time per compute op\n{}\n", machine_line());
+  fmt::print("Overhead of executor and transport, microseconds of CPU time per compute op\n{}\n",
+             machine_line("LibTorch " TORCH_VERSION));
   fmt::print("D = {}, N = {}, hidden states of {} floats; {} repetitions of {} steps, median and quartiles\n", kStages,
              kMicroBatches, kHidden, kRepetitions, kStepsOfRepetition);
   fmt::print("{:<10} {:<9} {:>6} {:>8} {:>8} {:>10} {:>17} {:>13}\n", "ranks", "schedule", "worker", "bare", "step",

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/wait.h>
+#include <torch/version.h>
 #include <CLI/CLI.hpp>
 
 #include <cstdio>
@@ -185,7 +186,7 @@ void run_all(Options options) {
                            {"chimera, two processes", "chimera", 1, ceiling("chimera")},
                            {"1f1b, two processes", "1f1b", 1, ceiling("1f1b")},
                            {"two runs of one process", "none", 2, 2}};
-  fmt::print("Tokens per second of training, one thread a process\n{}\n", machine_line());
+  fmt::print("Tokens per second of training, one thread a process\n{}\n", machine_line("LibTorch " TORCH_VERSION));
   fmt::print(
       "8 layers of 256, sequence 128, micro-batches of 4, D = {}, N = {}, float32; {} interleaved rounds of {} "
       "steps, the first {} of each left out\n",

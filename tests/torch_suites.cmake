@@ -10,6 +10,7 @@ set(torch_suites
   HuggingFaceTest
   InitialValuesTest
   LayersTest
+  LinearTest
   MemoryMeterTest
   MemoryTest
   OptimizerTest

@@ -3,7 +3,6 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <sched.h>
-#include <torch/version.h>
 
 #include <ctime>
 #include <fstream>
@@ -41,9 +40,9 @@ std::string load() {
   return minute;
 }
 
-std::string machine_line() {
-  return fmt::format("{:%Y-%m-%d %H:%M} UTC, {}, {} cores, load {}, LibTorch {}, {} build",
-                     fmt::gmtime(std::time(nullptr)), processor(), cores(), load(), TORCH_VERSION, kBuild);
+std::string machine_line(const std::string& library) {
+  return fmt::format("{:%Y-%m-%d %H:%M} UTC, {}, {} cores, load {}{}{}, {} build", fmt::gmtime(std::time(nullptr)),
+                     processor(), cores(), load(), library.empty() ? "" : ", ", library, kBuild);
 }
 
 }  // namespace chimera::benchmarks

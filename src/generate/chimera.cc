@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 
 #include "core/error.h"
 #include "generate/shape.h"
@@ -10,14 +11,13 @@
 namespace chimera {
 namespace {
 
-/// A worker's ops of one unit with their slots; units are laid into the worker's list in slot order.
 struct SlottedOp {
-  std::int64_t slot;
+  std::int64_t slot;  // in halves
   Op op;
 };
 
 void require_fitting(const PipelineShape& shape) {
-  require_sane("chimera", shape);
+  require_sane("chimera", shape, shape.scale == ScaleMethod::Halving ? 4 : 2);
   if (shape.stages % 2 != 0) {
     throw ConfigError(fmt::format(
         "chimera: --stages must be even, not {} (with odd D both directions want the same slots)", shape.stages));
@@ -29,6 +29,11 @@ void require_fitting(const PipelineShape& shape) {
     }
     throw ConfigError(fmt::format("chimera: --pipelines must be twice a divisor of D/2 = {}: {}; not {}",
                                   shape.stages / 2, legal, shape.pipelines));
+  }
+  if (shape.stages > kMostOps / shape.pipelines) {
+    throw ConfigError(
+        fmt::format("chimera: {} pipelines of {} stages are more than {} stages in all; use fewer of either",
+                    shape.pipelines, shape.stages, kMostOps));
   }
 }
 
@@ -45,15 +50,89 @@ Placement chimera_placement(std::int64_t depth, std::int64_t f) {
   return placement;
 }
 
-/// How many of a unit's `count` micro-batches each of the 2f pipelines gets: as even as can be, and where some get one
-/// more, down 0, up 0, down 1, up 1 and so on.
-std::vector<std::int64_t> deal(std::int64_t count, std::int64_t f) {
-  std::vector<std::int64_t> shares(static_cast<std::size_t>(2 * f), count / (2 * f));
-  for (std::int64_t extra = 0; extra < count % (2 * f); ++extra) {
-    const std::int64_t pipeline = (extra % 2) * f + extra / 2;
-    ++shares[static_cast<std::size_t>(pipeline)];
+/// What a pipeline runs of `count` micro-batches from `first` on: as even a share as can be; where some get one more,
+/// those of lower number, so down before up.
+struct Share {
+  std::int64_t first;
+  std::int64_t count;
+};
+Share share_of(std::int64_t pipeline, std::int64_t pipelines, std::int64_t first, std::int64_t count) {
+  const std::int64_t least = count / pipelines;
+  const std::int64_t extra = count % pipelines;
+  return {first + pipeline * least + std::min(pipeline, extra), least + (pipeline < extra ? 1 : 0)};
+}
+
+/// The micro-batches that are laid out together, in one block of at most D, or two of which the second may be smaller.
+struct Unit {
+  std::int64_t slot;   // its first
+  std::int64_t first;  // micro-batch
+  std::int64_t count;
+  std::int64_t blocks;
+};
+
+/// Units one after the other: the next one begins where its forwards fall among the last backwards of this one.
+std::vector<Unit> units_of(std::int64_t depth, std::int64_t micro_batches, bool doubled) {
+  std::vector<Unit> units;
+  std::int64_t slot = 0;
+  for (std::int64_t first = 0; first < micro_batches; first += units.back().count) {
+    const std::int64_t rest = micro_batches - first;
+    const std::int64_t blocks = doubled && rest > depth ? 2 : 1;
+    units.push_back({slot, first, std::min(rest, blocks * depth), blocks});
+    slot += (1 + blocks) * depth;
   }
-  return shares;
+  return units;
+}
+
+/// Writes down a pipeline's ops of one unit at one stage. Slots hold one backward, or as many forwards as the unit has
+/// blocks; they are counted in halves to tell the two forwards apart.
+void lay_out(const Unit& unit, std::int64_t depth, std::int64_t pipelines, ReplicaId replica, StageId stage,
+             std::vector<SlottedOp>& ops) {
+  const std::int64_t s = stage.value();
+  std::int64_t forwards = 0;
+  for (std::int64_t block = 0; block < unit.blocks; ++block) {
+    const std::int64_t begin = block * depth;
+    const Share share = share_of(replica.value(), pipelines, unit.first + begin, std::min(depth, unit.count - begin));
+    for (std::int64_t m = 0; m < share.count; ++m, ++forwards) {
+      const MicroBatchId id(share.first + m);
+      const std::int64_t forward = unit.slot + s + 2 * (forwards / unit.blocks);
+      const std::int64_t backward = unit.slot + 2 * depth - 1 - s + begin + 2 * m;
+      ops.push_back({2 * forward + forwards % unit.blocks, {OpKind::Forward, replica, stage, id}});
+      ops.push_back({2 * backward, {OpKind::Backward, replica, stage, id}});
+    }
+  }
+}
+
+/// The stage of that replica on that worker: the inverse of chimera_placement.
+StageId stage_on(std::int64_t worker, std::int64_t replica, std::int64_t depth, std::int64_t f) {
+  const std::int64_t distance = (worker - replica % f * (depth / f) + depth) % depth;
+  return StageId(replica < f ? distance : depth - 1 - distance);
+}
+
+/// The ops by slot, of which no two share one. Slots are few more than ops unless N is far below D, so that mostly each
+/// op goes straight to its place.
+std::vector<Op> in_slot_order(std::vector<SlottedOp>& slotted, std::vector<const Op*>& at) {
+  std::vector<Op> ops;
+  if (slotted.empty()) return ops;
+  const auto by_slot = [](const SlottedOp& a, const SlottedOp& b) { return a.slot < b.slot; };
+  const auto [first, last] = std::minmax_element(slotted.begin(), slotted.end(), by_slot);
+  const std::int64_t begin = first->slot;
+  const auto span = static_cast<std::size_t>(last->slot - begin) + 1;
+  ops.reserve(slotted.size());
+  if (span > 8 * slotted.size()) {
+    std::sort(slotted.begin(), slotted.end(), by_slot);
+    for (const SlottedOp& entry : slotted) ops.push_back(entry.op);
+    return ops;
+  }
+  at.assign(span, nullptr);
+  for (const SlottedOp& entry : slotted) {
+    const Op*& place = at[static_cast<std::size_t>(entry.slot - begin)];
+    assert(place == nullptr);
+    place = &entry.op;
+  }
+  for (const Op* op : at) {
+    if (op != nullptr) ops.push_back(*op);
+  }
+  return ops;
 }
 
 }  // namespace
@@ -61,33 +140,22 @@ std::vector<std::int64_t> deal(std::int64_t count, std::int64_t f) {
 Schedule chimera(const PipelineShape& shape) {
   require_fitting(shape);
   const std::int64_t depth = shape.stages;
-  const std::int64_t f = shape.pipelines / 2;
-  Schedule schedule{"chimera", depth, shape.micro_batches, chimera_placement(depth, f), {}};
+  const bool halved = shape.scale == ScaleMethod::Halving;
+  Schedule schedule{
+      "chimera", depth, shape.micro_batches * (halved ? 2 : 1), chimera_placement(depth, shape.pipelines / 2), {}};
+  if (halved) schedule.micro_batch_scale = 0.5;
 
-  std::vector<std::vector<SlottedOp>> slotted(static_cast<std::size_t>(depth));
-  for (std::int64_t first = 0; first < shape.micro_batches; first += depth) {
-    const std::int64_t unit_slot = 2 * first;  // a unit of D micro-batches every 2D slots
-    const auto shares = deal(std::min(depth, shape.micro_batches - first), f);
-    std::int64_t id = first;
-    for (std::size_t r = 0; r < shares.size(); ++r) {
-      for (std::int64_t m = 0; m < shares[r]; ++m, ++id) {
-        for (std::int64_t s = 0; s < depth; ++s) {
-          const Op forward{OpKind::Forward, ReplicaId(static_cast<std::int64_t>(r)), StageId(s), MicroBatchId(id)};
-          Op backward = forward;
-          backward.kind = OpKind::Backward;
-          auto& ops = slotted[schedule.placement.worker(forward.replica, forward.stage).index()];
-          ops.push_back({unit_slot + s + 2 * m, forward});
-          ops.push_back({unit_slot + 2 * depth - 1 - s + 2 * m, backward});
-        }
+  const auto units = units_of(depth, schedule.micro_batches, shape.scale != ScaleMethod::Direct);
+  std::vector<SlottedOp> slotted;
+  std::vector<const Op*> at;
+  for (std::int64_t w = 0; w < depth; ++w) {
+    slotted.clear();
+    for (const Unit& unit : units) {
+      for (std::int64_t r = 0; r < shape.pipelines; ++r) {
+        lay_out(unit, depth, shape.pipelines, ReplicaId(r), stage_on(w, r, depth, shape.pipelines / 2), slotted);
       }
     }
-  }
-
-  schedule.workers.resize(slotted.size());
-  for (std::size_t w = 0; w < slotted.size(); ++w) {
-    std::sort(slotted[w].begin(), slotted[w].end(), [](const auto& a, const auto& b) { return a.slot < b.slot; });
-    schedule.workers[w].reserve(slotted[w].size());
-    for (const SlottedOp& entry : slotted[w]) schedule.workers[w].push_back(entry.op);
+    schedule.workers.push_back(in_slot_order(slotted, at));
   }
   return schedule;
 }

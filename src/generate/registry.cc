@@ -6,8 +6,11 @@
 #include "core/error.h"
 #include "core/nearest.h"
 #include "generate/chimera.h"
+#include "generate/dualpipe.h"
+#include "generate/dualpipev.h"
 #include "generate/gpipe.h"
 #include "generate/one_f_one_b.h"
+#include "generate/zb_v.h"
 
 namespace chimera {
 
@@ -21,7 +24,12 @@ std::span<const Generator> generators() {
                 "D F + (D+D/f-2) B at N = D",
                 "D/2+1 .. D",
                 "Li and Hoefler, SC'21",
-                {"--pipelines"}},
+                {"--pipelines", "--scale"}},
+      Generator{"zb-v", zb_v, "any D, N", "N(F+I+W)+(D-1)max(I/2, I-W)", "2D halves", "Qi et al., NeurIPS'24"},
+      Generator{"dualpipe", dualpipe, "D even, N even, N >= 2D", "bubble (D/2-1)(F+I-W)", "D+1",
+                "DeepSeek-AI, DeepSeek-V3 technical report, 2024"},
+      Generator{"dualpipev", dualpipev, "N >= 2D", "bubble (D-1)(F+I-W)/2", "2D+1 halves",
+                "DeepSeek-AI, DualPipe, 2025"},
   };
   return all;
 }

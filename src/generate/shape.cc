@@ -6,14 +6,14 @@
 
 namespace chimera {
 
-void require_sane(const std::string& schedule, const PipelineShape& shape) {
+void require_sane(const std::string& schedule, const PipelineShape& shape, std::int64_t ops_each) {
   const auto positive = [&](const char* what, std::int64_t value) {
     if (value < 1) throw ConfigError(fmt::format("{}: {} must be at least 1, not {}", schedule, what, value));
   };
   positive("--stages", shape.stages);
   positive("--micro-batches", shape.micro_batches);
   positive("--pipelines", shape.pipelines);
-  if (shape.stages > kMostOps / 2 / shape.micro_batches) {
+  if (shape.stages > kMostOps / ops_each / shape.micro_batches) {
     throw ConfigError(fmt::format("{}: {} stages times {} micro-batches are more than {} ops; use fewer of either",
                                   schedule, shape.stages, shape.micro_batches, kMostOps));
   }

@@ -35,11 +35,6 @@ void check_below(const at::Tensor& values, std::int64_t vocabulary, const char* 
 
 }  // namespace
 
-at::Tensor linear(const at::Tensor& input, const Linear& layer) {
-  const at::Tensor weight = layer.layout == WeightLayout::OutIn ? layer.weight : layer.weight.t();
-  return at::linear(input, weight, layer.bias);
-}
-
 at::Tensor layer_norm(const at::Tensor& input, const LayerNorm& layer) {
   return at::layer_norm(input, layer.weight.sizes(), layer.weight, layer.bias, layer.epsilon);
 }

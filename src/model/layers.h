@@ -6,20 +6,12 @@
 
 #include <cstdint>
 
+#include "model/linear.h"
+
 namespace chimera {
 
 /// A target at which no loss is taken.
 inline constexpr std::int64_t kIgnored = -100;
-
-/// How the matrix of a linear layer is stored: [in, out] by GPT-2, [out, in] by BERT.
-enum class WeightLayout : std::uint8_t { InOut, OutIn };
-
-/// An affine map of the last dimension.
-struct Linear {
-  at::Tensor weight;  ///< [in, out] or [out, in]
-  at::Tensor bias;    ///< [out], or undefined for none
-  WeightLayout layout = WeightLayout::OutIn;
-};
 
 /// Normalises the last dimension to mean 0 and variance 1, then scales and shifts.
 struct LayerNorm {
@@ -37,9 +29,6 @@ struct QueryKeyValue {
 
 /// The activation of the feed-forward layer: GPT-2 approximates x * Phi(x) by a tanh.
 enum class Gelu : std::uint8_t { Exact, Tanh };
-
-/// input [..., in] -> [..., out]. The one place where a weight multiplies an activation.
-[[nodiscard]] at::Tensor linear(const at::Tensor& input, const Linear& layer);
 
 /// input [..., H] -> [..., H].
 [[nodiscard]] at::Tensor layer_norm(const at::Tensor& input, const LayerNorm& layer);

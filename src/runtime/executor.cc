@@ -22,6 +22,11 @@ Op at_stage(Op op, std::int64_t stage) {
   return op;
 }
 
+Op forward_of(Op op) {
+  op.kind = OpKind::Forward;
+  return op;
+}
+
 }  // namespace
 
 Executor::Executor(WorkerId worker, std::map<StageId, Stage*> stages, Transport& transport, TensorSpec message,
@@ -77,10 +82,8 @@ void Executor::compute(const Op& op, const StepHooks& hooks) {
   switch (op.kind) {
     case OpKind::Forward: forward(op, hooks); break;
     case OpKind::Backward: backward(op); break;
-    case OpKind::BackwardInput:
-    case OpKind::BackwardWeight:
-      throw ScheduleError("op " + to_text(op) +
-                          ": the runtime does not split backwards yet; use a schedule with whole ones");
+    case OpKind::BackwardInput: input_gradient(op); break;
+    case OpKind::BackwardWeight: weight_gradient(op); break;
   }
   if (trains_) op_times_.add(op, stopwatch.elapsed());
 }
@@ -94,27 +97,44 @@ void Executor::forward(const Op& op, const StepHooks& hooks) {
     if (trains_) input.requires_grad_(true);
   }
   const at::AutoGradMode mode(trains_);
+  const WeightGradients::Scope scope(trains_ ? c10::make_intrusive<WeightGradients>() : WeightGradients::Pointer());
   at::Tensor output = stages_.at(op.stage)->forward(input, hooks.load(op.stage, op.micro_batch));
   if (op.stage == last_stage_) {
     losses_[op.micro_batch] = output.detach();
   } else {
     tensors_[key(op)] = output.detach().contiguous();
   }
-  if (trains_) activations_[key(op)] = {std::move(input), std::move(output)};
+  if (trains_) activations_[key(op)] = {std::move(input), std::move(output), WeightGradients::current()};
 }
 
-void Executor::backward(const Op& op) {
+void Executor::backward(const Op& op) { propagate(op, /*defer_weight_gradients=*/false); }
+
+void Executor::input_gradient(const Op& op) {
+  weight_gradients_[key(forward_of(op))] = propagate(op, /*defer_weight_gradients=*/true).weight_gradients;
+}
+
+void Executor::weight_gradient(const Op& op) { weight_gradients_.extract(key(forward_of(op))).mapped()->run(); }
+
+Executor::Activation Executor::propagate(const Op& op, bool defer_weight_gradients) {
   fault_point("backward");
-  Op forward = op;
-  forward.kind = OpKind::Forward;
-  Activation activation = std::move(activations_.extract(key(forward)).mapped());
+  Activation activation = std::move(activations_.extract(key(forward_of(op))).mapped());
+  if (defer_weight_gradients) activation.weight_gradients->defer();
   at::Tensor gradient;
-  if (op.stage != last_stage_) gradient = take(at_stage(op, op.stage.value() + 1));
+  if (op.stage != last_stage_) gradient = take_gradient(at_stage(op, op.stage.value() + 1));
   torch::autograd::backward({activation.output}, {gradient});
   if (op.stage != StageId(0)) tensors_[key(op)] = activation.input.grad().contiguous();
+  return activation;
 }
 
 at::Tensor Executor::take(const Op& maker) { return std::move(tensors_.extract(key(maker)).mapped()); }
+
+at::Tensor Executor::take_gradient(Op maker) {
+  for (const OpKind kind : {OpKind::Backward, OpKind::BackwardInput}) {  // whichever the schedule has there
+    maker.kind = kind;
+    if (tensors_.contains(key(maker))) break;
+  }
+  return take(maker);
+}
 
 void Executor::wait_send(const Op& op) { sends_.extract(key(op)).mapped()->wait(); }
 

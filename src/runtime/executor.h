@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "model/stage.h"
+#include "model/weight_gradients.h"
 #include "runtime/op_times.h"
 #include "schedule/program.h"
 #include "transport/transport.h"
@@ -41,8 +42,8 @@ struct ProgramShape {
 };
 
 /// Owns nothing that outlives a step but its measurements: stages, transport and hooks are borrowed.
-/// Activations are freed by their backward, a sent activation when the program waits for its send, a received gradient
-/// by the backward that uses it.
+/// Activations are freed by their backward (after I only what W needs is kept, until W), a sent activation when the
+/// program waits for its send, a received gradient by the backward that uses it.
 class Executor {
  public:
   /// `stages`: those this worker holds. `message`: sizes and type of the hidden states that travel, [b, L, H].
@@ -63,6 +64,7 @@ class Executor {
   struct Activation {  // what backward needs of a forward
     at::Tensor input;
     at::Tensor output;
+    WeightGradients::Pointer weight_gradients;
   };
   using Key = std::uint64_t;
   static Key key(const Op& op);
@@ -71,6 +73,9 @@ class Executor {
   void compute(const Op& op, const StepHooks& hooks);
   void forward(const Op& op, const StepHooks& hooks);
   void backward(const Op& op);
+  void input_gradient(const Op& op);
+  void weight_gradient(const Op& op);
+  Activation propagate(const Op& op, bool defer_weight_gradients);
   void wait_send(const Op& op);
   void wait_receive(const Op& op);
   void start_all_reduce(StageId stage);
@@ -78,6 +83,7 @@ class Executor {
   void reduce_scalars(const StepHooks& hooks);
   double squared_norm(Stage& stage) const;
   at::Tensor take(const Op& maker);
+  at::Tensor take_gradient(Op maker);
 
   WorkerId worker_;
   std::map<StageId, Stage*> stages_;
@@ -89,7 +95,8 @@ class Executor {
   const Instruction* current_ = nullptr;
   StepResult result_;
   OpTimes op_times_;
-  std::unordered_map<Key, Activation> activations_;      // by forward op
+  std::unordered_map<Key, Activation> activations_;                     // by forward op
+  std::unordered_map<Key, WeightGradients::Pointer> weight_gradients_;  // between I and W, by the forward op
   std::unordered_map<Key, at::Tensor> tensors_;          // made or arrived here, by the op that makes them
   std::unordered_map<MicroBatchId, at::Tensor> losses_;  // [] each
   std::unordered_map<Key, std::unique_ptr<Pending>> sends_;

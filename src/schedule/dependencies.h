@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <vector>
 
@@ -45,10 +44,103 @@ class OpTable {
   std::array<std::vector<OpIndex>, kOpKinds> at_;  // [kind][stage * N + micro_batch]; empty where the kind is not used
 };
 
+inline OpIndex OpTable::find(OpKind kind, StageId stage, MicroBatchId micro_batch) const {
+  const auto& table = at_[static_cast<std::size_t>(kind)];
+  if (table.empty()) return kNoOp;
+  return table[stage.index() * static_cast<std::size_t>(schedule_->micro_batches) + micro_batch.index()];
+}
+
+inline OpIndex OpTable::find_input_gradient(StageId stage, MicroBatchId micro_batch) const {
+  const OpIndex whole = find(OpKind::Backward, stage, micro_batch);
+  return whole != kNoOp ? whole : find(OpKind::BackwardInput, stage, micro_batch);
+}
+
+inline std::array<OpIndex, 2> OpTable::inputs(const Op& op) const {
+  switch (op.kind) {
+    case OpKind::Forward:
+      if (op.stage == StageId(0)) return {kNoOp, kNoOp};
+      return {find(OpKind::Forward, StageId(op.stage.value() - 1), op.micro_batch), kNoOp};
+    case OpKind::Backward:
+    case OpKind::BackwardInput: {
+      const OpIndex forward = find(OpKind::Forward, op.stage, op.micro_batch);
+      if (op.stage.value() + 1 == schedule_->stages) return {kNoOp, forward};
+      return {find_input_gradient(StageId(op.stage.value() + 1), op.micro_batch), forward};
+    }
+    case OpKind::BackwardWeight: return {kNoOp, find(OpKind::BackwardInput, op.stage, op.micro_batch)};
+  }
+  return {kNoOp, kNoOp};
+}
+
+inline OpIndex OpTable::consumer(const Op& op) const {
+  if (op.kind == OpKind::Forward) {
+    if (op.stage.value() + 1 == schedule_->stages) return kNoOp;
+    return find(OpKind::Forward, StageId(op.stage.value() + 1), op.micro_batch);
+  }
+  if (!gives_input_gradient(op.kind) || op.stage == StageId(0)) return kNoOp;
+  return find_input_gradient(StageId(op.stage.value() - 1), op.micro_batch);
+}
+
+/// How far a run has come: which ops are done, and which workers wait for an op. A worker advances until its next op
+/// lacks an input, and goes on when that input is done; each op is tried once and once more for every input it waited
+/// for, so a run is linear in the ops.
+class DependencyWalk {
+ public:
+  explicit DependencyWalk(const OpTable& table);
+
+  /// Calls visit(OpIndex) for every op that can ever run, each after all it needs and after its predecessor on the
+  /// worker.
+  template <class Visit>
+  void run(Visit&& visit) {
+    while (!ready_.empty()) {
+      const std::uint32_t worker = ready_.back();
+      ready_.pop_back();
+      advance(worker, visit);
+    }
+  }
+
+  /// For each worker, how many of its ops were visited.
+  [[nodiscard]] std::vector<std::size_t> visited() const;
+
+ private:
+  // state_[op]: kNone, or 1 + the worker that was last to wait for it (next_waiter_ has the others), or kDone.
+  static constexpr std::uint32_t kNone = 0;
+  static constexpr std::uint32_t kDone = std::numeric_limits<std::uint32_t>::max();
+
+  template <class Visit>
+  void advance(std::uint32_t worker, Visit&& visit) {
+    const std::vector<Op>& ops = table_.schedule().workers[worker];
+    const OpIndex first = table_.first(worker);
+    for (std::size_t& position = next_[worker]; position < ops.size(); ++position) {
+      for (const OpIndex input : table_.inputs(ops[position])) {
+        if (input == kNoOp || state_[input] == kDone) continue;
+        next_waiter_[worker] = state_[input];
+        state_[input] = worker + 1;
+        return;
+      }
+      const auto index = static_cast<OpIndex>(first + position);
+      visit(index);
+      std::uint32_t waiter = state_[index];
+      state_[index] = kDone;
+      for (; waiter != kNone; waiter = next_waiter_[waiter - 1]) ready_.push_back(waiter - 1);
+    }
+  }
+
+  const OpTable& table_;
+  std::vector<std::uint32_t> state_;        // [op]
+  std::vector<std::uint32_t> next_waiter_;  // [worker]: as state_, of the op that the worker waits for
+  std::vector<std::size_t> next_;           // [worker]: position of the op to be tried next
+  std::vector<std::uint32_t> ready_;        // workers that may advance
+};
+
 /// Visits every op that can ever run, each after all it needs and after its predecessor on the worker. Returns, for
 /// each worker, how many of its ops were visited: all of them exactly if dependencies and orders form no cycle.
 /// Execution is confluent (an op never disables another), so what is visited does not depend on the visiting order.
-std::vector<std::size_t> visit_in_dependency_order(const OpTable& table, const std::function<void(OpIndex)>& visit);
+template <class Visit>
+std::vector<std::size_t> visit_in_dependency_order(const OpTable& table, Visit&& visit) {
+  DependencyWalk walk(table);
+  walk.run(visit);
+  return walk.visited();
+}
 
 /// Start of every op in whole units when F = I = W = 1 and B = 2, every op as soon as possible and messages take no
 /// time: the topological order that lowering uses. Throws ScheduleError where the dependencies form a cycle.

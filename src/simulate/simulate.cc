@@ -136,7 +136,8 @@ double StageCosts::of(OpKind kind) const {
 }
 
 CostModel CostModel::uniform(const Schedule& schedule, const StageCosts& share, double latency) {
-  const double part = static_cast<double>(schedule.workers.size()) / static_cast<double>(schedule.stages);
+  const double part =
+      schedule.micro_batch_scale * static_cast<double>(schedule.workers.size()) / static_cast<double>(schedule.stages);
   const StageCosts stage{share.forward * part, share.backward * part, share.input_gradient * part,
                          share.weight_gradient * part};
   return {std::vector<StageCosts>(static_cast<std::size_t>(schedule.stages), stage), latency};

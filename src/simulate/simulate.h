@@ -21,8 +21,8 @@ struct CostModel {
   std::vector<StageCosts> stages;  // one for each stage of the schedule
   double latency = 0;              // of a message to another worker: pure delay, any number in flight
 
-  /// Every stage alike. `share` is the time of one worker's whole share of the model: with S stages on D workers an op
-  /// costs D/S of it.
+  /// Every stage alike. `share` is the time of one worker's whole share of the model for a full micro-batch: with S
+  /// stages on D workers an op costs D/S of it, times the schedule's micro_batch_scale.
   [[nodiscard]] static CostModel uniform(const Schedule& schedule, const StageCosts& share, double latency = 0);
 };
 

@@ -60,11 +60,6 @@ void refuse_untrainable(const Schedule& schedule) {
   };
   if (schedule.updates) refuse("asynchronous updates");
   if (schedule.micro_batch_scale != 1) refuse("micro-batches of another size");
-  for (const auto& ops : schedule.workers) {
-    for (const Op& op : ops) {
-      if (op.kind == OpKind::BackwardInput) refuse("a split backward");
-    }
-  }
 }
 
 Schedule make_schedule(const TrainOptions& options) {

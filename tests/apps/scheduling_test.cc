@@ -70,7 +70,7 @@ TEST(ScheduleCommandTest, NeverReplacesWhatIsNoFile) {
 TEST(SchedulesCommandTest, ListsWhatScheduleTakes) {
   for (const json& schedule : json::parse(output_of({"schedules", "--format", "json"}))) {
     const auto name = schedule["name"].get<std::string>();
-    EXPECT_NE(output_of({"schedule", name, "--stages", "2", "--micro-batches", "2"}), "") << name;
+    EXPECT_NE(output_of({"schedule", name, "--stages", "2", "--micro-batches", "4"}), "") << name;
     EXPECT_THAT(output_of({"schedules"}), HasSubstr(name));
   }
 }

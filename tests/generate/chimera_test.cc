@@ -14,6 +14,7 @@
 namespace chimera {
 namespace {
 
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -155,6 +156,27 @@ TEST(ChimeraTest, MakespanOfManyPipelinesIsTheClosedForm) {
   }
 }
 
+TEST(ChimeraTest, MakespanOfManyPipelinesAndUnitsIsTheClosedForm) {
+  for (std::int64_t depth = 4; depth <= 16; depth += 2) {
+    for (std::int64_t f = 1; f <= depth / 2; ++f) {
+      if ((depth / 2) % f != 0) continue;
+      for (std::int64_t units = 2; units <= 4; ++units) {
+        for (const std::int64_t b : {1, 2, 3}) {
+          EXPECT_EQ(
+              makespan({depth, units * depth, 2 * f}, 1, static_cast<double>(b)),
+              static_cast<double>(depth + (units - 1) * (depth - depth / f + 2) + units * (depth + depth / f - 2) * b))
+              << "D=" << depth << " f=" << f << " K=" << units;
+        }
+      }
+    }
+  }
+}
+
+TEST(ChimeraTest, FarFewerMicroBatchesThanStagesCostWhatTheyWrite) {
+  const Schedule schedule = chimera({100'000, 1});
+  EXPECT_THAT(testing::orders(schedule), Each("F0 B0"));
+}
+
 TEST(ChimeraTest, BubbleRatiosOfThePaper) {
   EXPECT_DOUBLE_EQ(testing::timed(chimera({4, 4}), 1, 1).bubble_ratio, 2.0 / 10);
   EXPECT_DOUBLE_EQ(testing::timed(chimera({4, 4}), 1, 2).bubble_ratio, 4.0 / 16);
@@ -201,14 +223,16 @@ TEST(ChimeraTest, OneMicroBatchRunsOnOnePipeline) {
   EXPECT_THAT(ids, ElementsAre(ElementsAre(MicroBatchId(0)), ElementsAre(), ElementsAre(), ElementsAre()));
 }
 
-TEST(ChimeraTest, OddCountsGoDownFirstAndDirectionsStayEven) {
+TEST(ChimeraTest, WhatDoesNotDivideGoesDownBeforeUp) {
   const auto sizes = [](const PipelineShape& shape) {
     std::vector<std::size_t> result;
     for (const auto& ids : micro_batches_of_replicas(chimera(shape))) result.push_back(ids.size());
     return result;
   };
   EXPECT_THAT(sizes({4, 3}), ElementsAre(2, 1));
-  EXPECT_THAT(sizes({8, 2, 4}), ElementsAre(1, 0, 1, 0));  // down 0, down 1, up 0, up 1
+  EXPECT_THAT(sizes({8, 2, 4}), ElementsAre(1, 1, 0, 0));  // down 0, down 1, up 0, up 1
+  EXPECT_THAT(sizes({8, 7, 4}), ElementsAre(2, 2, 2, 1));
+  EXPECT_THAT(sizes({8, 11, 4}), ElementsAre(3, 3, 3, 2));
   EXPECT_THAT(sizes({4, 7}), ElementsAre(4, 3));
 }
 
@@ -228,6 +252,7 @@ TEST(ChimeraTest, RejectsWhatDoesNotFitAndSaysWhatWould) {
   expect_rejected({12, 12, 8}, "2, 4, 6, 12; not 8");
   expect_rejected({4, 4, 3}, "--pipelines must be twice a divisor of D/2 = 2: 2, 4; not 3");
   expect_rejected({4, 1'000'000'000'000}, "more than 100000000 ops");
+  expect_rejected({20'000, 1, 20'000}, "20000 pipelines of 20000 stages");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "generate/registry.h"
+#include "model/linear.h"
 #include "passes/lower.h"
 #include "transport/recorder.h"
 
@@ -126,15 +127,33 @@ TEST(ExecutorTest, AFailureLeavesItsPlace) {
   EXPECT_EQ(executor.current(), "wait for 1B0 from worker 1");
 }
 
-TEST(ExecutorTest, SplitBackwardsAreRefusedByName) {
-  Schedule schedule = find_generator("gpipe").generate({1, 1});
-  schedule.workers[0][1].kind = OpKind::BackwardInput;
-  schedule.workers[0].push_back({OpKind::BackwardWeight, ReplicaId(0), StageId(0), MicroBatchId(0)});
-  const Program program = lower(schedule);
-  Recorder transport;
-  Scale stage(2, true);
-  Executor executor(WorkerId(0), {{StageId(0), &stage}}, transport, kMessage, shape_of(program));
-  EXPECT_THROW((void)executor.run(program.workers[0], hooks()), ScheduleError);
+/// y = x w^T through the linear layer, whose backward may be split; the loss is the sum of the squares of y.
+class Affine final : public Stage {
+ public:
+  Affine() : Stage({{"weight", at::arange(6, at::kDouble).view({3, 2}) + 1}}) {}
+  at::Tensor forward(const at::Tensor&, const MicroBatch& batch) override {
+    return linear(batch.tokens, {parameters()[0].value, {}, WeightLayout::OutIn}).square().sum();
+  }
+};
+
+TEST(ExecutorTest, SplitBackwardsGiveTheBitsOfWholeOnes) {
+  const auto gradients_after = [](const char* order) {
+    Schedule schedule = find_generator("gpipe").generate({1, 2});
+    schedule.workers[0].clear();
+    for (const char* text = order; *text != '\0'; text += 2) {
+      schedule.workers[0].push_back({*op_kind(text[0]), ReplicaId(0), StageId(0), MicroBatchId(text[1] - '0')});
+    }
+    const Program program = lower(schedule);
+    Recorder transport;
+    Affine stage;
+    Executor executor(WorkerId(0), {{StageId(0), &stage}}, transport, kMessage, shape_of(program));
+    (void)executor.run(program.workers[0], hooks());
+    return stage.gradients().clone();
+  };
+  const at::Tensor whole = gradients_after("F0F1B0B1");
+  EXPECT_GT(whole.abs().max().item<double>(), 0);
+  EXPECT_TRUE(at::equal(gradients_after("F0F1I0I1W0W1"), whole));
+  EXPECT_TRUE(at::equal(gradients_after("F0I0F1W0B1"), whole));
 }
 
 }  // namespace

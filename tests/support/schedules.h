@@ -36,9 +36,28 @@ inline Timeline timed(const Schedule& schedule, double forward, double backward,
   return simulate(schedule, CostModel::uniform(schedule, costs(forward, backward), latency));
 }
 
-/// With unit times and forwards just in time: the slots of the paper's figures.
+/// Time that worker w waits between its own first and last op.
+inline double inner_bubble(const Timeline& timeline, std::size_t w) {
+  const WorkerTimeline& worker = timeline.workers[w];
+  return worker.ops.back().end - worker.ops.front().start - worker.busy;
+}
+
+/// Times of a worker's whole share, the backward split.
+struct SplitCosts {
+  double forward;
+  double input_gradient;
+  double weight_gradient;
+};
+
+inline Timeline timed(const Schedule& schedule, const SplitCosts& share, double latency = 0) {
+  const StageCosts all{share.forward, share.input_gradient + share.weight_gradient, share.input_gradient,
+                       share.weight_gradient};
+  return simulate(schedule, CostModel::uniform(schedule, all, latency));
+}
+
+/// With unit times of all ops and forwards just in time: the slots of the paper's figures.
 inline Timeline in_slots(const Schedule& schedule) {
-  const CostModel unit = CostModel::uniform(schedule, StageCosts{});
+  const CostModel unit{std::vector<StageCosts>(static_cast<std::size_t>(schedule.stages))};
   return forwards_just_in_time(schedule, unit, simulate(schedule, unit));
 }
 

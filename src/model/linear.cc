@@ -1,0 +1,81 @@
+#include "model/linear.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <optional>
+#include <utility>
+
+#include "model/weight_gradients.h"
+
+namespace chimera {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+at::Tensor out_in(const at::Tensor& weight, WeightLayout layout) {
+  return layout == WeightLayout::OutIn ? weight : weight.t();
+}
+
+/// [..., n] -> [rows, n]
+at::Tensor rows_of(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
+
+/// The gradient that a parameter accumulates into; zeros where it has none yet.
+at::Tensor gradient_of(at::Tensor parameter) {
+  if (!parameter.grad().defined()) parameter.mutable_grad() = at::zeros_like(parameter);
+  return parameter.grad();
+}
+
+/// Adds to the gradients of weight and bias. input [rows, in], output_gradient [rows, out].
+void add_weight_gradient(const Linear& layer, const at::Tensor& input, const at::Tensor& output_gradient) {
+  const at::NoGradGuard no_graph;
+  if (layer.weight.requires_grad()) {
+    at::Tensor gradient = gradient_of(layer.weight);
+    if (layer.layout == WeightLayout::OutIn) {
+      gradient.addmm_(output_gradient.t(), input);
+    } else {
+      gradient.addmm_(input.t(), output_gradient);
+    }
+  }
+  if (layer.bias.defined() && layer.bias.requires_grad()) gradient_of(layer.bias).add_(output_gradient.sum(0));
+}
+
+/// Autograd sees the input gradient alone; the weight gradient goes through the queue of the forward.
+struct LinearFunction : torch::autograd::Function<LinearFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight,
+                            const std::optional<at::Tensor>& bias, WeightLayout layout) {
+    context->save_for_backward({input, weight, bias.value_or(at::Tensor())});
+    context->saved_data["layout"] = static_cast<std::int64_t>(layout);
+    if (const auto& queue = WeightGradients::current()) context->saved_data["queue"] = at::IValue::make_capsule(queue);
+    return at::linear(input, out_in(weight, layout), bias);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
+    const auto saved = context->get_saved_variables();
+    const auto layout = static_cast<WeightLayout>(context->saved_data["layout"].toInt());
+    const Linear layer{saved[1], saved[2], layout};
+    const at::Tensor& output_gradient = output_gradients[0];
+    at::Tensor input_gradient;
+    if (context->needs_input_grad(0)) input_gradient = output_gradient.matmul(out_in(layer.weight, layout));
+    auto add = [layer, input = rows_of(saved[0]), rows = rows_of(output_gradient)] {
+      add_weight_gradient(layer, input, rows);
+    };
+    const auto queue = context->saved_data.find("queue");
+    if (queue == context->saved_data.end()) {
+      add();
+    } else {
+      c10::static_intrusive_pointer_cast<WeightGradients>(queue->second.toCapsule())->hand_over(std::move(add));
+    }
+    return {input_gradient, at::Tensor(), at::Tensor(), at::Tensor()};
+  }
+};
+
+}  // namespace
+
+at::Tensor linear(const at::Tensor& input, const Linear& layer) {
+  const auto bias = layer.bias.defined() ? std::optional(layer.bias) : std::nullopt;
+  return LinearFunction::apply(input, layer.weight, bias, layer.layout);
+}
+
+}  // namespace chimera
