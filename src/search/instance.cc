@@ -66,7 +66,7 @@ void add_lanes(Instance& instance, const SearchProblem& problem, std::size_t cha
 
 }  // namespace
 
-void require_room(const SearchProblem& problem) {
+std::optional<Shortage> find_shortage(const SearchProblem& problem) {
   const Layout& layout = problem.layout;
   for (const HoldingLimit& limit : problem.limits) {
     for (std::size_t r = 0; r < layout.placement.num_replicas(); ++r) {
@@ -76,14 +76,22 @@ void require_room(const SearchProblem& problem) {
         needed[layout.placement.worker_of[r][s].index()] += limit.size_of_stage[s];
       }
       for (std::size_t w = 0; w < needed.size(); ++w) {
-        if (needed[w] <= limit.room_of_worker[w] + kRounding) continue;
-        throw ConfigError(fmt::format(
-            "search: {} is infeasible: worker {} waits for room for micro-batch {} of replica {}, which alone holds "
-            "{:.6g} there; the limit is {:.6g}",
-            limit.flag, w, layout.micro_batches[r].front().value(), r, needed[w], limit.room_of_worker[w]));
+        if (needed[w] > limit.room_of_worker[w] + kRounding) return Shortage{&limit, w, r, needed[w]};
       }
     }
   }
+  return std::nullopt;
+}
+
+void require_room(const SearchProblem& problem) {
+  const auto shortage = find_shortage(problem);
+  if (!shortage) return;
+  const HoldingLimit& limit = *shortage->limit;
+  throw ConfigError(fmt::format(
+      "search: {} is infeasible: worker {} waits for room for micro-batch {} of replica {}, which alone holds {:.6g} "
+      "there; the limit is {:.6g}",
+      limit.flag, shortage->worker, problem.layout.micro_batches[shortage->replica].front().value(), shortage->replica,
+      shortage->needed, limit.room_of_worker[shortage->worker]));
 }
 
 Instance make_instance(const SearchProblem& problem) {

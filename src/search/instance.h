@@ -12,7 +12,7 @@
 // So all dependencies hold again, at the same times, and as many micro-batches are in flight at any time.
 
 #include <cstdint>
-#include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -73,8 +73,19 @@ using Orders = std::vector<std::vector<LaneIndex>>;
 /// Sums of sizes may miss a limit by rounding, not by more.
 inline constexpr double kRounding = 1e-9;
 
-/// Throws ConfigError, naming the worker and what it waits for, where a limit leaves no room for a single micro-batch.
-/// Where there is that room, a schedule exists: one micro-batch after the other.
+/// What a micro-batch of one replica alone holds too much.
+struct Shortage {
+  const HoldingLimit* limit = nullptr;
+  std::size_t worker = 0;
+  std::size_t replica = 0;
+  double needed = 0;
+};
+
+/// The first limit that leaves no room for a single micro-batch, and where. Where there is none, a schedule exists: one
+/// micro-batch after the other.
+[[nodiscard]] std::optional<Shortage> find_shortage(const SearchProblem& problem);
+
+/// Throws ConfigError, naming the worker and what it waits for, where there is a shortage.
 void require_room(const SearchProblem& problem);
 
 /// Requires a layout and costs that fit each other.

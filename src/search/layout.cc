@@ -63,7 +63,10 @@ Layout layout_of(PlacementKind kind, const PipelineShape& shape) {
 }
 
 Schedule without_ops(const Layout& layout) {
-  Schedule schedule{.name = "search", .stages = layout.stages, .placement = layout.placement};
+  Schedule schedule;
+  schedule.name = "search";
+  schedule.stages = layout.stages;
+  schedule.placement = layout.placement;
   for (const auto& ids : layout.micro_batches) schedule.micro_batches += static_cast<std::int64_t>(ids.size());
   schedule.workers.resize(static_cast<std::size_t>(layout.workers));
   return schedule;

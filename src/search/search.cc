@@ -45,20 +45,15 @@ double units_of_stage(const Layout& layout) {
 /// One problem in the forms that the methods need.
 struct Arrangement {
   explicit Arrangement(const SearchProblem& of) : problem(of), whole(make_instance(of)), folded(fold(of)) {}
-  /// What local search and list scheduling work on.
-  [[nodiscard]] const Instance& small() const { return folded ? folded->instance : whole; }
-  [[nodiscard]] Orders unfolded(const Orders& orders) const {
-    return folded ? unfold(problem, *folded, orders) : orders;
-  }
 
-  SearchProblem problem;
+  const SearchProblem& problem;
   Instance whole;
   std::optional<FoldedProblem> folded;
 };
 
-/// A find on its way: orders of Arrangement::small() or of all workers.
+/// The best orders so far, of all workers or of the joined ones, and what made them.
 struct Best {
-  Solution solution;
+  Solution solution{{}, kStuck};
   std::string origin;
 };
 
@@ -81,21 +76,18 @@ class Search {
   /// Searches one problem, adds its finds to the front and returns its lower bound: the best makespan where proven.
   double solve(const SearchProblem& problem, Phase phase) {
     const Arrangement arrangement(problem);
-    double bound = bound_of(arrangement);
-    lower_bound_ = std::max(lower_bound_, front_.finds().empty() ? bound : 0);
-    Best small = list_schedules(arrangement, Phase(phase, kShareOfLists), bound);
-    Best whole = best_start(arrangement, small);
-    const auto goal = [&] { return bound * (1 + kRounding); };
-    const auto improve_small = [&](double share) {
-      improve(arrangement, arrangement.small(), small, goal(), Phase(phase, share));
-      if (small.solution.makespan < whole.solution.makespan) whole = unfolded(arrangement, small);
-    };
+    const double bound = bound_of(arrangement);
+    if (front_.finds().empty()) lower_bound_ = bound;
+    const double goal = bound * (1 + kRounding);
+    Best whole = best_start(arrangement);
+    list_schedules(arrangement, arrangement.whole, whole, goal,
+                   Phase(phase, arrangement.folded ? kShareOfLists / 2 : kShareOfLists));
+    Best symmetric = arrangement.folded ? best_symmetric(arrangement, whole, goal, phase) : Best();
     if (arrangement.whole.ops <= kMostExactOps) {
-      improve_small(kShareBeforeExact);
+      improve_both(arrangement, symmetric, whole, goal, Phase(phase, kShareBeforeExact));
       if (prove(arrangement, whole, Phase(phase, kShareOfExact))) return whole.solution.makespan;
     }
-    improve_small(arrangement.folded ? kShareOfSymmetric : 1);
-    if (arrangement.folded) improve(arrangement, arrangement.whole, whole, goal(), Phase(phase, 1));
+    improve_both(arrangement, symmetric, whole, goal, phase);
     return bound;
   }
 
@@ -103,62 +95,75 @@ class Search {
   double bound_of(const Arrangement& arrangement) {
     LowerBound bound(arrangement.whole);
     RandomSource random(0);
-    const Orders orders = arrangement.unfolded(orders_by_rule(arrangement.small(), {}, random));
+    const Orders orders = orders_by_rule(arrangement.whole, {}, random);
     const Timeline timeline = simulate(to_schedule(arrangement.problem, orders), arrangement.problem.costs);
     return std::max(timeline.lower_bound, bound.at_start());
   }
 
-  Best list_schedules(const Arrangement& arrangement, Phase phase, double bound) {
-    const Instance& instance = arrangement.small();
+  Best best_start(const Arrangement& arrangement) {
+    Best best;
+    Evaluator evaluator(arrangement.whole);
+    for (const Schedule& start : starts_) {
+      const Orders orders = to_orders(arrangement.problem, start);
+      if (!admissible(arrangement.whole, orders)) continue;
+      budget_.count();
+      const Best found{{orders, evaluator.makespan(orders)}, start.name};
+      note(arrangement, arrangement.whole, found);
+      take_if_better(best, found);
+    }
+    return best;
+  }
+
+  /// One list schedule by the default rule, then others by chance.
+  void list_schedules(const Arrangement& arrangement, const Instance& instance, Best& best, double goal, Phase phase) {
     Evaluator evaluator(instance);
-    Best best{{{}, kStuck}, "list scheduling"};
     ListRule rule;
     do {
       phase.count();
       Orders orders = orders_by_rule(instance, rule, random_);
       const double makespan = evaluator.makespan(orders);
-      note(arrangement, instance, {orders, makespan}, best.origin);
-      if (makespan < best.solution.makespan) best.solution = {std::move(orders), makespan};
+      const Best found{{std::move(orders), makespan}, "list scheduling"};
+      note(arrangement, instance, found);
+      take_if_better(best, found);
       rule = random_rule(instance, random_);
-    } while (!phase.over() && best.solution.makespan > bound * (1 + kRounding));
-    return best;
+    } while (!phase.over() && best.solution.makespan > goal);
   }
 
-  /// The best of the given starts and of what list scheduling found, on all workers. A start that is better than
-  /// `small`, also when all replicas do as its first one, replaces that.
-  Best best_start(const Arrangement& arrangement, Best& small) {
-    Best best = unfolded(arrangement, small);
-    Evaluator evaluator(arrangement.whole);
-    Evaluator small_evaluator(arrangement.small());
-    for (const Schedule& start : starts_) {
-      const Orders orders = to_orders(arrangement.problem, start);
-      if (!admissible(arrangement.whole, orders)) continue;
-      budget_.count();
-      const double makespan = evaluator.makespan(orders);
-      note(arrangement, arrangement.whole, {orders, makespan}, start.name);
-      if (makespan < best.solution.makespan) best = {{orders, makespan}, start.name};
-      if (!arrangement.folded) {
-        if (makespan < small.solution.makespan) small = best;
-        continue;
-      }
-      const Orders folded = fold_orders(arrangement.problem, *arrangement.folded, orders);
-      if (!admissible(arrangement.small(), folded)) continue;
-      const double symmetric = small_evaluator.makespan(folded);
-      if (symmetric < small.solution.makespan) small = {{folded, symmetric}, start.name};
+  /// The best symmetric orders to start from: by list scheduling, or as `whole` has them on the first of each workers
+  /// that take each other's places.
+  Best best_symmetric(const Arrangement& arrangement, const Best& whole, double goal, const Phase& phase) {
+    const Instance& instance = arrangement.folded->instance;
+    Best best;
+    list_schedules(arrangement, instance, best, goal, Phase(phase, kShareOfLists));
+    const Orders orders = fold_orders(arrangement.problem, *arrangement.folded, whole.solution.orders);
+    if (admissible(instance, orders)) {
+      take_if_better(best, {{orders, Evaluator(instance).makespan(orders)}, whole.origin});
     }
     return best;
   }
 
-  Best unfolded(const Arrangement& arrangement, const Best& small) const {
-    return {{arrangement.unfolded(small.solution.orders), small.solution.makespan}, small.origin};
+  void improve_both(const Arrangement& arrangement, Best& symmetric, Best& whole, double goal, const Phase& phase) {
+    if (arrangement.folded && whole.solution.makespan > goal) {
+      const FoldedProblem& folded = *arrangement.folded;
+      improve(arrangement, folded.instance, symmetric, goal, Phase(phase, kShareOfSymmetric));
+      take_if_better(whole,
+                     {{unfold(arrangement.problem, folded, symmetric.solution.orders), symmetric.solution.makespan},
+                      symmetric.origin});
+    }
+    improve(arrangement, arrangement.whole, whole, goal, Phase(phase, 1));
+  }
+
+  static void take_if_better(Best& best, const Best& other) {
+    if (other.solution.makespan < best.solution.makespan) best = other;
   }
 
   void improve(const Arrangement& arrangement, const Instance& instance, Best& best, double goal, Phase phase) {
     const std::string origin =
         best.origin.starts_with(kLocalSearch) ? best.origin : std::string(kLocalSearch) + best.origin;
     const double before = best.solution.makespan;
-    best.solution = anneal(instance, best.solution, goal, phase, random_,
-                           [&](const Solution& solution) { note(arrangement, instance, solution, origin); });
+    best.solution = anneal(instance, best.solution, goal, phase, random_, [&](const Solution& solution) {
+      note(arrangement, instance, {solution, origin});
+    });
     if (best.solution.makespan < before) best.origin = origin;
     report();
   }
@@ -168,21 +173,21 @@ class Search {
     ExactResult exact = branch_and_bound(arrangement.whole, best.solution, phase);
     best.solution = std::move(exact.best);
     if (best.solution.makespan < before) best.origin = "branch and bound";
-    note(arrangement, arrangement.whole, best.solution, best.origin);
+    note(arrangement, arrangement.whole, best);
     return exact.proven;
   }
 
-  /// Adds a solution to the front, if it belongs there. `instance` is the one that it solves.
-  void note(const Arrangement& arrangement, const Instance& instance, const Solution& solution,
-            const std::string& origin) {
+  /// Adds a find to the front, if it belongs there. `instance` is the one that it solves.
+  void note(const Arrangement& arrangement, const Instance& instance, const Best& found) {
     const std::vector<double> size(instance.replica.size(), units_of_stage(problem_.layout));
+    const auto& [orders, makespan] = found.solution;
     double peak = 0;
-    for (const auto& order : solution.orders) peak = std::max(peak, peak_of(instance, size, order));
-    if (!front_.admits(solution.makespan, peak)) return;
-    const bool is_whole = &instance == &arrangement.whole;
-    Orders orders = is_whole ? solution.orders : arrangement.unfolded(solution.orders);
-    front_.add({std::move(orders), solution.makespan, peak, origin});
-    if (front_.finds().front().origin == origin) report();
+    for (const auto& order : orders) peak = std::max(peak, peak_of(instance, size, order));
+    if (makespan == kStuck || !front_.admits(makespan, peak)) return;
+    const bool of_all = &instance == &arrangement.whole;
+    front_.add(
+        {of_all ? orders : unfold(arrangement.problem, *arrangement.folded, orders), makespan, peak, found.origin});
+    if (front_.finds().front().makespan == makespan) report();
   }
 
   void report() const {
@@ -198,11 +203,12 @@ class Search {
     const double highest = front_.finds().front().peak - unit;
     const double steps = std::floor((highest - least) / unit + kRounding) + 1;
     const auto limits = static_cast<int>(std::min<double>(kMostLimits, steps));
+    const Phase sweep(budget_, std::min(1.0, (1 - kShareOfProblem) / std::max(kRounding, 1 - budget_.used())));
     for (int i = 0; i < limits; ++i) {
       const double step = std::floor(steps * i / limits);
       SearchProblem problem = problem_;
       problem.limits.push_back(limit_in_flight(problem_.layout, highest - unit * step, "the Pareto front"));
-      (void)solve(problem, Phase(Phase(budget_), 1.0 / (limits - i)));
+      (void)solve(problem, Phase(sweep, 1.0 / (limits - i)));
     }
   }
 
@@ -224,7 +230,7 @@ class Search {
     const auto violations = check(result.schedule);
     if (!violations.empty()) throw ScheduleError("search found an invalid schedule: " + violations.front().message);
     result.makespan = simulate(result.schedule, problem_.costs).makespan;
-    result.lower_bound = std::min(result.makespan, lower_bound_);
+    result.lower_bound = result.makespan <= lower_bound_ * (1 + kRounding) ? result.makespan : lower_bound_;
     result.gap = result.lower_bound > 0 ? result.makespan / result.lower_bound - 1 : 0;
     result.peak_in_flight = best.peak;
     result.origin = best.origin;

@@ -1,6 +1,7 @@
 #include "search/symmetry.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace chimera {
 namespace {
@@ -71,8 +72,8 @@ bool replicas_are_alike(const SearchProblem& problem, const std::vector<std::siz
   return true;
 }
 
-/// Replica 0 on the joined workers. Delays are kept: next stages may be on one joined worker, and a message apart.
-Instance joined(const SearchProblem& problem, const std::vector<std::size_t>& orbit) {
+/// The problem of replica 0 alone on the joined workers.
+SearchProblem of_first_replica(const SearchProblem& problem, const std::vector<std::size_t>& orbit) {
   SearchProblem first = problem;
   const std::size_t workers = *std::max_element(orbit.begin(), orbit.end()) + 1;
   first.layout.workers = static_cast<std::int64_t>(workers);
@@ -86,6 +87,11 @@ Instance joined(const SearchProblem& problem, const std::vector<std::size_t>& or
     for (std::size_t w = 0; w < orbit.size(); ++w) room[orbit[w]] = limit.room_of_worker[w];
     limit.room_of_worker = room;
   }
+  return first;
+}
+
+/// Its instance. Delays are kept: next stages may be on one joined worker, and a message apart.
+Instance joined(const SearchProblem& first, const SearchProblem& problem) {
   Instance instance = make_instance(first);
   const Instance whole = make_instance(problem);
   for (std::size_t lane = 0; lane < instance.lanes.size(); ++lane) {
@@ -102,7 +108,9 @@ std::optional<FoldedProblem> fold(const SearchProblem& problem) {
   if (images.empty() || !form_a_symmetry(problem.layout, images)) return std::nullopt;
   const auto orbit = orbits(images);
   if (!replicas_are_alike(problem, orbit)) return std::nullopt;
-  return FoldedProblem{joined(problem, orbit), orbit};
+  const SearchProblem first = of_first_replica(problem, orbit);
+  if (find_shortage(first)) return std::nullopt;
+  return FoldedProblem{joined(first, problem), orbit};
 }
 
 Orders fold_orders(const SearchProblem& problem, const FoldedProblem& folded, const Orders& orders) {

@@ -17,7 +17,8 @@ struct FoldedProblem {
 };
 
 /// None where there is one replica only, or replicas that are not alike: another number of micro-batches, another room
-/// on a worker in the same place, or workers that no symmetry moves onto each other.
+/// on a worker in the same place, workers that no symmetry moves onto each other, or no room for a micro-batch of every
+/// replica at once.
 [[nodiscard]] std::optional<FoldedProblem> fold(const SearchProblem& problem);
 
 /// What replica 0 does in these orders of all replicas; on joined workers, as the first of them do it.
