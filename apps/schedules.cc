@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -24,11 +25,18 @@ std::string as_json() {
 }
 
 std::string as_table() {
-  std::string text =
-      fmt::format("{:<10} {:<30} {:<30} {:<14} {}\n", "schedule", "constraints", "closed form", "in flight", "source");
-  for (const Generator& g : generators()) {
-    text +=
-        fmt::format("{:<10} {:<30} {:<30} {:<14} {}\n", g.name, g.constraints, g.closed_form, g.activations, g.source);
+  using Row = std::array<std::string, 5>;
+  std::vector<Row> rows = {{"schedule", "constraints", "closed form", "in flight", "source"}};
+  for (const Generator& g : generators())
+    rows.push_back({g.name, g.constraints, g.closed_form, g.activations, g.source});
+  std::array<std::size_t, 5> widths = {};
+  for (const Row& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const Row& row : rows) {
+    for (std::size_t i = 0; i + 1 < row.size(); ++i) text += fmt::format("{:<{}}  ", row[i], widths[i]);
+    text += row.back() + "\n";
   }
   return text;
 }

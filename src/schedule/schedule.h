@@ -49,10 +49,14 @@ struct Place {
 };
 
 /// How an asynchronous schedule updates: a worker updates a stage right after the stage's last backward (B, or W) of
-/// every `micro_batches` in ascending order, which makes the next weight version.
+/// every `micro_batches` in ascending order, which makes the next weight version. All ops of a micro-batch at a stage
+/// use one version: without a delay the newest that the stage has when the forward starts, which differs from stage to
+/// stage; with a delay d version max(0, t - d) on every stage, t being the update that the micro-batch goes into, from
+/// 0.
 struct AsynchronousUpdates {
-  std::int64_t micro_batches = 1;  // that make one update
-  std::int64_t versions = 1;       // most versions of a stage's weights kept at once
+  std::int64_t micro_batches = 1;                    // that make one update
+  std::int64_t versions = 1;                         // most versions of a stage's weights kept at once
+  std::optional<std::int64_t> delay = std::nullopt;  // d; none: newest
   friend bool operator==(const AsynchronousUpdates&, const AsynchronousUpdates&) = default;
 };
 

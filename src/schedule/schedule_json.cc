@@ -166,13 +166,15 @@ std::optional<AsynchronousUpdates> read_updates(const Reader& reader, const Json
     reader.fail("synchronous", fmt::format("expected true or false, found {}", found->type_name()));
   }
   if (found == root.end() || found->get<bool>()) {
-    for (const char* name : {"micro_batches_per_update", "weight_versions"}) {
+    for (const char* name : {"micro_batches_per_update", "weight_versions", "update_delay"}) {
       if (root.contains(name)) reader.fail(name, "only an asynchronous schedule has it (\"synchronous\": false)");
     }
     return std::nullopt;
   }
-  return AsynchronousUpdates{read_count(reader, root, "micro_batches_per_update"),
-                             read_count(reader, root, "weight_versions")};
+  AsynchronousUpdates updates{read_count(reader, root, "micro_batches_per_update"),
+                              read_count(reader, root, "weight_versions")};
+  if (root.contains("update_delay")) updates.delay = read_count(reader, root, "update_delay");
+  return updates;
 }
 
 Json parse(const Reader& reader, const std::string& text) {
@@ -195,6 +197,7 @@ std::string to_json(const Schedule& schedule) {
   if (schedule.updates) {
     out += fmt::format(" \"synchronous\": false, \"micro_batches_per_update\": {}, \"weight_versions\": {},\n",
                        schedule.updates->micro_batches, schedule.updates->versions);
+    if (schedule.updates->delay) out += fmt::format(" \"update_delay\": {},\n", *schedule.updates->delay);
   }
   out += " \"replicas\": [";
   for (std::size_t r = 0; r < schedule.placement.num_replicas(); ++r) {
@@ -219,7 +222,7 @@ Schedule schedule_from_json(const std::string& text, const std::string& source) 
   const Json root = parse(reader, text);
   reader.expect_object(root, "",
                        {"format", "version", "name", "stages", "micro_batches", "micro_batch_scale", "synchronous",
-                        "micro_batches_per_update", "weight_versions", "replicas", "workers"});
+                        "micro_batches_per_update", "weight_versions", "update_delay", "replicas", "workers"});
   if (const auto format = reader.text(root, "", "format"); format != kFormat) {
     reader.fail("format", fmt::format("expected \"{}\", found \"{}\"", kFormat, format));
   }

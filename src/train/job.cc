@@ -4,6 +4,7 @@
 #include <sys/sysinfo.h>
 
 #include <cerrno>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
@@ -54,12 +55,10 @@ void require_possible(const TrainOptions& options) {
 
 /// What the runtime does not execute yet.
 void refuse_untrainable(const Schedule& schedule) {
-  const auto refuse = [&](const std::string& what) {
-    throw ConfigError(
-        fmt::format("schedule {}: {} cannot be trained yet; `chimera simulate` times it", schedule.name, what));
-  };
-  if (schedule.updates) refuse("asynchronous updates");
-  if (schedule.micro_batch_scale != 1) refuse("micro-batches of another size");
+  if (schedule.updates) {
+    throw ConfigError(fmt::format(
+        "schedule {}: asynchronous updates cannot be trained yet; `chimera simulate` times them", schedule.name));
+  }
 }
 
 Schedule make_schedule(const TrainOptions& options) {
@@ -79,8 +78,18 @@ Schedule make_schedule(const TrainOptions& options) {
   return schedule;
 }
 
+void require_whole_micro_batches(const Job& job) {
+  const double size = static_cast<double>(job.options.micro_batch_size) * job.schedule.micro_batch_scale;
+  if (size == std::floor(size)) return;
+  throw ConfigError(fmt::format(
+      "--micro-batch-size {}: the schedule's micro-batches are {:g} of that, {:g} sequences; "
+      "give a multiple of {:g}",
+      job.options.micro_batch_size, job.schedule.micro_batch_scale, size, 1 / job.schedule.micro_batch_scale));
+}
+
 void require_fitting(const Job& job) {
   const ModelConfig& model = job.model;
+  require_whole_micro_batches(job);
   if (job.options.sequence > model.positions) {
     throw ConfigError(fmt::format("--sequence {} is longer than the {} positions of model {}", job.options.sequence,
                                   model.positions, model.name));
@@ -164,6 +173,10 @@ void require_writable(const std::string& path) {
 }
 
 }  // namespace
+
+std::int64_t Job::micro_batch_size() const {
+  return std::llround(static_cast<double>(options.micro_batch_size) * schedule.micro_batch_scale);
+}
 
 std::vector<std::int64_t> data_positions(const Schedule& schedule) {
   std::vector<std::int64_t> positions(static_cast<std::size_t>(schedule.micro_batches), 0);

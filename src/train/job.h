@@ -28,8 +28,10 @@ struct Job {
   std::optional<Samples> validation_samples;
 
   [[nodiscard]] std::int64_t num_workers() const { return static_cast<std::int64_t>(schedule.workers.size()); }
+  /// Samples of one of the schedule's micro-batches: a part of --micro-batch-size after backward halving.
+  [[nodiscard]] std::int64_t micro_batch_size() const;
   /// Samples of one step, over all micro-batches.
-  [[nodiscard]] std::int64_t mini_batch() const { return options.micro_batch_size * schedule.micro_batches; }
+  [[nodiscard]] std::int64_t mini_batch() const { return micro_batch_size() * schedule.micro_batches; }
 };
 
 /// Resolves names, generates and checks the schedule, lowers it and proves the programs free of deadlock, opens the

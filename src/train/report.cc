@@ -69,7 +69,7 @@ std::string describe(const Job& job) {
   text += fmt::format("schedule {}: {} stages on {} {}, {} micro-batches of {} x {} tokens a step\n", job.schedule.name,
                       job.schedule.stages, job.num_workers(),
                       job.num_workers() == 1 ? "worker" : (options.transport == "threads" ? "threads" : "processes"),
-                      job.schedule.micro_batches, options.micro_batch_size, options.sequence);
+                      job.schedule.micro_batches, job.micro_batch_size(), options.sequence);
   if (job.num_workers() > 1 && fits_a_page(job.schedule)) {
     const CostModel slots = CostModel::uniform(job.schedule, StageCosts{});
     const Timeline timeline = forwards_just_in_time(job.schedule, slots, simulate(job.schedule, slots));

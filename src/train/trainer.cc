@@ -42,7 +42,7 @@ Trainer::Trainer(const Job& job, WorkerId worker, Transport& transport)
     in_order.push_back(stages_[id].get());
   }
   optimizer_ = make_optimizer(job.options, in_order);
-  const TensorSpec message{{job.options.micro_batch_size, job.options.sequence, job.model.hidden}, dtype};
+  const TensorSpec message{{job.micro_batch_size(), job.options.sequence, job.model.hidden}, dtype};
   const ProgramShape shape{job.schedule.micro_batches, job.num_workers(), groups};
   executor_ = std::make_unique<Executor>(worker, std::move(borrowed), transport, message, shape);
 }
@@ -126,7 +126,7 @@ double Trainer::total_loss(const StepResult& result) const {
 MicroBatch Trainer::load(const Samples& samples, std::int64_t step, StageId stage, MicroBatchId micro_batch) const {
   const bool first_or_last = stage == StageId(0) || stage.value() + 1 == job_.schedule.stages;
   if (!first_or_last && job_.model.family == Family::Gpt2) return {};  // blocks of GPT-2 see hidden states alone
-  const std::int64_t size = job_.options.micro_batch_size;
+  const std::int64_t size = job_.micro_batch_size();
   return make_micro_batch(samples, job_.model.family,
                           {step, job_.data_position[micro_batch.index()] * size, size, job_.mini_batch()});
 }

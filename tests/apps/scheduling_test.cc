@@ -31,15 +31,22 @@ std::string four_stages_as_json() {
   return output_of(arguments);
 }
 
-class GoldenTest : public ::testing::TestWithParam<const char*> {};
+/// A schedule, and the micro-batches of its golden picture of four stages.
+using Golden = std::pair<const char*, const char*>;
+
+class GoldenTest : public ::testing::TestWithParam<Golden> {};
 
 TEST_P(GoldenTest, ThePictureIsTheOneInTheTree) {
-  const std::string name = GetParam();
-  EXPECT_EQ(output_of({"schedule", name, "--stages", "4", "--micro-batches", "4"}),
+  const std::string name = GetParam().first;
+  EXPECT_EQ(output_of({"schedule", name, "--stages", "4", "--micro-batches", GetParam().second}),
             read_file(kSource / "tests/golden" / (name + ".txt")));
 }
 
-INSTANTIATE_TEST_SUITE_P(, GoldenTest, ::testing::Values("gpipe", "1f1b", "chimera"));
+INSTANTIATE_TEST_SUITE_P(, GoldenTest,
+                         ::testing::Values(Golden{"gpipe", "4"}, Golden{"1f1b", "4"}, Golden{"chimera", "4"},
+                                           Golden{"interleaved-1f1b", "8"}, Golden{"gems", "8"}, Golden{"zb-h1", "8"},
+                                           Golden{"zb-h2", "8"}, Golden{"pipedream", "8"},
+                                           Golden{"pipedream-2bw", "8"}));
 
 TEST(DocumentationTest, ShowsTheGoldenPicture) {
   const std::string picture = read_file(kSource / "tests/golden/chimera.txt");

@@ -64,6 +64,7 @@ TEST_F(TrainRefusalTest, Shapes) {
       {{"--stages", "5", "--schedule", "gpipe"}, {"cannot cut 4 layers into 5 stages"}},
       {{"--pipelines", "3"}, {"--pipelines must be twice a divisor", "2, 4; not 3"}},
       {{"--pipelines", "2", "--schedule", "1f1b"}, {"--pipelines does not apply to 1f1b"}},
+      {{"--scale", "halving", "--micro-batch-size", "3"}, {"--micro-batch-size 3", "multiple of 2"}},
       {{"--sequence", "2000"}, {"--sequence 2000 is longer than the 1024 positions"}},
       {{"--model", "bert-tiny", "--sequence", "7"}, {"a sequence of 7 tokens; expected 8"}},
       {{"--vocabulary", "255"}, {"vocabulary of 255", "need 256"}},

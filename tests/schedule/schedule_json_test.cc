@@ -24,6 +24,8 @@ TEST(ScheduleJsonTest, KeepsSizesAndWeightVersions) {
   schedule.updates = AsynchronousUpdates{.micro_batches = 1, .versions = 2};
   schedule.workers[1].back().weight_version = 2;
   EXPECT_EQ(schedule_from_json(to_json(schedule), "text"), schedule);
+  schedule.updates->delay = 1;
+  EXPECT_EQ(schedule_from_json(to_json(schedule), "text"), schedule);
 }
 
 TEST(ScheduleJsonTest, ReadsFaultsOfMeaningAsTheyAre) {
@@ -75,6 +77,7 @@ INSTANTIATE_TEST_SUITE_P(
                       BadText{"\"name\"", "\"synchronous\": 0, \"name\"", "synchronous: expected true or false"},
                       BadText{"\"name\"", "\"synchronous\": false, \"name\"", "'micro_batches_per_update' is missing"},
                       BadText{"\"name\"", "\"weight_versions\": 2, \"name\"", "only an asynchronous schedule"},
+                      BadText{"\"name\"", "\"update_delay\": 1, \"name\"", "only an asynchronous schedule"},
                       BadText{"\"name\"", "\"micro_batch_scale\": 0, \"name\"", "expected a number above 0"},
                       BadText{"\"micro_batch\": 0", "\"micro_batch\": 0, \"weight_version\": 0", "unknown field"},
                       BadText{"{\"id\": 0", "{\"id\": 1", "replicas[0].id"}, BadText{"]}\n", "]} x", "JSON"},

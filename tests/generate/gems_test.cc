@@ -1,0 +1,50 @@
+#include "generate/gems.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "render/text.h"
+#include "support/schedules.h"
+
+namespace chimera {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST(GemsTest, PictureIsTheGoldenFile) {
+  const Schedule schedule = gems({4, 8});
+  EXPECT_EQ(to_text(schedule, testing::in_slots(schedule)), testing::golden("gems.txt"));
+}
+
+TEST(GemsTest, MicroBatchesGoDownAndUpInTurn) {
+  const Schedule schedule = gems({3, 3});
+  EXPECT_THAT(micro_batches_of_replicas(schedule),
+              ElementsAre(ElementsAre(MicroBatchId(0), MicroBatchId(2)), ElementsAre(MicroBatchId(1))));
+  EXPECT_THAT(schedule.placement.worker_of, ElementsAre(ElementsAre(WorkerId(0), WorkerId(1), WorkerId(2)),
+                                                        ElementsAre(WorkerId(2), WorkerId(1), WorkerId(0))));
+}
+
+TEST(GemsTest, MakespanAndActivationsAreTheClosedForms) {
+  for (const PipelineShape& shape : testing::small_shapes("gems")) {
+    const auto [d, n] = std::pair(static_cast<double>(shape.stages), static_cast<double>(shape.micro_batches));
+    for (const double b : {1.0, 2.0, 3.5}) {
+      const Timeline timeline = testing::timed(gems(shape), 1, b);
+      EXPECT_EQ(timeline.makespan, n * (d * b + 1) + d - 1) << testing::describe("gems", shape);
+      for (const auto& worker : timeline.workers) EXPECT_EQ(worker.peak_in_flight, 1);
+    }
+  }
+}
+
+TEST(GemsTest, BubbleRatioTendsToThePublishedOne) {
+  const double ratio = testing::timed(gems({8, 2000}), 1, 2).bubble_ratio;
+  EXPECT_NEAR(ratio, (8 - 1) / (8 + 0.5), 1e-3);
+}
+
+TEST(GemsTest, RejectsShapesThatAreNone) {
+  EXPECT_THROW((void)gems({4, 0}), ConfigError);
+  EXPECT_THROW((void)gems({-4, 4}), ConfigError);
+}
+
+}  // namespace
+}  // namespace chimera
