@@ -20,6 +20,7 @@ double mean_duration(const Instance& instance) {
 struct Choice {
   LaneIndex lane = kNoLane;
   double start = kNever;
+  double rank = kNever;
 };
 
 /// What the workers hold, and what they must keep free for the oldest micro-batch.
@@ -130,8 +131,9 @@ class ListScheduling {
   Orders run() {
     for (std::size_t w = 0; w < free_.size(); ++w) choices_[w] = choose(w);
     for (std::int32_t left = instance_.ops; left > 0; --left) {
-      const auto first = std::min_element(choices_.begin(), choices_.end(),
-                                          [](const Choice& a, const Choice& b) { return a.start < b.start; });
+      const auto first = std::min_element(choices_.begin(), choices_.end(), [](const Choice& a, const Choice& b) {
+        return std::tie(a.start, a.rank) < std::tie(b.start, b.rank);
+      });
       commit(static_cast<std::size_t>(first - choices_.begin()), *first);
     }
     return std::move(orders_);
@@ -175,20 +177,16 @@ class ListScheduling {
       for (LaneIndex lane = kLanesOfChain * chain; lane < kLanesOfChain * (chain + 1); ++lane) {
         const auto start = next_start(worker, static_cast<std::size_t>(lane));
         if (!start) continue;
-        candidates_.push_back({lane, *start});
+        candidates_.push_back({lane, *start, kNever});
         earliest = std::min(earliest, *start);
       }
     }
     Choice best;
-    double best_rank = kNever;
-    for (const Choice& candidate : candidates_) {
+    for (Choice& candidate : candidates_) {
       const double wait = (candidate.start - earliest) / time_;
       if (wait > rule_.window + kRounding) continue;
-      const double rank = rank_of(candidate.lane, wait);
-      if (rank < best_rank) {
-        best_rank = rank;
-        best = candidate;
-      }
+      candidate.rank = rank_of(candidate.lane, wait);
+      if (candidate.rank < best.rank) best = candidate;
     }
     return best;
   }

@@ -12,7 +12,9 @@ namespace chimera {
 
 /// Ranks the ops that a worker may run next: the smallest number runs first. Of the k-th op of a lane of stage s it is
 /// step[F, I (or B), W] + age * k - depth * s + patience * t + a random number below `noise`, where t is how much
-/// later the op can start than the worker's first. Times are in mean durations of the instance's ops.
+/// later the op can start than the worker's first. Of ops that start at the same time on several workers the one with
+/// the smallest number is started first: what it makes is then known to be on its way. Times are in mean durations of
+/// the instance's ops.
 struct ListRule {
   std::array<double, kLanesOfChain> step = {1, 0, 2};
   double age = 0.01;
