@@ -1,12 +1,9 @@
 #include "generate/chimera.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cassert>
 
-#include "core/error.h"
-#include "generate/shape.h"
+#include "generate/chimera_placement.h"
 
 namespace chimera {
 namespace {
@@ -15,52 +12,6 @@ struct SlottedOp {
   std::int64_t slot;  // in halves
   Op op;
 };
-
-void require_fitting(const PipelineShape& shape) {
-  require_sane("chimera", shape, shape.scale == ScaleMethod::Halving ? 4 : 2);
-  if (shape.stages % 2 != 0) {
-    throw ConfigError(fmt::format(
-        "chimera: --stages must be even, not {} (with odd D both directions want the same slots)", shape.stages));
-  }
-  if (shape.pipelines % 2 != 0 || (shape.stages / 2) % (shape.pipelines / 2) != 0) {
-    std::string legal;
-    for (std::int64_t f = 1; f <= std::min<std::int64_t>(shape.stages / 2, 64); ++f) {
-      if ((shape.stages / 2) % f == 0) legal += fmt::format("{}{}", legal.empty() ? "" : ", ", 2 * f);
-    }
-    throw ConfigError(fmt::format("chimera: --pipelines must be twice a divisor of D/2 = {}: {}; not {}",
-                                  shape.stages / 2, legal, shape.pipelines));
-  }
-  if (shape.stages > kMostOps / shape.pipelines) {
-    throw ConfigError(
-        fmt::format("chimera: {} pipelines of {} stages are more than {} stages in all; use fewer of either",
-                    shape.pipelines, shape.stages, kMostOps));
-  }
-}
-
-Placement chimera_placement(std::int64_t depth, std::int64_t f) {
-  Placement placement;
-  for (const bool down : {true, false}) {
-    for (std::int64_t i = 0; i < f; ++i) {
-      auto& row = placement.worker_of.emplace_back();
-      for (std::int64_t s = 0; s < depth; ++s) {
-        row.emplace_back((i * (depth / f) + (down ? s : depth - 1 - s)) % depth);
-      }
-    }
-  }
-  return placement;
-}
-
-/// What a pipeline runs of `count` micro-batches from `first` on: as even a share as can be; where some get one more,
-/// those of lower number, so down before up.
-struct Share {
-  std::int64_t first;
-  std::int64_t count;
-};
-Share share_of(std::int64_t pipeline, std::int64_t pipelines, std::int64_t first, std::int64_t count) {
-  const std::int64_t least = count / pipelines;
-  const std::int64_t extra = count % pipelines;
-  return {first + pipeline * least + std::min(pipeline, extra), least + (pipeline < extra ? 1 : 0)};
-}
 
 /// The micro-batches that are laid out together, in one block of at most D, or two of which the second may be smaller.
 struct Unit {
@@ -102,12 +53,6 @@ void lay_out(const Unit& unit, std::int64_t depth, std::int64_t pipelines, Repli
   }
 }
 
-/// The stage of that replica on that worker: the inverse of chimera_placement.
-StageId stage_on(std::int64_t worker, std::int64_t replica, std::int64_t depth, std::int64_t f) {
-  const std::int64_t distance = (worker - replica % f * (depth / f) + depth) % depth;
-  return StageId(replica < f ? distance : depth - 1 - distance);
-}
-
 /// The ops by slot, of which no two share one. Slots are few more than ops unless N is far below D, so that mostly each
 /// op goes straight to its place.
 std::vector<Op> in_slot_order(std::vector<SlottedOp>& slotted, std::vector<const Op*>& at) {
@@ -138,7 +83,7 @@ std::vector<Op> in_slot_order(std::vector<SlottedOp>& slotted, std::vector<const
 }  // namespace
 
 Schedule chimera(const PipelineShape& shape) {
-  require_fitting(shape);
+  require_chimera_shape("chimera", shape, shape.scale == ScaleMethod::Halving ? 4 : 2);
   const std::int64_t depth = shape.stages;
   const bool halved = shape.scale == ScaleMethod::Halving;
   Schedule schedule{

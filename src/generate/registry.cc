@@ -6,10 +6,12 @@
 #include "core/error.h"
 #include "core/nearest.h"
 #include "generate/chimera.h"
+#include "generate/chimera_zb.h"
 #include "generate/dualpipe.h"
 #include "generate/dualpipev.h"
 #include "generate/gems.h"
 #include "generate/gpipe.h"
+#include "generate/hanayo.h"
 #include "generate/interleaved_one_f_one_b.h"
 #include "generate/one_f_one_b.h"
 #include "generate/pipedream.h"
@@ -47,6 +49,20 @@ std::span<const Generator> generators() {
                 "DeepSeek-AI, DeepSeek-V3 technical report, 2024"},
       Generator{"dualpipev", dualpipev, "N >= 2D", "bubble (D-1)(F+I-W)/2", "2D+1 halves",
                 "DeepSeek-AI, DualPipe, 2025"},
+      Generator{"hanayo",
+                hanayo,
+                "any D, N, w",
+                "ratio ~(2D-2)/(3wD+D-1), N=D",
+                "2wD chunks",
+                "Liu et al., SC'23",
+                {"--waves"}},
+      Generator{"chimera-zb",
+                chimera_zb,
+                "D even, any N, f divides D/2",
+                "N(F+I+W)+(D/2f-1)F, F=I=W, D|N",
+                "D (any N: D+1)",
+                "ours",
+                {"--pipelines"}},
       Generator{"pipedream", pipedream, "any D, N", "(N+D-1)(F+B), no flush", "min(D-s, N)",
                 "Narayanan et al., SOSP'19"},
       Generator{"pipedream-2bw", pipedream_two_bw, "N >= D", "(N+D-1)(F+B), no flush", "D-s",

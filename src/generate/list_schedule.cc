@@ -1,0 +1,398 @@
+#include "generate/list_schedule.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <queue>
+#include <span>
+#include <utility>
+
+#include "core/error.h"
+
+namespace chimera {
+namespace {
+
+constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
+
+struct RankedOp {
+  std::int64_t rank = 0;
+  std::int64_t age = 0;
+  Op op;
+};
+
+/// Whether `b` runs before `a`.
+bool runs_after(const RankedOp& a, const RankedOp& b) {
+  if (a.rank != b.rank) return a.rank > b.rank;
+  if (a.age != b.age) return a.age > b.age;
+  if (a.op.stage != b.op.stage) return a.op.stage < b.op.stage;
+  return a.op.replica > b.op.replica;
+}
+using ReadyOps = std::priority_queue<RankedOp, std::vector<RankedOp>,
+                                     decltype([](const RankedOp& a, const RankedOp& b) { return runs_after(a, b); })>;
+
+/// The end of an op, or the arrival of its input.
+struct Event {
+  double time = 0;
+  bool arrival = false;
+  Op op;
+};
+
+/// A stage of a replica.
+struct StageCopy {
+  WorkerId worker;
+  std::int64_t credits = kNoLimit;
+  std::int64_t in_flight = 0;
+  std::size_t arrived = 0;  // forwards whose inputs are there
+  std::size_t begun = 0;    // forwards
+  bool offered = false;     // the next forward is among its worker's ready ones
+};
+
+/// What one micro-batch does on one worker.
+struct Visit {
+  std::int32_t in_flight = 0;  // stages
+  std::int32_t ended = 0;      // stages
+};
+
+struct Worker {
+  bool busy = false;
+  bool touched = false;  // by an event of this instant
+  ReadyOps forwards;     // those with a stage credit
+  ReadyOps backwards;    // B, I and W
+  std::int64_t in_flight = 0;
+  std::vector<std::pair<ReplicaId, StageId>> copies;  // the stages here, ascending
+  std::int64_t credits = kNoLimit;
+  std::int64_t reserved = 0;  // of the credits, for the oldest micro-batch
+  std::size_t oldest = 0;     // in order of age: the first micro-batch that has not ended here
+  std::vector<Visit> visits;  // [micro-batch], where credits are limited
+};
+
+void require_time(const char* what, double value) {
+  if (!std::isfinite(value) || value < 0) {
+    throw ConfigError(fmt::format("list scheduling: {} {} is not a finite time of 0 or more", what, value));
+  }
+}
+
+class ListScheduler {
+ public:
+  ListScheduler(const ListTask& task, const ListRank& rank)
+      : task_(task), rank_(rank), stages_(task.placement.worker_of.at(0).size()) {
+    require_durations();
+    order_micro_batches();
+    lay_out_stages();
+    lay_out_workers();
+    auto& schedule = result_.schedule;
+    schedule.name = task.name;
+    schedule.stages = static_cast<std::int64_t>(stages_);
+    schedule.micro_batches = static_cast<std::int64_t>(task.replica_of.size());
+    schedule.placement = task.placement;
+    schedule.workers.resize(workers_.size());
+  }
+
+  ListResult run() {
+    for (std::size_t r = 0; r < members_.size(); ++r) {
+      const ReplicaId replica(static_cast<std::int64_t>(r));
+      copy(replica, StageId(0)).arrived = members_[r].size();
+      offer_forward(replica, StageId(0));
+    }
+    for (std::size_t w = 0; w < workers_.size(); ++w) begin_best(w);
+    while (!events_.empty()) {
+      take_events_of_next_instant();
+      for (const std::size_t w : touched_) {
+        workers_[w].touched = false;
+        if (!workers_[w].busy) begin_best(w);
+      }
+      touched_.clear();
+    }
+    assert(num_ops(result_.schedule) == result_.schedule.stages * std::ssize(age_) * (task_.split_backward ? 3 : 2));
+    return std::move(result_);
+  }
+
+ private:
+  void require_durations() const {
+    require_time("latency", task_.latency);
+    if (task_.durations.size() != 1 && task_.durations.size() != stages_) {
+      throw ConfigError(fmt::format("list scheduling: durations of {} stages for {}", task_.durations.size(), stages_));
+    }
+    for (const OpDurations& each : task_.durations) {
+      require_time("duration", each.forward);
+      require_time("duration", each.backward);
+      require_time("duration", each.input_gradient);
+      require_time("duration", each.weight_gradient);
+    }
+  }
+
+  void order_micro_batches() {
+    members_.resize(task_.placement.num_replicas());
+    for (std::size_t m = 0; m < task_.replica_of.size(); ++m) {
+      auto& members = members_[task_.replica_of[m].index()];
+      age_.push_back(static_cast<std::int64_t>(members.size()));
+      members.emplace_back(static_cast<std::int64_t>(m));
+      by_age_.emplace_back(static_cast<std::int64_t>(m));
+    }
+    std::sort(by_age_.begin(), by_age_.end(), [this](MicroBatchId a, MicroBatchId b) {
+      if (age_[a.index()] != age_[b.index()]) return age_[a.index()] < age_[b.index()];
+      return task_.replica_of[a.index()] < task_.replica_of[b.index()];
+    });
+  }
+
+  void lay_out_stages() {
+    std::size_t num_workers = 0;
+    for (const auto& row : task_.placement.worker_of) {
+      for (const WorkerId w : row) num_workers = std::max(num_workers, w.index() + 1);
+    }
+    workers_.resize(num_workers);
+    for (std::size_t r = 0; r < members_.size(); ++r) {
+      for (std::size_t s = 0; s < stages_; ++s) {
+        StageCopy& copy = copies_.emplace_back();
+        copy.worker = task_.placement.worker_of[r][s];
+        workers_[copy.worker.index()].copies.emplace_back(static_cast<std::int64_t>(r), static_cast<std::int64_t>(s));
+        if (task_.stage_credits.empty()) continue;
+        copy.credits = task_.stage_credits[r][s];
+        if (copy.credits < 1 && !members_[r].empty()) {
+          throw ConfigError(fmt::format(
+              "{}: worker {} waits for a credit of stage {} of replica {}, which has {}; allow at least 1 in flight",
+              task_.name, copy.worker.value(), s, r, copy.credits));
+        }
+      }
+    }
+  }
+
+  void lay_out_workers() {
+    if (task_.worker_credits.empty()) return;
+    for (std::size_t w = 0; w < workers_.size(); ++w) {
+      Worker& worker = workers_[w];
+      worker.credits = task_.worker_credits[w];
+      for (std::size_t r = 0; r < members_.size(); ++r) {
+        if (members_[r].empty()) continue;
+        const auto needed =
+            static_cast<std::int64_t>(stages_here(worker, ReplicaId(static_cast<std::int64_t>(r))).size());
+        worker.reserved = std::max(worker.reserved, needed);
+        if (needed > worker.credits) {
+          throw ConfigError(fmt::format(
+              "{}: worker {} waits for a credit, of which it has {}; one micro-batch of replica {} needs {} there",
+              task_.name, w, worker.credits, r, needed));
+        }
+      }
+      worker.visits.resize(task_.replica_of.size());
+      advance_oldest(worker);
+    }
+  }
+
+  /// The part of the worker's copies that belongs to the replica.
+  static std::span<const std::pair<ReplicaId, StageId>> stages_here(const Worker& worker, ReplicaId replica) {
+    const auto before = [](const auto& a, const auto& b) { return a.first < b.first; };
+    const auto [begin, end] =
+        std::equal_range(worker.copies.begin(), worker.copies.end(), std::pair(replica, StageId()), before);
+    return {begin, end};
+  }
+
+  StageCopy& copy(ReplicaId replica, StageId stage) { return copies_[replica.index() * stages_ + stage.index()]; }
+  StageCopy& copy(const Op& op) { return copy(op.replica, op.stage); }
+
+  double duration(const Op& op) const {
+    const OpDurations& durations = task_.durations[task_.durations.size() == 1 ? 0 : op.stage.index()];
+    switch (op.kind) {
+      case OpKind::Forward: return durations.forward;
+      case OpKind::Backward: return durations.backward;
+      case OpKind::BackwardInput: return durations.input_gradient;
+      case OpKind::BackwardWeight: return durations.weight_gradient;
+    }
+    return 0;
+  }
+
+  RankedOp ranked(const Op& op) const {
+    const std::int64_t age = age_[op.micro_batch.index()];
+    return {rank_(op, age), age, op};
+  }
+
+  Op next_forward(ReplicaId replica, StageId stage) {
+    return {OpKind::Forward, replica, stage, members_[replica.index()][copy(replica, stage).begun]};
+  }
+
+  void offer_forward(ReplicaId replica, StageId stage) {
+    StageCopy& at = copy(replica, stage);
+    if (at.offered || at.begun == at.arrived || at.in_flight == at.credits) return;
+    at.offered = true;
+    workers_[at.worker.index()].forwards.push(ranked(next_forward(replica, stage)));
+  }
+
+  /// The input of `op` is on its worker.
+  void make_ready(const Op& op) {
+    StageCopy& at = copy(op);
+    if (op.kind == OpKind::Forward) {
+      ++at.arrived;
+      offer_forward(op.replica, op.stage);
+    } else {
+      workers_[at.worker.index()].backwards.push(ranked(op));
+    }
+    touch(at.worker);
+  }
+
+  void send(WorkerId from, const Op& consumer) {
+    if (task_.latency == 0 || copy(consumer).worker == from) return make_ready(consumer);
+    events_.push({now_ + task_.latency, true, consumer});
+  }
+
+  void touch(WorkerId w) {
+    Worker& worker = workers_[w.index()];
+    if (worker.touched) return;
+    worker.touched = true;
+    touched_.push_back(w.index());
+  }
+
+  /// Events whose times differ by rounding only are of one instant.
+  void take_events_of_next_instant() {
+    constexpr double kRounding = 1e-12;
+    const double last = events_.top().time * (1 + kRounding);
+    while (!events_.empty() && events_.top().time <= last) {
+      const Event event = events_.top();
+      events_.pop();
+      now_ = event.time;
+      event.arrival ? make_ready(event.op) : end(event.op);
+    }
+  }
+
+  void end(const Op& op) {
+    const WorkerId w = copy(op).worker;
+    workers_[w.index()].busy = false;
+    touch(w);
+    result_.makespan = now_;
+    if (gives_weight_gradient(op.kind)) return_credits(op);
+    Op next = op;
+    if (op.kind == OpKind::Forward) {
+      const bool last_stage = op.stage.index() + 1 == stages_;
+      if (last_stage) {
+        next.kind = task_.split_backward ? OpKind::BackwardInput : OpKind::Backward;
+      } else {
+        next.stage = StageId(op.stage.value() + 1);
+      }
+      return send(w, next);
+    }
+    if (op.kind == OpKind::BackwardInput) {
+      next.kind = OpKind::BackwardWeight;
+      make_ready(next);
+    }
+    if (op.kind == OpKind::BackwardWeight || op.stage == StageId(0)) return;
+    next = op;
+    next.stage = StageId(op.stage.value() - 1);
+    send(w, next);
+  }
+
+  void return_credits(const Op& op) {
+    StageCopy& at = copy(op);
+    Worker& worker = workers_[at.worker.index()];
+    --at.in_flight;
+    --worker.in_flight;
+    offer_forward(op.replica, op.stage);
+    if (worker.visits.empty()) return;
+    Visit& visit = worker.visits[op.micro_batch.index()];
+    --visit.in_flight;
+    ++visit.ended;
+    advance_oldest(worker);
+  }
+
+  void advance_oldest(Worker& worker) const {
+    const auto ended = [&](MicroBatchId m) {
+      return worker.visits[m.index()].ended == std::ssize(stages_here(worker, task_.replica_of[m.index()]));
+    };
+    while (worker.oldest < by_age_.size() && ended(by_age_[worker.oldest])) ++worker.oldest;
+  }
+
+  /// The ready forward to run first that the worker's credits allow, taken from the ready ones; nothing where there is
+  /// none that runs before `rival`.
+  std::optional<Op> take_forward(Worker& worker, const RankedOp* rival) {
+    const auto wins = [&](const RankedOp& forward) { return rival == nullptr || runs_after(*rival, forward); };
+    while (!worker.forwards.empty() && begun(worker.forwards.top().op)) worker.forwards.pop();
+    if (worker.forwards.empty() || !wins(worker.forwards.top())) return std::nullopt;
+    if (worker.visits.empty() || allows_any_forward(worker) ||
+        worker.forwards.top().op.micro_batch == by_age_[worker.oldest]) {
+      const Op op = worker.forwards.top().op;
+      worker.forwards.pop();
+      return op;
+    }
+    return oldest_forward(worker, wins);
+  }
+
+  bool begun(const Op& forward) {
+    return copy(forward).begun > static_cast<std::size_t>(age_[forward.micro_batch.index()]);
+  }
+
+  bool allows_any_forward(const Worker& worker) const {
+    const std::int64_t of_oldest = worker.visits[by_age_[worker.oldest].index()].in_flight;
+    return worker.in_flight - of_oldest < worker.credits - worker.reserved;
+  }
+
+  /// The oldest micro-batch's ready forward that runs first. It stays among the ready ones, where begun() tells it.
+  template <class Wins>
+  std::optional<Op> oldest_forward(const Worker& worker, const Wins& wins) {
+    const MicroBatchId oldest = by_age_[worker.oldest];
+    const ReplicaId replica = task_.replica_of[oldest.index()];
+    std::optional<RankedOp> best;
+    for (const auto& [_, stage] : stages_here(worker, replica)) {
+      if (!copy(replica, stage).offered) continue;
+      const RankedOp forward = ranked(next_forward(replica, stage));
+      if (forward.op.micro_batch != oldest || !wins(forward)) continue;
+      if (!best || runs_after(*best, forward)) best = forward;
+    }
+    return best ? std::optional(best->op) : std::nullopt;
+  }
+
+  void begin_best(std::size_t w) {
+    Worker& worker = workers_[w];
+    const RankedOp* backward = worker.backwards.empty() ? nullptr : &worker.backwards.top();
+    if (const auto forward = take_forward(worker, backward)) {
+      take_credits(*forward);
+      begin(w, *forward);
+      offer_forward(forward->replica, forward->stage);
+    } else if (backward != nullptr) {
+      const Op op = backward->op;
+      worker.backwards.pop();
+      begin(w, op);
+    }
+  }
+
+  void take_credits(const Op& forward) {
+    StageCopy& at = copy(forward);
+    Worker& worker = workers_[at.worker.index()];
+    at.offered = false;
+    ++at.begun;
+    ++at.in_flight;
+    result_.peak_in_flight = std::max(result_.peak_in_flight, ++worker.in_flight);
+    if (!worker.visits.empty()) ++worker.visits[forward.micro_batch.index()].in_flight;
+  }
+
+  void begin(std::size_t w, const Op& op) {
+    workers_[w].busy = true;
+    result_.schedule.workers[w].push_back(op);
+    events_.push({now_ + duration(op), false, op});
+  }
+
+  const ListTask& task_;
+  const ListRank& rank_;
+  std::size_t stages_;
+  std::vector<std::vector<MicroBatchId>> members_;  // [replica], ascending
+  std::vector<std::int64_t> age_;                   // [micro-batch]
+  std::vector<MicroBatchId> by_age_;                // oldest first
+  std::vector<StageCopy> copies_;                   // [replica * stages + stage]
+  std::vector<Worker> workers_;
+  std::vector<std::size_t> touched_;
+  std::priority_queue<Event, std::vector<Event>, decltype([](const auto& a, const auto& b) { return a.time > b.time; })>
+      events_;  // earliest first
+  double now_ = 0;
+  ListResult result_;
+};
+
+}  // namespace
+
+ListResult list_schedule(const ListTask& task, const ListRank& rank) { return ListScheduler(task, rank).run(); }
+
+ListResult better(ListResult a, ListResult b) {
+  const auto merit = [](const ListResult& result) { return std::pair(result.makespan, result.peak_in_flight); };
+  return merit(b) < merit(a) ? std::move(b) : std::move(a);
+}
+
+}  // namespace chimera
