@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <iostream>
 #include <memory>
@@ -11,7 +12,9 @@
 #include "options.h"
 #include "render/text.h"
 #include "schedule/schedule_json.h"
+#include "search/limits.h"
 #include "search/starts.h"
+#include "simulate/simulate.h"
 
 namespace chimera::apps {
 namespace {
@@ -22,11 +25,16 @@ struct Options {
   std::string placement;
   bool whole_backward = false;
   double max_in_flight = 0;
+  double memory = 0;
+  double activation_bytes = 0;
+  double weight_bytes = 0;
   double seconds = 10;
   std::int64_t iterations = 0;
   std::int64_t seed = 0;
   std::string format;
   CLI::Option* max_in_flight_option = nullptr;
+  CLI::Option* memory_option = nullptr;
+  std::vector<CLI::Option*> bytes_options;
   CLI::Option* seconds_option = nullptr;
   CLI::Option* iterations_option = nullptr;
 };
@@ -96,10 +104,28 @@ bool splits_backward(const Options& options) {
   return !options.whole_backward && options.costs.backward_option->count() == 0;
 }
 
+/// --memory, by the bytes of the other flags or of --costs.
+HoldingLimit memory_limit(const Options& options, const Layout& layout, const CostModel& costs) {
+  const auto given = [](const CLI::Option* option) { return option->count() > 0; };
+  const auto& bytes = options.bytes_options;
+  if (std::all_of(bytes.begin(), bytes.end(), given)) {
+    return limit_memory(layout, options.memory, options.weight_bytes, options.activation_bytes, "--memory");
+  }
+  if (std::any_of(bytes.begin(), bytes.end(), given) || costs.memory.empty()) {
+    throw ConfigError("search: --memory needs --activation-bytes and --weight-bytes, or --costs FILE with `memory`");
+  }
+  return limit_memory(layout, options.memory, costs, "--memory");
+}
+
 SearchProblem problem_of(const Options& options, const Layout& layout) {
   SearchProblem problem{layout, options.costs.costs_of(without_ops(layout)), splits_backward(options), {}};
   if (options.max_in_flight_option->count() > 0) {
     problem.limits.push_back(limit_in_flight(layout, options.max_in_flight, "--max-in-flight"));
+  }
+  if (options.memory_option->count() > 0) {
+    problem.limits.push_back(memory_limit(options, layout, problem.costs));
+  } else if (options.bytes_options[0]->count() + options.bytes_options[1]->count() > 0) {
+    throw ConfigError("search: --activation-bytes and --weight-bytes say what --memory limits; give that too");
   }
   return problem;
 }
@@ -189,6 +215,12 @@ void add_search(CLI::App& program, int&) {
                     "B in place of I and W (default where --backward is given)");
   options->max_in_flight_option = add_number(*command, "--max-in-flight", options->max_in_flight,
                                              "most stage units in flight on a worker (default: no limit)");
+  options->memory_option = add_number(*command, "--memory", options->memory,
+                                      "most bytes a worker may hold; with the next two, or `memory` in --costs");
+  options->bytes_options = {
+      add_number(*command, "--activation-bytes", options->activation_bytes, "bytes of one stage unit in flight"),
+      add_number(*command, "--weight-bytes", options->weight_bytes,
+                 "bytes of the weights of one worker's share, and of what goes with them; replicas count again")};
   options->seconds_option = add_number(*command, "--seconds", options->seconds, "time to search (default 10)");
   options->iterations_option =
       add_count(*command, "--iterations", options->iterations, "schedules to time, instead of or beside --seconds");

@@ -26,26 +26,30 @@ OpKind kind_of(bool split, LaneIndex lane) {
 }
 
 /// Connects a lane to the one whose results it needs, which a message may have to bring.
-void connect(std::vector<Lane>& lanes, LaneIndex from, LaneIndex to, double latency) {
+void connect(std::vector<Lane>& lanes, LaneIndex from, LaneIndex to, double message_time) {
   Lane& consumer = lanes[static_cast<std::size_t>(to)];
   Lane& producer = lanes[static_cast<std::size_t>(from)];
   consumer.input = from;
-  consumer.delay = producer.worker == consumer.worker ? 0 : latency;
+  consumer.delay = producer.worker == consumer.worker ? 0 : message_time;
   producer.output = to;
 }
 
-void connect_stages(Instance& instance, const SearchProblem& problem) {
-  const auto chains = static_cast<LaneIndex>(instance.replica.size());
-  for (LaneIndex chain = 0; chain + 1 < chains; ++chain) {
-    const LaneIndex next = chain + 1;
-    if (instance.replica[static_cast<std::size_t>(chain)] != instance.replica[static_cast<std::size_t>(next)]) continue;
-    const double latency = problem.costs.latency;
-    connect(instance.lanes, kLanesOfChain * chain + kForwardStep, kLanesOfChain * next + kForwardStep, latency);
-    connect(instance.lanes, kLanesOfChain * next + kInputStep, kLanesOfChain * chain + kInputStep, latency);
+void connect_stages(Instance& instance, const SearchProblem& problem, const CostTable& costs) {
+  for (std::size_t chain = 0; chain + 1 < instance.replica.size(); ++chain) {
+    const std::size_t next = chain + 1;
+    if (instance.replica[chain] != instance.replica[next]) continue;
+    const auto connect_step = [&](LaneStep step, std::size_t from, std::size_t to) {
+      const OpKind kind = kind_of(problem.split_backward, step);
+      const double message_time = costs.message_time({kind, {}, stage_of(problem, from), {}});
+      connect(instance.lanes, static_cast<LaneIndex>(kLanesOfChain * from) + step,
+              static_cast<LaneIndex>(kLanesOfChain * to) + step, message_time);
+    };
+    connect_step(kForwardStep, chain, next);
+    connect_step(kInputStep, next, chain);
   }
 }
 
-void add_lanes(Instance& instance, const SearchProblem& problem, std::size_t chain) {
+void add_lanes(Instance& instance, const SearchProblem& problem, const CostTable& costs, std::size_t chain) {
   const StageId stage = stage_of(problem, chain);
   const ReplicaId replica = replica_of(problem, chain);
   const auto count = static_cast<std::int32_t>(problem.layout.micro_batches[replica.index()].size());
@@ -54,7 +58,7 @@ void add_lanes(Instance& instance, const SearchProblem& problem, std::size_t cha
     lane.worker = static_cast<std::int32_t>(problem.layout.placement.worker(replica, stage).value());
     lane.count = step == kWeightStep && !problem.split_backward ? 0 : count;
     lane.first = instance.ops;
-    lane.duration = problem.costs.stages[stage.index()].of(kind_of(problem.split_backward, step));
+    lane.duration = costs.duration(kind_of(problem.split_backward, step), stage);
     lane.takes = step == kForwardStep;
     lane.releases = step == (problem.split_backward ? kWeightStep : kInputStep);
     instance.ops += lane.count;
@@ -89,7 +93,7 @@ void require_room(const SearchProblem& problem) {
   const HoldingLimit& limit = *shortage->limit;
   throw ConfigError(fmt::format(
       "search: {} is infeasible: worker {} waits for room for micro-batch {} of replica {}, which alone holds {:.6g} "
-      "there; the limit is {:.6g}",
+      "there; the limit leaves {:.6g}",
       limit.flag, shortage->worker, problem.layout.micro_batches[shortage->replica].front().value(), shortage->replica,
       shortage->needed, limit.room_of_worker[shortage->worker]));
 }
@@ -100,8 +104,10 @@ Instance make_instance(const SearchProblem& problem) {
   instance.split_backward = problem.split_backward;
   instance.chains.resize(static_cast<std::size_t>(instance.workers));
   const std::size_t chains = problem.layout.placement.num_replicas() * static_cast<std::size_t>(problem.layout.stages);
-  for (std::size_t chain = 0; chain < chains; ++chain) add_lanes(instance, problem, chain);
-  connect_stages(instance, problem);
+  const Schedule schedule = without_ops(problem.layout);
+  const CostTable costs(schedule, problem.costs);
+  for (std::size_t chain = 0; chain < chains; ++chain) add_lanes(instance, problem, costs, chain);
+  connect_stages(instance, problem, costs);
   for (const HoldingLimit& limit : problem.limits) {
     auto& sizes = instance.size.emplace_back();
     for (std::size_t chain = 0; chain < chains; ++chain) {

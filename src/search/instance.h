@@ -18,7 +18,7 @@
 
 #include "schedule/schedule.h"
 #include "search/layout.h"
-#include "simulate/simulate.h"
+#include "simulate/costs.h"
 
 namespace chimera {
 
@@ -88,7 +88,8 @@ struct Shortage {
 /// Throws ConfigError, naming the worker and what it waits for, where there is a shortage.
 void require_room(const SearchProblem& problem);
 
-/// Requires a layout and costs that fit each other.
+/// Ops and messages only: a message takes what it takes with its link to itself, and what comes after the last op
+/// (all-reduces, updates) is left out. Throws ConfigError as CostTable does.
 [[nodiscard]] Instance make_instance(const SearchProblem& problem);
 
 /// The schedule of these orders, unless a lane is used more or less often than it has ops.

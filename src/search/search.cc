@@ -1,7 +1,5 @@
 #include "search/search.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -11,35 +9,25 @@
 #include "search/branch_and_bound.h"
 #include "search/budget.h"
 #include "search/evaluator.h"
+#include "search/limits.h"
 #include "search/list_scheduling.h"
 #include "search/lower_bound.h"
 #include "search/pareto.h"
 #include "search/symmetry.h"
+#include "simulate/simulate.h"
 
 namespace chimera {
 namespace {
 
-void require_costs(const SearchProblem& problem) {
-  const auto& stages = problem.costs.stages;
-  if (static_cast<std::int64_t>(stages.size()) != problem.layout.stages) {
-    throw ConfigError(fmt::format("search: costs of {} stages for {}", stages.size(), problem.layout.stages));
-  }
-  double sum = problem.costs.latency;
-  bool valid = sum >= 0;
-  for (const StageCosts& stage : stages) {
-    for (const double cost : {stage.forward, stage.backward, stage.input_gradient, stage.weight_gradient}) {
-      valid = valid && cost >= 0;
-      sum += cost;
-    }
-  }
-  if (!valid) throw ConfigError("search: costs must be times of 0 or more");
-  if (!(sum * static_cast<double>(kMostSearchedOps) < std::numeric_limits<double>::max())) {
-    throw ConfigError("search: the costs are too large to add up; use a larger unit of time");
-  }
+void require_costs(const Instance& instance) {
+  double sum = 0;
+  for (const Lane& lane : instance.lanes) sum += lane.count * (lane.duration + lane.delay);
+  if (!std::isfinite(sum)) throw ConfigError("search: the costs are too large to add up; use a larger unit of time");
 }
 
-double units_of_stage(const Layout& layout) {
-  return static_cast<double>(layout.workers) / static_cast<double>(layout.stages);
+/// Whether there is nothing but ops and messages that do not meet: then the search times as simulate() does.
+bool is_plain(const CostModel& costs) {
+  return !costs.links && !costs.all_reduce && costs.optimizer.empty() && !costs.blocking_sends;
 }
 
 /// One problem in the forms that the methods need.
@@ -67,7 +55,7 @@ class Search {
         random_(options.seed) {}
 
   SearchResult run() {
-    lower_bound_ = solve(problem_, Phase(budget_, kShareOfProblem));
+    lower_bound_ = std::max(lower_bound_, solve(problem_, Phase(budget_, kShareOfProblem)));
     sweep_lower_limits();
     return result();
   }
@@ -77,7 +65,6 @@ class Search {
   double solve(const SearchProblem& problem, Phase phase) {
     const Arrangement arrangement(problem);
     const double bound = bound_of(arrangement);
-    if (front_.finds().empty()) lower_bound_ = bound;
     const double goal = bound * (1 + kRounding);
     Best whole = best_start(arrangement);
     list_schedules(arrangement, arrangement.whole, whole, goal,
@@ -91,13 +78,15 @@ class Search {
     return bound;
   }
 
-  /// simulate()'s bound needs a schedule and holds for every order of its ops; the other one knows the limits.
+  /// The larger of two: one knows the limits; simulate()'s needs a schedule, holds for every order of its ops, and may
+  /// count what the search leaves out.
   double bound_of(const Arrangement& arrangement) {
-    LowerBound bound(arrangement.whole);
+    const double bound = LowerBound(arrangement.whole).at_start();
     RandomSource random(0);
     const Orders orders = orders_by_rule(arrangement.whole, {}, random);
     const Timeline timeline = simulate(to_schedule(arrangement.problem, orders), arrangement.problem.costs);
-    return std::max(timeline.lower_bound, bound.at_start());
+    lower_bound_ = std::max({lower_bound_, front_.finds().empty() ? bound : 0, timeline.lower_bound});
+    return is_plain(arrangement.problem.costs) ? std::max(bound, timeline.lower_bound) : bound;
   }
 
   Best best_start(const Arrangement& arrangement) {
@@ -223,18 +212,29 @@ class Search {
     return least;
   }
 
+  /// The finds with the makespans that simulate() says.
+  ParetoFront timed_finds() const {
+    ParetoFront timed;
+    for (Find find : front_.finds()) {
+      find.makespan = simulate(to_schedule(problem_, find.orders), problem_.costs).makespan;
+      if (timed.admits(find.makespan, find.peak)) timed.add(std::move(find));
+    }
+    return timed;
+  }
+
   SearchResult result() const {
-    const Find& best = front_.finds().front();
+    const ParetoFront timed = timed_finds();
+    const Find& best = timed.finds().front();
     SearchResult result;
     result.schedule = to_schedule(problem_, best.orders);
     const auto violations = check(result.schedule);
     if (!violations.empty()) throw ScheduleError("search found an invalid schedule: " + violations.front().message);
-    result.makespan = simulate(result.schedule, problem_.costs).makespan;
+    result.makespan = best.makespan;
     result.lower_bound = result.makespan <= lower_bound_ * (1 + kRounding) ? result.makespan : lower_bound_;
     result.gap = result.lower_bound > 0 ? result.makespan / result.lower_bound - 1 : 0;
     result.peak_in_flight = best.peak;
     result.origin = best.origin;
-    for (const Find& find : front_.finds()) result.pareto.push_back({find.makespan, find.peak, find.origin});
+    for (const Find& find : timed.finds()) result.pareto.push_back({find.makespan, find.peak, find.origin});
     return result;
   }
 
@@ -259,14 +259,9 @@ class Search {
 }  // namespace
 
 SearchResult search(const SearchProblem& problem, const std::vector<Schedule>& starts, const SearchOptions& options) {
-  require_costs(problem);
   require_room(problem);
+  require_costs(make_instance(problem));
   return Search(problem, starts, options).run();
-}
-
-HoldingLimit limit_in_flight(const Layout& layout, double units, const std::string& flag) {
-  return {flag, std::vector<double>(static_cast<std::size_t>(layout.stages), units_of_stage(layout)),
-          std::vector<double>(static_cast<std::size_t>(layout.workers), units)};
 }
 
 }  // namespace chimera

@@ -53,12 +53,12 @@ struct SearchResult {
 /// Pareto front; it ends when all is proven. At least one list schedule is made, however little time there is, so that
 /// there always is a result: it passes check() and keeps to the limits.
 ///
-/// Throws ConfigError where costs do not fit the layout, are not finite times of 0 or more or too large to add up, and
-/// where a limit leaves no room for a single micro-batch: then it says which worker waits for what.
+/// Messages that share a link, blocking sends, all-reduces and updates do not guide the search, but makespans are those
+/// of simulate(), which counts them: of what is found, the fastest with all of them is the result.
+///
+/// Throws ConfigError as CostTable does, where the costs are too large to add up, and where a limit leaves no room for
+/// a single micro-batch: then it says which worker waits for what.
 [[nodiscard]] SearchResult search(const SearchProblem& problem, const std::vector<Schedule>& starts,
                                   const SearchOptions& options);
-
-/// At most `units` stage units in flight on each worker. `flag` is what messages call the limit.
-[[nodiscard]] HoldingLimit limit_in_flight(const Layout& layout, double units, const std::string& flag);
 
 }  // namespace chimera

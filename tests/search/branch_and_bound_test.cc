@@ -43,7 +43,7 @@ class SmallProblemTest : public ::testing::TestWithParam<std::size_t> {};
 
 TEST_P(SmallProblemTest, ExactIsTheBestOfAllOrders) {
   const auto& [kind, shape, split_backward] = kTiny[GetParam()];
-  for (std::uint64_t seed = 0; seed < 6; ++seed) {
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
     const SearchProblem problem = by_chance(kind, shape, split_backward, seed);
     const ExactResult exact = solved(problem);
     const double shortest = EveryOrder(problem).shortest_makespan();

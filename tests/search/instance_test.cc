@@ -93,7 +93,7 @@ TEST(InstanceTest, SaysWhoWaitsForRoom) {
   } catch (const ConfigError& error) {
     EXPECT_STREQ(error.what(),
                  "search: --max-in-flight is infeasible: worker 0 waits for room for micro-batch 0 of replica 0, which "
-                 "alone holds 1 there; the limit is 0.75");
+                 "alone holds 1 there; the limit leaves 0.75");
   }
 }
 

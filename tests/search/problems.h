@@ -13,7 +13,9 @@
 #include "search/evaluator.h"
 #include "search/instance.h"
 #include "search/layout.h"
+#include "search/limits.h"
 #include "search/search.h"
+#include "simulate/simulate.h"
 
 namespace chimera::testing {
 
@@ -47,9 +49,8 @@ inline SearchProblem by_chance(PlacementKind kind, const PipelineShape& shape, b
   for (StageCosts& stage : problem.costs.stages) stage = {cost(), cost(), cost(), cost()};
   problem.costs.latency = random.below(next++, 2) == 0 ? 0 : cost() / 2;
   problem.split_backward = split_backward;
-  const auto least = problem.layout.placement.num_replicas() == 1 ? 1.0 : 2.0;
-  const auto room = least + static_cast<double>(random.below(next++, 3));
-  if (room < least + 2) problem.limits.push_back(limit_in_flight(problem.layout, room, "--max-in-flight"));
+  const auto room = static_cast<double>(1 + random.below(next++, 3));
+  if (room < 3) problem.limits.push_back(limit_in_flight(problem.layout, room, "--max-in-flight"));
   return problem;
 }
 
