@@ -87,18 +87,6 @@ PipelineShape chosen_shape(const Options& options, const NamedPlacement& placeme
   return flags.shape;
 }
 
-Layout chosen_layout(const NamedPlacement& placement, const PipelineShape& shape) {
-  try {
-    return layout_of(placement.kind, shape);
-  } catch (const ConfigError& error) {
-    if (placement.kind != PlacementKind::Bidirectional) throw;
-    throw ConfigError(
-        fmt::format("search: --placement bidirectional is that of {}; or choose --placement linear, v, "
-                    "wave or loop",
-                    error.what()));
-  }
-}
-
 /// Whole where --backward alone says what a backward costs.
 bool splits_backward(const Options& options) {
   return !options.whole_backward && options.costs.backward_option->count() == 0;
@@ -229,7 +217,7 @@ void add_search(CLI::App& program, int&) {
   command->callback([options] {
     const NamedPlacement& placement = chosen_placement(*options);
     const PipelineShape shape = chosen_shape(*options, placement);
-    const Layout layout = chosen_layout(placement, shape);
+    const Layout layout = layout_of(placement.kind, shape);
     const SearchProblem problem = problem_of(*options, layout);
     const SearchResult result = search(problem, generated_starts(layout, shape), search_options(*options));
     write_output("", options->format == "json" ? as_json(result) : as_text(result, problem.costs));

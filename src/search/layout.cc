@@ -36,6 +36,12 @@ void require_fitting(const PipelineShape& shape, std::int64_t chunks) {
 }
 
 Layout bidirectional(const PipelineShape& shape) {
+  if (shape.stages % 2 != 0) {
+    throw ConfigError(fmt::format(
+        "search: --stages must be even for --placement bidirectional, not {}; or choose --placement linear, v, wave or "
+        "loop",
+        shape.stages));
+  }
   PipelineShape direct = shape;
   direct.scale = ScaleMethod::Direct;
   const Schedule schedule = chimera(direct);
