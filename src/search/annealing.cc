@@ -49,18 +49,25 @@ class Annealing {
   Solution run(double goal, Phase& phase, const std::function<void(const Solution&)>& improved) {
     best_.makespan = evaluator_.makespan(orders_);
     energy_ = energy(best_.makespan);
-    while (best_.makespan > goal && !phase.over()) {
-      const double temperature = kHot * scale_ * std::pow(kCold / kHot, phase.passed());
+    double hot = kCold;
+    for (bool first = true; best_.makespan > goal && !phase.over(); first = false) {
+      const double temperature = hot * scale_ * std::pow(kCold / hot, phase.passed());
       for (int i = 0; i < kMovesPerTemperature; ++i) {
         phase.count();
         if (step(temperature)) improved(best_);
       }
+      if (first) hot = hottest(kMovesPerTemperature / std::max(phase.passed(), kRounding));
     }
     return std::move(best_);
   }
 
  private:
   double energy(double makespan) const { return makespan + kShareOfMeanEnd * evaluator_.mean_end(); }
+
+  /// Where to begin if there is time for that many moves: what is heated needs enough of them to cool down again.
+  double hottest(double moves) const {
+    return std::max(kCold, kHot * std::min(1.0, moves / (kMovesToCoolAnOp * instance_.ops)));
+  }
 
   /// Tries one move; whether it makes a new best.
   bool step(double temperature) {
@@ -132,6 +139,7 @@ class Annealing {
   // Chosen on D = 8, N = 8 to 32 with two and four replicas; factors of two either way change little.
   static constexpr double kHot = 0.15;
   static constexpr double kCold = 0.0015;
+  static constexpr double kMovesToCoolAnOp = 300;
   static constexpr double kShareOfMeanEnd = 0.02;
   static constexpr double kFarther = 0.6;  // chance of each further place
   static constexpr std::size_t kFarthest = 12;

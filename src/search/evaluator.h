@@ -19,6 +19,8 @@ class Evaluator {
 
   /// Requires orders in which each lane stays behind the one before it in its chain (admissible()).
   double makespan(const Orders& orders);
+  /// After makespan(): when each op ends, by its number in the instance.
+  [[nodiscard]] const std::vector<double>& ends() const { return end_; }
   /// After makespan(): the mean over the workers of when they are done.
   [[nodiscard]] double mean_end() const;
 

@@ -193,6 +193,10 @@ class ListScheduling {
 
   double rank_of(LaneIndex lane, double wait) {
     const auto chain = static_cast<std::size_t>(lane / kLanesOfChain);
+    if (!rule_.model.empty()) {
+      const Lane& ranked = instance_.lanes[static_cast<std::size_t>(lane)];
+      return rule_.model[static_cast<std::size_t>(ranked.first + done_[static_cast<std::size_t>(lane)])];
+    }
     return rule_.step[static_cast<std::size_t>(lane % kLanesOfChain)] +
            rule_.age * done_[static_cast<std::size_t>(lane)] - rule_.depth * stages_[chain] + rule_.patience * wait +
            (rule_.noise > 0 ? rule_.noise * random_.uniform() : 0);

@@ -23,6 +23,7 @@ struct ListRule {
   double patience = 1;
   double noise = 0;
   std::vector<std::int32_t> credits = {};  // [chain]: most micro-batches in flight there, at least 1; empty: no limit
+  std::vector<double> model = {};          // [op]: where given, this number ranks the op: when it ran in other orders
 };
 
 /// A rule by chance, out of the range that has proved useful.

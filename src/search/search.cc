@@ -1,6 +1,7 @@
 #include "search/search.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "check/check_schedule.h"
@@ -89,18 +90,38 @@ class Search {
     return is_plain(arrangement.problem.costs) ? std::max(bound, timeline.lower_bound) : bound;
   }
 
+  /// The best of the starts and of what other limits gave. Those that break a limit are models for list scheduling.
   Best best_start(const Arrangement& arrangement) {
     Best best;
     Evaluator evaluator(arrangement.whole);
-    for (const Schedule& start : starts_) {
-      const Orders orders = to_orders(arrangement.problem, start);
-      if (!admissible(arrangement.whole, orders)) continue;
-      budget_.count();
-      const Best found{{orders, evaluator.makespan(orders)}, start.name};
-      note(arrangement, arrangement.whole, found);
-      take_if_better(best, found);
+    const auto consider = [&](const Orders& orders, const std::string& origin) {
+      const double makespan = evaluator.makespan(orders);
+      if (admissible(arrangement.whole, orders)) {
+        take(arrangement, best, {{orders, makespan}, origin});
+        return;
+      }
+      if (makespan == kStuck) return;
+      for (const double window : kWindowsAfterModel) {
+        ListRule rule;
+        rule.window = window;
+        rule.model = evaluator.ends();
+        Orders within = orders_by_rule(arrangement.whole, rule, random_);
+        const double time = Evaluator(arrangement.whole).makespan(within);
+        take(arrangement, best, {{std::move(within), time}, "list scheduling after " + origin});
+      }
+    };
+    for (const Schedule& start : starts_) consider(to_orders(arrangement.problem, start), start.name);
+    if (!front_.finds().empty()) {
+      const Find fastest = front_.finds().front();
+      consider(fastest.orders, fastest.origin);
     }
     return best;
+  }
+
+  void take(const Arrangement& arrangement, Best& best, const Best& found) {
+    budget_.count();
+    note(arrangement, arrangement.whole, found);
+    take_if_better(best, found);
   }
 
   /// One list schedule by the default rule, then others by chance.
@@ -240,6 +261,7 @@ class Search {
 
   static constexpr const char* kLocalSearch = "local search from ";
   static constexpr int kMostLimits = 8;
+  static constexpr std::array<double, 2> kWindowsAfterModel = {0, 1};
   // Shares of what is left at that time.
   static constexpr double kShareOfProblem = 0.75;
   static constexpr double kShareOfLists = 0.1;

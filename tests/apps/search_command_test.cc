@@ -82,10 +82,9 @@ TEST(SearchCommandTest, ABackwardIsWholeWhereItsCostIs) {
   const auto ops = [](const Words& flags) {
     Words words = {"search", "--stages", "2", "--micro-batches", "2", "--format", "json", "--iterations", "500"};
     words.insert(words.end(), flags.begin(), flags.end());
+    const json result = json::parse(run_program(words).output);
     std::string letters;
-    for (const json& op : json::parse(run_program(words).output)["schedule"]["workers"][0]) {
-      letters += op["op"].get<std::string>();
-    }
+    for (const json& op : result["schedule"]["workers"][0]) letters += op["op"].get<std::string>();
     return letters;
   };
   EXPECT_THAT(ops({"--backward", "2"}), HasSubstr("B"));
