@@ -32,7 +32,10 @@ struct LoweringOptions {
 ///
 /// Receives posted but not yet waited for are bounded by what the schedule itself keeps waiting plus `receives_ahead` a
 /// channel, whatever N. A stage's all-reduce starts after its last backward on the worker (at once where the worker has
-/// none) and is waited for before the norms are summed; a stage held by one worker has none.
+/// none), but behind those of stages whose last backward on any worker starts earlier, so that all workers start theirs
+/// in one order; it is waited for before the norms are summed. A stage held by one worker has none. The updates that an
+/// asynchronous schedule makes between its ops are not spelled out: its program shows its messages, with one step at
+/// the end.
 /// Throws ScheduleError where the schedule has a cycle; requires a schedule that check() accepts.
 [[nodiscard]] Program lower(const Schedule& schedule, const LoweringOptions& options = {});
 
