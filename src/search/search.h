@@ -47,11 +47,11 @@ struct SearchResult {
   std::vector<ParetoPoint> pareto;  // shortest makespan first: the result, and what other limits below it gave
 };
 
-/// Starts from `starts` (whichever keep to the limits) and from list scheduling by many rules, and improves the best by
-/// simulated annealing: first among the schedules in which all replicas do the same (symmetry.h), then among all. A
-/// small problem (kMostExactOps) is also searched exactly. The last quarter of the time goes to lower limits, for the
-/// Pareto front; it ends when all is proven. At least one list schedule is made, however little time there is, so that
-/// there always is a result: it passes check() and keeps to the limits.
+/// Starts from `starts` (those that break a limit are models for list scheduling within it) and from list scheduling by
+/// many rules, and improves the best by simulated annealing: first among the schedules in which all replicas do the
+/// same (symmetry.h), then among all. A small problem (kMostExactOps) is also searched exactly. The last quarter of the
+/// time goes to lower limits, for the Pareto front; it ends when all is proven. At least one list schedule is made,
+/// however little time there is, so that there always is a result: it passes check() and keeps to the limits.
 ///
 /// Messages that share a link, blocking sends, all-reduces and updates do not guide the search, but makespans are those
 /// of simulate(), which counts them: of what is found, the fastest with all of them is the result.
