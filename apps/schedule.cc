@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <memory>
 
 #include "commands.h"
@@ -20,9 +21,17 @@ struct Options {
   std::string output;
 };
 
-/// In slots of equal length, as the paper draws: every op takes one unit, forwards just in time.
-Panel in_slots(const Schedule& schedule) {
-  const CostModel slots{std::vector<StageCosts>(static_cast<std::size_t>(schedule.stages))};
+bool splits_backwards(const Schedule& schedule) {
+  return std::ranges::any_of(schedule.workers, [](const std::vector<Op>& ops) {
+    return std::ranges::any_of(ops, [](const Op& op) { return op.kind == OpKind::BackwardInput; });
+  });
+}
+
+/// In slots of equal length, as the paper draws: every op takes one unit (a whole backward `whole_backward`), forwards
+/// just in time.
+Panel in_slots(const Schedule& schedule, double whole_backward) {
+  const StageCosts slot{.backward = whole_backward};
+  const CostModel slots{std::vector<StageCosts>(static_cast<std::size_t>(schedule.stages), slot)};
   return panel_of(schedule, forwards_just_in_time(schedule, slots, simulate(schedule, slots)), slots);
 }
 
@@ -48,8 +57,12 @@ std::string written(const Options& options) {
   const Schedule schedule = options.shape.generate(options.name, options.pictures.with);
   if (options.format == "json") return to_json(schedule);
   if (options.format == "csv") return as_csv(schedule, options.communication);
-  std::vector<Panel> panels = {in_slots(schedule)};
-  for (const Schedule& other : options.pictures.beside(schedule, options.shape)) panels.push_back(in_slots(other));
+  std::vector<Schedule> drawn_together = options.pictures.beside(schedule, options.shape);
+  drawn_together.insert(drawn_together.begin(), schedule);
+  // Beside I and W of a slot each, a whole backward takes two: the work of all pictures is the same.
+  const bool mixed = drawn_together.size() > 1 && std::ranges::any_of(drawn_together, splits_backwards);
+  std::vector<Panel> panels;
+  for (const Schedule& each : drawn_together) panels.push_back(in_slots(each, mixed ? 2 : 1));
   if (options.format == "text") return as_text(panels, options.pictures.text_style(options.output));
   return drawn(options.format, panels);
 }
@@ -66,7 +79,8 @@ void add_schedule(CLI::App& program, int&) {
       "  chimera schedule gpipe --stages 4 --micro-batches 8 --format csv --communication\n"
       "  chimera schedule chimera --stages 8 --micro-batches 8 --with 1f1b --format html --output page.html\n"
       "\nThe picture has a cell for each slot of equal length: stage, op, micro-batch (2F5); forwards stand as\n"
-      "late as nothing waits for them. `chimera simulate` times ops as soon as they can run.");
+      "late as nothing waits for them. Beside a schedule with split backwards a whole backward takes two slots.\n"
+      "`chimera simulate` times ops as soon as they can run.");
   auto options = std::make_shared<Options>();
   command->add_option("NAME", options->name, "name of the schedule; `chimera schedules` lists them")->required();
   options->shape.add_to(*command);

@@ -123,8 +123,11 @@ class Explainer {
     const double start = timed(op).start;
     if (start <= at) return;
     const LastInput input = last_input(op);
-    if (input.op != kNoOp) wait(worker, at, std::min(timed(input.op).end, start), until_made, input.op);
-    wait(worker, at, start, IdleCause::Latency, input.op);
+    if (input.op != kNoOp) {
+      wait(worker, at, std::min(timed(input.op).end, start), until_made, input.op);
+      wait(worker, at, std::min(input.arrived, start), IdleCause::Latency, input.op);
+    }
+    wait(worker, at, start, until_made, input.op);  // held back, as a forward just in time
   }
 
   void find_critical_path() {

@@ -44,6 +44,12 @@ TEST(PicturesTest, SchedulesStandSideBySide) {
   }
 }
 
+TEST(PicturesTest, SlotsBesideASplitBackwardHoldTheSameWork) {
+  EXPECT_THAT(output_of(drawn("schedule", {"--with", "gpipe"})), Not(HasSubstr("\"  ")));
+  const std::string mixed = output_of(drawn("schedule", {"--with", "chimera-zb"}));
+  EXPECT_THAT(mixed, HasSubstr("3B2 \"  ")) << "a whole backward beside I and W takes two slots";
+}
+
 TEST(PicturesTest, AFlagMayBelongToAScheduleBeside) {
   const std::vector<std::string> words = {"simulate", "1f1b",   "--stages", "4",           "--micro-batches",
                                           "8",        "--with", "chimera",  "--pipelines", "4"};

@@ -53,6 +53,15 @@ std::vector<std::string> path(const Explained& run) {
 
 using Lines = std::vector<std::string>;
 
+TEST(ExplainTest, AForwardHeldBackWaitsForNoMessage) {
+  const Schedule schedule = find_generator("1f1b").generate({4, 4});
+  const CostModel unit = CostModel::uniform(schedule, StageCosts{});
+  const Timeline late = forwards_just_in_time(schedule, unit, simulate(schedule, unit));
+  for (const auto& bubbles : explain(schedule, unit, late).bubbles) {
+    for (const Bubble& bubble : bubbles) EXPECT_NE(bubble.cause, IdleCause::Latency) << "from " << bubble.start;
+  }
+}
+
 TEST(ExplainTest, WarmUpDependencyAndImbalance) {
   const Explained two = run("1f1b", {2, 2}, 1, 2);
   EXPECT_EQ(bubbles(two, 0), (Lines{"2-4 dependency 1B0", "6-7 dependency 1B1"}));
