@@ -2,10 +2,12 @@
 # fails TorchSuitesTest.
 set(torch_suites
   DataOrderTest
+  DataParallelTest
   EquivalenceTest
   ExecutorTest
   GlooLossTest
   GlooTransportTest
+  GroupTransportTest
   GroupsTest
   HuggingFaceTest
   InitialValuesTest
@@ -21,6 +23,7 @@ set(torch_suites
   StepMemoryTest
   ThreadContractTest
   ThreadTransportTest
+  SyncTest
   TorchSuitesTest
   TwentyStepsTest
 )

@@ -30,7 +30,7 @@ class Pending {
 /// The workers that hold each stage in any replica, ascending and distinct: groups[s] sums the gradients of stage s.
 using StageGroups = std::vector<std::vector<WorkerId>>;
 
-/// One worker's end. Used by that worker's thread alone. A channel is a directed pair of workers: its messages arrive
+/// One worker's end; where several data-parallel groups run, workers are counted over all of them (the ranks). Used by that worker's thread alone. A channel is a directed pair of workers: its messages arrive
 /// in the order of start_send, and receives are posted in that same order. Nothing here blocks but wait() and
 /// all_sum().
 class Transport {
