@@ -35,7 +35,7 @@ class Lowering {
         options_(options),
         table_(schedule),
         start_(unit_start_times(table_)),
-        groups_(stage_groups(schedule.placement)),
+        all_reduces_(place_all_reduces(table_, start_, options.all_reduces)),
         training_(has_backward(schedule)) {}
 
   Program run() {
@@ -114,6 +114,7 @@ class Lowering {
   std::vector<Instruction> lower_worker(std::size_t w) {
     out_.clear();
     sent_.clear();
+    next_all_reduce_ = 0;
     start_all_reduces(w, -1);
     for (std::size_t i = 0; i < schedule_.workers[w].size(); ++i) {
       const OpIndex index = table_.first(w) + static_cast<OpIndex>(i);
@@ -174,62 +175,36 @@ class Lowering {
     out_.push_back({InstructionKind::WaitSend, op_of(message), message.to});
   }
 
-  std::vector<StageId> stages_of(std::size_t w) const {
-    std::vector<StageId> stages;
-    for (std::size_t s = 0; s < groups_.size(); ++s) {
-      if (std::binary_search(groups_[s].begin(), groups_[s].end(), WorkerId(static_cast<std::int64_t>(w)))) {
-        stages.emplace_back(static_cast<std::int64_t>(s));
-      }
-    }
-    return stages;
-  }
-
-  /// Starts the all-reduces of the stages whose last backward on this worker stands at `position` (-1: have none).
+  /// Starts the all-reduces whose turn has come after the op at `position` (-1: before all).
   void start_all_reduces(std::size_t w, std::int64_t position) {
-    if (!training_) return;
-    const auto& ops = schedule_.workers[w];
-    for (const StageId stage :
-         position < 0 ? stages_of(w) : std::vector{ops[static_cast<std::size_t>(position)].stage}) {
-      if (groups_[stage.index()].size() < 2 || last_backward(w, stage) != position) continue;
-      out_.push_back({InstructionKind::StartAllReduce, Op{OpKind::Backward, {}, stage, {}}, {}});
+    const auto& all_reduces = all_reduces_[w];
+    for (; next_all_reduce_ < all_reduces.size() && all_reduces[next_all_reduce_].after <= position;
+         ++next_all_reduce_) {
+      out_.push_back({InstructionKind::StartAllReduce, gradients_of(all_reduces[next_all_reduce_].stage), {}});
     }
-  }
-
-  std::int64_t last_backward(std::size_t w, StageId stage) {
-    if (last_backward_worker_ != w) {
-      last_backward_worker_ = w;
-      last_backward_.assign(static_cast<std::size_t>(schedule_.stages), -1);
-      const auto& ops = schedule_.workers[w];
-      for (std::size_t i = 0; i < ops.size(); ++i) {
-        if (gives_weight_gradient(ops[i].kind)) last_backward_[ops[i].stage.index()] = static_cast<std::int64_t>(i);
-      }
-    }
-    return last_backward_[stage.index()];
   }
 
   void finish(std::size_t w) {
     for (const auto& [peer, under_way] : sent_) {
       for (const Message& message : under_way) wait_for_send(message);
     }
-    if (training_) {
-      for (const StageId stage : stages_of(w)) {
-        if (groups_[stage.index()].size() < 2) continue;
-        out_.push_back({InstructionKind::WaitAllReduce, Op{OpKind::Backward, {}, stage, {}}, {}});
-      }
+    for (const AllReduceStart& sum : all_reduces_[w]) {
+      out_.push_back({InstructionKind::WaitAllReduce, gradients_of(sum.stage), {}});
     }
     out_.push_back({InstructionKind::ReduceScalars, {}, {}});
     if (training_) out_.push_back({InstructionKind::OptimizerStep, {}, {}});
   }
 
+  static Op gradients_of(StageId stage) { return Op{OpKind::Backward, {}, stage, {}}; }
+
   const Schedule& schedule_;
   const LoweringOptions& options_;
   OpTable table_;
   std::vector<std::int64_t> start_;
-  std::vector<std::vector<WorkerId>> groups_;
+  std::vector<std::vector<AllReduceStart>> all_reduces_;  // [worker]
   bool training_;                                         // whether anything runs backward
   std::vector<std::vector<std::vector<Message>>> posts_;  // [worker][position]
-  std::size_t last_backward_worker_ = static_cast<std::size_t>(-1);
-  std::vector<std::int64_t> last_backward_;  // [stage], of last_backward_worker_
+  std::size_t next_all_reduce_ = 0;                       // of the worker at hand
   std::vector<Instruction> out_;
   std::map<WorkerId, std::deque<Message>> sent_;  // not yet waited for, not answered
 };

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "passes/place_all_reduces.h"
 #include "schedule/program.h"
 #include "schedule/schedule.h"
 
@@ -12,6 +13,7 @@ struct LoweringOptions {
   ChannelDiscipline discipline = ChannelDiscipline::PerDirection;
   std::int64_t receives_ahead = 2;  // receives a channel may have posted before their sender's turn comes
   std::int64_t sends_behind = 2;    // sends a channel may have under way that no arriving gradient accounts for
+  AllReduceOptions all_reduces = {};
 };
 
 /// The program of a schedule: receives, sends, all-reduces, the sum of norms and losses, and the optimizer step.
@@ -31,9 +33,8 @@ struct LoweringOptions {
 /// ends issue it and it completes. `check` does not rely on this: it runs the program.
 ///
 /// Receives posted but not yet waited for are bounded by what the schedule itself keeps waiting plus `receives_ahead` a
-/// channel, whatever N. A stage's all-reduce starts after its last backward on the worker (at once where the worker has
-/// none) and is waited for before the norms are summed; a stage held by one worker has none.
-/// Throws ScheduleError where the schedule has a cycle; requires a schedule that check() accepts.
+/// channel, whatever N. All-reduces start where place_all_reduces() says and are waited for before the norms are
+/// summed. Throws ScheduleError where the schedule has a cycle; requires a schedule that check() accepts.
 [[nodiscard]] Program lower(const Schedule& schedule, const LoweringOptions& options = {});
 
 /// The forwards of a schedule alone: what validation runs. Lowered, it has no all-reduce and no optimizer step.
