@@ -147,19 +147,24 @@ void Executor::start_all_reduce(StageId stage) {
 
 void Executor::wait_all_reduce(StageId stage) { all_reduces_.extract(stage).mapped()->wait(); }
 
-// One number for each thing that one worker knows: squared norms [stages], losses [micro-batches], memory [workers].
+// One number for each thing that one worker knows: squared norms [stages], losses [groups][micro-batches], memory
+// [groups][workers].
 void Executor::reduce_scalars(const StepHooks& hooks) {
   const std::size_t num_stages = shape_.groups.size();
-  const auto num_losses = static_cast<std::size_t>(shape_.micro_batches);
-  std::vector<double> values(num_stages + num_losses + static_cast<std::size_t>(shape_.workers), 0);
-  if (trains_) {
+  const auto num_groups = static_cast<std::size_t>(shape_.data_parallel);
+  const auto micro_batches = static_cast<std::size_t>(shape_.micro_batches);
+  const auto workers = static_cast<std::size_t>(shape_.workers);
+  const std::size_t num_losses = num_groups * micro_batches;
+  const std::size_t own_losses = num_stages + shape_.group.index() * micro_batches;
+  std::vector<double> values(num_stages + num_losses + num_groups * workers, 0);
+  if (trains_ && shape_.group == GroupId(0)) {
     for (const auto& [id, stage] : stages_) {
       if (shape_.groups[id.index()].front() == worker_) values[id.index()] = squared_norm(*stage);
     }
   }
-  for (const auto& [micro_batch, loss] : losses_) values[num_stages + micro_batch.index()] = loss.item<double>();
+  for (const auto& [micro_batch, loss] : losses_) values[own_losses + micro_batch.index()] = loss.item<double>();
   losses_.clear();
-  values[num_stages + num_losses + worker_.index()] = hooks.peak_memory();
+  values[num_stages + num_losses + shape_.group.index() * workers + worker_.index()] = hooks.peak_memory();
   transport_.all_sum(values);
 
   const auto losses = values.begin() + static_cast<std::ptrdiff_t>(num_stages);

@@ -29,7 +29,7 @@ struct StepHooks {
 };
 
 struct StepResult {
-  std::vector<double> losses;    // [micro-batch]: scaled loss sums, the same on every worker
+  std::vector<double> losses;    // [group][micro-batch]: scaled loss sums, the same on every worker of every group
   double gradient_norm = 0;      // over all stages, each once, before clipping; 0 without backwards
   double peak_memory_bytes = 0;  // of the worker with the most
 };
@@ -38,7 +38,9 @@ struct StepResult {
 struct ProgramShape {
   std::int64_t micro_batches = 0;
   std::int64_t workers = 0;
-  StageGroups groups;  // the first of each answers for the stage in sums over stages
+  StageGroups groups;              // the first of each, in group 0, answers for the stage in sums over stages
+  std::int64_t data_parallel = 1;  // W: groups that run the program, over which the transport sums
+  GroupId group = {};              // the executor's own
 };
 
 /// Owns nothing that outlives a step but its measurements: stages, transport and hooks are borrowed.

@@ -72,10 +72,10 @@ inline void collect(const Trainer& trainer, Trained& trained) {
 /// Runs `steps` steps with every worker as a thread.
 inline Trained train(const TrainOptions& options, std::int64_t steps) {
   const Job job = prepare_job(options);
-  ThreadHub hub(static_cast<int>(job.num_workers()), stage_groups(job.schedule.placement));
-  std::vector<Trained> results(static_cast<std::size_t>(job.num_workers()));
+  ThreadHub hub(static_cast<int>(job.num_ranks()), job.rank_groups());
+  std::vector<Trained> results(static_cast<std::size_t>(job.num_ranks()));
   std::vector<std::thread> threads;
-  for (std::int64_t w = 0; w < job.num_workers(); ++w) {
+  for (std::int64_t w = 0; w < job.num_ranks(); ++w) {
     threads.emplace_back([&, w] {
       at::set_num_threads(1);
       Trained& result = results[static_cast<std::size_t>(w)];
