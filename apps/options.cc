@@ -16,6 +16,7 @@
 
 #include "core/error.h"
 #include "core/nearest.h"
+#include "simulate/costs_json.h"
 
 namespace chimera::apps {
 namespace {
@@ -126,16 +127,37 @@ Schedule ShapeFlags::generate(const std::string& name) const {
 }
 
 void CostFlags::add_to(CLI::App& app) {
-  add_number(app, "--forward", forward, "time of a worker's whole forward (default 1)");
+  times.push_back(add_number(app, "--forward", forward, "time of a worker's whole forward (default 1)"));
   backward_option = add_number(app, "--backward", backward, "time of its whole backward (default 2)");
   input_option =
       add_number(app, "--input-gradient", input_gradient, "time of its input gradient, with --weight-gradient");
   weight_option =
       add_number(app, "--weight-gradient", weight_gradient, "time of its weight gradient, with --input-gradient");
-  add_number(app, "--latency", latency, "delay of a message between workers (default 0)");
+  times.insert(times.end(), {backward_option, input_option, weight_option});
+  times.push_back(add_number(app, "--latency", latency, "delay of a message between workers (default 0)"));
+  add_path(app, "--costs", file,
+           "costs of every stage and op, links, all-reduces and memory, in JSON (docs/schedule_format.md)");
+  sync = "eager-opt";
+  sync_option = add_choice(app, "--sync", sync,
+                           "when a worker launches the all-reduces that --costs describes (default eager-opt)",
+                           {"eager-opt", "eager", "post"});
+  add_count(app, "--data-parallel", data_parallel, "W, groups of workers that all-reduce together (default 1)");
+  app.add_flag("--blocking-sends", blocking_sends, "a worker waits until what it sends has arrived");
 }
 
 CostModel CostFlags::costs_of(const Schedule& schedule) const {
+  CostModel costs = file.empty() ? given_times(schedule) : read_file(schedule);
+  if (data_parallel < 1) throw ConfigError(fmt::format("--data-parallel: {} is not 1 or more", data_parallel));
+  if (sync_option->count() > 0 && !costs.all_reduce)
+    throw ConfigError("--sync needs all-reduces: say in --costs FILE what they cost (all_reduce)");
+  if (costs.all_reduce) costs.all_reduce->data_parallel = data_parallel;
+  if (sync == "eager") costs.all_reduce_placement = AllReducePlacement::Eager;
+  if (sync == "post") costs.all_reduce_placement = AllReducePlacement::Post;
+  costs.blocking_sends = blocking_sends;
+  return costs;
+}
+
+CostModel CostFlags::given_times(const Schedule& schedule) const {
   if (input_option->count() != weight_option->count()) {
     throw ConfigError("--input-gradient and --weight-gradient come together");
   }
@@ -147,6 +169,13 @@ CostModel CostFlags::costs_of(const Schedule& schedule) const {
       .forward = forward, .backward = backward, .input_gradient = backward / 2, .weight_gradient = backward / 2};
   if (split) share = {forward, input_gradient + weight_gradient, input_gradient, weight_gradient};
   return CostModel::uniform(schedule, share, latency);
+}
+
+CostModel CostFlags::read_file(const Schedule& schedule) const {
+  for (const CLI::Option* option : times) {
+    if (option->count() > 0) throw ConfigError(option->get_name() + ": --costs says it already; give one of the two");
+  }
+  return costs_from_json(read_input(file), file, schedule.stages);
 }
 
 std::string read_input(const std::string& path) {

@@ -42,19 +42,31 @@ struct ShapeFlags {
   [[nodiscard]] Schedule generate(const std::string& name) const;
 };
 
-/// --forward, --backward or --input-gradient and --weight-gradient, --latency.
+/// --forward, --backward or --input-gradient and --weight-gradient, --latency; or --costs. With either --sync,
+/// --blocking-sends and --data-parallel.
 struct CostFlags {
   double forward = 1;
   double backward = 2;
   double input_gradient = 0;
   double weight_gradient = 0;
   double latency = 0;
+  std::string file;  // empty: the times above
+  std::string sync;
+  bool blocking_sends = false;
+  std::int64_t data_parallel = 1;
+  std::vector<CLI::Option*> times;  // the flags that a file replaces
+  CLI::Option* sync_option = nullptr;
   CLI::Option* backward_option = nullptr;
   CLI::Option* input_option = nullptr;
   CLI::Option* weight_option = nullptr;
 
   void add_to(CLI::App& app);
+  /// What the flags say; throws ConfigError where they contradict each other or the file does not fit the schedule.
   [[nodiscard]] CostModel costs_of(const Schedule& schedule) const;
+
+ private:
+  [[nodiscard]] CostModel given_times(const Schedule& schedule) const;
+  [[nodiscard]] CostModel read_file(const Schedule& schedule) const;
 };
 
 /// The text of a file, or of standard input for `-`. Throws ConfigError where it cannot be read.

@@ -1,15 +1,24 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "check/check_schedule.h"
 #include "commands.h"
 #include "core/error.h"
 #include "options.h"
+#include "passes/unroll.h"
 #include "render/text.h"
 #include "render/timeline_json.h"
 #include "schedule/schedule_json.h"
+#include "simulate/explain.h"
+#include "simulate/simulate.h"
 
 namespace chimera::apps {
 namespace {
@@ -19,6 +28,7 @@ struct Options {
   std::string file;
   ShapeFlags shape;
   CostFlags costs;
+  std::int64_t steps = 1;
   std::string format;
 };
 
@@ -42,16 +52,107 @@ Schedule chosen_schedule(const Options& options) {
   return read_schedule(options.file);
 }
 
-std::string as_text(const Schedule& schedule, const Timeline& timeline) {
-  std::string text = to_text(schedule, timeline);
-  text += fmt::format("\nmakespan {:.6g}, bubble ratio {:.4f}, lower bound {:.6g}\n", timeline.makespan,
-                      timeline.bubble_ratio, timeline.lower_bound);
-  text += fmt::format("{:>6} {:>10} {:>10} {:>15}\n", "worker", "busy", "idle", "peak in flight");
+/// What a user asked to be simulated, and what came out.
+struct Simulation {
+  Schedule schedule;
+  CostModel costs;
+  Timeline timeline;
+};
+
+Simulation simulated(const Options& options) {
+  if (options.steps < 1) throw ConfigError(fmt::format("--steps: {} is not 1 or more", options.steps));
+  Schedule step = chosen_schedule(options);
+  Simulation result{options.steps == 1 ? std::move(step) : unroll(step, options.steps), {}, {}};
+  result.costs = options.costs.costs_of(result.schedule);
+  result.timeline = simulate_steps(result.schedule, options.steps, result.costs);
+  if (!std::isfinite(result.timeline.makespan)) {
+    throw ConfigError("simulate: the makespan is too large for a number; use a larger unit of time");
+  }
+  return result;
+}
+
+std::string workers_as_text(const Timeline& timeline, const Explanation& explanation, bool in_bytes) {
+  std::string text = fmt::format("{:>6} {:>10} {:>10} {:>10} {:>15} {:>15} {:>15}{}\n", "worker", "busy", "idle",
+                                 "inner idle", "peak in flight", "in stage units", "weight versions",
+                                 in_bytes ? fmt::format(" {:>12}", "peak bytes") : "");
   for (std::size_t w = 0; w < timeline.workers.size(); ++w) {
     const WorkerTimeline& worker = timeline.workers[w];
-    text += fmt::format("{:>6} {:>10.6g} {:>10.6g} {:>15}\n", w, worker.busy, worker.idle, worker.peak_in_flight);
+    text += fmt::format("{:>6} {:>10.6g} {:>10.6g} {:>10.6g} {:>15} {:>15.6g} {:>15}", w, worker.busy, worker.idle,
+                        worker.inner_idle, worker.peak_in_flight, worker.peak_stage_units, worker.peak_weight_versions);
+    if (in_bytes) {
+      double peak = 0;
+      for (const MemoryPoint& point : explanation.memory[w]) peak = std::max(peak, point.amount);
+      text += fmt::format(" {:>12.6g}", peak);
+    }
+    text += "\n";
   }
   return text;
+}
+
+std::string causes_as_text(const Timeline& timeline, const Explanation& explanation) {
+  const auto idle = idle_by_cause(explanation);
+  const double area = timeline.makespan * static_cast<double>(timeline.workers.size());
+  std::string text = "idle time of all workers, by cause\n";
+  for (int c = 0; c < kIdleCauses; ++c) {
+    const double time = idle[static_cast<std::size_t>(c)];
+    text += fmt::format("{:>12} {:>10.6g} {:>6.1f} %\n", to_text(static_cast<IdleCause>(c)), time,
+                        area > 0 ? 100 * time / area : 0);
+  }
+  return text;
+}
+
+/// `critical path: 26 in 6 F and 10 B, 0 between them, 0 after them; worker 0 (0F0) to worker 3 (0B2)`
+std::string critical_path_as_text(const Simulation& simulation, const Explanation& explanation) {
+  const auto& path = explanation.critical_path;
+  if (path.empty()) return "critical path: no op\n";
+  const auto op = [&](const Place& place) { return simulation.schedule.workers[place.worker][place.position]; };
+  const auto time = [&](const Place& place) { return simulation.timeline.workers[place.worker].ops[place.position]; };
+  std::array<int, kOpKinds> counts{};
+  double in_ops = 0;
+  for (const Place& place : path) {
+    ++counts[static_cast<std::size_t>(op(place).kind)];
+    in_ops += time(place).end - time(place).start;
+  }
+  std::vector<std::string> kinds;
+  for (int k = 0; k < kOpKinds; ++k) {
+    const int count = counts[static_cast<std::size_t>(k)];
+    if (count > 0) kinds.push_back(fmt::format("{} {}", count, letter(static_cast<OpKind>(k))));
+  }
+  const double after = simulation.timeline.makespan - time(path.back()).end;
+  const double between = std::max(0.0, simulation.timeline.makespan - after - in_ops);
+  return fmt::format(
+      "critical path: {:.6g} in {}, {:.6g} between them, {:.6g} after them; {} on worker {} to {} on {}\n", in_ops,
+      fmt::join(kinds, " and "), between, after, to_text(op(path.front())), path.front().worker,
+      to_text(op(path.back())), path.back().worker);
+}
+
+std::string steps_as_text(const Timeline& timeline) {
+  if (timeline.step_ends.size() < 2) return "";
+  constexpr std::size_t kMost = 8;
+  std::string text = fmt::format("{} steps, one every {:.6g}; they end at", timeline.step_ends.size(), timeline.period);
+  for (std::size_t k = 0; k < std::min(kMost, timeline.step_ends.size()); ++k)
+    text += fmt::format(" {:.6g}", timeline.step_ends[k]);
+  return text + (timeline.step_ends.size() > kMost ? " ...\n" : "\n");
+}
+
+std::string as_text(const Simulation& simulation, const Explanation& explanation) {
+  const Timeline& timeline = simulation.timeline;
+  std::string text = to_text(simulation.schedule, timeline);
+  text += fmt::format("\nmakespan {:.6g}, bubble ratio {:.4f}, lower bound {:.6g}\n", timeline.makespan,
+                      timeline.bubble_ratio, timeline.lower_bound);
+  text += fmt::format("inner bubble {:.6g}, makespan bubble {:.6g}\n", timeline.inner_bubble, timeline.makespan_bubble);
+  if (timeline.makespan > timeline.ops_end) {
+    text += fmt::format("all-reduces and updates add {:.6g} after the last op\n", timeline.makespan - timeline.ops_end);
+  }
+  text += steps_as_text(timeline) + critical_path_as_text(simulation, explanation);
+  text += workers_as_text(timeline, explanation, !simulation.costs.memory.empty());
+  return text + causes_as_text(timeline, explanation);
+}
+
+std::string formatted(const Simulation& simulation, const std::string& format) {
+  const Explanation explanation = explain(simulation.schedule, simulation.costs, simulation.timeline);
+  if (format == "json") return to_json(simulation.schedule, simulation.timeline, explanation);
+  return as_text(simulation, explanation);
 }
 
 }  // namespace
@@ -63,6 +164,7 @@ void add_simulate(CLI::App& program, int&) {
       "  chimera simulate chimera --stages 8 --micro-batches 8 --forward 1 --backward 2\n"
       "  chimera simulate 1f1b --stages 4 --micro-batches 8 --latency 0.1 --format json\n"
       "  chimera simulate --file schedule.json\n"
+      "  chimera simulate chimera --stages 4 --micro-batches 4 --costs costs.json --sync eager --steps 3\n"
       "\nOps run in their worker's order as soon as their inputs have arrived. Times are those of one worker's\n"
       "whole share of the model, in any unit.");
   auto options = std::make_shared<Options>();
@@ -70,15 +172,10 @@ void add_simulate(CLI::App& program, int&) {
   add_path(*command, "--file", options->file, "schedule in JSON instead; - reads standard input");
   options->shape.add_to(*command);
   options->costs.add_to(*command);
+  add_count(*command, "--steps", options->steps,
+            "steps of training in a row, without a flush where the schedule is asynchronous (default 1)");
   add_format(*command, options->format, {"text", "json"});
-  command->callback([options] {
-    const Schedule schedule = chosen_schedule(*options);
-    const Timeline timeline = simulate(schedule, options->costs.costs_of(schedule));
-    if (!std::isfinite(timeline.makespan)) {
-      throw ConfigError("simulate: the makespan is too large for a number; use a larger unit of time");
-    }
-    write_output("", options->format == "json" ? to_json(schedule, timeline) : as_text(schedule, timeline));
-  });
+  command->callback([options] { write_output("", formatted(simulated(*options), options->format)); });
 }
 
 }  // namespace chimera::apps

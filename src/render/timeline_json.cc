@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
+#include <vector>
 
 namespace chimera {
 namespace {
@@ -12,26 +14,85 @@ std::string number(double value) {
   return value == std::floor(value) && std::abs(value) < 1e15 ? fmt::format("{:.1f}", value) : fmt::format("{}", value);
 }
 
+template <class Values, class ToText>
+std::string list(const Values& values, const ToText& to_text) {
+  std::string out = "[";
+  for (const auto& value : values) out += (out.size() == 1 ? "" : ", ") + to_text(value);
+  return out + "]";
+}
+
 std::string op_json(const Op& op, const TimedOp& time) {
   return fmt::format(R"({{"op": "{}", "stage": {}, "replica": {}, "micro_batch": {}, "start": {}, "end": {}}})",
                      letter(op.kind), op.stage.value(), op.replica.value(), op.micro_batch.value(), number(time.start),
                      number(time.end));
 }
 
+std::string place_json(const Place& place) {
+  return fmt::format("{{\"worker\": {}, \"position\": {}}}", place.worker, place.position);
+}
+
+const char* cause_name(IdleCause cause) {
+  constexpr std::array<const char*, kIdleCauses> kNames = {"warm_up", "dependency", "latency", "sync", "imbalance"};
+  return kNames[static_cast<std::size_t>(cause)];
+}
+
+std::string causes_json(const std::vector<const std::vector<Bubble>*>& workers) {
+  std::array<double, kIdleCauses> idle{};
+  for (const auto* bubbles : workers) {
+    for (const Bubble& bubble : *bubbles) idle[static_cast<std::size_t>(bubble.cause)] += bubble.end - bubble.start;
+  }
+  std::string out = "{";
+  for (int c = 0; c < kIdleCauses; ++c) {
+    out += fmt::format("{}\"{}\": {}", c == 0 ? "" : ", ", cause_name(static_cast<IdleCause>(c)),
+                       number(idle[static_cast<std::size_t>(c)]));
+  }
+  return out + "}";
+}
+
+std::string bubble_json(const Bubble& bubble) {
+  return fmt::format("{{\"cause\": \"{}\", \"start\": {}, \"end\": {}{}}}", cause_name(bubble.cause),
+                     number(bubble.start), number(bubble.end),
+                     bubble.waits_for ? ", \"waits_for\": " + place_json(*bubble.waits_for) : "");
+}
+
+std::string all_reduce_json(const TimedAllReduce& sum) {
+  return fmt::format("{{\"stage\": {}, \"start\": {}, \"end\": {}}}", sum.stage.value(), number(sum.start),
+                     number(sum.end));
+}
+
+std::string memory_json(const std::vector<MemoryPoint>& points) {
+  return list(points, [](const MemoryPoint& p) { return fmt::format("[{}, {}]", number(p.time), number(p.amount)); });
+}
+
+std::string worker_json(const std::vector<Op>& ops, const WorkerTimeline& worker, std::size_t w,
+                        const Explanation& explanation) {
+  std::string out = fmt::format(
+      "{{\"busy\": {}, \"idle\": {}, \"peak_in_flight\": {}, \"peak_weight_versions\": {}, \"inner_idle\": {}, "
+      "\"peak_stage_units\": {},\n   \"idle_by_cause\": {},\n",
+      number(worker.busy), number(worker.idle), worker.peak_in_flight, worker.peak_weight_versions,
+      number(worker.inner_idle), number(worker.peak_stage_units), causes_json({&explanation.bubbles[w]}));
+  out += "   \"ops\": [";
+  for (std::size_t i = 0; i < worker.ops.size(); ++i) out += (i == 0 ? "" : ", ") + op_json(ops[i], worker.ops[i]);
+  out += "],\n   \"bubbles\": " + list(explanation.bubbles[w], bubble_json);
+  out += ",\n   \"all_reduces\": " + list(explanation.all_reduces[w], all_reduce_json);
+  return out + ",\n   \"memory\": " + memory_json(explanation.memory[w]) + "}";
+}
+
 }  // namespace
 
-std::string to_json(const Schedule& schedule, const Timeline& timeline) {
-  std::string out = fmt::format("{{\"makespan\": {}, \"bubble_ratio\": {}, \"lower_bound\": {},\n \"workers\": [",
-                                number(timeline.makespan), number(timeline.bubble_ratio), number(timeline.lower_bound));
+std::string to_json(const Schedule& schedule, const Timeline& timeline, const Explanation& explanation) {
+  std::vector<const std::vector<Bubble>*> bubbles;
+  for (const auto& worker : explanation.bubbles) bubbles.push_back(&worker);
+  std::string out = fmt::format(
+      "{{\"makespan\": {}, \"bubble_ratio\": {}, \"lower_bound\": {},\n \"inner_bubble\": {}, \"makespan_bubble\": {}, "
+      "\"ops_end\": {},\n \"step_ends\": {}, \"period\": {},\n",
+      number(timeline.makespan), number(timeline.bubble_ratio), number(timeline.lower_bound),
+      number(timeline.inner_bubble), number(timeline.makespan_bubble), number(timeline.ops_end),
+      list(timeline.step_ends, number), number(timeline.period));
+  out += fmt::format(" \"idle_by_cause\": {},\n \"critical_path\": {},\n \"workers\": [", causes_json(bubbles),
+                     list(explanation.critical_path, place_json));
   for (std::size_t w = 0; w < timeline.workers.size(); ++w) {
-    const WorkerTimeline& worker = timeline.workers[w];
-    out += fmt::format(
-        "{}\n  {{\"busy\": {}, \"idle\": {}, \"peak_in_flight\": {}, \"peak_weight_versions\": 1,\n   \"ops\": [",
-        w == 0 ? "" : ",", number(worker.busy), number(worker.idle), worker.peak_in_flight);
-    for (std::size_t i = 0; i < worker.ops.size(); ++i) {
-      out += (i == 0 ? "" : ", ") + op_json(schedule.workers[w][i], worker.ops[i]);
-    }
-    out += "]}";
+    out += (w == 0 ? "\n  " : ",\n  ") + worker_json(schedule.workers[w], timeline.workers[w], w, explanation);
   }
   return out + "]}\n";
 }

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "schedule/schedule.h"
@@ -47,6 +48,15 @@ struct TimedAllReduce {
   StageId stage;
   double start = 0;
   double end = 0;
+  std::optional<Place> launched_by = std::nullopt;  // the op after which the last of its workers launched it
+};
+
+/// The optimizer step of all stages that a worker holds (in an asynchronous schedule: of one, its sum of gradients
+/// included), at a time when it runs no op.
+struct TimedUpdate {
+  std::size_t after = 0;  // how many of the worker's ops come before it
+  double start = 0;
+  double end = 0;
 };
 
 /// What a worker holds from `time` on, until its next point.
@@ -60,13 +70,23 @@ struct WorkerTimeline {
   double busy = 0;                  // sum of the ops' durations
   double idle = 0;                  // makespan - busy: the bubbles
   std::int64_t peak_in_flight = 0;  // most (replica, stage, micro-batch) forwarded here whose B or W has not ended
+  double inner_idle = 0;            // the part of `idle` between its own first and last op
+  double peak_stage_units = 0;      // peak_in_flight, in activations of one worker's share of the model
+  std::int64_t peak_weight_versions = 1;    // most versions of one stage's weights that are kept at once
+  std::vector<TimedAllReduce> all_reduces;  // in order of start; none where they cost nothing
+  std::vector<TimedUpdate> updates;         // in order; one a step where the schedule is synchronous
 };
 
 struct Timeline {
   std::vector<WorkerTimeline> workers;
-  double makespan = 0;
-  double bubble_ratio = 0;  // idle time of all workers / (workers * makespan)
-  double lower_bound = 0;   // no order of these ops on these workers can be faster
+  double makespan = 0;         // until the last op, all-reduce and update has ended
+  double bubble_ratio = 0;     // idle time of all workers / (workers * makespan)
+  double lower_bound = 0;      // no order of these ops on these workers can be faster
+  double ops_end = 0;          // end of the last op: the makespan without what all-reduces and updates add at the end
+  double inner_bubble = 0;     // the largest inner_idle
+  double makespan_bubble = 0;  // makespan - busy time of the busiest worker: what the step takes beyond its work
+  std::vector<double> step_ends;  // T(k): when step k is done on all workers
+  double period = 0;              // T(k+1) - T(k) in the middle of the run; the makespan where it has one step only
 };
 
 /// What a picture shows beyond the ops' times; derived from a timeline, at a cost linear in the ops.

@@ -1,43 +1,28 @@
 #pragma once
 // Times a schedule: costs in, timeline out.
 
-#include <vector>
+#include <cstdint>
 
 #include "schedule/schedule.h"
 #include "schedule/timeline.h"
+#include "simulate/costs.h"
+#include "simulate/just_in_time.h"
 
 namespace chimera {
 
-/// Durations of one stage's ops, in any unit of time.
-struct StageCosts {
-  double forward = 1;
-  double backward = 1;         // a whole B
-  double input_gradient = 1;   // I
-  double weight_gradient = 1;  // W
-  [[nodiscard]] double of(OpKind kind) const;
-};
-
-struct CostModel {
-  std::vector<StageCosts> stages;  // one for each stage of the schedule
-  double latency = 0;              // of a message to another worker: pure delay, any number in flight
-
-  /// Every stage alike. `share` is the time of one worker's whole share of the model for a full micro-batch: with S
-  /// stages on D workers an op costs D/S of it, times the schedule's micro_batch_scale.
-  [[nodiscard]] static CostModel uniform(const Schedule& schedule, const StageCosts& share, double latency = 0);
-};
-
 /// Runs every worker's ops in their order, each as soon as its inputs have arrived.
 ///
-/// The lower bound holds for every order of these ops on these workers. It is the larger of (a) the longest path
-/// through the dependencies, and (b) for each worker, the earliest that any of its ops can start, plus the work of all
-/// of them, plus the least that must follow after any of them: a worker does nothing before the first, one op at a time
-/// after, and whatever op it ends with has that much behind it. Throws ScheduleError where ops wait for each other in a
-/// cycle, and ConfigError where costs are negative, not finite, or not one for each stage. Requires ids in range, as
-/// check() assures.
+/// A result that another worker needs leaves when its op ends (simulate/links.h); the sender goes on at once, unless
+/// sends block. A synchronous step ends with all-reduces and one update a worker (simulate/synchronisation.h); in an
+/// asynchronous schedule a worker sums and updates right after the op that completes an update, before its next op.
+/// Throws ScheduleError where ops wait for each other in a cycle, and ConfigError as CostTable does. Requires a
+/// schedule that check() accepts; of one that lacks ops, each is timed as if the missing ones were not needed.
 [[nodiscard]] Timeline simulate(const Schedule& schedule, const CostModel& costs);
 
-/// The same run with every forward as late as it can be without delaying another op: how the paper draws its figures.
-/// At equal F and B this puts each op of Chimera into its slot. Makespan and order are those of `timeline`.
-[[nodiscard]] Timeline forwards_just_in_time(const Schedule& schedule, const CostModel& costs, Timeline timeline);
+/// The same for `steps` steps in a row, unrolled into one schedule: micro-batches k n to (k+1) n - 1 are those of step
+/// k, n = N / steps. Where it is synchronous, a worker begins a step after its own update of the one before (not
+/// everyone's); an asynchronous one has no flush. Throws ConfigError where `steps` does not divide N, and ScheduleError
+/// where a worker of a synchronous schedule mixes the ops of two steps.
+[[nodiscard]] Timeline simulate_steps(const Schedule& unrolled, std::int64_t steps, const CostModel& costs);
 
 }  // namespace chimera

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "simulate/explain.h"
 #include "support/schedules.h"
 
 namespace chimera {
@@ -11,10 +12,12 @@ namespace {
 
 TEST(TimelineJsonTest, HoldsTheNumbersOfTheTimeline) {
   const Schedule schedule = find_generator("chimera").generate({4, 4});
-  const auto json = nlohmann::json::parse(to_json(schedule, testing::timed(schedule, 1, 2)));
+  const CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));
+  const Timeline timeline = simulate(schedule, costs);
+  const auto json = nlohmann::json::parse(to_json(schedule, timeline, explain(schedule, costs, timeline)));
   EXPECT_EQ(json["makespan"], 16.0);
   EXPECT_EQ(json["bubble_ratio"], 0.25);
-  EXPECT_EQ(json["lower_bound"], 15.0);
+  EXPECT_EQ(json["lower_bound"], 16.0);
   ASSERT_EQ(json["workers"].size(), 4U);
   EXPECT_EQ(json["workers"][0]["peak_in_flight"], 3);
   const auto& op = json["workers"][3]["ops"][1];

@@ -17,7 +17,7 @@ TEST(SimulateTest, PaperExampleAtDepthFour) {
   const Timeline timeline = testing::timed(find_generator("chimera").generate({4, 4}), 1, 2);
   EXPECT_EQ(timeline.makespan, 16);
   EXPECT_EQ(timeline.bubble_ratio, 0.25);
-  EXPECT_EQ(timeline.lower_bound, 15);
+  EXPECT_EQ(timeline.lower_bound, 16);
   EXPECT_EQ(timeline.workers[0].busy, 12);
   EXPECT_EQ(timeline.workers[0].idle, 4);
   EXPECT_EQ(timeline.workers[0].peak_in_flight, 3);
@@ -98,43 +98,108 @@ RC_GTEST_PROP(SimulateProperty, OpsKeepTheirOrderAndTheBoundHolds, ()) {
       const TimedOp& op = timeline.workers[w].ops[i];
       RC_ASSERT(op.start >= free);
       free = op.end;
-      busy += costs.stages[schedule.workers[w][i].stage.index()].of(schedule.workers[w][i].kind);
+      const Op& made = schedule.workers[w][i];
+      busy += costs.stages[made.stage.index()].of(made.kind) * schedule.micro_batch_scale;
     }
     RC_ASSERT(free <= timeline.makespan);
     RC_ASSERT(std::abs(busy + timeline.workers[w].idle - timeline.makespan) < 1e-9);
   }
 }
 
-/// The best makespan over all orders of each worker's ops, by trying them all.
-double optimum(Schedule schedule, const CostModel& costs, std::size_t worker = 0) {
-  if (worker == schedule.workers.size()) {
-    try {
-      return simulate(schedule, costs).makespan;
-    } catch (const ScheduleError&) {
-      return std::numeric_limits<double>::infinity();
-    }
-  }
-  double best = std::numeric_limits<double>::infinity();
-  auto& ops = schedule.workers[worker];
-  std::vector<std::size_t> order(ops.size());
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-  const auto original = ops;
-  do {
-    for (std::size_t i = 0; i < order.size(); ++i) ops[i] = original[order[i]];
-    best = std::min(best, optimum(schedule, costs, worker + 1));
-  } while (std::next_permutation(order.begin(), order.end()));
-  return best;
+TEST(SimulateTest, HalfMicroBatchesCostHalf) {
+  Schedule schedule = find_generator("gpipe").generate({3, 4});
+  schedule.micro_batch_scale = 0.5;
+  const Timeline timeline = testing::timed(schedule, 1, 2, 0.25);
+  EXPECT_EQ(timeline.makespan, (4 + 3 - 1) * 1.5 + 2 * 2 * 0.25);
+  EXPECT_EQ(timeline.workers[0].peak_in_flight, 4);
+  EXPECT_EQ(timeline.workers[0].peak_stage_units, 2);
 }
 
-TEST(SimulateTest, LowerBoundIsNeverAboveTheBestOrder) {
-  for (const double latency : {0.0, 0.5}) {
-    for (const PipelineShape& shape : {PipelineShape{2, 2}, PipelineShape{3, 1}}) {
-      const Schedule schedule = find_generator("1f1b").generate(shape);
-      CostModel costs{{{.forward = 1, .backward = 3}, {.forward = 2, .backward = 2.5}, {.forward = 0.5, .backward = 1}},
-                      latency};
-      costs.stages.resize(static_cast<std::size_t>(shape.stages));
-      EXPECT_LE(simulate(schedule, costs).lower_bound, optimum(schedule, costs) + 1e-9);
+TEST(SimulateTest, RecomputationIsAForwardBeforeEachBackward) {
+  const Schedule schedule = find_generator("gpipe").generate({2, 3});
+  CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));
+  costs.recompute = {1, 1};
+  EXPECT_EQ(simulate(schedule, costs).makespan, testing::timed(schedule, 1, 3).makespan);
+}
+
+TEST(SimulateTest, BubblesAreTheClosedForms) {
+  for (const std::int64_t d : {2, 4, 8}) {
+    for (const std::int64_t n : {8, 16}) {
+      for (const char* name : {"gpipe", "1f1b"}) {
+        const Timeline timeline = testing::timed(find_generator(name).generate({d, n}), 1, 2);
+        EXPECT_EQ(timeline.inner_bubble, static_cast<double>((d - 1) * 3));
+        EXPECT_EQ(timeline.makespan_bubble, static_cast<double>((d - 1) * 3));
+      }
     }
+    const Timeline chimera = testing::timed(find_generator("chimera").generate({d, d}), 1, 2);
+    EXPECT_EQ(chimera.inner_bubble, static_cast<double>((d - 2) * 2));
+    EXPECT_EQ(chimera.makespan_bubble, static_cast<double>((d - 2) * 2));
+  }
+}
+
+TEST(SimulateTest, InnerBubbleLeavesOutWhatIsBeforeAndBehindAWorkersOps) {
+  const Timeline timeline = testing::timed(find_generator("1f1b").generate({4, 4}), 1, 2);
+  EXPECT_EQ(timeline.workers[3].inner_idle, 0);
+  EXPECT_EQ(timeline.workers[3].idle, 9);
+  EXPECT_EQ(timeline.workers[0].inner_idle, 9);
+}
+
+/// Makespans of an independent simulator at F = 1, B = I + W.
+struct Known {
+  const char* name;
+  PipelineShape shape;
+  double input_gradient;
+  double latency;
+  double makespan;
+};
+
+TEST(SimulateTest, AgreesWithAnIndependentSimulator) {
+  const std::vector<Known> all = {
+      {"1f1b", {4, 4}, 1, 0, 21},
+      {"1f1b", {6, 6}, 1, 0, 33},
+      {"1f1b", {8, 8}, 1, 0, 45},
+      {"1f1b", {8, 8}, 1, 0.1, 47.6},
+      {"1f1b", {8, 8}, 1.3, 0.3, 52.8},
+      {"1f1b", {8, 8}, 1, 0.5, 58},
+      {"1f1b", {8, 16}, 1, 0, 69},
+      {"1f1b", {8, 16}, 1.3, 0.1, 73},
+      {"1f1b", {8, 32}, 1.3, 0.1, 123.8},
+      {"interleaved-1f1b", {4, 4}, 1, 0, 16.5},
+      {"interleaved-1f1b", {8, 8}, 1, 0.1, 37.5},
+      {"interleaved-1f1b", {8, 16}, 1.3, 0.1, 61.5},
+      {"interleaved-1f1b", {8, 32}, 1.3, 0.1, 109.5},
+      {"zb-h1", {6, 6}, 1, 0, 23},
+      {"zb-h1", {8, 8}, 1, 0.3, 38.8},
+      {"zb-h1", {8, 8}, 1.3, 0.1, 37.8},
+      {"zb-h1", {8, 16}, 1.3, 0.1, 62},
+      {"zb-h1", {8, 32}, 1.3, 0.1, 110},
+      {"zb-h2", {8, 8}, 1, 0.1, 35.1},
+      {"zb-h2", {8, 8}, 1.3, 0.1, 36.6},
+      {"zb-h2", {8, 16}, 1.3, 0.1, 55.7},
+      {"zb-h2", {8, 32}, 1.3, 0.1, 103.7},
+      {"zb-v", {4, 4}, 1, 0, 15},
+      {"zb-v", {8, 8}, 1, 0.5, 45},
+      {"zb-v", {8, 8}, 1.3, 0.3, 41.5},
+      {"zb-v", {8, 16}, 1, 0, 51.5},
+      {"zb-v", {8, 32}, 1.3, 0.1, 104.2},
+      {"dualpipe", {8, 16}, 1, 0, 51},
+      {"dualpipe", {8, 16}, 1.3, 0.1, 54.7},
+      {"dualpipe", {8, 32}, 1.3, 0.1, 102.7},
+      {"chimera", {4, 4}, 1, 0, 16},
+      {"chimera", {6, 6}, 1, 0, 26},
+      {"chimera", {8, 8}, 1, 0, 36},
+      {"chimera", {8, 16}, 1, 0, 66},
+  };
+  for (const Known& known : all) {
+    const Schedule schedule = find_generator(known.name).generate(known.shape);
+    const StageCosts share{.forward = 1,
+                           .backward = 2,
+                           .input_gradient = known.input_gradient,
+                           .weight_gradient = 2 - known.input_gradient};
+    const Timeline timeline = simulate(schedule, CostModel::uniform(schedule, share, known.latency));
+    EXPECT_NEAR(timeline.makespan, known.makespan, 1e-9)
+        << testing::describe(known.name, known.shape) << " I=" << known.input_gradient << " latency " << known.latency;
+    EXPECT_LE(timeline.lower_bound, timeline.makespan);
   }
 }
 

@@ -1,0 +1,151 @@
+#include "simulate/costs.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "core/error.h"
+
+namespace chimera {
+namespace {
+
+void require_time(double value, const std::string& what) {
+  if (!std::isfinite(value) || value < 0)
+    throw ConfigError(fmt::format("{}: {} is not a finite number of 0 or more", what, value));
+}
+
+void require_list(const std::vector<double>& values, std::int64_t count, const std::string& what) {
+  if (static_cast<std::int64_t>(values.size()) != count)
+    throw ConfigError(fmt::format("{}: {} entries where the schedule needs {}", what, values.size(), count));
+  for (std::size_t i = 0; i < values.size(); ++i) require_time(values[i], fmt::format("{} [{}]", what, i));
+}
+
+void require_optional_list(const std::vector<double>& values, std::int64_t count, const std::string& what) {
+  if (!values.empty()) require_list(values, count, what);
+}
+
+void require_stages(const CostModel& model, std::int64_t stages) {
+  if (static_cast<std::int64_t>(model.stages.size()) != stages)
+    throw ConfigError(fmt::format("costs of {} stages for a schedule of {}", model.stages.size(), stages));
+  for (std::size_t s = 0; s < model.stages.size(); ++s) {
+    const StageCosts& stage = model.stages[s];
+    for (const double value : {stage.forward, stage.backward, stage.input_gradient, stage.weight_gradient})
+      require_time(value, fmt::format("cost of stage {}", s));
+  }
+}
+
+void require_memory(const std::vector<StageMemory>& memory, std::int64_t stages) {
+  if (!memory.empty() && static_cast<std::int64_t>(memory.size()) != stages)
+    throw ConfigError(fmt::format("memory of {} stages for a schedule of {}", memory.size(), stages));
+  for (std::size_t s = 0; s < memory.size(); ++s) {
+    for (const double value :
+         {memory[s].weights, memory[s].gradients, memory[s].optimizer, memory[s].activations, memory[s].boundary})
+      require_time(value, fmt::format("memory of stage {}", s));
+  }
+}
+
+void require_all_reduce(const AllReduceCosts& costs, std::int64_t stages) {
+  require_time(costs.alpha, "all-reduce: alpha");
+  require_time(costs.beta, "all-reduce: beta");
+  if (costs.data_parallel < 1)
+    throw ConfigError(fmt::format("all-reduce: {} data-parallel groups; at least 1 is needed", costs.data_parallel));
+  require_optional_list(costs.seconds, stages, "all-reduce: seconds");
+  if (costs.seconds.empty()) require_list(costs.bytes, stages, "all-reduce: bytes");
+}
+
+void require_valid(const Schedule& schedule, const CostModel& model) {
+  const std::int64_t stages = schedule.stages;
+  require_stages(model, stages);
+  require_time(model.latency, "latency");
+  require_optional_list(model.optimizer, stages, "optimizer");
+  require_optional_list(model.recompute, stages, "recompute");
+  require_memory(model.memory, stages);
+  if (model.links) {
+    require_time(model.links->alpha, "links: alpha");
+    require_time(model.links->beta, "links: beta");
+    require_list(model.links->bytes, stages - 1, "links: bytes");
+  }
+  if (model.all_reduce) require_all_reduce(*model.all_reduce, stages);
+}
+
+std::vector<double> all_reduce_times(const Schedule& schedule, const AllReduceCosts& costs) {
+  const auto groups = stage_groups(schedule.placement);
+  std::vector<double> times(groups.size());
+  for (std::size_t s = 0; s < groups.size(); ++s) {
+    if (schedule.updates && groups[s].size() > 1) {
+      throw ConfigError(
+          fmt::format("all-reduce: stage {} of asynchronous '{}' is on {} workers, which update at different times; "
+                      "leave out all_reduce",
+                      s, schedule.name, groups[s].size()));
+    }
+    const auto copies = static_cast<double>(groups[s].size()) * static_cast<double>(costs.data_parallel);
+    if (copies <= 1) continue;
+    times[s] = !costs.seconds.empty()
+                   ? costs.seconds[s]
+                   : 2 * std::log2(copies) * costs.alpha + 2 * (copies - 1) / copies * costs.beta * costs.bytes[s];
+  }
+  return times;
+}
+
+}  // namespace
+
+double StageCosts::of(OpKind kind) const {
+  switch (kind) {
+    case OpKind::Forward: return forward;
+    case OpKind::Backward: return backward;
+    case OpKind::BackwardInput: return input_gradient;
+    case OpKind::BackwardWeight: return weight_gradient;
+  }
+  return 0;
+}
+
+double share_of_stage(const Schedule& schedule) {
+  return static_cast<double>(schedule.workers.size()) / static_cast<double>(schedule.stages);
+}
+
+CostModel CostModel::uniform(const Schedule& schedule, const StageCosts& share, double latency) {
+  const double part = share_of_stage(schedule);
+  const StageCosts stage{share.forward * part, share.backward * part, share.input_gradient * part,
+                         share.weight_gradient * part};
+  return {std::vector<StageCosts>(static_cast<std::size_t>(schedule.stages), stage), latency};
+}
+
+CostTable::CostTable(const Schedule& schedule, const CostModel& model)
+    : optimizer_(model.optimizer),
+      delay_(model.latency),
+      placement_(model.all_reduce_placement),
+      blocking_sends_(model.blocking_sends) {
+  require_valid(schedule, model);
+  const double scale = schedule.micro_batch_scale;
+  durations_.reserve(model.stages.size() * kOpKinds);
+  for (std::size_t s = 0; s < model.stages.size(); ++s) {
+    for (int k = 0; k < kOpKinds; ++k) {
+      const auto kind = static_cast<OpKind>(k);
+      const double again = gives_input_gradient(kind) && !model.recompute.empty() ? model.recompute[s] : 0;
+      durations_.push_back((model.stages[s].of(kind) + again) * scale);
+    }
+  }
+  if (model.links) {
+    delay_ += model.links->alpha;
+    if (model.links->beta > 0) {
+      for (const double bytes : model.links->bytes) link_times_.push_back(model.links->beta * bytes * scale);
+    }
+  }
+  if (model.all_reduce) all_reduces_ = all_reduce_times(schedule, *model.all_reduce);
+}
+
+double CostTable::link_time(const Op& made) const {
+  if (link_times_.empty()) return 0;
+  return link_times_[made.stage.index() - (made.kind == OpKind::Forward ? 0 : 1)];
+}
+
+std::vector<double> CostTable::updates(const Schedule& schedule) const {
+  std::vector<double> times(schedule.workers.size(), 0);
+  for (const auto& row : schedule.placement.worker_of) {
+    for (std::size_t s = 0; s < row.size(); ++s)
+      times[row[s].index()] += optimizer(StageId(static_cast<std::int64_t>(s)));
+  }
+  return times;
+}
+
+}  // namespace chimera

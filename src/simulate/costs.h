@@ -1,0 +1,110 @@
+#pragma once
+// What ops, messages, sums of gradients and weight updates cost, in any one unit of time.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "schedule/all_reduce_placement.h"
+#include "schedule/schedule.h"
+
+namespace chimera {
+
+/// Durations of one stage's ops on a full micro-batch.
+struct StageCosts {
+  double forward = 1;
+  double backward = 1;         // a whole B
+  double input_gradient = 1;   // I
+  double weight_gradient = 1;  // W
+  [[nodiscard]] double of(OpKind kind) const;
+};
+
+/// A message of L bytes takes alpha + beta L: for beta L it has the link from its sender to its receiver to itself;
+/// alpha is pure delay, any number in flight.
+struct LinkCosts {
+  double alpha = 0;
+  double beta = 0;
+  std::vector<double> bytes = {};  // [S - 1], of a full micro-batch between stages s and s+1, either way
+};
+
+/// Summing a stage's gradients over its r copies: `seconds` where they are measured, else 2 log2(r) alpha +
+/// 2 (r-1)/r beta bytes (Rabenseifner's algorithm, as Li and Hoefler, SC'21, section 3.4, count it).
+struct AllReduceCosts {
+  double alpha = 0;
+  double beta = 0;
+  std::vector<double> bytes = {};    // [S], of the stage's gradients
+  std::vector<double> seconds = {};  // [S], or empty
+  std::int64_t data_parallel = 1;    // W, groups of workers that train alike: r = W times the workers holding the stage
+};
+
+/// Bytes of one stage's tensors; activations and boundary are those of a full micro-batch.
+struct StageMemory {
+  double weights = 0;  // one version of one copy
+  double gradients = 0;
+  double optimizer = 0;
+  double activations = 0;  // from its forward until its backward (B, or W)
+  double boundary = 0;     // its input: what a message to it holds, and what recomputation keeps of the activations
+};
+
+struct CostModel {
+  std::vector<StageCosts> stages;  // one for each stage of the schedule
+  double latency = 0;              // of a message to another worker: pure delay, any number in flight
+  std::optional<LinkCosts> links = std::nullopt;
+  std::optional<AllReduceCosts> all_reduce = std::nullopt;  // none: gradients are not summed
+  std::vector<double> optimizer = {};                       // [S], updating one copy of the stage; empty: no time
+  std::vector<double> recompute = {};                       // [S], a second forward before each B or I; empty: none
+  std::vector<StageMemory> memory = {};                     // [S]; empty: memory is counted in stage units
+  AllReducePlacement all_reduce_placement = AllReducePlacement::EagerOpt;
+  bool blocking_sends = false;  // whether a worker waits until what it sends has arrived
+
+  /// Every stage alike. `share` is the time of one worker's whole share of the model for a full micro-batch: with S
+  /// stages on D workers an op costs D/S of it.
+  [[nodiscard]] static CostModel uniform(const Schedule& schedule, const StageCosts& share, double latency = 0);
+};
+
+/// What a worker's share of the model (the unit of memory, and of `uniform`) has to do with a stage: D/S.
+[[nodiscard]] double share_of_stage(const Schedule& schedule);
+
+/// The costs of one schedule's own ops: a micro-batch of a part of the full size costs that part, its bytes too;
+/// delays, all-reduces and updates do not depend on it.
+class CostTable {
+ public:
+  /// Throws ConfigError where a cost is negative or not finite, or a list has not one entry for each stage (of `bytes`
+  /// of the links: for each boundary), naming it; and for all-reduces between several workers in an asynchronous
+  /// schedule.
+  CostTable(const Schedule& schedule, const CostModel& model);
+
+  [[nodiscard]] double duration(OpKind kind, StageId stage) const {
+    return durations_[stage.index() * kOpKinds + static_cast<std::size_t>(kind)];
+  }
+  [[nodiscard]] double duration(const Op& op) const { return duration(op.kind, op.stage); }
+  /// How long the result of the op, which another stage needs, takes on its link, and how long it is on its way after.
+  [[nodiscard]] double link_time(const Op& made) const;
+  [[nodiscard]] double delay() const { return delay_; }
+  /// Both together: what a message takes at least.
+  [[nodiscard]] double message_time(const Op& made) const { return link_time(made) + delay_; }
+  /// Whether messages do more than arrive `delay` after the op that made them.
+  [[nodiscard]] bool has_traffic() const { return !link_times_.empty() || blocking_sends_; }
+  [[nodiscard]] bool blocking_sends() const { return blocking_sends_; }
+  /// Time of the sum of the stage's gradients; 0 where one worker alone has them.
+  [[nodiscard]] double all_reduce(StageId stage) const {
+    return all_reduces_.empty() ? 0 : all_reduces_[stage.index()];
+  }
+  [[nodiscard]] bool has_all_reduces() const { return !all_reduces_.empty(); }
+  [[nodiscard]] double optimizer(StageId stage) const { return optimizer_.empty() ? 0 : optimizer_[stage.index()]; }
+  /// [worker]: the update of all copies of stages that it holds.
+  [[nodiscard]] std::vector<double> updates(const Schedule& schedule) const;
+  [[nodiscard]] AllReducePlacement all_reduce_placement() const { return placement_; }
+
+ private:
+  std::vector<double> durations_;   // [stage][kind]
+  std::vector<double> link_times_;  // [boundary]; empty without links
+  std::vector<double> all_reduces_;
+  std::vector<double> optimizer_;
+  double delay_ = 0;
+  AllReducePlacement placement_;
+  bool blocking_sends_;
+};
+
+}  // namespace chimera

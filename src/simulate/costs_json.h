@@ -1,0 +1,16 @@
+#pragma once
+// Costs as JSON. The grammar stands in docs/schedule_format.md.
+
+#include <cstdint>
+#include <string>
+
+#include "simulate/costs.h"
+
+namespace chimera {
+
+/// Reads the costs of a model cut into `stages` stages. Throws ConfigError, with the place, for anything outside the
+/// grammar: syntax, an unknown or missing field, a wrong type, a negative number or one that is not finite, a list of
+/// another length than there are stages (or boundaries between them). `source` names the text in the message.
+[[nodiscard]] CostModel costs_from_json(const std::string& text, const std::string& source, std::int64_t stages);
+
+}  // namespace chimera

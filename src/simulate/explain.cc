@@ -1,0 +1,218 @@
+#include "simulate/explain.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "schedule/dependencies.h"
+#include "simulate/links.h"
+#include "simulate/memory.h"
+
+namespace chimera {
+namespace {
+
+class Explainer {
+ public:
+  Explainer(const Schedule& schedule, const CostModel& model, const Timeline& timeline)
+      : table_(schedule), costs_(schedule, model), timeline_(timeline), arrived_(table_.size()) {}
+
+  Explanation run() {
+    send_all();
+    for (std::size_t w = 0; w < timeline_.workers.size(); ++w) {
+      explanation_.bubbles.emplace_back();
+      explain_worker(w);
+      explanation_.all_reduces.push_back(timeline_.workers[w].all_reduces);
+    }
+    find_critical_path();
+    return std::move(explanation_);
+  }
+
+ private:
+  /// The input of an op that arrives last, and when; kNoOp where the op has none.
+  struct LastInput {
+    OpIndex op = kNoOp;
+    double arrived = -1;
+  };
+
+  const TimedOp& timed(OpIndex op) const {
+    const std::size_t worker = table_.worker(op);
+    return timeline_.workers[worker].ops[op - table_.first(worker)];
+  }
+  Place place(OpIndex op) const { return {table_.worker(op), op - table_.first(table_.worker(op))}; }
+  OpIndex index(Place at) const { return table_.first(at.worker) + static_cast<OpIndex>(at.position); }
+
+  void send_all() {
+    Links links(costs_);
+    for (OpIndex op = 0; op < table_.size(); ++op) {
+      const double ready = timed(op).end;
+      arrived_[op] = ready;
+      const OpIndex consumer = table_.consumer(table_.op(op));
+      if (consumer == kNoOp || table_.worker(consumer) == table_.worker(op)) continue;
+      const auto [sent, arrived] = links.send(table_.worker(op), table_.worker(consumer), table_.op(op), ready);
+      arrived_[op] = arrived;
+      explanation_.messages.push_back({place(op), place(consumer), sent, arrived});
+    }
+  }
+
+  LastInput last_input(OpIndex op) const {
+    LastInput last;
+    for (const OpIndex input : table_.inputs(table_.op(op))) {
+      if (input == kNoOp) continue;
+      const double arrived = table_.worker(input) == table_.worker(op) ? timed(input).end : arrived_[input];
+      if (arrived > last.arrived) last = {input, arrived};
+    }
+    return last;
+  }
+
+  /// When the worker may go on after the op: at once, or when a blocking send is through.
+  double released(OpIndex op) const { return costs_.blocking_sends() ? arrived_[op] : timed(op).end; }
+
+  /// A bubble of the worker until `to`, where there is time for it; `at` moves on.
+  void wait(std::size_t worker, double& at, double to, IdleCause cause, OpIndex waits_for = kNoOp) {
+    if (to <= at) return;
+    auto& bubble = explanation_.bubbles[worker].emplace_back(Bubble{at, to, cause});
+    if (waits_for != kNoOp) bubble.waits_for = place(waits_for);
+    at = to;
+  }
+
+  /// The time of `update` and before: its own all-reduces are Sync; other time is Imbalance while ops run elsewhere.
+  void wait_for_update(std::size_t worker, double& at, const TimedUpdate& update) {
+    const auto& sums = timeline_.workers[worker].all_reduces;
+    for (auto sum = first_ending_after(sums, at); sum != sums.end() && sum->start < update.start; ++sum) {
+      wait_for_others(worker, at, sum->start);
+      wait(worker, at, std::min(sum->end, update.start), IdleCause::Sync);
+    }
+    wait_for_others(worker, at, update.start);
+    wait(worker, at, update.end, IdleCause::Sync);
+  }
+
+  /// A worker takes part in one all-reduce at a time, so their ends ascend too.
+  static std::vector<TimedAllReduce>::const_iterator first_ending_after(const std::vector<TimedAllReduce>& sums,
+                                                                        double time) {
+    return std::partition_point(sums.begin(), sums.end(), [&](const TimedAllReduce& sum) { return sum.end <= time; });
+  }
+
+  void wait_for_others(std::size_t worker, double& at, double to) {
+    wait(worker, at, std::min(to, timeline_.ops_end), IdleCause::Imbalance);
+    wait(worker, at, to, IdleCause::Sync);
+  }
+
+  void explain_worker(std::size_t worker) {
+    const WorkerTimeline& timeline = timeline_.workers[worker];
+    double at = 0;
+    bool first = true;  // of a synchronous step, or of the run
+    auto update = timeline.updates.begin();
+    for (std::size_t i = 0; i < timeline.ops.size(); ++i) {
+      const OpIndex op = table_.first(worker) + static_cast<OpIndex>(i);
+      for (; update != timeline.updates.end() && update->after == i; ++update) {
+        wait_for_update(worker, at, *update);
+        first = first || !table_.schedule().updates;
+      }
+      wait_for_input(worker, at, op, first ? IdleCause::WarmUp : IdleCause::Dependency);
+      first = false;
+      at = timeline.ops[i].end;
+      const bool last = i + 1 == timeline.ops.size();
+      wait(worker, at,
+           last ? std::min(released(op), timeline_.makespan) : std::min(released(op), timeline.ops[i + 1].start),
+           IdleCause::Latency, op);
+    }
+    for (; update != timeline.updates.end(); ++update) wait_for_update(worker, at, *update);
+    wait_for_others(worker, at, timeline_.makespan);
+  }
+
+  void wait_for_input(std::size_t worker, double& at, OpIndex op, IdleCause until_made) {
+    const double start = timed(op).start;
+    if (start <= at) return;
+    const LastInput input = last_input(op);
+    if (input.op != kNoOp) wait(worker, at, std::min(timed(input.op).end, start), until_made, input.op);
+    wait(worker, at, start, IdleCause::Latency, input.op);
+  }
+
+  void find_critical_path() {
+    std::optional<Place> at = last_end();
+    while (at) {
+      explanation_.critical_path.push_back(*at);
+      at = before(*at);
+    }
+    std::reverse(explanation_.critical_path.begin(), explanation_.critical_path.end());
+  }
+
+  /// The op with which everything ends, or the one whose all-reduce or update does.
+  std::optional<Place> last_end() const {
+    std::optional<Place> last;
+    double latest = -1;
+    for (std::size_t w = 0; w < timeline_.workers.size(); ++w) {
+      const WorkerTimeline& worker = timeline_.workers[w];
+      if (!worker.updates.empty() && worker.updates.back().after == worker.ops.size() &&
+          worker.updates.back().end > latest) {
+        latest = worker.updates.back().end;
+        last = before_update(w, worker.updates.back());
+      }
+      if (!worker.ops.empty() && worker.ops.back().end > latest) {
+        latest = worker.ops.back().end;
+        last = Place{w, worker.ops.size() - 1};
+      }
+    }
+    return last;
+  }
+
+  /// The op that an update follows: the one that launched the all-reduce it waited for, or the worker's own before it.
+  std::optional<Place> before_update(std::size_t worker, const TimedUpdate& update) const {
+    const auto& sums = timeline_.workers[worker].all_reduces;
+    const auto next = first_ending_after(sums, update.start);
+    if (!table_.schedule().updates && next != sums.begin() && (next - 1)->end == update.start)
+      return (next - 1)->launched_by;
+    if (update.after == 0) return std::nullopt;
+    return Place{worker, update.after - 1};
+  }
+
+  /// The op right after which this one began.
+  std::optional<Place> before(Place at) const {
+    const double start = timed(index(at)).start;
+    const WorkerTimeline& worker = timeline_.workers[at.worker];
+    const auto later = std::partition_point(worker.updates.begin(), worker.updates.end(),
+                                            [&](const TimedUpdate& update) { return update.after <= at.position; });
+    if (later != worker.updates.begin() && (later - 1)->after == at.position) {
+      if ((later - 1)->end == start) return before_update(at.worker, *(later - 1));
+    } else if (at.position > 0 && released(index(at) - 1) == start) {
+      return Place{at.worker, at.position - 1};
+    }
+    const LastInput input = last_input(index(at));
+    if (input.op == kNoOp) return std::nullopt;
+    return place(input.op);
+  }
+
+  OpTable table_;
+  CostTable costs_;
+  const Timeline& timeline_;
+  std::vector<double> arrived_;  // [op]: its result, where it goes to another worker; its end elsewhere
+  Explanation explanation_;
+};
+
+}  // namespace
+
+Explanation explain(const Schedule& schedule, const CostModel& costs, const Timeline& timeline) {
+  Explanation explanation = Explainer(schedule, costs, timeline).run();
+  explanation.memory = memory_over_time(schedule, costs, timeline, explanation.messages);
+  return explanation;
+}
+
+std::array<double, kIdleCauses> idle_by_cause(const Explanation& explanation) {
+  std::array<double, kIdleCauses> idle{};
+  for (const auto& bubbles : explanation.bubbles) {
+    for (const Bubble& bubble : bubbles) idle[static_cast<std::size_t>(bubble.cause)] += bubble.end - bubble.start;
+  }
+  return idle;
+}
+
+const char* to_text(IdleCause cause) {
+  switch (cause) {
+    case IdleCause::WarmUp: return "warm-up";
+    case IdleCause::Dependency: return "dependency";
+    case IdleCause::Latency: return "latency";
+    case IdleCause::Sync: return "sync";
+    case IdleCause::Imbalance: return "imbalance";
+  }
+  return "";
+}
+
+}  // namespace chimera

@@ -1,0 +1,284 @@
+#include "simulate/lower_bound.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace chimera {
+namespace {
+
+constexpr std::int64_t kFewClasses = 16;                    // on a worker
+constexpr std::int64_t kManySteps = std::int64_t{1} << 24;  // ops times classes on a worker
+constexpr std::size_t kMostCopies = std::size_t{1} << 22;   // of stages, in all replicas: a gigabyte of classes
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+using Counts = std::array<std::int64_t, kOpKinds>;
+
+/// Heads or tails of the ops of a class: the k-th smallest, from 0, is first + k step.
+struct Progression {
+  double first = 0;
+  double step = 0;
+};
+
+Progression longer(Progression a, Progression b) {
+  if (a.first != b.first) return a.first > b.first ? a : b;
+  return a.step > b.step ? a : b;
+}
+
+/// The ops of one replica, stage and kind. Op k, from 0, has head head(k) and tail tail(k).
+struct OpClass {
+  std::int64_t count = 0;
+  double body = 0;   // how long the worker is taken: a blocking send counts
+  double block = 0;  // that send
+  Progression heads;
+  Progression tails;
+  [[nodiscard]] double head(std::int64_t k) const { return heads.first + static_cast<double>(k) * heads.step; }
+  [[nodiscard]] double tail(std::int64_t k) const {
+    return tails.first + static_cast<double>(count - 1 - k) * tails.step;
+  }
+  [[nodiscard]] double work() const { return static_cast<double>(count) * body; }
+};
+
+std::vector<Counts> count_ops(const Schedule& schedule) {
+  const auto stages = static_cast<std::size_t>(schedule.stages);
+  std::vector<Counts> counts(schedule.placement.num_replicas() * stages, Counts{});
+  for (const auto& ops : schedule.workers) {
+    for (const Op& op : ops)
+      ++counts[op.replica.index() * stages + op.stage.index()][static_cast<std::size_t>(op.kind)];
+  }
+  return counts;
+}
+
+/// Whether every stage of every replica runs as many forwards, input gradients and weight gradients as the first one.
+bool complete(const std::vector<Counts>& counts, std::size_t stages) {
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    const auto& [forward, backward, input, weight] = counts[i];
+    if (forward != counts[i - i % stages][0] || backward + input != forward || input != weight) return false;
+  }
+  return true;
+}
+
+double busiest(const Schedule& schedule, const CostTable& costs) {
+  double most = 0;
+  for (const auto& ops : schedule.workers) {
+    double work = 0;
+    for (const Op& op : ops) work += costs.duration(op);
+    most = std::max(most, work);
+  }
+  return most;
+}
+
+/// The classes of one replica, stage after stage, along the path of a micro-batch and back.
+class Flow {
+ public:
+  Flow(const Schedule& schedule, const CostTable& costs, ReplicaId replica, const Counts* counts,
+       const std::vector<double>& after_gradients)
+      : schedule_(schedule),
+        costs_(costs),
+        replica_(replica),
+        counts_(counts),
+        after_gradients_(after_gradients),
+        classes_(static_cast<std::size_t>(schedule.stages)) {}
+
+  /// [stage][kind]; classes without ops have count 0.
+  std::vector<std::array<OpClass, kOpKinds>> run() {
+    for (std::size_t s = 0; s < classes_.size(); ++s) {
+      for (int k = 0; k < kOpKinds; ++k) fill(s, static_cast<OpKind>(k));
+    }
+    find_heads();
+    find_tails();
+    return std::move(classes_);
+  }
+
+ private:
+  OpClass& at(std::size_t stage, OpKind kind) { return classes_[stage][static_cast<std::size_t>(kind)]; }
+  [[nodiscard]] bool has(std::size_t stage, OpKind kind) const {
+    return counts_[stage][static_cast<std::size_t>(kind)] > 0;
+  }
+  [[nodiscard]] bool crosses(std::size_t stage) const {  // a message, from `stage` to the next one or back
+    const auto& row = schedule_.placement.worker_of[replica_.index()];
+    return row[stage] != row[stage + 1];
+  }
+  /// Time and, on a link of its own, spacing of the messages over the boundary behind `stage`.
+  [[nodiscard]] Progression message(std::size_t stage) const {
+    if (!crosses(stage)) return {};
+    const Op made{OpKind::Forward, replica_, StageId(static_cast<std::int64_t>(stage)), {}};
+    return {costs_.message_time(made), costs_.link_time(made)};
+  }
+  [[nodiscard]] double duration(std::size_t stage, OpKind kind) const {
+    return costs_.duration(kind, StageId(static_cast<std::int64_t>(stage)));
+  }
+  /// The shortest op that gives an input gradient: a lower bound where a stage has both B and I.
+  [[nodiscard]] double gradient_duration(std::size_t stage) const {
+    double shortest = kNever;
+    for (const OpKind kind : {OpKind::Backward, OpKind::BackwardInput}) {
+      if (has(stage, kind)) shortest = std::min(shortest, duration(stage, kind));
+    }
+    return shortest;
+  }
+
+  void fill(std::size_t stage, OpKind kind) {
+    OpClass& filled = at(stage, kind);
+    filled.count = counts_[stage][static_cast<std::size_t>(kind)];
+    const bool on = kind == OpKind::Forward && stage + 1 < classes_.size();
+    const bool back = gives_input_gradient(kind) && stage > 0;
+    if (costs_.blocking_sends() && (on || back)) filled.block = message(on ? stage : stage - 1).first;
+    filled.body = duration(stage, kind) + filled.block;
+  }
+
+  /// What comes after an op of that duration whose start is `start`, and a message.
+  static Progression after(Progression start, double duration, Progression sent = {}) {
+    return {start.first + duration + sent.first, std::max({start.step, duration, sent.step})};
+  }
+
+  static Progression spaced(Progression heads, double body) { return {heads.first, std::max(heads.step, body)}; }
+
+  void find_heads() {
+    const std::size_t last = classes_.size() - 1;
+    Progression heads;
+    for (std::size_t s = 0; s <= last; ++s) {
+      at(s, OpKind::Forward).heads = spaced(heads, at(s, OpKind::Forward).body);
+      heads = after(heads, duration(s, OpKind::Forward), s < last ? message(s) : Progression{});
+    }
+    for (std::size_t s = last + 1; s-- > 0;) {
+      for (const OpKind kind : {OpKind::Backward, OpKind::BackwardInput})
+        at(s, kind).heads = spaced(heads, at(s, kind).body);
+      const Progression split = after(heads, duration(s, OpKind::BackwardInput));
+      at(s, OpKind::BackwardWeight).heads = spaced(split, duration(s, OpKind::BackwardWeight));
+      heads = after(heads, gradient_duration(s), s > 0 ? message(s - 1) : Progression{});
+    }
+  }
+
+  /// Tails counted from the end of a blocking send, which they contain.
+  void give_tails(OpClass& to, Progression tails) {
+    to.tails = spaced({std::max(0.0, tails.first - to.block), tails.step}, to.body);
+  }
+
+  void find_tails() {
+    Progression onward;  // behind an input gradient, through the stages before
+    for (std::size_t s = 0; s < classes_.size(); ++s) {
+      const Progression done{after_gradients_[s], 0};
+      const Progression weight = after(done, duration(s, OpKind::BackwardWeight));
+      give_tails(at(s, OpKind::BackwardWeight), done);
+      give_tails(at(s, OpKind::Backward), longer(onward, done));
+      give_tails(at(s, OpKind::BackwardInput), longer(onward, weight));
+      const Progression least = has(s, OpKind::Backward) ? longer(onward, done) : longer(onward, weight);
+      onward = after(least, gradient_duration(s), s + 1 < classes_.size() ? message(s) : Progression{});
+    }
+    for (std::size_t s = classes_.size(); s-- > 0;) {
+      give_tails(at(s, OpKind::Forward), onward);
+      onward = after(onward, duration(s, OpKind::Forward), s > 0 ? message(s - 1) : Progression{});
+    }
+  }
+
+  const Schedule& schedule_;
+  const CostTable& costs_;
+  ReplicaId replica_;
+  const Counts* counts_;  // [stage]
+  const std::vector<double>& after_gradients_;
+  std::vector<std::array<OpClass, kOpKinds>> classes_;
+};
+
+/// Jackson's preemptive schedule of one worker's classes. Within a class the ops that arrive first have the longest
+/// tails, so that they run in order.
+double preemptive_makespan(const std::vector<OpClass>& classes) {
+  std::vector<std::int64_t> next(classes.size(), 0);
+  std::vector<double> left;
+  for (const OpClass& each : classes) left.push_back(each.body);
+  double now = 0;
+  double makespan = 0;
+  while (true) {
+    std::size_t chosen = classes.size();
+    double longest = -1;
+    double arrival = kNever;  // the next op that has not arrived
+    for (std::size_t c = 0; c < classes.size(); ++c) {
+      if (next[c] == classes[c].count) continue;
+      const double head = classes[c].head(next[c]);
+      if (head > now) {
+        arrival = std::min(arrival, head);
+      } else if (const double tail = classes[c].tail(next[c]); tail > longest) {
+        longest = tail;
+        chosen = c;
+      }
+    }
+    if (chosen == classes.size()) {
+      if (arrival == kNever) return makespan;
+      now = arrival;
+    } else if (now + left[chosen] <= arrival) {
+      now += left[chosen];
+      makespan = std::max(makespan, now + longest);
+      left[chosen] = classes[chosen].body;
+      ++next[chosen];
+    } else {
+      left[chosen] -= arrival - now;
+      now = arrival;
+    }
+  }
+}
+
+/// The longest path through a worker's classes, and least head + work + least tail.
+double all_classes_bound(const std::vector<OpClass>& classes) {
+  double head = kNever;
+  double tail = kNever;
+  double work = 0;
+  double bound = 0;
+  for (const OpClass& each : classes) {
+    head = std::min(head, each.heads.first);
+    tail = std::min(tail, each.tails.first);
+    work += each.work();
+    bound = std::max(bound, each.head(each.count - 1) + each.body + each.tails.first);
+  }
+  return classes.empty() ? 0 : std::max(bound, head + work + tail);
+}
+
+/// `ops` are those of the whole schedule.
+double worker_bound(const std::vector<OpClass>& classes, std::int64_t ops) {
+  const auto count = static_cast<std::int64_t>(classes.size());
+  const bool quick = count <= kFewClasses || ops * count <= kManySteps;
+  return quick ? preemptive_makespan(classes) : all_classes_bound(classes);
+}
+
+/// What follows the last gradient of each stage of a replica: the update on its worker, or, where it is summed, the sum
+/// and the longest update of all workers that wait for it. [replica][stage]
+std::vector<std::vector<double>> after_gradients(const Schedule& schedule, const CostTable& costs) {
+  const auto& placed = schedule.placement.worker_of;
+  const std::vector<double> update = costs.updates(schedule);
+  std::vector<std::vector<double>> after(placed.size(), std::vector<double>(static_cast<std::size_t>(schedule.stages)));
+  if (schedule.updates) return after;
+  for (std::size_t s = 0; s < static_cast<std::size_t>(schedule.stages); ++s) {
+    const double sum = costs.all_reduce(StageId(static_cast<std::int64_t>(s)));
+    double longest = 0;
+    for (const auto& row : placed) longest = std::max(longest, update[row[s].index()]);
+    for (std::size_t r = 0; r < placed.size(); ++r)
+      after[r][s] = sum > 0 ? sum + longest : update[placed[r][s].index()];
+  }
+  return after;
+}
+
+}  // namespace
+
+double lower_bound(const Schedule& schedule, const CostTable& costs) {
+  const auto stages = static_cast<std::size_t>(schedule.stages);
+  const std::vector<Counts> counts = count_ops(schedule);
+  if (counts.size() > kMostCopies || !complete(counts, stages)) return busiest(schedule, costs);
+  const auto after = after_gradients(schedule, costs);
+  std::vector<std::vector<OpClass>> classes(schedule.workers.size());
+  for (std::size_t r = 0; r < schedule.placement.num_replicas(); ++r) {
+    const ReplicaId replica(static_cast<std::int64_t>(r));
+    if (counts[r * stages][0] == 0) continue;
+    const auto flow = Flow(schedule, costs, replica, &counts[r * stages], after[r]).run();
+    for (std::size_t s = 0; s < stages; ++s) {
+      for (const OpClass& each : flow[s]) {
+        if (each.count > 0) classes[schedule.placement.worker_of[r][s].index()].push_back(each);
+      }
+    }
+  }
+  const std::int64_t ops = num_ops(schedule);
+  double bound = 0;
+  for (const auto& of_worker : classes) bound = std::max(bound, worker_bound(of_worker, ops));
+  return bound;
+}
+
+}  // namespace chimera

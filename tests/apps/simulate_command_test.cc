@@ -1,0 +1,91 @@
+// `chimera simulate` with costs from a file: what a user types, and what comes back.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "support/program.h"
+#include "support/refusal.h"
+
+namespace chimera::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+using Words = std::vector<std::string>;
+
+Words simulate(const Words& more) {
+  Words words = {"simulate", "chimera", "--stages", "2", "--micro-batches", "2"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+json report(const Words& more, const std::string& input = "") {
+  Words words = simulate(more);
+  words.insert(words.end(), {"--format", "json"});
+  const ProgramResult result = run_program(words, input);
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  return json::parse(result.output);
+}
+
+json costs() {
+  const json stage = {{"forward", 1}, {"input_gradient", 1}, {"weight_gradient", 1}};
+  return {{"latency", 0}, {"stages", {stage, stage}}};
+}
+
+TEST(SimulateCostsTest, AreThoseOfTheStagesThemselves) {
+  EXPECT_EQ(report({"--costs", "-"}, costs().dump()), report({}));
+  json slow = costs();
+  slow["stages"][1]["forward"] = 3;
+  EXPECT_EQ(report({"--costs", "-"}, slow.dump())["makespan"], 8);
+}
+
+TEST(SimulateCostsTest, SumsAndUpdatesEndTheStep) {
+  json all = costs();
+  all["all_reduce"] = {{"seconds", 1}};
+  all["optimizer"] = 0.25;
+  const json timeline = report({"--costs", "-", "--sync", "post"}, all.dump());
+  EXPECT_EQ(timeline["ops_end"], 6);
+  EXPECT_EQ(timeline["makespan"], 6 + 2 * 1 + 2 * 0.25);
+  EXPECT_EQ(timeline["idle_by_cause"]["sync"], 2 * 2.5);
+  EXPECT_EQ(timeline["workers"][0]["all_reduces"].size(), 2U);
+}
+
+TEST(SimulateCostsTest, LinksAndMemoryAreReported) {
+  json all = costs();
+  const json bytes = {{"weights", 100}, {"gradients", 100}, {"optimizer", 200}, {"activations", 10}, {"boundary", 1}};
+  all["links"] = {{"alpha", 0.5}, {"beta", 0.25}, {"bytes", {2}}};
+  all["memory"] = {bytes, bytes};
+  const json timeline = report({"--costs", "-"}, all.dump());
+  EXPECT_EQ(timeline["makespan"], 6 + 2 * 1);
+  EXPECT_EQ(timeline["workers"][0]["memory"][0], json({0.0, 2 * 400 + 10}));
+}
+
+TEST(SimulateCostsTest, TheTextSaysWhatTheTimeGoesInto) {
+  const ProgramResult result = run_program(simulate({"--latency", "0.5"}));
+  EXPECT_EQ(result.exit_code, 0);
+  for (const char* words : {"makespan 7,", "inner bubble 1, makespan bubble 1",
+                            "critical path: 6 in 2 F and 2 B, 1 between", "     latency          2   14.3 %"})
+    EXPECT_THAT(result.output, HasSubstr(words));
+}
+
+TEST(SimulateCostsTest, RefusesWhatDoesNotFit) {
+  const Scratch scratch;
+  json wrong = costs();
+  wrong["stages"].erase(1);
+  const std::string short_file = scratch.write("short.json", wrong.dump());
+  const std::string file = scratch.write("costs.json", costs().dump());
+  for (const Refusal& refusal :
+       std::vector<Refusal>{{simulate({"--costs", short_file}), {"short.json: stages: 1 entries; expected 2"}},
+                            {simulate({"--costs", file, "--latency", "1"}), {"--latency", "--costs says it already"}},
+                            {simulate({"--costs", file, "--sync", "post"}), {"--sync needs all-reduces", "all_reduce"}},
+                            {simulate({"--sync", "lazy"}), {"unknown --sync 'lazy'", "eager-opt"}},
+                            {simulate({"--data-parallel", "0"}), {"--data-parallel: 0 is not 1 or more"}},
+                            {simulate({"--costs", scratch.path("none.json")}), {"none.json: cannot be read"}}})
+    expect_refusal(refusal);
+}
+
+}  // namespace
+}  // namespace chimera::testing

@@ -1,0 +1,81 @@
+#include "simulate/costs_json.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+
+namespace chimera {
+namespace {
+
+CostModel read(const std::string& text, std::int64_t stages = 2) { return costs_from_json(text, "costs.json", stages); }
+
+/// The message of what cannot be read.
+std::string refusal(const std::string& text, std::int64_t stages = 2) {
+  try {
+    (void)read(text, stages);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "read";
+}
+
+std::string with(const std::string& fields) {
+  return R"({"latency": 0.1, "stages": [{"forward": 1, "backward": 2}, {"forward": 3, "backward": 4}])" + fields + "}";
+}
+
+TEST(CostsJsonTest, ReadsStagesInEitherForm) {
+  const CostModel costs = read(R"({"latency": 0.5, "stages": [{"forward": 1, "backward": 4},
+                                   {"forward": 1.5, "input_gradient": 1.3, "weight_gradient": 0.7}]})");
+  EXPECT_EQ(costs.latency, 0.5);
+  EXPECT_EQ(costs.stages[0].backward, 4);
+  EXPECT_EQ(costs.stages[0].input_gradient, 2);
+  EXPECT_EQ(costs.stages[0].weight_gradient, 2);
+  EXPECT_EQ(costs.stages[1].forward, 1.5);
+  EXPECT_EQ(costs.stages[1].input_gradient, 1.3);
+  EXPECT_EQ(costs.stages[1].weight_gradient, 0.7);
+  EXPECT_EQ(costs.stages[1].backward, 2);
+  EXPECT_FALSE(costs.links || costs.all_reduce || !costs.optimizer.empty() || !costs.recompute.empty());
+}
+
+TEST(CostsJsonTest, ReadsEverythingElse) {
+  const CostModel costs = read(with(R"(, "links": {"alpha": 1, "beta": 2, "bytes": [3]},
+      "all_reduce": {"alpha": 4, "beta": 5, "bytes": [6, 7]}, "optimizer": [8, 9], "recompute": 10,
+      "memory": [{"weights": 1, "gradients": 2, "optimizer": 3, "activations": 4, "boundary": 5},
+                 {"weights": 6, "gradients": 7, "optimizer": 8, "activations": 9, "boundary": 10}])"));
+  EXPECT_EQ(costs.links->alpha, 1);
+  EXPECT_EQ(costs.links->bytes, (std::vector<double>{3}));
+  EXPECT_EQ(costs.all_reduce->beta, 5);
+  EXPECT_EQ(costs.all_reduce->bytes, (std::vector<double>{6, 7}));
+  EXPECT_EQ(costs.optimizer, (std::vector<double>{8, 9}));
+  EXPECT_EQ(costs.recompute, (std::vector<double>{10, 10})) << "one number stands for all stages";
+  EXPECT_EQ(costs.memory[1].boundary, 10);
+  EXPECT_EQ(read(with(R"(, "all_reduce": {"seconds": [1, 2]})")).all_reduce->seconds, (std::vector<double>{1, 2}));
+}
+
+TEST(CostsJsonTest, RefusesWithThePlace) {
+  EXPECT_EQ(refusal(with(""), 3), "costs.json: stages: 2 entries; expected 3, one for each stage");
+  EXPECT_EQ(refusal(R"({"latency": 0, "stages": [{"forward": -1, "backward": 2}]})", 1),
+            "costs.json: stages[0].forward: expected a finite number of 0 or more, found -1");
+  EXPECT_EQ(refusal(R"({"latency": 0, "stages": [{"backward": 2}]})", 1),
+            "costs.json: stages[0]: field 'forward' is missing");
+  EXPECT_EQ(refusal(R"({"latency": 0, "stages": [{"forward": 1}]})", 1),
+            "costs.json: stages[0]: field 'backward' is missing, or 'input_gradient' and 'weight_gradient'");
+  EXPECT_EQ(refusal(R"({"latency": 0, "stages": [{"forward": 1, "input_gradient": 1}]})", 1),
+            "costs.json: stages[0]: field 'weight_gradient' is missing");
+  EXPECT_EQ(refusal(R"({"stages": []})", 0), "costs.json: top level: field 'latency' is missing");
+  EXPECT_EQ(refusal(R"({"latency": "0"})"), "costs.json: latency: expected a number, found string");
+  EXPECT_EQ(refusal(with(R"(, "link": {})")), "costs.json: top level: unknown field 'link'; did you mean 'links'?");
+  EXPECT_EQ(refusal(with(R"(, "links": {"alpha": 0, "beta": 0, "bytes": [1, 2]})")),
+            "costs.json: links.bytes: 2 entries; expected 1, one for each boundary between stages");
+  EXPECT_EQ(refusal(with(R"(, "all_reduce": {"alpha": 0, "beta": 0})")),
+            "costs.json: all_reduce: field 'bytes' is missing");
+  EXPECT_EQ(refusal("[]"), "costs.json: top level: expected an object, found array");
+}
+
+TEST(CostsJsonTest, RefusesWhatIsNoJson) {
+  for (const char* text : {"", "{", "{\"latency\": nan}", "{\"latency\": 1e999}", "{\"latency\": Infinity}"})
+    EXPECT_TRUE(refusal(text).starts_with("costs.json: JSON: ")) << text << ": " << refusal(text);
+}
+
+}  // namespace
+}  // namespace chimera

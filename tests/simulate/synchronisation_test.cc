@@ -1,0 +1,126 @@
+#include "simulate/synchronisation.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "core/error.h"
+#include "simulate/simulate.h"
+#include "support/schedules.h"
+
+namespace chimera {
+namespace {
+
+CostModel with_sums(const Schedule& schedule, double seconds, AllReducePlacement placement, double backward = 2) {
+  CostModel costs = CostModel::uniform(schedule, testing::costs(1, backward));
+  costs.all_reduce = AllReduceCosts{.seconds = std::vector<double>(static_cast<std::size_t>(schedule.stages), seconds)};
+  costs.all_reduce_placement = placement;
+  return costs;
+}
+
+/// When each stage's sum starts; every worker that takes part must say the same.
+std::map<std::int64_t, double> starts(const Timeline& timeline) {
+  std::map<std::int64_t, double> times;
+  for (const WorkerTimeline& worker : timeline.workers) {
+    for (const TimedAllReduce& sum : worker.all_reduces) {
+      const auto [known, is_new] = times.emplace(sum.stage.value(), sum.start);
+      EXPECT_EQ(known->second, sum.start);
+    }
+  }
+  return times;
+}
+
+// Worker 0 at B = 2 F: stage 3's last backward ends at 9, then 0B0 10-12, a bubble, 0B1 14-16. Workers 1 and 2 end at
+// 14, without a bubble between the last backwards of their stages: 2B3 at 12 and 1B1 at 14 on worker 1.
+TEST(SynchronisationTest, EagerOptIsThePapersRuleOnFourWorkers) {
+  const Schedule schedule = find_generator("chimera").generate({4, 4});
+  EXPECT_EQ(starts(simulate(schedule, with_sums(schedule, 0.5, AllReducePlacement::EagerOpt))),
+            (std::map<std::int64_t, double>{{0, 16}, {1, 14}, {2, 14.5}, {3, 9}}));
+  EXPECT_EQ(starts(simulate(schedule, with_sums(schedule, 0.5, AllReducePlacement::Post))),
+            (std::map<std::int64_t, double>{{0, 16}, {1, 14}, {2, 14.5}, {3, 16.5}}));
+  EXPECT_EQ(starts(simulate(schedule, with_sums(schedule, 0.5, AllReducePlacement::Eager))),
+            (std::map<std::int64_t, double>{{0, 16}, {1, 14}, {2, 12}, {3, 9}}));
+}
+
+/// Whether the worker's sum of its larger stage is launched before its last op, for workers 0 to D/2 - 1.
+TEST(SynchronisationTest, EagerOptWaitsOnTheMiddleWorkersOnly) {
+  for (const std::int64_t d : {4, 6, 8, 12}) {
+    for (const double backward : {1.0, 2.0}) {
+      const Schedule schedule = find_generator("chimera").generate({d, d});
+      const Timeline timeline = simulate(schedule, with_sums(schedule, 0.01, AllReducePlacement::EagerOpt, backward));
+      const auto sums = starts(timeline);
+      for (std::int64_t w = 0; w < d / 2; ++w) {
+        const bool early = sums.at(d - 1 - w) < timeline.workers[static_cast<std::size_t>(w)].ops.back().end;
+        EXPECT_EQ(early, w < d / 2 - 1) << "D=" << d << " worker " << w << " B=" << backward;
+      }
+    }
+  }
+}
+
+TEST(SynchronisationTest, ASumWaitsForAllItsWorkers) {
+  const Schedule schedule = find_generator("chimera").generate({4, 5});  // more goes down than up
+  const Timeline timeline = simulate(schedule, with_sums(schedule, 0.25, AllReducePlacement::Eager));
+  for (const auto& [stage, start] : starts(timeline)) {
+    double last = 0;
+    for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
+      for (std::size_t i = 0; i < schedule.workers[w].size(); ++i) {
+        if (schedule.workers[w][i].stage.value() == stage) last = std::max(last, timeline.workers[w].ops[i].end);
+      }
+    }
+    EXPECT_EQ(start, last) << "stage " << stage;
+  }
+}
+
+TEST(SynchronisationTest, AWorkerTakesPartInOneSumAtATime) {
+  const Schedule schedule = find_generator("chimera").generate({4, 4});
+  const Timeline timeline = simulate(schedule, with_sums(schedule, 100, AllReducePlacement::Eager));
+  for (const WorkerTimeline& worker : timeline.workers) {
+    ASSERT_EQ(worker.all_reduces.size(), 2U);
+    EXPECT_GE(worker.all_reduces[1].start, worker.all_reduces[0].end);
+    EXPECT_EQ(worker.updates.back().start, worker.all_reduces[1].end);
+  }
+  EXPECT_GE(timeline.makespan, 9 + 2 * 100);
+}
+
+TEST(SynchronisationTest, RabenseifnersAlgorithmIsCounted) {
+  const Schedule schedule = find_generator("chimera").generate({2, 2});
+  CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));
+  costs.all_reduce = AllReduceCosts{.alpha = 0.5, .beta = 0.25, .bytes = {16, 32}, .data_parallel = 2};
+  const CostTable table(schedule, costs);  // four copies of each stage
+  EXPECT_DOUBLE_EQ(table.all_reduce(StageId(0)), 2 * 2 * 0.5 + 2 * 0.75 * 0.25 * 16);
+  EXPECT_DOUBLE_EQ(table.all_reduce(StageId(1)), 2 * 2 * 0.5 + 2 * 0.75 * 0.25 * 32);
+}
+
+TEST(SynchronisationTest, OneCopySumsNothing) {
+  const Schedule schedule = find_generator("1f1b").generate({2, 2});
+  CostModel costs = with_sums(schedule, 7, AllReducePlacement::Eager);
+  EXPECT_EQ(simulate(schedule, costs).makespan, 9);
+  costs.all_reduce->data_parallel = 2;
+  EXPECT_EQ(simulate(schedule, costs).makespan, 9 + 7);
+}
+
+TEST(SynchronisationTest, TheUpdateCoversAllCopiesOfAWorker) {
+  const Schedule schedule = find_generator("chimera").generate({2, 2});
+  CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));
+  costs.optimizer = {0.5, 1};
+  const Timeline timeline = simulate(schedule, costs);
+  EXPECT_EQ(timeline.ops_end, 6);
+  EXPECT_EQ(timeline.makespan, 7.5);
+  EXPECT_EQ(timeline.workers[0].idle, 1.5);
+}
+
+TEST(SynchronisationTest, AStageWithoutMicroBatchesTakesPart) {
+  const Schedule schedule = find_generator("chimera").generate({2, 1});  // nothing goes up
+  const Timeline timeline = simulate(schedule, with_sums(schedule, 1, AllReducePlacement::Eager));
+  EXPECT_EQ(starts(timeline), (std::map<std::int64_t, double>{{0, 6}, {1, 7}}));
+}
+
+TEST(SynchronisationTest, RefusesToSumAnAsynchronousScheduleOverWorkers) {
+  Schedule schedule = find_generator("chimera").generate({2, 2});
+  schedule.updates = AsynchronousUpdates{};
+  EXPECT_THROW((void)simulate(schedule, with_sums(schedule, 1, AllReducePlacement::Eager)), ConfigError);
+}
+
+}  // namespace
+}  // namespace chimera
