@@ -22,6 +22,10 @@ class GroupTransport final : public Transport {
   std::unique_ptr<Pending> start_all_reduce(StageId stage, at::Tensor gradients) override {
     return ranks_.start_all_reduce(stage, std::move(gradients));
   }
+  std::unique_ptr<Pending> start_ordered_all_reduce(StageId stage, at::Tensor gradients, std::vector<at::Tensor> parts,
+                                                    const SumOrder& order) override {
+    return ranks_.start_ordered_all_reduce(stage, std::move(gradients), std::move(parts), order);
+  }
   void all_sum(std::span<double> values) override { ranks_.all_sum(values); }
 
  private:
