@@ -46,12 +46,20 @@ void add_flags(CLI::App& command, Flags& flags) {
   add_count(command, "--warmup", o.warmup, "steps of linear warm-up (default 0)");
   add_number(command, "--weight-decay", o.weight_decay, "on matrices (default 0.01)");
   add_number(command, "--clip", o.clip, "largest global gradient norm; 0: none (default 1)");
+  add_choice(command, "--reduction", o.reduction,
+             "order in which gradients are added: as the schedule has it, or one for all schedules, D, 2f and W, which "
+             "then agree in every bit (default natural)",
+             {"natural", "canonical"});
+  add_count(command, "--reduction-blocks", o.reduction_blocks,
+            "Q, blocks of the step's micro-batches that a binary tree adds (canonical; default the largest power of "
+            "two that divides N W, at most 64)");
   add_choice(command, "--sync", o.sync,
              "when gradients are summed over copies: after a worker's last op, after the stage's last backward, or so "
              "only where the worker then still waits (default eager-opt)",
              {"post", "eager", "eager-opt"});
   add_choice(command, "--transport", o.transport, "what ranks are (default processes)", {"processes", "threads"});
-  add_count(command, "--threads", o.threads, "intra-op threads of a rank (default: cores / ranks, at least 1)");
+  add_count(command, "--threads", o.threads,
+            "intra-op threads of a rank (default: cores / ranks, at least 1; with --reduction canonical 1)");
   add_count(command, "--validate-every", o.validate_every, "steps between validations; 0: none (default 0)");
   add_path(command, "--metrics", o.metrics, "file for one JSON object a step");
   for (CLI::Option* option : command.get_options()) option->take_last();  // so that flags override those of a script

@@ -49,7 +49,7 @@ std::vector<std::vector<AllReduceStart>> place_all_reduces(const OpTable& table,
   std::vector<std::vector<AllReduceStart>> result(workers.size());
   for (const StageId stage : order_of_stages(table, start)) {
     const auto& group = groups[stage.index()];
-    if (group.size() == 1 && options.data_parallel == 1) continue;
+    if (group.size() == 1 && !options.every_stage) continue;
     for (const WorkerId member : group) result[member.index()].push_back({stage});
   }
   std::vector<std::int64_t> last_backward(groups.size(), -1);  // position on the worker at hand

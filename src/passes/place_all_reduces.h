@@ -11,7 +11,7 @@
 namespace chimera {
 
 struct AllReduceOptions {
-  std::int64_t data_parallel = 1;  // W: groups that run the schedule; with more than one, every stage is summed
+  bool every_stage = false;  // also those that one worker holds: where other groups run the schedule too, for example
   AllReducePlacement placement = AllReducePlacement::Eager;
   const Timeline* timeline = nullptr;  // of the schedule, borrowed: what EagerOpt needs, and only that
 };
@@ -24,7 +24,7 @@ struct AllReduceStart {
 };
 
 /// The all-reduces of every worker ([worker], in the order of their starts): one for each stage held by several
-/// workers, or by one in each of several groups; none where nothing runs backward.
+/// workers, or for every stage; none where nothing runs backward.
 ///
 /// All workers start theirs in one order, that in which the stages' last backwards begin on any worker (`start`, of
 /// unit_start_times), so that groups which share workers never wait for each other even where a collective starts only

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/sysinfo.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <filesystem>
@@ -18,6 +19,7 @@
 #include "model/parameters.h"
 #include "passes/lower.h"
 #include "simulate/simulate.h"
+#include "train/canonical.h"
 
 namespace chimera {
 namespace {
@@ -50,6 +52,11 @@ void require_possible(const TrainOptions& options) {
   require_between("--validate-every", options.validate_every, 0, kMany);
   require_name("--dtype", options.dtype, {"float32", "float64"});
   require_name("--optimizer", options.optimizer, {"adamw", "sgd"});
+  require_name("--reduction", options.reduction, {"natural", "canonical"});
+  require_between("--reduction-blocks", options.reduction_blocks, 0, kMany);
+  if (options.reduction_blocks > 0 && options.reduction != "canonical") {
+    throw ConfigError("--reduction-blocks is for --reduction canonical");
+  }
   require_name("--sync", options.sync, {"post", "eager", "eager-opt"});
   require_name("--transport", options.transport, {"processes", "threads"});
   require_between("--data-parallel", options.data_parallel, 1, kMostRanks);
@@ -154,9 +161,18 @@ Program checked_program(const Schedule& schedule, const LoweringOptions& options
   return program;
 }
 
+std::vector<std::string> parameter_names(const Job& job) {
+  std::vector<std::string> names;
+  for (const StageLayers& stage : job.partition) {
+    for (const ParameterSpec& parameter : stage_parameters(job.model, stage)) names.push_back(parameter.name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 /// The program of a step. Where workers wait is looked up in the timeline with F = 1, B = 2, I = W = 1 and no latency.
 Program training_program(const Job& job) {
-  AllReduceOptions all_reduces{.data_parallel = job.ranks.data_parallel};
+  AllReduceOptions all_reduces{.every_stage = job.ranks.data_parallel > 1 || job.canonical};
   Timeline timeline;
   if (job.options.sync == "post") all_reduces.placement = AllReducePlacement::Post;
   if (job.options.sync == "eager-opt") {
@@ -226,9 +242,11 @@ Job prepare_job(const TrainOptions& options) {
   job.partition = even_partition(job.model.layers, job.schedule.stages);
   require_fitting(job);
   require_memory(job);
+  job.parameters = parameter_names(job);
+  job.data_position = data_positions(job.schedule);
+  if (options.reduction == "canonical") job.canonical = canonical_reduction(job);
   job.training = training_program(job);
   if (options.validate_every > 0) job.validation = checked_program(forward_only(job.schedule));
-  job.data_position = data_positions(job.schedule);
   open_data(job);
   require_other_file(options);
   require_writable(options.metrics);

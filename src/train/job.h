@@ -7,6 +7,7 @@
 
 #include "data/samples.h"
 #include "model/partition.h"
+#include "runtime/block_sums.h"
 #include "schedule/program.h"
 #include "schedule/rank_layout.h"
 #include "train/options.h"
@@ -25,7 +26,9 @@ struct Job {
   Program training;
   Program validation;                       // forwards alone; empty where there is no validation
   std::vector<std::int64_t> data_position;  // [micro-batch]: which run of its group's samples it takes
-  std::shared_ptr<Corpus> corpus;           // shared with every rank thread
+  std::vector<std::string> parameters;      // names of the model's, ascending
+  std::optional<CanonicalReduction> canonical;
+  std::shared_ptr<Corpus> corpus;  // shared with every rank thread
   std::optional<Samples> training_samples;
   std::optional<Samples> validation_samples;
 

@@ -17,6 +17,8 @@ struct TrainOptions {
   PipelineShape shape{4, 0, 2};         // micro_batches 0: as many as stages
   std::int64_t data_parallel = 1;       // W: groups that run the schedule side by side
   std::string replica_layout = "near";  // of the ranks; or "far"
+  std::string reduction = "natural";    // or "canonical": gradients added in one order, whatever the schedule
+  std::int64_t reduction_blocks = 0;    // Q, of canonical; 0: default_reduction_blocks
   std::string sync = "eager-opt";       // or "eager", "post": AllReducePlacement
   std::int64_t micro_batch_size = 4;
   std::int64_t sequence = 128;  // tokens of a sample

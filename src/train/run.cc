@@ -47,7 +47,7 @@ Failure current_failure(const std::string& op) {
 void use_threads(const Job& job) {
   static std::once_flag once;
   std::call_once(once, [] { at::set_num_interop_threads(1); });
-  const auto shared = available_cores() / static_cast<int>(job.num_ranks());
+  const int shared = job.canonical ? 1 : available_cores() / static_cast<int>(job.num_ranks());
   at::set_num_threads(job.options.threads > 0 ? static_cast<int>(job.options.threads) : std::max(shared, 1));
 }
 

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/fault_point.h"
 #include "train/batches.h"
+#include "train/parameters_hash.h"
 
 namespace chimera {
 namespace {
@@ -43,8 +44,12 @@ Trainer::Trainer(const Job& job, WorkerId rank, Transport& transport)
   }
   optimizer_ = make_optimizer(job.options, in_order);
   const TensorSpec message{{job.micro_batch_size(), job.options.sequence, job.model.hidden}, dtype};
-  const ProgramShape shape{job.schedule.micro_batches, job.ranks.workers, groups, job.ranks.data_parallel,
-                           place_.group};
+  ProgramShape shape{job.schedule.micro_batches, job.ranks.workers, groups, job.ranks.data_parallel, place_.group};
+  shape.parameters = job.parameters;
+  if (job.canonical) shape.canonical = &*job.canonical;
+  for (std::int64_t m = 0; m < job.schedule.micro_batches; ++m) {
+    shape.positions.push_back(job.position(place_.group, MicroBatchId(m)));
+  }
   executor_ = std::make_unique<Executor>(place_.worker, std::move(borrowed), transport_, message, shape);
 }
 
@@ -95,7 +100,18 @@ StepMetrics Trainer::train_step(std::int64_t step) {
   metrics.step_seconds = seconds_since(start);
   metrics.tokens_per_second = static_cast<double>(metrics.tokens) / metrics.step_seconds;
   metrics.peak_memory_bytes = result.peak_memory_bytes;
+  if (job_.canonical) metrics.parameters_hash = hash_parameters();
   return metrics;
+}
+
+/// Of each stage the first worker of group 0 answers.
+std::string Trainer::hash_parameters() {
+  const StageGroups groups = stage_groups(job_.schedule.placement);
+  std::vector<const Stage*> own;
+  for (const auto& [id, stage] : stages_) {
+    if (place_.group == GroupId(0) && groups[id.index()].front() == place_.worker) own.push_back(stage.get());
+  }
+  return parameters_hash(job_.parameters, own, transport_);
 }
 
 double Trainer::validate() {

@@ -67,7 +67,7 @@ TEST(LowerTest, AReplicaWithoutMicroBatchesStillJoinsItsAllReduces) {
 TEST(LowerTest, SideBySideWithOtherGroupsEveryStageIsSummed) {
   const Schedule schedule = find_generator("1f1b").generate({4, 4});
   EXPECT_EQ(count(lower(schedule), InstructionKind::StartAllReduce), 0);
-  const Program program = lower(schedule, {.all_reduces = {.data_parallel = 2}});
+  const Program program = lower(schedule, {.all_reduces = {.every_stage = true}});
   EXPECT_EQ(count(program, InstructionKind::StartAllReduce), 4);
   EXPECT_EQ(count(program, InstructionKind::WaitAllReduce), 4);
 }

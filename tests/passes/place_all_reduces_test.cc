@@ -15,10 +15,10 @@ using ::testing::Pair;
 using Starts = std::vector<std::pair<std::int64_t, std::string>>;
 
 /// With F = 1 and B = 2, for EagerOpt.
-std::vector<Starts> starts(const Schedule& schedule, AllReducePlacement placement, std::int64_t data_parallel = 1) {
+std::vector<Starts> starts(const Schedule& schedule, AllReducePlacement placement, bool every_stage = false) {
   const OpTable table(schedule);
   const Timeline timeline = testing::timed(schedule, 1, 2);
-  const auto placed = place_all_reduces(table, unit_start_times(table), {data_parallel, placement, &timeline});
+  const auto placed = place_all_reduces(table, unit_start_times(table), {every_stage, placement, &timeline});
   std::vector<Starts> result;
   for (std::size_t w = 0; w < placed.size(); ++w) {
     auto& worker = result.emplace_back();
@@ -69,10 +69,10 @@ TEST(PlaceAllReducesTest, EagerOptIsThePapersRuleOnChimera) {
   }
 }
 
-TEST(PlaceAllReducesTest, SideBySideEveryStageIsSummed) {
+TEST(PlaceAllReducesTest, AStageOfOneWorkerIsSummedWhereAsked) {
   const Schedule schedule = find_generator("1f1b").generate({3, 3});
   EXPECT_THAT(starts(schedule, AllReducePlacement::Eager)[1], ElementsAre());
-  EXPECT_THAT(starts(schedule, AllReducePlacement::Eager, 2)[1], ElementsAre(Pair(1, "1B2")));
+  EXPECT_THAT(starts(schedule, AllReducePlacement::Eager, true)[1], ElementsAre(Pair(1, "1B2")));
 }
 
 TEST(PlaceAllReducesTest, ACopyWithoutMicroBatchesHasNothingToWaitFor) {
@@ -87,7 +87,7 @@ TEST(PlaceAllReducesTest, AllWorkersStartTheirsInOneOrder) {
       const Schedule schedule = generator.generate(shape);
       for (const auto placement : {AllReducePlacement::Eager, AllReducePlacement::EagerOpt, AllReducePlacement::Post}) {
         std::vector<std::vector<std::int64_t>> earlier(static_cast<std::size_t>(schedule.stages));  // [stage]
-        for (const Starts& worker : starts(schedule, placement, 2)) {
+        for (const Starts& worker : starts(schedule, placement, true)) {
           for (std::size_t i = 1; i < worker.size(); ++i) {
             for (std::size_t j = 0; j < i; ++j) {
               earlier[static_cast<std::size_t>(worker[i].first)].push_back(worker[j].first);

@@ -54,6 +54,7 @@ inline TrainOptions small_options(const std::string& model, const std::string& s
 struct Trained {
   std::vector<double> losses;  // of each step
   std::vector<double> gradient_norms;
+  std::vector<std::string> parameters_hashes;                // of canonical runs
   std::vector<double> validation_losses;                     // after the last step, where asked for
   std::map<std::string, std::vector<at::Tensor>> gradients;  // by parameter, of every worker that holds it
   std::map<std::string, std::vector<at::Tensor>> parameters;
@@ -85,6 +86,7 @@ inline Trained train(const TrainOptions& options, std::int64_t steps) {
         const StepMetrics metrics = trainer.train_step(step);
         result.losses.push_back(metrics.loss);
         result.gradient_norms.push_back(metrics.gradient_norm);
+        result.parameters_hashes.push_back(metrics.parameters_hash.value_or(""));
       }
       collect(trainer, result);
       if (options.validate_every > 0) result.validation_losses.push_back(trainer.validate());
