@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "check/check_limits.h"
 #include "check/check_program.h"
 #include "check/check_schedule.h"
 #include "commands.h"
@@ -10,12 +12,34 @@
 #include "options.h"
 #include "passes/lower.h"
 #include "render/excerpt.h"
-#include "schedule/schedule_json.h"
+#include "schedule_file.h"
 
 namespace chimera::apps {
 namespace {
 
 constexpr ChannelDiscipline kDisciplines[] = {ChannelDiscipline::PerDirection, ChannelDiscipline::SerialPair};
+
+struct Options {
+  std::string file;
+  std::string format;
+  double in_flight = 0;
+  MemoryLimit memory;
+  bool strict_order = false;
+  CLI::Option* in_flight_option = nullptr;
+  CLI::Option* memory_option = nullptr;
+  std::vector<CLI::Option*> bytes_options;
+
+  [[nodiscard]] Limits limits() const {
+    Limits limits;
+    if (in_flight_option->count() > 0) limits.in_flight = in_flight;
+    if (memory_option->count() > 0) limits.memory = memory;
+    for (const CLI::Option* option : bytes_options) {
+      if ((option->count() > 0) == limits.memory.has_value()) continue;
+      throw ConfigError("--memory, --activation-bytes and --weight-bytes come together");
+    }
+    return limits;
+  }
+};
 
 struct Finding {
   std::string level;  // "schedule", or "program" and its discipline
@@ -32,40 +56,58 @@ struct Report {
   Schedule schedule;
   std::vector<Finding> findings;
   std::vector<Proof> proofs;  // of the programs that cannot get stuck
+
+  void add(const std::vector<Violation>& violations) {
+    for (const Violation& violation : violations) {
+      findings.push_back({"schedule", violation, excerpt(schedule, violation.places)});
+    }
+  }
+
+  [[nodiscard]] std::size_t count(Severity severity) const {
+    return static_cast<std::size_t>(std::count_if(findings.begin(), findings.end(), [&](const Finding& finding) {
+      return finding.violation.severity == severity;
+    }));
+  }
+  [[nodiscard]] bool is_valid() const { return count(Severity::Violation) == 0; }
 };
 
-/// The schedule first; its program only where that is sound.
-Report examine(Schedule schedule) {
+/// The schedule first; its limits and its programs only where that is sound.
+Report examine(Schedule schedule, const Options& options) {
   Report report{std::move(schedule), {}, {}};
-  for (const Violation& violation : check(report.schedule)) {
-    report.findings.push_back({"schedule", violation, excerpt(report.schedule, violation.places)});
-  }
+  report.add(check(report.schedule));
   if (!report.findings.empty()) return report;
+  report.add(check_limits(report.schedule, options.limits()));
+  report.add(check_sample_order(report.schedule, options.strict_order ? Severity::Violation : Severity::Note));
   for (const ChannelDiscipline discipline : kDisciplines) {
     const Program program = lower(report.schedule, {.discipline = discipline});
     const auto violations = check(program, discipline);
     for (const Violation& violation : violations) {
-      report.findings.push_back({fmt::format("program, {}", to_text(discipline)), violation, {}});
+      report.findings.push_back(
+          {fmt::format("program, {}", to_text(discipline)), violation, excerpt(program, violation.places)});
     }
     if (violations.empty()) report.proofs.push_back({discipline, peak_posted_receives(program)});
   }
   return report;
 }
 
+const char* to_text(Severity severity) { return severity == Severity::Violation ? "violation" : "note"; }
+
 std::string as_text(const Report& report) {
   const Schedule& schedule = report.schedule;
   std::string text;
   for (const Finding& finding : report.findings) {
-    text += fmt::format("violation ({}): {}\n{}", finding.level, finding.violation.message, finding.excerpt);
+    text += fmt::format("{} ({}): {}\n{}", to_text(finding.violation.severity), finding.level,
+                        finding.violation.message, finding.excerpt);
   }
-  if (!report.findings.empty()) {
-    return text +
-           fmt::format("invalid: {} violation{}\n", report.findings.size(), report.findings.size() == 1 ? "" : "s");
+  if (!report.is_valid()) {
+    const std::size_t violations = report.count(Severity::Violation);
+    return text + fmt::format("invalid: {} violation{}\n", violations, violations == 1 ? "" : "s");
   }
-  text = fmt::format("valid: {}, {} stages, {} micro-batches, {} replicas, {} workers, {} ops\n", schedule.name,
-                     schedule.stages, schedule.micro_batches, schedule.placement.num_replicas(),
-                     schedule.workers.size(), num_ops(schedule));
-  text += "  schedule: complete, placed right, free of cycles\n";
+  text += fmt::format("valid: {}, {} stages, {} micro-batches, {} replicas, {} workers, {} ops\n", schedule.name,
+                      schedule.stages, schedule.micro_batches, schedule.placement.num_replicas(),
+                      schedule.workers.size(), num_ops(schedule));
+  text += fmt::format("  schedule: complete, placed right, free of cycles{}\n",
+                      schedule.updates ? ", weight versions right" : "");
   for (const Proof& proof : report.proofs) {
     text += fmt::format("  program, {}: cannot get stuck; at most {} receives posted ahead on a worker\n",
                         to_text(proof.discipline), proof.receives_ahead);
@@ -73,25 +115,43 @@ std::string as_text(const Report& report) {
   return text;
 }
 
+nlohmann::ordered_json as_json(const Finding& finding) {
+  nlohmann::ordered_json places = nlohmann::ordered_json::array();
+  for (const Place& place : finding.violation.places) {
+    places.push_back({{"worker", place.worker}, {"position", place.position}});
+  }
+  return {{"level", finding.level},
+          {"kind", to_text(finding.violation.kind)},
+          {"message", finding.violation.message},
+          {"places", places}};
+}
+
 std::string as_json(const Report& report) {
-  nlohmann::ordered_json json = {{"valid", report.findings.empty()},
+  nlohmann::ordered_json json = {{"valid", report.is_valid()},
                                  {"name", report.schedule.name},
-                                 {"violations", nlohmann::ordered_json::array()}};
+                                 {"violations", nlohmann::ordered_json::array()},
+                                 {"notes", nlohmann::ordered_json::array()}};
   for (const Finding& finding : report.findings) {
-    nlohmann::ordered_json places = nlohmann::ordered_json::array();
-    for (const Place& place : finding.violation.places) {
-      places.push_back({{"worker", place.worker}, {"position", place.position}});
-    }
-    json["violations"].push_back(
-        {{"level", finding.level}, {"message", finding.violation.message}, {"places", places}});
+    json[finding.violation.severity == Severity::Violation ? "violations" : "notes"].push_back(as_json(finding));
   }
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-struct Options {
-  std::string file;
-  std::string format;
-};
+void add_limits(CLI::App& command, Options& options) {
+  options.in_flight_option =
+      add_number(command, "--max-in-flight", options.in_flight,
+                 "most activations a worker may hold, in stage units: 1 is a worker's whole share of the model and one "
+                 "full micro-batch, so a stage of v on a worker counts 1/v");
+  options.memory_option =
+      add_number(command, "--memory", options.memory.bytes, "most bytes a worker may hold; with the next two");
+  options.bytes_options = {
+      add_number(command, "--activation-bytes", options.memory.activation_bytes, "bytes of one stage unit"),
+      add_number(command, "--weight-bytes", options.memory.weight_bytes,
+                 "bytes of the weights of one worker's share, with gradients and optimizer state where they are to "
+                 "count; replicas and older weight versions count again, buffers of messages do not")};
+  command.add_flag("--strict-order", options.strict_order,
+                   "gradients accumulated out of sample order within a replica are a violation, not a note");
+}
 
 }  // namespace
 
@@ -101,17 +161,22 @@ void add_check(CLI::App& program, int& exit_code) {
       "Examples:\n"
       "  chimera check schedule.json\n"
       "  chimera schedule chimera --stages 4 --micro-batches 4 --format json | chimera check -\n"
+      "  chimera check schedule.json --max-in-flight 4 --strict-order\n"
       "\nChecks that every op is there once, on the right worker, and that no ops wait for each other; then lowers\n"
       "the schedule to sends, receives and all-reduces and runs these with no buffering at all, for channels\n"
       "matched per direction (Gloo) and for one serial queue per pair of workers (an NCCL communicator).\n"
+      "Of an asynchronous schedule also that the weight versions exist, agree and are not too many. Over a limit,\n"
+      "each worker's first op is named, the earliest of all first.\n"
       "Exit code 0: valid; 1: not; 2: the text is no schedule.");
   auto options = std::make_shared<Options>();
-  command->add_option("FILE", options->file, "schedule in JSON; - reads standard input")->required();
+  command->add_option("FILE", options->file, "schedule in JSON or CSV; - reads standard input")->required();
+  add_limits(*command, *options);
   add_format(*command, options->format, {"text", "json"});
   command->callback([options, &exit_code] {
-    const Report report = examine(schedule_from_json(read_input(options->file), options->file));
+    (void)options->limits();  // refused before anything is read
+    const Report report = examine(load_schedule(options->file), *options);
     write_output("", options->format == "json" ? as_json(report) : as_text(report));
-    exit_code = static_cast<int>(report.findings.empty() ? ExitCode::Success : ExitCode::No);
+    exit_code = static_cast<int>(report.is_valid() ? ExitCode::Success : ExitCode::No);
   });
 }
 

@@ -11,7 +11,6 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
-#include <sstream>
 #include <system_error>
 
 #include "core/error.h"
@@ -104,26 +103,41 @@ bool ShapeFlags::given() const {
          std::any_of(special.begin(), special.end(), [](const CLI::Option* flag) { return flag->count() > 0; });
 }
 
-PipelineShape ShapeFlags::shape_for(const Generator& generator) const {
+PipelineShape ShapeFlags::shape_for(const Generator& generator, const std::vector<std::string>& beside) const {
   for (const CLI::Option* flag : special) {
     if (flag->count() == 0 || takes(generator, flag->get_name())) continue;
+    const auto takes_it = [&](const Generator& other) {
+      return takes(other, flag->get_name()) && std::find(beside.begin(), beside.end(), other.name) != beside.end();
+    };
+    if (std::any_of(generators().begin(), generators().end(), takes_it)) continue;
     throw ConfigError(
         fmt::format("{} does not apply to {}{}", flag->get_name(), generator.name,
                     generator.flags.empty() ? "" : fmt::format(", which takes {}", fmt::join(generator.flags, ", "))));
   }
+  return as_given();
+}
+
+PipelineShape ShapeFlags::as_given() const {
   PipelineShape asked = shape;
   if (scale == "doubling") asked.scale = ScaleMethod::Doubling;
   if (scale == "halving") asked.scale = ScaleMethod::Halving;
   return asked;
 }
 
-Schedule ShapeFlags::generate(const std::string& name) const {
+PipelineShape ShapeFlags::shape_beside(const Schedule& schedule) const {
+  PipelineShape asked = as_given();
+  asked.stages = static_cast<std::int64_t>(schedule.workers.size());
+  asked.micro_batches = std::llround(static_cast<double>(schedule.micro_batches) * schedule.micro_batch_scale);
+  return asked;
+}
+
+Schedule ShapeFlags::generate(const std::string& name, const std::vector<std::string>& beside) const {
   const Generator& generator = find_generator(name);
   if (stages->count() == 0) throw ConfigError(name + ": --stages is missing; give D, the workers of one pipeline");
   if (micro_batches->count() == 0) {
     throw ConfigError(name + ": --micro-batches is missing; give N, the micro-batches of one step");
   }
-  return generator.generate(shape_for(generator));
+  return generator.generate(shape_for(generator, beside));
 }
 
 void CostFlags::add_to(CLI::App& app) {
@@ -178,17 +192,18 @@ CostModel CostFlags::read_file(const Schedule& schedule) const {
   return costs_from_json(read_input(file), file, schedule.stages);
 }
 
-std::string read_input(const std::string& path) {
-  std::ostringstream text;
-  if (path == "-") {
-    text << std::cin.rdbuf();
-    return text.str();
-  }
+std::ifstream open_input(const std::string& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error))
     throw ConfigError(path + ": is a directory; give a file, or - for standard input");
   std::ifstream file(path, std::ios::binary);
   if (!file) throw ConfigError(fmt::format("{}: cannot be read ({})", path, std::generic_category().message(errno)));
+  return file;
+}
+
+std::string read_input(const std::string& path) {
+  if (path == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
+  std::ifstream file = open_input(path);
   return {std::istreambuf_iterator<char>(file), {}};
 }
 

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include <cstdint>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -36,10 +37,15 @@ struct ShapeFlags {
 
   void add_to(CLI::App& app);
   [[nodiscard]] bool given() const;
-  /// What the flags say; throws ConfigError where one of them does not apply to the schedule.
-  [[nodiscard]] PipelineShape shape_for(const Generator& generator) const;
-  /// Generates; throws ConfigError where D or N is not given or a flag does not apply to the schedule.
-  [[nodiscard]] Schedule generate(const std::string& name) const;
+  /// What the flags say; throws ConfigError where one of them applies neither to the schedule nor to those beside it.
+  [[nodiscard]] PipelineShape shape_for(const Generator& generator, const std::vector<std::string>& beside = {}) const;
+  /// What the flags say, with D and N of a schedule.
+  [[nodiscard]] PipelineShape shape_beside(const Schedule& schedule) const;
+  /// Generates; throws ConfigError where D or N is not given, or as shape_for.
+  [[nodiscard]] Schedule generate(const std::string& name, const std::vector<std::string>& beside = {}) const;
+
+ private:
+  [[nodiscard]] PipelineShape as_given() const;
 };
 
 /// --forward, --backward or --input-gradient and --weight-gradient, --latency; or --costs. With either --sync,
@@ -69,6 +75,8 @@ struct CostFlags {
   [[nodiscard]] CostModel read_file(const Schedule& schedule) const;
 };
 
+/// A file, open for reading. Throws ConfigError where it cannot be.
+[[nodiscard]] std::ifstream open_input(const std::string& path);
 /// The text of a file, or of standard input for `-`. Throws ConfigError where it cannot be read.
 [[nodiscard]] std::string read_input(const std::string& path);
 /// Writes to standard output where `path` is empty, else to the file, whole or not at all. Throws ConfigError. What is

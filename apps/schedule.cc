@@ -1,8 +1,11 @@
 #include <memory>
 
 #include "commands.h"
+#include "core/error.h"
 #include "options.h"
-#include "render/text.h"
+#include "passes/lower.h"
+#include "pictures.h"
+#include "schedule/schedule_csv.h"
 #include "schedule/schedule_json.h"
 
 namespace chimera::apps {
@@ -11,35 +14,72 @@ namespace {
 struct Options {
   std::string name;
   ShapeFlags shape;
+  PictureFlags pictures;
   std::string format;
+  bool communication = false;
   std::string output;
 };
 
 /// In slots of equal length, as the paper draws: every op takes one unit, forwards just in time.
-std::string picture(const Schedule& schedule) {
+Panel in_slots(const Schedule& schedule) {
   const CostModel slots{std::vector<StageCosts>(static_cast<std::size_t>(schedule.stages))};
-  return to_text(schedule, forwards_just_in_time(schedule, slots, simulate(schedule, slots)));
+  return panel_of(schedule, forwards_just_in_time(schedule, slots, simulate(schedule, slots)), slots);
+}
+
+std::string as_text(const std::vector<Panel>& panels, const TextStyle& style) {
+  if (panels.size() == 1) return to_text(panels.front().schedule, panels.front().timeline, style);
+  std::string text;
+  for (const Panel& panel : panels) {
+    text += panel.title + "\n" + to_text(panel.schedule, panel.timeline, style) + "\n";
+  }
+  return text + comparison(panels);
+}
+
+std::string as_csv(const Schedule& schedule, bool communication) {
+  if (!communication) return to_csv(schedule);
+  if (schedule.updates) {
+    throw ConfigError("schedule: PyTorch's CSV has no updates between ops; leave out --communication");
+  }
+  // Receives as PyTorch places them: it matches both directions of a pair of workers in one order, none ahead of turn.
+  return to_csv(schedule, lower(schedule, {.discipline = ChannelDiscipline::SerialPair, .receives_ahead = 0}));
+}
+
+std::string written(const Options& options) {
+  const Schedule schedule = options.shape.generate(options.name, options.pictures.with);
+  if (options.format == "json") return to_json(schedule);
+  if (options.format == "csv") return as_csv(schedule, options.communication);
+  std::vector<Panel> panels = {in_slots(schedule)};
+  for (const Schedule& other : options.pictures.beside(schedule, options.shape)) panels.push_back(in_slots(other));
+  if (options.format == "text") return as_text(panels, options.pictures.text_style(options.output));
+  return drawn(options.format, panels);
 }
 
 }  // namespace
 
 void add_schedule(CLI::App& program, int&) {
-  auto* command = program.add_subcommand("schedule", "Generate a schedule: as a picture, or as JSON");
+  auto* command = program.add_subcommand("schedule", "Generate a schedule: as a picture, as JSON or CSV");
   command->footer(
       "Examples:\n"
       "  chimera schedule chimera --stages 4 --micro-batches 4\n"
       "  chimera schedule chimera --stages 8 --micro-batches 8 --pipelines 4\n"
       "  chimera schedule 1f1b --stages 4 --micro-batches 8 --format json | chimera check -\n"
+      "  chimera schedule gpipe --stages 4 --micro-batches 8 --format csv --communication\n"
+      "  chimera schedule chimera --stages 8 --micro-batches 8 --with 1f1b --format html --output page.html\n"
       "\nThe picture has a cell for each slot of equal length: stage, op, micro-batch (2F5); forwards stand as\n"
       "late as nothing waits for them. `chimera simulate` times ops as soon as they can run.");
   auto options = std::make_shared<Options>();
   command->add_option("NAME", options->name, "name of the schedule; `chimera schedules` lists them")->required();
   options->shape.add_to(*command);
-  add_format(*command, options->format, {"text", "json"});
+  options->pictures.add_to(*command);
+  add_format(*command, options->format, {"text", "json", "csv", "svg", "html", "perfetto"});
+  command->add_flag("--communication", options->communication, "with --format csv: sends and receives too");
   add_path(*command, "--output", options->output, "file to write instead of standard output");
   command->callback([options] {
-    const Schedule schedule = options->shape.generate(options->name);
-    write_output(options->output, options->format == "json" ? to_json(schedule) : picture(schedule));
+    if (options->communication && options->format != "csv") {
+      throw ConfigError("schedule: --communication goes with --format csv");
+    }
+    options->pictures.check_format(options->format);
+    write_output(options->output, written(*options));
   });
 }
 

@@ -9,14 +9,13 @@
 #include <utility>
 #include <vector>
 
-#include "check/check_schedule.h"
 #include "commands.h"
 #include "core/error.h"
 #include "options.h"
 #include "passes/unroll.h"
-#include "render/text.h"
+#include "pictures.h"
 #include "render/timeline_json.h"
-#include "schedule/schedule_json.h"
+#include "schedule_file.h"
 #include "simulate/explain.h"
 #include "simulate/simulate.h"
 
@@ -28,23 +27,16 @@ struct Options {
   std::string file;
   ShapeFlags shape;
   CostFlags costs;
+  PictureFlags pictures;
   std::int64_t steps = 1;
   std::string format;
+  std::string output;
 };
-
-Schedule read_schedule(const std::string& file) {
-  Schedule schedule = schedule_from_json(read_input(file), file);
-  const auto violations = check(schedule);
-  if (!violations.empty()) {
-    throw ScheduleError(fmt::format("{}: {}; `chimera check {}` lists all", file, violations.front().message, file));
-  }
-  return schedule;
-}
 
 Schedule chosen_schedule(const Options& options) {
   if (options.name.empty() == options.file.empty())
     throw ConfigError("simulate: give the NAME of a schedule, or --file FILE");
-  if (options.file.empty()) return options.shape.generate(options.name);
+  if (options.file.empty()) return options.shape.generate(options.name, options.pictures.with);
   if (options.shape.given()) {
     throw ConfigError(
         "simulate: --file has a shape already; leave out --stages, --micro-batches and the other shape flags");
@@ -52,23 +44,14 @@ Schedule chosen_schedule(const Options& options) {
   return read_schedule(options.file);
 }
 
-/// What a user asked to be simulated, and what came out.
-struct Simulation {
-  Schedule schedule;
-  CostModel costs;
-  Timeline timeline;
-};
-
-Simulation simulated(const Options& options) {
-  if (options.steps < 1) throw ConfigError(fmt::format("--steps: {} is not 1 or more", options.steps));
-  Schedule step = chosen_schedule(options);
-  Simulation result{options.steps == 1 ? std::move(step) : unroll(step, options.steps), {}, {}};
-  result.costs = options.costs.costs_of(result.schedule);
-  result.timeline = simulate_steps(result.schedule, options.steps, result.costs);
-  if (!std::isfinite(result.timeline.makespan)) {
+Panel simulated(const Schedule& step, const Options& options) {
+  const Schedule schedule = options.steps == 1 ? step : unroll(step, options.steps);
+  const CostModel costs = options.costs.costs_of(schedule);
+  Timeline timeline = simulate_steps(schedule, options.steps, costs);
+  if (!std::isfinite(timeline.makespan)) {
     throw ConfigError("simulate: the makespan is too large for a number; use a larger unit of time");
   }
-  return result;
+  return panel_of(schedule, std::move(timeline), costs);
 }
 
 std::string workers_as_text(const Timeline& timeline, const Explanation& explanation, bool in_bytes) {
@@ -102,11 +85,11 @@ std::string causes_as_text(const Timeline& timeline, const Explanation& explanat
 }
 
 /// `critical path: 26 in 6 F and 10 B, 0 between them, 0 after them; worker 0 (0F0) to worker 3 (0B2)`
-std::string critical_path_as_text(const Simulation& simulation, const Explanation& explanation) {
-  const auto& path = explanation.critical_path;
+std::string critical_path_as_text(const Panel& panel) {
+  const auto& path = panel.explanation.critical_path;
   if (path.empty()) return "critical path: no op\n";
-  const auto op = [&](const Place& place) { return simulation.schedule.workers[place.worker][place.position]; };
-  const auto time = [&](const Place& place) { return simulation.timeline.workers[place.worker].ops[place.position]; };
+  const auto op = [&](const Place& place) { return panel.schedule.workers[place.worker][place.position]; };
+  const auto time = [&](const Place& place) { return panel.timeline.workers[place.worker].ops[place.position]; };
   std::array<int, kOpKinds> counts{};
   double in_ops = 0;
   for (const Place& place : path) {
@@ -118,8 +101,8 @@ std::string critical_path_as_text(const Simulation& simulation, const Explanatio
     const int count = counts[static_cast<std::size_t>(k)];
     if (count > 0) kinds.push_back(fmt::format("{} {}", count, letter(static_cast<OpKind>(k))));
   }
-  const double after = simulation.timeline.makespan - time(path.back()).end;
-  const double between = std::max(0.0, simulation.timeline.makespan - after - in_ops);
+  const double after = panel.timeline.makespan - time(path.back()).end;
+  const double between = std::max(0.0, panel.timeline.makespan - after - in_ops);
   return fmt::format(
       "critical path: {:.6g} in {}, {:.6g} between them, {:.6g} after them; {} on worker {} to {} on {}\n", in_ops,
       fmt::join(kinds, " and "), between, after, to_text(op(path.front())), path.front().worker,
@@ -135,24 +118,38 @@ std::string steps_as_text(const Timeline& timeline) {
   return text + (timeline.step_ends.size() > kMost ? " ...\n" : "\n");
 }
 
-std::string as_text(const Simulation& simulation, const Explanation& explanation) {
-  const Timeline& timeline = simulation.timeline;
-  std::string text = to_text(simulation.schedule, timeline);
+std::string as_text(const Panel& panel, const TextStyle& style) {
+  const Timeline& timeline = panel.timeline;
+  std::string text = to_text(panel.schedule, timeline, style);
   text += fmt::format("\nmakespan {:.6g}, bubble ratio {:.4f}, lower bound {:.6g}\n", timeline.makespan,
                       timeline.bubble_ratio, timeline.lower_bound);
   text += fmt::format("inner bubble {:.6g}, makespan bubble {:.6g}\n", timeline.inner_bubble, timeline.makespan_bubble);
   if (timeline.makespan > timeline.ops_end) {
     text += fmt::format("all-reduces and updates add {:.6g} after the last op\n", timeline.makespan - timeline.ops_end);
   }
-  text += steps_as_text(timeline) + critical_path_as_text(simulation, explanation);
-  text += workers_as_text(timeline, explanation, !simulation.costs.memory.empty());
-  return text + causes_as_text(timeline, explanation);
+  text += steps_as_text(timeline) + critical_path_as_text(panel);
+  text += workers_as_text(timeline, panel.explanation, panel.memory_in_bytes);
+  return text + causes_as_text(timeline, panel.explanation);
 }
 
-std::string formatted(const Simulation& simulation, const std::string& format) {
-  const Explanation explanation = explain(simulation.schedule, simulation.costs, simulation.timeline);
-  if (format == "json") return to_json(simulation.schedule, simulation.timeline, explanation);
-  return as_text(simulation, explanation);
+std::string as_text(const std::vector<Panel>& panels, const TextStyle& style) {
+  if (panels.size() == 1) return as_text(panels.front(), style);
+  std::string text;
+  for (const Panel& panel : panels) text += panel.title + "\n" + as_text(panel, style) + "\n";
+  return text + comparison(panels);
+}
+
+std::string written(const Options& options) {
+  if (options.steps < 1) throw ConfigError(fmt::format("--steps: {} is not 1 or more", options.steps));
+  const Schedule schedule = chosen_schedule(options);
+  std::vector<Panel> panels = {simulated(schedule, options)};
+  for (const Schedule& other : options.pictures.beside(schedule, options.shape)) {
+    panels.push_back(simulated(other, options));
+  }
+  const Panel& first = panels.front();
+  if (options.format == "json") return to_json(first.schedule, first.timeline, first.explanation);
+  if (options.format == "text") return as_text(panels, options.pictures.text_style(options.output));
+  return drawn(options.format, panels);
 }
 
 }  // namespace
@@ -163,19 +160,24 @@ void add_simulate(CLI::App& program, int&) {
       "Examples:\n"
       "  chimera simulate chimera --stages 8 --micro-batches 8 --forward 1 --backward 2\n"
       "  chimera simulate 1f1b --stages 4 --micro-batches 8 --latency 0.1 --format json\n"
-      "  chimera simulate --file schedule.json\n"
+      "  chimera simulate --file schedule.json --with chimera --format html --output page.html\n"
       "  chimera simulate chimera --stages 4 --micro-batches 4 --costs costs.json --sync eager --steps 3\n"
       "\nOps run in their worker's order as soon as their inputs have arrived. Times are those of one worker's\n"
       "whole share of the model, in any unit.");
   auto options = std::make_shared<Options>();
   command->add_option("NAME", options->name, "name of the schedule; `chimera schedules` lists them");
-  add_path(*command, "--file", options->file, "schedule in JSON instead; - reads standard input");
+  add_path(*command, "--file", options->file, "schedule in JSON or CSV instead; - reads standard input");
   options->shape.add_to(*command);
   options->costs.add_to(*command);
   add_count(*command, "--steps", options->steps,
             "steps of training in a row, without a flush where the schedule is asynchronous (default 1)");
-  add_format(*command, options->format, {"text", "json"});
-  command->callback([options] { write_output("", formatted(simulated(*options), options->format)); });
+  options->pictures.add_to(*command);
+  add_format(*command, options->format, {"text", "json", "svg", "html", "perfetto"});
+  add_path(*command, "--output", options->output, "file to write instead of standard output");
+  command->callback([options] {
+    options->pictures.check_format(options->format);
+    write_output(options->output, written(*options));
+  });
 }
 
 }  // namespace chimera::apps

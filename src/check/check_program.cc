@@ -3,280 +3,361 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
-#include <map>
 #include <optional>
-#include <unordered_map>
-#include <utility>
+
+#include "check/channels.h"
+#include "check/check_placement.h"
+#include "check/collectives.h"
+#include "check/findings.h"
 
 namespace chimera {
 namespace {
 
-constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
+constexpr std::int32_t kNobody = -1;
+constexpr std::uint32_t kNoTensor = std::numeric_limits<std::uint32_t>::max();
 
-std::uint64_t key(const Op& op) {
-  return (static_cast<std::uint64_t>(op.kind) << 62U) | (static_cast<std::uint64_t>(op.stage.value()) << 31U) |
-         static_cast<std::uint64_t>(op.micro_batch.value());
-}
-
-/// What one end has issued on a queue: sends and receives in order.
-struct Issue {
-  bool is_send;
-  Place place;
-};
-
-/// Transfers matched in order: the k-th issue of one end with the k-th of the other.
-struct Queue {
-  std::vector<Issue> ends[2];
-  std::size_t completed = 0;  // matched so far
-  bool broken = false;        // a mismatch: nothing completes any more
-};
-
-struct TransferState {
-  std::size_t queue = kNone;
-  std::size_t position[2] = {kNone, kNone};  // in the queue, of the send and of the receive
+/// What one op makes, and its one transfer.
+struct Tensor {
+  std::int32_t made_on = kNobody;  // worker
+  std::int32_t sent_to = kNobody;
+  std::int32_t receiver = kNobody;
+  std::int32_t received_from = kNobody;
+  bool is_transferred = false;
+  bool send_waited = false;
+  bool receive_waited = false;
+  [[nodiscard]] bool is_on(std::int32_t worker) const {
+    return made_on == worker || (receive_waited && receiver == worker);
+  }
 };
 
 class ProgramRun {
  public:
   ProgramRun(const Program& program, ChannelDiscipline discipline)
       : program_(program),
-        discipline_(discipline),
+        channels_(program.workers.size(), discipline),
         next_(program.workers.size(), 0),
-        queued_(program.workers.size(), true),
-        groups_(stage_groups(program.placement)),
-        started_(groups_.size(), 0) {}
+        is_ready_(program.workers.size(), true),
+        awaited_(program.workers.size(), kNoTensor),
+        scalars_at_(program.workers.size(), 0),
+        num_steps_(program.workers.size(), 0),
+        collectives_(program) {}
 
   std::vector<Violation> run() {
     for (std::size_t w = next_.size(); w-- > 0;) ready_.push_back(w);
     while (!ready_.empty()) {
       const std::size_t worker = ready_.back();
       ready_.pop_back();
-      queued_[worker] = false;
-      while (next_[worker] < program_.workers[worker].size() && step(worker)) ++next_[worker];
+      is_ready_[worker] = false;
+      const auto& instructions = program_.workers[worker];
+      while (next_[worker] < instructions.size() && step(worker, instructions[next_[worker]])) ++next_[worker];
     }
-    report_stuck();
-    return std::move(violations_);
+    collectives_.check_order(findings_);
+    if (!report_stuck(program_, next_, collectives_, findings_)) report_unfinished();
+    return findings_.take();
   }
 
  private:
-  const Instruction& at(Place place) const { return program_.workers[place.worker][place.position]; }
-
-  void report(ViolationKind kind, Place place, const std::string& what) {
-    violations_.push_back(
-        {kind,
-         fmt::format("worker {}, instruction {} ({}): {}", place.worker, place.position, to_text(at(place)), what),
-         {place}});
+  template <class... Parts>
+  void report(ViolationKind kind, std::size_t worker, fmt::format_string<Parts...> format, Parts... parts) {
+    const Place place{worker, next_[worker]};
+    findings_.add(kind, {place}, [&] {
+      return fmt::format("worker {}, instruction {} ({}): {}", worker, place.position,
+                         to_text(program_.workers[worker][place.position]),
+                         fmt::vformat(format, fmt::make_format_args(parts...)));
+    });
   }
 
+  void bad(std::size_t worker, const char* what) { report(ViolationKind::BadDataFlow, worker, "{}", what); }
+
   void wake(std::size_t worker) {
-    if (queued_[worker]) return;
-    queued_[worker] = true;
+    if (is_ready_[worker]) return;
+    is_ready_[worker] = true;
     ready_.push_back(worker);
   }
 
-  void wake_all() {
-    for (std::size_t w = 0; w < next_.size(); ++w) wake(w);
-  }
-
   /// Runs the worker's next instruction; false where it blocks.
-  bool step(std::size_t worker) {
-    const Place place{worker, next_[worker]};
-    const Instruction& instruction = at(place);
+  bool step(std::size_t worker, const Instruction& instruction) {
+    if (!in_range(worker, instruction)) return true;
     switch (instruction.kind) {
-      case InstructionKind::Compute: compute(place); return true;
-      case InstructionKind::StartSend: issue(place, true); return true;
-      case InstructionKind::PostReceive: issue(place, false); return true;
-      case InstructionKind::WaitSend: return is_complete(place, true);
-      case InstructionKind::WaitReceive:
-        if (!is_complete(place, false)) return false;
-        here_[key(instruction.op)].push_back(worker);
-        return true;
-      case InstructionKind::StartAllReduce: start_all_reduce(place); return true;
-      case InstructionKind::WaitAllReduce: return all_reduce_complete(instruction.op.stage);
+      case InstructionKind::Compute: compute(worker, instruction.op); return true;
+      case InstructionKind::StartSend: start_send(worker, instruction); return true;
+      case InstructionKind::PostReceive: post_receive(worker, instruction); return true;
+      case InstructionKind::WaitSend: return wait_send(worker, instruction);
+      case InstructionKind::WaitReceive: return wait_receive(worker, instruction);
+      case InstructionKind::StartAllReduce: start_all_reduce(worker, instruction.op.stage); return true;
+      case InstructionKind::WaitAllReduce: return wait_all_reduce(worker, instruction.op.stage);
       case InstructionKind::ReduceScalars: return reduce_scalars(worker);
-      case InstructionKind::OptimizerStep: return true;
+      case InstructionKind::OptimizerStep: optimizer_step(worker); return true;
     }
     return true;
   }
 
-  bool is_here(std::size_t worker, const Op& maker) const {
-    const auto found = here_.find(key(maker));
-    return found != here_.end() && std::find(found->second.begin(), found->second.end(), worker) != found->second.end();
+  bool in_range(std::size_t worker, const Instruction& instruction) {
+    if (instruction.kind == InstructionKind::ReduceScalars || instruction.kind == InstructionKind::OptimizerStep) {
+      return true;
+    }
+    const auto require = [&](const char* what, std::int64_t value, std::int64_t count) {
+      if (value >= 0 && value < count) return true;
+      report(ViolationKind::OutOfRange, worker, "{} {} is not in 0 to {}", what, value, count - 1);
+      return false;
+    };
+    const Op& op = instruction.op;
+    if (!require("stage", op.stage.value(), program_.stages)) return false;
+    if (instruction.kind >= InstructionKind::StartAllReduce) return true;
+    if (!require("micro-batch", op.micro_batch.value(), program_.micro_batches)) return false;
+    if (is_transfer(instruction.kind)) {
+      const auto workers = static_cast<std::int64_t>(next_.size());
+      if (!require("worker", instruction.peer.value(), workers)) return false;
+      if (instruction.peer.index() != worker) return true;
+      bad(worker, "a worker sends itself no messages");
+      return false;
+    }
+    return require("replica", op.replica.value(), static_cast<std::int64_t>(program_.placement.num_replicas()));
   }
 
-  /// The gradient of the stage's output is here, from B or from I.
-  bool gradient_is_here(std::size_t worker, const Op& op) const {
-    Op maker = op;
-    maker.stage = StageId(op.stage.value() + 1);
-    for (const OpKind kind : {OpKind::Backward, OpKind::BackwardInput}) {
-      maker.kind = kind;
-      if (is_here(worker, maker)) return true;
+  std::size_t slot(std::int64_t stage, MicroBatchId micro_batch) const {
+    return static_cast<std::size_t>(stage * program_.micro_batches) + micro_batch.index();
+  }
+
+  Tensor& tensor(OpKind kind, std::int64_t stage, MicroBatchId micro_batch) {
+    auto& table = tensors_[static_cast<std::size_t>(kind)];
+    if (table.empty()) table.resize(static_cast<std::size_t>(program_.stages * program_.micro_batches));
+    return table[slot(stage, micro_batch)];
+  }
+  Tensor& tensor(const Op& op) { return tensor(op.kind, op.stage.value(), op.micro_batch); }
+
+  bool is_on(std::size_t worker, OpKind kind, std::int64_t stage, MicroBatchId micro_batch) const {
+    const auto& table = tensors_[static_cast<std::size_t>(kind)];
+    return !table.empty() && table[slot(stage, micro_batch)].is_on(static_cast<std::int32_t>(worker));
+  }
+
+  void compute(std::size_t worker, const Op& op) {
+    const std::int64_t stage = op.stage.value();
+    Tensor& result = tensor(op);
+    if (result.made_on != kNobody) report(ViolationKind::DoubledOp, worker, "has run on worker {}", result.made_on);
+    result.made_on = static_cast<std::int32_t>(worker);
+    if (program_.placement.worker(op.replica, op.stage).index() != worker) {
+      report(ViolationKind::WrongWorker, worker, "stage {} of replica {} is on worker {}", stage, op.replica.value(),
+             program_.placement.worker(op.replica, op.stage).value());
+      return;
     }
+    check_inputs(worker, op);
+    if (collectives_.has_arrived(worker)) bad(worker, kAlreadySummed);
+    if (op.kind != OpKind::Forward) trains_ = true;
+    if (gives_weight_gradient(op.kind) && collectives_.has_started(worker, op.stage)) {
+      bad(worker, "the all-reduce of its stage has started");
+    }
+  }
+
+  void check_inputs(std::size_t worker, const Op& op) {
+    const std::int64_t stage = op.stage.value();
+    const MicroBatchId id = op.micro_batch;
+    if (op.kind == OpKind::Forward) {
+      if (stage > 0 && !is_on(worker, OpKind::Forward, stage - 1, id)) bad(worker, "its input is not here");
+    } else if (op.kind == OpKind::BackwardWeight) {
+      if (!is_on(worker, OpKind::BackwardInput, stage, id)) bad(worker, "its input gradient has not run here");
+    } else {
+      if (!is_on(worker, OpKind::Forward, stage, id)) bad(worker, "its forward has not run here");
+      if (stage + 1 < program_.stages && !is_on(worker, OpKind::Backward, stage + 1, id) &&
+          !is_on(worker, OpKind::BackwardInput, stage + 1, id)) {
+        bad(worker, "the gradient of its output is not here");
+      }
+    }
+  }
+
+  Issue issue_of(std::size_t worker, const Op& op, bool is_send) const {
+    const auto kinds_before = static_cast<std::size_t>(op.kind) * static_cast<std::size_t>(program_.stages);
+    return {static_cast<std::uint32_t>(kinds_before * static_cast<std::size_t>(program_.micro_batches) +
+                                       slot(op.stage.value(), op.micro_batch)),
+            static_cast<std::uint32_t>(worker), static_cast<std::uint32_t>(next_[worker]), is_send};
+  }
+
+  void start_send(std::size_t worker, const Instruction& instruction) {
+    Tensor& sent = tensor(instruction.op);
+    if (sent.made_on != static_cast<std::int32_t>(worker)) return bad(worker, "the tensor is not made here");
+    if (sent.sent_to != kNobody) return report(ViolationKind::BadDataFlow, worker, "was sent to {}", sent.sent_to);
+    sent.sent_to = static_cast<std::int32_t>(instruction.peer.value());
+    meet(worker, instruction, true, sent);
+  }
+
+  void post_receive(std::size_t worker, const Instruction& instruction) {
+    Tensor& received = tensor(instruction.op);
+    if (received.receiver != kNobody) {
+      return report(ViolationKind::BadDataFlow, worker, "worker {} has posted its receive", received.receiver);
+    }
+    received.receiver = static_cast<std::int32_t>(worker);
+    received.received_from = static_cast<std::int32_t>(instruction.peer.value());
+    meet(worker, instruction, false, received);
+  }
+
+  void meet(std::size_t worker, const Instruction& instruction, bool is_send, Tensor& own) {
+    const Issue issue = issue_of(worker, instruction.op, is_send);
+    const auto peer = static_cast<std::uint32_t>(instruction.peer.index());
+    const auto other = channels_.issue(issue, peer);
+    if (!other) return;
+    if (other->tensor == issue.tensor && other->is_send != is_send) {
+      own.is_transferred = true;
+      if (awaited_[other->worker] == issue.tensor) wake(other->worker);
+      return;
+    }
+    channels_.break_channel(issue, peer);
+    const Place place{other->worker, other->position};
+    findings_.add(ViolationKind::Mismatch, {{worker, next_[worker]}, place}, [&] {
+      return fmt::format("worker {}, instruction {} ({}): meets '{}' of worker {}", worker, next_[worker],
+                         to_text(instruction), to_text(program_.workers[place.worker][place.position]), place.worker);
+    });
+  }
+
+  /// The worker blocks until that tensor is transferred.
+  bool await(std::size_t worker, const Op& op) {
+    awaited_[worker] = issue_of(worker, op, false).tensor;
     return false;
   }
 
-  void compute(Place place) {
-    const Op& op = at(place).op;
-    Op forward = op;
-    forward.kind = OpKind::Forward;
-    if (op.kind == OpKind::Forward && op.stage.value() > 0) {
-      forward.stage = StageId(op.stage.value() - 1);
-      if (!is_here(place.worker, forward)) report(ViolationKind::BadDataFlow, place, "its input is not here");
-    } else if (gives_input_gradient(op.kind)) {
-      if (!is_here(place.worker, forward)) report(ViolationKind::BadDataFlow, place, "its forward has not run here");
-      if (op.stage.value() + 1 < program_.stages && !gradient_is_here(place.worker, op)) {
-        report(ViolationKind::BadDataFlow, place, "the gradient of its output is not here");
-      }
-    } else if (op.kind == OpKind::BackwardWeight) {
-      Op input = op;
-      input.kind = OpKind::BackwardInput;
-      if (!is_here(place.worker, input))
-        report(ViolationKind::BadDataFlow, place, "its input gradient has not run here");
-    }
-    here_[key(op)].push_back(place.worker);
-  }
-
-  std::pair<Queue&, int> queue_end(Place place, bool is_send) {
-    const std::size_t peer = at(place).peer.index();
-    const std::size_t from = is_send ? place.worker : peer;
-    const std::size_t to = is_send ? peer : place.worker;
-    const bool serial = discipline_ == ChannelDiscipline::SerialPair;
-    const auto name = serial ? std::minmax(from, to) : std::pair<const std::size_t&, const std::size_t&>(from, to);
-    const int end = serial ? (place.worker == name.first ? 0 : 1) : (is_send ? 0 : 1);
-    return {queues_[{name.first, name.second}], end};
-  }
-
-  void issue(Place place, bool is_send) {
-    const Instruction& instruction = at(place);
-    if (is_send && !is_here(place.worker, instruction.op))
-      report(ViolationKind::BadDataFlow, place, "the tensor is not here");
-    if (instruction.peer.index() >= next_.size() || instruction.peer.index() == place.worker) {
-      report(ViolationKind::BadDataFlow, place, "there is no such other worker");
-      return;
-    }
-    const auto [queue, end] = queue_end(place, is_send);
-    TransferState& transfer = transfers_[key(instruction.op)];
-    transfer.position[is_send ? 0 : 1] = queue.ends[end].size();
-    queue.ends[end].push_back({is_send, place});
-    match(queue);
-    wake(instruction.peer.index());
-  }
-
-  void match(Queue& queue) {
-    while (!queue.broken && queue.completed < std::min(queue.ends[0].size(), queue.ends[1].size())) {
-      const Issue& a = queue.ends[0][queue.completed];
-      const Issue& b = queue.ends[1][queue.completed];
-      if (a.is_send == b.is_send || !(at(a.place).op == at(b.place).op)) {
-        queue.broken = true;
-        report(ViolationKind::Mismatch, a.place,
-               fmt::format("meets '{}' of worker {}", to_text(at(b.place)), b.place.worker));
-        return;
-      }
-      ++queue.completed;
-    }
-  }
-
-  bool is_complete(Place place, bool is_send) {
-    const auto found = transfers_.find(key(at(place).op));
-    const std::size_t position = found == transfers_.end() ? kNone : found->second.position[is_send ? 0 : 1];
-    if (position == kNone) {
-      report(ViolationKind::BadDataFlow, place, "waits for a transfer that was not issued here");
+  bool wait_send(std::size_t worker, const Instruction& instruction) {
+    Tensor& sent = tensor(instruction.op);
+    if (sent.made_on != static_cast<std::int32_t>(worker) || sent.sent_to != instruction.peer.value()) {
+      bad(worker, "waits for a send that was not started here");
       return true;
     }
-    return queue_end(place, is_send).first.completed > position;
+    if (sent.send_waited) bad(worker, "was waited for before");
+    if (!sent.is_transferred) return await(worker, instruction.op);
+    sent.send_waited = true;
+    return true;
   }
 
-  void start_all_reduce(Place place) {
-    const StageId stage = at(place).op.stage;
-    const auto& group = groups_[stage.index()];
-    if (!std::binary_search(group.begin(), group.end(), WorkerId(static_cast<std::int64_t>(place.worker)))) {
-      report(ViolationKind::BadDataFlow, place, "the worker does not hold the stage");
-      return;
+  bool wait_receive(std::size_t worker, const Instruction& instruction) {
+    Tensor& received = tensor(instruction.op);
+    if (received.receiver != static_cast<std::int32_t>(worker) || received.received_from != instruction.peer.value()) {
+      bad(worker, "waits for a receive that was not posted here");
+      return true;
     }
-    ++started_[stage.index()];
-    for (const WorkerId member : group) wake(member.index());
+    if (received.receive_waited) bad(worker, "was waited for before");
+    if (!received.is_transferred) return await(worker, instruction.op);
+    received.receive_waited = true;
+    return true;
   }
 
-  bool all_reduce_complete(StageId stage) const { return started_[stage.index()] >= groups_[stage.index()].size(); }
+  void start_all_reduce(std::size_t worker, StageId stage) {
+    trains_ = true;
+    if (!collectives_.holds(worker, stage)) return bad(worker, "the worker does not hold the stage");
+    if (collectives_.has_started(worker, stage)) return bad(worker, "has started before");
+    if (collectives_.has_arrived(worker)) bad(worker, kAlreadySummed);
+    if (!collectives_.start(worker, stage)) return;
+    for (const WorkerId member : collectives_.group(stage)) wake(member.index());
+  }
+
+  bool wait_all_reduce(std::size_t worker, StageId stage) {
+    if (!collectives_.holds(worker, stage) || !collectives_.has_started(worker, stage)) {
+      bad(worker, "waits for an all-reduce that was not started here");
+      return true;
+    }
+    if (collectives_.has_waited(worker, stage)) bad(worker, "was waited for before");
+    if (!collectives_.is_complete(stage)) return false;
+    if (collectives_.has_arrived(worker)) bad(worker, kAlreadySummed);
+    collectives_.set_waited(worker, stage);
+    return true;
+  }
 
   bool reduce_scalars(std::size_t worker) {
-    if (arrived_.empty()) arrived_.assign(next_.size(), false);
-    if (!arrived_[worker]) {
-      arrived_[worker] = true;
-      if (++num_arrived_ == next_.size()) wake_all();
+    if (!collectives_.has_arrived(worker)) {
+      scalars_at_[worker] = next_[worker];
+      collectives_.arrive(worker);
+      for (std::size_t w = 0; w < next_.size() && collectives_.all_arrived(); ++w) wake(w);
+    } else if (scalars_at_[worker] != next_[worker]) {
+      bad(worker, kAlreadySummed);
+      return true;
     }
-    return num_arrived_ == next_.size();
+    return collectives_.all_arrived();
   }
 
-  bool is_stuck(std::size_t worker) const { return next_[worker] < program_.workers[worker].size(); }
-
-  /// Whom a stuck worker waits for: the other end, or the first worker that has not joined the collective.
-  std::size_t waits_for(std::size_t worker) const {
-    const Instruction& instruction = at({worker, next_[worker]});
-    if (is_transfer(instruction.kind)) return instruction.peer.index();
-    if (instruction.kind == InstructionKind::ReduceScalars) {
-      return static_cast<std::size_t>(std::find(arrived_.begin(), arrived_.end(), false) - arrived_.begin());
-    }
-    for (const WorkerId member : groups_[instruction.op.stage.index()]) {
-      if (!has_started(member.index(), instruction.op.stage)) return member.index();
-    }
-    return worker;
+  void optimizer_step(std::size_t worker) {
+    trains_ = true;
+    if (!collectives_.has_arrived(worker)) bad(worker, "the norms have not been summed");
+    if (num_steps_[worker]++ > 0) bad(worker, "the weights have been updated");
   }
 
-  bool has_started(std::size_t worker, StageId stage) const {
-    const auto& instructions = program_.workers[worker];
-    return std::any_of(instructions.begin(), instructions.begin() + static_cast<std::ptrdiff_t>(next_[worker]),
-                       [&](const Instruction& instruction) {
-                         return instruction.kind == InstructionKind::StartAllReduce && instruction.op.stage == stage;
-                       });
+  /// What is missing from a program of which every worker has reached its end.
+  void report_unfinished() {
+    for (std::int64_t s = 0; s < program_.stages; ++s) {
+      for (std::int64_t m = 0; m < program_.micro_batches; ++m) report_missing(s, MicroBatchId(m));
+    }
+    for (const auto& table : tensors_) {
+      for (std::size_t i = 0; i < table.size(); ++i) report_transfer(table[i], i);
+    }
+    for (std::size_t w = 0; w < next_.size(); ++w) report_end(w);
   }
 
-  void report_stuck() {
-    std::vector<std::size_t> order(next_.size(), kNone);
-    for (std::size_t w = 0; w < next_.size(); ++w) {
-      if (!is_stuck(w)) continue;
-      std::vector<Place> path;
-      std::size_t worker = w;
-      while (is_stuck(worker) && order[worker] == kNone) {
-        order[worker] = path.size();
-        path.push_back({worker, next_[worker]});
-        worker = waits_for(worker);
-      }
-      if (is_stuck(worker)) path.erase(path.begin(), path.begin() + static_cast<std::ptrdiff_t>(order[worker]));
-      report_chain(path, worker);
-      return;  // one counter-example: the other stuck workers wait for these, or are stuck the same way
+  bool has_run(OpKind kind, std::int64_t stage, MicroBatchId id) const {
+    const auto& table = tensors_[static_cast<std::size_t>(kind)];
+    return !table.empty() && table[slot(stage, id)].made_on != kNobody;
+  }
+
+  void report_missing(std::int64_t stage, MicroBatchId id) {
+    const bool whole = has_run(OpKind::Backward, stage, id);
+    const bool input = has_run(OpKind::BackwardInput, stage, id);
+    const bool weight = has_run(OpKind::BackwardWeight, stage, id);
+    const bool backward = whole ? !input && !weight : input && weight;
+    if (has_run(OpKind::Forward, stage, id) && backward == trains_ && (backward || !(whole || input || weight))) return;
+    findings_.add(ViolationKind::MissingOp, {}, [&] {
+      return fmt::format("micro-batch {} at stage {}: the program runs{}{}{}{}, not F{}", id.value(), stage,
+                         has_run(OpKind::Forward, stage, id) ? " F" : "", whole ? " B" : "", input ? " I" : "",
+                         weight ? " W" : "", trains_ ? " and B (or F, I and W)" : " alone");
+    });
+  }
+
+  void report_transfer(const Tensor& tensor, std::size_t at) {
+    const auto report_wait = [&](const char* what, std::int32_t worker) {
+      findings_.add(ViolationKind::BadDataFlow, {}, [&] {
+        return fmt::format("worker {} never waits for the {} of a tensor of micro-batch {} at stage {}", worker, what,
+                           at % static_cast<std::size_t>(program_.micro_batches),
+                           at / static_cast<std::size_t>(program_.micro_batches));
+      });
+    };
+    if (tensor.sent_to != kNobody && !tensor.send_waited) report_wait("send", tensor.made_on);
+    if (tensor.receiver != kNobody && !tensor.receive_waited) report_wait("receive", tensor.receiver);
+  }
+
+  void report_end(std::size_t worker) {
+    const auto missing = [&](auto message) { findings_.add(ViolationKind::BadDataFlow, {}, message); };
+    if (!collectives_.has_arrived(worker)) {
+      missing([&] { return fmt::format("worker {} never sums norms and losses", worker); });
+    }
+    if (trains_ && num_steps_[worker] == 0) {
+      missing([&] { return fmt::format("worker {} never updates its weights", worker); });
+    }
+    if (!trains_) return;
+    for (const StageId stage : collectives_.unfinished(worker)) {
+      missing([&] {
+        return fmt::format("worker {} does not start, or does not wait for, the all-reduce of stage {}", worker,
+                           stage.value());
+      });
     }
   }
 
-  void report_chain(const std::vector<Place>& path, std::size_t last) {
-    std::string message;
-    for (const Place& place : path) {
-      message += fmt::format("{}worker {} is stuck at instruction {} ({})", message.empty() ? "" : "; ", place.worker,
-                             place.position, to_text(at(place)));
-    }
-    if (!is_stuck(last)) message += fmt::format("; worker {} has ended", last);
-    violations_.push_back({ViolationKind::Deadlock, message, path});
-  }
-
+  static constexpr const char* kAlreadySummed = "the norms and losses have been summed";
   const Program& program_;
-  ChannelDiscipline discipline_;
-  std::vector<Violation> violations_;
-  std::vector<std::size_t> next_;   // [worker]: instruction it stands at
-  std::vector<std::size_t> ready_;  // workers to try again
-  std::vector<bool> queued_;        // [worker]: is in ready_
-  std::map<std::pair<std::size_t, std::size_t>, Queue> queues_;
-  std::unordered_map<std::uint64_t, TransferState> transfers_;        // by the op that makes the tensor
-  std::unordered_map<std::uint64_t, std::vector<std::size_t>> here_;  // workers where an op's result is
-  std::vector<std::vector<WorkerId>> groups_;
-  std::vector<std::size_t> started_;  // [stage]: members that started its all-reduce
-  std::vector<bool> arrived_;         // [worker]: in ReduceScalars
-  std::size_t num_arrived_ = 0;
+  Findings findings_;
+  Channels channels_;
+  std::vector<std::size_t> next_;                      // [worker]: instruction it stands at
+  std::vector<std::size_t> ready_;                     // workers to try again
+  std::vector<bool> is_ready_;                         // [worker]: is in ready_
+  std::vector<std::uint32_t> awaited_;                 // [worker]: the tensor whose transfer it last blocked for
+  std::array<std::vector<Tensor>, kOpKinds> tensors_;  // [kind][stage * N + micro-batch]; empty where not used
+  std::vector<std::size_t> scalars_at_;                // [worker]: where it sums norms and losses
+  std::vector<std::size_t> num_steps_;                 // [worker]: optimizer steps
+  Collectives collectives_;
+  bool trains_ = false;  // anything runs backward, or updates
 };
 
 }  // namespace
 
 std::vector<Violation> check(const Program& program, ChannelDiscipline discipline) {
+  Findings findings;
+  check_placement(program.placement, program.stages, program.micro_batches, program.workers.size(), findings);
+  if (!findings.empty()) return findings.take();
   return ProgramRun(program, discipline).run();
 }
 

@@ -9,15 +9,33 @@ namespace chimera {
 
 /// Whether a program always runs to its end, under zero buffering: a transfer happens only when both its start-send and
 /// its post-receive have been issued, matched in queue order by the discipline; workers block at waits (and in
-/// ReduceScalars) only. Also that every compute, send and wait finds the tensor it needs, and that each send meets the
-/// receive of the same tensor.
+/// ReduceScalars) only. And whether it then has done what it should:
+/// - every op once, on the worker that holds its stage, with its inputs there: F at every stage for every micro-batch,
+///   and where anything runs backward, B (or I and W) too;
+/// - every tensor sent at most once, each send meeting the receive of the same tensor, every transfer waited for once
+///   by each end, after its start;
+/// - where anything runs backward: each stage held by several workers summed once, after the worker's last weight
+///   gradient of it; waited for before the norms are summed; these once by every worker, behind its ops; then one
+///   optimizer step. Without backward: no sum of gradients, no step;
+/// - all-reduces started in one order: no cycle in the orders of all workers together, so that groups that share
+///   workers cannot block each other where a collective starts only after the one before.
 ///
-/// One maximal run decides: no instruction chooses between messages (there is no receive-any), and an instruction that
-/// may run stays able to run whatever the other workers do, since queues only grow at their ends and completed
-/// transfers stay completed. So runs are confluent: if one maximal run reaches the end of every worker, all do, and if
-/// one gets stuck, all get stuck at the same instructions. The run costs time linear in the instructions.
+/// One maximal run decides, because runs are confluent. Let an instruction be *enabled* where its worker stands at it
+/// and what it waits for has happened. (1) An enabled instruction stays so whatever other workers do: a wait looks at
+/// events that are never undone (a transfer matched, all members started, all workers arrived), anything else waits for
+/// nothing. (2) What an instruction does depends on the program alone, not on timing: there is no receive-any, so the
+/// k-th entry of each end of a queue is fixed by the lists, which entries match is fixed by k, and a transfer has
+/// happened exactly if the first k entries of both ends are issued and agree. (3) So two enabled instructions of two
+/// workers lead to the same state in either order: the diamond property. By Newman's lemma, as every run is finite, all
+/// maximal runs end in the same state: if one gets to the end of every worker, all do, and if one is stuck, all are, at
+/// the same instructions. Whether a worker finds what it needs (its inputs, an earlier issue) depends on its own
+/// list before the instruction only, so whether there are violations does not depend on the order either. The run is
+/// linear in the instructions: a worker is tried again only when what it waits for has happened.
 ///
-/// Returns all violations found; a deadlock's counter-example is a cycle of workers that wait for each other.
+/// Returns all violations up to where workers are stuck (of each kind the first 20,000, then their number), none
+/// exactly if the program is right; of a deadlock a shortest cycle of workers that wait for each other
+/// (check/shortest_cycle.h; a worker in ReduceScalars counts as waiting for the first 64 that have not arrived), or the
+/// ended worker that one waits for. Never throws; takes any ids.
 [[nodiscard]] std::vector<Violation> check(const Program& program, ChannelDiscipline discipline);
 
 }  // namespace chimera

@@ -2,93 +2,81 @@
 
 #include <fmt/format.h>
 
-#include <array>
-#include <limits>
-#include <optional>
-
+#include "check/check_placement.h"
+#include "check/check_versions.h"
+#include "check/findings.h"
+#include "check/wait_cycle.h"
 #include "schedule/dependencies.h"
 
 namespace chimera {
 namespace {
+
+/// The kinds of op seen at one (stage, micro-batch), a bit each.
+using KindSet = std::uint8_t;
+constexpr KindSet bit(OpKind kind) { return static_cast<KindSet>(1U << static_cast<unsigned>(kind)); }
+constexpr KindSet kWhole = bit(OpKind::Forward) | bit(OpKind::Backward);
+constexpr KindSet kSplit = bit(OpKind::Forward) | bit(OpKind::BackwardInput) | bit(OpKind::BackwardWeight);
 
 class ScheduleCheck {
  public:
   explicit ScheduleCheck(const Schedule& schedule) : schedule_(schedule) {}
 
   std::vector<Violation> run() {
-    check_placement();
-    const bool placed = violations_.empty();
-    check_ops(placed);
-    if (!all_in_range_) return std::move(violations_);
+    if (!check_placement(schedule_.placement, schedule_.stages, schedule_.micro_batches, schedule_.workers.size(),
+                         findings_)) {
+      return findings_.take();
+    }
+    placed_ = findings_.empty();
+    check_ops();
     check_complete();
-    check_acyclic();
-    return std::move(violations_);
+    if (all_in_range_) check_acyclic();
+    if (schedule_.updates && findings_.empty()) check_versions(schedule_, findings_);
+    return findings_.take();
   }
 
  private:
-  void report(ViolationKind kind, std::string message, std::vector<Place> places = {}) {
-    violations_.push_back({kind, std::move(message), std::move(places)});
+  template <class... Parts>
+  void report(ViolationKind kind, Place place, fmt::format_string<Parts...> format, Parts... parts) {
+    findings_.add(kind, {place}, [&] {
+      return fmt::format("worker {}, op {} ({}): {}", place.worker, place.position,
+                         to_text(schedule_.workers[place.worker][place.position]),
+                         fmt::vformat(format, fmt::make_format_args(parts...)));
+    });
   }
 
-  void check_placement() {
-    const auto workers = static_cast<std::int64_t>(schedule_.workers.size());
-    const std::size_t replicas = schedule_.placement.num_replicas();
-    if (replicas == 0) report(ViolationKind::BadPlacement, "the schedule has no replica");
-    if (replicas > kMostReplicas) {
-      report(ViolationKind::BadPlacement, fmt::format("{} replicas; ops can name {} at most", replicas, kMostReplicas));
-    }
-    for (std::size_t r = 0; r < schedule_.placement.num_replicas(); ++r) {
-      const auto& row = schedule_.placement.worker_of[r];
-      if (static_cast<std::int64_t>(row.size()) != schedule_.stages) {
-        report(ViolationKind::BadPlacement,
-               fmt::format("replica {} places {} stages; the schedule has {}", r, row.size(), schedule_.stages));
-      }
-      for (std::size_t s = 0; s < row.size(); ++s) {
-        if (row[s].value() >= 0 && row[s].value() < workers) continue;
-        report(ViolationKind::BadPlacement,
-               fmt::format("replica {} places stage {} on worker {}; there are workers 0 to {}", r, s, row[s].value(),
-                           workers - 1));
-      }
-    }
-  }
-
-  void check_ops(bool placed) {
-    const auto slots = static_cast<std::size_t>(schedule_.stages * schedule_.micro_batches);
-    for (auto& seen : seen_) seen.assign(slots, false);
+  void check_ops() {
+    seen_.assign(static_cast<std::size_t>(schedule_.stages * schedule_.micro_batches), 0);
     replica_of_.assign(static_cast<std::size_t>(schedule_.micro_batches), -1);
     for (std::size_t w = 0; w < schedule_.workers.size(); ++w) {
-      for (std::size_t i = 0; i < schedule_.workers[w].size(); ++i) check_op({w, i}, placed);
+      for (std::size_t i = 0; i < schedule_.workers[w].size(); ++i) check_op(schedule_.workers[w][i], {w, i});
     }
   }
 
-  void check_op(Place place, bool placed) {
-    const Op& op = schedule_.workers[place.worker][place.position];
-    const std::string where = fmt::format("worker {}, op {} ({})", place.worker, place.position, to_text(op));
-    if (!in_range(op, where, place)) return;
+  void check_op(const Op& op, Place place) {
+    if (!in_range(op, place)) return;
     std::int64_t& replica = replica_of_[op.micro_batch.index()];
     if (replica < 0) replica = op.replica.value();
     if (replica != op.replica.value()) {
-      report(ViolationKind::MixedReplicas,
-             fmt::format("{}: replica {}, but micro-batch {} belongs to replica {}", where, op.replica.value(),
-                         op.micro_batch.value(), replica),
-             {place});
+      report(ViolationKind::MixedReplicas, place, "replica {}, but micro-batch {} belongs to replica {}",
+             op.replica.value(), op.micro_batch.value(), replica);
     }
-    if (placed && schedule_.placement.worker(op.replica, op.stage).index() != place.worker) {
-      report(ViolationKind::WrongWorker,
-             fmt::format("{}: stage {} of replica {} is on worker {}", where, op.stage.value(), op.replica.value(),
-                         schedule_.placement.worker(op.replica, op.stage).value()),
-             {place});
+    if (placed_ && schedule_.placement.worker(op.replica, op.stage).index() != place.worker) {
+      report(ViolationKind::WrongWorker, place, "stage {} of replica {} is on worker {}", op.stage.value(),
+             op.replica.value(), schedule_.placement.worker(op.replica, op.stage).value());
     }
-    auto seen = seen_[static_cast<std::size_t>(op.kind)][slot(op.stage, op.micro_batch)];
-    if (seen) report(ViolationKind::DoubledOp, where + ": the schedule has this op already", {place});
-    seen = true;
+    KindSet& seen = seen_[slot(op.stage.value(), op.micro_batch.value())];
+    if ((seen & bit(op.kind)) != 0) report(ViolationKind::DoubledOp, place, "the schedule has this op already");
+    seen = static_cast<KindSet>(seen | bit(op.kind));
+    if (op.weight_version != 0 && !schedule_.updates) {
+      report(ViolationKind::MissingVersion, place, "weight version {}; a synchronous schedule has version 0 only",
+             op.weight_version);
+    }
   }
 
-  bool in_range(const Op& op, const std::string& where, Place place) {
+  bool in_range(const Op& op, Place place) {
     const auto require = [&](const char* what, std::int64_t value, std::int64_t count) {
       if (value >= 0 && value < count) return true;
-      report(ViolationKind::OutOfRange, fmt::format("{}: {} {} is not in 0 to {}", where, what, value, count - 1),
-             {place});
+      report(ViolationKind::OutOfRange, place, "{} {} is not in 0 to {}", what, value, count - 1);
       all_in_range_ = false;
       return false;
     };
@@ -98,111 +86,67 @@ class ScheduleCheck {
     return require("replica", op.replica.value(), replicas) && stage && micro_batch;
   }
 
-  std::size_t slot(StageId stage, MicroBatchId micro_batch) const {
-    return stage.index() * static_cast<std::size_t>(schedule_.micro_batches) + micro_batch.index();
+  std::size_t slot(std::int64_t stage, std::int64_t micro_batch) const {
+    return static_cast<std::size_t>(stage * schedule_.micro_batches + micro_batch);
   }
 
-  bool seen(OpKind kind, std::int64_t stage, std::int64_t micro_batch) const {
-    return seen_[static_cast<std::size_t>(kind)][slot(StageId(stage), MicroBatchId(micro_batch))];
-  }
-
-  /// Lists what is missing, up to kMostMissing places: a few bytes can claim a hundred million of them.
+  /// Lists what is missing at the first kMostPlaces places.
   void check_complete() {
     std::int64_t incomplete = 0;
-    for (std::int64_t s = 0; s < schedule_.stages; ++s) {
-      for (std::int64_t m = 0; m < schedule_.micro_batches; ++m) {
-        if (!complete(s, m) && ++incomplete <= kMostMissing) report_incomplete(s, m);
-      }
+    for (std::size_t i = 0; i < seen_.size(); ++i) {
+      if (seen_[i] == kWhole || seen_[i] == kSplit || ++incomplete > kMostPlaces) continue;
+      const auto at = static_cast<std::int64_t>(i);
+      report_incomplete(at / schedule_.micro_batches, at % schedule_.micro_batches, seen_[i]);
     }
-    if (incomplete <= kMostMissing) return;
-    report(ViolationKind::MissingOp,
-           fmt::format("ops of {} more micro-batches at a stage are missing", incomplete - kMostMissing));
+    if (incomplete <= kMostPlaces) return;
+    findings_.add_summary(ViolationKind::MissingOp,
+                          fmt::format("ops of {} more micro-batches at a stage are missing", incomplete - kMostPlaces));
   }
 
-  bool complete(std::int64_t s, std::int64_t m) const {
-    const bool whole = seen(OpKind::Backward, s, m);
-    const bool input = seen(OpKind::BackwardInput, s, m);
-    const bool weight = seen(OpKind::BackwardWeight, s, m);
-    return seen(OpKind::Forward, s, m) && (whole ? !input && !weight : input && weight);
-  }
-
-  void report_incomplete(std::int64_t s, std::int64_t m) {
-    const bool whole = seen(OpKind::Backward, s, m);
-    const bool input = seen(OpKind::BackwardInput, s, m);
-    const bool weight = seen(OpKind::BackwardWeight, s, m);
-    if (!seen(OpKind::Forward, s, m)) report(ViolationKind::MissingOp, fmt::format("{}F{} is missing", s, m));
+  void report_incomplete(std::int64_t s, std::int64_t m, KindSet seen) {
+    const auto missing = [&](auto message) { findings_.add(ViolationKind::MissingOp, {}, message); };
+    const bool whole = (seen & bit(OpKind::Backward)) != 0;
+    const bool input = (seen & bit(OpKind::BackwardInput)) != 0;
+    const bool weight = (seen & bit(OpKind::BackwardWeight)) != 0;
+    if ((seen & bit(OpKind::Forward)) == 0) missing([&] { return fmt::format("{}F{} is missing", s, m); });
     if (whole && (input || weight)) {
-      report(ViolationKind::DoubledOp,
-             fmt::format("{0}B{1} stands beside {0}{2}{1}: a backward is whole or split", s, m, input ? 'I' : 'W'));
+      findings_.add(ViolationKind::DoubledOp, {}, [&] {
+        return fmt::format("{0}B{1} stands beside {0}{2}{1}: a backward is whole or split", s, m, input ? 'I' : 'W');
+      });
     } else if (!whole && !input && !weight) {
-      report(ViolationKind::MissingOp, fmt::format("{0}B{1} (or {0}I{1} and {0}W{1}) is missing", s, m));
+      missing([&] { return fmt::format("{0}B{1} (or {0}I{1} and {0}W{1}) is missing", s, m); });
     } else if (!whole && !(input && weight)) {
-      report(ViolationKind::MissingOp, fmt::format("{}{}{} is missing", s, input ? 'W' : 'I', m));
+      missing([&] { return fmt::format("{}{}{} is missing", s, input ? 'W' : 'I', m); });
     }
   }
 
   void check_acyclic() {
     const OpTable table(schedule_);
-    const auto visited = visit_in_dependency_order(table, [&](OpIndex op) { done_.at(table, op); });
-    // Each stuck worker waits for an op that stands on a stuck worker; following the waits must close a cycle.
-    std::vector<std::size_t> position_in_path(schedule_.workers.size(), kUnseen);
-    std::optional<std::size_t> worker;
-    for (std::size_t w = 0; w < visited.size() && !worker; ++w) {
-      if (visited[w] < schedule_.workers[w].size()) worker = w;
-    }
-    if (!worker) return;
-    std::vector<Place> path;
-    while (position_in_path[*worker] == kUnseen) {
-      position_in_path[*worker] = path.size();
-      path.push_back({*worker, visited[*worker]});
-      worker = table.worker(missing_input(table, path.back()));
-    }
-    path.erase(path.begin(), path.begin() + static_cast<std::ptrdiff_t>(position_in_path[*worker]));
-    report_cycle(table, path);
+    const auto visited = visit_in_dependency_order(table, [](OpIndex) {});
+    const auto cycle = shortest_wait_cycle(table, visited);
+    if (!cycle.empty()) report_cycle(cycle);
   }
 
-  OpIndex missing_input(const OpTable& table, Place place) const {
-    for (const OpIndex input : table.inputs(schedule_.workers[place.worker][place.position])) {
-      if (input != kNoOp && !done_.contains(input)) return input;
-    }
-    return kNoOp;  // not reached: a stuck op lacks an input
-  }
-
-  void report_cycle(const OpTable& table, const std::vector<Place>& cycle) {
+  void report_cycle(const std::vector<Wait>& cycle) {
+    const auto op_text = [&](Place place) { return to_text(schedule_.workers[place.worker][place.position]); };
     std::string message;
-    for (const Place& place : cycle) {
-      const OpIndex input = missing_input(table, place);
-      const std::size_t other = table.worker(input);
+    std::vector<Place> places;
+    for (const Wait& wait : cycle) {
       message += fmt::format("{}worker {} cannot run {} (its op {}) before {} (op {} of worker {})",
-                             message.empty() ? "" : "; ", place.worker,
-                             to_text(schedule_.workers[place.worker][place.position]), place.position,
-                             to_text(table.op(input)), input - table.first(other), other);
+                             message.empty() ? "" : "; ", wait.op.worker, op_text(wait.op), wait.op.position,
+                             op_text(wait.input), wait.input.position, wait.input.worker);
+      places.insert(places.end(), {wait.op, wait.input});
     }
-    report(ViolationKind::Cycle, message, cycle);
+    findings_.add(ViolationKind::Cycle, std::move(places), [&] { return message; });
   }
 
-  /// The ops that ran.
-  class Done {
-   public:
-    void at(const OpTable& table, OpIndex op) {
-      if (done_.empty()) done_.assign(table.size(), false);
-      done_[op] = true;
-    }
-    bool contains(OpIndex op) const { return !done_.empty() && done_[op]; }
-
-   private:
-    std::vector<bool> done_;
-  };
-
-  static constexpr std::int64_t kMostMissing = 10'000;
-  static constexpr std::size_t kMostReplicas = std::numeric_limits<std::int16_t>::max();  // as ReplicaId counts
-  static constexpr std::size_t kUnseen = std::numeric_limits<std::size_t>::max();
+  static constexpr std::int64_t kMostPlaces = 10'000;
   const Schedule& schedule_;
-  std::vector<Violation> violations_;
+  Findings findings_;
+  bool placed_ = false;
   bool all_in_range_ = true;
-  std::array<std::vector<bool>, kOpKinds> seen_;  // [kind][stage * N + micro-batch]
-  std::vector<std::int64_t> replica_of_;          // [micro-batch], -1 where not yet seen
-  Done done_;
+  std::vector<KindSet> seen_;             // [stage * N + micro-batch]
+  std::vector<std::int64_t> replica_of_;  // [micro-batch], -1 where not yet seen
 };
 
 }  // namespace

@@ -1,10 +1,9 @@
 #include "passes/lower.h"
 
 #include <algorithm>
-#include <deque>
-#include <map>
-#include <optional>
-#include <tuple>
+#include <compare>
+#include <limits>
+#include <utility>
 #include <vector>
 
 #include "schedule/dependencies.h"
@@ -12,22 +11,30 @@
 namespace chimera {
 namespace {
 
-/// A tensor that travels between two workers, named by the op that makes it.
-struct Message {
-  OpIndex maker = kNoOp;
-  WorkerId from;
-  WorkerId to;
-};
-
-/// A place in the topological order: by start time, then worker. Ops of one worker never tie.
-using Turn = std::tuple<std::int64_t, std::size_t>;
-
 bool has_backward(const Schedule& schedule) {
   const auto is_backward = [](const Op& op) { return gives_weight_gradient(op.kind); };
   return std::any_of(schedule.workers.begin(), schedule.workers.end(),
                      [&](const auto& ops) { return std::any_of(ops.begin(), ops.end(), is_backward); });
 }
 
+/// A receive that its worker posts before the op at `position`; `turn` orders those at one position.
+struct Post {
+  std::size_t position = 0;
+  std::int64_t turn = 0;
+  OpIndex maker = kNoOp;  // ascending by sender
+  friend auto operator<=>(const Post&, const Post&) = default;
+};
+
+/// An op whose result goes to another worker.
+struct Send {
+  std::uint32_t to = 0;
+  std::uint32_t position = 0;
+  friend auto operator<=>(const Send&, const Send&) = default;
+};
+
+WorkerId worker_id(std::size_t worker) { return WorkerId(static_cast<std::int64_t>(worker)); }
+
+/// One worker at a time; what it keeps of a worker is sized by that worker's ops.
 class Lowering {
  public:
   Lowering(const Schedule& schedule, const LoweringOptions& options)
@@ -35,144 +42,159 @@ class Lowering {
         options_(options),
         table_(schedule),
         start_(unit_start_times(table_)),
+        under_way_(schedule.workers.size()),
         all_reduces_(place_all_reduces(table_, start_, options.all_reduces)),
-        training_(has_backward(schedule)) {}
+        trains_(has_backward(schedule)) {}
 
   Program run() {
     Program program{schedule_.stages, schedule_.micro_batches, schedule_.placement, {}};
-    place_posts();
+    program.workers.reserve(schedule_.workers.size());
     for (std::size_t w = 0; w < schedule_.workers.size(); ++w) program.workers.push_back(lower_worker(w));
     return program;
   }
 
  private:
-  Turn turn(OpIndex op) const { return {start_[op], table_.worker(op)}; }
-
-  /// The message that carries the op's result to another worker, if it goes to one.
-  std::optional<Message> message_of(OpIndex op) const {
-    const OpIndex consumer = table_.consumer(table_.op(op));
-    if (consumer == kNoOp || table_.worker(consumer) == table_.worker(op)) return std::nullopt;
-    return Message{op, WorkerId(static_cast<std::int64_t>(table_.worker(op))),
-                   WorkerId(static_cast<std::int64_t>(table_.worker(consumer)))};
-  }
-
-  /// Position in the worker's list before which a receive has its turn: the worker's first op later in the order.
-  std::size_t turn_position(std::size_t worker, OpIndex maker) const {
-    const OpIndex begin = table_.first(worker);
-    const OpIndex end = table_.first(worker + 1);
-    OpIndex low = begin;
-    OpIndex high = end;
-    while (low < high) {  // start times ascend along a worker's list
-      const OpIndex middle = low + (high - low) / 2;
-      const bool before = turn(middle) < turn(maker);
-      low = before ? middle + 1 : low;
-      high = before ? high : middle;
-    }
-    return low - begin;
-  }
-
-  /// Decides before which op of its receiver every message is posted; posts_[worker][position] in the order t.
-  void place_posts() {
-    posts_.resize(schedule_.workers.size());
-    for (std::size_t w = 0; w < posts_.size(); ++w) posts_[w].resize(schedule_.workers[w].size() + 1);
-    std::map<std::pair<WorkerId, WorkerId>, std::vector<Message>> channels;
-    for (OpIndex op = 0; op < table_.size(); ++op) {
-      if (const auto message = message_of(op)) channels[{message->from, message->to}].push_back(*message);
-    }
-    for (const auto& [channel, messages] : channels) place_channel(messages);
-    for (auto& positions : posts_) {
-      for (auto& posts : positions) {
-        std::sort(posts.begin(), posts.end(),
-                  [&](const Message& a, const Message& b) { return turn(a.maker) < turn(b.maker); });
-      }
-    }
-  }
-
-  void place_channel(const std::vector<Message>& messages) {
-    const std::size_t receiver = messages.front().to.index();
-    std::vector<std::size_t> turns;
-    for (const Message& message : messages) turns.push_back(turn_position(receiver, message.maker));
-    const auto ahead = static_cast<std::size_t>(options_.receives_ahead);
-    std::size_t behind = 0;  // after the receiver's last send to the sender that precedes the turn
-    for (std::size_t k = 0; k < messages.size(); ++k) {
-      std::size_t position = k < ahead ? 0 : turns[k - ahead];
-      if (options_.discipline == ChannelDiscipline::SerialPair) {
-        for (std::size_t i = k == 0 ? 0 : turns[k - 1]; i < turns[k]; ++i) {
-          if (sends_to(receiver, i, messages[k].from)) behind = i + 1;
-        }
-        position = std::max(position, behind);
-      }
-      posts_[receiver][position].push_back(messages[k]);
-    }
-  }
-
-  bool sends_to(std::size_t w, std::size_t position, WorkerId peer) const {
-    const auto message = message_of(table_.first(w) + static_cast<OpIndex>(position));
-    return message && message->to == peer;
+  const Op& op_of(OpIndex op) const {
+    return schedule_.workers[table_.worker(op)][op - table_.first(table_.worker(op))];
   }
 
   std::vector<Instruction> lower_worker(std::size_t w) {
-    out_.clear();
-    sent_.clear();
+    find_destinations(w);
+    place_posts(w);
+    const auto& ops = schedule_.workers[w];
+    out_ = {};
+    out_.reserve(ops.size() + 2 * posts_.size() + 2 * sends_.size() + 2 * all_reduces_[w].size() + 2);
+    next_post_ = 0;
     next_all_reduce_ = 0;
     start_all_reduces(w, -1);
-    for (std::size_t i = 0; i < schedule_.workers[w].size(); ++i) {
-      const OpIndex index = table_.first(w) + static_cast<OpIndex>(i);
-      post_receives(w, i);
-      wait_for_inputs(index);
-      out_.push_back({InstructionKind::Compute, table_.op(index), {}});
-      send(index);
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      post_receives(i);
+      wait_for_inputs(w, i);
+      out_.push_back({InstructionKind::Compute, ops[i], {}});
+      if (destination_[i] != kHere) send(w, i);
       start_all_reduces(w, static_cast<std::int64_t>(i));
     }
-    post_receives(w, schedule_.workers[w].size());
+    post_receives(ops.size());
     finish(w);
     return std::move(out_);
   }
 
-  void post_receives(std::size_t w, std::size_t position) {
-    for (const Message& message : posts_[w][position]) {
-      out_.push_back({InstructionKind::PostReceive, table_.op(message.maker), message.from});
+  /// Where the result of each of the worker's ops goes, and from where the inputs come.
+  void find_destinations(std::size_t w) {
+    const auto& ops = schedule_.workers[w];
+    destination_.assign(ops.size(), kHere);
+    input_.assign(ops.size(), kNoOp);
+    sends_.clear();
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      const OpIndex consumer = table_.consumer(ops[i]);
+      if (consumer != kNoOp && table_.worker(consumer) != w) {
+        destination_[i] = static_cast<std::uint32_t>(table_.worker(consumer));
+        sends_.push_back({destination_[i], static_cast<std::uint32_t>(i)});
+      }
+      const OpIndex input = table_.inputs(ops[i])[0];
+      if (input != kNoOp && table_.worker(input) != w) input_[i] = input;
+    }
+    if (options_.discipline == ChannelDiscipline::SerialPair) std::sort(sends_.begin(), sends_.end());
+  }
+
+  /// Decides before which of its ops the worker posts each receive: channel by channel, in the sender's order.
+  void place_posts(std::size_t w) {
+    makers_.clear();
+    for (const OpIndex input : input_) {
+      if (input != kNoOp) makers_.push_back(input);
+    }
+    std::sort(makers_.begin(), makers_.end());
+    posts_.clear();
+    for (std::size_t begin = 0; begin < makers_.size();) {
+      std::size_t end = begin + 1;
+      while (end < makers_.size() && makers_[end] < table_.first(table_.worker(makers_[begin]) + 1)) ++end;
+      place_channel(w, begin, end);
+      begin = end;
+    }
+    std::sort(posts_.begin(), posts_.end());
+  }
+
+  void place_channel(std::size_t w, std::size_t begin, std::size_t end) {
+    const std::size_t peer = table_.worker(makers_[begin]);
+    turns_.clear();
+    std::size_t turn = 0;
+    for (std::size_t k = begin; k < end; ++k) turns_.push_back(turn = turn_position(w, turn, makers_[k]));
+    const auto ahead = static_cast<std::size_t>(options_.receives_ahead);
+    auto send = std::lower_bound(sends_.begin(), sends_.end(), Send{static_cast<std::uint32_t>(peer), 0});
+    std::size_t behind = 0;  // after the worker's last send to the peer that precedes the turn
+    for (std::size_t k = 0; k < turns_.size(); ++k) {
+      std::size_t position = k < ahead ? 0 : turns_[k - ahead];
+      if (options_.discipline == ChannelDiscipline::SerialPair) {
+        for (; send != sends_.end() && send->to == peer && send->position < turns_[k]; ++send) {
+          behind = send->position + 1;
+        }
+        position = std::max(position, behind);
+      }
+      posts_.push_back({position, start_[makers_[begin + k]], makers_[begin + k]});
     }
   }
 
-  void wait_for_inputs(OpIndex index) {
-    const Op& op = table_.op(index);
-    const OpIndex input = table_.inputs(op)[0];
-    if (input == kNoOp) return;
-    if (table_.worker(input) != table_.worker(index)) {
-      out_.push_back(
-          {InstructionKind::WaitReceive, table_.op(input), WorkerId(static_cast<std::int64_t>(table_.worker(input)))});
+  /// Position in the worker's list before which a receive has its turn: the first op later in the order t, not before
+  /// `from`. Looks in doubling steps, so that a channel's turns cost little however many channels there are.
+  std::size_t turn_position(std::size_t w, std::size_t from, OpIndex maker) const {
+    const std::size_t size = schedule_.workers[w].size();
+    const auto turn = [&](std::size_t worker, OpIndex op) { return std::pair(start_[op], worker); };
+    const auto maker_turn = turn(table_.worker(maker), maker);
+    const auto is_before = [&](std::size_t i) {
+      return turn(w, table_.first(w) + static_cast<OpIndex>(i)) < maker_turn;
+    };
+    std::size_t low = from;
+    std::size_t step = 1;
+    while (low + step <= size && is_before(low + step - 1)) {
+      low += step;
+      step *= 2;
+    }
+    std::size_t high = std::min(low + step - 1, size);  // not before, or the end
+    while (low < high) {                                // start times ascend along a worker's list
+      const std::size_t middle = low + (high - low) / 2;
+      is_before(middle) ? low = middle + 1 : high = middle;
+    }
+    return low;
+  }
+
+  void post_receives(std::size_t position) {
+    for (; next_post_ < posts_.size() && posts_[next_post_].position == position; ++next_post_) {
+      const OpIndex maker = posts_[next_post_].maker;
+      out_.push_back({InstructionKind::PostReceive, op_of(maker), worker_id(table_.worker(maker))});
+    }
+  }
+
+  void wait_for_inputs(std::size_t w, std::size_t i) {
+    const Op& op = schedule_.workers[w][i];
+    if (input_[i] != kNoOp) {
+      out_.push_back({InstructionKind::WaitReceive, op_of(input_[i]), worker_id(table_.worker(input_[i]))});
     }
     if (!gives_input_gradient(op.kind)) return;
     // The gradient of a sent activation has arrived, so the activation itself has.
-    const OpIndex forward = table_.find(OpKind::Forward, op.stage, op.micro_batch);
-    if (const auto sent = message_of(forward)) out_.push_back({InstructionKind::WaitSend, op_of(*sent), sent->to});
+    const std::size_t forward = table_.find(OpKind::Forward, op.stage, op.micro_batch) - table_.first(w);
+    if (destination_[forward] != kHere) wait_for_send(w, forward);
   }
 
-  /// Whether the receiver answers this message with one that arrives here: an activation whose backward runs.
-  bool is_answered(const Message& message) const {
-    const Op& op = table_.op(message.maker);
-    return op.kind == OpKind::Forward && table_.find_input_gradient(op.stage, op.micro_batch) != kNoOp;
-  }
-
-  const Op& op_of(const Message& message) const { return table_.op(message.maker); }
-
-  void send(OpIndex index) {
-    const auto message = message_of(index);
-    if (!message) return;
-    if (!is_answered(*message)) {
-      auto& under_way = sent_[message->to];
+  void send(std::size_t w, std::size_t i) {
+    const Op& op = schedule_.workers[w][i];
+    const std::uint32_t to = destination_[i];
+    // The receiver answers an activation whose backward runs by a gradient that arrives here.
+    const bool is_answered =
+        op.kind == OpKind::Forward && table_.find_input_gradient(op.stage, op.micro_batch) != kNoOp;
+    if (!is_answered) {
+      auto& under_way = under_way_[to];
+      if (under_way.empty()) peers_.push_back(to);
       if (static_cast<std::int64_t>(under_way.size()) == options_.sends_behind) {
-        wait_for_send(under_way.front());
-        under_way.pop_front();
+        wait_for_send(w, under_way.front());
+        under_way.erase(under_way.begin());
       }
-      under_way.push_back(*message);
+      under_way.push_back(i);
     }
-    out_.push_back({InstructionKind::StartSend, op_of(*message), message->to});
+    out_.push_back({InstructionKind::StartSend, op, worker_id(to)});
   }
 
-  void wait_for_send(const Message& message) {
-    out_.push_back({InstructionKind::WaitSend, op_of(message), message.to});
+  void wait_for_send(std::size_t w, std::size_t i) {
+    out_.push_back({InstructionKind::WaitSend, schedule_.workers[w][i], worker_id(destination_[i])});
   }
 
   /// Starts the all-reduces whose turn has come after the op at `position` (-1: before all).
@@ -185,28 +207,40 @@ class Lowering {
   }
 
   void finish(std::size_t w) {
-    for (const auto& [peer, under_way] : sent_) {
-      for (const Message& message : under_way) wait_for_send(message);
+    std::sort(peers_.begin(), peers_.end());
+    for (const std::uint32_t peer : peers_) {
+      for (const std::size_t i : under_way_[peer]) wait_for_send(w, i);
+      under_way_[peer].clear();
     }
-    for (const AllReduceStart& sum : all_reduces_[w]) {
-      out_.push_back({InstructionKind::WaitAllReduce, gradients_of(sum.stage), {}});
+    peers_.clear();
+    for (const AllReduceStart& all_reduce : all_reduces_[w]) {
+      out_.push_back({InstructionKind::WaitAllReduce, gradients_of(all_reduce.stage), {}});
     }
     out_.push_back({InstructionKind::ReduceScalars, {}, {}});
-    if (training_) out_.push_back({InstructionKind::OptimizerStep, {}, {}});
+    if (trains_) out_.push_back({InstructionKind::OptimizerStep, {}, {}});
   }
 
   static Op gradients_of(StageId stage) { return Op{OpKind::Backward, {}, stage, {}}; }
 
+  static constexpr std::uint32_t kHere = std::numeric_limits<std::uint32_t>::max();
   const Schedule& schedule_;
   const LoweringOptions& options_;
   OpTable table_;
   std::vector<std::int64_t> start_;
-  std::vector<std::vector<AllReduceStart>> all_reduces_;  // [worker]
-  bool training_;                                         // whether anything runs backward
-  std::vector<std::vector<std::vector<Message>>> posts_;  // [worker][position]
-  std::size_t next_all_reduce_ = 0;                       // of the worker at hand
+  std::vector<std::vector<std::size_t>> under_way_;       // [peer]: sends not yet waited for that no gradient answers
+  std::vector<std::vector<AllReduceStart>> all_reduces_;  // [worker], in the order of their starts
+  bool trains_;                                           // whether anything runs backward
+  // Of the worker at hand:
   std::vector<Instruction> out_;
-  std::map<WorkerId, std::deque<Message>> sent_;  // not yet waited for, not answered
+  std::vector<std::uint32_t> destination_;  // [op]: the worker that needs its result; kHere for none other
+  std::vector<OpIndex> input_;              // [op]: what another worker makes for it
+  std::vector<Send> sends_;                 // with SerialPair by peer, then position
+  std::vector<OpIndex> makers_;             // of its receives, by sender
+  std::vector<std::size_t> turns_;          // of one channel's receives
+  std::vector<Post> posts_;                 // in the order in which they are posted
+  std::vector<std::uint32_t> peers_;        // with sends under way
+  std::size_t next_post_ = 0;
+  std::size_t next_all_reduce_ = 0;
 };
 
 }  // namespace

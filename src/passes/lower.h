@@ -34,7 +34,9 @@ struct LoweringOptions {
 ///
 /// Receives posted but not yet waited for are bounded by what the schedule itself keeps waiting plus `receives_ahead` a
 /// channel, whatever N. All-reduces start where place_all_reduces() says and are waited for before the norms are
-/// summed. Throws ScheduleError where the schedule has a cycle; requires a schedule that check() accepts.
+/// summed. The updates that an asynchronous schedule makes between its ops are not spelled out: its program shows its
+/// messages, with one step at the end.
+/// Throws ScheduleError where the schedule has a cycle; requires a schedule that check() accepts.
 [[nodiscard]] Program lower(const Schedule& schedule, const LoweringOptions& options = {});
 
 /// The forwards of a schedule alone: what validation runs. Lowered, it has no all-reduce and no optimizer step.

@@ -76,6 +76,20 @@ TEST(HostileInputTest, IdsBeyondAllBounds) {
   }
 }
 
+TEST(HostileInputTest, AFileWithoutEnd) {
+  const ProgramResult result = run_program({"check", "/dev/zero"});
+  EXPECT_EQ(result.exit_code, 2) << "killed by signal " << result.killed_by;
+  EXPECT_THAT(result.messages, HasSubstr("row 1, column 1: '\\x00"));
+}
+
+TEST(HostileInputTest, ACellThatClaimsManyOps) {
+  for (const char* cells : {"0F49999999", "49999999F0", "0F0,0F1000000000000", "99999999999999999999999F0"}) {
+    const ProgramResult result = run_program({"check", "-"}, cells);
+    EXPECT_EQ(result.exit_code, 2) << cells;
+    EXPECT_THAT(result.messages, HasSubstr("ids count from 0"));
+  }
+}
+
 TEST(HostileInputTest, BytesThatAreNoText) {
   for (const std::string& bytes : {std::string(1000, '\0'), std::string("\xFF\xFE{}"), std::string("{\"\xC3\": 1}")}) {
     EXPECT_EQ(run_program({"check", "-"}, bytes).exit_code, 2);

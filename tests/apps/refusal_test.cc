@@ -119,7 +119,7 @@ TEST(RefusalTest, FilesThatCannotBeReadOrWritten) {
       {{"check", "missing.json"}, {"missing.json: cannot be read", "No such file"}},
       {{"check", directory}, {"is a directory"}},
       {{"check", loop}, {"cannot be read", "symbolic links"}},
-      {{"check", scratch.write("empty.json", "")}, {"unexpected end of input"}},
+      {{"check", scratch.write("empty.json", "")}, {"is empty; expected a schedule in JSON or CSV"}},
       {{"check", "two\nlines.json"}, {"two lines.json: cannot be read"}},
       {{"simulate", "--file", ""}, {"--file: the name of a file is missing"}},
       {schedule_with("--output", directory), {"cannot be written", "Is a directory"}},

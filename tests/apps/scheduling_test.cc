@@ -121,6 +121,44 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"Deadlock", [](json& s) { std::swap(s["workers"][0][0], s["workers"][0][7]); }, "cannot run"}),
     [](const auto& fault) { return fault.param.name; });
 
+TEST(CheckCommandTest, NamesTheKindOfAViolation) {
+  json schedule = json::parse(four_stages_as_json());
+  std::swap(schedule["workers"][1][0], schedule["workers"][1][5]);
+  const ProgramResult text = run_program({"check", "-"}, schedule.dump());
+  EXPECT_THAT(text.output, HasSubstr("worker 1 | [1B0] 2F2 1F1 2F3 2B2 [1F0] 2B3 1B1"));
+  const json report = json::parse(run_program({"check", "-", "--format", "json"}, schedule.dump()).output);
+  EXPECT_EQ(report["violations"][0]["kind"], "cycle");
+}
+
+TEST(CheckCommandTest, NamesTheFirstOpOverALimit) {
+  const ProgramResult result = run_program({"check", "-", "--max-in-flight", "3"}, four_stages_as_json());
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.output, HasSubstr("worker 1, op 3 (2F3): 4 stage units in flight, 3 allowed"));
+  EXPECT_EQ(run_program({"check", "-", "--max-in-flight", "4"}, four_stages_as_json()).exit_code, 0);
+  const std::vector<std::string> bytes = {"check", "-", "--activation-bytes", "10", "--weight-bytes", "100"};
+  const auto with_memory = [&](const char* memory) {
+    auto arguments = bytes;
+    arguments.insert(arguments.end(), {"--memory", memory});
+    return run_program(arguments, four_stages_as_json());
+  };
+  EXPECT_EQ(with_memory("240").exit_code, 0);
+  EXPECT_THAT(with_memory("239").output, HasSubstr("240 bytes held, 239 allowed"));
+  EXPECT_EQ(run_program(bytes, four_stages_as_json()).exit_code, 2);
+}
+
+TEST(CheckCommandTest, AccumulationOutOfSampleOrderIsANoteUnlessStrict) {
+  json schedule =
+      json::parse(output_of({"schedule", "gpipe", "--stages", "2", "--micro-batches", "2", "--format", "json"}));
+  for (json& ops : schedule["workers"]) std::swap(ops[2], ops[3]);
+  const ProgramResult noted = run_program({"check", "-"}, schedule.dump());
+  EXPECT_EQ(noted.exit_code, 0);
+  EXPECT_THAT(noted.output, HasSubstr("note (schedule): worker 0, op 3 (0B0): accumulates after micro-batch 1"));
+  EXPECT_THAT(noted.output, HasSubstr("valid: gpipe"));
+  const ProgramResult strict = run_program({"check", "-", "--strict-order"}, schedule.dump());
+  EXPECT_EQ(strict.exit_code, 1);
+  EXPECT_THAT(strict.output, HasSubstr("invalid: 2 violations"));
+}
+
 TEST(CheckCommandTest, RefusesWhatIsNoSchedule) {
   const std::string schedule = four_stages_as_json();
   const auto with = [&](const std::string& old_text, const std::string& new_text) {
@@ -128,7 +166,7 @@ TEST(CheckCommandTest, RefusesWhatIsNoSchedule) {
     return changed.replace(changed.find(old_text), old_text.size(), new_text);
   };
   const std::vector<std::pair<std::string, std::string>> texts = {
-      {"", "unexpected end of input"},
+      {"", "is empty; expected a schedule in JSON or CSV"},
       {schedule.substr(0, 200), "JSON: parse error at line"},
       {schedule + "}", "JSON: parse error at line"},
       {"[]", "expected an object"},
@@ -146,6 +184,46 @@ TEST(CheckCommandTest, RefusesWhatIsNoSchedule) {
     EXPECT_EQ(lines_of(result.messages).size(), 1U);
     EXPECT_EQ(result.output, "");
   }
+}
+
+TEST(ScheduleCommandTest, WritesBothDialectsOfCsv) {
+  const std::vector<std::string> command = {"schedule",        "gpipe", "--stages", "2",
+                                            "--micro-batches", "1",     "--format", "csv"};
+  EXPECT_EQ(output_of(command), "0F0,0B0\n1F0,1B0\n");
+  auto with_messages = command;
+  with_messages.push_back("--communication");
+  EXPECT_EQ(output_of(with_messages),
+            "0F0,0SEND_F0,0RECV_B0,0B0,0REDUCE_GRAD\n1RECV_F0,1F0,1B0,1SEND_B0,1REDUCE_GRAD\n");
+  const ProgramResult as_json = run_program(
+      {"schedule", "gpipe", "--stages", "2", "--micro-batches", "1", "--format", "json", "--communication"});
+  EXPECT_EQ(as_json.exit_code, 2);
+  EXPECT_THAT(as_json.messages, HasSubstr("--communication goes with --format csv"));
+}
+
+TEST(CheckCommandTest, ReadsCsvAndNotesWhatItDrops) {
+  const std::string cells = "0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,(1F0;1B0)OVERLAP_F_B,1SEND_B0\n";
+  const ProgramResult result = run_program({"check", "-"}, cells);
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.output, HasSubstr("valid: csv, 2 stages, 1 micro-batches"));
+  const auto notes = lines_of(result.messages);
+  ASSERT_EQ(notes.size(), 2U);
+  EXPECT_THAT(notes[0], HasSubstr("4 sends and receives are dropped"));
+  EXPECT_THAT(notes[1], HasSubstr("1 OVERLAP_F_B pairs read as two ops each"));
+}
+
+TEST(CheckCommandTest, RefusesJunkAfterCellsWithItsPlace) {
+  const ProgramResult result = run_program({"check", "-"}, "0F0,0B0\n1F0,1B0,junk\n");
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(lines_of(result.messages).size(), 1U);
+  EXPECT_THAT(result.messages, HasSubstr("row 2, column 3: 'junk' is no cell"));
+}
+
+TEST(SimulateCommandTest, ReadsCsvWithReplicas) {
+  auto arguments = kFourStages;
+  arguments.insert(arguments.end(), {"--format", "csv"});
+  EXPECT_EQ(
+      json::parse(output_of({"simulate", "--file", "-", "--format", "json"}, output_of(arguments))),
+      json::parse(output_of({"simulate", "chimera", "--stages", "4", "--micro-batches", "4", "--format", "json"})));
 }
 
 TEST(SimulateCommandTest, TimesEightStagesAsThePaper) {

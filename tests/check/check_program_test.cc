@@ -121,6 +121,57 @@ TEST(CheckProgramTest, AnEndedWorkerIsNamed) {
   EXPECT_THAT(check(program, ChannelDiscipline::PerDirection).back().message, HasSubstr("worker 2 has ended"));
 }
 
+TEST(CheckProgramTest, AllReducesOfSharedWorkersStartInOneOrder) {
+  for (const std::int64_t micro_batches : {1, 4}) {
+    Program program = lower(find_generator("chimera").generate({4, micro_batches}));
+    ASSERT_TRUE(check(program, ChannelDiscipline::PerDirection).empty());
+    std::vector<Instruction*> starts;  // of stages 0 and 3, on worker 3
+    for (Instruction& instruction : program.workers[3]) {
+      if (instruction.kind == InstructionKind::StartAllReduce) starts.push_back(&instruction);
+    }
+    ASSERT_EQ(starts.size(), 2U);
+    auto& list = program.workers[3];
+    const Instruction first = *starts[0];
+    list.erase(list.begin() + (starts[0] - list.data()));
+    list.insert(list.begin() + (starts[1] - list.data()), first);  // behind the second
+    const auto violations = check(program, ChannelDiscipline::PerDirection);
+    ASSERT_EQ(violations.size(), 1U);
+    EXPECT_EQ(violations[0].kind, ViolationKind::AllReduceOrder);
+    EXPECT_EQ(violations[0].message,
+              "worker 3 starts the all-reduce of stage 0 before that of stage 3; "
+              "worker 0 starts the all-reduce of stage 3 before that of stage 0");
+  }
+}
+
+TEST(CheckProgramTest, WhatAStepLeavesOutOrRepeatsIsAViolation) {
+  const auto damaged = [](auto damage) {
+    Program program = lowered();
+    damage(program);
+    return kinds(program);
+  };
+  const auto repeat = [](InstructionKind kind) {
+    return [kind](Program& program) {
+      auto& list = program.workers[1];
+      const auto at = first(program, 1, kind) - list.data();
+      list.insert(list.begin() + at, Instruction(list[static_cast<std::size_t>(at)]));
+    };
+  };
+  const auto leave_out = [](InstructionKind kind) {
+    return [kind](Program& program) { erase_first(program, 1, kind); };
+  };
+  for (const InstructionKind kind :
+       {InstructionKind::StartSend, InstructionKind::PostReceive, InstructionKind::WaitSend,
+        InstructionKind::WaitReceive, InstructionKind::StartAllReduce, InstructionKind::WaitAllReduce,
+        InstructionKind::ReduceScalars, InstructionKind::OptimizerStep}) {
+    EXPECT_TRUE(damaged(repeat(kind)).contains(ViolationKind::BadDataFlow)) << static_cast<int>(kind);
+  }
+  EXPECT_TRUE(damaged(repeat(InstructionKind::Compute)).contains(ViolationKind::DoubledOp));
+  for (const InstructionKind kind :
+       {InstructionKind::WaitSend, InstructionKind::WaitAllReduce, InstructionKind::OptimizerStep}) {
+    EXPECT_EQ(damaged(leave_out(kind)), std::set{ViolationKind::BadDataFlow}) << static_cast<int>(kind);
+  }
+}
+
 TEST(CheckProgramTest, SwappedReceivesMeetTheWrongTensor) {
   Program program = lower(find_generator("gpipe").generate({2, 2}));
   auto& instructions = program.workers[1];

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <limits>
 
+#include "passes/unroll.h"
 #include "support/schedules.h"
 
 namespace chimera {
@@ -73,6 +75,63 @@ INSTANTIATE_TEST_SUITE_P(
                             ViolationKind::Cycle, "; worker"}),
     [](const auto& tested) { return tested.param.name; });
 
+/// Three steps of pipedream-2bw, two stages: updates after micro-batches 1, 3 and 5.
+/// 0F0 0F1 0B0 0F2 0B1 0F3 0B2 0F4 0B3 0F5 0B4 0B5 | 1F0 1B0 1F1 1B1 1F2 1B2 1F3 1B3 1F4 1B4 1F5 1B5
+Schedule double_buffered() { return unroll(find_generator("pipedream-2bw").generate({2, 2}), 3); }
+
+class CheckVersionsTest : public ::testing::TestWithParam<Fault> {};
+
+TEST_P(CheckVersionsTest, FindsTheFault) {
+  Schedule schedule = double_buffered();
+  ASSERT_TRUE(check(schedule).empty()) << check(schedule)[0].message;
+  GetParam().damage(schedule);
+  const auto violations = check(schedule);
+  ASSERT_FALSE(violations.empty());
+  EXPECT_EQ(violations[0].kind, GetParam().kind);
+  EXPECT_THAT(violations[0].message, HasSubstr(GetParam().message));
+}
+
+void set_versions(Schedule& schedule, std::int64_t stage, std::int64_t micro_batch, std::int32_t version) {
+  for (auto& ops : schedule.workers) {
+    for (Op& op : ops) {
+      if (op.stage == StageId(stage) && op.micro_batch == MicroBatchId(micro_batch)) op.weight_version = version;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Faults, CheckVersionsTest,
+    ::testing::Values(
+        Fault{"NotYetMade", [](Schedule& s) { set_versions(s, 0, 2, 1); }, ViolationKind::MissingVersion,
+              "worker 0, op 3 (0F2): uses weight version 1 of its stage, which has had 0 updates"},
+        Fault{"AgainstTheDelay", [](Schedule& s) { set_versions(s, 1, 2, 1); }, ViolationKind::WrongVersion,
+              "worker 1, op 4 (1F2): uses weight version 1, not 0"},
+        Fault{"BackwardWithOtherWeights", [](Schedule& s) { s.workers[1][9].weight_version = 2; },
+              ViolationKind::MixedVersions, "worker 1, op 9 (1B4): uses weight version 2, its forward used 1"},
+        Fault{"BackwardOfALaterUpdate", [](Schedule& s) { std::swap(s.workers[0][4], s.workers[0][6]); },
+              ViolationKind::UpdateOrder, "worker 0, op 4 (0B2): belongs to update 2 of its stage, but update 1"},
+        Fault{
+            "OneBuffer", [](Schedule& s) { s.updates->versions = 1; }, ViolationKind::TooManyVersions,
+            "worker 0, op 4 (0B1): makes weight version 1 of its stage while older ones are needed: 2 kept, 1 allowed"},
+        Fault{"NoUpdate", [](Schedule& s) { s.updates->micro_batches = 0; }, ViolationKind::OutOfRange,
+              "0 micro-batches an update"},
+        Fault{"Synchronous", [](Schedule& s) { s.updates.reset(); }, ViolationKind::MissingVersion,
+              "a synchronous schedule has version 0 only"}),
+    [](const auto& tested) { return tested.param.name; });
+
+TEST(CheckScheduleTest, TakesAnyCountsAndIds) {
+  const auto kinds = [](std::int64_t stages, std::int64_t micro_batches) {
+    Schedule schedule = find_generator("gpipe").generate({1, 1});
+    schedule.stages = stages;
+    schedule.micro_batches = micro_batches;
+    return check(schedule).at(0).kind;
+  };
+  constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
+  EXPECT_EQ(kinds(0, 1), ViolationKind::OutOfRange);
+  EXPECT_EQ(kinds(-1, kHuge), ViolationKind::OutOfRange);
+  EXPECT_EQ(kinds(kHuge, kHuge), ViolationKind::OutOfRange);
+}
+
 TEST(CheckScheduleTest, ListsAllFaults) {
   Schedule schedule = find_generator("chimera").generate({4, 4});
   for (auto& ops : schedule.workers) ops.clear();
@@ -90,7 +149,7 @@ TEST(CheckScheduleTest, ACycleNamesOpsThatWaitForEachOther) {
   EXPECT_EQ(violations[0].message,
             "worker 0 cannot run 0B0 (its op 1) before 1B0 (op 2 of worker 1); "
             "worker 1 cannot run 1F1 (its op 1) before 0F1 (op 2 of worker 0)");
-  EXPECT_THAT(violations[0].places, ::testing::ElementsAre(Place{0, 1}, Place{1, 1}));
+  EXPECT_THAT(violations[0].places, ::testing::ElementsAre(Place{0, 1}, Place{1, 2}, Place{1, 1}, Place{0, 2}));
 }
 
 }  // namespace

@@ -1,11 +1,22 @@
 #include "render/text.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <regex>
 
 #include "support/schedules.h"
 
 namespace chimera {
 namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string picture(const std::string& name, const PipelineShape& shape, const TextStyle& style = {}) {
+  const Schedule schedule = find_generator(name).generate(shape);
+  return to_text(schedule, testing::timed(schedule, 1, 1), style);
+}
 
 TEST(TextTest, OpsOfTwoUnitsGoOn) {
   const Schedule schedule = find_generator("1f1b").generate({2, 2});
@@ -14,23 +25,63 @@ TEST(TextTest, OpsOfTwoUnitsGoOn) {
             "worker 1 |  .  1F0 1B0  \"  1F1 1B1  \"   .   .\n");
 }
 
-TEST(TextTest, FractionsOfAUnitLeaveTheOrderAlone) {
+TEST(TextTest, FractionsOfAUnitAreDrawnToScale) {
   const Schedule schedule = find_generator("1f1b").generate({2, 2});
   EXPECT_EQ(to_text(schedule, testing::timed(schedule, 1, 1.5)),
+            "worker 0 | 0F0 0F1 ......0B0-- ....0B1--         . a bubble, - the op goes on; to scale\n"
+            "worker 1 | ....1F0 1B0-- 1F1 1B1-- ......\n");
+}
+
+TEST(TextTest, OpsWithoutTimeStandInOrder) {
+  const Schedule schedule = find_generator("1f1b").generate({2, 2});
+  EXPECT_EQ(to_text(schedule, testing::timed(schedule, 0, 1)),
             "worker 0 | 0F0 0F1 0B0 0B1\n"
             "worker 1 | 1F0 1B0 1F1 1B1\n");
 }
 
 TEST(TextTest, SaysWhichMicroBatchesGoDownAndUp) {
-  const auto picture = [](const PipelineShape& shape) {
-    const Schedule schedule = find_generator("chimera").generate(shape);
-    return to_text(schedule, testing::timed(schedule, 1, 1));
-  };
-  EXPECT_NE(picture({2, 2}).find("down: micro-batches 0\n"), std::string::npos) << picture({2, 2});
-  EXPECT_NE(picture({2, 2}).find("up:   micro-batches 1\n"), std::string::npos) << picture({2, 2});
-  EXPECT_NE(picture({4, 1}).find("up:   no micro-batch"), std::string::npos) << picture({4, 1});
-  EXPECT_NE(picture({8, 64}).find("(32 in all)"), std::string::npos) << picture({8, 64});
+  EXPECT_THAT(picture("chimera", {2, 2}), HasSubstr("down: micro-batches 0\n"));
+  EXPECT_THAT(picture("chimera", {2, 2}), HasSubstr("up:   micro-batches 1\n"));
+  EXPECT_THAT(picture("chimera", {4, 1}), HasSubstr("up:   no micro-batch"));
+  EXPECT_THAT(picture("chimera", {8, 64}), HasSubstr("(32 in all)"));
 }
+
+TEST(TextTest, IsPlainUnlessAskedForColours) {
+  EXPECT_THAT(picture("chimera", {4, 4}), Not(HasSubstr("\x1b")));
+  const std::string colored = picture("chimera", {4, 4}, {.colored = true});
+  EXPECT_THAT(colored, HasSubstr("\x1b[38;5;16;48;5;74m0F1\x1b[0m  .  "));
+  EXPECT_THAT(colored, HasSubstr("\x1b[4;38;5;16;48;5;153m0F2\x1b[0m")) << "up: paler and underlined";
+}
+
+TEST(TextTest, ColoursOnlyWrapCells) {
+  const Schedule schedule = find_generator("chimera").generate({4, 8});
+  for (const double backward : {2.0, 1.3}) {
+    const Timeline timeline = testing::timed(schedule, 1, backward);
+    const std::string colored = to_text(schedule, timeline, {.colored = true});
+    const std::string plain = std::regex_replace(colored, std::regex("\x1b\\[[0-9;]*m"), "");
+    EXPECT_EQ(std::regex_replace(plain, std::regex(" +\n"), "\n"), to_text(schedule, timeline));
+  }
+}
+
+TEST(TextTest, FoldsToTheTerminal) {
+  EXPECT_EQ(picture("1f1b", {2, 4}, {.columns = 32}),
+            "worker 0 | 0F0 0F1  .  0B0 0F2\n"
+            "worker 1 |  .  1F0 1B0 1F1 1B1\n"
+            "\n"
+            "worker 0 | 0B1 0F3 0B2  .  0B3\n"
+            "worker 1 | 1F2 1B2 1F3 1B3  .\n"
+            ". a bubble, found by simulate()\n");
+  EXPECT_EQ(picture("1f1b", {2, 4}, {.columns = 50}).substr(0, 50), picture("1f1b", {2, 4}).substr(0, 50));
+  EXPECT_THAT(picture("1f1b", {2, 4}, {.columns = 1}), HasSubstr("worker 1 | 1B3\n")) << "at least a cell a line";
+}
+
+TEST(TextTest, CutsWhatNobodyCouldRead) {
+  const std::string text = picture("gpipe", {2, 100'000});
+  EXPECT_LT(text.size(), 12 * kMostTextCells);
+  EXPECT_TRUE(text.ends_with("... cut: 75002 of 200002 columns are not shown; another --format has them all\n"));
+}
+
+TEST(TextTest, StagesOfOneWorkerKeepTheirNumbers) { EXPECT_THAT(picture("chimera", {12, 12}), HasSubstr("11F0 ")); }
 
 }  // namespace
 }  // namespace chimera

@@ -57,6 +57,14 @@ TEST(DependenciesTest, StopsWhereOpsWaitForEachOther) {
   EXPECT_THROW((void)unit_start_times(table), ScheduleError);
 }
 
+TEST(DependenciesTest, WakesEveryWorkerThatWaitsForAnOp) {
+  Schedule schedule = two_stages();
+  for (int doubled = 0; doubled < 2; ++doubled) schedule.workers.push_back(schedule.workers[1]);
+  std::swap(schedule.workers[0], schedule.workers[3]);  // all copies of 1F0 wait for the 0F0 of the last worker
+  const auto visited = visit_in_dependency_order(OpTable(schedule), [](OpIndex) {});
+  EXPECT_EQ(visited, (std::vector<std::size_t>{3, 3, 3, 2}));
+}
+
 TEST(ScheduleTest, StageGroupsAreTheDistinctHolders) {
   const auto groups = stage_groups(find_generator("chimera").generate({4, 4}).placement);
   using Group = std::vector<WorkerId>;

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sstream>
+#include <streambuf>
+
 #include "core/error.h"
 #include "support/schedules.h"
 
@@ -39,6 +42,53 @@ TEST(ScheduleJsonTest, ReadsFaultsOfMeaningAsTheyAre) {
   EXPECT_EQ(schedule.placement.worker_of[0][1], WorkerId(7));
 }
 
+TEST(ScheduleJsonTest, TakesFieldsInAnyOrder) {
+  const Schedule schedule =
+      schedule_from_json(R"({"workers": [[{"micro_batch": 0, "replica": 0, "stage": 0, "op": "F"}]],
+    "replicas": [{"workers": [0], "id": 0}], "micro_batches": 1, "stages": 1, "name": "x", "version": 1,
+    "format": "chimera-schedule"})",
+                         "text");
+  EXPECT_EQ(schedule.workers[0][0], Op{});
+  EXPECT_EQ(schedule.placement.worker_of[0], std::vector{WorkerId(0)});
+}
+
+TEST(ScheduleJsonTest, ReadsAStreamWithoutKeepingItsText) {
+  const Schedule schedule = find_generator("gpipe").generate({8, 1000});  // longer than a block
+  std::istringstream stream(to_json(schedule));
+  TextSource text(stream, "text");
+  EXPECT_EQ(schedule_from_json(text), schedule);
+}
+
+/// A stream that never ends, and counts how much of it was read.
+class Endless : public std::streambuf {
+ public:
+  explicit Endless(const std::string& unit) {
+    while (block_.size() < 4096) block_ += unit;
+  }
+  [[nodiscard]] std::size_t blocks() const { return blocks_; }
+
+ protected:
+  int_type underflow() override {
+    ++blocks_;
+    setg(block_.data(), block_.data(), block_.data() + block_.size());
+    return traits_type::to_int_type(block_.front());
+  }
+
+ private:
+  std::string block_;
+  std::size_t blocks_ = 0;
+};
+
+TEST(ScheduleJsonTest, StopsEarlyInATextWithoutEnd) {
+  for (const char* unit : {" ", "\"a", "1", "[", "{\"name\":", "\"\\n"}) {
+    Endless endless(unit);
+    std::istream stream(&endless);
+    TextSource text(stream, "text");
+    EXPECT_THROW((void)schedule_from_json(text), ConfigError) << unit;
+    EXPECT_LE(endless.blocks(), 40U) << unit;
+  }
+}
+
 struct BadText {
   const char* replace;
   const char* with;
@@ -64,24 +114,34 @@ TEST_P(BadScheduleJsonTest, SaysWhatAndWhere) {
 
 INSTANTIATE_TEST_SUITE_P(
     Grammar, BadScheduleJsonTest,
-    ::testing::Values(BadText{"\"stages\": 2", "\"stages\": 2.5", "stages: expected an integer"},
-                      BadText{"\"stages\": 2,", "", "field 'stages' is missing"},
-                      BadText{"\"stages\": 2", "\"stages\": 0", "expected 1 to 100000000, found 0"},
-                      BadText{"\"stages\": 2", "\"stages\": 90000000", "more than"},
-                      BadText{"\"version\": 1", "\"version\": 2", "reads version 1, found 2"},
-                      BadText{"chimera-schedule", "other", "expected \"chimera-schedule\""},
-                      BadText{"\"op\": \"F\"", "\"op\": \"X\"", "workers[0][0].op: unknown op 'X'"},
-                      BadText{"\"op\": \"F\"", "\"op\": 3", "workers[0][0].op: expected a string"},
-                      BadText{"\"micro_batch\": 0", "\"micro_batsh\": 0", "did you mean 'micro_batch'?"},
-                      BadText{"\"name\"", "\"synchronos\": false, \"name\"", "did you mean 'synchronous'?"},
-                      BadText{"\"name\"", "\"synchronous\": 0, \"name\"", "synchronous: expected true or false"},
-                      BadText{"\"name\"", "\"synchronous\": false, \"name\"", "'micro_batches_per_update' is missing"},
-                      BadText{"\"name\"", "\"weight_versions\": 2, \"name\"", "only an asynchronous schedule"},
-                      BadText{"\"name\"", "\"update_delay\": 1, \"name\"", "only an asynchronous schedule"},
-                      BadText{"\"name\"", "\"micro_batch_scale\": 0, \"name\"", "expected a number above 0"},
-                      BadText{"\"micro_batch\": 0", "\"micro_batch\": 0, \"weight_version\": 0", "unknown field"},
-                      BadText{"{\"id\": 0", "{\"id\": 1", "replicas[0].id"}, BadText{"]}\n", "]} x", "JSON"},
-                      BadText{"]}\n", "", "JSON"}));
+    ::testing::Values(
+        BadText{"\"stages\": 2", "\"stages\": 2.5", "stages: expected an integer"},
+        BadText{"\"stages\": 2,", "", "field 'stages' is missing"},
+        BadText{"\"stages\": 2", "\"stages\": 0", "expected 1 to 100000000, found 0"},
+        BadText{"\"stages\": 2", "\"stages\": 90000000", "more than"},
+        BadText{"\"version\": 1", "\"version\": 2", "reads version 1, found 2"},
+        BadText{"chimera-schedule", "other", "expected \"chimera-schedule\""},
+        BadText{"\"op\": \"F\"", "\"op\": \"X\"", "workers[0][0].op: unknown op 'X'"},
+        BadText{"\"op\": \"F\"", "\"op\": 3", "workers[0][0].op: expected a string"},
+        BadText{"\"micro_batch\": 0", "\"micro_batsh\": 0", "did you mean 'micro_batch'?"},
+        BadText{"\"name\"", "\"synchronos\": false, \"name\"", "did you mean 'synchronous'?"},
+        BadText{"\"name\"", "\"synchronous\": 0, \"name\"", "synchronous: expected true or false"},
+        BadText{"\"name\"", "\"synchronous\": false, \"name\"", "'micro_batches_per_update' is missing"},
+        BadText{"\"name\"", "\"weight_versions\": 2, \"name\"", "only an asynchronous schedule"},
+        BadText{"\"name\"", "\"update_delay\": 1, \"name\"", "only an asynchronous schedule"},
+        BadText{"\"name\"", "\"micro_batch_scale\": 0, \"name\"", "expected a number above 0"},
+        BadText{"\"micro_batch\": 0", "\"micro_batch\": 0, \"weight_version\": 0",
+                "workers[0][0].weight_version: only ops of an asynchronous schedule"},
+        BadText{"\"name\": ", "\"name\": \"a\", \"name\": ", "field 'name' stands here twice"},
+        BadText{"\"name\"", "\"a\\nb\": 1, \"name\"", "unknown field 'a\\x0ab'"},
+        BadText{"{\"op\"", "{\"op\": \"F\", \"op\"", "workers[0][0]: field 'op' stands here twice"},
+        BadText{"\"workers\": [0, 1]", "\"workers\": [0, [1]]", "replicas[0].workers[1]: expected an integer"},
+        BadText{"\"workers\": [\n", "\"workers\": [3,\n", "workers[0]: expected an array, found a number"},
+        BadText{"\"op\": \"F\"", "\"op\": null", "workers[0][0].op: expected a string, found null"},
+        BadText{"\"name\"", "\"synchronous\": false, \"micro_batches_per_update\": 1, \"weight_versions\": 1, \"name\"",
+                "workers[0][0]: field 'weight_version' is missing"},
+        BadText{"{\"id\": 0", "{\"id\": 1", "replicas[0].id"}, BadText{"]}\n", "]} x", "JSON"},
+        BadText{"]}\n", "", "JSON"}));
 
 }  // namespace
 }  // namespace chimera

@@ -1,0 +1,96 @@
+#include "pictures.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string_view>
+
+#include "core/error.h"
+#include "render/html.h"
+#include "render/perfetto.h"
+#include "render/svg.h"
+#include "schedule_file.h"
+#include "simulate/explain.h"
+
+namespace chimera::apps {
+namespace {
+
+/// An environment variable that is set and not empty.
+bool is_set(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr && *value != '\0';
+}
+
+bool colors_are_welcome() {
+  const char* terminal = std::getenv("TERM");
+  return !is_set("NO_COLOR") && terminal != nullptr && std::string_view(terminal) != "dumb";
+}
+
+bool is_file(const std::string& name) { return name.ends_with(".json") || name.ends_with(".csv"); }
+
+std::size_t terminal_columns() {
+  winsize size{};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+std::string title_of(const Schedule& schedule) {
+  std::string title = fmt::format("{}, D = {}, N = {}", schedule.name, schedule.workers.size(), schedule.micro_batches);
+  const auto stages = static_cast<std::size_t>(schedule.stages);
+  if (stages != schedule.workers.size()) title += fmt::format(", {} stages", stages);
+  if (schedule.placement.num_replicas() > 1) title += fmt::format(", {} replicas", schedule.placement.num_replicas());
+  return title;
+}
+
+}  // namespace
+
+void PictureFlags::add_to(CLI::App& app) {
+  app.add_option("--with", with,
+                 "another schedule beside it: NAME, of the same D and N, or a FILE.json or FILE.csv; may be repeated")
+      ->type_name("NAME")
+      ->take_all()
+      ->allow_extra_args(false);
+  add_choice(app, "--color", color, "colours in text (default auto: on a terminal, unless NO_COLOR is set)",
+             {"auto", "always", "never"});
+}
+
+TextStyle PictureFlags::text_style(const std::string& output) const {
+  const bool on_terminal = output.empty() && isatty(STDOUT_FILENO) == 1;
+  return {.colored = color == "always" || (color == "auto" && on_terminal && colors_are_welcome()),
+          .columns = on_terminal ? terminal_columns() : 0};
+}
+
+void PictureFlags::check_format(const std::string& format) const {
+  if (with.empty() || format == "text" || format == "html") return;
+  throw ConfigError(fmt::format("--format {} shows one schedule; --with goes with text and html", format));
+}
+
+std::vector<Schedule> PictureFlags::beside(const Schedule& first, const ShapeFlags& shape) const {
+  std::vector<Schedule> schedules;
+  for (const std::string& name : with) {
+    schedules.push_back(is_file(name) ? read_schedule(name) : find_generator(name).generate(shape.shape_beside(first)));
+  }
+  return schedules;
+}
+
+Panel panel_of(Schedule schedule, Timeline timeline, const CostModel& costs) {
+  Explanation explanation = explain(schedule, costs, timeline);
+  const Totals totals = totals_of(schedule, timeline, explanation, costs);
+  std::string title = title_of(schedule);
+  return {.title = std::move(title),
+          .schedule = std::move(schedule),
+          .timeline = std::move(timeline),
+          .explanation = std::move(explanation),
+          .totals = totals,
+          .memory_in_bytes = !costs.memory.empty()};
+}
+
+std::string drawn(const std::string& format, const std::vector<Panel>& panels) {
+  const Panel& first = panels.front();
+  if (format == "svg") return to_svg(first);
+  if (format == "perfetto") return to_perfetto(first.schedule, first.timeline, first.explanation);
+  return to_html(panels);
+}
+
+}  // namespace chimera::apps

@@ -1,0 +1,37 @@
+#pragma once
+// Flags of the subcommands that draw, and what they draw.
+
+#include <CLI/CLI.hpp>
+
+#include <string>
+#include <vector>
+
+#include "options.h"
+#include "render/panel.h"
+#include "render/text.h"
+
+namespace chimera::apps {
+
+/// --with, --color.
+struct PictureFlags {
+  std::vector<std::string> with;  // schedules to show beside the first one
+  std::string color = "auto";
+
+  void add_to(CLI::App& app);
+  /// For text that goes to `output` (empty: standard output): coloured and folded on a terminal, plain elsewhere.
+  /// NO_COLOR (no-color.org) and TERM=dumb turn `auto` off.
+  [[nodiscard]] TextStyle text_style(const std::string& output) const;
+  /// Throws ConfigError where schedules stand side by side in a format that shows one only.
+  void check_format(const std::string& format) const;
+  /// The schedules named by --with. A name takes those of the shape flags that apply to it, and D and N of `first`;
+  /// what ends in .json or .csv is a file, which must hold a valid schedule.
+  [[nodiscard]] std::vector<Schedule> beside(const Schedule& first, const ShapeFlags& shape) const;
+};
+
+/// The panel of a simulated schedule.
+[[nodiscard]] Panel panel_of(Schedule schedule, Timeline timeline, const CostModel& costs);
+
+/// `svg` or `perfetto`, of the first panel, or `html`, of all.
+[[nodiscard]] std::string drawn(const std::string& format, const std::vector<Panel>& panels);
+
+}  // namespace chimera::apps

@@ -1,0 +1,186 @@
+#include "check/check_limits.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "check/findings.h"
+#include "schedule/dependencies.h"
+
+namespace chimera {
+namespace {
+
+/// Sums of a few thousand shares may differ from a limit by rounding.
+constexpr double kRounding = 1e-9;
+
+std::size_t num_copies(const Schedule& schedule) {
+  return schedule.placement.num_replicas() * static_cast<std::size_t>(schedule.stages);
+}
+
+/// A number for the op's stage of its replica.
+std::size_t copy_of(const Schedule& schedule, const Op& op) {
+  return op.replica.index() * static_cast<std::size_t>(schedule.stages) + op.stage.index();
+}
+
+std::string in_words(const Schedule& schedule, Place place) {
+  return fmt::format("worker {}, op {} ({})", place.worker, place.position,
+                     to_text(schedule.workers[place.worker][place.position]));
+}
+
+/// What a worker holds while each of its ops runs.
+struct Held {
+  std::vector<double> activations;  // [op], stage units
+  std::vector<double> weights;      // [op], shares
+};
+
+class Accounts {
+ public:
+  explicit Accounts(const Schedule& schedule)
+      : schedule_(schedule),
+        unit_(static_cast<double>(schedule.workers.size()) / static_cast<double>(schedule.stages)),
+        stages_held_(schedule.workers.size(), 0),
+        updates_(num_copies(schedule)) {
+    for (const auto& row : schedule.placement.worker_of) {
+      for (const WorkerId worker : row) ++stages_held_[worker.index()];
+    }
+  }
+
+  Held of(std::size_t worker) {
+    const auto& ops = schedule_.workers[worker];
+    Held held{std::vector<double>(ops.size()), std::vector<double>(ops.size())};
+    const auto older = older_versions(worker);
+    std::int64_t in_flight = 0;
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      in_flight += ops[i].kind == OpKind::Forward;
+      held.activations[i] = static_cast<double>(in_flight) * unit_ * schedule_.micro_batch_scale;
+      held.weights[i] = static_cast<double>(stages_held_[worker] + older[i]) * unit_;
+      in_flight -= gives_weight_gradient(ops[i].kind);
+    }
+    return held;
+  }
+
+ private:
+  /// [op]: versions of the worker's stages that are kept while it runs, beside the newest of each.
+  std::vector<std::int64_t> older_versions(std::size_t worker) {
+    const auto& ops = schedule_.workers[worker];
+    std::vector<std::int64_t> kept(ops.size() + 1, 0);
+    if (!schedule_.updates) return kept;
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      auto& copy = updates_[copy_of(schedule_, ops[i])];
+      const auto version = static_cast<std::size_t>(ops[i].weight_version);
+      copy.last_use.resize(std::max(copy.last_use.size(), version + 1), 0);
+      copy.last_use[version] = i;
+      if (gives_weight_gradient(ops[i].kind) && ++copy.gradients % schedule_.updates->micro_batches == 0) {
+        copy.replaced.push_back(i);
+      }
+    }
+    for (const Op& op : ops) count_older(updates_[copy_of(schedule_, op)], kept);
+    for (std::size_t i = 1; i < kept.size(); ++i) kept[i] += kept[i - 1];
+    return kept;
+  }
+
+  struct Updates {
+    std::int64_t gradients = 0;
+    std::vector<std::size_t> last_use;  // [version]: position of the last op that uses it
+    std::vector<std::size_t> replaced;  // [version]: position of the op that makes the next one
+  };
+
+  /// Adds the copy's versions to the differences of `kept`, once.
+  static void count_older(Updates& copy, std::vector<std::int64_t>& kept) {
+    for (std::size_t v = 0; v < std::min(copy.replaced.size(), copy.last_use.size()); ++v) {
+      if (copy.last_use[v] <= copy.replaced[v]) continue;
+      ++kept[copy.replaced[v] + 1];
+      --kept[copy.last_use[v] + 1];
+    }
+    copy = {};
+  }
+
+  const Schedule& schedule_;
+  double unit_;  // of a share, that one stage counts
+  std::vector<std::int64_t> stages_held_;
+  std::vector<Updates> updates_;
+};
+
+/// The first op of a worker at which `amount` is above the limit, and the most of all its ops.
+struct Excess {
+  Place place;
+  double amount = 0;
+  double most = 0;
+};
+
+std::optional<Excess> first_excess(std::size_t worker, const std::vector<double>& amounts, double limit) {
+  const auto over = [&](double amount) { return amount > limit * (1 + kRounding); };
+  const auto first = std::find_if(amounts.begin(), amounts.end(), over);
+  if (first == amounts.end()) return std::nullopt;
+  return Excess{
+      {worker, static_cast<std::size_t>(first - amounts.begin())}, *first, *std::max_element(first, amounts.end())};
+}
+
+void sort_by_start(const Schedule& schedule, std::vector<Violation>& violations) {
+  if (violations.size() < 2) return;
+  const OpTable table(schedule);
+  const auto starts = unit_start_times(table);
+  std::stable_sort(violations.begin(), violations.end(), [&](const Violation& a, const Violation& b) {
+    const auto start = [&](const Violation& v) {
+      return starts[table.first(v.places[0].worker) + static_cast<OpIndex>(v.places[0].position)];
+    };
+    return start(a) < start(b);
+  });
+}
+
+}  // namespace
+
+std::vector<Violation> check_limits(const Schedule& schedule, const Limits& limits) {
+  std::vector<Violation> violations;
+  Accounts accounts(schedule);
+  const auto report = [&](ViolationKind kind, const Excess& excess, const char* of, double limit) {
+    violations.push_back({kind,
+                          fmt::format("{}: {:.10g} {}, {:.10g} allowed; the worker's most is {:.10g}",
+                                      in_words(schedule, excess.place), excess.amount, of, limit, excess.most),
+                          {excess.place}});
+  };
+  for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
+    Held held = accounts.of(w);
+    if (limits.in_flight) {
+      const auto excess = first_excess(w, held.activations, *limits.in_flight);
+      if (excess) report(ViolationKind::OverInFlight, *excess, "stage units in flight", *limits.in_flight);
+    }
+    if (!limits.memory) continue;
+    for (std::size_t i = 0; i < held.weights.size(); ++i) {
+      held.weights[i] =
+          held.weights[i] * limits.memory->weight_bytes + held.activations[i] * limits.memory->activation_bytes;
+    }
+    const auto excess = first_excess(w, held.weights, limits.memory->bytes);
+    if (excess) report(ViolationKind::OverMemory, *excess, "bytes held", limits.memory->bytes);
+  }
+  sort_by_start(schedule, violations);
+  return violations;
+}
+
+std::vector<Violation> check_sample_order(const Schedule& schedule, Severity severity) {
+  Findings findings;
+  std::vector<MicroBatchId> newest(num_copies(schedule), MicroBatchId(-1));
+  std::vector<bool> reported(newest.size(), false);
+  for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
+    for (std::size_t i = 0; i < schedule.workers[w].size(); ++i) {
+      const Op& op = schedule.workers[w][i];
+      if (!gives_weight_gradient(op.kind)) continue;
+      const std::size_t copy = copy_of(schedule, op);
+      if (op.micro_batch < newest[copy] && !reported[copy]) {
+        reported[copy] = true;
+        findings.add(ViolationKind::SampleOrder, {{w, i}}, [&] {
+          return fmt::format("{}: accumulates after micro-batch {} of its replica, out of sample order",
+                             in_words(schedule, {w, i}), newest[copy].value());
+        });
+      }
+      newest[copy] = std::max(newest[copy], op.micro_batch);
+    }
+  }
+  auto violations = findings.take();
+  for (Violation& violation : violations) violation.severity = severity;
+  return violations;
+}
+
+}  // namespace chimera

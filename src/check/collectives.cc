@@ -1,0 +1,154 @@
+#include "check/collectives.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "check/shortest_cycle.h"
+
+namespace chimera {
+
+Collectives::Collectives(const Program& program)
+    : groups_(stage_groups(program.placement)),
+      held_(program.workers.size()),
+      order_(program.workers.size()),
+      num_started_(groups_.size(), 0),
+      has_arrived_(program.workers.size(), false) {
+  for (std::size_t s = 0; s < groups_.size(); ++s) {
+    for (const WorkerId member : groups_[s]) held_[member.index()].push_back({StageId(static_cast<std::int64_t>(s))});
+  }
+}
+
+const Collectives::Held* Collectives::find(std::size_t worker, StageId stage) const {
+  const auto& held = held_[worker];
+  const auto found =
+      std::lower_bound(held.begin(), held.end(), stage, [](const Held& a, StageId b) { return a.stage < b; });
+  return found != held.end() && found->stage == stage ? &*found : nullptr;
+}
+
+bool Collectives::start(std::size_t worker, StageId stage) {
+  find(worker, stage)->has_started = true;
+  order_[worker].push_back(stage);
+  ++num_started_[stage.index()];
+  return is_complete(stage);
+}
+
+void Collectives::arrive(std::size_t worker) {
+  has_arrived_[worker] = true;
+  ++num_arrived_;
+}
+
+std::vector<std::size_t> Collectives::first_missing(std::size_t most) const {
+  std::vector<std::size_t> missing;
+  for (std::size_t w = 0; w < has_arrived_.size() && missing.size() < most; ++w) {
+    if (!has_arrived_[w]) missing.push_back(w);
+  }
+  return missing;
+}
+
+std::vector<StageId> Collectives::unfinished(std::size_t worker) const {
+  std::vector<StageId> stages;
+  for (const Held& held : held_[worker]) {
+    if (group(held.stage).size() > 1 && !(held.has_started && held.has_waited)) stages.push_back(held.stage);
+  }
+  return stages;
+}
+
+void Collectives::check_order(Findings& findings) const {
+  Graph later(groups_.size());
+  for (const auto& stages : order_) {
+    for (std::size_t i = 1; i < stages.size(); ++i) {
+      later[stages[i - 1].index()].push_back(static_cast<std::uint32_t>(stages[i].index()));
+    }
+  }
+  const auto cycle = shortest_cycle(later);
+  if (cycle.empty()) return;
+  std::string message;
+  for (std::size_t i = 0; i < cycle.size(); ++i) {
+    const StageId first(cycle[i]);
+    const StageId second(cycle[(i + 1) % cycle.size()]);
+    const auto has_both_so = [&](const std::vector<StageId>& stages) {
+      const auto found = std::adjacent_find(stages.begin(), stages.end(),
+                                            [&](StageId a, StageId b) { return a == first && b == second; });
+      return found != stages.end();
+    };
+    const auto worker = std::find_if(order_.begin(), order_.end(), has_both_so) - order_.begin();
+    message += fmt::format("{}worker {} starts the all-reduce of stage {} before that of stage {}",
+                           message.empty() ? "" : "; ", worker, first.value(), second.value());
+  }
+  findings.add(ViolationKind::AllReduceOrder, {}, [&] { return message; });
+}
+
+namespace {
+
+/// Workers that a worker in a sum of norms is taken to wait for: enough to name, too few to make a graph quadratic.
+constexpr std::size_t kMostMissing = 64;
+
+class Deadlock {
+ public:
+  Deadlock(const Program& program, const std::vector<std::size_t>& next, const Collectives& collectives)
+      : program_(program), next_(next), collectives_(collectives), waits_for_(next.size()) {
+    for (std::size_t w = 0; w < next.size(); ++w) {
+      if (is_stuck(w)) find_waits(w);
+    }
+  }
+
+  /// A shortest cycle of workers; where there is none, a worker that waits for one that has ended.
+  void report(Findings& findings) const {
+    std::vector<std::uint32_t> workers = shortest_cycle(waits_for_);
+    std::optional<std::size_t> ended;
+    for (std::uint32_t w = 0; w < waits_for_.size() && workers.empty(); ++w) {
+      const auto found = std::find_if(waits_for_[w].begin(), waits_for_[w].end(),
+                                      [&](std::uint32_t other) { return !is_stuck(other); });
+      if (found == waits_for_[w].end()) continue;
+      workers = {w};
+      ended = *found;
+    }
+    std::string message;
+    std::vector<Place> places;
+    for (const std::uint32_t w : workers) {
+      message += fmt::format("{}worker {} is stuck at instruction {} ({})", message.empty() ? "" : "; ", w, next_[w],
+                             to_text(program_.workers[w][next_[w]]));
+      places.push_back({w, next_[w]});
+    }
+    if (ended) message += fmt::format("; worker {} has ended", *ended);
+    findings.add(ViolationKind::Deadlock, places, [&] { return message; });
+  }
+
+ private:
+  bool is_stuck(std::size_t worker) const { return next_[worker] < program_.workers[worker].size(); }
+
+  void find_waits(std::size_t worker) {
+    const Instruction& instruction = program_.workers[worker][next_[worker]];
+    auto& others = waits_for_[worker];
+    const auto add = [&](std::size_t other) { others.push_back(static_cast<std::uint32_t>(other)); };
+    if (is_transfer(instruction.kind)) {
+      add(instruction.peer.index());
+    } else if (instruction.kind == InstructionKind::ReduceScalars) {
+      for (const std::size_t missing : collectives_.first_missing(kMostMissing)) add(missing);
+    } else {
+      for (const WorkerId member : collectives_.group(instruction.op.stage)) {
+        if (!collectives_.has_started(member.index(), instruction.op.stage)) add(member.index());
+      }
+    }
+  }
+
+  const Program& program_;
+  const std::vector<std::size_t>& next_;
+  const Collectives& collectives_;
+  Graph waits_for_;  // [worker]
+};
+
+}  // namespace
+
+bool report_stuck(const Program& program, const std::vector<std::size_t>& next, const Collectives& collectives,
+                  Findings& findings) {
+  for (std::size_t w = 0; w < next.size(); ++w) {
+    if (next[w] == program.workers[w].size()) continue;
+    Deadlock(program, next, collectives).report(findings);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace chimera

@@ -1,0 +1,142 @@
+#include "check/wait_cycle.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace chimera {
+namespace {
+
+constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+
+class CycleSearch {
+ public:
+  CycleSearch(const OpTable& table, const std::vector<std::size_t>& visited)
+      : table_(table),
+        visited_(visited),
+        waits_(visited.size()),
+        tried_(visited.size(), 0),
+        reach_(visited.size(), kNone) {
+    for (std::size_t w = 0; w < visited_.size(); ++w) collect_waits(w);
+  }
+
+  std::vector<Wait> run() {
+    best_ = cycle_of_heads();
+    std::size_t longest = 0;
+    for (const auto& waits : waits_) longest = std::max(longest, waits.size());
+    for (std::size_t i = 0; i < longest; ++i) {
+      for (const auto& waits : waits_) {
+        if (best_.size() == 1 || effort_ >= kSearchEffort) return best_;
+        if (i < waits.size()) search_from(waits[i]);
+      }
+    }
+    return best_;
+  }
+
+ private:
+  /// A step of a search: having come by `wait`, everything up to its input on that worker must run first.
+  struct Event {
+    Wait wait;
+    std::size_t before;  // the event it came from
+    std::size_t depth;   // waits so far
+  };
+
+  /// A wait for an op further ahead on the same worker says no more than the worker's order.
+  void collect_waits(std::size_t w) {
+    const auto& ops = table_.schedule().workers[w];
+    for (std::size_t i = visited_[w]; i < ops.size(); ++i) {
+      for (const OpIndex input : table_.inputs(ops[i])) {
+        if (input == kNoOp) continue;
+        const std::size_t worker = table_.worker(input);
+        const Place place{worker, input - table_.first(worker)};
+        const bool done = place.position < visited_[worker];
+        if (!done && (worker != w || place.position > i)) waits_[w].push_back({{w, i}, place});
+      }
+    }
+  }
+
+  /// The first op of a stuck worker waits for one that stands on a stuck worker: following these must close a cycle.
+  /// (Unless ops are doubled or misplaced: then a worker may stand before an op that could run.)
+  std::vector<Wait> cycle_of_heads() const {
+    std::size_t worker = 0;
+    while (worker < waits_.size() && waits_[worker].empty()) ++worker;
+    std::vector<std::size_t> place_in_path(waits_.size(), kNone);
+    std::vector<Wait> path;
+    while (worker < waits_.size() && place_in_path[worker] == kNone) {
+      if (waits_[worker].empty()) return {};
+      place_in_path[worker] = path.size();
+      path.push_back(waits_[worker].front());
+      worker = path.back().input.worker;
+    }
+    if (!path.empty()) path.erase(path.begin(), path.begin() + static_cast<std::ptrdiff_t>(place_in_path[worker]));
+    return path;
+  }
+
+  /// Looks for a cycle through `start` with fewer waits than the best.
+  void search_from(const Wait& start) {
+    events_.clear();
+    touched_.clear();
+    arrive({start, kNone, 1});
+    std::optional<std::size_t> closing;
+    for (std::size_t e = 0; e < events_.size() && !closing; ++e) {
+      if (closes(events_[e], start)) {
+        closing = e;
+      } else if (best_.empty() || events_[e].depth + 1 < best_.size()) {
+        expand(e);
+      }
+    }
+    for (const std::size_t worker : touched_) {
+      reach_[worker] = kNone;
+      tried_[worker] = 0;
+    }
+    if (closing) best_ = path_to(*closing);
+  }
+
+  static bool closes(const Event& event, const Wait& start) {
+    return event.wait.input.worker == start.op.worker && event.wait.input.position >= start.op.position;
+  }
+
+  void arrive(const Event& event) {
+    const Place& place = event.wait.input;
+    std::size_t& reach = reach_[place.worker];
+    if (reach != kNone && reach >= place.position) return;
+    if (reach == kNone) touched_.push_back(place.worker);
+    reach = place.position;
+    events_.push_back(event);
+  }
+
+  void expand(std::size_t e) {
+    const Event event = events_[e];
+    const auto& waits = waits_[event.wait.input.worker];
+    std::size_t& tried = tried_[event.wait.input.worker];
+    for (; tried < waits.size() && waits[tried].op.position <= event.wait.input.position; ++tried) {
+      ++effort_;
+      arrive({waits[tried], e, event.depth + 1});
+    }
+  }
+
+  std::vector<Wait> path_to(std::size_t e) const {
+    std::vector<Wait> path;
+    for (; e != kNone; e = events_[e].before) path.push_back(events_[e].wait);
+    std::reverse(path.begin(), path.end());
+    return path;
+  }
+
+  const OpTable& table_;
+  const std::vector<std::size_t>& visited_;
+  std::vector<std::vector<Wait>> waits_;  // [worker], ascending by op
+  std::vector<Wait> best_;
+  std::size_t effort_ = 0;
+  // Of one search:
+  std::vector<Event> events_;
+  std::vector<std::size_t> touched_;  // workers reached
+  std::vector<std::size_t> tried_;    // [worker]: waits looked at
+  std::vector<std::size_t> reach_;    // [worker]: the last op that must run first
+};
+
+}  // namespace
+
+std::vector<Wait> shortest_wait_cycle(const OpTable& table, const std::vector<std::size_t>& visited) {
+  return CycleSearch(table, visited).run();
+}
+
+}  // namespace chimera

@@ -1,0 +1,12 @@
+#pragma once
+// The sources of the HTML page, embedded at build time from the files in this folder.
+
+#include <string_view>
+
+namespace chimera::page {
+
+extern const std::string_view kTemplate;  ///< page.html, with @title@, @style@, @data@ and @script@
+extern const std::string_view kStyle;     ///< page.css
+extern const std::string_view kScript;    ///< data.js, draw.js, view.js, picture.js and page.js, in this order
+
+}  // namespace chimera::page

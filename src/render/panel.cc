@@ -1,0 +1,125 @@
+#include "render/panel.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace chimera {
+namespace {
+
+/// [worker]: how many (replica, stage) it holds.
+std::vector<std::int64_t> stages_held(const Schedule& schedule) {
+  std::vector<std::int64_t> held(schedule.workers.size());
+  for (const auto& replica : schedule.placement.worker_of) {
+    for (const WorkerId worker : replica) ++held[worker.index()];
+  }
+  return held;
+}
+
+/// Bytes of a full micro-batch's input of each stage; empty where the costs do not say them.
+std::vector<double> input_bytes(const CostModel& costs) {
+  std::vector<double> bytes;
+  if (costs.links) {
+    bytes.push_back(0);
+    bytes.insert(bytes.end(), costs.links->bytes.begin(), costs.links->bytes.end());
+  } else {
+    for (const StageMemory& stage : costs.memory) bytes.push_back(stage.boundary);
+  }
+  return bytes;
+}
+
+/// Bytes of each stage's gradients; empty where the costs do not say them.
+std::vector<double> gradient_bytes(const CostModel& costs) {
+  if (costs.all_reduce && !costs.all_reduce->bytes.empty()) return costs.all_reduce->bytes;
+  std::vector<double> bytes;
+  for (const StageMemory& stage : costs.memory) bytes.push_back(stage.gradients);
+  return bytes;
+}
+
+void add_messages(const Schedule& schedule, const Explanation& explanation, const CostModel& costs, Totals& totals) {
+  const auto input = input_bytes(costs);
+  double bytes = 0;
+  for (const Message& message : explanation.messages) {
+    const Op& op = schedule.workers[message.from.worker][message.from.position];
+    // The gradient of a stage's input is as large as that input.
+    const std::size_t stage = op.stage.index() + (op.kind == OpKind::Forward ? 1 : 0);
+    if (stage < input.size()) bytes += input[stage] * schedule.micro_batch_scale;
+  }
+  totals.messages = static_cast<std::int64_t>(explanation.messages.size());
+  totals.message_volume = static_cast<double>(totals.messages) * schedule.micro_batch_scale;
+  if (!input.empty()) totals.message_bytes = bytes;
+}
+
+void add_all_reduces(const Schedule& schedule, const CostModel& costs, Totals& totals) {
+  const auto gradients = gradient_bytes(costs);
+  const auto groups = stage_groups(schedule.placement);
+  double bytes = 0;
+  for (std::size_t s = 0; s < groups.size(); ++s) {
+    const auto holders = static_cast<double>(groups[s].size());
+    const double copies = holders * (costs.all_reduce ? static_cast<double>(costs.all_reduce->data_parallel) : 1);
+    const double sent = copies > 0 ? holders * 2 * (copies - 1) / copies : 0;
+    totals.all_reduce_volume += sent;
+    if (s < gradients.size()) bytes += sent * gradients[s];
+  }
+  if (!gradients.empty()) totals.all_reduce_bytes = bytes;
+}
+
+std::string versus(double value, double first) {
+  return first > 0 ? fmt::format("{:+.1f} %", (value / first - 1) * 100) : "";
+}
+
+}  // namespace
+
+Totals totals_of(const Schedule& schedule, const Timeline& timeline, const Explanation& explanation,
+                 const CostModel& costs) {
+  const auto held = stages_held(schedule);
+  Totals totals;
+  for (std::size_t w = 0; w < timeline.workers.size(); ++w) {
+    const WorkerTimeline& worker = timeline.workers[w];
+    const double copies = static_cast<double>(held[w]) * share_of_stage(schedule);
+    totals.weight_copies = std::max(totals.weight_copies, copies * static_cast<double>(worker.peak_weight_versions));
+    totals.peak_units = std::max(totals.peak_units, worker.peak_stage_units);
+  }
+  add_messages(schedule, explanation, costs, totals);
+  add_all_reduces(schedule, costs, totals);
+  if (costs.all_reduce) totals.makespan_with_all_reduce = timeline.makespan;
+  return totals;
+}
+
+std::string bytes_text(double bytes) {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  std::size_t unit = 0;
+  for (; std::abs(bytes) >= 1024 && unit + 1 < std::size(kUnits); ++unit) bytes /= 1024;
+  return fmt::format("{:.4g} {}", bytes, kUnits[unit]);
+}
+
+std::string message_volume_text(const Totals& totals) {
+  return totals.message_bytes ? bytes_text(*totals.message_bytes) : fmt::format("{:g} tensors", totals.message_volume);
+}
+
+std::string all_reduce_volume_text(const Totals& totals) {
+  return totals.all_reduce_bytes ? bytes_text(*totals.all_reduce_bytes)
+                                 : fmt::format("{:g} stage gradients", totals.all_reduce_volume);
+}
+
+std::string comparison(const std::vector<Panel>& panels) {
+  std::size_t width = 8;
+  for (const Panel& panel : panels) width = std::max(width, panel.title.size());
+  std::string text = fmt::format("{:<{}} {:>10} {:>9} {:>15} {:>12} {:>13} {:>10} {:>8} {:>14} {:>20}\n", "schedule",
+                                 width, "makespan", "", "with all-reduce", "bubble ratio", "weight copies",
+                                 "peak units", "messages", "their volume", "all-reduce volume");
+  for (const Panel& panel : panels) {
+    const Totals& totals = panel.totals;
+    const double makespan = panel.timeline.ops_end;
+    text +=
+        fmt::format("{:<{}} {:>10.6g} {:>9} {:>15} {:>12.4f} {:>13g} {:>10g} {:>8} {:>14} {:>20}\n", panel.title, width,
+                    makespan, &panel == &panels.front() ? "" : versus(makespan, panels.front().timeline.ops_end),
+                    totals.makespan_with_all_reduce ? fmt::format("{:.6g}", *totals.makespan_with_all_reduce) : "-",
+                    panel.timeline.bubble_ratio, totals.weight_copies, totals.peak_units, totals.messages,
+                    message_volume_text(totals), all_reduce_volume_text(totals));
+  }
+  return text;
+}
+
+}  // namespace chimera

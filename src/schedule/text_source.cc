@@ -1,0 +1,50 @@
+#include "schedule/text_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <istream>
+
+#include "core/error.h"
+
+namespace chimera {
+namespace {
+
+constexpr std::size_t kBlock = std::size_t{64} * 1024;
+
+bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+
+}  // namespace
+
+std::string printable(std::string_view text) {
+  constexpr std::size_t kLongest = 40;
+  std::string quote;
+  for (const char c : text.substr(0, kLongest)) {
+    const bool plain = c >= 0x20 && c < 0x7F;
+    quote += plain ? std::string(1, c) : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  }
+  return text.size() > kLongest ? quote + " ..." : quote;
+}
+
+TextSource::TextSource(std::istream& in, std::string name) : name_(std::move(name)), in_(&in) {}
+
+TextSource::TextSource(std::string_view text, std::string name)
+    : name_(std::move(name)), next_(text.data()), end_(text.data() + text.size()) {}
+
+int TextSource::first_visible() {
+  if (peek() == kEnd) return kEnd;
+  const char* found = std::find_if_not(next_, end_, is_blank);
+  return found == end_ ? kEnd : static_cast<unsigned char>(*found);
+}
+
+bool TextSource::fill() {
+  if (in_ == nullptr) return false;
+  block_.resize(kBlock);
+  in_->read(block_.data(), static_cast<std::streamsize>(kBlock));
+  if (in_->bad()) throw ConfigError(name_ + ": cannot be read to its end");
+  next_ = block_.data();
+  end_ = next_ + in_->gcount();
+  return next_ != end_;
+}
+
+}  // namespace chimera

@@ -1,0 +1,74 @@
+// Pictures from the command line.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/program.h"
+#include "support/refusal.h"
+
+namespace chimera::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+std::string output_of(const std::vector<std::string>& arguments, const std::vector<std::string>& environment = {}) {
+  const ProgramResult result = ProgramRun(arguments, {.environment = environment}).wait();
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  return result.output;
+}
+
+std::vector<std::string> drawn(const std::string& command, const std::vector<std::string>& flags) {
+  std::vector<std::string> words = {command, "chimera", "--stages", "4", "--micro-batches", "8"};
+  words.insert(words.end(), flags.begin(), flags.end());
+  return words;
+}
+
+TEST(PicturesTest, APipeGetsNoColoursUnlessAskedFor) {
+  EXPECT_THAT(output_of(drawn("schedule", {}), {"TERM=xterm-256color"}), Not(HasSubstr("\x1b")));
+  EXPECT_THAT(output_of(drawn("schedule", {"--color", "always"})), HasSubstr("\x1b["));
+  EXPECT_THAT(output_of(drawn("simulate", {"--color", "always"}), {"NO_COLOR=1"}), HasSubstr("\x1b["));
+}
+
+TEST(PicturesTest, SchedulesStandSideBySide) {
+  for (const char* command : {"schedule", "simulate"}) {
+    const std::string text = output_of(drawn(command, {"--with", "1f1b", "--with", "gpipe"}));
+    EXPECT_THAT(text, HasSubstr("1f1b, D = 4, N = 8"));
+    EXPECT_THAT(text, HasSubstr("all-reduce volume"));
+    const std::string page = output_of(drawn(command, {"--with", "1f1b", "--format", "html"}));
+    EXPECT_THAT(page, StartsWith("<!doctype html>"));
+    EXPECT_THAT(page, HasSubstr("\"title\":\"1f1b, D = 4, N = 8\""));
+    EXPECT_THAT(output_of(drawn(command, {"--format", "svg"})), StartsWith("<svg "));
+    EXPECT_THAT(output_of(drawn(command, {"--format", "perfetto"})), HasSubstr("\"traceEvents\""));
+  }
+}
+
+TEST(PicturesTest, AFlagMayBelongToAScheduleBeside) {
+  const std::vector<std::string> words = {"simulate", "1f1b",   "--stages", "4",           "--micro-batches",
+                                          "8",        "--with", "chimera",  "--pipelines", "4"};
+  EXPECT_THAT(output_of(words), HasSubstr("chimera, D = 4, N = 8, 4 replicas"));
+}
+
+TEST(PicturesTest, AFileStandsBesideASchedule) {
+  const Scratch scratch;
+  const std::string file = scratch.path("mine.json");
+  (void)output_of({"schedule", "gpipe", "--stages", "4", "--micro-batches", "8", "--format", "json", "--output", file});
+  EXPECT_THAT(output_of(drawn("simulate", {"--with", file})), HasSubstr("gpipe, D = 4, N = 8"));
+  EXPECT_THAT(output_of({"simulate", "--file", file, "--with", "1f1b"}), HasSubstr("1f1b, D = 4, N = 8"));
+}
+
+TEST(PicturesTest, RefusesWhatCannotBeDrawn) {
+  const std::vector<Refusal> refusals = {
+      {drawn("schedule", {"--with", "1f1b", "--format", "svg"}), {"--with goes with text and html"}},
+      {drawn("simulate", {"--with", "1f2b"}), {"unknown schedule '1f2b'", "'1f1b'"}},
+      {drawn("simulate", {"--with", "missing.json"}), {"missing.json: cannot be read"}},
+      {drawn("simulate", {"--color", "sometimes"}), {"'sometimes'", "always"}},
+      {{"schedule", "gpipe", "--stages", "800", "--micro-batches", "800", "--format", "html"},
+       {"HTML page: 1280000 ops"}},
+  };
+  for (const Refusal& refusal : refusals) expect_refusal(refusal);
+}
+
+}  // namespace
+}  // namespace chimera::testing

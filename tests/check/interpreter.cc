@@ -1,0 +1,303 @@
+#include "check/interpreter.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "check/wait_table.h"
+
+namespace chimera::testing {
+namespace {
+
+using Task = std::tuple<OpKind, std::int64_t, std::int64_t>;  // kind, stage, micro-batch
+
+Task task(OpKind kind, const Op& op, std::int64_t stage_offset = 0) {
+  return {kind, op.stage.value() + stage_offset, op.micro_batch.value()};
+}
+Task task(const Op& op) { return task(op.kind, op); }
+
+bool is_on(const Placement& placement, const Op& op, std::size_t worker, std::int64_t micro_batches) {
+  if (op.replica.value() < 0 || op.replica.index() >= placement.worker_of.size()) return false;
+  const auto& row = placement.worker_of[op.replica.index()];
+  return op.stage.value() >= 0 && op.stage.index() < row.size() && row[op.stage.index()].index() == worker &&
+         op.micro_batch.value() >= 0 && op.micro_batch.value() < micro_batches;
+}
+
+bool places_all(const Placement& placement, std::int64_t stages, std::size_t workers) {
+  for (const auto& row : placement.worker_of) {
+    if (static_cast<std::int64_t>(row.size()) != stages) return false;
+    for (const WorkerId worker : row) {
+      if (worker.value() < 0 || worker.index() >= workers) return false;
+    }
+  }
+  return !placement.worker_of.empty();
+}
+
+/// Every op set: F, and B or I and W, at each stage and micro-batch; only F where nothing runs backward.
+bool has_each_once(const std::multiset<Task>& tasks, std::int64_t stages, std::int64_t micro_batches, bool backward) {
+  std::multiset<Task> rest = tasks;
+  const auto take = [&](OpKind kind, std::int64_t s, std::int64_t m) {
+    const auto found = rest.find({kind, s, m});
+    if (found == rest.end()) return false;
+    rest.erase(found);
+    return true;
+  };
+  for (std::int64_t s = 0; s < stages; ++s) {
+    for (std::int64_t m = 0; m < micro_batches; ++m) {
+      if (!take(OpKind::Forward, s, m)) return false;
+      if (backward && !take(OpKind::Backward, s, m) &&
+          !(take(OpKind::BackwardInput, s, m) && take(OpKind::BackwardWeight, s, m))) {
+        return false;
+      }
+    }
+  }
+  return rest.empty();
+}
+
+/// Whether what the op needs is in `done`.
+bool has_inputs(const Op& op, std::int64_t stages, const std::set<Task>& done) {
+  const auto has = [&](OpKind kind, std::int64_t offset) { return done.contains(task(kind, op, offset)); };
+  switch (op.kind) {
+    case OpKind::Forward: return op.stage.value() == 0 || has(OpKind::Forward, -1);
+    case OpKind::BackwardWeight: return has(OpKind::BackwardInput, 0);
+    default:
+      return has(OpKind::Forward, 0) &&
+             (op.stage.value() + 1 == stages || has(OpKind::Backward, 1) || has(OpKind::BackwardInput, 1));
+  }
+}
+
+bool ends(const Schedule& schedule) {
+  std::set<Task> done;
+  std::vector<std::size_t> next(schedule.workers.size(), 0);
+  std::size_t num_ops = 0;
+  for (const auto& ops : schedule.workers) num_ops += ops.size();
+  for (bool moves = true; moves;) {
+    moves = false;
+    for (std::size_t w = 0; w < next.size(); ++w) {
+      const auto& ops = schedule.workers[w];
+      for (; next[w] < ops.size() && has_inputs(ops[next[w]], schedule.stages, done); ++next[w]) {
+        done.insert(task(ops[next[w]]));
+        moves = true;
+      }
+    }
+  }
+  return done.size() == num_ops;
+}
+
+/// Plays the updates of one stage of one replica; `ops` are its ops in their worker's order.
+bool updates_right(const std::vector<Op>& ops, const AsynchronousUpdates& updates) {
+  std::set<std::int64_t> ids;
+  for (const Op& op : ops) ids.insert(op.micro_batch.value());
+  const std::vector<std::int64_t> order(ids.begin(), ids.end());
+  std::map<std::int64_t, std::int32_t> version_of;
+  std::vector<std::int64_t> summed;  // since the last update
+  std::int32_t newest = 0;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    const std::int64_t id = ops[i].micro_batch.value();
+    const std::int32_t version = ops[i].weight_version;
+    if (version < 0 || version > newest) return false;
+    if (ops[i].kind == OpKind::Forward) {
+      const auto batch = (std::find(order.begin(), order.end(), id) - order.begin()) / updates.micro_batches;
+      if (version != (updates.delay ? std::max<std::int64_t>(0, batch - *updates.delay) : newest)) return false;
+    }
+    if (version_of.emplace(id, version).first->second != version) return false;
+    if (ops[i].kind == OpKind::Backward || ops[i].kind == OpKind::BackwardWeight) {
+      summed.push_back(id);
+      const auto size = static_cast<std::size_t>(updates.micro_batches);
+      const auto first = order.begin() + static_cast<std::ptrdiff_t>(size * static_cast<std::size_t>(newest));
+      const auto last = order.begin() + static_cast<std::ptrdiff_t>(
+                                            std::min(order.size(), size * (static_cast<std::size_t>(newest) + 1)));
+      if (std::find(first, last, id) == last) return false;
+      if (summed.size() == size) {
+        summed.clear();
+        ++newest;
+      }
+    }
+    std::set<std::int32_t> kept = {newest};
+    for (std::size_t later = i + 1; later < ops.size(); ++later) {
+      if (ops[later].weight_version < newest) kept.insert(ops[later].weight_version);
+    }
+    if (static_cast<std::int64_t>(kept.size()) > updates.versions) return false;
+  }
+  return true;
+}
+
+bool versions_right(const Schedule& schedule) {
+  std::map<std::pair<ReplicaId, StageId>, std::vector<Op>> copies;
+  for (const auto& ops : schedule.workers) {
+    for (const Op& op : ops) {
+      if (!schedule.updates && op.weight_version != 0) return false;
+      copies[{op.replica, op.stage}].push_back(op);
+    }
+  }
+  if (!schedule.updates) return true;
+  if (schedule.updates->micro_batches < 1 || schedule.updates->versions < 1) return false;
+  return std::all_of(copies.begin(), copies.end(),
+                     [&](const auto& copy) { return updates_right(copy.second, *schedule.updates); });
+}
+
+/// What one worker's list says by itself.
+class WorkerList {
+ public:
+  WorkerList(const Program& program, std::size_t worker, bool trains)
+      : program_(program), worker_(worker), trains_(trains) {}
+
+  bool means_something() {
+    for (const Instruction& instruction : program_.workers[worker_]) {
+      if (!follows(instruction)) return false;
+    }
+    if (sends_ != 0 || receives_ != 0 || num_scalars_ != 1 || num_steps_ != (trains_ ? 1 : 0)) return false;
+    const auto groups = stage_groups(program_.placement);
+    for (std::int64_t s = 0; trains_ && s < program_.stages; ++s) {
+      const auto& group = groups[static_cast<std::size_t>(s)];
+      const bool member = std::count(group.begin(), group.end(), WorkerId(static_cast<std::int64_t>(worker_))) > 0;
+      if (member && group.size() > 1 && !waited_stages_.contains(s)) return false;
+    }
+    return true;
+  }
+
+ private:
+  using Transfer = std::pair<Task, std::int64_t>;  // tensor and peer
+
+  bool follows(const Instruction& instruction) {
+    const Transfer transfer{task(instruction.op), instruction.peer.value()};
+    const std::int64_t stage = instruction.op.stage.value();
+    switch (instruction.kind) {
+      case InstructionKind::Compute: return compute(instruction.op);
+      case InstructionKind::PostReceive:
+        ++receives_;
+        return is_transfer_to_other(transfer) && posted_.insert(transfer).second;
+      case InstructionKind::WaitReceive:
+        --receives_;
+        here_.insert(transfer.first);
+        return posted_.contains(transfer) && received_.insert(transfer).second;
+      case InstructionKind::StartSend:
+        ++sends_;
+        return made_.contains(transfer.first) && is_transfer_to_other(transfer) && sent_.insert(transfer).second;
+      case InstructionKind::WaitSend: --sends_; return sent_.contains(transfer) && left_.insert(transfer).second;
+      case InstructionKind::StartAllReduce: return num_scalars_ == 0 && holds(stage) && started_.insert(stage).second;
+      case InstructionKind::WaitAllReduce:
+        return num_scalars_ == 0 && started_.contains(stage) && waited_stages_.insert(stage).second;
+      case InstructionKind::ReduceScalars: return num_scalars_++ == 0;
+      case InstructionKind::OptimizerStep: ++num_steps_; return num_scalars_ == 1;
+    }
+    return false;
+  }
+
+  bool compute(const Op& op) {
+    const bool weights = op.kind == OpKind::Backward || op.kind == OpKind::BackwardWeight;
+    if (num_scalars_ > 0 || (weights && started_.contains(op.stage.value()))) return false;
+    if (!is_on(program_.placement, op, worker_, program_.micro_batches)) return false;
+    if (!has_inputs(op, program_.stages, here_)) return false;
+    made_.insert(task(op));
+    here_.insert(task(op));
+    return true;
+  }
+
+  bool holds(std::int64_t stage) const {
+    if (stage < 0 || stage >= program_.stages) return false;
+    return std::any_of(program_.placement.worker_of.begin(), program_.placement.worker_of.end(),
+                       [&](const auto& row) { return row[static_cast<std::size_t>(stage)].index() == worker_; });
+  }
+
+  bool is_transfer_to_other(const Transfer& transfer) const {
+    return transfer.second >= 0 && transfer.second < static_cast<std::int64_t>(program_.workers.size()) &&
+           transfer.second != static_cast<std::int64_t>(worker_);
+  }
+
+  const Program& program_;
+  std::size_t worker_;
+  bool trains_;
+  std::set<Task> made_;
+  std::set<Task> here_;
+  std::set<Transfer> posted_, received_, sent_, left_;
+  std::set<std::int64_t> started_, waited_stages_;
+  int sends_ = 0;     // started, not waited for
+  int receives_ = 0;  // posted, not waited for
+  int num_scalars_ = 0;
+  int num_steps_ = 0;
+};
+
+bool lists_mean_something(const Program& program) {
+  std::multiset<Task> computed;
+  std::multiset<Task> sent;
+  std::multiset<Task> posted;
+  bool trains = false;
+  for (const auto& instructions : program.workers) {
+    for (const Instruction& instruction : instructions) {
+      if (instruction.kind == InstructionKind::Compute) computed.insert(task(instruction.op));
+      if (instruction.kind == InstructionKind::StartSend) sent.insert(task(instruction.op));
+      if (instruction.kind == InstructionKind::PostReceive) posted.insert(task(instruction.op));
+      trains = trains || instruction.kind == InstructionKind::OptimizerStep ||
+               instruction.kind == InstructionKind::StartAllReduce ||
+               (instruction.kind == InstructionKind::Compute && instruction.op.kind != OpKind::Forward);
+    }
+  }
+  const auto is_set = [](const std::multiset<Task>& tasks) {
+    return std::adjacent_find(tasks.begin(), tasks.end()) == tasks.end();
+  };
+  if (!is_set(sent) || !is_set(posted)) return false;
+  if (!has_each_once(computed, program.stages, program.micro_batches, trains)) return false;
+  for (std::size_t w = 0; w < program.workers.size(); ++w) {
+    if (!WorkerList(program, w, trains).means_something()) return false;
+  }
+  return true;
+}
+
+/// Plays the all-reduces alone, each of which blocks its members until all of them are at it.
+bool blocking_all_reduces_end(const Program& program) {
+  const auto groups = stage_groups(program.placement);
+  std::vector<std::vector<std::size_t>> stages(program.workers.size());
+  for (std::size_t w = 0; w < stages.size(); ++w) {
+    for (const Instruction& instruction : program.workers[w]) {
+      if (instruction.kind == InstructionKind::StartAllReduce) stages[w].push_back(instruction.op.stage.index());
+    }
+  }
+  std::vector<std::size_t> next(stages.size(), 0);
+  const auto is_at = [&](WorkerId w, std::size_t stage) {
+    return next[w.index()] < stages[w.index()].size() && stages[w.index()][next[w.index()]] == stage;
+  };
+  for (bool moves = true; moves;) {
+    moves = false;
+    for (std::size_t s = 0; s < groups.size(); ++s) {
+      if (!std::all_of(groups[s].begin(), groups[s].end(), [&](WorkerId w) { return is_at(w, s); })) continue;
+      for (const WorkerId w : groups[s]) ++next[w.index()];
+      moves = true;
+    }
+  }
+  for (std::size_t w = 0; w < stages.size(); ++w) {
+    if (next[w] != stages[w].size()) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool plays(const Schedule& schedule) {
+  if (!places_all(schedule.placement, schedule.stages, schedule.workers.size())) return false;
+  std::multiset<Task> tasks;
+  std::map<MicroBatchId, ReplicaId> replica_of;
+  for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
+    for (const Op& op : schedule.workers[w]) {
+      if (!is_on(schedule.placement, op, w, schedule.micro_batches)) return false;
+      if (replica_of.emplace(op.micro_batch, op.replica).first->second != op.replica) return false;
+      tasks.insert(task(op));
+    }
+  }
+  return has_each_once(tasks, schedule.stages, schedule.micro_batches, true) && ends(schedule) &&
+         versions_right(schedule);
+}
+
+bool plays(const Program& program, ChannelDiscipline discipline, std::size_t most_states) {
+  if (!places_all(program.placement, program.stages, program.workers.size())) return false;
+  if (!lists_mean_something(program) || !blocking_all_reduces_end(program)) return false;
+  const WaitTable waits(program, discipline);
+  std::size_t states = 1;
+  for (const auto& list : program.workers) states = std::min(most_states + 1, states * (list.size() + 1));
+  if (states <= most_states) return final_states(waits, most_states) == std::set{waits.end()};
+  return final_state(waits, 1) == waits.end() && final_state(waits, 2) == waits.end();
+}
+
+}  // namespace chimera::testing

@@ -1,0 +1,94 @@
+#include "render/svg.h"
+
+#include <gtest/gtest.h>
+
+#include <regex>
+
+#include "panels.h"
+
+namespace chimera {
+namespace {
+
+using testing::count;
+
+/// The name of the first element that is not closed as it was opened; empty where the text is well-formed.
+std::string first_unbalanced(const std::string& xml) {
+  const std::regex tag(R"re(<(/?)([A-Za-z]+)((?:\s+[\w:-]+="[^"<]*")*)\s*(/?)>)re");
+  std::vector<std::string> open;
+  std::size_t end = 0;
+  for (std::sregex_iterator it(xml.begin(), xml.end(), tag), last; it != last; ++it) {
+    const std::string between = xml.substr(end, static_cast<std::size_t>(it->position()) - end);
+    if (between.find('<') != std::string::npos) return "near: " + between;
+    end = static_cast<std::size_t>(it->position() + it->length());
+    const std::string name = (*it)[2];
+    if ((*it)[1] == "/") {
+      if (open.empty() || open.back() != name) return "/" + name;
+      open.pop_back();
+    } else if ((*it)[4] != "/") {
+      open.push_back(name);
+    }
+  }
+  return open.empty() ? "" : open.back();
+}
+
+TEST(SvgTest, IsWellFormed) {
+  EXPECT_EQ(first_unbalanced(to_svg(testing::panel_of("chimera", {4, 4}))), "");
+  EXPECT_EQ(first_unbalanced("<svg><rect></svg>"), "/svg") << "the test sees a fault";
+}
+
+TEST(SvgTest, HasOneBoxAnOpWithItsTitleAndLabel) {
+  const Panel panel = testing::panel_of("chimera", {4, 4});
+  const std::string svg = to_svg(panel);
+  EXPECT_EQ(count(svg, "<rect class=\"F0\""), 8U) << "four stages, two micro-batches down";
+  EXPECT_EQ(count(svg, "<rect class=\"F1\""), 8U);
+  EXPECT_EQ(count(svg, "<rect class=\"B0\"") + count(svg, "<rect class=\"B1\""), 16U);
+  EXPECT_EQ(count(svg, "<title>3B2: stage 3, micro-batch 2, replica 1, 4 to 6</title>"), 1U);
+  EXPECT_EQ(count(svg, ">3B2</text>"), 1U);
+}
+
+TEST(SvgTest, ShowsWhatTheExplanationHolds) {
+  const std::string svg = to_svg(testing::panel_of("chimera", {4, 4}));
+  EXPECT_EQ(count(svg, "<title>idle: dependency, waits for 2F2 on worker 1, 2 to 3</title>"), 1U);
+  EXPECT_EQ(count(svg, "<title>idle: imbalance, 15 to 16</title>"), 1U);
+  EXPECT_EQ(count(svg, "<title>all-reduce of stage 1, 14 to 15.5</title>"), 1U);
+  EXPECT_EQ(count(svg, "<title>memory, at most 2 stage units</title>"), 1U);
+  EXPECT_EQ(count(svg, "<path class=\"critical\""), 3U) << "two ops, and the legend";
+  EXPECT_EQ(count(svg, "<text class=\"note\""), 12U)
+      << "F, B, down, up, all-reduce, four causes, critical path, memory; and the sums";
+}
+
+TEST(SvgTest, NeedsNoExplanation) {
+  Panel panel = testing::panel_of("1f1b", {4, 4});
+  panel.explanation = {};
+  const std::string svg = to_svg(panel);
+  EXPECT_EQ(first_unbalanced(svg), "");
+  EXPECT_EQ(count(svg, "idle"), 0U);
+}
+
+TEST(SvgTest, OpsThatTakeNoTimeAreDrawn) {
+  Panel panel = testing::panel_of("gpipe", {2, 2});
+  panel.timeline = testing::timed(panel.schedule, 0, 0);
+  panel.explanation = {};
+  const std::string svg = to_svg(panel);
+  EXPECT_EQ(count(svg, "<rect class=\"F0\""), 4U);
+  EXPECT_EQ(count(svg, "nan"), 0U) << svg;
+  EXPECT_EQ(count(svg, "inf"), 0U) << svg;
+}
+
+TEST(SvgTest, NamesAreEscaped) {
+  Panel panel = testing::panel_of("1f1b", {2, 2});
+  panel.title = "</title><script>alert(1)</script> & \"mine\"";
+  const std::string svg = to_svg(panel);
+  EXPECT_EQ(first_unbalanced(svg), "");
+  EXPECT_EQ(count(svg, "<script"), 0U);
+  EXPECT_EQ(count(svg, "&lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;mine&quot;"), 2U);
+}
+
+TEST(SvgTest, RefusesMoreThanItCanShow) {
+  Panel panel;
+  panel.schedule = find_generator("gpipe").generate({500, 400});
+  EXPECT_THROW((void)to_svg(panel), ConfigError);
+}
+
+}  // namespace
+}  // namespace chimera

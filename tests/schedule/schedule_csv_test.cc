@@ -1,0 +1,184 @@
+#include "schedule/schedule_csv.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "passes/lower.h"
+#include "schedule/schedule_json.h"
+#include "support/schedules.h"
+
+namespace chimera {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+ReadSchedule read(const std::string& text) {
+  TextSource source(text, "text");
+  return schedule_from_csv(source);
+}
+
+/// The ops of one worker, as `0F0 0B0`.
+std::string ops_of(const Schedule& schedule, std::size_t worker) {
+  std::string text;
+  for (const Op& op : schedule.workers[worker]) text += (text.empty() ? "" : " ") + to_text(op);
+  return text;
+}
+
+TEST(ScheduleCsvTest, WritesASingleReplicaAsPyTorchDoes) {
+  EXPECT_EQ(to_csv(find_generator("1f1b").generate({2, 3})),
+            "0F0,0F1,0B0,0F2,0B1,0B2\n"
+            "1F0,1B0,1F1,1B1,1F2,1B2\n");
+}
+
+TEST(ScheduleCsvTest, SpellsOutMessagesForPyTorch) {
+  const Schedule schedule = find_generator("gpipe").generate({2, 2});
+  const LoweringOptions as_pytorch = {.discipline = ChannelDiscipline::SerialPair, .receives_ahead = 0};
+  EXPECT_EQ(to_csv(schedule, lower(schedule, as_pytorch)),
+            "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1,0REDUCE_GRAD\n"
+            "1RECV_F0,1RECV_F1,1F0,1F1,1B0,1SEND_B0,1B1,1SEND_B1,1REDUCE_GRAD\n");
+}
+
+TEST(ScheduleCsvTest, SaysReplicasInAFirstLine) {
+  EXPECT_EQ(to_csv(find_generator("chimera").generate({2, 2})),
+            R"(# {"format": "chimera-schedule", "version": 1, "name": "chimera", "stages": 2, "micro_batches": 2, )"
+            R"("replicas": [{"id": 0, "workers": [0, 1]}, {"id": 1, "workers": [1, 0]}]})"
+            "\n0F0,1F1r1,1B1r1,0B0\n0F1r1,1F0,1B0,0B1r1\n");
+}
+
+TEST(ScheduleCsvTest, ReadsBackWhatItWrites) {
+  for (const Generator& generator : generators()) {
+    for (const PipelineShape& shape : testing::small_shapes(generator.name, 5)) {
+      Schedule schedule = generator.generate(shape);
+      const Schedule back = read(to_csv(schedule)).schedule;
+      if (back.name == "csv") schedule.name = "csv";  // all that a plain file does not say
+      EXPECT_EQ(back, schedule) << testing::describe(generator.name, shape);
+      if (schedule.updates) continue;
+      EXPECT_EQ(read(to_csv(schedule, lower(schedule))).schedule, schedule)
+          << testing::describe(generator.name, shape) << " with messages";
+    }
+  }
+}
+
+TEST(ScheduleCsvTest, ReadsBackWhatOnlyTheFirstLineCanSay) {
+  const Schedule plain = find_generator("1f1b").generate({2, 3});
+  std::vector<Schedule> schedules(6, plain);
+  schedules[0].updates = AsynchronousUpdates{.micro_batches = 1, .versions = 2};
+  schedules[0].workers[1].back().weight_version = 2;
+  schedules[1].micro_batch_scale = 0.5;
+  schedules[2].stages = 3;
+  schedules[3].workers[0].clear();
+  schedules[4].workers[1][0].replica = ReplicaId(7);
+  schedules[5] =
+      Schedule{.name = "two\nlines, \"quoted\"", .stages = 1, .micro_batches = 1, .placement = {}, .workers = {}};
+  for (const Schedule& schedule : schedules) {
+    EXPECT_THAT(to_csv(schedule), StartsWith("# {"));
+    EXPECT_EQ(read(to_csv(schedule)).schedule, schedule);
+  }
+}
+
+TEST(ScheduleCsvTest, InfersTheShapeFromThePlacesOfOps) {
+  const Schedule schedule = read("0F0,3F0,3B0,0B0\r\n1F0,2F0,2I0,1B0,2W0\r\n").schedule;
+  EXPECT_EQ(schedule.stages, 4);
+  EXPECT_EQ(schedule.micro_batches, 1);
+  EXPECT_THAT(schedule.placement.worker_of,
+              ElementsAre(ElementsAre(WorkerId(0), WorkerId(1), WorkerId(1), WorkerId(0))));
+  EXPECT_EQ(ops_of(schedule, 1), "1F0 2F0 2I0 1B0 2W0");
+}
+
+TEST(ScheduleCsvTest, SkipsIdleCells) {
+  const ReadSchedule result = read(",0F0, ,0B0,\n,,1F0,\t,1B0");
+  EXPECT_EQ(ops_of(result.schedule, 0), "0F0 0B0");
+  EXPECT_EQ(ops_of(result.schedule, 1), "1F0 1B0");
+  EXPECT_TRUE(result.notes.empty());
+}
+
+TEST(ScheduleCsvTest, ReadsAnOverlappedPairAsTwoOps) {
+  const ReadSchedule result = read("0F0,0F1,(0F2;0B0)OVERLAP_F_B,( 0F3 ; 0I1 )OVERLAP_F_B");
+  EXPECT_EQ(ops_of(result.schedule, 0), "0F0 0F1 0F2 0B0 0F3 0I1");
+  EXPECT_THAT(result.notes, ElementsAre("text: 2 OVERLAP_F_B pairs read as two ops each, in order"));
+}
+
+TEST(ScheduleCsvTest, DropsWhatAScheduleDoesNotSayWithANote) {
+  const ReadSchedule result = read(
+      "0UNSHARD,0F0,0SEND_F0,0RECV_B0,0B0,0REDUCE_GRAD,0RESHARD\n"
+      "1UNSHARD,1RECV_F0,1F0,1B0,1SEND_B0,1REDUCE_GRAD,1RESHARD\n");
+  EXPECT_EQ(ops_of(result.schedule, 0), "0F0 0B0");
+  EXPECT_EQ(ops_of(result.schedule, 1), "1F0 1B0");
+  EXPECT_THAT(result.notes, ElementsAre(StartsWith("text: 4 sends and receives are dropped"),
+                                        StartsWith("text: 4 UNSHARD and RESHARD are dropped"),
+                                        StartsWith("text: 2 REDUCE_GRAD are dropped")));
+}
+
+TEST(ScheduleCsvTest, ReadsFaultsOfMeaningAsTheyAre) {
+  const Schedule schedule = read("0F0,0F0\n0B0,4W4\n0F1").schedule;
+  EXPECT_EQ(schedule.stages, 5);
+  EXPECT_EQ(schedule.placement.worker(ReplicaId(0), StageId(0)), WorkerId(0)) << "the row where it stands first";
+  EXPECT_EQ(ops_of(schedule, 1), "0B0 4W4");
+}
+
+struct BadText {
+  const char* text;
+  const char* message;
+};
+
+class BadScheduleCsvTest : public ::testing::TestWithParam<BadText> {};
+
+TEST_P(BadScheduleCsvTest, SaysRowAndColumn) {
+  try {
+    (void)read(GetParam().text);
+    FAIL() << GetParam().text;
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), StartsWith(std::string("text: ") + GetParam().message));
+    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
+  }
+}
+
+constexpr const char* kHeader =
+    R"(# {"format": "chimera-schedule", "version": 1, "name": "x", "stages": 1, "micro_batches": 1, "replicas": []})";
+const std::string kBadSuffix = std::string(kHeader) + "\n0F0,0B0r";
+const std::string kVersionWithoutUpdates = std::string(kHeader) + "\n0F0v1";
+const std::string kSecondHeader = std::string(kHeader) + "\n0F0\n" + kHeader;
+const std::string kHeaderJunk = std::string(kHeader) + "x\n0F0";
+const std::string kLongCell = "0F0," + std::string(1'000'000, '0');
+
+INSTANTIATE_TEST_SUITE_P(
+    Grammar, BadScheduleCsvTest,
+    ::testing::Values(
+        BadText{"", "row 1, column 1: no op in the text"}, BadText{",,\n", "row 1, column 1: no op"},
+        BadText{"\n0F0", "row 1, column 1: expected the ops of worker 0"},
+        BadText{"0F0,0B0\n1F0,junk", "row 2, column 2: 'junk' is no cell"},
+        BadText{"0F0,0B0x", "row 1, column 2: '0B0x' is no cell"},
+        BadText{"0F0 0B0", "row 1, column 1: '0F0 0B0' is no cell"}, BadText{"0F0;0B0", "row 1, column 1"},
+        BadText{"0F0,0B", "row 1, column 2: '0B' is no cell"}, BadText{"F0", "row 1, column 1"},
+        BadText{"-1F0", "row 1, column 1"}, BadText{"0f0", "row 1, column 1"},
+        BadText{"0F0r0", "row 1, column 1: '0F0r0' is no cell"}, BadText{"\"0F0\"", "row 1, column 1"},
+        BadText{"0F0,\x01\xFF", "row 1, column 2: '\\x01\\xff'"}, BadText{"0F0\r0B0", "row 1, column 1: '0F0\\x0d0B0'"},
+        BadText{"0SEND_F", "row 1, column 1"}, BadText{"0F0,0UNSHARD0", "row 1, column 2"},
+        BadText{"0F0,0SEND_X0", "row 1, column 2"}, BadText{"(0F0;0B0)", "row 1, column 1"},
+        BadText{"(0F0)OVERLAP_F_B", "row 1, column 1"}, BadText{"(0F0;0B0;0W0)OVERLAP_F_B", "row 1, column 1"},
+        BadText{"(0F0;)OVERLAP_F_B", "row 1, column 1"}, BadText{";)OVERLAP_F_B", "row 1, column 1"},
+        BadText{"()OVERLAP_F_B", "row 1, column 1"}, BadText{"(", "row 1, column 1"},
+        BadText{"0F0\n0B99999999999999999999", "row 2, column 1: micro-batch 2147483647 in a text of 2 ops"},
+        BadText{"0F0,2F0", "row 1, column 2: stage 2 in a text of 2 ops"}, BadText{"# {}", "top level"},
+        BadText{"# \n0F0", "JSON"}, BadText{"#", "JSON"},
+        BadText{kBadSuffix.c_str(), "row 2, column 2: '0B0r' is no cell"},
+        BadText{kVersionWithoutUpdates.c_str(), "row 2, column 1: '0F0v1' is no cell"},
+        BadText{kSecondHeader.c_str(), "row 3, column 1: '# {"}, BadText{kHeaderJunk.c_str(), "JSON: parse error"},
+        BadText{kLongCell.c_str(), "row 1, column 2: '0000"}));
+
+TEST(ScheduleTextTest, TellsJsonFromCsvByItsFirstCharacter) {
+  const Schedule schedule = find_generator("chimera").generate({4, 4});
+  for (const std::string& text : {to_json(schedule), "\n  " + to_json(schedule), to_csv(schedule)}) {
+    TextSource source(text, "text");
+    EXPECT_EQ(schedule_from_text(source).schedule, schedule);
+  }
+  TextSource blank("  \n", "text");
+  EXPECT_THROW((void)schedule_from_text(blank), ConfigError);
+}
+
+}  // namespace
+}  // namespace chimera

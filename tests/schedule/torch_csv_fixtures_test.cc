@@ -1,0 +1,79 @@
+// Files that PyTorch 2.11 wrote (tools/record_torch_csv): 4 workers, 8 micro-batches.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "check/check_schedule.h"
+#include "generate/registry.h"
+#include "schedule/schedule_csv.h"
+
+namespace chimera {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+ReadSchedule read_fixture(const std::string& file) {
+  std::ifstream in(CHIMERA_SOURCE_DIR "/tests/fixtures/torch_csv/" + file, std::ios::binary);
+  EXPECT_TRUE(in) << file;
+  TextSource text(in, file);
+  return schedule_from_csv(text);
+}
+
+/// The stages of each worker, ascending, as text.
+std::vector<std::string> stages_of_workers(const Schedule& schedule) {
+  std::vector<std::string> stages(schedule.workers.size());
+  for (std::int64_t s = 0; s < schedule.stages; ++s) {
+    stages[schedule.placement.worker(ReplicaId(0), StageId(s)).index()] += std::to_string(s);
+  }
+  return stages;
+}
+
+class TorchCsvFixtureTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(TorchCsvFixtureTest, BothDialectsReadAsTheSameSoundSchedule) {
+  const std::string name = GetParam();
+  const ReadSchedule plain = read_fixture(name + ".csv");
+  EXPECT_THAT(check(plain.schedule), IsEmpty());
+  EXPECT_EQ(plain.schedule.stages, 8);
+  EXPECT_EQ(plain.schedule.micro_batches, 8);
+  const ReadSchedule with_messages = read_fixture(name + ".comms.csv");
+  EXPECT_EQ(with_messages.schedule, plain.schedule);
+  ASSERT_GE(with_messages.notes.size(), 3U);
+  EXPECT_THAT(with_messages.notes[0], HasSubstr("sends and receives are dropped"));
+  EXPECT_THAT(with_messages.notes[1], HasSubstr("UNSHARD and RESHARD are dropped"));
+  EXPECT_THAT(with_messages.notes[2], HasSubstr("8 REDUCE_GRAD are dropped"));
+}
+
+INSTANTIATE_TEST_SUITE_P(, TorchCsvFixtureTest,
+                         ::testing::Values("looped_bfs", "interleaved_1f1b", "interleaved_zero_bubble", "zbv",
+                                           "dualpipev"));
+
+TEST(TorchCsvFixturesTest, PlacementFollowsTheRows) {
+  EXPECT_THAT(stages_of_workers(read_fixture("interleaved_1f1b.csv").schedule), ElementsAre("04", "15", "26", "37"));
+  EXPECT_THAT(stages_of_workers(read_fixture("zbv.csv").schedule), ElementsAre("07", "16", "25", "34"));
+}
+
+TEST(TorchCsvFixturesTest, OverlappedPairsOfDualPipeVAreTakenApart) {
+  const ReadSchedule result = read_fixture("dualpipev.csv");
+  ASSERT_EQ(result.notes.size(), 1U);
+  EXPECT_THAT(result.notes[0], EndsWith("OVERLAP_F_B pairs read as two ops each, in order"));
+}
+
+TEST(TorchCsvFixturesTest, GPipeIsOurs) {
+  Schedule ours = find_generator("gpipe").generate({4, 8});
+  ours.name = "csv";
+  EXPECT_EQ(read_fixture("gpipe.csv").schedule, ours);
+}
+
+TEST(TorchCsvFixturesTest, TheFaultOfPyTorchs1F1BIsFound) {
+  const auto violations = check(read_fixture("1f1b.csv").schedule);  // forwards 3F1 .. 3F8 on the last worker
+  ASSERT_FALSE(violations.empty());
+}
+
+}  // namespace
+}  // namespace chimera
