@@ -1,6 +1,7 @@
 # Registers every suite of chimera_torch_tests as one CTest test. A suite missing here
 # fails TorchSuitesTest.
 set(torch_suites
+  BlockSumsTest
   CanonicalTest
   DataOrderTest
   DataParallelTest
@@ -17,6 +18,7 @@ set(torch_suites
   MemoryMeterTest
   MemoryTest
   OptimizerTest
+  OrderedSumTest
   RecorderTest
   ReportTest
   SafetensorsFileTest
