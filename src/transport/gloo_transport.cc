@@ -238,13 +238,16 @@ class OrderedSum final : public Pending {
     arrived_ = at::empty({others_parts * slice_}, gradients_.options());
     c10d::AllToAllOptions options;
     options.timeout = transport_.timeout();
-    exchange_ = group_->alltoall_base(arrived_, outgoing_, received_, sent, options);
+    auto received = received_;  // c10d takes the counts away
+    exchange_ = group_->alltoall_base(arrived_, outgoing_, received, sent, options);
   }
 
   at::Tensor wait() override {
     transport_.guarded([&] { return to_text(transport_.rank(), operation_); },
                        [&] {
-                         exchange_->wait(transport_.timeout());
+                         if (!exchange_->wait(transport_.timeout())) {
+                           throw TransportError(to_text(transport_.rank(), operation_) + ": aborted");
+                         }
                          gather(add_in_order(order_, arrived_slices()));
                        });
     return gradients_;
