@@ -45,6 +45,9 @@ void add_flags(CLI::App& command, Flags& flags) {
   add_number(command, "--learning-rate", o.learning_rate, "peak; falls along a cosine to a tenth (default 0.001)");
   add_count(command, "--warmup", o.warmup, "steps of linear warm-up (default 0)");
   add_number(command, "--weight-decay", o.weight_decay, "on matrices (default 0.01)");
+  add_number(command, "--dropout", o.dropout, "probability of an element to be dropped (default 0)");
+  add_choice(command, "--recompute", o.recompute,
+             "stages that run forward again before backward, to save memory (default none)", {"none", "full"});
   add_number(command, "--clip", o.clip, "largest global gradient norm; 0: none (default 1)");
   add_choice(command, "--reduction", o.reduction,
              "order in which gradients are added: as the schedule has it, or one for all schedules, D, 2f and W, which "
@@ -116,6 +119,8 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       "  chimera train --data book.txt --schedule 1f1b --stages 2 --micro-batches 4 --data-parallel 2\n"
       "\nStarts one process for each worker on this machine, connected over loopback, or threads. Every schedule\n"
       "trains on the same samples from the same weights, and its gradients are those of the unpipelined model.\n"
+      "Dropout masks depend on seed, step, sample and layer only; validation drops nothing. --recompute full keeps\n"
+      "the input of every stage alone and runs forwards again: less memory, more time, the same numbers.\n"
       "The loss is the mean over the step's target tokens, in nats. --micro-batches defaults to --stages, and\n"
       "--stages to 4; with --data-parallel W a step has W times as many. With --schedule none the flags that place "
       "stages mean nothing. Of a repeated flag the last "

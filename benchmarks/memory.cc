@@ -19,9 +19,10 @@ constexpr BatchSize kSize{.sequences = 4, .tokens = 64};
 constexpr double kMebibyte = 1024.0 * 1024.0;
 
 /// `  6.71 (4)` for each worker: peak in MiB, and micro-batches in flight.
-std::string cells(const Schedule& schedule, const ModelConfig& model, Exchange exchange) {
+std::string cells(const Schedule& schedule, const ModelConfig& model, Exchange exchange,
+                  const LoweringOptions& lowering) {
   const Timeline timeline = simulate(schedule, CostModel::uniform(schedule, StageCosts{.forward = 1, .backward = 2}));
-  const auto memory = measure_step_memory(schedule, model, kSize, exchange);
+  const auto memory = measure_step_memory(schedule, model, kSize, exchange, lowering);
   std::string text;
   for (std::size_t w = 0; w < memory.size(); ++w) {
     text += fmt::format("{:>9.2f} {:>4}", static_cast<double>(memory[w].peak_bytes) / kMebibyte,
@@ -30,7 +31,7 @@ std::string cells(const Schedule& schedule, const ModelConfig& model, Exchange e
   return text;
 }
 
-void print_table(const char* title, Exchange exchange) {
+void print_table(const char* title, Exchange exchange, const LoweringOptions& lowering = {}) {
   const ModelConfig model = find_model("gpt2-tiny");
   fmt::print("{:<9} {:>3}", "schedule", "N");
   for (std::int64_t w = 0; w < kStages; ++w) fmt::print("{:>14}", fmt::format("worker {}", w));
@@ -38,11 +39,17 @@ void print_table(const char* title, Exchange exchange) {
   for (const char* name : {"gpipe", "1f1b", "chimera"}) {
     for (const std::int64_t micro_batches : {4, 8, 32}) {
       const Schedule schedule = find_generator(name).generate({kStages, micro_batches});
-      fmt::print("{:<9} {:>3}{}\n", name, micro_batches, cells(schedule, model, exchange));
+      fmt::print("{:<9} {:>3}{}\n", name, micro_batches, cells(schedule, model, exchange, lowering));
       std::fflush(stdout);
     }
   }
   fmt::print("\n");
+}
+
+LoweringOptions recomputing_all() {
+  LoweringOptions options;
+  for (std::int64_t s = 0; s < kStages; ++s) options.recompute.emplace(s);
+  return options;
 }
 
 void run_all() {
@@ -52,6 +59,7 @@ void run_all() {
              kSize.tokens, kSize.sequences, kStages);
   print_table("messages by reference (threads)", Exchange::ByReference);
   print_table("messages over Gloo (as processes)", Exchange::OverGloo);
+  print_table("over Gloo, every stage recomputed", Exchange::OverGloo, recomputing_all());
 }
 
 }  // namespace

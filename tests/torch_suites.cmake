@@ -5,6 +5,7 @@ set(torch_suites
   CanonicalTest
   DataOrderTest
   DataParallelTest
+  DropoutTest
   EquivalenceTest
   ExecutorTest
   GlooLossTest
@@ -13,21 +14,25 @@ set(torch_suites
   GroupsTest
   HuggingFaceTest
   InitialValuesTest
+  KeyedDropoutTest
   LayersTest
   LinearTest
   MemoryMeterTest
   MemoryTest
+  OpTimesTest
   OptimizerTest
   OrderedSumTest
+  RecomputationTest
   RecorderTest
   ReportTest
   SafetensorsFileTest
   StageTest
   StepMemoryTest
+  SyncTest
   ThreadContractTest
   ThreadTransportTest
-  SyncTest
   TorchSuitesTest
+  TrainingDropoutTest
   TwentyStepsTest
 )
 foreach(suite ${torch_suites})

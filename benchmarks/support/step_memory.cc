@@ -14,7 +14,6 @@
 
 #include "core/file_descriptor.h"
 #include "model/partition.h"
-#include "passes/lower.h"
 #include "runtime/executor.h"
 #include "support/memory_meter.h"
 #include "transport/gloo_transport.h"
@@ -71,8 +70,8 @@ class Connector {
 }  // namespace
 
 std::vector<StepMemory> measure_step_memory(const Schedule& schedule, const ModelConfig& model, const BatchSize& size,
-                                            Exchange exchange) {
-  const Program program = lower(schedule);
+                                            Exchange exchange, const LoweringOptions& lowering) {
+  const Program program = lower(schedule, lowering);
   const StageGroups groups = stage_groups(schedule.placement);
   const std::size_t num_workers = schedule.workers.size();
   const StepHooks hooks{.load = [&](StageId, MicroBatchId) { return any_micro_batch(size); },

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "model/config.h"
+#include "passes/lower.h"
 #include "schedule/schedule.h"
 
 namespace chimera::benchmarks {
@@ -30,6 +31,7 @@ struct StepMemory {
 /// Runs one step of the schedule on a GPT-2 model cut evenly, and counts what each worker's thread allocates. The
 /// optimizer does nothing. Returns one entry for each worker. Throws TransportError where Gloo cannot connect.
 [[nodiscard]] std::vector<StepMemory> measure_step_memory(const Schedule& schedule, const ModelConfig& model,
-                                                          const BatchSize& size, Exchange exchange);
+                                                          const BatchSize& size, Exchange exchange,
+                                                          const LoweringOptions& lowering = {});
 
 }  // namespace chimera::benchmarks

@@ -82,6 +82,7 @@ class ProgramRun {
     if (!in_range(worker, instruction)) return true;
     switch (instruction.kind) {
       case InstructionKind::Compute: compute(worker, instruction.op); return true;
+      case InstructionKind::Recompute: recompute(worker, instruction.op); return true;
       case InstructionKind::StartSend: start_send(worker, instruction); return true;
       case InstructionKind::PostReceive: post_receive(worker, instruction); return true;
       case InstructionKind::WaitSend: return wait_send(worker, instruction);
@@ -134,21 +135,32 @@ class ProgramRun {
   }
 
   void compute(std::size_t worker, const Op& op) {
-    const std::int64_t stage = op.stage.value();
     Tensor& result = tensor(op);
     if (result.made_on != kNobody) report(ViolationKind::DoubledOp, worker, "has run on worker {}", result.made_on);
     result.made_on = static_cast<std::int32_t>(worker);
-    if (program_.placement.worker(op.replica, op.stage).index() != worker) {
-      report(ViolationKind::WrongWorker, worker, "stage {} of replica {} is on worker {}", stage, op.replica.value(),
-             program_.placement.worker(op.replica, op.stage).value());
-      return;
-    }
+    if (!is_placed(worker, op)) return;
     check_inputs(worker, op);
     if (collectives_.has_arrived(worker)) bad(worker, kAlreadySummed);
     if (op.kind != OpKind::Forward) trains_ = true;
     if (gives_weight_gradient(op.kind) && collectives_.has_started(worker, op.stage)) {
       bad(worker, "the all-reduce of its stage has started");
     }
+  }
+
+  bool is_placed(std::size_t worker, const Op& op) {
+    const WorkerId holder = program_.placement.worker(op.replica, op.stage);
+    if (holder.index() == worker) return true;
+    report(ViolationKind::WrongWorker, worker, "stage {} of replica {} is on worker {}", op.stage.value(),
+           op.replica.value(), holder.value());
+    return false;
+  }
+
+  void recompute(std::size_t worker, const Op& op) {
+    if (!gives_input_gradient(op.kind)) return bad(worker, "only B and I need a forward");
+    if (!is_placed(worker, op)) return;
+    const std::int64_t stage = op.stage.value();
+    if (!is_on(worker, OpKind::Forward, stage, op.micro_batch)) bad(worker, "its forward has not run here");
+    if (is_on(worker, op.kind, stage, op.micro_batch)) bad(worker, "its backward has run before");
   }
 
   void check_inputs(std::size_t worker, const Op& op) {

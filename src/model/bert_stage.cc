@@ -49,17 +49,20 @@ at::Tensor BertStage::embed(const MicroBatch& batch) const {
   const at::Tensor sum = token_embedding(embedding_.words, batch.tokens) +
                          token_embedding(embedding_.token_types, batch.token_types) +
                          position_embedding(embedding_.positions, batch.tokens.size(1));
-  return layer_norm(sum, embedding_.norm);
+  return dropout(layer_norm(sum, embedding_.norm), batch.dropout, DropoutSite::Embedding);
 }
 
 at::Tensor BertStage::block(std::size_t index, const at::Tensor& hidden, const MicroBatch& batch) const {
   const Block& layer = blocks_[index];
+  const Dropout masks = block_dropout(index, batch);
   const QueryKeyValue projections = {linear(hidden, layer.query), linear(hidden, layer.key),
                                      linear(hidden, layer.value)};
-  const at::Tensor attended = masked_attention(projections, batch.attention_mask, heads_);
-  const at::Tensor middle = layer_norm(hidden + linear(attended, layer.attention_output), layer.attention_norm);
+  const at::Tensor attended = masked_attention(projections, batch.attention_mask, heads_, masks);
+  const at::Tensor projected = dropout(linear(attended, layer.attention_output), masks, DropoutSite::AttentionOutput);
+  const at::Tensor middle = layer_norm(hidden + projected, layer.attention_norm);
   const at::Tensor inner = gelu(linear(middle, layer.intermediate), Gelu::Exact);
-  return layer_norm(middle + linear(inner, layer.output), layer.output_norm);
+  const at::Tensor outer = dropout(linear(inner, layer.output), masks, DropoutSite::FeedForwardOutput);
+  return layer_norm(middle + outer, layer.output_norm);
 }
 
 at::Tensor BertStage::logits(const at::Tensor& hidden) const {

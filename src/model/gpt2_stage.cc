@@ -32,16 +32,18 @@ Gpt2Stage::Block Gpt2Stage::block_named(const std::string& name) const {
 }
 
 at::Tensor Gpt2Stage::embed(const MicroBatch& batch) const {
-  return token_embedding(wte_, batch.tokens) + position_embedding(wpe_, batch.tokens.size(1));
+  const at::Tensor sum = token_embedding(wte_, batch.tokens) + position_embedding(wpe_, batch.tokens.size(1));
+  return dropout(sum, batch.dropout, DropoutSite::Embedding);
 }
 
-at::Tensor Gpt2Stage::block(std::size_t index, const at::Tensor& hidden, const MicroBatch& /*batch*/) const {
+at::Tensor Gpt2Stage::block(std::size_t index, const at::Tensor& hidden, const MicroBatch& batch) const {
   const Block& layer = blocks_[index];
+  const Dropout masks = block_dropout(index, batch);
   const auto projections = linear(layer_norm(hidden, layer.ln_1), layer.c_attn).chunk(3, /*dim=*/2);
-  const at::Tensor attended = causal_attention({projections[0], projections[1], projections[2]}, heads_);
-  const at::Tensor middle = hidden + linear(attended, layer.attn_c_proj);
+  const at::Tensor attended = causal_attention({projections[0], projections[1], projections[2]}, heads_, masks);
+  const at::Tensor middle = hidden + dropout(linear(attended, layer.attn_c_proj), masks, DropoutSite::AttentionOutput);
   const at::Tensor inner = gelu(linear(layer_norm(middle, layer.ln_2), layer.c_fc), Gelu::Tanh);
-  return middle + linear(inner, layer.mlp_c_proj);
+  return middle + dropout(linear(inner, layer.mlp_c_proj), masks, DropoutSite::FeedForwardOutput);
 }
 
 at::Tensor Gpt2Stage::logits(const at::Tensor& hidden) const { return linear(layer_norm(hidden, ln_f_), lm_head_); }

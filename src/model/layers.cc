@@ -3,6 +3,10 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <cmath>
+#include <limits>
+#include <optional>
+
 #include "core/error.h"
 
 namespace chimera {
@@ -16,12 +20,35 @@ at::Tensor split_heads(const at::Tensor& x, std::int64_t heads) {
 /// The inverse of split_heads.
 at::Tensor join_heads(const at::Tensor& x) { return x.transpose(1, 2).flatten(2); }
 
-at::Tensor attention(const QueryKeyValue& projections, std::int64_t heads, const std::optional<at::Tensor>& mask,
-                     bool causal) {
+/// Which keys a token attends to: `mask` is true there (anything that expands to [b, heads, L, L]; none: everywhere),
+/// and with `causal` they are not behind it. Not both.
+struct Attended {
+  std::optional<at::Tensor> mask;
+  bool causal = false;
+};
+
+/// What a fused kernel computes, in single operations, so that the probabilities can be masked. Arguments and result
+/// [b, heads, L, H / heads].
+at::Tensor attention_with_dropout(const QueryKeyValue& split, const Attended& attended, const Dropout& masks) {
+  const double scale = 1 / std::sqrt(static_cast<double>(split.query.size(-1)));
+  at::Tensor scores = (split.query * scale).matmul(split.key.transpose(2, 3));
+  constexpr double kNever = -std::numeric_limits<double>::infinity();
+  if (attended.mask) scores.masked_fill_(attended.mask->logical_not(), kNever);
+  if (attended.causal) {
+    const std::int64_t length = scores.size(-1);
+    scores.masked_fill_(at::ones({length, length}, scores.options().dtype(at::kBool)).triu(1), kNever);
+  }
+  return dropout(scores.softmax(-1), masks, DropoutSite::AttentionProbabilities).matmul(split.value);
+}
+
+at::Tensor attention(const QueryKeyValue& projections, std::int64_t heads, const Attended& attended,
+                     const Dropout& masks) {
+  const QueryKeyValue split = {split_heads(projections.query, heads), split_heads(projections.key, heads),
+                               split_heads(projections.value, heads)};
+  if (masks.is_active()) return join_heads(attention_with_dropout(split, attended, masks));
   constexpr double kNoDropout = 0;
-  return join_heads(at::scaled_dot_product_attention(split_heads(projections.query, heads),
-                                                     split_heads(projections.key, heads),
-                                                     split_heads(projections.value, heads), mask, kNoDropout, causal));
+  return join_heads(at::scaled_dot_product_attention(split.query, split.key, split.value, attended.mask, kNoDropout,
+                                                     attended.causal));
 }
 
 void check_below(const at::Tensor& values, std::int64_t vocabulary, const char* what) {
@@ -41,14 +68,15 @@ at::Tensor layer_norm(const at::Tensor& input, const LayerNorm& layer) {
 
 at::Tensor gelu(const at::Tensor& input, Gelu kind) { return at::gelu(input, kind == Gelu::Tanh ? "tanh" : "none"); }
 
-at::Tensor causal_attention(const QueryKeyValue& projections, std::int64_t heads) {
-  return attention(projections, heads, std::nullopt, /*causal=*/true);
+at::Tensor causal_attention(const QueryKeyValue& projections, std::int64_t heads, const Dropout& masks) {
+  return attention(projections, heads, {.mask = std::nullopt, .causal = true}, masks);
 }
 
-at::Tensor masked_attention(const QueryKeyValue& projections, const at::Tensor& mask, std::int64_t heads) {
-  std::optional<at::Tensor> keys;
-  if (mask.defined()) keys = mask.view({mask.size(0), 1, 1, mask.size(1)});
-  return attention(projections, heads, keys, /*causal=*/false);
+at::Tensor masked_attention(const QueryKeyValue& projections, const at::Tensor& mask, std::int64_t heads,
+                            const Dropout& masks) {
+  Attended attended;
+  if (mask.defined()) attended.mask = mask.view({mask.size(0), 1, 1, mask.size(1)});
+  return attention(projections, heads, attended, masks);
 }
 
 at::Tensor token_embedding(const at::Tensor& table, const at::Tensor& tokens) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "model/dropout.h"
 #include "model/linear.h"
 
 namespace chimera {
@@ -35,12 +36,14 @@ enum class Gelu : std::uint8_t { Exact, Tanh };
 
 [[nodiscard]] at::Tensor gelu(const at::Tensor& input, Gelu kind);
 
-/// Each token attends to itself and those before it. -> [b, L, H].
-[[nodiscard]] at::Tensor causal_attention(const QueryKeyValue& projections, std::int64_t heads);
+/// Each token attends to itself and those before it, with `masks` on the probabilities. -> [b, L, H].
+[[nodiscard]] at::Tensor causal_attention(const QueryKeyValue& projections, std::int64_t heads,
+                                          const Dropout& masks = {});
 
 /// Each token attends to all tokens where `mask` ([b, L] bool; undefined: everywhere) is true. At least one token of
 /// each sequence must be. -> [b, L, H].
-[[nodiscard]] at::Tensor masked_attention(const QueryKeyValue& projections, const at::Tensor& mask, std::int64_t heads);
+[[nodiscard]] at::Tensor masked_attention(const QueryKeyValue& projections, const at::Tensor& mask, std::int64_t heads,
+                                          const Dropout& masks = {});
 
 /// Rows of `table` [V, H] for `tokens` [b, L] -> [b, L, H]. Throws ConfigError for a token outside the table.
 [[nodiscard]] at::Tensor token_embedding(const at::Tensor& table, const at::Tensor& tokens);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "model/config.h"
+#include "model/dropout.h"
 #include "model/partition.h"
 
 namespace chimera {
@@ -24,6 +25,7 @@ struct MicroBatch {
   at::Tensor next_sentence = {};   ///< [b] int64; 0 = sentence B follows A (as in Hugging Face); BERT only
   double token_loss_scale = 1;     ///< 1 / target tokens of the whole step
   double sentence_loss_scale = 1;  ///< 1 / sequences of the whole step; BERT only
+  Dropout dropout = {};            ///< every stage needs it; its layer is for the stage to set
 };
 
 /// A tensor that is trained: a leaf that requires grad. Its .grad() is a view into the stage's flat gradients.

@@ -36,4 +36,8 @@ LayerNorm TransformerStage::layer_norm_named(const std::string& name, double eps
   return {parameter(name + ".weight"), parameter(name + ".bias"), epsilon};
 }
 
+Dropout TransformerStage::block_dropout(std::size_t index, const MicroBatch& batch) const {
+  return batch.dropout.in_layer(layers_.first_layer + static_cast<std::int64_t>(index));
+}
+
 }  // namespace chimera

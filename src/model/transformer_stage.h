@@ -29,6 +29,8 @@ class TransformerStage : public Stage {
   /// `name`.weight and `name`.bias.
   [[nodiscard]] Linear linear_named(const std::string& name, WeightLayout layout) const;
   [[nodiscard]] LayerNorm layer_norm_named(const std::string& name, double epsilon) const;
+  /// The masks of the block with the index `index` within this stage.
+  [[nodiscard]] Dropout block_dropout(std::size_t index, const MicroBatch& batch) const;
 
  private:
   /// [b, L] tokens -> [b, L, H].

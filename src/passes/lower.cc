@@ -69,6 +69,7 @@ class Lowering {
     start_all_reduces(w, -1);
     for (std::size_t i = 0; i < ops.size(); ++i) {
       post_receives(i);
+      recompute(ops[i]);
       wait_for_inputs(w, i);
       out_.push_back({InstructionKind::Compute, ops[i], {}});
       if (destination_[i] != kHere) send(w, i);
@@ -164,6 +165,11 @@ class Lowering {
     }
   }
 
+  void recompute(const Op& op) {
+    if (!gives_input_gradient(op.kind) || !options_.recompute.contains(op.stage)) return;
+    out_.push_back({InstructionKind::Recompute, op, {}});
+  }
+
   void wait_for_inputs(std::size_t w, std::size_t i) {
     const Op& op = schedule_.workers[w][i];
     if (input_[i] != kNoOp) {
@@ -172,16 +178,20 @@ class Lowering {
     if (!gives_input_gradient(op.kind)) return;
     // The gradient of a sent activation has arrived, so the activation itself has.
     const std::size_t forward = table_.find(OpKind::Forward, op.stage, op.micro_batch) - table_.first(w);
-    if (destination_[forward] != kHere) wait_for_send(w, forward);
+    if (destination_[forward] != kHere && is_answered(schedule_.workers[w][forward])) wait_for_send(w, forward);
+  }
+
+  /// Whether the send of the op's result is waited for when the receiver's answer is here, a gradient: an activation
+  /// whose backward runs. One that is recomputed is not to be kept so long.
+  bool is_answered(const Op& op) const {
+    return op.kind == OpKind::Forward && !options_.recompute.contains(op.stage) &&
+           table_.find_input_gradient(op.stage, op.micro_batch) != kNoOp;
   }
 
   void send(std::size_t w, std::size_t i) {
     const Op& op = schedule_.workers[w][i];
     const std::uint32_t to = destination_[i];
-    // The receiver answers an activation whose backward runs by a gradient that arrives here.
-    const bool is_answered =
-        op.kind == OpKind::Forward && table_.find_input_gradient(op.stage, op.micro_batch) != kNoOp;
-    if (!is_answered) {
+    if (!is_answered(op)) {
       auto& under_way = under_way_[to];
       if (under_way.empty()) peers_.push_back(to);
       if (static_cast<std::int64_t>(under_way.size()) == options_.sends_behind) {

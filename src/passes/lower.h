@@ -2,6 +2,7 @@
 // From the figure to what the workers do.
 
 #include <cstdint>
+#include <set>
 
 #include "passes/place_all_reduces.h"
 #include "schedule/program.h"
@@ -11,8 +12,9 @@ namespace chimera {
 
 struct LoweringOptions {
   ChannelDiscipline discipline = ChannelDiscipline::PerDirection;
-  std::int64_t receives_ahead = 2;  // receives a channel may have posted before their sender's turn comes
-  std::int64_t sends_behind = 2;    // sends a channel may have under way that no arriving gradient accounts for
+  std::int64_t receives_ahead = 2;   // receives a channel may have posted before their sender's turn comes
+  std::int64_t sends_behind = 2;     // sends a channel may have under way that no arriving gradient accounts for
+  std::set<StageId> recompute = {};  // stages whose forwards keep their input alone and run again before B or I
   AllReduceOptions all_reduces = {};
 };
 
@@ -26,8 +28,10 @@ struct LoweringOptions {
 ///   no earlier than the turn of the message `receives_ahead` places before it on the channel. Receives of a channel
 ///   are posted in the sender's order. With SerialPair a post also stays behind the sends to the same peer that precede
 ///   its turn, so that both ends issue the pair's transfers in the order t;
-/// - wait-send of an activation stands where its gradient has arrived, hence never blocks; any other send is waited for
-///   before the channel's send `sends_behind` places later is started, or at the end.
+/// - wait-send of an activation stands where its gradient has arrived, hence never blocks; any other send, and one of a
+///   recomputed stage, which is to be freed early, is waited for before the channel's send `sends_behind` places later
+///   is started, or at the end;
+/// - recompute stands before the wait for the gradient that its backward needs: the two overlap.
 /// *Why it cannot get stuck with zero buffering.* Take the message earliest in t that never completes. All that its two
 /// ends wait for before issuing it is earlier in t, hence completes, and so are the transfers queued before it; so both
 /// ends issue it and it completes. `check` does not rely on this: it runs the program.

@@ -55,6 +55,10 @@ StepResult Executor::run(const std::vector<Instruction>& program, const StepHook
   if (trains_) {
     for (const auto& [id, stage] : stages_) stage->zero_gradients();
   }
+  recomputed_.clear();
+  for (const Instruction& instruction : program) {
+    if (instruction.kind == InstructionKind::Recompute) recomputed_.insert(key(forward_of(instruction.op)));
+  }
   for (const Instruction& instruction : program) {
     current_ = &instruction;
     execute(instruction, hooks);
@@ -69,6 +73,7 @@ void Executor::execute(const Instruction& instruction, const StepHooks& hooks) {
   const Op& op = instruction.op;
   switch (instruction.kind) {
     case InstructionKind::Compute: return compute(op, hooks);
+    case InstructionKind::Recompute: return recompute(op, hooks);
     case InstructionKind::PostReceive:
       receives_.emplace(key(op), transport_.post_receive(instruction.peer, message_));
       return;
@@ -104,15 +109,31 @@ void Executor::forward(const Op& op, const StepHooks& hooks) {
     input = take(at_stage(op, op.stage.value() - 1)).detach();
     if (trains_) input.requires_grad_(true);
   }
-  const at::AutoGradMode mode(trains_);
-  const WeightGradients::Scope scope(trains_ ? c10::make_intrusive<WeightGradients>() : WeightGradients::Pointer());
-  at::Tensor output = stages_.at(op.stage)->forward(input, hooks.load(op.stage, op.micro_batch));
+  const bool keeps_graph = trains_ && !recomputed_.contains(key(op));
+  Activation activation = run_forward(op, std::move(input), keeps_graph, hooks);
   if (op.stage == last_stage_) {
-    losses_[op.micro_batch] = output.detach();
+    losses_[op.micro_batch] = activation.output.detach();
   } else {
-    tensors_[key(op)] = output.detach().contiguous();
+    tensors_[key(op)] = activation.output.detach().contiguous();
   }
-  if (trains_) activations_[key(op)] = {std::move(input), std::move(output), WeightGradients::current()};
+  if (!keeps_graph) activation.output.reset();
+  if (trains_) activations_[key(op)] = std::move(activation);
+}
+
+void Executor::recompute(const Op& backward, const StepHooks& hooks) {
+  const Stopwatch stopwatch;
+  const Op op = forward_of(backward);
+  Activation& activation = activations_.at(key(op));
+  activation = run_forward(op, std::move(activation.input), /*keeps_graph=*/true, hooks);
+  op_times_.add_part(backward, stopwatch.elapsed());
+}
+
+Executor::Activation Executor::run_forward(const Op& op, at::Tensor input, bool keeps_graph, const StepHooks& hooks) {
+  const at::AutoGradMode mode(keeps_graph);
+  auto weight_gradients = keeps_graph ? c10::make_intrusive<WeightGradients>() : WeightGradients::Pointer();
+  const WeightGradients::Scope scope(weight_gradients);
+  at::Tensor output = stages_.at(op.stage)->forward(input, hooks.load(op.stage, op.micro_batch));
+  return {std::move(input), std::move(output), std::move(weight_gradients)};
 }
 
 void Executor::backward(const Op& op) { propagate(op, /*defer_weight_gradients=*/false); }

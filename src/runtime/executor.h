@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "model/stage.h"
@@ -50,7 +51,8 @@ struct ProgramShape {
 
 /// Owns nothing that outlives a step but its measurements: stages, transport and hooks are borrowed.
 /// Activations are freed by their backward (after I only what W needs is kept, until W), a sent activation when the
-/// program waits for its send, a received gradient by the backward that uses it.
+/// program waits for its send, a received gradient by the backward that uses it. A forward that the program recomputes
+/// keeps only its input.
 class Executor {
  public:
   /// `stages`: those this worker holds. `message`: sizes and type of the hidden states that travel, [b, L, H].
@@ -63,12 +65,13 @@ class Executor {
 
   /// The instruction under way, in words; empty between steps.
   [[nodiscard]] std::string current() const;
-  /// Durations of the ops run so far, forwards of programs without backwards not counted.
+  /// Durations of the ops run so far, forwards of programs without backwards not counted. A recomputation counts as
+  /// part of the backward that needs it.
   [[nodiscard]] const OpTimes& op_times() const { return op_times_; }
   void forget_op_times() { op_times_ = OpTimes(op_times_.num_stages()); }
 
  private:
-  struct Activation {  // what backward needs of a forward
+  struct Activation {  // what backward needs of a forward; before its recomputation the input alone
     at::Tensor input;
     at::Tensor output;
     WeightGradients::Pointer weight_gradients;
@@ -79,6 +82,8 @@ class Executor {
   void execute(const Instruction& instruction, const StepHooks& hooks);
   void compute(const Op& op, const StepHooks& hooks);
   void forward(const Op& op, const StepHooks& hooks);
+  void recompute(const Op& backward, const StepHooks& hooks);
+  Activation run_forward(const Op& op, at::Tensor input, bool keeps_graph, const StepHooks& hooks);
   void backward(const Op& op);
   void input_gradient(const Op& op);
   void weight_gradient(const Op& op);
@@ -106,6 +111,7 @@ class Executor {
   const Instruction* current_ = nullptr;
   StepResult result_;
   OpTimes op_times_;
+  std::unordered_set<Key> recomputed_;                                  // forwards that the program runs again
   std::unordered_map<Key, Activation> activations_;                     // by forward op
   std::unordered_map<Key, WeightGradients::Pointer> weight_gradients_;  // between I and W, by the forward op
   std::unordered_map<Key, at::Tensor> tensors_;          // made or arrived here, by the op that makes them

@@ -42,10 +42,14 @@ class OpTimes {
   explicit OpTimes(std::int64_t stages) : entries_(static_cast<std::size_t>(stages)) {}
 
   void add(const Op& op, const Duration& duration) {
-    Entry& entry = entries_[op.stage.index()][static_cast<std::size_t>(op.kind)];
+    add_part(op, duration);
+    entry_of(op).count += 1;
+  }
+  /// Time that belongs to an op which is added apart: the recomputation before a backward.
+  void add_part(const Op& op, const Duration& duration) {
+    Entry& entry = entry_of(op);
     entry.sum.wall_seconds += duration.wall_seconds;
     entry.sum.cpu_seconds += duration.cpu_seconds;
-    entry.count += 1;
   }
   /// Mean of the ops so far; 0 where there was none.
   [[nodiscard]] Duration mean(StageId stage, OpKind kind) const {
@@ -81,6 +85,7 @@ class OpTimes {
     Duration sum;
     double count = 0;
   };
+  Entry& entry_of(const Op& op) { return entries_[op.stage.index()][static_cast<std::size_t>(op.kind)]; }
   std::vector<std::array<Entry, kOpKinds>> entries_;  // [stage][kind]
 };
 

@@ -14,6 +14,7 @@ std::string to_text(const Instruction& instruction) {
   };
   switch (instruction.kind) {
     case InstructionKind::Compute: return to_text(instruction.op);
+    case InstructionKind::Recompute: return "recompute for " + to_text(instruction.op);
     case InstructionKind::PostReceive: return tensor("post receive of", "from");
     case InstructionKind::WaitReceive: return tensor("wait for", "from");
     case InstructionKind::StartSend: return tensor("send", "to");

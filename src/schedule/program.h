@@ -14,6 +14,7 @@ namespace chimera {
 
 enum class InstructionKind : std::uint8_t {
   Compute,         ///< run `op`
+  Recompute,       ///< run again, from its kept input, the forward whose backward (B or I) is `op`
   PostReceive,     ///< offer room for the tensor that `op` makes on worker `peer`; does not block
   WaitReceive,     ///< block until that tensor has arrived
   StartSend,       ///< hand the tensor that `op` made here to worker `peer`; does not block
@@ -29,7 +30,7 @@ enum class InstructionKind : std::uint8_t {
 /// make the gradient that the previous stage's backward needs.
 struct Instruction {
   InstructionKind kind = InstructionKind::Compute;
-  Op op;          // Compute: what to run; transfers: what makes the tensor; all-reduces: only the stage counts
+  Op op;          // Compute, Recompute: see there; transfers: what makes the tensor; all-reduces: only its stage counts
   WorkerId peer;  // transfers: the other end
   friend bool operator==(const Instruction&, const Instruction&) = default;
 };

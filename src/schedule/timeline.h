@@ -72,9 +72,9 @@ struct WorkerTimeline {
   std::int64_t peak_in_flight = 0;  // most (replica, stage, micro-batch) forwarded here whose B or W has not ended
   double inner_idle = 0;            // the part of `idle` between its own first and last op
   double peak_stage_units = 0;      // peak_in_flight, in activations of one worker's share of the model
-  std::int64_t peak_weight_versions = 1;    // most versions of one stage's weights that are kept at once
-  std::vector<TimedAllReduce> all_reduces;  // in order of start; none where they cost nothing
-  std::vector<TimedUpdate> updates;         // in order; one a step where the schedule is synchronous
+  std::int64_t peak_weight_versions = 1;         // most versions of one stage's weights that are kept at once
+  std::vector<TimedAllReduce> all_reduces = {};  // in order of start; none where they cost nothing
+  std::vector<TimedUpdate> updates = {};         // in order; one a step where the schedule is synchronous
 };
 
 struct Timeline {
@@ -85,8 +85,8 @@ struct Timeline {
   double ops_end = 0;          // end of the last op: the makespan without what all-reduces and updates add at the end
   double inner_bubble = 0;     // the largest inner_idle
   double makespan_bubble = 0;  // makespan - busy time of the busiest worker: what the step takes beyond its work
-  std::vector<double> step_ends;  // T(k): when step k is done on all workers
-  double period = 0;              // T(k+1) - T(k) in the middle of the run; the makespan where it has one step only
+  std::vector<double> step_ends = {};  // T(k): when step k is done on all workers
+  double period = 0;  // T(k+1) - T(k) in the middle of the run; the makespan where it has one step only
 };
 
 /// What a picture shows beyond the ops' times; derived from a timeline, at a cost linear in the ops.

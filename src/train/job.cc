@@ -58,10 +58,14 @@ void require_possible(const TrainOptions& options) {
     throw ConfigError("--reduction-blocks is for --reduction canonical");
   }
   require_name("--sync", options.sync, {"post", "eager", "eager-opt"});
+  require_name("--recompute", options.recompute, {"none", "full"});
   require_name("--transport", options.transport, {"processes", "threads"});
   require_between("--data-parallel", options.data_parallel, 1, kMostRanks);
   require_name("--replica-layout", options.replica_layout, {"near", "far"});
   if (!(options.learning_rate > 0)) throw ConfigError("--learning-rate must be above 0");
+  if (!(options.dropout >= 0 && options.dropout < 1)) {
+    throw ConfigError(fmt::format("--dropout must be at least 0 and below 1, not {:g}", options.dropout));
+  }
 }
 
 /// What the runtime does not execute yet.
@@ -170,6 +174,14 @@ std::vector<std::string> parameter_names(const Job& job) {
   return names;
 }
 
+/// The stages that `--recompute` names.
+std::set<StageId> recomputed_stages(const TrainOptions& options, const Schedule& schedule) {
+  std::set<StageId> stages;
+  if (options.recompute == "none") return stages;
+  for (std::int64_t s = 0; s < schedule.stages; ++s) stages.emplace(s);
+  return stages;
+}
+
 /// The program of a step. Where workers wait is looked up in the timeline with F = 1, B = 2, I = W = 1 and no latency.
 Program training_program(const Job& job) {
   AllReduceOptions all_reduces{.every_stage = job.ranks.data_parallel > 1 || job.canonical};
@@ -180,7 +192,8 @@ Program training_program(const Job& job) {
     all_reduces.placement = AllReducePlacement::EagerOpt;
     all_reduces.timeline = &timeline;
   }
-  return checked_program(job.schedule, {.all_reduces = all_reduces});
+  return checked_program(job.schedule,
+                         {.recompute = recomputed_stages(job.options, job.schedule), .all_reduces = all_reduces});
 }
 
 void open_data(Job& job) {

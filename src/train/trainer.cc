@@ -86,7 +86,7 @@ StepMetrics Trainer::train_step(std::int64_t step) {
   fault_point("step");
   const auto start = Clock::now();
   const StepHooks hooks{
-      .load = [&](StageId stage, MicroBatchId id) { return load(*job_.training_samples, step, stage, id); },
+      .load = [&](StageId stage, MicroBatchId id) { return load_training(step, stage, id); },
       .optimizer_step = [&](double norm) { optimizer_step(step, norm); },
       .peak_memory = peak_resident_bytes,
   };
@@ -146,9 +146,21 @@ double Trainer::total_loss(const StepResult& result) const {
 MicroBatch Trainer::load(const Samples& samples, std::int64_t step, StageId stage, MicroBatchId micro_batch) const {
   const bool first_or_last = stage == StageId(0) || stage.value() + 1 == job_.schedule.stages;
   if (!first_or_last && job_.model.family == Family::Gpt2) return {};  // blocks of GPT-2 see hidden states alone
-  const std::int64_t size = job_.micro_batch_size();
   return make_micro_batch(samples, job_.model.family,
-                          {step, job_.position(place_.group, micro_batch) * size, size, job_.mini_batch()});
+                          {step, first_sample(micro_batch), job_.micro_batch_size(), job_.mini_batch()});
+}
+
+MicroBatch Trainer::load_training(std::int64_t step, StageId stage, MicroBatchId micro_batch) const {
+  MicroBatch batch = load(*job_.training_samples, step, stage, micro_batch);
+  batch.dropout = {.probability = job_.options.dropout,
+                   .seed = static_cast<std::uint64_t>(job_.options.seed),
+                   .step = step,
+                   .first_sample = first_sample(micro_batch)};
+  return batch;
+}
+
+std::int64_t Trainer::first_sample(MicroBatchId micro_batch) const {
+  return job_.position(place_.group, micro_batch) * job_.micro_batch_size();
 }
 
 void Trainer::optimizer_step(std::int64_t step, double gradient_norm) {

@@ -44,6 +44,8 @@ class Trainer {
  private:
   double total_loss(const StepResult& result) const;
   MicroBatch load(const Samples& samples, std::int64_t step, StageId stage, MicroBatchId micro_batch) const;
+  MicroBatch load_training(std::int64_t step, StageId stage, MicroBatchId micro_batch) const;
+  std::int64_t first_sample(MicroBatchId micro_batch) const;
   std::string hash_parameters();
   void optimizer_step(std::int64_t step, double gradient_norm);
   RunSummary summarise(std::vector<double> step_seconds);

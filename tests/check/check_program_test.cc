@@ -30,6 +30,21 @@ TEST(CheckProgramTest, EveryRegisteredScheduleIsSafeInBothDisciplines) {
   }
 }
 
+TEST(CheckProgramTest, RecomputationIsSafeInBothDisciplines) {
+  for (const Generator& generator : generators()) {
+    for (const PipelineShape& shape : testing::small_shapes(generator.name, 6)) {
+      const Schedule schedule = generator.generate(shape);
+      LoweringOptions options;
+      for (std::int64_t s = 0; s < schedule.stages; ++s) options.recompute.emplace(s);
+      for (const ChannelDiscipline discipline : kDisciplines) {
+        options.discipline = discipline;
+        const auto violations = check(lower(schedule, options), discipline);
+        ASSERT_TRUE(violations.empty()) << testing::describe(generator.name, shape) << ": " << violations[0].message;
+      }
+    }
+  }
+}
+
 TEST(CheckProgramTest, SafeWithAnyBoundOnTransfersAhead) {
   for (const std::int64_t ahead : {0, 1, 5}) {
     for (const std::int64_t behind : {1, 3}) {
@@ -113,6 +128,16 @@ TEST(CheckProgramTest, AMissingInstructionIsFoundByWhatItLeavesBehind) {
   EXPECT_TRUE(without(InstructionKind::Compute).contains(ViolationKind::BadDataFlow));
   EXPECT_TRUE(without(InstructionKind::StartAllReduce).contains(ViolationKind::Deadlock));
   EXPECT_TRUE(without(InstructionKind::ReduceScalars).contains(ViolationKind::Deadlock));
+}
+
+TEST(CheckProgramTest, RecomputationComesBetweenForwardAndBackward) {
+  const Program good = lower(find_generator("gpipe").generate({1, 1}), {.recompute = {StageId(0)}});
+  ASSERT_TRUE(kinds(good).empty());
+  for (const std::size_t place : {0, 1}) {  // 0F0, recompute, 0B0
+    Program bad = good;
+    std::swap(bad.workers[0][place], bad.workers[0][place + 1]);
+    EXPECT_TRUE(kinds(bad).contains(ViolationKind::BadDataFlow)) << place;
+  }
 }
 
 TEST(CheckProgramTest, AnEndedWorkerIsNamed) {

@@ -166,6 +166,7 @@ class WorkerList {
     const std::int64_t stage = instruction.op.stage.value();
     switch (instruction.kind) {
       case InstructionKind::Compute: return compute(instruction.op);
+      case InstructionKind::Recompute: return recompute(instruction.op);
       case InstructionKind::PostReceive:
         ++receives_;
         return is_transfer_to_other(transfer) && posted_.insert(transfer).second;
@@ -194,6 +195,12 @@ class WorkerList {
     made_.insert(task(op));
     here_.insert(task(op));
     return true;
+  }
+
+  bool recompute(const Op& op) const {
+    if (op.kind != OpKind::Backward && op.kind != OpKind::BackwardInput) return false;
+    if (!is_on(program_.placement, op, worker_, program_.micro_batches)) return false;
+    return here_.contains(task(OpKind::Forward, op, 0)) && !here_.contains(task(op));
   }
 
   bool holds(std::int64_t stage) const {

@@ -52,6 +52,27 @@ TEST(LayersTest, MaskedAttentionWithoutAMaskSeesEverything) {
   EXPECT_TRUE(at::allclose(masked_attention({x, x, x}, {}, 2), masked_attention({x, x, x}, all, 2), 1e-12, 1e-12));
 }
 
+// A probability too small to drop anything leaves the difference between the fused kernel and our own operations.
+TEST(LayersTest, AttentionWithDropoutIsTheFusedKernelsButForTheMask) {
+  const Dropout nothing = {.probability = 1e-14};
+  const QueryKeyValue x = {at::randn({2, 5, 6}, at::kDouble), at::randn({2, 5, 6}, at::kDouble),
+                           at::randn({2, 5, 6}, at::kDouble)};
+  at::Tensor mask = at::ones({2, 5}, at::kBool);
+  mask[1][4] = false;
+  EXPECT_TRUE(at::allclose(causal_attention(x, 2, nothing), causal_attention(x, 2), 1e-12, 1e-12));
+  EXPECT_TRUE(at::allclose(masked_attention(x, mask, 2, nothing), masked_attention(x, mask, 2), 1e-12, 1e-12));
+  EXPECT_TRUE(at::allclose(masked_attention(x, {}, 2, nothing), masked_attention(x, {}, 2), 1e-12, 1e-12));
+}
+
+TEST(LayersTest, AttentionDropsProbabilitiesAfterTheSoftmax) {
+  // Where all keys have the same value, attention returns it times the sum of the probabilities: 1 without dropout.
+  const at::Tensor ones = at::ones({1, 200, 2}, at::kDouble);
+  const QueryKeyValue x = {at::randn({1, 200, 2}, at::kDouble), at::randn({1, 200, 2}, at::kDouble), ones};
+  const at::Tensor sums = masked_attention(x, {}, 1, {.probability = 0.5});
+  EXPECT_NEAR(sums.mean().item<double>(), 1, 0.1);
+  EXPECT_GT(sums.std().item<double>(), 0.01);
+}
+
 TEST(LayersTest, CrossEntropySumLeavesOutIgnoredTargets) {
   const at::Tensor logits = at::zeros({2, 2, 8}, at::kDouble);
   const at::Tensor targets = tokens({3, kIgnored, 0, 7}).view({2, 2});

@@ -44,19 +44,39 @@ INSTANTIATE_TEST_SUITE_P(Families, StageTest, testing::Values(Family::Gpt2, Fami
 // Cut or whole, the same operations run in the same order.
 TEST_P(StageTest, CutIntoStagesGivesLossAndGradientsOfTheWhole) {
   const ModelConfig config = small_model(GetParam());
-  const MicroBatch batch = small_batch(GetParam());
-  const auto single = cut(config, 1);
-  const double loss = run_stages(single, batch);
-  for (std::int64_t stages = 2; stages <= config.layers; ++stages) {
-    const auto pipeline = cut(config, stages);
-    EXPECT_NEAR(run_stages(pipeline, batch), loss, 1e-12 * loss);
-    EXPECT_LT(relative_difference(all_gradients(pipeline), single[0]->gradients()), 1e-12) << stages << " stages";
+  MicroBatch batch = small_batch(GetParam());
+  for (const double dropout : {0.0, 0.3}) {
+    batch.dropout.probability = dropout;
+    const auto single = cut(config, 1);
+    const double loss = run_stages(single, batch);
+    for (std::int64_t stages = 2; stages <= config.layers; ++stages) {
+      const auto pipeline = cut(config, stages);
+      EXPECT_NEAR(run_stages(pipeline, batch), loss, 1e-12 * loss);
+      EXPECT_LT(relative_difference(all_gradients(pipeline), single[0]->gradients()), 1e-12) << stages << " stages";
+    }
+  }
+}
+
+TEST_P(StageTest, DropoutActsInEveryBlock) {
+  const ModelConfig config = small_model(GetParam());
+  MicroBatch batch = small_batch(GetParam());
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    const auto block = rough_stage(config, {.first_layer = layer, .end_layer = layer + 1});
+    const at::Tensor hidden = at::ones({2, 6, config.hidden}, at::kDouble);
+    const auto forward = [&](double dropout, std::int64_t step) {
+      batch.dropout = {.probability = dropout, .step = step};
+      return block->forward(hidden, batch).detach();
+    };
+    EXPECT_TRUE(at::equal(forward(0.3, 1), forward(0.3, 1)));
+    EXPECT_FALSE(at::equal(forward(0.3, 1), forward(0.3, 2)));
+    EXPECT_FALSE(at::equal(forward(0.3, 1), forward(0, 1)));
   }
 }
 
 TEST_P(StageTest, GradientsAreTheFiniteDifferencesOfTheLoss) {
   const ModelConfig config = with_overrides(small_model(GetParam()), {.layers = 2});
-  const MicroBatch batch = small_batch(GetParam());
+  MicroBatch batch = small_batch(GetParam());
+  batch.dropout.probability = 0.2;
   const auto stages = cut(config, 1);
   run_stages(stages, batch);
   const torch::autograd::AutoGradMode no_grad(false);

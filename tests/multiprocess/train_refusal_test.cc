@@ -87,6 +87,7 @@ TEST_F(TrainRefusalTest, Names) {
       {{"--dtype", "float16"}, {"--dtype 'float16'", "did you mean 'float32'?"}},
       {{"--optimizer", "adam"}, {"--optimizer 'adam'", "did you mean 'adamw'?"}},
       {{"--transport", "thread"}, {"--transport 'thread'", "did you mean 'threads'?"}},
+      {{"--recompute", "auto"}, {"unknown --recompute 'auto'", "none, full"}},
       {{"--tied", "no"}, {"--tied 'no'"}},
       {{"--step", "3"}, {"unknown flag '--step'", "did you mean '--steps'?"}},
       {{"--checkpoint", "directory"}, {"unknown flag '--checkpoint'"}},
@@ -135,7 +136,8 @@ TEST_F(TrainRefusalTest, OtherNumbers) {
   for (const char* value : {"", "nan", "inf", "1e400", "some"}) {
     expect_refusals({{{"--clip", value}, {"--clip: '" + std::string(value) + "' is not a number"}}});
   }
-  expect_refusals({{{"--learning-rate", "0"}, {"--learning-rate must be above 0"}}});
+  expect_refusals({{{"--learning-rate", "0"}, {"--learning-rate must be above 0"}},
+                   {{"--dropout", "1"}, {"--dropout must be at least 0 and below 1, not 1"}}});
 }
 
 TEST_F(TrainRefusalTest, MetricsFiles) {

@@ -78,6 +78,13 @@ TEST(TrainingTest, CanonicalReductionGivesTheSameBitsToAll) {
   same({"--schedule", "zb-h1", "--stages", "4", "--micro-batches", "8", "--transport", "threads"});
 }
 
+TEST(TrainingTest, DropoutAndRecomputationAreTheSameOnEveryTransport) {
+  const Arguments common = {"--model", "gpt2-tiny", "--stages", "4", "--steps", "6", "--dropout", "0.1"};
+  const auto reference = train(common + kReference);
+  expect_same_training(reference, train(common + Arguments{"--recompute", "full", "--transport", "processes"}));
+  expect_same_training(reference, train(common + Arguments{"--recompute", "full", "--transport", "threads"}));
+}
+
 /// Twenty steps of one schedule, with validation, against the unpipelined model. The first two arguments go to both.
 class TrainingScheduleTest : public ::testing::TestWithParam<Arguments> {};
 

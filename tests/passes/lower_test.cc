@@ -38,6 +38,36 @@ TEST(LowerTest, SpellsOutTheMessagesOfTwoStages) {
                                      "sum norms and losses", "optimizer step"));
 }
 
+TEST(LowerTest, RecomputationStandsBeforeTheWaitForTheGradient) {
+  const Program program = lower(find_generator("1f1b").generate({2, 1}), {.recompute = {StageId(0)}});
+  EXPECT_THAT(in_words(program.workers[0]),
+              ::testing::ElementsAre("post receive of 1B0 from worker 1", "0F0", "send 0F0 to worker 1",
+                                     "recompute for 0B0", "wait for 1B0 from worker 1", "0B0",
+                                     "wait for send of 0F0 to worker 1", "sum norms and losses", "optimizer step"));
+  EXPECT_EQ(count(program, InstructionKind::Recompute), 1);  // stage 1 keeps its activations
+}
+
+TEST(LowerTest, ActivationsOfARecomputedStageAreFreedBeforeTheirGradientsArrive) {
+  const Program program =
+      lower(find_generator("gpipe").generate({2, 3}), {.sends_behind = 1, .recompute = {StageId(0)}});
+  const auto words = in_words(program.workers[0]);
+  const auto freed = std::find(words.begin(), words.end(), "wait for send of 0F1 to worker 1");
+  ASSERT_NE(freed, words.end());
+  EXPECT_EQ(*(freed + 1), "send 0F2 to worker 1");
+}
+
+TEST(LowerTest, RecomputationComesBeforeTheInputGradientOfASplitBackward) {
+  const Schedule schedule = find_generator("zb-v").generate({2, 4});
+  const Program program = lower(schedule, {.recompute = {StageId(0), StageId(1), StageId(2), StageId(3)}});
+  EXPECT_EQ(count(program, InstructionKind::Recompute), 4 * 4);
+  for (const auto& instructions : program.workers) {
+    for (const Instruction& instruction : instructions) {
+      if (instruction.kind != InstructionKind::Recompute) continue;
+      EXPECT_EQ(instruction.op.kind, OpKind::BackwardInput);
+    }
+  }
+}
+
 TEST(LowerTest, StagesOnOneWorkerHandOverWithoutAMessage) {
   Schedule schedule = find_generator("gpipe").generate({2, 1});
   schedule.placement.worker_of[0] = {WorkerId(0), WorkerId(0)};

@@ -1,6 +1,7 @@
 #include "runtime/executor.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -116,6 +117,39 @@ TEST(ExecutorTest, ForwardsAloneKeepNoGraphAndLeaveGradientsAlone) {
   EXPECT_THAT(executor.run(program.workers[0], hooks()).losses, ElementsAre(4, 8));
   EXPECT_EQ(stage.gradients().item<double>(), 9);
   EXPECT_EQ(executor.op_times().mean(StageId(0), OpKind::Forward).wall_seconds, 0);
+}
+
+/// Notes for each forward whether a graph is kept.
+class Witness final : public Stage {
+ public:
+  Witness() : Stage({{"weight", at::full({1}, 2.0, at::kDouble)}}) {}
+  at::Tensor forward(const at::Tensor&, const MicroBatch& batch) override {
+    notes.push_back(
+        fmt::format("{} {}", at::GradMode::is_enabled() ? "graph" : "alone", batch.tokens[0].item<double>()));
+    return (batch.tokens * parameters()[0].value).sum();
+  }
+  std::vector<std::string> notes;
+};
+
+TEST(ExecutorTest, ARecomputedForwardRunsAgainBeforeItsBackward) {
+  const Program program = lower(find_generator("gpipe").generate({1, 2}), {.recompute = {StageId(0)}});
+  Recorder transport;
+  Witness stage;
+  Executor executor(WorkerId(0), {{StageId(0), &stage}}, transport, kMessage, shape_of(program));
+  EXPECT_THAT(executor.run(program.workers[0], hooks()).losses, ElementsAre(4, 8));
+  EXPECT_THAT(stage.notes, ElementsAre("alone 1", "alone 2", "graph 1", "graph 2"));
+  EXPECT_EQ(stage.gradients().item<double>(), 2 * (1 + 2));
+}
+
+TEST(OpTimesTest, RecomputationIsPartOfTheBackward) {
+  OpTimes times(1);
+  const Op backward{OpKind::Backward, ReplicaId(0), StageId(0), MicroBatchId(0)};
+  for (int i = 0; i < 2; ++i) {
+    times.add_part(backward, {.wall_seconds = 1, .cpu_seconds = 0.5});
+    times.add(backward, {.wall_seconds = 2, .cpu_seconds = 1});
+  }
+  EXPECT_EQ(times.mean(StageId(0), OpKind::Backward).wall_seconds, 3);
+  EXPECT_EQ(times.mean(StageId(0), OpKind::Backward).cpu_seconds, 1.5);
 }
 
 TEST(ExecutorTest, AFailureLeavesItsPlace) {

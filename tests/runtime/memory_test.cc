@@ -20,10 +20,17 @@ using benchmarks::StepMemory;
 constexpr std::int64_t kStages = 4;
 constexpr BatchSize kSize{.sequences = 2, .tokens = 32};
 
-std::vector<StepMemory> measure(const std::string& schedule, std::int64_t micro_batches, Exchange exchange) {
+std::vector<StepMemory> measure(const std::string& schedule, std::int64_t micro_batches, Exchange exchange,
+                                const LoweringOptions& lowering = {}) {
   const PipelineShape shape{kStages, micro_batches};
   const Schedule generated = find_generator(schedule).generate(shape);
-  return benchmarks::measure_step_memory(generated, find_model("gpt2-tiny"), kSize, exchange);
+  return benchmarks::measure_step_memory(generated, find_model("gpt2-tiny"), kSize, exchange, lowering);
+}
+
+LoweringOptions recomputing_all() {
+  LoweringOptions options;
+  for (std::int64_t s = 0; s < kStages; ++s) options.recompute.emplace(s);
+  return options;
 }
 
 /// Bytes of the hidden states that one message carries.
@@ -79,10 +86,29 @@ TEST_P(MemoryTest, PeakOfGPipeGrowsByTheSameForEveryMicroBatch) {
   }
 }
 
+TEST_P(MemoryTest, RecomputationKeepsStageInputsAndOneStagesActivations) {
+  // GPipe has all N micro-batches in flight; one of them alone needs a stage's activations once.
+  constexpr std::int64_t kMicroBatches = 16;
+  const auto one = measure("gpipe", 1, GetParam());
+  const auto kept = measure("gpipe", kMicroBatches, GetParam());
+  const auto recomputed = measure("gpipe", kMicroBatches, GetParam(), recomputing_all());
+  for (std::size_t w = 0; w < one.size(); ++w) {
+    // Received over Gloo, or lent to the next stage. Some more messages for how far ahead messages are.
+    const bool holds_inputs = GetParam() == Exchange::OverGloo ? w > 0 : w + 1 < one.size();
+    const std::int64_t inputs = holds_inputs ? kMicroBatches * message_bytes() : 0;
+    EXPECT_LE(recomputed[w].peak_bytes, inputs + one[w].peak_bytes + 4 * message_bytes()) << "worker " << w;
+    EXPECT_GT(kept[w].peak_bytes, 5 * recomputed[w].peak_bytes) << "worker " << w;
+  }
+}
+
 TEST_P(MemoryTest, NothingOutlivesTheStep) {
   // But a few numbers: Gloo's thread keeps those of the last sum until its next.
   const std::int64_t slack = GetParam() == Exchange::ByReference ? 0 : 1024;
-  for (const StepMemory& worker : measure("chimera", kStages, GetParam())) EXPECT_LE(worker.after_bytes, slack);
+  for (const LoweringOptions& lowering : {LoweringOptions(), recomputing_all()}) {
+    for (const StepMemory& worker : measure("chimera", kStages, GetParam(), lowering)) {
+      EXPECT_LE(worker.after_bytes, slack);
+    }
+  }
 }
 
 TEST(StepMemoryTest, OneUnitNeedsAsMuchAsEight) {

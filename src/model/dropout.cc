@@ -1,0 +1,110 @@
+#include "model/dropout.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Dispatch.h>
+#include <ATen/OpMathType.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/ivalue.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "core/random.h"
+#include "core/random_words.h"
+
+namespace chimera {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+constexpr std::int64_t kChunk = 16 * static_cast<std::int64_t>(kWordGroup);  // words made at a time
+
+/// Which masks, and how they are read.
+struct Masks : torch::CustomClassHolder {
+  Masks(const Dropout& dropout, DropoutSite site)
+      : key(CounterRandom(dropout.seed, "dropout").bits(0)),
+        step(static_cast<std::uint32_t>(dropout.step)),
+        first_sample(static_cast<std::uint32_t>(dropout.first_sample)),
+        place(static_cast<std::uint32_t>(dropout.layer) * 4 + static_cast<std::uint32_t>(site)),
+        drop_below(static_cast<std::uint32_t>(std::min(std::round(dropout.probability * 0x1p32), 0x1p32 - 1))),
+        scale(1 / (1 - dropout.probability)) {}
+
+  std::uint64_t key;
+  std::uint32_t step;
+  std::uint32_t first_sample;
+  std::uint32_t place;
+  std::uint32_t drop_below;  // a word below it drops its element
+  double scale;
+};
+
+/// One chunk: elements kChunk * chunk and following of a sample, `count` of them.
+template <class Element>
+void apply(const Masks& masks, std::int64_t sample, std::int64_t chunk, const Element* in, Element* out,
+           std::int64_t count) {
+  std::array<std::uint32_t, kChunk> buffer;
+  const std::span words(buffer.data(), static_cast<std::size_t>(count));
+  const WordStream stream = {masks.step, masks.first_sample + static_cast<std::uint32_t>(sample), masks.place};
+  random_words(masks.key, stream, static_cast<std::uint32_t>(chunk * kChunk / static_cast<std::int64_t>(kWordGroup)),
+               words);
+  using Wide = at::opmath_type<Element>;
+  const auto scale = static_cast<Wide>(masks.scale);
+  const std::uint32_t drop_below = masks.drop_below;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Wide factor = words[static_cast<std::size_t>(i)] < drop_below ? Wide(0) : scale;
+    out[i] = static_cast<Element>(static_cast<Wide>(in[i]) * factor);
+  }
+}
+
+/// `input` times the mask.
+at::Tensor masked(const at::Tensor& input, const Masks& masks) {
+  if (!input.is_cpu()) return input * masked(at::ones(input.sizes(), input.scalar_type()), masks).to(input.device());
+  const at::Tensor in = input.contiguous();
+  const at::Tensor out = at::empty_like(in);
+  const std::int64_t samples = in.size(0);
+  const std::int64_t sample_size = in.numel() / samples;
+  const std::int64_t chunks = (sample_size + kChunk - 1) / kChunk;  // of a sample
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, in.scalar_type(), "dropout", [&] {
+    const scalar_t* from = in.const_data_ptr<scalar_t>();
+    scalar_t* to = out.data_ptr<scalar_t>();
+    at::parallel_for(0, samples * chunks, at::internal::GRAIN_SIZE / kChunk, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::int64_t start = i % chunks * kChunk;
+        const std::int64_t offset = i / chunks * sample_size + start;
+        apply(masks, i / chunks, i % chunks, from + offset, to + offset, std::min(kChunk, sample_size - start));
+      }
+    });
+  });
+  return out;
+}
+
+struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const Dropout& dropout,
+                            DropoutSite site) {
+    auto masks = c10::make_intrusive<Masks>(dropout, site);
+    at::Tensor result = masked(input, *masks);
+    context->saved_data["masks"] = at::IValue::make_capsule(std::move(masks));
+    return result;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
+    const auto masks = c10::static_intrusive_pointer_cast<Masks>(context->saved_data["masks"].toCapsule());
+    return {masked(output_gradients[0], *masks), at::Tensor(), at::Tensor()};
+  }
+};
+
+}  // namespace
+
+Dropout Dropout::in_layer(std::int64_t index) const {
+  Dropout result = *this;
+  result.layer = index;
+  return result;
+}
+
+at::Tensor dropout(const at::Tensor& input, const Dropout& masks, DropoutSite site) {
+  return masks.is_active() ? DropoutFunction::apply(input, masks, site) : input;
+}
+
+}  // namespace chimera

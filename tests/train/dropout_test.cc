@@ -1,0 +1,103 @@
+// Dropout and recomputation change nothing between schedules: masks belong to samples, and a forward that runs again is
+// the same forward.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "support/schedules.h"
+#include "support/training.h"
+
+namespace chimera {
+namespace {
+
+struct Case {
+  std::string model;
+  std::string schedule;
+  PipelineShape shape;
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.model << " " << testing::describe(c.schedule, c.shape); }
+
+std::string name_of(const ::testing::TestParamInfo<Case>& tested) {
+  std::string name = tested.param.model + "_" + testing::describe(tested.param.schedule, tested.param.shape);
+  std::replace_if(
+      name.begin(), name.end(), [](char letter) { return std::isalnum(letter) == 0; }, '_');
+  return name;
+}
+
+TrainOptions with_dropout(const Case& c) {
+  TrainOptions options = testing::small_options(c.model, c.schedule, c.shape);
+  options.dropout = 0.2;
+  return options;
+}
+
+/// Two pipelines, four, several stages a worker, split backwards, half-size micro-batches.
+const auto kCases = ::testing::Values(
+    Case{"gpt2-tiny", "gpipe", {8, 3}}, Case{"gpt2-tiny", "1f1b", {4, 8}}, Case{"bert-tiny", "1f1b", {2, 4}},
+    Case{"gpt2-tiny", "chimera", {2, 4}}, Case{"gpt2-tiny", "chimera", {4, 4, 4}}, Case{"bert-tiny", "chimera", {4, 8}},
+    Case{"gpt2-tiny", "chimera", {.stages = 4, .micro_batches = 8, .scale = ScaleMethod::Doubling}},
+    Case{"gpt2-tiny", "chimera", {.stages = 4, .micro_batches = 4, .scale = ScaleMethod::Halving}},
+    Case{"gpt2-tiny", "zb-v", {4, 8}}, Case{"bert-tiny", "zb-v", {2, 4}}, Case{"gpt2-tiny", "dualpipe", {4, 8}},
+    Case{"gpt2-tiny", "dualpipev", {4, 8}});
+
+class KeyedDropoutTest : public ::testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(Schedules, KeyedDropoutTest, kCases, name_of);
+
+TEST_P(KeyedDropoutTest, LossAndGradientsAreThoseOfTheUnpipelinedModel) {
+  const TrainOptions options = with_dropout(GetParam());
+  const Job job = prepare_job(options);
+  TrainOptions unpipelined = options;
+  unpipelined.micro_batch_size = job.micro_batch_size();
+  unpipelined.shape.micro_batches = job.schedule.micro_batches;
+  const auto pipelined = testing::train(options, 2);
+  const auto reference = testing::train_unpipelined(unpipelined, 2);
+  for (std::size_t step = 0; step < 2; ++step) {
+    EXPECT_NEAR(pipelined.losses[step], reference.losses[step], 1e-12 * reference.losses[step]);
+  }
+  for (const auto& [name, expected] : reference.gradients) {
+    for (const at::Tensor& gradient : pipelined.gradients.at(name)) {
+      EXPECT_LE(testing::relative_error(gradient, expected[0], reference.gradient_norms[1]), 1e-11) << name;
+    }
+  }
+}
+
+class RecomputationTest : public ::testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(Schedules, RecomputationTest, kCases, name_of);
+INSTANTIATE_TEST_SUITE_P(Unpipelined, RecomputationTest, ::testing::Values(Case{"gpt2-tiny", "none", {1, 3}}), name_of);
+
+TEST_P(RecomputationTest, LossesGradientsAndParametersKeepEveryBit) {
+  for (const double dropout : {0.0, 0.2}) {
+    TrainOptions options = with_dropout(GetParam());
+    options.dropout = dropout;
+    options.dtype = "float32";
+    const auto kept = testing::train(options, 2);
+    options.recompute = "full";
+    const auto recomputed = testing::train(options, 2);
+    EXPECT_EQ(recomputed.losses, kept.losses);
+    EXPECT_EQ(recomputed.gradient_norms, kept.gradient_norms);
+    for (const auto& [name, expected] : kept.gradients) {
+      for (std::size_t copy = 0; copy < expected.size(); ++copy) {
+        EXPECT_TRUE(at::equal(recomputed.gradients.at(name)[copy], expected[copy])) << name;
+        EXPECT_TRUE(at::equal(recomputed.parameters.at(name)[copy], kept.parameters.at(name)[copy])) << name;
+      }
+    }
+  }
+}
+
+TEST(TrainingDropoutTest, ValidationHasNone) {
+  TrainOptions options = with_dropout({"gpt2-tiny", "1f1b", {2, 2}});
+  options.validate_every = 1;
+  options.optimizer = "sgd";
+  options.learning_rate = 1e-300;  // weights stay
+  options.weight_decay = 0;
+  const auto with = testing::train(options, 1);
+  options.dropout = 0;
+  const auto without = testing::train(options, 1);
+  EXPECT_NE(with.losses, without.losses);
+  EXPECT_EQ(with.validation_losses, without.validation_losses);
+}
+
+}  // namespace
+}  // namespace chimera
