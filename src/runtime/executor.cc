@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/error.h"
 #include "core/fault_point.h"
@@ -152,7 +153,7 @@ void Executor::input_gradient(const Op& op) {
 
 // Layers that do not split their backward add their weight gradients in I, when the block of an earlier micro-batch may
 // still wait for its W: here they wait for their own.
-std::vector<at::Tensor> Executor::hide_gradients(Stage& stage) const {
+std::vector<at::Tensor> Executor::hide_gradients(Stage& stage) {
   std::vector<at::Tensor> gradients;
   for (const Parameter& parameter : stage.parameters()) {
     at::Tensor value = parameter.value;
@@ -161,7 +162,7 @@ std::vector<at::Tensor> Executor::hide_gradients(Stage& stage) const {
   return gradients;
 }
 
-void Executor::show_gradients(Stage& stage, std::vector<at::Tensor> gradients, WeightGradients& owed) const {
+void Executor::show_gradients(Stage& stage, std::vector<at::Tensor> gradients, WeightGradients& owed) {
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     at::Tensor value = stage.parameters()[i].value;
     const at::Tensor added = std::exchange(value.mutable_grad(), gradients[i]);

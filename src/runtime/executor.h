@@ -95,8 +95,8 @@ class Executor {
   void reduce_scalars(const StepHooks& hooks);
   std::size_t num_squares() const;
   void add_squares(StageId id, std::vector<double>& values) const;
-  std::vector<at::Tensor> hide_gradients(Stage& stage) const;
-  void show_gradients(Stage& stage, std::vector<at::Tensor> gradients, WeightGradients& owed) const;
+  static std::vector<at::Tensor> hide_gradients(Stage& stage);
+  static void show_gradients(Stage& stage, std::vector<at::Tensor> gradients, WeightGradients& owed);
   at::Tensor take(const Op& maker);
   at::Tensor take_gradient(Op maker);
 

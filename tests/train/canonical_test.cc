@@ -22,6 +22,7 @@ TrainOptions canonical(const std::string& schedule, const PipelineShape& shape, 
   options.dtype = dtype;
   options.reduction = "canonical";
   options.clip = 0.5;  // active
+  options.dropout = 0.1;
   options.learning_rate = 0.01;
   return options;
 }
@@ -72,6 +73,14 @@ TEST(CanonicalTest, GroupsSideBySideComputeThemToo) {
   options.data_parallel = 2;
   options.replica_layout = "far";
   expect_same_bits(options, "two groups of four pipelines, float64");
+}
+
+TEST(CanonicalTest, RecomputationChangesNoBit) {
+  for (const std::string name : {"chimera", "zb-h1"}) {
+    TrainOptions options = canonical(name, {4, kMicroBatches}, "float32");
+    options.recompute = "full";
+    expect_same_bits(options, name + ", recomputed");
+  }
 }
 
 TEST(CanonicalTest, HalvesOfMicroBatchesAreMicroBatches) {
