@@ -22,6 +22,7 @@ void add_schedules(CLI::App& program, int& exit_code);
 void add_schedule(CLI::App& program, int& exit_code);
 void add_check(CLI::App& program, int& exit_code);
 void add_simulate(CLI::App& program, int& exit_code);
+void add_search(CLI::App& program, int& exit_code);
 void add_model(CLI::App& program, int& exit_code);
 void add_train(CLI::App& program, const Invocation& invocation, int& exit_code);
 

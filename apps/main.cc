@@ -123,6 +123,7 @@ int main(int argc, char** argv) {
   add_schedule(program, exit_code);
   add_check(program, exit_code);
   add_simulate(program, exit_code);
+  add_search(program, exit_code);
   add_model(program, exit_code);
 #ifdef CHIMERA_WITH_TORCH
   add_train(program, invocation, exit_code);

@@ -1,0 +1,227 @@
+#include "search/search.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <iostream>
+#include <memory>
+
+#include "commands.h"
+#include "core/error.h"
+#include "options.h"
+#include "render/text.h"
+#include "schedule/schedule_json.h"
+#include "search/limits.h"
+#include "search/starts.h"
+#include "simulate/simulate.h"
+
+namespace chimera::apps {
+namespace {
+
+struct Options {
+  ShapeFlags shape;
+  CostFlags costs;
+  std::string placement;
+  bool whole_backward = false;
+  double max_in_flight = 0;
+  double memory = 0;
+  double activation_bytes = 0;
+  double weight_bytes = 0;
+  double seconds = 10;
+  std::int64_t iterations = 0;
+  std::int64_t seed = 0;
+  std::string format;
+  CLI::Option* max_in_flight_option = nullptr;
+  CLI::Option* memory_option = nullptr;
+  std::vector<CLI::Option*> bytes_options;
+  CLI::Option* seconds_option = nullptr;
+  CLI::Option* iterations_option = nullptr;
+};
+
+/// Larger schedules are not drawn as text.
+constexpr std::int64_t kMostDrawnOps = 400;
+
+/// What each placement is called, and the flag of the shape that it takes.
+struct NamedPlacement {
+  const char* name;
+  PlacementKind kind;
+  const char* flag;
+};
+constexpr std::array kPlacements = {
+    NamedPlacement{"bidirectional", PlacementKind::Bidirectional, "--pipelines"},
+    NamedPlacement{"linear", PlacementKind::Linear, ""},
+    NamedPlacement{"loop", PlacementKind::Loop, "--chunks"},
+    NamedPlacement{"v", PlacementKind::Wave, ""},
+    NamedPlacement{"wave", PlacementKind::Wave, "--waves"},
+};
+
+std::vector<std::string> placement_names() {
+  std::vector<std::string> names;
+  for (const NamedPlacement& placement : kPlacements) names.emplace_back(placement.name);
+  return names;
+}
+
+/// The one that --placement names; else the one that takes the shape's flags; else the first.
+const NamedPlacement& chosen_placement(const Options& options) {
+  const NamedPlacement* chosen = &kPlacements.front();
+  for (const NamedPlacement& placement : kPlacements) {
+    if (options.placement == placement.name) return placement;
+    for (const CLI::Option* flag : options.shape.special) {
+      if (options.placement.empty() && flag->count() > 0 && flag->get_name() == placement.flag) chosen = &placement;
+    }
+  }
+  return *chosen;
+}
+
+PipelineShape chosen_shape(const Options& options, const NamedPlacement& placement) {
+  const ShapeFlags& flags = options.shape;
+  if (flags.stages->count() == 0) throw ConfigError("search: --stages is missing; give D, the workers of one pipeline");
+  if (flags.micro_batches->count() == 0) {
+    throw ConfigError("search: --micro-batches is missing; give N, the micro-batches of one step");
+  }
+  for (const CLI::Option* flag : flags.special) {
+    if (flag->count() == 0 || flag->get_name() == placement.flag) continue;
+    throw ConfigError(fmt::format("search: {} does not apply to --placement {}", flag->get_name(), placement.name));
+  }
+  return flags.shape;
+}
+
+/// Whole where --backward alone says what a backward costs.
+bool splits_backward(const Options& options) {
+  return !options.whole_backward && options.costs.backward_option->count() == 0;
+}
+
+/// --memory, by the bytes of the other flags or of --costs.
+HoldingLimit memory_limit(const Options& options, const Layout& layout, const CostModel& costs) {
+  const auto given = [](const CLI::Option* option) { return option->count() > 0; };
+  const auto& bytes = options.bytes_options;
+  if (std::all_of(bytes.begin(), bytes.end(), given)) {
+    return limit_memory(layout, options.memory, options.weight_bytes, options.activation_bytes, "--memory");
+  }
+  if (std::any_of(bytes.begin(), bytes.end(), given) || costs.memory.empty()) {
+    throw ConfigError("search: --memory needs --activation-bytes and --weight-bytes, or --costs FILE with `memory`");
+  }
+  return limit_memory(layout, options.memory, costs, "--memory");
+}
+
+SearchProblem problem_of(const Options& options, const Layout& layout) {
+  SearchProblem problem{layout, options.costs.costs_of(without_ops(layout)), splits_backward(options), {}};
+  if (options.max_in_flight_option->count() > 0) {
+    problem.limits.push_back(limit_in_flight(layout, options.max_in_flight, "--max-in-flight"));
+  }
+  if (options.memory_option->count() > 0) {
+    problem.limits.push_back(memory_limit(options, layout, problem.costs));
+  } else if (options.bytes_options[0]->count() + options.bytes_options[1]->count() > 0) {
+    throw ConfigError("search: --activation-bytes and --weight-bytes say what --memory limits; give that too");
+  }
+  return problem;
+}
+
+/// Every few seconds, once a run has lasted so long that one may wonder.
+class ProgressLines {
+ public:
+  void operator()(const SearchProgress& progress) {
+    if (progress.seconds < next_) return;
+    next_ = progress.seconds + kSecondsBetween;
+    std::cerr << fmt::format("search: {:.0f} s, makespan {:.6g} by {}, lower bound {:.6g}\n", progress.seconds,
+                             progress.makespan, progress.origin, progress.lower_bound)
+              << std::flush;
+  }
+
+ private:
+  static constexpr double kSecondsBetween = 5;
+  double next_ = kSecondsBetween;
+};
+
+SearchOptions search_options(const Options& options) {
+  SearchOptions chosen;
+  if (options.seed < 0) throw ConfigError(fmt::format("--seed: {} is not 0 or more", options.seed));
+  if (options.iterations_option->count() > 0 && options.iterations < 1) {
+    throw ConfigError(fmt::format("--iterations: {} is not 1 or more", options.iterations));
+  }
+  chosen.seed = static_cast<std::uint64_t>(options.seed);
+  chosen.seconds = options.seconds;
+  if (options.iterations_option->count() > 0) {
+    chosen.iterations = options.iterations;
+    if (options.seconds_option->count() == 0) chosen.seconds.reset();
+  }
+  chosen.progress = ProgressLines();
+  return chosen;
+}
+
+std::string as_json(const SearchResult& result) {
+  std::string text = fmt::format(
+      "{{\"makespan\": {}, \"lower_bound\": {}, \"gap\": {}, \"peak_in_flight\": {}, \"origin\": \"{}\",\n"
+      " \"pareto\": [",
+      result.makespan, result.lower_bound, result.gap, result.peak_in_flight, result.origin);
+  for (std::size_t i = 0; i < result.pareto.size(); ++i) {
+    const ParetoPoint& point = result.pareto[i];
+    text += fmt::format("{}{{\"makespan\": {}, \"peak_in_flight\": {}, \"origin\": \"{}\"}}", i == 0 ? "" : ",\n  ",
+                        point.makespan, point.peak_in_flight, point.origin);
+  }
+  return text + "],\n \"schedule\": " + to_json(result.schedule) + "}\n";
+}
+
+std::string as_text(const SearchResult& result, const CostModel& costs) {
+  std::string text;
+  if (num_ops(result.schedule) <= kMostDrawnOps) {
+    text = to_text(result.schedule, simulate(result.schedule, costs)) + "\n";
+  }
+  text += fmt::format("makespan {:.6g}, lower bound {:.6g}, gap {:.2f} %{}\n", result.makespan, result.lower_bound,
+                      100 * result.gap, result.gap == 0 ? " (optimal)" : "");
+  text += fmt::format("peak in flight {:.6g} stage units, found by {}\n\n", result.peak_in_flight, result.origin);
+  text += fmt::format("{:>10} {:>15}  {}\n", "makespan", "peak in flight", "found by");
+  for (const ParetoPoint& point : result.pareto) {
+    text += fmt::format("{:>10.6g} {:>15.6g}  {}\n", point.makespan, point.peak_in_flight, point.origin);
+  }
+  return text;
+}
+
+}  // namespace
+
+void add_search(CLI::App& program, int&) {
+  auto* command = program.add_subcommand("search", "Find a fast schedule under a memory limit");
+  command->footer(
+      "Examples:\n"
+      "  chimera search --stages 8 --micro-batches 16 --forward 1 --input-gradient 1.3 --weight-gradient 0.7 \\\n"
+      "    --latency 0.1 --max-in-flight 9 --seconds 20\n"
+      "  chimera search --stages 4 --micro-batches 8 --placement wave --waves 2 --iterations 100000 --seed 1\n"
+      "  chimera search --stages 4 --micro-batches 4 --format json > found.json\n"
+      "\nStarts from every generated schedule that fits and from list scheduling, improves the best by local search,\n"
+      "and proves the optimum where the problem is small. The gap is makespan / lower bound - 1. In flight counts\n"
+      "stage units: a worker's share of the model forwarded for one micro-batch, its weight gradient not yet done.\n"
+      "With --iterations and without --seconds the same seed gives the same schedule.");
+  auto options = std::make_shared<Options>();
+  options->shape.add_to(*command);
+  add_choice(*command, "--placement", options->placement,
+             "where the stages live: 2f replicas up and down, or one replica straight on, round and round, there and "
+             "back, or there and back w times (default: by the shape flags, bidirectional)",
+             placement_names());
+  options->costs.add_to(*command);
+  command->add_flag("--whole-backward", options->whole_backward,
+                    "B in place of I and W (default where --backward is given)");
+  options->max_in_flight_option = add_number(*command, "--max-in-flight", options->max_in_flight,
+                                             "most stage units in flight on a worker (default: no limit)");
+  options->memory_option = add_number(*command, "--memory", options->memory,
+                                      "most bytes a worker may hold; with the next two, or `memory` in --costs");
+  options->bytes_options = {
+      add_number(*command, "--activation-bytes", options->activation_bytes, "bytes of one stage unit in flight"),
+      add_number(*command, "--weight-bytes", options->weight_bytes,
+                 "bytes of the weights of one worker's share, and of what goes with them; replicas count again")};
+  options->seconds_option = add_number(*command, "--seconds", options->seconds, "time to search (default 10)");
+  options->iterations_option =
+      add_count(*command, "--iterations", options->iterations, "schedules to time, instead of or beside --seconds");
+  add_count(*command, "--seed", options->seed, "of the chances that the search takes (default 0)");
+  add_format(*command, options->format, {"text", "json"});
+  command->callback([options] {
+    const NamedPlacement& placement = chosen_placement(*options);
+    const PipelineShape shape = chosen_shape(*options, placement);
+    const Layout layout = layout_of(placement.kind, shape);
+    const SearchProblem problem = problem_of(*options, layout);
+    const SearchResult result = search(problem, generated_starts(layout, shape), search_options(*options));
+    write_output("", options->format == "json" ? as_json(result) : as_text(result, problem.costs));
+  });
+}
+
+}  // namespace chimera::apps

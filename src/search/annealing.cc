@@ -1,0 +1,164 @@
+#include "search/annealing.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "search/evaluator.h"
+
+namespace chimera {
+namespace {
+
+/// What a temperature of 1 would be: the mean duration of an op. So all is the same in any unit of time.
+double mean_duration(const Instance& instance) {
+  double sum = 0;
+  for (const Lane& lane : instance.lanes) sum += lane.duration * lane.count;
+  return sum / std::max(1, instance.ops);
+}
+
+/// An op of a worker that goes from one place in its order to another; the ops between close up.
+struct Move {
+  std::size_t worker = 0;
+  std::size_t from = 0;
+  std::size_t to = 0;
+};
+
+void carry_out(Orders& orders, const Move& move) {
+  const auto order = orders[move.worker].begin();
+  const auto from = static_cast<std::ptrdiff_t>(move.from);
+  const auto to = static_cast<std::ptrdiff_t>(move.to);
+  if (from < to) {
+    std::rotate(order + from, order + from + 1, order + to + 1);
+  } else {
+    std::rotate(order + to, order + from, order + from + 1);
+  }
+}
+
+Move reverse(const Move& move) { return {move.worker, move.to, move.from}; }
+
+class Annealing {
+ public:
+  Annealing(const Instance& instance, Solution start, RandomSource& random)
+      : instance_(instance),
+        random_(random),
+        evaluator_(instance),
+        scale_(mean_duration(instance)),
+        orders_(start.orders),
+        best_(std::move(start)) {}
+
+  Solution run(double goal, Phase& phase, const std::function<void(const Solution&)>& improved) {
+    best_.makespan = evaluator_.makespan(orders_);
+    energy_ = energy(best_.makespan);
+    double hot = kCold;
+    for (bool first = true; best_.makespan > goal && !phase.over(); first = false) {
+      const double temperature = hot * scale_ * std::pow(kCold / hot, phase.passed());
+      for (int i = 0; i < kMovesPerTemperature; ++i) {
+        phase.count();
+        if (step(temperature)) improved(best_);
+      }
+      if (first) hot = hottest(kMovesPerTemperature / std::max(phase.passed(), kRounding));
+    }
+    return std::move(best_);
+  }
+
+ private:
+  double energy(double makespan) const { return makespan + kShareOfMeanEnd * evaluator_.mean_end(); }
+
+  /// Where to begin if there is time for that many moves: what is heated needs enough of them to cool down again.
+  double hottest(double moves) const {
+    return std::max(kCold, kHot * std::min(1.0, moves / (kMovesToCoolAnOp * instance_.ops)));
+  }
+
+  /// Tries one move; whether it makes a new best.
+  bool step(double temperature) {
+    const Move move = draw();
+    const auto& order = orders_[move.worker];
+    if (order.empty() || order[move.from] == order[move.to]) return false;
+    carry_out(orders_, move);
+    const double makespan = admissible(move) ? evaluator_.makespan(orders_) : kStuck;
+    const double energy = makespan == kStuck ? kStuck : this->energy(makespan);
+    if (energy > energy_ && !random_.chance(std::exp((energy_ - energy) / temperature))) {
+      carry_out(orders_, reverse(move));
+      return false;
+    }
+    energy_ = energy;
+    if (makespan >= best_.makespan - kRounding * scale_) return false;
+    best_ = {orders_, makespan};
+    return true;
+  }
+
+  Move draw() {
+    Move move;
+    move.worker = random_.below(orders_.size());
+    const auto size = orders_[move.worker].size();
+    if (size < 2) return move;
+    move.from = random_.below(size);
+    std::size_t distance = 1;
+    while (distance < kFarthest && random_.chance(kFarther)) ++distance;
+    const bool later = random_.chance(0.5);
+    move.to = later ? std::min(size - 1, move.from + distance) : move.from - std::min(move.from, distance);
+    return move;
+  }
+
+  /// Whether the worker's order still keeps the chain's steps behind each other, and the limits, after the move.
+  bool admissible(const Move& move) const {
+    const auto& order = orders_[move.worker];
+    const auto begin = std::min(move.from, move.to);
+    const auto end = std::max(move.from, move.to);
+    const auto moved = chain(order[move.to]);
+    std::array<std::int32_t, kLanesOfChain> done{};
+    for (std::size_t i = 0; i <= end; ++i) {
+      if (chain(order[i]) != moved) continue;
+      const auto step = static_cast<std::size_t>(order[i] % kLanesOfChain);
+      ++done[step];
+      if (i >= begin && step != kForwardStep && done[step] > done[step - 1]) return false;
+    }
+    for (std::size_t limit = 0; limit < instance_.size.size(); ++limit) {
+      if (!within(limit, order, begin, end, instance_.room[limit][move.worker] + kRounding)) return false;
+    }
+    return true;
+  }
+
+  /// Whether the order holds at most `room` from `begin` to `end`.
+  bool within(std::size_t limit, const std::vector<LaneIndex>& order, std::size_t begin, std::size_t end,
+              double room) const {
+    const auto& size = instance_.size[limit];
+    double held = 0;
+    for (std::size_t i = 0; i <= end; ++i) {
+      const Lane& lane = instance_.lanes[static_cast<std::size_t>(order[i])];
+      const double change = size[chain(order[i])];
+      if (lane.takes) held += change;
+      if (i >= begin && held > room) return false;
+      if (lane.releases) held -= change;
+    }
+    return true;
+  }
+
+  static std::size_t chain(LaneIndex index) { return static_cast<std::size_t>(index / kLanesOfChain); }
+
+  // Chosen on D = 8, N = 8 to 32 with two and four replicas; factors of two either way change little.
+  static constexpr double kHot = 0.15;
+  static constexpr double kCold = 0.0015;
+  static constexpr double kMovesToCoolAnOp = 300;
+  static constexpr double kShareOfMeanEnd = 0.02;
+  static constexpr double kFarther = 0.6;  // chance of each further place
+  static constexpr std::size_t kFarthest = 12;
+  static constexpr int kMovesPerTemperature = 64;
+
+  const Instance& instance_;
+  RandomSource& random_;
+  Evaluator evaluator_;
+  double scale_;
+  Orders orders_;  // as they are; `best_` is what was best
+  Solution best_;
+  double energy_ = 0;
+};
+
+}  // namespace
+
+Solution anneal(const Instance& instance, Solution start, double goal, Phase phase, RandomSource& random,
+                const std::function<void(const Solution&)>& improved) {
+  return Annealing(instance, std::move(start), random).run(goal, phase, improved);
+}
+
+}  // namespace chimera

@@ -1,0 +1,182 @@
+#include "search/instance.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace chimera {
+namespace {
+
+StageId stage_of(const SearchProblem& problem, std::size_t chain) {
+  return StageId(static_cast<std::int64_t>(chain) % problem.layout.stages);
+}
+
+ReplicaId replica_of(const SearchProblem& problem, std::size_t chain) {
+  return ReplicaId(static_cast<std::int64_t>(chain) / problem.layout.stages);
+}
+
+OpKind kind_of(bool split, LaneIndex lane) {
+  switch (lane % kLanesOfChain) {
+    case kForwardStep: return OpKind::Forward;
+    case kInputStep: return split ? OpKind::BackwardInput : OpKind::Backward;
+    default: return OpKind::BackwardWeight;
+  }
+}
+
+/// Connects a lane to the one whose results it needs, which a message may have to bring.
+void connect(std::vector<Lane>& lanes, LaneIndex from, LaneIndex to, double message_time) {
+  Lane& consumer = lanes[static_cast<std::size_t>(to)];
+  Lane& producer = lanes[static_cast<std::size_t>(from)];
+  consumer.input = from;
+  consumer.delay = producer.worker == consumer.worker ? 0 : message_time;
+  producer.output = to;
+}
+
+void connect_stages(Instance& instance, const SearchProblem& problem, const CostTable& costs) {
+  for (std::size_t chain = 0; chain + 1 < instance.replica.size(); ++chain) {
+    const std::size_t next = chain + 1;
+    if (instance.replica[chain] != instance.replica[next]) continue;
+    const auto connect_step = [&](LaneStep step, std::size_t from, std::size_t to) {
+      const OpKind kind = kind_of(problem.split_backward, step);
+      const double message_time = costs.message_time({kind, {}, stage_of(problem, from), {}});
+      connect(instance.lanes, static_cast<LaneIndex>(kLanesOfChain * from) + step,
+              static_cast<LaneIndex>(kLanesOfChain * to) + step, message_time);
+    };
+    connect_step(kForwardStep, chain, next);
+    connect_step(kInputStep, next, chain);
+  }
+}
+
+void add_lanes(Instance& instance, const SearchProblem& problem, const CostTable& costs, std::size_t chain) {
+  const StageId stage = stage_of(problem, chain);
+  const ReplicaId replica = replica_of(problem, chain);
+  const auto count = static_cast<std::int32_t>(problem.layout.micro_batches[replica.index()].size());
+  for (LaneIndex step = 0; step < kLanesOfChain; ++step) {
+    Lane lane;
+    lane.worker = static_cast<std::int32_t>(problem.layout.placement.worker(replica, stage).value());
+    lane.count = step == kWeightStep && !problem.split_backward ? 0 : count;
+    lane.first = instance.ops;
+    lane.duration = costs.duration(kind_of(problem.split_backward, step), stage);
+    lane.takes = step == kForwardStep;
+    lane.releases = step == (problem.split_backward ? kWeightStep : kInputStep);
+    instance.ops += lane.count;
+    instance.lanes.push_back(lane);
+  }
+  instance.replica.push_back(static_cast<std::int32_t>(replica.value()));
+  instance.chains[static_cast<std::size_t>(instance.lanes.back().worker)].push_back(static_cast<std::int32_t>(chain));
+}
+
+}  // namespace
+
+std::optional<Shortage> find_shortage(const SearchProblem& problem) {
+  const Layout& layout = problem.layout;
+  for (const HoldingLimit& limit : problem.limits) {
+    for (std::size_t r = 0; r < layout.placement.num_replicas(); ++r) {
+      if (layout.micro_batches[r].empty()) continue;
+      std::vector<double> needed(static_cast<std::size_t>(layout.workers), 0);
+      for (std::size_t s = 0; s < static_cast<std::size_t>(layout.stages); ++s) {
+        needed[layout.placement.worker_of[r][s].index()] += limit.size_of_stage[s];
+      }
+      for (std::size_t w = 0; w < needed.size(); ++w) {
+        if (needed[w] > limit.room_of_worker[w] + kRounding) return Shortage{&limit, w, r, needed[w]};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+void require_room(const SearchProblem& problem) {
+  const auto shortage = find_shortage(problem);
+  if (!shortage) return;
+  const HoldingLimit& limit = *shortage->limit;
+  throw ConfigError(fmt::format(
+      "search: {} is infeasible: worker {} waits for room for micro-batch {} of replica {}, which alone holds {:.6g} "
+      "there; the limit leaves {:.6g}",
+      limit.flag, shortage->worker, problem.layout.micro_batches[shortage->replica].front().value(), shortage->replica,
+      shortage->needed, limit.room_of_worker[shortage->worker]));
+}
+
+Instance make_instance(const SearchProblem& problem) {
+  Instance instance;
+  instance.workers = static_cast<std::int32_t>(problem.layout.workers);
+  instance.split_backward = problem.split_backward;
+  instance.chains.resize(static_cast<std::size_t>(instance.workers));
+  const std::size_t chains = problem.layout.placement.num_replicas() * static_cast<std::size_t>(problem.layout.stages);
+  const Schedule schedule = without_ops(problem.layout);
+  const CostTable costs(schedule, problem.costs);
+  for (std::size_t chain = 0; chain < chains; ++chain) add_lanes(instance, problem, costs, chain);
+  connect_stages(instance, problem, costs);
+  for (const HoldingLimit& limit : problem.limits) {
+    auto& sizes = instance.size.emplace_back();
+    for (std::size_t chain = 0; chain < chains; ++chain) {
+      sizes.push_back(limit.size_of_stage[stage_of(problem, chain).index()]);
+    }
+    instance.room.push_back(limit.room_of_worker);
+  }
+  return instance;
+}
+
+Schedule to_schedule(const SearchProblem& problem, const Orders& orders) {
+  Schedule schedule = without_ops(problem.layout);
+  for (std::size_t w = 0; w < orders.size(); ++w) {
+    std::vector<std::size_t> next(problem.layout.placement.num_replicas() *
+                                  static_cast<std::size_t>(problem.layout.stages * kLanesOfChain));
+    for (const LaneIndex lane : orders[w]) {
+      const auto chain = static_cast<std::size_t>(lane / kLanesOfChain);
+      const ReplicaId replica = replica_of(problem, chain);
+      const std::size_t k = next[static_cast<std::size_t>(lane)]++;
+      schedule.workers[w].push_back({kind_of(problem.split_backward, lane), replica, stage_of(problem, chain),
+                                     problem.layout.micro_batches[replica.index()].at(k)});
+    }
+  }
+  return schedule;
+}
+
+Orders to_orders(const SearchProblem& problem, const Schedule& schedule) {
+  Orders orders(schedule.workers.size());
+  for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
+    for (const Op& op : schedule.workers[w]) {
+      const std::int64_t chain = op.replica.value() * problem.layout.stages + op.stage.value();
+      const auto lane = static_cast<LaneIndex>(kLanesOfChain * chain);
+      if (op.kind == OpKind::Forward) orders[w].push_back(lane + kForwardStep);
+      if (gives_input_gradient(op.kind)) orders[w].push_back(lane + kInputStep);
+      if (gives_weight_gradient(op.kind) && problem.split_backward) orders[w].push_back(lane + kWeightStep);
+    }
+  }
+  return orders;
+}
+
+double peak_of(const Instance& instance, const std::vector<double>& size, const std::vector<LaneIndex>& order) {
+  double held = 0;
+  double peak = 0;
+  for (const LaneIndex index : order) {
+    const Lane& lane = instance.lanes[static_cast<std::size_t>(index)];
+    const double change = size[static_cast<std::size_t>(index / kLanesOfChain)];
+    if (lane.takes) held += change;
+    peak = std::max(peak, held);
+    if (lane.releases) held -= change;
+  }
+  return peak;
+}
+
+bool admissible(const Instance& instance, const Orders& orders) {
+  std::vector<std::int32_t> done(instance.lanes.size(), 0);
+  for (std::size_t w = 0; w < orders.size(); ++w) {
+    for (const LaneIndex index : orders[w]) {
+      const auto lane = static_cast<std::size_t>(index);
+      if (index % kLanesOfChain != kForwardStep && done[lane - 1] <= done[lane]) return false;
+      ++done[lane];
+    }
+    for (std::size_t limit = 0; limit < instance.size.size(); ++limit) {
+      if (peak_of(instance, instance.size[limit], orders[w]) > instance.room[limit][w] + kRounding) return false;
+    }
+  }
+  for (std::size_t lane = 0; lane < done.size(); ++lane) {
+    if (done[lane] != instance.lanes[lane].count) return false;
+  }
+  return true;
+}
+
+}  // namespace chimera

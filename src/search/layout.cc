@@ -1,0 +1,81 @@
+#include "search/layout.h"
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "generate/chimera.h"
+
+namespace chimera {
+namespace {
+
+std::int64_t stages_a_worker(PlacementKind kind, const PipelineShape& shape) {
+  switch (kind) {
+    case PlacementKind::Linear:
+    case PlacementKind::Bidirectional: return 1;
+    case PlacementKind::Loop: return shape.chunks;
+    case PlacementKind::Wave: return shape.waves > kMostSearchedOps ? shape.waves : 2 * shape.waves;
+  }
+  return 1;
+}
+
+void require_fitting(const PipelineShape& shape, std::int64_t chunks) {
+  const auto require_positive = [](const char* what, std::int64_t value) {
+    if (value < 1) throw ConfigError(fmt::format("search: {} must be at least 1, not {}", what, value));
+  };
+  require_positive("--stages", shape.stages);
+  require_positive("--micro-batches", shape.micro_batches);
+  require_positive("the stages on a worker", chunks);
+  std::int64_t ops = 3;  // F, I and W
+  for (const std::int64_t factor : {shape.stages, shape.micro_batches, chunks}) {
+    if (factor > kMostSearchedOps / ops) {
+      throw ConfigError(fmt::format("search: {} stages a pipeline and {} micro-batches are more than {} ops; use fewer",
+                                    shape.stages, shape.micro_batches, kMostSearchedOps));
+    }
+    ops *= factor;
+  }
+}
+
+Layout bidirectional(const PipelineShape& shape) {
+  if (shape.stages % 2 != 0) {
+    throw ConfigError(fmt::format(
+        "search: --stages must be even for --placement bidirectional, not {}; or choose --placement linear, v, wave or "
+        "loop",
+        shape.stages));
+  }
+  PipelineShape direct = shape;
+  direct.scale = ScaleMethod::Direct;
+  const Schedule schedule = chimera(direct);
+  return {shape.stages, schedule.stages, schedule.placement, micro_batches_of_replicas(schedule)};
+}
+
+/// The worker of stage s on the way through D workers, there (and back, in a wave) until all stages are placed.
+std::int64_t worker_on_the_way(PlacementKind kind, std::int64_t stage, std::int64_t workers) {
+  if (kind != PlacementKind::Wave) return stage % workers;
+  const std::int64_t step = stage % (2 * workers);
+  return step < workers ? step : 2 * workers - 1 - step;
+}
+
+}  // namespace
+
+Layout layout_of(PlacementKind kind, const PipelineShape& shape) {
+  const std::int64_t chunks = stages_a_worker(kind, shape);
+  require_fitting(shape, chunks);
+  if (kind == PlacementKind::Bidirectional) return bidirectional(shape);
+  Layout layout{shape.stages, shape.stages * chunks, {}, {{}}};
+  auto& row = layout.placement.worker_of.emplace_back();
+  for (std::int64_t s = 0; s < layout.stages; ++s) row.emplace_back(worker_on_the_way(kind, s, shape.stages));
+  for (std::int64_t m = 0; m < shape.micro_batches; ++m) layout.micro_batches[0].emplace_back(m);
+  return layout;
+}
+
+Schedule without_ops(const Layout& layout) {
+  Schedule schedule;
+  schedule.name = "search";
+  schedule.stages = layout.stages;
+  schedule.placement = layout.placement;
+  for (const auto& ids : layout.micro_batches) schedule.micro_batches += static_cast<std::int64_t>(ids.size());
+  schedule.workers.resize(static_cast<std::size_t>(layout.workers));
+  return schedule;
+}
+
+}  // namespace chimera

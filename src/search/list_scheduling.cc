@@ -1,0 +1,260 @@
+#include "search/list_scheduling.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <tuple>
+
+namespace chimera {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+double mean_duration(const Instance& instance) {
+  double sum = 0;
+  for (const Lane& lane : instance.lanes) sum += lane.duration * lane.count;
+  return sum / std::max(1, instance.ops);
+}
+
+/// What a worker would run next, and when.
+struct Choice {
+  LaneIndex lane = kNoLane;
+  double start = kNever;
+  double rank = kNever;
+};
+
+/// What the workers hold, and what they must keep free for the oldest micro-batch.
+class Holdings {
+ public:
+  explicit Holdings(const Instance& instance) : instance_(instance), in_flight_(instance.replica.size(), 0) {
+    for (std::size_t limit = 0; limit < instance.size.size(); ++limit) {
+      auto& held = held_.emplace_back();
+      auto& needed = needed_.emplace_back();
+      for (const auto& chains : instance.chains) {
+        held.push_back(0);
+        needed.push_back(most_of_one_replica(instance.size[limit], chains));
+      }
+    }
+  }
+
+  [[nodiscard]] std::int32_t in_flight(std::size_t chain) const { return in_flight_[chain]; }
+
+  void change(std::size_t worker, std::size_t chain, std::int32_t by) {
+    in_flight_[chain] += by;
+    for (std::size_t limit = 0; limit < held_.size(); ++limit)
+      held_[limit][worker] += by * instance_.size[limit][chain];
+  }
+
+  /// Whether the chain may take its next micro-batch. `done` counts the ops that ran, by lane.
+  [[nodiscard]] bool admits(std::size_t worker, std::size_t chain, const std::vector<std::int32_t>& done) const {
+    if (held_.empty()) return true;
+    const Oldest oldest = oldest_on(worker, done);
+    const auto next = std::pair(done[kLanesOfChain * chain], instance_.replica[chain]);
+    if (next == std::pair(oldest.position, oldest.replica)) return true;
+    for (std::size_t limit = 0; limit < held_.size(); ++limit) {
+      const double others = held_[limit][worker] - held_by(oldest, limit, worker, done) + instance_.size[limit][chain];
+      if (others > instance_.room[limit][worker] - needed_[limit][worker] + kRounding) return false;
+    }
+    return true;
+  }
+
+ private:
+  struct Oldest {
+    std::int32_t position = std::numeric_limits<std::int32_t>::max();
+    std::int32_t replica = 0;
+  };
+
+  double most_of_one_replica(const std::vector<double>& size, const std::vector<std::int32_t>& chains) const {
+    double most = 0;
+    for (const std::int32_t of : chains) {
+      double sum = 0;
+      for (const std::int32_t chain : chains) {
+        if (instance_.replica[static_cast<std::size_t>(chain)] == instance_.replica[static_cast<std::size_t>(of)]) {
+          sum += size[static_cast<std::size_t>(chain)];
+        }
+      }
+      most = std::max(most, sum);
+    }
+    return most;
+  }
+
+  /// How many micro-batches have ended at the chain.
+  std::int32_t ended(std::size_t chain, const std::vector<std::int32_t>& done) const {
+    return done[kLanesOfChain * chain + (instance_.split_backward ? kWeightStep : kInputStep)];
+  }
+
+  Oldest oldest_on(std::size_t worker, const std::vector<std::int32_t>& done) const {
+    Oldest oldest;
+    for (const std::int32_t index : instance_.chains[worker]) {
+      const auto chain = static_cast<std::size_t>(index);
+      const std::int32_t position = ended(chain, done);
+      if (position == instance_.lanes[kLanesOfChain * chain].count) continue;
+      const std::int32_t replica = instance_.replica[chain];
+      if (std::tie(position, replica) < std::tie(oldest.position, oldest.replica)) oldest = {position, replica};
+    }
+    return oldest;
+  }
+
+  double held_by(Oldest oldest, std::size_t limit, std::size_t worker, const std::vector<std::int32_t>& done) const {
+    double held = 0;
+    for (const std::int32_t index : instance_.chains[worker]) {
+      const auto chain = static_cast<std::size_t>(index);
+      const bool forwarded = done[kLanesOfChain * chain] > oldest.position;
+      if (instance_.replica[chain] == oldest.replica && forwarded && ended(chain, done) <= oldest.position) {
+        held += instance_.size[limit][chain];
+      }
+    }
+    return held;
+  }
+
+  const Instance& instance_;
+  std::vector<std::int32_t> in_flight_;      // [chain]
+  std::vector<std::vector<double>> held_;    // [limit][worker]
+  std::vector<std::vector<double>> needed_;  // [limit][worker]: by the micro-batch that holds most there
+};
+
+class ListScheduling {
+ public:
+  ListScheduling(const Instance& instance, const ListRule& rule, RandomSource& random)
+      : instance_(instance),
+        rule_(rule),
+        random_(random),
+        time_(std::max(mean_duration(instance), std::numeric_limits<double>::min())),
+        stages_(stages_of_chains(instance)),
+        holdings_(instance),
+        end_(static_cast<std::size_t>(instance.ops)),
+        done_(instance.lanes.size(), 0),
+        free_(static_cast<std::size_t>(instance.workers), 0),
+        choices_(free_.size()),
+        orders_(free_.size()) {}
+
+  Orders run() {
+    for (std::size_t w = 0; w < free_.size(); ++w) choices_[w] = choose(w);
+    for (std::int32_t left = instance_.ops; left > 0; --left) {
+      const auto first = std::min_element(choices_.begin(), choices_.end(), [](const Choice& a, const Choice& b) {
+        return std::tie(a.start, a.rank) < std::tie(b.start, b.rank);
+      });
+      commit(static_cast<std::size_t>(first - choices_.begin()), *first);
+    }
+    return std::move(orders_);
+  }
+
+ private:
+  static std::vector<double> stages_of_chains(const Instance& instance) {
+    std::vector<double> stages;
+    for (std::size_t chain = 0; chain < instance.replica.size(); ++chain) {
+      const bool first = chain == 0 || instance.replica[chain] != instance.replica[chain - 1];
+      stages.push_back(first ? 0 : stages.back() + 1);
+    }
+    return stages;
+  }
+
+  /// When the lane's next op could start, if what it needs has run and it may.
+  std::optional<double> next_start(std::size_t worker, std::size_t index) const {
+    const Lane& lane = instance_.lanes[index];
+    const std::int32_t k = done_[index];
+    if (k >= lane.count) return std::nullopt;
+    if (index % kLanesOfChain != kForwardStep && done_[index - 1] <= k) return std::nullopt;
+    double start = free_[worker];
+    if (lane.input != kNoLane) {
+      const auto input = static_cast<std::size_t>(lane.input);
+      if (done_[input] <= k) return std::nullopt;
+      start = std::max(start, end_[static_cast<std::size_t>(instance_.lanes[input].first + k)] + lane.delay);
+    }
+    if (lane.takes && !may_take(worker, index / kLanesOfChain)) return std::nullopt;
+    return start;
+  }
+
+  bool may_take(std::size_t worker, std::size_t chain) const {
+    if (!rule_.credits.empty() && holdings_.in_flight(chain) >= rule_.credits[chain]) return false;
+    return holdings_.admits(worker, chain, done_);
+  }
+
+  Choice choose(std::size_t worker) {
+    candidates_.clear();
+    double earliest = kNever;
+    for (const std::int32_t chain : instance_.chains[worker]) {
+      for (LaneIndex lane = kLanesOfChain * chain; lane < kLanesOfChain * (chain + 1); ++lane) {
+        const auto start = next_start(worker, static_cast<std::size_t>(lane));
+        if (!start) continue;
+        candidates_.push_back({lane, *start, kNever});
+        earliest = std::min(earliest, *start);
+      }
+    }
+    Choice best;
+    for (Choice& candidate : candidates_) {
+      const double wait = (candidate.start - earliest) / time_;
+      if (wait > rule_.window + kRounding) continue;
+      candidate.rank = rank_of(candidate.lane, wait);
+      if (candidate.rank < best.rank) best = candidate;
+    }
+    return best;
+  }
+
+  double rank_of(LaneIndex lane, double wait) {
+    const auto chain = static_cast<std::size_t>(lane / kLanesOfChain);
+    if (!rule_.model.empty()) {
+      const Lane& ranked = instance_.lanes[static_cast<std::size_t>(lane)];
+      return rule_.model[static_cast<std::size_t>(ranked.first + done_[static_cast<std::size_t>(lane)])];
+    }
+    return rule_.step[static_cast<std::size_t>(lane % kLanesOfChain)] +
+           rule_.age * done_[static_cast<std::size_t>(lane)] - rule_.depth * stages_[chain] + rule_.patience * wait +
+           (rule_.noise > 0 ? rule_.noise * random_.uniform() : 0);
+  }
+
+  void commit(std::size_t worker, Choice choice) {
+    const auto index = static_cast<std::size_t>(choice.lane);
+    const Lane& lane = instance_.lanes[index];
+    free_[worker] = choice.start + lane.duration;
+    end_[static_cast<std::size_t>(lane.first + done_[index])] = free_[worker];
+    ++done_[index];
+    orders_[worker].push_back(choice.lane);
+    if (lane.takes) holdings_.change(worker, index / kLanesOfChain, 1);
+    if (lane.releases) holdings_.change(worker, index / kLanesOfChain, -1);
+    choices_[worker] = choose(worker);
+    if (lane.output == kNoLane) return;
+    const auto next = static_cast<std::size_t>(instance_.lanes[static_cast<std::size_t>(lane.output)].worker);
+    if (next != worker) choices_[next] = choose(next);
+  }
+
+  const Instance& instance_;
+  const ListRule& rule_;
+  RandomSource& random_;
+  double time_;                 // mean duration of an op
+  std::vector<double> stages_;  // [chain]
+  Holdings holdings_;
+  std::vector<double> end_;         // [op]
+  std::vector<std::int32_t> done_;  // [lane]
+  std::vector<double> free_;        // [worker]
+  std::vector<Choice> choices_;     // [worker]
+  std::vector<Choice> candidates_;  // of the worker that chooses
+  Orders orders_;
+};
+
+}  // namespace
+
+ListRule random_rule(const Instance& instance, RandomSource& random) {
+  ListRule rule;
+  rule.step = {1.5 * random.uniform(), 0, 1 + random.uniform()};
+  rule.age = random.chance(0.5) ? 0.01 : 0.3 * random.uniform();
+  rule.depth = 0.1 * random.uniform();
+  rule.window = random.chance(0.2) ? 0 : 1.5 * random.uniform();
+  rule.patience = 2 * random.uniform();
+  rule.noise = random.chance(0.3) ? 0 : random.uniform();
+  if (random.chance(0.5)) return rule;
+  // As many as return trips to the last stage keep a chain busy, one more or less.
+  std::int32_t to_go = 0;
+  rule.credits.resize(instance.replica.size());
+  for (std::size_t chain = instance.replica.size(); chain-- > 0;) {
+    const bool last = chain + 1 == instance.replica.size() || instance.replica[chain] != instance.replica[chain + 1];
+    to_go = last ? 1 : to_go + 1;
+    rule.credits[chain] = std::max(1, to_go + static_cast<std::int32_t>(random.below(3)) - 1);
+  }
+  return rule;
+}
+
+Orders orders_by_rule(const Instance& instance, const ListRule& rule, RandomSource& random) {
+  return ListScheduling(instance, rule, random).run();
+}
+
+}  // namespace chimera

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "search/instance.h"
+
+namespace chimera {
+
+/// What no order within the limits beats, whatever has been done so far.
+///
+/// Every op has a head, the earliest that it can start, and a tail, what must follow after it until the end: longest
+/// paths through the dependencies, the queues of the lanes, and memory: where a chain alone would fill its worker with
+/// h micro-batches in flight, its micro-batch k + h cannot start before its micro-batch k has ended there. A worker
+/// runs one op at a time, so it needs at least as long as the best order of its own ops by themselves, each not before
+/// its head and with its tail behind it, even if ops may be interrupted: then the op with the longest tail always goes
+/// first (Jackson's rule; Carlier, EJOR 1982).
+class LowerBound {
+ public:
+  explicit LowerBound(const Instance& instance);
+
+  /// Before anything is done.
+  double at_start();
+  /// After `done[lane]` ops of each lane, which ended at `end[op]`; worker w is free from free[w] on.
+  double after(const std::vector<std::int32_t>& done, const std::vector<double>& end, const std::vector<double>& free);
+
+ private:
+  struct Job {
+    double head = 0;
+    double duration = 0;
+    double tail = 0;
+  };
+
+  void order_lanes();
+  void find_tails();
+  void find_heads(const std::vector<std::int32_t>& done, const std::vector<double>& end,
+                  const std::vector<double>& free);
+  double alone(std::vector<Job>& jobs);
+
+  const Instance& instance_;
+  std::vector<std::size_t> lanes_;        // each after its input and the lane before it in its chain
+  std::vector<std::int32_t> most_alone_;  // [chain]: h
+  std::vector<double> head_;              // [op]
+  std::vector<double> tail_;              // [op]
+  std::vector<std::vector<Job>> jobs_;    // [worker]
+  std::vector<Job> waiting_;              // a heap, longest tail first
+};
+
+}  // namespace chimera

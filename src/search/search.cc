@@ -1,0 +1,289 @@
+#include "search/search.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "check/check_schedule.h"
+#include "core/error.h"
+#include "search/annealing.h"
+#include "search/branch_and_bound.h"
+#include "search/budget.h"
+#include "search/evaluator.h"
+#include "search/limits.h"
+#include "search/list_scheduling.h"
+#include "search/lower_bound.h"
+#include "search/pareto.h"
+#include "search/symmetry.h"
+#include "simulate/simulate.h"
+
+namespace chimera {
+namespace {
+
+void require_costs(const Instance& instance) {
+  double sum = 0;
+  for (const Lane& lane : instance.lanes) sum += lane.count * (lane.duration + lane.delay);
+  if (!std::isfinite(sum)) throw ConfigError("search: the costs are too large to add up; use a larger unit of time");
+}
+
+/// Whether there is nothing but ops and messages that do not meet: then the search times as simulate() does.
+bool is_plain(const CostModel& costs) {
+  return !costs.links && !costs.all_reduce && costs.optimizer.empty() && !costs.blocking_sends;
+}
+
+/// One problem in the forms that the methods need.
+struct Arrangement {
+  explicit Arrangement(const SearchProblem& of) : problem(of), whole(make_instance(of)), folded(fold(of)) {}
+
+  const SearchProblem& problem;
+  Instance whole;
+  std::optional<FoldedProblem> folded;
+};
+
+/// The best orders so far, of all workers or of the joined ones, and what made them.
+struct Best {
+  Solution solution{{}, kStuck};
+  std::string origin;
+};
+
+class Search {
+ public:
+  Search(const SearchProblem& problem, const std::vector<Schedule>& starts, const SearchOptions& options)
+      : problem_(problem),
+        starts_(starts),
+        options_(options),
+        budget_(options.seconds, options.iterations),
+        random_(options.seed) {}
+
+  SearchResult run() {
+    lower_bound_ = std::max(lower_bound_, solve(problem_, Phase(budget_, kShareOfProblem)));
+    sweep_lower_limits();
+    return result();
+  }
+
+ private:
+  /// Searches one problem, adds its finds to the front and returns its lower bound: the best makespan where proven.
+  double solve(const SearchProblem& problem, Phase phase) {
+    const Arrangement arrangement(problem);
+    const double bound = bound_of(arrangement);
+    const double goal = bound * (1 + kRounding);
+    Best whole = best_start(arrangement);
+    list_schedules(arrangement, arrangement.whole, whole, goal,
+                   Phase(phase, arrangement.folded ? kShareOfLists / 2 : kShareOfLists));
+    Best symmetric = arrangement.folded ? best_symmetric(arrangement, whole, goal, phase) : Best();
+    if (arrangement.whole.ops <= kMostExactOps) {
+      improve_both(arrangement, symmetric, whole, goal, Phase(phase, kShareBeforeExact));
+      if (prove(arrangement, whole, Phase(phase, kShareOfExact))) return whole.solution.makespan;
+    }
+    improve_both(arrangement, symmetric, whole, goal, phase);
+    return bound;
+  }
+
+  /// The larger of two: one knows the limits; simulate()'s needs a schedule, holds for every order of its ops, and may
+  /// count what the search leaves out.
+  double bound_of(const Arrangement& arrangement) {
+    const double bound = LowerBound(arrangement.whole).at_start();
+    RandomSource random(0);
+    const Orders orders = orders_by_rule(arrangement.whole, {}, random);
+    const Timeline timeline = simulate(to_schedule(arrangement.problem, orders), arrangement.problem.costs);
+    lower_bound_ = std::max({lower_bound_, front_.finds().empty() ? bound : 0, timeline.lower_bound});
+    return is_plain(arrangement.problem.costs) ? std::max(bound, timeline.lower_bound) : bound;
+  }
+
+  /// The best of the starts and of what other limits gave. Those that break a limit are models for list scheduling.
+  Best best_start(const Arrangement& arrangement) {
+    Best best;
+    Evaluator evaluator(arrangement.whole);
+    const auto consider = [&](const Orders& orders, const std::string& origin) {
+      const double makespan = evaluator.makespan(orders);
+      if (admissible(arrangement.whole, orders)) {
+        take(arrangement, best, {{orders, makespan}, origin});
+        return;
+      }
+      if (makespan == kStuck) return;
+      for (const double window : kWindowsAfterModel) {
+        ListRule rule;
+        rule.window = window;
+        rule.model = evaluator.ends();
+        Orders within = orders_by_rule(arrangement.whole, rule, random_);
+        const double time = Evaluator(arrangement.whole).makespan(within);
+        take(arrangement, best, {{std::move(within), time}, "list scheduling after " + origin});
+      }
+    };
+    for (const Schedule& start : starts_) consider(to_orders(arrangement.problem, start), start.name);
+    if (!front_.finds().empty()) {
+      const Find fastest = front_.finds().front();
+      consider(fastest.orders, fastest.origin);
+    }
+    return best;
+  }
+
+  void take(const Arrangement& arrangement, Best& best, const Best& found) {
+    budget_.count();
+    note(arrangement, arrangement.whole, found);
+    take_if_better(best, found);
+  }
+
+  /// One list schedule by the default rule, then others by chance.
+  void list_schedules(const Arrangement& arrangement, const Instance& instance, Best& best, double goal, Phase phase) {
+    Evaluator evaluator(instance);
+    ListRule rule;
+    do {
+      phase.count();
+      Orders orders = orders_by_rule(instance, rule, random_);
+      const double makespan = evaluator.makespan(orders);
+      const Best found{{std::move(orders), makespan}, "list scheduling"};
+      note(arrangement, instance, found);
+      take_if_better(best, found);
+      rule = random_rule(instance, random_);
+    } while (!phase.over() && best.solution.makespan > goal);
+  }
+
+  /// The best symmetric orders to start from: by list scheduling, or as `whole` has them on the first of each workers
+  /// that take each other's places.
+  Best best_symmetric(const Arrangement& arrangement, const Best& whole, double goal, const Phase& phase) {
+    const Instance& instance = arrangement.folded->instance;
+    Best best;
+    list_schedules(arrangement, instance, best, goal, Phase(phase, kShareOfLists));
+    const Orders orders = fold_orders(arrangement.problem, *arrangement.folded, whole.solution.orders);
+    if (admissible(instance, orders)) {
+      take_if_better(best, {{orders, Evaluator(instance).makespan(orders)}, whole.origin});
+    }
+    return best;
+  }
+
+  void improve_both(const Arrangement& arrangement, Best& symmetric, Best& whole, double goal, const Phase& phase) {
+    if (arrangement.folded && whole.solution.makespan > goal) {
+      const FoldedProblem& folded = *arrangement.folded;
+      improve(arrangement, folded.instance, symmetric, goal, Phase(phase, kShareOfSymmetric));
+      take_if_better(whole,
+                     {{unfold(arrangement.problem, folded, symmetric.solution.orders), symmetric.solution.makespan},
+                      symmetric.origin});
+    }
+    improve(arrangement, arrangement.whole, whole, goal, Phase(phase, 1));
+  }
+
+  static void take_if_better(Best& best, const Best& other) {
+    if (other.solution.makespan < best.solution.makespan) best = other;
+  }
+
+  void improve(const Arrangement& arrangement, const Instance& instance, Best& best, double goal, Phase phase) {
+    const std::string origin =
+        best.origin.starts_with(kLocalSearch) ? best.origin : std::string(kLocalSearch) + best.origin;
+    const double before = best.solution.makespan;
+    best.solution = anneal(instance, best.solution, goal, phase, random_, [&](const Solution& solution) {
+      note(arrangement, instance, {solution, origin});
+    });
+    if (best.solution.makespan < before) best.origin = origin;
+    report();
+  }
+
+  bool prove(const Arrangement& arrangement, Best& best, Phase phase) {
+    const double before = best.solution.makespan;
+    ExactResult exact = branch_and_bound(arrangement.whole, best.solution, phase);
+    best.solution = std::move(exact.best);
+    if (best.solution.makespan < before) best.origin = "branch and bound";
+    note(arrangement, arrangement.whole, best);
+    return exact.proven;
+  }
+
+  /// Adds a find to the front, if it belongs there. `instance` is the one that it solves.
+  void note(const Arrangement& arrangement, const Instance& instance, const Best& found) {
+    const std::vector<double> size(instance.replica.size(), units_of_stage(problem_.layout));
+    const auto& [orders, makespan] = found.solution;
+    double peak = 0;
+    for (const auto& order : orders) peak = std::max(peak, peak_of(instance, size, order));
+    if (makespan == kStuck || !front_.admits(makespan, peak)) return;
+    const bool of_all = &instance == &arrangement.whole;
+    front_.add(
+        {of_all ? orders : unfold(arrangement.problem, *arrangement.folded, orders), makespan, peak, found.origin});
+    if (front_.finds().front().makespan == makespan) report();
+  }
+
+  void report() const {
+    if (!options_.progress) return;
+    const Find& best = front_.finds().front();
+    options_.progress({budget_.seconds(), best.makespan, lower_bound_, best.origin});
+  }
+
+  /// The same problem with less and less room, for the Pareto front.
+  void sweep_lower_limits() {
+    const double unit = units_of_stage(problem_.layout);
+    const double least = least_peak();
+    const double highest = front_.finds().front().peak - unit;
+    const double steps = std::floor((highest - least) / unit + kRounding) + 1;
+    const auto limits = static_cast<int>(std::min<double>(kMostLimits, steps));
+    const Phase sweep(budget_, std::min(1.0, (1 - kShareOfProblem) / std::max(kRounding, 1 - budget_.used())));
+    for (int i = 0; i < limits; ++i) {
+      const double step = std::floor(steps * i / limits);
+      SearchProblem problem = problem_;
+      problem.limits.push_back(limit_in_flight(problem_.layout, highest - unit * step, "the Pareto front"));
+      (void)solve(problem, Phase(sweep, 1.0 / (limits - i)));
+    }
+  }
+
+  /// Stage units that one micro-batch holds: no schedule gets by with less.
+  double least_peak() const {
+    double least = 0;
+    for (const auto& row : problem_.layout.placement.worker_of) {
+      std::vector<double> held(static_cast<std::size_t>(problem_.layout.workers), 0);
+      for (const WorkerId worker : row)
+        least = std::max(least, held[worker.index()] += units_of_stage(problem_.layout));
+    }
+    return least;
+  }
+
+  /// The finds with the makespans that simulate() says.
+  ParetoFront timed_finds() const {
+    ParetoFront timed;
+    for (Find find : front_.finds()) {
+      find.makespan = simulate(to_schedule(problem_, find.orders), problem_.costs).makespan;
+      if (timed.admits(find.makespan, find.peak)) timed.add(std::move(find));
+    }
+    return timed;
+  }
+
+  SearchResult result() const {
+    const ParetoFront timed = timed_finds();
+    const Find& best = timed.finds().front();
+    SearchResult result;
+    result.schedule = to_schedule(problem_, best.orders);
+    const auto violations = check(result.schedule);
+    if (!violations.empty()) throw ScheduleError("search found an invalid schedule: " + violations.front().message);
+    result.makespan = best.makespan;
+    result.lower_bound = result.makespan <= lower_bound_ * (1 + kRounding) ? result.makespan : lower_bound_;
+    result.gap = result.lower_bound > 0 ? result.makespan / result.lower_bound - 1 : 0;
+    result.peak_in_flight = best.peak;
+    result.origin = best.origin;
+    for (const Find& find : timed.finds()) result.pareto.push_back({find.makespan, find.peak, find.origin});
+    return result;
+  }
+
+  static constexpr const char* kLocalSearch = "local search from ";
+  static constexpr int kMostLimits = 8;
+  static constexpr std::array<double, 2> kWindowsAfterModel = {0, 1};
+  // Shares of what is left at that time.
+  static constexpr double kShareOfProblem = 0.75;
+  static constexpr double kShareOfLists = 0.1;
+  static constexpr double kShareBeforeExact = 0.1;
+  static constexpr double kShareOfExact = 0.6;
+  static constexpr double kShareOfSymmetric = 0.7;
+
+  const SearchProblem& problem_;
+  const std::vector<Schedule>& starts_;
+  const SearchOptions& options_;
+  Budget budget_;
+  RandomSource random_;
+  ParetoFront front_;
+  double lower_bound_ = 0;
+};
+
+}  // namespace
+
+SearchResult search(const SearchProblem& problem, const std::vector<Schedule>& starts, const SearchOptions& options) {
+  require_room(problem);
+  require_costs(make_instance(problem));
+  return Search(problem, starts, options).run();
+}
+
+}  // namespace chimera

@@ -1,0 +1,144 @@
+// `chimera search`: what a user asks, and what comes back.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "support/program.h"
+#include "support/refusal.h"
+
+namespace chimera::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+/// `chimera search` with eight stages' costs, a limit, and so few iterations that it takes milliseconds.
+Words search_with(const Words& flags) {
+  Words words = {"search", "--input-gradient", "1.3", "--weight-gradient", "0.7", "--latency",
+                 "0.1",    "--iterations",     "3000"};
+  words.insert(words.end(), flags.begin(), flags.end());
+  return words;
+}
+
+json found(const Words& flags) {
+  Words words = search_with(flags);
+  words.insert(words.end(), {"--format", "json"});
+  const ProgramResult result = run_program(words);
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  return json::parse(result.output);
+}
+
+TEST(SearchCommandTest, PrintsWhatSimulateAndCheckConfirm) {
+  const json result = found({"--stages", "8", "--micro-batches", "16", "--max-in-flight", "9"});
+  const std::string schedule = result["schedule"].dump();
+  EXPECT_EQ(run_program({"check", "-"}, schedule).exit_code, 0);
+  const json timeline = json::parse(run_program({"simulate", "--file", "-", "--input-gradient", "1.3",
+                                                 "--weight-gradient", "0.7", "--latency", "0.1", "--format", "json"},
+                                                schedule)
+                                        .output);
+  EXPECT_EQ(timeline["makespan"], result["makespan"]);
+  EXPECT_LE(result["lower_bound"], result["makespan"]);
+  EXPECT_NEAR(result["gap"].get<double>(), result["makespan"].get<double>() / result["lower_bound"].get<double>() - 1,
+              1e-12);
+  double peak = 0;
+  for (const json& worker : timeline["workers"]) peak = std::max(peak, worker["peak_in_flight"].get<double>());
+  EXPECT_EQ(result["peak_in_flight"], peak);
+  EXPECT_LE(peak, 9);
+  EXPECT_EQ(result["pareto"][0]["makespan"], result["makespan"]);
+  EXPECT_TRUE(result["origin"].is_string());
+}
+
+TEST(SearchCommandTest, TheSeedDecides) {
+  const Words flags = {"--stages", "8", "--micro-batches", "16", "--max-in-flight", "9", "--seed"};
+  const auto with_seed = [&](const std::string& seed) {
+    Words words = flags;
+    words.push_back(seed);
+    return found(words);
+  };
+  EXPECT_EQ(with_seed("5"), with_seed("5"));
+  EXPECT_NE(with_seed("5"), with_seed("6"));
+}
+
+TEST(SearchCommandTest, EveryPlacement) {
+  const Words shape = {"--stages", "4", "--micro-batches", "6"};
+  const auto stages = [&](const Words& flags) {
+    Words words = shape;
+    words.insert(words.end(), flags.begin(), flags.end());
+    const json result = found(words);
+    return std::pair(result["schedule"]["stages"].get<int>(), result["schedule"]["replicas"].size());
+  };
+  EXPECT_EQ(stages({}), std::pair(4, std::size_t{2}));
+  EXPECT_EQ(stages({"--pipelines", "4"}), std::pair(4, std::size_t{4}));
+  EXPECT_EQ(stages({"--placement", "linear"}), std::pair(4, std::size_t{1}));
+  EXPECT_EQ(stages({"--chunks", "3"}), std::pair(12, std::size_t{1}));
+  EXPECT_EQ(stages({"--placement", "v"}), std::pair(8, std::size_t{1}));
+  EXPECT_EQ(stages({"--placement", "wave", "--waves", "2"}), std::pair(16, std::size_t{1}));
+}
+
+TEST(SearchCommandTest, ABackwardIsWholeWhereItsCostIs) {
+  const auto ops = [](const Words& flags) {
+    Words words = {"search", "--stages", "2", "--micro-batches", "2", "--format", "json", "--iterations", "500"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    const json result = json::parse(run_program(words).output);
+    std::string letters;
+    for (const json& op : result["schedule"]["workers"][0]) letters += op["op"].get<std::string>();
+    return letters;
+  };
+  EXPECT_THAT(ops({"--backward", "2"}), HasSubstr("B"));
+  EXPECT_THAT(ops({"--whole-backward"}), HasSubstr("B"));
+  EXPECT_THAT(ops({}), HasSubstr("W"));
+  EXPECT_THAT(ops({"--input-gradient", "1", "--weight-gradient", "1"}), HasSubstr("W"));
+}
+
+TEST(SearchCommandTest, ReadsCostsOfEveryStage) {
+  const Scratch scratch;
+  const std::string file =
+      scratch.write("costs.json",
+                    R"({"latency": 0, "stages": [{"forward": 1, "input_gradient": 1, "weight_gradient": 1},
+                                   {"forward": 3, "input_gradient": 3, "weight_gradient": 3}]})");
+  const ProgramResult result = run_program({"search", "--stages", "2", "--micro-batches", "4", "--placement", "linear",
+                                            "--costs", file, "--iterations", "2000", "--format", "json"});
+  EXPECT_EQ(result.messages, "");
+  // Worker 1 works for 4 x 9, after the first forward; worker 0 has I and W to do after its last gradient, but W of
+  // worker 1 meanwhile.
+  EXPECT_EQ(json::parse(result.output)["makespan"], 1 + 4 * 9);
+  EXPECT_EQ(json::parse(result.output)["gap"], 0);
+}
+
+TEST(SearchCommandTest, ShowsTheParetoFrontAsATable) {
+  const ProgramResult result = run_program(search_with({"--stages", "4", "--micro-batches", "4"}));
+  EXPECT_THAT(result.output, HasSubstr("worker 0 | 0F"));
+  EXPECT_THAT(result.output, HasSubstr("makespan  peak in flight  found by\n"));
+}
+
+TEST(SearchCommandTest, RefusesInOneLine) {
+  for (const Refusal& refusal : std::vector<Refusal>{
+           {search_with({"--stages", "8", "--micro-batches", "8", "--max-in-flight", "0.5"}),
+            {"--max-in-flight is infeasible", "worker 0 waits for room for micro-batch 0"}},
+           {search_with({"--stages", "8", "--micro-batches", "8", "--memory", "3"}), {"--memory needs"}},
+           {search_with({"--stages", "8", "--micro-batches", "8", "--weight-bytes", "3"}), {"--memory", "give that"}},
+           {search_with({"--stages", "8", "--micro-batches", "8", "--memory", "3", "--weight-bytes", "4",
+                         "--activation-bytes", "1"}),
+            {"--memory is infeasible", "worker 0"}},
+           {search_with({"--micro-batches", "8"}), {"--stages is missing"}},
+           {search_with({"--stages", "8"}), {"--micro-batches is missing"}},
+           {search_with({"--stages", "5", "--micro-batches", "8"}), {"--stages must be even", "linear"}},
+           {search_with({"--stages", "8", "--micro-batches", "1000000000000"}), {"more than", "use fewer"}},
+           {search_with({"--stages", "8", "--micro-batches", "8", "--scale", "doubling"}), {"--scale does not apply"}},
+           {search_with({"--stages", "8", "--micro-batches", "8", "--placement", "v", "--waves", "2"}),
+            {"--waves does not apply to --placement v"}},
+           {search_with({"--stages", "8", "--micro-batches", "8", "--placement", "bidirectonal"}),
+            {"did you mean 'bidirectional'?"}},
+           {search_with({"--stages", "8", "--micro-batches", "8", "--seed", "-1"}), {"--seed"}},
+           {{"search", "--stages", "8", "--micro-batches", "8", "--iterations", "0"}, {"--iterations", "1 or more"}},
+           {{"search", "--stages", "8", "--micro-batches", "8", "--forward", "1e308"}, {"too large"}},
+       }) {
+    expect_refusal(refusal);
+  }
+}
+
+}  // namespace
+}  // namespace chimera::testing
