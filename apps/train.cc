@@ -31,6 +31,11 @@ void add_flags(CLI::App& command, Flags& flags) {
   command.add_option("--schedule", o.schedule, "`chimera schedules` lists them; none: unpipelined (default chimera)")
       ->type_name("NAME");
   flags.shape.add_to(command);
+  add_count(command, "--data-parallel", o.data_parallel,
+            "W, groups that run the schedule side by side, each on its share of the samples (default 1)");
+  add_choice(command, "--replica-layout", o.replica_layout,
+             "whether the copies of a worker are neighbouring ranks, or those of a pipeline are (default near)",
+             {"near", "far"});
   add_count(command, "--micro-batch-size", o.micro_batch_size, "sequences of a micro-batch (default 4)");
   add_count(command, "--sequence", o.sequence, "tokens of a sequence (default 128)");
   add_count(command, "--steps", o.steps, "steps to train (default 100)");
@@ -44,8 +49,20 @@ void add_flags(CLI::App& command, Flags& flags) {
   add_choice(command, "--recompute", o.recompute,
              "stages that run forward again before backward, to save memory (default none)", {"none", "full"});
   add_number(command, "--clip", o.clip, "largest global gradient norm; 0: none (default 1)");
+  add_choice(command, "--reduction", o.reduction,
+             "order in which gradients are added: as the schedule has it, or one for all schedules, D, 2f and W, which "
+             "then agree in every bit (default natural)",
+             {"natural", "canonical"});
+  add_count(command, "--reduction-blocks", o.reduction_blocks,
+            "Q, blocks of the step's micro-batches that a binary tree adds (canonical; default the largest power of "
+            "two that divides N W, at most 64)");
+  add_choice(command, "--sync", o.sync,
+             "when gradients are summed over copies: after a worker's last op, after the stage's last backward, or so "
+             "only where the worker then still waits (default eager-opt)",
+             {"post", "eager", "eager-opt"});
   add_choice(command, "--transport", o.transport, "what ranks are (default processes)", {"processes", "threads"});
-  add_count(command, "--threads", o.threads, "intra-op threads of a rank (default: cores / ranks, at least 1)");
+  add_count(command, "--threads", o.threads,
+            "intra-op threads of a rank (default: cores / ranks, at least 1; with --reduction canonical 1)");
   add_count(command, "--validate-every", o.validate_every, "steps between validations; 0: none (default 0)");
   add_path(command, "--metrics", o.metrics, "file for one JSON object a step");
   for (CLI::Option* option : command.get_options()) option->take_last();  // so that flags override those of a script
@@ -82,11 +99,11 @@ void end_cleanly_on_signals() {
 
 int run(const Job& job, const std::vector<std::string>& arguments) {
   write_output("", describe(job));
-  if (job.num_workers() == 1 || job.options.transport == "threads") {
+  if (job.num_ranks() == 1 || job.options.transport == "threads") {
     end_cleanly_on_signals();
     return run_threads(job);
   }
-  return launch({.ranks = static_cast<int>(job.num_workers()), .arguments = arguments});
+  return launch({.ranks = static_cast<int>(job.num_ranks()), .arguments = arguments});
 }
 
 }  // namespace
@@ -99,12 +116,14 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       "  chimera train --data book.txt --schedule 1f1b --stages 2 --micro-batches 8 --validate-every 25\n"
       "  chimera train --model bert-tiny --data book.txt --stages 4 --metrics metrics.jsonl\n"
       "  chimera train --data book.txt --schedule none --micro-batches 4   (the unpipelined reference)\n"
+      "  chimera train --data book.txt --schedule 1f1b --stages 2 --micro-batches 4 --data-parallel 2\n"
       "\nStarts one process for each worker on this machine, connected over loopback, or threads. Every schedule\n"
       "trains on the same samples from the same weights, and its gradients are those of the unpipelined model.\n"
       "Dropout masks depend on seed, step, sample and layer only; validation drops nothing. --recompute full keeps\n"
       "the input of every stage alone and runs forwards again: less memory, more time, the same numbers.\n"
       "The loss is the mean over the step's target tokens, in nats. --micro-batches defaults to --stages, and\n"
-      "--stages to 4. With --schedule none the flags that place stages mean nothing. Of a repeated flag the last "
+      "--stages to 4; with --data-parallel W a step has W times as many. With --schedule none the flags that place "
+      "stages mean nothing. Of a repeated flag the last "
       "counts.");
   auto flags = std::make_shared<Flags>();
   add_flags(*command, *flags);

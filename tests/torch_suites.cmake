@@ -1,12 +1,16 @@
 # Registers every suite of chimera_torch_tests as one CTest test. A suite missing here
 # fails TorchSuitesTest.
 set(torch_suites
+  BlockSumsTest
+  CanonicalTest
   DataOrderTest
+  DataParallelTest
   DropoutTest
   EquivalenceTest
   ExecutorTest
   GlooLossTest
   GlooTransportTest
+  GroupTransportTest
   GroupsTest
   HuggingFaceTest
   InitialValuesTest
@@ -17,12 +21,14 @@ set(torch_suites
   MemoryTest
   OpTimesTest
   OptimizerTest
+  OrderedSumTest
   RecomputationTest
   RecorderTest
   ReportTest
   SafetensorsFileTest
   StageTest
   StepMemoryTest
+  SyncTest
   ThreadContractTest
   ThreadTransportTest
   TorchSuitesTest

@@ -30,6 +30,8 @@ using StageId = Id<struct StageTag, std::int32_t>;
 using WorkerId = Id<struct WorkerTag, std::int32_t>;
 /// A full copy of the model; in Chimera the down copies come first, then the up copies.
 using ReplicaId = Id<struct ReplicaTag, std::int16_t>;
+/// One of the W data-parallel groups: each runs the whole schedule on its share of the step's samples.
+using GroupId = Id<struct GroupTag, std::int32_t>;
 /// What one op processes; unique across replicas. A place in the schedule, not an index into the data.
 using MicroBatchId = Id<struct MicroBatchTag, std::int32_t>;
 

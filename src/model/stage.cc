@@ -5,15 +5,19 @@
 namespace chimera {
 
 Stage::Stage(std::vector<Parameter> parameters) : parameters_(std::move(parameters)) {
+  constexpr std::int64_t kAlignment = 64;  // bytes: a product's last bits may depend on where it is written
   std::int64_t count = 0;
-  for (const Parameter& parameter : parameters_) count += parameter.value.numel();
+  std::vector<std::int64_t> offsets;
+  for (const Parameter& parameter : parameters_) {
+    const std::int64_t elements = kAlignment / static_cast<std::int64_t>(parameter.value.element_size());
+    offsets.push_back((count + elements - 1) / elements * elements);
+    count = offsets.back() + parameter.value.numel();
+  }
   gradients_ = at::zeros({count}, parameters_.front().value.options());
-  std::int64_t offset = 0;
-  for (Parameter& parameter : parameters_) {
-    at::Tensor& value = parameter.value;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    at::Tensor& value = parameters_[i].value;
     value.requires_grad_();
-    value.mutable_grad() = gradients_.narrow(0, offset, value.numel()).view(value.sizes());
-    offset += value.numel();
+    value.mutable_grad() = gradients_.narrow(0, offsets[i], value.numel()).view(value.sizes());
   }
 }
 

@@ -47,7 +47,7 @@ class Stage {
   [[nodiscard]] virtual at::Tensor forward(const at::Tensor& input, const MicroBatch& batch) = 0;
 
   [[nodiscard]] const std::vector<Parameter>& parameters() const { return parameters_; }
-  /// All gradients in one tensor [elements of all parameters], in the order of parameters().
+  /// All gradients in one tensor, in the order of parameters(), each from a multiple of 64 bytes on; zeros between.
   [[nodiscard]] at::Tensor& gradients() { return gradients_; }
   void zero_gradients();
 

@@ -17,47 +17,6 @@ bool has_backward(const Schedule& schedule) {
                      [&](const auto& ops) { return std::any_of(ops.begin(), ops.end(), is_backward); });
 }
 
-/// A worker's part in summing the gradients of one stage.
-struct AllReduce {
-  StageId stage;
-  std::int64_t after = -1;  // position of the op after which it starts: the last backward of this and earlier ones
-};
-
-/// The all-reduces of every worker, in the order in which it starts them. There is one order for all workers, that in
-/// which the stages' last backwards start on any worker, so that groups which share workers never wait for each other,
-/// even where a collective starts only after the one before.
-std::vector<std::vector<AllReduce>> all_reduces(const Schedule& schedule, const OpTable& table,
-                                                const std::vector<std::int64_t>& start) {
-  const auto groups = stage_groups(schedule.placement);
-  std::vector<std::pair<std::int64_t, std::size_t>> order(groups.size());  // start of the last backward, stage
-  for (std::size_t s = 0; s < groups.size(); ++s) order[s] = {-1, s};
-  std::vector<std::int64_t> last(groups.size(), -1);  // position of the last backward on the worker at hand
-  std::vector<std::vector<AllReduce>> result(schedule.workers.size());
-  for (OpIndex op = 0; op < table.size(); ++op) {
-    if (!gives_weight_gradient(table.op(op).kind)) continue;
-    auto& end = order[table.op(op).stage.index()].first;
-    end = std::max(end, start[op]);
-  }
-  std::sort(order.begin(), order.end());
-  for (const auto& [end, s] : order) {
-    if (groups[s].size() < 2) continue;
-    for (const WorkerId member : groups[s]) result[member.index()].push_back({StageId(static_cast<std::int64_t>(s))});
-  }
-  for (std::size_t w = 0; w < result.size(); ++w) {
-    const auto& ops = schedule.workers[w];
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      if (gives_weight_gradient(ops[i].kind)) last[ops[i].stage.index()] = static_cast<std::int64_t>(i);
-    }
-    std::int64_t after = -1;
-    for (AllReduce& all_reduce : result[w]) {
-      after = std::max(after, last[all_reduce.stage.index()]);
-      all_reduce.after = after;
-    }
-    for (const Op& op : ops) last[op.stage.index()] = -1;
-  }
-  return result;
-}
-
 /// A receive that its worker posts before the op at `position`; `turn` orders those at one position.
 struct Post {
   std::size_t position = 0;
@@ -84,8 +43,7 @@ class Lowering {
         table_(schedule),
         start_(unit_start_times(table_)),
         under_way_(schedule.workers.size()),
-        all_reduces_(has_backward(schedule) ? all_reduces(schedule, table_, start_)
-                                            : std::vector<std::vector<AllReduce>>(schedule.workers.size())),
+        all_reduces_(place_all_reduces(table_, start_, options.all_reduces)),
         trains_(has_backward(schedule)) {}
 
   Program run() {
@@ -265,7 +223,7 @@ class Lowering {
       under_way_[peer].clear();
     }
     peers_.clear();
-    for (const AllReduce& all_reduce : all_reduces_[w]) {
+    for (const AllReduceStart& all_reduce : all_reduces_[w]) {
       out_.push_back({InstructionKind::WaitAllReduce, gradients_of(all_reduce.stage), {}});
     }
     out_.push_back({InstructionKind::ReduceScalars, {}, {}});
@@ -279,9 +237,9 @@ class Lowering {
   const LoweringOptions& options_;
   OpTable table_;
   std::vector<std::int64_t> start_;
-  std::vector<std::vector<std::size_t>> under_way_;  // [peer]: sends not yet waited for that no gradient answers
-  std::vector<std::vector<AllReduce>> all_reduces_;  // [worker], in the order of their starts
-  bool trains_;                                      // whether anything runs backward
+  std::vector<std::vector<std::size_t>> under_way_;       // [peer]: sends not yet waited for that no gradient answers
+  std::vector<std::vector<AllReduceStart>> all_reduces_;  // [worker], in the order of their starts
+  bool trains_;                                           // whether anything runs backward
   // Of the worker at hand:
   std::vector<Instruction> out_;
   std::vector<std::uint32_t> destination_;  // [op]: the worker that needs its result; kHere for none other

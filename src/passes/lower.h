@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <set>
 
+#include "passes/place_all_reduces.h"
 #include "schedule/program.h"
 #include "schedule/schedule.h"
 
@@ -14,6 +15,7 @@ struct LoweringOptions {
   std::int64_t receives_ahead = 2;   // receives a channel may have posted before their sender's turn comes
   std::int64_t sends_behind = 2;     // sends a channel may have under way that no arriving gradient accounts for
   std::set<StageId> recompute = {};  // stages whose forwards keep their input alone and run again before B or I
+  AllReduceOptions all_reduces = {};
 };
 
 /// The program of a schedule: receives, sends, all-reduces, the sum of norms and losses, and the optimizer step.
@@ -35,11 +37,9 @@ struct LoweringOptions {
 /// ends issue it and it completes. `check` does not rely on this: it runs the program.
 ///
 /// Receives posted but not yet waited for are bounded by what the schedule itself keeps waiting plus `receives_ahead` a
-/// channel, whatever N. A stage's all-reduce starts after its last backward on the worker (at once where the worker has
-/// none), but behind those of stages whose last backward on any worker starts earlier, so that all workers start theirs
-/// in one order; it is waited for before the norms are summed. A stage held by one worker has none. The updates that an
-/// asynchronous schedule makes between its ops are not spelled out: its program shows its messages, with one step at
-/// the end.
+/// channel, whatever N. All-reduces start where place_all_reduces() says and are waited for before the norms are
+/// summed. The updates that an asynchronous schedule makes between its ops are not spelled out: its program shows its
+/// messages, with one step at the end.
 /// Throws ScheduleError where the schedule has a cycle; requires a schedule that check() accepts.
 [[nodiscard]] Program lower(const Schedule& schedule, const LoweringOptions& options = {});
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/error.h"
 #include "core/fault_point.h"
@@ -37,7 +38,12 @@ Executor::Executor(WorkerId worker, std::map<StageId, Stage*> stages, Transport&
       message_(std::move(message)),
       shape_(std::move(shape)),
       last_stage_(static_cast<std::int64_t>(shape_.groups.size()) - 1),
-      op_times_(static_cast<std::int64_t>(shape_.groups.size())) {}
+      op_times_(static_cast<std::int64_t>(shape_.groups.size())) {
+  if (shape_.canonical == nullptr) return;
+  for (const auto& [id, stage] : stages_) {
+    block_sums_.emplace(id, BlockSums(stage->gradients(), shape_.canonical->block_size));
+  }
+}
 
 Executor::Key Executor::key(const Op& op) {
   return (static_cast<Key>(op.kind) << 62U) | (static_cast<Key>(op.stage.value()) << 31U) |
@@ -84,12 +90,15 @@ void Executor::execute(const Instruction& instruction, const StepHooks& hooks) {
 
 void Executor::compute(const Op& op, const StepHooks& hooks) {
   const Stopwatch stopwatch;
+  const bool adds_to_block = shape_.canonical != nullptr && gives_weight_gradient(op.kind);
+  if (adds_to_block) block_sums_.at(op.stage).open(op.replica);
   switch (op.kind) {
     case OpKind::Forward: forward(op, hooks); break;
     case OpKind::Backward: backward(op); break;
     case OpKind::BackwardInput: input_gradient(op); break;
     case OpKind::BackwardWeight: weight_gradient(op); break;
   }
+  if (adds_to_block) block_sums_.at(op.stage).close(shape_.positions[op.micro_batch.index()]);
   if (trains_) op_times_.add(op, stopwatch.elapsed());
 }
 
@@ -131,7 +140,34 @@ Executor::Activation Executor::run_forward(const Op& op, at::Tensor input, bool 
 void Executor::backward(const Op& op) { propagate(op, /*defer_weight_gradients=*/false); }
 
 void Executor::input_gradient(const Op& op) {
-  weight_gradients_[key(forward_of(op))] = propagate(op, /*defer_weight_gradients=*/true).weight_gradients;
+  if (shape_.canonical == nullptr) {
+    weight_gradients_[key(forward_of(op))] = propagate(op, /*defer_weight_gradients=*/true).weight_gradients;
+    return;
+  }
+  Stage& stage = *stages_.at(op.stage);
+  auto gradients = hide_gradients(stage);
+  auto owed = propagate(op, /*defer_weight_gradients=*/true).weight_gradients;
+  show_gradients(stage, std::move(gradients), *owed);
+  weight_gradients_[key(forward_of(op))] = std::move(owed);
+}
+
+// Layers that do not split their backward add their weight gradients in I, when the block of an earlier micro-batch may
+// still wait for its W: here they wait for their own.
+std::vector<at::Tensor> Executor::hide_gradients(Stage& stage) {
+  std::vector<at::Tensor> gradients;
+  for (const Parameter& parameter : stage.parameters()) {
+    at::Tensor value = parameter.value;
+    gradients.push_back(std::exchange(value.mutable_grad(), at::Tensor()));
+  }
+  return gradients;
+}
+
+void Executor::show_gradients(Stage& stage, std::vector<at::Tensor> gradients, WeightGradients& owed) {
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    at::Tensor value = stage.parameters()[i].value;
+    const at::Tensor added = std::exchange(value.mutable_grad(), gradients[i]);
+    if (added.defined()) owed.hand_over([sum = gradients[i], added] { sum.add_(added); });
+  }
 }
 
 void Executor::weight_gradient(const Op& op) { weight_gradients_.extract(key(forward_of(op))).mapped()->run(); }
@@ -163,42 +199,57 @@ void Executor::wait_receive(const Op& op) { tensors_[key(op)] = receives_.extrac
 
 void Executor::start_all_reduce(StageId stage) {
   fault_point("all-reduce");
-  all_reduces_.emplace(stage, transport_.start_all_reduce(stage, stages_.at(stage)->gradients()));
+  at::Tensor& gradients = stages_.at(stage)->gradients();
+  if (shape_.canonical == nullptr) {
+    all_reduces_.emplace(stage, transport_.start_all_reduce(stage, gradients));
+    return;
+  }
+  all_reduces_.emplace(stage, transport_.start_ordered_all_reduce(stage, gradients, block_sums_.at(stage).take(),
+                                                                  shape_.canonical->orders[stage.index()]));
 }
 
 void Executor::wait_all_reduce(StageId stage) { all_reduces_.extract(stage).mapped()->wait(); }
 
-// One number for each thing that one worker knows: squared norms [stages], losses [micro-batches], memory [workers].
+// One number for each thing that one worker knows: squared norms [parameters] or [stages], losses
+// [groups][micro-batches], memory [groups][workers].
 void Executor::reduce_scalars(const StepHooks& hooks) {
-  const std::size_t num_stages = shape_.groups.size();
-  const auto num_losses = static_cast<std::size_t>(shape_.micro_batches);
-  std::vector<double> values(num_stages + num_losses + static_cast<std::size_t>(shape_.workers), 0);
-  if (trains_) {
+  const std::size_t squares = num_squares();
+  const auto num_groups = static_cast<std::size_t>(shape_.data_parallel);
+  const auto micro_batches = static_cast<std::size_t>(shape_.micro_batches);
+  const auto workers = static_cast<std::size_t>(shape_.workers);
+  const std::size_t num_losses = num_groups * micro_batches;
+  const std::size_t own_losses = squares + shape_.group.index() * micro_batches;
+  std::vector<double> values(squares + num_losses + num_groups * workers, 0);
+  if (trains_ && shape_.group == GroupId(0)) {
     for (const auto& [id, stage] : stages_) {
-      if (shape_.groups[id.index()].front() == worker_) values[id.index()] = squared_norm(*stage);
+      if (shape_.groups[id.index()].front() == worker_) add_squares(id, values);
     }
   }
-  for (const auto& [micro_batch, loss] : losses_) values[num_stages + micro_batch.index()] = loss.item<double>();
+  for (const auto& [micro_batch, loss] : losses_) values[own_losses + micro_batch.index()] = loss.item<double>();
   losses_.clear();
-  values[num_stages + num_losses + worker_.index()] = hooks.peak_memory();
+  values[squares + num_losses + shape_.group.index() * workers + worker_.index()] = hooks.peak_memory();
   transport_.all_sum(values);
 
-  const auto losses = values.begin() + static_cast<std::ptrdiff_t>(num_stages);
+  const auto losses = values.begin() + static_cast<std::ptrdiff_t>(squares);
   const auto memory = losses + static_cast<std::ptrdiff_t>(num_losses);
-  double squares = 0;
-  for (auto value = values.begin(); value != losses; ++value) squares += *value;
-  result_.gradient_norm = std::sqrt(squares);
+  double square = 0;
+  for (auto value = values.begin(); value != losses; ++value) square += *value;
+  result_.gradient_norm = std::sqrt(square);
   result_.losses.assign(losses, memory);
   result_.peak_memory_bytes = *std::max_element(memory, values.end());
 }
 
-double Executor::squared_norm(Stage& stage) const {
-  double squares = 0;
-  for (const Parameter& parameter : stage.parameters()) {
+std::size_t Executor::num_squares() const {
+  return shape_.parameters.empty() ? shape_.groups.size() : shape_.parameters.size();
+}
+
+void Executor::add_squares(StageId id, std::vector<double>& values) const {
+  const auto& names = shape_.parameters;
+  for (const Parameter& parameter : stages_.at(id)->parameters()) {
     const double norm = at::linalg_vector_norm(parameter.value.grad(), 2, {}, false, at::kDouble).item<double>();
-    squares += norm * norm;
+    const auto name = std::lower_bound(names.begin(), names.end(), parameter.name);
+    values[names.empty() ? id.index() : static_cast<std::size_t>(name - names.begin())] += norm * norm;
   }
-  return squares;
 }
 
 }  // namespace chimera

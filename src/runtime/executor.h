@@ -12,6 +12,7 @@
 
 #include "model/stage.h"
 #include "model/weight_gradients.h"
+#include "runtime/block_sums.h"
 #include "runtime/op_times.h"
 #include "schedule/program.h"
 #include "transport/transport.h"
@@ -30,7 +31,7 @@ struct StepHooks {
 };
 
 struct StepResult {
-  std::vector<double> losses;    // [micro-batch]: scaled loss sums, the same on every worker
+  std::vector<double> losses;    // [group][micro-batch]: scaled loss sums, the same on every worker of every group
   double gradient_norm = 0;      // over all stages, each once, before clipping; 0 without backwards
   double peak_memory_bytes = 0;  // of the worker with the most
 };
@@ -39,7 +40,13 @@ struct StepResult {
 struct ProgramShape {
   std::int64_t micro_batches = 0;
   std::int64_t workers = 0;
-  StageGroups groups;  // the first of each answers for the stage in sums over stages
+  StageGroups groups;                        // the first of each, in group 0, answers for the stage in sums over stages
+  std::int64_t data_parallel = 1;            // W: groups that run the program, over which the transport sums
+  GroupId group = {};                        // the executor's own
+  std::vector<std::string> parameters = {};  // of the model, ascending: the order in which squared norms are added;
+                                             // empty: that of the stages
+  const CanonicalReduction* canonical = nullptr;  // how gradients are added, borrowed; null: as they come
+  std::vector<std::int64_t> positions = {};       // canonical: [micro-batch] where it stands in the step's samples
 };
 
 /// Owns nothing that outlives a step but its measurements: stages, transport and hooks are borrowed.
@@ -86,7 +93,10 @@ class Executor {
   void start_all_reduce(StageId stage);
   void wait_all_reduce(StageId stage);
   void reduce_scalars(const StepHooks& hooks);
-  double squared_norm(Stage& stage) const;
+  std::size_t num_squares() const;
+  void add_squares(StageId id, std::vector<double>& values) const;
+  static std::vector<at::Tensor> hide_gradients(Stage& stage);
+  static void show_gradients(Stage& stage, std::vector<at::Tensor> gradients, WeightGradients& owed);
   at::Tensor take(const Op& maker);
   at::Tensor take_gradient(Op maker);
 
@@ -96,7 +106,8 @@ class Executor {
   TensorSpec message_;
   ProgramShape shape_;
   StageId last_stage_;
-  bool trains_ = false;  // the program under way has backwards
+  std::map<StageId, BlockSums> block_sums_;  // of canonical reduction
+  bool trains_ = false;                      // the program under way has backwards
   const Instruction* current_ = nullptr;
   StepResult result_;
   OpTimes op_times_;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "schedule/all_reduce_placement.h"
 #include "schedule/schedule.h"
 
 namespace chimera {
@@ -35,13 +36,6 @@ struct AllReduceCosts {
   std::vector<double> bytes = {};    // [S], of the stage's gradients
   std::vector<double> seconds = {};  // [S], or empty
   std::int64_t data_parallel = 1;    // W, groups of workers that train alike: r = W times the workers holding the stage
-};
-
-/// When a worker of a synchronous schedule launches the sum of a stage's gradients.
-enum class AllReducePlacement : std::uint8_t {
-  Eager,     ///< right after the stage's last backward there
-  EagerOpt,  ///< so where the worker still waits between that and its last op, otherwise after its last op
-  Post,      ///< after the worker's last op
 };
 
 /// Bytes of one stage's tensors; activations and boundary are those of a full micro-batch.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/sysinfo.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <filesystem>
@@ -17,12 +18,14 @@
 #include "generate/registry.h"
 #include "model/parameters.h"
 #include "passes/lower.h"
+#include "simulate/simulate.h"
+#include "train/canonical.h"
 
 namespace chimera {
 namespace {
 
 constexpr std::int64_t kMostElements = 100'000'000'000;  // of one message: far beyond any machine
-constexpr std::int64_t kMostWorkers = 1024;              // ranks on one machine
+constexpr std::int64_t kMostRanks = 1024;                // on one machine
 constexpr std::int64_t kMostThreads = 1024;              // of a rank
 
 void require_between(const char* flag, std::int64_t value, std::int64_t least, std::int64_t most) {
@@ -49,8 +52,16 @@ void require_possible(const TrainOptions& options) {
   require_between("--validate-every", options.validate_every, 0, kMany);
   require_name("--dtype", options.dtype, {"float32", "float64"});
   require_name("--optimizer", options.optimizer, {"adamw", "sgd"});
+  require_name("--reduction", options.reduction, {"natural", "canonical"});
+  require_between("--reduction-blocks", options.reduction_blocks, 0, kMany);
+  if (options.reduction_blocks > 0 && options.reduction != "canonical") {
+    throw ConfigError("--reduction-blocks is for --reduction canonical");
+  }
+  require_name("--sync", options.sync, {"post", "eager", "eager-opt"});
   require_name("--recompute", options.recompute, {"none", "full"});
   require_name("--transport", options.transport, {"processes", "threads"});
+  require_between("--data-parallel", options.data_parallel, 1, kMostRanks);
+  require_name("--replica-layout", options.replica_layout, {"near", "far"});
   if (!(options.learning_rate > 0)) throw ConfigError("--learning-rate must be above 0");
   if (!(options.dropout >= 0 && options.dropout < 1)) {
     throw ConfigError(fmt::format("--dropout must be at least 0 and below 1, not {:g}", options.dropout));
@@ -69,8 +80,8 @@ Schedule make_schedule(const TrainOptions& options) {
   PipelineShape shape = options.shape;
   if (shape.micro_batches == 0) shape.micro_batches = shape.stages;
   if (options.schedule == "none") {
-    require_between("--micro-batches", shape.micro_batches, 1, kMostOps / 2);
-    Schedule schedule = one_f_one_b({1, shape.micro_batches});
+    require_between("--micro-batches", shape.micro_batches, 1, kMostOps / 2 / options.data_parallel);
+    Schedule schedule = one_f_one_b({1, shape.micro_batches * options.data_parallel});
     schedule.name = "none";
     return schedule;
   }
@@ -80,6 +91,13 @@ Schedule make_schedule(const TrainOptions& options) {
   Schedule schedule = find_generator(options.schedule).generate(shape);
   refuse_untrainable(schedule);
   return schedule;
+}
+
+/// Unpipelined, the micro-batches of all groups are one worker's.
+RankLayout make_layout(const TrainOptions& options, const Schedule& schedule) {
+  return {.workers = static_cast<std::int64_t>(schedule.workers.size()),
+          .data_parallel = options.schedule == "none" ? 1 : options.data_parallel,
+          .replicas = options.replica_layout == "far" ? ReplicaLayout::Far : ReplicaLayout::Near};
 }
 
 void require_whole_micro_batches(const Job& job) {
@@ -107,8 +125,11 @@ void require_fitting(const Job& job) {
         fmt::format("--micro-batch-size {} times sequence {} times hidden {} is more than any machine holds",
                     job.options.micro_batch_size, job.options.sequence, model.hidden));
   }
-  if (job.num_workers() > kMostWorkers) {
-    throw ConfigError(fmt::format("--stages {}: at most {} ranks run on one machine", job.num_workers(), kMostWorkers));
+  if (job.num_ranks() > kMostRanks) {
+    const std::string groups =
+        job.ranks.data_parallel == 1 ? "" : fmt::format(" times --data-parallel {}", job.ranks.data_parallel);
+    throw ConfigError(
+        fmt::format("--stages {}{}: at most {} ranks run on one machine", job.ranks.workers, groups, kMostRanks));
   }
 }
 
@@ -120,7 +141,7 @@ void require_memory(const Job& job) {
       (static_cast<double>(machine.totalram) + static_cast<double>(machine.totalswap)) * machine.mem_unit;
   const double element_bytes = job.options.dtype == "float64" ? 8 : 4;
   const double tensors = job.options.optimizer == "adamw" ? 4 : 2;
-  const auto groups = stage_groups(job.schedule.placement);
+  const auto groups = job.rank_groups();
   double needed = 0;
   for (std::size_t s = 0; s < groups.size(); ++s) {
     const auto parameters = static_cast<double>(parameter_count(job.model, job.partition[s]));
@@ -134,7 +155,8 @@ void require_memory(const Job& job) {
                   job.model.name, needed / kGiB, available / kGiB));
 }
 
-/// A checked program of a checked schedule.
+/// A checked program of a checked schedule. The groups run it side by side and meet only where all workers of a group
+/// do, or all that hold a stage: what one group can run to its end, all can.
 Program checked_program(const Schedule& schedule, const LoweringOptions& options = {}) {
   Program program = lower(schedule, options);
   const auto violations = check(program, ChannelDiscipline::PerDirection);
@@ -143,12 +165,35 @@ Program checked_program(const Schedule& schedule, const LoweringOptions& options
   return program;
 }
 
+std::vector<std::string> parameter_names(const Job& job) {
+  std::vector<std::string> names;
+  for (const StageLayers& stage : job.partition) {
+    for (const ParameterSpec& parameter : stage_parameters(job.model, stage)) names.push_back(parameter.name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 /// The stages that `--recompute` names.
 std::set<StageId> recomputed_stages(const TrainOptions& options, const Schedule& schedule) {
   std::set<StageId> stages;
   if (options.recompute == "none") return stages;
   for (std::int64_t s = 0; s < schedule.stages; ++s) stages.emplace(s);
   return stages;
+}
+
+/// The program of a step. Where workers wait is looked up in the timeline with F = 1, B = 2, I = W = 1 and no latency.
+Program training_program(const Job& job) {
+  AllReduceOptions all_reduces{.every_stage = job.ranks.data_parallel > 1 || job.canonical};
+  Timeline timeline;
+  if (job.options.sync == "post") all_reduces.placement = AllReducePlacement::Post;
+  if (job.options.sync == "eager-opt") {
+    timeline = simulate(job.schedule, CostModel::uniform(job.schedule, {.forward = 1, .backward = 2}));
+    all_reduces.placement = AllReducePlacement::EagerOpt;
+    all_reduces.timeline = &timeline;
+  }
+  return checked_program(job.schedule,
+                         {.recompute = recomputed_stages(job.options, job.schedule), .all_reduces = all_reduces});
 }
 
 void open_data(Job& job) {
@@ -206,12 +251,15 @@ Job prepare_job(const TrainOptions& options) {
   job.model = with_overrides(find_model(options.model), options.overrides);
   job.schedule = make_schedule(options);
   if (const auto violations = check(job.schedule); !violations.empty()) throw ScheduleError(violations.front().message);
+  job.ranks = make_layout(options, job.schedule);
   job.partition = even_partition(job.model.layers, job.schedule.stages);
   require_fitting(job);
   require_memory(job);
-  job.training = checked_program(job.schedule, {.recompute = recomputed_stages(options, job.schedule)});
-  if (options.validate_every > 0) job.validation = checked_program(forward_only(job.schedule));
+  job.parameters = parameter_names(job);
   job.data_position = data_positions(job.schedule);
+  if (options.reduction == "canonical") job.canonical = canonical_reduction(job);
+  job.training = training_program(job);
+  if (options.validate_every > 0) job.validation = checked_program(forward_only(job.schedule));
   open_data(job);
   require_other_file(options);
   require_writable(options.metrics);

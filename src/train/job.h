@@ -7,7 +7,9 @@
 
 #include "data/samples.h"
 #include "model/partition.h"
+#include "runtime/block_sums.h"
 #include "schedule/program.h"
+#include "schedule/rank_layout.h"
 #include "train/options.h"
 
 namespace chimera {
@@ -19,19 +21,32 @@ struct Job {
   TrainOptions options;
   ModelConfig model;
   std::vector<StageLayers> partition;  // [stage]
-  Schedule schedule;
+  Schedule schedule;                   // of one data-parallel group
+  RankLayout ranks;
   Program training;
   Program validation;                       // forwards alone; empty where there is no validation
-  std::vector<std::int64_t> data_position;  // [micro-batch]: which run of the step's samples it takes
-  std::shared_ptr<Corpus> corpus;           // shared with every rank thread
+  std::vector<std::int64_t> data_position;  // [micro-batch]: which run of its group's samples it takes
+  std::vector<std::string> parameters;      // names of the model's, ascending
+  std::optional<CanonicalReduction> canonical;
+  std::shared_ptr<Corpus> corpus;  // shared with every rank thread
   std::optional<Samples> training_samples;
   std::optional<Samples> validation_samples;
 
-  [[nodiscard]] std::int64_t num_workers() const { return static_cast<std::int64_t>(schedule.workers.size()); }
+  [[nodiscard]] std::int64_t num_ranks() const { return ranks.num_ranks(); }
+  /// The ranks that hold each stage.
+  [[nodiscard]] std::vector<std::vector<WorkerId>> rank_groups() const {
+    return ranks.ranks_of(stage_groups(schedule.placement));
+  }
   /// Samples of one of the schedule's micro-batches: a part of --micro-batch-size after backward halving.
   [[nodiscard]] std::int64_t micro_batch_size() const;
+  /// Micro-batches of one step, over all groups.
+  [[nodiscard]] std::int64_t micro_batches() const { return schedule.micro_batches * ranks.data_parallel; }
   /// Samples of one step, over all micro-batches.
-  [[nodiscard]] std::int64_t mini_batch() const { return micro_batch_size() * schedule.micro_batches; }
+  [[nodiscard]] std::int64_t mini_batch() const { return micro_batch_size() * micro_batches(); }
+  /// Which run of the step's samples a micro-batch takes: groups one after the other, then as data_position says.
+  [[nodiscard]] std::int64_t position(GroupId group, MicroBatchId micro_batch) const {
+    return group.value() * schedule.micro_batches + data_position[micro_batch.index()];
+  }
 };
 
 /// Resolves names, generates and checks the schedule, lowers it and proves the programs free of deadlock, opens the
@@ -39,7 +54,8 @@ struct Job {
 /// anything that does not fit.
 [[nodiscard]] Job prepare_job(const TrainOptions& options);
 
-/// Where each micro-batch's samples stand among the step's: samples are dealt out by replica, then by ascending id.
+/// Where each micro-batch's samples stand among those of its group: samples are dealt out by replica, then by ascending
+/// id.
 [[nodiscard]] std::vector<std::int64_t> data_positions(const Schedule& schedule);
 
 }  // namespace chimera

@@ -18,6 +18,7 @@ std::string to_json_line(const StepMetrics& metrics) {
                   metrics.step, metrics.loss, metrics.gradient_norm, metrics.learning_rate, metrics.tokens,
                   metrics.step_seconds, metrics.tokens_per_second, metrics.peak_memory_bytes);
   if (metrics.validation_loss) line += fmt::format(R"(, "validation_loss": {:.17g})", *metrics.validation_loss);
+  if (metrics.parameters_hash) line += fmt::format(R"(, "parameters_hash": "{}")", *metrics.parameters_hash);
   return line + "}\n";
 }
 

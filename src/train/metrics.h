@@ -19,6 +19,7 @@ struct StepMetrics {
   double tokens_per_second = 0;
   double peak_memory_bytes = 0;
   std::optional<double> validation_loss;
+  std::optional<std::string> parameters_hash;  // of canonical runs
 };
 
 /// The step as one JSON object, numbers with 17 significant digits, ending in a line end.

@@ -19,6 +19,12 @@ std::string tokens_per_second(double rate) {
 
 bool fits_a_page(const Schedule& schedule) { return schedule.stages <= 16 && schedule.micro_batches <= 32; }
 
+/// `, 2 groups of 4 side by side`; empty where there is one group.
+std::string groups_in_words(const Job& job) {
+  if (job.ranks.data_parallel == 1) return "";
+  return fmt::format(", {} groups of {} side by side", job.ranks.data_parallel, job.ranks.workers);
+}
+
 /// Measured on micro-batches of that size, of which costs are those of full ones.
 CostModel measured_costs(const OpTimes& times, double Duration::*clock, double micro_batch_scale) {
   CostModel costs;
@@ -67,11 +73,11 @@ std::string describe(const Job& job) {
   const TrainOptions& options = job.options;
   std::string text = fmt::format("{}: {} parameters, {} layers, {} wide; {}\n", job.model.name,
                                  parameter_count(job.model), job.model.layers, job.model.hidden, options.dtype);
-  text += fmt::format("schedule {}: {} stages on {} {}, {} micro-batches of {} x {} tokens a step\n", job.schedule.name,
-                      job.schedule.stages, job.num_workers(),
-                      job.num_workers() == 1 ? "worker" : (options.transport == "threads" ? "threads" : "processes"),
-                      job.schedule.micro_batches, job.micro_batch_size(), options.sequence);
-  if (job.num_workers() > 1 && fits_a_page(job.schedule)) {
+  const char* ranks = job.num_ranks() == 1 ? "worker" : (options.transport == "threads" ? "threads" : "processes");
+  text += fmt::format("schedule {}: {} stages on {} {}{}, {} micro-batches of {} x {} tokens a step\n",
+                      job.schedule.name, job.schedule.stages, job.num_ranks(), ranks, groups_in_words(job),
+                      job.micro_batches(), job.micro_batch_size(), options.sequence);
+  if (job.ranks.workers > 1 && fits_a_page(job.schedule)) {
     const CostModel slots = CostModel::uniform(job.schedule, StageCosts{});
     const Timeline timeline = forwards_just_in_time(job.schedule, slots, simulate(job.schedule, slots));
     text += fmt::format("\n{}\n", to_text(job.schedule, timeline));
@@ -80,12 +86,13 @@ std::string describe(const Job& job) {
 }
 
 std::string summary(const Job& job, const RunSummary& run, int cores) {
-  const bool shares_cores = cores < job.num_workers();
+  const bool shares_cores = cores < job.num_ranks();
   const CostModel costs = measured_costs(run.op_times, shares_cores ? &Duration::cpu_seconds : &Duration::wall_seconds,
                                          job.schedule.micro_batch_scale);
   const Timeline timeline = simulate(job.schedule, costs);
   double work = 0;
   for (const WorkerTimeline& worker : timeline.workers) work += worker.busy;
+  work *= static_cast<double>(job.ranks.data_parallel);
   const double turns = shares_cores ? work / cores : 0;  // the least that taking turns takes
   const double predicted = std::max(timeline.makespan, turns) + run.optimizer_seconds;
   std::string text = fmt::format("\nstep time: measured {:.4f} s (median); predicted {:.4f} s ({:+.1f} %)\n",
@@ -98,7 +105,7 @@ std::string summary(const Job& job, const RunSummary& run, int cores) {
     text += fmt::format(
         "  {} ranks share {} cores here and take turns: ops are measured in core time, and the step takes at\n"
         "  least their sum over the cores, {:.4f} s\n",
-        job.num_workers(), cores, turns);
+        job.num_ranks(), cores, turns);
   }
   return text;
 }

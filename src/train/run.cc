@@ -6,6 +6,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <exception>
 #include <iostream>
 #include <mutex>
@@ -44,22 +45,27 @@ Failure current_failure(const std::string& op) {
   }
 }
 
+/// MKL reads this once, at its first product: it then adds in an order that does not depend on where matrices lie.
+void fix_products(const Job& job) {
+  if (job.canonical) ::setenv("MKL_CBWR", "AUTO", /*overwrite=*/0);
+}
+
 void use_threads(const Job& job) {
   static std::once_flag once;
   std::call_once(once, [] { at::set_num_interop_threads(1); });
-  const auto shared = available_cores() / static_cast<int>(job.num_workers());
+  const int shared = job.canonical ? 1 : available_cores() / static_cast<int>(job.num_ranks());
   at::set_num_threads(job.options.threads > 0 ? static_cast<int>(job.options.threads) : std::max(shared, 1));
 }
 
-/// Trains as one worker; worker 0 writes metrics, shows progress and closes with the summary.
+/// Trains as one rank; rank 0 writes metrics, shows progress and closes with the summary.
 /// Throws what the trainer throws, after `failure` has noted where.
-void train_as(const Job& job, WorkerId worker, Transport& transport, std::optional<Failure>& failure) {
-  set_fault_rank(static_cast<int>(worker.value()));
+void train_as(const Job& job, WorkerId rank, Transport& transport, std::optional<Failure>& failure) {
+  set_fault_rank(static_cast<int>(rank.value()));
   use_threads(job);
   std::optional<Trainer> trainer;
   try {
-    trainer.emplace(job, worker, transport);
-    const bool speaks = worker == WorkerId(0);
+    trainer.emplace(job, rank, transport);
+    const bool speaks = rank == WorkerId(0);
     std::optional<MetricsFile> metrics;  // emptied only now that the model stands
     if (speaks && !job.options.metrics.empty()) metrics.emplace(job.options.metrics);
     Progress progress(job.options.steps);
@@ -85,25 +91,26 @@ int available_cores() {
 }
 
 int run_threads(const Job& job) {
-  const auto workers = static_cast<int>(job.num_workers());
-  ThreadHub hub(workers, stage_groups(job.schedule.placement));
-  std::vector<std::optional<Failure>> failures(static_cast<std::size_t>(workers));
+  fix_products(job);
+  const auto ranks = static_cast<int>(job.num_ranks());
+  ThreadHub hub(ranks, job.rank_groups());
+  std::vector<std::optional<Failure>> failures(static_cast<std::size_t>(ranks));
   std::mutex mutex;
   std::optional<int> culprit;
-  const auto body = [&](int w) {
+  const auto body = [&](int r) {
     try {
-      const auto transport = hub.transport(WorkerId(w));
-      train_as(job, WorkerId(w), *transport, failures[static_cast<std::size_t>(w)]);
+      const auto transport = hub.transport(WorkerId(r));
+      train_as(job, WorkerId(r), *transport, failures[static_cast<std::size_t>(r)]);
     } catch (...) {
-      auto& failure = failures[static_cast<std::size_t>(w)];
+      auto& failure = failures[static_cast<std::size_t>(r)];
       if (!failure) failure = current_failure("");
       const std::lock_guard lock(mutex);
-      if (!culprit || (failure->own_cause && !failures[static_cast<std::size_t>(*culprit)]->own_cause)) culprit = w;
-      hub.close(fmt::format("worker {} failed: {}", w, failure->message));
+      if (!culprit || (failure->own_cause && !failures[static_cast<std::size_t>(*culprit)]->own_cause)) culprit = r;
+      hub.close(fmt::format("rank {} failed: {}", r, failure->message));
     }
   };
   std::vector<std::thread> threads;
-  for (int w = 1; w < workers; ++w) threads.emplace_back(body, w);
+  for (int r = 1; r < ranks; ++r) threads.emplace_back(body, r);
   body(0);
   for (std::thread& thread : threads) thread.join();
   if (!culprit) return static_cast<int>(ExitCode::Success);
@@ -114,12 +121,11 @@ int run_threads(const Job& job) {
 }
 
 int run_rank(const Job& job, const RankEnvironment& rank) {
+  fix_products(job);
   std::optional<Failure> failure;
   try {
-    const auto transport = connect_gloo({.rank = rank.rank,
-                                         .world_size = rank.world_size,
-                                         .store_path = rank.store_path,
-                                         .groups = stage_groups(job.schedule.placement)});
+    const auto transport = connect_gloo(
+        {.rank = rank.rank, .world_size = rank.world_size, .store_path = rank.store_path, .groups = job.rank_groups()});
     train_as(job, WorkerId(rank.rank), *transport, failure);
     return static_cast<int>(ExitCode::Success);
   } catch (...) {

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/fault_point.h"
 #include "train/batches.h"
+#include "train/parameters_hash.h"
 
 namespace chimera {
 namespace {
@@ -28,14 +29,14 @@ double median(std::vector<double> values) {
 
 }  // namespace
 
-Trainer::Trainer(const Job& job, WorkerId worker, Transport& transport)
-    : job_(job), worker_(worker), transport_(transport) {
+Trainer::Trainer(const Job& job, WorkerId rank, Transport& transport)
+    : job_(job), rank_(rank), place_(job.ranks.place(rank)), transport_(transport, job.ranks, place_.group) {
   const at::ScalarType dtype = scalar_type(job.options.dtype);
   const StageGroups groups = stage_groups(job.schedule.placement);
   std::map<StageId, Stage*> borrowed;
   std::vector<Stage*> in_order;
   for (std::size_t s = 0; s < groups.size(); ++s) {
-    if (!std::binary_search(groups[s].begin(), groups[s].end(), worker)) continue;
+    if (!std::binary_search(groups[s].begin(), groups[s].end(), place_.worker)) continue;
     const StageId id(static_cast<std::int64_t>(s));
     stages_[id] = make_stage(job.model, job.partition[s], dtype, static_cast<std::uint64_t>(job.options.seed));
     borrowed[id] = stages_[id].get();
@@ -43,8 +44,13 @@ Trainer::Trainer(const Job& job, WorkerId worker, Transport& transport)
   }
   optimizer_ = make_optimizer(job.options, in_order);
   const TensorSpec message{{job.micro_batch_size(), job.options.sequence, job.model.hidden}, dtype};
-  const ProgramShape shape{job.schedule.micro_batches, job.num_workers(), groups};
-  executor_ = std::make_unique<Executor>(worker, std::move(borrowed), transport, message, shape);
+  ProgramShape shape{job.schedule.micro_batches, job.ranks.workers, groups, job.ranks.data_parallel, place_.group};
+  shape.parameters = job.parameters;
+  if (job.canonical) shape.canonical = &*job.canonical;
+  for (std::int64_t m = 0; m < job.schedule.micro_batches; ++m) {
+    shape.positions.push_back(job.position(place_.group, MicroBatchId(m)));
+  }
+  executor_ = std::make_unique<Executor>(place_.worker, std::move(borrowed), transport_, message, shape);
 }
 
 RunSummary Trainer::run(const std::function<void(const StepMetrics&)>& on_step) {
@@ -84,7 +90,7 @@ StepMetrics Trainer::train_step(std::int64_t step) {
       .optimizer_step = [&](double norm) { optimizer_step(step, norm); },
       .peak_memory = peak_resident_bytes,
   };
-  const StepResult result = executor_->run(job_.training.workers[worker_.index()], hooks);
+  const StepResult result = executor_->run(job_.training.workers[place_.worker.index()], hooks);
   StepMetrics metrics;
   metrics.step = step + 1;
   metrics.loss = total_loss(result);
@@ -94,7 +100,18 @@ StepMetrics Trainer::train_step(std::int64_t step) {
   metrics.step_seconds = seconds_since(start);
   metrics.tokens_per_second = static_cast<double>(metrics.tokens) / metrics.step_seconds;
   metrics.peak_memory_bytes = result.peak_memory_bytes;
+  if (job_.canonical) metrics.parameters_hash = hash_parameters();
   return metrics;
+}
+
+/// Of each stage the first worker of group 0 answers.
+std::string Trainer::hash_parameters() {
+  const StageGroups groups = stage_groups(job_.schedule.placement);
+  std::vector<const Stage*> own;
+  for (const auto& [id, stage] : stages_) {
+    if (place_.group == GroupId(0) && groups[id.index()].front() == place_.worker) own.push_back(stage.get());
+  }
+  return parameters_hash(job_.parameters, own, transport_);
 }
 
 double Trainer::validate() {
@@ -107,7 +124,7 @@ double Trainer::validate() {
         .optimizer_step = {},
         .peak_memory = peak_resident_bytes,
     };
-    loss += total_loss(executor_->run(job_.validation.workers[worker_.index()], hooks));
+    loss += total_loss(executor_->run(job_.validation.workers[place_.worker.index()], hooks));
   }
   return loss / static_cast<double>(batches);
 }
@@ -115,11 +132,14 @@ double Trainer::validate() {
 /// In the order of the data, so that every schedule adds the same numbers in the same order.
 double Trainer::total_loss(const StepResult& result) const {
   std::vector<double> by_position(result.losses.size());
-  for (std::size_t m = 0; m < result.losses.size(); ++m) {
-    by_position[static_cast<std::size_t>(job_.data_position[m])] = result.losses[m];
+  auto loss = result.losses.begin();
+  for (std::int64_t group = 0; group < job_.ranks.data_parallel; ++group) {
+    for (std::int64_t m = 0; m < job_.schedule.micro_batches; ++m) {
+      by_position[static_cast<std::size_t>(job_.position(GroupId(group), MicroBatchId(m)))] = *loss++;
+    }
   }
   double total = 0;
-  for (const double loss : by_position) total += loss;
+  for (const double part : by_position) total += part;
   return total;
 }
 
@@ -140,7 +160,7 @@ MicroBatch Trainer::load_training(std::int64_t step, StageId stage, MicroBatchId
 }
 
 std::int64_t Trainer::first_sample(MicroBatchId micro_batch) const {
-  return job_.data_position[micro_batch.index()] * job_.micro_batch_size();
+  return job_.position(place_.group, micro_batch) * job_.micro_batch_size();
 }
 
 void Trainer::optimizer_step(std::int64_t step, double gradient_norm) {
@@ -157,8 +177,8 @@ RunSummary Trainer::summarise(std::vector<double> step_seconds) {
   // The replicas of a stage measured the same ops; sums and counts over all workers give the mean.
   std::vector<double> numbers = executor_->op_times().to_numbers();
   const std::size_t num_times = numbers.size();
-  numbers.resize(num_times + static_cast<std::size_t>(job_.num_workers()), 0);
-  numbers[num_times + worker_.index()] = optimizer_seconds_ / static_cast<double>(step_seconds.size());
+  numbers.resize(num_times + static_cast<std::size_t>(job_.num_ranks()), 0);
+  numbers[num_times + rank_.index()] = optimizer_seconds_ / static_cast<double>(step_seconds.size());
   transport_.all_sum(numbers);
   RunSummary summary;
   summary.optimizer_seconds =

@@ -1,5 +1,5 @@
 #pragma once
-// The training loop of one worker.
+// The training loop of one rank: a worker of one data-parallel group.
 
 #include <functional>
 #include <map>
@@ -11,7 +11,7 @@
 #include "train/job.h"
 #include "train/metrics.h"
 #include "train/optimizer.h"
-#include "transport/transport.h"
+#include "transport/group_transport.h"
 
 namespace chimera {
 
@@ -25,7 +25,8 @@ struct RunSummary {
 /// Holds a worker's stages and optimizer and runs the job's steps. One thread; the job and the transport are borrowed.
 class Trainer {
  public:
-  Trainer(const Job& job, WorkerId worker, Transport& transport);
+  /// `transport` connects all ranks.
+  Trainer(const Job& job, WorkerId rank, Transport& transport);
 
   /// Trains all steps and calls `on_step` after each. Throws Error where the loss is not finite.
   RunSummary run(const std::function<void(const StepMetrics&)>& on_step);
@@ -45,12 +46,14 @@ class Trainer {
   MicroBatch load(const Samples& samples, std::int64_t step, StageId stage, MicroBatchId micro_batch) const;
   MicroBatch load_training(std::int64_t step, StageId stage, MicroBatchId micro_batch) const;
   std::int64_t first_sample(MicroBatchId micro_batch) const;
+  std::string hash_parameters();
   void optimizer_step(std::int64_t step, double gradient_norm);
   RunSummary summarise(std::vector<double> step_seconds);
 
   const Job& job_;
-  WorkerId worker_;
-  Transport& transport_;
+  WorkerId rank_;
+  GroupWorker place_;
+  GroupTransport transport_;
   std::map<StageId, std::unique_ptr<Stage>> stages_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Executor> executor_;

@@ -63,6 +63,15 @@ std::unique_ptr<Pending> Recorder::start_all_reduce(StageId stage, at::Tensor gr
   return std::make_unique<Recorded>(*this, std::move(operation), std::move(gradients));
 }
 
+std::unique_ptr<Pending> Recorder::start_ordered_all_reduce(StageId stage, at::Tensor gradients,
+                                                            std::vector<at::Tensor> parts, const SumOrder&) {
+  std::string operation = fmt::format("ordered all-reduce stage {}", stage.value());
+  lines_.push_back(
+      fmt::format("{}: {} parts of {}", operation, parts.size(), describe(gradients.sizes(), gradients.scalar_type())));
+  for (const at::Tensor& part : parts) gradients.add_(part);
+  return std::make_unique<Recorded>(*this, std::move(operation), std::move(gradients));
+}
+
 void Recorder::all_sum(std::span<double> values) { lines_.push_back(fmt::format("all-sum: {}", values.size())); }
 
 }  // namespace chimera

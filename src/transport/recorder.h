@@ -27,6 +27,9 @@ class Recorder final : public Transport {
   /// Its wait() throws PeerLostError where the message was not primed before the receive was posted.
   std::unique_ptr<Pending> post_receive(WorkerId from, const TensorSpec& spec) override;
   std::unique_ptr<Pending> start_all_reduce(StageId stage, at::Tensor gradients) override;
+  /// Adds this worker's parts alone.
+  std::unique_ptr<Pending> start_ordered_all_reduce(StageId stage, at::Tensor gradients, std::vector<at::Tensor> parts,
+                                                    const SumOrder& order) override;
   void all_sum(std::span<double> values) override;
 
  private:

@@ -7,20 +7,36 @@
 #include <exception>
 #include <utility>
 
+#include "transport/ordered_sum.h"
+
 namespace chimera {
 namespace {
 
+/// The sum in the order that the members name, or in theirs.
+at::Tensor sum_of(std::vector<Addend>& addends) {
+  if (addends.front().order != nullptr) {
+    std::vector<std::vector<at::Tensor>> parts;
+    for (Addend& addend : addends) parts.push_back(std::move(addend.parts));
+    return add_in_order(*addends.front().order, parts);
+  }
+  at::Tensor sum = addends.front().buffer;
+  for (std::size_t member = 1; member < addends.size(); ++member) sum.add_(addends[member].buffer);
+  return sum;
+}
+
 /// Leaves the sum in every buffer. Returns what is wrong with them, or "".
-std::string add_up(std::vector<at::Tensor>& buffers) {
+std::string add_up(std::vector<Addend>& addends) {
   const at::NoGradGuard no_grad;
-  at::Tensor& sum = buffers.front();
-  const bool fit = std::all_of(buffers.begin(), buffers.end(), [&](const at::Tensor& buffer) {
-    return buffer.sizes() == sum.sizes() && buffer.scalar_type() == sum.scalar_type();
+  const at::Tensor& first = addends.front().buffer;
+  const bool fit = std::all_of(addends.begin(), addends.end(), [&](const Addend& addend) {
+    return addend.buffer.sizes() == first.sizes() && addend.buffer.scalar_type() == first.scalar_type();
   });
   if (!fit) return "the members' buffers differ in size or type";
   try {
-    for (std::size_t member = 1; member < buffers.size(); ++member) sum.add_(buffers[member]);
-    for (std::size_t member = 1; member < buffers.size(); ++member) buffers[member].copy_(sum);
+    const at::Tensor sum = sum_of(addends);
+    for (Addend& addend : addends) {
+      if (!addend.buffer.is_same(sum)) addend.buffer.copy_(sum);
+    }
   } catch (const std::exception& error) {  // the other members must not wait for ever
     return error.what();
   }
@@ -29,14 +45,14 @@ std::string add_up(std::vector<at::Tensor>& buffers) {
 
 }  // namespace
 
-std::int64_t ThreadSum::deposit(std::size_t member, at::Tensor buffer) {
+std::int64_t ThreadSum::deposit(std::size_t member, Addend addend) {
   const std::scoped_lock lock(mutex_);
   const std::int64_t number = next_round_[member]++;
   if (number == first_ + static_cast<std::int64_t>(rounds_.size())) {
-    rounds_.emplace_back().buffers.resize(num_members_);
+    rounds_.emplace_back().addends.resize(num_members_);
   }
   Round& round = rounds_[static_cast<std::size_t>(number - first_)];
-  round.buffers[member] = std::move(buffer);
+  round.addends[member] = std::move(addend);
   if (++round.num_deposited == num_members_) changed_.notify_all();
   return number;
 }
@@ -48,7 +64,7 @@ SumResult ThreadSum::wait(std::int64_t number, const Closure& closure) {
   if (round.phase == Phase::Collecting && !closure.closed()) {
     round.phase = Phase::Summing;
     lock.unlock();  // a member may hand in for the next round meanwhile
-    std::string error = add_up(round.buffers);
+    std::string error = add_up(round.addends);
     lock.lock();
     round.error = std::move(error);
     round.phase = Phase::Done;

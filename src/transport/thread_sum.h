@@ -11,9 +11,18 @@
 #include <string>
 #include <vector>
 
+#include "schedule/reduction_tree.h"
 #include "transport/closure.h"
 
 namespace chimera {
+
+/// What a member hands in: a buffer that is added to the others' and becomes the sum, or parts that are added in an
+/// order common to all members, of which it becomes the sum.
+struct Addend {
+  at::Tensor buffer;
+  std::vector<at::Tensor> parts = {};
+  const SumOrder* order = nullptr;  ///< none: members ascending
+};
 
 /// What became of a wait for a sum.
 struct SumResult {
@@ -26,9 +35,9 @@ class ThreadSum {
  public:
   explicit ThreadSum(std::size_t num_members) : num_members_(num_members), next_round_(num_members, 0) {}
   /// Hands in the member's next buffer and returns the number of its round. Never waits for another member.
-  [[nodiscard]] std::int64_t deposit(std::size_t member, at::Tensor buffer);
-  /// Blocks until all members have handed in for the round and each buffer holds the sum, formed once, in ascending
-  /// order of members; or until `closure` is closed. No buffer is touched after any member's wait() has returned.
+  [[nodiscard]] std::int64_t deposit(std::size_t member, Addend addend);
+  /// Blocks until all members have handed in for the round and each buffer holds the sum, formed once, in the
+  /// order of the addends; or until `closure` is closed. No buffer is touched after any member's wait() has returned.
   /// To be called once by each member for each round.
   [[nodiscard]] SumResult wait(std::int64_t round, const Closure& closure);
   /// Makes blocked waits look at their closure again.
@@ -37,7 +46,7 @@ class ThreadSum {
  private:
   enum class Phase { Collecting, Summing, Done };
   struct Round {
-    std::vector<at::Tensor> buffers;  ///< by member
+    std::vector<Addend> addends;  ///< by member
     std::size_t num_deposited = 0;
     std::size_t num_left = 0;  ///< members that have returned from wait()
     Phase phase = Phase::Collecting;

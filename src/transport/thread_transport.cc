@@ -82,14 +82,13 @@ class Receive final : public Pending {
 class Sum final : public Pending {
  public:
   /// `operation` names it in errors, e.g. "all-reduce of stage 2".
-  Sum(ThreadHub::State& hub, ThreadSum& sum, WorkerId worker, std::size_t member, at::Tensor buffer,
-      std::string operation)
+  Sum(ThreadHub::State& hub, ThreadSum& sum, WorkerId worker, std::size_t member, Addend addend, std::string operation)
       : hub_(hub),
         sum_(sum),
         worker_(worker),
         operation_(std::move(operation)),
-        buffer_(buffer),
-        round_(sum.deposit(member, std::move(buffer))) {}
+        buffer_(addend.buffer),
+        round_(sum.deposit(member, std::move(addend))) {}
 
   at::Tensor wait() override {
     const SumResult result = sum_.wait(round_, hub_.closure);
@@ -122,17 +121,26 @@ class ThreadTransport final : public Transport {
   }
 
   std::unique_ptr<Pending> start_all_reduce(StageId stage, at::Tensor gradients) override {
-    const std::size_t member = place_in_group(hub_.groups, stage, worker_);
-    return std::make_unique<Sum>(hub_, hub_.stages[stage.index()], worker_, member, std::move(gradients),
-                                 fmt::format("all-reduce of stage {}", stage.value()));
+    return start_sum(stage, {.buffer = std::move(gradients)});
+  }
+
+  std::unique_ptr<Pending> start_ordered_all_reduce(StageId stage, at::Tensor gradients, std::vector<at::Tensor> parts,
+                                                    const SumOrder& order) override {
+    return start_sum(stage, {std::move(gradients), std::move(parts), &order});
   }
 
   void all_sum(std::span<double> values) override {
     const auto view = at::from_blob(values.data(), {static_cast<std::int64_t>(values.size())}, at::kDouble);
-    Sum(hub_, hub_.everyone, worker_, worker_.index(), view, "all-sum").wait();
+    Sum(hub_, hub_.everyone, worker_, worker_.index(), {.buffer = view}, "all-sum").wait();
   }
 
  private:
+  std::unique_ptr<Pending> start_sum(StageId stage, Addend addend) {
+    const std::size_t member = place_in_group(hub_.groups, stage, worker_);
+    return std::make_unique<Sum>(hub_, hub_.stages[stage.index()], worker_, member, std::move(addend),
+                                 fmt::format("all-reduce of stage {}", stage.value()));
+  }
+
   ThreadHub::State& hub_;
   WorkerId worker_;
 };

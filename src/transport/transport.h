@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/ids.h"
+#include "schedule/reduction_tree.h"
 
 namespace chimera {
 
@@ -30,9 +31,9 @@ class Pending {
 /// The workers that hold each stage in any replica, ascending and distinct: groups[s] sums the gradients of stage s.
 using StageGroups = std::vector<std::vector<WorkerId>>;
 
-/// One worker's end. Used by that worker's thread alone. A channel is a directed pair of workers: its messages arrive
-/// in the order of start_send, and receives are posted in that same order. Nothing here blocks but wait() and
-/// all_sum().
+/// One worker's end; where several data-parallel groups run, workers are counted over all of them (the ranks). Used by
+/// that worker's thread alone. A channel is a directed pair of workers: its messages arrive in the order of start_send,
+/// and receives are posted in that same order. Nothing here blocks but wait() and all_sum().
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -42,6 +43,11 @@ class Transport {
   virtual std::unique_ptr<Pending> post_receive(WorkerId from, const TensorSpec& spec) = 0;
   /// Starts the sum of `gradients` (flat, contiguous) in place over the workers of the stage's group.
   virtual std::unique_ptr<Pending> start_all_reduce(StageId stage, at::Tensor gradients) = 0;
+  /// Starts the sum of the `parts` that the workers of the stage's group hold, added in one order that all of them
+  /// give: the same bits however the parts are spread. `gradients` becomes the sum; the parts are the transport's.
+  /// `order` lives until the wait. Members wait for several such sums in one order.
+  virtual std::unique_ptr<Pending> start_ordered_all_reduce(StageId stage, at::Tensor gradients,
+                                                            std::vector<at::Tensor> parts, const SumOrder& order) = 0;
   /// Sums `values` over all workers, in place; blocks. The same bits on every worker.
   virtual void all_sum(std::span<double> values) = 0;
 };

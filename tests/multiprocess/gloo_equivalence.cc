@@ -1,5 +1,5 @@
-// gloo_equivalence MODEL SCHEDULE D N 2f: runs one step on D processes over Gloo; each compares every gradient that it
-// holds with the unpipelined model's, which it computes itself. Exit code 0 exactly if all agree.
+// gloo_equivalence MODEL SCHEDULE D N 2f [W LAYOUT]: runs one step on D W processes over Gloo; each compares every
+// gradient that it holds with the unpipelined model's, which it computes itself. Exit code 0 exactly if all agree.
 
 #include <fmt/format.h>
 
@@ -21,10 +21,8 @@ void compare(const TrainOptions& options, const RankEnvironment& rank) {
   const Job job = prepare_job(options);
   testing::Trained mine;
   {
-    const auto transport = connect_gloo({.rank = rank.rank,
-                                         .world_size = rank.world_size,
-                                         .store_path = rank.store_path,
-                                         .groups = stage_groups(job.schedule.placement)});
+    const auto transport = connect_gloo(
+        {.rank = rank.rank, .world_size = rank.world_size, .store_path = rank.store_path, .groups = job.rank_groups()});
     Trainer trainer(job, WorkerId(rank.rank), *transport);
     mine.losses.push_back(trainer.train_step(0).loss);
     testing::collect(trainer, mine);
@@ -43,9 +41,16 @@ void compare(const TrainOptions& options, const RankEnvironment& rank) {
 
 int run(const std::vector<std::string>& arguments, const std::optional<RankEnvironment>& rank) {
   const PipelineShape shape{std::stoll(arguments.at(2)), std::stoll(arguments.at(3)), std::stoll(arguments.at(4))};
-  if (!rank) return launch({.ranks = static_cast<int>(shape.stages), .arguments = arguments});
+  TrainOptions options = testing::small_options(arguments.at(0), arguments.at(1), shape);
+  if (arguments.size() > 5) {
+    options.data_parallel = std::stoll(arguments.at(5));
+    options.replica_layout = arguments.at(6);
+  }
+  if (!rank) {
+    return launch({.ranks = static_cast<int>(shape.stages * options.data_parallel), .arguments = arguments});
+  }
   try {
-    compare(testing::small_options(arguments.at(0), arguments.at(1), shape), *rank);
+    compare(options, *rank);
     return 0;
   } catch (const std::exception& error) {
     report_failure("comparison", error.what(), dynamic_cast<const PeerLostError*>(&error) == nullptr);
@@ -58,8 +63,8 @@ int run(const std::vector<std::string>& arguments, const std::optional<RankEnvir
 
 int main(int argc, char** argv) {
   const auto rank = chimera::rank_environment();
-  if (argc != 6) {
-    std::cerr << "usage: gloo_equivalence MODEL SCHEDULE D N 2f\n";
+  if (argc != 6 && argc != 8) {
+    std::cerr << "usage: gloo_equivalence MODEL SCHEDULE D N 2f [W LAYOUT]\n";
     return 2;
   }
   return chimera::run({argv + 1, argv + argc}, rank);

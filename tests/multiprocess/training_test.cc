@@ -50,6 +50,34 @@ TEST(TrainingTest, ProcessesThreadsAndTheUnpipelinedModelAgree) {
   expect_same_training(reference, train(shape + Arguments{"--transport", "threads"}));
 }
 
+TEST(TrainingTest, GroupsSideBySideTrainOnSharesOfTheSamples) {
+  const Arguments model = {"--model", "gpt2-tiny", "--layers", "4", "--steps", "4", "--validate-every", "4"};
+  const auto reference = train(model + kReference + Arguments{"--micro-batches", "8"});
+  ASSERT_EQ(reference.size(), 4U);
+  const Arguments groups = {"--stages", "2", "--micro-batches", "4", "--data-parallel", "2", "--schedule"};
+  expect_same_training(reference, train(model + groups + Arguments{"chimera"}));
+  expect_same_training(reference, train(model + groups + Arguments{"1f1b", "--replica-layout", "far"}));
+  expect_same_training(reference, train(model + kReference + groups + Arguments{"none"}));  // N W, in order
+}
+
+TEST(TrainingTest, CanonicalReductionGivesTheSameBitsToAll) {
+  const Arguments model = {"--model", "gpt2-tiny", "--layers", "8",           "--steps",   "6",         "--dtype",
+                           "float32", "--clip",    "0.1",      "--reduction", "canonical", "--dropout", "0.1"};
+  const auto bits = [](const std::vector<json>& steps) {
+    std::string text;
+    for (const json& step : steps) {
+      text += step["loss"].dump() + " " + step["grad_norm"].dump() + " " + step.at("parameters_hash").dump() + "\n";
+    }
+    return text;
+  };
+  const std::string expected = bits(train(model + kReference + Arguments{"--micro-batches", "8"}));
+  EXPECT_EQ(std::ranges::count(expected, '\n'), 6);
+  const auto same = [&](const Arguments& flags) { EXPECT_EQ(bits(train(model + flags)), expected) << flags[1]; };
+  same({"--schedule", "chimera", "--stages", "4", "--micro-batches", "8", "--pipelines", "4"});
+  same({"--schedule", "chimera", "--stages", "2", "--micro-batches", "4", "--data-parallel", "2"});
+  same({"--schedule", "zb-h1", "--stages", "4", "--micro-batches", "8", "--transport", "threads"});
+}
+
 TEST(TrainingTest, DropoutAndRecomputationAreTheSameOnEveryTransport) {
   const Arguments common = {"--model", "gpt2-tiny", "--stages", "4", "--steps", "6", "--dropout", "0.1"};
   const auto reference = train(common + kReference);

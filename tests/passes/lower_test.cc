@@ -94,6 +94,14 @@ TEST(LowerTest, AReplicaWithoutMicroBatchesStillJoinsItsAllReduces) {
   EXPECT_EQ(to_text(program.workers[0].front()), "start all-reduce of stage 3");
 }
 
+TEST(LowerTest, SideBySideWithOtherGroupsEveryStageIsSummed) {
+  const Schedule schedule = find_generator("1f1b").generate({4, 4});
+  EXPECT_EQ(count(lower(schedule), InstructionKind::StartAllReduce), 0);
+  const Program program = lower(schedule, {.all_reduces = {.every_stage = true}});
+  EXPECT_EQ(count(program, InstructionKind::StartAllReduce), 4);
+  EXPECT_EQ(count(program, InstructionKind::WaitAllReduce), 4);
+}
+
 TEST(LowerTest, ForwardsAloneHaveNoAllReduceAndNoStep) {
   const Program program = lower(forward_only(find_generator("chimera").generate({4, 6})));
   EXPECT_EQ(count(program, InstructionKind::Compute), 24);

@@ -54,6 +54,7 @@ inline TrainOptions small_options(const std::string& model, const std::string& s
 struct Trained {
   std::vector<double> losses;  // of each step
   std::vector<double> gradient_norms;
+  std::vector<std::string> parameters_hashes;                // of canonical runs
   std::vector<double> validation_losses;                     // after the last step, where asked for
   std::map<std::string, std::vector<at::Tensor>> gradients;  // by parameter, of every worker that holds it
   std::map<std::string, std::vector<at::Tensor>> parameters;
@@ -72,10 +73,10 @@ inline void collect(const Trainer& trainer, Trained& trained) {
 /// Runs `steps` steps with every worker as a thread.
 inline Trained train(const TrainOptions& options, std::int64_t steps) {
   const Job job = prepare_job(options);
-  ThreadHub hub(static_cast<int>(job.num_workers()), stage_groups(job.schedule.placement));
-  std::vector<Trained> results(static_cast<std::size_t>(job.num_workers()));
+  ThreadHub hub(static_cast<int>(job.num_ranks()), job.rank_groups());
+  std::vector<Trained> results(static_cast<std::size_t>(job.num_ranks()));
   std::vector<std::thread> threads;
-  for (std::int64_t w = 0; w < job.num_workers(); ++w) {
+  for (std::int64_t w = 0; w < job.num_ranks(); ++w) {
     threads.emplace_back([&, w] {
       at::set_num_threads(1);
       Trained& result = results[static_cast<std::size_t>(w)];
@@ -85,6 +86,7 @@ inline Trained train(const TrainOptions& options, std::int64_t steps) {
         const StepMetrics metrics = trainer.train_step(step);
         result.losses.push_back(metrics.loss);
         result.gradient_norms.push_back(metrics.gradient_norm);
+        result.parameters_hashes.push_back(metrics.parameters_hash.value_or(""));
       }
       collect(trainer, result);
       if (options.validate_every > 0) result.validation_losses.push_back(trainer.validate());

@@ -117,6 +117,39 @@ INSTANTIATE_TEST_SUITE_P(Schedules, TwentyStepsTest,
                                            Case{"bert-tiny", "1f1b", {4, 5, 2}}),
                          [](const auto& tested) { return name_of(tested.param); });
 
+TEST(SyncTest, WhenGradientsAreSummedDoesNotChangeThem) {
+  const auto train_with = [](const char* sync) {
+    TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {4, 8, 4});
+    options.sync = sync;
+    return testing::train(options, 2);
+  };
+  const auto post = train_with("post");
+  for (const char* sync : {"eager", "eager-opt"}) {
+    const auto early = train_with(sync);
+    EXPECT_EQ(early.losses, post.losses) << sync;
+    for (const auto& [name, copies] : post.parameters) {
+      EXPECT_TRUE(at::equal(early.parameters.at(name)[0], copies[0])) << sync << ": " << name;
+    }
+  }
+}
+
+TEST(SyncTest, TheJobStartsSumsWhereTheFlagSays) {
+  const auto stage_2_of_worker_1 = [](const char* sync) {
+    TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {4, 4});
+    options.sync = sync;
+    const Job job = prepare_job(options);
+    std::string before;  // the op
+    for (const Instruction& instruction : job.training.workers[1]) {
+      if (instruction.kind == InstructionKind::Compute) before = to_text(instruction.op);
+      if (instruction.kind == InstructionKind::StartAllReduce && instruction.op.stage == StageId(2)) return before;
+    }
+    return std::string("none");
+  };
+  EXPECT_EQ(stage_2_of_worker_1("eager"), "2B3");
+  EXPECT_EQ(stage_2_of_worker_1("eager-opt"), "1B1") << "no bubble follows";
+  EXPECT_EQ(stage_2_of_worker_1("post"), "1B1");
+}
+
 TEST(DataOrderTest, SamplesAreDealtOutByReplica) {
   // Down 0, 1, 4, 5 and up 2, 3, 6, 7: each replica takes a contiguous run of the step's samples.
   const Job job = prepare_job(testing::small_options("gpt2-tiny", "chimera", {4, 8, 2}));

@@ -170,6 +170,33 @@ void leaves_the_same_bits_everywhere(Transport& transport, WorkerId me) {
   for (const double other : hashes) expect(other == hashes[0], "the members of a stage hold different sums");
 }
 
+// Eight blocks, uneven over four workers and one of them without any, of a size that no number of workers divides.
+// What everyone gets is what one tree adds, ((0+1)+(2+3))+((4+5)+(6+7)), in every bit.
+void sums_parts_in_the_order_of_the_tree(Transport& transport, WorkerId me) {
+  constexpr std::int64_t kElements = 1003;
+  const SumOrder order{{{{1, 0}, {0, 4}}, {{0, 2}, {1, 3}}, {}, {{0, 3}, {0, 5}}}};
+  const auto block = [](std::int64_t b) {
+    return at::sin(at::arange(kElements, at::kFloat) * static_cast<double>(b + 1));
+  };
+  const auto tree = [&](const Subtree& t) {
+    return t.level == 0 ? block(t.index) : block(2 * t.index) + block(2 * t.index + 1);
+  };
+  const at::Tensor expected = (tree({1, 0}) + tree({1, 1})) + (tree({1, 2}) + tree({1, 3}));
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    std::vector<at::Tensor> parts;
+    for (const Subtree& part : order.parts[me.index()]) parts.push_back(tree(part));
+    at::Tensor buffer = at::full({kElements}, 7, at::kFloat);
+    expect(at::equal(transport.start_ordered_all_reduce(StageId(2), buffer, parts, order)->wait(), expected),
+           "parts were added in another order");
+    expect(at::equal(buffer, expected), "an ordered all-reduce left its sum elsewhere");
+  }
+  if (me != WorkerId(0)) return;
+  const SumOrder alone{{{{0, 0}, {0, 1}}}};
+  at::Tensor buffer = at::empty({kElements}, at::kFloat);
+  transport.start_ordered_all_reduce(StageId(3), buffer, {block(0), block(1)}, alone)->wait();
+  expect(at::equal(buffer, block(0) + block(1)), "the ordered sum of one worker's parts is wrong");
+}
+
 // Worker 0 is ready at once: at the end of the process, too, this must not disturb the others.
 void lets_workers_finish_early(Transport& transport, WorkerId me) {
   if (me == WorkerId(0)) return;
@@ -204,6 +231,7 @@ const std::vector<Scenario>& scenarios() {
       {"sums_a_stage_held_alone", sums_a_stage_held_alone},
       {"all_sum_adds_in_order_of_workers", all_sum_adds_in_order_of_workers},
       {"leaves_the_same_bits_everywhere", leaves_the_same_bits_everywhere},
+      {"sums_parts_in_the_order_of_the_tree", sums_parts_in_the_order_of_the_tree},
       {"lets_workers_finish_early", lets_workers_finish_early},
   };
   return all;

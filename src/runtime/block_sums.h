@@ -1,0 +1,51 @@
+#pragma once
+// Canonical reduction on one worker: a stage's gradients summed block by block, whatever order the schedule has.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "core/ids.h"
+#include "schedule/reduction_tree.h"
+
+namespace chimera {
+
+/// How every worker of a step adds gradients (schedule/reduction_tree.h). The copies of the stage in one group take
+/// runs of micro-batches; a worker may hold several of them, and works on each run in its order.
+struct CanonicalReduction {
+  std::int64_t block_size = 1;   // micro-batches
+  std::vector<SumOrder> orders;  // [stage]: what its members add, by rank
+};
+
+/// The gradients of one stage on one worker while backwards add to them. `gradients` is where they add: zero at first,
+/// then the block under way, of one replica at a time; finished blocks are kept apart. At most log2(blocks) + 1 spare
+/// buffers of its size are held for each replica.
+class BlockSums {
+ public:
+  BlockSums(at::Tensor gradients, std::int64_t block_size);
+
+  /// Before a backward of the replica adds: makes `gradients` hold that replica's block under way.
+  void open(ReplicaId replica);
+  /// After the backward of the micro-batch at `position` has added; a replica's come in ascending order.
+  void close(std::int64_t position);
+  /// The sums of the replicas' runs, as whole subtrees from left to right. To be called once all blocks are finished;
+  /// leaves nothing behind but zeros.
+  [[nodiscard]] std::vector<at::Tensor> take();
+
+ private:
+  struct Run {
+    TreeAdder<at::Tensor> blocks;
+    at::Tensor under_way;  // what `gradients` held of it when another replica was opened; undefined: zeros
+  };
+  at::Tensor spare();
+
+  at::Tensor gradients_;
+  std::int64_t block_size_;
+  std::map<ReplicaId, Run> runs_;
+  ReplicaId open_{};
+  std::vector<at::Tensor> spares_;
+};
+
+}  // namespace chimera

@@ -1,0 +1,36 @@
+#include "schedule/reduction_tree.h"
+
+#include <algorithm>
+
+namespace chimera {
+
+std::vector<Subtree> subtrees_of(std::int64_t first, std::int64_t last) {
+  struct Nothing {};
+  TreeAdder<Nothing> adder;
+  for (std::int64_t block = first; block < last; ++block) {
+    adder.push({0, block}, Nothing{}, [](Nothing, Nothing) { return Nothing{}; });
+  }
+  std::vector<Subtree> trees;
+  for (const auto& [tree, nothing] : adder.take()) trees.push_back(tree);
+  return trees;
+}
+
+std::int64_t default_reduction_blocks(std::int64_t micro_batches) {
+  constexpr std::int64_t kMost = 64;
+  std::int64_t blocks = 1;
+  while (blocks < kMost && micro_batches % (2 * blocks) == 0) blocks *= 2;
+  return blocks;
+}
+
+std::vector<std::int64_t> legal_reduction_blocks(std::int64_t micro_batches, const std::vector<MicroBatchRun>& runs) {
+  std::vector<std::int64_t> legal;
+  for (std::int64_t blocks = 1; blocks <= micro_batches; ++blocks) {
+    if (micro_batches % blocks != 0) continue;
+    const std::int64_t size = micro_batches / blocks;
+    const auto is_whole = [&](const MicroBatchRun& run) { return run.first % size == 0 && run.last % size == 0; };
+    if (std::all_of(runs.begin(), runs.end(), is_whole)) legal.push_back(blocks);
+  }
+  return legal;
+}
+
+}  // namespace chimera

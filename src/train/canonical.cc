@@ -1,0 +1,92 @@
+#include "train/canonical.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "core/error.h"
+
+namespace chimera {
+namespace {
+
+/// runs[group][replica].
+using Runs = std::vector<std::vector<MicroBatchRun>>;
+
+Runs runs_of(const Job& job) {
+  Runs runs(static_cast<std::size_t>(job.ranks.data_parallel));
+  std::int64_t next = 0;
+  for (auto& group : runs) {
+    for (const auto& replica : micro_batches_of_replicas(job.schedule)) {
+      const std::int64_t first = std::exchange(next, next + static_cast<std::int64_t>(replica.size()));
+      group.push_back({first, next});
+    }
+  }
+  return runs;
+}
+
+std::int64_t blocks_of(const Job& job, const Runs& runs) {
+  std::vector<MicroBatchRun> all;
+  for (const auto& group : runs) all.insert(all.end(), group.begin(), group.end());
+  const std::int64_t asked = job.options.reduction_blocks;
+  const std::int64_t blocks = asked > 0 ? asked : default_reduction_blocks(job.micro_batches());
+  const auto legal = legal_reduction_blocks(job.micro_batches(), all);
+  if (std::binary_search(legal.begin(), legal.end(), blocks)) return blocks;
+  throw ConfigError(
+      fmt::format("--reduction-blocks {}{}: {} micro-batches on {} x {} replicas do not fall into whole blocks; use {}",
+                  blocks, asked > 0 ? "" : " (the default)", job.micro_batches(), runs.size(), runs.front().size(),
+                  fmt::join(legal, ", ")));
+}
+
+void require_order(const Schedule& schedule) {
+  for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
+    std::map<std::pair<StageId, ReplicaId>, MicroBatchId> last;
+    for (const Op& op : schedule.workers[w]) {
+      if (!gives_weight_gradient(op.kind)) continue;
+      const auto [before, is_first] = last.try_emplace({op.stage, op.replica}, op.micro_batch);
+      if (!is_first && op.micro_batch < before->second) {
+        throw ScheduleError(
+            fmt::format("--reduction canonical: worker {} runs {} after micro-batch {} of the same replica; it needs "
+                        "ascending order",
+                        w, to_text(op), before->second.value()));
+      }
+      before->second = op.micro_batch;
+    }
+  }
+}
+
+/// What the ranks that hold a stage add, each the replicas that it holds there.
+SumOrder order_of(const Job& job, const Runs& runs, StageId stage, const std::vector<WorkerId>& ranks,
+                  std::int64_t block_size) {
+  SumOrder order;
+  for (const WorkerId rank : ranks) {
+    const GroupWorker place = job.ranks.place(rank);
+    auto& parts = order.parts.emplace_back();
+    for (std::size_t r = 0; r < job.schedule.placement.num_replicas(); ++r) {
+      if (job.schedule.placement.worker_of[r][stage.index()] != place.worker) continue;
+      const MicroBatchRun& run = runs[place.group.index()][r];
+      const auto trees = subtrees_of(run.first / block_size, run.last / block_size);
+      parts.insert(parts.end(), trees.begin(), trees.end());
+    }
+  }
+  return order;
+}
+
+}  // namespace
+
+CanonicalReduction canonical_reduction(const Job& job) {
+  require_order(job.schedule);
+  const Runs runs = runs_of(job);
+  CanonicalReduction result;
+  result.block_size = job.micro_batches() / blocks_of(job, runs);
+  const auto groups = job.rank_groups();
+  for (std::size_t s = 0; s < groups.size(); ++s) {
+    const StageId stage(static_cast<std::int64_t>(s));
+    result.orders.push_back(order_of(job, runs, stage, groups[s], result.block_size));
+  }
+  return result;
+}
+
+}  // namespace chimera

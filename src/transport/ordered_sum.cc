@@ -1,0 +1,45 @@
+#include "transport/ordered_sum.h"
+
+#include <ATen/Functions.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/error.h"
+
+namespace chimera {
+namespace {
+
+struct Part {
+  Subtree tree;
+  at::Tensor tensor;
+  [[nodiscard]] std::int64_t first_block() const { return tree.index << tree.level; }
+};
+
+std::vector<Part> from_left_to_right(const SumOrder& order, const std::vector<std::vector<at::Tensor>>& parts) {
+  std::vector<Part> all;
+  for (std::size_t member = 0; member < parts.size(); ++member) {
+    if (member >= order.parts.size() || parts[member].size() != order.parts[member].size()) {
+      throw TransportError("a member's parts are not those of the order");
+    }
+    for (std::size_t i = 0; i < parts[member].size(); ++i) {
+      all.push_back({order.parts[member][i], parts[member][i]});
+    }
+  }
+  if (all.empty()) throw TransportError("there is nothing to add");
+  std::sort(all.begin(), all.end(), [](const Part& a, const Part& b) { return a.first_block() < b.first_block(); });
+  return all;
+}
+
+}  // namespace
+
+at::Tensor add_in_order(const SumOrder& order, const std::vector<std::vector<at::Tensor>>& parts) {
+  const at::NoGradGuard no_grad;
+  const auto add = [](const at::Tensor& left, const at::Tensor& right) { return left.add_(right); };
+  TreeAdder<at::Tensor> adder;
+  for (Part& part : from_left_to_right(order, parts)) adder.push(part.tree, std::move(part.tensor), add);
+  return adder.total(add);
+}
+
+}  // namespace chimera

@@ -1,0 +1,106 @@
+#include "passes/place_all_reduces.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/schedules.h"
+
+namespace chimera {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Pair;
+
+/// What a worker sums, each with the op after which it starts: ("3", "3B3").
+using Starts = std::vector<std::pair<std::int64_t, std::string>>;
+
+/// With F = 1 and B = 2, for EagerOpt.
+std::vector<Starts> starts(const Schedule& schedule, AllReducePlacement placement, bool every_stage = false) {
+  const OpTable table(schedule);
+  const Timeline timeline = testing::timed(schedule, 1, 2);
+  const auto placed = place_all_reduces(table, unit_start_times(table), {every_stage, placement, &timeline});
+  std::vector<Starts> result;
+  for (std::size_t w = 0; w < placed.size(); ++w) {
+    auto& worker = result.emplace_back();
+    for (const AllReduceStart& start : placed[w]) {
+      const bool first = start.after < 0;
+      worker.emplace_back(start.stage.value(),
+                          first ? "start" : to_text(schedule.workers[w][static_cast<std::size_t>(start.after)]));
+    }
+  }
+  return result;
+}
+
+// Worker 0: 0F0 . 0F1 3F2 3B2 3F3 3B3 . 0B0 . 0B1, worker 1: . 1F0 2F2 1F1 2F3 2B2 1B0 2B3 1B1 . (B = 2F).
+TEST(PlaceAllReducesTest, EagerOptStartsEarlyWhereTheWorkerWaitsAfterwards) {
+  const auto workers = starts(find_generator("chimera").generate({4, 4}), AllReducePlacement::EagerOpt);
+  EXPECT_THAT(workers[0], ElementsAre(Pair(3, "3B3"), Pair(0, "0B1")));
+  EXPECT_THAT(workers[1], ElementsAre(Pair(2, "1B1"), Pair(1, "1B1"))) << "no bubble follows: both at the end";
+  EXPECT_THAT(workers[2], ElementsAre(Pair(2, "1B3"), Pair(1, "1B3")));
+  EXPECT_THAT(workers[3], ElementsAre(Pair(3, "3B1"), Pair(0, "0B3")));
+}
+
+TEST(PlaceAllReducesTest, EagerStartsRightAfterAStagesLastBackward) {
+  const auto workers = starts(find_generator("chimera").generate({4, 4}), AllReducePlacement::Eager);
+  EXPECT_THAT(workers[0], ElementsAre(Pair(3, "3B3"), Pair(0, "0B1")));
+  EXPECT_THAT(workers[1], ElementsAre(Pair(2, "2B3"), Pair(1, "1B1")));
+}
+
+TEST(PlaceAllReducesTest, PostStartsAfterTheLastOp) {
+  const auto workers = starts(find_generator("chimera").generate({4, 4}), AllReducePlacement::Post);
+  EXPECT_THAT(workers[0], ElementsAre(Pair(3, "0B1"), Pair(0, "0B1")));
+  EXPECT_THAT(workers[1], ElementsAre(Pair(2, "1B1"), Pair(1, "1B1")));
+}
+
+TEST(PlaceAllReducesTest, EagerOptIsThePapersRuleOnChimera) {
+  // Worker w < D/2 starts its larger stage, D-1-w, early but for the middle one; the rest at the end.
+  for (const std::int64_t depth : {4, 6, 8}) {
+    const Schedule schedule = find_generator("chimera").generate({depth, depth});
+    const auto workers = starts(schedule, AllReducePlacement::EagerOpt);
+    for (std::int64_t w = 0; w < depth; ++w) {
+      const std::int64_t larger = std::max(w, depth - 1 - w);
+      const auto& worker = workers[static_cast<std::size_t>(w)];
+      const std::string last = to_text(schedule.workers[static_cast<std::size_t>(w)].back());
+      ASSERT_EQ(worker.size(), 2U);
+      EXPECT_EQ(worker[0].first, larger);
+      EXPECT_EQ(worker[0].second != last, larger != depth / 2) << "D=" << depth << ", worker " << w;
+      EXPECT_EQ(worker[1].second, last);
+    }
+  }
+}
+
+TEST(PlaceAllReducesTest, AStageOfOneWorkerIsSummedWhereAsked) {
+  const Schedule schedule = find_generator("1f1b").generate({3, 3});
+  EXPECT_THAT(starts(schedule, AllReducePlacement::Eager)[1], ElementsAre());
+  EXPECT_THAT(starts(schedule, AllReducePlacement::Eager, true)[1], ElementsAre(Pair(1, "1B2")));
+}
+
+TEST(PlaceAllReducesTest, ACopyWithoutMicroBatchesHasNothingToWaitFor) {
+  const Schedule schedule = find_generator("chimera").generate({4, 1});  // down only
+  EXPECT_THAT(starts(schedule, AllReducePlacement::Eager)[0], ElementsAre(Pair(3, "start"), Pair(0, "0B0")));
+  EXPECT_THAT(starts(schedule, AllReducePlacement::Post)[0], ElementsAre(Pair(3, "0B0"), Pair(0, "0B0")));
+}
+
+TEST(PlaceAllReducesTest, AllWorkersStartTheirsInOneOrder) {
+  for (const Generator& generator : generators()) {
+    for (const PipelineShape& shape : testing::small_shapes(generator.name, 6)) {
+      const Schedule schedule = generator.generate(shape);
+      for (const auto placement : {AllReducePlacement::Eager, AllReducePlacement::EagerOpt, AllReducePlacement::Post}) {
+        std::vector<std::vector<std::int64_t>> earlier(static_cast<std::size_t>(schedule.stages));  // [stage]
+        for (const Starts& worker : starts(schedule, placement, true)) {
+          for (std::size_t i = 1; i < worker.size(); ++i) {
+            for (std::size_t j = 0; j < i; ++j) {
+              earlier[static_cast<std::size_t>(worker[i].first)].push_back(worker[j].first);
+              EXPECT_THAT(earlier[static_cast<std::size_t>(worker[j].first)],
+                          ::testing::Not(::testing::Contains(worker[i].first)))
+                  << testing::describe(generator.name, shape);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace chimera

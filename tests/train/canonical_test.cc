@@ -1,0 +1,116 @@
+// Canonical reduction: every schedule, depth and number of pipelines and groups computes the same numbers in every bit.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "generate/registry.h"
+#include "support/schedules.h"
+#include "support/training.h"
+
+namespace chimera {
+namespace {
+
+using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
+
+constexpr std::int64_t kMicroBatches = 8;  // of a step, over all groups
+constexpr std::int64_t kSteps = 4;
+
+TrainOptions canonical(const std::string& schedule, const PipelineShape& shape, const std::string& dtype) {
+  TrainOptions options = testing::small_options("gpt2-tiny", schedule, shape);
+  options.dtype = dtype;
+  options.reduction = "canonical";
+  options.clip = 0.5;  // active
+  options.dropout = 0.1;
+  options.learning_rate = 0.01;
+  return options;
+}
+
+const testing::Trained& reference(const std::string& dtype) {
+  static const auto run = [](const char* of) {
+    return testing::train(canonical("none", {1, kMicroBatches}, of), kSteps);
+  };
+  static const testing::Trained float32 = run("float32");
+  static const testing::Trained float64 = run("float64");
+  return dtype == "float32" ? float32 : float64;
+}
+
+void expect_same_bits(const TrainOptions& options, const std::string& what) {
+  const auto trained = testing::train(options, kSteps);
+  const auto& expected = reference(options.dtype);
+  EXPECT_THAT(trained.losses, ElementsAreArray(expected.losses)) << what;
+  EXPECT_THAT(trained.gradient_norms, ElementsAreArray(expected.gradient_norms)) << what;
+  EXPECT_THAT(trained.parameters_hashes, ElementsAreArray(expected.parameters_hashes)) << what;
+  for (const auto& [name, copies] : trained.parameters) {
+    for (const at::Tensor& copy : copies) EXPECT_TRUE(at::equal(copy, copies[0])) << what << ": copies of " << name;
+  }
+}
+
+TEST(CanonicalTest, EveryScheduleComputesTheBitsOfTheUnpipelinedModel) {
+  for (const Generator& generator : generators()) {
+    for (const std::int64_t depth : {2, 4}) {
+      for (const PipelineShape& shape : testing::with_flags(generator, {depth, kMicroBatches})) {
+        try {
+          const Schedule schedule = generator.generate(shape);
+          if (schedule.updates || schedule.stages > 8 || schedule.micro_batch_scale != 1) continue;
+        } catch (const ConfigError&) {  // no such schedule
+          continue;
+        }
+        expect_same_bits(canonical(generator.name, shape, "float32"), testing::describe(generator.name, shape));
+      }
+    }
+  }
+}
+
+TEST(CanonicalTest, GroupsSideBySideComputeThemToo) {
+  for (const std::string name : {"1f1b", "chimera", "zb-h1", "dualpipe"}) {
+    TrainOptions options = canonical(name, {2, kMicroBatches / 2}, "float32");
+    options.data_parallel = 2;
+    expect_same_bits(options, name + ", two groups");
+  }
+  TrainOptions options = canonical("chimera", {4, kMicroBatches / 2, 4}, "float64");
+  options.data_parallel = 2;
+  options.replica_layout = "far";
+  expect_same_bits(options, "two groups of four pipelines, float64");
+}
+
+TEST(CanonicalTest, RecomputationChangesNoBit) {
+  for (const std::string name : {"chimera", "zb-h1"}) {
+    TrainOptions options = canonical(name, {4, kMicroBatches}, "float32");
+    options.recompute = "full";
+    expect_same_bits(options, name + ", recomputed");
+  }
+}
+
+TEST(CanonicalTest, HalvesOfMicroBatchesAreMicroBatches) {
+  TrainOptions options = canonical("chimera", {4, kMicroBatches, 2, 2, 1, ScaleMethod::Halving}, "float32");
+  const auto halved = testing::train(options, kSteps);
+  options = canonical("none", {1, 2 * kMicroBatches}, "float32");
+  options.micro_batch_size /= 2;
+  const auto expected = testing::train(options, kSteps);
+  EXPECT_THAT(halved.losses, ElementsAreArray(expected.losses));
+  EXPECT_THAT(halved.parameters_hashes, ElementsAreArray(expected.parameters_hashes));
+}
+
+TEST(CanonicalTest, TheNumberOfBlocksChangesLastBitsOnly) {
+  TrainOptions options = canonical("none", {1, kMicroBatches}, "float32");
+  options.reduction_blocks = 1;
+  const auto one_block = testing::train(options, kSteps);
+  EXPECT_NE(one_block.parameters_hashes.back(), reference("float32").parameters_hashes.back());
+  EXPECT_NEAR(one_block.losses.back(), reference("float32").losses.back(), 1e-5);
+}
+
+TEST(CanonicalTest, ReplicasWithPartsOfBlocksAreRefused) {
+  TrainOptions options = canonical("chimera", {4, kMicroBatches}, "float32");
+  options.reduction_blocks = 1;
+  try {
+    static_cast<void>(prepare_job(options));
+    FAIL() << "a block of 8 micro-batches on 2 replicas";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("use 2, 4, 8"));
+  }
+}
+
+}  // namespace
+}  // namespace chimera

@@ -1,0 +1,97 @@
+// Groups side by side: W of them on N micro-batches each train as the unpipelined model on N W.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "support/training.h"
+#include "train/report.h"
+
+namespace chimera {
+namespace {
+
+TrainOptions hybrid(const std::string& schedule, const PipelineShape& shape, std::int64_t data_parallel) {
+  TrainOptions options = testing::small_options("gpt2-tiny", schedule, shape);
+  options.data_parallel = data_parallel;
+  return options;
+}
+
+/// The unpipelined run on as many micro-batches as all groups have together.
+testing::Trained reference(TrainOptions options, std::int64_t steps) {
+  options.shape.micro_batches *= options.data_parallel;
+  options.data_parallel = 1;
+  return testing::train_unpipelined(options, steps);
+}
+
+void expect_same_gradients(const TrainOptions& options, std::size_t copies) {
+  const auto trained = testing::train(options, 1);
+  const auto expected = reference(options, 1);
+  EXPECT_NEAR(trained.losses[0], expected.losses[0], 1e-12 * expected.losses[0]);
+  EXPECT_NEAR(trained.gradient_norms[0], expected.gradient_norms[0], 1e-12 * expected.gradient_norms[0]);
+  ASSERT_EQ(trained.gradients.size(), expected.gradients.size());
+  for (const auto& [name, gradient] : expected.gradients) {
+    EXPECT_EQ(trained.gradients.at(name).size(), copies) << name;
+    for (const at::Tensor& copy : trained.gradients.at(name)) {
+      EXPECT_LE(testing::relative_error(copy, gradient[0], expected.gradient_norms[0]), 1e-12) << name;
+    }
+  }
+}
+
+TEST(DataParallelTest, TwoGroupsTrainAsTheUnpipelinedModelOnAllTheirMicroBatches) {
+  expect_same_gradients(hybrid("1f1b", {2, 4}, 2), 2);
+  expect_same_gradients(hybrid("chimera", {2, 4}, 2), 4);
+  expect_same_gradients(hybrid("dualpipe", {2, 4}, 2), 4);
+  expect_same_gradients(hybrid("interleaved-1f1b", {2, 4}, 2), 2);
+}
+
+TEST(DataParallelTest, AnyNumberOfGroupsAndPipelinesIsOneReduction) {
+  expect_same_gradients(hybrid("chimera", {4, 5, 4}, 3), 12);
+  expect_same_gradients(hybrid("gpipe", {1, 3}, 4), 4);  // without pipelines: data parallelism alone
+}
+
+TEST(DataParallelTest, PipelinesSideBySideComputeTheSame) {
+  TrainOptions options = hybrid("chimera", {2, 4}, 2);
+  options.replica_layout = "far";
+  expect_same_gradients(options, 4);
+}
+
+TEST(DataParallelTest, StepsClippingAndValidationAreThoseOfTheUnpipelinedModel) {
+  TrainOptions options = hybrid("1f1b", {2, 4}, 2);
+  options.clip = 0.5;
+  options.learning_rate = 0.01;
+  options.validate_every = 10;
+  const auto trained = testing::train(options, 10);
+  const auto expected = reference(options, 10);
+  for (std::size_t step = 0; step < 10; ++step) {
+    EXPECT_NEAR(trained.losses[step], expected.losses[step], 1e-11 * expected.losses[step]) << "step " << step + 1;
+  }
+  EXPECT_NEAR(trained.validation_losses[0], expected.validation_losses[0], 1e-11 * expected.validation_losses[0]);
+  for (const auto& [name, copies] : trained.parameters) {
+    for (const at::Tensor& copy : copies) EXPECT_TRUE(at::equal(copy, copies[0])) << "copies of " << name << " drifted";
+  }
+}
+
+TEST(DataParallelTest, SamplesAreDealtOutByGroupThenReplica) {
+  const Job job = prepare_job(hybrid("chimera", {4, 4}, 2));
+  EXPECT_EQ(job.mini_batch(), 16) << "8 micro-batches of 2";
+  EXPECT_EQ(job.position(GroupId(0), MicroBatchId(3)), 3);
+  EXPECT_EQ(job.position(GroupId(1), MicroBatchId(0)), 4);
+}
+
+TEST(DataParallelTest, TheReportSaysHowTheRanksAreGrouped) {
+  EXPECT_THAT(describe(prepare_job(hybrid("1f1b", {2, 4}, 3))),
+              ::testing::HasSubstr("schedule 1f1b: 2 stages on 6 processes, 3 groups of 2 side by side, "
+                                   "12 micro-batches of 2 x 16 tokens a step"));
+}
+
+TEST(DataParallelTest, MoreRanksThanAMachineRunsAreRefused) {
+  try {
+    static_cast<void>(prepare_job(hybrid("1f1b", {4, 4}, 257)));
+    FAIL() << "it should not fit";
+  } catch (const ConfigError& error) {
+    EXPECT_STREQ(error.what(), "--stages 4 times --data-parallel 257: at most 1024 ranks run on one machine");
+  }
+}
+
+}  // namespace
+}  // namespace chimera
