@@ -6,14 +6,10 @@
 #include "transport/gloo_transport.h"
 
 #include <ATen/Functions.h>
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <string_view>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
@@ -27,6 +23,7 @@
 #include "core/fault_point.h"
 #include "transport/groups.h"
 #include "transport/ordered_sum.h"
+#include "transport/store_file.h"
 
 namespace chimera {
 namespace {
@@ -35,28 +32,6 @@ using c10d::ProcessGroupGloo;
 using ProcessGroup = c10::intrusive_ptr<ProcessGroupGloo>;
 
 constexpr auto kLeaveTimeout = std::chrono::seconds(3);
-
-/// An open file of this process. FileStore reopens its file by name at every use, even in its destructor: a name that
-/// leads to our own descriptor stays right whatever becomes of the path or descriptor that the caller named.
-class StoreFile {
- public:
-  explicit StoreFile(const std::string& path) : descriptor_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
-    if (descriptor_ < 0) {
-      throw TransportError(fmt::format("cannot open '{}' for the ranks to meet: {}", path, std::strerror(errno)));
-    }
-  }
-  StoreFile(const StoreFile&) = delete;
-  StoreFile& operator=(const StoreFile&) = delete;
-  ~StoreFile() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-  [[nodiscard]] std::string path() const { return fmt::format("/proc/self/fd/{}", descriptor_); }
-  /// Leaves the file open until the process ends.
-  void abandon() { descriptor_ = -1; }
-
- private:
-  int descriptor_;
-};
 
 std::shared_ptr<gloo::transport::Device> create_device(bool loopback) {
   if (loopback) return ProcessGroupGloo::createDeviceForHostname("127.0.0.1");
