@@ -101,7 +101,7 @@ TEST_P(MemoryTest, RecomputationKeepsStageInputsAndOneStagesActivations) {
     const bool holds_inputs = GetParam() == Exchange::OverGloo ? w > 0 : w + 1 < one.size();
     const std::int64_t inputs = holds_inputs ? kMicroBatches * message_bytes() : 0;
     EXPECT_LE(recomputed[w].peak_bytes, inputs + one[w].peak_bytes + messages) << "worker " << w;
-    EXPECT_GT(kept[w].peak_bytes, 4 * recomputed[w].peak_bytes) << "worker " << w;
+    EXPECT_GT(kept[w].peak_bytes, 5 * recomputed[w].peak_bytes) << "worker " << w;
   }
 }
 
