@@ -13,15 +13,16 @@ namespace {
 bool is_plain(const Schedule& schedule) {
   if (schedule.updates || schedule.micro_batch_scale != 1) return false;
   if (schedule.workers.empty() || schedule.workers.front().empty()) return false;
+  const std::int64_t ops = num_ops(schedule);
+  if (schedule.stages > ops || schedule.micro_batches > ops) return false;  // the reader takes such ids for a mistake
   CsvShape shape;
   for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
     for (const Op& op : schedule.workers[w]) {
       if (op.replica != ReplicaId(0) || op.weight_version != 0) return false;
+      if (op.stage.value() < 0 || op.stage.value() >= schedule.stages) return false;
       shape.add(op, w);
     }
   }
-  const std::int64_t ops = num_ops(schedule);
-  if (schedule.stages > ops || schedule.micro_batches > ops) return false;  // the reader takes such ids for a mistake
   return shape.num_stages() == schedule.stages && shape.num_micro_batches() == schedule.micro_batches &&
          shape.placement() == schedule.placement;
 }

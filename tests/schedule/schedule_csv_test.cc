@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "core/error.h"
 #include "passes/lower.h"
 #include "schedule/schedule_json.h"
@@ -65,14 +67,15 @@ TEST(ScheduleCsvTest, ReadsBackWhatItWrites) {
 
 TEST(ScheduleCsvTest, ReadsBackWhatOnlyTheFirstLineCanSay) {
   const Schedule plain = find_generator("1f1b").generate({2, 3});
-  std::vector<Schedule> schedules(6, plain);
+  std::vector<Schedule> schedules(7, plain);
   schedules[0].updates = AsynchronousUpdates{.micro_batches = 1, .versions = 2};
   schedules[0].workers[1].back().weight_version = 2;
   schedules[1].micro_batch_scale = 0.5;
   schedules[2].stages = 3;
   schedules[3].workers[0].clear();
   schedules[4].workers[1][0].replica = ReplicaId(7);
-  schedules[5] =
+  schedules[5].workers[1][0].stage = StageId(std::numeric_limits<std::int32_t>::max());
+  schedules[6] =
       Schedule{.name = "two\nlines, \"quoted\"", .stages = 1, .micro_batches = 1, .placement = {}, .workers = {}};
   for (const Schedule& schedule : schedules) {
     EXPECT_THAT(to_csv(schedule), StartsWith("# {"));
