@@ -73,7 +73,7 @@ std::string workers_as_text(const Timeline& timeline, const Explanation& explana
 }
 
 std::string causes_as_text(const Timeline& timeline, const Explanation& explanation) {
-  const auto idle = idle_by_cause(explanation);
+  const auto idle = idle_by_cause(explanation.bubbles);
   const double area = timeline.makespan * static_cast<double>(timeline.workers.size());
   std::string text = "idle time of all workers, by cause\n";
   for (int c = 0; c < kIdleCauses; ++c) {

@@ -35,15 +35,6 @@ class ScheduleCheck {
   }
 
  private:
-  template <class... Parts>
-  void report(ViolationKind kind, Place place, fmt::format_string<Parts...> format, Parts... parts) {
-    findings_.add(kind, {place}, [&] {
-      return fmt::format("worker {}, op {} ({}): {}", place.worker, place.position,
-                         to_text(schedule_.workers[place.worker][place.position]),
-                         fmt::vformat(format, fmt::make_format_args(parts...)));
-    });
-  }
-
   void check_ops() {
     seen_.assign(static_cast<std::size_t>(schedule_.stages * schedule_.micro_batches), 0);
     replica_of_.assign(static_cast<std::size_t>(schedule_.micro_batches), -1);
@@ -57,26 +48,28 @@ class ScheduleCheck {
     std::int64_t& replica = replica_of_[op.micro_batch.index()];
     if (replica < 0) replica = op.replica.value();
     if (replica != op.replica.value()) {
-      report(ViolationKind::MixedReplicas, place, "replica {}, but micro-batch {} belongs to replica {}",
-             op.replica.value(), op.micro_batch.value(), replica);
+      findings_.add_at(schedule_, ViolationKind::MixedReplicas, place,
+                       "replica {}, but micro-batch {} belongs to replica {}", op.replica.value(),
+                       op.micro_batch.value(), replica);
     }
     if (placed_ && schedule_.placement.worker(op.replica, op.stage).index() != place.worker) {
-      report(ViolationKind::WrongWorker, place, "stage {} of replica {} is on worker {}", op.stage.value(),
-             op.replica.value(), schedule_.placement.worker(op.replica, op.stage).value());
+      findings_.add_at(schedule_, ViolationKind::WrongWorker, place, "stage {} of replica {} is on worker {}",
+                       op.stage.value(), op.replica.value(), schedule_.placement.worker(op.replica, op.stage).value());
     }
     KindSet& seen = seen_[slot(op.stage.value(), op.micro_batch.value())];
-    if ((seen & bit(op.kind)) != 0) report(ViolationKind::DoubledOp, place, "the schedule has this op already");
+    if ((seen & bit(op.kind)) != 0)
+      findings_.add_at(schedule_, ViolationKind::DoubledOp, place, "the schedule has this op already");
     seen = static_cast<KindSet>(seen | bit(op.kind));
     if (op.weight_version != 0 && !schedule_.updates) {
-      report(ViolationKind::MissingVersion, place, "weight version {}; a synchronous schedule has version 0 only",
-             op.weight_version);
+      findings_.add_at(schedule_, ViolationKind::MissingVersion, place,
+                       "weight version {}; a synchronous schedule has version 0 only", op.weight_version);
     }
   }
 
   bool in_range(const Op& op, Place place) {
     const auto require = [&](const char* what, std::int64_t value, std::int64_t count) {
       if (value >= 0 && value < count) return true;
-      report(ViolationKind::OutOfRange, place, "{} {} is not in 0 to {}", what, value, count - 1);
+      findings_.add_at(schedule_, ViolationKind::OutOfRange, place, "{} {} is not in 0 to {}", what, value, count - 1);
       all_in_range_ = false;
       return false;
     };

@@ -62,22 +62,13 @@ class VersionCheck {
     return last_use_[copy(op.replica, op.stage).last_use + static_cast<std::size_t>(version)];
   }
 
-  template <class... Parts>
-  void report(ViolationKind kind, Place place, fmt::format_string<Parts...> format, Parts... parts) {
-    findings_.add(kind, {place}, [&] {
-      return fmt::format("worker {}, op {} ({}): {}", place.worker, place.position,
-                         to_text(schedule_.workers[place.worker][place.position]),
-                         fmt::vformat(format, fmt::make_format_args(parts...)));
-    });
-  }
-
   void check_op(Place place) {
     const Op& op = schedule_.workers[place.worker][place.position];
     Copy& held = copy(op.replica, op.stage);
     const std::int32_t version = op.weight_version;
     if (version < 0 || version > held.made) {
-      report(ViolationKind::MissingVersion, place, "uses weight version {} of its stage, which has had {} updates",
-             version, held.made);
+      findings_.add_at(schedule_, ViolationKind::MissingVersion, place,
+                       "uses weight version {} of its stage, which has had {} updates", version, held.made);
     } else if (version < held.made && last_use(op, version) == place.position) {
       --held.kept;
     }
@@ -86,11 +77,13 @@ class VersionCheck {
     if (op.kind == OpKind::Forward) {
       forward = version;
       if (version != version_for(op, held)) {
-        report(ViolationKind::WrongVersion, place, "uses weight version {}, not {} as the schedule's updates say",
-               version, version_for(op, held));
+        findings_.add_at(schedule_, ViolationKind::WrongVersion, place,
+                         "uses weight version {}, not {} as the schedule's updates say", version,
+                         version_for(op, held));
       }
     } else if (forward != version) {
-      report(ViolationKind::MixedVersions, place, "uses weight version {}, its forward used {}", version, forward);
+      findings_.add_at(schedule_, ViolationKind::MixedVersions, place, "uses weight version {}, its forward used {}",
+                       version, forward);
     }
     if (gives_weight_gradient(op.kind)) accumulate(op, place, held);
   }
@@ -104,8 +97,9 @@ class VersionCheck {
   void accumulate(const Op& op, Place place, Copy& held) {
     const std::int64_t group = group_of_[op.micro_batch.index()];
     if (group != held.made) {
-      report(ViolationKind::UpdateOrder, place, "belongs to update {} of its stage, but update {} is still to be made",
-             group + 1, held.made + 1);
+      findings_.add_at(schedule_, ViolationKind::UpdateOrder, place,
+                       "belongs to update {} of its stage, but update {} is still to be made", group + 1,
+                       held.made + 1);
     }
     if (++held.in_group < updates_.micro_batches) return;
     held.in_group = 0;
@@ -113,9 +107,9 @@ class VersionCheck {
     ++held.made;
     if (!old_is_kept) return;
     if (++held.kept <= updates_.versions) return;
-    report(ViolationKind::TooManyVersions, place,
-           "makes weight version {} of its stage while older ones are needed: {} kept, {} allowed", held.made,
-           held.kept, updates_.versions);
+    findings_.add_at(schedule_, ViolationKind::TooManyVersions, place,
+                     "makes weight version {} of its stage while older ones are needed: {} kept, {} allowed", held.made,
+                     held.kept, updates_.versions);
   }
 
   const Schedule& schedule_;

@@ -24,6 +24,17 @@ class Findings {
     listed_.push_back({kind, message(), std::move(places)});
   }
 
+  /// A violation by one op; its message names the place, then says `format` of `parts`.
+  template <class... Parts>
+  void add_at(const Schedule& schedule, ViolationKind kind, Place place, fmt::format_string<Parts...> format,
+              Parts... parts) {
+    add(kind, {place}, [&] {
+      return fmt::format("worker {}, op {} ({}): {}", place.worker, place.position,
+                         to_text(schedule.workers[place.worker][place.position]),
+                         fmt::vformat(format, fmt::make_format_args(parts...)));
+    });
+  }
+
   /// Adds a line that speaks for many, beyond the bound.
   void add_summary(ViolationKind kind, std::string message) { listed_.push_back({kind, std::move(message), {}}); }
 

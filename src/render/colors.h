@@ -42,7 +42,6 @@ inline constexpr const char* kReplicaTile = "M-2 6l4 4M-2 -2l12 12M6 -2l4 4";
 
 /// How one cause of idle time is shown, on white and on dark paper.
 struct CauseStyle {
-  const char* name;
   Color light;
   Color dark;
   const char* tile;

@@ -179,9 +179,10 @@ Json panel_json(const Panel& panel) {
 Json causes_json() {
   Json causes = Json::array();
   for (int cause = 0; cause < kIdleCauses; ++cause) {
-    const CauseStyle& style = style_of(static_cast<IdleCause>(cause));
+    const auto named = static_cast<IdleCause>(cause);
+    const CauseStyle& style = style_of(named);
     causes.push_back(
-        {{"name", style.name}, {"light", to_hex(style.light)}, {"dark", to_hex(style.dark)}, {"tile", style.tile}});
+        {{"name", to_text(named)}, {"light", to_hex(style.light)}, {"dark", to_hex(style.dark)}, {"tile", style.tile}});
   }
   return causes;
 }

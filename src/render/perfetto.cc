@@ -20,17 +20,6 @@ std::size_t thread_of(std::size_t worker) { return worker + 1; }
 
 enum Process : int { kOps = 1, kIdle, kAllReduces, kMemory };
 
-const char* name_of(IdleCause cause) {
-  switch (cause) {
-    case IdleCause::WarmUp: return "warm-up";
-    case IdleCause::Dependency: return "dependency";
-    case IdleCause::Latency: return "latency";
-    case IdleCause::Sync: return "sync";
-    case IdleCause::Imbalance: return "imbalance";
-  }
-  return "";
-}
-
 class Trace {
  public:
   explicit Trace(const Schedule& schedule) : schedule_(schedule) {}
@@ -78,7 +67,7 @@ class Trace {
           cause = fmt::format(R"("waits_for":"{}","of_worker":{})",
                               to_text(schedule_.workers[place.worker][place.position]), place.worker);
         }
-        slice(kIdle, w, name_of(bubble.cause), bubble.start, bubble.end, cause);
+        slice(kIdle, w, to_text(bubble.cause), bubble.start, bubble.end, cause);
       }
     }
   }

@@ -135,11 +135,10 @@ class SvgPicture {
         put(".{} {{ fill: {} }}\n", name, lines ? fmt::format("url(#{})", name) : to_hex(color));
       }
     }
-    for (const IdleCause cause : causes_) put(".{0} {{ fill: url(#{0}) }}\n", style_of(cause).name);
+    for (const IdleCause cause : causes_) put(".{0} {{ fill: url(#{0}) }}\n", to_text(cause));
     put("</style>\n<defs>\n");
     for (const auto& [name, color] : hatched) pattern(name, color, kReplicaTile, "#0000003a");
-    for (const IdleCause cause : causes_)
-      pattern(style_of(cause).name, style_of(cause).light, style_of(cause).tile, "#777");
+    for (const IdleCause cause : causes_) pattern(to_text(cause), style_of(cause).light, style_of(cause).tile, "#777");
     put("</defs>\n");
   }
 
@@ -168,7 +167,7 @@ class SvgPicture {
     put("<text class=\"worker\" x=\"{}\" y=\"{}\">worker {}</text>\n", pixels(kLeft - 8), pixels(top + 15), worker);
     if (worker < panel_.explanation.bubbles.size()) {
       for (const Bubble& bubble : panel_.explanation.bubbles[worker]) {
-        box(style_of(bubble.cause).name, {bubble.start, bubble.end}, top, kOpHeight, describe(bubble));
+        box(to_text(bubble.cause), {bubble.start, bubble.end}, top, kOpHeight, describe(bubble));
         put("\n");
       }
     }
@@ -199,7 +198,7 @@ class SvgPicture {
   }
 
   [[nodiscard]] std::string describe(const Bubble& bubble) const {
-    return fmt::format("idle: {}{}, {:.6g} to {:.6g}", style_of(bubble.cause).name,
+    return fmt::format("idle: {}{}, {:.6g} to {:.6g}", to_text(bubble.cause),
                        bubble.waits_for ? fmt::format(", waits for {} on worker {}", to_text(op_at(*bubble.waits_for)),
                                                       bubble.waits_for->worker)
                                         : "",
@@ -263,7 +262,7 @@ class SvgPicture {
     if (all_reduce_height_ > 0) entries.emplace_back("all-reduce", "all-reduce");
     if (has_updates_) entries.emplace_back("update", "optimizer step");
     for (const IdleCause cause : causes_) {
-      entries.emplace_back(style_of(cause).name, fmt::format("idle: {}", style_of(cause).name));
+      entries.emplace_back(to_text(cause), fmt::format("idle: {}", to_text(cause)));
     }
     if (!panel_.explanation.critical_path.empty()) entries.emplace_back("critical", "critical path");
     if (memory_height_ > 0) {

@@ -2,8 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <array>
+#include <algorithm>
 #include <cmath>
+#include <span>
 #include <vector>
 
 namespace chimera {
@@ -31,16 +32,15 @@ std::string place_json(const Place& place) {
   return fmt::format("{{\"worker\": {}, \"position\": {}}}", place.worker, place.position);
 }
 
-const char* cause_name(IdleCause cause) {
-  constexpr std::array<const char*, kIdleCauses> kNames = {"warm_up", "dependency", "latency", "sync", "imbalance"};
-  return kNames[static_cast<std::size_t>(cause)];
+/// As a field: `warm_up`.
+std::string cause_name(IdleCause cause) {
+  std::string name = to_text(cause);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
 }
 
-std::string causes_json(const std::vector<const std::vector<Bubble>*>& workers) {
-  std::array<double, kIdleCauses> idle{};
-  for (const auto* bubbles : workers) {
-    for (const Bubble& bubble : *bubbles) idle[static_cast<std::size_t>(bubble.cause)] += bubble.end - bubble.start;
-  }
+std::string causes_json(std::span<const std::vector<Bubble>> workers) {
+  const auto idle = idle_by_cause(workers);
   std::string out = "{";
   for (int c = 0; c < kIdleCauses; ++c) {
     out += fmt::format("{}\"{}\": {}", c == 0 ? "" : ", ", cause_name(static_cast<IdleCause>(c)),
@@ -70,7 +70,7 @@ std::string worker_json(const std::vector<Op>& ops, const WorkerTimeline& worker
       "{{\"busy\": {}, \"idle\": {}, \"peak_in_flight\": {}, \"peak_weight_versions\": {}, \"inner_idle\": {}, "
       "\"peak_stage_units\": {},\n   \"idle_by_cause\": {},\n",
       number(worker.busy), number(worker.idle), worker.peak_in_flight, worker.peak_weight_versions,
-      number(worker.inner_idle), number(worker.peak_stage_units), causes_json({&explanation.bubbles[w]}));
+      number(worker.inner_idle), number(worker.peak_stage_units), causes_json({&explanation.bubbles[w], 1}));
   out += "   \"ops\": [";
   for (std::size_t i = 0; i < worker.ops.size(); ++i) out += (i == 0 ? "" : ", ") + op_json(ops[i], worker.ops[i]);
   out += "],\n   \"bubbles\": " + list(explanation.bubbles[w], bubble_json);
@@ -81,16 +81,14 @@ std::string worker_json(const std::vector<Op>& ops, const WorkerTimeline& worker
 }  // namespace
 
 std::string to_json(const Schedule& schedule, const Timeline& timeline, const Explanation& explanation) {
-  std::vector<const std::vector<Bubble>*> bubbles;
-  for (const auto& worker : explanation.bubbles) bubbles.push_back(&worker);
   std::string out = fmt::format(
       "{{\"makespan\": {}, \"bubble_ratio\": {}, \"lower_bound\": {},\n \"inner_bubble\": {}, \"makespan_bubble\": {}, "
       "\"ops_end\": {},\n \"step_ends\": {}, \"period\": {},\n",
       number(timeline.makespan), number(timeline.bubble_ratio), number(timeline.lower_bound),
       number(timeline.inner_bubble), number(timeline.makespan_bubble), number(timeline.ops_end),
       list(timeline.step_ends, number), number(timeline.period));
-  out += fmt::format(" \"idle_by_cause\": {},\n \"critical_path\": {},\n \"workers\": [", causes_json(bubbles),
-                     list(explanation.critical_path, place_json));
+  out += fmt::format(" \"idle_by_cause\": {},\n \"critical_path\": {},\n \"workers\": [",
+                     causes_json(explanation.bubbles), list(explanation.critical_path, place_json));
   for (std::size_t w = 0; w < timeline.workers.size(); ++w) {
     out += (w == 0 ? "\n  " : ",\n  ") + worker_json(schedule.workers[w], timeline.workers[w], w, explanation);
   }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "schedule/schedule.h"
@@ -25,6 +26,8 @@ enum class IdleCause : std::uint8_t {
   Imbalance,   ///< its own ops are done, others' are not
 };
 inline constexpr int kIdleCauses = 5;
+/// `warm-up`, `dependency`, `latency`, `sync` or `imbalance`.
+[[nodiscard]] const char* to_text(IdleCause cause);
 
 /// A time in which a worker computes nothing, for one cause. `waits_for` is the op whose result it waits for, where
 /// there is one.
@@ -97,5 +100,8 @@ struct Explanation {
   std::vector<std::vector<MemoryPoint>> memory;          // [worker], bytes, or stage units where no bytes are known
   std::vector<Place> critical_path;                      // ops that make the makespan, first to last
 };
+
+/// Length of the bubbles of some workers together, by cause.
+[[nodiscard]] std::array<double, kIdleCauses> idle_by_cause(std::span<const std::vector<Bubble>> workers);
 
 }  // namespace chimera

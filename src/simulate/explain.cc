@@ -199,23 +199,4 @@ Explanation explain(const Schedule& schedule, const CostModel& costs, const Time
   return explanation;
 }
 
-std::array<double, kIdleCauses> idle_by_cause(const Explanation& explanation) {
-  std::array<double, kIdleCauses> idle{};
-  for (const auto& bubbles : explanation.bubbles) {
-    for (const Bubble& bubble : bubbles) idle[static_cast<std::size_t>(bubble.cause)] += bubble.end - bubble.start;
-  }
-  return idle;
-}
-
-const char* to_text(IdleCause cause) {
-  switch (cause) {
-    case IdleCause::WarmUp: return "warm-up";
-    case IdleCause::Dependency: return "dependency";
-    case IdleCause::Latency: return "latency";
-    case IdleCause::Sync: return "sync";
-    case IdleCause::Imbalance: return "imbalance";
-  }
-  return "";
-}
-
 }  // namespace chimera

@@ -15,8 +15,9 @@ namespace chimera {
 /// time. Before an op: its sender's wait for a blocking send (Latency), then the all-reduces and the update at the end
 /// of a step (Sync; Imbalance while none of its own runs, as others' ops are to come), then, until the last of its
 /// inputs is made, WarmUp for the first op of a synchronous step (or of the run) and Dependency for the others, then
-/// Latency until that input has arrived. After the last op: Imbalance while other workers run ops, except for its own
-/// all-reduces and update, then Sync.
+/// Latency until that input has arrived; an op that is held back longer waits for the first cause again, as a forward
+/// just in time does. After the last op: Imbalance while other workers run ops, except for its own all-reduces and
+/// update, then Sync.
 ///
 /// *Memory* is in bytes where the costs say them: weights (each version and copy held), gradients and optimizer state
 /// all the time; activations from the forward's start to the end of its B or W (with recomputation the boundary until B
@@ -28,11 +29,5 @@ namespace chimera {
 ///
 /// Linear in the ops, but for sorting what happens to memory. Throws ConfigError as CostTable does.
 [[nodiscard]] Explanation explain(const Schedule& schedule, const CostModel& costs, const Timeline& timeline);
-
-/// Idle time of all workers together by cause.
-[[nodiscard]] std::array<double, kIdleCauses> idle_by_cause(const Explanation& explanation);
-
-/// `warm-up`, `dependency`, `latency`, `sync` or `imbalance`.
-[[nodiscard]] const char* to_text(IdleCause cause);
 
 }  // namespace chimera

@@ -66,7 +66,7 @@ TEST(ColorsTest, TerminalsShowTheNearestOfTheirCube) {
 TEST(ColorsTest, EveryCauseHasItsOwnNameAndHatch) {
   for (int a = 0; a < kIdleCauses; ++a) {
     for (int b = 0; b < a; ++b) {
-      EXPECT_STRNE(style_of(static_cast<IdleCause>(a)).name, style_of(static_cast<IdleCause>(b)).name);
+      EXPECT_STRNE(to_text(static_cast<IdleCause>(a)), to_text(static_cast<IdleCause>(b)));
       EXPECT_STRNE(style_of(static_cast<IdleCause>(a)).tile, style_of(static_cast<IdleCause>(b)).tile);
     }
   }

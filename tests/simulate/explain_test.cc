@@ -203,7 +203,7 @@ TEST(ExplainTest, CausesAddUpToTheIdleTime) {
         expect_tiled(any, w);
         idle += any.timeline.workers[w].idle;
       }
-      const auto causes = idle_by_cause(any.explanation);
+      const auto causes = idle_by_cause(any.explanation.bubbles);
       EXPECT_EQ(std::accumulate(causes.begin(), causes.end(), 0.0), idle) << testing::describe(generator.name, shape);
     }
   }

@@ -69,7 +69,7 @@ TEST(StepsTest, AStepBeginsAfterTheUpdateOfItsWorker) {
   }
   EXPECT_EQ(timeline.step_ends[0], alone.makespan);
   EXPECT_EQ(timeline.period, alone.makespan);
-  const auto causes = idle_by_cause(explain(schedule, costs, timeline));
+  const auto causes = idle_by_cause(explain(schedule, costs, timeline).bubbles);
   EXPECT_EQ(causes[static_cast<std::size_t>(IdleCause::Sync)], 2 * 2 * (alone.makespan - alone.ops_end));
 }
 
@@ -91,7 +91,7 @@ TEST(StepsTest, AnAsynchronousWorkerUpdatesBetweenItsOps) {
   EXPECT_EQ(timeline.workers[1].ops[2].start, 4.5);
   EXPECT_EQ(timeline.workers[1].updates.size(), 3U);
   EXPECT_EQ(timeline.workers[0].ops[2].start, 4) << "the gradient leaves before the update";
-  const auto causes = idle_by_cause(explain(schedule, costs, timeline));
+  const auto causes = idle_by_cause(explain(schedule, costs, timeline).bubbles);
   EXPECT_EQ(causes[static_cast<std::size_t>(IdleCause::Sync)], 6 * 0.5 + 0.5) << "all updates, and worker 1 at the end";
 }
 
