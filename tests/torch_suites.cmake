@@ -31,6 +31,7 @@ set(torch_suites
   SyncTest
   ThreadContractTest
   ThreadTransportTest
+  TiedTest
   TorchSuitesTest
   TrainingDropoutTest
   TwentyStepsTest
