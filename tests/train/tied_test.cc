@@ -18,7 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 
 constexpr std::int64_t kMicroBatches = 8;
-constexpr std::int64_t kSteps = 3;
+constexpr std::int64_t kSteps = 2;
 
 TrainOptions tied(const std::string& model, const std::string& schedule, const PipelineShape& shape) {
   TrainOptions options = testing::small_options(model, schedule, shape);
