@@ -1,9 +1,11 @@
 #include "runtime/executor.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -53,6 +55,7 @@ Executor::Key Executor::key(const Op& op) {
 StepResult Executor::run(const std::vector<Instruction>& program, const StepHooks& hooks) {
   trains_ = has_backward(program);
   result_ = {};
+  non_finite_.clear();
   if (trains_) {
     for (const auto& [id, stage] : stages_) stage->zero_gradients();
   }
@@ -62,6 +65,7 @@ StepResult Executor::run(const std::vector<Instruction>& program, const StepHook
   }
   for (const Instruction& instruction : program) {
     current_ = &instruction;
+    if (hooks.on_instruction) hooks.on_instruction(instruction);
     execute(instruction, hooks);
   }
   current_ = nullptr;
@@ -76,10 +80,12 @@ void Executor::execute(const Instruction& instruction, const StepHooks& hooks) {
     case InstructionKind::Compute: return compute(op, hooks);
     case InstructionKind::Recompute: return recompute(op, hooks);
     case InstructionKind::PostReceive:
-      receives_.emplace(key(op), transport_.post_receive(instruction.peer, message_));
+      receives_.emplace(key(op), transport_.post_receive(instruction.peer, message_, {hooks.step, op}));
       return;
     case InstructionKind::WaitReceive: return wait_receive(op);
-    case InstructionKind::StartSend: sends_.emplace(key(op), transport_.start_send(instruction.peer, take(op))); return;
+    case InstructionKind::StartSend:
+      sends_.emplace(key(op), transport_.start_send(instruction.peer, take(op), {hooks.step, op}));
+      return;
     case InstructionKind::WaitSend: return wait_send(op);
     case InstructionKind::StartAllReduce: return start_all_reduce(op.stage);
     case InstructionKind::WaitAllReduce: return wait_all_reduce(op.stage);
@@ -103,7 +109,7 @@ void Executor::compute(const Op& op, const StepHooks& hooks) {
 }
 
 void Executor::forward(const Op& op, const StepHooks& hooks) {
-  fault_point("forward");
+  const bool spoiled = fault_point("forward");
   at::Tensor input;
   if (op.stage != StageId(0)) {
     // A leaf of this worker's own graph: the tensor itself may be another worker's.
@@ -112,6 +118,8 @@ void Executor::forward(const Op& op, const StepHooks& hooks) {
   }
   const bool keeps_graph = trains_ && !recomputed_.contains(key(op));
   Activation activation = run_forward(op, std::move(input), keeps_graph, hooks);
+  if (spoiled) spoil(activation.output);
+  non_finite_.look(op, activation.output);
   if (op.stage == last_stage_) {
     losses_[op.micro_batch] = activation.output.detach();
   } else {
@@ -173,13 +181,17 @@ void Executor::show_gradients(Stage& stage, std::vector<at::Tensor> gradients, W
 void Executor::weight_gradient(const Op& op) { weight_gradients_.extract(key(forward_of(op))).mapped()->run(); }
 
 Executor::Activation Executor::propagate(const Op& op, bool defer_weight_gradients) {
-  fault_point("backward");
+  const bool spoiled = fault_point("backward");
   Activation activation = std::move(activations_.extract(key(forward_of(op))).mapped());
   if (defer_weight_gradients) activation.weight_gradients->defer();
   at::Tensor gradient;
   if (op.stage != last_stage_) gradient = take_gradient(at_stage(op, op.stage.value() + 1));
   torch::autograd::backward({activation.output}, {gradient});
-  if (op.stage != StageId(0)) tensors_[key(op)] = activation.input.grad().contiguous();
+  if (op.stage != StageId(0)) {
+    at::Tensor& passed_back = tensors_[key(op)] = activation.input.grad().contiguous();
+    if (spoiled) spoil(passed_back);
+    non_finite_.look(op, passed_back);
+  }
   return activation;
 }
 
@@ -198,8 +210,8 @@ void Executor::wait_send(const Op& op) { sends_.extract(key(op)).mapped()->wait(
 void Executor::wait_receive(const Op& op) { tensors_[key(op)] = receives_.extract(key(op)).mapped()->wait(); }
 
 void Executor::start_all_reduce(StageId stage) {
-  fault_point("all-reduce");
   at::Tensor& gradients = stages_.at(stage)->gradients();
+  if (fault_point("all-reduce")) spoil(gradients);
   if (shape_.canonical == nullptr) {
     all_reduces_.emplace(stage, transport_.start_all_reduce(stage, gradients));
     return;
@@ -229,6 +241,10 @@ void Executor::reduce_scalars(const StepHooks& hooks) {
   losses_.clear();
   values[squares + num_losses + shape_.group.index() * workers + worker_.index()] = hooks.peak_memory();
   transport_.all_sum(values);
+  const auto is_finite = [](double value) { return std::isfinite(value); };
+  if (!std::all_of(values.begin(), values.end(), is_finite)) {
+    blame_non_finite(std::span(values).first(squares), hooks.step);
+  }
 
   const auto losses = values.begin() + static_cast<std::ptrdiff_t>(squares);
   const auto memory = losses + static_cast<std::ptrdiff_t>(num_losses);
@@ -237,6 +253,58 @@ void Executor::reduce_scalars(const StepHooks& hooks) {
   result_.gradient_norm = std::sqrt(square);
   result_.losses.assign(losses, memory);
   result_.peak_memory_bytes = *std::max_element(memory, values.end());
+}
+
+// All workers come here together, as all have the same sums; one more sum tells all of them the same culprit.
+void Executor::blame_non_finite(std::span<const double> squares, std::int64_t step) {
+  const auto num_stages = static_cast<std::int64_t>(shape_.groups.size());
+  const SpreadOrder order(shape_.data_parallel, shape_.micro_batches, num_stages);
+  std::vector<double> found(order.size(), 0);
+  for (const Op& op : non_finite_.ops()) found[order.index(shape_.group, op)] = 1;
+  transport_.all_sum(found);
+  const auto first = static_cast<std::size_t>(std::find(found.begin(), found.end(), 1) - found.begin());
+  const auto finite = [](double square) { return std::isfinite(square); };
+  const auto square =
+      static_cast<std::size_t>(std::find_if_not(squares.begin(), squares.end(), finite) - squares.begin());
+  std::string what = "the gradient norm";
+  bool mine = worker_ == WorkerId(0) && shape_.group == GroupId(0);
+  if (first < found.size()) {
+    const auto [group, op] = order.place(first);
+    what = describe_result(op, num_stages);
+    if (shape_.data_parallel > 1) what += fmt::format(" of data-parallel group {}", group.value());
+    const auto& own = non_finite_.ops();
+    const auto place = std::find_if(own.begin(), own.end(),
+                                    [&](const Op& candidate) { return order.index(shape_.group, candidate) == first; });
+    mine = place != own.end();
+    if (mine) {
+      blamed_ = {InstructionKind::Compute, *place, WorkerId(0)};
+      current_ = &blamed_;
+    }
+  } else if (square < squares.size()) {
+    what = shape_.parameters.empty() ? fmt::format("the gradient of stage {}", square)
+                                     : "the gradient of " + shape_.parameters[square];
+    mine = answers_for_gradient(square);
+  }
+  what += fmt::format(" is not finite in step {}", step);
+  if (mine) throw Error(what + "; try a lower --learning-rate");
+  std::array<double, 1> nothing{};
+  transport_.all_sum(nothing);  // the culprit does not come: no other worker ends before it
+  throw PeerLostError(what);
+}
+
+bool Executor::answers_for_gradient(std::size_t square) const {
+  if (shape_.group != GroupId(0)) return false;
+  for (const auto& [id, stage] : stages_) {
+    if (shape_.groups[id.index()].front() != worker_) continue;
+    if (shape_.parameters.empty()) {
+      if (id.index() == square) return true;
+      continue;
+    }
+    const auto& own = stage->parameters();
+    const std::string& name = shape_.parameters[square];
+    if (std::any_of(own.begin(), own.end(), [&](const Parameter& p) { return p.name == name; })) return true;
+  }
+  return false;
 }
 
 std::size_t Executor::num_squares() const {
