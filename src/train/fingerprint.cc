@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <sstream>
 #include <string_view>
 #include <type_traits>
 
@@ -42,9 +43,19 @@ std::uint64_t hash_of(const Values&... values) {
   return hash.value();
 }
 
+/// How LibTorch was built, without what it says of this machine's processor.
+std::string torch_build() {
+  std::istringstream config(at::show_config());
+  std::string build;
+  for (std::string line; std::getline(config, line);) {
+    if (line.find("CPU capability") == std::string::npos) build += line + "\n";
+  }
+  return build;
+}
+
 std::uint64_t hash_build() {
   Hash hash;
-  hash.add(at::show_config());
+  hash.add(torch_build());
   std::ifstream program("/proc/self/exe", std::ios::binary);
   std::string block(1 << 20, '\0');
   while (program.read(block.data(), static_cast<std::streamsize>(block.size())) || program.gcount() > 0) {

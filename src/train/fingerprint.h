@@ -6,7 +6,7 @@
 
 namespace chimera {
 
-/// XXH3 of the build (this program's file, LibTorch's configuration), of every option that changes what is computed,
+/// XXH3 of the build (this program's file, how LibTorch was built), of every option that changes what is computed,
 /// of the model's sizes and parameters, the programs and the data. Of the data: its length and a thousand bytes of it.
 [[nodiscard]] Fingerprint fingerprint(const Job& job);
 
