@@ -107,10 +107,10 @@ int run(const Job& job, const std::vector<std::string>& arguments) {
     end_cleanly_on_signals();
     return run_threads(job);
   }
-  return launch({.ranks = static_cast<int>(job.num_ranks()),
-                 .arguments = arguments,
-                 .hang = std::chrono::ceil<std::chrono::milliseconds>(
-                     std::chrono::duration<double>(job.options.hang_seconds))});
+  return launch(
+      {.ranks = static_cast<int>(job.num_ranks()),
+       .arguments = arguments,
+       .hang = std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(job.options.hang_seconds))});
 }
 
 }  // namespace
@@ -130,7 +130,8 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       "the input of every stage alone and runs forwards again: less memory, more time, the same numbers.\n"
       "The loss is the mean over the step's target tokens, in nats. --micro-batches defaults to --stages, and\n"
       "--stages to 4; with --data-parallel W a step has W times as many. With --schedule none the flags that place "
-      "stages mean nothing. Of a repeated flag the last "
+      "stages mean nothing. With --tied true the head is the token embedding: one matrix on every worker that holds\n"
+      "the first or the last stage; gpt2 is so by default. Of a repeated flag the last "
       "counts.\n"
       "\nWhen a rank dies, throws, gets a loss or gradient that is not finite, or was started differently from the\n"
       "others, all end within two seconds and one line names it, what it did and why. A process stopped for long\n"

@@ -37,6 +37,7 @@ set(torch_suites
   SyncTest
   ThreadContractTest
   ThreadTransportTest
+  TiedTest
   TorchSuitesTest
   TrainingDropoutTest
   TwentyStepsTest
