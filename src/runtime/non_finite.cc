@@ -8,16 +8,15 @@
 namespace chimera {
 namespace {
 
-/// Whether some exponent has all its bits set. Without an early end, so that the compiler makes a vector loop of it.
+/// Whether some exponent has all its bits set: one more then carries into the sign's place. And, add and or alone, and
+/// no early end, so that the compiler makes a vector loop of it for any processor.
 template <class Bits>
-bool any_set(const void* data, std::int64_t count, Bits exponent) {
+bool any_exponent_full(const void* data, std::int64_t count, Bits exponent) {
   const auto* element = static_cast<const Bits*>(data);
-  Bits most = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const Bits bits = element[i] & exponent;
-    most = bits > most ? bits : most;
-  }
-  return most == exponent;
+  const Bits one = exponent & (~exponent + 1);
+  Bits sums = 0;
+  for (std::int64_t i = 0; i < count; ++i) sums |= static_cast<Bits>((element[i] & exponent) + one);
+  return (sums & static_cast<Bits>(exponent + one)) != 0;
 }
 
 }  // namespace
@@ -26,9 +25,10 @@ bool all_finite(const at::Tensor& tensor) {
   if (!tensor.is_cpu()) return true;
   if (!tensor.is_contiguous()) return all_finite(tensor.contiguous());
   switch (tensor.scalar_type()) {
-    case at::kFloat: return !any_set<std::uint32_t>(tensor.const_data_ptr(), tensor.numel(), 0x7f80'0000U);
-    case at::kDouble: return !any_set<std::uint64_t>(tensor.const_data_ptr(), tensor.numel(), 0x7ff0ULL << 48U);
-    case at::kBFloat16: return !any_set<std::uint16_t>(tensor.const_data_ptr(), tensor.numel(), 0x7f80U);
+    case at::kFloat: return !any_exponent_full<std::uint32_t>(tensor.const_data_ptr(), tensor.numel(), 0x7f80'0000U);
+    case at::kDouble:
+      return !any_exponent_full<std::uint64_t>(tensor.const_data_ptr(), tensor.numel(), 0x7ff0ULL << 48U);
+    case at::kBFloat16: return !any_exponent_full<std::uint16_t>(tensor.const_data_ptr(), tensor.numel(), 0x7f80U);
     default: return at::isfinite(tensor).all().item<bool>();
   }
 }
