@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <memory>
 
 #include "commands.h"
@@ -63,6 +64,9 @@ void add_flags(CLI::App& command, Flags& flags) {
   add_choice(command, "--transport", o.transport, "what ranks are (default processes)", {"processes", "threads"});
   add_count(command, "--threads", o.threads,
             "intra-op threads of a rank (default: cores / ranks, at least 1; with --reduction canonical 1)");
+  add_number(command, "--hang-seconds", o.hang_seconds,
+             "time without progress of any rank, beyond the longest op so far, after which the job is ended and the "
+             "rank that holds it up named; 0: never (default 30)");
   add_count(command, "--validate-every", o.validate_every, "steps between validations; 0: none (default 0)");
   add_path(command, "--metrics", o.metrics, "file for one JSON object a step");
   for (CLI::Option* option : command.get_options()) option->take_last();  // so that flags override those of a script
@@ -103,7 +107,10 @@ int run(const Job& job, const std::vector<std::string>& arguments) {
     end_cleanly_on_signals();
     return run_threads(job);
   }
-  return launch({.ranks = static_cast<int>(job.num_ranks()), .arguments = arguments});
+  return launch(
+      {.ranks = static_cast<int>(job.num_ranks()),
+       .arguments = arguments,
+       .hang = std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(job.options.hang_seconds))});
 }
 
 }  // namespace
@@ -125,7 +132,11 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       "--stages to 4; with --data-parallel W a step has W times as many. With --schedule none the flags that place "
       "stages mean nothing. With --tied true the head is the token embedding: one matrix on every worker that holds\n"
       "the first or the last stage; gpt2 is so by default. Of a repeated flag the last "
-      "counts.");
+      "counts.\n"
+      "\nWhen a rank dies, throws, gets a loss or gradient that is not finite, or was started differently from the\n"
+      "others, all end within two seconds and one line names it, what it did and why. A process stopped for long\n"
+      "(SIGSTOP) or waiting for ever is found by --hang-seconds; Ctrl-Z and fg of the whole job is no hang.\n"
+      "Exit codes: 1 failed or hung; 2 wrong usage, or ranks that differ; 130 Ctrl-C; 143 SIGTERM (docs/faults.md).");
   auto flags = std::make_shared<Flags>();
   add_flags(*command, *flags);
   command->callback([flags, &invocation, &exit_code] {

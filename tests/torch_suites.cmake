@@ -5,13 +5,16 @@ set(torch_suites
   CanonicalTest
   DataOrderTest
   DataParallelTest
+  DifferingRanksTest
   DropoutTest
   EquivalenceTest
   ExecutorTest
+  FingerprintTest
   GlooLossTest
   GlooTransportTest
   GroupTransportTest
   GroupsTest
+  HeadroomTest
   HuggingFaceTest
   InitialValuesTest
   KeyedDropoutTest
@@ -19,6 +22,8 @@ set(torch_suites
   LinearTest
   MemoryMeterTest
   MemoryTest
+  MessageTest
+  NonFiniteTest
   OpTimesTest
   OptimizerTest
   OrderedSumTest
@@ -28,6 +33,7 @@ set(torch_suites
   SafetensorsFileTest
   StageTest
   StepMemoryTest
+  SwappedMessagesTest
   SyncTest
   ThreadContractTest
   ThreadTransportTest

@@ -48,10 +48,11 @@ std::optional<Fault> read_fault() {
   const auto at = text.find('@');
   Fault fault{.action = std::string(text.substr(0, at)), .point = {}};
   const bool known = fault.action == "kill" || fault.action == "kill-launcher" || fault.action == "throw" ||
-                     fault.action == "segfault";
+                     fault.action == "segfault" || fault.action == "stop" || fault.action == "nan";
   if (at == std::string_view::npos || !known) {
     throw ConfigError(
-        "CHIMERA_FAULT: expected ACTION@POINT[:RANK[:COUNT]] with ACTION kill, kill-launcher, throw or segfault");
+        "CHIMERA_FAULT: expected ACTION@POINT[:RANK[:COUNT]] with ACTION kill, kill-launcher, throw, segfault, stop or "
+        "nan");
   }
   std::string_view rest = text.substr(at + 1);
   const auto next = [&rest] {
@@ -62,6 +63,9 @@ std::optional<Fault> read_fault() {
   };
   fault.point = std::string(next());
   require_known(fault.point);
+  if (fault.action == "nan" && fault.point != "forward" && fault.point != "backward" && fault.point != "all-reduce") {
+    throw ConfigError("CHIMERA_FAULT: nan needs a tensor, at forward, backward or all-reduce, not at " + fault.point);
+  }
   if (!rest.empty()) fault.rank = parse_number(next());
   if (!rest.empty()) fault.count = parse_number(next());
   return fault;
@@ -78,6 +82,7 @@ thread_local int passages = 0;
 void fail(const Fault& what) {
   if (what.action == "kill") ::kill(::getpid(), SIGKILL);
   if (what.action == "kill-launcher") ::kill(::getppid(), SIGKILL);
+  if (what.action == "stop") ::raise(SIGSTOP);
   if (what.action == "segfault") ::raise(SIGSEGV);
   if (what.action == "throw") throw Error("fault injected at " + what.point);
 }
@@ -88,10 +93,12 @@ void check_fault_plan() { static_cast<void>(fault()); }
 
 void set_fault_rank(int rank) { fault_rank = rank; }
 
-void fault_point(std::string_view point) {
+bool fault_point(std::string_view point) {
   const auto& planned = fault();
-  if (!planned || planned->point != point || planned->rank != fault_rank) return;
-  if (++passages == planned->count) fail(*planned);
+  if (!planned || planned->point != point || planned->rank != fault_rank) return false;
+  if (++passages != planned->count) return false;
+  fail(*planned);
+  return planned->action == "nan";
 }
 
 }  // namespace chimera

@@ -7,6 +7,7 @@ inline constexpr const char* kRankVariable = "CHIMERA_RANK";              ///< 0
 inline constexpr const char* kWorldSizeVariable = "CHIMERA_WORLD_SIZE";   ///< ranks of the job
 inline constexpr const char* kStoreVariable = "CHIMERA_STORE";            ///< path of the rendezvous store
 inline constexpr const char* kReportVariable = "CHIMERA_REPORT_FD";       ///< descriptor that takes failure reports
+inline constexpr const char* kProgressVariable = "CHIMERA_PROGRESS_FD";   ///< descriptor of the ProgressPage
 inline constexpr const char* kLauncherVariable = "CHIMERA_LAUNCHER_PID";  ///< process that must be the rank's parent
 
 }  // namespace chimera

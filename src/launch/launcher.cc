@@ -17,7 +17,9 @@
 #include "core/error.h"
 #include "core/file_descriptor.h"
 #include "launch/environment.h"
+#include "launch/hang.h"
 #include "launch/process.h"
+#include "launch/progress.h"
 #include "launch/report.h"
 #include "launch/signal_inbox.h"
 #include "launch/verdict.h"
@@ -37,10 +39,11 @@ struct Channels {
   FileDescriptor store;        ///< the rendezvous store, a file in memory
   FileDescriptor report_read;  ///< never blocks
   FileDescriptor report_write;
+  ProgressPage progress;
 };
 
-Channels open_channels() {
-  Channels channels;
+Channels open_channels(int ranks) {
+  Channels channels{.store = {}, .report_read = {}, .report_write = {}, .progress = ProgressPage(ranks)};
   channels.store = FileDescriptor(check_system(::memfd_create("chimera-store", MFD_CLOEXEC), "create the store"));
   std::array<int, 2> ends{};
   check_system(::pipe2(ends.data(), O_CLOEXEC), "create a pipe");
@@ -57,8 +60,9 @@ Command rank_command(const LaunchPlan& plan, const Channels& channels, int rank)
       .environment = {fmt::format("{}={}", kRankVariable, rank), fmt::format("{}={}", kWorldSizeVariable, plan.ranks),
                       fmt::format("{}=/proc/self/fd/{}", kStoreVariable, channels.store.get()),
                       fmt::format("{}={}", kReportVariable, channels.report_write.get()),
+                      fmt::format("{}={}", kProgressVariable, channels.progress.descriptor()),
                       fmt::format("{}={}", kLauncherVariable, ::getpid())},
-      .descriptors = {channels.store.get(), channels.report_write.get()}};
+      .descriptors = {channels.store.get(), channels.report_write.get(), channels.progress.descriptor()}};
 }
 
 void say(const std::string& line) { std::fputs(("chimera: " + line + "\n").c_str(), stderr); }
@@ -67,8 +71,14 @@ void say(const std::string& line) { std::fputs(("chimera: " + line + "\n").c_str
 /// before it died, and a signal sent to the whole process group, count before the deaths that they explain.
 class Supervisor {
  public:
-  Supervisor(std::vector<ChildProcess> ranks, const FileDescriptor& reports, SignalInbox& signals)
-      : ranks_(std::move(ranks)), records_(ranks_.size()), reports_(reports), signals_(signals) {}
+  Supervisor(std::vector<ChildProcess> ranks, const Channels& channels, SignalInbox& signals, milliseconds hang)
+      : ranks_(std::move(ranks)),
+        records_(ranks_.size()),
+        reports_(channels.report_read),
+        progress_(channels.progress),
+        signals_(signals) {
+    if (hang.count() > 0) hang_watch_.emplace(hang);
+  }
 
   int run() {
     while (any_running()) {
@@ -86,15 +96,17 @@ class Supervisor {
     return std::ranges::any_of(ranks_, [](const ChildProcess& rank) { return rank.running(); });
   }
 
-  /// Returns when a rank ended, a report or a signal came, or the deadline is over.
+  /// Returns when a rank ended, a report or a signal came, the deadline is over, or it is time to look for a hang.
   void wait_for_news() const {
     std::vector<pollfd> watched = {{signals_.fd(), POLLIN, 0}, {reports_.get(), POLLIN, 0}};
     for (const ChildProcess& rank : ranks_) watched.push_back({rank.pidfd(), POLLIN, 0});  // poll skips ended ones: -1
-    int timeout = -1;
+    std::optional<Clock::duration> most;
     if (deadline_) {
-      const auto left = std::chrono::ceil<milliseconds>(*deadline_ - Clock::now()).count();
-      timeout = static_cast<int>(std::max<std::int64_t>(left, 0));
+      most = std::max(*deadline_ - Clock::now(), Clock::duration::zero());
+    } else if (hang_watch_) {
+      most = hang_watch_->interval();
     }
+    const int timeout = most ? static_cast<int>(std::chrono::ceil<milliseconds>(*most).count()) : -1;
     if (::poll(watched.data(), watched.size(), timeout) < 0 && errno != EINTR) check_system(-1, "watch the ranks");
   }
 
@@ -147,7 +159,32 @@ class Supervisor {
       blame(failures_.front());
     } else if (!failures_.empty() && !deadline_) {
       deadline_ = Clock::now() + kVictimGrace;
+    } else if (failures_.empty() && hangs()) {
+      end_hang();
     }
+  }
+
+  /// Takes a look at the ranks' progress.
+  bool hangs() {
+    if (!hang_watch_) return false;
+    std::vector<std::uint64_t> counts;
+    bool in_steps = true;
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      counts.push_back(progress_.count(static_cast<int>(rank)));
+      in_steps = in_steps && progress_.last(static_cast<int>(rank)).phase == RankProgress::Phase::Steps;
+    }
+    return hang_watch_->look(Clock::now(), counts, in_steps);
+  }
+
+  void end_hang() {
+    std::vector<StuckRank> stuck;
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      if (!ranks_[rank].running()) continue;
+      stuck.push_back({static_cast<int>(rank), ranks_[rank].stopped(), progress_.last(static_cast<int>(rank))});
+    }
+    if (stuck.empty()) return;  // the last rank ended meanwhile
+    hung_ = true;
+    end_job(describe_hang(find_stuck(stuck), hang_watch_->pause()));
   }
 
   void blame(int rank) {
@@ -174,6 +211,7 @@ class Supervisor {
 
   [[nodiscard]] int exit_code() {
     if (culprit_) return job_exit_code(record_of(*culprit_));
+    if (hung_) return static_cast<int>(ExitCode::No);
     if (!signal_) return static_cast<int>(ExitCode::Success);
     return static_cast<int>(*signal_ == SIGINT ? ExitCode::Interrupted : ExitCode::Terminated);
   }
@@ -183,9 +221,12 @@ class Supervisor {
   std::vector<ChildProcess> ranks_;
   std::vector<RankRecord> records_;
   const FileDescriptor& reports_;
+  const ProgressPage& progress_;
   SignalInbox& signals_;
   std::string unread_;         ///< the part of a report that has come
   std::vector<int> failures_;  ///< ranks, as they were seen to fail
+  std::optional<HangWatch> hang_watch_;
+  bool hung_ = false;
   std::optional<int> culprit_;
   std::optional<int> signal_;  ///< the first that came
   bool ending_ = false;
@@ -201,10 +242,10 @@ int launch(const LaunchPlan& plan) {
     throw ConfigError(fmt::format("cannot start {} ranks; expected 1 .. {}", plan.ranks, kMostRanks));
   }
   SignalInbox signals;  // before the first rank, so that no signal finds ranks and no reader
-  const Channels channels = open_channels();
+  const Channels channels = open_channels(plan.ranks);
   std::vector<ChildProcess> ranks;
   for (int rank = 0; rank < plan.ranks; ++rank) ranks.emplace_back(rank_command(plan, channels, rank));
-  return Supervisor(std::move(ranks), channels.report_read, signals).run();
+  return Supervisor(std::move(ranks), channels, signals, plan.hang).run();
 }
 
 }  // namespace chimera

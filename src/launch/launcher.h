@@ -1,6 +1,7 @@
 #pragma once
 // Starts the ranks of a job on this machine, watches them, and ends them together.
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,9 @@ struct LaunchPlan {
   int ranks = 1;                              ///< 1 .. 1024
   std::vector<std::string> arguments;         ///< argv[1..] given to every rank
   std::string executable = own_executable();  ///< calls rank_environment() first thing in main()
+  /// The job hangs once no rank has called note_progress() for so much longer than ever before in its steps; during
+  /// start-up for four times as long. 0: nobody looks.
+  std::chrono::milliseconds hang{0};
 };
 
 /// Runs the job and returns its exit code: 0; 1 where a rank failed, 2 where it failed with ExitCode::Usage; 130 or 143
@@ -20,6 +24,7 @@ struct LaunchPlan {
 ///
 /// The first rank to fail for a reason of its own is named on stderr, one line: "chimera: rank 2 failed at 1B3: ...".
 /// Ranks that only lost a peer are not: after the first of them the launcher waits up to 0.3 s for the one to blame.
+/// Where the job hangs, the rank that holds it up is named instead, with what it was doing (see hang.h).
 /// Then all others get SIGTERM, and SIGKILL 0.5 s later. Nothing is left on any way out, SIGKILL of the launcher
 /// included: no process (see rank_environment()), and no file (the store is in memory).
 ///

@@ -105,6 +105,13 @@ ChildProcess::~ChildProcess() {
 
 void ChildProcess::send(int signal_number) const { send_through_pidfd(pidfd_.get(), signal_number); }
 
+bool ChildProcess::stopped() const {
+  siginfo_t info{};
+  const int found =
+      ::waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &info, WSTOPPED | WNOHANG | WNOWAIT);  // leaves it to be seen
+  return found == 0 && info.si_pid != 0;
+}
+
 std::optional<Ending> ChildProcess::reap() {
   siginfo_t info{};
   check_system(::waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &info, WEXITED | WNOHANG), "wait for a rank");

@@ -34,6 +34,8 @@ class ChildProcess {
   [[nodiscard]] int pidfd() const { return pidfd_.get(); }
   /// Sends a signal to a running child; one that has ended and is not yet reaped takes no notice.
   void send(int signal_number) const;
+  /// Whether a signal has stopped it (SIGSTOP, Ctrl-Z) and none continued it since.
+  [[nodiscard]] bool stopped() const;
   /// How the child ended, once; nothing while it runs. Never waits.
   [[nodiscard]] std::optional<Ending> reap();
 

@@ -67,6 +67,13 @@ int store_descriptor(const std::string& path) {
   return fd;
 }
 
+/// Where this process notes its progress; lives as long as the process.
+struct OwnProgress {
+  ProgressPage page;
+  int rank;
+};
+std::optional<OwnProgress> own_progress;
+
 }  // namespace
 
 std::optional<RankEnvironment> rank_environment() {
@@ -81,9 +88,15 @@ std::optional<RankEnvironment> rank_environment() {
   }
   close_on_exec(required_number(kReportVariable));
   close_on_exec(store_descriptor(self.store_path));
+  close_on_exec(required_number(kProgressVariable));
+  own_progress.emplace(OwnProgress{{FileDescriptor(required_number(kProgressVariable)), self.world_size}, self.rank});
   set_fault_rank(self.rank);
   fault_point("start");
   return self;
+}
+
+void note_progress(const RankProgress& progress) {
+  if (own_progress) own_progress->page.note(own_progress->rank, progress);
 }
 
 void report_failure(const std::string& op, const std::string& message, bool own_cause) {

@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "launch/progress.h"
+
 namespace chimera {
 
 /// A rank's place in the job.
@@ -19,6 +21,9 @@ struct RankEnvironment {
 /// launcher's descriptors from the rank's own children, and passes fault_point("start") as its rank.
 /// Throws ConfigError where the variables the launcher sets are incomplete or malformed.
 [[nodiscard]] std::optional<RankEnvironment> rank_environment();
+
+/// Tells the launcher what this rank begins to do; by one thread at a time. Does nothing outside a rank.
+void note_progress(const RankProgress& progress);
 
 /// Tells the launcher why this rank is about to end with a failure. `op` is what it was doing, e.g. "1B3", or empty.
 /// `own_cause` false: only because a peer was lost; then exit with ExitCode::PeerLost. Does nothing outside a rank.

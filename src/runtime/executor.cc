@@ -60,6 +60,7 @@ Executor::Key Executor::key(const Op& op) {
 StepResult Executor::run(const std::vector<Instruction>& program, const StepHooks& hooks) {
   trains_ = has_backward(program);
   result_ = {};
+  non_finite_.clear();
   if (trains_) {
     for (const auto& [id, group] : groups_) group->zero_gradients();
   }
@@ -69,6 +70,7 @@ StepResult Executor::run(const std::vector<Instruction>& program, const StepHook
   }
   for (const Instruction& instruction : program) {
     current_ = &instruction;
+    if (hooks.on_instruction) hooks.on_instruction(instruction);
     execute(instruction, hooks);
   }
   current_ = nullptr;
@@ -83,10 +85,12 @@ void Executor::execute(const Instruction& instruction, const StepHooks& hooks) {
     case InstructionKind::Compute: return compute(op, hooks);
     case InstructionKind::Recompute: return recompute(op, hooks);
     case InstructionKind::PostReceive:
-      receives_.emplace(key(op), transport_.post_receive(instruction.peer, message_));
+      receives_.emplace(key(op), transport_.post_receive(instruction.peer, message_, {hooks.step, op}));
       return;
     case InstructionKind::WaitReceive: return wait_receive(op);
-    case InstructionKind::StartSend: sends_.emplace(key(op), transport_.start_send(instruction.peer, take(op))); return;
+    case InstructionKind::StartSend:
+      sends_.emplace(key(op), transport_.start_send(instruction.peer, take(op), {hooks.step, op}));
+      return;
     case InstructionKind::WaitSend: return wait_send(op);
     case InstructionKind::StartAllReduce: return start_all_reduce(op.stage);
     case InstructionKind::WaitAllReduce: return wait_all_reduce(op.stage);
@@ -114,7 +118,7 @@ void Executor::compute(const Op& op, const StepHooks& hooks) {
 }
 
 void Executor::forward(const Op& op, const StepHooks& hooks) {
-  fault_point("forward");
+  const bool spoiled = fault_point("forward");
   at::Tensor input;
   if (op.stage != StageId(0)) {
     // A leaf of this worker's own graph: the tensor itself may be another worker's.
@@ -123,6 +127,8 @@ void Executor::forward(const Op& op, const StepHooks& hooks) {
   }
   const bool keeps_graph = trains_ && !recomputed_.contains(key(op));
   Activation activation = run_forward(op, std::move(input), keeps_graph, hooks);
+  if (spoiled) spoil(activation.output);
+  non_finite_.look(op, activation.output);
   if (op.stage == last_stage_) {
     losses_[op.micro_batch] = activation.output.detach();
   } else {
@@ -181,13 +187,17 @@ void Executor::show_gradients(Stage& stage, std::vector<at::Tensor> gradients, W
 void Executor::weight_gradient(const Op& op) { weight_gradients_.extract(key(forward_of(op))).mapped()->run(); }
 
 Executor::Activation Executor::propagate(const Op& op, bool defer_weight_gradients) {
-  fault_point("backward");
+  const bool spoiled = fault_point("backward");
   Activation activation = std::move(activations_.extract(key(forward_of(op))).mapped());
   if (defer_weight_gradients) activation.weight_gradients->defer();
   at::Tensor gradient;
   if (op.stage != last_stage_) gradient = take_gradient(at_stage(op, op.stage.value() + 1));
   torch::autograd::backward({activation.output}, {gradient});
-  if (op.stage != StageId(0)) tensors_[key(op)] = activation.input.grad().contiguous();
+  if (op.stage != StageId(0)) {
+    at::Tensor& passed_back = tensors_[key(op)] = activation.input.grad().contiguous();
+    if (spoiled) spoil(passed_back);
+    non_finite_.look(op, passed_back);
+  }
   return activation;
 }
 
@@ -206,8 +216,8 @@ void Executor::wait_send(const Op& op) { sends_.extract(key(op)).mapped()->wait(
 void Executor::wait_receive(const Op& op) { tensors_[key(op)] = receives_.extract(key(op)).mapped()->wait(); }
 
 void Executor::start_all_reduce(StageId stage) {
-  fault_point("all-reduce");
   ParameterGroup& group = *groups_.at(stage);
+  if (fault_point("all-reduce")) spoil(group.gradients());
   if (shape_.canonical == nullptr) {
     group.add_accumulators();
     all_reduces_.emplace(stage, transport_.start_all_reduce(stage, group.gradients()));
@@ -247,6 +257,10 @@ void Executor::reduce_scalars(const StepHooks& hooks) {
   losses_.clear();
   values[squares + num_losses + shape_.group.index() * workers + worker_.index()] = hooks.peak_memory();
   transport_.all_sum(values);
+  const auto is_finite = [](double value) { return std::isfinite(value); };
+  if (!std::all_of(values.begin(), values.end(), is_finite)) {
+    blame_non_finite(std::span(values).first(squares), hooks.step);
+  }
 
   const auto losses = values.begin() + static_cast<std::ptrdiff_t>(squares);
   const auto memory = losses + static_cast<std::ptrdiff_t>(num_losses);

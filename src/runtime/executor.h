@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -13,6 +14,7 @@
 #include "model/stage.h"
 #include "model/weight_gradients.h"
 #include "runtime/block_sums.h"
+#include "runtime/non_finite.h"
 #include "runtime/op_times.h"
 #include "schedule/program.h"
 #include "transport/transport.h"
@@ -21,6 +23,10 @@ namespace chimera {
 
 /// What a step needs from outside the runtime. All are called on the worker's own thread.
 struct StepHooks {
+  /// From 1; both ends of a message must agree on it.
+  std::int64_t step = 0;
+  /// Told of every instruction before it runs, where there is such a listener.
+  std::function<void(const Instruction& instruction)> on_instruction = {};
   /// The tensors of a micro-batch that `stage` reads: tokens on the first, targets on the last, masks where they are
   /// used.
   std::function<MicroBatch(StageId stage, MicroBatchId micro_batch)> load;
@@ -65,7 +71,9 @@ class Executor {
            ProgramShape shape, ParameterGroup* tied = nullptr);
 
   /// Runs the instructions once. Gradients are zeroed first where there are backwards.
-  /// Throws what a stage, the transport or a hook throws; current() then says where.
+  /// Throws what a stage, the transport or a hook throws; current() then says where. Where a loss or the gradient norm
+  /// is not finite, ReduceScalars throws before any weight changes: Error on the worker with the op or gradient that
+  /// was so first, PeerLostError on the others.
   StepResult run(const std::vector<Instruction>& program, const StepHooks& hooks);
 
   /// The instruction under way, in words; empty between steps.
@@ -106,6 +114,8 @@ class Executor {
   std::vector<at::Tensor> take_blocks(StageId group);
   std::size_t num_squares() const;
   void add_squares(StageId id, std::vector<double>& values) const;
+  [[noreturn]] void blame_non_finite(std::span<const double> squares, std::int64_t step);
+  bool answers_for_gradient(std::size_t square) const;
   static std::vector<at::Tensor> hide_gradients(Stage& stage);
   static void show_gradients(Stage& stage, std::vector<at::Tensor> gradients, WeightGradients& owed);
   at::Tensor take(const Op& maker);
@@ -121,6 +131,8 @@ class Executor {
   std::vector<BlockAccumulator> accumulators_;
   bool trains_ = false;  // the program under way has backwards
   const Instruction* current_ = nullptr;
+  NonFiniteOps non_finite_;
+  Instruction blamed_;  // where current_ points once an op is to blame
   StepResult result_;
   OpTimes op_times_;
   std::unordered_set<Key> recomputed_;                                  // forwards that the program runs again

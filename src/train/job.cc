@@ -62,6 +62,10 @@ void require_possible(const TrainOptions& options) {
   require_name("--transport", options.transport, {"processes", "threads"});
   require_between("--data-parallel", options.data_parallel, 1, kMostRanks);
   require_name("--replica-layout", options.replica_layout, {"near", "far"});
+  constexpr double kWeek = 7 * 24 * 3600;
+  if (!(options.hang_seconds >= 0 && options.hang_seconds <= kWeek)) {
+    throw ConfigError(fmt::format("--hang-seconds must be 0 to {:g}, not {:g}", kWeek, options.hang_seconds));
+  }
   if (!(options.learning_rate > 0)) throw ConfigError("--learning-rate must be above 0");
   if (!(options.dropout >= 0 && options.dropout < 1)) {
     throw ConfigError(fmt::format("--dropout must be at least 0 and below 1, not {:g}", options.dropout));

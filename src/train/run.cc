@@ -6,6 +6,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <exception>
 #include <iostream>
@@ -15,6 +16,7 @@
 
 #include "core/error.h"
 #include "core/fault_point.h"
+#include "train/fingerprint.h"
 #include "train/report.h"
 #include "train/trainer.h"
 #include "transport/gloo_transport.h"
@@ -28,6 +30,7 @@ struct Failure {
   std::string op;
   std::string message;
   bool own_cause = true;
+  ExitCode code = ExitCode::No;  // of this rank
 };
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
@@ -37,7 +40,9 @@ Failure current_failure(const std::string& op) {
   try {
     throw;
   } catch (const PeerLostError& error) {
-    return {op, first_line(error.what()), false};
+    return {op, first_line(error.what()), false, ExitCode::PeerLost};
+  } catch (const ConfigError& error) {
+    return {op, first_line(error.what()), true, ExitCode::Usage};
   } catch (const c10::Error& error) {
     return {op, first_line(error.what_without_backtrace())};
   } catch (const std::exception& error) {
@@ -120,19 +125,35 @@ int run_threads(const Job& job) {
   return static_cast<int>(ExitCode::No);
 }
 
+// Gloo's own patience must outlast the launcher's, which names who is to blame: Gloo could only name a victim.
 int run_rank(const Job& job, const RankEnvironment& rank) {
+  constexpr std::chrono::milliseconds kMessageTimeout = std::chrono::hours(1);
+  constexpr std::chrono::milliseconds kStartUpTimeout = std::chrono::minutes(5);
+  const auto hang =
+      std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(job.options.hang_seconds));
   fix_products(job);
   std::optional<Failure> failure;
   try {
-    const auto transport = connect_gloo(
-        {.rank = rank.rank, .world_size = rank.world_size, .store_path = rank.store_path, .groups = job.rank_groups()});
+    if (rank.world_size != job.num_ranks()) {
+      throw ConfigError(fmt::format("this rank's options make a job of {} ranks, but {} were started", job.num_ranks(),
+                                    rank.world_size));
+    }
+    note_progress({RankProgress::Phase::Joining});
+    const auto transport = connect_gloo({.rank = rank.rank,
+                                         .world_size = rank.world_size,
+                                         .store_path = rank.store_path,
+                                         .timeout = std::max(kMessageTimeout, 4 * hang),
+                                         .start_up_timeout = std::max(kStartUpTimeout, 8 * hang),
+                                         .groups = job.rank_groups(),
+                                         .fingerprint = fingerprint(job)});
+    note_progress({RankProgress::Phase::StartUp});
     train_as(job, WorkerId(rank.rank), *transport, failure);
     return static_cast<int>(ExitCode::Success);
   } catch (...) {
     if (!failure) failure = current_failure("start-up");
   }
   report_failure(failure->op, failure->message, failure->own_cause);
-  return static_cast<int>(failure->own_cause ? ExitCode::No : ExitCode::PeerLost);
+  return static_cast<int>(failure->code);
 }
 
 }  // namespace chimera

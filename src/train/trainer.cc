@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/fault_point.h"
+#include "launch/rank.h"
 #include "train/batches.h"
 #include "train/parameters_hash.h"
 
@@ -72,9 +73,6 @@ RunSummary Trainer::run(const std::function<void(const StepMetrics&)>& on_step) 
   const TrainOptions& options = job_.options;
   for (std::int64_t step = 0; step < options.steps; ++step) {
     StepMetrics metrics = train_step(step);
-    if (!std::isfinite(metrics.loss)) {
-      throw Error(fmt::format("the loss of step {} is not finite; try a lower --learning-rate", metrics.step));
-    }
     if (step == 0 && options.steps > 1) {  // first touches of memory and caches
       executor_->forget_op_times();
       optimizer_seconds_ = 0;
@@ -100,6 +98,8 @@ StepMetrics Trainer::train_step(std::int64_t step) {
   fault_point("step");
   const auto start = Clock::now();
   const StepHooks hooks{
+      .step = step + 1,
+      .on_instruction = [&](const Instruction& instruction) { note_instruction(instruction); },
       .load = [&](StageId stage, MicroBatchId id) { return load_training(step, stage, id); },
       .optimizer_step = [&](double norm) { optimizer_step(step, norm); },
       .peak_memory = peak_resident_bytes,
@@ -134,6 +134,8 @@ double Trainer::validate() {
   double loss = 0;
   for (std::int64_t batch = 0; batch < batches; ++batch) {
     const StepHooks hooks{
+        .step = step_ + 1,
+        .on_instruction = [&](const Instruction& instruction) { note_instruction(instruction); },
         .load = [&](StageId stage, MicroBatchId id) { return load(samples, batch, stage, id); },
         .optimizer_step = {},
         .peak_memory = peak_resident_bytes,
@@ -175,6 +177,10 @@ MicroBatch Trainer::load_training(std::int64_t step, StageId stage, MicroBatchId
 
 std::int64_t Trainer::first_sample(MicroBatchId micro_batch) const {
   return job_.position(place_.group, micro_batch) * job_.micro_batch_size();
+}
+
+void Trainer::note_instruction(const Instruction& instruction) const {
+  note_progress({RankProgress::Phase::Steps, step_ + 1, instruction});
 }
 
 void Trainer::optimizer_step(std::int64_t step, double gradient_norm) {

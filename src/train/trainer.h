@@ -28,7 +28,8 @@ class Trainer {
   /// `transport` connects all ranks.
   Trainer(const Job& job, WorkerId rank, Transport& transport);
 
-  /// Trains all steps and calls `on_step` after each. Throws Error where the loss is not finite.
+  /// Trains all steps and calls `on_step` after each. Throws what Executor::run
+  /// throws, which is Error where a loss or the gradient norm is not finite.
   RunSummary run(const std::function<void(const StepMetrics&)>& on_step);
 
   /// One step: gradients, clipping, update. `step` counts from 0.
@@ -48,6 +49,7 @@ class Trainer {
   MicroBatch load_training(std::int64_t step, StageId stage, MicroBatchId micro_batch) const;
   std::int64_t first_sample(MicroBatchId micro_batch) const;
   std::string hash_parameters();
+  void note_instruction(const Instruction& instruction) const;
   void optimizer_step(std::int64_t step, double gradient_norm);
   RunSummary summarise(std::vector<double> step_seconds);
 

@@ -72,6 +72,7 @@ class GlooTransport final : public Transport {
         timeout_(options.timeout),
         groups_(options.groups),
         file_(options.store_path) {
+    leave_headroom();
     stages_.resize(groups_.size());
     try {
       const auto joining = [&] {
@@ -90,8 +91,8 @@ class GlooTransport final : public Transport {
     if (failed_ || unwinding || !leave_together()) abandon();
   }
 
-  std::unique_ptr<Pending> start_send(WorkerId to, at::Tensor tensor) override;
-  std::unique_ptr<Pending> post_receive(WorkerId from, const TensorSpec& spec) override;
+  std::unique_ptr<Pending> start_send(WorkerId to, at::Tensor tensor, const MessageTag& tag) override;
+  std::unique_ptr<Pending> post_receive(WorkerId from, const TensorSpec& spec, const MessageTag& tag) override;
   std::unique_ptr<Pending> start_all_reduce(StageId stage, at::Tensor gradients) override;
   std::unique_ptr<Pending> start_ordered_all_reduce(StageId stage, at::Tensor gradients, std::vector<at::Tensor> parts,
                                                     const SumOrder& order) override;
@@ -115,10 +116,12 @@ class GlooTransport final : public Transport {
 
  private:
   void connect(const GlooOptions& options);
+  void compare(const Fingerprint& own);
+  std::vector<at::Tensor> gather_from_all(std::vector<at::Tensor>& mine);
   bool leave_together() noexcept;
   void abandon() noexcept;
-  /// One tag a channel.
-  [[nodiscard]] int tag(int from, int to) const { return from * world_size_ + to; }
+  /// The tag by which Gloo tells channels apart.
+  [[nodiscard]] int channel(int from, int to) const { return from * world_size_ + to; }
 
   int rank_;
   int world_size_;
@@ -177,6 +180,31 @@ class GlooPending final : public Pending {
   Operation operation_;
   c10::intrusive_ptr<c10d::Work> work_;  // keeps the tensor alive
   at::Tensor result_;
+};
+
+class GlooReceive final : public Pending {
+ public:
+  GlooReceive(GlooTransport& transport, Operation operation, c10::intrusive_ptr<c10d::Work> work, at::Tensor buffer,
+              TensorSpec spec, const MessageTag& tag)
+      : transport_(transport),
+        from_(operation.other),
+        arrival_(transport, operation, std::move(work), std::move(buffer)),
+        spec_(std::move(spec)),
+        tag_(tag) {}
+
+  at::Tensor wait() override {
+    const at::Tensor buffer = arrival_.wait();
+    const WorkerId self(transport_.rank());
+    transport_.guarded([] { return ""; }, [&] { check_message(buffer, tag_, from_, self); });
+    return tensor_of(buffer, spec_);
+  }
+
+ private:
+  GlooTransport& transport_;
+  WorkerId from_;
+  GlooPending arrival_;
+  TensorSpec spec_;
+  MessageTag tag_;
 };
 
 /// Every member owns a slice of the buffer: it gets that slice of everyone's parts, adds them in order, and hands the
@@ -288,8 +316,9 @@ void GlooTransport::connect(const GlooOptions& options) {
       return c10::make_intrusive<ProcessGroupGloo>(c10::make_intrusive<c10d::PrefixStore>(name, store_), rank,
                                                    static_cast<int>(size), group_options);
     };
-    messages_ = create("messages", rank_, static_cast<std::size_t>(world_size_));
     everyone_ = create("everyone", rank_, static_cast<std::size_t>(world_size_));
+    if (!options.fingerprint.empty()) compare(options.fingerprint);
+    messages_ = create("messages", rank_, static_cast<std::size_t>(world_size_));
     for (std::size_t stage = 0; stage < groups_.size(); ++stage) {
       const auto& group = groups_[stage];
       const auto place = std::find(group.begin(), group.end(), WorkerId(rank_));
@@ -301,6 +330,27 @@ void GlooTransport::connect(const GlooOptions& options) {
     everyone_->barrier(barrier)->wait();
   }
   fault_point("connected");
+}
+
+void GlooTransport::compare(const Fingerprint& own) {
+  FingerprintWords words = to_words(own);
+  const auto size = static_cast<std::int64_t>(words.size());
+  std::vector<at::Tensor> mine{at::from_blob(words.data(), {size}, at::kLong)};
+  std::vector<FingerprintWords> of_ranks;
+  for (const at::Tensor& other : gather_from_all(mine)) {
+    of_ranks.emplace_back(other.data_ptr<std::int64_t>(), other.data_ptr<std::int64_t>() + size);
+  }
+  require_equal(own, of_ranks, rank_);
+}
+
+/// What every rank gives, [rank]; all of one size and type.
+std::vector<at::Tensor> GlooTransport::gather_from_all(std::vector<at::Tensor>& mine) {
+  std::vector<std::vector<at::Tensor>> all(1);
+  for (int rank = 0; rank < world_size_; ++rank) all.front().push_back(at::empty_like(mine.front()));
+  c10d::AllgatherOptions gather;
+  gather.timeout = timeout_;
+  everyone_->allgather(all, mine, gather)->wait();
+  return std::move(all.front());
 }
 
 bool GlooTransport::leave_together() noexcept {
@@ -323,25 +373,26 @@ void GlooTransport::abandon() noexcept {
   file_.abandon();
 }
 
-std::unique_ptr<Pending> GlooTransport::start_send(WorkerId to, at::Tensor tensor) {
+std::unique_ptr<Pending> GlooTransport::start_send(WorkerId to, at::Tensor tensor, const MessageTag& tag) {
   const int peer = static_cast<int>(to.value());
   const Operation operation{OperationKind::Send, peer};
   return guarded([&] { return to_text(rank_, operation); },
                  [&] {
-                   std::vector<at::Tensor> tensors{std::move(tensor)};
-                   return std::make_unique<GlooPending>(*this, operation,
-                                                        messages_->send(tensors, peer, tag(rank_, peer)), at::Tensor());
+                   std::vector<at::Tensor> tensors{make_message(tensor, tag)};
+                   return std::make_unique<GlooPending>(
+                       *this, operation, messages_->send(tensors, peer, channel(rank_, peer)), at::Tensor());
                  });
 }
 
-std::unique_ptr<Pending> GlooTransport::post_receive(WorkerId from, const TensorSpec& spec) {
+std::unique_ptr<Pending> GlooTransport::post_receive(WorkerId from, const TensorSpec& spec, const MessageTag& tag) {
   const int peer = static_cast<int>(from.value());
   const Operation operation{OperationKind::Receive, peer};
   return guarded([&] { return to_text(rank_, operation); },
                  [&] {
-                   std::vector<at::Tensor> tensors{at::empty(spec.sizes, at::TensorOptions(spec.dtype))};
-                   auto work = messages_->recv(tensors, peer, tag(peer, rank_));
-                   return std::make_unique<GlooPending>(*this, operation, std::move(work), std::move(tensors.front()));
+                   std::vector<at::Tensor> tensors{message_buffer(spec)};
+                   auto work = messages_->recv(tensors, peer, channel(peer, rank_));
+                   return std::make_unique<GlooReceive>(*this, operation, std::move(work), std::move(tensors.front()),
+                                                        spec, tag);
                  });
 }
 
@@ -382,13 +433,9 @@ void GlooTransport::all_sum(std::span<double> values) {
             const auto size = static_cast<std::int64_t>(values.size());
             std::vector<at::Tensor> mine{at::empty({size}, at::kDouble)};
             std::copy(values.begin(), values.end(), mine.front().data_ptr<double>());
-            std::vector<std::vector<at::Tensor>> all(1);
-            for (int rank = 0; rank < world_size_; ++rank) all.front().push_back(at::empty({size}, at::kDouble));
-            c10d::AllgatherOptions gather;
-            gather.timeout = timeout_;
-            everyone_->allgather(all, mine, gather)->wait();
-            at::Tensor sum = all.front().front();
-            for (std::size_t rank = 1; rank < all.front().size(); ++rank) sum.add_(all.front()[rank]);
+            const std::vector<at::Tensor> all = gather_from_all(mine);
+            at::Tensor sum = all.front();
+            for (std::size_t rank = 1; rank < all.size(); ++rank) sum.add_(all[rank]);
             std::copy_n(sum.data_ptr<double>(), values.size(), values.begin());
           });
 }

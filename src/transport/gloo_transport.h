@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "transport/fingerprint.h"
 #include "transport/transport.h"
 
 namespace chimera {
@@ -21,13 +22,16 @@ struct GlooOptions {
   /// For each step of finding and connecting the others.
   std::chrono::milliseconds start_up_timeout = std::chrono::minutes(1);
   StageGroups groups;
+  /// What all ranks must have in common; empty: nothing is compared.
+  Fingerprint fingerprint = {};
   /// Listen on 127.0.0.1 only, for ranks of one host. Else on the interface that GLOO_SOCKET_IFNAME names, or on the
   /// address of this host's name.
   bool loopback = true;
 };
 
-/// Joins the other ranks; returns once all have joined. Messages, each stage with several members, and all_sum have a
-/// process group each, so that none waits for another; together they use one thread for the sockets and one a group.
+/// Calls leave_headroom(), so that messages need not be copies. Joins the other ranks; returns once all have joined.
+/// Messages, each stage with several members, and all_sum have a process group each, so that none waits for another;
+/// together they use one thread for the sockets and one a group.
 ///
 /// Sends do not complete before the receive is posted. Start functions, too, throw where a connection is already lost.
 /// Stage gradients are summed in Gloo's ring order: the same bits on every member and in every run, in ascending order
@@ -37,6 +41,7 @@ struct GlooOptions {
 /// rank that is ready early breaks no connection in use. After a failure it leaves everything to the end of the
 /// process, which should be soon, as Gloo cannot be stopped while operations are pending.
 ///
+/// Compares the fingerprints of all ranks before anything that depends on them; throws what require_equal() throws.
 /// Throws TransportError where the others cannot be reached in time; PeerLostError where one is lost on the way.
 /// Fault points: rendezvous, connected. Blocks no signals. Prints nothing; Gloo writes lines of its own to stderr only
 /// when joining fails.

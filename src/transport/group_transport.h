@@ -13,11 +13,11 @@ class GroupTransport final : public Transport {
   GroupTransport(Transport& ranks, const RankLayout& layout, GroupId group)
       : ranks_(ranks), layout_(layout), group_(group) {}
 
-  std::unique_ptr<Pending> start_send(WorkerId to, at::Tensor tensor) override {
-    return ranks_.start_send(layout_.rank({group_, to}), std::move(tensor));
+  std::unique_ptr<Pending> start_send(WorkerId to, at::Tensor tensor, const MessageTag& tag) override {
+    return ranks_.start_send(layout_.rank({group_, to}), std::move(tensor), tag);
   }
-  std::unique_ptr<Pending> post_receive(WorkerId from, const TensorSpec& spec) override {
-    return ranks_.post_receive(layout_.rank({group_, from}), spec);
+  std::unique_ptr<Pending> post_receive(WorkerId from, const TensorSpec& spec, const MessageTag& tag) override {
+    return ranks_.post_receive(layout_.rank({group_, from}), spec, tag);
   }
   std::unique_ptr<Pending> start_all_reduce(StageId stage, at::Tensor gradients) override {
     return ranks_.start_all_reduce(stage, std::move(gradients));

@@ -38,14 +38,14 @@ class Recorder::Recorded final : public Pending {
   std::string missing_;
 };
 
-std::unique_ptr<Pending> Recorder::start_send(WorkerId to, at::Tensor tensor) {
+std::unique_ptr<Pending> Recorder::start_send(WorkerId to, at::Tensor tensor, const MessageTag&) {
   std::string operation = fmt::format("send to {}", to.value());
   lines_.push_back(operation + ": " + describe(tensor.sizes(), tensor.scalar_type()));
   sent_[to].push_back(std::move(tensor));
   return std::make_unique<Recorded>(*this, std::move(operation), at::Tensor());
 }
 
-std::unique_ptr<Pending> Recorder::post_receive(WorkerId from, const TensorSpec& spec) {
+std::unique_ptr<Pending> Recorder::post_receive(WorkerId from, const TensorSpec& spec, const MessageTag&) {
   std::string operation = fmt::format("receive from {}", from.value());
   lines_.push_back(operation + ": " + describe(spec.sizes, spec.dtype));
   auto& messages = primed_[from];

@@ -4,7 +4,7 @@
 
 namespace chimera {
 
-void ThreadChannel::send(at::Tensor message) {
+void ThreadChannel::send(TaggedTensor message) {
   bool notify = false;
   {
     const std::scoped_lock lock(mutex_);
@@ -14,15 +14,15 @@ void ThreadChannel::send(at::Tensor message) {
   if (notify) arrived_.notify_one();
 }
 
-at::Tensor ThreadChannel::take(std::int64_t number, const Closure& closure) {
+TaggedTensor ThreadChannel::take(std::int64_t number, const Closure& closure) {
   std::unique_lock lock(mutex_);
   receiver_waits_ = true;
   const auto arrived = [&] { return number < first_ + static_cast<std::int64_t>(messages_.size()); };
   arrived_.wait(lock, [&] { return closure.closed() || arrived(); });
   receiver_waits_ = false;
   if (closure.closed()) return {};
-  at::Tensor message = std::exchange(messages_[static_cast<std::size_t>(number - first_)], at::Tensor());
-  while (!messages_.empty() && !messages_.front().defined()) {
+  TaggedTensor message = std::exchange(messages_[static_cast<std::size_t>(number - first_)], {});
+  while (!messages_.empty() && !messages_.front().tensor.defined()) {
     messages_.pop_front();
     ++first_;
   }

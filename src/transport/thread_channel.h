@@ -9,25 +9,33 @@
 #include <mutex>
 
 #include "transport/closure.h"
+#include "transport/message.h"
 
 namespace chimera {
+
+/// A tensor and, beside it, what it is.
+struct TaggedTensor {
+  at::Tensor tensor;
+  MessageTag tag;
+};
 
 /// Messages are numbered from 0 in the order sent. One thread sends, one receives, any may wake().
 class ThreadChannel {
  public:
   /// Hands over the next message; never blocks for long.
-  void send(at::Tensor message);
+  void send(TaggedTensor message);
   /// The number of the message that the next receive stands for. The receiver's thread alone.
   [[nodiscard]] std::int64_t post() { return posted_++; }
-  /// Blocks until message `number` is there or `closure` is closed; undefined in the latter case. Each number once.
-  [[nodiscard]] at::Tensor take(std::int64_t number, const Closure& closure);
+  /// Blocks until message `number` is there or `closure` is closed; an undefined tensor in the latter case. Each number
+  /// once.
+  [[nodiscard]] TaggedTensor take(std::int64_t number, const Closure& closure);
   /// Makes a blocked take() look at its closure again.
   void wake();
 
  private:
   std::mutex mutex_;
   std::condition_variable arrived_;
-  std::deque<at::Tensor> messages_;  ///< messages first_, first_ + 1, ...; undefined once taken
+  std::deque<TaggedTensor> messages_;  ///< messages first_, first_ + 1, ...; undefined once taken
   std::int64_t first_ = 0;
   bool receiver_waits_ = false;  ///< a system call to notify nobody is worth avoiding
   std::int64_t posted_ = 0;

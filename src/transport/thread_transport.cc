@@ -53,12 +53,13 @@ class Sent final : public Pending {
 
 class Receive final : public Pending {
  public:
-  Receive(ThreadHub::State& hub, WorkerId from, WorkerId to, TensorSpec spec)
-      : hub_(hub), from_(from), to_(to), spec_(std::move(spec)), number_(hub.channel(from, to).post()) {}
+  Receive(ThreadHub::State& hub, WorkerId from, WorkerId to, TensorSpec spec, const MessageTag& tag)
+      : hub_(hub), from_(from), to_(to), spec_(std::move(spec)), tag_(tag), number_(hub.channel(from, to).post()) {}
 
   at::Tensor wait() override {
-    at::Tensor message = hub_.channel(from_, to_).take(number_, hub_.closure);
+    const auto [message, tag] = hub_.channel(from_, to_).take(number_, hub_.closure);
     hub_.closure.check([&] { return operation(); });
+    if (tag != tag_) throw_mismatch(from_, to_, tag_, to_text(tag));
     if (message.sizes() != spec_.sizes || message.scalar_type() != spec_.dtype) {
       throw TransportError(fmt::format("{}: expected [{}] {}, got [{}] {}; both ends must follow the same program",
                                        operation(), fmt::join(spec_.sizes, ", "), c10::toString(spec_.dtype),
@@ -76,6 +77,7 @@ class Receive final : public Pending {
   WorkerId from_;
   WorkerId to_;
   TensorSpec spec_;
+  MessageTag tag_;
   std::int64_t number_;
 };
 
@@ -111,13 +113,13 @@ class ThreadTransport final : public Transport {
  public:
   ThreadTransport(ThreadHub::State& hub, WorkerId worker) : hub_(hub), worker_(worker) {}
 
-  std::unique_ptr<Pending> start_send(WorkerId to, at::Tensor tensor) override {
-    hub_.channel(worker_, to).send(std::move(tensor));
+  std::unique_ptr<Pending> start_send(WorkerId to, at::Tensor tensor, const MessageTag& tag) override {
+    hub_.channel(worker_, to).send({std::move(tensor), tag});
     return std::make_unique<Sent>(hub_.closure, worker_, to);
   }
 
-  std::unique_ptr<Pending> post_receive(WorkerId from, const TensorSpec& spec) override {
-    return std::make_unique<Receive>(hub_, from, worker_, spec);
+  std::unique_ptr<Pending> post_receive(WorkerId from, const TensorSpec& spec, const MessageTag& tag) override {
+    return std::make_unique<Receive>(hub_, from, worker_, spec, tag);
   }
 
   std::unique_ptr<Pending> start_all_reduce(StageId stage, at::Tensor gradients) override {

@@ -10,14 +10,9 @@
 
 #include "core/ids.h"
 #include "schedule/reduction_tree.h"
+#include "transport/message.h"
 
 namespace chimera {
-
-/// Sizes and type of a message, known to both ends beforehand: hidden states [micro_batch, sequence, hidden].
-struct TensorSpec {
-  std::vector<std::int64_t> sizes;
-  at::ScalarType dtype = at::kFloat;
-};
 
 /// A transfer or collective under way. Destroying it without wait() is allowed only after a failure.
 class Pending {
@@ -37,10 +32,11 @@ using StageGroups = std::vector<std::vector<WorkerId>>;
 class Transport {
  public:
   virtual ~Transport() = default;
-  /// Starts sending `tensor` (contiguous; not written to afterwards) to another worker.
-  virtual std::unique_ptr<Pending> start_send(WorkerId to, at::Tensor tensor) = 0;
-  /// Posts the receive of the next message from `from`. The tensor that arrives is read-only.
-  virtual std::unique_ptr<Pending> post_receive(WorkerId from, const TensorSpec& spec) = 0;
+  /// Starts sending `tensor` (contiguous; not written to afterwards) to another worker. `tag` says what it is.
+  virtual std::unique_ptr<Pending> start_send(WorkerId to, at::Tensor tensor, const MessageTag& tag) = 0;
+  /// Posts the receive of the next message from `from`. The tensor that arrives is read-only. Its wait() throws
+  /// throw_mismatch() where the sender's tag is another one.
+  virtual std::unique_ptr<Pending> post_receive(WorkerId from, const TensorSpec& spec, const MessageTag& tag) = 0;
   /// Starts the sum of `gradients` (flat, contiguous) in place over the workers of the stage's group.
   virtual std::unique_ptr<Pending> start_all_reduce(StageId stage, at::Tensor gradients) = 0;
   /// Starts the sum of the `parts` that the workers of the stage's group hold, added in one order that all of them

@@ -151,7 +151,8 @@ TEST(RefusalTest, AFaultPlanThatIsNone) {
   for (const auto& [plan, words] :
        std::vector<std::pair<std::string, std::string>>{{"kill", "expected ACTION@POINT"},
                                                         {"kill@foward", "did you mean 'forward'?"},
-                                                        {"throw@step:one", "'one' is not a number"}}) {
+                                                        {"throw@step:one", "'one' is not a number"},
+                                                        {"nan@step", "nan needs a tensor"}}) {
     const ProgramResult result = ProgramRun({"schedules"}, {.environment = {"CHIMERA_FAULT=" + plan}}).wait();
     EXPECT_EQ(result.exit_code, 2);
     EXPECT_NE(result.messages.find(words), std::string::npos) << result.messages;

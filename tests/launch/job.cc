@@ -44,11 +44,12 @@ bool append_from(const FileDescriptor& fd, std::string& text) {
 
 }  // namespace
 
-Job::Job(int ranks, const std::vector<std::string>& actions, const std::string& fault) : directory_(make_directory()) {
+Job::Job(int ranks, const std::vector<std::string>& actions, const std::string& fault, std::chrono::milliseconds hang)
+    : directory_(make_directory()) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   std::vector<std::string> arguments = {CHIMERA_LAUNCH_TEST_RANK, std::to_string(ranks)};
   arguments.insert(arguments.end(), actions.begin(), actions.end());
-  start(arguments, fault);
+  start(arguments, fault, hang);
   mark();
 }
 
@@ -57,7 +58,7 @@ Job::~Job() {
   std::filesystem::remove_all(directory_);
 }
 
-void Job::start(const std::vector<std::string>& arguments, const std::string& fault) {
+void Job::start(const std::vector<std::string>& arguments, const std::string& fault, std::chrono::milliseconds hang) {
   std::vector<char*> argv;
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
@@ -71,6 +72,7 @@ void Job::start(const std::vector<std::string>& arguments, const std::string& fa
     ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
     ::setenv("TMPDIR", directory_.c_str(), 1);
     ::setenv("CHIMERA_FAULT", fault.c_str(), 1);
+    ::setenv("LAUNCH_TEST_HANG_MS", std::to_string(hang.count()).c_str(), 1);
     if (::chdir(directory_.c_str()) == 0) ::execv(argv[0], argv.data());
     ::_exit(127);
   }

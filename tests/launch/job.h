@@ -25,8 +25,10 @@ struct JobResult {
 /// A running job in a process group of its own. Its orphans become children of this process, which awaits their end.
 class Job {
  public:
-  /// Starts `launch_test_rank RANKS ACTIONS...` with CHIMERA_FAULT set where `fault` is not empty.
-  Job(int ranks, const std::vector<std::string>& actions, const std::string& fault = "");
+  /// Starts `launch_test_rank RANKS ACTIONS...` with CHIMERA_FAULT set where `fault` is not empty. `hang`: that of the
+  /// launch plan.
+  Job(int ranks, const std::vector<std::string>& actions, const std::string& fault = "",
+      std::chrono::milliseconds hang = {});
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
   ~Job();
@@ -40,7 +42,8 @@ class Job {
   JobResult wait();
 
  private:
-  void start(const std::vector<std::string>& arguments, const std::string& fault);
+  void start(const std::vector<std::string>& arguments, const std::string& fault,
+             std::chrono::milliseconds hang);
   bool read_some();
   void mark() { clock_start_ = std::chrono::steady_clock::now(); }
 

@@ -1,5 +1,6 @@
 // A program like chimera itself: started by hand it launches ranks, which are this program again.
-// launch_test_rank RANKS ACTION...: rank r does the r-th action, or `ok` where there are fewer.
+// launch_test_rank RANKS ACTION...: rank r does the r-th action, or `ok` where there are fewer. LAUNCH_TEST_HANG_MS is
+// the plan's `hang`.
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -101,6 +102,38 @@ int report_and_hang(const RankEnvironment&) {
   wait_forever();
 }
 
+Instruction compute(std::int64_t stage, std::int64_t micro_batch) {
+  return {InstructionKind::Compute,
+          {OpKind::Forward, ReplicaId(0), StageId(stage), MicroBatchId(micro_batch)},
+          WorkerId(0)};
+}
+
+/// Goes on for as long as anyone lets it.
+[[noreturn]] void work_forever() {
+  print_line("ready");
+  for (std::int64_t step = 1;; ++step) {
+    note_progress({RankProgress::Phase::Steps, step, compute(0, step % 4)});
+    ::sched_yield();
+  }
+}
+
+/// Waits in step 1 for what worker 0 does not send.
+[[noreturn]] void wait_for_message() {
+  note_progress({RankProgress::Phase::Steps, 1, {InstructionKind::WaitReceive, compute(0, 2).op, WorkerId(0)}});
+  wait_forever();
+}
+
+[[noreturn]] void compute_forever() {
+  note_progress({RankProgress::Phase::Steps, 1, compute(1, 3)});
+  wait_forever();
+}
+
+[[noreturn]] void stop_itself() {
+  note_progress({RankProgress::Phase::Steps, 1, compute(1, 3)});
+  ::raise(SIGSTOP);
+  wait_forever();
+}
+
 const std::map<std::string, Action> kActions = {
     {"ok", [](const RankEnvironment&) { return 0; }},
     {"wait", [](const RankEnvironment&) -> int { wait_forever(); }},
@@ -123,6 +156,10 @@ const std::map<std::string, Action> kActions = {
     {"fail-after-the-victims", fail_after_the_victims},
     {"report-and-hang", report_and_hang},
     {"meet-in-the-store", meet_in_the_store},
+    {"work", [](const RankEnvironment&) -> int { work_forever(); }},
+    {"wait-for-message", [](const RankEnvironment&) -> int { wait_for_message(); }},
+    {"stop-itself", [](const RankEnvironment&) -> int { stop_itself(); }},
+    {"compute-forever", [](const RankEnvironment&) -> int { compute_forever(); }},
     {"count-descriptors",
      [](const RankEnvironment&) {
        print_line(fmt::format("{} descriptors", count_descriptors()));
@@ -137,7 +174,12 @@ const std::map<std::string, Action> kActions = {
 
 int run(const std::vector<std::string>& arguments) {
   const auto self = rank_environment();
-  if (!self) return launch({.ranks = std::stoi(arguments.at(0)), .arguments = arguments});
+  if (!self) {
+    const char* hang = std::getenv("LAUNCH_TEST_HANG_MS");
+    return launch({.ranks = std::stoi(arguments.at(0)),
+                   .arguments = arguments,
+                   .hang = std::chrono::milliseconds(hang == nullptr ? 0 : std::stoi(hang))});
+  }
   const auto index = static_cast<std::size_t>(self->rank) + 1;
   return kActions.at(index < arguments.size() ? arguments[index] : "ok")(*self);
 }

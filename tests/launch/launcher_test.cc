@@ -35,8 +35,8 @@ TEST(LauncherTest, TellsEachRankItsPlace) {
   EXPECT_THAT(result.output, HasSubstr("1 of 2\n"));
 }
 
-TEST(LauncherTest, RanksInheritTheStoreAndTheReportPipeOnly) {
-  EXPECT_EQ(Job(1, {"count-descriptors"}).wait().output, "5 descriptors\n");
+TEST(LauncherTest, RanksInheritStoreReportPipeAndProgressPageOnly) {
+  EXPECT_EQ(Job(1, {"count-descriptors"}).wait().output, "6 descriptors\n");
 }
 
 TEST(LauncherTest, RanksMeetInAStoreWithoutAFile) {

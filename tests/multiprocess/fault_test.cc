@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <cstdlib>
+
+#include "core/random.h"
 #include "training.h"
 
 namespace chimera::testing {
@@ -19,11 +22,14 @@ constexpr int kRanks = 4;
 Arguments four_ranks(const Scratch& scratch) {
   return small_training(scratch) + Arguments{"--model", "gpt2-tiny", "--stages", "4", "--steps", "6"};
 }
+/// On top of them: two ranks.
+const Arguments kTwoRanks = {"--stages", "2", "--micro-batches", "4"};
 
 /// Runs with a fault; nothing may be left of the run, nor any metrics line be cut.
-ProgramResult run_with_fault(const std::string& fault, const Scratch& scratch, const Arguments& flags = {}) {
+ProgramResult run_with_fault(const std::string& fault, const Scratch& scratch, const Arguments& flags = {},
+                             int ranks = kRanks) {
   const ProgramResult result =
-      ProgramRun(four_ranks(scratch) + flags, {.environment = {"CHIMERA_FAULT=" + fault}, .ranks = kRanks}).wait();
+      ProgramRun(four_ranks(scratch) + flags, {.environment = {"CHIMERA_FAULT=" + fault}, .ranks = ranks}).wait();
   EXPECT_LT(result.ending_time, kEndsWithin);
   EXPECT_FALSE(result.left_files);
   EXPECT_LE(read_metrics(scratch.path("metrics.jsonl")).size(), 6U);
@@ -68,6 +74,31 @@ TEST_P(TrainingKillTest, NamesTheKilledRankAndEndsTheOthers) {
 
 INSTANTIATE_TEST_SUITE_P(, TrainingKillTest, ::testing::ValuesIn(faults({0, 2, 3})), name_of);
 
+/// Ranks killed wherever a stream of random numbers says; CHIMERA_FAULT_CAMPAIGN is how many of each number of ranks.
+TEST(TrainingFaultTest, RanksKilledAtRandomPlacesAreNamed) {
+  const char* length = std::getenv("CHIMERA_FAULT_CAMPAIGN");
+  const std::uint64_t runs = length == nullptr ? 2 : std::stoull(length);
+  const CounterRandom random(1, "kills");
+  const std::vector<std::string> points = {"forward", "backward", "all-reduce", "optimizer", "step"};
+  for (const int ranks : {2, 4}) {
+    for (std::uint64_t run = 0; run < runs; ++run) {
+      const auto draw = [&](std::uint64_t which, std::uint64_t bound) {
+        return static_cast<int>(random.below(16 * run + static_cast<std::uint64_t>(ranks) + 8 * which, bound));
+      };
+      const std::string& point = points[static_cast<std::size_t>(draw(0, points.size()))];
+      const bool often = point == "forward" || point == "backward";  // four times a step
+      const Fault fault{point, draw(1, static_cast<std::uint64_t>(ranks)), 1 + draw(2, often ? 20 : 5)};
+      const Scratch scratch;
+      const auto result = run_with_fault(fault.text("kill"), scratch, ranks == 2 ? kTwoRanks : Arguments{}, ranks);
+      EXPECT_EQ(result.exit_code, 1);
+      EXPECT_EQ(result.orphans, 0);
+      EXPECT_THAT(complaints(result),
+                  ElementsAre("chimera: rank " + std::to_string(fault.rank) + " was killed by signal 9 (Killed)"))
+          << ranks << " ranks, " << fault.text("kill");
+    }
+  }
+}
+
 class TrainingThrowTest : public ::testing::TestWithParam<Fault> {};
 
 /// The others lose their connection to it, and say nothing of that.
@@ -87,6 +118,68 @@ TEST(TrainingFaultTest, NamesTheOpOfAFailure) {
   const Scratch scratch;
   EXPECT_THAT(complaints(run_with_fault("throw@backward:3:2", scratch)),
               ElementsAre("chimera: rank 3 failed at 3B1: fault injected at backward"));
+}
+
+struct Spoiled {
+  std::string fault;
+  std::string line;  // a regular expression, after "chimera: "
+};
+
+/// The schedule is that of the README: worker 1 runs 1F0 2F2 1F1 2F3 2B2 1B0 2B3 1B1, worker 3 0F2 0F3 3F0 ...
+const Spoiled kSpoiled[] = {
+    {"nan@forward:1:3", "rank 1 failed at 1F1: the output of stage 1 for micro-batch 1 is not finite in step 1"},
+    {"nan@forward:1:12", "rank 1 failed at 2F3: the output of stage 2 for micro-batch 3 is not finite in step 3"},
+    {"nan@forward:3:3", "rank 3 failed at 3F0: the loss of micro-batch 0 .stage 3. is not finite in step 1"},
+    {"nan@backward:1:7",
+     "rank 1 failed at 2B3: the gradient that stage 2 passes back for micro-batch 3 is not finite in step 2"},
+    {"nan@all-reduce:1:1",
+     "rank 1 failed at sum norms and losses: the gradient of h.[12].[a-z0-9_.]+ is not finite in step 1"}};
+
+TEST(TrainingFaultTest, ANumberThatIsNotFiniteIsTracedToItsTensor) {
+  for (const char* transport : {"processes", "threads"}) {
+    for (const auto& [fault, line] : kSpoiled) {
+      const bool processes = std::string(transport) == "processes";
+      const Scratch scratch;
+      const auto result = run_with_fault(fault, scratch, {"--transport", transport}, processes ? kRanks : 0);
+      EXPECT_EQ(result.exit_code, 1) << fault;
+      EXPECT_EQ(result.orphans, 0);
+      EXPECT_THAT(complaints(result), ElementsAre(MatchesRegex("chimera: " + line + "; try a lower --learning-rate")));
+    }
+  }
+}
+
+TEST(TrainingFaultTest, ANumberThatIsNotFiniteIsTracedToItsGroup) {
+  const Scratch scratch;
+  const auto result = run_with_fault("nan@forward:3:2", scratch,
+                                     {"--schedule", "1f1b", "--stages", "2", "--micro-batches", "2", "--data-parallel",
+                                      "2", "--replica-layout", "far", "--reduction", "canonical"});
+  EXPECT_THAT(
+      complaints(result),
+      ElementsAre("chimera: rank 3 failed at 1F1: the loss of micro-batch 1 (stage 1) of data-parallel group 1 is "
+                  "not finite in step 1; try a lower --learning-rate"));
+}
+
+TEST(TrainingFaultTest, ADivergingRunEndsInTheStepThatDiverges) {
+  const Scratch scratch;
+  const ProgramResult result = run_program(four_ranks(scratch) + Arguments{"--learning-rate", "1e300", "--clip", "0"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(complaints(result),
+              ElementsAre(MatchesRegex("chimera: rank [0-3] failed at [0-9]F[0-9]: the (loss|output) "
+                                       ".* is not finite in step 2; try a lower --learning-rate")));
+  EXPECT_EQ(read_metrics(scratch.path("metrics.jsonl")).size(), 1U);
+}
+
+TEST(TrainingFaultTest, AStoppedRankIsAHang) {
+  const Scratch scratch;
+  const auto result = ProgramRun(four_ranks(scratch) + Arguments{"--hang-seconds", "2"},
+                                 {.environment = {"CHIMERA_FAULT=stop@backward:2:6"}, .ranks = kRanks})
+                          .wait();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.orphans, 0);
+  EXPECT_FALSE(result.left_files);
+  EXPECT_THAT(complaints(result),
+              ElementsAre(MatchesRegex("chimera: rank 2 has made no progress for [0-9.]+ s: stopped by a signal at "
+                                       "[12]B[0-9] in step 2")));
 }
 
 TEST(TrainingFaultTest, ThreadsNameTheRankThatFailedFirst) {

@@ -128,14 +128,15 @@ TEST_F(TrainRefusalTest, CountsTooLarge) {
 }
 
 TEST_F(TrainRefusalTest, OtherNumbers) {
-  for (const char* flag : {"--learning-rate", "--weight-decay", "--clip"}) {
+  for (const char* flag : {"--learning-rate", "--weight-decay", "--clip", "--hang-seconds"}) {
     expect_refusals({{{flag, "-1"}, {std::string(flag) + ": '-1' is not a number of at least 0"}}});
   }
   for (const char* value : {"", "nan", "inf", "1e400", "some"}) {
     expect_refusals({{{"--clip", value}, {"--clip: '" + std::string(value) + "' is not a number"}}});
   }
   expect_refusals({{{"--learning-rate", "0"}, {"--learning-rate must be above 0"}},
-                   {{"--dropout", "1"}, {"--dropout must be at least 0 and below 1, not 1"}}});
+                   {{"--dropout", "1"}, {"--dropout must be at least 0 and below 1, not 1"}},
+                   {{"--hang-seconds", "1e9"}, {"--hang-seconds must be 0 to 604800, not 1e+09"}}});
 }
 
 TEST_F(TrainRefusalTest, MetricsFiles) {

@@ -36,8 +36,8 @@ void keeps_order_in_both_directions(Transport& transport, WorkerId me) {
   std::vector<std::unique_ptr<Pending>> sends;
   std::vector<std::unique_ptr<Pending>> receives;
   for (int i = 0; i < kMessages; ++i) {
-    sends.push_back(transport.start_send(peer, message(me, peer, i)));
-    receives.push_back(transport.post_receive(peer, spec()));
+    sends.push_back(transport.start_send(peer, message(me, peer, i), {}));
+    receives.push_back(transport.post_receive(peer, spec(), {}));
   }
   for (int i = 0; i < kMessages; ++i) expect_message(*receives[i], message(peer, me, i));
   for (auto& send : sends) expect(!send->wait().defined(), "a send returned a tensor");
@@ -46,10 +46,10 @@ void keeps_order_in_both_directions(Transport& transport, WorkerId me) {
 // The order of posting decides which message a receive gets, not the order of waiting.
 void waits_in_any_order(Transport& transport, WorkerId me) {
   const WorkerId peer = opposite(me);
-  auto first = transport.post_receive(peer, spec());
-  auto second = transport.post_receive(peer, spec());
-  auto send_first = transport.start_send(peer, message(me, peer, 0));
-  auto send_second = transport.start_send(peer, message(me, peer, 1));
+  auto first = transport.post_receive(peer, spec(), {});
+  auto second = transport.post_receive(peer, spec(), {});
+  auto send_first = transport.start_send(peer, message(me, peer, 0), {});
+  auto send_second = transport.start_send(peer, message(me, peer, 1), {});
   expect_message(*second, message(peer, me, 1));
   expect_message(*first, message(peer, me, 0));
   send_second->wait();
@@ -60,16 +60,16 @@ void waits_in_any_order(Transport& transport, WorkerId me) {
 void receives_posted_late_and_early(Transport& transport, WorkerId me) {
   const WorkerId zero(0), one(1), three(3);
   if (me == zero) {
-    transport.post_receive(one, spec())->wait();
-    expect_message(*transport.post_receive(three, spec()), message(three, zero, 0));
-    transport.start_send(three, message(zero, three, 0))->wait();
+    transport.post_receive(one, spec(), {})->wait();
+    expect_message(*transport.post_receive(three, spec(), {}), message(three, zero, 0));
+    transport.start_send(three, message(zero, three, 0), {})->wait();
   } else if (me == one) {
-    transport.post_receive(three, spec())->wait();
-    transport.start_send(zero, message(one, zero, 0))->wait();
+    transport.post_receive(three, spec(), {})->wait();
+    transport.start_send(zero, message(one, zero, 0), {})->wait();
   } else if (me == three) {
-    auto answer = transport.post_receive(zero, spec());
-    auto early = transport.start_send(zero, message(three, zero, 0));
-    transport.start_send(one, message(three, one, 0))->wait();
+    auto answer = transport.post_receive(zero, spec(), {});
+    auto early = transport.start_send(zero, message(three, zero, 0), {});
+    transport.start_send(one, message(three, one, 0), {})->wait();
     expect_message(*answer, message(zero, three, 0));
     early->wait();
   }
@@ -77,8 +77,8 @@ void receives_posted_late_and_early(Transport& transport, WorkerId me) {
 
 void carries_float64(Transport& transport, WorkerId me) {
   const WorkerId peer = opposite(me);
-  auto receive = transport.post_receive(peer, spec(at::kDouble));
-  auto send = transport.start_send(peer, message(me, peer, 0, at::kDouble) + 1e-12);
+  auto receive = transport.post_receive(peer, spec(at::kDouble), {});
+  auto send = transport.start_send(peer, message(me, peer, 0, at::kDouble) + 1e-12, {});
   expect_message(*receive, message(peer, me, 0, at::kDouble) + 1e-12);
   send->wait();
 }
@@ -87,8 +87,8 @@ void carries_float64(Transport& transport, WorkerId me) {
 void carries_large_messages(Transport& transport, WorkerId me) {
   const WorkerId peer = opposite(me);
   const auto large = [](WorkerId from) { return at::arange(300'000, at::kFloat) + static_cast<float>(from.value()); };
-  auto receive = transport.post_receive(peer, {.sizes = {300'000}, .dtype = at::kFloat});
-  auto send = transport.start_send(peer, large(me));
+  auto receive = transport.post_receive(peer, {.sizes = {300'000}, .dtype = at::kFloat}, {});
+  auto send = transport.start_send(peer, large(me), {});
   expect_message(*receive, large(peer));
   send->wait();
 }
@@ -105,8 +105,8 @@ void sums_each_stage_over_its_group(Transport& transport, WorkerId me) {
   for (const auto dtype : {at::kFloat, at::kDouble}) {
     at::Tensor buffer = gradients(me, dtype);
     auto all_reduce = transport.start_all_reduce(shared, buffer);
-    auto receive = transport.post_receive(peer, spec());
-    auto send = transport.start_send(peer, message(me, peer, 0));
+    auto receive = transport.post_receive(peer, spec(), {});
+    auto send = transport.start_send(peer, message(me, peer, 0), {});
     expect_message(*receive, message(peer, me, 0));
     send->wait();
     const at::Tensor expected = gradients(me, dtype) + gradients(peer, dtype);
@@ -202,8 +202,8 @@ void lets_workers_finish_early(Transport& transport, WorkerId me) {
   if (me == WorkerId(0)) return;
   const WorkerId next(me.value() % 3 + 1), previous((me.value() + 1) % 3 + 1);
   for (int i = 0; i < kMessages; ++i) {
-    auto receive = transport.post_receive(previous, spec());
-    auto send = transport.start_send(next, message(me, next, i));
+    auto receive = transport.post_receive(previous, spec(), {});
+    auto send = transport.start_send(next, message(me, next, i), {});
     expect_message(*receive, message(previous, me, i));
     send->wait();
   }

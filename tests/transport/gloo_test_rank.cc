@@ -59,21 +59,21 @@ void contract_part(Transport& transport, WorkerId me) {
 
 /// Rank 1 dies once rank 0 has begun what it then waits for.
 void die_on_message(Transport& transport) {
-  transport.post_receive(kZero, kSmall)->wait();
+  transport.post_receive(kZero, kSmall, {})->wait();
   ::raise(SIGKILL);
 }
 
 void lose_receive(Transport& transport, WorkerId me) {
   if (me == kOne) die_on_message(transport);
-  auto receive = transport.post_receive(kOne, kSmall);
-  transport.start_send(kOne, at::ones({2}))->wait();
+  auto receive = transport.post_receive(kOne, kSmall, {});
+  transport.start_send(kOne, at::ones({2}), {})->wait();
   receive->wait();
 }
 
 void lose_send(Transport& transport, WorkerId me) {
   if (me == kOne) die_on_message(transport);
-  auto send = transport.start_send(kOne, at::ones({2}));
-  auto never_received = transport.start_send(kOne, at::ones({2}));
+  auto send = transport.start_send(kOne, at::ones({2}), {});
+  auto never_received = transport.start_send(kOne, at::ones({2}), {});
   send->wait();
   never_received->wait();
 }
@@ -81,13 +81,13 @@ void lose_send(Transport& transport, WorkerId me) {
 void lose_all_reduce(Transport& transport, WorkerId me) {
   if (me == kOne) die_on_message(transport);
   auto sum = transport.start_all_reduce(StageId(0), at::ones({1000}));
-  transport.start_send(kOne, at::ones({2}))->wait();
+  transport.start_send(kOne, at::ones({2}), {})->wait();
   sum->wait();
 }
 
 void lose_all_sum(Transport& transport, WorkerId me) {
   if (me == kOne) die_on_message(transport);
-  transport.start_send(kOne, at::ones({2}))->wait();
+  transport.start_send(kOne, at::ones({2}), {})->wait();
   std::array<double, 1> value{1.0};
   transport.all_sum(value);
 }
@@ -95,19 +95,36 @@ void lose_all_sum(Transport& transport, WorkerId me) {
 /// Rank 1 fails by itself while rank 0 waits for it; the destructor must not wait for rank 0.
 void fail_alone(Transport& transport, WorkerId me) {
   if (me == kOne) throw std::runtime_error("rank 1 has its own reasons");
-  transport.post_receive(kOne, kSmall)->wait();
+  transport.post_receive(kOne, kSmall, {})->wait();
 }
 
 /// Rank 0 runs out of patience (see run); rank 1 does not.
 void wait_for_each_other(Transport& transport, WorkerId me) {
-  transport.post_receive(me == kOne ? kZero : kOne, kSmall)->wait();
+  transport.post_receive(me == kOne ? kZero : kOne, kSmall, {})->wait();
+}
+
+/// Rank 1 sends what micro-batches 0 and 1 gave in the wrong order.
+void swap_messages(Transport& transport, WorkerId me) {
+  const auto tag = [](std::int64_t micro_batch) {
+    return MessageTag{3, {OpKind::Forward, ReplicaId(0), StageId(1), MicroBatchId(micro_batch)}};
+  };
+  if (me == kOne) {
+    auto early = transport.start_send(kZero, at::ones({2}), tag(1));
+    auto late = transport.start_send(kZero, at::ones({2}), tag(0));
+    early->wait();
+    late->wait();
+    return;
+  }
+  auto first = transport.post_receive(kOne, kSmall, tag(0));
+  auto second = transport.post_receive(kOne, kSmall, tag(1));
+  first->wait();
 }
 
 void play(const std::string& part, Transport& transport, WorkerId me) {
   static const std::map<std::string, std::function<void(Transport&, WorkerId)>> kParts{
       {"contract", contract_part}, {"join", [](Transport&, WorkerId) {}}, {"lose_receive", lose_receive},
       {"lose_send", lose_send},    {"lose_all_reduce", lose_all_reduce},  {"lose_all_sum", lose_all_sum},
-      {"fail_alone", fail_alone},  {"time_out", wait_for_each_other},
+      {"fail_alone", fail_alone},  {"time_out", wait_for_each_other},     {"swap_messages", swap_messages},
   };
   kParts.at(part)(transport, me);
 }

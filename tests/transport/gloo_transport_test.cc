@@ -67,6 +67,13 @@ TEST(GlooTransportTest, JoinsAndLeavesQuietly) {
   }
 }
 
+TEST(GlooTransportTest, SwappedMessagesAreAnErrorThatNamesBoth) {
+  const Ranks ranks("swap_messages", 2);
+  EXPECT_EQ(ranks.await_rank(0), 4) << ranks.output();
+  EXPECT_THAT(ranks.output(), HasSubstr("rank 1 sent 1F1 of replica 0 in step 3, but rank 0 waits for 1F0 of replica 0 "
+                                        "in step 3; both ends must follow the same program"));
+}
+
 class GlooLossTest : public testing::TestWithParam<std::array<const char*, 2>> {};
 
 TEST_P(GlooLossTest, IsSeenByWhoWaitsForTheDeadRank) {

@@ -19,8 +19,8 @@ const TensorSpec kPair{.sizes = {2}, .dtype = at::kFloat};
 TEST(RecorderTest, WritesDownEveryCallInOrder) {
   Recorder recorder;
   recorder.prime(kZero, at::ones({2}));
-  auto receive = recorder.post_receive(kZero, kPair);
-  auto send = recorder.start_send(kOne, at::zeros({2, 3}));
+  auto receive = recorder.post_receive(kZero, kPair, {});
+  auto send = recorder.start_send(kOne, at::zeros({2, 3}), {});
   auto all_reduce = recorder.start_all_reduce(StageId(1), at::zeros({10}, at::kDouble));
   std::array<double, 2> values{1.0, 2.0};
   recorder.all_sum(values);
@@ -37,21 +37,21 @@ TEST(RecorderTest, DeliversPrimedMessagesInOrderOfPosting) {
   Recorder recorder;
   recorder.prime(kZero, at::full({2}, 1.0F));
   recorder.prime(kZero, at::full({2}, 2.0F));
-  auto first = recorder.post_receive(kZero, kPair);
-  auto second = recorder.post_receive(kZero, kPair);
+  auto first = recorder.post_receive(kZero, kPair, {});
+  auto second = recorder.post_receive(kZero, kPair, {});
   EXPECT_TRUE(at::equal(second->wait(), at::full({2}, 2.0F)));
   EXPECT_TRUE(at::equal(first->wait(), at::full({2}, 1.0F)));
 }
 
 TEST(RecorderTest, ReceiveWithoutAMessageFailsInWait) {
   Recorder recorder;
-  auto receive = recorder.post_receive(kOne, kPair);
+  auto receive = recorder.post_receive(kOne, kPair, {});
   EXPECT_THROW(receive->wait(), PeerLostError);
 }
 
 TEST(RecorderTest, KeepsWhatWasSentAndLeavesSumsAlone) {
   Recorder recorder;
-  recorder.start_send(kOne, at::full({2}, 5.0F))->wait();
+  recorder.start_send(kOne, at::full({2}, 5.0F), {})->wait();
   ASSERT_EQ(recorder.sent(kOne).size(), 1U);
   EXPECT_TRUE(at::equal(recorder.sent(kOne).front(), at::full({2}, 5.0F)));
   EXPECT_TRUE(recorder.sent(kZero).empty());

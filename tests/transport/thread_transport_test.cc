@@ -72,9 +72,9 @@ TEST(ThreadTransportTest, HandsTensorsOverWithoutCopying) {
   ThreadHub hub(2, {});
   const auto sender = hub.transport(kZero), receiver = hub.transport(kOne);
   const at::Tensor tensor = at::ones({2});
-  auto send = sender->start_send(kOne, tensor);
+  auto send = sender->start_send(kOne, tensor, {});
   EXPECT_FALSE(send->wait().defined()) << "a send is done at once";
-  EXPECT_EQ(receiver->post_receive(kZero, kPair)->wait().data_ptr(), tensor.data_ptr());
+  EXPECT_EQ(receiver->post_receive(kZero, kPair, {})->wait().data_ptr(), tensor.data_ptr());
 }
 
 // In float32 ((1e8 + 1) - 1e8) + 0.1 is 0.1; most other orders give another sum.
@@ -104,10 +104,10 @@ TEST(ThreadTransportTest, StartingASumWaitsForNobody) {
 TEST(ThreadTransportTest, RejectsAMessageOfAnotherShapeOrType) {
   ThreadHub hub(2, {});
   const auto zero = hub.transport(kZero), one = hub.transport(kOne);
-  zero->start_send(kOne, at::ones({3}));
-  zero->start_send(kOne, at::ones({2}, at::kDouble));
-  auto shape = one->post_receive(kZero, kPair);
-  auto type = one->post_receive(kZero, kPair);
+  zero->start_send(kOne, at::ones({3}), {});
+  zero->start_send(kOne, at::ones({2}, at::kDouble), {});
+  auto shape = one->post_receive(kZero, kPair, {});
+  auto type = one->post_receive(kZero, kPair, {});
   try {
     shape->wait();
     FAIL() << "expected [2], sent [3]";
@@ -129,9 +129,9 @@ TEST(ThreadTransportTest, RejectsSumsOfDifferentSizes) {
 TEST(ThreadTransportTest, LaterWaitsThrowWhyItWasClosed) {
   ThreadHub hub(2, kShared);
   const auto zero = hub.transport(kZero), one = hub.transport(kOne);
-  auto send = zero->start_send(kOne, at::ones({2}));
-  auto arrived = one->post_receive(kZero, kPair);
-  auto receive = zero->post_receive(kOne, kPair);
+  auto send = zero->start_send(kOne, at::ones({2}), {});
+  auto arrived = one->post_receive(kZero, kPair, {});
+  auto receive = zero->post_receive(kOne, kPair, {});
   auto sum = zero->start_all_reduce(StageId(0), at::ones({2}));
   hub.close("worker 1 ran out of memory");
   hub.close("the second reason");
@@ -152,7 +152,7 @@ TEST(ThreadTransportTest, BlockedWaitsThrowWhenClosed) {
     {
       const std::jthread receiver([&] {
         const auto transport = hub.transport(kZero);
-        auto receive = transport->post_receive(WorkerId(2), kPair);
+        auto receive = transport->post_receive(WorkerId(2), kPair, {});
         started.count_down();
         errors[0] = peer_lost([&] { receive->wait(); });
       });
@@ -176,8 +176,8 @@ TEST(ThreadTransportTest, ManyMessagesKeepTheirOrderBetweenBusyThreads) {
   const auto failure = run_ranks(hub, 2, [&](Transport& transport, WorkerId me) {
     for (int i = 0; i < kMessages; ++i) {
       if (me == kZero) {
-        transport.start_send(kOne, at::scalar_tensor(i, at::kInt))->wait();
-      } else if (transport.post_receive(kZero, {.sizes = {}, .dtype = at::kInt})->wait().item<int>() != i) {
+        transport.start_send(kOne, at::scalar_tensor(i, at::kInt), {})->wait();
+      } else if (transport.post_receive(kZero, {.sizes = {}, .dtype = at::kInt}, {})->wait().item<int>() != i) {
         throw std::runtime_error("messages overtook each other");
       }
     }

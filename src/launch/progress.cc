@@ -1,0 +1,86 @@
+#include "launch/progress.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <type_traits>
+
+namespace chimera {
+namespace {
+
+static_assert(std::is_trivially_copyable_v<RankProgress>, "it is passed on as bytes");
+constexpr std::size_t kWords = (sizeof(RankProgress) + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t);
+using Word = std::atomic<std::uint64_t>;
+static_assert(Word::is_always_lock_free, "a lock would be one process's own");
+
+}  // namespace
+
+std::string to_text(const RankProgress& progress) {
+  switch (progress.phase) {
+    case RankProgress::Phase::StartUp: return "start-up";
+    case RankProgress::Phase::Joining: return "joining the other ranks";
+    case RankProgress::Phase::Steps: return fmt::format("{} in step {}", to_text(progress.instruction), progress.step);
+  }
+  return {};
+}
+
+bool waits_for_others(const RankProgress& progress) {
+  if (progress.phase != RankProgress::Phase::Steps) return progress.phase == RankProgress::Phase::Joining;
+  switch (progress.instruction.kind) {
+    case InstructionKind::WaitReceive:
+    case InstructionKind::WaitSend:
+    case InstructionKind::WaitAllReduce:
+    case InstructionKind::ReduceScalars: return true;
+    default: return false;
+  }
+}
+
+/// Two cache lines, so that no rank slows another down.
+struct alignas(128) ProgressPage::Slot {
+  Word count = 0;
+  std::array<Word, kWords> progress = {};
+};
+
+ProgressPage::ProgressPage(int ranks) : ranks_(static_cast<std::size_t>(ranks)) {
+  page_ = FileDescriptor(check_system(::memfd_create("chimera-progress", MFD_CLOEXEC), "create the progress page"));
+  check_system(::ftruncate(page_.get(), static_cast<off_t>(ranks_ * sizeof(Slot))), "size the progress page");
+  map();
+}
+
+ProgressPage::ProgressPage(FileDescriptor page, int ranks)
+    : page_(std::move(page)), ranks_(static_cast<std::size_t>(ranks)) {
+  map();
+}
+
+void ProgressPage::map() {
+  void* memory = ::mmap(nullptr, ranks_ * sizeof(Slot), PROT_READ | PROT_WRITE, MAP_SHARED, page_.get(), 0);
+  if (memory == MAP_FAILED) check_system(-1, "map the progress page");
+  slots_ = static_cast<Slot*>(memory);  // zeros are a valid slot: nothing noted yet
+}
+
+ProgressPage::~ProgressPage() {
+  if (slots_ != nullptr) ::munmap(slots_, ranks_ * sizeof(Slot));
+}
+
+void ProgressPage::note(int rank, const RankProgress& progress) {
+  Slot& slot = slots_[rank];
+  std::array<std::uint64_t, kWords> words{};
+  std::memcpy(words.data(), &progress, sizeof progress);
+  for (std::size_t i = 0; i < kWords; ++i) slot.progress[i].store(words[i], std::memory_order_relaxed);
+  slot.count.store(slot.count.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+}
+
+std::uint64_t ProgressPage::count(int rank) const { return slots_[rank].count.load(std::memory_order_acquire); }
+
+RankProgress ProgressPage::last(int rank) const {
+  std::array<std::uint64_t, kWords> words{};
+  for (std::size_t i = 0; i < kWords; ++i) words[i] = slots_[rank].progress[i].load(std::memory_order_relaxed);
+  RankProgress progress;
+  std::memcpy(static_cast<void*>(&progress), words.data(), sizeof progress);
+  return progress;
+}
+
+}  // namespace chimera

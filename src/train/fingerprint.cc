@@ -1,0 +1,139 @@
+#define XXH_STATIC_LINKING_ONLY
+#define XXH_INLINE_ALL
+#include "train/fingerprint.h"
+
+#include <ATen/Version.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+#include <string_view>
+#include <type_traits>
+
+#include "model/parameters.h"
+
+namespace chimera {
+namespace {
+
+/// A hash of values, one after the other.
+class Hash {
+ public:
+  Hash() { XXH3_64bits_reset(&state_); }
+  template <class Number>
+  requires std::is_arithmetic_v<Number> || std::is_enum_v<Number> Hash& add(Number value) {
+    XXH3_64bits_update(&state_, &value, sizeof value);
+    return *this;
+  }
+  Hash& add(std::string_view text) {
+    add(text.size());
+    XXH3_64bits_update(&state_, text.data(), text.size());
+    return *this;
+  }
+  [[nodiscard]] std::uint64_t value() const { return XXH3_64bits_digest(&state_); }
+
+ private:
+  XXH3_state_t state_;
+};
+
+template <class... Values>
+std::uint64_t hash_of(const Values&... values) {
+  Hash hash;
+  (hash.add(values), ...);
+  return hash.value();
+}
+
+/// How LibTorch was built, without what it says of this machine's processor.
+std::string torch_build() {
+  std::istringstream config(at::show_config());
+  std::string build;
+  for (std::string line; std::getline(config, line);) {
+    if (line.find("CPU capability") == std::string::npos) build += line + "\n";
+  }
+  return build;
+}
+
+std::uint64_t hash_build() {
+  Hash hash;
+  hash.add(torch_build());
+  std::ifstream program("/proc/self/exe", std::ios::binary);
+  std::string block(1 << 20, '\0');
+  while (program.read(block.data(), static_cast<std::streamsize>(block.size())) || program.gcount() > 0) {
+    hash.add(std::string_view(block).substr(0, static_cast<std::size_t>(program.gcount())));
+  }
+  return hash.value();
+}
+
+std::uint64_t hash_model(const Job& job) {
+  const ModelConfig& model = job.model;
+  Hash hash;
+  hash.add(model.family).add(model.heads).add(model.positions).add(model.tied).add(job.partition.size());
+  for (const StageLayers& stage : job.partition) {
+    for (const ParameterSpec& parameter : stage_parameters(model, stage)) {
+      hash.add(parameter.name).add(parameter.initial.kind).add(parameter.initial.standard_deviation);
+      for (const std::int64_t size : parameter.shape) hash.add(size);
+    }
+  }
+  return hash.value();
+}
+
+void add_program(Hash& hash, const Program& program) {
+  for (const auto& worker : program.workers) {
+    hash.add(worker.size());
+    for (const auto& [kind, op, peer] : worker) {
+      hash.add(kind).add(op.kind).add(op.replica.value()).add(op.stage.value()).add(op.micro_batch.value());
+      hash.add(op.weight_version).add(peer.value());
+    }
+  }
+}
+
+std::uint64_t hash_programs(const Job& job) {
+  Hash hash;
+  hash.add(job.ranks.workers).add(job.ranks.data_parallel).add(job.ranks.replicas);
+  add_program(hash, job.training);
+  add_program(hash, job.validation);
+  for (const auto& group : job.rank_groups()) {
+    hash.add(group.size());
+    for (const WorkerId rank : group) hash.add(rank.value());
+  }
+  for (const std::int64_t position : job.data_position) hash.add(position);
+  return hash.value();
+}
+
+std::uint64_t hash_data(const Job& job) {
+  constexpr std::int64_t kLooks = 1000;
+  Hash hash;
+  for (const Split split : {Split::Train, Split::Validation}) {
+    const TokenView tokens = job.corpus->split(split);
+    hash.add(tokens.size());
+    const std::int64_t stride = std::max<std::int64_t>(tokens.size() / kLooks, 1);
+    for (std::int64_t i = 0; i < tokens.size(); i += stride) hash.add(tokens[i]);
+  }
+  return hash.value();
+}
+
+}  // namespace
+
+Fingerprint fingerprint(const Job& job) {
+  const TrainOptions& o = job.options;
+  return {{"the build", hash_build()},
+          {"the model", hash_model(job)},
+          {"the data", hash_data(job)},
+          {"--seed", hash_of(o.seed)},
+          {"--dtype", hash_of(o.dtype)},
+          {"--micro-batch-size", hash_of(job.micro_batch_size())},
+          {"--sequence", hash_of(o.sequence)},
+          {"--steps", hash_of(o.steps)},
+          {"--optimizer", hash_of(o.optimizer)},
+          {"--learning-rate", hash_of(o.learning_rate)},
+          {"--warmup", hash_of(o.warmup)},
+          {"--weight-decay", hash_of(o.weight_decay)},
+          {"--clip", hash_of(o.clip)},
+          {"--dropout", hash_of(o.dropout)},
+          {"--reduction", hash_of(o.reduction)},
+          {"--reduction-blocks", hash_of(o.reduction_blocks)},
+          {"--validate-every", hash_of(o.validate_every)},
+          {"the program", hash_programs(job)}};
+}
+
+}  // namespace chimera

@@ -1,0 +1,13 @@
+#pragma once
+// What of a job all its ranks must have in common.
+
+#include "train/job.h"
+#include "transport/fingerprint.h"
+
+namespace chimera {
+
+/// XXH3 of the build (this program's file, how LibTorch was built), of every option that changes what is computed,
+/// of the model's sizes and parameters, the programs and the data. Of the data: its length and a thousand bytes of it.
+[[nodiscard]] Fingerprint fingerprint(const Job& job);
+
+}  // namespace chimera

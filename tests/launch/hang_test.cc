@@ -1,0 +1,124 @@
+// When a job hangs, and because of whom. Time is an argument: nothing here waits.
+
+#include "launch/hang.h"
+
+#include <gtest/gtest.h>
+
+namespace chimera {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+/// A watch and its clock.
+class Watched {
+ public:
+  explicit Watched(seconds beyond) : watch_(beyond) {}
+
+  /// Looks regularly for `time`; whether the job ever hung. `progress`: the rank works meanwhile.
+  bool pass(milliseconds time, bool progress, bool in_steps = true) {
+    bool hung = false;
+    for (const auto end = now_ + time; now_ < end; now_ += watch_.interval()) hung |= look(progress, in_steps);
+    return hung;
+  }
+  /// The watcher itself does not run.
+  void stop_all(seconds time) { now_ += time; }
+  bool look(bool progress, bool in_steps = true) {
+    counts_[0] += progress ? 1 : 0;
+    return watch_.look(now_, counts_, in_steps);
+  }
+
+ private:
+  HangWatch watch_;
+  HangWatch::Clock::time_point now_;
+  std::vector<std::uint64_t> counts_ = {1, 1};
+};
+
+TEST(HangTest, IsAPauseOfAllRanks) {
+  Watched job(seconds(8));
+  EXPECT_FALSE(job.pass(seconds(100), true)) << "one rank makes progress, the other waits for it";
+  EXPECT_FALSE(job.pass(seconds(7), false));
+  EXPECT_TRUE(job.pass(seconds(4), false));
+}
+
+TEST(HangTest, IsLongerThanTheLongestPauseBefore) {
+  Watched job(seconds(8));
+  EXPECT_FALSE(job.pass(seconds(6), false));
+  EXPECT_FALSE(job.look(true));
+  EXPECT_FALSE(job.pass(seconds(13), false)) << "6 s more than 8 s";
+  EXPECT_TRUE(job.pass(seconds(4), false));
+}
+
+TEST(HangTest, StartUpMayTakeLongerAndSetsNoExample) {
+  Watched job(seconds(8));
+  EXPECT_FALSE(job.pass(seconds(31), false, /*in_steps=*/false));
+  EXPECT_FALSE(job.look(true));
+  EXPECT_TRUE(job.pass(seconds(11), false));
+  EXPECT_TRUE(Watched(seconds(8)).pass(seconds(34), false, /*in_steps=*/false));
+}
+
+TEST(HangTest, TheTimeInWhichNobodyLookedDoesNotCount) {
+  Watched job(seconds(8));
+  EXPECT_FALSE(job.pass(seconds(5), true));
+  job.stop_all(seconds(3600));
+  EXPECT_FALSE(job.look(false)) << "Ctrl-Z, an hour, fg";
+  EXPECT_FALSE(job.pass(seconds(4), false));
+  EXPECT_TRUE(job.pass(seconds(8), false)) << "it hangs all the same";
+}
+
+StuckRank stuck(int rank, InstructionKind kind, bool stopped = false) {
+  return {rank,
+          stopped,
+          {RankProgress::Phase::Steps,
+           4,
+           {kind, {OpKind::Forward, ReplicaId(0), StageId(0), MicroBatchId(rank)}, WorkerId(0)}}};
+}
+
+int named(const std::vector<StuckRank>& ranks) { return find_stuck(ranks).rank; }
+
+TEST(HangTest, NamesTheStoppedRankBeforeTheBusyBeforeTheWaiting) {
+  const StuckRank waiting = stuck(0, InstructionKind::WaitReceive);
+  const StuckRank computing = stuck(1, InstructionKind::Compute);
+  const StuckRank stopped = stuck(2, InstructionKind::WaitSend, true);
+  EXPECT_EQ(named({waiting, computing, stopped}), 2);
+  EXPECT_EQ(named({waiting, computing}), 1);
+  EXPECT_EQ(named({waiting}), 0);
+}
+
+TEST(HangTest, OfWaitingRanksTheOneBehindIsNamed) {
+  StuckRank ahead = stuck(0, InstructionKind::WaitReceive);
+  ahead.progress.step = 5;
+  const StuckRank joining{2, false, {RankProgress::Phase::Joining}};
+  EXPECT_EQ(named({ahead, stuck(1, InstructionKind::ReduceScalars)}), 1);
+  EXPECT_EQ(named({ahead, joining}), 2);
+}
+
+TEST(HangTest, IsDescribedInOneLine) {
+  const auto pause = milliseconds(31'240);
+  EXPECT_EQ(describe_hang(stuck(2, InstructionKind::Compute, true), pause),
+            "rank 2 has made no progress for 31.2 s: stopped by a signal at 0F2 in step 4");
+  EXPECT_EQ(describe_hang(stuck(2, InstructionKind::Compute), pause),
+            "rank 2 has made no progress for 31.2 s: it hangs at 0F2 in step 4");
+  EXPECT_EQ(
+      describe_hang(stuck(2, InstructionKind::WaitReceive), pause),
+      "rank 2 has made no progress for 31.2 s: like the others, it waits at wait for 0F2 from worker 0 in step 4");
+  EXPECT_EQ(describe_hang({1, true, {}}, pause),
+            "rank 1 has made no progress for 31.2 s: stopped by a signal at start-up");
+}
+
+TEST(ProgressPageTest, ShowsWhatEachRankNotedLast) {
+  ProgressPage page(3);
+  EXPECT_EQ(page.count(1), 0U);
+  EXPECT_EQ(page.last(1).phase, RankProgress::Phase::StartUp);
+  ProgressPage same(FileDescriptor(::dup(page.descriptor())), 3);
+  same.note(1, {RankProgress::Phase::Joining});
+  same.note(1, {RankProgress::Phase::Steps,
+                7,
+                {InstructionKind::Compute, {OpKind::Forward, ReplicaId(0), StageId(2), MicroBatchId(5)}, WorkerId(0)}});
+  EXPECT_EQ(page.count(1), 2U);
+  EXPECT_EQ(to_text(page.last(1)), "2F5 in step 7");
+  EXPECT_EQ(page.count(0) + page.count(2), 0U);
+}
+
+}  // namespace
+}  // namespace chimera

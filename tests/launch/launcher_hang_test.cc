@@ -1,0 +1,65 @@
+// Jobs in which nothing happens any more.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <thread>
+
+#include "job.h"
+
+namespace chimera {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::MatchesRegex;
+
+void expect_hang(const JobResult& result, const std::string& rank_and_state) {
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.orphans, 0);
+  EXPECT_EQ(result.files_left, 0U);
+  const auto colon = rank_and_state.find(": ");
+  EXPECT_THAT(result.messages,
+              MatchesRegex("chimera: " + rank_and_state.substr(0, colon) + " has made no progress for [0-9.]+ s" +
+                           rank_and_state.substr(colon) + "\n"));
+}
+
+TEST(LauncherHangTest, NamesAStoppedRankAndItsOp) {
+  expect_hang(Job(3, {"wait-for-message", "stop-itself", "wait-for-message"}, "", milliseconds(200)).wait(),
+              "rank 1: stopped by a signal at 1F3 in step 1");
+}
+
+TEST(LauncherHangTest, NamesTheRankForWhichTheOthersWait) {
+  expect_hang(Job(3, {"wait-for-message", "wait-for-message", "compute-forever"}, "", milliseconds(200)).wait(),
+              "rank 2: it hangs at 1F3 in step 1");
+}
+
+TEST(LauncherHangTest, SaysWhereEveryRankWaits) {
+  expect_hang(Job(2, {"wait-for-message", "wait-for-message"}, "", milliseconds(200)).wait(),
+              "rank 0: like the others, it waits at wait for 0F2 from worker 0 in step 1");
+}
+
+TEST(LauncherHangTest, StartUpMayHangToo) {
+  expect_hang(Job(1, {"wait"}, "", milliseconds(100)).wait(), "rank 0: it hangs at start-up");
+}
+
+TEST(LauncherHangTest, ARankStoppedAtItsStartIsNamed) {
+  expect_hang(Job(2, {"wait", "wait"}, "stop@start:1", milliseconds(100)).wait(),
+              "rank 1: stopped by a signal at start-up");
+}
+
+TEST(LauncherHangTest, AJobStoppedAndContinuedAsAWholeDoesNotHang) {
+  Job job(2, {"work", "wait-for-message"}, "", milliseconds(200));
+  job.await_lines(2);
+  job.send_to_all(SIGSTOP);
+  std::this_thread::sleep_for(milliseconds(1000));
+  job.send_to_all(SIGCONT);
+  std::this_thread::sleep_for(milliseconds(100));  // an alarm would come now
+  job.send(SIGTERM);
+  const JobResult result = job.wait();
+  EXPECT_EQ(result.messages, "chimera: ended by signal 15 (Terminated)\n");
+  EXPECT_EQ(result.exit_code, 143);
+}
+
+}  // namespace
+}  // namespace chimera

@@ -1,0 +1,45 @@
+// differing_rank OPTION: starts a job of three ranks, of which rank 1 is given another value of one option, as a
+// foreign launcher might.
+
+#include <iostream>
+
+#include "core/error.h"
+#include "launch/launcher.h"
+#include "launch/rank.h"
+#include "support/training.h"
+#include "train/run.h"
+
+namespace chimera {
+namespace {
+
+void change(TrainOptions& options, const std::string& option) {
+  if (option == "seed") options.seed = 2;
+  if (option == "clip and schedule") {
+    options.clip = 0.5;
+    options.schedule = "gpipe";
+  }
+  if (option == "model") options.overrides.heads = 4;
+  if (option == "groups") options.data_parallel = 2;
+  if (option == "nothing that matters") options.threads = 2;
+}
+
+int run(const std::string& option) {
+  const auto rank = rank_environment();
+  if (!rank) return launch({.ranks = 3, .arguments = {option}});
+  TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {3, 3});
+  options.steps = 1;
+  if (rank->rank == 1) change(options, option);
+  return run_rank(prepare_job(options), *rank);
+}
+
+}  // namespace
+}  // namespace chimera
+
+int main(int, char** argv) {
+  try {
+    return chimera::run(argv[1]);
+  } catch (const std::exception& error) {
+    chimera::report_failure("test", error.what(), true);
+    return 1;
+  }
+}

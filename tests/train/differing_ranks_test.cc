@@ -1,0 +1,78 @@
+// Ranks that were not started alike find out before the first step.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/training.h"
+#include "train/fingerprint.h"
+#include "transport/process.h"
+
+namespace chimera {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+struct Ended {
+  int exit_code;
+  std::string output;
+};
+
+/// A job of three ranks, rank 1 differing from the others.
+Ended run_differing(const std::string& option) {
+  const MemoryFile output("output");
+  const int code = await(start({CHIMERA_DIFFERING_RANK, option}, "", output));
+  return {code, output.text()};
+}
+
+TEST(DifferingRanksTest, TheOneThatDiffersIsNamedWithWhatDiffers) {
+  const std::pair<std::string, std::string> cases[] = {
+      {"seed", "--seed"}, {"clip and schedule", "--clip and the program"}, {"model", "the model"}};
+  for (const auto& [option, named] : cases) {
+    const Ended job = run_differing(option);
+    EXPECT_EQ(job.exit_code, 2) << option;
+    EXPECT_EQ(job.output, "chimera: rank 1 failed at start-up: this rank differs from rank 0 in " + named +
+                              "; start every rank from the same program with the same options\n");
+  }
+}
+
+TEST(DifferingRanksTest, AnotherNumberOfRanksIsRefused) {
+  const Ended job = run_differing("groups");
+  EXPECT_EQ(job.exit_code, 2);
+  EXPECT_EQ(job.output,
+            "chimera: rank 1 failed at start-up: this rank's options make a job of 6 ranks, but 3 were started\n");
+}
+
+TEST(DifferingRanksTest, WhatChangesNoNumberMayDiffer) {
+  const Ended job = run_differing("nothing that matters");
+  EXPECT_EQ(job.exit_code, 0) << job.output;
+}
+
+/// Parts in which two jobs differ.
+std::vector<std::string> differences(const TrainOptions& one, const TrainOptions& other) {
+  const Fingerprint a = fingerprint(prepare_job(one));
+  const Fingerprint b = fingerprint(prepare_job(other));
+  std::vector<std::string> names;
+  for (std::size_t part = 0; part < a.size(); ++part) {
+    if (a[part].hash != b[part].hash) names.push_back(a[part].name);
+  }
+  return names;
+}
+
+TEST(DifferingRanksTest, EachDifferenceHasItsPart) {
+  const TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {2, 2});
+  const auto changed = [&](auto change) {
+    TrainOptions other = options;
+    change(other);
+    return differences(options, other);
+  };
+  EXPECT_THAT(changed([](TrainOptions&) {}), IsEmpty()) << "two calls agree";
+  EXPECT_THAT(changed([](TrainOptions& o) { o.recompute = "full"; }), ElementsAre("the program"));
+  EXPECT_THAT(changed([](TrainOptions& o) { o.overrides.vocabulary = 300; }), ElementsAre("the model"));
+  EXPECT_THAT(changed([](TrainOptions& o) { o.dtype = "float32"; }), ElementsAre("--dtype"));
+  EXPECT_THAT(changed([](TrainOptions& o) { o.micro_batch_size = 1; }), ElementsAre("--micro-batch-size"));
+  EXPECT_THAT(changed([](TrainOptions& o) { o.data = CHIMERA_SOURCE_DIR "/README.md"; }), ElementsAre("the data"));
+}
+
+}  // namespace
+}  // namespace chimera

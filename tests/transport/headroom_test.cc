@@ -1,0 +1,72 @@
+// Room before a tensor's first element, and who may use it.
+
+#include "transport/headroom.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+
+#include "transport/message.h"
+
+namespace chimera {
+namespace {
+
+const MessageTag kTag{3, {OpKind::Forward, ReplicaId(0), StageId(1), MicroBatchId(2)}};
+const WorkerId kZero(0), kOne(1);
+
+class HeadroomTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { leave_headroom(); }
+};
+
+TEST_F(HeadroomTest, AMessageIsTheTensorsOwnMemory) {
+  const at::Tensor tensor = at::arange(5, at::kDouble);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(tensor.data_ptr()) % 64, 0U);
+  const at::Tensor message = make_message(tensor, kTag);
+  EXPECT_EQ(static_cast<char*>(message.data_ptr()) + kHeaderBytes, tensor.data_ptr());
+  EXPECT_EQ(message.numel(), kHeaderBytes + 5 * 8);
+  check_message(message, kTag, kZero, kOne);
+  EXPECT_TRUE(at::equal(tensor_of(message, {{5}, at::kDouble}), at::arange(5, at::kDouble)));
+}
+
+TEST_F(HeadroomTest, AMessageKeepsTheMemoryAlive) {
+  at::Tensor message;
+  {
+    const at::Tensor tensor = at::full({1000}, 4.0F);
+    message = make_message(tensor, kTag);
+  }
+  const at::Tensor other = at::zeros({1000});  // would take the place of freed memory
+  EXPECT_TRUE(at::equal(tensor_of(message, {{1000}, at::kFloat}), at::full({1000}, 4.0F)));
+}
+
+TEST_F(HeadroomTest, TwoMessagesOfOneTensorDoNotShareAHeader) {
+  const at::Tensor tensor = at::ones({4});
+  const MessageTag other{4, kTag.op};
+  {
+    const at::Tensor first = make_message(tensor, kTag);
+    const at::Tensor second = make_message(tensor, other);
+    check_message(first, kTag, kZero, kOne);
+    check_message(second, other, kZero, kOne);
+  }
+  EXPECT_TRUE(with_headroom(tensor)) << "free again";
+}
+
+TEST_F(HeadroomTest, ATensorThatBeginsElsewhereIsCopied) {
+  const at::Tensor tensor = at::arange(8, at::kFloat).narrow(0, 4, 4);
+  EXPECT_FALSE(with_headroom(tensor));
+  EXPECT_TRUE(at::equal(tensor_of(make_message(tensor, kTag), {{4}, at::kFloat}), tensor));
+  float numbers[4] = {1, 2, 3, 4};
+  EXPECT_FALSE(with_headroom(at::from_blob(numbers, {4})));
+}
+
+TEST_F(HeadroomTest, TensorsMayGrow) {
+  at::Tensor tensor = at::ones({3});
+  tensor.resize_({100'000}).fill_(2);
+  EXPECT_TRUE(with_headroom(tensor));
+  EXPECT_EQ(tensor.sum().item<double>(), 200'000);
+  EXPECT_EQ(at::zeros({0}).numel(), 0);
+}
+
+}  // namespace
+}  // namespace chimera
