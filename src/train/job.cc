@@ -76,10 +76,16 @@ void refuse_untrainable(const Schedule& schedule) {
   }
 }
 
+bool is_unpipelined(const TrainOptions& options) { return options.given == nullptr && options.schedule == "none"; }
+
 Schedule make_schedule(const TrainOptions& options) {
+  if (options.given != nullptr) {
+    refuse_untrainable(*options.given);
+    return *options.given;
+  }
   PipelineShape shape = options.shape;
   if (shape.micro_batches == 0) shape.micro_batches = shape.stages;
-  if (options.schedule == "none") {
+  if (is_unpipelined(options)) {
     require_between("--micro-batches", shape.micro_batches, 1, kMostOps / 2 / options.data_parallel);
     Schedule schedule = one_f_one_b({1, shape.micro_batches * options.data_parallel});
     schedule.name = "none";
@@ -93,10 +99,18 @@ Schedule make_schedule(const TrainOptions& options) {
   return schedule;
 }
 
+void require_valid(const Schedule& schedule, const TrainOptions& options) {
+  const auto violations = check(schedule);
+  if (violations.empty()) return;
+  const std::string& message = violations.front().message;
+  if (options.given == nullptr) throw ScheduleError(message);
+  throw ConfigError(fmt::format("{0}: {1}; `chimera check {0}` lists all violations", options.schedule_file, message));
+}
+
 /// Unpipelined, the micro-batches of all groups are one worker's.
 RankLayout make_layout(const TrainOptions& options, const Schedule& schedule) {
   return {.workers = static_cast<std::int64_t>(schedule.workers.size()),
-          .data_parallel = options.schedule == "none" ? 1 : options.data_parallel,
+          .data_parallel = is_unpipelined(options) ? 1 : options.data_parallel,
           .replicas = options.replica_layout == "far" ? ReplicaLayout::Far : ReplicaLayout::Near};
 }
 
@@ -128,8 +142,9 @@ void require_fitting(const Job& job) {
   if (job.num_ranks() > kMostRanks) {
     const std::string groups =
         job.ranks.data_parallel == 1 ? "" : fmt::format(" times --data-parallel {}", job.ranks.data_parallel);
-    throw ConfigError(
-        fmt::format("--stages {}{}: at most {} ranks run on one machine", job.ranks.workers, groups, kMostRanks));
+    throw ConfigError(fmt::format("{} {}{}: at most {} ranks run on one machine",
+                                  job.options.given == nullptr ? "--stages" : "workers", job.ranks.workers, groups,
+                                  kMostRanks));
   }
 }
 
@@ -212,7 +227,7 @@ void open_data(Job& job) {
 
 /// Metrics must not overwrite what the run reads.
 void require_other_file(const TrainOptions& options) {
-  for (const std::string& input : {options.data, options.model}) {
+  for (const std::string& input : {options.data, options.model, options.schedule_file}) {
     std::error_code absent;
     if (std::filesystem::equivalent(options.metrics, input, absent)) {
       throw ConfigError(fmt::format("--metrics {}: is the file that the run reads; give another one", options.metrics));
@@ -250,7 +265,7 @@ Job prepare_job(const TrainOptions& options) {
   job.options = options;
   job.model = with_overrides(find_model(options.model), options.overrides);
   job.schedule = make_schedule(options);
-  if (const auto violations = check(job.schedule); !violations.empty()) throw ScheduleError(violations.front().message);
+  require_valid(job.schedule, options);
   job.ranks = make_layout(options, job.schedule);
   job.partition = even_partition(job.model.layers, job.schedule.stages);
   require_fitting(job);
