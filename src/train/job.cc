@@ -19,6 +19,7 @@
 #include "model/parameters.h"
 #include "passes/lower.h"
 #include "simulate/simulate.h"
+#include "train/asynchronous.h"
 #include "train/canonical.h"
 
 namespace chimera {
@@ -68,21 +69,10 @@ void require_possible(const TrainOptions& options) {
   }
 }
 
-/// What the runtime does not execute yet.
-void refuse_untrainable(const Schedule& schedule) {
-  if (schedule.updates) {
-    throw ConfigError(fmt::format(
-        "schedule {}: asynchronous updates cannot be trained yet; `chimera simulate` times them", schedule.name));
-  }
-}
-
 bool is_unpipelined(const TrainOptions& options) { return options.given == nullptr && options.schedule == "none"; }
 
 Schedule make_schedule(const TrainOptions& options) {
-  if (options.given != nullptr) {
-    refuse_untrainable(*options.given);
-    return *options.given;
-  }
+  if (options.given != nullptr) return *options.given;
   PipelineShape shape = options.shape;
   if (shape.micro_batches == 0) shape.micro_batches = shape.stages;
   if (is_unpipelined(options)) {
@@ -94,9 +84,7 @@ Schedule make_schedule(const TrainOptions& options) {
   auto names = schedule_names();
   names.emplace_back("none");
   require_name("schedule", options.schedule, names);
-  Schedule schedule = find_generator(options.schedule).generate(shape);
-  refuse_untrainable(schedule);
-  return schedule;
+  return find_generator(options.schedule).generate(shape);
 }
 
 void require_valid(const Schedule& schedule, const TrainOptions& options) {
@@ -211,6 +199,16 @@ Program training_program(const Job& job) {
                          {.recompute = recomputed_stages(job.options, job.schedule), .all_reduces = all_reduces});
 }
 
+/// The programs of training: of one step, or of the runs of an asynchronous schedule.
+void lower_training(Job& job) {
+  if (!job.schedule.updates) {
+    job.training = training_program(job);
+    return;
+  }
+  job.runs = lower_runs(job, {.recompute = recomputed_stages(job.options, job.schedule),
+                              .all_reduces = {.every_stage = job.ranks.data_parallel > 1}});
+}
+
 void open_data(Job& job) {
   const TrainOptions& options = job.options;
   if (options.data.empty()) throw ConfigError("--data is missing; give a UTF-8 text file");
@@ -250,6 +248,12 @@ std::int64_t Job::micro_batch_size() const {
   return std::llround(static_cast<double>(options.micro_batch_size) * schedule.micro_batch_scale);
 }
 
+Job::Run Job::run_of(std::int64_t step) const {
+  const std::int64_t longest = options.validate_every > 0 ? options.validate_every : options.steps;
+  const std::int64_t first = step / longest * longest;
+  return {first, std::min(longest, options.steps - first)};
+}
+
 std::vector<std::int64_t> data_positions(const Schedule& schedule) {
   std::vector<std::int64_t> positions(static_cast<std::size_t>(schedule.micro_batches), 0);
   std::int64_t next = 0;
@@ -269,11 +273,12 @@ Job prepare_job(const TrainOptions& options) {
   job.ranks = make_layout(options, job.schedule);
   job.partition = even_partition(job.model.layers, job.schedule.stages);
   require_fitting(job);
+  if (job.schedule.updates) require_asynchronous(job);
   require_memory(job);
   job.parameters = parameter_names(job);
   job.data_position = data_positions(job.schedule);
   if (options.reduction == "canonical") job.canonical = canonical_reduction(job);
-  job.training = training_program(job);
+  lower_training(job);
   if (options.validate_every > 0) job.validation = checked_program(forward_only(job.schedule));
   open_data(job);
   require_other_file(options);

@@ -31,7 +31,8 @@ class Trainer {
   /// Trains all steps and calls `on_step` after each. Throws Error where the loss is not finite.
   RunSummary run(const std::function<void(const StepMetrics&)>& on_step);
 
-  /// One step: gradients, clipping, update. `step` counts from 0.
+  /// One step: gradients, clipping, update. `step` counts from 0, and steps come in order. After a step of an
+  /// asynchronous schedule the next ones are under way already, up to the end of the run (Job::run_of).
   StepMetrics train_step(std::int64_t step);
   /// Mean loss over the first kValidationBatches mini-batches of the validation split, or fewer where it has fewer.
   double validate();
@@ -47,7 +48,9 @@ class Trainer {
   MicroBatch load_training(std::int64_t step, StageId stage, MicroBatchId micro_batch) const;
   std::int64_t first_sample(MicroBatchId micro_batch) const;
   std::string hash_parameters();
+  const std::vector<Instruction>& instructions(std::int64_t step);
   void optimizer_step(std::int64_t step, double gradient_norm);
+  void update_weights(StageId stage, MicroBatchId last, double gradient_norm);
   RunSummary summarise(std::vector<double> step_seconds);
 
   const Job& job_;
@@ -55,10 +58,12 @@ class Trainer {
   GroupWorker place_;
   GroupTransport transport_;
   std::map<StageId, std::unique_ptr<Stage>> stages_;
-  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<Optimizer> optimizer_;                            // of all stages
+  std::map<StageId, std::unique_ptr<Optimizer>> stage_optimizers_;  // in its place, where schedules are asynchronous
   std::unique_ptr<Executor> executor_;
   double optimizer_seconds_ = 0;
-  std::int64_t step_ = 0;  // under way, from 0
+  std::int64_t step_ = 0;           // under way, from 0
+  std::vector<Instruction> piece_;  // asynchronous: that of the step under way
 };
 
 }  // namespace chimera

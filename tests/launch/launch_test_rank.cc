@@ -9,6 +9,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <iterator>
 #include <map>
@@ -128,6 +129,12 @@ const std::map<std::string, Action> kActions = {
        print_line(fmt::format("{} descriptors", count_descriptors()));
        return 0;
      }},
+    {"read-input",
+     [](const RankEnvironment& self) {
+       std::ifstream input(self.input_path);
+       print_line(std::string(std::istreambuf_iterator<char>(input), {}));
+       return 0;
+     }},
     {"who-am-i",
      [](const RankEnvironment& self) {
        print_line(fmt::format("{} of {}", self.rank, self.world_size));
@@ -137,7 +144,11 @@ const std::map<std::string, Action> kActions = {
 
 int run(const std::vector<std::string>& arguments) {
   const auto self = rank_environment();
-  if (!self) return launch({.ranks = std::stoi(arguments.at(0)), .arguments = arguments});
+  if (!self) {
+    const char* input = std::getenv("LAUNCH_TEST_INPUT");
+    return launch(
+        {.ranks = std::stoi(arguments.at(0)), .arguments = arguments, .input = input == nullptr ? "" : input});
+  }
   const auto index = static_cast<std::size_t>(self->rank) + 1;
   return kActions.at(index < arguments.size() ? arguments[index] : "ok")(*self);
 }
