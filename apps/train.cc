@@ -55,7 +55,8 @@ void add_flags(CLI::App& command, Flags& flags) {
   add_number(command, "--dropout", o.dropout, "probability of an element to be dropped (default 0)");
   add_choice(command, "--recompute", o.recompute,
              "stages that run forward again before backward, to save memory (default none)", {"none", "full"});
-  add_number(command, "--clip", o.clip, "largest global gradient norm; 0: none (default 1)");
+  add_number(command, "--clip", o.clip,
+             "largest global gradient norm, of asynchronous schedules each stage's own; 0: none (default 1)");
   add_choice(command, "--reduction", o.reduction,
              "order in which gradients are added: as the schedule has it, or one for all schedules, D, 2f and W, which "
              "then agree in every bit (default natural)",
@@ -147,6 +148,11 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       "trains on the same samples from the same weights, and its gradients are those of the unpipelined model.\n"
       "Dropout masks depend on seed, step, sample and layer only; validation drops nothing. --recompute full keeps\n"
       "the input of every stage alone and runs forwards again: less memory, more time, the same numbers.\n"
+      "Asynchronous schedules (pipedream, pipedream-2bw) train by other updates than these: each stage updates by\n"
+      "itself, pipedream after every micro-batch, with the mean loss of the update's samples, and backward uses the\n"
+      "weights of its forward. Steps follow each other without a flush but for validation and the end. --clip then\n"
+      "bounds the norm of each stage's own gradients; grad_norm is the root mean square, over the step's updates, of\n"
+      "the norm over all stages. The learning rate changes from step to step.\n"
       "The loss is the mean over the step's target tokens, in nats. --micro-batches defaults to --stages, and\n"
       "--stages to 4; with --data-parallel W a step has W times as many. With --schedule none the flags that place "
       "stages mean nothing. Of a repeated flag the last "

@@ -71,6 +71,17 @@ TEST(TrainingScheduleFileTest, HalfSizeMicroBatchesAreThoseOfTheFile) {
   EXPECT_EQ(steps[0]["tokens"], 4 * 2 * 32);
 }
 
+TEST(TrainingScheduleFileTest, AsynchronousSchedulesTrainToo) {
+  const Scratch scratch;
+  const Arguments shape = {"pipedream", "--stages", "2", "--micro-batches", "2"};
+  const std::string file =
+      scratch.write("pipedream.json", output_of(Arguments{"schedule"} + shape + Arguments{"--format", "json"}));
+  const auto steps = train({"--schedule-file", file});
+  const auto generated = train(Arguments{"--schedule"} + shape);
+  ASSERT_EQ(steps.size(), 4U);
+  for (std::size_t i = 0; i < steps.size(); ++i) EXPECT_EQ(steps[i]["loss"], generated[i]["loss"]);
+}
+
 TEST(TrainingScheduleFileTest, RefusesInOneLine) {
   const Scratch scratch;
   const std::string good = scratch.write(
