@@ -14,9 +14,10 @@ namespace chimera {
 ///   and where anything runs backward, B (or I and W) too;
 /// - every tensor sent at most once, each send meeting the receive of the same tensor, every transfer waited for once
 ///   by each end, after its start;
-/// - where anything runs backward: each stage held by several workers summed once, after the worker's last weight
-///   gradient of it; waited for before the norms are summed; these once by every worker, behind its ops; then one
-///   optimizer step. Without backward: no sum of gradients, no step;
+/// - where anything runs backward: each stage held by several workers (and of a tied program stage S, the tied matrix,
+///   by any number) summed once, after the worker's last weight gradient of it; waited for before the norms are summed;
+///   these once by every worker, behind its ops; then one optimizer step. Without backward: no sum of gradients, no
+///   step;
 /// - where a program updates stages one by one instead: updates in order, each with all gradients since the one before
 ///   (after their sum, where there is one), every gradient in one, no optimizer step; every op with a weight version
 ///   that is held: made, and not dropped;

@@ -56,7 +56,8 @@ class Lowering {
   }
 
   Program run() {
-    Program program{schedule_.stages, schedule_.micro_batches, schedule_.placement, {}, options_.steps};
+    Program program{schedule_.stages,          schedule_.micro_batches, schedule_.placement, {},
+                    options_.all_reduces.tied, options_.steps};
     program.workers.reserve(schedule_.workers.size());
     for (std::size_t w = 0; w < schedule_.workers.size(); ++w) program.workers.push_back(lower_worker(w));
     return program;
