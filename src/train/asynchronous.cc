@@ -14,7 +14,7 @@ namespace {
 
 void require_valid(const std::vector<Violation>& violations, const Job& job) {
   if (violations.empty()) return;
-  throw ScheduleError(
+  throw ConfigError(
       fmt::format("schedule {}, several steps in a row: {}", job.schedule.name, violations.front().message));
 }
 

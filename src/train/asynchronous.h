@@ -14,8 +14,7 @@ namespace chimera {
 void require_asynchronous(const Job& job);
 
 /// The checked programs of the job's runs, by their number of steps: that of run_of(0), and of the last where it is
-/// shorter. Throws ConfigError as lower_stream() does, and ScheduleError where the schedule, repeated, is no longer
-/// valid.
+/// shorter. Throws ConfigError as lower_stream() does, and where the schedule, repeated, is no longer valid.
 [[nodiscard]] std::map<std::int64_t, Stream> lower_runs(const Job& job, const LoweringOptions& options);
 
 }  // namespace chimera
