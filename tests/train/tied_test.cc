@@ -163,9 +163,8 @@ TEST(TiedTest, TheNormCountsTheMatrixOnceWithTheGradientsOfBothUses) {
 TEST(TiedTest, OwnersFollowFromThePlacementAlone) {
   const auto owners = [](const char* schedule, std::int64_t depth) {
     std::vector<std::int64_t> workers;
-    for (const WorkerId worker : prepare_job(tied("gpt2-tiny", schedule, {depth, 8})).worker_groups().back()) {
-      workers.push_back(worker.value());
-    }
+    const auto groups = prepare_job(tied("gpt2-tiny", schedule, {depth, 8})).worker_groups();
+    for (const WorkerId worker : groups.back()) workers.push_back(worker.value());
     return workers;
   };
   EXPECT_THAT(owners("none", 4), ElementsAre(0));
