@@ -12,6 +12,8 @@
 #include "launch/launcher.h"
 #include "model_flags.h"
 #include "options.h"
+#include "schedule/schedule_json.h"
+#include "schedule_file.h"
 #include "train/report.h"
 
 namespace chimera::apps {
@@ -19,6 +21,7 @@ namespace {
 
 struct Flags {
   TrainOptions options;
+  CLI::Option* schedule = nullptr;
   ShapeFlags shape;
   ModelFlags model;
 };
@@ -29,8 +32,12 @@ void add_flags(CLI::App& command, Flags& flags) {
       ->type_name("NAME");
   flags.model.add_to(command);
   add_path(command, "--data", o.data, "UTF-8 text; its bytes are the tokens, its last 5 % validate");
-  command.add_option("--schedule", o.schedule, "`chimera schedules` lists them; none: unpipelined (default chimera)")
-      ->type_name("NAME");
+  flags.schedule =
+      command
+          .add_option("--schedule", o.schedule, "`chimera schedules` lists them; none: unpipelined (default chimera)")
+          ->type_name("NAME");
+  add_path(command, "--schedule-file", o.schedule_file,
+           "a schedule in JSON or CSV in place of a name and a shape; - reads standard input");
   flags.shape.add_to(command);
   add_count(command, "--data-parallel", o.data_parallel,
             "W, groups that run the schedule side by side, each on its share of the samples (default 1)");
@@ -49,7 +56,8 @@ void add_flags(CLI::App& command, Flags& flags) {
   add_number(command, "--dropout", o.dropout, "probability of an element to be dropped (default 0)");
   add_choice(command, "--recompute", o.recompute,
              "stages that run forward again before backward, to save memory (default none)", {"none", "full"});
-  add_number(command, "--clip", o.clip, "largest global gradient norm; 0: none (default 1)");
+  add_number(command, "--clip", o.clip,
+             "largest global gradient norm, of asynchronous schedules each stage's own; 0: none (default 1)");
   add_choice(command, "--reduction", o.reduction,
              "order in which gradients are added: as the schedule has it, or one for all schedules, D, 2f and W, which "
              "then agree in every bit (default natural)",
@@ -81,10 +89,26 @@ void require_positive_shape(const Flags& flags) {
   if (shape.micro_batches->count() > 0) require("--micro-batches", shape.shape.micro_batches);
 }
 
-TrainOptions resolve(const Flags& flags) {
-  require_positive_shape(flags);
+/// The schedule of --schedule-file. A rank gets it from its launcher, as standard input can be read but once.
+std::shared_ptr<const Schedule> given_schedule(const Flags& flags, const Invocation& invocation) {
+  if (flags.schedule->count() > 0) throw ConfigError("--schedule-file is a schedule already; leave out --schedule");
+  if (flags.shape.given()) {
+    throw ConfigError(
+        "--schedule-file has a shape already; leave out --stages, --micro-batches and the other shape flags");
+  }
+  const bool launched = invocation.rank && !invocation.rank->input_path.empty();
+  const std::string& path = launched ? invocation.rank->input_path : flags.options.schedule_file;
+  return std::make_shared<const Schedule>(load_schedule(path));
+}
+
+TrainOptions resolve(const Flags& flags, const Invocation& invocation) {
   TrainOptions options = flags.options;
   options.overrides = flags.model.overrides();
+  if (!options.schedule_file.empty()) {
+    options.given = given_schedule(flags, invocation);
+    return options;
+  }
+  require_positive_shape(flags);
   const PipelineShape defaults = options.shape;
   if (options.schedule != "none") options.shape = flags.shape.shape_for(find_generator(options.schedule));
   options.shape.stages = flags.shape.stages->count() > 0 ? flags.shape.shape.stages : defaults.stages;
@@ -110,6 +134,7 @@ int run(const Job& job, const std::vector<std::string>& arguments) {
   return launch(
       {.ranks = static_cast<int>(job.num_ranks()),
        .arguments = arguments,
+       .input = job.options.given == nullptr ? "" : to_json(*job.options.given),
        .hang = std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(job.options.hang_seconds))});
 }
 
@@ -124,10 +149,16 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       "  chimera train --model bert-tiny --data book.txt --stages 4 --metrics metrics.jsonl\n"
       "  chimera train --data book.txt --schedule none --micro-batches 4   (the unpipelined reference)\n"
       "  chimera train --data book.txt --schedule 1f1b --stages 2 --micro-batches 4 --data-parallel 2\n"
+      "  chimera train --data book.txt --schedule-file mine.json   (or CSV, as `chimera schedule` writes them)\n"
       "\nStarts one process for each worker on this machine, connected over loopback, or threads. Every schedule\n"
       "trains on the same samples from the same weights, and its gradients are those of the unpipelined model.\n"
       "Dropout masks depend on seed, step, sample and layer only; validation drops nothing. --recompute full keeps\n"
       "the input of every stage alone and runs forwards again: less memory, more time, the same numbers.\n"
+      "Asynchronous schedules (pipedream, pipedream-2bw) train by other updates than these: each stage updates by\n"
+      "itself, pipedream after every micro-batch, with the mean loss of the update's samples, and backward uses the\n"
+      "weights of its forward. Steps follow each other without a flush but for validation and the end. --clip then\n"
+      "bounds the norm of each stage's own gradients; grad_norm is the root mean square, over the step's updates, of\n"
+      "the norm over all stages. The learning rate changes from step to step.\n"
       "The loss is the mean over the step's target tokens, in nats. --micro-batches defaults to --stages, and\n"
       "--stages to 4; with --data-parallel W a step has W times as many. With --schedule none the flags that place "
       "stages mean nothing. With --tied true the head is the token embedding: one matrix on every worker that holds\n"
@@ -140,7 +171,7 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
   auto flags = std::make_shared<Flags>();
   add_flags(*command, *flags);
   command->callback([flags, &invocation, &exit_code] {
-    const Job job = prepare_job(resolve(*flags));
+    const Job job = prepare_job(resolve(*flags, invocation));
     exit_code = invocation.rank ? run_rank(job, *invocation.rank) : run(job, invocation.arguments);
   });
 }

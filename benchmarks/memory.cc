@@ -7,6 +7,7 @@
 #include <exception>
 
 #include "generate/registry.h"
+#include "passes/unroll.h"
 #include "simulate/simulate.h"
 #include "support/machine.h"
 #include "support/step_memory.h"
@@ -52,6 +53,32 @@ LoweringOptions recomputing_all() {
   return options;
 }
 
+/// Of three steps without a flush: what is alive after them, which is copies of weights, and how many versions
+/// simulate() says a stage keeps.
+void print_versions() {
+  constexpr std::int64_t kSteps = 3;
+  const ModelConfig model = find_model("gpt2-tiny");
+  LoweringOptions lowering;
+  lowering.steps = kSteps;
+  fmt::print("{:<13} {:>3}", "schedule", "N");
+  for (std::int64_t w = 0; w < kStages; ++w) fmt::print("{:>14}", fmt::format("worker {}", w));
+  fmt::print("   MiB of weights kept beside the newest (versions)\n");
+  for (const char* name : {"pipedream", "pipedream-2bw"}) {
+    for (const std::int64_t micro_batches : {4, 8}) {
+      const Schedule schedule = unroll(find_generator(name).generate({kStages, micro_batches}), kSteps);
+      const CostModel costs = CostModel::uniform(schedule, StageCosts{.forward = 1, .backward = 2});
+      const Timeline timeline = simulate_steps(schedule, kSteps, costs);
+      const auto memory = measure_step_memory(schedule, model, kSize, Exchange::ByReference, lowering);
+      fmt::print("{:<13} {:>3}", name, micro_batches);
+      for (std::size_t w = 0; w < memory.size(); ++w) {
+        fmt::print("{:>9.2f} {:>4}", static_cast<double>(memory[w].after_bytes) / kMebibyte,
+                   fmt::format("({})", timeline.workers[w].peak_weight_versions));
+      }
+      fmt::print("\n");
+    }
+  }
+}
+
 void run_all() {
   fmt::print("Peak memory of a step beside weights, gradients and optimizer states: MiB of tensors (in flight)\n");
   fmt::print("{}\n", machine_line("LibTorch " TORCH_VERSION));
@@ -60,6 +87,7 @@ void run_all() {
   print_table("messages by reference (threads)", Exchange::ByReference);
   print_table("messages over Gloo (as processes)", Exchange::OverGloo);
   print_table("over Gloo, every stage recomputed", Exchange::OverGloo, recomputing_all());
+  print_versions();
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 # Registers every suite of chimera_torch_tests as one CTest test. A suite missing here
 # fails TorchSuitesTest.
 set(torch_suites
+  AsynchronousTest
   BlockSumsTest
   CanonicalTest
   DataOrderTest
@@ -41,6 +42,7 @@ set(torch_suites
   TorchSuitesTest
   TrainingDropoutTest
   TwentyStepsTest
+  WeightVersionsTest
 )
 foreach(suite ${torch_suites})
   add_test(NAME torch.${suite} COMMAND chimera_torch_tests --gtest_filter=${suite}.*:*/${suite}.*)

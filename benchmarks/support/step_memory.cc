@@ -76,7 +76,8 @@ std::vector<StepMemory> measure_step_memory(const Schedule& schedule, const Mode
   const std::size_t num_workers = schedule.workers.size();
   const StepHooks hooks{.load = [&](StageId, MicroBatchId) { return any_micro_batch(size); },
                         .optimizer_step = [](double) {},
-                        .peak_memory = [] { return 0.0; }};
+                        .peak_memory = [] { return 0.0; },
+                        .update_weights = [](StageId, MicroBatchId, double) {}};
   Connector connector(exchange, static_cast<int>(num_workers), groups);
   MemoryMeter meter(num_workers);
   std::vector<StepMemory> memory(num_workers);
@@ -88,7 +89,7 @@ std::vector<StepMemory> measure_step_memory(const Schedule& schedule, const Mode
     for (const auto& [id, stage] : stages) borrowed[id] = stage.get();
     const auto transport = connector.connect(worker);
     Executor executor(worker, borrowed, *transport, {{size.sequences, size.tokens, model.hidden}, at::kFloat},
-                      {schedule.micro_batches, static_cast<std::int64_t>(num_workers), groups});
+                      {schedule.micro_batches / lowering.steps, static_cast<std::int64_t>(num_workers), groups});
     const MemoryMeter::Recording recording(meter, worker);
     static_cast<void>(executor.run(program.workers[w], hooks));
     memory[w] = {meter.peak_bytes(worker), meter.live_bytes(worker)};

@@ -28,8 +28,8 @@ struct StepMemory {
   std::int64_t after_bytes = 0;  // still alive after it
 };
 
-/// Runs one step of the schedule on a GPT-2 model cut evenly, and counts what each worker's thread allocates. The
-/// optimizer does nothing. Returns one entry for each worker. Throws TransportError where Gloo cannot connect.
+/// Runs one step of the schedule, or the `lowering.steps` of an unrolled one, on a GPT-2 model cut evenly, and counts
+/// what each worker's thread allocates: copies of weights too. The optimizer does nothing. Returns one entry for each worker. Throws TransportError where Gloo cannot connect.
 [[nodiscard]] std::vector<StepMemory> measure_step_memory(const Schedule& schedule, const ModelConfig& model,
                                                           const BatchSize& size, Exchange exchange,
                                                           const LoweringOptions& lowering = {});

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <optional>
 
@@ -11,26 +10,13 @@
 #include "check/check_placement.h"
 #include "check/collectives.h"
 #include "check/findings.h"
+#include "check/held_versions.h"
+#include "check/program_tensors.h"
 
 namespace chimera {
 namespace {
 
-constexpr std::int32_t kNobody = -1;
 constexpr std::uint32_t kNoTensor = std::numeric_limits<std::uint32_t>::max();
-
-/// What one op makes, and its one transfer.
-struct Tensor {
-  std::int32_t made_on = kNobody;  // worker
-  std::int32_t sent_to = kNobody;
-  std::int32_t receiver = kNobody;
-  std::int32_t received_from = kNobody;
-  bool is_transferred = false;
-  bool send_waited = false;
-  bool receive_waited = false;
-  [[nodiscard]] bool is_on(std::int32_t worker) const {
-    return made_on == worker || (receive_waited && receiver == worker);
-  }
-};
 
 class ProgramRun {
  public:
@@ -40,9 +26,11 @@ class ProgramRun {
         next_(program.workers.size(), 0),
         is_ready_(program.workers.size(), true),
         awaited_(program.workers.size(), kNoTensor),
+        tensors_(program),
         scalars_at_(program.workers.size(), 0),
         num_steps_(program.workers.size(), 0),
-        collectives_(program) {}
+        collectives_(program),
+        versions_(program) {}
 
   std::vector<Violation> run() {
     for (std::size_t w = next_.size(); w-- > 0;) ready_.push_back(w);
@@ -89,8 +77,10 @@ class ProgramRun {
       case InstructionKind::WaitReceive: return wait_receive(worker, instruction);
       case InstructionKind::StartAllReduce: start_all_reduce(worker, instruction.op.stage); return true;
       case InstructionKind::WaitAllReduce: return wait_all_reduce(worker, instruction.op.stage);
-      case InstructionKind::ReduceScalars: return reduce_scalars(worker);
+      case InstructionKind::ReduceScalars: return reduce_scalars(worker, instruction.op);
       case InstructionKind::OptimizerStep: optimizer_step(worker); return true;
+      case InstructionKind::UpdateWeights: update_weights(worker, instruction.op); return true;
+      case InstructionKind::DropWeights: drop_weights(worker, instruction.op); return true;
     }
     return true;
   }
@@ -105,7 +95,8 @@ class ProgramRun {
       return false;
     };
     const Op& op = instruction.op;
-    const bool sums = instruction.kind >= InstructionKind::StartAllReduce;
+    const bool sums =
+        instruction.kind == InstructionKind::StartAllReduce || instruction.kind == InstructionKind::WaitAllReduce;
     if (!require("stage", op.stage.value(), sums ? collectives_.num_groups() : program_.stages)) return false;
     if (sums) return true;
     if (!require("micro-batch", op.micro_batch.value(), program_.micro_batches)) return false;
@@ -119,30 +110,20 @@ class ProgramRun {
     return require("replica", op.replica.value(), static_cast<std::int64_t>(program_.placement.num_replicas()));
   }
 
-  std::size_t slot(std::int64_t stage, MicroBatchId micro_batch) const {
-    return static_cast<std::size_t>(stage * program_.micro_batches) + micro_batch.index();
-  }
-
-  Tensor& tensor(OpKind kind, std::int64_t stage, MicroBatchId micro_batch) {
-    auto& table = tensors_[static_cast<std::size_t>(kind)];
-    if (table.empty()) table.resize(static_cast<std::size_t>(program_.stages * program_.micro_batches));
-    return table[slot(stage, micro_batch)];
-  }
-  Tensor& tensor(const Op& op) { return tensor(op.kind, op.stage.value(), op.micro_batch); }
-
   bool is_on(std::size_t worker, OpKind kind, std::int64_t stage, MicroBatchId micro_batch) const {
-    const auto& table = tensors_[static_cast<std::size_t>(kind)];
-    return !table.empty() && table[slot(stage, micro_batch)].is_on(static_cast<std::int32_t>(worker));
+    return tensors_.is_on(worker, kind, stage, micro_batch);
   }
 
   void compute(std::size_t worker, const Op& op) {
-    Tensor& result = tensor(op);
+    Tensor& result = tensors_.at(op);
     if (result.made_on != kNobody) report(ViolationKind::DoubledOp, worker, "has run on worker {}", result.made_on);
     result.made_on = static_cast<std::int32_t>(worker);
     if (!is_placed(worker, op)) return;
     check_inputs(worker, op);
-    if (collectives_.has_arrived(worker)) bad(worker, kAlreadySummed);
+    check_version(worker, op);
+    check_step(worker, op);
     if (op.kind != OpKind::Forward) trains_ = true;
+    if (gives_weight_gradient(op.kind)) versions_.add_gradient(op);
     if (gives_weight_gradient(op.kind) && collectives_.has_started(worker, op.stage)) {
       bad(worker, "the all-reduce of its stage has started");
     }
@@ -150,6 +131,18 @@ class ProgramRun {
         collectives_.has_started(worker, StageId(program_.stages))) {
       bad(worker, "the all-reduce of the tied matrix has started");
     }
+  }
+
+  void check_version(std::size_t worker, const Op& op) {
+    if (versions_.holds(op)) return;
+    report(ViolationKind::MissingVersion, worker, "weight version {} of its stage is not held; the newest is {}",
+           op.weight_version, versions_.newest(op));
+  }
+
+  /// The step of the op's micro-batch is still to be summed.
+  void check_step(std::size_t worker, const Op& op) {
+    const std::int64_t step = op.micro_batch.value() / (program_.micro_batches / program_.steps);
+    if (step < collectives_.arrivals(worker)) bad(worker, kAlreadySummed);
   }
 
   bool is_placed(std::size_t worker, const Op& op) {
@@ -163,6 +156,7 @@ class ProgramRun {
   void recompute(std::size_t worker, const Op& op) {
     if (!gives_input_gradient(op.kind)) return bad(worker, "only B and I need a forward");
     if (!is_placed(worker, op)) return;
+    check_version(worker, op);
     const std::int64_t stage = op.stage.value();
     if (!is_on(worker, OpKind::Forward, stage, op.micro_batch)) bad(worker, "its forward has not run here");
     if (is_on(worker, op.kind, stage, op.micro_batch)) bad(worker, "its backward has run before");
@@ -185,14 +179,12 @@ class ProgramRun {
   }
 
   Issue issue_of(std::size_t worker, const Op& op, bool is_send) const {
-    const auto kinds_before = static_cast<std::size_t>(op.kind) * static_cast<std::size_t>(program_.stages);
-    return {static_cast<std::uint32_t>(kinds_before * static_cast<std::size_t>(program_.micro_batches) +
-                                       slot(op.stage.value(), op.micro_batch)),
-            static_cast<std::uint32_t>(worker), static_cast<std::uint32_t>(next_[worker]), is_send};
+    return {tensors_.number(op), static_cast<std::uint32_t>(worker), static_cast<std::uint32_t>(next_[worker]),
+            is_send};
   }
 
   void start_send(std::size_t worker, const Instruction& instruction) {
-    Tensor& sent = tensor(instruction.op);
+    Tensor& sent = tensors_.at(instruction.op);
     if (sent.made_on != static_cast<std::int32_t>(worker)) return bad(worker, "the tensor is not made here");
     if (sent.sent_to != kNobody) return report(ViolationKind::BadDataFlow, worker, "was sent to {}", sent.sent_to);
     sent.sent_to = static_cast<std::int32_t>(instruction.peer.value());
@@ -200,7 +192,7 @@ class ProgramRun {
   }
 
   void post_receive(std::size_t worker, const Instruction& instruction) {
-    Tensor& received = tensor(instruction.op);
+    Tensor& received = tensors_.at(instruction.op);
     if (received.receiver != kNobody) {
       return report(ViolationKind::BadDataFlow, worker, "worker {} has posted its receive", received.receiver);
     }
@@ -234,7 +226,7 @@ class ProgramRun {
   }
 
   bool wait_send(std::size_t worker, const Instruction& instruction) {
-    Tensor& sent = tensor(instruction.op);
+    Tensor& sent = tensors_.at(instruction.op);
     if (sent.made_on != static_cast<std::int32_t>(worker) || sent.sent_to != instruction.peer.value()) {
       bad(worker, "waits for a send that was not started here");
       return true;
@@ -246,7 +238,7 @@ class ProgramRun {
   }
 
   bool wait_receive(std::size_t worker, const Instruction& instruction) {
-    Tensor& received = tensor(instruction.op);
+    Tensor& received = tensors_.at(instruction.op);
     if (received.receiver != static_cast<std::int32_t>(worker) || received.received_from != instruction.peer.value()) {
       bad(worker, "waits for a receive that was not posted here");
       return true;
@@ -278,16 +270,22 @@ class ProgramRun {
     return true;
   }
 
-  bool reduce_scalars(std::size_t worker) {
-    if (!collectives_.has_arrived(worker)) {
+  bool reduce_scalars(std::size_t worker, const Op& first) {
+    if (collectives_.arrivals(worker) == 0 || scalars_at_[worker] != next_[worker]) {
+      if (collectives_.has_arrived(worker)) {
+        bad(worker, kAlreadySummed);
+        return true;
+      }
+      const std::int64_t next = collectives_.arrivals(worker) * (program_.micro_batches / program_.steps);
+      if (first.micro_batch.value() != next) {
+        report(ViolationKind::BadDataFlow, worker, "names micro-batch {}; the step to sum begins with {}",
+               first.micro_batch.value(), next);
+      }
       scalars_at_[worker] = next_[worker];
       collectives_.arrive(worker);
-      for (std::size_t w = 0; w < next_.size() && collectives_.all_arrived(); ++w) wake(w);
-    } else if (scalars_at_[worker] != next_[worker]) {
-      bad(worker, kAlreadySummed);
-      return true;
+      for (std::size_t w = 0; w < next_.size() && collectives_.all_arrived(worker); ++w) wake(w);
     }
-    return collectives_.all_arrived();
+    return collectives_.all_arrived(worker);
   }
 
   void optimizer_step(std::size_t worker) {
@@ -296,45 +294,36 @@ class ProgramRun {
     if (num_steps_[worker]++ > 0) bad(worker, "the weights have been updated");
   }
 
+  void update_weights(std::size_t worker, const Op& op) {
+    trains_ = true;
+    if (!is_placed(worker, op)) return;
+    check_step(worker, op);
+    if (op.weight_version != versions_.newest(op) + 1) {
+      report(ViolationKind::UpdateOrder, worker, "the stage has had {} updates", versions_.newest(op));
+    }
+    if (versions_.gradients(op) == 0) bad(worker, "there are no gradients since the update before");
+    versions_.update(op);
+    if (!collectives_.has_started(worker, op.stage)) return;
+    if (collectives_.group(op.stage).size() > 1) {
+      bad(worker, "several workers sum the stage's gradients for one update of all");
+    } else if (!collectives_.has_waited(worker, op.stage)) {
+      bad(worker, "the all-reduce of the stage was not waited for");
+    } else {
+      collectives_.restart(worker, op.stage);
+    }
+  }
+
+  void drop_weights(std::size_t worker, const Op& op) {
+    if (!is_placed(worker, op)) return;
+    check_version(worker, op);
+    versions_.drop(op);
+  }
+
   /// What is missing from a program of which every worker has reached its end.
   void report_unfinished() {
-    for (std::int64_t s = 0; s < program_.stages; ++s) {
-      for (std::int64_t m = 0; m < program_.micro_batches; ++m) report_missing(s, MicroBatchId(m));
-    }
-    for (const auto& table : tensors_) {
-      for (std::size_t i = 0; i < table.size(); ++i) report_transfer(table[i], i);
-    }
+    tensors_.report_unfinished(trains_, findings_);
     for (std::size_t w = 0; w < next_.size(); ++w) report_end(w);
-  }
-
-  bool has_run(OpKind kind, std::int64_t stage, MicroBatchId id) const {
-    const auto& table = tensors_[static_cast<std::size_t>(kind)];
-    return !table.empty() && table[slot(stage, id)].made_on != kNobody;
-  }
-
-  void report_missing(std::int64_t stage, MicroBatchId id) {
-    const bool whole = has_run(OpKind::Backward, stage, id);
-    const bool input = has_run(OpKind::BackwardInput, stage, id);
-    const bool weight = has_run(OpKind::BackwardWeight, stage, id);
-    const bool backward = whole ? !input && !weight : input && weight;
-    if (has_run(OpKind::Forward, stage, id) && backward == trains_ && (backward || !(whole || input || weight))) return;
-    findings_.add(ViolationKind::MissingOp, {}, [&] {
-      return fmt::format("micro-batch {} at stage {}: the program runs{}{}{}{}, not F{}", id.value(), stage,
-                         has_run(OpKind::Forward, stage, id) ? " F" : "", whole ? " B" : "", input ? " I" : "",
-                         weight ? " W" : "", trains_ ? " and B (or F, I and W)" : " alone");
-    });
-  }
-
-  void report_transfer(const Tensor& tensor, std::size_t at) {
-    const auto report_wait = [&](const char* what, std::int32_t worker) {
-      findings_.add(ViolationKind::BadDataFlow, {}, [&] {
-        return fmt::format("worker {} never waits for the {} of a tensor of micro-batch {} at stage {}", worker, what,
-                           at % static_cast<std::size_t>(program_.micro_batches),
-                           at / static_cast<std::size_t>(program_.micro_batches));
-      });
-    };
-    if (tensor.sent_to != kNobody && !tensor.send_waited) report_wait("send", tensor.made_on);
-    if (tensor.receiver != kNobody && !tensor.receive_waited) report_wait("receive", tensor.receiver);
+    if (versions_.any_updates()) versions_.report_unfinished(findings_);
   }
 
   void report_end(std::size_t worker) {
@@ -342,10 +331,13 @@ class ProgramRun {
     if (!collectives_.has_arrived(worker)) {
       missing([&] { return fmt::format("worker {} never sums norms and losses", worker); });
     }
-    if (trains_ && num_steps_[worker] == 0) {
-      missing([&] { return fmt::format("worker {} never updates its weights", worker); });
+    if (trains_ && (num_steps_[worker] == 0) != versions_.any_updates()) {
+      missing([&] {
+        return fmt::format("worker {} {}", worker,
+                           versions_.any_updates() ? "updates its weights twice" : "never updates its weights");
+      });
     }
-    if (!trains_) return;
+    if (!trains_ || versions_.any_updates()) return;
     for (const StageId stage : collectives_.unfinished(worker)) {
       missing([&] {
         return fmt::format("worker {} does not start, or does not wait for, the all-reduce of stage {}", worker,
@@ -358,14 +350,15 @@ class ProgramRun {
   const Program& program_;
   Findings findings_;
   Channels channels_;
-  std::vector<std::size_t> next_;                      // [worker]: instruction it stands at
-  std::vector<std::size_t> ready_;                     // workers to try again
-  std::vector<bool> is_ready_;                         // [worker]: is in ready_
-  std::vector<std::uint32_t> awaited_;                 // [worker]: the tensor whose transfer it last blocked for
-  std::array<std::vector<Tensor>, kOpKinds> tensors_;  // [kind][stage * N + micro-batch]; empty where not used
-  std::vector<std::size_t> scalars_at_;                // [worker]: where it sums norms and losses
-  std::vector<std::size_t> num_steps_;                 // [worker]: optimizer steps
+  std::vector<std::size_t> next_;       // [worker]: instruction it stands at
+  std::vector<std::size_t> ready_;      // workers to try again
+  std::vector<bool> is_ready_;          // [worker]: is in ready_
+  std::vector<std::uint32_t> awaited_;  // [worker]: the tensor whose transfer it last blocked for
+  ProgramTensors tensors_;
+  std::vector<std::size_t> scalars_at_;  // [worker]: where it sums norms and losses
+  std::vector<std::size_t> num_steps_;   // [worker]: optimizer steps
   Collectives collectives_;
+  HeldVersions versions_;
   bool trains_ = false;  // anything runs backward, or updates
 };
 
@@ -374,6 +367,11 @@ class ProgramRun {
 std::vector<Violation> check(const Program& program, ChannelDiscipline discipline) {
   Findings findings;
   check_placement(program.placement, program.stages, program.micro_batches, program.workers.size(), findings);
+  if (program.steps < 1 || program.micro_batches % program.steps != 0) {
+    findings.add(ViolationKind::OutOfRange, {}, [&] {
+      return fmt::format("{} micro-batches do not form {} steps", program.micro_batches, program.steps);
+    });
+  }
   if (!findings.empty()) return findings.take();
   return ProgramRun(program, discipline).run();
 }

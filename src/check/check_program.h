@@ -18,6 +18,10 @@ namespace chimera {
 ///   by any number) summed once, after the worker's last weight gradient of it; waited for before the norms are summed;
 ///   these once by every worker, behind its ops; then one optimizer step. Without backward: no sum of gradients, no
 ///   step;
+/// - where a program updates stages one by one instead: updates in order, each with all gradients since the one before
+///   (after their sum, where there is one), every gradient in one, no optimizer step; every op with a weight version
+///   that is held: made, and not dropped;
+/// - of several steps, the norms once for each, behind the step's ops and updates;
 /// - all-reduces started in one order: no cycle in the orders of all workers together, so that groups that share
 ///   workers cannot block each other where a collective starts only after the one before.
 ///

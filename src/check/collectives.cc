@@ -14,7 +14,9 @@ Collectives::Collectives(const Program& program)
       held_(program.workers.size()),
       order_(program.workers.size()),
       num_started_(groups_.size(), 0),
-      has_arrived_(program.workers.size(), false) {
+      steps_(program.steps),
+      arrivals_(program.workers.size(), 0),
+      num_arrived_(static_cast<std::size_t>(program.steps), 0) {
   for (std::size_t s = 0; s < groups_.size(); ++s) {
     for (const WorkerId member : groups_[s]) held_[member.index()].push_back({StageId(static_cast<std::int64_t>(s))});
   }
@@ -29,20 +31,22 @@ const Collectives::Held* Collectives::find(std::size_t worker, StageId stage) co
 
 bool Collectives::start(std::size_t worker, StageId stage) {
   find(worker, stage)->has_started = true;
-  order_[worker].push_back(stage);
+  if (group(stage).size() > 1) order_[worker].push_back(stage);
   ++num_started_[stage.index()];
   return is_complete(stage);
 }
 
-void Collectives::arrive(std::size_t worker) {
-  has_arrived_[worker] = true;
-  ++num_arrived_;
+void Collectives::restart(std::size_t worker, StageId stage) {
+  *find(worker, stage) = {stage};
+  --num_started_[stage.index()];
 }
 
-std::vector<std::size_t> Collectives::first_missing(std::size_t most) const {
+void Collectives::arrive(std::size_t worker) { ++num_arrived_[static_cast<std::size_t>(arrivals_[worker]++)]; }
+
+std::vector<std::size_t> Collectives::first_missing(std::size_t worker, std::size_t most) const {
   std::vector<std::size_t> missing;
-  for (std::size_t w = 0; w < has_arrived_.size() && missing.size() < most; ++w) {
-    if (!has_arrived_[w]) missing.push_back(w);
+  for (std::size_t w = 0; w < arrivals_.size() && missing.size() < most; ++w) {
+    if (arrivals_[w] < arrivals_[worker]) missing.push_back(w);
   }
   return missing;
 }
@@ -127,7 +131,7 @@ class Deadlock {
     if (is_transfer(instruction.kind)) {
       add(instruction.peer.index());
     } else if (instruction.kind == InstructionKind::ReduceScalars) {
-      for (const std::size_t missing : collectives_.first_missing(kMostMissing)) add(missing);
+      for (const std::size_t missing : collectives_.first_missing(worker, kMostMissing)) add(missing);
     } else {
       for (const WorkerId member : collectives_.group(instruction.op.stage)) {
         if (!collectives_.has_started(member.index(), instruction.op.stage)) add(member.index());

@@ -10,8 +10,8 @@
 namespace chimera {
 
 /// What the workers of a program have done together so far: sums of a stage's gradients over the workers that hold it
-/// (the matrix of a tied model is a stage S, held by its owners), and the one sum of norms and losses over all.
-/// Requires a placement on the program's workers.
+/// (the matrix of a tied model is a stage S, held by its owners), and the sums of norms and losses over all, one a
+/// step. Requires a placement on the program's workers.
 class Collectives {
  public:
   explicit Collectives(const Program& program);
@@ -25,13 +25,20 @@ class Collectives {
   /// Whether that completes the sum.
   bool start(std::size_t worker, StageId stage);
   void set_waited(std::size_t worker, StageId stage) { find(worker, stage)->has_waited = true; }
+  /// The sum of a stage that the worker holds alone has been used: it may be summed again.
+  void restart(std::size_t worker, StageId stage);
 
-  /// The worker is in the sum of norms and losses, or through.
-  [[nodiscard]] bool has_arrived(std::size_t worker) const { return has_arrived_[worker]; }
-  [[nodiscard]] bool all_arrived() const { return num_arrived_ == has_arrived_.size(); }
+  /// Sums of norms and losses that the worker is through with, and the one it is in.
+  [[nodiscard]] std::int64_t arrivals(std::size_t worker) const { return arrivals_[worker]; }
+  /// The worker is in the last sum of norms and losses, or through.
+  [[nodiscard]] bool has_arrived(std::size_t worker) const { return arrivals_[worker] == steps_; }
+  /// Whether all are in the sum that the worker is in.
+  [[nodiscard]] bool all_arrived(std::size_t worker) const {
+    return num_arrived_[static_cast<std::size_t>(arrivals_[worker] - 1)] == arrivals_.size();
+  }
   void arrive(std::size_t worker);
-  /// Some workers that have not arrived, ascending.
-  [[nodiscard]] std::vector<std::size_t> first_missing(std::size_t most) const;
+  /// Some workers that have not arrived in the sum that the worker is in, ascending.
+  [[nodiscard]] std::vector<std::size_t> first_missing(std::size_t worker, std::size_t most) const;
 
   /// Stages of several workers, and the tied matrix, that this worker holds and has not started, or not waited for.
   [[nodiscard]] std::vector<StageId> unfinished(std::size_t worker) const;
@@ -53,10 +60,11 @@ class Collectives {
   std::vector<std::vector<WorkerId>> groups_;  // [stage]
   std::size_t tied_;                           // S: the tied matrix, if there is one
   std::vector<std::vector<Held>> held_;        // [worker], ascending by stage
-  std::vector<std::vector<StageId>> order_;    // [worker]: its starts
+  std::vector<std::vector<StageId>> order_;    // [worker]: its starts, those of stages it holds alone left out
   std::vector<std::size_t> num_started_;       // [stage]
-  std::vector<bool> has_arrived_;              // [worker]
-  std::size_t num_arrived_ = 0;
+  std::int64_t steps_;
+  std::vector<std::int64_t> arrivals_;    // [worker]
+  std::vector<std::size_t> num_arrived_;  // [step]
 };
 
 /// Adds the deadlock of the workers that stand before instruction next[w] and cannot go on, if there are any.

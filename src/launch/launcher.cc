@@ -13,6 +13,8 @@
 #include <cstdio>
 #include <filesystem>
 #include <optional>
+#include <string_view>
+#include <utility>
 
 #include "core/error.h"
 #include "core/file_descriptor.h"
@@ -37,14 +39,31 @@ constexpr milliseconds kTerminationGrace{500};  ///< from SIGTERM to SIGKILL
 /// What the launcher shares with its ranks.
 struct Channels {
   FileDescriptor store;        ///< the rendezvous store, a file in memory
+  FileDescriptor input;        ///< the ranks' common input, likewise; empty where they have none
   FileDescriptor report_read;  ///< never blocks
   FileDescriptor report_write;
   ProgressPage progress;
 };
 
-Channels open_channels(int ranks) {
-  Channels channels{.store = {}, .report_read = {}, .report_write = {}, .progress = ProgressPage(ranks)};
-  channels.store = FileDescriptor(check_system(::memfd_create("chimera-store", MFD_CLOEXEC), "create the store"));
+FileDescriptor memory_file(const char* name, std::string_view text) {
+  FileDescriptor file(check_system(::memfd_create(name, MFD_CLOEXEC), "create a file in memory"));
+  while (!text.empty()) {
+    const ssize_t written = ::write(file.get(), text.data(), text.size());
+    if (written < 0) check_system(-1, "write a file in memory");
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return file;
+}
+
+std::string path_of(const FileDescriptor& file) {
+  return file.get() < 0 ? "" : fmt::format("/proc/self/fd/{}", file.get());
+}
+
+Channels open_channels(const LaunchPlan& plan) {
+  Channels channels{
+      .store = {}, .input = {}, .report_read = {}, .report_write = {}, .progress = ProgressPage(plan.ranks)};
+  channels.store = memory_file("chimera-store", "");
+  if (!plan.input.empty()) channels.input = memory_file("chimera-input", plan.input);
   std::array<int, 2> ends{};
   check_system(::pipe2(ends.data(), O_CLOEXEC), "create a pipe");
   channels.report_read = FileDescriptor(ends[0]);
@@ -54,15 +73,18 @@ Channels open_channels(int ranks) {
 }
 
 Command rank_command(const LaunchPlan& plan, const Channels& channels, int rank) {
+  std::vector<int> descriptors = {channels.store.get(), channels.report_write.get(), channels.progress.descriptor()};
+  if (channels.input.get() >= 0) descriptors.push_back(channels.input.get());
   return {
       .executable = plan.executable,
       .arguments = plan.arguments,
       .environment = {fmt::format("{}={}", kRankVariable, rank), fmt::format("{}={}", kWorldSizeVariable, plan.ranks),
-                      fmt::format("{}=/proc/self/fd/{}", kStoreVariable, channels.store.get()),
+                      fmt::format("{}={}", kStoreVariable, path_of(channels.store)),
+                      fmt::format("{}={}", kInputVariable, path_of(channels.input)),
                       fmt::format("{}={}", kReportVariable, channels.report_write.get()),
                       fmt::format("{}={}", kProgressVariable, channels.progress.descriptor()),
                       fmt::format("{}={}", kLauncherVariable, ::getpid())},
-      .descriptors = {channels.store.get(), channels.report_write.get(), channels.progress.descriptor()}};
+      .descriptors = std::move(descriptors)};
 }
 
 void say(const std::string& line) { std::fputs(("chimera: " + line + "\n").c_str(), stderr); }
@@ -242,7 +264,7 @@ int launch(const LaunchPlan& plan) {
     throw ConfigError(fmt::format("cannot start {} ranks; expected 1 .. {}", plan.ranks, kMostRanks));
   }
   SignalInbox signals;  // before the first rank, so that no signal finds ranks and no reader
-  const Channels channels = open_channels(plan.ranks);
+  const Channels channels = open_channels(plan);
   std::vector<ChildProcess> ranks;
   for (int rank = 0; rank < plan.ranks; ++rank) ranks.emplace_back(rank_command(plan, channels, rank));
   return Supervisor(std::move(ranks), channels, signals, plan.hang).run();

@@ -13,6 +13,7 @@ namespace chimera {
 struct LaunchPlan {
   int ranks = 1;                              ///< 1 .. 1024
   std::vector<std::string> arguments;         ///< argv[1..] given to every rank
+  std::string input = "";                     ///< a text that every rank can read: RankEnvironment::input_path
   std::string executable = own_executable();  ///< calls rank_environment() first thing in main()
   /// The job hangs once no rank has called note_progress() for so much longer than ever before in its steps; during
   /// start-up for four times as long. 0: nobody looks.

@@ -55,14 +55,14 @@ void leave_interrupts_to_launcher() {
 
 void close_on_exec(int fd) { check_system(::fcntl(fd, F_SETFD, FD_CLOEXEC), "use a descriptor of the launcher"); }
 
-/// The descriptor N of "/proc/self/fd/N".
-int store_descriptor(const std::string& path) {
+/// The descriptor N of "/proc/self/fd/N", the value of `variable`.
+int descriptor_of(const char* variable, const std::string& path) {
   constexpr std::string_view kPrefix = "/proc/self/fd/";
   int fd = 0;
   const char* digits = path.c_str() + std::min(kPrefix.size(), path.size());
   const auto [end, error] = std::from_chars(digits, path.c_str() + path.size(), fd);
   if (!path.starts_with(kPrefix) || error != std::errc{} || *end != '\0') {
-    throw ConfigError(fmt::format("{} is '{}'; expected {}N, as the launcher sets it", kStoreVariable, path, kPrefix));
+    throw ConfigError(fmt::format("{} is '{}'; expected {}N, as the launcher sets it", variable, path, kPrefix));
   }
   return fd;
 }
@@ -81,13 +81,14 @@ std::optional<RankEnvironment> rank_environment() {
   live_no_longer_than(required_number(kLauncherVariable));
   leave_interrupts_to_launcher();
   RankEnvironment self{required_number(kRankVariable), required_number(kWorldSizeVariable),
-                       required_variable(kStoreVariable)};
+                       required_variable(kStoreVariable), required_variable(kInputVariable)};
   if (self.rank >= self.world_size) {
     throw ConfigError(fmt::format("{} is {}; expected less than {} = {}", kRankVariable, self.rank, kWorldSizeVariable,
                                   self.world_size));
   }
   close_on_exec(required_number(kReportVariable));
-  close_on_exec(store_descriptor(self.store_path));
+  close_on_exec(descriptor_of(kStoreVariable, self.store_path));
+  if (!self.input_path.empty()) close_on_exec(descriptor_of(kInputVariable, self.input_path));
   close_on_exec(required_number(kProgressVariable));
   own_progress.emplace(OwnProgress{{FileDescriptor(required_number(kProgressVariable)), self.world_size}, self.rank});
   set_fault_rank(self.rank);

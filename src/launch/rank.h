@@ -13,6 +13,7 @@ struct RankEnvironment {
   int rank = 0;  ///< 0 .. world_size - 1
   int world_size = 1;
   std::string store_path;  ///< file for a c10d FileStore; it exists only in memory and goes with the last process
+  std::string input_path;  ///< file with the launcher's LaunchPlan::input, in memory too; empty where that is empty
 };
 
 /// In a process that launch() started: its place in the job. Elsewhere nothing, and nothing is changed.

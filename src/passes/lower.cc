@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "passes/place_updates.h"
 #include "schedule/dependencies.h"
 
 namespace chimera {
@@ -43,11 +44,20 @@ class Lowering {
         table_(schedule),
         start_(unit_start_times(table_)),
         under_way_(schedule.workers.size()),
-        all_reduces_(place_all_reduces(table_, start_, options.all_reduces)),
-        trains_(has_backward(schedule)) {}
+        trains_(has_backward(schedule)) {
+    if (schedule.updates) {
+      updates_ = place_updates(schedule, options.all_reduces.every_stage);
+      all_reduces_.resize(schedule.workers.size());
+    } else {
+      updates_.resize(schedule.workers.size());
+      all_reduces_ = place_all_reduces(table_, start_, options.all_reduces);
+    }
+    find_ends_of_steps();
+  }
 
   Program run() {
-    Program program{schedule_.stages, schedule_.micro_batches, schedule_.placement, {}, options_.all_reduces.tied};
+    Program program{schedule_.stages,          schedule_.micro_batches, schedule_.placement, {},
+                    options_.all_reduces.tied, options_.steps};
     program.workers.reserve(schedule_.workers.size());
     for (std::size_t w = 0; w < schedule_.workers.size(); ++w) program.workers.push_back(lower_worker(w));
     return program;
@@ -66,14 +76,18 @@ class Lowering {
     out_.reserve(ops.size() + 2 * posts_.size() + 2 * sends_.size() + 2 * all_reduces_[w].size() + 2);
     next_post_ = 0;
     next_all_reduce_ = 0;
+    next_update_ = 0;
+    num_sums_ = 0;
     start_all_reduces(w, -1);
     for (std::size_t i = 0; i < ops.size(); ++i) {
       post_receives(i);
+      end_steps_before(start_[table_.first(w) + static_cast<OpIndex>(i)]);
       recompute(ops[i]);
       wait_for_inputs(w, i);
       out_.push_back({InstructionKind::Compute, ops[i], {}});
       if (destination_[i] != kHere) send(w, i);
       start_all_reduces(w, static_cast<std::int64_t>(i));
+      update_weights(w, i);
     }
     post_receives(ops.size());
     finish(w);
@@ -216,6 +230,35 @@ class Lowering {
     }
   }
 
+  void update_weights(std::size_t w, std::size_t position) {
+    const auto& updates = updates_[w];
+    for (; next_update_ < updates.size() && updates[next_update_].after == position; ++next_update_) {
+      out_.push_back(updates[next_update_].instruction);
+    }
+  }
+
+  [[nodiscard]] std::int64_t micro_batches_of_a_step() const { return schedule_.micro_batches / options_.steps; }
+
+  void find_ends_of_steps() {
+    if (options_.steps == 1) return;
+    last_start_.assign(static_cast<std::size_t>(options_.steps), 0);
+    for (OpIndex op = 0; op < table_.size(); ++op) {
+      auto& last = last_start_[table_.op(op).micro_batch.index() / static_cast<std::size_t>(micro_batches_of_a_step())];
+      last = std::max(last, start_[op]);
+    }
+  }
+
+  /// Sums norms and losses of the steps, but for the last, whose ops have all started before `time`.
+  void end_steps_before(std::int64_t time) {
+    while (num_sums_ + 1 < options_.steps && last_start_[static_cast<std::size_t>(num_sums_)] < time) end_step();
+  }
+
+  void end_step() {
+    Op first;
+    first.micro_batch = MicroBatchId(num_sums_++ * micro_batches_of_a_step());
+    out_.push_back({InstructionKind::ReduceScalars, first, {}});
+  }
+
   void finish(std::size_t w) {
     std::sort(peers_.begin(), peers_.end());
     for (const std::uint32_t peer : peers_) {
@@ -226,8 +269,8 @@ class Lowering {
     for (const AllReduceStart& all_reduce : all_reduces_[w]) {
       out_.push_back({InstructionKind::WaitAllReduce, gradients_of(all_reduce.stage), {}});
     }
-    out_.push_back({InstructionKind::ReduceScalars, {}, {}});
-    if (trains_) out_.push_back({InstructionKind::OptimizerStep, {}, {}});
+    while (num_sums_ < options_.steps) end_step();
+    if (trains_ && !schedule_.updates) out_.push_back({InstructionKind::OptimizerStep, {}, {}});
   }
 
   static Op gradients_of(StageId stage) { return Op{OpKind::Backward, {}, stage, {}}; }
@@ -239,6 +282,8 @@ class Lowering {
   std::vector<std::int64_t> start_;
   std::vector<std::vector<std::size_t>> under_way_;       // [peer]: sends not yet waited for that no gradient answers
   std::vector<std::vector<AllReduceStart>> all_reduces_;  // [worker], in the order of their starts
+  std::vector<std::vector<PlacedInstruction>> updates_;   // [worker]
+  std::vector<std::int64_t> last_start_;                  // [step], where there are several: of its ops
   bool trains_;                                           // whether anything runs backward
   // Of the worker at hand:
   std::vector<Instruction> out_;
@@ -251,6 +296,8 @@ class Lowering {
   std::vector<std::uint32_t> peers_;        // with sends under way
   std::size_t next_post_ = 0;
   std::size_t next_all_reduce_ = 0;
+  std::size_t next_update_ = 0;
+  std::int64_t num_sums_ = 0;  // of norms and losses
 };
 
 }  // namespace
@@ -259,7 +306,11 @@ Program lower(const Schedule& schedule, const LoweringOptions& options) { return
 
 Schedule forward_only(const Schedule& schedule) {
   Schedule result = schedule;
-  for (auto& ops : result.workers) std::erase_if(ops, [](const Op& op) { return op.kind != OpKind::Forward; });
+  result.updates.reset();
+  for (auto& ops : result.workers) {
+    std::erase_if(ops, [](const Op& op) { return op.kind != OpKind::Forward; });
+    for (Op& op : ops) op.weight_version = 0;
+  }
   return result;
 }
 

@@ -16,6 +16,7 @@ struct LoweringOptions {
   std::int64_t sends_behind = 2;     // sends a channel may have under way that no arriving gradient accounts for
   std::set<StageId> recompute = {};  // stages whose forwards keep their input alone and run again before B or I
   AllReduceOptions all_reduces = {};
+  std::int64_t steps = 1;  // of an unrolled asynchronous schedule; divides its micro-batches
 };
 
 /// The program of a schedule: receives, sends, all-reduces, the sum of norms and losses, and the optimizer step.
@@ -38,12 +39,14 @@ struct LoweringOptions {
 ///
 /// Receives posted but not yet waited for are bounded by what the schedule itself keeps waiting plus `receives_ahead` a
 /// channel, whatever N. All-reduces start where place_all_reduces() says and are waited for before the norms are
-/// summed. The updates that an asynchronous schedule makes between its ops are not spelled out: its program shows its
-/// messages, with one step at the end.
+/// summed. An asynchronous schedule updates where place_updates() says, and of several steps each has its sum of norms
+/// and losses: on every worker before its first op that comes after the step's last one in t, so that all reach it at
+/// about one time and nothing drains.
 /// Throws ScheduleError where the schedule has a cycle; requires a schedule that check() accepts.
 [[nodiscard]] Program lower(const Schedule& schedule, const LoweringOptions& options = {});
 
-/// The forwards of a schedule alone: what validation runs. Lowered, it has no all-reduce and no optimizer step.
+/// The forwards of a schedule alone, of one weight version: what validation runs. Lowered, it has no all-reduce and no
+/// optimizer step.
 [[nodiscard]] Schedule forward_only(const Schedule& schedule);
 
 /// Most receives that a worker has posted and not yet waited for, over all workers: the room lowering asks for.

@@ -14,8 +14,9 @@ namespace chimera {
 namespace {
 
 bool has_backward(const std::vector<Instruction>& program) {
-  return std::any_of(program.begin(), program.end(),
-                     [](const Instruction& instruction) { return instruction.kind == InstructionKind::OptimizerStep; });
+  return std::any_of(program.begin(), program.end(), [](const Instruction& instruction) {
+    return instruction.kind == InstructionKind::OptimizerStep || instruction.kind == InstructionKind::UpdateWeights;
+  });
 }
 
 Op at_stage(Op op, std::int64_t stage) {
@@ -58,16 +59,7 @@ Executor::Key Executor::key(const Op& op) {
 }
 
 StepResult Executor::run(const std::vector<Instruction>& program, const StepHooks& hooks) {
-  trains_ = has_backward(program);
-  result_ = {};
-  non_finite_.clear();
-  if (trains_) {
-    for (const auto& [id, group] : groups_) group->zero_gradients();
-  }
-  recomputed_.clear();
-  for (const Instruction& instruction : program) {
-    if (instruction.kind == InstructionKind::Recompute) recomputed_.insert(key(forward_of(instruction.op)));
-  }
+  begin(program);
   for (const Instruction& instruction : program) {
     current_ = &instruction;
     if (hooks.on_instruction) hooks.on_instruction(instruction);
@@ -75,6 +67,24 @@ StepResult Executor::run(const std::vector<Instruction>& program, const StepHook
   }
   current_ = nullptr;
   return std::move(result_);
+}
+
+void Executor::begin(const std::vector<Instruction>& program) {
+  trains_ = has_backward(program);
+  result_ = {};
+  recomputed_.clear();
+  for (const auto& [kind, op, peer] : program) {
+    if (kind == InstructionKind::Recompute) recomputed_.insert(op.stage);
+    if (kind == InstructionKind::UpdateWeights && !versions_.contains(op.stage)) {
+      stages_.at(op.stage)->zero_gradients();
+      versions_.emplace(op.stage, WeightVersions(*stages_.at(op.stage), op.weight_version - 1));
+    }
+    if (kind == InstructionKind::OptimizerStep) {
+      for (const auto& [id, group] : groups_) group->zero_gradients();
+    }
+  }
+  if (trains_) return;
+  for (auto& [id, versions] : versions_) versions.use(versions.newest());
 }
 
 std::string Executor::current() const { return current_ == nullptr ? "" : to_text(*current_); }
@@ -85,22 +95,25 @@ void Executor::execute(const Instruction& instruction, const StepHooks& hooks) {
     case InstructionKind::Compute: return compute(op, hooks);
     case InstructionKind::Recompute: return recompute(op, hooks);
     case InstructionKind::PostReceive:
-      receives_.emplace(key(op), transport_.post_receive(instruction.peer, message_, {hooks.step, op}));
+      receives_.emplace(key(op), transport_.post_receive(instruction.peer, message_, {step_of(op.micro_batch, hooks), op}));
       return;
     case InstructionKind::WaitReceive: return wait_receive(op);
     case InstructionKind::StartSend:
-      sends_.emplace(key(op), transport_.start_send(instruction.peer, take(op), {hooks.step, op}));
+      sends_.emplace(key(op), transport_.start_send(instruction.peer, take(op), {step_of(op.micro_batch, hooks), op}));
       return;
     case InstructionKind::WaitSend: return wait_send(op);
     case InstructionKind::StartAllReduce: return start_all_reduce(op.stage);
     case InstructionKind::WaitAllReduce: return wait_all_reduce(op.stage);
-    case InstructionKind::ReduceScalars: return reduce_scalars(hooks);
+    case InstructionKind::ReduceScalars: return reduce_scalars(op, hooks);
     case InstructionKind::OptimizerStep: fault_point("optimizer"); return hooks.optimizer_step(result_.gradient_norm);
+    case InstructionKind::UpdateWeights: return update_weights(op, hooks);
+    case InstructionKind::DropWeights: return versions_.at(op.stage).drop(op.weight_version);
   }
 }
 
 void Executor::compute(const Op& op, const StepHooks& hooks) {
   const Stopwatch stopwatch;
+  use_weights(op);
   const bool adds_to_block = shape_.canonical != nullptr && gives_weight_gradient(op.kind);
   for (BlockAccumulator& sum : accumulators_) {
     if (adds_to_block && sum.stage == op.stage) sum.blocks.open(op.replica);
@@ -125,7 +138,7 @@ void Executor::forward(const Op& op, const StepHooks& hooks) {
     input = take(at_stage(op, op.stage.value() - 1)).detach();
     if (trains_) input.requires_grad_(true);
   }
-  const bool keeps_graph = trains_ && !recomputed_.contains(key(op));
+  const bool keeps_graph = trains_ && !recomputed_.contains(op.stage);
   Activation activation = run_forward(op, std::move(input), keeps_graph, hooks);
   if (spoiled) spoil(activation.output);
   non_finite_.look(op, activation.output);
@@ -141,6 +154,7 @@ void Executor::forward(const Op& op, const StepHooks& hooks) {
 void Executor::recompute(const Op& backward, const StepHooks& hooks) {
   const Stopwatch stopwatch;
   const Op op = forward_of(backward);
+  use_weights(op);
   Activation& activation = activations_.at(key(op));
   activation = run_forward(op, std::move(activation.input), /*keeps_graph=*/true, hooks);
   op_times_.add_part(backward, stopwatch.elapsed());
@@ -238,28 +252,60 @@ std::vector<at::Tensor> Executor::take_blocks(StageId group) {
 
 void Executor::wait_all_reduce(StageId stage) { all_reduces_.extract(stage).mapped()->wait(); }
 
+void Executor::use_weights(const Op& op) {
+  if (!trains_) return;
+  if (const auto versions = versions_.find(op.stage); versions != versions_.end()) {
+    versions->second.use(op.weight_version);
+  }
+}
+
+void Executor::update_weights(const Op& op, const StepHooks& hooks) {
+  fault_point("optimizer");
+  std::vector<double> own(num_squares(), 0);
+  const double norm = std::sqrt(add_squares(op.stage, own));
+  if (answers_for(op.stage)) {
+    std::vector<double>& sums = squares_.try_emplace(step_of(op.micro_batch), own.size(), 0.0).first->second;
+    for (std::size_t i = 0; i < own.size(); ++i) sums[i] += own[i] / static_cast<double>(shape_.updates);
+  }
+  versions_.at(op.stage).update([&] { hooks.update_weights(op.stage, op.micro_batch, norm); });
+  stages_.at(op.stage)->zero_gradients();
+}
+
+/// Of the step's gradients, or of the updates that have been made of them.
+std::vector<double> Executor::take_squares(std::int64_t step) {
+  if (auto updates = squares_.extract(step)) return std::move(updates.mapped());
+  std::vector<double> values(num_squares(), 0);
+  for (const auto& [id, group] : groups_) {
+    if (trains_ && answers_for(id)) add_squares(id, values);
+  }
+  return values;
+}
+
+bool Executor::answers_for(StageId id) const {
+  return shape_.group == GroupId(0) && shape_.groups[id.index()].front() == worker_;
+}
+
 // One number for each thing that one worker knows: squared norms [parameters] or [stages], losses
 // [groups][micro-batches], memory [groups][workers].
-void Executor::reduce_scalars(const StepHooks& hooks) {
+void Executor::reduce_scalars(const Op& first, const StepHooks& hooks) {
   const std::size_t squares = num_squares();
   const auto num_groups = static_cast<std::size_t>(shape_.data_parallel);
   const auto micro_batches = static_cast<std::size_t>(shape_.micro_batches);
   const auto workers = static_cast<std::size_t>(shape_.workers);
   const std::size_t num_losses = num_groups * micro_batches;
   const std::size_t own_losses = squares + shape_.group.index() * micro_batches;
-  std::vector<double> values(squares + num_losses + num_groups * workers, 0);
-  if (trains_ && shape_.group == GroupId(0)) {
-    for (const auto& [id, group] : groups_) {
-      if (shape_.groups[id.index()].front() == worker_) add_squares(id, values);
-    }
+  std::vector<double> values = take_squares(step_of(first.micro_batch));
+  values.resize(squares + num_losses + num_groups * workers, 0);
+  for (std::int64_t m = 0; m < shape_.micro_batches; ++m) {
+    const auto loss = losses_.extract(MicroBatchId(first.micro_batch.value() + m));
+    if (loss) values[own_losses + static_cast<std::size_t>(m)] = loss.mapped().item<double>();
   }
-  for (const auto& [micro_batch, loss] : losses_) values[own_losses + micro_batch.index()] = loss.item<double>();
-  losses_.clear();
   values[squares + num_losses + shape_.group.index() * workers + worker_.index()] = hooks.peak_memory();
   transport_.all_sum(values);
+  const auto suspects = non_finite_.take_before(MicroBatchId(first.micro_batch.value() + shape_.micro_batches));
   const auto is_finite = [](double value) { return std::isfinite(value); };
   if (!std::all_of(values.begin(), values.end(), is_finite)) {
-    blame_non_finite(std::span(values).first(squares), hooks.step);
+    blame_non_finite(std::span(values).first(squares), suspects, step_of(first.micro_batch, hooks));
   }
 
   const auto losses = values.begin() + static_cast<std::ptrdiff_t>(squares);
@@ -275,13 +321,17 @@ std::size_t Executor::num_squares() const {
   return shape_.parameters.empty() ? shape_.groups.size() : shape_.parameters.size();
 }
 
-void Executor::add_squares(StageId id, std::vector<double>& values) const {
+/// Returns their sum.
+double Executor::add_squares(StageId id, std::vector<double>& values) const {
   const auto& names = shape_.parameters;
+  double sum = 0;
   for (const Parameter& parameter : groups_.at(id)->parameters()) {
     const double norm = at::linalg_vector_norm(parameter.value.grad(), 2, {}, false, at::kDouble).item<double>();
     const auto name = std::lower_bound(names.begin(), names.end(), parameter.name);
     values[names.empty() ? id.index() : static_cast<std::size_t>(name - names.begin())] += norm * norm;
+    sum += norm * norm;
   }
+  return sum;
 }
 
 }  // namespace chimera

@@ -16,6 +16,7 @@
 #include "runtime/block_sums.h"
 #include "runtime/non_finite.h"
 #include "runtime/op_times.h"
+#include "runtime/weight_versions.h"
 #include "schedule/program.h"
 #include "transport/transport.h"
 
@@ -34,11 +35,15 @@ struct StepHooks {
   std::function<void(double gradient_norm)> optimizer_step;
   /// Bytes this worker's process has held at most; the step reports the largest of all workers.
   std::function<double()> peak_memory;
+  /// Updates the weights of one stage, given the norm of its own gradients; `last` is the last micro-batch that
+  /// entered. Called by programs that update stages one by one.
+  std::function<void(StageId stage, MicroBatchId last, double gradient_norm)> update_weights = {};
 };
 
 struct StepResult {
   std::vector<double> losses;    // [group][micro-batch]: scaled loss sums, the same on every worker of every group
-  double gradient_norm = 0;      // over all stages, each once, before clipping; 0 without backwards
+  double gradient_norm = 0;      // over all stages, each once, before clipping; 0 without backwards; root mean square
+                                 // of the step's updates where there are several
   double peak_memory_bytes = 0;  // of the worker with the most
 };
 
@@ -55,14 +60,16 @@ struct ProgramShape {
   const CanonicalReduction* canonical = nullptr;  // how gradients are added, borrowed; null: as they come
   std::vector<std::int64_t> positions = {};       // canonical: [micro-batch] where it stands in the step's samples
   bool tied = false;                              // stage 0 and the last share a matrix
+  std::int64_t updates = 1;                       // of a stage in a step
 
   [[nodiscard]] std::int64_t stages() const { return static_cast<std::int64_t>(groups.size()) - (tied ? 1 : 0); }
 };
 
 /// Owns nothing that outlives a step but its measurements: stages, transport and hooks are borrowed.
 /// Activations are freed by their backward (after I only what W needs is kept, until W), a sent activation when the
-/// program waits for its send, a received gradient by the backward that uses it. A forward that the program recomputes
-/// keeps only its input.
+/// program waits for its send, a received gradient by the backward that uses it. A forward of a stage that the program
+/// recomputes keeps only its input. A program may be a piece of a longer one: what is under way at its end goes on in
+/// the next, and so do the weight versions of stages that programs update one by one.
 class Executor {
  public:
   /// `stages`: those this worker holds. `message`: sizes and type of the hidden states that travel, [b, L, H]. `tied`:
@@ -70,10 +77,11 @@ class Executor {
   Executor(WorkerId worker, std::map<StageId, Stage*> stages, Transport& transport, TensorSpec message,
            ProgramShape shape, ParameterGroup* tied = nullptr);
 
-  /// Runs the instructions once. Gradients are zeroed first where there are backwards.
+  /// Runs the instructions once. Gradients are zeroed first where an optimizer step follows. Without backwards ops use
+  /// the newest weights.
   /// Throws what a stage, the transport or a hook throws; current() then says where. Where a loss or the gradient norm
-  /// is not finite, ReduceScalars throws before any weight changes: Error on the worker with the op or gradient that
-  /// was so first, PeerLostError on the others.
+  /// is not finite, ReduceScalars throws before any weight changes (an asynchronous program has changed some by then):
+  /// Error on the worker with the op or gradient that was so first, PeerLostError on the others.
   StepResult run(const std::vector<Instruction>& program, const StepHooks& hooks);
 
   /// The instruction under way, in words; empty between steps.
@@ -97,6 +105,7 @@ class Executor {
   using Key = std::uint64_t;
   static Key key(const Op& op);
 
+  void begin(const std::vector<Instruction>& program);
   void execute(const Instruction& instruction, const StepHooks& hooks);
   void compute(const Op& op, const StepHooks& hooks);
   void forward(const Op& op, const StepHooks& hooks);
@@ -110,12 +119,19 @@ class Executor {
   void wait_receive(const Op& op);
   void start_all_reduce(StageId stage);
   void wait_all_reduce(StageId stage);
-  void reduce_scalars(const StepHooks& hooks);
+  void update_weights(const Op& op, const StepHooks& hooks);
+  void use_weights(const Op& op);
+  void reduce_scalars(const Op& first, const StepHooks& hooks);
+  std::vector<double> take_squares(std::int64_t step);
   std::vector<at::Tensor> take_blocks(StageId group);
   std::size_t num_squares() const;
-  void add_squares(StageId id, std::vector<double>& values) const;
-  [[noreturn]] void blame_non_finite(std::span<const double> squares, std::int64_t step);
+  bool answers_for(StageId id) const;
+  double add_squares(StageId id, std::vector<double>& values) const;
+  [[noreturn]] void blame_non_finite(std::span<const double> squares, const std::vector<Op>& suspects,
+                                     std::int64_t step);
   bool answers_for_gradient(std::size_t square) const;
+  [[nodiscard]] std::int64_t step_of(MicroBatchId id) const { return id.value() / shape_.micro_batches; }
+  [[nodiscard]] std::int64_t step_of(MicroBatchId id, const StepHooks& hooks) const { return hooks.step + step_of(id); }
   static std::vector<at::Tensor> hide_gradients(Stage& stage);
   static void show_gradients(Stage& stage, std::vector<at::Tensor> gradients, WeightGradients& owed);
   at::Tensor take(const Op& maker);
@@ -135,7 +151,9 @@ class Executor {
   Instruction blamed_;  // where current_ points once an op is to blame
   StepResult result_;
   OpTimes op_times_;
-  std::unordered_set<Key> recomputed_;                                  // forwards that the program runs again
+  std::unordered_set<StageId> recomputed_;                              // stages whose forwards the program runs again
+  std::unordered_map<StageId, WeightVersions> versions_;                // of stages that programs update by themselves
+  std::unordered_map<std::int64_t, std::vector<double>> squares_;       // of their updates, by step, as reduce_scalars
   std::unordered_map<Key, Activation> activations_;                     // by forward op
   std::unordered_map<Key, WeightGradients::Pointer> weight_gradients_;  // between I and W, by the forward op
   std::unordered_map<Key, at::Tensor> tensors_;          // made or arrived here, by the op that makes them

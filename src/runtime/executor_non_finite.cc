@@ -12,11 +12,15 @@
 namespace chimera {
 
 // All workers come here together, as all have the same sums; one more sum tells all of them the same culprit.
-void Executor::blame_non_finite(std::span<const double> squares, std::int64_t step) {
+void Executor::blame_non_finite(std::span<const double> squares, const std::vector<Op>& suspects, std::int64_t step) {
   const std::int64_t num_stages = last_stage_.value() + 1;
   const SpreadOrder order(shape_.data_parallel, shape_.micro_batches, num_stages);
   std::vector<double> found(order.size(), 0);
-  for (const Op& op : non_finite_.ops()) found[order.index(shape_.group, op)] = 1;
+  const auto index_of = [&](Op op) {
+    op.micro_batch = MicroBatchId(op.micro_batch.value() % shape_.micro_batches);
+    return order.index(shape_.group, op);
+  };
+  for (const Op& op : suspects) found[index_of(op)] = 1;
   transport_.all_sum(found);
   const auto first = static_cast<std::size_t>(std::find(found.begin(), found.end(), 1) - found.begin());
   const auto finite = [](double square) { return std::isfinite(square); };
@@ -28,10 +32,9 @@ void Executor::blame_non_finite(std::span<const double> squares, std::int64_t st
     const auto [group, op] = order.place(first);
     what = describe_result(op, num_stages);
     if (shape_.data_parallel > 1) what += fmt::format(" of data-parallel group {}", group.value());
-    const auto& own = non_finite_.ops();
-    const auto place = std::find_if(own.begin(), own.end(),
-                                    [&](const Op& candidate) { return order.index(shape_.group, candidate) == first; });
-    mine = place != own.end();
+    const auto place = std::find_if(suspects.begin(), suspects.end(),
+                                    [&](const Op& candidate) { return index_of(candidate) == first; });
+    mine = place != suspects.end();
     if (mine) {
       blamed_ = {InstructionKind::Compute, *place, WorkerId(0)};
       current_ = &blamed_;

@@ -22,15 +22,22 @@ namespace chimera {
 /// Makes the first element a NaN, behind the back of autograd: for fault points.
 void spoil(const at::Tensor& tensor);
 
-/// The ops of one worker in one step whose result was not finite.
+/// The ops of one worker whose result was not finite.
 class NonFiniteOps {
  public:
-  void clear() { ops_.clear(); }
   /// `result`: what the op hands on, its output or the gradient of its input.
   void look(const Op& op, const at::Tensor& result) {
     if (!all_finite(result)) ops_.push_back(op);
   }
-  [[nodiscard]] const std::vector<Op>& ops() const { return ops_; }
+  /// Those of micro-batches before `end`, which are then forgotten.
+  [[nodiscard]] std::vector<Op> take_before(MicroBatchId end) {
+    std::vector<Op> taken;
+    std::erase_if(ops_, [&](const Op& op) {
+      if (op.micro_batch.value() < end.value()) taken.push_back(op);
+      return op.micro_batch.value() < end.value();
+    });
+    return taken;
+  }
 
  private:
   std::vector<Op> ops_;

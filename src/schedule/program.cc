@@ -25,6 +25,10 @@ std::string to_text(const Instruction& instruction) {
       return fmt::format("wait for all-reduce of stage {}", instruction.op.stage.value());
     case InstructionKind::ReduceScalars: return "sum norms and losses";
     case InstructionKind::OptimizerStep: return "optimizer step";
+    case InstructionKind::UpdateWeights:
+      return fmt::format("update stage {} to version {}", instruction.op.stage.value(), instruction.op.weight_version);
+    case InstructionKind::DropWeights:
+      return fmt::format("drop version {} of stage {}", instruction.op.weight_version, instruction.op.stage.value());
   }
   return {};
 }

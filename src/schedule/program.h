@@ -1,5 +1,5 @@
 #pragma once
-// A program is what the workers do: a schedule with its messages, all-reduces and the optimizer step spelled out.
+// A program is what the workers do: a schedule with its messages, all-reduces and updates of weights spelled out.
 // The executor runs it and `check` proves that it cannot get stuck.
 
 #include <cstdint>
@@ -23,8 +23,11 @@ enum class InstructionKind : std::uint8_t {
                    ///< S, one above the last, is the tied matrix, the gradients of whose two uses are added first
   WaitAllReduce,   ///< block until that sum is here
   ReduceScalars,   ///< block in the sum over all workers of squared gradient norms (each stage's from one owner) and
-                   ///< losses
+                   ///< losses; `op.micro_batch` is the first of the step's
   OptimizerStep,   ///< update the weights of every stage held here
+  UpdateWeights,   ///< make weight version `op.weight_version` of `op.stage` from its newest and its gradients, by its
+                   ///< own norm, and begin its gradients anew; `op` is the last weight gradient that enters
+  DropWeights,     ///< forget weight version `op.weight_version` of `op.stage`; the newest only when it is replaced
 };
 
 /// One step of a worker. A tensor is named by the op that makes it: F makes the input of the next stage's F, B and I
@@ -42,6 +45,7 @@ struct Program {
   Placement placement;
   std::vector<std::vector<Instruction>> workers;  // workers[w]: instructions of worker w, in order
   bool tied = false;                              // stage 0 and the last share a matrix; its owners sum its gradients
+  std::int64_t steps = 1;                         // that the micro-batches form, an equal number each
 };
 
 /// How the messages between two workers are matched.

@@ -48,7 +48,7 @@ void require_order(const Schedule& schedule) {
       if (!gives_weight_gradient(op.kind)) continue;
       const auto [before, is_first] = last.try_emplace({op.stage, op.replica}, op.micro_batch);
       if (!is_first && op.micro_batch < before->second) {
-        throw ScheduleError(
+        throw ConfigError(
             fmt::format("--reduction canonical: worker {} runs {} after micro-batch {} of the same replica; it needs "
                         "ascending order",
                         w, to_text(op), before->second.value()));

@@ -19,6 +19,7 @@
 #include "model/parameters.h"
 #include "passes/lower.h"
 #include "simulate/simulate.h"
+#include "train/asynchronous.h"
 #include "train/canonical.h"
 
 namespace chimera {
@@ -72,18 +73,13 @@ void require_possible(const TrainOptions& options) {
   }
 }
 
-/// What the runtime does not execute yet.
-void refuse_untrainable(const Schedule& schedule) {
-  if (schedule.updates) {
-    throw ConfigError(fmt::format(
-        "schedule {}: asynchronous updates cannot be trained yet; `chimera simulate` times them", schedule.name));
-  }
-}
+bool is_unpipelined(const TrainOptions& options) { return options.given == nullptr && options.schedule == "none"; }
 
 Schedule make_schedule(const TrainOptions& options) {
+  if (options.given != nullptr) return *options.given;
   PipelineShape shape = options.shape;
   if (shape.micro_batches == 0) shape.micro_batches = shape.stages;
-  if (options.schedule == "none") {
+  if (is_unpipelined(options)) {
     require_between("--micro-batches", shape.micro_batches, 1, kMostOps / 2 / options.data_parallel);
     Schedule schedule = one_f_one_b({1, shape.micro_batches * options.data_parallel});
     schedule.name = "none";
@@ -92,15 +88,21 @@ Schedule make_schedule(const TrainOptions& options) {
   auto names = schedule_names();
   names.emplace_back("none");
   require_name("schedule", options.schedule, names);
-  Schedule schedule = find_generator(options.schedule).generate(shape);
-  refuse_untrainable(schedule);
-  return schedule;
+  return find_generator(options.schedule).generate(shape);
+}
+
+void require_valid(const Schedule& schedule, const TrainOptions& options) {
+  const auto violations = check(schedule);
+  if (violations.empty()) return;
+  const std::string& message = violations.front().message;
+  if (options.given == nullptr) throw ScheduleError(message);
+  throw ConfigError(fmt::format("{0}: {1}; `chimera check {0}` lists all violations", options.schedule_file, message));
 }
 
 /// Unpipelined, the micro-batches of all groups are one worker's.
 RankLayout make_layout(const TrainOptions& options, const Schedule& schedule) {
   return {.workers = static_cast<std::int64_t>(schedule.workers.size()),
-          .data_parallel = options.schedule == "none" ? 1 : options.data_parallel,
+          .data_parallel = is_unpipelined(options) ? 1 : options.data_parallel,
           .replicas = options.replica_layout == "far" ? ReplicaLayout::Far : ReplicaLayout::Near};
 }
 
@@ -128,8 +130,9 @@ void require_fitting(const Job& job) {
   if (job.num_ranks() > kMostRanks) {
     const std::string groups =
         job.ranks.data_parallel == 1 ? "" : fmt::format(" times --data-parallel {}", job.ranks.data_parallel);
-    throw ConfigError(
-        fmt::format("--stages {}{}: at most {} ranks run on one machine", job.ranks.workers, groups, kMostRanks));
+    throw ConfigError(fmt::format("{} {}{}: at most {} ranks run on one machine",
+                                  job.options.given == nullptr ? "--stages" : "workers", job.ranks.workers, groups,
+                                  kMostRanks));
   }
 }
 
@@ -203,6 +206,16 @@ Program training_program(const Job& job) {
                          {.recompute = recomputed_stages(job.options, job.schedule), .all_reduces = all_reduces});
 }
 
+/// The programs of training: of one step, or of the runs of an asynchronous schedule.
+void lower_training(Job& job) {
+  if (!job.schedule.updates) {
+    job.training = training_program(job);
+    return;
+  }
+  job.runs = lower_runs(job, {.recompute = recomputed_stages(job.options, job.schedule),
+                              .all_reduces = {.every_stage = job.ranks.data_parallel > 1}});
+}
+
 void open_data(Job& job) {
   const TrainOptions& options = job.options;
   if (options.data.empty()) throw ConfigError("--data is missing; give a UTF-8 text file");
@@ -219,7 +232,7 @@ void open_data(Job& job) {
 
 /// Metrics must not overwrite what the run reads.
 void require_other_file(const TrainOptions& options) {
-  for (const std::string& input : {options.data, options.model}) {
+  for (const std::string& input : {options.data, options.model, options.schedule_file}) {
     std::error_code absent;
     if (std::filesystem::equivalent(options.metrics, input, absent)) {
       throw ConfigError(fmt::format("--metrics {}: is the file that the run reads; give another one", options.metrics));
@@ -242,6 +255,12 @@ std::int64_t Job::micro_batch_size() const {
   return std::llround(static_cast<double>(options.micro_batch_size) * schedule.micro_batch_scale);
 }
 
+Job::Run Job::run_of(std::int64_t step) const {
+  const std::int64_t longest = options.validate_every > 0 ? options.validate_every : options.steps;
+  const std::int64_t first = step / longest * longest;
+  return {first, std::min(longest, options.steps - first)};
+}
+
 std::vector<std::int64_t> data_positions(const Schedule& schedule) {
   std::vector<std::int64_t> positions(static_cast<std::size_t>(schedule.micro_batches), 0);
   std::int64_t next = 0;
@@ -257,15 +276,16 @@ Job prepare_job(const TrainOptions& options) {
   job.options = options;
   job.model = with_overrides(find_model(options.model), options.overrides);
   job.schedule = make_schedule(options);
-  if (const auto violations = check(job.schedule); !violations.empty()) throw ScheduleError(violations.front().message);
+  require_valid(job.schedule, options);
   job.ranks = make_layout(options, job.schedule);
   job.partition = even_partition(job.model.layers, job.schedule.stages);
   require_fitting(job);
+  if (job.schedule.updates) require_asynchronous(job);
   require_memory(job);
   job.parameters = parameter_names(job);
   job.data_position = data_positions(job.schedule);
   if (options.reduction == "canonical") job.canonical = canonical_reduction(job);
-  job.training = training_program(job);
+  lower_training(job);
   if (options.validate_every > 0) job.validation = checked_program(forward_only(job.schedule));
   open_data(job);
   require_other_file(options);

@@ -1,12 +1,14 @@
 #pragma once
 // A training run made concrete: every choice resolved and checked before anything is started.
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "data/samples.h"
 #include "model/partition.h"
+#include "passes/stream.h"
 #include "runtime/block_sums.h"
 #include "schedule/program.h"
 #include "schedule/rank_layout.h"
@@ -23,7 +25,8 @@ struct Job {
   std::vector<StageLayers> partition;  // [stage]
   Schedule schedule;                   // of one data-parallel group
   RankLayout ranks;
-  Program training;
+  Program training;                         // of one step; none where it is asynchronous
+  std::map<std::int64_t, Stream> runs;      // asynchronous: runs without a flush, by their steps
   Program validation;                       // forwards alone; empty where there is no validation
   std::vector<std::int64_t> data_position;  // [micro-batch]: which run of its group's samples it takes
   std::vector<std::string> parameters;      // names of the model's, ascending
@@ -45,6 +48,16 @@ struct Job {
   [[nodiscard]] std::int64_t micro_batches() const { return schedule.micro_batches * ranks.data_parallel; }
   /// Samples of one step, over all micro-batches.
   [[nodiscard]] std::int64_t mini_batch() const { return micro_batch_size() * micro_batches(); }
+  /// Of a stage's weights in a step.
+  [[nodiscard]] std::int64_t updates() const {
+    return schedule.updates ? schedule.micro_batches / schedule.updates->micro_batches : 1;
+  }
+  /// The steps that an asynchronous run does without a flush around step `step`: from the first on, so many.
+  struct Run {
+    std::int64_t first = 0;
+    std::int64_t steps = 0;
+  };
+  [[nodiscard]] Run run_of(std::int64_t step) const;
   /// Which run of the step's samples a micro-batch takes: groups one after the other, then as data_position says.
   [[nodiscard]] std::int64_t position(GroupId group, MicroBatchId micro_batch) const {
     return group.value() * schedule.micro_batches + data_position[micro_batch.index()];

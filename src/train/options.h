@@ -2,6 +2,7 @@
 // What a training run is asked for: the flags of `chimera train`, with their defaults.
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "model/config.h"
@@ -10,16 +11,18 @@
 namespace chimera {
 
 struct TrainOptions {
-  std::string model = "gpt2-mini";      // a preset, or a TOML file
-  ModelOverrides overrides;             // single fields of it
-  std::string data;                     // a UTF-8 text file
-  std::string schedule = "chimera";     // or "none": unpipelined, one stage in one process
-  PipelineShape shape{4, 0, 2};         // micro_batches 0: as many as stages
-  std::int64_t data_parallel = 1;       // W: groups that run the schedule side by side
-  std::string replica_layout = "near";  // of the ranks; or "far"
-  std::string reduction = "natural";    // or "canonical": gradients added in one order, whatever the schedule
-  std::int64_t reduction_blocks = 0;    // Q, of canonical; 0: default_reduction_blocks
-  std::string sync = "eager-opt";       // or "eager", "post": AllReducePlacement
+  std::string model = "gpt2-mini";        // a preset, or a TOML file
+  ModelOverrides overrides;               // single fields of it
+  std::string data;                       // a UTF-8 text file
+  std::string schedule = "chimera";       // or "none": unpipelined, one stage in one process
+  std::string schedule_file;              // where `given` was read; the run does not write to it
+  std::shared_ptr<const Schedule> given;  // in place of `schedule` and `shape`; none: these
+  PipelineShape shape{4, 0, 2};           // micro_batches 0: as many as stages
+  std::int64_t data_parallel = 1;         // W: groups that run the schedule side by side
+  std::string replica_layout = "near";    // of the ranks; or "far"
+  std::string reduction = "natural";      // or "canonical": gradients added in one order, whatever the schedule
+  std::int64_t reduction_blocks = 0;      // Q, of canonical; 0: default_reduction_blocks
+  std::string sync = "eager-opt";         // or "eager", "post": AllReducePlacement
   std::int64_t micro_batch_size = 4;
   std::int64_t sequence = 128;  // tokens of a sample
   std::int64_t steps = 100;

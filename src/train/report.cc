@@ -7,6 +7,7 @@
 #include <iostream>
 
 #include "model/parameters.h"
+#include "passes/unroll.h"
 #include "render/text.h"
 #include "simulate/simulate.h"
 
@@ -34,6 +35,14 @@ CostModel measured_costs(const OpTimes& times, double Duration::*clock, double m
         {mean(OpKind::Forward), mean(OpKind::Backward), mean(OpKind::BackwardInput), mean(OpKind::BackwardWeight)});
   }
   return costs;
+}
+
+/// Steps in a row that show how one goes on into the next, where they do.
+std::int64_t steps_to_time(const Schedule& schedule) { return schedule.updates ? 4 : 1; }
+
+Timeline timed(const Schedule& schedule, const CostModel& costs) {
+  const std::int64_t steps = steps_to_time(schedule);
+  return steps == 1 ? simulate(schedule, costs) : simulate_steps(unroll(schedule, steps), steps, costs);
 }
 
 }  // namespace
@@ -89,18 +98,19 @@ std::string summary(const Job& job, const RunSummary& run, int cores) {
   const bool shares_cores = cores < job.num_ranks();
   const CostModel costs = measured_costs(run.op_times, shares_cores ? &Duration::cpu_seconds : &Duration::wall_seconds,
                                          job.schedule.micro_batch_scale);
-  const Timeline timeline = simulate(job.schedule, costs);
+  const Timeline timeline = timed(job.schedule, costs);
   double work = 0;
   for (const WorkerTimeline& worker : timeline.workers) work += worker.busy;
-  work *= static_cast<double>(job.ranks.data_parallel);
+  work *= static_cast<double>(job.ranks.data_parallel) / static_cast<double>(steps_to_time(job.schedule));
   const double turns = shares_cores ? work / cores : 0;  // the least that taking turns takes
-  const double predicted = std::max(timeline.makespan, turns) + run.optimizer_seconds;
+  const double predicted = std::max(timeline.period, turns) + run.optimizer_seconds;
   std::string text = fmt::format("\nstep time: measured {:.4f} s (median); predicted {:.4f} s ({:+.1f} %)\n",
                                  run.step_seconds, predicted, 100 * (predicted / run.step_seconds - 1));
   text += fmt::format(
-      "  `simulate` with the measured mean of every op: makespan {:.4f} s, bubble ratio {:.2f};"
+      "  `simulate` with the measured mean of every op: {} {:.4f} s, bubble ratio {:.2f};"
       " optimizer step {:.4f} s\n",
-      timeline.makespan, timeline.bubble_ratio, run.optimizer_seconds);
+      job.schedule.updates ? "a step of several" : "makespan", timeline.period, timeline.bubble_ratio,
+      run.optimizer_seconds);
   if (shares_cores) {
     text += fmt::format(
         "  {} ranks share {} cores here and take turns: ops are measured in core time, and the step takes at\n"

@@ -33,15 +33,14 @@ double median(std::vector<double> values) {
 Trainer::Trainer(const Job& job, WorkerId rank, Transport& transport)
     : job_(job), rank_(rank), place_(job.ranks.place(rank)), transport_(transport, job.ranks, place_.group) {
   make_model();
-  std::vector<ParameterGroup*> in_order;
-  for (const auto& [id, group] : trained_) in_order.push_back(group);
-  optimizer_ = make_optimizer(job.options, in_order);
+  make_optimizers();
   const TensorSpec message{{job.micro_batch_size(), job.options.sequence, job.model.hidden},
                            scalar_type(job.options.dtype)};
   ProgramShape shape{job.schedule.micro_batches, job.ranks.workers, job.worker_groups(), job.ranks.data_parallel,
                      place_.group};
   shape.tied = job.model.tied;
   shape.parameters = job.parameters;
+  shape.updates = job.updates();
   if (job.canonical) shape.canonical = &*job.canonical;
   for (std::int64_t m = 0; m < job.schedule.micro_batches; ++m) {
     shape.positions.push_back(job.position(place_.group, MicroBatchId(m)));
@@ -49,6 +48,16 @@ Trainer::Trainer(const Job& job, WorkerId rank, Transport& transport)
   std::map<StageId, Stage*> borrowed;
   for (const auto& [id, stage] : stages_) borrowed[id] = stage.get();
   executor_ = std::make_unique<Executor>(place_.worker, std::move(borrowed), transport_, message, shape, tied_.get());
+}
+
+void Trainer::make_optimizers() {
+  if (job_.schedule.updates) {
+    for (const auto& [id, group] : trained_) stage_optimizers_[id] = make_optimizer(job_.options, {group});
+    return;
+  }
+  std::vector<ParameterGroup*> in_order;
+  for (const auto& [id, group] : trained_) in_order.push_back(group);
+  optimizer_ = make_optimizer(job_.options, in_order);
 }
 
 /// What this worker holds in any replica.
@@ -97,17 +106,23 @@ StepMetrics Trainer::train_step(std::int64_t step) {
   step_ = step;
   fault_point("step");
   const auto start = Clock::now();
+  const std::int64_t n = job_.schedule.micro_batches;
+  const std::int64_t first = job_.schedule.updates ? 0 : step;  // an asynchronous run numbers its micro-batches on
   const StepHooks hooks{
-      .step = step + 1,
+      .step = first + 1,
       .on_instruction = [&](const Instruction& instruction) { note_instruction(instruction); },
-      .load = [&](StageId stage, MicroBatchId id) { return load_training(step, stage, id); },
+      .load =
+          [&](StageId stage, MicroBatchId id) {
+            return load_training(first + id.value() / n, stage, MicroBatchId(id.value() % n));
+          },
       .optimizer_step = [&](double norm) { optimizer_step(step, norm); },
       .peak_memory = peak_resident_bytes,
+      .update_weights = [&](StageId stage, MicroBatchId last, double norm) { update_weights(stage, last, norm); },
   };
-  const StepResult result = executor_->run(job_.training.workers[place_.worker.index()], hooks);
+  const StepResult result = executor_->run(instructions(step), hooks);
   StepMetrics metrics;
   metrics.step = step + 1;
-  metrics.loss = total_loss(result);
+  metrics.loss = total_loss(result) / static_cast<double>(job_.updates());
   metrics.gradient_norm = result.gradient_norm;
   metrics.learning_rate = learning_rate(job_.options, step);
   metrics.tokens = job_.mini_batch() * job_.options.sequence;
@@ -116,6 +131,14 @@ StepMetrics Trainer::train_step(std::int64_t step) {
   metrics.peak_memory_bytes = result.peak_memory_bytes;
   if (job_.canonical) metrics.parameters_hash = hash_parameters();
   return metrics;
+}
+
+/// What this worker does in a step.
+const std::vector<Instruction>& Trainer::instructions(std::int64_t step) {
+  if (!job_.schedule.updates) return job_.training.workers[place_.worker.index()];
+  const auto [first, steps] = job_.run_of(step);
+  piece_ = job_.runs.at(steps).piece(place_.worker.index(), step - first, first);
+  return piece_;
 }
 
 /// Of each stage, and of the tied matrix, the first worker of group 0 answers.
@@ -172,6 +195,9 @@ MicroBatch Trainer::load_training(std::int64_t step, StageId stage, MicroBatchId
                    .seed = static_cast<std::uint64_t>(job_.options.seed),
                    .step = step,
                    .first_sample = first_sample(micro_batch)};
+  // An update by a share of the step's samples is by their mean loss, not by their share of the step's.
+  batch.token_loss_scale *= static_cast<double>(job_.updates());
+  batch.sentence_loss_scale *= static_cast<double>(job_.updates());
   return batch;
 }
 
@@ -190,6 +216,14 @@ void Trainer::optimizer_step(std::int64_t step, double gradient_norm) {
     for (const auto& [id, group] : trained_) group->gradients().mul_(factor);
   }
   optimizer_->step(learning_rate(job_.options, step));
+  optimizer_seconds_ += seconds_since(start);
+}
+
+void Trainer::update_weights(StageId stage, MicroBatchId last, double gradient_norm) {
+  const auto start = Clock::now();
+  const double factor = clip_factor(gradient_norm, job_.options.clip);
+  if (factor < 1) stages_.at(stage)->gradients().mul_(factor);
+  stage_optimizers_.at(stage)->step(learning_rate(job_.options, last.value() / job_.schedule.micro_batches));
   optimizer_seconds_ += seconds_since(start);
 }
 

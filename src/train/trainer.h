@@ -32,7 +32,8 @@ class Trainer {
   /// throws, which is Error where a loss or the gradient norm is not finite.
   RunSummary run(const std::function<void(const StepMetrics&)>& on_step);
 
-  /// One step: gradients, clipping, update. `step` counts from 0.
+  /// One step: gradients, clipping, update. `step` counts from 0, and steps come in order. After a step of an
+  /// asynchronous schedule the next ones are under way already, up to the end of the run (Job::run_of).
   StepMetrics train_step(std::int64_t step);
   /// Mean loss over the first kValidationBatches mini-batches of the validation split, or fewer where it has fewer.
   double validate();
@@ -44,13 +45,16 @@ class Trainer {
 
  private:
   void make_model();
+  void make_optimizers();
   double total_loss(const StepResult& result) const;
   MicroBatch load(const Samples& samples, std::int64_t step, StageId stage, MicroBatchId micro_batch) const;
   MicroBatch load_training(std::int64_t step, StageId stage, MicroBatchId micro_batch) const;
   std::int64_t first_sample(MicroBatchId micro_batch) const;
   std::string hash_parameters();
   void note_instruction(const Instruction& instruction) const;
+  const std::vector<Instruction>& instructions(std::int64_t step);
   void optimizer_step(std::int64_t step, double gradient_norm);
+  void update_weights(StageId stage, MicroBatchId last, double gradient_norm);
   RunSummary summarise(std::vector<double> step_seconds);
 
   const Job& job_;
@@ -60,10 +64,12 @@ class Trainer {
   std::map<StageId, std::unique_ptr<Stage>> stages_;
   std::unique_ptr<TiedWeight> tied_;  // where the model is tied and this worker uses its matrix
   std::map<StageId, ParameterGroup*> trained_;
-  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<Optimizer> optimizer_;                            // of all stages
+  std::map<StageId, std::unique_ptr<Optimizer>> stage_optimizers_;  // in its place, where schedules are asynchronous
   std::unique_ptr<Executor> executor_;
   double optimizer_seconds_ = 0;
-  std::int64_t step_ = 0;  // under way, from 0
+  std::int64_t step_ = 0;           // under way, from 0
+  std::vector<Instruction> piece_;  // asynchronous: that of the step under way
 };
 
 }  // namespace chimera

@@ -141,16 +141,20 @@ bool versions_right(const Schedule& schedule) {
 /// What one worker's list says by itself.
 class WorkerList {
  public:
-  WorkerList(const Program& program, std::size_t worker, bool trains)
-      : program_(program), worker_(worker), trains_(trains) {}
+  WorkerList(const Program& program, std::size_t worker, bool trains, bool updates_stages)
+      : program_(program), worker_(worker), trains_(trains), updates_stages_(updates_stages) {}
 
   bool means_something() {
     for (const Instruction& instruction : program_.workers[worker_]) {
       if (!follows(instruction)) return false;
     }
-    if (sends_ != 0 || receives_ != 0 || num_scalars_ != 1 || num_steps_ != (trains_ ? 1 : 0)) return false;
+    if (sends_ != 0 || receives_ != 0 || num_scalars_ != program_.steps) return false;
+    if (num_steps_ != (trains_ && !updates_stages_ ? 1 : 0)) return false;
+    for (const auto& [copy, weights] : weights_) {
+      if (updates_stages_ && (weights.gradients > 0 || !weights.held.contains(weights.newest))) return false;
+    }
     const auto groups = stage_groups(program_.placement);
-    for (std::int64_t s = 0; trains_ && s < program_.stages; ++s) {
+    for (std::int64_t s = 0; trains_ && !updates_stages_ && s < program_.stages; ++s) {
       const auto& group = groups[static_cast<std::size_t>(s)];
       const bool member = std::count(group.begin(), group.end(), WorkerId(static_cast<std::int64_t>(worker_))) > 0;
       if (member && group.size() > 1 && !waited_stages_.contains(s)) return false;
@@ -160,6 +164,11 @@ class WorkerList {
 
  private:
   using Transfer = std::pair<Task, std::int64_t>;  // tensor and peer
+  struct Weights {                                 // of a stage of a replica
+    std::set<std::int32_t> held = {0};
+    std::int32_t newest = 0;
+    int gradients = 0;
+  };
 
   bool follows(const Instruction& instruction) {
     const Transfer transfer{task(instruction.op), instruction.peer.value()};
@@ -178,28 +187,56 @@ class WorkerList {
         ++sends_;
         return made_.contains(transfer.first) && is_transfer_to_other(transfer) && sent_.insert(transfer).second;
       case InstructionKind::WaitSend: --sends_; return sent_.contains(transfer) && left_.insert(transfer).second;
-      case InstructionKind::StartAllReduce: return num_scalars_ == 0 && holds(stage) && started_.insert(stage).second;
+      case InstructionKind::StartAllReduce:
+        return num_scalars_ < program_.steps && holds(stage) && started_.insert(stage).second;
       case InstructionKind::WaitAllReduce:
-        return num_scalars_ == 0 && started_.contains(stage) && waited_stages_.insert(stage).second;
-      case InstructionKind::ReduceScalars: return num_scalars_++ == 0;
-      case InstructionKind::OptimizerStep: ++num_steps_; return num_scalars_ == 1;
+        return num_scalars_ < program_.steps && started_.contains(stage) && waited_stages_.insert(stage).second;
+      case InstructionKind::ReduceScalars:
+        return instruction.op.micro_batch.value() == num_scalars_ * (program_.micro_batches / program_.steps) &&
+               num_scalars_++ < program_.steps;
+      case InstructionKind::OptimizerStep: ++num_steps_; return num_scalars_ == program_.steps;
+      case InstructionKind::UpdateWeights: return update(instruction.op);
+      case InstructionKind::DropWeights:
+        return is_on(program_.placement, instruction.op, worker_, program_.micro_batches) &&
+               weights(instruction.op).held.erase(instruction.op.weight_version) == 1;
     }
     return false;
   }
 
   bool compute(const Op& op) {
-    const bool weights = op.kind == OpKind::Backward || op.kind == OpKind::BackwardWeight;
-    if (num_scalars_ > 0 || (weights && started_.contains(op.stage.value()))) return false;
+    const bool gives_weights = op.kind == OpKind::Backward || op.kind == OpKind::BackwardWeight;
     if (!is_on(program_.placement, op, worker_, program_.micro_batches)) return false;
+    if (is_summed(op) || (gives_weights && started_.contains(op.stage.value()))) return false;
+    if (!weights(op).held.contains(op.weight_version)) return false;
+    weights(op).gradients += gives_weights;
     if (!has_inputs(op, program_.stages, here_)) return false;
     made_.insert(task(op));
     here_.insert(task(op));
     return true;
   }
 
-  bool recompute(const Op& op) const {
+  Weights& weights(const Op& op) { return weights_[{op.replica, op.stage}]; }
+
+  /// The norms and losses of its step are summed.
+  bool is_summed(const Op& op) const {
+    return op.micro_batch.value() < num_scalars_ * (program_.micro_batches / program_.steps);
+  }
+
+  bool update(const Op& op) {
+    if (!is_on(program_.placement, op, worker_, program_.micro_batches) || is_summed(op)) return false;
+    Weights& updated = weights(op);
+    if (op.weight_version != ++updated.newest || updated.gradients == 0) return false;
+    updated.held.insert(updated.newest);
+    updated.gradients = 0;
+    if (started_.erase(op.stage.value()) == 0) return true;
+    const auto group = stage_groups(program_.placement)[op.stage.index()];
+    return group.size() == 1 && waited_stages_.erase(op.stage.value()) == 1;
+  }
+
+  bool recompute(const Op& op) {
     if (op.kind != OpKind::Backward && op.kind != OpKind::BackwardInput) return false;
     if (!is_on(program_.placement, op, worker_, program_.micro_batches)) return false;
+    if (!weights(op).held.contains(op.weight_version)) return false;
     return here_.contains(task(OpKind::Forward, op, 0)) && !here_.contains(task(op));
   }
 
@@ -217,13 +254,15 @@ class WorkerList {
   const Program& program_;
   std::size_t worker_;
   bool trains_;
+  bool updates_stages_;
+  std::map<std::pair<ReplicaId, StageId>, Weights> weights_;
   std::set<Task> made_;
   std::set<Task> here_;
   std::set<Transfer> posted_, received_, sent_, left_;
   std::set<std::int64_t> started_, waited_stages_;
   int sends_ = 0;     // started, not waited for
   int receives_ = 0;  // posted, not waited for
-  int num_scalars_ = 0;
+  std::int64_t num_scalars_ = 0;
   int num_steps_ = 0;
 };
 
@@ -232,12 +271,16 @@ bool lists_mean_something(const Program& program) {
   std::multiset<Task> sent;
   std::multiset<Task> posted;
   bool trains = false;
+  bool updates_stages = false;
   for (const auto& instructions : program.workers) {
     for (const Instruction& instruction : instructions) {
+      updates_stages = updates_stages || instruction.kind == InstructionKind::UpdateWeights ||
+                       instruction.kind == InstructionKind::DropWeights;
       if (instruction.kind == InstructionKind::Compute) computed.insert(task(instruction.op));
       if (instruction.kind == InstructionKind::StartSend) sent.insert(task(instruction.op));
       if (instruction.kind == InstructionKind::PostReceive) posted.insert(task(instruction.op));
       trains = trains || instruction.kind == InstructionKind::OptimizerStep ||
+               instruction.kind == InstructionKind::UpdateWeights ||
                instruction.kind == InstructionKind::StartAllReduce ||
                (instruction.kind == InstructionKind::Compute && instruction.op.kind != OpKind::Forward);
     }
@@ -248,7 +291,7 @@ bool lists_mean_something(const Program& program) {
   if (!is_set(sent) || !is_set(posted)) return false;
   if (!has_each_once(computed, program.stages, program.micro_batches, trains)) return false;
   for (std::size_t w = 0; w < program.workers.size(); ++w) {
-    if (!WorkerList(program, w, trains).means_something()) return false;
+    if (!WorkerList(program, w, trains, updates_stages).means_something()) return false;
   }
   return true;
 }

@@ -145,9 +145,12 @@ void damage(Schedule& schedule, Dice& dice) {
   }
 }
 
+constexpr std::size_t kInstructionKinds = static_cast<std::size_t>(InstructionKind::DropWeights) + 1;
+
 void damage(Instruction& instruction, const Program& program, Dice& dice) {
-  switch (dice.below(4)) {
-    case 0: instruction.kind = static_cast<InstructionKind>(dice.below(9)); break;
+  switch (dice.below(5)) {
+    case 4: instruction.op.weight_version += static_cast<std::int32_t>(dice.below(3)) - 1; break;
+    case 0: instruction.kind = static_cast<InstructionKind>(dice.below(kInstructionKinds)); break;
     case 1: instruction.op.micro_batch = MicroBatchId(dice.id(program.micro_batches + 2) - 1); break;
     case 2: instruction.op.stage = StageId(dice.id(program.stages + 2) - 1); break;
     default: instruction.peer = WorkerId(dice.id(static_cast<std::int64_t>(program.workers.size()) + 2) - 1); break;
@@ -169,7 +172,7 @@ void damage(Program& program, Dice& dice) {
   if (way < kListDamages) return damage_lists(program.workers, dice, way);
   auto& list = program.workers[dice.below(program.workers.size())];
   if (way < 9 && !list.empty()) return damage(list[dice.below(list.size())], program, dice);
-  if (way < 11) return drop(program, static_cast<InstructionKind>(dice.below(9)), dice);
+  if (way < 11) return drop(program, static_cast<InstructionKind>(dice.below(kInstructionKinds)), dice);
   damage_lists(program.workers, dice, 1);
 }
 
@@ -246,6 +249,11 @@ TEST(MutationTest, ProgramsAreJudgedAsTheInterpreterDoes) {
       for (const PipelineShape& shape : some_shapes(generator.name)) {
         const Schedule schedule = generator.generate(shape);
         originals.push_back(lower(schedule, {.discipline = discipline}));
+        if (schedule.updates) {
+          const bool sums = originals.size() % 2 == 0;
+          originals.push_back(
+              lower(unroll(schedule, 3), {.discipline = discipline, .all_reduces = {.every_stage = sums}, .steps = 3}));
+        }
         if (originals.size() % 4 == 0) originals.push_back(lower(forward_only(schedule), {.discipline = discipline}));
       }
     }

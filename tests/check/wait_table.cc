@@ -44,11 +44,13 @@ std::size_t position(const Program& program, std::size_t worker, const Predicate
 
 WaitTable::WaitTable(const Program& program, ChannelDiscipline discipline) : needs_(program.workers.size()) {
   for (std::size_t w = 0; w < needs_.size(); ++w) {
+    std::size_t sums = 0;  // of norms and losses
     for (const Instruction& instruction : program.workers[w]) {
       const bool transfer =
           instruction.kind == InstructionKind::WaitSend || instruction.kind == InstructionKind::WaitReceive;
       needs_[w].push_back(transfer ? of_transfer(program, discipline, w, instruction)
-                                   : of_collective(program, instruction));
+                                   : of_collective(program, instruction, sums));
+      sums += instruction.kind == InstructionKind::ReduceScalars;
     }
   }
 }
@@ -70,7 +72,7 @@ WaitTable::Needs WaitTable::of_transfer(const Program& program, ChannelDisciplin
   return {{worker, kNever}};
 }
 
-WaitTable::Needs WaitTable::of_collective(const Program& program, const Instruction& wait) {
+WaitTable::Needs WaitTable::of_collective(const Program& program, const Instruction& wait, std::size_t sums_before) {
   Needs needs;
   if (wait.kind == InstructionKind::WaitAllReduce) {
     const auto group = stage_groups(program.placement)[wait.op.stage.index()];
@@ -82,8 +84,9 @@ WaitTable::Needs WaitTable::of_collective(const Program& program, const Instruct
     }
   } else if (wait.kind == InstructionKind::ReduceScalars) {
     for (std::size_t w = 0; w < program.workers.size(); ++w) {
-      needs.push_back({w, position(program, w, [](const Instruction& instruction) {
-                         return instruction.kind == InstructionKind::ReduceScalars;
+      std::size_t passed = 0;
+      needs.push_back({w, position(program, w, [&](const Instruction& instruction) {
+                         return instruction.kind == InstructionKind::ReduceScalars && passed++ == sums_before;
                        })});
     }
   }

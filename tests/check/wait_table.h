@@ -28,7 +28,7 @@ class WaitTable {
   using Needs = std::vector<Need>;
   [[nodiscard]] static Needs of_transfer(const Program& program, ChannelDiscipline discipline, std::size_t worker,
                                          const Instruction& wait);
-  [[nodiscard]] static Needs of_collective(const Program& program, const Instruction& wait);
+  [[nodiscard]] static Needs of_collective(const Program& program, const Instruction& wait, std::size_t sums_before);
 
   std::vector<std::vector<Needs>> needs_;  // [worker][instruction]
 };

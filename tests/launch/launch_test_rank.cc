@@ -10,6 +10,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <iterator>
 #include <map>
@@ -165,6 +166,12 @@ const std::map<std::string, Action> kActions = {
        print_line(fmt::format("{} descriptors", count_descriptors()));
        return 0;
      }},
+    {"read-input",
+     [](const RankEnvironment& self) {
+       std::ifstream input(self.input_path);
+       print_line(std::string(std::istreambuf_iterator<char>(input), {}));
+       return 0;
+     }},
     {"who-am-i",
      [](const RankEnvironment& self) {
        print_line(fmt::format("{} of {}", self.rank, self.world_size));
@@ -176,8 +183,10 @@ int run(const std::vector<std::string>& arguments) {
   const auto self = rank_environment();
   if (!self) {
     const char* hang = std::getenv("LAUNCH_TEST_HANG_MS");
+    const char* input = std::getenv("LAUNCH_TEST_INPUT");
     return launch({.ranks = std::stoi(arguments.at(0)),
                    .arguments = arguments,
+                   .input = input == nullptr ? "" : input,
                    .hang = std::chrono::milliseconds(hang == nullptr ? 0 : std::stoi(hang))});
   }
   const auto index = static_cast<std::size_t>(self->rank) + 1;

@@ -39,6 +39,14 @@ TEST(LauncherTest, RanksInheritStoreReportPipeAndProgressPageOnly) {
   EXPECT_EQ(Job(1, {"count-descriptors"}).wait().output, "6 descriptors\n");
 }
 
+TEST(LauncherTest, GivesEveryRankTheSameInput) {
+  ::setenv("LAUNCH_TEST_INPUT", "four words for everyone", 1);
+  const JobResult result = Job(2, {"read-input", "read-input"}).wait();
+  ::unsetenv("LAUNCH_TEST_INPUT");
+  EXPECT_EQ(result.output, "four words for everyone\nfour words for everyone\n");
+  expect_clean(result);
+}
+
 TEST(LauncherTest, RanksMeetInAStoreWithoutAFile) {
   const std::vector<std::string> actions(4, "meet-in-the-store");
   const JobResult result = Job(4, actions).wait();

@@ -76,6 +76,19 @@ TEST_F(TrainRefusalTest, Shapes) {
   });
 }
 
+TEST_F(TrainRefusalTest, AsynchronousSchedules) {
+  const auto with = [](const Arguments& flags) {
+    return Arguments{"--schedule", "pipedream", "--stages", "2"} + flags;
+  };
+  expect_refusals({
+      {with({"--reduction", "canonical"}), {"--reduction canonical", "pipedream is asynchronous"}},
+      {with({"--sync", "post"}), {"--sync", "pipedream is asynchronous", "leave the flag out"}},
+      {with({"--tied", "true"}), {"--tied true", "pipedream is asynchronous", "use --tied false"}},
+      {with({"--steps", "1000000000"}), {"--steps 1000000000", "at most 1073741823 steps"}},
+      {{"--schedule", "pipedream-2bw", "--stages", "4", "--micro-batches", "3"}, {"must be at least --stages = 4"}},
+  });
+}
+
 TEST_F(TrainRefusalTest, Names) {
   expect_refusals({
       {{"--schedule", "chimra"}, {"unknown schedule 'chimra'", "did you mean 'chimera'?"}},

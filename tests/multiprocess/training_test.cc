@@ -50,6 +50,21 @@ TEST(TrainingTest, ProcessesThreadsAndTheUnpipelinedModelAgree) {
   expect_same_training(reference, train(shape + Arguments{"--transport", "threads"}));
 }
 
+TEST(TrainingTest, AsynchronousSchedulesLearnOnEveryTransport) {
+  const Arguments common = {"--model",         "gpt2-tiny", "--stages",  "4",   "--micro-batches",  "4",
+                            "--steps",         "25",        "--clip",    "0.5", "--validate-every", "10",
+                            "--learning-rate", "0.005",     "--schedule"};
+  for (const char* name : {"pipedream", "pipedream-2bw"}) {
+    const auto processes = train(common + Arguments{name});
+    ASSERT_EQ(processes.size(), 25U);
+    EXPECT_LT(processes[24]["loss"].get<double>(), 0.9 * processes[0]["loss"].get<double>()) << name;
+    EXPECT_LT(processes[24]["validation_loss"].get<double>(), processes[9]["validation_loss"].get<double>()) << name;
+    expect_same_training(processes, train(common + Arguments{name, "--transport", "threads"}));
+  }
+  const auto groups = train(common + Arguments{"pipedream", "--stages", "2", "--data-parallel", "2"});
+  EXPECT_LT(groups[24]["loss"].get<double>(), 0.9 * groups[0]["loss"].get<double>());
+}
+
 TEST(TrainingTest, GroupsSideBySideTrainOnSharesOfTheSamples) {
   const Arguments model = {"--model", "gpt2-tiny", "--layers", "4", "--steps", "4", "--validate-every", "4"};
   const auto reference = train(model + kReference + Arguments{"--micro-batches", "8"});

@@ -6,6 +6,8 @@
 #include <thread>
 
 #include "generate/registry.h"
+#include "model/parameters.h"
+#include "passes/unroll.h"
 #include "support/memory_meter.h"
 #include "support/step_memory.h"
 
@@ -113,6 +115,30 @@ TEST_P(MemoryTest, NothingOutlivesTheStep) {
       EXPECT_LE(worker.after_bytes, slack);
     }
   }
+}
+
+TEST(StepMemoryTest, AsynchronousSchedulesKeepAsManyWeightVersionsAsTheySay) {
+  const ModelConfig model = find_model("gpt2-tiny");
+  const auto partition = even_partition(model.layers, kStages);
+  const auto copies = [&](const char* name, std::int64_t micro_batches) {
+    constexpr std::int64_t kSteps = 3;
+    const Schedule step = find_generator(name).generate({kStages, micro_batches});
+    LoweringOptions lowering;
+    lowering.steps = kSteps;
+    const auto memory =
+        benchmarks::measure_step_memory(unroll(step, kSteps), model, kSize, Exchange::ByReference, lowering);
+    std::vector<double>
+        result;  // what is alive after the run, in weights of the stage; the first version is not counted
+    for (std::size_t w = 0; w < memory.size(); ++w) {
+      const auto weight_bytes = parameter_count(model, partition[w]) * static_cast<std::int64_t>(sizeof(float));
+      result.push_back(static_cast<double>(memory[w].after_bytes) / static_cast<double>(weight_bytes));
+    }
+    return result;
+  };
+  EXPECT_EQ(copies("pipedream", 8), (std::vector<double>{3, 2, 1, 0}));
+  EXPECT_EQ(copies("pipedream", 2), (std::vector<double>{1, 1, 1, 0})) << "no more than there are micro-batches";
+  EXPECT_EQ(copies("pipedream-2bw", 8), (std::vector<double>{1, 1, 1, 1}));
+  EXPECT_EQ(copies("1f1b", 8), (std::vector<double>{0, 0, 0, 0}));
 }
 
 TEST(StepMemoryTest, OneUnitNeedsAsMuchAsEight) {

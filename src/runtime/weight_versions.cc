@@ -1,0 +1,63 @@
+#include "runtime/weight_versions.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+
+#include <utility>
+
+namespace chimera {
+
+WeightVersions::WeightVersions(Stage& stage, std::int32_t newest) : stage_(stage), newest_(newest), in_use_(newest) {
+  Values& values = held_[newest];
+  for (const Parameter& parameter : stage.parameters()) values.push_back(parameter.value.variable_data());
+}
+
+void WeightVersions::use(std::int32_t version) {
+  if (version == in_use_) return;
+  put(held_.at(version));
+  in_use_ = version;
+}
+
+void WeightVersions::drop(std::int32_t version) {
+  if (version == newest_) {
+    newest_is_dropped_ = true;
+  } else {
+    spare_.push_back(std::move(held_.extract(version).mapped()));
+  }
+}
+
+void WeightVersions::update(const std::function<void()>& change) {
+  begin_update();
+  const at::AutoDispatchBelowADInplaceOrView unnoticed;
+  change();
+}
+
+void WeightVersions::begin_update() {
+  const at::NoGradGuard no_grad;
+  Values next;
+  if (newest_is_dropped_) {
+    next = std::move(held_.extract(newest_).mapped());
+  } else {
+    const Values& values = held_.at(newest_);
+    if (spare_.empty()) {
+      for (const at::Tensor& value : values) next.push_back(at::empty_like(value));
+    } else {
+      next = std::move(spare_.back());
+      spare_.pop_back();
+    }
+    for (std::size_t i = 0; i < values.size(); ++i) next[i].copy_(values[i]);
+  }
+  newest_is_dropped_ = false;
+  put(next);
+  held_.emplace(++newest_, std::move(next));
+  in_use_ = newest_;
+}
+
+void WeightVersions::put(const Values& values) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    at::Tensor parameter = stage_.parameters()[i].value;
+    parameter.set_data(values[i]);
+  }
+}
+
+}  // namespace chimera

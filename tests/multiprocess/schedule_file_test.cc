@@ -1,0 +1,114 @@
+// Training by a schedule that is read, not generated.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "support/refusal.h"
+#include "training.h"
+
+namespace chimera::testing {
+namespace {
+
+using nlohmann::json;
+
+const Arguments kModel = {"--model", "gpt2-tiny", "--steps", "4", "--validate-every", "4", "--dropout", "0.1"};
+
+std::vector<json> train(const Arguments& flags, const std::string& input = "") {
+  const Scratch scratch;
+  const ProgramResult result = run_program(small_training(scratch) + kModel + flags, input);
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_EQ(result.orphans, 0);
+  EXPECT_FALSE(result.left_files);
+  return read_metrics(scratch.path("metrics.jsonl"));
+}
+
+void expect_trains_as_unpipelined(int micro_batches, const std::vector<json>& steps) {
+  const auto reference =
+      train({"--schedule", "none", "--threads", "1", "--micro-batches", std::to_string(micro_batches)});
+  ASSERT_EQ(steps.size(), reference.size());
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    for (const auto& [field, value] : reference[i].items()) {
+      if (field != "loss" && field != "grad_norm" && field != "validation_loss") continue;
+      EXPECT_NEAR(steps[i].at(field).get<double>(), value.get<double>(), 1e-11 * value.get<double>())
+          << field << " of step " << i + 1;
+    }
+  }
+}
+
+std::string output_of(const Arguments& arguments) { return run_program(arguments).output; }
+
+TEST(TrainingScheduleFileTest, WhatSearchFoundTrains) {
+  const json found = json::parse(output_of(
+      {"search", "--stages", "2", "--micro-batches", "4", "--iterations", "2000", "--seed", "3", "--format", "json"}));
+  const Scratch scratch;
+  const std::string file = scratch.write("found.json", found["schedule"].dump());
+  expect_trains_as_unpipelined(4, train({"--schedule-file", file}));
+}
+
+TEST(TrainingScheduleFileTest, CsvTrains) {
+  const Scratch scratch;
+  const Arguments generate = {"schedule", "zb-v", "--stages", "2", "--micro-batches", "3", "--format", "csv"};
+  const std::string file = scratch.write("zb-v.csv", output_of(generate));
+  expect_trains_as_unpipelined(3, train({"--schedule-file", file, "--transport", "threads"}));
+  expect_trains_as_unpipelined(6, train({"--schedule-file", file, "--data-parallel", "2"}));
+}
+
+TEST(TrainingScheduleFileTest, StandardInputReachesEveryProcess) {
+  const std::string text =
+      output_of({"schedule", "chimera", "--stages", "4", "--micro-batches", "4", "--format", "json"});
+  expect_trains_as_unpipelined(4, train({"--schedule-file", "-"}, text));
+}
+
+TEST(TrainingScheduleFileTest, HalfSizeMicroBatchesAreThoseOfTheFile) {
+  const Scratch scratch;
+  const std::string file =
+      scratch.write("halving.csv", output_of({"schedule", "chimera", "--stages", "2", "--micro-batches", "4", "--scale",
+                                              "halving", "--format", "csv"}));
+  const auto steps = train({"--schedule-file", file});
+  expect_trains_as_unpipelined(4, steps);  // the loss is a mean over the step's tokens, however they are grouped
+  EXPECT_EQ(steps[0]["tokens"], 4 * 2 * 32);
+}
+
+TEST(TrainingScheduleFileTest, AsynchronousSchedulesTrainToo) {
+  const Scratch scratch;
+  const Arguments shape = {"pipedream", "--stages", "2", "--micro-batches", "2"};
+  const std::string file =
+      scratch.write("pipedream.json", output_of(Arguments{"schedule"} + shape + Arguments{"--format", "json"}));
+  const auto steps = train({"--schedule-file", file});
+  const auto generated = train(Arguments{"--schedule"} + shape);
+  ASSERT_EQ(steps.size(), 4U);
+  for (std::size_t i = 0; i < steps.size(); ++i) EXPECT_EQ(steps[i]["loss"], generated[i]["loss"]);
+}
+
+TEST(TrainingScheduleFileTest, RefusesInOneLine) {
+  const Scratch scratch;
+  const std::string good = scratch.write(
+      "good.json", output_of({"schedule", "gpipe", "--stages", "2", "--micro-batches", "2", "--format", "json"}));
+  const std::string incomplete = scratch.write("incomplete.csv", "0F0,0B0,0F1\n1F0,1B0,1F1,1B1\n");
+  const std::string crossed = scratch.write("crossed.csv", "0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n");
+  const auto with = [&](const Arguments& flags) {
+    return small_training(scratch) + Arguments{"--model", "gpt2-tiny"} + flags;
+  };
+  for (const Refusal& refusal : std::vector<Refusal>{
+           {with({"--schedule-file", good, "--schedule", "gpipe"}), {"leave out --schedule"}},
+           {with({"--schedule-file", good, "--stages", "2"}), {"has a shape already", "leave out --stages"}},
+           {with({"--schedule-file", good, "--waves", "1"}), {"has a shape already"}},
+           {with({"--schedule-file", ""}), {"--schedule-file: the name of a file is missing"}},
+           {with({"--schedule-file", scratch.path("missing.json")}), {"missing.json", "No such file"}},
+           {with({"--schedule-file", scratch.path("")}), {"is a directory"}},
+           {with({"--schedule-file", scratch.write("not.csv", "0F0,hello\n")}), {"not.csv", "hello"}},
+           {with({"--schedule-file", scratch.write("empty.json", "")}), {"empty.json"}},
+           {with({"--schedule-file", incomplete}), {"incomplete.csv: ", "micro-batch 1", "`chimera check "}},
+           {with({"--schedule-file", crossed}), {"crossed.csv: ", "`chimera check "}},
+           {with({"--schedule-file", good, "--layers", "1"}), {"cannot cut 1 layers into 2 stages"}},
+           {with({"--schedule-file", good, "--metrics", good}), {"is the file that the run reads"}},
+       }) {
+    expect_refusal(refusal);
+  }
+  EXPECT_THAT(read_file(good), ::testing::HasSubstr("chimera-schedule"));
+}
+
+}  // namespace
+}  // namespace chimera::testing

@@ -1,0 +1,279 @@
+// Schedules that update weights between their ops, against a replay of the same updates in one process: no pipeline,
+// the whole history of every stage's weights, and the published rule for which of them a micro-batch uses.
+
+#include <gtest/gtest.h>
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <memory>
+
+#include "core/error.h"
+#include "support/training.h"
+#include "train/batches.h"
+
+namespace chimera {
+namespace {
+
+struct Case {
+  std::string name;
+  std::string schedule;
+  std::int64_t stages;
+  std::int64_t micro_batches;
+  void (*set)(TrainOptions&) = [](TrainOptions&) {};
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+constexpr std::int64_t kSteps = 5;
+
+TrainOptions options_of(const Case& c) {
+  TrainOptions options = testing::small_options("gpt2-tiny", c.schedule, {c.stages, c.micro_batches});
+  options.overrides.layers = 4;
+  options.steps = kSteps;
+  options.learning_rate = 0.01;
+  options.warmup = 2;
+  options.clip = 1.5;  // active in some updates, not in others
+  c.set(options);
+  return options;
+}
+
+/// One stage with all the weights it ever had.
+class History {
+ public:
+  History(const Job& job, std::int64_t stage)
+      : stage_(make_stage(job.model, job.partition[static_cast<std::size_t>(stage)], at::kDouble,
+                          static_cast<std::uint64_t>(job.options.seed))),
+        optimizer_(make_optimizer(job.options, {stage_.get()})) {
+    remember();
+  }
+
+  Stage& stage() { return *stage_; }
+  [[nodiscard]] std::int64_t newest() const { return static_cast<std::int64_t>(versions_.size()) - 1; }
+
+  void put(std::int64_t version) {
+    const at::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < stage_->parameters().size(); ++i) {
+      at::Tensor value = stage_->parameters()[i].value;
+      value.copy_(versions_.at(static_cast<std::size_t>(version))[i]);
+    }
+  }
+
+  /// Returns the squared norm of the gradients, before clipping.
+  double update(const TrainOptions& options, std::int64_t step) {
+    put(newest());
+    const double norm = at::linalg_vector_norm(stage_->gradients()).item<double>();
+    stage_->gradients().mul_(clip_factor(norm, options.clip));
+    optimizer_->step(learning_rate(options, step));
+    stage_->zero_gradients();
+    remember();
+    return norm * norm;
+  }
+
+ private:
+  void remember() {
+    auto& values = versions_.emplace_back();
+    for (const Parameter& parameter : stage_->parameters()) values.push_back(parameter.value.detach().clone());
+  }
+
+  std::unique_ptr<Stage> stage_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::vector<std::vector<at::Tensor>> versions_;
+};
+
+/// The version that a micro-batch of the run, counted from its start, uses.
+std::int64_t version_of(const Job& job, std::int64_t stage, std::int64_t micro_batch) {
+  const std::int64_t n = job.schedule.micro_batches;
+  if (job.schedule.name == "pipedream-2bw") return std::max<std::int64_t>(0, micro_batch / n - 1);
+  return std::max<std::int64_t>(0, micro_batch - std::min(job.schedule.stages - 1 - stage, n - 1));
+}
+
+class Replay {
+ public:
+  explicit Replay(const Job& job) : job_(job) {
+    for (std::int64_t s = 0; s < job.schedule.stages; ++s) stages_.push_back(std::make_unique<History>(job, s));
+  }
+
+  testing::Trained run() {
+    testing::Trained result;
+    for (std::int64_t step = 0; step < job_.options.steps; ++step) {
+      loss_ = squares_ = 0;
+      for (std::int64_t m = 0; m < job_.schedule.micro_batches; ++m) train(step, m);
+      result.losses.push_back(loss_ / static_cast<double>(job_.updates()));
+      result.gradient_norms.push_back(std::sqrt(squares_ / static_cast<double>(job_.updates())));
+    }
+    for (const auto& history : stages_) {
+      for (const Parameter& p : history->stage().parameters()) result.parameters[p.name] = {p.value.detach().clone()};
+    }
+    return result;
+  }
+
+ private:
+  void train(std::int64_t step, std::int64_t m) {
+    const std::int64_t n = job_.schedule.micro_batches;
+    const std::int64_t every = job_.options.validate_every;
+    if (m == 0 && (step == 0 || (every > 0 && step % every == 0))) run_starts(step);
+    const std::int64_t in_run = (step - first_step_) * n + m;
+    for (std::size_t s = 0; s < stages_.size(); ++s) {
+      stages_[s]->put(first_versions_[s] + version_of(job_, static_cast<std::int64_t>(s), in_run));
+    }
+    for (std::int64_t group = 0; group < job_.ranks.data_parallel; ++group) {
+      const MicroBatch batch = micro_batch(step, job_.position(GroupId(group), MicroBatchId(m)));
+      at::Tensor hidden;
+      for (const auto& history : stages_) hidden = history->stage().forward(hidden, batch);
+      hidden.backward();
+      loss_ += hidden.item<double>();
+    }
+    if ((m + 1) % job_.schedule.updates->micro_batches != 0) return;
+    for (const auto& history : stages_) squares_ += history->update(job_.options, step);
+  }
+
+  /// Nothing is under way: the newest weights are those of a new start.
+  void run_starts(std::int64_t step) {
+    first_step_ = step;
+    first_versions_.clear();
+    for (const auto& history : stages_) first_versions_.push_back(history->newest());
+  }
+
+  [[nodiscard]] MicroBatch micro_batch(std::int64_t step, std::int64_t position) const {
+    const std::int64_t first = position * job_.micro_batch_size();
+    MicroBatch batch = make_micro_batch(*job_.training_samples, job_.model.family,
+                                        {step, first, job_.micro_batch_size(), job_.mini_batch()});
+    batch.dropout = {.probability = job_.options.dropout,
+                     .seed = static_cast<std::uint64_t>(job_.options.seed),
+                     .step = step,
+                     .first_sample = first};
+    batch.token_loss_scale *= static_cast<double>(job_.updates());  // 1 over the tokens of the update
+    batch.sentence_loss_scale *= static_cast<double>(job_.updates());
+    return batch;
+  }
+
+  const Job& job_;
+  std::vector<std::unique_ptr<History>> stages_;
+  std::vector<std::int64_t> first_versions_;  // [stage], of the run
+  std::int64_t first_step_ = 0;
+  double loss_ = 0;
+  double squares_ = 0;
+};
+
+/// A training with its validations, as Trainer::run does it: a run drains before each.
+testing::Trained train(const TrainOptions& options) {
+  const Job job = prepare_job(options);
+  ThreadHub hub(static_cast<int>(job.num_ranks()), job.rank_groups());
+  std::vector<testing::Trained> results(static_cast<std::size_t>(job.num_ranks()));
+  std::vector<std::thread> threads;
+  for (std::int64_t r = 0; r < job.num_ranks(); ++r) {
+    threads.emplace_back([&, r] {
+      at::set_num_threads(1);
+      testing::Trained& result = results[static_cast<std::size_t>(r)];
+      const auto transport = hub.transport(WorkerId(r));
+      Trainer trainer(job, WorkerId(r), *transport);
+      static_cast<void>(trainer.run([&](const StepMetrics& metrics) {
+        result.losses.push_back(metrics.loss);
+        result.gradient_norms.push_back(metrics.gradient_norm);
+      }));
+      testing::collect(trainer, result);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  testing::Trained trained = std::move(results.front());
+  for (std::size_t r = 1; r < results.size(); ++r) {
+    for (auto& [name, tensors] : results[r].parameters) {
+      for (auto& tensor : tensors) trained.parameters[name].push_back(tensor);
+    }
+  }
+  return trained;
+}
+
+class AsynchronousTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(AsynchronousTest, MakesTheUpdatesOfAReplayWithExplicitOldWeights) {
+  const TrainOptions options = options_of(GetParam());
+  const Job job = prepare_job(options);
+  const testing::Trained replayed = Replay(job).run();
+  const testing::Trained trained = train(options);
+  ASSERT_EQ(trained.losses.size(), static_cast<std::size_t>(options.steps));
+  for (std::size_t step = 0; step < trained.losses.size(); ++step) {
+    EXPECT_NEAR(trained.losses[step], replayed.losses[step], 1e-12 * replayed.losses[step]) << "step " << step + 1;
+    EXPECT_NEAR(trained.gradient_norms[step], replayed.gradient_norms[step], 1e-12 * replayed.gradient_norms[step])
+        << "step " << step + 1;
+  }
+  ASSERT_EQ(trained.parameters.size(), replayed.parameters.size());
+  for (const auto& [name, copies] : trained.parameters) {
+    EXPECT_EQ(copies.size(), static_cast<std::size_t>(options.data_parallel)) << name;
+    for (const at::Tensor& copy : copies) {
+      EXPECT_TRUE(at::allclose(copy, replayed.parameters.at(name)[0], 1e-12, 1e-12)) << name;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Schedules, AsynchronousTest,
+    ::testing::Values(Case{"PipeDream2", "pipedream", 2, 3}, Case{"PipeDream4", "pipedream", 4, 6},
+                      Case{"PipeDreamFewMicroBatches", "pipedream", 4, 2},
+                      Case{"PipeDreamOneMicroBatch", "pipedream", 4, 1},
+                      Case{"PipeDreamManySteps", "pipedream", 2, 2,
+                           [](TrainOptions& o) {  // AdamW would make much of gradients that are zero but for rounding
+                             o.optimizer = "sgd";
+                             o.steps = 30;
+                           }},
+                      Case{"PipeDreamSgd", "pipedream", 4, 4, [](TrainOptions& o) { o.optimizer = "sgd"; }},
+                      Case{"PipeDreamWithoutClipping", "pipedream", 4, 4, [](TrainOptions& o) { o.clip = 0; }},
+                      Case{"PipeDreamDropoutRecomputed", "pipedream", 4, 4,
+                           [](TrainOptions& o) {
+                             o.dropout = 0.1;
+                             o.recompute = "full";
+                           }},
+                      Case{"PipeDreamGroups", "pipedream", 2, 4, [](TrainOptions& o) { o.data_parallel = 2; }},
+                      Case{"PipeDreamValidates", "pipedream", 4, 4, [](TrainOptions& o) { o.validate_every = 2; }},
+                      Case{"PipeDreamBert", "pipedream", 2, 3, [](TrainOptions& o) { o.model = "bert-tiny"; }},
+                      Case{"DoubleBuffered2", "pipedream-2bw", 2, 3}, Case{"DoubleBuffered4", "pipedream-2bw", 4, 4},
+                      Case{"DoubleBufferedManyMicroBatches", "pipedream-2bw", 4, 7},
+                      Case{"DoubleBufferedDropout", "pipedream-2bw", 2, 4, [](TrainOptions& o) { o.dropout = 0.1; }},
+                      Case{"DoubleBufferedGroups", "pipedream-2bw", 2, 2, [](TrainOptions& o) { o.data_parallel = 2; }},
+                      Case{"DoubleBufferedValidates", "pipedream-2bw", 4, 4,
+                           [](TrainOptions& o) { o.validate_every = 3; }}),
+    [](const auto& tested) { return tested.param.name; });
+
+TEST(AsynchronousTest, OneStageIsTheUnpipelinedModelWithAnUpdateAMicroBatch) {
+  TrainOptions options = testing::small_options("gpt2-tiny", "pipedream-2bw", {1, 4});
+  options.overrides.layers = 2;
+  options.steps = 1;
+  const auto trained = train(options);
+  const auto reference = testing::train_unpipelined(options, 1);
+  EXPECT_EQ(trained.losses, reference.losses);
+  EXPECT_NEAR(trained.gradient_norms[0], reference.gradient_norms[0], 1e-12 * reference.gradient_norms[0]);
+}
+
+TEST(AsynchronousTest, RefusesWhatHasNoMeaning) {
+  const auto message = [](const std::string& schedule, void (*set)(TrainOptions&)) {
+    TrainOptions options = options_of({"", schedule, 2, 4});
+    set(options);
+    try {
+      (void)prepare_job(options);
+    } catch (const ConfigError& error) {
+      return std::string(error.what());
+    }
+    return std::string("nothing refused");
+  };
+  EXPECT_EQ(message("pipedream", [](TrainOptions& o) { o.reduction = "canonical"; }),
+            "--reduction canonical: schedule pipedream is asynchronous, its updates depend on its order of ops");
+  EXPECT_EQ(message("pipedream-2bw", [](TrainOptions& o) { o.sync = "post"; }),
+            "--sync: schedule pipedream-2bw is asynchronous, it sums gradients at its updates; leave the flag out");
+  EXPECT_EQ(message("pipedream", [](TrainOptions& o) { o.overrides.tied = true; }),
+            "--tied true: schedule pipedream is asynchronous, which would update the matrix in two places apart; "
+            "use --tied false");
+  EXPECT_EQ(message("pipedream", [](TrainOptions& o) { o.steps = 1'000'000'000; }),
+            "--steps 1000000000: at most 536870911 steps of 4 micro-batches run by an asynchronous schedule");
+  EXPECT_EQ(message("pipedream-2bw", [](TrainOptions& o) { o.shape.micro_batches = 1; }),
+            "pipedream-2bw: --micro-batches must be at least --stages = 2, not 1 (an update takes D or more)");
+}
+
+TEST(AsynchronousTest, AMillionStepsNeedNoMoreRoomThanAFew) {
+  TrainOptions options = options_of({"", "pipedream", 4, 8});
+  options.steps = 1'000'000;
+  EXPECT_LE(prepare_job(options).runs.at(1'000'000).program.steps, 8);
+}
+
+}  // namespace
+}  // namespace chimera
