@@ -14,6 +14,7 @@
 #include "model/weight_gradients.h"
 #include "runtime/block_sums.h"
 #include "runtime/op_times.h"
+#include "runtime/tracer.h"
 #include "schedule/program.h"
 #include "transport/transport.h"
 
@@ -28,6 +29,8 @@ struct StepHooks {
   std::function<void(double gradient_norm)> optimizer_step;
   /// Bytes this worker's process has held at most; the step reports the largest of all workers.
   std::function<double()> peak_memory;
+  /// Notes when instructions run, in the step it has begun; borrowed. Null: nothing is noted.
+  Tracer* tracer = nullptr;
 };
 
 struct StepResult {
@@ -70,8 +73,7 @@ class Executor {
 
   /// The instruction under way, in words; empty between steps.
   [[nodiscard]] std::string current() const;
-  /// Durations of the ops run so far, forwards of programs without backwards not counted. A recomputation counts as
-  /// part of the backward that needs it.
+  /// Durations of the ops run so far, forwards of programs without backwards not counted.
   [[nodiscard]] const OpTimes& op_times() const { return op_times_; }
   void forget_op_times() { op_times_ = OpTimes(op_times_.num_stages()); }
 
@@ -100,7 +102,8 @@ class Executor {
   Activation propagate(const Op& op, bool defer_weight_gradients);
   void wait_send(const Op& op);
   void wait_receive(const Op& op);
-  void start_all_reduce(StageId stage);
+  void start_all_reduce(StageId stage, Tracer* tracer);
+  std::unique_ptr<Pending> start_sum(StageId stage);
   void wait_all_reduce(StageId stage);
   void reduce_scalars(const StepHooks& hooks);
   std::vector<at::Tensor> take_blocks(StageId group);

@@ -90,6 +90,13 @@ RunSummary Trainer::run(const std::function<void(const StepMetrics&)>& on_step) 
   return summarise(std::move(step_seconds));
 }
 
+void Trainer::trace(bool on, std::function<MemorySample()> look_at_memory) {
+  tracer_.reset();
+  if (!on) return;
+  tracer_.emplace(job_.training.workers[place_.worker.index()].size(), job_.worker_groups().size(),
+                  std::move(look_at_memory));
+}
+
 std::string Trainer::current() const {
   const std::string instruction = executor_->current();
   return instruction.empty() ? fmt::format("step {}", step_ + 1) : instruction;
@@ -103,7 +110,9 @@ StepMetrics Trainer::train_step(std::int64_t step) {
       .load = [&](StageId stage, MicroBatchId id) { return load_training(step, stage, id); },
       .optimizer_step = [&](double norm) { optimizer_step(step, norm); },
       .peak_memory = peak_resident_bytes,
+      .tracer = tracer_ ? &*tracer_ : nullptr,
   };
+  if (tracer_) tracer_->begin_step(step);
   const StepResult result = executor_->run(job_.training.workers[place_.worker.index()], hooks);
   StepMetrics metrics;
   metrics.step = step + 1;

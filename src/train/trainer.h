@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,11 @@ class Trainer {
   /// Mean loss over the first kValidationBatches mini-batches of the validation split, or fewer where it has fewer.
   double validate();
 
+  /// From now on, notes when training's instructions run, or no longer does. What was noted before is forgotten.
+  void trace(bool on, std::function<MemorySample()> look_at_memory = {});
+  /// What was noted; null where nothing is.
+  [[nodiscard]] const Tracer* tracer() const { return tracer_ ? &*tracer_ : nullptr; }
+
   /// What this worker trains, for tests and inspection: its stages and, as one above the last, the tied matrix.
   [[nodiscard]] const std::map<StageId, ParameterGroup*>& trained() const { return trained_; }
   /// The instruction under way, or else the step, for error messages.
@@ -60,6 +66,7 @@ class Trainer {
   std::map<StageId, ParameterGroup*> trained_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Executor> executor_;
+  std::optional<Tracer> tracer_;
   double optimizer_seconds_ = 0;
   std::int64_t step_ = 0;  // under way, from 0
 };
