@@ -3,6 +3,7 @@
 set(torch_suites
   BlockSumsTest
   CanonicalTest
+  ClockOffsetTest
   DataOrderTest
   DataParallelTest
   DropoutTest
@@ -17,8 +18,12 @@ set(torch_suites
   KeyedDropoutTest
   LayersTest
   LinearTest
+  MeasuredCostsTest
+  MeasuredStepTest
   MemoryMeterTest
   MemoryTest
+  MemoryTimelineTest
+  ObservationTest
   OpTimesTest
   OptimizerTest
   OrderedSumTest
@@ -33,6 +38,7 @@ set(torch_suites
   ThreadTransportTest
   TiedTest
   TorchSuitesTest
+  TracerTest
   TrainingDropoutTest
   TwentyStepsTest
 )
