@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -15,6 +14,7 @@
 
 #include "core/error.h"
 #include "core/nearest.h"
+#include "core/output_file.h"
 #include "simulate/costs_json.h"
 
 namespace chimera::apps {
@@ -213,17 +213,7 @@ void write_output(const std::string& path, const std::string& text) {
     if (!std::cout) throw Error("standard output cannot be written");
     return;
   }
-  std::error_code none;
-  const bool replaces = !std::filesystem::exists(path, none) || std::filesystem::is_regular_file(path, none);
-  const std::string unfinished = replaces ? path + ".unfinished" : path;
-  std::ofstream file(unfinished, std::ios::binary);
-  file << text << std::flush;
-  file.close();
-  if (!file || (replaces && std::rename(unfinished.c_str(), path.c_str()) != 0)) {
-    const int cause = errno;
-    if (replaces) std::remove(unfinished.c_str());
-    throw ConfigError(fmt::format("{}: cannot be written ({})", path, std::generic_category().message(cause)));
-  }
+  write_whole(path, text);
 }
 
 }  // namespace chimera::apps

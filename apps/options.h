@@ -79,8 +79,7 @@ struct CostFlags {
 [[nodiscard]] std::ifstream open_input(const std::string& path);
 /// The text of a file, or of standard input for `-`. Throws ConfigError where it cannot be read.
 [[nodiscard]] std::string read_input(const std::string& path);
-/// Writes to standard output where `path` is empty, else to the file, whole or not at all. Throws ConfigError. What is
-/// no regular file (/dev/null, a pipe) is written to, never replaced.
+/// Writes to standard output where `path` is empty, else to the file as write_whole does.
 void write_output(const std::string& path, const std::string& text);
 
 }  // namespace chimera::apps

@@ -77,6 +77,12 @@ void add_flags(CLI::App& command, Flags& flags) {
              "rank that holds it up named; 0: never (default 30)");
   add_count(command, "--validate-every", o.validate_every, "steps between validations; 0: none (default 0)");
   add_path(command, "--metrics", o.metrics, "file for one JSON object a step");
+  add_path(command, "--trace", o.trace,
+           "file for what ran on every rank in the last steps (at most 8), as a trace for ui.perfetto.dev");
+  add_path(command, "--op-times", o.op_times,
+           "file for the mean time of every stage's ops, in seconds, as `chimera simulate --costs` reads it");
+  add_path(command, "--timeline", o.timeline,
+           "HTML page for a step as it ran (the median of the last ones) above its simulation with those times");
   for (CLI::Option* option : command.get_options()) option->take_last();  // so that flags override those of a script
 }
 
@@ -150,6 +156,7 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       "  chimera train --data book.txt --schedule none --micro-batches 4   (the unpipelined reference)\n"
       "  chimera train --data book.txt --schedule 1f1b --stages 2 --micro-batches 4 --data-parallel 2\n"
       "  chimera train --data book.txt --schedule-file mine.json   (or CSV, as `chimera schedule` writes them)\n"
+      "  chimera train --data book.txt --steps 10 --trace trace.json --timeline page.html\n"
       "\nStarts one process for each worker on this machine, connected over loopback, or threads. Every schedule\n"
       "trains on the same samples from the same weights, and its gradients are those of the unpipelined model.\n"
       "Dropout masks depend on seed, step, sample and layer only; validation drops nothing. --recompute full keeps\n"
@@ -162,7 +169,8 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       "The loss is the mean over the step's target tokens, in nats. --micro-batches defaults to --stages, and\n"
       "--stages to 4; with --data-parallel W a step has W times as many. With --schedule none the flags that place "
       "stages mean nothing. With --tied true the head is the token embedding: one matrix on every worker that holds\n"
-      "the first or the last stage; gpt2 is so by default. Of a repeated flag the last "
+      "the first or the last stage; gpt2 is so by default.\n"
+      "--trace, --op-times and --timeline are written at the end, whole or not at all. Of a repeated flag the last "
       "counts.\n"
       "\nWhen a rank dies, throws, gets a loss or gradient that is not finite, or was started differently from the\n"
       "others, all end within two seconds and one line names it, what it did and why. A process stopped for long\n"

@@ -4,6 +4,7 @@ set(torch_suites
   AsynchronousTest
   BlockSumsTest
   CanonicalTest
+  ClockOffsetTest
   DataOrderTest
   DataParallelTest
   DifferingRanksTest
@@ -21,8 +22,12 @@ set(torch_suites
   KeyedDropoutTest
   LayersTest
   LinearTest
+  MeasuredCostsTest
+  MeasuredStepTest
   MemoryMeterTest
   MemoryTest
+  MemoryTimelineTest
+  ObservationTest
   MessageTest
   NonFiniteTest
   OpTimesTest
@@ -40,6 +45,7 @@ set(torch_suites
   ThreadTransportTest
   TiedTest
   TorchSuitesTest
+  TracerTest
   TrainingDropoutTest
   TwentyStepsTest
   WeightVersionsTest

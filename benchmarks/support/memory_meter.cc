@@ -43,4 +43,10 @@ std::int64_t MemoryMeter::live_bytes(WorkerId worker) const {
   return ledger_->live[worker.index()];
 }
 
+MemorySample MemoryMeter::take_sample(WorkerId worker) {
+  const std::scoped_lock lock(ledger_->mutex);
+  const std::int64_t live = ledger_->live[worker.index()];
+  return {live, std::exchange(ledger_->peak[worker.index()], live)};
+}
+
 }  // namespace chimera::benchmarks

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/ids.h"
+#include "runtime/tracer.h"
 
 namespace chimera::benchmarks {
 
@@ -34,6 +35,8 @@ class MemoryMeter {
   [[nodiscard]] std::int64_t peak_bytes(WorkerId worker) const;
   /// Bytes of the worker alive now.
   [[nodiscard]] std::int64_t live_bytes(WorkerId worker) const;
+  /// Both; the most is counted anew from now on.
+  [[nodiscard]] MemorySample take_sample(WorkerId worker);
 
  private:
   class Reporter;

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
-#include <string_view>
 
 #include "core/error.h"
 
@@ -12,53 +10,64 @@ namespace chimera {
 namespace {
 
 constexpr double kMicroseconds = 1000;  // of a unit of time
-constexpr double kNanosecond = 0.001;
 constexpr double kLongest = 1e12;
+constexpr double kInside = 1e-6;  // of its length from an op's end, an arrow begins inside its slice
 
-/// Viewers take thread 0 for the idle one.
-std::size_t thread_of(std::size_t worker) { return worker + 1; }
+template <class T>
+bool empty(const std::vector<std::vector<T>>& lists) {
+  return std::all_of(lists.begin(), lists.end(), [](const auto& list) { return list.empty(); });
+}
 
-enum Process : int { kOps = 1, kIdle, kAllReduces, kMemory };
+std::vector<std::vector<bool>> marked(const Schedule& schedule, const std::vector<Place>& places) {
+  std::vector<std::vector<bool>> marks;
+  for (const auto& ops : schedule.workers) marks.emplace_back(ops.size(), false);
+  for (const Place& place : places) marks[place.worker][place.position] = true;
+  return marks;
+}
 
-class Trace {
+/// One timeline's part of a trace.
+class TimelineTrace {
  public:
-  explicit Trace(const Schedule& schedule) : schedule_(schedule) {}
+  TimelineTrace(const Schedule& schedule, const Timeline& timeline, const TraceFrame& frame, TraceEvents& events)
+      : schedule_(schedule), timeline_(timeline), frame_(frame), events_(events) {}
 
-  void write_ops(const Timeline& timeline, const Explanation& explanation) {
-    const auto critical = marked(explanation.critical_path);
-    name_process(kOps, "ops", schedule_.workers.size());
+  void write_ops(const std::vector<Place>& critical_path) {
+    const auto critical = marked(schedule_, critical_path);
+    name_tracks(TraceProcess::Ops, schedule_.workers.size());
     for (std::size_t w = 0; w < schedule_.workers.size(); ++w) {
       for (std::size_t i = 0; i < schedule_.workers[w].size(); ++i) {
         const Op& op = schedule_.workers[w][i];
-        slice(kOps, w, to_text(op), timeline.workers[w].ops[i].start, timeline.workers[w].ops[i].end,
+        slice(TraceProcess::Ops, w, to_text(op), timeline_.workers[w].ops[i].start, timeline_.workers[w].ops[i].end,
               fmt::format(R"("stage":{},"replica":{},"micro_batch":{},"weight_version":{},"critical":{})",
                           op.stage.value(), op.replica.value(), op.micro_batch.value(), op.weight_version,
                           critical[w][i] ? "true" : "false"));
       }
+      for (const TimedUpdate& update : timeline_.workers[w].updates) {
+        if (update.end > update.start) slice(TraceProcess::Ops, w, "optimizer step", update.start, update.end, "");
+      }
     }
   }
 
-  /// An arrow starts inside the slice of its op, at its last nanosecond, and ends at the start of the other one.
-  void write_messages(const Timeline& timeline, const std::vector<Message>& messages) {
-    for (std::size_t k = 0; k < messages.size(); ++k) {
-      const Message& message = messages[k];
-      const TimedOp& from = timeline.workers[message.from.worker].ops[message.from.position];
-      const TimedOp& to = timeline.workers[message.to.worker].ops[message.to.position];
-      const double sent = std::max(from.start * kMicroseconds, from.end * kMicroseconds - kNanosecond);
-      const char* name = schedule_.workers[message.from.worker][message.from.position].kind == OpKind::Forward
-                             ? "activation"
-                             : "gradient";
-      event(
-          R"("ph":"s","id":{},"cat":"message","name":"{}","pid":{},"tid":{},"ts":{},"args":{{"sent":{},"arrived":{}}})",
-          k, name, int{kOps}, thread_of(message.from.worker), sent, message.sent, message.arrived);
-      event(R"("ph":"f","bp":"e","id":{},"cat":"message","name":"{}","pid":{},"tid":{},"ts":{})", k, name, int{kOps},
-            thread_of(message.to.worker), to.start * kMicroseconds);
+  void write_messages(const std::vector<Message>& messages) {
+    for (const Message& message : messages) {
+      const TimedOp& from = timeline_.workers[message.from.worker].ops[message.from.position];
+      const TimedOp& to = timeline_.workers[message.to.worker].ops[message.to.position];
+      const Op& made = schedule_.workers[message.from.worker][message.from.position];
+      const std::string arguments =
+          fmt::format(R"("sent":{},"arrived":{})", frame_.start + message.sent, frame_.start + message.arrived);
+      events_.arrow({.name = made.kind == OpKind::Forward ? "activation" : "gradient",
+                     .process = TraceProcess::Ops,
+                     .from_track = frame_.tracks[message.from.worker].number,
+                     .sent = frame_.start + from.end - (from.end - from.start) * kInside,
+                     .to_track = frame_.tracks[message.to.worker].number,
+                     .start = frame_.start + to.start,
+                     .arguments = arguments});
     }
   }
 
   void write_bubbles(const std::vector<std::vector<Bubble>>& bubbles) {
     if (empty(bubbles)) return;
-    name_process(kIdle, "idle", bubbles.size());
+    name_tracks(TraceProcess::Idle, bubbles.size());
     for (std::size_t w = 0; w < bubbles.size(); ++w) {
       for (const Bubble& bubble : bubbles[w]) {
         std::string cause;
@@ -67,90 +76,69 @@ class Trace {
           cause = fmt::format(R"("waits_for":"{}","of_worker":{})",
                               to_text(schedule_.workers[place.worker][place.position]), place.worker);
         }
-        slice(kIdle, w, to_text(bubble.cause), bubble.start, bubble.end, cause);
+        slice(TraceProcess::Idle, w, to_text(bubble.cause), bubble.start, bubble.end, cause);
       }
     }
   }
 
   void write_all_reduces(const std::vector<std::vector<TimedAllReduce>>& all_reduces) {
     if (empty(all_reduces)) return;
-    name_process(kAllReduces, "all-reduce", all_reduces.size());
+    name_tracks(TraceProcess::AllReduces, all_reduces.size());
     for (std::size_t w = 0; w < all_reduces.size(); ++w) {
       for (const TimedAllReduce& sum : all_reduces[w]) {
-        slice(kAllReduces, w, fmt::format("all-reduce of stage {}", sum.stage.value()), sum.start, sum.end,
+        slice(TraceProcess::AllReduces, w, fmt::format("all-reduce of stage {}", sum.stage.value()), sum.start, sum.end,
               fmt::format(R"("stage":{})", sum.stage.value()));
       }
     }
   }
 
   void write_memory(const std::vector<std::vector<MemoryPoint>>& memory) {
-    if (empty(memory)) return;
-    name_process(kMemory, "memory", 0);
     for (std::size_t w = 0; w < memory.size(); ++w) {
       for (const MemoryPoint& point : memory[w]) {
-        event(R"("ph":"C","name":"worker {}","pid":{},"ts":{},"args":{{"held":{}}})", w, int{kMemory},
-              point.time * kMicroseconds, point.amount);
+        events_.counter(TraceProcess::Memory, frame_.tracks[w].name, frame_.start + point.time, point.amount);
       }
     }
   }
 
-  std::string text() { return "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[" + std::move(events_) + "\n]}\n"; }
-
  private:
-  template <class T>
-  static bool empty(const std::vector<std::vector<T>>& lists) {
-    return std::all_of(lists.begin(), lists.end(), [](const auto& list) { return list.empty(); });
-  }
-
-  [[nodiscard]] std::vector<std::vector<bool>> marked(const std::vector<Place>& places) const {
-    std::vector<std::vector<bool>> marks;
-    for (const auto& ops : schedule_.workers) marks.emplace_back(ops.size(), false);
-    for (const Place& place : places) marks[place.worker][place.position] = true;
-    return marks;
-  }
-
-  template <class... Arguments>
-  void event(fmt::format_string<Arguments...> fields, Arguments&&... arguments) {
-    events_ += events_.empty() ? "\n{" : ",\n{";
-    fmt::format_to(std::back_inserter(events_), fields, std::forward<Arguments>(arguments)...);
-    events_ += '}';
-  }
-
-  void slice(Process process, std::size_t worker, std::string_view name, double start, double end,
+  void slice(TraceProcess process, std::size_t worker, std::string_view name, double start, double end,
              std::string_view arguments) {
-    event(R"("ph":"X","name":"{}","pid":{},"tid":{},"ts":{},"dur":{},"args":{{{}}})", name, int{process},
-          thread_of(worker), start * kMicroseconds, (end - start) * kMicroseconds, arguments);
+    events_.slice(process, frame_.tracks[worker].number, name, frame_.start + start, frame_.start + end, arguments);
   }
 
-  void name_process(Process process, const char* name, std::size_t num_workers) {
-    event(R"("ph":"M","name":"process_name","pid":{},"args":{{"name":"{}"}})", int{process}, name);
-    event(R"("ph":"M","name":"process_sort_index","pid":{},"args":{{"sort_index":{}}})", int{process}, int{process});
-    for (std::size_t w = 0; w < num_workers; ++w) {
-      event(R"("ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":"worker {}"}})", int{process},
-            thread_of(w), w);
-      event(R"("ph":"M","name":"thread_sort_index","pid":{},"tid":{},"args":{{"sort_index":{}}})", int{process},
-            thread_of(w), w);
-    }
+  void name_tracks(TraceProcess process, std::size_t num_workers) {
+    for (std::size_t w = 0; w < num_workers; ++w) events_.name(process, frame_.tracks[w]);
   }
 
   const Schedule& schedule_;
-  std::string events_;
+  const Timeline& timeline_;
+  const TraceFrame& frame_;
+  TraceEvents& events_;
 };
 
 }  // namespace
+
+void add_ops(const Schedule& schedule, const Timeline& timeline, const Explanation& explanation,
+             const TraceFrame& frame, TraceEvents& events) {
+  TimelineTrace trace(schedule, timeline, frame, events);
+  trace.write_ops(explanation.critical_path);
+  trace.write_messages(explanation.messages);
+  trace.write_bubbles(explanation.bubbles);
+}
 
 std::string to_perfetto(const Schedule& schedule, const Timeline& timeline, const Explanation& explanation) {
   if (!(timeline.makespan <= kLongest)) {
     throw ConfigError(
         fmt::format("perfetto: a makespan of {} is beyond {}; use a larger unit of time", timeline.makespan, kLongest));
   }
-  Trace trace(schedule);
-  trace.write_ops(timeline, explanation);
-  trace.write_messages(timeline, explanation.messages);
-  trace.write_bubbles(explanation.bubbles);
+  TraceFrame frame;
+  for (std::size_t w = 0; w < schedule.workers.size(); ++w) frame.tracks.push_back({w, fmt::format("worker {}", w)});
+  TraceEvents events(kMicroseconds);
+  add_ops(schedule, timeline, explanation, frame, events);
+  TimelineTrace trace(schedule, timeline, frame, events);
   trace.write_all_reduces(explanation.all_reduces);
   trace.write_memory(explanation.memory);
-  return trace.text();
+  return events.text();
 }
 
 }  // namespace chimera

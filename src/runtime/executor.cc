@@ -63,8 +63,10 @@ StepResult Executor::run(const std::vector<Instruction>& program, const StepHook
   for (const Instruction& instruction : program) {
     current_ = &instruction;
     if (hooks.on_instruction) hooks.on_instruction(instruction);
+    if (hooks.tracer != nullptr) hooks.tracer->mark();
     execute(instruction, hooks);
   }
+  if (hooks.tracer != nullptr) hooks.tracer->mark();
   current_ = nullptr;
   return std::move(result_);
 }
@@ -95,14 +97,15 @@ void Executor::execute(const Instruction& instruction, const StepHooks& hooks) {
     case InstructionKind::Compute: return compute(op, hooks);
     case InstructionKind::Recompute: return recompute(op, hooks);
     case InstructionKind::PostReceive:
-      receives_.emplace(key(op), transport_.post_receive(instruction.peer, message_, {step_of(op.micro_batch, hooks), op}));
+      receives_.emplace(key(op),
+                        transport_.post_receive(instruction.peer, message_, {step_of(op.micro_batch, hooks), op}));
       return;
     case InstructionKind::WaitReceive: return wait_receive(op);
     case InstructionKind::StartSend:
       sends_.emplace(key(op), transport_.start_send(instruction.peer, take(op), {step_of(op.micro_batch, hooks), op}));
       return;
     case InstructionKind::WaitSend: return wait_send(op);
-    case InstructionKind::StartAllReduce: return start_all_reduce(op.stage);
+    case InstructionKind::StartAllReduce: return start_all_reduce(op.stage, hooks.tracer);
     case InstructionKind::WaitAllReduce: return wait_all_reduce(op.stage);
     case InstructionKind::ReduceScalars: return reduce_scalars(op, hooks);
     case InstructionKind::OptimizerStep: fault_point("optimizer"); return hooks.optimizer_step(result_.gradient_norm);
@@ -157,7 +160,7 @@ void Executor::recompute(const Op& backward, const StepHooks& hooks) {
   use_weights(op);
   Activation& activation = activations_.at(key(op));
   activation = run_forward(op, std::move(activation.input), /*keeps_graph=*/true, hooks);
-  op_times_.add_part(backward, stopwatch.elapsed());
+  op_times_.add_recomputation(op.stage, stopwatch.elapsed());
 }
 
 Executor::Activation Executor::run_forward(const Op& op, at::Tensor input, bool keeps_graph, const StepHooks& hooks) {
@@ -229,16 +232,21 @@ void Executor::wait_send(const Op& op) { sends_.extract(key(op)).mapped()->wait(
 
 void Executor::wait_receive(const Op& op) { tensors_[key(op)] = receives_.extract(key(op)).mapped()->wait(); }
 
-void Executor::start_all_reduce(StageId stage) {
+void Executor::start_all_reduce(StageId stage, Tracer* tracer) {
+  if (fault_point("all-reduce")) spoil(groups_.at(stage)->gradients());
+  auto pending = start_sum(stage);
+  if (tracer != nullptr) pending->call_when_done(tracer->summed(stage));
+  all_reduces_.emplace(stage, std::move(pending));
+}
+
+std::unique_ptr<Pending> Executor::start_sum(StageId stage) {
   ParameterGroup& group = *groups_.at(stage);
-  if (fault_point("all-reduce")) spoil(group.gradients());
   if (shape_.canonical == nullptr) {
     group.add_accumulators();
-    all_reduces_.emplace(stage, transport_.start_all_reduce(stage, group.gradients()));
-    return;
+    return transport_.start_all_reduce(stage, group.gradients());
   }
-  all_reduces_.emplace(stage, transport_.start_ordered_all_reduce(stage, group.gradients(), take_blocks(stage),
-                                                                  shape_.canonical->orders[stage.index()]));
+  return transport_.start_ordered_all_reduce(stage, group.gradients(), take_blocks(stage),
+                                             shape_.canonical->orders[stage.index()]);
 }
 
 std::vector<at::Tensor> Executor::take_blocks(StageId group) {

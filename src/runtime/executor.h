@@ -16,6 +16,7 @@
 #include "runtime/block_sums.h"
 #include "runtime/non_finite.h"
 #include "runtime/op_times.h"
+#include "runtime/tracer.h"
 #include "runtime/weight_versions.h"
 #include "schedule/program.h"
 #include "transport/transport.h"
@@ -38,6 +39,8 @@ struct StepHooks {
   /// Updates the weights of one stage, given the norm of its own gradients; `last` is the last micro-batch that
   /// entered. Called by programs that update stages one by one.
   std::function<void(StageId stage, MicroBatchId last, double gradient_norm)> update_weights = {};
+  /// Notes when instructions run, in the step it has begun; borrowed. Null: nothing is noted.
+  Tracer* tracer = nullptr;
 };
 
 struct StepResult {
@@ -86,8 +89,7 @@ class Executor {
 
   /// The instruction under way, in words; empty between steps.
   [[nodiscard]] std::string current() const;
-  /// Durations of the ops run so far, forwards of programs without backwards not counted. A recomputation counts as
-  /// part of the backward that needs it.
+  /// Durations of the ops run so far, forwards of programs without backwards not counted.
   [[nodiscard]] const OpTimes& op_times() const { return op_times_; }
   void forget_op_times() { op_times_ = OpTimes(op_times_.num_stages()); }
 
@@ -117,7 +119,8 @@ class Executor {
   Activation propagate(const Op& op, bool defer_weight_gradients);
   void wait_send(const Op& op);
   void wait_receive(const Op& op);
-  void start_all_reduce(StageId stage);
+  void start_all_reduce(StageId stage, Tracer* tracer);
+  std::unique_ptr<Pending> start_sum(StageId stage);
   void wait_all_reduce(StageId stage);
   void update_weights(const Op& op, const StepHooks& hooks);
   void use_weights(const Op& op);

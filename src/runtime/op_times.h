@@ -36,26 +36,24 @@ class Stopwatch {
   double cpu_;
 };
 
-/// Sums of durations and counts for each (stage, kind of op).
+/// Sums of durations and counts for each (stage, kind of op), recomputations apart.
 class OpTimes {
  public:
   explicit OpTimes(std::int64_t stages) : entries_(static_cast<std::size_t>(stages)) {}
 
   void add(const Op& op, const Duration& duration) {
-    add_part(op, duration);
-    entry_of(op).count += 1;
+    entries_[op.stage.index()][static_cast<std::size_t>(op.kind)].add(duration);
   }
-  /// Time that belongs to an op which is added apart: the recomputation before a backward.
-  void add_part(const Op& op, const Duration& duration) {
-    Entry& entry = entry_of(op);
-    entry.sum.wall_seconds += duration.wall_seconds;
-    entry.sum.cpu_seconds += duration.cpu_seconds;
+  /// A forward that ran again before a backward.
+  void add_recomputation(StageId stage, const Duration& duration) {
+    entries_[stage.index()][kRecomputation].add(duration);
   }
   /// Mean of the ops so far; 0 where there was none.
   [[nodiscard]] Duration mean(StageId stage, OpKind kind) const {
-    const Entry& entry = entries_[stage.index()][static_cast<std::size_t>(kind)];
-    if (entry.count == 0) return {};
-    return {entry.sum.wall_seconds / entry.count, entry.sum.cpu_seconds / entry.count};
+    return entries_[stage.index()][static_cast<std::size_t>(kind)].mean();
+  }
+  [[nodiscard]] Duration mean_recomputation(StageId stage) const {
+    return entries_[stage.index()][kRecomputation].mean();
   }
   [[nodiscard]] std::int64_t num_stages() const { return static_cast<std::int64_t>(entries_.size()); }
 
@@ -69,7 +67,7 @@ class OpTimes {
     return numbers;
   }
   [[nodiscard]] static OpTimes from_numbers(const std::vector<double>& numbers) {
-    OpTimes times(static_cast<std::int64_t>(numbers.size()) / (3 * kOpKinds));
+    OpTimes times(static_cast<std::int64_t>(numbers.size()) / (3 * kEntries));
     std::size_t next = 0;
     for (auto& stage : times.entries_) {
       for (Entry& entry : stage) {
@@ -81,12 +79,22 @@ class OpTimes {
   }
 
  private:
+  static constexpr std::size_t kRecomputation = kOpKinds;  // after those of the kinds
+  static constexpr int kEntries = kOpKinds + 1;
   struct Entry {
     Duration sum;
     double count = 0;
+    void add(const Duration& duration) {
+      sum.wall_seconds += duration.wall_seconds;
+      sum.cpu_seconds += duration.cpu_seconds;
+      count += 1;
+    }
+    [[nodiscard]] Duration mean() const {
+      if (count == 0) return {};
+      return {sum.wall_seconds / count, sum.cpu_seconds / count};
+    }
   };
-  Entry& entry_of(const Op& op) { return entries_[op.stage.index()][static_cast<std::size_t>(op.kind)]; }
-  std::vector<std::array<Entry, kOpKinds>> entries_;  // [stage][kind]
+  std::vector<std::array<Entry, kEntries>> entries_;  // [stage][kind]
 };
 
 }  // namespace chimera

@@ -38,8 +38,8 @@ void require_memory(const std::vector<StageMemory>& memory, std::int64_t stages)
   if (!memory.empty() && static_cast<std::int64_t>(memory.size()) != stages)
     throw ConfigError(fmt::format("memory of {} stages for a schedule of {}", memory.size(), stages));
   for (std::size_t s = 0; s < memory.size(); ++s) {
-    for (const double value :
-         {memory[s].weights, memory[s].gradients, memory[s].optimizer, memory[s].activations, memory[s].boundary})
+    for (const double value : {memory[s].weights, memory[s].gradients, memory[s].optimizer, memory[s].activations,
+                               memory[s].boundary, memory[s].deferred.value_or(0)})
       require_time(value, fmt::format("memory of stage {}", s));
   }
 }

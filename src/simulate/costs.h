@@ -40,13 +40,21 @@ struct AllReduceCosts {
                                               // as a stage S of those workers that hold stage 0 or S-1
 };
 
-/// Bytes of one stage's tensors; activations and boundary are those of a full micro-batch.
+/// Bytes of one stage's tensors; the last three are those of a full micro-batch.
 struct StageMemory {
   double weights = 0;  // one version of one copy
   double gradients = 0;
   double optimizer = 0;
-  double activations = 0;  // from its forward until its backward (B, or W)
+  double activations = 0;  // from its forward until its backward (B, or I), input and output included
   double boundary = 0;     // its input: what a message to it holds, and what recomputation keeps of the activations
+  std::optional<double> deferred = std::nullopt;  // what W needs: kept of the activations from I to W; none: all
+};
+
+/// Memory of messages beyond their time on the way, on each channel (a directed pair of workers): what lowering asks
+/// for.
+struct MessageBuffers {
+  std::int64_t receives_ahead = 0;  // a receive has its memory from the turn of the message so many before it on
+  std::int64_t sends_behind = 0;    // a sent tensor is freed once so many later ones are made, or the worker's ops end
 };
 
 struct CostModel {
@@ -57,6 +65,7 @@ struct CostModel {
   std::vector<double> optimizer = {};                       // [S], updating one copy of the stage; empty: no time
   std::vector<double> recompute = {};                       // [S], a second forward before each B or I; empty: none
   std::vector<StageMemory> memory = {};                     // [S]; empty: memory is counted in stage units
+  MessageBuffers buffers = {};                              // with memory
   AllReducePlacement all_reduce_placement = AllReducePlacement::EagerOpt;
   bool blocking_sends = false;  // whether a worker waits until what it sends has arrived
 

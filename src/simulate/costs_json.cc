@@ -62,6 +62,14 @@ class Value {
 
   [[nodiscard]] double number(const char* name) const { return field(name).number(); }
 
+  [[nodiscard]] std::int64_t count(const char* name) const {
+    constexpr double kMost = 1e9;
+    const double value = number(name);
+    if (value != std::floor(value) || value > kMost)
+      field(name).fail(fmt::format("expected a whole number of at most {}, found {}", kMost, value));
+    return static_cast<std::int64_t>(value);
+  }
+
   /// A list of numbers, or one number that stands for all of them.
   [[nodiscard]] std::vector<double> numbers(std::int64_t entries, const char* of_what) const {
     if (json_.is_number()) return std::vector<double>(static_cast<std::size_t>(entries), number());
@@ -114,9 +122,16 @@ AllReduceCosts read_all_reduce(const Value& value, std::int64_t stages) {
 }
 
 StageMemory read_memory(const Value& value) {
-  value.expect_object({"weights", "gradients", "optimizer", "activations", "boundary"});
-  return {value.number("weights"), value.number("gradients"), value.number("optimizer"), value.number("activations"),
-          value.number("boundary")};
+  value.expect_object({"weights", "gradients", "optimizer", "activations", "boundary", "deferred"});
+  StageMemory memory{value.number("weights"), value.number("gradients"), value.number("optimizer"),
+                     value.number("activations"), value.number("boundary")};
+  if (value.has("deferred")) memory.deferred = value.number("deferred");
+  return memory;
+}
+
+MessageBuffers read_buffers(const Value& value) {
+  value.expect_object({"receives_ahead", "sends_behind"});
+  return {value.count("receives_ahead"), value.count("sends_behind")};
 }
 
 Json parse(const std::string& text, const std::string& source) {
@@ -129,12 +144,64 @@ Json parse(const std::string& text, const std::string& source) {
   }
 }
 
+using OrderedJson = nlohmann::ordered_json;
+
+OrderedJson stages_json(const std::vector<StageCosts>& stages) {
+  OrderedJson json = OrderedJson::array();
+  for (const StageCosts& stage : stages) {
+    json.push_back({{"forward", stage.forward},
+                    {"backward", stage.backward},
+                    {"input_gradient", stage.input_gradient},
+                    {"weight_gradient", stage.weight_gradient}});
+  }
+  return json;
+}
+
+OrderedJson all_reduce_json(const AllReduceCosts& costs) {
+  OrderedJson json;
+  if (costs.seconds.empty()) {
+    json = {{"alpha", costs.alpha}, {"beta", costs.beta}, {"bytes", costs.bytes}};
+  } else {
+    json = {{"seconds", costs.seconds}};
+  }
+  if (costs.tied) json["tied"] = *costs.tied;
+  return json;
+}
+
+OrderedJson memory_json(const std::vector<StageMemory>& stages) {
+  OrderedJson json = OrderedJson::array();
+  for (const StageMemory& stage : stages) {
+    json.push_back({{"weights", stage.weights},
+                    {"gradients", stage.gradients},
+                    {"optimizer", stage.optimizer},
+                    {"activations", stage.activations},
+                    {"boundary", stage.boundary}});
+    if (stage.deferred) json.back()["deferred"] = *stage.deferred;
+  }
+  return json;
+}
+
 }  // namespace
+
+std::string costs_to_json(const CostModel& costs) {
+  OrderedJson json = {{"latency", costs.latency}, {"stages", stages_json(costs.stages)}};
+  if (costs.links) {
+    json["links"] = {{"alpha", costs.links->alpha}, {"beta", costs.links->beta}, {"bytes", costs.links->bytes}};
+  }
+  if (costs.all_reduce) json["all_reduce"] = all_reduce_json(*costs.all_reduce);
+  if (!costs.optimizer.empty()) json["optimizer"] = costs.optimizer;
+  if (!costs.recompute.empty()) json["recompute"] = costs.recompute;
+  if (!costs.memory.empty()) json["memory"] = memory_json(costs.memory);
+  if (costs.buffers.receives_ahead > 0 || costs.buffers.sends_behind > 0) {
+    json["buffers"] = {{"receives_ahead", costs.buffers.receives_ahead}, {"sends_behind", costs.buffers.sends_behind}};
+  }
+  return json.dump(1) + "\n";
+}
 
 CostModel costs_from_json(const std::string& text, const std::string& source, std::int64_t stages) {
   const Json json = parse(text, source);
   const Value root(json, source);
-  root.expect_object({"latency", "stages", "links", "all_reduce", "optimizer", "recompute", "memory"});
+  root.expect_object({"latency", "stages", "links", "all_reduce", "optimizer", "recompute", "memory", "buffers"});
   CostModel costs;
   costs.latency = root.number("latency");
   for (const Value& stage : root.field("stages").list(stages, "stage")) costs.stages.push_back(read_stage(stage));
@@ -145,6 +212,7 @@ CostModel costs_from_json(const std::string& text, const std::string& source, st
   if (root.has("memory")) {
     for (const Value& stage : root.field("memory").list(stages, "stage")) costs.memory.push_back(read_memory(stage));
   }
+  if (root.has("buffers")) costs.buffers = read_buffers(root.field("buffers"));
   return costs;
 }
 

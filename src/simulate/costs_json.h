@@ -13,4 +13,8 @@ namespace chimera {
 /// another length than there are stages (or boundaries between them). `source` names the text in the message.
 [[nodiscard]] CostModel costs_from_json(const std::string& text, const std::string& source, std::int64_t stages);
 
+/// Costs in that grammar, numbers with all their digits: what costs_from_json reads as the same costs. What --sync,
+/// --blocking-sends and --data-parallel say is not part of it.
+[[nodiscard]] std::string costs_to_json(const CostModel& costs);
+
 }  // namespace chimera

@@ -17,16 +17,29 @@ class Explainer {
 
   Explanation run() {
     send_all();
+    explain_workers();
+    find_critical_path();
+    return std::move(explanation_);
+  }
+
+  Explanation run_measured(std::vector<Message> messages) {
+    for (OpIndex op = 0; op < table_.size(); ++op) arrived_[op] = timed(op).end;
+    for (const Message& message : messages) arrived_[index(message.from)] = message.arrived;
+    explanation_.messages = std::move(messages);
+    is_measured_ = true;
+    explain_workers();
+    return std::move(explanation_);
+  }
+
+ private:
+  void explain_workers() {
     for (std::size_t w = 0; w < timeline_.workers.size(); ++w) {
       explanation_.bubbles.emplace_back();
       explain_worker(w);
       explanation_.all_reduces.push_back(timeline_.workers[w].all_reduces);
     }
-    find_critical_path();
-    return std::move(explanation_);
   }
 
- private:
   /// The input of an op that arrives last, and when; kNoOp where the op has none.
   struct LastInput {
     OpIndex op = kNoOp;
@@ -127,7 +140,8 @@ class Explainer {
       wait(worker, at, std::min(timed(input.op).end, start), until_made, input.op);
       wait(worker, at, std::min(input.arrived, start), IdleCause::Latency, input.op);
     }
-    wait(worker, at, start, until_made, input.op);  // held back, as a forward just in time
+    // Held back: as a forward just in time, or by what handling messages takes.
+    wait(worker, at, start, is_measured_ && input.op != kNoOp ? IdleCause::Latency : until_made, input.op);
   }
 
   void find_critical_path() {
@@ -188,6 +202,7 @@ class Explainer {
   CostTable costs_;
   const Timeline& timeline_;
   std::vector<double> arrived_;  // [op]: its result, where it goes to another worker; its end elsewhere
+  bool is_measured_ = false;
   Explanation explanation_;
 };
 
@@ -196,6 +211,13 @@ class Explainer {
 Explanation explain(const Schedule& schedule, const CostModel& costs, const Timeline& timeline) {
   Explanation explanation = Explainer(schedule, costs, timeline).run();
   explanation.memory = memory_over_time(schedule, costs, timeline, explanation.messages);
+  return explanation;
+}
+
+Explanation explain_measured(const Schedule& schedule, const Timeline& timeline, std::vector<Message> messages) {
+  const CostModel no_costs = CostModel::uniform(schedule, {});
+  Explanation explanation = Explainer(schedule, no_costs, timeline).run_measured(std::move(messages));
+  explanation.memory = memory_over_time(schedule, no_costs, timeline, explanation.messages);
   return explanation;
 }
 

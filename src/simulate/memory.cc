@@ -1,6 +1,7 @@
 #include "simulate/memory.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "simulate/weight_versions.h"
@@ -19,7 +20,11 @@ class Ledger {
   std::vector<std::vector<MemoryPoint>> run(const std::vector<Message>& messages) {
     if (!costs_.memory.empty()) {
       add_weights();
-      for (const Message& message : messages) add_buffers(message);
+      for (const Message& message : messages) channels_[{message.from.worker, message.to.worker}].push_back(message);
+      for (const auto& [ends, channel] : channels_) {
+        add_received(channel);
+        add_sent(channel);
+      }
     }
     for (std::size_t w = 0; w < changes_.size(); ++w) add_activations(w);
     std::vector<std::vector<MemoryPoint>> points;
@@ -50,15 +55,48 @@ class Ledger {
     }
   }
 
-  void add_buffers(const Message& message) {
-    const Op& made = schedule_.workers[message.from.worker][message.from.position];
-    const TimedOp& used = timeline_.workers[message.to.worker].ops[message.to.position];
-    const bool forward = made.kind == OpKind::Forward;
-    const StageId boundary = forward ? StageId(made.stage.value() + 1) : made.stage;
-    const double bytes = memory(boundary).boundary * schedule_.micro_batch_scale;
-    const double made_at = timeline_.workers[message.from.worker].ops[message.from.position].end;
-    hold(message.from.worker, made_at, message.arrived, bytes);
-    hold(message.to.worker, message.arrived, forward ? used.start : used.end, bytes);
+  const Op& made(const Message& message) const { return schedule_.workers[message.from.worker][message.from.position]; }
+  const TimedOp& making(const Message& message) const {
+    return timeline_.workers[message.from.worker].ops[message.from.position];
+  }
+
+  double bytes(const Message& message) const {
+    const Op& op = made(message);
+    const StageId boundary = op.kind == OpKind::Forward ? StageId(op.stage.value() + 1) : op.stage;
+    return memory(boundary).boundary * schedule_.micro_batch_scale;
+  }
+
+  void add_received(const std::vector<Message>& channel) {
+    const auto ahead = static_cast<std::size_t>(costs_.buffers.receives_ahead);
+    for (std::size_t k = 0; k < channel.size(); ++k) {
+      const Message& message = channel[k];
+      const TimedOp& used = timeline_.workers[message.to.worker].ops[message.to.position];
+      double from = message.arrived;
+      if (ahead > 0) from = std::min(from, k < ahead ? 0 : turn(channel[k - ahead]));
+      hold(message.to.worker, from, made(message).kind == OpKind::Forward ? used.start : used.end, bytes(message));
+    }
+  }
+
+  /// When the receiver begins its first op that starts after the one that makes the message.
+  double turn(const Message& message) const {
+    const auto& ops = timeline_.workers[message.to.worker].ops;
+    const auto next = std::upper_bound(ops.begin(), ops.end(), making(message).start,
+                                       [](double start, const TimedOp& op) { return start < op.start; });
+    return next == ops.end() ? message.arrived : next->start;
+  }
+
+  void add_sent(const std::vector<Message>& channel) {
+    std::vector<Message> owned;  // not among the sender's activations, as those of recomputed forwards
+    for (const Message& message : channel) {
+      if (made(message).kind != OpKind::Forward || !costs_.recompute.empty()) owned.push_back(message);
+    }
+    const auto behind = static_cast<std::size_t>(costs_.buffers.sends_behind);
+    for (std::size_t k = 0; k < owned.size(); ++k) {
+      double until = owned[k].arrived;
+      const double last = timeline_.workers[owned[k].from.worker].ops.back().end;
+      if (behind > 0) until = std::max(until, k + behind < owned.size() ? making(owned[k + behind]).end : last);
+      hold(owned[k].from.worker, making(owned[k]).end, until, bytes(owned[k]));
+    }
   }
 
   void add_activations(std::size_t worker) {
@@ -73,7 +111,11 @@ class Ledger {
       if (ops[i].kind == OpKind::Forward) changes_[worker].emplace_back(time.start, kept * scale);
       if (gives_input_gradient(ops[i].kind) && kept != whole)
         changes_[worker].emplace_back(time.start, (whole - kept) * scale);
-      if (gives_weight_gradient(ops[i].kind)) changes_[worker].emplace_back(time.end, -whole * scale);
+      const double deferred = in_bytes ? memory(ops[i].stage).deferred.value_or(whole) : whole;
+      if (ops[i].kind == OpKind::Backward) changes_[worker].emplace_back(time.end, -whole * scale);
+      if (ops[i].kind == OpKind::BackwardInput && deferred != whole)
+        changes_[worker].emplace_back(time.end, (deferred - whole) * scale);
+      if (ops[i].kind == OpKind::BackwardWeight) changes_[worker].emplace_back(time.end, -deferred * scale);
     }
   }
 
@@ -93,7 +135,8 @@ class Ledger {
   const Schedule& schedule_;
   const CostModel& costs_;
   const Timeline& timeline_;
-  std::vector<std::vector<Change>> changes_;  // [worker]
+  std::vector<std::vector<Change>> changes_;                                      // [worker]
+  std::map<std::pair<std::size_t, std::size_t>, std::vector<Message>> channels_;  // by (from, to)
 };
 
 }  // namespace

@@ -4,11 +4,7 @@
 #include <sys/sysinfo.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
-#include <system_error>
 
 #include "check/check_program.h"
 #include "check/check_schedule.h"
@@ -21,6 +17,7 @@
 #include "simulate/simulate.h"
 #include "train/asynchronous.h"
 #include "train/canonical.h"
+#include "train/outputs.h"
 
 namespace chimera {
 namespace {
@@ -230,25 +227,6 @@ void open_data(Job& job) {
   if (options.validate_every > 0) job.validation_samples.emplace(job.corpus->split(Split::Validation), samples);
 }
 
-/// Metrics must not overwrite what the run reads.
-void require_other_file(const TrainOptions& options) {
-  for (const std::string& input : {options.data, options.model, options.schedule_file}) {
-    std::error_code absent;
-    if (std::filesystem::equivalent(options.metrics, input, absent)) {
-      throw ConfigError(fmt::format("--metrics {}: is the file that the run reads; give another one", options.metrics));
-    }
-  }
-}
-
-void require_writable(const std::string& path) {
-  if (path.empty()) return;
-  const std::ofstream file(path, std::ios::app);
-  if (!file) {
-    throw ConfigError(
-        fmt::format("--metrics {}: cannot be written ({})", path, std::generic_category().message(errno)));
-  }
-}
-
 }  // namespace
 
 std::int64_t Job::micro_batch_size() const {
@@ -288,8 +266,7 @@ Job prepare_job(const TrainOptions& options) {
   lower_training(job);
   if (options.validate_every > 0) job.validation = checked_program(forward_only(job.schedule));
   open_data(job);
-  require_other_file(options);
-  require_writable(options.metrics);
+  require_outputs(options);
   return job;
 }
 

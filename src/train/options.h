@@ -40,6 +40,12 @@ struct TrainOptions {
   std::int64_t threads = 0;        // intra-op threads of a rank; 0: cores / ranks, at least 1
   std::int64_t validate_every = 0;  // steps; 0: never
   std::string metrics;              // JSON lines file; empty: none
+  std::string trace;                // Chrome trace of the last steps; empty: none
+  std::string op_times;             // JSON file of measured costs; empty: none
+  std::string timeline;             // HTML page of a measured step beside its simulation; empty: none
+
+  /// Whether something is written about when ops ran.
+  [[nodiscard]] bool observes() const { return !trace.empty() || !op_times.empty() || !timeline.empty(); }
 };
 
 }  // namespace chimera

@@ -10,6 +10,7 @@
 #include "passes/unroll.h"
 #include "render/text.h"
 #include "simulate/simulate.h"
+#include "train/measured_costs.h"
 
 namespace chimera {
 namespace {
@@ -24,17 +25,6 @@ bool fits_a_page(const Schedule& schedule) { return schedule.stages <= 16 && sch
 std::string groups_in_words(const Job& job) {
   if (job.ranks.data_parallel == 1) return "";
   return fmt::format(", {} groups of {} side by side", job.ranks.data_parallel, job.ranks.workers);
-}
-
-/// Measured on micro-batches of that size, of which costs are those of full ones.
-CostModel measured_costs(const OpTimes& times, double Duration::*clock, double micro_batch_scale) {
-  CostModel costs;
-  for (std::int64_t s = 0; s < times.num_stages(); ++s) {
-    const auto mean = [&](OpKind kind) { return times.mean(StageId(s), kind).*clock / micro_batch_scale; };
-    costs.stages.push_back(
-        {mean(OpKind::Forward), mean(OpKind::Backward), mean(OpKind::BackwardInput), mean(OpKind::BackwardWeight)});
-  }
-  return costs;
 }
 
 /// Steps in a row that show how one goes on into the next, where they do.
@@ -96,8 +86,8 @@ std::string describe(const Job& job) {
 
 std::string summary(const Job& job, const RunSummary& run, int cores) {
   const bool shares_cores = cores < job.num_ranks();
-  const CostModel costs = measured_costs(run.op_times, shares_cores ? &Duration::cpu_seconds : &Duration::wall_seconds,
-                                         job.schedule.micro_batch_scale);
+  const CostModel costs =
+      measured_op_costs(job, run.op_times, shares_cores ? &Duration::cpu_seconds : &Duration::wall_seconds);
   const Timeline timeline = timed(job.schedule, costs);
   double work = 0;
   for (const WorkerTimeline& worker : timeline.workers) work += worker.busy;

@@ -17,6 +17,7 @@
 #include "core/error.h"
 #include "core/fault_point.h"
 #include "train/fingerprint.h"
+#include "train/observation.h"
 #include "train/report.h"
 #include "train/trainer.h"
 #include "transport/gloo_transport.h"
@@ -74,10 +75,15 @@ void train_as(const Job& job, WorkerId rank, Transport& transport, std::optional
     std::optional<MetricsFile> metrics;  // emptied only now that the model stands
     if (speaks && !job.options.metrics.empty()) metrics.emplace(job.options.metrics);
     Progress progress(job.options.steps);
+    trainer->trace(job.options.observes());
     const RunSummary run = trainer->run([&](const StepMetrics& step) {
       if (metrics) metrics->write(step);
       if (speaks) progress.show(step);
     });
+    if (const Tracer* tracer = trainer->tracer()) {
+      const auto recorded = gather_steps(job, rank, transport, *tracer);
+      if (speaks) write_observations(job, recorded, run);
+    }
     if (speaks) std::cout << summary(job, run, available_cores()) << std::flush;
     if (!std::cout) throw Error("standard output cannot be written");
   } catch (...) {

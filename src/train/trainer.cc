@@ -97,6 +97,13 @@ RunSummary Trainer::run(const std::function<void(const StepMetrics&)>& on_step) 
   return summarise(std::move(step_seconds));
 }
 
+void Trainer::trace(bool on, std::function<MemorySample()> look_at_memory) {
+  tracer_.reset();
+  if (!on) return;
+  tracer_.emplace(job_.training.workers[place_.worker.index()].size(), job_.worker_groups().size(),
+                  std::move(look_at_memory));
+}
+
 std::string Trainer::current() const {
   const std::string instruction = executor_->current();
   return instruction.empty() ? fmt::format("step {}", step_ + 1) : instruction;
@@ -118,7 +125,9 @@ StepMetrics Trainer::train_step(std::int64_t step) {
       .optimizer_step = [&](double norm) { optimizer_step(step, norm); },
       .peak_memory = peak_resident_bytes,
       .update_weights = [&](StageId stage, MicroBatchId last, double norm) { update_weights(stage, last, norm); },
+      .tracer = tracer_ ? &*tracer_ : nullptr,
   };
+  if (tracer_) tracer_->begin_step(step);
   const StepResult result = executor_->run(instructions(step), hooks);
   StepMetrics metrics;
   metrics.step = step + 1;

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,11 @@ class Trainer {
   /// Mean loss over the first kValidationBatches mini-batches of the validation split, or fewer where it has fewer.
   double validate();
 
+  /// From now on, notes when training's instructions run, or no longer does. What was noted before is forgotten.
+  void trace(bool on, std::function<MemorySample()> look_at_memory = {});
+  /// What was noted; null where nothing is.
+  [[nodiscard]] const Tracer* tracer() const { return tracer_ ? &*tracer_ : nullptr; }
+
   /// What this worker trains, for tests and inspection: its stages and, as one above the last, the tied matrix.
   [[nodiscard]] const std::map<StageId, ParameterGroup*>& trained() const { return trained_; }
   /// The instruction under way, or else the step, for error messages.
@@ -67,6 +73,7 @@ class Trainer {
   std::unique_ptr<Optimizer> optimizer_;                            // of all stages
   std::map<StageId, std::unique_ptr<Optimizer>> stage_optimizers_;  // in its place, where schedules are asynchronous
   std::unique_ptr<Executor> executor_;
+  std::optional<Tracer> tracer_;
   double optimizer_seconds_ = 0;
   std::int64_t step_ = 0;           // under way, from 0
   std::vector<Instruction> piece_;  // asynchronous: that of the step under way

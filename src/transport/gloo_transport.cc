@@ -21,6 +21,7 @@
 
 #include "core/error.h"
 #include "core/fault_point.h"
+#include "transport/done.h"
 #include "transport/groups.h"
 #include "transport/ordered_sum.h"
 #include "transport/store_file.h"
@@ -136,16 +137,6 @@ class GlooTransport final : public Transport {
   std::vector<ProcessGroup> stages_;  // by stage; none where this rank is no member, or the only one
 };
 
-/// Done from the start.
-class Done final : public Pending {
- public:
-  explicit Done(at::Tensor result) : result_(std::move(result)) {}
-  at::Tensor wait() override { return result_; }
-
- private:
-  at::Tensor result_;
-};
-
 enum class OperationKind { Send, Receive, AllReduce };
 
 struct Operation {
@@ -173,6 +164,14 @@ class GlooPending final : public Pending {
       if (!work_->wait(transport_.timeout())) throw TransportError(describe() + ": aborted");
     });
     return result_;
+  }
+
+  /// c10d completes a collective on a thread of its own, but a send or receive in wait() alone.
+  void call_when_done(std::function<void()> done) override {
+    if (operation_.kind != OperationKind::AllReduce) return;
+    work_->getFuture()->addCallback([done = std::move(done)](c10::ivalue::Future& future) {
+      if (!future.hasError()) done();
+    });
   }
 
  private:

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -21,6 +22,9 @@ class Pending {
   /// Blocks until done. Returns what arrived (receive), the reduced tensor (all-reduce), or an undefined tensor (send).
   /// Throws TransportError; PeerLostError where the cause lies with another worker.
   virtual at::Tensor wait() = 0;
+  /// Has `done` called when it is done, on any thread and before wait() returns. What can only be done in wait() never
+  /// calls it, nor does what fails.
+  virtual void call_when_done(std::function<void()> /*done*/) {}
 };
 
 /// The workers that hold each stage in any replica, ascending and distinct: groups[s] sums the gradients of stage s.

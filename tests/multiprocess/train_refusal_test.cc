@@ -169,6 +169,23 @@ TEST_F(TrainRefusalTest, MetricsFiles) {
   EXPECT_EQ(read_file(data_), sample_text());
 }
 
+TEST_F(TrainRefusalTest, ObservationFiles) {
+  const std::string trace = scratch_.write("trace.json", "the last trace");
+  expect_refusals({
+      {{"--trace", ""}, {"--trace: the name of a file is missing"}},
+      {{"--trace", data_}, {"--trace", "is the file that the run reads"}},
+      {{"--trace", metrics_}, {"--trace", "--metrics writes it"}},
+      {{"--op-times", scratch_.path("new"), "--timeline", scratch_.path("new")},
+       {"--timeline", "--op-times writes it"}},
+      {{"--op-times", scratch_.path("missing/times.json")}, {"--op-times", "cannot be written", "No such file"}},
+      {{"--timeline", scratch_.path("")}, {"--timeline", "cannot be written", "Is a directory"}},
+      {{"--trace", trace, "--stages", "3"}, {"--stages must be even"}},
+  });
+  EXPECT_EQ(read_file(trace), "the last trace");
+  EXPECT_FALSE(std::filesystem::exists(scratch_.path("new")));
+  EXPECT_FALSE(std::filesystem::exists(trace + ".unfinished"));
+}
+
 TEST_F(TrainRefusalTest, MakesNoMetricsFile) {
   expect_refusal({command({"--stages", "3", "--metrics", scratch_.path("new.jsonl")}), {}});
   EXPECT_FALSE(std::filesystem::exists(scratch_.path("new.jsonl")));

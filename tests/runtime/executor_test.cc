@@ -141,15 +141,17 @@ TEST(ExecutorTest, ARecomputedForwardRunsAgainBeforeItsBackward) {
   EXPECT_EQ(stage.gradients().item<double>(), 2 * (1 + 2));
 }
 
-TEST(OpTimesTest, RecomputationIsPartOfTheBackward) {
+TEST(OpTimesTest, RecomputationsCountApart) {
   OpTimes times(1);
   const Op backward{OpKind::Backward, ReplicaId(0), StageId(0), MicroBatchId(0)};
-  for (int i = 0; i < 2; ++i) {
-    times.add_part(backward, {.wall_seconds = 1, .cpu_seconds = 0.5});
-    times.add(backward, {.wall_seconds = 2, .cpu_seconds = 1});
+  for (const double seconds : {1.0, 3.0}) {
+    times.add_recomputation(StageId(0), {.wall_seconds = seconds, .cpu_seconds = 0.5});
+    times.add(backward, {.wall_seconds = 2 * seconds, .cpu_seconds = 1});
   }
-  EXPECT_EQ(times.mean(StageId(0), OpKind::Backward).wall_seconds, 3);
-  EXPECT_EQ(times.mean(StageId(0), OpKind::Backward).cpu_seconds, 1.5);
+  const OpTimes read = OpTimes::from_numbers(times.to_numbers());
+  EXPECT_EQ(read.mean(StageId(0), OpKind::Backward).wall_seconds, 4);
+  EXPECT_EQ(read.mean_recomputation(StageId(0)).wall_seconds, 2);
+  EXPECT_EQ(read.mean_recomputation(StageId(0)).cpu_seconds, 0.5);
 }
 
 TEST(ExecutorTest, AFailureLeavesItsPlace) {

@@ -23,6 +23,22 @@ std::string with(const std::string& fields) {
   return R"({"latency": 0.1, "stages": [{"forward": 1, "backward": 2}, {"forward": 3, "backward": 4}])" + fields + "}";
 }
 
+TEST(CostsJsonTest, ReadsWhatItWrites) {
+  const std::string text = with(R"(, "links": {"alpha": 1, "beta": 2, "bytes": [3]},
+      "all_reduce": {"seconds": [0.1, 0.7], "tied": 0.25}, "optimizer": [8, 9], "recompute": 10,
+      "memory": [{"weights": 1, "gradients": 2, "optimizer": 3, "activations": 4, "boundary": 5},
+                 {"weights": 6, "gradients": 7, "optimizer": 8, "activations": 9, "boundary": 10, "deferred": 5}])");
+  const std::string written = costs_to_json(read(text));
+  EXPECT_EQ(costs_to_json(read(written)), written);
+  const CostModel costs = read(written);
+  EXPECT_EQ(costs.stages[1].backward, 4);
+  EXPECT_EQ(costs.all_reduce->seconds[1], 0.7);
+  EXPECT_EQ(costs.all_reduce->tied, 0.25);
+  EXPECT_EQ(costs.memory[1].boundary, 10);
+  EXPECT_EQ(costs.memory[1].deferred, 5);
+  EXPECT_FALSE(costs.memory[0].deferred);
+}
+
 TEST(CostsJsonTest, ReadsStagesInEitherForm) {
   const CostModel costs = read(R"({"latency": 0.5, "stages": [{"forward": 1, "backward": 4},
                                    {"forward": 1.5, "input_gradient": 1.3, "weight_gradient": 0.7}]})");

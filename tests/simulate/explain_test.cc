@@ -147,14 +147,55 @@ TEST(ExplainTest, MemoryInBytesCountsEverything) {
   CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2), 0.5);
   costs.memory = {{1000, 2000, 4000, 100, 10}, {1000, 2000, 4000, 100, 20}};
   using Points = std::vector<std::pair<double, double>>;
-  // 0F0 0-1, its output (20 bytes, the input of stage 1) on the way until 1.5, its gradient here from 5 to 7.
-  EXPECT_EQ(points(run(schedule, costs).explanation.memory[0]),
-            (Points{{0, 7100}, {1, 7120}, {1.5, 7100}, {5, 7120}, {7, 7000}}));
+  // 0F0 0-1, its output (20 bytes, the input of stage 1) among its activations, its gradient here from 5 to 7.
+  EXPECT_EQ(points(run(schedule, costs).explanation.memory[0]), (Points{{0, 7100}, {5, 7120}, {7, 7000}}));
   EXPECT_EQ(points(run(schedule, costs).explanation.memory[1]),
             (Points{{0, 7000}, {1.5, 7100}, {4.5, 7020}, {5, 7000}}));
-  costs.recompute = {0, 0};  // takes no time, but the activations are there from the backward on only
+  costs.recompute = {0, 0};  // takes no time, but the activations are there from the backward on only: the output by
+                             // itself, on the way until 1.5
   EXPECT_EQ(points(run(schedule, costs).explanation.memory[0]),
             (Points{{0, 7010}, {1, 7030}, {1.5, 7010}, {5, 7120}, {7, 7000}}));
+}
+
+TEST(ExplainTest, BuffersAreThereBeforeTheirMessagesAndAfterThem) {
+  const Schedule schedule = find_generator("gpipe").generate({2, 2});
+  CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));
+  costs.memory = {{0, 0, 0, 100, 0}, {0, 0, 0, 100, 10}};
+  using Points = std::vector<std::pair<double, double>>;
+  // Worker 1 runs 1F0 1-2, 1F1 2-3, 1B0 3-5, 1B1 5-7; worker 0 0B0 5-7, 0B1 7-9.
+  EXPECT_EQ(points(run(schedule, costs).explanation.memory[1]), (Points{{0, 0}, {1, 100}, {2, 200}, {5, 100}, {7, 0}}));
+  costs.buffers = {.receives_ahead = 1, .sends_behind = 1};
+  // Room for 0F0 from the start and for 0F1 from 1F0 on; the gradient of 1B0 is kept until that of 1B1 is made.
+  EXPECT_EQ(points(run(schedule, costs).explanation.memory[1]),
+            (Points{{0, 10}, {1, 110}, {2, 200}, {5, 110}, {7, 0}}));
+}
+
+TEST(ExplainTest, AfterTheInputGradientWhatTheWeightGradientNeedsIsKept) {
+  const Schedule schedule = find_generator("zb-h1").generate({1, 1});  // F 0-1, I 1-3, W 3-5
+  CostModel costs = CostModel::uniform(schedule, testing::costs(1, 4));
+  costs.memory = {{1000, 2000, 4000, 100, 0, 30}};
+  using Points = std::vector<std::pair<double, double>>;
+  EXPECT_EQ(points(run(schedule, costs).explanation.memory[0]), (Points{{0, 7100}, {3, 7030}, {5, 7000}}));
+  costs.memory.front().deferred.reset();
+  EXPECT_EQ(points(run(schedule, costs).explanation.memory[0]), (Points{{0, 7100}, {5, 7000}}));
+}
+
+TEST(ExplainTest, MeasuredOpsThatStartLateWaitForLatency) {
+  const Schedule schedule = find_generator("1f1b").generate({2, 1});
+  Timeline timeline = simulate(schedule, CostModel::uniform(schedule, testing::costs(1, 2)));
+  // 0F0 0-1, sent at 1.1, there at 1.5, 1F0 only 1.75-2.75; 1B0 2.75-4.75, its gradient there at once, 0B0 5-7.
+  timeline.workers[0].ops = {{0, 1}, {5, 7}};
+  timeline.workers[1].ops = {{1.75, 2.75}, {2.75, 4.75}};
+  timeline.workers[0].updates = {{2, 7, 8}};
+  timeline.workers[1].updates = {{2, 7, 8}};
+  timeline.ops_end = 7;
+  timeline.makespan = 8;
+  const Explanation measured =
+      explain_measured(schedule, timeline, {{{0, 0}, {1, 0}, 1.1, 1.5}, {{1, 1}, {0, 1}, 4.75, 4.75}});
+  const auto idle = idle_by_cause(measured.bubbles);
+  using Idle = std::array<double, kIdleCauses>;
+  EXPECT_EQ(idle, (Idle{1, 3.75, 0.25 + 0.75, 2, 2.25})) << "warm-up, dependency, latency, sync, imbalance";
+  EXPECT_EQ(measured.messages.size(), 2U);
 }
 
 /// Costs in whole units, links and sums on and off by seed.

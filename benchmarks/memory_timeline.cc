@@ -1,0 +1,98 @@
+// Bytes over time on every worker, measured in processes, beside the simulator's memory timeline.
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <torch/version.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+
+#include "core/file_descriptor.h"
+#include "launch/launcher.h"
+#include "launch/rank.h"
+#include "support/machine.h"
+#include "support/run_memory.h"
+#include "transport/gloo_transport.h"
+
+namespace chimera::benchmarks {
+namespace {
+
+constexpr int kStages = 4;
+constexpr double kMebibyte = 1024.0 * 1024.0;
+constexpr double kLimit = 0.05;
+
+TrainOptions options_for(const std::string& data, const std::string& schedule, const std::string& recompute) {
+  TrainOptions options;
+  options.data = data;
+  options.schedule = schedule;
+  options.recompute = recompute;
+  options.shape = {kStages, 8, 2};
+  options.threads = 1;
+  options.steps = 3;
+  return options;
+}
+
+/// This process as one rank over Gloo; rank 0 prints a row for each worker.
+void measure_rank(const std::string& data, const std::string& schedule, const std::string& recompute,
+                  const RankEnvironment& rank) {
+  at::set_num_threads(1);
+  const Job job = prepare_job(options_for(data, schedule, recompute));
+  const auto transport = connect_gloo(
+      {.rank = rank.rank, .world_size = rank.world_size, .store_path = rank.store_path, .groups = job.rank_groups()});
+  const auto workers = compare_memory(job, WorkerId(rank.rank), *transport);
+  if (rank.rank != 0) return;
+  for (std::size_t w = 0; w < workers.size(); ++w) {
+    const WorkerMemory& worker = workers[w];
+    const double peaks = worker.measured_peak() / worker.simulated_peak() - 1;
+    const bool met = worker.largest_deviation() <= kLimit && std::abs(peaks) <= kLimit;
+    fmt::print("{:<11} {:<9} {:>6} {:>9.1f} {:>9.1f} {:>9.1f} {:>+7.2f} % {:>9.2f} % {:>6} {:>9.1f} {:>9.1f}   {}\n",
+               schedule, recompute, w, worker.kept / kMebibyte, worker.measured_peak() / kMebibyte,
+               worker.simulated_peak() / kMebibyte, 100 * peaks, 100 * worker.largest_deviation(),
+               to_text(worker.worst().op), worker.worst().measured / kMebibyte, worker.worst().simulated / kMebibyte,
+               met ? "met" : "NOT MET");
+  }
+}
+
+int run_all() {
+  fmt::print("Bytes of tensors over a step, measured and simulated, MiB\n{}\n",
+             machine_line("LibTorch " TORCH_VERSION));
+  fmt::print("gpt2-mini, adamw, D = {}, N = 8, micro-batches of 4 x 128 tokens, processes; required: within {:.0f} %\n",
+             kStages, 100 * kLimit);
+  fmt::print("{:<11} {:<9} {:>6} {:>9} {:>9} {:>9} {:>9} {:>11} {:>26}\n", "schedule", "recompute", "worker", "kept",
+             "peak", "simulated", "", "at any op", "there: measured, simulated");
+  std::fflush(stdout);
+  std::string path = (std::filesystem::temp_directory_path() / "chimera-memory-XXXXXX").string();
+  const FileDescriptor file(check_system(::mkstemp(path.data()), "make the file " + path));
+  {
+    std::ofstream text(path);
+    for (int i = 0; i < 60'000; ++i) text << "word" << (i * i) % 101 << ' ';
+  }
+  int failed = 0;
+  for (const char* schedule : {"1f1b", "gpipe", "chimera", "chimera-zb"}) {
+    for (const char* recompute : {"none", "full"})
+      failed += launch({.ranks = kStages, .arguments = {path, schedule, recompute}}) != 0;
+  }
+  std::filesystem::remove(path);
+  return failed == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace chimera::benchmarks
+
+int main(int argc, char** argv) {
+  using namespace chimera;
+  try {
+    const auto rank = rank_environment();
+    if (!rank) return benchmarks::run_all();
+    if (argc == 4) benchmarks::measure_rank(argv[1], argv[2], argv[3], *rank);
+    return 0;
+  } catch (const std::exception& error) {
+    report_failure("", error.what(), true);
+    fmt::print(stderr, "memory_timeline: {}\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,191 @@
+#include "support/run_memory.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "model/parameters.h"
+#include "simulate/explain.h"
+#include "simulate/simulate.h"
+#include "support/memory_meter.h"
+#include "train/measured_costs.h"
+#include "train/observation.h"
+#include "train/trainer.h"
+
+namespace chimera::benchmarks {
+namespace {
+
+/// [worker][boundary] of one step.
+using Samples = std::vector<std::vector<MemorySample>>;
+
+/// The mean of what is added.
+struct Mean {
+  double sum = 0;
+  double count = 0;
+  void add(double value) {
+    sum += value;
+    count += 1;
+  }
+  [[nodiscard]] double value() const { return count > 0 ? sum / count : 0; }
+};
+
+Samples share_samples(const Job& job, WorkerId rank, const std::vector<MemorySample>& own, Transport& transport) {
+  Samples samples;
+  for (std::size_t w = 0; w < job.training.workers.size(); ++w) {
+    std::vector<double> numbers(2 * (job.training.workers[w].size() + 1), 0);
+    if (job.ranks.place(rank) == GroupWorker{GroupId(0), WorkerId(static_cast<std::int64_t>(w))}) {
+      for (std::size_t i = 0; i < own.size(); ++i) {
+        numbers[2 * i] = static_cast<double>(own[i].live);
+        numbers[2 * i + 1] = static_cast<double>(own[i].peak);
+      }
+    }
+    transport.all_sum(numbers);
+    auto& of_worker = samples.emplace_back();
+    for (std::size_t i = 0; i < numbers.size(); i += 2) {
+      of_worker.push_back({static_cast<std::int64_t>(numbers[i]), static_cast<std::int64_t>(numbers[i + 1])});
+    }
+  }
+  return samples;
+}
+
+/// Calls visit(worker, instruction, before, after) for every instruction.
+template <class Visit>
+void for_each_instruction(const Job& job, const Samples& samples, Visit&& visit) {
+  for (std::size_t w = 0; w < samples.size(); ++w) {
+    const auto& program = job.training.workers[w];
+    for (std::size_t i = 0; i < program.size(); ++i) visit(w, program[i], samples[w][i], samples[w][i + 1]);
+  }
+}
+
+/// Bytes of the hidden states that enter a stage.
+double boundary_bytes(const Job& job, std::int64_t stage) {
+  if (stage == 0 || stage == job.schedule.stages) return 0;
+  const double elements = static_cast<double>(job.micro_batch_size() * job.options.sequence * job.model.hidden);
+  return elements * (job.options.dtype == "float64" ? 8 : 4);
+}
+
+/// What stages keep between steps: their weights, gradients and optimizer states, as the workers hold them, in
+/// proportion to the parameters.
+void add_kept(const Job& job, const Samples& samples, std::vector<StageMemory>& memory) {
+  const auto groups = stage_groups(job.schedule.placement);
+  std::vector<double> kept(samples.size());
+  std::vector<double> parameters(samples.size(), 0);
+  const auto count = [&](std::size_t s) { return static_cast<double>(parameter_count(job.model, job.partition[s])); };
+  for (std::size_t w = 0; w < samples.size(); ++w) kept[w] = static_cast<double>(samples[w].front().live);
+  for (std::size_t s = 0; s < groups.size(); ++s) {
+    for (const WorkerId worker : groups[s]) parameters[worker.index()] += count(s);
+  }
+  const double element = job.options.dtype == "float64" ? 8 : 4;
+  for (std::size_t s = 0; s < groups.size(); ++s) {
+    Mean bytes;
+    for (const WorkerId worker : groups[s]) bytes.add(kept[worker.index()] * count(s) / parameters[worker.index()]);
+    memory[s].weights = memory[s].gradients = element * count(s);
+    memory[s].optimizer = std::max(bytes.value() - 2 * element * count(s), 0.0);
+  }
+}
+
+/// Sizes of each stage, from what its ops took and gave back.
+std::vector<StageMemory> measured_sizes(const Job& job, const Samples& samples) {
+  const auto num_stages = static_cast<std::size_t>(job.schedule.stages);
+  const bool recomputes = job.options.recompute != "none";
+  std::vector<Mean> made(num_stages);        // by the forward, or its recomputation
+  std::vector<Mean> given_back(num_stages);  // by I
+  for_each_instruction(job, samples,
+                       [&](std::size_t, const Instruction& instruction, const auto& before, const auto& after) {
+                         const auto change = static_cast<double>(after.live - before.live);
+                         const std::size_t s = instruction.op.stage.index();
+                         const bool is_compute = instruction.kind == InstructionKind::Compute;
+                         const bool is_forward = is_compute && instruction.op.kind == OpKind::Forward && !recomputes;
+                         if (is_forward || instruction.kind == InstructionKind::Recompute) made[s].add(change);
+                         if (is_compute && instruction.op.kind == OpKind::BackwardInput) given_back[s].add(-change);
+                       });
+  std::vector<StageMemory> memory(num_stages);
+  for (std::int64_t s = 0; s < job.schedule.stages; ++s) {
+    StageMemory& stage = memory[static_cast<std::size_t>(s)];
+    stage.boundary = boundary_bytes(job, s);
+    stage.activations = made[static_cast<std::size_t>(s)].value() + stage.boundary;
+    const Mean& input_gradient = given_back[static_cast<std::size_t>(s)];
+    if (input_gradient.count == 0) continue;
+    // I makes the gradient of its input and uses up that of its output.
+    stage.deferred = stage.activations - input_gradient.value() - stage.boundary + boundary_bytes(job, s + 1);
+  }
+  add_kept(job, samples, memory);
+  for (StageMemory& stage : memory) {  // costs are those of full micro-batches
+    for (double* bytes : {&stage.boundary, &stage.activations}) *bytes /= job.schedule.micro_batch_scale;
+    if (stage.deferred) *stage.deferred = std::max(*stage.deferred, 0.0) / job.schedule.micro_batch_scale;
+  }
+  return memory;
+}
+
+/// What is held at `time`, after all that happens then.
+double held_at(const std::vector<MemoryPoint>& points, double time) {
+  const auto later = std::upper_bound(points.begin(), points.end(), time,
+                                      [](double at, const MemoryPoint& point) { return at < point.time; });
+  return later == points.begin() ? 0 : (later - 1)->amount;
+}
+
+/// By stage and kind: what an op needs beyond what is there before or after it.
+using WorkingSets = std::map<std::pair<StageId, OpKind>, Mean>;
+
+WorkingSets working_sets(const Job& job, const Samples& samples) {
+  WorkingSets sets;
+  for_each_instruction(job, samples,
+                       [&](std::size_t, const Instruction& instruction, const auto& before, const auto& after) {
+                         if (instruction.kind != InstructionKind::Compute) return;
+                         sets[{instruction.op.stage, instruction.op.kind}].add(
+                             static_cast<double>(after.peak - std::max(before.live, after.live)));
+                       });
+  return sets;
+}
+
+std::vector<WorkerMemory> compared(const Job& job, const Samples& samples, const Timeline& timeline,
+                                   const Explanation& explanation) {
+  const WorkingSets sets = working_sets(job, samples);
+  std::vector<WorkerMemory> workers(samples.size());
+  for_each_instruction(
+      job, samples, [&](std::size_t w, const Instruction& instruction, const auto& before, const auto& after) {
+        if (instruction.kind != InstructionKind::Compute) return;
+        const double simulated = held_at(explanation.memory[w], timeline.workers[w].ops[workers[w].ops.size()].start);
+        workers[w].ops.push_back(
+            {.op = instruction.op,
+             .measured = static_cast<double>(std::max(before.live, after.live)),
+             .simulated = simulated,
+             .measured_peak = static_cast<double>(after.peak),
+             .simulated_peak = simulated + sets.at({instruction.op.stage, instruction.op.kind}).value()});
+      });
+  for (std::size_t w = 0; w < samples.size(); ++w) workers[w].kept = static_cast<double>(samples[w].front().live);
+  return workers;
+}
+
+double deviation(const OpMemory& op) { return std::abs(op.measured - op.simulated) / op.simulated; }
+
+}  // namespace
+
+const OpMemory& WorkerMemory::worst() const { return *std::ranges::max_element(ops, {}, deviation); }
+
+double WorkerMemory::largest_deviation() const { return deviation(worst()); }
+
+double WorkerMemory::measured_peak() const {
+  return std::ranges::max_element(ops, {}, &OpMemory::measured_peak)->measured_peak;
+}
+
+double WorkerMemory::simulated_peak() const {
+  return std::ranges::max_element(ops, {}, &OpMemory::simulated_peak)->simulated_peak;
+}
+
+std::vector<WorkerMemory> compare_memory(const Job& job, WorkerId rank, Transport& transport) {
+  MemoryMeter meter(1);
+  const MemoryMeter::Recording recording(meter, WorkerId(0));
+  Trainer trainer(job, rank, transport);
+  trainer.trace(true, [&] { return meter.take_sample(WorkerId(0)); });
+  const RunSummary run = trainer.run([](const StepMetrics&) {});
+  const auto steps = measured_steps(job, gather_steps(job, rank, transport, *trainer.tracer()));
+  const Samples samples = share_samples(job, rank, trainer.tracer()->steps().back()->memory, transport);
+  CostModel costs = measured_costs(job, run.op_times, steps);
+  costs.memory = measured_sizes(job, samples);
+  const Timeline timeline = simulate(job.schedule, costs);
+  return compared(job, samples, timeline, explain(job.schedule, costs, timeline));
+}
+
+}  // namespace chimera::benchmarks

@@ -1,0 +1,84 @@
+#include "train/outputs.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <initializer_list>
+#include <vector>
+
+#include "core/error.h"
+#include "core/file_descriptor.h"
+#include "core/output_file.h"
+
+namespace chimera {
+namespace {
+
+/// A flag and the file that it has the run write.
+struct Output {
+  const char* flag;
+  const std::string& path;
+};
+
+bool is_same_file(const std::string& one, const std::string& other) {
+  std::error_code absent;
+  return one == other || std::filesystem::equivalent(one, other, absent);
+}
+
+/// Not /dev/null, which many may write to.
+bool is_kept(const std::string& path) {
+  std::error_code absent;
+  return !std::filesystem::exists(path, absent) || std::filesystem::is_regular_file(path, absent);
+}
+
+void require_no_input(const Output& output, const TrainOptions& options) {
+  for (const std::string& input : {options.data, options.model, options.schedule_file}) {
+    if (!is_same_file(output.path, input)) continue;
+    throw ConfigError(fmt::format("{} {}: is the file that the run reads; give another one", output.flag, output.path));
+  }
+}
+
+void require_distinct(const Output& output, const Output& other) {
+  if (!is_same_file(output.path, other.path) || !is_kept(output.path)) return;
+  throw ConfigError(fmt::format("{} {}: {} writes it; give another one", output.flag, output.path, other.flag));
+}
+
+/// Lines of metrics are added one by one.
+void require_appendable(const Output& output) {
+  const std::ofstream file(output.path, std::ios::app);
+  if (file) return;
+  throw ConfigError(fmt::format("{} {}: cannot be written ({})", output.flag, output.path, system_message(errno)));
+}
+
+void require_replaceable(const Output& output) {
+  try {
+    require_writable_whole(output.path);
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("{} {}", output.flag, error.what()));
+  }
+}
+
+}  // namespace
+
+void require_outputs(const TrainOptions& options) {
+  std::vector<Output> given;
+  for (const Output& output : std::initializer_list<Output>{{"--metrics", options.metrics},
+                                                            {"--trace", options.trace},
+                                                            {"--op-times", options.op_times},
+                                                            {"--timeline", options.timeline}}) {
+    if (output.path.empty()) continue;
+    require_no_input(output, options);
+    for (const Output& other : given) require_distinct(output, other);
+    given.push_back(output);
+  }
+  for (const Output& output : given) {
+    if (&output.path == &options.metrics) {
+      require_appendable(output);
+    } else {
+      require_replaceable(output);
+    }
+  }
+}
+
+}  // namespace chimera

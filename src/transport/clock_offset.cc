@@ -1,0 +1,51 @@
+#include "transport/clock_offset.h"
+
+#include <ATen/ATen.h>
+
+#include <limits>
+
+#include "core/clock.h"
+
+namespace chimera {
+namespace {
+
+constexpr int kRoundTrips = 8;
+
+const TensorSpec& spec() {
+  static const TensorSpec one_number{{1}, at::kDouble};
+  return one_number;
+}
+
+void answer(Transport& transport, WorkerId rank) {
+  for (int i = 0; i < kRoundTrips; ++i) {
+    transport.post_receive(rank, spec(), {})->wait();
+    transport.start_send(rank, at::full({1}, monotonic_seconds(), at::kDouble), {})->wait();
+  }
+}
+
+double ask(Transport& transport) {
+  double shortest = std::numeric_limits<double>::infinity();
+  double offset = 0;
+  for (int i = 0; i < kRoundTrips; ++i) {
+    const auto answered = transport.post_receive(WorkerId(0), spec(), {});
+    const double asked = monotonic_seconds();
+    const auto question = transport.start_send(WorkerId(0), at::zeros({1}, at::kDouble), {});
+    const double answer = answered->wait().item<double>();
+    const double arrived = monotonic_seconds();
+    question->wait();
+    if (arrived - asked >= shortest) continue;
+    shortest = arrived - asked;
+    offset = answer - (asked + arrived) / 2;
+  }
+  return offset;
+}
+
+}  // namespace
+
+double measure_clock_offset(Transport& transport, WorkerId rank, std::int64_t num_ranks) {
+  if (rank != WorkerId(0)) return ask(transport);
+  for (std::int64_t other = 1; other < num_ranks; ++other) answer(transport, WorkerId(other));
+  return 0;
+}
+
+}  // namespace chimera

@@ -1,0 +1,60 @@
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <sys/mman.h>
+
+#include <future>
+
+#include "core/file_descriptor.h"
+#include "support/run_memory.h"
+#include "support/training.h"
+#include "transport/gloo_transport.h"
+
+namespace chimera {
+namespace {
+
+using benchmarks::WorkerMemory;
+
+/// Ranks are threads that exchange tensors over Gloo, as processes do: each has memory of its own.
+std::vector<WorkerMemory> compare(const std::string& schedule, const std::string& recompute) {
+  TrainOptions options = testing::small_options("gpt2-tiny", schedule, {4, 8, 2});
+  options.overrides = {.layers = 4, .hidden = 64, .heads = 2};
+  options.sequence = 64;
+  options.recompute = recompute;
+  options.steps = 2;
+  const Job job = prepare_job(options);
+  const FileDescriptor store(check_system(::memfd_create("store", MFD_CLOEXEC), "create the store"));
+  const auto run_rank = [&](int rank) {
+    at::set_num_threads(1);
+    const auto transport = connect_gloo({.rank = rank,
+                                         .world_size = 4,
+                                         .store_path = "/proc/self/fd/" + std::to_string(store.get()),
+                                         .groups = job.rank_groups()});
+    return benchmarks::compare_memory(job, WorkerId(rank), *transport);
+  };
+  std::vector<std::future<std::vector<WorkerMemory>>> ranks;
+  for (int rank = 0; rank < 4; ++rank) ranks.push_back(std::async(std::launch::async, run_rank, rank));
+  std::vector<WorkerMemory> workers;
+  for (auto& rank : ranks) workers = rank.get();
+  return workers;
+}
+
+void expect_close(const std::vector<WorkerMemory>& workers, const std::string& what) {
+  ASSERT_EQ(workers.size(), 4U);
+  for (std::size_t w = 0; w < workers.size(); ++w) {
+    // How far messages are is a matter of timing, which differs between a busy machine and its simulation.
+    constexpr double kTolerance = 0.05;
+    EXPECT_LE(workers[w].largest_deviation(), kTolerance) << what << ", worker " << w;
+    EXPECT_NEAR(workers[w].measured_peak() / workers[w].simulated_peak(), 1, kTolerance) << what << ", worker " << w;
+    EXPECT_GT(workers[w].measured_peak(), workers[w].kept) << what << ", worker " << w;
+  }
+}
+
+TEST(MemoryTimelineTest, BytesOverTimeAreThoseOfTheSimulator) {
+  for (const char* schedule : {"gpipe", "chimera", "chimera-zb"}) expect_close(compare(schedule, "none"), schedule);
+}
+
+TEST(MemoryTimelineTest, SoTheyAreWithRecomputation) { expect_close(compare("chimera", "full"), "chimera"); }
+
+}  // namespace
+}  // namespace chimera

@@ -1,0 +1,242 @@
+#include "train/observation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "simulate/costs_json.h"
+#include "simulate/simulate.h"
+#include "support/training.h"
+#include "train/measured_costs.h"
+
+namespace chimera {
+namespace {
+
+using nlohmann::json;
+
+/// A step that ran as the test says: when instructions end, by their text; what is not named takes no time.
+RecordedStep recorded(const Job& job, const std::vector<std::map<std::string, double>>& ends) {
+  RecordedStep step;
+  for (std::size_t w = 0; w < ends.size(); ++w) {
+    double now = 100;
+    auto& boundaries = step.boundaries.emplace_back(1, now);
+    for (const Instruction& instruction : job.training.workers[w]) {
+      const auto end = ends[w].find(to_text(instruction));
+      if (end != ends[w].end()) now = 100 + end->second;
+      boundaries.push_back(now);
+    }
+    step.summed_until.emplace_back(static_cast<std::size_t>(job.schedule.stages), 0);
+  }
+  return step;
+}
+
+using Causes = std::vector<std::pair<std::string, double>>;
+
+/// Cause and length of each bubble.
+Causes causes(const std::vector<Bubble>& bubbles) {
+  Causes causes;
+  for (const Bubble& bubble : bubbles) causes.emplace_back(to_text(bubble.cause), bubble.end - bubble.start);
+  return causes;
+}
+
+/// F takes 1 and B 2 on both of two stages, a message 0.25, the optimizer 0.5.
+const std::vector<std::map<std::string, double>> kOneMicroBatch = {
+    {{"0F0", 1}, {"wait for 1B0 from worker 1", 4.5}, {"0B0", 6.5}, {"optimizer step", 7}},
+    {{"wait for 0F0 from worker 0", 1.25},
+     {"1F0", 2.25},
+     {"1B0", 4.25},
+     {"sum norms and losses", 6.5},
+     {"optimizer step", 7}}};
+
+TEST(MeasuredStepTest, FindsTheCausesOfIdleTime) {
+  const Job job = prepare_job(testing::small_options("gpt2-tiny", "1f1b", {2, 1}));
+  const MeasuredStep step = measured_step(job, GroupId(0), recorded(job, kOneMicroBatch));
+  EXPECT_EQ(step.start, 100);
+  EXPECT_EQ(step.timeline.makespan, 7);
+  EXPECT_EQ(step.timeline.ops_end, 6.5);
+  EXPECT_EQ(step.timeline.workers[0].busy, 3);
+  EXPECT_EQ(causes(step.explanation.bubbles[0]), (Causes{{"dependency", 3.25}, {"latency", 0.25}, {"sync", 0.5}}));
+  EXPECT_EQ(causes(step.explanation.bubbles[1]),
+            (Causes{{"warm-up", 1}, {"latency", 0.25}, {"imbalance", 2.25}, {"sync", 0.5}}));
+  ASSERT_EQ(step.transfers.size(), 2U);
+  EXPECT_EQ(to_text(step.transfers[0].made), "0F0");
+  EXPECT_EQ(step.transfers[0].sent, 1);
+  EXPECT_EQ(step.transfers[0].arrived, 1.25);
+}
+
+TEST(MeasuredStepTest, RecomputationsAreNoIdleTime) {
+  TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {2, 1});
+  options.recompute = "full";
+  const Job job = prepare_job(options);
+  auto ends = kOneMicroBatch;
+  ends[0]["recompute for 0B0"] = 2;
+  const MeasuredStep step = measured_step(job, GroupId(0), recorded(job, ends));
+  ASSERT_EQ(step.recomputations[0].size(), 1U);
+  EXPECT_EQ(to_text(step.recomputations[0][0].op), "0F0");
+  EXPECT_EQ(step.timeline.workers[0].busy, 4);
+  EXPECT_EQ(causes(step.explanation.bubbles[0]), (Causes{{"dependency", 2.25}, {"latency", 0.25}, {"sync", 0.5}}));
+}
+
+TEST(MeasuredStepTest, AllReducesGoFromTheLastLaunchToTheirEnd) {
+  const Job job = prepare_job(testing::small_options("gpt2-tiny", "chimera", {2, 2}));
+  auto step = recorded(job, {{{"0B0", 5}, {"wait for all-reduce of stage 0", 9}, {"wait for all-reduce of stage 1", 9}},
+                             {{"1B0", 6}, {"wait for all-reduce of stage 0", 9}}});
+  step.summed_until[0][0] = 108;
+  step.summed_until[1][0] = 108.5;
+  const MeasuredStep measured = measured_step(job, GroupId(0), step);
+  const TimedAllReduce& sum = measured.timeline.workers[0].all_reduces.front();
+  EXPECT_EQ(sum.stage, StageId(0));
+  EXPECT_EQ(sum.start, 6) << "worker 1 launches it last";
+  EXPECT_EQ(sum.end, 8) << "done before its wait ends";
+  EXPECT_EQ(measured.launched[0].front().start, 5);
+  const CostModel costs = measured_costs(job, OpTimes(2), {{measured}});
+  EXPECT_EQ(costs.all_reduce->seconds[0], 2.5) << "until the last member has it";
+}
+
+TEST(MeasuredCostsTest, LatencyIsThatOfMessagesAlreadyWaitedFor) {
+  const Job job = prepare_job(testing::small_options("gpt2-tiny", "1f1b", {2, 1}));
+  auto ends = kOneMicroBatch;
+  EXPECT_EQ(measured_costs(job, OpTimes(2), {{measured_step(job, GroupId(0), recorded(job, ends))}}).latency, 0.25);
+  ends[1]["post receive of 0F0 from worker 0"] = 9;  // worker 1 is late: nobody knows when the messages were there
+  for (auto& [text, end] : ends[1]) end += 10;
+  ends[0]["0F0"] = 30;
+  ends[0]["wait for 1B0 from worker 1"] = 30;
+  EXPECT_EQ(measured_costs(job, OpTimes(2), {{measured_step(job, GroupId(0), recorded(job, ends))}}).latency, 0);
+}
+
+TEST(TracerTest, KeepsTheLastSteps) {
+  Tracer tracer(1, 1);
+  for (std::int64_t step = 0; step < 20; ++step) {
+    tracer.begin_step(step);
+    tracer.mark();
+    tracer.mark();
+  }
+  ASSERT_EQ(tracer.steps().size(), Tracer::kMostSteps);
+  EXPECT_EQ(tracer.steps().back()->step, 19);
+  EXPECT_EQ(tracer.steps().back()->boundaries.size(), 2U);
+}
+
+TEST(TracerTest, KeepsOneStepHoweverLong) {
+  Tracer tracer(2 * Tracer::kMostInstructions, 1);
+  tracer.begin_step(0);
+  tracer.begin_step(1);
+  EXPECT_EQ(tracer.steps().size(), 1U);
+}
+
+/// Trains as threads, and returns the steps that were traced.
+std::vector<RecordedStep> trained(const Job& job, std::int64_t steps, OpTimes& op_times) {
+  ThreadHub hub(static_cast<int>(job.num_ranks()), job.rank_groups());
+  std::vector<RecordedStep> recorded;
+  std::vector<std::thread> threads;
+  for (std::int64_t r = 0; r < job.num_ranks(); ++r) {
+    threads.emplace_back([&, r] {
+      at::set_num_threads(1);
+      const auto transport = hub.transport(WorkerId(r));
+      Trainer trainer(job, WorkerId(r), *transport);
+      trainer.trace(true);
+      const RunSummary run = trainer.run([](const StepMetrics&) {});
+      auto gathered = gather_steps(job, WorkerId(r), *transport, *trainer.tracer());
+      if (r != 0) return;
+      recorded = std::move(gathered);
+      op_times = run.op_times;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(recorded.size(), static_cast<std::size_t>(steps));
+  return recorded;
+}
+
+struct TracedRun {
+  explicit TracedRun(TrainOptions options) {
+    options.steps = 2;
+    job.emplace(prepare_job(options));
+    steps = measured_steps(*job, trained(*job, 2, op_times));
+  }
+  std::optional<Job> job;
+  OpTimes op_times{0};
+  std::vector<std::vector<MeasuredStep>> steps;
+};
+
+TrainOptions options_of_two_groups() {
+  TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {4, 4});
+  options.data_parallel = 2;
+  options.recompute = "full";
+  return options;
+}
+
+TEST(ObservationTest, NothingRunsBeforeItsInputsOrTwoOpsAtOnce) {
+  const TracedRun run(testing::small_options("gpt2-tiny", "chimera", {4, 8}));
+  for (const auto& groups : run.steps) {
+    const MeasuredStep& step = groups.front();
+    for (const Message& message : step.explanation.messages) {
+      EXPECT_GE(message.sent, step.timeline.workers[message.from.worker].ops[message.from.position].end);
+      EXPECT_GE(message.arrived, message.sent);
+      EXPECT_LE(message.arrived, step.timeline.workers[message.to.worker].ops[message.to.position].start);
+    }
+    for (std::size_t w = 0; w < 4; ++w) {
+      const WorkerTimeline& worker = step.timeline.workers[w];
+      ASSERT_EQ(worker.ops.size(), run.job->schedule.workers[w].size());
+      for (std::size_t i = 1; i < worker.ops.size(); ++i) EXPECT_GE(worker.ops[i].start, worker.ops[i - 1].end);
+      double idle = 0;
+      for (const Bubble& bubble : step.explanation.bubbles[w]) idle += bubble.end - bubble.start;
+      EXPECT_NEAR(idle, worker.idle, 1e-9) << "the causes explain all idle time";
+      EXPECT_EQ(worker.all_reduces.size(), 2U);
+    }
+  }
+}
+
+TEST(ObservationTest, TheTraceHasATrackForEachRank) {
+  const TracedRun run(options_of_two_groups());
+  const json events = json::parse(trace_text(*run.job, run.steps))["traceEvents"];
+  std::map<std::string, int> slices;  // by process and kind
+  std::map<std::string, int> tracks;
+  int arrows = 0;
+  for (const json& event : events) {
+    if (event["ph"] == "s") ++arrows;
+    if (event["name"] == "thread_name" && event["pid"] == 1) ++tracks[event["args"]["name"]];
+    if (event["ph"] != "X") continue;
+    EXPECT_GE(event["ts"].get<double>(), 0);
+    EXPECT_GE(event["dur"].get<double>(), 0);
+    if (event["pid"] == 1)
+      ++slices[event["args"].contains("micro_batch") ? "op" : event["name"].get<std::string>().substr(0, 9)];
+    if (event["pid"] == 3) ++slices["all-reduce"];
+    if (event["pid"] == 5) ++slices["transfer"];
+  }
+  EXPECT_EQ(tracks.size(), 8U);
+  EXPECT_TRUE(tracks.contains("group 1, worker 3"));
+  constexpr int kRuns = 2 * 2;  // steps and groups
+  EXPECT_EQ(slices["op"], kRuns * 4 * 4 * 2);
+  EXPECT_EQ(slices["recompute"], kRuns * 4 * 4);
+  EXPECT_EQ(slices["optimizer"], kRuns * 4);
+  EXPECT_EQ(slices["all-reduce"], kRuns * 4 * 2);
+  EXPECT_EQ(slices["transfer"], kRuns * 4 * 3 * 2);
+  EXPECT_EQ(arrows, slices["transfer"]);
+}
+
+TEST(ObservationTest, SimulateReadsTheMeasuredCosts) {
+  const TracedRun run(options_of_two_groups());
+  const CostModel measured = measured_costs(*run.job, run.op_times, run.steps);
+  const CostModel read = costs_from_json(costs_to_json(measured), "op_times.json", 4);
+  for (std::size_t s = 0; s < 4; ++s) {
+    EXPECT_GT(read.stages[s].forward, 0);
+    EXPECT_GT(read.stages[s].backward, read.stages[s].forward / 2);
+    EXPECT_GT(read.recompute[s], 0);
+    EXPECT_GT(read.optimizer[s], 0);
+    EXPECT_EQ(read.stages[s].forward, measured.stages[s].forward);
+  }
+  const double busiest = simulate(run.job->schedule, read).makespan;
+  EXPECT_GT(busiest, 8 * read.stages[0].forward);
+}
+
+TEST(ObservationTest, ThePageShowsTheStepAboveItsSimulation) {
+  const TracedRun run(testing::small_options("gpt2-tiny", "1f1b", {2, 2}));
+  const std::string page = timeline_page(*run.job, run.steps, measured_costs(*run.job, run.op_times, run.steps));
+  const auto measured = page.find("as it ran, in seconds\"");
+  EXPECT_NE(measured, std::string::npos);
+  EXPECT_LT(measured, page.find("simulated with the measured op times\""));
+}
+
+}  // namespace
+}  // namespace chimera

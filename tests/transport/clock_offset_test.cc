@@ -1,0 +1,55 @@
+#include "transport/clock_offset.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "transport/thread_transport.h"
+
+namespace chimera {
+namespace {
+
+constexpr double kAhead = 1000;  // seconds
+
+/// The transport of a rank whose clock is ahead of the machine's: what it says about the time is.
+class OtherClock final : public Transport {
+ public:
+  explicit OtherClock(Transport& transport) : transport_(transport) {}
+  std::unique_ptr<Pending> start_send(WorkerId to, at::Tensor tensor, const MessageTag& tag) override {
+    return transport_.start_send(to, tensor + kAhead, tag);
+  }
+  std::unique_ptr<Pending> post_receive(WorkerId from, const TensorSpec& spec, const MessageTag& tag) override {
+    return transport_.post_receive(from, spec, tag);
+  }
+  std::unique_ptr<Pending> start_all_reduce(StageId, at::Tensor) override { return nullptr; }
+  std::unique_ptr<Pending> start_ordered_all_reduce(StageId, at::Tensor, std::vector<at::Tensor>,
+                                                    const SumOrder&) override {
+    return nullptr;
+  }
+  void all_sum(std::span<double>) override {}
+
+ private:
+  Transport& transport_;
+};
+
+TEST(ClockOffsetTest, IsWhatRankZerosClockIsAhead) {
+  ThreadHub hub(3, {});
+  std::vector<double> offsets(3);
+  std::vector<std::thread> threads;
+  for (int r = 0; r < 3; ++r) {
+    threads.emplace_back([&, r] {
+      const auto transport = hub.transport(WorkerId(r));
+      OtherClock ahead(*transport);
+      offsets[static_cast<std::size_t>(r)] =
+          measure_clock_offset(r == 0 ? static_cast<Transport&>(ahead) : *transport, WorkerId(r), 3);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(offsets[0], 0);
+  EXPECT_NEAR(offsets[1], kAhead, 1) << "half a round trip, on a busy machine";
+  EXPECT_NEAR(offsets[2], kAhead, 1);
+}
+
+}  // namespace
+}  // namespace chimera
