@@ -28,6 +28,7 @@ set(torch_suites
   SafetensorsFileTest
   StageTest
   StepMemoryTest
+  StreamTest
   SyncTest
   ThreadContractTest
   ThreadTransportTest

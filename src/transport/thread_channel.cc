@@ -6,9 +6,10 @@ namespace chimera {
 
 void ThreadChannel::send(at::Tensor message) {
   bool notify = false;
+  Handover handed(std::move(message));
   {
     const std::scoped_lock lock(mutex_);
-    messages_.push_back(std::move(message));
+    messages_.push_back(std::move(handed));
     notify = receiver_waits_;
   }
   if (notify) arrived_.notify_one();
@@ -21,12 +22,13 @@ at::Tensor ThreadChannel::take(std::int64_t number, const Closure& closure) {
   arrived_.wait(lock, [&] { return closure.closed() || arrived(); });
   receiver_waits_ = false;
   if (closure.closed()) return {};
-  at::Tensor message = std::exchange(messages_[static_cast<std::size_t>(number - first_)], at::Tensor());
-  while (!messages_.empty() && !messages_.front().defined()) {
+  const Handover message = std::exchange(messages_[static_cast<std::size_t>(number - first_)], Handover());
+  while (!messages_.empty() && !messages_.front().tensor.defined()) {
     messages_.pop_front();
     ++first_;
   }
-  return message;
+  lock.unlock();
+  return message.take();
 }
 
 void ThreadChannel::wake() {

@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "transport/closure.h"
+#include "transport/stream.h"
 
 namespace chimera {
 
@@ -27,7 +28,7 @@ class ThreadChannel {
  private:
   std::mutex mutex_;
   std::condition_variable arrived_;
-  std::deque<at::Tensor> messages_;  ///< messages first_, first_ + 1, ...; undefined once taken
+  std::deque<Handover> messages_;  ///< messages first_, first_ + 1, ...; undefined once taken
   std::int64_t first_ = 0;
   bool receiver_waits_ = false;  ///< a system call to notify nobody is worth avoiding
   std::int64_t posted_ = 0;
