@@ -10,8 +10,9 @@ constexpr auto kLayout = WeightLayout::OutIn;
 
 }  // namespace
 
-BertStage::BertStage(const ModelConfig& config, const StageLayers& layers, std::vector<Parameter> parameters)
-    : TransformerStage(layers, std::move(parameters)), heads_(config.heads) {
+BertStage::BertStage(const ModelConfig& config, const StageLayers& layers, std::vector<Parameter> parameters,
+                     std::optional<at::ScalarType> compute)
+    : TransformerStage(layers, std::move(parameters), compute), heads_(config.heads) {
   if (layers.embedding) embedding_ = make_embedding();
   for (std::int64_t layer = layers.first_layer; layer < layers.end_layer; ++layer) {
     blocks_.push_back(make_block("bert.encoder.layer." + std::to_string(layer)));
@@ -19,13 +20,13 @@ BertStage::BertStage(const ModelConfig& config, const StageLayers& layers, std::
   if (layers.head) head_ = make_head(config.tied);
 }
 
-BertStage::Embedding BertStage::make_embedding() const {
+BertStage::Embedding BertStage::make_embedding() {
   const std::string name = "bert.embeddings.";
   return {parameter(name + "word_embeddings.weight"), parameter(name + "position_embeddings.weight"),
           parameter(name + "token_type_embeddings.weight"), layer_norm_named(name + "LayerNorm", kEpsilon)};
 }
 
-BertStage::Block BertStage::make_block(const std::string& name) const {
+BertStage::Block BertStage::make_block(const std::string& name) {
   return {linear_named(name + ".attention.self.query", kLayout),
           linear_named(name + ".attention.self.key", kLayout),
           linear_named(name + ".attention.self.value", kLayout),
@@ -36,12 +37,12 @@ BertStage::Block BertStage::make_block(const std::string& name) const {
           layer_norm_named(name + ".output.LayerNorm", kEpsilon)};
 }
 
-BertStage::Head BertStage::make_head(bool tied) const {
-  const at::Tensor decoder = tied ? embedding_.words : parameter("cls.predictions.decoder.weight");
+BertStage::Head BertStage::make_head(bool tied) {
+  const at::Tensor decoder = weight(tied ? "bert.embeddings.word_embeddings.weight" : "cls.predictions.decoder.weight");
   return {linear_named("bert.pooler.dense", kLayout),
           linear_named("cls.predictions.transform.dense", kLayout),
           layer_norm_named("cls.predictions.transform.LayerNorm", kEpsilon),
-          {decoder, parameter("cls.predictions.bias"), kLayout},
+          {decoder, weight("cls.predictions.bias"), kLayout},
           linear_named("cls.seq_relationship", kLayout)};
 }
 
@@ -49,7 +50,7 @@ at::Tensor BertStage::embed(const MicroBatch& batch) const {
   const at::Tensor sum = token_embedding(embedding_.words, batch.tokens) +
                          token_embedding(embedding_.token_types, batch.token_types) +
                          position_embedding(embedding_.positions, batch.tokens.size(1));
-  return dropout(layer_norm(sum, embedding_.norm), batch.dropout, DropoutSite::Embedding);
+  return dropout(layer_norm(sum.to(compute_type()), embedding_.norm), batch.dropout, DropoutSite::Embedding);
 }
 
 at::Tensor BertStage::block(std::size_t index, const at::Tensor& hidden, const MicroBatch& batch) const {

@@ -9,8 +9,10 @@ namespace chimera {
 /// Consecutive layers of BERT. Untied or, where embedding and head are both here, tied.
 class BertStage final : public TransformerStage {
  public:
-  /// `parameters`: those that stage_parameters(config, layers) names.
-  BertStage(const ModelConfig& config, const StageLayers& layers, std::vector<Parameter> parameters);
+  /// `parameters`: those that stage_parameters(config, layers) names. `compute`: the type of hidden states, where it is
+  /// not that of the parameters.
+  BertStage(const ModelConfig& config, const StageLayers& layers, std::vector<Parameter> parameters,
+            std::optional<at::ScalarType> compute = std::nullopt);
   [[nodiscard]] at::Tensor logits(const at::Tensor& hidden) const override;
   /// Scores of "B follows A" and "B does not", [b, 2], from hidden_states() of a stage with the head.
   [[nodiscard]] at::Tensor sentence_logits(const at::Tensor& hidden) const;
@@ -43,9 +45,9 @@ class BertStage final : public TransformerStage {
   [[nodiscard]] at::Tensor embed(const MicroBatch& batch) const override;
   [[nodiscard]] at::Tensor block(std::size_t index, const at::Tensor& hidden, const MicroBatch& batch) const override;
   [[nodiscard]] at::Tensor loss(const at::Tensor& hidden, const MicroBatch& batch) const override;
-  [[nodiscard]] Embedding make_embedding() const;
-  [[nodiscard]] Block make_block(const std::string& name) const;
-  [[nodiscard]] Head make_head(bool tied) const;
+  [[nodiscard]] Embedding make_embedding();
+  [[nodiscard]] Block make_block(const std::string& name);
+  [[nodiscard]] Head make_head(bool tied);
 
   std::int64_t heads_;
   Embedding embedding_;  ///< undefined where another stage has it

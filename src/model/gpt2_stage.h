@@ -8,8 +8,10 @@ namespace chimera {
 /// Consecutive layers of GPT-2. Untied or, where embedding and head are both here, tied.
 class Gpt2Stage final : public TransformerStage {
  public:
-  /// `parameters`: those that stage_parameters(config, layers) names.
-  Gpt2Stage(const ModelConfig& config, const StageLayers& layers, std::vector<Parameter> parameters);
+  /// `parameters`: those that stage_parameters(config, layers) names. `compute`: the type of hidden states, where it is
+  /// not that of the parameters.
+  Gpt2Stage(const ModelConfig& config, const StageLayers& layers, std::vector<Parameter> parameters,
+            std::optional<at::ScalarType> compute = std::nullopt);
   [[nodiscard]] at::Tensor logits(const at::Tensor& hidden) const override;
 
  private:
@@ -25,7 +27,7 @@ class Gpt2Stage final : public TransformerStage {
   [[nodiscard]] at::Tensor embed(const MicroBatch& batch) const override;
   [[nodiscard]] at::Tensor block(std::size_t index, const at::Tensor& hidden, const MicroBatch& batch) const override;
   [[nodiscard]] at::Tensor loss(const at::Tensor& hidden, const MicroBatch& batch) const override;
-  [[nodiscard]] Block block_named(const std::string& name) const;
+  [[nodiscard]] Block block_named(const std::string& name);
 
   std::int64_t heads_;
   std::vector<Block> blocks_;

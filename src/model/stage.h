@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,20 +52,38 @@ class Stage {
   [[nodiscard]] at::Tensor& gradients() { return gradients_; }
   void zero_gradients();
 
+  /// All that backward adds gradients to: the values of parameters() and their narrow copies. A copy's gradient is that
+  /// of its parameter, in the parameter's type.
+  [[nodiscard]] const std::vector<at::Tensor>& leaves() const { return leaves_; }
+  /// Makes the narrow copies equal to their parameters again, rounded. To be called whenever those have changed: once
+  /// an optimizer step, not once a micro-batch.
+  void update_copies();
+
  protected:
   /// Makes `parameters` (contiguous, of one type and device, at least one) leaves that require grad, with gradients of
-  /// zero.
-  explicit Stage(std::vector<Parameter> parameters);
+  /// zero. Computes in `compute` where that is given, otherwise in the type of the parameters.
+  explicit Stage(std::vector<Parameter> parameters, std::optional<at::ScalarType> compute = std::nullopt);
+
+  /// The type of hidden states.
+  [[nodiscard]] at::ScalarType compute_type() const { return compute_type_; }
+  /// `value`, one of parameters(), for use beside hidden states: itself, or its copy in compute_type(), made by the
+  /// first call.
+  [[nodiscard]] at::Tensor for_compute(const at::Tensor& value);
 
  private:
   std::vector<Parameter> parameters_;
   at::Tensor gradients_;
+  at::ScalarType compute_type_;
+  std::vector<at::Tensor> leaves_;
+  std::vector<at::Tensor> copied_;  // parameters with a narrow copy
+  std::vector<at::Tensor> copies_;  // theirs
 };
 
 /// The layers `layers` of the model `config` with their initial values, which depend on seed and parameter name only:
-/// any partition starts from the same weights.
+/// any partition starts from the same weights. They lie on `device`. `dtype` is that of hidden states; where it is
+/// narrower than float32, parameters and gradients are float32 and layers compute with narrow copies.
 /// Throws ConfigError where a tied model is cut: embedding and head must then be on this one stage.
 [[nodiscard]] std::unique_ptr<Stage> make_stage(const ModelConfig& config, const StageLayers& layers,
-                                                at::ScalarType dtype, std::uint64_t seed);
+                                                at::ScalarType dtype, std::uint64_t seed, at::Device device = at::kCPU);
 
 }  // namespace chimera

@@ -155,17 +155,14 @@ void Executor::input_gradient(const Op& op) {
 // still wait for its W: here they wait for their own.
 std::vector<at::Tensor> Executor::hide_gradients(Stage& stage) {
   std::vector<at::Tensor> gradients;
-  for (const Parameter& parameter : stage.parameters()) {
-    at::Tensor value = parameter.value;
-    gradients.push_back(std::exchange(value.mutable_grad(), at::Tensor()));
-  }
+  for (at::Tensor leaf : stage.leaves()) gradients.push_back(std::exchange(leaf.mutable_grad(), at::Tensor()));
   return gradients;
 }
 
 void Executor::show_gradients(Stage& stage, std::vector<at::Tensor> gradients, WeightGradients& owed) {
   for (std::size_t i = 0; i < gradients.size(); ++i) {
-    at::Tensor value = stage.parameters()[i].value;
-    const at::Tensor added = std::exchange(value.mutable_grad(), gradients[i]);
+    at::Tensor leaf = stage.leaves()[i];
+    const at::Tensor added = std::exchange(leaf.mutable_grad(), gradients[i]);
     if (added.defined()) owed.hand_over([sum = gradients[i], added] { sum.add_(added); });
   }
 }
