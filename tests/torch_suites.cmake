@@ -1,6 +1,7 @@
 # Registers every suite of chimera_torch_tests as one CTest test. A suite missing here
 # fails TorchSuitesTest.
 set(torch_suites
+  Bfloat16Test
   BlockSumsTest
   CanonicalTest
   DataOrderTest

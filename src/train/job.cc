@@ -20,6 +20,7 @@
 #include "passes/lower.h"
 #include "simulate/simulate.h"
 #include "train/canonical.h"
+#include "train/precision.h"
 
 namespace chimera {
 namespace {
@@ -50,7 +51,8 @@ void require_possible(const TrainOptions& options) {
   require_between("--warmup", options.warmup, 0, kMany);
   require_between("--threads", options.threads, 0, kMostThreads);
   require_between("--validate-every", options.validate_every, 0, kMany);
-  require_name("--dtype", options.dtype, {"float32", "float64"});
+  require_name("--dtype", options.dtype, {"float32", "float64", "bfloat16"});
+  require_fast_numbers(options, has_native_bfloat16());
   require_name("--optimizer", options.optimizer, {"adamw", "sgd"});
   require_name("--reduction", options.reduction, {"natural", "canonical"});
   require_between("--reduction-blocks", options.reduction_blocks, 0, kMany);
@@ -140,7 +142,8 @@ void require_memory(const Job& job) {
   const double available =
       (static_cast<double>(machine.totalram) + static_cast<double>(machine.totalswap)) * machine.mem_unit;
   const double element_bytes = job.options.dtype == "float64" ? 8 : 4;
-  const double tensors = job.options.optimizer == "adamw" ? 4 : 2;
+  const double copies = job.options.dtype == "bfloat16" ? 0.5 : 0;
+  const double tensors = (job.options.optimizer == "adamw" ? 4 : 2) + copies;
   const auto groups = job.rank_groups();
   double needed = 0;
   for (std::size_t s = 0; s < groups.size(); ++s) {

@@ -24,7 +24,8 @@ struct TrainOptions {
   std::int64_t sequence = 128;  // tokens of a sample
   std::int64_t steps = 100;
   std::int64_t seed = 1;
-  std::string dtype = "float32";
+  std::string dtype = "float32";  // or "float64", or "bfloat16": what layers compute with; weights then stay float32
+  bool force_bfloat16 = false;    // even where the CPU has to emulate it
   std::string optimizer = "adamw";
   double learning_rate = 1e-3;  // the peak
   std::int64_t warmup = 0;      // steps of linear warm-up; then a cosine down to a tenth of the peak

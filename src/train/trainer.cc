@@ -11,6 +11,7 @@
 #include "core/fault_point.h"
 #include "train/batches.h"
 #include "train/parameters_hash.h"
+#include "train/precision.h"
 
 namespace chimera {
 namespace {
@@ -18,8 +19,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-at::ScalarType scalar_type(const std::string& dtype) { return dtype == "float64" ? at::kDouble : at::kFloat; }
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -31,7 +30,7 @@ double median(std::vector<double> values) {
 
 Trainer::Trainer(const Job& job, WorkerId rank, Transport& transport)
     : job_(job), rank_(rank), place_(job.ranks.place(rank)), transport_(transport, job.ranks, place_.group) {
-  const at::ScalarType dtype = scalar_type(job.options.dtype);
+  const at::ScalarType dtype = compute_type(job.options.dtype);
   const StageGroups groups = stage_groups(job.schedule.placement);
   std::map<StageId, Stage*> borrowed;
   std::vector<Stage*> in_order;
@@ -170,6 +169,7 @@ void Trainer::optimizer_step(std::int64_t step, double gradient_norm) {
     for (const auto& [id, stage] : stages_) stage->gradients().mul_(factor);
   }
   optimizer_->step(learning_rate(job_.options, step));
+  for (const auto& [id, stage] : stages_) stage->update_copies();
   optimizer_seconds_ += seconds_since(start);
 }
 
