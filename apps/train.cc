@@ -66,6 +66,10 @@ void add_flags(CLI::App& command, Flags& flags) {
              "only where the worker then still waits (default eager-opt)",
              {"post", "eager", "eager-opt"});
   add_choice(command, "--transport", o.transport, "what ranks are (default processes)", {"processes", "threads"});
+  add_choice(
+      command, "--device", o.device,
+      "where tensors live; cuda: one GPU for each process, over NCCL, or the first for all threads (default cpu)",
+      {"cpu", "cuda"});
   add_count(command, "--threads", o.threads,
             "intra-op threads of a rank (default: cores / ranks, at least 1; with --reduction canonical 1)");
   add_count(command, "--validate-every", o.validate_every, "steps between validations; 0: none (default 0)");

@@ -6,6 +6,7 @@ set(torch_suites
   CanonicalTest
   DataOrderTest
   DataParallelTest
+  DeviceTest
   DropoutTest
   EquivalenceTest
   ExecutorTest
@@ -27,6 +28,7 @@ set(torch_suites
   RecorderTest
   ReportTest
   SafetensorsFileTest
+  SerialPairsTest
   StageTest
   StepMemoryTest
   StreamTest

@@ -20,6 +20,7 @@
 #include "passes/lower.h"
 #include "simulate/simulate.h"
 #include "train/canonical.h"
+#include "train/device.h"
 #include "train/precision.h"
 
 namespace chimera {
@@ -61,6 +62,7 @@ void require_possible(const TrainOptions& options) {
   }
   require_name("--sync", options.sync, {"post", "eager", "eager-opt"});
   require_name("--recompute", options.recompute, {"none", "full"});
+  require_name("--device", options.device, {"cpu", "cuda"});
   require_name("--transport", options.transport, {"processes", "threads"});
   require_between("--data-parallel", options.data_parallel, 1, kMostRanks);
   require_name("--replica-layout", options.replica_layout, {"near", "far"});
@@ -137,6 +139,7 @@ void require_fitting(const Job& job) {
 
 /// Weights, gradients and AdamW's two moments of all workers, which share this machine, are less than what a run needs.
 void require_memory(const Job& job) {
+  if (job.options.device != "cpu") return;  // a GPU says itself what it has no room for
   struct sysinfo machine {};
   ::sysinfo(&machine);
   const double available =
@@ -160,9 +163,9 @@ void require_memory(const Job& job) {
 
 /// A checked program of a checked schedule. The groups run it side by side and meet only where all workers of a group
 /// do, or all that hold a stage: what one group can run to its end, all can.
-Program checked_program(const Schedule& schedule, const LoweringOptions& options = {}) {
+Program checked_program(const Schedule& schedule, const LoweringOptions& options) {
   Program program = lower(schedule, options);
-  const auto violations = check(program, ChannelDiscipline::PerDirection);
+  const auto violations = check(program, options.discipline);
   if (!violations.empty())
     throw ScheduleError("the program of this schedule could get stuck: " + violations.front().message);
   return program;
@@ -195,8 +198,9 @@ Program training_program(const Job& job) {
     all_reduces.placement = AllReducePlacement::EagerOpt;
     all_reduces.timeline = &timeline;
   }
-  return checked_program(job.schedule,
-                         {.recompute = recomputed_stages(job.options, job.schedule), .all_reduces = all_reduces});
+  return checked_program(job.schedule, {.discipline = discipline_of(job.options),
+                                        .recompute = recomputed_stages(job.options, job.schedule),
+                                        .all_reduces = all_reduces});
 }
 
 void open_data(Job& job) {
@@ -257,12 +261,15 @@ Job prepare_job(const TrainOptions& options) {
   job.ranks = make_layout(options, job.schedule);
   job.partition = even_partition(job.model.layers, job.schedule.stages);
   require_fitting(job);
+  require_device(options, job.num_ranks());
   require_memory(job);
   job.parameters = parameter_names(job);
   job.data_position = data_positions(job.schedule);
   if (options.reduction == "canonical") job.canonical = canonical_reduction(job);
   job.training = training_program(job);
-  if (options.validate_every > 0) job.validation = checked_program(forward_only(job.schedule));
+  if (options.validate_every > 0) {
+    job.validation = checked_program(forward_only(job.schedule), {.discipline = discipline_of(options)});
+  }
   open_data(job);
   require_other_file(options);
   require_writable(options.metrics);

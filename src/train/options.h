@@ -33,6 +33,7 @@ struct TrainOptions {
   double clip = 1.0;            // largest global gradient norm; 0: no clipping
   double dropout = 0;           // the probability that an element becomes 0, in [0, 1)
   std::string transport = "processes";
+  std::string device = "cpu";       // or "cuda": a GPU for each process, or the first for all threads
   std::string recompute = "none";   // or "full": stages keep their inputs alone and run forward again before backward
   std::int64_t threads = 0;         // intra-op threads of a rank; 0: cores / ranks, at least 1
   std::int64_t validate_every = 0;  // steps; 0: never

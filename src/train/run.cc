@@ -15,9 +15,11 @@
 
 #include "core/error.h"
 #include "core/fault_point.h"
+#include "train/device.h"
 #include "train/report.h"
 #include "train/trainer.h"
 #include "transport/gloo_transport.h"
+#include "transport/stream.h"
 #include "transport/thread_transport.h"
 
 namespace chimera {
@@ -81,6 +83,18 @@ void train_as(const Job& job, WorkerId rank, Transport& transport, std::optional
   }
 }
 
+std::unique_ptr<Transport> connect(const Job& job, const RankEnvironment& rank) {
+  if (job.options.device == "cpu") {
+    return connect_gloo(
+        {.rank = rank.rank, .world_size = rank.world_size, .store_path = rank.store_path, .groups = job.rank_groups()});
+  }
+  return accelerator().connect({.rank = rank.rank,
+                                .world_size = rank.world_size,
+                                .store_path = rank.store_path,
+                                .groups = job.rank_groups(),
+                                .pairs = talking_pairs(job)});
+}
+
 }  // namespace
 
 int available_cores() {
@@ -99,6 +113,7 @@ int run_threads(const Job& job) {
   std::optional<int> culprit;
   const auto body = [&](int r) {
     try {
+      const OwnStream stream(device_of(job.options, WorkerId(r)));
       const auto transport = hub.transport(WorkerId(r));
       train_as(job, WorkerId(r), *transport, failures[static_cast<std::size_t>(r)]);
     } catch (...) {
@@ -124,8 +139,7 @@ int run_rank(const Job& job, const RankEnvironment& rank) {
   fix_products(job);
   std::optional<Failure> failure;
   try {
-    const auto transport = connect_gloo(
-        {.rank = rank.rank, .world_size = rank.world_size, .store_path = rank.store_path, .groups = job.rank_groups()});
+    const auto transport = connect(job, rank);
     train_as(job, WorkerId(rank.rank), *transport, failure);
     return static_cast<int>(ExitCode::Success);
   } catch (...) {

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/fault_point.h"
 #include "train/batches.h"
+#include "train/device.h"
 #include "train/parameters_hash.h"
 #include "train/precision.h"
 
@@ -29,7 +30,11 @@ double median(std::vector<double> values) {
 }  // namespace
 
 Trainer::Trainer(const Job& job, WorkerId rank, Transport& transport)
-    : job_(job), rank_(rank), place_(job.ranks.place(rank)), transport_(transport, job.ranks, place_.group) {
+    : job_(job),
+      rank_(rank),
+      place_(job.ranks.place(rank)),
+      device_(device_of(job.options, rank)),
+      transport_(transport, job.ranks, place_.group) {
   const at::ScalarType dtype = compute_type(job.options.dtype);
   const StageGroups groups = stage_groups(job.schedule.placement);
   std::map<StageId, Stage*> borrowed;
@@ -37,7 +42,7 @@ Trainer::Trainer(const Job& job, WorkerId rank, Transport& transport)
   for (std::size_t s = 0; s < groups.size(); ++s) {
     if (!std::binary_search(groups[s].begin(), groups[s].end(), place_.worker)) continue;
     const StageId id(static_cast<std::int64_t>(s));
-    stages_[id] = make_stage(job.model, job.partition[s], dtype, static_cast<std::uint64_t>(job.options.seed));
+    stages_[id] = make_stage(job.model, job.partition[s], dtype, static_cast<std::uint64_t>(job.options.seed), device_);
     borrowed[id] = stages_[id].get();
     in_order.push_back(stages_[id].get());
   }
@@ -145,8 +150,8 @@ double Trainer::total_loss(const StepResult& result) const {
 MicroBatch Trainer::load(const Samples& samples, std::int64_t step, StageId stage, MicroBatchId micro_batch) const {
   const bool first_or_last = stage == StageId(0) || stage.value() + 1 == job_.schedule.stages;
   if (!first_or_last && job_.model.family == Family::Gpt2) return {};  // blocks of GPT-2 see hidden states alone
-  return make_micro_batch(samples, job_.model.family,
-                          {step, first_sample(micro_batch), job_.micro_batch_size(), job_.mini_batch()});
+  const BatchPlace place{step, first_sample(micro_batch), job_.micro_batch_size(), job_.mini_batch()};
+  return on_device(make_micro_batch(samples, job_.model.family, place), device_);
 }
 
 MicroBatch Trainer::load_training(std::int64_t step, StageId stage, MicroBatchId micro_batch) const {

@@ -22,11 +22,11 @@ struct Communicators {
   using Group = c10::intrusive_ptr<c10d::Backend>;
   std::shared_ptr<void> keep = {};  // what the groups need to live
   int rank = 0;
-  at::Device device = at::kCPU;  // of messages and gradients
-  std::map<int, Group> pairs;    // by peer: the two of them, the lower rank as member 0
-  StageGroups groups;
-  std::vector<Group> stages;  // by stage; null where this rank is no member, or the only one
-  Group everyone;             // null where there is one rank
+  at::Device device = at::kCPU;     // of messages and gradients
+  std::map<int, Group> pairs = {};  // by peer: the two of them, the lower rank as member 0
+  StageGroups groups = {};
+  std::vector<Group> stages = {};  // by stage; null where this rank is no member, or the only one
+  Group everyone = {};             // null where there is one rank
 };
 
 /// Issues every transfer when it is called, in program order, on the communicator of the pair: both directions share

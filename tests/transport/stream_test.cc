@@ -47,13 +47,13 @@ struct FakeStreams final : c10::impl::DeviceGuardImplInterface {
   void setDevice(c10::Device /*device*/) const override {}
   void uncheckedSetDevice(c10::Device /*device*/) const noexcept override {}
   [[nodiscard]] c10::Stream getStream(c10::Device device) const override {
-    return {c10::Stream::UNSAFE, device, current};
+    return c10::Stream(c10::Stream::UNSAFE, device, current);
   }
   [[nodiscard]] c10::Stream getStreamFromGlobalPool(c10::Device device, bool /*high*/) const override {
-    return {c10::Stream::UNSAFE, device, ++streams};
+    return c10::Stream(c10::Stream::UNSAFE, device, ++streams);
   }
   [[nodiscard]] c10::Stream exchangeStream(c10::Stream stream) const override {
-    return {c10::Stream::UNSAFE, kDevice, std::exchange(current, stream.id())};
+    return c10::Stream(c10::Stream::UNSAFE, kDevice, std::exchange(current, stream.id()));
   }
   /// None that autograd should start threads for.
   [[nodiscard]] c10::DeviceIndex deviceCount() const noexcept override { return 0; }
