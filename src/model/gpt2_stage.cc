@@ -11,10 +11,10 @@ constexpr auto kLayout = WeightLayout::InOut;
 }  // namespace
 
 Gpt2Stage::Gpt2Stage(const ModelConfig& config, const StageLayers& layers, std::vector<Parameter> parameters,
-                     std::optional<at::ScalarType> compute)
-    : TransformerStage(layers, std::move(parameters), compute), heads_(config.heads) {
+                     const TiedLeaves& tied, at::ScalarType compute)
+    : TransformerStage(layers, std::move(parameters), tied, compute), heads_(config.heads) {
   if (layers.embedding) {
-    wte_ = parameter("wte.weight");
+    wte_ = tied.embedding.defined() ? tied.embedding : parameter("wte.weight");
     wpe_ = parameter("wpe.weight");
   }
   for (std::int64_t layer = layers.first_layer; layer < layers.end_layer; ++layer) {
@@ -22,7 +22,7 @@ Gpt2Stage::Gpt2Stage(const ModelConfig& config, const StageLayers& layers, std::
   }
   if (layers.head) {
     ln_f_ = layer_norm_named("ln_f", kEpsilon);
-    lm_head_ = {weight(config.tied ? "wte.weight" : "lm_head.weight"), {}, WeightLayout::OutIn};
+    lm_head_ = {tied.head.defined() ? for_compute(tied.head) : weight("lm_head.weight"), {}, WeightLayout::OutIn};
   }
 }
 

@@ -7,12 +7,13 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "model/config.h"
 #include "model/dropout.h"
+#include "model/parameter_group.h"
 #include "model/partition.h"
+#include "model/tied_weight.h"
 
 namespace chimera {
 
@@ -29,61 +30,47 @@ struct MicroBatch {
   Dropout dropout = {};            ///< every stage needs it; its layer is for the stage to set
 };
 
-/// A tensor that is trained: a leaf that requires grad. Its .grad() is a view into the stage's flat gradients.
-struct Parameter {
-  std::string name;  ///< global, e.g. `h.5.attn.c_attn.weight`
-  at::Tensor value;
-};
-
-/// Parameters and a forward function. Backward is autograd's; it adds into gradients().
-class Stage {
+/// Parameters and a forward function. Backward is autograd's; it adds into gradients(), and where the model is tied
+/// into those of the tied matrix.
+class Stage : public ParameterGroup {
  public:
-  virtual ~Stage() = default;
-  Stage(const Stage&) = delete;
-  Stage& operator=(const Stage&) = delete;
-
   /// `input`: hidden states [b, L, H] from the stage before, not written to; undefined for the first stage.
   /// Returns hidden states [b, L, H] or, on the last stage, the loss [] of this micro-batch: sums, not means, times the
   /// scales of `batch`, so that those of all micro-batches of a step add up to its mean loss.
   [[nodiscard]] virtual at::Tensor forward(const at::Tensor& input, const MicroBatch& batch) = 0;
 
-  [[nodiscard]] const std::vector<Parameter>& parameters() const { return parameters_; }
-  /// All gradients in one tensor, in the order of parameters(), each from a multiple of 64 bytes on; zeros between.
-  [[nodiscard]] at::Tensor& gradients() { return gradients_; }
-  void zero_gradients();
-
-  /// All that backward adds gradients to: the values of parameters() and their narrow copies. A copy's gradient is that
-  /// of its parameter, in the parameter's type.
+  /// Whatever backward adds to: the parameters, then the leaves of the tied matrix that this stage uses, then the
+  /// narrow copies of any of these. A copy's gradient is that of its original, in the original's type.
   [[nodiscard]] const std::vector<at::Tensor>& leaves() const { return leaves_; }
-  /// Makes the narrow copies equal to their parameters again, rounded. To be called whenever those have changed: once
-  /// an optimizer step, not once a micro-batch.
+  /// Makes the narrow copies equal to their originals again, rounded. To be called whenever those have changed: once an
+  /// optimizer step, not once a micro-batch.
   void update_copies();
 
  protected:
-  /// Makes `parameters` (contiguous, of one type and device, at least one) leaves that require grad, with gradients of
-  /// zero. Computes in `compute` where that is given, otherwise in the type of the parameters.
-  explicit Stage(std::vector<Parameter> parameters, std::optional<at::ScalarType> compute = std::nullopt);
+  /// `parameters` as for ParameterGroup. Computes in `compute` where that is given, otherwise in their type.
+  explicit Stage(std::vector<Parameter> parameters, const TiedLeaves& tied = {},
+                 std::optional<at::ScalarType> compute = std::nullopt);
 
   /// The type of hidden states.
   [[nodiscard]] at::ScalarType compute_type() const { return compute_type_; }
-  /// `value`, one of parameters(), for use beside hidden states: itself, or its copy in compute_type(), made by the
-  /// first call.
-  [[nodiscard]] at::Tensor for_compute(const at::Tensor& value);
+  /// `leaf`, one of leaves(), for use beside hidden states: itself, or its copy in compute_type(), made by the first
+  /// call.
+  [[nodiscard]] at::Tensor for_compute(const at::Tensor& leaf);
 
  private:
-  std::vector<Parameter> parameters_;
-  at::Tensor gradients_;
   at::ScalarType compute_type_;
   std::vector<at::Tensor> leaves_;
-  std::vector<at::Tensor> copied_;  // parameters with a narrow copy
+  std::vector<at::Tensor> copied_;  // leaves with a narrow copy
   std::vector<at::Tensor> copies_;  // theirs
 };
 
 /// The layers `layers` of the model `config` with their initial values, which depend on seed and parameter name only:
-/// any partition starts from the same weights. They lie on `device`. `dtype` is that of hidden states; where it is
-/// narrower than float32, parameters and gradients are float32 and layers compute with narrow copies.
-/// Throws ConfigError where a tied model is cut: embedding and head must then be on this one stage.
+/// any partition starts from the same weights. `tied`: of a tied model, what the worker has of its matrix, which is no
+/// parameter of the stage. All lies on `device`. `dtype` is that of hidden states; parameters and gradients are of
+/// weight_type(dtype), and layers compute with narrow copies where that is another one.
+/// Throws ConfigError where the stage uses the matrix and that is missing.
 [[nodiscard]] std::unique_ptr<Stage> make_stage(const ModelConfig& config, const StageLayers& layers,
-                                                at::ScalarType dtype, std::uint64_t seed, at::Device device = at::kCPU);
+                                                at::ScalarType dtype, std::uint64_t seed, const TiedLeaves& tied = {},
+                                                at::Device device = at::kCPU);
 
 }  // namespace chimera

@@ -7,9 +7,9 @@
 
 namespace chimera {
 
-TransformerStage::TransformerStage(const StageLayers& layers, std::vector<Parameter> parameters,
-                                   std::optional<at::ScalarType> compute)
-    : Stage(std::move(parameters), compute), layers_(layers) {}
+TransformerStage::TransformerStage(const StageLayers& layers, std::vector<Parameter> parameters, const TiedLeaves& tied,
+                                   at::ScalarType compute)
+    : Stage(std::move(parameters), tied, compute), layers_(layers) {}
 
 at::Tensor TransformerStage::forward(const at::Tensor& input, const MicroBatch& batch) {
   const at::Tensor hidden = hidden_states(input, batch);

@@ -2,7 +2,6 @@
 // What the stages of both families share: embedding, a run of blocks, head.
 
 #include <cstddef>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,7 +21,8 @@ class TransformerStage : public Stage {
   [[nodiscard]] virtual at::Tensor logits(const at::Tensor& hidden) const = 0;
 
  protected:
-  TransformerStage(const StageLayers& layers, std::vector<Parameter> parameters, std::optional<at::ScalarType> compute);
+  TransformerStage(const StageLayers& layers, std::vector<Parameter> parameters, const TiedLeaves& tied,
+                   at::ScalarType compute);
 
   [[nodiscard]] const StageLayers& layers() const { return layers_; }
   /// The parameter of that name, which must be one of this stage.
