@@ -48,7 +48,12 @@ void add_flags(CLI::App& command, Flags& flags) {
   add_count(command, "--sequence", o.sequence, "tokens of a sequence (default 128)");
   add_count(command, "--steps", o.steps, "steps to train (default 100)");
   add_count(command, "--seed", o.seed, "chooses initial weights and the order of the data (default 1)");
-  add_choice(command, "--dtype", o.dtype, "numbers (default float32)", {"float32", "float64"});
+  add_choice(command, "--dtype", o.dtype,
+             "numbers that layers compute with; bfloat16 keeps weights, gradients and sums in "
+             "float32 (default float32)",
+             {"float32", "float64", "bfloat16"});
+  command.add_flag("--force-bfloat16", o.force_bfloat16,
+                   "compute with bfloat16 even where the CPU has neither AVX512-BF16 nor AMX, very slowly");
   add_choice(command, "--optimizer", o.optimizer, "(default adamw)", {"adamw", "sgd"});
   add_number(command, "--learning-rate", o.learning_rate, "peak; falls along a cosine to a tenth (default 0.001)");
   add_count(command, "--warmup", o.warmup, "steps of linear warm-up (default 0)");
@@ -70,6 +75,10 @@ void add_flags(CLI::App& command, Flags& flags) {
              "only where the worker then still waits (default eager-opt)",
              {"post", "eager", "eager-opt"});
   add_choice(command, "--transport", o.transport, "what ranks are (default processes)", {"processes", "threads"});
+  add_choice(
+      command, "--device", o.device,
+      "where tensors live; cuda: one GPU for each process, over NCCL, or the first for all threads (default cpu)",
+      {"cpu", "cuda"});
   add_count(command, "--threads", o.threads,
             "intra-op threads of a rank (default: cores / ranks, at least 1; with --reduction canonical 1)");
   add_number(command, "--hang-seconds", o.hang_seconds,

@@ -2,11 +2,13 @@
 # fails TorchSuitesTest.
 set(torch_suites
   AsynchronousTest
+  Bfloat16Test
   BlockSumsTest
   CanonicalTest
   ClockOffsetTest
   DataOrderTest
   DataParallelTest
+  DeviceTest
   DifferingRanksTest
   DropoutTest
   EquivalenceTest
@@ -37,9 +39,11 @@ set(torch_suites
   RecorderTest
   ReportTest
   SafetensorsFileTest
+  SerialPairsTest
   StageTest
   StepMemoryTest
   SwappedMessagesTest
+  StreamTest
   SyncTest
   ThreadContractTest
   ThreadTransportTest

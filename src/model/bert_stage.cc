@@ -11,8 +11,8 @@ constexpr auto kLayout = WeightLayout::OutIn;
 }  // namespace
 
 BertStage::BertStage(const ModelConfig& config, const StageLayers& layers, std::vector<Parameter> parameters,
-                     const TiedLeaves& tied)
-    : TransformerStage(layers, std::move(parameters), tied), heads_(config.heads) {
+                     const TiedLeaves& tied, at::ScalarType compute)
+    : TransformerStage(layers, std::move(parameters), tied, compute), heads_(config.heads) {
   if (layers.embedding) embedding_ = make_embedding(tied.embedding);
   for (std::int64_t layer = layers.first_layer; layer < layers.end_layer; ++layer) {
     blocks_.push_back(make_block("bert.encoder.layer." + std::to_string(layer)));
@@ -20,14 +20,14 @@ BertStage::BertStage(const ModelConfig& config, const StageLayers& layers, std::
   if (layers.head) head_ = make_head(tied.head);
 }
 
-BertStage::Embedding BertStage::make_embedding(const at::Tensor& words) const {
+BertStage::Embedding BertStage::make_embedding(const at::Tensor& words) {
   const std::string name = "bert.embeddings.";
   return {words.defined() ? words : parameter(name + "word_embeddings.weight"),
           parameter(name + "position_embeddings.weight"), parameter(name + "token_type_embeddings.weight"),
           layer_norm_named(name + "LayerNorm", kEpsilon)};
 }
 
-BertStage::Block BertStage::make_block(const std::string& name) const {
+BertStage::Block BertStage::make_block(const std::string& name) {
   return {linear_named(name + ".attention.self.query", kLayout),
           linear_named(name + ".attention.self.key", kLayout),
           linear_named(name + ".attention.self.value", kLayout),
@@ -38,12 +38,12 @@ BertStage::Block BertStage::make_block(const std::string& name) const {
           layer_norm_named(name + ".output.LayerNorm", kEpsilon)};
 }
 
-BertStage::Head BertStage::make_head(const at::Tensor& decoder) const {
+BertStage::Head BertStage::make_head(const at::Tensor& decoder) {
   return {linear_named("bert.pooler.dense", kLayout),
           linear_named("cls.predictions.transform.dense", kLayout),
           layer_norm_named("cls.predictions.transform.LayerNorm", kEpsilon),
-          {decoder.defined() ? decoder : parameter("cls.predictions.decoder.weight"), parameter("cls.predictions.bias"),
-           kLayout},
+          {decoder.defined() ? for_compute(decoder) : weight("cls.predictions.decoder.weight"),
+           weight("cls.predictions.bias"), kLayout},
           linear_named("cls.seq_relationship", kLayout)};
 }
 
@@ -51,7 +51,7 @@ at::Tensor BertStage::embed(const MicroBatch& batch) const {
   const at::Tensor sum = token_embedding(embedding_.words, batch.tokens) +
                          token_embedding(embedding_.token_types, batch.token_types) +
                          position_embedding(embedding_.positions, batch.tokens.size(1));
-  return dropout(layer_norm(sum, embedding_.norm), batch.dropout, DropoutSite::Embedding);
+  return dropout(layer_norm(sum.to(compute_type()), embedding_.norm), batch.dropout, DropoutSite::Embedding);
 }
 
 at::Tensor BertStage::block(std::size_t index, const at::Tensor& hidden, const MicroBatch& batch) const {

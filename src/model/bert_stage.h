@@ -10,8 +10,9 @@ namespace chimera {
 class BertStage final : public TransformerStage {
  public:
   /// `parameters`: those that own_parameters(config, layers) names. `tied`: of a tied model, what this stage uses.
+  /// `compute`: the type of hidden states.
   BertStage(const ModelConfig& config, const StageLayers& layers, std::vector<Parameter> parameters,
-            const TiedLeaves& tied);
+            const TiedLeaves& tied, at::ScalarType compute);
   [[nodiscard]] at::Tensor logits(const at::Tensor& hidden) const override;
   /// Scores of "B follows A" and "B does not", [b, 2], from hidden_states() of a stage with the head.
   [[nodiscard]] at::Tensor sentence_logits(const at::Tensor& hidden) const;
@@ -45,9 +46,9 @@ class BertStage final : public TransformerStage {
   [[nodiscard]] at::Tensor block(std::size_t index, const at::Tensor& hidden, const MicroBatch& batch) const override;
   [[nodiscard]] at::Tensor loss(const at::Tensor& hidden, const MicroBatch& batch) const override;
   /// `words`, `decoder`: the tied matrix; undefined: a parameter of this stage.
-  [[nodiscard]] Embedding make_embedding(const at::Tensor& words) const;
-  [[nodiscard]] Block make_block(const std::string& name) const;
-  [[nodiscard]] Head make_head(const at::Tensor& decoder) const;
+  [[nodiscard]] Embedding make_embedding(const at::Tensor& words);
+  [[nodiscard]] Block make_block(const std::string& name);
+  [[nodiscard]] Head make_head(const at::Tensor& decoder);
 
   std::int64_t heads_;
   Embedding embedding_;  ///< undefined where another stage has it

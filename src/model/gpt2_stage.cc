@@ -11,8 +11,8 @@ constexpr auto kLayout = WeightLayout::InOut;
 }  // namespace
 
 Gpt2Stage::Gpt2Stage(const ModelConfig& config, const StageLayers& layers, std::vector<Parameter> parameters,
-                     const TiedLeaves& tied)
-    : TransformerStage(layers, std::move(parameters), tied), heads_(config.heads) {
+                     const TiedLeaves& tied, at::ScalarType compute)
+    : TransformerStage(layers, std::move(parameters), tied, compute), heads_(config.heads) {
   if (layers.embedding) {
     wte_ = tied.embedding.defined() ? tied.embedding : parameter("wte.weight");
     wpe_ = parameter("wpe.weight");
@@ -22,11 +22,11 @@ Gpt2Stage::Gpt2Stage(const ModelConfig& config, const StageLayers& layers, std::
   }
   if (layers.head) {
     ln_f_ = layer_norm_named("ln_f", kEpsilon);
-    lm_head_ = {tied.head.defined() ? tied.head : parameter("lm_head.weight"), {}, WeightLayout::OutIn};
+    lm_head_ = {tied.head.defined() ? for_compute(tied.head) : weight("lm_head.weight"), {}, WeightLayout::OutIn};
   }
 }
 
-Gpt2Stage::Block Gpt2Stage::block_named(const std::string& name) const {
+Gpt2Stage::Block Gpt2Stage::block_named(const std::string& name) {
   return {layer_norm_named(name + ".ln_1", kEpsilon),   linear_named(name + ".attn.c_attn", kLayout),
           linear_named(name + ".attn.c_proj", kLayout), layer_norm_named(name + ".ln_2", kEpsilon),
           linear_named(name + ".mlp.c_fc", kLayout),    linear_named(name + ".mlp.c_proj", kLayout)};
@@ -34,7 +34,7 @@ Gpt2Stage::Block Gpt2Stage::block_named(const std::string& name) const {
 
 at::Tensor Gpt2Stage::embed(const MicroBatch& batch) const {
   const at::Tensor sum = token_embedding(wte_, batch.tokens) + position_embedding(wpe_, batch.tokens.size(1));
-  return dropout(sum, batch.dropout, DropoutSite::Embedding);
+  return dropout(sum.to(compute_type()), batch.dropout, DropoutSite::Embedding);
 }
 
 at::Tensor Gpt2Stage::block(std::size_t index, const at::Tensor& hidden, const MicroBatch& batch) const {

@@ -9,8 +9,9 @@ namespace chimera {
 class Gpt2Stage final : public TransformerStage {
  public:
   /// `parameters`: those that own_parameters(config, layers) names. `tied`: of a tied model, what this stage uses.
+  /// `compute`: the type of hidden states.
   Gpt2Stage(const ModelConfig& config, const StageLayers& layers, std::vector<Parameter> parameters,
-            const TiedLeaves& tied);
+            const TiedLeaves& tied, at::ScalarType compute);
   [[nodiscard]] at::Tensor logits(const at::Tensor& hidden) const override;
 
  private:
@@ -26,7 +27,7 @@ class Gpt2Stage final : public TransformerStage {
   [[nodiscard]] at::Tensor embed(const MicroBatch& batch) const override;
   [[nodiscard]] at::Tensor block(std::size_t index, const at::Tensor& hidden, const MicroBatch& batch) const override;
   [[nodiscard]] at::Tensor loss(const at::Tensor& hidden, const MicroBatch& batch) const override;
-  [[nodiscard]] Block block_named(const std::string& name) const;
+  [[nodiscard]] Block block_named(const std::string& name);
 
   std::int64_t heads_;
   std::vector<Block> blocks_;

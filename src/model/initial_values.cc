@@ -7,31 +7,31 @@
 namespace chimera {
 namespace {
 
-at::Tensor normal(const ParameterSpec& spec, at::ScalarType dtype, std::uint64_t seed) {
+at::Tensor normal(const ParameterSpec& spec, const at::TensorOptions& options, std::uint64_t seed) {
   const CounterRandom random(seed, spec.name);
   const at::Tensor values = at::empty(spec.shape, at::kDouble);
   double* const data = values.mutable_data_ptr<double>();
   for (std::int64_t i = 0; i < values.numel(); ++i) {
     data[i] = random.normal(static_cast<std::uint64_t>(i)) * spec.initial.standard_deviation;
   }
-  return values.to(dtype);
+  return values.to(options);
 }
 
-at::Tensor initial_value(const ParameterSpec& spec, at::ScalarType dtype, std::uint64_t seed) {
+at::Tensor initial_value(const ParameterSpec& spec, const at::TensorOptions& options, std::uint64_t seed) {
   switch (spec.initial.kind) {
-    case Initial::Kind::Zeros: return at::zeros(spec.shape, dtype);
-    case Initial::Kind::Ones: return at::ones(spec.shape, dtype);
+    case Initial::Kind::Zeros: return at::zeros(spec.shape, options);
+    case Initial::Kind::Ones: return at::ones(spec.shape, options);
     case Initial::Kind::Normal: break;
   }
-  return normal(spec, dtype, seed);
+  return normal(spec, options, seed);
 }
 
 }  // namespace
 
-std::vector<Parameter> initial_values(const std::vector<ParameterSpec>& specs, at::ScalarType dtype,
+std::vector<Parameter> initial_values(const std::vector<ParameterSpec>& specs, const at::TensorOptions& options,
                                       std::uint64_t seed) {
   std::vector<Parameter> parameters;
-  for (const ParameterSpec& spec : specs) parameters.push_back({spec.name, initial_value(spec, dtype, seed)});
+  for (const ParameterSpec& spec : specs) parameters.push_back({spec.name, initial_value(spec, options, seed)});
   return parameters;
 }
 

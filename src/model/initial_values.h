@@ -1,6 +1,9 @@
 #pragma once
 // The weights before the first step, the same for every partition, worker and order.
 
+#include <c10/core/ScalarType.h>
+#include <c10/core/TensorOptions.h>
+
 #include <cstdint>
 #include <vector>
 
@@ -9,9 +12,15 @@
 
 namespace chimera {
 
+/// The type of the weights, their gradients and what an optimizer keeps of them, where hidden states are `compute`:
+/// that, or float32 where it is narrower.
+[[nodiscard]] inline at::ScalarType weight_type(at::ScalarType compute) {
+  return c10::promoteTypes(compute, at::kFloat);
+}
+
 /// Allocates and fills the parameters. Element i (row-major) of a normal one is CounterRandom(seed, name).normal(i)
-/// times its standard deviation, in float64, then rounded to `dtype`.
-[[nodiscard]] std::vector<Parameter> initial_values(const std::vector<ParameterSpec>& specs, at::ScalarType dtype,
-                                                    std::uint64_t seed);
+/// times its standard deviation, in float64, then rounded to the type in `options`, which also name the device.
+[[nodiscard]] std::vector<Parameter> initial_values(const std::vector<ParameterSpec>& specs,
+                                                    const at::TensorOptions& options, std::uint64_t seed);
 
 }  // namespace chimera

@@ -38,7 +38,10 @@ at::Tensor attention_with_dropout(const QueryKeyValue& split, const Attended& at
     const std::int64_t length = scores.size(-1);
     scores.masked_fill_(at::ones({length, length}, scores.options().dtype(at::kBool)).triu(1), kNever);
   }
-  return dropout(scores.softmax(-1), masks, DropoutSite::AttentionProbabilities).matmul(split.value);
+  const at::Tensor probabilities = scores.softmax(-1, at::promote_types(scores.scalar_type(), at::kFloat));
+  return dropout(probabilities, masks, DropoutSite::AttentionProbabilities)
+      .to(split.value.scalar_type())
+      .matmul(split.value);
 }
 
 at::Tensor attention(const QueryKeyValue& projections, std::int64_t heads, const Attended& attended,
@@ -52,6 +55,7 @@ at::Tensor attention(const QueryKeyValue& projections, std::int64_t heads, const
 }
 
 void check_below(const at::Tensor& values, std::int64_t vocabulary, const char* what) {
+  if (!values.is_cpu()) return;  // looking would wait for all that the device has to do; its kernels check
   const auto largest = values.max().item<std::int64_t>();
   if (largest < vocabulary) return;
   throw ConfigError(

@@ -45,14 +45,16 @@ enum class Gelu : std::uint8_t { Exact, Tanh };
 [[nodiscard]] at::Tensor masked_attention(const QueryKeyValue& projections, const at::Tensor& mask, std::int64_t heads,
                                           const Dropout& masks = {});
 
-/// Rows of `table` [V, H] for `tokens` [b, L] -> [b, L, H]. Throws ConfigError for a token outside the table.
+/// Rows of `table` [V, H] for `tokens` [b, L] -> [b, L, H]. Throws ConfigError for a token outside the table,
+/// where they are on the CPU.
 [[nodiscard]] at::Tensor token_embedding(const at::Tensor& table, const at::Tensor& tokens);
 
 /// The first `length` rows of `table` [positions, H] -> [L, H]. Throws ConfigError where the sequence is longer.
 [[nodiscard]] at::Tensor position_embedding(const at::Tensor& table, std::int64_t length);
 
 /// Sum over `targets` [...] of the cross entropy of `logits` [..., V], without those that are kIgnored -> [].
-/// Computed in float32 where the logits are narrower. Throws ConfigError for a target outside the vocabulary.
+/// Computed in float32 where the logits are narrower. Throws ConfigError for a target outside the vocabulary, where
+/// they are on the CPU.
 [[nodiscard]] at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets);
 
 }  // namespace chimera

@@ -27,18 +27,30 @@ at::Tensor gradient_of(at::Tensor parameter) {
   return parameter.grad();
 }
 
+/// sum += left right, whose type may be narrower: then their product is rounded to it first.
+void add_product(at::Tensor sum, const at::Tensor& left, const at::Tensor& right) {
+  if (sum.scalar_type() == left.scalar_type()) {
+    sum.addmm_(left, right);
+  } else {
+    sum.add_(left.mm(right));
+  }
+}
+
 /// Adds to the gradients of weight and bias. input [rows, in], output_gradient [rows, out].
 void add_weight_gradient(const Linear& layer, const at::Tensor& input, const at::Tensor& output_gradient) {
   const at::NoGradGuard no_graph;
   if (layer.weight.requires_grad()) {
-    at::Tensor gradient = gradient_of(layer.weight);
+    const at::Tensor gradient = gradient_of(layer.weight);
     if (layer.layout == WeightLayout::OutIn) {
-      gradient.addmm_(output_gradient.t(), input);
+      add_product(gradient, output_gradient.t(), input);
     } else {
-      gradient.addmm_(input.t(), output_gradient);
+      add_product(gradient, input.t(), output_gradient);
     }
   }
-  if (layer.bias.defined() && layer.bias.requires_grad()) gradient_of(layer.bias).add_(output_gradient.sum(0));
+  if (layer.bias.defined() && layer.bias.requires_grad()) {
+    at::Tensor gradient = gradient_of(layer.bias);
+    gradient.add_(output_gradient.sum(0, /*keepdim=*/false, gradient.scalar_type()));
+  }
 }
 
 /// Autograd sees the input gradient alone; the weight gradient goes through the queue of the forward.

@@ -19,7 +19,8 @@ struct Linear {
 
 /// input [..., in] -> [..., out]. The one place where a weight multiplies an activation. Its backward adds to the
 /// gradients of weight and bias (which need not be defined yet) through the current WeightGradients queue, at once
-/// where there is none; after I only the input and the gradient of the output stay alive for W.
+/// where there is none; those may be of a wider type than the weight; after I only the input and the gradient of the
+/// output stay alive for W.
 [[nodiscard]] at::Tensor linear(const at::Tensor& input, const Linear& layer);
 
 }  // namespace chimera

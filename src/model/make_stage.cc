@@ -20,11 +20,14 @@ TiedLeaves used_leaves(const ModelConfig& config, const StageLayers& layers, con
 }  // namespace
 
 std::unique_ptr<Stage> make_stage(const ModelConfig& config, const StageLayers& layers, at::ScalarType dtype,
-                                  std::uint64_t seed, const TiedLeaves& tied) {
+                                  std::uint64_t seed, const TiedLeaves& tied, at::Device device) {
   const TiedLeaves used = used_leaves(config, layers, tied);
-  auto parameters = initial_values(own_parameters(config, layers), dtype, seed);
-  if (config.family == Family::Gpt2) return std::make_unique<Gpt2Stage>(config, layers, std::move(parameters), used);
-  return std::make_unique<BertStage>(config, layers, std::move(parameters), used);
+  const auto options = at::TensorOptions(device).dtype(weight_type(dtype));
+  auto parameters = initial_values(own_parameters(config, layers), options, seed);
+  if (config.family == Family::Gpt2) {
+    return std::make_unique<Gpt2Stage>(config, layers, std::move(parameters), used, dtype);
+  }
+  return std::make_unique<BertStage>(config, layers, std::move(parameters), used, dtype);
 }
 
 }  // namespace chimera

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "model/config.h"
@@ -38,21 +39,38 @@ class Stage : public ParameterGroup {
   /// scales of `batch`, so that those of all micro-batches of a step add up to its mean loss.
   [[nodiscard]] virtual at::Tensor forward(const at::Tensor& input, const MicroBatch& batch) = 0;
 
-  /// Whatever backward adds to: the parameters, then the leaves of the tied matrix that this stage uses.
+  /// Whatever backward adds to: the parameters, then the leaves of the tied matrix that this stage uses, then the
+  /// narrow copies of any of these. A copy's gradient is that of its original, in the original's type.
   [[nodiscard]] const std::vector<at::Tensor>& leaves() const { return leaves_; }
+  /// Makes the narrow copies equal to their originals again, rounded. To be called whenever those have changed: once an
+  /// optimizer step, not once a micro-batch.
+  void update_copies();
 
  protected:
-  /// `parameters` as for ParameterGroup.
-  explicit Stage(std::vector<Parameter> parameters, const TiedLeaves& tied = {});
+  /// `parameters` as for ParameterGroup. Computes in `compute` where that is given, otherwise in their type.
+  explicit Stage(std::vector<Parameter> parameters, const TiedLeaves& tied = {},
+                 std::optional<at::ScalarType> compute = std::nullopt);
+
+  /// The type of hidden states.
+  [[nodiscard]] at::ScalarType compute_type() const { return compute_type_; }
+  /// `leaf`, one of leaves(), for use beside hidden states: itself, or its copy in compute_type(), made by the first
+  /// call.
+  [[nodiscard]] at::Tensor for_compute(const at::Tensor& leaf);
 
  private:
+  at::ScalarType compute_type_;
   std::vector<at::Tensor> leaves_;
+  std::vector<at::Tensor> copied_;  // leaves with a narrow copy
+  std::vector<at::Tensor> copies_;  // theirs
 };
 
 /// The layers `layers` of the model `config` with their initial values, which depend on seed and parameter name only:
 /// any partition starts from the same weights. `tied`: of a tied model, what the worker has of its matrix, which is no
-/// parameter of the stage. Throws ConfigError where the stage uses the matrix and that is missing.
+/// parameter of the stage. All lies on `device`. `dtype` is that of hidden states; parameters and gradients are of
+/// weight_type(dtype), and layers compute with narrow copies where that is another one.
+/// Throws ConfigError where the stage uses the matrix and that is missing.
 [[nodiscard]] std::unique_ptr<Stage> make_stage(const ModelConfig& config, const StageLayers& layers,
-                                                at::ScalarType dtype, std::uint64_t seed, const TiedLeaves& tied = {});
+                                                at::ScalarType dtype, std::uint64_t seed, const TiedLeaves& tied = {},
+                                                at::Device device = at::kCPU);
 
 }  // namespace chimera

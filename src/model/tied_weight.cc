@@ -26,8 +26,9 @@ TiedWeight::TiedWeight(Parameter weight, const TiedUses& uses)
 }
 
 std::unique_ptr<TiedWeight> make_tied_weight(const ModelConfig& config, const TiedUses& uses, at::ScalarType dtype,
-                                             std::uint64_t seed) {
-  return std::make_unique<TiedWeight>(initial_values({tied_parameter(config)}, dtype, seed).front(), uses);
+                                             std::uint64_t seed, at::Device device) {
+  const auto options = at::TensorOptions(device).dtype(weight_type(dtype));
+  return std::make_unique<TiedWeight>(initial_values({tied_parameter(config)}, options, seed).front(), uses);
 }
 
 }  // namespace chimera

@@ -38,8 +38,9 @@ class TiedWeight final : public ParameterGroup {
   TiedLeaves leaves_;
 };
 
-/// The tied matrix of the model with its initial values, which depend on seed and name only.
+/// The tied matrix of the model with its initial values, which depend on seed and name only, in weight_type(dtype).
 [[nodiscard]] std::unique_ptr<TiedWeight> make_tied_weight(const ModelConfig& config, const TiedUses& uses,
-                                                           at::ScalarType dtype, std::uint64_t seed);
+                                                           at::ScalarType dtype, std::uint64_t seed,
+                                                           at::Device device = at::kCPU);
 
 }  // namespace chimera

@@ -7,8 +7,9 @@
 
 namespace chimera {
 
-TransformerStage::TransformerStage(const StageLayers& layers, std::vector<Parameter> parameters, const TiedLeaves& tied)
-    : Stage(std::move(parameters), tied), layers_(layers) {}
+TransformerStage::TransformerStage(const StageLayers& layers, std::vector<Parameter> parameters, const TiedLeaves& tied,
+                                   at::ScalarType compute)
+    : Stage(std::move(parameters), tied, compute), layers_(layers) {}
 
 at::Tensor TransformerStage::forward(const at::Tensor& input, const MicroBatch& batch) {
   const at::Tensor hidden = hidden_states(input, batch);
@@ -28,12 +29,12 @@ at::Tensor TransformerStage::parameter(const std::string& name) const {
   return found->value;
 }
 
-Linear TransformerStage::linear_named(const std::string& name, WeightLayout layout) const {
-  return {parameter(name + ".weight"), parameter(name + ".bias"), layout};
+Linear TransformerStage::linear_named(const std::string& name, WeightLayout layout) {
+  return {weight(name + ".weight"), weight(name + ".bias"), layout};
 }
 
-LayerNorm TransformerStage::layer_norm_named(const std::string& name, double epsilon) const {
-  return {parameter(name + ".weight"), parameter(name + ".bias"), epsilon};
+LayerNorm TransformerStage::layer_norm_named(const std::string& name, double epsilon) {
+  return {weight(name + ".weight"), weight(name + ".bias"), epsilon};
 }
 
 Dropout TransformerStage::block_dropout(std::size_t index, const MicroBatch& batch) const {

@@ -21,14 +21,17 @@ class TransformerStage : public Stage {
   [[nodiscard]] virtual at::Tensor logits(const at::Tensor& hidden) const = 0;
 
  protected:
-  TransformerStage(const StageLayers& layers, std::vector<Parameter> parameters, const TiedLeaves& tied);
+  TransformerStage(const StageLayers& layers, std::vector<Parameter> parameters, const TiedLeaves& tied,
+                   at::ScalarType compute);
 
   [[nodiscard]] const StageLayers& layers() const { return layers_; }
   /// The parameter of that name, which must be one of this stage.
   [[nodiscard]] at::Tensor parameter(const std::string& name) const;
+  /// The same in the type of hidden states.
+  [[nodiscard]] at::Tensor weight(const std::string& name) { return for_compute(parameter(name)); }
   /// `name`.weight and `name`.bias.
-  [[nodiscard]] Linear linear_named(const std::string& name, WeightLayout layout) const;
-  [[nodiscard]] LayerNorm layer_norm_named(const std::string& name, double epsilon) const;
+  [[nodiscard]] Linear linear_named(const std::string& name, WeightLayout layout);
+  [[nodiscard]] LayerNorm layer_norm_named(const std::string& name, double epsilon);
   /// The masks of the block with the index `index` within this stage.
   [[nodiscard]] Dropout block_dropout(std::size_t index, const MicroBatch& batch) const;
 

@@ -42,4 +42,13 @@ MicroBatch make_micro_batch(const Samples& source, Family family, const BatchPla
   return batch;
 }
 
+MicroBatch on_device(MicroBatch batch, at::Device device) {
+  if (device.is_cpu()) return batch;
+  for (at::Tensor* tensor :
+       {&batch.tokens, &batch.targets, &batch.token_types, &batch.attention_mask, &batch.next_sentence}) {
+    if (tensor->defined()) *tensor = tensor->pin_memory().to(device, /*non_blocking=*/true);
+  }
+  return batch;
+}
+
 }  // namespace chimera

@@ -19,4 +19,8 @@ struct BatchPlace {
 /// over the sequences of the whole step.
 [[nodiscard]] MicroBatch make_micro_batch(const Samples& samples, Family family, const BatchPlace& place);
 
+/// The micro-batch with its tensors on `device`: the same ones on the CPU, copies through pinned memory elsewhere,
+/// which the calling thread's current stream makes without being waited for.
+[[nodiscard]] MicroBatch on_device(MicroBatch batch, at::Device device);
+
 }  // namespace chimera

@@ -17,7 +17,9 @@
 #include "simulate/simulate.h"
 #include "train/asynchronous.h"
 #include "train/canonical.h"
+#include "train/device.h"
 #include "train/outputs.h"
+#include "train/precision.h"
 
 namespace chimera {
 namespace {
@@ -48,7 +50,8 @@ void require_possible(const TrainOptions& options) {
   require_between("--warmup", options.warmup, 0, kMany);
   require_between("--threads", options.threads, 0, kMostThreads);
   require_between("--validate-every", options.validate_every, 0, kMany);
-  require_name("--dtype", options.dtype, {"float32", "float64"});
+  require_name("--dtype", options.dtype, {"float32", "float64", "bfloat16"});
+  require_fast_numbers(options, has_native_bfloat16());
   require_name("--optimizer", options.optimizer, {"adamw", "sgd"});
   require_name("--reduction", options.reduction, {"natural", "canonical"});
   require_between("--reduction-blocks", options.reduction_blocks, 0, kMany);
@@ -57,6 +60,7 @@ void require_possible(const TrainOptions& options) {
   }
   require_name("--sync", options.sync, {"post", "eager", "eager-opt"});
   require_name("--recompute", options.recompute, {"none", "full"});
+  require_name("--device", options.device, {"cpu", "cuda"});
   require_name("--transport", options.transport, {"processes", "threads"});
   require_between("--data-parallel", options.data_parallel, 1, kMostRanks);
   require_name("--replica-layout", options.replica_layout, {"near", "far"});
@@ -135,12 +139,14 @@ void require_fitting(const Job& job) {
 
 /// Weights, gradients and AdamW's two moments of all workers, which share this machine, are less than what a run needs.
 void require_memory(const Job& job) {
+  if (job.options.device != "cpu") return;  // a GPU says itself what it has no room for
   struct sysinfo machine {};
   ::sysinfo(&machine);
   const double available =
       (static_cast<double>(machine.totalram) + static_cast<double>(machine.totalswap)) * machine.mem_unit;
   const double element_bytes = job.options.dtype == "float64" ? 8 : 4;
-  const double tensors = job.options.optimizer == "adamw" ? 4 : 2;
+  const double copies = job.options.dtype == "bfloat16" ? 0.5 : 0;
+  const double tensors = (job.options.optimizer == "adamw" ? 4 : 2) + copies;
   const auto groups = job.rank_groups();
   const std::int64_t tied = job.model.tied ? tied_parameter(job.model).count() : 0;
   double needed = 0;
@@ -163,9 +169,9 @@ void require_memory(const Job& job) {
 
 /// A checked program of a checked schedule. The groups run it side by side and meet only where all workers of a group
 /// do, or all that hold a stage: what one group can run to its end, all can.
-Program checked_program(const Schedule& schedule, const LoweringOptions& options = {}) {
+Program checked_program(const Schedule& schedule, const LoweringOptions& options) {
   Program program = lower(schedule, options);
-  const auto violations = check(program, ChannelDiscipline::PerDirection);
+  const auto violations = check(program, options.discipline);
   if (!violations.empty())
     throw ScheduleError("the program of this schedule could get stuck: " + violations.front().message);
   return program;
@@ -199,8 +205,9 @@ Program training_program(const Job& job) {
     all_reduces.placement = AllReducePlacement::EagerOpt;
     all_reduces.timeline = &timeline;
   }
-  return checked_program(job.schedule,
-                         {.recompute = recomputed_stages(job.options, job.schedule), .all_reduces = all_reduces});
+  return checked_program(job.schedule, {.discipline = discipline_of(job.options),
+                                        .recompute = recomputed_stages(job.options, job.schedule),
+                                        .all_reduces = all_reduces});
 }
 
 /// The programs of training: of one step, or of the runs of an asynchronous schedule.
@@ -259,12 +266,15 @@ Job prepare_job(const TrainOptions& options) {
   job.partition = even_partition(job.model.layers, job.schedule.stages);
   require_fitting(job);
   if (job.schedule.updates) require_asynchronous(job);
+  require_device(options, job.num_ranks());
   require_memory(job);
   job.parameters = parameter_names(job);
   job.data_position = data_positions(job.schedule);
   if (options.reduction == "canonical") job.canonical = canonical_reduction(job);
   lower_training(job);
-  if (options.validate_every > 0) job.validation = checked_program(forward_only(job.schedule));
+  if (options.validate_every > 0) {
+    job.validation = checked_program(forward_only(job.schedule), {.discipline = discipline_of(options)});
+  }
   open_data(job);
   require_outputs(options);
   return job;

@@ -38,7 +38,7 @@ class AdamW final : public Optimizer {
       for (const at::Tensor& parameter : state.group.parameters) {
         state.means.push_back(at::zeros_like(parameter));
         state.squares.push_back(at::zeros_like(parameter));
-        state.steps.push_back(at::zeros({}, at::kFloat));
+        state.steps.push_back(at::zeros({}, parameter.options().dtype(at::kFloat)));
       }
       states_.push_back(std::move(state));
     }

@@ -27,7 +27,8 @@ struct TrainOptions {
   std::int64_t sequence = 128;  // tokens of a sample
   std::int64_t steps = 100;
   std::int64_t seed = 1;
-  std::string dtype = "float32";
+  std::string dtype = "float32";  // or "float64", or "bfloat16": what layers compute with; weights then stay float32
+  bool force_bfloat16 = false;    // even where the CPU has to emulate it
   std::string optimizer = "adamw";
   double learning_rate = 1e-3;  // the peak
   std::int64_t warmup = 0;      // steps of linear warm-up; then a cosine down to a tenth of the peak
@@ -35,6 +36,7 @@ struct TrainOptions {
   double clip = 1.0;            // largest global gradient norm; 0: no clipping
   double dropout = 0;           // the probability that an element becomes 0, in [0, 1)
   std::string transport = "processes";
+  std::string device = "cpu";      // or "cuda": a GPU for each process, or the first for all threads
   std::string recompute = "none";  // or "full": stages keep their inputs alone and run forward again before backward
   double hang_seconds = 30;        // without progress, beyond the longest op, after which ranks count as hung; 0: never
   std::int64_t threads = 0;        // intra-op threads of a rank; 0: cores / ranks, at least 1

@@ -14,7 +14,8 @@ std::string parameters_hash(const std::vector<std::string>& names, const std::ve
   std::vector<double> halves(2 * names.size(), 0);  // 32 bits each: exact in a sum with zeros
   for (const ParameterGroup* group : own) {
     for (const Parameter& parameter : group->parameters()) {
-      const XXH64_hash_t hash = XXH3_64bits(parameter.value.data_ptr(), parameter.value.nbytes());
+      const at::Tensor value = parameter.value.cpu();
+      const XXH64_hash_t hash = XXH3_64bits(value.data_ptr(), value.nbytes());
       const auto at = 2 * (std::lower_bound(names.begin(), names.end(), parameter.name) - names.begin());
       halves[static_cast<std::size_t>(at)] = static_cast<double>(hash >> 32U);
       halves[static_cast<std::size_t>(at) + 1] = static_cast<double>(hash & 0xffffffffU);

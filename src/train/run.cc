@@ -16,11 +16,13 @@
 
 #include "core/error.h"
 #include "core/fault_point.h"
+#include "train/device.h"
 #include "train/fingerprint.h"
 #include "train/observation.h"
 #include "train/report.h"
 #include "train/trainer.h"
 #include "transport/gloo_transport.h"
+#include "transport/stream.h"
 #include "transport/thread_transport.h"
 
 namespace chimera {
@@ -92,6 +94,29 @@ void train_as(const Job& job, WorkerId rank, Transport& transport, std::optional
   }
 }
 
+// Gloo's own patience must outlast the launcher's, which names who is to blame: Gloo could only name a victim.
+constexpr std::chrono::milliseconds kMessageTimeout = std::chrono::hours(1);
+constexpr std::chrono::milliseconds kStartUpTimeout = std::chrono::minutes(5);
+
+std::unique_ptr<Transport> connect(const Job& job, const RankEnvironment& rank) {
+  if (job.options.device == "cpu") {
+    const auto hang =
+        std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(job.options.hang_seconds));
+    return connect_gloo({.rank = rank.rank,
+                         .world_size = rank.world_size,
+                         .store_path = rank.store_path,
+                         .timeout = std::max(kMessageTimeout, 4 * hang),
+                         .start_up_timeout = std::max(kStartUpTimeout, 8 * hang),
+                         .groups = job.rank_groups(),
+                         .fingerprint = fingerprint(job)});
+  }
+  return accelerator().connect({.rank = rank.rank,
+                                .world_size = rank.world_size,
+                                .store_path = rank.store_path,
+                                .groups = job.rank_groups(),
+                                .pairs = talking_pairs(job)});
+}
+
 }  // namespace
 
 int available_cores() {
@@ -110,6 +135,7 @@ int run_threads(const Job& job) {
   std::optional<int> culprit;
   const auto body = [&](int r) {
     try {
+      const OwnStream stream(device_of(job.options, WorkerId(r)));
       const auto transport = hub.transport(WorkerId(r));
       train_as(job, WorkerId(r), *transport, failures[static_cast<std::size_t>(r)]);
     } catch (...) {
@@ -131,12 +157,7 @@ int run_threads(const Job& job) {
   return static_cast<int>(ExitCode::No);
 }
 
-// Gloo's own patience must outlast the launcher's, which names who is to blame: Gloo could only name a victim.
 int run_rank(const Job& job, const RankEnvironment& rank) {
-  constexpr std::chrono::milliseconds kMessageTimeout = std::chrono::hours(1);
-  constexpr std::chrono::milliseconds kStartUpTimeout = std::chrono::minutes(5);
-  const auto hang =
-      std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(job.options.hang_seconds));
   fix_products(job);
   std::optional<Failure> failure;
   try {
@@ -145,13 +166,7 @@ int run_rank(const Job& job, const RankEnvironment& rank) {
                                     rank.world_size));
     }
     note_progress({RankProgress::Phase::Joining});
-    const auto transport = connect_gloo({.rank = rank.rank,
-                                         .world_size = rank.world_size,
-                                         .store_path = rank.store_path,
-                                         .timeout = std::max(kMessageTimeout, 4 * hang),
-                                         .start_up_timeout = std::max(kStartUpTimeout, 8 * hang),
-                                         .groups = job.rank_groups(),
-                                         .fingerprint = fingerprint(job)});
+    const auto transport = connect(job, rank);
     note_progress({RankProgress::Phase::StartUp});
     train_as(job, WorkerId(rank.rank), *transport, failure);
     return static_cast<int>(ExitCode::Success);

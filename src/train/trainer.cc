@@ -11,7 +11,9 @@
 #include "core/fault_point.h"
 #include "launch/rank.h"
 #include "train/batches.h"
+#include "train/device.h"
 #include "train/parameters_hash.h"
+#include "train/precision.h"
 
 namespace chimera {
 namespace {
@@ -19,8 +21,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-at::ScalarType scalar_type(const std::string& dtype) { return dtype == "float64" ? at::kDouble : at::kFloat; }
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -31,11 +31,15 @@ double median(std::vector<double> values) {
 }  // namespace
 
 Trainer::Trainer(const Job& job, WorkerId rank, Transport& transport)
-    : job_(job), rank_(rank), place_(job.ranks.place(rank)), transport_(transport, job.ranks, place_.group) {
+    : job_(job),
+      rank_(rank),
+      place_(job.ranks.place(rank)),
+      device_(device_of(job.options, rank)),
+      transport_(transport, job.ranks, place_.group) {
   make_model();
   make_optimizers();
   const TensorSpec message{{job.micro_batch_size(), job.options.sequence, job.model.hidden},
-                           scalar_type(job.options.dtype)};
+                           compute_type(job.options.dtype)};
   ProgramShape shape{job.schedule.micro_batches, job.ranks.workers, job.worker_groups(), job.ranks.data_parallel,
                      place_.group};
   shape.tied = job.model.tied;
@@ -62,16 +66,17 @@ void Trainer::make_optimizers() {
 
 /// What this worker holds in any replica.
 void Trainer::make_model() {
-  const at::ScalarType dtype = scalar_type(job_.options.dtype);
+  const at::ScalarType dtype = compute_type(job_.options.dtype);
   const auto seed = static_cast<std::uint64_t>(job_.options.seed);
   const StageGroups groups = stage_groups(job_.schedule.placement);
   const auto holds = [&](const auto& group) { return std::binary_search(group.begin(), group.end(), place_.worker); };
   const TiedUses uses{holds(groups.front()), holds(groups.back())};
-  if (job_.model.tied && uses.any()) tied_ = make_tied_weight(job_.model, uses, dtype, seed);
+  if (job_.model.tied && uses.any()) tied_ = make_tied_weight(job_.model, uses, dtype, seed, device_);
   for (std::size_t s = 0; s < groups.size(); ++s) {
     if (!holds(groups[s])) continue;
     const StageId id(static_cast<std::int64_t>(s));
-    stages_[id] = make_stage(job_.model, job_.partition[s], dtype, seed, tied_ ? tied_->leaves() : TiedLeaves{});
+    const TiedLeaves tied = tied_ ? tied_->leaves() : TiedLeaves{};
+    stages_[id] = make_stage(job_.model, job_.partition[s], dtype, seed, tied, device_);
     trained_[id] = stages_[id].get();
   }
   if (tied_) trained_[StageId(job_.schedule.stages)] = tied_.get();
@@ -194,8 +199,8 @@ double Trainer::total_loss(const StepResult& result) const {
 MicroBatch Trainer::load(const Samples& samples, std::int64_t step, StageId stage, MicroBatchId micro_batch) const {
   const bool first_or_last = stage == StageId(0) || stage.value() + 1 == job_.schedule.stages;
   if (!first_or_last && job_.model.family == Family::Gpt2) return {};  // blocks of GPT-2 see hidden states alone
-  return make_micro_batch(samples, job_.model.family,
-                          {step, first_sample(micro_batch), job_.micro_batch_size(), job_.mini_batch()});
+  const BatchPlace place{step, first_sample(micro_batch), job_.micro_batch_size(), job_.mini_batch()};
+  return on_device(make_micro_batch(samples, job_.model.family, place), device_);
 }
 
 MicroBatch Trainer::load_training(std::int64_t step, StageId stage, MicroBatchId micro_batch) const {
@@ -225,6 +230,7 @@ void Trainer::optimizer_step(std::int64_t step, double gradient_norm) {
     for (const auto& [id, group] : trained_) group->gradients().mul_(factor);
   }
   optimizer_->step(learning_rate(job_.options, step));
+  for (const auto& [id, stage] : stages_) stage->update_copies();
   optimizer_seconds_ += seconds_since(start);
 }
 

@@ -66,6 +66,7 @@ class Trainer {
   const Job& job_;
   WorkerId rank_;
   GroupWorker place_;
+  at::Device device_;
   GroupTransport transport_;
   std::map<StageId, std::unique_ptr<Stage>> stages_;
   std::unique_ptr<TiedWeight> tied_;  // where the model is tied and this worker uses its matrix

@@ -24,6 +24,7 @@
 #include "transport/done.h"
 #include "transport/groups.h"
 #include "transport/ordered_sum.h"
+#include "transport/slice_sum.h"
 #include "transport/store_file.h"
 
 namespace chimera {
@@ -206,99 +207,19 @@ class GlooReceive final : public Pending {
   MessageTag tag_;
 };
 
-/// Every member owns a slice of the buffer: it gets that slice of everyone's parts, adds them in order, and hands the
-/// sum to all. As much travels as in a ring.
 class OrderedSum final : public Pending {
  public:
-  OrderedSum(GlooTransport& transport, Operation operation, ProcessGroup group, at::Tensor gradients,
-             const std::vector<at::Tensor>& parts, const SumOrder& order)
-      : transport_(transport),
-        operation_(operation),
-        group_(std::move(group)),
-        gradients_(std::move(gradients)),
-        order_(order),
-        members_(group_->getSize()),
-        slice_((gradients_.numel() + members_ - 1) / members_) {
-    const auto own_parts = static_cast<std::int64_t>(parts.size());
-    std::vector<std::int64_t> sent(static_cast<std::size_t>(members_), own_parts * slice_);
-    std::int64_t others_parts = 0;
-    for (const auto& trees : order_.parts) {
-      received_.push_back(static_cast<std::int64_t>(trees.size()) * slice_);
-      others_parts += static_cast<std::int64_t>(trees.size());
-    }
-    at::Tensor out = at::zeros({members_, own_parts, slice_}, gradients_.options());
-    for (std::int64_t part = 0; part < own_parts; ++part) {
-      for (std::int64_t member = 0; member < members_; ++member) {
-        const std::int64_t size = slice_size(member);
-        if (size == 0) continue;
-        out[member][part]
-            .narrow(0, 0, size)
-            .copy_(parts[static_cast<std::size_t>(part)].narrow(0, member * slice_, size));
-      }
-    }
-    outgoing_ = out.flatten();
-    arrived_ = at::empty({others_parts * slice_}, gradients_.options());
-    c10d::AllToAllOptions options;
-    options.timeout = transport_.timeout();
-    auto received = received_;  // c10d takes the counts away
-    exchange_ = group_->alltoall_base(arrived_, outgoing_, received, sent, options);
-  }
+  OrderedSum(GlooTransport& transport, Operation operation, SliceSum sum)
+      : transport_(transport), operation_(operation), sum_(std::move(sum)) {}
 
   at::Tensor wait() override {
-    transport_.guarded([&] { return to_text(transport_.rank(), operation_); },
-                       [&] {
-                         if (!exchange_->wait(transport_.timeout())) {
-                           throw TransportError(to_text(transport_.rank(), operation_) + ": aborted");
-                         }
-                         gather(add_in_order(order_, arrived_slices()));
-                       });
-    return gradients_;
+    return transport_.guarded([&] { return to_text(transport_.rank(), operation_); }, [&] { return sum_.finish(); });
   }
 
  private:
-  /// Elements that the member owns; the last ones may have less than a slice, or nothing.
-  [[nodiscard]] std::int64_t slice_size(std::int64_t member) const {
-    return std::clamp<std::int64_t>(gradients_.numel() - member * slice_, 0, slice_);
-  }
-
-  [[nodiscard]] std::vector<std::vector<at::Tensor>> arrived_slices() const {
-    std::vector<std::vector<at::Tensor>> slices;
-    std::int64_t offset = 0;
-    for (const std::int64_t size : received_) {
-      auto& parts = slices.emplace_back();
-      for (const std::int64_t end = offset + size; offset < end; offset += slice_) {
-        parts.push_back(arrived_.narrow(0, offset, slice_));
-      }
-    }
-    return slices;
-  }
-
-  void gather(const at::Tensor& own_sum) {
-    std::vector<at::Tensor> mine{own_sum};
-    std::vector<std::vector<at::Tensor>> all(1);
-    for (std::int64_t member = 0; member < members_; ++member) all.front().push_back(at::empty_like(own_sum));
-    c10d::AllgatherOptions options;
-    options.timeout = transport_.timeout();
-    group_->allgather(all, mine, options)->wait();
-    for (std::int64_t member = 0; member < members_; ++member) {
-      const std::int64_t size = slice_size(member);
-      if (size == 0) continue;
-      gradients_.narrow(0, member * slice_, size)
-          .copy_(all.front()[static_cast<std::size_t>(member)].narrow(0, 0, size));
-    }
-  }
-
   GlooTransport& transport_;
   Operation operation_;
-  ProcessGroup group_;
-  at::Tensor gradients_;
-  const SumOrder& order_;
-  std::int64_t members_;
-  std::int64_t slice_;                  // elements
-  std::vector<std::int64_t> received_;  // [member]: elements that come from it
-  at::Tensor outgoing_;
-  at::Tensor arrived_;
-  c10::intrusive_ptr<c10d::Work> exchange_;
+  SliceSum sum_;
 };
 
 // All ranks create their groups in the same order, as each creation waits for the other members.
@@ -417,8 +338,10 @@ std::unique_ptr<Pending> GlooTransport::start_ordered_all_reduce(StageId stage, 
   const Operation operation{OperationKind::AllReduce, stage.value()};
   return guarded([&] { return to_text(rank_, operation); },
                  [&]() -> std::unique_ptr<Pending> {
-                   if (group)
-                     return std::make_unique<OrderedSum>(*this, operation, group, std::move(gradients), parts, order);
+                   if (group) {
+                     return std::make_unique<OrderedSum>(*this, operation,
+                                                         SliceSum(group, std::move(gradients), parts, order, timeout_));
+                   }
                    gradients.copy_(add_in_order(order, {std::move(parts)}));
                    return std::make_unique<Done>(std::move(gradients));
                  });

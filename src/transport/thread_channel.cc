@@ -6,9 +6,10 @@ namespace chimera {
 
 void ThreadChannel::send(TaggedTensor message) {
   bool notify = false;
+  Handed handed{Handover(std::move(message.tensor)), message.tag};
   {
     const std::scoped_lock lock(mutex_);
-    messages_.push_back(std::move(message));
+    messages_.push_back(std::move(handed));
     notify = receiver_waits_;
   }
   if (notify) arrived_.notify_one();
@@ -21,12 +22,13 @@ TaggedTensor ThreadChannel::take(std::int64_t number, const Closure& closure) {
   arrived_.wait(lock, [&] { return closure.closed() || arrived(); });
   receiver_waits_ = false;
   if (closure.closed()) return {};
-  TaggedTensor message = std::exchange(messages_[static_cast<std::size_t>(number - first_)], {});
-  while (!messages_.empty() && !messages_.front().tensor.defined()) {
+  const Handed message = std::exchange(messages_[static_cast<std::size_t>(number - first_)], Handed());
+  while (!messages_.empty() && !messages_.front().tensor.tensor.defined()) {
     messages_.pop_front();
     ++first_;
   }
-  return message;
+  lock.unlock();
+  return {message.tensor.take(), message.tag};
 }
 
 void ThreadChannel::wake() {

@@ -10,6 +10,7 @@
 
 #include "transport/closure.h"
 #include "transport/message.h"
+#include "transport/stream.h"
 
 namespace chimera {
 
@@ -33,9 +34,14 @@ class ThreadChannel {
   void wake();
 
  private:
+  struct Handed {
+    Handover tensor;
+    MessageTag tag;
+  };
+
   std::mutex mutex_;
   std::condition_variable arrived_;
-  std::deque<TaggedTensor> messages_;  ///< messages first_, first_ + 1, ...; undefined once taken
+  std::deque<Handed> messages_;  ///< messages first_, first_ + 1, ...; undefined once taken
   std::int64_t first_ = 0;
   bool receiver_waits_ = false;  ///< a system call to notify nobody is worth avoiding
   std::int64_t posted_ = 0;

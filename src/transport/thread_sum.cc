@@ -33,6 +33,11 @@ std::string add_up(std::vector<Addend>& addends) {
   });
   if (!fit) return "the members' buffers differ in size or type";
   try {
+    for (const Addend& addend : addends) {
+      addend.ready.await();
+      use_on_current_stream(addend.buffer);
+      for (const at::Tensor& part : addend.parts) use_on_current_stream(part);
+    }
     const at::Tensor sum = sum_of(addends);
     for (Addend& addend : addends) {
       if (!addend.buffer.is_same(sum)) addend.buffer.copy_(sum);
@@ -65,7 +70,9 @@ SumResult ThreadSum::wait(std::int64_t number, const Closure& closure) {
     round.phase = Phase::Summing;
     lock.unlock();  // a member may hand in for the next round meanwhile
     std::string error = add_up(round.addends);
+    StreamMark summed(round.addends.front().buffer.device());
     lock.lock();
+    round.summed = std::move(summed);
     round.error = std::move(error);
     round.phase = Phase::Done;
     changed_.notify_all();
@@ -73,6 +80,7 @@ SumResult ThreadSum::wait(std::int64_t number, const Closure& closure) {
   // Even when closed: another member may be writing into this one's buffer.
   changed_.wait(lock, [&] { return round.phase != Phase::Summing; });
   if (closure.closed()) return {.closed = true, .error = {}};
+  round.summed.await();
   SumResult result{.closed = false, .error = round.error};
   ++round.num_left;
   drop_finished_rounds();

@@ -13,6 +13,7 @@
 
 #include "schedule/reduction_tree.h"
 #include "transport/closure.h"
+#include "transport/stream.h"
 
 namespace chimera {
 
@@ -22,6 +23,7 @@ struct Addend {
   at::Tensor buffer;
   std::vector<at::Tensor> parts = {};
   const SumOrder* order = nullptr;  ///< none: members ascending
+  StreamMark ready = {};            ///< after which they hold what is to be added
 };
 
 /// What became of a wait for a sum.
@@ -50,6 +52,7 @@ class ThreadSum {
     std::size_t num_deposited = 0;
     std::size_t num_left = 0;  ///< members that have returned from wait()
     Phase phase = Phase::Collecting;
+    StreamMark summed;  ///< after which every buffer holds the sum
     std::string error;
   };
   void drop_finished_rounds();

@@ -139,6 +139,7 @@ class ThreadTransport final : public Transport {
  private:
   std::unique_ptr<Pending> start_sum(StageId stage, Addend addend) {
     const std::size_t member = place_in_group(hub_.groups, stage, worker_);
+    addend.ready = StreamMark(addend.buffer.device());
     return std::make_unique<Sum>(hub_, hub_.stages[stage.index()], worker_, member, std::move(addend),
                                  fmt::format("all-reduce of stage {}", stage.value()));
   }

@@ -1,0 +1,24 @@
+# Adds LibTorch::Cuda: what the full PyPI set of torch brings for GPUs, beside the LibTorch that FindLibTorch found. No
+# CUDA toolkit is needed: host code alone is compiled, against the headers of the wheels in nvidia/.
+
+get_filename_component(_packages ${LIBTORCH_ROOT} DIRECTORY)
+find_library(LIBTORCH_CUDA torch_cuda PATHS ${LIBTORCH_ROOT}/lib NO_DEFAULT_PATH)
+find_library(LIBTORCH_C10_CUDA c10_cuda PATHS ${LIBTORCH_ROOT}/lib NO_DEFAULT_PATH)
+find_path(CUDA_HEADERS cuda_runtime_api.h PATHS ${_packages}/nvidia/cu13/include NO_DEFAULT_PATH)
+find_path(NCCL_HEADERS nccl.h PATHS ${_packages}/nvidia/nccl/include NO_DEFAULT_PATH)
+find_file(CUDA_RUNTIME libcudart.so.13 PATHS ${_packages}/nvidia/cu13/lib NO_DEFAULT_PATH)
+
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(LibTorchCuda
+  REQUIRED_VARS LIBTORCH_CUDA LIBTORCH_C10_CUDA CUDA_HEADERS NCCL_HEADERS CUDA_RUNTIME
+  REASON_FAILURE_MESSAGE "run ./dev cuda-build, which installs the full set of torch")
+
+if(LibTorchCuda_FOUND AND NOT TARGET LibTorch::Cuda)
+  get_filename_component(_cuda_libraries ${CUDA_RUNTIME} DIRECTORY)
+  add_library(LibTorch::Cuda INTERFACE IMPORTED GLOBAL)
+  target_include_directories(LibTorch::Cuda SYSTEM INTERFACE ${CUDA_HEADERS} ${NCCL_HEADERS})
+  target_link_libraries(LibTorch::Cuda INTERFACE
+    -Wl,--no-as-needed ${LIBTORCH_CUDA} ${LIBTORCH_C10_CUDA} -Wl,--as-needed ${CUDA_RUNTIME} LibTorch::LibTorch)
+  target_link_options(LibTorch::Cuda INTERFACE -Wl,-rpath,${_cuda_libraries})
+endif()
+mark_as_advanced(LIBTORCH_CUDA LIBTORCH_C10_CUDA CUDA_HEADERS NCCL_HEADERS CUDA_RUNTIME)

@@ -1,0 +1,91 @@
+#include "train/device.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "core/error.h"
+#include "launch/launcher.h"
+
+namespace chimera {
+namespace {
+
+bool is_cuda(const TrainOptions& options) { return options.device == "cuda"; }
+bool has_processes(const TrainOptions& options) { return options.transport == "processes"; }
+
+void add_pairs(const Job& job, const Program& program, std::set<RankPair>& pairs) {
+  for (std::size_t w = 0; w < program.workers.size(); ++w) {
+    for (const Instruction& instruction : program.workers[w]) {
+      if (!is_transfer(instruction.kind)) continue;
+      for (std::int64_t group = 0; group < job.ranks.data_parallel; ++group) {
+        const auto rank_of = [&](WorkerId worker) {
+          return static_cast<int>(job.ranks.rank({GroupId(group), worker}).value());
+        };
+        const auto [low, high] =
+            std::minmax({rank_of(WorkerId(static_cast<std::int64_t>(w))), rank_of(instruction.peer)});
+        pairs.insert({low, high});
+      }
+    }
+  }
+}
+
+}  // namespace
+
+at::Device device_of(const TrainOptions& options, WorkerId rank) {
+  if (!is_cuda(options)) return at::kCPU;
+  return {at::kCUDA, static_cast<c10::DeviceIndex>(has_processes(options) ? rank.value() : 0)};
+}
+
+ChannelDiscipline discipline_of(const TrainOptions& options) {
+  return is_cuda(options) && has_processes(options) ? ChannelDiscipline::SerialPair : ChannelDiscipline::PerDirection;
+}
+
+std::vector<RankPair> talking_pairs(const Job& job) {
+  std::set<RankPair> pairs;
+  add_pairs(job, job.training, pairs);
+  add_pairs(job, job.validation, pairs);
+  return {pairs.begin(), pairs.end()};
+}
+
+const Accelerator& open_accelerator(const std::string& path) {
+  if (!std::filesystem::exists(path)) {
+    throw ConfigError(
+        fmt::format("--device cuda: {} is not there; build it with ./dev cuda-build, or use --device cpu", path));
+  }
+  void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* entry = library == nullptr ? nullptr : ::dlsym(library, kAcceleratorEntry);
+  if (entry == nullptr) {
+    throw ConfigError(
+        fmt::format("--device cuda: cannot load {} ({}); build it again with ./dev cuda-build, or use --device cpu",
+                    path, ::dlerror()));
+  }
+  return *reinterpret_cast<AcceleratorEntry>(entry)();
+}
+
+const Accelerator& accelerator() {
+  static const Accelerator& library =
+      open_accelerator(std::filesystem::path(own_executable()).parent_path() / "libchimera_cuda.so");
+  return library;
+}
+
+void require_device(const TrainOptions& options, std::int64_t ranks) {
+  if (!is_cuda(options)) return;
+  if (options.observes()) {
+    throw ConfigError("--device cuda: --trace, --op-times and --timeline read the clocks of CPUs; leave them out");
+  }
+  const Accelerator& gpus = accelerator();
+  if (const std::string problem = gpus.problem(); !problem.empty()) {
+    throw ConfigError(fmt::format("--device cuda: no usable GPU here ({}); use --device cpu", problem));
+  }
+  if (has_processes(options) && ranks > gpus.num_devices()) {
+    throw ConfigError(
+        fmt::format("--device cuda: {} processes need a GPU each, this machine has {}; use --transport "
+                    "threads, which share the first",
+                    ranks, gpus.num_devices()));
+  }
+}
+
+}  // namespace chimera

@@ -1,0 +1,167 @@
+#include "transport/pair_transport.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <string>
+#include <type_traits>
+
+#include "core/error.h"
+#include "transport/done.h"
+#include "transport/groups.h"
+#include "transport/ordered_sum.h"
+#include "transport/slice_sum.h"
+
+namespace chimera {
+namespace {
+
+using Group = Communicators::Group;
+
+/// Runs `action`; what c10d throws becomes a TransportError that says what was going on: "rank 1: send to rank 0".
+template <class Action>
+std::invoke_result_t<Action> guarded(const std::string& operation, Action&& action) {
+  const auto message = [&](const c10::Error& error) {
+    const std::string text = error.what_without_backtrace();
+    return fmt::format("{}: {}", operation, text.substr(0, text.find('\n')));
+  };
+  try {
+    return action();
+  } catch (const c10::DistBackendError& error) {  // NCCL, or the network below it
+    throw PeerLostError(message(error));
+  } catch (const c10::Error& error) {
+    throw TransportError(message(error));
+  } catch (const Error& error) {
+    throw TransportError(fmt::format("{}: {}", operation, error.what()));
+  }
+}
+
+class UnderWay final : public Pending {
+ public:
+  UnderWay(std::string operation, c10::intrusive_ptr<c10d::Work> work, at::Tensor tensor, at::Tensor result)
+      : operation_(std::move(operation)),
+        work_(std::move(work)),
+        tensor_(std::move(tensor)),
+        result_(std::move(result)) {}
+
+  at::Tensor wait() override {
+    guarded(operation_, [&] {
+      if (!work_->wait()) throw TransportError("aborted");
+    });
+    return result_;
+  }
+
+ private:
+  std::string operation_;
+  c10::intrusive_ptr<c10d::Work> work_;
+  at::Tensor tensor_;  // alive until the end
+  at::Tensor result_;
+};
+
+class OrderedSum final : public Pending {
+ public:
+  OrderedSum(std::string operation, SliceSum sum) : operation_(std::move(operation)), sum_(std::move(sum)) {}
+  at::Tensor wait() override {
+    return guarded(operation_, [&] { return sum_.finish(); });
+  }
+
+ private:
+  std::string operation_;
+  SliceSum sum_;
+};
+
+class PairTransport final : public Transport {
+ public:
+  explicit PairTransport(Communicators communicators) : to_(std::move(communicators)) {}
+
+  std::unique_ptr<Pending> start_send(WorkerId to, at::Tensor tensor, const MessageTag& /*tag*/) override {
+    const int peer = static_cast<int>(to.value());
+    const std::string operation = fmt::format("rank {}: send to rank {}", to_.rank, peer);
+    return guarded(operation, [&] {
+      std::vector<at::Tensor> tensors{tensor};
+      auto work = pair(peer).send(tensors, member(peer), kTag);
+      return std::make_unique<UnderWay>(operation, std::move(work), std::move(tensor), at::Tensor());
+    });
+  }
+
+  std::unique_ptr<Pending> post_receive(WorkerId from, const TensorSpec& spec, const MessageTag& /*tag*/) override {
+    const int peer = static_cast<int>(from.value());
+    const std::string operation = fmt::format("rank {}: receive from rank {}", to_.rank, peer);
+    return guarded(operation, [&] {
+      const at::Tensor tensor = at::empty(spec.sizes, at::TensorOptions(to_.device).dtype(spec.dtype));
+      std::vector<at::Tensor> tensors{tensor};
+      auto work = pair(peer).recv(tensors, member(peer), kTag);
+      return std::make_unique<UnderWay>(operation, std::move(work), at::Tensor(), tensor);
+    });
+  }
+
+  std::unique_ptr<Pending> start_all_reduce(StageId stage, at::Tensor gradients) override {
+    const Group& group = group_of(stage);
+    if (!group) return std::make_unique<Done>(std::move(gradients));
+    const std::string operation = sum_of(stage);
+    return guarded(operation, [&] {
+      std::vector<at::Tensor> tensors{gradients};
+      return std::make_unique<UnderWay>(operation, group->allreduce(tensors), at::Tensor(), std::move(gradients));
+    });
+  }
+
+  std::unique_ptr<Pending> start_ordered_all_reduce(StageId stage, at::Tensor gradients, std::vector<at::Tensor> parts,
+                                                    const SumOrder& order) override {
+    const Group& group = group_of(stage);
+    if (!group) {
+      gradients.copy_(add_in_order(order, {std::move(parts)}));
+      return std::make_unique<Done>(std::move(gradients));
+    }
+    const std::string operation = sum_of(stage);
+    return guarded(operation, [&] {
+      return std::make_unique<OrderedSum>(operation, SliceSum(group, std::move(gradients), parts, order));
+    });
+  }
+
+  void all_sum(std::span<double> values) override {
+    if (!to_.everyone) return;
+    guarded(fmt::format("rank {}: all-sum", to_.rank), [&] { sum_over_everyone(values); });
+  }
+
+ private:
+  static constexpr int kTag = 0;  // NCCL has none
+
+  [[nodiscard]] c10d::Backend& pair(int peer) const {
+    const auto found = to_.pairs.find(peer);
+    if (found == to_.pairs.end()) throw TransportError("there is no communicator of this pair");
+    return *found->second;
+  }
+  /// The peer's number within the pair.
+  [[nodiscard]] int member(int peer) const { return peer > to_.rank ? 1 : 0; }
+
+  [[nodiscard]] const Group& group_of(StageId stage) const {
+    static_cast<void>(place_in_group(to_.groups, stage, WorkerId(to_.rank)));  // throws unless a member
+    return to_.stages[stage.index()];
+  }
+  [[nodiscard]] std::string sum_of(StageId stage) const {
+    return fmt::format("rank {}: all-reduce of stage {}", to_.rank, stage.value());
+  }
+
+  /// Gathers and adds on the CPU in ascending order of ranks.
+  void sum_over_everyone(std::span<double> values) const {
+    const auto count = static_cast<std::int64_t>(values.size());
+    std::vector<at::Tensor> mine{at::from_blob(values.data(), {count}, at::kDouble).to(to_.device)};
+    std::vector<std::vector<at::Tensor>> all(1);
+    for (int rank = 0; rank < to_.everyone->getSize(); ++rank) all.front().push_back(at::empty_like(mine.front()));
+    to_.everyone->allgather(all, mine)->wait();
+    at::Tensor sum = all.front().front().cpu();
+    for (std::size_t rank = 1; rank < all.front().size(); ++rank) sum.add_(all.front()[rank].cpu());
+    std::copy_n(sum.data_ptr<double>(), values.size(), values.begin());
+  }
+
+  Communicators to_;
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> make_pair_transport(Communicators communicators) {
+  return std::make_unique<PairTransport>(std::move(communicators));
+}
+
+}  // namespace chimera

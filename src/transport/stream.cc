@@ -1,0 +1,43 @@
+#include "transport/stream.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+namespace chimera {
+namespace {
+
+bool has_streams(at::Device device) { return !device.is_cpu(); }
+
+c10::Stream current_stream(at::Device device) { return c10::impl::VirtualGuardImpl(device.type()).getStream(device); }
+
+}  // namespace
+
+StreamMark::StreamMark(at::Device device) {
+  if (!has_streams(device)) return;
+  event_ = std::make_shared<c10::Event>(device.type());
+  event_->record(current_stream(device));
+}
+
+void StreamMark::await() const {
+  if (event_) event_->block(current_stream(event_->device()));
+}
+
+void use_on_current_stream(const at::Tensor& tensor) {
+  if (has_streams(tensor.device())) tensor.record_stream(current_stream(tensor.device()));
+}
+
+OwnStream::OwnStream(at::Device device) {
+  if (!has_streams(device)) return;
+  const c10::impl::VirtualGuardImpl streams(device.type());
+  streams.setDevice(device);
+  guard_.emplace(streams.getStreamFromGlobalPool(device));
+}
+
+at::Tensor Handover::take() const {
+  if (!tensor.defined()) return {};
+  ready.await();
+  use_on_current_stream(tensor);
+  return tensor;
+}
+
+}  // namespace chimera

@@ -1,0 +1,81 @@
+// --device and --dtype bfloat16, seen from outside. What needs a GPU skips where there is none.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "support/refusal.h"
+#include "training.h"
+
+namespace chimera::testing {
+namespace {
+
+using nlohmann::json;
+
+bool has_gpu() { return std::filesystem::exists("/dev/nvidiactl"); }
+
+/// Whether `./dev cuda-build` left its library.
+bool has_library() {
+  return std::filesystem::exists(std::filesystem::path(CHIMERA_PROGRAM).parent_path() / "libchimera_cuda.so");
+}
+
+std::vector<json> train(const Arguments& flags) {
+  const Scratch scratch;
+  const ProgramResult result = run_program(small_training(scratch) + flags);
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  return read_metrics(scratch.path("metrics.jsonl"));
+}
+
+TEST(TrainingDeviceTest, Bfloat16HasTheSameBitsOnProcessesThreadsAndUnpipelined) {
+  const Arguments common = {
+      "--model", "gpt2-tiny", "--dtype", "bfloat16",    "--force-bfloat16", "--steps",         "4", "--clip",
+      "0.1",     "--dropout", "0.1",     "--reduction", "canonical",        "--micro-batches", "4"};
+  const auto reference = train(common + Arguments{"--schedule", "none"});
+  ASSERT_EQ(reference.size(), 4U);
+  for (const Arguments& flags : {Arguments{"--schedule", "chimera", "--stages", "4", "--transport", "processes"},
+                                 {"--schedule", "zb-h1", "--stages", "2", "--transport", "processes"},
+                                 {"--schedule", "chimera", "--stages", "4", "--transport", "threads"}}) {
+    const auto steps = train(common + flags);
+    ASSERT_EQ(steps.size(), reference.size());
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      for (const char* field : {"loss", "grad_norm", "parameters_hash"}) {
+        EXPECT_EQ(steps[i].at(field), reference[i].at(field)) << flags[1] << ": " << field << " of step " << i + 1;
+      }
+    }
+  }
+}
+
+TEST(TrainingDeviceTest, CudaWithoutAGpuIsRefusedInOneLine) {
+  if (has_gpu()) GTEST_SKIP() << "this machine has a GPU";
+  const Scratch scratch;
+  const std::string missing = has_library() ? "no usable GPU here" : "./dev cuda-build";
+  for (const std::string transport : {"processes", "threads"}) {
+    const Arguments command = {"train",   "--data",      scratch.write("text.txt", sample_text()),
+                               "--model", "gpt2-tiny",   "--device",
+                               "cuda",    "--transport", transport};
+    expect_refusal({command, {"--device cuda", missing, "--device cpu"}});
+  }
+}
+
+TEST(TrainingDeviceTest, ThreadsOnOneGpuTrainAsTheCpuDoes) {
+  if (!has_gpu()) GTEST_SKIP() << "this machine has no GPU";
+  if (!has_library()) GTEST_SKIP() << "./dev cuda-build has not been run";
+  const Arguments common = {"--model",     "gpt2-tiny", "--stages",        "4", "--steps", "10",
+                            "--transport", "threads",   "--micro-batches", "4"};
+  for (const std::string schedule : {"none", "1f1b", "chimera", "zb-h1"}) {
+    const auto cpu = train(common + Arguments{"--schedule", schedule});
+    const auto gpu = train(common + Arguments{"--schedule", schedule, "--device", "cuda"});
+    ASSERT_EQ(cpu.size(), gpu.size()) << schedule;
+    for (std::size_t i = 0; i < cpu.size(); ++i) {
+      for (const char* field : {"loss", "grad_norm"}) {
+        const double value = cpu[i].at(field).get<double>();
+        EXPECT_NEAR(gpu[i].at(field).get<double>(), value, 1e-9 * value)
+            << schedule << ": " << field << " of step " << i;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace chimera::testing

@@ -1,0 +1,166 @@
+#include "support/fake_network.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+namespace chimera::testing {
+namespace {
+
+using Call = FakeNetwork::Call;
+using Kind = FakeNetwork::Kind;
+
+class FakeWork final : public c10d::Work {
+ public:
+  FakeWork(FakeNetwork& network, std::shared_ptr<Call> call) : network_(network), call_(std::move(call)) {}
+  bool wait(std::chrono::milliseconds /*timeout*/) override {
+    network_.wait_for(*call_);
+    return true;
+  }
+
+ private:
+  FakeNetwork& network_;
+  std::shared_ptr<Call> call_;
+};
+
+class FakeBackend final : public c10d::Backend {
+ public:
+  FakeBackend(FakeNetwork& network, FakeNetwork::Group& group, std::size_t member)
+      : Backend(static_cast<int>(member), static_cast<int>(group.waiting.size())), network_(network), group_(group) {}
+
+  c10::intrusive_ptr<c10d::Work> send(std::vector<at::Tensor>& tensors, int to, int /*tag*/) override {
+    if (to == getRank()) throw std::logic_error("a send to oneself");
+    return issue({.kind = Kind::Send, .in = tensors.front()});
+  }
+  c10::intrusive_ptr<c10d::Work> recv(std::vector<at::Tensor>& tensors, int from, int /*tag*/) override {
+    if (from == getRank()) throw std::logic_error("a receive from oneself");
+    return issue({.kind = Kind::Receive, .out = {tensors.front()}});
+  }
+  c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors,
+                                           const c10d::AllreduceOptions& /*options*/) override {
+    return issue({.kind = Kind::AllReduce, .in = tensors.front(), .out = {tensors.front()}});
+  }
+  c10::intrusive_ptr<c10d::Work> allgather(std::vector<std::vector<at::Tensor>>& all, std::vector<at::Tensor>& mine,
+                                           const c10d::AllgatherOptions& /*options*/) override {
+    return issue({.kind = Kind::AllGather, .in = mine.front(), .out = all.front()});
+  }
+  c10::intrusive_ptr<c10d::Work> alltoall_base(at::Tensor& arrived, at::Tensor& outgoing,
+                                               std::vector<std::int64_t>& received, std::vector<std::int64_t>& sent,
+                                               const c10d::AllToAllOptions& /*options*/) override {
+    return issue({.kind = Kind::AllToAll, .in = outgoing, .out = {arrived}, .sent = sent, .received = received});
+  }
+
+ private:
+  c10::intrusive_ptr<c10d::Work> issue(Call call) {
+    auto shared = std::make_shared<Call>(std::move(call));
+    network_.issue(group_, static_cast<std::size_t>(getRank()), shared);
+    return c10::make_intrusive<FakeWork>(network_, std::move(shared));
+  }
+
+  FakeNetwork& network_;
+  FakeNetwork::Group& group_;
+};
+
+FakeNetwork::Group group_of(std::size_t members) {
+  return {.waiting = std::vector<std::deque<std::shared_ptr<Call>>>(members)};
+}
+
+/// What a member gets from the others: its part of everyone's outgoing elements.
+at::Tensor exchanged(const std::vector<std::shared_ptr<Call>>& calls, std::size_t member) {
+  std::vector<at::Tensor> parts;
+  for (const auto& call : calls) {
+    std::int64_t offset = 0;
+    for (std::size_t to = 0; to < member; ++to) offset += call->sent[to];
+    parts.push_back(call->in.narrow(0, offset, call->sent[member]).clone());
+  }
+  return at::cat(parts);
+}
+
+}  // namespace
+
+FakeNetwork::FakeNetwork(int ranks, StageGroups groups, std::vector<RankPair> pairs)
+    : ranks_(ranks), groups_(std::move(groups)), everyone_(group_of(static_cast<std::size_t>(ranks))) {
+  for (const auto& group : groups_) stages_.push_back(group_of(group.size()));
+  for (const RankPair& pair : pairs) pairs_.emplace(pair, group_of(2));
+}
+
+Communicators FakeNetwork::communicators(int rank) {
+  Communicators to;
+  to.rank = rank;
+  to.groups = groups_;
+  if (ranks_ > 1) to.everyone = c10::make_intrusive<FakeBackend>(*this, everyone_, static_cast<std::size_t>(rank));
+  for (std::size_t s = 0; s < groups_.size(); ++s) {
+    const auto place = std::find(groups_[s].begin(), groups_[s].end(), WorkerId(rank));
+    const bool alone = place == groups_[s].end() || groups_[s].size() == 1;
+    Communicators::Group& stage = to.stages.emplace_back();
+    if (alone) continue;
+    const auto member = static_cast<std::size_t>(place - groups_[s].begin());
+    stage = c10::make_intrusive<FakeBackend>(*this, stages_[s], member);
+  }
+  for (auto& [pair, group] : pairs_) {
+    if (pair.first == rank) to.pairs[pair.second] = c10::make_intrusive<FakeBackend>(*this, group, 0U);
+    if (pair.second == rank) to.pairs[pair.first] = c10::make_intrusive<FakeBackend>(*this, group, 1U);
+  }
+  return to;
+}
+
+void FakeNetwork::close(const std::string& why) {
+  const std::scoped_lock lock(mutex_);
+  if (why_.empty()) why_ = why;
+  changed_.notify_all();
+}
+
+std::string FakeNetwork::why_closed() {
+  const std::scoped_lock lock(mutex_);
+  return why_;
+}
+
+void FakeNetwork::issue(Group& group, std::size_t member, const std::shared_ptr<Call>& call) {
+  const std::scoped_lock lock(mutex_);
+  group.waiting[member].push_back(call);
+  if (std::ranges::any_of(group.waiting, [](const auto& calls) { return calls.empty(); })) return;
+  std::vector<std::shared_ptr<Call>> met;
+  for (auto& calls : group.waiting) {
+    met.push_back(calls.front());
+    calls.pop_front();
+  }
+  carry_out(met);
+  changed_.notify_all();
+}
+
+void FakeNetwork::carry_out(const std::vector<std::shared_ptr<Call>>& calls) {
+  const at::NoGradGuard no_graph;
+  const Call& first = *calls.front();
+  const bool transfer = first.kind == Kind::Send || first.kind == Kind::Receive;
+  const auto differs = [&](const auto& call) { return call->kind != first.kind; };
+  if (transfer && calls.back()->kind == first.kind) {
+    if (why_.empty()) why_ = first.kind == Kind::Send ? "both ends of a pair send" : "both ends of a pair receive";
+    return;
+  }
+  if (!transfer && std::ranges::any_of(calls, differs)) throw std::logic_error("members call different collectives");
+  if (transfer) {
+    const bool up = first.kind == Kind::Send;
+    calls[up ? 1 : 0]->out.front().copy_(calls[up ? 0 : 1]->in);
+  } else if (first.kind == Kind::AllReduce) {
+    at::Tensor sum = first.in.clone();
+    for (std::size_t member = 1; member < calls.size(); ++member) sum.add_(calls[member]->in);
+    for (const auto& call : calls) call->out.front().copy_(sum);
+  } else if (first.kind == Kind::AllGather) {
+    for (const auto& call : calls) {
+      for (std::size_t member = 0; member < calls.size(); ++member) call->out[member].copy_(calls[member]->in);
+    }
+  } else {
+    for (std::size_t member = 0; member < calls.size(); ++member) {
+      calls[member]->out.front().copy_(exchanged(calls, member));
+    }
+  }
+  for (const auto& call : calls) call->done = true;
+}
+
+void FakeNetwork::wait_for(const Call& call) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return call.done || !why_.empty(); });
+  if (!call.done) throw c10::DistBackendError({}, why_);
+}
+
+}  // namespace chimera::testing

@@ -1,0 +1,58 @@
+// --device cuda where there is no GPU, or no library for it; and which device and order a job has.
+
+#include "train/device.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "core/error.h"
+#include "support/training.h"
+
+namespace chimera {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TrainOptions on(const std::string& device, const std::string& transport) {
+  TrainOptions options;
+  options.device = device;
+  options.transport = transport;
+  return options;
+}
+
+TEST(DeviceTest, ProcessesHaveAGpuEachAndThreadsShareTheFirst) {
+  EXPECT_EQ(device_of(on("cpu", "processes"), WorkerId(3)), at::Device(at::kCPU));
+  EXPECT_EQ(device_of(on("cuda", "processes"), WorkerId(3)), at::Device(at::kCUDA, 3));
+  EXPECT_EQ(device_of(on("cuda", "threads"), WorkerId(3)), at::Device(at::kCUDA, 0));
+}
+
+TEST(DeviceTest, OnlyNcclNeedsOneQueueAPair) {
+  EXPECT_EQ(discipline_of(on("cuda", "processes")), ChannelDiscipline::SerialPair);
+  EXPECT_EQ(discipline_of(on("cuda", "threads")), ChannelDiscipline::PerDirection);
+  EXPECT_EQ(discipline_of(on("cpu", "processes")), ChannelDiscipline::PerDirection);
+}
+
+TEST(DeviceTest, SaysWhereTheLibraryIsMissing) {
+  try {
+    static_cast<void>(open_accelerator("/nowhere/libchimera_cuda.so"));
+    FAIL() << "there is none";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("/nowhere/libchimera_cuda.so"), HasSubstr("./dev cuda-build")));
+  }
+}
+
+TEST(DeviceTest, SaysWhyALibraryDoesNotLoad) {
+  const std::string path = testing::text_file();  // no library
+  try {
+    static_cast<void>(open_accelerator(path));
+    FAIL() << "it is a text";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("cannot load " + path), HasSubstr("ELF"), HasSubstr("./dev cuda-build")));
+  }
+}
+
+}  // namespace
+}  // namespace chimera

@@ -1,0 +1,109 @@
+// Training in NCCL's order: both directions of a pair of ranks share one queue.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <mutex>
+
+#include "core/error.h"
+#include "generate/registry.h"
+#include "passes/lower.h"
+#include "support/fake_network.h"
+#include "support/schedules.h"
+#include "support/training.h"
+#include "train/device.h"
+
+namespace chimera {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
+
+constexpr std::int64_t kSteps = 2;
+
+/// The job with its program lowered for `discipline`, as --device cuda has it with processes.
+Job job_for(const TrainOptions& options, ChannelDiscipline discipline) {
+  Job job = prepare_job(options);
+  job.training = lower(job.schedule, {.discipline = discipline,
+                                      .all_reduces = {.every_stage = job.ranks.data_parallel > 1 || job.canonical}});
+  return job;
+}
+
+/// The losses of all ranks as threads over communicators of pairs; or why they ended early.
+struct Outcome {
+  std::vector<double> losses;
+  std::string error;
+};
+
+Outcome train_over_pairs(const Job& job) {
+  testing::FakeNetwork network(static_cast<int>(job.num_ranks()), job.rank_groups(), talking_pairs(job));
+  Outcome outcome;
+  const auto body = [&](std::int64_t rank) {
+    at::set_num_threads(1);
+    try {
+      const auto transport = make_pair_transport(network.communicators(static_cast<int>(rank)));
+      Trainer trainer(job, WorkerId(rank), *transport);
+      for (std::int64_t step = 0; step < kSteps; ++step) {
+        const StepMetrics metrics = trainer.train_step(step);
+        if (rank == 0) outcome.losses.push_back(metrics.loss);
+      }
+    } catch (const std::exception& error) {
+      network.close(error.what());
+    }
+  };
+  std::vector<std::thread> threads;
+  for (std::int64_t rank = 0; rank < job.num_ranks(); ++rank) threads.emplace_back(body, rank);
+  for (std::thread& thread : threads) thread.join();
+  outcome.error = network.why_closed();
+  return outcome;
+}
+
+TEST(SerialPairsTest, EverySchedulesProgramsMeetOnThem) {
+  for (const Generator& generator : generators()) {
+    for (const PipelineShape& shape : testing::with_flags(generator, {4, 8})) {
+      Schedule schedule;
+      try {
+        schedule = generator.generate(shape);
+      } catch (const ConfigError&) {  // no such schedule
+        continue;
+      }
+      if (schedule.updates || schedule.stages > 8) continue;
+      const TrainOptions options = testing::small_options("gpt2-tiny", generator.name, shape);
+      const Outcome outcome = train_over_pairs(job_for(options, ChannelDiscipline::SerialPair));
+      const std::string what = testing::describe(generator.name, shape);
+      ASSERT_EQ(outcome.error, "") << what;
+      EXPECT_THAT(outcome.losses,
+                  ::testing::Pointwise(::testing::DoubleNear(1e-12), testing::train(options, kSteps).losses))
+          << what;
+    }
+  }
+}
+
+TEST(SerialPairsTest, ProgramsForQueuesPerDirectionWouldNotMeet) {
+  const TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {4, 8});
+  const Outcome outcome = train_over_pairs(job_for(options, ChannelDiscipline::PerDirection));
+  EXPECT_THAT(outcome.error, HasSubstr("both ends of a pair"));
+}
+
+TEST(SerialPairsTest, CanonicalSumsAndGroupsGiveTheBitsOfThreads) {
+  TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {2, 4});
+  options.reduction = "canonical";
+  options.dtype = "float32";
+  options.data_parallel = 2;
+  const Outcome outcome = train_over_pairs(job_for(options, ChannelDiscipline::SerialPair));
+  ASSERT_EQ(outcome.error, "");
+  EXPECT_THAT(outcome.losses, ElementsAreArray(testing::train(options, kSteps).losses));
+}
+
+TEST(SerialPairsTest, OnlyRanksThatExchangeMessagesHaveACommunicator) {
+  TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {3, 3});
+  EXPECT_THAT(talking_pairs(prepare_job(options)), ElementsAre(RankPair{0, 1}, RankPair{1, 2}));
+  options.data_parallel = 2;
+  options.replica_layout = "far";
+  EXPECT_THAT(talking_pairs(prepare_job(options)),
+              ElementsAre(RankPair{0, 1}, RankPair{1, 2}, RankPair{3, 4}, RankPair{4, 5}));
+}
+
+}  // namespace
+}  // namespace chimera
