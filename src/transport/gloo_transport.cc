@@ -1,8 +1,3 @@
-// c10d's Gloo backend is compiled against Debian's Gloo headers, older than the Gloo inside libtorch_cpu: Gloo's types
-// are passed on through pointers and never called.
-#define USE_DISTRIBUTED
-#define USE_C10D_GLOO
-
 #include "transport/gloo_transport.h"
 
 #include <ATen/Functions.h>
@@ -14,13 +9,13 @@
 #include <string_view>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "core/error.h"
 #include "core/fault_point.h"
+#include "transport/gloo_collectives.h"
 #include "transport/groups.h"
 #include "transport/ordered_sum.h"
 #include "transport/store_file.h"
@@ -29,7 +24,6 @@ namespace chimera {
 namespace {
 
 using c10d::ProcessGroupGloo;
-using ProcessGroup = c10::intrusive_ptr<ProcessGroupGloo>;
 
 constexpr auto kLeaveTimeout = std::chrono::seconds(3);
 
@@ -95,6 +89,8 @@ class GlooTransport final : public Transport {
   std::unique_ptr<Pending> start_all_reduce(StageId stage, at::Tensor gradients) override;
   std::unique_ptr<Pending> start_ordered_all_reduce(StageId stage, at::Tensor gradients, std::vector<at::Tensor> parts,
                                                     const SumOrder& order) override;
+  std::unique_ptr<Pending> start_all_gather(StageId stage, at::Tensor buffer,
+                                            const std::vector<std::int64_t>& counts) override;
   void all_sum(std::span<double> values) override;
 
   /// Runs `action`; what Gloo throws becomes a TransportError that says what was going on, and ends the transport.
@@ -128,9 +124,9 @@ class GlooTransport final : public Transport {
   bool failed_ = false;
   StoreFile file_;  // closed after the store that reads it
   c10::intrusive_ptr<c10d::FileStore> store_;
-  ProcessGroup messages_;
-  ProcessGroup everyone_;
-  std::vector<ProcessGroup> stages_;  // by stage; none where this rank is no member, or the only one
+  GlooGroup messages_;
+  GlooGroup everyone_;
+  std::vector<GlooGroup> stages_;  // by stage; none where this rank is no member, or the only one
 };
 
 /// Done from the start.
@@ -143,7 +139,7 @@ class Done final : public Pending {
   at::Tensor result_;
 };
 
-enum class OperationKind { Send, Receive, AllReduce };
+enum class OperationKind { Send, Receive, AllReduce, AllGather };
 
 struct Operation {
   OperationKind kind;
@@ -155,6 +151,7 @@ std::string to_text(int rank, const Operation& operation) {
     case OperationKind::Send: return fmt::format("rank {}: send to rank {}", rank, operation.other);
     case OperationKind::Receive: return fmt::format("rank {}: receive from rank {}", rank, operation.other);
     case OperationKind::AllReduce: return fmt::format("rank {}: all-reduce of stage {}", rank, operation.other);
+    case OperationKind::AllGather: return fmt::format("rank {}: all-gather of stage {}", rank, operation.other);
   }
   return {};
 }
@@ -179,99 +176,27 @@ class GlooPending final : public Pending {
   at::Tensor result_;
 };
 
-/// Every member owns a slice of the buffer: it gets that slice of everyone's parts, adds them in order, and hands the
-/// sum to all. As much travels as in a ring.
-class OrderedSum final : public Pending {
+/// One of gloo_collectives.h under way.
+template <class Collective>
+class CollectivePending final : public Pending {
  public:
-  OrderedSum(GlooTransport& transport, Operation operation, ProcessGroup group, at::Tensor gradients,
-             const std::vector<at::Tensor>& parts, const SumOrder& order)
+  template <class... Arguments>
+  CollectivePending(GlooTransport& transport, Operation operation, at::Tensor buffer, Arguments&&... arguments)
       : transport_(transport),
         operation_(operation),
-        group_(std::move(group)),
-        gradients_(std::move(gradients)),
-        order_(order),
-        members_(group_->getSize()),
-        slice_((gradients_.numel() + members_ - 1) / members_) {
-    const auto own_parts = static_cast<std::int64_t>(parts.size());
-    std::vector<std::int64_t> sent(static_cast<std::size_t>(members_), own_parts * slice_);
-    std::int64_t others_parts = 0;
-    for (const auto& trees : order_.parts) {
-      received_.push_back(static_cast<std::int64_t>(trees.size()) * slice_);
-      others_parts += static_cast<std::int64_t>(trees.size());
-    }
-    at::Tensor out = at::zeros({members_, own_parts, slice_}, gradients_.options());
-    for (std::int64_t part = 0; part < own_parts; ++part) {
-      for (std::int64_t member = 0; member < members_; ++member) {
-        const std::int64_t size = slice_size(member);
-        if (size == 0) continue;
-        out[member][part]
-            .narrow(0, 0, size)
-            .copy_(parts[static_cast<std::size_t>(part)].narrow(0, member * slice_, size));
-      }
-    }
-    outgoing_ = out.flatten();
-    arrived_ = at::empty({others_parts * slice_}, gradients_.options());
-    c10d::AllToAllOptions options;
-    options.timeout = transport_.timeout();
-    auto received = received_;  // c10d takes the counts away
-    exchange_ = group_->alltoall_base(arrived_, outgoing_, received, sent, options);
-  }
+        buffer_(std::move(buffer)),
+        collective_(std::forward<Arguments>(arguments)...) {}
 
   at::Tensor wait() override {
-    transport_.guarded([&] { return to_text(transport_.rank(), operation_); },
-                       [&] {
-                         if (!exchange_->wait(transport_.timeout())) {
-                           throw TransportError(to_text(transport_.rank(), operation_) + ": aborted");
-                         }
-                         gather(add_in_order(order_, arrived_slices()));
-                       });
-    return gradients_;
+    transport_.guarded([&] { return to_text(transport_.rank(), operation_); }, [&] { collective_.wait(); });
+    return buffer_;
   }
 
  private:
-  /// Elements that the member owns; the last ones may have less than a slice, or nothing.
-  [[nodiscard]] std::int64_t slice_size(std::int64_t member) const {
-    return std::clamp<std::int64_t>(gradients_.numel() - member * slice_, 0, slice_);
-  }
-
-  [[nodiscard]] std::vector<std::vector<at::Tensor>> arrived_slices() const {
-    std::vector<std::vector<at::Tensor>> slices;
-    std::int64_t offset = 0;
-    for (const std::int64_t size : received_) {
-      auto& parts = slices.emplace_back();
-      for (const std::int64_t end = offset + size; offset < end; offset += slice_) {
-        parts.push_back(arrived_.narrow(0, offset, slice_));
-      }
-    }
-    return slices;
-  }
-
-  void gather(const at::Tensor& own_sum) {
-    std::vector<at::Tensor> mine{own_sum};
-    std::vector<std::vector<at::Tensor>> all(1);
-    for (std::int64_t member = 0; member < members_; ++member) all.front().push_back(at::empty_like(own_sum));
-    c10d::AllgatherOptions options;
-    options.timeout = transport_.timeout();
-    group_->allgather(all, mine, options)->wait();
-    for (std::int64_t member = 0; member < members_; ++member) {
-      const std::int64_t size = slice_size(member);
-      if (size == 0) continue;
-      gradients_.narrow(0, member * slice_, size)
-          .copy_(all.front()[static_cast<std::size_t>(member)].narrow(0, 0, size));
-    }
-  }
-
   GlooTransport& transport_;
   Operation operation_;
-  ProcessGroup group_;
-  at::Tensor gradients_;
-  const SumOrder& order_;
-  std::int64_t members_;
-  std::int64_t slice_;                  // elements
-  std::vector<std::int64_t> received_;  // [member]: elements that come from it
-  at::Tensor outgoing_;
-  at::Tensor arrived_;
-  c10::intrusive_ptr<c10d::Work> exchange_;
+  at::Tensor buffer_;
+  Collective collective_;
 };
 
 // All ranks create their groups in the same order, as each creation waits for the other members.
@@ -318,7 +243,7 @@ bool GlooTransport::leave_together() noexcept {
 void GlooTransport::abandon() noexcept {
   messages_.release();
   everyone_.release();
-  for (ProcessGroup& stage : stages_) stage.release();
+  for (GlooGroup& stage : stages_) stage.release();
   store_.release();
   file_.abandon();
 }
@@ -347,7 +272,7 @@ std::unique_ptr<Pending> GlooTransport::post_receive(WorkerId from, const Tensor
 
 std::unique_ptr<Pending> GlooTransport::start_all_reduce(StageId stage, at::Tensor gradients) {
   static_cast<void>(place_in_group(groups_, stage, WorkerId(rank_)));  // throws unless a member
-  const ProcessGroup& group = stages_[stage.index()];
+  const GlooGroup& group = stages_[stage.index()];
   if (!group) return std::make_unique<Done>(std::move(gradients));
   const Operation operation{OperationKind::AllReduce, stage.value()};
   return guarded([&] { return to_text(rank_, operation); },
@@ -363,14 +288,29 @@ std::unique_ptr<Pending> GlooTransport::start_all_reduce(StageId stage, at::Tens
 std::unique_ptr<Pending> GlooTransport::start_ordered_all_reduce(StageId stage, at::Tensor gradients,
                                                                  std::vector<at::Tensor> parts, const SumOrder& order) {
   static_cast<void>(place_in_group(groups_, stage, WorkerId(rank_)));  // throws unless a member
-  const ProcessGroup& group = stages_[stage.index()];
+  const GlooGroup& group = stages_[stage.index()];
   const Operation operation{OperationKind::AllReduce, stage.value()};
   return guarded([&] { return to_text(rank_, operation); },
                  [&]() -> std::unique_ptr<Pending> {
-                   if (group)
-                     return std::make_unique<OrderedSum>(*this, operation, group, std::move(gradients), parts, order);
+                   if (group) {
+                     return std::make_unique<CollectivePending<GlooOrderedSum>>(*this, operation, gradients, group,
+                                                                                gradients, parts, order, timeout_);
+                   }
                    gradients.copy_(add_in_order(order, {std::move(parts)}));
                    return std::make_unique<Done>(std::move(gradients));
+                 });
+}
+
+std::unique_ptr<Pending> GlooTransport::start_all_gather(StageId stage, at::Tensor buffer,
+                                                         const std::vector<std::int64_t>& counts) {
+  static_cast<void>(place_in_group(groups_, stage, WorkerId(rank_)));  // throws unless a member
+  const GlooGroup& group = stages_[stage.index()];
+  if (!group) return std::make_unique<Done>(std::move(buffer));
+  const Operation operation{OperationKind::AllGather, stage.value()};
+  return guarded([&] { return to_text(rank_, operation); },
+                 [&] {
+                   return std::make_unique<CollectivePending<GlooAllGather>>(*this, operation, buffer, group, buffer,
+                                                                             counts, timeout_);
                  });
 }
 
