@@ -34,8 +34,9 @@ struct Tensor {
 
 class ProgramRun {
  public:
-  ProgramRun(const Program& program, ChannelDiscipline discipline)
+  ProgramRun(const Program& program, ChannelDiscipline discipline, SummedStages summed)
       : program_(program),
+        summed_(summed),
         channels_(program.workers.size(), discipline),
         next_(program.workers.size(), 0),
         is_ready_(program.workers.size(), true),
@@ -342,6 +343,7 @@ class ProgramRun {
     }
     if (!trains_) return;
     for (const StageId stage : collectives_.unfinished(worker)) {
+      if (summed_ == SummedStages::OfSeveralWorkers && collectives_.group(stage).size() == 1) continue;
       missing([&] {
         return fmt::format("worker {} does not start, or does not wait for, the all-reduce of stage {}", worker,
                            stage.value());
@@ -351,6 +353,7 @@ class ProgramRun {
 
   static constexpr const char* kAlreadySummed = "the norms and losses have been summed";
   const Program& program_;
+  SummedStages summed_;
   Findings findings_;
   Channels channels_;
   std::vector<std::size_t> next_;                      // [worker]: instruction it stands at
@@ -366,11 +369,11 @@ class ProgramRun {
 
 }  // namespace
 
-std::vector<Violation> check(const Program& program, ChannelDiscipline discipline) {
+std::vector<Violation> check(const Program& program, ChannelDiscipline discipline, SummedStages summed) {
   Findings findings;
   check_placement(program.placement, program.stages, program.micro_batches, program.workers.size(), findings);
   if (!findings.empty()) return findings.take();
-  return ProgramRun(program, discipline).run();
+  return ProgramRun(program, discipline, summed).run();
 }
 
 }  // namespace chimera

@@ -1,11 +1,18 @@
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "check/violation.h"
 #include "schedule/program.h"
 
 namespace chimera {
+
+/// The stages whose gradients a training program must sum.
+enum class SummedStages : std::uint8_t {
+  OfSeveralWorkers,  ///< one worker's gradients are the sum
+  All                ///< other groups run the program too, or the sum is formed in an order of its own
+};
 
 /// Whether a program always runs to its end, under zero buffering: a transfer happens only when both its start-send and
 /// its post-receive have been issued, matched in queue order by the discipline; workers block at waits (and in
@@ -14,7 +21,8 @@ namespace chimera {
 ///   and where anything runs backward, B (or I and W) too;
 /// - every tensor sent at most once, each send meeting the receive of the same tensor, every transfer waited for once
 ///   by each end, after its start;
-/// - where anything runs backward: each stage held by several workers summed once, after the worker's last weight
+/// - where anything runs backward: each of the `summed` stages summed once by every worker that holds it, after the
+/// worker's last weight
 ///   gradient of it; waited for before the norms are summed; these once by every worker, behind its ops; then one
 ///   optimizer step. Without backward: no sum of gradients, no step;
 /// - all-reduces started in one order: no cycle in the orders of all workers together, so that groups that share
@@ -36,6 +44,7 @@ namespace chimera {
 /// exactly if the program is right; of a deadlock a shortest cycle of workers that wait for each other
 /// (check/shortest_cycle.h; a worker in ReduceScalars counts as waiting for the first 64 that have not arrived), or the
 /// ended worker that one waits for. Never throws; takes any ids.
-[[nodiscard]] std::vector<Violation> check(const Program& program, ChannelDiscipline discipline);
+[[nodiscard]] std::vector<Violation> check(const Program& program, ChannelDiscipline discipline,
+                                           SummedStages summed = SummedStages::OfSeveralWorkers);
 
 }  // namespace chimera

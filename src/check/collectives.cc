@@ -49,7 +49,7 @@ std::vector<std::size_t> Collectives::first_missing(std::size_t most) const {
 std::vector<StageId> Collectives::unfinished(std::size_t worker) const {
   std::vector<StageId> stages;
   for (const Held& held : held_[worker]) {
-    if (group(held.stage).size() > 1 && !(held.has_started && held.has_waited)) stages.push_back(held.stage);
+    if (!(held.has_started && held.has_waited)) stages.push_back(held.stage);
   }
   return stages;
 }

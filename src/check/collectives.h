@@ -31,7 +31,7 @@ class Collectives {
   /// Some workers that have not arrived, ascending.
   [[nodiscard]] std::vector<std::size_t> first_missing(std::size_t most) const;
 
-  /// Stages of several workers that this worker holds and has not started, or not waited for.
+  /// Stages that this worker holds and has not started, or not waited for.
   [[nodiscard]] std::vector<StageId> unfinished(std::size_t worker) const;
   /// Adds a cycle in the orders in which workers start their all-reduces, if there is one.
   void check_order(Findings& findings) const;
