@@ -42,6 +42,11 @@ void add_flags(CLI::App& command, Flags& flags) {
   add_count(command, "--seed", o.seed, "chooses initial weights and the order of the data (default 1)");
   add_choice(command, "--dtype", o.dtype, "numbers (default float32)", {"float32", "float64"});
   add_choice(command, "--optimizer", o.optimizer, "(default adamw)", {"adamw", "sgd"});
+  command
+      .add_flag("--shard-optimizer", o.shard_optimizer,
+                "keep its state once over the workers that hold a stage: each updates a part of the parameters and "
+                "hands it to the others")
+      ->type_name("");
   add_number(command, "--learning-rate", o.learning_rate, "peak; falls along a cosine to a tenth (default 0.001)");
   add_count(command, "--warmup", o.warmup, "steps of linear warm-up (default 0)");
   add_number(command, "--weight-decay", o.weight_decay, "on matrices (default 0.01)");
@@ -117,6 +122,7 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       "  chimera train --model bert-tiny --data book.txt --stages 4 --metrics metrics.jsonl\n"
       "  chimera train --data book.txt --schedule none --micro-batches 4   (the unpipelined reference)\n"
       "  chimera train --data book.txt --schedule 1f1b --stages 2 --micro-batches 4 --data-parallel 2\n"
+      "  chimera train --data book.txt --stages 4 --shard-optimizer   (the copies of a stage share AdamW's state)\n"
       "\nStarts one process for each worker on this machine, connected over loopback, or threads. Every schedule\n"
       "trains on the same samples from the same weights, and its gradients are those of the unpipelined model.\n"
       "Dropout masks depend on seed, step, sample and layer only; validation drops nothing. --recompute full keeps\n"

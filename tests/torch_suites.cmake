@@ -13,6 +13,8 @@ set(torch_suites
   GroupTransportTest
   GroupsTest
   HuggingFaceTest
+  HundredStepsReferenceTest
+  HundredStepsTest
   InitialValuesTest
   KeyedDropoutTest
   LayersTest
@@ -24,8 +26,10 @@ set(torch_suites
   OrderedSumTest
   RecomputationTest
   RecorderTest
+  RepeatedRunsTest
   ReportTest
   SafetensorsFileTest
+  ShardedOptimizerTest
   StageTest
   StepMemoryTest
   SyncTest

@@ -133,19 +133,32 @@ void require_fitting(const Job& job) {
   }
 }
 
-/// Weights, gradients and AdamW's two moments of all workers, which share this machine, are less than what a run needs.
+/// Tensors as large as the stage's weights that all ranks hold of it together: weights, gradients, AdamW's two moments,
+/// and what canonical reduction keeps apart.
+double copies_of_stage(const Job& job, StageId stage, std::size_t members) {
+  const double moments = job.options.optimizer == "adamw" ? 2 : 0;
+  const auto copies = static_cast<double>(members);
+  double tensors = 2 * copies + moments * (job.options.shard_optimizer ? 1 : copies);
+  if (!job.canonical) return tensors;
+  for (const auto& parts : job.canonical->orders[stage.index()].parts) {
+    tensors += static_cast<double>(spare_buffers(parts));
+  }
+  return tensors;
+}
+
+/// What the workers, which share this machine, hold in any case is less than what a run needs.
 void require_memory(const Job& job) {
   struct sysinfo machine {};
   ::sysinfo(&machine);
   const double available =
       (static_cast<double>(machine.totalram) + static_cast<double>(machine.totalswap)) * machine.mem_unit;
   const double element_bytes = job.options.dtype == "float64" ? 8 : 4;
-  const double tensors = job.options.optimizer == "adamw" ? 4 : 2;
   const auto groups = job.rank_groups();
   double needed = 0;
   for (std::size_t s = 0; s < groups.size(); ++s) {
     const auto parameters = static_cast<double>(parameter_count(job.model, job.partition[s]));
-    needed += parameters * static_cast<double>(groups[s].size()) * tensors * element_bytes;
+    needed +=
+        parameters * copies_of_stage(job, StageId(static_cast<std::int64_t>(s)), groups[s].size()) * element_bytes;
   }
   if (needed <= available) return;
   constexpr double kGiB = 1 << 30;
@@ -159,7 +172,8 @@ void require_memory(const Job& job) {
 /// do, or all that hold a stage: what one group can run to its end, all can.
 Program checked_program(const Schedule& schedule, const LoweringOptions& options = {}) {
   Program program = lower(schedule, options);
-  const auto violations = check(program, ChannelDiscipline::PerDirection);
+  const auto violations = check(program, ChannelDiscipline::PerDirection,
+                                options.all_reduces.every_stage ? SummedStages::All : SummedStages::OfSeveralWorkers);
   if (!violations.empty())
     throw ScheduleError("the program of this schedule could get stuck: " + violations.front().message);
   return program;
@@ -254,10 +268,10 @@ Job prepare_job(const TrainOptions& options) {
   job.ranks = make_layout(options, job.schedule);
   job.partition = even_partition(job.model.layers, job.schedule.stages);
   require_fitting(job);
-  require_memory(job);
   job.parameters = parameter_names(job);
   job.data_position = data_positions(job.schedule);
   if (options.reduction == "canonical") job.canonical = canonical_reduction(job);
+  require_memory(job);
   job.training = training_program(job);
   if (options.validate_every > 0) job.validation = checked_program(forward_only(job.schedule));
   open_data(job);

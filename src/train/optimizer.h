@@ -18,16 +18,21 @@ namespace chimera {
 /// What gradients are multiplied by so that their global norm is at most `clip` (0: no limit).
 [[nodiscard]] double clip_factor(double norm, double clip);
 
-/// Updates the parameters of stages in place, from their gradients. Weight decay acts on matrices (two or more
+/// Updates parameters in place, from their gradients. Weight decay acts on matrices (two or more
 /// dimensions), not on biases and norms.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
   virtual void step(double learning_rate) = 0;
+  /// What it remembers between steps, in bytes of tensors.
+  [[nodiscard]] virtual std::int64_t state_bytes() const = 0;
 };
 
 /// AdamW with decoupled decay, b1 0.9, b2 0.999, epsilon 1e-8 (Loshchilov and Hutter, ICLR'19; the fused kernel of
-/// ATen), or plain SGD, by `options.optimizer`. The stages are borrowed.
+/// ATen), or plain SGD, by `options.optimizer`.
+[[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options,
+                                                        const std::vector<Parameter>& parameters);
+/// Of all parameters of these stages.
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options, const std::vector<Stage*>& stages);
 
 }  // namespace chimera

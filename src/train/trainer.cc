@@ -11,6 +11,7 @@
 #include "core/fault_point.h"
 #include "train/batches.h"
 #include "train/parameters_hash.h"
+#include "train/sharded_optimizer.h"
 
 namespace chimera {
 namespace {
@@ -42,7 +43,9 @@ Trainer::Trainer(const Job& job, WorkerId rank, Transport& transport)
     borrowed[id] = stages_[id].get();
     in_order.push_back(stages_[id].get());
   }
-  optimizer_ = make_optimizer(job.options, in_order);
+  optimizer_ = job.options.shard_optimizer
+                   ? make_sharded_optimizer(job.options, borrowed, job.rank_groups(), rank, transport)
+                   : make_optimizer(job.options, in_order);
   const TensorSpec message{{job.micro_batch_size(), job.options.sequence, job.model.hidden}, dtype};
   ProgramShape shape{job.schedule.micro_batches, job.ranks.workers, groups, job.ranks.data_parallel, place_.group};
   shape.parameters = job.parameters;

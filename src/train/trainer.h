@@ -38,6 +38,8 @@ class Trainer {
 
   /// The stages of this worker, for tests and inspection.
   [[nodiscard]] const std::map<StageId, std::unique_ptr<Stage>>& stages() const { return stages_; }
+  /// What this worker's optimizer remembers between steps.
+  [[nodiscard]] std::int64_t optimizer_state_bytes() const { return optimizer_->state_bytes(); }
   /// The instruction under way, or else the step, for error messages.
   [[nodiscard]] std::string current() const;
 
