@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/error.h"
 #include "support/training.h"
 #include "transport/recorder.h"
 
@@ -106,6 +107,32 @@ TEST(ShardedOptimizerTest, AllCopiesTogetherKeepTheStateOnce) {
     return bytes;
   };
   EXPECT_EQ(state_of_all(false), 4 * state_of_all(true)) << "two pipelines in each of two groups";
+}
+
+/// GiB that a model which no machine holds is said to need.
+double needed(TrainOptions options) {
+  options.overrides.hidden = 10'000'000;
+  try {
+    static_cast<void>(prepare_job(options));
+  } catch (const ConfigError& error) {
+    const std::string message = error.what();
+    const auto number = message.find("need ");
+    if (number != std::string::npos) return std::stod(message.substr(number + 5));
+  }
+  ADD_FAILURE() << "a model of any size is accepted";
+  return 0;
+}
+
+TEST(ShardedOptimizerTest, TheMemoryCheckCountsWhatIsHeld) {
+  TrainOptions options = options_of("chimera", {2, 2});
+  const double copy = needed(options_of("none", {1, 2})) / 4;  // weights, gradients, two moments
+  EXPECT_NEAR(needed(options) / copy, 8, 1e-3) << "two copies of everything";
+  options.shard_optimizer = true;
+  EXPECT_NEAR(needed(options) / copy, 6, 1e-3) << "the moments once";
+  options.reduction = "canonical";
+  EXPECT_NEAR(needed(options) / copy, 8, 1e-3) << "and each copy's block";
+  options.optimizer = "sgd";
+  EXPECT_NEAR(needed(options) / copy, 6, 1e-3);
 }
 
 }  // namespace
