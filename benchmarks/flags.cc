@@ -163,7 +163,8 @@ int measure_products(const Options& options, const Workspace& workspace) {
   std::vector<double> ratios;
   for (int round = 0; round < std::max(options.rounds / 3, 1); ++round) {
     double seconds[2] = {};
-    for (const int fixed : {0, 1}) {
+    for (const int turn : {0, 1}) {
+      const int fixed = (turn + round) % 2;
       const std::string report = workspace.file("seconds");
       std::vector<std::string> arguments = {"--data", options.data, "--report", report};
       if (fixed == 1) arguments.emplace_back("--fix-products");
