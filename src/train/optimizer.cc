@@ -113,10 +113,10 @@ std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options, const std
   return std::make_unique<AdamW>(std::move(groups));
 }
 
-std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options, const std::vector<Stage*>& stages) {
+std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options, const std::vector<ParameterGroup*>& trained) {
   std::vector<Parameter> parameters;
-  for (const Stage* stage : stages) {
-    parameters.insert(parameters.end(), stage->parameters().begin(), stage->parameters().end());
+  for (const ParameterGroup* group : trained) {
+    parameters.insert(parameters.end(), group->parameters().begin(), group->parameters().end());
   }
   return make_optimizer(options, parameters);
 }

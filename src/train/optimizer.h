@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "model/stage.h"
+#include "model/parameter_group.h"
 #include "train/options.h"
 
 namespace chimera {
@@ -32,7 +32,8 @@ class Optimizer {
 /// ATen), or plain SGD, by `options.optimizer`.
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options,
                                                         const std::vector<Parameter>& parameters);
-/// Of all parameters of these stages.
-[[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options, const std::vector<Stage*>& stages);
+/// Of all parameters of these groups.
+[[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options,
+                                                        const std::vector<ParameterGroup*>& trained);
 
 }  // namespace chimera

@@ -21,12 +21,13 @@ namespace chimera {
 /// transport: one all-gather a stage in each step, started in the order of the stages and waited for in that order, on
 /// every worker alike. So they cannot block each other, even where a collective starts only after the one before.
 ///
-/// No further memory is needed: the parameters travel in Stage::gradients(), which hold no gradients after a step.
+/// No further memory is needed: the parameters travel in ParameterGroup::gradients(), which hold no gradients after a
+/// step.
 ///
-/// `stages`: those of the worker, [stage id]; `groups`: the workers that hold each stage, of all data-parallel groups;
-/// stages and transport are borrowed. step() throws TransportError.
+/// `trained`: what the worker holds, by stage, and as one above the last the tied matrix; `groups`: the workers that
+/// hold each of them, of all data-parallel groups. trained and transport are borrowed. step() throws TransportError.
 [[nodiscard]] std::unique_ptr<Optimizer> make_sharded_optimizer(const TrainOptions& options,
-                                                                const std::map<StageId, Stage*>& stages,
+                                                                const std::map<StageId, ParameterGroup*>& trained,
                                                                 const StageGroups& groups, WorkerId worker,
                                                                 Transport& transport);
 

@@ -70,8 +70,6 @@ TEST_F(TrainRefusalTest, Shapes) {
       {{"--vocabulary", "255"}, {"vocabulary of 255", "need 256"}},
       {{"--model", "bert-tiny", "--vocabulary", "259"}, {"vocabulary of 259", "need 260"}},
       {{"--heads", "5"}, {"5 heads do not divide the hidden size 64"}},
-      {{"--tied", "true"}, {"tied", "--tied false"}},
-      {{"--model", "gpt2", "--stages", "2"}, {"model gpt2 is tied", "--tied false"}},
       {{"--hidden", "1000000"}, {"weights, gradients and optimizer need", "GiB"}},
       {{"--reduction-blocks", "4"}, {"--reduction-blocks is for --reduction canonical"}},
       {{"--reduction", "canonical", "--reduction-blocks", "1"}, {"--reduction-blocks 1: 4 micro-batches", "use 2, 4"}},

@@ -73,10 +73,19 @@ TEST(ShardedOptimizerTest, AStageHeldByOneWorkerIsNotSharded) {
   expect_same_with_and_without(options_of("none", {1, 4}));
 }
 
-class FourParameters final : public Stage {
+TEST(ShardedOptimizerTest, ATiedMatrixHasOneOwner) {
+  TrainOptions options = options_of("chimera", {4, 8}, 2);
+  options.overrides.tied = true;
+  expect_same_with_and_without(options);
+  options.schedule = "1f1b";
+  options.data_parallel = 1;
+  expect_same_with_and_without(options);
+}
+
+class FourParameters final : public ParameterGroup {
  public:
-  FourParameters() : Stage({{"a", at::ones({4})}, {"b", at::ones({3})}, {"c", at::ones({1})}, {"d", at::ones({4})}}) {}
-  at::Tensor forward(const at::Tensor& input, const MicroBatch&) override { return input; }
+  FourParameters()
+      : ParameterGroup({{"a", at::ones({4})}, {"b", at::ones({3})}, {"c", at::ones({1})}, {"d", at::ones({4})}}) {}
 };
 
 TEST(ShardedOptimizerTest, HandsItsParametersRoundStageByStage) {
