@@ -55,6 +55,11 @@ void add_flags(CLI::App& command, Flags& flags) {
   command.add_flag("--force-bfloat16", o.force_bfloat16,
                    "compute with bfloat16 even where the CPU has neither AVX512-BF16 nor AMX, very slowly");
   add_choice(command, "--optimizer", o.optimizer, "(default adamw)", {"adamw", "sgd"});
+  command
+      .add_flag("--shard-optimizer", o.shard_optimizer,
+                "keep its state once over the workers that hold a stage: each updates a part of the parameters and "
+                "hands it to the others")
+      ->type_name("");
   add_number(command, "--learning-rate", o.learning_rate, "peak; falls along a cosine to a tenth (default 0.001)");
   add_count(command, "--warmup", o.warmup, "steps of linear warm-up (default 0)");
   add_number(command, "--weight-decay", o.weight_decay, "on matrices (default 0.01)");
@@ -166,6 +171,7 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       "  chimera train --data book.txt --schedule 1f1b --stages 2 --micro-batches 4 --data-parallel 2\n"
       "  chimera train --data book.txt --schedule-file mine.json   (or CSV, as `chimera schedule` writes them)\n"
       "  chimera train --data book.txt --steps 10 --trace trace.json --timeline page.html\n"
+      "  chimera train --data book.txt --stages 4 --shard-optimizer   (the copies of a stage share AdamW's state)\n"
       "\nStarts one process for each worker on this machine, connected over loopback, or threads. Every schedule\n"
       "trains on the same samples from the same weights, and its gradients are those of the unpipelined model.\n"
       "Dropout masks depend on seed, step, sample and layer only; validation drops nothing. --recompute full keeps\n"

@@ -17,13 +17,13 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/random.h"
 #include "generate/registry.h"
 #include "launch/launcher.h"
 #include "simulate/simulate.h"
 #include "support/disturbance.h"
 #include "support/machine.h"
 #include "support/statistics.h"
+#include "support/workspace.h"
 
 namespace chimera::benchmarks {
 namespace {
@@ -41,38 +41,6 @@ struct Options {
   int skipped = 2;   // first steps of a run: first touches of memory and caches
   int retries = 60;  // of disturbed runs, in all
 };
-
-/// A folder of its own for data and metrics, removed at the end.
-class Workspace {
- public:
-  Workspace() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "chimera-throughput-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) throw Error("cannot make a folder " + pattern);
-    folder_ = pattern;
-  }
-  Workspace(const Workspace&) = delete;
-  Workspace& operator=(const Workspace&) = delete;
-  ~Workspace() {
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
-  }
-  [[nodiscard]] std::string file(const std::string& name) const { return folder_ / name; }
-
- private:
-  std::filesystem::path folder_;
-};
-
-/// Half a megabyte of random words: what the tokens say makes no difference to their speed.
-void write_text(const std::string& path) {
-  constexpr std::uint64_t kLetters = 500'000;
-  const CounterRandom random(1, "throughput");
-  std::string text;
-  for (std::uint64_t i = 0; i < kLetters; ++i) {
-    const std::uint64_t letter = random.below(i, 31);
-    text += letter < 26 ? static_cast<char>('a' + letter) : letter < 30 ? ' ' : '\n';
-  }
-  std::ofstream(path) << text;
-}
 
 std::string shell_word(const std::string& text) {
   std::string result = "'";
@@ -180,7 +148,7 @@ void print_table(const std::vector<Row>& rows) {
 }
 
 void run_all(Options options) {
-  const Workspace workspace;
+  const Workspace workspace("throughput");
   if (options.data.empty()) write_text(options.data = workspace.file("text"));
   std::vector<Row> rows = {{"one process", "none"},
                            {"chimera, two processes", "chimera", 1, ceiling("chimera")},

@@ -20,6 +20,8 @@ set(torch_suites
   GroupsTest
   HeadroomTest
   HuggingFaceTest
+  HundredStepsReferenceTest
+  HundredStepsTest
   InitialValuesTest
   KeyedDropoutTest
   LayersTest
@@ -37,9 +39,11 @@ set(torch_suites
   OrderedSumTest
   RecomputationTest
   RecorderTest
+  RepeatedRunsTest
   ReportTest
   SafetensorsFileTest
   SerialPairsTest
+  ShardedOptimizerTest
   StageTest
   StepMemoryTest
   SwappedMessagesTest

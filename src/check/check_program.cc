@@ -20,8 +20,9 @@ constexpr std::uint32_t kNoTensor = std::numeric_limits<std::uint32_t>::max();
 
 class ProgramRun {
  public:
-  ProgramRun(const Program& program, ChannelDiscipline discipline)
+  ProgramRun(const Program& program, ChannelDiscipline discipline, SummedStages summed)
       : program_(program),
+        summed_(summed),
         channels_(program.workers.size(), discipline),
         next_(program.workers.size(), 0),
         is_ready_(program.workers.size(), true),
@@ -338,7 +339,7 @@ class ProgramRun {
       });
     }
     if (!trains_ || versions_.any_updates()) return;
-    for (const StageId stage : collectives_.unfinished(worker)) {
+    for (const StageId stage : collectives_.unfinished(worker, summed_ == SummedStages::All)) {
       missing([&] {
         return fmt::format("worker {} does not start, or does not wait for, the all-reduce of stage {}", worker,
                            stage.value());
@@ -348,6 +349,7 @@ class ProgramRun {
 
   static constexpr const char* kAlreadySummed = "the norms and losses have been summed";
   const Program& program_;
+  SummedStages summed_;
   Findings findings_;
   Channels channels_;
   std::vector<std::size_t> next_;       // [worker]: instruction it stands at
@@ -364,7 +366,7 @@ class ProgramRun {
 
 }  // namespace
 
-std::vector<Violation> check(const Program& program, ChannelDiscipline discipline) {
+std::vector<Violation> check(const Program& program, ChannelDiscipline discipline, SummedStages summed) {
   Findings findings;
   check_placement(program.placement, program.stages, program.micro_batches, program.workers.size(), findings);
   if (program.steps < 1 || program.micro_batches % program.steps != 0) {
@@ -373,7 +375,7 @@ std::vector<Violation> check(const Program& program, ChannelDiscipline disciplin
     });
   }
   if (!findings.empty()) return findings.take();
-  return ProgramRun(program, discipline).run();
+  return ProgramRun(program, discipline, summed).run();
 }
 
 }  // namespace chimera

@@ -1,11 +1,18 @@
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "check/violation.h"
 #include "schedule/program.h"
 
 namespace chimera {
+
+/// The stages whose gradients a training program must sum.
+enum class SummedStages : std::uint8_t {
+  OfSeveralWorkers,  ///< one worker's gradients are the sum
+  All                ///< other groups run the program too, or the sum is formed in an order of its own
+};
 
 /// Whether a program always runs to its end, under zero buffering: a transfer happens only when both its start-send and
 /// its post-receive have been issued, matched in queue order by the discipline; workers block at waits (and in
@@ -14,10 +21,10 @@ namespace chimera {
 ///   and where anything runs backward, B (or I and W) too;
 /// - every tensor sent at most once, each send meeting the receive of the same tensor, every transfer waited for once
 ///   by each end, after its start;
-/// - where anything runs backward: each stage held by several workers (and of a tied program stage S, the tied matrix,
-///   by any number) summed once, after the worker's last weight gradient of it; waited for before the norms are summed;
-///   these once by every worker, behind its ops; then one optimizer step. Without backward: no sum of gradients, no
-///   step;
+/// - where anything runs backward: each of the `summed` stages (and of a tied program stage S, the tied matrix) summed
+///   once by every worker that holds it, after the worker's last weight gradient of it; waited for before the norms are
+///   summed; these once by every worker, behind its ops; then one optimizer step. Without backward: no sum of
+///   gradients, no step;
 /// - where a program updates stages one by one instead: updates in order, each with all gradients since the one before
 ///   (after their sum, where there is one), every gradient in one, no optimizer step; every op with a weight version
 ///   that is held: made, and not dropped;
@@ -41,6 +48,7 @@ namespace chimera {
 /// exactly if the program is right; of a deadlock a shortest cycle of workers that wait for each other
 /// (check/shortest_cycle.h; a worker in ReduceScalars counts as waiting for the first 64 that have not arrived), or the
 /// ended worker that one waits for. Never throws; takes any ids.
-[[nodiscard]] std::vector<Violation> check(const Program& program, ChannelDiscipline discipline);
+[[nodiscard]] std::vector<Violation> check(const Program& program, ChannelDiscipline discipline,
+                                           SummedStages summed = SummedStages::OfSeveralWorkers);
 
 }  // namespace chimera

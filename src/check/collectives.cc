@@ -51,10 +51,10 @@ std::vector<std::size_t> Collectives::first_missing(std::size_t worker, std::siz
   return missing;
 }
 
-std::vector<StageId> Collectives::unfinished(std::size_t worker) const {
+std::vector<StageId> Collectives::unfinished(std::size_t worker, bool every_stage) const {
   std::vector<StageId> stages;
   for (const Held& held : held_[worker]) {
-    const bool is_due = group(held.stage).size() > 1 || held.stage.index() == tied_;
+    const bool is_due = every_stage || group(held.stage).size() > 1 || held.stage.index() == tied_;
     if (is_due && !(held.has_started && held.has_waited)) stages.push_back(held.stage);
   }
   return stages;

@@ -40,8 +40,9 @@ class Collectives {
   /// Some workers that have not arrived in the sum that the worker is in, ascending.
   [[nodiscard]] std::vector<std::size_t> first_missing(std::size_t worker, std::size_t most) const;
 
-  /// Stages of several workers, and the tied matrix, that this worker holds and has not started, or not waited for.
-  [[nodiscard]] std::vector<StageId> unfinished(std::size_t worker) const;
+  /// Stages of several workers (or every stage), and the tied matrix, that this worker holds and has not started, or
+  /// not waited for.
+  [[nodiscard]] std::vector<StageId> unfinished(std::size_t worker, bool every_stage) const;
   /// Adds a cycle in the orders in which workers start their all-reduces, if there is one.
   void check_order(Findings& findings) const;
 

@@ -2,9 +2,19 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace chimera {
+
+// The subtrees so far, and one pending sum of each lower level.
+std::int64_t spare_buffers(const std::vector<Subtree>& trees) {
+  std::int64_t most = 0;
+  for (std::size_t i = 0; i < trees.size(); ++i) {
+    most = std::max(most, static_cast<std::int64_t>(i) + std::max(trees[i].level, 1));
+  }
+  return most;
+}
 
 BlockSums::BlockSums(at::Tensor gradients, std::int64_t block_size)
     : gradients_(std::move(gradients)), block_size_(block_size) {}
@@ -36,14 +46,22 @@ void BlockSums::open(ReplicaId replica) {
 void BlockSums::close(std::int64_t position) {
   if ((position + 1) % block_size_ != 0) return;
   const at::NoGradGuard no_grad;
-  at::Tensor block = spare();
-  block.copy_(gradients_);
-  gradients_.zero_();
-  runs_.at(open_).blocks.push({0, position / block_size_}, std::move(block), [&](at::Tensor left, at::Tensor right) {
+  Run& run = runs_.at(open_);
+  const std::int64_t block = position / block_size_;
+  if (!run.first_block) run.first_block = block;
+  // A right neighbour is added to the left one where it stands.
+  const bool is_added_at_once = block % 2 == 1 && *run.first_block < block;
+  at::Tensor sum = gradients_;
+  if (!is_added_at_once) {
+    sum = spare();
+    sum.copy_(gradients_);
+  }
+  run.blocks.push({0, block}, std::move(sum), [&](at::Tensor left, at::Tensor right) {
     left.add_(right);
-    spares_.push_back(std::move(right));
+    if (!right.is_same(gradients_)) spares_.push_back(std::move(right));
     return left;
   });
+  gradients_.zero_();
 }
 
 std::vector<at::Tensor> BlockSums::take() {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "core/ids.h"
@@ -19,9 +20,12 @@ struct CanonicalReduction {
   std::vector<SumOrder> orders;  // [stage]: what its members add, by rank; of a tied model also that of its matrix
 };
 
+/// Buffers that BlockSums holds at most besides `gradients` until it has summed these subtrees, one after the other.
+[[nodiscard]] std::int64_t spare_buffers(const std::vector<Subtree>& trees);
+
 /// The gradients of one stage on one worker while backwards add to them. `gradients` is where they add: zero at first,
-/// then the block under way, of one replica at a time; finished blocks are kept apart. At most log2(blocks) + 1 spare
-/// buffers of its size are held for each replica.
+/// then the block under way, of one replica at a time; finished blocks are kept apart. At most max(log2(blocks), 1) + 1
+/// spare buffers of its size are held for each replica.
 class BlockSums {
  public:
   BlockSums(at::Tensor gradients, std::int64_t block_size);
@@ -37,6 +41,7 @@ class BlockSums {
  private:
   struct Run {
     TreeAdder<at::Tensor> blocks;
+    std::optional<std::int64_t> first_block;
     at::Tensor under_way;  // what `gradients` held of it when another replica was opened; undefined: zeros
   };
   at::Tensor spare();

@@ -26,6 +26,7 @@ void require_asynchronous(const Job& job) {
   };
   if (job.options.reduction != "natural") refuse("--reduction canonical", "its updates depend on its order of ops");
   if (job.options.sync != "eager-opt") refuse("--sync", "it sums gradients at its updates; leave the flag out");
+  if (job.options.shard_optimizer) refuse("--shard-optimizer", "and each worker makes its updates alone");
   if (job.options.device != "cpu") refuse("--device cuda", "and such schedules run on CPUs alone; use --device cpu");
   if (job.options.dtype == "bfloat16") refuse("--dtype bfloat16", "and its versions are float32 or float64");
   if (!job.options.trace.empty()) refuse("--trace", "and steps that overlap cannot be traced yet; leave the flag out");

@@ -137,7 +137,21 @@ void require_fitting(const Job& job) {
   }
 }
 
-/// Weights, gradients and AdamW's two moments of all workers, which share this machine, are less than what a run needs.
+/// Tensors as large as the stage's weights that all ranks hold of it together: weights, gradients, AdamW's two moments,
+/// and what canonical reduction keeps apart.
+double copies_of_stage(const Job& job, StageId stage, std::size_t members) {
+  const double moments = job.options.optimizer == "adamw" ? 2 : 0;
+  const auto copies = static_cast<double>(members);
+  const double weights_and_gradients = job.options.dtype == "bfloat16" ? 2.5 : 2;  // narrow copies of the weights
+  double tensors = weights_and_gradients * copies + moments * (job.options.shard_optimizer ? 1 : copies);
+  if (!job.canonical) return tensors;
+  for (const auto& parts : job.canonical->orders[stage.index()].parts) {
+    tensors += static_cast<double>(spare_buffers(parts));
+  }
+  return tensors;
+}
+
+/// What the workers, which share this machine, hold in any case is less than what a run needs.
 void require_memory(const Job& job) {
   if (job.options.device != "cpu") return;  // a GPU says itself what it has no room for
   struct sysinfo machine {};
@@ -145,8 +159,6 @@ void require_memory(const Job& job) {
   const double available =
       (static_cast<double>(machine.totalram) + static_cast<double>(machine.totalswap)) * machine.mem_unit;
   const double element_bytes = job.options.dtype == "float64" ? 8 : 4;
-  const double copies = job.options.dtype == "bfloat16" ? 0.5 : 0;
-  const double tensors = (job.options.optimizer == "adamw" ? 4 : 2) + copies;
   const auto groups = job.rank_groups();
   const std::int64_t tied = job.model.tied ? tied_parameter(job.model).count() : 0;
   double needed = 0;
@@ -156,8 +168,8 @@ void require_memory(const Job& job) {
       own = parameter_count(job.model, job.partition[s]);
       if (job.partition[s].embedding || job.partition[s].head) own -= tied;
     }
-    const auto parameters = static_cast<double>(own);
-    needed += parameters * static_cast<double>(groups[s].size()) * tensors * element_bytes;
+    needed += static_cast<double>(own) * copies_of_stage(job, StageId(static_cast<std::int64_t>(s)), groups[s].size()) *
+              element_bytes;
   }
   if (needed <= available) return;
   constexpr double kGiB = 1 << 30;
@@ -171,7 +183,8 @@ void require_memory(const Job& job) {
 /// do, or all that hold a stage: what one group can run to its end, all can.
 Program checked_program(const Schedule& schedule, const LoweringOptions& options) {
   Program program = lower(schedule, options);
-  const auto violations = check(program, options.discipline);
+  const auto violations = check(program, options.discipline,
+                                options.all_reduces.every_stage ? SummedStages::All : SummedStages::OfSeveralWorkers);
   if (!violations.empty())
     throw ScheduleError("the program of this schedule could get stuck: " + violations.front().message);
   return program;
@@ -267,10 +280,10 @@ Job prepare_job(const TrainOptions& options) {
   require_fitting(job);
   if (job.schedule.updates) require_asynchronous(job);
   require_device(options, job.num_ranks());
-  require_memory(job);
   job.parameters = parameter_names(job);
   job.data_position = data_positions(job.schedule);
   if (options.reduction == "canonical") job.canonical = canonical_reduction(job);
+  require_memory(job);
   lower_training(job);
   if (options.validate_every > 0) {
     job.validation = checked_program(forward_only(job.schedule), {.discipline = discipline_of(options)});

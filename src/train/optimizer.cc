@@ -16,15 +16,13 @@ struct Group {
   double weight_decay = 0;
 };
 
-std::vector<Group> groups_of(const std::vector<ParameterGroup*>& trained, double weight_decay) {
+std::vector<Group> groups_of(const std::vector<Parameter>& parameters, double weight_decay) {
   std::vector<Group> groups(2);
   groups[0].weight_decay = weight_decay;
-  for (ParameterGroup* const part : trained) {
-    for (const Parameter& parameter : part->parameters()) {
-      Group& group = groups[parameter.value.dim() >= 2 ? 0 : 1];
-      group.parameters.push_back(parameter.value);
-      group.gradients.push_back(parameter.value.grad());
-    }
+  for (const Parameter& parameter : parameters) {
+    Group& group = groups[parameter.value.dim() >= 2 ? 0 : 1];
+    group.parameters.push_back(parameter.value);
+    group.gradients.push_back(parameter.value.grad());
   }
   std::erase_if(groups, [](const Group& group) { return group.parameters.empty(); });
   return groups;
@@ -53,6 +51,16 @@ class AdamW final : public Optimizer {
     }
   }
 
+  [[nodiscard]] std::int64_t state_bytes() const override {
+    std::int64_t bytes = 0;
+    for (const State& state : states_) {
+      for (const auto* tensors : {&state.means, &state.squares, &state.steps}) {
+        for (const at::Tensor& tensor : *tensors) bytes += static_cast<std::int64_t>(tensor.nbytes());
+      }
+    }
+    return bytes;
+  }
+
  private:
   struct State {
     Group group;
@@ -78,6 +86,8 @@ class Sgd final : public Optimizer {
     }
   }
 
+  [[nodiscard]] std::int64_t state_bytes() const override { return 0; }
+
  private:
   std::vector<Group> groups_;
 };
@@ -97,10 +107,18 @@ double learning_rate(const TrainOptions& options, std::int64_t step) {
 
 double clip_factor(double norm, double clip) { return clip > 0 && norm > clip ? clip / norm : 1; }
 
-std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options, const std::vector<ParameterGroup*>& trained) {
-  auto groups = groups_of(trained, options.weight_decay);
+std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options, const std::vector<Parameter>& parameters) {
+  auto groups = groups_of(parameters, options.weight_decay);
   if (options.optimizer == "sgd") return std::make_unique<Sgd>(std::move(groups));
   return std::make_unique<AdamW>(std::move(groups));
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options, const std::vector<ParameterGroup*>& trained) {
+  std::vector<Parameter> parameters;
+  for (const ParameterGroup* group : trained) {
+    parameters.insert(parameters.end(), group->parameters().begin(), group->parameters().end());
+  }
+  return make_optimizer(options, parameters);
 }
 
 }  // namespace chimera

@@ -24,10 +24,15 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
   virtual void step(double learning_rate) = 0;
+  /// What it remembers between steps, in bytes of tensors.
+  [[nodiscard]] virtual std::int64_t state_bytes() const = 0;
 };
 
 /// AdamW with decoupled decay, b1 0.9, b2 0.999, epsilon 1e-8 (Loshchilov and Hutter, ICLR'19; the fused kernel of
-/// ATen), or plain SGD, by `options.optimizer`. `trained` is borrowed.
+/// ATen), or plain SGD, by `options.optimizer`.
+[[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options,
+                                                        const std::vector<Parameter>& parameters);
+/// Of all parameters of these groups.
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options,
                                                         const std::vector<ParameterGroup*>& trained);
 

@@ -23,6 +23,7 @@ struct TrainOptions {
   std::string reduction = "natural";      // or "canonical": gradients added in one order, whatever the schedule
   std::int64_t reduction_blocks = 0;      // Q, of canonical; 0: default_reduction_blocks
   std::string sync = "eager-opt";         // or "eager", "post": AllReducePlacement
+  bool shard_optimizer = false;           // optimizer state once over the copies of a stage
   std::int64_t micro_batch_size = 4;
   std::int64_t sequence = 128;  // tokens of a sample
   std::int64_t steps = 100;

@@ -14,6 +14,7 @@
 #include "train/device.h"
 #include "train/parameters_hash.h"
 #include "train/precision.h"
+#include "train/sharded_optimizer.h"
 
 namespace chimera {
 namespace {
@@ -37,7 +38,7 @@ Trainer::Trainer(const Job& job, WorkerId rank, Transport& transport)
       device_(device_of(job.options, rank)),
       transport_(transport, job.ranks, place_.group) {
   make_model();
-  make_optimizers();
+  make_optimizers(transport);
   const TensorSpec message{{job.micro_batch_size(), job.options.sequence, job.model.hidden},
                            compute_type(job.options.dtype)};
   ProgramShape shape{job.schedule.micro_batches, job.ranks.workers, job.worker_groups(), job.ranks.data_parallel,
@@ -54,14 +55,16 @@ Trainer::Trainer(const Job& job, WorkerId rank, Transport& transport)
   executor_ = std::make_unique<Executor>(place_.worker, std::move(borrowed), transport_, message, shape, tied_.get());
 }
 
-void Trainer::make_optimizers() {
+void Trainer::make_optimizers(Transport& ranks) {
   if (job_.schedule.updates) {
     for (const auto& [id, group] : trained_) stage_optimizers_[id] = make_optimizer(job_.options, {group});
     return;
   }
   std::vector<ParameterGroup*> in_order;
   for (const auto& [id, group] : trained_) in_order.push_back(group);
-  optimizer_ = make_optimizer(job_.options, in_order);
+  optimizer_ = job_.options.shard_optimizer
+                   ? make_sharded_optimizer(job_.options, trained_, job_.rank_groups(), rank_, ranks)
+                   : make_optimizer(job_.options, in_order);
 }
 
 /// What this worker holds in any replica.

@@ -46,12 +46,14 @@ class Trainer {
 
   /// What this worker trains, for tests and inspection: its stages and, as one above the last, the tied matrix.
   [[nodiscard]] const std::map<StageId, ParameterGroup*>& trained() const { return trained_; }
+  /// What this worker's optimizer remembers between steps.
+  [[nodiscard]] std::int64_t optimizer_state_bytes() const { return optimizer_->state_bytes(); }
   /// The instruction under way, or else the step, for error messages.
   [[nodiscard]] std::string current() const;
 
  private:
   void make_model();
-  void make_optimizers();
+  void make_optimizers(Transport& ranks);
   double total_loss(const StepResult& result) const;
   MicroBatch load(const Samples& samples, std::int64_t step, StageId stage, MicroBatchId micro_batch) const;
   MicroBatch load_training(std::int64_t step, StageId stage, MicroBatchId micro_batch) const;

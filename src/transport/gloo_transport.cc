@@ -1,8 +1,3 @@
-// c10d's Gloo backend is compiled against Debian's Gloo headers, older than the Gloo inside libtorch_cpu: Gloo's types
-// are passed on through pointers and never called.
-#define USE_DISTRIBUTED
-#define USE_C10D_GLOO
-
 #include "transport/gloo_transport.h"
 
 #include <ATen/Functions.h>
@@ -14,7 +9,6 @@
 #include <string_view>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -22,16 +16,15 @@
 #include "core/error.h"
 #include "core/fault_point.h"
 #include "transport/done.h"
+#include "transport/gloo_collectives.h"
 #include "transport/groups.h"
 #include "transport/ordered_sum.h"
-#include "transport/slice_sum.h"
 #include "transport/store_file.h"
 
 namespace chimera {
 namespace {
 
 using c10d::ProcessGroupGloo;
-using ProcessGroup = c10::intrusive_ptr<ProcessGroupGloo>;
 
 constexpr auto kLeaveTimeout = std::chrono::seconds(3);
 
@@ -98,6 +91,8 @@ class GlooTransport final : public Transport {
   std::unique_ptr<Pending> start_all_reduce(StageId stage, at::Tensor gradients) override;
   std::unique_ptr<Pending> start_ordered_all_reduce(StageId stage, at::Tensor gradients, std::vector<at::Tensor> parts,
                                                     const SumOrder& order) override;
+  std::unique_ptr<Pending> start_all_gather(StageId stage, at::Tensor buffer,
+                                            const std::vector<std::int64_t>& counts) override;
   void all_sum(std::span<double> values) override;
 
   /// Runs `action`; what Gloo throws becomes a TransportError that says what was going on, and ends the transport.
@@ -133,12 +128,12 @@ class GlooTransport final : public Transport {
   bool failed_ = false;
   StoreFile file_;  // closed after the store that reads it
   c10::intrusive_ptr<c10d::FileStore> store_;
-  ProcessGroup messages_;
-  ProcessGroup everyone_;
-  std::vector<ProcessGroup> stages_;  // by stage; none where this rank is no member, or the only one
+  GlooGroup messages_;
+  GlooGroup everyone_;
+  std::vector<GlooGroup> stages_;  // by stage; none where this rank is no member, or the only one
 };
 
-enum class OperationKind { Send, Receive, AllReduce };
+enum class OperationKind { Send, Receive, AllReduce, AllGather };
 
 struct Operation {
   OperationKind kind;
@@ -150,6 +145,7 @@ std::string to_text(int rank, const Operation& operation) {
     case OperationKind::Send: return fmt::format("rank {}: send to rank {}", rank, operation.other);
     case OperationKind::Receive: return fmt::format("rank {}: receive from rank {}", rank, operation.other);
     case OperationKind::AllReduce: return fmt::format("rank {}: all-reduce of stage {}", rank, operation.other);
+    case OperationKind::AllGather: return fmt::format("rank {}: all-gather of stage {}", rank, operation.other);
   }
   return {};
 }
@@ -207,19 +203,27 @@ class GlooReceive final : public Pending {
   MessageTag tag_;
 };
 
-class OrderedSum final : public Pending {
+/// One of gloo_collectives.h under way.
+template <class Collective>
+class CollectivePending final : public Pending {
  public:
-  OrderedSum(GlooTransport& transport, Operation operation, SliceSum sum)
-      : transport_(transport), operation_(operation), sum_(std::move(sum)) {}
+  template <class... Arguments>
+  CollectivePending(GlooTransport& transport, Operation operation, at::Tensor buffer, Arguments&&... arguments)
+      : transport_(transport),
+        operation_(operation),
+        buffer_(std::move(buffer)),
+        collective_(std::forward<Arguments>(arguments)...) {}
 
   at::Tensor wait() override {
-    return transport_.guarded([&] { return to_text(transport_.rank(), operation_); }, [&] { return sum_.finish(); });
+    transport_.guarded([&] { return to_text(transport_.rank(), operation_); }, [&] { collective_.wait(); });
+    return buffer_;
   }
 
  private:
   GlooTransport& transport_;
   Operation operation_;
-  SliceSum sum_;
+  at::Tensor buffer_;
+  Collective collective_;
 };
 
 // All ranks create their groups in the same order, as each creation waits for the other members.
@@ -288,7 +292,7 @@ bool GlooTransport::leave_together() noexcept {
 void GlooTransport::abandon() noexcept {
   messages_.release();
   everyone_.release();
-  for (ProcessGroup& stage : stages_) stage.release();
+  for (GlooGroup& stage : stages_) stage.release();
   store_.release();
   file_.abandon();
 }
@@ -318,7 +322,7 @@ std::unique_ptr<Pending> GlooTransport::post_receive(WorkerId from, const Tensor
 
 std::unique_ptr<Pending> GlooTransport::start_all_reduce(StageId stage, at::Tensor gradients) {
   static_cast<void>(place_in_group(groups_, stage, WorkerId(rank_)));  // throws unless a member
-  const ProcessGroup& group = stages_[stage.index()];
+  const GlooGroup& group = stages_[stage.index()];
   if (!group) return std::make_unique<Done>(std::move(gradients));
   const Operation operation{OperationKind::AllReduce, stage.value()};
   return guarded([&] { return to_text(rank_, operation); },
@@ -334,16 +338,29 @@ std::unique_ptr<Pending> GlooTransport::start_all_reduce(StageId stage, at::Tens
 std::unique_ptr<Pending> GlooTransport::start_ordered_all_reduce(StageId stage, at::Tensor gradients,
                                                                  std::vector<at::Tensor> parts, const SumOrder& order) {
   static_cast<void>(place_in_group(groups_, stage, WorkerId(rank_)));  // throws unless a member
-  const ProcessGroup& group = stages_[stage.index()];
+  const GlooGroup& group = stages_[stage.index()];
   const Operation operation{OperationKind::AllReduce, stage.value()};
   return guarded([&] { return to_text(rank_, operation); },
                  [&]() -> std::unique_ptr<Pending> {
                    if (group) {
-                     return std::make_unique<OrderedSum>(*this, operation,
-                                                         SliceSum(group, std::move(gradients), parts, order, timeout_));
+                     return std::make_unique<CollectivePending<GlooOrderedSum>>(*this, operation, gradients, group,
+                                                                                gradients, parts, order, timeout_);
                    }
                    gradients.copy_(add_in_order(order, {std::move(parts)}));
                    return std::make_unique<Done>(std::move(gradients));
+                 });
+}
+
+std::unique_ptr<Pending> GlooTransport::start_all_gather(StageId stage, at::Tensor buffer,
+                                                         const std::vector<std::int64_t>& counts) {
+  static_cast<void>(place_in_group(groups_, stage, WorkerId(rank_)));  // throws unless a member
+  const GlooGroup& group = stages_[stage.index()];
+  if (!group) return std::make_unique<Done>(std::move(buffer));
+  const Operation operation{OperationKind::AllGather, stage.value()};
+  return guarded([&] { return to_text(rank_, operation); },
+                 [&] {
+                   return std::make_unique<CollectivePending<GlooAllGather>>(*this, operation, buffer, group, buffer,
+                                                                             counts, timeout_);
                  });
 }
 

@@ -26,6 +26,10 @@ class GroupTransport final : public Transport {
                                                     const SumOrder& order) override {
     return ranks_.start_ordered_all_reduce(stage, std::move(gradients), std::move(parts), order);
   }
+  std::unique_ptr<Pending> start_all_gather(StageId stage, at::Tensor buffer,
+                                            const std::vector<std::int64_t>& counts) override {
+    return ranks_.start_all_gather(stage, std::move(buffer), counts);
+  }
   void all_sum(std::span<double> values) override { ranks_.all_sum(values); }
 
  private:

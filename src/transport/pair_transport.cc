@@ -71,6 +71,34 @@ class OrderedSum final : public Pending {
   SliceSum sum_;
 };
 
+/// What each member of a group owns, from it to the others: one broadcast after the other.
+class Broadcasts final : public Pending {
+ public:
+  Broadcasts(std::string operation, at::Tensor buffer)
+      : operation_(std::move(operation)), buffer_(std::move(buffer)) {}
+
+  void add(c10d::Backend& group, int owner, at::Tensor part) {
+    std::vector<at::Tensor> tensors{std::move(part)};
+    c10d::BroadcastOptions options;
+    options.rootRank = owner;
+    works_.push_back(group.broadcast(tensors, options));
+  }
+
+  at::Tensor wait() override {
+    return guarded(operation_, [&] {
+      for (const auto& work : works_) {
+        if (!work->wait()) throw TransportError(operation_ + ": aborted");
+      }
+      return buffer_;
+    });
+  }
+
+ private:
+  std::string operation_;
+  at::Tensor buffer_;
+  std::vector<c10::intrusive_ptr<c10d::Work>> works_;
+};
+
 class PairTransport final : public Transport {
  public:
   explicit PairTransport(Communicators communicators) : to_(std::move(communicators)) {}
@@ -116,6 +144,21 @@ class PairTransport final : public Transport {
     const std::string operation = sum_of(stage);
     return guarded(operation, [&] {
       return std::make_unique<OrderedSum>(operation, SliceSum(group, std::move(gradients), parts, order));
+    });
+  }
+
+  std::unique_ptr<Pending> start_all_gather(StageId stage, at::Tensor buffer,
+                                            const std::vector<std::int64_t>& counts) override {
+    const Group& group = group_of(stage);
+    if (!group) return std::make_unique<Done>(std::move(buffer));
+    const std::string operation = fmt::format("rank {}: all-gather of stage {}", to_.rank, stage.value());
+    return guarded(operation, [&] {
+      auto pending = std::make_unique<Broadcasts>(operation, buffer);
+      std::int64_t offset = 0;
+      for (std::size_t member = 0; member < counts.size(); offset += counts[member++]) {
+        if (counts[member] > 0) pending->add(*group, static_cast<int>(member), buffer.narrow(0, offset, counts[member]));
+      }
+      return pending;
     });
   }
 

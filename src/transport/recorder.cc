@@ -72,6 +72,14 @@ std::unique_ptr<Pending> Recorder::start_ordered_all_reduce(StageId stage, at::T
   return std::make_unique<Recorded>(*this, std::move(operation), std::move(gradients));
 }
 
+std::unique_ptr<Pending> Recorder::start_all_gather(StageId stage, at::Tensor buffer,
+                                                    const std::vector<std::int64_t>& counts) {
+  std::string operation = fmt::format("all-gather stage {}", stage.value());
+  lines_.push_back(
+      fmt::format("{}: {} of {}", operation, fmt::join(counts, " + "), describe(buffer.sizes(), buffer.scalar_type())));
+  return std::make_unique<Recorded>(*this, std::move(operation), std::move(buffer));
+}
+
 void Recorder::all_sum(std::span<double> values) { lines_.push_back(fmt::format("all-sum: {}", values.size())); }
 
 }  // namespace chimera

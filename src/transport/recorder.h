@@ -31,6 +31,9 @@ class Recorder final : public Transport {
   /// Adds this worker's parts alone.
   std::unique_ptr<Pending> start_ordered_all_reduce(StageId stage, at::Tensor gradients, std::vector<at::Tensor> parts,
                                                     const SumOrder& order) override;
+  /// Leaves the buffer as it is.
+  std::unique_ptr<Pending> start_all_gather(StageId stage, at::Tensor buffer,
+                                            const std::vector<std::int64_t>& counts) override;
   void all_sum(std::span<double> values) override;
 
  private:

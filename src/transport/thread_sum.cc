@@ -24,7 +24,20 @@ at::Tensor sum_of(std::vector<Addend>& addends) {
   return sum;
 }
 
-/// Leaves the sum in every buffer. Returns what is wrong with them, or "".
+/// Copies what each member owns into the buffers of the others.
+void hand_round(std::vector<Addend>& addends) {
+  std::int64_t offset = 0;
+  for (std::size_t owner = 0; owner < addends.size(); ++owner) {
+    const std::int64_t count = addends.front().counts[owner];
+    const at::Tensor owned = addends[owner].buffer.narrow(0, offset, count);
+    for (std::size_t member = 0; member < addends.size(); ++member) {
+      if (member != owner) addends[member].buffer.narrow(0, offset, count).copy_(owned);
+    }
+    offset += count;
+  }
+}
+
+/// Leaves the sum, or what all own, in every buffer. Returns what is wrong with them, or "".
 std::string add_up(std::vector<Addend>& addends) {
   const at::NoGradGuard no_grad;
   const at::Tensor& first = addends.front().buffer;
@@ -37,6 +50,10 @@ std::string add_up(std::vector<Addend>& addends) {
       addend.ready.await();
       use_on_current_stream(addend.buffer);
       for (const at::Tensor& part : addend.parts) use_on_current_stream(part);
+    }
+    if (!addends.front().counts.empty()) {
+      hand_round(addends);
+      return {};
     }
     const at::Tensor sum = sum_of(addends);
     for (Addend& addend : addends) {

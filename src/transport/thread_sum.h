@@ -1,5 +1,5 @@
 #pragma once
-// A sum over buffers of several rank threads, always in the same order.
+// A sum over buffers of several rank threads, always in the same order; or the parts that each of them owns, for all.
 
 #include <ATen/core/Tensor.h>
 
@@ -18,12 +18,13 @@
 namespace chimera {
 
 /// What a member hands in: a buffer that is added to the others' and becomes the sum, or parts that are added in an
-/// order common to all members, of which it becomes the sum.
+/// order common to all members, of which it becomes the sum; or a buffer of which each member owns a part.
 struct Addend {
   at::Tensor buffer;
   std::vector<at::Tensor> parts = {};
-  const SumOrder* order = nullptr;  ///< none: members ascending
-  StreamMark ready = {};            ///< after which they hold what is to be added
+  const SumOrder* order = nullptr;        ///< none: members ascending
+  std::vector<std::int64_t> counts = {};  ///< by member: elements that it owns, one behind the other; nothing is added
+  StreamMark ready = {};                  ///< after which they hold what is to be added
 };
 
 /// What became of a wait for a sum.

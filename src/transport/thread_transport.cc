@@ -131,17 +131,22 @@ class ThreadTransport final : public Transport {
     return start_sum(stage, {std::move(gradients), std::move(parts), &order});
   }
 
+  std::unique_ptr<Pending> start_all_gather(StageId stage, at::Tensor buffer,
+                                            const std::vector<std::int64_t>& counts) override {
+    return start_sum(stage, {.buffer = std::move(buffer), .counts = counts}, "all-gather");
+  }
+
   void all_sum(std::span<double> values) override {
     const auto view = at::from_blob(values.data(), {static_cast<std::int64_t>(values.size())}, at::kDouble);
     Sum(hub_, hub_.everyone, worker_, worker_.index(), {.buffer = view}, "all-sum").wait();
   }
 
  private:
-  std::unique_ptr<Pending> start_sum(StageId stage, Addend addend) {
+  std::unique_ptr<Pending> start_sum(StageId stage, Addend addend, const char* name = "all-reduce") {
     const std::size_t member = place_in_group(hub_.groups, stage, worker_);
     addend.ready = StreamMark(addend.buffer.device());
     return std::make_unique<Sum>(hub_, hub_.stages[stage.index()], worker_, member, std::move(addend),
-                                 fmt::format("all-reduce of stage {}", stage.value()));
+                                 fmt::format("{} of stage {}", name, stage.value()));
   }
 
   ThreadHub::State& hub_;

@@ -19,8 +19,8 @@ namespace chimera {
 class Pending {
  public:
   virtual ~Pending() = default;
-  /// Blocks until done. Returns what arrived (receive), the reduced tensor (all-reduce), or an undefined tensor (send).
-  /// Throws TransportError; PeerLostError where the cause lies with another worker.
+  /// Blocks until done. Returns what arrived (receive), the buffer (all-reduce, all-gather), or an undefined tensor
+  /// (send). Throws TransportError; PeerLostError where the cause lies with another worker.
   virtual at::Tensor wait() = 0;
   /// Has `done` called when it is done, on any thread and before wait() returns. What can only be done in wait() never
   /// calls it, nor does what fails.
@@ -48,6 +48,11 @@ class Transport {
   /// `order` lives until the wait. Members wait for several such sums in one order.
   virtual std::unique_ptr<Pending> start_ordered_all_reduce(StageId stage, at::Tensor gradients,
                                                             std::vector<at::Tensor> parts, const SumOrder& order) = 0;
+  /// Starts handing what each worker of the stage's group owns of `buffer` (flat, contiguous) to the others, in place:
+  /// the group's m-th worker owns the `counts[m]` elements behind those of the workers before it. All give the same
+  /// counts, which add up to the buffer's elements at most. Members wait for several of them in one order.
+  virtual std::unique_ptr<Pending> start_all_gather(StageId stage, at::Tensor buffer,
+                                                    const std::vector<std::int64_t>& counts) = 0;
   /// Sums `values` over all workers, in place; blocks. The same bits on every worker.
   virtual void all_sum(std::span<double> values) = 0;
 };

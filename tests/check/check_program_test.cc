@@ -149,6 +149,21 @@ TEST(CheckProgramTest, AMissingInstructionIsFoundByWhatItLeavesBehind) {
   EXPECT_TRUE(without(InstructionKind::ReduceScalars).contains(ViolationKind::Deadlock));
 }
 
+TEST(CheckProgramTest, StagesOfOneWorkerAreSummedWhereThatIsAskedFor) {
+  const Schedule schedule = find_generator("1f1b").generate({4, 4});
+  const auto violations = [](const Program& program) {
+    return check(program, ChannelDiscipline::PerDirection, SummedStages::All);
+  };
+  EXPECT_TRUE(check(lower(schedule), ChannelDiscipline::PerDirection).empty());
+  EXPECT_EQ(violations(lower(schedule)).size(), 4U) << "one stage of each worker";
+  Program program = lower(schedule, {.all_reduces = {.every_stage = true}});
+  EXPECT_TRUE(violations(program).empty());
+  erase_first(program, 2, InstructionKind::WaitAllReduce);
+  ASSERT_EQ(violations(program).size(), 1U);
+  EXPECT_EQ(violations(program)[0].message, "worker 2 does not start, or does not wait for, the all-reduce of stage 2");
+  EXPECT_TRUE(violations(lower(forward_only(schedule))).empty());
+}
+
 TEST(CheckProgramTest, RecomputationComesBetweenForwardAndBackward) {
   const Program good = lower(find_generator("gpipe").generate({1, 1}), {.recompute = {StageId(0)}});
   ASSERT_TRUE(kinds(good).empty());

@@ -71,6 +71,9 @@ TEST_F(TrainRefusalTest, Shapes) {
       {{"--model", "bert-tiny", "--vocabulary", "259"}, {"vocabulary of 259", "need 260"}},
       {{"--heads", "5"}, {"5 heads do not divide the hidden size 64"}},
       {{"--hidden", "1000000"}, {"weights, gradients and optimizer need", "GiB"}},
+      {{"--reduction-blocks", "4"}, {"--reduction-blocks is for --reduction canonical"}},
+      {{"--reduction", "canonical", "--reduction-blocks", "1"}, {"--reduction-blocks 1: 4 micro-batches", "use 2, 4"}},
+      {{"--reduction", "canonical", "--micro-batches", "5"}, {"--reduction-blocks 1 (the default)", "use 5"}},
       {{"--micro-batch-size", "1000000000"}, {"more than any machine holds"}},
       {{"--schedule", "gpipe", "--layers", "2000", "--stages", "2000"}, {"at most 1024 ranks run on one machine"}},
   });

@@ -75,22 +75,34 @@ TEST(TrainingTest, GroupsSideBySideTrainOnSharesOfTheSamples) {
   expect_same_training(reference, train(model + kReference + groups + Arguments{"none"}));  // N W, in order
 }
 
+/// Loss, gradient norm and, of canonical runs, the parameters' hash of every step, with all digits.
+std::string bits(const std::vector<json>& steps) {
+  std::string text;
+  for (const json& step : steps) {
+    text += step["loss"].dump() + " " + step["grad_norm"].dump() + " " + step.value("parameters_hash", "") + "\n";
+  }
+  return text;
+}
+
 TEST(TrainingTest, CanonicalReductionGivesTheSameBitsToAll) {
-  const Arguments model = {"--model", "gpt2-tiny", "--layers", "8",           "--steps",   "6",         "--dtype",
-                           "float32", "--clip",    "0.1",      "--reduction", "canonical", "--dropout", "0.1"};
-  const auto bits = [](const std::vector<json>& steps) {
-    std::string text;
-    for (const json& step : steps) {
-      text += step["loss"].dump() + " " + step["grad_norm"].dump() + " " + step.at("parameters_hash").dump() + "\n";
-    }
-    return text;
-  };
+  const Arguments model = {"--model", "gpt2-tiny", "--layers",    "4",         "--hidden",  "16",
+                           "--heads", "2",         "--steps",     "100",       "--dtype",   "float32",
+                           "--clip",  "0.5",       "--reduction", "canonical", "--dropout", "0.1"};
   const std::string expected = bits(train(model + kReference + Arguments{"--micro-batches", "8"}));
-  EXPECT_EQ(std::ranges::count(expected, '\n'), 6);
+  EXPECT_EQ(std::ranges::count(expected, '\n'), 100);
   const auto same = [&](const Arguments& flags) { EXPECT_EQ(bits(train(model + flags)), expected) << flags[1]; };
   same({"--schedule", "chimera", "--stages", "4", "--micro-batches", "8", "--pipelines", "4"});
-  same({"--schedule", "chimera", "--stages", "2", "--micro-batches", "4", "--data-parallel", "2"});
+  same({"--schedule", "chimera", "--stages", "2", "--micro-batches", "4", "--data-parallel", "2", "--recompute", "full",
+        "--shard-optimizer"});
   same({"--schedule", "zb-h1", "--stages", "4", "--micro-batches", "8", "--transport", "threads"});
+}
+
+TEST(TrainingTest, SharedOptimizerStateChangesNoBit) {
+  for (const Arguments& shape : {Arguments{"--stages", "4", "--micro-batches", "8", "--pipelines", "2"},
+                                 Arguments{"--stages", "2", "--micro-batches", "4", "--data-parallel", "2"}}) {
+    const Arguments flags = Arguments{"--model", "gpt2-tiny", "--steps", "6"} + shape;
+    EXPECT_EQ(bits(train(flags + Arguments{"--shard-optimizer"})), bits(train(flags)));
+  }
 }
 
 TEST(TrainingTest, DropoutAndRecomputationAreTheSameOnEveryTransport) {

@@ -29,6 +29,15 @@ TEST(BlockSumsTest, ARunIsWholeSubtrees) {
   EXPECT_EQ(parts({{0, 0}, {0, 1}, {0, 2}, {0, 3}, {0, 4}, {0, 5}}, 2), (std::vector<double>{1111, 110000}));
 }
 
+TEST(BlockSumsTest, SpareBuffersGrowWithTheLogarithm) {
+  EXPECT_EQ(spare_buffers(subtrees_of(0, 1)), 1);
+  EXPECT_EQ(spare_buffers(subtrees_of(0, 2)), 1) << "the second block is added where the first stands";
+  EXPECT_EQ(spare_buffers(subtrees_of(0, 8)), 3);
+  EXPECT_EQ(spare_buffers(subtrees_of(8, 16)), 3);
+  EXPECT_EQ(spare_buffers(subtrees_of(0, 7)), 3) << "sums of four and of two, and one block";
+  EXPECT_EQ(spare_buffers({}), 0);
+}
+
 TEST(BlockSumsTest, ReplicasOnOneWorkerAreKeptApart) {
   EXPECT_EQ(parts({{0, 0}, {1, 2}, {0, 1}, {1, 3}}, 2), (std::vector<double>{11, 1100}));
   EXPECT_EQ(parts({{1, 4}, {0, 0}, {0, 1}, {1, 5}}, 1), (std::vector<double>{11, 110000}));

@@ -197,6 +197,33 @@ void sums_parts_in_the_order_of_the_tree(Transport& transport, WorkerId me) {
   expect(at::equal(buffer, block(0) + block(1)), "the ordered sum of one worker's parts is wrong");
 }
 
+// Parts of any size, also none; two stages under way at once, started and waited for in one order.
+void hands_round_what_each_owns(Transport& transport, WorkerId me) {
+  const std::vector<std::int64_t> counts{3, 0, 500, 40};
+  const auto values = [](std::int64_t repeat) {
+    return at::arange(600, at::kDouble) + 0.1 * static_cast<double>(repeat);
+  };
+  const StageId pair(me.value() % 3 == 0 ? 0 : 1);
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    std::int64_t offset = 0;
+    for (std::size_t member = 0; member < me.index(); ++member) offset += counts[member];
+    const std::int64_t own = counts[me.index()];
+    at::Tensor buffer = at::full({600}, -1, at::kDouble);
+    buffer.narrow(0, offset, own).copy_(values(repeat).narrow(0, offset, own));
+    at::Tensor halves = at::full({2}, me.value(), at::kFloat);
+    auto of_pair = transport.start_all_gather(pair, halves, {1, 1});
+    auto of_all = transport.start_all_gather(StageId(2), buffer, counts);
+    const auto first = static_cast<double>(std::min(me, opposite(me)).value());
+    const auto second = static_cast<double>(std::max(me, opposite(me)).value());
+    expect(at::equal(of_pair->wait(), at::tensor({first, second}, at::kFloat)), "stages got mixed up");
+    expect(at::equal(of_all->wait().narrow(0, 0, 543), values(repeat).narrow(0, 0, 543)), "an owner's part is missing");
+    expect(buffer[543].item<double>() == -1, "an all-gather wrote behind the last part");
+  }
+  if (me != WorkerId(0)) return;
+  at::Tensor alone = at::ones({5});
+  expect(at::equal(transport.start_all_gather(StageId(3), alone, {5})->wait(), at::ones({5})), "nobody to hand it to");
+}
+
 // Worker 0 is ready at once: at the end of the process, too, this must not disturb the others.
 void lets_workers_finish_early(Transport& transport, WorkerId me) {
   if (me == WorkerId(0)) return;
@@ -232,6 +259,7 @@ const std::vector<Scenario>& scenarios() {
       {"all_sum_adds_in_order_of_workers", all_sum_adds_in_order_of_workers},
       {"leaves_the_same_bits_everywhere", leaves_the_same_bits_everywhere},
       {"sums_parts_in_the_order_of_the_tree", sums_parts_in_the_order_of_the_tree},
+      {"hands_round_what_each_owns", hands_round_what_each_owns},
       {"lets_workers_finish_early", lets_workers_finish_early},
   };
   return all;

@@ -1,0 +1,134 @@
+#include "train/sharded_optimizer.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace chimera {
+namespace {
+
+std::vector<std::int64_t> sizes_of(const std::vector<Parameter>& parameters) {
+  std::vector<std::int64_t> sizes;
+  for (const Parameter& parameter : parameters) sizes.push_back(parameter.value.numel());
+  return sizes;
+}
+
+/// One stage's parameters, each owned by one of the workers that hold it.
+class ShardedStage {
+ public:
+  ShardedStage(const TrainOptions& options, StageId id, ParameterGroup& stage, std::size_t members, std::size_t own)
+      : id_(id), stage_(stage), own_(own), shards_(members) {
+    const auto sizes = sizes_of(stage.parameters());
+    const auto owners = owners_of(sizes, members);
+    for (std::size_t p = 0; p < owners.size(); ++p) shards_[owners[p]].push_back(stage.parameters()[p]);
+    for (const auto& shard : shards_) {
+      const auto parts = sizes_of(shard);
+      counts_.push_back(std::accumulate(parts.begin(), parts.end(), std::int64_t{0}));
+    }
+    if (!shards_[own].empty()) optimizer_ = make_optimizer(options, shards_[own]);
+  }
+
+  void step(double learning_rate) {
+    if (optimizer_) optimizer_->step(learning_rate);
+  }
+
+  void start(Transport& transport) {
+    if (shards_.size() == 1) return;
+    for_each_slot([&](std::size_t member, at::Tensor& value, const at::Tensor& slot) {
+      if (member == own_) slot.copy_(value);
+    });
+    gather_ = transport.start_all_gather(id_, stage_.gradients(), counts_);
+  }
+
+  void finish() {
+    if (!gather_) return;
+    std::exchange(gather_, nullptr)->wait();
+    for_each_slot([&](std::size_t member, at::Tensor& value, const at::Tensor& slot) {
+      if (member != own_) value.copy_(slot);
+    });
+  }
+
+  [[nodiscard]] std::int64_t state_bytes() const { return optimizer_ ? optimizer_->state_bytes() : 0; }
+
+ private:
+  /// Calls `visit(owner, value, slot)` with each parameter and the place where it travels: one owner's behind
+  /// another's.
+  template <class Visit>
+  void for_each_slot(Visit&& visit) {
+    std::int64_t offset = 0;
+    for (std::size_t member = 0; member < shards_.size(); ++member) {
+      for (Parameter& parameter : shards_[member]) {
+        at::Tensor& value = parameter.value;
+        visit(member, value, stage_.gradients().narrow(0, offset, value.numel()).view(value.sizes()));
+        offset += value.numel();
+      }
+    }
+  }
+
+  StageId id_;
+  ParameterGroup& stage_;
+  std::size_t own_;
+  std::vector<std::vector<Parameter>> shards_;  // [member]
+  std::vector<std::int64_t> counts_;            // [member] elements
+  std::unique_ptr<Optimizer> optimizer_;        // of the own shard; none where that is empty
+  std::unique_ptr<Pending> gather_;
+};
+
+class ShardedOptimizer final : public Optimizer {
+ public:
+  ShardedOptimizer(std::vector<ShardedStage> stages, Transport& transport)
+      : stages_(std::move(stages)), transport_(transport) {}
+
+  /// The parameters of one stage travel while the next is updated.
+  void step(double learning_rate) override {
+    const at::NoGradGuard no_grad;
+    for (ShardedStage& stage : stages_) {
+      stage.step(learning_rate);
+      stage.start(transport_);
+    }
+    for (ShardedStage& stage : stages_) stage.finish();
+  }
+
+  [[nodiscard]] std::int64_t state_bytes() const override {
+    std::int64_t bytes = 0;
+    for (const ShardedStage& stage : stages_) bytes += stage.state_bytes();
+    return bytes;
+  }
+
+ private:
+  std::vector<ShardedStage> stages_;  // ascending
+  Transport& transport_;
+};
+
+}  // namespace
+
+std::vector<std::size_t> owners_of(const std::vector<std::int64_t>& sizes, std::size_t members) {
+  std::vector<std::size_t> largest_first(sizes.size());
+  std::iota(largest_first.begin(), largest_first.end(), std::size_t{0});
+  std::stable_sort(largest_first.begin(), largest_first.end(),
+                   [&](std::size_t a, std::size_t b) { return sizes[a] > sizes[b]; });
+  std::vector<std::int64_t> owned(members, 0);
+  std::vector<std::size_t> owners(sizes.size());
+  for (const std::size_t p : largest_first) {
+    const auto least = std::min_element(owned.begin(), owned.end());
+    owners[p] = static_cast<std::size_t>(least - owned.begin());
+    *least += sizes[p];
+  }
+  return owners;
+}
+
+std::unique_ptr<Optimizer> make_sharded_optimizer(const TrainOptions& options,
+                                                  const std::map<StageId, ParameterGroup*>& trained,
+                                                  const StageGroups& groups, WorkerId worker, Transport& transport) {
+  std::vector<ShardedStage> sharded;
+  for (const auto& [id, held] : trained) {
+    const auto& group = groups[id.index()];
+    const auto place = std::find(group.begin(), group.end(), worker) - group.begin();
+    sharded.emplace_back(options, id, *held, group.size(), static_cast<std::size_t>(place));
+  }
+  return std::make_unique<ShardedOptimizer>(std::move(sharded), transport);
+}
+
+}  // namespace chimera

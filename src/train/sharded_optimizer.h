@@ -1,0 +1,34 @@
+#pragma once
+// Optimizer state that the copies of a stage share: ZeRO's first level (Rajbhandari et al., SC'20, section 5.1), cut at
+// the borders of parameters.
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "train/optimizer.h"
+#include "transport/transport.h"
+
+namespace chimera {
+
+/// Which of `members` owns each parameter, given their sizes: the largest first, each to the member that owns least so
+/// far (Graham 1969: at most 4/3 of the best balance), the first of several. Members may be left without any.
+[[nodiscard]] std::vector<std::size_t> owners_of(const std::vector<std::int64_t>& sizes, std::size_t members);
+
+/// As make_optimizer(), but of each stage that several workers hold every one of them keeps the state of the parameters
+/// that it owns alone, updates these, and hands them to the others: the same bits as without. What it asks of the
+/// transport: one all-gather a stage in each step, started in the order of the stages and waited for in that order, on
+/// every worker alike. So they cannot block each other, even where a collective starts only after the one before.
+///
+/// No further memory is needed: the parameters travel in ParameterGroup::gradients(), which hold no gradients after a
+/// step.
+///
+/// `trained`: what the worker holds, by stage, and as one above the last the tied matrix; `groups`: the workers that
+/// hold each of them, of all data-parallel groups. trained and transport are borrowed. step() throws TransportError.
+[[nodiscard]] std::unique_ptr<Optimizer> make_sharded_optimizer(const TrainOptions& options,
+                                                                const std::map<StageId, ParameterGroup*>& trained,
+                                                                const StageGroups& groups, WorkerId worker,
+                                                                Transport& transport);
+
+}  // namespace chimera

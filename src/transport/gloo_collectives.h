@@ -1,0 +1,46 @@
+#pragma once
+// What the members of a Gloo group do together besides Gloo's own collectives. Both start at construction, without
+// blocking, and throw what Gloo throws.
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "schedule/reduction_tree.h"
+#include "transport/gloo_group.h"
+
+namespace chimera {
+
+/// Hands round what each member owns of a buffer, in place: straight from every owner to every other member. Nothing is
+/// copied, and all directions are under way at once, whatever the parts' sizes; Gloo's all-gather knows equal ones
+/// only.
+class GlooAllGather {
+ public:
+  /// Member m owns the `counts[m]` elements behind those of the members before it.
+  GlooAllGather(const GlooGroup& group, const at::Tensor& buffer, const std::vector<std::int64_t>& counts,
+                std::chrono::milliseconds timeout);
+  void wait();
+
+ private:
+  std::chrono::milliseconds timeout_;
+  std::vector<c10::intrusive_ptr<c10d::Work>> works_;
+};
+
+/// Adds the members' parts in one order. Every member owns a slice of the buffer: it gets that slice of everyone's
+/// parts, adds them, and hands the sum to all. As much travels as in a ring, but for members with several parts. The
+/// adding is done by the group's own thread as soon as the parts are here: the caller need not wait for it to go on.
+/// One at a time in each group.
+class GlooOrderedSum {
+ public:
+  /// `gradients` becomes the sum.
+  GlooOrderedSum(const GlooGroup& group, const at::Tensor& gradients, const std::vector<at::Tensor>& parts,
+                 const SumOrder& order, std::chrono::milliseconds timeout);
+  void wait();
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;  // shared with the group's thread, which may outlive a failure
+};
+
+}  // namespace chimera

@@ -1,0 +1,14 @@
+#pragma once
+// c10d's Gloo backend as this project uses it, included by source files of this room alone. It is compiled against
+// Debian's Gloo headers, older than the Gloo inside libtorch_cpu: Gloo's types are passed on through pointers and never
+// called.
+
+#define USE_DISTRIBUTED
+#define USE_C10D_GLOO
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+namespace chimera {
+
+using GlooGroup = c10::intrusive_ptr<c10d::ProcessGroupGloo>;
+
+}  // namespace chimera

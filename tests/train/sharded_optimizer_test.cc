@@ -1,0 +1,148 @@
+// Optimizer state kept once over the copies of a stage: the same bits, less memory.
+
+#include "train/sharded_optimizer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "support/training.h"
+#include "transport/recorder.h"
+
+namespace chimera {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST(ShardedOptimizerTest, WholeParametersAreDealtOutByTheirSize) {
+  EXPECT_THAT(owners_of({4, 3, 1, 4}, 2), ElementsAre(0, 0, 1, 1));
+  EXPECT_THAT(owners_of({1, 1, 10}, 2), ElementsAre(1, 1, 0)) << "the largest sets the measure";
+  EXPECT_THAT(owners_of({5, 5}, 3), ElementsAre(0, 1)) << "the third member owns nothing";
+  EXPECT_THAT(owners_of({5, 5}, 1), ElementsAre(0, 0));
+}
+
+TrainOptions options_of(const std::string& schedule, const PipelineShape& shape, std::int64_t data_parallel = 1) {
+  TrainOptions options = testing::small_options("gpt2-tiny", schedule, shape);
+  options.data_parallel = data_parallel;
+  options.clip = 0.5;  // active
+  options.learning_rate = 0.01;
+  return options;
+}
+
+void expect_same_with_and_without(TrainOptions options) {
+  const auto whole = testing::train(options, 4);
+  options.shard_optimizer = true;
+  const auto sharded = testing::train(options, 4);
+  const std::string what = options.schedule + " " + options.optimizer + " " + options.reduction;
+  EXPECT_EQ(sharded.losses, whole.losses) << what;
+  EXPECT_EQ(sharded.gradient_norms, whole.gradient_norms) << what;
+  EXPECT_EQ(sharded.parameters_hashes, whole.parameters_hashes) << what;
+  EXPECT_LT(whole.losses.back(), whole.losses.front()) << what << " does not learn";
+  for (const auto& [name, copies] : sharded.parameters) {
+    for (const at::Tensor& copy : copies) EXPECT_TRUE(at::equal(copy, whole.parameters.at(name)[0])) << what << name;
+  }
+}
+
+TEST(ShardedOptimizerTest, ComputesTheSameBitsWithTwoCopiesOfAStage) {
+  expect_same_with_and_without(options_of("chimera", {2, 4}));
+  expect_same_with_and_without(options_of("chimera", {4, 8}));
+  expect_same_with_and_without(options_of("dualpipe", {4, 8}));
+}
+
+TEST(ShardedOptimizerTest, ComputesTheSameBitsWithMoreCopies) {
+  expect_same_with_and_without(options_of("chimera", {4, 8, 4}, 2));
+  expect_same_with_and_without(options_of("interleaved-1f1b", {2, 4}, 3));
+  expect_same_with_and_without(options_of("gpipe", {1, 2}, 8));
+}
+
+TEST(ShardedOptimizerTest, ComputesTheSameBitsWithEveryOtherFlag) {
+  TrainOptions options = options_of("chimera", {4, 8}, 2);
+  options.dtype = "float32";
+  options.reduction = "canonical";
+  options.recompute = "full";
+  options.dropout = 0.1;
+  options.replica_layout = "far";
+  options.sync = "eager";
+  expect_same_with_and_without(options);
+  options.optimizer = "sgd";
+  expect_same_with_and_without(options);
+}
+
+TEST(ShardedOptimizerTest, AStageHeldByOneWorkerIsNotSharded) {
+  expect_same_with_and_without(options_of("1f1b", {4, 4}));
+  expect_same_with_and_without(options_of("none", {1, 4}));
+}
+
+TEST(ShardedOptimizerTest, ATiedMatrixHasOneOwner) {
+  TrainOptions options = options_of("chimera", {4, 8}, 2);
+  options.overrides.tied = true;
+  expect_same_with_and_without(options);
+  options.schedule = "1f1b";
+  options.data_parallel = 1;
+  expect_same_with_and_without(options);
+}
+
+class FourParameters final : public ParameterGroup {
+ public:
+  FourParameters()
+      : ParameterGroup({{"a", at::ones({4})}, {"b", at::ones({3})}, {"c", at::ones({1})}, {"d", at::ones({4})}}) {}
+};
+
+TEST(ShardedOptimizerTest, HandsItsParametersRoundStageByStage) {
+  FourParameters first;
+  FourParameters second;
+  Recorder transport;
+  const StageGroups groups = {{WorkerId(0), WorkerId(1)}, {WorkerId(1)}, {WorkerId(1), WorkerId(0)}};
+  const auto optimizer =
+      make_sharded_optimizer({}, {{StageId(0), &first}, {StageId(2), &second}}, groups, WorkerId(0), transport);
+  EXPECT_EQ(optimizer->state_bytes(), 2 * (7 + 5) * 4 + 4 * 4) << "two moments of the own ones, a count of each";
+  optimizer->step(0.1);
+  EXPECT_THAT(transport.lines(),
+              ElementsAre("all-gather stage 0: 7 + 5 of [52] Float", "all-gather stage 2: 7 + 5 of [52] Float",
+                          "wait all-gather stage 0", "wait all-gather stage 2"));
+}
+
+TEST(ShardedOptimizerTest, AllCopiesTogetherKeepTheStateOnce) {
+  const auto state_of_all = [](bool shards) {
+    TrainOptions options = options_of("chimera", {2, 2}, 2);
+    options.shard_optimizer = shards;
+    const Job job = prepare_job(options);
+    std::int64_t bytes = 0;
+    ThreadHub hub(static_cast<int>(job.num_ranks()), job.rank_groups());
+    for (std::int64_t rank = 0; rank < job.num_ranks(); ++rank) {
+      const auto transport = hub.transport(WorkerId(rank));
+      bytes += Trainer(job, WorkerId(rank), *transport).optimizer_state_bytes();
+    }
+    return bytes;
+  };
+  EXPECT_EQ(state_of_all(false), 4 * state_of_all(true)) << "two pipelines in each of two groups";
+}
+
+/// GiB that a model which no machine holds is said to need.
+double needed(TrainOptions options) {
+  options.overrides.hidden = 10'000'000;
+  try {
+    static_cast<void>(prepare_job(options));
+  } catch (const ConfigError& error) {
+    const std::string message = error.what();
+    const auto number = message.find("need ");
+    if (number != std::string::npos) return std::stod(message.substr(number + 5));
+  }
+  ADD_FAILURE() << "a model of any size is accepted";
+  return 0;
+}
+
+TEST(ShardedOptimizerTest, TheMemoryCheckCountsWhatIsHeld) {
+  TrainOptions options = options_of("chimera", {2, 2});
+  const double copy = needed(options_of("none", {1, 2})) / 4;  // weights, gradients, two moments
+  EXPECT_NEAR(needed(options) / copy, 8, 1e-3) << "two copies of everything";
+  options.shard_optimizer = true;
+  EXPECT_NEAR(needed(options) / copy, 6, 1e-3) << "the moments once";
+  options.reduction = "canonical";
+  EXPECT_NEAR(needed(options) / copy, 8, 1e-3) << "and each copy's block";
+  options.optimizer = "sgd";
+  EXPECT_NEAR(needed(options) / copy, 6, 1e-3);
+}
+
+}  // namespace
+}  // namespace chimera
