@@ -12,6 +12,7 @@
 #include "model_flags.h"
 #include "options.h"
 #include "train/report.h"
+#include "train_options.h"
 
 namespace chimera::apps {
 namespace {
@@ -107,6 +108,18 @@ int run(const Job& job, const std::vector<std::string>& arguments) {
 }
 
 }  // namespace
+
+TrainOptions train_options(const std::vector<std::string>& words) {
+  CLI::App command;
+  Flags flags;
+  add_flags(command, flags);
+  try {
+    command.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 takes the last word first
+  } catch (const CLI::ParseError& error) {
+    throw ConfigError(fmt::format("{}; see `chimera train --help`", error.what()));
+  }
+  return resolve(flags);
+}
 
 void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) {
   auto* command = program.add_subcommand("train", "Train a model through a pipeline schedule");

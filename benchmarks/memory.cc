@@ -8,7 +8,7 @@
 
 #include "generate/registry.h"
 #include "simulate/simulate.h"
-#include "support/machine.h"
+#include "bench/machine.h"
 #include "support/step_memory.h"
 
 namespace chimera::benchmarks {

@@ -18,8 +18,8 @@
 #include "launch/rank.h"
 #include "passes/lower.h"
 #include "runtime/executor.h"
-#include "support/machine.h"
-#include "support/statistics.h"
+#include "bench/machine.h"
+#include "bench/statistics.h"
 #include "transport/gloo_transport.h"
 #include "transport/thread_transport.h"
 

@@ -18,7 +18,7 @@
 #include "generate/registry.h"
 #include "passes/lower.h"
 #include "simulate/simulate.h"
-#include "support/machine.h"
+#include "bench/machine.h"
 
 namespace chimera::benchmarks {
 namespace {

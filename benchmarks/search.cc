@@ -15,7 +15,7 @@
 
 #include "search/limits.h"
 #include "search/starts.h"
-#include "support/machine.h"
+#include "bench/machine.h"
 
 namespace chimera::benchmarks {
 namespace {

@@ -26,6 +26,7 @@ set(torch_suites
   RecorderTest
   ReportTest
   SafetensorsFileTest
+  SafetensorsTest
   StageTest
   StepMemoryTest
   SyncTest
