@@ -32,6 +32,7 @@ set(torch_suites
   SyncTest
   ThreadContractTest
   ThreadTransportTest
+  TiedTest
   TorchSuitesTest
   TrainingDropoutTest
   TwentyStepsTest
