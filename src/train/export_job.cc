@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
@@ -22,10 +23,15 @@ using Tensors = std::map<std::string, at::Tensor>;
 
 Tensors first_weights(const Job& job) {
   const StageLayers whole = even_partition(job.model.layers, 1).front();
-  const auto stage = make_stage(job.model, whole, job.options.dtype == "float64" ? at::kDouble : at::kFloat,
-                                static_cast<std::uint64_t>(job.options.seed));
+  const at::ScalarType dtype = job.options.dtype == "float64" ? at::kDouble : at::kFloat;
+  const auto seed = static_cast<std::uint64_t>(job.options.seed);
   Tensors weights;
-  for (const Parameter& parameter : stage->parameters()) weights[parameter.name] = parameter.value.detach();
+  const auto add = [&](const ParameterGroup& group) {
+    for (const Parameter& parameter : group.parameters()) weights[parameter.name] = parameter.value.detach();
+  };
+  std::unique_ptr<TiedWeight> tied;
+  if (job.model.tied) add(*(tied = make_tied_weight(job.model, {.embedding = true, .head = true}, dtype, seed)));
+  add(*make_stage(job.model, whole, dtype, seed, tied ? tied->leaves() : TiedLeaves{}));
   return weights;
 }
 
