@@ -15,6 +15,7 @@
 #include "schedule/schedule_json.h"
 #include "schedule_file.h"
 #include "train/report.h"
+#include "train_options.h"
 
 namespace chimera::apps {
 namespace {
@@ -159,6 +160,18 @@ int run(const Job& job, const std::vector<std::string>& arguments) {
 }
 
 }  // namespace
+
+TrainOptions train_options(const std::vector<std::string>& words) {
+  CLI::App command;
+  Flags flags;
+  add_flags(command, flags);
+  try {
+    command.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 takes the last word first
+  } catch (const CLI::ParseError& error) {
+    throw ConfigError(fmt::format("{}; see `chimera train --help`", error.what()));
+  }
+  return resolve(flags);
+}
 
 void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) {
   auto* command = program.add_subcommand("train", "Train a model through a pipeline schedule");

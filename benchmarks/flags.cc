@@ -15,12 +15,13 @@
 #include <string>
 #include <vector>
 
+#include "bench/machine.h"
+#include "bench/statistics.h"
+#include "bench/training_run.h"
 #include "core/error.h"
 #include "launch/launcher.h"
 #include "launch/rank.h"
-#include "support/machine.h"
-#include "support/statistics.h"
-#include "support/workspace.h"
+#include "support/random_text.h"
 #include "train/trainer.h"
 #include "transport/gloo_transport.h"
 #include "transport/thread_transport.h"
@@ -159,13 +160,13 @@ double cpu_seconds_alone(const Options& options) {
 }
 
 /// What products of matrices cost that do not depend on where the matrices lie.
-int measure_products(const Options& options, const Workspace& workspace) {
+int measure_products(const Options& options, const BenchFolder& folder) {
   std::vector<double> ratios;
   for (int round = 0; round < std::max(options.rounds / 3, 1); ++round) {
     double seconds[2] = {};
     for (const int turn : {0, 1}) {
       const int fixed = (turn + round) % 2;
-      const std::string report = workspace.file("seconds");
+      const std::string report = folder.file("seconds");
       std::vector<std::string> arguments = {"--data", options.data, "--report", report};
       if (fixed == 1) arguments.emplace_back("--fix-products");
       if (const int code = launch({.ranks = 1, .arguments = arguments}); code != 0) return code;
@@ -180,8 +181,8 @@ int measure_products(const Options& options, const Workspace& workspace) {
 }
 
 int run_all(Options options) {
-  const Workspace workspace("flags");
-  write_text(options.data = workspace.file("text"));
+  const BenchFolder folder;
+  write_random_text(options.data = folder.file("text"));
   fmt::print("Steps with and without a flag, Chimera on processes over Gloo, one thread each\n{}\n",
              machine_line("LibTorch " TORCH_VERSION));
   fmt::print(
@@ -196,7 +197,7 @@ int run_all(Options options) {
                       .arguments = {"--stages", std::to_string(stages), "--rounds", std::to_string(options.rounds),
                                     "--data", options.data}}) != 0;
   }
-  failed += measure_products(options, workspace);
+  failed += measure_products(options, folder);
   fmt::print("\n");
   return failed == 0 ? 0 : 1;
 }

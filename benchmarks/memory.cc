@@ -6,10 +6,10 @@
 #include <cstdio>
 #include <exception>
 
+#include "bench/machine.h"
 #include "generate/registry.h"
 #include "passes/unroll.h"
 #include "simulate/simulate.h"
-#include "support/machine.h"
 #include "support/step_memory.h"
 
 namespace chimera::benchmarks {

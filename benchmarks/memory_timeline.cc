@@ -11,10 +11,10 @@
 #include <filesystem>
 #include <fstream>
 
+#include "bench/machine.h"
 #include "core/file_descriptor.h"
 #include "launch/launcher.h"
 #include "launch/rank.h"
-#include "support/machine.h"
 #include "support/run_memory.h"
 #include "transport/gloo_transport.h"
 

@@ -12,13 +12,13 @@
 #include <string>
 #include <vector>
 
+#include "bench/machine.h"
 #include "check/check_program.h"
 #include "check/check_schedule.h"
 #include "core/error.h"
 #include "generate/registry.h"
 #include "passes/lower.h"
 #include "simulate/simulate.h"
-#include "support/machine.h"
 
 namespace chimera::benchmarks {
 namespace {

@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
+#include "bench/machine.h"
 #include "search/limits.h"
 #include "search/starts.h"
-#include "support/machine.h"
 
 namespace chimera::benchmarks {
 namespace {

@@ -12,12 +12,12 @@
 #include <filesystem>
 #include <fstream>
 
+#include "bench/machine.h"
+#include "bench/statistics.h"
 #include "core/clock.h"
 #include "core/file_descriptor.h"
 #include "launch/launcher.h"
 #include "launch/rank.h"
-#include "support/machine.h"
-#include "support/statistics.h"
 #include "train/trainer.h"
 #include "transport/gloo_transport.h"
 

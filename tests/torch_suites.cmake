@@ -42,6 +42,7 @@ set(torch_suites
   RepeatedRunsTest
   ReportTest
   SafetensorsFileTest
+  SafetensorsTest
   SerialPairsTest
   ShardedOptimizerTest
   StageTest

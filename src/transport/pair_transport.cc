@@ -74,8 +74,7 @@ class OrderedSum final : public Pending {
 /// What each member of a group owns, from it to the others: one broadcast after the other.
 class Broadcasts final : public Pending {
  public:
-  Broadcasts(std::string operation, at::Tensor buffer)
-      : operation_(std::move(operation)), buffer_(std::move(buffer)) {}
+  Broadcasts(std::string operation, at::Tensor buffer) : operation_(std::move(operation)), buffer_(std::move(buffer)) {}
 
   void add(c10d::Backend& group, int owner, at::Tensor part) {
     std::vector<at::Tensor> tensors{std::move(part)};
@@ -156,7 +155,8 @@ class PairTransport final : public Transport {
       auto pending = std::make_unique<Broadcasts>(operation, buffer);
       std::int64_t offset = 0;
       for (std::size_t member = 0; member < counts.size(); offset += counts[member++]) {
-        if (counts[member] > 0) pending->add(*group, static_cast<int>(member), buffer.narrow(0, offset, counts[member]));
+        if (counts[member] > 0)
+          pending->add(*group, static_cast<int>(member), buffer.narrow(0, offset, counts[member]));
       }
       return pending;
     });

@@ -1,4 +1,4 @@
-#include "support/machine.h"
+#include "bench/machine.h"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -7,7 +7,7 @@
 #include <ctime>
 #include <fstream>
 
-namespace chimera::benchmarks {
+namespace chimera {
 namespace {
 
 /// The value of the first `KEY : VALUE` line of /proc/cpuinfo.
@@ -45,4 +45,4 @@ std::string machine_line(const std::string& library) {
                      processor(), cores(), load(), library.empty() ? "" : ", ", library, kBuild);
 }
 
-}  // namespace chimera::benchmarks
+}  // namespace chimera

@@ -1,4 +1,4 @@
-#include "support/disturbance.h"
+#include "bench/disturbance.h"
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-namespace chimera::benchmarks {
+namespace chimera {
 namespace {
 
 /// Seconds in which cores were not idle since the machine started.
@@ -41,4 +41,4 @@ double Disturbance::share() const {
   return std::clamp(others / (wall.count() * cores), 0.0, 1.0);
 }
 
-}  // namespace chimera::benchmarks
+}  // namespace chimera

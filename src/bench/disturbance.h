@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cstdint>
 
-namespace chimera::benchmarks {
+namespace chimera {
 
 /// Counts from its construction on. Linux only, as the rest.
 class Disturbance {
@@ -20,4 +20,4 @@ class Disturbance {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-}  // namespace chimera::benchmarks
+}  // namespace chimera

@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace chimera::benchmarks {
+namespace chimera {
 
 /// `2026-01-31 12:00 UTC, AMD EPYC, 2 cores, load 0.12, LibTorch 2.11.0, release build`: one line, to be printed above
 /// every table. `library`: what else the figures depend on, with its version.
@@ -12,4 +12,4 @@ namespace chimera::benchmarks {
 /// Processes that wanted to run, averaged over the last minute.
 [[nodiscard]] std::string load();
 
-}  // namespace chimera::benchmarks
+}  // namespace chimera

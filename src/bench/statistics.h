@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace chimera::benchmarks {
+namespace chimera {
 
 /// Median and quartiles: half of the repetitions lie between `low` and `high`.
 struct Spread {
@@ -20,4 +20,4 @@ struct Spread {
   return {at(1), at(2), at(3)};
 }
 
-}  // namespace chimera::benchmarks
+}  // namespace chimera

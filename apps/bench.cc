@@ -1,0 +1,167 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "bench/contest.h"
+#include "bench/machine.h"
+#include "commands.h"
+#include "core/error.h"
+#include "launch/launcher.h"
+#include "options.h"
+#include "train/export_job.h"
+#include "train_options.h"
+
+namespace chimera::apps {
+namespace {
+
+struct Options {
+  std::vector<std::string> schedules;
+  std::vector<std::string> runs;      // each a few flags of `chimera train`
+  std::vector<std::string> commands;  // each NAME=COMMAND
+  std::string folder;                 // --export
+  ContestOptions contest;
+  double most_disturbed = 4;  // per cent
+  std::string format = "text";
+  std::string output;
+};
+
+using Words = std::vector<std::string>;
+
+Words joined(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+/// `chimera train` with these words, whose last ones count; refuses, before anything runs, what it would refuse.
+Contender training(const std::string& name, const Words& words) {
+  (void)prepare_job(train_options(words));
+  std::string command = shell_word(own_executable()) + " train";
+  for (const std::string& word : words) command += " " + shell_word(word);
+  return {name, command + " --metrics \"$CHIMERA_METRICS\""};
+}
+
+Contender foreign(const std::string& text) {
+  const auto equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    throw ConfigError(fmt::format("--command {}: expected NAME=COMMAND", text));
+  }
+  return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+std::vector<Contender> contenders(const Options& options, const Words& shared) {
+  const Words base = joined({"--steps", "8"}, shared);
+  std::vector<Contender> list;
+  for (const std::string& name : options.schedules) list.push_back(training(name, joined(base, {"--schedule", name})));
+  for (const std::string& run : options.runs) {
+    list.push_back(training(run, joined(base, CLI::detail::split_up(run))));
+  }
+  for (const std::string& command : options.commands) list.push_back(foreign(command));
+  if (list.empty()) throw ConfigError("nothing to run; give --schedules NAME,NAME, --run FLAGS or --command NAME=LINE");
+  return list;
+}
+
+std::string as_text(const std::vector<Contender>& list, const std::vector<Score>& scores) {
+  std::size_t width = 4;
+  for (const Contender& contender : list) width = std::max(width, contender.name.size());
+  std::string text = machine_line() + "\n";
+  text += fmt::format("{:<{}}  {:>9}  {:>16}  {:>8}  {:>6}  {:>13}  {:>8}\n", "run", width, "tokens/s", "quartiles",
+                      "s/step", "ratio", "quartiles", "loss off");
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const Spread speed = spread_of(scores[i].tokens_per_second);
+    const Spread ratio = speed_ratio(scores[i], scores.front());
+    text +=
+        fmt::format("{:<{}}  {:>9.0f}  {:>6.0f} .. {:<6.0f}  {:>8.4f}  {:>6.3f}  {:>5.3f} .. {:<5.3f}  {:>8.1e}{}\n",
+                    list[i].name, width, speed.median, speed.low, speed.high, spread_of(scores[i].step_seconds).median,
+                    ratio.median, ratio.low, ratio.high, scores[i].loss_difference,
+                    scores[i].disturbed == 0 ? "" : fmt::format("  disturbed in {} rounds", scores[i].disturbed));
+  }
+  return text;
+}
+
+std::string as_json(const std::vector<Contender>& list, const std::vector<Score>& scores) {
+  nlohmann::ordered_json runs = nlohmann::ordered_json::array();
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    runs.push_back({{"name", list[i].name},
+                    {"tokens_per_second", scores[i].tokens_per_second},
+                    {"step_seconds", scores[i].step_seconds},
+                    {"ratio", speed_ratio(scores[i], scores.front()).median},
+                    {"loss_difference", scores[i].loss_difference},
+                    {"disturbed_rounds", scores[i].disturbed}});
+  }
+  return nlohmann::ordered_json{{"machine", machine_line()}, {"runs", runs}}.dump(1) + "\n";
+}
+
+void compare(Options options, const Words& shared) {
+  options.contest.most_disturbed = options.most_disturbed / 100;
+  const auto list = contenders(options, shared);
+  const auto scores =
+      run_contest(list, options.contest, [](const std::string& words) { std::cerr << words << std::flush; });
+  write_output(options.output, options.format == "json" ? as_json(list, scores) : as_text(list, scores));
+}
+
+void add_flags(CLI::App& command, Options& options) {
+  command.add_option("--schedules", options.schedules, "run each of these; none: unpipelined")
+      ->delimiter(',')
+      ->type_name("NAME,NAME");
+  command.add_option("--run", options.runs, "run `chimera train` with these flags too; may be repeated")
+      ->type_name("FLAGS")
+      ->take_all();
+  command
+      .add_option("--command", options.commands,
+                  "run this shell line too: it trains, and writes `step`, `loss`, `step_seconds` and "
+                  "`tokens_per_second` as a JSON object a step into the file $CHIMERA_METRICS; may be repeated")
+      ->type_name("NAME=LINE")
+      ->take_all();
+  command.add_option("--rounds", options.contest.rounds, "how often each is run (default 5)")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--skip", options.contest.skipped, "first steps of a run that do not count (default 2)")
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--retries", options.contest.retries, "of runs that others disturbed, in all (default 30)")
+      ->check(CLI::NonNegativeNumber);
+  command
+      .add_option("--most-disturbed", options.most_disturbed,
+                  "per cent of the cores that others may take during a run that counts (default 4)")
+      ->check(CLI::Range(0.0, 100.0));
+  add_path(command, "--export", options.folder,
+           "run nothing: write weights.safetensors, batches.safetensors and job.json into this folder, for other "
+           "programs to train the same");
+  add_format(command, options.format, {"text", "json"});
+  add_path(command, "--output", options.output, "write the table to a file");
+}
+
+}  // namespace
+
+void add_bench(CLI::App& program, int& exit_code) {
+  auto* command = program.add_subcommand("bench", "Compare training runs side by side");
+  command->footer(
+      "All other flags are those of `chimera train`, for every run; --steps is 8.\n"
+      "\nExamples:\n"
+      "  chimera bench --data book.txt --stages 2 --schedules none,1f1b,chimera\n"
+      "  chimera bench --data book.txt --stages 4 --run '--schedule chimera --recompute full' --run '--schedule "
+      "gpipe'\n"
+      "  chimera bench --data book.txt --stages 2 --schedules chimera --command 'mine=python3 mine.py exported'\n"
+      "  chimera bench --data book.txt --stages 2 --steps 12 --export exported\n"
+      "\nRuns take turns, in rounds; one that other processes disturbed is repeated. Speed is the median over a run's\n"
+      "steps; `ratio` is that over the first run's in the same round, median and quartiles over the rounds. `loss "
+      "off`\n"
+      "is the largest relative difference of a step's loss to the first run's.");
+  command->allow_extras();
+  auto options = std::make_shared<Options>();
+  add_flags(*command, *options);
+  command->callback([options, command, &exit_code] {
+    const Words shared = command->remaining();
+    if (options->folder.empty()) {
+      compare(*options, shared);
+    } else {
+      export_job(prepare_job(train_options(shared)), options->folder);
+    }
+    exit_code = static_cast<int>(ExitCode::Success);
+  });
+}
+
+}  // namespace chimera::apps

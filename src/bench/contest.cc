@@ -1,0 +1,95 @@
+#include "bench/contest.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "bench/disturbance.h"
+#include "bench/machine.h"
+
+namespace chimera {
+namespace {
+
+class Contest {
+ public:
+  Contest(const std::vector<Contender>& contenders, ContestOptions options,
+          const std::function<void(const std::string&)>& say)
+      : contenders_(contenders), options_(options), say_(say), scores_(contenders.size()) {}
+
+  std::vector<Score> run() {
+    for (std::int64_t round = 0; round < options_.rounds; ++round) {
+      say_(fmt::format("round {}, load {}:", round + 1, load()));
+      for (std::size_t c = 0; c < contenders_.size(); ++c) add(scores_[c], measure(contenders_[c], scores_[c]));
+      say_("\n");
+    }
+    return std::move(scores_);
+  }
+
+ private:
+  /// Runs until the machine was left alone meanwhile, as long as there are retries.
+  TrainingFigures measure(const Contender& contender, Score& score) {
+    while (true) {
+      const Disturbance others;
+      TrainingFigures figures = measure_once(contender);
+      const double share = others.share();
+      if (share <= options_.most_disturbed || options_.retries == 0) {
+        score.disturbed += share > options_.most_disturbed;
+        say_(fmt::format(" {:.0f}", figures.tokens_per_second));
+        return figures;
+      }
+      --options_.retries;
+      say_(fmt::format(" [{:.0f}, others {:.0f} %]", figures.tokens_per_second, 100 * share));
+    }
+  }
+
+  TrainingFigures measure_once(const Contender& contender) {
+    std::vector<std::unique_ptr<TrainingRun>> runs;
+    for (int copy = 0; copy < contender.copies; ++copy) {
+      runs.push_back(
+          std::make_unique<TrainingRun>(contender.command, folder_.file(fmt::format("metrics-{}.jsonl", copy))));
+    }
+    TrainingFigures sum;
+    for (const auto& run : runs) {
+      TrainingFigures figures = run->wait(options_.skipped);
+      figures.tokens_per_second += sum.tokens_per_second;
+      sum = std::move(figures);
+    }
+    return sum;
+  }
+
+  void add(Score& score, const TrainingFigures& figures) {
+    score.tokens_per_second.push_back(figures.tokens_per_second);
+    score.step_seconds.push_back(figures.step_seconds);
+    if (losses_.empty()) losses_ = figures.losses;
+    for (std::size_t step = 0; step < std::min(losses_.size(), figures.losses.size()); ++step) {
+      const double difference = std::abs(figures.losses[step] - losses_[step]) / std::abs(losses_[step]);
+      score.loss_difference = std::max(score.loss_difference, difference);
+    }
+  }
+
+  const std::vector<Contender>& contenders_;
+  ContestOptions options_;
+  const std::function<void(const std::string&)>& say_;
+  BenchFolder folder_;
+  std::vector<Score> scores_;
+  std::vector<double> losses_;  // of the first run
+};
+
+}  // namespace
+
+std::vector<Score> run_contest(const std::vector<Contender>& contenders, ContestOptions options,
+                               const std::function<void(const std::string&)>& say) {
+  return Contest(contenders, options, say).run();
+}
+
+Spread speed_ratio(const Score& score, const Score& reference) {
+  std::vector<double> ratios;
+  for (std::size_t r = 0; r < score.tokens_per_second.size(); ++r) {
+    ratios.push_back(score.tokens_per_second[r] / reference.tokens_per_second[r]);
+  }
+  return spread_of(std::move(ratios));
+}
+
+}  // namespace chimera
