@@ -70,13 +70,19 @@ StepResult Executor::run(const std::vector<Instruction>& program, const StepHook
 
 std::string Executor::current() const { return current_ == nullptr ? "" : to_text(*current_); }
 
+/// What the op makes: a forward the input of the next stage, a backward the gradient of its own.
+const TensorSpec& Executor::message(const Op& maker) const {
+  if (shape_.boundaries.empty()) return message_;
+  return shape_.boundaries[maker.stage.index() - (maker.kind == OpKind::Forward ? 0 : 1)];
+}
+
 void Executor::execute(const Instruction& instruction, const StepHooks& hooks) {
   const Op& op = instruction.op;
   switch (instruction.kind) {
     case InstructionKind::Compute: return compute(op, hooks);
     case InstructionKind::Recompute: return recompute(op, hooks);
     case InstructionKind::PostReceive:
-      receives_.emplace(key(op), transport_.post_receive(instruction.peer, message_));
+      receives_.emplace(key(op), transport_.post_receive(instruction.peer, message(op)));
       return;
     case InstructionKind::WaitReceive: return wait_receive(op);
     case InstructionKind::StartSend: sends_.emplace(key(op), transport_.start_send(instruction.peer, take(op))); return;

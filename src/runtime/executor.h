@@ -47,6 +47,8 @@ struct ProgramShape {
                                              // empty: that of the stages
   const CanonicalReduction* canonical = nullptr;  // how gradients are added, borrowed; null: as they come
   std::vector<std::int64_t> positions = {};       // canonical: [micro-batch] where it stands in the step's samples
+  std::vector<TensorSpec> boundaries = {};  // [S - 1] what stage s hands to s + 1, and the gradient of that, where
+                                            // they differ from boundary to boundary
 };
 
 /// Owns nothing that outlives a step but its measurements: stages, transport and hooks are borrowed.
@@ -79,6 +81,7 @@ class Executor {
   using Key = std::uint64_t;
   static Key key(const Op& op);
 
+  const TensorSpec& message(const Op& maker) const;
   void execute(const Instruction& instruction, const StepHooks& hooks);
   void compute(const Op& op, const StepHooks& hooks);
   void forward(const Op& op, const StepHooks& hooks);
