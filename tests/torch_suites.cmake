@@ -8,17 +8,20 @@ set(torch_suites
   DropoutTest
   EquivalenceTest
   ExecutorTest
+  FitTest
   GlooLossTest
   GlooTransportTest
   GroupTransportTest
   GroupsTest
   HuggingFaceTest
   InitialValuesTest
+  KeyedDropoutModuleTest
   KeyedDropoutTest
   LayersTest
   LinearTest
   MemoryMeterTest
   MemoryTest
+  ModuleStageTest
   OpTimesTest
   OptimizerTest
   OrderedSumTest
@@ -26,6 +29,7 @@ set(torch_suites
   RecorderTest
   ReportTest
   SafetensorsFileTest
+  SplitBackwardTest
   StageTest
   StepMemoryTest
   SyncTest
