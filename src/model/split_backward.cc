@@ -170,7 +170,8 @@ struct SplitFunction : torch::autograd::Function<SplitFunction> {
     const Graph graph = std::exchange(kept->graph, {});
     if (!graph.queue || !graph.queue->is_deferred()) {
       torch::autograd::backward({graph.output}, {output_gradients[0]});
-      return {graph.input.grad(), at::Tensor(), at::Tensor()};
+      const bool unused = graph.input.requires_grad() && !graph.input.grad().defined();
+      return {unused ? at::zeros_like(graph.input) : graph.input.grad(), at::Tensor(), at::Tensor()};
     }
     auto [gradient, start] = input_gradient(graph, output_gradients[0]);
     graph.queue->hand_over([start = std::move(start)] { start.run(); });

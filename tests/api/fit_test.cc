@@ -128,10 +128,10 @@ void expect_equal(const Outcome& actual, const Outcome& expected) {
 }
 
 TEST(FitTest, EveryScheduleTrainsLikeTheUnpipelinedModel) {
-  const Outcome expected = run_unpipelined(small_options("none", {4, 4}));
+  const Outcome expected = run_unpipelined(small_options("none", {4, 8}));
   EXPECT_EQ(expected.parameters.count("0.0.weight"), 1U) << "global layer index and the module's own name";
   for (const Generator& generator : generators()) {
-    const PipelineShape shape{4, 4};
+    const PipelineShape shape{4, 8};
     const Schedule schedule = generator.generate(shape);
     if (schedule.updates || schedule.stages > 8) continue;
     SCOPED_TRACE(generator.name);

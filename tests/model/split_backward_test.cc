@@ -72,7 +72,7 @@ void zero_gradients(const Example& example) {
 Gradients gradients_of(const Example& example, const at::Tensor& input) {
   Gradients gradients;
   for (const at::Tensor& parameter : example.parameters) gradients.push_back(parameter.grad().clone());
-  gradients.push_back(input.grad().defined() ? input.grad() : at::zeros({}));
+  gradients.push_back(input.grad().defined() ? input.grad() : at::zeros_like(input));
   return gradients;
 }
 
