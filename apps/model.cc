@@ -77,7 +77,8 @@ void add_model(CLI::App& program, int&) {
       "\nNothing is allocated. Models: " +
       listed_models() +
       ", or a TOML file with the fields family, layers,\n"
-      "hidden, heads, feed_forward, vocabulary, positions, tied.");
+      "hidden, heads, feed_forward, vocabulary, positions, tied. A tied matrix counts once in the total; the stage\n"
+      "with the embedding has it, and so has that with the head.");
   auto options = std::make_shared<Options>();
   command->add_option("NAME", options->name, "a preset, or a TOML file")->required();
   add_count(*command, "--stages", options->stages, "cut into this many stages (default 1)");

@@ -123,7 +123,8 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       "the input of every stage alone and runs forwards again: less memory, more time, the same numbers.\n"
       "The loss is the mean over the step's target tokens, in nats. --micro-batches defaults to --stages, and\n"
       "--stages to 4; with --data-parallel W a step has W times as many. With --schedule none the flags that place "
-      "stages mean nothing. Of a repeated flag the last "
+      "stages mean nothing. With --tied true the head is the token embedding: one matrix on every worker that holds\n"
+      "the first or the last stage; gpt2 is so by default. Of a repeated flag the last "
       "counts.");
   auto flags = std::make_shared<Flags>();
   add_flags(*command, *flags);

@@ -35,6 +35,7 @@ set(torch_suites
   SyncTest
   ThreadContractTest
   ThreadTransportTest
+  TiedTest
   TorchSuitesTest
   TrainingDropoutTest
   TwentyStepsTest

@@ -36,7 +36,7 @@ RankFit::RankFit(const FitPlan& plan, WorkerId rank, Transport& transport)
   const StageGroups groups = stage_groups(plan.schedule.placement);
   std::map<StageId, ModuleStage*> stages;
   std::map<StageId, Stage*> executed;
-  std::vector<Stage*> in_order;
+  std::vector<ParameterGroup*> in_order;
   for (std::size_t s = 0; s < groups.size(); ++s) {
     if (!std::binary_search(groups[s].begin(), groups[s].end(), place_.worker)) continue;
     const StageId id(static_cast<std::int64_t>(s));

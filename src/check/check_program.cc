@@ -105,8 +105,9 @@ class ProgramRun {
       return false;
     };
     const Op& op = instruction.op;
-    if (!require("stage", op.stage.value(), program_.stages)) return false;
-    if (instruction.kind >= InstructionKind::StartAllReduce) return true;
+    const bool sums = instruction.kind >= InstructionKind::StartAllReduce;
+    if (!require("stage", op.stage.value(), sums ? collectives_.num_groups() : program_.stages)) return false;
+    if (sums) return true;
     if (!require("micro-batch", op.micro_batch.value(), program_.micro_batches)) return false;
     if (is_transfer(instruction.kind)) {
       const auto workers = static_cast<std::int64_t>(next_.size());
@@ -144,6 +145,10 @@ class ProgramRun {
     if (op.kind != OpKind::Forward) trains_ = true;
     if (gives_weight_gradient(op.kind) && collectives_.has_started(worker, op.stage)) {
       bad(worker, "the all-reduce of its stage has started");
+    }
+    if (gives_weight_gradient(op.kind) && program_.tied && uses_tied_matrix(op.stage, program_.stages) &&
+        collectives_.has_started(worker, StageId(program_.stages))) {
+      bad(worker, "the all-reduce of the tied matrix has started");
     }
   }
 

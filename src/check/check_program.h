@@ -14,9 +14,10 @@ namespace chimera {
 ///   and where anything runs backward, B (or I and W) too;
 /// - every tensor sent at most once, each send meeting the receive of the same tensor, every transfer waited for once
 ///   by each end, after its start;
-/// - where anything runs backward: each stage held by several workers summed once, after the worker's last weight
-///   gradient of it; waited for before the norms are summed; these once by every worker, behind its ops; then one
-///   optimizer step. Without backward: no sum of gradients, no step;
+/// - where anything runs backward: each stage held by several workers (and of a tied program stage S, the tied matrix,
+///   by any number) summed once, after the worker's last weight gradient of it; waited for before the norms are summed;
+///   these once by every worker, behind its ops; then one optimizer step. Without backward: no sum of gradients, no
+///   step;
 /// - all-reduces started in one order: no cycle in the orders of all workers together, so that groups that share
 ///   workers cannot block each other where a collective starts only after the one before.
 ///

@@ -9,7 +9,8 @@
 namespace chimera {
 
 Collectives::Collectives(const Program& program)
-    : groups_(stage_groups(program.placement)),
+    : groups_(gradient_groups(program.placement, program.tied)),
+      tied_(static_cast<std::size_t>(program.stages)),
       held_(program.workers.size()),
       order_(program.workers.size()),
       num_started_(groups_.size(), 0),
@@ -49,7 +50,8 @@ std::vector<std::size_t> Collectives::first_missing(std::size_t most) const {
 std::vector<StageId> Collectives::unfinished(std::size_t worker) const {
   std::vector<StageId> stages;
   for (const Held& held : held_[worker]) {
-    if (group(held.stage).size() > 1 && !(held.has_started && held.has_waited)) stages.push_back(held.stage);
+    const bool is_due = group(held.stage).size() > 1 || held.stage.index() == tied_;
+    if (is_due && !(held.has_started && held.has_waited)) stages.push_back(held.stage);
   }
   return stages;
 }

@@ -9,12 +9,14 @@
 
 namespace chimera {
 
-/// What the workers of a program have done together so far: sums of a stage's gradients over the workers that hold it,
-/// and the one sum of norms and losses over all. Requires a placement on the program's workers.
+/// What the workers of a program have done together so far: sums of a stage's gradients over the workers that hold it
+/// (the matrix of a tied model is a stage S, held by its owners), and the one sum of norms and losses over all.
+/// Requires a placement on the program's workers.
 class Collectives {
  public:
   explicit Collectives(const Program& program);
 
+  [[nodiscard]] std::int64_t num_groups() const { return static_cast<std::int64_t>(groups_.size()); }
   [[nodiscard]] const std::vector<WorkerId>& group(StageId stage) const { return groups_[stage.index()]; }
   [[nodiscard]] bool holds(std::size_t worker, StageId stage) const { return find(worker, stage) != nullptr; }
   [[nodiscard]] bool has_started(std::size_t worker, StageId stage) const { return find(worker, stage)->has_started; }
@@ -31,7 +33,7 @@ class Collectives {
   /// Some workers that have not arrived, ascending.
   [[nodiscard]] std::vector<std::size_t> first_missing(std::size_t most) const;
 
-  /// Stages of several workers that this worker holds and has not started, or not waited for.
+  /// Stages of several workers, and the tied matrix, that this worker holds and has not started, or not waited for.
   [[nodiscard]] std::vector<StageId> unfinished(std::size_t worker) const;
   /// Adds a cycle in the orders in which workers start their all-reduces, if there is one.
   void check_order(Findings& findings) const;
@@ -49,6 +51,7 @@ class Collectives {
   }
 
   std::vector<std::vector<WorkerId>> groups_;  // [stage]
+  std::size_t tied_;                           // S: the tied matrix, if there is one
   std::vector<std::vector<Held>> held_;        // [worker], ascending by stage
   std::vector<std::vector<StageId>> order_;    // [worker]: its starts
   std::vector<std::size_t> num_started_;       // [stage]

@@ -10,19 +10,21 @@ constexpr auto kLayout = WeightLayout::OutIn;
 
 }  // namespace
 
-BertStage::BertStage(const ModelConfig& config, const StageLayers& layers, std::vector<Parameter> parameters)
-    : TransformerStage(layers, std::move(parameters)), heads_(config.heads) {
-  if (layers.embedding) embedding_ = make_embedding();
+BertStage::BertStage(const ModelConfig& config, const StageLayers& layers, std::vector<Parameter> parameters,
+                     const TiedLeaves& tied)
+    : TransformerStage(layers, std::move(parameters), tied), heads_(config.heads) {
+  if (layers.embedding) embedding_ = make_embedding(tied.embedding);
   for (std::int64_t layer = layers.first_layer; layer < layers.end_layer; ++layer) {
     blocks_.push_back(make_block("bert.encoder.layer." + std::to_string(layer)));
   }
-  if (layers.head) head_ = make_head(config.tied);
+  if (layers.head) head_ = make_head(tied.head);
 }
 
-BertStage::Embedding BertStage::make_embedding() const {
+BertStage::Embedding BertStage::make_embedding(const at::Tensor& words) const {
   const std::string name = "bert.embeddings.";
-  return {parameter(name + "word_embeddings.weight"), parameter(name + "position_embeddings.weight"),
-          parameter(name + "token_type_embeddings.weight"), layer_norm_named(name + "LayerNorm", kEpsilon)};
+  return {words.defined() ? words : parameter(name + "word_embeddings.weight"),
+          parameter(name + "position_embeddings.weight"), parameter(name + "token_type_embeddings.weight"),
+          layer_norm_named(name + "LayerNorm", kEpsilon)};
 }
 
 BertStage::Block BertStage::make_block(const std::string& name) const {
@@ -36,12 +38,12 @@ BertStage::Block BertStage::make_block(const std::string& name) const {
           layer_norm_named(name + ".output.LayerNorm", kEpsilon)};
 }
 
-BertStage::Head BertStage::make_head(bool tied) const {
-  const at::Tensor decoder = tied ? embedding_.words : parameter("cls.predictions.decoder.weight");
+BertStage::Head BertStage::make_head(const at::Tensor& decoder) const {
   return {linear_named("bert.pooler.dense", kLayout),
           linear_named("cls.predictions.transform.dense", kLayout),
           layer_norm_named("cls.predictions.transform.LayerNorm", kEpsilon),
-          {decoder, parameter("cls.predictions.bias"), kLayout},
+          {decoder.defined() ? decoder : parameter("cls.predictions.decoder.weight"), parameter("cls.predictions.bias"),
+           kLayout},
           linear_named("cls.seq_relationship", kLayout)};
 }
 

@@ -6,11 +6,12 @@
 
 namespace chimera {
 
-/// Consecutive layers of BERT. Untied or, where embedding and head are both here, tied.
+/// Consecutive layers of BERT.
 class BertStage final : public TransformerStage {
  public:
-  /// `parameters`: those that stage_parameters(config, layers) names.
-  BertStage(const ModelConfig& config, const StageLayers& layers, std::vector<Parameter> parameters);
+  /// `parameters`: those that own_parameters(config, layers) names. `tied`: of a tied model, what this stage uses.
+  BertStage(const ModelConfig& config, const StageLayers& layers, std::vector<Parameter> parameters,
+            const TiedLeaves& tied);
   [[nodiscard]] at::Tensor logits(const at::Tensor& hidden) const override;
   /// Scores of "B follows A" and "B does not", [b, 2], from hidden_states() of a stage with the head.
   [[nodiscard]] at::Tensor sentence_logits(const at::Tensor& hidden) const;
@@ -43,9 +44,10 @@ class BertStage final : public TransformerStage {
   [[nodiscard]] at::Tensor embed(const MicroBatch& batch) const override;
   [[nodiscard]] at::Tensor block(std::size_t index, const at::Tensor& hidden, const MicroBatch& batch) const override;
   [[nodiscard]] at::Tensor loss(const at::Tensor& hidden, const MicroBatch& batch) const override;
-  [[nodiscard]] Embedding make_embedding() const;
+  /// `words`, `decoder`: the tied matrix; undefined: a parameter of this stage.
+  [[nodiscard]] Embedding make_embedding(const at::Tensor& words) const;
   [[nodiscard]] Block make_block(const std::string& name) const;
-  [[nodiscard]] Head make_head(bool tied) const;
+  [[nodiscard]] Head make_head(const at::Tensor& decoder) const;
 
   std::int64_t heads_;
   Embedding embedding_;  ///< undefined where another stage has it

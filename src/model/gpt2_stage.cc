@@ -10,10 +10,11 @@ constexpr auto kLayout = WeightLayout::InOut;
 
 }  // namespace
 
-Gpt2Stage::Gpt2Stage(const ModelConfig& config, const StageLayers& layers, std::vector<Parameter> parameters)
-    : TransformerStage(layers, std::move(parameters)), heads_(config.heads) {
+Gpt2Stage::Gpt2Stage(const ModelConfig& config, const StageLayers& layers, std::vector<Parameter> parameters,
+                     const TiedLeaves& tied)
+    : TransformerStage(layers, std::move(parameters), tied), heads_(config.heads) {
   if (layers.embedding) {
-    wte_ = parameter("wte.weight");
+    wte_ = tied.embedding.defined() ? tied.embedding : parameter("wte.weight");
     wpe_ = parameter("wpe.weight");
   }
   for (std::int64_t layer = layers.first_layer; layer < layers.end_layer; ++layer) {
@@ -21,7 +22,7 @@ Gpt2Stage::Gpt2Stage(const ModelConfig& config, const StageLayers& layers, std::
   }
   if (layers.head) {
     ln_f_ = layer_norm_named("ln_f", kEpsilon);
-    lm_head_ = {config.tied ? wte_ : parameter("lm_head.weight"), {}, WeightLayout::OutIn};
+    lm_head_ = {tied.head.defined() ? tied.head : parameter("lm_head.weight"), {}, WeightLayout::OutIn};
   }
 }
 

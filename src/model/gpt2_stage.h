@@ -5,11 +5,12 @@
 
 namespace chimera {
 
-/// Consecutive layers of GPT-2. Untied or, where embedding and head are both here, tied.
+/// Consecutive layers of GPT-2.
 class Gpt2Stage final : public TransformerStage {
  public:
-  /// `parameters`: those that stage_parameters(config, layers) names.
-  Gpt2Stage(const ModelConfig& config, const StageLayers& layers, std::vector<Parameter> parameters);
+  /// `parameters`: those that own_parameters(config, layers) names. `tied`: of a tied model, what this stage uses.
+  Gpt2Stage(const ModelConfig& config, const StageLayers& layers, std::vector<Parameter> parameters,
+            const TiedLeaves& tied);
   [[nodiscard]] at::Tensor logits(const at::Tensor& hidden) const override;
 
  private:
@@ -32,7 +33,7 @@ class Gpt2Stage final : public TransformerStage {
   at::Tensor wte_;  ///< [V, H]; undefined without the embedding
   at::Tensor wpe_;  ///< [positions, H]; likewise
   LayerNorm ln_f_;  ///< undefined without the head
-  Linear lm_head_;  ///< likewise; its weight is wte_ where tied
+  Linear lm_head_;  ///< likewise; its weight is the tied matrix where there is one
 };
 
 }  // namespace chimera

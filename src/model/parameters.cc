@@ -127,6 +127,8 @@ std::vector<ParameterSpec> head_parameters(const ModelConfig& config) {
   return config.family == Family::Gpt2 ? gpt2_head(config) : bert_head(config);
 }
 
+ParameterSpec tied_parameter(const ModelConfig& config) { return embedding_parameters(config).front(); }
+
 std::vector<ParameterSpec> stage_parameters(const ModelConfig& config, const StageLayers& stage) {
   Specs specs;
   if (stage.embedding) append(specs, embedding_parameters(config));
@@ -134,13 +136,23 @@ std::vector<ParameterSpec> stage_parameters(const ModelConfig& config, const Sta
     append(specs, block_parameters(config, layer));
   }
   if (stage.head) append(specs, head_parameters(config));
+  if (config.tied && stage.head && !stage.embedding) specs.push_back(tied_parameter(config));
+  return specs;
+}
+
+std::vector<ParameterSpec> own_parameters(const ModelConfig& config, const StageLayers& stage) {
+  Specs specs = stage_parameters(config, stage);
+  if (config.tied) {
+    std::erase_if(specs, [name = tied_parameter(config).name](const auto& spec) { return spec.name == name; });
+  }
   return specs;
 }
 
 std::int64_t parameter_count(const ModelConfig& config, const StageLayers& stage) {
+  const bool only_head_is_tied = config.tied && stage.head && !stage.embedding;
   return (stage.embedding ? count(embedding_parameters(config)) : 0) +
          (stage.end_layer - stage.first_layer) * count(block_parameters(config, 0)) +
-         (stage.head ? count(head_parameters(config)) : 0);
+         (stage.head ? count(head_parameters(config)) : 0) + (only_head_is_tied ? tied_parameter(config).count() : 0);
 }
 
 std::int64_t parameter_count(const ModelConfig& config) {

@@ -36,10 +36,16 @@ struct ParameterSpec {
 /// After the last block. GPT-2: final norm and, untied, the output matrix. BERT: pooler, the masked-token head (its one
 /// bias is `cls.predictions.bias`; untied also its matrix), and the sentence-order head.
 [[nodiscard]] std::vector<ParameterSpec> head_parameters(const ModelConfig& config);
-/// Those of a stage, in the order embedding, blocks, head.
+/// The matrix of a tied model that is both token embedding and output matrix: named and initialised as the embedding's.
+[[nodiscard]] ParameterSpec tied_parameter(const ModelConfig& config);
+/// Those of a stage, in the order embedding, blocks, head. A tied matrix is one of the stage with the embedding and of
+/// that with the head; where they are two, last of the latter.
 [[nodiscard]] std::vector<ParameterSpec> stage_parameters(const ModelConfig& config, const StageLayers& stage);
+/// Those without the tied matrix: what the stage shares with no other.
+[[nodiscard]] std::vector<ParameterSpec> own_parameters(const ModelConfig& config, const StageLayers& stage);
 
-/// Elements of all parameters of a stage, in constant time. A tied matrix counts where the embedding is.
+/// Elements of all parameters of a stage, in constant time; of a tied model, whose matrix the first stage has as well
+/// as the last, more in all than the model's.
 [[nodiscard]] std::int64_t parameter_count(const ModelConfig& config, const StageLayers& stage);
 /// Elements of all parameters of the model, each once.
 [[nodiscard]] std::int64_t parameter_count(const ModelConfig& config);

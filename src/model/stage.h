@@ -6,12 +6,13 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "model/config.h"
 #include "model/dropout.h"
+#include "model/parameter_group.h"
 #include "model/partition.h"
+#include "model/tied_weight.h"
 
 namespace chimera {
 
@@ -28,43 +29,30 @@ struct MicroBatch {
   Dropout dropout = {};            ///< every stage needs it; its layer is for the stage to set
 };
 
-/// A tensor that is trained: a leaf that requires grad. Its .grad() is a view into the stage's flat gradients.
-struct Parameter {
-  std::string name;  ///< global, e.g. `h.5.attn.c_attn.weight`
-  at::Tensor value;
-};
-
-/// Parameters and a forward function. Backward is autograd's; it adds into gradients().
-class Stage {
+/// Parameters and a forward function. Backward is autograd's; it adds into gradients(), and where the model is tied
+/// into those of the tied matrix.
+class Stage : public ParameterGroup {
  public:
-  virtual ~Stage() = default;
-  Stage(const Stage&) = delete;
-  Stage& operator=(const Stage&) = delete;
-
   /// `input`: hidden states [b, L, H] from the stage before, not written to; undefined for the first stage.
   /// Returns hidden states [b, L, H] or, on the last stage, the loss [] of this micro-batch: sums, not means, times the
   /// scales of `batch`, so that those of all micro-batches of a step add up to its mean loss.
   [[nodiscard]] virtual at::Tensor forward(const at::Tensor& input, const MicroBatch& batch) = 0;
 
-  [[nodiscard]] const std::vector<Parameter>& parameters() const { return parameters_; }
-  /// All gradients in one tensor, in the order of parameters(), each from a multiple of 64 bytes on; zeros between.
-  [[nodiscard]] at::Tensor& gradients() { return gradients_; }
-  void zero_gradients();
+  /// Whatever backward adds to: the parameters, then the leaves of the tied matrix that this stage uses.
+  [[nodiscard]] const std::vector<at::Tensor>& leaves() const { return leaves_; }
 
  protected:
-  /// Makes `parameters` (contiguous, of one type and device, at least one) leaves that require grad, with gradients of
-  /// zero.
-  explicit Stage(std::vector<Parameter> parameters);
+  /// `parameters` as for ParameterGroup.
+  explicit Stage(std::vector<Parameter> parameters, const TiedLeaves& tied = {});
 
  private:
-  std::vector<Parameter> parameters_;
-  at::Tensor gradients_;
+  std::vector<at::Tensor> leaves_;
 };
 
 /// The layers `layers` of the model `config` with their initial values, which depend on seed and parameter name only:
-/// any partition starts from the same weights.
-/// Throws ConfigError where a tied model is cut: embedding and head must then be on this one stage.
+/// any partition starts from the same weights. `tied`: of a tied model, what the worker has of its matrix, which is no
+/// parameter of the stage. Throws ConfigError where the stage uses the matrix and that is missing.
 [[nodiscard]] std::unique_ptr<Stage> make_stage(const ModelConfig& config, const StageLayers& layers,
-                                                at::ScalarType dtype, std::uint64_t seed);
+                                                at::ScalarType dtype, std::uint64_t seed, const TiedLeaves& tied = {});
 
 }  // namespace chimera

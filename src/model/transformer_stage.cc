@@ -7,8 +7,8 @@
 
 namespace chimera {
 
-TransformerStage::TransformerStage(const StageLayers& layers, std::vector<Parameter> parameters)
-    : Stage(std::move(parameters)), layers_(layers) {}
+TransformerStage::TransformerStage(const StageLayers& layers, std::vector<Parameter> parameters, const TiedLeaves& tied)
+    : Stage(std::move(parameters), tied), layers_(layers) {}
 
 at::Tensor TransformerStage::forward(const at::Tensor& input, const MicroBatch& batch) {
   const at::Tensor hidden = hidden_states(input, batch);

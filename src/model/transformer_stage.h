@@ -21,7 +21,7 @@ class TransformerStage : public Stage {
   [[nodiscard]] virtual at::Tensor logits(const at::Tensor& hidden) const = 0;
 
  protected:
-  TransformerStage(const StageLayers& layers, std::vector<Parameter> parameters);
+  TransformerStage(const StageLayers& layers, std::vector<Parameter> parameters, const TiedLeaves& tied);
 
   [[nodiscard]] const StageLayers& layers() const { return layers_; }
   /// The parameter of that name, which must be one of this stage.

@@ -47,7 +47,7 @@ class Lowering {
         trains_(has_backward(schedule)) {}
 
   Program run() {
-    Program program{schedule_.stages, schedule_.micro_batches, schedule_.placement, {}};
+    Program program{schedule_.stages, schedule_.micro_batches, schedule_.placement, {}, options_.all_reduces.tied};
     program.workers.reserve(schedule_.workers.size());
     for (std::size_t w = 0; w < schedule_.workers.size(); ++w) program.workers.push_back(lower_worker(w));
     return program;

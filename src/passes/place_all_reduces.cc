@@ -8,17 +8,25 @@ namespace {
 
 constexpr double kLeastIdle = 1e-9;  // of a worker's step; less is rounding
 
+/// Calls `visit` with what a weight gradient of the stage counts for: the stage and, of a tied model, its matrix.
+template <class Visit>
+void visit_groups(StageId stage, std::int64_t stages, bool tied, Visit&& visit) {
+  visit(stage.index());
+  if (tied && uses_tied_matrix(stage, stages)) visit(static_cast<std::size_t>(stages));
+}
+
 /// The stages that are summed, in the order in which their last backwards begin on any worker; none where nothing runs
 /// backward.
-std::vector<StageId> order_of_stages(const OpTable& table, const std::vector<std::int64_t>& start) {
+std::vector<StageId> order_of_stages(const OpTable& table, const std::vector<std::int64_t>& start, bool tied) {
+  const std::int64_t stages = table.schedule().stages;
   std::vector<std::pair<std::int64_t, StageId>> last;
-  for (std::int64_t s = 0; s < table.schedule().stages; ++s) last.emplace_back(-1, s);
+  for (std::int64_t s = 0; s < stages + (tied ? 1 : 0); ++s) last.emplace_back(-1, s);
   bool trains = false;
   for (OpIndex op = 0; op < table.size(); ++op) {
     if (!gives_weight_gradient(table.op(op).kind)) continue;
     trains = true;
-    auto& latest = last[table.op(op).stage.index()].first;
-    latest = std::max(latest, start[op]);
+    visit_groups(table.op(op).stage, stages, tied,
+                 [&](std::size_t group) { last[group].first = std::max(last[group].first, start[op]); });
   }
   std::vector<StageId> order;
   if (!trains) return order;
@@ -45,18 +53,21 @@ std::int64_t last_wait(const WorkerTimeline& worker) {
 std::vector<std::vector<AllReduceStart>> place_all_reduces(const OpTable& table, const std::vector<std::int64_t>& start,
                                                            const AllReduceOptions& options) {
   const auto& workers = table.schedule().workers;
-  const auto groups = stage_groups(table.schedule().placement);
+  const std::int64_t stages = table.schedule().stages;
+  const auto groups = gradient_groups(table.schedule().placement, options.tied);
   std::vector<std::vector<AllReduceStart>> result(workers.size());
-  for (const StageId stage : order_of_stages(table, start)) {
+  for (const StageId stage : order_of_stages(table, start, options.tied)) {
     const auto& group = groups[stage.index()];
-    if (group.size() == 1 && !options.every_stage) continue;
+    if (group.size() == 1 && !options.every_stage && stage.value() < stages) continue;
     for (const WorkerId member : group) result[member.index()].push_back({stage});
   }
   std::vector<std::int64_t> last_backward(groups.size(), -1);  // position on the worker at hand
   for (std::size_t w = 0; w < workers.size(); ++w) {
     const auto& ops = workers[w];
     for (std::size_t i = 0; i < ops.size(); ++i) {
-      if (gives_weight_gradient(ops[i].kind)) last_backward[ops[i].stage.index()] = static_cast<std::int64_t>(i);
+      if (!gives_weight_gradient(ops[i].kind)) continue;
+      visit_groups(ops[i].stage, stages, options.tied,
+                   [&](std::size_t group) { last_backward[group] = static_cast<std::int64_t>(i); });
     }
     const std::int64_t end = static_cast<std::int64_t>(ops.size()) - 1;
     std::int64_t eager_until = end;  // starts at earlier positions stay there
@@ -67,7 +78,9 @@ std::vector<std::vector<AllReduceStart>> place_all_reduces(const OpTable& table,
       after = std::max(after, last_backward[sum.stage.index()]);
       sum.after = after < eager_until ? after : end;
     }
-    for (const Op& op : ops) last_backward[op.stage.index()] = -1;
+    for (const Op& op : ops) {
+      visit_groups(op.stage, stages, options.tied, [&](std::size_t group) { last_backward[group] = -1; });
+    }
   }
   return result;
 }

@@ -29,10 +29,14 @@ std::vector<double> input_bytes(const CostModel& costs) {
   return bytes;
 }
 
-/// Bytes of each stage's gradients; empty where the costs do not say them.
+/// Bytes of each stage's gradients, then of the tied matrix's; empty where the costs do not say them.
 std::vector<double> gradient_bytes(const CostModel& costs) {
-  if (costs.all_reduce && !costs.all_reduce->bytes.empty()) return costs.all_reduce->bytes;
   std::vector<double> bytes;
+  if (costs.all_reduce && !costs.all_reduce->bytes.empty()) {
+    bytes = costs.all_reduce->bytes;
+    if (costs.all_reduce->tied) bytes.push_back(*costs.all_reduce->tied);
+    return bytes;
+  }
   for (const StageMemory& stage : costs.memory) bytes.push_back(stage.gradients);
   return bytes;
 }
@@ -53,13 +57,13 @@ void add_messages(const Schedule& schedule, const Explanation& explanation, cons
 
 void add_all_reduces(const Schedule& schedule, const CostModel& costs, Totals& totals) {
   const auto gradients = gradient_bytes(costs);
-  const auto groups = stage_groups(schedule.placement);
+  const auto groups = gradient_groups(schedule.placement, /*tied=*/true);
   double bytes = 0;
   for (std::size_t s = 0; s < groups.size(); ++s) {
     const auto holders = static_cast<double>(groups[s].size());
     const double copies = holders * (costs.all_reduce ? static_cast<double>(costs.all_reduce->data_parallel) : 1);
     const double sent = copies > 0 ? holders * 2 * (copies - 1) / copies : 0;
-    totals.all_reduce_volume += sent;
+    if (s < static_cast<std::size_t>(schedule.stages)) totals.all_reduce_volume += sent;
     if (s < gradients.size()) bytes += sent * gradients[s];
   }
   if (!gradients.empty()) totals.all_reduce_bytes = bytes;

@@ -16,7 +16,7 @@ namespace chimera {
 /// runs of micro-batches; a worker may hold several of them, and works on each run in its order.
 struct CanonicalReduction {
   std::int64_t block_size = 1;   // micro-batches
-  std::vector<SumOrder> orders;  // [stage]: what its members add, by rank
+  std::vector<SumOrder> orders;  // [stage]: what its members add, by rank; of a tied model also that of its matrix
 };
 
 /// The gradients of one stage on one worker while backwards add to them. `gradients` is where they add: zero at first,

@@ -31,18 +31,25 @@ Op forward_of(Op op) {
 }  // namespace
 
 Executor::Executor(WorkerId worker, std::map<StageId, Stage*> stages, Transport& transport, TensorSpec message,
-                   ProgramShape shape)
+                   ProgramShape shape, ParameterGroup* tied)
     : worker_(worker),
       stages_(std::move(stages)),
       transport_(transport),
       message_(std::move(message)),
       shape_(std::move(shape)),
-      last_stage_(static_cast<std::int64_t>(shape_.groups.size()) - 1),
-      op_times_(static_cast<std::int64_t>(shape_.groups.size())) {
+      last_stage_(shape_.stages() - 1),
+      groups_(stages_.begin(), stages_.end()),
+      op_times_(shape_.stages()) {
+  const StageId tied_group(shape_.stages());
+  if (tied != nullptr) groups_[tied_group] = tied;
   if (shape_.canonical == nullptr) return;
-  for (const auto& [id, stage] : stages_) {
-    block_sums_.emplace(id, BlockSums(stage->gradients(), shape_.canonical->block_size));
-  }
+  const auto accumulate = [&](StageId stage, StageId group, const at::Tensor& gradients) {
+    accumulators_.push_back({stage, group, BlockSums(gradients, shape_.canonical->block_size)});
+  };
+  for (const auto& [id, stage] : stages_) accumulate(id, id, stage->gradients());
+  if (tied == nullptr) return;
+  if (stages_.contains(StageId(0))) accumulate(StageId(0), tied_group, tied->accumulators().front());
+  if (stages_.contains(last_stage_)) accumulate(last_stage_, tied_group, tied->accumulators().back());
 }
 
 Executor::Key Executor::key(const Op& op) {
@@ -54,7 +61,7 @@ StepResult Executor::run(const std::vector<Instruction>& program, const StepHook
   trains_ = has_backward(program);
   result_ = {};
   if (trains_) {
-    for (const auto& [id, stage] : stages_) stage->zero_gradients();
+    for (const auto& [id, group] : groups_) group->zero_gradients();
   }
   recomputed_.clear();
   for (const Instruction& instruction : program) {
@@ -97,14 +104,18 @@ void Executor::execute(const Instruction& instruction, const StepHooks& hooks) {
 void Executor::compute(const Op& op, const StepHooks& hooks) {
   const Stopwatch stopwatch;
   const bool adds_to_block = shape_.canonical != nullptr && gives_weight_gradient(op.kind);
-  if (adds_to_block) block_sums_.at(op.stage).open(op.replica);
+  for (BlockAccumulator& sum : accumulators_) {
+    if (adds_to_block && sum.stage == op.stage) sum.blocks.open(op.replica);
+  }
   switch (op.kind) {
     case OpKind::Forward: forward(op, hooks); break;
     case OpKind::Backward: backward(op); break;
     case OpKind::BackwardInput: input_gradient(op); break;
     case OpKind::BackwardWeight: weight_gradient(op); break;
   }
-  if (adds_to_block) block_sums_.at(op.stage).close(shape_.positions[op.micro_batch.index()]);
+  for (BlockAccumulator& sum : accumulators_) {
+    if (adds_to_block && sum.stage == op.stage) sum.blocks.close(shape_.positions[op.micro_batch.index()]);
+  }
   if (trains_) op_times_.add(op, stopwatch.elapsed());
 }
 
@@ -161,17 +172,14 @@ void Executor::input_gradient(const Op& op) {
 // still wait for its W: here they wait for their own.
 std::vector<at::Tensor> Executor::hide_gradients(Stage& stage) {
   std::vector<at::Tensor> gradients;
-  for (const Parameter& parameter : stage.parameters()) {
-    at::Tensor value = parameter.value;
-    gradients.push_back(std::exchange(value.mutable_grad(), at::Tensor()));
-  }
+  for (at::Tensor leaf : stage.leaves()) gradients.push_back(std::exchange(leaf.mutable_grad(), at::Tensor()));
   return gradients;
 }
 
 void Executor::show_gradients(Stage& stage, std::vector<at::Tensor> gradients, WeightGradients& owed) {
   for (std::size_t i = 0; i < gradients.size(); ++i) {
-    at::Tensor value = stage.parameters()[i].value;
-    const at::Tensor added = std::exchange(value.mutable_grad(), gradients[i]);
+    at::Tensor leaf = stage.leaves()[i];
+    const at::Tensor added = std::exchange(leaf.mutable_grad(), gradients[i]);
     if (added.defined()) owed.hand_over([sum = gradients[i], added] { sum.add_(added); });
   }
 }
@@ -205,13 +213,23 @@ void Executor::wait_receive(const Op& op) { tensors_[key(op)] = receives_.extrac
 
 void Executor::start_all_reduce(StageId stage) {
   fault_point("all-reduce");
-  at::Tensor& gradients = stages_.at(stage)->gradients();
+  ParameterGroup& group = *groups_.at(stage);
   if (shape_.canonical == nullptr) {
-    all_reduces_.emplace(stage, transport_.start_all_reduce(stage, gradients));
+    group.add_accumulators();
+    all_reduces_.emplace(stage, transport_.start_all_reduce(stage, group.gradients()));
     return;
   }
-  all_reduces_.emplace(stage, transport_.start_ordered_all_reduce(stage, gradients, block_sums_.at(stage).take(),
+  all_reduces_.emplace(stage, transport_.start_ordered_all_reduce(stage, group.gradients(), take_blocks(stage),
                                                                   shape_.canonical->orders[stage.index()]));
+}
+
+std::vector<at::Tensor> Executor::take_blocks(StageId group) {
+  std::vector<at::Tensor> parts;
+  for (BlockAccumulator& sum : accumulators_) {
+    if (sum.group != group) continue;
+    for (at::Tensor& part : sum.blocks.take()) parts.push_back(std::move(part));
+  }
+  return parts;
 }
 
 void Executor::wait_all_reduce(StageId stage) { all_reduces_.extract(stage).mapped()->wait(); }
@@ -227,7 +245,7 @@ void Executor::reduce_scalars(const StepHooks& hooks) {
   const std::size_t own_losses = squares + shape_.group.index() * micro_batches;
   std::vector<double> values(squares + num_losses + num_groups * workers, 0);
   if (trains_ && shape_.group == GroupId(0)) {
-    for (const auto& [id, stage] : stages_) {
+    for (const auto& [id, group] : groups_) {
       if (shape_.groups[id.index()].front() == worker_) add_squares(id, values);
     }
   }
@@ -251,7 +269,7 @@ std::size_t Executor::num_squares() const {
 
 void Executor::add_squares(StageId id, std::vector<double>& values) const {
   const auto& names = shape_.parameters;
-  for (const Parameter& parameter : stages_.at(id)->parameters()) {
+  for (const Parameter& parameter : groups_.at(id)->parameters()) {
     const double norm = at::linalg_vector_norm(parameter.value.grad(), 2, {}, false, at::kDouble).item<double>();
     const auto name = std::lower_bound(names.begin(), names.end(), parameter.name);
     values[names.empty() ? id.index() : static_cast<std::size_t>(name - names.begin())] += norm * norm;

@@ -40,15 +40,19 @@ struct StepResult {
 struct ProgramShape {
   std::int64_t micro_batches = 0;
   std::int64_t workers = 0;
-  StageGroups groups;                        // the first of each, in group 0, answers for the stage in sums over stages
-  std::int64_t data_parallel = 1;            // W: groups that run the program, over which the transport sums
-  GroupId group = {};                        // the executor's own
+  StageGroups groups;              // the first of each, in group 0, answers for the stage in sums over stages;
+                                   // of a tied model the last are the owners of the tied matrix
+  std::int64_t data_parallel = 1;  // W: groups that run the program, over which the transport sums
+  GroupId group = {};              // the executor's own
   std::vector<std::string> parameters = {};  // of the model, ascending: the order in which squared norms are added;
                                              // empty: that of the stages
   const CanonicalReduction* canonical = nullptr;  // how gradients are added, borrowed; null: as they come
   std::vector<std::int64_t> positions = {};       // canonical: [micro-batch] where it stands in the step's samples
   std::vector<TensorSpec> boundaries = {};  // [S - 1] what stage s hands to s + 1, and the gradient of that, where
                                             // they differ from boundary to boundary
+  bool tied = false;                        // stage 0 and the last share a matrix
+
+  [[nodiscard]] std::int64_t stages() const { return static_cast<std::int64_t>(groups.size()) - (tied ? 1 : 0); }
 };
 
 /// Owns nothing that outlives a step but its measurements: stages, transport and hooks are borrowed.
@@ -57,9 +61,10 @@ struct ProgramShape {
 /// keeps only its input.
 class Executor {
  public:
-  /// `stages`: those this worker holds. `message`: sizes and type of the hidden states that travel, [b, L, H].
+  /// `stages`: those this worker holds. `message`: sizes and type of the hidden states that travel, [b, L, H]. `tied`:
+  /// the tied matrix where this worker owns one.
   Executor(WorkerId worker, std::map<StageId, Stage*> stages, Transport& transport, TensorSpec message,
-           ProgramShape shape);
+           ProgramShape shape, ParameterGroup* tied = nullptr);
 
   /// Runs the instructions once. Gradients are zeroed first where there are backwards.
   /// Throws what a stage, the transport or a hook throws; current() then says where.
@@ -77,6 +82,11 @@ class Executor {
     at::Tensor input;
     at::Tensor output;
     WeightGradients::Pointer weight_gradients;
+  };
+  struct BlockAccumulator {  // of canonical reduction
+    StageId stage;           // whose backwards add to it
+    StageId group;           // whose gradients it is part of: the stage's, or the tied matrix's
+    BlockSums blocks;
   };
   using Key = std::uint64_t;
   static Key key(const Op& op);
@@ -96,6 +106,7 @@ class Executor {
   void start_all_reduce(StageId stage);
   void wait_all_reduce(StageId stage);
   void reduce_scalars(const StepHooks& hooks);
+  std::vector<at::Tensor> take_blocks(StageId group);
   std::size_t num_squares() const;
   void add_squares(StageId id, std::vector<double>& values) const;
   static std::vector<at::Tensor> hide_gradients(Stage& stage);
@@ -109,8 +120,9 @@ class Executor {
   TensorSpec message_;
   ProgramShape shape_;
   StageId last_stage_;
-  std::map<StageId, BlockSums> block_sums_;  // of canonical reduction
-  bool trains_ = false;                      // the program under way has backwards
+  std::map<StageId, ParameterGroup*> groups_;  // the stages, and the tied matrix as one above the last
+  std::vector<BlockAccumulator> accumulators_;
+  bool trains_ = false;  // the program under way has backwards
   const Instruction* current_ = nullptr;
   StepResult result_;
   OpTimes op_times_;

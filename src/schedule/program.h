@@ -19,7 +19,8 @@ enum class InstructionKind : std::uint8_t {
   WaitReceive,     ///< block until that tensor has arrived
   StartSend,       ///< hand the tensor that `op` made here to worker `peer`; does not block
   WaitSend,        ///< block until that tensor has left, so that it may be freed
-  StartAllReduce,  ///< begin summing the gradients of `op.stage` over the workers that hold it; does not block
+  StartAllReduce,  ///< begin summing the gradients of `op.stage` over the workers that hold it; does not block. Stage
+                   ///< S, one above the last, is the tied matrix, the gradients of whose two uses are added first
   WaitAllReduce,   ///< block until that sum is here
   ReduceScalars,   ///< block in the sum over all workers of squared gradient norms (each stage's from one owner) and
                    ///< losses
@@ -40,6 +41,7 @@ struct Program {
   std::int64_t micro_batches = 0;
   Placement placement;
   std::vector<std::vector<Instruction>> workers;  // workers[w]: instructions of worker w, in order
+  bool tied = false;                              // stage 0 and the last share a matrix; its owners sum its gradients
 };
 
 /// How the messages between two workers are matched.

@@ -1,6 +1,7 @@
 #include "schedule/schedule.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace chimera {
 namespace {
@@ -20,6 +21,18 @@ std::vector<std::vector<WorkerId>> stage_groups(const Placement& placement) {
     for (std::size_t s = 0; s < replica.size(); ++s) groups[s].push_back(replica[s]);
   }
   for (auto& group : groups) sort_unique(group);
+  return groups;
+}
+
+bool uses_tied_matrix(StageId stage, std::int64_t stages) { return stage.value() == 0 || stage.value() + 1 == stages; }
+
+std::vector<std::vector<WorkerId>> gradient_groups(const Placement& placement, bool tied) {
+  auto groups = stage_groups(placement);
+  if (!tied || groups.empty()) return groups;
+  auto owners = groups.front();
+  owners.insert(owners.end(), groups.back().begin(), groups.back().end());
+  sort_unique(owners);
+  groups.push_back(std::move(owners));
   return groups;
 }
 

@@ -74,6 +74,14 @@ struct Schedule {
 /// The workers that hold stage s in any replica, ascending and distinct, for every s: who sums its gradients.
 [[nodiscard]] std::vector<std::vector<WorkerId>> stage_groups(const Placement& placement);
 
+/// Whether the stage uses the matrix of a tied model, which is its token embedding and its head: the first, or the
+/// last.
+[[nodiscard]] bool uses_tied_matrix(StageId stage, std::int64_t stages);
+
+/// Who sums which gradients: stage_groups, and of a tied model behind them, as if it were a stage S, the owners of the
+/// tied matrix: the workers that hold stage 0 or S-1 in any replica, ascending and distinct.
+[[nodiscard]] std::vector<std::vector<WorkerId>> gradient_groups(const Placement& placement, bool tied);
+
 /// The micro-batches of each replica, ascending: the order in which the step's samples are dealt out.
 [[nodiscard]] std::vector<std::vector<MicroBatchId>> micro_batches_of_replicas(const Schedule& schedule);
 

@@ -49,6 +49,7 @@ void require_all_reduce(const AllReduceCosts& costs, std::int64_t stages) {
   require_time(costs.beta, "all-reduce: beta");
   if (costs.data_parallel < 1)
     throw ConfigError(fmt::format("all-reduce: {} data-parallel groups; at least 1 is needed", costs.data_parallel));
+  require_time(costs.tied.value_or(0), "all-reduce: tied");
   require_optional_list(costs.seconds, stages, "all-reduce: seconds");
   if (costs.seconds.empty()) require_list(costs.bytes, stages, "all-reduce: bytes");
 }
@@ -69,7 +70,10 @@ void require_valid(const Schedule& schedule, const CostModel& model) {
 }
 
 std::vector<double> all_reduce_times(const Schedule& schedule, const AllReduceCosts& costs) {
-  const auto groups = stage_groups(schedule.placement);
+  const auto groups = gradient_groups(schedule.placement, costs.tied.has_value());
+  const bool measured = !costs.seconds.empty();
+  std::vector<double> amounts = measured ? costs.seconds : costs.bytes;
+  if (costs.tied) amounts.push_back(*costs.tied);
   std::vector<double> times(groups.size());
   for (std::size_t s = 0; s < groups.size(); ++s) {
     if (schedule.updates && groups[s].size() > 1) {
@@ -80,9 +84,8 @@ std::vector<double> all_reduce_times(const Schedule& schedule, const AllReduceCo
     }
     const auto copies = static_cast<double>(groups[s].size()) * static_cast<double>(costs.data_parallel);
     if (copies <= 1) continue;
-    times[s] = !costs.seconds.empty()
-                   ? costs.seconds[s]
-                   : 2 * std::log2(copies) * costs.alpha + 2 * (copies - 1) / copies * costs.beta * costs.bytes[s];
+    times[s] = measured ? amounts[s]
+                        : 2 * std::log2(copies) * costs.alpha + 2 * (copies - 1) / copies * costs.beta * amounts[s];
   }
   return times;
 }
@@ -131,7 +134,9 @@ CostTable::CostTable(const Schedule& schedule, const CostModel& model)
       for (const double bytes : model.links->bytes) link_times_.push_back(model.links->beta * bytes * scale);
     }
   }
-  if (model.all_reduce) all_reduces_ = all_reduce_times(schedule, *model.all_reduce);
+  if (!model.all_reduce) return;
+  all_reduces_ = all_reduce_times(schedule, *model.all_reduce);
+  tied_ = model.all_reduce->tied.has_value();
 }
 
 double CostTable::link_time(const Op& made) const {

@@ -36,6 +36,8 @@ struct AllReduceCosts {
   std::vector<double> bytes = {};    // [S], of the stage's gradients
   std::vector<double> seconds = {};  // [S], or empty
   std::int64_t data_parallel = 1;    // W, groups of workers that train alike: r = W times the workers holding the stage
+  std::optional<double> tied = std::nullopt;  // of a tied model: bytes of its matrix's gradients, or seconds; it counts
+                                              // as a stage S of those workers that hold stage 0 or S-1
 };
 
 /// Bytes of one stage's tensors; activations and boundary are those of a full micro-batch.
@@ -87,20 +89,23 @@ class CostTable {
   /// Whether messages do more than arrive `delay` after the op that made them.
   [[nodiscard]] bool has_traffic() const { return !link_times_.empty() || blocking_sends_; }
   [[nodiscard]] bool blocking_sends() const { return blocking_sends_; }
-  /// Time of the sum of the stage's gradients; 0 where one worker alone has them.
+  /// Time of the sum of the stage's gradients (S: of the tied matrix's); 0 where one worker alone has them.
   [[nodiscard]] double all_reduce(StageId stage) const {
     return all_reduces_.empty() ? 0 : all_reduces_[stage.index()];
   }
   [[nodiscard]] bool has_all_reduces() const { return !all_reduces_.empty(); }
+  /// Whether the gradients of a tied matrix are summed, too.
+  [[nodiscard]] bool has_tied_matrix() const { return tied_; }
   [[nodiscard]] double optimizer(StageId stage) const { return optimizer_.empty() ? 0 : optimizer_[stage.index()]; }
   /// [worker]: the update of all copies of stages that it holds.
   [[nodiscard]] std::vector<double> updates(const Schedule& schedule) const;
   [[nodiscard]] AllReducePlacement all_reduce_placement() const { return placement_; }
 
  private:
-  std::vector<double> durations_;   // [stage][kind]
-  std::vector<double> link_times_;  // [boundary]; empty without links
-  std::vector<double> all_reduces_;
+  std::vector<double> durations_;    // [stage][kind]
+  std::vector<double> link_times_;   // [boundary]; empty without links
+  std::vector<double> all_reduces_;  // [stage], and of the tied matrix
+  bool tied_ = false;
   std::vector<double> optimizer_;
   double delay_ = 0;
   AllReducePlacement placement_;

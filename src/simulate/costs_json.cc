@@ -101,14 +101,15 @@ LinkCosts read_links(const Value& value, std::int64_t stages) {
 AllReduceCosts read_all_reduce(const Value& value, std::int64_t stages) {
   AllReduceCosts costs;
   if (value.has("seconds")) {
-    value.expect_object({"seconds"});
+    value.expect_object({"seconds", "tied"});
     costs.seconds = value.field("seconds").numbers(stages, "stage");
   } else {
-    value.expect_object({"alpha", "beta", "bytes", "seconds"});
+    value.expect_object({"alpha", "beta", "bytes", "seconds", "tied"});
     costs.alpha = value.number("alpha");
     costs.beta = value.number("beta");
     costs.bytes = value.field("bytes").numbers(stages, "stage");
   }
+  if (value.has("tied")) costs.tied = value.number("tied");
   return costs;
 }
 

@@ -12,7 +12,7 @@ constexpr double kLeastIdle = 1e-9;  // of a worker's step; less is rounding
 Synchronisation::Synchronisation(const Schedule& schedule, const CostTable& costs)
     : schedule_(schedule), costs_(costs), update_(costs.updates(schedule)) {
   if (!costs.has_all_reduces()) return;
-  groups_ = stage_groups(schedule.placement);
+  groups_ = gradient_groups(schedule.placement, costs.has_tied_matrix());
   held_.resize(schedule.workers.size());
   lane_free_.resize(schedule.workers.size());
   last_launch_.resize(groups_.size());
@@ -54,6 +54,11 @@ void Synchronisation::launch_all(std::size_t worker, StepRange range, double fre
                        (costs_.all_reduce_placement() == AllReducePlacement::EagerOpt && idle > kLeastIdle * length);
     const Launch now{timeline.ops[i].end, Place{worker, i}};
     launch(ops[i].stage, early ? now : at_end);
+    if (costs_.has_tied_matrix() && uses_tied_matrix(ops[i].stage, schedule_.stages) && open_[groups_.size() - 1]) {
+      open_[groups_.size() - 1] = false;
+      --open;
+      launch(StageId(schedule_.stages), early ? now : at_end);
+    }
   }
   for (const StageId stage : held_[worker]) {  // no micro-batch goes through the copy held here
     if (!open_[stage.index()]) continue;

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <utility>
 
@@ -57,18 +58,35 @@ void require_order(const Schedule& schedule) {
   }
 }
 
-/// What the ranks that hold a stage add, each the replicas that it holds there.
-SumOrder order_of(const Job& job, const Runs& runs, StageId stage, const std::vector<WorkerId>& ranks,
+/// Gradients that the backwards of a stage make, as blocks `first_block` and following.
+struct Use {
+  StageId stage;
+  std::int64_t first_block = 0;
+};
+
+/// The matrix of a tied model is used twice: its embedding's blocks are the left half of the tree, its head's the
+/// right.
+std::vector<Use> uses_of(const Job& job, StageId group, std::int64_t num_blocks) {
+  if (group.value() < job.schedule.stages) return {{group}};
+  const auto half = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(num_blocks)));
+  return {{StageId(0)}, {StageId(job.schedule.stages - 1), half}};
+}
+
+/// What the ranks of a group add, each the replicas that it holds there.
+SumOrder order_of(const Job& job, const Runs& runs, const std::vector<Use>& uses, const std::vector<WorkerId>& ranks,
                   std::int64_t block_size) {
   SumOrder order;
   for (const WorkerId rank : ranks) {
     const GroupWorker place = job.ranks.place(rank);
     auto& parts = order.parts.emplace_back();
-    for (std::size_t r = 0; r < job.schedule.placement.num_replicas(); ++r) {
-      if (job.schedule.placement.worker_of[r][stage.index()] != place.worker) continue;
-      const MicroBatchRun& run = runs[place.group.index()][r];
-      const auto trees = subtrees_of(run.first / block_size, run.last / block_size);
-      parts.insert(parts.end(), trees.begin(), trees.end());
+    for (const Use& use : uses) {
+      for (std::size_t r = 0; r < job.schedule.placement.num_replicas(); ++r) {
+        if (job.schedule.placement.worker_of[r][use.stage.index()] != place.worker) continue;
+        const MicroBatchRun& run = runs[place.group.index()][r];
+        const auto trees =
+            subtrees_of(use.first_block + run.first / block_size, use.first_block + run.last / block_size);
+        parts.insert(parts.end(), trees.begin(), trees.end());
+      }
     }
   }
   return order;
@@ -80,11 +98,12 @@ CanonicalReduction canonical_reduction(const Job& job) {
   require_order(job.schedule);
   const Runs runs = runs_of(job);
   CanonicalReduction result;
-  result.block_size = job.micro_batches() / blocks_of(job, runs);
+  const std::int64_t num_blocks = blocks_of(job, runs);
+  result.block_size = job.micro_batches() / num_blocks;
   const auto groups = job.rank_groups();
   for (std::size_t s = 0; s < groups.size(); ++s) {
-    const StageId stage(static_cast<std::int64_t>(s));
-    result.orders.push_back(order_of(job, runs, stage, groups[s], result.block_size));
+    const auto uses = uses_of(job, StageId(static_cast<std::int64_t>(s)), num_blocks);
+    result.orders.push_back(order_of(job, runs, uses, groups[s], result.block_size));
   }
   return result;
 }

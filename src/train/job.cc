@@ -116,10 +116,6 @@ void require_fitting(const Job& job) {
     throw ConfigError(fmt::format("--sequence {} is longer than the {} positions of model {}", job.options.sequence,
                                   model.positions, model.name));
   }
-  if (model.tied && job.partition.size() > 1) {
-    throw ConfigError(fmt::format(
-        "model {} is tied, and tied pipelines do not exist yet; use --tied false, or --schedule none", model.name));
-  }
   if (job.options.micro_batch_size > kMostElements / job.options.sequence / model.hidden) {
     throw ConfigError(
         fmt::format("--micro-batch-size {} times sequence {} times hidden {} is more than any machine holds",
@@ -142,9 +138,15 @@ void require_memory(const Job& job) {
   const double element_bytes = job.options.dtype == "float64" ? 8 : 4;
   const double tensors = job.options.optimizer == "adamw" ? 4 : 2;
   const auto groups = job.rank_groups();
+  const std::int64_t tied = job.model.tied ? tied_parameter(job.model).count() : 0;
   double needed = 0;
   for (std::size_t s = 0; s < groups.size(); ++s) {
-    const auto parameters = static_cast<double>(parameter_count(job.model, job.partition[s]));
+    std::int64_t own = tied;  // what the last group holds, where there is a tied matrix
+    if (s < job.partition.size()) {
+      own = parameter_count(job.model, job.partition[s]);
+      if (job.partition[s].embedding || job.partition[s].head) own -= tied;
+    }
+    const auto parameters = static_cast<double>(own);
     needed += parameters * static_cast<double>(groups[s].size()) * tensors * element_bytes;
   }
   if (needed <= available) return;
@@ -171,6 +173,7 @@ std::vector<std::string> parameter_names(const Job& job) {
     for (const ParameterSpec& parameter : stage_parameters(job.model, stage)) names.push_back(parameter.name);
   }
   std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());  // a tied matrix belongs to two stages
   return names;
 }
 
@@ -184,7 +187,7 @@ std::set<StageId> recomputed_stages(const TrainOptions& options, const Schedule&
 
 /// The program of a step. Where workers wait is looked up in the timeline with F = 1, B = 2, I = W = 1 and no latency.
 Program training_program(const Job& job) {
-  AllReduceOptions all_reduces{.every_stage = job.ranks.data_parallel > 1 || job.canonical};
+  AllReduceOptions all_reduces{.every_stage = job.ranks.data_parallel > 1 || job.canonical, .tied = job.model.tied};
   Timeline timeline;
   if (job.options.sync == "post") all_reduces.placement = AllReducePlacement::Post;
   if (job.options.sync == "eager-opt") {

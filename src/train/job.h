@@ -33,10 +33,12 @@ struct Job {
   std::optional<Samples> validation_samples;
 
   [[nodiscard]] std::int64_t num_ranks() const { return ranks.num_ranks(); }
-  /// The ranks that hold each stage.
-  [[nodiscard]] std::vector<std::vector<WorkerId>> rank_groups() const {
-    return ranks.ranks_of(stage_groups(schedule.placement));
+  /// The workers of a group that hold each stage and, of a tied model, those that own its matrix.
+  [[nodiscard]] std::vector<std::vector<WorkerId>> worker_groups() const {
+    return gradient_groups(schedule.placement, model.tied);
   }
+  /// The ranks of all groups that do.
+  [[nodiscard]] std::vector<std::vector<WorkerId>> rank_groups() const { return ranks.ranks_of(worker_groups()); }
   /// Samples of one of the schedule's micro-batches: a part of --micro-batch-size after backward halving.
   [[nodiscard]] std::int64_t micro_batch_size() const;
   /// Micro-batches of one step, over all groups.

@@ -16,11 +16,11 @@ struct Group {
   double weight_decay = 0;
 };
 
-std::vector<Group> groups_of(const std::vector<Stage*>& stages, double weight_decay) {
+std::vector<Group> groups_of(const std::vector<ParameterGroup*>& trained, double weight_decay) {
   std::vector<Group> groups(2);
   groups[0].weight_decay = weight_decay;
-  for (Stage* stage : stages) {
-    for (const Parameter& parameter : stage->parameters()) {
+  for (ParameterGroup* const part : trained) {
+    for (const Parameter& parameter : part->parameters()) {
       Group& group = groups[parameter.value.dim() >= 2 ? 0 : 1];
       group.parameters.push_back(parameter.value);
       group.gradients.push_back(parameter.value.grad());
@@ -97,8 +97,8 @@ double learning_rate(const TrainOptions& options, std::int64_t step) {
 
 double clip_factor(double norm, double clip) { return clip > 0 && norm > clip ? clip / norm : 1; }
 
-std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options, const std::vector<Stage*>& stages) {
-  auto groups = groups_of(stages, options.weight_decay);
+std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options, const std::vector<ParameterGroup*>& trained) {
+  auto groups = groups_of(trained, options.weight_decay);
   if (options.optimizer == "sgd") return std::make_unique<Sgd>(std::move(groups));
   return std::make_unique<AdamW>(std::move(groups));
 }

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "model/stage.h"
+#include "model/parameter_group.h"
 #include "train/options.h"
 
 namespace chimera {
@@ -18,7 +18,7 @@ namespace chimera {
 /// What gradients are multiplied by so that their global norm is at most `clip` (0: no limit).
 [[nodiscard]] double clip_factor(double norm, double clip);
 
-/// Updates the parameters of stages in place, from their gradients. Weight decay acts on matrices (two or more
+/// Updates parameters in place, from their gradients. Weight decay acts on matrices (two or more
 /// dimensions), not on biases and norms.
 class Optimizer {
  public:
@@ -27,7 +27,8 @@ class Optimizer {
 };
 
 /// AdamW with decoupled decay, b1 0.9, b2 0.999, epsilon 1e-8 (Loshchilov and Hutter, ICLR'19; the fused kernel of
-/// ATen), or plain SGD, by `options.optimizer`. The stages are borrowed.
-[[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options, const std::vector<Stage*>& stages);
+/// ATen), or plain SGD, by `options.optimizer`. `trained` is borrowed.
+[[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options,
+                                                        const std::vector<ParameterGroup*>& trained);
 
 }  // namespace chimera

@@ -9,11 +9,11 @@
 
 namespace chimera {
 
-std::string parameters_hash(const std::vector<std::string>& names, const std::vector<const Stage*>& own,
+std::string parameters_hash(const std::vector<std::string>& names, const std::vector<const ParameterGroup*>& own,
                             Transport& transport) {
   std::vector<double> halves(2 * names.size(), 0);  // 32 bits each: exact in a sum with zeros
-  for (const Stage* stage : own) {
-    for (const Parameter& parameter : stage->parameters()) {
+  for (const ParameterGroup* group : own) {
+    for (const Parameter& parameter : group->parameters()) {
       const XXH64_hash_t hash = XXH3_64bits(parameter.value.data_ptr(), parameter.value.nbytes());
       const auto at = 2 * (std::lower_bound(names.begin(), names.end(), parameter.name) - names.begin());
       halves[static_cast<std::size_t>(at)] = static_cast<double>(hash >> 32U);

@@ -31,26 +31,40 @@ double median(std::vector<double> values) {
 
 Trainer::Trainer(const Job& job, WorkerId rank, Transport& transport)
     : job_(job), rank_(rank), place_(job.ranks.place(rank)), transport_(transport, job.ranks, place_.group) {
-  const at::ScalarType dtype = scalar_type(job.options.dtype);
-  const StageGroups groups = stage_groups(job.schedule.placement);
-  std::map<StageId, Stage*> borrowed;
-  std::vector<Stage*> in_order;
-  for (std::size_t s = 0; s < groups.size(); ++s) {
-    if (!std::binary_search(groups[s].begin(), groups[s].end(), place_.worker)) continue;
-    const StageId id(static_cast<std::int64_t>(s));
-    stages_[id] = make_stage(job.model, job.partition[s], dtype, static_cast<std::uint64_t>(job.options.seed));
-    borrowed[id] = stages_[id].get();
-    in_order.push_back(stages_[id].get());
-  }
+  make_model();
+  std::vector<ParameterGroup*> in_order;
+  for (const auto& [id, group] : trained_) in_order.push_back(group);
   optimizer_ = make_optimizer(job.options, in_order);
-  const TensorSpec message{{job.micro_batch_size(), job.options.sequence, job.model.hidden}, dtype};
-  ProgramShape shape{job.schedule.micro_batches, job.ranks.workers, groups, job.ranks.data_parallel, place_.group};
+  const TensorSpec message{{job.micro_batch_size(), job.options.sequence, job.model.hidden},
+                           scalar_type(job.options.dtype)};
+  ProgramShape shape{job.schedule.micro_batches, job.ranks.workers, job.worker_groups(), job.ranks.data_parallel,
+                     place_.group};
+  shape.tied = job.model.tied;
   shape.parameters = job.parameters;
   if (job.canonical) shape.canonical = &*job.canonical;
   for (std::int64_t m = 0; m < job.schedule.micro_batches; ++m) {
     shape.positions.push_back(job.position(place_.group, MicroBatchId(m)));
   }
-  executor_ = std::make_unique<Executor>(place_.worker, std::move(borrowed), transport_, message, shape);
+  std::map<StageId, Stage*> borrowed;
+  for (const auto& [id, stage] : stages_) borrowed[id] = stage.get();
+  executor_ = std::make_unique<Executor>(place_.worker, std::move(borrowed), transport_, message, shape, tied_.get());
+}
+
+/// What this worker holds in any replica.
+void Trainer::make_model() {
+  const at::ScalarType dtype = scalar_type(job_.options.dtype);
+  const auto seed = static_cast<std::uint64_t>(job_.options.seed);
+  const StageGroups groups = stage_groups(job_.schedule.placement);
+  const auto holds = [&](const auto& group) { return std::binary_search(group.begin(), group.end(), place_.worker); };
+  const TiedUses uses{holds(groups.front()), holds(groups.back())};
+  if (job_.model.tied && uses.any()) tied_ = make_tied_weight(job_.model, uses, dtype, seed);
+  for (std::size_t s = 0; s < groups.size(); ++s) {
+    if (!holds(groups[s])) continue;
+    const StageId id(static_cast<std::int64_t>(s));
+    stages_[id] = make_stage(job_.model, job_.partition[s], dtype, seed, tied_ ? tied_->leaves() : TiedLeaves{});
+    trained_[id] = stages_[id].get();
+  }
+  if (tied_) trained_[StageId(job_.schedule.stages)] = tied_.get();
 }
 
 RunSummary Trainer::run(const std::function<void(const StepMetrics&)>& on_step) {
@@ -104,12 +118,12 @@ StepMetrics Trainer::train_step(std::int64_t step) {
   return metrics;
 }
 
-/// Of each stage the first worker of group 0 answers.
+/// Of each stage, and of the tied matrix, the first worker of group 0 answers.
 std::string Trainer::hash_parameters() {
-  const StageGroups groups = stage_groups(job_.schedule.placement);
-  std::vector<const Stage*> own;
-  for (const auto& [id, stage] : stages_) {
-    if (place_.group == GroupId(0) && groups[id.index()].front() == place_.worker) own.push_back(stage.get());
+  const StageGroups groups = job_.worker_groups();
+  std::vector<const ParameterGroup*> own;
+  for (const auto& [id, group] : trained_) {
+    if (place_.group == GroupId(0) && groups[id.index()].front() == place_.worker) own.push_back(group);
   }
   return parameters_hash(job_.parameters, own, transport_);
 }
@@ -167,7 +181,7 @@ void Trainer::optimizer_step(std::int64_t step, double gradient_norm) {
   const auto start = Clock::now();
   const double factor = clip_factor(gradient_norm, job_.options.clip);
   if (factor < 1) {
-    for (const auto& [id, stage] : stages_) stage->gradients().mul_(factor);
+    for (const auto& [id, group] : trained_) group->gradients().mul_(factor);
   }
   optimizer_->step(learning_rate(job_.options, step));
   optimizer_seconds_ += seconds_since(start);

@@ -36,12 +36,13 @@ class Trainer {
   /// Mean loss over the first kValidationBatches mini-batches of the validation split, or fewer where it has fewer.
   double validate();
 
-  /// The stages of this worker, for tests and inspection.
-  [[nodiscard]] const std::map<StageId, std::unique_ptr<Stage>>& stages() const { return stages_; }
+  /// What this worker trains, for tests and inspection: its stages and, as one above the last, the tied matrix.
+  [[nodiscard]] const std::map<StageId, ParameterGroup*>& trained() const { return trained_; }
   /// The instruction under way, or else the step, for error messages.
   [[nodiscard]] std::string current() const;
 
  private:
+  void make_model();
   double total_loss(const StepResult& result) const;
   MicroBatch load(const Samples& samples, std::int64_t step, StageId stage, MicroBatchId micro_batch) const;
   MicroBatch load_training(std::int64_t step, StageId stage, MicroBatchId micro_batch) const;
@@ -55,6 +56,8 @@ class Trainer {
   GroupWorker place_;
   GroupTransport transport_;
   std::map<StageId, std::unique_ptr<Stage>> stages_;
+  std::unique_ptr<TiedWeight> tied_;  // where the model is tied and this worker uses its matrix
+  std::map<StageId, ParameterGroup*> trained_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Executor> executor_;
   double optimizer_seconds_ = 0;

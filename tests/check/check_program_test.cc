@@ -45,6 +45,25 @@ TEST(CheckProgramTest, RecomputationIsSafeInBothDisciplines) {
   }
 }
 
+TEST(CheckProgramTest, SumsOfATiedMatrixAreSafeInBothDisciplines) {
+  for (const Generator& generator : generators()) {
+    for (const PipelineShape& shape : testing::small_shapes(generator.name, 6)) {
+      const Schedule schedule = generator.generate(shape);
+      for (const AllReducePlacement placement : {AllReducePlacement::Eager, AllReducePlacement::Post}) {
+        for (const bool every_stage : {false, true}) {
+          for (const ChannelDiscipline discipline : kDisciplines) {
+            const LoweringOptions options{.discipline = discipline,
+                                          .all_reduces = {every_stage, placement, nullptr, /*tied=*/true}};
+            const auto violations = check(lower(schedule, options), discipline);
+            ASSERT_TRUE(violations.empty())
+                << testing::describe(generator.name, shape) << ": " << violations[0].message;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(CheckProgramTest, SafeWithAnyBoundOnTransfersAhead) {
   for (const std::int64_t ahead : {0, 1, 5}) {
     for (const std::int64_t behind : {1, 3}) {
@@ -166,6 +185,50 @@ TEST(CheckProgramTest, AllReducesOfSharedWorkersStartInOneOrder) {
               "worker 3 starts the all-reduce of stage 0 before that of stage 3; "
               "worker 0 starts the all-reduce of stage 3 before that of stage 0");
   }
+}
+
+/// Where worker 0 starts to sum its tied matrix.
+std::size_t tied_start(const Program& program) {
+  const auto& list = program.workers[0];
+  const auto is_start = [&](const Instruction& instruction) {
+    return instruction.kind == InstructionKind::StartAllReduce && instruction.op.stage == StageId(program.stages);
+  };
+  return static_cast<std::size_t>(std::find_if(list.begin(), list.end(), is_start) - list.begin());
+}
+
+TEST(CheckProgramTest, ATiedMatrixIsSummedAfterBothItsUsesEvenByOneOwner) {
+  for (const char* name : {"1f1b", "chimera", "zb-v"}) {
+    const Program good = lower(find_generator(name).generate({4, 8}), {.all_reduces = {.tied = true}});
+    ASSERT_TRUE(kinds(good).empty()) << name;
+    Program early = good;  // before the op that ends either use
+    std::size_t start = tied_start(early);
+    auto& list = early.workers[0];
+    while (list[start].kind != InstructionKind::Compute) {
+      std::swap(list[start], list[start - 1]);
+      if (list[start].kind == InstructionKind::Compute) break;
+      --start;
+    }
+    EXPECT_TRUE(kinds(early).contains(ViolationKind::BadDataFlow)) << name;
+  }
+  Program missing = lower(find_generator("zb-v").generate({4, 8}), {.all_reduces = {.tied = true}});
+  const auto start = static_cast<std::ptrdiff_t>(tied_start(missing));
+  missing.workers[0].erase(missing.workers[0].begin() + start);
+  EXPECT_TRUE(kinds(missing).contains(ViolationKind::BadDataFlow)) << "its two gradients are never added";
+}
+
+TEST(CheckProgramTest, OwnersOfATiedMatrixStartItsSumInOneOrderWithTheOthers) {
+  Program program = lower(find_generator("chimera").generate({4, 4}), {.all_reduces = {.tied = true}});
+  const std::size_t start = tied_start(program);  // right behind that of stage 0
+  std::swap(program.workers[0][start], program.workers[0][start - 1]);
+  const auto violations = check(program, ChannelDiscipline::PerDirection);
+  ASSERT_EQ(violations.size(), 1U);
+  EXPECT_EQ(violations[0].kind, ViolationKind::AllReduceOrder);
+}
+
+TEST(CheckProgramTest, AStageAboveTheLastIsSummedByTiedProgramsOnly) {
+  Program program = lower(find_generator("1f1b").generate({4, 8}), {.all_reduces = {.tied = true}});
+  program.tied = false;
+  EXPECT_TRUE(kinds(program).contains(ViolationKind::OutOfRange));
 }
 
 TEST(CheckProgramTest, WhatAStepLeavesOutOrRepeatsIsAViolation) {

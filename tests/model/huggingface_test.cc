@@ -45,9 +45,9 @@ MicroBatch batch_of(const SafetensorsFile& file) {
   return batch;
 }
 
-void set_weights(const Stage& stage, const SafetensorsFile& file) {
+void set_weights(const ParameterGroup& group, const SafetensorsFile& file) {
   const torch::autograd::AutoGradMode no_grad(false);
-  for (const Parameter& parameter : stage.parameters()) {
+  for (const Parameter& parameter : group.parameters()) {
     const at::Tensor& value = file.tensors.at("weights/" + parameter.name);
     ASSERT_EQ(parameter.value.sizes(), value.sizes()) << parameter.name;
     parameter.value.copy_(value);
@@ -70,20 +70,32 @@ class HuggingFaceTest : public testing::TestWithParam<const char*> {
       read_safetensors(std::string(CHIMERA_SOURCE_DIR "/tests/model/fixtures/") + GetParam() + ".safetensors");
   ModelConfig config_ = config_of(file_);
   MicroBatch batch_ = batch_of(file_);
+  std::unique_ptr<TiedWeight> tied_ =
+      config_.tied ? make_tied_weight(config_, {.embedding = true, .head = true}, at::kDouble, 1) : nullptr;
+
+  [[nodiscard]] std::unique_ptr<Stage> make(const StageLayers& layers) const {
+    return make_stage(config_, layers, at::kDouble, 1, tied_ ? tied_->leaves() : TiedLeaves{});
+  }
+  /// With the file's weights.
+  [[nodiscard]] std::unique_ptr<Stage> load(const StageLayers& layers) const {
+    auto stage = make(layers);
+    set_weights(*stage, file_);
+    if (tied_) set_weights(*tied_, file_);
+    return stage;
+  }
 };
 INSTANTIATE_TEST_SUITE_P(Models, HuggingFaceTest,
                          testing::Values("gpt2_untied", "gpt2_tied", "bert_untied", "bert_tied"),
                          [](const auto& file) { return std::string(file.param); });
 
 TEST_P(HuggingFaceTest, HasTheSameParameters) {
-  const auto stage = make_stage(config_, whole(config_), at::kDouble, 1);
+  const auto stage = make(whole(config_));
   const auto is_weight = [](const auto& entry) { return entry.first.starts_with("weights/"); };
-  EXPECT_EQ(std::ssize(stage->parameters()), std::ranges::count_if(file_.tensors, is_weight));
+  EXPECT_EQ(std::ssize(stage->parameters()) + (config_.tied ? 1 : 0), std::ranges::count_if(file_.tensors, is_weight));
 }
 
 TEST_P(HuggingFaceTest, GivesTheSameLogits) {
-  const auto stage = make_stage(config_, whole(config_), at::kDouble, 1);
-  set_weights(*stage, file_);
+  const auto stage = load(whole(config_));
   const auto& transformer = dynamic_cast<const TransformerStage&>(*stage);
   const at::Tensor hidden = transformer.hidden_states({}, batch_);
   EXPECT_LT(largest_difference(transformer.logits(hidden), file_.tensors.at("logits")), 1e-10);
@@ -95,16 +107,17 @@ TEST_P(HuggingFaceTest, GivesTheSameLogits) {
 // A gradient that is zero by mathematics, as that of the key bias, is compared with the size of all gradients.
 TEST_P(HuggingFaceTest, GivesTheSameLossAndGradients) {
   for (const std::int64_t count : {1, 2}) {
-    if (config_.tied && count > 1) continue;
     std::vector<std::unique_ptr<Stage>> stages;
-    for (const StageLayers& layers : even_partition(config_.layers, count)) {
-      stages.push_back(make_stage(config_, layers, at::kDouble, 1));
-      set_weights(*stages.back(), file_);
-    }
+    for (const StageLayers& layers : even_partition(config_.layers, count)) stages.push_back(load(layers));
+    std::vector<ParameterGroup*> groups;
+    for (const auto& stage : stages) groups.push_back(stage.get());
+    if (tied_) groups.push_back(tied_.get());
+    for (ParameterGroup* const group : groups) group->zero_gradients();
     EXPECT_NEAR(run_stages(stages, batch_), file_.tensors.at("loss").item<double>(), 1e-12);
+    if (tied_) tied_->add_accumulators();
     const double floor = 1e-6 * norm_of_all_gradients(file_);
-    for (const auto& stage : stages) {
-      for (const Parameter& parameter : stage->parameters()) {
+    for (const ParameterGroup* const group : groups) {
+      for (const Parameter& parameter : group->parameters()) {
         const at::Tensor& expected = file_.tensors.at("gradients/" + parameter.name);
         const double difference = (parameter.value.grad() - expected).norm().item<double>();
         EXPECT_LT(difference / std::max(expected.norm().item<double>(), floor), 1e-9) << parameter.name;

@@ -50,12 +50,26 @@ TEST(ParameterCountTest, OfStagesIsThePublishedOne) {
 
 TEST(ParameterCountTest, OfStagesAddsUpToTheModelForEveryEvenPartition) {
   for (const std::string& name : preset_names()) {
-    const ModelConfig config = find_model(name);
+    const ModelConfig config = untied(name);
     for (std::int64_t stages = 1; stages <= config.layers; ++stages) {
       std::int64_t sum = 0;
       for (const StageLayers& stage : even_partition(config.layers, stages)) sum += parameter_count(config, stage);
       EXPECT_EQ(sum, parameter_count(config)) << name << " in " << stages << " stages";
     }
+  }
+}
+
+TEST(ParameterCountTest, ATiedMatrixCountsOnceInTheModelAndWhereverItIs) {
+  const ModelConfig tied = find_model("gpt2");
+  const std::int64_t matrix = 50'257 * 768;
+  ASSERT_EQ(tied_parameter(tied).count(), matrix);
+  for (const std::int64_t stages : {2, 4, 12}) {
+    std::int64_t sum = 0;
+    for (const StageLayers& stage : even_partition(tied.layers, stages)) {
+      sum += parameter_count(tied, stage);
+      EXPECT_EQ(parameter_count(tied, stage), parameter_count(untied("gpt2"), stage)) << "as many as two matrices";
+    }
+    EXPECT_EQ(sum, parameter_count(tied) + matrix) << stages << " stages";
   }
 }
 
@@ -82,7 +96,7 @@ TEST(ParameterCountTest, TakesNoMemoryOrTimeForHugeModels) {
 
 TEST(ParametersTest, NamesAreUniqueAndTheSameUnderAnyPartition) {
   for (const std::string& name : preset_names()) {
-    const ModelConfig config = find_model(name);
+    const ModelConfig config = untied(name);
     std::vector<std::string> whole;
     for (const auto& spec : stage_parameters(config, {0, config.layers, true, true})) whole.push_back(spec.name);
     std::vector<std::string> pieces;
@@ -115,6 +129,19 @@ TEST(ParametersTest, TiedHeadsHaveNoMatrixOfTheirOwn) {
   const ModelConfig tied_bert = with_overrides(find_model("bert-tiny"), {.tied = true});
   EXPECT_EQ(find_spec(head_parameters(tied_bert), "cls.predictions.decoder.weight").name, "absent");
   EXPECT_THAT(find_spec(head_parameters(tied_bert), "cls.predictions.bias").shape, ElementsAre(260));
+}
+
+TEST(ParametersTest, TheTiedMatrixBelongsToFirstAndLastStage) {
+  for (const std::string& name : {std::string("gpt2"), std::string("bert-tiny")}) {
+    const ModelConfig config = with_overrides(find_model(name), {.tied = true});
+    const std::string tied = tied_parameter(config).name;
+    EXPECT_EQ(tied, name == "gpt2" ? "wte.weight" : "bert.embeddings.word_embeddings.weight");
+    const auto stages = even_partition(config.layers, 3);
+    EXPECT_EQ(find_spec(stage_parameters(config, stages[0]), tied).name, tied);
+    EXPECT_EQ(find_spec(stage_parameters(config, stages[1]), tied).name, "absent");
+    EXPECT_EQ(find_spec(stage_parameters(config, stages[2]), tied).initial, tied_parameter(config).initial);
+    for (const StageLayers& stage : stages) EXPECT_EQ(find_spec(own_parameters(config, stage), tied).name, "absent");
+  }
 }
 
 TEST(ParametersTest, InitialValuesFollowTheKindOfParameter) {

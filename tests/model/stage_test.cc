@@ -178,13 +178,56 @@ TEST_P(StageTest, RunsInFloat32AndBfloat16) {
   EXPECT_NEAR(narrow->forward({}, batch).item<double>(), expected, 2e-2);
 }
 
-TEST_P(StageTest, RefusesToCutATiedModel) {
+// One tensor, whether the uses are on one stage or two; each adds to a gradient of its own.
+TEST_P(StageTest, TiedStagesShareAMatrixThatTheyDoNotOwn) {
   const ModelConfig config = with_overrides(small_model(GetParam()), {.tied = true});
-  EXPECT_NO_THROW((void)make_stage(config, whole(config), at::kFloat, 1));
-  for (const StageLayers& layers : even_partition(config.layers, 3)) {
-    EXPECT_THAT([&] { (void)make_stage(config, layers, at::kFloat, 1); },
-                ThrowsMessage<ConfigError>(HasSubstr("use --tied false")));
+  const MicroBatch batch = small_batch(GetParam());
+  std::vector<at::Tensor> sums;
+  for (const std::int64_t count : {1, 3}) {
+    const auto tied = make_tied_weight(config, {.embedding = true, .head = true}, at::kDouble, 1);
+    std::vector<std::unique_ptr<Stage>> stages;
+    for (const StageLayers& layers : even_partition(config.layers, count)) {
+      stages.push_back(make_stage(config, layers, at::kDouble, 1, tied->leaves()));
+      for (const Parameter& parameter : stages.back()->parameters()) {
+        EXPECT_NE(parameter.name, tied->parameters()[0].name);
+      }
+    }
+    run_stages(stages, batch);
+    ASSERT_EQ(tied->accumulators().size(), 2U);
+    const at::Tensor expected = tied->accumulators()[0] + tied->accumulators()[1];
+    for (const at::Tensor& sum : tied->accumulators()) EXPECT_GT(sum.abs().max().item<double>(), 0);
+    tied->add_accumulators();
+    EXPECT_TRUE(at::equal(tied->gradients(), expected));
+    sums.push_back(expected);
+    tied->zero_gradients();
+    for (const at::Tensor& sum : tied->accumulators()) EXPECT_EQ(sum.abs().max().item<double>(), 0);
   }
+  EXPECT_TRUE(at::equal(sums[0], sums[1]));
+}
+
+TEST_P(StageTest, AnUpdateOfTheTiedMatrixReachesBothItsUses) {
+  const ModelConfig config = with_overrides(small_model(GetParam()), {.tied = true});
+  const auto tied = make_tied_weight(config, {.embedding = true, .head = true}, at::kDouble, 1);
+  {
+    const torch::autograd::AutoGradMode no_grad(false);
+    at::Tensor value = tied->parameters()[0].value;
+    value.add_(1);
+  }
+  EXPECT_TRUE(at::equal(tied->leaves().embedding, tied->parameters()[0].value));
+  EXPECT_TRUE(at::equal(tied->leaves().head, tied->parameters()[0].value));
+}
+
+TEST_P(StageTest, AWorkerWithOneUseOfTheTiedMatrixAccumulatesOnce) {
+  const ModelConfig config = with_overrides(small_model(GetParam()), {.tied = true});
+  const auto first = make_tied_weight(config, {.embedding = true}, at::kDouble, 1);
+  const auto last = make_tied_weight(config, {.head = true}, at::kDouble, 1);
+  EXPECT_TRUE(at::equal(first->parameters()[0].value, last->parameters()[0].value)) << "a function of seed and name";
+  EXPECT_EQ(first->accumulators().size(), 1U);
+  EXPECT_FALSE(first->leaves().head.defined());
+  const StageLayers head{3, config.layers, false, true};
+  EXPECT_NO_THROW((void)make_stage(config, head, at::kDouble, 1, last->leaves()));
+  EXPECT_THAT([&] { (void)make_stage(config, head, at::kDouble, 1, first->leaves()); },
+              ThrowsMessage<ConfigError>(HasSubstr("needs a TiedWeight")));
 }
 
 }  // namespace

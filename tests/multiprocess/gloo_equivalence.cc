@@ -1,9 +1,11 @@
 // gloo_equivalence MODEL SCHEDULE D N 2f [W LAYOUT]: runs one step on D W processes over Gloo; each compares every
 // gradient that it holds with the unpipelined model's, which it computes itself. Exit code 0 exactly if all agree.
+// MODEL is a preset, its head tied where `-tied` is appended.
 
 #include <fmt/format.h>
 
 #include <iostream>
+#include <string_view>
 
 #include "core/error.h"
 #include "launch/launcher.h"
@@ -15,6 +17,7 @@ namespace chimera {
 namespace {
 
 constexpr double kTolerance = 1e-12;
+constexpr std::string_view kTied = "-tied";
 
 void compare(const TrainOptions& options, const RankEnvironment& rank) {
   at::set_num_threads(1);
@@ -41,7 +44,11 @@ void compare(const TrainOptions& options, const RankEnvironment& rank) {
 
 int run(const std::vector<std::string>& arguments, const std::optional<RankEnvironment>& rank) {
   const PipelineShape shape{std::stoll(arguments.at(2)), std::stoll(arguments.at(3)), std::stoll(arguments.at(4))};
-  TrainOptions options = testing::small_options(arguments.at(0), arguments.at(1), shape);
+  std::string model = arguments.at(0);
+  const bool tied = model.ends_with(kTied);
+  if (tied) model.resize(model.size() - kTied.size());
+  TrainOptions options = testing::small_options(model, arguments.at(1), shape);
+  options.overrides.tied = tied;
   if (arguments.size() > 5) {
     options.data_parallel = std::stoll(arguments.at(5));
     options.replica_layout = arguments.at(6);

@@ -15,10 +15,11 @@ using ::testing::Pair;
 using Starts = std::vector<std::pair<std::int64_t, std::string>>;
 
 /// With F = 1 and B = 2, for EagerOpt.
-std::vector<Starts> starts(const Schedule& schedule, AllReducePlacement placement, bool every_stage = false) {
+std::vector<Starts> starts(const Schedule& schedule, AllReducePlacement placement, bool every_stage = false,
+                           bool tied = false) {
   const OpTable table(schedule);
   const Timeline timeline = testing::timed(schedule, 1, 2);
-  const auto placed = place_all_reduces(table, unit_start_times(table), {every_stage, placement, &timeline});
+  const auto placed = place_all_reduces(table, unit_start_times(table), {every_stage, placement, &timeline, tied});
   std::vector<Starts> result;
   for (std::size_t w = 0; w < placed.size(); ++w) {
     auto& worker = result.emplace_back();
@@ -81,13 +82,41 @@ TEST(PlaceAllReducesTest, ACopyWithoutMicroBatchesHasNothingToWaitFor) {
   EXPECT_THAT(starts(schedule, AllReducePlacement::Post)[0], ElementsAre(Pair(3, "0B0"), Pair(0, "0B0")));
 }
 
+// The tied matrix is summed as a stage above the last, behind the last backward of either of its uses on a worker.
+TEST(PlaceAllReducesTest, TheTiedMatrixIsSummedByTheHoldersOfFirstAndLastStage) {
+  const Schedule schedule = find_generator("1f1b").generate({4, 4});
+  const auto workers = starts(schedule, AllReducePlacement::Eager, false, true);
+  EXPECT_THAT(workers[0], ElementsAre(Pair(4, "0B3")));
+  EXPECT_THAT(workers[1], ElementsAre());
+  EXPECT_THAT(workers[2], ElementsAre());
+  EXPECT_THAT(workers[3], ElementsAre(Pair(4, "3B3")));
+}
+
+TEST(PlaceAllReducesTest, BidirectionalOwnersOfTheTiedMatrixAreTheReplicas) {
+  const auto workers = starts(find_generator("chimera").generate({4, 4}), AllReducePlacement::Eager, false, true);
+  EXPECT_THAT(workers[0], ElementsAre(Pair(3, "3B3"), Pair(0, "0B1"), Pair(4, "0B1")));
+  EXPECT_THAT(workers[1], ElementsAre(Pair(2, "2B3"), Pair(1, "1B1"))) << "no owner";
+  EXPECT_THAT(workers[3], ElementsAre(Pair(3, "3B1"), Pair(0, "0B3"), Pair(4, "0B3")));
+}
+
+TEST(PlaceAllReducesTest, AnOwnerAloneAddsUpTheUsesOfTheTiedMatrix) {
+  for (const char* name : {"zb-v", "dualpipev", "hanayo", "none"}) {
+    const bool whole = std::string(name) == "none";
+    const Schedule schedule = find_generator(whole ? "1f1b" : name).generate({whole ? 1 : 4, 8});
+    const auto workers = starts(schedule, AllReducePlacement::Eager, false, true);
+    ASSERT_EQ(workers[0].size(), 1U) << name;
+    EXPECT_EQ(workers[0][0].first, schedule.stages) << name;
+    for (std::size_t w = 1; w < workers.size(); ++w) EXPECT_THAT(workers[w], ElementsAre()) << name;
+  }
+}
+
 TEST(PlaceAllReducesTest, AllWorkersStartTheirsInOneOrder) {
   for (const Generator& generator : generators()) {
     for (const PipelineShape& shape : testing::small_shapes(generator.name, 6)) {
       const Schedule schedule = generator.generate(shape);
       for (const auto placement : {AllReducePlacement::Eager, AllReducePlacement::EagerOpt, AllReducePlacement::Post}) {
-        std::vector<std::vector<std::int64_t>> earlier(static_cast<std::size_t>(schedule.stages));  // [stage]
-        for (const Starts& worker : starts(schedule, placement, true)) {
+        std::vector<std::vector<std::int64_t>> earlier(static_cast<std::size_t>(schedule.stages) + 1);  // [stage]
+        for (const Starts& worker : starts(schedule, placement, true, /*tied=*/true)) {
           for (std::size_t i = 1; i < worker.size(); ++i) {
             for (std::size_t j = 0; j < i; ++j) {
               earlier[static_cast<std::size_t>(worker[i].first)].push_back(worker[j].first);

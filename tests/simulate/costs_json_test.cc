@@ -50,6 +50,7 @@ TEST(CostsJsonTest, ReadsEverythingElse) {
   EXPECT_EQ(costs.recompute, (std::vector<double>{10, 10})) << "one number stands for all stages";
   EXPECT_EQ(costs.memory[1].boundary, 10);
   EXPECT_EQ(read(with(R"(, "all_reduce": {"seconds": [1, 2]})")).all_reduce->seconds, (std::vector<double>{1, 2}));
+  EXPECT_EQ(read(with(R"(, "all_reduce": {"seconds": [1, 2], "tied": 3})")).all_reduce->tied, 3);
 }
 
 TEST(CostsJsonTest, RefusesWithThePlace) {

@@ -110,6 +110,25 @@ TEST(SynchronisationTest, TheUpdateCoversAllCopiesOfAWorker) {
   EXPECT_EQ(timeline.workers[0].idle, 1.5);
 }
 
+// Workers 0 and 3; in the V worker 0 holds both.
+TEST(SynchronisationTest, ATiedMatrixIsSummedByTheHoldersOfFirstAndLastStage) {
+  const auto timed = [](const char* name) {
+    const Schedule schedule = find_generator(name).generate({4, 4});
+    CostModel costs = with_sums(schedule, 0, AllReducePlacement::Eager);
+    costs.all_reduce->tied = 3;
+    return simulate(schedule, costs);
+  };
+  const Timeline line = timed("1f1b");
+  EXPECT_EQ(starts(line), (std::map<std::int64_t, double>{{4, line.ops_end}})) << "after the first stage's last B";
+  EXPECT_EQ(line.workers[0].all_reduces.size(), 1U);
+  EXPECT_EQ(line.workers[1].all_reduces.size(), 0U);
+  EXPECT_EQ(line.workers[3].all_reduces.size(), 1U);
+  EXPECT_EQ(line.makespan, line.ops_end + 3);
+  const Timeline v = timed("zb-v");
+  EXPECT_TRUE(starts(v).empty()) << "one owner, no message";
+  EXPECT_EQ(v.makespan, v.ops_end);
+}
+
 TEST(SynchronisationTest, AStageWithoutMicroBatchesTakesPart) {
   const Schedule schedule = find_generator("chimera").generate({2, 1});  // nothing goes up
   const Timeline timeline = simulate(schedule, with_sums(schedule, 1, AllReducePlacement::Eager));

@@ -60,10 +60,10 @@ struct Trained {
   std::map<std::string, std::vector<at::Tensor>> parameters;
 };
 
-/// Adds a worker's stages to the result.
+/// Adds what a worker trains to the result.
 inline void collect(const Trainer& trainer, Trained& trained) {
-  for (const auto& [id, stage] : trainer.stages()) {
-    for (const Parameter& parameter : stage->parameters()) {
+  for (const auto& [id, group] : trainer.trained()) {
+    for (const Parameter& parameter : group->parameters()) {
       trained.gradients[parameter.name].push_back(parameter.value.grad().clone());
       trained.parameters[parameter.name].push_back(parameter.value.detach().clone());
     }

@@ -8,15 +8,14 @@
 namespace chimera {
 namespace {
 
-class TwoParameters final : public Stage {
+class TwoParameters final : public ParameterGroup {
  public:
   TwoParameters()
-      : Stage({{"matrix", at::full({2, 2}, 0.5, at::kDouble)}, {"bias", at::full({2}, -0.25, at::kDouble)}}) {}
-  at::Tensor forward(const at::Tensor& input, const MicroBatch&) override { return input; }
+      : ParameterGroup({{"matrix", at::full({2, 2}, 0.5, at::kDouble)}, {"bias", at::full({2}, -0.25, at::kDouble)}}) {}
 };
 
-double value(const Stage& stage, std::size_t parameter) {
-  return stage.parameters()[parameter].value.detach().flatten()[0].item<double>();
+double value(const ParameterGroup& group, std::size_t parameter) {
+  return group.parameters()[parameter].value.detach().flatten()[0].item<double>();
 }
 
 /// AdamW written out for one number (Loshchilov and Hutter, algorithm 2).
@@ -38,18 +37,18 @@ struct ScalarAdamW {
 TEST(OptimizerTest, AdamWIsTheFormulaAndDecaysMatricesOnly) {
   TrainOptions options;
   options.weight_decay = 0.1;
-  TwoParameters stage;
-  const auto optimizer = make_optimizer(options, {&stage});
+  TwoParameters parameters;
+  const auto optimizer = make_optimizer(options, {&parameters});
   ScalarAdamW matrix{0.5, 0.1};
   ScalarAdamW bias{-0.25, 0};
   for (int step = 0; step < 200; ++step) {
     const double gradient = std::sin(0.1 * step) + 0.2;
-    stage.gradients().fill_(gradient);
+    parameters.gradients().fill_(gradient);
     optimizer->step(0.01);
     matrix.step(gradient, 0.01);
     bias.step(gradient, 0.01);
-    ASSERT_NEAR(value(stage, 0), matrix.weight, 1e-12) << "step " << step;
-    ASSERT_NEAR(value(stage, 1), bias.weight, 1e-12) << "step " << step;
+    ASSERT_NEAR(value(parameters, 0), matrix.weight, 1e-12) << "step " << step;
+    ASSERT_NEAR(value(parameters, 1), bias.weight, 1e-12) << "step " << step;
   }
 }
 
@@ -57,12 +56,12 @@ TEST(OptimizerTest, SgdStepsAgainstTheGradient) {
   TrainOptions options;
   options.optimizer = "sgd";
   options.weight_decay = 0.1;
-  TwoParameters stage;
-  const auto optimizer = make_optimizer(options, {&stage});
-  stage.gradients().fill_(2);
+  TwoParameters parameters;
+  const auto optimizer = make_optimizer(options, {&parameters});
+  parameters.gradients().fill_(2);
   optimizer->step(0.01);
-  EXPECT_DOUBLE_EQ(value(stage, 0), 0.5 * (1 - 0.001) - 0.02);
-  EXPECT_DOUBLE_EQ(value(stage, 1), -0.25 - 0.02);
+  EXPECT_DOUBLE_EQ(value(parameters, 0), 0.5 * (1 - 0.001) - 0.02);
+  EXPECT_DOUBLE_EQ(value(parameters, 1), -0.25 - 0.02);
 }
 
 TEST(OptimizerTest, ClippingBoundsTheGlobalNorm) {

@@ -1,0 +1,38 @@
+#include "model/parameter_group.h"
+
+#include <ATen/ATen.h>
+
+#include <utility>
+
+namespace chimera {
+
+ParameterGroup::ParameterGroup(std::vector<Parameter> parameters, std::size_t num_accumulators)
+    : parameters_(std::move(parameters)) {
+  constexpr std::int64_t kAlignment = 64;  // bytes: a product's last bits may depend on where it is written
+  std::int64_t count = 0;
+  std::vector<std::int64_t> offsets;
+  for (const Parameter& parameter : parameters_) {
+    const std::int64_t elements = kAlignment / static_cast<std::int64_t>(parameter.value.element_size());
+    offsets.push_back((count + elements - 1) / elements * elements);
+    count = offsets.back() + parameter.value.numel();
+  }
+  while (accumulators_.size() < num_accumulators) {
+    accumulators_.push_back(at::zeros({count}, parameters_.front().value.options()));
+  }
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    at::Tensor& value = parameters_[i].value;
+    value.requires_grad_();
+    value.mutable_grad() = gradients().narrow(0, offsets[i], value.numel()).view(value.sizes());
+  }
+}
+
+void ParameterGroup::zero_gradients() {
+  for (at::Tensor& sum : accumulators_) sum.zero_();
+}
+
+void ParameterGroup::add_accumulators() {
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 1; i < accumulators_.size(); ++i) gradients().add_(accumulators_[i]);
+}
+
+}  // namespace chimera

@@ -1,0 +1,33 @@
+#include "model/tied_weight.h"
+
+#include <ATen/ATen.h>
+
+#include <utility>
+
+#include "model/initial_values.h"
+#include "model/parameters.h"
+
+namespace chimera {
+namespace {
+
+at::Tensor leaf_of(const at::Tensor& value, const at::Tensor& gradient) {
+  at::Tensor leaf = value.detach().requires_grad_();
+  leaf.mutable_grad() = gradient.view(value.sizes());
+  return leaf;
+}
+
+}  // namespace
+
+TiedWeight::TiedWeight(Parameter weight, const TiedUses& uses)
+    : ParameterGroup({std::move(weight)}, uses.embedding && uses.head ? 2 : 1) {
+  const at::Tensor& value = parameters().front().value;
+  if (uses.embedding) leaves_.embedding = leaf_of(value, accumulators().front());
+  if (uses.head) leaves_.head = leaf_of(value, accumulators().back());
+}
+
+std::unique_ptr<TiedWeight> make_tied_weight(const ModelConfig& config, const TiedUses& uses, at::ScalarType dtype,
+                                             std::uint64_t seed) {
+  return std::make_unique<TiedWeight>(initial_values({tied_parameter(config)}, dtype, seed).front(), uses);
+}
+
+}  // namespace chimera

@@ -1,0 +1,192 @@
+// Tied models: embedding and head are one matrix, trained as the unpipelined model trains it, wherever its uses are.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/error.h"
+#include "generate/registry.h"
+#include "support/schedules.h"
+#include "support/training.h"
+
+namespace chimera {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
+
+constexpr std::int64_t kMicroBatches = 8;
+constexpr std::int64_t kSteps = 3;
+
+TrainOptions tied(const std::string& model, const std::string& schedule, const PipelineShape& shape) {
+  TrainOptions options = testing::small_options(model, schedule, shape);
+  options.overrides.tied = true;
+  options.clip = 0.5;  // active
+  options.learning_rate = 0.01;
+  return options;
+}
+
+TrainOptions canonical(TrainOptions options, const std::string& dtype) {
+  options.dtype = dtype;
+  options.reduction = "canonical";
+  options.dropout = 0.1;
+  return options;
+}
+
+std::string matrix_of(const std::string& model) {
+  return model == "gpt2-tiny" ? "wte.weight" : "bert.embeddings.word_embeddings.weight";
+}
+
+/// The unpipelined run on the same micro-batches, each kind once.
+const testing::Trained& reference(TrainOptions options) {
+  const Job job = prepare_job(options);
+  options.micro_batch_size = job.micro_batch_size();
+  options.shape = {1, job.micro_batches()};
+  options.data_parallel = 1;
+  options.recompute = "none";
+  options.schedule = "none";
+  static std::map<std::string, testing::Trained> known;
+  const std::string key = options.model + options.dtype + options.reduction + std::to_string(options.micro_batch_size) +
+                          "," + std::to_string(job.micro_batches()) + "," + std::to_string(options.reduction_blocks);
+  const auto found = known.find(key);
+  return found != known.end() ? found->second : known[key] = testing::train(options, kSteps);
+}
+
+void expect_one_matrix(const TrainOptions& options, const testing::Trained& trained, const std::string& what) {
+  EXPECT_FALSE(trained.parameters.contains("lm_head.weight")) << what;
+  const auto owners = prepare_job(options).rank_groups().back().size();
+  EXPECT_EQ(trained.parameters.at(matrix_of(options.model)).size(), owners) << what;
+  for (const auto& [name, copies] : trained.parameters) {
+    for (const at::Tensor& copy : copies) EXPECT_TRUE(at::equal(copy, copies[0])) << what << ": copies of " << name;
+  }
+}
+
+void expect_same_numbers(const TrainOptions& options, const std::string& what) {
+  const auto trained = testing::train(options, kSteps);
+  const auto& expected = reference(options);
+  for (std::size_t step = 0; step < trained.losses.size(); ++step) {
+    EXPECT_NEAR(trained.losses[step], expected.losses[step], 1e-11 * expected.losses[step]) << what;
+    EXPECT_NEAR(trained.gradient_norms[step], expected.gradient_norms[step], 1e-11 * expected.gradient_norms[step])
+        << what;
+  }
+  expect_one_matrix(options, trained, what);
+}
+
+void expect_same_bits(const TrainOptions& options, const std::string& what) {
+  const auto trained = testing::train(options, kSteps);
+  const auto& expected = reference(options);
+  EXPECT_THAT(trained.losses, ElementsAreArray(expected.losses)) << what;
+  EXPECT_THAT(trained.gradient_norms, ElementsAreArray(expected.gradient_norms)) << what;
+  EXPECT_THAT(trained.parameters_hashes, ElementsAreArray(expected.parameters_hashes)) << what;
+  expect_one_matrix(options, trained, what);
+}
+
+/// Calls `visit` with every synchronous schedule of that depth, with all its flags, on kMicroBatches.
+template <class Visit>
+void for_each_schedule(std::int64_t depth, Visit&& visit) {
+  for (const Generator& generator : generators()) {
+    for (const PipelineShape& shape : testing::with_flags(generator, {depth, kMicroBatches})) {
+      try {
+        const Schedule schedule = generator.generate(shape);
+        if (schedule.updates || schedule.stages > 8) continue;
+      } catch (const ConfigError&) {  // no such schedule
+        continue;
+      }
+      visit(generator.name, shape);
+    }
+  }
+}
+
+TEST(TiedTest, EveryScheduleTrainsAsTheUnpipelinedModel) {
+  for (const std::int64_t depth : {2, 4}) {
+    for_each_schedule(depth, [](const std::string& name, const PipelineShape& shape) {
+      expect_same_numbers(tied("gpt2-tiny", name, shape), testing::describe(name, shape));
+    });
+  }
+  for (const char* name : {"1f1b", "chimera", "zb-v", "zb-h1"}) {
+    expect_same_numbers(tied("bert-tiny", name, {4, kMicroBatches}), name);
+  }
+}
+
+TEST(TiedTest, EveryScheduleComputesTheBitsOfTheUnpipelinedModel) {
+  for_each_schedule(4, [](const std::string& name, const PipelineShape& shape) {
+    expect_same_bits(canonical(tied("gpt2-tiny", name, shape), "float32"), testing::describe(name, shape));
+  });
+  for (const char* name : {"1f1b", "chimera", "zb-v", "zb-h1", "dualpipe"}) {
+    for (const char* model : {"gpt2-tiny", "bert-tiny"}) {
+      expect_same_bits(canonical(tied(model, name, {2, kMicroBatches}), "float64"), name + std::string(", ") + model);
+    }
+  }
+}
+
+TEST(TiedTest, GroupsRecomputationAndTheTimeOfSumsChangeNothing) {
+  for (const char* name : {"1f1b", "chimera", "zb-v", "zb-h1"}) {
+    TrainOptions options = tied("gpt2-tiny", name, {4, kMicroBatches / 2});
+    options.data_parallel = 2;
+    expect_same_numbers(options, name + std::string(", two groups"));
+    expect_same_bits(canonical(options, "float32"), name + std::string(", two groups, canonical"));
+    options = tied("gpt2-tiny", name, {4, kMicroBatches});
+    options.recompute = "full";
+    expect_same_numbers(options, name + std::string(", recomputed"));
+    expect_same_bits(canonical(options, "float32"), name + std::string(", recomputed, canonical"));
+    for (const char* sync : {"post", "eager"}) {
+      options = canonical(tied("gpt2-tiny", name, {4, kMicroBatches}), "float32");
+      options.sync = sync;
+      expect_same_bits(options, name + std::string(", ") + sync);
+    }
+  }
+}
+
+TEST(TiedTest, AnyNumberOfBlocksIsAddedInOneOrder) {
+  for (const char* name : {"1f1b", "chimera"}) {
+    TrainOptions options = canonical(tied("gpt2-tiny", name, {2, 12}), "float32");
+    for (const std::int64_t blocks : {2, 6, 12}) {  // 6 and 12 make no whole tree
+      options.reduction_blocks = blocks;
+      expect_same_bits(options, fmt::format("{}, {} blocks", name, blocks));
+    }
+  }
+}
+
+TEST(TiedTest, TheNormCountsTheMatrixOnceWithTheGradientsOfBothUses) {
+  TrainOptions options = tied("gpt2-tiny", "chimera", {4, 4});
+  options.clip = 0;
+  const auto trained = testing::train(options, 1);
+  const at::Tensor& gradient = trained.gradients.at("wte.weight")[0];
+  EXPECT_GT(gradient.abs().min().item<double>(), 0) << "the head gives every token one, in the text or not";
+  double square = 0;
+  for (const auto& [name, copies] : trained.gradients) square += copies[0].square().sum().item<double>();
+  EXPECT_NEAR(trained.gradient_norms[0], std::sqrt(square), 1e-12 * std::sqrt(square));
+}
+
+TEST(TiedTest, OwnersFollowFromThePlacementAlone) {
+  const auto owners = [](const char* schedule, std::int64_t depth) {
+    std::vector<std::int64_t> workers;
+    for (const WorkerId worker : prepare_job(tied("gpt2-tiny", schedule, {depth, 8})).worker_groups().back()) {
+      workers.push_back(worker.value());
+    }
+    return workers;
+  };
+  EXPECT_THAT(owners("none", 4), ElementsAre(0));
+  EXPECT_THAT(owners("1f1b", 4), ElementsAre(0, 3));
+  EXPECT_THAT(owners("interleaved-1f1b", 4), ElementsAre(0, 3));
+  EXPECT_THAT(owners("chimera", 4), ElementsAre(0, 3));
+  EXPECT_THAT(owners("zb-v", 4), ElementsAre(0)) << "no message";
+  EXPECT_THAT(owners("hanayo", 4), ElementsAre(0));
+  EXPECT_THAT(owners("dualpipev", 4), ElementsAre(0));
+}
+
+TEST(TiedTest, BidirectionalOwnersAreThoseThatSumTheEndStagesAnyway) {
+  for (const char* name : {"chimera", "chimera-zb", "gems", "dualpipe"}) {
+    for (const std::int64_t pipelines : {2, 4}) {
+      if (pipelines > 2 && std::string(name) != "chimera") continue;
+      const auto groups = prepare_job(tied("gpt2-tiny", name, {4, 8, pipelines})).worker_groups();
+      EXPECT_EQ(groups[4], groups[0]) << name;
+      EXPECT_EQ(groups[4], groups[3]) << name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace chimera
