@@ -1,5 +1,6 @@
 # Finds LibTorch and defines LibTorch::LibTorch.
-# Looks in TORCH_DIR (a libtorch folder, or a site-packages/torch), else in the project's own .venv.
+# Looks in TORCH_DIR (a libtorch folder, or a site-packages/torch), else in the project's own .venv. Installed with the
+# package, which uses it too.
 # The package file that torch ships is not used: on a CUDA wheel it insists on a CUDA toolkit.
 
 set(_torch_roots ${TORCH_DIR})
@@ -9,11 +10,10 @@ endif()
 find_path(LIBTORCH_ROOT NAMES include/ATen/ATen.h PATHS ${_torch_roots} NO_DEFAULT_PATH)
 find_library(LIBTORCH_CPU torch_cpu PATHS ${LIBTORCH_ROOT}/lib NO_DEFAULT_PATH)
 find_library(LIBTORCH_C10 c10 PATHS ${LIBTORCH_ROOT}/lib NO_DEFAULT_PATH)
-find_path(GLOO_HEADERS gloo/transport/device.h) # Debian's libgloo-dev: headers only, never its library
 
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(LibTorch
-  REQUIRED_VARS LIBTORCH_ROOT LIBTORCH_CPU LIBTORCH_C10 GLOO_HEADERS
+  REQUIRED_VARS LIBTORCH_ROOT LIBTORCH_CPU LIBTORCH_C10
   REASON_FAILURE_MESSAGE "run ./dev build, which installs it, or set TORCH_DIR to an installed torch")
 
 if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
@@ -27,8 +27,5 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
     -Wl,--no-as-needed ${LIBTORCH_CPU} ${LIBTORCH_C10} -Wl,--as-needed)
   target_link_options(LibTorch::LibTorch INTERFACE
     -Wl,--allow-shlib-undefined -Wl,--disable-new-dtags -Wl,-rpath,${LIBTORCH_ROOT}/lib)
-  add_library(chimera_torch_pch STATIC ${PROJECT_SOURCE_DIR}/cmake/torch_pch.cc)
-  target_link_libraries(chimera_torch_pch PUBLIC chimera_options LibTorch::LibTorch)
-  target_precompile_headers(chimera_torch_pch PRIVATE ${PROJECT_SOURCE_DIR}/cmake/torch_pch.h)
 endif()
-mark_as_advanced(LIBTORCH_ROOT LIBTORCH_CPU LIBTORCH_C10 GLOO_HEADERS)
+mark_as_advanced(LIBTORCH_ROOT LIBTORCH_CPU LIBTORCH_C10)

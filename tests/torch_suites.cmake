@@ -14,6 +14,7 @@ set(torch_suites
   EquivalenceTest
   ExecutorTest
   FingerprintTest
+  FitTest
   GlooLossTest
   GlooTransportTest
   GroupTransportTest
@@ -23,6 +24,7 @@ set(torch_suites
   HundredStepsReferenceTest
   HundredStepsTest
   InitialValuesTest
+  KeyedDropoutModuleTest
   KeyedDropoutTest
   LayersTest
   LinearTest
@@ -31,9 +33,10 @@ set(torch_suites
   MemoryMeterTest
   MemoryTest
   MemoryTimelineTest
-  ObservationTest
   MessageTest
+  ModuleStageTest
   NonFiniteTest
+  ObservationTest
   OpTimesTest
   OptimizerTest
   OrderedSumTest
@@ -45,10 +48,11 @@ set(torch_suites
   SafetensorsTest
   SerialPairsTest
   ShardedOptimizerTest
+  SplitBackwardTest
   StageTest
   StepMemoryTest
-  SwappedMessagesTest
   StreamTest
+  SwappedMessagesTest
   SyncTest
   ThreadContractTest
   ThreadTransportTest

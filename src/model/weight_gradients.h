@@ -18,6 +18,7 @@ class WeightGradients : public torch::CustomClassHolder {
 
   /// From now on, keep what layers hand over until run().
   void defer() { deferred_ = true; }
+  [[nodiscard]] bool is_deferred() const { return deferred_; }
   /// Runs `add` now, or keeps it. `add` adds to a parameter's gradient; it owns the tensors it needs.
   void hand_over(std::function<void()> add);
   /// Runs what was kept, in the order it came, and frees it.

@@ -91,6 +91,12 @@ void Executor::begin(const std::vector<Instruction>& program) {
 
 std::string Executor::current() const { return current_ == nullptr ? "" : to_text(*current_); }
 
+/// What the op makes: a forward the input of the next stage, a backward the gradient of its own.
+const TensorSpec& Executor::message(const Op& maker) const {
+  if (shape_.boundaries.empty()) return message_;
+  return shape_.boundaries[maker.stage.index() - (maker.kind == OpKind::Forward ? 0 : 1)];
+}
+
 void Executor::execute(const Instruction& instruction, const StepHooks& hooks) {
   const Op& op = instruction.op;
   switch (instruction.kind) {
@@ -98,7 +104,7 @@ void Executor::execute(const Instruction& instruction, const StepHooks& hooks) {
     case InstructionKind::Recompute: return recompute(op, hooks);
     case InstructionKind::PostReceive:
       receives_.emplace(key(op),
-                        transport_.post_receive(instruction.peer, message_, {step_of(op.micro_batch, hooks), op}));
+                        transport_.post_receive(instruction.peer, message(op), {step_of(op.micro_batch, hooks), op}));
       return;
     case InstructionKind::WaitReceive: return wait_receive(op);
     case InstructionKind::StartSend:

@@ -62,8 +62,10 @@ struct ProgramShape {
                                              // empty: that of the stages
   const CanonicalReduction* canonical = nullptr;  // how gradients are added, borrowed; null: as they come
   std::vector<std::int64_t> positions = {};       // canonical: [micro-batch] where it stands in the step's samples
-  bool tied = false;                              // stage 0 and the last share a matrix
-  std::int64_t updates = 1;                       // of a stage in a step
+  std::vector<TensorSpec> boundaries = {};  // [S - 1] what stage s hands to s + 1, and the gradient of that, where
+                                            // they differ from boundary to boundary
+  bool tied = false;                        // stage 0 and the last share a matrix
+  std::int64_t updates = 1;                 // of a stage in a step
 
   [[nodiscard]] std::int64_t stages() const { return static_cast<std::int64_t>(groups.size()) - (tied ? 1 : 0); }
 };
@@ -108,6 +110,7 @@ class Executor {
   static Key key(const Op& op);
 
   void begin(const std::vector<Instruction>& program);
+  const TensorSpec& message(const Op& maker) const;
   void execute(const Instruction& instruction, const StepHooks& hooks);
   void compute(const Op& op, const StepHooks& hooks);
   void forward(const Op& op, const StepHooks& hooks);

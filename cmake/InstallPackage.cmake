@@ -1,0 +1,41 @@
+# `cmake --install` puts headers, libraries, the program and a CMake package under the prefix. Outside:
+#   find_package(Chimera)                         Chimera::chimera, everything; needs LibTorch
+#   find_package(Chimera COMPONENTS scheduling)   Chimera::scheduling, the rooms without LibTorch
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/Chimera)
+
+add_library(chimera_scheduling INTERFACE)
+set_target_properties(chimera_scheduling PROPERTIES EXPORT_NAME scheduling)
+set(scheduling_rooms core schedule generate passes check simulate render search data launch model_config)
+set(training_rooms)
+if(CHIMERA_WITH_TORCH)
+  add_library(chimera_training INTERFACE)
+  set_target_properties(chimera_training PROPERTIES EXPORT_NAME chimera)
+  set(training_rooms model transport runtime train api)
+  target_link_libraries(chimera_training INTERFACE chimera_scheduling)
+endif()
+
+foreach(half scheduling training)
+  set(targets)
+  foreach(room ${${half}_rooms})
+    list(APPEND targets chimera_${room})
+    set_target_properties(chimera_${room} PROPERTIES EXPORT_NAME ${room})
+    target_include_directories(chimera_${room} INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/chimera>)
+    target_compile_features(chimera_${room} INTERFACE cxx_std_20)
+    target_link_libraries(chimera_${half} INTERFACE chimera_${room})
+  endforeach()
+  if(targets)
+    install(TARGETS chimera_${half} ${targets} EXPORT ${half} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+    install(EXPORT ${half} NAMESPACE Chimera:: FILE ${half}.cmake DESTINATION ${package_folder})
+  endif()
+endforeach()
+
+install(TARGETS chimera RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(DIRECTORY src/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/chimera FILES_MATCHING PATTERN "*.h")
+install(FILES cmake/FindLibTorch.cmake DESTINATION ${package_folder})
+configure_package_config_file(cmake/ChimeraConfig.cmake.in ${CMAKE_BINARY_DIR}/ChimeraConfig.cmake
+  INSTALL_DESTINATION ${package_folder})
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/ChimeraConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/ChimeraConfig.cmake ${CMAKE_BINARY_DIR}/ChimeraConfigVersion.cmake
+  DESTINATION ${package_folder})

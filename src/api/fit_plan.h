@@ -1,0 +1,91 @@
+#pragma once
+// Training a user's own model: what it is made of, and how it is to be trained.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/layer.h"
+#include "model/module_stage.h"
+#include "schedule/program.h"
+#include "schedule/rank_layout.h"
+#include "schedule/schedule.h"
+
+namespace chimera {
+
+/// A model is a list of layers, which stages take runs of. Factories, so that each rank makes those of its own stages
+/// alone; initial values that they draw from torch's generator depend on FitOptions::seed and the layer alone.
+struct Model {
+  std::vector<LayerFactory> layers;
+  Loss loss;
+};
+
+/// Samples first .. first + count - 1 of a step's mini-batch.
+struct SampleRange {
+  std::int64_t step = 0;  // from 0
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+
+/// `count` samples along the first dimension of both.
+struct Batch {
+  at::Tensor input;   // for the first layer
+  at::Tensor target;  // for the loss
+};
+
+/// A function of its argument alone: called for the same range on the ranks of the first and of the last stage, at once
+/// and more than once. What it returns is not written to.
+using Data = std::function<Batch(const SampleRange&)>;
+
+struct FitOptions {
+  std::string schedule = "chimera";      // of the registry, or "none": unpipelined, on one rank
+  PipelineShape shape{4, 0, 2};          // micro_batches 0: as many as stages
+  std::optional<Schedule> own_schedule;  // in place of both, as from a file
+  std::vector<std::int64_t> partition;   // layers of each stage; empty: even, the first stages one more
+  std::int64_t data_parallel = 1;        // W: groups that run the schedule side by side
+  std::int64_t micro_batch_size = 1;     // samples
+  std::int64_t steps = 1;
+  std::uint64_t seed = 1;           // of initial values and KeyedDropout
+  bool recompute = false;           // stages keep their inputs alone and run forward again before backward
+  std::string optimizer = "adamw";  // or "sgd"
+  double learning_rate = 1e-3;      // the peak
+  std::int64_t warmup = 0;          // steps of linear warm-up; then a cosine down to a tenth of the peak
+  double weight_decay = 0;          // on parameters of two or more dimensions
+  double clip = 0;                  // largest global gradient norm; 0: no clipping
+  std::int64_t threads = 0;         // of torch on each rank; 0: cores / ranks, at least 1
+};
+
+/// A run with every choice made and checked, the same on all ranks.
+struct FitPlan {
+  Model model;
+  Data data;
+  FitOptions options;
+  Schedule schedule;  // of one data-parallel group
+  RankLayout ranks;
+  std::vector<std::int64_t> ends;       // [stage]: the first layer behind it
+  std::vector<std::int64_t> positions;  // [micro-batch]: which run of its group's samples it takes
+  Program program;
+
+  [[nodiscard]] std::int64_t num_ranks() const { return ranks.num_ranks(); }
+  /// Samples of one of the schedule's micro-batches, which halving makes smaller.
+  [[nodiscard]] std::int64_t micro_batch_size() const;
+  /// The ranks that hold each stage.
+  [[nodiscard]] std::vector<std::vector<WorkerId>> rank_groups() const;
+  /// The samples of a micro-batch of a group.
+  [[nodiscard]] SampleRange samples(std::int64_t step, GroupId group, MicroBatchId micro_batch) const;
+  /// The stage, to be made with make_module_stage().
+  [[nodiscard]] ModuleStageSpec stage(StageId id) const;
+  /// How stages are used: copied where several ranks hold one.
+  [[nodiscard]] ModuleUse use(StageId id) const;
+};
+
+/// Generates or takes the schedule, checks it, lowers it and proves that its program cannot get stuck. Calls no
+/// factory. Throws ConfigError for a shape that does not fit, names that do not exist, and asynchronous schedules;
+/// ScheduleError where check() finds a violation.
+[[nodiscard]] FitPlan plan_fit(Model model, Data data, FitOptions options);
+
+}  // namespace chimera

@@ -1,0 +1,100 @@
+#include "api/initial_messages.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "core/error.h"
+
+namespace chimera {
+namespace {
+
+constexpr std::size_t kMostDimensions = 16;
+
+/// Whose stage counts.
+WorkerId owner(const FitPlan& plan, StageId stage) {
+  return plan.ranks.rank({GroupId(0), plan.schedule.placement.worker(ReplicaId(0), stage)});
+}
+
+/// As numbers that all_sum carries from its owner to all: type, dimensions, sizes.
+std::vector<double> to_numbers(const TensorShape& shape, const std::string& name) {
+  if (shape.sizes.size() > kMostDimensions) {
+    throw ConfigError(fmt::format("{} gives a tensor of {} dimensions; at most {} travel", name, shape.sizes.size(),
+                                  kMostDimensions));
+  }
+  std::vector<double> numbers(kMostDimensions + 2, 0);
+  numbers[0] = static_cast<double>(shape.dtype);
+  numbers[1] = static_cast<double>(shape.sizes.size());
+  std::copy(shape.sizes.begin(), shape.sizes.end(), numbers.begin() + 2);
+  return numbers;
+}
+
+TensorShape from_numbers(const std::vector<double>& numbers) {
+  TensorShape shape;
+  shape.dtype = static_cast<at::ScalarType>(numbers[0]);
+  const auto dimensions = static_cast<std::ptrdiff_t>(numbers[1]);
+  shape.sizes.assign(numbers.begin() + 2, numbers.begin() + 2 + dimensions);
+  return shape;
+}
+
+/// The micro-batch that shapes are found with.
+MicroBatch first_micro_batch(const FitPlan& plan) {
+  const Batch batch = plan.data({.step = 0, .first = 0, .count = plan.micro_batch_size()});
+  MicroBatch result;
+  result.tokens = batch.input;
+  result.targets = batch.target;
+  result.dropout.seed = plan.options.seed;
+  return result;
+}
+
+}  // namespace
+
+void share_initial_values(const FitPlan& plan, WorkerId rank, const std::map<StageId, ModuleStage*>& stages,
+                          Transport& transport) {
+  const at::NoGradGuard no_graph;
+  std::vector<std::unique_ptr<Pending>> sends;
+  std::vector<std::pair<at::Tensor, std::unique_ptr<Pending>>> receives;
+  const auto groups = plan.rank_groups();
+  for (const auto& [id, stage] : stages) {
+    for (const auto& [name, value] : stage->values()) {
+      if (rank != owner(plan, id)) {
+        const TensorSpec spec{value.sizes().vec(), value.scalar_type()};
+        receives.emplace_back(value, transport.post_receive(owner(plan, id), spec));
+        continue;
+      }
+      for (const WorkerId other : groups[id.index()]) {
+        // A copy, as the value is about to be trained and a thread may read later.
+        if (other != rank) sends.push_back(transport.start_send(other, value.detach().contiguous().clone()));
+      }
+    }
+  }
+  for (auto& [value, pending] : receives) value.copy_(pending->wait());
+  for (auto& pending : sends) pending->wait();
+}
+
+std::vector<TensorSpec> find_boundaries(const FitPlan& plan, WorkerId rank,
+                                        const std::map<StageId, ModuleStage*>& stages, Transport& transport) {
+  std::vector<TensorSpec> boundaries;
+  for (std::int64_t s = 0; s < plan.schedule.stages; ++s) {
+    const StageId id(s);
+    std::vector<double> numbers(kMostDimensions + 2, 0);
+    if (rank == owner(plan, id)) {
+      const at::Tensor input = s == 0 ? at::Tensor() : at::zeros(boundaries.back().sizes, boundaries.back().dtype);
+      const bool reads_data = s == 0 || s + 1 == plan.schedule.stages;
+      ModuleStage& stage = *stages.at(id);
+      numbers =
+          to_numbers(stage.output_shape(input, reads_data ? first_micro_batch(plan) : MicroBatch()), stage.name());
+    }
+    transport.all_sum(numbers);
+    const TensorShape shape = from_numbers(numbers);
+    boundaries.push_back({shape.sizes, shape.dtype});
+    if (const auto found = stages.find(id); found != stages.end()) found->second->expect_output(shape);
+  }
+  boundaries.pop_back();
+  return boundaries;
+}
+
+}  // namespace chimera

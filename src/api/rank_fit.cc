@@ -1,0 +1,122 @@
+#include "api/rank_fit.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "api/initial_messages.h"
+#include "core/error.h"
+#include "train/metrics.h"
+
+namespace chimera {
+namespace {
+
+TrainOptions optimizer_options(const FitOptions& options) {
+  TrainOptions result;
+  result.steps = options.steps;
+  result.optimizer = options.optimizer;
+  result.learning_rate = options.learning_rate;
+  result.warmup = options.warmup;
+  result.weight_decay = options.weight_decay;
+  result.clip = options.clip;
+  return result;
+}
+
+}  // namespace
+
+RankFit::RankFit(const FitPlan& plan, WorkerId rank, Transport& transport)
+    : plan_(plan),
+      place_(plan.ranks.place(rank)),
+      transport_(transport, plan.ranks, place_.group),
+      optimizer_options_(optimizer_options(plan.options)) {
+  const StageGroups groups = stage_groups(plan.schedule.placement);
+  std::map<StageId, ModuleStage*> stages;
+  std::map<StageId, Stage*> executed;
+  std::vector<ParameterGroup*> in_order;
+  for (std::size_t s = 0; s < groups.size(); ++s) {
+    if (!std::binary_search(groups[s].begin(), groups[s].end(), place_.worker)) continue;
+    const StageId id(static_cast<std::int64_t>(s));
+    auto& stage = stages_[id];
+    stage = make_module_stage(plan.stage(id), plan.model.layers, plan.use(id), plan.options.seed);
+    stages[id] = stage.get();
+    executed[id] = stage.get();
+    in_order.push_back(stage.get());
+  }
+  share_initial_values(plan, rank, stages, transport);
+  ProgramShape shape{plan.schedule.micro_batches, plan.ranks.workers, groups, plan.ranks.data_parallel, place_.group};
+  shape.boundaries = find_boundaries(plan, rank, stages, transport);
+  optimizer_ = make_optimizer(optimizer_options_, in_order);
+  executor_ = std::make_unique<Executor>(place_.worker, std::move(executed), transport_, TensorSpec(), shape);
+}
+
+FitStep RankFit::train_step(std::int64_t step) {
+  load_targets(step);
+  const double rate = learning_rate(optimizer_options_, step);
+  const StepHooks hooks{
+      .load = [&](StageId stage, MicroBatchId id) { return load(step, stage, id); },
+      .optimizer_step =
+          [&](double norm) {
+            const double factor = clip_factor(norm, optimizer_options_.clip);
+            for (const auto& [id, stage] : stages_) {
+              if (factor < 1) stage->gradients().mul_(factor);
+            }
+            optimizer_->step(rate);
+          },
+      .peak_memory = peak_resident_bytes,
+  };
+  const StepResult result = executor_->run(plan_.program.workers[place_.worker.index()], hooks);
+  const FitStep done{step + 1, total_loss(result), result.gradient_norm, rate};
+  if (!std::isfinite(done.loss)) {
+    throw Error(fmt::format("the loss of step {} is not finite; try a lower learning rate", done.step));
+  }
+  return done;
+}
+
+/// Those of the micro-batches whose last stage is here, and how much all ranks count together.
+void RankFit::load_targets(std::int64_t step) {
+  targets_.clear();
+  const StageId last(plan_.schedule.stages - 1);
+  const auto replicas = micro_batches_of_replicas(plan_.schedule);
+  std::array<double, 1> count{};
+  for (std::size_t r = 0; r < replicas.size(); ++r) {
+    if (plan_.schedule.placement.worker(ReplicaId(static_cast<std::int64_t>(r)), last) != place_.worker) continue;
+    for (const MicroBatchId id : replicas[r]) {
+      targets_[id] = plan_.data(plan_.samples(step, place_.group, id)).target;
+      count[0] += static_cast<double>(plan_.model.loss.count(targets_[id]));
+    }
+  }
+  transport_.all_sum(count);
+  if (!(count[0] > 0)) throw Error(fmt::format("step {}: Loss::count counts nothing in any target", step + 1));
+  loss_scale_ = 1 / count[0];
+}
+
+MicroBatch RankFit::load(std::int64_t step, StageId stage, MicroBatchId micro_batch) const {
+  const SampleRange samples = plan_.samples(step, place_.group, micro_batch);
+  MicroBatch batch;
+  if (stage == StageId(0)) batch.tokens = plan_.data(samples).input;
+  if (stage.value() + 1 == plan_.schedule.stages) batch.targets = targets_.at(micro_batch);
+  batch.token_loss_scale = loss_scale_;
+  batch.dropout = {.seed = plan_.options.seed, .step = step, .first_sample = samples.first};
+  return batch;
+}
+
+/// In the order of the samples, so that every schedule adds the same numbers in the same order.
+double RankFit::total_loss(const StepResult& result) const {
+  std::vector<double> by_sample(result.losses.size());
+  auto loss = result.losses.begin();
+  for (std::int64_t group = 0; group < plan_.ranks.data_parallel; ++group) {
+    for (std::int64_t m = 0; m < plan_.schedule.micro_batches; ++m) {
+      const SampleRange samples = plan_.samples(0, GroupId(group), MicroBatchId(m));
+      by_sample[static_cast<std::size_t>(samples.first / samples.count)] = *loss++;
+    }
+  }
+  double total = 0;
+  for (const double part : by_sample) total += part;
+  return total;
+}
+
+}  // namespace chimera

@@ -1,0 +1,208 @@
+#include "model/module_stage.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <exception>
+#include <mutex>
+#include <utility>
+
+#include "core/error.h"
+#include "core/random.h"
+#include "model/keyed_dropout.h"
+#include "model/split_backward.h"
+
+namespace chimera {
+namespace {
+
+std::string in_words(const ModuleStageSpec& spec) {
+  const std::int64_t last = spec.end_layer - 1;
+  return spec.first_layer == last
+             ? fmt::format("stage {} (layer {})", spec.stage.value(), last)
+             : fmt::format("stage {} (layers {} to {})", spec.stage.value(), spec.first_layer, last);
+}
+
+std::string in_words(const TensorShape& shape) {
+  return fmt::format("[{}] of {}", fmt::join(shape.sizes, ", "), c10::toString(shape.dtype));
+}
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+/// The exception under way as one line.
+std::string current_reason() {
+  try {
+    throw;
+  } catch (const c10::Error& error) {
+    return first_line(error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    return first_line(error.what());
+  }
+}
+
+void require_new(const at::Tensor& parameter, const std::string& name) {
+  if (!parameter.is_leaf() || parameter.grad().defined()) {
+    throw ConfigError(
+        fmt::format("parameter {} is in use elsewhere; a factory must make a new module at every call", name));
+  }
+}
+
+void require_one_type(const std::vector<Parameter>& parameters) {
+  for (const Parameter& parameter : parameters) {
+    const at::Tensor& first = parameters.front().value;
+    if (parameter.value.scalar_type() == first.scalar_type() && parameter.value.device() == first.device()) continue;
+    throw ConfigError(fmt::format("parameters of one stage must be of one type and device: {} is {}, but {} is {}",
+                                  parameters.front().name, c10::toString(first.scalar_type()), parameter.name,
+                                  c10::toString(parameter.value.scalar_type())));
+  }
+}
+
+/// Those to be trained, checked, with their global names.
+std::vector<Parameter> trained_parameters(const ModuleStageSpec& spec, const std::vector<Layer>& layers,
+                                          const ModuleUse& use) {
+  std::vector<Parameter> parameters;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const std::int64_t index = spec.first_layer + static_cast<std::int64_t>(i);
+    require_repeatable(layers[i], index, use);
+    if (!layers[i].module()) continue;
+    for (const auto& entry : layers[i].module()->named_parameters()) {
+      const std::string name = fmt::format("{}.{}", index, entry.key());
+      at::Tensor value = entry.value();
+      if (!value.requires_grad()) continue;
+      require_new(value, name);
+      if (!value.is_contiguous()) value.set_data(value.contiguous());
+      parameters.push_back({name, value});
+    }
+  }
+  if (parameters.empty()) {
+    throw ConfigError(
+        fmt::format("{} has no parameters to train; put its layers into one with a neighbour, or give other "
+                    "numbers of layers",
+                    in_words(spec)));
+  }
+  require_one_type(parameters);
+  return parameters;
+}
+
+/// Buffers of modules, put back at its end.
+class BufferGuard {
+ public:
+  explicit BufferGuard(const std::vector<Layer>& layers) {
+    for (const Layer& layer : layers) {
+      if (!layer.module()) continue;
+      for (const at::Tensor& buffer : layer.module()->buffers()) saved_.emplace_back(buffer, buffer.clone());
+    }
+  }
+  ~BufferGuard() {
+    const at::NoGradGuard no_graph;
+    for (auto& [buffer, value] : saved_) buffer.copy_(value);
+  }
+  BufferGuard(const BufferGuard&) = delete;
+  BufferGuard& operator=(const BufferGuard&) = delete;
+
+ private:
+  std::vector<std::pair<at::Tensor, at::Tensor>> saved_;
+};
+
+}  // namespace
+
+ModuleStage::ModuleStage(const ModuleStageSpec& spec, std::vector<Layer> layers, const ModuleUse& use)
+    : Stage(trained_parameters(spec, layers, use)), spec_(spec), layers_(std::move(layers)) {}
+
+std::string ModuleStage::name() const { return in_words(spec_); }
+
+at::Tensor ModuleStage::forward(const at::Tensor& input, const MicroBatch& batch) {
+  const at::Tensor& source = input.defined() ? input : batch.tokens;
+  const auto version = source._version();
+  const at::Tensor output = split_backward([&](const at::Tensor& tensor) { return run(tensor, batch); }, source);
+  if (source._version() != version) {
+    throw ConfigError(fmt::format(
+        "{} writes to its input, which other stages still read; make its first op one that is not in place", name()));
+  }
+  require_expected(output);
+  return output;
+}
+
+at::Tensor ModuleStage::run(const at::Tensor& input, const MicroBatch& batch) const {
+  at::Tensor hidden = input;
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const std::int64_t index = spec_.first_layer + static_cast<std::int64_t>(i);
+    const DropoutScope scope(batch.dropout, index);
+    try {
+      hidden = layers_[i](hidden);
+    } catch (...) {
+      throw ConfigError(fmt::format("stage {}, layer {} ({}), on an input {}: {}", spec_.stage.value(), index,
+                                    layers_[i].name(), in_words({hidden.sizes().vec(), hidden.scalar_type()}),
+                                    current_reason()));
+    }
+  }
+  return spec_.loss == nullptr ? hidden : scaled_loss(hidden, batch);
+}
+
+at::Tensor ModuleStage::scaled_loss(const at::Tensor& output, const MicroBatch& batch) const {
+  LossSum loss;
+  try {
+    loss = spec_.loss->sum(output, batch.targets);
+  } catch (...) {
+    throw ConfigError(fmt::format("the loss, on an output {}: {}",
+                                  in_words({output.sizes().vec(), output.scalar_type()}), current_reason()));
+  }
+  if (loss.sum.dim() != 0) {
+    throw ConfigError(fmt::format("the loss must be a sum, one number, not {}",
+                                  in_words({loss.sum.sizes().vec(), loss.sum.scalar_type()})));
+  }
+  if (const std::int64_t count = spec_.loss->count(batch.targets); count != loss.count) {
+    throw ConfigError(fmt::format("the loss counted {} elements where Loss::count said {}; both must count alike",
+                                  loss.count, count));
+  }
+  return loss.sum * batch.token_loss_scale;
+}
+
+void ModuleStage::require_expected(const at::Tensor& output) const {
+  const TensorShape shape{output.sizes().vec(), output.scalar_type()};
+  if (expected_.sizes.empty() || shape == expected_) return;
+  throw ConfigError(fmt::format("{} gives {} where it first gave {}; all micro-batches must have one shape", name(),
+                                in_words(shape), in_words(expected_)));
+}
+
+TensorShape ModuleStage::output_shape(const at::Tensor& input, const MicroBatch& batch) {
+  const at::NoGradGuard no_graph;
+  const BufferGuard buffers(layers_);
+  const at::Tensor output = forward(input, batch);
+  if (spec_.loss == nullptr && (!at::isFloatingType(output.scalar_type()) || output.dim() == 0)) {
+    throw ConfigError(
+        fmt::format("{} gives {}; only floating-point tensors of one or more dimensions travel between stages", name(),
+                    in_words({output.sizes().vec(), output.scalar_type()})));
+  }
+  return {output.sizes().vec(), output.scalar_type()};
+}
+
+std::vector<Parameter> ModuleStage::values() const {
+  std::vector<Parameter> all;
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    if (!layers_[i].module()) continue;
+    const std::int64_t index = spec_.first_layer + static_cast<std::int64_t>(i);
+    for (const auto& named : {layers_[i].module()->named_parameters(), layers_[i].module()->named_buffers()}) {
+      for (const auto& entry : named) all.push_back({fmt::format("{}.{}", index, entry.key()), entry.value()});
+    }
+  }
+  return all;
+}
+
+std::unique_ptr<ModuleStage> make_module_stage(const ModuleStageSpec& spec, const std::vector<LayerFactory>& factories,
+                                               const ModuleUse& use, std::uint64_t seed) {
+  static std::mutex mutex;  // torch's generator is the process's, and so may be what factories use
+  const std::lock_guard lock(mutex);
+  std::vector<Layer> layers;
+  for (std::int64_t index = spec.first_layer; index < spec.end_layer; ++index) {
+    at::manual_seed(CounterRandom(seed, "layer").bits(static_cast<std::uint64_t>(index)));
+    try {
+      layers.push_back(factories[static_cast<std::size_t>(index)]());
+    } catch (...) {
+      throw ConfigError(fmt::format("layer {} could not be made: {}", index, current_reason()));
+    }
+  }
+  return std::make_unique<ModuleStage>(spec, std::move(layers), use);
+}
+
+}  // namespace chimera
