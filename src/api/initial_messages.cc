@@ -62,12 +62,12 @@ void share_initial_values(const FitPlan& plan, WorkerId rank, const std::map<Sta
     for (const auto& [name, value] : stage->values()) {
       if (rank != owner(plan, id)) {
         const TensorSpec spec{value.sizes().vec(), value.scalar_type()};
-        receives.emplace_back(value, transport.post_receive(owner(plan, id), spec));
+        receives.emplace_back(value, transport.post_receive(owner(plan, id), spec, {}));
         continue;
       }
       for (const WorkerId other : groups[id.index()]) {
         // A copy, as the value is about to be trained and a thread may read later.
-        if (other != rank) sends.push_back(transport.start_send(other, value.detach().contiguous().clone()));
+        if (other != rank) sends.push_back(transport.start_send(other, value.detach().contiguous().clone(), {}));
       }
     }
   }

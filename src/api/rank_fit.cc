@@ -57,6 +57,7 @@ FitStep RankFit::train_step(std::int64_t step) {
   load_targets(step);
   const double rate = learning_rate(optimizer_options_, step);
   const StepHooks hooks{
+      .step = step + 1,
       .load = [&](StageId stage, MicroBatchId id) { return load(step, stage, id); },
       .optimizer_step =
           [&](double norm) {
@@ -69,11 +70,7 @@ FitStep RankFit::train_step(std::int64_t step) {
       .peak_memory = peak_resident_bytes,
   };
   const StepResult result = executor_->run(plan_.program.workers[place_.worker.index()], hooks);
-  const FitStep done{step + 1, total_loss(result), result.gradient_norm, rate};
-  if (!std::isfinite(done.loss)) {
-    throw Error(fmt::format("the loss of step {} is not finite; try a lower learning rate", done.step));
-  }
-  return done;
+  return {step + 1, total_loss(result), result.gradient_norm, rate};
 }
 
 /// Those of the micro-batches whose last stage is here, and how much all ranks count together.
