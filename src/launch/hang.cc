@@ -16,10 +16,11 @@ bool HangWatch::look(Clock::time_point now, const std::vector<std::uint64_t>& co
   last_look_ = now;
   pause_ += passed;
   if (counts != counts_) {
-    if (in_steps && !counts_.empty()) longest_ = std::max(longest_, pause_);
+    if (was_in_steps_) longest_ = std::max(longest_, pause_);
     pause_ = Duration::zero();
     counts_ = counts;
   }
+  was_in_steps_ = in_steps;
   return pause_ > (in_steps ? longest_ + beyond_ : kStartUpFactor * beyond_);
 }
 

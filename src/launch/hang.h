@@ -37,6 +37,7 @@ class HangWatch {
   Duration longest_{};
   std::optional<Clock::time_point> last_look_;
   std::vector<std::uint64_t> counts_;
+  bool was_in_steps_ = false;  ///< at the last look
 };
 
 /// What is known of a rank of a job that hangs.

@@ -34,7 +34,7 @@ bool all_finite(const at::Tensor& tensor) {
 }
 
 void spoil(const at::Tensor& tensor) {
-  tensor.tensor_data().as_strided({1}, {1}, tensor.storage_offset()).fill_(std::numeric_limits<double>::quiet_NaN());
+  tensor.variable_data().as_strided({1}, {1}, tensor.storage_offset()).fill_(std::numeric_limits<double>::quiet_NaN());
 }
 
 std::size_t SpreadOrder::index(GroupId group, const Op& op) const {

@@ -92,6 +92,7 @@ std::uint64_t hash_programs(const Job& job) {
   hash.add(job.ranks.workers).add(job.ranks.data_parallel).add(job.ranks.replicas);
   add_program(hash, job.training);
   add_program(hash, job.validation);
+  for (const auto& [steps, run] : job.runs) add_program(hash, run.program);
   for (const auto& group : job.rank_groups()) {
     hash.add(group.size());
     for (const WorkerId rank : group) hash.add(rank.value());
@@ -125,6 +126,7 @@ Fingerprint fingerprint(const Job& job) {
           {"--sequence", hash_of(o.sequence)},
           {"--steps", hash_of(o.steps)},
           {"--optimizer", hash_of(o.optimizer)},
+          {"--shard-optimizer", hash_of(o.shard_optimizer)},
           {"--learning-rate", hash_of(o.learning_rate)},
           {"--warmup", hash_of(o.warmup)},
           {"--weight-decay", hash_of(o.weight_decay)},
@@ -133,6 +135,7 @@ Fingerprint fingerprint(const Job& job) {
           {"--reduction", hash_of(o.reduction)},
           {"--reduction-blocks", hash_of(o.reduction_blocks)},
           {"--validate-every", hash_of(o.validate_every)},
+          {"--trace, --op-times, --timeline", hash_of(o.observes())},
           {"the program", hash_programs(job)}};
 }
 

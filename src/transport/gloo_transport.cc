@@ -4,9 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <exception>
-#include <string_view>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <type_traits>
@@ -17,6 +15,8 @@
 #include "core/fault_point.h"
 #include "transport/done.h"
 #include "transport/gloo_collectives.h"
+#include "transport/gloo_device.h"
+#include "transport/gloo_errors.h"
 #include "transport/groups.h"
 #include "transport/ordered_sum.h"
 #include "transport/store_file.h"
@@ -27,37 +27,6 @@ namespace {
 using c10d::ProcessGroupGloo;
 
 constexpr auto kLeaveTimeout = std::chrono::seconds(3);
-
-std::shared_ptr<gloo::transport::Device> create_device(bool loopback) {
-  if (loopback) return ProcessGroupGloo::createDeviceForHostname("127.0.0.1");
-  // c10d itself reads this variable only in its Python half.
-  const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
-  if (interface != nullptr && *interface != '\0') return ProcessGroupGloo::createDeviceForInterface(interface);
-  return ProcessGroupGloo::createDefaultDevice();
-}
-
-constexpr std::string_view kConnectFailed = "Gloo connectFullMesh failed with ";
-
-/// One line, without the place in Gloo's source that its messages begin with: "[/path/pair.cc:81] Connection closed".
-std::string reason(std::string text) {
-  text = text.substr(0, text.find('\n'));
-  if (text.starts_with(kConnectFailed)) text.erase(0, kConnectFailed.size());
-  const auto end_of_place = text.find("] ");
-  if (text.starts_with('[') && end_of_place != std::string::npos) text.erase(0, end_of_place + 2);
-  return text;
-}
-
-/// Throws what became of `operation` ("rank 1: receive from rank 0"). Gloo reports a broken connection and a wait that
-/// ran out by the same type, and c10d wraps what happens while connecting: only the text tells them apart.
-[[noreturn]] void rethrow(const std::string& operation, const std::exception& error) {
-  const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
-  const std::string text = c10_error != nullptr ? c10_error->what_without_backtrace() : error.what();
-  const bool by_gloo = dynamic_cast<const gloo::IoException*>(&error) != nullptr || text.starts_with(kConnectFailed);
-  const bool ran_out = text.find("Timed out") != std::string::npos || text.find("timeout") != std::string::npos;
-  const std::string message = fmt::format("{}: {}", operation, reason(text));
-  if (by_gloo && !ran_out) throw PeerLostError(message);
-  throw TransportError(message);
-}
 
 class GlooTransport final : public Transport {
  public:
@@ -105,7 +74,7 @@ class GlooTransport final : public Transport {
       throw;
     } catch (const std::exception& error) {
       failed_ = true;
-      rethrow(describe(), error);
+      rethrow_gloo(describe(), error);
     }
   }
   [[nodiscard]] int rank() const { return rank_; }
@@ -132,23 +101,6 @@ class GlooTransport final : public Transport {
   GlooGroup everyone_;
   std::vector<GlooGroup> stages_;  // by stage; none where this rank is no member, or the only one
 };
-
-enum class OperationKind { Send, Receive, AllReduce, AllGather };
-
-struct Operation {
-  OperationKind kind;
-  std::int64_t other;  // the other rank, or the stage
-};
-
-std::string to_text(int rank, const Operation& operation) {
-  switch (operation.kind) {
-    case OperationKind::Send: return fmt::format("rank {}: send to rank {}", rank, operation.other);
-    case OperationKind::Receive: return fmt::format("rank {}: receive from rank {}", rank, operation.other);
-    case OperationKind::AllReduce: return fmt::format("rank {}: all-reduce of stage {}", rank, operation.other);
-    case OperationKind::AllGather: return fmt::format("rank {}: all-gather of stage {}", rank, operation.other);
-  }
-  return {};
-}
 
 class GlooPending final : public Pending {
  public:

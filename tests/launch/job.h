@@ -42,8 +42,7 @@ class Job {
   JobResult wait();
 
  private:
-  void start(const std::vector<std::string>& arguments, const std::string& fault,
-             std::chrono::milliseconds hang);
+  void start(const std::vector<std::string>& arguments, const std::string& fault, std::chrono::milliseconds hang);
   bool read_some();
   void mark() { clock_start_ = std::chrono::steady_clock::now(); }
 
