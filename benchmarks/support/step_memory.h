@@ -29,7 +29,8 @@ struct StepMemory {
 };
 
 /// Runs one step of the schedule, or the `lowering.steps` of an unrolled one, on a GPT-2 model cut evenly, and counts
-/// what each worker's thread allocates: copies of weights too. The optimizer does nothing. Returns one entry for each worker. Throws TransportError where Gloo cannot connect.
+/// what each worker's thread allocates: copies of weights too. The optimizer does nothing. Returns one entry for each
+/// worker. Throws TransportError where Gloo cannot connect.
 [[nodiscard]] std::vector<StepMemory> measure_step_memory(const Schedule& schedule, const ModelConfig& model,
                                                           const BatchSize& size, Exchange exchange,
                                                           const LoweringOptions& lowering = {});
