@@ -127,8 +127,8 @@ TEST(Bfloat16Test, LossStaysWithinHalfAPercentOfFloat32) {
     TrainOptions options = bfloat16("chimera", {2, 2});
     options.model = model;
     options.overrides = {.layers = 2, .hidden = 32, .heads = 2};
+    options.micro_batch_size = 4;
     options.clip = 1;
-    options.learning_rate = 3e-3;
     options.steps = steps;
     const auto narrow = testing::train(options, steps);
     options.dtype = "float32";
