@@ -100,7 +100,7 @@ TEST(TrainingScheduleFileTest, RefusesInOneLine) {
            {with({"--schedule-file", scratch.path("")}), {"is a directory"}},
            {with({"--schedule-file", scratch.write("not.csv", "0F0,hello\n")}), {"not.csv", "hello"}},
            {with({"--schedule-file", scratch.write("empty.json", "")}), {"empty.json"}},
-           {with({"--schedule-file", incomplete}), {"incomplete.csv: ", "micro-batch 1", "`chimera check "}},
+           {with({"--schedule-file", incomplete}), {"incomplete.csv: 0B1 ", "is missing", "`chimera check "}},
            {with({"--schedule-file", crossed}), {"crossed.csv: ", "`chimera check "}},
            {with({"--schedule-file", good, "--layers", "1"}), {"cannot cut 1 layers into 2 stages"}},
            {with({"--schedule-file", good, "--metrics", good}), {"is the file that the run reads"}},

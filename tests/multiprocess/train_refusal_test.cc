@@ -87,7 +87,7 @@ TEST_F(TrainRefusalTest, AsynchronousSchedules) {
       {with({"--reduction", "canonical"}), {"--reduction canonical", "pipedream is asynchronous"}},
       {with({"--sync", "post"}), {"--sync", "pipedream is asynchronous", "leave the flag out"}},
       {with({"--tied", "true"}), {"--tied true", "pipedream is asynchronous", "use --tied false"}},
-      {with({"--steps", "1000000000"}), {"--steps 1000000000", "at most 1073741823 steps"}},
+      {with({"--steps", "1000000000", "--micro-batches", "4"}), {"--steps 1000000000", "at most 536870911 steps"}},
       {{"--schedule", "pipedream-2bw", "--stages", "4", "--micro-batches", "3"}, {"must be at least --stages = 4"}},
   });
 }
