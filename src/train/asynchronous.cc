@@ -29,8 +29,7 @@ void require_asynchronous(const Job& job) {
   if (job.options.shard_optimizer) refuse("--shard-optimizer", "and each worker makes its updates alone");
   if (job.options.device != "cpu") refuse("--device cuda", "and such schedules run on CPUs alone; use --device cpu");
   if (job.options.dtype == "bfloat16") refuse("--dtype bfloat16", "and its versions are float32 or float64");
-  if (!job.options.trace.empty()) refuse("--trace", "and steps that overlap cannot be traced yet; leave the flag out");
-  if (!job.options.timeline.empty()) refuse("--timeline", "and steps that overlap cannot be traced yet");
+  if (job.options.observes()) refuse("--trace, --op-times and --timeline", "and its steps overlap; leave them out");
   if (job.model.tied) refuse("--tied true", "which would update the matrix in two places apart; use --tied false");
   const std::int64_t most = std::numeric_limits<std::int32_t>::max();
   if (job.options.steps > most / job.schedule.micro_batches) {
