@@ -170,7 +170,7 @@ TrainOptions train_options(const std::vector<std::string>& words) {
   } catch (const CLI::ParseError& error) {
     throw ConfigError(fmt::format("{}; see `chimera train --help`", error.what()));
   }
-  return resolve(flags);
+  return resolve(flags, Invocation{});
 }
 
 void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) {
