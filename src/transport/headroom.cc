@@ -19,40 +19,39 @@ bool is_lent(const void* headroom) {
   return lent != 0;
 }
 
-/// The memory of another allocator, entered kHeadroomBytes late: freed as that allocator frees it.
+/// The memory of LibTorch's own allocator, entered kHeadroomBytes late.
 class HeadroomAllocator final : public c10::Allocator {
  public:
-  explicit HeadroomAllocator(c10::Allocator& memory) : memory_(memory) {}
-
   c10::DataPtr allocate(std::size_t size) override {
-    if (size == 0) return memory_.allocate(0);
-    c10::DataPtr whole = memory_.allocate(size + static_cast<std::size_t>(kHeadroomBytes));
-    auto* begin = static_cast<char*>(whole.get());
+    if (size == 0) return {nullptr, at::kCPU};
+    c10::DataPtr whole = c10::GetDefaultCPUAllocator()->allocate(size + static_cast<std::size_t>(kHeadroomBytes));
+    auto* begin = static_cast<char*>(whole.release_context());
     set_lent(begin, 0);
-    const auto free = whole.get_deleter();
-    const auto device = whole.device();
-    return {begin + kHeadroomBytes, whole.release_context(), free, device};
+    char* memory = begin + kHeadroomBytes;  // its own context, as kernels that allocate without a tensor require
+    return {memory, memory, &free_whole, at::kCPU};
   }
+  [[nodiscard]] c10::DeleterFnPtr raw_deleter() const override { return &free_whole; }
   void copy_data(void* to, const void* from, std::size_t size) const override { default_copy_data(to, from, size); }
 
- private:
-  c10::Allocator& memory_;
+  static void free_whole(void* memory) {
+    if (memory != nullptr) c10::GetDefaultCPUAllocator()->raw_deleter()(static_cast<char*>(memory) - kHeadroomBytes);
+  }
 };
 
 }  // namespace
 
 void leave_headroom() {
-  static HeadroomAllocator allocator(*c10::GetDefaultCPUAllocator());
+  static HeadroomAllocator allocator;
   static const bool once = (c10::SetCPUAllocator(&allocator, /*priority=*/1), true);
   static_cast<void>(once);
 }
 
 std::optional<at::Tensor> with_headroom(const at::Tensor& tensor) {
   const c10::DataPtr& memory = tensor.storage().data_ptr();
-  auto* headroom = static_cast<char*>(memory.get_context());
-  const bool has_room = headroom != nullptr && headroom + kHeadroomBytes == memory.get() &&
-                        memory.get_deleter() == c10::GetDefaultCPUAllocator()->raw_deleter();
-  if (!has_room || tensor.storage_offset() != 0 || is_lent(headroom)) return std::nullopt;
+  const bool has_room = memory.get() != nullptr && memory.get_deleter() == &HeadroomAllocator::free_whole;
+  if (!has_room || tensor.storage_offset() != 0) return std::nullopt;
+  char* headroom = static_cast<char*>(memory.get()) - kHeadroomBytes;
+  if (is_lent(headroom)) return std::nullopt;
   set_lent(headroom, 1);
   const auto give_back = [tensor](void* lent) { set_lent(lent, 0); };
   return at::from_blob(headroom, {kHeadroomBytes + static_cast<std::int64_t>(tensor.nbytes())}, give_back, at::kByte);

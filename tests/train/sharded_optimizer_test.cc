@@ -120,7 +120,7 @@ TEST(ShardedOptimizerTest, AllCopiesTogetherKeepTheStateOnce) {
 
 /// GiB that a model which no machine holds is said to need.
 double needed(TrainOptions options) {
-  options.overrides.hidden = 10'000'000;
+  options.overrides.hidden = 1'000'000;
   try {
     static_cast<void>(prepare_job(options));
   } catch (const ConfigError& error) {

@@ -3,9 +3,11 @@
 #include "transport/headroom.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/CPUAllocator.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <cstring>
 
 #include "transport/message.h"
 
@@ -66,6 +68,14 @@ TEST_F(HeadroomTest, TensorsMayGrow) {
   EXPECT_TRUE(with_headroom(tensor));
   EXPECT_EQ(tensor.sum().item<double>(), 200'000);
   EXPECT_EQ(at::zeros({0}).numel(), 0);
+}
+
+TEST_F(HeadroomTest, KernelsMayAllocateWithoutATensor) {
+  c10::Allocator* allocator = c10::GetCPUAllocator();
+  void* scratch = allocator->raw_allocate(100);
+  std::memset(scratch, 1, 100);
+  allocator->raw_deallocate(scratch);
+  allocator->raw_deallocate(allocator->raw_allocate(0));
 }
 
 }  // namespace
