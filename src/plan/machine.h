@@ -1,0 +1,74 @@
+#pragma once
+// A machine as the planner sees it: what layers, messages, sums and updates take there. Measured by `chimera profile`,
+// edited by hand, or made up from public figures.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/footprint.h"
+
+namespace chimera {
+
+/// Seconds of one layer's ops on a micro-batch of that many sequences.
+struct LayerTime {
+  std::int64_t micro_batch_size = 1;
+  double forward = 0;
+  double input_gradient = 0;
+  double weight_gradient = 0;
+  double spread = 0;  // half the distance of the quartiles of forward + backward over their median
+};
+
+/// One kind of layer as it was measured; its sizes are those of `model`, of which the number of layers means nothing.
+struct LayerTimes {
+  LayerKind kind = LayerKind::Block;
+  ModelConfig model;
+  std::int64_t sequence = 128;
+  std::string dtype = "float32";
+  std::vector<LayerTime> times;  // ascending micro-batch sizes, at least one
+};
+
+/// A message of L bytes takes alpha + beta L seconds. A sum of L bytes over r workers takes 2 log2(r) alpha +
+/// 2 (r-1)/r beta L (Rabenseifner's algorithm; Li and Hoefler, SC'21, section 3.4).
+struct LinkTimes {
+  double alpha = 0;
+  double beta = 0;
+};
+
+/// Between workers on one node, and between nodes.
+struct LinkProfile {
+  LinkTimes within_node;
+  LinkTimes between_nodes;
+};
+
+struct MachineProfile {
+  std::string name;
+  std::vector<std::string> sources;  // where the figures come from: a command, or publications
+  /// Cores of a node that its workers share, each using `threads` of them while it computes; 0: every worker has a
+  /// device of its own.
+  std::int64_t cores = 0;
+  std::int64_t threads = 1;
+  std::int64_t workers_per_node = 1;  // more are on other nodes
+  double memory_bytes = 0;            // that a worker may use
+  std::vector<LayerTimes> layers;
+  LinkProfile point_to_point;
+  LinkProfile all_reduce;
+  double optimizer_seconds = 0;  // of an update, for each parameter
+  double op_overhead = 0;        // seconds that the host adds to each op
+  double step_overhead = 0;      // and to each step
+};
+
+/// Reads a profile (docs/machine_profile.md). Throws ConfigError, naming file and entry, for anything missing,
+/// negative, not finite or unknown.
+[[nodiscard]] MachineProfile read_machine(const std::string& path);
+
+/// The profile as JSON text that read_machine() reads back to the same value.
+[[nodiscard]] std::string to_json(const MachineProfile& machine);
+
+/// Seconds of one layer's ops there, linear between the measured micro-batch sizes, and beyond them as their last two
+/// go on. Where no layer of these sizes was measured, those of the nearest one of the kind, scaled by FLOPs.
+/// Throws ConfigError where the profile has no layer of that kind at all.
+[[nodiscard]] LayerTime layer_time(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
+                                   const Workload& workload);
+
+}  // namespace chimera
