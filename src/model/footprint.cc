@@ -91,7 +91,8 @@ class Tensors {
   [[nodiscard]] double weight_gradient_working_set(const StageLayers& stage) const;
 
  private:
-  [[nodiscard]] double product(double in, double out) const;
+  [[nodiscard]] double product(double in, double out, bool has_bias) const;
+  [[nodiscard]] double attention_scratch() const;
 
   double kept_by_embedding() const {
     if (gpt2_) return indices() + hidden();
@@ -172,10 +173,16 @@ double Tensors::forward_working_set(const StageLayers& stage) const {
   return most + loaded(stage);
 }
 
-/// Of a weight gradient: its product before it is added to a wider sum, and copies of what is multiplied.
-double Tensors::product(double in, double out) const {
+/// Of a weight gradient in a wider type: the product before it is added, converted, and what a bias sums, converted.
+double Tensors::product(double in, double out, bool has_bias) const {
   if (!is_narrow()) return 0;
-  return (element_ + weight_) * in * out + element_ * tokens_ * (gpt2_ ? in + out : out);
+  return std::max((element_ + weight_) * in * out, has_bias ? weight_ * tokens_ * out : 0);
+}
+
+/// Of ATen's fused attention backward on one thread: scores and their gradients, block by block.
+double Tensors::attention_scratch() const {
+  const double queries = length_ >= 768 ? 256 : length_ >= 192 ? 64 : 32;
+  return 2 * wide_ * std::min(queries, length_) * std::min(512.0, length_);
 }
 
 /// Of B, or of I, which keeps what W needs. Layers run from the last; `live` is what there is beyond the start.
@@ -186,16 +193,20 @@ double Tensors::backward_working_set(const StageLayers& stage, bool defers) cons
   double live = 0;
   if (stage.head) {
     most = std::max(2 * log_probabilities(),
-                    logits() - log_probabilities() + hidden() + (defers ? 0 : product(width_, vocabulary_)));
+                    logits() - log_probabilities() + hidden() + (defers ? 0 : product(width_, vocabulary_, !gpt2_)));
     live = (defers ? deferred(LayerKind::Head) : 0) + kept_input - kept_by_head();
   }
   if (blocks > 0) {
     const double masked = dropout_ ? hidden() : 0;
-    most = std::max(most, live + masked + (defers ? 2 : 1) * inner() + (defers ? 0 : product(inner_width_, width_)));
-    if (defers) most = std::max(most, live + masked + 5 * hidden());
+    most =
+        std::max(most, live + masked + (defers ? 2 : 1) * inner() + (defers ? 0 : product(inner_width_, width_, true)));
+    // Attention: gradients of query, key and value, and with dropout those of its scores.
+    const double replaced_output = stage.head ? hidden() : 0;
+    if (defers && !dropout_) most = std::max(most, live + 4 * hidden() - replaced_output + attention_scratch());
     if (dropout_) {
-      const double scores = 2 * pairs(wide_) - pairs(element_);
-      most = std::max(most, live + scores + (defers ? 4 * hidden() : -hidden() - 2 * inner()));
+      const double scores = 2 * pairs(wide_) - pairs(element_) - (is_narrow() ? hidden() : 0);
+      const double beside = defers ? 4 * hidden() - replaced_output : -2 * inner();
+      most = std::max(most, live + scores + beside - (gpt2_ ? 0 : hidden()));
     }
     live += blocks * ((defers ? deferred(LayerKind::Block) + kept_input : 0) - kept_by_block());
     const bool replaced = !defers || dropout_ || !gpt2_;  // the output's gradient, which stays until the end
@@ -203,15 +214,16 @@ double Tensors::backward_working_set(const StageLayers& stage, bool defers) cons
   }
   if (stage.embedding) {
     const double rows = std::max(vocabulary_, static_cast<double>(config_.positions));
-    most = std::max(most, live + (is_narrow() ? embedded() : 0) + weight_ * rows * width_);
+    const double normed = gpt2_ ? 0 : hidden() + statistics();
+    most = std::max(most, live - normed + (is_narrow() ? embedded() : 0) + weight_ * rows * width_);
   }
   return most;
 }
 
 /// That of the first linear layer: those after it have the room that it frees.
 double Tensors::weight_gradient_working_set(const StageLayers& stage) const {
-  if (stage.head) return std::max(product(width_, vocabulary_), gpt2_ ? 0 : weight_ * vocabulary_);
-  return std::max(product(inner_width_, width_), weight_ * width_);
+  if (stage.head) return std::max(product(width_, vocabulary_, !gpt2_), gpt2_ ? 0 : weight_ * vocabulary_);
+  return std::max(product(inner_width_, width_, true), weight_ * width_);
 }
 
 void check(const ModelConfig& config, const Workload& workload) {
