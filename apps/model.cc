@@ -21,7 +21,8 @@ struct Options {
   ModelFlags flags;
   std::int64_t stages = 1;
   std::int64_t micro_batch_size = 4;
-  std::int64_t sequence = 0;  // 0: kSequence, or all positions of a model with fewer
+  std::int64_t sequence = kSequence;
+  CLI::Option* sequence_option = nullptr;
   std::string dtype = "float32";
   std::string optimizer = "adamw";
   double dropout = 0;
@@ -32,7 +33,8 @@ struct Options {
 Workload workload_of(const Options& options, const ModelConfig& model) {
   Workload workload;
   workload.micro_batch_size = options.micro_batch_size;
-  workload.sequence = options.sequence != 0 ? options.sequence : std::min(kSequence, model.positions);
+  workload.sequence = options.sequence;
+  if (options.sequence_option->count() == 0) workload.sequence = std::min(kSequence, model.positions);
   workload.compute_bytes = options.dtype == "float64" ? 8 : options.dtype == "bfloat16" ? 2 : 4;
   workload.weight_bytes = options.dtype == "float64" ? 8 : 4;
   workload.optimizer_bytes = options.optimizer == "adamw" ? 2 * workload.weight_bytes : 0;
@@ -79,8 +81,8 @@ void add_model(CLI::App& program, int&) {
   add_count(*command, "--stages", options->stages, "cut into this many stages (default 1)");
   options->flags.add_to(*command);
   add_count(*command, "--micro-batch-size", options->micro_batch_size, "sequences of a micro-batch (default 4)");
-  add_count(*command, "--sequence", options->sequence, "tokens of a sequence (default 128, or the model's positions)")
-      ->check([](const std::string& text) { return text == "0" ? "--sequence must be at least 1, not 0" : ""; });
+  options->sequence_option = add_count(*command, "--sequence", options->sequence,
+                                       "tokens of a sequence (default 128, or the model's positions where fewer)");
   add_choice(*command, "--dtype", options->dtype, "of hidden states (default float32)",
              {"float32", "float64", "bfloat16"});
   add_choice(*command, "--optimizer", options->optimizer, "(default adamw)", {"adamw", "sgd"});

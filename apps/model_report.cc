@@ -51,20 +51,19 @@ std::vector<StageFootprint> footprints(const ModelReport& report) {
 }
 
 std::string workload_words(const ModelReport& report) {
-  return fmt::format("micro-batches of {} x {} tokens, {}, {}{}", report.workload.micro_batch_size,
+  return fmt::format("one micro-batch of {} x {} tokens, {}, {}{}", report.workload.micro_batch_size,
                      report.workload.sequence, report.dtype, report.optimizer,
                      report.workload.dropout ? ", dropout" : "");
 }
 
 BarChart chart_of(const ModelReport& report, const std::vector<StageFootprint>& stages) {
-  BarChart chart{
-      fmt::format("{}: memory of each stage with one micro-batch, {}", report.model.name, workload_words(report)),
-      {{"weights", color_of(OpKind::Forward), 'w'},
-       {"gradients", color_of(OpKind::Backward), 'g'},
-       {"optimizer", kUpdateColor, 'o'},
-       {"activations", color_of(OpKind::BackwardWeight), 'a'},
-       {"working set", kAllReduceColor, 't'}},
-      {}};
+  BarChart chart{fmt::format("{}: memory of stages, {}", report.model.name, workload_words(report)),
+                 {{"weights", color_of(OpKind::Forward), 'w'},
+                  {"gradients", color_of(OpKind::Backward), 'g'},
+                  {"optimizer", kUpdateColor, 'o'},
+                  {"activations", color_of(OpKind::BackwardWeight), 'a'},
+                  {"working set", kAllReduceColor, 't'}},
+                 {}};
   for (std::size_t s = 0; s < stages.size(); ++s) {
     const StageMemory& memory = stages[s].memory;
     chart.bars.push_back(
@@ -138,7 +137,7 @@ std::string model_text(const ModelReport& report) {
   const auto stages = footprints(report);
   return fmt::format(
              "{}: {} parameters\n  {}, {} layers, {} wide, {} heads, feed-forward {}, vocabulary {}, {} positions, "
-             "head {}\n  {}\n\n",
+             "head {}\n  for {}\n\n",
              model.name, parameter_count(model), family_name(model.family), model.layers, model.hidden, model.heads,
              model.feed_forward, model.vocabulary, model.positions, model.tied ? "tied" : "untied",
              workload_words(report)) +

@@ -19,6 +19,7 @@ constexpr double kSumWidth = 84;
 constexpr double kBarHeight = 20;
 constexpr double kRowGap = 5;
 constexpr double kLetterWidth = 6.8;  // of the font, at most
+constexpr double kTitleLetterWidth = 9;
 constexpr double kMargin = 12;
 
 double sum_of(const Bar& bar) { return std::accumulate(bar.amounts.begin(), bar.amounts.end(), 0.0); }
@@ -47,7 +48,8 @@ class Picture {
         scale_(longest_ > 0 ? kBarsWidth / longest_ : 0) {}
 
   std::string draw() {
-    const double width = left_ + kBarsWidth + kSumWidth;
+    const double title_width = 2 * kMargin + static_cast<double>(chart_.title.size()) * kTitleLetterWidth;
+    const double width = std::max(left_ + kBarsWidth + kSumWidth, title_width);
     const double height = kTop + static_cast<double>(chart_.bars.size()) * (kBarHeight + kRowGap) + 34;
     put(R"(<svg xmlns="http://www.w3.org/2000/svg" width="{0}" height="{1}" viewBox="0 0 {0} {1}" role="img">)"
         "\n<title>{2}</title>\n",
