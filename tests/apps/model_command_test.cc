@@ -22,28 +22,9 @@ std::string output_of(const std::vector<std::string>& arguments) {
   return result.output;
 }
 
-constexpr const char* kTinyInTwo = R"(gpt2-tiny: 298368 parameters
-  gpt2, 4 layers, 64 wide, 4 heads, feed-forward 256, vocabulary 256, 1024 positions, head untied
-  for one micro-batch of 1 x 64 tokens, float32, adamw
-
-layer            parameters            F        I + W activations     I to W
-embedding             81920       0 FLOP       0 FLOP    16.5 KiB        0 B
-block x 4             49984   7.34 MFLOP  14.68 MFLOP     258 KiB    256 KiB
-head                  16512  2.097 MFLOP  4.194 MFLOP      81 KiB     80 KiB
-
-stage  layers                       parameters            F        I + W    weights  gradients  optimizer activations  boundary     I to W working set
-    0  embedding, blocks 0 to 1         181888  14.68 MFLOP  29.36 MFLOP  710.5 KiB  710.5 KiB  1.388 MiB   532.5 KiB       0 B    512 KiB      64 KiB
-    1  blocks 2 to 3, head              116480  16.78 MFLOP  33.55 MFLOP    455 KiB    455 KiB    910 KiB     613 KiB    16 KiB    592 KiB     128 KiB
-
-gpt2-tiny: memory of stages, one micro-batch of 1 x 64 tokens, float32, adamw
-stage 0 |wwwwwwwwwwwwgggggggggggggoooooooooooooooooooooooooaaaaaaaaat 3.358 MiB
-stage 1 |wwwwwwwwggggggggooooooooooooooooaaaaaaaaaattt 2.501 MiB
-         w weights, g gradients, o optimizer, a activations, t working set
-)";
-
 TEST(ModelCommandTest, TextHasATableOfLayersOneOfStagesAndBars) {
   EXPECT_EQ(output_of({"model", "gpt2-tiny", "--stages", "2", "--micro-batch-size", "1", "--sequence", "64"}),
-            kTinyInTwo);
+            read_file(CHIMERA_SOURCE_DIR "/tests/golden/model-gpt2-tiny.txt"));
 }
 
 TEST(ModelCommandTest, JsonHasTheFieldsOfEveryStage) {
