@@ -53,6 +53,7 @@ set(torch_suites
   StageTest
   StepMemoryTest
   StreamTest
+  SumOfSquaresTest
   SwappedMessagesTest
   SyncTest
   ThreadContractTest
