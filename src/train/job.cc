@@ -14,6 +14,7 @@
 #include "generate/registry.h"
 #include "model/parameters.h"
 #include "passes/lower.h"
+#include "plan/named_partition.h"
 #include "simulate/simulate.h"
 #include "train/asynchronous.h"
 #include "train/canonical.h"

@@ -196,7 +196,7 @@ RC_GTEST_PROP(BalanceProperty, MemoryIsThatOfTheSimulator, ()) {
   const auto fitting = balance(any, loads, quick);
   RC_ASSERT(fitting.has_value());
   RC_ASSERT(peak_bytes(any, loads, fitting->layers) <= least + 1e-9);
-  RC_ASSERT(balance(any, loads, {.memory = least * (1 - 1e-6), .candidates = 5, .steps = 0}) == std::nullopt);
+  RC_ASSERT(balance(any, loads, {.memory = least * (1 - 1e-6) - 1e-6, .candidates = 5, .steps = 0}) == std::nullopt);
 }
 
 }  // namespace

@@ -30,9 +30,9 @@ TEST(NamedPartitionTest, EvenAndExplicitPartitionsAreAsTheySay) {
 }
 
 TEST(NamedPartitionTest, BalancedCountsTheHead) {
-  EXPECT_EQ(cut("balanced", "1f1b", {2, 2}, find_model("gpt2-mini")), "4,4");
-  EXPECT_EQ(cut("balanced", "1f1b", {2, 8}, large_head()), "6,2");
-  EXPECT_EQ(cut("balanced", "chimera", {2, 2}, large_head()), "6,2");
+  EXPECT_EQ(cut("balanced", "1f1b", {2, 8}, find_model("gpt2-mini")), "4,4");
+  EXPECT_EQ(cut("balanced", "1f1b", {2, 8}, large_head()), "7,1");
+  EXPECT_EQ(cut("balanced", "chimera", {4, 4}, large_head()), "1,3,3,1");
 }
 
 TEST(NamedPartitionTest, RefusesWhatIsNoPartition) {
@@ -49,7 +49,7 @@ TEST(NamedPartitionTest, RefusesWhatIsNoPartition) {
   refusal("8", "1f1b", "--partition 8: layers for 1 stages; the schedule cuts the model into 2");
   refusal("4,4", "zb-v", "--partition 4,4: layers for 2 stages; the schedule cuts the model into 4");
   refusal("8,0", "1f1b", "--partition 8,0: 0 layers on stage 1; each stage needs at least one");
-  refusal("9,-1", "1f1b", "-1 layers on stage 1");
+  refusal("8,-1", "1f1b", "-1 layers on stage 1");
   refusal("balance", "1f1b", "unknown --partition 'balance'; did you mean 'balanced'");
   for (const char* junk : {"", ",", "4,", ",4", "4,,4", "4;4", "4 4", " 4,4", "4,4 ", "4,x", "4.0,4", "+4,4",
                            "99999999999999999999,1", "0x4,4"})
