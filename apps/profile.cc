@@ -61,12 +61,12 @@ int measure_as_rank(const Flags& flags, const RankEnvironment& rank) {
 
 int run(const Flags& flags, const Invocation& invocation) {
   if (invocation.rank) return measure_as_rank(flags, *invocation.rank);
-  if (!flags.output.empty()) require_writable_whole(flags.output);
   if (!flags.merged.empty()) {
     merge(flags);
     return static_cast<int>(ExitCode::Success);
   }
   validate(flags.options, available_cores());
+  if (!flags.output.empty()) require_writable_whole(flags.output);
   return launch({.ranks = profile_ranks(flags.options, available_cores()).started, .arguments = invocation.arguments});
 }
 

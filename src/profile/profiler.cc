@@ -104,8 +104,8 @@ LinkProfile everywhere(const LinkTimes& link) { return {link, link}; }
 
 std::string row(const LayerTimes& layer, const LayerTime& time) {
   return fmt::format("{:<12} {:<9} {:>5} {:>11.3f} {:>11.3f} {:>11.3f} {:>8.1f}\n", layer.model.name,
-                     kLayerKindNames[static_cast<std::size_t>(layer.kind)], time.micro_batch_size, 1e3 * time.forward,
-                     1e3 * time.input_gradient, 1e3 * time.weight_gradient, 100 * time.spread);
+                     to_text(layer.kind), time.micro_batch_size, 1e3 * time.forward, 1e3 * time.input_gradient,
+                     1e3 * time.weight_gradient, 100 * time.spread);
 }
 
 std::string link_line(const char* name, const LinkTimes& link) {
