@@ -61,6 +61,7 @@ set(torch_suites
   TracerTest
   TrainingDropoutTest
   TwentyStepsTest
+  ValidationTest
   WeightVersionsTest
 )
 foreach(suite ${torch_suites})

@@ -21,7 +21,7 @@ double ping_pong(Lockstep& ranks, const at::Tensor& tensor, std::int64_t round) 
   Transport& transport = ranks.transport();
   const WorkerId peer(1 - ranks.rank());
   const TensorSpec spec{tensor.sizes().vec(), tensor.scalar_type()};
-  const MessageTag tag{round, Op{OpKind::Forward, StageId(0), ReplicaId(0), MicroBatchId(0)}};
+  const MessageTag tag{round, Op{}};
   const auto receive = transport.post_receive(peer, spec, tag);
   const double start = monotonic_seconds();
   if (ranks.rank() == 1) receive->wait();
