@@ -33,7 +33,7 @@ class NearEmptyStage final : public Stage {
   at::Tensor embedded_;  // of the first stage
 };
 
-double step_of_optimizer(Stage& stage, Optimizer& optimizer) {
+double step_of_optimizer(Stage& stage, Optimizer& optimizer, std::int64_t threads) {
   const Stopwatch watch;
   stage.zero_gradients();
   double square = 0;
@@ -44,7 +44,7 @@ double step_of_optimizer(Stage& stage, Optimizer& optimizer) {
   stage.gradients().mul_(clip_factor(square + 4, 1));  // a norm that is clipped
   optimizer.step(1e-3);
   stage.update_copies();
-  return watch.elapsed().wall_seconds;
+  return seconds_of(watch.elapsed(), threads);
 }
 
 /// CPU time of a step's instructions for each op, without that of the ops.
@@ -67,12 +67,12 @@ double overhead_of_step(Executor& executor, const std::vector<Instruction>& inst
 
 }  // namespace
 
-double measure_optimizer(Lockstep& ranks, Stage& stage, double seconds) {
+double measure_optimizer(Lockstep& ranks, Stage& stage, std::int64_t threads, double seconds) {
   const auto optimizer = make_optimizer(TrainOptions{}, stage.parameters());
   std::vector<double> times;
   const double deadline = monotonic_seconds() + seconds;
   while (ranks.is_before(deadline)) {
-    if (ranks.computes()) times.push_back(step_of_optimizer(stage, *optimizer));
+    if (ranks.computes()) times.push_back(step_of_optimizer(stage, *optimizer, threads));
   }
   double parameters = 0;
   for (const Parameter& parameter : stage.parameters()) parameters += static_cast<double>(parameter.value.numel());
@@ -111,7 +111,7 @@ double measure_step_overhead(Lockstep& ranks) {
     ranks.transport().all_sum(values);
     times.push_back(monotonic_seconds() - start);
   }
-  return spread_of(times).median;
+  return spread_of(times).low;
 }
 
 }  // namespace chimera

@@ -38,10 +38,10 @@ double sum(Lockstep& ranks, StageId group, const at::Tensor& tensor) {
   return monotonic_seconds() - start;
 }
 
-std::vector<TimedSize> medians(const Times& times) {
+std::vector<TimedSize> lower_quartiles(const Times& times) {
   std::vector<TimedSize> points;
   for (const auto& [bytes, seconds] : times) {
-    points.push_back({static_cast<double>(bytes), spread_of(seconds).median});
+    points.push_back({static_cast<double>(bytes), spread_of(seconds).low});
   }
   return points;
 }
@@ -63,7 +63,7 @@ LinkSamples measure_links(Lockstep& ranks, StageId group, double seconds) {
       sums[bytes].push_back(both);
     }
   }
-  return {medians(messages), medians(sums)};
+  return {lower_quartiles(messages), lower_quartiles(sums)};
 }
 
 LinkTimes fit_messages(const std::vector<TimedSize>& messages) {

@@ -9,7 +9,7 @@
 
 namespace chimera {
 
-/// What ranks 0 and 1 measured over some sizes: medians.
+/// What ranks 0 and 1 measured over some sizes: lower quartiles, as other programs' turns only lengthen them.
 struct LinkSamples {
   std::vector<TimedSize> messages;  // one way
   std::vector<TimedSize> sums;      // of both ranks

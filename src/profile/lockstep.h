@@ -6,9 +6,16 @@
 
 #include "core/clock.h"
 #include "core/ids.h"
+#include "runtime/op_times.h"
 #include "transport/transport.h"
 
 namespace chimera {
+
+/// What a duration counts for: CPU time where a worker has one thread, which other programs' turns do not lengthen,
+/// else time on the clock.
+[[nodiscard]] inline double seconds_of(const Duration& duration, std::int64_t threads) {
+  return threads == 1 ? duration.cpu_seconds : duration.wall_seconds;
+}
 
 /// One rank's side. All ranks call the same functions in the same order.
 class Lockstep {

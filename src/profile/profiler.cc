@@ -11,12 +11,12 @@
 
 #include "bench/machine.h"
 #include "bench/statistics.h"
+#include "core/cores.h"
 #include "core/error.h"
 #include "data/samples.h"
 #include "profile/host_bench.h"
 #include "profile/stage_bench.h"
 #include "train/precision.h"
-#include "train/run.h"
 
 namespace chimera {
 namespace {
@@ -55,8 +55,8 @@ std::int64_t measure_layers(Lockstep& ranks, const ProfileOptions& options, Item
   const double deadline = monotonic_seconds() + seconds;
   std::int64_t rounds = -1;  // the first warms up
   while (ranks.agree(rounds < kFewestRounds || monotonic_seconds() < deadline)) {
-    for (const auto& item : items) {
-      for (const std::int64_t size : options.micro_batch_sizes) {
+    for (const std::int64_t size : options.micro_batch_sizes) {
+      for (const auto& item : items) {  // after another layer each time, as in a pipeline
         ranks.meet();
         if (!ranks.computes()) continue;
         const LayerTime time = item->bench.run(size, options.threads);
@@ -190,7 +190,8 @@ MachineReport measure_machine(const ProfileOptions& options, Transport& transpor
   say("host");
   machine.op_overhead = measure_op_overhead(ranks, 0.05 * options.seconds);
   machine.step_overhead = measure_step_overhead(ranks);
-  machine.optimizer_seconds = measure_optimizer(ranks, items[1]->bench.stage(), 0.05 * options.seconds);
+  machine.optimizer_seconds =
+      measure_optimizer(ranks, items[1]->bench.stage(), options.threads, 0.05 * options.seconds);
   report.rounds = measure_layers(ranks, options, items, 0.75 * options.seconds, say);
   for (const auto& item : items) machine.layers.push_back(times_of(ranks, options, *item));
   if (rank == 0) {

@@ -30,8 +30,8 @@ class StageBench {
  public:
   explicit StageBench(BenchedLayers layers);
 
-  /// Runs F of a new micro-batch of that size, then I and W of the one before it. Returns the seconds of one layer: CPU
-  /// time where `threads` is 1, which other programs' turns do not enlarge, else time on the clock.
+  /// Runs F of a new micro-batch of that size, then I and W of the one before it. Returns the seconds of one layer,
+  /// as seconds_of() counts them.
   LayerTime run(std::int64_t micro_batch_size, std::int64_t threads);
 
   [[nodiscard]] Stage& stage() { return *stage_; }

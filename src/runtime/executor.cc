@@ -121,7 +121,7 @@ void Executor::execute(const Instruction& instruction, const StepHooks& hooks) {
 }
 
 void Executor::compute(const Op& op, const StepHooks& hooks) {
-  const Stopwatch stopwatch;
+  const Stopwatch stopwatch(shape_.counts_cpu_time);
   use_weights(op);
   const bool adds_to_block = shape_.canonical != nullptr && gives_weight_gradient(op.kind);
   for (BlockAccumulator& sum : accumulators_) {
@@ -161,7 +161,7 @@ void Executor::forward(const Op& op, const StepHooks& hooks) {
 }
 
 void Executor::recompute(const Op& backward, const StepHooks& hooks) {
-  const Stopwatch stopwatch;
+  const Stopwatch stopwatch(shape_.counts_cpu_time);
   const Op op = forward_of(backward);
   use_weights(op);
   Activation& activation = activations_.at(key(op));

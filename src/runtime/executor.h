@@ -66,6 +66,7 @@ struct ProgramShape {
                                             // they differ from boundary to boundary
   bool tied = false;                        // stage 0 and the last share a matrix
   std::int64_t updates = 1;                 // of a stage in a step
+  bool counts_cpu_time = false;             // whether op times have cpu_seconds, at the cost of two system calls an op
 
   [[nodiscard]] std::int64_t stages() const { return static_cast<std::int64_t>(groups.size()) - (tied ? 1 : 0); }
 };

@@ -4,7 +4,6 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <chrono>
@@ -15,6 +14,7 @@
 #include <optional>
 #include <thread>
 
+#include "core/cores.h"
 #include "core/error.h"
 #include "core/fault_point.h"
 #include "core/output_file.h"
@@ -141,13 +141,6 @@ std::unique_ptr<Transport> connect(const Job& job, const RankEnvironment& rank) 
 }
 
 }  // namespace
-
-int available_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof(set), &set) != 0) return static_cast<int>(std::thread::hardware_concurrency());
-  return std::max(CPU_COUNT(&set), 1);
-}
 
 int run_threads(const Job& job) {
   fix_products(job);

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "core/cores.h"
 #include "core/error.h"
 #include "core/fault_point.h"
 #include "launch/rank.h"
@@ -46,6 +47,7 @@ Trainer::Trainer(const Job& job, WorkerId rank, Transport& transport)
   shape.tied = job.model.tied;
   shape.parameters = job.parameters;
   shape.updates = job.updates();
+  shape.counts_cpu_time = available_cores() < job.num_ranks();
   if (job.canonical) shape.canonical = &*job.canonical;
   for (std::int64_t m = 0; m < job.schedule.micro_batches; ++m) {
     shape.positions.push_back(job.position(place_.group, MicroBatchId(m)));
