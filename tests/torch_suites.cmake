@@ -52,6 +52,7 @@ set(torch_suites
   StageTest
   StepMemoryTest
   StreamTest
+  SumOfSquaresTest
   SwappedMessagesTest
   SyncTest
   ThreadContractTest

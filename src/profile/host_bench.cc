@@ -8,6 +8,7 @@
 #include "generate/registry.h"
 #include "passes/lower.h"
 #include "runtime/executor.h"
+#include "runtime/sum_of_squares.h"
 #include "train/optimizer.h"
 
 namespace chimera {
@@ -37,12 +38,8 @@ double step_of_optimizer(Stage& stage, Optimizer& optimizer, std::int64_t thread
   const Stopwatch watch;
   stage.zero_gradients();
   double square = 0;
-  for (const Parameter& parameter : stage.parameters()) {
-    const double norm = at::linalg_vector_norm(parameter.value.grad(), 2, {}, false, at::kDouble).item<double>();
-    square += norm * norm;
-  }
-  stage.gradients().mul_(clip_factor(square + 4, 1));  // a norm that is clipped
-  optimizer.step(1e-3);
+  for (const Parameter& parameter : stage.parameters()) square += sum_of_squares(parameter.value.grad());
+  optimizer.step(1e-3, clip_factor(square + 4, 1));  // a norm that is clipped
   stage.update_copies();
   return seconds_of(watch.elapsed(), threads);
 }

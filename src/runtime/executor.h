@@ -16,6 +16,7 @@
 #include "runtime/block_sums.h"
 #include "runtime/non_finite.h"
 #include "runtime/op_times.h"
+#include "runtime/sum_of_squares.h"
 #include "runtime/tracer.h"
 #include "runtime/weight_versions.h"
 #include "schedule/program.h"
@@ -133,7 +134,8 @@ class Executor {
   std::vector<at::Tensor> take_blocks(StageId group);
   std::size_t num_squares() const;
   bool answers_for(StageId id) const;
-  double add_squares(StageId id, std::vector<double>& values) const;
+  SquaresShare share_of(StageId id) const;
+  double add_squares(StageId id, const SquaresShare& share, std::vector<double>& values) const;
   [[noreturn]] void blame_non_finite(std::span<const double> squares, const std::vector<Op>& suspects,
                                      std::int64_t step);
   bool answers_for_gradient(std::size_t square) const;
