@@ -62,7 +62,6 @@ set(torch_suites
   TracerTest
   TrainingDropoutTest
   TwentyStepsTest
-  ValidationTest
   WeightVersionsTest
 )
 foreach(suite ${torch_suites})

@@ -45,8 +45,12 @@ void write_random_letters(const std::string& path) {
 /// One validation under way.
 class Validation {
  public:
-  Validation(ValidationOptions options, const std::function<void(const std::string&)>& say)
-      : options_(std::move(options)), say_(say), runs_(chosen_runs(options_.only)), data_(options_.data) {
+  Validation(ValidationOptions options, const PredictRun& predict, const std::function<void(const std::string&)>& say)
+      : options_(std::move(options)),
+        predict_(predict),
+        say_(say),
+        runs_(chosen_runs(options_.only)),
+        data_(options_.data) {
     if (!data_.empty()) return;
     data_ = folder_.file("text.txt");
     write_random_letters(data_);
@@ -55,7 +59,7 @@ class Validation {
   std::vector<Validated> run() {
     const bool measures = options_.machine.empty();
     MachineProfile machine = measures ? profiled("before") : read_machine(options_.machine);
-    (void)predict_run(machine, runs_.front());  // whatever is wrong with a given profile, now
+    (void)predict_(machine, runs_.front());  // whatever is wrong with a given profile, now
     const std::vector<Score> scores = run_contest(contenders(), options_.contest, say_);
     if (measures) machine = merge_machines({machine, profiled("after")});
     std::vector<Validated> all;
@@ -93,7 +97,7 @@ class Validation {
   }
 
   Validated validated(const GridRun& run, const Score& score, const MachineProfile& machine) {
-    const RunPrediction prediction = predict_run(machine, run);
+    const RunPrediction prediction = predict_(machine, run);
     Validated one{run, prediction.step_seconds, score.step_seconds, prediction.peak_bytes};
     if (score.disturbed > 0) {
       one.excluded = fmt::format("others took over {:.0f} % of the cores in {} of {} rounds",
@@ -119,6 +123,7 @@ class Validation {
   }
 
   ValidationOptions options_;
+  const PredictRun& predict_;
   const std::function<void(const std::string&)>& say_;
   std::vector<GridRun> runs_;
   BenchFolder folder_;
@@ -127,8 +132,9 @@ class Validation {
 
 }  // namespace
 
-std::vector<Validated> validate(const ValidationOptions& options, const std::function<void(const std::string&)>& say) {
-  return Validation(options, say).run();
+std::vector<Validated> validate(const ValidationOptions& options, const PredictRun& predict,
+                                const std::function<void(const std::string&)>& say) {
+  return Validation(options, predict, say).run();
 }
 
 }  // namespace chimera
