@@ -103,8 +103,8 @@ void add_profile(CLI::App& program, const Invocation& invocation, int& exit_code
       "\nTakes about a minute. Starts as many processes as compute at once (cores / --threads; two at least), and\n"
       "measures in all of them at the same time, in rounds that take turns, as training does: forward, input gradient\n"
       "and weight gradient of one embedding, block and head of each model and micro-batch size; messages and sums of\n"
-      "1 KiB to 4 MiB between two processes; an update; and what the host adds to ops and steps. Written are medians, of links\n"
-      "lower quartiles.\n"
+      "1 KiB to 4 MiB between two processes; an update; and what the host adds to ops and steps. Written are medians,\n"
+      "of links lower quartiles.\n"
       "With --threads 1 layers count in CPU time, which other programs' turns do not enlarge. docs/machine_profile.md\n"
       "explains every field. Nothing else should run meanwhile.\n"
       "The machine's links between nodes are taken to be those within; edit them, or merge a profile that has others.");

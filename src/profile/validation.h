@@ -9,9 +9,9 @@ namespace chimera {
 
 /// One training run of the grid.
 struct GridRun {
-  std::string model;
+  std::string model = {};
   std::int64_t micro_batch_size = 1;
-  std::string schedule;
+  std::string schedule = {};
   std::int64_t stages = 2;
   std::int64_t micro_batches = 2;
   bool recomputes = false;
@@ -32,11 +32,11 @@ struct GridRun {
 struct Validated {
   GridRun run;
   double predicted_seconds = 0;
-  std::vector<double> seconds;  // of a step: a median each time that the run was measured, at least one
-  double predicted_bytes = 0;   // of tensors, on the worker with most
+  std::vector<double> seconds = {};  // of a step: a median each time that the run was measured, at least one
+  double predicted_bytes = 0;        // of tensors, on the worker with most
   double bytes = 0;
   double resident_bytes = 0;  // of the largest process, LibTorch itself included
-  std::string excluded;       // why it does not count; empty: it does
+  std::string excluded = {};  // why it does not count; empty: it does
 
   [[nodiscard]] double time_error() const;    // predicted over measured (the median), less 1
   [[nodiscard]] double memory_error() const;  // likewise
