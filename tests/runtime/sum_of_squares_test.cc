@@ -16,7 +16,7 @@ TEST(SumOfSquaresTest, IsThatOfTheNormInFloat64) {
       EXPECT_NEAR(sum_of_squares(numbers), norm * norm, 1e-12 * norm * norm + 1e-300) << count << " " << dtype;
     }
   }
-  EXPECT_EQ(sum_of_squares(at::ones({4, 6}).t()), 24);
+  EXPECT_DOUBLE_EQ(sum_of_squares(at::ones({4, 6}).t()), 24);
 }
 
 TEST(SumOfSquaresTest, GrowsToInfinityOnlyWhereANumberIs) {
