@@ -15,6 +15,7 @@ set(torch_suites
   ExecutorTest
   FingerprintTest
   FitTest
+  FootprintMemoryTest
   GlooLossTest
   GlooTransportTest
   GroupTransportTest
