@@ -27,11 +27,12 @@ class ChimeraCounts {
     const std::int64_t left = count % (2 * depth_);
     if (units == 0 && left <= depth_) return direct(left);
     const std::int64_t spare = ratio > 2 ? 2 * each_ - 2 : 0;  // bubbles of a backward beyond two forwards, each unit
-    const std::int64_t whole = units == 0 ? left : 2 * depth_;
+    const std::int64_t last = share(left) * pipelines_;            // a last unit beyond D, in whole rounds
+    const std::int64_t whole = units == 0 ? last : 2 * depth_;
     CriticalOps counts{whole + each_ - 1, whole + each_ - 1};
     if (units == 0) return counts;
     counts = plus(counts, {(units - 1) * (whole - 2 * spare), (units - 1) * (whole + spare)});
-    return plus(counts, left <= depth_ ? joined(left) : CriticalOps{left - 2 * spare, left + spare});
+    return plus(counts, left <= depth_ ? joined(left) : CriticalOps{last - 2 * spare, last + spare});
   }
 
  private:
