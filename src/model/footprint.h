@@ -48,9 +48,13 @@ struct StageFootprint {
   double forward_flops = 0;
   double input_gradient_flops = 0;
   double weight_gradient_flops = 0;
-  StageMemory memory;               // of one copy, bytes
-  double forward_working_set = 0;   // most bytes that a forward takes beyond what it leaves behind
-  double backward_working_set = 0;  // likewise of B, I or W
+  StageMemory memory;                      // of one copy, bytes
+  double forward_working_set = 0;          // most bytes that a forward takes beyond what it leaves behind
+  double backward_working_set = 0;         // of a whole B: most bytes beyond those there before it
+  double input_gradient_working_set = 0;   // likewise of I
+  double weight_gradient_working_set = 0;  // likewise of W
+  /// Of an op of that kind.
+  [[nodiscard]] double working_set(OpKind kind) const;
 };
 
 /// Throws ConfigError as layer_footprint() does.
