@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "model/shared_tensor.h"
+
 namespace chimera {
 
 ParameterGroup::ParameterGroup(std::vector<Parameter> parameters, std::size_t num_accumulators)
@@ -17,7 +19,7 @@ ParameterGroup::ParameterGroup(std::vector<Parameter> parameters, std::size_t nu
     count = offsets.back() + parameter.value.numel();
   }
   while (accumulators_.size() < num_accumulators) {
-    accumulators_.push_back(at::zeros({count}, parameters_.front().value.options()));
+    accumulators_.push_back(shared_zeros(count, parameters_.front().value.options()));
   }
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     at::Tensor& value = parameters_[i].value;

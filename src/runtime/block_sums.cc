@@ -3,7 +3,10 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
+
+#include "model/shared_tensor.h"
 
 namespace chimera {
 
@@ -20,7 +23,13 @@ BlockSums::BlockSums(at::Tensor gradients, std::int64_t block_size)
     : gradients_(std::move(gradients)), block_size_(block_size) {}
 
 at::Tensor BlockSums::spare() {
-  if (spares_.empty()) return at::empty_like(gradients_);
+  if (spares_.empty()) {
+    const auto returned =
+        std::ranges::partition(taken_, [](const at::Tensor& buffer) { return buffer.use_count() > 1; });
+    std::ranges::move(returned, std::back_inserter(spares_));
+    taken_.erase(returned.begin(), returned.end());
+  }
+  if (spares_.empty()) return shared_zeros(gradients_.numel(), gradients_.options());
   at::Tensor buffer = std::move(spares_.back());
   spares_.pop_back();
   return buffer;
@@ -70,6 +79,7 @@ std::vector<at::Tensor> BlockSums::take() {
     for (auto& [tree, sum] : run.blocks.take()) parts.push_back(std::move(sum));
   }
   runs_.clear();
+  taken_.insert(taken_.end(), parts.begin(), parts.end());
   return parts;
 }
 

@@ -51,6 +51,7 @@ class BlockSums {
   std::map<ReplicaId, Run> runs_;
   ReplicaId open_{};
   std::vector<at::Tensor> spares_;
+  std::vector<at::Tensor> taken_;  // spares once nobody else has them
 };
 
 }  // namespace chimera

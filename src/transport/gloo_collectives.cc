@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <future>
 #include <numeric>
-#include <stdexcept>
 #include <utility>
 
 #include "transport/ordered_sum.h"
@@ -19,10 +18,6 @@ using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
 
 constexpr int kGatherTag = 0;  // of messages inside a group
 constexpr int kSumTag = 1;
-
-void wait_for(c10d::Work& work, std::chrono::milliseconds timeout) {
-  if (!work.wait(timeout)) throw std::runtime_error("aborted");
-}
 
 void receive(const GlooGroup& group, at::Tensor part, std::int64_t member, int tag, Works& works) {
   std::vector<at::Tensor> tensors{std::move(part)};

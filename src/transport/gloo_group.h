@@ -5,10 +5,17 @@
 
 #define USE_DISTRIBUTED
 #define USE_C10D_GLOO
+#include <chrono>
+#include <stdexcept>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 namespace chimera {
 
 using GlooGroup = c10::intrusive_ptr<c10d::ProcessGroupGloo>;
+
+/// Throws what Gloo throws, also where the work was aborted.
+inline void wait_for(c10d::Work& work, std::chrono::milliseconds timeout) {
+  if (!work.wait(timeout)) throw std::runtime_error("aborted");
+}
 
 }  // namespace chimera

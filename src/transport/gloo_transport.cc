@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <exception>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -19,6 +20,7 @@
 #include "transport/gloo_errors.h"
 #include "transport/groups.h"
 #include "transport/ordered_sum.h"
+#include "transport/shared_sum.h"
 #include "transport/store_file.h"
 
 namespace chimera {
@@ -38,6 +40,7 @@ class GlooTransport final : public Transport {
         file_(options.store_path) {
     leave_headroom();
     stages_.resize(groups_.size());
+    shares_.resize(groups_.size());
     try {
       const auto joining = [&] {
         return fmt::format("rank {}: joining {} ranks, up to {} ms a step", rank_, world_size_,
@@ -84,6 +87,10 @@ class GlooTransport final : public Transport {
   void connect(const GlooOptions& options);
   void compare(const Fingerprint& own);
   std::vector<at::Tensor> gather_from_all(std::vector<at::Tensor>& mine);
+  void find_shared_memory();
+  /// Of a group that this rank is a member of, with others.
+  std::unique_ptr<Pending> start_shared_sum(StageId stage, at::Tensor gradients, const std::vector<at::Tensor>& parts,
+                                            const SumOrder* order);
   bool leave_together() noexcept;
   void abandon() noexcept;
   /// The tag by which Gloo tells channels apart.
@@ -100,6 +107,8 @@ class GlooTransport final : public Transport {
   GlooGroup messages_;
   GlooGroup everyone_;
   std::vector<GlooGroup> stages_;  // by stage; none where this rank is no member, or the only one
+  std::vector<bool> shares_;       // by stage: whether all members can map each other's memory
+  std::shared_ptr<MappedPeers> peers_ = std::make_shared<MappedPeers>();
 };
 
 class GlooPending final : public Pending {
@@ -170,6 +179,9 @@ class CollectivePending final : public Pending {
     transport_.guarded([&] { return to_text(transport_.rank(), operation_); }, [&] { collective_.wait(); });
     return buffer_;
   }
+  void call_when_done(std::function<void()> done) override {
+    if constexpr (requires { collective_.call_when_done(done); }) collective_.call_when_done(std::move(done));
+  }
 
  private:
   GlooTransport& transport_;
@@ -201,6 +213,7 @@ void GlooTransport::connect(const GlooOptions& options) {
       if (place == group.end() || group.size() == 1) continue;
       stages_[stage] = create(fmt::format("stage{}", stage), static_cast<int>(place - group.begin()), group.size());
     }
+    if (options.share_memory) find_shared_memory();
     c10d::BarrierOptions barrier;  // a rank that is ready and gone must not be missed by one still connecting
     barrier.timeout = options.start_up_timeout;
     everyone_->barrier(barrier)->wait();
@@ -217,6 +230,32 @@ void GlooTransport::compare(const Fingerprint& own) {
     of_ranks.emplace_back(other.data_ptr<std::int64_t>(), other.data_ptr<std::int64_t>() + size);
   }
   require_equal(own, of_ranks, rank_);
+}
+
+// Each rank says where its memory is to be found, tries that of all others, and says whose it can map.
+void GlooTransport::find_shared_memory() {
+  const SharedMemory mark(sizeof(std::int64_t));
+  const SharedAddress own = mark.address();
+  std::memcpy(mark.data(), &own.process, sizeof own.process);
+  std::vector<at::Tensor> mine{at::tensor({own.process, own.descriptor, own.file}, at::kLong)};
+  std::vector<SharedAddress> addresses;
+  for (const at::Tensor& words : gather_from_all(mine)) {
+    const auto* word = words.const_data_ptr<std::int64_t>();
+    addresses.push_back({word[0], word[1], word[2]});
+  }
+  const std::vector<bool> found = mappable(addresses);
+  mine = {at::empty({world_size_}, at::kLong)};
+  std::copy(found.begin(), found.end(), mine.front().data_ptr<std::int64_t>());
+  const std::vector<at::Tensor> all = gather_from_all(mine);  // [rank][other]
+  const auto maps = [&](WorkerId rank, WorkerId other) {
+    return all[rank.index()].const_data_ptr<std::int64_t>()[other.index()] != 0;
+  };
+  for (std::size_t stage = 0; stage < groups_.size(); ++stage) {
+    const auto& group = groups_[stage];
+    shares_[stage] = std::ranges::all_of(group, [&](WorkerId rank) {
+      return std::ranges::all_of(group, [&](WorkerId other) { return maps(rank, other); });
+    });
+  }
 }
 
 /// What every rank gives, [rank]; all of one size and type.
@@ -276,6 +315,7 @@ std::unique_ptr<Pending> GlooTransport::start_all_reduce(StageId stage, at::Tens
   static_cast<void>(place_in_group(groups_, stage, WorkerId(rank_)));  // throws unless a member
   const GlooGroup& group = stages_[stage.index()];
   if (!group) return std::make_unique<Done>(std::move(gradients));
+  if (shares_[stage.index()]) return start_shared_sum(stage, std::move(gradients), {}, nullptr);
   const Operation operation{OperationKind::AllReduce, stage.value()};
   return guarded([&] { return to_text(rank_, operation); },
                  [&] {
@@ -291,6 +331,7 @@ std::unique_ptr<Pending> GlooTransport::start_ordered_all_reduce(StageId stage, 
                                                                  std::vector<at::Tensor> parts, const SumOrder& order) {
   static_cast<void>(place_in_group(groups_, stage, WorkerId(rank_)));  // throws unless a member
   const GlooGroup& group = stages_[stage.index()];
+  if (group && shares_[stage.index()]) return start_shared_sum(stage, std::move(gradients), parts, &order);
   const Operation operation{OperationKind::AllReduce, stage.value()};
   return guarded([&] { return to_text(rank_, operation); },
                  [&]() -> std::unique_ptr<Pending> {
@@ -300,6 +341,16 @@ std::unique_ptr<Pending> GlooTransport::start_ordered_all_reduce(StageId stage, 
                    }
                    gradients.copy_(add_in_order(order, {std::move(parts)}));
                    return std::make_unique<Done>(std::move(gradients));
+                 });
+}
+
+std::unique_ptr<Pending> GlooTransport::start_shared_sum(StageId stage, at::Tensor gradients,
+                                                         const std::vector<at::Tensor>& parts, const SumOrder* order) {
+  const Operation operation{OperationKind::AllReduce, stage.value()};
+  return guarded([&] { return to_text(rank_, operation); },
+                 [&] {
+                   return std::make_unique<CollectivePending<SharedSum>>(
+                       *this, operation, gradients, stages_[stage.index()], peers_, gradients, parts, order, timeout_);
                  });
 }
 

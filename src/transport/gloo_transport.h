@@ -27,6 +27,8 @@ struct GlooOptions {
   /// Listen on 127.0.0.1 only, for ranks of one host. Else on the interface that GLOO_SOCKET_IFNAME names, or on the
   /// address of this host's name.
   bool loopback = true;
+  /// Sum gradients in memory that the members of a group map, where all of them run on one host and may.
+  bool share_memory = true;
 };
 
 /// Calls leave_headroom(), so that messages need not be copies. Joins the other ranks; returns once all have joined.
@@ -34,8 +36,9 @@ struct GlooOptions {
 /// together they use one thread for the sockets and one a group.
 ///
 /// Sends do not complete before the receive is posted. Start functions, too, throw where a connection is already lost.
-/// Stage gradients are summed in Gloo's ring order: the same bits on every member and in every run, in ascending order
-/// of workers only for groups of two. all_sum adds in ascending order of workers, as ThreadHub does.
+/// Stage gradients are summed in shared memory, in ascending order of workers, or where that cannot be in Gloo's ring
+/// order (ascending only for groups of two): the same bits on every member and in every run. all_sum adds in ascending
+/// order of workers, as ThreadHub does.
 ///
 /// At its end (no failure, no exception under way) the transport waits up to three seconds for the others, so that a
 /// rank that is ready early breaks no connection in use. After a failure it leaves everything to the end of the

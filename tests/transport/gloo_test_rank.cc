@@ -122,9 +122,16 @@ void swap_messages(Transport& transport, WorkerId me) {
 
 void play(const std::string& part, Transport& transport, WorkerId me) {
   static const std::map<std::string, std::function<void(Transport&, WorkerId)>> kParts{
-      {"contract", contract_part}, {"join", [](Transport&, WorkerId) {}}, {"lose_receive", lose_receive},
-      {"lose_send", lose_send},    {"lose_all_reduce", lose_all_reduce},  {"lose_all_sum", lose_all_sum},
-      {"fail_alone", fail_alone},  {"time_out", wait_for_each_other},     {"swap_messages", swap_messages},
+      {"contract", contract_part},
+      {"contract_over_sockets", contract_part},
+      {"join", [](Transport&, WorkerId) {}},
+      {"lose_receive", lose_receive},
+      {"lose_send", lose_send},
+      {"lose_all_reduce", lose_all_reduce},
+      {"lose_all_sum", lose_all_sum},
+      {"fail_alone", fail_alone},
+      {"time_out", wait_for_each_other},
+      {"swap_messages", swap_messages},
   };
   kParts.at(part)(transport, me);
 }
@@ -140,6 +147,7 @@ int run(const std::vector<std::string>& arguments) {
       .timeout = impatient ? std::chrono::milliseconds(50) : std::chrono::minutes(1),
       .start_up_timeout = std::chrono::milliseconds(std::stoi(arguments.at(5))),
       .groups = world_size == contract::kWorkers ? contract::groups() : StageGroups{{kZero, kOne}},
+      .share_memory = arguments.at(1) != "contract_over_sockets",
   };
   at::set_num_threads(1);
   set_fault_rank(options.rank);

@@ -58,6 +58,13 @@ TEST(GlooTransportTest, HoldsTheContractQuietly) {
   EXPECT_EQ(ranks.output(), "");
 }
 
+// As ranks of several hosts do, who sum by Gloo alone.
+TEST(GlooTransportTest, HoldsTheContractWithoutSharedMemory) {
+  const Ranks ranks("contract_over_sockets", contract::kWorkers);
+  EXPECT_THAT(ranks.await_all(), Each(0)) << ranks.output();
+  EXPECT_EQ(ranks.output(), "");
+}
+
 // Nothing is done between joining and leaving, so some ranks leave while others have hardly joined.
 TEST(GlooTransportTest, JoinsAndLeavesQuietly) {
   for (int repeat = 0; repeat < 3; ++repeat) {

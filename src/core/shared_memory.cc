@@ -1,0 +1,84 @@
+#include "core/shared_memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+
+namespace chimera {
+namespace {
+
+/// The memory files that this process has made, by their first byte.
+struct Made {
+  std::mutex mutex;
+  std::map<const std::byte*, const SharedMemory*, std::less<>> files;
+};
+
+Made& made() {
+  static Made all;
+  return all;
+}
+
+struct stat status_of(const FileDescriptor& file) {
+  struct stat status {};
+  check_system(::fstat(file.get(), &status), "look at shared memory");
+  return status;
+}
+
+}  // namespace
+
+SharedMemory::SharedMemory(std::size_t bytes)
+    : file_(check_system(::memfd_create("chimera", MFD_CLOEXEC), "make shared memory")), size_(bytes) {
+  check_system(::ftruncate(file_.get(), static_cast<off_t>(bytes)), "make shared memory of " + std::to_string(bytes));
+  inode_ = static_cast<std::int64_t>(status_of(file_).st_ino);
+  map();
+  const std::scoped_lock lock(made().mutex);
+  made().files[data_] = this;
+}
+
+SharedMemory::SharedMemory(const SharedAddress& address) {
+  const std::string path = "/proc/" + std::to_string(address.process) + "/fd/" + std::to_string(address.descriptor);
+  file_ = FileDescriptor(check_system(::open(path.c_str(), O_RDWR | O_CLOEXEC), "open shared memory " + path));
+  const struct stat status = status_of(file_);
+  inode_ = static_cast<std::int64_t>(status.st_ino);
+  if (inode_ != address.file) throw Error("cannot open shared memory " + path + ": it is another file");
+  size_ = static_cast<std::size_t>(status.st_size);
+  map();
+}
+
+void SharedMemory::map() {
+  if (size_ == 0) return;
+  void* data = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0);
+  if (data == MAP_FAILED) check_system(-1, "map shared memory");
+  data_ = static_cast<std::byte*>(data);
+}
+
+SharedMemory::~SharedMemory() {
+  {
+    const std::scoped_lock lock(made().mutex);
+    const auto found = made().files.find(data_);
+    if (found != made().files.end() && found->second == this) made().files.erase(found);
+  }
+  if (data_ != nullptr) ::munmap(data_, size_);
+}
+
+SharedAddress SharedMemory::address() const { return {::getpid(), file_.get(), inode_, 0}; }
+
+std::optional<SharedAddress> shared_address(const void* address) {
+  const auto* byte = static_cast<const std::byte*>(address);
+  const std::scoped_lock lock(made().mutex);
+  auto after = made().files.upper_bound(byte);
+  if (after == made().files.begin()) return std::nullopt;
+  const SharedMemory& memory = *std::prev(after)->second;
+  const auto offset = static_cast<std::size_t>(byte - memory.data());
+  if (offset >= memory.size()) return std::nullopt;
+  SharedAddress found = memory.address();
+  found.offset = static_cast<std::int64_t>(offset);
+  return found;
+}
+
+}  // namespace chimera

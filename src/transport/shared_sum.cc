@@ -1,0 +1,197 @@
+#include "transport/shared_sum.h"
+
+#include <ATen/Functions.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/util/ParallelGuard.h>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include "core/error.h"
+#include "transport/ordered_sum.h"
+
+namespace chimera {
+namespace {
+
+constexpr std::int64_t kWords = 4;                // of a SharedAddress
+constexpr std::int64_t kChunkBytes = 256 * 1024;  // added while it is in the cache
+constexpr std::int64_t kLineBytes = 64;           // slices share no line
+
+void write(const SharedAddress& address, std::int64_t* words) {
+  words[0] = address.process;
+  words[1] = address.descriptor;
+  words[2] = address.file;
+  words[3] = address.offset;
+}
+
+SharedAddress read(const std::int64_t* words) { return {words[0], words[1], words[2], words[3]}; }
+
+/// A tensor where others can map it: itself, or a copy.
+struct Shared {
+  at::Tensor own;
+  std::unique_ptr<SharedMemory> copy;
+
+  explicit Shared(const at::Tensor& tensor) : own(tensor) {
+    if (shared_address(own.data_ptr())) return;
+    copy = std::make_unique<SharedMemory>(std::max<std::size_t>(own.nbytes(), 1));
+    std::memcpy(copy->data(), own.data_ptr(), own.nbytes());
+  }
+  [[nodiscard]] SharedAddress address() const { return copy ? copy->address() : *shared_address(own.data_ptr()); }
+  void copy_back() const {
+    if (copy) std::memcpy(own.data_ptr(), copy->data(), own.nbytes());
+  }
+};
+
+}  // namespace
+
+std::byte* MappedPeers::at(const SharedAddress& address) {
+  const std::scoped_lock lock(mutex_);
+  auto& memory = mapped_[{address.process, address.file}];
+  if (!memory) memory = std::make_unique<SharedMemory>(address);
+  return memory->data() + address.offset;
+}
+
+std::vector<bool> mappable(const std::vector<SharedAddress>& addresses) {
+  std::vector<bool> found;
+  for (const SharedAddress& address : addresses) {
+    try {
+      const SharedMemory memory(address);
+      std::int64_t process = 0;
+      if (memory.size() >= sizeof process) std::memcpy(&process, memory.data(), sizeof process);
+      found.push_back(process == address.process);
+    } catch (const Error&) {
+      found.push_back(false);
+    }
+  }
+  return found;
+}
+
+struct SharedSum::State {
+  GlooGroup group;
+  std::shared_ptr<MappedPeers> peers;
+  const SumOrder* order = nullptr;
+  std::vector<Shared> own;                // gradients, then parts
+  std::int64_t most_parts = 0;            // of a member
+  std::vector<at::Tensor> addresses;      // [member]: those of its gradients and parts
+  c10::intrusive_ptr<c10d::Work> gather;  // all have handed in
+  c10::intrusive_ptr<c10d::Work> added;   // all have added
+  std::exception_ptr failure;
+  std::chrono::milliseconds timeout{};
+
+  void announce() {
+    const auto size = (1 + most_parts) * kWords;
+    std::vector<at::Tensor> mine{at::zeros({size}, at::kLong)};
+    auto* words = mine.front().data_ptr<std::int64_t>();
+    for (std::size_t i = 0; i < own.size(); ++i) write(own[i].address(), words + static_cast<std::int64_t>(i) * kWords);
+    std::vector<std::vector<at::Tensor>> all(1);
+    for (int member = 0; member < group->getSize(); ++member) all.front().push_back(at::empty_like(mine.front()));
+    addresses = all.front();
+    c10d::AllgatherOptions options;
+    options.timeout = timeout;
+    gather = group->allgather(all, mine, options);
+  }
+
+  [[nodiscard]] at::Tensor tensor(std::size_t member, std::size_t index) const {
+    const at::Tensor& gradients = own.front().own;
+    const std::int64_t* words = addresses[member].const_data_ptr<std::int64_t>();
+    std::byte* data = peers->at(read(words + static_cast<std::int64_t>(index) * kWords));
+    return at::from_blob(data, gradients.sizes(), gradients.options());
+  }
+
+  /// Of all members' own slices, on the group's thread.
+  void add() {
+    const c10::ParallelGuard one_thread(true);
+    const at::NoGradGuard no_grad;
+    const auto members = static_cast<std::size_t>(group->getSize());
+    std::vector<at::Tensor> sums;                // [member]
+    std::vector<std::vector<at::Tensor>> parts;  // [member]
+    for (std::size_t member = 0; member < members; ++member) {
+      sums.push_back(tensor(member, 0));
+      auto& of_member = parts.emplace_back();
+      const std::size_t count = order == nullptr ? 0 : order->parts[member].size();
+      for (std::size_t i = 0; i < count; ++i) of_member.push_back(tensor(member, 1 + i));
+    }
+    const auto size = static_cast<std::int64_t>(sums.front().element_size());
+    const std::int64_t line = kLineBytes / size;
+    const std::int64_t count = sums.front().numel();
+    const std::int64_t slice = (count / group->getSize() + line) / line * line;
+    const std::int64_t first = std::min(count, group->getRank() * slice);
+    const std::int64_t end = std::min(count, first + slice);
+    const std::int64_t chunk = kChunkBytes / size;
+    for (std::int64_t at = first; at < end; at += chunk) add_chunk(sums, parts, at, std::min(chunk, end - at));
+  }
+
+  void add_chunk(const std::vector<at::Tensor>& sums, const std::vector<std::vector<at::Tensor>>& parts,
+                 std::int64_t first, std::int64_t count) const {
+    const auto cut = [&](const at::Tensor& tensor) { return tensor.narrow(0, first, count); };
+    at::Tensor sum;
+    if (order == nullptr) {
+      sum = cut(sums.front());
+      for (std::size_t member = 1; member < sums.size(); ++member) sum.add_(cut(sums[member]));
+    } else {
+      std::vector<std::vector<at::Tensor>> chunks;
+      for (const auto& of_member : parts) {
+        auto& cuts = chunks.emplace_back();
+        for (const at::Tensor& part : of_member) cuts.push_back(cut(part));
+      }
+      sum = add_in_order(*order, chunks);
+    }
+    for (const at::Tensor& gradients : sums) {
+      at::Tensor target = cut(gradients);
+      if (target.data_ptr() != sum.data_ptr()) target.copy_(sum);
+    }
+  }
+};
+
+SharedSum::SharedSum(const GlooGroup& group, std::shared_ptr<MappedPeers> peers, const at::Tensor& gradients,
+                     const std::vector<at::Tensor>& parts, const SumOrder* order, std::chrono::milliseconds timeout)
+    : state_(std::make_shared<State>()) {
+  State& state = *state_;
+  state.group = group;
+  state.peers = std::move(peers);
+  state.order = order;
+  state.timeout = timeout;
+  state.own.emplace_back(gradients);
+  for (const at::Tensor& part : parts) state.own.emplace_back(part);
+  if (order != nullptr) {
+    for (const auto& trees : order->parts) {
+      state.most_parts = std::max(state.most_parts, static_cast<std::int64_t>(trees.size()));
+    }
+    if (order->parts.size() != static_cast<std::size_t>(group->getSize()) ||
+        order->parts[static_cast<std::size_t>(group->getRank())].size() != parts.size()) {
+      throw TransportError("a member's parts are not those of the order");
+    }
+  }
+  state.announce();
+  state.gather->getFuture()->addCallback([shared = state_](c10::ivalue::Future& gather) {
+    if (gather.hasError()) return;
+    try {
+      shared->add();
+    } catch (...) {
+      shared->failure = std::current_exception();
+    }
+  });
+  // The group's one thread comes to it after the adding above.
+  std::vector<at::Tensor> nothing{at::zeros({1}, at::kInt)};
+  c10d::AllreduceOptions options;
+  options.timeout = timeout;
+  state.added = group->allreduce(nothing, options);
+}
+
+void SharedSum::wait() {
+  State& state = *state_;
+  wait_for(*state.gather, state.timeout);
+  wait_for(*state.added, state.timeout);
+  if (state.failure) std::rethrow_exception(state.failure);
+  state.own.front().copy_back();
+}
+
+void SharedSum::call_when_done(std::function<void()> done) {
+  state_->added->getFuture()->addCallback([done = std::move(done)](c10::ivalue::Future& added) {
+    if (!added.hasError()) done();
+  });
+}
+
+}  // namespace chimera
