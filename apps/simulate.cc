@@ -17,6 +17,7 @@
 #include "render/timeline_json.h"
 #include "schedule_file.h"
 #include "simulate/explain.h"
+#include "simulate/shared_cores.h"
 #include "simulate/simulate.h"
 
 namespace chimera::apps {
@@ -29,6 +30,8 @@ struct Options {
   CostFlags costs;
   PictureFlags pictures;
   std::int64_t steps = 1;
+  std::int64_t cores = 1;
+  CLI::Option* cores_option = nullptr;
   std::string format;
   std::string output;
 };
@@ -44,10 +47,17 @@ Schedule chosen_schedule(const Options& options) {
   return read_schedule(options.file);
 }
 
+Timeline timeline_of(const Schedule& schedule, const CostModel& costs, const Options& options) {
+  if (options.cores_option->count() == 0) return simulate_steps(schedule, options.steps, costs);
+  if (options.cores < 1) throw ConfigError(fmt::format("--cores: {} is not 1 or more", options.cores));
+  const double cores = static_cast<double>(options.cores) / static_cast<double>(options.costs.data_parallel);
+  return simulate_steps_on_cores(schedule, options.steps, costs, {.cores = cores});
+}
+
 Panel simulated(const Schedule& step, const Options& options) {
   const Schedule schedule = options.steps == 1 ? step : unroll(step, options.steps);
   const CostModel costs = options.costs.costs_of(schedule);
-  Timeline timeline = simulate_steps(schedule, options.steps, costs);
+  Timeline timeline = timeline_of(schedule, costs, options);
   if (!std::isfinite(timeline.makespan)) {
     throw ConfigError("simulate: the makespan is too large for a number; use a larger unit of time");
   }
@@ -162,8 +172,12 @@ void add_simulate(CLI::App& program, int&) {
       "  chimera simulate 1f1b --stages 4 --micro-batches 8 --latency 0.1 --format json\n"
       "  chimera simulate --file schedule.json --with chimera --format html --output page.html\n"
       "  chimera simulate chimera --stages 4 --micro-batches 4 --costs costs.json --sync eager --steps 3\n"
+      "  chimera simulate chimera --stages 4 --micro-batches 4 --cores 2   (four processes on a machine with two "
+      "cores)\n"
       "\nOps run in their worker's order as soon as their inputs have arrived. Times are those of one worker's\n"
-      "whole share of the model, in any unit.");
+      "whole share of the model, in any unit, with a core to itself. With --cores, all workers (of --data-parallel W\n"
+      "groups) are on one machine: while k of them compute, each advances at rate min(1, cores / k); an all-reduce\n"
+      "counts as one more on each of its workers.");
   auto options = std::make_shared<Options>();
   command->add_option("NAME", options->name, "name of the schedule; `chimera schedules` lists them");
   add_path(*command, "--file", options->file, "schedule in JSON or CSV instead; - reads standard input");
@@ -171,6 +185,8 @@ void add_simulate(CLI::App& program, int&) {
   options->costs.add_to(*command);
   add_count(*command, "--steps", options->steps,
             "steps of training in a row, without a flush where the schedule is asynchronous (default 1)");
+  options->cores_option =
+      add_count(*command, "--cores", options->cores, "cores that all workers share (default: each has its own)");
   options->pictures.add_to(*command);
   add_format(*command, options->format, {"text", "json", "svg", "html", "perfetto"});
   add_path(*command, "--output", options->output, "file to write instead of standard output");

@@ -1,24 +1,18 @@
 #include "simulate/simulate.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
-#include "core/error.h"
 #include "schedule/dependencies.h"
 #include "simulate/links.h"
 #include "simulate/lower_bound.h"
+#include "simulate/steps.h"
+#include "simulate/summary.h"
 #include "simulate/synchronisation.h"
 #include "simulate/weight_versions.h"
 
 namespace chimera {
 namespace {
-
-[[noreturn]] void fail_stuck(const Schedule& schedule) {
-  throw ScheduleError("schedule '" + schedule.name +
-                      "' cannot run: its ops wait for each other; run `chimera check` on it");
-}
 
 /// Times the ops of one step after those of the steps before.
 class StepRun {
@@ -38,7 +32,7 @@ class StepRun {
       time_op(op);
       ++visited;
     });
-    if (visited != table_.size()) fail_stuck(table_.schedule());
+    if (visited != table_.size()) throw_stuck(table_.schedule());
   }
 
  private:
@@ -93,27 +87,6 @@ class StepRun {
   std::vector<double> arrived_;  // [op]; empty where that is its end, plus the delay
 };
 
-std::int64_t micro_batches_a_step(const Schedule& schedule, std::int64_t steps) {
-  if (steps < 1 || schedule.micro_batches % steps != 0) {
-    throw ConfigError(fmt::format("{} micro-batches of '{}' are not those of {} equal steps", schedule.micro_batches,
-                                  schedule.name, steps));
-  }
-  return schedule.micro_batches / steps;
-}
-
-/// Where each worker's ops of a step lie, which follow those of the step before.
-std::vector<StepRange> next_ranges(const Schedule& schedule, std::int64_t per_step, std::int64_t step,
-                                   const std::vector<StepRange>& before) {
-  std::vector<StepRange> ranges;
-  for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
-    const auto& ops = schedule.workers[w];
-    StepRange range{before[w].end, before[w].end};
-    while (range.end < ops.size() && ops[range.end].micro_batch.value() / per_step == step) ++range.end;
-    ranges.push_back(range);
-  }
-  return ranges;
-}
-
 /// The ops of those ranges as a schedule of its own, with micro-batches from 0.
 Schedule part_of(const Schedule& schedule, std::int64_t per_step, std::int64_t step,
                  const std::vector<StepRange>& ranges) {
@@ -132,102 +105,29 @@ Schedule part_of(const Schedule& schedule, std::int64_t per_step, std::int64_t s
   return part;
 }
 
-std::vector<StepRange> all_ops(const Schedule& schedule) {
-  std::vector<StepRange> ranges;
-  for (const auto& ops : schedule.workers) ranges.push_back({0, ops.size()});
-  return ranges;
-}
-
-void require_whole(const Schedule& schedule, const std::vector<StepRange>& last) {
-  for (std::size_t w = 0; w < last.size(); ++w) {
-    if (last[w].end == schedule.workers[w].size()) continue;
-    throw ScheduleError(fmt::format(
-        "schedule '{}': worker {} runs op {} ({}) after one of another step; a synchronous schedule ends a step before "
-        "it begins the next",
-        schedule.name, w, last[w].end, to_text(schedule.workers[w][last[w].end])));
-  }
-}
-
 /// Times all steps of a schedule with flushes between them.
 void run_synchronous(const Schedule& schedule, std::int64_t steps, const CostTable& costs, Timeline& timeline) {
-  const std::int64_t per_step = micro_batches_a_step(schedule, steps);
   Links links(costs);
   Synchronisation synchronisation(schedule, costs);
   std::vector<double> free(schedule.workers.size(), 0);
-  std::vector<StepRange> ranges(schedule.workers.size());
-  for (std::int64_t step = 0; step < steps; ++step) {
+  std::int64_t step = 0;
+  for (const auto& ranges : step_ranges(schedule, steps)) {
     if (steps == 1) {
-      ranges = all_ops(schedule);
       StepRun(schedule, ranges, costs, links, free, timeline).run();
     } else {
-      ranges = next_ranges(schedule, per_step, step, ranges);
-      const Schedule part = part_of(schedule, per_step, step, ranges);
+      const Schedule part = part_of(schedule, schedule.micro_batches / steps, step++, ranges);
       StepRun(part, ranges, costs, links, free, timeline).run();
     }
     synchronisation.end_step(ranges, free, timeline);
     timeline.step_ends.push_back(free.empty() ? 0 : *std::max_element(free.begin(), free.end()));
   }
-  require_whole(schedule, ranges);
 }
 
 void run_asynchronous(const Schedule& schedule, std::int64_t steps, const CostTable& costs, Timeline& timeline) {
-  const std::int64_t per_step = micro_batches_a_step(schedule, steps);
   Links links(costs);
   std::vector<double> free(schedule.workers.size(), 0);
-  const auto ranges = all_ops(schedule);
-  StepRun(schedule, ranges, costs, links, free, timeline).run();
-  timeline.step_ends.resize(static_cast<std::size_t>(steps), 0);
-  for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
-    for (std::size_t i = 0; i < schedule.workers[w].size(); ++i) {
-      double& end = timeline.step_ends[schedule.workers[w][i].micro_batch.index() / static_cast<std::size_t>(per_step)];
-      end = std::max(end, timeline.workers[w].ops[i].end);
-    }
-  }
-}
-
-void sum_up_worker(const Schedule& schedule, std::size_t worker, WorkerTimeline& timeline) {
-  const auto& ops = schedule.workers[worker];
-  std::int64_t in_flight = 0;
-  for (std::size_t i = 0; i < ops.size(); ++i) {
-    timeline.busy += timeline.ops[i].end - timeline.ops[i].start;
-    if (ops[i].kind == OpKind::Forward) ++in_flight;
-    timeline.peak_in_flight = std::max(timeline.peak_in_flight, in_flight);
-    if (gives_weight_gradient(ops[i].kind)) --in_flight;
-  }
-  if (!ops.empty()) {
-    timeline.inner_idle = std::max(0.0, timeline.ops.back().end - timeline.ops.front().start - timeline.busy);
-  }
-  timeline.peak_stage_units =
-      static_cast<double>(timeline.peak_in_flight) * share_of_stage(schedule) * schedule.micro_batch_scale;
-  timeline.peak_weight_versions = peak_weight_versions(schedule, worker);
-}
-
-double period(const std::vector<double>& step_ends) {
-  if (step_ends.size() < 2) return step_ends.empty() ? 0 : step_ends.front();
-  const std::size_t middle = (step_ends.size() - 2) / 2;
-  return step_ends[middle + 1] - step_ends[middle];
-}
-
-void sum_up(const Schedule& schedule, Timeline& timeline) {
-  double busiest = 0;
-  for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
-    WorkerTimeline& worker = timeline.workers[w];
-    sum_up_worker(schedule, w, worker);
-    if (!worker.ops.empty()) timeline.ops_end = std::max(timeline.ops_end, worker.ops.back().end);
-    if (!worker.updates.empty()) timeline.makespan = std::max(timeline.makespan, worker.updates.back().end);
-    timeline.inner_bubble = std::max(timeline.inner_bubble, worker.inner_idle);
-    busiest = std::max(busiest, worker.busy);
-  }
-  timeline.makespan = std::max(timeline.makespan, timeline.ops_end);
-  timeline.makespan_bubble = timeline.makespan - busiest;
-  double idle = 0;
-  for (WorkerTimeline& worker : timeline.workers) {
-    worker.idle = timeline.makespan - worker.busy;
-    idle += worker.idle;
-  }
-  const double area = timeline.makespan * static_cast<double>(timeline.workers.size());
-  timeline.bubble_ratio = area > 0 ? idle / area : 0;
-  timeline.period = period(timeline.step_ends);
+  StepRun(schedule, whole_range(schedule), costs, links, free, timeline).run();
+  end_steps_with_ops(schedule, steps, timeline);
 }
 
 }  // namespace
@@ -236,9 +136,7 @@ Timeline simulate(const Schedule& schedule, const CostModel& costs) { return sim
 
 Timeline simulate_steps(const Schedule& unrolled, std::int64_t steps, const CostModel& costs) {
   const CostTable table(unrolled, costs);
-  Timeline timeline;
-  timeline.workers.resize(unrolled.workers.size());
-  for (std::size_t w = 0; w < unrolled.workers.size(); ++w) timeline.workers[w].ops.resize(unrolled.workers[w].size());
+  Timeline timeline = empty_timeline(unrolled);
   unrolled.updates ? run_asynchronous(unrolled, steps, table, timeline)
                    : run_synchronous(unrolled, steps, table, timeline);
   sum_up(unrolled, timeline);

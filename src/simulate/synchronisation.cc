@@ -9,17 +9,47 @@ constexpr double kLeastIdle = 1e-9;  // of a worker's step; less is rounding
 
 }  // namespace
 
+std::vector<std::vector<StageId>> summed_stages(const std::vector<std::vector<WorkerId>>& groups, std::size_t workers) {
+  std::vector<std::vector<StageId>> held(workers);
+  for (std::size_t s = 0; s < groups.size(); ++s) {
+    for (const WorkerId worker : groups[s]) held[worker.index()].emplace_back(static_cast<std::int64_t>(s));
+  }
+  return held;
+}
+
+/// One walk from the worker's last op back to the earliest of its stages' last backwards.
+std::vector<LaunchPoint> launch_points(const Schedule& schedule, const CostTable& costs, std::size_t worker,
+                                       const std::vector<StageId>& held, StepRange range,
+                                       const std::vector<TimedOp>& ops) {
+  std::vector<LaunchPoint> points;
+  std::vector<StageId> open = held;
+  const auto close = [&](StageId stage) { return std::erase(open, stage) > 0; };
+  const double length = range.begin == range.end ? 0 : ops[range.end - 1].end - ops[range.begin].start;
+  double idle = 0;
+  for (std::size_t i = range.end; !open.empty() && i-- > range.begin;) {
+    if (i + 1 < range.end) idle += ops[i + 1].start - ops[i].end;
+    const Op& op = schedule.workers[worker][i];
+    if (!gives_weight_gradient(op.kind) || !close(op.stage)) continue;
+    const bool early = costs.all_reduce_placement() == AllReducePlacement::Eager ||
+                       (costs.all_reduce_placement() == AllReducePlacement::EagerOpt && idle > kLeastIdle * length);
+    const auto after = early ? std::optional(i) : std::nullopt;
+    points.push_back({op.stage, after});
+    const StageId tied(schedule.stages);
+    if (costs.has_tied_matrix() && uses_tied_matrix(op.stage, schedule.stages) && close(tied)) {
+      points.push_back({tied, after});
+    }
+  }
+  for (const StageId stage : open) points.push_back({stage, std::nullopt});  // no micro-batch goes through its copy
+  return points;
+}
+
 Synchronisation::Synchronisation(const Schedule& schedule, const CostTable& costs)
     : schedule_(schedule), costs_(costs), update_(costs.updates(schedule)) {
   if (!costs.has_all_reduces()) return;
   groups_ = gradient_groups(schedule.placement, costs.has_tied_matrix());
-  held_.resize(schedule.workers.size());
+  held_ = summed_stages(groups_, schedule.workers.size());
   lane_free_.resize(schedule.workers.size());
   last_launch_.resize(groups_.size());
-  open_.resize(groups_.size());
-  for (std::size_t s = 0; s < groups_.size(); ++s) {
-    for (const WorkerId worker : groups_[s]) held_[worker.index()].emplace_back(static_cast<std::int64_t>(s));
-  }
 }
 
 void Synchronisation::end_step(const std::vector<StepRange>& ranges, std::vector<double>& free, Timeline& timeline) {
@@ -36,34 +66,10 @@ void Synchronisation::end_step(const std::vector<StepRange>& ranges, std::vector
   }
 }
 
-/// One walk from the worker's last op back to the earliest of its stages' last backwards.
 void Synchronisation::launch_all(std::size_t worker, StepRange range, double free, const WorkerTimeline& timeline) {
-  const auto& ops = schedule_.workers[worker];
   const Launch at_end{free, range.begin == range.end ? std::nullopt : std::optional(Place{worker, range.end - 1})};
-  std::size_t open = held_[worker].size();
-  for (const StageId stage : held_[worker]) open_[stage.index()] = true;
-  const double length =
-      range.begin == range.end ? 0 : timeline.ops[range.end - 1].end - timeline.ops[range.begin].start;
-  double idle = 0;
-  for (std::size_t i = range.end; open > 0 && i-- > range.begin;) {
-    if (i + 1 < range.end) idle += timeline.ops[i + 1].start - timeline.ops[i].end;
-    if (!gives_weight_gradient(ops[i].kind) || !open_[ops[i].stage.index()]) continue;
-    open_[ops[i].stage.index()] = false;
-    --open;
-    const bool early = costs_.all_reduce_placement() == AllReducePlacement::Eager ||
-                       (costs_.all_reduce_placement() == AllReducePlacement::EagerOpt && idle > kLeastIdle * length);
-    const Launch now{timeline.ops[i].end, Place{worker, i}};
-    launch(ops[i].stage, early ? now : at_end);
-    if (costs_.has_tied_matrix() && uses_tied_matrix(ops[i].stage, schedule_.stages) && open_[groups_.size() - 1]) {
-      open_[groups_.size() - 1] = false;
-      --open;
-      launch(StageId(schedule_.stages), early ? now : at_end);
-    }
-  }
-  for (const StageId stage : held_[worker]) {  // no micro-batch goes through the copy held here
-    if (!open_[stage.index()]) continue;
-    open_[stage.index()] = false;
-    launch(stage, at_end);
+  for (const auto& [stage, after_op] : launch_points(schedule_, costs_, worker, held_[worker], range, timeline.ops)) {
+    launch(stage, after_op ? Launch{timeline.ops[*after_op].end, Place{worker, *after_op}} : at_end);
   }
 }
 

@@ -3,19 +3,31 @@
 // updates the weights it holds.
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "schedule/schedule.h"
 #include "schedule/timeline.h"
 #include "simulate/costs.h"
+#include "simulate/steps.h"
 
 namespace chimera {
 
-/// The ops of one step on a worker: positions [begin, end).
-struct StepRange {
-  std::size_t begin = 0;
-  std::size_t end = 0;
+/// Where a worker launches the all-reduce of a stage.
+struct LaunchPoint {
+  StageId stage;                        // S: of the tied matrix
+  std::optional<std::size_t> after_op;  // position of the stage's last backward; none: after the worker's last op
 };
+
+/// Where a worker launches the all-reduces of `held`, the stages of its gradient groups, in a step: as
+/// CostModel::all_reduce_placement says, eager-opt by the idle time in `ops`, the times of its ops.
+[[nodiscard]] std::vector<LaunchPoint> launch_points(const Schedule& schedule, const CostTable& costs,
+                                                     std::size_t worker, const std::vector<StageId>& held,
+                                                     StepRange range, const std::vector<TimedOp>& ops);
+
+/// [worker]: the stages whose gradients it sums, distinct; `groups` are gradient_groups().
+[[nodiscard]] std::vector<std::vector<StageId>> summed_stages(const std::vector<std::vector<WorkerId>>& groups,
+                                                              std::size_t workers);
 
 /// Adds the all-reduces and the update of one step to a timeline whose ops up to there are timed.
 ///
@@ -42,10 +54,9 @@ class Synchronisation {
 
   const Schedule& schedule_;
   const CostTable& costs_;
-  std::vector<std::vector<WorkerId>> groups_;  // [stage]; empty without all-reduces, like the next four
+  std::vector<std::vector<WorkerId>> groups_;  // [stage]; empty without all-reduces, like the next three
   std::vector<std::vector<StageId>> held_;     // [worker], distinct
   std::vector<Launch> last_launch_;            // [stage], of this step
-  std::vector<bool> open_;                     // [stage]: a stage of the worker looked at whose launch is to be found
   std::vector<double> lane_free_;              // [worker]
   std::vector<double> update_;                 // [worker], of all copies held
 };

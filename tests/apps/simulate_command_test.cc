@@ -71,6 +71,12 @@ TEST(SimulateCostsTest, TheTextSaysWhatTheTimeGoesInto) {
     EXPECT_THAT(result.output, HasSubstr(words));
 }
 
+TEST(SimulateCostsTest, WorkersMayShareCores) {
+  EXPECT_EQ(report({"--cores", "2"})["makespan"], report({})["makespan"]);
+  EXPECT_EQ(report({"--cores", "1"})["makespan"], 12);
+  EXPECT_EQ(report({"--cores", "2", "--data-parallel", "2"})["makespan"], 12);
+}
+
 TEST(SimulateCostsTest, RefusesWhatDoesNotFit) {
   const Scratch scratch;
   json wrong = costs();
@@ -82,6 +88,7 @@ TEST(SimulateCostsTest, RefusesWhatDoesNotFit) {
                             {simulate({"--costs", file, "--latency", "1"}), {"--latency", "--costs says it already"}},
                             {simulate({"--costs", file, "--sync", "post"}), {"--sync needs all-reduces", "all_reduce"}},
                             {simulate({"--sync", "lazy"}), {"unknown --sync 'lazy'", "eager-opt"}},
+                            {simulate({"--cores", "0"}), {"--cores: 0 is not 1 or more"}},
                             {simulate({"--data-parallel", "0"}), {"--data-parallel: 0 is not 1 or more"}},
                             {simulate({"--costs", scratch.path("none.json")}), {"none.json: cannot be read"}}})
     expect_refusal(refusal);

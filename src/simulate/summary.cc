@@ -1,0 +1,83 @@
+#include "simulate/summary.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "simulate/costs.h"
+#include "simulate/steps.h"
+#include "simulate/weight_versions.h"
+
+namespace chimera {
+namespace {
+
+void sum_up_worker(const Schedule& schedule, std::size_t worker, WorkerTimeline& timeline) {
+  const auto& ops = schedule.workers[worker];
+  std::int64_t in_flight = 0;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    timeline.busy += timeline.ops[i].end - timeline.ops[i].start;
+    if (ops[i].kind == OpKind::Forward) ++in_flight;
+    timeline.peak_in_flight = std::max(timeline.peak_in_flight, in_flight);
+    if (gives_weight_gradient(ops[i].kind)) --in_flight;
+  }
+  if (!ops.empty()) {
+    timeline.inner_idle = std::max(0.0, timeline.ops.back().end - timeline.ops.front().start - timeline.busy);
+  }
+  timeline.peak_stage_units =
+      static_cast<double>(timeline.peak_in_flight) * share_of_stage(schedule) * schedule.micro_batch_scale;
+  timeline.peak_weight_versions = peak_weight_versions(schedule, worker);
+}
+
+double period(const std::vector<double>& step_ends) {
+  if (step_ends.size() < 2) return step_ends.empty() ? 0 : step_ends.front();
+  const std::size_t middle = (step_ends.size() - 2) / 2;
+  return step_ends[middle + 1] - step_ends[middle];
+}
+
+}  // namespace
+
+Timeline empty_timeline(const Schedule& schedule) {
+  Timeline timeline;
+  timeline.workers.resize(schedule.workers.size());
+  for (std::size_t w = 0; w < schedule.workers.size(); ++w) timeline.workers[w].ops.resize(schedule.workers[w].size());
+  return timeline;
+}
+
+void end_steps_with_ops(const Schedule& schedule, std::int64_t steps, Timeline& timeline) {
+  const std::int64_t per_step = micro_batches_a_step(schedule, steps);
+  timeline.step_ends.resize(static_cast<std::size_t>(steps), 0);
+  for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
+    for (std::size_t i = 0; i < schedule.workers[w].size(); ++i) {
+      double& end = timeline.step_ends[schedule.workers[w][i].micro_batch.index() / static_cast<std::size_t>(per_step)];
+      end = std::max(end, timeline.workers[w].ops[i].end);
+    }
+  }
+}
+
+void sum_up(const Schedule& schedule, Timeline& timeline) {
+  double busiest = 0;
+  for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
+    WorkerTimeline& worker = timeline.workers[w];
+    sum_up_worker(schedule, w, worker);
+    if (!worker.ops.empty()) timeline.ops_end = std::max(timeline.ops_end, worker.ops.back().end);
+    if (!worker.updates.empty()) timeline.makespan = std::max(timeline.makespan, worker.updates.back().end);
+    timeline.inner_bubble = std::max(timeline.inner_bubble, worker.inner_idle);
+    busiest = std::max(busiest, worker.busy);
+  }
+  timeline.makespan = std::max(timeline.makespan, timeline.ops_end);
+  timeline.makespan_bubble = timeline.makespan - busiest;
+  double idle = 0;
+  for (WorkerTimeline& worker : timeline.workers) {
+    worker.idle = timeline.makespan - worker.busy;
+    idle += worker.idle;
+  }
+  const double area = timeline.makespan * static_cast<double>(timeline.workers.size());
+  timeline.bubble_ratio = area > 0 ? idle / area : 0;
+  timeline.period = period(timeline.step_ends);
+}
+
+void throw_stuck(const Schedule& schedule) {
+  throw ScheduleError("schedule '" + schedule.name +
+                      "' cannot run: its ops wait for each other; run `chimera check` on it");
+}
+
+}  // namespace chimera

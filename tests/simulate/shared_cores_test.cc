@@ -1,0 +1,233 @@
+#include "simulate/shared_cores.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "core/error.h"
+#include "passes/unroll.h"
+#include "support/schedules.h"
+
+namespace chimera {
+namespace {
+
+/// Everything that a step may cost, different on every stage.
+CostModel rich_costs(const Schedule& schedule) {
+  CostModel costs;
+  const auto stages = static_cast<std::size_t>(schedule.stages);
+  for (std::size_t s = 0; s < stages; ++s) {
+    const auto more = static_cast<double>(s % 3);
+    costs.stages.push_back({1 + 0.1 * more, 2 + 0.3 * more, 1.1, 0.9 + 0.2 * more});
+    costs.optimizer.push_back(0.25 + 0.1 * more);
+    costs.recompute.push_back(s % 2 == 0 ? 0.3 : 0);
+  }
+  costs.latency = 0.05;
+  costs.links = LinkCosts{.alpha = 0.01, .beta = 0.02, .bytes = std::vector<double>(stages - 1, 3.0)};
+  return costs;
+}
+
+AllReduceCosts sums(const Schedule& schedule) {
+  AllReduceCosts costs{.alpha = 0.1, .beta = 0.3};
+  for (std::int64_t s = 0; s < schedule.stages; ++s) costs.bytes.push_back(1 + 0.5 * static_cast<double>(s % 2));
+  costs.tied = 0.7;
+  return costs;
+}
+
+using Span = std::tuple<double, double>;
+
+void expect_same(const Timeline& shared, const Timeline& alone) {
+  EXPECT_EQ(shared.makespan, alone.makespan);
+  EXPECT_EQ(shared.step_ends, alone.step_ends);
+  EXPECT_EQ(shared.lower_bound, alone.lower_bound);
+  for (std::size_t w = 0; w < alone.workers.size(); ++w) {
+    const WorkerTimeline& a = shared.workers[w];
+    const WorkerTimeline& b = alone.workers[w];
+    const auto same = [](const auto& x, const auto& y) { return Span(x.start, x.end) == Span(y.start, y.end); };
+    EXPECT_TRUE(std::equal(a.ops.begin(), a.ops.end(), b.ops.begin(), b.ops.end(), same)) << "worker " << w;
+    EXPECT_TRUE(std::equal(a.updates.begin(), a.updates.end(), b.updates.begin(), b.updates.end(), same));
+    EXPECT_TRUE(std::equal(a.all_reduces.begin(), a.all_reduces.end(), b.all_reduces.begin(), b.all_reduces.end(),
+                           [&](const TimedAllReduce& x, const TimedAllReduce& y) {
+                             return same(x, y) && x.stage == y.stage && x.launched_by == y.launched_by;
+                           }))
+        << "worker " << w;
+  }
+}
+
+/// The shapes of a generator up to D = 6, a few of each.
+std::vector<PipelineShape> shapes_of(const Generator& generator) {
+  std::vector<PipelineShape> some;
+  const auto all = testing::small_shapes(generator.name, 6);
+  for (std::size_t i = 0; i < all.size(); i += 1 + all.size() / 20) some.push_back(all[i]);
+  return some;
+}
+
+double cores_for_all(const Schedule& schedule) { return 2 * static_cast<double>(schedule.workers.size()); }
+
+TEST(SharedCoresTest, EnoughCoresAreThePlainSimulation) {
+  for (const Generator& generator : generators()) {
+    for (const PipelineShape& shape : shapes_of(generator)) {
+      SCOPED_TRACE(testing::describe(generator.name, shape));
+      const Schedule schedule = generator.generate(shape);
+      CostModel costs = rich_costs(schedule);
+      const auto workers = static_cast<double>(schedule.workers.size());
+      expect_same(simulate_on_cores(schedule, costs, {workers}), simulate(schedule, costs));
+      costs.blocking_sends = true;
+      expect_same(simulate_on_cores(schedule, costs, {workers}), simulate(schedule, costs));
+    }
+  }
+}
+
+TEST(SharedCoresTest, EnoughCoresForSumsBesideOpsAreThePlainSimulation) {
+  for (const Generator& generator : generators()) {
+    for (const PipelineShape& shape : shapes_of(generator)) {
+      const Schedule schedule = generator.generate(shape);
+      CostModel costs = rich_costs(schedule);
+      costs.all_reduce = sums(schedule);
+      if (schedule.updates) costs.all_reduce->tied.reset();
+      costs.all_reduce->data_parallel = 2;
+      for (const auto placement : {AllReducePlacement::Post, AllReducePlacement::Eager, AllReducePlacement::EagerOpt}) {
+        SCOPED_TRACE(testing::describe(generator.name, shape));
+        costs.all_reduce_placement = placement;
+        expect_same(simulate_on_cores(schedule, costs, {cores_for_all(schedule)}), simulate(schedule, costs));
+      }
+    }
+  }
+}
+
+TEST(SharedCoresTest, SeveralStepsAreThoseOfThePlainSimulation) {
+  for (const char* name : {"chimera", "1f1b", "zb-v", "pipedream", "pipedream-2bw"}) {
+    SCOPED_TRACE(name);
+    const Schedule schedule = unroll(find_generator(name).generate({4, 4}), 3);
+    CostModel costs = rich_costs(schedule);
+    costs.all_reduce_placement = AllReducePlacement::Eager;
+    if (!schedule.updates) costs.all_reduce = sums(schedule);
+    expect_same(simulate_steps_on_cores(schedule, 3, costs, {cores_for_all(schedule)}),
+                simulate_steps(schedule, 3, costs));
+  }
+}
+
+double work_of(const Schedule& schedule, const CostModel& costs) {
+  const CostTable table(schedule, costs);
+  double work = 0;
+  for (const auto& ops : schedule.workers) {
+    for (const Op& op : ops) work += table.duration(op);
+  }
+  if (schedule.updates) return work;
+  for (const double update : table.updates(schedule)) work += update;
+  return work;
+}
+
+TEST(SharedCoresTest, OneCoreTakesTheSumOfAllWork) {
+  for (const Generator& generator : generators()) {
+    for (const PipelineShape& shape : shapes_of(generator)) {
+      SCOPED_TRACE(testing::describe(generator.name, shape));
+      const Schedule schedule = generator.generate(shape);
+      CostModel costs = rich_costs(schedule);
+      costs.links.reset();
+      costs.latency = 0;
+      if (schedule.updates) costs.optimizer.clear();
+      const double work = work_of(schedule, costs);
+      EXPECT_NEAR(simulate_on_cores(schedule, costs, {1}).makespan, work, 1e-9 * work);
+    }
+  }
+}
+
+TEST(SharedCoresTest, TwoWorkersOnOneCore) {
+  // worker 0: 0F0 0F1 0B0 0B1, worker 1: 1F0 1F1 1B0 1B1; F = 1, B = 2
+  const Schedule schedule = find_generator("gpipe").generate({2, 2});
+  const CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));
+  const Timeline timeline = simulate_on_cores(schedule, costs, {1});
+  const auto& [first, second] = std::tie(timeline.workers[0].ops, timeline.workers[1].ops);
+  EXPECT_EQ(first[0].end, 1);  // alone
+  EXPECT_EQ(first[1].end, 3);  // 0F1 and 1F0 at half speed
+  EXPECT_EQ(second[0].end, 3);
+  EXPECT_EQ(second[1].end, 4);  // 1F1 alone
+  EXPECT_EQ(second[2].end, 6);  // 1B0 alone
+  EXPECT_EQ(first[2].end, 10);  // 0B0 beside 1B1
+  EXPECT_EQ(second[3].end, 10);
+  EXPECT_EQ(timeline.makespan, 12);
+  EXPECT_EQ(timeline.lower_bound, 12);
+  EXPECT_EQ(timeline.workers[0].busy, 1 + 2 + 4 + 2);
+}
+
+/// Two workers that hold both stages of two replicas, idle while they sum.
+struct TwoCopies {
+  Schedule schedule = find_generator("chimera").generate({2, 2});
+  CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));
+  TwoCopies() {
+    costs.all_reduce = AllReduceCosts{.seconds = {1, 1}};
+    costs.all_reduce_placement = AllReducePlacement::Post;
+  }
+};
+
+TEST(SharedCoresTest, SumsComputeOnEachOfTheirWorkers) {
+  const TwoCopies example;
+  const auto ends = [&](double cores, double share) {
+    const Timeline timeline = simulate_on_cores(example.schedule, example.costs, {cores, share});
+    return timeline.makespan - timeline.ops_end;
+  };
+  EXPECT_EQ(ends(2, 1), 2);
+  EXPECT_EQ(ends(1, 1), 4);            // two workers, one core
+  EXPECT_EQ(ends(1, 0), 2);            // waiting needs no core
+  EXPECT_EQ(ends(0.5, 0.5), 2 * 1.5);  // demand 1 on half a core: half the time at half speed
+}
+
+TEST(SharedCoresTest, RefusesImpossibleCores) {
+  const TwoCopies example;
+  EXPECT_THROW((void)simulate_on_cores(example.schedule, example.costs, {0}), ConfigError);
+  EXPECT_THROW((void)simulate_on_cores(example.schedule, example.costs, {std::nan("")}), ConfigError);
+  EXPECT_THROW((void)simulate_on_cores(example.schedule, example.costs, {1, 1.5}), ConfigError);
+  Schedule stuck = find_generator("gpipe").generate({2, 2});
+  std::reverse(stuck.workers[0].begin(), stuck.workers[0].end());
+  EXPECT_THROW((void)simulate_on_cores(stuck, CostModel::uniform(stuck, testing::costs(1, 2)), {1}), ScheduleError);
+}
+
+/// Work that an op was given between two times: its rate is that of all ops that run then.
+double given(const std::vector<TimedOp>& ops, const TimedOp& op, double cores) {
+  std::vector<double> times;
+  for (const TimedOp& other : ops) {
+    for (const double time : {other.start, other.end}) {
+      if (time >= op.start && time <= op.end) times.push_back(time);
+    }
+  }
+  std::sort(times.begin(), times.end());
+  double work = 0;
+  for (std::size_t i = 1; i < times.size(); ++i) {
+    const double middle = (times[i - 1] + times[i]) / 2;
+    const auto running =
+        std::count_if(ops.begin(), ops.end(), [&](const TimedOp& o) { return o.start < middle && middle < o.end; });
+    work += (times[i] - times[i - 1]) * std::min(1.0, cores / static_cast<double>(running));
+  }
+  return work;
+}
+
+RC_GTEST_PROP(SharedCoresProperty, EveryOpIsGivenItsWork, ()) {
+  const auto& generator = generators()[*rc::gen::inRange<std::size_t>(0, generators().size())];
+  const auto shapes = testing::small_shapes(generator.name, 4);
+  const Schedule schedule = generator.generate(*rc::gen::elementOf(shapes));
+  CostModel costs;
+  for (std::int64_t s = 0; s < schedule.stages; ++s) {
+    const auto time = [] { return 0.25 * *rc::gen::inRange(1, 20); };
+    costs.stages.push_back({time(), time(), time(), time()});
+  }
+  costs.latency = 0.1 * *rc::gen::inRange(0, 4);
+  const double cores = 0.5 * *rc::gen::inRange(1, 10);
+  const Timeline timeline = simulate_on_cores(schedule, costs, {cores});
+  const CostTable table(schedule, costs);
+  std::vector<TimedOp> all;
+  for (const WorkerTimeline& worker : timeline.workers) all.insert(all.end(), worker.ops.begin(), worker.ops.end());
+  for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
+    for (std::size_t i = 0; i < schedule.workers[w].size(); ++i) {
+      const double work = table.duration(schedule.workers[w][i]);
+      RC_ASSERT(std::abs(given(all, timeline.workers[w].ops[i], cores) - work) < 1e-6);
+    }
+  }
+  RC_ASSERT(timeline.makespan >= simulate(schedule, costs).makespan - 1e-9);
+}
+
+}  // namespace
+}  // namespace chimera
