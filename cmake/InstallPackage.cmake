@@ -7,7 +7,7 @@ set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/Chimera)
 
 add_library(chimera_scheduling INTERFACE)
 set_target_properties(chimera_scheduling PROPERTIES EXPORT_NAME scheduling)
-set(scheduling_rooms core schedule generate passes check simulate render search data launch model_config)
+set(scheduling_rooms core schedule generate passes check simulate render search data launch model_config plan)
 set(training_rooms)
 if(CHIMERA_WITH_TORCH)
   add_library(chimera_training INTERFACE)
