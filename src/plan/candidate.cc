@@ -28,6 +28,13 @@ std::string recompute_text(const std::set<StageId>& stages, std::int64_t num_sta
   return text;
 }
 
+std::int64_t stages_a_worker(const std::string& schedule, const PipelineShape& shape) {
+  if (schedule == "interleaved-1f1b") return shape.chunks;
+  if (schedule == "zb-v" || schedule == "dualpipev") return 2;
+  if (schedule == "hanayo") return 2 * shape.waves;
+  return 1;
+}
+
 std::string to_text(ScaleMethod scale) {
   switch (scale) {
     case ScaleMethod::Direct: return "direct";

@@ -25,14 +25,6 @@ std::vector<std::int64_t> divisors(std::int64_t number) {
   return low;
 }
 
-/// Stages that each worker holds of a replica's.
-std::int64_t stages_a_worker(const std::string& schedule, const PipelineShape& shape) {
-  if (schedule == "interleaved-1f1b") return shape.chunks;
-  if (schedule == "zb-v" || schedule == "dualpipev") return 2;
-  if (schedule == "hanayo") return 2 * shape.waves;
-  return 1;
-}
-
 /// Whether the schedule is defined for the shape; what `chimera schedules` states.
 bool takes_shape(const std::string& schedule, const PipelineShape& shape) {
   const std::int64_t depth = shape.stages;
@@ -126,11 +118,10 @@ bool can_deal_out(const PlanProblem& problem, std::int64_t workers) {
   if (!can_deal_out(problem, problem.workers)) {
     std::int64_t fewer = problem.workers;
     while (!can_deal_out(problem, fewer)) --fewer;  // one worker always can
-    throw ConfigError(
-        fmt::format("{} workers: no W x D = {} has W dividing the mini-batch of {} and D at most the {} layers of {}; "
-                    "{} workers would do",
-                    problem.workers, problem.workers, problem.mini_batch, problem.model.layers, problem.model.name,
-                    fewer));
+    throw ConfigError(fmt::format(
+        "{} workers: no W x D = {} has W dividing the mini-batch of {} and D at most the {} layers of {}; "
+        "{} workers would do",
+        problem.workers, problem.workers, problem.mini_batch, problem.model.layers, problem.model.name, fewer));
   }
   std::string names;
   for (const std::string& name : options.schedules) names += (names.empty() ? "" : ", ") + name;

@@ -28,7 +28,7 @@ struct ModelComparison {
 
 /// What else a plan could gain, by simulating it again.
 struct PossibleGains {
-  double free_network_seconds = 0;          // step time if messages and sums took none
+  double free_network_seconds = 0;           // step time if messages and sums took none
   double without_recomputation_seconds = 0;  // and if memory asked for no recomputation
 };
 [[nodiscard]] PossibleGains possible_gains(Predictor& predictor, const Candidate& candidate);

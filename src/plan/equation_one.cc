@@ -27,7 +27,7 @@ class ChimeraCounts {
     const std::int64_t left = count % (2 * depth_);
     if (units == 0 && left <= depth_) return direct(left);
     const std::int64_t spare = ratio > 2 ? 2 * each_ - 2 : 0;  // bubbles of a backward beyond two forwards, each unit
-    const std::int64_t last = share(left) * pipelines_;            // a last unit beyond D, in whole rounds
+    const std::int64_t last = share(left) * pipelines_;        // a last unit beyond D, in whole rounds
     const std::int64_t whole = units == 0 ? last : 2 * depth_;
     CriticalOps counts{whole + each_ - 1, whole + each_ - 1};
     if (units == 0) return counts;
@@ -83,7 +83,7 @@ class Sums {
   }
 
   [[nodiscard]] double unoverlapped(std::int64_t worker, const std::vector<StageId>& held, double sum) const {
-    const double both = equation_.forward + equation_.backward + 2 * equation_.point_to_point;
+    const double both = equation_.forward + equation_.backward;
     if (schedule_.name == "gpipe" || schedule_.name == "1f1b")
       return std::max(0.0, sum - static_cast<double>(worker) * both);
     if (schedule_.name != "chimera" || shape_.pipelines != 2) return sum;
@@ -93,7 +93,7 @@ class Sums {
     for (const StageId stage : held) {
       if (stage.value() >= depth / 2) early += costs_.all_reduce(stage);
     }
-    const double room = static_cast<double>(depth / 2 - 1 - inner) * (equation_.backward + equation_.point_to_point);
+    const double room = static_cast<double>(depth / 2 - 1 - inner) * equation_.backward;
     return std::max(0.0, sum - std::min(early, room) - static_cast<double>(inner) * both);
   }
 

@@ -43,7 +43,7 @@ struct EquationOne {
 /// stage's last backward: with Chimera (f = 1, w = min(worker, D-1-worker)) the D/2-1-w of one backward each before its
 /// own last op, for the stage of larger id alone; then w of a backward at the end and w of a forward at the start of
 /// the next step, for what is left of both stages. GPipe's and DAPPLE's worker w has w of each at the end and start;
-/// the others have none.
+/// the others have none. Messages take nothing of them.
 /// None where critical_ops() is.
 [[nodiscard]] std::optional<EquationOne> equation_one(const Schedule& schedule, const PipelineShape& shape,
                                                       const CostModel& costs);

@@ -50,15 +50,16 @@ Plan plan_by_paper_rule(Predictor& predictor) {
     plan.ranked.push_back({candidate, predictor.predict(candidate)});
   }
   if (plan.considered == 0) {
-    throw ConfigError(
-        fmt::format("{} workers, mini-batch {}: the paper's rule needs W x D = {} with D even, at most the {} layers of "
-                    "{}, and W dividing the mini-batch",
-                    problem.workers, problem.mini_batch, problem.workers, problem.model.layers, problem.model.name));
+    throw ConfigError(fmt::format(
+        "{} workers, mini-batch {}: the paper's rule needs W x D = {} with D even, at most the {} layers of "
+        "{}, and W dividing the mini-batch",
+        problem.workers, problem.mini_batch, problem.workers, problem.model.layers, problem.model.name));
   }
   if (plan.ranked.empty()) {
-    throw ConfigError(fmt::format("{}: by the paper's rule nothing fits in {:.4g} GiB a worker, not even one sequence "
-                                  "recomputed; give more --memory or --workers",
-                                  problem.model.name, problem.memory_bytes / (1 << 30)));
+    throw ConfigError(
+        fmt::format("{}: by the paper's rule nothing fits in {:.4g} GiB a worker, not even one sequence "
+                    "recomputed; give more --memory or --workers",
+                    problem.model.name, problem.memory_bytes / (1 << 30)));
   }
   std::ranges::stable_sort(plan.ranked, {}, [](const RankedCandidate& each) { return each.prediction.paper->seconds; });
   return plan;

@@ -10,9 +10,9 @@
 namespace chimera {
 
 struct PlanOptions {
-  std::vector<std::string> schedules;                 // empty: all synchronous ones
-  std::vector<std::string> partitions = {"even"};     // of "even", "balanced"
-  std::int64_t top = 10;                              // candidates to rank; 0: all, without pruning
+  std::vector<std::string> schedules;              // empty: all synchronous ones
+  std::vector<std::string> partitions = {"even"};  // of "even", "balanced"
+  std::int64_t top = 10;                           // candidates to rank; 0: all, without pruning
 };
 
 struct RankedCandidate {

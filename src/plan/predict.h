@@ -15,13 +15,13 @@
 namespace chimera {
 
 struct Prediction {
-  double step_seconds = 0;           // of the simulator
-  double sequences_per_second = 0;   // mini-batch over that
-  double bubble_ratio = 0;           // idle time over all workers' time
-  double peak_memory_bytes = 0;      // of the worker that holds most
-  std::vector<double> worker_bytes;  // [worker of a group]: its peak
-  bool fits = true;                  // in the problem's memory
-  double busy_seconds = 0;           // mean over workers: in ops, recomputation included
+  double step_seconds = 0;                            // of the simulator
+  double sequences_per_second = 0;                    // mini-batch over that
+  double bubble_ratio = 0;                            // idle time over all workers' time
+  double peak_memory_bytes = 0;                       // of the worker that holds most
+  std::vector<double> worker_bytes;                   // [worker of a group]: its peak
+  bool fits = true;                                   // in the problem's memory
+  double busy_seconds = 0;                            // mean over workers: in ops, recomputation included
   std::array<double, kIdleCauses> idle_seconds = {};  // mean over workers, by cause
   std::optional<EquationOne> paper;                   // equation 1, where it has a closed form
 };

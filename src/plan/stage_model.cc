@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "model/parameters.h"
+#include "passes/lower.h"
 #include "schedule/rank_layout.h"
 
 namespace chimera {
@@ -29,17 +30,19 @@ class Builder {
   }
 
   StageModel run(const std::vector<StageLayers>& partition) {
+    Workload whole = problem_.workload;
+    whole.micro_batch_size = candidate_.micro_batch_size;
+    whole.dropout = whole.dropout && machine_.score_bytes == 0;
+    model_ = stage_bytes(problem_.model, partition, schedule_, whole);
     for (std::size_t s = 0; s < partition.size(); ++s) {
-      model_.footprints.push_back(footprint(partition[s]));
       add_times(partition[s]);
-      add_memory(model_.footprints.back());
+      scale_activations(s, static_cast<double>(partition[s].end_layer - partition[s].first_layer));
     }
     if (!candidate_.recompute.empty()) add_recomputation();
     add_links();
     add_sums();
     add_updates();
     model_.costs.all_reduce_placement = problem_.sync;
-    model_.costs.buffers = {.receives_ahead = 2, .sends_behind = 2};
     model_.step_seconds = machine_.step_overhead;
     return std::move(model_);
   }
@@ -47,10 +50,6 @@ class Builder {
  private:
   /// Costs are those of full micro-batches.
   [[nodiscard]] double full(double of_micro_batch) const { return of_micro_batch / schedule_.micro_batch_scale; }
-
-  [[nodiscard]] StageFootprint footprint(const StageLayers& stage) const {
-    return stage_footprint(problem_.model, stage, workload_);
-  }
 
   void add_times(const StageLayers& stage) {
     const auto sum = [&](double LayerTime::*part) {
@@ -62,16 +61,23 @@ class Builder {
     const double more = machine_.op_overhead;
     const double input = sum(&LayerTime::input_gradient);
     const double weight = sum(&LayerTime::weight_gradient);
-    model_.costs.stages.push_back({full(sum(&LayerTime::forward) + more), full(input + weight + more),
-                                   full(input + more), full(weight + more)});
+    model_.costs.stages.push_back(
+        {full(sum(&LayerTime::forward) + more), full(input + weight + more), full(input + more), full(weight + more)});
   }
 
-  void add_memory(const StageFootprint& stage) {
-    StageMemory memory = stage.memory;
-    memory.activations = full(memory.activations);
-    memory.boundary = full(memory.boundary);
-    if (memory.deferred) memory.deferred = full(*memory.deferred);
-    model_.costs.memory.push_back(memory);
+  /// What the machine's kernels keep and take in place of ours.
+  void scale_activations(std::size_t stage, double blocks) {
+    const double scale = machine_.activation_scale;
+    const auto length = static_cast<double>(workload_.sequence);
+    const double pairs = static_cast<double>(problem_.model.heads) * length * length;
+    const double scores = full(static_cast<double>(workload_.micro_batch_size) * pairs * machine_.score_bytes * blocks);
+    StageMemory& memory = model_.costs.memory[stage];
+    memory.activations = memory.boundary + scale * (memory.activations - memory.boundary + scores);
+    if (memory.deferred) memory.deferred = *memory.deferred * scale;
+    StageFootprint& footprint = model_.footprints[stage];
+    for (double* bytes : {&footprint.forward_working_set, &footprint.backward_working_set,
+                          &footprint.input_gradient_working_set, &footprint.weight_gradient_working_set})
+      *bytes *= scale;
   }
 
   void add_recomputation() {
@@ -86,8 +92,7 @@ class Builder {
     const LinkProfile& links = machine_.point_to_point;
     const LinkTimes& link = on_several_nodes() ? links.between_nodes : links.within_node;
     LinkCosts costs{link.alpha, link.beta, {}};
-    for (std::size_t s = 1; s < model_.costs.memory.size(); ++s)
-      costs.bytes.push_back(model_.costs.memory[s].boundary);
+    for (std::size_t s = 1; s < model_.costs.memory.size(); ++s) costs.bytes.push_back(model_.costs.memory[s].boundary);
     model_.costs.links = costs;
   }
 
@@ -151,6 +156,24 @@ class Builder {
 StageModel stage_model(const PlanProblem& problem, const Candidate& candidate, const Schedule& schedule,
                        const std::vector<StageLayers>& partition) {
   return Builder(problem, candidate, schedule).run(partition);
+}
+
+StageModel stage_bytes(const ModelConfig& model, const std::vector<StageLayers>& partition, const Schedule& schedule,
+                       Workload workload) {
+  const double part = schedule.micro_batch_scale;
+  workload.micro_batch_size = std::llround(static_cast<double>(workload.micro_batch_size) * part);
+  StageModel result;
+  for (const StageLayers& stage : partition) {
+    result.footprints.push_back(stage_footprint(model, stage, workload));
+    StageMemory memory = result.footprints.back().memory;
+    memory.activations /= part;  // costs are those of full micro-batches
+    memory.boundary /= part;
+    if (memory.deferred) memory.deferred = *memory.deferred / part;
+    result.costs.memory.push_back(memory);
+  }
+  const LoweringOptions lowering;
+  result.costs.buffers = {lowering.receives_ahead, lowering.sends_behind};
+  return result;
 }
 
 bool shares_cores(const PlanProblem& problem) {

@@ -25,7 +25,11 @@ struct StageModel {
 [[nodiscard]] StageModel stage_model(const PlanProblem& problem, const Candidate& candidate, const Schedule& schedule,
                                      const std::vector<StageLayers>& partition);
 
-/// Whether workers of this candidate have to share cores.
+/// Footprints, memory and message buffers alone, without times. `workload` is that of a full micro-batch.
+[[nodiscard]] StageModel stage_bytes(const ModelConfig& model, const std::vector<StageLayers>& partition,
+                                     const Schedule& schedule, Workload workload);
+
+/// Whether the problem's workers have to share cores.
 [[nodiscard]] bool shares_cores(const PlanProblem& problem);
 
 }  // namespace chimera

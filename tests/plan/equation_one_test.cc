@@ -84,11 +84,11 @@ TEST(EquationOneTest, AddsMessagesAndWhatTheBubblesDoNotHide) {
       equation_one(find_generator("chimera").generate(shape), shape, costs_of_four_stages()).value();
   EXPECT_DOUBLE_EQ(equation.point_to_point, 0.5);
   EXPECT_EQ(equation.critical, (CriticalOps{4, 6}));
-  // Workers 0 and 3 hold stages 0 and 3: stage 3 has one bubble of a backward and its message, 2.5, stage 0 has none.
-  // Workers 1 and 2 hold stages 1 and 2, with room for 2.5 at the end and 1.5 at the next start.
+  // Workers 0 and 3 hold stages 0 and 3: stage 3 has one bubble of a backward, 2, stage 0 has none. Workers 1 and 2
+  // hold stages 1 and 2, with room for 2 at the end and 1 at the next start.
   EXPECT_DOUBLE_EQ(equation.all_reduce, 3 + 6);
-  EXPECT_DOUBLE_EQ(equation.unoverlapped, 3 + 6 - 2.5);
-  EXPECT_DOUBLE_EQ(equation.seconds, 4 * 1.5 + 6 * 2.5 + 6.5);
+  EXPECT_DOUBLE_EQ(equation.unoverlapped, 3 + 6 - 2);
+  EXPECT_DOUBLE_EQ(equation.seconds, 4 * 1.5 + 6 * 2.5 + 7);
 }
 
 TEST(EquationOneTest, OneReplicaHidesSumsBehindLaterBackwardsOfEarlierStages) {
@@ -96,7 +96,7 @@ TEST(EquationOneTest, OneReplicaHidesSumsBehindLaterBackwardsOfEarlierStages) {
   CostModel costs = costs_of_four_stages();
   costs.all_reduce->data_parallel = 2;
   const EquationOne equation = equation_one(find_generator("1f1b").generate(shape), shape, costs).value();
-  EXPECT_DOUBLE_EQ(equation.unoverlapped, 3);  // worker 0; worker 1 has 4 - (1.5 + 2.5)
+  EXPECT_DOUBLE_EQ(equation.unoverlapped, 3);  // worker 0; worker 1 has 4 - (1 + 2)
   EXPECT_DOUBLE_EQ(equation.seconds, 7 * (1.5 + 2.5) + 3);
 }
 
