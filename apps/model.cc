@@ -2,79 +2,76 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "commands.h"
 #include "core/error.h"
-#include "model/parameters.h"
-#include "model/partition.h"
 #include "model_flags.h"
+#include "model_report.h"
 #include "options.h"
 
 namespace chimera::apps {
 namespace {
 
+constexpr std::int64_t kSequence = 128;  // as `chimera train`
+
 struct Options {
   std::string name;
   ModelFlags flags;
   std::int64_t stages = 1;
+  std::int64_t micro_batch_size = 4;
+  std::int64_t sequence = kSequence;
+  CLI::Option* sequence_option = nullptr;
+  std::string dtype = "float32";
+  std::string optimizer = "adamw";
+  double dropout = 0;
   std::string format;
+  std::string output;
 };
 
-std::string parts(const StageLayers& stage) {
-  std::string text = fmt::format("layers {} to {}", stage.first_layer, stage.end_layer - 1);
-  if (stage.embedding) text = "embedding, " + text;
-  if (stage.head) text += ", head";
-  return text;
+Workload workload_of(const Options& options, const ModelConfig& model) {
+  Workload workload;
+  workload.micro_batch_size = options.micro_batch_size;
+  workload.sequence = options.sequence;
+  if (options.sequence_option->count() == 0) workload.sequence = std::min(kSequence, model.positions);
+  workload.compute_bytes = options.dtype == "float64" ? 8 : options.dtype == "bfloat16" ? 2 : 4;
+  workload.weight_bytes = options.dtype == "float64" ? 8 : 4;
+  workload.optimizer_bytes = options.optimizer == "adamw" ? 2 * workload.weight_bytes : 0;
+  workload.dropout = options.dropout > 0;
+  return workload;
 }
 
-std::string as_json(const ModelConfig& model, const std::vector<StageLayers>& partition) {
-  nlohmann::ordered_json stages = nlohmann::ordered_json::array();
-  for (const StageLayers& stage : partition) {
-    stages.push_back({{"parameters", parameter_count(model, stage)},
-                      {"layers", stage.end_layer - stage.first_layer},
-                      {"first_layer", stage.first_layer},
-                      {"embedding", stage.embedding},
-                      {"head", stage.head}});
-  }
-  const nlohmann::ordered_json json = {{"name", model.name},
-                                       {"family", family_name(model.family)},
-                                       {"parameters", parameter_count(model)},
-                                       {"layers", model.layers},
-                                       {"hidden", model.hidden},
-                                       {"heads", model.heads},
-                                       {"feed_forward", model.feed_forward},
-                                       {"vocabulary", model.vocabulary},
-                                       {"positions", model.positions},
-                                       {"tied", model.tied},
-                                       {"stages", stages}};
-  return json.dump(2) + "\n";
+ModelReport report_of(const Options& options) {
+  const ModelConfig model = with_overrides(find_model(options.name), options.flags.overrides());
+  if (options.stages < 1) throw ConfigError(fmt::format("--stages must be at least 1, not {}", options.stages));
+  if (options.dropout >= 1) throw ConfigError(fmt::format("--dropout must be below 1, not {}", options.dropout));
+  return {model, even_partition(model.layers, options.stages), workload_of(options, model), options.dtype,
+          options.optimizer};
 }
 
-std::string as_text(const ModelConfig& model, const std::vector<StageLayers>& partition) {
-  std::string text = fmt::format("{}: {} parameters\n", model.name, parameter_count(model));
-  text += fmt::format("  {}, {} layers, {} wide, {} heads, feed-forward {}, vocabulary {}, {} positions, head {}\n",
-                      family_name(model.family), model.layers, model.hidden, model.heads, model.feed_forward,
-                      model.vocabulary, model.positions, model.tied ? "tied" : "untied");
-  if (partition.size() == 1) return text;
-  for (std::size_t s = 0; s < partition.size(); ++s) {
-    text += fmt::format("stage {:>3}  {:>14} parameters  {}\n", s, parameter_count(model, partition[s]),
-                        parts(partition[s]));
-  }
-  return text;
+std::string printed(const ModelReport& report, const std::string& format) {
+  if (format == "json") return model_json(report);
+  return format == "svg" ? model_svg(report) : model_text(report);
 }
 
 }  // namespace
 
 void add_model(CLI::App& program, int&) {
-  auto* command = program.add_subcommand("model", "Count the parameters of a model, in all and for each stage");
+  auto* command = program.add_subcommand("model",
+                                         "Count a model's parameters, FLOPs and memory, layer by layer and "
+                                         "stage by stage");
   command->footer(
       "Examples:\n"
-      "  chimera model bert-48 --stages 4\n"
+      "  chimera model bert-48 --stages 4 --micro-batch-size 8\n"
       "  chimera model gpt2-64 --stages 32 --format json\n"
+      "  chimera model gpt2 --stages 4 --dtype bfloat16 --format svg --output gpt2.svg\n"
       "  chimera model gpt2 --layers 24 --tied false\n"
-      "\nNothing is allocated. Models: " +
+      "\nNothing is allocated. FLOPs and activations are those of one micro-batch. F is the forward, I + W the "
+      "backward;\n"
+      "activations are what F leaves for the backward (of a stage with its input, the boundary), \"I to W\" is what a\n"
+      "split backward keeps from I to W, the working set what an op takes beyond them for its own duration.\n"
+      "Models: " +
       listed_models() +
       ", or a TOML file with the fields family, layers,\n"
       "hidden, heads, feed_forward, vocabulary, positions, tied. A tied matrix counts once in the total; the stage\n"
@@ -83,13 +80,16 @@ void add_model(CLI::App& program, int&) {
   command->add_option("NAME", options->name, "a preset, or a TOML file")->required();
   add_count(*command, "--stages", options->stages, "cut into this many stages (default 1)");
   options->flags.add_to(*command);
-  add_format(*command, options->format, {"text", "json"});
-  command->callback([options] {
-    const ModelConfig model = with_overrides(find_model(options->name), options->flags.overrides());
-    if (options->stages < 1) throw ConfigError(fmt::format("--stages must be at least 1, not {}", options->stages));
-    const auto partition = even_partition(model.layers, options->stages);
-    write_output("", options->format == "json" ? as_json(model, partition) : as_text(model, partition));
-  });
+  add_count(*command, "--micro-batch-size", options->micro_batch_size, "sequences of a micro-batch (default 4)");
+  options->sequence_option = add_count(*command, "--sequence", options->sequence,
+                                       "tokens of a sequence (default 128, or the model's positions where fewer)");
+  add_choice(*command, "--dtype", options->dtype, "of hidden states (default float32)",
+             {"float32", "float64", "bfloat16"});
+  add_choice(*command, "--optimizer", options->optimizer, "(default adamw)", {"adamw", "sgd"});
+  add_number(*command, "--dropout", options->dropout, "probability of an element to be dropped (default 0)");
+  add_format(*command, options->format, {"text", "json", "svg"});
+  add_path(*command, "--output", options->output, "file to write instead of standard output");
+  command->callback([options] { write_output(options->output, printed(report_of(*options), options->format)); });
 }
 
 }  // namespace chimera::apps

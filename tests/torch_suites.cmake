@@ -15,6 +15,7 @@ set(torch_suites
   ExecutorTest
   FingerprintTest
   FitTest
+  FootprintMemoryTest
   GlooLossTest
   GlooTransportTest
   GroupTransportTest
@@ -52,6 +53,7 @@ set(torch_suites
   StageTest
   StepMemoryTest
   StreamTest
+  SumOfSquaresTest
   SwappedMessagesTest
   SyncTest
   ThreadContractTest

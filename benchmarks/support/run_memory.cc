@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "model/footprint.h"
 #include "model/parameters.h"
 #include "simulate/explain.h"
 #include "simulate/simulate.h"
@@ -118,6 +119,20 @@ std::vector<StageMemory> measured_sizes(const Job& job, const Samples& samples) 
   return memory;
 }
 
+/// What footprint.h says of the stages, for full micro-batches.
+std::vector<StageFootprint> derived_sizes(const Job& job) {
+  const double sequences = static_cast<double>(job.micro_batch_size()) / job.schedule.micro_batch_scale;
+  Workload workload{.micro_batch_size = std::llround(sequences),
+                    .sequence = job.options.sequence,
+                    .dropout = job.options.dropout > 0};
+  workload.weight_bytes = job.options.dtype == "float64" ? 8 : 4;
+  workload.compute_bytes = job.options.dtype == "bfloat16" ? 2 : workload.weight_bytes;
+  workload.optimizer_bytes = job.options.optimizer == "adamw" ? 2 * workload.weight_bytes : 0;
+  std::vector<StageFootprint> stages;
+  for (const StageLayers& stage : job.partition) stages.push_back(stage_footprint(job.model, stage, workload));
+  return stages;
+}
+
 /// What is held at `time`, after all that happens then.
 double held_at(const std::vector<MemoryPoint>& points, double time) {
   const auto later = std::upper_bound(points.begin(), points.end(), time,
@@ -126,33 +141,44 @@ double held_at(const std::vector<MemoryPoint>& points, double time) {
 }
 
 /// By stage and kind: what an op needs beyond what is there before or after it.
-using WorkingSets = std::map<std::pair<StageId, OpKind>, Mean>;
+using WorkingSets = std::map<std::pair<StageId, OpKind>, double>;
 
-WorkingSets working_sets(const Job& job, const Samples& samples) {
-  WorkingSets sets;
+WorkingSets measured_working_sets(const Job& job, const Samples& samples) {
+  std::map<std::pair<StageId, OpKind>, Mean> means;
   for_each_instruction(job, samples,
                        [&](std::size_t, const Instruction& instruction, const auto& before, const auto& after) {
                          if (instruction.kind != InstructionKind::Compute) return;
-                         sets[{instruction.op.stage, instruction.op.kind}].add(
+                         means[{instruction.op.stage, instruction.op.kind}].add(
                              static_cast<double>(after.peak - std::max(before.live, after.live)));
                        });
+  WorkingSets sets;
+  for (const auto& [op, mean] : means) sets[op] = mean.value();
+  return sets;
+}
+
+WorkingSets derived_working_sets(const Job& job, const std::vector<StageFootprint>& stages) {
+  WorkingSets sets;
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    for (const OpKind kind : {OpKind::Forward, OpKind::Backward, OpKind::BackwardInput, OpKind::BackwardWeight}) {
+      sets[{StageId(static_cast<std::int64_t>(s)), kind}] =
+          stages[s].working_set(kind) * job.schedule.micro_batch_scale;
+    }
+  }
   return sets;
 }
 
 std::vector<WorkerMemory> compared(const Job& job, const Samples& samples, const Timeline& timeline,
-                                   const Explanation& explanation) {
-  const WorkingSets sets = working_sets(job, samples);
+                                   const Explanation& explanation, const WorkingSets& sets) {
   std::vector<WorkerMemory> workers(samples.size());
   for_each_instruction(
       job, samples, [&](std::size_t w, const Instruction& instruction, const auto& before, const auto& after) {
         if (instruction.kind != InstructionKind::Compute) return;
         const double simulated = held_at(explanation.memory[w], timeline.workers[w].ops[workers[w].ops.size()].start);
-        workers[w].ops.push_back(
-            {.op = instruction.op,
-             .measured = static_cast<double>(std::max(before.live, after.live)),
-             .simulated = simulated,
-             .measured_peak = static_cast<double>(after.peak),
-             .simulated_peak = simulated + sets.at({instruction.op.stage, instruction.op.kind}).value()});
+        workers[w].ops.push_back({.op = instruction.op,
+                                  .measured = static_cast<double>(std::max(before.live, after.live)),
+                                  .simulated = simulated,
+                                  .measured_peak = static_cast<double>(after.peak),
+                                  .simulated_peak = simulated + sets.at({instruction.op.stage, instruction.op.kind})});
       });
   for (std::size_t w = 0; w < samples.size(); ++w) workers[w].kept = static_cast<double>(samples[w].front().live);
   return workers;
@@ -174,7 +200,7 @@ double WorkerMemory::simulated_peak() const {
   return std::ranges::max_element(ops, {}, &OpMemory::simulated_peak)->simulated_peak;
 }
 
-std::vector<WorkerMemory> compare_memory(const Job& job, WorkerId rank, Transport& transport) {
+std::vector<WorkerMemory> compare_memory(const Job& job, WorkerId rank, Transport& transport, Sizes sizes) {
   MemoryMeter meter(1);
   const MemoryMeter::Recording recording(meter, WorkerId(0));
   Trainer trainer(job, rank, transport);
@@ -183,9 +209,17 @@ std::vector<WorkerMemory> compare_memory(const Job& job, WorkerId rank, Transpor
   const auto steps = measured_steps(job, gather_steps(job, rank, transport, *trainer.tracer()));
   const Samples samples = share_samples(job, rank, trainer.tracer()->steps().back()->memory, transport);
   CostModel costs = measured_costs(job, run.op_times, steps);
-  costs.memory = measured_sizes(job, samples);
+  WorkingSets working_sets;
+  if (sizes == Sizes::Measured) {
+    costs.memory = measured_sizes(job, samples);
+    working_sets = measured_working_sets(job, samples);
+  } else {
+    const auto stages = derived_sizes(job);
+    for (const StageFootprint& stage : stages) costs.memory.push_back(stage.memory);
+    working_sets = derived_working_sets(job, stages);
+  }
   const Timeline timeline = simulate(job.schedule, costs);
-  return compared(job, samples, timeline, explain(job.schedule, costs, timeline));
+  return compared(job, samples, timeline, explain(job.schedule, costs, timeline), working_sets);
 }
 
 }  // namespace chimera::benchmarks

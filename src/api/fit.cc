@@ -7,7 +7,7 @@
 #include <mutex>
 
 #include "api/rank_threads.h"
-#include "train/run.h"
+#include "core/cores.h"
 
 namespace chimera {
 namespace {

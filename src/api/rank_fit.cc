@@ -59,14 +59,7 @@ FitStep RankFit::train_step(std::int64_t step) {
   const StepHooks hooks{
       .step = step + 1,
       .load = [&](StageId stage, MicroBatchId id) { return load(step, stage, id); },
-      .optimizer_step =
-          [&](double norm) {
-            const double factor = clip_factor(norm, optimizer_options_.clip);
-            for (const auto& [id, stage] : stages_) {
-              if (factor < 1) stage->gradients().mul_(factor);
-            }
-            optimizer_->step(rate);
-          },
+      .optimizer_step = [&](double norm) { optimizer_->step(rate, clip_factor(norm, optimizer_options_.clip)); },
       .peak_memory = peak_resident_bytes,
   };
   const StepResult result = executor_->run(plan_.program.workers[place_.worker.index()], hooks);

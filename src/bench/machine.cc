@@ -2,10 +2,11 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <ctime>
 #include <fstream>
+
+#include "core/cores.h"
 
 namespace chimera {
 namespace {
@@ -17,13 +18,6 @@ std::string processor() {
     if (line.starts_with("model name")) return line.substr(line.find(": ") + 2);
   }
   return "unknown processor";
-}
-
-int cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  ::sched_getaffinity(0, sizeof(set), &set);
-  return CPU_COUNT(&set);
 }
 
 #ifdef NDEBUG
@@ -42,7 +36,7 @@ std::string load() {
 
 std::string machine_line(const std::string& library) {
   return fmt::format("{:%Y-%m-%d %H:%M} UTC, {}, {} cores, load {}{}{}, {} build", fmt::gmtime(std::time(nullptr)),
-                     processor(), cores(), load(), library.empty() ? "" : ", ", library, kBuild);
+                     processor(), available_cores(), load(), library.empty() ? "" : ", ", library, kBuild);
 }
 
 }  // namespace chimera

@@ -91,6 +91,9 @@ class Tensors {
   [[nodiscard]] double weight_gradient_working_set(const StageLayers& stage) const;
 
  private:
+  [[nodiscard]] double product(double in, double out, bool has_bias) const;
+  [[nodiscard]] double attention_scratch() const;
+
   double kept_by_embedding() const {
     if (gpt2_) return indices() + hidden();
     return 2 * indices() + hidden() + statistics() + hidden();  // tokens and types, their sum, the norm of it
@@ -101,10 +104,13 @@ class Tensors {
     const double projected = 4 * hidden();                       // query, key, value, result
     if (!dropout_) return projected + wide_ * tokens_ * heads_;  // log of the sum of exponentials
     const double causal_mask = gpt2_ ? length_ * length_ : 0;
-    // Query, key and value are copied, and their common tensor freed, unless two copies would be views.
-    const bool are_views = gpt2_ && (sequences_ == 1 || heads_ == 1);
-    return projected + (are_views ? hidden() : 0) + pairs(wide_) + pairs(element_) + causal_mask;
+    // Key and value as views keep the tensor that GPT-2 has for all three.
+    const double common = gpt2_ && !copies_projections() ? hidden() : 0;
+    return projected + common + pairs(wide_) + pairs(element_) + causal_mask;
   }
+
+  /// With dropout products want key and value as one matrix a head: copies, unless there is one sequence or head.
+  [[nodiscard]] bool copies_projections() const { return dropout_ && sequences_ > 1 && heads_ > 1; }
 
   /// GPT-2: both norms' results, the sum between, the output. BERT: both norms' arguments and results. The
   /// feed-forward sub-layer before its activation function and after.
@@ -118,6 +124,7 @@ class Tensors {
 
   /// What micro-batches hold that the stage does not keep.
   double loaded(const StageLayers& stage) const {
+    if (gpt2_ && !stage.embedding && !stage.head) return 0;
     const double inputs = (gpt2_ ? 1 : 2) * indices();
     const double targets = indices() + (gpt2_ ? 0 : kTokenBytes * sequences_);
     return (stage.embedding ? 0 : inputs) + (stage.head ? 0 : targets);
@@ -140,22 +147,21 @@ class Tensors {
 
 /// Most at the end of the last layer, or inside it.
 double Tensors::forward_working_set(const StageLayers& stage) const {
-  const bool blocks = stage.end_layer > stage.first_layer;
   double most = 0;
   double later = 0;  // what layers keep after the one looked at
   if (stage.head) {
     most = logits() + (element_ < wide_ ? log_probabilities() : 0);
     later += kept_by_head();
   }
-  if (blocks) {
-    // Variables of a block that nothing keeps: the projections before they are copied, what is added to the sum.
-    const double projections = dropout_ ? 3 * hidden() : 0;
-    const double added = (gpt2_ && !dropout_ ? 1 : 2) * hidden();
-    most = std::max(most, projections + added - later);
+  if (stage.end_layer > stage.first_layer) {
+    // Variables of a block that nothing keeps: the projections that were copied, what is added to the sum.
+    const double copied = !copies_projections() ? (dropout_ && !gpt2_ ? 1 : 0) : 3;
+    const double added = gpt2_ && !dropout_ ? 1 : 2;
+    most = std::max(most, (copied + added) * hidden() - later);
     if (dropout_) {
       const double after_attention = (gpt2_ ? 4 : 5) * hidden() + 2 * inner() + (gpt2_ ? 1 : 2) * statistics();
       const double scores = pairs(element_) + (element_ < wide_ ? pairs(wide_) : 0);
-      most = std::max(most, projections + hidden() + scores - after_attention - later);
+      most = std::max(most, (copied + 1) * hidden() + scores - after_attention - later);
     }
     later += static_cast<double>(stage.end_layer - stage.first_layer) * kept_by_block();
   }
@@ -167,43 +173,57 @@ double Tensors::forward_working_set(const StageLayers& stage) const {
   return most + loaded(stage);
 }
 
+/// Of a weight gradient in a wider type: the product before it is added, converted, and what a bias sums, converted.
+double Tensors::product(double in, double out, bool has_bias) const {
+  if (!is_narrow()) return 0;
+  return std::max((element_ + weight_) * in * out, has_bias ? weight_ * tokens_ * out : 0);
+}
+
+/// Of ATen's fused attention backward on one thread: scores and their gradients, block by block.
+double Tensors::attention_scratch() const {
+  const double queries = length_ >= 768 ? 256 : length_ >= 192 ? 64 : 32;
+  return 2 * wide_ * std::min(queries, length_) * std::min(512.0, length_);
+}
+
 /// Of B, or of I, which keeps what W needs. Layers run from the last; `live` is what there is beyond the start.
 double Tensors::backward_working_set(const StageLayers& stage, bool defers) const {
   const auto blocks = static_cast<double>(stage.end_layer - stage.first_layer);
-  const double matrix = is_narrow() && !defers ? element_ * width_ : 0;  // a row of a gradient before it is added
+  const double kept_input = defers && !gpt2_ ? hidden() : 0;
   double most = 0;
   double live = 0;
   if (stage.head) {
-    most = std::max(2 * log_probabilities(), logits() - log_probabilities() + hidden() + matrix * vocabulary_);
-    live = (defers ? deferred(LayerKind::Head) : 0) - kept_by_head() + hidden();
+    most = std::max(2 * log_probabilities(),
+                    logits() - log_probabilities() + hidden() + (defers ? 0 : product(width_, vocabulary_, !gpt2_)));
+    live = (defers ? deferred(LayerKind::Head) : 0) + kept_input - kept_by_head();
   }
   if (blocks > 0) {
     const double masked = dropout_ ? hidden() : 0;
-    most = std::max(most, live + masked + (defers ? 2 : 1) * inner() + matrix * inner_width_);
-    if (defers) most = std::max(most, live + masked + 5 * hidden());
+    most =
+        std::max(most, live + masked + (defers ? 2 : 1) * inner() + (defers ? 0 : product(inner_width_, width_, true)));
+    // Attention: gradients of query, key and value, and with dropout those of its scores.
+    const double replaced_output = stage.head ? hidden() : 0;
+    if (defers && !dropout_) most = std::max(most, live + 4 * hidden() - replaced_output + attention_scratch());
     if (dropout_) {
-      const double scores = 2 * pairs(wide_) - pairs(element_);
-      most = std::max(most, live + scores + (defers ? 4 * hidden() : -hidden() - 2 * inner()));
+      const double scores = 2 * pairs(wide_) - pairs(element_) - (is_narrow() ? hidden() : 0);
+      const double beside = defers ? 4 * hidden() - replaced_output : -2 * inner();
+      most = std::max(most, live + scores + beside - (gpt2_ ? 0 : hidden()));
     }
-    live += blocks * ((defers ? deferred(LayerKind::Block) + (gpt2_ ? 0 : hidden()) : 0) - kept_by_block());
-    if (!stage.head) live += hidden() + (defers ? 0 : hidden());  // the output and its gradient stay until the end
+    live += blocks * ((defers ? deferred(LayerKind::Block) + kept_input : 0) - kept_by_block());
+    const bool replaced = !defers || dropout_ || !gpt2_;  // the output's gradient, which stays until the end
+    if (!stage.head && replaced) live += hidden();
   }
   if (stage.embedding) {
     const double rows = std::max(vocabulary_, static_cast<double>(config_.positions));
-    most = std::max(most, live + (is_narrow() ? embedded() : 0) + weight_ * rows * width_);
+    const double normed = gpt2_ ? 0 : hidden() + statistics();
+    most = std::max(most, live - normed + (is_narrow() ? embedded() : 0) + weight_ * rows * width_);
   }
   return most;
 }
 
+/// That of the first linear layer: those after it have the room that it frees.
 double Tensors::weight_gradient_working_set(const StageLayers& stage) const {
-  const double row = is_narrow() ? element_ * width_ : 0;
-  double most = 0;
-  if (stage.head) most = std::max(row, gpt2_ ? 0 : weight_) * vocabulary_;
-  if (stage.end_layer > stage.first_layer) {
-    const double before = stage.head ? deferred(LayerKind::Head) : 0;
-    most = std::max(most, std::max(row, weight_) * inner_width_ - before);
-  }
-  return most;
+  if (stage.head) return std::max(product(width_, vocabulary_, !gpt2_), gpt2_ ? 0 : weight_ * vocabulary_);
+  return std::max(product(inner_width_, width_, true), weight_ * width_);
 }
 
 void check(const ModelConfig& config, const Workload& workload) {

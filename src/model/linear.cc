@@ -70,7 +70,8 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     const at::Tensor& output_gradient = output_gradients[0];
     at::Tensor input_gradient;
     if (context->needs_input_grad(0)) input_gradient = output_gradient.matmul(out_in(layer.weight, layout));
-    auto add = [layer, input = rows_of(saved[0]), rows = rows_of(output_gradient)] {
+    // Detached: a queue that held the graph would hold the stage's input and that one's gradient until W.
+    auto add = [layer, input = rows_of(saved[0].detach()), rows = rows_of(output_gradient)] {
       add_weight_gradient(layer, input, rows);
     };
     const auto queue = context->saved_data.find("queue");

@@ -121,7 +121,7 @@ void Executor::execute(const Instruction& instruction, const StepHooks& hooks) {
 }
 
 void Executor::compute(const Op& op, const StepHooks& hooks) {
-  const Stopwatch stopwatch;
+  const Stopwatch stopwatch(shape_.counts_cpu_time);
   use_weights(op);
   const bool adds_to_block = shape_.canonical != nullptr && gives_weight_gradient(op.kind);
   for (BlockAccumulator& sum : accumulators_) {
@@ -161,7 +161,7 @@ void Executor::forward(const Op& op, const StepHooks& hooks) {
 }
 
 void Executor::recompute(const Op& backward, const StepHooks& hooks) {
-  const Stopwatch stopwatch;
+  const Stopwatch stopwatch(shape_.counts_cpu_time);
   const Op op = forward_of(backward);
   use_weights(op);
   Activation& activation = activations_.at(key(op));
@@ -276,7 +276,7 @@ void Executor::use_weights(const Op& op) {
 void Executor::update_weights(const Op& op, const StepHooks& hooks) {
   fault_point("optimizer");
   std::vector<double> own(num_squares(), 0);
-  const double norm = std::sqrt(add_squares(op.stage, own));
+  const double norm = std::sqrt(add_squares(op.stage, {}, own));
   if (answers_for(op.stage)) {
     std::vector<double>& sums = squares_.try_emplace(step_of(op.micro_batch), own.size(), 0.0).first->second;
     for (std::size_t i = 0; i < own.size(); ++i) sums[i] += own[i] / static_cast<double>(shape_.updates);
@@ -290,7 +290,7 @@ std::vector<double> Executor::take_squares(std::int64_t step) {
   if (auto updates = squares_.extract(step)) return std::move(updates.mapped());
   std::vector<double> values(num_squares(), 0);
   for (const auto& [id, group] : groups_) {
-    if (trains_ && answers_for(id)) add_squares(id, values);
+    if (trains_) add_squares(id, share_of(id), values);
   }
   return values;
 }
@@ -335,15 +335,27 @@ std::size_t Executor::num_squares() const {
   return shape_.parameters.empty() ? shape_.groups.size() : shape_.parameters.size();
 }
 
+/// All copies of a stage have the same gradients, and each worker that holds one answers for a part of them.
+SquaresShare Executor::share_of(StageId id) const {
+  const auto& group = shape_.groups[id.index()];
+  const auto place = std::ranges::find(group, worker_) - group.begin();
+  const auto size = static_cast<std::int64_t>(group.size());
+  return {shape_.group.value() * size + place, shape_.data_parallel * size};
+}
+
 /// Returns their sum.
-double Executor::add_squares(StageId id, std::vector<double>& values) const {
+double Executor::add_squares(StageId id, const SquaresShare& share, std::vector<double>& values) const {
   const auto& names = shape_.parameters;
+  const std::int64_t elements = groups_.at(id)->gradients().numel();
+  std::int64_t first = 0;
   double sum = 0;
   for (const Parameter& parameter : groups_.at(id)->parameters()) {
-    const double norm = at::linalg_vector_norm(parameter.value.grad(), 2, {}, false, at::kDouble).item<double>();
+    const bool own = share.has(std::exchange(first, first + parameter.value.numel()), elements);
+    if (!own) continue;
+    const double squares = sum_of_squares(parameter.value.grad());
     const auto name = std::lower_bound(names.begin(), names.end(), parameter.name);
-    values[names.empty() ? id.index() : static_cast<std::size_t>(name - names.begin())] += norm * norm;
-    sum += norm * norm;
+    values[names.empty() ? id.index() : static_cast<std::size_t>(name - names.begin())] += squares;
+    sum += squares;
   }
   return sum;
 }

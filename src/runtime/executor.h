@@ -16,6 +16,7 @@
 #include "runtime/block_sums.h"
 #include "runtime/non_finite.h"
 #include "runtime/op_times.h"
+#include "runtime/sum_of_squares.h"
 #include "runtime/tracer.h"
 #include "runtime/weight_versions.h"
 #include "schedule/program.h"
@@ -66,6 +67,7 @@ struct ProgramShape {
                                             // they differ from boundary to boundary
   bool tied = false;                        // stage 0 and the last share a matrix
   std::int64_t updates = 1;                 // of a stage in a step
+  bool counts_cpu_time = false;             // whether op times have cpu_seconds, at the cost of two system calls an op
 
   [[nodiscard]] std::int64_t stages() const { return static_cast<std::int64_t>(groups.size()) - (tied ? 1 : 0); }
 };
@@ -132,7 +134,8 @@ class Executor {
   std::vector<at::Tensor> take_blocks(StageId group);
   std::size_t num_squares() const;
   bool answers_for(StageId id) const;
-  double add_squares(StageId id, std::vector<double>& values) const;
+  SquaresShare share_of(StageId id) const;
+  double add_squares(StageId id, const SquaresShare& share, std::vector<double>& values) const;
   [[noreturn]] void blame_non_finite(std::span<const double> squares, const std::vector<Op>& suspects,
                                      std::int64_t step);
   bool answers_for_gradient(std::size_t square) const;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <optional>
 
 namespace chimera {
 namespace {
@@ -42,12 +43,13 @@ class AdamW final : public Optimizer {
     }
   }
 
-  void step(double learning_rate) override {
+  void step(double learning_rate, double gradient_factor) override {
     const at::NoGradGuard no_grad;
     for (State& state : states_) {
+      const auto divisor = scale(state.group, gradient_factor);
       for (at::Tensor& count : state.steps) count.add_(1);
       at::_fused_adamw_(state.group.parameters, state.group.gradients, state.means, state.squares, {}, state.steps,
-                        learning_rate, 0.9, 0.999, state.group.weight_decay, 1e-8, false, false);
+                        learning_rate, 0.9, 0.999, state.group.weight_decay, 1e-8, false, false, divisor);
     }
   }
 
@@ -68,6 +70,15 @@ class AdamW final : public Optimizer {
     std::vector<at::Tensor> squares;
     std::vector<at::Tensor> steps;  // the kernel wants a tensor for each parameter
   };
+  /// Multiplies the gradients, or returns what the kernel, which wants it in float32, shall divide them by.
+  static std::optional<at::Tensor> scale(Group& group, double factor) {
+    if (factor == 1) return std::nullopt;
+    const at::Tensor& first = group.gradients.front();
+    if (first.scalar_type() == at::kFloat) return at::scalar_tensor(1 / factor, first.options());
+    at::_foreach_mul_(group.gradients, factor);
+    return std::nullopt;
+  }
+
   std::vector<State> states_;
 };
 
@@ -75,13 +86,13 @@ class Sgd final : public Optimizer {
  public:
   explicit Sgd(std::vector<Group> groups) : groups_(std::move(groups)) {}
 
-  void step(double learning_rate) override {
+  void step(double learning_rate, double gradient_factor) override {
     const at::NoGradGuard no_grad;
     for (Group& group : groups_) {
       for (std::size_t i = 0; i < group.parameters.size(); ++i) {
         at::Tensor& parameter = group.parameters[i];
         if (group.weight_decay != 0) parameter.mul_(1 - learning_rate * group.weight_decay);
-        parameter.add_(group.gradients[i], -learning_rate);
+        parameter.add_(group.gradients[i], -learning_rate * gradient_factor);
       }
     }
   }

@@ -18,12 +18,13 @@ namespace chimera {
 /// What gradients are multiplied by so that their global norm is at most `clip` (0: no limit).
 [[nodiscard]] double clip_factor(double norm, double clip);
 
-/// Updates parameters in place, from their gradients. Weight decay acts on matrices (two or more
+/// Updates parameters in place, from their gradients times a factor (of clipping); the gradients may be changed. Weight
+/// decay acts on matrices (two or more
 /// dimensions), not on biases and norms.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  virtual void step(double learning_rate) = 0;
+  virtual void step(double learning_rate, double gradient_factor) = 0;
   /// What it remembers between steps, in bytes of tensors.
   [[nodiscard]] virtual std::int64_t state_bytes() const = 0;
 };

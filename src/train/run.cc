@@ -3,7 +3,6 @@
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <chrono>
@@ -14,6 +13,7 @@
 #include <optional>
 #include <thread>
 
+#include "core/cores.h"
 #include "core/error.h"
 #include "core/fault_point.h"
 #include "train/device.h"
@@ -118,13 +118,6 @@ std::unique_ptr<Transport> connect(const Job& job, const RankEnvironment& rank) 
 }
 
 }  // namespace
-
-int available_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof(set), &set) != 0) return static_cast<int>(std::thread::hardware_concurrency());
-  return std::max(CPU_COUNT(&set), 1);
-}
 
 int run_threads(const Job& job) {
   fix_products(job);

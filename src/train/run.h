@@ -6,9 +6,6 @@
 
 namespace chimera {
 
-/// Cores that this process may use.
-[[nodiscard]] int available_cores();
-
 /// Every rank as a thread; also the unpipelined run, with its one worker. An exception in one rank closes all
 /// channels; the first to fail for a reason of its own is printed. Returns the exit code.
 [[nodiscard]] int run_threads(const Job& job);

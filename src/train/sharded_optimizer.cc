@@ -30,8 +30,8 @@ class ShardedStage {
     if (!shards_[own].empty()) optimizer_ = make_optimizer(options, shards_[own]);
   }
 
-  void step(double learning_rate) {
-    if (optimizer_) optimizer_->step(learning_rate);
+  void step(double learning_rate, double gradient_factor) {
+    if (optimizer_) optimizer_->step(learning_rate, gradient_factor);
   }
 
   void start(Transport& transport) {
@@ -82,10 +82,10 @@ class ShardedOptimizer final : public Optimizer {
       : stages_(std::move(stages)), transport_(transport) {}
 
   /// The parameters of one stage travel while the next is updated.
-  void step(double learning_rate) override {
+  void step(double learning_rate, double gradient_factor) override {
     const at::NoGradGuard no_grad;
     for (ShardedStage& stage : stages_) {
-      stage.step(learning_rate);
+      stage.step(learning_rate, gradient_factor);
       stage.start(transport_);
     }
     for (ShardedStage& stage : stages_) stage.finish();

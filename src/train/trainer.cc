@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "core/cores.h"
 #include "core/error.h"
 #include "core/fault_point.h"
 #include "launch/rank.h"
@@ -46,6 +47,7 @@ Trainer::Trainer(const Job& job, WorkerId rank, Transport& transport)
   shape.tied = job.model.tied;
   shape.parameters = job.parameters;
   shape.updates = job.updates();
+  shape.counts_cpu_time = available_cores() < job.num_ranks();
   if (job.canonical) shape.canonical = &*job.canonical;
   for (std::int64_t m = 0; m < job.schedule.micro_batches; ++m) {
     shape.positions.push_back(job.position(place_.group, MicroBatchId(m)));
@@ -228,20 +230,15 @@ void Trainer::note_instruction(const Instruction& instruction) const {
 
 void Trainer::optimizer_step(std::int64_t step, double gradient_norm) {
   const auto start = Clock::now();
-  const double factor = clip_factor(gradient_norm, job_.options.clip);
-  if (factor < 1) {
-    for (const auto& [id, group] : trained_) group->gradients().mul_(factor);
-  }
-  optimizer_->step(learning_rate(job_.options, step));
+  optimizer_->step(learning_rate(job_.options, step), clip_factor(gradient_norm, job_.options.clip));
   for (const auto& [id, stage] : stages_) stage->update_copies();
   optimizer_seconds_ += seconds_since(start);
 }
 
 void Trainer::update_weights(StageId stage, MicroBatchId last, double gradient_norm) {
   const auto start = Clock::now();
-  const double factor = clip_factor(gradient_norm, job_.options.clip);
-  if (factor < 1) stages_.at(stage)->gradients().mul_(factor);
-  stage_optimizers_.at(stage)->step(learning_rate(job_.options, last.value() / job_.schedule.micro_batches));
+  stage_optimizers_.at(stage)->step(learning_rate(job_.options, last.value() / job_.schedule.micro_batches),
+                                    clip_factor(gradient_norm, job_.options.clip));
   optimizer_seconds_ += seconds_since(start);
 }
 

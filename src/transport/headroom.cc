@@ -4,6 +4,7 @@
 #include <c10/core/CPUAllocator.h>
 
 #include <cstring>
+#include <memory>
 
 namespace chimera {
 namespace {
@@ -38,6 +39,12 @@ class HeadroomAllocator final : public c10::Allocator {
   }
 };
 
+/// Ends the lending of a tensor's headroom.
+void give_back(void* lender) {
+  const std::unique_ptr<at::Tensor> tensor(static_cast<at::Tensor*>(lender));
+  set_lent(static_cast<char*>(tensor->storage().data_ptr().get()) - kHeadroomBytes, 0);
+}
+
 }  // namespace
 
 void leave_headroom() {
@@ -53,8 +60,8 @@ std::optional<at::Tensor> with_headroom(const at::Tensor& tensor) {
   char* headroom = static_cast<char*>(memory.get()) - kHeadroomBytes;
   if (is_lent(headroom)) return std::nullopt;
   set_lent(headroom, 1);
-  const auto give_back = [tensor](void* lent) { set_lent(lent, 0); };
-  return at::from_blob(headroom, {kHeadroomBytes + static_cast<std::int64_t>(tensor.nbytes())}, give_back, at::kByte);
+  const auto bytes = kHeadroomBytes + static_cast<std::int64_t>(tensor.nbytes());
+  return at::for_blob(headroom, {bytes}).context(new at::Tensor(tensor), &give_back).options(at::kByte).make_tensor();
 }
 
 }  // namespace chimera

@@ -64,7 +64,7 @@ class History {
     put(newest());
     const double norm = at::linalg_vector_norm(stage_->gradients()).item<double>();
     stage_->gradients().mul_(clip_factor(norm, options.clip));
-    optimizer_->step(learning_rate(options, step));
+    optimizer_->step(learning_rate(options, step), 1);
     stage_->zero_gradients();
     remember();
     return norm * norm;

@@ -13,10 +13,12 @@
 namespace chimera {
 namespace {
 
+using benchmarks::Sizes;
 using benchmarks::WorkerMemory;
 
 /// Ranks are threads that exchange tensors over Gloo, as processes do: each has memory of its own.
-std::vector<WorkerMemory> compare(const std::string& schedule, const std::string& recompute) {
+std::vector<WorkerMemory> compare(const std::string& schedule, const std::string& recompute,
+                                  Sizes sizes = Sizes::Measured) {
   TrainOptions options = testing::small_options("gpt2-tiny", schedule, {4, 8, 2});
   options.overrides = {.layers = 4, .hidden = 64, .heads = 2};
   options.sequence = 64;
@@ -30,7 +32,7 @@ std::vector<WorkerMemory> compare(const std::string& schedule, const std::string
                                          .world_size = 4,
                                          .store_path = "/proc/self/fd/" + std::to_string(store.get()),
                                          .groups = job.rank_groups()});
-    return benchmarks::compare_memory(job, WorkerId(rank), *transport);
+    return benchmarks::compare_memory(job, WorkerId(rank), *transport, sizes);
   };
   std::vector<std::future<std::vector<WorkerMemory>>> ranks;
   for (int rank = 0; rank < 4; ++rank) ranks.push_back(std::async(std::launch::async, run_rank, rank));
@@ -52,6 +54,11 @@ void expect_close(const std::vector<WorkerMemory>& workers, const std::string& w
 
 TEST(MemoryTimelineTest, BytesOverTimeAreThoseOfTheSimulator) {
   for (const char* schedule : {"gpipe", "chimera", "chimera-zb"}) expect_close(compare(schedule, "none"), schedule);
+}
+
+TEST(MemoryTimelineTest, SoTheyAreWithSizesThatAreDerived) {
+  for (const char* schedule : {"gpipe", "chimera-zb"})
+    expect_close(compare(schedule, "none", Sizes::Derived), schedule);
 }
 
 TEST(MemoryTimelineTest, SoTheyAreWithRecomputation) { expect_close(compare("chimera", "full"), "chimera"); }

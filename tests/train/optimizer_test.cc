@@ -10,8 +10,8 @@ namespace {
 
 class TwoParameters final : public ParameterGroup {
  public:
-  TwoParameters()
-      : ParameterGroup({{"matrix", at::full({2, 2}, 0.5, at::kDouble)}, {"bias", at::full({2}, -0.25, at::kDouble)}}) {}
+  explicit TwoParameters(at::ScalarType dtype = at::kDouble)
+      : ParameterGroup({{"matrix", at::full({2, 2}, 0.5, dtype)}, {"bias", at::full({2}, -0.25, dtype)}}) {}
 };
 
 double value(const ParameterGroup& group, std::size_t parameter) {
@@ -34,22 +34,28 @@ struct ScalarAdamW {
   }
 };
 
-TEST(OptimizerTest, AdamWIsTheFormulaAndDecaysMatricesOnly) {
+void expect_adamw(at::ScalarType dtype, double tolerance) {
   TrainOptions options;
   options.weight_decay = 0.1;
-  TwoParameters parameters;
+  TwoParameters parameters(dtype);
   const auto optimizer = make_optimizer(options, {&parameters});
   ScalarAdamW matrix{0.5, 0.1};
   ScalarAdamW bias{-0.25, 0};
   for (int step = 0; step < 200; ++step) {
     const double gradient = std::sin(0.1 * step) + 0.2;
     parameters.gradients().fill_(gradient);
-    optimizer->step(0.01);
-    matrix.step(gradient, 0.01);
-    bias.step(gradient, 0.01);
-    ASSERT_NEAR(value(parameters, 0), matrix.weight, 1e-12) << "step " << step;
-    ASSERT_NEAR(value(parameters, 1), bias.weight, 1e-12) << "step " << step;
+    const double factor = step % 2 == 0 ? 1 : 0.3;
+    optimizer->step(0.01, factor);
+    matrix.step(gradient * factor, 0.01);
+    bias.step(gradient * factor, 0.01);
+    ASSERT_NEAR(value(parameters, 0), matrix.weight, tolerance) << "step " << step;
+    ASSERT_NEAR(value(parameters, 1), bias.weight, tolerance) << "step " << step;
   }
+}
+
+TEST(OptimizerTest, AdamWIsTheFormulaAndDecaysMatricesOnly) {
+  expect_adamw(at::kDouble, 1e-12);
+  expect_adamw(at::kFloat, 1e-5);
 }
 
 TEST(OptimizerTest, SgdStepsAgainstTheGradient) {
@@ -59,7 +65,7 @@ TEST(OptimizerTest, SgdStepsAgainstTheGradient) {
   TwoParameters parameters;
   const auto optimizer = make_optimizer(options, {&parameters});
   parameters.gradients().fill_(2);
-  optimizer->step(0.01);
+  optimizer->step(0.01, 1);
   EXPECT_DOUBLE_EQ(value(parameters, 0), 0.5 * (1 - 0.001) - 0.02);
   EXPECT_DOUBLE_EQ(value(parameters, 1), -0.25 - 0.02);
 }

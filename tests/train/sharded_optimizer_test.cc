@@ -96,7 +96,7 @@ TEST(ShardedOptimizerTest, HandsItsParametersRoundStageByStage) {
   const auto optimizer =
       make_sharded_optimizer({}, {{StageId(0), &first}, {StageId(2), &second}}, groups, WorkerId(0), transport);
   EXPECT_EQ(optimizer->state_bytes(), 2 * (7 + 5) * 4 + 4 * 4) << "two moments of the own ones, a count of each";
-  optimizer->step(0.1);
+  optimizer->step(0.1, 1);
   EXPECT_THAT(transport.lines(),
               ElementsAre("all-gather stage 0: 7 + 5 of [52] Float", "all-gather stage 2: 7 + 5 of [52] Float",
                           "wait all-gather stage 0", "wait all-gather stage 2"));

@@ -1,0 +1,29 @@
+#pragma once
+// What `chimera model` prints: a model's layers and stages, their work and memory.
+
+#include <string>
+#include <vector>
+
+#include "model/config.h"
+#include "model/footprint.h"
+#include "model/partition.h"
+
+namespace chimera::apps {
+
+/// A cut model and what it is run on.
+struct ModelReport {
+  ModelConfig model;
+  std::vector<StageLayers> partition;
+  Workload workload;
+  std::string dtype;
+  std::string optimizer;
+};
+
+/// Tables of layers and of stages, and a bar of memory for each stage.
+[[nodiscard]] std::string model_text(const ModelReport& report);
+/// All sizes in full. Fields: docs/footprint.md.
+[[nodiscard]] std::string model_json(const ModelReport& report);
+/// The bars as a picture.
+[[nodiscard]] std::string model_svg(const ModelReport& report);
+
+}  // namespace chimera::apps

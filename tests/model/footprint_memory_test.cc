@@ -1,0 +1,203 @@
+// What model/footprint.h says of memory, beside what LibTorch's allocator hands out for a real stage.
+
+#include <gtest/gtest.h>
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "model/footprint.h"
+#include "model/stage.h"
+#include "model/weight_gradients.h"
+#include "support/memory_meter.h"
+
+namespace chimera {
+namespace {
+
+using benchmarks::MemoryMeter;
+
+/// A stage, and what it runs on.
+struct Case {
+  std::string what;
+  ModelConfig config;
+  StageLayers stage;
+  Workload workload;
+};
+
+at::ScalarType compute_type(const Workload& workload) {
+  if (workload.compute_bytes == 2) return at::kBFloat16;
+  return workload.compute_bytes == 8 ? at::kDouble : at::kFloat;
+}
+
+/// Runs a stage's ops as the executor does, and takes the size of everything.
+class MeasuredStage {
+ public:
+  explicit MeasuredStage(const Case& measured) : case_(measured) {
+    stage_ = make_tied_and_own();
+    memory_.weights = live();  // with their gradients
+    for (const bool defers : {false, true}) run(defers);
+  }
+
+  [[nodiscard]] const StageMemory& memory() const { return memory_; }
+  [[nodiscard]] double working_set(OpKind kind) const { return working_sets_[static_cast<std::size_t>(kind)]; }
+
+ private:
+  std::unique_ptr<Stage> make_tied_and_own() {
+    const at::ScalarType type = compute_type(case_.workload);
+    if (!case_.config.tied || !(case_.stage.embedding || case_.stage.head))
+      return make_stage(case_.config, case_.stage, type, 1);
+    tied_ = make_tied_weight(case_.config, {case_.stage.embedding, case_.stage.head}, type, 1);
+    return make_stage(case_.config, case_.stage, type, 1, tied_->leaves());
+  }
+
+  [[nodiscard]] double live() const { return static_cast<double>(meter_.live_bytes(WorkerId(0))); }
+
+  MicroBatch load() const {
+    MicroBatch batch;
+    const bool gpt2 = case_.config.family == Family::Gpt2;
+    const std::vector<std::int64_t> shape = {case_.workload.micro_batch_size, case_.workload.sequence};
+    if (case_.workload.dropout) batch.dropout.probability = 0.1;
+    if (gpt2 && !case_.stage.embedding && !case_.stage.head) return batch;
+    batch.tokens = at::zeros(shape, at::kLong);
+    batch.targets = at::zeros(shape, at::kLong);
+    if (gpt2) return batch;
+    batch.token_types = at::zeros(shape, at::kLong);
+    batch.next_sentence = at::zeros({shape.front()}, at::kLong);
+    return batch;
+  }
+
+  at::Tensor boundary() const {
+    return at::zeros({case_.workload.micro_batch_size, case_.workload.sequence, case_.config.hidden},
+                     compute_type(case_.workload));
+  }
+
+  /// Runs the op, and notes what it takes beyond what is there before it, or after a forward. Returns what is left.
+  template <class Op>
+  double measure(OpKind kind, Op&& op) {
+    const double before = static_cast<double>(meter_.take_sample(WorkerId(0)).live);
+    op();
+    const MemorySample after = meter_.take_sample(WorkerId(0));
+    working_sets_[static_cast<std::size_t>(kind)] =
+        static_cast<double>(after.peak) - (kind == OpKind::Forward ? static_cast<double>(after.live) : before);
+    return static_cast<double>(after.live);
+  }
+
+  void run(bool defers) {
+    const double between_steps = live();
+    at::Tensor input;
+    if (!case_.stage.embedding) input = boundary().requires_grad_();
+    at::Tensor output;
+    auto queue = c10::make_intrusive<WeightGradients>();
+    const double after_forward = measure(OpKind::Forward, [&] {
+      const WeightGradients::Scope scope(queue);
+      output = stage_->forward(input, load());
+    });
+    memory_.activations = after_forward - between_steps;
+    if (defers) queue->defer();
+    at::Tensor gradient;
+    if (!case_.stage.head) gradient = boundary();
+    at::Tensor passed_back;
+    const double after_backward = measure(defers ? OpKind::BackwardInput : OpKind::Backward, [&] {
+      torch::autograd::backward({std::exchange(output, {})}, {std::exchange(gradient, {})});
+      if (!case_.stage.embedding) passed_back = std::exchange(input, {}).grad();
+    });
+    memory_.boundary = passed_back.defined() ? static_cast<double>(passed_back.nbytes()) : 0;
+    if (!defers) return;
+    memory_.deferred = after_backward - between_steps - memory_.boundary;
+    passed_back.reset();
+    measure(OpKind::BackwardWeight, [&] { queue->run(); });
+  }
+
+  const Case& case_;
+  mutable MemoryMeter meter_{1};
+  MemoryMeter::Recording recording_{meter_, WorkerId(0)};
+  std::unique_ptr<TiedWeight> tied_;
+  std::unique_ptr<Stage> stage_;
+  StageMemory memory_;
+  std::array<double, 4> working_sets_ = {};
+};
+
+/// Both families as they are, tied with a large vocabulary, and with one head and a narrow feed-forward sub-layer.
+std::vector<ModelConfig> configs() {
+  std::vector<ModelConfig> result;
+  for (const char* name : {"gpt2-tiny", "bert-tiny"}) {
+    result.push_back(find_model(name));
+    result.push_back(with_overrides(find_model(name), {.vocabulary = 1000, .tied = true}));
+    result.push_back(with_overrides(find_model(name), {.heads = 1}));
+    result.back().feed_forward = 96;
+  }
+  return result;
+}
+
+std::string words_of(const ModelConfig& config, const StageLayers& stage, const Workload& workload) {
+  return fmt::format("{}{}, {} heads, blocks {} to {}{}{}, b = {}, L = {}, {} bytes{}", config.name,
+                     config.tied ? " tied" : "", config.heads, stage.first_layer, stage.end_layer,
+                     stage.embedding ? ", embedding" : "", stage.head ? ", head" : "", workload.micro_batch_size,
+                     workload.sequence, workload.compute_bytes, workload.dropout ? ", dropout" : "");
+}
+
+/// Calls visit(case) for each: the first stage, an inner one, the last, and all in one.
+template <class Visit>
+void for_each_case(const std::vector<std::int64_t>& element_bytes, Visit&& visit) {
+  at::set_num_threads(1);  // scratch memory of kernels grows with them
+  for (const ModelConfig& config : configs()) {
+    for (const StageLayers& stage : {StageLayers{0, 2, true, false}, StageLayers{1, 3, false, false},
+                                     StageLayers{3, 4, false, true}, StageLayers{0, 4, true, true}}) {
+      for (const auto& [b, length] : {std::pair{1, 40}, std::pair{3, 72}}) {
+        for (const bool dropout : {false, true}) {
+          for (const std::int64_t bytes : element_bytes) {
+            const Workload workload{.micro_batch_size = b,
+                                    .sequence = length,
+                                    .compute_bytes = bytes,
+                                    .weight_bytes = std::max<std::int64_t>(bytes, 4),
+                                    .dropout = dropout};
+            visit(Case{words_of(config, stage, workload), config, stage, workload});
+          }
+        }
+      }
+    }
+  }
+}
+
+/// Most that what is left out takes: zeros that align each gradient to 64 bytes, single numbers such as the loss, and
+/// the room that a transport of this process may have had the allocator leave before each tensor.
+double left_out() {
+  constexpr double kTensors = 200;  // of a stage
+  MemoryMeter meter(1);
+  const MemoryMeter::Recording recording(meter, WorkerId(0));
+  const at::Tensor number = at::empty({1});
+  const auto room = static_cast<double>(meter.live_bytes(WorkerId(0)) - static_cast<std::int64_t>(number.nbytes()));
+  return 256 + kTensors * room;
+}
+
+TEST(FootprintMemoryTest, WhatStagesKeepIsWhatTheAllocatorHandsOut) {
+  const double tolerance = left_out();
+  for_each_case({4, 8, 2}, [tolerance](const Case& example) {
+    const StageMemory said = stage_footprint(example.config, example.stage, example.workload).memory;
+    const StageMemory measured = MeasuredStage(example).memory();
+    EXPECT_NEAR(measured.weights, said.weights + said.gradients, tolerance) << example.what;
+    EXPECT_NEAR(measured.activations, said.activations, tolerance) << example.what;
+    EXPECT_NEAR(measured.deferred.value(), said.deferred.value(), tolerance) << example.what;
+    EXPECT_EQ(measured.boundary, said.boundary) << example.what;
+  });
+}
+
+// Not in bfloat16, where the scratch memory of products depends on the CPU.
+TEST(FootprintMemoryTest, WorkingSetsAreThoseOfTheAllocator) {
+  for_each_case({4, 8}, [](const Case& example) {
+    const StageFootprint said = stage_footprint(example.config, example.stage, example.workload);
+    const MeasuredStage measured(example);
+    for (const OpKind kind : {OpKind::Forward, OpKind::Backward, OpKind::BackwardInput, OpKind::BackwardWeight}) {
+      const double bytes = measured.working_set(kind);
+      EXPECT_NEAR(bytes, said.working_set(kind), 0.15 * bytes + 64) << letter(kind) << " of " << example.what;
+    }
+  });
+}
+
+}  // namespace
+}  // namespace chimera
