@@ -128,6 +128,7 @@ int main(int argc, char** argv) {
   add_plan(program, exit_code);
 #ifdef CHIMERA_WITH_TORCH
   add_train(program, invocation, exit_code);
+  add_profile(program, invocation, exit_code);
   add_bench(program, exit_code);
 #endif
   try {

@@ -107,6 +107,8 @@ void add_flags(CLI::App& command, Flags& flags) {
            "file for what ran on every rank in the last steps (at most 8), as a trace for ui.perfetto.dev");
   add_path(command, "--op-times", o.op_times,
            "file for the mean time of every stage's ops, in seconds, as `chimera simulate --costs` reads it");
+  add_path(command, "--tensor-memory", o.tensor_memory,
+           "file for the most bytes of tensors alive at once on each rank, counted at every allocation, as JSON");
   add_path(command, "--timeline", o.timeline,
            "HTML page for a step as it ran (the median of the last ones) above its simulation with those times");
   add_path(command, "--config", flags.config, "TOML file of flags, such as `stages = 4`; those given here count more");

@@ -12,25 +12,9 @@ namespace {
 
 constexpr double real(std::int64_t number) { return static_cast<double>(number); }
 
-/// Of one layer and one sequence.
-struct Work {
-  double forward = 0;
-  double input_gradient = 0;
-  double weight_gradient = 0;
-};
-
-Work work_of(const ModelConfig& config, LayerKind kind, std::int64_t sequence) {
-  const auto hidden = real(config.hidden);
-  const auto tokens = real(sequence);
-  if (kind == LayerKind::Embedding) return {};
-  if (kind == LayerKind::Head) {
-    double products = hidden * real(config.vocabulary);
-    if (config.family == Family::Bert) products += hidden * hidden;
-    return {2 * tokens * products, 2 * tokens * products, 2 * tokens * products};
-  }
-  const double projections = 2 * tokens * hidden * (4 * hidden + 2 * real(config.feed_forward));
-  const double attention = 4 * tokens * tokens * hidden;
-  return {projections + attention, projections + 2 * attention, projections};
+/// The work of one sequence.
+LayerFootprint work_of(const ModelConfig& config, LayerKind kind, std::int64_t sequence) {
+  return layer_footprint(config, kind, {.micro_batch_size = 1, .sequence = sequence});
 }
 
 std::int64_t bytes_of(const std::string& dtype) { return dtype == "float64" ? 8 : dtype == "bfloat16" ? 2 : 4; }
@@ -54,8 +38,8 @@ double distance(const LayerTimes& layer, const ModelConfig& model, const Workloa
   constexpr double kOtherSizes = 0.02;
   constexpr double kOtherFamily = 1;
   constexpr double kOtherType = 3;
-  const double measured = work_of(layer.model, layer.kind, layer.sequence).forward / real(layer.sequence);
-  const double asked = work_of(model, layer.kind, workload.sequence).forward / real(workload.sequence);
+  const double measured = work_of(layer.model, layer.kind, layer.sequence).forward_flops / real(layer.sequence);
+  const double asked = work_of(model, layer.kind, workload.sequence).forward_flops / real(workload.sequence);
   const double ratio = measured > 0 && asked > 0 ? asked / measured : real(model.hidden) / real(layer.model.hidden);
   double sum = std::abs(std::log(ratio));
   if (layer.sequence != workload.sequence) {
@@ -80,7 +64,7 @@ const LayerTimes& nearest_layer(const MachineProfile& machine, const ModelConfig
   }
   if (best == nullptr) {
     throw ConfigError(fmt::format("machine profile '{}' has no layer of kind {}; `chimera profile` measures all three",
-                                  machine.name, kLayerKindNames[static_cast<std::size_t>(kind)]));
+                                  machine.name, to_text(kind)));
   }
   return *best;
 }
@@ -115,18 +99,18 @@ LayerTime layer_time(const MachineProfile& machine, const ModelConfig& model, La
   const LayerTimes& layer = nearest_layer(machine, model, kind, workload);
   // As many tokens as are asked for: what depends on their number alone then agrees.
   const double sequences = real(workload.micro_batch_size) * real(workload.sequence) / real(layer.sequence);
-  const Work asked = work_of(model, kind, workload.sequence);
-  const Work measured = work_of(layer.model, kind, layer.sequence);
+  const LayerFootprint asked = work_of(model, kind, workload.sequence);
+  const LayerFootprint measured = work_of(layer.model, kind, layer.sequence);
   const double wider = real(workload.compute_bytes) / real(bytes_of(layer.dtype));
   const double states = hidden_states(model, workload.sequence) / hidden_states(layer.model, layer.sequence);
-  const auto time = [&](double LayerTime::*part, double Work::*work) {
+  const auto time = [&](double LayerTime::*part, double LayerFootprint::*work) {
     const double ratio = measured.*work > 0 && asked.*work > 0 ? asked.*work / measured.*work : states;
     const double per_token = ratio * real(layer.sequence) / real(workload.sequence);
     return at_size(layer.times, sequences, part) * per_token * wider;
   };
-  return {workload.micro_batch_size, time(&LayerTime::forward, &Work::forward),
-          time(&LayerTime::input_gradient, &Work::input_gradient),
-          time(&LayerTime::weight_gradient, &Work::weight_gradient), spread_at(layer.times, sequences)};
+  return {workload.micro_batch_size, time(&LayerTime::forward, &LayerFootprint::forward_flops),
+          time(&LayerTime::input_gradient, &LayerFootprint::input_gradient_flops),
+          time(&LayerTime::weight_gradient, &LayerFootprint::weight_gradient_flops), spread_at(layer.times, sequences)};
 }
 
 }  // namespace chimera

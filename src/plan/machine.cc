@@ -80,7 +80,7 @@ LayerTime read_time(const JsonValue& value) {
 LayerTimes read_layer(const JsonValue& value) {
   value.expect_object({"kind", "model", "sequence", "dtype", "times"});
   LayerTimes layer;
-  layer.kind = static_cast<LayerKind>(choice(value, "kind", {kLayerKindNames.begin(), kLayerKindNames.end()}));
+  layer.kind = static_cast<LayerKind>(choice(value, "kind", {"embedding", "block", "head"}));
   layer.model = read_model(value.field("model"));
   layer.sequence = value.count("sequence", 1);
   if (layer.sequence > layer.model.positions) {
@@ -135,7 +135,7 @@ OrderedJson layer_json(const LayerTimes& layer) {
                      {"weight_gradient", time.weight_gradient},
                      {"spread", time.spread}});
   }
-  return {{"kind", kLayerKindNames[static_cast<std::size_t>(layer.kind)]},
+  return {{"kind", to_text(layer.kind)},
           {"model",
            {{"name", model.name},
             {"family", family_name(model.family)},

@@ -2,7 +2,6 @@
 // A machine as the planner sees it: what layers, messages, sums and updates take there. Measured by `chimera profile`,
 // edited by hand, or made up from public figures.
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -10,9 +9,6 @@
 #include "model/footprint.h"
 
 namespace chimera {
-
-/// The kinds of layers as profiles name them, in their order.
-inline constexpr std::array<const char*, kLayerKinds> kLayerKindNames = {"embedding", "block", "head"};
 
 /// Seconds of one layer's ops on a micro-batch of that many sequences.
 struct LayerTime {

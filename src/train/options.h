@@ -46,6 +46,7 @@ struct TrainOptions {
   std::string metrics;              // JSON lines file; empty: none
   std::string trace;                // Chrome trace of the last steps; empty: none
   std::string op_times;             // JSON file of measured costs; empty: none
+  std::string tensor_memory;        // JSON file of the most bytes of tensors on each rank; empty: nobody counts
   std::string timeline;             // HTML page of a measured step beside its simulation; empty: none
 
   /// Whether something is written about when ops ran.
