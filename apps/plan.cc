@@ -9,6 +9,8 @@
 #include "options.h"
 #include "plan_flags.h"
 #include "plan_report.h"
+#include "plan_run.h"
+#include "simulate/costs_json.h"
 
 namespace chimera::apps {
 namespace {
@@ -21,8 +23,11 @@ struct Options {
   std::string rule = "simulation";
   std::string partition;
   std::int64_t top = 10;
+  std::int64_t run = 0;
+  std::string data;  // for that; empty: random letters
   std::string format;
   std::string output;
+  std::string costs;
 };
 
 ReportedCandidate reported(Predictor& predictor, const RankedCandidate& ranked) {
@@ -58,19 +63,39 @@ PlanReport make_report(const Options& options) {
   return report;
 }
 
+std::vector<TrainFlag> all_flags(const Options& options, const PlanProblem& problem, const Candidate& candidate) {
+  auto flags = options.problem.workload_flags();
+  const auto planned = train_flags(problem, candidate);
+  flags.insert(flags.end(), planned.begin(), planned.end());
+  return flags;
+}
+
+/// Trains the best ones and notes their step times.
+void measure(const Options& options, PlanReport& report) {
+  std::vector<std::vector<std::string>> runs;
+  for (std::size_t i = 0; i < report.candidates.size() && runs.size() < static_cast<std::size_t>(options.run); ++i)
+    runs.push_back(to_words(all_flags(options, report.problem, report.candidates[i].ranked.candidate)));
+  if (runs.empty()) return;
+  const std::vector<double> seconds = measured_steps(runs, options.data);
+  for (std::size_t i = 0; i < seconds.size(); ++i) report.candidates[i].measured_seconds = seconds[i];
+}
+
 void write_plan(const Options& options, const PlanReport& report) {
   if (options.output.empty()) return;
   const RankedCandidate& chosen = report.plan.ranked.front();
-  auto flags = options.problem.workload_flags();
-  const auto planned = train_flags(report.problem, chosen.candidate);
-  flags.insert(flags.end(), planned.begin(), planned.end());
   const std::string comment = fmt::format(
       "Written by `chimera plan` for {} workers of {}, {:.4g} GiB each, mini-batch {}.\n"
       "Predicted: {:.4g} s a step, {:.4g} GiB on the fullest worker.\n"
       "chimera train --config THIS --data FILE",
       report.problem.workers, report.problem.machine.name, report.problem.memory_bytes / (1 << 30),
       report.problem.mini_batch, chosen.prediction.step_seconds, chosen.prediction.peak_memory_bytes / (1 << 30));
-  write_output(options.output, to_toml(flags, comment));
+  write_output(options.output, to_toml(all_flags(options, report.problem, chosen.candidate), comment));
+}
+
+void write_costs(const Options& options, const PlanReport& report) {
+  if (options.costs.empty()) return;
+  Predictor predictor(report.problem);
+  write_output(options.costs, costs_to_json(predictor.prepare(report.plan.ranked.front().candidate).model.costs));
 }
 
 }  // namespace
@@ -85,6 +110,7 @@ void add_plan(CLI::App& program, int& exit_code) {
       "--rule paper\n"
       "  chimera plan --workers 4 --mini-batch 32 --machine here.json --output plan.toml\n"
       "  chimera train --config plan.toml --data book.txt\n"
+      "  chimera plan --model gpt2-mini --workers 2 --mini-batch 32 --memory 4 --machine here.json --run 3\n"
       "\nCandidates are all W x D = --workers, micro-batch sizes, schedules with their shapes, and partitions; each\n"
       "recomputes what memory asks for and no more. They are ranked by the simulator's step time; `equation` is the\n"
       "paper's equation 1. N is counted for each of the W groups. Asynchronous schedules train by other updates and\n"
@@ -101,12 +127,20 @@ void add_plan(CLI::App& program, int& exit_code) {
   options->partition = "even";
   add_choice(*command, "--partition", options->partition, "how the model is cut into stages (default even)", {"even"});
   add_count(*command, "--top", options->top, "candidates to rank; 0: all that fit (default 10)");
+  add_count(*command, "--run", options->run,
+            "train the best so many for a few steps on this machine, and compare (default 0)");
+  add_path(*command, "--data", options->data, "UTF-8 text for --run (default: random letters)");
   add_format(*command, options->format, {"text", "json"});
   add_path(*command, "--output", options->output, "write the plan as a file for `chimera train --config`");
+  add_path(*command, "--costs", options->costs,
+           "write what the chosen plan's ops, messages and sums take, as `chimera simulate --costs` reads it");
   command->callback([options, &exit_code] {
     if (options->top < 0) throw ConfigError(fmt::format("--top must be 0 or more, not {}", options->top));
-    const PlanReport report = make_report(*options);
+    if (options->run < 0) throw ConfigError(fmt::format("--run must be 0 or more, not {}", options->run));
+    PlanReport report = make_report(*options);
+    measure(*options, report);
     write_plan(*options, report);
+    write_costs(*options, report);
     write_output("", options->format == "json" ? plan_json(report) : plan_text(report));
     exit_code = static_cast<int>(ExitCode::Success);
   });
