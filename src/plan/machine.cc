@@ -111,6 +111,12 @@ LinkProfile read_links(const JsonValue& value) {
   return {read_link(value.field("within_node")), read_link(value.field("between_nodes"))};
 }
 
+void read_kernels(const JsonValue& value, MachineProfile& machine) {
+  value.expect_object({"activation_scale", "score_bytes"});
+  machine.activation_scale = value.number("activation_scale");
+  machine.score_bytes = value.number("score_bytes");
+}
+
 std::vector<std::string> read_sources(const JsonValue& value) {
   std::vector<std::string> sources;
   for (const JsonValue& source : value.list()) sources.push_back(source.text());
@@ -155,7 +161,8 @@ MachineProfile machine_from_json(const std::string& text, const std::string& sou
   const nlohmann::json json = parse_json(text, source);
   const JsonValue root(json, source);
   root.expect_object({"format", "version", "name", "sources", "cores", "threads", "workers_per_node", "memory_bytes",
-                      "layers", "point_to_point", "all_reduce", "optimizer_seconds", "op_overhead", "step_overhead"});
+                      "layers", "kernels", "point_to_point", "all_reduce", "optimizer_seconds", "op_overhead",
+                      "step_overhead"});
   if (root.text("format") != kFormat) root.field("format").fail(fmt::format("expected '{}'", kFormat));
   if (root.count("version") != kVersion) root.field("version").fail(fmt::format("expected {}", kVersion));
   MachineProfile machine;
@@ -165,6 +172,7 @@ MachineProfile machine_from_json(const std::string& text, const std::string& sou
   machine.threads = root.count("threads", 1);
   machine.workers_per_node = root.count("workers_per_node", 1);
   machine.memory_bytes = root.number("memory_bytes");
+  if (root.has("kernels")) read_kernels(root.field("kernels"), machine);
   for (const JsonValue& layer : root.field("layers").list()) machine.layers.push_back(read_layer(layer));
   if (machine.layers.empty()) root.field("layers").fail("expected at least one layer");
   machine.point_to_point = read_links(root.field("point_to_point"));
@@ -182,20 +190,22 @@ MachineProfile read_machine(const std::string& path) {
 std::string to_json(const MachineProfile& machine) {
   OrderedJson layers = OrderedJson::array();
   for (const LayerTimes& layer : machine.layers) layers.push_back(layer_json(layer));
-  const OrderedJson json = {{"format", kFormat},
-                            {"version", kVersion},
-                            {"name", machine.name},
-                            {"sources", machine.sources},
-                            {"cores", machine.cores},
-                            {"threads", machine.threads},
-                            {"workers_per_node", machine.workers_per_node},
-                            {"memory_bytes", machine.memory_bytes},
-                            {"layers", layers},
-                            {"point_to_point", links_json(machine.point_to_point)},
-                            {"all_reduce", links_json(machine.all_reduce)},
-                            {"optimizer_seconds", machine.optimizer_seconds},
-                            {"op_overhead", machine.op_overhead},
-                            {"step_overhead", machine.step_overhead}};
+  const OrderedJson json = {
+      {"format", kFormat},
+      {"version", kVersion},
+      {"name", machine.name},
+      {"sources", machine.sources},
+      {"cores", machine.cores},
+      {"threads", machine.threads},
+      {"workers_per_node", machine.workers_per_node},
+      {"memory_bytes", machine.memory_bytes},
+      {"kernels", {{"activation_scale", machine.activation_scale}, {"score_bytes", machine.score_bytes}}},
+      {"layers", layers},
+      {"point_to_point", links_json(machine.point_to_point)},
+      {"all_reduce", links_json(machine.all_reduce)},
+      {"optimizer_seconds", machine.optimizer_seconds},
+      {"op_overhead", machine.op_overhead},
+      {"step_overhead", machine.step_overhead}};
   return json.dump(1) + "\n";
 }
 

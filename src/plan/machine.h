@@ -54,6 +54,10 @@ struct MachineProfile {
   std::int64_t threads = 1;
   std::int64_t workers_per_node = 1;  // more are on other nodes
   double memory_bytes = 0;            // that a worker may use
+  /// Bytes that its kernels take for activations, over those of stage_footprint(): 1 where they are ours.
+  double activation_scale = 1;
+  /// Before that, what attention keeps for each head and pair of tokens; 0: its kernels are ours.
+  double score_bytes = 0;
   std::vector<LayerTimes> layers = {};
   LinkProfile point_to_point = {};
   LinkProfile all_reduce = {};

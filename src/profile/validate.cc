@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "bench/random_letters.h"
 #include "bench/training_run.h"
 #include "core/error.h"
-#include "core/random.h"
 #include "plan/merge_machines.h"
 
 namespace chimera {
@@ -29,17 +29,6 @@ std::vector<GridRun> chosen_runs(const std::string& only) {
                                   in_words(validation_grid().back())));
   }
   return runs;
-}
-
-void write_random_letters(const std::string& path) {
-  constexpr std::uint64_t kLetters = 500'000;
-  const CounterRandom random(1, "validation");
-  std::string text;
-  for (std::uint64_t i = 0; i < kLetters; ++i) {
-    const std::uint64_t letter = random.below(i, 32);
-    text += letter < 26 ? static_cast<char>('a' + letter) : ' ';
-  }
-  std::ofstream(path) << text;
 }
 
 /// One validation under way.
