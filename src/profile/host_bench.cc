@@ -88,8 +88,10 @@ double measure_op_overhead(Lockstep& ranks, double seconds) {
   } else {
     const WorkerId worker(ranks.rank());
     NearEmptyStage stage(worker == WorkerId(0), worker == WorkerId(1));
+    ProgramShape shape{kMicroBatches, kPipeline, stage_groups(schedule.placement)};
+    shape.counts_cpu_time = true;
     Executor executor(worker, {{StageId(worker.value()), &stage}}, ranks.transport(), {{1, 1, kHidden}, at::kFloat},
-                      ProgramShape{kMicroBatches, kPipeline, stage_groups(schedule.placement)});
+                      shape);
     std::vector<double> times;
     while (ranks.go_on(static_cast<std::int64_t>(times.size()), deadline)) {
       times.push_back(overhead_of_step(executor, program.workers[worker.index()]));
