@@ -7,9 +7,13 @@
 
 #include "commands.h"
 #include "core/error.h"
+#include "generate/registry.h"
 #include "model_flags.h"
 #include "model_report.h"
 #include "options.h"
+#include "partition_flag.h"
+#include "plan/named_partition.h"
+#include "simulate/costs_json.h"
 
 namespace chimera::apps {
 namespace {
@@ -20,6 +24,10 @@ struct Options {
   std::string name;
   ModelFlags flags;
   std::int64_t stages = 1;
+  std::string partition = "even";
+  std::string schedule = "1f1b";
+  CLI::Option* schedule_option = nullptr;
+  std::int64_t micro_batches = 0;  // 0: as many as stages
   std::int64_t micro_batch_size = 4;
   std::int64_t sequence = kSequence;
   CLI::Option* sequence_option = nullptr;
@@ -42,16 +50,43 @@ Workload workload_of(const Options& options, const ModelConfig& model) {
   return workload;
 }
 
+/// Whose stages they are. Where nothing but their number counts, no ops are made.
+Schedule schedule_of(const Options& options) {
+  if (options.partition != "balanced" && options.schedule_option->count() == 0) {
+    Schedule schedule;
+    schedule.stages = options.stages;
+    return schedule;
+  }
+  const std::int64_t micro_batches = options.micro_batches == 0 ? options.stages : options.micro_batches;
+  return find_generator(options.schedule).generate({options.stages, micro_batches});
+}
+
 ModelReport report_of(const Options& options) {
   const ModelConfig model = with_overrides(find_model(options.name), options.flags.overrides());
   if (options.stages < 1) throw ConfigError(fmt::format("--stages must be at least 1, not {}", options.stages));
   if (options.dropout >= 1) throw ConfigError(fmt::format("--dropout must be below 1, not {}", options.dropout));
-  return {model, even_partition(model.layers, options.stages), workload_of(options, model), options.dtype,
-          options.optimizer};
+  const Workload workload = workload_of(options, model);
+  const Schedule schedule = schedule_of(options);
+  return {model, named_partition(options.partition, {.schedule = schedule, .model = model, .workload = workload}),
+          workload, options.dtype, options.optimizer};
+}
+
+/// As `chimera simulate --costs` reads them; times are 10^9 FLOPs.
+CostModel flop_costs(const ModelReport& report) {
+  CostModel costs;
+  for (const StageLayers& layers : report.partition) {
+    const StageFootprint stage = stage_footprint(report.model, layers, report.workload);
+    const double input = stage.input_gradient_flops / 1e9;
+    const double weight = stage.weight_gradient_flops / 1e9;
+    costs.stages.push_back({stage.forward_flops / 1e9, input + weight, input, weight});
+    costs.memory.push_back(stage.memory);
+  }
+  return costs;
 }
 
 std::string printed(const ModelReport& report, const std::string& format) {
   if (format == "json") return model_json(report);
+  if (format == "costs") return costs_to_json(flop_costs(report));
   return format == "svg" ? model_svg(report) : model_text(report);
 }
 
@@ -67,10 +102,12 @@ void add_model(CLI::App& program, int&) {
       "  chimera model gpt2-64 --stages 32 --format json\n"
       "  chimera model gpt2 --stages 4 --dtype bfloat16 --format svg --output gpt2.svg\n"
       "  chimera model gpt2 --layers 24 --tied false\n"
+      "  chimera model gpt2 --stages 4 --schedule chimera --partition balanced --format costs --output costs.json\n"
       "\nNothing is allocated. FLOPs and activations are those of one micro-batch. F is the forward, I + W the "
       "backward;\n"
       "activations are what F leaves for the backward (of a stage with its input, the boundary), \"I to W\" is what a\n"
       "split backward keeps from I to W, the working set what an op takes beyond them for its own duration.\n"
+      "--format costs is what `chimera simulate --costs` reads, with 10^9 FLOPs as the unit of time.\n"
       "Models: " +
       listed_models() +
       ", or a TOML file with the fields family, layers,\n"
@@ -79,6 +116,13 @@ void add_model(CLI::App& program, int&) {
   auto options = std::make_shared<Options>();
   command->add_option("NAME", options->name, "a preset, or a TOML file")->required();
   add_count(*command, "--stages", options->stages, "cut into this many stages (default 1)");
+  add_partition(*command, options->partition);
+  options->schedule_option =
+      command
+          ->add_option("--schedule", options->schedule,
+                       "whose workers hold the stages, of which it may cut more than D (default 1f1b)")
+          ->type_name("NAME");
+  add_count(*command, "--micro-batches", options->micro_batches, "of its step (default: as many as --stages)");
   options->flags.add_to(*command);
   add_count(*command, "--micro-batch-size", options->micro_batch_size, "sequences of a micro-batch (default 4)");
   options->sequence_option = add_count(*command, "--sequence", options->sequence,
@@ -87,7 +131,7 @@ void add_model(CLI::App& program, int&) {
              {"float32", "float64", "bfloat16"});
   add_choice(*command, "--optimizer", options->optimizer, "(default adamw)", {"adamw", "sgd"});
   add_number(*command, "--dropout", options->dropout, "probability of an element to be dropped (default 0)");
-  add_format(*command, options->format, {"text", "json", "svg"});
+  add_format(*command, options->format, {"text", "json", "svg", "costs"});
   add_path(*command, "--output", options->output, "file to write instead of standard output");
   command->callback([options] { write_output(options->output, printed(report_of(*options), options->format)); });
 }

@@ -13,6 +13,7 @@
 #include "launch/launcher.h"
 #include "model_flags.h"
 #include "options.h"
+#include "partition_flag.h"
 #include "schedule/schedule_json.h"
 #include "schedule_file.h"
 #include "train/report.h"
@@ -46,6 +47,7 @@ void add_flags(CLI::App& command, Flags& flags) {
   add_path(command, "--schedule-file", o.schedule_file,
            "a schedule in JSON or CSV in place of a name and a shape; - reads standard input");
   flags.shape.add_to(command);
+  add_partition(command, o.partition);
   add_count(command, "--data-parallel", o.data_parallel,
             "W, groups that run the schedule side by side, each on its share of the samples (default 1)");
   add_choice(command, "--replica-layout", o.replica_layout,
@@ -235,6 +237,7 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       "  chimera train --data book.txt --schedule 1f1b --stages 2 --micro-batches 4 --data-parallel 2\n"
       "  chimera train --data book.txt --schedule-file mine.json   (or CSV, as `chimera schedule` writes them)\n"
       "  chimera train --data book.txt --steps 10 --trace trace.json --timeline page.html\n"
+      "  chimera train --data book.txt --vocabulary 16384 --stages 4 --partition balanced   (or 3,2,2,1)\n"
       "  chimera train --data book.txt --stages 4 --shard-optimizer   (the copies of a stage share AdamW's state)\n"
       "  chimera train --config plan.toml --data book.txt   (as `chimera plan --output` writes it)\n"
       "  chimera train --plan auto --machine here.json --workers 4 --memory 2 --mini-batch 32 --data book.txt\n"

@@ -41,6 +41,8 @@ set(torch_suites
   OpTimesTest
   OptimizerTest
   OrderedSumTest
+  PartitionTrainingJobTest
+  PartitionTrainingTest
   RecomputationTest
   RecorderTest
   RepeatedRunsTest

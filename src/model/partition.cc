@@ -1,10 +1,25 @@
 #include "model/partition.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cctype>
+#include <charconv>
 
 #include "core/error.h"
+#include "core/nearest.h"
 
 namespace chimera {
+namespace {
+
+[[noreturn]] void fail_to_parse(const std::string& text) {
+  if (!text.empty() && std::isalpha(static_cast<unsigned char>(text.front())) != 0)
+    throw ConfigError(unknown_name("--partition", text, std::vector<std::string>{"even", "balanced"}));
+  throw ConfigError(fmt::format(
+      "--partition '{}' is neither even, balanced nor the number of layers on each stage, as in 8,9,9,6", text));
+}
+
+}  // namespace
 
 std::vector<StageLayers> even_partition(std::int64_t layers, std::int64_t stages) {
   if (stages < 1 || stages > layers) {
@@ -19,6 +34,50 @@ std::vector<StageLayers> even_partition(std::int64_t layers, std::int64_t stages
     first = end;
   }
   return partition;
+}
+
+std::vector<StageLayers> explicit_partition(const std::vector<std::int64_t>& counts, std::int64_t layers,
+                                            std::int64_t stages) {
+  const auto listed = [&] { return fmt::format("--partition {}", fmt::join(counts, ",")); };
+  if (std::ssize(counts) != stages) {
+    throw ConfigError(
+        fmt::format("{}: layers for {} stages; the schedule cuts the model into {}", listed(), counts.size(), stages));
+  }
+  std::vector<StageLayers> partition;
+  std::int64_t first = 0;
+  for (std::int64_t stage = 0; stage < stages; ++stage) {
+    const std::int64_t count = counts[static_cast<std::size_t>(stage)];
+    if (count < 1)
+      throw ConfigError(
+          fmt::format("{}: {} layers on stage {}; each stage needs at least one", listed(), count, stage));
+    if (count > layers - first) {
+      throw ConfigError(
+          fmt::format("{}: up to stage {} more layers than the {} of the model", listed(), stage, layers));
+    }
+    partition.push_back({first, first + count, stage == 0, stage == stages - 1});
+    first += count;
+  }
+  if (first != layers)
+    throw ConfigError(fmt::format("{}: {} layers in all; the model has {}", listed(), first, layers));
+  return partition;
+}
+
+std::vector<std::int64_t> parse_layer_counts(const std::string& text) {
+  std::vector<std::int64_t> counts;
+  const char* const end = text.data() + text.size();
+  for (const char* next = text.data();; ++next) {
+    const auto [after, error] = std::from_chars(next, end, counts.emplace_back());
+    if (error != std::errc() || (after != end && *after != ',')) fail_to_parse(text);
+    if (after == end) return counts;
+    next = after;
+  }
+}
+
+std::string to_text(const std::vector<StageLayers>& partition) {
+  std::string text;
+  for (const StageLayers& stage : partition)
+    text += fmt::format("{}{}", text.empty() ? "" : ",", stage.end_layer - stage.first_layer);
+  return text;
 }
 
 }  // namespace chimera

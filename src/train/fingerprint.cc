@@ -64,6 +64,12 @@ std::uint64_t hash_build() {
   return hash.value();
 }
 
+std::uint64_t hash_partition(const Job& job) {
+  Hash hash;
+  for (const StageLayers& stage : job.partition) hash.add(stage.end_layer);
+  return hash.value();
+}
+
 std::uint64_t hash_model(const Job& job) {
   const ModelConfig& model = job.model;
   Hash hash;
@@ -119,6 +125,7 @@ Fingerprint fingerprint(const Job& job) {
   const TrainOptions& o = job.options;
   return {{"the build", hash_build()},
           {"the model", hash_model(job)},
+          {"--partition", hash_partition(job)},
           {"the data", hash_data(job)},
           {"--seed", hash_of(o.seed)},
           {"--dtype", hash_of(o.dtype)},

@@ -14,6 +14,7 @@
 #include "generate/registry.h"
 #include "model/parameters.h"
 #include "passes/lower.h"
+#include "plan/named_partition.h"
 #include "simulate/simulate.h"
 #include "train/asynchronous.h"
 #include "train/canonical.h"
@@ -98,6 +99,20 @@ void require_valid(const Schedule& schedule, const TrainOptions& options) {
   const std::string& message = violations.front().message;
   if (options.given == nullptr) throw ScheduleError(message);
   throw ConfigError(fmt::format("{0}: {1}; `chimera check {0}` lists all violations", options.schedule_file, message));
+}
+
+/// Unpipelined, there is nothing to cut; what is asked for must make sense nevertheless.
+std::vector<StageLayers> make_partition(const Job& job) {
+  const TrainOptions& options = job.options;
+  if (is_unpipelined(options)) {
+    if (options.partition != "even" && options.partition != "balanced") (void)parse_layer_counts(options.partition);
+    return even_partition(job.model.layers, 1);
+  }
+  return named_partition(options.partition,
+                         {.schedule = job.schedule,
+                          .model = job.model,
+                          .workload = {.micro_batch_size = options.micro_batch_size, .sequence = options.sequence},
+                          .recompute = options.recompute != "none"});
 }
 
 /// Unpipelined, the micro-batches of all groups are one worker's.
@@ -268,8 +283,8 @@ Job prepare_job(const TrainOptions& options) {
   job.schedule = make_schedule(options);
   require_valid(job.schedule, options);
   job.ranks = make_layout(options, job.schedule);
-  job.partition = even_partition(job.model.layers, job.schedule.stages);
   require_fitting(job);
+  job.partition = make_partition(job);
   if (job.schedule.updates) require_asynchronous(job);
   require_device(options, job.num_ranks());
   job.parameters = parameter_names(job);

@@ -18,6 +18,7 @@ struct TrainOptions {
   std::string schedule_file;              // where `given` was read; the run does not write to it
   std::shared_ptr<const Schedule> given;  // in place of `schedule` and `shape`; none: these
   PipelineShape shape{4, 0, 2};           // micro_batches 0: as many as stages
+  std::string partition = "even";         // or "balanced", or the layers of each stage: "8,9,9,6"
   std::int64_t data_parallel = 1;         // W: groups that run the schedule side by side
   std::string replica_layout = "near";    // of the ranks; or "far"
   std::string reduction = "natural";      // or "canonical": gradients added in one order, whatever the schedule

@@ -14,12 +14,10 @@
 #include "model/footprint.h"
 #include "model/stage.h"
 #include "model/weight_gradients.h"
-#include "support/memory_meter.h"
+#include "runtime/memory_meter.h"
 
 namespace chimera {
 namespace {
-
-using benchmarks::MemoryMeter;
 
 /// A stage, and what it runs on.
 struct Case {

@@ -1,0 +1,13 @@
+#include "partition_flag.h"
+
+namespace chimera::apps {
+
+void add_partition(CLI::App& app, std::string& partition) {
+  app.add_option(
+         "--partition", partition,
+         "layers of the stages: even; balanced, so that by FLOPs no worker, with all stages it holds, is slower "
+         "than it must be; or the number on each, as in 8,9,9,6 (default even)")
+      ->type_name("CUT");
+}
+
+}  // namespace chimera::apps

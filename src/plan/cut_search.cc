@@ -1,0 +1,192 @@
+#include "plan/cut_search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <numeric>
+
+namespace chimera {
+namespace {
+
+constexpr double kRounding = 1e-12;  // by which a limit may be exceeded
+constexpr double kUnlimited = std::numeric_limits<double>::infinity();
+
+/// [stage]: a number that is the same for stages that constraints connect.
+std::vector<std::size_t> components(const std::vector<Constraint>& constraints, std::size_t stages) {
+  std::vector<std::size_t> component(stages);
+  std::iota(component.begin(), component.end(), std::size_t{0});
+  for (const Constraint& constraint : constraints) {
+    for (const auto& [stage, factors] : constraint.factors) {
+      const std::size_t from = component[stage];
+      const std::size_t to = component[constraint.factors.front().first];
+      std::replace(component.begin(), component.end(), from, to);
+    }
+  }
+  return component;
+}
+
+/// How many more blocks there is room for.
+double blocks_in(double room, double cheapest) {
+  if (cheapest <= 0) return room >= 0 ? kUnlimited : 0;
+  return std::floor(room / cheapest + 1e-9);
+}
+
+}  // namespace
+
+CutSearch::CutSearch(std::vector<Constraint> constraints, const std::vector<LayerLoad>& blocks, std::size_t stages,
+                     double memory)
+    : constraints_(std::move(constraints)),
+      touched_(stages),
+      component_(components(constraints_, stages)),
+      sums_(1),
+      stages_(stages),
+      memory_(memory) {
+  for (const LayerLoad& block : blocks) {
+    const Loads loads = loads_of(block);
+    Loads& sum = sums_.emplace_back(sums_.back());
+    for (std::size_t i = 0; i < kLoads; ++i) sum[i] += loads[i];
+  }
+  for (std::size_t c = 0; c < constraints_.size(); ++c) {
+    auto& cheapest = cheapest_.emplace_back();
+    for (const auto& [stage, factors] : constraints_[c].factors) {
+      double least = kUnlimited;
+      for (const LayerLoad& block : blocks) least = std::min(least, product(factors, loads_of(block)));
+      cheapest.push_back(least);
+      touched_[stage].push_back(c);
+    }
+  }
+}
+
+Loads CutSearch::between(std::size_t first, std::size_t end) const {
+  Loads loads{};
+  for (std::size_t i = 0; i < kLoads; ++i) loads[i] = sums_[end][i] - sums_[first][i];
+  return loads;
+}
+
+double CutSearch::amount(const Constraint& constraint, const Cut& cut) const {
+  std::vector<std::size_t> ends(cut.size() + 1, 0);
+  for (std::size_t s = 0; s < cut.size(); ++s) ends[s + 1] = ends[s] + static_cast<std::size_t>(cut[s]);
+  double sum = constraint.base;
+  for (const auto& [stage, factors] : constraint.factors)
+    sum += product(factors, between(ends[stage], ends[stage + 1]));
+  return sum;
+}
+
+double CutSearch::slowest(const Cut& cut) const {
+  double most = 0;
+  for (const Constraint& constraint : constraints_) {
+    if (constraint.time) most = std::max(most, amount(constraint, cut));
+  }
+  return most;
+}
+
+bool CutSearch::holds(const Cut& cut, double time) const {
+  return std::all_of(constraints_.begin(), constraints_.end(), [&](const Constraint& constraint) {
+    return amount(constraint, cut) <= (constraint.time ? time : memory_) * (1 + kRounding);
+  });
+}
+
+/// The stage gets these blocks in place of the cheapest one.
+void CutSearch::place(std::size_t stage, std::size_t first, std::size_t end) {
+  const Loads loads = between(first, end);
+  for (const std::size_t c : touched_[stage]) {
+    const auto& factors = constraints_[c].factors;
+    const auto at = std::lower_bound(factors.begin(), factors.end(), stage,
+                                     [](const auto& entry, std::size_t wanted) { return entry.first < wanted; });
+    const double reserved = cheapest_[c][static_cast<std::size_t>(at - factors.begin())];
+    amounts_[c] += product(at->second, loads) - reserved;
+  }
+}
+
+/// Whether the stages from `stage` on may have room for the blocks from `first` on.
+bool CutSearch::has_room(std::size_t stage, std::size_t first) const {
+  std::vector<double> of_stage(stages_, kUnlimited);  // more blocks that fit on one stage alone
+  std::map<std::size_t, std::size_t> open;            // [component]: stages to come
+  for (std::size_t s = stage; s < stages_; ++s) ++open[component_[s]];
+  std::map<std::size_t, double> together;
+  for (std::size_t c = 0; c < constraints_.size(); ++c) {
+    const auto& factors = constraints_[c].factors;
+    const double room = limit(constraints_[c]) * (1 + kRounding) - amounts_[c];
+    if (room < 0) return false;
+    double cheapest = kUnlimited;
+    std::size_t to_come = 0;
+    for (std::size_t i = 0; i < factors.size(); ++i) {
+      const std::size_t s = factors[i].first;
+      if (s < stage) continue;
+      ++to_come;
+      cheapest = std::min(cheapest, cheapest_[c][i]);
+      of_stage[s] = std::min(of_stage[s], blocks_in(room, cheapest_[c][i]));
+    }
+    if (to_come == 0 || to_come < open[component_[factors.front().first]]) continue;
+    const auto at = together.try_emplace(component_[factors.front().first], kUnlimited).first;
+    at->second = std::min(at->second, blocks_in(room, cheapest));
+  }
+  std::map<std::size_t, double> alone;
+  for (std::size_t s = stage; s < stages_; ++s) alone[component_[s]] += of_stage[s];
+  double room = 0;
+  for (const auto& [component, blocks] : alone) {
+    const auto at = together.find(component);
+    room += at == together.end() ? blocks : std::min(blocks, at->second);
+  }
+  const auto more = static_cast<double>(sums_.size() - 1 - first) - static_cast<double>(stages_ - stage);
+  return room >= more;
+}
+
+/// All that the rest of a search depends on: what is to be placed, and the amounts that both sides of it share.
+CutSearch::Failed CutSearch::state(std::size_t stage, std::size_t first) const {
+  Failed state{stage * sums_.size() + first, {}};
+  for (std::size_t c = 0; c < constraints_.size(); ++c) {
+    const auto& factors = constraints_[c].factors;
+    if (factors.empty() || factors.back().first < stage || factors.front().first >= stage) continue;
+    state.second.push_back(amounts_[c]);
+  }
+  return state;
+}
+
+/// Whether there are any cuts from here on; ends early once there are enough.
+bool CutSearch::visit(std::size_t stage, std::size_t first) {
+  if (stage == stages_) {
+    found_.push_back(cut_);
+    return true;
+  }
+  if (++steps_ >= kMostSteps || !has_room(stage, first)) return false;
+  Failed here = state(stage, first);
+  if (failed_.contains(here)) return false;
+  const auto left = static_cast<std::int64_t>(sums_.size() - 1 - first);
+  const auto stages = static_cast<std::int64_t>(stages_ - stage);
+  std::vector<std::int64_t> counts;
+  for (std::int64_t n = stages == 1 ? left : 1; n <= left - stages + 1; ++n) counts.push_back(n);
+  const std::int64_t even = (left + stages - 1) / stages;
+  std::stable_sort(counts.begin(), counts.end(),
+                   [&](std::int64_t a, std::int64_t b) { return std::abs(a - even) < std::abs(b - even); });
+  bool any = false;
+  for (const std::int64_t n : counts) {
+    const std::size_t end = first + static_cast<std::size_t>(n);
+    const std::vector<double> before = amounts_;
+    place(stage, first, end);
+    cut_[stage] = n;
+    const bool room = stage + 1 < stages_ || has_room(stages_, end);
+    any |= room && visit(stage + 1, end);
+    amounts_ = before;
+    if (found_.size() >= most_ || steps_ >= kMostSteps) return any;
+  }
+  if (!any) failed_.insert(std::move(here));
+  return any;
+}
+
+std::vector<Cut> CutSearch::find(double time, std::size_t most) {
+  time_ = time;
+  most_ = most;
+  steps_ = 0;
+  cut_.assign(stages_, 0);
+  found_.clear();
+  failed_.clear();
+  amounts_.clear();
+  for (std::size_t c = 0; c < constraints_.size(); ++c)
+    amounts_.push_back(std::accumulate(cheapest_[c].begin(), cheapest_[c].end(), constraints_[c].base));
+  visit(0, 0);
+  return found_;
+}
+
+}  // namespace chimera

@@ -1,0 +1,71 @@
+// Stages of unequal numbers of layers train the same model.
+
+#include <gtest/gtest.h>
+
+#include "support/training.h"
+
+namespace chimera {
+namespace {
+
+struct Case {
+  const char* schedule;
+  PipelineShape shape;
+  const char* partition;  // of the 8 layers of small_options()
+};
+
+class PartitionTrainingTest : public ::testing::TestWithParam<Case> {
+ protected:
+  TrainOptions options() const {
+    TrainOptions options = testing::small_options("gpt2-tiny", GetParam().schedule, GetParam().shape);
+    options.partition = GetParam().partition;
+    options.clip = 0.5;
+    options.learning_rate = 0.01;
+    return options;
+  }
+};
+
+TEST_P(PartitionTrainingTest, LossesAreThoseOfTheUnpipelinedModel) {
+  constexpr std::int64_t kSteps = 4;
+  const auto pipelined = testing::train(options(), kSteps);
+  const auto reference = testing::train_unpipelined(options(), kSteps);
+  for (std::size_t step = 0; step < kSteps; ++step)
+    EXPECT_NEAR(pipelined.losses[step], reference.losses[step], 1e-11 * reference.losses[step]) << "step " << step + 1;
+  EXPECT_EQ(pipelined.parameters.size(), reference.parameters.size());
+}
+
+TEST_P(PartitionTrainingTest, CanonicalReductionKeepsEveryBit) {
+  TrainOptions canonical = options();
+  canonical.dtype = "float32";
+  canonical.reduction = "canonical";
+  const auto uneven = testing::train(canonical, 2);
+  canonical.partition = "even";
+  const auto even = testing::train(canonical, 2);
+  EXPECT_EQ(uneven.losses, even.losses);
+  EXPECT_EQ(uneven.parameters_hashes, even.parameters_hashes);
+}
+
+INSTANTIATE_TEST_SUITE_P(Schedules, PartitionTrainingTest,
+                         ::testing::Values(Case{"1f1b", {4, 4}, "1,4,1,2"}, Case{"1f1b", {2, 4}, "balanced"},
+                                           Case{"chimera", {4, 4}, "3,1,3,1"}, Case{"chimera", {4, 4}, "balanced"},
+                                           Case{"interleaved-1f1b", {2, 4}, "1,4,2,1"}),
+                         [](const auto& tested) {
+                           std::string name = std::string(tested.param.schedule) + "_" + tested.param.partition;
+                           std::replace_if(
+                               name.begin(), name.end(), [](char c) { return c == '-' || c == ','; }, '_');
+                           return name;
+                         });
+
+TEST(PartitionTrainingJobTest, StagesHaveTheLayersAskedFor) {
+  TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {2, 8});
+  options.overrides.vocabulary = 4096;  // its head has the FLOPs of many blocks
+  options.partition = "3,5";
+  EXPECT_EQ(to_text(prepare_job(options).partition), "3,5");
+  options.partition = "balanced";
+  EXPECT_EQ(to_text(prepare_job(options).partition), "7,1");
+  options.schedule = "none";
+  options.partition = "3,5";
+  EXPECT_EQ(to_text(prepare_job(options).partition), "8");
+}
+
+}  // namespace
+}  // namespace chimera
