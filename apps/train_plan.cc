@@ -13,7 +13,7 @@ namespace chimera::apps {
 
 void TrainPlanFlags::add_to(CLI::App& app) {
   plan_option = add_choice(app, "--plan", plan,
-                           "auto: choose schedule, W, D, N, micro-batch size and recomputation as `chimera "
+                           "auto: choose schedule, W, D, N, micro-batch size, partition and recomputation as `chimera "
                            "plan` does, from the next three flags and --memory (default none)",
                            {"none", "auto"});
   others = {add_path(app, "--machine", machine, "profile of the machine, in JSON (--plan auto)"),
@@ -42,7 +42,7 @@ std::vector<std::string> TrainPlanFlags::planned_words(const TrainOptions& optio
   flags.shard_optimizer = options.shard_optimizer;
   const PlanProblem problem = flags.problem(options.overrides, options.memory);
   Predictor predictor(problem);
-  PlanOptions plan_options{.schedules = {}, .partition = "even", .top = 1};
+  PlanOptions plan_options{.schedules = {}, .top = 1};
   if (schedule_given) plan_options.schedules = {options.schedule};
   const RankedCandidate best = make_plan(predictor, plan_options).ranked.front();
   std::cerr << fmt::format(
