@@ -21,7 +21,7 @@ struct Options {
   PlanFlags problem;
   std::vector<std::string> schedules;
   std::string rule = "simulation";
-  std::string partition;
+  std::string partition = "balanced";
   std::int64_t top = 10;
   std::int64_t run = 0;
   std::string data;  // for that; empty: random letters
@@ -49,7 +49,7 @@ std::optional<RankedCandidate> with_more_memory(PlanProblem problem, PlanOptions
 PlanReport make_report(const Options& options) {
   const PlanProblem problem = options.problem.problem();
   Predictor predictor(problem);
-  PlanOptions plan_options{.schedules = options.schedules, .partitions = {options.partition}, .top = options.top};
+  PlanOptions plan_options{.schedules = options.schedules, .partition = options.partition, .top = options.top};
   const bool by_paper = options.rule == "paper";
   PlanReport report{problem,
                     by_paper ? plan_by_paper_rule(predictor) : make_plan(predictor, plan_options),
@@ -124,8 +124,11 @@ void add_plan(CLI::App& program, int& exit_code) {
       ->delimiter(',')
       ->type_name("NAME,NAME");
   add_choice(*command, "--rule", options->rule, "how to choose (default simulation)", {"simulation", "paper"});
-  options->partition = "even";
-  add_choice(*command, "--partition", options->partition, "how the model is cut into stages (default even)", {"even"});
+  command
+      ->add_option("--partition", options->partition,
+                   "how the model is cut into stages: even; balanced, even or with stages that balance, whichever is "
+                   "faster; or the layers of each, as in 8,9,9,6 (default balanced)")
+      ->type_name("CUT");
   add_count(*command, "--top", options->top, "candidates to rank; 0: all that fit (default 10)");
   add_count(*command, "--run", options->run,
             "train the best so many for a few steps on this machine, and compare (default 0)");

@@ -177,7 +177,7 @@ struct Asked {
 
 Words planned_words(const Parsed& parsed) {
   for (const char* flag : {"--stages", "--micro-batches", "--pipelines", "--chunks", "--waves", "--scale",
-                           "--data-parallel", "--micro-batch-size", "--recompute", "--schedule-file"}) {
+                           "--data-parallel", "--micro-batch-size", "--partition", "--recompute", "--schedule-file"}) {
     if (parsed.command.get_option(flag)->count() > 0) throw ConfigError(fmt::format("--plan auto chooses {}", flag));
   }
   TrainOptions options = parsed.flags.options;

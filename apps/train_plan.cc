@@ -42,7 +42,7 @@ std::vector<std::string> TrainPlanFlags::planned_words(const TrainOptions& optio
   flags.shard_optimizer = options.shard_optimizer;
   const PlanProblem problem = flags.problem(options.overrides, options.memory);
   Predictor predictor(problem);
-  PlanOptions plan_options{.schedules = {}, .partitions = {"even"}, .top = 1};
+  PlanOptions plan_options{.schedules = {}, .top = 1};
   if (schedule_given) plan_options.schedules = {options.schedule};
   const RankedCandidate best = make_plan(predictor, plan_options).ranked.front();
   std::cerr << fmt::format(

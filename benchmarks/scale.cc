@@ -43,7 +43,7 @@ PlanProblem problem_of(const Options& options, std::int64_t workers, std::int64_
 /// after every micro-batch: the largest that fits a micro-batch on every group.
 std::optional<std::pair<PlanProblem, RankedCandidate>> best(const Options& options, const std::string& schedule,
                                                             std::int64_t workers) {
-  PlanOptions plan_options{.schedules = {schedule}, .partitions = {"even"}, .top = 1};
+  PlanOptions plan_options{.schedules = {schedule}, .partition = "even", .top = 1};
   try {
     Predictor predictor(problem_of(options, workers, workers));
     const Plan plan = make_plan(predictor, plan_options);

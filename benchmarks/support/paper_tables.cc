@@ -45,6 +45,7 @@ class Figure13 {
            .data_parallel = row.data_parallel,
            .micro_batch_size = row.micro_batch_size});
       planned_.push_back(predictor_.prepare(candidates_.back()));
+      if (model == StepModel::SumsAfterOps) planned_.back().model.costs.all_reduce_placement = AllReducePlacement::Post;
     }
   }
 
@@ -77,7 +78,7 @@ class Figure13 {
       const double bytes = 4 * static_cast<double>(planned.model.footprints[s].parameters);
       costs.all_reduce->seconds[s] = 2 * (copies - 1) / copies * bytes * fit.seconds_per_gigabyte_summed / kGigabyte;
     }
-    if (model_ == StepModel::Simulator) return predictor_.step_seconds(planned, candidates_[row]);
+    if (model_ != StepModel::EquationOne) return predictor_.step_seconds(planned, candidates_[row]);
     return equation_one(*planned.schedule, candidates_[row].shape, costs)->seconds;
   }
 

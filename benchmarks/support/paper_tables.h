@@ -22,8 +22,9 @@ struct ThroughputRow {
 };
 [[nodiscard]] const std::vector<ThroughputRow>& figure_13();
 
-/// Which of our two models.
-enum class StepModel { EquationOne, Simulator };
+/// Which model: equation 1; the simulator where sums of gradients start after a worker's last op, so that ops hide
+/// nothing of them; or as the paper has them (eager-opt), while ops go on undisturbed.
+enum class StepModel { EquationOne, SumsAfterOps, SumsBesideOps };
 
 /// Two scalars, fitted so that the first and the last row (W2 D16, W16 D2) come out as measured.
 struct LinkFit {

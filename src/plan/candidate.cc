@@ -16,7 +16,7 @@ std::string in_words(const Candidate& candidate) {
   if (takes(generator, "--scale") && shape.micro_batches > shape.stages) text += " " + to_text(shape.scale);
   text += fmt::format("  W {} x D {}, {} micro-batches of {}", candidate.data_parallel, shape.stages,
                       shape.micro_batches, candidate.micro_batch_size);
-  if (candidate.partition != "even") text += ", " + candidate.partition;
+  if (candidate.partition != "even") text += ", stages of " + candidate.partition;
   return text;
 }
 

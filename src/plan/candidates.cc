@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "generate/registry.h"
+#include "model/partition.h"
 #include "plan/plan.h"
 
 namespace chimera {
@@ -67,7 +68,12 @@ std::vector<PipelineShape> shapes_of(const Generator& generator, std::int64_t de
 
 class Enumeration {
  public:
-  Enumeration(const PlanProblem& problem, const PlanOptions& options) : problem_(problem), options_(options) {}
+  Enumeration(const PlanProblem& problem, const PlanOptions& options) : problem_(problem), options_(options) {
+    if (options.partition == "even" || options.partition == "balanced") return;
+    const auto counts = parse_layer_counts(options.partition);
+    cut_ = static_cast<std::int64_t>(counts.size());
+    (void)explicit_partition(counts, problem.model.layers, cut_);
+  }
 
   std::vector<Candidate> run() {
     for (const std::int64_t depth : divisors(problem_.workers)) {
@@ -89,21 +95,15 @@ class Enumeration {
         const std::int64_t held = stages_a_worker(name, shape);
         if (!takes_shape(name, shape) || (halves && size % 2 != 0) || held * depth > problem_.model.layers) continue;
         if (held * depth * count * (halves ? 2 : 1) * 3 > kMostPlannedOps) continue;
-        add(Candidate{name, shape, groups, size, "even", {}});
+        if (cut_ > 0 && held * depth != cut_) continue;
+        found_.push_back({name, shape, groups, size, cut_ > 0 ? options_.partition : "even", {}});
       }
-    }
-  }
-
-  void add(Candidate candidate) {
-    for (const std::string& partition : options_.partitions) {
-      if (candidate.shape.stages == 1 && partition != options_.partitions.front()) continue;
-      candidate.partition = partition;
-      found_.push_back(candidate);
     }
   }
 
   const PlanProblem& problem_;
   const PlanOptions& options_;
+  std::int64_t cut_ = 0;  // stages of a given cut; 0: any
   std::vector<Candidate> found_;
 };
 
@@ -125,6 +125,10 @@ bool can_deal_out(const PlanProblem& problem, std::int64_t workers) {
   }
   std::string names;
   for (const std::string& name : options.schedules) names += (names.empty() ? "" : ", ") + name;
+  if (options.partition.find(',') != std::string::npos) {
+    throw ConfigError(fmt::format("--partition {}: no schedule cuts the model for {} workers into so many stages",
+                                  options.partition, problem.workers));
+  }
   throw ConfigError(fmt::format(
       "{} workers, mini-batch {}: none of the schedules {} takes any W x D = {} with D at most the {} layers of {}; "
       "allow others (1f1b takes any D and N)",
@@ -137,7 +141,6 @@ std::vector<Candidate> candidates_of(const PlanProblem& problem, const PlanOptio
   PlanOptions named = options;
   if (named.schedules.empty()) named.schedules = synchronous_schedules();
   for (const std::string& name : named.schedules) (void)find_generator(name);
-  if (named.partitions.empty()) named.partitions = {"even"};
   auto found = Enumeration(problem, named).run();
   if (found.empty()) refuse(problem, named);
   return found;

@@ -3,16 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <set>
 
 #include "core/error.h"
+#include "plan/balanced_cut.h"
 #include "plan/worker_memory.h"
 
 namespace chimera {
 namespace {
 
 constexpr double kGiB = 1 << 30;
+constexpr double kFaster = 0.999;  // of a time: what is worth uneven stages
 
 bool faster(const RankedCandidate& a, const RankedCandidate& b) {
   return a.prediction.step_seconds < b.prediction.step_seconds;
@@ -26,6 +29,49 @@ std::optional<PlannedSchedule> fitted(Predictor& predictor, Candidate& candidate
   if (recompute->empty()) return planned;
   candidate.recompute = *recompute;
   return predictor.prepare(candidate);
+}
+
+/// Candidates that are ranked, at most `top` of them.
+class Ranking {
+ public:
+  Ranking(Plan& plan, std::size_t top) : ranked_(plan.ranked), top_(top) {}
+
+  void add(const RankedCandidate& next) {
+    ranked_.insert(std::ranges::upper_bound(ranked_, next, faster), next);
+    if (ranked_.size() > top_) ranked_.pop_back();
+  }
+  /// Whether nothing that takes `seconds` or more can be ranked.
+  [[nodiscard]] bool excludes(double seconds) const {
+    return ranked_.size() == top_ && seconds >= ranked_.back().prediction.step_seconds;
+  }
+
+ private:
+  std::vector<RankedCandidate>& ranked_;
+  std::size_t top_;
+};
+
+/// The candidate as it fits best; none where it does not fit.
+std::optional<RankedCandidate> predicted(Predictor& predictor, const Candidate& candidate) {
+  RankedCandidate next{candidate, {}};
+  const auto planned = fitted(predictor, next.candidate);
+  if (!planned) return std::nullopt;
+  next.prediction = predictor.predict(*planned, next.candidate);
+  if (!next.prediction.fits) return std::nullopt;
+  return next;
+}
+
+/// Tries the ranked candidates with stages that balance.
+void add_balanced(Predictor& predictor, Plan& plan, Ranking& ranking) {
+  const std::vector<RankedCandidate> even = plan.ranked;
+  for (const RankedCandidate& each : even) {
+    const auto cut = balanced_cut(predictor, each.candidate);
+    if (!cut) continue;
+    Candidate candidate = each.candidate;
+    candidate.partition = *cut;
+    candidate.recompute.clear();
+    const auto next = predicted(predictor, candidate);
+    if (next && next->prediction.step_seconds < kFaster * each.prediction.step_seconds) ranking.add(*next);
+  }
 }
 
 std::set<StageId> all_stages(std::int64_t count) {
@@ -65,22 +111,17 @@ Plan make_plan(Predictor& predictor, const PlanOptions& options) {
   std::ranges::stable_sort(order, {}, &std::pair<double, const Candidate*>::first);
   Plan plan;
   plan.considered = static_cast<std::int64_t>(candidates.size());
-  const auto top = options.top > 0 ? static_cast<std::size_t>(options.top) : candidates.size();
+  Ranking ranking(plan, options.top > 0 ? static_cast<std::size_t>(options.top) : 2 * candidates.size());
   for (std::size_t i = 0; i < order.size(); ++i) {
-    if (plan.ranked.size() == top && order[i].first >= plan.ranked.back().prediction.step_seconds) {
+    if (ranking.excludes(order[i].first)) {
       plan.pruned = static_cast<std::int64_t>(order.size() - i);
       break;
     }
-    RankedCandidate next{*order[i].second, {}};
-    const auto planned = fitted(predictor, next.candidate);
-    if (planned) next.prediction = predictor.predict(*planned, next.candidate);
-    if (!planned || !next.prediction.fits) {
-      ++plan.too_large;
-      continue;
-    }
-    plan.ranked.insert(std::ranges::upper_bound(plan.ranked, next, faster), next);
-    if (plan.ranked.size() > top) plan.ranked.pop_back();
+    const auto next = predicted(predictor, *order[i].second);
+    if (next) ranking.add(*next);
+    if (!next) ++plan.too_large;
   }
+  if (options.partition == "balanced" && !plan.ranked.empty()) add_balanced(predictor, plan, ranking);
   if (plan.ranked.empty()) refuse(predictor, candidates);
   return plan;
 }

@@ -10,9 +10,11 @@
 namespace chimera {
 
 struct PlanOptions {
-  std::vector<std::string> schedules;              // empty: all synchronous ones
-  std::vector<std::string> partitions = {"even"};  // of "even", "balanced"
-  std::int64_t top = 10;                           // candidates to rank; 0: all, without pruning
+  std::vector<std::string> schedules;  // empty: all synchronous ones
+  /// `even`; `balanced`: even, and the best candidates also with stages cut to balance; or the layers of each stage, as
+  /// in `8,9,9,6`: candidates of so many stages alone.
+  std::string partition = "balanced";
+  std::int64_t top = 10;  // candidates to rank; 0: all, without pruning
 };
 
 struct RankedCandidate {
@@ -37,7 +39,8 @@ struct Plan {
 [[nodiscard]] std::vector<Candidate> candidates_of(const PlanProblem& problem, const PlanOptions& options);
 
 /// Ranks the candidates by simulated step time. Each recomputes what its memory asks for (stages_to_recompute), and no
-/// more. In the order of their lower bounds, they are predicted until no other can be among the `top` best.
+/// more. In the order of their lower bounds, they are predicted until no other can be among the `top` best. Those are
+/// then tried with balanced stages (balance(), with the machine's times), which are ranked where they are faster.
 /// Throws ConfigError where nothing fits, with the least memory that would do and for which candidate.
 [[nodiscard]] Plan make_plan(Predictor& predictor, const PlanOptions& options);
 

@@ -7,6 +7,7 @@
 
 #include "generate/registry.h"
 #include "passes/unroll.h"
+#include "plan/named_partition.h"
 #include "plan/worker_memory.h"
 #include "simulate/explain.h"
 #include "simulate/shared_cores.h"
@@ -48,7 +49,10 @@ Timeline timed(const PlanProblem& problem, const Candidate& candidate, const Run
 PlannedSchedule Predictor::prepare(const Candidate& candidate) {
   PlannedSchedule planned;
   planned.schedule = schedule_of(candidate);
-  planned.partition = even_partition(problem_.model.layers, planned.schedule->stages);
+  planned.partition = named_partition(candidate.partition, {.schedule = *planned.schedule,
+                                                            .model = problem_.model,
+                                                            .workload = problem_.workload,
+                                                            .recompute = !candidate.recompute.empty()});
   planned.model = stage_model(problem_, candidate, *planned.schedule, planned.partition);
   return planned;
 }

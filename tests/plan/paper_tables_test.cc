@@ -38,10 +38,22 @@ TEST_P(Figure13Test, TheBestConfigurationIsTheMeasuredOne) {
   EXPECT_EQ(std::ranges::max_element(predicted) - predicted.begin(), 2);  // W8 D4
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Figure13Test, ::testing::Values(StepModel::EquationOne, StepModel::Simulator),
+INSTANTIATE_TEST_SUITE_P(Models, Figure13Test, ::testing::Values(StepModel::EquationOne, StepModel::SumsAfterOps),
                          [](const auto& model) {
-                           return model.param == StepModel::EquationOne ? "EquationOne" : "Simulator";
+                           return model.param == StepModel::EquationOne ? "EquationOne" : "SumsAfterOps";
                          });
+
+// With sums beside ops that go on undisturbed, the simulator is off by 12 % (W4 D8) and 11 % (W8 D4): Gloo's threads
+// and the copies through the host are not free. The best configuration is right.
+TEST(Figure13BesideOpsTest, HidesTooMuch) {
+  const auto predicted = predict_figure_13(p100(), StepModel::SumsBesideOps).sequences_per_second;
+  EXPECT_EQ(std::ranges::max_element(predicted) - predicted.begin(), 2);
+  for (const std::size_t row : {1, 2}) {
+    const double error = predicted[row] / figure_13()[row].measured - 1;
+    EXPECT_GT(error, 0.05);
+    EXPECT_LT(error, 0.15);
+  }
+}
 
 TEST(Figure9Test, MaximaAndChimerasMinimaAreWithinATenth) {
   const MemoryFit fit = fit_figure_9(p100());
