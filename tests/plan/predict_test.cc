@@ -60,7 +60,7 @@ TEST(PredictTest, MessagesAndSumsTakeTheLinksBetweenNodesOnceWorkersAreOnSeveral
   Candidate candidate = two_stages("1f1b", 1, 2);
   candidate.data_parallel = 2;  // copies side by side on a node, the stages on two
   const CostModel costs = Predictor(problem).prepare(candidate).model.costs;
-  EXPECT_EQ(costs.links->alpha, 3);
+  EXPECT_EQ(costs.links.value().alpha, 3);
   const double bytes = 4.0 * static_cast<double>(Predictor(problem).prepare(candidate).model.footprints[1].parameters);
   EXPECT_DOUBLE_EQ(costs.all_reduce->seconds[1], 2 * 5 + 1 * 6 * bytes);
   candidate.schedule = "chimera";  // and now the copies of a stage are on both
