@@ -26,7 +26,7 @@ std::vector<double> measured_steps(const std::vector<std::vector<std::string>>& 
     (void)prepare_job(train_options(words));  // refuses what training would
     std::string command = shell_word(own_executable()) + " train";
     for (const std::string& word : words) command += " " + shell_word(word);
-    contenders.push_back({"run " + std::to_string(contenders.size() + 1), command + " --metrics \"$CHIMERA_METRICS\""});
+    contenders.push_back({fmt::format("run {}", contenders.size() + 1), command + " --metrics \"$CHIMERA_METRICS\""});
   }
   const ContestOptions options{.rounds = 3};
   const auto say = [](const std::string& words) { std::cerr << words << std::flush; };

@@ -68,7 +68,7 @@ double measure_optimizer(Lockstep& ranks, Stage& stage, std::int64_t threads, do
   const auto optimizer = make_optimizer(TrainOptions{}, stage.parameters());
   std::vector<double> times;
   const double deadline = monotonic_seconds() + seconds;
-  while (ranks.is_before(deadline)) {
+  for (std::int64_t round = 0; ranks.go_on(round, deadline); ++round) {
     if (ranks.computes()) times.push_back(step_of_optimizer(stage, *optimizer, threads));
   }
   double parameters = 0;
@@ -84,15 +84,18 @@ double measure_op_overhead(Lockstep& ranks, double seconds) {
   const Program program = lower(schedule);
   const double deadline = monotonic_seconds() + seconds;
   if (ranks.rank() >= kPipeline) {
-    while (ranks.is_before(deadline)) {
-    }
+    for (std::int64_t round = 0; ranks.go_on(round, deadline);) ++round;
   } else {
     const WorkerId worker(ranks.rank());
     NearEmptyStage stage(worker == WorkerId(0), worker == WorkerId(1));
+    ProgramShape shape{kMicroBatches, kPipeline, stage_groups(schedule.placement)};
+    shape.counts_cpu_time = true;
     Executor executor(worker, {{StageId(worker.value()), &stage}}, ranks.transport(), {{1, 1, kHidden}, at::kFloat},
-                      ProgramShape{kMicroBatches, kPipeline, stage_groups(schedule.placement)});
+                      shape);
     std::vector<double> times;
-    while (ranks.is_before(deadline)) times.push_back(overhead_of_step(executor, program.workers[worker.index()]));
+    while (ranks.go_on(static_cast<std::int64_t>(times.size()), deadline)) {
+      times.push_back(overhead_of_step(executor, program.workers[worker.index()]));
+    }
     medians[worker.index()] = spread_of(times).median;
   }
   ranks.transport().all_sum(medians);

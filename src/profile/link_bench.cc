@@ -52,7 +52,7 @@ LinkSamples measure_links(Lockstep& ranks, StageId group, double seconds) {
   Times messages;
   Times sums;
   const double deadline = monotonic_seconds() + seconds;
-  for (std::int64_t round = 0; ranks.is_before(deadline); ++round) {
+  for (std::int64_t round = 0; ranks.go_on(round, deadline); ++round) {
     if (ranks.rank() > 1) continue;
     for (std::int64_t bytes = kSmallest; bytes <= kLargest; bytes *= 2) {
       const at::Tensor tensor = message_of(bytes);

@@ -1,8 +1,8 @@
 #pragma once
 // Ranks that measure the same things at the same time.
 
+#include <cstdint>
 #include <span>
-#include <vector>
 
 #include "core/clock.h"
 #include "core/ids.h"
@@ -35,8 +35,12 @@ class Lockstep {
     transport_.all_sum({&value, 1});
     return value > 0;
   }
-  /// Whether rank 0's clock is still before `deadline` (monotonic_seconds()).
-  [[nodiscard]] bool is_before(double deadline) { return agree(monotonic_seconds() < deadline); }
+  /// Whether to go on after `done` rounds: until rank 0's clock reaches `deadline` (monotonic_seconds()), and for a few
+  /// rounds at least.
+  [[nodiscard]] bool go_on(std::int64_t done, double deadline) {
+    constexpr std::int64_t kFewestRounds = 4;  // the first may warm up
+    return agree(done < kFewestRounds || monotonic_seconds() < deadline);
+  }
   /// Each number averaged over the ranks that compute; what others give counts for nothing.
   void average(std::span<double> numbers) {
     for (double& number : numbers) number = computes() ? number / computing_ : 0;

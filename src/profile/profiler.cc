@@ -21,7 +21,6 @@
 namespace chimera {
 namespace {
 
-constexpr std::int64_t kFewestRounds = 3;
 constexpr std::int64_t kMostLocalWorkers = 1024;  // all that `chimera train` starts are on this machine
 const StageId kPairGroup(2);                      // ranks 0 and 1, behind the stages of the pipeline of two
 
@@ -54,7 +53,7 @@ std::int64_t measure_layers(Lockstep& ranks, const ProfileOptions& options, Item
                             const std::function<void(const std::string&)>& say) {
   const double deadline = monotonic_seconds() + seconds;
   std::int64_t rounds = -1;  // the first warms up
-  while (ranks.agree(rounds < kFewestRounds || monotonic_seconds() < deadline)) {
+  while (ranks.go_on(rounds + 1, deadline)) {
     for (const std::int64_t size : options.micro_batch_sizes) {
       for (const auto& item : items) {  // after another layer each time, as in a pipeline
         ranks.meet();
