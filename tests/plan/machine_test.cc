@@ -102,7 +102,7 @@ TEST(MachineTest, KernelsAreOursUnlessItSaysOtherwise) {
   machine.erase("kernels");
   EXPECT_EQ(machine_from_json(machine.dump(), "here.json"), round_machine());
   EXPECT_EQ(refusal_with("/kernels/score_bytes", -1),
-            "here.json: kernels.score_bytes: -1 is not a finite number of 0 or more");
+            "here.json: kernels.score_bytes: expected a finite number of 0 or more, found -1");
 }
 
 TEST(MachineTest, OptionalSpreadIsNought) {
