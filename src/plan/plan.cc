@@ -21,13 +21,19 @@ bool faster(const RankedCandidate& a, const RankedCandidate& b) {
   return a.prediction.step_seconds < b.prediction.step_seconds;
 }
 
+std::set<StageId> all_stages(std::int64_t count) {
+  std::set<StageId> stages;
+  for (std::int64_t s = 0; s < count; ++s) stages.emplace(s);
+  return stages;
+}
+
 /// The candidate with what it has to recompute; none where nothing helps.
-std::optional<PlannedSchedule> fitted(Predictor& predictor, Candidate& candidate) {
+std::optional<PlannedSchedule> fitted(Predictor& predictor, Candidate& candidate, const PlanOptions& options) {
   PlannedSchedule planned = predictor.prepare(candidate);
   const auto recompute = stages_to_recompute(*planned.schedule, planned.model, predictor.problem().memory_bytes);
   if (!recompute) return std::nullopt;
   if (recompute->empty()) return planned;
-  candidate.recompute = *recompute;
+  candidate.recompute = options.recompute_all ? all_stages(planned.schedule->stages) : *recompute;
   return predictor.prepare(candidate);
 }
 
@@ -51,9 +57,9 @@ class Ranking {
 };
 
 /// The candidate as it fits best; none where it does not fit.
-std::optional<RankedCandidate> predicted(Predictor& predictor, const Candidate& candidate) {
+std::optional<RankedCandidate> predicted(Predictor& predictor, const Candidate& candidate, const PlanOptions& options) {
   RankedCandidate next{candidate, {}};
-  const auto planned = fitted(predictor, next.candidate);
+  const auto planned = fitted(predictor, next.candidate, options);
   if (!planned) return std::nullopt;
   next.prediction = predictor.predict(*planned, next.candidate);
   if (!next.prediction.fits) return std::nullopt;
@@ -61,7 +67,7 @@ std::optional<RankedCandidate> predicted(Predictor& predictor, const Candidate& 
 }
 
 /// Tries the ranked candidates with stages that balance.
-void add_balanced(Predictor& predictor, Plan& plan, Ranking& ranking) {
+void add_balanced(Predictor& predictor, const PlanOptions& options, Plan& plan, Ranking& ranking) {
   const std::vector<RankedCandidate> even = plan.ranked;
   for (const RankedCandidate& each : even) {
     const auto cut = balanced_cut(predictor, each.candidate);
@@ -69,15 +75,9 @@ void add_balanced(Predictor& predictor, Plan& plan, Ranking& ranking) {
     Candidate candidate = each.candidate;
     candidate.partition = *cut;
     candidate.recompute.clear();
-    const auto next = predicted(predictor, candidate);
+    const auto next = predicted(predictor, candidate, options);
     if (next && next->prediction.step_seconds < kFaster * each.prediction.step_seconds) ranking.add(*next);
   }
-}
-
-std::set<StageId> all_stages(std::int64_t count) {
-  std::set<StageId> stages;
-  for (std::int64_t s = 0; s < count; ++s) stages.emplace(s);
-  return stages;
 }
 
 /// The least memory that any of the candidates needs, recomputing everything.
@@ -117,11 +117,11 @@ Plan make_plan(Predictor& predictor, const PlanOptions& options) {
       plan.pruned = static_cast<std::int64_t>(order.size() - i);
       break;
     }
-    const auto next = predicted(predictor, *order[i].second);
+    const auto next = predicted(predictor, *order[i].second, options);
     if (next) ranking.add(*next);
     if (!next) ++plan.too_large;
   }
-  if (options.partition == "balanced" && !plan.ranked.empty()) add_balanced(predictor, plan, ranking);
+  if (options.partition == "balanced" && !plan.ranked.empty()) add_balanced(predictor, options, plan, ranking);
   if (plan.ranked.empty()) refuse(predictor, candidates);
   return plan;
 }

@@ -14,7 +14,8 @@ struct PlanOptions {
   /// `even`; `balanced`: even, and the best candidates also with stages cut to balance; or the layers of each stage, as
   /// in `8,9,9,6`: candidates of so many stages alone.
   std::string partition = "balanced";
-  std::int64_t top = 10;  // candidates to rank; 0: all, without pruning
+  bool recompute_all = false;  // where anything has to be recomputed, all stages are
+  std::int64_t top = 10;       // candidates to rank; 0: all, without pruning
 };
 
 struct RankedCandidate {

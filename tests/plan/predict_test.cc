@@ -93,6 +93,19 @@ TEST(PredictTest, PeaksByOrderAreNotBelowThoseOfTheTimeline) {
   }
 }
 
+TEST(PredictTest, OtherKernelsKeepMore) {
+  PlanProblem problem = round_problem(2, 4);
+  const Candidate candidate = two_stages("1f1b", 2, 2);
+  const StageMemory ours = Predictor(problem).prepare(candidate).model.costs.memory[1];
+  problem.machine.activation_scale = 2;
+  problem.machine.score_bytes = 13;
+  const StageMemory theirs = Predictor(problem).prepare(candidate).model.costs.memory[1];
+  const double scores = 13.0 * 4 * 2 * static_cast<double>(problem.model.heads) * 128 * 128;  // four blocks, b = 2
+  EXPECT_DOUBLE_EQ(theirs.activations - theirs.boundary, 2 * (ours.activations - ours.boundary + scores));
+  EXPECT_EQ(theirs.boundary, ours.boundary);
+  EXPECT_EQ(theirs.weights, ours.weights);
+}
+
 TEST(PredictTest, RecomputationTradesTimeForMemory) {
   Predictor predictor(round_problem(4, 32));
   Candidate candidate{.schedule = "1f1b", .shape = {.stages = 4, .micro_batches = 8}, .micro_batch_size = 4};
