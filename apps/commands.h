@@ -24,7 +24,9 @@ void add_check(CLI::App& program, int& exit_code);
 void add_simulate(CLI::App& program, int& exit_code);
 void add_search(CLI::App& program, int& exit_code);
 void add_model(CLI::App& program, int& exit_code);
+void add_plan(CLI::App& program, int& exit_code);
 void add_train(CLI::App& program, const Invocation& invocation, int& exit_code);
+void add_profile(CLI::App& program, const Invocation& invocation, int& exit_code);
 void add_bench(CLI::App& program, int& exit_code);
 
 }  // namespace chimera::apps

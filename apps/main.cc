@@ -125,8 +125,10 @@ int main(int argc, char** argv) {
   add_simulate(program, exit_code);
   add_search(program, exit_code);
   add_model(program, exit_code);
+  add_plan(program, exit_code);
 #ifdef CHIMERA_WITH_TORCH
   add_train(program, invocation, exit_code);
+  add_profile(program, invocation, exit_code);
   add_bench(program, exit_code);
 #endif
   try {

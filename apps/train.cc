@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "commands.h"
+#include "config_words.h"
 #include "core/error.h"
 #include "launch/launcher.h"
 #include "model_flags.h"
@@ -17,15 +18,20 @@
 #include "schedule_file.h"
 #include "train/report.h"
 #include "train_options.h"
+#include "train_plan.h"
 
 namespace chimera::apps {
 namespace {
+
+using Words = std::vector<std::string>;
 
 struct Flags {
   TrainOptions options;
   CLI::Option* schedule = nullptr;
   ShapeFlags shape;
   ModelFlags model;
+  TrainPlanFlags plan;
+  std::string config;  // a TOML file of flags
 };
 
 void add_flags(CLI::App& command, Flags& flags) {
@@ -67,8 +73,13 @@ void add_flags(CLI::App& command, Flags& flags) {
   add_count(command, "--warmup", o.warmup, "steps of linear warm-up (default 0)");
   add_number(command, "--weight-decay", o.weight_decay, "on matrices (default 0.01)");
   add_number(command, "--dropout", o.dropout, "probability of an element to be dropped (default 0)");
-  add_choice(command, "--recompute", o.recompute,
-             "stages that run forward again before backward, to save memory (default none)", {"none", "full"});
+  command
+      .add_option("--recompute", o.recompute,
+                  "stages that run forward again before backward: none, full, a list such as 0,1, or auto: those that "
+                  "--memory asks for (default none)")
+      ->type_name("none|full|auto|N,N");
+  add_number(command, "--memory", o.memory, "GiB that a worker has, for --recompute auto and --plan auto");
+  flags.plan.add_to(command);
   add_number(command, "--clip", o.clip,
              "largest global gradient norm, of asynchronous schedules each stage's own; 0: none (default 1)");
   add_choice(command, "--reduction", o.reduction,
@@ -98,8 +109,11 @@ void add_flags(CLI::App& command, Flags& flags) {
            "file for what ran on every rank in the last steps (at most 8), as a trace for ui.perfetto.dev");
   add_path(command, "--op-times", o.op_times,
            "file for the mean time of every stage's ops, in seconds, as `chimera simulate --costs` reads it");
+  add_path(command, "--tensor-memory", o.tensor_memory,
+           "file for the most bytes of tensors alive at once on each rank, counted at every allocation, as JSON");
   add_path(command, "--timeline", o.timeline,
            "HTML page for a step as it ran (the median of the last ones) above its simulation with those times");
+  add_path(command, "--config", flags.config, "TOML file of flags, such as `stages = 4`; those given here count more");
   for (CLI::Option* option : command.get_options()) option->take_last();  // so that flags override those of a script
 }
 
@@ -140,6 +154,53 @@ TrainOptions resolve(const Flags& flags, const Invocation& invocation) {
   return options;
 }
 
+/// Flags read from words.
+struct Parsed {
+  CLI::App command;
+  Flags flags;
+
+  explicit Parsed(const Words& words) {
+    add_flags(command, flags);
+    try {
+      command.parse(Words(words.rbegin(), words.rend()));  // CLI11 takes the last word first
+    } catch (const CLI::ParseError& error) {
+      throw ConfigError(fmt::format("{}; see `chimera train --help`", error.what()));
+    }
+  }
+};
+
+/// What the words ask for, and with which words they ask for it once --config and --plan have added theirs.
+struct Asked {
+  TrainOptions options;
+  Words words;
+};
+
+Words planned_words(const Parsed& parsed) {
+  for (const char* flag : {"--stages", "--micro-batches", "--pipelines", "--chunks", "--waves", "--scale",
+                           "--data-parallel", "--micro-batch-size", "--partition", "--recompute", "--schedule-file"}) {
+    if (parsed.command.get_option(flag)->count() > 0) throw ConfigError(fmt::format("--plan auto chooses {}", flag));
+  }
+  TrainOptions options = parsed.flags.options;
+  options.overrides = parsed.flags.model.overrides();
+  return parsed.flags.plan.planned_words(options, parsed.flags.schedule->count() > 0);
+}
+
+Asked asked(Words words, const Invocation& invocation) {
+  auto parsed = std::make_unique<Parsed>(words);
+  if (!parsed->flags.config.empty()) {
+    const Words first = config_words(parsed->flags.config, parsed->command);
+    words.insert(words.begin(), first.begin(), first.end());
+    parsed = std::make_unique<Parsed>(words);
+  }
+  parsed->flags.plan.require_sense();
+  if (parsed->flags.plan.is_auto()) {
+    const Words last = planned_words(*parsed);
+    words.insert(words.end(), last.begin(), last.end());
+    parsed = std::make_unique<Parsed>(words);
+  }
+  return {resolve(parsed->flags, invocation), words};
+}
+
 /// Metrics are whole lines already, so a run in one process may end at once.
 void end_on_signal(int signal) { ::_exit(128 + signal); }
 
@@ -163,17 +224,7 @@ int run(const Job& job, const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-TrainOptions train_options(const std::vector<std::string>& words) {
-  CLI::App command;
-  Flags flags;
-  add_flags(command, flags);
-  try {
-    command.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 takes the last word first
-  } catch (const CLI::ParseError& error) {
-    throw ConfigError(fmt::format("{}; see `chimera train --help`", error.what()));
-  }
-  return resolve(flags, Invocation{});
-}
+TrainOptions train_options(const std::vector<std::string>& words) { return asked(words, Invocation{}).options; }
 
 void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) {
   auto* command = program.add_subcommand("train", "Train a model through a pipeline schedule");
@@ -188,6 +239,8 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       "  chimera train --data book.txt --steps 10 --trace trace.json --timeline page.html\n"
       "  chimera train --data book.txt --vocabulary 16384 --stages 4 --partition balanced   (or 3,2,2,1)\n"
       "  chimera train --data book.txt --stages 4 --shard-optimizer   (the copies of a stage share AdamW's state)\n"
+      "  chimera train --config plan.toml --data book.txt   (as `chimera plan --output` writes it)\n"
+      "  chimera train --plan auto --machine here.json --workers 4 --memory 2 --mini-batch 32 --data book.txt\n"
       "\nStarts one process for each worker on this machine, connected over loopback, or threads. Every schedule\n"
       "trains on the same samples from the same weights, and its gradients are those of the unpipelined model.\n"
       "Dropout masks depend on seed, step, sample and layer only; validation drops nothing. --recompute full keeps\n"
@@ -201,6 +254,8 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       "--stages to 4; with --data-parallel W a step has W times as many. With --schedule none the flags that place "
       "stages mean nothing. With --tied true the head is the token embedding: one matrix on every worker that holds\n"
       "the first or the last stage; gpt2 is so by default.\n"
+      "--config reads flags from a TOML file, named without their dashes; those of the command line count more, and\n"
+      "unknown ones are errors. --plan auto chooses what `chimera plan` would, and trains with it (docs/planner.md).\n"
       "--trace, --op-times and --timeline are written at the end, whole or not at all. Of a repeated flag the last "
       "counts.\n"
       "\nWhen a rank dies, throws, gets a loss or gradient that is not finite, or was started differently from the\n"
@@ -210,8 +265,10 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
   auto flags = std::make_shared<Flags>();
   add_flags(*command, *flags);
   command->callback([flags, &invocation, &exit_code] {
-    const Job job = prepare_job(resolve(*flags, invocation));
-    exit_code = invocation.rank ? run_rank(job, *invocation.rank) : run(job, invocation.arguments);
+    Asked all = asked({invocation.arguments.begin() + 1, invocation.arguments.end()}, invocation);
+    const Job job = prepare_job(all.options);
+    all.words.insert(all.words.begin(), "train");
+    exit_code = invocation.rank ? run_rank(job, *invocation.rank) : run(job, all.words);
   });
 }
 

@@ -7,9 +7,9 @@
 
 #include "model/footprint.h"
 #include "model/parameters.h"
+#include "runtime/memory_meter.h"
 #include "simulate/explain.h"
 #include "simulate/simulate.h"
-#include "support/memory_meter.h"
 #include "train/measured_costs.h"
 #include "train/observation.h"
 #include "train/trainer.h"

@@ -15,7 +15,7 @@
 #include "core/file_descriptor.h"
 #include "model/partition.h"
 #include "runtime/executor.h"
-#include "support/memory_meter.h"
+#include "runtime/memory_meter.h"
 #include "transport/gloo_transport.h"
 #include "transport/thread_transport.h"
 

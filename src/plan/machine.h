@@ -17,15 +17,17 @@ struct LayerTime {
   double input_gradient = 0;
   double weight_gradient = 0;
   double spread = 0;  // half the distance of the quartiles of forward + backward over their median
+  friend bool operator==(const LayerTime&, const LayerTime&) = default;
 };
 
 /// One kind of layer as it was measured; its sizes are those of `model`, of which the number of layers means nothing.
 struct LayerTimes {
   LayerKind kind = LayerKind::Block;
-  ModelConfig model;
+  ModelConfig model = {};
   std::int64_t sequence = 128;
   std::string dtype = "float32";
-  std::vector<LayerTime> times;  // ascending micro-batch sizes, at least one
+  std::vector<LayerTime> times = {};  // ascending micro-batch sizes, at least one
+  friend bool operator==(const LayerTimes&, const LayerTimes&) = default;
 };
 
 /// A message of L bytes takes alpha + beta L seconds. A sum of L bytes over r workers takes 2 log2(r) alpha +
@@ -33,40 +35,51 @@ struct LayerTimes {
 struct LinkTimes {
   double alpha = 0;
   double beta = 0;
+  friend bool operator==(const LinkTimes&, const LinkTimes&) = default;
 };
 
 /// Between workers on one node, and between nodes.
 struct LinkProfile {
-  LinkTimes within_node;
-  LinkTimes between_nodes;
+  LinkTimes within_node = {};
+  LinkTimes between_nodes = {};
+  friend bool operator==(const LinkProfile&, const LinkProfile&) = default;
 };
 
 struct MachineProfile {
-  std::string name;
-  std::vector<std::string> sources;  // where the figures come from: a command, or publications
+  std::string name = {};
+  std::vector<std::string> sources = {};  // where the figures come from: a command, or publications
   /// Cores of a node that its workers share, each using `threads` of them while it computes; 0: every worker has a
   /// device of its own.
   std::int64_t cores = 0;
   std::int64_t threads = 1;
   std::int64_t workers_per_node = 1;  // more are on other nodes
   double memory_bytes = 0;            // that a worker may use
-  std::vector<LayerTimes> layers;
-  LinkProfile point_to_point;
-  LinkProfile all_reduce;
+  /// Bytes that its kernels take for activations, over those of stage_footprint(): 1 where they are ours.
+  double activation_scale = 1;
+  /// Before that, what attention keeps for each head and pair of tokens; 0: its kernels are ours.
+  double score_bytes = 0;
+  std::vector<LayerTimes> layers = {};
+  LinkProfile point_to_point = {};
+  LinkProfile all_reduce = {};
   double optimizer_seconds = 0;  // of an update, for each parameter
   double op_overhead = 0;        // seconds that the host adds to each op
   double step_overhead = 0;      // and to each step
+  friend bool operator==(const MachineProfile&, const MachineProfile&) = default;
 };
 
-/// Reads a profile (docs/machine_profile.md). Throws ConfigError, naming file and entry, for anything missing,
-/// negative, not finite or unknown.
+/// Reads a profile (docs/machine_profile.md); `-` is standard input. Throws ConfigError, naming file and entry, for
+/// anything missing, negative, not finite or unknown.
 [[nodiscard]] MachineProfile read_machine(const std::string& path);
+/// Reads it from a text that messages call `source`.
+[[nodiscard]] MachineProfile machine_from_json(const std::string& text, const std::string& source);
 
-/// The profile as JSON text that read_machine() reads back to the same value.
+/// The profile as JSON text that read_machine() reads back to the same value (every model's `layers` as 1).
 [[nodiscard]] std::string to_json(const MachineProfile& machine);
 
 /// Seconds of one layer's ops there, linear between the measured micro-batch sizes, and beyond them as their last two
-/// go on. Where no layer of these sizes was measured, those of the nearest one of the kind, scaled by FLOPs.
+/// go on. Where no layer of these sizes was measured, those of the nearest one of the kind, scaled by FLOPs: at as many
+/// tokens, by the ratio of the FLOPs; what has none (the embedding, and its gradients) by that of the hidden states;
+/// and by the bytes of an element where those differ. A spread is that of the nearest measured micro-batch size.
 /// Throws ConfigError where the profile has no layer of that kind at all.
 [[nodiscard]] LayerTime layer_time(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
                                    const Workload& workload);

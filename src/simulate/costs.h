@@ -63,7 +63,7 @@ struct CostModel {
   std::optional<LinkCosts> links = std::nullopt;
   std::optional<AllReduceCosts> all_reduce = std::nullopt;  // none: gradients are not summed
   std::vector<double> optimizer = {};                       // [S], updating one copy of the stage; empty: no time
-  std::vector<double> recompute = {};                       // [S], a second forward before each B or I; empty: none
+  std::vector<double> recompute = {};                       // [S], a second forward before each B or I; empty, 0: none
   std::vector<StageMemory> memory = {};                     // [S]; empty: memory is counted in stage units
   MessageBuffers buffers = {};                              // with memory
   AllReducePlacement all_reduce_placement = AllReducePlacement::EagerOpt;

@@ -34,6 +34,7 @@ class Ledger {
 
  private:
   const StageMemory& memory(StageId stage) const { return costs_.memory[stage.index()]; }
+  bool recomputes(StageId stage) const { return !costs_.recompute.empty() && costs_.recompute[stage.index()] > 0; }
 
   void hold(std::size_t worker, double from, double until, double amount) {
     changes_[worker].emplace_back(from, amount);
@@ -88,7 +89,7 @@ class Ledger {
   void add_sent(const std::vector<Message>& channel) {
     std::vector<Message> owned;  // not among the sender's activations, as those of recomputed forwards
     for (const Message& message : channel) {
-      if (made(message).kind != OpKind::Forward || !costs_.recompute.empty()) owned.push_back(message);
+      if (made(message).kind != OpKind::Forward || recomputes(made(message).stage)) owned.push_back(message);
     }
     const auto behind = static_cast<std::size_t>(costs_.buffers.sends_behind);
     for (std::size_t k = 0; k < owned.size(); ++k) {
@@ -106,7 +107,7 @@ class Ledger {
       const TimedOp& time = timeline_.workers[worker].ops[i];
       const double whole = in_bytes ? memory(ops[i].stage).activations : share_of_stage(schedule_);
       // Recomputation keeps the boundary from the forward on, and the rest from the B or I on.
-      const double kept = in_bytes && !costs_.recompute.empty() ? memory(ops[i].stage).boundary : whole;
+      const double kept = in_bytes && recomputes(ops[i].stage) ? memory(ops[i].stage).boundary : whole;
       const double scale = schedule_.micro_batch_scale;
       if (ops[i].kind == OpKind::Forward) changes_[worker].emplace_back(time.start, kept * scale);
       if (gives_input_gradient(ops[i].kind) && kept != whole)

@@ -21,6 +21,7 @@
 #include "train/device.h"
 #include "train/outputs.h"
 #include "train/precision.h"
+#include "train/recompute.h"
 
 namespace chimera {
 namespace {
@@ -60,7 +61,6 @@ void require_possible(const TrainOptions& options) {
     throw ConfigError("--reduction-blocks is for --reduction canonical");
   }
   require_name("--sync", options.sync, {"post", "eager", "eager-opt"});
-  require_name("--recompute", options.recompute, {"none", "full"});
   require_name("--device", options.device, {"cpu", "cuda"});
   require_name("--transport", options.transport, {"processes", "threads"});
   require_between("--data-parallel", options.data_parallel, 1, kMostRanks);
@@ -215,14 +215,6 @@ std::vector<std::string> parameter_names(const Job& job) {
   return names;
 }
 
-/// The stages that `--recompute` names.
-std::set<StageId> recomputed_stages(const TrainOptions& options, const Schedule& schedule) {
-  std::set<StageId> stages;
-  if (options.recompute == "none") return stages;
-  for (std::int64_t s = 0; s < schedule.stages; ++s) stages.emplace(s);
-  return stages;
-}
-
 /// The program of a step. Where workers wait is looked up in the timeline with F = 1, B = 2, I = W = 1 and no latency.
 Program training_program(const Job& job) {
   AllReduceOptions all_reduces{.every_stage = job.ranks.data_parallel > 1 || job.canonical, .tied = job.model.tied};
@@ -233,9 +225,9 @@ Program training_program(const Job& job) {
     all_reduces.placement = AllReducePlacement::EagerOpt;
     all_reduces.timeline = &timeline;
   }
-  return checked_program(job.schedule, {.discipline = discipline_of(job.options),
-                                        .recompute = recomputed_stages(job.options, job.schedule),
-                                        .all_reduces = all_reduces});
+  return checked_program(
+      job.schedule,
+      {.discipline = discipline_of(job.options), .recompute = recomputed_stages(job), .all_reduces = all_reduces});
 }
 
 /// The programs of training: of one step, or of the runs of an asynchronous schedule.
@@ -244,8 +236,8 @@ void lower_training(Job& job) {
     job.training = training_program(job);
     return;
   }
-  job.runs = lower_runs(job, {.recompute = recomputed_stages(job.options, job.schedule),
-                              .all_reduces = {.every_stage = job.ranks.data_parallel > 1}});
+  job.runs = lower_runs(
+      job, {.recompute = recomputed_stages(job), .all_reduces = {.every_stage = job.ranks.data_parallel > 1}});
 }
 
 void open_data(Job& job) {

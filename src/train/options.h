@@ -39,13 +39,15 @@ struct TrainOptions {
   double dropout = 0;           // the probability that an element becomes 0, in [0, 1)
   std::string transport = "processes";
   std::string device = "cpu";      // or "cuda": a GPU for each process, or the first for all threads
-  std::string recompute = "none";  // or "full": stages keep their inputs alone and run forward again before backward
+  std::string recompute = "none";  // or "full", "auto", "0,1": stages that run forward again before backward
+  double memory = 0;               // GiB that a worker has, for recompute "auto"
   double hang_seconds = 30;        // without progress, beyond the longest op, after which ranks count as hung; 0: never
   std::int64_t threads = 0;        // intra-op threads of a rank; 0: cores / ranks, at least 1
   std::int64_t validate_every = 0;  // steps; 0: never
   std::string metrics;              // JSON lines file; empty: none
   std::string trace;                // Chrome trace of the last steps; empty: none
   std::string op_times;             // JSON file of measured costs; empty: none
+  std::string tensor_memory;        // JSON file of the most bytes of tensors on each rank; empty: nobody counts
   std::string timeline;             // HTML page of a measured step beside its simulation; empty: none
 
   /// Whether something is written about when ops ran.

@@ -62,10 +62,14 @@ void require_replaceable(const Output& output) {
 }  // namespace
 
 void require_outputs(const TrainOptions& options) {
+  if (!options.tensor_memory.empty() && options.device != "cpu") {
+    throw ConfigError("--tensor-memory counts tensors on the CPU; leave it out with --device cuda");
+  }
   std::vector<Output> given;
   for (const Output& output : std::initializer_list<Output>{{"--metrics", options.metrics},
                                                             {"--trace", options.trace},
                                                             {"--op-times", options.op_times},
+                                                            {"--tensor-memory", options.tensor_memory},
                                                             {"--timeline", options.timeline}}) {
     if (output.path.empty()) continue;
     require_no_input(output, options);

@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -16,6 +17,8 @@
 #include "core/cores.h"
 #include "core/error.h"
 #include "core/fault_point.h"
+#include "core/output_file.h"
+#include "runtime/memory_meter.h"
 #include "train/device.h"
 #include "train/fingerprint.h"
 #include "train/observation.h"
@@ -65,11 +68,30 @@ void use_threads(const Job& job) {
   at::set_num_threads(job.options.threads > 0 ? static_cast<int>(job.options.threads) : std::max(shared, 1));
 }
 
+/// The meter of this process, where somebody wants to know.
+std::optional<MemoryMeter> meter_of(const Job& job) {
+  if (job.options.tensor_memory.empty()) return std::nullopt;
+  return std::optional<MemoryMeter>(std::in_place, static_cast<std::size_t>(job.num_ranks()));
+}
+
+/// What every rank held at most, written by rank 0.
+void write_tensor_memory(const Job& job, WorkerId rank, Transport& transport, const MemoryMeter& meter) {
+  std::vector<double> bytes(static_cast<std::size_t>(job.num_ranks()), 0);
+  bytes[rank.index()] = static_cast<double>(meter.peak_bytes(rank));
+  transport.all_sum(bytes);
+  if (rank == WorkerId(0)) {
+    write_whole(job.options.tensor_memory, fmt::format("{{\"peak_bytes\": [{:.0f}]}}\n", fmt::join(bytes, ", ")));
+  }
+}
+
 /// Trains as one rank; rank 0 writes metrics, shows progress and closes with the summary.
 /// Throws what the trainer throws, after `failure` has noted where.
-void train_as(const Job& job, WorkerId rank, Transport& transport, std::optional<Failure>& failure) {
+void train_as(const Job& job, WorkerId rank, Transport& transport, std::optional<MemoryMeter>& meter,
+              std::optional<Failure>& failure) {
   set_fault_rank(static_cast<int>(rank.value()));
   use_threads(job);
+  std::optional<MemoryMeter::Recording> recording;
+  if (meter) recording.emplace(*meter, rank);
   std::optional<Trainer> trainer;
   try {
     trainer.emplace(job, rank, transport);
@@ -86,6 +108,7 @@ void train_as(const Job& job, WorkerId rank, Transport& transport, std::optional
       const auto recorded = gather_steps(job, rank, transport, *tracer);
       if (speaks) write_observations(job, recorded, run);
     }
+    if (meter) write_tensor_memory(job, rank, transport, *meter);
     if (speaks) std::cout << summary(job, run, available_cores()) << std::flush;
     if (!std::cout) throw Error("standard output cannot be written");
   } catch (...) {
@@ -126,11 +149,12 @@ int run_threads(const Job& job) {
   std::vector<std::optional<Failure>> failures(static_cast<std::size_t>(ranks));
   std::mutex mutex;
   std::optional<int> culprit;
+  std::optional<MemoryMeter> meter = meter_of(job);
   const auto body = [&](int r) {
     try {
       const OwnStream stream(device_of(job.options, WorkerId(r)));
       const auto transport = hub.transport(WorkerId(r));
-      train_as(job, WorkerId(r), *transport, failures[static_cast<std::size_t>(r)]);
+      train_as(job, WorkerId(r), *transport, meter, failures[static_cast<std::size_t>(r)]);
     } catch (...) {
       auto& failure = failures[static_cast<std::size_t>(r)];
       if (!failure) failure = current_failure("");
@@ -161,7 +185,8 @@ int run_rank(const Job& job, const RankEnvironment& rank) {
     note_progress({RankProgress::Phase::Joining});
     const auto transport = connect(job, rank);
     note_progress({RankProgress::Phase::StartUp});
-    train_as(job, WorkerId(rank.rank), *transport, failure);
+    std::optional<MemoryMeter> meter = meter_of(job);
+    train_as(job, WorkerId(rank.rank), *transport, meter, failure);
     return static_cast<int>(ExitCode::Success);
   } catch (...) {
     if (!failure) failure = current_failure("start-up");

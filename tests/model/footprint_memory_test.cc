@@ -14,12 +14,10 @@
 #include "model/footprint.h"
 #include "model/stage.h"
 #include "model/weight_gradients.h"
-#include "support/memory_meter.h"
+#include "runtime/memory_meter.h"
 
 namespace chimera {
 namespace {
-
-using benchmarks::MemoryMeter;
 
 /// A stage, and what it runs on.
 struct Case {
@@ -164,14 +162,25 @@ void for_each_case(const std::vector<std::int64_t>& element_bytes, Visit&& visit
   }
 }
 
-// What is left out: zeros that align each gradient to 64 bytes, and single numbers such as the loss.
+/// Most that what is left out takes: zeros that align each gradient to 64 bytes, single numbers such as the loss, and
+/// the room that a transport of this process may have had the allocator leave before each tensor.
+double left_out() {
+  constexpr double kTensors = 200;  // of a stage
+  MemoryMeter meter(1);
+  const MemoryMeter::Recording recording(meter, WorkerId(0));
+  const at::Tensor number = at::empty({1});
+  const auto room = static_cast<double>(meter.live_bytes(WorkerId(0)) - static_cast<std::int64_t>(number.nbytes()));
+  return 256 + kTensors * room;
+}
+
 TEST(FootprintMemoryTest, WhatStagesKeepIsWhatTheAllocatorHandsOut) {
-  for_each_case({4, 8, 2}, [](const Case& example) {
+  const double tolerance = left_out();
+  for_each_case({4, 8, 2}, [tolerance](const Case& example) {
     const StageMemory said = stage_footprint(example.config, example.stage, example.workload).memory;
     const StageMemory measured = MeasuredStage(example).memory();
-    EXPECT_NEAR(measured.weights, said.weights + said.gradients, 256) << example.what;
-    EXPECT_NEAR(measured.activations, said.activations, 32) << example.what;
-    EXPECT_EQ(measured.deferred, said.deferred) << example.what;
+    EXPECT_NEAR(measured.weights, said.weights + said.gradients, tolerance) << example.what;
+    EXPECT_NEAR(measured.activations, said.activations, tolerance) << example.what;
+    EXPECT_NEAR(measured.deferred.value(), said.deferred.value(), tolerance) << example.what;
     EXPECT_EQ(measured.boundary, said.boundary) << example.what;
   });
 }

@@ -41,6 +41,26 @@ TEST(TrainingObservationTest, ProcessesWriteATraceTimesAndAPage) {
   EXPECT_THAT(read_file(scratch.path("page.html")), ::testing::HasSubstr("step "));
 }
 
+TEST(TrainingObservationTest, RanksWriteWhatTheirTensorsTake) {
+  for (const char* transport : {"processes", "threads"}) {
+    const Scratch scratch;
+    const std::string file = scratch.path("tensors.json");
+    const ProgramResult result = run_program(
+        small_training(scratch) + Arguments{"--model", "gpt2-tiny", "--schedule", "1f1b", "--stages", "2", "--steps",
+                                            "2", "--transport", transport, "--tensor-memory", file});
+    ASSERT_EQ(result.exit_code, 0) << result.messages;
+    const json bytes = json::parse(read_file(file))["peak_bytes"];
+    ASSERT_EQ(bytes.size(), 2U);
+    constexpr double kKept = 8 * 4;             // weights, gradients and AdamW's moments in float64
+    constexpr double kParameters = 2 * 49'984;  // of two of gpt2-tiny's blocks
+    for (const json& rank : bytes) {
+      EXPECT_GT(rank.get<double>(), kKept * kParameters) << transport;
+      EXPECT_LT(rank.get<double>(), 20 * kKept * kParameters) << transport;
+    }
+    EXPECT_GT(bytes[0], bytes[1]) << "its positions, and two micro-batches in flight: " << transport;
+  }
+}
+
 TEST(TrainingObservationTest, AFailedRunLeavesTheFilesOfTheLast) {
   const Scratch scratch;
   const std::string trace = scratch.write("trace.json", "the last trace");

@@ -8,7 +8,7 @@
 #include "generate/registry.h"
 #include "model/parameters.h"
 #include "passes/unroll.h"
-#include "support/memory_meter.h"
+#include "runtime/memory_meter.h"
 #include "support/step_memory.h"
 
 namespace chimera {
@@ -16,7 +16,6 @@ namespace {
 
 using benchmarks::BatchSize;
 using benchmarks::Exchange;
-using benchmarks::MemoryMeter;
 using benchmarks::StepMemory;
 
 constexpr std::int64_t kStages = 4;

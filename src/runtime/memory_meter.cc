@@ -1,9 +1,9 @@
-#include "support/memory_meter.h"
+#include "runtime/memory_meter.h"
 
 #include <algorithm>
 #include <utility>
 
-namespace chimera::benchmarks {
+namespace chimera {
 
 /// What LibTorch's allocator calls, on whichever thread allocates or frees.
 class MemoryMeter::Reporter final : public c10::MemoryReportingInfoBase {
@@ -49,4 +49,4 @@ MemorySample MemoryMeter::take_sample(WorkerId worker) {
   return {live, std::exchange(ledger_->peak[worker.index()], live)};
 }
 
-}  // namespace chimera::benchmarks
+}  // namespace chimera

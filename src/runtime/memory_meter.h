@@ -13,7 +13,7 @@
 #include "core/ids.h"
 #include "runtime/tracer.h"
 
-namespace chimera::benchmarks {
+namespace chimera {
 
 /// One meter for all rank threads of a process, as a tensor made by one may be freed by another: it counts for the
 /// worker that made it as long as anyone holds it. Only CPU tensors made while a Recording lives count: not what stood
@@ -55,4 +55,4 @@ class MemoryMeter {
   std::shared_ptr<Ledger> ledger_;  // autograd may keep a reporter for longer than the meter lives
 };
 
-}  // namespace chimera::benchmarks
+}  // namespace chimera

@@ -1,0 +1,64 @@
+#include "config_words.h"
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/nearest.h"
+#include "options.h"
+
+namespace chimera::apps {
+namespace {
+
+toml::table parse(const std::string& path) {
+  try {
+    return toml::parse(read_input(path), path);
+  } catch (const toml::parse_error& error) {
+    throw ConfigError(fmt::format("{}:{}: {}", path, error.source().begin.line, error.description()));
+  }
+}
+
+/// The names that may be keys: all long flags but those about the command line itself.
+std::vector<std::string> keys_of(const CLI::App& command) {
+  std::vector<std::string> keys;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      if (name != "help" && name != "config") keys.push_back(name);
+    }
+  }
+  return keys;
+}
+
+/// `--key=value`, or `--key` alone for what takes no value; empty for such a flag that is not given.
+std::string word_of(const std::string& key, const toml::node& node, const CLI::Option& option, const std::string& at) {
+  const bool takes_value = option.get_items_expected_max() > 0;
+  if (const auto truth = node.value_exact<bool>()) {
+    if (takes_value) return fmt::format("--{}={}", key, *truth);
+    return *truth ? "--" + key : "";
+  }
+  if (!takes_value) throw ConfigError(fmt::format("{}: '{}' is either true or false", at, key));
+  if (const auto text = node.value_exact<std::string>()) return fmt::format("--{}={}", key, *text);
+  if (const auto number = node.value_exact<std::int64_t>()) return fmt::format("--{}={}", key, *number);
+  if (const auto number = node.value_exact<double>()) return fmt::format("--{}={}", key, *number);
+  throw ConfigError(fmt::format("{}: '{}' must be a string, a number, true or false", at, key));
+}
+
+}  // namespace
+
+std::vector<std::string> config_words(const std::string& path, const CLI::App& command) {
+  const std::vector<std::string> keys = keys_of(command);
+  std::vector<std::string> words;
+  for (const auto& [name, node] : parse(path)) {
+    const std::string key(name.str());
+    const std::string at = fmt::format("{}:{}", path, node.source().begin.line);
+    if (std::ranges::count(keys, key) == 0)
+      throw ConfigError(fmt::format("{}: {}", at, unknown_name("key", key, keys)));
+    const std::string word = word_of(key, node, *command.get_option("--" + key), at);
+    if (!word.empty()) words.push_back(word);
+  }
+  return words;
+}
+
+}  // namespace chimera::apps

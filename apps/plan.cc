@@ -1,0 +1,152 @@
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "commands.h"
+#include "core/error.h"
+#include "core/nearest.h"
+#include "model_flags.h"
+#include "options.h"
+#include "plan_flags.h"
+#include "plan_report.h"
+#include "plan_run.h"
+#include "simulate/costs_json.h"
+
+namespace chimera::apps {
+namespace {
+
+constexpr double kGain = 0.999;  // of the step time: what counts as faster
+
+struct Options {
+  PlanFlags problem;
+  std::vector<std::string> schedules;
+  std::string rule = "simulation";
+  std::string partition = "balanced";
+  std::int64_t top = 10;
+  std::int64_t run = 0;
+  std::string data;  // for that; empty: random letters
+  std::string format;
+  std::string output;
+  std::string costs;
+};
+
+ReportedCandidate reported(Predictor& predictor, const RankedCandidate& ranked) {
+  ReportedCandidate result{ranked, possible_gains(predictor, ranked.candidate), std::nullopt, std::nullopt};
+  if (ranked.prediction.paper) result.models = compare_models(predictor, ranked.candidate);
+  return result;
+}
+
+/// The best plan with twice the memory, where it is faster.
+std::optional<RankedCandidate> with_more_memory(PlanProblem problem, PlanOptions options, double seconds) {
+  problem.memory_bytes *= 2;
+  options.top = 1;
+  Predictor predictor(problem);
+  const Plan plan = make_plan(predictor, options);
+  if (plan.ranked.front().prediction.step_seconds >= kGain * seconds) return std::nullopt;
+  return plan.ranked.front();
+}
+
+PlanReport make_report(const Options& options) {
+  const PlanProblem problem = options.problem.problem();
+  Predictor predictor(problem);
+  PlanOptions plan_options{.schedules = options.schedules, .partition = options.partition, .top = options.top};
+  const bool by_paper = options.rule == "paper";
+  PlanReport report{problem,
+                    by_paper ? plan_by_paper_rule(predictor) : make_plan(predictor, plan_options),
+                    options.rule,
+                    {},
+                    std::nullopt};
+  for (const RankedCandidate& ranked : report.plan.ranked) report.candidates.push_back(reported(predictor, ranked));
+  if (!by_paper)
+    report.with_more_memory =
+        with_more_memory(problem, plan_options, report.plan.ranked.front().prediction.step_seconds);
+  return report;
+}
+
+std::vector<TrainFlag> all_flags(const Options& options, const PlanProblem& problem, const Candidate& candidate) {
+  auto flags = options.problem.workload_flags();
+  const auto planned = train_flags(problem, candidate);
+  flags.insert(flags.end(), planned.begin(), planned.end());
+  return flags;
+}
+
+/// Trains the best ones and notes their step times.
+void measure(const Options& options, PlanReport& report) {
+  std::vector<std::vector<std::string>> runs;
+  for (std::size_t i = 0; i < report.candidates.size() && runs.size() < static_cast<std::size_t>(options.run); ++i)
+    runs.push_back(to_words(all_flags(options, report.problem, report.candidates[i].ranked.candidate)));
+  if (runs.empty()) return;
+  const std::vector<double> seconds = measured_steps(runs, options.data);
+  for (std::size_t i = 0; i < seconds.size(); ++i) report.candidates[i].measured_seconds = seconds[i];
+}
+
+void write_plan(const Options& options, const PlanReport& report) {
+  if (options.output.empty()) return;
+  const RankedCandidate& chosen = report.plan.ranked.front();
+  const std::string comment = fmt::format(
+      "Written by `chimera plan` for {} workers of {}, {:.4g} GiB each, mini-batch {}.\n"
+      "Predicted: {:.4g} s a step, {:.4g} GiB on the fullest worker.\n"
+      "chimera train --config THIS --data FILE",
+      report.problem.workers, report.problem.machine.name, report.problem.memory_bytes / (1 << 30),
+      report.problem.mini_batch, chosen.prediction.step_seconds, chosen.prediction.peak_memory_bytes / (1 << 30));
+  write_output(options.output, to_toml(all_flags(options, report.problem, chosen.candidate), comment));
+}
+
+void write_costs(const Options& options, const PlanReport& report) {
+  if (options.costs.empty()) return;
+  Predictor predictor(report.problem);
+  write_output(options.costs, costs_to_json(predictor.prepare(report.plan.ranked.front().candidate).model.costs));
+}
+
+}  // namespace
+
+void add_plan(CLI::App& program, int& exit_code) {
+  auto* command = program.add_subcommand("plan", "Choose how to train a model on some workers");
+  command->footer(
+      "Examples:\n"
+      "  chimera plan --workers 4 --mini-batch 32 --memory 2 --machine here.json\n"
+      "  chimera plan --model bert-48 --workers 32 --mini-batch 512 --memory 16 --machine machines/p100-aries.json\n"
+      "  chimera plan --model bert-48 --workers 32 --mini-batch 512 --memory 16 --machine machines/p100-aries.json "
+      "--rule paper\n"
+      "  chimera plan --workers 4 --mini-batch 32 --machine here.json --output plan.toml\n"
+      "  chimera train --config plan.toml --data book.txt\n"
+      "  chimera plan --model gpt2-mini --workers 2 --mini-batch 32 --memory 4 --machine here.json --run 3\n"
+      "\nCandidates are all W x D = --workers, micro-batch sizes, schedules with their shapes, and partitions; each\n"
+      "recomputes what memory asks for and no more. They are ranked by the simulator's step time; `equation` is the\n"
+      "paper's equation 1. N is counted for each of the W groups. Asynchronous schedules train by other updates and\n"
+      "are considered only where --schedules names them. --rule paper is the paper's own choice: Chimera, the largest\n"
+      "micro-batch that fits, the least equation 1. Machine profiles: `chimera profile`, machines/ "
+      "(docs/machine_profile.md).\n"
+      "The models, their limits and the paper's tables beside ours: docs/planner.md. Exit code 2 where nothing fits.");
+  auto options = std::make_shared<Options>();
+  options->problem.add_to(*command);
+  command->add_option("--schedules", options->schedules, "consider these alone (default: all synchronous ones)")
+      ->delimiter(',')
+      ->type_name("NAME,NAME");
+  add_choice(*command, "--rule", options->rule, "how to choose (default simulation)", {"simulation", "paper"});
+  command
+      ->add_option("--partition", options->partition,
+                   "how the model is cut into stages: even; balanced, even or with stages that balance, whichever is "
+                   "faster; or the layers of each, as in 8,9,9,6 (default balanced)")
+      ->type_name("CUT");
+  add_count(*command, "--top", options->top, "candidates to rank; 0: all that fit (default 10)");
+  add_count(*command, "--run", options->run,
+            "train the best so many for a few steps on this machine, and compare (default 0)");
+  add_path(*command, "--data", options->data, "UTF-8 text for --run (default: random letters)");
+  add_format(*command, options->format, {"text", "json"});
+  add_path(*command, "--output", options->output, "write the plan as a file for `chimera train --config`");
+  add_path(*command, "--costs", options->costs,
+           "write what the chosen plan's ops, messages and sums take, as `chimera simulate --costs` reads it");
+  command->callback([options, &exit_code] {
+    if (options->top < 0) throw ConfigError(fmt::format("--top must be 0 or more, not {}", options->top));
+    if (options->run < 0) throw ConfigError(fmt::format("--run must be 0 or more, not {}", options->run));
+    PlanReport report = make_report(*options);
+    measure(*options, report);
+    write_plan(*options, report);
+    write_costs(*options, report);
+    write_output("", options->format == "json" ? plan_json(report) : plan_text(report));
+    exit_code = static_cast<int>(ExitCode::Success);
+  });
+}
+
+}  // namespace chimera::apps

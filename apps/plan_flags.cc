@@ -1,0 +1,75 @@
+#include "plan_flags.h"
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "options.h"
+
+namespace chimera::apps {
+
+void PlanFlags::add_to(CLI::App& app) {
+  app.add_option("--model", model, "a preset, or a TOML file (default gpt2-mini): " + listed_models())
+      ->type_name("NAME");
+  overrides.add_to(app);
+  add_count(app, "--workers", workers, "P, workers in all: W x D");
+  add_count(app, "--mini-batch", mini_batch, "sequences of a step over all workers");
+  add_number(app, "--memory", memory, "GiB that a worker has (default: what the machine's profile says)");
+  add_path(app, "--machine", machine, "profile of the machine, in JSON");
+  add_count(app, "--sequence", sequence, "tokens of a sequence (default 128)");
+  add_choice(app, "--dtype", dtype, "numbers that layers compute with (default float32)",
+             {"float32", "float64", "bfloat16"});
+  add_choice(app, "--optimizer", optimizer, "whose state takes memory (default adamw)", {"adamw", "sgd"});
+  app.add_flag("--with-dropout", dropout, "train with dropout, which keeps attention's probabilities");
+  add_choice(app, "--sync", sync, "when gradients are summed over copies (default eager-opt)",
+             {"eager-opt", "eager", "post"});
+  app.add_flag("--shard-optimizer", shard_optimizer, "keep optimizer state once over the workers that hold a stage");
+}
+
+PlanProblem PlanFlags::problem(const ModelOverrides& fields, double gibibytes) const {
+  const auto require = [](const char* flag, std::int64_t value, std::int64_t most) {
+    if (value == 0) throw ConfigError(fmt::format("{} is missing", flag));
+    if (value < 1 || value > most) throw ConfigError(fmt::format("{} must be 1 to {}, not {}", flag, most, value));
+  };
+  require("--workers", workers, 1'000'000);
+  require("--mini-batch", mini_batch, 1'000'000'000);
+  require("--sequence", sequence, 1'000'000'000);
+  if (machine.empty()) throw ConfigError("--machine is missing; `chimera profile` writes one, machines/ has some");
+  PlanProblem problem;
+  problem.model = with_overrides(find_model(model), fields);
+  problem.machine = read_machine(machine);
+  problem.workers = workers;
+  problem.mini_batch = mini_batch;
+  problem.memory_bytes = gibibytes > 0 ? gibibytes * (1 << 30) : problem.machine.memory_bytes;
+  if (problem.memory_bytes <= 0) throw ConfigError("--memory is missing, and the machine's profile has none");
+  problem.workload = workload_of(dtype, optimizer, sequence);
+  problem.workload.dropout = dropout;
+  if (sync == "eager") problem.sync = AllReducePlacement::Eager;
+  if (sync == "post") problem.sync = AllReducePlacement::Post;
+  problem.shard_optimizer = shard_optimizer;
+  return problem;
+}
+
+std::vector<TrainFlag> PlanFlags::workload_flags() const {
+  std::vector<TrainFlag> flags = {{"model", model}};
+  const ModelOverrides fields = overrides.overrides();
+  if (fields.layers) flags.push_back({"layers", *fields.layers});
+  if (fields.hidden) flags.push_back({"hidden", *fields.hidden});
+  if (fields.heads) flags.push_back({"heads", *fields.heads});
+  if (fields.vocabulary) flags.push_back({"vocabulary", *fields.vocabulary});
+  if (fields.tied) flags.push_back({"tied", std::string(*fields.tied ? "true" : "false")});
+  flags.push_back({"sequence", sequence});
+  flags.push_back({"dtype", dtype});
+  flags.push_back({"optimizer", optimizer});
+  return flags;
+}
+
+Workload workload_of(const std::string& dtype, const std::string& optimizer, std::int64_t sequence) {
+  Workload workload;
+  workload.sequence = sequence;
+  workload.weight_bytes = dtype == "float64" ? 8 : 4;
+  workload.compute_bytes = dtype == "bfloat16" ? 2 : workload.weight_bytes;
+  workload.optimizer_bytes = optimizer == "adamw" ? 2 * workload.weight_bytes : 0;
+  return workload;
+}
+
+}  // namespace chimera::apps

@@ -1,0 +1,41 @@
+#pragma once
+// The flags that say what is to be planned.
+
+#include <CLI/CLI.hpp>
+
+#include <string>
+#include <vector>
+
+#include "model_flags.h"
+#include "plan/candidate.h"
+#include "plan/train_flags.h"
+
+namespace chimera::apps {
+
+struct PlanFlags {
+  std::string model = "gpt2-mini";
+  ModelFlags overrides;
+  std::int64_t workers = 0;
+  std::int64_t mini_batch = 0;
+  double memory = 0;  // GiB; 0: what the machine has
+  std::string machine;
+  std::int64_t sequence = 128;
+  std::string dtype = "float32";
+  std::string optimizer = "adamw";
+  std::string sync = "eager-opt";
+  bool dropout = false;
+  bool shard_optimizer = false;
+
+  void add_to(CLI::App& app);
+  /// Throws ConfigError where a flag is missing or wrong, or the machine's profile is.
+  [[nodiscard]] PlanProblem problem() const { return problem(overrides.overrides(), memory); }
+  /// The same with the model's fields and the memory (GiB; 0: what the machine has) from elsewhere.
+  [[nodiscard]] PlanProblem problem(const ModelOverrides& fields, double gibibytes) const;
+  /// Model and workload as flags of `chimera train`.
+  [[nodiscard]] std::vector<TrainFlag> workload_flags() const;
+};
+
+/// Elements' sizes that `chimera train --dtype` and --optimizer lead to.
+[[nodiscard]] Workload workload_of(const std::string& dtype, const std::string& optimizer, std::int64_t sequence);
+
+}  // namespace chimera::apps

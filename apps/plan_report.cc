@@ -1,0 +1,184 @@
+#include "plan_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "model/parameters.h"
+
+namespace chimera::apps {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kGiB = 1 << 30;
+constexpr double kWorthSaying = 0.05;  // a larger difference of the models is explained
+
+std::string recomputed(const Candidate& candidate) {
+  const std::int64_t stages = candidate.shape.stages * stages_a_worker(candidate.schedule, candidate.shape);
+  return recompute_text(candidate.recompute, stages);
+}
+
+/// The schedule with what is special about its shape.
+std::string schedule_text(const Candidate& candidate) {
+  const std::string text = in_words(candidate);
+  return text.substr(0, text.find("  "));
+}
+
+std::string rows(const PlanReport& report) {
+  std::size_t width = 8;
+  for (const auto& each : report.candidates) width = std::max(width, schedule_text(each.ranked.candidate).size());
+  std::string text =
+      fmt::format("{:>3}  {:<{}}  {:>9}  {:>9}  {:<9}  {:<9}  {:>8}  {:>8}  {:>6}  {:>6}  {:>8}{}\n", "", "schedule",
+                  width, "W x D", "N x b", "recompute", "partition", "s/step", "seq/s", "bubble", "GiB", "equation",
+                  report.candidates.front().measured_seconds ? "  measured" : "");
+  for (std::size_t i = 0; i < report.candidates.size(); ++i) {
+    const auto& [candidate, prediction] = report.candidates[i].ranked;
+    const std::string again = recomputed(candidate);
+    text += fmt::format(
+        "{:>3}  {:<{}}  {:>9}  {:>9}  {:<9}  {:<9}  {:>8.4g}  {:>8.4g}  {:>6.3f}  {:>6.2f}  {:>8}", i + 1,
+        schedule_text(candidate), width, fmt::format("{} x {}", candidate.data_parallel, candidate.shape.stages),
+        fmt::format("{} x {}", candidate.shape.micro_batches, candidate.micro_batch_size),
+        again.size() > 9 ? fmt::format("{} stages", candidate.recompute.size()) : again, candidate.partition,
+        prediction.step_seconds, prediction.sequences_per_second, prediction.bubble_ratio,
+        prediction.peak_memory_bytes / kGiB, prediction.paper ? fmt::format("{:.4g}", prediction.paper->seconds) : "-");
+    if (const auto& measured = report.candidates[i].measured_seconds)
+      text += fmt::format("  {:.4g} ({:+.1f} %)", *measured, 100 * (prediction.step_seconds / *measured - 1));
+    text += "\n";
+  }
+  return text;
+}
+
+std::string parts_of_a_step(const Prediction& prediction) {
+  std::string text = fmt::format("  a worker's step: {:.4g} s of ops", prediction.busy_seconds);
+  for (int cause = 0; cause < kIdleCauses; ++cause) {
+    const double seconds = prediction.idle_seconds[static_cast<std::size_t>(cause)];
+    if (seconds > 0) text += fmt::format(", {:.4g} s {}", seconds, to_text(static_cast<IdleCause>(cause)));
+  }
+  return text + "\n";
+}
+
+std::string both_models(const ReportedCandidate& reported) {
+  if (!reported.models) return "  equation 1 has no closed form for this schedule\n";
+  const ModelComparison& models = *reported.models;
+  const double off = models.paper_seconds / models.simulated_seconds - 1;
+  const EquationOne& paper = *reported.ranked.prediction.paper;
+  std::string text = fmt::format(
+      "  equation 1: {:.4g} s ({:+.1f} %) = ({:.4g} + {:.4g}) x {} + ({:.4g} + {:.4g}) x {} + {:.4g} of sums\n",
+      models.paper_seconds, 100 * off, paper.forward, paper.point_to_point, paper.critical.forwards, paper.backward,
+      paper.point_to_point, paper.critical.backwards, paper.unoverlapped);
+  if (std::abs(off) <= kWorthSaying || models.causes.empty()) return text;
+  text += "    beyond it the simulator has";
+  for (std::size_t i = 0; i < models.causes.size(); ++i)
+    text += fmt::format("{} {:+.4g} s {}", i == 0 ? "" : ",", models.causes[i].seconds, models.causes[i].name);
+  return text + "\n";
+}
+
+std::string gains_text(const PlanReport& report) {
+  const ReportedCandidate& chosen = report.candidates.front();
+  const double seconds = chosen.ranked.prediction.step_seconds;
+  std::string text = fmt::format("  a network that takes no time: {:.4g} s ({:.2f} times as fast)\n",
+                                 chosen.gains.free_network_seconds, seconds / chosen.gains.free_network_seconds);
+  if (!chosen.ranked.candidate.recompute.empty())
+    text +=
+        fmt::format("  memory for no recomputation: {:.4g} s ({:.2f} times as fast)\n",
+                    chosen.gains.without_recomputation_seconds, seconds / chosen.gains.without_recomputation_seconds);
+  if (report.with_more_memory) {
+    const auto& better = *report.with_more_memory;
+    text += fmt::format("  twice the memory: {:.4g} s ({:.2f} times as fast): {}, recompute {}\n",
+                        better.prediction.step_seconds, seconds / better.prediction.step_seconds,
+                        in_words(better.candidate), recomputed(better.candidate));
+  } else {
+    text += "  twice the memory: no gain\n";
+  }
+  return text;
+}
+
+Json idle_json(const Prediction& prediction) {
+  Json idle = Json::object();
+  for (int cause = 0; cause < kIdleCauses; ++cause)
+    idle[to_text(static_cast<IdleCause>(cause))] = prediction.idle_seconds[static_cast<std::size_t>(cause)];
+  return idle;
+}
+
+Json equation_json(const EquationOne& equation, const std::optional<ModelComparison>& models) {
+  Json json = {{"seconds", equation.seconds},
+               {"forward", equation.forward},
+               {"backward", equation.backward},
+               {"point_to_point", equation.point_to_point},
+               {"critical_forwards", equation.critical.forwards},
+               {"critical_backwards", equation.critical.backwards},
+               {"all_reduce", equation.all_reduce},
+               {"unoverlapped", equation.unoverlapped}};
+  if (!models) return json;
+  Json causes = Json::array();
+  for (const DifferenceCause& cause : models->causes)
+    causes.push_back({{"cause", cause.name}, {"seconds", cause.seconds}});
+  json["simulator_beyond"] = causes;
+  return json;
+}
+
+Json candidate_json(const ReportedCandidate& reported) {
+  const auto& [candidate, prediction] = reported.ranked;
+  Json json = {{"schedule", candidate.schedule},
+               {"data_parallel", candidate.data_parallel},
+               {"stages", candidate.shape.stages},
+               {"micro_batch_size", candidate.micro_batch_size},
+               {"micro_batches", candidate.shape.micro_batches},
+               {"pipelines", candidate.shape.pipelines},
+               {"chunks", candidate.shape.chunks},
+               {"waves", candidate.shape.waves},
+               {"scale", to_text(candidate.shape.scale)},
+               {"partition", candidate.partition},
+               {"recompute", recomputed(candidate)},
+               {"step_seconds", prediction.step_seconds},
+               {"sequences_per_second", prediction.sequences_per_second},
+               {"bubble_ratio", prediction.bubble_ratio},
+               {"peak_memory_bytes", prediction.peak_memory_bytes},
+               {"worker_memory_bytes", prediction.worker_bytes},
+               {"fits", prediction.fits},
+               {"busy_seconds", prediction.busy_seconds},
+               {"idle_seconds", idle_json(prediction)},
+               {"free_network_seconds", reported.gains.free_network_seconds},
+               {"without_recomputation_seconds", reported.gains.without_recomputation_seconds}};
+  if (prediction.paper) json["equation_1"] = equation_json(*prediction.paper, reported.models);
+  if (reported.measured_seconds) json["measured_step_seconds"] = *reported.measured_seconds;
+  return json;
+}
+
+}  // namespace
+
+std::string plan_text(const PlanReport& report) {
+  const PlanProblem& problem = report.problem;
+  std::string text =
+      fmt::format("{}: {} parameters, sequences of {}; {} workers ({}) of {:.4g} GiB, mini-batch {}\n\n",
+                  problem.model.name, parameter_count(problem.model), problem.workload.sequence, problem.workers,
+                  problem.machine.name, problem.memory_bytes / kGiB, problem.mini_batch);
+  text += rows(report);
+  const ReportedCandidate& chosen = report.candidates.front();
+  text += fmt::format("\nchosen{}: {}, recompute {}\n", report.rule == "paper" ? " by the paper's rule" : "",
+                      in_words(chosen.ranked.candidate), recomputed(chosen.ranked.candidate));
+  text += parts_of_a_step(chosen.ranked.prediction) + both_models(chosen) + gains_text(report);
+  text += fmt::format("{} candidates: {} do not fit, {} cannot be faster than the slowest above\n",
+                      report.plan.considered, report.plan.too_large, report.plan.pruned);
+  return text;
+}
+
+std::string plan_json(const PlanReport& report) {
+  Json candidates = Json::array();
+  for (const ReportedCandidate& each : report.candidates) candidates.push_back(candidate_json(each));
+  Json json = {
+      {"chosen", candidates.front()},         {"candidates", candidates},           {"rule", report.rule},
+      {"considered", report.plan.considered}, {"too_large", report.plan.too_large}, {"pruned", report.plan.pruned}};
+  if (report.with_more_memory) {
+    const auto& better = *report.with_more_memory;
+    json["with_twice_the_memory"] = candidate_json({better, {}, std::nullopt, std::nullopt});
+    for (const char* unknown : {"free_network_seconds", "without_recomputation_seconds"})
+      json["with_twice_the_memory"].erase(unknown);
+  }
+  return json.dump(1) + "\n";
+}
+
+}  // namespace chimera::apps

@@ -1,0 +1,49 @@
+#include "plan_run.h"
+
+#include <fmt/format.h>
+
+#include <iostream>
+
+#include "core/error.h"
+
+#ifdef CHIMERA_WITH_TORCH
+#include "bench/contest.h"
+#include "bench/random_letters.h"
+#include "launch/launcher.h"
+#include "train/job.h"
+#include "train_options.h"
+#endif
+
+namespace chimera::apps {
+
+#ifdef CHIMERA_WITH_TORCH
+
+std::vector<double> measured_steps(const std::vector<std::vector<std::string>>& runs, const std::string& data) {
+  const BenchFolder folder;
+  std::string text = data;
+  if (text.empty()) write_random_letters(text = folder.file("text.txt"));
+  std::vector<Contender> contenders;
+  for (std::vector<std::string> words : runs) {
+    words.insert(words.end(), {"--data", text, "--steps", "8"});
+    (void)prepare_job(train_options(words));  // refuses what training would
+    std::string command = shell_word(own_executable()) + " train";
+    for (const std::string& word : words) command += fmt::format(" {}", shell_word(word));
+    contenders.push_back({fmt::format("run {}", contenders.size() + 1), command + " --metrics \"$CHIMERA_METRICS\""});
+  }
+  const ContestOptions options{.rounds = 3};
+  const auto say = [](const std::string& words) { std::cerr << words << std::flush; };
+  std::vector<double> seconds;
+  for (const Score& score : run_contest(contenders, options, say))
+    seconds.push_back(spread_of(score.step_seconds).median);
+  return seconds;
+}
+
+#else
+
+std::vector<double> measured_steps(const std::vector<std::vector<std::string>>&, const std::string&) {
+  throw ConfigError("--run trains, and this program was built without LibTorch; leave it out");
+}
+
+#endif
+
+}  // namespace chimera::apps

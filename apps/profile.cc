@@ -1,0 +1,116 @@
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "commands.h"
+#include "core/cores.h"
+#include "core/error.h"
+#include "core/output_file.h"
+#include "launch/launcher.h"
+#include "model_flags.h"
+#include "options.h"
+#include "plan/merge_machines.h"
+#include "profile/profiler.h"
+#include "transport/gloo_transport.h"
+
+namespace chimera::apps {
+namespace {
+
+struct Flags {
+  ProfileOptions options;
+  std::vector<std::string> merged;  // --merge
+  std::string name;
+  std::string output;
+  std::string format = "text";
+};
+
+void print(const Flags& flags, const MachineProfile& machine, const std::string& text) {
+  if (!flags.output.empty()) write_whole(flags.output, to_json(machine));
+  write_output("", flags.format == "json" ? to_json(machine) : text);
+}
+
+void merge(const Flags& flags) {
+  std::vector<MachineProfile> machines;
+  for (const std::string& path : flags.merged) machines.push_back(read_machine(path));
+  MachineProfile machine = merge_machines(machines);
+  if (!flags.name.empty()) machine.name = flags.name;
+  print(flags, machine,
+        fmt::format("{}: {} layers of {} profiles\n", machine.name, machine.layers.size(), machines.size()));
+}
+
+int measure_as_rank(const Flags& flags, const RankEnvironment& rank) {
+  at::set_num_interop_threads(1);
+  at::set_num_threads(static_cast<int>(flags.options.threads));
+  const auto transport = connect_gloo(
+      {.rank = rank.rank, .world_size = rank.world_size, .store_path = rank.store_path, .groups = profile_groups()});
+  const auto say = [&](const std::string& words) {
+    if (rank.rank == 0) std::cerr << fmt::format("\r{:<40}", words) << std::flush;
+  };
+  MachineReport report = measure_machine(flags.options, *transport, rank.rank, say);
+  if (rank.rank != 0) return static_cast<int>(ExitCode::Success);
+  say("");
+  std::cerr << "\r" << std::flush;
+  if (!flags.name.empty()) report.machine.name = flags.name;
+  print(flags, report.machine, to_text(report));
+  return static_cast<int>(ExitCode::Success);
+}
+
+int run(const Flags& flags, const Invocation& invocation) {
+  if (invocation.rank) return measure_as_rank(flags, *invocation.rank);
+  if (!flags.merged.empty()) {
+    merge(flags);
+    return static_cast<int>(ExitCode::Success);
+  }
+  validate(flags.options, available_cores());
+  if (!flags.output.empty()) require_writable_whole(flags.output);
+  return launch({.ranks = profile_ranks(flags.options, available_cores()).started, .arguments = invocation.arguments});
+}
+
+void add_flags(CLI::App& command, Flags& flags) {
+  ProfileOptions& o = flags.options;
+  add_path(command, "--output", flags.output, "write the profile to a file");
+  command.add_option("--model", o.models, "measure their layers (default gpt2-mini,bert-tiny): " + listed_models())
+      ->delimiter(',')
+      ->type_name("NAME,NAME");
+  command.add_option("--micro-batch-sizes", o.micro_batch_sizes, "sequences of a micro-batch (default 1,2,4,8)")
+      ->delimiter(',')
+      ->type_name("N,N");
+  add_count(command, "--sequence", o.sequence, "tokens of a sequence (default 128)");
+  add_choice(command, "--dtype", o.dtype, "numbers that layers compute with (default float32)",
+             {"float32", "float64", "bfloat16"});
+  add_count(command, "--threads", o.threads, "intra-op threads of a worker (default 1)");
+  add_number(command, "--seconds", o.seconds,
+             "time for the measurements; more where a few of each take longer (default 45)");
+  command.add_option("--merge", flags.merged, "measure nothing: unite these profiles, of nodes that are alike")
+      ->type_name("FILE FILE");
+  command.add_option("--name", flags.name, "what to call the machine (default its host name)")->type_name("TEXT");
+  add_format(command, flags.format, {"text", "json"});
+}
+
+}  // namespace
+
+void add_profile(CLI::App& program, const Invocation& invocation, int& exit_code) {
+  auto* command = program.add_subcommand("profile", "Measure this machine for the planner");
+  command->footer(
+      "Examples:\n"
+      "  chimera profile --output here.json\n"
+      "  chimera profile --model gpt2 --micro-batch-sizes 1,2 --sequence 256 --output here.json\n"
+      "  chimera profile --merge node-a.json node-b.json --output both.json\n"
+      "\nTakes about a minute. Starts as many processes as compute at once (cores / --threads; two at least), and\n"
+      "measures in all of them at the same time, in rounds that take turns, as training does: forward, input gradient\n"
+      "and weight gradient of one embedding, block and head of each model and micro-batch size; messages and sums of\n"
+      "1 KiB to 4 MiB between two processes; an update; and what the host adds to ops and steps. Written are medians,\n"
+      "of links lower quartiles.\n"
+      "With --threads 1 layers count in CPU time, which other programs' turns do not enlarge. docs/machine_profile.md\n"
+      "explains every field. Nothing else should run meanwhile.\n"
+      "The machine's links between nodes are taken to be those within; edit them, or merge a profile that has others.");
+  auto flags = std::make_shared<Flags>();
+  add_flags(*command, *flags);
+  command->callback([flags, &invocation, &exit_code] { exit_code = run(*flags, invocation); });
+}
+
+}  // namespace chimera::apps

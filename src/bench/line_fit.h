@@ -1,0 +1,41 @@
+#pragma once
+// A line through measured times.
+
+#include <algorithm>
+#include <vector>
+
+namespace chimera {
+
+/// seconds = alpha + beta * bytes
+struct TimedSize {
+  double bytes = 0;
+  double seconds = 0;  // above 0
+};
+struct Line {
+  double alpha = 0;
+  double beta = 0;
+};
+
+/// The line whose relative errors have the least sum of squares, so that short messages count like long ones; neither
+/// alpha nor beta below 0. `points`: at least two different sizes.
+[[nodiscard]] inline Line fit_line(const std::vector<TimedSize>& points) {
+  double weights = 0;
+  double x = 0;
+  double y = 0;
+  double xx = 0;
+  double xy = 0;
+  for (const auto& [bytes, seconds] : points) {
+    const double weight = 1 / (seconds * seconds);
+    weights += weight;
+    x += weight * bytes;
+    y += weight * seconds;
+    xx += weight * bytes * bytes;
+    xy += weight * bytes * seconds;
+  }
+  const double beta = (weights * xy - x * y) / (weights * xx - x * x);
+  if (beta < 0) return {y / weights, 0};
+  const double alpha = (y - beta * x) / weights;
+  return alpha < 0 ? Line{0, xy / xx} : Line{alpha, beta};
+}
+
+}  // namespace chimera

@@ -1,0 +1,52 @@
+#pragma once
+// What the planner chooses among, and for whom.
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "model/config.h"
+#include "model/footprint.h"
+#include "plan/machine.h"
+#include "schedule/all_reduce_placement.h"
+#include "schedule/schedule.h"
+
+namespace chimera {
+
+/// What is the same for all candidates.
+struct PlanProblem {
+  ModelConfig model;
+  MachineProfile machine;
+  std::int64_t workers = 1;     // P
+  std::int64_t mini_batch = 1;  // sequences of a step over all workers
+  double memory_bytes = 0;      // that a worker has
+  Workload workload;            // its micro-batch size means nothing
+  AllReducePlacement sync = AllReducePlacement::EagerOpt;
+  bool blocking_sends = false;   // workers wait until what they send has arrived
+  bool shard_optimizer = false;  // optimizer state once over the copies of a stage
+};
+
+/// One way to train: W groups of D workers, N micro-batches of b sequences in each.
+struct Candidate {
+  std::string schedule = "chimera";
+  PipelineShape shape = {};  // N = mini-batch / (W b)
+  std::int64_t data_parallel = 1;
+  std::int64_t micro_batch_size = 1;
+  std::string partition = "even";    // or "balanced"
+  std::set<StageId> recompute = {};  // stages that run their forward again
+};
+
+/// `chimera  W 8 x D 4, 8 micro-batches of 8`: a candidate in a few words, what is as usual left out.
+[[nodiscard]] std::string in_words(const Candidate& candidate);
+
+/// `none`, `full`, or the recomputed stages of S as `chimera train --recompute` takes them: `0,1,5`.
+[[nodiscard]] std::string recompute_text(const std::set<StageId>& stages, std::int64_t num_stages);
+
+/// Stages of a replica that each worker holds: v of interleaved-1f1b, 2w of hanayo, 2 of zb-v and dualpipev, else 1.
+[[nodiscard]] std::int64_t stages_a_worker(const std::string& schedule, const PipelineShape& shape);
+
+/// `direct`, `doubling` or `halving`.
+[[nodiscard]] std::string to_text(ScaleMethod scale);
+
+}  // namespace chimera

@@ -1,0 +1,157 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include "core/error.h"
+#include "generate/registry.h"
+#include "model/partition.h"
+#include "plan/plan.h"
+
+namespace chimera {
+namespace {
+
+constexpr std::int64_t kMostPlannedOps = std::int64_t{1} << 21;
+
+std::vector<std::int64_t> divisors(std::int64_t number) {
+  std::vector<std::int64_t> low;
+  std::vector<std::int64_t> high;
+  for (std::int64_t d = 1; d * d <= number; ++d) {
+    if (number % d != 0) continue;
+    low.push_back(d);
+    if (d != number / d) high.push_back(number / d);
+  }
+  low.insert(low.end(), high.rbegin(), high.rend());
+  return low;
+}
+
+/// Whether the schedule is defined for the shape; what `chimera schedules` states.
+bool takes_shape(const std::string& schedule, const PipelineShape& shape) {
+  const std::int64_t depth = shape.stages;
+  const std::int64_t count = shape.micro_batches;
+  if (schedule == "chimera" || schedule == "chimera-zb") return depth % 2 == 0 && depth % shape.pipelines == 0;
+  if (schedule == "dualpipe") return depth % 2 == 0 && count % 2 == 0 && count >= 2 * depth;
+  if (schedule == "dualpipev") return count >= 2 * depth;
+  if (schedule == "pipedream-2bw") return count >= depth;
+  if (schedule == "interleaved-1f1b") return count < depth || count % (count / depth) == 0;
+  return true;
+}
+
+/// The schedule's shapes for D and N: every way to set its own flags.
+std::vector<PipelineShape> shapes_of(const Generator& generator, std::int64_t depth, std::int64_t count) {
+  const PipelineShape plain{.stages = depth, .micro_batches = count};
+  std::vector<PipelineShape> shapes = {plain};
+  const auto multiply = [&](const std::string& flag, const auto& values, auto PipelineShape::*field) {
+    if (!takes(generator, flag)) return;
+    std::vector<PipelineShape> more;
+    for (const PipelineShape& shape : shapes) {
+      for (const auto value : values) {
+        more.push_back(shape);
+        more.back().*field = value;
+      }
+    }
+    shapes = std::move(more);
+  };
+  std::vector<std::int64_t> pipelines;
+  if (depth % 2 == 0) pipelines = divisors(depth / 2);
+  for (std::int64_t& f : pipelines) f *= 2;
+  multiply("--pipelines", pipelines, &PipelineShape::pipelines);
+  multiply("--chunks", std::array<std::int64_t, 2>{2, 4}, &PipelineShape::chunks);
+  multiply("--waves", std::array<std::int64_t, 2>{1, 2}, &PipelineShape::waves);
+  if (count > depth) {
+    multiply("--scale", std::array{ScaleMethod::Direct, ScaleMethod::Doubling, ScaleMethod::Halving},
+             &PipelineShape::scale);
+  }
+  return shapes;
+}
+
+class Enumeration {
+ public:
+  Enumeration(const PlanProblem& problem, const PlanOptions& options) : problem_(problem), options_(options) {
+    if (options.partition == "even" || options.partition == "balanced") return;
+    const auto counts = parse_layer_counts(options.partition);
+    cut_ = static_cast<std::int64_t>(counts.size());
+    (void)explicit_partition(counts, problem.model.layers, cut_);
+  }
+
+  std::vector<Candidate> run() {
+    for (const std::int64_t depth : divisors(problem_.workers)) {
+      const std::int64_t groups = problem_.workers / depth;
+      if (depth > problem_.model.layers || problem_.mini_batch % groups != 0) continue;
+      const std::int64_t share = problem_.mini_batch / groups;
+      for (const std::int64_t size : divisors(share)) add(depth, groups, size, share / size);
+    }
+    return std::move(found_);
+  }
+
+ private:
+  void add(std::int64_t depth, std::int64_t groups, std::int64_t size, std::int64_t count) {
+    if (3 * depth * count > kMostPlannedOps) return;
+    for (const std::string& name : options_.schedules) {
+      if (depth == 1 && name != options_.schedules.front()) continue;  // data parallelism, whatever its name
+      for (const PipelineShape& shape : shapes_of(find_generator(name), depth, count)) {
+        const bool halves = shape.scale == ScaleMethod::Halving;
+        const std::int64_t held = stages_a_worker(name, shape);
+        if (!takes_shape(name, shape) || (halves && size % 2 != 0) || held * depth > problem_.model.layers) continue;
+        if (held * depth * count * (halves ? 2 : 1) * 3 > kMostPlannedOps) continue;
+        if (cut_ > 0 && held * depth != cut_) continue;
+        found_.push_back({name, shape, groups, size, cut_ > 0 ? options_.partition : "even", {}});
+      }
+    }
+  }
+
+  const PlanProblem& problem_;
+  const PlanOptions& options_;
+  std::int64_t cut_ = 0;  // stages of a given cut; 0: any
+  std::vector<Candidate> found_;
+};
+
+bool can_deal_out(const PlanProblem& problem, std::int64_t workers) {
+  for (const std::int64_t depth : divisors(workers)) {
+    if (depth <= problem.model.layers && problem.mini_batch % (workers / depth) == 0) return true;
+  }
+  return false;
+}
+
+[[noreturn]] void refuse(const PlanProblem& problem, const PlanOptions& options) {
+  if (!can_deal_out(problem, problem.workers)) {
+    std::int64_t fewer = problem.workers;
+    while (!can_deal_out(problem, fewer)) --fewer;  // one worker always can
+    throw ConfigError(fmt::format(
+        "{} workers: no W x D = {} has W dividing the mini-batch of {} and D at most the {} layers of {}; "
+        "{} workers would do",
+        problem.workers, problem.workers, problem.mini_batch, problem.model.layers, problem.model.name, fewer));
+  }
+  std::string names;
+  for (const std::string& name : options.schedules) names += (names.empty() ? "" : ", ") + name;
+  if (options.partition.find(',') != std::string::npos) {
+    throw ConfigError(fmt::format("--partition {}: no schedule cuts the model for {} workers into so many stages",
+                                  options.partition, problem.workers));
+  }
+  throw ConfigError(fmt::format(
+      "{} workers, mini-batch {}: none of the schedules {} takes any W x D = {} with D at most the {} layers of {}; "
+      "allow others (1f1b takes any D and N)",
+      problem.workers, problem.mini_batch, names, problem.workers, problem.model.layers, problem.model.name));
+}
+
+}  // namespace
+
+std::vector<Candidate> candidates_of(const PlanProblem& problem, const PlanOptions& options) {
+  PlanOptions named = options;
+  if (named.schedules.empty()) named.schedules = synchronous_schedules();
+  for (const std::string& name : named.schedules) (void)find_generator(name);
+  auto found = Enumeration(problem, named).run();
+  if (found.empty()) refuse(problem, named);
+  return found;
+}
+
+std::vector<std::string> synchronous_schedules() {
+  std::vector<std::string> names = {"1f1b"};
+  for (const std::string& name : schedule_names()) {
+    if (name != "1f1b" && name != "pipedream" && name != "pipedream-2bw") names.push_back(name);
+  }
+  return names;
+}
+
+}  // namespace chimera

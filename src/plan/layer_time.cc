@@ -1,0 +1,116 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/error.h"
+#include "plan/machine.h"
+
+namespace chimera {
+namespace {
+
+constexpr double real(std::int64_t number) { return static_cast<double>(number); }
+
+/// The work of one sequence.
+LayerFootprint work_of(const ModelConfig& config, LayerKind kind, std::int64_t sequence) {
+  return layer_footprint(config, kind, {.micro_batch_size = 1, .sequence = sequence});
+}
+
+std::int64_t bytes_of(const std::string& dtype) { return dtype == "float64" ? 8 : dtype == "bfloat16" ? 2 : 4; }
+
+/// Whether the sizes that this kind's work depends on agree.
+bool equal_sizes(const ModelConfig& a, const ModelConfig& b, LayerKind kind) {
+  if (a.family != b.family || a.hidden != b.hidden) return false;
+  switch (kind) {
+    case LayerKind::Embedding: return a.vocabulary == b.vocabulary && a.positions == b.positions;
+    case LayerKind::Block: return a.heads == b.heads && a.feed_forward == b.feed_forward;
+    case LayerKind::Head: return a.vocabulary == b.vocabulary;
+  }
+  return false;
+}
+
+double hidden_states(const ModelConfig& model, std::int64_t sequence) { return real(model.hidden) * real(sequence); }
+
+/// How much one sequence's work differs, as the logarithm of a ratio; layers that differ otherwise count as farther.
+double distance(const LayerTimes& layer, const ModelConfig& model, const Workload& workload) {
+  constexpr double kOtherSequence = 0.01;  // breaks ties between equal work
+  constexpr double kOtherSizes = 0.02;
+  constexpr double kOtherFamily = 1;
+  constexpr double kOtherType = 3;
+  const double measured = work_of(layer.model, layer.kind, layer.sequence).forward_flops / real(layer.sequence);
+  const double asked = work_of(model, layer.kind, workload.sequence).forward_flops / real(workload.sequence);
+  const double ratio = measured > 0 && asked > 0 ? asked / measured : real(model.hidden) / real(layer.model.hidden);
+  double sum = std::abs(std::log(ratio));
+  if (layer.sequence != workload.sequence) {
+    sum += kOtherSequence * (1 + std::abs(std::log(real(workload.sequence) / real(layer.sequence))));
+  }
+  if (!equal_sizes(layer.model, model, layer.kind)) sum += kOtherSizes;
+  if (layer.model.family != model.family) sum += kOtherFamily;
+  if (bytes_of(layer.dtype) != workload.compute_bytes) sum += kOtherType;
+  return sum;
+}
+
+const LayerTimes& nearest_layer(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
+                                const Workload& workload) {
+  const LayerTimes* best = nullptr;
+  double least = std::numeric_limits<double>::infinity();
+  for (const LayerTimes& layer : machine.layers) {
+    if (layer.kind != kind) continue;
+    if (const double far = distance(layer, model, workload); far < least) {
+      least = far;
+      best = &layer;
+    }
+  }
+  if (best == nullptr) {
+    throw ConfigError(fmt::format("machine profile '{}' has no layer of kind {}; `chimera profile` measures all three",
+                                  machine.name, to_text(kind)));
+  }
+  return *best;
+}
+
+/// A line through two measured points, read at `size`; never below what the nearer point says of its share.
+double on_line(double size, const LayerTime& a, const LayerTime& b, double LayerTime::*part) {
+  const auto low = real(a.micro_batch_size);
+  const auto high = real(b.micro_batch_size);
+  const double value = a.*part + (b.*part - a.*part) * (size - low) / (high - low);
+  if (size < low) return std::max(value, a.*part * size / low);
+  return size > high ? std::max(value, b.*part) : value;
+}
+
+double at_size(const std::vector<LayerTime>& times, double size, double LayerTime::*part) {
+  if (times.size() == 1) return times.front().*part * size / real(times.front().micro_batch_size);
+  auto upper = std::ranges::find_if(times, [&](const LayerTime& t) { return real(t.micro_batch_size) >= size; });
+  if (upper == times.end()) --upper;
+  if (upper == times.begin()) ++upper;
+  return on_line(size, *(upper - 1), *upper, part);
+}
+
+double spread_at(const std::vector<LayerTime>& times, double size) {
+  return std::ranges::min_element(times, {},
+                                  [&](const LayerTime& t) { return std::abs(real(t.micro_batch_size) - size); })
+      ->spread;
+}
+
+}  // namespace
+
+LayerTime layer_time(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
+                     const Workload& workload) {
+  const LayerTimes& layer = nearest_layer(machine, model, kind, workload);
+  // As many tokens as are asked for: what depends on their number alone then agrees.
+  const double sequences = real(workload.micro_batch_size) * real(workload.sequence) / real(layer.sequence);
+  const LayerFootprint asked = work_of(model, kind, workload.sequence);
+  const LayerFootprint measured = work_of(layer.model, kind, layer.sequence);
+  const double wider = real(workload.compute_bytes) / real(bytes_of(layer.dtype));
+  const double states = hidden_states(model, workload.sequence) / hidden_states(layer.model, layer.sequence);
+  const auto time = [&](double LayerTime::*part, double LayerFootprint::*work) {
+    const double ratio = measured.*work > 0 && asked.*work > 0 ? asked.*work / measured.*work : states;
+    const double per_token = ratio * real(layer.sequence) / real(workload.sequence);
+    return at_size(layer.times, sequences, part) * per_token * wider;
+  };
+  return {workload.micro_batch_size, time(&LayerTime::forward, &LayerFootprint::forward_flops),
+          time(&LayerTime::input_gradient, &LayerFootprint::input_gradient_flops),
+          time(&LayerTime::weight_gradient, &LayerFootprint::weight_gradient_flops), spread_at(layer.times, sequences)};
+}
+
+}  // namespace chimera

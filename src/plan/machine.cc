@@ -1,0 +1,212 @@
+#include "plan/machine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/nearest.h"
+#include "schedule/json_value.h"
+
+namespace chimera {
+namespace {
+
+constexpr const char* kFormat = "chimera-machine";
+constexpr std::int64_t kVersion = 1;
+
+std::string read_text(const std::string& path) {
+  if (path == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
+  constexpr std::uintmax_t kLargestFile = 16 << 20;
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    throw ConfigError(fmt::format("cannot read machine profile '{}': it is a folder", path));
+  }
+  if (std::filesystem::is_regular_file(path, error) && std::filesystem::file_size(path, error) > kLargestFile) {
+    throw ConfigError(
+        fmt::format("machine profile '{}' is larger than 16 MiB; `chimera profile` writes such files", path));
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    throw ConfigError(
+        fmt::format("cannot read machine profile '{}'; `chimera profile --output {}` writes one", path, path));
+  }
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// The one of `names` that the field says.
+std::size_t choice(const JsonValue& value, const char* field, const std::vector<std::string>& names) {
+  const std::string name = value.text(field);
+  const auto found = std::ranges::find(names, name);
+  if (found == names.end()) value.field(field).fail(unknown_name(field, name, names));
+  return static_cast<std::size_t>(found - names.begin());
+}
+
+ModelConfig read_model(const JsonValue& value) {
+  value.expect_object({"name", "family", "hidden", "heads", "feed_forward", "vocabulary", "positions", "tied"});
+  ModelConfig model;
+  model.name = value.text("name");
+  model.family = static_cast<Family>(choice(value, "family", {"gpt2", "bert"}));
+  model.layers = 1;
+  model.hidden = value.count("hidden", 1);
+  model.heads = value.count("heads", 1);
+  model.feed_forward = value.count("feed_forward", 1);
+  model.vocabulary = value.count("vocabulary", 1);
+  model.positions = value.count("positions", 1);
+  model.tied = value.truth("tied");
+  try {
+    validate(model);
+  } catch (const ConfigError& error) {
+    value.fail(error.what());
+  }
+  return model;
+}
+
+LayerTime read_time(const JsonValue& value) {
+  value.expect_object({"micro_batch_size", "forward", "input_gradient", "weight_gradient", "spread"});
+  LayerTime time;
+  time.micro_batch_size = value.count("micro_batch_size", 1);
+  time.forward = value.number("forward");
+  time.input_gradient = value.number("input_gradient");
+  time.weight_gradient = value.number("weight_gradient");
+  if (value.has("spread")) time.spread = value.number("spread");
+  return time;
+}
+
+LayerTimes read_layer(const JsonValue& value) {
+  value.expect_object({"kind", "model", "sequence", "dtype", "times"});
+  LayerTimes layer;
+  layer.kind = static_cast<LayerKind>(choice(value, "kind", {"embedding", "block", "head"}));
+  layer.model = read_model(value.field("model"));
+  layer.sequence = value.count("sequence", 1);
+  if (layer.sequence > layer.model.positions) {
+    value.field("sequence")
+        .fail(fmt::format("{} tokens are more than the model's {} positions", layer.sequence, layer.model.positions));
+  }
+  const std::vector<std::string> types = {"float32", "float64", "bfloat16"};
+  layer.dtype = types[choice(value, "dtype", types)];
+  const JsonValue times = value.field("times");
+  for (const JsonValue& time : times.list()) layer.times.push_back(read_time(time));
+  if (layer.times.empty()) times.fail("expected at least one micro-batch size");
+  for (std::size_t i = 1; i < layer.times.size(); ++i) {
+    if (layer.times[i - 1].micro_batch_size >= layer.times[i].micro_batch_size) {
+      times.fail(fmt::format("micro-batch size {} stands behind {}; expected ascending ones",
+                             layer.times[i].micro_batch_size, layer.times[i - 1].micro_batch_size));
+    }
+  }
+  return layer;
+}
+
+LinkTimes read_link(const JsonValue& value) {
+  value.expect_object({"alpha", "beta"});
+  return {value.number("alpha"), value.number("beta")};
+}
+
+LinkProfile read_links(const JsonValue& value) {
+  value.expect_object({"within_node", "between_nodes"});
+  return {read_link(value.field("within_node")), read_link(value.field("between_nodes"))};
+}
+
+void read_kernels(const JsonValue& value, MachineProfile& machine) {
+  value.expect_object({"activation_scale", "score_bytes"});
+  machine.activation_scale = value.number("activation_scale");
+  machine.score_bytes = value.number("score_bytes");
+}
+
+std::vector<std::string> read_sources(const JsonValue& value) {
+  std::vector<std::string> sources;
+  for (const JsonValue& source : value.list()) sources.push_back(source.text());
+  return sources;
+}
+
+using OrderedJson = nlohmann::ordered_json;
+
+OrderedJson layer_json(const LayerTimes& layer) {
+  const ModelConfig& model = layer.model;
+  OrderedJson times = OrderedJson::array();
+  for (const LayerTime& time : layer.times) {
+    times.push_back({{"micro_batch_size", time.micro_batch_size},
+                     {"forward", time.forward},
+                     {"input_gradient", time.input_gradient},
+                     {"weight_gradient", time.weight_gradient},
+                     {"spread", time.spread}});
+  }
+  return {{"kind", to_text(layer.kind)},
+          {"model",
+           {{"name", model.name},
+            {"family", family_name(model.family)},
+            {"hidden", model.hidden},
+            {"heads", model.heads},
+            {"feed_forward", model.feed_forward},
+            {"vocabulary", model.vocabulary},
+            {"positions", model.positions},
+            {"tied", model.tied}}},
+          {"sequence", layer.sequence},
+          {"dtype", layer.dtype},
+          {"times", times}};
+}
+
+OrderedJson links_json(const LinkProfile& links) {
+  const auto link = [](const LinkTimes& times) { return OrderedJson{{"alpha", times.alpha}, {"beta", times.beta}}; };
+  return {{"within_node", link(links.within_node)}, {"between_nodes", link(links.between_nodes)}};
+}
+
+}  // namespace
+
+MachineProfile machine_from_json(const std::string& text, const std::string& source) {
+  const nlohmann::json json = parse_json(text, source);
+  const JsonValue root(json, source);
+  root.expect_object({"format", "version", "name", "sources", "cores", "threads", "workers_per_node", "memory_bytes",
+                      "layers", "kernels", "point_to_point", "all_reduce", "optimizer_seconds", "op_overhead",
+                      "step_overhead"});
+  if (root.text("format") != kFormat) root.field("format").fail(fmt::format("expected '{}'", kFormat));
+  if (root.count("version") != kVersion) root.field("version").fail(fmt::format("expected {}", kVersion));
+  MachineProfile machine;
+  machine.name = root.text("name");
+  machine.sources = read_sources(root.field("sources"));
+  machine.cores = root.count("cores");
+  machine.threads = root.count("threads", 1);
+  machine.workers_per_node = root.count("workers_per_node", 1);
+  machine.memory_bytes = root.number("memory_bytes");
+  if (root.has("kernels")) read_kernels(root.field("kernels"), machine);
+  for (const JsonValue& layer : root.field("layers").list()) machine.layers.push_back(read_layer(layer));
+  if (machine.layers.empty()) root.field("layers").fail("expected at least one layer");
+  machine.point_to_point = read_links(root.field("point_to_point"));
+  machine.all_reduce = read_links(root.field("all_reduce"));
+  machine.optimizer_seconds = root.number("optimizer_seconds");
+  machine.op_overhead = root.number("op_overhead");
+  machine.step_overhead = root.number("step_overhead");
+  return machine;
+}
+
+MachineProfile read_machine(const std::string& path) {
+  return machine_from_json(read_text(path), path == "-" ? "standard input" : path);
+}
+
+std::string to_json(const MachineProfile& machine) {
+  OrderedJson layers = OrderedJson::array();
+  for (const LayerTimes& layer : machine.layers) layers.push_back(layer_json(layer));
+  const OrderedJson json = {
+      {"format", kFormat},
+      {"version", kVersion},
+      {"name", machine.name},
+      {"sources", machine.sources},
+      {"cores", machine.cores},
+      {"threads", machine.threads},
+      {"workers_per_node", machine.workers_per_node},
+      {"memory_bytes", machine.memory_bytes},
+      {"kernels", {{"activation_scale", machine.activation_scale}, {"score_bytes", machine.score_bytes}}},
+      {"layers", layers},
+      {"point_to_point", links_json(machine.point_to_point)},
+      {"all_reduce", links_json(machine.all_reduce)},
+      {"optimizer_seconds", machine.optimizer_seconds},
+      {"op_overhead", machine.op_overhead},
+      {"step_overhead", machine.step_overhead}};
+  return json.dump(1) + "\n";
+}
+
+}  // namespace chimera

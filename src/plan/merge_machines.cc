@@ -1,0 +1,113 @@
+#include "plan/merge_machines.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace chimera {
+namespace {
+
+double mean_of(const std::vector<MachineProfile>& machines, double MachineProfile::*entry) {
+  double sum = 0;
+  for (const MachineProfile& machine : machines) sum += machine.*entry;
+  return sum / static_cast<double>(machines.size());
+}
+
+void require_equal(const std::vector<MachineProfile>& machines, std::int64_t MachineProfile::*entry, const char* name) {
+  const MachineProfile& first = machines.front();
+  for (const MachineProfile& machine : machines) {
+    if (machine.*entry == first.*entry) continue;
+    throw ConfigError(fmt::format("profiles '{}' and '{}' differ in {}: {} and {}; a plan wants nodes that are alike",
+                                  first.name, machine.name, name, first.*entry, machine.*entry));
+  }
+}
+
+LayerTime mean_of(const std::vector<LayerTime>& times) {
+  LayerTime mean{times.front().micro_batch_size};
+  const auto count = static_cast<double>(times.size());
+  for (const LayerTime& time : times) {
+    mean.forward += time.forward / count;
+    mean.input_gradient += time.input_gradient / count;
+    mean.weight_gradient += time.weight_gradient / count;
+    mean.spread = std::max(mean.spread, time.spread);
+  }
+  return mean;
+}
+
+bool measure_the_same(const LayerTimes& a, const LayerTimes& b) {
+  return a.kind == b.kind && a.model == b.model && a.sequence == b.sequence && a.dtype == b.dtype;
+}
+
+/// `layer` with the times that all machines have of it.
+LayerTimes united(LayerTimes layer, const std::vector<MachineProfile>& machines) {
+  std::vector<LayerTime> all;
+  for (const MachineProfile& machine : machines) {
+    for (const LayerTimes& other : machine.layers) {
+      if (measure_the_same(layer, other)) all.insert(all.end(), other.times.begin(), other.times.end());
+    }
+  }
+  std::ranges::stable_sort(all, {}, &LayerTime::micro_batch_size);
+  layer.times.clear();
+  for (auto first = all.begin(); first != all.end();) {
+    const auto last = std::find_if(first, all.end(),
+                                   [&](const LayerTime& t) { return t.micro_batch_size > first->micro_batch_size; });
+    layer.times.push_back(mean_of(std::vector<LayerTime>(first, last)));
+    first = last;
+  }
+  return layer;
+}
+
+std::vector<LayerTimes> united_layers(const std::vector<MachineProfile>& machines) {
+  std::vector<LayerTimes> layers;
+  for (const MachineProfile& machine : machines) {
+    for (const LayerTimes& layer : machine.layers) {
+      const auto same = [&](const LayerTimes& known) { return measure_the_same(known, layer); };
+      if (std::ranges::none_of(layers, same)) layers.push_back(united(layer, machines));
+    }
+  }
+  return layers;
+}
+
+LinkProfile merged_links(const std::vector<MachineProfile>& machines, LinkProfile MachineProfile::*entry) {
+  LinkProfile links;
+  const auto count = static_cast<double>(machines.size());
+  for (const MachineProfile& machine : machines) {
+    links.within_node.alpha += (machine.*entry).within_node.alpha / count;
+    links.within_node.beta += (machine.*entry).within_node.beta / count;
+  }
+  links.between_nodes = links.within_node;
+  for (const MachineProfile& machine : machines) {
+    const LinkProfile& own = machine.*entry;
+    if (own.between_nodes != own.within_node) links.between_nodes = own.between_nodes;
+  }
+  return links;
+}
+
+}  // namespace
+
+MachineProfile merge_machines(const std::vector<MachineProfile>& machines) {
+  if (machines.size() < 2) throw ConfigError("one profile alone needs no merging; give two or more");
+  require_equal(machines, &MachineProfile::cores, "cores");
+  require_equal(machines, &MachineProfile::threads, "threads");
+  require_equal(machines, &MachineProfile::workers_per_node, "workers_per_node");
+  MachineProfile merged = machines.front();
+  merged.sources.clear();
+  for (const MachineProfile& machine : machines) {
+    if (&machine != &machines.front()) merged.name += " + " + machine.name;
+    for (const std::string& source : machine.sources) {
+      if (std::ranges::count(merged.sources, source) == 0) merged.sources.push_back(source);
+    }
+    merged.memory_bytes = std::min(merged.memory_bytes, machine.memory_bytes);
+  }
+  merged.layers = united_layers(machines);
+  merged.point_to_point = merged_links(machines, &MachineProfile::point_to_point);
+  merged.all_reduce = merged_links(machines, &MachineProfile::all_reduce);
+  merged.optimizer_seconds = mean_of(machines, &MachineProfile::optimizer_seconds);
+  merged.op_overhead = mean_of(machines, &MachineProfile::op_overhead);
+  merged.step_overhead = mean_of(machines, &MachineProfile::step_overhead);
+  return merged;
+}
+
+}  // namespace chimera

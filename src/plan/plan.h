@@ -1,0 +1,54 @@
+#pragma once
+// The planner: which W, D, micro-batch size, schedule and recomputation trains a model fastest on P workers.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/predict.h"
+
+namespace chimera {
+
+struct PlanOptions {
+  std::vector<std::string> schedules;  // empty: all synchronous ones
+  /// `even`; `balanced`: even, and the best candidates also with stages cut to balance; or the layers of each stage, as
+  /// in `8,9,9,6`: candidates of so many stages alone.
+  std::string partition = "balanced";
+  bool recompute_all = false;  // where anything has to be recomputed, all stages are
+  std::int64_t top = 10;       // candidates to rank; 0: all, without pruning
+};
+
+struct RankedCandidate {
+  Candidate candidate;
+  Prediction prediction;
+};
+
+struct Plan {
+  std::vector<RankedCandidate> ranked;  // those that fit, fastest first
+  std::int64_t considered = 0;          // candidates in all
+  std::int64_t too_large = 0;           // whose memory does not suffice, whatever they recompute
+  std::int64_t pruned = 0;              // whose lower bound is above the time of all ranked ones
+};
+
+/// Names of the schedules that update once a step, 1f1b first.
+[[nodiscard]] std::vector<std::string> synchronous_schedules();
+
+/// All candidates: every D that divides P and is at most the number of layers, W = P/D where it divides the mini-batch,
+/// every b that divides what a group gets, and every schedule with each of its shapes (f; direct, doubling and halving
+/// where N > D; 2 and 4 chunks; 1 and 2 waves) that takes D and N. D = 1 is data parallelism, listed once. None of more
+/// than 2^21 ops. Recomputation is not chosen yet. Throws ConfigError, with what would do, where there is none.
+[[nodiscard]] std::vector<Candidate> candidates_of(const PlanProblem& problem, const PlanOptions& options);
+
+/// Ranks the candidates by simulated step time. Each recomputes what its memory asks for (stages_to_recompute), and no
+/// more. In the order of their lower bounds, they are predicted until no other can be among the `top` best. Those are
+/// then tried with balanced stages (balance(), with the machine's times), which are ranked where they are faster.
+/// Throws ConfigError where nothing fits, with the least memory that would do and for which candidate.
+[[nodiscard]] Plan make_plan(Predictor& predictor, const PlanOptions& options);
+
+/// The paper's choice (Li and Hoefler, SC'21, section 3.4): Chimera with f = 1, even D, direct concatenation and whole
+/// backwards; for each D the largest micro-batch, a power of two, that fits with D of them in flight without
+/// recomputation, and with it only where not even one sequence does; then the least time by equation 1.
+/// `ranked` is in the order of equation 1; `too_large` counts depths for which nothing fits.
+[[nodiscard]] Plan plan_by_paper_rule(Predictor& predictor);
+
+}  // namespace chimera

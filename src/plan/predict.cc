@@ -1,0 +1,119 @@
+#include "plan/predict.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "generate/registry.h"
+#include "passes/unroll.h"
+#include "plan/named_partition.h"
+#include "plan/worker_memory.h"
+#include "simulate/explain.h"
+#include "simulate/shared_cores.h"
+#include "simulate/simulate.h"
+
+namespace chimera {
+namespace {
+
+constexpr std::int64_t kSteps = 4;  // in a row, for schedules whose steps overlap
+constexpr std::size_t kMostKept = 64;
+
+/// What runs: one step, or several where nothing flushes between them.
+struct Run {
+  std::shared_ptr<const Schedule> schedule;
+  std::int64_t steps = 1;
+};
+
+Run run_of(const std::shared_ptr<const Schedule>& schedule) {
+  if (!schedule->updates) return {schedule, 1};
+  return {std::make_shared<const Schedule>(unroll(*schedule, kSteps)), kSteps};
+}
+
+/// Cores for a group of workers, in those that one of them uses.
+double cores_of_group(const PlanProblem& problem, const Candidate& candidate) {
+  const MachineProfile& machine = problem.machine;
+  const double nodes = static_cast<double>(problem.workers) / static_cast<double>(machine.workers_per_node);
+  return static_cast<double>(machine.cores) * std::max(1.0, nodes) /
+         static_cast<double>(candidate.data_parallel * machine.threads);
+}
+
+Timeline timed(const PlanProblem& problem, const Candidate& candidate, const Run& run, const CostModel& costs) {
+  if (!shares_cores(problem)) return simulate_steps(*run.schedule, run.steps, costs);
+  const SharedCores cores{.cores = cores_of_group(problem, candidate)};
+  return simulate_steps_on_cores(*run.schedule, run.steps, costs, cores);
+}
+
+}  // namespace
+
+PlannedSchedule Predictor::prepare(const Candidate& candidate) {
+  PlannedSchedule planned;
+  planned.schedule = schedule_of(candidate);
+  planned.partition = named_partition(candidate.partition, {.schedule = *planned.schedule,
+                                                            .model = problem_.model,
+                                                            .workload = problem_.workload,
+                                                            .recompute = !candidate.recompute.empty()});
+  planned.model = stage_model(problem_, candidate, *planned.schedule, planned.partition);
+  return planned;
+}
+
+std::shared_ptr<const Schedule> Predictor::schedule_of(const Candidate& candidate) {
+  const PipelineShape& shape = candidate.shape;
+  const std::string key = fmt::format("{} {} {} {} {} {} {}", candidate.schedule, shape.stages, shape.micro_batches,
+                                      shape.pipelines, shape.chunks, shape.waves, static_cast<int>(shape.scale));
+  for (const auto& [known, schedule] : schedules_) {
+    if (known == key) return schedule;
+  }
+  auto schedule = std::make_shared<const Schedule>(find_generator(candidate.schedule).generate(shape));
+  if (schedules_.size() == kMostKept) schedules_.erase(schedules_.begin());
+  schedules_.emplace_back(key, schedule);
+  return schedule;
+}
+
+double Predictor::step_seconds(const PlannedSchedule& planned, const Candidate& candidate) const {
+  return timed(problem_, candidate, run_of(planned.schedule), planned.model.costs).period + planned.model.step_seconds;
+}
+
+double Predictor::step_seconds_on_own_cores(const PlannedSchedule& planned) const {
+  const Run run = run_of(planned.schedule);
+  return simulate_steps(*run.schedule, run.steps, planned.model.costs).period + planned.model.step_seconds;
+}
+
+Prediction Predictor::predict(const PlannedSchedule& planned, const Candidate& candidate) const {
+  const CostModel& costs = planned.model.costs;
+  const Run run = run_of(planned.schedule);
+  const Timeline timeline = timed(problem_, candidate, run, costs);
+  const Explanation explanation = explain(*run.schedule, costs, timeline);
+  Prediction prediction;
+  prediction.step_seconds = timeline.period + planned.model.step_seconds;
+  prediction.sequences_per_second = static_cast<double>(problem_.mini_batch) / prediction.step_seconds;
+  prediction.bubble_ratio = timeline.bubble_ratio;
+  prediction.worker_bytes = worker_peaks(*run.schedule, planned.model, timeline, explanation);
+  prediction.peak_memory_bytes = *std::ranges::max_element(prediction.worker_bytes);
+  prediction.fits = prediction.peak_memory_bytes <= problem_.memory_bytes;
+  const double shares = static_cast<double>(timeline.workers.size()) * static_cast<double>(run.steps);
+  for (const WorkerTimeline& worker : timeline.workers) prediction.busy_seconds += worker.busy / shares;
+  prediction.idle_seconds = idle_by_cause(explanation.bubbles);
+  for (double& seconds : prediction.idle_seconds) seconds /= shares;
+  prediction.paper = equation_one(*planned.schedule, candidate.shape, costs);
+  return prediction;
+}
+
+double least_step_seconds(const PlanProblem& problem, const Candidate& candidate) {
+  Workload workload = problem.workload;
+  workload.micro_batch_size = candidate.micro_batch_size;
+  double pass = 0;  // of a micro-batch, forward and back
+  for (int kind = 0; kind < kLayerKinds; ++kind) {
+    const LayerTime time = layer_time(problem.machine, problem.model, static_cast<LayerKind>(kind), workload);
+    const double each = time.forward + time.input_gradient + time.weight_gradient;
+    pass += each * (static_cast<LayerKind>(kind) == LayerKind::Block ? static_cast<double>(problem.model.layers) : 1);
+  }
+  double workers = static_cast<double>(candidate.shape.stages);
+  if (shares_cores(problem)) workers = std::min(workers, cores_of_group(problem, candidate));
+  double least = pass * static_cast<double>(candidate.shape.micro_batches) / workers;
+  const bool flushes = candidate.schedule != "pipedream" && candidate.schedule != "pipedream-2bw";
+  if (flushes && candidate.shape.scale != ScaleMethod::Halving) least = std::max(least, pass);
+  return least + problem.machine.step_overhead;
+}
+
+}  // namespace chimera

@@ -1,0 +1,63 @@
+#pragma once
+// A candidate's step time and memory, by both models: the simulator and the paper's equation 1.
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/candidate.h"
+#include "plan/equation_one.h"
+#include "plan/stage_model.h"
+#include "schedule/timeline.h"
+
+namespace chimera {
+
+struct Prediction {
+  double step_seconds = 0;                            // of the simulator
+  double sequences_per_second = 0;                    // mini-batch over that
+  double bubble_ratio = 0;                            // idle time over all workers' time
+  double peak_memory_bytes = 0;                       // of the worker that holds most
+  std::vector<double> worker_bytes;                   // [worker of a group]: its peak
+  bool fits = true;                                   // in the problem's memory
+  double busy_seconds = 0;                            // mean over workers: in ops, recomputation included
+  std::array<double, kIdleCauses> idle_seconds = {};  // mean over workers, by cause
+  std::optional<EquationOne> paper;                   // equation 1, where it has a closed form
+};
+
+/// A candidate made concrete.
+struct PlannedSchedule {
+  std::shared_ptr<const Schedule> schedule;
+  std::vector<StageLayers> partition;
+  StageModel model;
+};
+
+/// Predicts candidates of one problem; keeps schedules that several of them share.
+class Predictor {
+ public:
+  explicit Predictor(PlanProblem problem) : problem_(std::move(problem)) {}
+
+  [[nodiscard]] const PlanProblem& problem() const { return problem_; }
+  /// Schedule, partition and costs. Throws ConfigError where the shape is none of the schedule's, or the model has
+  /// fewer layers than stages.
+  [[nodiscard]] PlannedSchedule prepare(const Candidate& candidate);
+  [[nodiscard]] Prediction predict(const Candidate& candidate) { return predict(prepare(candidate), candidate); }
+  [[nodiscard]] Prediction predict(const PlannedSchedule& planned, const Candidate& candidate) const;
+  /// The simulator's step time alone.
+  [[nodiscard]] double step_seconds(const PlannedSchedule& planned, const Candidate& candidate) const;
+  /// Likewise, if every worker had cores of its own.
+  [[nodiscard]] double step_seconds_on_own_cores(const PlannedSchedule& planned) const;
+
+ private:
+  [[nodiscard]] std::shared_ptr<const Schedule> schedule_of(const Candidate& candidate);
+
+  PlanProblem problem_;
+  std::vector<std::pair<std::string, std::shared_ptr<const Schedule>>> schedules_;  // the last few, by shape
+};
+
+/// No order of the candidate's ops on its workers takes less: all work over the workers, or one micro-batch's way
+/// through the stages and back. Cheap: nothing is generated.
+[[nodiscard]] double least_step_seconds(const PlanProblem& problem, const Candidate& candidate);
+
+}  // namespace chimera

@@ -1,0 +1,186 @@
+#include "plan/stage_model.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "model/parameters.h"
+#include "passes/lower.h"
+#include "schedule/rank_layout.h"
+
+namespace chimera {
+namespace {
+
+using LayerCosts = std::array<LayerTime, kLayerKinds>;
+
+class Builder {
+ public:
+  Builder(const PlanProblem& problem, const Candidate& candidate, const Schedule& schedule)
+      : problem_(problem),
+        machine_(problem.machine),
+        candidate_(candidate),
+        schedule_(schedule),
+        workload_(problem.workload),
+        ranks_{static_cast<std::int64_t>(schedule.workers.size()), candidate.data_parallel} {
+    const double size = static_cast<double>(candidate.micro_batch_size) * schedule.micro_batch_scale;
+    workload_.micro_batch_size = std::llround(size);
+    for (int kind = 0; kind < kLayerKinds; ++kind)
+      layers_[static_cast<std::size_t>(kind)] =
+          layer_time(machine_, problem.model, static_cast<LayerKind>(kind), workload_);
+  }
+
+  StageModel run(const std::vector<StageLayers>& partition) {
+    Workload whole = problem_.workload;
+    whole.micro_batch_size = candidate_.micro_batch_size;
+    whole.dropout = whole.dropout && machine_.score_bytes == 0;
+    model_ = stage_bytes(problem_.model, partition, schedule_, whole);
+    for (std::size_t s = 0; s < partition.size(); ++s) {
+      add_times(partition[s]);
+      scale_activations(s, static_cast<double>(partition[s].end_layer - partition[s].first_layer));
+    }
+    if (!candidate_.recompute.empty()) add_recomputation();
+    add_links();
+    add_sums();
+    add_updates();
+    model_.costs.all_reduce_placement = problem_.sync;
+    model_.costs.blocking_sends = problem_.blocking_sends;
+    model_.step_seconds = machine_.step_overhead;
+    return std::move(model_);
+  }
+
+ private:
+  /// Costs are those of full micro-batches.
+  [[nodiscard]] double full(double of_micro_batch) const { return of_micro_batch / schedule_.micro_batch_scale; }
+
+  void add_times(const StageLayers& stage) {
+    const auto sum = [&](double LayerTime::*part) {
+      double seconds = static_cast<double>(stage.end_layer - stage.first_layer) * layers_[1].*part;
+      if (stage.embedding) seconds += layers_[0].*part;
+      if (stage.head) seconds += layers_[2].*part;
+      return seconds;
+    };
+    const double more = machine_.op_overhead;
+    const double input = sum(&LayerTime::input_gradient);
+    const double weight = sum(&LayerTime::weight_gradient);
+    model_.costs.stages.push_back(
+        {full(sum(&LayerTime::forward) + more), full(input + weight + more), full(input + more), full(weight + more)});
+  }
+
+  /// What the machine's kernels keep and take in place of ours.
+  void scale_activations(std::size_t stage, double blocks) {
+    const double scale = machine_.activation_scale;
+    const auto length = static_cast<double>(workload_.sequence);
+    const double pairs = static_cast<double>(problem_.model.heads) * length * length;
+    const double scores = full(static_cast<double>(workload_.micro_batch_size) * pairs * machine_.score_bytes * blocks);
+    StageMemory& memory = model_.costs.memory[stage];
+    memory.activations = memory.boundary + scale * (memory.activations - memory.boundary + scores);
+    if (memory.deferred) memory.deferred = *memory.deferred * scale;
+    StageFootprint& footprint = model_.footprints[stage];
+    for (double* bytes : {&footprint.forward_working_set, &footprint.backward_working_set,
+                          &footprint.input_gradient_working_set, &footprint.weight_gradient_working_set})
+      *bytes *= scale;
+  }
+
+  void add_recomputation() {
+    model_.costs.recompute.assign(model_.costs.stages.size(), 0);
+    for (const StageId stage : candidate_.recompute)
+      model_.costs.recompute[stage.index()] = model_.costs.stages[stage.index()].forward;
+  }
+
+  [[nodiscard]] bool on_several_nodes() const { return ranks_.num_ranks() > machine_.workers_per_node; }
+
+  void add_links() {
+    const LinkProfile& links = machine_.point_to_point;
+    const LinkTimes& link = on_several_nodes() ? links.between_nodes : links.within_node;
+    LinkCosts costs{link.alpha, link.beta, {}};
+    for (std::size_t s = 1; s < model_.costs.memory.size(); ++s) costs.bytes.push_back(model_.costs.memory[s].boundary);
+    model_.costs.links = costs;
+  }
+
+  [[nodiscard]] const LinkTimes& sum_link(const std::vector<WorkerId>& ranks) const {
+    const std::int64_t per_node = machine_.workers_per_node;
+    const auto node = [&](WorkerId rank) { return rank.value() / per_node; };
+    const bool near = node(ranks.front()) == node(ranks.back());  // ascending
+    return near ? machine_.all_reduce.within_node : machine_.all_reduce.between_nodes;
+  }
+
+  [[nodiscard]] double sum_seconds(const std::vector<WorkerId>& ranks, double bytes) const {
+    const auto copies = static_cast<double>(ranks.size());
+    if (copies <= 1) return 0;
+    const LinkTimes& link = sum_link(ranks);
+    return 2 * std::log2(copies) * link.alpha + 2 * (copies - 1) / copies * link.beta * bytes;
+  }
+
+  void add_sums() {
+    const bool tied = problem_.model.tied;
+    ranks_of_ = ranks_.ranks_of(gradient_groups(schedule_.placement, tied));
+    const double weight_bytes = static_cast<double>(workload_.weight_bytes);
+    const double matrix = tied ? static_cast<double>(tied_parameter(problem_.model).count()) * weight_bytes : 0;
+    AllReduceCosts costs;
+    costs.data_parallel = candidate_.data_parallel;
+    for (std::size_t s = 0; s < model_.footprints.size(); ++s) {
+      double bytes = static_cast<double>(model_.footprints[s].parameters) * weight_bytes;
+      if (tied && uses_tied_matrix(StageId(static_cast<std::int64_t>(s)), schedule_.stages)) bytes -= matrix;
+      costs.seconds.push_back(sum_seconds(ranks_of_[s], std::max(0.0, bytes)));
+    }
+    if (tied) costs.tied = sum_seconds(ranks_of_.back(), matrix);
+    // Copies of an asynchronous schedule's only replica are other groups'; none where there is one group.
+    if (schedule_.updates && candidate_.data_parallel == 1) return;
+    model_.costs.all_reduce = costs;
+  }
+
+  void add_updates() {
+    for (std::size_t s = 0; s < model_.footprints.size(); ++s) {
+      double seconds = machine_.optimizer_seconds * static_cast<double>(model_.footprints[s].parameters);
+      const auto copies = static_cast<double>(ranks_of_[s].size());
+      if (problem_.shard_optimizer && model_.costs.all_reduce) {
+        seconds = seconds / copies + model_.costs.all_reduce->seconds[s] / 2;
+        model_.costs.memory[s].optimizer /= copies;
+      }
+      model_.costs.optimizer.push_back(seconds);
+    }
+  }
+
+  const PlanProblem& problem_;
+  const MachineProfile& machine_;
+  const Candidate& candidate_;
+  const Schedule& schedule_;
+  Workload workload_;  // of the schedule's micro-batches
+  RankLayout ranks_;
+  LayerCosts layers_;
+  std::vector<std::vector<WorkerId>> ranks_of_;  // [stage], and of a tied matrix
+  StageModel model_;
+};
+
+}  // namespace
+
+StageModel stage_model(const PlanProblem& problem, const Candidate& candidate, const Schedule& schedule,
+                       const std::vector<StageLayers>& partition) {
+  return Builder(problem, candidate, schedule).run(partition);
+}
+
+StageModel stage_bytes(const ModelConfig& model, const std::vector<StageLayers>& partition, const Schedule& schedule,
+                       Workload workload) {
+  const double part = schedule.micro_batch_scale;
+  workload.micro_batch_size = std::llround(static_cast<double>(workload.micro_batch_size) * part);
+  StageModel result;
+  for (const StageLayers& stage : partition) {
+    result.footprints.push_back(stage_footprint(model, stage, workload));
+    StageMemory memory = result.footprints.back().memory;
+    memory.activations /= part;  // costs are those of full micro-batches
+    memory.boundary /= part;
+    if (memory.deferred) memory.deferred = *memory.deferred / part;
+    result.costs.memory.push_back(memory);
+  }
+  const LoweringOptions lowering;
+  result.costs.buffers = {lowering.receives_ahead, lowering.sends_behind};
+  return result;
+}
+
+bool shares_cores(const PlanProblem& problem) {
+  const MachineProfile& machine = problem.machine;
+  if (machine.cores == 0) return false;
+  return std::min(problem.workers, machine.workers_per_node) * machine.threads > machine.cores;
+}
+
+}  // namespace chimera

@@ -1,0 +1,35 @@
+#pragma once
+// A model cut into stages as the simulator wants it: times from a machine profile, bytes from footprints.
+
+#include <vector>
+
+#include "model/partition.h"
+#include "plan/candidate.h"
+#include "simulate/costs.h"
+
+namespace chimera {
+
+/// The costs of a schedule's ops in seconds and bytes, and what ops take beside what they keep.
+struct StageModel {
+  CostModel costs;
+  std::vector<StageFootprint> footprints;  // [S], of the schedule's own micro-batches
+  double step_seconds = 0;                 // that a step takes beyond its ops, messages, sums and updates
+};
+
+/// The candidate's costs; `partition` has one entry for each stage of `schedule`, which is the candidate's.
+///
+/// Ranks are numbered as `chimera train` does it (copies of a worker side by side), nodes filled one after the other:
+/// messages count as between nodes as soon as the workers are on several, sums where any of a stage's copies are.
+/// Where optimizer state is sharded, the update of a stage is shared by its r copies, and handing its parts around
+/// takes half as long as a sum. Throws ConfigError as layer_time() and stage_footprint() do.
+[[nodiscard]] StageModel stage_model(const PlanProblem& problem, const Candidate& candidate, const Schedule& schedule,
+                                     const std::vector<StageLayers>& partition);
+
+/// Footprints, memory and message buffers alone, without times. `workload` is that of a full micro-batch.
+[[nodiscard]] StageModel stage_bytes(const ModelConfig& model, const std::vector<StageLayers>& partition,
+                                     const Schedule& schedule, Workload workload);
+
+/// Whether the problem's workers have to share cores.
+[[nodiscard]] bool shares_cores(const PlanProblem& problem);
+
+}  // namespace chimera

@@ -1,0 +1,89 @@
+#include "plan/train_flags.h"
+
+#include <fmt/format.h>
+
+#include <sstream>
+
+#include "generate/registry.h"
+
+namespace chimera {
+namespace {
+
+std::string quoted(const std::string& text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') result += '\\';
+    result += c;
+  }
+  return result + "\"";
+}
+
+const char* sync_name(AllReducePlacement placement) {
+  switch (placement) {
+    case AllReducePlacement::Eager: return "eager";
+    case AllReducePlacement::EagerOpt: return "eager-opt";
+    case AllReducePlacement::Post: return "post";
+  }
+  return "";
+}
+
+/// Stages that the candidate's model is cut into.
+std::int64_t num_stages(const Candidate& candidate) {
+  const PipelineShape& shape = candidate.shape;
+  return shape.stages * stages_a_worker(candidate.schedule, shape);
+}
+
+}  // namespace
+
+std::vector<TrainFlag> train_flags(const PlanProblem& problem, const Candidate& candidate) {
+  const PipelineShape& shape = candidate.shape;
+  const Generator& generator = find_generator(candidate.schedule);
+  std::vector<TrainFlag> flags = {{"schedule", candidate.schedule},
+                                  {"stages", shape.stages},
+                                  {"micro-batches", shape.micro_batches},
+                                  {"data-parallel", candidate.data_parallel},
+                                  {"micro-batch-size", candidate.micro_batch_size},
+                                  {"recompute", recompute_text(candidate.recompute, num_stages(candidate))},
+                                  {"partition", candidate.partition}};
+  if (takes(generator, "--pipelines")) flags.push_back({"pipelines", shape.pipelines});
+  if (takes(generator, "--chunks")) flags.push_back({"chunks", shape.chunks});
+  if (takes(generator, "--waves")) flags.push_back({"waves", shape.waves});
+  if (takes(generator, "--scale")) flags.push_back({"scale", to_text(shape.scale)});
+  if (problem.sync != AllReducePlacement::EagerOpt) flags.push_back({"sync", std::string(sync_name(problem.sync))});
+  if (problem.shard_optimizer) flags.push_back({"shard-optimizer", true});
+  return flags;
+}
+
+std::vector<std::string> to_words(const std::vector<TrainFlag>& flags) {
+  std::vector<std::string> words;
+  for (const TrainFlag& flag : flags) {
+    if (const bool* given = std::get_if<bool>(&flag.value)) {
+      if (*given) words.push_back("--" + flag.name);
+      continue;
+    }
+    words.push_back("--" + flag.name);
+    const auto* number = std::get_if<std::int64_t>(&flag.value);
+    words.push_back(number != nullptr ? std::to_string(*number) : std::get<std::string>(flag.value));
+  }
+  return words;
+}
+
+std::string to_toml(const std::vector<TrainFlag>& flags, const std::string& comment) {
+  std::string text;
+  std::istringstream lines(comment);
+  for (std::string line; std::getline(lines, line);) text += "# " + line + "\n";
+  for (const TrainFlag& flag : flags) {
+    text += flag.name + " = ";
+    if (const bool* given = std::get_if<bool>(&flag.value)) {
+      text += *given ? "true" : "false";
+    } else if (const auto* number = std::get_if<std::int64_t>(&flag.value)) {
+      text += std::to_string(*number);
+    } else {
+      text += quoted(std::get<std::string>(flag.value));
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+}  // namespace chimera

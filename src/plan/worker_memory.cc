@@ -1,0 +1,159 @@
+#include "plan/worker_memory.h"
+
+#include <algorithm>
+
+namespace chimera {
+namespace {
+
+/// Follows what each worker holds through its ops.
+class OrderLedger {
+ public:
+  OrderLedger(const Schedule& schedule, const StageModel& model) : schedule_(schedule), model_(model) {
+    in_flight_.resize(static_cast<std::size_t>(schedule.stages));
+    held_.resize(schedule.workers.size());
+    for (const auto& row : schedule.placement.worker_of) {
+      for (std::size_t s = 0; s < row.size(); ++s) held_[row[s].index()].push_back(s);
+    }
+    find_message_rooms();
+  }
+
+  [[nodiscard]] double peak(std::size_t worker, const std::set<StageId>& recompute) {
+    double amount = held_between_steps(worker) + message_room_[worker];
+    double most = amount;
+    for (const Op& op : schedule_.workers[worker]) {
+      const StageMemory& memory = model_.costs.memory[op.stage.index()];
+      const double scale = schedule_.micro_batch_scale;
+      const double whole = memory.activations * scale;
+      const double kept = recompute.contains(op.stage) ? memory.boundary * scale : whole;
+      const double deferred = memory.deferred.value_or(memory.activations) * scale;
+      if (op.kind == OpKind::Forward) amount += kept;
+      const double during = amount + (gives_input_gradient(op.kind) ? whole - kept : 0);
+      most = std::max(most, during + model_.footprints[op.stage.index()].working_set(op.kind));
+      if (op.kind == OpKind::Backward) amount -= kept;
+      if (op.kind == OpKind::BackwardInput) amount += deferred - kept;
+      if (op.kind == OpKind::BackwardWeight) amount -= deferred;
+    }
+    return most;
+  }
+
+  /// The worker's stage, of those not in `recompute`, whose activations in flight take most beyond their boundaries.
+  [[nodiscard]] std::optional<StageId> largest(std::size_t worker, const std::set<StageId>& recompute) {
+    std::fill(in_flight_.begin(), in_flight_.end(), 0);
+    std::vector<std::int64_t> most(in_flight_.size(), 0);
+    for (const Op& op : schedule_.workers[worker]) {
+      auto& count = in_flight_[op.stage.index()];
+      if (op.kind == OpKind::Forward) most[op.stage.index()] = std::max(most[op.stage.index()], ++count);
+      if (gives_weight_gradient(op.kind)) --count;
+    }
+    std::optional<StageId> found;
+    double saved = 0;
+    for (const std::size_t s : held_[worker]) {
+      const StageId stage(static_cast<std::int64_t>(s));
+      const StageMemory& memory = model_.costs.memory[s];
+      const double more = static_cast<double>(most[s]) * (memory.activations - memory.boundary);
+      if (recompute.contains(stage) || more <= saved) continue;
+      saved = more;
+      found = stage;
+    }
+    return found;
+  }
+
+ private:
+  [[nodiscard]] double held_between_steps(std::size_t worker) const {
+    double amount = 0;
+    const double versions = schedule_.updates ? static_cast<double>(schedule_.updates->versions) : 1;
+    for (const std::size_t s : held_[worker]) {
+      const StageMemory& memory = model_.costs.memory[s];
+      const double kept = schedule_.updates && !schedule_.updates->delay
+                              ? std::min(versions, static_cast<double>(schedule_.stages) - static_cast<double>(s))
+                              : versions;
+      amount += memory.weights * kept + memory.gradients + memory.optimizer;
+    }
+    return amount;
+  }
+
+  /// Of each directed pair of workers as many messages as lowering lets be under way, of the largest kind.
+  void find_message_rooms() {
+    message_room_.assign(schedule_.workers.size(), 0);
+    std::vector<std::set<std::size_t>> peers(schedule_.workers.size());
+    std::vector<double> largest(schedule_.workers.size(), 0);
+    for (const auto& row : schedule_.placement.worker_of) {
+      for (std::size_t s = 1; s < row.size(); ++s) {
+        const std::size_t from = row[s - 1].index();
+        const std::size_t to = row[s].index();
+        if (from == to) continue;
+        const double bytes = model_.costs.memory[s].boundary * schedule_.micro_batch_scale;
+        for (const std::size_t end : {from, to}) {
+          peers[end].insert(end == from ? to : from);
+          largest[end] = std::max(largest[end], bytes);
+        }
+      }
+    }
+    const MessageBuffers& buffers = model_.costs.buffers;
+    const auto each = static_cast<double>(buffers.receives_ahead + buffers.sends_behind);
+    for (std::size_t w = 0; w < peers.size(); ++w)
+      message_room_[w] = static_cast<double>(peers[w].size()) * each * largest[w];
+  }
+
+  const Schedule& schedule_;
+  const StageModel& model_;
+  std::vector<std::vector<std::size_t>> held_;  // [worker]: stages, one entry for each copy
+  std::vector<double> message_room_;            // [worker]
+  std::vector<std::int64_t> in_flight_;         // [stage]
+};
+
+/// The most of `points` (ascending) within [start, end], where `next` is the first point behind `start`.
+double most_within(const std::vector<MemoryPoint>& points, std::size_t& next, const TimedOp& time) {
+  while (next < points.size() && points[next].time <= time.start) ++next;
+  double most = next > 0 ? points[next - 1].amount : 0;
+  for (std::size_t i = next; i < points.size() && points[i].time < time.end; ++i)
+    most = std::max(most, points[i].amount);
+  return most;
+}
+
+}  // namespace
+
+std::vector<double> peaks_by_order(const Schedule& schedule, const StageModel& model,
+                                   const std::set<StageId>& recompute) {
+  OrderLedger ledger(schedule, model);
+  std::vector<double> peaks;
+  for (std::size_t w = 0; w < schedule.workers.size(); ++w) peaks.push_back(ledger.peak(w, recompute));
+  return peaks;
+}
+
+std::vector<double> worker_peaks(const Schedule& schedule, const StageModel& model, const Timeline& timeline,
+                                 const Explanation& explanation) {
+  std::vector<double> peaks;
+  for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
+    const auto& points = explanation.memory[w];
+    double most = 0;
+    for (const MemoryPoint& point : points) most = std::max(most, point.amount);
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < schedule.workers[w].size(); ++i) {
+      const Op& op = schedule.workers[w][i];
+      const double working_set = model.footprints[op.stage.index()].working_set(op.kind);
+      most = std::max(most, most_within(points, next, timeline.workers[w].ops[i]) + working_set);
+    }
+    peaks.push_back(most);
+  }
+  return peaks;
+}
+
+std::optional<std::set<StageId>> stages_to_recompute(const Schedule& schedule, const StageModel& model,
+                                                     double memory_bytes) {
+  OrderLedger ledger(schedule, model);
+  std::set<StageId> recompute;
+  for (std::size_t w = 0; w < schedule.workers.size();) {
+    if (ledger.peak(w, recompute) <= memory_bytes) {
+      ++w;
+      continue;
+    }
+    const auto stage = ledger.largest(w, recompute);
+    if (!stage) return std::nullopt;
+    recompute.insert(*stage);
+    // Workers before this one fit without it, and hold no more with it.
+  }
+  return recompute;
+}
+
+}  // namespace chimera

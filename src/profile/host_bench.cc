@@ -1,0 +1,117 @@
+#include "profile/host_bench.h"
+
+#include <ATen/ATen.h>
+
+#include <array>
+
+#include "bench/statistics.h"
+#include "generate/registry.h"
+#include "passes/lower.h"
+#include "runtime/executor.h"
+#include "runtime/sum_of_squares.h"
+#include "train/optimizer.h"
+
+namespace chimera {
+namespace {
+
+constexpr std::int64_t kPipeline = 2;
+constexpr std::int64_t kMicroBatches = 64;
+constexpr std::int64_t kHidden = 8;
+
+/// Computes next to nothing: a product with one small parameter, and a sum where the loss is taken.
+class NearEmptyStage final : public Stage {
+ public:
+  NearEmptyStage(bool first, bool last) : Stage({{"scale", at::ones({kHidden})}}), last_(last) {
+    if (first) embedded_ = at::ones({1, 1, kHidden});
+  }
+  at::Tensor forward(const at::Tensor& input, const MicroBatch& /*batch*/) override {
+    const at::Tensor hidden = (embedded_.defined() ? embedded_ : input) * parameters().front().value;
+    return last_ ? hidden.sum() : hidden;
+  }
+
+ private:
+  bool last_;
+  at::Tensor embedded_;  // of the first stage
+};
+
+double step_of_optimizer(Stage& stage, Optimizer& optimizer, std::int64_t threads) {
+  const Stopwatch watch;
+  stage.zero_gradients();
+  double square = 0;
+  for (const Parameter& parameter : stage.parameters()) square += sum_of_squares(parameter.value.grad());
+  optimizer.step(1e-3, clip_factor(square + 4, 1));  // a norm that is clipped
+  stage.update_copies();
+  return seconds_of(watch.elapsed(), threads);
+}
+
+/// CPU time of a step's instructions for each op, without that of the ops.
+double overhead_of_step(Executor& executor, const std::vector<Instruction>& instructions) {
+  const StepHooks hooks{.load = [](StageId, MicroBatchId) { return MicroBatch{}; },
+                        .optimizer_step = [](double) {},
+                        .peak_memory = [] { return 0.0; }};
+  executor.forget_op_times();
+  const Stopwatch watch;
+  (void)executor.run(instructions, hooks);
+  const double step = watch.elapsed().cpu_seconds / (2 * kMicroBatches);
+  double ops = 0;
+  for (std::int64_t stage = 0; stage < kPipeline; ++stage) {
+    for (const OpKind kind : {OpKind::Forward, OpKind::Backward}) {
+      ops += executor.op_times().mean(StageId(stage), kind).cpu_seconds / 2;
+    }
+  }
+  return step - ops;
+}
+
+}  // namespace
+
+double measure_optimizer(Lockstep& ranks, Stage& stage, std::int64_t threads, double seconds) {
+  const auto optimizer = make_optimizer(TrainOptions{}, stage.parameters());
+  std::vector<double> times;
+  const double deadline = monotonic_seconds() + seconds;
+  for (std::int64_t round = 0; ranks.go_on(round, deadline); ++round) {
+    if (ranks.computes()) times.push_back(step_of_optimizer(stage, *optimizer, threads));
+  }
+  double parameters = 0;
+  for (const Parameter& parameter : stage.parameters()) parameters += static_cast<double>(parameter.value.numel());
+  double median = times.empty() ? 0 : spread_of(times).median / parameters;
+  ranks.average({&median, 1});
+  return median;
+}
+
+double measure_op_overhead(Lockstep& ranks, double seconds) {
+  std::array<double, kPipeline> medians{};
+  const Schedule schedule = find_generator("1f1b").generate({kPipeline, kMicroBatches});
+  const Program program = lower(schedule);
+  const double deadline = monotonic_seconds() + seconds;
+  if (ranks.rank() >= kPipeline) {
+    for (std::int64_t round = 0; ranks.go_on(round, deadline);) ++round;
+  } else {
+    const WorkerId worker(ranks.rank());
+    NearEmptyStage stage(worker == WorkerId(0), worker == WorkerId(1));
+    ProgramShape shape{kMicroBatches, kPipeline, stage_groups(schedule.placement)};
+    shape.counts_cpu_time = true;
+    Executor executor(worker, {{StageId(worker.value()), &stage}}, ranks.transport(), {{1, 1, kHidden}, at::kFloat},
+                      shape);
+    std::vector<double> times;
+    while (ranks.go_on(static_cast<std::int64_t>(times.size()), deadline)) {
+      times.push_back(overhead_of_step(executor, program.workers[worker.index()]));
+    }
+    medians[worker.index()] = spread_of(times).median;
+  }
+  ranks.transport().all_sum(medians);
+  return std::max(medians[0], medians[1]);
+}
+
+double measure_step_overhead(Lockstep& ranks) {
+  constexpr int kSums = 100;
+  std::vector<double> times;
+  std::vector<double> values(32, 0);  // norms, losses and memory of a small step
+  for (int i = 0; i < kSums; ++i) {
+    const double start = monotonic_seconds();
+    ranks.transport().all_sum(values);
+    times.push_back(monotonic_seconds() - start);
+  }
+  return spread_of(times).low;
+}
+
+}  // namespace chimera

@@ -1,0 +1,79 @@
+#include "profile/link_bench.h"
+
+#include <ATen/ATen.h>
+
+#include <map>
+
+#include "bench/statistics.h"
+
+namespace chimera {
+namespace {
+
+constexpr std::int64_t kSmallest = 1 << 10;
+constexpr std::int64_t kLargest = 4 << 20;
+
+using Times = std::map<std::int64_t, std::vector<double>>;  // by bytes
+
+at::Tensor message_of(std::int64_t bytes) { return at::ones({bytes / 4}, at::kFloat); }
+
+/// To rank 1 and back; returns the time of one way.
+double ping_pong(Lockstep& ranks, const at::Tensor& tensor, std::int64_t round) {
+  Transport& transport = ranks.transport();
+  const WorkerId peer(1 - ranks.rank());
+  const TensorSpec spec{tensor.sizes().vec(), tensor.scalar_type()};
+  const MessageTag tag{round, Op{}};
+  const auto receive = transport.post_receive(peer, spec, tag);
+  const double start = monotonic_seconds();
+  if (ranks.rank() == 1) receive->wait();
+  const auto send = transport.start_send(peer, tensor, tag);
+  if (ranks.rank() == 0) receive->wait();
+  const double seconds = monotonic_seconds() - start;
+  send->wait();
+  return seconds / 2;
+}
+
+double sum(Lockstep& ranks, StageId group, const at::Tensor& tensor) {
+  const double start = monotonic_seconds();
+  ranks.transport().start_all_reduce(group, tensor)->wait();
+  return monotonic_seconds() - start;
+}
+
+std::vector<TimedSize> lower_quartiles(const Times& times) {
+  std::vector<TimedSize> points;
+  for (const auto& [bytes, seconds] : times) {
+    points.push_back({static_cast<double>(bytes), spread_of(seconds).low});
+  }
+  return points;
+}
+
+}  // namespace
+
+LinkSamples measure_links(Lockstep& ranks, StageId group, double seconds) {
+  Times messages;
+  Times sums;
+  const double deadline = monotonic_seconds() + seconds;
+  for (std::int64_t round = 0; ranks.go_on(round, deadline); ++round) {
+    if (ranks.rank() > 1) continue;
+    for (std::int64_t bytes = kSmallest; bytes <= kLargest; bytes *= 2) {
+      const at::Tensor tensor = message_of(bytes);
+      const double message = ping_pong(ranks, tensor, round);
+      const double both = sum(ranks, group, message_of(bytes));
+      if (round == 0) continue;  // first touches of buffers
+      messages[bytes].push_back(message);
+      sums[bytes].push_back(both);
+    }
+  }
+  return {lower_quartiles(messages), lower_quartiles(sums)};
+}
+
+LinkTimes fit_messages(const std::vector<TimedSize>& messages) {
+  const Line line = fit_line(messages);
+  return {line.alpha, line.beta};
+}
+
+LinkTimes fit_sums(const std::vector<TimedSize>& sums) {
+  const Line line = fit_line(sums);  // 2 log2(2) alpha + 2 (2 - 1) / 2 beta L
+  return {line.alpha / 2, line.beta};
+}
+
+}  // namespace chimera

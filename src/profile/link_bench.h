@@ -1,0 +1,26 @@
+#pragma once
+// Messages and sums between two real processes.
+
+#include <vector>
+
+#include "bench/line_fit.h"
+#include "plan/machine.h"
+#include "profile/lockstep.h"
+
+namespace chimera {
+
+/// What ranks 0 and 1 measured over some sizes: lower quartiles, as other programs' turns only lengthen them.
+struct LinkSamples {
+  std::vector<TimedSize> messages;  // one way
+  std::vector<TimedSize> sums;      // of both ranks
+};
+
+/// Sends messages of 1 KiB .. 4 MiB to and fro, and sums as many bytes, in rounds over the sizes, for `seconds`.
+/// `group` is the transport's group of ranks 0 and 1. All ranks call it; the result is rank 0's.
+[[nodiscard]] LinkSamples measure_links(Lockstep& ranks, StageId group, double seconds);
+
+/// alpha and beta of messages; and of sums, by the formula of LinkTimes for two workers.
+[[nodiscard]] LinkTimes fit_messages(const std::vector<TimedSize>& messages);
+[[nodiscard]] LinkTimes fit_sums(const std::vector<TimedSize>& sums);
+
+}  // namespace chimera

@@ -1,0 +1,223 @@
+#include "profile/profiler.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "bench/machine.h"
+#include "bench/statistics.h"
+#include "core/cores.h"
+#include "core/error.h"
+#include "data/samples.h"
+#include "profile/host_bench.h"
+#include "profile/stage_bench.h"
+#include "train/precision.h"
+
+namespace chimera {
+namespace {
+
+constexpr std::int64_t kMostLocalWorkers = 1024;  // all that `chimera train` starts are on this machine
+const StageId kPairGroup(2);                      // ranks 0 and 1, behind the stages of the pipeline of two
+
+SampleKind sample_kind(const ModelConfig& model) {
+  return model.family == Family::Bert ? SampleKind::MaskedPairs : SampleKind::NextToken;
+}
+
+/// A layer that is measured, with what it took in every round.
+struct Item {
+  Item(const ModelConfig& model, LayerKind kind, const ProfileOptions& options)
+      : layers{model, kind, options.sequence, compute_type(options.dtype)}, bench(layers) {}
+  BenchedLayers layers;
+  StageBench bench;
+  std::map<std::int64_t, std::vector<LayerTime>> times;  // by micro-batch size, a value a round
+};
+using Items = std::vector<std::unique_ptr<Item>>;
+
+Items make_items(const ProfileOptions& options) {
+  Items items;
+  for (const std::string& name : options.models) {
+    for (const LayerKind kind : {LayerKind::Embedding, LayerKind::Block, LayerKind::Head}) {
+      items.push_back(std::make_unique<Item>(find_model(name), kind, options));
+    }
+  }
+  return items;
+}
+
+/// Rounds over all layers and sizes until the time is over. Returns how many.
+std::int64_t measure_layers(Lockstep& ranks, const ProfileOptions& options, Items& items, double seconds,
+                            const std::function<void(const std::string&)>& say) {
+  const double deadline = monotonic_seconds() + seconds;
+  std::int64_t rounds = -1;  // the first warms up
+  while (ranks.go_on(rounds + 1, deadline)) {
+    for (const std::int64_t size : options.micro_batch_sizes) {
+      for (const auto& item : items) {  // after another layer each time, as in a pipeline
+        ranks.meet();
+        if (!ranks.computes()) continue;
+        const LayerTime time = item->bench.run(size, options.threads);
+        if (rounds >= 0) item->times[size].push_back(time);
+      }
+    }
+    ++rounds;
+    say(fmt::format("layers: round {}", rounds));
+  }
+  return rounds;
+}
+
+LayerTime median_of(std::int64_t micro_batch_size, const std::vector<LayerTime>& times) {
+  const auto part = [&](auto value) {
+    std::vector<double> values;
+    for (const LayerTime& time : times) values.push_back(value(time));
+    return values.empty() ? Spread{} : spread_of(values);
+  };
+  const Spread all =
+      part([](const LayerTime& time) { return time.forward + time.input_gradient + time.weight_gradient; });
+  return {micro_batch_size, part([](const LayerTime& time) { return time.forward; }).median,
+          part([](const LayerTime& time) { return time.input_gradient; }).median,
+          part([](const LayerTime& time) { return time.weight_gradient; }).median,
+          all.median > 0 ? (all.high - all.low) / 2 / all.median : 0};
+}
+
+/// Medians, averaged over the ranks that compute.
+LayerTimes times_of(Lockstep& ranks, const ProfileOptions& options, Item& item) {
+  LayerTimes layer{item.layers.kind, item.layers.model, options.sequence, options.dtype, {}};
+  layer.model.layers = 1;
+  for (const std::int64_t size : options.micro_batch_sizes) {
+    LayerTime time = median_of(size, item.times[size]);
+    std::array<double, 4> numbers = {time.forward, time.input_gradient, time.weight_gradient, time.spread};
+    ranks.average(numbers);
+    layer.times.push_back({size, numbers[0], numbers[1], numbers[2], numbers[3]});
+  }
+  return layer;
+}
+
+double installed_memory() {
+  return static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+}
+
+LinkProfile everywhere(const LinkTimes& link) { return {link, link}; }
+
+std::string row(const LayerTimes& layer, const LayerTime& time) {
+  return fmt::format("{:<12} {:<9} {:>5} {:>11.3f} {:>11.3f} {:>11.3f} {:>8.1f}\n", layer.model.name,
+                     to_text(layer.kind), time.micro_batch_size, 1e3 * time.forward, 1e3 * time.input_gradient,
+                     1e3 * time.weight_gradient, 100 * time.spread);
+}
+
+std::string link_line(const char* name, const LinkTimes& link) {
+  return fmt::format("{:<16} alpha {:>8.1f} us, beta {:>7.3f} ns a byte ({:.2f} GB/s)\n", name, 1e6 * link.alpha,
+                     1e9 * link.beta, link.beta > 0 ? 1e-9 / link.beta : 0);
+}
+
+/// How far the fitted line is off at each size, per cent.
+std::string fit_line_of(const char* name, const std::vector<TimedSize>& points, const LinkTimes& link, double alphas) {
+  std::string text = fmt::format("{:<16}", name);
+  for (const auto& [bytes, seconds] : points) {
+    const double fitted = alphas * link.alpha + link.beta * bytes;
+    text += fmt::format(" {:.0f}K {:+.0f} %", bytes / 1024, 100 * (fitted / seconds - 1));
+  }
+  return text + "\n";
+}
+
+}  // namespace
+
+ProfileRanks profile_ranks(const ProfileOptions& options, int cores) {
+  const int computing = std::max(1, cores / static_cast<int>(options.threads));
+  return {computing, std::max(2, computing)};
+}
+
+void validate(const ProfileOptions& options, int cores) {
+  if (options.models.empty()) throw ConfigError("--model: the name of a model is missing");
+  for (const std::string& name : options.models) {
+    const ModelConfig model = find_model(name);
+    if (options.sequence > model.positions) {
+      throw ConfigError(fmt::format("--sequence {} is more than the {} positions of model '{}'", options.sequence,
+                                    model.positions, name));
+    }
+    const std::int64_t needed = vocabulary_needed(sample_kind(model));
+    if (model.vocabulary < needed) {
+      throw ConfigError(
+          fmt::format("model '{}' has a vocabulary of {}; text needs at least {}", name, model.vocabulary, needed));
+    }
+    const std::int64_t shortest = model.family == Family::Bert ? 8 : 1;
+    if (options.sequence < shortest) {
+      throw ConfigError(fmt::format("--sequence {}: model '{}' needs at least {}", options.sequence, name, shortest));
+    }
+  }
+  if (options.micro_batch_sizes.empty()) throw ConfigError("--micro-batch-sizes: give at least one");
+  if (std::ranges::adjacent_find(options.micro_batch_sizes, std::greater_equal<>()) !=
+          options.micro_batch_sizes.end() ||
+      options.micro_batch_sizes.front() < 1) {
+    throw ConfigError("--micro-batch-sizes: give ascending whole numbers from 1 on, as in 1,2,4,8");
+  }
+  if (options.threads < 1 || options.threads > cores) {
+    throw ConfigError(fmt::format("--threads {}: this machine has {} cores for them", options.threads, cores));
+  }
+  TrainOptions numbers;
+  numbers.dtype = options.dtype;
+  require_fast_numbers(numbers, has_native_bfloat16());
+}
+
+StageGroups profile_groups() {
+  const WorkerId first(0);
+  const WorkerId second(1);
+  return {{first}, {second}, {first, second}};
+}
+
+MachineReport measure_machine(const ProfileOptions& options, Transport& transport, int rank,
+                              const std::function<void(const std::string&)>& say) {
+  const int cores = available_cores();
+  const int computing = profile_ranks(options, cores).computing;
+  Lockstep ranks(transport, rank, computing);
+  MachineReport report;
+  MachineProfile& machine = report.machine;
+  std::array<char, 256> host{};
+  (void)::gethostname(host.data(), host.size() - 1);
+  machine.name = host.data();
+  machine.sources = {"chimera profile: " + machine_line()};
+  machine.cores = cores;
+  machine.threads = options.threads;
+  machine.workers_per_node = kMostLocalWorkers;
+  machine.memory_bytes = installed_memory() / computing;
+
+  Items items = make_items(options);
+  say("links");
+  report.links = measure_links(ranks, kPairGroup, 0.15 * options.seconds);
+  say("host");
+  machine.op_overhead = measure_op_overhead(ranks, 0.05 * options.seconds);
+  machine.step_overhead = measure_step_overhead(ranks);
+  machine.optimizer_seconds =
+      measure_optimizer(ranks, items[1]->bench.stage(), options.threads, 0.05 * options.seconds);
+  report.rounds = measure_layers(ranks, options, items, 0.75 * options.seconds, say);
+  for (const auto& item : items) machine.layers.push_back(times_of(ranks, options, *item));
+  if (rank == 0) {
+    machine.point_to_point = everywhere(fit_messages(report.links.messages));
+    machine.all_reduce = everywhere(fit_sums(report.links.sums));
+  }
+  return report;
+}
+
+std::string to_text(const MachineReport& report) {
+  const MachineProfile& machine = report.machine;
+  std::string text = machine.sources.front() + "\n";
+  text += fmt::format("{} rounds; medians over them, of {} cores at once, milliseconds of one layer\n\n", report.rounds,
+                      machine.cores / machine.threads);
+  text += fmt::format("{:<12} {:<9} {:>5} {:>11} {:>11} {:>11} {:>8}\n", "model", "layer", "b", "forward", "input",
+                      "weights", "+- %");
+  for (const LayerTimes& layer : machine.layers) {
+    for (const LayerTime& time : layer.times) text += row(layer, time);
+  }
+  const LinkTimes& message = machine.point_to_point.within_node;
+  const LinkTimes& sum = machine.all_reduce.within_node;
+  text += "\n" + link_line("messages", message) + link_line("sums", sum);
+  text += fit_line_of("line - messages", report.links.messages, message, 1);
+  text += fit_line_of("line - sums", report.links.sums, sum, 2);
+  text += fmt::format("optimizer {:.3f} ns a parameter, host {:.1f} us an op and {:.1f} us a step\n",
+                      1e9 * machine.optimizer_seconds, 1e6 * machine.op_overhead, 1e6 * machine.step_overhead);
+  return text;
+}
+
+}  // namespace chimera

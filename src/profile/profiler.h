@@ -1,0 +1,52 @@
+#pragma once
+// `chimera profile`: what layers, messages, sums and updates take on this machine, measured by several processes at
+// once, as training runs them.
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "plan/machine.h"
+#include "profile/link_bench.h"
+#include "transport/transport.h"
+
+namespace chimera {
+
+struct ProfileOptions {
+  std::vector<std::string> models = {"gpt2-mini", "bert-tiny"};  // presets, or TOML files
+  std::vector<std::int64_t> micro_batch_sizes = {1, 2, 4, 8};
+  std::int64_t sequence = 128;
+  std::string dtype = "float32";
+  std::int64_t threads = 1;  // intra-op threads of a worker
+  double seconds = 45;       // for the measurements; each is made a few times however long it takes
+};
+
+/// How many processes compute at once, and how many there are: for links it takes two.
+struct ProfileRanks {
+  int computing = 1;  // as many as the cores have room for
+  int started = 2;
+};
+[[nodiscard]] ProfileRanks profile_ranks(const ProfileOptions& options, int cores);
+
+/// Throws ConfigError where a model is unknown or too small for the sequence, a size is below 1, there are more threads
+/// than cores, or the CPU has to emulate the type.
+void validate(const ProfileOptions& options, int cores);
+
+struct MachineReport {
+  MachineProfile machine;
+  LinkSamples links;
+  std::int64_t rounds = 0;  // in which each layer was measured
+};
+
+/// Groups of ranks that the transport of measure_machine() must have.
+[[nodiscard]] StageGroups profile_groups();
+
+/// Measures as one of the ranks; all of them call it, on a transport with profile_groups(). `say` gets a few words now
+/// and then. The report is rank 0's.
+[[nodiscard]] MachineReport measure_machine(const ProfileOptions& options, Transport& transport, int rank,
+                                            const std::function<void(const std::string&)>& say);
+
+/// What was measured, as a table.
+[[nodiscard]] std::string to_text(const MachineReport& report);
+
+}  // namespace chimera

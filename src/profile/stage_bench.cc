@@ -1,0 +1,98 @@
+#include "profile/stage_bench.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/random.h"
+#include "profile/lockstep.h"
+#include "runtime/op_times.h"
+#include "train/batches.h"
+
+namespace chimera {
+namespace {
+
+/// More than one, so that weights come from where they lie in training: not the nearest cache.
+constexpr std::int64_t kMostBlocks = 4;
+
+StageLayers stage_layers(LayerKind kind, std::int64_t blocks) {
+  switch (kind) {
+    case LayerKind::Embedding: return {0, 0, true, false};
+    case LayerKind::Head: return {0, 0, false, true};
+    case LayerKind::Block: return {0, blocks, false, false};
+  }
+  return {};
+}
+
+std::vector<std::uint8_t> random_text(std::size_t letters) {
+  const CounterRandom random(1, "profile");
+  std::vector<std::uint8_t> text(letters);
+  for (std::size_t i = 0; i < letters; ++i) {
+    const std::uint64_t letter = random.below(i, 32);
+    text[i] = static_cast<std::uint8_t>(letter < 26 ? 'a' + letter : ' ');
+  }
+  return text;
+}
+
+}  // namespace
+
+StageBench::StageBench(BenchedLayers layers)
+    : layers_(std::move(layers)),
+      num_layers_(layers_.kind == LayerKind::Block ? std::min(layers_.model.layers, kMostBlocks) : 1),
+      text_(random_text(static_cast<std::size_t>(256 * (layers_.sequence + 1)))) {
+  layers_.model.tied = false;  // the same work, without an owner of the matrix
+  const auto kind = layers_.model.family == Family::Bert ? SampleKind::MaskedPairs : SampleKind::NextToken;
+  samples_ = std::make_unique<Samples>(TokenView(text_, "random text"), SampleOptions{kind, layers_.sequence, 1});
+  stage_ = make_stage(layers_.model, stage_layers(layers_.kind, num_layers_), layers_.compute, /*seed=*/1);
+}
+
+StageBench::Size StageBench::make_size(std::int64_t micro_batch_size) const {
+  Size size;
+  const at::Tensor states = at::randn({micro_batch_size, layers_.sequence, layers_.model.hidden}).to(layers_.compute);
+  if (layers_.kind != LayerKind::Embedding) size.states = states;
+  if (layers_.kind != LayerKind::Head) size.gradient = states * 1e-3;
+  return size;
+}
+
+/// What the trainer loads for such a stage: blocks of GPT-2 read nothing, and those of BERT a mask for all of them.
+MicroBatch StageBench::load(std::int64_t step, std::int64_t micro_batch_size) const {
+  if (layers_.kind == LayerKind::Block && layers_.model.family == Family::Gpt2) return {};
+  return make_micro_batch(*samples_, layers_.model.family, {step, 0, micro_batch_size, micro_batch_size});
+}
+
+StageBench::Flight StageBench::forward(Size& size, std::int64_t micro_batch_size) {
+  Flight flight;
+  if (size.states.defined()) flight.input = size.states.detach().requires_grad_(true);
+  flight.weight_gradients = c10::make_intrusive<WeightGradients>();
+  const WeightGradients::Scope scope(flight.weight_gradients);
+  flight.output = stage_->forward(flight.input, load(size.step++, micro_batch_size));
+  return flight;
+}
+
+LayerTime StageBench::run(std::int64_t micro_batch_size, std::int64_t threads) {
+  auto found = sizes_.find(micro_batch_size);
+  if (found == sizes_.end()) found = sizes_.emplace(micro_batch_size, make_size(micro_batch_size)).first;
+  Size& size = found->second;
+  if (!size.under_way) size.under_way = forward(size, micro_batch_size);
+
+  const Stopwatch forward_watch;
+  Flight next = forward(size, micro_batch_size);
+  const double forward_seconds = seconds_of(forward_watch.elapsed(), threads);
+
+  Flight flight = std::exchange(*size.under_way, std::move(next));
+  const Stopwatch input_watch;
+  flight.weight_gradients->defer();
+  torch::autograd::backward({std::exchange(flight.output, {})}, {size.gradient});
+  const double input_seconds = seconds_of(input_watch.elapsed(), threads);
+
+  const Stopwatch weight_watch;
+  flight.weight_gradients->run();
+  const double weight_seconds = seconds_of(weight_watch.elapsed(), threads);
+
+  const auto layers = static_cast<double>(num_layers_);
+  return {micro_batch_size, forward_seconds / layers, input_seconds / layers, weight_seconds / layers};
+}
+
+}  // namespace chimera

@@ -1,0 +1,161 @@
+#include "profile/validation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace chimera {
+namespace {
+
+struct ModelShape {
+  const char* model;
+  std::int64_t micro_batch_size;
+};
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+/// Median and largest of the absolute values.
+struct Errors {
+  double median = 0;
+  double worst = 0;
+};
+
+Errors errors_of(std::vector<double> values) {
+  if (values.empty()) return {};
+  for (double& value : values) value = std::abs(value);
+  return {median(values), std::ranges::max(values)};
+}
+
+std::string row(const Validated& one) {
+  constexpr double kMebibyte = 1 << 20;
+  return fmt::format("| {} | {:.1f} | {:.1f} | {:+.1f} % | {:.1f} % | {:.1f} | {:.1f} | {:+.1f} % | {:.0f} |{}\n",
+                     in_words(one.run), 1e3 * one.predicted_seconds, 1e3 * median(one.seconds), 100 * one.time_error(),
+                     100 * one.spread(), one.predicted_bytes / kMebibyte, one.bytes / kMebibyte,
+                     100 * one.memory_error(), one.resident_bytes / kMebibyte,
+                     one.excluded.empty() ? "" : " left out: " + one.excluded);
+}
+
+std::string verdict(double value, double limit) { return value <= limit ? "met" : "NOT MET"; }
+
+}  // namespace
+
+std::vector<GridRun> validation_grid() {
+  std::vector<GridRun> grid;
+  for (const auto& [model, size] : {ModelShape{"gpt2-mini", 2}, ModelShape{"bert-tiny", 8}}) {
+    for (const char* schedule : {"gpipe", "1f1b", "chimera", "zb-h1"}) {
+      for (const std::int64_t stages : {2, 4}) {
+        for (const std::int64_t micro_batches : {stages, 2 * stages}) {
+          const GridRun run{model, size, schedule, stages, micro_batches};
+          grid.insert(grid.end(), 3, run);
+          grid[grid.size() - 2].recomputes = true;
+          grid.back().on_threads = true;
+        }
+      }
+    }
+  }
+  return grid;
+}
+
+std::string in_words(const GridRun& run) {
+  return fmt::format("{} b {}, {} D {} N {}{}{}", run.model, run.micro_batch_size, run.schedule, run.stages,
+                     run.micro_batches, run.recomputes ? ", recompute" : "", run.on_threads ? ", threads" : "");
+}
+
+std::vector<std::string> training_flags(const GridRun& run) {
+  return {"--model",
+          run.model,
+          "--micro-batch-size",
+          std::to_string(run.micro_batch_size),
+          "--schedule",
+          run.schedule,
+          "--stages",
+          std::to_string(run.stages),
+          "--micro-batches",
+          std::to_string(run.micro_batches),
+          "--recompute",
+          run.recomputes ? "full" : "none",
+          "--transport",
+          run.on_threads ? "threads" : "processes",
+          "--threads",
+          "1"};
+}
+
+double Validated::time_error() const { return predicted_seconds / median(seconds) - 1; }
+double Validated::memory_error() const { return predicted_bytes / bytes - 1; }
+double Validated::spread() const { return std::ranges::max(seconds) / std::ranges::min(seconds) - 1; }
+
+ValidationSummary summarise(const std::vector<Validated>& runs) {
+  std::vector<double> times;
+  std::vector<double> bytes;
+  std::vector<double> spreads;
+  for (const Validated& one : runs) {
+    if (!one.excluded.empty()) continue;
+    times.push_back(one.time_error());
+    bytes.push_back(one.memory_error());
+    spreads.push_back(one.spread());
+  }
+  const Errors time = errors_of(times);
+  const Errors memory = errors_of(bytes);
+  const auto counted = static_cast<std::int64_t>(times.size());
+  return {time.median,
+          time.worst,
+          memory.median,
+          memory.worst,
+          errors_of(spreads).median,
+          counted,
+          static_cast<std::int64_t>(runs.size()) - counted};
+}
+
+std::string to_text(const std::vector<Validated>& runs, const std::string& machine) {
+  const ValidationSummary all = summarise(runs);
+  std::string text = machine + "\n\n";
+  text += "| run | predicted ms | measured ms | error | spread | predicted MiB | tensors MiB | error | RSS MiB |\n";
+  text += "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n";
+  for (const Validated& one : runs) text += row(one);
+  text += fmt::format("\n{} runs; {} left out (at most a tenth: {})\n\n", runs.size(), all.excluded,
+                      verdict(static_cast<double>(all.excluded), static_cast<double>(runs.size()) / 10));
+  text += fmt::format(
+      "- step time: median error {:.1f} % (5 %: {}), worst {:.1f} % (15 %: {}); the same run twice: {:.1f} %\n",
+      100 * all.median_time_error, verdict(all.median_time_error, 0.05), 100 * all.worst_time_error,
+      verdict(all.worst_time_error, 0.15), 100 * all.median_spread);
+  text += fmt::format("- memory: median error {:.1f} % (5 %: {}), worst {:.1f} %\n", 100 * all.median_memory_error,
+                      verdict(all.median_memory_error, 0.05), 100 * all.worst_memory_error);
+  return text;
+}
+
+std::string to_json(const std::vector<Validated>& runs, const std::string& machine) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const Validated& one : runs) {
+    list.push_back({{"name", in_words(one.run)},
+                    {"model", one.run.model},
+                    {"schedule", one.run.schedule},
+                    {"stages", one.run.stages},
+                    {"micro_batches", one.run.micro_batches},
+                    {"micro_batch_size", one.run.micro_batch_size},
+                    {"recompute", one.run.recomputes ? "full" : "none"},
+                    {"transport", one.run.on_threads ? "threads" : "processes"},
+                    {"predicted_seconds", one.predicted_seconds},
+                    {"step_seconds", one.seconds},
+                    {"predicted_bytes", one.predicted_bytes},
+                    {"tensor_bytes", one.bytes},
+                    {"resident_bytes", one.resident_bytes},
+                    {"excluded", one.excluded}});
+  }
+  const ValidationSummary all = summarise(runs);
+  const nlohmann::ordered_json json = {{"machine", machine},
+                                       {"median_time_error", all.median_time_error},
+                                       {"worst_time_error", all.worst_time_error},
+                                       {"median_memory_error", all.median_memory_error},
+                                       {"worst_memory_error", all.worst_memory_error},
+                                       {"excluded", all.excluded},
+                                       {"runs", list}};
+  return json.dump(1) + "\n";
+}
+
+}  // namespace chimera

@@ -1,0 +1,62 @@
+#pragma once
+// How well predictions from a profile hold: a grid of training runs, predicted and measured.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace chimera {
+
+/// One training run of the grid.
+struct GridRun {
+  std::string model = {};
+  std::int64_t micro_batch_size = 1;
+  std::string schedule = {};
+  std::int64_t stages = 2;
+  std::int64_t micro_batches = 2;
+  bool recomputes = false;
+  bool on_threads = false;
+};
+
+/// Four schedules (one of them with a split backward) on 2 and 4 workers with N = D and 2D, two shapes of models, with
+/// and without recomputation, as processes and as threads: 96 runs, as threads recompute nothing.
+[[nodiscard]] std::vector<GridRun> validation_grid();
+
+/// `gpt2-mini b 2, chimera D 4 N 8, recompute, threads`.
+[[nodiscard]] std::string in_words(const GridRun& run);
+
+/// The flags of `chimera train` for it, but for data and steps.
+[[nodiscard]] std::vector<std::string> training_flags(const GridRun& run);
+
+/// What a prediction says of a run, and what came of it.
+struct Validated {
+  GridRun run;
+  double predicted_seconds = 0;
+  std::vector<double> seconds = {};  // of a step: a median each time that the run was measured, at least one
+  double predicted_bytes = 0;        // of tensors, on the worker with most
+  double bytes = 0;
+  double resident_bytes = 0;  // of the largest process, LibTorch itself included
+  std::string excluded = {};  // why it does not count; empty: it does
+
+  [[nodiscard]] double time_error() const;    // predicted over measured (the median), less 1
+  [[nodiscard]] double memory_error() const;  // likewise
+  [[nodiscard]] double spread() const;        // largest over smallest measured time, less 1
+};
+
+/// Absolute errors over the runs that count.
+struct ValidationSummary {
+  double median_time_error = 0;
+  double worst_time_error = 0;
+  double median_memory_error = 0;
+  double worst_memory_error = 0;
+  double median_spread = 0;
+  std::int64_t counted = 0;
+  std::int64_t excluded = 0;
+};
+[[nodiscard]] ValidationSummary summarise(const std::vector<Validated>& runs);
+
+/// Table and summary, in Markdown. `machine`: a line on where and when it was measured.
+[[nodiscard]] std::string to_text(const std::vector<Validated>& runs, const std::string& machine);
+[[nodiscard]] std::string to_json(const std::vector<Validated>& runs, const std::string& machine);
+
+}  // namespace chimera

@@ -1,0 +1,103 @@
+#include "schedule/json_value.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/error.h"
+#include "core/nearest.h"
+
+namespace chimera {
+
+nlohmann::json parse_json(const std::string& text, const std::string& source) {
+  try {
+    return nlohmann::json::parse(text);
+  } catch (const nlohmann::json::exception& error) {
+    std::string what = error.what();
+    if (const auto bracket = what.find("] "); bracket != std::string::npos) what.erase(0, bracket + 2);
+    throw ConfigError(fmt::format("{}: JSON: {}", source, what));
+  }
+}
+
+JsonValue::JsonValue(const nlohmann::json& json, std::string source, std::string path)
+    : json_(json), source_(std::move(source)), path_(std::move(path)) {}
+
+void JsonValue::fail(const std::string& what) const {
+  throw ConfigError(fmt::format("{}: {}: {}", source_, path_.empty() ? "top level" : path_, what));
+}
+
+void JsonValue::expect_object(std::initializer_list<const char*> fields) const {
+  if (!json_.is_object()) fail(fmt::format("expected an object, found {}", json_.type_name()));
+  const std::vector<std::string> known(fields.begin(), fields.end());
+  for (const auto& item : json_.items()) {
+    if (std::find(known.begin(), known.end(), item.key()) == known.end()) {
+      fail(unknown_name("field", item.key(), known));
+    }
+  }
+}
+
+bool JsonValue::has(const char* name) const { return json_.contains(name); }
+
+JsonValue JsonValue::field(const char* name) const {
+  if (!has(name)) fail(fmt::format("field '{}' is missing", name));
+  return {json_[name], source_, path_.empty() ? name : path_ + "." + name};
+}
+
+std::vector<JsonValue> JsonValue::list() const {
+  if (!json_.is_array()) fail(fmt::format("expected an array, found {}", json_.type_name()));
+  std::vector<JsonValue> values;
+  for (std::size_t i = 0; i < json_.size(); ++i) {
+    values.emplace_back(json_[i], source_, fmt::format("{}[{}]", path_, i));
+  }
+  return values;
+}
+
+std::vector<JsonValue> JsonValue::list(std::int64_t entries, const char* of_what) const {
+  auto values = list();
+  if (static_cast<std::int64_t>(values.size()) != entries) {
+    fail(fmt::format("{} entries; expected {}, one for each {}", values.size(), entries, of_what));
+  }
+  return values;
+}
+
+double JsonValue::number() const {
+  if (!json_.is_number()) fail(fmt::format("expected a number, found {}", json_.type_name()));
+  const auto value = json_.get<double>();
+  if (!std::isfinite(value) || value < 0) fail(fmt::format("expected a finite number of 0 or more, found {}", value));
+  return value;
+}
+
+std::int64_t JsonValue::count(const char* name, std::int64_t least) const {
+  constexpr double kMost = 1e9;
+  const JsonValue entry = field(name);
+  const double value = entry.number();
+  if (value != std::floor(value) || value > kMost) {
+    entry.fail(fmt::format("expected a whole number of at most {}, found {}", kMost, value));
+  }
+  if (value < static_cast<double>(least)) {
+    entry.fail(fmt::format("expected a whole number of at least {}, found {}", least, value));
+  }
+  return static_cast<std::int64_t>(value);
+}
+
+std::vector<double> JsonValue::numbers(std::int64_t entries, const char* of_what) const {
+  if (json_.is_number()) return std::vector<double>(static_cast<std::size_t>(entries), number());
+  std::vector<double> values;
+  for (const JsonValue& value : list(entries, of_what)) values.push_back(value.number());
+  return values;
+}
+
+std::string JsonValue::text() const {
+  if (!json_.is_string()) fail(fmt::format("expected a text, found {}", json_.type_name()));
+  return json_.get<std::string>();
+}
+
+bool JsonValue::truth(const char* name) const {
+  const JsonValue entry = field(name);
+  if (!entry.json_.is_boolean()) entry.fail(fmt::format("expected true or false, found {}", entry.json_.type_name()));
+  return entry.json_.get<bool>();
+}
+
+}  // namespace chimera

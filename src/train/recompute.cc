@@ -1,0 +1,81 @@
+#include "train/recompute.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+
+#include "core/error.h"
+#include "plan/worker_memory.h"
+
+namespace chimera {
+namespace {
+
+constexpr double kGiB = 1 << 30;
+
+std::set<StageId> all_stages(std::int64_t count) {
+  std::set<StageId> stages;
+  for (std::int64_t s = 0; s < count; ++s) stages.emplace(s);
+  return stages;
+}
+
+std::set<StageId> listed_stages(const std::string& list, std::int64_t count) {
+  const auto refuse = [&] {
+    throw ConfigError(
+        fmt::format("--recompute {}: expected none, full, auto, or stages of 0 to {} such as 0,1", list, count - 1));
+  };
+  std::set<StageId> stages;
+  std::string_view rest = list;
+  while (true) {
+    const std::string_view word = rest.substr(0, rest.find(','));
+    std::int64_t stage = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), stage);
+    if (error != std::errc{} || end != word.data() + word.size() || stage < 0 || stage >= count) refuse();
+    stages.emplace(stage);
+    if (word.size() == rest.size()) return stages;
+    rest.remove_prefix(word.size() + 1);
+  }
+}
+
+Workload workload_of(const TrainOptions& options) {
+  Workload workload;
+  workload.micro_batch_size = options.micro_batch_size;
+  workload.sequence = options.sequence;
+  workload.weight_bytes = options.dtype == "float64" ? 8 : 4;
+  workload.compute_bytes = options.dtype == "bfloat16" ? 2 : workload.weight_bytes;
+  workload.optimizer_bytes = options.optimizer == "adamw" ? 2 * workload.weight_bytes : 0;
+  workload.dropout = options.dropout > 0;
+  return workload;
+}
+
+std::set<StageId> stages_for_memory(const Job& job) {
+  if (job.options.memory <= 0) {
+    throw ConfigError("--recompute auto needs --memory: the GiB that a worker has");
+  }
+  StageModel model = stage_bytes(job.model, job.partition, job.schedule, workload_of(job.options));
+  if (job.options.shard_optimizer) {
+    const auto groups = job.rank_groups();
+    for (std::size_t s = 0; s < model.costs.memory.size(); ++s)
+      model.costs.memory[s].optimizer /= static_cast<double>(groups[s].size());
+  }
+  const auto stages = stages_to_recompute(job.schedule, model, job.options.memory * kGiB);
+  if (stages) return *stages;
+  const auto peaks = peaks_by_order(job.schedule, model, all_stages(job.schedule.stages));
+  throw ConfigError(
+      fmt::format("--memory {:g}: a worker needs {:.3g} GiB even where all stages recompute; use more "
+                  "stages or smaller micro-batches",
+                  job.options.memory, *std::ranges::max_element(peaks) / kGiB));
+}
+
+}  // namespace
+
+std::set<StageId> recomputed_stages(const Job& job) {
+  const std::string& choice = job.options.recompute;
+  if (choice == "none") return {};
+  if (choice == "full") return all_stages(job.schedule.stages);
+  if (choice == "auto") return stages_for_memory(job);
+  return listed_stages(choice, job.schedule.stages);
+}
+
+}  // namespace chimera

@@ -1,0 +1,114 @@
+// `chimera plan`: what a user asks, and what comes back.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "support/program.h"
+#include "support/refusal.h"
+#include "support/scratch.h"
+
+namespace chimera::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+const std::string kP100 = CHIMERA_SOURCE_DIR "/machines/p100-aries.json";
+
+Words bert_48(const Words& more = {}) {
+  Words words = {"plan", "--model",  "bert-48", "--workers", "32", "--mini-batch",
+                 "512",  "--memory", "16",      "--machine", kP100};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+json planned(Words words) {
+  words.insert(words.end(), {"--format", "json"});
+  const ProgramResult result = run_program(words);
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  return json::parse(result.output);
+}
+
+TEST(PlanCommandTest, ThePapersRuleChoosesWhatThePaperChose) {
+  const json chosen = planned(bert_48({"--rule", "paper"}))["chosen"];
+  EXPECT_EQ(chosen["schedule"], "chimera");
+  EXPECT_EQ(chosen["data_parallel"], 8);
+  EXPECT_EQ(chosen["stages"], 4);
+  EXPECT_EQ(chosen["micro_batch_size"], 8);
+  EXPECT_EQ(chosen["micro_batches"], 8);
+  EXPECT_EQ(chosen["recompute"], "none");
+}
+
+TEST(PlanCommandTest, CandidatesAreWholeAndRanked) {
+  const json plan = planned(bert_48({"--top", "3"}));
+  ASSERT_EQ(plan["candidates"].size(), 3U);
+  EXPECT_EQ(plan["chosen"], plan["candidates"][0]);
+  double last = 0;
+  for (const json& each : plan["candidates"]) {
+    EXPECT_EQ(each["data_parallel"].get<int>() * each["stages"].get<int>(), 32);
+    EXPECT_EQ(each["data_parallel"].get<int>() * each["micro_batches"].get<int>() * each["micro_batch_size"].get<int>(),
+              512);
+    EXPECT_GE(each["step_seconds"], last);
+    last = each["step_seconds"];
+    EXPECT_NEAR(each["sequences_per_second"].get<double>(), 512 / last, 1e-9);
+    EXPECT_LE(each["peak_memory_bytes"], 16.0 * (1 << 30));
+    EXPECT_EQ(each["fits"], true);
+    EXPECT_LE(each["free_network_seconds"], last);
+  }
+}
+
+TEST(PlanCommandTest, ShowsBothModelsAndWhatMoreWouldGain) {
+  const ProgramResult result = run_program(bert_48({"--schedules", "chimera", "--top", "2"}));
+  EXPECT_THAT(result.output, HasSubstr("chosen: chimera"));
+  EXPECT_THAT(result.output, HasSubstr("equation 1: "));
+  EXPECT_THAT(result.output, HasSubstr("a network that takes no time: "));
+  EXPECT_THAT(result.output, HasSubstr("twice the memory: "));
+}
+
+TEST(PlanCommandTest, WritesAFileForTrain) {
+  const Scratch scratch;
+  const std::string file = scratch.path("plan.toml");
+  (void)planned(bert_48({"--rule", "paper", "--output", file}));
+  const std::string text = read_file(file);
+  EXPECT_THAT(text, HasSubstr("model = \"bert-48\"\n"));
+  EXPECT_THAT(text, HasSubstr("stages = 4\n"));
+  EXPECT_THAT(text, HasSubstr("data-parallel = 8\n"));
+}
+
+TEST(PlanCommandTest, RefusesInOneLine) {
+  const Scratch scratch;
+  const std::string broken = scratch.write("broken.json", R"({"format": "chimera-machine", "version": 1})");
+  const auto with = [](const Words& flags) {
+    Words words = {"plan"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    return words;
+  };
+  for (const Refusal& refusal : std::vector<Refusal>{
+           {with({"--workers", "4", "--mini-batch", "8"}), {"--machine is missing"}},
+           {with({"--machine", kP100, "--mini-batch", "8"}), {"--workers is missing"}},
+           {with({"--machine", kP100, "--workers", "4"}), {"--mini-batch is missing"}},
+           {with({"--machine", kP100, "--workers", "-4", "--mini-batch", "8"}), {"--workers must be 1 to"}},
+           {with({"--machine", broken, "--workers", "4", "--mini-batch", "8"}), {"broken.json", "missing"}},
+           {with({"--machine", scratch.path("none.json"), "--workers", "4", "--mini-batch", "8"}), {"none.json"}},
+           {with({"--machine", kP100, "--workers", "31", "--mini-batch", "32"}),
+            {"31 workers", "mini-batch of 32", "16 workers would do"}},
+           {with({"--machine", kP100, "--workers", "32", "--mini-batch", "5", "--model", "gpt2-tiny"}), {"would do"}},
+           {with({"--machine", kP100, "--workers", "7", "--mini-batch", "1", "--schedules", "chimera"}),
+            {"none of the schedules chimera"}},
+           {with({"--machine", kP100, "--workers", "4", "--mini-batch", "8", "--schedules", "chimra"}),
+            {"did you mean 'chimera'?"}},
+           {bert_48({"--memory", "0.5"}), {"bert-48 does not fit on 32 workers of 0.5 GiB", "least that would do"}},
+           {bert_48({"--rule", "papr"}), {"did you mean 'paper'?"}},
+           {bert_48({"--rule", "paper", "--workers", "31", "--mini-batch", "31"}), {"paper's rule needs", "even"}},
+           {bert_48({"--top", "-1"}), {"--top must be 0 or more"}},
+           {bert_48({"--sequence", "100000"}), {"100000"}},
+       }) {
+    expect_refusal(refusal);
+  }
+}
+
+}  // namespace
+}  // namespace chimera::testing

@@ -1,0 +1,116 @@
+// Plans that are trained: --config, --plan auto, --recompute auto and stages.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/refusal.h"
+#include "training.h"
+
+namespace chimera::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::string kP100 = CHIMERA_SOURCE_DIR "/machines/p100-aries.json";
+
+std::vector<double> losses(const std::string& metrics) {
+  std::vector<double> result;
+  for (const auto& step : read_metrics(metrics)) result.push_back(step["loss"]);
+  return result;
+}
+
+ProgramResult train(const Scratch& scratch, const std::string& metrics, const Arguments& flags) {
+  ProgramResult result = run_program(small_training(scratch, metrics) + Arguments{"--steps", "2"} + flags);
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  return result;
+}
+
+TEST(TrainingPlanTest, AConfigurationIsTheSameAsItsFlags) {
+  const Scratch scratch;
+  const std::string config = scratch.write("run.toml",
+                                           "# a run\nmodel = \"gpt2-tiny\"\nschedule = \"1f1b\"\nstages = 2\n"
+                                           "micro-batches = 4\nlearning-rate = 0.002\nshard-optimizer = false\n");
+  (void)train(scratch, "flags.jsonl",
+              {"--model", "gpt2-tiny", "--schedule", "1f1b", "--stages", "2", "--micro-batches", "4", "--learning-rate",
+               "0.002"});
+  (void)train(scratch, "config.jsonl", {"--config", config});
+  const auto expected = losses(scratch.path("flags.jsonl"));
+  ASSERT_EQ(expected.size(), 2U);
+  EXPECT_EQ(losses(scratch.path("config.jsonl")), expected);
+}
+
+TEST(TrainingPlanTest, TheCommandLineCountsMoreThanTheConfiguration) {
+  const Scratch scratch;
+  const std::string config = scratch.write("run.toml", "model = \"gpt2-tiny\"\nstages = 4\nmicro-batches = 4\n");
+  const ProgramResult result =
+      train(scratch, "metrics.jsonl", {"--config", config, "--stages", "2", "--transport", "threads"});
+  EXPECT_THAT(result.output, HasSubstr("2 stages on 2 threads"));
+  EXPECT_THAT(result.output, HasSubstr("4 micro-batches"));
+}
+
+TEST(TrainingPlanTest, WhatPlanWritesIsTrainedAsItIs) {
+  const Scratch scratch;
+  const std::string plan = scratch.path("plan.toml");
+  const ProgramResult planned =
+      run_program({"plan", "--model", "gpt2-tiny", "--workers", "2", "--mini-batch", "8", "--sequence", "32",
+                   "--machine", kP100, "--schedules", "chimera", "--output", plan});
+  ASSERT_EQ(planned.exit_code, 0) << planned.messages;
+  const std::string text = scratch.write("text.txt", sample_text());
+  const ProgramResult result = run_program({"train", "--config", plan, "--data", text, "--steps", "1"});
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_THAT(result.output, HasSubstr("gpt2-tiny"));
+}
+
+TEST(TrainingPlanTest, PlanAutoTrainsInOneGo) {
+  const Scratch scratch;
+  const std::string text = scratch.write("text.txt", sample_text());
+  const ProgramResult result =
+      run_program({"train",        "--model",    "gpt2-tiny", "--plan", "auto",     "--workers", "2",
+                   "--mini-batch", "4",          "--machine", kP100,    "--memory", "1",         "--schedule",
+                   "1f1b",         "--sequence", "32",        "--data", text,       "--steps",   "1"});
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_THAT(result.messages, HasSubstr("plan: 1f1b"));
+}
+
+TEST(TrainingPlanTest, RecomputingSomeStagesChangesNoNumber) {
+  const Scratch scratch;
+  const Arguments shape = {"--model", "gpt2-tiny", "--schedule", "1f1b", "--stages", "2", "--transport", "threads"};
+  (void)train(scratch, "none.jsonl", shape);
+  (void)train(scratch, "one.jsonl", shape + Arguments{"--recompute", "0"});
+  (void)train(scratch, "auto.jsonl", shape + Arguments{"--recompute", "auto", "--memory", "1"});
+  const auto expected = losses(scratch.path("none.jsonl"));
+  EXPECT_EQ(losses(scratch.path("one.jsonl")), expected);
+  EXPECT_EQ(losses(scratch.path("auto.jsonl")), expected);
+}
+
+TEST(PlanRefusalTest, Flags) {
+  const Scratch scratch;
+  const std::string text = scratch.write("text.txt", sample_text());
+  const std::string unknown = scratch.write("unknown.toml", "stages = 2\nmicro-batch = 4\n");
+  const std::string list = scratch.write("list.toml", "stages = [2]\n");
+  const std::string broken = scratch.write("broken.toml", "stages = \n");
+  const std::string half = scratch.write("half.toml", "shard-optimizer = 3\n");
+  const Arguments train = {"train", "--data", text};
+  const Arguments planned =
+      train + Arguments{"--plan", "auto", "--machine", kP100, "--workers", "2", "--mini-batch", "4"};
+  for (const Refusal& refusal : std::vector<Refusal>{
+           {train + Arguments{"--config", unknown}, {"unknown.toml:2", "did you mean 'micro-batches'?"}},
+           {train + Arguments{"--config", list}, {"list.toml:1", "'stages' must be a string, a number, true or false"}},
+           {train + Arguments{"--config", broken}, {"broken.toml:1"}},
+           {train + Arguments{"--config", half}, {"half.toml:1", "'shard-optimizer' is either true or false"}},
+           {train + Arguments{"--config", "missing.toml"}, {"missing.toml: cannot be read"}},
+           {train + Arguments{"--machine", kP100}, {"--machine is for --plan auto"}},
+           {planned + Arguments{"--stages", "2"}, {"--plan auto chooses --stages"}},
+           {planned + Arguments{"--memory", "0.001"}, {"does not fit", "the least that would do"}},
+           {train + Arguments{"--plan", "auto"}, {"--workers is missing"}},
+           {train + Arguments{"--recompute", "some"}, {"--recompute some", "none, full, auto"}},
+           {train + Arguments{"--recompute", "0,4"}, {"--recompute 0,4", "0 to 3"}},
+           {train + Arguments{"--recompute", "auto"}, {"--recompute auto needs --memory"}},
+           {train + Arguments{"--recompute", "auto", "--memory", "0.001"}, {"--memory 0.001", "even where all stages"}},
+       }) {
+    expect_refusal(refusal);
+  }
+}
+
+}  // namespace
+}  // namespace chimera::testing

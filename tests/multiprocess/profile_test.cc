@@ -1,0 +1,67 @@
+// `chimera profile`: what it measures is a profile that it reads back and merges.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/refusal.h"
+#include "training.h"
+
+namespace chimera::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+const std::string kP100 = CHIMERA_SOURCE_DIR "/machines/p100-aries.json";
+
+TEST(TrainingProfileTest, MeasuresWhatItReads) {
+  const Scratch scratch;
+  const std::string here = scratch.path("here.json");
+  const ProgramResult result =
+      run_program({"profile", "--model", "gpt2-tiny,bert-tiny", "--micro-batch-sizes", "1,2", "--sequence", "16",
+                   "--seconds", "0.2", "--name", "here", "--output", here});
+  ASSERT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_THAT(result.output, HasSubstr("bert-tiny    head          2"));
+  const json machine = json::parse(read_file(here));
+  ASSERT_EQ(machine["layers"].size(), 6U);
+  const json& block = machine["layers"][1];
+  EXPECT_EQ(block["kind"], "block");
+  EXPECT_EQ(block["model"]["hidden"], 64);
+  ASSERT_EQ(block["times"].size(), 2U);
+  for (const char* part : {"forward", "input_gradient", "weight_gradient"}) {
+    EXPECT_GT(block["times"][1][part], 1e-6) << part;
+    EXPECT_LT(block["times"][1][part], 1) << part;
+  }
+  EXPECT_GT(machine["point_to_point"]["within_node"]["alpha"], 0);
+  EXPECT_GT(machine["all_reduce"]["within_node"]["beta"], 0);
+  EXPECT_GT(machine["optimizer_seconds"], 0);
+  EXPECT_GT(machine["op_overhead"], 0);
+  EXPECT_FALSE(result.left_files);
+
+  const ProgramResult merged = run_program({"profile", "--merge", here, here, "--name", "both", "--format", "json"});
+  ASSERT_EQ(merged.exit_code, 0) << merged.messages;
+  EXPECT_EQ(json::parse(merged.output)["name"], "both");
+  EXPECT_EQ(json::parse(merged.output)["layers"].size(), 6U);
+}
+
+TEST(ProfileRefusalTest, Flags) {
+  for (const auto& [flags, words] : std::vector<Refusal>{
+           {{"--model", "gpt3"}, {"unknown model 'gpt3'", "gpt2"}},
+           {{"--sequence", "4096"}, {"--sequence 4096 is more than the 1024 positions of model 'gpt2-mini'"}},
+           {{"--sequence", "0"}, {"--sequence 0", "at least 1"}},
+           {{"--micro-batch-sizes", "4,2"}, {"--micro-batch-sizes: give ascending whole numbers"}},
+           {{"--micro-batch-sizes", "0"}, {"--micro-batch-sizes: give ascending whole numbers"}},
+           {{"--threads", "100000"}, {"--threads 100000", "cores"}},
+           {{"--dtype", "float16"}, {"float16"}},
+           {{"--seconds", "-1"}, {"--seconds: '-1' is not a number of at least 0"}},
+           {{"--merge", kP100}, {"one profile alone needs no merging"}},
+           {{"--merge", kP100, CHIMERA_SOURCE_DIR "/machines/v100-nvlink.json"},
+            {"differ in workers_per_node: 1 and 8"}},
+           {{"--merge", kP100, "missing.json"}, {"cannot read machine profile 'missing.json'"}},
+       }) {
+    expect_refusal({Arguments{"profile"} + flags, words});
+  }
+}
+
+}  // namespace
+}  // namespace chimera::testing

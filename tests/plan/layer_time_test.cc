@@ -1,0 +1,86 @@
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "plan/machine.h"
+#include "plan/machines.h"
+
+namespace chimera {
+namespace {
+
+LayerTime block_time(const ModelConfig& model, const Workload& workload) {
+  return layer_time(round_machine(), model, LayerKind::Block, workload);
+}
+
+LayerTime block_time(std::int64_t micro_batch_size) {
+  return block_time(find_model("gpt2-mini"), {.micro_batch_size = micro_batch_size});
+}
+
+TEST(LayerTimeTest, IsWhatWasMeasured) { EXPECT_EQ(block_time(2), (LayerTime{2, 4, 2, 4, 0.02})); }
+
+TEST(LayerTimeTest, IsLinearBetweenAndBeyondMeasuredSizes) {
+  EXPECT_EQ(block_time(3), (LayerTime{3, 5, 3, 6, 0.02}));
+  EXPECT_EQ(block_time(16), (LayerTime{16, 18, 16, 32, 0.04}));
+}
+
+TEST(LayerTimeTest, NeverFallsBelowTheSmallestSizesShare) {
+  MachineProfile machine = round_machine();
+  machine.layers = {round_layer(LayerKind::Block)};
+  machine.layers[0].times = {{4, 1, 1, 1, 0}, {8, 9, 9, 9, 0}};  // their line meets 0 at a micro-batch of 3.5
+  EXPECT_EQ(layer_time(machine, find_model("gpt2-mini"), LayerKind::Block, {.micro_batch_size = 2}).forward, 0.5);
+}
+
+TEST(LayerTimeTest, OfOneMeasuredSizeIsInProportion) {
+  MachineProfile machine = round_machine();
+  machine.layers[1].times = {{2, 4, 2, 4, 0}};
+  EXPECT_EQ(layer_time(machine, find_model("gpt2-mini"), LayerKind::Block, {.micro_batch_size = 6}).forward, 12);
+}
+
+TEST(LayerTimeTest, ScalesTheNearestLayerByItsWork) {
+  const ModelConfig wide = with_overrides(find_model("gpt2-mini"), {.hidden = 448, .heads = 7});
+  // Products with weights grow with the square of the width, those of attention in proportion: 128 tokens, width 224.
+  const double forward = (24.0 * 448 * 448 + 4.0 * 128 * 448) / (24.0 * 224 * 224 + 4.0 * 128 * 224);
+  EXPECT_DOUBLE_EQ(block_time(wide, {.micro_batch_size = 2}).forward, 4 * forward);
+  EXPECT_DOUBLE_EQ(block_time(wide, {.micro_batch_size = 2}).weight_gradient, 4 * 4);
+}
+
+TEST(LayerTimeTest, TakesAsManyTokensFromOtherSequences) {
+  // One sequence of 256 has the tokens, and so the products with weights, of two of 128.
+  EXPECT_DOUBLE_EQ(block_time(find_model("gpt2-mini"), {.micro_batch_size = 1, .sequence = 256}).weight_gradient, 4);
+  EXPECT_GT(block_time(find_model("gpt2-mini"), {.micro_batch_size = 1, .sequence = 256}).forward, 4);
+}
+
+TEST(LayerTimeTest, ScalesTheEmbeddingByItsHiddenStates) {
+  const ModelConfig wide = with_overrides(find_model("gpt2-mini"), {.hidden = 448, .heads = 7});
+  const LayerTime time = layer_time(round_machine(), wide, LayerKind::Embedding, {.micro_batch_size = 4});
+  EXPECT_DOUBLE_EQ(time.forward, 12);
+}
+
+TEST(LayerTimeTest, ScalesTheHeadByItsVocabulary) {
+  const ModelConfig large = with_overrides(find_model("gpt2-mini"), {.vocabulary = 16384});
+  EXPECT_DOUBLE_EQ(layer_time(round_machine(), large, LayerKind::Head, {.micro_batch_size = 4}).forward, 6 * 64);
+}
+
+TEST(LayerTimeTest, PrefersTheLayerOfTheseSizes) {
+  MachineProfile machine = round_machine();
+  LayerTimes other = round_layer(LayerKind::Block, "bert-large");
+  for (LayerTime& time : other.times) time.forward = 100;
+  machine.layers.push_back(other);
+  const Workload workload{.micro_batch_size = 4};
+  EXPECT_EQ(layer_time(machine, find_model("bert-large"), LayerKind::Block, workload).forward, 100);
+  EXPECT_EQ(layer_time(machine, find_model("gpt2-mini"), LayerKind::Block, workload).forward, 6);
+}
+
+TEST(LayerTimeTest, RefusesAProfileWithoutSuchALayer) {
+  MachineProfile machine = round_machine();
+  machine.layers.pop_back();
+  try {
+    (void)layer_time(machine, find_model("gpt2-mini"), LayerKind::Head, {});
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_STREQ(error.what(),
+                 "machine profile 'round' has no layer of kind head; `chimera profile` measures all three");
+  }
+}
+
+}  // namespace
+}  // namespace chimera

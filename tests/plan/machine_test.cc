@@ -1,0 +1,115 @@
+#include "plan/machine.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "plan/machines.h"
+
+namespace chimera {
+namespace {
+
+using nlohmann::json;
+
+std::string refusal(const json& machine) {
+  try {
+    (void)machine_from_json(machine.dump(), "here.json");
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "read";
+}
+
+/// What reading says where the entry at `path` has another value.
+std::string refusal_with(const std::string& path, const json& value) {
+  json machine = json::parse(to_json(round_machine()));
+  machine[json::json_pointer(path)] = value;
+  return refusal(machine);
+}
+
+std::string refusal_without(const std::string& object, const std::string& field) {
+  json machine = json::parse(to_json(round_machine()));
+  machine.at(json::json_pointer(object)).erase(field);
+  return refusal(machine);
+}
+
+TEST(MachineTest, ReadsWhatItWrites) {
+  const MachineProfile machine = round_machine();
+  EXPECT_EQ(machine_from_json(to_json(machine), "here.json"), machine);
+}
+
+TEST(MachineTest, NamesWhatIsMissing) {
+  EXPECT_EQ(refusal_without("", "cores"), "here.json: top level: field 'cores' is missing");
+  EXPECT_EQ(refusal_without("/layers/1/times/2", "forward"),
+            "here.json: layers[1].times[2]: field 'forward' is missing");
+  EXPECT_EQ(refusal_without("/all_reduce/between_nodes", "beta"),
+            "here.json: all_reduce.between_nodes: field 'beta' is missing");
+}
+
+TEST(MachineTest, NamesWhatIsNegativeOrNotANumber) {
+  EXPECT_EQ(refusal_with("/layers/0/times/1/weight_gradient", -1),
+            "here.json: layers[0].times[1].weight_gradient: expected a finite number of 0 or more, found -1");
+  EXPECT_EQ(refusal_with("/point_to_point/within_node/alpha", "fast"),
+            "here.json: point_to_point.within_node.alpha: expected a number, found string");
+  EXPECT_EQ(refusal_with("/memory_bytes", nullptr), "here.json: memory_bytes: expected a number, found null");
+  EXPECT_EQ(refusal_with("/threads", 0), "here.json: threads: expected a whole number of at least 1, found 0");
+  EXPECT_EQ(refusal_with("/cores", 1.5), "here.json: cores: expected a whole number of at most 1000000000, found 1.5");
+  EXPECT_EQ(refusal_with("/sources/0", 7), "here.json: sources[0]: expected a text, found number");
+}
+
+TEST(MachineTest, NamesTheNearestOfWhatItDoesNotKnow) {
+  EXPECT_EQ(refusal_with("/core", 2), "here.json: top level: unknown field 'core'; did you mean 'cores'?");
+  EXPECT_EQ(refusal_with("/layers/2/kind", "heads"),
+            "here.json: layers[2].kind: unknown kind 'heads'; did you mean 'head'?");
+  EXPECT_EQ(refusal_with("/layers/0/dtype", "float23"),
+            "here.json: layers[0].dtype: unknown dtype 'float23'; did you mean 'float32'?");
+  EXPECT_EQ(refusal_with("/layers/0/model/layers", 8),
+            "here.json: layers[0].model: unknown field 'layers'; known: name, family, hidden, heads, feed_forward, "
+            "vocabulary, positions, tied");
+  EXPECT_EQ(refusal_with("/format", "chimera-schedule"), "here.json: format: expected 'chimera-machine'");
+}
+
+TEST(MachineTest, RefusesLayersThatCannotBe) {
+  EXPECT_EQ(refusal_with("/layers", json::array()), "here.json: layers: expected at least one layer");
+  EXPECT_EQ(refusal_with("/layers/0/times", json::array()),
+            "here.json: layers[0].times: expected at least one micro-batch size");
+  EXPECT_EQ(refusal_with("/layers/0/times/2/micro_batch_size", 2),
+            "here.json: layers[0].times: micro-batch size 2 stands behind 2; expected ascending ones");
+  EXPECT_EQ(refusal_with("/layers/0/sequence", 4096),
+            "here.json: layers[0].sequence: 4096 tokens are more than the model's 1024 positions");
+  EXPECT_EQ(refusal_with("/layers/1/model/heads", 5),
+            "here.json: layers[1].model: model 'gpt2-mini': 5 heads do not divide the hidden size 224; choose heads "
+            "that do");
+}
+
+TEST(MachineTest, RefusesWhatIsNoJson) {
+  EXPECT_THROW((void)machine_from_json("{\"name\": ", "here.json"), ConfigError);
+  EXPECT_THROW((void)machine_from_json("[]", "here.json"), ConfigError);
+  EXPECT_THROW((void)read_machine("/nowhere/here.json"), ConfigError);
+  EXPECT_THROW((void)read_machine("/"), ConfigError);
+}
+
+TEST(MachineTest, KernelsAreOursUnlessItSaysOtherwise) {
+  json machine = json::parse(to_json(round_machine()));
+  machine["kernels"] = {{"activation_scale", 1.5}, {"score_bytes", 13}};
+  const MachineProfile other = machine_from_json(machine.dump(), "here.json");
+  EXPECT_EQ(other.activation_scale, 1.5);
+  EXPECT_EQ(other.score_bytes, 13);
+  EXPECT_EQ(machine_from_json(to_json(other), "here.json"), other);
+  machine.erase("kernels");
+  EXPECT_EQ(machine_from_json(machine.dump(), "here.json"), round_machine());
+  EXPECT_EQ(refusal_with("/kernels/score_bytes", -1),
+            "here.json: kernels.score_bytes: expected a finite number of 0 or more, found -1");
+}
+
+TEST(MachineTest, OptionalSpreadIsNought) {
+  json machine = json::parse(to_json(round_machine()));
+  machine["layers"][0]["times"][0].erase("spread");
+  EXPECT_EQ(machine_from_json(machine.dump(), "here.json").layers[0].times[0].spread, 0);
+}
+
+}  // namespace
+}  // namespace chimera

@@ -1,0 +1,34 @@
+#pragma once
+// A machine whose figures can be followed in one's head.
+
+#include "plan/machine.h"
+
+namespace chimera {
+
+/// Times of a layer of that kind at micro-batch sizes 1, 2 and 4: forward 2 + b, input gradient b, weight gradient 2b.
+inline LayerTimes round_layer(LayerKind kind, const std::string& model = "gpt2-mini") {
+  LayerTimes layer{kind, find_model(model), 128, "float32", {}};
+  layer.model.layers = 1;
+  for (const std::int64_t size : {1, 2, 4}) {
+    const auto b = static_cast<double>(size);
+    layer.times.push_back({size, 2 + b, b, 2 * b, b / 100});
+  }
+  return layer;
+}
+
+/// Two workers that share two cores.
+inline MachineProfile round_machine() {
+  MachineProfile machine{.name = "round", .sources = {"made up"}, .cores = 2, .workers_per_node = 2};
+  machine.memory_bytes = 4e9;
+  for (const LayerKind kind : {LayerKind::Embedding, LayerKind::Block, LayerKind::Head}) {
+    machine.layers.push_back(round_layer(kind));
+  }
+  machine.point_to_point = {{1, 2}, {3, 4}};
+  machine.all_reduce = {{5, 6}, {7, 8}};
+  machine.optimizer_seconds = 9;
+  machine.op_overhead = 10;
+  machine.step_overhead = 11;
+  return machine;
+}
+
+}  // namespace chimera

@@ -1,0 +1,207 @@
+// What the planner chooses, on machines simple enough to know the answer.
+
+#include "plan/plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "core/error.h"
+#include "generate/registry.h"
+#include "plan/worker_memory.h"
+
+namespace chimera {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+constexpr double kMiB = 1 << 20;
+
+/// Layers whose ops take b seconds forward and twice that backward, on devices of their own; messages, sums and updates
+/// are free.
+MachineProfile linear_machine() {
+  MachineProfile machine;
+  machine.workers_per_node = 64;
+  machine.memory_bytes = 1e12;
+  for (const LayerKind kind : {LayerKind::Embedding, LayerKind::Block, LayerKind::Head}) {
+    LayerTimes layer{kind, find_model("gpt2-mini"), 128, "float32", {}};
+    const double each = kind == LayerKind::Block ? 1 : 0;
+    for (const std::int64_t size : {1, 2}) {
+      const double seconds = each * static_cast<double>(size);
+      layer.times.push_back({size, seconds, seconds, seconds, 0});
+    }
+    machine.layers.push_back(layer);
+  }
+  return machine;
+}
+
+PlanProblem problem_of(std::int64_t workers, std::int64_t mini_batch) {
+  PlanProblem problem;
+  problem.model = find_model("gpt2-mini");  // 8 layers
+  problem.machine = linear_machine();
+  problem.workers = workers;
+  problem.mini_batch = mini_batch;
+  problem.memory_bytes = problem.machine.memory_bytes;
+  return problem;
+}
+
+Plan planned(const PlanProblem& problem, const PlanOptions& options = {}) {
+  Predictor predictor(problem);
+  return make_plan(predictor, options);
+}
+
+TEST(PlanTest, CandidatesAreAllWaysToShareTheWork) {
+  PlanOptions options;
+  options.schedules = {"1f1b"};
+  std::set<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>> found;
+  for (const Candidate& each : candidates_of(problem_of(4, 8), options)) {
+    found.emplace(each.data_parallel, each.shape.stages, each.shape.micro_batches, each.micro_batch_size);
+  }
+  EXPECT_THAT(found,
+              ::testing::UnorderedElementsAre(std::tuple(4, 1, 2, 1), std::tuple(4, 1, 1, 2), std::tuple(2, 2, 4, 1),
+                                              std::tuple(2, 2, 2, 2), std::tuple(2, 2, 1, 4), std::tuple(1, 4, 8, 1),
+                                              std::tuple(1, 4, 4, 2), std::tuple(1, 4, 2, 4), std::tuple(1, 4, 1, 8)));
+}
+
+TEST(PlanTest, EverySchedulesShapesAreAmongTheCandidates) {
+  std::set<std::string> words;
+  for (const Candidate& each : candidates_of(problem_of(4, 16), {})) words.insert(in_words(each));
+  for (const char* expected :
+       {"chimera 2f 4 direct  W 1 x D 4, 16 micro-batches of 1", "chimera doubling  W 1 x D 4, 8 micro-batches of 2",
+        "chimera halving  W 1 x D 4, 8 micro-batches of 2", "hanayo w 1  W 1 x D 4, 4 micro-batches of 4",
+        "interleaved-1f1b v 2  W 2 x D 2, 2 micro-batches of 4", "dualpipe  W 1 x D 4, 16 micro-batches of 1"}) {
+    EXPECT_TRUE(words.contains(expected)) << expected;
+  }
+  EXPECT_FALSE(words.contains("pipedream  W 1 x D 4, 16 micro-batches of 1"));  // asynchronous: by name alone
+}
+
+TEST(PlanTest, EveryCandidateCanBeGenerated) {
+  PlanOptions options;
+  options.schedules = schedule_names();
+  const PlanProblem problem = problem_of(8, 24);
+  Predictor predictor(problem);
+  for (const Candidate& each : candidates_of(problem, options))
+    EXPECT_NO_THROW((void)predictor.prepare(each)) << in_words(each);
+}
+
+TEST(PlanTest, WithoutCommunicationDataParallelismWins) {
+  const Plan plan = planned(problem_of(4, 8));
+  EXPECT_EQ(plan.ranked.front().candidate.shape.stages, 1);
+  EXPECT_DOUBLE_EQ(plan.ranked.front().prediction.step_seconds, 2 * 8 * 3);  // two sequences through eight layers
+}
+
+TEST(PlanTest, DearSumsOfGradientsMakeOnePipelineWin) {
+  PlanProblem problem = problem_of(4, 64);
+  problem.machine.all_reduce.within_node.alpha = 1000;
+  PlanOptions options;
+  options.schedules = {"1f1b"};
+  const Plan plan = planned(problem, options);
+  EXPECT_EQ(plan.ranked.front().candidate.data_parallel, 1);
+  EXPECT_EQ(plan.ranked.front().candidate.shape.stages, 4);
+}
+
+TEST(PlanTest, PruningLosesNothing) {
+  const PlanProblem problem = problem_of(8, 32);
+  PlanOptions options;
+  options.top = 0;
+  const Plan all = planned(problem, options);
+  options.top = 5;
+  const Plan pruned = planned(problem, options);
+  EXPECT_EQ(all.pruned, 0);
+  EXPECT_GT(pruned.pruned, 0);
+  ASSERT_EQ(pruned.ranked.size(), 5U);
+  for (std::size_t i = 0; i < 5; ++i)
+    EXPECT_EQ(pruned.ranked[i].prediction.step_seconds, all.ranked[i].prediction.step_seconds);
+  EXPECT_EQ(static_cast<std::int64_t>(all.ranked.size()) + all.too_large, all.considered);
+}
+
+TEST(PlanTest, RecomputesOnlyWhatMemoryAsksFor) {
+  PlanProblem problem = problem_of(4, 32);
+  PlanOptions options;
+  options.schedules = {"1f1b"};
+  options.top = 0;
+  Candidate candidate{.schedule = "1f1b", .shape = {.stages = 4, .micro_batches = 8}, .micro_batch_size = 4};
+  Predictor predictor(problem);
+  const double roomy = predictor.predict(candidate).peak_memory_bytes;
+  problem.memory_bytes = roomy - kMiB;
+  for (const RankedCandidate& each : planned(problem, options).ranked) {
+    if (each.candidate.shape.stages != 4 || each.candidate.micro_batch_size != 4) continue;
+    // The first worker has most in flight and must recompute; the last one has one micro-batch and need not.
+    EXPECT_TRUE(each.candidate.recompute.contains(StageId(0)));
+    EXPECT_FALSE(each.candidate.recompute.contains(StageId(3)));
+    EXPECT_LE(each.prediction.peak_memory_bytes, problem.memory_bytes);
+    return;
+  }
+  FAIL() << "the candidate does not fit";
+}
+
+TEST(PlanTest, SaysTheLeastMemoryThatWouldDo) {
+  PlanProblem problem = problem_of(4, 8);
+  problem.memory_bytes = kMiB;
+  Predictor predictor(problem);
+  EXPECT_THAT([&] { (void)make_plan(predictor, {}); },
+              ThrowsMessage<ConfigError>(::testing::AllOf(HasSubstr("gpt2-mini does not fit on 4 workers"),
+                                                          HasSubstr("the least that would do is"))));
+}
+
+TEST(PlanTest, RefusesWhatCannotBeDealtOut) {
+  const auto refuses = [](const PlanProblem& problem, const PlanOptions& options, const std::string& words) {
+    EXPECT_THAT([&] { (void)candidates_of(problem, options); }, ThrowsMessage<ConfigError>(HasSubstr(words)));
+  };
+  refuses(problem_of(31, 32), {}, "31 workers: no W x D = 31 has W dividing the mini-batch of 32 and D at most the 8");
+  refuses(problem_of(31, 32), {}, "16 workers would do");
+  PlanOptions chimera;
+  chimera.schedules = {"chimera"};
+  refuses(problem_of(7, 1), chimera, "none of the schedules chimera takes any W x D = 7");
+  PlanOptions unknown;
+  unknown.schedules = {"chimra"};
+  refuses(problem_of(4, 8), unknown, "did you mean 'chimera'?");
+}
+
+TEST(PaperRuleTest, TakesTheLargestPowerOfTwoThatFitsWithDInFlight) {
+  PlanProblem problem = problem_of(4, 64);
+  Candidate unit{.schedule = "chimera", .shape = {.stages = 4, .micro_batches = 4}, .micro_batch_size = 8};
+  Predictor probe(problem);
+  const PlannedSchedule planned_unit = probe.prepare(unit);
+  problem.memory_bytes = std::ranges::max(peaks_by_order(*planned_unit.schedule, planned_unit.model, {}));
+  Predictor predictor(problem);
+  const Plan plan = plan_by_paper_rule(predictor);
+  ASSERT_EQ(plan.considered, 2);  // D = 2 and D = 4
+  for (const RankedCandidate& each : plan.ranked) {
+    EXPECT_EQ(each.candidate.schedule, "chimera");
+    EXPECT_TRUE(each.candidate.recompute.empty());
+    if (each.candidate.shape.stages == 4) {
+      EXPECT_EQ(each.candidate.micro_batch_size, 8);
+    }
+    EXPECT_EQ(each.candidate.micro_batch_size * each.candidate.shape.micro_batches * each.candidate.data_parallel, 64);
+  }
+  EXPECT_LE(plan.ranked[0].prediction.paper->seconds, plan.ranked[1].prediction.paper->seconds);
+}
+
+TEST(PaperRuleTest, RecomputesOnlyWhereOneSequenceDoesNotFit) {
+  PlanProblem problem = problem_of(4, 64);
+  Candidate unit{.schedule = "chimera", .shape = {.stages = 4, .micro_batches = 4}, .micro_batch_size = 1};
+  Predictor probe(problem);
+  const PlannedSchedule planned_unit = probe.prepare(unit);
+  problem.memory_bytes = std::ranges::max(peaks_by_order(*planned_unit.schedule, planned_unit.model, {})) - 1;
+  Predictor predictor(problem);
+  const Plan plan = plan_by_paper_rule(predictor);
+  for (const RankedCandidate& each : plan.ranked) {
+    if (each.candidate.shape.stages == 4) {
+      EXPECT_EQ(each.candidate.recompute.size(), 4U);
+    }
+  }
+}
+
+TEST(PaperRuleTest, NeedsAnEvenDepth) {
+  Predictor predictor(problem_of(7, 7));
+  EXPECT_THAT([&] { (void)plan_by_paper_rule(predictor); },
+              ThrowsMessage<ConfigError>(HasSubstr("the paper's rule needs W x D = 7 with D even")));
+}
+
+}  // namespace
+}  // namespace chimera

@@ -1,0 +1,177 @@
+// Candidates turned into the simulator's costs, and what comes back.
+
+#include "plan/predict.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "plan/compare_models.h"
+#include "plan/machines.h"
+#include "plan/train_flags.h"
+#include "plan/worker_memory.h"
+
+namespace chimera {
+namespace {
+
+/// gpt2-mini's 8 layers on machines of tests/plan/machines.h: forward 2 + b, input gradient b, weight gradient 2b.
+PlanProblem round_problem(std::int64_t workers, std::int64_t mini_batch) {
+  PlanProblem problem;
+  problem.model = find_model("gpt2-mini");
+  problem.machine = round_machine();
+  problem.machine.cores = 0;
+  problem.workers = workers;
+  problem.mini_batch = mini_batch;
+  problem.memory_bytes = 1e12;
+  return problem;
+}
+
+Candidate two_stages(const std::string& schedule, std::int64_t count, std::int64_t size) {
+  return {.schedule = schedule, .shape = {.stages = 2, .micro_batches = count}, .micro_batch_size = size};
+}
+
+TEST(PredictTest, StagesAddUpTheirLayers) {
+  Predictor predictor(round_problem(2, 4));
+  const StageModel model = predictor.prepare(two_stages("1f1b", 2, 2)).model;
+  // Stage 0: embedding and four blocks of 2 + 2 seconds, stage 1: four blocks and the head; 10 of overhead an op.
+  ASSERT_EQ(model.costs.stages.size(), 2U);
+  for (const StageCosts& stage : model.costs.stages) {
+    EXPECT_DOUBLE_EQ(stage.forward, 5 * 4 + 10);
+    EXPECT_DOUBLE_EQ(stage.input_gradient, 5 * 2 + 10);
+    EXPECT_DOUBLE_EQ(stage.weight_gradient, 5 * 4 + 10);
+    EXPECT_DOUBLE_EQ(stage.backward, 5 * (2 + 4) + 10);
+  }
+  EXPECT_DOUBLE_EQ(model.step_seconds, 11);
+}
+
+TEST(PredictTest, HalvesTakeTheTimeOfHalfMicroBatches) {
+  Predictor predictor(round_problem(2, 16));
+  Candidate halving = two_stages("chimera", 4, 4);
+  halving.shape.scale = ScaleMethod::Halving;
+  const PlannedSchedule planned = predictor.prepare(halving);
+  const CostTable table(*planned.schedule, planned.model.costs);
+  EXPECT_DOUBLE_EQ(table.duration(OpKind::Forward, StageId(0)), 5 * (2 + 2) + 10);  // of two sequences, not of four
+}
+
+TEST(PredictTest, MessagesAndSumsTakeTheLinksBetweenNodesOnceWorkersAreOnSeveral) {
+  PlanProblem problem = round_problem(2, 4);  // two workers a node
+  EXPECT_EQ(Predictor(problem).prepare(two_stages("1f1b", 2, 2)).model.costs.links->alpha, 1);
+  problem.workers = 4;
+  Candidate candidate = two_stages("1f1b", 1, 2);
+  candidate.data_parallel = 2;  // copies side by side on a node, the stages on two
+  const CostModel costs = Predictor(problem).prepare(candidate).model.costs;
+  EXPECT_EQ(costs.links.value().alpha, 3);
+  const double bytes = 4.0 * static_cast<double>(Predictor(problem).prepare(candidate).model.footprints[1].parameters);
+  EXPECT_DOUBLE_EQ(costs.all_reduce->seconds[1], 2 * 5 + 1 * 6 * bytes);
+  candidate.schedule = "chimera";  // and now the copies of a stage are on both
+  EXPECT_DOUBLE_EQ(Predictor(problem).prepare(candidate).model.costs.all_reduce->seconds[1], 4 * 7 + 1.5 * 8 * bytes);
+}
+
+TEST(PredictTest, WorkersThatShareCoresTakeTurns) {
+  PlanProblem problem = round_problem(2, 4);
+  problem.machine.point_to_point = {};
+  problem.machine.all_reduce = {};
+  problem.machine.optimizer_seconds = 0;
+  const Candidate candidate = two_stages("1f1b", 4, 1);
+  problem.machine.cores = 2;
+  const double apart = Predictor(problem).predict(candidate).step_seconds;
+  problem.machine.cores = 1;
+  const Prediction shared = Predictor(problem).predict(candidate);
+  EXPECT_GT(shared.step_seconds, 1.5 * apart);
+  EXPECT_NEAR(shared.step_seconds, 4 * 2 * (5 * (3 + 1 + 2) + 20) + 11, 1e-9);  // all work, one op after the other
+}
+
+TEST(PredictTest, PeaksByOrderAreNotBelowThoseOfTheTimeline) {
+  for (const char* name : {"gpipe", "1f1b", "gems", "chimera", "zb-h1", "pipedream", "pipedream-2bw"}) {
+    Predictor predictor(round_problem(4, 32));
+    const Candidate candidate{.schedule = name, .shape = {.stages = 4, .micro_batches = 8}, .micro_batch_size = 4};
+    const PlannedSchedule planned = predictor.prepare(candidate);
+    const double bound = std::ranges::max(peaks_by_order(*planned.schedule, planned.model, {}));
+    const double exact = predictor.predict(planned, candidate).peak_memory_bytes;
+    EXPECT_GE(bound, exact * (1 - 1e-9)) << name;
+    EXPECT_LE(bound, 1.15 * exact) << name;
+  }
+}
+
+TEST(PredictTest, OtherKernelsKeepMore) {
+  PlanProblem problem = round_problem(2, 4);
+  const Candidate candidate = two_stages("1f1b", 2, 2);
+  const StageMemory ours = Predictor(problem).prepare(candidate).model.costs.memory[1];
+  problem.machine.activation_scale = 2;
+  problem.machine.score_bytes = 13;
+  const StageMemory theirs = Predictor(problem).prepare(candidate).model.costs.memory[1];
+  const double scores = 13.0 * 4 * 2 * static_cast<double>(problem.model.heads) * 128 * 128;  // four blocks, b = 2
+  EXPECT_DOUBLE_EQ(theirs.activations - theirs.boundary, 2 * (ours.activations - ours.boundary + scores));
+  EXPECT_EQ(theirs.boundary, ours.boundary);
+  EXPECT_EQ(theirs.weights, ours.weights);
+}
+
+TEST(PredictTest, RecomputationTradesTimeForMemory) {
+  Predictor predictor(round_problem(4, 32));
+  Candidate candidate{.schedule = "1f1b", .shape = {.stages = 4, .micro_batches = 8}, .micro_batch_size = 4};
+  const Prediction none = predictor.predict(candidate);
+  candidate.recompute = {StageId(0)};
+  const Prediction one = predictor.predict(candidate);
+  EXPECT_LT(one.worker_bytes[0], none.worker_bytes[0]);
+  EXPECT_EQ(one.worker_bytes[3], none.worker_bytes[3]);
+  EXPECT_GT(one.step_seconds, none.step_seconds);
+}
+
+TEST(PredictTest, NoOrderIsFasterThanTheLowerBound) {
+  const PlanProblem problem = round_problem(4, 16);
+  Predictor predictor(problem);
+  for (const char* name : {"gpipe", "1f1b", "chimera", "zb-v", "pipedream-2bw"}) {
+    for (const std::int64_t size : {1, 2, 4}) {
+      const Candidate candidate{
+          .schedule = name, .shape = {.stages = 4, .micro_batches = 16 / size}, .micro_batch_size = size};
+      EXPECT_LE(least_step_seconds(problem, candidate), predictor.predict(candidate).step_seconds) << name;
+    }
+  }
+}
+
+TEST(CompareModelsTest, NamesWhatTheModelsSeeDifferently) {
+  PlanProblem problem = round_problem(4, 8);
+  problem.machine.point_to_point = {};
+  problem.machine.op_overhead = 0;
+  problem.machine.step_overhead = 0;
+  problem.machine.optimizer_seconds = 0;
+  problem.machine.all_reduce.between_nodes = {0, 1e-4};
+  Predictor predictor(problem);
+  const Candidate candidate{.schedule = "1f1b", .shape = {.stages = 2, .micro_batches = 4}, .data_parallel = 2};
+  const ModelComparison models = compare_models(predictor, candidate);
+  double sum = models.paper_seconds;
+  for (const DifferenceCause& cause : models.causes) sum += cause.seconds;
+  EXPECT_NEAR(sum, models.simulated_seconds, 0.03 * models.simulated_seconds);  // but for causes too small to name
+  problem.machine.all_reduce = {};
+  Predictor quiet(problem);
+  const ModelComparison alike = compare_models(quiet, candidate);
+  EXPECT_NEAR(alike.paper_seconds, alike.simulated_seconds, 1e-9);  // embedding and head cost what a block does
+  EXPECT_TRUE(alike.causes.empty());
+}
+
+TEST(CompareModelsTest, AFreeNetworkIsNoSlower) {
+  PlanProblem problem = round_problem(2, 8);
+  problem.machine.point_to_point = {{1, 0}, {1, 0}};
+  Predictor predictor(problem);
+  const Candidate candidate = two_stages("1f1b", 8, 1);
+  EXPECT_LT(possible_gains(predictor, candidate).free_network_seconds, predictor.predict(candidate).step_seconds);
+}
+
+TEST(TrainFlagsTest, SayTheCandidateAsWordsAndAsToml) {
+  Candidate candidate{.schedule = "chimera", .shape = {.stages = 4, .micro_batches = 8}, .data_parallel = 2};
+  candidate.micro_batch_size = 4;
+  candidate.recompute = {StageId(0), StageId(2)};
+  candidate.shape.scale = ScaleMethod::Doubling;
+  PlanProblem problem = round_problem(8, 64);
+  problem.shard_optimizer = true;
+  const auto flags = train_flags(problem, candidate);
+  EXPECT_EQ(to_toml(flags, "a plan"),
+            "# a plan\nschedule = \"chimera\"\nstages = 4\nmicro-batches = 8\ndata-parallel = 2\nmicro-batch-size = 4\n"
+            "recompute = \"0,2\"\npartition = \"even\"\npipelines = 2\nscale = \"doubling\"\nshard-optimizer = true\n");
+  const auto words = to_words(flags);
+  EXPECT_EQ(words.front(), "--schedule");
+  EXPECT_EQ(words.back(), "--shard-optimizer");
+}
+
+}  // namespace
+}  // namespace chimera

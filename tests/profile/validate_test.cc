@@ -1,0 +1,62 @@
+#include "profile/validate.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "bench/training_run.h"
+#include "core/error.h"
+
+namespace chimera {
+namespace {
+
+const std::string kMachine = CHIMERA_SOURCE_DIR "/machines/p100-aries.json";
+
+/// Takes half a second a step, and 300 bytes on one of its ranks, whatever it is asked for.
+constexpr const char* kProgram = R"(#!/bin/sh
+line='{"step": 3, "loss": 1, "step_seconds": 0.5, "tokens_per_second": 10, "peak_memory_bytes": 4000}'
+echo "$line" >"$CHIMERA_METRICS"
+while [ $# -gt 0 ]; do
+  [ "$1" = --tensor-memory ] && echo '{"peak_bytes": [100, 300]}' >"$2"
+  shift
+done
+exit 0
+)";
+
+TEST(ValidateTest, SetsPredictionsBesideMeasurements) {
+  const BenchFolder folder;
+  const std::string program = folder.file("program");
+  std::ofstream(program) << kProgram;
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  ValidationOptions options{.program = program, .machine = kMachine, .only = "bert-tiny b 8, gpipe D 4 N 8"};
+  options.contest.most_disturbed = 1;
+  const PredictRun predict = [](const MachineProfile& machine, const GridRun& run) {
+    EXPECT_EQ(machine.name, "p100-aries");
+    return RunPrediction{0.1 * static_cast<double>(run.stages), run.recomputes ? 150.0 : 330.0};
+  };
+  const auto runs = validate(options, predict, [](const std::string&) {});
+  ASSERT_EQ(runs.size(), 3U);
+  EXPECT_TRUE(runs[1].run.recomputes);
+  for (const Validated& one : runs) {
+    EXPECT_EQ(one.seconds, (std::vector<double>{0.5, 0.5})) << "twice";
+    EXPECT_NEAR(one.time_error(), -0.2, 1e-12);
+    EXPECT_NEAR(one.memory_error(), one.run.recomputes ? -0.5 : 0.1, 1e-12);
+    EXPECT_EQ(one.resident_bytes, 4000);
+    EXPECT_EQ(one.excluded, "");
+  }
+}
+
+TEST(ValidateTest, RefusesAGridWithoutRuns) {
+  try {
+    (void)validate({.program = "true", .machine = kMachine, .only = "gpt4"}, {}, [](const std::string&) {});
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_STREQ(error.what(),
+                 "--only 'gpt4': no run of the grid is called so; they read like 'bert-tiny b 8, zb-h1 D 4 N 8, "
+                 "threads'");
+  }
+}
+
+}  // namespace
+}  // namespace chimera

@@ -1,0 +1,61 @@
+#include "profile/validation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace chimera {
+namespace {
+
+using ::testing::HasSubstr;
+
+Validated run_with(double predicted, std::vector<double> seconds, double predicted_bytes, double bytes) {
+  return {validation_grid().front(), predicted, std::move(seconds), predicted_bytes, bytes, 2 * bytes, ""};
+}
+
+TEST(ValidationTest, TheGridVariesWhatIsPromised) {
+  const auto grid = validation_grid();
+  std::set<std::string> names;
+  std::set<std::string> models;
+  std::set<std::string> schedules;
+  std::set<std::int64_t> stages;
+  for (const GridRun& run : grid) {
+    names.insert(in_words(run));
+    models.insert(run.model);
+    schedules.insert(run.schedule);
+    stages.insert(run.stages);
+  }
+  EXPECT_EQ(names.size(), grid.size()) << "no run twice";
+  EXPECT_EQ(models.size(), 2U);
+  EXPECT_GE(schedules.size(), 3U);
+  EXPECT_EQ(stages, (std::set<std::int64_t>{2, 4}));
+  EXPECT_TRUE(names.contains("gpt2-mini b 2, chimera D 4 N 8, recompute"));
+  EXPECT_TRUE(names.contains("bert-tiny b 8, zb-h1 D 2 N 2, threads"));
+}
+
+TEST(ValidationTest, ErrorsAreRelativeToTheMedianMeasurement) {
+  const Validated one = run_with(1.1, {1.2, 0.8}, 90, 100);
+  EXPECT_DOUBLE_EQ(one.time_error(), 1.1 - 1);
+  EXPECT_DOUBLE_EQ(one.memory_error(), 0.9 - 1);
+  EXPECT_DOUBLE_EQ(one.spread(), 1.5 - 1);
+}
+
+TEST(ValidationTest, SummaryLeavesOutWhatDoesNotCount) {
+  std::vector<Validated> runs = {run_with(0.9, {1, 1}, 1, 1), run_with(1.2, {1, 1}, 1.5, 1),
+                                 run_with(1.02, {1, 1}, 1.1, 1), run_with(9, {1, 1}, 9, 1)};
+  runs.back().excluded = "a backup ran";
+  const ValidationSummary all = summarise(runs);
+  EXPECT_NEAR(all.median_time_error, 0.1, 1e-12);
+  EXPECT_NEAR(all.worst_time_error, 0.2, 1e-12);
+  EXPECT_NEAR(all.median_memory_error, 0.1, 1e-12);
+  EXPECT_EQ(all.counted, 3);
+  EXPECT_EQ(all.excluded, 1);
+  const std::string text = to_text(runs, "a machine");
+  EXPECT_THAT(text, HasSubstr("left out: a backup ran"));
+  EXPECT_THAT(text, HasSubstr("4 runs; 1 left out (at most a tenth: NOT MET)"));
+  EXPECT_THAT(text, HasSubstr("median error 10.0 % (5 %: NOT MET), worst 20.0 % (15 %: NOT MET)"));
+}
+
+}  // namespace
+}  // namespace chimera
