@@ -120,6 +120,24 @@ TEST(PlanTest, PruningLosesNothing) {
   EXPECT_EQ(static_cast<std::int64_t>(all.ranked.size()) + all.too_large, all.considered);
 }
 
+TEST(PlanTest, ADearHeadMakesTheLastStageShort) {
+  PlanProblem problem = problem_of(2, 16);
+  for (LayerTime& time : problem.machine.layers[2].times) {
+    time.forward = time.input_gradient = time.weight_gradient = 2 * static_cast<double>(time.micro_batch_size);
+  }
+  problem.machine.all_reduce.within_node.alpha = 1000;  // no data parallelism
+  PlanOptions options;
+  options.schedules = {"1f1b"};
+  EXPECT_EQ(planned(problem, options).ranked.front().candidate.partition, "5,3");
+  options.partition = "even";
+  EXPECT_EQ(planned(problem, options).ranked.front().candidate.partition, "even");
+  options.partition = "6,2";
+  for (const RankedCandidate& each : planned(problem, options).ranked) {
+    EXPECT_EQ(each.candidate.partition, "6,2");
+    EXPECT_EQ(each.candidate.shape.stages, 2);
+  }
+}
+
 TEST(PlanTest, RecomputesOnlyWhatMemoryAsksFor) {
   PlanProblem problem = problem_of(4, 32);
   PlanOptions options;
