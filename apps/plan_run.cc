@@ -1,5 +1,7 @@
 #include "plan_run.h"
 
+#include <fmt/format.h>
+
 #include <iostream>
 
 #include "core/error.h"
@@ -25,7 +27,7 @@ std::vector<double> measured_steps(const std::vector<std::vector<std::string>>& 
     words.insert(words.end(), {"--data", text, "--steps", "8"});
     (void)prepare_job(train_options(words));  // refuses what training would
     std::string command = shell_word(own_executable()) + " train";
-    for (const std::string& word : words) command += " " + shell_word(word);
+    for (const std::string& word : words) command += fmt::format(" {}", shell_word(word));
     contenders.push_back({fmt::format("run {}", contenders.size() + 1), command + " --metrics \"$CHIMERA_METRICS\""});
   }
   const ContestOptions options{.rounds = 3};

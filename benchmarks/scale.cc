@@ -21,6 +21,8 @@ struct Options {
   std::int64_t sequence = 632;
   std::vector<std::int64_t> workers = {512, 1024, 2048};
   double memory = 16e9;
+  bool blocking_sends = false;
+  bool recompute_all = false;
 };
 
 const std::vector<std::string>& schedules() {
@@ -36,20 +38,23 @@ PlanProblem problem_of(const Options& options, std::int64_t workers, std::int64_
   problem.mini_batch = mini_batch;
   problem.memory_bytes = options.memory;
   problem.workload.sequence = options.sequence;
+  problem.blocking_sends = options.blocking_sends;
+  problem.sync = options.blocking_sends ? AllReducePlacement::Post : AllReducePlacement::EagerOpt;
   return problem;
 }
 
-/// The fastest of a schedule; its mini-batch is as many sequences as there are workers, but PipeDream's, which updates
-/// after every micro-batch: the largest that fits a micro-batch on every group.
+/// The fastest of a schedule, with as many sequences a step as there are workers; none where nothing fits. PipeDream
+/// updates after every micro-batch, so its mini-batch is what memory admits at once, W b.
 std::optional<std::pair<PlanProblem, RankedCandidate>> best(const Options& options, const std::string& schedule,
                                                             std::int64_t workers) {
-  PlanOptions plan_options{.schedules = {schedule}, .partition = "even", .top = 1};
+  PlanOptions plan_options{
+      .schedules = {schedule}, .partition = "even", .recompute_all = options.recompute_all, .top = 1};
   try {
     Predictor predictor(problem_of(options, workers, workers));
     const Plan plan = make_plan(predictor, plan_options);
     return std::pair(predictor.problem(), plan.ranked.front());
   } catch (const ConfigError&) {
-    return std::nullopt;  // nothing fits
+    return std::nullopt;
   }
 }
 
@@ -83,6 +88,9 @@ int main(int argc, char** argv) {
   CLI::App app("GPT-2-64 on 512 to 2,048 workers by simulation");
   app.add_option("--machine", options.machine, "profile (default machines/p100-aries.json)");
   app.add_option("--workers", options.workers, "numbers of workers (default 512, 1024, 2048)")->delimiter(',');
+  app.add_flag("--nothing-hidden", options.blocking_sends,
+               "workers wait for their messages, and sums start after their last op");
+  app.add_flag("--recompute-all", options.recompute_all, "where anything has to be recomputed, all stages are");
   CLI11_PARSE(app, argc, argv);
   try {
     fmt::print(

@@ -23,6 +23,7 @@ struct PlanProblem {
   double memory_bytes = 0;      // that a worker has
   Workload workload;            // its micro-batch size means nothing
   AllReducePlacement sync = AllReducePlacement::EagerOpt;
+  bool blocking_sends = false;   // workers wait until what they send has arrived
   bool shard_optimizer = false;  // optimizer state once over the copies of a stage
 };
 

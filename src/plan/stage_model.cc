@@ -43,6 +43,7 @@ class Builder {
     add_sums();
     add_updates();
     model_.costs.all_reduce_placement = problem_.sync;
+    model_.costs.blocking_sends = problem_.blocking_sends;
     model_.step_seconds = machine_.step_overhead;
     return std::move(model_);
   }

@@ -225,9 +225,9 @@ Program training_program(const Job& job) {
     all_reduces.placement = AllReducePlacement::EagerOpt;
     all_reduces.timeline = &timeline;
   }
-  return checked_program(job.schedule, {.discipline = discipline_of(job.options),
-                                        .recompute = recomputed_stages(job),
-                                        .all_reduces = all_reduces});
+  return checked_program(
+      job.schedule,
+      {.discipline = discipline_of(job.options), .recompute = recomputed_stages(job), .all_reduces = all_reduces});
 }
 
 /// The programs of training: of one step, or of the runs of an asynchronous schedule.
@@ -236,8 +236,8 @@ void lower_training(Job& job) {
     job.training = training_program(job);
     return;
   }
-  job.runs = lower_runs(job, {.recompute = recomputed_stages(job),
-                              .all_reduces = {.every_stage = job.ranks.data_parallel > 1}});
+  job.runs = lower_runs(
+      job, {.recompute = recomputed_stages(job), .all_reduces = {.every_stage = job.ranks.data_parallel > 1}});
 }
 
 void open_data(Job& job) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
@@ -30,6 +31,13 @@ using c10d::ProcessGroupGloo;
 
 constexpr auto kLeaveTimeout = std::chrono::seconds(3);
 
+/// c10d's flight recorder keeps the last operations of all groups of a process in one list. Threads that add to it at
+/// once have crashed there (LibTorch 2.11), and nothing here reads it. An environment that sets its size has its way.
+void keep_no_flight_record() {
+  static const bool once = (::setenv("TORCH_FR_BUFFER_SIZE", "0", /*replace=*/0), true);
+  static_cast<void>(once);
+}
+
 class GlooTransport final : public Transport {
  public:
   explicit GlooTransport(const GlooOptions& options)
@@ -39,6 +47,7 @@ class GlooTransport final : public Transport {
         groups_(options.groups),
         file_(options.store_path) {
     leave_headroom();
+    keep_no_flight_record();
     stages_.resize(groups_.size());
     shares_.resize(groups_.size());
     try {

@@ -92,6 +92,19 @@ TEST(MachineTest, RefusesWhatIsNoJson) {
   EXPECT_THROW((void)read_machine("/"), ConfigError);
 }
 
+TEST(MachineTest, KernelsAreOursUnlessItSaysOtherwise) {
+  json machine = json::parse(to_json(round_machine()));
+  machine["kernels"] = {{"activation_scale", 1.5}, {"score_bytes", 13}};
+  const MachineProfile other = machine_from_json(machine.dump(), "here.json");
+  EXPECT_EQ(other.activation_scale, 1.5);
+  EXPECT_EQ(other.score_bytes, 13);
+  EXPECT_EQ(machine_from_json(to_json(other), "here.json"), other);
+  machine.erase("kernels");
+  EXPECT_EQ(machine_from_json(machine.dump(), "here.json"), round_machine());
+  EXPECT_EQ(refusal_with("/kernels/score_bytes", -1),
+            "here.json: kernels.score_bytes: expected a finite number of 0 or more, found -1");
+}
+
 TEST(MachineTest, OptionalSpreadIsNought) {
   json machine = json::parse(to_json(round_machine()));
   machine["layers"][0]["times"][0].erase("spread");
