@@ -15,6 +15,7 @@
 #include "options.h"
 #include "train/export_job.h"
 #include "train_options.h"
+#include "validate.h"
 
 namespace chimera::apps {
 namespace {
@@ -24,6 +25,9 @@ struct Options {
   std::vector<std::string> runs;      // each a few flags of `chimera train`
   std::vector<std::string> commands;  // each NAME=COMMAND
   std::string folder;                 // --export
+  bool validates = false;
+  std::string machine;  // --machine, of a validation
+  std::string only;
   ContestOptions contest;
   double most_disturbed = 4;  // per cent
   std::string format = "text";
@@ -104,6 +108,29 @@ void compare(Options options, const Words& shared) {
   write_output(options.output, options.format == "json" ? as_json(list, scores) : as_text(list, scores));
 }
 
+/// The grid is fixed: of the flags of a comparison only those count that say how to measure.
+void validate_grid(const Options& options, const CLI::App& command, const Words& shared) {
+  if (!shared.empty()) {
+    throw ConfigError(fmt::format("--validate trains a grid of its own; leave out '{}'", shared.front()));
+  }
+  for (const char* flag : {"--schedules", "--run", "--command", "--export"}) {
+    if (command.count(flag) > 0)
+      throw ConfigError(fmt::format("--validate trains a grid of its own; leave out {}", flag));
+  }
+  ValidationOptions validation{.machine = options.machine, .only = options.only};
+  if (command.count("--rounds") > 0) validation.contest.rounds = options.contest.rounds;
+  if (command.count("--skip") > 0) validation.contest.skipped = options.contest.skipped;
+  if (command.count("--retries") > 0) validation.contest.retries = options.contest.retries;
+  validation.contest.most_disturbed = options.most_disturbed / 100;
+  run_validation(validation, options.format, options.output);
+}
+
+void require_no_validation(const CLI::App& command) {
+  for (const char* flag : {"--machine", "--only"}) {
+    if (command.count(flag) > 0) throw ConfigError(fmt::format("{} belongs to --validate", flag));
+  }
+}
+
 void add_flags(CLI::App& command, Options& options) {
   command.add_option("--schedules", options.schedules, "run each of these; none: unpipelined")
       ->delimiter(',')
@@ -130,6 +157,11 @@ void add_flags(CLI::App& command, Options& options) {
   add_path(command, "--export", options.folder,
            "run nothing: write weights.safetensors, batches.safetensors and job.json into this folder, for other "
            "programs to train the same");
+  command.add_flag("--validate", options.validates,
+                   "run a fixed grid of trainings and compare their step times and memory with predictions");
+  add_path(command, "--machine", options.machine,
+           "predict from this profile (default: measured by `chimera profile` before and after the runs)");
+  command.add_option("--only", options.only, "runs of the grid whose words contain this")->type_name("TEXT");
   add_format(command, options.format, {"text", "json"});
   add_path(command, "--output", options.output, "write the table to a file");
 }
@@ -146,15 +178,27 @@ void add_bench(CLI::App& program, int& exit_code) {
       "gpipe'\n"
       "  chimera bench --data book.txt --stages 2 --schedules chimera --command 'mine=python3 mine.py exported'\n"
       "  chimera bench --data book.txt --stages 2 --steps 12 --export exported\n"
+      "  chimera bench --validate\n"
+      "  chimera bench --validate --machine here.json --only 'chimera D 2' --rounds 3\n"
       "\nRuns take turns, in rounds; one that other processes disturbed is repeated. Speed is the median over a run's\n"
       "steps; `ratio` is that over the first run's in the same round, median and quartiles over the rounds. `loss "
       "off`\n"
-      "is the largest relative difference of a step's loss to the first run's.");
+      "is the largest relative difference of a step's loss to the first run's.\n"
+      "\n--validate asks how well the planner predicts this machine: 96 trainings (4 schedules, 2 and 4 workers, two\n"
+      "models, recomputation, processes and threads), in 2 rounds, and once more with every tensor counted. It takes\n"
+      "about half an hour; --only chooses some. The table is Markdown: `error` is predicted over measured, less 1;\n"
+      "`spread` the same run's slowest round over its fastest, less 1. --retries is then 60.");
   command->allow_extras();
   auto options = std::make_shared<Options>();
   add_flags(*command, *options);
   command->callback([options, command, &exit_code] {
     const Words shared = command->remaining();
+    if (options->validates) {
+      validate_grid(*options, *command, shared);
+      exit_code = static_cast<int>(ExitCode::Success);
+      return;
+    }
+    require_no_validation(*command);
     if (options->folder.empty()) {
       compare(*options, shared);
     } else {

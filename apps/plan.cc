@@ -37,11 +37,10 @@ ReportedCandidate reported(Predictor& predictor, const RankedCandidate& ranked) 
 }
 
 /// The best plan with twice the memory, where it is faster.
-std::optional<RankedCandidate> with_more_memory(PlanProblem problem, PlanOptions options, double seconds) {
-  problem.memory_bytes *= 2;
+std::optional<RankedCandidate> with_more_memory(const Predictor& predictor, PlanOptions options, double seconds) {
   options.top = 1;
-  Predictor predictor(problem);
-  const Plan plan = make_plan(predictor, options);
+  Predictor roomy = predictor.with_memory(2 * predictor.problem().memory_bytes);
+  const Plan plan = make_plan(roomy, options);
   if (plan.ranked.front().prediction.step_seconds >= kGain * seconds) return std::nullopt;
   return plan.ranked.front();
 }
@@ -59,7 +58,7 @@ PlanReport make_report(const Options& options) {
   for (const RankedCandidate& ranked : report.plan.ranked) report.candidates.push_back(reported(predictor, ranked));
   if (!by_paper)
     report.with_more_memory =
-        with_more_memory(problem, plan_options, report.plan.ranked.front().prediction.step_seconds);
+        with_more_memory(predictor, plan_options, report.plan.ranked.front().prediction.step_seconds);
   return report;
 }
 

@@ -37,13 +37,14 @@ std::string rows(const PlanReport& report) {
   for (std::size_t i = 0; i < report.candidates.size(); ++i) {
     const auto& [candidate, prediction] = report.candidates[i].ranked;
     const std::string again = recomputed(candidate);
-    text += fmt::format(
-        "{:>3}  {:<{}}  {:>9}  {:>9}  {:<9}  {:<9}  {:>8.4g}  {:>8.4g}  {:>6.3f}  {:>6.2f}  {:>8}", i + 1,
-        schedule_text(candidate), width, fmt::format("{} x {}", candidate.data_parallel, candidate.shape.stages),
-        fmt::format("{} x {}", candidate.shape.micro_batches, candidate.micro_batch_size),
-        again.size() > 9 ? fmt::format("{} stages", candidate.recompute.size()) : again, candidate.partition,
-        prediction.step_seconds, prediction.sequences_per_second, prediction.bubble_ratio,
-        prediction.peak_memory_bytes / kGiB, prediction.paper ? fmt::format("{:.4g}", prediction.paper->seconds) : "-");
+    text += fmt::format("{:>3}  {:<{}}  {:>9}  {:>9}  {:<9}  {:<9}  {:>8.4g}  {:>8.4g}  {:>6.3f}  {:>6.2f}  {:>8}",
+                        i + 1, schedule_text(candidate), width,
+                        fmt::format("{} x {}", candidate.data_parallel, candidate.shape.stages),
+                        fmt::format("{} x {}", candidate.shape.micro_batches, candidate.micro_batch_size),
+                        again.size() > 9 ? fmt::format("{} stages", candidate.recompute.size()) : again,
+                        candidate.partition == "even" ? "even" : "uneven", prediction.step_seconds,
+                        prediction.sequences_per_second, prediction.bubble_ratio, prediction.peak_memory_bytes / kGiB,
+                        prediction.paper ? fmt::format("{:.4g}", prediction.paper->seconds) : "-");
     if (const auto& measured = report.candidates[i].measured_seconds)
       text += fmt::format("  {:.4g} ({:+.1f} %)", *measured, 100 * (prediction.step_seconds / *measured - 1));
     text += "\n";
@@ -90,7 +91,7 @@ std::string gains_text(const PlanReport& report) {
     text += fmt::format("  twice the memory: {:.4g} s ({:.2f} times as fast): {}, recompute {}\n",
                         better.prediction.step_seconds, seconds / better.prediction.step_seconds,
                         in_words(better.candidate), recomputed(better.candidate));
-  } else {
+  } else if (report.rule != "paper") {
     text += "  twice the memory: no gain\n";
   }
   return text;

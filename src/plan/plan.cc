@@ -15,6 +15,7 @@ namespace chimera {
 namespace {
 
 constexpr double kGiB = 1 << 30;
+constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kFaster = 0.999;  // of a time: what is worth uneven stages
 
 bool faster(const RankedCandidate& a, const RankedCandidate& b) {
@@ -37,52 +38,75 @@ std::optional<PlannedSchedule> fitted(Predictor& predictor, Candidate& candidate
   return predictor.prepare(candidate);
 }
 
-/// Candidates that are ranked, at most `top` of them.
-class Ranking {
+/// Plans one problem: candidates come one by one, the best stay.
+class Planner {
  public:
-  Ranking(Plan& plan, std::size_t top) : ranked_(plan.ranked), top_(top) {}
+  Planner(Predictor& predictor, const PlanOptions& options, std::size_t candidates)
+      : predictor_(predictor),
+        options_(options),
+        top_(options.top > 0 ? static_cast<std::size_t>(options.top) : 2 * candidates) {
+    plan_.considered = static_cast<std::int64_t>(candidates);
+  }
 
-  void add(const RankedCandidate& next) {
-    ranked_.insert(std::ranges::upper_bound(ranked_, next, faster), next);
-    if (ranked_.size() > top_) ranked_.pop_back();
+  /// Whatever takes that long or longer is not among the best.
+  [[nodiscard]] double limit() const {
+    return plan_.ranked.size() < top_ ? kNever : plan_.ranked.back().prediction.step_seconds;
   }
-  /// Whether nothing that takes `seconds` or more can be ranked.
-  [[nodiscard]] bool excludes(double seconds) const {
-    return ranked_.size() == top_ && seconds >= ranked_.back().prediction.step_seconds;
+
+  void add(Candidate candidate) {
+    const auto planned = fitted(predictor_, candidate, options_);
+    if (!planned) {
+      ++plan_.too_large;
+      return;
+    }
+    const auto prediction = predictor_.predict_below(limit(), *planned, candidate);
+    if (!prediction) {
+      ++plan_.pruned;
+      return;
+    }
+    if (!prediction->fits) {
+      ++plan_.too_large;
+      return;
+    }
+    insert({candidate, *prediction});
   }
+
+  void prune(std::size_t count) { plan_.pruned += static_cast<std::int64_t>(count); }
+
+  /// Tries the ranked candidates with stages that balance.
+  void add_balanced() {
+    const std::vector<RankedCandidate> even = plan_.ranked;
+    for (const RankedCandidate& each : even) {
+      const auto cut = balanced_cut(predictor_, each.candidate);
+      if (!cut) continue;
+      Candidate candidate = each.candidate;
+      candidate.partition = *cut;
+      candidate.recompute.clear();
+      const auto planned = fitted(predictor_, candidate, options_);
+      if (!planned) continue;
+      const double most = std::min(limit(), kFaster * each.prediction.step_seconds);
+      const auto prediction = predictor_.predict_below(most, *planned, candidate);
+      if (prediction && prediction->fits) insert({candidate, *prediction});
+    }
+  }
+
+  [[nodiscard]] Plan plan() && { return std::move(plan_); }
 
  private:
-  std::vector<RankedCandidate>& ranked_;
-  std::size_t top_;
-};
-
-/// The candidate as it fits best; none where it does not fit.
-std::optional<RankedCandidate> predicted(Predictor& predictor, const Candidate& candidate, const PlanOptions& options) {
-  RankedCandidate next{candidate, {}};
-  const auto planned = fitted(predictor, next.candidate, options);
-  if (!planned) return std::nullopt;
-  next.prediction = predictor.predict(*planned, next.candidate);
-  if (!next.prediction.fits) return std::nullopt;
-  return next;
-}
-
-/// Tries the ranked candidates with stages that balance.
-void add_balanced(Predictor& predictor, const PlanOptions& options, Plan& plan, Ranking& ranking) {
-  const std::vector<RankedCandidate> even = plan.ranked;
-  for (const RankedCandidate& each : even) {
-    const auto cut = balanced_cut(predictor, each.candidate);
-    if (!cut) continue;
-    Candidate candidate = each.candidate;
-    candidate.partition = *cut;
-    candidate.recompute.clear();
-    const auto next = predicted(predictor, candidate, options);
-    if (next && next->prediction.step_seconds < kFaster * each.prediction.step_seconds) ranking.add(*next);
+  void insert(const RankedCandidate& next) {
+    plan_.ranked.insert(std::ranges::upper_bound(plan_.ranked, next, faster), next);
+    if (plan_.ranked.size() > top_) plan_.ranked.pop_back();
   }
-}
+
+  Predictor& predictor_;
+  const PlanOptions& options_;
+  std::size_t top_;
+  Plan plan_;
+};
 
 /// The least memory that any of the candidates needs, recomputing everything.
 [[noreturn]] void refuse(Predictor& predictor, const std::vector<Candidate>& candidates) {
-  double least = std::numeric_limits<double>::infinity();
+  double least = kNever;
   const Candidate* smallest = nullptr;
   std::set<std::string> seen;
   for (const Candidate& candidate : candidates) {
@@ -109,19 +133,16 @@ Plan make_plan(Predictor& predictor, const PlanOptions& options) {
   for (const Candidate& candidate : candidates)
     order.emplace_back(least_step_seconds(predictor.problem(), candidate), &candidate);
   std::ranges::stable_sort(order, {}, &std::pair<double, const Candidate*>::first);
-  Plan plan;
-  plan.considered = static_cast<std::int64_t>(candidates.size());
-  Ranking ranking(plan, options.top > 0 ? static_cast<std::size_t>(options.top) : 2 * candidates.size());
+  Planner planner(predictor, options, candidates.size());
   for (std::size_t i = 0; i < order.size(); ++i) {
-    if (ranking.excludes(order[i].first)) {
-      plan.pruned = static_cast<std::int64_t>(order.size() - i);
+    if (order[i].first >= planner.limit()) {
+      planner.prune(order.size() - i);
       break;
     }
-    const auto next = predicted(predictor, *order[i].second, options);
-    if (next) ranking.add(*next);
-    if (!next) ++plan.too_large;
+    planner.add(*order[i].second);
   }
-  if (options.partition == "balanced" && !plan.ranked.empty()) add_balanced(predictor, options, plan, ranking);
+  if (options.partition == "balanced") planner.add_balanced();
+  Plan plan = std::move(planner).plan();
   if (plan.ranked.empty()) refuse(predictor, candidates);
   return plan;
 }

@@ -27,7 +27,7 @@ struct Plan {
   std::vector<RankedCandidate> ranked;  // those that fit, fastest first
   std::int64_t considered = 0;          // candidates in all
   std::int64_t too_large = 0;           // whose memory does not suffice, whatever they recompute
-  std::int64_t pruned = 0;              // whose lower bound is above the time of all ranked ones
+  std::int64_t pruned = 0;  // that cannot be faster than all ranked ones, by their lower bound or by their time
 };
 
 /// Names of the schedules that update once a step, 1f1b first.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "generate/registry.h"
 #include "passes/unroll.h"
@@ -17,7 +18,7 @@ namespace chimera {
 namespace {
 
 constexpr std::int64_t kSteps = 4;  // in a row, for schedules whose steps overlap
-constexpr std::size_t kMostKept = 64;
+constexpr std::int64_t kMostKeptOps = std::int64_t{1} << 23;
 
 /// What runs: one step, or several where nothing flushes between them.
 struct Run {
@@ -61,12 +62,15 @@ std::shared_ptr<const Schedule> Predictor::schedule_of(const Candidate& candidat
   const PipelineShape& shape = candidate.shape;
   const std::string key = fmt::format("{} {} {} {} {} {} {}", candidate.schedule, shape.stages, shape.micro_batches,
                                       shape.pipelines, shape.chunks, shape.waves, static_cast<int>(shape.scale));
-  for (const auto& [known, schedule] : schedules_) {
-    if (known == key) return schedule;
-  }
+  const auto known = schedules_.find(key);
+  if (known != schedules_.end()) return known->second;
   auto schedule = std::make_shared<const Schedule>(find_generator(candidate.schedule).generate(shape));
-  if (schedules_.size() == kMostKept) schedules_.erase(schedules_.begin());
-  schedules_.emplace_back(key, schedule);
+  kept_ops_ += num_ops(*schedule);
+  if (kept_ops_ > kMostKeptOps) {
+    schedules_.clear();
+    kept_ops_ = num_ops(*schedule);
+  }
+  schedules_.emplace(key, schedule);
   return schedule;
 }
 
@@ -80,12 +84,18 @@ double Predictor::step_seconds_on_own_cores(const PlannedSchedule& planned) cons
 }
 
 Prediction Predictor::predict(const PlannedSchedule& planned, const Candidate& candidate) const {
+  return *predict_below(std::numeric_limits<double>::infinity(), planned, candidate);
+}
+
+std::optional<Prediction> Predictor::predict_below(double seconds, const PlannedSchedule& planned,
+                                                   const Candidate& candidate) const {
   const CostModel& costs = planned.model.costs;
   const Run run = run_of(planned.schedule);
   const Timeline timeline = timed(problem_, candidate, run, costs);
-  const Explanation explanation = explain(*run.schedule, costs, timeline);
   Prediction prediction;
   prediction.step_seconds = timeline.period + planned.model.step_seconds;
+  if (prediction.step_seconds >= seconds) return std::nullopt;
+  const Explanation explanation = explain(*run.schedule, costs, timeline);
   prediction.sequences_per_second = static_cast<double>(problem_.mini_batch) / prediction.step_seconds;
   prediction.bubble_ratio = timeline.bubble_ratio;
   prediction.worker_bytes = worker_peaks(*run.schedule, planned.model, timeline, explanation);
@@ -94,7 +104,7 @@ Prediction Predictor::predict(const PlannedSchedule& planned, const Candidate& c
   const double shares = static_cast<double>(timeline.workers.size()) * static_cast<double>(run.steps);
   for (const WorkerTimeline& worker : timeline.workers) prediction.busy_seconds += worker.busy / shares;
   prediction.idle_seconds = idle_by_cause(explanation.bubbles);
-  for (double& seconds : prediction.idle_seconds) seconds /= shares;
+  for (double& idle : prediction.idle_seconds) idle /= shares;
   prediction.paper = equation_one(*planned.schedule, candidate.shape, costs);
   return prediction;
 }

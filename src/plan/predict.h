@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "plan/candidate.h"
@@ -39,11 +40,20 @@ class Predictor {
   explicit Predictor(PlanProblem problem) : problem_(std::move(problem)) {}
 
   [[nodiscard]] const PlanProblem& problem() const { return problem_; }
+  /// The same problem where workers have that memory; schedules are shared.
+  [[nodiscard]] Predictor with_memory(double bytes) const {
+    Predictor other(*this);
+    other.problem_.memory_bytes = bytes;
+    return other;
+  }
   /// Schedule, partition and costs. Throws ConfigError where the shape is none of the schedule's, or the model has
   /// fewer layers than stages.
   [[nodiscard]] PlannedSchedule prepare(const Candidate& candidate);
   [[nodiscard]] Prediction predict(const Candidate& candidate) { return predict(prepare(candidate), candidate); }
   [[nodiscard]] Prediction predict(const PlannedSchedule& planned, const Candidate& candidate) const;
+  /// None where a step takes `seconds` or longer: memory and causes are then not looked at.
+  [[nodiscard]] std::optional<Prediction> predict_below(double seconds, const PlannedSchedule& planned,
+                                                        const Candidate& candidate) const;
   /// The simulator's step time alone.
   [[nodiscard]] double step_seconds(const PlannedSchedule& planned, const Candidate& candidate) const;
   /// Likewise, if every worker had cores of its own.
@@ -53,7 +63,8 @@ class Predictor {
   [[nodiscard]] std::shared_ptr<const Schedule> schedule_of(const Candidate& candidate);
 
   PlanProblem problem_;
-  std::vector<std::pair<std::string, std::shared_ptr<const Schedule>>> schedules_;  // the last few, by shape
+  std::unordered_map<std::string, std::shared_ptr<const Schedule>> schedules_;  // by shape
+  std::int64_t kept_ops_ = 0;                                                   // of these schedules
 };
 
 /// No order of the candidate's ops on its workers takes less: all work over the workers, or one micro-batch's way

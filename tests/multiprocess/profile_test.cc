@@ -63,5 +63,17 @@ TEST(ProfileRefusalTest, Flags) {
   }
 }
 
+TEST(ValidateRefusalTest, Flags) {
+  for (const auto& [flags, words] : std::vector<Refusal>{
+           {{"--validate", "--stages", "4"}, {"--validate trains a grid of its own; leave out '--stages'"}},
+           {{"--validate", "--schedules", "1f1b"}, {"--validate trains a grid of its own; leave out --schedules"}},
+           {{"--validate", "--only", "gpt4"}, {"--only 'gpt4': no run of the grid is called so"}},
+           {{"--validate", "--machine", "missing.json"}, {"cannot read machine profile 'missing.json'"}},
+           {{"--only", "1f1b"}, {"--only belongs to --validate"}},
+       }) {
+    expect_refusal({Arguments{"bench"} + flags, words});
+  }
+}
+
 }  // namespace
 }  // namespace chimera::testing

@@ -107,6 +107,7 @@ TEST(PlanTest, DearSumsOfGradientsMakeOnePipelineWin) {
 TEST(PlanTest, PruningLosesNothing) {
   const PlanProblem problem = problem_of(8, 32);
   PlanOptions options;
+  options.partition = "even";  // cuts that balance are tried for what is ranked alone
   options.top = 0;
   const Plan all = planned(problem, options);
   options.top = 5;
@@ -117,6 +118,24 @@ TEST(PlanTest, PruningLosesNothing) {
   for (std::size_t i = 0; i < 5; ++i)
     EXPECT_EQ(pruned.ranked[i].prediction.step_seconds, all.ranked[i].prediction.step_seconds);
   EXPECT_EQ(static_cast<std::int64_t>(all.ranked.size()) + all.too_large, all.considered);
+}
+
+TEST(PlanTest, ADearHeadMakesTheLastStageShort) {
+  PlanProblem problem = problem_of(2, 16);
+  for (LayerTime& time : problem.machine.layers[2].times) {
+    time.forward = time.input_gradient = time.weight_gradient = 2 * static_cast<double>(time.micro_batch_size);
+  }
+  problem.machine.all_reduce.within_node.alpha = 1000;  // no data parallelism
+  PlanOptions options;
+  options.schedules = {"1f1b"};
+  EXPECT_EQ(planned(problem, options).ranked.front().candidate.partition, "5,3");
+  options.partition = "even";
+  EXPECT_EQ(planned(problem, options).ranked.front().candidate.partition, "even");
+  options.partition = "6,2";
+  for (const RankedCandidate& each : planned(problem, options).ranked) {
+    EXPECT_EQ(each.candidate.partition, "6,2");
+    EXPECT_EQ(each.candidate.shape.stages, 2);
+  }
 }
 
 TEST(PlanTest, RecomputesOnlyWhatMemoryAsksFor) {
@@ -153,7 +172,7 @@ TEST(PlanTest, RefusesWhatCannotBeDealtOut) {
     EXPECT_THAT([&] { (void)candidates_of(problem, options); }, ThrowsMessage<ConfigError>(HasSubstr(words)));
   };
   refuses(problem_of(31, 32), {}, "31 workers: no W x D = 31 has W dividing the mini-batch of 32 and D at most the 8");
-  refuses(problem_of(31, 32), {}, "16 workers would do");
+  refuses(problem_of(31, 32), {}, "28 workers would do");
   PlanOptions chimera;
   chimera.schedules = {"chimera"};
   refuses(problem_of(7, 1), chimera, "none of the schedules chimera takes any W x D = 7");

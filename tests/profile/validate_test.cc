@@ -47,6 +47,19 @@ TEST(ValidateTest, SetsPredictionsBesideMeasurements) {
   }
 }
 
+TEST(ValidateTest, PredictsEveryRunOfTheGrid) {
+  const MachineProfile machine = read_machine(kMachine);
+  for (const GridRun& run : validation_grid()) {
+    const RunPrediction prediction = predict_run(machine, run);
+    EXPECT_GT(prediction.step_seconds, 0) << in_words(run);
+    EXPECT_GT(prediction.peak_bytes, 1e5) << in_words(run);
+    if (!run.recomputes) continue;
+    GridRun keeps = run;
+    keeps.recomputes = false;
+    EXPECT_GT(prediction.step_seconds, predict_run(machine, keeps).step_seconds) << in_words(run);
+  }
+}
+
 TEST(ValidateTest, RefusesAGridWithoutRuns) {
   try {
     (void)validate({.program = "true", .machine = kMachine, .only = "gpt4"}, {}, [](const std::string&) {});

@@ -151,8 +151,8 @@ TEST(ExplainTest, MemoryInBytesCountsEverything) {
   EXPECT_EQ(points(run(schedule, costs).explanation.memory[0]), (Points{{0, 7100}, {5, 7120}, {7, 7000}}));
   EXPECT_EQ(points(run(schedule, costs).explanation.memory[1]),
             (Points{{0, 7000}, {1.5, 7100}, {4.5, 7020}, {5, 7000}}));
-  costs.recompute = {0, 0};  // takes no time, but the activations are there from the backward on only: the output by
-                             // itself, on the way until 1.5
+  costs.recompute = {1e-300, 1e-300};  // takes next to no time, but the activations are there from the backward on
+                                       // only: the output by itself, on the way until 1.5
   EXPECT_EQ(points(run(schedule, costs).explanation.memory[0]),
             (Points{{0, 7010}, {1, 7030}, {1.5, 7010}, {5, 7120}, {7, 7000}}));
 }

@@ -1,0 +1,26 @@
+#include "model/config.h"
+#include "plan/predict.h"
+#include "profile/validate.h"
+
+namespace chimera {
+
+RunPrediction predict_run(const MachineProfile& machine, const GridRun& run) {
+  PlanProblem problem;
+  problem.model = find_model(run.model);
+  problem.machine = machine;
+  problem.workers = run.stages;
+  problem.mini_batch = run.micro_batches * run.micro_batch_size;
+  problem.memory_bytes = machine.memory_bytes;
+  problem.workload.micro_batch_size = run.micro_batch_size;
+  Candidate candidate;
+  candidate.schedule = run.schedule;
+  candidate.shape = {run.stages, run.micro_batches, 2};
+  candidate.micro_batch_size = run.micro_batch_size;
+  if (run.recomputes) {
+    for (std::int64_t stage = 0; stage < run.stages; ++stage) candidate.recompute.insert(StageId(stage));
+  }
+  const Prediction prediction = Predictor(problem).predict(candidate);
+  return {prediction.step_seconds, prediction.peak_memory_bytes};
+}
+
+}  // namespace chimera
