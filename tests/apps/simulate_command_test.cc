@@ -77,6 +77,21 @@ TEST(SimulateCostsTest, WorkersMayShareCores) {
   EXPECT_EQ(report({"--cores", "2", "--data-parallel", "2"})["makespan"], 12);
 }
 
+double makespan_with(const std::string& partition) {
+  const ProgramResult cut = run_program({"model", "gpt2-mini", "--vocabulary", "16384", "--stages", "4", "--schedule",
+                                         "chimera", "--partition", partition, "--format", "costs"});
+  EXPECT_EQ(cut.exit_code, 0) << cut.messages;
+  const ProgramResult timed = run_program(
+      {"simulate", "chimera", "--stages", "4", "--micro-batches", "4", "--costs", "-", "--format", "json"}, cut.output);
+  EXPECT_EQ(timed.exit_code, 0) << timed.messages;
+  return json::parse(timed.output)["makespan"];
+}
+
+TEST(SimulateCostsTest, ABalancedModelIsFasterThanAnEvenOne) {
+  EXPECT_LT(makespan_with("balanced"), makespan_with("even"));
+  EXPECT_EQ(makespan_with("2,2,2,2"), makespan_with("even"));
+}
+
 TEST(SimulateCostsTest, RefusesWhatDoesNotFit) {
   const Scratch scratch;
   json wrong = costs();
