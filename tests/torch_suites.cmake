@@ -51,6 +51,7 @@ set(torch_suites
   SafetensorsTest
   SerialPairsTest
   ShardedOptimizerTest
+  SharedSumTest
   SplitBackwardTest
   StageTest
   StepMemoryTest

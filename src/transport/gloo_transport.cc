@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <random>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <type_traits>
@@ -243,16 +244,18 @@ void GlooTransport::compare(const Fingerprint& own) {
 
 // Each rank says where its memory is to be found, tries that of all others, and says whose it can map.
 void GlooTransport::find_shared_memory() {
-  const SharedMemory mark(sizeof(std::int64_t));
-  const SharedAddress own = mark.address();
-  std::memcpy(mark.data(), &own.process, sizeof own.process);
-  std::vector<at::Tensor> mine{at::tensor({own.process, own.descriptor, own.file}, at::kLong)};
-  std::vector<SharedAddress> addresses;
+  const SharedMemory memory(sizeof(std::int64_t));
+  const SharedAddress own = memory.address();
+  std::random_device random;
+  const auto mark = static_cast<std::int64_t>((std::uint64_t{random()} << 32U) | random());
+  std::memcpy(memory.data(), &mark, sizeof mark);
+  std::vector<at::Tensor> mine{at::tensor({own.process, own.descriptor, own.file, mark}, at::kLong)};
+  std::vector<MarkedMemory> memories;
   for (const at::Tensor& words : gather_from_all(mine)) {
     const auto* word = words.const_data_ptr<std::int64_t>();
-    addresses.push_back({word[0], word[1], word[2]});
+    memories.push_back({{word[0], word[1], word[2]}, word[3]});
   }
-  const std::vector<bool> found = mappable(addresses);
+  const std::vector<bool> found = mappable(memories);
   mine = {at::empty({world_size_}, at::kLong)};
   std::copy(found.begin(), found.end(), mine.front().data_ptr<std::int64_t>());
   const std::vector<at::Tensor> all = gather_from_all(mine);  // [rank][other]

@@ -53,14 +53,15 @@ std::byte* MappedPeers::at(const SharedAddress& address) {
   return memory->data() + address.offset;
 }
 
-std::vector<bool> mappable(const std::vector<SharedAddress>& addresses) {
+std::vector<bool> mappable(const std::vector<MarkedMemory>& memories) {
   std::vector<bool> found;
-  for (const SharedAddress& address : addresses) {
+  for (const auto& [address, mark] : memories) {
     try {
       const SharedMemory memory(address);
-      std::int64_t process = 0;
-      if (memory.size() >= sizeof process) std::memcpy(&process, memory.data(), sizeof process);
-      found.push_back(process == address.process);
+      std::int64_t there = 0;
+      const bool has_room = memory.size() >= sizeof there;
+      if (has_room) std::memcpy(&there, memory.data(), sizeof there);
+      found.push_back(has_room && there == mark);
     } catch (const Error&) {
       found.push_back(false);
     }

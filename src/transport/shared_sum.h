@@ -18,7 +18,7 @@
 
 namespace chimera {
 
-/// Memory of other ranks, mapped once. For any thread.
+/// Memory of other ranks, mapped once and until the end. For any thread.
 class MappedPeers {
  public:
   /// The byte at that address, which lies in a memory file of this host. Throws Error where it cannot be mapped.
@@ -29,9 +29,15 @@ class MappedPeers {
   std::map<std::pair<std::int64_t, std::int64_t>, std::unique_ptr<SharedMemory>> mapped_;  // (process, file)
 };
 
-/// Which ranks' memory this one can map: [rank], each giving the address of a memory file that begins with its own
-/// process id.
-[[nodiscard]] std::vector<bool> mappable(const std::vector<SharedAddress>& addresses);
+/// A memory file that begins with a random number, by which others know it: the same process id and descriptor may be
+/// another process's on their host.
+struct MarkedMemory {
+  SharedAddress address;
+  std::int64_t mark = 0;
+};
+
+/// Whose memory this rank can map: [rank].
+[[nodiscard]] std::vector<bool> mappable(const std::vector<MarkedMemory>& memories);
 
 /// A sum under way over the members of a group who can all map each other's memory. Every member owns a slice: once all
 /// have handed in, it adds that slice of everyone's parts and writes the sum into everyone's gradients, on the group's
