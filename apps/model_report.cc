@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "model/config_json.h"
 #include "model/parameters.h"
 #include "render/bars.h"
 #include "render/panel.h"
@@ -146,21 +147,13 @@ std::string model_text(const ModelReport& report) {
 
 std::string model_json(const ModelReport& report) {
   const ModelConfig& model = report.model;
-  Json json = {{"name", model.name},
-               {"family", family_name(model.family)},
-               {"parameters", parameter_count(model)},
-               {"layers", model.layers},
-               {"hidden", model.hidden},
-               {"heads", model.heads},
-               {"feed_forward", model.feed_forward},
-               {"vocabulary", model.vocabulary},
-               {"positions", model.positions},
-               {"tied", model.tied},
-               {"micro_batch_size", report.workload.micro_batch_size},
+  Json json = {{"name", model.name}, {"parameters", parameter_count(model)}, {"layers", model.layers}};
+  json.update(layer_sizes_json(model));
+  json.update({{"micro_batch_size", report.workload.micro_batch_size},
                {"sequence", report.workload.sequence},
                {"dtype", report.dtype},
                {"optimizer", report.optimizer},
-               {"dropout", report.workload.dropout}};
+               {"dropout", report.workload.dropout}});
   for (const LayerKind kind : kKinds) {
     const LayerFootprint layer = layer_footprint(model, kind, report.workload);
     Json& entry = json["layer_kinds"][to_text(kind)] = {{"parameters", layer.parameters}};

@@ -16,12 +16,12 @@
 #include <vector>
 
 #include "bench/machine.h"
+#include "bench/random_letters.h"
 #include "bench/statistics.h"
 #include "bench/training_run.h"
 #include "core/error.h"
 #include "launch/launcher.h"
 #include "launch/rank.h"
-#include "support/random_text.h"
 #include "train/trainer.h"
 #include "transport/gloo_transport.h"
 #include "transport/thread_transport.h"
@@ -182,7 +182,7 @@ int measure_products(const Options& options, const BenchFolder& folder) {
 
 int run_all(Options options) {
   const BenchFolder folder;
-  write_random_text(options.data = folder.file("text"));
+  write_random_letters(options.data = folder.file("text"));
   fmt::print("Steps with and without a flag, Chimera on processes over Gloo, one thread each\n{}\n",
              machine_line("LibTorch " TORCH_VERSION));
   fmt::print(

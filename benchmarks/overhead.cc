@@ -20,6 +20,7 @@
 #include "launch/launcher.h"
 #include "launch/rank.h"
 #include "passes/lower.h"
+#include "profile/near_empty_stage.h"
 #include "runtime/executor.h"
 #include "support/raw_gloo.h"
 #include "transport/gloo_transport.h"
@@ -30,28 +31,12 @@ namespace {
 
 constexpr std::int64_t kStages = 2;
 constexpr std::int64_t kMicroBatches = 64;
-constexpr std::int64_t kHidden = 8;
+constexpr std::int64_t kHidden = NearEmptyStage::kHidden;
 constexpr int kWarmUpSteps = 50;
 constexpr int kRepetitions = 31;
 constexpr int kStepsOfRepetition = 20;
 constexpr double kLimitOnThreads = 20;    // microseconds an op
 constexpr double kLimitOnProcesses = 10;  // beyond what Gloo's own calls take
-
-/// Computes next to nothing: a product with one small parameter, and a sum where the loss is taken.
-class TinyStage final : public Stage {
- public:
-  TinyStage(bool first, bool last) : Stage({{"scale", at::ones({kHidden})}}), last_(last) {
-    if (first) embedded_ = at::ones({1, 1, kHidden});
-  }
-  at::Tensor forward(const at::Tensor& input, const MicroBatch& /*batch*/) override {
-    const at::Tensor hidden = (embedded_.defined() ? embedded_ : input) * parameters().front().value;
-    return last_ ? hidden.sum() : hidden;
-  }
-
- private:
-  bool last_;
-  at::Tensor embedded_;  // first stage only
-};
 
 double cpu_microseconds(clockid_t clock) {
   timespec time{};
@@ -76,7 +61,7 @@ class Worker {
     for (std::int64_t s = 0; s < kStages; ++s) {
       const auto& group = groups[static_cast<std::size_t>(s)];
       if (std::ranges::find(group, id) == group.end()) continue;
-      stages_[StageId(s)] = std::make_unique<TinyStage>(s == 0, s + 1 == kStages);
+      stages_[StageId(s)] = std::make_unique<NearEmptyStage>(s == 0, s + 1 == kStages);
       borrowed[StageId(s)] = stages_[StageId(s)].get();
     }
     executor_ = std::make_unique<Executor>(id, borrowed, transport, TensorSpec{{1, 1, kHidden}, at::kFloat},

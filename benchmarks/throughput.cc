@@ -12,11 +12,11 @@
 
 #include "bench/contest.h"
 #include "bench/machine.h"
+#include "bench/random_letters.h"
 #include "bench/training_run.h"
 #include "generate/registry.h"
 #include "launch/launcher.h"
 #include "simulate/simulate.h"
-#include "support/random_text.h"
 
 namespace chimera::benchmarks {
 namespace {
@@ -96,7 +96,7 @@ void run_goal(const Goal& goal, const Options& options) {
 
 void run_all(Options options) {
   const BenchFolder folder;
-  if (options.data.empty()) write_random_text(options.data = folder.file("text"));
+  if (options.data.empty()) write_random_letters(options.data = folder.file("text"));
   fmt::print("Tokens per second of training, one thread a process\n{}\n", machine_line("LibTorch " TORCH_VERSION));
   fmt::print("in brackets: runs during which others took over {:.0f} % of the cores, repeated up to {} times in all\n",
              100 * options.contest.most_disturbed, options.contest.retries);

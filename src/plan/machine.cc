@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "core/nearest.h"
+#include "model/config_json.h"
 #include "schedule/json_value.h"
 
 namespace chimera {
@@ -135,16 +136,10 @@ OrderedJson layer_json(const LayerTimes& layer) {
                      {"weight_gradient", time.weight_gradient},
                      {"spread", time.spread}});
   }
+  OrderedJson sizes = {{"name", model.name}};
+  sizes.update(layer_sizes_json(model));
   return {{"kind", to_text(layer.kind)},
-          {"model",
-           {{"name", model.name},
-            {"family", family_name(model.family)},
-            {"hidden", model.hidden},
-            {"heads", model.heads},
-            {"feed_forward", model.feed_forward},
-            {"vocabulary", model.vocabulary},
-            {"positions", model.positions},
-            {"tied", model.tied}}},
+          {"model", sizes},
           {"sequence", layer.sequence},
           {"dtype", layer.dtype},
           {"times", times}};

@@ -7,6 +7,7 @@
 #include "bench/statistics.h"
 #include "generate/registry.h"
 #include "passes/lower.h"
+#include "profile/near_empty_stage.h"
 #include "runtime/executor.h"
 #include "runtime/sum_of_squares.h"
 #include "train/optimizer.h"
@@ -16,23 +17,7 @@ namespace {
 
 constexpr std::int64_t kPipeline = 2;
 constexpr std::int64_t kMicroBatches = 64;
-constexpr std::int64_t kHidden = 8;
-
-/// Computes next to nothing: a product with one small parameter, and a sum where the loss is taken.
-class NearEmptyStage final : public Stage {
- public:
-  NearEmptyStage(bool first, bool last) : Stage({{"scale", at::ones({kHidden})}}), last_(last) {
-    if (first) embedded_ = at::ones({1, 1, kHidden});
-  }
-  at::Tensor forward(const at::Tensor& input, const MicroBatch& /*batch*/) override {
-    const at::Tensor hidden = (embedded_.defined() ? embedded_ : input) * parameters().front().value;
-    return last_ ? hidden.sum() : hidden;
-  }
-
- private:
-  bool last_;
-  at::Tensor embedded_;  // of the first stage
-};
+constexpr std::int64_t kHidden = NearEmptyStage::kHidden;
 
 double step_of_optimizer(Stage& stage, Optimizer& optimizer, std::int64_t threads) {
   const Stopwatch watch;

@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "core/error.h"
+#include "model/config_json.h"
 #include "model/safetensors.h"
 #include "model/stage.h"
 #include "train/batches.h"
@@ -54,15 +55,9 @@ Tensors all_batches(const Job& job) {
 std::string settings(const Job& job) {
   const ModelConfig& model = job.model;
   const TrainOptions& options = job.options;
-  nlohmann::ordered_json text = {{"model",
-                                  {{"family", family_name(model.family)},
-                                   {"layers", model.layers},
-                                   {"hidden", model.hidden},
-                                   {"heads", model.heads},
-                                   {"feed_forward", model.feed_forward},
-                                   {"vocabulary", model.vocabulary},
-                                   {"positions", model.positions},
-                                   {"tied", model.tied}}},
+  nlohmann::ordered_json sizes = layer_sizes_json(model);
+  sizes["layers"] = model.layers;
+  nlohmann::ordered_json text = {{"model", sizes},
                                  {"micro_batches", job.micro_batches()},
                                  {"micro_batch_size", job.micro_batch_size()},
                                  {"sequence", options.sequence},
