@@ -105,6 +105,9 @@ class GlooTransport final : public Transport {
   void abandon() noexcept;
   /// The tag by which Gloo tells channels apart.
   [[nodiscard]] int channel(int from, int to) const { return from * world_size_ + to; }
+  /// A connection carries messages one way only. Where a sender is interrupted while it holds the connection's lock,
+  /// Gloo's thread tries that lock again and again, for as long as the kernel lets it, if anything has arrived there.
+  [[nodiscard]] GlooGroup& messages_between(int from, int to) { return from < to ? messages_up_ : messages_down_; }
 
   int rank_;
   int world_size_;
@@ -114,7 +117,8 @@ class GlooTransport final : public Transport {
   bool failed_ = false;
   StoreFile file_;  // closed after the store that reads it
   c10::intrusive_ptr<c10d::FileStore> store_;
-  GlooGroup messages_;
+  GlooGroup messages_up_;    // to higher ranks
+  GlooGroup messages_down_;  // to lower ranks
   GlooGroup everyone_;
   std::vector<GlooGroup> stages_;  // by stage; none where this rank is no member, or the only one
   std::vector<bool> shares_;       // by stage: whether all members can map each other's memory
@@ -216,7 +220,8 @@ void GlooTransport::connect(const GlooOptions& options) {
     };
     everyone_ = create("everyone", rank_, static_cast<std::size_t>(world_size_));
     if (!options.fingerprint.empty()) compare(options.fingerprint);
-    messages_ = create("messages", rank_, static_cast<std::size_t>(world_size_));
+    messages_up_ = create("messages up", rank_, static_cast<std::size_t>(world_size_));
+    messages_down_ = create("messages down", rank_, static_cast<std::size_t>(world_size_));
     for (std::size_t stage = 0; stage < groups_.size(); ++stage) {
       const auto& group = groups_[stage];
       const auto place = std::find(group.begin(), group.end(), WorkerId(rank_));
@@ -293,7 +298,8 @@ bool GlooTransport::leave_together() noexcept {
 }
 
 void GlooTransport::abandon() noexcept {
-  messages_.release();
+  messages_up_.release();
+  messages_down_.release();
   everyone_.release();
   for (GlooGroup& stage : stages_) stage.release();
   store_.release();
@@ -306,8 +312,8 @@ std::unique_ptr<Pending> GlooTransport::start_send(WorkerId to, at::Tensor tenso
   return guarded([&] { return to_text(rank_, operation); },
                  [&] {
                    std::vector<at::Tensor> tensors{make_message(tensor, tag)};
-                   return std::make_unique<GlooPending>(
-                       *this, operation, messages_->send(tensors, peer, channel(rank_, peer)), at::Tensor());
+                   auto work = messages_between(rank_, peer)->send(tensors, peer, channel(rank_, peer));
+                   return std::make_unique<GlooPending>(*this, operation, std::move(work), at::Tensor());
                  });
 }
 
@@ -317,7 +323,7 @@ std::unique_ptr<Pending> GlooTransport::post_receive(WorkerId from, const Tensor
   return guarded([&] { return to_text(rank_, operation); },
                  [&] {
                    std::vector<at::Tensor> tensors{message_buffer(spec)};
-                   auto work = messages_->recv(tensors, peer, channel(peer, rank_));
+                   auto work = messages_between(peer, rank_)->recv(tensors, peer, channel(peer, rank_));
                    return std::make_unique<GlooReceive>(*this, operation, std::move(work), std::move(tensors.front()),
                                                         spec, tag);
                  });
