@@ -10,6 +10,7 @@
 #include "commands.h"
 #include "config_words.h"
 #include "core/error.h"
+#include "core/freed_memory.h"
 #include "launch/launcher.h"
 #include "model_flags.h"
 #include "options.h"
@@ -265,6 +266,7 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
   auto flags = std::make_shared<Flags>();
   add_flags(*command, *flags);
   command->callback([flags, &invocation, &exit_code] {
+    keep_freed_memory();
     Asked all = asked({invocation.arguments.begin() + 1, invocation.arguments.end()}, invocation);
     const Job job = prepare_job(all.options);
     all.words.insert(all.words.begin(), "train");
