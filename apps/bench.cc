@@ -26,8 +26,7 @@ struct Options {
   std::vector<std::string> commands;  // each NAME=COMMAND
   std::string folder;                 // --export
   bool validates = false;
-  std::string machine;  // --machine, of a validation
-  std::string only;
+  ValidationFlags validation;
   ContestOptions contest;
   double most_disturbed = 4;  // per cent
   std::string format = "text";
@@ -109,20 +108,20 @@ void compare(Options options, const Words& shared) {
 }
 
 /// The grid is fixed: of the flags of a comparison only those count that say how to measure.
-void validate_grid(const Options& options, const CLI::App& command, const Words& shared) {
+int validate_grid(const Options& options, const CLI::App& command, const Words& shared, const Invocation& invocation) {
   if (!shared.empty()) {
     throw ConfigError(fmt::format("--validate trains a grid of its own; leave out '{}'", shared.front()));
   }
-  for (const char* flag : {"--schedules", "--run", "--command", "--export"}) {
+  for (const char* flag :
+       {"--schedules", "--run", "--command", "--export", "--skip", "--retries", "--most-disturbed"}) {
     if (command.count(flag) > 0)
       throw ConfigError(fmt::format("--validate trains a grid of its own; leave out {}", flag));
   }
-  ValidationOptions validation{.machine = options.machine, .only = options.only};
-  if (command.count("--rounds") > 0) validation.contest.rounds = options.contest.rounds;
-  if (command.count("--skip") > 0) validation.contest.skipped = options.contest.skipped;
-  if (command.count("--retries") > 0) validation.contest.retries = options.contest.retries;
-  validation.contest.most_disturbed = options.most_disturbed / 100;
-  run_validation(validation, options.format, options.output);
+  ValidationFlags validation = options.validation;
+  if (command.count("--rounds") > 0) validation.rounds = options.contest.rounds;
+  validation.format = options.format;
+  validation.output = options.output;
+  return run_validation(validation, invocation);
 }
 
 void require_no_validation(const CLI::App& command) {
@@ -159,16 +158,18 @@ void add_flags(CLI::App& command, Options& options) {
            "programs to train the same");
   command.add_flag("--validate", options.validates,
                    "run a fixed grid of trainings and compare their step times and memory with predictions");
-  add_path(command, "--machine", options.machine,
-           "predict from this profile (default: measured by `chimera profile` before and after the runs)");
-  command.add_option("--only", options.only, "runs of the grid whose words contain this")->type_name("TEXT");
+  add_path(command, "--machine", options.validation.machine,
+           "predict from this profile (default: measured in turns with the runs)");
+  command.add_option("--only", options.validation.only, "runs of the grid whose words contain this")
+      ->type_name("TEXT");
+  command.add_option("--grid-folder", options.validation.folder)->group("");  // given to ranks
   add_format(command, options.format, {"text", "json"});
   add_path(command, "--output", options.output, "write the table to a file");
 }
 
 }  // namespace
 
-void add_bench(CLI::App& program, int& exit_code) {
+void add_bench(CLI::App& program, const Invocation& invocation, int& exit_code) {
   auto* command = program.add_subcommand("bench", "Compare training runs side by side");
   command->footer(
       "All other flags are those of `chimera train`, for every run; --steps is 8.\n"
@@ -185,17 +186,18 @@ void add_bench(CLI::App& program, int& exit_code) {
       "off`\n"
       "is the largest relative difference of a step's loss to the first run's.\n"
       "\n--validate asks how well the planner predicts this machine: 96 trainings (4 schedules, 2 and 4 workers, two\n"
-      "models, recomputation, processes and threads), in 2 rounds, and once more with every tensor counted. It takes\n"
-      "about half an hour; --only chooses some. The table is Markdown: `error` is predicted over measured, less 1;\n"
-      "`spread` the same run's slowest round over its fastest, less 1. --retries is then 60.");
+      "models, recomputation, processes and threads) take turns step by step in the same processes, with the profile\n"
+      "measured between the rounds, 12 if --rounds does not say otherwise; then each is started once more with every\n"
+      "tensor counted. It takes about 20 minutes; --only chooses some. The table is Markdown: `error` is predicted\n"
+      "over measured (the median round), less 1; `spread` the medians of every other round and of the rest, larger over\n"
+      "smaller, less 1.");
   command->allow_extras();
   auto options = std::make_shared<Options>();
   add_flags(*command, *options);
-  command->callback([options, command, &exit_code] {
+  command->callback([options, command, &invocation, &exit_code] {
     const Words shared = command->remaining();
     if (options->validates) {
-      validate_grid(*options, *command, shared);
-      exit_code = static_cast<int>(ExitCode::Success);
+      exit_code = validate_grid(*options, *command, shared, invocation);
       return;
     }
     require_no_validation(*command);

@@ -27,6 +27,6 @@ void add_model(CLI::App& program, int& exit_code);
 void add_plan(CLI::App& program, int& exit_code);
 void add_train(CLI::App& program, const Invocation& invocation, int& exit_code);
 void add_profile(CLI::App& program, const Invocation& invocation, int& exit_code);
-void add_bench(CLI::App& program, int& exit_code);
+void add_bench(CLI::App& program, const Invocation& invocation, int& exit_code);
 
 }  // namespace chimera::apps

@@ -129,7 +129,7 @@ int main(int argc, char** argv) {
 #ifdef CHIMERA_WITH_TORCH
   add_train(program, invocation, exit_code);
   add_profile(program, invocation, exit_code);
-  add_bench(program, exit_code);
+  add_bench(program, invocation, exit_code);
 #endif
   try {
     check_fault_plan();

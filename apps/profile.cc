@@ -9,6 +9,7 @@
 #include "commands.h"
 #include "core/cores.h"
 #include "core/error.h"
+#include "core/freed_memory.h"
 #include "core/output_file.h"
 #include "launch/launcher.h"
 #include "model_flags.h"
@@ -110,7 +111,10 @@ void add_profile(CLI::App& program, const Invocation& invocation, int& exit_code
       "The machine's links between nodes are taken to be those within; edit them, or merge a profile that has others.");
   auto flags = std::make_shared<Flags>();
   add_flags(*command, *flags);
-  command->callback([flags, &invocation, &exit_code] { exit_code = run(*flags, invocation); });
+  command->callback([flags, &invocation, &exit_code] {
+    keep_freed_memory();  // as the trainer does
+    exit_code = run(*flags, invocation);
+  });
 }
 
 }  // namespace chimera::apps

@@ -3,11 +3,20 @@
 
 #include <string>
 
-#include "profile/validate.h"
+#include "commands.h"
 
 namespace chimera::apps {
 
-/// Validates, and writes the table to `output`, or standard output where that is empty.
-void run_validation(ValidationOptions options, const std::string& format, const std::string& output);
+struct ValidationFlags {
+  std::string machine = {};  // a profile; empty: measured in turns with the runs
+  std::string only = {};     // runs whose words contain this
+  std::int64_t rounds = 12;
+  std::string format = "text";
+  std::string output = {};  // empty: standard output
+  std::string folder = {};  // where ranks find the text and meet; made by the launcher
+};
+
+/// Starts the ranks that measure, then writes the table; in a rank, measures. Returns the exit code.
+[[nodiscard]] int run_validation(const ValidationFlags& flags, const Invocation& invocation);
 
 }  // namespace chimera::apps

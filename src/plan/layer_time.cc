@@ -110,7 +110,8 @@ LayerTime layer_time(const MachineProfile& machine, const ModelConfig& model, La
   };
   return {workload.micro_batch_size, time(&LayerTime::forward, &LayerFootprint::forward_flops),
           time(&LayerTime::input_gradient, &LayerFootprint::input_gradient_flops),
-          time(&LayerTime::weight_gradient, &LayerFootprint::weight_gradient_flops), spread_at(layer.times, sequences)};
+          time(&LayerTime::weight_gradient, &LayerFootprint::weight_gradient_flops),
+          time(&LayerTime::recompute, &LayerFootprint::forward_flops), spread_at(layer.times, sequences)};
 }
 
 }  // namespace chimera

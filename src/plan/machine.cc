@@ -68,12 +68,13 @@ ModelConfig read_model(const JsonValue& value) {
 }
 
 LayerTime read_time(const JsonValue& value) {
-  value.expect_object({"micro_batch_size", "forward", "input_gradient", "weight_gradient", "spread"});
+  value.expect_object({"micro_batch_size", "forward", "input_gradient", "weight_gradient", "recompute", "spread"});
   LayerTime time;
   time.micro_batch_size = value.count("micro_batch_size", 1);
   time.forward = value.number("forward");
   time.input_gradient = value.number("input_gradient");
   time.weight_gradient = value.number("weight_gradient");
+  time.recompute = value.has("recompute") ? value.number("recompute") : time.forward;
   if (value.has("spread")) time.spread = value.number("spread");
   return time;
 }
@@ -134,6 +135,7 @@ OrderedJson layer_json(const LayerTimes& layer) {
                      {"forward", time.forward},
                      {"input_gradient", time.input_gradient},
                      {"weight_gradient", time.weight_gradient},
+                     {"recompute", time.recompute},
                      {"spread", time.spread}});
   }
   OrderedJson sizes = {{"name", model.name}};
@@ -156,8 +158,8 @@ MachineProfile machine_from_json(const std::string& text, const std::string& sou
   const nlohmann::json json = parse_json(text, source);
   const JsonValue root(json, source);
   root.expect_object({"format", "version", "name", "sources", "cores", "threads", "workers_per_node", "memory_bytes",
-                      "layers", "kernels", "point_to_point", "all_reduce", "optimizer_seconds", "op_overhead",
-                      "step_overhead"});
+                      "layers", "kernels", "point_to_point", "all_reduce", "core_imbalance", "optimizer_seconds",
+                      "op_overhead", "step_overhead"});
   if (root.text("format") != kFormat) root.field("format").fail(fmt::format("expected '{}'", kFormat));
   if (root.count("version") != kVersion) root.field("version").fail(fmt::format("expected {}", kVersion));
   MachineProfile machine;
@@ -172,6 +174,7 @@ MachineProfile machine_from_json(const std::string& text, const std::string& sou
   if (machine.layers.empty()) root.field("layers").fail("expected at least one layer");
   machine.point_to_point = read_links(root.field("point_to_point"));
   machine.all_reduce = read_links(root.field("all_reduce"));
+  if (root.has("core_imbalance")) machine.core_imbalance = root.number("core_imbalance");
   machine.optimizer_seconds = root.number("optimizer_seconds");
   machine.op_overhead = root.number("op_overhead");
   machine.step_overhead = root.number("step_overhead");
@@ -198,6 +201,7 @@ std::string to_json(const MachineProfile& machine) {
       {"layers", layers},
       {"point_to_point", links_json(machine.point_to_point)},
       {"all_reduce", links_json(machine.all_reduce)},
+      {"core_imbalance", machine.core_imbalance},
       {"optimizer_seconds", machine.optimizer_seconds},
       {"op_overhead", machine.op_overhead},
       {"step_overhead", machine.step_overhead}};

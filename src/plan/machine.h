@@ -16,6 +16,7 @@ struct LayerTime {
   double forward = 0;
   double input_gradient = 0;
   double weight_gradient = 0;
+  double recompute = 0;  // that a recomputed micro-batch takes more, all in all
   double spread = 0;  // half the distance of the quartiles of forward + backward over their median
   friend bool operator==(const LayerTime&, const LayerTime&) = default;
 };
@@ -61,6 +62,8 @@ struct MachineProfile {
   std::vector<LayerTimes> layers = {};
   LinkProfile point_to_point = {};
   LinkProfile all_reduce = {};
+  /// How much longer an op takes on the slowest of the cores than on average, where all compute at once: a share.
+  double core_imbalance = 0;
   double optimizer_seconds = 0;  // of an update, for each parameter
   double op_overhead = 0;        // seconds that the host adds to each op
   double step_overhead = 0;      // and to each step

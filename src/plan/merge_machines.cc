@@ -31,6 +31,7 @@ LayerTime mean_of(const std::vector<LayerTime>& times) {
     mean.forward += time.forward / count;
     mean.input_gradient += time.input_gradient / count;
     mean.weight_gradient += time.weight_gradient / count;
+    mean.recompute += time.recompute / count;
     mean.spread = std::max(mean.spread, time.spread);
   }
   return mean;
@@ -104,6 +105,7 @@ MachineProfile merge_machines(const std::vector<MachineProfile>& machines) {
   merged.layers = united_layers(machines);
   merged.point_to_point = merged_links(machines, &MachineProfile::point_to_point);
   merged.all_reduce = merged_links(machines, &MachineProfile::all_reduce);
+  merged.core_imbalance = mean_of(machines, &MachineProfile::core_imbalance);
   merged.optimizer_seconds = mean_of(machines, &MachineProfile::optimizer_seconds);
   merged.op_overhead = mean_of(machines, &MachineProfile::op_overhead);
   merged.step_overhead = mean_of(machines, &MachineProfile::step_overhead);

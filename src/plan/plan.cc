@@ -28,10 +28,12 @@ std::set<StageId> all_stages(std::int64_t count) {
   return stages;
 }
 
-/// The candidate with what it has to recompute; none where nothing helps.
-std::optional<PlannedSchedule> fitted(Predictor& predictor, Candidate& candidate, const PlanOptions& options) {
+/// The candidate with what it has to recompute for workers of `memory` bytes; none where nothing helps.
+std::optional<PlannedSchedule> fitted(Predictor& predictor, Candidate& candidate, const PlanOptions& options,
+                                      double memory) {
+  candidate.recompute.clear();
   PlannedSchedule planned = predictor.prepare(candidate);
-  const auto recompute = stages_to_recompute(*planned.schedule, planned.model, predictor.problem().memory_bytes);
+  const auto recompute = stages_to_recompute(*planned.schedule, planned.model, memory);
   if (!recompute) return std::nullopt;
   if (recompute->empty()) return planned;
   candidate.recompute = options.recompute_all ? all_stages(planned.schedule->stages) : *recompute;
@@ -54,21 +56,11 @@ class Planner {
   }
 
   void add(Candidate candidate) {
-    const auto planned = fitted(predictor_, candidate, options_);
-    if (!planned) {
-      ++plan_.too_large;
-      return;
+    switch (try_out(candidate, limit())) {
+      case Outcome::Ranked: return;
+      case Outcome::TooSlow: ++plan_.pruned; return;
+      case Outcome::TooLarge: ++plan_.too_large; return;
     }
-    const auto prediction = predictor_.predict_below(limit(), *planned, candidate);
-    if (!prediction) {
-      ++plan_.pruned;
-      return;
-    }
-    if (!prediction->fits) {
-      ++plan_.too_large;
-      return;
-    }
-    insert({candidate, *prediction});
   }
 
   void prune(std::size_t count) { plan_.pruned += static_cast<std::int64_t>(count); }
@@ -81,18 +73,31 @@ class Planner {
       if (!cut) continue;
       Candidate candidate = each.candidate;
       candidate.partition = *cut;
-      candidate.recompute.clear();
-      const auto planned = fitted(predictor_, candidate, options_);
-      if (!planned) continue;
-      const double most = std::min(limit(), kFaster * each.prediction.step_seconds);
-      const auto prediction = predictor_.predict_below(most, *planned, candidate);
-      if (prediction && prediction->fits) insert({candidate, *prediction});
+      (void)try_out(candidate, std::min(limit(), kFaster * each.prediction.step_seconds));
     }
   }
 
   [[nodiscard]] Plan plan() && { return std::move(plan_); }
 
  private:
+  enum class Outcome { Ranked, TooSlow, TooLarge };
+
+  /// Ranks the candidate where it takes less than `seconds`. What it recomputes is chosen by the order of its ops;
+  /// where messages then wait so long that their memory exceeds what there is, by that much less.
+  Outcome try_out(Candidate candidate, double seconds) {
+    double memory = predictor_.problem().memory_bytes;
+    while (const auto planned = fitted(predictor_, candidate, options_, memory)) {
+      const auto prediction = predictor_.predict_below(seconds, *planned, candidate);
+      if (!prediction) return Outcome::TooSlow;
+      if (prediction->fits) {
+        insert({candidate, *prediction});
+        return Outcome::Ranked;
+      }
+      memory -= prediction->peak_memory_bytes - predictor_.problem().memory_bytes;
+    }
+    return Outcome::TooLarge;
+  }
+
   void insert(const RankedCandidate& next) {
     plan_.ranked.insert(std::ranges::upper_bound(plan_.ranked, next, faster), next);
     if (plan_.ranked.size() > top_) plan_.ranked.pop_back();

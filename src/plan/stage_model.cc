@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "model/parameters.h"
 #include "passes/lower.h"
@@ -10,6 +11,8 @@
 
 namespace chimera {
 namespace {
+
+constexpr double kLeast = std::numeric_limits<double>::min();
 
 using LayerCosts = std::array<LayerTime, kLayerKinds>;
 
@@ -52,18 +55,26 @@ class Builder {
   /// Costs are those of full micro-batches.
   [[nodiscard]] double full(double of_micro_batch) const { return of_micro_batch / schedule_.micro_batch_scale; }
 
+  /// What the ops that others wait for take, over the mean: workers that share their cores even it out.
+  [[nodiscard]] double slowest_core() const {
+    return problem_.workers > 1 && !shares_cores(problem_) ? 1 + machine_.core_imbalance : 1;
+  }
+
   void add_times(const StageLayers& stage) {
     const auto sum = [&](double LayerTime::*part) {
       double seconds = static_cast<double>(stage.end_layer - stage.first_layer) * layers_[1].*part;
       if (stage.embedding) seconds += layers_[0].*part;
       if (stage.head) seconds += layers_[2].*part;
-      return seconds;
+      return full(seconds) * slowest_core();
     };
-    const double more = machine_.op_overhead;
-    const double input = sum(&LayerTime::input_gradient);
+    const std::size_t s = model_.costs.stages.size();
+    const double more = full(machine_.op_overhead);
+    const double messages = messages_take_cores() ? (message_seconds(s) + message_seconds(s + 1)) / 2 : 0;
+    const double forward = sum(&LayerTime::forward) + messages;
+    const double input = sum(&LayerTime::input_gradient) + messages;
     const double weight = sum(&LayerTime::weight_gradient);
-    model_.costs.stages.push_back(
-        {full(sum(&LayerTime::forward) + more), full(input + weight + more), full(input + more), full(weight + more)});
+    model_.costs.stages.push_back({forward + more, input + weight + more, input + more, weight + more});
+    recomputation_.push_back(sum(&LayerTime::recompute) + more);
   }
 
   /// What the machine's kernels keep and take in place of ours.
@@ -84,15 +95,35 @@ class Builder {
   void add_recomputation() {
     model_.costs.recompute.assign(model_.costs.stages.size(), 0);
     for (const StageId stage : candidate_.recompute)
-      model_.costs.recompute[stage.index()] = model_.costs.stages[stage.index()].forward;
+      // 0 would say that the stage keeps its activations.
+      model_.costs.recompute[stage.index()] = std::max(recomputation_[stage.index()], kLeast);
   }
 
   [[nodiscard]] bool on_several_nodes() const { return ranks_.num_ranks() > machine_.workers_per_node; }
 
-  void add_links() {
+  [[nodiscard]] const LinkTimes& link() const {
     const LinkProfile& links = machine_.point_to_point;
-    const LinkTimes& link = on_several_nodes() ? links.between_nodes : links.within_node;
-    LinkCosts costs{link.alpha, link.beta, {}};
+    return on_several_nodes() ? links.between_nodes : links.within_node;
+  }
+
+  /// Whether sending and receiving, which the processor does, holds up ops: no core is left for it.
+  [[nodiscard]] bool messages_take_cores() const {
+    const std::int64_t workers = std::min(problem_.workers, machine_.workers_per_node);
+    return machine_.cores > 0 && !on_several_nodes() && 2 * workers * machine_.threads > machine_.cores;
+  }
+
+  /// Of a message into that stage from the one before it, in the mean over replicas: some workers hold both.
+  [[nodiscard]] double message_seconds(std::size_t stage) const {
+    if (stage == 0 || stage >= model_.costs.memory.size()) return 0;
+    double crossings = 0;
+    for (const auto& row : schedule_.placement.worker_of) crossings += row[stage - 1] != row[stage] ? 1 : 0;
+    const double each = full(link().alpha) + link().beta * model_.costs.memory[stage].boundary;
+    return each * crossings / static_cast<double>(schedule_.placement.worker_of.size());
+  }
+
+  void add_links() {
+    LinkCosts costs{link().alpha, link().beta, {}};
+    if (messages_take_cores()) costs.alpha = costs.beta = 0;  // both ends' ops have the time
     for (std::size_t s = 1; s < model_.costs.memory.size(); ++s) costs.bytes.push_back(model_.costs.memory[s].boundary);
     model_.costs.links = costs;
   }
@@ -149,6 +180,7 @@ class Builder {
   RankLayout ranks_;
   LayerCosts layers_;
   std::vector<std::vector<WorkerId>> ranks_of_;  // [stage], and of a tied matrix
+  std::vector<double> recomputation_;            // [stage], where it is recomputed
   StageModel model_;
 };
 

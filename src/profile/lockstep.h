@@ -25,6 +25,7 @@ class Lockstep {
 
   [[nodiscard]] Transport& transport() const { return transport_; }
   [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int computing() const { return computing_; }
   [[nodiscard]] bool computes() const { return rank_ < computing_; }
 
   /// Returns once all ranks are here.

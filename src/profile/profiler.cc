@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <numeric>
 
 #include "bench/machine.h"
 #include "bench/statistics.h"
@@ -48,24 +49,41 @@ Items make_items(const ProfileOptions& options) {
   return items;
 }
 
-/// Rounds over all layers and sizes until the time is over. Returns how many.
-std::int64_t measure_layers(Lockstep& ranks, const ProfileOptions& options, Items& items, double seconds,
+/// The most of the computing ranks' values over their mean, less 1.
+double excess_of_slowest(Lockstep& ranks, double value) {
+  std::vector<double> values(static_cast<std::size_t>(ranks.computing()), 0);
+  if (ranks.computes()) values[static_cast<std::size_t>(ranks.rank())] = value;
+  ranks.transport().all_sum(values);
+  const double sum = std::accumulate(values.begin(), values.end(), 0.0);
+  return sum > 0 ? std::ranges::max(values) * static_cast<double>(values.size()) / sum - 1 : 0;
+}
+
+struct MeasuredRounds {
+  std::int64_t rounds = -1;  // the first warms up
+  double core_imbalance = 0;
+};
+
+/// Rounds over all layers and sizes until the time is over.
+MeasuredRounds measure_layers(Lockstep& ranks, const ProfileOptions& options, Items& items, double seconds,
                             const std::function<void(const std::string&)>& say) {
   const double deadline = monotonic_seconds() + seconds;
-  std::int64_t rounds = -1;  // the first warms up
-  while (ranks.go_on(rounds + 1, deadline)) {
+  MeasuredRounds measured;
+  std::vector<double> excesses;
+  while (ranks.go_on(measured.rounds + 1, deadline)) {
     for (const std::int64_t size : options.micro_batch_sizes) {
       for (const auto& item : items) {  // after another layer each time, as in a pipeline
-        ranks.meet();
-        if (!ranks.computes()) continue;
-        const LayerTime time = item->bench.run(size, options.threads);
-        if (rounds >= 0) item->times[size].push_back(time);
+        const LayerTime time = ranks.computes() ? item->bench.run(size, options.threads) : LayerTime{};
+        const double excess = excess_of_slowest(ranks, time.forward + time.input_gradient + time.weight_gradient);
+        if (measured.rounds < 0) continue;
+        item->times[size].push_back(time);
+        if (item->layers.kind == LayerKind::Block) excesses.push_back(excess);
       }
     }
-    ++rounds;
-    say(fmt::format("layers: round {}", rounds));
+    ++measured.rounds;
+    say(fmt::format("layers: round {}", measured.rounds));
   }
-  return rounds;
+  measured.core_imbalance = spread_of(excesses).median;
+  return measured;
 }
 
 LayerTime median_of(std::int64_t micro_batch_size, const std::vector<LayerTime>& times) {
@@ -79,6 +97,7 @@ LayerTime median_of(std::int64_t micro_batch_size, const std::vector<LayerTime>&
   return {micro_batch_size, part([](const LayerTime& time) { return time.forward; }).median,
           part([](const LayerTime& time) { return time.input_gradient; }).median,
           part([](const LayerTime& time) { return time.weight_gradient; }).median,
+          part([](const LayerTime& time) { return time.recompute; }).median,
           all.median > 0 ? (all.high - all.low) / 2 / all.median : 0};
 }
 
@@ -88,9 +107,10 @@ LayerTimes times_of(Lockstep& ranks, const ProfileOptions& options, Item& item) 
   layer.model.layers = 1;
   for (const std::int64_t size : options.micro_batch_sizes) {
     LayerTime time = median_of(size, item.times[size]);
-    std::array<double, 4> numbers = {time.forward, time.input_gradient, time.weight_gradient, time.spread};
+    std::array<double, 5> numbers = {time.forward, time.input_gradient, time.weight_gradient, time.recompute,
+                                     time.spread};
     ranks.average(numbers);
-    layer.times.push_back({size, numbers[0], numbers[1], numbers[2], numbers[3]});
+    layer.times.push_back({size, numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]});
   }
   return layer;
 }
@@ -102,9 +122,9 @@ double installed_memory() {
 LinkProfile everywhere(const LinkTimes& link) { return {link, link}; }
 
 std::string row(const LayerTimes& layer, const LayerTime& time) {
-  return fmt::format("{:<12} {:<9} {:>5} {:>11.3f} {:>11.3f} {:>11.3f} {:>8.1f}\n", layer.model.name,
+  return fmt::format("{:<12} {:<9} {:>5} {:>11.3f} {:>11.3f} {:>11.3f} {:>11.3f} {:>8.1f}\n", layer.model.name,
                      to_text(layer.kind), time.micro_batch_size, 1e3 * time.forward, 1e3 * time.input_gradient,
-                     1e3 * time.weight_gradient, 100 * time.spread);
+                     1e3 * time.weight_gradient, 1e3 * time.recompute, 100 * time.spread);
 }
 
 std::string link_line(const char* name, const LinkTimes& link) {
@@ -191,7 +211,9 @@ MachineReport measure_machine(const ProfileOptions& options, Transport& transpor
   machine.step_overhead = measure_step_overhead(ranks);
   machine.optimizer_seconds =
       measure_optimizer(ranks, items[1]->bench.stage(), options.threads, 0.05 * options.seconds);
-  report.rounds = measure_layers(ranks, options, items, 0.75 * options.seconds, say);
+  const MeasuredRounds layers = measure_layers(ranks, options, items, 0.75 * options.seconds, say);
+  report.rounds = layers.rounds;
+  machine.core_imbalance = layers.core_imbalance;
   for (const auto& item : items) machine.layers.push_back(times_of(ranks, options, *item));
   if (rank == 0) {
     machine.point_to_point = everywhere(fit_messages(report.links.messages));
@@ -205,8 +227,8 @@ std::string to_text(const MachineReport& report) {
   std::string text = machine.sources.front() + "\n";
   text += fmt::format("{} rounds; medians over them, of {} cores at once, milliseconds of one layer\n\n", report.rounds,
                       machine.cores / machine.threads);
-  text += fmt::format("{:<12} {:<9} {:>5} {:>11} {:>11} {:>11} {:>8}\n", "model", "layer", "b", "forward", "input",
-                      "weights", "+- %");
+  text += fmt::format("{:<12} {:<9} {:>5} {:>11} {:>11} {:>11} {:>11} {:>8}\n", "model", "layer", "b", "forward",
+                      "input", "weights", "recompute", "+- %");
   for (const LayerTimes& layer : machine.layers) {
     for (const LayerTime& time : layer.times) text += row(layer, time);
   }
@@ -215,6 +237,7 @@ std::string to_text(const MachineReport& report) {
   text += "\n" + link_line("messages", message) + link_line("sums", sum);
   text += fit_line_of("line - messages", report.links.messages, message, 1);
   text += fit_line_of("line - sums", report.links.sums, sum, 2);
+  text += fmt::format("slowest core       {:.1f} % over their mean\n", 100 * machine.core_imbalance);
   text += fmt::format("optimizer {:.3f} ns a parameter, host {:.1f} us an op and {:.1f} us a step\n",
                       1e9 * machine.optimizer_seconds, 1e6 * machine.op_overhead, 1e6 * machine.step_overhead);
   return text;

@@ -71,17 +71,8 @@ StageBench::Flight StageBench::forward(Size& size, std::int64_t micro_batch_size
   return flight;
 }
 
-LayerTime StageBench::run(std::int64_t micro_batch_size, std::int64_t threads) {
-  auto found = sizes_.find(micro_batch_size);
-  if (found == sizes_.end()) found = sizes_.emplace(micro_batch_size, make_size(micro_batch_size)).first;
-  Size& size = found->second;
-  if (!size.under_way) size.under_way = forward(size, micro_batch_size);
-
-  const Stopwatch forward_watch;
-  Flight next = forward(size, micro_batch_size);
-  const double forward_seconds = seconds_of(forward_watch.elapsed(), threads);
-
-  Flight flight = std::exchange(*size.under_way, std::move(next));
+/// I and W, in seconds.
+StageBench::Backward StageBench::backward(const Size& size, Flight flight, std::int64_t threads) {
   const Stopwatch input_watch;
   flight.weight_gradients->defer();
   torch::autograd::backward({std::exchange(flight.output, {})}, {size.gradient});
@@ -89,10 +80,37 @@ LayerTime StageBench::run(std::int64_t micro_batch_size, std::int64_t threads) {
 
   const Stopwatch weight_watch;
   flight.weight_gradients->run();
-  const double weight_seconds = seconds_of(weight_watch.elapsed(), threads);
+  return {input_seconds, seconds_of(weight_watch.elapsed(), threads)};
+}
+
+double StageBench::run_recomputed(Size& size, std::int64_t micro_batch_size, std::int64_t threads) {
+  const Stopwatch watch;
+  {
+    const at::NoGradGuard no_graph;
+    (void)forward(size, micro_batch_size);
+  }
+  Flight again = forward(size, micro_batch_size);
+  const double forwards = seconds_of(watch.elapsed(), threads);
+  const Backward back = backward(size, std::move(again), threads);
+  return forwards + back.input_seconds + back.weight_seconds;
+}
+
+LayerTime StageBench::run(std::int64_t micro_batch_size, std::int64_t threads) {
+  auto found = sizes_.find(micro_batch_size);
+  if (found == sizes_.end()) found = sizes_.emplace(micro_batch_size, make_size(micro_batch_size)).first;
+  Size& size = found->second;
+  if (!size.under_way) size.under_way = forward(size, micro_batch_size);
+
+  const Stopwatch watch;
+  Flight next = forward(size, micro_batch_size);
+  const double forward_seconds = seconds_of(watch.elapsed(), threads);
+  const Backward back = backward(size, std::exchange(*size.under_way, std::move(next)), threads);
+  const double whole = forward_seconds + back.input_seconds + back.weight_seconds;
+  const double recompute = std::max(0.0, run_recomputed(size, micro_batch_size, threads) - whole);
 
   const auto layers = static_cast<double>(num_layers_);
-  return {micro_batch_size, forward_seconds / layers, input_seconds / layers, weight_seconds / layers};
+  return {micro_batch_size, forward_seconds / layers, back.input_seconds / layers, back.weight_seconds / layers,
+          recompute / layers};
 }
 
 }  // namespace chimera

@@ -30,8 +30,8 @@ class StageBench {
  public:
   explicit StageBench(BenchedLayers layers);
 
-  /// Runs F of a new micro-batch of that size, then I and W of the one before it. Returns the seconds of one layer,
-  /// as seconds_of() counts them.
+  /// Runs F of a new micro-batch of that size, then I and W of the one before it; then a recomputed micro-batch: F
+  /// without a graph, F, I and W. Returns the seconds of one layer, as seconds_of() counts them.
   LayerTime run(std::int64_t micro_batch_size, std::int64_t threads);
 
   [[nodiscard]] Stage& stage() { return *stage_; }
@@ -48,9 +48,15 @@ class StageBench {
     std::optional<Flight> under_way;
     std::int64_t step = 0;
   };
+  struct Backward {
+    double input_seconds = 0;
+    double weight_seconds = 0;
+  };
 
   Size make_size(std::int64_t micro_batch_size) const;
   Flight forward(Size& size, std::int64_t micro_batch_size);
+  static Backward backward(const Size& size, Flight flight, std::int64_t threads);
+  double run_recomputed(Size& size, std::int64_t micro_batch_size, std::int64_t threads);
   MicroBatch load(std::int64_t step, std::int64_t micro_batch_size) const;
 
   BenchedLayers layers_;

@@ -5,20 +5,24 @@
 #include <string>
 #include <vector>
 
-#include "bench/contest.h"
 #include "plan/machine.h"
 #include "profile/validation.h"
 
 namespace chimera {
 
 struct ValidationOptions {
-  std::string program = {};  // that trains and profiles
-  std::string machine = {};  // a profile; empty: measured before and after the runs, and merged
-  std::string data = {};     // a text; empty: random letters
+  std::string program = {};  // that trains
+  std::string machine = {};  // a profile; empty: measured in turns with the runs
+  std::string data = {};     // the text that all train on
   std::string only = {};     // runs whose words contain this text; empty: all
-  std::int64_t steps = 7;
-  ContestOptions contest = {.rounds = 2, .skipped = 2, .retries = 60};
 };
+
+/// What was measured of the grid's runs.
+struct GridTimes {
+  std::vector<std::vector<double>> seconds;  // [run][round] of a step
+  std::vector<MachineProfile> machines;      // profiles taken between the rounds, if any
+};
+using MeasureGrid = std::function<GridTimes(const std::vector<GridRun>&)>;
 
 /// What the planner says of a run: seconds of a step, bytes of tensors on the worker with most.
 struct RunPrediction {
@@ -27,10 +31,13 @@ struct RunPrediction {
 };
 using PredictRun = std::function<RunPrediction(const MachineProfile&, const GridRun&)>;
 
-/// Trains every run of the grid in rounds that take turns, then each once more to count its tensors, and predicts all
-/// of them. A run that others disturbed in every try is left out. `say` gets a few words after every run. Throws
-/// ConfigError where no run contains `only`, Error where one fails.
-[[nodiscard]] std::vector<Validated> validate(const ValidationOptions& options, const PredictRun& predict,
+/// The grid's runs whose words contain `only`. Throws ConfigError where there is none.
+[[nodiscard]] std::vector<GridRun> chosen_runs(const std::string& only);
+
+/// Measures the chosen runs, trains each once more to count its tensors, and predicts all of them. `say` gets a few
+/// words after every one. Throws what chosen_runs(), `measure` and `predict` throw; Error where a run fails.
+[[nodiscard]] std::vector<Validated> validate(const ValidationOptions& options, const MeasureGrid& measure,
+                                              const PredictRun& predict,
                                               const std::function<void(const std::string&)>& say);
 
 /// That of the planner: Predictor, for the run as a candidate.

@@ -34,11 +34,10 @@ Errors errors_of(std::vector<double> values) {
 
 std::string row(const Validated& one) {
   constexpr double kMebibyte = 1 << 20;
-  return fmt::format("| {} | {:.1f} | {:.1f} | {:+.1f} % | {:.1f} % | {:.1f} | {:.1f} | {:+.1f} % | {:.0f} |{}\n",
+  return fmt::format("| {} | {:.1f} | {:.1f} | {:+.1f} % | {:.1f} % | {:.1f} | {:.1f} | {:+.1f} % | {:.0f} |\n",
                      in_words(one.run), 1e3 * one.predicted_seconds, 1e3 * median(one.seconds), 100 * one.time_error(),
                      100 * one.spread(), one.predicted_bytes / kMebibyte, one.bytes / kMebibyte,
-                     100 * one.memory_error(), one.resident_bytes / kMebibyte,
-                     one.excluded.empty() ? "" : " left out: " + one.excluded);
+                     100 * one.memory_error(), one.resident_bytes / kMebibyte);
 }
 
 std::string verdict(double value, double limit) { return value <= limit ? "met" : "NOT MET"; }
@@ -88,28 +87,25 @@ std::vector<std::string> training_flags(const GridRun& run) {
 
 double Validated::time_error() const { return predicted_seconds / median(seconds) - 1; }
 double Validated::memory_error() const { return predicted_bytes / bytes - 1; }
-double Validated::spread() const { return std::ranges::max(seconds) / std::ranges::min(seconds) - 1; }
+double Validated::spread() const {
+  std::vector<double> halves[2];
+  for (std::size_t i = 0; i < seconds.size(); ++i) halves[i % 2].push_back(seconds[i]);
+  const double ratio = median(halves[0]) / median(halves[1]);
+  return std::max(ratio, 1 / ratio) - 1;
+}
 
 ValidationSummary summarise(const std::vector<Validated>& runs) {
   std::vector<double> times;
   std::vector<double> bytes;
   std::vector<double> spreads;
   for (const Validated& one : runs) {
-    if (!one.excluded.empty()) continue;
     times.push_back(one.time_error());
     bytes.push_back(one.memory_error());
     spreads.push_back(one.spread());
   }
   const Errors time = errors_of(times);
   const Errors memory = errors_of(bytes);
-  const auto counted = static_cast<std::int64_t>(times.size());
-  return {time.median,
-          time.worst,
-          memory.median,
-          memory.worst,
-          errors_of(spreads).median,
-          counted,
-          static_cast<std::int64_t>(runs.size()) - counted};
+  return {time.median, time.worst, memory.median, memory.worst, errors_of(spreads).median};
 }
 
 std::string to_text(const std::vector<Validated>& runs, const std::string& machine) {
@@ -118,8 +114,7 @@ std::string to_text(const std::vector<Validated>& runs, const std::string& machi
   text += "| run | predicted ms | measured ms | error | spread | predicted MiB | tensors MiB | error | RSS MiB |\n";
   text += "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n";
   for (const Validated& one : runs) text += row(one);
-  text += fmt::format("\n{} runs; {} left out (at most a tenth: {})\n\n", runs.size(), all.excluded,
-                      verdict(static_cast<double>(all.excluded), static_cast<double>(runs.size()) / 10));
+  text += fmt::format("\n{} runs, none left out; medians of {} steps each\n\n", runs.size(), runs.front().seconds.size());
   text += fmt::format(
       "- step time: median error {:.1f} % (5 %: {}), worst {:.1f} % (15 %: {}); the same run twice: {:.1f} %\n",
       100 * all.median_time_error, verdict(all.median_time_error, 0.05), 100 * all.worst_time_error,
@@ -144,8 +139,7 @@ std::string to_json(const std::vector<Validated>& runs, const std::string& machi
                     {"step_seconds", one.seconds},
                     {"predicted_bytes", one.predicted_bytes},
                     {"tensor_bytes", one.bytes},
-                    {"resident_bytes", one.resident_bytes},
-                    {"excluded", one.excluded}});
+                    {"resident_bytes", one.resident_bytes}});
   }
   const ValidationSummary all = summarise(runs);
   const nlohmann::ordered_json json = {{"machine", machine},
@@ -153,7 +147,6 @@ std::string to_json(const std::vector<Validated>& runs, const std::string& machi
                                        {"worst_time_error", all.worst_time_error},
                                        {"median_memory_error", all.median_memory_error},
                                        {"worst_memory_error", all.worst_memory_error},
-                                       {"excluded", all.excluded},
                                        {"runs", list}};
   return json.dump(1) + "\n";
 }

@@ -32,26 +32,24 @@ struct GridRun {
 struct Validated {
   GridRun run;
   double predicted_seconds = 0;
-  std::vector<double> seconds = {};  // of a step: a median each time that the run was measured, at least one
+  std::vector<double> seconds = {};  // of a step, each time that the run was measured: two or more
   double predicted_bytes = 0;        // of tensors, on the worker with most
   double bytes = 0;
   double resident_bytes = 0;  // of the largest process, LibTorch itself included
-  std::string excluded = {};  // why it does not count; empty: it does
 
   [[nodiscard]] double time_error() const;    // predicted over measured (the median), less 1
   [[nodiscard]] double memory_error() const;  // likewise
-  [[nodiscard]] double spread() const;        // largest over smallest measured time, less 1
+  /// The same run measured twice: the medians of every other time and of the rest, larger over smaller, less 1.
+  [[nodiscard]] double spread() const;
 };
 
-/// Absolute errors over the runs that count.
+/// Absolute errors over all runs.
 struct ValidationSummary {
   double median_time_error = 0;
   double worst_time_error = 0;
   double median_memory_error = 0;
   double worst_memory_error = 0;
   double median_spread = 0;
-  std::int64_t counted = 0;
-  std::int64_t excluded = 0;
 };
 [[nodiscard]] ValidationSummary summarise(const std::vector<Validated>& runs);
 

@@ -15,23 +15,23 @@ LayerTime block_time(std::int64_t micro_batch_size) {
   return block_time(find_model("gpt2-mini"), {.micro_batch_size = micro_batch_size});
 }
 
-TEST(LayerTimeTest, IsWhatWasMeasured) { EXPECT_EQ(block_time(2), (LayerTime{2, 4, 2, 4, 0.02})); }
+TEST(LayerTimeTest, IsWhatWasMeasured) { EXPECT_EQ(block_time(2), (LayerTime{2, 4, 2, 4, 3, 0.02})); }
 
 TEST(LayerTimeTest, IsLinearBetweenAndBeyondMeasuredSizes) {
-  EXPECT_EQ(block_time(3), (LayerTime{3, 5, 3, 6, 0.02}));
-  EXPECT_EQ(block_time(16), (LayerTime{16, 18, 16, 32, 0.04}));
+  EXPECT_EQ(block_time(3), (LayerTime{3, 5, 3, 6, 4, 0.02}));
+  EXPECT_EQ(block_time(16), (LayerTime{16, 18, 16, 32, 17, 0.04}));
 }
 
 TEST(LayerTimeTest, NeverFallsBelowTheSmallestSizesShare) {
   MachineProfile machine = round_machine();
   machine.layers = {round_layer(LayerKind::Block)};
-  machine.layers[0].times = {{4, 1, 1, 1, 0}, {8, 9, 9, 9, 0}};  // their line meets 0 at a micro-batch of 3.5
+  machine.layers[0].times = {{4, 1, 1, 1, 1, 0}, {8, 9, 9, 9, 9, 0}};  // their line meets 0 at a micro-batch of 3.5
   EXPECT_EQ(layer_time(machine, find_model("gpt2-mini"), LayerKind::Block, {.micro_batch_size = 2}).forward, 0.5);
 }
 
 TEST(LayerTimeTest, OfOneMeasuredSizeIsInProportion) {
   MachineProfile machine = round_machine();
-  machine.layers[1].times = {{2, 4, 2, 4, 0}};
+  machine.layers[1].times = {{2, 4, 2, 4, 4, 0}};
   EXPECT_EQ(layer_time(machine, find_model("gpt2-mini"), LayerKind::Block, {.micro_batch_size = 6}).forward, 12);
 }
 

@@ -105,6 +105,14 @@ TEST(MachineTest, KernelsAreOursUnlessItSaysOtherwise) {
             "here.json: kernels.score_bytes: expected a finite number of 0 or more, found -1");
 }
 
+TEST(MachineTest, RecomputationTakesAForwardUnlessItSaysOtherwise) {
+  json machine = json::parse(to_json(round_machine()));
+  machine["layers"][1]["times"][0].erase("recompute");
+  const MachineProfile other = machine_from_json(machine.dump(), "here.json");
+  EXPECT_EQ(other.layers[1].times[0].recompute, other.layers[1].times[0].forward);
+  EXPECT_EQ(other.layers[1].times[1].recompute, 3);
+}
+
 TEST(MachineTest, OptionalSpreadIsNought) {
   json machine = json::parse(to_json(round_machine()));
   machine["layers"][0]["times"][0].erase("spread");

@@ -12,13 +12,13 @@ TEST(MergeMachinesTest, UnitesLayers) {
   MachineProfile other = round_machine();
   other.name = "other";
   other.layers = {round_layer(LayerKind::Block, "bert-large"), round_layer(LayerKind::Head)};
-  other.layers[1].times = {{4, 8, 4, 8, 0.5}, {8, 1, 1, 1, 0}};
+  other.layers[1].times = {{4, 8, 4, 8, 7, 0.5}, {8, 1, 1, 1, 1, 0}};
   const MachineProfile merged = merge_machines({round_machine(), other});
   ASSERT_EQ(merged.layers.size(), 4U);
   EXPECT_EQ(merged.layers[0], round_machine().layers[0]);
   const auto& head = merged.layers[2].times;
   ASSERT_EQ(head.size(), 4U);
-  EXPECT_EQ(head[2], (LayerTime{4, 7, 4, 8, 0.5})) << "measured by both";
+  EXPECT_EQ(head[2], (LayerTime{4, 7, 4, 8, 6, 0.5})) << "measured by both";
   EXPECT_EQ(head[3].micro_batch_size, 8);
   EXPECT_EQ(merged.layers[3].model.name, "bert-large");
   EXPECT_EQ(merged.name, "round + other");

@@ -32,7 +32,7 @@ MachineProfile linear_machine() {
     const double each = kind == LayerKind::Block ? 1 : 0;
     for (const std::int64_t size : {1, 2}) {
       const double seconds = each * static_cast<double>(size);
-      layer.times.push_back({size, seconds, seconds, seconds, 0});
+      layer.times.push_back({size, seconds, seconds, seconds, seconds, 0});
     }
     machine.layers.push_back(layer);
   }

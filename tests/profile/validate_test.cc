@@ -13,7 +13,7 @@ namespace {
 
 const std::string kMachine = CHIMERA_SOURCE_DIR "/machines/p100-aries.json";
 
-/// Takes half a second a step, and 300 bytes on one of its ranks, whatever it is asked for.
+/// Takes 300 bytes of tensors on one of its ranks, whatever it is asked for.
 constexpr const char* kProgram = R"(#!/bin/sh
 line='{"step": 3, "loss": 1, "step_seconds": 0.5, "tokens_per_second": 10, "peak_memory_bytes": 4000}'
 echo "$line" >"$CHIMERA_METRICS"
@@ -29,21 +29,22 @@ TEST(ValidateTest, SetsPredictionsBesideMeasurements) {
   const std::string program = folder.file("program");
   std::ofstream(program) << kProgram;
   std::filesystem::permissions(program, std::filesystem::perms::owner_all);
-  ValidationOptions options{.program = program, .machine = kMachine, .only = "bert-tiny b 8, gpipe D 4 N 8"};
-  options.contest.most_disturbed = 1;
+  const ValidationOptions options{.program = program, .machine = kMachine, .only = "bert-tiny b 8, gpipe D 4 N 8"};
+  const MeasureGrid measure = [](const std::vector<GridRun>& runs) {
+    return GridTimes{std::vector<std::vector<double>>(runs.size(), {0.5, 0.4, 0.6}), {}};
+  };
   const PredictRun predict = [](const MachineProfile& machine, const GridRun& run) {
     EXPECT_EQ(machine.name, "p100-aries");
     return RunPrediction{0.1 * static_cast<double>(run.stages), run.recomputes ? 150.0 : 330.0};
   };
-  const auto runs = validate(options, predict, [](const std::string&) {});
+  const auto runs = validate(options, measure, predict, [](const std::string&) {});
   ASSERT_EQ(runs.size(), 3U);
   EXPECT_TRUE(runs[1].run.recomputes);
   for (const Validated& one : runs) {
-    EXPECT_EQ(one.seconds, (std::vector<double>{0.5, 0.5})) << "twice";
+    EXPECT_EQ(one.seconds, (std::vector<double>{0.5, 0.4, 0.6}));
     EXPECT_NEAR(one.time_error(), -0.2, 1e-12);
     EXPECT_NEAR(one.memory_error(), one.run.recomputes ? -0.5 : 0.1, 1e-12);
     EXPECT_EQ(one.resident_bytes, 4000);
-    EXPECT_EQ(one.excluded, "");
   }
 }
 
@@ -62,7 +63,7 @@ TEST(ValidateTest, PredictsEveryRunOfTheGrid) {
 
 TEST(ValidateTest, RefusesAGridWithoutRuns) {
   try {
-    (void)validate({.program = "true", .machine = kMachine, .only = "gpt4"}, {}, [](const std::string&) {});
+    (void)validate({.program = "true", .machine = kMachine, .only = "gpt4"}, {}, {}, [](const std::string&) {});
     FAIL();
   } catch (const ConfigError& error) {
     EXPECT_STREQ(error.what(),

@@ -1,0 +1,131 @@
+#include "profile/step_contest.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "core/error.h"
+#include "train/trainer.h"
+#include "transport/gloo_transport.h"
+#include "transport/thread_transport.h"
+
+namespace chimera {
+namespace {
+
+bool on_threads(const TrainOptions& options) { return options.transport == "threads"; }
+
+int intra_op_threads(const Job& job) { return static_cast<int>(std::max<std::int64_t>(1, job.options.threads)); }
+
+}  // namespace
+
+/// One run, of which this process has one rank or, as threads, all.
+class StepContest::Entrant {
+ public:
+  explicit Entrant(const TrainOptions& options) : job_(prepare_job(options)) {}
+  virtual ~Entrant() = default;
+  virtual void step() = 0;
+
+ protected:
+  /// The next step of one rank.
+  static void step_of(std::optional<Trainer>& trainer, const Job& job, WorkerId rank, Transport& transport,
+                      std::int64_t step) {
+    at::set_num_threads(intra_op_threads(job));
+    if (!trainer) trainer.emplace(job, rank, transport);
+    (void)trainer->train_step(step);
+  }
+
+  Job job_;
+  std::int64_t steps_ = 0;
+};
+
+class StepContest::Processes : public Entrant {
+ public:
+  Processes(const TrainOptions& options, int rank, const std::string& store) : Entrant(options), rank_(rank) {
+    const auto ranks = static_cast<int>(job_.num_ranks());
+    transport_ =
+        connect_gloo({.rank = rank, .world_size = ranks, .store_path = store, .groups = job_.rank_groups()});
+  }
+  void step() override { step_of(trainer_, job_, WorkerId(rank_), *transport_, steps_++); }
+
+ private:
+  int rank_;
+  std::unique_ptr<Transport> transport_;
+  std::optional<Trainer> trainer_;
+};
+
+class StepContest::Threads : public Entrant {
+ public:
+  Threads(const TrainOptions& options, RankThreads& threads)
+      : Entrant(options),
+        threads_(threads),
+        hub_(static_cast<int>(job_.num_ranks()), job_.rank_groups()),
+        trainers_(static_cast<std::size_t>(job_.num_ranks())) {
+    for (std::int64_t r = 0; r < job_.num_ranks(); ++r) transports_.push_back(hub_.transport(WorkerId(r)));
+  }
+
+  void step() override {
+    threads_.run(static_cast<int>(job_.num_ranks()), [this](WorkerId rank) {
+      try {
+        step_of(trainers_[rank.index()], job_, rank, *transports_[rank.index()], steps_);
+      } catch (const std::exception& error) {
+        hub_.close(error.what());
+        throw;
+      }
+    });
+    ++steps_;
+  }
+
+ private:
+  RankThreads& threads_;
+  ThreadHub hub_;
+  std::vector<std::unique_ptr<Transport>> transports_;
+  std::vector<std::optional<Trainer>> trainers_;
+};
+
+int StepContest::ranks_for(const std::vector<TrainOptions>& runs, bool as_threads) {
+  std::int64_t most = 1;
+  for (const TrainOptions& run : runs) {
+    if (on_threads(run) == as_threads) most = std::max(most, prepare_job(run).num_ranks());
+  }
+  return static_cast<int>(most);
+}
+
+StepContest::StepContest(Lockstep& ranks, int world_size, const std::vector<TrainOptions>& runs,
+                         const std::string& folder)
+    : ranks_(ranks) {
+  const int rank = ranks.rank();
+  if (rank == 0) threads_ = std::make_unique<RankThreads>(ranks_for(runs, /*as_threads=*/true));
+  for (std::size_t k = 0; k < runs.size(); ++k) {
+    auto& entrant = entrants_.emplace_back();
+    const auto needed = static_cast<int>(prepare_job(runs[k]).num_ranks());
+    if (on_threads(runs[k])) {
+      if (rank != 0) continue;
+      entrant = std::make_unique<Threads>(runs[k], *threads_);
+    } else if (needed > world_size) {
+      throw ConfigError(fmt::format("a run of {} processes among {}", needed, world_size));
+    } else if (rank < needed) {
+      entrant = std::make_unique<Processes>(runs[k], rank, fmt::format("{}/store-{}", folder, k));
+    }
+  }
+}
+
+StepContest::~StepContest() = default;
+
+std::vector<double> StepContest::round() {
+  std::vector<double> seconds(entrants_.size(), 0);
+  for (std::size_t turn = 0; turn < entrants_.size(); ++turn) {
+    const std::size_t k = (turn + 7 * rounds_) % entrants_.size();
+    ranks_.meet();
+    if (!entrants_[k]) continue;
+    entrants_[k]->step();
+    const double start = monotonic_seconds();
+    entrants_[k]->step();
+    seconds[k] = monotonic_seconds() - start;
+  }
+  ++rounds_;
+  return seconds;
+}
+
+}  // namespace chimera

@@ -1,0 +1,43 @@
+#pragma once
+// Training runs that take turns step by step, in processes that all of them share: a change of the machine's speed
+// meets all alike, and none pays for a start.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "profile/lockstep.h"
+#include "profile/rank_threads.h"
+#include "train/job.h"
+
+namespace chimera {
+
+class StepContest {
+ public:
+  /// All ranks construct it, with the same runs; run k's W D processes are the first of `ranks`, and what trains as
+  /// threads does so in rank 0. `folder`: where all ranks may make files, through which they meet.
+  /// Throws what prepare_job() and the transports throw, ConfigError where `world_size` ranks are too few for a run.
+  StepContest(Lockstep& ranks, int world_size, const std::vector<TrainOptions>& runs, const std::string& folder);
+  ~StepContest();
+  StepContest(const StepContest&) = delete;
+  StepContest& operator=(const StepContest&) = delete;
+
+  /// Ranks that the largest of these runs needs, of those on threads or of the others.
+  [[nodiscard]] static int ranks_for(const std::vector<TrainOptions>& runs, bool as_threads);
+
+  /// Two steps of each run, in another order every time; the first brings its memory back into caches. All ranks call
+  /// it. Returns the seconds of the second by rank 0's clock, [run]; what others get means nothing.
+  std::vector<double> round();
+
+ private:
+  class Entrant;
+  class Processes;
+  class Threads;
+
+  Lockstep& ranks_;
+  std::unique_ptr<RankThreads> threads_;
+  std::vector<std::unique_ptr<Entrant>> entrants_;  // [run]; null where this rank takes no part
+  std::size_t rounds_ = 0;
+};
+
+}  // namespace chimera
