@@ -187,7 +187,7 @@ void add_bench(CLI::App& program, const Invocation& invocation, int& exit_code) 
       "is the largest relative difference of a step's loss to the first run's.\n"
       "\n--validate asks how well the planner predicts this machine: 96 trainings (4 schedules, 2 and 4 workers, two\n"
       "models, recomputation, processes and threads) take turns step by step in the same processes, with the profile\n"
-      "measured between the rounds, 12 if --rounds does not say otherwise; then each is started once more with every\n"
+      "measured between the rounds, 8 if --rounds does not say otherwise; then each is started once more with every\n"
       "tensor counted. It takes about 20 minutes; --only chooses some. The table is Markdown: `error` is predicted\n"
       "over measured (the median round), less 1; `spread` the medians of every other round and of the rest, larger over\n"
       "smaller, less 1.");

@@ -10,7 +10,7 @@ namespace chimera::apps {
 struct ValidationFlags {
   std::string machine = {};  // a profile; empty: measured in turns with the runs
   std::string only = {};     // runs whose words contain this
-  std::int64_t rounds = 12;
+  std::int64_t rounds = 8;
   std::string format = "text";
   std::string output = {};  // empty: standard output
   std::string folder = {};  // where ranks find the text and meet; made by the launcher

@@ -158,7 +158,7 @@ MachineProfile machine_from_json(const std::string& text, const std::string& sou
   const nlohmann::json json = parse_json(text, source);
   const JsonValue root(json, source);
   root.expect_object({"format", "version", "name", "sources", "cores", "threads", "workers_per_node", "memory_bytes",
-                      "layers", "kernels", "point_to_point", "all_reduce", "core_imbalance", "optimizer_seconds",
+                      "layers", "kernels", "point_to_point", "all_reduce", "busy_delay", "core_imbalance", "optimizer_seconds",
                       "op_overhead", "step_overhead"});
   if (root.text("format") != kFormat) root.field("format").fail(fmt::format("expected '{}'", kFormat));
   if (root.count("version") != kVersion) root.field("version").fail(fmt::format("expected {}", kVersion));
@@ -174,6 +174,7 @@ MachineProfile machine_from_json(const std::string& text, const std::string& sou
   if (machine.layers.empty()) root.field("layers").fail("expected at least one layer");
   machine.point_to_point = read_links(root.field("point_to_point"));
   machine.all_reduce = read_links(root.field("all_reduce"));
+  if (root.has("busy_delay")) machine.busy_delay = root.number("busy_delay");
   if (root.has("core_imbalance")) machine.core_imbalance = root.number("core_imbalance");
   machine.optimizer_seconds = root.number("optimizer_seconds");
   machine.op_overhead = root.number("op_overhead");
@@ -201,6 +202,7 @@ std::string to_json(const MachineProfile& machine) {
       {"layers", layers},
       {"point_to_point", links_json(machine.point_to_point)},
       {"all_reduce", links_json(machine.all_reduce)},
+      {"busy_delay", machine.busy_delay},
       {"core_imbalance", machine.core_imbalance},
       {"optimizer_seconds", machine.optimizer_seconds},
       {"op_overhead", machine.op_overhead},

@@ -62,6 +62,8 @@ struct MachineProfile {
   std::vector<LayerTimes> layers = {};
   LinkProfile point_to_point = {};
   LinkProfile all_reduce = {};
+  /// What a message takes more where workers share their cores: its ends wait for one. Seconds.
+  double busy_delay = 0;
   /// How much longer an op takes on the slowest of the cores than on average, where all compute at once: a share.
   double core_imbalance = 0;
   double optimizer_seconds = 0;  // of an update, for each parameter

@@ -105,6 +105,7 @@ MachineProfile merge_machines(const std::vector<MachineProfile>& machines) {
   merged.layers = united_layers(machines);
   merged.point_to_point = merged_links(machines, &MachineProfile::point_to_point);
   merged.all_reduce = merged_links(machines, &MachineProfile::all_reduce);
+  merged.busy_delay = mean_of(machines, &MachineProfile::busy_delay);
   merged.core_imbalance = mean_of(machines, &MachineProfile::core_imbalance);
   merged.optimizer_seconds = mean_of(machines, &MachineProfile::optimizer_seconds);
   merged.op_overhead = mean_of(machines, &MachineProfile::op_overhead);

@@ -124,6 +124,7 @@ class Builder {
   void add_links() {
     LinkCosts costs{link().alpha, link().beta, {}};
     if (messages_take_cores()) costs.alpha = costs.beta = 0;  // both ends' ops have the time
+    if (shares_cores(problem_)) costs.alpha += machine_.busy_delay;
     for (std::size_t s = 1; s < model_.costs.memory.size(); ++s) costs.bytes.push_back(model_.costs.memory[s].boundary);
     model_.costs.links = costs;
   }

@@ -8,6 +8,7 @@
 #include "generate/registry.h"
 #include "passes/lower.h"
 #include "profile/near_empty_stage.h"
+#include "profile/two_ranks.h"
 #include "runtime/executor.h"
 #include "runtime/sum_of_squares.h"
 #include "train/optimizer.h"
@@ -63,7 +64,7 @@ double measure_optimizer(Lockstep& ranks, Stage& stage, std::int64_t threads, do
   return median;
 }
 
-double measure_op_overhead(Lockstep& ranks, double seconds) {
+double measure_op_overhead(Lockstep& ranks, StageId pair, double seconds) {
   std::array<double, kPipeline> medians{};
   const Schedule schedule = find_generator("1f1b").generate({kPipeline, kMicroBatches});
   const Program program = lower(schedule);
@@ -75,7 +76,8 @@ double measure_op_overhead(Lockstep& ranks, double seconds) {
     NearEmptyStage stage(worker == WorkerId(0), worker == WorkerId(1));
     ProgramShape shape{kMicroBatches, kPipeline, stage_groups(schedule.placement)};
     shape.counts_cpu_time = true;
-    Executor executor(worker, {{StageId(worker.value()), &stage}}, ranks.transport(), {{1, 1, kHidden}, at::kFloat},
+    TwoRanks transport(ranks.transport(), pair);
+    Executor executor(worker, {{StageId(worker.value()), &stage}}, transport, {{1, 1, kHidden}, at::kFloat},
                       shape);
     std::vector<double> times;
     while (ranks.go_on(static_cast<std::int64_t>(times.size()), deadline)) {

@@ -11,8 +11,9 @@ namespace chimera {
 [[nodiscard]] double measure_optimizer(Lockstep& ranks, Stage& stage, std::int64_t threads, double seconds);
 
 /// Seconds of CPU time that executor and transport add to an op: of a pipeline of two processes whose stages compute
-/// next to nothing, what ops themselves take left out. The larger median of both; all ranks call it.
-[[nodiscard]] double measure_op_overhead(Lockstep& ranks, double seconds);
+/// next to nothing, what ops themselves take left out. `pair`: the group of ranks 0 and 1. The larger median of both;
+/// all ranks call it.
+[[nodiscard]] double measure_op_overhead(Lockstep& ranks, StageId pair, double seconds);
 
 /// Seconds of the sum over all ranks that ends a step: the lower quartile. All ranks call it; the result is rank 0's.
 [[nodiscard]] double measure_step_overhead(Lockstep& ranks);

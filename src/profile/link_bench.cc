@@ -2,9 +2,12 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "bench/statistics.h"
+#include "model/shared_tensor.h"
 
 namespace chimera {
 namespace {
@@ -15,6 +18,9 @@ constexpr std::int64_t kLargest = 4 << 20;
 using Times = std::map<std::int64_t, std::vector<double>>;  // by bytes
 
 at::Tensor message_of(std::int64_t bytes) { return at::ones({bytes / 4}, at::kFloat); }
+
+/// Where training has its gradients.
+at::Tensor gradients_of(std::int64_t bytes) { return shared_zeros(bytes / 4, at::kFloat); }
 
 /// To rank 1 and back; returns the time of one way.
 double ping_pong(Lockstep& ranks, const at::Tensor& tensor, std::int64_t round) {
@@ -51,19 +57,45 @@ std::vector<TimedSize> lower_quartiles(const Times& times) {
 LinkSamples measure_links(Lockstep& ranks, StageId group, double seconds) {
   Times messages;
   Times sums;
+  std::map<std::int64_t, at::Tensor> gradients;
+  for (std::int64_t bytes = kSmallest; bytes <= kLargest; bytes *= 2) gradients[bytes] = gradients_of(bytes);
   const double deadline = monotonic_seconds() + seconds;
   for (std::int64_t round = 0; ranks.go_on(round, deadline); ++round) {
     if (ranks.rank() > 1) continue;
     for (std::int64_t bytes = kSmallest; bytes <= kLargest; bytes *= 2) {
       const at::Tensor tensor = message_of(bytes);
       const double message = ping_pong(ranks, tensor, round);
-      const double both = sum(ranks, group, message_of(bytes));
+      const double both = sum(ranks, group, gradients[bytes]);
       if (round == 0) continue;  // first touches of buffers
       messages[bytes].push_back(message);
       sums[bytes].push_back(both);
     }
   }
   return {lower_quartiles(messages), lower_quartiles(sums)};
+}
+
+double measure_busy_delay(Lockstep& ranks, double seconds) {
+  constexpr int kMessages = 8;
+  constexpr double kBusy = 0.05;
+  const at::Tensor tensor = message_of(kSmallest);
+  std::vector<double> idle;
+  std::vector<double> busy;
+  const double deadline = monotonic_seconds() + seconds;
+  for (std::int64_t round = 0; ranks.go_on(round, deadline); ++round) {
+    const bool quiet = round % 2 == 0;
+    if (ranks.rank() > 1) {
+      const double end = monotonic_seconds() + (quiet ? 0 : kBusy);
+      while (monotonic_seconds() < end) continue;
+      continue;
+    }
+    for (int i = 0; i < kMessages; ++i) {
+      (quiet ? idle : busy).push_back(ping_pong(ranks, tensor, round * kMessages + i));
+    }
+  }
+  const auto mean = [](const std::vector<double>& times) {
+    return std::accumulate(times.begin(), times.end(), 0.0) / static_cast<double>(std::max<std::size_t>(1, times.size()));
+  };
+  return std::max(0.0, mean(busy) - mean(idle));
 }
 
 LinkTimes fit_messages(const std::vector<TimedSize>& messages) {

@@ -19,6 +19,10 @@ struct LinkSamples {
 /// `group` is the transport's group of ranks 0 and 1. All ranks call it; the result is rank 0's.
 [[nodiscard]] LinkSamples measure_links(Lockstep& ranks, StageId group, double seconds);
 
+/// What a small message takes more, in the mean, while all ranks but 0 and 1 compute: with as many of them as there are
+/// cores, whoever sends or receives waits for one. All ranks call it; the result is rank 0's.
+[[nodiscard]] double measure_busy_delay(Lockstep& ranks, double seconds);
+
 /// alpha and beta of messages; and of sums, by the formula of LinkTimes for two workers.
 [[nodiscard]] LinkTimes fit_messages(const std::vector<TimedSize>& messages);
 [[nodiscard]] LinkTimes fit_sums(const std::vector<TimedSize>& sums);

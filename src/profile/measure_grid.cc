@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "core/cores.h"
@@ -32,6 +33,14 @@ std::vector<TrainOptions> all_options(const GridMeasurement& grid) {
   std::vector<TrainOptions> all;
   for (const GridRun& run : grid.runs) all.push_back(options_of(run, grid.data));
   return all;
+}
+
+std::vector<GaugedBlocks> gauged_blocks(const GridMeasurement& grid) {
+  std::map<std::string, std::int64_t> models;
+  for (const GridRun& run : grid.runs) models[run.model] = run.micro_batch_size;
+  std::vector<GaugedBlocks> blocks;
+  for (const auto& [model, size] : models) blocks.push_back({model, size});
+  return blocks;
 }
 
 /// Layers and sizes that the runs have, and nothing else.
@@ -64,18 +73,19 @@ GridTimes measure_grid(const GridMeasurement& grid, Transport& transport, int ra
     if (!grid.profiles) return;
     times.machines.push_back(measure_machine(profile, transport, rank, [](const std::string&) {}).machine);
   };
-  Lockstep ranks(transport, rank, world_size);
-  StepContest contest(ranks, world_size, all_options(grid), grid.folder);
+  Lockstep ranks(transport, rank, profile_ranks(profile, available_cores()).computing);
+  SpeedGauge gauge(ranks, gauged_blocks(grid));
+  StepContest contest(ranks, world_size, gauge, all_options(grid), grid.folder);
   say(fmt::format("{} runs: warming up\n", grid.runs.size()));
-  (void)contest.round();
+  contest.round();
+  contest.forget();
   take_profile();
-  times.seconds.resize(grid.runs.size());
   for (std::int64_t round = 0; round < grid.rounds; ++round) {
-    const std::vector<double> seconds = contest.round();
-    for (std::size_t k = 0; k < seconds.size(); ++k) times.seconds[k].push_back(seconds[k]);
+    contest.round();
     take_profile();
     say(fmt::format("round {} of {}\n", round + 1, grid.rounds));
   }
+  times.seconds = at_median_speed(contest.times());
   return times;
 }
 

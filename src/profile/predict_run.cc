@@ -8,7 +8,10 @@ RunPrediction predict_run(const MachineProfile& machine, const GridRun& run) {
   PlanProblem problem;
   problem.model = find_model(run.model);
   problem.machine = machine;
-  if (run.on_threads) problem.machine.point_to_point = {};  // tensors change hands
+  if (run.on_threads) {  // tensors change hands
+    problem.machine.point_to_point = {};
+    problem.machine.busy_delay = 0;
+  }
   problem.workers = run.stages;
   problem.mini_batch = run.micro_batches * run.micro_batch_size;
   problem.memory_bytes = machine.memory_bytes;

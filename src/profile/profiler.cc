@@ -146,7 +146,7 @@ std::string fit_line_of(const char* name, const std::vector<TimedSize>& points, 
 
 ProfileRanks profile_ranks(const ProfileOptions& options, int cores) {
   const int computing = std::max(1, cores / static_cast<int>(options.threads));
-  return {computing, std::max(2, computing)};
+  return {computing, computing + 2};  // two more have messages to send while all cores compute
 }
 
 void validate(const ProfileOptions& options, int cores) {
@@ -206,8 +206,9 @@ MachineReport measure_machine(const ProfileOptions& options, Transport& transpor
   Items items = make_items(options);
   say("links");
   report.links = measure_links(ranks, kPairGroup, 0.15 * options.seconds);
+  machine.busy_delay = measure_busy_delay(ranks, 0.05 * options.seconds);
   say("host");
-  machine.op_overhead = measure_op_overhead(ranks, 0.05 * options.seconds);
+  machine.op_overhead = measure_op_overhead(ranks, kPairGroup, 0.05 * options.seconds);
   machine.step_overhead = measure_step_overhead(ranks);
   machine.optimizer_seconds =
       measure_optimizer(ranks, items[1]->bench.stage(), options.threads, 0.05 * options.seconds);
@@ -237,6 +238,7 @@ std::string to_text(const MachineReport& report) {
   text += "\n" + link_line("messages", message) + link_line("sums", sum);
   text += fit_line_of("line - messages", report.links.messages, message, 1);
   text += fit_line_of("line - sums", report.links.sums, sum, 2);
+  text += fmt::format("busy cores         delay a message by {:.1f} us\n", 1e6 * machine.busy_delay);
   text += fmt::format("slowest core       {:.1f} % over their mean\n", 100 * machine.core_imbalance);
   text += fmt::format("optimizer {:.3f} ns a parameter, host {:.1f} us an op and {:.1f} us a step\n",
                       1e9 * machine.optimizer_seconds, 1e6 * machine.op_overhead, 1e6 * machine.step_overhead);

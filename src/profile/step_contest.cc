@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include "core/error.h"
+#include "core/random.h"
 #include "train/trainer.h"
 #include "transport/gloo_transport.h"
 #include "transport/thread_transport.h"
@@ -15,6 +17,17 @@ namespace chimera {
 namespace {
 
 bool on_threads(const TrainOptions& options) { return options.transport == "threads"; }
+
+constexpr std::size_t kShift = 7;  // of the order, from round to round
+
+/// Runs that are alike stand side by side in lists; here they do not.
+std::vector<std::size_t> shuffled(std::size_t count) {
+  std::vector<std::size_t> order(count);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const CounterRandom random(1, "contest");
+  for (std::size_t i = count; i > 1; --i) std::swap(order[i - 1], order[random.below(i, i)]);
+  return order;
+}
 
 int intra_op_threads(const Job& job) { return static_cast<int>(std::max<std::int64_t>(1, job.options.threads)); }
 
@@ -92,9 +105,9 @@ int StepContest::ranks_for(const std::vector<TrainOptions>& runs, bool as_thread
   return static_cast<int>(most);
 }
 
-StepContest::StepContest(Lockstep& ranks, int world_size, const std::vector<TrainOptions>& runs,
+StepContest::StepContest(Lockstep& ranks, int world_size, SpeedGauge& gauge, const std::vector<TrainOptions>& runs,
                          const std::string& folder)
-    : ranks_(ranks) {
+    : ranks_(ranks), gauge_(gauge), order_(shuffled(runs.size())), times_(runs.size()) {
   const int rank = ranks.rank();
   if (rank == 0) threads_ = std::make_unique<RankThreads>(ranks_for(runs, /*as_threads=*/true));
   for (std::size_t k = 0; k < runs.size(); ++k) {
@@ -113,19 +126,24 @@ StepContest::StepContest(Lockstep& ranks, int world_size, const std::vector<Trai
 
 StepContest::~StepContest() = default;
 
-std::vector<double> StepContest::round() {
-  std::vector<double> seconds(entrants_.size(), 0);
-  for (std::size_t turn = 0; turn < entrants_.size(); ++turn) {
-    const std::size_t k = (turn + 7 * rounds_) % entrants_.size();
+void StepContest::round() {
+  const std::size_t count = entrants_.size();
+  double before = gauge_.seconds();
+  for (std::size_t turn = 0; turn < count; ++turn) {
+    const std::size_t k = order_[(turn + rounds_ * kShift) % count];
     ranks_.meet();
-    if (!entrants_[k]) continue;
-    entrants_[k]->step();
-    const double start = monotonic_seconds();
-    entrants_[k]->step();
-    seconds[k] = monotonic_seconds() - start;
+    double seconds = 0;
+    if (entrants_[k]) {
+      entrants_[k]->step();
+      const double start = monotonic_seconds();
+      entrants_[k]->step();
+      seconds = monotonic_seconds() - start;
+    }
+    const double after = gauge_.seconds();
+    times_[k].push_back({seconds, (before + after) / 2});
+    before = after;
   }
   ++rounds_;
-  return seconds;
 }
 
 }  // namespace chimera

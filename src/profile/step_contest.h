@@ -1,6 +1,6 @@
 #pragma once
 // Training runs that take turns step by step, in processes that all of them share: a change of the machine's speed
-// meets all alike, and none pays for a start.
+// meets all alike, none pays for a start, and the speed is gauged around every step.
 
 #include <memory>
 #include <string>
@@ -8,6 +8,7 @@
 
 #include "profile/lockstep.h"
 #include "profile/rank_threads.h"
+#include "profile/speed_gauge.h"
 #include "train/job.h"
 
 namespace chimera {
@@ -17,7 +18,8 @@ class StepContest {
   /// All ranks construct it, with the same runs; run k's W D processes are the first of `ranks`, and what trains as
   /// threads does so in rank 0. `folder`: where all ranks may make files, through which they meet.
   /// Throws what prepare_job() and the transports throw, ConfigError where `world_size` ranks are too few for a run.
-  StepContest(Lockstep& ranks, int world_size, const std::vector<TrainOptions>& runs, const std::string& folder);
+  StepContest(Lockstep& ranks, int world_size, SpeedGauge& gauge, const std::vector<TrainOptions>& runs,
+              const std::string& folder);
   ~StepContest();
   StepContest(const StepContest&) = delete;
   StepContest& operator=(const StepContest&) = delete;
@@ -26,8 +28,11 @@ class StepContest {
   [[nodiscard]] static int ranks_for(const std::vector<TrainOptions>& runs, bool as_threads);
 
   /// Two steps of each run, in another order every time; the first brings its memory back into caches. All ranks call
-  /// it. Returns the seconds of the second by rank 0's clock, [run]; what others get means nothing.
-  std::vector<double> round();
+  /// it. Adds the seconds of the second by rank 0's clock to times()[run]; what others get means nothing.
+  void round();
+  [[nodiscard]] const std::vector<std::vector<GaugedTime>>& times() const { return times_; }
+  /// Rounds before this do not count.
+  void forget() { times_.assign(entrants_.size(), {}); }
 
  private:
   class Entrant;
@@ -35,8 +40,11 @@ class StepContest {
   class Threads;
 
   Lockstep& ranks_;
+  SpeedGauge& gauge_;
   std::unique_ptr<RankThreads> threads_;
   std::vector<std::unique_ptr<Entrant>> entrants_;  // [run]; null where this rank takes no part
+  std::vector<std::size_t> order_;
+  std::vector<std::vector<GaugedTime>> times_;      // [run][round]
   std::size_t rounds_ = 0;
 };
 

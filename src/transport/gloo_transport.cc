@@ -98,6 +98,11 @@ class GlooTransport final : public Transport {
   void compare(const Fingerprint& own);
   std::vector<at::Tensor> gather_from_all(std::vector<at::Tensor>& mine);
   void find_shared_memory();
+  void sum_of_others(std::vector<at::Tensor>& sum);
+  void hand_in(std::vector<at::Tensor>& sum);
+  void complete(const c10::intrusive_ptr<c10d::Work>& work) const {
+    if (!work->wait(timeout_)) throw TransportError("aborted");
+  }
   /// Of a group that this rank is a member of, with others.
   std::unique_ptr<Pending> start_shared_sum(StageId stage, at::Tensor gradients, const std::vector<at::Tensor>& parts,
                                             const SumOrder* order);
@@ -105,6 +110,7 @@ class GlooTransport final : public Transport {
   void abandon() noexcept;
   /// The tag by which Gloo tells channels apart.
   [[nodiscard]] int channel(int from, int to) const { return from * world_size_ + to; }
+  [[nodiscard]] int sum_channel(int from, int to) const { return world_size_ * world_size_ + channel(from, to); }
   /// A connection carries messages one way only. Where a sender is interrupted while it holds the connection's lock,
   /// Gloo's thread tries that lock again and again, for as long as the kernel lets it, if anything has arrived there.
   [[nodiscard]] GlooGroup& messages_between(int from, int to) { return from < to ? messages_up_ : messages_down_; }
@@ -391,13 +397,33 @@ void GlooTransport::all_sum(std::span<double> values) {
   guarded([&] { return fmt::format("rank {}: all-sum", rank_); },
           [&] {
             const auto size = static_cast<std::int64_t>(values.size());
-            std::vector<at::Tensor> mine{at::empty({size}, at::kDouble)};
-            std::copy(values.begin(), values.end(), mine.front().data_ptr<double>());
-            const std::vector<at::Tensor> all = gather_from_all(mine);
-            at::Tensor sum = all.front();
-            for (std::size_t rank = 1; rank < all.size(); ++rank) sum.add_(all[rank]);
-            std::copy_n(sum.data_ptr<double>(), values.size(), values.begin());
+            std::vector<at::Tensor> sum{at::empty({size}, at::kDouble)};
+            std::copy(values.begin(), values.end(), sum.front().data_ptr<double>());
+            rank_ == 0 ? sum_of_others(sum) : hand_in(sum);
+            std::copy_n(sum.front().data_ptr<double>(), values.size(), values.begin());
           });
+}
+
+// Rank 0 adds what the others have, in ascending order, and tells them.
+void GlooTransport::sum_of_others(std::vector<at::Tensor>& sum) {
+  std::vector<std::vector<at::Tensor>> others;
+  std::vector<c10::intrusive_ptr<c10d::Work>> works;
+  for (int rank = 1; rank < world_size_; ++rank) {
+    others.push_back({at::empty_like(sum.front())});
+    works.push_back(messages_down_->recv(others.back(), rank, sum_channel(rank, 0)));
+  }
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    complete(works[i]);
+    sum.front().add_(others[i].front());
+  }
+  works.clear();
+  for (int rank = 1; rank < world_size_; ++rank) works.push_back(messages_up_->send(sum, rank, sum_channel(0, rank)));
+  for (const auto& work : works) complete(work);
+}
+
+void GlooTransport::hand_in(std::vector<at::Tensor>& sum) {
+  complete(messages_down_->send(sum, 0, sum_channel(rank_, 0)));
+  complete(messages_up_->recv(sum, 0, sum_channel(0, rank_)));
 }
 
 }  // namespace

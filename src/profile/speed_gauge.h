@@ -1,0 +1,43 @@
+#pragma once
+// How fast the machine is at the moment.
+
+#include <string>
+#include <vector>
+
+#include "profile/lockstep.h"
+#include "profile/stage_bench.h"
+
+namespace chimera {
+
+/// What the speed is gauged with: blocks of a model, on a micro-batch of that many sequences.
+struct GaugedBlocks {
+  std::string model;
+  std::int64_t micro_batch_size = 1;
+};
+
+/// The same work again and again, on all cores at once.
+class SpeedGauge {
+ public:
+  SpeedGauge(Lockstep& ranks, const std::vector<GaugedBlocks>& blocks);
+  /// Seconds on the clock, the mean over the ranks that compute. All ranks call it at the same time.
+  double seconds();
+
+ private:
+  struct Item {
+    StageBench bench;
+    std::int64_t micro_batch_size;
+  };
+  Lockstep& ranks_;
+  std::vector<Item> items_;
+};
+
+/// Something that was measured, and what the gauge showed around it.
+struct GaugedTime {
+  double seconds = 0;
+  double gauge = 1;
+};
+
+/// [run][time]: what each would have taken, had the machine always been as fast as in the median of all gauges.
+[[nodiscard]] std::vector<std::vector<double>> at_median_speed(const std::vector<std::vector<GaugedTime>>& times);
+
+}  // namespace chimera
