@@ -21,6 +21,7 @@ set(torch_suites
   GroupTransportTest
   GroupsTest
   HeadroomTest
+  HostBenchTest
   HuggingFaceTest
   HundredStepsReferenceTest
   HundredStepsTest
@@ -29,6 +30,7 @@ set(torch_suites
   KeyedDropoutTest
   LayersTest
   LinearTest
+  LinkBenchTest
   MeasuredCostsTest
   MeasuredStepTest
   MemoryMeterTest
@@ -43,6 +45,7 @@ set(torch_suites
   OrderedSumTest
   PartitionTrainingJobTest
   PartitionTrainingTest
+  RankThreadsTest
   RecomputationTest
   RecorderTest
   RepeatedRunsTest
@@ -52,8 +55,10 @@ set(torch_suites
   SerialPairsTest
   ShardedOptimizerTest
   SharedSumTest
+  SpeedGaugeTest
   SplitBackwardTest
   StageTest
+  StepContestTest
   StepMemoryTest
   StreamTest
   SumOfSquaresTest

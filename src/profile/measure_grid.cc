@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/cores.h"
+#include "plan/merge_machines.h"
 #include "profile/profiler.h"
 #include "profile/step_contest.h"
 
@@ -75,7 +76,7 @@ GridTimes measure_grid(const GridMeasurement& grid, Transport& transport, int ra
   };
   Lockstep ranks(transport, rank, profile_ranks(profile, available_cores()).computing);
   SpeedGauge gauge(ranks, gauged_blocks(grid));
-  StepContest contest(ranks, world_size, gauge, all_options(grid), grid.folder);
+  StepContest contest(ranks, world_size, gauge, all_options(grid), grid.folder + "/grid");
   say(fmt::format("{} runs: warming up\n", grid.runs.size()));
   contest.round();
   contest.forget();
@@ -86,6 +87,10 @@ GridTimes measure_grid(const GridMeasurement& grid, Transport& transport, int ra
     say(fmt::format("round {} of {}\n", round + 1, grid.rounds));
   }
   times.seconds = at_median_speed(contest.times());
+  if (times.machines.size() > 1) {
+    const MachineProfile machine = merge_machines(times.machines);
+    times.machines = {with_slower_layers(machine, median_gauge(contest.times()) / gauge.seconds_on(machine))};
+  }
   return times;
 }
 

@@ -8,7 +8,7 @@ SpeedGauge::SpeedGauge(Lockstep& ranks, const std::vector<GaugedBlocks>& blocks)
   for (const GaugedBlocks& each : blocks) {
     BenchedLayers layers;
     layers.model = find_model(each.model);
-    items_.push_back({StageBench(layers), each.micro_batch_size});
+    items_.push_back({StageBench(layers), layers.model, each.micro_batch_size});
   }
 }
 
@@ -23,12 +23,36 @@ double SpeedGauge::seconds() {
   return seconds;
 }
 
-std::vector<std::vector<double>> at_median_speed(const std::vector<std::vector<GaugedTime>>& times) {
+double SpeedGauge::seconds_on(const MachineProfile& machine) const {
+  double seconds = 0;
+  for (const Item& item : items_) {
+    const LayerTime time =
+        layer_time(machine, item.model, LayerKind::Block, {.micro_batch_size = item.micro_batch_size});
+    const double pass = time.forward + time.input_gradient + time.weight_gradient;
+    seconds += static_cast<double>(item.bench.layers()) * (2 * pass + time.recompute);  // and once recomputed
+  }
+  return seconds;
+}
+
+double median_gauge(const std::vector<std::vector<GaugedTime>>& times) {
   std::vector<double> gauges;
   for (const auto& run : times) {
     for (const GaugedTime& time : run) gauges.push_back(time.gauge);
   }
-  const double usual = spread_of(gauges).median;
+  return spread_of(gauges).median;
+}
+
+MachineProfile with_slower_layers(MachineProfile machine, double factor) {
+  for (LayerTimes& layer : machine.layers) {
+    for (LayerTime& time : layer.times) {
+      for (double* part : {&time.forward, &time.input_gradient, &time.weight_gradient, &time.recompute}) *part *= factor;
+    }
+  }
+  return machine;
+}
+
+std::vector<std::vector<double>> at_median_speed(const std::vector<std::vector<GaugedTime>>& times) {
+  const double usual = median_gauge(times);
   std::vector<std::vector<double>> scaled;
   for (const auto& run : times) {
     auto& seconds = scaled.emplace_back();

@@ -21,10 +21,13 @@ class SpeedGauge {
   SpeedGauge(Lockstep& ranks, const std::vector<GaugedBlocks>& blocks);
   /// Seconds on the clock, the mean over the ranks that compute. All ranks call it at the same time.
   double seconds();
+  /// What the profile says that it takes.
+  [[nodiscard]] double seconds_on(const MachineProfile& machine) const;
 
  private:
   struct Item {
     StageBench bench;
+    ModelConfig model;
     std::int64_t micro_batch_size;
   };
   Lockstep& ranks_;
@@ -36,6 +39,12 @@ struct GaugedTime {
   double seconds = 0;
   double gauge = 1;
 };
+
+/// The gauge's median over all times.
+[[nodiscard]] double median_gauge(const std::vector<std::vector<GaugedTime>>& times);
+
+/// The profile with all layer times multiplied by `factor`.
+[[nodiscard]] MachineProfile with_slower_layers(MachineProfile machine, double factor);
 
 /// [run][time]: what each would have taken, had the machine always been as fast as in the median of all gauges.
 [[nodiscard]] std::vector<std::vector<double>> at_median_speed(const std::vector<std::vector<GaugedTime>>& times);

@@ -35,6 +35,7 @@ class StageBench {
   LayerTime run(std::int64_t micro_batch_size, std::int64_t threads);
 
   [[nodiscard]] Stage& stage() { return *stage_; }
+  [[nodiscard]] std::int64_t layers() const { return num_layers_; }
 
  private:
   struct Flight {  // of a micro-batch between F and W

@@ -55,10 +55,14 @@ class StepContest::Entrant {
 
 class StepContest::Processes : public Entrant {
  public:
-  Processes(const TrainOptions& options, int rank, const std::string& store) : Entrant(options), rank_(rank) {
+  Processes(const TrainOptions& options, int rank, const std::string& store, bool share_memory)
+      : Entrant(options), rank_(rank) {
     const auto ranks = static_cast<int>(job_.num_ranks());
-    transport_ =
-        connect_gloo({.rank = rank, .world_size = ranks, .store_path = store, .groups = job_.rank_groups()});
+    transport_ = connect_gloo({.rank = rank,
+                               .world_size = ranks,
+                               .store_path = store,
+                               .groups = job_.rank_groups(),
+                               .share_memory = share_memory});
   }
   void step() override { step_of(trainer_, job_, WorkerId(rank_), *transport_, steps_++); }
 
@@ -106,7 +110,7 @@ int StepContest::ranks_for(const std::vector<TrainOptions>& runs, bool as_thread
 }
 
 StepContest::StepContest(Lockstep& ranks, int world_size, SpeedGauge& gauge, const std::vector<TrainOptions>& runs,
-                         const std::string& folder)
+                         const std::string& folder, bool share_memory)
     : ranks_(ranks), gauge_(gauge), order_(shuffled(runs.size())), times_(runs.size()) {
   const int rank = ranks.rank();
   if (rank == 0) threads_ = std::make_unique<RankThreads>(ranks_for(runs, /*as_threads=*/true));
@@ -119,7 +123,7 @@ StepContest::StepContest(Lockstep& ranks, int world_size, SpeedGauge& gauge, con
     } else if (needed > world_size) {
       throw ConfigError(fmt::format("a run of {} processes among {}", needed, world_size));
     } else if (rank < needed) {
-      entrant = std::make_unique<Processes>(runs[k], rank, fmt::format("{}/store-{}", folder, k));
+      entrant = std::make_unique<Processes>(runs[k], rank, fmt::format("{}-store-{}", folder, k), share_memory);
     }
   }
 }

@@ -16,10 +16,11 @@ namespace chimera {
 class StepContest {
  public:
   /// All ranks construct it, with the same runs; run k's W D processes are the first of `ranks`, and what trains as
-  /// threads does so in rank 0. `folder`: where all ranks may make files, through which they meet.
+  /// threads does so in rank 0. `folder`: what the paths of files begin with that all ranks may make, to meet there.
+  /// Without `share_memory`, processes sum gradients over sockets.
   /// Throws what prepare_job() and the transports throw, ConfigError where `world_size` ranks are too few for a run.
   StepContest(Lockstep& ranks, int world_size, SpeedGauge& gauge, const std::vector<TrainOptions>& runs,
-              const std::string& folder);
+              const std::string& folder, bool share_memory = true);
   ~StepContest();
   StepContest(const StepContest&) = delete;
   StepContest& operator=(const StepContest&) = delete;

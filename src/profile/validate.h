@@ -20,7 +20,7 @@ struct ValidationOptions {
 /// What was measured of the grid's runs.
 struct GridTimes {
   std::vector<std::vector<double>> seconds;  // [run][round] of a step, at the machine's median speed
-  std::vector<MachineProfile> machines;      // profiles taken between the rounds, if any
+  std::vector<MachineProfile> machines;      // profiles taken between the rounds, if any, at that speed
 };
 using MeasureGrid = std::function<GridTimes(const std::vector<GridRun>&)>;
 

@@ -1,0 +1,81 @@
+#include "profile/step_contest.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "bench/random_letters.h"
+#include "bench/training_run.h"
+#include "core/error.h"
+#include "transport/thread_transport.h"
+
+namespace chimera {
+namespace {
+
+using ::testing::DoubleEq;
+using ::testing::ElementsAre;
+
+TEST(SpeedGaugeTest, TimesAreScaledToTheMedianSpeed) {
+  // The second time fell into a phase in which everything took twice as long, the last into one of half the speed.
+  const std::vector<std::vector<GaugedTime>> times = {{{10, 1}, {20, 2}}, {{7, 1}, {8, 0.5}}};
+  const auto scaled = at_median_speed(times);
+  EXPECT_THAT(scaled[0], ElementsAre(DoubleEq(10), DoubleEq(10)));
+  EXPECT_THAT(scaled[1], ElementsAre(DoubleEq(7), DoubleEq(16)));
+}
+
+TEST(SpeedGaugeTest, LayersSlowDownAlike) {
+  MachineProfile machine;
+  machine.layers.push_back({LayerKind::Block, find_model("gpt2-tiny"), 128, "float32", {{1, 2, 3, 4, 5, 0.1}}});
+  const MachineProfile slower = with_slower_layers(machine, 2);
+  EXPECT_EQ(slower.layers[0].times[0], (LayerTime{1, 4, 6, 8, 10, 0.1}));
+}
+
+/// A contest of one process.
+struct OneRank {
+  ThreadHub hub{1, {}};
+  std::unique_ptr<Transport> transport = hub.transport(WorkerId(0));
+  Lockstep ranks{*transport, 0, 1};
+  SpeedGauge gauge{ranks, {{"gpt2-tiny", 1}}};
+  BenchFolder folder;
+  std::string data = folder.file("text.txt");
+
+  OneRank() { write_random_letters(data); }
+  TrainOptions run(const std::string& schedule, std::int64_t stages, const std::string& transport_name) const {
+    TrainOptions options;
+    options.model = "gpt2-tiny";
+    options.data = data;
+    options.schedule = schedule;
+    options.shape = {stages, 2, 2};
+    options.micro_batch_size = 1;
+    options.sequence = 16;
+    options.transport = transport_name;
+    options.threads = 1;
+    return options;
+  }
+};
+
+TEST(StepContestTest, EveryRunHasATimeARound) {
+  OneRank here;
+  StepContest contest(here.ranks, 1, here.gauge,
+                      {here.run("1f1b", 2, "threads"), here.run("1f1b", 1, "processes"), here.run("chimera", 2, "threads")},
+                      here.folder.file("contest"));
+  contest.round();
+  contest.forget();
+  for (int round = 0; round < 3; ++round) contest.round();
+  ASSERT_EQ(contest.times().size(), 3U);
+  for (const auto& run : contest.times()) {
+    ASSERT_EQ(run.size(), 3U) << "without the round before";
+    for (const GaugedTime& time : run) {
+      EXPECT_GT(time.seconds, 0);
+      EXPECT_GT(time.gauge, 0);
+    }
+  }
+}
+
+TEST(StepContestTest, RefusesARunOfMoreProcessesThanThereAre) {
+  OneRank here;
+  EXPECT_THROW(StepContest(here.ranks, 1, here.gauge, {here.run("1f1b", 2, "processes")}, here.folder.file("contest")),
+               ConfigError);
+}
+
+}  // namespace
+}  // namespace chimera
