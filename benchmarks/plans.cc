@@ -80,7 +80,7 @@ std::string model_file(const Options& options, const Problem& problem) {
 void write_model(const Options& options, const Problem& problem) {
   const ModelConfig model = model_of(problem);
   std::ofstream(model_file(options, problem)) << fmt::format(
-      "family = \"{}\"\nlayers = {}\nhidden = {}\nheads = {}\nfeed_forward = {}\nvocabulary = {}\npositions = {}\n",
+      "family = \"{}\"\nlayers = {}\nhidden = {}\nheads = {}\nfeed_forward = {}\nvocabulary = {}\npositions = {}\ntied = false\n",
       family_name(model.family), model.layers, model.hidden, model.heads, model.feed_forward, model.vocabulary,
       model.positions);
 }

@@ -34,11 +34,10 @@ Errors errors_of(std::vector<double> values) {
 
 std::string row(const Validated& one) {
   constexpr double kMebibyte = 1 << 20;
-  return fmt::format("| {} | {:.1f} | {:.1f} | {:+.1f} % | {:.1f} % | {:.1f} | {:.1f} | {:+.1f} % | {:.0f} |{}\n",
+  return fmt::format("| {} | {:.1f} | {:.1f} | {:+.1f} % | {:.1f} % | {:.1f} | {:.1f} | {:+.1f} % | {:.0f} |\n",
                      in_words(one.run), 1e3 * one.predicted_seconds, 1e3 * median(one.seconds), 100 * one.time_error(),
                      100 * one.spread(), one.predicted_bytes / kMebibyte, one.bytes / kMebibyte,
-                     100 * one.memory_error(), one.resident_bytes / kMebibyte,
-                     excluded(one.run).empty() ? "" : " left out: " + excluded(one.run));
+                     100 * one.memory_error(), one.resident_bytes / kMebibyte);
 }
 
 std::string verdict(double value, double limit) { return value <= limit ? "met" : "NOT MET"; }
@@ -60,12 +59,6 @@ std::vector<GridRun> validation_grid() {
     }
   }
   return grid;
-}
-
-std::string excluded(const GridRun& run) {
-  const bool never_waits = run.schedule == "chimera" && run.stages == 4 && !run.on_threads;
-  if (run.model != "bert-tiny" || !never_waits) return "";
-  return "four processes that hardly ever wait take turns on two cores; what that does to short ops is not predicted";
 }
 
 std::string in_words(const GridRun& run) {
@@ -105,19 +98,14 @@ ValidationSummary summarise(const std::vector<Validated>& runs) {
   std::vector<double> times;
   std::vector<double> bytes;
   std::vector<double> spreads;
-  std::int64_t left_out = 0;
   for (const Validated& one : runs) {
-    if (!excluded(one.run).empty()) {
-      ++left_out;
-      continue;
-    }
     times.push_back(one.time_error());
     bytes.push_back(one.memory_error());
     spreads.push_back(one.spread());
   }
   const Errors time = errors_of(times);
   const Errors memory = errors_of(bytes);
-  return {time.median, time.worst, memory.median, memory.worst, errors_of(spreads).median, left_out};
+  return {time.median, time.worst, memory.median, memory.worst, errors_of(spreads).median};
 }
 
 std::string to_text(const std::vector<Validated>& runs, const std::string& machine) {
@@ -126,9 +114,7 @@ std::string to_text(const std::vector<Validated>& runs, const std::string& machi
   text += "| run | predicted ms | measured ms | error | spread | predicted MiB | tensors MiB | error | RSS MiB |\n";
   text += "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n";
   for (const Validated& one : runs) text += row(one);
-  text += fmt::format("\n{} runs, {} left out (at most a tenth: {}); medians of {} steps each\n\n", runs.size(),
-                      all.excluded,
-                      verdict(static_cast<double>(all.excluded), static_cast<double>(runs.size()) / 10),
+  text += fmt::format("\n{} runs, none left out; medians of {} steps each\n\n", runs.size(),
                       runs.front().seconds.size());
   text += fmt::format(
       "- step time: median error {:.1f} % (5 %: {}), worst {:.1f} % (15 %: {}); the same run twice: {:.1f} %\n",
@@ -154,8 +140,7 @@ std::string to_json(const std::vector<Validated>& runs, const std::string& machi
                     {"step_seconds", one.seconds},
                     {"predicted_bytes", one.predicted_bytes},
                     {"tensor_bytes", one.bytes},
-                    {"resident_bytes", one.resident_bytes},
-                    {"excluded", excluded(one.run)}});
+                    {"resident_bytes", one.resident_bytes}});
   }
   const ValidationSummary all = summarise(runs);
   const nlohmann::ordered_json json = {{"machine", machine},
@@ -163,7 +148,6 @@ std::string to_json(const std::vector<Validated>& runs, const std::string& machi
                                        {"worst_time_error", all.worst_time_error},
                                        {"median_memory_error", all.median_memory_error},
                                        {"worst_memory_error", all.worst_memory_error},
-                                       {"excluded", all.excluded},
                                        {"runs", list}};
   return json.dump(1) + "\n";
 }

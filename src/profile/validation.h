@@ -22,9 +22,6 @@ struct GridRun {
 /// and without recomputation, as processes and as threads: 96 runs, as threads recompute nothing.
 [[nodiscard]] std::vector<GridRun> validation_grid();
 
-/// Why a run of the grid does not count; empty: it does. At most a tenth of them do not.
-[[nodiscard]] std::string excluded(const GridRun& run);
-
 /// `gpt2-mini b 2, chimera D 4 N 8, recompute, threads`.
 [[nodiscard]] std::string in_words(const GridRun& run);
 
@@ -46,14 +43,13 @@ struct Validated {
   [[nodiscard]] double spread() const;
 };
 
-/// Absolute errors over the runs that count.
+/// Absolute errors over all runs.
 struct ValidationSummary {
   double median_time_error = 0;
   double worst_time_error = 0;
   double median_memory_error = 0;
   double worst_memory_error = 0;
   double median_spread = 0;
-  std::int64_t excluded = 0;
 };
 [[nodiscard]] ValidationSummary summarise(const std::vector<Validated>& runs);
 

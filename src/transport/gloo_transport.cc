@@ -21,6 +21,7 @@
 #include "transport/gloo_device.h"
 #include "transport/gloo_errors.h"
 #include "transport/groups.h"
+#include "transport/one_way_groups.h"
 #include "transport/ordered_sum.h"
 #include "transport/shared_sum.h"
 #include "transport/store_file.h"
@@ -98,11 +99,6 @@ class GlooTransport final : public Transport {
   void compare(const Fingerprint& own);
   std::vector<at::Tensor> gather_from_all(std::vector<at::Tensor>& mine);
   void find_shared_memory();
-  void sum_of_others(std::vector<at::Tensor>& sum);
-  void hand_in(std::vector<at::Tensor>& sum);
-  void complete(const c10::intrusive_ptr<c10d::Work>& work) const {
-    if (!work->wait(timeout_)) throw TransportError("aborted");
-  }
   /// Of a group that this rank is a member of, with others.
   std::unique_ptr<Pending> start_shared_sum(StageId stage, at::Tensor gradients, const std::vector<at::Tensor>& parts,
                                             const SumOrder* order);
@@ -110,10 +106,6 @@ class GlooTransport final : public Transport {
   void abandon() noexcept;
   /// The tag by which Gloo tells channels apart.
   [[nodiscard]] int channel(int from, int to) const { return from * world_size_ + to; }
-  [[nodiscard]] int sum_channel(int from, int to) const { return world_size_ * world_size_ + channel(from, to); }
-  /// A connection carries messages one way only. Where a sender is interrupted while it holds the connection's lock,
-  /// Gloo's thread tries that lock again and again, for as long as the kernel lets it, if anything has arrived there.
-  [[nodiscard]] GlooGroup& messages_between(int from, int to) { return from < to ? messages_up_ : messages_down_; }
 
   int rank_;
   int world_size_;
@@ -123,8 +115,7 @@ class GlooTransport final : public Transport {
   bool failed_ = false;
   StoreFile file_;  // closed after the store that reads it
   c10::intrusive_ptr<c10d::FileStore> store_;
-  GlooGroup messages_up_;    // to higher ranks
-  GlooGroup messages_down_;  // to lower ranks
+  OneWayGroups messages_;  // and all_sum's
   GlooGroup everyone_;
   std::vector<GlooGroup> stages_;  // by stage; none where this rank is no member, or the only one
   std::vector<bool> shares_;       // by stage: whether all members can map each other's memory
@@ -226,8 +217,8 @@ void GlooTransport::connect(const GlooOptions& options) {
     };
     everyone_ = create("everyone", rank_, static_cast<std::size_t>(world_size_));
     if (!options.fingerprint.empty()) compare(options.fingerprint);
-    messages_up_ = create("messages up", rank_, static_cast<std::size_t>(world_size_));
-    messages_down_ = create("messages down", rank_, static_cast<std::size_t>(world_size_));
+    messages_.up = create("messages up", rank_, static_cast<std::size_t>(world_size_));
+    messages_.down = create("messages down", rank_, static_cast<std::size_t>(world_size_));
     for (std::size_t stage = 0; stage < groups_.size(); ++stage) {
       const auto& group = groups_[stage];
       const auto place = std::find(group.begin(), group.end(), WorkerId(rank_));
@@ -304,8 +295,7 @@ bool GlooTransport::leave_together() noexcept {
 }
 
 void GlooTransport::abandon() noexcept {
-  messages_up_.release();
-  messages_down_.release();
+  messages_.release();
   everyone_.release();
   for (GlooGroup& stage : stages_) stage.release();
   store_.release();
@@ -318,7 +308,7 @@ std::unique_ptr<Pending> GlooTransport::start_send(WorkerId to, at::Tensor tenso
   return guarded([&] { return to_text(rank_, operation); },
                  [&] {
                    std::vector<at::Tensor> tensors{make_message(tensor, tag)};
-                   auto work = messages_between(rank_, peer)->send(tensors, peer, channel(rank_, peer));
+                   auto work = messages_.between(rank_, peer)->send(tensors, peer, channel(rank_, peer));
                    return std::make_unique<GlooPending>(*this, operation, std::move(work), at::Tensor());
                  });
 }
@@ -329,7 +319,7 @@ std::unique_ptr<Pending> GlooTransport::post_receive(WorkerId from, const Tensor
   return guarded([&] { return to_text(rank_, operation); },
                  [&] {
                    std::vector<at::Tensor> tensors{message_buffer(spec)};
-                   auto work = messages_between(peer, rank_)->recv(tensors, peer, channel(peer, rank_));
+                   auto work = messages_.between(peer, rank_)->recv(tensors, peer, channel(peer, rank_));
                    return std::make_unique<GlooReceive>(*this, operation, std::move(work), std::move(tensors.front()),
                                                         spec, tag);
                  });
@@ -395,35 +385,7 @@ std::unique_ptr<Pending> GlooTransport::start_all_gather(StageId stage, at::Tens
 void GlooTransport::all_sum(std::span<double> values) {
   if (world_size_ == 1) return;
   guarded([&] { return fmt::format("rank {}: all-sum", rank_); },
-          [&] {
-            const auto size = static_cast<std::int64_t>(values.size());
-            std::vector<at::Tensor> sum{at::empty({size}, at::kDouble)};
-            std::copy(values.begin(), values.end(), sum.front().data_ptr<double>());
-            rank_ == 0 ? sum_of_others(sum) : hand_in(sum);
-            std::copy_n(sum.front().data_ptr<double>(), values.size(), values.begin());
-          });
-}
-
-// Rank 0 adds what the others have, in ascending order, and tells them.
-void GlooTransport::sum_of_others(std::vector<at::Tensor>& sum) {
-  std::vector<std::vector<at::Tensor>> others;
-  std::vector<c10::intrusive_ptr<c10d::Work>> works;
-  for (int rank = 1; rank < world_size_; ++rank) {
-    others.push_back({at::empty_like(sum.front())});
-    works.push_back(messages_down_->recv(others.back(), rank, sum_channel(rank, 0)));
-  }
-  for (std::size_t i = 0; i < others.size(); ++i) {
-    complete(works[i]);
-    sum.front().add_(others[i].front());
-  }
-  works.clear();
-  for (int rank = 1; rank < world_size_; ++rank) works.push_back(messages_up_->send(sum, rank, sum_channel(0, rank)));
-  for (const auto& work : works) complete(work);
-}
-
-void GlooTransport::hand_in(std::vector<at::Tensor>& sum) {
-  complete(messages_down_->send(sum, 0, sum_channel(rank_, 0)));
-  complete(messages_up_->recv(sum, 0, sum_channel(0, rank_)));
+          [&] { sum_over_ranks(messages_, values, /*tag=*/world_size_ * world_size_, timeout_); });
 }
 
 }  // namespace

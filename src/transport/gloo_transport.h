@@ -32,8 +32,8 @@ struct GlooOptions {
 };
 
 /// Calls leave_headroom(), so that messages need not be copies. Joins the other ranks; returns once all have joined.
-/// Messages to higher and to lower ranks, each stage with several members, and all_sum have a process group each, so that none waits for another;
-/// together they use one thread for the sockets and one a group.
+/// Messages to higher and to lower ranks, and each stage with several members, have a process group each, so that none
+/// waits for another; together they use one thread for the sockets and one a group.
 ///
 /// Sends do not complete before the receive is posted. Start functions, too, throw where a connection is already lost.
 /// Stage gradients are summed in shared memory, in ascending order of workers, or where that cannot be in Gloo's ring
