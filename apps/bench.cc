@@ -160,8 +160,7 @@ void add_flags(CLI::App& command, Options& options) {
                    "run a fixed grid of trainings and compare their step times and memory with predictions");
   add_path(command, "--machine", options.validation.machine,
            "predict from this profile (default: measured in turns with the runs)");
-  command.add_option("--only", options.validation.only, "runs of the grid whose words contain this")
-      ->type_name("TEXT");
+  command.add_option("--only", options.validation.only, "runs of the grid whose words contain this")->type_name("TEXT");
   command.add_option("--grid-folder", options.validation.folder)->group("");  // given to ranks
   add_format(command, options.format, {"text", "json"});
   add_path(command, "--output", options.output, "write the table to a file");
@@ -189,7 +188,8 @@ void add_bench(CLI::App& program, const Invocation& invocation, int& exit_code) 
       "models, recomputation, processes and threads) take turns step by step in the same processes, with the profile\n"
       "measured between the rounds, 8 if --rounds does not say otherwise; then each is started once more with every\n"
       "tensor counted. It takes about 20 minutes; --only chooses some. The table is Markdown: `error` is predicted\n"
-      "over measured (the median round), less 1; `spread` the medians of every other round and of the rest, larger over\n"
+      "over measured (the median round), less 1; `spread` the medians of every other round and of the rest, larger "
+      "over\n"
       "smaller, less 1.");
   command->allow_extras();
   auto options = std::make_shared<Options>();

@@ -80,7 +80,8 @@ std::string model_file(const Options& options, const Problem& problem) {
 void write_model(const Options& options, const Problem& problem) {
   const ModelConfig model = model_of(problem);
   std::ofstream(model_file(options, problem)) << fmt::format(
-      "family = \"{}\"\nlayers = {}\nhidden = {}\nheads = {}\nfeed_forward = {}\nvocabulary = {}\npositions = {}\ntied = false\n",
+      "family = \"{}\"\nlayers = {}\nhidden = {}\nheads = {}\nfeed_forward = {}\nvocabulary = {}\npositions = {}\ntied "
+      "= false\n",
       family_name(model.family), model.layers, model.hidden, model.heads, model.feed_forward, model.vocabulary,
       model.positions);
 }
@@ -106,8 +107,8 @@ TrainOptions train_options(const Options& options, const Problem& problem, const
   train.micro_batch_size = candidate.micro_batch_size;
   train.sequence = problem.sequence;
   train.partition = candidate.partition;
-  train.recompute =
-      recompute_text(candidate.recompute, candidate.shape.stages * stages_a_worker(candidate.schedule, candidate.shape));
+  train.recompute = recompute_text(candidate.recompute,
+                                   candidate.shape.stages * stages_a_worker(candidate.schedule, candidate.shape));
   train.threads = 1;
   train.steps = 1'000'000;  // of the learning rate's schedule
   return train;
@@ -176,8 +177,8 @@ std::vector<Constant> constants() {
                                {"data parallelism, smallest micro-batch", "1f1b", 0, false}};
   for (const char* schedule : {"1f1b", "chimera", "zb-h1"}) {
     for (const bool largest : {true, false}) {
-      all.push_back({fmt::format("{}, W = 1, {} micro-batch", schedule, largest ? "largest" : "smallest"), schedule, 1,
-                     largest});
+      all.push_back(
+          {fmt::format("{}, W = 1, {} micro-batch", schedule, largest ? "largest" : "smallest"), schedule, 1, largest});
     }
   }
   return all;
@@ -276,9 +277,9 @@ int run_all(Options options) {
     workers = std::max(workers, problem.workers);
   }
   const int ranks = std::max(static_cast<int>(workers), profile_ranks({}, available_cores()).started);
-  return launch({.ranks = ranks,
-                 .arguments = {"--rounds", std::to_string(options.rounds), "--only", options.only, "--folder",
-                               options.folder}});
+  return launch(
+      {.ranks = ranks,
+       .arguments = {"--rounds", std::to_string(options.rounds), "--only", options.only, "--folder", options.folder}});
 }
 
 }  // namespace
@@ -288,7 +289,9 @@ int main(int argc, char** argv) {
   using namespace chimera;
   benchmarks::Options options;
   CLI::App app("Whether the planner's choice is the fastest: ten problems whose candidates are all trained");
-  app.add_option("--rounds", options.rounds, "steps of each candidate")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--rounds", options.rounds, "steps of each candidate")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   app.add_option("--only", options.only, "problems whose names contain this");
   app.add_option("--folder", options.folder)->group("");  // given to ranks
   CLI11_PARSE(app, argc, argv);

@@ -108,10 +108,12 @@ LayerTime layer_time(const MachineProfile& machine, const ModelConfig& model, La
     const double per_token = ratio * real(layer.sequence) / real(workload.sequence);
     return at_size(layer.times, sequences, part) * per_token * wider;
   };
-  return {workload.micro_batch_size, time(&LayerTime::forward, &LayerFootprint::forward_flops),
+  return {workload.micro_batch_size,
+          time(&LayerTime::forward, &LayerFootprint::forward_flops),
           time(&LayerTime::input_gradient, &LayerFootprint::input_gradient_flops),
           time(&LayerTime::weight_gradient, &LayerFootprint::weight_gradient_flops),
-          time(&LayerTime::recompute, &LayerFootprint::forward_flops), spread_at(layer.times, sequences)};
+          time(&LayerTime::recompute, &LayerFootprint::forward_flops),
+          spread_at(layer.times, sequences)};
 }
 
 }  // namespace chimera

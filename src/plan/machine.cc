@@ -158,8 +158,8 @@ MachineProfile machine_from_json(const std::string& text, const std::string& sou
   const nlohmann::json json = parse_json(text, source);
   const JsonValue root(json, source);
   root.expect_object({"format", "version", "name", "sources", "cores", "threads", "workers_per_node", "memory_bytes",
-                      "layers", "kernels", "point_to_point", "all_reduce", "busy_delay", "core_imbalance", "optimizer_seconds",
-                      "op_overhead", "step_overhead"});
+                      "layers", "kernels", "point_to_point", "all_reduce", "busy_delay", "core_imbalance",
+                      "optimizer_seconds", "op_overhead", "step_overhead"});
   if (root.text("format") != kFormat) root.field("format").fail(fmt::format("expected '{}'", kFormat));
   if (root.count("version") != kVersion) root.field("version").fail(fmt::format("expected {}", kVersion));
   MachineProfile machine;

@@ -17,7 +17,7 @@ struct LayerTime {
   double input_gradient = 0;
   double weight_gradient = 0;
   double recompute = 0;  // that a recomputed micro-batch takes more, all in all
-  double spread = 0;  // half the distance of the quartiles of forward + backward over their median
+  double spread = 0;     // half the distance of the quartiles of forward + backward over their median
   friend bool operator==(const LayerTime&, const LayerTime&) = default;
 };
 

@@ -77,8 +77,7 @@ double measure_op_overhead(Lockstep& ranks, StageId pair, double seconds) {
     ProgramShape shape{kMicroBatches, kPipeline, stage_groups(schedule.placement)};
     shape.counts_cpu_time = true;
     TwoRanks transport(ranks.transport(), pair);
-    Executor executor(worker, {{StageId(worker.value()), &stage}}, transport, {{1, 1, kHidden}, at::kFloat},
-                      shape);
+    Executor executor(worker, {{StageId(worker.value()), &stage}}, transport, {{1, 1, kHidden}, at::kFloat}, shape);
     std::vector<double> times;
     while (ranks.go_on(static_cast<std::int64_t>(times.size()), deadline)) {
       times.push_back(overhead_of_step(executor, program.workers[worker.index()]));

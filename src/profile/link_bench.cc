@@ -93,7 +93,8 @@ double measure_busy_delay(Lockstep& ranks, double seconds) {
     }
   }
   const auto mean = [](const std::vector<double>& times) {
-    return std::accumulate(times.begin(), times.end(), 0.0) / static_cast<double>(std::max<std::size_t>(1, times.size()));
+    return std::accumulate(times.begin(), times.end(), 0.0) /
+           static_cast<double>(std::max<std::size_t>(1, times.size()));
   };
   return std::max(0.0, mean(busy) - mean(idle));
 }

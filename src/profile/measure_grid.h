@@ -14,7 +14,7 @@ struct GridMeasurement {
   std::string data = {};    // a text
   std::string folder = {};  // where all ranks may make files
   std::int64_t rounds = 8;
-  bool profiles = true;         // before the first round and after every one
+  bool profiles = true;        // before the first round and after every one
   double profile_seconds = 4;  // each
 };
 

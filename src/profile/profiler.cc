@@ -65,7 +65,7 @@ struct MeasuredRounds {
 
 /// Rounds over all layers and sizes until the time is over.
 MeasuredRounds measure_layers(Lockstep& ranks, const ProfileOptions& options, Items& items, double seconds,
-                            const std::function<void(const std::string&)>& say) {
+                              const std::function<void(const std::string&)>& say) {
   const double deadline = monotonic_seconds() + seconds;
   MeasuredRounds measured;
   std::vector<double> excesses;
@@ -94,7 +94,8 @@ LayerTime median_of(std::int64_t micro_batch_size, const std::vector<LayerTime>&
   };
   const Spread all =
       part([](const LayerTime& time) { return time.forward + time.input_gradient + time.weight_gradient; });
-  return {micro_batch_size, part([](const LayerTime& time) { return time.forward; }).median,
+  return {micro_batch_size,
+          part([](const LayerTime& time) { return time.forward; }).median,
           part([](const LayerTime& time) { return time.input_gradient; }).median,
           part([](const LayerTime& time) { return time.weight_gradient; }).median,
           part([](const LayerTime& time) { return time.recompute; }).median,

@@ -45,7 +45,8 @@ double median_gauge(const std::vector<std::vector<GaugedTime>>& times) {
 MachineProfile with_slower_layers(MachineProfile machine, double factor) {
   for (LayerTimes& layer : machine.layers) {
     for (LayerTime& time : layer.times) {
-      for (double* part : {&time.forward, &time.input_gradient, &time.weight_gradient, &time.recompute}) *part *= factor;
+      for (double* part : {&time.forward, &time.input_gradient, &time.weight_gradient, &time.recompute})
+        *part *= factor;
     }
   }
   return machine;

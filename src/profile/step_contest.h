@@ -45,7 +45,7 @@ class StepContest {
   std::unique_ptr<RankThreads> threads_;
   std::vector<std::unique_ptr<Entrant>> entrants_;  // [run]; null where this rank takes no part
   std::vector<std::size_t> order_;
-  std::vector<std::vector<GaugedTime>> times_;      // [run][round]
+  std::vector<std::vector<GaugedTime>> times_;  // [run][round]
   std::size_t rounds_ = 0;
 };
 

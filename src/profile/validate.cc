@@ -55,7 +55,8 @@ std::vector<GridRun> chosen_runs(const std::string& only) {
 std::vector<Validated> validate(const ValidationOptions& options, const MeasureGrid& measure, const PredictRun& predict,
                                 const std::function<void(const std::string&)>& say) {
   const std::vector<GridRun> runs = chosen_runs(options.only);
-  if (!options.machine.empty()) (void)predict(read_machine(options.machine), runs.front());  // what is wrong with it, now
+  if (!options.machine.empty())
+    (void)predict(read_machine(options.machine), runs.front());  // what is wrong with it, now
   const GridTimes times = measure(runs);
   const MachineProfile machine = machine_of(options, times.machines);
   const BenchFolder folder;

@@ -5,8 +5,8 @@
 
 namespace chimera {
 
-/// Times of a layer of that kind at micro-batch sizes 1, 2 and 4: forward 2 + b, input gradient b, weight gradient 2b, recomputed
-/// 1 + b more.
+/// Times of a layer of that kind at micro-batch sizes 1, 2 and 4: forward 2 + b, input gradient b, weight gradient 2b,
+/// recomputed 1 + b more.
 inline LayerTimes round_layer(LayerKind kind, const std::string& model = "gpt2-mini") {
   LayerTimes layer{kind, find_model(model), 128, "float32", {}};
   layer.model.layers = 1;

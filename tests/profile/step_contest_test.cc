@@ -55,9 +55,10 @@ struct OneRank {
 
 TEST(StepContestTest, EveryRunHasATimeARound) {
   OneRank here;
-  StepContest contest(here.ranks, 1, here.gauge,
-                      {here.run("1f1b", 2, "threads"), here.run("1f1b", 1, "processes"), here.run("chimera", 2, "threads")},
-                      here.folder.file("contest"));
+  StepContest contest(
+      here.ranks, 1, here.gauge,
+      {here.run("1f1b", 2, "threads"), here.run("1f1b", 1, "processes"), here.run("chimera", 2, "threads")},
+      here.folder.file("contest"));
   contest.round();
   contest.forget();
   for (int round = 0; round < 3; ++round) contest.round();
