@@ -83,7 +83,8 @@ class Planner {
   enum class Outcome { Ranked, TooSlow, TooLarge };
 
   /// Ranks the candidate where it takes less than `seconds`. What it recomputes is chosen by the order of its ops;
-  /// where messages then wait so long that their memory exceeds what there is, by that much less.
+  /// where messages then wait so long that memory does not suffice, it recomputes more: by that order, too, it has to
+  /// hold less every time.
   Outcome try_out(Candidate candidate, double seconds) {
     double memory = predictor_.problem().memory_bytes;
     while (const auto planned = fitted(predictor_, candidate, options_, memory)) {
@@ -93,7 +94,9 @@ class Planner {
         insert({candidate, *prediction});
         return Outcome::Ranked;
       }
-      memory -= prediction->peak_memory_bytes - predictor_.problem().memory_bytes;
+      const auto by_order = peaks_by_order(*planned->schedule, planned->model, candidate.recompute);
+      const double excess = prediction->peak_memory_bytes - predictor_.problem().memory_bytes;
+      memory = std::min(memory - excess, *std::ranges::max_element(by_order) - 1);
     }
     return Outcome::TooLarge;
   }

@@ -21,10 +21,10 @@ struct ProfileOptions {
   double seconds = 45;       // for the measurements; each is made a few times however long it takes
 };
 
-/// How many processes compute at once, and how many there are: for links it takes two.
+/// How many processes compute at once, and how many there are: two more, which send messages while all cores compute.
 struct ProfileRanks {
   int computing = 1;  // as many as the cores have room for
-  int started = 2;
+  int started = 3;
 };
 [[nodiscard]] ProfileRanks profile_ranks(const ProfileOptions& options, int cores);
 

@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "generate/registry.h"
+#include "plan/machines.h"
 #include "plan/worker_memory.h"
 
 namespace chimera {
@@ -135,6 +136,26 @@ TEST(PlanTest, ADearHeadMakesTheLastStageShort) {
   for (const RankedCandidate& each : planned(problem, options).ranked) {
     EXPECT_EQ(each.candidate.partition, "6,2");
     EXPECT_EQ(each.candidate.shape.stages, 2);
+  }
+}
+
+TEST(PlanTest, GivesUpWhereMessagesThatWaitExceedTheMemoryByAByte) {
+  PlanProblem problem = problem_of(4, 32);
+  problem.machine = round_machine();  // whose messages come long before they are needed
+  Candidate candidate{.schedule = "1f1b", .shape = {.stages = 4, .micro_batches = 8}, .micro_batch_size = 4};
+  for (std::int64_t stage = 0; stage < 4; ++stage) candidate.recompute.insert(StageId(stage));
+  Predictor predictor(problem);
+  const PlannedSchedule prepared = predictor.prepare(candidate);
+  const double peak = predictor.predict(prepared, candidate).peak_memory_bytes;
+  const auto by_order = peaks_by_order(*prepared.schedule, prepared.model, candidate.recompute);
+  ASSERT_GT(peak, *std::ranges::max_element(by_order)) << "else the order of ops would tell";
+  problem.memory_bytes = peak - 1;
+  PlanOptions options;
+  options.schedules = {"1f1b"};
+  options.top = 0;
+  for (const RankedCandidate& each : planned(problem, options).ranked) {
+    EXPECT_FALSE(each.candidate.shape.stages == 4 && each.candidate.micro_batch_size == 4);
+    EXPECT_LE(each.prediction.peak_memory_bytes, problem.memory_bytes);
   }
 }
 
