@@ -69,6 +69,7 @@ TEST(ValidateRefusalTest, Flags) {
            {{"--validate", "--schedules", "1f1b"}, {"--validate trains a grid of its own; leave out --schedules"}},
            {{"--validate", "--only", "gpt4"}, {"--only 'gpt4': no run of the grid is called so"}},
            {{"--validate", "--machine", "missing.json"}, {"cannot read machine profile 'missing.json'"}},
+           {{"--validate", "--rounds", "1"}, {"--rounds must be 2 or more with --validate"}},
            {{"--only", "1f1b"}, {"--only belongs to --validate"}},
        }) {
     expect_refusal({Arguments{"bench"} + flags, words});
