@@ -12,7 +12,7 @@
 namespace chimera {
 namespace {
 
-constexpr double kLeast = std::numeric_limits<double>::min();
+constexpr double kLeast = std::numeric_limits<double>::min();  // of a recomputation: 0 would say that there is none
 
 using LayerCosts = std::array<LayerTime, kLayerKinds>;
 
@@ -95,7 +95,6 @@ class Builder {
   void add_recomputation() {
     model_.costs.recompute.assign(model_.costs.stages.size(), 0);
     for (const StageId stage : candidate_.recompute)
-      // 0 would say that the stage keeps its activations.
       model_.costs.recompute[stage.index()] = std::max(recomputation_[stage.index()], kLeast);
   }
 

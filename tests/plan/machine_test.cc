@@ -113,6 +113,19 @@ TEST(MachineTest, RecomputationTakesAForwardUnlessItSaysOtherwise) {
   EXPECT_EQ(other.layers[1].times[1].recompute, 3);
 }
 
+TEST(MachineTest, CoresAreEvenAndAtOnceThereUnlessItSaysOtherwise) {
+  json machine = json::parse(to_json(round_machine()));
+  machine["busy_delay"] = 0.25;
+  machine["core_imbalance"] = 0.5;
+  const MachineProfile other = machine_from_json(machine.dump(), "here.json");
+  EXPECT_EQ(other.busy_delay, 0.25);
+  EXPECT_EQ(other.core_imbalance, 0.5);
+  EXPECT_EQ(machine_from_json(to_json(other), "here.json"), other);
+  machine.erase("busy_delay");
+  machine.erase("core_imbalance");
+  EXPECT_EQ(machine_from_json(machine.dump(), "here.json"), round_machine());
+}
+
 TEST(MachineTest, OptionalSpreadIsNought) {
   json machine = json::parse(to_json(round_machine()));
   machine["layers"][0]["times"][0].erase("spread");

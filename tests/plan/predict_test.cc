@@ -81,6 +81,65 @@ TEST(PredictTest, WorkersThatShareCoresTakeTurns) {
   EXPECT_NEAR(shared.step_seconds, 4 * 2 * (5 * (3 + 1 + 2) + 20) + 11, 1e-9);  // all work, one op after the other
 }
 
+TEST(PredictTest, MessagesHoldUpOpsWhereNoCoreIsLeftForThem) {
+  PlanProblem problem = round_problem(2, 4);
+  problem.machine.busy_delay = 100;
+  const Candidate candidate = two_stages("1f1b", 2, 2);
+  const auto costs_with = [&](std::int64_t cores) {
+    problem.machine.cores = cores;
+    return Predictor(problem).prepare(candidate).model.costs;
+  };
+  const CostModel roomy = costs_with(4);
+  EXPECT_EQ(roomy.links->alpha, 1);
+  EXPECT_EQ(roomy.links->beta, 2);
+  EXPECT_EQ(roomy.stages[0].forward, costs_with(0).stages[0].forward) << "a device of its own";
+  const CostModel full = costs_with(2);
+  const double half = (1 + 2 * roomy.memory[1].boundary) / 2;  // the message between the stages, to and fro
+  EXPECT_EQ(full.links->alpha, 0);
+  EXPECT_EQ(full.links->beta, 0);
+  for (const std::size_t s : {0U, 1U}) {
+    EXPECT_DOUBLE_EQ(full.stages[s].forward, roomy.stages[s].forward + half);
+    EXPECT_DOUBLE_EQ(full.stages[s].backward, roomy.stages[s].backward + half);
+    EXPECT_DOUBLE_EQ(full.stages[s].input_gradient, roomy.stages[s].input_gradient + half);
+    EXPECT_DOUBLE_EQ(full.stages[s].weight_gradient, roomy.stages[s].weight_gradient);
+  }
+  EXPECT_EQ(costs_with(1).links->alpha, 100) << "both ends wait for a core";
+}
+
+TEST(PredictTest, MessagesWithinAWorkerAreNone) {
+  PlanProblem problem = round_problem(2, 4);
+  problem.machine.cores = 2;
+  const Candidate folded{.schedule = "zb-v", .shape = {.stages = 2, .micro_batches = 2}, .micro_batch_size = 2};
+  const CostModel costs = Predictor(problem).prepare(folded).model.costs;
+  ASSERT_EQ(costs.stages.size(), 4U);  // of two blocks each; worker 1 holds stages 1 and 2
+  const double half = (1 + 2 * costs.memory[1].boundary) / 2;
+  EXPECT_DOUBLE_EQ(costs.stages[1].forward, 2 * 4 + 10 + half) << "from stage 0, and nothing to stage 2";
+}
+
+TEST(PredictTest, OpsTakeWhatTheSlowestCoreTakesUnlessCoresAreShared) {
+  PlanProblem problem = round_problem(2, 4);
+  problem.machine.core_imbalance = 0.5;
+  const auto forward = [&](std::int64_t workers, std::int64_t cores, const Candidate& candidate) {
+    problem.workers = workers;
+    problem.machine.cores = cores;
+    return Predictor(problem).prepare(candidate).model.costs.stages[0].forward;
+  };
+  EXPECT_DOUBLE_EQ(forward(2, 8, two_stages("1f1b", 2, 2)), 5 * 4 * 1.5 + 10);
+  problem.machine.point_to_point = {};
+  EXPECT_DOUBLE_EQ(forward(2, 1, two_stages("1f1b", 2, 2)), 5 * 4 + 10) << "evened out";
+  const Candidate alone{.schedule = "1f1b", .shape = {.stages = 1, .micro_batches = 2}, .micro_batch_size = 2};
+  EXPECT_DOUBLE_EQ(forward(1, 8, alone), 10 * 4 + 10) << "waits for nobody";
+}
+
+TEST(PredictTest, RecomputationTakesWhatTheProfileSays) {
+  Predictor predictor(round_problem(2, 4));
+  Candidate candidate = two_stages("1f1b", 2, 2);
+  candidate.recompute = {StageId(0)};
+  const auto recompute = predictor.prepare(candidate).model.costs.recompute;
+  EXPECT_DOUBLE_EQ(recompute[0], 5 * 3 + 10);
+  EXPECT_EQ(recompute[1], 0);
+}
+
 TEST(PredictTest, PeaksByOrderAreNotBelowThoseOfTheTimeline) {
   for (const char* name : {"gpipe", "1f1b", "gems", "chimera", "zb-h1", "pipedream", "pipedream-2bw"}) {
     Predictor predictor(round_problem(4, 32));
