@@ -16,7 +16,7 @@
 #include "options.h"
 #include "plan/merge_machines.h"
 #include "profile/profiler.h"
-#include "transport/gloo_transport.h"
+#include "transport/gloo/gloo_transport.h"
 
 namespace chimera::apps {
 namespace {

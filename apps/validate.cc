@@ -15,7 +15,7 @@
 #include "options.h"
 #include "profile/measure_grid.h"
 #include "profile/profiler.h"
-#include "transport/gloo_transport.h"
+#include "transport/gloo/gloo_transport.h"
 
 namespace chimera::apps {
 namespace {

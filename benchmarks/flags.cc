@@ -23,8 +23,8 @@
 #include "launch/launcher.h"
 #include "launch/rank.h"
 #include "train/trainer.h"
-#include "transport/gloo_transport.h"
-#include "transport/thread_transport.h"
+#include "transport/gloo/gloo_transport.h"
+#include "transport/threads/thread_transport.h"
 
 namespace chimera::benchmarks {
 namespace {

@@ -17,7 +17,7 @@
 #include "launch/launcher.h"
 #include "launch/rank.h"
 #include "support/run_memory.h"
-#include "transport/gloo_transport.h"
+#include "transport/gloo/gloo_transport.h"
 
 namespace chimera::benchmarks {
 namespace {

@@ -23,8 +23,8 @@
 #include "profile/near_empty_stage.h"
 #include "runtime/executor.h"
 #include "support/raw_gloo.h"
-#include "transport/gloo_transport.h"
-#include "transport/thread_transport.h"
+#include "transport/gloo/gloo_transport.h"
+#include "transport/threads/thread_transport.h"
 
 namespace chimera::benchmarks {
 namespace {

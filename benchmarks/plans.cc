@@ -27,7 +27,7 @@
 #include "plan/plan.h"
 #include "profile/profiler.h"
 #include "profile/step_contest.h"
-#include "transport/gloo_transport.h"
+#include "transport/gloo/gloo_transport.h"
 
 namespace chimera::benchmarks {
 namespace {

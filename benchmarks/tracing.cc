@@ -19,7 +19,7 @@
 #include "launch/launcher.h"
 #include "launch/rank.h"
 #include "train/trainer.h"
-#include "transport/gloo_transport.h"
+#include "transport/gloo/gloo_transport.h"
 
 namespace chimera::benchmarks {
 namespace {

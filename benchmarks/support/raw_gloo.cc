@@ -1,4 +1,4 @@
-// Gloo's types are passed on through pointers and never called (see transport/gloo_transport.cc).
+// Gloo's types are passed on through pointers and never called (see transport/gloo/gloo_transport.cc).
 #define USE_DISTRIBUTED
 #define USE_C10D_GLOO
 

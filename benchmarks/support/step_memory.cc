@@ -16,8 +16,8 @@
 #include "model/partition.h"
 #include "runtime/executor.h"
 #include "runtime/memory_meter.h"
-#include "transport/gloo_transport.h"
-#include "transport/thread_transport.h"
+#include "transport/gloo/gloo_transport.h"
+#include "transport/threads/thread_transport.h"
 
 namespace chimera::benchmarks {
 namespace {

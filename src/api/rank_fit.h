@@ -26,9 +26,9 @@ struct FitStep {
 /// call train_step() together.
 class RankFit {
  public:
-  /// `transport` connects all ranks: threads (transport/thread_transport.h) or processes (transport/gloo_transport.h).
-  /// Makes the rank's stages, makes their copies equal and finds the shapes of messages.
-  /// Throws ConfigError where a module cannot be trained so; see ModuleStage.
+  /// `transport` connects all ranks: threads (transport/threads/thread_transport.h) or processes
+  /// (transport/gloo/gloo_transport.h). Makes the rank's stages, makes their copies equal and finds the shapes of
+  /// messages. Throws ConfigError where a module cannot be trained so; see ModuleStage.
   RankFit(const FitPlan& plan, WorkerId rank, Transport& transport);
 
   /// `step` counts from 0. Throws Error where the loss is not finite or nothing was counted.

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "transport/thread_transport.h"
+#include "transport/threads/thread_transport.h"
 
 namespace chimera {
 namespace {

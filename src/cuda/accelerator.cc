@@ -15,7 +15,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include "core/error.h"
-#include "transport/store_file.h"
+#include "transport/gloo/store_file.h"
 
 namespace chimera {
 namespace {

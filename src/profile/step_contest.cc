@@ -10,8 +10,8 @@
 #include "core/error.h"
 #include "core/random.h"
 #include "train/trainer.h"
-#include "transport/gloo_transport.h"
-#include "transport/thread_transport.h"
+#include "transport/gloo/gloo_transport.h"
+#include "transport/threads/thread_transport.h"
 
 namespace chimera {
 namespace {

@@ -24,9 +24,9 @@
 #include "train/observation.h"
 #include "train/report.h"
 #include "train/trainer.h"
-#include "transport/gloo_transport.h"
+#include "transport/gloo/gloo_transport.h"
 #include "transport/stream.h"
-#include "transport/thread_transport.h"
+#include "transport/threads/thread_transport.h"
 
 namespace chimera {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/pair_transport.h"
+#include "transport/pairs/pair_transport.h"
 #include "transport/transport.h"
 
 namespace chimera {

@@ -22,7 +22,7 @@
 #include "core/file_descriptor.h"
 #include "generate/registry.h"
 #include "model/keyed_dropout.h"
-#include "transport/gloo_transport.h"
+#include "transport/gloo/gloo_transport.h"
 
 namespace chimera {
 namespace {

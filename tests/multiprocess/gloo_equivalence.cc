@@ -11,7 +11,7 @@
 #include "launch/launcher.h"
 #include "launch/rank.h"
 #include "support/training.h"
-#include "transport/gloo_transport.h"
+#include "transport/gloo/gloo_transport.h"
 
 namespace chimera {
 namespace {

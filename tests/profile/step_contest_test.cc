@@ -6,7 +6,7 @@
 #include "bench/random_letters.h"
 #include "bench/training_run.h"
 #include "core/error.h"
-#include "transport/thread_transport.h"
+#include "transport/threads/thread_transport.h"
 
 namespace chimera {
 namespace {

@@ -13,7 +13,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <vector>
 
-#include "transport/pair_transport.h"
+#include "transport/pairs/pair_transport.h"
 
 namespace chimera::testing {
 

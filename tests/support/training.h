@@ -15,7 +15,7 @@
 
 #include "train/job.h"
 #include "train/trainer.h"
-#include "transport/thread_transport.h"
+#include "transport/threads/thread_transport.h"
 
 namespace chimera::testing {
 

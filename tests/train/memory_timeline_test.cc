@@ -8,7 +8,7 @@
 #include "core/file_descriptor.h"
 #include "support/run_memory.h"
 #include "support/training.h"
-#include "transport/gloo_transport.h"
+#include "transport/gloo/gloo_transport.h"
 
 namespace chimera {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <thread>
 
-#include "transport/thread_transport.h"
+#include "transport/threads/thread_transport.h"
 
 namespace chimera {
 namespace {

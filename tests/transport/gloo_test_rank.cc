@@ -19,7 +19,7 @@
 #include "contract.h"
 #include "core/error.h"
 #include "core/fault_point.h"
-#include "transport/gloo_transport.h"
+#include "transport/gloo/gloo_transport.h"
 
 namespace chimera {
 namespace {

@@ -1,6 +1,6 @@
 // Ranks as processes over Gloo: the contract of every transport, and ranks that die at bad moments.
 
-#include "transport/gloo_transport.h"
+#include "transport/gloo/gloo_transport.h"
 
 #include <ATen/Functions.h>
 #include <fmt/format.h>

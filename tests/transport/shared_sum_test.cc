@@ -1,4 +1,4 @@
-#include "transport/shared_sum.h"
+#include "transport/gloo/shared_sum.h"
 
 #include <gtest/gtest.h>
 

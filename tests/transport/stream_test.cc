@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "transport/thread_transport.h"
+#include "transport/threads/thread_transport.h"
 
 namespace chimera {
 namespace {

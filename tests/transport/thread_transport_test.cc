@@ -1,6 +1,6 @@
 // Ranks as threads: the contract of every transport, and what is special to threads.
 
-#include "transport/thread_transport.h"
+#include "transport/threads/thread_transport.h"
 
 #include <ATen/Functions.h>
 #include <gmock/gmock.h>

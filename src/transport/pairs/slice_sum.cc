@@ -1,4 +1,4 @@
-#include "transport/slice_sum.h"
+#include "transport/pairs/slice_sum.h"
 
 #include <ATen/ATen.h>
 

@@ -1,4 +1,4 @@
-#include "transport/store_file.h"
+#include "transport/gloo/store_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-#include "transport/thread_channel.h"
+#include "transport/threads/channel.h"
 
 #include <utility>
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "schedule/reduction_tree.h"
-#include "transport/closure.h"
 #include "transport/stream.h"
+#include "transport/threads/closure.h"
 
 namespace chimera {
 

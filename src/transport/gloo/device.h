@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <memory>
 
-#include "transport/gloo_group.h"
+#include "transport/gloo/group.h"
 
 namespace chimera {
 

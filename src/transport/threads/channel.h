@@ -8,9 +8,9 @@
 #include <deque>
 #include <mutex>
 
-#include "transport/closure.h"
 #include "transport/message.h"
 #include "transport/stream.h"
+#include "transport/threads/closure.h"
 
 namespace chimera {
 

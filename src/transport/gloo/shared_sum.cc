@@ -1,4 +1,4 @@
-#include "transport/shared_sum.h"
+#include "transport/gloo/shared_sum.h"
 
 #include <ATen/Functions.h>
 #include <ATen/core/grad_mode.h>

@@ -1,4 +1,4 @@
-#include "transport/thread_transport.h"
+#include "transport/threads/thread_transport.h"
 
 #include <ATen/Functions.h>
 #include <fmt/format.h>
@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "core/error.h"
-#include "transport/closure.h"
 #include "transport/groups.h"
-#include "transport/thread_channel.h"
-#include "transport/thread_sum.h"
+#include "transport/threads/channel.h"
+#include "transport/threads/closure.h"
+#include "transport/threads/sum.h"
 
 namespace chimera {
 

@@ -1,4 +1,4 @@
-#include "transport/gloo_transport.h"
+#include "transport/gloo/gloo_transport.h"
 
 #include <ATen/Functions.h>
 #include <fmt/format.h>
@@ -17,14 +17,14 @@
 #include "core/error.h"
 #include "core/fault_point.h"
 #include "transport/done.h"
-#include "transport/gloo_collectives.h"
-#include "transport/gloo_device.h"
-#include "transport/gloo_errors.h"
+#include "transport/gloo/collectives.h"
+#include "transport/gloo/device.h"
+#include "transport/gloo/errors.h"
+#include "transport/gloo/one_way_groups.h"
+#include "transport/gloo/shared_sum.h"
+#include "transport/gloo/store_file.h"
 #include "transport/groups.h"
-#include "transport/one_way_groups.h"
 #include "transport/ordered_sum.h"
-#include "transport/shared_sum.h"
-#include "transport/store_file.h"
 
 namespace chimera {
 namespace {

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <span>
 
-#include "transport/gloo_group.h"
+#include "transport/gloo/group.h"
 
 namespace chimera {
 

@@ -1,5 +1,5 @@
 #pragma once
-// c10d's Gloo backend as this project uses it, included by source files of this room alone. It is compiled against
+// c10d's Gloo backend as this project uses it, included by source files of this folder alone. It is compiled against
 // Debian's Gloo headers, older than the Gloo inside libtorch_cpu: Gloo's types are passed on through pointers and never
 // called.
 

@@ -1,4 +1,4 @@
-#include "transport/one_way_groups.h"
+#include "transport/gloo/one_way_groups.h"
 
 #include <ATen/Functions.h>
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "schedule/reduction_tree.h"
-#include "transport/gloo_group.h"
+#include "transport/gloo/group.h"
 
 namespace chimera {
 

@@ -1,4 +1,4 @@
-#include "transport/thread_sum.h"
+#include "transport/threads/sum.h"
 
 #include <ATen/Functions.h>
 #include <ATen/core/grad_mode.h>

@@ -1,11 +1,11 @@
-#include "transport/gloo_errors.h"
+#include "transport/gloo/errors.h"
 
 #include <fmt/format.h>
 
 #include <string_view>
 
 #include "core/error.h"
-#include "transport/gloo_group.h"
+#include "transport/gloo/group.h"
 
 namespace chimera {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "core/shared_memory.h"
 #include "schedule/reduction_tree.h"
-#include "transport/gloo_group.h"
+#include "transport/gloo/group.h"
 
 namespace chimera {
 

@@ -1,4 +1,4 @@
-#include "transport/gloo_collectives.h"
+#include "transport/gloo/collectives.h"
 
 #include <ATen/Functions.h>
 #include <ATen/core/grad_mode.h>

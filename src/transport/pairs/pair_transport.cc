@@ -1,4 +1,4 @@
-#include "transport/pair_transport.h"
+#include "transport/pairs/pair_transport.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 #include "transport/done.h"
 #include "transport/groups.h"
 #include "transport/ordered_sum.h"
-#include "transport/slice_sum.h"
+#include "transport/pairs/slice_sum.h"
 
 namespace chimera {
 namespace {
