@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "model/config.h"
+#include "model_config/config.h"
 
 namespace chimera::apps {
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "model/config_json.h"
-#include "model/parameters.h"
+#include "model_config/config_json.h"
+#include "model_config/parameters.h"
 #include "render/bars.h"
 #include "render/panel.h"
 

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "model/config.h"
-#include "model/footprint.h"
-#include "model/partition.h"
+#include "model_config/config.h"
+#include "model_config/footprint.h"
+#include "model_config/partition.h"
 
 namespace chimera::apps {
 

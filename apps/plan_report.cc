@@ -6,7 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "model/parameters.h"
+#include "model_config/parameters.h"
 
 namespace chimera::apps {
 namespace {

@@ -1,5 +1,5 @@
 // Bytes over time on every worker, measured in processes, beside the simulator's memory timeline: with sizes of stages
-// that were measured, and with those of model/footprint.h.
+// that were measured, and with those of model_config/footprint.h.
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>

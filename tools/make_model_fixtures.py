@@ -5,7 +5,7 @@ loss and gradients in float64. The C++ tests compare with them and need no Pytho
     pip install torch==2.11.0 transformers==5.23.0 safetensors==0.8.0 numpy==2.4.6
     python tools/make_model_fixtures.py
 
-Tensors: weights/NAME, gradients/NAME (names as in src/model/parameters.h), tokens, targets, logits, loss; BERT also
+Tensors: weights/NAME, gradients/NAME (names as in src/model_config/parameters.h), tokens, targets, logits, loss; BERT also
 token_types, attention_mask, next_sentence, sentence_logits. Metadata: the configuration and the versions used.
 """
 

@@ -5,8 +5,8 @@
 #include <map>
 #include <utility>
 
-#include "model/footprint.h"
-#include "model/parameters.h"
+#include "model_config/footprint.h"
+#include "model_config/parameters.h"
 #include "runtime/memory_meter.h"
 #include "simulate/explain.h"
 #include "simulate/simulate.h"

@@ -31,7 +31,7 @@ struct WorkerMemory {
   [[nodiscard]] double simulated_peak() const;
 };
 
-/// Where the simulator's sizes of stages come from: the measured run itself, or model/footprint.h.
+/// Where the simulator's sizes of stages come from: the measured run itself, or model_config/footprint.h.
 enum class Sizes : std::uint8_t { Measured, Derived };
 
 /// Trains the job as this rank, in a process of its own, counting every tensor from the model's weights on, and

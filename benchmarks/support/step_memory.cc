@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "core/file_descriptor.h"
-#include "model/partition.h"
+#include "model_config/partition.h"
 #include "runtime/executor.h"
 #include "runtime/memory_meter.h"
 #include "transport/gloo/gloo_transport.h"

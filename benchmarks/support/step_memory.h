@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "model/config.h"
+#include "model_config/config.h"
 #include "passes/lower.h"
 #include "schedule/schedule.h"
 

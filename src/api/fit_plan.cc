@@ -14,7 +14,7 @@
 #include "core/nearest.h"
 #include "generate/one_f_one_b.h"
 #include "generate/registry.h"
-#include "model/partition.h"
+#include "model_config/partition.h"
 #include "passes/lower.h"
 #include "simulate/simulate.h"
 #include "train/job.h"

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "model/parameters.h"
 #include "model/stage.h"
+#include "model_config/parameters.h"
 
 namespace chimera {
 

@@ -9,11 +9,11 @@
 #include <optional>
 #include <vector>
 
-#include "model/config.h"
 #include "model/dropout.h"
 #include "model/parameter_group.h"
-#include "model/partition.h"
 #include "model/tied_weight.h"
+#include "model_config/config.h"
+#include "model_config/partition.h"
 
 namespace chimera {
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "model/initial_values.h"
-#include "model/parameters.h"
+#include "model_config/parameters.h"
 
 namespace chimera {
 namespace {

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "model/config.h"
 #include "model/parameter_group.h"
+#include "model_config/config.h"
 
 namespace chimera {
 

@@ -7,8 +7,8 @@
 #include <optional>
 #include <vector>
 
-#include "model/config.h"
-#include "model/footprint.h"
+#include "model_config/config.h"
+#include "model_config/footprint.h"
 #include "schedule/schedule.h"
 #include "simulate/costs.h"
 

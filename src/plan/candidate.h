@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "model/config.h"
-#include "model/footprint.h"
+#include "model_config/config.h"
+#include "model_config/footprint.h"
 #include "plan/machine.h"
 #include "schedule/all_reduce_placement.h"
 #include "schedule/schedule.h"

@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "generate/registry.h"
-#include "model/partition.h"
+#include "model_config/partition.h"
 #include "plan/plan.h"
 
 namespace chimera {

@@ -11,7 +11,7 @@
 
 #include "core/error.h"
 #include "core/nearest.h"
-#include "model/config_json.h"
+#include "model_config/config_json.h"
 #include "schedule/json_value.h"
 
 namespace chimera {

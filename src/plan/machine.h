@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "model/footprint.h"
+#include "model_config/footprint.h"
 
 namespace chimera {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "model/parameters.h"
+#include "model_config/parameters.h"
 #include "passes/lower.h"
 #include "schedule/rank_layout.h"
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "model/partition.h"
+#include "model_config/partition.h"
 #include "plan/candidate.h"
 #include "simulate/costs.h"
 

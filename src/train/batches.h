@@ -2,8 +2,8 @@
 // Samples as tensors: the micro-batch that a stage reads.
 
 #include "data/samples.h"
-#include "model/config.h"
 #include "model/stage.h"
+#include "model_config/config.h"
 
 namespace chimera {
 

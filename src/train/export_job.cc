@@ -11,9 +11,9 @@
 #include <system_error>
 
 #include "core/error.h"
-#include "model/config_json.h"
 #include "model/safetensors.h"
 #include "model/stage.h"
+#include "model_config/config_json.h"
 #include "train/batches.h"
 #include "train/optimizer.h"
 

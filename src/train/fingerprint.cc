@@ -11,7 +11,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "model/parameters.h"
+#include "model_config/parameters.h"
 
 namespace chimera {
 namespace {

@@ -12,7 +12,7 @@
 #include "core/nearest.h"
 #include "generate/one_f_one_b.h"
 #include "generate/registry.h"
-#include "model/parameters.h"
+#include "model_config/parameters.h"
 #include "passes/lower.h"
 #include "plan/named_partition.h"
 #include "simulate/simulate.h"

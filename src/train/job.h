@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "data/samples.h"
-#include "model/partition.h"
+#include "model_config/partition.h"
 #include "passes/stream.h"
 #include "runtime/block_sums.h"
 #include "schedule/program.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "model/parameters.h"
+#include "model_config/parameters.h"
 #include "passes/lower.h"
 
 namespace chimera {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "model/config.h"
+#include "model_config/config.h"
 #include "schedule/schedule.h"
 
 namespace chimera {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <iostream>
 
-#include "model/parameters.h"
+#include "model_config/parameters.h"
 #include "passes/unroll.h"
 #include "render/text.h"
 #include "simulate/simulate.h"

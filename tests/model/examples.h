@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "model/config.h"
 #include "model/stage.h"
+#include "model_config/config.h"
 
 namespace chimera {
 

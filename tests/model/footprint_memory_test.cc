@@ -1,4 +1,4 @@
-// What model/footprint.h says of memory, beside what LibTorch's allocator hands out for a real stage.
+// What model_config/footprint.h says of memory, beside what LibTorch's allocator hands out for a real stage.
 
 #include <gtest/gtest.h>
 
@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "model/footprint.h"
 #include "model/stage.h"
 #include "model/weight_gradients.h"
+#include "model_config/footprint.h"
 #include "runtime/memory_meter.h"
 
 namespace chimera {

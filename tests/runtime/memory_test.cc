@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "generate/registry.h"
-#include "model/parameters.h"
+#include "model_config/parameters.h"
 #include "passes/unroll.h"
 #include "runtime/memory_meter.h"
 #include "support/step_memory.h"

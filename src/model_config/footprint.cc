@@ -1,4 +1,4 @@
-#include "model/footprint.h"
+#include "model_config/footprint.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "model/parameters.h"
+#include "model_config/parameters.h"
 
 namespace chimera {
 namespace {

@@ -3,12 +3,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include "model/config.h"
+#include "model_config/config.h"
 
 namespace chimera {
 
-/// The fields of a model file (model/config.h) but `layers`: `family`, `hidden`, `heads`, `feed_forward`, `vocabulary`,
-/// `positions`, `tied`. They fix what one layer of each kind is.
+/// The fields of a model file (model_config/config.h) but `layers`: `family`, `hidden`, `heads`, `feed_forward`,
+/// `vocabulary`, `positions`, `tied`. They fix what one layer of each kind is.
 [[nodiscard]] inline nlohmann::ordered_json layer_sizes_json(const ModelConfig& model) {
   return {{"family", family_name(model.family)},
           {"hidden", model.hidden},

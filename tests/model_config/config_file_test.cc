@@ -6,7 +6,7 @@
 #include <regex>
 
 #include "core/error.h"
-#include "model/config.h"
+#include "model_config/config.h"
 
 namespace chimera {
 namespace {

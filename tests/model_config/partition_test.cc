@@ -1,4 +1,4 @@
-#include "model/partition.h"
+#include "model_config/partition.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

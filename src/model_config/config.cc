@@ -1,4 +1,4 @@
-#include "model/config.h"
+#include "model_config/config.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "core/nearest.h"
-#include "model/parameters.h"
+#include "model_config/parameters.h"
 
 namespace chimera {
 namespace {

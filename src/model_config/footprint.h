@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "model/config.h"
-#include "model/partition.h"
+#include "model_config/config.h"
+#include "model_config/partition.h"
 #include "simulate/costs.h"
 
 namespace chimera {

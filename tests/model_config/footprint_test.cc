@@ -1,11 +1,11 @@
-#include "model/footprint.h"
+#include "model_config/footprint.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
 #include "core/error.h"
-#include "model/parameters.h"
+#include "model_config/parameters.h"
 
 namespace chimera {
 namespace {

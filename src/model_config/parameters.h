@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "model/config.h"
-#include "model/partition.h"
+#include "model_config/config.h"
+#include "model_config/partition.h"
 
 namespace chimera {
 

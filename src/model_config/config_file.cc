@@ -9,7 +9,7 @@
 
 #include "core/error.h"
 #include "core/nearest.h"
-#include "model/config.h"
+#include "model_config/config.h"
 
 namespace chimera {
 namespace {

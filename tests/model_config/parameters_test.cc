@@ -1,4 +1,4 @@
-#include "model/parameters.h"
+#include "model_config/parameters.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
