@@ -9,8 +9,8 @@
 #include "bench/machine.h"
 #include "generate/registry.h"
 #include "passes/unroll.h"
+#include "profile/step_memory.h"
 #include "simulate/simulate.h"
-#include "support/step_memory.h"
 
 namespace chimera::benchmarks {
 namespace {

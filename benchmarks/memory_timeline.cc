@@ -16,7 +16,7 @@
 #include "core/file_descriptor.h"
 #include "launch/launcher.h"
 #include "launch/rank.h"
-#include "support/run_memory.h"
+#include "profile/run_memory.h"
 #include "transport/gloo/gloo_transport.h"
 
 namespace chimera::benchmarks {

@@ -21,8 +21,8 @@
 #include "launch/rank.h"
 #include "passes/lower.h"
 #include "profile/near_empty_stage.h"
+#include "profile/raw_gloo.h"
 #include "runtime/executor.h"
-#include "support/raw_gloo.h"
 #include "transport/gloo/gloo_transport.h"
 #include "transport/threads/thread_transport.h"
 

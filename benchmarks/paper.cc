@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "support/paper_tables.h"
+#include "bench/paper_tables.h"
 
 namespace chimera {
 namespace {

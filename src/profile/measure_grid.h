@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "bench/validate.h"
 #include "profile/lockstep.h"
-#include "profile/validate.h"
 
 namespace chimera {
 

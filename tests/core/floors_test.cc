@@ -18,7 +18,7 @@ namespace {
 const std::map<std::string, int> kFloors = {
     {"core", 0},     {"schedule", 1}, {"generate", 2}, {"passes", 2},       {"check", 2},
     {"simulate", 2}, {"render", 3},   {"search", 3},   {"model_config", 3}, {"model", 4},
-    {"data", 4},     {"launch", 4},   {"bench", 4},    {"transport", 4},    {"plan", 5},
+    {"data", 4},     {"launch", 4},   {"bench", 6},    {"transport", 4},    {"plan", 5},
     {"runtime", 5},  {"cuda", 5},     {"train", 6},    {"api", 7},          {"profile", 7},
 };
 

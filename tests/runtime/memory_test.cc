@@ -8,8 +8,8 @@
 #include "generate/registry.h"
 #include "model_config/parameters.h"
 #include "passes/unroll.h"
+#include "profile/step_memory.h"
 #include "runtime/memory_meter.h"
-#include "support/step_memory.h"
 
 namespace chimera {
 namespace {

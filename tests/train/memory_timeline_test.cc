@@ -6,7 +6,7 @@
 #include <future>
 
 #include "core/file_descriptor.h"
-#include "support/run_memory.h"
+#include "profile/run_memory.h"
 #include "support/training.h"
 #include "transport/gloo/gloo_transport.h"
 

@@ -1,4 +1,4 @@
-#include "profile/validate.h"
+#include "bench/validate.h"
 
 #include <fmt/format.h>
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "bench/validation.h"
 #include "plan/machine.h"
-#include "profile/validation.h"
 
 namespace chimera {
 

@@ -1,4 +1,4 @@
-#include "profile/validation.h"
+#include "bench/validation.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

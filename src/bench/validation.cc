@@ -1,4 +1,4 @@
-#include "profile/validation.h"
+#include "bench/validation.h"
 
 #include <fmt/format.h>
 

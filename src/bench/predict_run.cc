@@ -1,6 +1,6 @@
+#include "bench/validate.h"
 #include "model_config/config.h"
 #include "plan/predict.h"
-#include "profile/validate.h"
 
 namespace chimera {
 

@@ -1,4 +1,4 @@
-#include "support/step_memory.h"
+#include "profile/step_memory.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>

@@ -2,7 +2,7 @@
 #define USE_DISTRIBUTED
 #define USE_C10D_GLOO
 
-#include "support/raw_gloo.h"
+#include "profile/raw_gloo.h"
 
 #include <ATen/Functions.h>
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-#include "support/run_memory.h"
+#include "profile/run_memory.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "support/paper_tables.h"
+#include "bench/paper_tables.h"
 
 #include <algorithm>
 #include <array>
