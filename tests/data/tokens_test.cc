@@ -1,5 +1,6 @@
 #include "data/tokens.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -58,7 +59,7 @@ TEST_F(CorpusTest, TokensAreTheBytesOfTheText) {
 }
 
 TEST_F(CorpusTest, TheLastTwentiethIsForValidation) {
-  const Corpus corpus = open_corpus(write("a.txt", std::string(38, 't') + "vv"));
+  const Corpus corpus = open_corpus(write("a.txt", fmt::format("{:t>38}vv", "")));
   EXPECT_EQ(text_of(corpus.split(Split::Train)), std::string(38, 't'));
   EXPECT_EQ(text_of(corpus.split(Split::Validation)), "vv");
   EXPECT_EQ(corpus.split(Split::Train).name(), path("a.txt") + " (training)");
