@@ -1,0 +1,145 @@
+"use strict";
+// Runs inside the page, behind its own scripts: does what a reader does and looks at what the page shows. page_test.py
+// puts it there; the page shows chimera above 1f1b, both D = N = 4 with F = 1 and B = 2.
+
+const failures = [];
+let checks = 0;
+
+function expect(what, actual, expected) {
+  ++checks;
+  const [is, should] = [JSON.stringify(actual), JSON.stringify(expected)];
+  if (is !== should) failures.push(`${what}: ${is}, expected ${should}`);
+}
+
+/** A pointer's event at a point of the plot. */
+function pointer(type, x, y) {
+  const bounds = plot.getBoundingClientRect();
+  plot.dispatchEvent(new PointerEvent(type, {clientX: bounds.left + x, clientY: bounds.top + y, pointerId: 1}));
+}
+
+function press(key) {
+  document.dispatchEvent(new KeyboardEvent("keydown", {key, cancelable: true}));
+}
+
+function wheel(deltaY, x, y, keys = {}) {
+  const bounds = plot.getBoundingClientRect();
+  plot.dispatchEvent(new WheelEvent(
+      "wheel", {clientX: bounds.left + x, clientY: bounds.top + y, deltaY, cancelable: true, ...keys}));
+}
+
+/** The middle of an op's box, by its label. */
+function middleOf(panel, label) {
+  const op = [...panel.ops.kind.keys()].find((each) => panel.label(each) === label);
+  const box = boxOf(view, panel, op);
+  return [(box.left + box.right) / 2, box.middle];
+}
+
+const tipLines = () => tip.hidden ? null : [...tip.children].map((line) => line.textContent);
+const aWhile = () => new Promise((done) => setTimeout(done, 100));  // frames in between
+
+/** The colour at a point of the picture, as #rrggbb. */
+function colorAt(x, y) {
+  const ratio = window.devicePixelRatio || 1;
+  const [r, g, b] = picture.base.getImageData(Math.round(x * ratio), Math.round(y * ratio), 1, 1).data;
+  return "#" + [r, g, b].map((part) => part.toString(16).padStart(2, "0")).join("");
+}
+
+function testTable() {
+  const rows = [...document.querySelectorAll("#totals tbody tr")].map(
+      (row) => [...row.children].map((cell) => cell.textContent));
+  expect("rows of the table", rows.map((row) => row[0]), panels.map((panel) => panel.title));
+  const headings = [...document.querySelectorAll("#totals th")].map((cell) => cell.textContent);
+  const makespan = headings.indexOf("makespan");
+  expect("makespan of chimera", rows[0][makespan], "16");
+  expect("makespan of 1f1b, and how much more that is", rows[1][makespan], "21 +31.3 %");
+  expect("bubble ratio of chimera", rows[0][headings.indexOf("bubble ratio")], "0.25");
+}
+
+function testLegend() {
+  const entries = document.getElementById("legend").textContent;
+  for (const part of ["F forward", "B backward", "replica 0 (down)", "replica 1 (up)", "idle: "]) {
+    expect(`the legend has "${part}"`, entries.includes(part), true);
+  }
+  expect("the legend has ops that the page does not", entries.includes("input gradient"), false);
+}
+
+function testPicture() {
+  const op = panels[1].ops.first[1];  // 1F0 of 1f1b, of one replica and no hatch
+  const box = boxOf(view, panels[1], op);
+  expect("colour of an op's corner", colorAt(box.left + 4, box.top + 4), panels[1].fills[0][0]);
+  const paper = colorAt(view.x(panels[0].makespan) + 4, boxOf(view, panels[0], 0).middle);
+  expect("colour beyond the end", paper === panels[1].fills[0][0], false);
+}
+
+function testHover() {
+  pointer("pointermove", ...middleOf(panels[0], "1F0"));
+  expect("an op's explanation", tipLines()?.slice(0, 3),
+         ["1F0 forward", "stage 1, micro-batch 0, replica 0 (down)", "worker 1, 1 to 2 (1)"]);
+  expect("what an op waited for", tipLines()?.some((line) => line.startsWith("input from 0F0 on worker 0")), true);
+  const [x, y] = [view.x(0.5), middleOf(panels[0], "1F0")[1]];  // worker 1 waits for 0F0
+  pointer("pointermove", x, y);
+  expect("a bubble's explanation", tipLines()?.slice(0, 2), ["bubble", "worker 1, 0 to 1"]);
+  expect("what a bubble is there for", tipLines()?.[2].startsWith("waited 1 for 0F0 on worker 0: "), true);
+  pointer("pointerleave", x, y);
+  expect("the explanation of nothing", tipLines(), null);
+}
+
+function testPin() {
+  const [x, y] = middleOf(panels[0], "2F1");
+  pointer("pointerdown", x, y);
+  pointer("pointerup", x, y);
+  expect("a click follows a micro-batch", view.pinned, 1);
+  press("Escape");
+  expect("Escape lets it go", view.pinned, null);
+}
+
+function testZoom() {
+  press("f");
+  expect("at first everything is in view", [view.startTime, view.fitted], [0, true]);
+  const x = Math.round(middleOf(panels[0], "2F1")[0]);  // wheels turn at whole pixels
+  const [time, scale] = [view.timeAt(x), view.scale];
+  wheel(-300, x, 100);
+  expect("the wheel zooms", view.scale > 1.5 * scale, true);
+  expect("what is under the pointer stays there", Math.abs(view.timeAt(x) - time) < 1e-6, true);
+  const [start, rows] = [view.startTime, view.rowHeight];
+  pointer("pointerdown", 400, 100);
+  pointer("pointermove", 350, 100);
+  pointer("pointerup", 350, 100);
+  expect("a drag pans", Math.abs(view.startTime - start - 50 / view.scale) < 1e-6, true);
+  expect("a drag follows no micro-batch", view.pinned, null);
+  wheel(-300, 400, 100, {ctrlKey: true});
+  expect("the wheel with Ctrl makes rows higher", view.rowHeight > rows, true);
+  document.getElementById("fit").click();
+  expect("the button brings everything back", [view.startTime, view.scale, view.rowHeight], [0, scale, rows]);
+}
+
+function testKeys() {
+  const box = (id) => document.getElementById(id).checked;
+  const shown = () => [picture.show.critical, picture.show.arrows, view.memory];
+  const boxes = () => [box("critical"), box("arrows"), box("memory")];
+  const before = shown();
+  expect("the boxes say what is shown", boxes(), before);
+  for (const key of ["c", "a", "m"]) press(key);
+  expect("keys turn things on and off", shown(), before.map((each) => !each));
+  expect("and their boxes", boxes(), shown());
+  for (const key of ["c", "a", "m"]) press(key);
+  const height = view.rowHeight;
+  press("]");
+  expect("] makes rows higher", view.rowHeight > height, true);
+  press("f");
+}
+
+async function test() {
+  plot.setPointerCapture = () => {};  // which refuses pointers that no hand moves
+  await aWhile();
+  for (const part of [testTable, testLegend, testPicture, testHover, testPin, testZoom, testKeys]) {
+    part();
+    await aWhile();
+  }
+}
+
+window.addEventListener("error", (event) => failures.push(`error: ${event.message}`));
+test().catch((error) => failures.push(`error: ${error.message}`)).finally(() => {
+  const result = element("pre", failures.length === 0 ? `${checks} checks passed` : failures.join("\n"), document.body);
+  result.id = "result";
+});

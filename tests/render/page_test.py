@@ -1,0 +1,56 @@
+"""The page that `simulate --format html` writes, in a browser: its scripts run, and do what a reader asks for.
+
+Usage: page_test.py CHIMERA. Exits with 77 (skipped) where no Chromium is installed; CHIMERA_BROWSER may name one.
+"""
+
+import html
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+CHIMERA = sys.argv[1]
+SCRIPT = pathlib.Path(__file__).with_name("page_test.js")
+
+
+def find_browser():
+    names = [os.environ.get("CHIMERA_BROWSER"), "chromium", "chromium-browser", "google-chrome"]
+    return next((found for name in names if name and (found := shutil.which(name))), None)
+
+
+def write_page(path):
+    shape = ["--stages", "4", "--micro-batches", "4", "--forward", "1", "--backward", "2"]
+    subprocess.run([CHIMERA, "simulate", "chimera", *shape, "--with", "1f1b", "--format", "html", "--output", path],
+                   check=True)
+    page = path.read_text(encoding="utf-8")
+    assert page.count("</body>") == 1
+    script = SCRIPT.read_text(encoding="utf-8")
+    # An error in the page's own scripts comes before ours, which would not run; then nothing is reported either.
+    path.write_text(page.replace("</body>", f"<script>{script}</script></body>"), encoding="utf-8")
+
+
+def main():
+    browser = find_browser()
+    if browser is None:
+        print("skipped: no Chromium here; Debian's package is `chromium`")
+        return 77
+    with tempfile.TemporaryDirectory() as folder:
+        page = pathlib.Path(folder, "page.html")
+        write_page(page)
+        # Without its sandbox, which containers do not allow: the page is our own.
+        command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+                   "--window-size=1200,800", f"--user-data-dir={folder}/profile", "--virtual-time-budget=10000",
+                   "--dump-dom", page.as_uri()]
+        shown = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    result = re.search(r'<pre id="result">(.*?)</pre>', shown.stdout, re.DOTALL)
+    if result is None:
+        print(f"the page's scripts did not run to their end; {browser} says:\n{shown.stderr}")
+        return 1
+    print(html.unescape(result[1]))
+    return 0 if result[1].endswith("checks passed") else 1
+
+
+sys.exit(main())
