@@ -75,4 +75,5 @@ set(torch_suites
 )
 foreach(suite ${torch_suites})
   add_test(NAME torch.${suite} COMMAND chimera_torch_tests --gtest_filter=${suite}.*:*/${suite}.*)
+  set_tests_properties(torch.${suite} PROPERTIES TIMEOUT 600)
 endforeach()
