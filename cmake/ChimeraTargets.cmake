@@ -2,7 +2,9 @@
 # chimera_executable(NAME SOURCES ... [LIBRARIES ...] [TORCH])
 # TORCH: link LibTorch and reuse the one precompiled header of its headers.
 
-find_program(CCACHE ccache)
+# `CCACHE` is "CCACHE-NOTFOUND" where there is no such program: ask whether it is there, never pass it on as it is.
+set(CHIMERA_COMPILER_CACHE ccache CACHE STRING "Program that caches what the compiler makes, used where installed")
+find_program(CCACHE ${CHIMERA_COMPILER_CACHE})
 if(CCACHE)
   # A precompiled header is cached only with these two allowances.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
@@ -13,7 +15,10 @@ target_include_directories(chimera_options INTERFACE ${PROJECT_SOURCE_DIR}/src)
 target_compile_options(chimera_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Woverloaded-virtual
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict> # GCC 12 warns of its own string concatenation (GCC bug 105651)
-  $<$<BOOL:${CHIMERA_WERROR}>:-Werror> $<$<BOOL:${CCACHE}>:-fpch-preprocess>)
+  $<$<BOOL:${CHIMERA_WERROR}>:-Werror>)
+if(CCACHE)
+  target_compile_options(chimera_options INTERFACE -fpch-preprocess)
+endif()
 if(CHIMERA_SANITIZE)
   target_compile_options(chimera_options INTERFACE -fsanitize=${CHIMERA_SANITIZE} -fno-omit-frame-pointer)
   target_link_options(chimera_options INTERFACE -fsanitize=${CHIMERA_SANITIZE})

@@ -1,4 +1,4 @@
-# cmake -DBUILD=... -DSOURCE=... -DWITH_TORCH=... [-DTORCH_DIR=...] [-DLAUNCHER=...] -P check.cmake
+# cmake -DBUILD=... -DSOURCE=... -DWITH_TORCH=... -P check.cmake
 # Installs the build into a prefix of its own, builds the projects beside this file against it, and runs them.
 set(work ${BUILD}/install_test)
 file(REMOVE_RECURSE ${work})
@@ -13,8 +13,7 @@ endfunction()
 
 function(try_project name program expected)
   run(${CMAKE_COMMAND} -S ${SOURCE}/tests/install/${name} -B ${work}/${name} -G Ninja -DCMAKE_BUILD_TYPE=Release
-    -DCMAKE_PREFIX_PATH=${work}/prefix -DEXAMPLE=${SOURCE}/examples/rings.cc
-    -DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER})
+    -DCMAKE_PREFIX_PATH=${work}/prefix -DEXAMPLE=${SOURCE}/examples/rings.cc)
   run(${CMAKE_COMMAND} --build ${work}/${name})
   run(${work}/${name}/${program})
   if(NOT output MATCHES "${expected}")
@@ -24,6 +23,20 @@ endfunction()
 
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${work}/prefix)
 run(${work}/prefix/bin/chimera --version)
+
+# How the package was built is nothing to its users: no warnings, sanitizers, compiler cache or folders of the build.
+file(GLOB package ${work}/prefix/lib*/cmake/Chimera/*.cmake ${work}/prefix/lib*/*/cmake/Chimera/*.cmake)
+foreach(file ${package})
+  file(STRINGS ${file} lines REGEX
+    "INTERFACE_COMPILE_OPTIONS|CCACHE|ccache|-fsanitize|-fpch|chimera_options|${BUILD}/src")
+  if(lines)
+    message(FATAL_ERROR "${file} carries options of the build:\n${lines}")
+  endif()
+endforeach()
+if(NOT package)
+  message(FATAL_ERROR "no CMake package in ${work}/prefix")
+endif()
+
 try_project(scheduling picture "worker 0 [|] 0F0 ")
 if(WITH_TORCH)
   try_project(training rings "worker 0 [|] 0F0 .*step 200  loss 0[.][01]")
