@@ -29,7 +29,7 @@ struct Options {
   ValidationFlags validation;
   ContestOptions contest;
   double most_disturbed = 4;  // per cent
-  std::string format = "text";
+  Format format = Format::Text;
   std::string output;
 };
 
@@ -104,7 +104,7 @@ void compare(Options options, const Words& shared) {
   const auto list = contenders(options, shared);
   const auto scores =
       run_contest(list, options.contest, [](const std::string& words) { std::cerr << words << std::flush; });
-  write_output(options.output, options.format == "json" ? as_json(list, scores) : as_text(list, scores));
+  write_output(options.output, options.format == Format::Json ? as_json(list, scores) : as_text(list, scores));
 }
 
 /// The grid is fixed: of the flags of a comparison only those count that say how to measure.
@@ -120,7 +120,8 @@ int validate_grid(const Options& options, const CLI::App& command, const Words& 
   ValidationFlags validation = options.validation;
   if (command.count("--rounds") > 0) validation.rounds = options.contest.rounds;
   if (validation.rounds < 2) {
-    throw ConfigError("--rounds must be 2 or more with --validate, which sets every other round beside the rest, not 1");
+    throw ConfigError(
+        "--rounds must be 2 or more with --validate, which sets every other round beside the rest, not 1");
   }
   validation.format = options.format;
   validation.output = options.output;
@@ -165,7 +166,7 @@ void add_flags(CLI::App& command, Options& options) {
            "predict from this profile (default: measured in turns with the runs)");
   command.add_option("--only", options.validation.only, "runs of the grid whose words contain this")->type_name("TEXT");
   command.add_option("--grid-folder", options.validation.folder)->group("");  // given to ranks
-  add_format(command, options.format, {"text", "json"});
+  add_format(command, options.format, {Format::Text, Format::Json});
   add_path(command, "--output", options.output, "write the table to a file");
 }
 

@@ -21,7 +21,7 @@ constexpr ChannelDiscipline kDisciplines[] = {ChannelDiscipline::PerDirection, C
 
 struct Options {
   std::string file;
-  std::string format;
+  Format format = Format::Text;
   double in_flight = 0;
   MemoryLimit memory;
   bool strict_order = false;
@@ -171,11 +171,11 @@ void add_check(CLI::App& program, int& exit_code) {
   auto options = std::make_shared<Options>();
   command->add_option("FILE", options->file, "schedule in JSON or CSV; - reads standard input")->required();
   add_limits(*command, *options);
-  add_format(*command, options->format, {"text", "json"});
+  add_format(*command, options->format, {Format::Text, Format::Json});
   command->callback([options, &exit_code] {
     (void)options->limits();  // refused before anything is read
     const Report report = examine(load_schedule(options->file), *options);
-    write_output("", options->format == "json" ? as_json(report) : as_text(report));
+    write_output("", options->format == Format::Json ? as_json(report) : as_text(report));
     exit_code = static_cast<int>(report.is_valid() ? ExitCode::Success : ExitCode::No);
   });
 }

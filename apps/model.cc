@@ -31,21 +31,18 @@ struct Options {
   std::int64_t micro_batch_size = 4;
   std::int64_t sequence = kSequence;
   CLI::Option* sequence_option = nullptr;
-  std::string dtype = "float32";
-  std::string optimizer = "adamw";
+  DataType dtype = DataType::Float32;
+  OptimizerKind optimizer = OptimizerKind::AdamW;
   double dropout = 0;
-  std::string format;
+  Format format = Format::Text;
   std::string output;
 };
 
 Workload workload_of(const Options& options, const ModelConfig& model) {
-  Workload workload;
+  Workload workload = chimera::workload_of(options.dtype, options.optimizer);
   workload.micro_batch_size = options.micro_batch_size;
   workload.sequence = options.sequence;
   if (options.sequence_option->count() == 0) workload.sequence = std::min(kSequence, model.positions);
-  workload.compute_bytes = options.dtype == "float64" ? 8 : options.dtype == "bfloat16" ? 2 : 4;
-  workload.weight_bytes = options.dtype == "float64" ? 8 : 4;
-  workload.optimizer_bytes = options.optimizer == "adamw" ? 2 * workload.weight_bytes : 0;
   workload.dropout = options.dropout > 0;
   return workload;
 }
@@ -84,10 +81,10 @@ CostModel flop_costs(const ModelReport& report) {
   return costs;
 }
 
-std::string printed(const ModelReport& report, const std::string& format) {
-  if (format == "json") return model_json(report);
-  if (format == "costs") return costs_to_json(flop_costs(report));
-  return format == "svg" ? model_svg(report) : model_text(report);
+std::string printed(const ModelReport& report, Format format) {
+  if (format == Format::Json) return model_json(report);
+  if (format == Format::Costs) return costs_to_json(flop_costs(report));
+  return format == Format::Svg ? model_svg(report) : model_text(report);
 }
 
 }  // namespace
@@ -127,11 +124,10 @@ void add_model(CLI::App& program, int&) {
   add_count(*command, "--micro-batch-size", options->micro_batch_size, "sequences of a micro-batch (default 4)");
   options->sequence_option = add_count(*command, "--sequence", options->sequence,
                                        "tokens of a sequence (default 128, or the model's positions where fewer)");
-  add_choice(*command, "--dtype", options->dtype, "of hidden states (default float32)",
-             {"float32", "float64", "bfloat16"});
-  add_choice(*command, "--optimizer", options->optimizer, "(default adamw)", {"adamw", "sgd"});
+  add_choice(*command, "--dtype", options->dtype, "of hidden states (default float32)");
+  add_choice(*command, "--optimizer", options->optimizer, "(default adamw)");
   add_number(*command, "--dropout", options->dropout, "probability of an element to be dropped (default 0)");
-  add_format(*command, options->format, {"text", "json", "svg", "costs"});
+  add_format(*command, options->format, {Format::Text, Format::Json, Format::Svg, Format::Costs});
   add_path(*command, "--output", options->output, "file to write instead of standard output");
   command->callback([options] { write_output(options->output, printed(report_of(*options), options->format)); });
 }

@@ -12,7 +12,9 @@ void ModelFlags::add_to(CLI::App& app) {
   hidden_option = add_count(app, "--hidden", hidden, "width, likewise; feed-forward becomes 4 times that");
   heads_option = add_count(app, "--heads", heads, "attention heads, likewise");
   vocabulary_option = add_count(app, "--vocabulary", vocabulary, "token ids, likewise");
-  add_choice(app, "--tied", tied, "whether the head is the token embedding, likewise", {"true", "false"});
+  add_word(
+      app, "--tied", {"true", "false"}, [this](const std::string& word) { tied = word == "true"; },
+      "whether the head is the token embedding, likewise");
 }
 
 ModelOverrides ModelFlags::overrides() const {
@@ -21,7 +23,7 @@ ModelOverrides ModelFlags::overrides() const {
   if (hidden_option->count() > 0) overrides.hidden = hidden;
   if (heads_option->count() > 0) overrides.heads = heads;
   if (vocabulary_option->count() > 0) overrides.vocabulary = vocabulary;
-  if (!tied.empty()) overrides.tied = tied == "true";
+  overrides.tied = tied;
   return overrides;
 }
 

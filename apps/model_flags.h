@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <optional>
 #include <string>
 
 #include "model_config/config.h"
@@ -14,7 +15,7 @@ struct ModelFlags {
   std::int64_t hidden = 0;
   std::int64_t heads = 0;
   std::int64_t vocabulary = 0;
-  std::string tied;
+  std::optional<bool> tied;
   CLI::Option* layers_option = nullptr;
   CLI::Option* hidden_option = nullptr;
   CLI::Option* heads_option = nullptr;

@@ -53,7 +53,7 @@ std::vector<StageFootprint> footprints(const ModelReport& report) {
 
 std::string workload_words(const ModelReport& report) {
   return fmt::format("one micro-batch of {} x {} tokens, {}, {}{}", report.workload.micro_batch_size,
-                     report.workload.sequence, report.dtype, report.optimizer,
+                     report.workload.sequence, to_text(report.dtype), to_text(report.optimizer),
                      report.workload.dropout ? ", dropout" : "");
 }
 
@@ -139,7 +139,7 @@ std::string model_text(const ModelReport& report) {
   return fmt::format(
              "{}: {} parameters\n  {}, {} layers, {} wide, {} heads, feed-forward {}, vocabulary {}, {} positions, "
              "head {}\n  for {}\n\n",
-             model.name, parameter_count(model), family_name(model.family), model.layers, model.hidden, model.heads,
+             model.name, parameter_count(model), to_text(model.family), model.layers, model.hidden, model.heads,
              model.feed_forward, model.vocabulary, model.positions, model.tied ? "tied" : "untied",
              workload_words(report)) +
          layer_table(report) + "\n" + stage_table(report, stages) + "\n" + to_text(chart_of(report, stages));
@@ -151,7 +151,7 @@ std::string model_json(const ModelReport& report) {
   json.update(layer_sizes_json(model));
   json.update({{"micro_batch_size", report.workload.micro_batch_size},
                {"sequence", report.workload.sequence},
-               {"dtype", report.dtype},
+               {"dtype", to_text(report.dtype)},
                {"optimizer", report.optimizer},
                {"dropout", report.workload.dropout}});
   for (const LayerKind kind : kKinds) {

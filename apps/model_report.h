@@ -15,8 +15,8 @@ struct ModelReport {
   ModelConfig model;
   std::vector<StageLayers> partition;
   Workload workload;
-  std::string dtype;
-  std::string optimizer;
+  DataType dtype;
+  OptimizerKind optimizer;
 };
 
 /// Tables of layers and of stages, and a bar of memory for each stage.

@@ -66,25 +66,27 @@ CLI::Option* add_path(CLI::App& app, const std::string& flag, std::string& path,
       ->type_name("FILE");
 }
 
-CLI::Option* add_choice(CLI::App& app, const std::string& flag, std::string& value, const std::string& description,
-                        std::vector<std::string> names) {
+CLI::Option* add_word(CLI::App& app, const std::string& flag, std::vector<std::string> names,
+                      std::function<void(const std::string&)> take, const std::string& description) {
   const std::string listed = fmt::format("{}", fmt::join(names, "|"));
   return app
       .add_option_function<std::string>(
           flag,
-          [&value, flag, names](const std::string& text) {
-            if (std::find(names.begin(), names.end(), text) == names.end()) {
-              throw ConfigError(unknown_name(flag, text, names));
-            }
-            value = text;
+          [flag, names = std::move(names), take = std::move(take)](const std::string& word) {
+            if (std::ranges::find(names, word) == names.end()) throw ConfigError(unknown_name(flag, word, names));
+            take(word);
           },
           description)
       ->type_name(listed);
 }
 
-void add_format(CLI::App& app, std::string& format, std::vector<std::string> names) {
-  format = names.front();
-  add_choice(app, "--format", format, fmt::format("output format (default {})", format), std::move(names));
+void add_format(CLI::App& app, Format& format, const std::vector<Format>& formats) {
+  format = formats.front();
+  std::vector<std::string> names;
+  for (const Format one : formats) names.push_back(to_text(one));
+  add_word(
+      app, "--format", names, [&format](const std::string& word) { format = parse_named<Format>("--format", word); },
+      fmt::format("output format (default {})", names.front()));
 }
 
 void ShapeFlags::add_to(CLI::App& app) {
@@ -94,8 +96,7 @@ void ShapeFlags::add_to(CLI::App& app) {
   special = {add_count(app, "--pipelines", shape.pipelines, "2f, down and up pipelines together (chimera; default 2)"),
              add_count(app, "--chunks", shape.chunks, "v, stages on each worker (interleaved-1f1b; default 2)"),
              add_count(app, "--waves", shape.waves, "w, waves through the workers (hanayo; default 1)"),
-             add_choice(app, "--scale", scale, "for more micro-batches than stages (chimera; default direct)",
-                        {"direct", "doubling", "halving"})};
+             add_choice(app, "--scale", shape.scale, "for more micro-batches than stages (chimera; default direct)")};
 }
 
 bool ShapeFlags::given() const {
@@ -114,18 +115,11 @@ PipelineShape ShapeFlags::shape_for(const Generator& generator, const std::vecto
         fmt::format("{} does not apply to {}{}", flag->get_name(), generator.name,
                     generator.flags.empty() ? "" : fmt::format(", which takes {}", fmt::join(generator.flags, ", "))));
   }
-  return as_given();
-}
-
-PipelineShape ShapeFlags::as_given() const {
-  PipelineShape asked = shape;
-  if (scale == "doubling") asked.scale = ScaleMethod::Doubling;
-  if (scale == "halving") asked.scale = ScaleMethod::Halving;
-  return asked;
+  return shape;
 }
 
 PipelineShape ShapeFlags::shape_beside(const Schedule& schedule) const {
-  PipelineShape asked = as_given();
+  PipelineShape asked = shape;
   asked.stages = static_cast<std::int64_t>(schedule.workers.size());
   asked.micro_batches = std::llround(static_cast<double>(schedule.micro_batches) * schedule.micro_batch_scale);
   return asked;
@@ -151,10 +145,8 @@ void CostFlags::add_to(CLI::App& app) {
   times.push_back(add_number(app, "--latency", latency, "delay of a message between workers (default 0)"));
   add_path(app, "--costs", file,
            "costs of every stage and op, links, all-reduces and memory, in JSON (docs/schedule_format.md)");
-  sync = "eager-opt";
   sync_option = add_choice(app, "--sync", sync,
-                           "when a worker launches the all-reduces that --costs describes (default eager-opt)",
-                           {"eager-opt", "eager", "post"});
+                           "when a worker launches the all-reduces that --costs describes (default eager-opt)");
   add_count(app, "--data-parallel", data_parallel, "W, groups of workers that all-reduce together (default 1)");
   app.add_flag("--blocking-sends", blocking_sends, "a worker waits until what it sends has arrived");
 }
@@ -165,8 +157,7 @@ CostModel CostFlags::costs_of(const Schedule& schedule) const {
   if (sync_option->count() > 0 && !costs.all_reduce)
     throw ConfigError("--sync needs all-reduces: say in --costs FILE what they cost (all_reduce)");
   if (costs.all_reduce) costs.all_reduce->data_parallel = data_parallel;
-  if (sync == "eager") costs.all_reduce_placement = AllReducePlacement::Eager;
-  if (sync == "post") costs.all_reduce_placement = AllReducePlacement::Post;
+  costs.all_reduce_placement = sync;
   costs.blocking_sends = blocking_sends;
   return costs;
 }

@@ -5,14 +5,33 @@
 
 #include <cstdint>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "core/choices.h"
 #include "generate/registry.h"
 #include "schedule/schedule.h"
 #include "simulate/simulate.h"
 
-namespace chimera::apps {
+namespace chimera {
+namespace apps {
+
+/// --format: what a report or picture is written as. Each subcommand has some of them.
+enum class Format : std::uint8_t { Text, Json, Csv, Svg, Html, Perfetto, Costs };
+
+}  // namespace apps
+
+template <>
+inline constexpr auto kNames<apps::Format> = std::to_array<Named<apps::Format>>({{apps::Format::Text, "text"},
+                                                                                 {apps::Format::Json, "json"},
+                                                                                 {apps::Format::Csv, "csv"},
+                                                                                 {apps::Format::Svg, "svg"},
+                                                                                 {apps::Format::Html, "html"},
+                                                                                 {apps::Format::Perfetto, "perfetto"},
+                                                                                 {apps::Format::Costs, "costs"}});
+
+namespace apps {
 
 /// A flag that takes a whole number; anything else is an error that says so.
 CLI::Option* add_count(CLI::App& app, const std::string& flag, std::int64_t& value, const std::string& description);
@@ -21,16 +40,22 @@ CLI::Option* add_number(CLI::App& app, const std::string& flag, double& value, c
                         double least = 0);
 /// A flag that takes the path of a file; an empty one is an error.
 CLI::Option* add_path(CLI::App& app, const std::string& flag, std::string& path, const std::string& description);
-/// A flag that takes one of `names`; another one is an error that says the nearest.
-CLI::Option* add_choice(CLI::App& app, const std::string& flag, std::string& value, const std::string& description,
-                        std::vector<std::string> names);
-/// --format, one of `names`; the first is the default.
-void add_format(CLI::App& app, std::string& format, std::vector<std::string> names);
+/// A flag that takes one of `names`, of which `take` gets it; another one is an error that says the nearest.
+CLI::Option* add_word(CLI::App& app, const std::string& flag, std::vector<std::string> names,
+                      std::function<void(const std::string&)> take, const std::string& description);
+/// A flag that takes a word of an enumeration.
+template <NamedEnum Enum>
+CLI::Option* add_choice(CLI::App& app, const std::string& flag, Enum& value, const std::string& description) {
+  return add_word(
+      app, flag, names_of<Enum>(), [&value, flag](const std::string& word) { value = parse_named<Enum>(flag, word); },
+      description);
+}
+/// --format, one of `formats`; the first is the default.
+void add_format(CLI::App& app, Format& format, const std::vector<Format>& formats);
 
 /// --stages, --micro-batches, --pipelines, --chunks, --waves, --scale.
 struct ShapeFlags {
   PipelineShape shape;
-  std::string scale = "direct";
   CLI::Option* stages = nullptr;
   CLI::Option* micro_batches = nullptr;
   std::vector<CLI::Option*> special;  // the flags that only some schedules take
@@ -43,9 +68,6 @@ struct ShapeFlags {
   [[nodiscard]] PipelineShape shape_beside(const Schedule& schedule) const;
   /// Generates; throws ConfigError where D or N is not given, or as shape_for.
   [[nodiscard]] Schedule generate(const std::string& name, const std::vector<std::string>& beside = {}) const;
-
- private:
-  [[nodiscard]] PipelineShape as_given() const;
 };
 
 /// --forward, --backward or --input-gradient and --weight-gradient, --latency; or --costs. With either --sync,
@@ -57,7 +79,7 @@ struct CostFlags {
   double weight_gradient = 0;
   double latency = 0;
   std::string file;  // empty: the times above
-  std::string sync;
+  AllReducePlacement sync = AllReducePlacement::EagerOpt;
   bool blocking_sends = false;
   std::int64_t data_parallel = 1;
   std::vector<CLI::Option*> times;  // the flags that a file replaces
@@ -82,4 +104,5 @@ struct CostFlags {
 /// Writes to standard output where `path` is empty, else to the file as write_whole does.
 void write_output(const std::string& path, const std::string& text);
 
-}  // namespace chimera::apps
+}  // namespace apps
+}  // namespace chimera

@@ -51,19 +51,19 @@ void PictureFlags::add_to(CLI::App& app) {
       ->type_name("NAME")
       ->take_all()
       ->allow_extra_args(false);
-  add_choice(app, "--color", color, "colours in text (default auto: on a terminal, unless NO_COLOR is set)",
-             {"auto", "always", "never"});
+  add_choice(app, "--color", color, "colours in text (default auto: on a terminal, unless NO_COLOR is set)");
 }
 
 TextStyle PictureFlags::text_style(const std::string& output) const {
   const bool on_terminal = output.empty() && isatty(STDOUT_FILENO) == 1;
-  return {.colored = color == "always" || (color == "auto" && on_terminal && colors_are_welcome()),
-          .columns = on_terminal ? terminal_columns() : 0};
+  return {
+      .colored = color == ColorChoice::Always || (color == ColorChoice::Auto && on_terminal && colors_are_welcome()),
+      .columns = on_terminal ? terminal_columns() : 0};
 }
 
-void PictureFlags::check_format(const std::string& format) const {
-  if (with.empty() || format == "text" || format == "html") return;
-  throw ConfigError(fmt::format("--format {} shows one schedule; --with goes with text and html", format));
+void PictureFlags::check_format(Format format) const {
+  if (with.empty() || format == Format::Text || format == Format::Html) return;
+  throw ConfigError(fmt::format("--format {} shows one schedule; --with goes with text and html", to_text(format)));
 }
 
 std::vector<Schedule> PictureFlags::beside(const Schedule& first, const ShapeFlags& shape) const {
@@ -86,10 +86,10 @@ Panel panel_of(Schedule schedule, Timeline timeline, const CostModel& costs) {
           .memory_in_bytes = !costs.memory.empty()};
 }
 
-std::string drawn(const std::string& format, const std::vector<Panel>& panels) {
+std::string drawn(Format format, const std::vector<Panel>& panels) {
   const Panel& first = panels.front();
-  if (format == "svg") return to_svg(first);
-  if (format == "perfetto") return to_perfetto(first.schedule, first.timeline, first.explanation);
+  if (format == Format::Svg) return to_svg(first);
+  if (format == Format::Perfetto) return to_perfetto(first.schedule, first.timeline, first.explanation);
   return to_html(panels);
 }
 

@@ -10,19 +10,31 @@
 #include "render/panel.h"
 #include "render/text.h"
 
-namespace chimera::apps {
+namespace chimera {
+namespace apps {
+
+/// --color.
+enum class ColorChoice : std::uint8_t { Auto, Always, Never };
+
+}  // namespace apps
+
+template <>
+inline constexpr auto kNames<apps::ColorChoice> = std::to_array<Named<apps::ColorChoice>>(
+    {{apps::ColorChoice::Auto, "auto"}, {apps::ColorChoice::Always, "always"}, {apps::ColorChoice::Never, "never"}});
+
+namespace apps {
 
 /// --with, --color.
 struct PictureFlags {
   std::vector<std::string> with;  // schedules to show beside the first one
-  std::string color = "auto";
+  ColorChoice color = ColorChoice::Auto;
 
   void add_to(CLI::App& app);
   /// For text that goes to `output` (empty: standard output): coloured and folded on a terminal, plain elsewhere.
   /// NO_COLOR (no-color.org) and TERM=dumb turn `auto` off.
   [[nodiscard]] TextStyle text_style(const std::string& output) const;
   /// Throws ConfigError where schedules stand side by side in a format that shows one only.
-  void check_format(const std::string& format) const;
+  void check_format(Format format) const;
   /// The schedules named by --with. A name takes those of the shape flags that apply to it, and D and N of `first`;
   /// what ends in .json or .csv is a file, which must hold a valid schedule.
   [[nodiscard]] std::vector<Schedule> beside(const Schedule& first, const ShapeFlags& shape) const;
@@ -32,6 +44,7 @@ struct PictureFlags {
 [[nodiscard]] Panel panel_of(Schedule schedule, Timeline timeline, const CostModel& costs);
 
 /// `svg` or `perfetto`, of the first panel, or `html`, of all.
-[[nodiscard]] std::string drawn(const std::string& format, const std::vector<Panel>& panels);
+[[nodiscard]] std::string drawn(Format format, const std::vector<Panel>& panels);
 
-}  // namespace chimera::apps
+}  // namespace apps
+}  // namespace chimera

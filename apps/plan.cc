@@ -20,12 +20,12 @@ constexpr double kGain = 0.999;  // of the step time: what counts as faster
 struct Options {
   PlanFlags problem;
   std::vector<std::string> schedules;
-  std::string rule = "simulation";
+  PlanRule rule = PlanRule::Simulation;
   std::string partition = "balanced";
   std::int64_t top = 10;
   std::int64_t run = 0;
   std::string data;  // for that; empty: random letters
-  std::string format;
+  Format format = Format::Text;
   std::string output;
   std::string costs;
 };
@@ -49,7 +49,7 @@ PlanReport make_report(const Options& options) {
   const PlanProblem problem = options.problem.problem();
   Predictor predictor(problem);
   PlanOptions plan_options{.schedules = options.schedules, .partition = options.partition, .top = options.top};
-  const bool by_paper = options.rule == "paper";
+  const bool by_paper = options.rule == PlanRule::Paper;
   PlanReport report{problem,
                     by_paper ? plan_by_paper_rule(predictor) : make_plan(predictor, plan_options),
                     options.rule,
@@ -122,7 +122,7 @@ void add_plan(CLI::App& program, int& exit_code) {
   command->add_option("--schedules", options->schedules, "consider these alone (default: all synchronous ones)")
       ->delimiter(',')
       ->type_name("NAME,NAME");
-  add_choice(*command, "--rule", options->rule, "how to choose (default simulation)", {"simulation", "paper"});
+  add_choice(*command, "--rule", options->rule, "how to choose (default simulation)");
   command
       ->add_option("--partition", options->partition,
                    "how the model is cut into stages: even; balanced, even or with stages that balance, whichever is "
@@ -132,7 +132,7 @@ void add_plan(CLI::App& program, int& exit_code) {
   add_count(*command, "--run", options->run,
             "train the best so many for a few steps on this machine, and compare (default 0)");
   add_path(*command, "--data", options->data, "UTF-8 text for --run (default: random letters)");
-  add_format(*command, options->format, {"text", "json"});
+  add_format(*command, options->format, {Format::Text, Format::Json});
   add_path(*command, "--output", options->output, "write the plan as a file for `chimera train --config`");
   add_path(*command, "--costs", options->costs,
            "write what the chosen plan's ops, messages and sums take, as `chimera simulate --costs` reads it");
@@ -143,7 +143,7 @@ void add_plan(CLI::App& program, int& exit_code) {
     measure(*options, report);
     write_plan(*options, report);
     write_costs(*options, report);
-    write_output("", options->format == "json" ? plan_json(report) : plan_text(report));
+    write_output("", options->format == Format::Json ? plan_json(report) : plan_text(report));
     exit_code = static_cast<int>(ExitCode::Success);
   });
 }

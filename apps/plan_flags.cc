@@ -16,12 +16,10 @@ void PlanFlags::add_to(CLI::App& app) {
   add_number(app, "--memory", memory, "GiB that a worker has (default: what the machine's profile says)");
   add_path(app, "--machine", machine, "profile of the machine, in JSON");
   add_count(app, "--sequence", sequence, "tokens of a sequence (default 128)");
-  add_choice(app, "--dtype", dtype, "numbers that layers compute with (default float32)",
-             {"float32", "float64", "bfloat16"});
-  add_choice(app, "--optimizer", optimizer, "whose state takes memory (default adamw)", {"adamw", "sgd"});
+  add_choice(app, "--dtype", dtype, "numbers that layers compute with (default float32)");
+  add_choice(app, "--optimizer", optimizer, "whose state takes memory (default adamw)");
   app.add_flag("--with-dropout", dropout, "train with dropout, which keeps attention's probabilities");
-  add_choice(app, "--sync", sync, "when gradients are summed over copies (default eager-opt)",
-             {"eager-opt", "eager", "post"});
+  add_choice(app, "--sync", sync, "when gradients are summed over copies (default eager-opt)");
   app.add_flag("--shard-optimizer", shard_optimizer, "keep optimizer state once over the workers that hold a stage");
 }
 
@@ -41,10 +39,10 @@ PlanProblem PlanFlags::problem(const ModelOverrides& fields, double gibibytes) c
   problem.mini_batch = mini_batch;
   problem.memory_bytes = gibibytes > 0 ? gibibytes * (1 << 30) : problem.machine.memory_bytes;
   if (problem.memory_bytes <= 0) throw ConfigError("--memory is missing, and the machine's profile has none");
-  problem.workload = workload_of(dtype, optimizer, sequence);
+  problem.workload = workload_of(dtype, optimizer);
+  problem.workload.sequence = sequence;
   problem.workload.dropout = dropout;
-  if (sync == "eager") problem.sync = AllReducePlacement::Eager;
-  if (sync == "post") problem.sync = AllReducePlacement::Post;
+  problem.sync = sync;
   problem.shard_optimizer = shard_optimizer;
   return problem;
 }
@@ -58,18 +56,9 @@ std::vector<TrainFlag> PlanFlags::workload_flags() const {
   if (fields.vocabulary) flags.push_back({"vocabulary", *fields.vocabulary});
   if (fields.tied) flags.push_back({"tied", std::string(*fields.tied ? "true" : "false")});
   flags.push_back({"sequence", sequence});
-  flags.push_back({"dtype", dtype});
-  flags.push_back({"optimizer", optimizer});
+  flags.push_back({"dtype", to_text(dtype)});
+  flags.push_back({"optimizer", to_text(optimizer)});
   return flags;
-}
-
-Workload workload_of(const std::string& dtype, const std::string& optimizer, std::int64_t sequence) {
-  Workload workload;
-  workload.sequence = sequence;
-  workload.weight_bytes = dtype == "float64" ? 8 : 4;
-  workload.compute_bytes = dtype == "bfloat16" ? 2 : workload.weight_bytes;
-  workload.optimizer_bytes = optimizer == "adamw" ? 2 * workload.weight_bytes : 0;
-  return workload;
 }
 
 }  // namespace chimera::apps

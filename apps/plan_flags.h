@@ -20,9 +20,9 @@ struct PlanFlags {
   double memory = 0;  // GiB; 0: what the machine has
   std::string machine;
   std::int64_t sequence = 128;
-  std::string dtype = "float32";
-  std::string optimizer = "adamw";
-  std::string sync = "eager-opt";
+  DataType dtype = DataType::Float32;
+  OptimizerKind optimizer = OptimizerKind::AdamW;
+  AllReducePlacement sync = AllReducePlacement::EagerOpt;
   bool dropout = false;
   bool shard_optimizer = false;
 
@@ -34,8 +34,5 @@ struct PlanFlags {
   /// Model and workload as flags of `chimera train`.
   [[nodiscard]] std::vector<TrainFlag> workload_flags() const;
 };
-
-/// Elements' sizes that `chimera train --dtype` and --optimizer lead to.
-[[nodiscard]] Workload workload_of(const std::string& dtype, const std::string& optimizer, std::int64_t sequence);
 
 }  // namespace chimera::apps

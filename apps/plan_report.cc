@@ -91,7 +91,7 @@ std::string gains_text(const PlanReport& report) {
     text += fmt::format("  twice the memory: {:.4g} s ({:.2f} times as fast): {}, recompute {}\n",
                         better.prediction.step_seconds, seconds / better.prediction.step_seconds,
                         in_words(better.candidate), recomputed(better.candidate));
-  } else if (report.rule != "paper") {
+  } else if (report.rule != PlanRule::Paper) {
     text += "  twice the memory: no gain\n";
   }
   return text;
@@ -159,7 +159,7 @@ std::string plan_text(const PlanReport& report) {
                   problem.machine.name, problem.memory_bytes / kGiB, problem.mini_batch);
   text += rows(report);
   const ReportedCandidate& chosen = report.candidates.front();
-  text += fmt::format("\nchosen{}: {}, recompute {}\n", report.rule == "paper" ? " by the paper's rule" : "",
+  text += fmt::format("\nchosen{}: {}, recompute {}\n", report.rule == PlanRule::Paper ? " by the paper's rule" : "",
                       in_words(chosen.ranked.candidate), recomputed(chosen.ranked.candidate));
   text += parts_of_a_step(chosen.ranked.prediction) + both_models(chosen) + gains_text(report);
   text += fmt::format("{} candidates: {} do not fit, {} cannot be faster than the slowest above\n",
@@ -170,9 +170,9 @@ std::string plan_text(const PlanReport& report) {
 std::string plan_json(const PlanReport& report) {
   Json candidates = Json::array();
   for (const ReportedCandidate& each : report.candidates) candidates.push_back(candidate_json(each));
-  Json json = {
-      {"chosen", candidates.front()},         {"candidates", candidates},           {"rule", report.rule},
-      {"considered", report.plan.considered}, {"too_large", report.plan.too_large}, {"pruned", report.plan.pruned}};
+  Json json = {{"chosen", candidates.front()},       {"candidates", candidates},
+               {"rule", to_text(report.rule)},       {"considered", report.plan.considered},
+               {"too_large", report.plan.too_large}, {"pruned", report.plan.pruned}};
   if (report.with_more_memory) {
     const auto& better = *report.with_more_memory;
     json["with_twice_the_memory"] = candidate_json({better, {}, std::nullopt, std::nullopt});

@@ -21,7 +21,7 @@ struct ReportedCandidate {
 struct PlanReport {
   PlanProblem problem;
   Plan plan;
-  std::string rule;                                 // "simulation" or "paper"
+  PlanRule rule = PlanRule::Simulation;
   std::vector<ReportedCandidate> candidates;        // the best first: the chosen one
   std::optional<RankedCandidate> with_more_memory;  // the best with twice the memory, where that is faster
 };

@@ -26,12 +26,12 @@ struct Flags {
   std::vector<std::string> merged;  // --merge
   std::string name;
   std::string output;
-  std::string format = "text";
+  Format format = Format::Text;
 };
 
 void print(const Flags& flags, const MachineProfile& machine, const std::string& text) {
   if (!flags.output.empty()) write_whole(flags.output, to_json(machine));
-  write_output("", flags.format == "json" ? to_json(machine) : text);
+  write_output("", flags.format == Format::Json ? to_json(machine) : text);
 }
 
 void merge(const Flags& flags) {
@@ -81,15 +81,14 @@ void add_flags(CLI::App& command, Flags& flags) {
       ->delimiter(',')
       ->type_name("N,N");
   add_count(command, "--sequence", o.sequence, "tokens of a sequence (default 128)");
-  add_choice(command, "--dtype", o.dtype, "numbers that layers compute with (default float32)",
-             {"float32", "float64", "bfloat16"});
+  add_choice(command, "--dtype", o.dtype, "numbers that layers compute with (default float32)");
   add_count(command, "--threads", o.threads, "intra-op threads of a worker (default 1)");
   add_number(command, "--seconds", o.seconds,
              "time for the measurements; more where a few of each take longer (default 45)");
   command.add_option("--merge", flags.merged, "measure nothing: unite these profiles, of nodes that are alike")
       ->type_name("FILE FILE");
   command.add_option("--name", flags.name, "what to call the machine (default its host name)")->type_name("TEXT");
-  add_format(command, flags.format, {"text", "json"});
+  add_format(command, flags.format, {Format::Text, Format::Json});
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ struct Options {
   std::string name;
   ShapeFlags shape;
   PictureFlags pictures;
-  std::string format;
+  Format format = Format::Text;
   bool communication = false;
   std::string output;
 };
@@ -55,15 +55,15 @@ std::string as_csv(const Schedule& schedule, bool communication) {
 
 std::string written(const Options& options) {
   const Schedule schedule = options.shape.generate(options.name, options.pictures.with);
-  if (options.format == "json") return to_json(schedule);
-  if (options.format == "csv") return as_csv(schedule, options.communication);
+  if (options.format == Format::Json) return to_json(schedule);
+  if (options.format == Format::Csv) return as_csv(schedule, options.communication);
   std::vector<Schedule> drawn_together = options.pictures.beside(schedule, options.shape);
   drawn_together.insert(drawn_together.begin(), schedule);
   // Beside I and W of a slot each, a whole backward takes two: the work of all pictures is the same.
   const bool mixed = drawn_together.size() > 1 && std::ranges::any_of(drawn_together, splits_backwards);
   std::vector<Panel> panels;
   for (const Schedule& each : drawn_together) panels.push_back(in_slots(each, mixed ? 2 : 1));
-  if (options.format == "text") return as_text(panels, options.pictures.text_style(options.output));
+  if (options.format == Format::Text) return as_text(panels, options.pictures.text_style(options.output));
   return drawn(options.format, panels);
 }
 
@@ -85,11 +85,12 @@ void add_schedule(CLI::App& program, int&) {
   command->add_option("NAME", options->name, "name of the schedule; `chimera schedules` lists them")->required();
   options->shape.add_to(*command);
   options->pictures.add_to(*command);
-  add_format(*command, options->format, {"text", "json", "csv", "svg", "html", "perfetto"});
+  add_format(*command, options->format,
+             {Format::Text, Format::Json, Format::Csv, Format::Svg, Format::Html, Format::Perfetto});
   command->add_flag("--communication", options->communication, "with --format csv: sends and receives too");
   add_path(*command, "--output", options->output, "file to write instead of standard output");
   command->callback([options] {
-    if (options->communication && options->format != "csv") {
+    if (options->communication && options->format != Format::Csv) {
       throw ConfigError("schedule: --communication goes with --format csv");
     }
     options->pictures.check_format(options->format);

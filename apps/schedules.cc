@@ -46,9 +46,9 @@ std::string as_table() {
 void add_schedules(CLI::App& program, int&) {
   auto* command = program.add_subcommand("schedules", "List the schedules with their constraints and closed forms");
   command->footer("Examples:\n  chimera schedules\n  chimera schedules --format json");
-  auto format = std::make_shared<std::string>();
-  add_format(*command, *format, {"text", "json"});
-  command->callback([format] { write_output("", *format == "json" ? as_json() : as_table()); });
+  auto format = std::make_shared<Format>();
+  add_format(*command, *format, {Format::Text, Format::Json});
+  command->callback([format] { write_output("", *format == Format::Json ? as_json() : as_table()); });
 }
 
 }  // namespace chimera::apps

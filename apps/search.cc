@@ -31,7 +31,7 @@ struct Options {
   double seconds = 10;
   std::int64_t iterations = 0;
   std::int64_t seed = 0;
-  std::string format;
+  Format format = Format::Text;
   CLI::Option* max_in_flight_option = nullptr;
   CLI::Option* memory_option = nullptr;
   std::vector<CLI::Option*> bytes_options;
@@ -194,10 +194,11 @@ void add_search(CLI::App& program, int&) {
       "With --iterations and without --seconds the same seed gives the same schedule.");
   auto options = std::make_shared<Options>();
   options->shape.add_to(*command);
-  add_choice(*command, "--placement", options->placement,
-             "where the stages live: 2f replicas up and down, or one replica straight on, round and round, there and "
-             "back, or there and back w times (default: by the shape flags, bidirectional)",
-             placement_names());
+  add_word(
+      *command, "--placement", placement_names(),
+      [&placement = options->placement](const std::string& word) { placement = word; },
+      "where the stages live: 2f replicas up and down, or one replica straight on, round and round, there and "
+      "back, or there and back w times (default: by the shape flags, bidirectional)");
   options->costs.add_to(*command);
   command->add_flag("--whole-backward", options->whole_backward,
                     "B in place of I and W (default where --backward is given)");
@@ -213,14 +214,14 @@ void add_search(CLI::App& program, int&) {
   options->iterations_option =
       add_count(*command, "--iterations", options->iterations, "schedules to time, instead of or beside --seconds");
   add_count(*command, "--seed", options->seed, "of the chances that the search takes (default 0)");
-  add_format(*command, options->format, {"text", "json"});
+  add_format(*command, options->format, {Format::Text, Format::Json});
   command->callback([options] {
     const NamedPlacement& placement = chosen_placement(*options);
     const PipelineShape shape = chosen_shape(*options, placement);
     const Layout layout = layout_of(placement.kind, shape);
     const SearchProblem problem = problem_of(*options, layout);
     const SearchResult result = search(problem, generated_starts(layout, shape), search_options(*options));
-    write_output("", options->format == "json" ? as_json(result) : as_text(result, problem.costs));
+    write_output("", options->format == Format::Json ? as_json(result) : as_text(result, problem.costs));
   });
 }
 

@@ -32,7 +32,7 @@ struct Options {
   std::int64_t steps = 1;
   std::int64_t cores = 1;
   CLI::Option* cores_option = nullptr;
-  std::string format;
+  Format format = Format::Text;
   std::string output;
 };
 
@@ -157,8 +157,8 @@ std::string written(const Options& options) {
     panels.push_back(simulated(other, options));
   }
   const Panel& first = panels.front();
-  if (options.format == "json") return to_json(first.schedule, first.timeline, first.explanation);
-  if (options.format == "text") return as_text(panels, options.pictures.text_style(options.output));
+  if (options.format == Format::Json) return to_json(first.schedule, first.timeline, first.explanation);
+  if (options.format == Format::Text) return as_text(panels, options.pictures.text_style(options.output));
   return drawn(options.format, panels);
 }
 
@@ -188,7 +188,7 @@ void add_simulate(CLI::App& program, int&) {
   options->cores_option =
       add_count(*command, "--cores", options->cores, "cores that all workers share (default: each has its own)");
   options->pictures.add_to(*command);
-  add_format(*command, options->format, {"text", "json", "svg", "html", "perfetto"});
+  add_format(*command, options->format, {Format::Text, Format::Json, Format::Svg, Format::Html, Format::Perfetto});
   add_path(*command, "--output", options->output, "file to write instead of standard output");
   command->callback([options] {
     options->pictures.check_format(options->format);

@@ -52,19 +52,17 @@ void add_flags(CLI::App& command, Flags& flags) {
   add_count(command, "--data-parallel", o.data_parallel,
             "W, groups that run the schedule side by side, each on its share of the samples (default 1)");
   add_choice(command, "--replica-layout", o.replica_layout,
-             "whether the copies of a worker are neighbouring ranks, or those of a pipeline are (default near)",
-             {"near", "far"});
+             "whether the copies of a worker are neighbouring ranks, or those of a pipeline are (default near)");
   add_count(command, "--micro-batch-size", o.micro_batch_size, "sequences of a micro-batch (default 4)");
   add_count(command, "--sequence", o.sequence, "tokens of a sequence (default 128)");
   add_count(command, "--steps", o.steps, "steps to train (default 100)");
   add_count(command, "--seed", o.seed, "chooses initial weights and the order of the data (default 1)");
   add_choice(command, "--dtype", o.dtype,
              "numbers that layers compute with; bfloat16 keeps weights, gradients and sums in "
-             "float32 (default float32)",
-             {"float32", "float64", "bfloat16"});
+             "float32 (default float32)");
   command.add_flag("--force-bfloat16", o.force_bfloat16,
                    "compute with bfloat16 even where the CPU has neither AVX512-BF16 nor AMX, very slowly");
-  add_choice(command, "--optimizer", o.optimizer, "(default adamw)", {"adamw", "sgd"});
+  add_choice(command, "--optimizer", o.optimizer, "(default adamw)");
   command
       .add_flag("--shard-optimizer", o.shard_optimizer,
                 "keep its state once over the workers that hold a stage: each updates a part of the parameters and "
@@ -85,20 +83,17 @@ void add_flags(CLI::App& command, Flags& flags) {
              "largest global gradient norm, of asynchronous schedules each stage's own; 0: none (default 1)");
   add_choice(command, "--reduction", o.reduction,
              "order in which gradients are added: as the schedule has it, or one for all schedules, D, 2f and W, which "
-             "then agree in every bit (default natural)",
-             {"natural", "canonical"});
+             "then agree in every bit (default natural)");
   add_count(command, "--reduction-blocks", o.reduction_blocks,
             "Q, blocks of the step's micro-batches that a binary tree adds (canonical; default the largest power of "
             "two that divides N W, at most 64)");
   add_choice(command, "--sync", o.sync,
              "when gradients are summed over copies: after a worker's last op, after the stage's last backward, or so "
-             "only where the worker then still waits (default eager-opt)",
-             {"post", "eager", "eager-opt"});
-  add_choice(command, "--transport", o.transport, "what ranks are (default processes)", {"processes", "threads"});
+             "only where the worker then still waits (default eager-opt)");
+  add_choice(command, "--transport", o.transport, "what ranks are (default processes)");
   add_choice(
       command, "--device", o.device,
-      "where tensors live; cuda: one GPU for each process, over NCCL, or the first for all threads (default cpu)",
-      {"cpu", "cuda"});
+      "where tensors live; cuda: one GPU for each process, over NCCL, or the first for all threads (default cpu)");
   add_count(command, "--threads", o.threads,
             "intra-op threads of a rank (default: cores / ranks, at least 1; with --reduction canonical 1)");
   add_number(command, "--hang-seconds", o.hang_seconds,
@@ -212,7 +207,7 @@ void end_cleanly_on_signals() {
 
 int run(const Job& job, const std::vector<std::string>& arguments) {
   write_output("", describe(job));
-  if (job.num_ranks() == 1 || job.options.transport == "threads") {
+  if (job.num_ranks() == 1 || job.options.transport == TransportKind::Threads) {
     end_cleanly_on_signals();
     return run_threads(job);
   }

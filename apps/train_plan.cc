@@ -14,8 +14,7 @@ namespace chimera::apps {
 void TrainPlanFlags::add_to(CLI::App& app) {
   plan_option = add_choice(app, "--plan", plan,
                            "auto: choose schedule, W, D, N, micro-batch size, partition and recomputation as `chimera "
-                           "plan` does, from the next three flags and --memory (default none)",
-                           {"none", "auto"});
+                           "plan` does, from the next three flags and --memory (default none)");
   others = {add_path(app, "--machine", machine, "profile of the machine, in JSON (--plan auto)"),
             add_count(app, "--workers", workers, "P, workers in all (--plan auto)"),
             add_count(app, "--mini-batch", mini_batch, "sequences of a step over all workers (--plan auto)")};

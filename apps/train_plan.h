@@ -9,11 +9,23 @@
 #include "options.h"
 #include "train/options.h"
 
-namespace chimera::apps {
+namespace chimera {
+namespace apps {
+
+/// --plan: whether `chimera train` plans first.
+enum class PlanChoice : std::uint8_t { None, Auto };
+
+}  // namespace apps
+
+template <>
+inline constexpr auto kNames<apps::PlanChoice> =
+    std::to_array<Named<apps::PlanChoice>>({{apps::PlanChoice::None, "none"}, {apps::PlanChoice::Auto, "auto"}});
+
+namespace apps {
 
 /// --plan, --machine, --workers, --mini-batch; with them --memory.
 struct TrainPlanFlags {
-  std::string plan = "none";
+  PlanChoice plan = PlanChoice::None;
   std::string machine;
   std::int64_t workers = 0;
   std::int64_t mini_batch = 0;
@@ -21,7 +33,7 @@ struct TrainPlanFlags {
   std::vector<CLI::Option*> others;  // that mean nothing without --plan
 
   void add_to(CLI::App& app);
-  [[nodiscard]] bool is_auto() const { return plan == "auto"; }
+  [[nodiscard]] bool is_auto() const { return plan == PlanChoice::Auto; }
   /// Throws ConfigError where flags for planning stand without --plan.
   void require_sense() const;
   /// The fastest plan for what `options` ask for, of their schedule alone where `schedule_given`, as flags; `shape`
@@ -29,4 +41,5 @@ struct TrainPlanFlags {
   [[nodiscard]] std::vector<std::string> planned_words(const TrainOptions& options, bool schedule_given) const;
 };
 
-}  // namespace chimera::apps
+}  // namespace apps
+}  // namespace chimera

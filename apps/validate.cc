@@ -79,7 +79,8 @@ int run_validation(const ValidationFlags& flags, const Invocation& invocation) {
   };
   const ValidationOptions options{own_executable(), flags.machine, grid.data, flags.only};
   const auto runs = validate(options, measure, predict_run, say);
-  write_output(flags.output, flags.format == "json" ? to_json(runs, machine_line()) : to_text(runs, machine_line()));
+  write_output(flags.output,
+               flags.format == Format::Json ? to_json(runs, machine_line()) : to_text(runs, machine_line()));
   return static_cast<int>(ExitCode::Success);
 }
 

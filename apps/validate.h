@@ -4,6 +4,7 @@
 #include <string>
 
 #include "commands.h"
+#include "options.h"
 
 namespace chimera::apps {
 
@@ -11,7 +12,7 @@ struct ValidationFlags {
   std::string machine = {};  // a profile; empty: measured in turns with the runs
   std::string only = {};     // runs whose words contain this
   std::int64_t rounds = 8;
-  std::string format = "text";
+  Format format = Format::Text;
   std::string output = {};  // empty: standard output
   std::string folder = {};  // where ranks find the text and meet; made by the launcher
 };

@@ -43,11 +43,11 @@ struct Options {
 struct Variant {
   std::string name;
   bool shard_optimizer = false;
-  std::string reduction = "natural";
+  ReductionOrder reduction = ReductionOrder::Natural;
 };
 
 std::vector<Variant> variants() {
-  return {{"natural"}, {"--shard-optimizer", true}, {"--reduction canonical", false, "canonical"}};
+  return {{"natural"}, {"--shard-optimizer", true}, {"--reduction canonical", false, ReductionOrder::Canonical}};
 }
 
 TrainOptions options_of(const Variant& variant, const Options& options) {

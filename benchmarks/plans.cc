@@ -82,7 +82,7 @@ void write_model(const Options& options, const Problem& problem) {
   std::ofstream(model_file(options, problem)) << fmt::format(
       "family = \"{}\"\nlayers = {}\nhidden = {}\nheads = {}\nfeed_forward = {}\nvocabulary = {}\npositions = {}\ntied "
       "= false\n",
-      family_name(model.family), model.layers, model.hidden, model.heads, model.feed_forward, model.vocabulary,
+      to_text(model.family), model.layers, model.hidden, model.heads, model.feed_forward, model.vocabulary,
       model.positions);
 }
 

@@ -11,7 +11,6 @@
 #include "check/check_program.h"
 #include "check/check_schedule.h"
 #include "core/error.h"
-#include "core/nearest.h"
 #include "generate/one_f_one_b.h"
 #include "generate/registry.h"
 #include "model_config/partition.h"
@@ -37,10 +36,6 @@ void require_possible(const FitPlan& plan) {
   require(options.warmup >= 0, "FitOptions::warmup must be at least 0");
   require(options.threads >= 0, "FitOptions::threads must be at least 0");
   require(options.learning_rate > 0, "FitOptions::learning_rate must be above 0");
-  const std::vector<std::string> optimizers = {"adamw", "sgd"};
-  if (std::ranges::find(optimizers, options.optimizer) == optimizers.end()) {
-    throw ConfigError(unknown_name("FitOptions::optimizer", options.optimizer, optimizers));
-  }
 }
 
 bool is_unpipelined(const FitOptions& options) { return !options.own_schedule && options.schedule == "none"; }

@@ -8,7 +8,7 @@ RunPrediction predict_run(const MachineProfile& machine, const GridRun& run) {
   PlanProblem problem;
   problem.model = find_model(run.model);
   problem.machine = machine;
-  if (run.on_threads) {  // tensors change hands
+  if (run.transport == TransportKind::Threads) {  // tensors change hands
     problem.machine.point_to_point = {};
     problem.machine.busy_delay = 0;
   }

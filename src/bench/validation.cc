@@ -53,7 +53,7 @@ std::vector<GridRun> validation_grid() {
           const GridRun run{model, size, schedule, stages, micro_batches};
           grid.insert(grid.end(), 3, run);
           grid[grid.size() - 2].recomputes = true;
-          grid.back().on_threads = true;
+          grid.back().transport = TransportKind::Threads;
         }
       }
     }
@@ -63,7 +63,8 @@ std::vector<GridRun> validation_grid() {
 
 std::string in_words(const GridRun& run) {
   return fmt::format("{} b {}, {} D {} N {}{}{}", run.model, run.micro_batch_size, run.schedule, run.stages,
-                     run.micro_batches, run.recomputes ? ", recompute" : "", run.on_threads ? ", threads" : "");
+                     run.micro_batches, run.recomputes ? ", recompute" : "",
+                     run.transport == TransportKind::Threads ? ", threads" : "");
 }
 
 std::vector<std::string> training_flags(const GridRun& run) {
@@ -80,7 +81,7 @@ std::vector<std::string> training_flags(const GridRun& run) {
           "--recompute",
           run.recomputes ? "full" : "none",
           "--transport",
-          run.on_threads ? "threads" : "processes",
+          to_text(run.transport),
           "--threads",
           "1"};
 }
@@ -135,7 +136,7 @@ std::string to_json(const std::vector<Validated>& runs, const std::string& machi
                     {"micro_batches", one.run.micro_batches},
                     {"micro_batch_size", one.run.micro_batch_size},
                     {"recompute", one.run.recomputes ? "full" : "none"},
-                    {"transport", one.run.on_threads ? "threads" : "processes"},
+                    {"transport", to_text(one.run.transport)},
                     {"predicted_seconds", one.predicted_seconds},
                     {"step_seconds", one.seconds},
                     {"predicted_bytes", one.predicted_bytes},

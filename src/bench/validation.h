@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "core/choices.h"
+
 namespace chimera {
 
 /// One training run of the grid.
@@ -15,7 +17,7 @@ struct GridRun {
   std::int64_t stages = 2;
   std::int64_t micro_batches = 2;
   bool recomputes = false;
-  bool on_threads = false;
+  TransportKind transport = TransportKind::Processes;
 };
 
 /// Four schedules (one of them with a split backward) on 2 and 4 workers with N = D and 2D, two shapes of models, with

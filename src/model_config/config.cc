@@ -95,6 +95,4 @@ void validate(const ModelConfig& config) {
   }
 }
 
-std::string_view family_name(Family family) { return family == Family::Gpt2 ? "gpt2" : "bert"; }
-
 }  // namespace chimera

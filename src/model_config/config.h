@@ -7,11 +7,15 @@
 #include <string_view>
 #include <vector>
 
+#include "core/names.h"
+
 namespace chimera {
 
 /// The architecture. Gpt2: causal, layer norm before each sub-layer. Bert: bidirectional, layer norm after it, trained
 /// on masked tokens and on the order of two sentences.
 enum class Family : std::uint8_t { Gpt2, Bert };
+template <>
+inline constexpr auto kNames<Family> = std::to_array<Named<Family>>({{Family::Gpt2, "gpt2"}, {Family::Bert, "bert"}});
 
 /// Sizes of a transformer. The width of one attention head is hidden / heads.
 struct ModelConfig {

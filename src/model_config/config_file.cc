@@ -3,7 +3,6 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <fstream>
 
@@ -66,11 +65,8 @@ class Fields {
 
   [[nodiscard]] Family family() const {
     const auto name = get<std::string>("family", "\"gpt2\" or \"bert\"");
-    for (const Family family : {Family::Gpt2, Family::Bert}) {
-      if (name == family_name(family)) return family;
-    }
-    const std::array<std::string, 2> known = {"gpt2", "bert"};
-    fail(*table_.get("family"), unknown_name("family", name, known));
+    if (const auto family = find_named<Family>(name)) return *family;
+    fail(*table_.get("family"), unknown_name("family", name, names_of<Family>()));
   }
 
  private:

@@ -291,13 +291,12 @@ StageMemory kept_between_steps(const ModelConfig& config, const StageLayers& sta
 
 }  // namespace
 
-const char* to_text(LayerKind kind) {
-  switch (kind) {
-    case LayerKind::Embedding: return "embedding";
-    case LayerKind::Block: return "block";
-    case LayerKind::Head: return "head";
-  }
-  return "";
+Workload workload_of(DataType dtype, OptimizerKind optimizer) {
+  Workload workload;
+  workload.compute_bytes = bytes_of(dtype);
+  workload.weight_bytes = bytes_of(master_type(dtype));
+  workload.optimizer_bytes = moments_of(optimizer) * workload.weight_bytes;
+  return workload;
 }
 
 LayerFootprint layer_footprint(const ModelConfig& config, LayerKind kind, const Workload& workload) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "core/choices.h"
 #include "model_config/config.h"
 #include "model_config/partition.h"
 #include "simulate/costs.h"
@@ -14,8 +15,10 @@ namespace chimera {
 /// that comes after the last, the loss included.
 enum class LayerKind : std::uint8_t { Embedding, Block, Head };
 inline constexpr int kLayerKinds = 3;
-/// `embedding`, `block` or `head`.
-[[nodiscard]] const char* to_text(LayerKind kind);
+template <>
+inline constexpr auto kNames<LayerKind> = std::to_array<Named<LayerKind>>({{LayerKind::Embedding, "embedding"},
+                                                                           {LayerKind::Block, "block"},
+                                                                           {LayerKind::Head, "head"}});
 
 /// What layers are run on and in.
 struct Workload {
@@ -27,6 +30,9 @@ struct Workload {
   bool dropout = false;               // with a probability above 0
   friend bool operator==(const Workload&, const Workload&) = default;
 };
+
+/// The bytes of numbers that `chimera train` would have with that --dtype and --optimizer; all else as by default.
+[[nodiscard]] Workload workload_of(DataType dtype, OptimizerKind optimizer);
 
 /// One layer's work and memory for one micro-batch. A multiplication with an addition is two FLOPs; norms, activation
 /// functions and other element-wise work count as nothing.

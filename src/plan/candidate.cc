@@ -35,13 +35,4 @@ std::int64_t stages_a_worker(const std::string& schedule, const PipelineShape& s
   return 1;
 }
 
-std::string to_text(ScaleMethod scale) {
-  switch (scale) {
-    case ScaleMethod::Direct: return "direct";
-    case ScaleMethod::Doubling: return "doubling";
-    case ScaleMethod::Halving: return "halving";
-  }
-  return "";
-}
-
 }  // namespace chimera

@@ -46,7 +46,4 @@ struct Candidate {
 /// Stages of a replica that each worker holds: v of interleaved-1f1b, 2w of hanayo, 2 of zb-v and dualpipev, else 1.
 [[nodiscard]] std::int64_t stages_a_worker(const std::string& schedule, const PipelineShape& shape);
 
-/// `direct`, `doubling` or `halving`.
-[[nodiscard]] std::string to_text(ScaleMethod scale);
-
 }  // namespace chimera

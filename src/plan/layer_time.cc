@@ -17,8 +17,6 @@ LayerFootprint work_of(const ModelConfig& config, LayerKind kind, std::int64_t s
   return layer_footprint(config, kind, {.micro_batch_size = 1, .sequence = sequence});
 }
 
-std::int64_t bytes_of(const std::string& dtype) { return dtype == "float64" ? 8 : dtype == "bfloat16" ? 2 : 4; }
-
 /// Whether the sizes that this kind's work depends on agree.
 bool equal_sizes(const ModelConfig& a, const ModelConfig& b, LayerKind kind) {
   if (a.family != b.family || a.hidden != b.hidden) return false;

@@ -39,19 +39,20 @@ std::string read_text(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// The one of `names` that the field says.
-std::size_t choice(const JsonValue& value, const char* field, const std::vector<std::string>& names) {
+/// What the field names.
+template <NamedEnum Enum>
+Enum choice(const JsonValue& value, const char* field) {
   const std::string name = value.text(field);
-  const auto found = std::ranges::find(names, name);
-  if (found == names.end()) value.field(field).fail(unknown_name(field, name, names));
-  return static_cast<std::size_t>(found - names.begin());
+  const auto found = find_named<Enum>(name);
+  if (!found) value.field(field).fail(unknown_name(field, name, names_of<Enum>()));
+  return *found;
 }
 
 ModelConfig read_model(const JsonValue& value) {
   value.expect_object({"name", "family", "hidden", "heads", "feed_forward", "vocabulary", "positions", "tied"});
   ModelConfig model;
   model.name = value.text("name");
-  model.family = static_cast<Family>(choice(value, "family", {"gpt2", "bert"}));
+  model.family = choice<Family>(value, "family");
   model.layers = 1;
   model.hidden = value.count("hidden", 1);
   model.heads = value.count("heads", 1);
@@ -82,15 +83,14 @@ LayerTime read_time(const JsonValue& value) {
 LayerTimes read_layer(const JsonValue& value) {
   value.expect_object({"kind", "model", "sequence", "dtype", "times"});
   LayerTimes layer;
-  layer.kind = static_cast<LayerKind>(choice(value, "kind", {"embedding", "block", "head"}));
+  layer.kind = choice<LayerKind>(value, "kind");
   layer.model = read_model(value.field("model"));
   layer.sequence = value.count("sequence", 1);
   if (layer.sequence > layer.model.positions) {
     value.field("sequence")
         .fail(fmt::format("{} tokens are more than the model's {} positions", layer.sequence, layer.model.positions));
   }
-  const std::vector<std::string> types = {"float32", "float64", "bfloat16"};
-  layer.dtype = types[choice(value, "dtype", types)];
+  layer.dtype = choice<DataType>(value, "dtype");
   const JsonValue times = value.field("times");
   for (const JsonValue& time : times.list()) layer.times.push_back(read_time(time));
   if (layer.times.empty()) times.fail("expected at least one micro-batch size");
@@ -143,7 +143,7 @@ OrderedJson layer_json(const LayerTimes& layer) {
   return {{"kind", to_text(layer.kind)},
           {"model", sizes},
           {"sequence", layer.sequence},
-          {"dtype", layer.dtype},
+          {"dtype", to_text(layer.dtype)},
           {"times", times}};
 }
 

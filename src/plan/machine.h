@@ -26,7 +26,7 @@ struct LayerTimes {
   LayerKind kind = LayerKind::Block;
   ModelConfig model = {};
   std::int64_t sequence = 128;
-  std::string dtype = "float32";
+  DataType dtype = DataType::Float32;
   std::vector<LayerTime> times = {};  // ascending micro-batch sizes, at least one
   friend bool operator==(const LayerTimes&, const LayerTimes&) = default;
 };

@@ -9,6 +9,12 @@
 
 namespace chimera {
 
+/// What chooses among candidates: make_plan(), or plan_by_paper_rule().
+enum class PlanRule : std::uint8_t { Simulation, Paper };
+template <>
+inline constexpr auto kNames<PlanRule> = std::to_array<Named<PlanRule>>({{PlanRule::Simulation, "simulation"},
+                                                                         {PlanRule::Paper, "paper"}});
+
 struct PlanOptions {
   std::vector<std::string> schedules;  // empty: all synchronous ones
   /// `even`; `balanced`: even, and the best candidates also with stages cut to balance; or the layers of each stage, as

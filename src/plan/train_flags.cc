@@ -18,15 +18,6 @@ std::string quoted(const std::string& text) {
   return result + "\"";
 }
 
-const char* sync_name(AllReducePlacement placement) {
-  switch (placement) {
-    case AllReducePlacement::Eager: return "eager";
-    case AllReducePlacement::EagerOpt: return "eager-opt";
-    case AllReducePlacement::Post: return "post";
-  }
-  return "";
-}
-
 /// Stages that the candidate's model is cut into.
 std::int64_t num_stages(const Candidate& candidate) {
   const PipelineShape& shape = candidate.shape;
@@ -49,7 +40,7 @@ std::vector<TrainFlag> train_flags(const PlanProblem& problem, const Candidate& 
   if (takes(generator, "--chunks")) flags.push_back({"chunks", shape.chunks});
   if (takes(generator, "--waves")) flags.push_back({"waves", shape.waves});
   if (takes(generator, "--scale")) flags.push_back({"scale", to_text(shape.scale)});
-  if (problem.sync != AllReducePlacement::EagerOpt) flags.push_back({"sync", std::string(sync_name(problem.sync))});
+  if (problem.sync != AllReducePlacement::EagerOpt) flags.push_back({"sync", to_text(problem.sync)});
   if (problem.shard_optimizer) flags.push_back({"shard-optimizer", true});
   return flags;
 }

@@ -24,7 +24,7 @@ TrainOptions options_of(const GridRun& run, const std::string& data) {
   options.shape = {run.stages, run.micro_batches, 2};
   options.micro_batch_size = run.micro_batch_size;
   options.recompute = run.recomputes ? "full" : "none";
-  options.transport = run.on_threads ? "threads" : "processes";
+  options.transport = run.transport;
   options.threads = 1;
   options.steps = kManySteps;
   return options;

@@ -32,7 +32,7 @@ SampleKind sample_kind(const ModelConfig& model) {
 /// A layer that is measured, with what it took in every round.
 struct Item {
   Item(const ModelConfig& model, LayerKind kind, const ProfileOptions& options)
-      : layers{model, kind, options.sequence, compute_type(options.dtype)}, bench(layers) {}
+      : layers{model, kind, options.sequence, scalar_type(options.dtype)}, bench(layers) {}
   BenchedLayers layers;
   StageBench bench;
   std::map<std::int64_t, std::vector<LayerTime>> times;  // by micro-batch size, a value a round
@@ -177,9 +177,7 @@ void validate(const ProfileOptions& options, int cores) {
   if (options.threads < 1 || options.threads > cores) {
     throw ConfigError(fmt::format("--threads {}: this machine has {} cores for them", options.threads, cores));
   }
-  TrainOptions numbers;
-  numbers.dtype = options.dtype;
-  require_fast_numbers(numbers, has_native_bfloat16());
+  require_fast_numbers(options.dtype, has_native_bfloat16());
 }
 
 StageGroups profile_groups() {

@@ -16,7 +16,7 @@ struct ProfileOptions {
   std::vector<std::string> models = {"gpt2-mini", "bert-tiny"};  // presets, or TOML files
   std::vector<std::int64_t> micro_batch_sizes = {1, 2, 4, 8};
   std::int64_t sequence = 128;
-  std::string dtype = "float32";
+  DataType dtype = DataType::Float32;
   std::int64_t threads = 1;  // intra-op threads of a worker
   double seconds = 45;       // for the measurements; each is made a few times however long it takes
 };

@@ -63,7 +63,7 @@ void for_each_instruction(const Job& job, const Samples& samples, Visit&& visit)
 double boundary_bytes(const Job& job, std::int64_t stage) {
   if (stage == 0 || stage == job.schedule.stages) return 0;
   const double elements = static_cast<double>(job.micro_batch_size() * job.options.sequence * job.model.hidden);
-  return elements * (job.options.dtype == "float64" ? 8 : 4);
+  return elements * static_cast<double>(bytes_of(job.options.dtype));
 }
 
 /// What stages keep between steps: their weights, gradients and optimizer states, as the workers hold them, in
@@ -77,7 +77,7 @@ void add_kept(const Job& job, const Samples& samples, std::vector<StageMemory>& 
   for (std::size_t s = 0; s < groups.size(); ++s) {
     for (const WorkerId worker : groups[s]) parameters[worker.index()] += count(s);
   }
-  const double element = job.options.dtype == "float64" ? 8 : 4;
+  const auto element = static_cast<double>(bytes_of(master_type(job.options.dtype)));
   for (std::size_t s = 0; s < groups.size(); ++s) {
     Mean bytes;
     for (const WorkerId worker : groups[s]) bytes.add(kept[worker.index()] * count(s) / parameters[worker.index()]);
@@ -122,12 +122,10 @@ std::vector<StageMemory> measured_sizes(const Job& job, const Samples& samples) 
 /// What footprint.h says of the stages, for full micro-batches.
 std::vector<StageFootprint> derived_sizes(const Job& job) {
   const double sequences = static_cast<double>(job.micro_batch_size()) / job.schedule.micro_batch_scale;
-  Workload workload{.micro_batch_size = std::llround(sequences),
-                    .sequence = job.options.sequence,
-                    .dropout = job.options.dropout > 0};
-  workload.weight_bytes = job.options.dtype == "float64" ? 8 : 4;
-  workload.compute_bytes = job.options.dtype == "bfloat16" ? 2 : workload.weight_bytes;
-  workload.optimizer_bytes = job.options.optimizer == "adamw" ? 2 * workload.weight_bytes : 0;
+  Workload workload = workload_of(job.options.dtype, job.options.optimizer);
+  workload.micro_batch_size = std::llround(sequences);
+  workload.sequence = job.options.sequence;
+  workload.dropout = job.options.dropout > 0;
   std::vector<StageFootprint> stages;
   for (const StageLayers& stage : job.partition) stages.push_back(stage_footprint(job.model, stage, workload));
   return stages;

@@ -16,7 +16,7 @@
 namespace chimera {
 namespace {
 
-bool on_threads(const TrainOptions& options) { return options.transport == "threads"; }
+bool on_threads(const TrainOptions& options) { return options.transport == TransportKind::Threads; }
 
 constexpr std::size_t kShift = 7;  // of the order, from round to round
 

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "core/names.h"
+
 namespace chimera {
 
 /// When a worker of a synchronous schedule launches the sum of a stage's gradients.
@@ -11,5 +13,10 @@ enum class AllReducePlacement : std::uint8_t {
   EagerOpt,  ///< so where the worker still waits between that and its last op, otherwise after its last op
   Post,      ///< after the worker's last op
 };
+template <>
+inline constexpr auto kNames<AllReducePlacement> =
+    std::to_array<Named<AllReducePlacement>>({{AllReducePlacement::Post, "post"},
+                                              {AllReducePlacement::Eager, "eager"},
+                                              {AllReducePlacement::EagerOpt, "eager-opt"}});
 
 }  // namespace chimera

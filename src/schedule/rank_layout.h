@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/ids.h"
+#include "core/names.h"
 
 namespace chimera {
 
@@ -14,6 +15,9 @@ enum class ReplicaLayout : std::uint8_t {
   Near,  ///< copies side by side: gradients are summed between neighbours, hidden states travel W ranks far
   Far,   ///< pipelines side by side: hidden states travel to neighbours, copies are a pipeline's workers apart
 };
+template <>
+inline constexpr auto kNames<ReplicaLayout> = std::to_array<Named<ReplicaLayout>>({{ReplicaLayout::Near, "near"},
+                                                                                   {ReplicaLayout::Far, "far"}});
 
 /// A worker of one group.
 struct GroupWorker {

@@ -7,16 +7,21 @@
 #include <vector>
 
 #include "core/ids.h"
+#include "core/names.h"
 #include "schedule/op.h"
 
 namespace chimera {
 
 /// How Chimera runs more micro-batches than it has stages (SC'21, section 3.5).
-enum class ScaleMethod {
+enum class ScaleMethod : std::uint8_t {
   Direct,    ///< direct concatenation of units of D micro-batches
   Doubling,  ///< two forwards for each backward in the order; units of 2D
   Halving,   ///< the order of doubling, on twice as many micro-batches of half the size
 };
+template <>
+inline constexpr auto kNames<ScaleMethod> = std::to_array<Named<ScaleMethod>>({{ScaleMethod::Direct, "direct"},
+                                                                               {ScaleMethod::Doubling, "doubling"},
+                                                                               {ScaleMethod::Halving, "halving"}});
 
 /// What a generator is asked for. Each schedule heeds some of it; the registry says what.
 struct PipelineShape {

@@ -13,8 +13,8 @@
 namespace chimera {
 namespace {
 
-bool is_cuda(const TrainOptions& options) { return options.device == "cuda"; }
-bool has_processes(const TrainOptions& options) { return options.transport == "processes"; }
+bool is_cuda(const TrainOptions& options) { return options.device == DeviceKind::Cuda; }
+bool has_processes(const TrainOptions& options) { return options.transport == TransportKind::Processes; }
 
 void add_pairs(const Job& job, const Program& program, std::set<RankPair>& pairs) {
   for (std::size_t w = 0; w < program.workers.size(); ++w) {

@@ -16,6 +16,7 @@
 #include "model_config/config_json.h"
 #include "train/batches.h"
 #include "train/optimizer.h"
+#include "train/precision.h"
 
 namespace chimera {
 namespace {
@@ -24,7 +25,7 @@ using Tensors = std::map<std::string, at::Tensor>;
 
 Tensors first_weights(const Job& job) {
   const StageLayers whole = even_partition(job.model.layers, 1).front();
-  const at::ScalarType dtype = job.options.dtype == "float64" ? at::kDouble : at::kFloat;
+  const at::ScalarType dtype = scalar_type(master_type(job.options.dtype));
   const auto seed = static_cast<std::uint64_t>(job.options.seed);
   Tensors weights;
   const auto add = [&](const ParameterGroup& group) {
@@ -61,8 +62,8 @@ std::string settings(const Job& job) {
                                  {"micro_batches", job.micro_batches()},
                                  {"micro_batch_size", job.micro_batch_size()},
                                  {"sequence", options.sequence},
-                                 {"dtype", options.dtype},
-                                 {"optimizer", options.optimizer},
+                                 {"dtype", to_text(options.dtype)},
+                                 {"optimizer", to_text(options.optimizer)},
                                  {"weight_decay", options.weight_decay},
                                  {"clip", options.clip}};
   for (std::int64_t step = 0; step < options.steps; ++step) {

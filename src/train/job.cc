@@ -36,13 +36,6 @@ void require_between(const char* flag, std::int64_t value, std::int64_t least, s
   }
 }
 
-void require_name(const char* what, const std::string& name, const std::vector<std::string>& known) {
-  for (const std::string& candidate : known) {
-    if (candidate == name) return;
-  }
-  throw ConfigError(unknown_name(what, name, known));
-}
-
 void require_possible(const TrainOptions& options) {
   constexpr std::int64_t kMany = 1'000'000'000;
   require_between("--micro-batch-size", options.micro_batch_size, 1, kMany);
@@ -52,19 +45,12 @@ void require_possible(const TrainOptions& options) {
   require_between("--warmup", options.warmup, 0, kMany);
   require_between("--threads", options.threads, 0, kMostThreads);
   require_between("--validate-every", options.validate_every, 0, kMany);
-  require_name("--dtype", options.dtype, {"float32", "float64", "bfloat16"});
-  require_fast_numbers(options, has_native_bfloat16());
-  require_name("--optimizer", options.optimizer, {"adamw", "sgd"});
-  require_name("--reduction", options.reduction, {"natural", "canonical"});
+  if (!options.force_bfloat16) require_fast_numbers(options.dtype, has_native_bfloat16());
   require_between("--reduction-blocks", options.reduction_blocks, 0, kMany);
-  if (options.reduction_blocks > 0 && options.reduction != "canonical") {
+  if (options.reduction_blocks > 0 && options.reduction != ReductionOrder::Canonical) {
     throw ConfigError("--reduction-blocks is for --reduction canonical");
   }
-  require_name("--sync", options.sync, {"post", "eager", "eager-opt"});
-  require_name("--device", options.device, {"cpu", "cuda"});
-  require_name("--transport", options.transport, {"processes", "threads"});
   require_between("--data-parallel", options.data_parallel, 1, kMostRanks);
-  require_name("--replica-layout", options.replica_layout, {"near", "far"});
   constexpr double kWeek = 7 * 24 * 3600;
   if (!(options.hang_seconds >= 0 && options.hang_seconds <= kWeek)) {
     throw ConfigError(fmt::format("--hang-seconds must be 0 to {:g}, not {:g}", kWeek, options.hang_seconds));
@@ -89,7 +75,9 @@ Schedule make_schedule(const TrainOptions& options) {
   }
   auto names = schedule_names();
   names.emplace_back("none");
-  require_name("schedule", options.schedule, names);
+  if (std::ranges::find(names, options.schedule) == names.end()) {
+    throw ConfigError(unknown_name("schedule", options.schedule, names));
+  }
   return find_generator(options.schedule).generate(shape);
 }
 
@@ -119,7 +107,7 @@ std::vector<StageLayers> make_partition(const Job& job) {
 RankLayout make_layout(const TrainOptions& options, const Schedule& schedule) {
   return {.workers = static_cast<std::int64_t>(schedule.workers.size()),
           .data_parallel = is_unpipelined(options) ? 1 : options.data_parallel,
-          .replicas = options.replica_layout == "far" ? ReplicaLayout::Far : ReplicaLayout::Near};
+          .replicas = options.replica_layout};
 }
 
 void require_whole_micro_batches(const Job& job) {
@@ -155,9 +143,13 @@ void require_fitting(const Job& job) {
 /// Tensors as large as the stage's weights that all ranks hold of it together: weights, gradients, AdamW's two moments,
 /// and what canonical reduction keeps apart.
 double copies_of_stage(const Job& job, StageId stage, std::size_t members) {
-  const double moments = job.options.optimizer == "adamw" ? 2 : 0;
+  const auto moments = static_cast<double>(moments_of(job.options.optimizer));
   const auto copies = static_cast<double>(members);
-  const double weights_and_gradients = job.options.dtype == "bfloat16" ? 2.5 : 2;  // narrow copies of the weights
+  const DataType dtype = job.options.dtype;
+  double weights_and_gradients = 2;
+  if (master_type(dtype) != dtype) {  // with copies of the weights to compute with
+    weights_and_gradients += static_cast<double>(bytes_of(dtype)) / static_cast<double>(bytes_of(master_type(dtype)));
+  }
   double tensors = weights_and_gradients * copies + moments * (job.options.shard_optimizer ? 1 : copies);
   if (!job.canonical) return tensors;
   for (const auto& parts : job.canonical->orders[stage.index()].parts) {
@@ -168,12 +160,12 @@ double copies_of_stage(const Job& job, StageId stage, std::size_t members) {
 
 /// What the workers, which share this machine, hold in any case is less than what a run needs.
 void require_memory(const Job& job) {
-  if (job.options.device != "cpu") return;  // a GPU says itself what it has no room for
+  if (job.options.device != DeviceKind::Cpu) return;  // a GPU says itself what it has no room for
   struct sysinfo machine {};
   ::sysinfo(&machine);
   const double available =
       (static_cast<double>(machine.totalram) + static_cast<double>(machine.totalswap)) * machine.mem_unit;
-  const double element_bytes = job.options.dtype == "float64" ? 8 : 4;
+  const auto element_bytes = static_cast<double>(bytes_of(master_type(job.options.dtype)));
   const auto groups = job.rank_groups();
   const std::int64_t tied = job.model.tied ? tied_parameter(job.model).count() : 0;
   double needed = 0;
@@ -219,10 +211,9 @@ std::vector<std::string> parameter_names(const Job& job) {
 Program training_program(const Job& job) {
   AllReduceOptions all_reduces{.every_stage = job.ranks.data_parallel > 1 || job.canonical, .tied = job.model.tied};
   Timeline timeline;
-  if (job.options.sync == "post") all_reduces.placement = AllReducePlacement::Post;
-  if (job.options.sync == "eager-opt") {
+  all_reduces.placement = job.options.sync;
+  if (job.options.sync == AllReducePlacement::EagerOpt) {
     timeline = simulate(job.schedule, CostModel::uniform(job.schedule, {.forward = 1, .backward = 2}));
-    all_reduces.placement = AllReducePlacement::EagerOpt;
     all_reduces.timeline = &timeline;
   }
   return checked_program(
@@ -289,7 +280,7 @@ Job prepare_job(const TrainOptions& options) {
   require_device(options, job.num_ranks());
   job.parameters = parameter_names(job);
   job.data_position = data_positions(job.schedule);
-  if (options.reduction == "canonical") job.canonical = canonical_reduction(job);
+  if (options.reduction == ReductionOrder::Canonical) job.canonical = canonical_reduction(job);
   require_memory(job);
   lower_training(job);
   if (options.validate_every > 0) {

@@ -113,8 +113,7 @@ CostModel measured_costs(const Job& job, const OpTimes& times, const std::vector
     }
     costs.all_reduce->data_parallel = job.ranks.data_parallel;
   }
-  if (job.options.sync == "eager") costs.all_reduce_placement = AllReducePlacement::Eager;
-  if (job.options.sync == "post") costs.all_reduce_placement = AllReducePlacement::Post;
+  costs.all_reduce_placement = job.options.sync;
   return costs;
 }
 

@@ -120,7 +120,7 @@ double clip_factor(double norm, double clip) { return clip > 0 && norm > clip ? 
 
 std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options, const std::vector<Parameter>& parameters) {
   auto groups = groups_of(parameters, options.weight_decay);
-  if (options.optimizer == "sgd") return std::make_unique<Sgd>(std::move(groups));
+  if (options.optimizer == OptimizerKind::Sgd) return std::make_unique<Sgd>(std::move(groups));
   return std::make_unique<AdamW>(std::move(groups));
 }
 

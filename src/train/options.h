@@ -5,44 +5,47 @@
 #include <memory>
 #include <string>
 
+#include "core/choices.h"
 #include "model_config/config.h"
+#include "schedule/all_reduce_placement.h"
+#include "schedule/rank_layout.h"
 #include "schedule/schedule.h"
 
 namespace chimera {
 
 struct TrainOptions {
-  std::string model = "gpt2-mini";        // a preset, or a TOML file
-  ModelOverrides overrides;               // single fields of it
-  std::string data;                       // a UTF-8 text file
-  std::string schedule = "chimera";       // or "none": unpipelined, one stage in one process
-  std::string schedule_file;              // where `given` was read; the run does not write to it
-  std::shared_ptr<const Schedule> given;  // in place of `schedule` and `shape`; none: these
-  PipelineShape shape{4, 0, 2};           // micro_batches 0: as many as stages
-  std::string partition = "even";         // or "balanced", or the layers of each stage: "8,9,9,6"
-  std::int64_t data_parallel = 1;         // W: groups that run the schedule side by side
-  std::string replica_layout = "near";    // of the ranks; or "far"
-  std::string reduction = "natural";      // or "canonical": gradients added in one order, whatever the schedule
-  std::int64_t reduction_blocks = 0;      // Q, of canonical; 0: default_reduction_blocks
-  std::string sync = "eager-opt";         // or "eager", "post": AllReducePlacement
-  bool shard_optimizer = false;           // optimizer state once over the copies of a stage
+  std::string model = "gpt2-mini";                     // a preset, or a TOML file
+  ModelOverrides overrides;                            // single fields of it
+  std::string data;                                    // a UTF-8 text file
+  std::string schedule = "chimera";                    // or "none": unpipelined, one stage in one process
+  std::string schedule_file;                           // where `given` was read; the run does not write to it
+  std::shared_ptr<const Schedule> given;               // in place of `schedule` and `shape`; none: these
+  PipelineShape shape{4, 0, 2};                        // micro_batches 0: as many as stages
+  std::string partition = "even";                      // or "balanced", or the layers of each stage: "8,9,9,6"
+  std::int64_t data_parallel = 1;                      // W: groups that run the schedule side by side
+  ReplicaLayout replica_layout = ReplicaLayout::Near;  // of the ranks
+  ReductionOrder reduction = ReductionOrder::Natural;
+  std::int64_t reduction_blocks = 0;  // Q, of canonical; 0: default_reduction_blocks
+  AllReducePlacement sync = AllReducePlacement::EagerOpt;
+  bool shard_optimizer = false;  // optimizer state once over the copies of a stage
   std::int64_t micro_batch_size = 4;
   std::int64_t sequence = 128;  // tokens of a sample
   std::int64_t steps = 100;
   std::int64_t seed = 1;
-  std::string dtype = "float32";  // or "float64", or "bfloat16": what layers compute with; weights then stay float32
-  bool force_bfloat16 = false;    // even where the CPU has to emulate it
-  std::string optimizer = "adamw";
+  DataType dtype = DataType::Float32;
+  bool force_bfloat16 = false;  // even where the CPU has to emulate it
+  OptimizerKind optimizer = OptimizerKind::AdamW;
   double learning_rate = 1e-3;  // the peak
   std::int64_t warmup = 0;      // steps of linear warm-up; then a cosine down to a tenth of the peak
   double weight_decay = 0.01;   // on matrices only
   double clip = 1.0;            // largest global gradient norm; 0: no clipping
   double dropout = 0;           // the probability that an element becomes 0, in [0, 1)
-  std::string transport = "processes";
-  std::string device = "cpu";      // or "cuda": a GPU for each process, or the first for all threads
-  std::string recompute = "none";  // or "full", "auto", "0,1": stages that run forward again before backward
-  double memory = 0;               // GiB that a worker has, for recompute "auto"
-  double hang_seconds = 30;        // without progress, beyond the longest op, after which ranks count as hung; 0: never
-  std::int64_t threads = 0;        // intra-op threads of a rank; 0: cores / ranks, at least 1
+  TransportKind transport = TransportKind::Processes;
+  DeviceKind device = DeviceKind::Cpu;  // of GPUs, one for each process, or the first for all threads
+  std::string recompute = "none";       // or "full", "auto", "0,1": stages that run forward again before backward
+  double memory = 0;                    // GiB that a worker has, for recompute "auto"
+  double hang_seconds = 30;  // without progress, beyond the longest op, after which ranks count as hung; 0: never
+  std::int64_t threads = 0;  // intra-op threads of a rank; 0: cores / ranks, at least 1
   std::int64_t validate_every = 0;  // steps; 0: never
   std::string metrics;              // JSON lines file; empty: none
   std::string trace;                // Chrome trace of the last steps; empty: none

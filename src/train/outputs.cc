@@ -62,7 +62,7 @@ void require_replaceable(const Output& output) {
 }  // namespace
 
 void require_outputs(const TrainOptions& options) {
-  if (!options.tensor_memory.empty() && options.device != "cpu") {
+  if (!options.tensor_memory.empty() && options.device != DeviceKind::Cpu) {
     throw ConfigError("--tensor-memory counts tensors on the CPU; leave it out with --device cuda");
   }
   std::vector<Output> given;

@@ -2,13 +2,19 @@
 
 #include <ATen/cpu/Utils.h>
 
+#include <stdexcept>
+
 #include "core/error.h"
 
 namespace chimera {
 
-at::ScalarType compute_type(const std::string& dtype) {
-  if (dtype == "float64") return at::kDouble;
-  return dtype == "bfloat16" ? at::kBFloat16 : at::kFloat;
+at::ScalarType scalar_type(DataType type) {
+  switch (type) {
+    case DataType::Float32: return at::kFloat;
+    case DataType::Float64: return at::kDouble;
+    case DataType::BFloat16: return at::kBFloat16;
+  }
+  throw std::logic_error("a data type without a scalar type");
 }
 
 bool has_native_bfloat16() {
@@ -20,8 +26,8 @@ bool has_native_bfloat16() {
   return has("avx512_bf16") || has("amx_bf16");
 }
 
-void require_fast_numbers(const TrainOptions& options, bool native) {
-  if (options.dtype != "bfloat16" || options.force_bfloat16 || native) return;
+void require_fast_numbers(DataType dtype, bool native) {
+  if (dtype != DataType::BFloat16 || native) return;
   throw ConfigError(
       "--dtype bfloat16: this CPU has neither AVX512-BF16 nor AMX and would be far slower than with float32; use "
       "--dtype float32, or --force-bfloat16 to try all the same");

@@ -39,12 +39,9 @@ std::set<StageId> listed_stages(const std::string& list, std::int64_t count) {
 }
 
 Workload workload_of(const TrainOptions& options) {
-  Workload workload;
+  Workload workload = workload_of(options.dtype, options.optimizer);
   workload.micro_batch_size = options.micro_batch_size;
   workload.sequence = options.sequence;
-  workload.weight_bytes = options.dtype == "float64" ? 8 : 4;
-  workload.compute_bytes = options.dtype == "bfloat16" ? 2 : workload.weight_bytes;
-  workload.optimizer_bytes = options.optimizer == "adamw" ? 2 * workload.weight_bytes : 0;
   workload.dropout = options.dropout > 0;
   return workload;
 }

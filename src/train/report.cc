@@ -70,9 +70,10 @@ void Progress::show(const StepMetrics& metrics) {
 
 std::string describe(const Job& job) {
   const TrainOptions& options = job.options;
-  std::string text = fmt::format("{}: {} parameters, {} layers, {} wide; {}\n", job.model.name,
-                                 parameter_count(job.model), job.model.layers, job.model.hidden, options.dtype);
-  const char* ranks = job.num_ranks() == 1 ? "worker" : (options.transport == "threads" ? "threads" : "processes");
+  std::string text =
+      fmt::format("{}: {} parameters, {} layers, {} wide; {}\n", job.model.name, parameter_count(job.model),
+                  job.model.layers, job.model.hidden, to_text(options.dtype));
+  const std::string ranks = job.num_ranks() == 1 ? "worker" : to_text(options.transport);
   text += fmt::format("schedule {}: {} stages on {} {}{}, {} micro-batches of {} x {} tokens a step\n",
                       job.schedule.name, job.schedule.stages, job.num_ranks(), ranks, groups_in_words(job),
                       job.micro_batches(), job.micro_batch_size(), options.sequence);

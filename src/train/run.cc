@@ -122,7 +122,7 @@ constexpr std::chrono::milliseconds kMessageTimeout = std::chrono::hours(1);
 constexpr std::chrono::milliseconds kStartUpTimeout = std::chrono::minutes(5);
 
 std::unique_ptr<Transport> connect(const Job& job, const RankEnvironment& rank) {
-  if (job.options.device == "cpu") {
+  if (job.options.device == DeviceKind::Cpu) {
     const auto hang =
         std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(job.options.hang_seconds));
     return connect_gloo({.rank = rank.rank,

@@ -41,7 +41,7 @@ Trainer::Trainer(const Job& job, WorkerId rank, Transport& transport)
   make_model();
   make_optimizers(transport);
   const TensorSpec message{{job.micro_batch_size(), job.options.sequence, job.model.hidden},
-                           compute_type(job.options.dtype)};
+                           scalar_type(job.options.dtype)};
   ProgramShape shape{job.schedule.micro_batches, job.ranks.workers, job.worker_groups(), job.ranks.data_parallel,
                      place_.group};
   shape.tied = job.model.tied;
@@ -71,7 +71,7 @@ void Trainer::make_optimizers(Transport& ranks) {
 
 /// What this worker holds in any replica.
 void Trainer::make_model() {
-  const at::ScalarType dtype = compute_type(job_.options.dtype);
+  const at::ScalarType dtype = scalar_type(job_.options.dtype);
   const auto seed = static_cast<std::uint64_t>(job_.options.seed);
   const StageGroups groups = stage_groups(job_.schedule.placement);
   const auto holds = [&](const auto& group) { return std::binary_search(group.begin(), group.end(), place_.worker); };

@@ -40,7 +40,7 @@ class StageTest : public testing::TestWithParam<Family> {
   StageTest() { at::set_num_threads(1); }  // more only get in each other's way on tensors this small
 };
 INSTANTIATE_TEST_SUITE_P(Families, StageTest, testing::Values(Family::Gpt2, Family::Bert),
-                         [](const auto& family) { return std::string(family_name(family.param)); });
+                         [](const auto& family) { return to_text(family.param); });
 
 // Cut or whole, the same operations run in the same order.
 TEST_P(StageTest, CutIntoStagesGivesLossAndGradientsOfTheWhole) {

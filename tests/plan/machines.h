@@ -8,7 +8,7 @@ namespace chimera {
 /// Times of a layer of that kind at micro-batch sizes 1, 2 and 4: forward 2 + b, input gradient b, weight gradient 2b,
 /// recomputed 1 + b more.
 inline LayerTimes round_layer(LayerKind kind, const std::string& model = "gpt2-mini") {
-  LayerTimes layer{kind, find_model(model), 128, "float32", {}};
+  LayerTimes layer{kind, find_model(model), 128, DataType::Float32, {}};
   layer.model.layers = 1;
   for (const std::int64_t size : {1, 2, 4}) {
     const auto b = static_cast<double>(size);

@@ -29,7 +29,7 @@ MachineProfile linear_machine() {
   machine.workers_per_node = 64;
   machine.memory_bytes = 1e12;
   for (const LayerKind kind : {LayerKind::Embedding, LayerKind::Block, LayerKind::Head}) {
-    LayerTimes layer{kind, find_model("gpt2-mini"), 128, "float32", {}};
+    LayerTimes layer{kind, find_model("gpt2-mini"), 128, DataType::Float32, {}};
     const double each = kind == LayerKind::Block ? 1 : 0;
     for (const std::int64_t size : {1, 2}) {
       const double seconds = each * static_cast<double>(size);

@@ -24,7 +24,7 @@ TEST(SpeedGaugeTest, TimesAreScaledToTheMedianSpeed) {
 
 TEST(SpeedGaugeTest, LayersSlowDownAlike) {
   MachineProfile machine;
-  machine.layers.push_back({LayerKind::Block, find_model("gpt2-tiny"), 128, "float32", {{1, 2, 3, 4, 5, 0.1}}});
+  machine.layers.push_back({LayerKind::Block, find_model("gpt2-tiny"), 128, DataType::Float32, {{1, 2, 3, 4, 5, 0.1}}});
   const MachineProfile slower = with_slower_layers(machine, 2);
   EXPECT_EQ(slower.layers[0].times[0], (LayerTime{1, 4, 6, 8, 10, 0.1}));
 }
@@ -39,7 +39,7 @@ struct OneRank {
   std::string data = folder.file("text.txt");
 
   OneRank() { write_random_letters(data); }
-  TrainOptions run(const std::string& schedule, std::int64_t stages, const std::string& transport_name) const {
+  TrainOptions run(const std::string& schedule, std::int64_t stages, TransportKind kind) const {
     TrainOptions options;
     options.model = "gpt2-tiny";
     options.data = data;
@@ -47,7 +47,7 @@ struct OneRank {
     options.shape = {stages, 2, 2};
     options.micro_batch_size = 1;
     options.sequence = 16;
-    options.transport = transport_name;
+    options.transport = kind;
     options.threads = 1;
     return options;
   }
@@ -55,10 +55,10 @@ struct OneRank {
 
 TEST(StepContestTest, EveryRunHasATimeARound) {
   OneRank here;
-  StepContest contest(
-      here.ranks, 1, here.gauge,
-      {here.run("1f1b", 2, "threads"), here.run("1f1b", 1, "processes"), here.run("chimera", 2, "threads")},
-      here.folder.file("contest"));
+  StepContest contest(here.ranks, 1, here.gauge,
+                      {here.run("1f1b", 2, TransportKind::Threads), here.run("1f1b", 1, TransportKind::Processes),
+                       here.run("chimera", 2, TransportKind::Threads)},
+                      here.folder.file("contest"));
   contest.round();
   contest.forget();
   for (int round = 0; round < 3; ++round) contest.round();
@@ -74,7 +74,8 @@ TEST(StepContestTest, EveryRunHasATimeARound) {
 
 TEST(StepContestTest, RefusesARunOfMoreProcessesThanThereAre) {
   OneRank here;
-  EXPECT_THROW(StepContest(here.ranks, 1, here.gauge, {here.run("1f1b", 2, "processes")}, here.folder.file("contest")),
+  EXPECT_THROW(StepContest(here.ranks, 1, here.gauge, {here.run("1f1b", 2, TransportKind::Processes)},
+                           here.folder.file("contest")),
                ConfigError);
 }
 

@@ -44,7 +44,7 @@ inline TrainOptions small_options(const std::string& model, const std::string& s
   options.micro_batch_size = 2;
   options.sequence = 16;
   options.steps = 20;
-  options.dtype = "float64";
+  options.dtype = DataType::Float64;
   options.clip = 0;
   options.threads = 1;
   return options;

@@ -209,30 +209,29 @@ TEST_P(AsynchronousTest, MakesTheUpdatesOfAReplayWithExplicitOldWeights) {
 
 INSTANTIATE_TEST_SUITE_P(
     Schedules, AsynchronousTest,
-    ::testing::Values(Case{"PipeDream2", "pipedream", 2, 3}, Case{"PipeDream4", "pipedream", 4, 6},
-                      Case{"PipeDreamFewMicroBatches", "pipedream", 4, 2},
-                      Case{"PipeDreamOneMicroBatch", "pipedream", 4, 1},
-                      Case{"PipeDreamManySteps", "pipedream", 2, 2,
-                           [](TrainOptions& o) {  // AdamW would make much of gradients that are zero but for rounding
-                             o.optimizer = "sgd";
-                             o.steps = 30;
-                           }},
-                      Case{"PipeDreamSgd", "pipedream", 4, 4, [](TrainOptions& o) { o.optimizer = "sgd"; }},
-                      Case{"PipeDreamWithoutClipping", "pipedream", 4, 4, [](TrainOptions& o) { o.clip = 0; }},
-                      Case{"PipeDreamDropoutRecomputed", "pipedream", 4, 4,
-                           [](TrainOptions& o) {
-                             o.dropout = 0.1;
-                             o.recompute = "full";
-                           }},
-                      Case{"PipeDreamGroups", "pipedream", 2, 4, [](TrainOptions& o) { o.data_parallel = 2; }},
-                      Case{"PipeDreamValidates", "pipedream", 4, 4, [](TrainOptions& o) { o.validate_every = 2; }},
-                      Case{"PipeDreamBert", "pipedream", 2, 3, [](TrainOptions& o) { o.model = "bert-tiny"; }},
-                      Case{"DoubleBuffered2", "pipedream-2bw", 2, 3}, Case{"DoubleBuffered4", "pipedream-2bw", 4, 4},
-                      Case{"DoubleBufferedManyMicroBatches", "pipedream-2bw", 4, 7},
-                      Case{"DoubleBufferedDropout", "pipedream-2bw", 2, 4, [](TrainOptions& o) { o.dropout = 0.1; }},
-                      Case{"DoubleBufferedGroups", "pipedream-2bw", 2, 2, [](TrainOptions& o) { o.data_parallel = 2; }},
-                      Case{"DoubleBufferedValidates", "pipedream-2bw", 4, 4,
-                           [](TrainOptions& o) { o.validate_every = 3; }}),
+    ::testing::Values(
+        Case{"PipeDream2", "pipedream", 2, 3}, Case{"PipeDream4", "pipedream", 4, 6},
+        Case{"PipeDreamFewMicroBatches", "pipedream", 4, 2}, Case{"PipeDreamOneMicroBatch", "pipedream", 4, 1},
+        Case{"PipeDreamManySteps", "pipedream", 2, 2,
+             [](TrainOptions& o) {  // AdamW would make much of gradients that are zero but for rounding
+               o.optimizer = OptimizerKind::Sgd;
+               o.steps = 30;
+             }},
+        Case{"PipeDreamSgd", "pipedream", 4, 4, [](TrainOptions& o) { o.optimizer = OptimizerKind::Sgd; }},
+        Case{"PipeDreamWithoutClipping", "pipedream", 4, 4, [](TrainOptions& o) { o.clip = 0; }},
+        Case{"PipeDreamDropoutRecomputed", "pipedream", 4, 4,
+             [](TrainOptions& o) {
+               o.dropout = 0.1;
+               o.recompute = "full";
+             }},
+        Case{"PipeDreamGroups", "pipedream", 2, 4, [](TrainOptions& o) { o.data_parallel = 2; }},
+        Case{"PipeDreamValidates", "pipedream", 4, 4, [](TrainOptions& o) { o.validate_every = 2; }},
+        Case{"PipeDreamBert", "pipedream", 2, 3, [](TrainOptions& o) { o.model = "bert-tiny"; }},
+        Case{"DoubleBuffered2", "pipedream-2bw", 2, 3}, Case{"DoubleBuffered4", "pipedream-2bw", 4, 4},
+        Case{"DoubleBufferedManyMicroBatches", "pipedream-2bw", 4, 7},
+        Case{"DoubleBufferedDropout", "pipedream-2bw", 2, 4, [](TrainOptions& o) { o.dropout = 0.1; }},
+        Case{"DoubleBufferedGroups", "pipedream-2bw", 2, 2, [](TrainOptions& o) { o.data_parallel = 2; }},
+        Case{"DoubleBufferedValidates", "pipedream-2bw", 4, 4, [](TrainOptions& o) { o.validate_every = 3; }}),
     [](const auto& tested) { return tested.param.name; });
 
 TEST(AsynchronousTest, OneStageIsTheUnpipelinedModelWithAnUpdateAMicroBatch) {
@@ -256,9 +255,9 @@ TEST(AsynchronousTest, RefusesWhatHasNoMeaning) {
     }
     return std::string("nothing refused");
   };
-  EXPECT_EQ(message("pipedream", [](TrainOptions& o) { o.reduction = "canonical"; }),
+  EXPECT_EQ(message("pipedream", [](TrainOptions& o) { o.reduction = ReductionOrder::Canonical; }),
             "--reduction canonical: schedule pipedream is asynchronous, its updates depend on its order of ops");
-  EXPECT_EQ(message("pipedream-2bw", [](TrainOptions& o) { o.sync = "post"; }),
+  EXPECT_EQ(message("pipedream-2bw", [](TrainOptions& o) { o.sync = AllReducePlacement::Post; }),
             "--sync: schedule pipedream-2bw is asynchronous, it sums gradients at its updates; leave the flag out");
   EXPECT_EQ(message("pipedream", [](TrainOptions& o) { o.overrides.tied = true; }),
             "--tied true: schedule pipedream is asynchronous, which would update the matrix in two places apart; "

@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 
 TrainOptions bfloat16(const std::string& schedule, const PipelineShape& shape) {
   TrainOptions options = testing::small_options("gpt2-tiny", schedule, shape);
-  options.dtype = "bfloat16";
+  options.dtype = DataType::BFloat16;
   options.force_bfloat16 = true;
   return options;
 }
@@ -68,12 +68,12 @@ TEST(Bfloat16Test, GradientsOfMicroBatchesAddUpInFloat32) {
 }
 
 TEST(Bfloat16Test, MessagesAreHalfAsLargeAndGradientSumsAreNot) {
-  const auto recorded = [](const std::string& dtype, Recorder& recorder) {
+  const auto recorded = [](DataType dtype, Recorder& recorder) {
     TrainOptions options = bfloat16("chimera", {2, 2});
     options.dtype = dtype;
     const Job job = prepare_job(options);
     const at::Tensor message =
-        at::zeros({options.micro_batch_size, options.sequence, job.model.hidden}, compute_type(dtype));
+        at::zeros({options.micro_batch_size, options.sequence, job.model.hidden}, scalar_type(dtype));
     for (int i = 0; i < 4; ++i) recorder.prime(WorkerId(1), message);
     Trainer trainer(job, WorkerId(0), recorder);
     static_cast<void>(trainer.train_step(0));
@@ -83,9 +83,9 @@ TEST(Bfloat16Test, MessagesAreHalfAsLargeAndGradientSumsAreNot) {
   };
   Recorder narrow;
   Recorder wide;
-  const std::size_t bytes = recorded("bfloat16", narrow);
+  const std::size_t bytes = recorded(DataType::BFloat16, narrow);
   EXPECT_GT(bytes, 0U);
-  EXPECT_EQ(2 * bytes, recorded("float32", wide));
+  EXPECT_EQ(2 * bytes, recorded(DataType::Float32, wide));
   EXPECT_THAT(narrow.lines(), ::testing::Contains(AllOf(HasSubstr("all-reduce stage"), HasSubstr("Float"))));
   EXPECT_THAT(narrow.lines(),
               ::testing::Not(::testing::Contains(AllOf(HasSubstr("all-reduce stage"), HasSubstr("BFloat16")))));
@@ -95,7 +95,7 @@ TEST(Bfloat16Test, CanonicalReductionGivesTheSameBitsFromEverySchedule) {
   constexpr std::int64_t kSteps = 3;
   const auto canonical = [](const std::string& schedule, const PipelineShape& shape) {
     TrainOptions options = bfloat16(schedule, shape);
-    options.reduction = "canonical";
+    options.reduction = ReductionOrder::Canonical;
     options.dropout = 0.1;
     options.clip = 0.5;
     options.learning_rate = 0.01;
@@ -131,7 +131,7 @@ TEST(Bfloat16Test, LossStaysWithinHalfAPercentOfFloat32) {
     options.clip = 1;
     options.steps = steps;
     const auto narrow = testing::train(options, steps);
-    options.dtype = "float32";
+    options.dtype = DataType::Float32;
     const auto wide = testing::train(options, steps);
     for (std::size_t i = 0; i < wide.losses.size(); i += kTogether) {
       const auto sum = [&](const std::vector<double>& losses) {
@@ -145,12 +145,11 @@ TEST(Bfloat16Test, LossStaysWithinHalfAPercentOfFloat32) {
 }
 
 TEST(Bfloat16Test, CpusThatEmulateItAreRefusedUnlessForced) {
-  TrainOptions options = bfloat16("1f1b", {2, 2});
-  EXPECT_NO_THROW(require_fast_numbers(options, /*native=*/false));
-  options.force_bfloat16 = false;
-  EXPECT_NO_THROW(require_fast_numbers(options, /*native=*/true));
+  EXPECT_NO_THROW((void)prepare_job(bfloat16("1f1b", {2, 2}))) << "forced";
+  EXPECT_NO_THROW(require_fast_numbers(DataType::Float32, /*native=*/false));
+  EXPECT_NO_THROW(require_fast_numbers(DataType::BFloat16, /*native=*/true));
   try {
-    require_fast_numbers(options, /*native=*/false);
+    require_fast_numbers(DataType::BFloat16, /*native=*/false);
     FAIL() << "emulation";
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("AVX512-BF16"), HasSubstr("AMX"), HasSubstr("--force-bfloat16")));

@@ -17,23 +17,23 @@ using ::testing::HasSubstr;
 constexpr std::int64_t kMicroBatches = 8;  // of a step, over all groups
 constexpr std::int64_t kSteps = 4;
 
-TrainOptions canonical(const std::string& schedule, const PipelineShape& shape, const std::string& dtype) {
+TrainOptions canonical(const std::string& schedule, const PipelineShape& shape, DataType dtype) {
   TrainOptions options = testing::small_options("gpt2-tiny", schedule, shape);
   options.dtype = dtype;
-  options.reduction = "canonical";
+  options.reduction = ReductionOrder::Canonical;
   options.clip = 0.5;  // active
   options.dropout = 0.1;
   options.learning_rate = 0.01;
   return options;
 }
 
-const testing::Trained& reference(const std::string& dtype) {
+const testing::Trained& reference(DataType dtype) {
   static const auto run = [](const char* of) {
     return testing::train(canonical("none", {1, kMicroBatches}, of), kSteps);
   };
-  static const testing::Trained float32 = run("float32");
-  static const testing::Trained float64 = run("float64");
-  return dtype == "float32" ? float32 : float64;
+  static const testing::Trained float32 = run(DataType::Float32);
+  static const testing::Trained float64 = run(DataType::Float64);
+  return dtype == DataType::Float32 ? float32 : float64;
 }
 
 void expect_same_bits(const TrainOptions& options, const std::string& what) {
@@ -57,7 +57,7 @@ TEST(CanonicalTest, EveryScheduleComputesTheBitsOfTheUnpipelinedModel) {
         } catch (const ConfigError&) {  // no such schedule
           continue;
         }
-        expect_same_bits(canonical(generator.name, shape, "float32"), testing::describe(generator.name, shape));
+        expect_same_bits(canonical(generator.name, shape, DataType::Float32), testing::describe(generator.name, shape));
       }
     }
   }
@@ -65,28 +65,28 @@ TEST(CanonicalTest, EveryScheduleComputesTheBitsOfTheUnpipelinedModel) {
 
 TEST(CanonicalTest, GroupsSideBySideComputeThemToo) {
   for (const std::string name : {"1f1b", "chimera", "zb-h1", "dualpipe"}) {
-    TrainOptions options = canonical(name, {2, kMicroBatches / 2}, "float32");
+    TrainOptions options = canonical(name, {2, kMicroBatches / 2}, DataType::Float32);
     options.data_parallel = 2;
     expect_same_bits(options, name + ", two groups");
   }
-  TrainOptions options = canonical("chimera", {4, kMicroBatches / 2, 4}, "float64");
+  TrainOptions options = canonical("chimera", {4, kMicroBatches / 2, 4}, DataType::Float64);
   options.data_parallel = 2;
-  options.replica_layout = "far";
+  options.replica_layout = ReplicaLayout::Far;
   expect_same_bits(options, "two groups of four pipelines, float64");
 }
 
 TEST(CanonicalTest, RecomputationChangesNoBit) {
   for (const std::string name : {"chimera", "zb-h1"}) {
-    TrainOptions options = canonical(name, {4, kMicroBatches}, "float32");
+    TrainOptions options = canonical(name, {4, kMicroBatches}, DataType::Float32);
     options.recompute = "full";
     expect_same_bits(options, name + ", recomputed");
   }
 }
 
 TEST(CanonicalTest, HalvesOfMicroBatchesAreMicroBatches) {
-  TrainOptions options = canonical("chimera", {4, kMicroBatches, 2, 2, 1, ScaleMethod::Halving}, "float32");
+  TrainOptions options = canonical("chimera", {4, kMicroBatches, 2, 2, 1, ScaleMethod::Halving}, DataType::Float32);
   const auto halved = testing::train(options, kSteps);
-  options = canonical("none", {1, 2 * kMicroBatches}, "float32");
+  options = canonical("none", {1, 2 * kMicroBatches}, DataType::Float32);
   options.micro_batch_size /= 2;
   const auto expected = testing::train(options, kSteps);
   EXPECT_THAT(halved.losses, ElementsAreArray(expected.losses));
@@ -94,15 +94,15 @@ TEST(CanonicalTest, HalvesOfMicroBatchesAreMicroBatches) {
 }
 
 TEST(CanonicalTest, TheNumberOfBlocksChangesLastBitsOnly) {
-  TrainOptions options = canonical("none", {1, kMicroBatches}, "float32");
+  TrainOptions options = canonical("none", {1, kMicroBatches}, DataType::Float32);
   options.reduction_blocks = 1;
   const auto one_block = testing::train(options, kSteps);
-  EXPECT_NE(one_block.parameters_hashes.back(), reference("float32").parameters_hashes.back());
-  EXPECT_NEAR(one_block.losses.back(), reference("float32").losses.back(), 1e-5);
+  EXPECT_NE(one_block.parameters_hashes.back(), reference(DataType::Float32).parameters_hashes.back());
+  EXPECT_NEAR(one_block.losses.back(), reference(DataType::Float32).losses.back(), 1e-5);
 }
 
 TEST(CanonicalTest, ReplicasWithPartsOfBlocksAreRefused) {
-  TrainOptions options = canonical("chimera", {4, kMicroBatches}, "float32");
+  TrainOptions options = canonical("chimera", {4, kMicroBatches}, DataType::Float32);
   options.reduction_blocks = 1;
   try {
     static_cast<void>(prepare_job(options));

@@ -51,7 +51,7 @@ TEST(DataParallelTest, AnyNumberOfGroupsAndPipelinesIsOneReduction) {
 
 TEST(DataParallelTest, PipelinesSideBySideComputeTheSame) {
   TrainOptions options = hybrid("chimera", {2, 4}, 2);
-  options.replica_layout = "far";
+  options.replica_layout = ReplicaLayout::Far;
   expect_same_gradients(options, 4);
 }
 

@@ -16,7 +16,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-TrainOptions on(const std::string& device, const std::string& transport) {
+TrainOptions on(DeviceKind device, TransportKind transport) {
   TrainOptions options;
   options.device = device;
   options.transport = transport;
@@ -24,15 +24,15 @@ TrainOptions on(const std::string& device, const std::string& transport) {
 }
 
 TEST(DeviceTest, ProcessesHaveAGpuEachAndThreadsShareTheFirst) {
-  EXPECT_EQ(device_of(on("cpu", "processes"), WorkerId(3)), at::Device(at::kCPU));
-  EXPECT_EQ(device_of(on("cuda", "processes"), WorkerId(3)), at::Device(at::kCUDA, 3));
-  EXPECT_EQ(device_of(on("cuda", "threads"), WorkerId(3)), at::Device(at::kCUDA, 0));
+  EXPECT_EQ(device_of(on(DeviceKind::Cpu, TransportKind::Processes), WorkerId(3)), at::Device(at::kCPU));
+  EXPECT_EQ(device_of(on(DeviceKind::Cuda, TransportKind::Processes), WorkerId(3)), at::Device(at::kCUDA, 3));
+  EXPECT_EQ(device_of(on(DeviceKind::Cuda, TransportKind::Threads), WorkerId(3)), at::Device(at::kCUDA, 0));
 }
 
 TEST(DeviceTest, OnlyNcclNeedsOneQueueAPair) {
-  EXPECT_EQ(discipline_of(on("cuda", "processes")), ChannelDiscipline::SerialPair);
-  EXPECT_EQ(discipline_of(on("cuda", "threads")), ChannelDiscipline::PerDirection);
-  EXPECT_EQ(discipline_of(on("cpu", "processes")), ChannelDiscipline::PerDirection);
+  EXPECT_EQ(discipline_of(on(DeviceKind::Cuda, TransportKind::Processes)), ChannelDiscipline::SerialPair);
+  EXPECT_EQ(discipline_of(on(DeviceKind::Cuda, TransportKind::Threads)), ChannelDiscipline::PerDirection);
+  EXPECT_EQ(discipline_of(on(DeviceKind::Cpu, TransportKind::Processes)), ChannelDiscipline::PerDirection);
 }
 
 TEST(DeviceTest, SaysWhereTheLibraryIsMissing) {

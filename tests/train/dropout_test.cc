@@ -71,7 +71,7 @@ TEST_P(RecomputationTest, LossesGradientsAndParametersKeepEveryBit) {
   for (const double dropout : {0.0, 0.2}) {
     TrainOptions options = with_dropout(GetParam());
     options.dropout = dropout;
-    options.dtype = "float32";
+    options.dtype = DataType::Float32;
     const auto kept = testing::train(options, 2);
     options.recompute = "full";
     const auto recomputed = testing::train(options, 2);
@@ -89,7 +89,7 @@ TEST_P(RecomputationTest, LossesGradientsAndParametersKeepEveryBit) {
 TEST(TrainingDropoutTest, ValidationHasNone) {
   TrainOptions options = with_dropout({"gpt2-tiny", "1f1b", {2, 2}});
   options.validate_every = 1;
-  options.optimizer = "sgd";
+  options.optimizer = OptimizerKind::Sgd;
   options.learning_rate = 1e-300;  // weights stay
   options.weight_decay = 0;
   const auto with = testing::train(options, 1);

@@ -118,23 +118,23 @@ INSTANTIATE_TEST_SUITE_P(Schedules, TwentyStepsTest,
                          [](const auto& tested) { return name_of(tested.param); });
 
 TEST(SyncTest, WhenGradientsAreSummedDoesNotChangeThem) {
-  const auto train_with = [](const char* sync) {
+  const auto train_with = [](AllReducePlacement sync) {
     TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {4, 8, 4});
     options.sync = sync;
     return testing::train(options, 2);
   };
-  const auto post = train_with("post");
-  for (const char* sync : {"eager", "eager-opt"}) {
+  const auto post = train_with(AllReducePlacement::Post);
+  for (const AllReducePlacement sync : {AllReducePlacement::Eager, AllReducePlacement::EagerOpt}) {
     const auto early = train_with(sync);
-    EXPECT_EQ(early.losses, post.losses) << sync;
+    EXPECT_EQ(early.losses, post.losses) << to_text(sync);
     for (const auto& [name, copies] : post.parameters) {
-      EXPECT_TRUE(at::equal(early.parameters.at(name)[0], copies[0])) << sync << ": " << name;
+      EXPECT_TRUE(at::equal(early.parameters.at(name)[0], copies[0])) << to_text(sync) << ": " << name;
     }
   }
 }
 
 TEST(SyncTest, TheJobStartsSumsWhereTheFlagSays) {
-  const auto stage_2_of_worker_1 = [](const char* sync) {
+  const auto stage_2_of_worker_1 = [](AllReducePlacement sync) {
     TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {4, 4});
     options.sync = sync;
     const Job job = prepare_job(options);
@@ -145,9 +145,9 @@ TEST(SyncTest, TheJobStartsSumsWhereTheFlagSays) {
     }
     return std::string("none");
   };
-  EXPECT_EQ(stage_2_of_worker_1("eager"), "2B3");
-  EXPECT_EQ(stage_2_of_worker_1("eager-opt"), "1B1") << "no bubble follows";
-  EXPECT_EQ(stage_2_of_worker_1("post"), "1B1");
+  EXPECT_EQ(stage_2_of_worker_1(AllReducePlacement::Eager), "2B3");
+  EXPECT_EQ(stage_2_of_worker_1(AllReducePlacement::EagerOpt), "1B1") << "no bubble follows";
+  EXPECT_EQ(stage_2_of_worker_1(AllReducePlacement::Post), "1B1");
 }
 
 TEST(DataOrderTest, SamplesAreDealtOutByReplica) {

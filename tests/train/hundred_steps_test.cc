@@ -24,16 +24,16 @@ constexpr std::int64_t kMicroBatches = 8;  // of a step, over all groups
 struct Run {
   std::string schedule;
   PipelineShape shape;
-  std::string dtype = "float32";
+  DataType dtype = DataType::Float32;
   std::int64_t data_parallel = 1;
   bool recompute = false;
   bool shard_optimizer = false;
-  std::string sync = "eager-opt";
+  AllReducePlacement sync = AllReducePlacement::EagerOpt;
 };
 
 std::string name_of(const Run& run) {
   std::string name = testing::describe(run.schedule, run.shape) + " W=" + std::to_string(run.data_parallel) + " " +
-                     run.dtype + " " + run.sync + (run.recompute ? " recompute" : "") +
+                     to_text(run.dtype) + " " + to_text(run.sync) + (run.recompute ? " recompute" : "") +
                      (run.shard_optimizer ? " shard" : "");
   std::replace_if(
       name.begin(), name.end(), [](char letter) { return std::isalnum(letter) == 0; }, '_');
@@ -49,7 +49,7 @@ TrainOptions options_of(const Run& run) {
   options.sequence = 8;
   options.steps = kSteps;
   options.dtype = run.dtype;
-  options.reduction = "canonical";
+  options.reduction = ReductionOrder::Canonical;
   options.clip = 0.5;
   options.dropout = 0.1;
   options.learning_rate = 0.01;
@@ -61,8 +61,8 @@ TrainOptions options_of(const Run& run) {
 }
 
 /// The unpipelined run of as many micro-batches of the same size.
-const testing::Trained& reference(const std::string& dtype) {
-  static std::map<std::string, testing::Trained> runs;
+const testing::Trained& reference(DataType dtype) {
+  static std::map<DataType, testing::Trained> runs;
   const auto [run, is_new] = runs.try_emplace(dtype);
   if (is_new) run->second = testing::train(options_of({"none", {1, kMicroBatches}, dtype}), kSteps);
   return run->second;
@@ -83,10 +83,15 @@ std::vector<Run> all_runs() {
     for (const std::int64_t depth : {1, 2, 4}) {
       for (const std::int64_t groups : {1, 2, 4}) {
         for (const PipelineShape& shape : testing::with_flags(generator, {depth, kMicroBatches / groups})) {
-          for (const char* dtype : {"float32", "float64"}) {
+          for (const DataType dtype : {DataType::Float32, DataType::Float64}) {
             for (const bool saves_memory : {false, true}) {
-              const Run run{
-                  generator.name, shape, dtype, groups, saves_memory, saves_memory, saves_memory ? "post" : "eager"};
+              const Run run{generator.name,
+                            shape,
+                            dtype,
+                            groups,
+                            saves_memory,
+                            saves_memory,
+                            saves_memory ? AllReducePlacement::Post : AllReducePlacement::Eager};
               if (is_trainable(run)) runs.push_back(run);
             }
           }
@@ -99,16 +104,16 @@ std::vector<Run> all_runs() {
 
 std::vector<Run> runs() {
   if (std::getenv("CHIMERA_LONG_TESTS") != nullptr) return all_runs();
-  return {{"gpipe", {1, 2}, "float32", 4},
-          {"1f1b", {4, 8}, "float32", 1, true},
-          {"interleaved-1f1b", {2, 4}, "float32", 2, false, true},
-          {"gems", {4, 8}, "float32"},
-          {"chimera", {2, 8}, "float32", 1, false, true, "post"},
-          {"chimera", {4, 4, 4}, "float32", 2, true, true},
-          {"zb-h1", {4, 8}, "float32", 1, true},
-          {"zb-v", {2, 4}, "float32", 2, false, false, "eager"},
-          {"chimera", {4, 8, 4}, "float64", 1, false, true, "eager"},
-          {"dualpipe", {2, 4}, "float64", 2, true}};
+  return {{"gpipe", {1, 2}, DataType::Float32, 4},
+          {"1f1b", {4, 8}, DataType::Float32, 1, true},
+          {"interleaved-1f1b", {2, 4}, DataType::Float32, 2, false, true},
+          {"gems", {4, 8}, DataType::Float32},
+          {"chimera", {2, 8}, DataType::Float32, 1, false, true, AllReducePlacement::Post},
+          {"chimera", {4, 4, 4}, DataType::Float32, 2, true, true},
+          {"zb-h1", {4, 8}, DataType::Float32, 1, true},
+          {"zb-v", {2, 4}, DataType::Float32, 2, false, false, AllReducePlacement::Eager},
+          {"chimera", {4, 8, 4}, DataType::Float64, 1, false, true, AllReducePlacement::Eager},
+          {"dualpipe", {2, 4}, DataType::Float64, 2, true}};
 }
 
 class HundredStepsTest : public ::testing::TestWithParam<Run> {};
@@ -127,22 +132,22 @@ INSTANTIATE_TEST_SUITE_P(, HundredStepsTest, ::testing::ValuesIn(runs()),
                          [](const auto& run) { return name_of(run.param); });
 
 TEST(HundredStepsReferenceTest, LearnsWhileItClips) {
-  for (const char* dtype : {"float32", "float64"}) {
+  for (const DataType dtype : {DataType::Float32, DataType::Float64}) {
     const auto& run = reference(dtype);
-    EXPECT_LT(run.losses.back(), 0.8 * run.losses.front()) << dtype;
-    EXPECT_GT(std::ranges::count_if(run.gradient_norms, [](double norm) { return norm > 0.5; }), 20) << dtype;
+    EXPECT_LT(run.losses.back(), 0.8 * run.losses.front()) << to_text(dtype);
+    EXPECT_GT(std::ranges::count_if(run.gradient_norms, [](double norm) { return norm > 0.5; }), 20) << to_text(dtype);
   }
 }
 
 TEST(RepeatedRunsTest, AreTheSameInEveryBit) {
-  for (const char* reduction : {"natural", "canonical"}) {
-    TrainOptions options = options_of({"chimera", {4, 4, 4}, "float32", 2});
+  for (const ReductionOrder reduction : {ReductionOrder::Natural, ReductionOrder::Canonical}) {
+    TrainOptions options = options_of({"chimera", {4, 4, 4}, DataType::Float32, 2});
     options.reduction = reduction;
     const auto first = testing::train(options, 3);
     for (int repeat = 1; repeat < 20; ++repeat) {
       const auto again = testing::train(options, 3);
-      ASSERT_EQ(again.losses, first.losses) << reduction << ", repeat " << repeat;
-      ASSERT_EQ(again.gradient_norms, first.gradient_norms) << reduction << ", repeat " << repeat;
+      ASSERT_EQ(again.losses, first.losses) << to_text(reduction) << ", repeat " << repeat;
+      ASSERT_EQ(again.gradient_norms, first.gradient_norms) << to_text(reduction) << ", repeat " << repeat;
       for (const auto& [name, copies] : first.parameters) {
         ASSERT_TRUE(at::equal(again.parameters.at(name)[0], copies[0])) << name << ", repeat " << repeat;
       }

@@ -60,7 +60,7 @@ TEST(OptimizerTest, AdamWIsTheFormulaAndDecaysMatricesOnly) {
 
 TEST(OptimizerTest, SgdStepsAgainstTheGradient) {
   TrainOptions options;
-  options.optimizer = "sgd";
+  options.optimizer = OptimizerKind::Sgd;
   options.weight_decay = 0.1;
   TwoParameters parameters;
   const auto optimizer = make_optimizer(options, {&parameters});

@@ -35,8 +35,8 @@ TEST_P(PartitionTrainingTest, LossesAreThoseOfTheUnpipelinedModel) {
 
 TEST_P(PartitionTrainingTest, CanonicalReductionKeepsEveryBit) {
   TrainOptions canonical = options();
-  canonical.dtype = "float32";
-  canonical.reduction = "canonical";
+  canonical.dtype = DataType::Float32;
+  canonical.reduction = ReductionOrder::Canonical;
   const auto uneven = testing::train(canonical, 2);
   canonical.partition = "even";
   const auto even = testing::train(canonical, 2);

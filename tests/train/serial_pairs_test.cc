@@ -88,8 +88,8 @@ TEST(SerialPairsTest, ProgramsForQueuesPerDirectionWouldNotMeet) {
 
 TEST(SerialPairsTest, CanonicalSumsAndGroupsGiveTheBitsOfThreads) {
   TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {2, 4});
-  options.reduction = "canonical";
-  options.dtype = "float32";
+  options.reduction = ReductionOrder::Canonical;
+  options.dtype = DataType::Float32;
   options.data_parallel = 2;
   const Outcome outcome = train_over_pairs(job_for(options, ChannelDiscipline::SerialPair));
   ASSERT_EQ(outcome.error, "");
@@ -100,7 +100,7 @@ TEST(SerialPairsTest, OnlyRanksThatExchangeMessagesHaveACommunicator) {
   TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {3, 3});
   EXPECT_THAT(talking_pairs(prepare_job(options)), ElementsAre(RankPair{0, 1}, RankPair{1, 2}));
   options.data_parallel = 2;
-  options.replica_layout = "far";
+  options.replica_layout = ReplicaLayout::Far;
   EXPECT_THAT(talking_pairs(prepare_job(options)),
               ElementsAre(RankPair{0, 1}, RankPair{1, 2}, RankPair{3, 4}, RankPair{4, 5}));
 }

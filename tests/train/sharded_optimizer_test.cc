@@ -33,7 +33,7 @@ void expect_same_with_and_without(TrainOptions options) {
   const auto whole = testing::train(options, 4);
   options.shard_optimizer = true;
   const auto sharded = testing::train(options, 4);
-  const std::string what = options.schedule + " " + options.optimizer + " " + options.reduction;
+  const std::string what = options.schedule + " " + to_text(options.optimizer) + " " + to_text(options.reduction);
   EXPECT_EQ(sharded.losses, whole.losses) << what;
   EXPECT_EQ(sharded.gradient_norms, whole.gradient_norms) << what;
   EXPECT_EQ(sharded.parameters_hashes, whole.parameters_hashes) << what;
@@ -57,14 +57,14 @@ TEST(ShardedOptimizerTest, ComputesTheSameBitsWithMoreCopies) {
 
 TEST(ShardedOptimizerTest, ComputesTheSameBitsWithEveryOtherFlag) {
   TrainOptions options = options_of("chimera", {4, 8}, 2);
-  options.dtype = "float32";
-  options.reduction = "canonical";
+  options.dtype = DataType::Float32;
+  options.reduction = ReductionOrder::Canonical;
   options.recompute = "full";
   options.dropout = 0.1;
-  options.replica_layout = "far";
-  options.sync = "eager";
+  options.replica_layout = ReplicaLayout::Far;
+  options.sync = AllReducePlacement::Eager;
   expect_same_with_and_without(options);
-  options.optimizer = "sgd";
+  options.optimizer = OptimizerKind::Sgd;
   expect_same_with_and_without(options);
 }
 
@@ -138,9 +138,9 @@ TEST(ShardedOptimizerTest, TheMemoryCheckCountsWhatIsHeld) {
   EXPECT_NEAR(needed(options) / copy, 8, 1e-3) << "two copies of everything";
   options.shard_optimizer = true;
   EXPECT_NEAR(needed(options) / copy, 6, 1e-3) << "the moments once";
-  options.reduction = "canonical";
+  options.reduction = ReductionOrder::Canonical;
   EXPECT_NEAR(needed(options) / copy, 8, 1e-3) << "and each copy's block";
-  options.optimizer = "sgd";
+  options.optimizer = OptimizerKind::Sgd;
   EXPECT_NEAR(needed(options) / copy, 6, 1e-3);
 }
 

@@ -28,9 +28,9 @@ TrainOptions tied(const std::string& model, const std::string& schedule, const P
   return options;
 }
 
-TrainOptions canonical(TrainOptions options, const std::string& dtype) {
+TrainOptions canonical(TrainOptions options, DataType dtype) {
   options.dtype = dtype;
-  options.reduction = "canonical";
+  options.reduction = ReductionOrder::Canonical;
   options.dropout = 0.1;
   return options;
 }
@@ -48,8 +48,9 @@ const testing::Trained& reference(TrainOptions options) {
   options.recompute = "none";
   options.schedule = "none";
   static std::map<std::string, testing::Trained> known;
-  const std::string key = options.model + options.dtype + options.reduction + std::to_string(options.micro_batch_size) +
-                          "," + std::to_string(job.micro_batches()) + "," + std::to_string(options.reduction_blocks);
+  const std::string key = options.model + to_text(options.dtype) + to_text(options.reduction) +
+                          std::to_string(options.micro_batch_size) + "," + std::to_string(job.micro_batches()) + "," +
+                          std::to_string(options.reduction_blocks);
   const auto found = known.find(key);
   return found != known.end() ? found->second : known[key] = testing::train(options, kSteps);
 }
@@ -112,11 +113,12 @@ TEST(TiedTest, EveryScheduleTrainsAsTheUnpipelinedModel) {
 
 TEST(TiedTest, EveryScheduleComputesTheBitsOfTheUnpipelinedModel) {
   for_each_schedule(4, [](const std::string& name, const PipelineShape& shape) {
-    expect_same_bits(canonical(tied("gpt2-tiny", name, shape), "float32"), testing::describe(name, shape));
+    expect_same_bits(canonical(tied("gpt2-tiny", name, shape), DataType::Float32), testing::describe(name, shape));
   });
   for (const char* name : {"1f1b", "chimera", "zb-v", "zb-h1", "dualpipe"}) {
     for (const char* model : {"gpt2-tiny", "bert-tiny"}) {
-      expect_same_bits(canonical(tied(model, name, {2, kMicroBatches}), "float64"), name + std::string(", ") + model);
+      expect_same_bits(canonical(tied(model, name, {2, kMicroBatches}), DataType::Float64),
+                       name + std::string(", ") + model);
     }
   }
 }
@@ -126,22 +128,22 @@ TEST(TiedTest, GroupsRecomputationAndTheTimeOfSumsChangeNothing) {
     TrainOptions options = tied("gpt2-tiny", name, {4, kMicroBatches / 2});
     options.data_parallel = 2;
     expect_same_numbers(options, name + std::string(", two groups"));
-    expect_same_bits(canonical(options, "float32"), name + std::string(", two groups, canonical"));
+    expect_same_bits(canonical(options, DataType::Float32), name + std::string(", two groups, canonical"));
     options = tied("gpt2-tiny", name, {4, kMicroBatches});
     options.recompute = "full";
     expect_same_numbers(options, name + std::string(", recomputed"));
-    expect_same_bits(canonical(options, "float32"), name + std::string(", recomputed, canonical"));
-    for (const char* sync : {"post", "eager"}) {
-      options = canonical(tied("gpt2-tiny", name, {4, kMicroBatches}), "float32");
+    expect_same_bits(canonical(options, DataType::Float32), name + std::string(", recomputed, canonical"));
+    for (const AllReducePlacement sync : {AllReducePlacement::Post, AllReducePlacement::Eager}) {
+      options = canonical(tied("gpt2-tiny", name, {4, kMicroBatches}), DataType::Float32);
       options.sync = sync;
-      expect_same_bits(options, name + std::string(", ") + sync);
+      expect_same_bits(options, name + std::string(", ") + to_text(sync));
     }
   }
 }
 
 TEST(TiedTest, AnyNumberOfBlocksIsAddedInOneOrder) {
   for (const char* name : {"1f1b", "chimera"}) {
-    TrainOptions options = canonical(tied("gpt2-tiny", name, {2, 12}), "float32");
+    TrainOptions options = canonical(tied("gpt2-tiny", name, {2, 12}), DataType::Float32);
     for (const std::int64_t blocks : {2, 6, 12}) {  // 6 and 12 make no whole tree
       options.reduction_blocks = blocks;
       expect_same_bits(options, fmt::format("{}, {} blocks", name, blocks));
