@@ -24,7 +24,7 @@ struct Options {
   std::string name;
   ModelFlags flags;
   std::int64_t stages = 1;
-  std::string partition = "even";
+  PartitionChoice partition;
   std::string schedule = "1f1b";
   CLI::Option* schedule_option = nullptr;
   std::int64_t micro_batches = 0;  // 0: as many as stages
@@ -49,7 +49,7 @@ Workload workload_of(const Options& options, const ModelConfig& model) {
 
 /// Whose stages they are. Where nothing but their number counts, no ops are made.
 Schedule schedule_of(const Options& options) {
-  if (options.partition != "balanced" && options.schedule_option->count() == 0) {
+  if (options.partition.rule != PartitionRule::Balanced && options.schedule_option->count() == 0) {
     Schedule schedule;
     schedule.stages = options.stages;
     return schedule;

@@ -3,11 +3,11 @@
 
 #include <CLI/CLI.hpp>
 
-#include <string>
+#include "model_config/partition.h"
 
 namespace chimera::apps {
 
-/// The flag, with its help; named_partition() reads the value.
-void add_partition(CLI::App& app, std::string& partition);
+/// The flag, with its help.
+void add_partition(CLI::App& app, PartitionChoice& partition);
 
 }  // namespace chimera::apps

@@ -21,7 +21,7 @@ struct Options {
   PlanFlags problem;
   std::vector<std::string> schedules;
   PlanRule rule = PlanRule::Simulation;
-  std::string partition = "balanced";
+  PartitionChoice partition = {PartitionRule::Balanced};
   std::int64_t top = 10;
   std::int64_t run = 0;
   std::string data;  // for that; empty: random letters
@@ -124,9 +124,11 @@ void add_plan(CLI::App& program, int& exit_code) {
       ->type_name("NAME,NAME");
   add_choice(*command, "--rule", options->rule, "how to choose (default simulation)");
   command
-      ->add_option("--partition", options->partition,
-                   "how the model is cut into stages: even; balanced, even or with stages that balance, whichever is "
-                   "faster; or the layers of each, as in 8,9,9,6 (default balanced)")
+      ->add_option_function<std::string>(
+          "--partition",
+          [&partition = options->partition](const std::string& text) { partition = parse_partition(text); },
+          "how the model is cut into stages: even; balanced, even or with stages that balance, whichever is "
+          "faster; or the layers of each, as in 8,9,9,6 (default balanced)")
       ->type_name("CUT");
   add_count(*command, "--top", options->top, "candidates to rank; 0: all that fit (default 10)");
   add_count(*command, "--run", options->run,

@@ -18,7 +18,7 @@ constexpr double kWorthSaying = 0.05;  // a larger difference of the models is e
 
 std::string recomputed(const Candidate& candidate) {
   const std::int64_t stages = candidate.shape.stages * stages_a_worker(candidate.schedule, candidate.shape);
-  return recompute_text(candidate.recompute, stages);
+  return to_text(recompute_choice(candidate.recompute, stages));
 }
 
 /// The schedule with what is special about its shape.
@@ -42,7 +42,7 @@ std::string rows(const PlanReport& report) {
                         fmt::format("{} x {}", candidate.data_parallel, candidate.shape.stages),
                         fmt::format("{} x {}", candidate.shape.micro_batches, candidate.micro_batch_size),
                         again.size() > 9 ? fmt::format("{} stages", candidate.recompute.size()) : again,
-                        candidate.partition == "even" ? "even" : "uneven", prediction.step_seconds,
+                        candidate.partition.rule == PartitionRule::Even ? "even" : "uneven", prediction.step_seconds,
                         prediction.sequences_per_second, prediction.bubble_ratio, prediction.peak_memory_bytes / kGiB,
                         prediction.paper ? fmt::format("{:.4g}", prediction.paper->seconds) : "-");
     if (const auto& measured = report.candidates[i].measured_seconds)
@@ -132,7 +132,7 @@ Json candidate_json(const ReportedCandidate& reported) {
                {"chunks", candidate.shape.chunks},
                {"waves", candidate.shape.waves},
                {"scale", to_text(candidate.shape.scale)},
-               {"partition", candidate.partition},
+               {"partition", to_text(candidate.partition)},
                {"recompute", recomputed(candidate)},
                {"step_seconds", prediction.step_seconds},
                {"sequences_per_second", prediction.sequences_per_second},

@@ -73,9 +73,10 @@ void add_flags(CLI::App& command, Flags& flags) {
   add_number(command, "--weight-decay", o.weight_decay, "on matrices (default 0.01)");
   add_number(command, "--dropout", o.dropout, "probability of an element to be dropped (default 0)");
   command
-      .add_option("--recompute", o.recompute,
-                  "stages that run forward again before backward: none, full, a list such as 0,1, or auto: those that "
-                  "--memory asks for (default none)")
+      .add_option_function<std::string>(
+          "--recompute", [&o](const std::string& text) { o.recompute = parse_recompute(text); },
+          "stages that run forward again before backward: none, full, a list such as 0,1, or auto: those that "
+          "--memory asks for (default none)")
       ->type_name("none|full|auto|N,N");
   add_number(command, "--memory", o.memory, "GiB that a worker has, for --recompute auto and --plan auto");
   flags.plan.add_to(command);

@@ -107,8 +107,8 @@ TrainOptions train_options(const Options& options, const Problem& problem, const
   train.micro_batch_size = candidate.micro_batch_size;
   train.sequence = problem.sequence;
   train.partition = candidate.partition;
-  train.recompute = recompute_text(candidate.recompute,
-                                   candidate.shape.stages * stages_a_worker(candidate.schedule, candidate.shape));
+  train.recompute = recompute_choice(candidate.recompute,
+                                     candidate.shape.stages * stages_a_worker(candidate.schedule, candidate.shape));
   train.threads = 1;
   train.steps = 1'000'000;  // of the learning rate's schedule
   return train;
@@ -191,7 +191,7 @@ std::optional<double> seconds_of(const Constant& constant, const Problem& proble
     const Candidate& candidate = each.ranked.candidate;
     const std::int64_t groups = constant.data_parallel == 0 ? problem.workers : constant.data_parallel;
     if (candidate.schedule != constant.schedule || candidate.data_parallel != groups) continue;
-    if (candidate.partition != "even" || candidate.shape.scale != ScaleMethod::Direct) continue;
+    if (candidate.partition.rule != PartitionRule::Even || candidate.shape.scale != ScaleMethod::Direct) continue;
     const auto size = [](const Measured& one) { return one.ranked.candidate.micro_batch_size; };
     if (found == nullptr || (constant.largest ? size(each) > size(*found) : size(each) < size(*found))) found = &each;
   }

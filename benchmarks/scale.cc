@@ -48,7 +48,7 @@ PlanProblem problem_of(const Options& options, std::int64_t workers, std::int64_
 std::optional<std::pair<PlanProblem, RankedCandidate>> best(const Options& options, const std::string& schedule,
                                                             std::int64_t workers) {
   PlanOptions plan_options{
-      .schedules = {schedule}, .partition = "even", .recompute_all = options.recompute_all, .top = 1};
+      .schedules = {schedule}, .partition = {PartitionRule::Even}, .recompute_all = options.recompute_all, .top = 1};
   try {
     Predictor predictor(problem_of(options, workers, workers));
     const Plan plan = make_plan(predictor, plan_options);

@@ -14,7 +14,7 @@ namespace {
 
 [[noreturn]] void fail_to_parse(const std::string& text) {
   if (!text.empty() && std::isalpha(static_cast<unsigned char>(text.front())) != 0)
-    throw ConfigError(unknown_name("--partition", text, std::vector<std::string>{"even", "balanced"}));
+    throw ConfigError(unknown_name("--partition", text, names_of<PartitionRule>()));
   throw ConfigError(fmt::format(
       "--partition '{}' is neither even, balanced nor the number of layers on each stage, as in 8,9,9,6", text));
 }
@@ -62,15 +62,21 @@ std::vector<StageLayers> explicit_partition(const std::vector<std::int64_t>& cou
   return partition;
 }
 
-std::vector<std::int64_t> parse_layer_counts(const std::string& text) {
+PartitionChoice parse_partition(const std::string& text) {
+  if (const auto rule = find_named<PartitionRule>(text)) return {*rule};
   std::vector<std::int64_t> counts;
   const char* const end = text.data() + text.size();
   for (const char* next = text.data();; ++next) {
     const auto [after, error] = std::from_chars(next, end, counts.emplace_back());
     if (error != std::errc() || (after != end && *after != ',')) fail_to_parse(text);
-    if (after == end) return counts;
+    if (after == end) return {PartitionRule::Listed, counts};
     next = after;
   }
+}
+
+std::string to_text(const PartitionChoice& choice) {
+  if (choice.rule != PartitionRule::Listed) return to_text(choice.rule);
+  return fmt::format("{}", fmt::join(choice.layers, ","));
 }
 
 std::string to_text(const std::vector<StageLayers>& partition) {

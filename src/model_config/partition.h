@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "core/names.h"
+
 namespace chimera {
 
 /// The part of a model that one stage holds: blocks first_layer .. end_layer - 1, perhaps the embedding before them and
@@ -27,10 +29,26 @@ struct StageLayers {
 [[nodiscard]] std::vector<StageLayers> explicit_partition(const std::vector<std::int64_t>& counts, std::int64_t layers,
                                                           std::int64_t stages);
 
-/// The counts in a list such as `8,9,9,6`. Throws ConfigError, as of a value of --partition, for anything else.
-[[nodiscard]] std::vector<std::int64_t> parse_layer_counts(const std::string& text);
+/// How a model is to be cut. Listed has no word of its own, but the list.
+enum class PartitionRule : std::uint8_t { Even, Balanced, Listed };
+template <>
+inline constexpr auto kNames<PartitionRule> =
+    std::to_array<Named<PartitionRule>>({{PartitionRule::Even, "even"}, {PartitionRule::Balanced, "balanced"}});
 
-/// The blocks of each stage, as parse_layer_counts() reads them.
+/// The value of --partition.
+struct PartitionChoice {
+  PartitionRule rule = PartitionRule::Even;
+  std::vector<std::int64_t> layers = {};  // of each stage, where they are listed
+  friend bool operator==(const PartitionChoice&, const PartitionChoice&) = default;
+};
+
+/// Reads `even`, `balanced` or a list such as `8,9,9,6`. Throws ConfigError for anything else.
+[[nodiscard]] PartitionChoice parse_partition(const std::string& text);
+
+/// What parse_partition() reads.
+[[nodiscard]] std::string to_text(const PartitionChoice& choice);
+
+/// The blocks of each stage, as parse_partition() reads them.
 [[nodiscard]] std::string to_text(const std::vector<StageLayers>& partition);
 
 }  // namespace chimera

@@ -29,7 +29,7 @@ ModelLoads machine_loads(const PlanProblem& problem, const Candidate& candidate,
 
 }  // namespace
 
-std::optional<std::string> balanced_cut(Predictor& predictor, const Candidate& candidate) {
+std::optional<PartitionChoice> balanced_cut(Predictor& predictor, const Candidate& candidate) {
   constexpr std::int64_t kOps = 100'000;
   const PlannedSchedule planned = predictor.prepare(candidate);
   const std::int64_t stages = planned.schedule->stages;
@@ -43,7 +43,7 @@ std::optional<std::string> balanced_cut(Predictor& predictor, const Candidate& c
   if (!found) return std::nullopt;
   const auto cut = explicit_partition(found->layers, predictor.problem().model.layers, stages);
   if (cut == planned.partition) return std::nullopt;
-  return to_text(cut);
+  return PartitionChoice{PartitionRule::Listed, found->layers};
 }
 
 }  // namespace chimera

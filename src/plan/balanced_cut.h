@@ -2,15 +2,14 @@
 // A candidate's stages cut anew, with the times of the machine at hand.
 
 #include <optional>
-#include <string>
 
 #include "plan/predict.h"
 
 namespace chimera {
 
-/// The layers of each stage, as in `8,9,9,6`, that balance() finds for the candidate's schedule with the machine's
+/// The layers of each stage that balance() finds for the candidate's schedule with the machine's
 /// times and the problem's memory, by an effort of some 10^5 simulated ops; none where that is the even cut, or nothing
 /// fits.
-[[nodiscard]] std::optional<std::string> balanced_cut(Predictor& predictor, const Candidate& candidate);
+[[nodiscard]] std::optional<PartitionChoice> balanced_cut(Predictor& predictor, const Candidate& candidate);
 
 }  // namespace chimera

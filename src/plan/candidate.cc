@@ -16,15 +16,7 @@ std::string in_words(const Candidate& candidate) {
   if (takes(generator, "--scale") && shape.micro_batches > shape.stages) text += " " + to_text(shape.scale);
   text += fmt::format("  W {} x D {}, {} micro-batches of {}", candidate.data_parallel, shape.stages,
                       shape.micro_batches, candidate.micro_batch_size);
-  if (candidate.partition != "even") text += ", stages of " + candidate.partition;
-  return text;
-}
-
-std::string recompute_text(const std::set<StageId>& stages, std::int64_t num_stages) {
-  if (stages.empty()) return "none";
-  if (static_cast<std::int64_t>(stages.size()) == num_stages) return "full";
-  std::string text;
-  for (const StageId stage : stages) text += fmt::format("{}{}", text.empty() ? "" : ",", stage.value());
+  if (candidate.partition.rule != PartitionRule::Even) text += ", stages of " + to_text(candidate.partition);
   return text;
 }
 

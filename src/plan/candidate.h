@@ -9,6 +9,7 @@
 #include "model_config/config.h"
 #include "model_config/footprint.h"
 #include "plan/machine.h"
+#include "plan/recompute_choice.h"
 #include "schedule/all_reduce_placement.h"
 #include "schedule/schedule.h"
 
@@ -33,15 +34,12 @@ struct Candidate {
   PipelineShape shape = {};  // N = mini-batch / (W b)
   std::int64_t data_parallel = 1;
   std::int64_t micro_batch_size = 1;
-  std::string partition = "even";    // or "balanced"
+  PartitionChoice partition = {};
   std::set<StageId> recompute = {};  // stages that run their forward again
 };
 
 /// `chimera  W 8 x D 4, 8 micro-batches of 8`: a candidate in a few words, what is as usual left out.
 [[nodiscard]] std::string in_words(const Candidate& candidate);
-
-/// `none`, `full`, or the recomputed stages of S as `chimera train --recompute` takes them: `0,1,5`.
-[[nodiscard]] std::string recompute_text(const std::set<StageId>& stages, std::int64_t num_stages);
 
 /// Stages of a replica that each worker holds: v of interleaved-1f1b, 2w of hanayo, 2 of zb-v and dualpipev, else 1.
 [[nodiscard]] std::int64_t stages_a_worker(const std::string& schedule, const PipelineShape& shape);

@@ -69,8 +69,8 @@ std::vector<PipelineShape> shapes_of(const Generator& generator, std::int64_t de
 class Enumeration {
  public:
   Enumeration(const PlanProblem& problem, const PlanOptions& options) : problem_(problem), options_(options) {
-    if (options.partition == "even" || options.partition == "balanced") return;
-    const auto counts = parse_layer_counts(options.partition);
+    if (options.partition.rule != PartitionRule::Listed) return;
+    const auto& counts = options.partition.layers;
     cut_ = static_cast<std::int64_t>(counts.size());
     (void)explicit_partition(counts, problem.model.layers, cut_);
   }
@@ -96,7 +96,7 @@ class Enumeration {
         if (!takes_shape(name, shape) || (halves && size % 2 != 0) || held * depth > problem_.model.layers) continue;
         if (held * depth * count * (halves ? 2 : 1) * 3 > kMostPlannedOps) continue;
         if (cut_ > 0 && held * depth != cut_) continue;
-        found_.push_back({name, shape, groups, size, cut_ > 0 ? options_.partition : "even", {}});
+        found_.push_back({name, shape, groups, size, cut_ > 0 ? options_.partition : PartitionChoice{}, {}});
       }
     }
   }
@@ -125,9 +125,9 @@ bool can_deal_out(const PlanProblem& problem, std::int64_t workers) {
   }
   std::string names;
   for (const std::string& name : options.schedules) names += (names.empty() ? "" : ", ") + name;
-  if (options.partition.find(',') != std::string::npos) {
+  if (options.partition.rule == PartitionRule::Listed) {
     throw ConfigError(fmt::format("--partition {}: no schedule cuts the model for {} workers into so many stages",
-                                  options.partition, problem.workers));
+                                  to_text(options.partition), problem.workers));
   }
   throw ConfigError(fmt::format(
       "{} workers, mini-batch {}: none of the schedules {} takes any W x D = {} with D at most the {} layers of {}; "

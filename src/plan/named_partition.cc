@@ -20,11 +20,11 @@ BalanceOptions options_of(const PartitionProblem& problem) {
 
 }  // namespace
 
-std::vector<StageLayers> named_partition(const std::string& name, const PartitionProblem& problem) {
+std::vector<StageLayers> named_partition(const PartitionChoice& choice, const PartitionProblem& problem) {
   const std::int64_t layers = problem.model.layers;
   const std::int64_t stages = problem.schedule.stages;
-  if (name == "even") return even_partition(layers, stages);
-  if (name != "balanced") return explicit_partition(parse_layer_counts(name), layers, stages);
+  if (choice.rule == PartitionRule::Even) return even_partition(layers, stages);
+  if (choice.rule == PartitionRule::Listed) return explicit_partition(choice.layers, layers, stages);
   const auto loads = flop_loads(problem.model, problem.workload);
   return explicit_partition(balance(problem.schedule, loads, options_of(problem))->layers, layers, stages);
 }

@@ -11,7 +11,7 @@
 
 namespace chimera {
 
-/// What a partition by name depends on beyond its name.
+/// What a partition depends on beyond the choice.
 struct PartitionProblem {
   const Schedule& schedule;
   const ModelConfig& model;
@@ -19,10 +19,9 @@ struct PartitionProblem {
   bool recompute = false;  // all stages run forward again
 };
 
-/// `even`: even_partition(); `balanced`: by FLOPs, see balance() (the cut of the shortest simulated step without
-/// messages found by ranking some 4 million ops, or a few cuts of a long schedule); or the blocks of each stage,
-/// `8,9,9,6`. Depends on nothing but its arguments, so that all ranks find the same. Throws ConfigError for anything
-/// else, and for more stages than layers.
-[[nodiscard]] std::vector<StageLayers> named_partition(const std::string& name, const PartitionProblem& problem);
+/// Even: even_partition(). Balanced: by FLOPs, see balance() (the cut of the shortest simulated step without messages
+/// found by ranking some 4 million ops, or a few cuts of a long schedule). Listed: explicit_partition(). Depends on
+/// nothing but its arguments, so that all ranks find the same. Throws ConfigError for more stages than layers.
+[[nodiscard]] std::vector<StageLayers> named_partition(const PartitionChoice& choice, const PartitionProblem& problem);
 
 }  // namespace chimera

@@ -149,7 +149,7 @@ Plan make_plan(Predictor& predictor, const PlanOptions& options) {
     }
     planner.add(*order[i].second);
   }
-  if (options.partition == "balanced") planner.add_balanced();
+  if (options.partition.rule == PartitionRule::Balanced) planner.add_balanced();
   Plan plan = std::move(planner).plan();
   if (plan.ranked.empty()) refuse(predictor, candidates);
   return plan;

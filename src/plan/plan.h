@@ -17,9 +17,9 @@ inline constexpr auto kNames<PlanRule> = std::to_array<Named<PlanRule>>({{PlanRu
 
 struct PlanOptions {
   std::vector<std::string> schedules;  // empty: all synchronous ones
-  /// `even`; `balanced`: even, and the best candidates also with stages cut to balance; or the layers of each stage, as
-  /// in `8,9,9,6`: candidates of so many stages alone.
-  std::string partition = "balanced";
+  /// Balanced: even, and the best candidates also with stages cut to balance. Listed: candidates of so many stages
+  /// alone.
+  PartitionChoice partition = {PartitionRule::Balanced};
   bool recompute_all = false;  // where anything has to be recomputed, all stages are
   std::int64_t top = 10;       // candidates to rank; 0: all, without pruning
 };

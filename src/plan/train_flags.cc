@@ -34,8 +34,8 @@ std::vector<TrainFlag> train_flags(const PlanProblem& problem, const Candidate& 
                                   {"micro-batches", shape.micro_batches},
                                   {"data-parallel", candidate.data_parallel},
                                   {"micro-batch-size", candidate.micro_batch_size},
-                                  {"recompute", recompute_text(candidate.recompute, num_stages(candidate))},
-                                  {"partition", candidate.partition}};
+                                  {"recompute", to_text(recompute_choice(candidate.recompute, num_stages(candidate)))},
+                                  {"partition", to_text(candidate.partition)}};
   if (takes(generator, "--pipelines")) flags.push_back({"pipelines", shape.pipelines});
   if (takes(generator, "--chunks")) flags.push_back({"chunks", shape.chunks});
   if (takes(generator, "--waves")) flags.push_back({"waves", shape.waves});

@@ -89,7 +89,7 @@ void add_kept(const Job& job, const Samples& samples, std::vector<StageMemory>& 
 /// Sizes of each stage, from what its ops took and gave back.
 std::vector<StageMemory> measured_sizes(const Job& job, const Samples& samples) {
   const auto num_stages = static_cast<std::size_t>(job.schedule.stages);
-  const bool recomputes = job.options.recompute != "none";
+  const bool recomputes = job.options.recompute.rule != RecomputeRule::None;
   std::vector<Mean> made(num_stages);        // by the forward, or its recomputation
   std::vector<Mean> given_back(num_stages);  // by I
   for_each_instruction(job, samples,

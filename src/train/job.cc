@@ -89,18 +89,15 @@ void require_valid(const Schedule& schedule, const TrainOptions& options) {
   throw ConfigError(fmt::format("{0}: {1}; `chimera check {0}` lists all violations", options.schedule_file, message));
 }
 
-/// Unpipelined, there is nothing to cut; what is asked for must make sense nevertheless.
-std::vector<StageLayers> make_partition(const Job& job) {
+/// Unpipelined, there is nothing to cut.
+std::vector<StageLayers> partition_of(const Job& job) {
   const TrainOptions& options = job.options;
-  if (is_unpipelined(options)) {
-    if (options.partition != "even" && options.partition != "balanced") (void)parse_layer_counts(options.partition);
-    return even_partition(job.model.layers, 1);
-  }
+  if (is_unpipelined(options)) return even_partition(job.model.layers, 1);
   return named_partition(options.partition,
                          {.schedule = job.schedule,
                           .model = job.model,
                           .workload = {.micro_batch_size = options.micro_batch_size, .sequence = options.sequence},
-                          .recompute = options.recompute != "none"});
+                          .recompute = options.recompute.rule != RecomputeRule::None});
 }
 
 /// Unpipelined, the micro-batches of all groups are one worker's.
@@ -275,7 +272,7 @@ Job prepare_job(const TrainOptions& options) {
   require_valid(job.schedule, options);
   job.ranks = make_layout(options, job.schedule);
   require_fitting(job);
-  job.partition = make_partition(job);
+  job.partition = partition_of(job);
   if (job.schedule.updates) require_asynchronous(job);
   require_device(options, job.num_ranks());
   job.parameters = parameter_names(job);

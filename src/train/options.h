@@ -7,6 +7,8 @@
 
 #include "core/choices.h"
 #include "model_config/config.h"
+#include "model_config/partition.h"
+#include "plan/recompute_choice.h"
 #include "schedule/all_reduce_placement.h"
 #include "schedule/rank_layout.h"
 #include "schedule/schedule.h"
@@ -14,14 +16,14 @@
 namespace chimera {
 
 struct TrainOptions {
-  std::string model = "gpt2-mini";                     // a preset, or a TOML file
-  ModelOverrides overrides;                            // single fields of it
-  std::string data;                                    // a UTF-8 text file
-  std::string schedule = "chimera";                    // or "none": unpipelined, one stage in one process
-  std::string schedule_file;                           // where `given` was read; the run does not write to it
-  std::shared_ptr<const Schedule> given;               // in place of `schedule` and `shape`; none: these
-  PipelineShape shape{4, 0, 2};                        // micro_batches 0: as many as stages
-  std::string partition = "even";                      // or "balanced", or the layers of each stage: "8,9,9,6"
+  std::string model = "gpt2-mini";        // a preset, or a TOML file
+  ModelOverrides overrides;               // single fields of it
+  std::string data;                       // a UTF-8 text file
+  std::string schedule = "chimera";       // or "none": unpipelined, one stage in one process
+  std::string schedule_file;              // where `given` was read; the run does not write to it
+  std::shared_ptr<const Schedule> given;  // in place of `schedule` and `shape`; none: these
+  PipelineShape shape{4, 0, 2};           // micro_batches 0: as many as stages
+  PartitionChoice partition;
   std::int64_t data_parallel = 1;                      // W: groups that run the schedule side by side
   ReplicaLayout replica_layout = ReplicaLayout::Near;  // of the ranks
   ReductionOrder reduction = ReductionOrder::Natural;
@@ -42,7 +44,7 @@ struct TrainOptions {
   double dropout = 0;           // the probability that an element becomes 0, in [0, 1)
   TransportKind transport = TransportKind::Processes;
   DeviceKind device = DeviceKind::Cpu;  // of GPUs, one for each process, or the first for all threads
-  std::string recompute = "none";       // or "full", "auto", "0,1": stages that run forward again before backward
+  RecomputeChoice recompute;            // activation checkpointing
   double memory = 0;                    // GiB that a worker has, for recompute "auto"
   double hang_seconds = 30;  // without progress, beyond the longest op, after which ranks count as hung; 0: never
   std::int64_t threads = 0;  // intra-op threads of a rank; 0: cores / ranks, at least 1

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <string_view>
 
 #include "core/error.h"
 #include "plan/worker_memory.h"
@@ -20,22 +18,10 @@ std::set<StageId> all_stages(std::int64_t count) {
   return stages;
 }
 
-std::set<StageId> listed_stages(const std::string& list, std::int64_t count) {
-  const auto refuse = [&] {
-    throw ConfigError(
-        fmt::format("--recompute {}: expected none, full, auto, or stages of 0 to {} such as 0,1", list, count - 1));
-  };
-  std::set<StageId> stages;
-  std::string_view rest = list;
-  while (true) {
-    const std::string_view word = rest.substr(0, rest.find(','));
-    std::int64_t stage = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), stage);
-    if (error != std::errc{} || end != word.data() + word.size() || stage < 0 || stage >= count) refuse();
-    stages.emplace(stage);
-    if (word.size() == rest.size()) return stages;
-    rest.remove_prefix(word.size() + 1);
-  }
+const std::set<StageId>& listed_stages(const RecomputeChoice& choice, std::int64_t count) {
+  if (choice.stages.rbegin()->value() < count) return choice.stages;
+  throw ConfigError(fmt::format("--recompute {}: expected none, full, auto, or stages of 0 to {} such as 0,1",
+                                to_text(choice), count - 1));
 }
 
 Workload workload_of(const TrainOptions& options) {
@@ -68,11 +54,14 @@ std::set<StageId> stages_for_memory(const Job& job) {
 }  // namespace
 
 std::set<StageId> recomputed_stages(const Job& job) {
-  const std::string& choice = job.options.recompute;
-  if (choice == "none") return {};
-  if (choice == "full") return all_stages(job.schedule.stages);
-  if (choice == "auto") return stages_for_memory(job);
-  return listed_stages(choice, job.schedule.stages);
+  const RecomputeChoice& choice = job.options.recompute;
+  switch (choice.rule) {
+    case RecomputeRule::None: return {};
+    case RecomputeRule::Full: return all_stages(job.schedule.stages);
+    case RecomputeRule::Auto: return stages_for_memory(job);
+    case RecomputeRule::Listed: return listed_stages(choice, job.schedule.stages);
+  }
+  return {};
 }
 
 }  // namespace chimera

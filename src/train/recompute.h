@@ -8,9 +8,9 @@
 
 namespace chimera {
 
-/// What --recompute of the job's options names: `none`; `full`, all stages; `auto`, those that have to so that every
-/// worker fits in --memory GiB, by the bytes that planning counts (plan/worker_memory.h); or a list of them, `0,1,5`.
-/// Throws ConfigError for anything else, for `auto` without --memory, and where not even recomputing all stages fits.
+/// What --recompute of the job's options names: none; all stages; `auto`, those that have to so that every worker fits
+/// in --memory GiB, by the bytes that planning counts (plan/worker_memory.h); or those listed. Throws ConfigError for a
+/// stage that the job does not have, for `auto` without --memory, and where not even recomputing all stages fits.
 [[nodiscard]] std::set<StageId> recomputed_stages(const Job& job);
 
 }  // namespace chimera

@@ -77,7 +77,7 @@ std::string describe(const Job& job) {
   text += fmt::format("schedule {}: {} stages on {} {}{}, {} micro-batches of {} x {} tokens a step\n",
                       job.schedule.name, job.schedule.stages, job.num_ranks(), ranks, groups_in_words(job),
                       job.micro_batches(), job.micro_batch_size(), options.sequence);
-  if (job.options.partition != "even" && job.partition.size() > 1)
+  if (job.options.partition.rule != PartitionRule::Even && job.partition.size() > 1)
     text += fmt::format("layers on the stages: {}\n", to_text(job.partition));
   if (job.ranks.workers > 1 && fits_a_page(job.schedule)) {
     const CostModel slots = CostModel::uniform(job.schedule, StageCosts{});

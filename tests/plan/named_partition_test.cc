@@ -14,7 +14,7 @@ using ::testing::ThrowsMessage;
 
 std::string cut(const std::string& name, const char* schedule, PipelineShape shape, const ModelConfig& model) {
   const Schedule generated = find_generator(schedule).generate(shape);
-  return to_text(named_partition(name, {.schedule = generated, .model = model, .workload = {4, 128}}));
+  return to_text(named_partition(parse_partition(name), {.schedule = generated, .model = model, .workload = {4, 128}}));
 }
 
 ModelConfig large_head() {

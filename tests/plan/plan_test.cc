@@ -108,7 +108,7 @@ TEST(PlanTest, DearSumsOfGradientsMakeOnePipelineWin) {
 TEST(PlanTest, PruningLosesNothing) {
   const PlanProblem problem = problem_of(8, 32);
   PlanOptions options;
-  options.partition = "even";  // cuts that balance are tried for what is ranked alone
+  options.partition = {PartitionRule::Even};  // cuts that balance are tried for what is ranked alone
   options.top = 0;
   const Plan all = planned(problem, options);
   options.top = 5;
@@ -129,12 +129,12 @@ TEST(PlanTest, ADearHeadMakesTheLastStageShort) {
   problem.machine.all_reduce.within_node.alpha = 1000;  // no data parallelism
   PlanOptions options;
   options.schedules = {"1f1b"};
-  EXPECT_EQ(planned(problem, options).ranked.front().candidate.partition, "5,3");
-  options.partition = "even";
-  EXPECT_EQ(planned(problem, options).ranked.front().candidate.partition, "even");
-  options.partition = "6,2";
+  EXPECT_EQ(to_text(planned(problem, options).ranked.front().candidate.partition), "5,3");
+  options.partition = {PartitionRule::Even};
+  EXPECT_EQ(to_text(planned(problem, options).ranked.front().candidate.partition), "even");
+  options.partition = parse_partition("6,2");
   for (const RankedCandidate& each : planned(problem, options).ranked) {
-    EXPECT_EQ(each.candidate.partition, "6,2");
+    EXPECT_EQ(to_text(each.candidate.partition), "6,2");
     EXPECT_EQ(each.candidate.shape.stages, 2);
   }
 }

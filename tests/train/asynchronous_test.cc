@@ -222,7 +222,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"PipeDreamDropoutRecomputed", "pipedream", 4, 4,
              [](TrainOptions& o) {
                o.dropout = 0.1;
-               o.recompute = "full";
+               o.recompute = {RecomputeRule::Full};
              }},
         Case{"PipeDreamGroups", "pipedream", 2, 4, [](TrainOptions& o) { o.data_parallel = 2; }},
         Case{"PipeDreamValidates", "pipedream", 4, 4, [](TrainOptions& o) { o.validate_every = 2; }},

@@ -78,7 +78,7 @@ TEST(CanonicalTest, GroupsSideBySideComputeThemToo) {
 TEST(CanonicalTest, RecomputationChangesNoBit) {
   for (const std::string name : {"chimera", "zb-h1"}) {
     TrainOptions options = canonical(name, {4, kMicroBatches}, DataType::Float32);
-    options.recompute = "full";
+    options.recompute = {RecomputeRule::Full};
     expect_same_bits(options, name + ", recomputed");
   }
 }

@@ -67,10 +67,10 @@ TEST(DifferingRanksTest, EachDifferenceHasItsPart) {
     return differences(options, other);
   };
   EXPECT_THAT(changed([](TrainOptions&) {}), IsEmpty()) << "two calls agree";
-  EXPECT_THAT(changed([](TrainOptions& o) { o.recompute = "full"; }), ElementsAre("the program"));
+  EXPECT_THAT(changed([](TrainOptions& o) { o.recompute = {RecomputeRule::Full}; }), ElementsAre("the program"));
   EXPECT_THAT(changed([](TrainOptions& o) { o.overrides.vocabulary = 300; }), ElementsAre("the model"));
   EXPECT_THAT(changed([](TrainOptions& o) { o.dtype = DataType::Float32; }), ElementsAre("--dtype"));
-  EXPECT_THAT(changed([](TrainOptions& o) { o.partition = "3,5"; }), ElementsAre("--partition"));
+  EXPECT_THAT(changed([](TrainOptions& o) { o.partition = parse_partition("3,5"); }), ElementsAre("--partition"));
   EXPECT_THAT(changed([](TrainOptions& o) { o.micro_batch_size = 1; }), ElementsAre("--micro-batch-size"));
   EXPECT_THAT(changed([](TrainOptions& o) { o.data = CHIMERA_SOURCE_DIR "/README.md"; }), ElementsAre("the data"));
 }

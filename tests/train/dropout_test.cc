@@ -73,7 +73,7 @@ TEST_P(RecomputationTest, LossesGradientsAndParametersKeepEveryBit) {
     options.dropout = dropout;
     options.dtype = DataType::Float32;
     const auto kept = testing::train(options, 2);
-    options.recompute = "full";
+    options.recompute = {RecomputeRule::Full};
     const auto recomputed = testing::train(options, 2);
     EXPECT_EQ(recomputed.losses, kept.losses);
     EXPECT_EQ(recomputed.gradient_norms, kept.gradient_norms);

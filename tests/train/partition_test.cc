@@ -17,7 +17,7 @@ class PartitionTrainingTest : public ::testing::TestWithParam<Case> {
  protected:
   TrainOptions options() const {
     TrainOptions options = testing::small_options("gpt2-tiny", GetParam().schedule, GetParam().shape);
-    options.partition = GetParam().partition;
+    options.partition = parse_partition(GetParam().partition);
     options.clip = 0.5;
     options.learning_rate = 0.01;
     return options;
@@ -38,7 +38,7 @@ TEST_P(PartitionTrainingTest, CanonicalReductionKeepsEveryBit) {
   canonical.dtype = DataType::Float32;
   canonical.reduction = ReductionOrder::Canonical;
   const auto uneven = testing::train(canonical, 2);
-  canonical.partition = "even";
+  canonical.partition = parse_partition("even");
   const auto even = testing::train(canonical, 2);
   EXPECT_EQ(uneven.losses, even.losses);
   EXPECT_EQ(uneven.parameters_hashes, even.parameters_hashes);
@@ -58,12 +58,12 @@ INSTANTIATE_TEST_SUITE_P(Schedules, PartitionTrainingTest,
 TEST(PartitionTrainingJobTest, StagesHaveTheLayersAskedFor) {
   TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {2, 8});
   options.overrides.vocabulary = 4096;  // its head has the FLOPs of many blocks
-  options.partition = "3,5";
+  options.partition = parse_partition("3,5");
   EXPECT_EQ(to_text(prepare_job(options).partition), "3,5");
-  options.partition = "balanced";
+  options.partition = parse_partition("balanced");
   EXPECT_EQ(to_text(prepare_job(options).partition), "7,1");
   options.schedule = "none";
-  options.partition = "3,5";
+  options.partition = parse_partition("3,5");
   EXPECT_EQ(to_text(prepare_job(options).partition), "8");
 }
 

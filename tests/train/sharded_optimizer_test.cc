@@ -59,7 +59,7 @@ TEST(ShardedOptimizerTest, ComputesTheSameBitsWithEveryOtherFlag) {
   TrainOptions options = options_of("chimera", {4, 8}, 2);
   options.dtype = DataType::Float32;
   options.reduction = ReductionOrder::Canonical;
-  options.recompute = "full";
+  options.recompute = {RecomputeRule::Full};
   options.dropout = 0.1;
   options.replica_layout = ReplicaLayout::Far;
   options.sync = AllReducePlacement::Eager;
