@@ -62,15 +62,15 @@ void add_flags(CLI::App& command, Flags& flags) {
              "float32 (default float32)");
   command.add_flag("--force-bfloat16", o.force_bfloat16,
                    "compute with bfloat16 even where the CPU has neither AVX512-BF16 nor AMX, very slowly");
-  add_choice(command, "--optimizer", o.optimizer, "(default adamw)");
+  add_choice(command, "--optimizer", o.optimizer.kind, "(default adamw)");
   command
       .add_flag("--shard-optimizer", o.shard_optimizer,
                 "keep its state once over the workers that hold a stage: each updates a part of the parameters and "
                 "hands it to the others")
       ->type_name("");
-  add_number(command, "--learning-rate", o.learning_rate, "peak; falls along a cosine to a tenth (default 0.001)");
-  add_count(command, "--warmup", o.warmup, "steps of linear warm-up (default 0)");
-  add_number(command, "--weight-decay", o.weight_decay, "on matrices (default 0.01)");
+  add_number(command, "--learning-rate", o.learning_rate.peak, "peak; falls along a cosine to a tenth (default 0.001)");
+  add_count(command, "--warmup", o.learning_rate.warmup, "steps of linear warm-up (default 0)");
+  add_number(command, "--weight-decay", o.optimizer.weight_decay, "on matrices (default 0.01)");
   add_number(command, "--dropout", o.dropout, "probability of an element to be dropped (default 0)");
   command
       .add_option_function<std::string>(

@@ -35,7 +35,7 @@ std::vector<std::string> TrainPlanFlags::planned_words(const TrainOptions& optio
   flags.machine = machine;
   flags.sequence = options.sequence;
   flags.dtype = options.dtype;
-  flags.optimizer = options.optimizer;
+  flags.optimizer = options.optimizer.kind;
   flags.sync = options.sync;
   flags.dropout = options.dropout > 0;
   flags.shard_optimizer = options.shard_optimizer;

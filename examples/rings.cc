@@ -42,7 +42,7 @@ int main() {
   options.shape = {.stages = 4, .micro_batches = 4};
   options.micro_batch_size = 16;
   options.steps = 200;
-  options.learning_rate = 0.01;
+  options.learning_rate.peak = 0.01;
   try {
     const chimera::FitPlan plan = plan_fit(model, rings, options);
     const auto timeline = simulate(plan.schedule, chimera::CostModel::uniform(plan.schedule, {}));

@@ -33,9 +33,9 @@ void require_possible(const FitPlan& plan) {
   require(options.data_parallel >= 1, "FitOptions::data_parallel must be at least 1");
   require(options.micro_batch_size >= 1, "FitOptions::micro_batch_size must be at least 1");
   require(options.steps >= 1, "FitOptions::steps must be at least 1");
-  require(options.warmup >= 0, "FitOptions::warmup must be at least 0");
+  require(options.learning_rate.warmup >= 0, "FitOptions::learning_rate.warmup must be at least 0");
   require(options.threads >= 0, "FitOptions::threads must be at least 0");
-  require(options.learning_rate > 0, "FitOptions::learning_rate must be above 0");
+  require(options.learning_rate.peak > 0, "FitOptions::learning_rate.peak must be above 0");
 }
 
 bool is_unpipelined(const FitOptions& options) { return !options.own_schedule && options.schedule == "none"; }

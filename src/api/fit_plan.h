@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "core/choices.h"
 #include "model/layer.h"
 #include "model/module_stage.h"
 #include "schedule/program.h"
 #include "schedule/rank_layout.h"
 #include "schedule/schedule.h"
+#include "train/optimizer_options.h"
 
 namespace chimera {
 
@@ -52,12 +52,10 @@ struct FitOptions {
   std::int64_t steps = 1;
   std::uint64_t seed = 1;  // of initial values and KeyedDropout
   bool recompute = false;  // stages keep their inputs alone and run forward again before backward
-  OptimizerKind optimizer = OptimizerKind::AdamW;
-  double learning_rate = 1e-3;  // the peak
-  std::int64_t warmup = 0;      // steps of linear warm-up; then a cosine down to a tenth of the peak
-  double weight_decay = 0;      // on parameters of two or more dimensions
-  double clip = 0;              // largest global gradient norm; 0: no clipping
-  std::int64_t threads = 0;     // of torch on each rank; 0: cores / ranks, at least 1
+  OptimizerOptions optimizer;
+  LearningRate learning_rate;
+  double clip = 0;           // largest global gradient norm; 0: no clipping
+  std::int64_t threads = 0;  // of torch on each rank; 0: cores / ranks, at least 1
 };
 
 /// A run with every choice made and checked, the same on all ranks.

@@ -13,26 +13,8 @@
 #include "train/metrics.h"
 
 namespace chimera {
-namespace {
-
-TrainOptions optimizer_options(const FitOptions& options) {
-  TrainOptions result;
-  result.steps = options.steps;
-  result.optimizer = options.optimizer;
-  result.learning_rate = options.learning_rate;
-  result.warmup = options.warmup;
-  result.weight_decay = options.weight_decay;
-  result.clip = options.clip;
-  return result;
-}
-
-}  // namespace
-
 RankFit::RankFit(const FitPlan& plan, WorkerId rank, Transport& transport)
-    : plan_(plan),
-      place_(plan.ranks.place(rank)),
-      transport_(transport, plan.ranks, place_.group),
-      optimizer_options_(optimizer_options(plan.options)) {
+    : plan_(plan), place_(plan.ranks.place(rank)), transport_(transport, plan.ranks, place_.group) {
   const StageGroups groups = stage_groups(plan.schedule.placement);
   std::map<StageId, ModuleStage*> stages;
   std::map<StageId, Stage*> executed;
@@ -49,17 +31,17 @@ RankFit::RankFit(const FitPlan& plan, WorkerId rank, Transport& transport)
   share_initial_values(plan, rank, stages, transport);
   ProgramShape shape{plan.schedule.micro_batches, plan.ranks.workers, groups, plan.ranks.data_parallel, place_.group};
   shape.boundaries = find_boundaries(plan, rank, stages, transport);
-  optimizer_ = make_optimizer(optimizer_options_, in_order);
+  optimizer_ = make_optimizer(plan.options.optimizer, in_order);
   executor_ = std::make_unique<Executor>(place_.worker, std::move(executed), transport_, TensorSpec(), shape);
 }
 
 FitStep RankFit::train_step(std::int64_t step) {
   load_targets(step);
-  const double rate = learning_rate(optimizer_options_, step);
+  const double rate = plan_.options.learning_rate.at(step, plan_.options.steps);
   const StepHooks hooks{
       .step = step + 1,
       .load = [&](StageId stage, MicroBatchId id) { return load(step, stage, id); },
-      .optimizer_step = [&](double norm) { optimizer_->step(rate, clip_factor(norm, optimizer_options_.clip)); },
+      .optimizer_step = [&](double norm) { optimizer_->step(rate, clip_factor(norm, plan_.options.clip)); },
       .peak_memory = peak_resident_bytes,
   };
   const StepResult result = executor_->run(plan_.program.workers[place_.worker.index()], hooks);

@@ -9,7 +9,6 @@
 #include "api/fit_plan.h"
 #include "runtime/executor.h"
 #include "train/optimizer.h"
-#include "train/options.h"
 #include "transport/group_transport.h"
 
 namespace chimera {
@@ -46,7 +45,6 @@ class RankFit {
   const FitPlan& plan_;
   GroupWorker place_;
   GroupTransport transport_;
-  TrainOptions optimizer_options_;
   std::map<StageId, std::unique_ptr<ModuleStage>> stages_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Executor> executor_;

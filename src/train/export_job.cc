@@ -15,7 +15,6 @@
 #include "model/stage.h"
 #include "model_config/config_json.h"
 #include "train/batches.h"
-#include "train/optimizer.h"
 #include "train/precision.h"
 
 namespace chimera {
@@ -63,11 +62,11 @@ std::string settings(const Job& job) {
                                  {"micro_batch_size", job.micro_batch_size()},
                                  {"sequence", options.sequence},
                                  {"dtype", to_text(options.dtype)},
-                                 {"optimizer", to_text(options.optimizer)},
-                                 {"weight_decay", options.weight_decay},
+                                 {"optimizer", to_text(options.optimizer.kind)},
+                                 {"weight_decay", options.optimizer.weight_decay},
                                  {"clip", options.clip}};
   for (std::int64_t step = 0; step < options.steps; ++step) {
-    text["learning_rates"].push_back(learning_rate(options, step));
+    text["learning_rates"].push_back(options.learning_rate.at(step, options.steps));
   }
   return text.dump(1) + "\n";
 }

@@ -42,7 +42,7 @@ void require_possible(const TrainOptions& options) {
   require_between("--sequence", options.sequence, 1, kMany);
   require_between("--steps", options.steps, 1, kMany);
   require_between("--seed", options.seed, 0, std::numeric_limits<std::int64_t>::max());
-  require_between("--warmup", options.warmup, 0, kMany);
+  require_between("--warmup", options.learning_rate.warmup, 0, kMany);
   require_between("--threads", options.threads, 0, kMostThreads);
   require_between("--validate-every", options.validate_every, 0, kMany);
   if (!options.force_bfloat16) require_fast_numbers(options.dtype, has_native_bfloat16());
@@ -55,7 +55,7 @@ void require_possible(const TrainOptions& options) {
   if (!(options.hang_seconds >= 0 && options.hang_seconds <= kWeek)) {
     throw ConfigError(fmt::format("--hang-seconds must be 0 to {:g}, not {:g}", kWeek, options.hang_seconds));
   }
-  if (!(options.learning_rate > 0)) throw ConfigError("--learning-rate must be above 0");
+  if (!(options.learning_rate.peak > 0)) throw ConfigError("--learning-rate must be above 0");
   if (!(options.dropout >= 0 && options.dropout < 1)) {
     throw ConfigError(fmt::format("--dropout must be at least 0 and below 1, not {:g}", options.dropout));
   }
@@ -140,7 +140,7 @@ void require_fitting(const Job& job) {
 /// Tensors as large as the stage's weights that all ranks hold of it together: weights, gradients, AdamW's two moments,
 /// and what canonical reduction keeps apart.
 double copies_of_stage(const Job& job, StageId stage, std::size_t members) {
-  const auto moments = static_cast<double>(moments_of(job.options.optimizer));
+  const auto moments = static_cast<double>(moments_of(job.options.optimizer.kind));
   const auto copies = static_cast<double>(members);
   const DataType dtype = job.options.dtype;
   double weights_and_gradients = 2;

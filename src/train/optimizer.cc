@@ -105,26 +105,27 @@ class Sgd final : public Optimizer {
 
 }  // namespace
 
-double learning_rate(const TrainOptions& options, std::int64_t step) {
+double LearningRate::at(std::int64_t step, std::int64_t steps) const {
   const auto ratio = [](std::int64_t part, std::int64_t whole) {
     return static_cast<double>(part) / static_cast<double>(whole);
   };
-  if (step < options.warmup) return options.learning_rate * ratio(step + 1, options.warmup);
-  const std::int64_t decay_steps = std::max<std::int64_t>(options.steps - options.warmup, 1);
-  const double progress = std::min(ratio(step - options.warmup, decay_steps), 1.0);
+  if (step < warmup) return peak * ratio(step + 1, warmup);
+  const std::int64_t decay_steps = std::max<std::int64_t>(steps - warmup, 1);
+  const double progress = std::min(ratio(step - warmup, decay_steps), 1.0);
   constexpr double kFloor = 0.1;
-  return options.learning_rate * (kFloor + (1 - kFloor) * 0.5 * (1 + std::cos(std::numbers::pi * progress)));
+  return peak * (kFloor + (1 - kFloor) * 0.5 * (1 + std::cos(std::numbers::pi * progress)));
 }
 
 double clip_factor(double norm, double clip) { return clip > 0 && norm > clip ? clip / norm : 1; }
 
-std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options, const std::vector<Parameter>& parameters) {
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, const std::vector<Parameter>& parameters) {
   auto groups = groups_of(parameters, options.weight_decay);
-  if (options.optimizer == OptimizerKind::Sgd) return std::make_unique<Sgd>(std::move(groups));
+  if (options.kind == OptimizerKind::Sgd) return std::make_unique<Sgd>(std::move(groups));
   return std::make_unique<AdamW>(std::move(groups));
 }
 
-std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options, const std::vector<ParameterGroup*>& trained) {
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
+                                          const std::vector<ParameterGroup*>& trained) {
   std::vector<Parameter> parameters;
   for (const ParameterGroup* group : trained) {
     parameters.insert(parameters.end(), group->parameters().begin(), group->parameters().end());

@@ -1,5 +1,5 @@
 #pragma once
-// Updating the weights: AdamW or SGD, clipping, and the learning rate over time.
+// Updating the weights: AdamW or SGD, and clipping.
 
 #include <ATen/core/Tensor.h>
 
@@ -8,19 +8,15 @@
 #include <vector>
 
 #include "model/parameter_group.h"
-#include "train/options.h"
+#include "train/optimizer_options.h"
 
 namespace chimera {
-
-/// The learning rate of a step (from 0): linear over `warmup` steps, then a cosine from the peak to a tenth of it.
-[[nodiscard]] double learning_rate(const TrainOptions& options, std::int64_t step);
 
 /// What gradients are multiplied by so that their global norm is at most `clip` (0: no limit).
 [[nodiscard]] double clip_factor(double norm, double clip);
 
 /// Updates parameters in place, from their gradients times a factor (of clipping); the gradients may be changed. Weight
-/// decay acts on matrices (two or more
-/// dimensions), not on biases and norms.
+/// decay acts on matrices (two or more dimensions), not on biases and norms.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -30,11 +26,11 @@ class Optimizer {
 };
 
 /// AdamW with decoupled decay, b1 0.9, b2 0.999, epsilon 1e-8 (Loshchilov and Hutter, ICLR'19; the fused kernel of
-/// ATen), or plain SGD, by `options.optimizer`.
-[[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options,
+/// ATen), or plain SGD, by `options.kind`.
+[[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
                                                         const std::vector<Parameter>& parameters);
 /// Of all parameters of these groups.
-[[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options,
+[[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
                                                         const std::vector<ParameterGroup*>& trained);
 
 }  // namespace chimera

@@ -12,6 +12,7 @@
 #include "schedule/all_reduce_placement.h"
 #include "schedule/rank_layout.h"
 #include "schedule/schedule.h"
+#include "train/optimizer_options.h"
 
 namespace chimera {
 
@@ -36,12 +37,10 @@ struct TrainOptions {
   std::int64_t seed = 1;
   DataType dtype = DataType::Float32;
   bool force_bfloat16 = false;  // even where the CPU has to emulate it
-  OptimizerKind optimizer = OptimizerKind::AdamW;
-  double learning_rate = 1e-3;  // the peak
-  std::int64_t warmup = 0;      // steps of linear warm-up; then a cosine down to a tenth of the peak
-  double weight_decay = 0.01;   // on matrices only
-  double clip = 1.0;            // largest global gradient norm; 0: no clipping
-  double dropout = 0;           // the probability that an element becomes 0, in [0, 1)
+  OptimizerOptions optimizer = {.weight_decay = 0.01};
+  LearningRate learning_rate;
+  double clip = 1.0;   // largest global gradient norm; 0: no clipping
+  double dropout = 0;  // the probability that an element becomes 0, in [0, 1)
   TransportKind transport = TransportKind::Processes;
   DeviceKind device = DeviceKind::Cpu;  // of GPUs, one for each process, or the first for all threads
   RecomputeChoice recompute;            // activation checkpointing

@@ -25,7 +25,7 @@ const std::set<StageId>& listed_stages(const RecomputeChoice& choice, std::int64
 }
 
 Workload workload_of(const TrainOptions& options) {
-  Workload workload = workload_of(options.dtype, options.optimizer);
+  Workload workload = workload_of(options.dtype, options.optimizer.kind);
   workload.micro_batch_size = options.micro_batch_size;
   workload.sequence = options.sequence;
   workload.dropout = options.dropout > 0;

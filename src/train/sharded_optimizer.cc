@@ -18,7 +18,7 @@ std::vector<std::int64_t> sizes_of(const std::vector<Parameter>& parameters) {
 /// One stage's parameters, each owned by one of the workers that hold it.
 class ShardedStage {
  public:
-  ShardedStage(const TrainOptions& options, StageId id, ParameterGroup& stage, std::size_t members, std::size_t own)
+  ShardedStage(const OptimizerOptions& options, StageId id, ParameterGroup& stage, std::size_t members, std::size_t own)
       : id_(id), stage_(stage), own_(own), shards_(members) {
     const auto sizes = sizes_of(stage.parameters());
     const auto owners = owners_of(sizes, members);
@@ -119,7 +119,7 @@ std::vector<std::size_t> owners_of(const std::vector<std::int64_t>& sizes, std::
   return owners;
 }
 
-std::unique_ptr<Optimizer> make_sharded_optimizer(const TrainOptions& options,
+std::unique_ptr<Optimizer> make_sharded_optimizer(const OptimizerOptions& options,
                                                   const std::map<StageId, ParameterGroup*>& trained,
                                                   const StageGroups& groups, WorkerId worker, Transport& transport) {
   std::vector<ShardedStage> sharded;

@@ -26,7 +26,7 @@ namespace chimera {
 ///
 /// `trained`: what the worker holds, by stage, and as one above the last the tied matrix; `groups`: the workers that
 /// hold each of them, of all data-parallel groups. trained and transport are borrowed. step() throws TransportError.
-[[nodiscard]] std::unique_ptr<Optimizer> make_sharded_optimizer(const TrainOptions& options,
+[[nodiscard]] std::unique_ptr<Optimizer> make_sharded_optimizer(const OptimizerOptions& options,
                                                                 const std::map<StageId, ParameterGroup*>& trained,
                                                                 const StageGroups& groups, WorkerId worker,
                                                                 Transport& transport);

@@ -59,14 +59,14 @@ Trainer::Trainer(const Job& job, WorkerId rank, Transport& transport)
 
 void Trainer::make_optimizers(Transport& ranks) {
   if (job_.schedule.updates) {
-    for (const auto& [id, group] : trained_) stage_optimizers_[id] = make_optimizer(job_.options, {group});
+    for (const auto& [id, group] : trained_) stage_optimizers_[id] = make_optimizer(job_.options.optimizer, {group});
     return;
   }
   std::vector<ParameterGroup*> in_order;
   for (const auto& [id, group] : trained_) in_order.push_back(group);
   optimizer_ = job_.options.shard_optimizer
-                   ? make_sharded_optimizer(job_.options, trained_, job_.rank_groups(), rank_, ranks)
-                   : make_optimizer(job_.options, in_order);
+                   ? make_sharded_optimizer(job_.options.optimizer, trained_, job_.rank_groups(), rank_, ranks)
+                   : make_optimizer(job_.options.optimizer, in_order);
 }
 
 /// What this worker holds in any replica.
@@ -143,7 +143,7 @@ StepMetrics Trainer::train_step(std::int64_t step) {
   metrics.step = step + 1;
   metrics.loss = total_loss(result) / static_cast<double>(job_.updates());
   metrics.gradient_norm = result.gradient_norm;
-  metrics.learning_rate = learning_rate(job_.options, step);
+  metrics.learning_rate = learning_rate(step);
   metrics.tokens = job_.mini_batch() * job_.options.sequence;
   metrics.step_seconds = seconds_since(start);
   metrics.tokens_per_second = static_cast<double>(metrics.tokens) / metrics.step_seconds;
@@ -228,16 +228,20 @@ void Trainer::note_instruction(const Instruction& instruction) const {
   note_progress({RankProgress::Phase::Steps, step_ + 1, instruction});
 }
 
+double Trainer::learning_rate(std::int64_t step) const {
+  return job_.options.learning_rate.at(step, job_.options.steps);
+}
+
 void Trainer::optimizer_step(std::int64_t step, double gradient_norm) {
   const auto start = Clock::now();
-  optimizer_->step(learning_rate(job_.options, step), clip_factor(gradient_norm, job_.options.clip));
+  optimizer_->step(learning_rate(step), clip_factor(gradient_norm, job_.options.clip));
   for (const auto& [id, stage] : stages_) stage->update_copies();
   optimizer_seconds_ += seconds_since(start);
 }
 
 void Trainer::update_weights(StageId stage, MicroBatchId last, double gradient_norm) {
   const auto start = Clock::now();
-  stage_optimizers_.at(stage)->step(learning_rate(job_.options, last.value() / job_.schedule.micro_batches),
+  stage_optimizers_.at(stage)->step(learning_rate(last.value() / job_.schedule.micro_batches),
                                     clip_factor(gradient_norm, job_.options.clip));
   optimizer_seconds_ += seconds_since(start);
 }

@@ -61,6 +61,7 @@ class Trainer {
   std::string hash_parameters();
   void note_instruction(const Instruction& instruction) const;
   const std::vector<Instruction>& instructions(std::int64_t step);
+  [[nodiscard]] double learning_rate(std::int64_t step) const;
   void optimizer_step(std::int64_t step, double gradient_norm);
   void update_weights(StageId stage, MicroBatchId last, double gradient_norm);
   RunSummary summarise(std::vector<double> step_seconds);

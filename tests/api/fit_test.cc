@@ -86,8 +86,8 @@ FitOptions small_options(const std::string& schedule, const PipelineShape& shape
   options.shape = shape;
   options.micro_batch_size = 2;
   options.steps = 3;
-  options.optimizer = OptimizerKind::Sgd;
-  options.learning_rate = 0.1;
+  options.optimizer.kind = OptimizerKind::Sgd;
+  options.learning_rate.peak = 0.1;
   options.clip = 1;
   options.threads = 1;
   return options;

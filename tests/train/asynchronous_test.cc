@@ -31,8 +31,8 @@ TrainOptions options_of(const Case& c) {
   TrainOptions options = testing::small_options("gpt2-tiny", c.schedule, {c.stages, c.micro_batches});
   options.overrides.layers = 4;
   options.steps = kSteps;
-  options.learning_rate = 0.01;
-  options.warmup = 2;
+  options.learning_rate.peak = 0.01;
+  options.learning_rate.warmup = 2;
   options.clip = 1.5;  // active in some updates, not in others
   c.set(options);
   return options;
@@ -214,10 +214,10 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"PipeDreamFewMicroBatches", "pipedream", 4, 2}, Case{"PipeDreamOneMicroBatch", "pipedream", 4, 1},
         Case{"PipeDreamManySteps", "pipedream", 2, 2,
              [](TrainOptions& o) {  // AdamW would make much of gradients that are zero but for rounding
-               o.optimizer = OptimizerKind::Sgd;
+               o.optimizer.kind = OptimizerKind::Sgd;
                o.steps = 30;
              }},
-        Case{"PipeDreamSgd", "pipedream", 4, 4, [](TrainOptions& o) { o.optimizer = OptimizerKind::Sgd; }},
+        Case{"PipeDreamSgd", "pipedream", 4, 4, [](TrainOptions& o) { o.optimizer.kind = OptimizerKind::Sgd; }},
         Case{"PipeDreamWithoutClipping", "pipedream", 4, 4, [](TrainOptions& o) { o.clip = 0; }},
         Case{"PipeDreamDropoutRecomputed", "pipedream", 4, 4,
              [](TrainOptions& o) {

@@ -98,7 +98,7 @@ TEST(Bfloat16Test, CanonicalReductionGivesTheSameBitsFromEverySchedule) {
     options.reduction = ReductionOrder::Canonical;
     options.dropout = 0.1;
     options.clip = 0.5;
-    options.learning_rate = 0.01;
+    options.learning_rate.peak = 0.01;
     return options;
   };
   const auto expected = testing::train(canonical("none", {1, 8}), kSteps);

@@ -23,7 +23,7 @@ TrainOptions canonical(const std::string& schedule, const PipelineShape& shape, 
   options.reduction = ReductionOrder::Canonical;
   options.clip = 0.5;  // active
   options.dropout = 0.1;
-  options.learning_rate = 0.01;
+  options.learning_rate.peak = 0.01;
   return options;
 }
 

@@ -58,7 +58,7 @@ TEST(DataParallelTest, PipelinesSideBySideComputeTheSame) {
 TEST(DataParallelTest, StepsClippingAndValidationAreThoseOfTheUnpipelinedModel) {
   TrainOptions options = hybrid("1f1b", {2, 4}, 2);
   options.clip = 0.5;
-  options.learning_rate = 0.01;
+  options.learning_rate.peak = 0.01;
   options.validate_every = 10;
   const auto trained = testing::train(options, 10);
   const auto expected = reference(options, 10);

@@ -89,9 +89,9 @@ TEST_P(RecomputationTest, LossesGradientsAndParametersKeepEveryBit) {
 TEST(TrainingDropoutTest, ValidationHasNone) {
   TrainOptions options = with_dropout({"gpt2-tiny", "1f1b", {2, 2}});
   options.validate_every = 1;
-  options.optimizer = OptimizerKind::Sgd;
-  options.learning_rate = 1e-300;  // weights stay
-  options.weight_decay = 0;
+  options.optimizer.kind = OptimizerKind::Sgd;
+  options.learning_rate.peak = 1e-300;  // weights stay
+  options.optimizer.weight_decay = 0;
   const auto with = testing::train(options, 1);
   options.dropout = 0;
   const auto without = testing::train(options, 1);

@@ -92,8 +92,8 @@ class TwentyStepsTest : public ::testing::TestWithParam<Case> {};
 TEST_P(TwentyStepsTest, LossesAreThoseOfTheUnpipelinedModel) {
   TrainOptions options = testing::small_options(GetParam().model, GetParam().schedule, GetParam().shape);
   options.clip = 0.5;  // active from the first step
-  options.learning_rate = 0.01;
-  options.warmup = 5;
+  options.learning_rate.peak = 0.01;
+  options.learning_rate.warmup = 5;
   options.validate_every = 20;
   const auto pipelined = testing::train(options, 20);
   const auto reference = testing::train_unpipelined(options, 20);

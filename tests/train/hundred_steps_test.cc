@@ -52,7 +52,7 @@ TrainOptions options_of(const Run& run) {
   options.reduction = ReductionOrder::Canonical;
   options.clip = 0.5;
   options.dropout = 0.1;
-  options.learning_rate = 0.01;
+  options.learning_rate.peak = 0.01;
   options.data_parallel = run.data_parallel;
   options.recompute = {run.recompute ? RecomputeRule::Full : RecomputeRule::None};
   options.shard_optimizer = run.shard_optimizer;

@@ -35,10 +35,8 @@ struct ScalarAdamW {
 };
 
 void expect_adamw(at::ScalarType dtype, double tolerance) {
-  TrainOptions options;
-  options.weight_decay = 0.1;
   TwoParameters parameters(dtype);
-  const auto optimizer = make_optimizer(options, {&parameters});
+  const auto optimizer = make_optimizer({.weight_decay = 0.1}, {&parameters});
   ScalarAdamW matrix{0.5, 0.1};
   ScalarAdamW bias{-0.25, 0};
   for (int step = 0; step < 200; ++step) {
@@ -59,11 +57,8 @@ TEST(OptimizerTest, AdamWIsTheFormulaAndDecaysMatricesOnly) {
 }
 
 TEST(OptimizerTest, SgdStepsAgainstTheGradient) {
-  TrainOptions options;
-  options.optimizer = OptimizerKind::Sgd;
-  options.weight_decay = 0.1;
   TwoParameters parameters;
-  const auto optimizer = make_optimizer(options, {&parameters});
+  const auto optimizer = make_optimizer({.kind = OptimizerKind::Sgd, .weight_decay = 0.1}, {&parameters});
   parameters.gradients().fill_(2);
   optimizer->step(0.01, 1);
   EXPECT_DOUBLE_EQ(value(parameters, 0), 0.5 * (1 - 0.001) - 0.02);
@@ -77,15 +72,12 @@ TEST(OptimizerTest, ClippingBoundsTheGlobalNorm) {
 }
 
 TEST(OptimizerTest, LearningRateWarmsUpThenFollowsACosineToATenth) {
-  TrainOptions options;
-  options.learning_rate = 1;
-  options.warmup = 4;
-  options.steps = 14;
-  EXPECT_DOUBLE_EQ(learning_rate(options, 0), 0.25);
-  EXPECT_DOUBLE_EQ(learning_rate(options, 3), 1);
-  EXPECT_DOUBLE_EQ(learning_rate(options, 4), 1);
-  EXPECT_DOUBLE_EQ(learning_rate(options, 9), 0.55);
-  EXPECT_NEAR(learning_rate(options, 13), 0.1 + 0.45 * (1 + std::cos(0.9 * M_PI)), 1e-15);
+  const LearningRate rate{.peak = 1, .warmup = 4};
+  EXPECT_DOUBLE_EQ(rate.at(0, 14), 0.25);
+  EXPECT_DOUBLE_EQ(rate.at(3, 14), 1);
+  EXPECT_DOUBLE_EQ(rate.at(4, 14), 1);
+  EXPECT_DOUBLE_EQ(rate.at(9, 14), 0.55);
+  EXPECT_NEAR(rate.at(13, 14), 0.1 + 0.45 * (1 + std::cos(0.9 * M_PI)), 1e-15);
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ class PartitionTrainingTest : public ::testing::TestWithParam<Case> {
     TrainOptions options = testing::small_options("gpt2-tiny", GetParam().schedule, GetParam().shape);
     options.partition = parse_partition(GetParam().partition);
     options.clip = 0.5;
-    options.learning_rate = 0.01;
+    options.learning_rate.peak = 0.01;
     return options;
   }
 };

@@ -25,7 +25,7 @@ TrainOptions options_of(const std::string& schedule, const PipelineShape& shape,
   TrainOptions options = testing::small_options("gpt2-tiny", schedule, shape);
   options.data_parallel = data_parallel;
   options.clip = 0.5;  // active
-  options.learning_rate = 0.01;
+  options.learning_rate.peak = 0.01;
   return options;
 }
 
@@ -33,7 +33,7 @@ void expect_same_with_and_without(TrainOptions options) {
   const auto whole = testing::train(options, 4);
   options.shard_optimizer = true;
   const auto sharded = testing::train(options, 4);
-  const std::string what = options.schedule + " " + to_text(options.optimizer) + " " + to_text(options.reduction);
+  const std::string what = options.schedule + " " + to_text(options.optimizer.kind) + " " + to_text(options.reduction);
   EXPECT_EQ(sharded.losses, whole.losses) << what;
   EXPECT_EQ(sharded.gradient_norms, whole.gradient_norms) << what;
   EXPECT_EQ(sharded.parameters_hashes, whole.parameters_hashes) << what;
@@ -64,7 +64,7 @@ TEST(ShardedOptimizerTest, ComputesTheSameBitsWithEveryOtherFlag) {
   options.replica_layout = ReplicaLayout::Far;
   options.sync = AllReducePlacement::Eager;
   expect_same_with_and_without(options);
-  options.optimizer = OptimizerKind::Sgd;
+  options.optimizer.kind = OptimizerKind::Sgd;
   expect_same_with_and_without(options);
 }
 
@@ -140,7 +140,7 @@ TEST(ShardedOptimizerTest, TheMemoryCheckCountsWhatIsHeld) {
   EXPECT_NEAR(needed(options) / copy, 6, 1e-3) << "the moments once";
   options.reduction = ReductionOrder::Canonical;
   EXPECT_NEAR(needed(options) / copy, 8, 1e-3) << "and each copy's block";
-  options.optimizer = OptimizerKind::Sgd;
+  options.optimizer.kind = OptimizerKind::Sgd;
   EXPECT_NEAR(needed(options) / copy, 6, 1e-3);
 }
 

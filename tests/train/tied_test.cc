@@ -24,7 +24,7 @@ TrainOptions tied(const std::string& model, const std::string& schedule, const P
   TrainOptions options = testing::small_options(model, schedule, shape);
   options.overrides.tied = true;
   options.clip = 0.5;  // active
-  options.learning_rate = 0.01;
+  options.learning_rate.peak = 0.01;
   return options;
 }
 
