@@ -12,7 +12,6 @@
 #include <exception>
 #include <functional>
 #include <map>
-#include <thread>
 
 #include "bench/machine.h"
 #include "bench/statistics.h"
@@ -24,7 +23,7 @@
 #include "profile/raw_gloo.h"
 #include "runtime/executor.h"
 #include "transport/gloo/gloo_transport.h"
-#include "transport/threads/thread_transport.h"
+#include "transport/threads/rank_threads.h"
 
 namespace chimera::benchmarks {
 namespace {
@@ -200,17 +199,10 @@ void print_row(const std::string& transport, const Case& with, std::size_t worke
 /// Ranks as threads. Returns the largest median overhead.
 double measure_threads(const std::string& schedule) {
   const Case with(schedule);
-  ThreadHub hub(kStages, stage_groups(with.schedule.placement));
   std::vector<Figures> figures(kStages);
-  std::vector<std::thread> threads;
-  for (std::size_t w = 0; w < figures.size(); ++w) {
-    threads.emplace_back([&, w] {
-      const WorkerId id(static_cast<std::int64_t>(w));
-      const auto transport = hub.transport(id);
-      figures[w] = measure(with, id, *transport, nullptr);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  run_rank_threads(kStages, stage_groups(with.schedule.placement), [&](WorkerId rank, Transport& transport) {
+    figures[rank.index()] = measure(with, rank, transport, nullptr);
+  });
   double largest = 0;
   for (std::size_t w = 0; w < figures.size(); ++w) {
     print_row("threads", with, w, figures[w]);

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <mutex>
 
-#include "api/rank_threads.h"
 #include "core/cores.h"
+#include "transport/threads/rank_threads.h"
 
 namespace chimera {
 namespace {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <numeric>
 #include <optional>
 
@@ -83,14 +84,11 @@ class StepContest::Threads : public Entrant {
   }
 
   void step() override {
-    threads_.run(static_cast<int>(job_.num_ranks()), [this](WorkerId rank) {
-      try {
-        step_of(trainers_[rank.index()], job_, rank, *transports_[rank.index()], steps_);
-      } catch (const std::exception& error) {
-        hub_.close(error.what());
-        throw;
-      }
-    });
+    const auto failure = threads_.run(
+        static_cast<int>(job_.num_ranks()),
+        [this](WorkerId rank) { step_of(trainers_[rank.index()], job_, rank, *transports_[rank.index()], steps_); },
+        [this](const std::string& why) { hub_.close(why); });
+    if (failure) std::rethrow_exception(failure->error);
     ++steps_;
   }
 

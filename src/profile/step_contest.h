@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "profile/lockstep.h"
-#include "profile/rank_threads.h"
 #include "profile/speed_gauge.h"
 #include "train/job.h"
+#include "transport/threads/rank_threads.h"
 
 namespace chimera {
 

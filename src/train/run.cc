@@ -12,7 +12,6 @@
 #include <iostream>
 #include <mutex>
 #include <optional>
-#include <thread>
 
 #include "core/cores.h"
 #include "core/error.h"
@@ -26,7 +25,7 @@
 #include "train/trainer.h"
 #include "transport/gloo/gloo_transport.h"
 #include "transport/stream.h"
-#include "transport/threads/thread_transport.h"
+#include "transport/threads/rank_threads.h"
 
 namespace chimera {
 namespace {
@@ -41,10 +40,10 @@ struct Failure {
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-/// The exception under way as one line.
-Failure current_failure(const std::string& op) {
+/// That exception as one line.
+Failure failure_of(const std::exception_ptr& exception, const std::string& op) {
   try {
-    throw;
+    std::rethrow_exception(exception);
   } catch (const PeerLostError& error) {
     return {op, first_line(error.what()), false, ExitCode::PeerLost};
   } catch (const ConfigError& error) {
@@ -85,9 +84,8 @@ void write_tensor_memory(const Job& job, WorkerId rank, Transport& transport, co
 }
 
 /// Trains as one rank; rank 0 writes metrics, shows progress and closes with the summary.
-/// Throws what the trainer throws, after `failure` has noted where.
-void train_as(const Job& job, WorkerId rank, Transport& transport, std::optional<MemoryMeter>& meter,
-              std::optional<Failure>& failure) {
+/// Throws what the trainer throws, after `op` has noted where.
+void train_as(const Job& job, WorkerId rank, Transport& transport, std::optional<MemoryMeter>& meter, std::string& op) {
   set_fault_rank(static_cast<int>(rank.value()));
   use_threads(job);
   std::optional<MemoryMeter::Recording> recording;
@@ -112,7 +110,7 @@ void train_as(const Job& job, WorkerId rank, Transport& transport, std::optional
     if (speaks) std::cout << summary(job, run, available_cores()) << std::flush;
     if (!std::cout) throw Error("standard output cannot be written");
   } catch (...) {
-    failure = current_failure(trainer ? trainer->current() : "start-up");
+    op = trainer ? trainer->current() : "start-up";
     throw;
   }
 }
@@ -145,38 +143,23 @@ std::unique_ptr<Transport> connect(const Job& job, const RankEnvironment& rank) 
 int run_threads(const Job& job) {
   fix_products(job);
   const auto ranks = static_cast<int>(job.num_ranks());
-  ThreadHub hub(ranks, job.rank_groups());
-  std::vector<std::optional<Failure>> failures(static_cast<std::size_t>(ranks));
-  std::mutex mutex;
-  std::optional<int> culprit;
+  std::vector<std::string> ops(static_cast<std::size_t>(ranks));  // [rank]: where it failed
   std::optional<MemoryMeter> meter = meter_of(job);
-  const auto body = [&](int r) {
-    try {
-      const OwnStream stream(device_of(job.options, WorkerId(r)));
-      const auto transport = hub.transport(WorkerId(r));
-      train_as(job, WorkerId(r), *transport, meter, failures[static_cast<std::size_t>(r)]);
-    } catch (...) {
-      auto& failure = failures[static_cast<std::size_t>(r)];
-      if (!failure) failure = current_failure("");
-      const std::lock_guard lock(mutex);
-      if (!culprit || (failure->own_cause && !failures[static_cast<std::size_t>(*culprit)]->own_cause)) culprit = r;
-      hub.close(fmt::format("rank {} failed: {}", r, failure->message));
-    }
-  };
-  std::vector<std::thread> threads;
-  for (int r = 1; r < ranks; ++r) threads.emplace_back(body, r);
-  body(0);
-  for (std::thread& thread : threads) thread.join();
-  if (!culprit) return static_cast<int>(ExitCode::Success);
-  const Failure& failure = *failures[static_cast<std::size_t>(*culprit)];
+  const auto failed = try_rank_threads(ranks, job.rank_groups(), [&](WorkerId rank, Transport& transport) {
+    const OwnStream stream(device_of(job.options, rank));
+    train_as(job, rank, transport, meter, ops[rank.index()]);
+  });
+  if (!failed) return static_cast<int>(ExitCode::Success);
+  const Failure failure = failure_of(failed->error, ops[failed->rank.index()]);
   const std::string where = failure.op.empty() ? "" : " at " + failure.op;
-  std::cerr << fmt::format("chimera: rank {} failed{}: {}\n", *culprit, where, failure.message) << std::flush;
+  std::cerr << fmt::format("chimera: rank {} failed{}: {}\n", failed->rank.value(), where, failure.message)
+            << std::flush;
   return static_cast<int>(ExitCode::No);
 }
 
 int run_rank(const Job& job, const RankEnvironment& rank) {
   fix_products(job);
-  std::optional<Failure> failure;
+  std::string op = "start-up";
   try {
     if (rank.world_size != job.num_ranks()) {
       throw ConfigError(fmt::format("this rank's options make a job of {} ranks, but {} were started", job.num_ranks(),
@@ -186,13 +169,13 @@ int run_rank(const Job& job, const RankEnvironment& rank) {
     const auto transport = connect(job, rank);
     note_progress({RankProgress::Phase::StartUp});
     std::optional<MemoryMeter> meter = meter_of(job);
-    train_as(job, WorkerId(rank.rank), *transport, meter, failure);
+    train_as(job, WorkerId(rank.rank), *transport, meter, op);
     return static_cast<int>(ExitCode::Success);
   } catch (...) {
-    if (!failure) failure = current_failure("start-up");
+    const Failure failure = failure_of(std::current_exception(), op);
+    report_failure(failure.op, failure.message, failure.own_cause);
+    return static_cast<int>(failure.code);
   }
-  report_failure(failure->op, failure->message, failure->own_cause);
-  return static_cast<int>(failure->code);
 }
 
 }  // namespace chimera

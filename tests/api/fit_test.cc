@@ -17,12 +17,12 @@
 #include <thread>
 #include <vector>
 
-#include "api/rank_threads.h"
 #include "core/error.h"
 #include "core/file_descriptor.h"
 #include "generate/registry.h"
 #include "model/keyed_dropout.h"
 #include "transport/gloo/gloo_transport.h"
+#include "transport/threads/rank_threads.h"
 
 namespace chimera {
 namespace {

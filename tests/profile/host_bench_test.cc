@@ -3,11 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <thread>
 #include <vector>
 
 #include "profile/profiler.h"
-#include "transport/threads/thread_transport.h"
+#include "transport/threads/rank_threads.h"
 
 namespace chimera {
 namespace {
@@ -15,17 +14,11 @@ namespace {
 /// Calls `body` as each of so many ranks; returns what they did.
 template <class Body>
 std::vector<double> as_ranks(int count, const Body& body) {
-  ThreadHub hub(count, profile_groups());
   std::vector<double> results(static_cast<std::size_t>(count));
-  std::vector<std::thread> threads;
-  for (int r = 0; r < count; ++r) {
-    threads.emplace_back([&, r] {
-      const auto transport = hub.transport(WorkerId(r));
-      Lockstep ranks(*transport, r, /*computing=*/2);
-      results[static_cast<std::size_t>(r)] = body(ranks);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  run_rank_threads(count, profile_groups(), [&](WorkerId rank, Transport& transport) {
+    Lockstep ranks(transport, static_cast<int>(rank.value()), /*computing=*/2);
+    results[rank.index()] = body(ranks);
+  });
   return results;
 }
 

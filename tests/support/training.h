@@ -10,12 +10,11 @@
 #include <fstream>
 #include <map>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "train/job.h"
 #include "train/trainer.h"
-#include "transport/threads/thread_transport.h"
+#include "transport/threads/rank_threads.h"
 
 namespace chimera::testing {
 
@@ -73,26 +72,20 @@ inline void collect(const Trainer& trainer, Trained& trained) {
 /// Runs `steps` steps with every worker as a thread.
 inline Trained train(const TrainOptions& options, std::int64_t steps) {
   const Job job = prepare_job(options);
-  ThreadHub hub(static_cast<int>(job.num_ranks()), job.rank_groups());
   std::vector<Trained> results(static_cast<std::size_t>(job.num_ranks()));
-  std::vector<std::thread> threads;
-  for (std::int64_t w = 0; w < job.num_ranks(); ++w) {
-    threads.emplace_back([&, w] {
-      at::set_num_threads(1);
-      Trained& result = results[static_cast<std::size_t>(w)];
-      const auto transport = hub.transport(WorkerId(w));
-      Trainer trainer(job, WorkerId(w), *transport);
-      for (std::int64_t step = 0; step < steps; ++step) {
-        const StepMetrics metrics = trainer.train_step(step);
-        result.losses.push_back(metrics.loss);
-        result.gradient_norms.push_back(metrics.gradient_norm);
-        result.parameters_hashes.push_back(metrics.parameters_hash.value_or(""));
-      }
-      collect(trainer, result);
-      if (options.validate_every > 0) result.validation_losses.push_back(trainer.validate());
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  run_rank_threads(static_cast<int>(job.num_ranks()), job.rank_groups(), [&](WorkerId rank, Transport& transport) {
+    at::set_num_threads(1);
+    Trained& result = results[rank.index()];
+    Trainer trainer(job, rank, transport);
+    for (std::int64_t step = 0; step < steps; ++step) {
+      const StepMetrics metrics = trainer.train_step(step);
+      result.losses.push_back(metrics.loss);
+      result.gradient_norms.push_back(metrics.gradient_norm);
+      result.parameters_hashes.push_back(metrics.parameters_hash.value_or(""));
+    }
+    collect(trainer, result);
+    if (options.validate_every > 0) result.validation_losses.push_back(trainer.validate());
+  });
   Trained trained = std::move(results.front());
   for (std::size_t w = 1; w < results.size(); ++w) {
     for (auto& [name, tensors] : results[w].gradients) {

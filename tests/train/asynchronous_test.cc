@@ -159,23 +159,17 @@ class Replay {
 /// A training with its validations, as Trainer::run does it: a run drains before each.
 testing::Trained train(const TrainOptions& options) {
   const Job job = prepare_job(options);
-  ThreadHub hub(static_cast<int>(job.num_ranks()), job.rank_groups());
   std::vector<testing::Trained> results(static_cast<std::size_t>(job.num_ranks()));
-  std::vector<std::thread> threads;
-  for (std::int64_t r = 0; r < job.num_ranks(); ++r) {
-    threads.emplace_back([&, r] {
-      at::set_num_threads(1);
-      testing::Trained& result = results[static_cast<std::size_t>(r)];
-      const auto transport = hub.transport(WorkerId(r));
-      Trainer trainer(job, WorkerId(r), *transport);
-      static_cast<void>(trainer.run([&](const StepMetrics& metrics) {
-        result.losses.push_back(metrics.loss);
-        result.gradient_norms.push_back(metrics.gradient_norm);
-      }));
-      testing::collect(trainer, result);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  run_rank_threads(static_cast<int>(job.num_ranks()), job.rank_groups(), [&](WorkerId rank, Transport& transport) {
+    at::set_num_threads(1);
+    testing::Trained& result = results[rank.index()];
+    Trainer trainer(job, rank, transport);
+    static_cast<void>(trainer.run([&](const StepMetrics& metrics) {
+      result.losses.push_back(metrics.loss);
+      result.gradient_norms.push_back(metrics.gradient_norm);
+    }));
+    testing::collect(trainer, result);
+  });
   testing::Trained trained = std::move(results.front());
   for (std::size_t r = 1; r < results.size(); ++r) {
     for (auto& [name, tensors] : results[r].parameters) {

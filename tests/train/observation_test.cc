@@ -127,23 +127,17 @@ TEST(TracerTest, KeepsOneStepHoweverLong) {
 
 /// Trains as threads, and returns the steps that were traced.
 std::vector<RecordedStep> trained(const Job& job, std::int64_t steps, OpTimes& op_times) {
-  ThreadHub hub(static_cast<int>(job.num_ranks()), job.rank_groups());
   std::vector<RecordedStep> recorded;
-  std::vector<std::thread> threads;
-  for (std::int64_t r = 0; r < job.num_ranks(); ++r) {
-    threads.emplace_back([&, r] {
-      at::set_num_threads(1);
-      const auto transport = hub.transport(WorkerId(r));
-      Trainer trainer(job, WorkerId(r), *transport);
-      trainer.trace(true);
-      const RunSummary run = trainer.run([](const StepMetrics&) {});
-      auto gathered = gather_steps(job, WorkerId(r), *transport, *trainer.tracer());
-      if (r != 0) return;
-      recorded = std::move(gathered);
-      op_times = run.op_times;
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  run_rank_threads(static_cast<int>(job.num_ranks()), job.rank_groups(), [&](WorkerId rank, Transport& transport) {
+    at::set_num_threads(1);
+    Trainer trainer(job, rank, transport);
+    trainer.trace(true);
+    const RunSummary run = trainer.run([](const StepMetrics&) {});
+    auto gathered = gather_steps(job, rank, transport, *trainer.tracer());
+    if (rank != WorkerId(0)) return;
+    recorded = std::move(gathered);
+    op_times = run.op_times;
+  });
   EXPECT_EQ(recorded.size(), static_cast<std::size_t>(steps));
   return recorded;
 }

@@ -39,22 +39,17 @@ struct Outcome {
 Outcome train_over_pairs(const Job& job) {
   testing::FakeNetwork network(static_cast<int>(job.num_ranks()), job.rank_groups(), talking_pairs(job));
   Outcome outcome;
-  const auto body = [&](std::int64_t rank) {
+  const auto train = [&](WorkerId rank) {
     at::set_num_threads(1);
-    try {
-      const auto transport = make_pair_transport(network.communicators(static_cast<int>(rank)));
-      Trainer trainer(job, WorkerId(rank), *transport);
-      for (std::int64_t step = 0; step < kSteps; ++step) {
-        const StepMetrics metrics = trainer.train_step(step);
-        if (rank == 0) outcome.losses.push_back(metrics.loss);
-      }
-    } catch (const std::exception& error) {
-      network.close(error.what());
+    const auto transport = make_pair_transport(network.communicators(static_cast<int>(rank.value())));
+    Trainer trainer(job, rank, *transport);
+    for (std::int64_t step = 0; step < kSteps; ++step) {
+      const StepMetrics metrics = trainer.train_step(step);
+      if (rank == WorkerId(0)) outcome.losses.push_back(metrics.loss);
     }
   };
-  std::vector<std::thread> threads;
-  for (std::int64_t rank = 0; rank < job.num_ranks(); ++rank) threads.emplace_back(body, rank);
-  for (std::thread& thread : threads) thread.join();
+  const auto ranks = static_cast<int>(job.num_ranks());
+  static_cast<void>(RankThreads(ranks).run(ranks, train, [&](const std::string& why) { network.close(why); }));
   outcome.error = network.why_closed();
   return outcome;
 }

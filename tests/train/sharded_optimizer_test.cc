@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "support/training.h"
 #include "transport/recorder.h"
+#include "transport/threads/thread_transport.h"
 
 namespace chimera {
 namespace {

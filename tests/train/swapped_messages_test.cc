@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "support/training.h"
+#include "transport/threads/thread_transport.h"
 
 namespace chimera {
 namespace {

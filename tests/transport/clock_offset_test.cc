@@ -3,9 +3,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "transport/threads/rank_threads.h"
 #include <thread>
-
-#include "transport/threads/thread_transport.h"
 
 namespace chimera {
 namespace {
@@ -37,18 +36,12 @@ class OtherClock final : public Transport {
 };
 
 TEST(ClockOffsetTest, IsWhatRankZerosClockIsAhead) {
-  ThreadHub hub(3, {});
   std::vector<double> offsets(3);
-  std::vector<std::thread> threads;
-  for (int r = 0; r < 3; ++r) {
-    threads.emplace_back([&, r] {
-      const auto transport = hub.transport(WorkerId(r));
-      OtherClock ahead(*transport);
-      offsets[static_cast<std::size_t>(r)] =
-          measure_clock_offset(r == 0 ? static_cast<Transport&>(ahead) : *transport, WorkerId(r), 3);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  run_rank_threads(3, {}, [&](WorkerId rank, Transport& transport) {
+    OtherClock ahead(transport);
+    offsets[rank.index()] =
+        measure_clock_offset(rank == WorkerId(0) ? static_cast<Transport&>(ahead) : transport, rank, 3);
+  });
   EXPECT_EQ(offsets[0], 0);
   EXPECT_NEAR(offsets[1], kAhead, 1) << "half a round trip, on a busy machine";
   EXPECT_NEAR(offsets[2], kAhead, 1);

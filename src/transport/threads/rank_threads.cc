@@ -1,0 +1,122 @@
+#include "transport/threads/rank_threads.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+
+#include "core/error.h"
+#include "transport/threads/thread_transport.h"
+
+namespace chimera {
+namespace {
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+/// The exception under way, in one line.
+std::string current_reason() {
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    return first_line(error.what());
+  } catch (...) {
+    return "an unknown exception";
+  }
+}
+
+bool current_lost_a_peer() {
+  try {
+    throw;
+  } catch (const PeerLostError&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+}  // namespace
+
+RankThreads::RankThreads(int ranks) {
+  for (int r = 1; r < ranks; ++r) {
+    try {
+      threads_.emplace_back([this, r] { serve(WorkerId(r)); });
+    } catch (const std::system_error& error) {
+      end();
+      throw Error(
+          fmt::format("no thread for rank {} of {}: {}; use fewer ranks, or raise the limits on processes and "
+                      "memory (ulimit -u, ulimit -v)",
+                      r, ranks, error.code().message()));
+    }
+  }
+}
+
+RankThreads::~RankThreads() { end(); }
+
+void RankThreads::end() {
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+  }
+  changed_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+std::optional<RankFailure> RankThreads::run(int ranks, const Body& body, const Close& close) {
+  if (ranks < 1 || ranks > std::ssize(threads_) + 1) throw std::logic_error("a rank without a thread");
+  {
+    const std::lock_guard lock(mutex_);
+    turn_ = {.body = &body, .close = &close, .ranks = ranks, .at_work = ranks - 1};
+    ++turns_;
+  }
+  changed_.notify_all();
+  play(WorkerId(0));
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return turn_.at_work == 0; });
+  return std::exchange(turn_.failure, std::nullopt);
+}
+
+void RankThreads::serve(WorkerId rank) {
+  std::unique_lock lock(mutex_);
+  for (std::int64_t seen = 0;;) {
+    changed_.wait(lock, [&] { return over_ || turns_ > seen; });
+    if (over_) return;
+    seen = turns_;
+    if (rank.value() >= turn_.ranks) continue;
+    lock.unlock();
+    play(rank);
+    lock.lock();
+    if (--turn_.at_work == 0) changed_.notify_all();
+  }
+}
+
+void RankThreads::play(WorkerId rank) {
+  try {
+    (*turn_.body)(rank);
+  } catch (...) {
+    note_failure(rank, !current_lost_a_peer());
+    (*turn_.close)(fmt::format("rank {} failed: {}", rank.value(), current_reason()));
+  }
+}
+
+void RankThreads::note_failure(WorkerId rank, bool own_reason) {
+  const std::lock_guard lock(mutex_);
+  if (turn_.failure && (turn_.own_reason || !own_reason)) return;
+  turn_.failure = {rank, std::current_exception()};
+  turn_.own_reason = own_reason;
+}
+
+std::optional<RankFailure> try_rank_threads(int ranks, const StageGroups& groups,
+                                            const std::function<void(WorkerId, Transport&)>& body) {
+  RankThreads threads(ranks);
+  ThreadHub hub(ranks, groups);
+  return threads.run(
+      ranks, [&](WorkerId rank) { body(rank, *hub.transport(rank)); }, [&](const std::string& why) { hub.close(why); });
+}
+
+void run_rank_threads(int ranks, const StageGroups& groups, const std::function<void(WorkerId, Transport&)>& body) {
+  if (const auto failure = try_rank_threads(ranks, groups, body)) std::rethrow_exception(failure->error);
+}
+
+}  // namespace chimera
