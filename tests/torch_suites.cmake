@@ -45,6 +45,7 @@ set(torch_suites
   OrderedSumTest
   PartitionTrainingJobTest
   PartitionTrainingTest
+  RankThreadsDeathTest
   RankThreadsTest
   RecomputationTest
   RecorderTest

@@ -14,7 +14,7 @@
 #include "schedule/program.h"
 #include "schedule/rank_layout.h"
 #include "schedule/schedule.h"
-#include "train/optimizer_options.h"
+#include "engine/optimizer_options.h"
 
 namespace chimera {
 

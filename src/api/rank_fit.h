@@ -8,7 +8,7 @@
 
 #include "api/fit_plan.h"
 #include "runtime/executor.h"
-#include "train/optimizer.h"
+#include "engine/optimizer.h"
 #include "transport/group_transport.h"
 
 namespace chimera {

@@ -11,7 +11,7 @@
 #include "profile/two_ranks.h"
 #include "runtime/executor.h"
 #include "runtime/sum_of_squares.h"
-#include "train/optimizer.h"
+#include "engine/optimizer.h"
 
 namespace chimera {
 namespace {

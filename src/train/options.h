@@ -12,7 +12,7 @@
 #include "schedule/all_reduce_placement.h"
 #include "schedule/rank_layout.h"
 #include "schedule/schedule.h"
-#include "train/optimizer_options.h"
+#include "engine/optimizer_options.h"
 
 namespace chimera {
 

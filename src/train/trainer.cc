@@ -15,7 +15,7 @@
 #include "train/device.h"
 #include "train/parameters_hash.h"
 #include "train/precision.h"
-#include "train/sharded_optimizer.h"
+#include "engine/sharded_optimizer.h"
 
 namespace chimera {
 namespace {

@@ -11,7 +11,7 @@
 #include "runtime/executor.h"
 #include "train/job.h"
 #include "train/metrics.h"
-#include "train/optimizer.h"
+#include "engine/optimizer.h"
 #include "transport/group_transport.h"
 
 namespace chimera {

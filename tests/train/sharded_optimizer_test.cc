@@ -1,6 +1,6 @@
 // Optimizer state kept once over the copies of a stage: the same bits, less memory.
 
-#include "train/sharded_optimizer.h"
+#include "engine/sharded_optimizer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

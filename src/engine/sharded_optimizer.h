@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "train/optimizer.h"
+#include "engine/optimizer.h"
 #include "transport/transport.h"
 
 namespace chimera {

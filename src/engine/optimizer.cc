@@ -1,4 +1,4 @@
-#include "train/optimizer.h"
+#include "engine/optimizer.h"
 
 #include <ATen/ATen.h>
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "model/parameter_group.h"
-#include "train/optimizer_options.h"
+#include "engine/optimizer_options.h"
 
 namespace chimera {
 

@@ -1,4 +1,4 @@
-#include "train/sharded_optimizer.h"
+#include "engine/sharded_optimizer.h"
 
 #include <ATen/ATen.h>
 
