@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -33,12 +32,6 @@ void MetricsFile::write(const StepMetrics& metrics) {
   const auto written = ::write(file_.get(), line.data(), line.size());
   if (written < 0) throw Error(fmt::format("--metrics {}: {}", path_, system_message(errno)));
   if (written != static_cast<ssize_t>(line.size())) throw Error(fmt::format("--metrics {}: the disk is full", path_));
-}
-
-double peak_resident_bytes() {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_maxrss) * 1024;
 }
 
 }  // namespace chimera

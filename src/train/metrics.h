@@ -37,7 +37,4 @@ class MetricsFile {
   std::string path_;
 };
 
-/// Largest resident set of this process so far, in bytes.
-[[nodiscard]] double peak_resident_bytes();
-
 }  // namespace chimera
