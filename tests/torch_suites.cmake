@@ -26,6 +26,7 @@ set(torch_suites
   HundredStepsReferenceTest
   HundredStepsTest
   InitialValuesTest
+  JobShapeTest
   KeyedDropoutModuleTest
   KeyedDropoutTest
   LayersTest
@@ -45,12 +46,14 @@ set(torch_suites
   OrderedSumTest
   PartitionTrainingJobTest
   PartitionTrainingTest
+  ProgramsTest
   RankThreadsDeathTest
   RankThreadsTest
   RecomputationTest
   RecorderTest
   RepeatedRunsTest
   ReportTest
+  RunShapeTest
   SafetensorsFileTest
   SafetensorsTest
   SerialPairsTest

@@ -4,19 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
+#include <memory>
 #include <numeric>
+#include <set>
 #include <utility>
 
-#include "check/check_program.h"
-#include "check/check_schedule.h"
 #include "core/error.h"
-#include "generate/one_f_one_b.h"
-#include "generate/registry.h"
+#include "engine/programs.h"
 #include "model_config/partition.h"
-#include "passes/lower.h"
-#include "simulate/simulate.h"
-#include "train/job.h"
 
 namespace chimera {
 namespace {
@@ -38,33 +33,20 @@ void require_possible(const FitPlan& plan) {
   require(options.learning_rate.peak > 0, "FitOptions::learning_rate.peak must be above 0");
 }
 
-bool is_unpipelined(const FitOptions& options) { return !options.own_schedule && options.schedule == "none"; }
-
-Schedule make_schedule(const FitOptions& options) {
-  if (options.own_schedule) return *options.own_schedule;
-  PipelineShape shape = options.shape;
-  if (shape.micro_batches == 0) shape.micro_batches = shape.stages;
-  if (!is_unpipelined(options)) return find_generator(options.schedule).generate(shape);
-  Schedule schedule = one_f_one_b({1, shape.micro_batches * options.data_parallel});
-  schedule.name = "none";
-  return schedule;
+RunRequest request_of(const FitOptions& options) {
+  return {.schedule = {options.schedule, options.shape,
+                       options.own_schedule ? std::make_shared<const Schedule>(*options.own_schedule) : nullptr},
+          .data_parallel = options.data_parallel,
+          .micro_batch_size = options.micro_batch_size};
 }
 
 void require_trainable(const FitPlan& plan) {
-  const Schedule& schedule = plan.schedule;
-  if (const auto violations = check(schedule); !violations.empty()) throw ScheduleError(violations.front().message);
-  if (schedule.updates) {
+  if (plan.schedule.updates) {
     throw ConfigError(
         fmt::format("schedule {}: asynchronous schedules do not train a model of one's own; choose one with a flush",
-                    schedule.name));
+                    plan.schedule.name));
   }
-  const double size = static_cast<double>(plan.options.micro_batch_size) * schedule.micro_batch_scale;
-  if (size != std::floor(size)) {
-    throw ConfigError(
-        fmt::format("FitOptions::micro_batch_size {}: the schedule takes {:g} of that at a time; give a "
-                    "multiple of {:g}",
-                    plan.options.micro_batch_size, schedule.micro_batch_scale, 1 / schedule.micro_batch_scale));
-  }
+  require_whole_micro_batches(plan, "FitOptions::micro_batch_size");
 }
 
 std::vector<std::int64_t> partition_ends(const FitPlan& plan) {
@@ -86,33 +68,16 @@ std::vector<std::int64_t> partition_ends(const FitPlan& plan) {
   return ends;
 }
 
-Program make_program(const FitPlan& plan) {
-  const Timeline timeline = simulate(plan.schedule, CostModel::uniform(plan.schedule, {.forward = 1, .backward = 2}));
-  LoweringOptions options;
-  options.all_reduces.placement = AllReducePlacement::EagerOpt;
-  options.all_reduces.timeline = &timeline;
-  options.all_reduces.every_stage = plan.ranks.data_parallel > 1;
-  for (std::int64_t s = 0; plan.options.recompute && s < plan.schedule.stages; ++s) options.recompute.emplace(s);
-  Program program = lower(plan.schedule, options);
-  if (const auto violations = check(program, ChannelDiscipline::PerDirection); !violations.empty()) {
-    throw ScheduleError("the program of this schedule could get stuck: " + violations.front().message);
-  }
-  return program;
+std::set<StageId> recomputed_stages(const FitPlan& plan) {
+  std::set<StageId> stages;
+  for (std::int64_t s = 0; plan.options.recompute && s < plan.schedule.stages; ++s) stages.emplace(s);
+  return stages;
 }
 
 }  // namespace
 
-std::int64_t FitPlan::micro_batch_size() const {
-  return std::llround(static_cast<double>(options.micro_batch_size) * schedule.micro_batch_scale);
-}
-
-std::vector<std::vector<WorkerId>> FitPlan::rank_groups() const {
-  return ranks.ranks_of(stage_groups(schedule.placement));
-}
-
 SampleRange FitPlan::samples(std::int64_t step, GroupId group, MicroBatchId micro_batch) const {
-  const std::int64_t run = group.value() * schedule.micro_batches + positions[micro_batch.index()];
-  return {step, run * micro_batch_size(), micro_batch_size()};
+  return {step, first_sample(group, micro_batch), micro_batch_size()};
 }
 
 ModuleStageSpec FitPlan::stage(StageId id) const {
@@ -130,13 +95,10 @@ FitPlan plan_fit(Model model, Data data, FitOptions options) {
   plan.data = std::move(data);
   plan.options = std::move(options);
   require_possible(plan);
-  plan.schedule = make_schedule(plan.options);
+  static_cast<RunShape&>(plan) = run_shape(request_of(plan.options));
   require_trainable(plan);
-  plan.ranks = {.workers = static_cast<std::int64_t>(plan.schedule.workers.size()),
-                .data_parallel = is_unpipelined(plan.options) ? 1 : plan.options.data_parallel};
   plan.ends = partition_ends(plan);
-  plan.positions = data_positions(plan.schedule);
-  plan.program = make_program(plan);
+  plan.program = training_program(plan, {.recompute = recomputed_stages(plan)});
   return plan;
 }
 

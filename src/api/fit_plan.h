@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "engine/optimizer_options.h"
+#include "engine/run_shape.h"
 #include "model/layer.h"
 #include "model/module_stage.h"
 #include "schedule/program.h"
-#include "schedule/rank_layout.h"
 #include "schedule/schedule.h"
-#include "engine/optimizer_options.h"
 
 namespace chimera {
 
@@ -59,21 +59,13 @@ struct FitOptions {
 };
 
 /// A run with every choice made and checked, the same on all ranks.
-struct FitPlan {
+struct FitPlan : RunShape {
   Model model;
   Data data;
   FitOptions options;
-  Schedule schedule;  // of one data-parallel group
-  RankLayout ranks;
-  std::vector<std::int64_t> ends;       // [stage]: the first layer behind it
-  std::vector<std::int64_t> positions;  // [micro-batch]: which run of its group's samples it takes
+  std::vector<std::int64_t> ends;  // [stage]: the first layer behind it
   Program program;
 
-  [[nodiscard]] std::int64_t num_ranks() const { return ranks.num_ranks(); }
-  /// Samples of one of the schedule's micro-batches, which halving makes smaller.
-  [[nodiscard]] std::int64_t micro_batch_size() const;
-  /// The ranks that hold each stage.
-  [[nodiscard]] std::vector<std::vector<WorkerId>> rank_groups() const;
   /// The samples of a micro-batch of a group.
   [[nodiscard]] SampleRange samples(std::int64_t step, GroupId group, MicroBatchId micro_batch) const;
   /// The stage, to be made with make_module_stage().

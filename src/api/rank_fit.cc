@@ -3,25 +3,23 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <utility>
 
 #include "api/initial_messages.h"
 #include "core/error.h"
-#include "train/metrics.h"
+#include "core/resident_memory.h"
+#include "engine/programs.h"
 
 namespace chimera {
+
 RankFit::RankFit(const FitPlan& plan, WorkerId rank, Transport& transport)
     : plan_(plan), place_(plan.ranks.place(rank)), transport_(transport, plan.ranks, place_.group) {
-  const StageGroups groups = stage_groups(plan.schedule.placement);
   std::map<StageId, ModuleStage*> stages;
   std::map<StageId, Stage*> executed;
   std::vector<ParameterGroup*> in_order;
-  for (std::size_t s = 0; s < groups.size(); ++s) {
-    if (!std::binary_search(groups[s].begin(), groups[s].end(), place_.worker)) continue;
-    const StageId id(static_cast<std::int64_t>(s));
+  for (const StageId id : plan.stages_of(place_.worker)) {
     auto& stage = stages_[id];
     stage = make_module_stage(plan.stage(id), plan.model.layers, plan.use(id), plan.options.seed);
     stages[id] = stage.get();
@@ -29,7 +27,7 @@ RankFit::RankFit(const FitPlan& plan, WorkerId rank, Transport& transport)
     in_order.push_back(stage.get());
   }
   share_initial_values(plan, rank, stages, transport);
-  ProgramShape shape{plan.schedule.micro_batches, plan.ranks.workers, groups, plan.ranks.data_parallel, place_.group};
+  ProgramShape shape = program_shape(plan, place_.group);
   shape.boundaries = find_boundaries(plan, rank, stages, transport);
   optimizer_ = make_optimizer(plan.options.optimizer, in_order);
   executor_ = std::make_unique<Executor>(place_.worker, std::move(executed), transport_, TensorSpec(), shape);
@@ -45,7 +43,7 @@ FitStep RankFit::train_step(std::int64_t step) {
       .peak_memory = peak_resident_bytes,
   };
   const StepResult result = executor_->run(plan_.program.workers[place_.worker.index()], hooks);
-  return {step + 1, total_loss(result), result.gradient_norm, rate};
+  return {step + 1, sum_in_data_order(plan_, result.losses), result.gradient_norm, rate};
 }
 
 /// Those of the micro-batches whose last stage is here, and how much all ranks count together.
@@ -74,21 +72,6 @@ MicroBatch RankFit::load(std::int64_t step, StageId stage, MicroBatchId micro_ba
   batch.token_loss_scale = loss_scale_;
   batch.dropout = {.seed = plan_.options.seed, .step = step, .first_sample = samples.first};
   return batch;
-}
-
-/// In the order of the samples, so that every schedule adds the same numbers in the same order.
-double RankFit::total_loss(const StepResult& result) const {
-  std::vector<double> by_sample(result.losses.size());
-  auto loss = result.losses.begin();
-  for (std::int64_t group = 0; group < plan_.ranks.data_parallel; ++group) {
-    for (std::int64_t m = 0; m < plan_.schedule.micro_batches; ++m) {
-      const SampleRange samples = plan_.samples(0, GroupId(group), MicroBatchId(m));
-      by_sample[static_cast<std::size_t>(samples.first / samples.count)] = *loss++;
-    }
-  }
-  double total = 0;
-  for (const double part : by_sample) total += part;
-  return total;
 }
 
 }  // namespace chimera

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "api/fit_plan.h"
-#include "runtime/executor.h"
 #include "engine/optimizer.h"
+#include "runtime/executor.h"
 #include "transport/group_transport.h"
 
 namespace chimera {
@@ -40,7 +40,6 @@ class RankFit {
  private:
   void load_targets(std::int64_t step);
   MicroBatch load(std::int64_t step, StageId stage, MicroBatchId micro_batch) const;
-  double total_loss(const StepResult& result) const;
 
   const FitPlan& plan_;
   GroupWorker place_;

@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
-#include "model/parameter_group.h"
 #include "engine/optimizer_options.h"
+#include "model/parameter_group.h"
 
 namespace chimera {
 

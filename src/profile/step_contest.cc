@@ -102,7 +102,7 @@ class StepContest::Threads : public Entrant {
 int StepContest::ranks_for(const std::vector<TrainOptions>& runs, bool as_threads) {
   std::int64_t most = 1;
   for (const TrainOptions& run : runs) {
-    if (on_threads(run) == as_threads) most = std::max(most, prepare_job(run).num_ranks());
+    if (on_threads(run) == as_threads) most = std::max(most, job_shape(run).num_ranks());
   }
   return static_cast<int>(most);
 }
@@ -114,7 +114,7 @@ StepContest::StepContest(Lockstep& ranks, int world_size, SpeedGauge& gauge, con
   if (rank == 0) threads_ = std::make_unique<RankThreads>(ranks_for(runs, /*as_threads=*/true));
   for (std::size_t k = 0; k < runs.size(); ++k) {
     auto& entrant = entrants_.emplace_back();
-    const auto needed = static_cast<int>(prepare_job(runs[k]).num_ranks());
+    const auto needed = static_cast<int>(job_shape(runs[k]).num_ranks());
     if (on_threads(runs[k])) {
       if (rank != 0) continue;
       entrant = std::make_unique<Threads>(runs[k], *threads_);

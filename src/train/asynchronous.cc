@@ -3,24 +3,12 @@
 #include <fmt/format.h>
 
 #include <limits>
-#include <vector>
 
-#include "check/check_program.h"
-#include "check/check_schedule.h"
 #include "core/error.h"
 
 namespace chimera {
-namespace {
 
-void require_valid(const std::vector<Violation>& violations, const Job& job) {
-  if (violations.empty()) return;
-  throw ConfigError(
-      fmt::format("schedule {}, several steps in a row: {}", job.schedule.name, violations.front().message));
-}
-
-}  // namespace
-
-void require_asynchronous(const Job& job) {
+void require_asynchronous(const JobShape& job) {
   const auto refuse = [&](const char* flag, const char* reason) {
     throw ConfigError(fmt::format("{}: schedule {} is asynchronous, {}", flag, job.schedule.name, reason));
   };
@@ -39,18 +27,6 @@ void require_asynchronous(const Job& job) {
     throw ConfigError(fmt::format("--steps {}: at most {} steps of {} micro-batches run by an asynchronous schedule",
                                   job.options.steps, most / job.schedule.micro_batches, job.schedule.micro_batches));
   }
-}
-
-std::map<std::int64_t, Stream> lower_runs(const Job& job, const LoweringOptions& options) {
-  std::map<std::int64_t, Stream> runs;
-  for (const std::int64_t step : {std::int64_t{0}, job.options.steps - 1}) {
-    const std::int64_t steps = job.run_of(step).steps;
-    if (runs.contains(steps)) continue;
-    const Stream& run = runs.emplace(steps, lower_stream(job.schedule, steps, options)).first->second;
-    require_valid(check(run.schedule), job);
-    require_valid(check(run.program, ChannelDiscipline::PerDirection), job);
-  }
-  return runs;
 }
 
 }  // namespace chimera

@@ -16,7 +16,7 @@ namespace {
 /// runs[group][replica].
 using Runs = std::vector<std::vector<MicroBatchRun>>;
 
-Runs runs_of(const Job& job) {
+Runs runs_of(const JobShape& job) {
   Runs runs(static_cast<std::size_t>(job.ranks.data_parallel));
   std::int64_t next = 0;
   for (auto& group : runs) {
@@ -28,7 +28,7 @@ Runs runs_of(const Job& job) {
   return runs;
 }
 
-std::int64_t blocks_of(const Job& job, const Runs& runs) {
+std::int64_t blocks_of(const JobShape& job, const Runs& runs) {
   std::vector<MicroBatchRun> all;
   for (const auto& group : runs) all.insert(all.end(), group.begin(), group.end());
   const std::int64_t asked = job.options.reduction_blocks;
@@ -66,15 +66,15 @@ struct Use {
 
 /// The matrix of a tied model is used twice: its embedding's blocks are the left half of the tree, its head's the
 /// right.
-std::vector<Use> uses_of(const Job& job, StageId group, std::int64_t num_blocks) {
+std::vector<Use> uses_of(const JobShape& job, StageId group, std::int64_t num_blocks) {
   if (group.value() < job.schedule.stages) return {{group}};
   const auto half = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(num_blocks)));
   return {{StageId(0)}, {StageId(job.schedule.stages - 1), half}};
 }
 
 /// What the ranks of a group add, each the replicas that it holds there.
-SumOrder order_of(const Job& job, const Runs& runs, const std::vector<Use>& uses, const std::vector<WorkerId>& ranks,
-                  std::int64_t block_size) {
+SumOrder order_of(const JobShape& job, const Runs& runs, const std::vector<Use>& uses,
+                  const std::vector<WorkerId>& ranks, std::int64_t block_size) {
   SumOrder order;
   for (const WorkerId rank : ranks) {
     const GroupWorker place = job.ranks.place(rank);
@@ -94,7 +94,7 @@ SumOrder order_of(const Job& job, const Runs& runs, const std::vector<Use>& uses
 
 }  // namespace
 
-CanonicalReduction canonical_reduction(const Job& job) {
+CanonicalReduction canonical_reduction(const JobShape& job) {
   require_order(job.schedule);
   const Runs runs = runs_of(job);
   CanonicalReduction result;

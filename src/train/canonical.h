@@ -5,9 +5,9 @@
 
 namespace chimera {
 
-/// Requires schedule, ranks and data_position. Throws ConfigError where --reduction-blocks (or its default) does not
+/// Throws ConfigError where --reduction-blocks (or its default) does not
 /// give every replica of every group whole blocks, naming the numbers that do, or where a stage's weight
 /// gradients are not computed in the order of a replica's micro-batches.
-[[nodiscard]] CanonicalReduction canonical_reduction(const Job& job);
+[[nodiscard]] CanonicalReduction canonical_reduction(const JobShape& job);
 
 }  // namespace chimera

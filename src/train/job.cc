@@ -6,16 +6,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "check/check_program.h"
-#include "check/check_schedule.h"
 #include "core/error.h"
-#include "core/nearest.h"
-#include "generate/one_f_one_b.h"
-#include "generate/registry.h"
+#include "engine/programs.h"
 #include "model_config/parameters.h"
-#include "passes/lower.h"
 #include "plan/named_partition.h"
-#include "simulate/simulate.h"
 #include "train/asynchronous.h"
 #include "train/canonical.h"
 #include "train/device.h"
@@ -61,38 +55,27 @@ void require_possible(const TrainOptions& options) {
   }
 }
 
-bool is_unpipelined(const TrainOptions& options) { return options.given == nullptr && options.schedule == "none"; }
-
-Schedule make_schedule(const TrainOptions& options) {
-  if (options.given != nullptr) return *options.given;
-  PipelineShape shape = options.shape;
-  if (shape.micro_batches == 0) shape.micro_batches = shape.stages;
-  if (is_unpipelined(options)) {
-    require_between("--micro-batches", shape.micro_batches, 1, kMostOps / 2 / options.data_parallel);
-    Schedule schedule = one_f_one_b({1, shape.micro_batches * options.data_parallel});
-    schedule.name = "none";
-    return schedule;
-  }
-  auto names = schedule_names();
-  names.emplace_back("none");
-  if (std::ranges::find(names, options.schedule) == names.end()) {
-    throw ConfigError(unknown_name("schedule", options.schedule, names));
-  }
-  return find_generator(options.schedule).generate(shape);
+RunRequest request_of(const TrainOptions& options) {
+  return {.schedule = {options.schedule, options.shape, options.given},
+          .data_parallel = options.data_parallel,
+          .replica_layout = options.replica_layout,
+          .micro_batch_size = options.micro_batch_size};
 }
 
-void require_valid(const Schedule& schedule, const TrainOptions& options) {
-  const auto violations = check(schedule);
-  if (violations.empty()) return;
-  const std::string& message = violations.front().message;
-  if (options.given == nullptr) throw ScheduleError(message);
-  throw ConfigError(fmt::format("{0}: {1}; `chimera check {0}` lists all violations", options.schedule_file, message));
+RunShape shape_of(const TrainOptions& options) {
+  try {
+    return run_shape(request_of(options));
+  } catch (const ScheduleError& error) {
+    if (options.given == nullptr) throw;
+    throw ConfigError(
+        fmt::format("{0}: {1}; `chimera check {0}` lists all violations", options.schedule_file, error.what()));
+  }
 }
 
 /// Unpipelined, there is nothing to cut.
 std::vector<StageLayers> partition_of(const Job& job) {
   const TrainOptions& options = job.options;
-  if (is_unpipelined(options)) return even_partition(job.model.layers, 1);
+  if (request_of(options).schedule.is_unpipelined()) return even_partition(job.model.layers, 1);
   return named_partition(options.partition,
                          {.schedule = job.schedule,
                           .model = job.model,
@@ -100,25 +83,9 @@ std::vector<StageLayers> partition_of(const Job& job) {
                           .recompute = options.recompute.rule != RecomputeRule::None});
 }
 
-/// Unpipelined, the micro-batches of all groups are one worker's.
-RankLayout make_layout(const TrainOptions& options, const Schedule& schedule) {
-  return {.workers = static_cast<std::int64_t>(schedule.workers.size()),
-          .data_parallel = is_unpipelined(options) ? 1 : options.data_parallel,
-          .replicas = options.replica_layout};
-}
-
-void require_whole_micro_batches(const Job& job) {
-  const double size = static_cast<double>(job.options.micro_batch_size) * job.schedule.micro_batch_scale;
-  if (size == std::floor(size)) return;
-  throw ConfigError(fmt::format(
-      "--micro-batch-size {}: the schedule's micro-batches are {:g} of that, {:g} sequences; "
-      "give a multiple of {:g}",
-      job.options.micro_batch_size, job.schedule.micro_batch_scale, size, 1 / job.schedule.micro_batch_scale));
-}
-
-void require_fitting(const Job& job) {
+void require_fitting(const JobShape& job) {
   const ModelConfig& model = job.model;
-  require_whole_micro_batches(job);
+  require_whole_micro_batches(job, "--micro-batch-size");
   if (job.options.sequence > model.positions) {
     throw ConfigError(fmt::format("--sequence {} is longer than the {} positions of model {}", job.options.sequence,
                                   model.positions, model.name));
@@ -183,17 +150,6 @@ void require_memory(const Job& job) {
                   job.model.name, needed / kGiB, available / kGiB));
 }
 
-/// A checked program of a checked schedule. The groups run it side by side and meet only where all workers of a group
-/// do, or all that hold a stage: what one group can run to its end, all can.
-Program checked_program(const Schedule& schedule, const LoweringOptions& options) {
-  Program program = lower(schedule, options);
-  const auto violations = check(program, options.discipline,
-                                options.all_reduces.every_stage ? SummedStages::All : SummedStages::OfSeveralWorkers);
-  if (!violations.empty())
-    throw ScheduleError("the program of this schedule could get stuck: " + violations.front().message);
-  return program;
-}
-
 std::vector<std::string> parameter_names(const Job& job) {
   std::vector<std::string> names;
   for (const StageLayers& stage : job.partition) {
@@ -204,28 +160,20 @@ std::vector<std::string> parameter_names(const Job& job) {
   return names;
 }
 
-/// The program of a step. Where workers wait is looked up in the timeline with F = 1, B = 2, I = W = 1 and no latency.
-Program training_program(const Job& job) {
-  AllReduceOptions all_reduces{.every_stage = job.ranks.data_parallel > 1 || job.canonical, .tied = job.model.tied};
-  Timeline timeline;
-  all_reduces.placement = job.options.sync;
-  if (job.options.sync == AllReducePlacement::EagerOpt) {
-    timeline = simulate(job.schedule, CostModel::uniform(job.schedule, {.forward = 1, .backward = 2}));
-    all_reduces.timeline = &timeline;
-  }
-  return checked_program(
-      job.schedule,
-      {.discipline = discipline_of(job.options), .recompute = recomputed_stages(job), .all_reduces = all_reduces});
-}
-
 /// The programs of training: of one step, or of the runs of an asynchronous schedule.
 void lower_training(Job& job) {
-  if (!job.schedule.updates) {
-    job.training = training_program(job);
+  const std::set<StageId> recompute = recomputed_stages(job);
+  if (job.schedule.updates) {
+    for (const std::int64_t step : {std::int64_t{0}, job.options.steps - 1}) {
+      const std::int64_t steps = job.run_of(step).steps;
+      if (!job.runs.contains(steps)) job.runs.emplace(steps, stream_program(job, steps, recompute));
+    }
     return;
   }
-  job.runs = lower_runs(
-      job, {.recompute = recomputed_stages(job), .all_reduces = {.every_stage = job.ranks.data_parallel > 1}});
+  job.training = training_program(job, {.discipline = discipline_of(job.options),
+                                        .sync = job.options.sync,
+                                        .recompute = recompute,
+                                        .canonical = job.canonical.has_value()});
 }
 
 void open_data(Job& job) {
@@ -244,45 +192,35 @@ void open_data(Job& job) {
 
 }  // namespace
 
-std::int64_t Job::micro_batch_size() const {
-  return std::llround(static_cast<double>(options.micro_batch_size) * schedule.micro_batch_scale);
-}
-
-Job::Run Job::run_of(std::int64_t step) const {
+JobShape::Run JobShape::run_of(std::int64_t step) const {
   const std::int64_t longest = options.validate_every > 0 ? options.validate_every : options.steps;
   const std::int64_t first = step / longest * longest;
   return {first, std::min(longest, options.steps - first)};
 }
 
-std::vector<std::int64_t> data_positions(const Schedule& schedule) {
-  std::vector<std::int64_t> positions(static_cast<std::size_t>(schedule.micro_batches), 0);
-  std::int64_t next = 0;
-  for (const auto& replica : micro_batches_of_replicas(schedule)) {
-    for (const MicroBatchId id : replica) positions[id.index()] = next++;
-  }
-  return positions;
-}
-
-Job prepare_job(const TrainOptions& options) {
+JobShape job_shape(const TrainOptions& options) {
   require_possible(options);
-  Job job;
+  JobShape job;
   job.options = options;
   job.model = with_overrides(find_model(options.model), options.overrides);
-  job.schedule = make_schedule(options);
-  require_valid(job.schedule, options);
-  job.ranks = make_layout(options, job.schedule);
+  static_cast<RunShape&>(job) = shape_of(options);
+  job.tied = job.model.tied;
   require_fitting(job);
-  job.partition = partition_of(job);
   if (job.schedule.updates) require_asynchronous(job);
+  return job;
+}
+
+Job prepare_job(const JobShape& shape) {
+  Job job;
+  static_cast<JobShape&>(job) = shape;
+  const TrainOptions& options = job.options;
+  job.partition = partition_of(job);
   require_device(options, job.num_ranks());
   job.parameters = parameter_names(job);
-  job.data_position = data_positions(job.schedule);
   if (options.reduction == ReductionOrder::Canonical) job.canonical = canonical_reduction(job);
   require_memory(job);
   lower_training(job);
-  if (options.validate_every > 0) {
-    job.validation = checked_program(forward_only(job.schedule), {.discipline = discipline_of(options)});
-  }
+  if (options.validate_every > 0) job.validation = validation_program(job, discipline_of(options));
   open_data(job);
   require_outputs(options);
   return job;

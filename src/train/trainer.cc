@@ -10,12 +10,14 @@
 #include "core/cores.h"
 #include "core/error.h"
 #include "core/fault_point.h"
+#include "core/resident_memory.h"
+#include "engine/programs.h"
+#include "engine/sharded_optimizer.h"
 #include "launch/rank.h"
 #include "train/batches.h"
 #include "train/device.h"
 #include "train/parameters_hash.h"
 #include "train/precision.h"
-#include "engine/sharded_optimizer.h"
 
 namespace chimera {
 namespace {
@@ -42,16 +44,10 @@ Trainer::Trainer(const Job& job, WorkerId rank, Transport& transport)
   make_optimizers(transport);
   const TensorSpec message{{job.micro_batch_size(), job.options.sequence, job.model.hidden},
                            scalar_type(job.options.dtype)};
-  ProgramShape shape{job.schedule.micro_batches, job.ranks.workers, job.worker_groups(), job.ranks.data_parallel,
-                     place_.group};
-  shape.tied = job.model.tied;
+  ProgramShape shape = program_shape(job, place_.group);
   shape.parameters = job.parameters;
-  shape.updates = job.updates();
   shape.counts_cpu_time = available_cores() < job.num_ranks();
   if (job.canonical) shape.canonical = &*job.canonical;
-  for (std::int64_t m = 0; m < job.schedule.micro_batches; ++m) {
-    shape.positions.push_back(job.position(place_.group, MicroBatchId(m)));
-  }
   std::map<StageId, Stage*> borrowed;
   for (const auto& [id, stage] : stages_) borrowed[id] = stage.get();
   executor_ = std::make_unique<Executor>(place_.worker, std::move(borrowed), transport_, message, shape, tied_.get());
@@ -141,7 +137,7 @@ StepMetrics Trainer::train_step(std::int64_t step) {
   const StepResult result = executor_->run(instructions(step), hooks);
   StepMetrics metrics;
   metrics.step = step + 1;
-  metrics.loss = total_loss(result) / static_cast<double>(job_.updates());
+  metrics.loss = sum_in_data_order(job_, result.losses) / static_cast<double>(job_.updates());
   metrics.gradient_norm = result.gradient_norm;
   metrics.learning_rate = learning_rate(step);
   metrics.tokens = job_.mini_batch() * job_.options.sequence;
@@ -182,23 +178,9 @@ double Trainer::validate() {
         .optimizer_step = {},
         .peak_memory = peak_resident_bytes,
     };
-    loss += total_loss(executor_->run(job_.validation.workers[place_.worker.index()], hooks));
+    loss += sum_in_data_order(job_, executor_->run(job_.validation.workers[place_.worker.index()], hooks).losses);
   }
   return loss / static_cast<double>(batches);
-}
-
-/// In the order of the data, so that every schedule adds the same numbers in the same order.
-double Trainer::total_loss(const StepResult& result) const {
-  std::vector<double> by_position(result.losses.size());
-  auto loss = result.losses.begin();
-  for (std::int64_t group = 0; group < job_.ranks.data_parallel; ++group) {
-    for (std::int64_t m = 0; m < job_.schedule.micro_batches; ++m) {
-      by_position[static_cast<std::size_t>(job_.position(GroupId(group), MicroBatchId(m)))] = *loss++;
-    }
-  }
-  double total = 0;
-  for (const double part : by_position) total += part;
-  return total;
 }
 
 MicroBatch Trainer::load(const Samples& samples, std::int64_t step, StageId stage, MicroBatchId micro_batch) const {
@@ -221,7 +203,7 @@ MicroBatch Trainer::load_training(std::int64_t step, StageId stage, MicroBatchId
 }
 
 std::int64_t Trainer::first_sample(MicroBatchId micro_batch) const {
-  return job_.position(place_.group, micro_batch) * job_.micro_batch_size();
+  return job_.first_sample(place_.group, micro_batch);
 }
 
 void Trainer::note_instruction(const Instruction& instruction) const {

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "engine/optimizer.h"
 #include "runtime/executor.h"
 #include "train/job.h"
 #include "train/metrics.h"
-#include "engine/optimizer.h"
 #include "transport/group_transport.h"
 
 namespace chimera {
@@ -54,7 +54,6 @@ class Trainer {
  private:
   void make_model();
   void make_optimizers(Transport& ranks);
-  double total_loss(const StepResult& result) const;
   MicroBatch load(const Samples& samples, std::int64_t step, StageId stage, MicroBatchId micro_batch) const;
   MicroBatch load_training(std::int64_t step, StageId stage, MicroBatchId micro_batch) const;
   std::int64_t first_sample(MicroBatchId micro_batch) const;

@@ -150,11 +150,5 @@ TEST(SyncTest, TheJobStartsSumsWhereTheFlagSays) {
   EXPECT_EQ(stage_2_of_worker_1(AllReducePlacement::Post), "1B1");
 }
 
-TEST(DataOrderTest, SamplesAreDealtOutByReplica) {
-  // Down 0, 1, 4, 5 and up 2, 3, 6, 7: each replica takes a contiguous run of the step's samples.
-  const Job job = prepare_job(testing::small_options("gpt2-tiny", "chimera", {4, 8, 2}));
-  EXPECT_EQ(job.data_position, (std::vector<std::int64_t>{0, 1, 4, 5, 2, 3, 6, 7}));
-}
-
 }  // namespace
 }  // namespace chimera

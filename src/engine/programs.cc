@@ -1,0 +1,69 @@
+#include "engine/programs.h"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "check/check_program.h"
+#include "check/check_schedule.h"
+#include "core/error.h"
+#include "passes/lower.h"
+#include "simulate/simulate.h"
+
+namespace chimera {
+namespace {
+
+Program proven(const Schedule& schedule, const LoweringOptions& options) {
+  Program program = lower(schedule, options);
+  const auto violations = check(program, options.discipline,
+                                options.all_reduces.every_stage ? SummedStages::All : SummedStages::OfSeveralWorkers);
+  if (!violations.empty())
+    throw ScheduleError("the program of this schedule could get stuck: " + violations.front().message);
+  return program;
+}
+
+void require_valid(const std::vector<Violation>& violations, const Schedule& schedule) {
+  if (violations.empty()) return;
+  throw ConfigError(fmt::format("schedule {}, several steps in a row: {}", schedule.name, violations.front().message));
+}
+
+}  // namespace
+
+/// Where workers wait is looked up in the timeline with F = 1, B = 2, I = W = 1 and no latency.
+Program training_program(const RunShape& shape, const ProgramChoices& choices) {
+  LoweringOptions options{.discipline = choices.discipline, .recompute = choices.recompute};
+  options.all_reduces = {
+      .every_stage = shape.ranks.data_parallel > 1 || choices.canonical, .placement = choices.sync, .tied = shape.tied};
+  Timeline timeline;
+  if (choices.sync == AllReducePlacement::EagerOpt) {
+    timeline = simulate(shape.schedule, CostModel::uniform(shape.schedule, {.forward = 1, .backward = 2}));
+    options.all_reduces.timeline = &timeline;
+  }
+  return proven(shape.schedule, options);
+}
+
+Program validation_program(const RunShape& shape, ChannelDiscipline discipline) {
+  return proven(forward_only(shape.schedule), {.discipline = discipline});
+}
+
+ProgramShape program_shape(const RunShape& run, GroupId group) {
+  ProgramShape shape{run.schedule.micro_batches, run.ranks.workers, run.worker_groups(), run.ranks.data_parallel,
+                     group};
+  shape.tied = run.tied;
+  shape.updates = run.updates();
+  for (std::int64_t m = 0; m < run.schedule.micro_batches; ++m) {
+    shape.positions.push_back(run.position(group, MicroBatchId(m)));
+  }
+  return shape;
+}
+
+Stream stream_program(const RunShape& shape, std::int64_t steps, const std::set<StageId>& recompute) {
+  LoweringOptions options{.recompute = recompute};
+  options.all_reduces.every_stage = shape.ranks.data_parallel > 1;
+  Stream run = lower_stream(shape.schedule, steps, options);
+  require_valid(check(run.schedule), shape.schedule);
+  require_valid(check(run.program, options.discipline), shape.schedule);
+  return run;
+}
+
+}  // namespace chimera

@@ -1,0 +1,37 @@
+#pragma once
+// The programs of a run: lowered from its schedule, and proven before anything is started.
+
+#include <cstdint>
+#include <set>
+
+#include "engine/run_shape.h"
+#include "passes/stream.h"
+#include "runtime/executor.h"
+#include "schedule/all_reduce_placement.h"
+#include "schedule/program.h"
+
+namespace chimera {
+
+struct ProgramChoices {
+  ChannelDiscipline discipline = ChannelDiscipline::PerDirection;
+  AllReducePlacement sync = AllReducePlacement::EagerOpt;
+  std::set<StageId> recompute = {};  // stages that run forward again before backward
+  bool canonical = false;            // the blocks of every stage are added in one order, also where one rank holds it
+};
+
+/// One step of a synchronous schedule. Groups run it side by side and meet only where all workers of a group do, or all
+/// that hold a stage: what one group can run to its end, all can. Throws ScheduleError where the program could get
+/// stuck.
+[[nodiscard]] Program training_program(const RunShape& shape, const ProgramChoices& choices);
+
+/// The forwards alone. Throws as training_program().
+[[nodiscard]] Program validation_program(const RunShape& shape, ChannelDiscipline discipline);
+
+/// What the executors of a group have to know of the run's programs.
+[[nodiscard]] ProgramShape program_shape(const RunShape& shape, GroupId group);
+
+/// `steps` steps of an asynchronous schedule without a flush. Throws ConfigError as lower_stream() does, and where the
+/// schedule, repeated, is no longer valid.
+[[nodiscard]] Stream stream_program(const RunShape& shape, std::int64_t steps, const std::set<StageId>& recompute);
+
+}  // namespace chimera

@@ -1,0 +1,98 @@
+#include "engine/run_shape.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "check/check_schedule.h"
+#include "core/error.h"
+#include "generate/one_f_one_b.h"
+#include "generate/registry.h"
+
+namespace chimera {
+namespace {
+
+Schedule unpipelined(std::int64_t micro_batches, std::int64_t groups) {
+  if (micro_batches < 1 || micro_batches > kMostOps / 2 / groups) {
+    throw ConfigError(fmt::format("--micro-batches must be 1 to {}, not {}", kMostOps / 2 / groups, micro_batches));
+  }
+  Schedule schedule = one_f_one_b({1, micro_batches * groups});
+  schedule.name = "none";
+  return schedule;
+}
+
+Schedule make_schedule(const ScheduleChoice& choice, std::int64_t groups) {
+  if (choice.given != nullptr) return *choice.given;
+  PipelineShape shape = choice.shape;
+  if (shape.micro_batches == 0) shape.micro_batches = shape.stages;
+  if (choice.is_unpipelined()) return unpipelined(shape.micro_batches, groups);
+  auto names = schedule_names();
+  names.emplace_back("none");
+  if (std::ranges::find(names, choice.name) == names.end()) {
+    throw ConfigError(unknown_name("schedule", choice.name, names));
+  }
+  return find_generator(choice.name).generate(shape);
+}
+
+}  // namespace
+
+std::vector<StageId> RunShape::stages_of(WorkerId worker) const {
+  std::vector<StageId> stages;
+  const auto groups = stage_groups(schedule.placement);
+  for (std::size_t s = 0; s < groups.size(); ++s) {
+    if (std::ranges::binary_search(groups[s], worker)) stages.emplace_back(static_cast<std::int64_t>(s));
+  }
+  return stages;
+}
+
+std::int64_t RunShape::micro_batch_size() const {
+  return std::llround(static_cast<double>(full_micro_batch) * schedule.micro_batch_scale);
+}
+
+RunShape run_shape(const RunRequest& request) {
+  RunShape shape;
+  shape.schedule = make_schedule(request.schedule, request.data_parallel);
+  if (const auto violations = check(shape.schedule); !violations.empty()) {
+    throw ScheduleError(violations.front().message);
+  }
+  shape.ranks = {.workers = static_cast<std::int64_t>(shape.schedule.workers.size()),
+                 .data_parallel = request.schedule.is_unpipelined() ? 1 : request.data_parallel,
+                 .replicas = request.replica_layout};
+  shape.full_micro_batch = request.micro_batch_size;
+  shape.data_position = data_positions(shape.schedule);
+  return shape;
+}
+
+void require_whole_micro_batches(const RunShape& shape, const std::string& what) {
+  const double scale = shape.schedule.micro_batch_scale;
+  const double size = static_cast<double>(shape.full_micro_batch) * scale;
+  if (size == std::floor(size)) return;
+  throw ConfigError(
+      fmt::format("{} {}: the schedule's micro-batches are {:g} of that, {:g} sequences; give a multiple of {:g}", what,
+                  shape.full_micro_batch, scale, size, 1 / scale));
+}
+
+std::vector<std::int64_t> data_positions(const Schedule& schedule) {
+  std::vector<std::int64_t> positions(static_cast<std::size_t>(schedule.micro_batches), 0);
+  std::int64_t next = 0;
+  for (const auto& replica : micro_batches_of_replicas(schedule)) {
+    for (const MicroBatchId id : replica) positions[id.index()] = next++;
+  }
+  return positions;
+}
+
+double sum_in_data_order(const RunShape& shape, std::span<const double> losses) {
+  std::vector<double> by_position(losses.size());
+  auto loss = losses.begin();
+  for (std::int64_t group = 0; group < shape.ranks.data_parallel; ++group) {
+    for (std::int64_t m = 0; m < shape.schedule.micro_batches; ++m) {
+      by_position[static_cast<std::size_t>(shape.position(GroupId(group), MicroBatchId(m)))] = *loss++;
+    }
+  }
+  double total = 0;
+  for (const double part : by_position) total += part;
+  return total;
+}
+
+}  // namespace chimera

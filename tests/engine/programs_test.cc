@@ -1,0 +1,57 @@
+#include "engine/programs.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+
+namespace chimera {
+namespace {
+
+/// The op after which the worker starts to sum that stage's gradients.
+std::string before_sum(const Program& program, WorkerId worker, StageId stage) {
+  std::string before;
+  for (const Instruction& instruction : program.workers[worker.index()]) {
+    if (instruction.kind == InstructionKind::Compute) before = to_text(instruction.op);
+    if (instruction.kind == InstructionKind::StartAllReduce && instruction.op.stage == stage) return before;
+  }
+  return "no sum";
+}
+
+TEST(ProgramsTest, SumsStartWhereTheyAreAskedTo) {
+  const RunShape run = run_shape({.schedule = {.name = "chimera", .shape = {4, 4}}});
+  const auto start = [&](AllReducePlacement sync) {
+    return before_sum(training_program(run, {.sync = sync}), WorkerId(1), StageId(2));
+  };
+  EXPECT_EQ(start(AllReducePlacement::Eager), "2B3");
+  EXPECT_EQ(start(AllReducePlacement::EagerOpt), "1B1") << "no bubble follows";
+  EXPECT_EQ(start(AllReducePlacement::Post), "1B1");
+}
+
+TEST(ProgramsTest, AStageOfOneWorkerIsSummedOverGroupsAndInCanonicalRuns) {
+  RunRequest request{.schedule = {.name = "1f1b", .shape = {2, 2}}};
+  const RunShape alone = run_shape(request);
+  EXPECT_EQ(before_sum(training_program(alone, {}), WorkerId(0), StageId(0)), "no sum");
+  EXPECT_EQ(before_sum(training_program(alone, {.canonical = true}), WorkerId(0), StageId(0)), "0B1");
+  request.data_parallel = 2;
+  EXPECT_EQ(before_sum(training_program(run_shape(request), {}), WorkerId(0), StageId(0)), "0B1");
+}
+
+TEST(ProgramsTest, ValidationRunsForwardsAlone) {
+  const Program program =
+      validation_program(run_shape({.schedule = {.name = "chimera", .shape = {2, 2}}}), ChannelDiscipline::SerialPair);
+  for (const auto& worker : program.workers) {
+    for (const Instruction& instruction : worker) {
+      EXPECT_NE(instruction.kind, InstructionKind::OptimizerStep);
+      if (instruction.kind == InstructionKind::Compute) EXPECT_EQ(instruction.op.kind, OpKind::Forward);
+    }
+  }
+}
+
+TEST(ProgramsTest, StreamsAreOfAsManyStepsAsAskedFor) {
+  const RunShape run = run_shape({.schedule = {.name = "pipedream", .shape = {2, 2}}});
+  EXPECT_EQ(stream_program(run, 5, {}).steps, 5);
+  EXPECT_EQ(run.updates(), 2) << "after every micro-batch";
+}
+
+}  // namespace
+}  // namespace chimera
