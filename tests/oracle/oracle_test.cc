@@ -1,0 +1,194 @@
+// The product trains as the oracle does, a plain loop in this folder that shares no code with it: losses, gradient
+// norms, learning rates, validation losses and parameters.
+//
+// Tolerance: everything is float64, of 16 digits. The oracle adds in another order and computes layers by other
+// formulas, which costs a few of the last digits. AdamW divides a gradient by its size + 1e-8, so that the rounding of
+// a gradient that is zero by mathematics, about 1e-17, moves a weight by up to the learning rate times 1e-9 a step.
+
+#include "oracle/training.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <ostream>
+
+#include "multiprocess/training.h"
+#include "support/training.h"
+
+namespace chimera {
+namespace {
+
+using ::testing::Each;
+using ::testing::Gt;
+
+constexpr double kTolerance = 1e-11;
+
+/// A text so short that the third epoch begins within five steps, with its validation part read several times over.
+const std::string& short_text() {
+  static const std::string text = testing::sample_text().substr(0, 1600);
+  return text;
+}
+
+/// What both train; the model is small, the rest as uneven as it may be.
+enum class Trained { Gpt2, Bert, LongText, Tied, LargeVocabulary };
+
+oracle::Recipe recipe_of(Trained trained) {
+  oracle::Recipe recipe;
+  recipe.text = short_text();
+  switch (trained) {
+    case Trained::Gpt2: break;
+    case Trained::Bert: recipe.architecture = {.family = oracle::Family::Bert, .vocabulary = 260}; break;
+    case Trained::LongText:  // with validation samples for more batches than a validation looks at
+      recipe.architecture = {.family = oracle::Family::Bert, .vocabulary = 260, .tied = true};
+      recipe.text = testing::sample_text() + testing::sample_text() + testing::sample_text() + testing::sample_text();
+      recipe.sequence = 17;
+      break;
+    case Trained::Tied: recipe.architecture.tied = true; break;
+    case Trained::LargeVocabulary:
+      recipe.architecture = {.layers = 2, .hidden = 8, .vocabulary = 50'257};
+      recipe.sequence = 8;
+      recipe.steps = 2;
+      break;
+  }
+  return recipe;
+}
+
+const oracle::Course& course_of(Trained trained) {
+  static std::map<Trained, oracle::Course> courses;
+  const auto [course, is_new] = courses.try_emplace(trained);
+  if (is_new) course->second = oracle::train(recipe_of(trained));
+  return course->second;
+}
+
+/// How the product shall do it. N W b is the recipe's mini-batch.
+struct Case {
+  Trained trained;
+  std::string schedule;
+  PipelineShape shape;
+  std::int64_t data_parallel = 1;
+  ReductionOrder reduction = ReductionOrder::Natural;
+  std::string partition = "even";
+};
+
+std::string name_of(const Case& c) {
+  static const std::map<Trained, std::string> kNames = {{Trained::Gpt2, "gpt2"},
+                                                        {Trained::Bert, "bert"},
+                                                        {Trained::LongText, "bert long text"},
+                                                        {Trained::Tied, "tied gpt2"},
+                                                        {Trained::LargeVocabulary, "vocabulary of 50257"}};
+  std::string name = kNames.at(c.trained) + " " + c.schedule + " D" + std::to_string(c.shape.stages) + " W" +
+                     std::to_string(c.data_parallel) + " " + to_text(c.reduction) + " " + c.partition;
+  std::replace_if(
+      name.begin(), name.end(), [](char letter) { return std::isalnum(letter) == 0; }, '_');
+  return name;
+}
+
+void PrintTo(const Case& c, std::ostream* out) { *out << name_of(c); }
+
+TrainOptions options_of(const Case& c, const std::string& data) {
+  const oracle::Recipe recipe = recipe_of(c.trained);
+  TrainOptions options;
+  options.model = recipe.architecture.family == oracle::Family::Bert ? "bert-tiny" : "gpt2-tiny";
+  options.overrides = {.layers = recipe.architecture.layers,
+                       .hidden = recipe.architecture.hidden,
+                       .heads = recipe.architecture.heads,
+                       .vocabulary = recipe.architecture.vocabulary,
+                       .tied = recipe.architecture.tied};
+  options.data = data;
+  options.schedule = c.schedule;
+  options.shape = c.shape;
+  options.data_parallel = c.data_parallel;
+  options.reduction = c.reduction;
+  options.partition = parse_partition(c.partition);
+  options.micro_batch_size = recipe.samples / (c.shape.micro_batches * c.data_parallel);
+  options.sequence = recipe.sequence;
+  options.steps = recipe.steps;
+  options.dtype = DataType::Float64;
+  options.learning_rate = {.peak = recipe.learning_rate, .warmup = recipe.warmup};
+  options.optimizer = {.kind = OptimizerKind::AdamW, .weight_decay = recipe.weight_decay};
+  options.clip = recipe.clip;
+  options.threads = 1;
+  options.validate_every = recipe.steps;
+  return options;
+}
+
+class OracleTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(OracleTest, TrainsAsThePlainLoop) {
+  const oracle::Course& expected = course_of(GetParam().trained);
+  const testing::Scratch scratch;
+  const std::string data = scratch.write("text.txt", recipe_of(GetParam().trained).text);
+  const auto actual = testing::train(options_of(GetParam(), data), recipe_of(GetParam().trained).steps);
+  ASSERT_EQ(actual.losses.size(), expected.losses.size());
+  for (std::size_t step = 0; step < expected.losses.size(); ++step) {
+    EXPECT_NEAR(actual.losses[step], expected.losses[step], kTolerance * expected.losses[step]) << step + 1;
+    EXPECT_NEAR(actual.gradient_norms[step], expected.gradient_norms[step], kTolerance * expected.gradient_norms[step])
+        << step + 1;
+  }
+  EXPECT_NEAR(actual.validation_losses.at(0), expected.validation_losses.back(),
+              kTolerance * expected.validation_losses.back());
+  ASSERT_EQ(actual.parameters.size(), expected.weights.size());
+  for (const auto& [name, weight] : expected.weights) {
+    for (const at::Tensor& copy : actual.parameters.at(name)) {
+      EXPECT_LE((copy - weight).abs().max().item<double>(), kTolerance) << name;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    , OracleTest,
+    ::testing::Values(Case{Trained::Gpt2, "none", {1, 4}}, Case{Trained::Gpt2, "chimera", {4, 4}},
+                      Case{Trained::Gpt2, "zb-h1", {4, 8}}, Case{Trained::Gpt2, "interleaved-1f1b", {2, 4}},
+                      Case{Trained::Bert, "none", {1, 4}}, Case{Trained::Bert, "chimera", {4, 4, 4}},
+                      Case{Trained::Bert, "zb-h1", {4, 8}}, Case{Trained::Bert, "interleaved-1f1b", {2, 4}},
+                      Case{Trained::Bert, "chimera", {4, 4}, 2, ReductionOrder::Canonical, "3,1,1,3"},
+                      Case{Trained::LongText, "chimera", {2, 8}}, Case{Trained::Tied, "1f1b", {2, 4}, 2},
+                      Case{Trained::LargeVocabulary, "chimera", {2, 4}}),
+    [](const auto& tested) { return name_of(tested.param); });
+
+/// The recipes put to the test what they are there for.
+TEST(OracleRecipeTest, ClipsWarmsUpAndLearns) {
+  for (const Trained trained : {Trained::Gpt2, Trained::Bert}) {
+    const oracle::Course& course = course_of(trained);
+    EXPECT_THAT(course.gradient_norms, Each(Gt(recipe_of(trained).clip)));
+    EXPECT_LT(course.learning_rates[0], course.learning_rates[1]);
+    EXPECT_GT(course.learning_rates[2], course.learning_rates[3]);
+    EXPECT_LT(course.losses.back(), course.losses.front());
+  }
+}
+
+/// The program itself, as eight processes: two groups, each with two pipelines down and two up.
+TEST(OracleProgramTest, WritesWhatThePlainLoopFinds) {
+  const oracle::Recipe recipe = recipe_of(Trained::Bert);
+  const oracle::Course& expected = course_of(Trained::Bert);
+  const testing::Scratch scratch;
+  using testing::Arguments;
+  using testing::operator+;
+  const auto result = testing::run_program(
+      Arguments{"train", "--data", scratch.write("text.txt", recipe.text), "--metrics", scratch.path("metrics")} +
+      Arguments{"--model", "bert-tiny", "--layers", "8", "--hidden", "16", "--heads", "2", "--dtype", "float64"} +
+      Arguments{"--stages", "4", "--pipelines", "4", "--data-parallel", "2", "--partition", "3,1,1,3"} +
+      Arguments{"--micro-batches", "4", "--micro-batch-size", "2", "--sequence", "24", "--reduction", "canonical"} +
+      Arguments{"--steps", "5", "--validate-every", "2", "--warmup", "2", "--learning-rate", "0.01"} +
+      Arguments{"--weight-decay", "0.01", "--clip", "0.5"});
+  ASSERT_EQ(result.exit_code, 0) << result.messages;
+  const auto steps = testing::read_metrics(scratch.path("metrics"));
+  ASSERT_EQ(steps.size(), 5U);
+  for (std::size_t i = 0; i < 5; ++i) {
+    const auto expect = [&](const char* field, double value) {
+      EXPECT_NEAR(steps[i].at(field).get<double>(), value, kTolerance * value) << field << " of step " << i + 1;
+    };
+    expect("loss", expected.losses[i]);
+    expect("grad_norm", expected.gradient_norms[i]);
+    expect("learning_rate", expected.learning_rates[i]);
+    const bool validates = i == 1 || i == 3 || i == 4;
+    ASSERT_EQ(steps[i].contains("validation_loss"), validates) << i + 1;
+    if (validates) expect("validation_loss", expected.validation_losses[i]);
+  }
+}
+
+}  // namespace
+}  // namespace chimera

@@ -1,0 +1,34 @@
+#pragma once
+// Random numbers of docs/data.md, written from its text: Philox 4x32 with 10 rounds, spelled out.
+
+#include <cstdint>
+#include <string_view>
+
+namespace oracle {
+
+/// The endless sequence of numbers that a seed and a name choose.
+class Random {
+ public:
+  Random(std::uint64_t seed, std::string_view name);
+
+  /// The first 64 of the 128 bits at `index`.
+  [[nodiscard]] std::uint64_t bits(std::uint64_t index) const;
+  /// The upper 53 of them as a number in [0, 1).
+  [[nodiscard]] double uniform(std::uint64_t index) const;
+  /// A number in 0 .. bound - 1: the upper half of their product with `bound`.
+  [[nodiscard]] std::uint64_t below(std::uint64_t index, std::uint64_t bound) const;
+  /// A normal number, by Box and Muller from both halves.
+  [[nodiscard]] double normal(std::uint64_t index) const;
+
+ private:
+  struct Block {
+    std::uint64_t first = 0;
+    std::uint64_t second = 0;
+  };
+  [[nodiscard]] Block block(std::uint64_t index) const;
+
+  std::uint64_t seed_;
+  std::uint64_t stream_;
+};
+
+}  // namespace oracle
