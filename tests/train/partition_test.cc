@@ -24,13 +24,18 @@ class PartitionTrainingTest : public ::testing::TestWithParam<Case> {
   }
 };
 
-TEST_P(PartitionTrainingTest, LossesAreThoseOfTheUnpipelinedModel) {
+TEST_P(PartitionTrainingTest, LossesAndGradientsAreThoseOfTheUnpipelinedModel) {
   constexpr std::int64_t kSteps = 4;
   const auto pipelined = testing::train(options(), kSteps);
   const auto reference = testing::train_unpipelined(options(), kSteps);
   for (std::size_t step = 0; step < kSteps; ++step)
     EXPECT_NEAR(pipelined.losses[step], reference.losses[step], 1e-11 * reference.losses[step]) << "step " << step + 1;
-  EXPECT_EQ(pipelined.parameters.size(), reference.parameters.size());
+  ASSERT_EQ(pipelined.gradients.size(), reference.gradients.size());
+  for (const auto& [name, expected] : reference.gradients) {
+    for (const at::Tensor& gradient : pipelined.gradients.at(name)) {
+      EXPECT_LE(testing::relative_error(gradient, expected[0], reference.gradient_norms.back()), 1e-11) << name;
+    }
+  }
 }
 
 TEST_P(PartitionTrainingTest, CanonicalReductionKeepsEveryBit) {
