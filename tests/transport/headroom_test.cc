@@ -6,6 +6,7 @@
 #include <c10/core/CPUAllocator.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -72,10 +73,18 @@ TEST_F(HeadroomTest, TensorsMayGrow) {
 
 TEST_F(HeadroomTest, KernelsMayAllocateWithoutATensor) {
   c10::Allocator* allocator = c10::GetCPUAllocator();
-  void* scratch = allocator->raw_allocate(100);
-  std::memset(scratch, 1, 100);
-  allocator->raw_deallocate(scratch);
-  allocator->raw_deallocate(allocator->raw_allocate(0));
+  constexpr std::int64_t kBytes = 100;
+  auto* one = static_cast<char*>(allocator->raw_allocate(kBytes));
+  auto* other = static_cast<char*>(allocator->raw_allocate(kBytes));
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(one) % 64, 0U);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(other) % 64, 0U);
+  std::memset(one, 1, kBytes);
+  std::memset(other, 2, kBytes);
+  EXPECT_EQ(std::count(one, one + kBytes, 1), kBytes) << "its own, and room enough";
+  allocator->raw_deallocate(one);
+  EXPECT_EQ(std::count(other, other + kBytes, 2), kBytes) << "untouched by what was freed";
+  allocator->raw_deallocate(other);
+  EXPECT_EQ(allocator->raw_allocate(0), nullptr);
 }
 
 }  // namespace
