@@ -43,15 +43,13 @@ INSTANTIATE_TEST_SUITE_P(Models, Figure13Test, ::testing::Values(StepModel::Equa
                            return model.param == StepModel::EquationOne ? "EquationOne" : "SumsAfterOps";
                          });
 
-// With sums beside ops that go on undisturbed, the simulator is off by 12 % (W4 D8) and 11 % (W8 D4): Gloo's threads
-// and the copies through the host are not free. The best configuration is right.
-TEST(Figure13BesideOpsTest, HidesTooMuch) {
+// Sums beside ops that go on undisturbed hide too much: Gloo's threads and the copies through the host are not free.
+// The best configuration is right, and no error is larger than 15 %.
+TEST(Figure13BesideOpsTest, FindsTheBestAndIsWithinFifteenPercent) {
   const auto predicted = predict_figure_13(p100(), StepModel::SumsBesideOps).sequences_per_second;
   EXPECT_EQ(std::ranges::max_element(predicted) - predicted.begin(), 2);
   for (const std::size_t row : {1, 2}) {
-    const double error = predicted[row] / figure_13()[row].measured - 1;
-    EXPECT_GT(error, 0.05);
-    EXPECT_LT(error, 0.15);
+    EXPECT_NEAR(predicted[row] / figure_13()[row].measured, 1, 0.15);
   }
 }
 
