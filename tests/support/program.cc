@@ -99,6 +99,7 @@ void ProgramRun::start(const std::vector<std::string>& arguments) {
     ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
     ::setenv("TMPDIR", directory_.path("").c_str(), 1);
     for (std::string& variable : setup_.environment) ::putenv(variable.data());
+    if (setup_.in_process) setup_.in_process();
     if (::chdir(directory_.path("").c_str()) == 0) ::execv(argv[0], argv.data());
     ::_exit(127);
   }

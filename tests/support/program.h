@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@ struct ProgramSetup {
   std::vector<std::string> environment{};  ///< NAME=value, on top of this process's
   int ranks = 0;                           ///< of the job it will start; their deaths are then observed
   std::chrono::seconds deadline{60};       ///< without any news; then everything is killed and the test fails
+  std::function<void()> in_process{};      ///< called in the new process, before it becomes the program
 };
 
 struct ProgramResult {

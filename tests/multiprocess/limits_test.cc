@@ -1,0 +1,185 @@
+// What a system may refuse: descriptors, memory, memory files, another process's memory. A run then trains all the
+// same, or ends with a line that says what was refused, and leaves nothing.
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+
+#include "core/error.h"
+#include "core/shared_memory.h"
+#include "training.h"
+
+namespace chimera::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::AnyOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+
+void limit(__rlimit_resource resource, rlim_t value) {
+  const rlimit both{value, value};
+  ::setrlimit(resource, &both);
+}
+
+/// Loads a field of the system call: its number, or an argument.
+sock_filter load(std::size_t offset) { return {BPF_LD | BPF_W | BPF_ABS, 0, 0, static_cast<std::uint32_t>(offset)}; }
+/// Goes on where it is `value`, and skips so many statements where not.
+sock_filter require(std::uint32_t value, std::uint8_t skipped) {
+  return {BPF_JMP | BPF_JEQ | BPF_K, 0, skipped, value};
+}
+sock_filter refuse(int error) { return {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | static_cast<std::uint32_t>(error)}; }
+sock_filter allow() { return {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW}; }
+
+/// From now on the kernel answers this process and its children as the filter says.
+void filter_system_calls(std::vector<sock_filter> filter) {
+  const sock_fprog program{static_cast<unsigned short>(filter.size()), filter.data()};
+  ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
+/// No memory files can be made.
+void refuse_memory_files() {
+  filter_system_calls({load(offsetof(seccomp_data, nr)), require(SYS_memfd_create, 1), refuse(EPERM), allow()});
+}
+
+/// Those of other processes cannot be opened: only they are opened to read and write with no other flag.
+void refuse_memory_of_others() {
+  filter_system_calls({load(offsetof(seccomp_data, nr)), require(SYS_openat, 3), load(offsetof(seccomp_data, args[2])),
+                       require(O_RDWR | O_CLOEXEC, 1), refuse(EACCES), allow()});
+}
+
+Arguments tiny(const Scratch& scratch) {
+  return small_training(scratch) + Arguments{"--model", "gpt2-tiny", "--layers", "4", "--hidden", "16", "--heads", "2"};
+}
+
+ProgramResult run_under(const std::function<void()>& limits, const Arguments& arguments) {
+  const ProgramResult result = ProgramRun(arguments, {.in_process = limits}).wait();
+  EXPECT_EQ(result.killed_by, 0);
+  EXPECT_EQ(result.orphans, 0);
+  EXPECT_FALSE(result.left_files);
+  return result;
+}
+
+TEST(TrainingLimitTest, TooFewDescriptorsAreNamed) {
+  for (const rlim_t most : {10, 18, 24}) {
+    const Scratch scratch;
+    const auto result = run_under([most] { limit(RLIMIT_NOFILE, most); }, tiny(scratch) + Arguments{"--steps", "1"});
+    EXPECT_EQ(result.exit_code, 1) << most;
+    // Where one of Gloo's threads runs out first, it says so in words of its own, and aborts.
+    EXPECT_THAT(complaints(result), Contains(HasSubstr("Too many open files"))) << most;
+  }
+}
+
+TEST(TrainingLimitTest, TooLittleMemoryIsNamed) {
+  constexpr rlim_t kGiB = rlim_t{1} << 30;
+  for (const char* transport : {"processes", "threads"}) {
+    const Scratch scratch;
+    const auto result =
+        run_under([] { limit(RLIMIT_AS, kGiB); },
+                  small_training(scratch) + Arguments{"--model", "gpt2-tiny", "--stages", "2", "--vocabulary",
+                                                      "2000000", "--transport", transport});
+    EXPECT_THAT(result.exit_code, AnyOf(1, 2)) << transport << ": 2 where the machine itself has too little";
+    EXPECT_THAT(complaints(result), ElementsAre(MatchesRegex("chimera: .*(memory|this machine has).*"))) << transport;
+  }
+}
+
+TEST(TrainingLimitTest, RefusedMemoryFilesAreNamed) {
+  for (const char* transport : {"processes", "threads"}) {
+    const Scratch scratch;
+    const auto result = run_under(refuse_memory_files, tiny(scratch) + Arguments{"--transport", transport});
+    EXPECT_EQ(result.exit_code, 1) << transport;
+    EXPECT_THAT(complaints(result), ElementsAre(MatchesRegex("chimera: .*Operation not permitted"))) << transport;
+  }
+}
+
+/// Whether this process may map its parent's memory.
+bool can_map(const SharedAddress& address) {
+  try {
+    const SharedMemory memory(address);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+TEST(LimitTest, TheFilterRefusesMemoryOfOthers) {
+  const SharedMemory memory(64);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const bool before = can_map(memory.address());
+    refuse_memory_of_others();
+    ::_exit(before && !can_map(memory.address()) ? 0 : 1);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(TrainingLimitTest, WithoutSharedMemoryGradientsTravelThroughSockets) {
+  const Arguments steps = {"--steps", "4", "--clip", "0.5", "--reduction"};
+  const auto metrics_of = [&](const std::function<void()>& limits, const Arguments& flags) {
+    const Scratch scratch;
+    EXPECT_EQ(run_under(limits, tiny(scratch) + steps + flags).exit_code, 0);
+    return read_metrics(scratch.path("metrics.jsonl"));
+  };
+  const Arguments groups = {"--stages", "2", "--micro-batches", "4", "--data-parallel", "2"};
+  const auto expected = metrics_of({}, {"canonical", "--schedule", "none", "--threads", "1", "--micro-batches", "8"});
+  const auto canonical = metrics_of(refuse_memory_of_others, Arguments{"canonical"} + groups);
+  const auto natural = metrics_of(refuse_memory_of_others, Arguments{"natural"} + groups);
+  ASSERT_EQ(expected.size(), 4U);
+  ASSERT_EQ(canonical.size(), 4U);
+  ASSERT_EQ(natural.size(), 4U);
+  for (std::size_t i = 0; i < 4; ++i) {
+    for (const char* field : {"loss", "grad_norm", "parameters_hash"})
+      EXPECT_EQ(canonical[i][field], expected[i][field]);
+    for (const char* field : {"loss", "grad_norm"}) {
+      const double value = expected[i][field].get<double>();
+      EXPECT_NEAR(natural[i][field].get<double>(), value, 1e-11 * value) << field << " of step " << i + 1;
+    }
+  }
+}
+
+/// An epoch is 21 steps. The limit leaves some ten descriptors above what the ranks need.
+TEST(TrainingLimitTest, ManyStepsTakeNoMoreDescriptorsNorMemoryThanAFew) {
+  const std::size_t count = std::getenv("CHIMERA_LONG_TESTS") == nullptr ? 250 : 1000;
+  const Scratch scratch;
+  const Arguments model = {"--model", "gpt2-tiny", "--layers",     "2",  "--hidden", "8",
+                           "--heads", "2",         "--vocabulary", "256"};
+  const Arguments data = {"train",
+                          "--data",
+                          scratch.write("text.txt", sample_text().substr(0, 400)),
+                          "--metrics",
+                          scratch.path("metrics.jsonl"),
+                          "--sequence",
+                          "8",
+                          "--micro-batch-size",
+                          "1"};
+  const auto result =
+      run_under([] { limit(RLIMIT_NOFILE, 40); },
+                data + model + Arguments{"--stages", "2", "--steps", std::to_string(count), "--validate-every", "50"});
+  ASSERT_EQ(result.exit_code, 0) << result.messages;
+  const auto steps = read_metrics(scratch.path("metrics.jsonl"));
+  ASSERT_EQ(steps.size(), count);
+  const auto peak = [&](std::size_t step) { return steps[step - 1]["peak_memory_bytes"].get<double>(); };
+  constexpr double kMiB = 1 << 20;
+  EXPECT_LE(peak(count), peak(100) + kMiB);
+  EXPECT_LT(steps.back()["loss"].get<double>(), steps.front()["loss"].get<double>());
+}
+
+}  // namespace
+}  // namespace chimera::testing
