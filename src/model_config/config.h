@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "core/names.h"
@@ -62,8 +61,5 @@ inline constexpr std::int64_t kTokenTypes = 2;
 /// Throws ConfigError unless every size is positive and at most 10^9 (layers: 10^6), there are at most 10^15 parameters
 /// and heads divide hidden.
 void validate(const ModelConfig& config);
-
-/// "gpt2" or "bert".
-[[nodiscard]] std::string_view family_name(Family family);
 
 }  // namespace chimera
