@@ -47,7 +47,7 @@ class RankThreads {
     const Close* close = nullptr;
     int ranks = 0;
     int at_work = 0;  // threads
-    std::optional<RankFailure> failure;
+    std::optional<RankFailure> failure = std::nullopt;
     bool own_reason = false;  // of the failure
   };
 
