@@ -42,7 +42,8 @@ TEST(ProgramsTest, ValidationRunsForwardsAlone) {
   for (const auto& worker : program.workers) {
     for (const Instruction& instruction : worker) {
       EXPECT_NE(instruction.kind, InstructionKind::OptimizerStep);
-      if (instruction.kind == InstructionKind::Compute) EXPECT_EQ(instruction.op.kind, OpKind::Forward);
+      if (instruction.kind != InstructionKind::Compute) continue;
+      EXPECT_EQ(instruction.op.kind, OpKind::Forward);
     }
   }
 }
