@@ -1,9 +1,16 @@
 #pragma once
-// The processor as this process may use it.
+// The processor and the memory as this process may use them.
+
+#include <filesystem>
 
 namespace chimera {
 
-/// Cores that this process may run on, at least 1.
-[[nodiscard]] int available_cores();
+/// Cores that this process may keep busy, at least 1: those that it may run on, or fewer where its control groups give
+/// it less processor time (whole cores of it). `root` as cgroup_limits() has it.
+[[nodiscard]] int available_cores(const std::filesystem::path& root = "/");
+
+/// Bytes that all processes here may take together, swap included: those of the machine, or fewer where the control
+/// groups of this process allow less. What is in use already counts too. `root` as cgroup_limits() has it.
+[[nodiscard]] double available_memory_bytes(const std::filesystem::path& root = "/");
 
 }  // namespace chimera

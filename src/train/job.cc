@@ -1,11 +1,11 @@
 #include "train/job.h"
 
 #include <fmt/format.h>
-#include <sys/sysinfo.h>
 
 #include <algorithm>
 #include <cmath>
 
+#include "core/cores.h"
 #include "core/error.h"
 #include "engine/programs.h"
 #include "model_config/parameters.h"
@@ -125,10 +125,7 @@ double copies_of_stage(const Job& job, StageId stage, std::size_t members) {
 /// What the workers, which share this machine, hold in any case is less than what a run needs.
 void require_memory(const Job& job) {
   if (job.options.device != DeviceKind::Cpu) return;  // a GPU says itself what it has no room for
-  struct sysinfo machine {};
-  ::sysinfo(&machine);
-  const double available =
-      (static_cast<double>(machine.totalram) + static_cast<double>(machine.totalswap)) * machine.mem_unit;
+  const double available = available_memory_bytes();
   const auto element_bytes = static_cast<double>(bytes_of(master_type(job.options.dtype)));
   const auto groups = job.rank_groups();
   const std::int64_t tied = job.model.tied ? tied_parameter(job.model).count() : 0;
@@ -144,10 +141,10 @@ void require_memory(const Job& job) {
   }
   if (needed <= available) return;
   constexpr double kGiB = 1 << 30;
-  throw ConfigError(
-      fmt::format("model {}: weights, gradients and optimizer need {:.1f} GiB, this machine has {:.1f}; "
-                  "use a smaller model",
-                  job.model.name, needed / kGiB, available / kGiB));
+  throw ConfigError(fmt::format(
+      "model {}: weights, gradients and optimizer need {:.1f} GiB, this machine (or its control group) has {:.1f}; "
+      "use a smaller model",
+      job.model.name, needed / kGiB, available / kGiB));
 }
 
 std::vector<std::string> parameter_names(const Job& job) {

@@ -1,0 +1,176 @@
+#include "core/cgroup.h"
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace chimera {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> lines_of(const fs::path& path) {
+  std::ifstream file(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  return lines;
+}
+
+std::vector<std::string> words_of(const std::string& line) {
+  std::istringstream text(line);
+  std::vector<std::string> words;
+  for (std::string word; text >> word;) words.push_back(word);
+  return words;
+}
+
+/// Whether `name` stands in a list such as "rw,cpu,cpuacct".
+bool lists(const std::string& list, std::string_view name) {
+  std::istringstream items(list);
+  for (std::string item; std::getline(items, item, ',');) {
+    if (item == name) return true;
+  }
+  return false;
+}
+
+/// The number that a word is; nothing for "max", which means no limit, and "-1", which did so in version 1.
+std::optional<double> number(std::string_view word) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+  if (error != std::errc{} || end != word.data() + word.size() || value < 0) return std::nullopt;
+  return value;
+}
+
+/// The numbers of a file's first line: all of them, or none.
+std::vector<double> numbers_in(const fs::path& path) {
+  const auto lines = lines_of(path);
+  std::vector<double> numbers;
+  for (const std::string& word : lines.empty() ? std::vector<std::string>{} : words_of(lines.front())) {
+    const auto value = number(word);
+    if (!value) return {};
+    numbers.push_back(*value);
+  }
+  return numbers;
+}
+
+/// A hierarchy of control groups as it is mounted here, and this process's place in it.
+struct Hierarchy {
+  fs::path mount;
+  fs::path group;  ///< relative to `mount`; empty: the mount itself
+
+  /// The directories of the group and of those around it, the group's own first.
+  [[nodiscard]] std::vector<fs::path> directories() const {
+    std::vector<fs::path> all;
+    for (fs::path place = group; !place.empty(); place = place.parent_path()) all.push_back(mount / place);
+    all.push_back(mount);
+    return all;
+  }
+};
+
+/// The group named in /proc/self/cgroup, seen from a mount that shows the hierarchy from `root` on. A container sees
+/// its own group as the mount itself, whatever name it has outside.
+fs::path seen_from(const std::string& root, const std::string& group) {
+  const fs::path relative = fs::path(group).lexically_relative(root);
+  if (relative.empty() || relative == "." || *relative.begin() == "..") return {};
+  return relative;
+}
+
+/// The hierarchy of `controller` (version 1), or the one of version 2 where `controller` is empty.
+std::optional<Hierarchy> find_hierarchy(const fs::path& root, std::string_view controller) {
+  std::string group;
+  for (const std::string& line : lines_of(root / "proc/self/cgroup")) {  // NUMBER:CONTROLLERS:GROUP
+    const auto first = line.find(':');
+    const auto second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    const bool is_it = controller.empty() ? controllers.empty() : lists(controllers, controller);
+    if (is_it) group = line.substr(second + 1);
+  }
+  if (group.empty()) return std::nullopt;
+  for (const std::string& line : lines_of(root / "proc/self/mountinfo")) {
+    const auto words = words_of(line);  // ID PARENT DEVICE ROOT MOUNT OPTIONS [FIELD...] - TYPE SOURCE OPTIONS
+    const auto dash = std::find(words.begin(), words.end(), "-");
+    if (words.size() < 6 || words.end() - dash < 4) continue;
+    const bool is_it = controller.empty() ? dash[1] == "cgroup2" : dash[1] == "cgroup" && lists(dash[3], controller);
+    if (is_it) return Hierarchy{root / fs::path(words[4]).relative_path(), seen_from(words[3], group)};
+  }
+  return std::nullopt;
+}
+
+void lower(double& limit, std::optional<double> to) {
+  if (to) limit = std::min(limit, *to);
+}
+
+std::optional<double> first_number(const fs::path& path) {
+  const auto numbers = numbers_in(path);
+  return numbers.empty() ? std::nullopt : std::optional(numbers.front());
+}
+
+/// A quota of processor time in a period, as cores.
+std::optional<double> cores(const std::vector<double>& quota_and_period) {
+  if (quota_and_period.size() != 2 || quota_and_period[1] <= 0) return std::nullopt;
+  return quota_and_period[0] / quota_and_period[1];
+}
+
+void add_version_2(const Hierarchy& hierarchy, CgroupLimits& limits) {
+  for (const fs::path& directory : hierarchy.directories()) {
+    lower(limits.cores, cores(numbers_in(directory / "cpu.max")));
+    lower(limits.memory_bytes, first_number(directory / "memory.max"));
+    lower(limits.swap_bytes, first_number(directory / "memory.swap.max"));
+  }
+}
+
+void add_processor_1(const Hierarchy& hierarchy, CgroupLimits& limits) {
+  for (const fs::path& directory : hierarchy.directories()) {
+    const auto quota = first_number(directory / "cpu.cfs_quota_us");
+    const auto period = first_number(directory / "cpu.cfs_period_us");
+    if (quota && period) lower(limits.cores, cores({*quota, *period}));
+  }
+}
+
+void add_memory_1(const Hierarchy& hierarchy, CgroupLimits& limits) {
+  for (const fs::path& directory : hierarchy.directories()) {
+    const auto memory = first_number(directory / "memory.limit_in_bytes");
+    lower(limits.memory_bytes, memory);
+    const auto both = first_number(directory / "memory.memsw.limit_in_bytes");
+    if (memory && both) lower(limits.swap_bytes, std::max(*both - *memory, 0.0));
+  }
+}
+
+/// The count in a line "oom_kill 3" of a file.
+std::optional<std::uint64_t> kills_in(const fs::path& path) {
+  for (const std::string& line : lines_of(path)) {
+    const auto words = words_of(line);
+    if (words.size() != 2 || words[0] != "oom_kill") continue;
+    const auto count = number(words[1]);
+    if (count) return static_cast<std::uint64_t>(*count);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+CgroupLimits cgroup_limits(const fs::path& root) {
+  CgroupLimits limits;
+  if (const auto unified = find_hierarchy(root, "")) add_version_2(*unified, limits);
+  if (const auto processor = find_hierarchy(root, "cpu")) add_processor_1(*processor, limits);
+  if (const auto memory = find_hierarchy(root, "memory")) add_memory_1(*memory, limits);
+  return limits;
+}
+
+std::optional<std::uint64_t> out_of_memory_kills(const fs::path& root) {
+  const auto unified = find_hierarchy(root, "");
+  if (const auto kills = unified ? kills_in(unified->directories().front() / "memory.events") : std::nullopt) {
+    return kills;
+  }
+  const auto memory = find_hierarchy(root, "memory");
+  if (const auto kills = memory ? kills_in(memory->directories().front() / "memory.oom_control") : std::nullopt) {
+    return kills;
+  }
+  return kills_in(root / "proc/vmstat");
+}
+
+}  // namespace chimera
