@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <iostream>
 
+#include "core/console.h"
 #include "model_config/parameters.h"
 #include "passes/unroll.h"
 #include "render/text.h"
@@ -60,12 +60,13 @@ void Progress::show(const StepMetrics& metrics) {
   const std::string line = progress_line(metrics, steps_);
   if (on_terminal_) {
     const bool stays = last || metrics.validation_loss;
-    std::cerr << "\r\033[K" + line + (stays ? "\n" : "") << std::flush;
+    if (stays) messages().write("\r\033[K" + line + "\n");
+    if (!stays) messages().show("\r\033[K" + line);
     return;
   }
   const std::int64_t every = std::max<std::int64_t>(steps_ / 20, 1);
   const bool shows = last || metrics.step == 1 || metrics.step % every == 0 || metrics.validation_loss;
-  if (shows) std::cerr << line + "\n" << std::flush;
+  if (shows) messages().write(line + "\n");
 }
 
 std::string describe(const Job& job) {

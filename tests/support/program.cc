@@ -62,6 +62,15 @@ bool append_from(const FileDescriptor& fd, std::string& text) {
   return size > 0;
 }
 
+/// Makes `descriptor` the stream `number` of this process; negative: it has none.
+void give(int descriptor, int number) {
+  if (descriptor < 0) {
+    ::close(number);
+  } else {
+    ::dup2(descriptor, number);
+  }
+}
+
 std::string program_path() {
   const char* other = std::getenv("CHIMERA_PROGRAM");
   return other != nullptr ? other : CHIMERA_PROGRAM;
@@ -94,8 +103,8 @@ void ProgramRun::start(const std::vector<std::string>& arguments) {
   if (process_ == 0) {
     ::setpgid(0, 0);
     ::dup2(input.get(), STDIN_FILENO);
-    ::dup2(output.write.get(), STDOUT_FILENO);
-    ::dup2(messages.write.get(), STDERR_FILENO);
+    give(setup_.output.value_or(output.write.get()), STDOUT_FILENO);
+    give(setup_.messages.value_or(messages.write.get()), STDERR_FILENO);
     ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
     ::setenv("TMPDIR", directory_.path("").c_str(), 1);
     for (std::string& variable : setup_.environment) ::putenv(variable.data());

@@ -20,6 +20,8 @@ struct ProgramSetup {
   int ranks = 0;                           ///< of the job it will start; their deaths are then observed
   std::chrono::seconds deadline{60};       ///< without any news; then everything is killed and the test fails
   std::function<void()> in_process{};      ///< called in the new process, before it becomes the program
+  std::optional<int> messages{};           ///< what it has as stderr in place of a pipe that is read; negative: none
+  std::optional<int> output{};             ///< what it has as stdout, likewise
 };
 
 struct ProgramResult {

@@ -1,0 +1,174 @@
+#include "core/console.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <string_view>
+#include <system_error>
+#include <thread>
+
+#include "core/error.h"
+#include "core/file_descriptor.h"
+
+namespace chimera {
+namespace {
+
+/// Writes all of it, however long the reader takes. The errno of a failure, or 0.
+int write_all(int descriptor, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(descriptor, text.data(), text.size());
+    if (written >= 0) {
+      text.remove_prefix(static_cast<std::size_t>(written));
+    } else if (errno == EAGAIN) {  // somebody has made the terminal non-blocking
+      pollfd room{descriptor, POLLOUT, 0};
+      ::poll(&room, 1, -1);
+    } else if (errno != EINTR) {
+      return errno;
+    }
+  }
+  return 0;
+}
+
+/// Blocks all signals of the calling thread while it lives: a thread started meanwhile never takes one, and a write of
+/// it into a closed pipe only fails.
+class NoSignals {
+ public:
+  NoSignals() {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &previous_);
+  }
+  NoSignals(const NoSignals&) = delete;
+  NoSignals& operator=(const NoSignals&) = delete;
+  ~NoSignals() { ::pthread_sigmask(SIG_SETMASK, &previous_, nullptr); }
+
+ private:
+  sigset_t previous_{};
+};
+
+}  // namespace
+
+struct Console::State {
+  struct Text {
+    std::string text;
+    bool passing = false;
+  };
+
+  explicit State(int to) : descriptor(to) {}
+
+  /// The thread: writes what waits, for ever.
+  void run() {
+    std::unique_lock lock(mutex);
+    while (true) {
+      news.wait(lock, [&] { return !waiting.empty(); });
+      const std::string text = std::move(waiting.front().text);
+      waiting.pop_front();
+      bytes -= text.size();
+      writing = true;
+      const bool fails = failed;
+      lock.unlock();
+      const int cause = fails ? 0 : write_all(descriptor, text);
+      lock.lock();
+      writing = false;
+      failed = failed || cause != 0;
+      if (cause != EPIPE && cause != EIO) error = error != 0 ? error : cause;  // EIO: a terminal that was closed
+      if (waiting.empty()) drained.notify_all();
+    }
+  }
+
+  const int descriptor;
+  std::mutex mutex;
+  std::condition_variable news;
+  std::condition_variable drained;
+  std::deque<Text> waiting;
+  std::size_t bytes = 0;  ///< that wait
+  bool started = false;
+  bool writing = false;
+  bool failed = false;
+  int error = 0;
+};
+
+/// Whether the system gives a thread.
+bool Console::start_writer(const std::shared_ptr<State>& state) {
+  const NoSignals none;
+  try {
+    std::thread([state] { state->run(); }).detach();
+  } catch (const std::system_error&) {
+    return false;
+  }
+  return true;
+}
+
+Console::Console(int descriptor) : state_(std::make_shared<State>(descriptor)) {}
+
+void Console::write(std::string text) { put(std::move(text), false); }
+
+void Console::show(std::string text) { put(std::move(text), true); }
+
+void Console::put(std::string text, bool passing) {
+  const std::scoped_lock lock(state_->mutex);
+  State& state = *state_;
+  if (!state.started && !start_writer(state_)) {  // a process that may have no more threads: wait for the reader then
+    static_cast<void>(write_all(state.descriptor, text));
+    return;
+  }
+  state.started = true;
+  if (!state.waiting.empty() && state.waiting.back().passing) {
+    state.bytes -= state.waiting.back().text.size();
+    state.waiting.pop_back();
+  }
+  state.bytes += text.size();
+  state.waiting.push_back({std::move(text), passing});
+  while (state.bytes > kMostWaiting && state.waiting.size() > 1) {
+    state.bytes -= state.waiting.front().text.size();
+    state.waiting.pop_front();
+  }
+  state.news.notify_one();
+}
+
+bool Console::drain(std::chrono::milliseconds patience) {
+  std::unique_lock lock(state_->mutex);
+  return state_->drained.wait_for(lock, patience, [&] { return state_->waiting.empty() && !state_->writing; });
+}
+
+int Console::error() const {
+  const std::scoped_lock lock(state_->mutex);
+  return state_->error;
+}
+
+// Never destroyed: their threads go on until the process ends.
+Console& output() {
+  static auto* const console = new Console(STDOUT_FILENO);
+  return *console;
+}
+
+Console& messages() {
+  static auto* const console = new Console(STDERR_FILENO);
+  return *console;
+}
+
+void finish_output(std::chrono::milliseconds patience) {
+  const auto begin = std::chrono::steady_clock::now();
+  output().drain(patience);
+  const auto passed = std::chrono::steady_clock::now() - begin;
+  messages().drain(patience - std::chrono::duration_cast<std::chrono::milliseconds>(passed));
+  if (output().error() != 0) {
+    throw Error("standard output cannot be written: " + system_message(output().error()));
+  }
+}
+
+void keep_standard_descriptors() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(descriptor, F_GETFD) >= 0) continue;
+    const int opened = ::open("/dev/null", O_RDWR);  // takes the lowest free number, which is this one
+    if (opened >= 0 && opened != descriptor) ::close(opened);
+  }
+}
+
+}  // namespace chimera

@@ -1,0 +1,114 @@
+#include "core/console.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <string>
+
+#include "core/file_descriptor.h"
+
+namespace chimera {
+namespace {
+
+using std::chrono::milliseconds;
+constexpr std::chrono::seconds kLong{20};  // for what does come
+
+struct Pipe {
+  FileDescriptor read;
+  FileDescriptor write;
+};
+
+Pipe make_pipe() {
+  std::array<int, 2> ends{};
+  check_system(::pipe2(ends.data(), O_CLOEXEC), "create a pipe");
+  return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
+}
+
+/// Fills what the pipe holds by itself; how many bytes that was.
+std::size_t fill(const Pipe& pipe) {
+  const int flags = ::fcntl(pipe.write.get(), F_GETFL);
+  ::fcntl(pipe.write.get(), F_SETFL, flags | O_NONBLOCK);
+  std::size_t size = 0;
+  while (::write(pipe.write.get(), "#", 1) == 1) ++size;
+  ::fcntl(pipe.write.get(), F_SETFL, flags);
+  return size;
+}
+
+std::string read_bytes(const Pipe& pipe, std::size_t count) {
+  std::string text(count, '\0');
+  for (std::size_t done = 0; done < count;) {
+    const ssize_t size = ::read(pipe.read.get(), text.data() + done, count - done);
+    if (size <= 0) return text.substr(0, done);
+    done += static_cast<std::size_t>(size);
+  }
+  return text;
+}
+
+TEST(ConsoleTest, WritesInOrder) {
+  const Pipe pipe = make_pipe();
+  Console console(pipe.write.get());
+  console.write("one ");
+  console.write("two\n");
+  EXPECT_TRUE(console.drain(kLong));
+  EXPECT_EQ(read_bytes(pipe, 8), "one two\n");
+}
+
+TEST(ConsoleTest, NobodyWaitsForAReaderThatTakesNothing) {
+  const Pipe pipe = make_pipe();
+  const std::size_t full = fill(pipe);
+  Console console(pipe.write.get());
+  for (const char* word : {"a", "b", "c"}) console.write(word);
+  EXPECT_FALSE(console.drain(milliseconds(1)));
+  read_bytes(pipe, full);  // the reader goes on
+  EXPECT_EQ(read_bytes(pipe, 3), "abc");
+  EXPECT_TRUE(console.drain(kLong));
+}
+
+TEST(ConsoleTest, TheNextTextReplacesAPassingOneThatWaits) {
+  const Pipe pipe = make_pipe();
+  const std::size_t full = fill(pipe);
+  Console console(pipe.write.get());
+  console.write("begin ");
+  for (int i = 0; i < 1000; ++i) console.show("passing ");
+  console.write("end");
+  EXPECT_FALSE(console.drain(milliseconds(1)));
+  read_bytes(pipe, full);
+  EXPECT_EQ(read_bytes(pipe, 9), "begin end");
+}
+
+TEST(ConsoleTest, MemoryForWhatWaitsIsBounded) {
+  const Pipe pipe = make_pipe();
+  const std::size_t full = fill(pipe);
+  Console console(pipe.write.get());
+  const std::string line(1000, '.');
+  for (std::size_t i = 0; i < 3 * Console::kMostWaiting / line.size(); ++i) console.write(line);
+  console.write("last");
+  read_bytes(pipe, full);
+  const std::size_t kept = Console::kMostWaiting / line.size() * line.size();
+  std::string text = read_bytes(pipe, kept - line.size());  // and perhaps a line that was being written
+  while (!text.ends_with("last")) text += read_bytes(pipe, 1);
+  EXPECT_LE(text.size(), Console::kMostWaiting + line.size());
+}
+
+TEST(ConsoleTest, AReaderThatHasGoneIsNoFailure) {
+  Pipe pipe = make_pipe();
+  pipe.read = FileDescriptor();
+  Console console(pipe.write.get());
+  console.write("nobody reads this");
+  console.write("nor this");
+  EXPECT_TRUE(console.drain(kLong)) << "and no SIGPIPE has ended this process";
+  EXPECT_EQ(console.error(), 0);
+}
+
+TEST(ConsoleTest, AFullDiskIsAFailure) {
+  const FileDescriptor full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
+  Console console(full.get());
+  console.write("there is no room for this");
+  EXPECT_TRUE(console.drain(kLong));
+  EXPECT_EQ(console.error(), ENOSPC);
+}
+
+}  // namespace
+}  // namespace chimera
