@@ -38,6 +38,7 @@ set(torch_suites
   MemoryTest
   MemoryTimelineTest
   MessageTest
+  MetricsFileTest
   ModuleStageTest
   NonFiniteTest
   ObservationTest

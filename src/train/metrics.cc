@@ -30,8 +30,14 @@ MetricsFile::MetricsFile(const std::string& path)
 void MetricsFile::write(const StepMetrics& metrics) {
   const std::string line = to_json_line(metrics);
   const auto written = ::write(file_.get(), line.data(), line.size());
-  if (written < 0) throw Error(fmt::format("--metrics {}: {}", path_, system_message(errno)));
-  if (written != static_cast<ssize_t>(line.size())) throw Error(fmt::format("--metrics {}: the disk is full", path_));
+  const int cause = written < 0 ? errno : ENOSPC;
+  if (written == static_cast<ssize_t>(line.size())) {
+    size_ += written;
+  } else if (cause != EPIPE) {
+    // Without the part of this line that there was room for.
+    [[maybe_unused]] const int cut = ::ftruncate(file_.get(), size_);
+    throw Error(fmt::format("--metrics {}: {}", path_, system_message(cause)));
+  }
 }
 
 }  // namespace chimera

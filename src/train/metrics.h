@@ -1,6 +1,8 @@
 #pragma once
 // What a step did, as a line of JSON.
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -30,11 +32,14 @@ class MetricsFile {
  public:
   /// Empties the file. Throws ConfigError where it cannot be written.
   explicit MetricsFile(const std::string& path);
+  /// Adds a line, or throws Error, on a full disk for example; the file then ends with the line before. A pipe that
+  /// nobody reads any more takes no lines, which is no error.
   void write(const StepMetrics& metrics);
 
  private:
   FileDescriptor file_;
   std::string path_;
+  off_t size_ = 0;  // of all whole lines
 };
 
 }  // namespace chimera

@@ -1,0 +1,67 @@
+#include "train/metrics.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/error.h"
+#include "support/scratch.h"
+
+namespace chimera {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::read_file;
+using ::testing::ThrowsMessage;
+
+/// While it lives, files of this process cannot grow beyond that many bytes, as on a disk that is full then.
+class SmallDisk {
+ public:
+  explicit SmallDisk(rlim_t bytes) {
+    ::getrlimit(RLIMIT_FSIZE, &previous_);
+    const rlimit small{bytes, previous_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &small);
+    ::signal(SIGXFSZ, SIG_IGN);
+  }
+  SmallDisk(const SmallDisk&) = delete;
+  SmallDisk& operator=(const SmallDisk&) = delete;
+  ~SmallDisk() {
+    ::setrlimit(RLIMIT_FSIZE, &previous_);
+    ::signal(SIGXFSZ, SIG_DFL);
+  }
+
+ private:
+  rlimit previous_{};
+};
+
+TEST(MetricsFileTest, EndsWithAWholeLineOnAFullDisk) {
+  const testing::Scratch scratch;
+  const std::string path = scratch.path("metrics.jsonl");
+  const std::string line = to_json_line({});
+  const SmallDisk disk(2 * line.size() + line.size() / 2);
+  MetricsFile file(path);
+  file.write({});
+  file.write({});
+  EXPECT_THAT([&] { file.write({}); }, ThrowsMessage<Error>(HasSubstr("metrics.jsonl: No space left on device")));
+  EXPECT_EQ(read_file(path), line + line);
+}
+
+TEST(MetricsFileTest, APipeThatNobodyReadsAnyMoreIsNoError) {
+  const testing::Scratch scratch;
+  const std::string path = scratch.path("pipe");
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  FileDescriptor reader(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  ::signal(SIGPIPE, SIG_IGN);
+  MetricsFile file(path);
+  file.write({});
+  reader = FileDescriptor();
+  EXPECT_NO_THROW(file.write({}));
+  ::signal(SIGPIPE, SIG_DFL);
+}
+
+}  // namespace
+}  // namespace chimera
