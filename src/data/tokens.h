@@ -51,6 +51,8 @@ class Corpus {
 
   /// Tokens of both splits.
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(bytes_.size()); }
+  /// The file, as it stands.
+  [[nodiscard]] std::span<const std::uint8_t> bytes() const { return bytes_; }
   /// The tokens of one split, named "PATH (training)" or "PATH (validation)".
   [[nodiscard]] TokenView split(Split which) const;
   [[nodiscard]] const Tokenizer& tokenizer() const { return tokenizer_; }

@@ -23,6 +23,7 @@ std::string to_text(const RankProgress& progress) {
     case RankProgress::Phase::StartUp: return "start-up";
     case RankProgress::Phase::Joining: return "joining the other ranks";
     case RankProgress::Phase::Steps: return fmt::format("{} in step {}", to_text(progress.instruction), progress.step);
+    case RankProgress::Phase::Ending: return "its end";
   }
   return {};
 }

@@ -17,13 +17,14 @@ struct RankProgress {
     StartUp,  ///< preparing, by itself
     Joining,  ///< waiting for the other ranks to appear
     Steps,    ///< at `instruction` of `step`, or just after it
+    Ending,   ///< writing what is left to write
   };
   Phase phase = Phase::StartUp;
   std::int64_t step = 0;  ///< from 1
   Instruction instruction = {};
 };
 
-/// `start-up`, `joining the other ranks`, `1B3 in step 4`.
+/// `start-up`, `joining the other ranks`, `1B3 in step 4`, `its end`.
 [[nodiscard]] std::string to_text(const RankProgress& progress);
 /// Whether it can only go on once another rank does something.
 [[nodiscard]] bool waits_for_others(const RankProgress& progress);

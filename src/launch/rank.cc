@@ -74,12 +74,20 @@ struct OwnProgress {
 };
 std::optional<OwnProgress> own_progress;
 
+/// Where the calling thread does, if it is a rank by itself.
+struct ThreadProgress {
+  ProgressPage* page = nullptr;
+  int rank = 0;
+};
+thread_local ThreadProgress thread_progress;
+
 }  // namespace
 
 std::optional<RankEnvironment> rank_environment() {
   if (std::getenv(kRankVariable) == nullptr) return std::nullopt;
   live_no_longer_than(required_number(kLauncherVariable));
   leave_interrupts_to_launcher();
+  ::signal(SIGPIPE, SIG_IGN);
   RankEnvironment self{required_number(kRankVariable), required_number(kWorldSizeVariable),
                        required_variable(kStoreVariable), required_variable(kInputVariable)};
   if (self.rank >= self.world_size) {
@@ -97,8 +105,14 @@ std::optional<RankEnvironment> rank_environment() {
 }
 
 void note_progress(const RankProgress& progress) {
-  if (own_progress) own_progress->page.note(own_progress->rank, progress);
+  if (thread_progress.page != nullptr) {
+    thread_progress.page->note(thread_progress.rank, progress);
+  } else if (own_progress) {
+    own_progress->page.note(own_progress->rank, progress);
+  }
 }
+
+void note_progress_on(ProgressPage* page, int rank) { thread_progress = {page, rank}; }
 
 void report_failure(const std::string& op, const std::string& message, bool own_cause) {
   if (std::getenv(kRankVariable) == nullptr) return;

@@ -18,13 +18,18 @@ struct RankEnvironment {
 
 /// In a process that launch() started: its place in the job. Elsewhere nothing, and nothing is changed.
 /// Call it once, first thing in main(): it ties the process's life to the launcher's (SIGKILL when that one dies; a
-/// process that finds itself already orphaned exits with ExitCode::PeerLost), leaves Ctrl-C to the launcher, hides the
-/// launcher's descriptors from the rank's own children, and passes fault_point("start") as its rank.
+/// process that finds itself already orphaned exits with ExitCode::PeerLost), leaves Ctrl-C to the launcher, makes a
+/// write to a closed pipe an error instead of the end, hides the launcher's descriptors from the rank's own children,
+/// and passes fault_point("start") as its rank.
 /// Throws ConfigError where the variables the launcher sets are incomplete or malformed.
 [[nodiscard]] std::optional<RankEnvironment> rank_environment();
 
-/// Tells the launcher what this rank begins to do; by one thread at a time. Does nothing outside a rank.
+/// Tells the launcher, or the ThreadWatch that the calling thread has joined, what this rank begins to do; by one
+/// thread at a time. Does nothing outside a rank.
 void note_progress(const RankProgress& progress);
+
+/// Where the calling thread notes progress from now on, as rank `rank`; null: where the process does.
+void note_progress_on(ProgressPage* page, int rank);
 
 /// Tells the launcher why this rank is about to end with a failure. `op` is what it was doing, e.g. "1B3", or empty.
 /// `own_cause` false: only because a peer was lost; then exit with ExitCode::PeerLost. Does nothing outside a rank.

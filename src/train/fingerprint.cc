@@ -7,10 +7,12 @@
 
 #include <algorithm>
 #include <fstream>
+#include <span>
 #include <sstream>
 #include <string_view>
 #include <type_traits>
 
+#include "launch/rank.h"
 #include "model_config/parameters.h"
 
 namespace chimera {
@@ -107,14 +109,15 @@ std::uint64_t hash_programs(const Job& job) {
   return hash.value();
 }
 
+/// Of the whole file.
 std::uint64_t hash_data(const Job& job) {
-  constexpr std::int64_t kLooks = 1000;
+  constexpr std::size_t kBlock = 64 << 20;
   Hash hash;
-  for (const Split split : {Split::Train, Split::Validation}) {
-    const TokenView tokens = job.corpus->split(split);
-    hash.add(tokens.size());
-    const std::int64_t stride = std::max<std::int64_t>(tokens.size() / kLooks, 1);
-    for (std::int64_t i = 0; i < tokens.size(); i += stride) hash.add(tokens[i]);
+  for (std::span<const std::uint8_t> rest = job.corpus->bytes(); !rest.empty();) {
+    const auto block = rest.first(std::min(rest.size(), kBlock));
+    hash.add(std::string_view(reinterpret_cast<const char*>(block.data()), block.size()));
+    rest = rest.subspan(block.size());
+    note_progress({RankProgress::Phase::StartUp});  // the disk may be slow
   }
   return hash.value();
 }

@@ -7,7 +7,7 @@
 namespace chimera {
 
 /// XXH3 of the build (this program's file, how LibTorch was built), of every option that changes what is computed,
-/// of the model's sizes and parameters, the programs and the data. Of the data: its length and a thousand bytes of it.
+/// of the model's sizes and parameters, the programs and the data, all of it.
 [[nodiscard]] Fingerprint fingerprint(const Job& job);
 
 }  // namespace chimera
