@@ -1,19 +1,25 @@
 #include "model/initial_values.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include "core/random.h"
 
 namespace chimera {
 namespace {
 
+constexpr std::int64_t kGrain = 1 << 14;  // numbers that are worth a thread of their own
+
+/// Each is a function of its index, so that threads change no bit.
 at::Tensor normal(const ParameterSpec& spec, const at::TensorOptions& options, std::uint64_t seed) {
   const CounterRandom random(seed, spec.name);
   const at::Tensor values = at::empty(spec.shape, at::kDouble);
   double* const data = values.mutable_data_ptr<double>();
-  for (std::int64_t i = 0; i < values.numel(); ++i) {
-    data[i] = random.normal(static_cast<std::uint64_t>(i)) * spec.initial.standard_deviation;
-  }
+  at::parallel_for(0, values.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      data[i] = random.normal(static_cast<std::uint64_t>(i)) * spec.initial.standard_deviation;
+    }
+  });
   return values.to(options);
 }
 
