@@ -34,8 +34,8 @@ int parse_number(std::string_view text) {
 }
 
 void require_known(const std::string& point) {
-  static const std::vector<std::string> points = {"start",   "rendezvous", "connected",  "step",
-                                                  "forward", "backward",   "all-reduce", "optimizer"};
+  static const std::vector<std::string> points = {"start",    "rendezvous", "connected", "step",   "forward",
+                                                  "backward", "all-reduce", "optimizer", "updated"};
   if (std::ranges::find(points, point) == points.end()) {
     throw ConfigError("CHIMERA_FAULT: " + unknown_name("point", point, points));
   }
@@ -48,11 +48,12 @@ std::optional<Fault> read_fault() {
   const auto at = text.find('@');
   Fault fault{.action = std::string(text.substr(0, at)), .point = {}};
   const bool known = fault.action == "kill" || fault.action == "kill-launcher" || fault.action == "throw" ||
-                     fault.action == "segfault" || fault.action == "stop" || fault.action == "nan";
+                     fault.action == "segfault" || fault.action == "stop" || fault.action == "hang" ||
+                     fault.action == "nan" || fault.action == "flip";
   if (at == std::string_view::npos || !known) {
     throw ConfigError(
-        "CHIMERA_FAULT: expected ACTION@POINT[:RANK[:COUNT]] with ACTION kill, kill-launcher, throw, segfault, stop or "
-        "nan");
+        "CHIMERA_FAULT: expected ACTION@POINT[:RANK[:COUNT]] with ACTION kill, kill-launcher, throw, segfault, stop, "
+        "hang, nan or flip");
   }
   std::string_view rest = text.substr(at + 1);
   const auto next = [&rest] {
@@ -65,6 +66,9 @@ std::optional<Fault> read_fault() {
   require_known(fault.point);
   if (fault.action == "nan" && fault.point != "forward" && fault.point != "backward" && fault.point != "all-reduce") {
     throw ConfigError("CHIMERA_FAULT: nan needs a tensor, at forward, backward or all-reduce, not at " + fault.point);
+  }
+  if (fault.action == "flip" && fault.point != "updated") {
+    throw ConfigError("CHIMERA_FAULT: flip needs weights, at updated, not at " + fault.point);
   }
   if (!rest.empty()) fault.rank = parse_number(next());
   if (!rest.empty()) fault.count = parse_number(next());
@@ -83,6 +87,7 @@ void fail(const Fault& what) {
   if (what.action == "kill") ::kill(::getpid(), SIGKILL);
   if (what.action == "kill-launcher") ::kill(::getppid(), SIGKILL);
   if (what.action == "stop") ::raise(SIGSTOP);
+  while (what.action == "hang") ::pause();
   if (what.action == "segfault") ::raise(SIGSEGV);
   if (what.action == "throw") throw Error("fault injected at " + what.point);
 }
@@ -98,7 +103,7 @@ bool fault_point(std::string_view point) {
   if (!planned || planned->point != point || planned->rank != fault_rank) return false;
   if (++passages != planned->count) return false;
   fail(*planned);
-  return planned->action == "nan";
+  return planned->action == "nan" || planned->action == "flip";
 }
 
 }  // namespace chimera

@@ -15,6 +15,7 @@
 #include "engine/sharded_optimizer.h"
 #include "launch/rank.h"
 #include "train/batches.h"
+#include "train/copies.h"
 #include "train/device.h"
 #include "train/parameters_hash.h"
 #include "train/precision.h"
@@ -79,6 +80,7 @@ void Trainer::make_model() {
     const TiedLeaves tied = tied_ ? tied_->leaves() : TiedLeaves{};
     stages_[id] = make_stage(job_.model, job_.partition[s], dtype, seed, tied, device_);
     trained_[id] = stages_[id].get();
+    note_progress({RankProgress::Phase::StartUp});  // the values of a large stage take their time
   }
   if (tied_) trained_[StageId(job_.schedule.stages)] = tied_.get();
 }
@@ -95,6 +97,7 @@ RunSummary Trainer::run(const std::function<void(const StepMetrics&)>& on_step) 
       step_seconds.push_back(metrics.step_seconds);
     }
     const bool last = metrics.step == options.steps;
+    if (last || metrics.step % kStepsBetweenComparisons == 0) compare_copies();
     if (options.validate_every > 0 && (metrics.step % options.validate_every == 0 || last)) {
       metrics.validation_loss = validate();
     }
@@ -102,6 +105,8 @@ RunSummary Trainer::run(const std::function<void(const StepMetrics&)>& on_step) 
   }
   return summarise(std::move(step_seconds));
 }
+
+void Trainer::compare_copies() { require_equal_copies(stage_copies(job_), trained_, rank_, step_ + 1, transport_); }
 
 void Trainer::trace(bool on, std::function<MemorySample()> look_at_memory) {
   tracer_.reset();
@@ -144,6 +149,7 @@ StepMetrics Trainer::train_step(std::int64_t step) {
   metrics.step_seconds = seconds_since(start);
   metrics.tokens_per_second = static_cast<double>(metrics.tokens) / metrics.step_seconds;
   metrics.peak_memory_bytes = result.peak_memory_bytes;
+  if (fault_point("updated")) flip_a_bit();
   if (job_.canonical) metrics.parameters_hash = hash_parameters();
   return metrics;
 }
@@ -164,6 +170,12 @@ std::string Trainer::hash_parameters() {
     if (place_.group == GroupId(0) && groups[id.index()].front() == place_.worker) own.push_back(group);
   }
   return parameters_hash(job_.parameters, own, transport_);
+}
+
+/// As a rehearsed fault: one of the leading bits of the first weight here.
+void Trainer::flip_a_bit() {
+  const at::Tensor value = trained_.begin()->second->parameters().front().value.detach();
+  static_cast<std::uint8_t*>(value.data_ptr())[value.element_size() - 2] ^= 1U;
 }
 
 double Trainer::validate() {

@@ -23,6 +23,10 @@ struct RunSummary {
   double optimizer_seconds = 0;  // mean of the slowest worker's optimizer step
 };
 
+/// Steps after which the copies of every stage are compared (train/copies.h), as they are after the last one. Hashing
+/// weights takes about a thousandth of what computing with them takes.
+inline constexpr std::int64_t kStepsBetweenComparisons = 10;
+
 /// Holds a worker's stages and optimizer and runs the job's steps. One thread; the job and the transport are borrowed.
 class Trainer {
  public:
@@ -30,7 +34,7 @@ class Trainer {
   Trainer(const Job& job, WorkerId rank, Transport& transport);
 
   /// Trains all steps and calls `on_step` after each. Throws what Executor::run
-  /// throws, which is Error where a loss or the gradient norm is not finite.
+  /// throws, which is Error where a loss or the gradient norm is not finite, and require_equal_copies().
   RunSummary run(const std::function<void(const StepMetrics&)>& on_step);
 
   /// One step: gradients, clipping, update. `step` counts from 0, and steps come in order. After a step of an
@@ -54,6 +58,8 @@ class Trainer {
  private:
   void make_model();
   void make_optimizers(Transport& ranks);
+  void compare_copies();
+  void flip_a_bit();
   MicroBatch load(const Samples& samples, std::int64_t step, StageId stage, MicroBatchId micro_batch) const;
   MicroBatch load_training(std::int64_t step, StageId stage, MicroBatchId micro_batch) const;
   std::int64_t first_sample(MicroBatchId micro_batch) const;

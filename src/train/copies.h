@@ -1,0 +1,30 @@
+#pragma once
+// Whether the copies of a stage are still equal, bit by bit: a bit that flipped in memory, a faulty core or a sum that
+// went wrong makes them differ, and nothing else would tell.
+
+#include <map>
+#include <vector>
+
+#include "model/parameter_group.h"
+#include "train/job.h"
+#include "transport/transport.h"
+
+namespace chimera {
+
+/// Ranks that hold the same weights after every step.
+struct StageCopies {
+  StageId stage;  // or one above the last: the tied matrix
+  std::vector<WorkerId> ranks;
+};
+
+/// Every stage that several ranks hold. Of an asynchronous schedule these are the ranks of several groups that do the
+/// same at the same time.
+[[nodiscard]] std::vector<StageCopies> stage_copies(const Job& job);
+
+/// Compares XXH3 hashes (64 bits) of the weights, by one small sum over all ranks, which all call it. `trained`: what
+/// this rank holds. Where copies differ it throws Error on a rank with a copy unlike the others', naming it (of two the
+/// second: nobody knows which is right), and PeerLostError on the others.
+void require_equal_copies(const std::vector<StageCopies>& copies, const std::map<StageId, ParameterGroup*>& trained,
+                          WorkerId rank, std::int64_t step, Transport& transport);
+
+}  // namespace chimera
