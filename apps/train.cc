@@ -9,6 +9,7 @@
 
 #include "commands.h"
 #include "config_words.h"
+#include "core/console.h"
 #include "core/error.h"
 #include "core/freed_memory.h"
 #include "launch/launcher.h"
@@ -17,6 +18,7 @@
 #include "partition_flag.h"
 #include "schedule/schedule_json.h"
 #include "schedule_file.h"
+#include "train/device.h"
 #include "train/report.h"
 #include "train_options.h"
 #include "train_plan.h"
@@ -98,8 +100,8 @@ void add_flags(CLI::App& command, Flags& flags) {
   add_count(command, "--threads", o.threads,
             "intra-op threads of a rank (default: cores / ranks, at least 1; with --reduction canonical 1)");
   add_number(command, "--hang-seconds", o.hang_seconds,
-             "time without progress of any rank, beyond the longest op so far, after which the job is ended and the "
-             "rank that holds it up named; 0: never (default 30)");
+             "time in which no rank begins an op, beyond the longest so far, after which the job is ended and the rank "
+             "that holds it up named; time in which a rank computes counts a twentieth; 0: never (default 30)");
   add_count(command, "--validate-every", o.validate_every, "steps between validations; 0: none (default 0)");
   add_path(command, "--metrics", o.metrics, "file for one JSON object a step");
   add_path(command, "--trace", o.trace,
@@ -207,7 +209,10 @@ void end_cleanly_on_signals() {
 }
 
 int run(const Job& job, const std::vector<std::string>& arguments) {
-  write_output("", describe(job));
+  ::signal(SIGPIPE, SIG_IGN);  // whoever reads, the run goes on to its end
+  output().write(describe(job));
+  output().drain(kPromptEnd);
+  if (output().error() != 0) finish_output(kPromptEnd);
   if (job.num_ranks() == 1 || job.options.transport == TransportKind::Threads) {
     end_cleanly_on_signals();
     return run_threads(job);
@@ -216,7 +221,8 @@ int run(const Job& job, const std::vector<std::string>& arguments) {
       {.ranks = static_cast<int>(job.num_ranks()),
        .arguments = arguments,
        .input = job.options.given == nullptr ? "" : to_json(*job.options.given),
-       .hang = std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(job.options.hang_seconds))});
+       .hang = std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(job.options.hang_seconds)),
+       .waits_idle = waits_idle(job.options)});
 }
 
 }  // namespace
@@ -258,6 +264,7 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       "\nWhen a rank dies, throws, gets a loss or gradient that is not finite, or was started differently from the\n"
       "others, all end within two seconds and one line names it, what it did and why. A process stopped for long\n"
       "(SIGSTOP) or waiting for ever is found by --hang-seconds; Ctrl-Z and fg of the whole job is no hang.\n"
+      "Output that nobody reads (Ctrl-S, a closed pipe) stops nothing. Copies of a stage that differ end the run.\n"
       "Exit codes: 1 failed or hung; 2 wrong usage, or ranks that differ; 130 Ctrl-C; 143 SIGTERM (docs/faults.md).");
   auto flags = std::make_shared<Flags>();
   add_flags(*command, *flags);

@@ -11,17 +11,34 @@ HangWatch::Duration HangWatch::interval() const {
   return std::clamp<Duration>(beyond_ / 8, std::chrono::milliseconds(20), std::chrono::seconds(1));
 }
 
-bool HangWatch::look(Clock::time_point now, const std::vector<std::uint64_t>& counts, bool in_steps) {
+/// Whether a process has computed in the time that passed: even one that shares its core with many others.
+bool HangWatch::works(const Look& look, Duration passed) const {
+  for (std::size_t i = 0; i < std::min(look.work.size(), last_.work.size()); ++i) {
+    if (kWorkFactor * (look.work[i] - last_.work[i]) > passed) return true;
+  }
+  return false;
+}
+
+bool HangWatch::look(Clock::time_point now, const Look& look) {
   const Duration passed = last_look_ ? std::min(now - *last_look_, 2 * interval()) : Duration::zero();
   last_look_ = now;
   pause_ += passed;
-  if (counts != counts_) {
-    if (was_in_steps_) longest_ = std::max(longest_, pause_);
-    pause_ = Duration::zero();
-    counts_ = counts;
+  counted_ += works(look, passed) ? passed / kWorkFactor : passed;
+  if (look.counts != last_.counts) {
+    if (last_.in_steps) longest_ = std::max(longest_, counted_);
+    pause_ = counted_ = Duration::zero();
   }
-  was_in_steps_ = in_steps;
-  return pause_ > (in_steps ? longest_ + beyond_ : kStartUpFactor * beyond_);
+  last_ = look;
+  return counted_ > (look.in_steps ? longest_ + beyond_ : kStartUpFactor * beyond_);
+}
+
+HangWatch::Look look_at(const ProgressPage& page, int ranks) {
+  HangWatch::Look seen{.counts = {}, .in_steps = true, .work = {}};
+  for (int rank = 0; rank < ranks; ++rank) {
+    seen.counts.push_back(page.count(rank));
+    seen.in_steps = seen.in_steps && page.last(rank).phase == RankProgress::Phase::Steps;
+  }
+  return seen;
 }
 
 const StuckRank& find_stuck(std::span<const StuckRank> ranks) {

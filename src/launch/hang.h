@@ -13,32 +13,47 @@
 namespace chimera {
 
 /// Measures for how long no rank has made progress. Time counts only while the watcher itself ran, so that a job
-/// stopped as a whole and continued (Ctrl-Z, fg), or a machine that slept, is no hang.
+/// stopped as a whole and continued (Ctrl-Z, fg), or a machine that slept, is no hang; and a kWorkFactor-th only while
+/// a rank computes, so that an op or an initialisation may take as long as it needs: ranks that hang wait, and waiting
+/// takes no processor time. (What computes for ever is found too, later.)
 class HangWatch {
  public:
   using Clock = std::chrono::steady_clock;
   using Duration = Clock::duration;
 
+  /// What a look at the ranks sees.
+  struct Look {
+    std::vector<std::uint64_t> counts;  ///< how often each rank has noted progress
+    bool in_steps = false;              ///< whether all ranks are in their steps
+    std::vector<Duration> work;         ///< processor time that each process has taken so far; none: it says nothing
+  };
+
   /// A job hangs once no rank has made progress for `beyond` (more than zero) longer than the longest such pause in
   /// its steps so far, hence beyond the longest op; before all ranks are in their steps, for kStartUpFactor * beyond.
   explicit HangWatch(Duration beyond) : beyond_(beyond) {}
   static constexpr int kStartUpFactor = 4;
+  static constexpr int kWorkFactor = 20;
 
   /// How often to look. A look that comes later than twice that counts as no later.
   [[nodiscard]] Duration interval() const;
-  /// One look: how often each rank has noted progress, and whether all are in their steps. Whether the job hangs.
-  [[nodiscard]] bool look(Clock::time_point now, const std::vector<std::uint64_t>& counts, bool in_steps);
-  /// For how long no rank has made progress.
+  /// One look. Whether the job hangs.
+  [[nodiscard]] bool look(Clock::time_point now, const Look& look);
+  /// For how long no rank has made progress, by the clock.
   [[nodiscard]] Duration pause() const { return pause_; }
 
  private:
+  [[nodiscard]] bool works(const Look& look, Duration passed) const;
+
   Duration beyond_;
-  Duration pause_{};
-  Duration longest_{};
+  Duration pause_{};    ///< since a rank last made progress
+  Duration counted_{};  ///< what of it counts
+  Duration longest_{};  ///< that has counted in the steps
   std::optional<Clock::time_point> last_look_;
-  std::vector<std::uint64_t> counts_;
-  bool was_in_steps_ = false;  ///< at the last look
+  Look last_;
 };
+
+/// What the page of these ranks shows; the processor time is left to the caller.
+[[nodiscard]] HangWatch::Look look_at(const ProgressPage& page, int ranks);
 
 /// What is known of a rank of a job that hangs.
 struct StuckRank {

@@ -10,12 +10,13 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstdio>
 #include <filesystem>
 #include <optional>
 #include <string_view>
 #include <utility>
 
+#include "core/cgroup.h"
+#include "core/console.h"
 #include "core/error.h"
 #include "core/file_descriptor.h"
 #include "launch/environment.h"
@@ -87,19 +88,21 @@ Command rank_command(const LaunchPlan& plan, const Channels& channels, int rank)
       .descriptors = std::move(descriptors)};
 }
 
-void say(const std::string& line) { std::fputs(("chimera: " + line + "\n").c_str(), stderr); }
-
 /// Watches running ranks until all have ended. Each round takes in all news before it judges any: what a rank reported
 /// before it died, and a signal sent to the whole process group, count before the deaths that they explain.
 class Supervisor {
  public:
-  Supervisor(std::vector<ChildProcess> ranks, const Channels& channels, SignalInbox& signals, milliseconds hang)
+  /// `kills`: out_of_memory_kills() before the first rank started.
+  Supervisor(std::vector<ChildProcess> ranks, const Channels& channels, SignalInbox& signals, const LaunchPlan& plan,
+             std::optional<std::uint64_t> kills)
       : ranks_(std::move(ranks)),
         records_(ranks_.size()),
         reports_(channels.report_read),
         progress_(channels.progress),
-        signals_(signals) {
-    if (hang.count() > 0) hang_watch_.emplace(hang);
+        signals_(signals),
+        plan_(plan),
+        kills_(kills) {
+    if (plan.hang.count() > 0) hang_watch_.emplace(plan.hang);
   }
 
   int run() {
@@ -134,8 +137,19 @@ class Supervisor {
 
   void reap() {
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-      if (ranks_[rank].running()) records_[rank].ending = ranks_[rank].reap();
+      if (!ranks_[rank].running()) continue;
+      RankRecord& record = records_[rank];
+      record.ending = ranks_[rank].reap();
+      if (record.ending && !ending_) record.out_of_memory = killed(*record.ending) && memory_ran_out();
     }
+  }
+
+  static bool killed(const Ending& ending) { return ending.kind == Ending::Kind::Killed && ending.value == SIGKILL; }
+
+  /// Whether the kernel has ended a process for want of memory since the ranks started.
+  [[nodiscard]] bool memory_ran_out() const {
+    const auto now = out_of_memory_kills(plan_.root);
+    return now && kills_ && *now > *kills_;
   }
 
   /// Takes in the reports, then lists the ranks that are newly known to fail: those with a report first, as they came.
@@ -189,13 +203,11 @@ class Supervisor {
   /// Takes a look at the ranks' progress.
   bool hangs() {
     if (!hang_watch_) return false;
-    std::vector<std::uint64_t> counts;
-    bool in_steps = true;
-    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-      counts.push_back(progress_.count(static_cast<int>(rank)));
-      in_steps = in_steps && progress_.last(static_cast<int>(rank)).phase == RankProgress::Phase::Steps;
+    HangWatch::Look look = look_at(progress_, static_cast<int>(ranks_.size()));
+    if (plan_.waits_idle) {
+      for (const ChildProcess& rank : ranks_) look.work.push_back(rank.processor_time());
     }
-    return hang_watch_->look(Clock::now(), counts, in_steps);
+    return hang_watch_->look(Clock::now(), look);
   }
 
   void end_hang() {
@@ -216,7 +228,7 @@ class Supervisor {
 
   /// Says why, and asks all ranks to end, save the one whose own exit code is still to come.
   void end_job(const std::string& reason) {
-    say(reason);
+    messages().write("chimera: " + reason + "\n");
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       if (ranks_[rank].running() && culprit_ != static_cast<int>(rank)) ranks_[rank].send(SIGTERM);
     }
@@ -245,6 +257,8 @@ class Supervisor {
   const FileDescriptor& reports_;
   const ProgressPage& progress_;
   SignalInbox& signals_;
+  const LaunchPlan& plan_;
+  std::optional<std::uint64_t> kills_;
   std::string unread_;         ///< the part of a report that has come
   std::vector<int> failures_;  ///< ranks, as they were seen to fail
   std::optional<HangWatch> hang_watch_;
@@ -265,9 +279,12 @@ int launch(const LaunchPlan& plan) {
   }
   SignalInbox signals;  // before the first rank, so that no signal finds ranks and no reader
   const Channels channels = open_channels(plan);
+  const auto kills = out_of_memory_kills(plan.root);
   std::vector<ChildProcess> ranks;
   for (int rank = 0; rank < plan.ranks; ++rank) ranks.emplace_back(rank_command(plan, channels, rank));
-  return Supervisor(std::move(ranks), channels, signals, plan.hang).run();
+  const int exit_code = Supervisor(std::move(ranks), channels, signals, plan, kills).run();
+  messages().drain(kPromptEnd);
+  return exit_code;
 }
 
 }  // namespace chimera

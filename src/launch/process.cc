@@ -4,6 +4,7 @@
 #include <spawn.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -87,12 +88,12 @@ pid_t spawn(const Command& command) {
 }  // namespace
 
 ChildProcess::ChildProcess(const Command& command) {
-  const pid_t pid = spawn(command);
-  pidfd_ = FileDescriptor(open_pidfd(pid));
+  pid_ = spawn(command);
+  pidfd_ = FileDescriptor(open_pidfd(pid_));
   if (pidfd_.get() >= 0) return;
   const std::string reason = system_message(errno);
-  ::kill(pid, SIGKILL);
-  ::waitpid(pid, nullptr, 0);
+  ::kill(pid_, SIGKILL);
+  ::waitpid(pid_, nullptr, 0);
   throw Error("cannot watch the process of " + command.executable + ": " + reason);
 }
 
@@ -104,6 +105,13 @@ ChildProcess::~ChildProcess() {
 }
 
 void ChildProcess::send(int signal_number) const { send_through_pidfd(pidfd_.get(), signal_number); }
+
+std::chrono::nanoseconds ChildProcess::processor_time() const {
+  clockid_t clock{};
+  timespec time{};
+  const bool known = running() && ::clock_getcpuclockid(pid_, &clock) == 0 && ::clock_gettime(clock, &time) == 0;
+  return known ? std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec) : std::chrono::seconds(0);
+}
 
 bool ChildProcess::stopped() const {
   siginfo_t info{};

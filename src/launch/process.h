@@ -1,6 +1,9 @@
 #pragma once
 // The process of one rank: started by exec, signalled and awaited through a pidfd.
 
+#include <sys/types.h>
+
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,6 +37,8 @@ class ChildProcess {
   [[nodiscard]] int pidfd() const { return pidfd_.get(); }
   /// Sends a signal to a running child; one that has ended and is not yet reaped takes no notice.
   void send(int signal_number) const;
+  /// Processor time that it has taken so far, on all cores and of all its threads; 0 once it has ended.
+  [[nodiscard]] std::chrono::nanoseconds processor_time() const;
   /// Whether a signal has stopped it (SIGSTOP, Ctrl-Z) and none continued it since.
   [[nodiscard]] bool stopped() const;
   /// How the child ended, once; nothing while it runs. Never waits.
@@ -41,6 +46,7 @@ class ChildProcess {
 
  private:
   FileDescriptor pidfd_;
+  pid_t pid_ = 0;  // stays the child's as long as it is not reaped
 };
 
 }  // namespace chimera

@@ -20,6 +20,7 @@ struct Ending {
 struct RankRecord {
   std::optional<FailureReport> report;  ///< its own words, where it had time for any
   std::optional<Ending> ending;         ///< absent while it runs
+  bool out_of_memory = false;           ///< the kernel counted a process ended for want of memory when it was killed
 };
 
 /// The part a rank has in the end of the job. A victim ends only because another rank did: it says so in its report, or
@@ -32,7 +33,8 @@ enum class Part { None, Victim, Culprit };
 /// Nothing where there are only victims.
 [[nodiscard]] std::optional<int> find_culprit(std::span<const RankRecord> records, std::span<const int> failures);
 
-/// One line without newline: "rank 2 failed at 1B3: out of memory", "rank 2 was killed by signal 9 (Killed)".
+/// One line without newline: "rank 2 failed at 1B3: out of memory", "rank 2 was killed by signal 9 (Killed)",
+/// "rank 2 was killed for want of memory: ...".
 [[nodiscard]] std::string describe_failure(int rank, const RankRecord& record);
 
 /// Exit code of a job that ended because of this rank: that of ExitCode::Usage where the rank ended with it, else No.

@@ -39,6 +39,8 @@ at::Device device_of(const TrainOptions& options, WorkerId rank) {
   return {at::kCUDA, static_cast<c10::DeviceIndex>(has_processes(options) ? rank.value() : 0)};
 }
 
+bool waits_idle(const TrainOptions& options) { return !is_cuda(options); }
+
 ChannelDiscipline discipline_of(const TrainOptions& options) {
   return is_cuda(options) && has_processes(options) ? ChannelDiscipline::SerialPair : ChannelDiscipline::PerDirection;
 }

@@ -15,6 +15,9 @@ namespace chimera {
 /// The device of a rank's tensors: the CPU; or a GPU, one for each process, the first for all threads.
 [[nodiscard]] at::Device device_of(const TrainOptions& options, WorkerId rank);
 
+/// Whether a rank that waits for others takes no processor time: it may, while it waits for a GPU.
+[[nodiscard]] bool waits_idle(const TrainOptions& options);
+
 /// How the job's messages between two ranks are matched: one queue a pair where NCCL carries them.
 [[nodiscard]] ChannelDiscipline discipline_of(const TrainOptions& options);
 

@@ -9,14 +9,15 @@
 #include <chrono>
 #include <cstdlib>
 #include <exception>
-#include <iostream>
 #include <mutex>
 #include <optional>
 
+#include "core/console.h"
 #include "core/cores.h"
 #include "core/error.h"
 #include "core/fault_point.h"
 #include "core/output_file.h"
+#include "launch/thread_watch.h"
 #include "runtime/memory_meter.h"
 #include "train/device.h"
 #include "train/fingerprint.h"
@@ -107,30 +108,36 @@ void train_as(const Job& job, WorkerId rank, Transport& transport, std::optional
       if (speaks) write_observations(job, recorded, run);
     }
     if (meter) write_tensor_memory(job, rank, transport, *meter);
-    if (speaks) std::cout << summary(job, run, available_cores()) << std::flush;
-    if (!std::cout) throw Error("standard output cannot be written");
+    if (speaks) output().write(summary(job, run, available_cores()));
+    note_progress({RankProgress::Phase::Ending});
   } catch (...) {
     op = trainer ? trainer->current() : "start-up";
     throw;
   }
 }
 
-// Gloo's own patience must outlast the launcher's, which names who is to blame: Gloo could only name a victim.
-constexpr std::chrono::milliseconds kMessageTimeout = std::chrono::hours(1);
-constexpr std::chrono::milliseconds kStartUpTimeout = std::chrono::minutes(5);
+// Gloo must outlast everything: it counts the time in which the job is stopped (Ctrl-Z, fg), and of a hang it could
+// only name a victim. The launcher, which does neither, finds who is to blame. (In milliseconds this fits into 31
+// bits.)
+constexpr std::chrono::milliseconds kGlooPatience = std::chrono::hours(24 * 20);
+
+std::chrono::milliseconds hang_time(const Job& job) {
+  return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(job.options.hang_seconds));
+}
 
 std::unique_ptr<Transport> connect(const Job& job, const RankEnvironment& rank) {
   if (job.options.device == DeviceKind::Cpu) {
-    const auto hang =
-        std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(job.options.hang_seconds));
+    Fingerprint own = fingerprint(job);
+    note_progress({RankProgress::Phase::Joining});
     return connect_gloo({.rank = rank.rank,
                          .world_size = rank.world_size,
                          .store_path = rank.store_path,
-                         .timeout = std::max(kMessageTimeout, 4 * hang),
-                         .start_up_timeout = std::max(kStartUpTimeout, 8 * hang),
+                         .timeout = kGlooPatience,
+                         .start_up_timeout = kGlooPatience,
                          .groups = job.rank_groups(),
-                         .fingerprint = fingerprint(job)});
+                         .fingerprint = std::move(own)});
   }
+  note_progress({RankProgress::Phase::Joining});
   return accelerator().connect({.rank = rank.rank,
                                 .world_size = rank.world_size,
                                 .store_path = rank.store_path,
@@ -145,15 +152,20 @@ int run_threads(const Job& job) {
   const auto ranks = static_cast<int>(job.num_ranks());
   std::vector<std::string> ops(static_cast<std::size_t>(ranks));  // [rank]: where it failed
   std::optional<MemoryMeter> meter = meter_of(job);
+  ThreadWatch watch(ranks, hang_time(job), waits_idle(job.options));
   const auto failed = try_rank_threads(ranks, job.rank_groups(), [&](WorkerId rank, Transport& transport) {
+    const ThreadWatch::Rank watched(watch, static_cast<int>(rank.value()));
     const OwnStream stream(device_of(job.options, rank));
     train_as(job, rank, transport, meter, ops[rank.index()]);
   });
-  if (!failed) return static_cast<int>(ExitCode::Success);
+  if (!failed) {
+    finish_output(kPatientEnd);
+    return static_cast<int>(ExitCode::Success);
+  }
   const Failure failure = failure_of(failed->error, ops[failed->rank.index()]);
   const std::string where = failure.op.empty() ? "" : " at " + failure.op;
-  std::cerr << fmt::format("chimera: rank {} failed{}: {}\n", failed->rank.value(), where, failure.message)
-            << std::flush;
+  messages().write(fmt::format("chimera: rank {} failed{}: {}\n", failed->rank.value(), where, failure.message));
+  messages().drain(kPromptEnd);
   return static_cast<int>(ExitCode::No);
 }
 
@@ -165,11 +177,14 @@ int run_rank(const Job& job, const RankEnvironment& rank) {
       throw ConfigError(fmt::format("this rank's options make a job of {} ranks, but {} were started", job.num_ranks(),
                                     rank.world_size));
     }
-    note_progress({RankProgress::Phase::Joining});
-    const auto transport = connect(job, rank);
-    note_progress({RankProgress::Phase::StartUp});
-    std::optional<MemoryMeter> meter = meter_of(job);
-    train_as(job, WorkerId(rank.rank), *transport, meter, op);
+    {
+      const auto transport = connect(job, rank);
+      note_progress({RankProgress::Phase::StartUp});
+      std::optional<MemoryMeter> meter = meter_of(job);
+      train_as(job, WorkerId(rank.rank), *transport, meter, op);
+    }
+    op = "its end";
+    finish_output(kPatientEnd);
     return static_cast<int>(ExitCode::Success);
   } catch (...) {
     const Failure failure = failure_of(std::current_exception(), op);

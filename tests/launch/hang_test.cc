@@ -15,23 +15,33 @@ class Watched {
  public:
   explicit Watched(seconds beyond) : watch_(beyond) {}
 
-  /// Looks regularly for `time`; whether the job ever hung. `progress`: the rank works meanwhile.
+  /// Looks regularly for `time`; whether the job ever hung. `progress`: the rank makes some meanwhile.
   bool pass(milliseconds time, bool progress, bool in_steps = true) {
     bool hung = false;
     for (const auto end = now_ + time; now_ < end; now_ += watch_.interval()) hung |= look(progress, in_steps);
     return hung;
   }
+  /// The same, without progress, while rank 1 computes for that part of the time.
+  bool compute(milliseconds time, double part, bool in_steps = true) {
+    bool hung = false;
+    for (const auto end = now_ + time; now_ < end; now_ += watch_.interval()) {
+      look_.work[1] += std::chrono::duration_cast<HangWatch::Duration>(part * watch_.interval());
+      hung |= look(false, in_steps);
+    }
+    return hung;
+  }
   /// The watcher itself does not run.
   void stop_all(seconds time) { now_ += time; }
   bool look(bool progress, bool in_steps = true) {
-    counts_[0] += progress ? 1 : 0;
-    return watch_.look(now_, counts_, in_steps);
+    look_.counts[0] += progress ? 1 : 0;
+    look_.in_steps = in_steps;
+    return watch_.look(now_, look_);
   }
 
  private:
   HangWatch watch_;
   HangWatch::Clock::time_point now_;
-  std::vector<std::uint64_t> counts_ = {1, 1};
+  HangWatch::Look look_{.counts = {1, 1}, .work = {HangWatch::Duration(0), HangWatch::Duration(0)}};
 };
 
 TEST(HangTest, IsAPauseOfAllRanks) {
@@ -55,6 +65,24 @@ TEST(HangTest, StartUpMayTakeLongerAndSetsNoExample) {
   EXPECT_FALSE(job.look(true));
   EXPECT_TRUE(job.pass(seconds(11), false));
   EXPECT_TRUE(Watched(seconds(8)).pass(seconds(34), false, /*in_steps=*/false));
+}
+
+TEST(HangTest, AFirstOpOrAnInitialisationMayComputeForLong) {
+  Watched job(seconds(30));
+  EXPECT_FALSE(job.compute(seconds(1800), 1, /*in_steps=*/false)) << "an hour of initial values, half of it";
+  EXPECT_FALSE(job.look(true));
+  EXPECT_FALSE(job.compute(seconds(500), 0.1)) << "an op on a core that it shares with nine others";
+  EXPECT_TRUE(job.pass(seconds(32), false)) << "then it waits, for nobody";
+}
+
+TEST(HangTest, ComputesForEver) {
+  Watched job(seconds(30));
+  EXPECT_TRUE(job.compute(seconds(700), 1));
+}
+
+TEST(HangTest, WaitingTakesAlmostNoTime) {
+  Watched job(seconds(30));
+  EXPECT_TRUE(job.compute(seconds(33), 0.01)) << "a rank that looks a hundred times a second whether others are there";
 }
 
 TEST(HangTest, TheTimeInWhichNobodyLookedDoesNotCount) {

@@ -1,6 +1,6 @@
 // A program like chimera itself: started by hand it launches ranks, which are this program again.
 // launch_test_rank RANKS ACTION...: rank r does the r-th action, or `ok` where there are fewer. LAUNCH_TEST_HANG_MS is
-// the plan's `hang`.
+// the plan's `hang`, LAUNCH_TEST_INPUT its `input`, LAUNCH_TEST_ROOT its `root`.
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -18,6 +19,7 @@
 
 #include "core/error.h"
 #include "core/file_descriptor.h"
+#include "launch/hang.h"
 #include "launch/launcher.h"
 #include "launch/rank.h"
 
@@ -135,6 +137,21 @@ Instruction compute(std::int64_t stage, std::int64_t micro_batch) {
   wait_forever();
 }
 
+/// Computes twice as long as a rank may wait at its start, and notes nothing.
+int compute_at_start(const RankEnvironment&) {
+  const std::clock_t begin = std::clock();
+  const auto patience = HangWatch::kStartUpFactor * std::stod(std::getenv("LAUNCH_TEST_HANG_MS")) / 1000;
+  while (static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC < 2 * patience) {
+  }
+  return 0;
+}
+
+/// As the kernel does to a process for which there is no memory left.
+int run_out_of_memory(const RankEnvironment&) {
+  std::ofstream(std::string(std::getenv("LAUNCH_TEST_ROOT")) + "/sys/fs/cgroup/job/memory.events") << "oom_kill 4\n";
+  return ::raise(SIGKILL);
+}
+
 const std::map<std::string, Action> kActions = {
     {"ok", [](const RankEnvironment&) { return 0; }},
     {"wait", [](const RankEnvironment&) -> int { wait_forever(); }},
@@ -160,6 +177,8 @@ const std::map<std::string, Action> kActions = {
     {"work", [](const RankEnvironment&) -> int { work_forever(); }},
     {"wait-for-message", [](const RankEnvironment&) -> int { wait_for_message(); }},
     {"stop-itself", [](const RankEnvironment&) -> int { stop_itself(); }},
+    {"compute-at-start", compute_at_start},
+    {"run-out-of-memory", run_out_of_memory},
     {"compute-forever", [](const RankEnvironment&) -> int { compute_forever(); }},
     {"count-descriptors",
      [](const RankEnvironment&) {
@@ -184,10 +203,12 @@ int run(const std::vector<std::string>& arguments) {
   if (!self) {
     const char* hang = std::getenv("LAUNCH_TEST_HANG_MS");
     const char* input = std::getenv("LAUNCH_TEST_INPUT");
+    const char* root = std::getenv("LAUNCH_TEST_ROOT");
     return launch({.ranks = std::stoi(arguments.at(0)),
                    .arguments = arguments,
                    .input = input == nullptr ? "" : input,
-                   .hang = std::chrono::milliseconds(hang == nullptr ? 0 : std::stoi(hang))});
+                   .hang = std::chrono::milliseconds(hang == nullptr ? 0 : std::stoi(hang)),
+                   .root = root == nullptr ? "/" : root});
   }
   const auto index = static_cast<std::size_t>(self->rank) + 1;
   return kActions.at(index < arguments.size() ? arguments[index] : "ok")(*self);

@@ -43,6 +43,12 @@ TEST(LauncherHangTest, StartUpMayHangToo) {
   expect_hang(Job(1, {"wait"}, "", milliseconds(100)).wait(), "rank 0: it hangs at start-up");
 }
 
+TEST(LauncherHangTest, ARankThatComputesIsGivenTime) {
+  const JobResult result = Job(2, {"compute-at-start", "ok"}, "", milliseconds(50)).wait();
+  EXPECT_EQ(result.messages, "");
+  EXPECT_EQ(result.exit_code, 0);
+}
+
 TEST(LauncherHangTest, ARankStoppedAtItsStartIsNamed) {
   expect_hang(Job(2, {"wait", "wait"}, "stop@start:1", milliseconds(100)).wait(),
               "rank 1: stopped by a signal at start-up");

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "job.h"
 #include "launch/rank.h"
+#include "support/scratch.h"
 
 namespace chimera {
 namespace {
@@ -83,6 +84,22 @@ TEST(LauncherTest, ReportsACrash) {
   const JobResult result = Job(2, {"abort", "wait"}).wait();
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.messages, HasSubstr("chimera: rank 0 was killed by signal 6 (Aborted)\n"));
+}
+
+TEST(LauncherTest, SaysWhereMemoryRanOut) {
+  const testing::Scratch root;
+  for (const char* folder : {"proc/self", "sys/fs/cgroup/job"}) std::filesystem::create_directories(root.path(folder));
+  root.write("proc/self/cgroup", "0::/job\n");
+  root.write("proc/self/mountinfo", "31 23 0:28 / /sys/fs/cgroup rw,relatime - cgroup2 cgroup2 rw\n");
+  root.write("sys/fs/cgroup/job/memory.events", "oom_kill 3\n");
+  ::setenv("LAUNCH_TEST_ROOT", root.path("").c_str(), 1);
+  const JobResult killed = Job(2, {"wait", "abort"}, "kill@start:0").wait();
+  const JobResult out_of_memory = Job(2, {"wait", "run-out-of-memory"}).wait();
+  ::unsetenv("LAUNCH_TEST_ROOT");
+  EXPECT_THAT(killed.messages, HasSubstr("chimera: rank 0 was killed by signal 9 (Killed)\n"));
+  EXPECT_EQ(out_of_memory.messages,
+            "chimera: rank 1 was killed for want of memory, by signal 9 from the kernel (see its log, `dmesg`)\n");
+  EXPECT_EQ(out_of_memory.exit_code, 1);
 }
 
 TEST(LauncherTest, AWrongConfigurationGivesExitCodeTwo) {

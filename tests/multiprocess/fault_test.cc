@@ -195,6 +195,48 @@ TEST(TrainingFaultTest, ThreadsNameTheRankThatFailedFirst) {
   }
 }
 
+TEST(TrainingFaultTest, ARankThreadThatHangsIsNamed) {
+  const Scratch scratch;
+  const auto result = ProgramRun(four_ranks(scratch) + Arguments{"--transport", "threads", "--hang-seconds", "0.5"},
+                                 {.environment = {"CHIMERA_FAULT=hang@backward:2:6"}})
+                          .wait();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(complaints(result),
+              ElementsAre(MatchesRegex("chimera: rank 2 has made no progress for [0-9.]+ s: it hangs at "
+                                       "[12]B[0-9] in step 2")));
+}
+
+struct Flipped {
+  Arguments flags;
+  std::string fault;
+  std::string line;  // a regular expression, after "chimera: rank N failed at step S: the copies of "
+};
+
+/// Rank 2 holds stage 1 as rank 1's copy, and stage 2, whose copies are on ranks 1 and 2 too.
+const Flipped kFlipped[] = {
+    {{},
+     "flip@updated:2:3",
+     "rank 2 failed at step 6: the copies of stage 1 on ranks 1, 2 differ after step 6, and none"},
+    {{"--reduction", "canonical"},
+     "flip@updated:3:10",
+     "rank 3 failed at step 10: the copies of stage 0 on ranks 0, 3 differ after step 10, and none"},
+    {{"--schedule", "pipedream", "--stages", "1", "--micro-batches", "2", "--data-parallel", "3"},
+     "flip@updated:1:1",
+     "rank 1 failed at step 6: the copies of stage 0 on ranks 0, 1, 2 differ after step 6, that of rank 1 from the "
+     "others"}};
+
+TEST(TrainingFaultTest, ABitThatFlipsInACopyOfAStageIsFound) {
+  for (const auto& [flags, fault, line] : kFlipped) {
+    const Scratch scratch;
+    const Arguments steps = fault.ends_with("10") ? Arguments{"--steps", "12"} : Arguments{};
+    const auto result = ProgramRun(four_ranks(scratch) + Arguments{"--transport", "threads"} + steps + flags,
+                                   {.environment = {"CHIMERA_FAULT=" + fault}})
+                            .wait();
+    EXPECT_EQ(result.exit_code, 1) << fault;
+    EXPECT_THAT(complaints(result), ElementsAre(::testing::StartsWith("chimera: " + line)));
+  }
+}
+
 class TrainingLauncherDeathTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(TrainingLauncherDeathTest, LeavesNothing) {

@@ -1,0 +1,153 @@
+// Readers of a run's output that are slow, stopped or gone, and files that are full: the run goes on, or ends in order.
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <array>
+
+#include "training.h"
+
+namespace chimera::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+
+/// Both ends of something that a program can have as its stdout and stderr.
+struct Stream {
+  FileDescriptor reader;
+  FileDescriptor program;
+};
+
+Stream make_pipe() {
+  std::array<int, 2> ends{};
+  check_system(::pipe2(ends.data(), O_CLOEXEC), "create a pipe");
+  return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
+}
+
+/// As a pager that shows its first page: it has taken what fits it, and reads no more.
+Stream paused_reader() {
+  Stream pipe = make_pipe();
+  ::fcntl(pipe.program.get(), F_SETFL, O_NONBLOCK);
+  while (::write(pipe.program.get(), "#", 1) == 1) {
+  }
+  ::fcntl(pipe.program.get(), F_SETFL, 0);
+  return pipe;
+}
+
+/// As `head -1` once it has its line.
+Stream reader_that_has_gone() {
+  Stream pipe = make_pipe();
+  pipe.reader = FileDescriptor();
+  return pipe;
+}
+
+/// A terminal after Ctrl-S.
+Stream stopped_terminal() {
+  FileDescriptor master(check_system(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC), "open a terminal"));
+  check_system(::grantpt(master.get()), "open a terminal");
+  check_system(::unlockpt(master.get()), "open a terminal");
+  FileDescriptor slave(check_system(::open(::ptsname(master.get()), O_RDWR | O_NOCTTY | O_CLOEXEC), "open a terminal"));
+  check_system(::tcflow(slave.get(), TCOOFF), "stop a terminal");
+  return {std::move(master), std::move(slave)};
+}
+
+/// A process that was started with stdout and stderr closed (`>&- 2>&-`).
+Stream none() { return {}; }
+
+struct Reader {
+  std::string name;
+  Stream (*stream)();
+  Arguments flags = {};
+};
+
+Arguments short_training(const Scratch& scratch) {
+  return small_training(scratch) + Arguments{"--model", "gpt2-tiny", "--stages", "2", "--steps", "4"};
+}
+
+class TrainingOutputTest : public ::testing::TestWithParam<Reader> {};
+
+TEST_P(TrainingOutputTest, NoReaderKeepsARunFromItsEnd) {
+  const Scratch scratch;
+  const Stream stream = GetParam().stream();
+  const int descriptor = stream.program.get();
+  const ProgramResult result = ProgramRun(short_training(scratch) + GetParam().flags + Arguments{"--hang-seconds", "3"},
+                                          {.messages = descriptor, .output = descriptor})
+                                   .wait();
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(read_metrics(scratch.path("metrics.jsonl")).size(), 4U);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    , TrainingOutputTest,
+    ::testing::Values(Reader{"PausedReader", paused_reader}, Reader{"ReaderThatHasGone", reader_that_has_gone},
+                      Reader{"StoppedTerminal", stopped_terminal}, Reader{"None", none},
+                      Reader{"PausedReaderOfThreads", paused_reader, {"--transport", "threads"}},
+                      Reader{"ReaderOfThreadsThatHasGone", reader_that_has_gone, {"--transport", "threads"}}),
+    [](const auto& reader) { return reader.param.name; });
+
+/// The steps of a run, as they come, through a pipe in the file system.
+class MetricsPipe {
+ public:
+  explicit MetricsPipe(const std::string& path) {
+    check_system(::mkfifo(path.c_str(), 0600), "make a pipe");
+    reader_ = FileDescriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC));  // a writer too: no end before the first step
+  }
+  void await_step() {
+    for (char c = 0; c != '\n';) check_system(static_cast<int>(::read(reader_.get(), &c, 1)), "read a pipe");
+  }
+
+ private:
+  FileDescriptor reader_;
+};
+
+TEST(TrainingOutputTest, SignalsEndARunWhoseReaderHasPaused) {
+  for (const Arguments& flags : {Arguments{}, Arguments{"--transport", "threads"}}) {
+    const Scratch scratch;
+    MetricsPipe metrics(scratch.path("metrics.jsonl"));
+    const Stream stream = paused_reader();
+    ProgramRun run(short_training(scratch) + flags + Arguments{"--steps", "100000"},
+                   {.messages = stream.program.get()});
+    metrics.await_step();
+    run.send(run.process(), SIGTERM);
+    const ProgramResult result = run.wait();
+    EXPECT_EQ(result.exit_code, 128 + SIGTERM);
+    EXPECT_EQ(result.orphans, 0);
+    EXPECT_LT(result.ending_time, std::chrono::seconds(2));
+  }
+}
+
+TEST(TrainingOutputTest, ARankThatDiesEndsTheRunWhoseReaderHasPaused) {
+  const Scratch scratch;
+  const Stream stream = paused_reader();
+  const ProgramResult result =
+      ProgramRun(short_training(scratch),
+                 {.environment = {"CHIMERA_FAULT=kill@backward:1:3"}, .ranks = 2, .messages = stream.program.get()})
+          .wait();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.orphans, 0);
+  EXPECT_LT(result.ending_time, std::chrono::seconds(2));
+}
+
+TEST(TrainingOutputTest, AFullDiskEndsTheRunWithItsReason) {
+  const Scratch scratch;
+  const auto refused = run_program(small_training(scratch) +
+                                   Arguments{"--model", "gpt2-tiny", "--stages", "2", "--metrics", "/dev/full"});
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(complaints(refused), ElementsAre(MatchesRegex("chimera: rank 0 failed at [^:]+: --metrics /dev/full: "
+                                                            "No space left on device")));
+  const FileDescriptor full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
+  const auto output = ProgramRun(short_training(scratch), {.output = full.get()}).wait();
+  EXPECT_EQ(output.exit_code, 1);
+  EXPECT_THAT(output.messages, HasSubstr("chimera: standard output cannot be written: No space left on device\n"));
+}
+
+}  // namespace
+}  // namespace chimera::testing
