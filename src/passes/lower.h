@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <set>
 
-#include "passes/place_all_reduces.h"
+#include "schedule/place_all_reduces.h"
 #include "schedule/program.h"
 #include "schedule/schedule.h"
 

@@ -1,4 +1,4 @@
-#include "passes/place_all_reduces.h"
+#include "schedule/place_all_reduces.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
