@@ -8,7 +8,6 @@
 #include "check/check_schedule.h"
 #include "core/error.h"
 #include "passes/lower.h"
-#include "simulate/simulate.h"
 
 namespace chimera {
 namespace {
@@ -29,16 +28,10 @@ void require_valid(const std::vector<Violation>& violations, const Schedule& sch
 
 }  // namespace
 
-/// Where workers wait is looked up in the timeline with F = 1, B = 2, I = W = 1 and no latency.
 Program training_program(const RunShape& shape, const ProgramChoices& choices) {
   LoweringOptions options{.discipline = choices.discipline, .recompute = choices.recompute};
   options.all_reduces = {
       .every_stage = shape.ranks.data_parallel > 1 || choices.canonical, .placement = choices.sync, .tied = shape.tied};
-  Timeline timeline;
-  if (choices.sync == AllReducePlacement::EagerOpt) {
-    timeline = simulate(shape.schedule, CostModel::uniform(shape.schedule, {.forward = 1, .backward = 2}));
-    options.all_reduces.timeline = &timeline;
-  }
   return proven(shape.schedule, options);
 }
 

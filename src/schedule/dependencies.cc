@@ -35,7 +35,6 @@ DependencyWalk::DependencyWalk(const OpTable& table)
 std::vector<std::size_t> DependencyWalk::visited() const { return next_; }
 
 std::vector<std::int64_t> unit_start_times(const OpTable& table) {
-  const auto duration = [](OpKind kind) { return kind == OpKind::Backward ? 2 : 1; };
   std::vector<std::int64_t> start(table.size(), 0);
   std::vector<std::int64_t> worker_free(table.schedule().workers.size(), 0);
   OpIndex visited = 0;
@@ -43,10 +42,10 @@ std::vector<std::int64_t> unit_start_times(const OpTable& table) {
     const Op& op = table.op(index);
     std::int64_t& free = worker_free[table.worker(index)];
     for (const OpIndex input : table.inputs(op)) {
-      if (input != kNoOp) free = std::max(free, start[input] + duration(table.op(input).kind));
+      if (input != kNoOp) free = std::max(free, start[input] + unit_duration(table.op(input).kind));
     }
     start[index] = free;
-    free += duration(op.kind);
+    free += unit_duration(op.kind);
     ++visited;
   });
   if (visited != table.size()) {

@@ -6,8 +6,6 @@
 namespace chimera {
 namespace {
 
-constexpr double kLeastIdle = 1e-9;  // of a worker's step; less is rounding
-
 /// Calls `visit` with what a weight gradient of the stage counts for: the stage and, of a tied model, its matrix.
 template <class Visit>
 void visit_groups(StageId stage, std::int64_t stages, bool tied, Visit&& visit) {
@@ -36,14 +34,21 @@ std::vector<StageId> order_of_stages(const OpTable& table, const std::vector<std
 }
 
 /// The position of the last op before which the worker waits in the midst of its ops; -1 where it never does.
-std::int64_t last_wait(const WorkerTimeline& worker) {
-  const auto& ops = worker.ops;
-  if (ops.empty()) return -1;
-  const double length = ops.back().end - ops.front().start;
-  double idle = 0;
-  for (std::size_t i = ops.size() - 1; i > 0; --i) {
-    idle += ops[i].start - ops[i - 1].end;
-    if (idle > kLeastIdle * length) return static_cast<std::int64_t>(i);
+std::int64_t last_wait(const OpTable& table, const std::vector<std::int64_t>& start, std::size_t worker) {
+  const OpIndex first = table.first(worker);
+  for (OpIndex op = table.first(worker + 1); op-- > first + 1;) {
+    if (start[op] > start[op - 1] + unit_duration(table.op(op - 1).kind)) return static_cast<std::int64_t>(op - first);
+  }
+  return -1;
+}
+
+/// Up to which position the worker's sums start right after its last backwards; the others start after its last op.
+std::int64_t eager_until(const OpTable& table, const std::vector<std::int64_t>& start, std::size_t worker,
+                         AllReducePlacement placement) {
+  switch (placement) {
+    case AllReducePlacement::Eager: return static_cast<std::int64_t>(table.schedule().workers[worker].size());
+    case AllReducePlacement::EagerOpt: return last_wait(table, start, worker);
+    case AllReducePlacement::Post: return -1;
   }
   return -1;
 }
@@ -69,14 +74,11 @@ std::vector<std::vector<AllReduceStart>> place_all_reduces(const OpTable& table,
       visit_groups(ops[i].stage, stages, options.tied,
                    [&](std::size_t group) { last_backward[group] = static_cast<std::int64_t>(i); });
     }
-    const std::int64_t end = static_cast<std::int64_t>(ops.size()) - 1;
-    std::int64_t eager_until = end;  // starts at earlier positions stay there
-    if (options.placement == AllReducePlacement::EagerOpt) eager_until = last_wait(options.timeline->workers[w]);
-    if (options.placement == AllReducePlacement::Post) eager_until = -1;
+    const std::int64_t until = eager_until(table, start, w, options.placement);
     std::int64_t after = -1;
     for (AllReduceStart& sum : result[w]) {
       after = std::max(after, last_backward[sum.stage.index()]);
-      sum.after = after < eager_until ? after : end;
+      sum.after = after < until ? after : static_cast<std::int64_t>(ops.size()) - 1;
     }
     for (const Op& op : ops) {
       visit_groups(op.stage, stages, options.tied, [&](std::size_t group) { last_backward[group] = -1; });

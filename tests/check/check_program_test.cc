@@ -53,7 +53,7 @@ TEST(CheckProgramTest, SumsOfATiedMatrixAreSafeInBothDisciplines) {
         for (const bool every_stage : {false, true}) {
           for (const ChannelDiscipline discipline : kDisciplines) {
             const LoweringOptions options{.discipline = discipline,
-                                          .all_reduces = {every_stage, placement, nullptr, /*tied=*/true}};
+                                          .all_reduces = {every_stage, placement, /*tied=*/true}};
             const auto violations = check(lower(schedule, options), discipline);
             ASSERT_TRUE(violations.empty())
                 << testing::describe(generator.name, shape) << ": " << violations[0].message;

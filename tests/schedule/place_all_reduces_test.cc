@@ -14,12 +14,10 @@ using ::testing::Pair;
 /// What a worker sums, each with the op after which it starts: ("3", "3B3").
 using Starts = std::vector<std::pair<std::int64_t, std::string>>;
 
-/// With F = 1 and B = 2, for EagerOpt.
 std::vector<Starts> starts(const Schedule& schedule, AllReducePlacement placement, bool every_stage = false,
                            bool tied = false) {
   const OpTable table(schedule);
-  const Timeline timeline = testing::timed(schedule, 1, 2);
-  const auto placed = place_all_reduces(table, unit_start_times(table), {every_stage, placement, &timeline, tied});
+  const auto placed = place_all_reduces(table, unit_start_times(table), {every_stage, placement, tied});
   std::vector<Starts> result;
   for (std::size_t w = 0; w < placed.size(); ++w) {
     auto& worker = result.emplace_back();
