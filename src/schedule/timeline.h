@@ -52,6 +52,7 @@ struct TimedAllReduce {
   double start = 0;
   double end = 0;
   std::optional<Place> launched_by = std::nullopt;  // the op after which the last of its workers launched it
+  std::size_t after = 0;                            // how many of the worker's own ops come before its own launch
 };
 
 /// The optimizer step of all stages that a worker holds (in an asynchronous schedule: of one, its sum of gradients
@@ -76,7 +77,7 @@ struct WorkerTimeline {
   double inner_idle = 0;            // the part of `idle` between its own first and last op
   double peak_stage_units = 0;      // peak_in_flight, in activations of one worker's share of the model
   std::int64_t peak_weight_versions = 1;         // most versions of one stage's weights that are kept at once
-  std::vector<TimedAllReduce> all_reduces = {};  // in order of start; none where they cost nothing
+  std::vector<TimedAllReduce> all_reduces = {};  // in order of launch; none where they cost nothing
   std::vector<TimedUpdate> updates = {};         // in order; one a step where the schedule is synchronous
 };
 

@@ -114,10 +114,7 @@ CostModel CostModel::uniform(const Schedule& schedule, const StageCosts& share, 
 }
 
 CostTable::CostTable(const Schedule& schedule, const CostModel& model)
-    : optimizer_(model.optimizer),
-      delay_(model.latency),
-      placement_(model.all_reduce_placement),
-      blocking_sends_(model.blocking_sends) {
+    : optimizer_(model.optimizer), delay_(model.latency), blocking_sends_(model.blocking_sends) {
   require_valid(schedule, model);
   const double scale = schedule.micro_batch_scale;
   durations_.reserve(model.stages.size() * kOpKinds);
@@ -136,7 +133,9 @@ CostTable::CostTable(const Schedule& schedule, const CostModel& model)
   }
   if (!model.all_reduce) return;
   all_reduces_ = all_reduce_times(schedule, *model.all_reduce);
-  tied_ = model.all_reduce->tied.has_value();
+  sums_ = {.every_stage = model.all_reduce->every_stage || model.all_reduce->data_parallel > 1,
+           .placement = model.all_reduce_placement,
+           .tied = model.all_reduce->tied.has_value()};
 }
 
 double CostTable::link_time(const Op& made) const {

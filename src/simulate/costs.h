@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "schedule/all_reduce_placement.h"
+#include "schedule/place_all_reduces.h"
 #include "schedule/schedule.h"
 
 namespace chimera {
@@ -38,6 +38,7 @@ struct AllReduceCosts {
   std::int64_t data_parallel = 1;    // W, groups of workers that train alike: r = W times the workers holding the stage
   std::optional<double> tied = std::nullopt;  // of a tied model: bytes of its matrix's gradients, or seconds; it counts
                                               // as a stage S of those workers that hold stage 0 or S-1
+  bool every_stage = false;  // stages that one worker holds are summed, too, for no time (AllReduceOptions)
 };
 
 /// Bytes of one stage's tensors; the last three are those of a full micro-batch.
@@ -103,21 +104,21 @@ class CostTable {
     return all_reduces_.empty() ? 0 : all_reduces_[stage.index()];
   }
   [[nodiscard]] bool has_all_reduces() const { return !all_reduces_.empty(); }
-  /// Whether the gradients of a tied matrix are summed, too.
-  [[nodiscard]] bool has_tied_matrix() const { return tied_; }
   [[nodiscard]] double optimizer(StageId stage) const { return optimizer_.empty() ? 0 : optimizer_[stage.index()]; }
   /// [worker]: the update of all copies of stages that it holds.
   [[nodiscard]] std::vector<double> updates(const Schedule& schedule) const;
-  [[nodiscard]] AllReducePlacement all_reduce_placement() const { return placement_; }
+  /// Whether the gradients of a tied matrix are summed, too.
+  [[nodiscard]] bool has_tied_matrix() const { return sums_.tied; }
+  /// Which gradients are summed, and when workers launch the sums: what a program with these sums is lowered with.
+  [[nodiscard]] const AllReduceOptions& sums() const { return sums_; }
 
  private:
   std::vector<double> durations_;    // [stage][kind]
   std::vector<double> link_times_;   // [boundary]; empty without links
   std::vector<double> all_reduces_;  // [stage], and of the tied matrix
-  bool tied_ = false;
+  AllReduceOptions sums_;
   std::vector<double> optimizer_;
   double delay_ = 0;
-  AllReducePlacement placement_;
   bool blocking_sends_;
 };
 

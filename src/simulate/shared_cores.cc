@@ -21,108 +21,8 @@
 namespace chimera {
 namespace {
 
-/// Where each worker launches its all-reduces: [step][worker]; empty where nothing is summed at the end of steps.
-using Launches = std::vector<std::vector<std::vector<LaunchPoint>>>;
-
-/// The all-reduces of the steps: launched, waiting for their workers' lanes, running.
-class Sums {
- public:
-  Sums(const Schedule& schedule, const CostTable& costs, double share, Activities& activities, Timeline& timeline)
-      : costs_(costs),
-        share_(share),
-        activities_(activities),
-        timeline_(timeline),
-        groups_(gradient_groups(schedule.placement, costs.has_tied_matrix())),
-        state_(groups_.size()),
-        lane_busy_(schedule.workers.size()),
-        lane_free_(schedule.workers.size(), 0),
-        open_(schedule.workers.size(), 0) {}
-
-  /// Worker w begins a step in which it sums these.
-  void begin_step(std::size_t worker, const std::vector<LaunchPoint>& points) {
-    lane_free_[worker] = 0;
-    for (const LaunchPoint& point : points) open_[worker] += costs_.all_reduce(point.stage) > 0 ? 1 : 0;
-  }
-
-  void launch(StageId stage, std::size_t worker, double now, std::optional<Place> after) {
-    if (costs_.all_reduce(stage) <= 0) return;
-    State& state = state_[stage.index()];
-    const bool last = now > state.launched || (now == state.launched && worker < state.last_worker);
-    if (last) state = {now, after, worker, state.launches};
-    if (++state.launches < groups_[stage.index()].size()) return;
-    waiting_.push_back(stage);
-    std::stable_sort(waiting_.begin(), waiting_.end(), [&](StageId a, StageId b) {
-      const double first = state_[a.index()].launched;
-      const double second = state_[b.index()].launched;
-      return first != second ? first < second : a < b;
-    });
-  }
-
-  /// Starts every sum whose workers' lanes are free of those before it.
-  void start(double now) {
-    std::vector<bool> taken = lane_busy_;
-    std::erase_if(waiting_, [&](StageId stage) {
-      const auto& group = groups_[stage.index()];
-      const bool free = std::none_of(group.begin(), group.end(), [&](WorkerId w) { return taken[w.index()]; });
-      for (const WorkerId worker : group) taken[worker.index()] = true;
-      if (free) start(stage, now);
-      return free;
-    });
-  }
-
-  void finish(StageId stage, double now) {
-    for (const WorkerId worker : groups_[stage.index()]) {
-      timeline_.workers[worker.index()].all_reduces.back().end = now;
-      lane_free_[worker.index()] = now;
-      lane_busy_[worker.index()] = false;
-      --open_[worker.index()];
-    }
-    state_[stage.index()] = {};
-  }
-
-  /// When the worker's sums of its step are done; never, where some are still to be.
-  [[nodiscard]] double done(std::size_t worker) const { return open_[worker] == 0 ? lane_free_[worker] : kNever; }
-
- private:
-  struct State {
-    double launched = -1;  // by the last of its workers
-    std::optional<Place> after;
-    std::size_t last_worker = 0;
-    std::size_t launches = 0;
-  };
-
-  void start(StageId stage, double now) {
-    const auto& group = groups_[stage.index()];
-    const State& state = state_[stage.index()];
-    TimedAllReduce sum{stage, state.launched, 0, state.after};
-    for (const WorkerId worker : group) {
-      if (lane_free_[worker.index()] <= sum.start) continue;
-      sum.start = lane_free_[worker.index()];
-      sum.launched_by = timeline_.workers[worker.index()].all_reduces.back().launched_by;
-    }
-    for (const WorkerId worker : group) {
-      lane_busy_[worker.index()] = true;
-      timeline_.workers[worker.index()].all_reduces.push_back(sum);
-    }
-    activities_.begin({.kind = Work::Sum,
-                       .of = stage.index(),
-                       .left = costs_.all_reduce(stage),
-                       .demand = share_ * static_cast<double>(group.size()),
-                       .share = share_,
-                       .since = now});
-  }
-
-  const CostTable& costs_;
-  double share_;
-  Activities& activities_;
-  Timeline& timeline_;
-  std::vector<std::vector<WorkerId>> groups_;  // [stage]
-  std::vector<State> state_;                   // [stage]
-  std::vector<StageId> waiting_;               // launched by all their workers, in the order in which lanes take them
-  std::vector<bool> lane_busy_;                // [worker]
-  std::vector<double> lane_free_;              // [worker]: end of its last sum of this step
-  std::vector<std::size_t> open_;              // [worker]: sums of its step that are not done
-};
+/// The all-reduces that each worker launches: [step][worker]; empty where nothing is summed at the end of steps.
+using Launches = std::vector<std::vector<std::vector<AllReduceStart>>>;
 
 /// One run of all steps.
 class CoresRun {
@@ -136,7 +36,8 @@ class CoresRun {
         launches_(launches),
         timeline_(timeline),
         activities_(cores.cores),
-        sums_(schedule, costs, cores.all_reduce_share, activities_, timeline),
+        sums_(schedule, costs, timeline),
+        groups_(gradient_groups(schedule.placement, costs.sums().tied)),
         all_reduce_share_(cores.all_reduce_share),
         links_(costs),
         update_times_(costs.updates(schedule)),
@@ -152,7 +53,7 @@ class CoresRun {
       for (std::size_t w = 0; w < workers_.size(); ++w) {
         while (ready(w) <= now) begin_next(w, now);
       }
-      sums_.start(now);
+      for (const auto& [stage, start] : sums_.begin_ready()) begin_sum(stage, start);
       activities_.share_out(now);
     }
     for (std::size_t w = 0; w < workers_.size(); ++w) {
@@ -166,7 +67,8 @@ class CoresRun {
     std::size_t position = 0;  // of its next op
     double free = 0;           // since when it has nothing running
     bool busy = false;
-    bool launched_all = false;                               // of this step
+    std::size_t launched = 0;                                // sums of this step
+    bool ended_ops = false;                                  // of this step, so that all are launched
     std::optional<std::size_t> update_after = std::nullopt;  // asynchronous: the op whose update is to come
     double update_start = 0;                                 // of it
   };
@@ -186,7 +88,8 @@ class CoresRun {
     if (worker.update_after) return worker.free;
     if (worker.position < ranges_[worker.step][w].end) return op_ready(w);
     if (!synchronous()) return kNever;
-    return worker.launched_all ? std::max(worker.free, sums_.done(w)) : worker.free;
+    if (!worker.ended_ops) return worker.free;
+    return sums_.is_free(w) ? std::max(worker.free, sums_.free_since(w)) : kNever;
   }
 
   double op_ready(std::size_t w) const {
@@ -210,8 +113,9 @@ class CoresRun {
     } else if (worker.position < ranges_[worker.step][w].end) {
       timeline_.workers[w].ops[worker.position].start = now;
       begin(w, Work::Op, costs_.duration(schedule_.workers[w][worker.position]), now);
-    } else if (!worker.launched_all) {
-      launch_rest(w, now);
+    } else if (!worker.ended_ops) {
+      worker.ended_ops = true;
+      launch(w, now);
     } else {
       timeline_.workers[w].updates.push_back({worker.position, now, now});
       begin(w, Work::Update, update_times_[w], now);
@@ -224,7 +128,7 @@ class CoresRun {
   }
 
   void finish(const Activity& activity, double now) {
-    if (activity.kind == Work::Sum) return sums_.finish(StageId(static_cast<std::int64_t>(activity.of)), now);
+    if (activity.kind == Work::Sum) return sums_.end(StageId(static_cast<std::int64_t>(activity.of)), now);
     Worker& worker = workers_[activity.of];
     worker.busy = false;
     worker.free = now;
@@ -240,10 +144,30 @@ class CoresRun {
     timeline_.workers[w].ops[position].end = now;
     send(static_cast<OpIndex>(table_.first(w) + position), op, w, now);
     if (updates_.completes_update(op)) worker.update_after = position;
+    if (worker.position < ranges_[worker.step][w].end) launch(w, now);
+  }
+
+  /// Launches the sums whose turn has come.
+  void launch(std::size_t w, double now) {
     if (launches_.empty()) return;
-    for (const auto& [stage, after_op] : launches_[worker.step][w]) {
-      if (after_op == position) sums_.launch(stage, w, now, Place{w, position});
+    Worker& worker = workers_[w];
+    const auto& launches = launches_[worker.step][w];
+    const std::size_t begin = ranges_[worker.step][w].begin;
+    for (; worker.launched < launches.size(); ++worker.launched) {
+      const auto& [stage, after] = launches[worker.launched];
+      const std::size_t ops_before = begin + static_cast<std::size_t>(after + 1);
+      if (ops_before > worker.position) return;
+      sums_.launch(w, stage, now, ops_before);
     }
+  }
+
+  void begin_sum(StageId stage, double now) {
+    activities_.begin({.kind = Work::Sum,
+                       .of = stage.index(),
+                       .left = costs_.all_reduce(stage),
+                       .demand = all_reduce_share_ * static_cast<double>(groups_[stage.index()].size()),
+                       .share = all_reduce_share_,
+                       .since = now});
   }
 
   void send(OpIndex index, const Op& op, std::size_t w, double now) {
@@ -255,19 +179,11 @@ class CoresRun {
   }
 
   void begin_step(std::size_t w) {
-    workers_[w].launched_all = false;
-    if (!launches_.empty()) sums_.begin_step(w, launches_[workers_[w].step][w]);
-  }
-
-  void launch_rest(std::size_t w, double now) {
     Worker& worker = workers_[w];
-    worker.launched_all = true;
-    if (launches_.empty()) return;
-    const StepRange range = ranges_[worker.step][w];
-    const auto last = range.begin == range.end ? std::nullopt : std::optional(Place{w, range.end - 1});
-    for (const auto& [stage, after_op] : launches_[worker.step][w]) {
-      if (!after_op) sums_.launch(stage, w, now, last);
-    }
+    worker.launched = 0;
+    worker.ended_ops = false;
+    const StepRange& range = ranges_[worker.step][w];
+    if (range.begin < range.end) launch(w, worker.free);
   }
 
   void begin_own_update(std::size_t w, double now) {
@@ -280,8 +196,9 @@ class CoresRun {
     const Place place{w, *workers_[w].update_after};
     const StageId stage = schedule_.workers[w][place.position].stage;
     const double start = workers_[w].update_start;
-    if (now > start) timeline_.workers[w].all_reduces.push_back({stage, start, now, place});
-    timeline_.workers[w].updates.push_back({place.position + 1, start, now});
+    const std::size_t after = place.position + 1;
+    if (now > start) timeline_.workers[w].all_reduces.push_back({stage, start, now, place, after});
+    timeline_.workers[w].updates.push_back({after, start, now});
     begin(w, Work::Update, costs_.optimizer(stage), now);
   }
 
@@ -303,7 +220,8 @@ class CoresRun {
   const Launches& launches_;
   Timeline& timeline_;
   Activities activities_;
-  Sums sums_;
+  SumLanes sums_;
+  std::vector<std::vector<WorkerId>> groups_;  // [stage]: who sums its gradients
   double all_reduce_share_;
   Links links_;
   std::vector<double> update_times_;  // [worker], at the end of a synchronous step
@@ -320,14 +238,14 @@ void require_valid(const SharedCores& cores) {
 }
 
 Launches launches_in(const Schedule& schedule, const std::vector<std::vector<StepRange>>& ranges,
-                     const CostTable& costs, const Timeline& timeline) {
-  const auto held =
-      summed_stages(gradient_groups(schedule.placement, costs.has_tied_matrix()), schedule.workers.size());
+                     const CostTable& costs) {
   Launches launches;
-  for (const auto& step : ranges) {
-    auto& workers = launches.emplace_back();
-    for (std::size_t w = 0; w < step.size(); ++w)
-      workers.push_back(launch_points(schedule, costs, w, held[w], step[w], timeline.workers[w].ops));
+  if (schedule.updates || !costs.has_all_reduces()) return launches;
+  const auto steps = static_cast<std::int64_t>(ranges.size());
+  for (std::int64_t step = 0; step < steps; ++step) {
+    const Schedule part =
+        part_of(schedule, schedule.micro_batches / steps, step, ranges[static_cast<std::size_t>(step)]);
+    launches.push_back(launches_of_step(OpTable(part), costs));
   }
   return launches;
 }
@@ -353,12 +271,7 @@ Timeline simulate_steps_on_cores(const Schedule& unrolled, std::int64_t steps, c
   std::vector<std::vector<StepRange>> ranges = {whole_range(unrolled)};
   if (!unrolled.updates) ranges = step_ranges(unrolled, steps);
   Timeline timeline = empty_timeline(unrolled);
-  CoresRun(unrolled, ranges, table, cores, {}, timeline).run();
-  if (!unrolled.updates && table.has_all_reduces()) {
-    const Launches launches = launches_in(unrolled, ranges, table, timeline);
-    timeline = empty_timeline(unrolled);
-    CoresRun(unrolled, ranges, table, cores, launches, timeline).run();
-  }
+  CoresRun(unrolled, ranges, table, cores, launches_in(unrolled, ranges, table), timeline).run();
   if (unrolled.updates) end_steps_with_ops(unrolled, steps, timeline);
   sum_up(unrolled, timeline);
   const double bound = std::max(lower_bound(unrolled, table), work_of_ops(unrolled, table) / cores.cores);

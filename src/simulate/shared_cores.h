@@ -27,8 +27,7 @@ struct SharedCores {
 /// With as many cores as workers (twice as many, where all-reduces compute beside ops) this is simulate(), to the last
 /// bit; with one core and nothing to wait for it is the sum of all work.
 ///
-/// Eager-opt launches all-reduces where workers would be idle if sums took no time. The lower bound is simulate()'s, or
-/// the work of all ops over `cores` where that is more.
+/// The lower bound is simulate()'s, or the work of all ops over `cores` where that is more.
 /// Throws as simulate() does, and ConfigError unless cores > 0 and all_reduce_share is in [0, 1].
 [[nodiscard]] Timeline simulate_on_cores(const Schedule& schedule, const CostModel& costs, const SharedCores& cores);
 

@@ -19,9 +19,15 @@ class StepRun {
  public:
   /// `part` has the ops of `ranges` of the whole schedule. `free[w]` is when worker w may begin, and becomes when it
   /// has ended its ops.
-  StepRun(const Schedule& part, const std::vector<StepRange>& ranges, const CostTable& costs, Links& links,
+  StepRun(const OpTable& part, const std::vector<StepRange>& ranges, const CostTable& costs, Links& links,
           std::vector<double>& free, Timeline& timeline)
-      : table_(part), ranges_(ranges), costs_(costs), links_(links), free_(free), timeline_(timeline), updates_(part) {
+      : table_(part),
+        ranges_(ranges),
+        costs_(costs),
+        links_(links),
+        free_(free),
+        timeline_(timeline),
+        updates_(part.schedule()) {
     for (std::size_t w = 0; w < ranges.size(); ++w) timed_.push_back(timeline.workers[w].ops.data() + ranges[w].begin);
     if (costs.has_traffic()) arrived_.resize(table_.size());
   }
@@ -68,15 +74,16 @@ class StepRun {
 
   void update(StageId stage, std::size_t worker, OpIndex index) {
     const Place place{worker, ranges_[worker].begin + index - table_.first(worker)};
+    const std::size_t after = place.position + 1;
     const double start = free_[worker];
     const double summed = start + costs_.all_reduce(stage);
     WorkerTimeline& timeline = timeline_.workers[worker];
-    if (summed > start) timeline.all_reduces.push_back({stage, start, summed, place});
+    if (summed > start) timeline.all_reduces.push_back({stage, start, summed, place, after});
     free_[worker] = summed + costs_.optimizer(stage);
-    timeline.updates.push_back({place.position + 1, start, free_[worker]});
+    timeline.updates.push_back({after, start, free_[worker]});
   }
 
-  OpTable table_;
+  const OpTable& table_;
   const std::vector<StepRange>& ranges_;
   const CostTable& costs_;
   Links& links_;
@@ -87,46 +94,29 @@ class StepRun {
   std::vector<double> arrived_;  // [op]; empty where that is its end, plus the delay
 };
 
-/// The ops of those ranges as a schedule of its own, with micro-batches from 0.
-Schedule part_of(const Schedule& schedule, std::int64_t per_step, std::int64_t step,
-                 const std::vector<StepRange>& ranges) {
-  Schedule part{.name = schedule.name,
-                .stages = schedule.stages,
-                .micro_batches = per_step,
-                .placement = schedule.placement,
-                .workers = {},
-                .micro_batch_scale = schedule.micro_batch_scale};
-  for (std::size_t w = 0; w < ranges.size(); ++w) {
-    const auto begin = schedule.workers[w].begin();
-    auto& ops = part.workers.emplace_back(begin + static_cast<std::ptrdiff_t>(ranges[w].begin),
-                                          begin + static_cast<std::ptrdiff_t>(ranges[w].end));
-    for (Op& op : ops) op.micro_batch = MicroBatchId(op.micro_batch.value() - step * per_step);
-  }
-  return part;
-}
-
 /// Times all steps of a schedule with flushes between them.
 void run_synchronous(const Schedule& schedule, std::int64_t steps, const CostTable& costs, Timeline& timeline) {
   Links links(costs);
-  Synchronisation synchronisation(schedule, costs);
+  Synchronisation synchronisation(schedule, costs, timeline);
   std::vector<double> free(schedule.workers.size(), 0);
+  const auto run_step = [&](const OpTable& step, const std::vector<StepRange>& ranges) {
+    StepRun(step, ranges, costs, links, free, timeline).run();
+    synchronisation.end_step(step, ranges, free);
+    timeline.step_ends.push_back(free.empty() ? 0 : *std::max_element(free.begin(), free.end()));
+  };
+  if (steps == 1) return run_step(OpTable(schedule), whole_range(schedule));
   std::int64_t step = 0;
   for (const auto& ranges : step_ranges(schedule, steps)) {
-    if (steps == 1) {
-      StepRun(schedule, ranges, costs, links, free, timeline).run();
-    } else {
-      const Schedule part = part_of(schedule, schedule.micro_batches / steps, step++, ranges);
-      StepRun(part, ranges, costs, links, free, timeline).run();
-    }
-    synchronisation.end_step(ranges, free, timeline);
-    timeline.step_ends.push_back(free.empty() ? 0 : *std::max_element(free.begin(), free.end()));
+    const Schedule part = part_of(schedule, schedule.micro_batches / steps, step++, ranges);
+    run_step(OpTable(part), ranges);
   }
 }
 
 void run_asynchronous(const Schedule& schedule, std::int64_t steps, const CostTable& costs, Timeline& timeline) {
   Links links(costs);
   std::vector<double> free(schedule.workers.size(), 0);
-  StepRun(schedule, whole_range(schedule), costs, links, free, timeline).run();
+  const auto range = whole_range(schedule);
+  StepRun(OpTable(schedule), range, costs, links, free, timeline).run();
   end_steps_with_ops(schedule, steps, timeline);
 }
 

@@ -59,4 +59,21 @@ std::vector<std::vector<StepRange>> step_ranges(const Schedule& schedule, std::i
   return ranges;
 }
 
+Schedule part_of(const Schedule& schedule, std::int64_t per_step, std::int64_t step,
+                 const std::vector<StepRange>& ranges) {
+  Schedule part{.name = schedule.name,
+                .stages = schedule.stages,
+                .micro_batches = per_step,
+                .placement = schedule.placement,
+                .workers = {},
+                .micro_batch_scale = schedule.micro_batch_scale};
+  for (std::size_t w = 0; w < ranges.size(); ++w) {
+    const auto begin = schedule.workers[w].begin();
+    auto& ops = part.workers.emplace_back(begin + static_cast<std::ptrdiff_t>(ranges[w].begin),
+                                          begin + static_cast<std::ptrdiff_t>(ranges[w].end));
+    for (Op& op : ops) op.micro_batch = MicroBatchId(op.micro_batch.value() - step * per_step);
+  }
+  return part;
+}
+
 }  // namespace chimera

@@ -25,4 +25,8 @@ struct StepRange {
 /// after one of a later step.
 [[nodiscard]] std::vector<std::vector<StepRange>> step_ranges(const Schedule& schedule, std::int64_t steps);
 
+/// The ops of one step as a schedule of its own, with `per_step` micro-batches from 0.
+[[nodiscard]] Schedule part_of(const Schedule& schedule, std::int64_t per_step, std::int64_t step,
+                               const std::vector<StepRange>& ranges);
+
 }  // namespace chimera
