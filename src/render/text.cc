@@ -43,7 +43,7 @@ bool fits_cells(const Timeline& timeline, double unit) {
   if (!(timeline.makespan / unit <= 1e9)) return false;
   return std::all_of(timeline.workers.begin(), timeline.workers.end(), [&](const WorkerTimeline& worker) {
     return std::all_of(worker.ops.begin(), worker.ops.end(), [&](const TimedOp& op) {
-      return is_whole(op.start / unit) && is_whole(op.end / unit) && op.end > op.start;
+      return is_whole(op.start / unit) && is_whole(op.end / unit) && rounded(op.end / unit) > rounded(op.start / unit);
     });
   });
 }
@@ -168,7 +168,7 @@ class TextPicture {
     const std::size_t step = grid_.width + (grid_.separated ? 1 : 0);
     const std::size_t room = style_.columns > kNames + digits_ ? style_.columns - kNames - digits_ : 0;
     const bool folds = style_.columns > 0 && grid_.columns * step > room;
-    const std::size_t block = folds ? std::max<std::size_t>(room / step, 1) : grid_.columns;
+    const std::size_t block = std::max<std::size_t>(folds ? room / step : grid_.columns, 1);
     const auto notes = legend();
     std::string text;
     for (std::size_t first = 0; first == 0 || first < grid_.columns; first += block) {

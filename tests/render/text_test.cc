@@ -39,6 +39,20 @@ TEST(TextTest, OpsWithoutTimeStandInOrder) {
             "worker 1 | 1F0 1B0 1F1 1B1\n");
 }
 
+TEST(TextTest, TimesFarBelowTheUnitAreDrawnToScale) {
+  const Schedule schedule = find_generator("1f1b").generate({2, 2});
+  const std::string usual = to_text(schedule, testing::timed(schedule, 1, 1), {.unit = 0.3});
+  for (const double time : {1e-7, 1e-11, 1e-300}) {
+    EXPECT_EQ(to_text(schedule, testing::timed(schedule, time, time)), usual) << time;
+  }
+}
+
+TEST(TextTest, NoOpsAreNoColumns) {
+  Schedule schedule = find_generator("1f1b").generate({2, 2});
+  for (auto& ops : schedule.workers) ops.clear();
+  EXPECT_THAT(to_text(schedule, testing::timed(schedule, 1, 1)), HasSubstr("worker 1 |\n"));
+}
+
 TEST(TextTest, SaysWhichMicroBatchesGoDownAndUp) {
   EXPECT_THAT(picture("chimera", {2, 2}), HasSubstr("down: micro-batches 0\n"));
   EXPECT_THAT(picture("chimera", {2, 2}), HasSubstr("up:   micro-batches 1\n"));
