@@ -11,7 +11,7 @@ Schedule pipedream(const PipelineShape& shape) {
   require_sane("pipedream", shape);
   Schedule schedule = one_f_one_b(shape);
   schedule.name = "pipedream";
-  schedule.updates = AsynchronousUpdates{.micro_batches = 1, .versions = std::min(shape.stages, shape.micro_batches)};
+  schedule.updates = AsynchronousUpdates{.micro_batches = 1, .versions = shape.stages};
   for (auto& ops : schedule.workers) {
     for (Op& op : ops) {
       const std::int64_t behind = shape.stages - 1 - op.stage.value();

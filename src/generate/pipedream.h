@@ -8,10 +8,10 @@ namespace chimera {
 /// version that a micro-batch's forward used for its backward (weight stashing): on stage s micro-batch m uses version
 /// max(0, m - (D-1-s)), up to D versions on stage 0 and one on the last. Any D and N.
 ///
-/// The value is one step, the N micro-batches between a start and a stop; with N below D it keeps fewer micro-batches
-/// at work, and min(D, N) versions. unroll() (passes/unroll.h) makes the stream of many steps, which has no bubble
-/// after its start where N >= D. Makespan of the one step as 1F1B's; stage s holds min(D-s, N) activations. Throws
-/// ConfigError if D or N is not positive. Source: Narayanan et al., SOSP'19.
+/// The value is one step, the N micro-batches between a start and a stop, in which stage s holds min(D-s, N)
+/// activations; makespan as 1F1B's. unroll() (passes/unroll.h) makes the stream of many steps, which has no bubble
+/// after its start: D micro-batches are at work whatever N. Throws ConfigError if D or N is not positive. Source:
+/// Narayanan et al., SOSP'19.
 [[nodiscard]] Schedule pipedream(const PipelineShape& shape);
 
 }  // namespace chimera

@@ -43,14 +43,51 @@ void append_without_flush(Ops& stream, std::size_t drain, const Ops& next, std::
   stream.insert(stream.end(), next.begin() + static_cast<std::ptrdiff_t>(taken), next.end());
 }
 
-Ops stream_of(const Ops& step, std::int64_t steps, std::int64_t micro_batches, bool flush) {
+/// How many ops at the beginning are forwards.
+std::size_t leading_forwards(const Ops& ops) {
   const auto is_forward = [](const Op& op) { return op.kind == OpKind::Forward; };
-  const auto warm_up = static_cast<std::size_t>(std::find_if_not(step.begin(), step.end(), is_forward) - step.begin());
-  const auto drain = static_cast<std::size_t>(std::find_if(step.rbegin(), step.rend(), is_forward) - step.rbegin());
+  return static_cast<std::size_t>(std::ranges::find_if_not(ops, is_forward) - ops.begin());
+}
+
+/// How many ops at the end are none.
+std::size_t ops_behind_forwards(const Ops& ops) {
+  const auto is_forward = [](const Op& op) { return op.kind == OpKind::Forward; };
+  return static_cast<std::size_t>(std::find_if(ops.rbegin(), ops.rend(), is_forward) - ops.rbegin());
+}
+
+Ops repeated(const Ops& step, std::int64_t steps, std::int64_t micro_batches, bool flush) {
+  const std::size_t drain = ops_behind_forwards(step);
+  const std::size_t warm_up = leading_forwards(step);
   Ops stream;
   stream.reserve(step.size() * static_cast<std::size_t>(steps));
   for (std::int64_t k = 0; k < steps; ++k) {
     append_without_flush(stream, flush || k == 0 ? 0 : drain, shifted(step, k * micro_batches), warm_up);
+  }
+  return stream;
+}
+
+/// The micro-batches that a worker may have at work, where its step has fewer and does not say; 0: as its step says.
+std::size_t admitted(const Schedule& step, const Ops& ops) {
+  if (!step.updates || step.updates->delay || ops.empty()) return 0;
+  const std::size_t forwards = leading_forwards(ops);
+  const StageId stage = ops.front().stage;
+  const bool one_stage = std::ranges::all_of(ops, [&](const Op& op) { return op.stage == stage; });
+  if (!one_stage || forwards + ops_behind_forwards(ops) != ops.size()) return 0;
+  const std::int64_t by_versions = (step.updates->versions - 1) * step.updates->micro_batches + 1;
+  return std::max(forwards, static_cast<std::size_t>(std::min(step.stages - stage.value(), by_versions)));
+}
+
+/// So many forwards, then one behind each op that ends a micro-batch. `ops`: those of all steps, one after the other.
+Ops with_so_many_at_work(const Ops& ops, std::size_t admitted) {
+  Ops forwards;
+  Ops others;
+  for (const Op& op : ops) (op.kind == OpKind::Forward ? forwards : others).push_back(op);
+  std::size_t taken = std::min(admitted, forwards.size());
+  Ops stream(forwards.begin(), forwards.begin() + static_cast<std::ptrdiff_t>(taken));
+  stream.reserve(ops.size());
+  for (const Op& op : others) {
+    stream.push_back(op);
+    if (gives_weight_gradient(op.kind) && taken < forwards.size()) stream.push_back(forwards[taken++]);
   }
   return stream;
 }
@@ -99,9 +136,21 @@ Schedule unroll(const Schedule& step, std::int64_t steps) {
   require_unrollable(step, steps);
   Schedule stream = step;
   stream.micro_batches = step.micro_batches * steps;
-  for (auto& ops : stream.workers) ops = stream_of(ops, steps, step.micro_batches, !step.updates);
+  for (auto& ops : stream.workers) {
+    const std::size_t at_work = admitted(step, ops);
+    ops = at_work > 0 ? with_so_many_at_work(repeated(ops, steps, step.micro_batches, /*flush=*/true), at_work)
+                      : repeated(ops, steps, step.micro_batches, /*flush=*/!step.updates);
+  }
   if (step.updates) state_versions(stream);
   return stream;
+}
+
+std::int64_t steps_at_work(const Schedule& step) {
+  return step.updates ? (step.stages + step.micro_batches - 1) / step.micro_batches : 1;
+}
+
+std::int64_t steps_to_time(const Schedule& step) {
+  return step.updates ? 2 * steps_at_work(step) + 2 : 1;  // one in the midst is neither of the start nor of the end
 }
 
 }  // namespace chimera

@@ -17,7 +17,6 @@
 namespace chimera {
 namespace {
 
-constexpr std::int64_t kSteps = 4;  // in a row, for schedules whose steps overlap
 constexpr std::int64_t kMostKeptOps = std::int64_t{1} << 23;
 
 /// What runs: one step, or several where nothing flushes between them.
@@ -27,8 +26,9 @@ struct Run {
 };
 
 Run run_of(const std::shared_ptr<const Schedule>& schedule) {
-  if (!schedule->updates) return {schedule, 1};
-  return {std::make_shared<const Schedule>(unroll(*schedule, kSteps)), kSteps};
+  const std::int64_t steps = steps_to_time(*schedule);
+  if (steps == 1) return {schedule, 1};
+  return {std::make_shared<const Schedule>(unroll(*schedule, steps)), steps};
 }
 
 /// Cores for a group of workers, in those that one of them uses.

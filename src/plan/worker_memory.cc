@@ -1,14 +1,24 @@
 #include "plan/worker_memory.h"
 
 #include <algorithm>
+#include <optional>
+
+#include "passes/unroll.h"
 
 namespace chimera {
 namespace {
 
+/// The steps of a run that are at work at once; none where one step is.
+std::optional<Schedule> several_steps_at_work(const Schedule& step) {
+  const std::int64_t steps = steps_at_work(step);
+  return steps > 1 ? std::optional(unroll(step, steps)) : std::nullopt;
+}
+
 /// Follows what each worker holds through its ops.
 class OrderLedger {
  public:
-  OrderLedger(const Schedule& schedule, const StageModel& model) : schedule_(schedule), model_(model) {
+  OrderLedger(const Schedule& schedule, const StageModel& model)
+      : steps_(several_steps_at_work(schedule)), schedule_(steps_ ? *steps_ : schedule), model_(model) {
     in_flight_.resize(static_cast<std::size_t>(schedule.stages));
     held_.resize(schedule.workers.size());
     for (const auto& row : schedule.placement.worker_of) {
@@ -95,6 +105,7 @@ class OrderLedger {
       message_room_[w] = static_cast<double>(peers[w].size()) * each * largest[w];
   }
 
+  std::optional<Schedule> steps_;
   const Schedule& schedule_;
   const StageModel& model_;
   std::vector<std::vector<std::size_t>> held_;  // [worker]: stages, one entry for each copy

@@ -27,9 +27,6 @@ std::string groups_in_words(const Job& job) {
   return fmt::format(", {} groups of {} side by side", job.ranks.data_parallel, job.ranks.workers);
 }
 
-/// Steps in a row that show how one goes on into the next, where they do.
-std::int64_t steps_to_time(const Schedule& schedule) { return schedule.updates ? 4 : 1; }
-
 Timeline timed(const Schedule& schedule, const CostModel& costs) {
   const std::int64_t steps = steps_to_time(schedule);
   return steps == 1 ? simulate(schedule, costs) : simulate_steps(unroll(schedule, steps), steps, costs);

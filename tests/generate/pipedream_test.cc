@@ -41,7 +41,7 @@ TEST(PipedreamTest, ForwardsUseTheNewestWeightsOfTheirStage) {
 
 TEST(PipedreamTest, UpdatesAfterEveryBackward) {
   EXPECT_EQ(pipedream({4, 8}).updates, (AsynchronousUpdates{.micro_batches = 1, .versions = 4}));
-  EXPECT_EQ(pipedream({4, 3}).updates, (AsynchronousUpdates{.micro_batches = 1, .versions = 3}));
+  EXPECT_EQ(pipedream({4, 3}).updates, (AsynchronousUpdates{.micro_batches = 1, .versions = 4}));
 }
 
 TEST(PipedreamTest, RejectsShapesThatAreNone) {

@@ -62,6 +62,29 @@ TEST(UnrollTest, AsynchronousStepsHaveNoFlush) {
                           "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5"));
 }
 
+TEST(UnrollTest, AsManyAreAtWorkAsThereAreStagesHoweverShortTheStep) {
+  EXPECT_THAT(testing::orders(unroll(generated("pipedream", {3, 1}), 4)),
+              ElementsAre("F0 F1 F2 B0 F3 B1 B2 B3", "F0 F1 B0 F2 B1 F3 B2 B3", "F0 B0 F1 B1 F2 B2 F3 B3"));
+}
+
+TEST(UnrollTest, NoMoreAreAtWorkThanVersionsAllow) {
+  Schedule step = generated("pipedream", {4, 1});
+  step.updates->versions = 2;
+  const Schedule stream = unroll(step, 3);
+  EXPECT_TRUE(check(stream).empty());
+  EXPECT_THAT(testing::orders(stream)[0], "F0 F1 B0 F2 B1 B2");
+}
+
+TEST(UnrollTest, AStepInTheMidstOfARunTakesItsOpsAlone) {
+  for (const PipelineShape& shape : testing::small_shapes("pipedream", 8)) {
+    const Schedule step = generated("pipedream", shape);
+    const std::int64_t steps = steps_to_time(step);
+    const Schedule stream = unroll(step, steps);
+    const Timeline timeline = simulate_steps(stream, steps, CostModel::uniform(stream, testing::costs(1, 2)));
+    EXPECT_EQ(timeline.period, 3 * static_cast<double>(shape.micro_batches)) << testing::describe("pipedream", shape);
+  }
+}
+
 TEST(UnrollTest, EveryScheduleStaysLegalAndHoldsNoMore) {
   for (const Generator& generator : generators()) {
     for (const PipelineShape& shape : testing::small_shapes(generator.name, 5)) {
@@ -72,8 +95,9 @@ TEST(UnrollTest, EveryScheduleStaysLegalAndHoldsNoMore) {
       const Timeline one = testing::timed(step, 1, 2);
       const Timeline three = testing::timed(stream, 1, 2);
       for (std::size_t w = 0; w < one.workers.size(); ++w) {
-        EXPECT_EQ(three.workers[w].peak_in_flight, one.workers[w].peak_in_flight)
-            << testing::describe(generator.name, shape);
+        std::int64_t most = one.workers[w].peak_in_flight;
+        if (generator.name == "pipedream") most = std::min(shape.stages - step.workers[w][0].stage.value(), 3 * most);
+        EXPECT_EQ(three.workers[w].peak_in_flight, most) << testing::describe(generator.name, shape);
       }
     }
   }
@@ -91,23 +115,22 @@ TEST(UnrollTest, OneStepIsTheStep) {
 TEST(UnrollTest, PipedreamIsOneLongStream) {
   for_many_streams("pipedream",
                    [](const Schedule& step, std::int64_t steps, const Schedule& stream, const std::string& where) {
-                     if (step.micro_batches < step.stages) return;
                      EXPECT_EQ(stream, generated("pipedream", {step.stages, steps * step.micro_batches})) << where;
                    });
 }
 
 TEST(UnrollTest, PipedreamsVersionsAreTheClosedForm) {
-  for_many_streams(
-      "pipedream", [](const Schedule& step, std::int64_t, const Schedule& stream, const std::string& where) {
-        for (std::size_t w = 0; w < stream.workers.size(); ++w) {
-          for (const Op& op : stream.workers[w]) {
-            const std::int64_t behind = std::min(step.stages - 1 - op.stage.value(), step.micro_batches - 1);
-            EXPECT_EQ(op.weight_version, std::max<std::int64_t>(0, op.micro_batch.value() - behind))
-                << where << " " << to_text(op);
-          }
-          EXPECT_LE(most_versions_alive(stream, w), stream.updates->versions) << where;
-        }
-      });
+  for_many_streams("pipedream",
+                   [](const Schedule& step, std::int64_t, const Schedule& stream, const std::string& where) {
+                     for (std::size_t w = 0; w < stream.workers.size(); ++w) {
+                       for (const Op& op : stream.workers[w]) {
+                         const std::int64_t behind = step.stages - 1 - op.stage.value();
+                         EXPECT_EQ(op.weight_version, std::max<std::int64_t>(0, op.micro_batch.value() - behind))
+                             << where << " " << to_text(op);
+                       }
+                       EXPECT_LE(most_versions_alive(stream, w), stream.updates->versions) << where;
+                     }
+                   });
 }
 
 TEST(UnrollTest, LongPipedreamKeepsAsManyVersionsAsItStates) {
@@ -135,7 +158,6 @@ TEST(UnrollTest, AsynchronousStepsHaveNoBubbleBetweenThem) {
   for (const char* name : {"pipedream", "pipedream-2bw"}) {
     for_many_streams(name,
                      [](const Schedule& step, std::int64_t steps, const Schedule& stream, const std::string& where) {
-                       if (step.micro_batches < step.stages) return;
                        const std::int64_t rounds = steps * step.micro_batches + step.stages - 1;
                        EXPECT_EQ(testing::timed(stream, 1, 2).makespan, static_cast<double>(rounds) * 3) << where;
                      });

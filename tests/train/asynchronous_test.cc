@@ -85,7 +85,7 @@ class History {
 std::int64_t version_of(const Job& job, std::int64_t stage, std::int64_t micro_batch) {
   const std::int64_t n = job.schedule.micro_batches;
   if (job.schedule.name == "pipedream-2bw") return std::max<std::int64_t>(0, micro_batch / n - 1);
-  return std::max<std::int64_t>(0, micro_batch - std::min(job.schedule.stages - 1 - stage, n - 1));
+  return std::max<std::int64_t>(0, micro_batch - (job.schedule.stages - 1 - stage));
 }
 
 class Replay {
