@@ -12,7 +12,7 @@ namespace chimera {
 inline constexpr double kNever = std::numeric_limits<double>::infinity();
 
 /// What needs cores for a while.
-enum class Work : std::uint8_t { Op, Sum, OwnSum, Update };
+enum class Work : std::uint8_t { Recomputation, Op, Sum, OwnSum, Update };
 
 struct Activity {
   Work kind = Work::Op;

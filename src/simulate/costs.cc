@@ -117,12 +117,13 @@ CostTable::CostTable(const Schedule& schedule, const CostModel& model)
     : optimizer_(model.optimizer), delay_(model.latency), blocking_sends_(model.blocking_sends) {
   require_valid(schedule, model);
   const double scale = schedule.micro_batch_scale;
+  for (const double again : model.recompute) recomputations_.push_back(again * scale);
   durations_.reserve(model.stages.size() * kOpKinds);
   for (std::size_t s = 0; s < model.stages.size(); ++s) {
     for (int k = 0; k < kOpKinds; ++k) {
       const auto kind = static_cast<OpKind>(k);
-      const double again = gives_input_gradient(kind) && !model.recompute.empty() ? model.recompute[s] : 0;
-      durations_.push_back((model.stages[s].of(kind) + again) * scale);
+      const StageId stage(static_cast<std::int64_t>(s));
+      durations_.push_back(model.stages[s].of(kind) * scale + recomputation(kind, stage));
     }
   }
   if (model.links) {

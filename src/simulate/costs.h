@@ -64,7 +64,8 @@ struct CostModel {
   std::optional<LinkCosts> links = std::nullopt;
   std::optional<AllReduceCosts> all_reduce = std::nullopt;  // none: gradients are not summed
   std::vector<double> optimizer = {};                       // [S], updating one copy of the stage; empty: no time
-  std::vector<double> recompute = {};                       // [S], a second forward before each B or I; empty, 0: none
+  std::vector<double> recompute = {};                       // [S], a second forward before each B or I, which does not
+                                                            // need the op's gradient; empty, 0: none
   std::vector<StageMemory> memory = {};                     // [S]; empty: memory is counted in stage units
   MessageBuffers buffers = {};                              // with memory
   AllReducePlacement all_reduce_placement = AllReducePlacement::EagerOpt;
@@ -87,10 +88,16 @@ class CostTable {
   /// schedule.
   CostTable(const Schedule& schedule, const CostModel& model);
 
+  /// What the op takes of its worker's time, its recomputation included.
   [[nodiscard]] double duration(OpKind kind, StageId stage) const {
     return durations_[stage.index() * kOpKinds + static_cast<std::size_t>(kind)];
   }
   [[nodiscard]] double duration(const Op& op) const { return duration(op.kind, op.stage); }
+  /// The part of it in which the op's forward runs again: before it, while its gradient may still be on its way.
+  [[nodiscard]] double recomputation(OpKind kind, StageId stage) const {
+    return recomputations_.empty() || !gives_input_gradient(kind) ? 0 : recomputations_[stage.index()];
+  }
+  [[nodiscard]] double recomputation(const Op& op) const { return recomputation(op.kind, op.stage); }
   /// How long the result of the op, which another stage needs, takes on its link, and how long it is on its way after.
   [[nodiscard]] double link_time(const Op& made) const;
   [[nodiscard]] double delay() const { return delay_; }
@@ -113,9 +120,10 @@ class CostTable {
   [[nodiscard]] const AllReduceOptions& sums() const { return sums_; }
 
  private:
-  std::vector<double> durations_;    // [stage][kind]
-  std::vector<double> link_times_;   // [boundary]; empty without links
-  std::vector<double> all_reduces_;  // [stage], and of the tied matrix
+  std::vector<double> durations_;       // [stage][kind]
+  std::vector<double> recomputations_;  // [stage]; empty without
+  std::vector<double> link_times_;      // [boundary]; empty without links
+  std::vector<double> all_reduces_;     // [stage], and of the tied matrix
   AllReduceOptions sums_;
   std::vector<double> optimizer_;
   double delay_ = 0;

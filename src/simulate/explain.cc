@@ -172,12 +172,21 @@ class Explainer {
     return last;
   }
 
-  /// The op that an update follows: the one that launched the all-reduce it waited for, or the worker's own before it.
+  /// The op that an update follows. In a synchronous schedule, where it waits for all workers: the one that launched
+  /// the all-reduce that ended last, or the last op itself.
   std::optional<Place> before_update(std::size_t worker, const TimedUpdate& update) const {
-    const auto& sums = timeline_.workers[worker].all_reduces;
-    const auto next = first_ending_after(sums, update.start);
-    if (!table_.schedule().updates && next != sums.begin() && (next - 1)->end == update.start)
-      return (next - 1)->launched_by;
+    if (!table_.schedule().updates) {
+      const auto step = static_cast<std::size_t>(&update - timeline_.workers[worker].updates.data());
+      for (std::size_t w = 0; w < timeline_.workers.size(); ++w) {
+        const auto& sums = timeline_.workers[w].all_reduces;
+        const auto next = first_ending_after(sums, update.start);
+        if (next != sums.begin() && (next - 1)->end == update.start) return (next - 1)->launched_by;
+        const std::size_t after = timeline_.workers[w].updates[step].after;
+        if (after > 0 && released(table_.first(w) + static_cast<OpIndex>(after) - 1) == update.start) {
+          return Place{w, after - 1};
+        }
+      }
+    }
     if (update.after == 0) return std::nullopt;
     return Place{worker, update.after - 1};
   }

@@ -110,7 +110,12 @@ class Flow {
   [[nodiscard]] double duration(std::size_t stage, OpKind kind) const {
     return costs_.duration(kind, StageId(static_cast<std::int64_t>(stage)));
   }
-  /// The shortest op that gives an input gradient: a lower bound where a stage has both B and I.
+  /// What its B or I does again before it needs the gradient.
+  [[nodiscard]] double recomputation(std::size_t stage) const {
+    return costs_.recomputation(OpKind::Backward, StageId(static_cast<std::int64_t>(stage)));
+  }
+  /// The shortest op that gives an input gradient, its recomputation included: a lower bound where a stage has both B
+  /// and I.
   [[nodiscard]] double gradient_duration(std::size_t stage) const {
     double shortest = kNever;
     for (const OpKind kind : {OpKind::Backward, OpKind::BackwardInput}) {
@@ -128,9 +133,10 @@ class Flow {
     filled.body = duration(stage, kind) + filled.block;
   }
 
-  /// What comes after an op of that duration whose start is `start`, and a message.
-  static Progression after(Progression start, double duration, Progression sent = {}) {
-    return {start.first + duration + sent.first, std::max({start.step, duration, sent.step})};
+  /// What comes after an op of that duration whose start is `start`, and a message. `early`: the part of the op that is
+  /// done before `start`.
+  static Progression after(Progression start, double duration, Progression sent = {}, double early = 0) {
+    return {start.first + (duration - early) + sent.first, std::max({start.step, duration, sent.step})};
   }
 
   static Progression spaced(Progression heads, double body) { return {heads.first, std::max(heads.step, body)}; }
@@ -143,11 +149,15 @@ class Flow {
       heads = after(heads, duration(s, OpKind::Forward), s < last ? message(s) : Progression{});
     }
     for (std::size_t s = last + 1; s-- > 0;) {
+      // When the gradient is there and the forward has run again, which it does after its first run.
+      const double again = recomputation(s);
+      const Progression forward = after(at(s, OpKind::Forward).heads, duration(s, OpKind::Forward));
+      heads = longer(heads, {forward.first + again, forward.step});
       for (const OpKind kind : {OpKind::Backward, OpKind::BackwardInput})
-        at(s, kind).heads = spaced(heads, at(s, kind).body);
-      const Progression split = after(heads, duration(s, OpKind::BackwardInput));
+        at(s, kind).heads = spaced({heads.first - again, heads.step}, at(s, kind).body);
+      const Progression split = after(heads, duration(s, OpKind::BackwardInput), {}, again);
       at(s, OpKind::BackwardWeight).heads = spaced(split, duration(s, OpKind::BackwardWeight));
-      heads = after(heads, gradient_duration(s), s > 0 ? message(s - 1) : Progression{});
+      heads = after(heads, gradient_duration(s), s > 0 ? message(s - 1) : Progression{}, again);
     }
   }
 
@@ -165,7 +175,9 @@ class Flow {
       give_tails(at(s, OpKind::Backward), longer(onward, done));
       give_tails(at(s, OpKind::BackwardInput), longer(onward, weight));
       const Progression least = has(s, OpKind::Backward) ? longer(onward, done) : longer(onward, weight);
-      onward = after(least, gradient_duration(s), s + 1 < classes_.size() ? message(s) : Progression{});
+      const bool is_last = s + 1 == classes_.size();
+      // Only the last stage has to run its forward again after what comes before the op, which is that forward.
+      onward = after(least, gradient_duration(s), is_last ? Progression{} : message(s), is_last ? 0 : recomputation(s));
     }
     for (std::size_t s = classes_.size(); s-- > 0;) {
       give_tails(at(s, OpKind::Forward), onward);
@@ -240,19 +252,14 @@ double worker_bound(const std::vector<OpClass>& classes, std::int64_t ops) {
   return quick ? preemptive_makespan(classes) : all_classes_bound(classes);
 }
 
-/// What follows the last gradient of each stage of a replica: the update on its worker, or, where it is summed, the sum
-/// and the longest update of all workers that wait for it. [replica][stage]
-std::vector<std::vector<double>> after_gradients(const Schedule& schedule, const CostTable& costs) {
-  const auto& placed = schedule.placement.worker_of;
-  const std::vector<double> update = costs.updates(schedule);
-  std::vector<std::vector<double>> after(placed.size(), std::vector<double>(static_cast<std::size_t>(schedule.stages)));
+/// What follows the last gradient of each stage: its sum, and the longest update, as all workers wait for all sums.
+/// [stage]
+std::vector<double> after_gradients(const Schedule& schedule, const CostTable& costs) {
+  std::vector<double> after(static_cast<std::size_t>(schedule.stages), 0);
   if (schedule.updates) return after;
-  for (std::size_t s = 0; s < static_cast<std::size_t>(schedule.stages); ++s) {
-    const double sum = costs.all_reduce(StageId(static_cast<std::int64_t>(s)));
-    double longest = 0;
-    for (const auto& row : placed) longest = std::max(longest, update[row[s].index()]);
-    for (std::size_t r = 0; r < placed.size(); ++r)
-      after[r][s] = sum > 0 ? sum + longest : update[placed[r][s].index()];
+  const double longest = std::ranges::max(costs.updates(schedule));
+  for (std::size_t s = 0; s < after.size(); ++s) {
+    after[s] = costs.all_reduce(StageId(static_cast<std::int64_t>(s))) + longest;
   }
   return after;
 }
@@ -268,7 +275,7 @@ double lower_bound(const Schedule& schedule, const CostTable& costs) {
   for (std::size_t r = 0; r < schedule.placement.num_replicas(); ++r) {
     const ReplicaId replica(static_cast<std::int64_t>(r));
     if (counts[r * stages][0] == 0) continue;
-    const auto flow = Flow(schedule, costs, replica, &counts[r * stages], after[r]).run();
+    const auto flow = Flow(schedule, costs, replica, &counts[r * stages], after).run();
     for (std::size_t s = 0; s < stages; ++s) {
       for (const OpClass& each : flow[s]) {
         if (each.count > 0) classes[schedule.placement.worker_of[r][s].index()].push_back(each);

@@ -13,8 +13,9 @@ namespace chimera {
 /// at a time, so an op of duration p gives C(k) >= max(A(k), C(k-1)) + p, where A(k) is the k-th arrival: C(k) of the
 /// op before plus the message's time; on a link that carries one message at a time, likewise. Solved along the path
 /// of a micro-batch: the k-th op of a class (replica, stage, kind) starts no earlier than r + (k-1) dr, with r the
-/// length of the path to it and dr the longest duration on that path, its own included. Read backwards in time, the
-/// j-th last op of a class has q + (j-1) dq behind it; q ends with the all-reduce and the update of its stage.
+/// length of the path to it and dr the longest duration on that path, its own included. (A recomputation takes its
+/// worker's time, but waits for no gradient, so that the path is none the longer.) Read backwards in time, the j-th
+/// last op of a class has q + (j-1) dq behind it; q ends with the all-reduce and the update of its stage.
 ///
 /// *Worker.* A worker thus has ops with heads, bodies and tails, of which it runs one at a time. Running always the
 /// arrived op with the longest tail, interrupting others, is optimal where ops may be interrupted (Jackson's

@@ -71,6 +71,7 @@ class CoresRun {
     bool ended_ops = false;                                  // of this step, so that all are launched
     std::optional<std::size_t> update_after = std::nullopt;  // asynchronous: the op whose update is to come
     double update_start = 0;                                 // of it
+    std::optional<double> recomputed = std::nullopt;         // since when its next op's forward runs again, or did
   };
 
   bool synchronous() const { return !schedule_.updates; }
@@ -89,12 +90,17 @@ class CoresRun {
     if (worker.position < ranges_[worker.step][w].end) return op_ready(w);
     if (!synchronous()) return kNever;
     if (!worker.ended_ops) return worker.free;
-    return sums_.is_free(w) ? std::max(worker.free, sums_.free_since(w)) : kNever;
+    return worker.step < steps_summed_ ? all_summed_ : kNever;
   }
+
+  const Op& next_op(std::size_t w) const { return schedule_.workers[w][workers_[w].position]; }
+
+  bool recomputes_first(std::size_t w) const { return !workers_[w].recomputed && costs_.recomputation(next_op(w)) > 0; }
 
   double op_ready(std::size_t w) const {
     double start = workers_[w].free;
-    for (const OpIndex input : table_.inputs(schedule_.workers[w][workers_[w].position])) {
+    if (recomputes_first(w)) return start;
+    for (const OpIndex input : table_.inputs(next_op(w))) {
       if (input != kNoOp) start = std::max(start, arrival(input, w));
     }
     return start;
@@ -111,15 +117,30 @@ class CoresRun {
     if (worker.update_after) {
       begin_own_update(w, now);
     } else if (worker.position < ranges_[worker.step][w].end) {
-      timeline_.workers[w].ops[worker.position].start = now;
-      begin(w, Work::Op, costs_.duration(schedule_.workers[w][worker.position]), now);
+      recomputes_first(w) ? begin_recomputation(w, now) : begin_op(w, now);
     } else if (!worker.ended_ops) {
       worker.ended_ops = true;
       launch(w, now);
+      end_sums(w);
     } else {
       timeline_.workers[w].updates.push_back({worker.position, now, now});
       begin(w, Work::Update, update_times_[w], now);
     }
+  }
+
+  void begin_recomputation(std::size_t w, double now) {
+    workers_[w].recomputed = now;
+    begin(w, Work::Recomputation, costs_.recomputation(next_op(w)), now);
+  }
+
+  /// In the timeline the op begins with its recomputation, as late as that can be.
+  void begin_op(std::size_t w, double now) {
+    const Worker& worker = workers_[w];
+    const double again = costs_.recomputation(next_op(w));
+    double start = now;
+    if (worker.recomputed) start = now > worker.free ? std::max(*worker.recomputed, now - again) : *worker.recomputed;
+    timeline_.workers[w].ops[worker.position].start = start;
+    begin(w, Work::Op, costs_.duration(next_op(w)) - again, now);
   }
 
   void begin(std::size_t w, Work kind, double time, double now, double share = 1) {
@@ -128,7 +149,7 @@ class CoresRun {
   }
 
   void finish(const Activity& activity, double now) {
-    if (activity.kind == Work::Sum) return sums_.end(StageId(static_cast<std::int64_t>(activity.of)), now);
+    if (activity.kind == Work::Sum) return end_sum(StageId(static_cast<std::int64_t>(activity.of)), now);
     Worker& worker = workers_[activity.of];
     worker.busy = false;
     worker.free = now;
@@ -140,6 +161,7 @@ class CoresRun {
   void finish_op(std::size_t w, double now) {
     Worker& worker = workers_[w];
     const std::size_t position = worker.position++;
+    worker.recomputed.reset();
     const Op& op = schedule_.workers[w][position];
     timeline_.workers[w].ops[position].end = now;
     send(static_cast<OpIndex>(table_.first(w) + position), op, w, now);
@@ -159,6 +181,22 @@ class CoresRun {
       if (ops_before > worker.position) return;
       sums_.launch(w, stage, now, ops_before);
     }
+  }
+
+  void end_sum(StageId stage, double now) {
+    sums_.end(stage, now);
+    for (const WorkerId worker : groups_[stage.index()]) end_sums(worker.index());
+  }
+
+  /// Counts the worker in where it has done the ops and sums of its step. When all have, they update.
+  void end_sums(std::size_t w) {
+    const Worker& worker = workers_[w];
+    if (!worker.ended_ops || !sums_.is_free(w)) return;
+    last_summed_ = std::max({last_summed_, worker.free, sums_.free_since(w)});
+    if (++workers_summed_ < workers_.size()) return;
+    workers_summed_ = 0;
+    ++steps_summed_;
+    all_summed_ = last_summed_;
   }
 
   void begin_sum(StageId stage, double now) {
@@ -227,7 +265,11 @@ class CoresRun {
   std::vector<double> update_times_;  // [worker], at the end of a synchronous step
   UpdateCounter updates_;
   std::vector<Worker> workers_;
-  std::vector<double> arrived_;  // [op]: at its consumer; kNever before the op has ended
+  std::size_t workers_summed_ = 0;  // that have done the ops and sums of the step under way
+  double last_summed_ = 0;          // when the last of them had
+  std::size_t steps_summed_ = 0;    // steps whose ops and sums all workers have done
+  double all_summed_ = 0;           // since when, of the last of them
+  std::vector<double> arrived_;     // [op]: at its consumer; kNever before the op has ended
 };
 
 void require_valid(const SharedCores& cores) {
@@ -273,7 +315,8 @@ Timeline simulate_steps_on_cores(const Schedule& unrolled, std::int64_t steps, c
   Timeline timeline = empty_timeline(unrolled);
   CoresRun(unrolled, ranges, table, cores, launches_in(unrolled, ranges, table), timeline).run();
   if (unrolled.updates) end_steps_with_ops(unrolled, steps, timeline);
-  sum_up(unrolled, timeline);
+  count_peaks(unrolled, timeline);
+  sum_up(timeline);
   const double bound = std::max(lower_bound(unrolled, table), work_of_ops(unrolled, table) / cores.cores);
   timeline.lower_bound = std::min(bound, timeline.makespan);
   return timeline;

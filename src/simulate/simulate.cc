@@ -53,12 +53,14 @@ class StepRun {
   void time_op(OpIndex index) {
     const Op& op = table_.op(index);
     const std::size_t worker = table_.worker(index);
-    double start = free_[worker];
+    const double again = costs_.recomputation(op);
+    const double recomputed = free_[worker] + again;
+    double ready = recomputed;
     for (const OpIndex input : table_.inputs(op)) {
-      if (input != kNoOp) start = std::max(start, arrival(input, worker));
+      if (input != kNoOp) ready = std::max(ready, arrival(input, worker));
     }
-    const double end = start + costs_.duration(op);
-    timed(index, worker) = {start, end};
+    const double end = ready + (costs_.duration(op) - again);
+    timed(index, worker) = {ready > recomputed ? std::max(free_[worker], ready - again) : free_[worker], end};
     free_[worker] = end;
     if (!arrived_.empty()) send(index, op, worker, end);
     if (updates_.completes_update(op)) update(op.stage, worker, index);
@@ -129,7 +131,8 @@ Timeline simulate_steps(const Schedule& unrolled, std::int64_t steps, const Cost
   Timeline timeline = empty_timeline(unrolled);
   unrolled.updates ? run_asynchronous(unrolled, steps, table, timeline)
                    : run_synchronous(unrolled, steps, table, timeline);
-  sum_up(unrolled, timeline);
+  count_peaks(unrolled, timeline);
+  sum_up(timeline);
   timeline.lower_bound = std::min(lower_bound(unrolled, table), timeline.makespan);  // but for rounding, it is below
   return timeline;
 }

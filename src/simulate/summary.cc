@@ -10,17 +10,12 @@
 namespace chimera {
 namespace {
 
-void sum_up_worker(const Schedule& schedule, std::size_t worker, WorkerTimeline& timeline) {
-  const auto& ops = schedule.workers[worker];
+void count_peaks(const Schedule& schedule, std::size_t worker, WorkerTimeline& timeline) {
   std::int64_t in_flight = 0;
-  for (std::size_t i = 0; i < ops.size(); ++i) {
-    timeline.busy += timeline.ops[i].end - timeline.ops[i].start;
-    if (ops[i].kind == OpKind::Forward) ++in_flight;
+  for (const Op& op : schedule.workers[worker]) {
+    if (op.kind == OpKind::Forward) ++in_flight;
     timeline.peak_in_flight = std::max(timeline.peak_in_flight, in_flight);
-    if (gives_weight_gradient(ops[i].kind)) --in_flight;
-  }
-  if (!ops.empty()) {
-    timeline.inner_idle = std::max(0.0, timeline.ops.back().end - timeline.ops.front().start - timeline.busy);
+    if (gives_weight_gradient(op.kind)) --in_flight;
   }
   timeline.peak_stage_units =
       static_cast<double>(timeline.peak_in_flight) * share_of_stage(schedule) * schedule.micro_batch_scale;
@@ -53,12 +48,18 @@ void end_steps_with_ops(const Schedule& schedule, std::int64_t steps, Timeline& 
   }
 }
 
-void sum_up(const Schedule& schedule, Timeline& timeline) {
+void count_peaks(const Schedule& schedule, Timeline& timeline) {
+  for (std::size_t w = 0; w < schedule.workers.size(); ++w) count_peaks(schedule, w, timeline.workers[w]);
+}
+
+void sum_up(Timeline& timeline) {
   double busiest = 0;
-  for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
-    WorkerTimeline& worker = timeline.workers[w];
-    sum_up_worker(schedule, w, worker);
-    if (!worker.ops.empty()) timeline.ops_end = std::max(timeline.ops_end, worker.ops.back().end);
+  for (WorkerTimeline& worker : timeline.workers) {
+    for (const TimedOp& op : worker.ops) worker.busy += op.end - op.start;
+    if (!worker.ops.empty()) {
+      worker.inner_idle = std::max(0.0, worker.ops.back().end - worker.ops.front().start - worker.busy);
+      timeline.ops_end = std::max(timeline.ops_end, worker.ops.back().end);
+    }
     if (!worker.updates.empty()) timeline.makespan = std::max(timeline.makespan, worker.updates.back().end);
     timeline.inner_bubble = std::max(timeline.inner_bubble, worker.inner_idle);
     busiest = std::max(busiest, worker.busy);

@@ -14,8 +14,9 @@ Synchronisation::Synchronisation(const Schedule& schedule, const CostTable& cost
 
 void Synchronisation::end_step(const OpTable& step, const std::vector<StepRange>& ranges, std::vector<double>& free) {
   if (costs_.has_all_reduces()) sum(step, ranges, free);
+  double start = 0;
+  for (std::size_t w = 0; w < ranges.size(); ++w) start = std::max({start, free[w], lanes_.free_since(w)});
   for (std::size_t w = 0; w < ranges.size(); ++w) {
-    const double start = std::max(free[w], lanes_.free_since(w));
     free[w] = start + update_[w];
     timeline_.workers[w].updates.push_back({ranges[w].end, start, free[w]});
   }

@@ -17,8 +17,9 @@ namespace chimera {
 /// where the costs have no all-reduces.
 [[nodiscard]] std::vector<std::vector<AllReduceStart>> launches_of_step(const OpTable& step, const CostTable& costs);
 
-/// Adds the all-reduces and the update of one step to a timeline whose ops up to there are timed. Ops go on beside
-/// sums, undisturbed (SumLanes). The update follows a worker's last op and its last all-reduce.
+/// Adds the all-reduces and the updates of one step to a timeline whose ops up to there are timed. Ops go on beside
+/// sums, undisturbed (SumLanes). No worker updates before all have ended their ops and all-reduces: the gradients' norm
+/// over all stages comes first (ReduceScalars of a program, which itself takes no time here).
 class Synchronisation {
  public:
   Synchronisation(const Schedule& schedule, const CostTable& costs, Timeline& timeline);

@@ -112,6 +112,7 @@ CostModel measured_costs(const Job& job, const OpTimes& times, const std::vector
       costs.all_reduce->seconds.pop_back();
     }
     costs.all_reduce->data_parallel = job.ranks.data_parallel;
+    costs.all_reduce->every_stage = job.canonical.has_value();
   }
   costs.all_reduce_placement = job.options.sync;
   return costs;

@@ -7,7 +7,7 @@
 
 #include "schedule/dependencies.h"
 #include "simulate/explain.h"
-#include "simulate/simulate.h"
+#include "simulate/summary.h"
 
 namespace chimera {
 namespace {
@@ -51,9 +51,7 @@ class StepReader {
     step_.step = recorded.step;
     step_.start = std::numeric_limits<double>::infinity();
     for (const auto& boundaries : recorded.boundaries) step_.start = std::min(step_.start, boundaries.front());
-    // Activations in flight and the like depend on the order alone.
-    step_.timeline = simulate(job.schedule, CostModel::uniform(job.schedule, {}));
-    step_.timeline.lower_bound = 0;
+    step_.timeline.workers.resize(job.schedule.workers.size());
   }
 
   MeasuredStep run() {
@@ -75,8 +73,6 @@ class StepReader {
     const auto& program = job_.training.workers[w];
     const auto& boundaries = recorded_.boundaries[rank(w).index()];
     WorkerTimeline& timeline = step_.timeline.workers[w];
-    timeline.ops.clear();
-    timeline.updates.clear();
     auto& recomputations = step_.recomputations.emplace_back();
     for (std::size_t i = 0; i < program.size(); ++i) {
       const TimedOp time{boundaries[i] - step_.start, boundaries[i + 1] - step_.start};
@@ -114,7 +110,6 @@ class StepReader {
     for (std::int64_t r = 0; r < job_.num_ranks(); ++r) sums.push_back(sums_of(job_, recorded_, WorkerId(r)));
     for (std::size_t w = 0; w < step_.timeline.workers.size(); ++w) {
       auto& own = step_.timeline.workers[w].all_reduces;
-      own.clear();
       step_.launched.emplace_back();
       for (const auto& [stage, sum] : sums[rank(w).index()]) {
         if (groups[stage.index()].size() < 2) continue;
@@ -145,27 +140,12 @@ class StepReader {
   void sum_up() {
     Timeline& timeline = step_.timeline;
     timeline.makespan = *std::max_element(ends_.begin(), ends_.end());
-    timeline.ops_end = 0;
-    timeline.inner_bubble = 0;
-    double idle = 0;
-    double busiest = 0;
-    for (std::size_t w = 0; w < timeline.workers.size(); ++w) {
-      WorkerTimeline& worker = timeline.workers[w];
-      worker.busy = 0;
-      for (const TimedOp& op : worker.ops) worker.busy += op.end - op.start;
-      for (const auto& recomputation : step_.recomputations[w])
-        worker.busy += recomputation.time.end - recomputation.time.start;
-      worker.idle = timeline.makespan - worker.busy;
-      worker.inner_idle = worker.ops.empty() ? 0 : worker.ops.back().end - worker.ops.front().start - worker.busy;
-      if (!worker.ops.empty()) timeline.ops_end = std::max(timeline.ops_end, worker.ops.back().end);
-      timeline.inner_bubble = std::max(timeline.inner_bubble, worker.inner_idle);
-      idle += worker.idle;
-      busiest = std::max(busiest, worker.busy);
-    }
-    timeline.bubble_ratio = idle / (static_cast<double>(timeline.workers.size()) * timeline.makespan);
-    timeline.makespan_bubble = timeline.makespan - busiest;
     timeline.step_ends = {timeline.makespan};
-    timeline.period = timeline.makespan;
+    for (std::size_t w = 0; w < timeline.workers.size(); ++w) {
+      for (const auto& again : step_.recomputations[w]) timeline.workers[w].busy += again.time.end - again.time.start;
+    }
+    count_peaks(job_.schedule, timeline);
+    chimera::sum_up(timeline);
   }
 
   /// Takes the recomputations out of a worker's bubbles; both ascend.

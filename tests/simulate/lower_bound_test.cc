@@ -289,6 +289,19 @@ TEST(LowerBoundTest, OfAnIncompleteScheduleIsItsWork) {
   EXPECT_EQ(testing::timed(schedule, 1, 2).lower_bound, 9);
 }
 
+TEST(LowerBoundTest, HoldsWhereForwardsRunAgain) {
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    const CounterRandom random(seed, "recompute");
+    Schedule schedule = find_generator(seed % 3 == 0 ? "chimera" : "1f1b").generate({2, 2});
+    if (seed % 3 == 1) schedule = split(find_generator("1f1b").generate({3, 1}));
+    CostModel costs = random_costs(schedule, seed);
+    for (std::int64_t s = 0; s < schedule.stages; ++s) {
+      costs.recompute.push_back(static_cast<double>(random.below(static_cast<std::uint64_t>(s), 4)));
+    }
+    EXPECT_LE(lower_bound(schedule, CostTable(schedule, costs)), optimum(schedule, costs) + kTiny) << seed;
+  }
+}
+
 TEST(LowerBoundTest, HoldsForLinksAndBlockingSends) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     const CounterRandom random(seed, "links");

@@ -116,10 +116,22 @@ TEST(SimulateTest, HalfMicroBatchesCostHalf) {
 }
 
 TEST(SimulateTest, RecomputationIsAForwardBeforeEachBackward) {
+  const Schedule schedule = find_generator("gpipe").generate({1, 3});
+  CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));
+  costs.recompute = {1};
+  EXPECT_EQ(simulate(schedule, costs).makespan, testing::timed(schedule, 1, 3).makespan);
+}
+
+// Worker 1: 1B0 with its recomputation from 4 to 7. Worker 0 has nothing to do from 3 on.
+TEST(SimulateTest, AForwardRunsAgainWhileTheGradientIsOnItsWay) {
   const Schedule schedule = find_generator("gpipe").generate({2, 3});
   CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));
   costs.recompute = {1, 1};
-  EXPECT_EQ(simulate(schedule, costs).makespan, testing::timed(schedule, 1, 3).makespan);
+  const Timeline timeline = simulate(schedule, costs);
+  EXPECT_EQ(timeline.workers[0].ops[3].start, 6) << "as late as it can";
+  EXPECT_EQ(timeline.workers[0].ops[3].end, 9);
+  EXPECT_EQ(timeline.workers[0].busy, 3 * (1 + 1 + 2));
+  EXPECT_EQ(timeline.makespan, testing::timed(schedule, 1, 3).makespan - 1);
 }
 
 TEST(SimulateTest, BubblesAreTheClosedForms) {

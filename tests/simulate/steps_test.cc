@@ -46,12 +46,13 @@ TEST(StepsTest, WithoutSumsAndUpdatesTheNextStepFillsTheTail) {
   EXPECT_EQ(timeline.makespan, 27);
 }
 
-TEST(StepsTest, ChimeraBeginsAStepWhereItsWorkerIsDone) {
-  // Inner workers are done at 14 and could begin; the end workers, which begin a step, are done at 16.
+TEST(StepsTest, NobodyUpdatesBeforeAllAreDone) {
+  // Inner workers are done at 14, the end workers at 16.
   const Schedule step = find_generator("chimera").generate({4, 4});
   const Schedule schedule = repeated(step, 4);
   const Timeline timeline = simulate_steps(schedule, 4, CostModel::uniform(schedule, testing::costs(1, 2)));
   EXPECT_EQ(timeline.period, 16);
+  for (const WorkerTimeline& worker : timeline.workers) EXPECT_EQ(worker.updates[0].start, 16);
 }
 
 TEST(StepsTest, AStepBeginsAfterTheUpdateOfItsWorker) {
