@@ -56,6 +56,13 @@ TEST(MemoryMeterTest, CountsATensorForTheWorkerThatMadeIt) {
   EXPECT_EQ(meter.peak_bytes(WorkerId(0)), 0);
 }
 
+// What may be alive of the messages between rank threads, whoever runs when: a message is the memory of the worker that
+// made it, and a send is over at once, so nothing holds the maker back. The activation of a micro-batch is alive until
+// the next stage has ended its backward, and only then can this stage make the micro-batch's gradient, which is alive
+// until the stage before has ended its own. So a worker has at most one message alive for each of the micro-batches
+// that it or the stage before has in flight, and one in the making, part of what a single micro-batch needs; and where
+// the others are quick, none. Over Gloo each rank has memory of its own, and the program alone says when it is taken
+// and given back.
 class MemoryTest : public ::testing::TestWithParam<Exchange> {};
 
 INSTANTIATE_TEST_SUITE_P(Ranks, MemoryTest, ::testing::Values(Exchange::ByReference, Exchange::OverGloo),
@@ -64,9 +71,9 @@ INSTANTIATE_TEST_SUITE_P(Ranks, MemoryTest, ::testing::Values(Exchange::ByRefere
                          });
 
 TEST_P(MemoryTest, PeakDoesNotGrowWithMicroBatches) {
-  // A stage's activations of one micro-batch are about 16 messages. How far ahead messages are is a matter of timing
-  // between threads, and of how far ahead receives are posted over Gloo.
-  const std::int64_t slack = 3 * message_bytes();
+  // A stage's activations of one micro-batch are about 16 messages. Of the messages themselves none or all may be alive
+  // at the peak: those of D micro-batches in flight for each of the two stages that Chimera gives a worker.
+  const std::int64_t slack = 2 * kStages * message_bytes();
   for (const char* schedule : {"1f1b", "chimera"}) {
     const auto few = measure(schedule, 2 * kStages, GetParam());
     const auto many = measure(schedule, 8 * kStages, GetParam());
@@ -93,16 +100,17 @@ TEST_P(MemoryTest, RecomputationKeepsStageInputsAndOneStagesActivations) {
   const auto one = measure("gpipe", 1, GetParam());
   const auto kept = measure("gpipe", kMicroBatches, GetParam());
   const auto recomputed = measure("gpipe", kMicroBatches, GetParam(), recomputing_all());
-  // Beside them the messages between two workers: `sends_behind` under way, `receives_ahead` handed over, one in the
-  // making, one in use.
-  const std::int64_t messages =
-      (LoweringOptions().sends_behind + LoweringOptions().receives_ahead + 2) * message_bytes();
+  // Beside what one micro-batch needs: between threads one message of each micro-batch, its activation lent to the next
+  // stage or its gradient lent to the one before (all N gradients of the last stage where the others are slow). Over
+  // Gloo the inputs of all stages but the first, `sends_behind` messages under way to each neighbour, and
+  // `receives_ahead` posted.
+  const std::int64_t under_way = 2 * LoweringOptions().sends_behind + LoweringOptions().receives_ahead;
+  const bool over_gloo = GetParam() == Exchange::OverGloo;
+  constexpr std::int64_t kNumbers = 64 * kMicroBatches;  // bytes of losses and the like
   for (std::size_t w = 0; w < one.size(); ++w) {
-    // Received over Gloo, or lent to the next stage.
-    const bool holds_inputs = GetParam() == Exchange::OverGloo ? w > 0 : w + 1 < one.size();
-    const std::int64_t inputs = holds_inputs ? kMicroBatches * message_bytes() : 0;
-    EXPECT_LE(recomputed[w].peak_bytes, inputs + one[w].peak_bytes + messages) << "worker " << w;
-    EXPECT_GT(kept[w].peak_bytes, 5 * recomputed[w].peak_bytes) << "worker " << w;
+    const std::int64_t messages = (over_gloo && w == 0 ? 0 : kMicroBatches) + (over_gloo ? under_way : 0);
+    EXPECT_LE(recomputed[w].peak_bytes, one[w].peak_bytes + messages * message_bytes() + kNumbers) << "worker " << w;
+    EXPECT_GT(kept[w].peak_bytes, kMicroBatches / 2 * one[w].peak_bytes) << "worker " << w;
   }
 }
 
@@ -141,12 +149,12 @@ TEST(StepMemoryTest, AsynchronousSchedulesKeepAsManyWeightVersionsAsTheySay) {
 }
 
 TEST(StepMemoryTest, OneUnitNeedsAsMuchAsEight) {
+  const std::int64_t slack = 2 * kStages * message_bytes();  // of the messages, as above
   for (const char* schedule : {"1f1b", "chimera"}) {
     const auto one = measure(schedule, kStages, Exchange::ByReference);
     const auto eight = measure(schedule, 8 * kStages, Exchange::ByReference);
     for (std::size_t w = 0; w < one.size(); ++w) {
-      const auto expected = static_cast<double>(one[w].peak_bytes);
-      EXPECT_NEAR(eight[w].peak_bytes, expected, 0.06 * expected) << schedule << ", worker " << w;
+      EXPECT_NEAR(eight[w].peak_bytes, one[w].peak_bytes, slack) << schedule << ", worker " << w;
     }
   }
 }
