@@ -6,7 +6,7 @@
 namespace chimera {
 namespace {
 
-constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+constexpr std::size_t kNowhere = static_cast<std::size_t>(-1);
 
 class CycleSearch {
  public:
@@ -15,7 +15,7 @@ class CycleSearch {
         visited_(visited),
         waits_(visited.size()),
         tried_(visited.size(), 0),
-        reach_(visited.size(), kNone) {
+        reach_(visited.size(), kNowhere) {
     for (std::size_t w = 0; w < visited_.size(); ++w) collect_waits(w);
   }
 
@@ -59,9 +59,9 @@ class CycleSearch {
   std::vector<Wait> cycle_of_heads() const {
     std::size_t worker = 0;
     while (worker < waits_.size() && waits_[worker].empty()) ++worker;
-    std::vector<std::size_t> place_in_path(waits_.size(), kNone);
+    std::vector<std::size_t> place_in_path(waits_.size(), kNowhere);
     std::vector<Wait> path;
-    while (worker < waits_.size() && place_in_path[worker] == kNone) {
+    while (worker < waits_.size() && place_in_path[worker] == kNowhere) {
       if (waits_[worker].empty()) return {};
       place_in_path[worker] = path.size();
       path.push_back(waits_[worker].front());
@@ -75,7 +75,7 @@ class CycleSearch {
   void search_from(const Wait& start) {
     events_.clear();
     touched_.clear();
-    arrive({start, kNone, 1});
+    arrive({start, kNowhere, 1});
     std::optional<std::size_t> closing;
     for (std::size_t e = 0; e < events_.size() && !closing; ++e) {
       if (closes(events_[e], start)) {
@@ -85,7 +85,7 @@ class CycleSearch {
       }
     }
     for (const std::size_t worker : touched_) {
-      reach_[worker] = kNone;
+      reach_[worker] = kNowhere;
       tried_[worker] = 0;
     }
     if (closing) best_ = path_to(*closing);
@@ -98,8 +98,8 @@ class CycleSearch {
   void arrive(const Event& event) {
     const Place& place = event.wait.input;
     std::size_t& reach = reach_[place.worker];
-    if (reach != kNone && reach >= place.position) return;
-    if (reach == kNone) touched_.push_back(place.worker);
+    if (reach != kNowhere && reach >= place.position) return;
+    if (reach == kNowhere) touched_.push_back(place.worker);
     reach = place.position;
     events_.push_back(event);
   }
@@ -116,7 +116,7 @@ class CycleSearch {
 
   std::vector<Wait> path_to(std::size_t e) const {
     std::vector<Wait> path;
-    for (; e != kNone; e = events_[e].before) path.push_back(events_[e].wait);
+    for (; e != kNowhere; e = events_[e].before) path.push_back(events_[e].wait);
     std::reverse(path.begin(), path.end());
     return path;
   }

@@ -9,9 +9,9 @@
 namespace chimera {
 namespace {
 
-constexpr const char* kName = "chimera-zb";
+constexpr const char* kChimeraZb = "chimera-zb";
 
-struct SlottedOp {
+struct HalfSlotOp {
   std::int64_t slot;
   Op op;
 };
@@ -22,7 +22,7 @@ std::int64_t backward_slot(const PipelineShape& shape, StageId stage, std::int64
 }
 
 /// F and I of the unit that begins with micro-batch `first`, by slot.
-void lay_out_unit(const PipelineShape& shape, std::int64_t worker, std::int64_t first, std::vector<SlottedOp>& ops) {
+void lay_out_unit(const PipelineShape& shape, std::int64_t worker, std::int64_t first, std::vector<HalfSlotOp>& ops) {
   ops.clear();
   const std::int64_t count = std::min(shape.stages, shape.micro_batches - first);
   const std::int64_t begin = 3 * first;
@@ -35,14 +35,14 @@ void lay_out_unit(const PipelineShape& shape, std::int64_t worker, std::int64_t 
       ops.push_back({begin + backward_slot(shape, stage, m), {OpKind::BackwardInput, ReplicaId(r), stage, id}});
     }
   }
-  std::sort(ops.begin(), ops.end(), [](const SlottedOp& a, const SlottedOp& b) { return a.slot < b.slot; });
+  std::sort(ops.begin(), ops.end(), [](const HalfSlotOp& a, const HalfSlotOp& b) { return a.slot < b.slot; });
 }
 
 /// The order of one worker: F and I in their slots, W in free ones.
 std::vector<Op> order_by_slots(const PipelineShape& shape, std::int64_t worker) {
   std::vector<Op> order;
   order.reserve(static_cast<std::size_t>(3 * shape.micro_batches));
-  std::vector<SlottedOp> unit;
+  std::vector<HalfSlotOp> unit;
   std::vector<Op> weights;  // in the order of their I
   std::size_t filled = 0;   // of the weights
   const auto fill = [&](std::int64_t free_slots) {
@@ -51,7 +51,7 @@ std::vector<Op> order_by_slots(const PipelineShape& shape, std::int64_t worker) 
   std::int64_t slot = 0;
   for (std::int64_t first = 0; first < shape.micro_batches; first += shape.stages) {
     lay_out_unit(shape, worker, first, unit);
-    for (const SlottedOp& entry : unit) {
+    for (const HalfSlotOp& entry : unit) {
       fill(entry.slot - slot);
       slot = entry.slot + 1;
       order.push_back(entry.op);
@@ -65,7 +65,8 @@ std::vector<Op> order_by_slots(const PipelineShape& shape, std::int64_t worker) 
 }
 
 Schedule by_slots(const PipelineShape& shape) {
-  Schedule schedule{kName, shape.stages, shape.micro_batches, chimera_placement(shape.stages, shape.pipelines / 2), {}};
+  Schedule schedule{
+      kChimeraZb, shape.stages, shape.micro_batches, chimera_placement(shape.stages, shape.pipelines / 2), {}};
   for (std::int64_t w = 0; w < shape.stages; ++w) schedule.workers.push_back(order_by_slots(shape, w));
   return schedule;
 }
@@ -84,7 +85,7 @@ ListRank by_kind_and_slot(Slot slot) {
 }
 
 ListTask task_of(const PipelineShape& shape) {
-  ListTask task{.name = kName,
+  ListTask task{.name = kChimeraZb,
                 .placement = chimera_placement(shape.stages, shape.pipelines / 2),
                 .split_backward = true,
                 .durations = {{.forward = 1, .input_gradient = 1, .weight_gradient = 1}}};
@@ -128,7 +129,7 @@ Schedule best_greedy(const PipelineShape& shape) {
 }  // namespace
 
 Schedule chimera_zb(const PipelineShape& shape) {
-  require_chimera_shape(kName, shape, 3);
+  require_chimera_shape(kChimeraZb, shape, 3);
   const bool whole_units = shape.micro_batches % shape.stages == 0;
   return whole_units || shape.micro_batches < shape.stages ? by_slots(shape) : best_greedy(shape);
 }

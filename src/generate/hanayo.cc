@@ -13,7 +13,7 @@ namespace chimera {
 namespace {
 
 /// No limits yet.
-ListTask task_of(const PipelineShape& shape) {
+ListTask wave_task(const PipelineShape& shape) {
   const std::int64_t turn = 2 * shape.stages;
   ListTask task{.name = "hanayo", .replica_of = std::vector<ReplicaId>(static_cast<std::size_t>(shape.micro_batches))};
   auto& row = task.placement.worker_of.emplace_back();
@@ -35,11 +35,11 @@ Schedule hanayo(const PipelineShape& shape) {
     const std::int64_t pass = age / depth * (stages / depth) + op.stage.value() / depth;
     return 1 + pass * depth + age % depth;
   };
-  ListTask by_worker = task_of(shape);
+  ListTask by_worker = wave_task(shape);
   by_worker.worker_credits.assign(static_cast<std::size_t>(depth), stages);
   ListResult best = list_schedule(by_worker, older);
   if (shape.micro_batches > depth) {
-    ListTask by_stage = task_of(shape);
+    ListTask by_stage = wave_task(shape);
     by_stage.stage_credits.assign(1, std::vector<std::int64_t>(static_cast<std::size_t>(stages), depth));
     best = better(std::move(best), list_schedule(by_stage, older));
     best = better(std::move(best), list_schedule(by_stage, grouped));

@@ -10,14 +10,15 @@
 namespace chimera {
 namespace {
 
-constexpr const char* kName = "interleaved-1f1b";
+constexpr const char* kInterleaved = "interleaved-1f1b";
 
 void require_chunks(const PipelineShape& shape) {
-  if (shape.chunks < 1) throw ConfigError(fmt::format("{}: --chunks must be at least 1, not {}", kName, shape.chunks));
+  if (shape.chunks < 1)
+    throw ConfigError(fmt::format("{}: --chunks must be at least 1, not {}", kInterleaved, shape.chunks));
   if (shape.chunks > kMostOps / 2 / (shape.stages * shape.micro_batches)) {
     throw ConfigError(
-        fmt::format("{}: {} workers times {} chunks times {} micro-batches are more than {} ops; use fewer", kName,
-                    shape.stages, shape.chunks, shape.micro_batches, kMostOps));
+        fmt::format("{}: {} workers times {} chunks times {} micro-batches are more than {} ops; use fewer",
+                    kInterleaved, shape.stages, shape.chunks, shape.micro_batches, kMostOps));
   }
 }
 
@@ -27,7 +28,7 @@ std::int64_t group_size(const PipelineShape& shape) {
   if (shape.micro_batches % groups != 0) {
     throw ConfigError(fmt::format(
         "{}: --micro-batches must be a multiple of N div D = {}, not {} (N below D or a multiple of D always is)",
-        kName, groups, shape.micro_batches));
+        kInterleaved, groups, shape.micro_batches));
   }
   return shape.micro_batches / groups;
 }
@@ -35,14 +36,14 @@ std::int64_t group_size(const PipelineShape& shape) {
 }  // namespace
 
 Schedule interleaved_one_f_one_b(const PipelineShape& shape) {
-  require_sane(kName, shape);
+  require_sane(kInterleaved, shape);
   require_chunks(shape);
   const std::int64_t depth = shape.stages;
   const std::int64_t chunks = shape.chunks;
   const std::int64_t group = group_size(shape);
   const std::int64_t passes = shape.micro_batches * chunks;  // forwards of a worker
 
-  Schedule schedule{kName, depth * chunks, shape.micro_batches, {}, {}};
+  Schedule schedule{kInterleaved, depth * chunks, shape.micro_batches, {}, {}};
   auto& worker_of = schedule.placement.worker_of.emplace_back();
   for (std::int64_t s = 0; s < schedule.stages; ++s) worker_of.emplace_back(s % depth);
 

@@ -5,8 +5,8 @@
 namespace chimera {
 namespace {
 
-constexpr double kEpsilon = 1e-12;
-constexpr auto kLayout = WeightLayout::OutIn;
+constexpr double kBertEpsilon = 1e-12;
+constexpr auto kBertLayout = WeightLayout::OutIn;
 
 }  // namespace
 
@@ -24,27 +24,27 @@ BertStage::Embedding BertStage::make_embedding(const at::Tensor& words) {
   const std::string name = "bert.embeddings.";
   return {words.defined() ? words : parameter(name + "word_embeddings.weight"),
           parameter(name + "position_embeddings.weight"), parameter(name + "token_type_embeddings.weight"),
-          layer_norm_named(name + "LayerNorm", kEpsilon)};
+          layer_norm_named(name + "LayerNorm", kBertEpsilon)};
 }
 
 BertStage::Block BertStage::make_block(const std::string& name) {
-  return {linear_named(name + ".attention.self.query", kLayout),
-          linear_named(name + ".attention.self.key", kLayout),
-          linear_named(name + ".attention.self.value", kLayout),
-          linear_named(name + ".attention.output.dense", kLayout),
-          layer_norm_named(name + ".attention.output.LayerNorm", kEpsilon),
-          linear_named(name + ".intermediate.dense", kLayout),
-          linear_named(name + ".output.dense", kLayout),
-          layer_norm_named(name + ".output.LayerNorm", kEpsilon)};
+  return {linear_named(name + ".attention.self.query", kBertLayout),
+          linear_named(name + ".attention.self.key", kBertLayout),
+          linear_named(name + ".attention.self.value", kBertLayout),
+          linear_named(name + ".attention.output.dense", kBertLayout),
+          layer_norm_named(name + ".attention.output.LayerNorm", kBertEpsilon),
+          linear_named(name + ".intermediate.dense", kBertLayout),
+          linear_named(name + ".output.dense", kBertLayout),
+          layer_norm_named(name + ".output.LayerNorm", kBertEpsilon)};
 }
 
 BertStage::Head BertStage::make_head(const at::Tensor& decoder) {
-  return {linear_named("bert.pooler.dense", kLayout),
-          linear_named("cls.predictions.transform.dense", kLayout),
-          layer_norm_named("cls.predictions.transform.LayerNorm", kEpsilon),
+  return {linear_named("bert.pooler.dense", kBertLayout),
+          linear_named("cls.predictions.transform.dense", kBertLayout),
+          layer_norm_named("cls.predictions.transform.LayerNorm", kBertEpsilon),
           {decoder.defined() ? for_compute(decoder) : weight("cls.predictions.decoder.weight"),
-           weight("cls.predictions.bias"), kLayout},
-          linear_named("cls.seq_relationship", kLayout)};
+           weight("cls.predictions.bias"), kBertLayout},
+          linear_named("cls.seq_relationship", kBertLayout)};
 }
 
 at::Tensor BertStage::embed(const MicroBatch& batch) const {

@@ -5,8 +5,8 @@
 namespace chimera {
 namespace {
 
-constexpr double kEpsilon = 1e-5;
-constexpr auto kLayout = WeightLayout::InOut;
+constexpr double kGpt2Epsilon = 1e-5;
+constexpr auto kGpt2Layout = WeightLayout::InOut;
 
 }  // namespace
 
@@ -21,15 +21,15 @@ Gpt2Stage::Gpt2Stage(const ModelConfig& config, const StageLayers& layers, std::
     blocks_.push_back(block_named("h." + std::to_string(layer)));
   }
   if (layers.head) {
-    ln_f_ = layer_norm_named("ln_f", kEpsilon);
+    ln_f_ = layer_norm_named("ln_f", kGpt2Epsilon);
     lm_head_ = {tied.head.defined() ? for_compute(tied.head) : weight("lm_head.weight"), {}, WeightLayout::OutIn};
   }
 }
 
 Gpt2Stage::Block Gpt2Stage::block_named(const std::string& name) {
-  return {layer_norm_named(name + ".ln_1", kEpsilon),   linear_named(name + ".attn.c_attn", kLayout),
-          linear_named(name + ".attn.c_proj", kLayout), layer_norm_named(name + ".ln_2", kEpsilon),
-          linear_named(name + ".mlp.c_fc", kLayout),    linear_named(name + ".mlp.c_proj", kLayout)};
+  return {layer_norm_named(name + ".ln_1", kGpt2Epsilon),   linear_named(name + ".attn.c_attn", kGpt2Layout),
+          linear_named(name + ".attn.c_proj", kGpt2Layout), layer_norm_named(name + ".ln_2", kGpt2Epsilon),
+          linear_named(name + ".mlp.c_fc", kGpt2Layout),    linear_named(name + ".mlp.c_proj", kGpt2Layout)};
 }
 
 at::Tensor Gpt2Stage::embed(const MicroBatch& batch) const {

@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kTokenBytes = 8;  // of a token, target or token type: int64
 
-double count(const std::vector<ParameterSpec>& specs) {
+double number_of(const std::vector<ParameterSpec>& specs) {
   return std::accumulate(specs.begin(), specs.end(), 0.0,
                          [](double sum, const auto& spec) { return sum + static_cast<double>(spec.count()); });
 }
@@ -246,15 +246,15 @@ void check(const ModelConfig& config, const Workload& workload) {
 LayerFootprint footprint_of(const ModelConfig& config, LayerKind kind, const Tensors& tensors) {
   LayerFootprint layer;
   switch (kind) {
-    case LayerKind::Embedding: layer.parameters = static_cast<std::int64_t>(count(embedding_parameters(config))); break;
+    case LayerKind::Embedding: layer.parameters = static_cast<std::int64_t>(number_of(embedding_parameters(config))); break;
     case LayerKind::Block:
-      layer.parameters = static_cast<std::int64_t>(count(block_parameters(config, 0)));
+      layer.parameters = static_cast<std::int64_t>(number_of(block_parameters(config, 0)));
       layer.forward_flops = tensors.flops_of_block();
       layer.input_gradient_flops = tensors.flops_of_block() + tensors.flops_of_attention();
       layer.weight_gradient_flops = tensors.flops_of_block() - tensors.flops_of_attention();
       break;
     case LayerKind::Head:
-      layer.parameters = static_cast<std::int64_t>(count(head_parameters(config)));
+      layer.parameters = static_cast<std::int64_t>(number_of(head_parameters(config)));
       layer.forward_flops = layer.input_gradient_flops = layer.weight_gradient_flops = tensors.flops_of_head();
       break;
   }

@@ -13,12 +13,12 @@
 namespace chimera {
 namespace {
 
-constexpr double kTop = 48;  // title and axis
+constexpr double kChartTop = 48;  // title and axis
 constexpr double kBarsWidth = 640;
 constexpr double kSumWidth = 84;
 constexpr double kBarHeight = 20;
-constexpr double kRowGap = 5;
-constexpr double kLetterWidth = 6.8;  // of the font, at most
+constexpr double kBarGap = 5;
+constexpr double kBarLetterWidth = 6.8;  // of the font, at most
 constexpr double kTitleLetterWidth = 9;
 constexpr double kMargin = 12;
 
@@ -37,31 +37,31 @@ std::size_t widest_label(const BarChart& chart) {
 }
 
 /// Hundredths of a pixel are enough.
-std::string pixels(double value) { return fmt::format("{:g}", std::round(value * 100) / 100); }
+std::string bar_pixels(double value) { return fmt::format("{:g}", std::round(value * 100) / 100); }
 
 class Picture {
  public:
   explicit Picture(const BarChart& chart)
       : chart_(chart),
-        left_(2 * kMargin + static_cast<double>(widest_label(chart)) * kLetterWidth),
+        left_(2 * kMargin + static_cast<double>(widest_label(chart)) * kBarLetterWidth),
         longest_(longest(chart)),
         scale_(longest_ > 0 ? kBarsWidth / longest_ : 0) {}
 
   std::string draw() {
     const double title_width = 2 * kMargin + static_cast<double>(chart_.title.size()) * kTitleLetterWidth;
     const double width = std::max(left_ + kBarsWidth + kSumWidth, title_width);
-    const double height = kTop + static_cast<double>(chart_.bars.size()) * (kBarHeight + kRowGap) + 34;
+    const double height = kChartTop + static_cast<double>(chart_.bars.size()) * (kBarHeight + kBarGap) + 34;
     put(R"(<svg xmlns="http://www.w3.org/2000/svg" width="{0}" height="{1}" viewBox="0 0 {0} {1}" role="img">)"
         "\n<title>{2}</title>\n",
-        pixels(width), pixels(height), escaped_markup(chart_.title));
+        bar_pixels(width), bar_pixels(height), escaped_markup(chart_.title));
     put("<style>\ntext {{ font: 11px system-ui, 'DejaVu Sans', sans-serif; fill: #1b1b1b; pointer-events: none }}\n"
         ".title {{ font-size: 14px; font-weight: bold }}\n.label {{ text-anchor: end; fill: #555 }}\n"
         ".tick {{ text-anchor: middle; fill: #555 }}\n.rule {{ stroke: #ddd; fill: none }}\n</style>\n"
         "<rect fill=\"#fff\" width=\"{}\" height=\"{}\"/>\n<text class=\"title\" x=\"{}\" y=\"18\">{}</text>\n",
-        pixels(width), pixels(height), pixels(kMargin), escaped_markup(chart_.title));
+        bar_pixels(width), bar_pixels(height), bar_pixels(kMargin), escaped_markup(chart_.title));
     axis(height - 32);
     for (std::size_t i = 0; i < chart_.bars.size(); ++i) {
-      row(chart_.bars[i], kTop + static_cast<double>(i) * (kBarHeight + kRowGap));
+      row(chart_.bars[i], kChartTop + static_cast<double>(i) * (kBarHeight + kBarGap));
     }
     legend(height - 12);
     put("</svg>\n");
@@ -80,23 +80,23 @@ class Picture {
     const double step = std::exp2(std::ceil(std::log2(100 / scale_)));
     for (int i = 0; i * step <= longest_; ++i) {
       put("<text class=\"tick\" x=\"{0}\" y=\"36\">{1}</text><path class=\"rule\" d=\"M{0} 40V{2}\"/>\n",
-          pixels(left_ + i * step * scale_), bytes_text(i * step), pixels(bottom));
+          bar_pixels(left_ + i * step * scale_), bytes_text(i * step), bar_pixels(bottom));
     }
   }
 
   void row(const Bar& bar, double top) {
-    put("<text class=\"label\" x=\"{}\" y=\"{}\">{}</text>\n", pixels(left_ - 8), pixels(top + 14),
+    put("<text class=\"label\" x=\"{}\" y=\"{}\">{}</text>\n", bar_pixels(left_ - 8), bar_pixels(top + 14),
         escaped_markup(bar.label));
     double before = 0;
     for (std::size_t p = 0; p < chart_.parts.size(); ++p) {
       if (!(bar.amounts[p] > 0)) continue;
       put("<rect fill=\"{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"><title>{}, {}: {}</title></rect>\n",
-          to_hex(chart_.parts[p].color), pixels(left_ + before * scale_), pixels(top), pixels(bar.amounts[p] * scale_),
-          pixels(kBarHeight), escaped_markup(bar.label), escaped_markup(chart_.parts[p].name),
-          bytes_text(bar.amounts[p]));
+          to_hex(chart_.parts[p].color), bar_pixels(left_ + before * scale_), bar_pixels(top),
+          bar_pixels(bar.amounts[p] * scale_), bar_pixels(kBarHeight), escaped_markup(bar.label),
+          escaped_markup(chart_.parts[p].name), bytes_text(bar.amounts[p]));
       before += bar.amounts[p];
     }
-    put("<text x=\"{}\" y=\"{}\">{}</text>\n", pixels(left_ + before * scale_ + 6), pixels(top + 14),
+    put("<text x=\"{}\" y=\"{}\">{}</text>\n", bar_pixels(left_ + before * scale_ + 6), bar_pixels(top + 14),
         bytes_text(before));
   }
 
@@ -104,9 +104,9 @@ class Picture {
     double x = left_;
     for (const BarPart& part : chart_.parts) {
       put("<rect fill=\"{}\" x=\"{}\" y=\"{}\" width=\"12\" height=\"12\"/><text x=\"{}\" y=\"{}\">{}</text>\n",
-          to_hex(part.color), pixels(x), pixels(baseline - 10), pixels(x + 16), pixels(baseline),
+          to_hex(part.color), bar_pixels(x), bar_pixels(baseline - 10), bar_pixels(x + 16), bar_pixels(baseline),
           escaped_markup(part.name));
-      x += 32 + static_cast<double>(part.name.size()) * kLetterWidth;
+      x += 32 + static_cast<double>(part.name.size()) * kBarLetterWidth;
     }
   }
 

@@ -14,7 +14,7 @@
 namespace chimera {
 namespace {
 
-constexpr std::int64_t kMostWorkers = kMostOps / 2;  // each has a stage, and each stage two ops or more
+constexpr std::int64_t kMostLines = kMostOps / 2;  // each has a stage, and each stage two ops or more
 constexpr std::size_t kLongestCell = 200;
 
 std::string_view trimmed(std::string_view text) {
@@ -101,8 +101,8 @@ class CsvReader {
   }
 
   void read_row() {
-    if (static_cast<std::int64_t>(schedule_.workers.size()) == kMostWorkers) {
-      fail(fmt::format("more than {} workers", kMostWorkers));
+    if (static_cast<std::int64_t>(schedule_.workers.size()) == kMostLines) {
+      fail(fmt::format("more than {} workers", kMostLines));
     }
     schedule_.workers.emplace_back();
     column_ = 1;

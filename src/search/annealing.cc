@@ -10,12 +10,6 @@ namespace chimera {
 namespace {
 
 /// What a temperature of 1 would be: the mean duration of an op. So all is the same in any unit of time.
-double mean_duration(const Instance& instance) {
-  double sum = 0;
-  for (const Lane& lane : instance.lanes) sum += lane.duration * lane.count;
-  return sum / std::max(1, instance.ops);
-}
-
 /// An op of a worker that goes from one place in its order to another; the ops between close up.
 struct Move {
   std::size_t worker = 0;

@@ -161,6 +161,12 @@ double peak_of(const Instance& instance, const std::vector<double>& size, const 
   return peak;
 }
 
+double mean_duration(const Instance& instance) {
+  double sum = 0;
+  for (const Lane& lane : instance.lanes) sum += lane.duration * lane.count;
+  return sum / std::max(1, instance.ops);
+}
+
 bool admissible(const Instance& instance, const Orders& orders) {
   std::vector<std::int32_t> done(instance.lanes.size(), 0);
   for (std::size_t w = 0; w < orders.size(); ++w) {

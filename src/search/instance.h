@@ -99,6 +99,9 @@ void require_room(const SearchProblem& problem);
 /// W side by side, and I and W become a B in the place of I, as the problem asks.
 [[nodiscard]] Orders to_orders(const SearchProblem& problem, const Schedule& schedule);
 
+/// Of all ops; 0 where there are none.
+[[nodiscard]] double mean_duration(const Instance& instance);
+
 /// Most that a worker holds at once when micro-batches in flight at a chain take up `size[chain]`.
 [[nodiscard]] double peak_of(const Instance& instance, const std::vector<double>& size,
                              const std::vector<LaneIndex>& order);

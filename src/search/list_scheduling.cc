@@ -10,12 +10,6 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-double mean_duration(const Instance& instance) {
-  double sum = 0;
-  for (const Lane& lane : instance.lanes) sum += lane.duration * lane.count;
-  return sum / std::max(1, instance.ops);
-}
-
 /// What a worker would run next, and when.
 struct Choice {
   LaneIndex lane = kNoLane;

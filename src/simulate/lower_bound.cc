@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t kFewClasses = 16;                    // on a worker
 constexpr std::int64_t kManySteps = std::int64_t{1} << 24;  // ops times classes on a worker
 constexpr std::size_t kMostCopies = std::size_t{1} << 22;   // of stages, in all replicas: a gigabyte of classes
-constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
 using Counts = std::array<std::int64_t, kOpKinds>;
 
@@ -117,7 +117,7 @@ class Flow {
   /// The shortest op that gives an input gradient, its recomputation included: a lower bound where a stage has both B
   /// and I.
   [[nodiscard]] double gradient_duration(std::size_t stage) const {
-    double shortest = kNever;
+    double shortest = kUnbounded;
     for (const OpKind kind : {OpKind::Backward, OpKind::BackwardInput}) {
       if (has(stage, kind)) shortest = std::min(shortest, duration(stage, kind));
     }
@@ -204,7 +204,7 @@ double preemptive_makespan(const std::vector<OpClass>& classes) {
   while (true) {
     std::size_t chosen = classes.size();
     double longest = -1;
-    double arrival = kNever;  // the next op that has not arrived
+    double arrival = kUnbounded;  // the next op that has not arrived
     for (std::size_t c = 0; c < classes.size(); ++c) {
       if (next[c] == classes[c].count) continue;
       const double head = classes[c].head(next[c]);
@@ -216,7 +216,7 @@ double preemptive_makespan(const std::vector<OpClass>& classes) {
       }
     }
     if (chosen == classes.size()) {
-      if (arrival == kNever) return makespan;
+      if (arrival == kUnbounded) return makespan;
       now = arrival;
     } else if (now + left[chosen] <= arrival) {
       now += left[chosen];
@@ -232,8 +232,8 @@ double preemptive_makespan(const std::vector<OpClass>& classes) {
 
 /// The longest path through a worker's classes, and least head + work + least tail.
 double all_classes_bound(const std::vector<OpClass>& classes) {
-  double head = kNever;
-  double tail = kNever;
+  double head = kUnbounded;
+  double tail = kUnbounded;
   double work = 0;
   double bound = 0;
   for (const OpClass& each : classes) {
