@@ -1,6 +1,8 @@
 # chimera_library(NAME SOURCES ... [PUBLIC ...] [PRIVATE ...] [TORCH]): one room of one floor.
 # chimera_executable(NAME SOURCES ... [LIBRARIES ...] [TORCH])
 # TORCH: link LibTorch and reuse the one precompiled header of its headers.
+# Files of a room are compiled together, a few at a time: what their headers cost is paid once. A name of an unnamed
+# namespace is then one of its room. -DCHIMERA_UNITY=OFF compiles each by itself.
 
 # `CCACHE` is "CCACHE-NOTFOUND" where there is no such program: ask whether it is there, never pass it on as it is.
 set(CHIMERA_COMPILER_CACHE ccache CACHE STRING "Program that caches what the compiler makes, used where installed")
@@ -49,6 +51,7 @@ endfunction()
 function(chimera_library name)
   cmake_parse_arguments(ARG "TORCH" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
   add_library(chimera_${name} STATIC ${ARG_SOURCES})
+  set_target_properties(chimera_${name} PROPERTIES UNITY_BUILD ${CHIMERA_UNITY} UNITY_BUILD_BATCH_SIZE 7)
   target_link_libraries(chimera_${name} PUBLIC $<BUILD_INTERFACE:chimera_options> ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
   if(ARG_TORCH)
     chimera_use_torch(chimera_${name})
