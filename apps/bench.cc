@@ -173,7 +173,7 @@ void add_flags(CLI::App& command, Options& options) {
 }  // namespace
 
 void add_bench(CLI::App& program, const Invocation& invocation, int& exit_code) {
-  auto* command = program.add_subcommand("bench", "Compare training runs side by side");
+  auto* command = program.add_subcommand(kBench.name, kBench.description);
   command->footer(
       "All other flags are those of `chimera train`, for every run; --steps is 8.\n"
       "\nExamples:\n"

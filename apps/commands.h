@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,6 +18,18 @@ struct Invocation {
   std::vector<std::string> arguments;  // argv[1..]
   std::optional<RankEnvironment> rank;
 };
+
+/// As `chimera --help` lists it.
+struct CommandName {
+  const char* name;
+  const char* description;
+};
+
+// Those of the training half, which the program in front lists too.
+inline constexpr CommandName kTrain{"train", "Train a model through a pipeline schedule"};
+inline constexpr CommandName kProfile{"profile", "Measure this machine for the planner"};
+inline constexpr CommandName kBench{"bench", "Compare training runs side by side"};
+inline constexpr std::array kTrainingCommands{kTrain, kProfile, kBench};
 
 void add_schedules(CLI::App& program, int& exit_code);
 void add_schedule(CLI::App& program, int& exit_code);

@@ -94,7 +94,7 @@ void add_flags(CLI::App& command, Flags& flags) {
 }  // namespace
 
 void add_profile(CLI::App& program, const Invocation& invocation, int& exit_code) {
-  auto* command = program.add_subcommand("profile", "Measure this machine for the planner");
+  auto* command = program.add_subcommand(kProfile.name, kProfile.description);
   command->footer(
       "Examples:\n"
       "  chimera profile --output here.json\n"

@@ -1,4 +1,4 @@
-// chimera: parse the command line, run one subcommand, turn errors into one line and an exit code.
+#include "program.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,6 @@
 #include <iostream>
 #include <new>
 
-#include "commands.h"
 #include "core/error.h"
 #include "core/fault_point.h"
 #include "core/nearest.h"
@@ -108,11 +107,8 @@ int parse_and_run(CLI::App& program, int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace chimera::apps
 
-int main(int argc, char** argv) {
-  using namespace chimera;
-  using namespace chimera::apps;
+int run_program(int argc, char** argv, const AddTraining& add_training) {
   CLI::App program("Chimera: train large models with bidirectional pipelines", "chimera");
   program.footer(kFooter);
   program.set_version_flag("--version", "chimera " CHIMERA_VERSION);
@@ -126,11 +122,7 @@ int main(int argc, char** argv) {
   add_search(program, exit_code);
   add_model(program, exit_code);
   add_plan(program, exit_code);
-#ifdef CHIMERA_WITH_TORCH
-  add_train(program, invocation, exit_code);
-  add_profile(program, invocation, exit_code);
-  add_bench(program, invocation, exit_code);
-#endif
+  add_training(program, invocation, exit_code);
   try {
     check_fault_plan();
     invocation = {{argv + 1, argv + argc}, join_launcher()};
@@ -144,3 +136,5 @@ int main(int argc, char** argv) {
     return fail(invocation, error.what(), ExitCode::No);
   }
 }
+
+}  // namespace chimera::apps

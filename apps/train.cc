@@ -230,7 +230,7 @@ int run(const Job& job, const std::vector<std::string>& arguments) {
 TrainOptions train_options(const std::vector<std::string>& words) { return asked(words, Invocation{}).options; }
 
 void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) {
-  auto* command = program.add_subcommand("train", "Train a model through a pipeline schedule");
+  auto* command = program.add_subcommand(kTrain.name, kTrain.description);
   command->footer(
       "Examples:\n"
       "  chimera train --data book.txt\n"

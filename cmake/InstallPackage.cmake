@@ -1,7 +1,6 @@
 # `cmake --install` puts headers, libraries, the program and a CMake package under the prefix. Outside:
 #   find_package(Chimera)                         Chimera::chimera, everything; needs LibTorch
 #   find_package(Chimera COMPONENTS scheduling)   Chimera::scheduling, the rooms without LibTorch
-include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/Chimera)
 
@@ -32,6 +31,9 @@ foreach(half scheduling training)
 endforeach()
 
 install(TARGETS chimera RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+if(CHIMERA_WITH_TORCH)
+  install(TARGETS chimera_training_half LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}) # where the program looks for it
+endif()
 install(DIRECTORY src/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/chimera FILES_MATCHING PATTERN "*.h")
 install(FILES cmake/FindLibTorch.cmake DESTINATION ${package_folder})
 configure_package_config_file(cmake/ChimeraConfig.cmake.in ${CMAKE_BINARY_DIR}/ChimeraConfig.cmake

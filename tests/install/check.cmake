@@ -23,6 +23,15 @@ endfunction()
 
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${work}/prefix)
 run(${work}/prefix/bin/chimera --version)
+if(WITH_TORCH)
+  run(${work}/prefix/bin/chimera train --help) # loads the library of the training half
+  file(COPY ${work}/prefix/bin/chimera DESTINATION ${work}/alone)
+  run(${work}/alone/chimera schedules)
+  execute_process(COMMAND ${work}/alone/chimera train RESULT_VARIABLE result ERROR_VARIABLE output)
+  if(NOT result EQUAL 1 OR NOT output MATCHES "^chimera: `train` needs the library of the training half: [^\n]+\n$")
+    message(FATAL_ERROR "without its library (${result}):\n${output}")
+  endif()
+endif()
 
 # How the package was built is nothing to its users: no warnings, sanitizers, compiler cache or folders of the build.
 file(GLOB package ${work}/prefix/lib*/cmake/Chimera/*.cmake ${work}/prefix/lib*/*/cmake/Chimera/*.cmake)

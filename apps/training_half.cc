@@ -1,0 +1,53 @@
+#include "training_half.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+
+#include "commands.h"
+#include "launch/launcher.h"
+
+namespace chimera::apps {
+namespace {
+
+constexpr const char* kLibrary = "libchimera_training.so";
+
+/// Beside the program as it is built, or in the library folder of the prefix it is installed under.
+std::filesystem::path library_path() {
+  const std::filesystem::path folder = std::filesystem::path(own_executable()).parent_path();
+  std::filesystem::path beside = folder / kLibrary;
+  if (exists(beside)) return beside;
+  return folder.parent_path() / CHIMERA_LIBRARY_FOLDER / kLibrary;
+}
+
+}  // namespace
+
+bool needs_training_half(const std::vector<std::string>& arguments) {
+  if (arguments.empty()) return false;
+  const auto is_first = [&](const CommandName& command) { return arguments.front() == command.name; };
+  if (std::ranges::any_of(kTrainingCommands, is_first)) return true;
+  const auto is_run = [](const std::string& word) { return word == "--run" || word.starts_with("--run="); };
+  return arguments.front() == "plan" && std::ranges::any_of(arguments, is_run);
+}
+
+void list_training_commands(CLI::App& program) {
+  for (const CommandName& command : kTrainingCommands) program.add_subcommand(command.name, command.description);
+}
+
+int run_training_half(int argc, char** argv) {
+  const std::string path = library_path().string();
+  void* library = ::dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
+  void* entry = library == nullptr ? nullptr : ::dlsym(library, "chimera_training_main");
+  if (entry == nullptr) {
+    std::cerr << fmt::format("chimera: `{}` needs the library of the training half: {}; build or install it anew\n",
+                             argv[1], ::dlerror())
+              << std::flush;
+    return 1;
+  }
+  return reinterpret_cast<int (*)(int, char**)>(entry)(argc, argv);
+}
+
+}  // namespace chimera::apps
