@@ -70,8 +70,8 @@ std::vector<Instruction> Stream::piece(std::size_t worker, std::int64_t step, st
 Stream lower_stream(const Schedule& step, std::int64_t steps, LoweringOptions options) {
   require_whole_updates(step);
   Stream stream{steps, step.micro_batches, step.micro_batches / step.updates->micro_batches, {}, {}, {}};
-  constexpr std::int64_t kShortest = 4;
-  for (std::int64_t length = kShortest;; length *= 2) {
+  // In a shorter run the pieces of the middle might be alike because they drain.
+  for (std::int64_t length = steps_to_time(step);; length *= 2) {
     options.steps = std::min(length, steps);
     stream.schedule = unroll(step, options.steps);
     stream.program = lower(stream.schedule, options);
