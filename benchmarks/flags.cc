@@ -69,7 +69,7 @@ struct Contender {
   std::vector<double> seconds = {};  // of each round's step, until all workers are through
 };
 
-std::vector<Contender> contenders(const Options& options, WorkerId rank, Transport& transport) {
+std::vector<Contender> contenders(const Options& options, RankId rank, Transport& transport) {
   std::vector<Contender> all;
   for (const Variant& variant : variants()) {
     auto job = std::make_unique<Job>(prepare_job(options_of(variant, options)));
@@ -128,7 +128,7 @@ void measure_rank(const Options& options, const RankEnvironment& rank) {
   const Job job = prepare_job(options_of(variants()[0], options));
   const auto transport = connect_gloo(
       {.rank = rank.rank, .world_size = rank.world_size, .store_path = rank.store_path, .groups = job.rank_groups()});
-  auto all = contenders(options, WorkerId(rank.rank), *transport);
+  auto all = contenders(options, RankId(rank.rank), *transport);
   measure(all, *transport, options.rounds);
   for (const Contender& one : all) {
     const double bytes =
@@ -146,8 +146,8 @@ double cpu_seconds_alone(const Options& options) {
   train.schedule = "none";
   const Job job = prepare_job(train);
   ThreadHub hub(1, job.rank_groups());
-  const auto transport = hub.transport(WorkerId(0));
-  Trainer trainer(job, WorkerId(0), *transport);
+  const auto transport = hub.transport(RankId(0));
+  Trainer trainer(job, RankId(0), *transport);
   constexpr int kWarmUp = 1;
   constexpr int kSteps = 3;
   std::vector<double> seconds;

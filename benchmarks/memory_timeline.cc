@@ -46,7 +46,7 @@ void measure_rank(const std::string& data, const std::string& schedule, const st
   const auto transport = connect_gloo(
       {.rank = rank.rank, .world_size = rank.world_size, .store_path = rank.store_path, .groups = job.rank_groups()});
   const auto workers =
-      compare_memory(job, WorkerId(rank.rank), *transport, sizes == kDerived ? Sizes::Derived : Sizes::Measured);
+      compare_memory(job, RankId(rank.rank), *transport, sizes == kDerived ? Sizes::Derived : Sizes::Measured);
   if (rank.rank != 0) return;
   for (std::size_t w = 0; w < workers.size(); ++w) {
     const WorkerMemory& worker = workers[w];

@@ -29,6 +29,7 @@ namespace chimera::benchmarks {
 namespace {
 
 constexpr std::int64_t kStages = 2;
+const RankLayout kRanks{.workers = kStages};
 constexpr std::int64_t kMicroBatches = 64;
 constexpr std::int64_t kHidden = NearEmptyStage::kHidden;
 constexpr int kWarmUpSteps = 50;
@@ -55,7 +56,7 @@ class Worker {
  public:
   Worker(const Case& with, WorkerId id, Transport& transport)
       : ops_(with.schedule.workers[id.index()]), instructions_(with.program.workers[id.index()]) {
-    const StageGroups groups = stage_groups(with.schedule.placement);
+    const WorkerGroups groups = stage_groups(with.schedule.placement);
     std::map<StageId, Stage*> borrowed;
     for (std::int64_t s = 0; s < kStages; ++s) {
       const auto& group = groups[static_cast<std::size_t>(s)];
@@ -64,7 +65,7 @@ class Worker {
       borrowed[StageId(s)] = stages_[StageId(s)].get();
     }
     executor_ = std::make_unique<Executor>(id, borrowed, transport, TensorSpec{{1, 1, kHidden}, at::kFloat},
-                                           ProgramShape{kMicroBatches, kStages, groups});
+                                           ProgramShape{kMicroBatches, kRanks, groups});
   }
 
   [[nodiscard]] double num_ops() const { return static_cast<double>(ops_.size()); }
@@ -200,9 +201,10 @@ void print_row(const std::string& transport, const Case& with, std::size_t worke
 double measure_threads(const std::string& schedule) {
   const Case with(schedule);
   std::vector<Figures> figures(kStages);
-  run_rank_threads(kStages, stage_groups(with.schedule.placement), [&](WorkerId rank, Transport& transport) {
-    figures[rank.index()] = measure(with, rank, transport, nullptr);
-  });
+  run_rank_threads(kStages, kRanks.ranks_of(stage_groups(with.schedule.placement)),
+                   [&](RankId rank, Transport& transport) {
+                     figures[rank.index()] = measure(with, WorkerId(rank.value()), transport, nullptr);
+                   });
   double largest = 0;
   for (std::size_t w = 0; w < figures.size(); ++w) {
     print_row("threads", with, w, figures[w]);
@@ -215,12 +217,12 @@ double measure_threads(const std::string& schedule) {
 double measure_rank(const std::string& schedule, const RankEnvironment& rank) {
   constexpr std::size_t kNumbers = 7;
   const Case with(schedule);
-  const StageGroups groups = stage_groups(with.schedule.placement);
+  const RankGroups groups = kRanks.ranks_of(stage_groups(with.schedule.placement));
   const WorkerId worker(rank.rank);
   const std::string store = fmt::format("/proc/self/fd/{}", ::open(rank.store_path.c_str(), O_RDWR | O_CLOEXEC));
   const auto transport =
       connect_gloo({.rank = rank.rank, .world_size = rank.world_size, .store_path = rank.store_path, .groups = groups});
-  RawGloo raw(worker, with.program, groups, store, {{1, 1, kHidden}, at::kFloat}, kHidden);
+  RawGloo raw(RankId(rank.rank), with.program, groups, store, {{1, 1, kHidden}, at::kFloat}, kHidden);
   const Figures mine = measure(with, worker, *transport, &raw);
   std::vector<double> all(kStages * kNumbers, 0);
   std::ranges::copy(std::vector{mine.bare, mine.gloo, mine.step, mine.overhead.low, mine.overhead.median,

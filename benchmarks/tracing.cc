@@ -81,7 +81,7 @@ void measure_rank(const std::string& data, const RankEnvironment& rank) {
   const Job job = prepare_job(options_for(data));
   const auto transport = connect_gloo(
       {.rank = rank.rank, .world_size = rank.world_size, .store_path = rank.store_path, .groups = job.rank_groups()});
-  Trainer trainer(job, WorkerId(rank.rank), *transport);
+  Trainer trainer(job, RankId(rank.rank), *transport);
   std::int64_t step = 0;
   while (step < kWarmUpSteps) static_cast<void>(trainer.train_step(step++));
   std::vector<double> wall[2];

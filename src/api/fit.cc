@@ -32,12 +32,12 @@ Parameters fit(const FitPlan& plan, const std::function<void(const FitStep&)>& o
       plan.options.threads > 0 ? static_cast<int>(plan.options.threads) : std::max(available_cores() / ranks, 1);
   Parameters parameters;
   std::mutex mutex;
-  run_rank_threads(ranks, plan.rank_groups(), [&](WorkerId rank, Transport& transport) {
+  run_rank_threads(ranks, plan.rank_groups(), [&](RankId rank, Transport& transport) {
     const IntraOpThreads limit(threads);
     RankFit trainer(plan, rank, transport);
     for (std::int64_t step = 0; step < plan.options.steps; ++step) {
       const FitStep done = trainer.train_step(step);
-      if (on_step && rank == WorkerId(0)) on_step(done);
+      if (on_step && rank == RankId(0)) on_step(done);
     }
     const std::lock_guard lock(mutex);
     for (const auto& [id, stage] : trainer.stages()) {

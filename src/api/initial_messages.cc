@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kMostDimensions = 16;
 
 /// Whose stage counts.
-WorkerId owner(const FitPlan& plan, StageId stage) {
+RankId owner(const FitPlan& plan, StageId stage) {
   return plan.ranks.rank({GroupId(0), plan.schedule.placement.worker(ReplicaId(0), stage)});
 }
 
@@ -52,7 +52,7 @@ MicroBatch first_micro_batch(const FitPlan& plan) {
 
 }  // namespace
 
-void share_initial_values(const FitPlan& plan, WorkerId rank, const std::map<StageId, ModuleStage*>& stages,
+void share_initial_values(const FitPlan& plan, RankId rank, const std::map<StageId, ModuleStage*>& stages,
                           Transport& transport) {
   const at::NoGradGuard no_graph;
   std::vector<std::unique_ptr<Pending>> sends;
@@ -65,7 +65,7 @@ void share_initial_values(const FitPlan& plan, WorkerId rank, const std::map<Sta
         receives.emplace_back(value, transport.post_receive(owner(plan, id), spec, {}));
         continue;
       }
-      for (const WorkerId other : groups[id.index()]) {
+      for (const RankId other : groups[id.index()]) {
         // A copy, as the value is about to be trained and a thread may read later.
         if (other != rank) sends.push_back(transport.start_send(other, value.detach().contiguous().clone(), {}));
       }
@@ -75,8 +75,8 @@ void share_initial_values(const FitPlan& plan, WorkerId rank, const std::map<Sta
   for (auto& pending : sends) pending->wait();
 }
 
-std::vector<TensorSpec> find_boundaries(const FitPlan& plan, WorkerId rank,
-                                        const std::map<StageId, ModuleStage*>& stages, Transport& transport) {
+std::vector<TensorSpec> find_boundaries(const FitPlan& plan, RankId rank, const std::map<StageId, ModuleStage*>& stages,
+                                        Transport& transport) {
   std::vector<TensorSpec> boundaries;
   for (std::int64_t s = 0; s < plan.schedule.stages; ++s) {
     const StageId id(s);

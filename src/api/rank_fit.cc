@@ -14,8 +14,8 @@
 
 namespace chimera {
 
-RankFit::RankFit(const FitPlan& plan, WorkerId rank, Transport& transport)
-    : plan_(plan), place_(plan.ranks.place(rank)), transport_(transport, plan.ranks, place_.group) {
+RankFit::RankFit(const FitPlan& plan, RankId rank, Transport& transport)
+    : plan_(plan), place_(plan.ranks.place(rank)), transport_(transport) {
   std::map<StageId, ModuleStage*> stages;
   std::map<StageId, Stage*> executed;
   std::vector<ParameterGroup*> in_order;

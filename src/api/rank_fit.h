@@ -9,7 +9,7 @@
 #include "api/fit_plan.h"
 #include "engine/optimizer.h"
 #include "runtime/executor.h"
-#include "transport/group_transport.h"
+#include "transport/transport.h"
 
 namespace chimera {
 
@@ -28,7 +28,7 @@ class RankFit {
   /// `transport` connects all ranks: threads (transport/threads/thread_transport.h) or processes
   /// (transport/gloo/gloo_transport.h). Makes the rank's stages, makes their copies equal and finds the shapes of
   /// messages. Throws ConfigError where a module cannot be trained so; see ModuleStage.
-  RankFit(const FitPlan& plan, WorkerId rank, Transport& transport);
+  RankFit(const FitPlan& plan, RankId rank, Transport& transport);
 
   /// `step` counts from 0. Throws Error where the loss is not finite or nothing was counted.
   FitStep train_step(std::int64_t step);
@@ -43,7 +43,7 @@ class RankFit {
 
   const FitPlan& plan_;
   GroupWorker place_;
-  GroupTransport transport_;
+  Transport& transport_;
   std::map<StageId, std::unique_ptr<ModuleStage>> stages_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Executor> executor_;

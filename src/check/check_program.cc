@@ -76,9 +76,9 @@ class ProgramRun {
       case InstructionKind::PostReceive: post_receive(worker, instruction); return true;
       case InstructionKind::WaitSend: return wait_send(worker, instruction);
       case InstructionKind::WaitReceive: return wait_receive(worker, instruction);
-      case InstructionKind::StartAllReduce: start_all_reduce(worker, instruction.op.stage); return true;
-      case InstructionKind::WaitAllReduce: return wait_all_reduce(worker, instruction.op.stage);
-      case InstructionKind::ReduceScalars: return reduce_scalars(worker, instruction.op);
+      case InstructionKind::StartAllReduce: start_all_reduce(worker, instruction.group); return true;
+      case InstructionKind::WaitAllReduce: return wait_all_reduce(worker, instruction.group);
+      case InstructionKind::ReduceScalars: return reduce_scalars(worker, instruction.step);
       case InstructionKind::OptimizerStep: optimizer_step(worker); return true;
       case InstructionKind::UpdateWeights: update_weights(worker, instruction.op); return true;
       case InstructionKind::DropWeights: drop_weights(worker, instruction.op); return true;
@@ -95,11 +95,9 @@ class ProgramRun {
       report(ViolationKind::OutOfRange, worker, "{} {} is not in 0 to {}", what, value, count - 1);
       return false;
     };
+    if (is_all_reduce(instruction.kind)) return require("stage", instruction.group.value(), collectives_.num_groups());
     const Op& op = instruction.op;
-    const bool sums =
-        instruction.kind == InstructionKind::StartAllReduce || instruction.kind == InstructionKind::WaitAllReduce;
-    if (!require("stage", op.stage.value(), sums ? collectives_.num_groups() : program_.stages)) return false;
-    if (sums) return true;
+    if (!require("stage", op.stage.value(), program_.stages)) return false;
     if (!require("micro-batch", op.micro_batch.value(), program_.micro_batches)) return false;
     if (is_transfer(instruction.kind)) {
       const auto workers = static_cast<std::int64_t>(next_.size());
@@ -125,11 +123,11 @@ class ProgramRun {
     check_step(worker, op);
     if (op.kind != OpKind::Forward) trains_ = true;
     if (gives_weight_gradient(op.kind)) versions_.add_gradient(op);
-    if (gives_weight_gradient(op.kind) && collectives_.has_started(worker, op.stage)) {
+    if (gives_weight_gradient(op.kind) && collectives_.has_started(worker, parameters_of(op.stage))) {
       bad(worker, "the all-reduce of its stage has started");
     }
     if (gives_weight_gradient(op.kind) && program_.tied && uses_tied_matrix(op.stage, program_.stages) &&
-        collectives_.has_started(worker, StageId(program_.stages))) {
+        collectives_.has_started(worker, tied_matrix(program_.stages))) {
       bad(worker, "the all-reduce of the tied matrix has started");
     }
   }
@@ -250,38 +248,35 @@ class ProgramRun {
     return true;
   }
 
-  void start_all_reduce(std::size_t worker, StageId stage) {
+  void start_all_reduce(std::size_t worker, ParameterGroupId group) {
     trains_ = true;
-    if (!collectives_.holds(worker, stage)) return bad(worker, "the worker does not hold the stage");
-    if (collectives_.has_started(worker, stage)) return bad(worker, "has started before");
+    if (!collectives_.holds(worker, group)) return bad(worker, "the worker does not hold the stage");
+    if (collectives_.has_started(worker, group)) return bad(worker, "has started before");
     if (collectives_.has_arrived(worker)) bad(worker, kAlreadySummed);
-    if (!collectives_.start(worker, stage)) return;
-    for (const WorkerId member : collectives_.group(stage)) wake(member.index());
+    if (!collectives_.start(worker, group)) return;
+    for (const WorkerId member : collectives_.members(group)) wake(member.index());
   }
 
-  bool wait_all_reduce(std::size_t worker, StageId stage) {
-    if (!collectives_.holds(worker, stage) || !collectives_.has_started(worker, stage)) {
+  bool wait_all_reduce(std::size_t worker, ParameterGroupId group) {
+    if (!collectives_.holds(worker, group) || !collectives_.has_started(worker, group)) {
       bad(worker, "waits for an all-reduce that was not started here");
       return true;
     }
-    if (collectives_.has_waited(worker, stage)) bad(worker, "was waited for before");
-    if (!collectives_.is_complete(stage)) return false;
+    if (collectives_.has_waited(worker, group)) bad(worker, "was waited for before");
+    if (!collectives_.is_complete(group)) return false;
     if (collectives_.has_arrived(worker)) bad(worker, kAlreadySummed);
-    collectives_.set_waited(worker, stage);
+    collectives_.set_waited(worker, group);
     return true;
   }
 
-  bool reduce_scalars(std::size_t worker, const Op& first) {
+  bool reduce_scalars(std::size_t worker, std::int64_t step) {
     if (collectives_.arrivals(worker) == 0 || scalars_at_[worker] != next_[worker]) {
       if (collectives_.has_arrived(worker)) {
         bad(worker, kAlreadySummed);
         return true;
       }
-      const std::int64_t next = collectives_.arrivals(worker) * (program_.micro_batches / program_.steps);
-      if (first.micro_batch.value() != next) {
-        report(ViolationKind::BadDataFlow, worker, "names micro-batch {}; the step to sum begins with {}",
-               first.micro_batch.value(), next);
-      }
+      const std::int64_t next = collectives_.arrivals(worker);
+      if (step != next) report(ViolationKind::BadDataFlow, worker, "names step {}; the step to sum is {}", step, next);
       scalars_at_[worker] = next_[worker];
       collectives_.arrive(worker);
       for (std::size_t w = 0; w < next_.size() && collectives_.all_arrived(worker); ++w) wake(w);
@@ -304,13 +299,14 @@ class ProgramRun {
     }
     if (versions_.gradients(op) == 0) bad(worker, "there are no gradients since the update before");
     versions_.update(op);
-    if (!collectives_.has_started(worker, op.stage)) return;
-    if (collectives_.group(op.stage).size() > 1) {
+    const ParameterGroupId group = parameters_of(op.stage);
+    if (!collectives_.has_started(worker, group)) return;
+    if (collectives_.members(group).size() > 1) {
       bad(worker, "several workers sum the stage's gradients for one update of all");
-    } else if (!collectives_.has_waited(worker, op.stage)) {
+    } else if (!collectives_.has_waited(worker, group)) {
       bad(worker, "the all-reduce of the stage was not waited for");
     } else {
-      collectives_.restart(worker, op.stage);
+      collectives_.restart(worker, group);
     }
   }
 
@@ -339,10 +335,10 @@ class ProgramRun {
       });
     }
     if (!trains_ || versions_.any_updates()) return;
-    for (const StageId stage : collectives_.unfinished(worker, summed_ == SummedStages::All)) {
+    for (const ParameterGroupId group : collectives_.unfinished(worker, summed_ == SummedStages::All)) {
       missing([&] {
         return fmt::format("worker {} does not start, or does not wait for, the all-reduce of stage {}", worker,
-                           stage.value());
+                           group.value());
       });
     }
   }

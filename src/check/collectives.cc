@@ -10,35 +10,36 @@ namespace chimera {
 
 Collectives::Collectives(const Program& program)
     : groups_(gradient_groups(program.placement, program.tied)),
-      tied_(static_cast<std::size_t>(program.stages)),
+      tied_(tied_matrix(program.stages)),
       held_(program.workers.size()),
       order_(program.workers.size()),
       num_started_(groups_.size(), 0),
       steps_(program.steps),
       arrivals_(program.workers.size(), 0),
       num_arrived_(static_cast<std::size_t>(program.steps), 0) {
-  for (std::size_t s = 0; s < groups_.size(); ++s) {
-    for (const WorkerId member : groups_[s]) held_[member.index()].push_back({StageId(static_cast<std::int64_t>(s))});
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    for (const WorkerId member : groups_[g])
+      held_[member.index()].push_back({ParameterGroupId(static_cast<std::int64_t>(g))});
   }
 }
 
-const Collectives::Held* Collectives::find(std::size_t worker, StageId stage) const {
+const Collectives::Held* Collectives::find(std::size_t worker, ParameterGroupId group) const {
   const auto& held = held_[worker];
   const auto found =
-      std::lower_bound(held.begin(), held.end(), stage, [](const Held& a, StageId b) { return a.stage < b; });
-  return found != held.end() && found->stage == stage ? &*found : nullptr;
+      std::lower_bound(held.begin(), held.end(), group, [](const Held& a, ParameterGroupId b) { return a.group < b; });
+  return found != held.end() && found->group == group ? &*found : nullptr;
 }
 
-bool Collectives::start(std::size_t worker, StageId stage) {
-  find(worker, stage)->has_started = true;
-  if (group(stage).size() > 1) order_[worker].push_back(stage);
-  ++num_started_[stage.index()];
-  return is_complete(stage);
+bool Collectives::start(std::size_t worker, ParameterGroupId group) {
+  find(worker, group)->has_started = true;
+  if (members(group).size() > 1) order_[worker].push_back(group);
+  ++num_started_[group.index()];
+  return is_complete(group);
 }
 
-void Collectives::restart(std::size_t worker, StageId stage) {
-  *find(worker, stage) = {stage};
-  --num_started_[stage.index()];
+void Collectives::restart(std::size_t worker, ParameterGroupId group) {
+  *find(worker, group) = {group};
+  --num_started_[group.index()];
 }
 
 void Collectives::arrive(std::size_t worker) { ++num_arrived_[static_cast<std::size_t>(arrivals_[worker]++)]; }
@@ -51,32 +52,33 @@ std::vector<std::size_t> Collectives::first_missing(std::size_t worker, std::siz
   return missing;
 }
 
-std::vector<StageId> Collectives::unfinished(std::size_t worker, bool every_stage) const {
-  std::vector<StageId> stages;
+std::vector<ParameterGroupId> Collectives::unfinished(std::size_t worker, bool every_stage) const {
+  std::vector<ParameterGroupId> groups;
   for (const Held& held : held_[worker]) {
-    const bool is_due = every_stage || group(held.stage).size() > 1 || held.stage.index() == tied_;
-    if (is_due && !(held.has_started && held.has_waited)) stages.push_back(held.stage);
+    const bool is_due = every_stage || members(held.group).size() > 1 || held.group == tied_;
+    if (is_due && !(held.has_started && held.has_waited)) groups.push_back(held.group);
   }
-  return stages;
+  return groups;
 }
 
 void Collectives::check_order(Findings& findings) const {
   Graph later(groups_.size());
-  for (const auto& stages : order_) {
-    for (std::size_t i = 1; i < stages.size(); ++i) {
-      later[stages[i - 1].index()].push_back(static_cast<std::uint32_t>(stages[i].index()));
+  for (const auto& groups : order_) {
+    for (std::size_t i = 1; i < groups.size(); ++i) {
+      later[groups[i - 1].index()].push_back(static_cast<std::uint32_t>(groups[i].index()));
     }
   }
   const auto cycle = shortest_cycle(later);
   if (cycle.empty()) return;
   std::string message;
   for (std::size_t i = 0; i < cycle.size(); ++i) {
-    const StageId first(cycle[i]);
-    const StageId second(cycle[(i + 1) % cycle.size()]);
-    const auto has_both_so = [&](const std::vector<StageId>& stages) {
-      const auto found = std::adjacent_find(stages.begin(), stages.end(),
-                                            [&](StageId a, StageId b) { return a == first && b == second; });
-      return found != stages.end();
+    const ParameterGroupId first(cycle[i]);
+    const ParameterGroupId second(cycle[(i + 1) % cycle.size()]);
+    const auto has_both_so = [&](const std::vector<ParameterGroupId>& groups) {
+      const auto found = std::adjacent_find(groups.begin(), groups.end(), [&](ParameterGroupId a, ParameterGroupId b) {
+        return a == first && b == second;
+      });
+      return found != groups.end();
     };
     const auto worker = std::find_if(order_.begin(), order_.end(), has_both_so) - order_.begin();
     message += fmt::format("{}worker {} starts the all-reduce of stage {} before that of stage {}",
@@ -133,8 +135,8 @@ class Deadlock {
     } else if (instruction.kind == InstructionKind::ReduceScalars) {
       for (const std::size_t missing : collectives_.first_missing(worker, kMostMissing)) add(missing);
     } else {
-      for (const WorkerId member : collectives_.group(instruction.op.stage)) {
-        if (!collectives_.has_started(member.index(), instruction.op.stage)) add(member.index());
+      for (const WorkerId member : collectives_.members(instruction.group)) {
+        if (!collectives_.has_started(member.index(), instruction.group)) add(member.index());
       }
     }
   }

@@ -9,24 +9,30 @@
 
 namespace chimera {
 
-/// What the workers of a program have done together so far: sums of a stage's gradients over the workers that hold it
-/// (the matrix of a tied model is a stage S, held by its owners), and the sums of norms and losses over all, one a
-/// step. Requires a placement on the program's workers.
+/// What the workers of a program have done together so far: sums of the gradients of parameter groups over the workers
+/// that hold them, and the sums of norms and losses over all, one a step. Requires a placement on the program's
+/// workers.
 class Collectives {
  public:
   explicit Collectives(const Program& program);
 
   [[nodiscard]] std::int64_t num_groups() const { return static_cast<std::int64_t>(groups_.size()); }
-  [[nodiscard]] const std::vector<WorkerId>& group(StageId stage) const { return groups_[stage.index()]; }
-  [[nodiscard]] bool holds(std::size_t worker, StageId stage) const { return find(worker, stage) != nullptr; }
-  [[nodiscard]] bool has_started(std::size_t worker, StageId stage) const { return find(worker, stage)->has_started; }
-  [[nodiscard]] bool has_waited(std::size_t worker, StageId stage) const { return find(worker, stage)->has_waited; }
-  [[nodiscard]] bool is_complete(StageId stage) const { return num_started_[stage.index()] == group(stage).size(); }
+  [[nodiscard]] const std::vector<WorkerId>& members(ParameterGroupId group) const { return groups_[group.index()]; }
+  [[nodiscard]] bool holds(std::size_t worker, ParameterGroupId group) const { return find(worker, group) != nullptr; }
+  [[nodiscard]] bool has_started(std::size_t worker, ParameterGroupId group) const {
+    return find(worker, group)->has_started;
+  }
+  [[nodiscard]] bool has_waited(std::size_t worker, ParameterGroupId group) const {
+    return find(worker, group)->has_waited;
+  }
+  [[nodiscard]] bool is_complete(ParameterGroupId group) const {
+    return num_started_[group.index()] == members(group).size();
+  }
   /// Whether that completes the sum.
-  bool start(std::size_t worker, StageId stage);
-  void set_waited(std::size_t worker, StageId stage) { find(worker, stage)->has_waited = true; }
-  /// The sum of a stage that the worker holds alone has been used: it may be summed again.
-  void restart(std::size_t worker, StageId stage);
+  bool start(std::size_t worker, ParameterGroupId group);
+  void set_waited(std::size_t worker, ParameterGroupId group) { find(worker, group)->has_waited = true; }
+  /// The sum of a group that the worker holds alone has been used: it may be summed again.
+  void restart(std::size_t worker, ParameterGroupId group);
 
   /// Sums of norms and losses that the worker is through with, and the one it is in.
   [[nodiscard]] std::int64_t arrivals(std::size_t worker) const { return arrivals_[worker]; }
@@ -40,29 +46,29 @@ class Collectives {
   /// Some workers that have not arrived in the sum that the worker is in, ascending.
   [[nodiscard]] std::vector<std::size_t> first_missing(std::size_t worker, std::size_t most) const;
 
-  /// Stages of several workers (or every stage), and the tied matrix, that this worker holds and has not started, or
+  /// Groups of several workers (or every stage), and the tied matrix, that this worker holds and has not started, or
   /// not waited for.
-  [[nodiscard]] std::vector<StageId> unfinished(std::size_t worker, bool every_stage) const;
+  [[nodiscard]] std::vector<ParameterGroupId> unfinished(std::size_t worker, bool every_stage) const;
   /// Adds a cycle in the orders in which workers start their all-reduces, if there is one.
   void check_order(Findings& findings) const;
 
  private:
   struct Held {
-    StageId stage;
+    ParameterGroupId group;
     bool has_started = false;
     bool has_waited = false;
   };
 
-  [[nodiscard]] const Held* find(std::size_t worker, StageId stage) const;
-  Held* find(std::size_t worker, StageId stage) {
-    return const_cast<Held*>(static_cast<const Collectives*>(this)->find(worker, stage));
+  [[nodiscard]] const Held* find(std::size_t worker, ParameterGroupId group) const;
+  Held* find(std::size_t worker, ParameterGroupId group) {
+    return const_cast<Held*>(static_cast<const Collectives*>(this)->find(worker, group));
   }
 
-  std::vector<std::vector<WorkerId>> groups_;  // [stage]
-  std::size_t tied_;                           // S: the tied matrix, if there is one
-  std::vector<std::vector<Held>> held_;        // [worker], ascending by stage
-  std::vector<std::vector<StageId>> order_;    // [worker]: its starts, those of stages it holds alone left out
-  std::vector<std::size_t> num_started_;       // [stage]
+  WorkerGroups groups_;                               // [group]
+  ParameterGroupId tied_;                             // the tied matrix, if there is one
+  std::vector<std::vector<Held>> held_;               // [worker], ascending by group
+  std::vector<std::vector<ParameterGroupId>> order_;  // [worker]: its starts, those of stages it holds alone left out
+  std::vector<std::size_t> num_started_;              // [group]
   std::int64_t steps_;
   std::vector<std::int64_t> arrivals_;    // [worker]
   std::vector<std::size_t> num_arrived_;  // [step]

@@ -40,7 +40,7 @@ class Joining {
     Communicators to{.keep = file_, .rank = options_.rank, .device = device_, .groups = options_.groups};
     if (options_.world_size == 1) return to;
     to.everyone = join("everyone", options_.rank, options_.world_size);
-    for (std::size_t stage = 0; stage < to.groups.size(); ++stage) to.stages.push_back(join_stage(stage));
+    for (std::size_t g = 0; g < to.groups.size(); ++g) to.process_groups.push_back(join_group(g));
     for (const auto& [low, high] : options_.pairs) {
       if (options_.rank != low && options_.rank != high) continue;
       const bool is_low = options_.rank == low;
@@ -50,11 +50,11 @@ class Joining {
   }
 
  private:
-  Communicators::Group join_stage(std::size_t stage) {
-    const auto& group = options_.groups[stage];
-    const auto place = std::find(group.begin(), group.end(), WorkerId(options_.rank));
-    if (place == group.end() || group.size() == 1) return {};
-    return join(fmt::format("stage{}", stage), static_cast<int>(place - group.begin()), static_cast<int>(group.size()));
+  Communicators::Group join_group(std::size_t g) {
+    const auto& members = options_.groups[g];
+    const auto place = std::find(members.begin(), members.end(), RankId(options_.rank));
+    if (place == members.end() || members.size() == 1) return {};
+    return join(fmt::format("group{}", g), static_cast<int>(place - members.begin()), static_cast<int>(members.size()));
   }
 
   Communicators::Group join(const std::string& name, int member, int size) {

@@ -40,8 +40,7 @@ Program validation_program(const RunShape& shape, ChannelDiscipline discipline) 
 }
 
 ProgramShape program_shape(const RunShape& run, GroupId group) {
-  ProgramShape shape{run.schedule.micro_batches, run.ranks.workers, run.worker_groups(), run.ranks.data_parallel,
-                     group};
+  ProgramShape shape{run.schedule.micro_batches, run.ranks, run.worker_groups(), group};
   shape.tied = run.tied;
   shape.updates = run.updates();
   for (std::int64_t m = 0; m < run.schedule.micro_batches; ++m) {

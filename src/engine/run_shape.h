@@ -39,11 +39,9 @@ struct RunShape {
 
   [[nodiscard]] std::int64_t num_ranks() const { return ranks.num_ranks(); }
   /// The workers of a group that hold each stage and, of a tied model, those that own its matrix.
-  [[nodiscard]] std::vector<std::vector<WorkerId>> worker_groups() const {
-    return gradient_groups(schedule.placement, tied);
-  }
+  [[nodiscard]] WorkerGroups worker_groups() const { return gradient_groups(schedule.placement, tied); }
   /// The ranks of all groups that do.
-  [[nodiscard]] std::vector<std::vector<WorkerId>> rank_groups() const { return ranks.ranks_of(worker_groups()); }
+  [[nodiscard]] RankGroups rank_groups() const { return ranks.ranks_of(worker_groups()); }
   /// The stages that a worker holds in any replica, ascending.
   [[nodiscard]] std::vector<StageId> stages_of(WorkerId worker) const;
   /// Samples of one of the schedule's micro-batches: a part of a full one after backward halving.

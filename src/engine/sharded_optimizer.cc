@@ -18,7 +18,8 @@ std::vector<std::int64_t> sizes_of(const std::vector<Parameter>& parameters) {
 /// One stage's parameters, each owned by one of the workers that hold it.
 class ShardedStage {
  public:
-  ShardedStage(const OptimizerOptions& options, StageId id, ParameterGroup& stage, std::size_t members, std::size_t own)
+  ShardedStage(const OptimizerOptions& options, ParameterGroupId id, ParameterGroup& stage, std::size_t members,
+               std::size_t own)
       : id_(id), stage_(stage), own_(own), shards_(members) {
     const auto sizes = sizes_of(stage.parameters());
     const auto owners = owners_of(sizes, members);
@@ -67,7 +68,7 @@ class ShardedStage {
     }
   }
 
-  StageId id_;
+  ParameterGroupId id_;
   ParameterGroup& stage_;
   std::size_t own_;
   std::vector<std::vector<Parameter>> shards_;  // [member]
@@ -120,12 +121,12 @@ std::vector<std::size_t> owners_of(const std::vector<std::int64_t>& sizes, std::
 }
 
 std::unique_ptr<Optimizer> make_sharded_optimizer(const OptimizerOptions& options,
-                                                  const std::map<StageId, ParameterGroup*>& trained,
-                                                  const StageGroups& groups, WorkerId worker, Transport& transport) {
+                                                  const std::map<ParameterGroupId, ParameterGroup*>& trained,
+                                                  const RankGroups& groups, RankId rank, Transport& transport) {
   std::vector<ShardedStage> sharded;
   for (const auto& [id, held] : trained) {
     const auto& group = groups[id.index()];
-    const auto place = std::find(group.begin(), group.end(), worker) - group.begin();
+    const auto place = std::find(group.begin(), group.end(), rank) - group.begin();
     sharded.emplace_back(options, id, *held, group.size(), static_cast<std::size_t>(place));
   }
   return std::make_unique<ShardedOptimizer>(std::move(sharded), transport);

@@ -24,11 +24,10 @@ namespace chimera {
 /// No further memory is needed: the parameters travel in ParameterGroup::gradients(), which hold no gradients after a
 /// step.
 ///
-/// `trained`: what the worker holds, by stage, and as one above the last the tied matrix; `groups`: the workers that
-/// hold each of them, of all data-parallel groups. trained and transport are borrowed. step() throws TransportError.
-[[nodiscard]] std::unique_ptr<Optimizer> make_sharded_optimizer(const OptimizerOptions& options,
-                                                                const std::map<StageId, ParameterGroup*>& trained,
-                                                                const StageGroups& groups, WorkerId worker,
-                                                                Transport& transport);
+/// `trained`: what the rank holds; `groups`: the ranks that hold each of them. trained and transport are borrowed.
+/// step() throws TransportError.
+[[nodiscard]] std::unique_ptr<Optimizer> make_sharded_optimizer(
+    const OptimizerOptions& options, const std::map<ParameterGroupId, ParameterGroup*>& trained,
+    const RankGroups& groups, RankId rank, Transport& transport);
 
 }  // namespace chimera

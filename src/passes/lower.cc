@@ -226,7 +226,7 @@ class Lowering {
     const auto& all_reduces = all_reduces_[w];
     for (; next_all_reduce_ < all_reduces.size() && all_reduces[next_all_reduce_].after <= position;
          ++next_all_reduce_) {
-      out_.push_back({InstructionKind::StartAllReduce, gradients_of(all_reduces[next_all_reduce_].stage), {}});
+      out_.push_back({InstructionKind::StartAllReduce, {}, {}, all_reduces[next_all_reduce_].group});
     }
   }
 
@@ -253,11 +253,7 @@ class Lowering {
     while (num_sums_ + 1 < options_.steps && last_start_[static_cast<std::size_t>(num_sums_)] < time) end_step();
   }
 
-  void end_step() {
-    Op first;
-    first.micro_batch = MicroBatchId(num_sums_++ * micro_batches_of_a_step());
-    out_.push_back({InstructionKind::ReduceScalars, first, {}});
-  }
+  void end_step() { out_.push_back({.kind = InstructionKind::ReduceScalars, .step = num_sums_++}); }
 
   void finish(std::size_t w) {
     std::sort(peers_.begin(), peers_.end());
@@ -267,13 +263,11 @@ class Lowering {
     }
     peers_.clear();
     for (const AllReduceStart& all_reduce : all_reduces_[w]) {
-      out_.push_back({InstructionKind::WaitAllReduce, gradients_of(all_reduce.stage), {}});
+      out_.push_back({InstructionKind::WaitAllReduce, {}, {}, all_reduce.group});
     }
     while (num_sums_ < options_.steps) end_step();
     if (trains_ && !schedule_.updates) out_.push_back({InstructionKind::OptimizerStep, {}, {}});
   }
-
-  static Op gradients_of(StageId stage) { return Op{OpKind::Backward, {}, stage, {}}; }
 
   static constexpr std::uint32_t kHere = std::numeric_limits<std::uint32_t>::max();
   const Schedule& schedule_;
@@ -297,7 +291,7 @@ class Lowering {
   std::size_t next_post_ = 0;
   std::size_t next_all_reduce_ = 0;
   std::size_t next_update_ = 0;
-  std::int64_t num_sums_ = 0;  // of norms and losses
+  std::int32_t num_sums_ = 0;  // of norms and losses
 };
 
 }  // namespace

@@ -58,8 +58,8 @@ class UpdatePlacing {
     op.weight_version = ++state.newest;
     state.gradients = 0;
     if (sums_) {
-      placed_.push_back({after, {InstructionKind::StartAllReduce, op, {}}});
-      placed_.push_back({after, {InstructionKind::WaitAllReduce, op, {}}});
+      placed_.push_back({after, {InstructionKind::StartAllReduce, {}, {}, parameters_of(op.stage)}});
+      placed_.push_back({after, {InstructionKind::WaitAllReduce, {}, {}, parameters_of(op.stage)}});
     }
     placed_.push_back({after, {InstructionKind::UpdateWeights, op, {}}});
   }

@@ -38,9 +38,10 @@ std::vector<Instruction> cut(const Stream& stream, std::size_t worker, std::int6
 /// The same `steps` later.
 void shift(std::vector<Instruction>& piece, const Stream& stream, std::int64_t steps) {
   for (Instruction& instruction : piece) {
+    if (instruction.kind == InstructionKind::ReduceScalars) instruction.step += static_cast<std::int32_t>(steps);
+    if (!names_an_op(instruction.kind)) continue;
     Op& op = instruction.op;
     op.micro_batch = MicroBatchId(op.micro_batch.value() + steps * stream.micro_batches);
-    if (instruction.kind == InstructionKind::ReduceScalars) continue;
     op.weight_version += static_cast<std::int32_t>(steps * stream.updates);
   }
 }

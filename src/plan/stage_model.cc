@@ -128,14 +128,14 @@ class Builder {
     model_.costs.links = costs;
   }
 
-  [[nodiscard]] const LinkTimes& sum_link(const std::vector<WorkerId>& ranks) const {
+  [[nodiscard]] const LinkTimes& sum_link(const std::vector<RankId>& ranks) const {
     const std::int64_t per_node = machine_.workers_per_node;
-    const auto node = [&](WorkerId rank) { return rank.value() / per_node; };
+    const auto node = [&](RankId rank) { return rank.value() / per_node; };
     const bool near = node(ranks.front()) == node(ranks.back());  // ascending
     return near ? machine_.all_reduce.within_node : machine_.all_reduce.between_nodes;
   }
 
-  [[nodiscard]] double sum_seconds(const std::vector<WorkerId>& ranks, double bytes) const {
+  [[nodiscard]] double sum_seconds(const std::vector<RankId>& ranks, double bytes) const {
     const auto copies = static_cast<double>(ranks.size());
     if (copies <= 1) return 0;
     const LinkTimes& link = sum_link(ranks);
@@ -179,8 +179,8 @@ class Builder {
   Workload workload_;  // of the schedule's micro-batches
   RankLayout ranks_;
   LayerCosts layers_;
-  std::vector<std::vector<WorkerId>> ranks_of_;  // [stage], and of a tied matrix
-  std::vector<double> recomputation_;            // [stage], where it is recomputed
+  RankGroups ranks_of_;
+  std::vector<double> recomputation_;  // [stage], where it is recomputed
   StageModel model_;
 };
 

@@ -5,13 +5,13 @@
 #include <array>
 
 #include "bench/statistics.h"
+#include "engine/optimizer.h"
 #include "generate/registry.h"
 #include "passes/lower.h"
 #include "profile/near_empty_stage.h"
 #include "profile/two_ranks.h"
 #include "runtime/executor.h"
 #include "runtime/sum_of_squares.h"
-#include "engine/optimizer.h"
 
 namespace chimera {
 namespace {
@@ -64,7 +64,7 @@ double measure_optimizer(Lockstep& ranks, Stage& stage, std::int64_t threads, do
   return median;
 }
 
-double measure_op_overhead(Lockstep& ranks, StageId pair, double seconds) {
+double measure_op_overhead(Lockstep& ranks, ParameterGroupId pair, double seconds) {
   std::array<double, kPipeline> medians{};
   const Schedule schedule = find_generator("1f1b").generate({kPipeline, kMicroBatches});
   const Program program = lower(schedule);
@@ -74,7 +74,7 @@ double measure_op_overhead(Lockstep& ranks, StageId pair, double seconds) {
   } else {
     const WorkerId worker(ranks.rank());
     NearEmptyStage stage(worker == WorkerId(0), worker == WorkerId(1));
-    ProgramShape shape{kMicroBatches, kPipeline, stage_groups(schedule.placement)};
+    ProgramShape shape{kMicroBatches, {.workers = kPipeline}, stage_groups(schedule.placement)};
     shape.counts_cpu_time = true;
     TwoRanks transport(ranks.transport(), pair);
     Executor executor(worker, {{StageId(worker.value()), &stage}}, transport, {{1, 1, kHidden}, at::kFloat}, shape);

@@ -13,7 +13,7 @@ namespace chimera {
 /// Seconds of CPU time that executor and transport add to an op: of a pipeline of two processes whose stages compute
 /// next to nothing, what ops themselves take left out. `pair`: the group of ranks 0 and 1. The larger median of both;
 /// all ranks call it.
-[[nodiscard]] double measure_op_overhead(Lockstep& ranks, StageId pair, double seconds);
+[[nodiscard]] double measure_op_overhead(Lockstep& ranks, ParameterGroupId pair, double seconds);
 
 /// Seconds of the sum over all ranks that ends a step: the lower quartile. All ranks call it; the result is rank 0's.
 [[nodiscard]] double measure_step_overhead(Lockstep& ranks);

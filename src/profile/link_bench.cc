@@ -25,7 +25,7 @@ at::Tensor gradients_of(std::int64_t bytes) { return shared_zeros(bytes / 4, at:
 /// To rank 1 and back; returns the time of one way.
 double ping_pong(Lockstep& ranks, const at::Tensor& tensor, std::int64_t round) {
   Transport& transport = ranks.transport();
-  const WorkerId peer(1 - ranks.rank());
+  const RankId peer(1 - ranks.rank());
   const TensorSpec spec{tensor.sizes().vec(), tensor.scalar_type()};
   const MessageTag tag{round, Op{}};
   const auto receive = transport.post_receive(peer, spec, tag);
@@ -38,7 +38,7 @@ double ping_pong(Lockstep& ranks, const at::Tensor& tensor, std::int64_t round) 
   return seconds / 2;
 }
 
-double sum(Lockstep& ranks, StageId group, const at::Tensor& tensor) {
+double sum(Lockstep& ranks, ParameterGroupId group, const at::Tensor& tensor) {
   const double start = monotonic_seconds();
   ranks.transport().start_all_reduce(group, tensor)->wait();
   return monotonic_seconds() - start;
@@ -54,7 +54,7 @@ std::vector<TimedSize> lower_quartiles(const Times& times) {
 
 }  // namespace
 
-LinkSamples measure_links(Lockstep& ranks, StageId group, double seconds) {
+LinkSamples measure_links(Lockstep& ranks, ParameterGroupId group, double seconds) {
   Times messages;
   Times sums;
   std::map<std::int64_t, at::Tensor> gradients;

@@ -17,7 +17,7 @@ struct LinkSamples {
 
 /// Sends messages of 1 KiB .. 4 MiB to and fro, and sums as many bytes, in rounds over the sizes, for `seconds`.
 /// `group` is the transport's group of ranks 0 and 1. All ranks call it; the result is rank 0's.
-[[nodiscard]] LinkSamples measure_links(Lockstep& ranks, StageId group, double seconds);
+[[nodiscard]] LinkSamples measure_links(Lockstep& ranks, ParameterGroupId group, double seconds);
 
 /// What a small message takes more, in the mean, while all ranks but 0 and 1 compute: with as many of them as there are
 /// cores, whoever sends or receives waits for one. All ranks call it; the result is rank 0's.

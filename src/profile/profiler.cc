@@ -23,7 +23,7 @@ namespace chimera {
 namespace {
 
 constexpr std::int64_t kMostLocalWorkers = 1024;  // all that `chimera train` starts are on this machine
-const StageId kPairGroup(2);                      // ranks 0 and 1, behind the stages of the pipeline of two
+const ParameterGroupId kPairGroup(2);             // ranks 0 and 1, behind the stages of the pipeline of two
 
 SampleKind sample_kind(const ModelConfig& model) {
   return model.family == Family::Bert ? SampleKind::MaskedPairs : SampleKind::NextToken;
@@ -180,9 +180,9 @@ void validate(const ProfileOptions& options, int cores) {
   require_fast_numbers(options.dtype, has_native_bfloat16());
 }
 
-StageGroups profile_groups() {
-  const WorkerId first(0);
-  const WorkerId second(1);
+RankGroups profile_groups() {
+  const RankId first(0);
+  const RankId second(1);
   return {{first}, {second}, {first, second}};
 }
 

@@ -39,7 +39,7 @@ struct MachineReport {
 };
 
 /// Groups of ranks that the transport of measure_machine() must have.
-[[nodiscard]] StageGroups profile_groups();
+[[nodiscard]] RankGroups profile_groups();
 
 /// Measures as one of the ranks; all of them call it, on a transport with profile_groups(). `say` gets a few words now
 /// and then. The report is rank 0's.

@@ -23,9 +23,9 @@ using Group = c10::intrusive_ptr<ProcessGroupGloo>;
 
 class RawGloo::Implementation {
  public:
-  Implementation(WorkerId worker, const Program& program, const StageGroups& groups, const std::string& store_path,
+  Implementation(RankId rank, const Program& program, const RankGroups& groups, const std::string& store_path,
                  const TensorSpec& message, std::int64_t gradients_of_stage)
-      : rank_(static_cast<int>(worker.value())),
+      : rank_(static_cast<int>(rank.value())),
         workers_(static_cast<int>(program.workers.size())),
         sent_{at::zeros(message.sizes, message.dtype)},
         received_{at::zeros(message.sizes, message.dtype)},
@@ -34,12 +34,12 @@ class RawGloo::Implementation {
         messages_(connect("raw messages", rank_, workers_)),
         everyone_(connect("raw everyone", rank_, workers_)) {
     for (std::size_t s = 0; s < groups.size(); ++s) {
-      const auto place = std::ranges::find(groups[s], worker);
+      const auto place = std::ranges::find(groups[s], rank);
       if (place == groups[s].end() || groups[s].size() == 1) continue;
-      const StageId stage(static_cast<std::int64_t>(s));
-      stages_[stage] = connect(fmt::format("raw stage {}", s), static_cast<int>(place - groups[s].begin()),
+      const ParameterGroupId group(static_cast<std::int64_t>(s));
+      groups_[group] = connect(fmt::format("raw stage {}", s), static_cast<int>(place - groups[s].begin()),
                                static_cast<int>(groups[s].size()));
-      gradients_[stage] = {at::zeros({gradients_of_stage}, message.dtype)};
+      gradients_[group] = {at::zeros({gradients_of_stage}, message.dtype)};
     }
     const auto scalars = program.stages + program.micro_batches + workers_;
     scalars_ = {at::zeros({scalars}, at::kDouble)};
@@ -49,7 +49,7 @@ class RawGloo::Implementation {
 
   void run(const Instruction& instruction) {
     const int peer = static_cast<int>(instruction.peer.value());
-    const StageId stage = instruction.op.stage;
+    const ParameterGroupId group = instruction.group;
     switch (instruction.kind) {
       case InstructionKind::PostReceive:
         receives_[peer].push_back(messages_->recv(received_, peer, peer * workers_ + rank_));
@@ -60,10 +60,10 @@ class RawGloo::Implementation {
       case InstructionKind::WaitReceive: return wait_first(receives_[peer]);
       case InstructionKind::WaitSend: return wait_first(sends_[peer]);
       case InstructionKind::StartAllReduce:
-        if (stages_.contains(stage)) all_reduces_[stage] = stages_.at(stage)->allreduce(gradients_.at(stage));
+        if (groups_.contains(group)) all_reduces_[group] = groups_.at(group)->allreduce(gradients_.at(group));
         return;
       case InstructionKind::WaitAllReduce:
-        if (stages_.contains(stage)) all_reduces_.at(stage)->wait();
+        if (groups_.contains(group)) all_reduces_.at(group)->wait();
         return;
       case InstructionKind::ReduceScalars: everyone_->allgather(all_scalars_, scalars_)->wait(); return;
       default: return;
@@ -95,19 +95,19 @@ class RawGloo::Implementation {
   std::shared_ptr<gloo::transport::Device> device_;
   Group messages_;
   Group everyone_;
-  std::map<StageId, Group> stages_;
-  std::map<StageId, std::vector<at::Tensor>> gradients_;
+  std::map<ParameterGroupId, Group> groups_;
+  std::map<ParameterGroupId, std::vector<at::Tensor>> gradients_;
   std::vector<at::Tensor> scalars_;
   std::vector<std::vector<at::Tensor>> all_scalars_;
   std::map<int, Works> sends_;     // by peer
   std::map<int, Works> receives_;  // by peer
-  std::map<StageId, c10::intrusive_ptr<c10d::Work>> all_reduces_;
+  std::map<ParameterGroupId, c10::intrusive_ptr<c10d::Work>> all_reduces_;
 };
 
-RawGloo::RawGloo(WorkerId worker, const Program& program, const StageGroups& groups, const std::string& store_path,
+RawGloo::RawGloo(RankId rank, const Program& program, const RankGroups& groups, const std::string& store_path,
                  const TensorSpec& message, std::int64_t gradients_of_stage)
     : implementation_(
-          std::make_unique<Implementation>(worker, program, groups, store_path, message, gradients_of_stage)) {}
+          std::make_unique<Implementation>(rank, program, groups, store_path, message, gradients_of_stage)) {}
 
 RawGloo::~RawGloo() = default;
 

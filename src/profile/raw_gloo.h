@@ -16,7 +16,7 @@ namespace chimera::benchmarks {
 class RawGloo {
  public:
   /// All ranks call it in one order. `store_path`: as for connect_gloo.
-  RawGloo(WorkerId worker, const Program& program, const StageGroups& groups, const std::string& store_path,
+  RawGloo(RankId rank, const Program& program, const RankGroups& groups, const std::string& store_path,
           const TensorSpec& message, std::int64_t gradients_of_stage);
   ~RawGloo();
 

@@ -31,7 +31,7 @@ struct Mean {
   [[nodiscard]] double value() const { return count > 0 ? sum / count : 0; }
 };
 
-Samples share_samples(const Job& job, WorkerId rank, const std::vector<MemorySample>& own, Transport& transport) {
+Samples share_samples(const Job& job, RankId rank, const std::vector<MemorySample>& own, Transport& transport) {
   Samples samples;
   for (std::size_t w = 0; w < job.training.workers.size(); ++w) {
     std::vector<double> numbers(2 * (job.training.workers[w].size() + 1), 0);
@@ -198,11 +198,11 @@ double WorkerMemory::simulated_peak() const {
   return std::ranges::max_element(ops, {}, &OpMemory::simulated_peak)->simulated_peak;
 }
 
-std::vector<WorkerMemory> compare_memory(const Job& job, WorkerId rank, Transport& transport, Sizes sizes) {
+std::vector<WorkerMemory> compare_memory(const Job& job, RankId rank, Transport& transport, Sizes sizes) {
   MemoryMeter meter(1);
-  const MemoryMeter::Recording recording(meter, WorkerId(0));
+  const MemoryMeter::Recording recording(meter, RankId(0));
   Trainer trainer(job, rank, transport);
-  trainer.trace(true, [&] { return meter.take_sample(WorkerId(0)); });
+  trainer.trace(true, [&] { return meter.take_sample(RankId(0)); });
   const RunSummary run = trainer.run([](const StepMetrics&) {});
   const auto steps = measured_steps(job, gather_steps(job, rank, transport, *trainer.tracer()));
   const Samples samples = share_samples(job, rank, trainer.tracer()->steps().back()->memory, transport);

@@ -37,7 +37,7 @@ enum class Sizes : std::uint8_t { Measured, Derived };
 /// Trains the job as this rank, in a process of its own, counting every tensor from the model's weights on, and
 /// compares the last step with explain() of what simulate() finds for the measured times of each stage and its sizes.
 /// All ranks call it together; all get all: [worker], of group 0.
-[[nodiscard]] std::vector<WorkerMemory> compare_memory(const Job& job, WorkerId rank, Transport& transport,
+[[nodiscard]] std::vector<WorkerMemory> compare_memory(const Job& job, RankId rank, Transport& transport,
                                                        Sizes sizes = Sizes::Measured);
 
 }  // namespace chimera::benchmarks

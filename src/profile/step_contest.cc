@@ -43,7 +43,7 @@ class StepContest::Entrant {
 
  protected:
   /// The next step of one rank.
-  static void step_of(std::optional<Trainer>& trainer, const Job& job, WorkerId rank, Transport& transport,
+  static void step_of(std::optional<Trainer>& trainer, const Job& job, RankId rank, Transport& transport,
                       std::int64_t step) {
     at::set_num_threads(intra_op_threads(job));
     if (!trainer) trainer.emplace(job, rank, transport);
@@ -65,7 +65,7 @@ class StepContest::Processes : public Entrant {
                                .groups = job_.rank_groups(),
                                .share_memory = share_memory});
   }
-  void step() override { step_of(trainer_, job_, WorkerId(rank_), *transport_, steps_++); }
+  void step() override { step_of(trainer_, job_, RankId(rank_), *transport_, steps_++); }
 
  private:
   int rank_;
@@ -80,13 +80,13 @@ class StepContest::Threads : public Entrant {
         threads_(threads),
         hub_(static_cast<int>(job_.num_ranks()), job_.rank_groups()),
         trainers_(static_cast<std::size_t>(job_.num_ranks())) {
-    for (std::int64_t r = 0; r < job_.num_ranks(); ++r) transports_.push_back(hub_.transport(WorkerId(r)));
+    for (std::int64_t r = 0; r < job_.num_ranks(); ++r) transports_.push_back(hub_.transport(RankId(r)));
   }
 
   void step() override {
     const auto failure = threads_.run(
         static_cast<int>(job_.num_ranks()),
-        [this](WorkerId rank) { step_of(trainers_[rank.index()], job_, rank, *transports_[rank.index()], steps_); },
+        [this](RankId rank) { step_of(trainers_[rank.index()], job_, rank, *transports_[rank.index()], steps_); },
         [this](const std::string& why) { hub_.close(why); });
     if (failure) std::rethrow_exception(failure->error);
     ++steps_;

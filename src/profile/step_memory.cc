@@ -23,7 +23,7 @@ namespace chimera::benchmarks {
 namespace {
 
 /// The stages that a worker holds.
-std::map<StageId, std::unique_ptr<Stage>> stages_of(WorkerId worker, const StageGroups& groups,
+std::map<StageId, std::unique_ptr<Stage>> stages_of(WorkerId worker, const WorkerGroups& groups,
                                                     const ModelConfig& model) {
   const auto num_stages = static_cast<std::int64_t>(groups.size());
   const auto partition = even_partition(model.layers, num_stages);
@@ -41,28 +41,28 @@ MicroBatch any_micro_batch(const BatchSize& size) {
   return {.tokens = tokens, .targets = tokens};
 }
 
-/// Makes the ends of all workers, each on the worker's own thread.
+/// Makes the ends of all ranks, each on the rank's own thread.
 class Connector {
  public:
-  Connector(Exchange exchange, int workers, StageGroups groups)
+  Connector(Exchange exchange, int ranks, RankGroups groups)
       : exchange_(exchange),
-        workers_(workers),
+        ranks_(ranks),
         groups_(std::move(groups)),
-        hub_(workers, groups_),
+        hub_(ranks, groups_),
         store_(check_system(::memfd_create("store", MFD_CLOEXEC), "create the store")) {}
 
-  [[nodiscard]] std::unique_ptr<Transport> connect(WorkerId worker) {
-    if (exchange_ == Exchange::ByReference) return hub_.transport(worker);
-    return connect_gloo({.rank = static_cast<int>(worker.value()),
-                         .world_size = workers_,
+  [[nodiscard]] std::unique_ptr<Transport> connect(RankId rank) {
+    if (exchange_ == Exchange::ByReference) return hub_.transport(rank);
+    return connect_gloo({.rank = static_cast<int>(rank.value()),
+                         .world_size = ranks_,
                          .store_path = "/proc/self/fd/" + std::to_string(store_.get()),
                          .groups = groups_});
   }
 
  private:
   Exchange exchange_;
-  int workers_;
-  StageGroups groups_;
+  int ranks_;
+  RankGroups groups_;
   ThreadHub hub_;
   FileDescriptor store_;
 };
@@ -72,27 +72,29 @@ class Connector {
 std::vector<StepMemory> measure_step_memory(const Schedule& schedule, const ModelConfig& model, const BatchSize& size,
                                             Exchange exchange, const LoweringOptions& lowering) {
   const Program program = lower(schedule, lowering);
-  const StageGroups groups = stage_groups(schedule.placement);
+  const WorkerGroups groups = stage_groups(schedule.placement);
   const std::size_t num_workers = schedule.workers.size();
   const StepHooks hooks{.load = [&](StageId, MicroBatchId) { return any_micro_batch(size); },
                         .optimizer_step = [](double) {},
                         .peak_memory = [] { return 0.0; },
                         .update_weights = [](StageId, MicroBatchId, double) {}};
-  Connector connector(exchange, static_cast<int>(num_workers), groups);
+  const RankLayout ranks{.workers = static_cast<std::int64_t>(num_workers)};
+  Connector connector(exchange, static_cast<int>(num_workers), ranks.ranks_of(groups));
   MemoryMeter meter(num_workers);
   std::vector<StepMemory> memory(num_workers);
   const auto run_worker = [&](std::size_t w) {
     at::set_num_threads(1);
     const WorkerId worker(static_cast<std::int64_t>(w));
+    const RankId rank = ranks.rank({GroupId(0), worker});
     const auto stages = stages_of(worker, groups, model);
     std::map<StageId, Stage*> borrowed;
     for (const auto& [id, stage] : stages) borrowed[id] = stage.get();
-    const auto transport = connector.connect(worker);
+    const auto transport = connector.connect(rank);
     Executor executor(worker, borrowed, *transport, {{size.sequences, size.tokens, model.hidden}, at::kFloat},
-                      {schedule.micro_batches / lowering.steps, static_cast<std::int64_t>(num_workers), groups});
-    const MemoryMeter::Recording recording(meter, worker);
+                      {schedule.micro_batches / lowering.steps, ranks, groups});
+    const MemoryMeter::Recording recording(meter, rank);
     static_cast<void>(executor.run(program.workers[w], hooks));
-    memory[w] = {meter.peak_bytes(worker), meter.live_bytes(worker)};
+    memory[w] = {meter.peak_bytes(rank), meter.live_bytes(rank)};
   };
   std::vector<std::future<void>> workers;
   for (std::size_t w = 0; w < num_workers; ++w) workers.push_back(std::async(std::launch::async, run_worker, w));

@@ -11,7 +11,7 @@ namespace chimera {
 class TwoRanks final : public ForwardingTransport {
  public:
   /// `pair`: the transport's group of the two.
-  TwoRanks(Transport& ranks, StageId pair) : ForwardingTransport(ranks), pair_(pair) {}
+  TwoRanks(Transport& ranks, ParameterGroupId pair) : ForwardingTransport(ranks), pair_(pair) {}
 
   void all_sum(std::span<double> values) override {
     const auto count = static_cast<std::int64_t>(values.size());
@@ -19,7 +19,7 @@ class TwoRanks final : public ForwardingTransport {
   }
 
  private:
-  StageId pair_;
+  ParameterGroupId pair_;
 };
 
 }  // namespace chimera

@@ -17,7 +17,7 @@ namespace chimera {
 /// runs of micro-batches; a worker may hold several of them, and works on each run in its order.
 struct CanonicalReduction {
   std::int64_t block_size = 1;   // micro-batches
-  std::vector<SumOrder> orders;  // [stage]: what its members add, by rank; of a tied model also that of its matrix
+  std::vector<SumOrder> orders;  // [parameter group]: what its members add, by rank
 };
 
 /// Buffers that BlockSums holds at most besides `gradients` until it has summed these subtrees, one after the other.

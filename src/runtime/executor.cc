@@ -39,15 +39,15 @@ Executor::Executor(WorkerId worker, std::map<StageId, Stage*> stages, Transport&
       message_(std::move(message)),
       shape_(std::move(shape)),
       last_stage_(shape_.stages() - 1),
-      groups_(stages_.begin(), stages_.end()),
       op_times_(shape_.stages()) {
-  const StageId tied_group(shape_.stages());
+  const ParameterGroupId tied_group = tied_matrix(shape_.stages());
+  for (const auto& [id, stage] : stages_) groups_[parameters_of(id)] = stage;
   if (tied != nullptr) groups_[tied_group] = tied;
   if (shape_.canonical == nullptr) return;
-  const auto accumulate = [&](StageId stage, StageId group, const at::Tensor& gradients) {
+  const auto accumulate = [&](StageId stage, ParameterGroupId group, const at::Tensor& gradients) {
     accumulators_.push_back({stage, group, BlockSums(gradients, shape_.canonical->block_size)});
   };
-  for (const auto& [id, stage] : stages_) accumulate(id, id, stage->gradients());
+  for (const auto& [id, stage] : stages_) accumulate(id, parameters_of(id), stage->gradients());
   if (tied == nullptr) return;
   if (stages_.contains(StageId(0))) accumulate(StageId(0), tied_group, tied->accumulators().front());
   if (stages_.contains(last_stage_)) accumulate(last_stage_, tied_group, tied->accumulators().back());
@@ -75,14 +75,14 @@ void Executor::begin(const std::vector<Instruction>& program) {
   trains_ = has_backward(program);
   result_ = {};
   recomputed_.clear();
-  for (const auto& [kind, op, peer] : program) {
+  for (const auto& [kind, op, peer, group, step] : program) {
     if (kind == InstructionKind::Recompute) recomputed_.insert(op.stage);
     if (kind == InstructionKind::UpdateWeights && !versions_.contains(op.stage)) {
       stages_.at(op.stage)->zero_gradients();
       versions_.emplace(op.stage, WeightVersions(*stages_.at(op.stage), op.weight_version - 1));
     }
     if (kind == InstructionKind::OptimizerStep) {
-      for (const auto& [id, group] : groups_) group->zero_gradients();
+      for (const auto& [id, parameters] : groups_) parameters->zero_gradients();
     }
   }
   if (trains_) return;
@@ -103,17 +103,18 @@ void Executor::execute(const Instruction& instruction, const StepHooks& hooks) {
     case InstructionKind::Compute: return compute(op, hooks);
     case InstructionKind::Recompute: return recompute(op, hooks);
     case InstructionKind::PostReceive:
-      receives_.emplace(key(op),
-                        transport_.post_receive(instruction.peer, message(op), {step_of(op.micro_batch, hooks), op}));
+      receives_.emplace(key(op), transport_.post_receive(shape_.rank(instruction.peer), message(op),
+                                                         {step_of(op.micro_batch, hooks), op}));
       return;
     case InstructionKind::WaitReceive: return wait_receive(op);
     case InstructionKind::StartSend:
-      sends_.emplace(key(op), transport_.start_send(instruction.peer, take(op), {step_of(op.micro_batch, hooks), op}));
+      sends_.emplace(key(op), transport_.start_send(shape_.rank(instruction.peer), take(op),
+                                                    {step_of(op.micro_batch, hooks), op}));
       return;
     case InstructionKind::WaitSend: return wait_send(op);
-    case InstructionKind::StartAllReduce: return start_all_reduce(op.stage, hooks.tracer);
-    case InstructionKind::WaitAllReduce: return wait_all_reduce(op.stage);
-    case InstructionKind::ReduceScalars: return reduce_scalars(op, hooks);
+    case InstructionKind::StartAllReduce: return start_all_reduce(instruction.group, hooks.tracer);
+    case InstructionKind::WaitAllReduce: return wait_all_reduce(instruction.group);
+    case InstructionKind::ReduceScalars: return reduce_scalars(instruction.step, hooks);
     case InstructionKind::OptimizerStep: fault_point("optimizer"); return hooks.optimizer_step(result_.gradient_norm);
     case InstructionKind::UpdateWeights: return update_weights(op, hooks);
     case InstructionKind::DropWeights: return versions_.at(op.stage).drop(op.weight_version);
@@ -238,24 +239,24 @@ void Executor::wait_send(const Op& op) { sends_.extract(key(op)).mapped()->wait(
 
 void Executor::wait_receive(const Op& op) { tensors_[key(op)] = receives_.extract(key(op)).mapped()->wait(); }
 
-void Executor::start_all_reduce(StageId stage, Tracer* tracer) {
-  if (fault_point("all-reduce")) spoil(groups_.at(stage)->gradients());
-  auto pending = start_sum(stage);
-  if (tracer != nullptr) pending->call_when_done(tracer->summed(stage));
-  all_reduces_.emplace(stage, std::move(pending));
+void Executor::start_all_reduce(ParameterGroupId id, Tracer* tracer) {
+  if (fault_point("all-reduce")) spoil(groups_.at(id)->gradients());
+  auto pending = start_sum(id);
+  if (tracer != nullptr) pending->call_when_done(tracer->summed(id));
+  all_reduces_.emplace(id, std::move(pending));
 }
 
-std::unique_ptr<Pending> Executor::start_sum(StageId stage) {
-  ParameterGroup& group = *groups_.at(stage);
+std::unique_ptr<Pending> Executor::start_sum(ParameterGroupId id) {
+  ParameterGroup& group = *groups_.at(id);
   if (shape_.canonical == nullptr) {
     group.add_accumulators();
-    return transport_.start_all_reduce(stage, group.gradients());
+    return transport_.start_all_reduce(id, group.gradients());
   }
-  return transport_.start_ordered_all_reduce(stage, group.gradients(), take_blocks(stage),
-                                             shape_.canonical->orders[stage.index()]);
+  return transport_.start_ordered_all_reduce(id, group.gradients(), take_blocks(id),
+                                             shape_.canonical->orders[id.index()]);
 }
 
-std::vector<at::Tensor> Executor::take_blocks(StageId group) {
+std::vector<at::Tensor> Executor::take_blocks(ParameterGroupId group) {
   std::vector<at::Tensor> parts;
   for (BlockAccumulator& sum : accumulators_) {
     if (sum.group != group) continue;
@@ -264,7 +265,7 @@ std::vector<at::Tensor> Executor::take_blocks(StageId group) {
   return parts;
 }
 
-void Executor::wait_all_reduce(StageId stage) { all_reduces_.extract(stage).mapped()->wait(); }
+void Executor::wait_all_reduce(ParameterGroupId id) { all_reduces_.extract(id).mapped()->wait(); }
 
 void Executor::use_weights(const Op& op) {
   if (!trains_) return;
@@ -276,8 +277,8 @@ void Executor::use_weights(const Op& op) {
 void Executor::update_weights(const Op& op, const StepHooks& hooks) {
   fault_point("optimizer");
   std::vector<double> own(num_squares(), 0);
-  const double norm = std::sqrt(add_squares(op.stage, {}, own));
-  if (answers_for(op.stage)) {
+  const double norm = std::sqrt(add_squares(parameters_of(op.stage), {}, own));
+  if (answers_for(parameters_of(op.stage))) {
     std::vector<double>& sums = squares_.try_emplace(step_of(op.micro_batch), own.size(), 0.0).first->second;
     for (std::size_t i = 0; i < own.size(); ++i) sums[i] += own[i] / static_cast<double>(shape_.updates);
   }
@@ -295,31 +296,32 @@ std::vector<double> Executor::take_squares(std::int64_t step) {
   return values;
 }
 
-bool Executor::answers_for(StageId id) const {
+bool Executor::answers_for(ParameterGroupId id) const {
   return shape_.group == GroupId(0) && shape_.groups[id.index()].front() == worker_;
 }
 
 // One number for each thing that one worker knows: squared norms [parameters] or [stages], losses
 // [groups][micro-batches], memory [groups][workers].
-void Executor::reduce_scalars(const Op& first, const StepHooks& hooks) {
+void Executor::reduce_scalars(std::int64_t step, const StepHooks& hooks) {
   const std::size_t squares = num_squares();
-  const auto num_groups = static_cast<std::size_t>(shape_.data_parallel);
+  const auto num_groups = static_cast<std::size_t>(shape_.ranks.data_parallel);
   const auto micro_batches = static_cast<std::size_t>(shape_.micro_batches);
-  const auto workers = static_cast<std::size_t>(shape_.workers);
+  const auto workers = static_cast<std::size_t>(shape_.ranks.workers);
   const std::size_t num_losses = num_groups * micro_batches;
   const std::size_t own_losses = squares + shape_.group.index() * micro_batches;
-  std::vector<double> values = take_squares(step_of(first.micro_batch));
+  std::vector<double> values = take_squares(step);
   values.resize(squares + num_losses + num_groups * workers, 0);
+  const std::int64_t first = step * shape_.micro_batches;
   for (std::int64_t m = 0; m < shape_.micro_batches; ++m) {
-    const auto loss = losses_.extract(MicroBatchId(first.micro_batch.value() + m));
+    const auto loss = losses_.extract(MicroBatchId(first + m));
     if (loss) values[own_losses + static_cast<std::size_t>(m)] = loss.mapped().item<double>();
   }
   values[squares + num_losses + shape_.group.index() * workers + worker_.index()] = hooks.peak_memory();
   transport_.all_sum(values);
-  const auto suspects = non_finite_.take_before(MicroBatchId(first.micro_batch.value() + shape_.micro_batches));
+  const auto suspects = non_finite_.take_before(MicroBatchId(first + shape_.micro_batches));
   const auto is_finite = [](double value) { return std::isfinite(value); };
   if (!std::all_of(values.begin(), values.end(), is_finite)) {
-    blame_non_finite(std::span(values).first(squares), suspects, step_of(first.micro_batch, hooks));
+    blame_non_finite(std::span(values).first(squares), suspects, hooks.step + step);
   }
 
   const auto losses = values.begin() + static_cast<std::ptrdiff_t>(squares);
@@ -336,15 +338,15 @@ std::size_t Executor::num_squares() const {
 }
 
 /// All copies of a stage have the same gradients, and each worker that holds one answers for a part of them.
-SquaresShare Executor::share_of(StageId id) const {
+SquaresShare Executor::share_of(ParameterGroupId id) const {
   const auto& group = shape_.groups[id.index()];
   const auto place = std::ranges::find(group, worker_) - group.begin();
   const auto size = static_cast<std::int64_t>(group.size());
-  return {shape_.group.value() * size + place, shape_.data_parallel * size};
+  return {shape_.group.value() * size + place, shape_.ranks.data_parallel * size};
 }
 
 /// Returns their sum.
-double Executor::add_squares(StageId id, const SquaresShare& share, std::vector<double>& values) const {
+double Executor::add_squares(ParameterGroupId id, const SquaresShare& share, std::vector<double>& values) const {
   const auto& names = shape_.parameters;
   const std::int64_t elements = groups_.at(id)->gradients().numel();
   std::int64_t first = 0;

@@ -20,6 +20,7 @@
 #include "runtime/tracer.h"
 #include "runtime/weight_versions.h"
 #include "schedule/program.h"
+#include "schedule/rank_layout.h"
 #include "transport/transport.h"
 
 namespace chimera {
@@ -54,11 +55,9 @@ struct StepResult {
 /// What all executors of a program need to know of it.
 struct ProgramShape {
   std::int64_t micro_batches = 0;
-  std::int64_t workers = 0;
-  StageGroups groups;              // the first of each, in group 0, answers for the stage in sums over stages;
-                                   // of a tied model the last are the owners of the tied matrix
-  std::int64_t data_parallel = 1;  // W: groups that run the program, over which the transport sums
-  GroupId group = {};              // the executor's own
+  RankLayout ranks;     // which the transport connects: the program's workers in every data-parallel group
+  WorkerGroups groups;  // who sums which gradients; the first of each, in data-parallel group 0, answers for them
+  GroupId group = {};   // data-parallel, the executor's own
   std::vector<std::string> parameters = {};  // of the model, ascending: the order in which squared norms are added;
                                              // empty: that of the stages
   const CanonicalReduction* canonical = nullptr;  // how gradients are added, borrowed; null: as they come
@@ -70,6 +69,8 @@ struct ProgramShape {
   bool counts_cpu_time = false;             // whether op times have cpu_seconds, at the cost of two system calls an op
 
   [[nodiscard]] std::int64_t stages() const { return static_cast<std::int64_t>(groups.size()) - (tied ? 1 : 0); }
+  /// The rank of a worker of the executor's own data-parallel group.
+  [[nodiscard]] RankId rank(WorkerId worker) const { return ranks.rank({group, worker}); }
 };
 
 /// Owns nothing that outlives a step but its measurements: stages, transport and hooks are borrowed.
@@ -105,7 +106,7 @@ class Executor {
   };
   struct BlockAccumulator {  // of canonical reduction
     StageId stage;           // whose backwards add to it
-    StageId group;           // whose gradients it is part of: the stage's, or the tied matrix's
+    ParameterGroupId group;  // whose gradients it is part of: the stage's own, or the tied matrix's
     BlockSums blocks;
   };
   using Key = std::uint64_t;
@@ -124,18 +125,18 @@ class Executor {
   Activation propagate(const Op& op, bool defer_weight_gradients);
   void wait_send(const Op& op);
   void wait_receive(const Op& op);
-  void start_all_reduce(StageId stage, Tracer* tracer);
-  std::unique_ptr<Pending> start_sum(StageId stage);
-  void wait_all_reduce(StageId stage);
+  void start_all_reduce(ParameterGroupId id, Tracer* tracer);
+  std::unique_ptr<Pending> start_sum(ParameterGroupId id);
+  void wait_all_reduce(ParameterGroupId id);
   void update_weights(const Op& op, const StepHooks& hooks);
   void use_weights(const Op& op);
-  void reduce_scalars(const Op& first, const StepHooks& hooks);
+  void reduce_scalars(std::int64_t step, const StepHooks& hooks);
   std::vector<double> take_squares(std::int64_t step);
-  std::vector<at::Tensor> take_blocks(StageId group);
+  std::vector<at::Tensor> take_blocks(ParameterGroupId group);
   std::size_t num_squares() const;
-  bool answers_for(StageId id) const;
-  SquaresShare share_of(StageId id) const;
-  double add_squares(StageId id, const SquaresShare& share, std::vector<double>& values) const;
+  bool answers_for(ParameterGroupId id) const;
+  SquaresShare share_of(ParameterGroupId id) const;
+  double add_squares(ParameterGroupId id, const SquaresShare& share, std::vector<double>& values) const;
   [[noreturn]] void blame_non_finite(std::span<const double> squares, const std::vector<Op>& suspects,
                                      std::int64_t step);
   bool answers_for_gradient(std::size_t square) const;
@@ -152,7 +153,7 @@ class Executor {
   TensorSpec message_;
   ProgramShape shape_;
   StageId last_stage_;
-  std::map<StageId, ParameterGroup*> groups_;  // the stages, and the tied matrix as one above the last
+  std::map<ParameterGroupId, ParameterGroup*> groups_;  // the stages, and the tied matrix
   std::vector<BlockAccumulator> accumulators_;
   bool trains_ = false;  // the program under way has backwards
   const Instruction* current_ = nullptr;
@@ -169,7 +170,7 @@ class Executor {
   std::unordered_map<MicroBatchId, at::Tensor> losses_;  // [] each
   std::unordered_map<Key, std::unique_ptr<Pending>> sends_;
   std::unordered_map<Key, std::unique_ptr<Pending>> receives_;
-  std::unordered_map<StageId, std::unique_ptr<Pending>> all_reduces_;
+  std::unordered_map<ParameterGroupId, std::unique_ptr<Pending>> all_reduces_;
 };
 
 }  // namespace chimera

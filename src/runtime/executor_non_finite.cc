@@ -14,7 +14,7 @@ namespace chimera {
 // All workers come here together, as all have the same sums; one more sum tells all of them the same culprit.
 void Executor::blame_non_finite(std::span<const double> squares, const std::vector<Op>& suspects, std::int64_t step) {
   const std::int64_t num_stages = last_stage_.value() + 1;
-  const SpreadOrder order(shape_.data_parallel, shape_.micro_batches, num_stages);
+  const SpreadOrder order(shape_.ranks.data_parallel, shape_.micro_batches, num_stages);
   std::vector<double> found(order.size(), 0);
   const auto index_of = [&](Op op) {
     op.micro_batch = MicroBatchId(op.micro_batch.value() % shape_.micro_batches);
@@ -31,7 +31,7 @@ void Executor::blame_non_finite(std::span<const double> squares, const std::vect
   if (first < found.size()) {
     const auto [group, op] = order.place(first);
     what = describe_result(op, num_stages);
-    if (shape_.data_parallel > 1) what += fmt::format(" of data-parallel group {}", group.value());
+    if (shape_.ranks.data_parallel > 1) what += fmt::format(" of data-parallel group {}", group.value());
     const auto place = std::find_if(suspects.begin(), suspects.end(),
                                     [&](const Op& candidate) { return index_of(candidate) == first; });
     mine = place != suspects.end();

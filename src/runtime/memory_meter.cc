@@ -8,45 +8,45 @@ namespace chimera {
 /// What LibTorch's allocator calls, on whichever thread allocates or frees.
 class MemoryMeter::Reporter final : public c10::MemoryReportingInfoBase {
  public:
-  Reporter(std::shared_ptr<Ledger> ledger, WorkerId worker) : ledger_(std::move(ledger)), worker_(worker.index()) {}
+  Reporter(std::shared_ptr<Ledger> ledger, RankId rank) : ledger_(std::move(ledger)), rank_(rank.index()) {}
 
   /// `bytes` is negative where memory is freed.
   void reportMemoryUsage(void* address, std::int64_t bytes, std::size_t /*total_allocated*/,
                          std::size_t /*total_reserved*/, c10::Device /*device*/) override {
     const std::scoped_lock lock(ledger_->mutex);
     if (bytes > 0) {
-      ledger_->blocks[address] = {worker_, bytes};
-      std::int64_t& live = ledger_->live[worker_];
+      ledger_->blocks[address] = {rank_, bytes};
+      std::int64_t& live = ledger_->live[rank_];
       live += bytes;
-      ledger_->peak[worker_] = std::max(ledger_->peak[worker_], live);
+      ledger_->peak[rank_] = std::max(ledger_->peak[rank_], live);
     } else if (const auto block = ledger_->blocks.extract(address)) {
-      ledger_->live[block.mapped().worker] -= block.mapped().bytes;
+      ledger_->live[block.mapped().rank] -= block.mapped().bytes;
     }
   }
   [[nodiscard]] bool memoryProfilingEnabled() const override { return true; }
 
  private:
   std::shared_ptr<Ledger> ledger_;
-  std::size_t worker_;
+  std::size_t rank_;
 };
 
-MemoryMeter::Recording::Recording(MemoryMeter& meter, WorkerId worker)
-    : guard_(c10::DebugInfoKind::PROFILER_STATE, std::make_shared<Reporter>(meter.ledger_, worker)) {}
+MemoryMeter::Recording::Recording(MemoryMeter& meter, RankId rank)
+    : guard_(c10::DebugInfoKind::PROFILER_STATE, std::make_shared<Reporter>(meter.ledger_, rank)) {}
 
-std::int64_t MemoryMeter::peak_bytes(WorkerId worker) const {
+std::int64_t MemoryMeter::peak_bytes(RankId rank) const {
   const std::scoped_lock lock(ledger_->mutex);
-  return ledger_->peak[worker.index()];
+  return ledger_->peak[rank.index()];
 }
 
-std::int64_t MemoryMeter::live_bytes(WorkerId worker) const {
+std::int64_t MemoryMeter::live_bytes(RankId rank) const {
   const std::scoped_lock lock(ledger_->mutex);
-  return ledger_->live[worker.index()];
+  return ledger_->live[rank.index()];
 }
 
-MemorySample MemoryMeter::take_sample(WorkerId worker) {
+MemorySample MemoryMeter::take_sample(RankId rank) {
   const std::scoped_lock lock(ledger_->mutex);
-  const std::int64_t live = ledger_->live[worker.index()];
-  return {live, std::exchange(ledger_->peak[worker.index()], live)};
+  const std::int64_t live = ledger_->live[rank.index()];
+  return {live, std::exchange(ledger_->peak[rank.index()], live)};
 }
 
 }  // namespace chimera

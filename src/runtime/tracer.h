@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/clock.h"
-#include "core/ids.h"
+#include "schedule/parameter_groups.h"
 
 namespace chimera {
 
@@ -23,9 +23,9 @@ struct MemorySample {
 
 /// One step of a worker, in monotonic_seconds() of its own clock.
 struct StepTrace {
-  std::int64_t step = 0;             // from 0
-  std::vector<double> boundaries;    // instruction i ran from boundaries[i] to boundaries[i + 1]
-  std::vector<double> summed_until;  // [stage, or tied matrix]: when the transport had the sum, where it says; else 0
+  std::int64_t step = 0;                  // from 0
+  std::vector<double> boundaries;         // instruction i ran from boundaries[i] to boundaries[i + 1]
+  std::vector<double> summed_until;       // [parameter group]: when the transport had the sum, where it says; else 0
   std::vector<MemorySample> memory = {};  // [boundary], where memory is looked at
 };
 
@@ -37,9 +37,9 @@ class Tracer {
   static constexpr std::size_t kMostInstructions = 1 << 17;  // 1 MiB of times
 
   /// `look_at_memory` is called at every boundary, where it is given.
-  Tracer(std::size_t instructions, std::size_t stages, std::function<MemorySample()> look_at_memory = {})
+  Tracer(std::size_t instructions, std::size_t groups, std::function<MemorySample()> look_at_memory = {})
       : instructions_(instructions),
-        stages_(stages),
+        groups_(groups),
         most_steps_(std::clamp<std::size_t>(kMostInstructions / std::max<std::size_t>(instructions, 1), 1, kMostSteps)),
         look_at_memory_(std::move(look_at_memory)) {}
 
@@ -49,23 +49,23 @@ class Tracer {
     StepTrace& trace = *steps_.emplace_back(std::make_shared<StepTrace>());
     trace.step = step;
     trace.boundaries.reserve(instructions_ + 1);
-    trace.summed_until.assign(stages_, 0);
+    trace.summed_until.assign(groups_, 0);
   }
   /// The next instruction begins, or the last one has ended.
   void mark() {
     if (look_at_memory_) steps_.back()->memory.push_back(look_at_memory_());
     steps_.back()->boundaries.push_back(monotonic_seconds());
   }
-  /// To be called, on any thread, when a stage's gradients are summed; outlives the tracer.
-  [[nodiscard]] std::function<void()> summed(StageId stage) {
-    return [trace = steps_.back(), stage] { trace->summed_until[stage.index()] = monotonic_seconds(); };
+  /// To be called, on any thread, when the gradients of a group are summed; outlives the tracer.
+  [[nodiscard]] std::function<void()> summed(ParameterGroupId group) {
+    return [trace = steps_.back(), group] { trace->summed_until[group.index()] = monotonic_seconds(); };
   }
 
   [[nodiscard]] const std::deque<std::shared_ptr<StepTrace>>& steps() const { return steps_; }
 
  private:
   std::size_t instructions_;
-  std::size_t stages_;
+  std::size_t groups_;
   std::size_t most_steps_;
   std::function<MemorySample()> look_at_memory_;
   std::deque<std::shared_ptr<StepTrace>> steps_;  // oldest first

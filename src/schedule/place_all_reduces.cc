@@ -6,19 +6,20 @@
 namespace chimera {
 namespace {
 
-/// Calls `visit` with what a weight gradient of the stage counts for: the stage and, of a tied model, its matrix.
+/// Calls `visit` with the groups for which a weight gradient of the stage counts: the stage's parameters and, of a tied
+/// model, its matrix.
 template <class Visit>
 void visit_groups(StageId stage, std::int64_t stages, bool tied, Visit&& visit) {
-  visit(stage.index());
-  if (tied && uses_tied_matrix(stage, stages)) visit(static_cast<std::size_t>(stages));
+  visit(parameters_of(stage).index());
+  if (tied && uses_tied_matrix(stage, stages)) visit(tied_matrix(stages).index());
 }
 
-/// The stages that are summed, in the order in which their last backwards begin on any worker; none where nothing runs
+/// The groups that are summed, in the order in which their last backwards begin on any worker; none where nothing runs
 /// backward.
-std::vector<StageId> order_of_stages(const OpTable& table, const std::vector<std::int64_t>& start, bool tied) {
+std::vector<ParameterGroupId> order_of_groups(const OpTable& table, const std::vector<std::int64_t>& start, bool tied) {
   const std::int64_t stages = table.schedule().stages;
-  std::vector<std::pair<std::int64_t, StageId>> last;
-  for (std::int64_t s = 0; s < stages + (tied ? 1 : 0); ++s) last.emplace_back(-1, s);
+  std::vector<std::pair<std::int64_t, ParameterGroupId>> last;
+  for (std::int64_t g = 0; g < stages + (tied ? 1 : 0); ++g) last.emplace_back(-1, g);
   bool trains = false;
   for (OpIndex op = 0; op < table.size(); ++op) {
     if (!gives_weight_gradient(table.op(op).kind)) continue;
@@ -26,10 +27,10 @@ std::vector<StageId> order_of_stages(const OpTable& table, const std::vector<std
     visit_groups(table.op(op).stage, stages, tied,
                  [&](std::size_t group) { last[group].first = std::max(last[group].first, start[op]); });
   }
-  std::vector<StageId> order;
+  std::vector<ParameterGroupId> order;
   if (!trains) return order;
   std::sort(last.begin(), last.end());
-  for (const auto& [begin, stage] : last) order.push_back(stage);
+  for (const auto& [begin, group] : last) order.push_back(group);
   return order;
 }
 
@@ -61,10 +62,10 @@ std::vector<std::vector<AllReduceStart>> place_all_reduces(const OpTable& table,
   const std::int64_t stages = table.schedule().stages;
   const auto groups = gradient_groups(table.schedule().placement, options.tied);
   std::vector<std::vector<AllReduceStart>> result(workers.size());
-  for (const StageId stage : order_of_stages(table, start, options.tied)) {
-    const auto& group = groups[stage.index()];
-    if (group.size() == 1 && !options.every_stage && stage.value() < stages) continue;
-    for (const WorkerId member : group) result[member.index()].push_back({stage});
+  for (const ParameterGroupId group : order_of_groups(table, start, options.tied)) {
+    const auto& members = groups[group.index()];
+    if (members.size() == 1 && !options.every_stage && group != tied_matrix(stages)) continue;
+    for (const WorkerId member : members) result[member.index()].push_back({group});
   }
   std::vector<std::int64_t> last_backward(groups.size(), -1);  // position on the worker at hand
   for (std::size_t w = 0; w < workers.size(); ++w) {
@@ -77,7 +78,7 @@ std::vector<std::vector<AllReduceStart>> place_all_reduces(const OpTable& table,
     const std::int64_t until = eager_until(table, start, w, options.placement);
     std::int64_t after = -1;
     for (AllReduceStart& sum : result[w]) {
-      after = std::max(after, last_backward[sum.stage.index()]);
+      after = std::max(after, last_backward[sum.group.index()]);
       sum.after = after < until ? after : static_cast<std::int64_t>(ops.size()) - 1;
     }
     for (const Op& op : ops) {

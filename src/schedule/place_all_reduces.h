@@ -7,6 +7,7 @@
 
 #include "schedule/all_reduce_placement.h"
 #include "schedule/dependencies.h"
+#include "schedule/parameter_groups.h"
 
 namespace chimera {
 
@@ -17,17 +18,17 @@ struct AllReduceOptions {
   friend bool operator==(const AllReduceOptions&, const AllReduceOptions&) = default;
 };
 
-/// A worker's part in summing the gradients of one stage.
+/// A worker's part in summing gradients.
 struct AllReduceStart {
-  StageId stage;            // S: the tied matrix
+  ParameterGroupId group;
   std::int64_t after = -1;  // position of the worker's op right after which it starts; -1: before all
   friend bool operator==(const AllReduceStart&, const AllReduceStart&) = default;
 };
 
 /// The all-reduces of a synchronous step ([worker], in the order of their starts): one for each stage held by several
 /// workers, or for every stage, and of a tied model one for its matrix, which also adds up its two uses, on all of its
-/// owners, be it one (gradient_groups); none where nothing runs backward. The matrix counts as a stage S whose
-/// backwards are those of stages 0 and S-1.
+/// owners, be it one (gradient_groups); none where nothing runs backward. The matrix's backwards are those of stages 0
+/// and S-1.
 ///
 /// All workers start theirs in one order, that in which the stages' last backwards begin on any worker, so that groups
 /// which share workers never wait for each other even where a collective starts only after the one before. So an eager

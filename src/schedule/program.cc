@@ -19,10 +19,9 @@ std::string to_text(const Instruction& instruction) {
     case InstructionKind::WaitReceive: return tensor("wait for", "from");
     case InstructionKind::StartSend: return tensor("send", "to");
     case InstructionKind::WaitSend: return tensor("wait for send of", "to");
-    case InstructionKind::StartAllReduce:
-      return fmt::format("start all-reduce of stage {}", instruction.op.stage.value());
+    case InstructionKind::StartAllReduce: return fmt::format("start all-reduce of stage {}", instruction.group.value());
     case InstructionKind::WaitAllReduce:
-      return fmt::format("wait for all-reduce of stage {}", instruction.op.stage.value());
+      return fmt::format("wait for all-reduce of stage {}", instruction.group.value());
     case InstructionKind::ReduceScalars: return "sum norms and losses";
     case InstructionKind::OptimizerStep: return "optimizer step";
     case InstructionKind::UpdateWeights:

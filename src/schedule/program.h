@@ -8,6 +8,7 @@
 
 #include "core/ids.h"
 #include "schedule/op.h"
+#include "schedule/parameter_groups.h"
 #include "schedule/schedule.h"
 
 namespace chimera {
@@ -19,11 +20,11 @@ enum class InstructionKind : std::uint8_t {
   WaitReceive,     ///< block until that tensor has arrived
   StartSend,       ///< hand the tensor that `op` made here to worker `peer`; does not block
   WaitSend,        ///< block until that tensor has left, so that it may be freed
-  StartAllReduce,  ///< begin summing the gradients of `op.stage` over the workers that hold it; does not block. Stage
-                   ///< S, one above the last, is the tied matrix, the gradients of whose two uses are added first
+  StartAllReduce,  ///< begin summing the gradients of `group` over the workers that hold it; does not block. Of a tied
+                   ///< matrix the gradients of its two uses are added first
   WaitAllReduce,   ///< block until that sum is here
   ReduceScalars,   ///< block in the sum over all workers of squared gradient norms (each stage's from one owner) and
-                   ///< losses; `op.micro_batch` is the first of the step's
+                   ///< losses of `step`
   OptimizerStep,   ///< update the weights of every stage held here
   UpdateWeights,   ///< make weight version `op.weight_version` of `op.stage` from its newest and its gradients, by its
                    ///< own norm, and begin its gradients anew; `op` is the last weight gradient that enters
@@ -34,8 +35,10 @@ enum class InstructionKind : std::uint8_t {
 /// make the gradient that the previous stage's backward needs.
 struct Instruction {
   InstructionKind kind = InstructionKind::Compute;
-  Op op;          // Compute, Recompute: see there; transfers: what makes the tensor; all-reduces: only its stage counts
-  WorkerId peer;  // transfers: the other end
+  Op op = {};                   // Compute, Recompute, updates: see there; transfers: what makes the tensor
+  WorkerId peer = {};           // transfers: the other end
+  ParameterGroupId group = {};  // all-reduces: what is summed
+  std::int32_t step = 0;        // ReduceScalars: which of the program's, from 0
   friend bool operator==(const Instruction&, const Instruction&) = default;
 };
 
@@ -58,6 +61,15 @@ enum class ChannelDiscipline : std::uint8_t {
 
 /// `wait for 0F1 from worker 0`: one instruction in words.
 [[nodiscard]] std::string to_text(const Instruction& instruction);
+
+[[nodiscard]] constexpr bool is_all_reduce(InstructionKind kind) {
+  return kind == InstructionKind::StartAllReduce || kind == InstructionKind::WaitAllReduce;
+}
+
+/// Whether Instruction::op means anything.
+[[nodiscard]] constexpr bool names_an_op(InstructionKind kind) {
+  return !is_all_reduce(kind) && kind != InstructionKind::ReduceScalars && kind != InstructionKind::OptimizerStep;
+}
 
 [[nodiscard]] constexpr bool is_transfer(InstructionKind kind) {
   return kind >= InstructionKind::PostReceive && kind <= InstructionKind::WaitSend;

@@ -4,21 +4,21 @@
 
 namespace chimera {
 
-WorkerId RankLayout::rank(const GroupWorker& place) const {
+RankId RankLayout::rank(const GroupWorker& place) const {
   const std::int64_t group = place.group.value();
   const std::int64_t worker = place.worker.value();
-  return WorkerId(replicas == ReplicaLayout::Near ? worker * data_parallel + group : group * workers + worker);
+  return RankId(replicas == ReplicaLayout::Near ? worker * data_parallel + group : group * workers + worker);
 }
 
-GroupWorker RankLayout::place(WorkerId rank) const {
+GroupWorker RankLayout::place(RankId rank) const {
   const std::int64_t r = rank.value();
   if (replicas == ReplicaLayout::Near) return {GroupId(r % data_parallel), WorkerId(r / data_parallel)};
   return {GroupId(r / workers), WorkerId(r % workers)};
 }
 
-std::vector<std::vector<WorkerId>> RankLayout::ranks_of(const std::vector<std::vector<WorkerId>>& stage_groups) const {
-  std::vector<std::vector<WorkerId>> result;
-  for (const auto& group : stage_groups) {
+RankGroups RankLayout::ranks_of(const WorkerGroups& holders) const {
+  RankGroups result;
+  for (const auto& group : holders) {
     auto& ranks = result.emplace_back();
     for (const WorkerId worker : group) {
       for (std::int64_t g = 0; g < data_parallel; ++g) ranks.push_back(rank({GroupId(g), worker}));

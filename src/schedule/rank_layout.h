@@ -6,8 +6,12 @@
 
 #include "core/ids.h"
 #include "core/names.h"
+#include "schedule/parameter_groups.h"
 
 namespace chimera {
+
+/// A process or thread of a run, as transports count them: with W data-parallel groups of D workers 0 .. W D - 1.
+using RankId = Id<struct RankTag, std::int32_t>;
 
 /// Whether ranks of consecutive numbers, which a launcher puts on one machine, are the copies of one worker or the
 /// workers of one pipeline.
@@ -26,19 +30,21 @@ struct GroupWorker {
   friend bool operator==(const GroupWorker&, const GroupWorker&) = default;
 };
 
-/// Which rank is which worker of which group. A rank is written as a WorkerId, counted over all groups.
+/// The ranks that sum the gradients of each parameter group, [group]: ascending and distinct.
+using RankGroups = std::vector<std::vector<RankId>>;
+
+/// Which rank is which worker of which data-parallel group.
 struct RankLayout {
   std::int64_t workers = 1;        // of one group
   std::int64_t data_parallel = 1;  // W
   ReplicaLayout replicas = ReplicaLayout::Near;
 
   [[nodiscard]] std::int64_t num_ranks() const { return workers * data_parallel; }
-  [[nodiscard]] WorkerId rank(const GroupWorker& place) const;
-  [[nodiscard]] GroupWorker place(WorkerId rank) const;
-  /// The ranks that hold each stage in any replica of any group, ascending: who sums its gradients. Of `stage_groups`,
-  /// the workers that hold it in one group.
-  [[nodiscard]] std::vector<std::vector<WorkerId>> ranks_of(
-      const std::vector<std::vector<WorkerId>>& stage_groups) const;
+  [[nodiscard]] RankId rank(const GroupWorker& place) const;
+  [[nodiscard]] GroupWorker place(RankId rank) const;
+  /// The ranks of these workers in all data-parallel groups, where holders[g] sum the gradients of parameter group g
+  /// in one (gradient_groups in schedule/schedule.h).
+  [[nodiscard]] RankGroups ranks_of(const WorkerGroups& holders) const;
 };
 
 }  // namespace chimera

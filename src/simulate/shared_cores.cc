@@ -176,10 +176,10 @@ class CoresRun {
     const auto& launches = launches_[worker.step][w];
     const std::size_t begin = ranges_[worker.step][w].begin;
     for (; worker.launched < launches.size(); ++worker.launched) {
-      const auto& [stage, after] = launches[worker.launched];
+      const auto& [group, after] = launches[worker.launched];
       const std::size_t ops_before = begin + static_cast<std::size_t>(after + 1);
       if (ops_before > worker.position) return;
-      sums_.launch(w, stage, now, ops_before);
+      sums_.launch(w, StageId(group.value()), now, ops_before);
     }
   }
 

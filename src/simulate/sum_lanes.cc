@@ -13,7 +13,7 @@ SumLanes::SumLanes(const Schedule& schedule, const CostTable& costs, Timeline& t
 
 void SumLanes::launch(std::size_t worker, StageId stage, double time, std::size_t after) {
   if (costs_.all_reduce(stage) <= 0) return;
-  lanes_[worker].launched.push_back({stage, static_cast<std::int64_t>(after)});
+  lanes_[worker].launched.push_back({ParameterGroupId(stage.value()), static_cast<std::int64_t>(after)});
   Sum& sum = sums_[stage.index()];
   if (time > sum.last_launch || (time == sum.last_launch && worker < sum.last_worker)) {
     sum.last_launch = time;
@@ -26,7 +26,7 @@ void SumLanes::launch(std::size_t worker, StageId stage, double time, std::size_
 bool SumLanes::can_begin(StageId stage) const {
   return std::ranges::all_of(groups_[stage.index()], [&](WorkerId worker) {
     const Lane& lane = lanes_[worker.index()];
-    return !lane.is_running && lane.launched.front().stage == stage;
+    return !lane.is_running && lane.launched.front().group == ParameterGroupId(stage.value());
   });
 }
 

@@ -28,10 +28,10 @@ void Synchronisation::sum(const OpTable& step, const std::vector<StepRange>& ran
     const auto& ops = timeline_.workers[w].ops;
     // Before its first op the worker is free since the step before, and after its last one perhaps only then.
     const double begin = timeline_.workers[w].updates.empty() ? 0 : timeline_.workers[w].updates.back().end;
-    for (const auto& [stage, after] : launches[w]) {
+    for (const auto& [group, after] : launches[w]) {
       const std::size_t end = ranges[w].begin + static_cast<std::size_t>(after + 1);
       const double time = end == ranges[w].end ? free[w] : after < 0 ? begin : ops[end - 1].end;
-      lanes_.launch(w, stage, time, end);
+      lanes_.launch(w, StageId(group.value()), time, end);
     }
   }
   for (auto begun = lanes_.begin_ready(); !begun.empty(); begun = lanes_.begin_ready()) {

@@ -66,17 +66,17 @@ struct Use {
 
 /// The matrix of a tied model is used twice: its embedding's blocks are the left half of the tree, its head's the
 /// right.
-std::vector<Use> uses_of(const JobShape& job, StageId group, std::int64_t num_blocks) {
-  if (group.value() < job.schedule.stages) return {{group}};
+std::vector<Use> uses_of(const JobShape& job, ParameterGroupId group, std::int64_t num_blocks) {
+  if (group != tied_matrix(job.schedule.stages)) return {{StageId(group.value())}};
   const auto half = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(num_blocks)));
   return {{StageId(0)}, {StageId(job.schedule.stages - 1), half}};
 }
 
 /// What the ranks of a group add, each the replicas that it holds there.
-SumOrder order_of(const JobShape& job, const Runs& runs, const std::vector<Use>& uses,
-                  const std::vector<WorkerId>& ranks, std::int64_t block_size) {
+SumOrder order_of(const JobShape& job, const Runs& runs, const std::vector<Use>& uses, const std::vector<RankId>& ranks,
+                  std::int64_t block_size) {
   SumOrder order;
-  for (const WorkerId rank : ranks) {
+  for (const RankId rank : ranks) {
     const GroupWorker place = job.ranks.place(rank);
     auto& parts = order.parts.emplace_back();
     for (const Use& use : uses) {
@@ -101,9 +101,9 @@ CanonicalReduction canonical_reduction(const JobShape& job) {
   const std::int64_t num_blocks = blocks_of(job, runs);
   result.block_size = job.micro_batches() / num_blocks;
   const auto groups = job.rank_groups();
-  for (std::size_t s = 0; s < groups.size(); ++s) {
-    const auto uses = uses_of(job, StageId(static_cast<std::int64_t>(s)), num_blocks);
-    result.orders.push_back(order_of(job, runs, uses, groups[s], result.block_size));
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const auto uses = uses_of(job, ParameterGroupId(static_cast<std::int64_t>(g)), num_blocks);
+    result.orders.push_back(order_of(job, runs, uses, groups[g], result.block_size));
   }
   return result;
 }

@@ -25,62 +25,63 @@ std::uint64_t hash_of(const ParameterGroup& group) {
 }
 
 /// The ranks whose hash is not the most frequent one; of equally frequent ones the first is taken to be right.
-std::vector<WorkerId> odd_ones(const StageCopies& copies, const std::vector<std::pair<double, double>>& hashes) {
+std::vector<RankId> odd_ones(const StageCopies& copies, const std::vector<std::pair<double, double>>& hashes) {
   const auto right =
       std::ranges::max_element(hashes, {}, [&](const auto& hash) { return std::ranges::count(hashes, hash); });
-  std::vector<WorkerId> odd;
+  std::vector<RankId> odd;
   for (std::size_t i = 0; i < hashes.size(); ++i) {
     if (hashes[i] != *right) odd.push_back(copies.ranks[i]);
   }
   return odd;
 }
 
-std::string numbers(const std::vector<WorkerId>& ranks) {
+std::string numbers(const std::vector<RankId>& ranks) {
   std::vector<std::int64_t> values;
-  for (const WorkerId rank : ranks) values.push_back(rank.value());
+  for (const RankId rank : ranks) values.push_back(rank.value());
   return fmt::format("{}", fmt::join(values, ", "));
 }
 
-[[noreturn]] void blame(const StageCopies& copies, const std::vector<WorkerId>& odd, std::int64_t step, WorkerId rank) {
-  if (rank != odd.front()) throw PeerLostError(fmt::format("the copies of stage {} differ", copies.stage.value()));
+[[noreturn]] void blame(const StageCopies& copies, const std::vector<RankId>& odd, std::int64_t step, RankId rank) {
+  if (rank != odd.front()) throw PeerLostError(fmt::format("the copies of stage {} differ", copies.group.value()));
   const bool majority = 2 * odd.size() < copies.ranks.size();
   const std::string which =
       majority ? fmt::format("that of rank {} from the others", numbers(odd)) : "and none is known to be right";
   throw Error(
       fmt::format("the copies of stage {} on ranks {} differ after step {}, {}: memory, a processor or a network "
                   "changed bits; test the machine, and train again",
-                  copies.stage.value(), numbers(copies.ranks), step, which));
+                  copies.group.value(), numbers(copies.ranks), step, which));
 }
 
 }  // namespace
 
 std::vector<StageCopies> stage_copies(const Job& job) {
   std::vector<StageCopies> all;
-  const auto add = [&](StageId stage, std::vector<WorkerId> ranks) {
-    if (ranks.size() > 1) all.push_back({stage, std::move(ranks)});
+  const auto add = [&](ParameterGroupId group, std::vector<RankId> ranks) {
+    if (ranks.size() > 1) all.push_back({group, std::move(ranks)});
   };
   const auto groups = job.worker_groups();
-  for (std::size_t s = 0; s < groups.size(); ++s) {
-    const StageId stage(static_cast<std::int64_t>(s));
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const ParameterGroupId group(static_cast<std::int64_t>(g));
     if (!job.schedule.updates) {
-      add(stage, job.rank_groups()[s]);
+      add(group, job.rank_groups()[g]);
       continue;
     }
-    for (const WorkerId worker : groups[s]) {
-      std::vector<WorkerId> ranks;
-      for (std::int64_t g = 0; g < job.ranks.data_parallel; ++g) ranks.push_back(job.ranks.rank({GroupId(g), worker}));
-      add(stage, std::move(ranks));
+    for (const WorkerId worker : groups[g]) {
+      std::vector<RankId> ranks;
+      for (std::int64_t w = 0; w < job.ranks.data_parallel; ++w) ranks.push_back(job.ranks.rank({GroupId(w), worker}));
+      add(group, std::move(ranks));
     }
   }
   return all;
 }
 
-void require_equal_copies(const std::vector<StageCopies>& copies, const std::map<StageId, ParameterGroup*>& trained,
-                          WorkerId rank, std::int64_t step, Transport& transport) {
+void require_equal_copies(const std::vector<StageCopies>& copies,
+                          const std::map<ParameterGroupId, ParameterGroup*>& trained, RankId rank, std::int64_t step,
+                          Transport& transport) {
   std::vector<double> halves;  // [copies][rank] 32 bits each: exact in a sum with zeros
   for (const StageCopies& stage : copies) {
-    for (const WorkerId member : stage.ranks) {
-      const std::uint64_t hash = member == rank ? hash_of(*trained.at(stage.stage)) : 0;
+    for (const RankId member : stage.ranks) {
+      const std::uint64_t hash = member == rank ? hash_of(*trained.at(stage.group)) : 0;
       halves.push_back(static_cast<double>(hash >> 32U));
       halves.push_back(static_cast<double>(hash & 0xffffffffU));
     }

@@ -13,8 +13,8 @@ namespace chimera {
 
 /// Ranks that hold the same weights after every step.
 struct StageCopies {
-  StageId stage;  // or one above the last: the tied matrix
-  std::vector<WorkerId> ranks;
+  ParameterGroupId group;
+  std::vector<RankId> ranks;
 };
 
 /// Every stage that several ranks hold. Of an asynchronous schedule these are the ranks of several groups that do the
@@ -24,7 +24,8 @@ struct StageCopies {
 /// Compares XXH3 hashes (64 bits) of the weights, by one small sum over all ranks, which all call it. `trained`: what
 /// this rank holds. Where copies differ it throws Error on a rank with a copy unlike the others', naming it (of two the
 /// second: nobody knows which is right), and PeerLostError on the others.
-void require_equal_copies(const std::vector<StageCopies>& copies, const std::map<StageId, ParameterGroup*>& trained,
-                          WorkerId rank, std::int64_t step, Transport& transport);
+void require_equal_copies(const std::vector<StageCopies>& copies,
+                          const std::map<ParameterGroupId, ParameterGroup*>& trained, RankId rank, std::int64_t step,
+                          Transport& transport);
 
 }  // namespace chimera

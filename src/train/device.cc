@@ -34,7 +34,7 @@ void add_pairs(const Job& job, const Program& program, std::set<RankPair>& pairs
 
 }  // namespace
 
-at::Device device_of(const TrainOptions& options, WorkerId rank) {
+at::Device device_of(const TrainOptions& options, RankId rank) {
   if (!is_cuda(options)) return at::kCPU;
   return {at::kCUDA, static_cast<c10::DeviceIndex>(has_processes(options) ? rank.value() : 0)};
 }

@@ -13,7 +13,7 @@
 namespace chimera {
 
 /// The device of a rank's tensors: the CPU; or a GPU, one for each process, the first for all threads.
-[[nodiscard]] at::Device device_of(const TrainOptions& options, WorkerId rank);
+[[nodiscard]] at::Device device_of(const TrainOptions& options, RankId rank);
 
 /// Whether a rank that waits for others takes no processor time: it may, while it waits for a GPU.
 [[nodiscard]] bool waits_idle(const TrainOptions& options);

@@ -88,9 +88,9 @@ std::uint64_t hash_model(const Job& job) {
 void add_program(Hash& hash, const Program& program) {
   for (const auto& worker : program.workers) {
     hash.add(worker.size());
-    for (const auto& [kind, op, peer] : worker) {
+    for (const auto& [kind, op, peer, group, step] : worker) {
       hash.add(kind).add(op.kind).add(op.replica.value()).add(op.stage.value()).add(op.micro_batch.value());
-      hash.add(op.weight_version).add(peer.value());
+      hash.add(op.weight_version).add(peer.value()).add(group.value()).add(step);
     }
   }
 }
@@ -103,7 +103,7 @@ std::uint64_t hash_programs(const Job& job) {
   for (const auto& [steps, run] : job.runs) add_program(hash, run.program);
   for (const auto& group : job.rank_groups()) {
     hash.add(group.size());
-    for (const WorkerId rank : group) hash.add(rank.value());
+    for (const RankId rank : group) hash.add(rank.value());
   }
   for (const std::int64_t position : job.data_position) hash.add(position);
   return hash.value();

@@ -25,16 +25,17 @@ Op forward_of(Op op) {
   return op;
 }
 
-/// The all-reduces of a rank, by stage.
-std::map<StageId, MeasuredSum> sums_of(const Job& job, const RecordedStep& recorded, WorkerId rank) {
-  std::map<StageId, MeasuredSum> sums;
+/// The all-reduces of a rank.
+std::map<ParameterGroupId, MeasuredSum> sums_of(const Job& job, const RecordedStep& recorded, RankId rank) {
+  std::map<ParameterGroupId, MeasuredSum> sums;
   const auto& program = job.training.workers[job.ranks.place(rank).worker.index()];
   const auto& boundaries = recorded.boundaries[rank.index()];
   for (std::size_t i = 0; i < program.size(); ++i) {
-    MeasuredSum& sum = sums[program[i].op.stage];
+    if (!is_all_reduce(program[i].kind)) continue;
+    MeasuredSum& sum = sums[program[i].group];
     if (program[i].kind == InstructionKind::StartAllReduce) sum.launched = boundaries[i];
     if (program[i].kind != InstructionKind::WaitAllReduce) continue;
-    const double noted = recorded.summed_until[rank.index()][program[i].op.stage.index()];
+    const double noted = recorded.summed_until[rank.index()][program[i].group.index()];
     sum.awaited = boundaries[i];
     sum.done_in_wait = noted == 0;
     sum.done = sum.done_in_wait ? boundaries[i + 1] : noted;
@@ -65,7 +66,7 @@ class StepReader {
   }
 
  private:
-  [[nodiscard]] WorkerId rank(std::size_t worker) const {
+  [[nodiscard]] RankId rank(std::size_t worker) const {
     return job_.ranks.rank({group_, WorkerId(static_cast<std::int64_t>(worker))});
   }
 
@@ -106,30 +107,30 @@ class StepReader {
 
   void add_all_reduces() {
     const auto groups = job_.rank_groups();
-    std::vector<std::map<StageId, MeasuredSum>> sums;  // [rank]
-    for (std::int64_t r = 0; r < job_.num_ranks(); ++r) sums.push_back(sums_of(job_, recorded_, WorkerId(r)));
+    std::vector<std::map<ParameterGroupId, MeasuredSum>> sums;  // [rank]
+    for (std::int64_t r = 0; r < job_.num_ranks(); ++r) sums.push_back(sums_of(job_, recorded_, RankId(r)));
     for (std::size_t w = 0; w < step_.timeline.workers.size(); ++w) {
       auto& own = step_.timeline.workers[w].all_reduces;
       step_.launched.emplace_back();
-      for (const auto& [stage, sum] : sums[rank(w).index()]) {
-        if (groups[stage.index()].size() < 2) continue;
+      for (const auto& [group, sum] : sums[rank(w).index()]) {
+        if (groups[group.index()].size() < 2) continue;
         const double end = sum.done - step_.start;
-        const double start = std::min(first_progress(stage, groups[stage.index()], sums) - step_.start, end);
-        own.push_back({stage, start, end});
-        step_.launched.back().push_back({stage, sum.launched - step_.start, end});
+        const double start = std::min(first_progress(group, groups[group.index()], sums) - step_.start, end);
+        own.push_back({StageId(group.value()), start, end});
+        step_.launched.back().push_back({StageId(group.value()), sum.launched - step_.start, end});
       }
       std::sort(own.begin(), own.end(), [](const auto& a, const auto& b) { return a.end < b.end; });
     }
   }
 
-  /// From when on the members of a stage's group can have summed.
-  static double first_progress(StageId stage, const std::vector<WorkerId>& members,
-                               const std::vector<std::map<StageId, MeasuredSum>>& sums) {
+  /// From when on the members of the group can have summed.
+  static double first_progress(ParameterGroupId group, const std::vector<RankId>& members,
+                               const std::vector<std::map<ParameterGroupId, MeasuredSum>>& sums) {
     double last_launch = -std::numeric_limits<double>::infinity();
     double first_wait = std::numeric_limits<double>::infinity();
     bool done_in_wait = true;
-    for (const WorkerId member : members) {
-      const MeasuredSum& sum = sums[member.index()].at(stage);
+    for (const RankId member : members) {
+      const MeasuredSum& sum = sums[member.index()].at(group);
       last_launch = std::max(last_launch, sum.launched);
       first_wait = std::min(first_wait, sum.awaited);
       done_in_wait = done_in_wait && sum.done_in_wait;

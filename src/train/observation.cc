@@ -20,7 +20,7 @@ namespace {
 constexpr double kMicroseconds = 1e6;  // of a second
 
 /// Hands every rank the numbers of each: [rank]. `sizes` are known to all.
-std::vector<std::vector<double>> share(std::vector<double> own, const std::vector<std::size_t>& sizes, WorkerId rank,
+std::vector<std::vector<double>> share(std::vector<double> own, const std::vector<std::size_t>& sizes, RankId rank,
                                        Transport& transport) {
   std::vector<double> all;
   for (std::size_t r = 0; r < sizes.size(); ++r) {
@@ -73,7 +73,7 @@ class TraceWriter {
       for (std::size_t g = 0; g < groups.size(); ++g)
         write_group(groups[g], next - groups[g].start, GroupId(static_cast<std::int64_t>(g)));
     }
-    for (std::int64_t rank = 0; rank < job_.num_ranks(); ++rank) write_lanes(WorkerId(rank));
+    for (std::int64_t rank = 0; rank < job_.num_ranks(); ++rank) write_lanes(RankId(rank));
     return events_.text();
   }
 
@@ -87,7 +87,7 @@ class TraceWriter {
   };
   using ByRank = std::vector<std::vector<Interval>>;
 
-  [[nodiscard]] std::string name_of(WorkerId rank) const {
+  [[nodiscard]] std::string name_of(RankId rank) const {
     const GroupWorker place = job_.ranks.place(rank);
     if (job_.ranks.data_parallel == 1) return fmt::format("worker {}", place.worker.value());
     return fmt::format("group {}, worker {}", place.group.value(), place.worker.value());
@@ -105,7 +105,7 @@ class TraceWriter {
   void write_group(const MeasuredStep& step, double end, GroupId group) {
     TraceFrame frame{.start = step.start - steps_.front().front().start, .tracks = {}};
     for (std::int64_t w = 0; w < job_.ranks.workers; ++w) {
-      const WorkerId rank = job_.ranks.rank({group, WorkerId(w)});
+      const RankId rank = job_.ranks.rank({group, WorkerId(w)});
       frame.tracks.push_back({rank.index(), name_of(rank)});
     }
     add_ops(job_.schedule, step.timeline, until(step.explanation, end), frame, events_);
@@ -129,12 +129,12 @@ class TraceWriter {
     }
   }
 
-  void write_lanes(WorkerId rank) {
+  void write_lanes(RankId rank) {
     write_lanes(TraceProcess::AllReduces, rank, sums_[rank.index()]);
     write_lanes(TraceProcess::Transfers, rank, transfers_[rank.index()]);
   }
 
-  void write_lanes(TraceProcess process, WorkerId rank, std::vector<Interval>& intervals) {
+  void write_lanes(TraceProcess process, RankId rank, std::vector<Interval>& intervals) {
     constexpr std::size_t kMostLanes = 1000;  // of a rank; more share the last
     std::sort(intervals.begin(), intervals.end(), [](const auto& a, const auto& b) { return a.start < b.start; });
     Lanes lanes;
@@ -174,11 +174,11 @@ Panel panel_of(const Job& job, std::string title, Timeline timeline, Explanation
 
 }  // namespace
 
-std::vector<RecordedStep> gather_steps(const Job& job, WorkerId rank, Transport& transport, const Tracer& tracer) {
+std::vector<RecordedStep> gather_steps(const Job& job, RankId rank, Transport& transport, const Tracer& tracer) {
   const double offset = measure_clock_offset(transport, rank, job.num_ranks());
   std::vector<std::size_t> num_boundaries;
   for (std::int64_t r = 0; r < job.num_ranks(); ++r) {
-    num_boundaries.push_back(job.training.workers[job.ranks.place(WorkerId(r)).worker.index()].size() + 1);
+    num_boundaries.push_back(job.training.workers[job.ranks.place(RankId(r)).worker.index()].size() + 1);
   }
   const std::vector<std::size_t> num_sums(num_boundaries.size(), job.worker_groups().size());
   std::vector<RecordedStep> steps;

@@ -13,7 +13,7 @@ namespace chimera {
 
 /// The steps that all ranks' tracers have kept, on rank 0's clock, whose offsets are measured now. All ranks call it
 /// together, between steps; all get all.
-[[nodiscard]] std::vector<RecordedStep> gather_steps(const Job& job, WorkerId rank, Transport& transport,
+[[nodiscard]] std::vector<RecordedStep> gather_steps(const Job& job, RankId rank, Transport& transport,
                                                      const Tracer& tracer);
 
 /// The steps of all groups: [step][group]. `recorded` as gather_steps() returns it.

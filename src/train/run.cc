@@ -75,18 +75,18 @@ std::optional<MemoryMeter> meter_of(const Job& job) {
 }
 
 /// What every rank held at most, written by rank 0.
-void write_tensor_memory(const Job& job, WorkerId rank, Transport& transport, const MemoryMeter& meter) {
+void write_tensor_memory(const Job& job, RankId rank, Transport& transport, const MemoryMeter& meter) {
   std::vector<double> bytes(static_cast<std::size_t>(job.num_ranks()), 0);
   bytes[rank.index()] = static_cast<double>(meter.peak_bytes(rank));
   transport.all_sum(bytes);
-  if (rank == WorkerId(0)) {
+  if (rank == RankId(0)) {
     write_whole(job.options.tensor_memory, fmt::format("{{\"peak_bytes\": [{:.0f}]}}\n", fmt::join(bytes, ", ")));
   }
 }
 
 /// Trains as one rank; rank 0 writes metrics, shows progress and closes with the summary.
 /// Throws what the trainer throws, after `op` has noted where.
-void train_as(const Job& job, WorkerId rank, Transport& transport, std::optional<MemoryMeter>& meter, std::string& op) {
+void train_as(const Job& job, RankId rank, Transport& transport, std::optional<MemoryMeter>& meter, std::string& op) {
   set_fault_rank(static_cast<int>(rank.value()));
   use_threads(job);
   std::optional<MemoryMeter::Recording> recording;
@@ -94,7 +94,7 @@ void train_as(const Job& job, WorkerId rank, Transport& transport, std::optional
   std::optional<Trainer> trainer;
   try {
     trainer.emplace(job, rank, transport);
-    const bool speaks = rank == WorkerId(0);
+    const bool speaks = rank == RankId(0);
     std::optional<MetricsFile> metrics;  // emptied only now that the model stands
     if (speaks && !job.options.metrics.empty()) metrics.emplace(job.options.metrics);
     Progress progress(job.options.steps);
@@ -153,7 +153,7 @@ int run_threads(const Job& job) {
   std::vector<std::string> ops(static_cast<std::size_t>(ranks));  // [rank]: where it failed
   std::optional<MemoryMeter> meter = meter_of(job);
   ThreadWatch watch(ranks, hang_time(job), waits_idle(job.options));
-  const auto failed = try_rank_threads(ranks, job.rank_groups(), [&](WorkerId rank, Transport& transport) {
+  const auto failed = try_rank_threads(ranks, job.rank_groups(), [&](RankId rank, Transport& transport) {
     const ThreadWatch::Rank watched(watch, static_cast<int>(rank.value()));
     const OwnStream stream(device_of(job.options, rank));
     train_as(job, rank, transport, meter, ops[rank.index()]);
@@ -181,7 +181,7 @@ int run_rank(const Job& job, const RankEnvironment& rank) {
       const auto transport = connect(job, rank);
       note_progress({RankProgress::Phase::StartUp});
       std::optional<MemoryMeter> meter = meter_of(job);
-      train_as(job, WorkerId(rank.rank), *transport, meter, op);
+      train_as(job, RankId(rank.rank), *transport, meter, op);
     }
     op = "its end";
     finish_output(kPatientEnd);

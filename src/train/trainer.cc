@@ -35,14 +35,14 @@ double median(std::vector<double> values) {
 
 }  // namespace
 
-Trainer::Trainer(const Job& job, WorkerId rank, Transport& transport)
+Trainer::Trainer(const Job& job, RankId rank, Transport& transport)
     : job_(job),
       rank_(rank),
       place_(job.ranks.place(rank)),
       device_(device_of(job.options, rank)),
-      transport_(transport, job.ranks, place_.group) {
+      transport_(transport) {
   make_model();
-  make_optimizers(transport);
+  make_optimizers();
   const TensorSpec message{{job.micro_batch_size(), job.options.sequence, job.model.hidden},
                            scalar_type(job.options.dtype)};
   ProgramShape shape = program_shape(job, place_.group);
@@ -54,15 +54,17 @@ Trainer::Trainer(const Job& job, WorkerId rank, Transport& transport)
   executor_ = std::make_unique<Executor>(place_.worker, std::move(borrowed), transport_, message, shape, tied_.get());
 }
 
-void Trainer::make_optimizers(Transport& ranks) {
+void Trainer::make_optimizers() {
   if (job_.schedule.updates) {
-    for (const auto& [id, group] : trained_) stage_optimizers_[id] = make_optimizer(job_.options.optimizer, {group});
+    for (const auto& [id, stage] : stages_) {
+      stage_optimizers_[id] = make_optimizer(job_.options.optimizer, {stage.get()});
+    }
     return;
   }
   std::vector<ParameterGroup*> in_order;
   for (const auto& [id, group] : trained_) in_order.push_back(group);
   optimizer_ = job_.options.shard_optimizer
-                   ? make_sharded_optimizer(job_.options.optimizer, trained_, job_.rank_groups(), rank_, ranks)
+                   ? make_sharded_optimizer(job_.options.optimizer, trained_, job_.rank_groups(), rank_, transport_)
                    : make_optimizer(job_.options.optimizer, in_order);
 }
 
@@ -70,7 +72,7 @@ void Trainer::make_optimizers(Transport& ranks) {
 void Trainer::make_model() {
   const at::ScalarType dtype = scalar_type(job_.options.dtype);
   const auto seed = static_cast<std::uint64_t>(job_.options.seed);
-  const StageGroups groups = stage_groups(job_.schedule.placement);
+  const WorkerGroups groups = stage_groups(job_.schedule.placement);
   const auto holds = [&](const auto& group) { return std::binary_search(group.begin(), group.end(), place_.worker); };
   const TiedUses uses{holds(groups.front()), holds(groups.back())};
   if (job_.model.tied && uses.any()) tied_ = make_tied_weight(job_.model, uses, dtype, seed, device_);
@@ -79,10 +81,10 @@ void Trainer::make_model() {
     const StageId id(static_cast<std::int64_t>(s));
     const TiedLeaves tied = tied_ ? tied_->leaves() : TiedLeaves{};
     stages_[id] = make_stage(job_.model, job_.partition[s], dtype, seed, tied, device_);
-    trained_[id] = stages_[id].get();
+    trained_[parameters_of(id)] = stages_[id].get();
     note_progress({RankProgress::Phase::StartUp});  // the values of a large stage take their time
   }
-  if (tied_) trained_[StageId(job_.schedule.stages)] = tied_.get();
+  if (tied_) trained_[tied_matrix(job_.schedule.stages)] = tied_.get();
 }
 
 RunSummary Trainer::run(const std::function<void(const StepMetrics&)>& on_step) {
@@ -164,7 +166,7 @@ const std::vector<Instruction>& Trainer::instructions(std::int64_t step) {
 
 /// Of each stage, and of the tied matrix, the first worker of group 0 answers.
 std::string Trainer::hash_parameters() {
-  const StageGroups groups = job_.worker_groups();
+  const WorkerGroups groups = job_.worker_groups();
   std::vector<const ParameterGroup*> own;
   for (const auto& [id, group] : trained_) {
     if (place_.group == GroupId(0) && groups[id.index()].front() == place_.worker) own.push_back(group);

@@ -12,7 +12,7 @@
 #include "runtime/executor.h"
 #include "train/job.h"
 #include "train/metrics.h"
-#include "transport/group_transport.h"
+#include "transport/transport.h"
 
 namespace chimera {
 
@@ -31,7 +31,7 @@ inline constexpr std::int64_t kStepsBetweenComparisons = 10;
 class Trainer {
  public:
   /// `transport` connects all ranks.
-  Trainer(const Job& job, WorkerId rank, Transport& transport);
+  Trainer(const Job& job, RankId rank, Transport& transport);
 
   /// Trains all steps and calls `on_step` after each. Throws what Executor::run
   /// throws, which is Error where a loss or the gradient norm is not finite, and require_equal_copies().
@@ -48,8 +48,8 @@ class Trainer {
   /// What was noted; null where nothing is.
   [[nodiscard]] const Tracer* tracer() const { return tracer_ ? &*tracer_ : nullptr; }
 
-  /// What this worker trains, for tests and inspection: its stages and, as one above the last, the tied matrix.
-  [[nodiscard]] const std::map<StageId, ParameterGroup*>& trained() const { return trained_; }
+  /// What this worker trains, for tests and inspection: its stages and the tied matrix, where it owns one.
+  [[nodiscard]] const std::map<ParameterGroupId, ParameterGroup*>& trained() const { return trained_; }
   /// What this worker's optimizer remembers between steps.
   [[nodiscard]] std::int64_t optimizer_state_bytes() const { return optimizer_->state_bytes(); }
   /// The instruction under way, or else the step, for error messages.
@@ -57,7 +57,7 @@ class Trainer {
 
  private:
   void make_model();
-  void make_optimizers(Transport& ranks);
+  void make_optimizers();
   void compare_copies();
   void flip_a_bit();
   MicroBatch load(const Samples& samples, std::int64_t step, StageId stage, MicroBatchId micro_batch) const;
@@ -72,13 +72,13 @@ class Trainer {
   RunSummary summarise(std::vector<double> step_seconds);
 
   const Job& job_;
-  WorkerId rank_;
+  RankId rank_;
   GroupWorker place_;
   at::Device device_;
-  GroupTransport transport_;
+  Transport& transport_;
   std::map<StageId, std::unique_ptr<Stage>> stages_;
   std::unique_ptr<TiedWeight> tied_;  // where the model is tied and this worker uses its matrix
-  std::map<StageId, ParameterGroup*> trained_;
+  std::map<ParameterGroupId, ParameterGroup*> trained_;
   std::unique_ptr<Optimizer> optimizer_;                            // of all stages
   std::map<StageId, std::unique_ptr<Optimizer>> stage_optimizers_;  // in its place, where schedules are asynchronous
   std::unique_ptr<Executor> executor_;

@@ -16,7 +16,7 @@ struct NcclOptions {
   int rank = 0;
   int world_size = 1;
   std::string store_path;  ///< as in GlooOptions
-  StageGroups groups;
+  RankGroups groups;
   std::vector<RankPair> pairs;  ///< ranks that exchange messages, ascending; the same on every rank
   std::chrono::milliseconds start_up_timeout = std::chrono::minutes(2);  ///< for each step of finding the others
 };

@@ -16,7 +16,7 @@ const TensorSpec& spec() {
   return one_number;
 }
 
-void answer(Transport& transport, WorkerId rank) {
+void answer(Transport& transport, RankId rank) {
   for (int i = 0; i < kRoundTrips; ++i) {
     transport.post_receive(rank, spec(), {})->wait();
     transport.start_send(rank, at::full({1}, monotonic_seconds(), at::kDouble), {})->wait();
@@ -27,9 +27,9 @@ double ask(Transport& transport) {
   double shortest = std::numeric_limits<double>::infinity();
   double offset = 0;
   for (int i = 0; i < kRoundTrips; ++i) {
-    const auto answered = transport.post_receive(WorkerId(0), spec(), {});
+    const auto answered = transport.post_receive(RankId(0), spec(), {});
     const double asked = monotonic_seconds();
-    const auto question = transport.start_send(WorkerId(0), at::zeros({1}, at::kDouble), {});
+    const auto question = transport.start_send(RankId(0), at::zeros({1}, at::kDouble), {});
     const double answer = answered->wait().item<double>();
     const double arrived = monotonic_seconds();
     question->wait();
@@ -42,9 +42,9 @@ double ask(Transport& transport) {
 
 }  // namespace
 
-double measure_clock_offset(Transport& transport, WorkerId rank, std::int64_t num_ranks) {
-  if (rank != WorkerId(0)) return ask(transport);
-  for (std::int64_t other = 1; other < num_ranks; ++other) answer(transport, WorkerId(other));
+double measure_clock_offset(Transport& transport, RankId rank, std::int64_t num_ranks) {
+  if (rank != RankId(0)) return ask(transport);
+  for (std::int64_t other = 1; other < num_ranks; ++other) answer(transport, RankId(other));
   return 0;
 }
 

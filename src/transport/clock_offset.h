@@ -9,6 +9,6 @@ namespace chimera {
 /// together, with no message under way. Each asks rank 0 a few times for its time; of the shortest round trip the
 /// answer counts as given in the middle, so that the error is at most half of that round trip.
 /// Source: D. L. Mills, "Internet Time Synchronization: The Network Time Protocol", IEEE Trans. Commun. 39 (1991).
-[[nodiscard]] double measure_clock_offset(Transport& transport, WorkerId rank, std::int64_t num_ranks);
+[[nodiscard]] double measure_clock_offset(Transport& transport, RankId rank, std::int64_t num_ranks);
 
 }  // namespace chimera

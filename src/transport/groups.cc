@@ -8,16 +8,16 @@
 
 namespace chimera {
 
-std::size_t place_in_group(const StageGroups& groups, StageId stage, WorkerId worker) {
-  if (stage.index() < groups.size()) {
-    const auto& group = groups[stage.index()];
-    const auto found = std::find(group.begin(), group.end(), worker);
-    if (found != group.end()) return static_cast<std::size_t>(found - group.begin());
+std::size_t place_in_group(const RankGroups& groups, ParameterGroupId group, RankId rank) {
+  if (group.index() < groups.size()) {
+    const auto& members = groups[group.index()];
+    const auto found = std::find(members.begin(), members.end(), rank);
+    if (found != members.end()) return static_cast<std::size_t>(found - members.begin());
   }
   throw TransportError(
-      fmt::format("worker {}: all-reduce of stage {}: it holds no copy of that stage; "
-                  "only the workers of the stage's group take part",
-                  worker.value(), stage.value()));
+      fmt::format("rank {}: all-reduce of stage {}: it holds no copy of that stage; "
+                  "only the ranks that do take part",
+                  rank.value(), group.value()));
 }
 
 }  // namespace chimera

@@ -1,5 +1,5 @@
 #pragma once
-// Who sums what: questions about StageGroups that every transport asks.
+// Who sums what: questions about RankGroups that every transport asks.
 
 #include <cstddef>
 
@@ -7,8 +7,8 @@
 
 namespace chimera {
 
-/// The place of `worker` among the workers that hold `stage`, counted from 0.
-/// Throws TransportError where it holds no copy of that stage.
-[[nodiscard]] std::size_t place_in_group(const StageGroups& groups, StageId stage, WorkerId worker);
+/// The place of `rank` among the members of the group, counted from 0.
+/// Throws TransportError where it is none of them.
+[[nodiscard]] std::size_t place_in_group(const RankGroups& groups, ParameterGroupId group, RankId rank);
 
 }  // namespace chimera

@@ -46,7 +46,7 @@ std::string to_text(const MessageTag& tag) {
   return fmt::format("{} of replica {} in step {}", to_text(tag.op), tag.op.replica.value(), tag.step);
 }
 
-void throw_mismatch(WorkerId from, WorkerId to, const MessageTag& expected, const std::string& arrived) {
+void throw_mismatch(RankId from, RankId to, const MessageTag& expected, const std::string& arrived) {
   throw TransportError(fmt::format("rank {} sent {}, but rank {} waits for {}; both ends must follow the same program",
                                    from.value(), arrived, to.value(), to_text(expected)));
 }
@@ -81,7 +81,7 @@ at::Tensor make_message(const at::Tensor& tensor, const MessageTag& tag) {
   return message;
 }
 
-void check_message(const at::Tensor& buffer, const MessageTag& expected, WorkerId from, WorkerId to) {
+void check_message(const at::Tensor& buffer, const MessageTag& expected, RankId from, RankId to) {
   Header header;
   std::memcpy(&header, buffer.data_ptr(), sizeof header);
   const bool sound = header.magic == kMagic && header.kind < kOpKinds;

@@ -10,6 +10,7 @@
 
 #include "core/ids.h"
 #include "schedule/op.h"
+#include "schedule/rank_layout.h"
 #include "transport/headroom.h"
 
 namespace chimera {
@@ -34,7 +35,7 @@ struct MessageTag {
 [[nodiscard]] std::string to_text(const MessageTag& tag);
 
 /// What each transport throws where another message arrived than the one expected: TransportError, both named.
-[[noreturn]] void throw_mismatch(WorkerId from, WorkerId to, const MessageTag& expected, const std::string& arrived);
+[[noreturn]] void throw_mismatch(RankId from, RankId to, const MessageTag& expected, const std::string& arrived);
 
 inline constexpr std::int64_t kHeaderBytes = kHeadroomBytes;
 
@@ -45,6 +46,6 @@ inline constexpr std::int64_t kHeaderBytes = kHeadroomBytes;
 /// `tensor` (contiguous, on the CPU) as a message: its own memory where it has headroom to spare, else a copy.
 [[nodiscard]] at::Tensor make_message(const at::Tensor& tensor, const MessageTag& tag);
 /// Throws throw_mismatch() unless the message that came from worker `from` says that it is `expected`.
-void check_message(const at::Tensor& buffer, const MessageTag& expected, WorkerId from, WorkerId to);
+void check_message(const at::Tensor& buffer, const MessageTag& expected, RankId from, RankId to);
 
 }  // namespace chimera

@@ -38,14 +38,14 @@ class Recorder::Recorded final : public Pending {
   std::string missing_;
 };
 
-std::unique_ptr<Pending> Recorder::start_send(WorkerId to, at::Tensor tensor, const MessageTag&) {
+std::unique_ptr<Pending> Recorder::start_send(RankId to, at::Tensor tensor, const MessageTag&) {
   std::string operation = fmt::format("send to {}", to.value());
   lines_.push_back(operation + ": " + describe(tensor.sizes(), tensor.scalar_type()));
   sent_[to].push_back(std::move(tensor));
   return std::make_unique<Recorded>(*this, std::move(operation), at::Tensor());
 }
 
-std::unique_ptr<Pending> Recorder::post_receive(WorkerId from, const TensorSpec& spec, const MessageTag&) {
+std::unique_ptr<Pending> Recorder::post_receive(RankId from, const TensorSpec& spec, const MessageTag&) {
   std::string operation = fmt::format("receive from {}", from.value());
   lines_.push_back(operation + ": " + describe(spec.sizes, spec.dtype));
   auto& messages = primed_[from];
@@ -57,24 +57,24 @@ std::unique_ptr<Pending> Recorder::post_receive(WorkerId from, const TensorSpec&
   return std::make_unique<Recorded>(*this, std::move(operation), std::move(message));
 }
 
-std::unique_ptr<Pending> Recorder::start_all_reduce(StageId stage, at::Tensor gradients) {
-  std::string operation = fmt::format("all-reduce stage {}", stage.value());
+std::unique_ptr<Pending> Recorder::start_all_reduce(ParameterGroupId group, at::Tensor gradients) {
+  std::string operation = fmt::format("all-reduce stage {}", group.value());
   lines_.push_back(operation + ": " + describe(gradients.sizes(), gradients.scalar_type()));
   return std::make_unique<Recorded>(*this, std::move(operation), std::move(gradients));
 }
 
-std::unique_ptr<Pending> Recorder::start_ordered_all_reduce(StageId stage, at::Tensor gradients,
+std::unique_ptr<Pending> Recorder::start_ordered_all_reduce(ParameterGroupId group, at::Tensor gradients,
                                                             std::vector<at::Tensor> parts, const SumOrder&) {
-  std::string operation = fmt::format("ordered all-reduce stage {}", stage.value());
+  std::string operation = fmt::format("ordered all-reduce stage {}", group.value());
   lines_.push_back(
       fmt::format("{}: {} parts of {}", operation, parts.size(), describe(gradients.sizes(), gradients.scalar_type())));
   for (const at::Tensor& part : parts) gradients.add_(part);
   return std::make_unique<Recorded>(*this, std::move(operation), std::move(gradients));
 }
 
-std::unique_ptr<Pending> Recorder::start_all_gather(StageId stage, at::Tensor buffer,
+std::unique_ptr<Pending> Recorder::start_all_gather(ParameterGroupId group, at::Tensor buffer,
                                                     const std::vector<std::int64_t>& counts) {
-  std::string operation = fmt::format("all-gather stage {}", stage.value());
+  std::string operation = fmt::format("all-gather stage {}", group.value());
   lines_.push_back(
       fmt::format("{}: {} of {}", operation, fmt::join(counts, " + "), describe(buffer.sizes(), buffer.scalar_type())));
   return std::make_unique<Recorded>(*this, std::move(operation), std::move(buffer));

@@ -18,29 +18,29 @@ namespace chimera {
 class Recorder final : public Transport {
  public:
   /// Gives the next message that will arrive from `from`.
-  void prime(WorkerId from, at::Tensor message) { primed_[from].push(std::move(message)); }
+  void prime(RankId from, at::Tensor message) { primed_[from].push(std::move(message)); }
   /// The lines so far.
   [[nodiscard]] const std::vector<std::string>& lines() const { return lines_; }
   /// What was sent to a worker, in order.
-  [[nodiscard]] const std::vector<at::Tensor>& sent(WorkerId to) { return sent_[to]; }
+  [[nodiscard]] const std::vector<at::Tensor>& sent(RankId to) { return sent_[to]; }
 
-  std::unique_ptr<Pending> start_send(WorkerId to, at::Tensor tensor, const MessageTag& tag) override;
+  std::unique_ptr<Pending> start_send(RankId to, at::Tensor tensor, const MessageTag& tag) override;
   /// Its wait() throws PeerLostError where the message was not primed before the receive was posted.
-  std::unique_ptr<Pending> post_receive(WorkerId from, const TensorSpec& spec, const MessageTag& tag) override;
-  std::unique_ptr<Pending> start_all_reduce(StageId stage, at::Tensor gradients) override;
+  std::unique_ptr<Pending> post_receive(RankId from, const TensorSpec& spec, const MessageTag& tag) override;
+  std::unique_ptr<Pending> start_all_reduce(ParameterGroupId group, at::Tensor gradients) override;
   /// Adds this worker's parts alone.
-  std::unique_ptr<Pending> start_ordered_all_reduce(StageId stage, at::Tensor gradients, std::vector<at::Tensor> parts,
-                                                    const SumOrder& order) override;
+  std::unique_ptr<Pending> start_ordered_all_reduce(ParameterGroupId group, at::Tensor gradients,
+                                                    std::vector<at::Tensor> parts, const SumOrder& order) override;
   /// Leaves the buffer as it is.
-  std::unique_ptr<Pending> start_all_gather(StageId stage, at::Tensor buffer,
+  std::unique_ptr<Pending> start_all_gather(ParameterGroupId group, at::Tensor buffer,
                                             const std::vector<std::int64_t>& counts) override;
   void all_sum(std::span<double> values) override;
 
  private:
   class Recorded;
   std::vector<std::string> lines_;
-  std::map<WorkerId, std::vector<at::Tensor>> sent_;
-  std::map<WorkerId, std::queue<at::Tensor>> primed_;
+  std::map<RankId, std::vector<at::Tensor>> sent_;
+  std::map<RankId, std::queue<at::Tensor>> primed_;
 };
 
 }  // namespace chimera

@@ -1,5 +1,5 @@
 #pragma once
-// How tensors travel between workers: one small interface, so that the runtime knows neither sockets nor threads.
+// How tensors travel between ranks: one small interface, so that the runtime knows neither sockets nor threads.
 
 #include <ATen/core/Tensor.h>
 
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/ids.h"
+#include "schedule/rank_layout.h"
 #include "schedule/reduction_tree.h"
 #include "transport/message.h"
 
@@ -20,40 +21,36 @@ class Pending {
  public:
   virtual ~Pending() = default;
   /// Blocks until done. Returns what arrived (receive), the buffer (all-reduce, all-gather), or an undefined tensor
-  /// (send). Throws TransportError; PeerLostError where the cause lies with another worker.
+  /// (send). Throws TransportError; PeerLostError where the cause lies with another rank.
   virtual at::Tensor wait() = 0;
   /// Has `done` called when it is done, on any thread and before wait() returns. What can only be done in wait() never
   /// calls it, nor does what fails.
   virtual void call_when_done(std::function<void()> /*done*/) {}
 };
 
-/// The workers that hold each stage in any replica, ascending and distinct: groups[s] sums the gradients of stage s.
-using StageGroups = std::vector<std::vector<WorkerId>>;
-
-/// One worker's end; where several data-parallel groups run, workers are counted over all of them (the ranks). Used by
-/// that worker's thread alone. A channel is a directed pair of workers: its messages arrive in the order of start_send,
-/// and receives are posted in that same order. Nothing here blocks but wait() and all_sum().
+/// One rank's end. Used by that rank's thread alone. A channel is a directed pair of ranks: its messages arrive in the
+/// order of start_send, and receives are posted in that same order. Nothing here blocks but wait() and all_sum().
 class Transport {
  public:
   virtual ~Transport() = default;
-  /// Starts sending `tensor` (contiguous; not written to afterwards) to another worker. `tag` says what it is.
-  virtual std::unique_ptr<Pending> start_send(WorkerId to, at::Tensor tensor, const MessageTag& tag) = 0;
+  /// Starts sending `tensor` (contiguous; not written to afterwards) to another rank. `tag` says what it is.
+  virtual std::unique_ptr<Pending> start_send(RankId to, at::Tensor tensor, const MessageTag& tag) = 0;
   /// Posts the receive of the next message from `from`. The tensor that arrives is read-only. Its wait() throws
   /// throw_mismatch() where the sender's tag is another one.
-  virtual std::unique_ptr<Pending> post_receive(WorkerId from, const TensorSpec& spec, const MessageTag& tag) = 0;
-  /// Starts the sum of `gradients` (flat, contiguous) in place over the workers of the stage's group.
-  virtual std::unique_ptr<Pending> start_all_reduce(StageId stage, at::Tensor gradients) = 0;
-  /// Starts the sum of the `parts` that the workers of the stage's group hold, added in one order that all of them
+  virtual std::unique_ptr<Pending> post_receive(RankId from, const TensorSpec& spec, const MessageTag& tag) = 0;
+  /// Starts the sum of `gradients` (flat, contiguous) in place over the members of the group.
+  virtual std::unique_ptr<Pending> start_all_reduce(ParameterGroupId group, at::Tensor gradients) = 0;
+  /// Starts the sum of the `parts` that the members of the group hold, added in one order that all of them
   /// give: the same bits however the parts are spread. `gradients` becomes the sum; the parts are the transport's.
   /// `order` lives until the wait. Members wait for several such sums in one order.
-  virtual std::unique_ptr<Pending> start_ordered_all_reduce(StageId stage, at::Tensor gradients,
+  virtual std::unique_ptr<Pending> start_ordered_all_reduce(ParameterGroupId group, at::Tensor gradients,
                                                             std::vector<at::Tensor> parts, const SumOrder& order) = 0;
-  /// Starts handing what each worker of the stage's group owns of `buffer` (flat, contiguous) to the others, in place:
-  /// the group's m-th worker owns the `counts[m]` elements behind those of the workers before it. All give the same
+  /// Starts handing what each member of the group owns of `buffer` (flat, contiguous) to the others, in place: the
+  /// group's m-th rank owns the `counts[m]` elements behind those of the ranks before it. All give the same
   /// counts, which add up to the buffer's elements at most. Members wait for several of them in one order.
-  virtual std::unique_ptr<Pending> start_all_gather(StageId stage, at::Tensor buffer,
+  virtual std::unique_ptr<Pending> start_all_gather(ParameterGroupId group, at::Tensor buffer,
                                                     const std::vector<std::int64_t>& counts) = 0;
-  /// Sums `values` over all workers, in place; blocks. The same bits on every worker.
+  /// Sums `values` over all ranks, in place; blocks. The same bits on every rank.
   virtual void all_sum(std::span<double> values) = 0;
 };
 

@@ -166,7 +166,7 @@ TEST(FitTest, HalvedMicroBatchesTrainAlike) {
 std::map<std::string, std::vector<at::Tensor>> initial_values(const FitPlan& plan) {
   std::map<std::string, std::vector<at::Tensor>> values;
   std::mutex mutex;
-  run_rank_threads(static_cast<int>(plan.num_ranks()), plan.rank_groups(), [&](WorkerId rank, Transport& transport) {
+  run_rank_threads(static_cast<int>(plan.num_ranks()), plan.rank_groups(), [&](RankId rank, Transport& transport) {
     const RankFit trainer(plan, rank, transport);
     const std::lock_guard lock(mutex);
     for (const auto& [id, stage] : trainer.stages()) {
@@ -212,7 +212,7 @@ TEST(FitTest, RanksOverGlooTrainAlike) {
                                            .world_size = 2,
                                            .store_path = "/proc/self/fd/" + std::to_string(store.get()),
                                            .groups = plan.rank_groups()});
-      RankFit trainer(plan, WorkerId(rank), *transport);
+      RankFit trainer(plan, RankId(rank), *transport);
       for (std::int64_t step = 0; step < options.steps; ++step) {
         losses[static_cast<std::size_t>(rank)].push_back(trainer.train_step(step).loss);
       }

@@ -206,7 +206,7 @@ TEST(CheckProgramTest, AllReducesOfSharedWorkersStartInOneOrder) {
 std::size_t tied_start(const Program& program) {
   const auto& list = program.workers[0];
   const auto is_start = [&](const Instruction& instruction) {
-    return instruction.kind == InstructionKind::StartAllReduce && instruction.op.stage == StageId(program.stages);
+    return instruction.kind == InstructionKind::StartAllReduce && instruction.group == tied_matrix(program.stages);
   };
   return static_cast<std::size_t>(std::find_if(list.begin(), list.end(), is_start) - list.begin());
 }

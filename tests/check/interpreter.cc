@@ -172,7 +172,7 @@ class WorkerList {
 
   bool follows(const Instruction& instruction) {
     const Transfer transfer{task(instruction.op), instruction.peer.value()};
-    const std::int64_t stage = instruction.op.stage.value();
+    const std::int64_t group = instruction.group.value();
     switch (instruction.kind) {
       case InstructionKind::Compute: return compute(instruction.op);
       case InstructionKind::Recompute: return recompute(instruction.op);
@@ -188,12 +188,10 @@ class WorkerList {
         return made_.contains(transfer.first) && is_transfer_to_other(transfer) && sent_.insert(transfer).second;
       case InstructionKind::WaitSend: --sends_; return sent_.contains(transfer) && left_.insert(transfer).second;
       case InstructionKind::StartAllReduce:
-        return num_scalars_ < program_.steps && holds(stage) && started_.insert(stage).second;
+        return num_scalars_ < program_.steps && holds(group) && started_.insert(group).second;
       case InstructionKind::WaitAllReduce:
-        return num_scalars_ < program_.steps && started_.contains(stage) && waited_stages_.insert(stage).second;
-      case InstructionKind::ReduceScalars:
-        return instruction.op.micro_batch.value() == num_scalars_ * (program_.micro_batches / program_.steps) &&
-               num_scalars_++ < program_.steps;
+        return num_scalars_ < program_.steps && started_.contains(group) && waited_stages_.insert(group).second;
+      case InstructionKind::ReduceScalars: return instruction.step == num_scalars_ && num_scalars_++ < program_.steps;
       case InstructionKind::OptimizerStep: ++num_steps_; return num_scalars_ == program_.steps;
       case InstructionKind::UpdateWeights: return update(instruction.op);
       case InstructionKind::DropWeights:
@@ -302,7 +300,7 @@ bool blocking_all_reduces_end(const Program& program) {
   std::vector<std::vector<std::size_t>> stages(program.workers.size());
   for (std::size_t w = 0; w < stages.size(); ++w) {
     for (const Instruction& instruction : program.workers[w]) {
-      if (instruction.kind == InstructionKind::StartAllReduce) stages[w].push_back(instruction.op.stage.index());
+      if (instruction.kind == InstructionKind::StartAllReduce) stages[w].push_back(instruction.group.index());
     }
   }
   std::vector<std::size_t> next(stages.size(), 0);

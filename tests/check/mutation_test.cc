@@ -148,7 +148,9 @@ void damage(Schedule& schedule, Dice& dice) {
 constexpr std::size_t kInstructionKinds = static_cast<std::size_t>(InstructionKind::DropWeights) + 1;
 
 void damage(Instruction& instruction, const Program& program, Dice& dice) {
-  switch (dice.below(5)) {
+  switch (dice.below(7)) {
+    case 6: instruction.group = ParameterGroupId(dice.id(program.stages + 2) - 1); break;
+    case 5: instruction.step += static_cast<std::int32_t>(dice.below(3)) - 1; break;
     case 4: instruction.op.weight_version += static_cast<std::int32_t>(dice.below(3)) - 1; break;
     case 0: instruction.kind = static_cast<InstructionKind>(dice.below(kInstructionKinds)); break;
     case 1: instruction.op.micro_batch = MicroBatchId(dice.id(program.micro_batches + 2) - 1); break;

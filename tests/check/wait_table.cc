@@ -75,10 +75,10 @@ WaitTable::Needs WaitTable::of_transfer(const Program& program, ChannelDisciplin
 WaitTable::Needs WaitTable::of_collective(const Program& program, const Instruction& wait, std::size_t sums_before) {
   Needs needs;
   if (wait.kind == InstructionKind::WaitAllReduce) {
-    const auto group = stage_groups(program.placement)[wait.op.stage.index()];
+    const auto group = stage_groups(program.placement)[wait.group.index()];
     for (const WorkerId member : group) {
       const std::size_t start = position(program, member.index(), [&](const Instruction& instruction) {
-        return instruction.kind == InstructionKind::StartAllReduce && instruction.op.stage == wait.op.stage;
+        return instruction.kind == InstructionKind::StartAllReduce && instruction.group == wait.group;
       });
       needs.push_back({member.index(), start == kNever ? kNever : start + 1});
     }

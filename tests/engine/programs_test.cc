@@ -12,7 +12,7 @@ std::string before_sum(const Program& program, WorkerId worker, StageId stage) {
   std::string before;
   for (const Instruction& instruction : program.workers[worker.index()]) {
     if (instruction.kind == InstructionKind::Compute) before = to_text(instruction.op);
-    if (instruction.kind == InstructionKind::StartAllReduce && instruction.op.stage == stage) return before;
+    if (instruction.kind == InstructionKind::StartAllReduce && instruction.group == parameters_of(stage)) return before;
   }
   return "no sum";
 }

@@ -53,7 +53,7 @@ class MeasuredStage {
     return make_stage(case_.config, case_.stage, type, 1, tied_->leaves());
   }
 
-  [[nodiscard]] double live() const { return static_cast<double>(meter_.live_bytes(WorkerId(0))); }
+  [[nodiscard]] double live() const { return static_cast<double>(meter_.live_bytes(RankId(0))); }
 
   MicroBatch load() const {
     MicroBatch batch;
@@ -77,9 +77,9 @@ class MeasuredStage {
   /// Runs the op, and notes what it takes beyond what is there before it, or after a forward. Returns what is left.
   template <class Op>
   double measure(OpKind kind, Op&& op) {
-    const double before = static_cast<double>(meter_.take_sample(WorkerId(0)).live);
+    const double before = static_cast<double>(meter_.take_sample(RankId(0)).live);
     op();
-    const MemorySample after = meter_.take_sample(WorkerId(0));
+    const MemorySample after = meter_.take_sample(RankId(0));
     working_sets_[static_cast<std::size_t>(kind)] =
         static_cast<double>(after.peak) - (kind == OpKind::Forward ? static_cast<double>(after.live) : before);
     return static_cast<double>(after.live);
@@ -113,7 +113,7 @@ class MeasuredStage {
 
   const Case& case_;
   mutable MemoryMeter meter_{1};
-  MemoryMeter::Recording recording_{meter_, WorkerId(0)};
+  MemoryMeter::Recording recording_{meter_, RankId(0)};
   std::unique_ptr<TiedWeight> tied_;
   std::unique_ptr<Stage> stage_;
   StageMemory memory_;
@@ -167,9 +167,9 @@ void for_each_case(const std::vector<std::int64_t>& element_bytes, Visit&& visit
 double left_out() {
   constexpr double kTensors = 200;  // of a stage
   MemoryMeter meter(1);
-  const MemoryMeter::Recording recording(meter, WorkerId(0));
+  const MemoryMeter::Recording recording(meter, RankId(0));
   const at::Tensor number = at::empty({1});
-  const auto room = static_cast<double>(meter.live_bytes(WorkerId(0)) - static_cast<std::int64_t>(number.nbytes()));
+  const auto room = static_cast<double>(meter.live_bytes(RankId(0)) - static_cast<std::int64_t>(number.nbytes()));
   return 256 + kTensors * room;
 }
 

@@ -26,7 +26,7 @@ void compare(const TrainOptions& options, const RankEnvironment& rank) {
   {
     const auto transport = connect_gloo(
         {.rank = rank.rank, .world_size = rank.world_size, .store_path = rank.store_path, .groups = job.rank_groups()});
-    Trainer trainer(job, WorkerId(rank.rank), *transport);
+    Trainer trainer(job, RankId(rank.rank), *transport);
     mine.losses.push_back(trainer.train_step(0).loss);
     testing::collect(trainer, mine);
   }

@@ -15,7 +15,7 @@ namespace {
 template <class Body>
 std::vector<double> as_ranks(int count, const Body& body) {
   std::vector<double> results(static_cast<std::size_t>(count));
-  run_rank_threads(count, profile_groups(), [&](WorkerId rank, Transport& transport) {
+  run_rank_threads(count, profile_groups(), [&](RankId rank, Transport& transport) {
     Lockstep ranks(transport, static_cast<int>(rank.value()), /*computing=*/2);
     results[rank.index()] = body(ranks);
   });

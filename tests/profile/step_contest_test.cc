@@ -32,7 +32,7 @@ TEST(SpeedGaugeTest, LayersSlowDownAlike) {
 /// A contest of one process.
 struct OneRank {
   ThreadHub hub{1, {}};
-  std::unique_ptr<Transport> transport = hub.transport(WorkerId(0));
+  std::unique_ptr<Transport> transport = hub.transport(RankId(0));
   Lockstep ranks{*transport, 0, 1};
   SpeedGauge gauge{ranks, {{"gpt2-tiny", 1}}};
   BenchFolder folder;

@@ -44,14 +44,16 @@ StepHooks hooks(std::vector<double>* norms = nullptr) {
 }
 
 ProgramShape shape_of(const Program& program) {
-  return {program.micro_batches, static_cast<std::int64_t>(program.workers.size()), stage_groups(program.placement)};
+  return {program.micro_batches,
+          {.workers = static_cast<std::int64_t>(program.workers.size())},
+          stage_groups(program.placement)};
 }
 
 TEST(ExecutorTest, FirstStageSendsActivationsAndTakesGradients) {
   const Program program = lower(find_generator("1f1b").generate({2, 2}));
   Recorder transport;
-  transport.prime(WorkerId(1), at::full({2}, 10.0, at::kDouble));
-  transport.prime(WorkerId(1), at::full({2}, 100.0, at::kDouble));
+  transport.prime(RankId(1), at::full({2}, 10.0, at::kDouble));
+  transport.prime(RankId(1), at::full({2}, 100.0, at::kDouble));
   Scale stage(3, false);
   std::vector<double> norms;
   Executor executor(WorkerId(0), {{StageId(0), &stage}}, transport, kMessage, shape_of(program));
@@ -60,7 +62,7 @@ TEST(ExecutorTest, FirstStageSendsActivationsAndTakesGradients) {
   EXPECT_THAT(transport.lines(), ElementsAre("receive from 1: [2] Double", "receive from 1: [2] Double",
                                              "send to 1: [2] Double", "send to 1: [2] Double", "wait receive from 1",
                                              "wait send to 1", "wait receive from 1", "wait send to 1", "all-sum: 6"));
-  EXPECT_TRUE(at::equal(transport.sent(WorkerId(1))[1], at::full({2}, 6.0, at::kDouble)));
+  EXPECT_TRUE(at::equal(transport.sent(RankId(1))[1], at::full({2}, 6.0, at::kDouble)));
   // dL/dw = sum over micro-batches and elements of gradient times input: 2 * 10 * 1 + 2 * 100 * 2.
   EXPECT_EQ(stage.gradients().item<double>(), 420);
   EXPECT_THAT(norms, ElementsAre(420));
@@ -72,12 +74,12 @@ TEST(ExecutorTest, FirstStageSendsActivationsAndTakesGradients) {
 TEST(ExecutorTest, LastStageMakesLossesAndSendsGradients) {
   const Program program = lower(find_generator("1f1b").generate({2, 2}));
   Recorder transport;
-  for (const double value : {1.0, 2.0}) transport.prime(WorkerId(0), at::full({2}, value, at::kDouble));
+  for (const double value : {1.0, 2.0}) transport.prime(RankId(0), at::full({2}, value, at::kDouble));
   Scale stage(5, true);
   Executor executor(WorkerId(1), {{StageId(1), &stage}}, transport, kMessage, shape_of(program));
   const StepResult result = executor.run(program.workers[1], hooks());
   EXPECT_THAT(result.losses, ElementsAre(10, 20));
-  EXPECT_TRUE(at::equal(transport.sent(WorkerId(0))[0], at::full({2}, 5.0, at::kDouble)));
+  EXPECT_TRUE(at::equal(transport.sent(RankId(0))[0], at::full({2}, 5.0, at::kDouble)));
   EXPECT_EQ(stage.gradients().item<double>(), 6);
 }
 

@@ -43,17 +43,17 @@ TEST(MemoryMeterTest, CountsATensorForTheWorkerThatMadeIt) {
   MemoryMeter meter(2);
   at::Tensor tensor;
   std::thread([&] {
-    const MemoryMeter::Recording recording(meter, WorkerId(1));
+    const MemoryMeter::Recording recording(meter, RankId(1));
     tensor = at::empty({256});
   }).join();
-  EXPECT_EQ(meter.live_bytes(WorkerId(1)), 1024);
+  EXPECT_EQ(meter.live_bytes(RankId(1)), 1024);
   {
-    const MemoryMeter::Recording recording(meter, WorkerId(0));
+    const MemoryMeter::Recording recording(meter, RankId(0));
     tensor.reset();
   }
-  EXPECT_EQ(meter.live_bytes(WorkerId(1)), 0);
-  EXPECT_EQ(meter.peak_bytes(WorkerId(1)), 1024);
-  EXPECT_EQ(meter.peak_bytes(WorkerId(0)), 0);
+  EXPECT_EQ(meter.live_bytes(RankId(1)), 0);
+  EXPECT_EQ(meter.peak_bytes(RankId(1)), 1024);
+  EXPECT_EQ(meter.peak_bytes(RankId(0)), 0);
 }
 
 // What may be alive of the messages between rank threads, whoever runs when: a message is the memory of the worker that

@@ -23,7 +23,7 @@ std::vector<Starts> starts(const Schedule& schedule, AllReducePlacement placemen
     auto& worker = result.emplace_back();
     for (const AllReduceStart& start : placed[w]) {
       const bool first = start.after < 0;
-      worker.emplace_back(start.stage.value(),
+      worker.emplace_back(start.group.value(),
                           first ? "start" : to_text(schedule.workers[w][static_cast<std::size_t>(start.after)]));
     }
   }

@@ -10,29 +10,29 @@ namespace {
 
 using ::testing::ElementsAre;
 
-std::vector<std::int64_t> numbers(const std::vector<WorkerId>& ids) {
+std::vector<std::int64_t> numbers(const std::vector<RankId>& ids) {
   std::vector<std::int64_t> result;
-  for (const WorkerId id : ids) result.push_back(id.value());
+  for (const RankId id : ids) result.push_back(id.value());
   return result;
 }
 
 TEST(RankLayoutTest, NearPutsTheCopiesOfAWorkerSideBySide) {
   const RankLayout layout{.workers = 4, .data_parallel = 2, .replicas = ReplicaLayout::Near};
-  EXPECT_EQ(layout.rank({GroupId(0), WorkerId(1)}), WorkerId(2));
-  EXPECT_EQ(layout.rank({GroupId(1), WorkerId(1)}), WorkerId(3));
+  EXPECT_EQ(layout.rank({GroupId(0), WorkerId(1)}), RankId(2));
+  EXPECT_EQ(layout.rank({GroupId(1), WorkerId(1)}), RankId(3));
 }
 
 TEST(RankLayoutTest, FarPutsTheWorkersOfAPipelineSideBySide) {
   const RankLayout layout{.workers = 4, .data_parallel = 2, .replicas = ReplicaLayout::Far};
-  EXPECT_EQ(layout.rank({GroupId(0), WorkerId(1)}), WorkerId(1));
-  EXPECT_EQ(layout.rank({GroupId(1), WorkerId(1)}), WorkerId(5));
+  EXPECT_EQ(layout.rank({GroupId(0), WorkerId(1)}), RankId(1));
+  EXPECT_EQ(layout.rank({GroupId(1), WorkerId(1)}), RankId(5));
 }
 
 TEST(RankLayoutTest, EveryRankIsOneWorkerOfOneGroup) {
   for (const ReplicaLayout replicas : {ReplicaLayout::Near, ReplicaLayout::Far}) {
     const RankLayout layout{.workers = 4, .data_parallel = 3, .replicas = replicas};
-    for (std::int64_t r = 0; r < 12; ++r) EXPECT_EQ(layout.rank(layout.place(WorkerId(r))), WorkerId(r));
-    EXPECT_EQ(layout.place(WorkerId(0)), (GroupWorker{GroupId(0), WorkerId(0)})) << "who speaks";
+    for (std::int64_t r = 0; r < 12; ++r) EXPECT_EQ(layout.rank(layout.place(RankId(r))), RankId(r));
+    EXPECT_EQ(layout.place(RankId(0)), (GroupWorker{GroupId(0), WorkerId(0)})) << "who speaks";
   }
 }
 

@@ -79,8 +79,8 @@ class ProgramTimer {
       case InstructionKind::StartSend: sent_[{w, peer}].emplace_back(op, clock_[w]); return true;
       case InstructionKind::WaitReceive: return wait(w, {peer, w}, op, &Transfer::arrived);
       case InstructionKind::WaitSend: return wait(w, {w, peer}, op, &Transfer::left);
-      case InstructionKind::StartAllReduce: return launch(w, op.stage);
-      case InstructionKind::WaitAllReduce: return wait_for_sum(w, op.stage);
+      case InstructionKind::StartAllReduce: return launch(w, StageId(instruction.group.value()));
+      case InstructionKind::WaitAllReduce: return wait_for_sum(w, StageId(instruction.group.value()));
       case InstructionKind::OptimizerStep: return update(w, update_[w]);
       case InstructionKind::UpdateWeights: return update(w, costs_.optimizer(op.stage));
       case InstructionKind::ReduceScalars: return wait_for_all(w);

@@ -78,9 +78,9 @@ at::Tensor exchanged(const std::vector<std::shared_ptr<Call>>& calls, std::size_
 
 }  // namespace
 
-FakeNetwork::FakeNetwork(int ranks, StageGroups groups, std::vector<RankPair> pairs)
+FakeNetwork::FakeNetwork(int ranks, RankGroups groups, std::vector<RankPair> pairs)
     : ranks_(ranks), groups_(std::move(groups)), everyone_(group_of(static_cast<std::size_t>(ranks))) {
-  for (const auto& group : groups_) stages_.push_back(group_of(group.size()));
+  for (const auto& group : groups_) process_groups_.push_back(group_of(group.size()));
   for (const RankPair& pair : pairs) pairs_.emplace(pair, group_of(2));
 }
 
@@ -89,13 +89,13 @@ Communicators FakeNetwork::communicators(int rank) {
   to.rank = rank;
   to.groups = groups_;
   if (ranks_ > 1) to.everyone = c10::make_intrusive<FakeBackend>(*this, everyone_, static_cast<std::size_t>(rank));
-  for (std::size_t s = 0; s < groups_.size(); ++s) {
-    const auto place = std::find(groups_[s].begin(), groups_[s].end(), WorkerId(rank));
-    const bool alone = place == groups_[s].end() || groups_[s].size() == 1;
-    Communicators::Group& stage = to.stages.emplace_back();
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    const auto place = std::find(groups_[g].begin(), groups_[g].end(), RankId(rank));
+    const bool alone = place == groups_[g].end() || groups_[g].size() == 1;
+    Communicators::Group& group = to.process_groups.emplace_back();
     if (alone) continue;
-    const auto member = static_cast<std::size_t>(place - groups_[s].begin());
-    stage = c10::make_intrusive<FakeBackend>(*this, stages_[s], member);
+    const auto member = static_cast<std::size_t>(place - groups_[g].begin());
+    group = c10::make_intrusive<FakeBackend>(*this, process_groups_[g], member);
   }
   for (auto& [pair, group] : pairs_) {
     if (pair.first == rank) to.pairs[pair.second] = c10::make_intrusive<FakeBackend>(*this, group, 0U);

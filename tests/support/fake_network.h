@@ -20,7 +20,7 @@ namespace chimera::testing {
 /// All groups of a job. It must outlive them.
 class FakeNetwork {
  public:
-  FakeNetwork(int ranks, StageGroups groups, std::vector<RankPair> pairs);
+  FakeNetwork(int ranks, RankGroups groups, std::vector<RankPair> pairs);
 
   /// The process groups of a rank, for its thread.
   [[nodiscard]] Communicators communicators(int rank);
@@ -53,9 +53,9 @@ class FakeNetwork {
   std::condition_variable changed_;
   std::string why_;
   int ranks_;
-  StageGroups groups_;
+  RankGroups groups_;
   Group everyone_;
-  std::vector<Group> stages_;
+  std::vector<Group> process_groups_;
   std::map<RankPair, Group> pairs_;
 };
 

@@ -73,7 +73,7 @@ inline void collect(const Trainer& trainer, Trained& trained) {
 inline Trained train(const TrainOptions& options, std::int64_t steps) {
   const Job job = prepare_job(options);
   std::vector<Trained> results(static_cast<std::size_t>(job.num_ranks()));
-  run_rank_threads(static_cast<int>(job.num_ranks()), job.rank_groups(), [&](WorkerId rank, Transport& transport) {
+  run_rank_threads(static_cast<int>(job.num_ranks()), job.rank_groups(), [&](RankId rank, Transport& transport) {
     at::set_num_threads(1);
     Trained& result = results[rank.index()];
     Trainer trainer(job, rank, transport);

@@ -160,7 +160,7 @@ class Replay {
 testing::Trained train(const TrainOptions& options) {
   const Job job = prepare_job(options);
   std::vector<testing::Trained> results(static_cast<std::size_t>(job.num_ranks()));
-  run_rank_threads(static_cast<int>(job.num_ranks()), job.rank_groups(), [&](WorkerId rank, Transport& transport) {
+  run_rank_threads(static_cast<int>(job.num_ranks()), job.rank_groups(), [&](RankId rank, Transport& transport) {
     at::set_num_threads(1);
     testing::Trained& result = results[rank.index()];
     Trainer trainer(job, rank, transport);

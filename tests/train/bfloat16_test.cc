@@ -74,11 +74,11 @@ TEST(Bfloat16Test, MessagesAreHalfAsLargeAndGradientSumsAreNot) {
     const Job job = prepare_job(options);
     const at::Tensor message =
         at::zeros({options.micro_batch_size, options.sequence, job.model.hidden}, scalar_type(dtype));
-    for (int i = 0; i < 4; ++i) recorder.prime(WorkerId(1), message);
-    Trainer trainer(job, WorkerId(0), recorder);
+    for (int i = 0; i < 4; ++i) recorder.prime(RankId(1), message);
+    Trainer trainer(job, RankId(0), recorder);
     static_cast<void>(trainer.train_step(0));
     std::size_t bytes = 0;
-    for (const at::Tensor& tensor : recorder.sent(WorkerId(1))) bytes += tensor.nbytes();
+    for (const at::Tensor& tensor : recorder.sent(RankId(1))) bytes += tensor.nbytes();
     return bytes;
   };
   Recorder narrow;

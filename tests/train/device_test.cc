@@ -24,9 +24,9 @@ TrainOptions on(DeviceKind device, TransportKind transport) {
 }
 
 TEST(DeviceTest, ProcessesHaveAGpuEachAndThreadsShareTheFirst) {
-  EXPECT_EQ(device_of(on(DeviceKind::Cpu, TransportKind::Processes), WorkerId(3)), at::Device(at::kCPU));
-  EXPECT_EQ(device_of(on(DeviceKind::Cuda, TransportKind::Processes), WorkerId(3)), at::Device(at::kCUDA, 3));
-  EXPECT_EQ(device_of(on(DeviceKind::Cuda, TransportKind::Threads), WorkerId(3)), at::Device(at::kCUDA, 0));
+  EXPECT_EQ(device_of(on(DeviceKind::Cpu, TransportKind::Processes), RankId(3)), at::Device(at::kCPU));
+  EXPECT_EQ(device_of(on(DeviceKind::Cuda, TransportKind::Processes), RankId(3)), at::Device(at::kCUDA, 3));
+  EXPECT_EQ(device_of(on(DeviceKind::Cuda, TransportKind::Threads), RankId(3)), at::Device(at::kCUDA, 0));
 }
 
 TEST(DeviceTest, OnlyNcclNeedsOneQueueAPair) {

@@ -141,7 +141,8 @@ TEST(SyncTest, TheJobStartsSumsWhereTheFlagSays) {
     std::string before;  // the op
     for (const Instruction& instruction : job.training.workers[1]) {
       if (instruction.kind == InstructionKind::Compute) before = to_text(instruction.op);
-      if (instruction.kind == InstructionKind::StartAllReduce && instruction.op.stage == StageId(2)) return before;
+      if (instruction.kind == InstructionKind::StartAllReduce && instruction.group == parameters_of(StageId(2)))
+        return before;
     }
     return std::string("none");
   };

@@ -32,7 +32,7 @@ std::vector<WorkerMemory> compare(const std::string& schedule, const std::string
                                          .world_size = 4,
                                          .store_path = "/proc/self/fd/" + std::to_string(store.get()),
                                          .groups = job.rank_groups()});
-    return benchmarks::compare_memory(job, WorkerId(rank), *transport, sizes);
+    return benchmarks::compare_memory(job, RankId(rank), *transport, sizes);
   };
   std::vector<std::future<std::vector<WorkerMemory>>> ranks;
   for (int rank = 0; rank < 4; ++rank) ranks.push_back(std::async(std::launch::async, run_rank, rank));

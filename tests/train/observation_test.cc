@@ -128,13 +128,13 @@ TEST(TracerTest, KeepsOneStepHoweverLong) {
 /// Trains as threads, and returns the steps that were traced.
 std::vector<RecordedStep> trained(const Job& job, std::int64_t steps, OpTimes& op_times) {
   std::vector<RecordedStep> recorded;
-  run_rank_threads(static_cast<int>(job.num_ranks()), job.rank_groups(), [&](WorkerId rank, Transport& transport) {
+  run_rank_threads(static_cast<int>(job.num_ranks()), job.rank_groups(), [&](RankId rank, Transport& transport) {
     at::set_num_threads(1);
     Trainer trainer(job, rank, transport);
     trainer.trace(true);
     const RunSummary run = trainer.run([](const StepMetrics&) {});
     auto gathered = gather_steps(job, rank, transport, *trainer.tracer());
-    if (rank != WorkerId(0)) return;
+    if (rank != RankId(0)) return;
     recorded = std::move(gathered);
     op_times = run.op_times;
   });

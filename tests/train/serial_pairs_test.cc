@@ -39,13 +39,13 @@ struct Outcome {
 Outcome train_over_pairs(const Job& job) {
   testing::FakeNetwork network(static_cast<int>(job.num_ranks()), job.rank_groups(), talking_pairs(job));
   Outcome outcome;
-  const auto train = [&](WorkerId rank) {
+  const auto train = [&](RankId rank) {
     at::set_num_threads(1);
     const auto transport = make_pair_transport(network.communicators(static_cast<int>(rank.value())));
     Trainer trainer(job, rank, *transport);
     for (std::int64_t step = 0; step < kSteps; ++step) {
       const StepMetrics metrics = trainer.train_step(step);
-      if (rank == WorkerId(0)) outcome.losses.push_back(metrics.loss);
+      if (rank == RankId(0)) outcome.losses.push_back(metrics.loss);
     }
   };
   const auto ranks = static_cast<int>(job.num_ranks());

@@ -93,9 +93,9 @@ TEST(ShardedOptimizerTest, HandsItsParametersRoundStageByStage) {
   FourParameters first;
   FourParameters second;
   Recorder transport;
-  const StageGroups groups = {{WorkerId(0), WorkerId(1)}, {WorkerId(1)}, {WorkerId(1), WorkerId(0)}};
-  const auto optimizer =
-      make_sharded_optimizer({}, {{StageId(0), &first}, {StageId(2), &second}}, groups, WorkerId(0), transport);
+  const RankGroups groups = {{RankId(0), RankId(1)}, {RankId(1)}, {RankId(1), RankId(0)}};
+  const auto optimizer = make_sharded_optimizer({}, {{ParameterGroupId(0), &first}, {ParameterGroupId(2), &second}},
+                                                groups, RankId(0), transport);
   EXPECT_EQ(optimizer->state_bytes(), 2 * (7 + 5) * 4 + 4 * 4) << "two moments of the own ones, a count of each";
   optimizer->step(0.1, 1);
   EXPECT_THAT(transport.lines(),
@@ -111,8 +111,8 @@ TEST(ShardedOptimizerTest, AllCopiesTogetherKeepTheStateOnce) {
     std::int64_t bytes = 0;
     ThreadHub hub(static_cast<int>(job.num_ranks()), job.rank_groups());
     for (std::int64_t rank = 0; rank < job.num_ranks(); ++rank) {
-      const auto transport = hub.transport(WorkerId(rank));
-      bytes += Trainer(job, WorkerId(rank), *transport).optimizer_state_bytes();
+      const auto transport = hub.transport(RankId(rank));
+      bytes += Trainer(job, RankId(rank), *transport).optimizer_state_bytes();
     }
     return bytes;
   };

@@ -22,7 +22,7 @@ void swap_first_two_sends(std::vector<Instruction>& program) {
 }
 
 /// Runs one step of a worker; what it throws, as text.
-std::string error_of(const Job& job, WorkerId rank, ThreadHub& hub) {
+std::string error_of(const Job& job, RankId rank, ThreadHub& hub) {
   try {
     at::set_num_threads(1);
     const auto transport = hub.transport(rank);
@@ -39,8 +39,8 @@ TEST(SwappedMessagesTest, AreAnErrorThatNamesBothEnds) {
   swap_first_two_sends(job.training.workers[0]);
   ThreadHub hub(2, job.rank_groups());
   std::string sender;
-  std::thread other([&] { sender = error_of(job, WorkerId(0), hub); });
-  const std::string receiver = error_of(job, WorkerId(1), hub);
+  std::thread other([&] { sender = error_of(job, RankId(0), hub); });
+  const std::string receiver = error_of(job, RankId(1), hub);
   other.join();
   EXPECT_EQ(receiver,
             "rank 0 sent 0F1 of replica 0 in step 7, but rank 1 waits for 0F0 of replica 0 in step 7; both ends must "

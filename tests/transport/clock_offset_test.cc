@@ -3,8 +3,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "transport/threads/rank_threads.h"
 #include <thread>
+#include "transport/threads/rank_threads.h"
 
 namespace chimera {
 namespace {
@@ -15,10 +15,10 @@ constexpr double kAhead = 1000;  // seconds
 class OtherClock final : public Transport {
  public:
   explicit OtherClock(Transport& transport) : transport_(transport) {}
-  std::unique_ptr<Pending> start_send(WorkerId to, at::Tensor tensor, const MessageTag& tag) override {
+  std::unique_ptr<Pending> start_send(RankId to, at::Tensor tensor, const MessageTag& tag) override {
     return transport_.start_send(to, tensor + kAhead, tag);
   }
-  std::unique_ptr<Pending> post_receive(WorkerId from, const TensorSpec& spec, const MessageTag& tag) override {
+  std::unique_ptr<Pending> post_receive(RankId from, const TensorSpec& spec, const MessageTag& tag) override {
     return transport_.post_receive(from, spec, tag);
   }
   std::unique_ptr<Pending> start_all_reduce(StageId, at::Tensor) override { return nullptr; }
@@ -37,10 +37,10 @@ class OtherClock final : public Transport {
 
 TEST(ClockOffsetTest, IsWhatRankZerosClockIsAhead) {
   std::vector<double> offsets(3);
-  run_rank_threads(3, {}, [&](WorkerId rank, Transport& transport) {
+  run_rank_threads(3, {}, [&](RankId rank, Transport& transport) {
     OtherClock ahead(transport);
     offsets[rank.index()] =
-        measure_clock_offset(rank == WorkerId(0) ? static_cast<Transport&>(ahead) : transport, rank, 3);
+        measure_clock_offset(rank == RankId(0) ? static_cast<Transport&>(ahead) : transport, rank, 3);
   });
   EXPECT_EQ(offsets[0], 0);
   EXPECT_NEAR(offsets[1], kAhead, 1) << "half a round trip, on a busy machine";

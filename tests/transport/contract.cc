@@ -16,7 +16,7 @@ void expect(bool holds, const std::string& what) {
 }
 
 /// Message number `index` of a channel: [2, 3], every element different from those of any other message.
-at::Tensor message(WorkerId from, WorkerId to, int index, at::ScalarType dtype = at::kFloat) {
+at::Tensor message(RankId from, RankId to, int index, at::ScalarType dtype = at::kFloat) {
   const auto first = static_cast<double>(1000 * from.value() + 100 * to.value() + 10 * index);
   return (at::arange(6, at::kDouble) / 8 + first).to(dtype).reshape({2, 3});
 }
@@ -28,11 +28,11 @@ void expect_message(Pending& receive, const at::Tensor& expected) {
   expect(at::equal(arrived, expected), "a receive returned another message than the one sent in its turn");
 }
 
-WorkerId opposite(WorkerId me) { return WorkerId(kWorkers - 1 - me.value()); }
+RankId opposite(RankId me) { return RankId(kWorkers - 1 - me.value()); }
 
 // Pairs (0, 3) and (1, 2). All in flight at once, in both directions.
-void keeps_order_in_both_directions(Transport& transport, WorkerId me) {
-  const WorkerId peer = opposite(me);
+void keeps_order_in_both_directions(Transport& transport, RankId me) {
+  const RankId peer = opposite(me);
   std::vector<std::unique_ptr<Pending>> sends;
   std::vector<std::unique_ptr<Pending>> receives;
   for (int i = 0; i < kMessages; ++i) {
@@ -44,8 +44,8 @@ void keeps_order_in_both_directions(Transport& transport, WorkerId me) {
 }
 
 // The order of posting decides which message a receive gets, not the order of waiting.
-void waits_in_any_order(Transport& transport, WorkerId me) {
-  const WorkerId peer = opposite(me);
+void waits_in_any_order(Transport& transport, RankId me) {
+  const RankId peer = opposite(me);
   auto first = transport.post_receive(peer, spec(), {});
   auto second = transport.post_receive(peer, spec(), {});
   auto send_first = transport.start_send(peer, message(me, peer, 0), {});
@@ -57,8 +57,8 @@ void waits_in_any_order(Transport& transport, WorkerId me) {
 }
 
 // Worker 0 knows that 3 has sent, as 1 says so, before it posts; worker 3 posts before 0 can send.
-void receives_posted_late_and_early(Transport& transport, WorkerId me) {
-  const WorkerId zero(0), one(1), three(3);
+void receives_posted_late_and_early(Transport& transport, RankId me) {
+  const RankId zero(0), one(1), three(3);
   if (me == zero) {
     transport.post_receive(one, spec(), {})->wait();
     expect_message(*transport.post_receive(three, spec(), {}), message(three, zero, 0));
@@ -75,8 +75,8 @@ void receives_posted_late_and_early(Transport& transport, WorkerId me) {
   }
 }
 
-void carries_float64(Transport& transport, WorkerId me) {
-  const WorkerId peer = opposite(me);
+void carries_float64(Transport& transport, RankId me) {
+  const RankId peer = opposite(me);
   auto receive = transport.post_receive(peer, spec(at::kDouble), {});
   auto send = transport.start_send(peer, message(me, peer, 0, at::kDouble) + 1e-12, {});
   expect_message(*receive, message(peer, me, 0, at::kDouble) + 1e-12);
@@ -84,9 +84,9 @@ void carries_float64(Transport& transport, WorkerId me) {
 }
 
 // A megabyte, as a socket takes it in pieces only.
-void carries_large_messages(Transport& transport, WorkerId me) {
-  const WorkerId peer = opposite(me);
-  const auto large = [](WorkerId from) { return at::arange(300'000, at::kFloat) + static_cast<float>(from.value()); };
+void carries_large_messages(Transport& transport, RankId me) {
+  const RankId peer = opposite(me);
+  const auto large = [](RankId from) { return at::arange(300'000, at::kFloat) + static_cast<float>(from.value()); };
   auto receive = transport.post_receive(peer, {.sizes = {300'000}, .dtype = at::kFloat}, {});
   auto send = transport.start_send(peer, large(me), {});
   expect_message(*receive, large(peer));
@@ -94,14 +94,14 @@ void carries_large_messages(Transport& transport, WorkerId me) {
 }
 
 /// Worker w's gradients: whole numbers, so that sums are exact in any order.
-at::Tensor gradients(WorkerId worker, at::ScalarType dtype) {
+at::Tensor gradients(RankId worker, at::ScalarType dtype) {
   return at::arange(1000, dtype) * static_cast<double>(worker.value() + 1);
 }
 
 // Each stage is summed over its own group, while messages go on.
-void sums_each_stage_over_its_group(Transport& transport, WorkerId me) {
-  const WorkerId peer = opposite(me);
-  const StageId shared(me.value() % 3 == 0 ? 0 : 1);
+void sums_each_stage_over_its_group(Transport& transport, RankId me) {
+  const RankId peer = opposite(me);
+  const ParameterGroupId shared(me.value() % 3 == 0 ? 0 : 1);
   for (const auto dtype : {at::kFloat, at::kDouble}) {
     at::Tensor buffer = gradients(me, dtype);
     auto all_reduce = transport.start_all_reduce(shared, buffer);
@@ -116,39 +116,40 @@ void sums_each_stage_over_its_group(Transport& transport, WorkerId me) {
 }
 
 // Workers 0 and 1 start the two stages in opposite order to 2 and 3, and wait in the order of starting.
-void sums_stages_started_in_any_order(Transport& transport, WorkerId me) {
-  std::vector<StageId> order{StageId(me.value() % 3 == 0 ? 0 : 1), StageId(2)};
+void sums_stages_started_in_any_order(Transport& transport, RankId me) {
+  std::vector<ParameterGroupId> order{ParameterGroupId(me.value() % 3 == 0 ? 0 : 1), ParameterGroupId(2)};
   if (me.value() >= 2) std::swap(order[0], order[1]);
   const at::Tensor pair = gradients(me, at::kFloat) + gradients(opposite(me), at::kFloat);
-  const at::Tensor all = gradients(WorkerId(9), at::kFloat);  // 1 + 2 + 3 + 4 = 9 + 1
+  const at::Tensor all = gradients(RankId(9), at::kFloat);  // 1 + 2 + 3 + 4 = 9 + 1
   std::vector<std::unique_ptr<Pending>> sums;
-  for (const StageId stage : order) sums.push_back(transport.start_all_reduce(stage, gradients(me, at::kFloat)));
+  for (const ParameterGroupId stage : order)
+    sums.push_back(transport.start_all_reduce(stage, gradients(me, at::kFloat)));
   for (std::size_t i = 0; i < order.size(); ++i) {
-    expect(at::equal(sums[i]->wait(), order[i] == StageId(2) ? all : pair), "stages got mixed up");
+    expect(at::equal(sums[i]->wait(), order[i] == ParameterGroupId(2) ? all : pair), "stages got mixed up");
   }
 }
 
 // Several sums of one stage in flight: the first meets the first, the second the second.
-void matches_successive_sums_in_order(Transport& transport, WorkerId me) {
+void matches_successive_sums_in_order(Transport& transport, RankId me) {
   std::vector<std::unique_ptr<Pending>> sums;
   for (int i = 0; i < kMessages; ++i) {
-    sums.push_back(transport.start_all_reduce(StageId(2), gradients(me, at::kFloat) * (i + 1)));
+    sums.push_back(transport.start_all_reduce(ParameterGroupId(2), gradients(me, at::kFloat) * (i + 1)));
   }
   for (int i = 0; i < kMessages; ++i) {
-    const at::Tensor expected = gradients(WorkerId(9), at::kFloat) * (i + 1);
+    const at::Tensor expected = gradients(RankId(9), at::kFloat) * (i + 1);
     expect(at::equal(sums[i]->wait(), expected), "successive all-reduces of a stage got mixed up");
   }
 }
 
-void sums_a_stage_held_alone(Transport& transport, WorkerId me) {
-  if (me != WorkerId(0)) return;
+void sums_a_stage_held_alone(Transport& transport, RankId me) {
+  if (me != RankId(0)) return;
   at::Tensor buffer = gradients(me, at::kFloat);
-  expect(at::equal(transport.start_all_reduce(StageId(3), buffer)->wait(), gradients(me, at::kFloat)),
+  expect(at::equal(transport.start_all_reduce(ParameterGroupId(3), buffer)->wait(), gradients(me, at::kFloat)),
          "the sum over one worker is not its own");
 }
 
 // Values that round differently in another order: ((1e16 + 1) - 1e16) + 0.1 in doubles is 0.1.
-void all_sum_adds_in_order_of_workers(Transport& transport, WorkerId me) {
+void all_sum_adds_in_order_of_workers(Transport& transport, RankId me) {
   constexpr std::array<double, kWorkers> kTerms{1e16, 1.0, -1e16, 0.1};
   for (int repeat = 1; repeat <= 3; ++repeat) {
     std::array<double, 2> values{kTerms[me.index()], static_cast<double>(repeat)};
@@ -159,9 +160,9 @@ void all_sum_adds_in_order_of_workers(Transport& transport, WorkerId me) {
 }
 
 // The sums round, and every member must round alike: a hash of the bits, compared over all workers.
-void leaves_the_same_bits_everywhere(Transport& transport, WorkerId me) {
+void leaves_the_same_bits_everywhere(Transport& transport, RankId me) {
   const at::Tensor mine = at::sin(at::arange(10'000, at::kFloat) * static_cast<double>(me.value() + 1));
-  const at::Tensor sum = transport.start_all_reduce(StageId(2), mine.clone())->wait();
+  const at::Tensor sum = transport.start_all_reduce(ParameterGroupId(2), mine.clone())->wait();
   const at::Tensor bits = sum.view(at::kInt).to(at::kLong);
   const auto hash = (bits * at::arange(1, 10'001, at::kLong)).sum().item<std::int64_t>() & ((1LL << 50) - 1);
   std::array<double, kWorkers> hashes{};
@@ -172,7 +173,7 @@ void leaves_the_same_bits_everywhere(Transport& transport, WorkerId me) {
 
 // Eight blocks, uneven over four workers and one of them without any, of a size that no number of workers divides.
 // What everyone gets is what one tree adds, ((0+1)+(2+3))+((4+5)+(6+7)), in every bit.
-void sums_parts_in_the_order_of_the_tree(Transport& transport, WorkerId me) {
+void sums_parts_in_the_order_of_the_tree(Transport& transport, RankId me) {
   constexpr std::int64_t kElements = 1003;
   const SumOrder order{{{{1, 0}, {0, 4}}, {{0, 2}, {1, 3}}, {}, {{0, 3}, {0, 5}}}};
   const auto block = [](std::int64_t b) {
@@ -186,24 +187,24 @@ void sums_parts_in_the_order_of_the_tree(Transport& transport, WorkerId me) {
     std::vector<at::Tensor> parts;
     for (const Subtree& part : order.parts[me.index()]) parts.push_back(tree(part));
     at::Tensor buffer = at::full({kElements}, 7, at::kFloat);
-    expect(at::equal(transport.start_ordered_all_reduce(StageId(2), buffer, parts, order)->wait(), expected),
+    expect(at::equal(transport.start_ordered_all_reduce(ParameterGroupId(2), buffer, parts, order)->wait(), expected),
            "parts were added in another order");
     expect(at::equal(buffer, expected), "an ordered all-reduce left its sum elsewhere");
   }
-  if (me != WorkerId(0)) return;
+  if (me != RankId(0)) return;
   const SumOrder alone{{{{0, 0}, {0, 1}}}};
   at::Tensor buffer = at::empty({kElements}, at::kFloat);
-  transport.start_ordered_all_reduce(StageId(3), buffer, {block(0), block(1)}, alone)->wait();
+  transport.start_ordered_all_reduce(ParameterGroupId(3), buffer, {block(0), block(1)}, alone)->wait();
   expect(at::equal(buffer, block(0) + block(1)), "the ordered sum of one worker's parts is wrong");
 }
 
 // Parts of any size, also none; two stages under way at once, started and waited for in one order.
-void hands_round_what_each_owns(Transport& transport, WorkerId me) {
+void hands_round_what_each_owns(Transport& transport, RankId me) {
   const std::vector<std::int64_t> counts{3, 0, 500, 40};
   const auto values = [](std::int64_t repeat) {
     return at::arange(600, at::kDouble) + 0.1 * static_cast<double>(repeat);
   };
-  const StageId pair(me.value() % 3 == 0 ? 0 : 1);
+  const ParameterGroupId pair(me.value() % 3 == 0 ? 0 : 1);
   for (int repeat = 0; repeat < 2; ++repeat) {
     std::int64_t offset = 0;
     for (std::size_t member = 0; member < me.index(); ++member) offset += counts[member];
@@ -212,22 +213,23 @@ void hands_round_what_each_owns(Transport& transport, WorkerId me) {
     buffer.narrow(0, offset, own).copy_(values(repeat).narrow(0, offset, own));
     at::Tensor halves = at::full({2}, me.value(), at::kFloat);
     auto of_pair = transport.start_all_gather(pair, halves, {1, 1});
-    auto of_all = transport.start_all_gather(StageId(2), buffer, counts);
+    auto of_all = transport.start_all_gather(ParameterGroupId(2), buffer, counts);
     const auto first = static_cast<double>(std::min(me, opposite(me)).value());
     const auto second = static_cast<double>(std::max(me, opposite(me)).value());
     expect(at::equal(of_pair->wait(), at::tensor({first, second}, at::kFloat)), "stages got mixed up");
     expect(at::equal(of_all->wait().narrow(0, 0, 543), values(repeat).narrow(0, 0, 543)), "an owner's part is missing");
     expect(buffer[543].item<double>() == -1, "an all-gather wrote behind the last part");
   }
-  if (me != WorkerId(0)) return;
+  if (me != RankId(0)) return;
   at::Tensor alone = at::ones({5});
-  expect(at::equal(transport.start_all_gather(StageId(3), alone, {5})->wait(), at::ones({5})), "nobody to hand it to");
+  expect(at::equal(transport.start_all_gather(ParameterGroupId(3), alone, {5})->wait(), at::ones({5})),
+         "nobody to hand it to");
 }
 
 // Worker 0 is ready at once: at the end of the process, too, this must not disturb the others.
-void lets_workers_finish_early(Transport& transport, WorkerId me) {
-  if (me == WorkerId(0)) return;
-  const WorkerId next(me.value() % 3 + 1), previous((me.value() + 1) % 3 + 1);
+void lets_workers_finish_early(Transport& transport, RankId me) {
+  if (me == RankId(0)) return;
+  const RankId next(me.value() % 3 + 1), previous((me.value() + 1) % 3 + 1);
   for (int i = 0; i < kMessages; ++i) {
     auto receive = transport.post_receive(previous, spec(), {});
     auto send = transport.start_send(next, message(me, next, i), {});
@@ -238,11 +240,8 @@ void lets_workers_finish_early(Transport& transport, WorkerId me) {
 
 }  // namespace
 
-StageGroups groups() {
-  return {{WorkerId(0), WorkerId(3)},
-          {WorkerId(1), WorkerId(2)},
-          {WorkerId(0), WorkerId(1), WorkerId(2), WorkerId(3)},
-          {WorkerId(0)}};
+RankGroups groups() {
+  return {{RankId(0), RankId(3)}, {RankId(1), RankId(2)}, {RankId(0), RankId(1), RankId(2), RankId(3)}, {RankId(0)}};
 }
 
 const std::vector<Scenario>& scenarios() {

@@ -14,12 +14,12 @@ namespace chimera::contract {
 /// All scenarios are for this many workers, and these holders of each stage: two stages shared by two workers each, as
 /// in Chimera with D = 4; one that all hold; one that worker 0 holds alone.
 constexpr int kWorkers = 4;
-StageGroups groups();
+RankGroups groups();
 
 struct Scenario {
   std::string name;
   /// The part of one worker. Throws std::runtime_error where the transport breaks the contract.
-  std::function<void(Transport&, WorkerId me)> play;
+  std::function<void(Transport&, RankId me)> play;
 };
 
 /// How GoogleTest names a scenario.

@@ -24,7 +24,7 @@
 namespace chimera {
 namespace {
 
-const WorkerId kZero(0), kOne(1);
+const RankId kZero(0), kOne(1);
 const TensorSpec kSmall{.sizes = {2}, .dtype = at::kFloat};
 
 /// Throws where a socket of this process accepts connections from elsewhere than this host.
@@ -46,7 +46,7 @@ void expect_loopback_listeners_only() {
   if (num_listening == 0) throw std::runtime_error("found no listening socket to look at");
 }
 
-void contract_part(Transport& transport, WorkerId me) {
+void contract_part(Transport& transport, RankId me) {
   expect_loopback_listeners_only();
   for (const auto& scenario : contract::scenarios()) {
     try {
@@ -63,14 +63,14 @@ void die_on_message(Transport& transport) {
   ::raise(SIGKILL);
 }
 
-void lose_receive(Transport& transport, WorkerId me) {
+void lose_receive(Transport& transport, RankId me) {
   if (me == kOne) die_on_message(transport);
   auto receive = transport.post_receive(kOne, kSmall, {});
   transport.start_send(kOne, at::ones({2}), {})->wait();
   receive->wait();
 }
 
-void lose_send(Transport& transport, WorkerId me) {
+void lose_send(Transport& transport, RankId me) {
   if (me == kOne) die_on_message(transport);
   auto send = transport.start_send(kOne, at::ones({2}), {});
   auto never_received = transport.start_send(kOne, at::ones({2}), {});
@@ -78,14 +78,14 @@ void lose_send(Transport& transport, WorkerId me) {
   never_received->wait();
 }
 
-void lose_all_reduce(Transport& transport, WorkerId me) {
+void lose_all_reduce(Transport& transport, RankId me) {
   if (me == kOne) die_on_message(transport);
-  auto sum = transport.start_all_reduce(StageId(0), at::ones({1000}));
+  auto sum = transport.start_all_reduce(ParameterGroupId(0), at::ones({1000}));
   transport.start_send(kOne, at::ones({2}), {})->wait();
   sum->wait();
 }
 
-void lose_all_sum(Transport& transport, WorkerId me) {
+void lose_all_sum(Transport& transport, RankId me) {
   if (me == kOne) die_on_message(transport);
   transport.start_send(kOne, at::ones({2}), {})->wait();
   std::array<double, 1> value{1.0};
@@ -93,18 +93,18 @@ void lose_all_sum(Transport& transport, WorkerId me) {
 }
 
 /// Rank 1 fails by itself while rank 0 waits for it; the destructor must not wait for rank 0.
-void fail_alone(Transport& transport, WorkerId me) {
+void fail_alone(Transport& transport, RankId me) {
   if (me == kOne) throw std::runtime_error("rank 1 has its own reasons");
   transport.post_receive(kOne, kSmall, {})->wait();
 }
 
 /// Rank 0 runs out of patience (see run); rank 1 does not.
-void wait_for_each_other(Transport& transport, WorkerId me) {
+void wait_for_each_other(Transport& transport, RankId me) {
   transport.post_receive(me == kOne ? kZero : kOne, kSmall, {})->wait();
 }
 
 /// Rank 1 sends what micro-batches 0 and 1 gave in the wrong order.
-void swap_messages(Transport& transport, WorkerId me) {
+void swap_messages(Transport& transport, RankId me) {
   const auto tag = [](std::int64_t micro_batch) {
     return MessageTag{3, {OpKind::Forward, ReplicaId(0), StageId(1), MicroBatchId(micro_batch)}};
   };
@@ -120,11 +120,11 @@ void swap_messages(Transport& transport, WorkerId me) {
   first->wait();
 }
 
-void play(const std::string& part, Transport& transport, WorkerId me) {
-  static const std::map<std::string, std::function<void(Transport&, WorkerId)>> kParts{
+void play(const std::string& part, Transport& transport, RankId me) {
+  static const std::map<std::string, std::function<void(Transport&, RankId)>> kParts{
       {"contract", contract_part},
       {"contract_over_sockets", contract_part},
-      {"join", [](Transport&, WorkerId) {}},
+      {"join", [](Transport&, RankId) {}},
       {"lose_receive", lose_receive},
       {"lose_send", lose_send},
       {"lose_all_reduce", lose_all_reduce},
@@ -137,7 +137,7 @@ void play(const std::string& part, Transport& transport, WorkerId me) {
 }
 
 int run(const std::vector<std::string>& arguments) {
-  const WorkerId me(std::stoi(arguments.at(2)));
+  const RankId me(std::stoi(arguments.at(2)));
   const int world_size = std::stoi(arguments.at(3));
   const bool impatient = arguments.at(1) == "time_out" && me == kZero;
   const GlooOptions options{
@@ -146,7 +146,7 @@ int run(const std::vector<std::string>& arguments) {
       .store_path = arguments.at(4),
       .timeout = impatient ? std::chrono::milliseconds(50) : std::chrono::minutes(1),
       .start_up_timeout = std::chrono::milliseconds(std::stoi(arguments.at(5))),
-      .groups = world_size == contract::kWorkers ? contract::groups() : StageGroups{{kZero, kOne}},
+      .groups = world_size == contract::kWorkers ? contract::groups() : RankGroups{{kZero, kOne}},
       .share_memory = arguments.at(1) != "contract_over_sockets",
   };
   at::set_num_threads(1);

@@ -144,11 +144,11 @@ TEST(GlooTransportTest, ADeathAfterJoiningKeepsNobodyFromLeaving) {
 
 TEST(GlooTransportTest, ARankAloneNeedsNobody) {
   const MemoryFile store("store");
-  const auto transport = connect_gloo({.store_path = store.path(), .groups = {{WorkerId(0)}}});
+  const auto transport = connect_gloo({.store_path = store.path(), .groups = {{RankId(0)}}});
   std::array<double, 1> value{2.5};
   transport->all_sum(value);
   EXPECT_EQ(value[0], 2.5);
-  EXPECT_TRUE(at::equal(transport->start_all_reduce(StageId(0), at::ones({2}))->wait(), at::ones({2})));
+  EXPECT_TRUE(at::equal(transport->start_all_reduce(ParameterGroupId(0), at::ones({2}))->wait(), at::ones({2})));
 }
 
 }  // namespace

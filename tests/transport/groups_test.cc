@@ -10,21 +10,21 @@
 namespace chimera {
 namespace {
 
-const StageGroups kGroups{{WorkerId(0), WorkerId(3)}, {WorkerId(1), WorkerId(2)}};
+const RankGroups kGroups{{RankId(0), RankId(3)}, {RankId(1), RankId(2)}};
 
 TEST(GroupsTest, FindsTheMembersPlace) {
-  EXPECT_EQ(place_in_group(kGroups, StageId(0), WorkerId(3)), 1U);
-  EXPECT_EQ(place_in_group(kGroups, StageId(1), WorkerId(1)), 0U);
+  EXPECT_EQ(place_in_group(kGroups, ParameterGroupId(0), RankId(3)), 1U);
+  EXPECT_EQ(place_in_group(kGroups, ParameterGroupId(1), RankId(1)), 0U);
 }
 
 TEST(GroupsTest, RejectsWhoHoldsNoCopy) {
   try {
-    static_cast<void>(place_in_group(kGroups, StageId(1), WorkerId(3)));
-    FAIL() << "worker 3 holds no copy of stage 1";
+    static_cast<void>(place_in_group(kGroups, ParameterGroupId(1), RankId(3)));
+    FAIL() << "rank 3 holds no copy of stage 1";
   } catch (const TransportError& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("worker 3: all-reduce of stage 1"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("rank 3: all-reduce of stage 1"));
   }
-  EXPECT_THROW(static_cast<void>(place_in_group(kGroups, StageId(2), WorkerId(0))), TransportError);
+  EXPECT_THROW(static_cast<void>(place_in_group(kGroups, ParameterGroupId(2), RankId(0))), TransportError);
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace chimera {
 namespace {
 
 const MessageTag kTag{3, {OpKind::Forward, ReplicaId(0), StageId(1), MicroBatchId(2)}};
-const WorkerId kZero(0), kOne(1);
+const RankId kZero(0), kOne(1);
 
 class HeadroomTest : public ::testing::Test {
  protected:

@@ -13,7 +13,7 @@
 namespace chimera {
 namespace {
 
-const WorkerId kZero(0), kOne(1);
+const RankId kZero(0), kOne(1);
 
 MessageTag tag(std::int64_t step, const Op& op) { return {step, op}; }
 

@@ -33,7 +33,7 @@ TEST(RankThreadsTest, EachRankKeepsItsThreadAndTheFirstIsTheCallers) {
   RankThreads threads(3);
   std::array<std::set<std::thread::id>, 3> seen;
   for (const int ranks : {3, 1, 2, 3}) {
-    const auto note = [&](WorkerId rank) { seen[rank.index()].insert(std::this_thread::get_id()); };
+    const auto note = [&](RankId rank) { seen[rank.index()].insert(std::this_thread::get_id()); };
     EXPECT_FALSE(threads.run(ranks, note, kNobodyWaits));
   }
   std::set<std::thread::id> all;
@@ -50,26 +50,26 @@ TEST(RankThreadsTest, SaysWhichRankFailedAndGoesOn) {
   std::string why;
   const auto failure = threads.run(
       2,
-      [](WorkerId rank) {
-        if (rank == WorkerId(1)) throw Error("lost\nand more");
+      [](RankId rank) {
+        if (rank == RankId(1)) throw Error("lost\nand more");
       },
       [&](const std::string& reason) { why = reason; });
   ASSERT_TRUE(failure);
-  EXPECT_EQ(failure->rank, WorkerId(1));
+  EXPECT_EQ(failure->rank, RankId(1));
   EXPECT_EQ(message_of(failure->error), "lost\nand more");
   EXPECT_EQ(why, "rank 1 failed: lost");
   int ran = 0;
   EXPECT_FALSE(threads.run(
-      1, [&](WorkerId) { ++ran; }, kNobodyWaits));
+      1, [&](RankId) { ++ran; }, kNobodyWaits));
   EXPECT_EQ(ran, 1);
 }
 
 /// Waits for a message that never comes.
-void wait_for(WorkerId rank, Transport& transport) { transport.post_receive(rank, {{1}, at::kFloat}, {})->wait(); }
+void wait_for(RankId rank, Transport& transport) { transport.post_receive(rank, {{1}, at::kFloat}, {})->wait(); }
 
 TEST(RankThreadsTest, AFailureEndsThoseWhoWaitAndIsTheOneReported) {
-  for (const WorkerId culprit : {WorkerId(0), WorkerId(2)}) {
-    const auto failure = try_rank_threads(3, {}, [&](WorkerId rank, Transport& transport) {
+  for (const RankId culprit : {RankId(0), RankId(2)}) {
+    const auto failure = try_rank_threads(3, {}, [&](RankId rank, Transport& transport) {
       if (rank == culprit) throw Error("out of order");
       wait_for(culprit, transport);
     });
@@ -80,9 +80,9 @@ TEST(RankThreadsTest, AFailureEndsThoseWhoWaitAndIsTheOneReported) {
 }
 
 TEST(RankThreadsTest, ThrowsWhatTheRankThrew) {
-  const auto second_fails = [](WorkerId rank, Transport& transport) {
-    if (rank == WorkerId(1)) throw ConfigError("wrong");
-    wait_for(WorkerId(1), transport);
+  const auto second_fails = [](RankId rank, Transport& transport) {
+    if (rank == RankId(1)) throw ConfigError("wrong");
+    wait_for(RankId(1), transport);
   };
   EXPECT_THROW(run_rank_threads(2, {}, second_fails), ConfigError);
 }
@@ -113,7 +113,7 @@ TEST(RankThreadsDeathTest, AThreadThatTheSystemRefusesIsAnErrorAndLeavesNone) {
       {
         leave_room_for_one_thread();
         try {
-          run_rank_threads(3, {}, [](WorkerId, Transport&) {});
+          run_rank_threads(3, {}, [](RankId, Transport&) {});
         } catch (const Error& error) {
           std::fprintf(stderr, "%s", error.what());
           std::_Exit(7);

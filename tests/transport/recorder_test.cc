@@ -13,7 +13,7 @@
 namespace chimera {
 namespace {
 
-const WorkerId kZero(0), kOne(1);
+const RankId kZero(0), kOne(1);
 const TensorSpec kPair{.sizes = {2}, .dtype = at::kFloat};
 
 TEST(RecorderTest, WritesDownEveryCallInOrder) {
@@ -21,7 +21,7 @@ TEST(RecorderTest, WritesDownEveryCallInOrder) {
   recorder.prime(kZero, at::ones({2}));
   auto receive = recorder.post_receive(kZero, kPair, {});
   auto send = recorder.start_send(kOne, at::zeros({2, 3}), {});
-  auto all_reduce = recorder.start_all_reduce(StageId(1), at::zeros({10}, at::kDouble));
+  auto all_reduce = recorder.start_all_reduce(ParameterGroupId(1), at::zeros({10}, at::kDouble));
   std::array<double, 2> values{1.0, 2.0};
   recorder.all_sum(values);
   all_reduce->wait();
@@ -55,7 +55,7 @@ TEST(RecorderTest, KeepsWhatWasSentAndLeavesSumsAlone) {
   ASSERT_EQ(recorder.sent(kOne).size(), 1U);
   EXPECT_TRUE(at::equal(recorder.sent(kOne).front(), at::full({2}, 5.0F)));
   EXPECT_TRUE(recorder.sent(kZero).empty());
-  EXPECT_TRUE(at::equal(recorder.start_all_reduce(StageId(0), at::ones({3}))->wait(), at::ones({3})));
+  EXPECT_TRUE(at::equal(recorder.start_all_reduce(ParameterGroupId(0), at::ones({3}))->wait(), at::ones({3})));
 }
 
 }  // namespace

@@ -98,12 +98,12 @@ TEST_F(StreamTest, TheReceiversStreamWaitsForTheSendersAndKeepsTheMemory) {
   ThreadHub hub(2, {});
   std::thread([&] {
     const OwnStream stream(kDevice);
-    hub.transport(WorkerId(0))->start_send(WorkerId(1), fake_tensor(), {})->wait();
+    hub.transport(RankId(0))->start_send(RankId(1), fake_tensor(), {})->wait();
   }).join();
   std::thread([&] {
     const OwnStream stream(kDevice);
-    const auto transport = hub.transport(WorkerId(1));
-    static_cast<void>(transport->post_receive(WorkerId(0), {.sizes = {1}, .dtype = at::kFloat}, {})->wait());
+    const auto transport = hub.transport(RankId(1));
+    static_cast<void>(transport->post_receive(RankId(0), {.sizes = {1}, .dtype = at::kFloat}, {})->wait());
   }).join();
   EXPECT_THAT(lines, ElementsAre("stream 1 records event 1", "stream 2 awaits event 1", "memory is kept for stream 2"));
 }

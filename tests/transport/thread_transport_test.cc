@@ -20,17 +20,17 @@
 namespace chimera {
 namespace {
 
-const WorkerId kZero(0), kOne(1);
-const StageGroups kShared{{kZero, kOne}};
+const RankId kZero(0), kOne(1);
+const RankGroups kShared{{kZero, kOne}};
 const TensorSpec kPair{.sizes = {2}, .dtype = at::kFloat};
 
-/// Runs `play` as every worker; a worker that fails closes the hub. Returns what failed first, or "".
-std::string run_ranks(ThreadHub& hub, int workers, const std::function<void(Transport&, WorkerId)>& play) {
-  std::vector<std::string> failures(static_cast<std::size_t>(workers));
+/// Runs `play` as every rank; a rank that fails closes the hub. Returns what failed first, or "".
+std::string run_ranks(ThreadHub& hub, int ranks, const std::function<void(Transport&, RankId)>& play) {
+  std::vector<std::string> failures(static_cast<std::size_t>(ranks));
   {
-    std::vector<std::jthread> ranks;
-    for (int rank = 0; rank < workers; ++rank) {
-      ranks.emplace_back([&, me = WorkerId(rank)] {
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < ranks; ++rank) {
+      threads.emplace_back([&, me = RankId(rank)] {
         const auto transport = hub.transport(me);
         try {
           play(*transport, me);
@@ -81,8 +81,8 @@ TEST(ThreadTransportTest, HandsTensorsOverWithoutCopying) {
 TEST(ThreadTransportTest, SumsStagesInOrderOfWorkers) {
   constexpr std::array<float, contract::kWorkers> kTerms{1e8F, 1.0F, -1e8F, 0.1F};
   ThreadHub hub(contract::kWorkers, contract::groups());
-  const auto failure = run_ranks(hub, contract::kWorkers, [&](Transport& transport, WorkerId me) {
-    const at::Tensor sum = transport.start_all_reduce(StageId(2), at::full({1}, kTerms[me.index()]))->wait();
+  const auto failure = run_ranks(hub, contract::kWorkers, [&](Transport& transport, RankId me) {
+    const at::Tensor sum = transport.start_all_reduce(ParameterGroupId(2), at::full({1}, kTerms[me.index()]))->wait();
     if (sum.item<float>() != 0.1F) throw std::runtime_error(std::to_string(sum.item<float>()));
   });
   EXPECT_EQ(failure, "");
@@ -91,11 +91,11 @@ TEST(ThreadTransportTest, SumsStagesInOrderOfWorkers) {
 TEST(ThreadTransportTest, StartingASumWaitsForNobody) {
   ThreadHub hub(2, kShared);
   const auto zero = hub.transport(kZero), one = hub.transport(kOne);
-  auto first = zero->start_all_reduce(StageId(0), at::ones({2}));
-  auto second = zero->start_all_reduce(StageId(0), at::ones({2}) * 10);
-  auto other_first = one->start_all_reduce(StageId(0), at::ones({2}));
+  auto first = zero->start_all_reduce(ParameterGroupId(0), at::ones({2}));
+  auto second = zero->start_all_reduce(ParameterGroupId(0), at::ones({2}) * 10);
+  auto other_first = one->start_all_reduce(ParameterGroupId(0), at::ones({2}));
   EXPECT_TRUE(at::equal(first->wait(), at::ones({2}) * 2)) << "all have started: no wait() of theirs is needed";
-  auto other_second = one->start_all_reduce(StageId(0), at::ones({2}));
+  auto other_second = one->start_all_reduce(ParameterGroupId(0), at::ones({2}));
   EXPECT_TRUE(at::equal(other_second->wait(), at::ones({2}) * 11));
   EXPECT_TRUE(at::equal(second->wait(), at::ones({2}) * 11));
   EXPECT_TRUE(at::equal(other_first->wait(), at::ones({2}) * 2));
@@ -112,7 +112,7 @@ TEST(ThreadTransportTest, RejectsAMessageOfAnotherShapeOrType) {
     shape->wait();
     FAIL() << "expected [2], sent [3]";
   } catch (const TransportError& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("receive from worker 0: expected [2] Float, got [3] Float"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("receive from rank 0: expected [2] Float, got [3] Float"));
   }
   EXPECT_THROW(type->wait(), TransportError);
 }
@@ -120,8 +120,8 @@ TEST(ThreadTransportTest, RejectsAMessageOfAnotherShapeOrType) {
 TEST(ThreadTransportTest, RejectsSumsOfDifferentSizes) {
   ThreadHub hub(2, kShared);
   const auto zero = hub.transport(kZero), one = hub.transport(kOne);
-  auto long_one = zero->start_all_reduce(StageId(0), at::ones({2}));
-  auto short_one = one->start_all_reduce(StageId(0), at::ones({1}));
+  auto long_one = zero->start_all_reduce(ParameterGroupId(0), at::ones({2}));
+  auto short_one = one->start_all_reduce(ParameterGroupId(0), at::ones({1}));
   EXPECT_THROW(long_one->wait(), TransportError);
   EXPECT_THROW(short_one->wait(), TransportError);
 }
@@ -132,33 +132,33 @@ TEST(ThreadTransportTest, LaterWaitsThrowWhyItWasClosed) {
   auto send = zero->start_send(kOne, at::ones({2}), {});
   auto arrived = one->post_receive(kZero, kPair, {});
   auto receive = zero->post_receive(kOne, kPair, {});
-  auto sum = zero->start_all_reduce(StageId(0), at::ones({2}));
-  hub.close("worker 1 ran out of memory");
+  auto sum = zero->start_all_reduce(ParameterGroupId(0), at::ones({2}));
+  hub.close("rank 1 ran out of memory");
   hub.close("the second reason");
-  EXPECT_EQ(peer_lost([&] { receive->wait(); }), "worker 0: receive from worker 1: worker 1 ran out of memory");
-  EXPECT_EQ(peer_lost([&] { arrived->wait(); }), "worker 1: receive from worker 0: worker 1 ran out of memory");
-  EXPECT_EQ(peer_lost([&] { send->wait(); }), "worker 0: send to worker 1: worker 1 ran out of memory");
-  EXPECT_EQ(peer_lost([&] { sum->wait(); }), "worker 0: all-reduce of stage 0: worker 1 ran out of memory");
+  EXPECT_EQ(peer_lost([&] { receive->wait(); }), "rank 0: receive from rank 1: rank 1 ran out of memory");
+  EXPECT_EQ(peer_lost([&] { arrived->wait(); }), "rank 1: receive from rank 0: rank 1 ran out of memory");
+  EXPECT_EQ(peer_lost([&] { send->wait(); }), "rank 0: send to rank 1: rank 1 ran out of memory");
+  EXPECT_EQ(peer_lost([&] { sum->wait(); }), "rank 0: all-reduce of stage 0: rank 1 ran out of memory");
   std::array<double, 1> value{1.0};
-  EXPECT_EQ(peer_lost([&] { zero->all_sum(value); }), "worker 0: all-sum: worker 1 ran out of memory");
+  EXPECT_EQ(peer_lost([&] { zero->all_sum(value); }), "rank 0: all-sum: rank 1 ran out of memory");
 }
 
 // Whether a wait is already blocked when the hub closes is up to the scheduler: a hundred rounds meet both.
 TEST(ThreadTransportTest, BlockedWaitsThrowWhenClosed) {
   for (int round = 0; round < 100; ++round) {
-    ThreadHub hub(3, {{WorkerId(0), WorkerId(1), WorkerId(2)}});
+    ThreadHub hub(3, {{RankId(0), RankId(1), RankId(2)}});
     std::latch started(2);
     std::array<std::string, 2> errors;
     {
       const std::jthread receiver([&] {
         const auto transport = hub.transport(kZero);
-        auto receive = transport->post_receive(WorkerId(2), kPair, {});
+        auto receive = transport->post_receive(RankId(2), kPair, {});
         started.count_down();
         errors[0] = peer_lost([&] { receive->wait(); });
       });
       const std::jthread summer([&] {
         const auto transport = hub.transport(kOne);
-        auto sum = transport->start_all_reduce(StageId(0), at::ones({2}));
+        auto sum = transport->start_all_reduce(ParameterGroupId(0), at::ones({2}));
         started.count_down();
         errors[1] = peer_lost([&] { sum->wait(); });
       });
@@ -173,7 +173,7 @@ TEST(ThreadTransportTest, BlockedWaitsThrowWhenClosed) {
 TEST(ThreadTransportTest, ManyMessagesKeepTheirOrderBetweenBusyThreads) {
   constexpr int kMessages = 20'000;
   ThreadHub hub(2, {});
-  const auto failure = run_ranks(hub, 2, [&](Transport& transport, WorkerId me) {
+  const auto failure = run_ranks(hub, 2, [&](Transport& transport, RankId me) {
     for (int i = 0; i < kMessages; ++i) {
       if (me == kZero) {
         transport.start_send(kOne, at::scalar_tensor(i, at::kInt), {})->wait();

@@ -50,7 +50,7 @@ class GlooTransport final : public Transport {
         file_(options.store_path) {
     leave_headroom();
     keep_no_flight_record();
-    stages_.resize(groups_.size());
+    process_groups_.resize(groups_.size());
     shares_.resize(groups_.size());
     try {
       const auto joining = [&] {
@@ -69,12 +69,12 @@ class GlooTransport final : public Transport {
     if (failed_ || unwinding || !leave_together()) abandon();
   }
 
-  std::unique_ptr<Pending> start_send(WorkerId to, at::Tensor tensor, const MessageTag& tag) override;
-  std::unique_ptr<Pending> post_receive(WorkerId from, const TensorSpec& spec, const MessageTag& tag) override;
-  std::unique_ptr<Pending> start_all_reduce(StageId stage, at::Tensor gradients) override;
-  std::unique_ptr<Pending> start_ordered_all_reduce(StageId stage, at::Tensor gradients, std::vector<at::Tensor> parts,
-                                                    const SumOrder& order) override;
-  std::unique_ptr<Pending> start_all_gather(StageId stage, at::Tensor buffer,
+  std::unique_ptr<Pending> start_send(RankId to, at::Tensor tensor, const MessageTag& tag) override;
+  std::unique_ptr<Pending> post_receive(RankId from, const TensorSpec& spec, const MessageTag& tag) override;
+  std::unique_ptr<Pending> start_all_reduce(ParameterGroupId id, at::Tensor gradients) override;
+  std::unique_ptr<Pending> start_ordered_all_reduce(ParameterGroupId id, at::Tensor gradients,
+                                                    std::vector<at::Tensor> parts, const SumOrder& order) override;
+  std::unique_ptr<Pending> start_all_gather(ParameterGroupId id, at::Tensor buffer,
                                             const std::vector<std::int64_t>& counts) override;
   void all_sum(std::span<double> values) override;
 
@@ -100,8 +100,8 @@ class GlooTransport final : public Transport {
   std::vector<at::Tensor> gather_from_all(std::vector<at::Tensor>& mine);
   void find_shared_memory();
   /// Of a group that this rank is a member of, with others.
-  std::unique_ptr<Pending> start_shared_sum(StageId stage, at::Tensor gradients, const std::vector<at::Tensor>& parts,
-                                            const SumOrder* order);
+  std::unique_ptr<Pending> start_shared_sum(ParameterGroupId id, at::Tensor gradients,
+                                            const std::vector<at::Tensor>& parts, const SumOrder* order);
   bool leave_together() noexcept;
   void abandon() noexcept;
   /// The tag by which Gloo tells channels apart.
@@ -110,15 +110,15 @@ class GlooTransport final : public Transport {
   int rank_;
   int world_size_;
   std::chrono::milliseconds timeout_;
-  StageGroups groups_;
+  RankGroups groups_;
   int exceptions_before_ = std::uncaught_exceptions();
   bool failed_ = false;
   StoreFile file_;  // closed after the store that reads it
   c10::intrusive_ptr<c10d::FileStore> store_;
   OneWayGroups messages_;  // and all_sum's
   GlooGroup everyone_;
-  std::vector<GlooGroup> stages_;  // by stage; none where this rank is no member, or the only one
-  std::vector<bool> shares_;       // by stage: whether all members can map each other's memory
+  std::vector<GlooGroup> process_groups_;  // by parameter group; none where this rank is no member, or the only one
+  std::vector<bool> shares_;               // likewise: whether all members can map each other's memory
   std::shared_ptr<MappedPeers> peers_ = std::make_shared<MappedPeers>();
 };
 
@@ -162,14 +162,14 @@ class GlooReceive final : public Pending {
 
   at::Tensor wait() override {
     const at::Tensor buffer = arrival_.wait();
-    const WorkerId self(transport_.rank());
+    const RankId self(transport_.rank());
     transport_.guarded([] { return ""; }, [&] { check_message(buffer, tag_, from_, self); });
     return tensor_of(buffer, spec_);
   }
 
  private:
   GlooTransport& transport_;
-  WorkerId from_;
+  RankId from_;
   GlooPending arrival_;
   TensorSpec spec_;
   MessageTag tag_;
@@ -219,11 +219,11 @@ void GlooTransport::connect(const GlooOptions& options) {
     if (!options.fingerprint.empty()) compare(options.fingerprint);
     messages_.up = create("messages up", rank_, static_cast<std::size_t>(world_size_));
     messages_.down = create("messages down", rank_, static_cast<std::size_t>(world_size_));
-    for (std::size_t stage = 0; stage < groups_.size(); ++stage) {
-      const auto& group = groups_[stage];
-      const auto place = std::find(group.begin(), group.end(), WorkerId(rank_));
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      const auto& group = groups_[g];
+      const auto place = std::find(group.begin(), group.end(), RankId(rank_));
       if (place == group.end() || group.size() == 1) continue;
-      stages_[stage] = create(fmt::format("stage{}", stage), static_cast<int>(place - group.begin()), group.size());
+      process_groups_[g] = create(fmt::format("group{}", g), static_cast<int>(place - group.begin()), group.size());
     }
     if (options.share_memory) find_shared_memory();
     c10d::BarrierOptions barrier;  // a rank that is ready and gone must not be missed by one still connecting
@@ -261,13 +261,13 @@ void GlooTransport::find_shared_memory() {
   mine = {at::empty({world_size_}, at::kLong)};
   std::copy(found.begin(), found.end(), mine.front().data_ptr<std::int64_t>());
   const std::vector<at::Tensor> all = gather_from_all(mine);  // [rank][other]
-  const auto maps = [&](WorkerId rank, WorkerId other) {
+  const auto maps = [&](RankId rank, RankId other) {
     return all[rank.index()].const_data_ptr<std::int64_t>()[other.index()] != 0;
   };
-  for (std::size_t stage = 0; stage < groups_.size(); ++stage) {
-    const auto& group = groups_[stage];
-    shares_[stage] = std::ranges::all_of(group, [&](WorkerId rank) {
-      return std::ranges::all_of(group, [&](WorkerId other) { return maps(rank, other); });
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    const auto& group = groups_[g];
+    shares_[g] = std::ranges::all_of(group, [&](RankId rank) {
+      return std::ranges::all_of(group, [&](RankId other) { return maps(rank, other); });
     });
   }
 }
@@ -297,12 +297,12 @@ bool GlooTransport::leave_together() noexcept {
 void GlooTransport::abandon() noexcept {
   messages_.release();
   everyone_.release();
-  for (GlooGroup& stage : stages_) stage.release();
+  for (GlooGroup& group : process_groups_) group.release();
   store_.release();
   file_.abandon();
 }
 
-std::unique_ptr<Pending> GlooTransport::start_send(WorkerId to, at::Tensor tensor, const MessageTag& tag) {
+std::unique_ptr<Pending> GlooTransport::start_send(RankId to, at::Tensor tensor, const MessageTag& tag) {
   const int peer = static_cast<int>(to.value());
   const Operation operation{OperationKind::Send, peer};
   return guarded([&] { return to_text(rank_, operation); },
@@ -313,7 +313,7 @@ std::unique_ptr<Pending> GlooTransport::start_send(WorkerId to, at::Tensor tenso
                  });
 }
 
-std::unique_ptr<Pending> GlooTransport::post_receive(WorkerId from, const TensorSpec& spec, const MessageTag& tag) {
+std::unique_ptr<Pending> GlooTransport::post_receive(RankId from, const TensorSpec& spec, const MessageTag& tag) {
   const int peer = static_cast<int>(from.value());
   const Operation operation{OperationKind::Receive, peer};
   return guarded([&] { return to_text(rank_, operation); },
@@ -325,12 +325,12 @@ std::unique_ptr<Pending> GlooTransport::post_receive(WorkerId from, const Tensor
                  });
 }
 
-std::unique_ptr<Pending> GlooTransport::start_all_reduce(StageId stage, at::Tensor gradients) {
-  static_cast<void>(place_in_group(groups_, stage, WorkerId(rank_)));  // throws unless a member
-  const GlooGroup& group = stages_[stage.index()];
+std::unique_ptr<Pending> GlooTransport::start_all_reduce(ParameterGroupId id, at::Tensor gradients) {
+  static_cast<void>(place_in_group(groups_, id, RankId(rank_)));  // throws unless a member
+  const GlooGroup& group = process_groups_[id.index()];
   if (!group) return std::make_unique<Done>(std::move(gradients));
-  if (shares_[stage.index()]) return start_shared_sum(stage, std::move(gradients), {}, nullptr);
-  const Operation operation{OperationKind::AllReduce, stage.value()};
+  if (shares_[id.index()]) return start_shared_sum(id, std::move(gradients), {}, nullptr);
+  const Operation operation{OperationKind::AllReduce, id.value()};
   return guarded([&] { return to_text(rank_, operation); },
                  [&] {
                    c10d::AllreduceOptions sum;
@@ -341,12 +341,12 @@ std::unique_ptr<Pending> GlooTransport::start_all_reduce(StageId stage, at::Tens
                  });
 }
 
-std::unique_ptr<Pending> GlooTransport::start_ordered_all_reduce(StageId stage, at::Tensor gradients,
+std::unique_ptr<Pending> GlooTransport::start_ordered_all_reduce(ParameterGroupId id, at::Tensor gradients,
                                                                  std::vector<at::Tensor> parts, const SumOrder& order) {
-  static_cast<void>(place_in_group(groups_, stage, WorkerId(rank_)));  // throws unless a member
-  const GlooGroup& group = stages_[stage.index()];
-  if (group && shares_[stage.index()]) return start_shared_sum(stage, std::move(gradients), parts, &order);
-  const Operation operation{OperationKind::AllReduce, stage.value()};
+  static_cast<void>(place_in_group(groups_, id, RankId(rank_)));  // throws unless a member
+  const GlooGroup& group = process_groups_[id.index()];
+  if (group && shares_[id.index()]) return start_shared_sum(id, std::move(gradients), parts, &order);
+  const Operation operation{OperationKind::AllReduce, id.value()};
   return guarded([&] { return to_text(rank_, operation); },
                  [&]() -> std::unique_ptr<Pending> {
                    if (group) {
@@ -358,22 +358,23 @@ std::unique_ptr<Pending> GlooTransport::start_ordered_all_reduce(StageId stage, 
                  });
 }
 
-std::unique_ptr<Pending> GlooTransport::start_shared_sum(StageId stage, at::Tensor gradients,
+std::unique_ptr<Pending> GlooTransport::start_shared_sum(ParameterGroupId id, at::Tensor gradients,
                                                          const std::vector<at::Tensor>& parts, const SumOrder* order) {
-  const Operation operation{OperationKind::AllReduce, stage.value()};
+  const Operation operation{OperationKind::AllReduce, id.value()};
   return guarded([&] { return to_text(rank_, operation); },
                  [&] {
-                   return std::make_unique<CollectivePending<SharedSum>>(
-                       *this, operation, gradients, stages_[stage.index()], peers_, gradients, parts, order, timeout_);
+                   return std::make_unique<CollectivePending<SharedSum>>(*this, operation, gradients,
+                                                                         process_groups_[id.index()], peers_, gradients,
+                                                                         parts, order, timeout_);
                  });
 }
 
-std::unique_ptr<Pending> GlooTransport::start_all_gather(StageId stage, at::Tensor buffer,
+std::unique_ptr<Pending> GlooTransport::start_all_gather(ParameterGroupId id, at::Tensor buffer,
                                                          const std::vector<std::int64_t>& counts) {
-  static_cast<void>(place_in_group(groups_, stage, WorkerId(rank_)));  // throws unless a member
-  const GlooGroup& group = stages_[stage.index()];
+  static_cast<void>(place_in_group(groups_, id, RankId(rank_)));  // throws unless a member
+  const GlooGroup& group = process_groups_[id.index()];
   if (!group) return std::make_unique<Done>(std::move(buffer));
-  const Operation operation{OperationKind::AllGather, stage.value()};
+  const Operation operation{OperationKind::AllGather, id.value()};
   return guarded([&] { return to_text(rank_, operation); },
                  [&] {
                    return std::make_unique<CollectivePending<GlooAllGather>>(*this, operation, buffer, group, buffer,

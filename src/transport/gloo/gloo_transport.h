@@ -21,7 +21,7 @@ struct GlooOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
   /// For each step of finding and connecting the others.
   std::chrono::milliseconds start_up_timeout = std::chrono::minutes(1);
-  StageGroups groups;
+  RankGroups groups;
   /// What all ranks must have in common; empty: nothing is compared.
   Fingerprint fingerprint = {};
   /// Listen on 127.0.0.1 only, for ranks of one host. Else on the interface that GLOO_SOCKET_IFNAME names, or on the

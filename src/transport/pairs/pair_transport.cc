@@ -102,7 +102,7 @@ class PairTransport final : public Transport {
  public:
   explicit PairTransport(Communicators communicators) : to_(std::move(communicators)) {}
 
-  std::unique_ptr<Pending> start_send(WorkerId to, at::Tensor tensor, const MessageTag& /*tag*/) override {
+  std::unique_ptr<Pending> start_send(RankId to, at::Tensor tensor, const MessageTag& /*tag*/) override {
     const int peer = static_cast<int>(to.value());
     const std::string operation = fmt::format("rank {}: send to rank {}", to_.rank, peer);
     return guarded(operation, [&] {
@@ -112,7 +112,7 @@ class PairTransport final : public Transport {
     });
   }
 
-  std::unique_ptr<Pending> post_receive(WorkerId from, const TensorSpec& spec, const MessageTag& /*tag*/) override {
+  std::unique_ptr<Pending> post_receive(RankId from, const TensorSpec& spec, const MessageTag& /*tag*/) override {
     const int peer = static_cast<int>(from.value());
     const std::string operation = fmt::format("rank {}: receive from rank {}", to_.rank, peer);
     return guarded(operation, [&] {
@@ -123,34 +123,34 @@ class PairTransport final : public Transport {
     });
   }
 
-  std::unique_ptr<Pending> start_all_reduce(StageId stage, at::Tensor gradients) override {
-    const Group& group = group_of(stage);
+  std::unique_ptr<Pending> start_all_reduce(ParameterGroupId id, at::Tensor gradients) override {
+    const Group& group = group_of(id);
     if (!group) return std::make_unique<Done>(std::move(gradients));
-    const std::string operation = sum_of(stage);
+    const std::string operation = sum_of(id);
     return guarded(operation, [&] {
       std::vector<at::Tensor> tensors{gradients};
       return std::make_unique<UnderWay>(operation, group->allreduce(tensors), at::Tensor(), std::move(gradients));
     });
   }
 
-  std::unique_ptr<Pending> start_ordered_all_reduce(StageId stage, at::Tensor gradients, std::vector<at::Tensor> parts,
-                                                    const SumOrder& order) override {
-    const Group& group = group_of(stage);
+  std::unique_ptr<Pending> start_ordered_all_reduce(ParameterGroupId id, at::Tensor gradients,
+                                                    std::vector<at::Tensor> parts, const SumOrder& order) override {
+    const Group& group = group_of(id);
     if (!group) {
       gradients.copy_(add_in_order(order, {std::move(parts)}));
       return std::make_unique<Done>(std::move(gradients));
     }
-    const std::string operation = sum_of(stage);
+    const std::string operation = sum_of(id);
     return guarded(operation, [&] {
       return std::make_unique<OrderedSum>(operation, SliceSum(group, std::move(gradients), parts, order));
     });
   }
 
-  std::unique_ptr<Pending> start_all_gather(StageId stage, at::Tensor buffer,
+  std::unique_ptr<Pending> start_all_gather(ParameterGroupId id, at::Tensor buffer,
                                             const std::vector<std::int64_t>& counts) override {
-    const Group& group = group_of(stage);
+    const Group& group = group_of(id);
     if (!group) return std::make_unique<Done>(std::move(buffer));
-    const std::string operation = fmt::format("rank {}: all-gather of stage {}", to_.rank, stage.value());
+    const std::string operation = fmt::format("rank {}: all-gather of stage {}", to_.rank, id.value());
     return guarded(operation, [&] {
       auto pending = std::make_unique<Broadcasts>(operation, buffer);
       std::int64_t offset = 0;
@@ -178,12 +178,12 @@ class PairTransport final : public Transport {
   /// The peer's number within the pair.
   [[nodiscard]] int member(int peer) const { return peer > to_.rank ? 1 : 0; }
 
-  [[nodiscard]] const Group& group_of(StageId stage) const {
-    static_cast<void>(place_in_group(to_.groups, stage, WorkerId(to_.rank)));  // throws unless a member
-    return to_.stages[stage.index()];
+  [[nodiscard]] const Group& group_of(ParameterGroupId id) const {
+    static_cast<void>(place_in_group(to_.groups, id, RankId(to_.rank)));  // throws unless a member
+    return to_.process_groups[id.index()];
   }
-  [[nodiscard]] std::string sum_of(StageId stage) const {
-    return fmt::format("rank {}: all-reduce of stage {}", to_.rank, stage.value());
+  [[nodiscard]] std::string sum_of(ParameterGroupId id) const {
+    return fmt::format("rank {}: all-reduce of stage {}", to_.rank, id.value());
   }
 
   /// Gathers and adds on the CPU in ascending order of ranks.

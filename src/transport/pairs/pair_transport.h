@@ -24,9 +24,9 @@ struct Communicators {
   int rank = 0;
   at::Device device = at::kCPU;     // of messages and gradients
   std::map<int, Group> pairs = {};  // by peer: the two of them, the lower rank as member 0
-  StageGroups groups = {};
-  std::vector<Group> stages = {};  // by stage; null where this rank is no member, or the only one
-  Group everyone = {};             // null where there is one rank
+  RankGroups groups = {};
+  std::vector<Group> process_groups = {};  // by parameter group; null where this rank is no member, or the only one
+  Group everyone = {};                     // null where there is one rank
 };
 
 /// Issues every transfer when it is called, in program order, on the communicator of the pair: both directions share

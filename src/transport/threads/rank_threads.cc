@@ -41,7 +41,7 @@ bool current_lost_a_peer() {
 RankThreads::RankThreads(int ranks) {
   for (int r = 1; r < ranks; ++r) {
     try {
-      threads_.emplace_back([this, r] { serve(WorkerId(r)); });
+      threads_.emplace_back([this, r] { serve(RankId(r)); });
     } catch (const std::system_error& error) {
       end();
       throw Error(
@@ -71,13 +71,13 @@ std::optional<RankFailure> RankThreads::run(int ranks, const Body& body, const C
     ++turns_;
   }
   changed_.notify_all();
-  play(WorkerId(0));
+  play(RankId(0));
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return turn_.at_work == 0; });
   return std::exchange(turn_.failure, std::nullopt);
 }
 
-void RankThreads::serve(WorkerId rank) {
+void RankThreads::serve(RankId rank) {
   std::unique_lock lock(mutex_);
   for (std::int64_t seen = 0;;) {
     changed_.wait(lock, [&] { return over_ || turns_ > seen; });
@@ -91,7 +91,7 @@ void RankThreads::serve(WorkerId rank) {
   }
 }
 
-void RankThreads::play(WorkerId rank) {
+void RankThreads::play(RankId rank) {
   try {
     (*turn_.body)(rank);
   } catch (...) {
@@ -100,22 +100,22 @@ void RankThreads::play(WorkerId rank) {
   }
 }
 
-void RankThreads::note_failure(WorkerId rank, bool own_reason) {
+void RankThreads::note_failure(RankId rank, bool own_reason) {
   const std::lock_guard lock(mutex_);
   if (turn_.failure && (turn_.own_reason || !own_reason)) return;
   turn_.failure = {rank, std::current_exception()};
   turn_.own_reason = own_reason;
 }
 
-std::optional<RankFailure> try_rank_threads(int ranks, const StageGroups& groups,
-                                            const std::function<void(WorkerId, Transport&)>& body) {
+std::optional<RankFailure> try_rank_threads(int ranks, const RankGroups& groups,
+                                            const std::function<void(RankId, Transport&)>& body) {
   RankThreads threads(ranks);
   ThreadHub hub(ranks, groups);
   return threads.run(
-      ranks, [&](WorkerId rank) { body(rank, *hub.transport(rank)); }, [&](const std::string& why) { hub.close(why); });
+      ranks, [&](RankId rank) { body(rank, *hub.transport(rank)); }, [&](const std::string& why) { hub.close(why); });
 }
 
-void run_rank_threads(int ranks, const StageGroups& groups, const std::function<void(WorkerId, Transport&)>& body) {
+void run_rank_threads(int ranks, const RankGroups& groups, const std::function<void(RankId, Transport&)>& body) {
   if (const auto failure = try_rank_threads(ranks, groups, body)) std::rethrow_exception(failure->error);
 }
 

@@ -17,7 +17,7 @@ namespace chimera {
 
 /// A rank that ended by an exception.
 struct RankFailure {
-  WorkerId rank;
+  RankId rank;
   std::exception_ptr error;
 };
 
@@ -25,7 +25,7 @@ struct RankFailure {
 /// thread stays.
 class RankThreads {
  public:
-  using Body = std::function<void(WorkerId)>;
+  using Body = std::function<void(RankId)>;
   using Close = std::function<void(const std::string& why)>;
 
   /// Throws Error where the system refuses a thread; none is left behind then.
@@ -51,9 +51,9 @@ class RankThreads {
     bool own_reason = false;  // of the failure
   };
 
-  void serve(WorkerId rank);
-  void play(WorkerId rank);
-  void note_failure(WorkerId rank, bool own_reason);
+  void serve(RankId rank);
+  void play(RankId rank);
+  void note_failure(RankId rank, bool own_reason);
   void end();
 
   std::mutex mutex_;
@@ -66,10 +66,10 @@ class RankThreads {
 
 /// Runs `body` as each of `ranks` ranks, joined by a ThreadHub that a failure closes. Rank 0 is on the caller's thread.
 /// Returns the failure as RankThreads::run() does. Throws Error where the system refuses a thread.
-[[nodiscard]] std::optional<RankFailure> try_rank_threads(int ranks, const StageGroups& groups,
-                                                          const std::function<void(WorkerId, Transport&)>& body);
+[[nodiscard]] std::optional<RankFailure> try_rank_threads(int ranks, const RankGroups& groups,
+                                                          const std::function<void(RankId, Transport&)>& body);
 
 /// The same, and throws what the rank threw.
-void run_rank_threads(int ranks, const StageGroups& groups, const std::function<void(WorkerId, Transport&)>& body);
+void run_rank_threads(int ranks, const RankGroups& groups, const std::function<void(RankId, Transport&)>& body);
 
 }  // namespace chimera
