@@ -1,14 +1,17 @@
 #include "runtime/executor.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
 #include "core/error.h"
 #include "core/fault_point.h"
+#include "runtime/culprit.h"
 
 namespace chimera {
 namespace {
@@ -39,18 +42,11 @@ Executor::Executor(WorkerId worker, std::map<StageId, Stage*> stages, Transport&
       message_(std::move(message)),
       shape_(std::move(shape)),
       last_stage_(shape_.stages() - 1),
+      norms_(shape_, worker, groups_),
       op_times_(shape_.stages()) {
-  const ParameterGroupId tied_group = tied_matrix(shape_.stages());
   for (const auto& [id, stage] : stages_) groups_[parameters_of(id)] = stage;
-  if (tied != nullptr) groups_[tied_group] = tied;
-  if (shape_.canonical == nullptr) return;
-  const auto accumulate = [&](StageId stage, ParameterGroupId group, const at::Tensor& gradients) {
-    accumulators_.push_back({stage, group, BlockSums(gradients, shape_.canonical->block_size)});
-  };
-  for (const auto& [id, stage] : stages_) accumulate(id, parameters_of(id), stage->gradients());
-  if (tied == nullptr) return;
-  if (stages_.contains(StageId(0))) accumulate(StageId(0), tied_group, tied->accumulators().front());
-  if (stages_.contains(last_stage_)) accumulate(last_stage_, tied_group, tied->accumulators().back());
+  if (tied != nullptr) groups_[tied_matrix(shape_.stages())] = tied;
+  if (shape_.canonical != nullptr) canonical_.emplace(shape_, stages_, tied);
 }
 
 Executor::Key Executor::key(const Op& op) {
@@ -124,19 +120,15 @@ void Executor::execute(const Instruction& instruction, const StepHooks& hooks) {
 void Executor::compute(const Op& op, const StepHooks& hooks) {
   const Stopwatch stopwatch(shape_.counts_cpu_time);
   use_weights(op);
-  const bool adds_to_block = shape_.canonical != nullptr && gives_weight_gradient(op.kind);
-  for (BlockAccumulator& sum : accumulators_) {
-    if (adds_to_block && sum.stage == op.stage) sum.blocks.open(op.replica);
-  }
+  const bool adds_to_block = canonical_ && gives_weight_gradient(op.kind);
+  if (adds_to_block) canonical_->open(op);
   switch (op.kind) {
     case OpKind::Forward: forward(op, hooks); break;
     case OpKind::Backward: backward(op); break;
     case OpKind::BackwardInput: input_gradient(op); break;
     case OpKind::BackwardWeight: weight_gradient(op); break;
   }
-  for (BlockAccumulator& sum : accumulators_) {
-    if (adds_to_block && sum.stage == op.stage) sum.blocks.close(shape_.positions[op.micro_batch.index()]);
-  }
+  if (adds_to_block) canonical_->close(op);
   if (trains_) op_times_.add(op, stopwatch.elapsed());
 }
 
@@ -181,31 +173,14 @@ Executor::Activation Executor::run_forward(const Op& op, at::Tensor input, bool 
 void Executor::backward(const Op& op) { propagate(op, /*defer_weight_gradients=*/false); }
 
 void Executor::input_gradient(const Op& op) {
-  if (shape_.canonical == nullptr) {
+  if (!canonical_) {
     weight_gradients_[key(forward_of(op))] = propagate(op, /*defer_weight_gradients=*/true).weight_gradients;
     return;
   }
-  Stage& stage = *stages_.at(op.stage);
-  auto gradients = hide_gradients(stage);
+  HiddenGradients hidden(*stages_.at(op.stage));
   auto owed = propagate(op, /*defer_weight_gradients=*/true).weight_gradients;
-  show_gradients(stage, std::move(gradients), *owed);
+  hidden.show(*owed);
   weight_gradients_[key(forward_of(op))] = std::move(owed);
-}
-
-// Layers that do not split their backward add their weight gradients in I, when the block of an earlier micro-batch may
-// still wait for its W: here they wait for their own.
-std::vector<at::Tensor> Executor::hide_gradients(Stage& stage) {
-  std::vector<at::Tensor> gradients;
-  for (at::Tensor leaf : stage.leaves()) gradients.push_back(std::exchange(leaf.mutable_grad(), at::Tensor()));
-  return gradients;
-}
-
-void Executor::show_gradients(Stage& stage, std::vector<at::Tensor> gradients, WeightGradients& owed) {
-  for (std::size_t i = 0; i < gradients.size(); ++i) {
-    at::Tensor leaf = stage.leaves()[i];
-    const at::Tensor added = std::exchange(leaf.mutable_grad(), gradients[i]);
-    if (added.defined()) owed.hand_over([sum = gradients[i], added] { sum.add_(added); });
-  }
 }
 
 void Executor::weight_gradient(const Op& op) { weight_gradients_.extract(key(forward_of(op))).mapped()->run(); }
@@ -248,21 +223,12 @@ void Executor::start_all_reduce(ParameterGroupId id, Tracer* tracer) {
 
 std::unique_ptr<Pending> Executor::start_sum(ParameterGroupId id) {
   ParameterGroup& group = *groups_.at(id);
-  if (shape_.canonical == nullptr) {
+  if (!canonical_) {
     group.add_accumulators();
     return transport_.start_all_reduce(id, group.gradients());
   }
-  return transport_.start_ordered_all_reduce(id, group.gradients(), take_blocks(id),
+  return transport_.start_ordered_all_reduce(id, group.gradients(), canonical_->take(id),
                                              shape_.canonical->orders[id.index()]);
-}
-
-std::vector<at::Tensor> Executor::take_blocks(ParameterGroupId group) {
-  std::vector<at::Tensor> parts;
-  for (BlockAccumulator& sum : accumulators_) {
-    if (sum.group != group) continue;
-    for (at::Tensor& part : sum.blocks.take()) parts.push_back(std::move(part));
-  }
-  return parts;
 }
 
 void Executor::wait_all_reduce(ParameterGroupId id) { all_reduces_.extract(id).mapped()->wait(); }
@@ -276,40 +242,21 @@ void Executor::use_weights(const Op& op) {
 
 void Executor::update_weights(const Op& op, const StepHooks& hooks) {
   fault_point("optimizer");
-  std::vector<double> own(num_squares(), 0);
-  const double norm = std::sqrt(add_squares(parameters_of(op.stage), {}, own));
-  if (answers_for(parameters_of(op.stage))) {
-    std::vector<double>& sums = squares_.try_emplace(step_of(op.micro_batch), own.size(), 0.0).first->second;
-    for (std::size_t i = 0; i < own.size(); ++i) sums[i] += own[i] / static_cast<double>(shape_.updates);
-  }
+  const double norm = norms_.note_update(parameters_of(op.stage), step_of(op.micro_batch));
   versions_.at(op.stage).update([&] { hooks.update_weights(op.stage, op.micro_batch, norm); });
   stages_.at(op.stage)->zero_gradients();
 }
 
-/// Of the step's gradients, or of the updates that have been made of them.
-std::vector<double> Executor::take_squares(std::int64_t step) {
-  if (auto updates = squares_.extract(step)) return std::move(updates.mapped());
-  std::vector<double> values(num_squares(), 0);
-  for (const auto& [id, group] : groups_) {
-    if (trains_) add_squares(id, share_of(id), values);
-  }
-  return values;
-}
-
-bool Executor::answers_for(ParameterGroupId id) const {
-  return shape_.group == GroupId(0) && shape_.groups[id.index()].front() == worker_;
-}
-
-// One number for each thing that one worker knows: squared norms [parameters] or [stages], losses
+// One number for each thing that one worker knows: squared norms (GradientNorms), losses
 // [groups][micro-batches], memory [groups][workers].
 void Executor::reduce_scalars(std::int64_t step, const StepHooks& hooks) {
-  const std::size_t squares = num_squares();
+  const std::size_t squares = norms_.count();
   const auto num_groups = static_cast<std::size_t>(shape_.ranks.data_parallel);
   const auto micro_batches = static_cast<std::size_t>(shape_.micro_batches);
   const auto workers = static_cast<std::size_t>(shape_.ranks.workers);
   const std::size_t num_losses = num_groups * micro_batches;
   const std::size_t own_losses = squares + shape_.group.index() * micro_batches;
-  std::vector<double> values = take_squares(step);
+  std::vector<double> values = trains_ ? norms_.take(step) : std::vector<double>(squares, 0);
   values.resize(squares + num_losses + num_groups * workers, 0);
   const std::int64_t first = step * shape_.micro_batches;
   for (std::int64_t m = 0; m < shape_.micro_batches; ++m) {
@@ -321,7 +268,7 @@ void Executor::reduce_scalars(std::int64_t step, const StepHooks& hooks) {
   const auto suspects = non_finite_.take_before(MicroBatchId(first + shape_.micro_batches));
   const auto is_finite = [](double value) { return std::isfinite(value); };
   if (!std::all_of(values.begin(), values.end(), is_finite)) {
-    blame_non_finite(std::span(values).first(squares), suspects, hooks.step + step);
+    stop_at_non_finite(std::span(values).first(squares), suspects, hooks.step + step);
   }
 
   const auto losses = values.begin() + static_cast<std::ptrdiff_t>(squares);
@@ -333,33 +280,17 @@ void Executor::reduce_scalars(std::int64_t step, const StepHooks& hooks) {
   result_.peak_memory_bytes = *std::max_element(memory, values.end());
 }
 
-std::size_t Executor::num_squares() const {
-  return shape_.parameters.empty() ? shape_.groups.size() : shape_.parameters.size();
-}
-
-/// All copies of a stage have the same gradients, and each worker that holds one answers for a part of them.
-SquaresShare Executor::share_of(ParameterGroupId id) const {
-  const auto& group = shape_.groups[id.index()];
-  const auto place = std::ranges::find(group, worker_) - group.begin();
-  const auto size = static_cast<std::int64_t>(group.size());
-  return {shape_.group.value() * size + place, shape_.ranks.data_parallel * size};
-}
-
-/// Returns their sum.
-double Executor::add_squares(ParameterGroupId id, const SquaresShare& share, std::vector<double>& values) const {
-  const auto& names = shape_.parameters;
-  const std::int64_t elements = groups_.at(id)->gradients().numel();
-  std::int64_t first = 0;
-  double sum = 0;
-  for (const Parameter& parameter : groups_.at(id)->parameters()) {
-    const bool own = share.has(std::exchange(first, first + parameter.value.numel()), elements);
-    if (!own) continue;
-    const double squares = sum_of_squares(parameter.value.grad());
-    const auto name = std::lower_bound(names.begin(), names.end(), parameter.name);
-    values[names.empty() ? id.index() : static_cast<std::size_t>(name - names.begin())] += squares;
-    sum += squares;
+void Executor::stop_at_non_finite(std::span<const double> squares, const std::vector<Op>& suspects, std::int64_t step) {
+  const Culprit culprit = find_culprit(shape_, worker_, norms_, squares, suspects, transport_);
+  const std::string what = fmt::format("{} is not finite in step {}", culprit.what, step);
+  if (culprit.op) {
+    blamed_ = {InstructionKind::Compute, *culprit.op};
+    current_ = &blamed_;
   }
-  return sum;
+  if (culprit.is_own) throw Error(what + "; try a lower --learning-rate");
+  std::array<double, 1> nothing{};
+  transport_.all_sum(nothing);  // the culprit does not come: no other worker ends before it
+  throw PeerLostError(what);
 }
 
 }  // namespace chimera

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -13,14 +14,14 @@
 
 #include "model/stage.h"
 #include "model/weight_gradients.h"
-#include "runtime/block_sums.h"
+#include "runtime/canonical_sums.h"
+#include "runtime/gradient_norms.h"
 #include "runtime/non_finite.h"
 #include "runtime/op_times.h"
-#include "runtime/sum_of_squares.h"
+#include "runtime/program_shape.h"
 #include "runtime/tracer.h"
 #include "runtime/weight_versions.h"
 #include "schedule/program.h"
-#include "schedule/rank_layout.h"
 #include "transport/transport.h"
 
 namespace chimera {
@@ -52,27 +53,6 @@ struct StepResult {
   double peak_memory_bytes = 0;  // of the worker with the most
 };
 
-/// What all executors of a program need to know of it.
-struct ProgramShape {
-  std::int64_t micro_batches = 0;
-  RankLayout ranks;     // which the transport connects: the program's workers in every data-parallel group
-  WorkerGroups groups;  // who sums which gradients; the first of each, in data-parallel group 0, answers for them
-  GroupId group = {};   // data-parallel, the executor's own
-  std::vector<std::string> parameters = {};  // of the model, ascending: the order in which squared norms are added;
-                                             // empty: that of the stages
-  const CanonicalReduction* canonical = nullptr;  // how gradients are added, borrowed; null: as they come
-  std::vector<std::int64_t> positions = {};       // canonical: [micro-batch] where it stands in the step's samples
-  std::vector<TensorSpec> boundaries = {};  // [S - 1] what stage s hands to s + 1, and the gradient of that, where
-                                            // they differ from boundary to boundary
-  bool tied = false;                        // stage 0 and the last share a matrix
-  std::int64_t updates = 1;                 // of a stage in a step
-  bool counts_cpu_time = false;             // whether op times have cpu_seconds, at the cost of two system calls an op
-
-  [[nodiscard]] std::int64_t stages() const { return static_cast<std::int64_t>(groups.size()) - (tied ? 1 : 0); }
-  /// The rank of a worker of the executor's own data-parallel group.
-  [[nodiscard]] RankId rank(WorkerId worker) const { return ranks.rank({group, worker}); }
-};
-
 /// Owns nothing that outlives a step but its measurements: stages, transport and hooks are borrowed.
 /// Activations are freed by their backward (after I only what W needs is kept, until W), a sent activation when the
 /// program waits for its send, a received gradient by the backward that uses it. A forward of a stage that the program
@@ -84,6 +64,8 @@ class Executor {
   /// the tied matrix where this worker owns one.
   Executor(WorkerId worker, std::map<StageId, Stage*> stages, Transport& transport, TensorSpec message,
            ProgramShape shape, ParameterGroup* tied = nullptr);
+  Executor(const Executor&) = delete;  // its parts refer to each other
+  Executor& operator=(const Executor&) = delete;
 
   /// Runs the instructions once. Gradients are zeroed first where an optimizer step follows. Without backwards ops use
   /// the newest weights.
@@ -103,11 +85,6 @@ class Executor {
     at::Tensor input;
     at::Tensor output;
     WeightGradients::Pointer weight_gradients;
-  };
-  struct BlockAccumulator {  // of canonical reduction
-    StageId stage;           // whose backwards add to it
-    ParameterGroupId group;  // whose gradients it is part of: the stage's own, or the tied matrix's
-    BlockSums blocks;
   };
   using Key = std::uint64_t;
   static Key key(const Op& op);
@@ -131,19 +108,10 @@ class Executor {
   void update_weights(const Op& op, const StepHooks& hooks);
   void use_weights(const Op& op);
   void reduce_scalars(std::int64_t step, const StepHooks& hooks);
-  std::vector<double> take_squares(std::int64_t step);
-  std::vector<at::Tensor> take_blocks(ParameterGroupId group);
-  std::size_t num_squares() const;
-  bool answers_for(ParameterGroupId id) const;
-  SquaresShare share_of(ParameterGroupId id) const;
-  double add_squares(ParameterGroupId id, const SquaresShare& share, std::vector<double>& values) const;
-  [[noreturn]] void blame_non_finite(std::span<const double> squares, const std::vector<Op>& suspects,
-                                     std::int64_t step);
-  bool answers_for_gradient(std::size_t square) const;
+  [[noreturn]] void stop_at_non_finite(std::span<const double> squares, const std::vector<Op>& suspects,
+                                       std::int64_t step);
   [[nodiscard]] std::int64_t step_of(MicroBatchId id) const { return id.value() / shape_.micro_batches; }
   [[nodiscard]] std::int64_t step_of(MicroBatchId id, const StepHooks& hooks) const { return hooks.step + step_of(id); }
-  static std::vector<at::Tensor> hide_gradients(Stage& stage);
-  static void show_gradients(Stage& stage, std::vector<at::Tensor> gradients, WeightGradients& owed);
   at::Tensor take(const Op& maker);
   at::Tensor take_gradient(Op maker);
 
@@ -154,7 +122,8 @@ class Executor {
   ProgramShape shape_;
   StageId last_stage_;
   std::map<ParameterGroupId, ParameterGroup*> groups_;  // the stages, and the tied matrix
-  std::vector<BlockAccumulator> accumulators_;
+  GradientNorms norms_;
+  std::optional<CanonicalSums> canonical_;
   bool trains_ = false;  // the program under way has backwards
   const Instruction* current_ = nullptr;
   NonFiniteOps non_finite_;
@@ -163,7 +132,6 @@ class Executor {
   OpTimes op_times_;
   std::unordered_set<StageId> recomputed_;                              // stages whose forwards the program runs again
   std::unordered_map<StageId, WeightVersions> versions_;                // of stages that programs update by themselves
-  std::unordered_map<std::int64_t, std::vector<double>> squares_;       // of their updates, by step, as reduce_scalars
   std::unordered_map<Key, Activation> activations_;                     // by forward op
   std::unordered_map<Key, WeightGradients::Pointer> weight_gradients_;  // between I and W, by the forward op
   std::unordered_map<Key, at::Tensor> tensors_;          // made or arrived here, by the op that makes them

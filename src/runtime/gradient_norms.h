@@ -1,0 +1,55 @@
+#pragma once
+// One worker's part in the gradient norms of a step.
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "model/parameter_group.h"
+#include "runtime/program_shape.h"
+#include "runtime/sum_of_squares.h"
+
+namespace chimera {
+
+/// Squared norms of gradients, as every rank hands them into one sum over all ranks: a number for each of the model's
+/// parameters (ProgramShape::parameters), or where these have no names for each parameter group. A norm is the root of
+/// their sum, so each gradient is counted by one rank alone.
+class GradientNorms {
+ public:
+  using Groups = std::map<ParameterGroupId, ParameterGroup*>;
+
+  /// `groups`: what the worker trains. Shape and groups are borrowed.
+  GradientNorms(const ProgramShape& shape, WorkerId worker, const Groups& groups)
+      : shape_(shape), worker_(worker), groups_(groups) {}
+
+  /// Numbers that every rank hands in.
+  [[nodiscard]] std::size_t count() const {
+    return shape_.parameters.empty() ? shape_.groups.size() : shape_.parameters.size();
+  }
+  /// What this rank hands in for a step: squares of the updates noted in it, or else of the gradients as they stand.
+  /// Forgets the updates.
+  [[nodiscard]] std::vector<double> take(std::int64_t step);
+  /// Notes that the group is about to be updated by its present gradients, one of ProgramShape::updates in that step.
+  /// Returns their norm.
+  double note_update(ParameterGroupId id, std::int64_t step);
+
+  /// "the gradient of stage 3", or of a parameter: number `square` in words.
+  [[nodiscard]] std::string describe(std::size_t square) const;
+  /// Whether this rank reports on that number: the first of those that hold what it counts.
+  [[nodiscard]] bool answers_for(std::size_t square) const;
+
+ private:
+  [[nodiscard]] bool answers_for(ParameterGroupId id) const;
+  [[nodiscard]] SquaresShare share_of(ParameterGroupId id) const;
+  double add(ParameterGroupId id, const SquaresShare& share, std::vector<double>& values) const;
+
+  const ProgramShape& shape_;
+  WorkerId worker_;
+  const Groups& groups_;
+  std::unordered_map<std::int64_t, std::vector<double>> updates_;  // by step: squares of its updates so far
+};
+
+}  // namespace chimera
