@@ -34,8 +34,8 @@ int parse_number(std::string_view text) {
 }
 
 void require_known(const std::string& point) {
-  static const std::vector<std::string> points = {"start",    "rendezvous", "connected", "step",   "forward",
-                                                  "backward", "all-reduce", "optimizer", "updated"};
+  static const std::vector<std::string> points = {"start",    "rendezvous", "connected", "step",      "forward",
+                                                  "backward", "all-reduce", "sum",       "optimizer", "updated"};
   if (std::ranges::find(points, point) == points.end()) {
     throw ConfigError("CHIMERA_FAULT: " + unknown_name("point", point, points));
   }
@@ -80,7 +80,7 @@ const std::optional<Fault>& fault() {
   return value;
 }
 
-thread_local int fault_rank = 0;
+thread_local int told_rank = 0;
 thread_local int passages = 0;
 
 void fail(const Fault& what) {
@@ -96,11 +96,13 @@ void fail(const Fault& what) {
 
 void check_fault_plan() { static_cast<void>(fault()); }
 
-void set_fault_rank(int rank) { fault_rank = rank; }
+void set_fault_rank(int rank) { told_rank = rank; }
+
+int fault_rank() { return told_rank; }
 
 bool fault_point(std::string_view point) {
   const auto& planned = fault();
-  if (!planned || planned->point != point || planned->rank != fault_rank) return false;
+  if (!planned || planned->point != point || planned->rank != told_rank) return false;
   if (++passages != planned->count) return false;
   fail(*planned);
   return planned->action == "nan" || planned->action == "flip";

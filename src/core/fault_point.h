@@ -11,14 +11,16 @@ void check_fault_plan();
 
 /// Tells fault points which rank the calling thread is.
 void set_fault_rank(int rank);
+/// What it was told; 0 where nobody did. For threads that work for this one.
+[[nodiscard]] int fault_rank();
 
 /// Does nothing unless CHIMERA_FAULT names this point, the calling thread's rank (default 0) and the COUNT-th passage
 /// of it by that thread (default 1). Then, by ACTION: `kill` sends SIGKILL to this process, `kill-launcher` to its
 /// parent, `throw` throws Error("fault injected at POINT"), `segfault` raises SIGSEGV, `stop`
 /// stops this process, as SIGSTOP does, `hang` stops the calling thread alone, for ever, and `nan` (forward, backward,
 /// all-reduce) and `flip` (updated) return true: the caller then makes a number of its result a NaN, or flips a bit of
-/// a weight. Points: start, rendezvous, connected, step, forward, backward, all-reduce, optimizer (before a step's
-/// update), updated (after it). Throws ConfigError where check_fault_plan() does.
+/// a weight. Points: start, rendezvous, connected, step, forward, backward, all-reduce, sum (in shared memory, on a
+/// thread of its own), optimizer (before a step's update), updated (after it). Throws ConfigError where check_fault_plan() does.
 bool fault_point(std::string_view point);
 
 }  // namespace chimera

@@ -48,6 +48,7 @@ SharedMemory::SharedMemory(const SharedAddress& address) {
   if (inode_ != address.file) throw Error("cannot open shared memory " + path + ": it is another file");
   size_ = static_cast<std::size_t>(status.st_size);
   map();
+  file_ = {};  // a mapping needs no descriptor; others find the file by its maker's
 }
 
 void SharedMemory::map() {

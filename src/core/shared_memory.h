@@ -31,7 +31,7 @@ class SharedMemory {
 
   [[nodiscard]] std::byte* data() const { return data_; }
   [[nodiscard]] std::size_t size() const { return size_; }
-  /// Of the first byte.
+  /// Of the first byte, where this process has made the file.
   [[nodiscard]] SharedAddress address() const;
 
  private:

@@ -55,7 +55,7 @@ std::string name_of(const ::testing::TestParamInfo<Fault>& fault) {
 std::vector<Fault> faults(const std::vector<int>& ranks) {
   std::vector<Fault> all;
   for (const char* point :
-       {"start", "rendezvous", "connected", "step", "forward", "backward", "all-reduce", "optimizer"}) {
+       {"start", "rendezvous", "connected", "step", "forward", "backward", "all-reduce", "sum", "optimizer"}) {
     for (const int rank : ranks) all.push_back({point, rank, std::string(point) == "step" ? 3 : 1});
   }
   return all;
@@ -108,8 +108,10 @@ TEST_P(TrainingThrowTest, NamesTheFailedRankWhatItDidAndWhy) {
   const ProgramResult result = run_with_fault(fault.text("throw"), scratch);
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_EQ(result.orphans, 0);
-  EXPECT_THAT(complaints(result), ElementsAre(MatchesRegex("chimera: rank " + std::to_string(fault.rank) +
-                                                           " failed at [^:]+: fault injected at " + fault.point)));
+  const std::string what = fault.point == "sum" ? "rank 1: all-reduce of stage [0-3]: " : "";
+  EXPECT_THAT(complaints(result),
+              ElementsAre(MatchesRegex("chimera: rank " + std::to_string(fault.rank) + " failed at [^:]+: " + what +
+                                       "fault injected at " + fault.point)));
 }
 
 INSTANTIATE_TEST_SUITE_P(, TrainingThrowTest, ::testing::ValuesIn(faults({1})), name_of);

@@ -7,10 +7,12 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <array>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <stdexcept>
@@ -19,6 +21,7 @@
 #include "contract.h"
 #include "core/error.h"
 #include "core/fault_point.h"
+#include "core/shared_memory.h"
 #include "transport/gloo/gloo_transport.h"
 
 namespace chimera {
@@ -92,6 +95,56 @@ void lose_all_sum(Transport& transport, RankId me) {
   transport.all_sum(value);
 }
 
+/// Both hand in; what happens while the sum is formed is up to CHIMERA_FAULT.
+void sum_in_shared_memory(Transport& transport, RankId) {
+  const at::Tensor sum = transport.start_all_reduce(ParameterGroupId(0), at::ones({1000}))->wait();
+  if (!at::equal(sum, at::full({1000}, 2.0))) throw std::runtime_error("took an incomplete sum");
+}
+
+/// Rank 1 may open no more files when it is to map rank 0's memory.
+void fail_to_map(Transport& transport, RankId me) {
+  const SharedMemory memory(8000);  // made before the limit
+  const at::Tensor gradients = at::from_blob(memory.data(), {1000}, at::kDouble);
+  if (me == kOne) {
+    const rlimit none{0, 0};
+    if (::setrlimit(RLIMIT_NOFILE, &none) != 0) throw std::runtime_error("cannot set the limit");
+  }
+  transport.start_all_reduce(ParameterGroupId(0), gradients)->wait();
+}
+
+/// Rank 1 dies with its part of a large sum under way.
+void die_in_sum_over_sockets(Transport& transport, RankId me) {
+  constexpr std::int64_t kElements = 16 << 20;
+  auto pending = transport.start_all_reduce(ParameterGroupId(0), at::ones({kElements}));
+  if (me == kOne) ::raise(SIGKILL);
+  if (!at::equal(pending->wait(), at::full({kElements}, 2.0))) throw std::runtime_error("took an incomplete sum");
+}
+
+/// Memory files that this process has mapped.
+std::int64_t mapped_files() {
+  std::ifstream maps("/proc/self/maps");
+  std::int64_t files = 0;
+  for (std::string line; std::getline(maps, line);) files += line.find("memfd:chimera") != std::string::npos;
+  return files;
+}
+
+/// Tensors that lie elsewhere are summed in files that are used again.
+void map_few_files(Transport& transport, RankId) {
+  const auto sum_some = [&](int sums) {
+    for (int i = 0; i < sums; ++i) {
+      const at::Tensor gradients = at::full({1000 + i % 3}, 1.0);
+      if (transport.start_all_reduce(ParameterGroupId(0), gradients)->wait()[7].item<double>() != 2) {
+        throw std::runtime_error("a sum is wrong");
+      }
+    }
+  };
+  sum_some(3);
+  const std::int64_t before = mapped_files();
+  if (before == 0) throw std::runtime_error("the sums were formed elsewhere");
+  sum_some(100);
+  if (mapped_files() != before) throw std::runtime_error(fmt::format("{} files, then {}", before, mapped_files()));
+}
+
 /// Rank 1 fails by itself while rank 0 waits for it; the destructor must not wait for rank 0.
 void fail_alone(Transport& transport, RankId me) {
   if (me == kOne) throw std::runtime_error("rank 1 has its own reasons");
@@ -129,6 +182,10 @@ void play(const std::string& part, Transport& transport, RankId me) {
       {"lose_send", lose_send},
       {"lose_all_reduce", lose_all_reduce},
       {"lose_all_sum", lose_all_sum},
+      {"sum_in_shared_memory", sum_in_shared_memory},
+      {"fail_to_map", fail_to_map},
+      {"die_in_sum_over_sockets", die_in_sum_over_sockets},
+      {"map_few_files", map_few_files},
       {"fail_alone", fail_alone},
       {"time_out", wait_for_each_other},
       {"swap_messages", swap_messages},
@@ -147,7 +204,7 @@ int run(const std::vector<std::string>& arguments) {
       .timeout = impatient ? std::chrono::milliseconds(50) : std::chrono::minutes(1),
       .start_up_timeout = std::chrono::milliseconds(std::stoi(arguments.at(5))),
       .groups = world_size == contract::kWorkers ? contract::groups() : RankGroups{{kZero, kOne}},
-      .share_memory = arguments.at(1) != "contract_over_sockets",
+      .share_memory = !arguments.at(1).ends_with("over_sockets"),
   };
   at::set_num_threads(1);
   set_fault_rank(options.rank);

@@ -100,6 +100,41 @@ INSTANTIATE_TEST_SUITE_P(OfAPeer, GlooLossTest,
                                          std::array{"lose_all_sum", "rank 0: all-sum: "}),
                          [](const auto& loss) { return std::string(loss.param[0]); });
 
+TEST(GlooTransportTest, ADeathDuringASumInSharedMemoryIsSeenByTheOthers) {
+  const Ranks ranks("sum_in_shared_memory", 2, "kill@sum:1");
+  EXPECT_EQ(ranks.await_rank(1), -SIGKILL) << ranks.output();
+  EXPECT_EQ(ranks.await_rank(0), 3) << ranks.output();
+  EXPECT_THAT(ranks.output(), HasSubstr("rank 0: all-reduce of stage 0: "));
+}
+
+// The sum may just have been whole when rank 1 died; an incomplete one is never taken.
+TEST(GlooTransportTest, ADeathDuringASumOverSocketsIsSeenByTheOthers) {
+  const Ranks ranks("die_in_sum_over_sockets", 2);
+  EXPECT_EQ(ranks.await_rank(1), -SIGKILL) << ranks.output();
+  EXPECT_THAT(ranks.await_rank(0), testing::AnyOf(3, 0)) << ranks.output();
+}
+
+TEST(GlooTransportTest, AMemberThatCannotAddFailsTheSumOfAll) {
+  const Ranks ranks("sum_in_shared_memory", 2, "throw@sum:1");
+  EXPECT_EQ(ranks.await_rank(1), 4) << ranks.output();
+  EXPECT_EQ(ranks.await_rank(0), 3) << ranks.output();
+  EXPECT_THAT(ranks.output(), HasSubstr("rank 1: all-reduce of stage 0: fault injected at sum"));
+  EXPECT_THAT(ranks.output(),
+              HasSubstr("rank 0: all-reduce of stage 0: another member could not add its part of the sum"));
+}
+
+TEST(GlooTransportTest, AMemberThatMayNotMapTheOthersFailsTheSumOfAll) {
+  const Ranks ranks("fail_to_map", 2);
+  EXPECT_EQ(ranks.await_rank(1), 4) << ranks.output();
+  EXPECT_EQ(ranks.await_rank(0), 3) << ranks.output();
+  EXPECT_THAT(ranks.output(), HasSubstr("Too many open files"));
+}
+
+TEST(GlooTransportTest, SumsOfTensorsOutsideSharedMemoryMapNoMoreFilesWithEverySum) {
+  const Ranks ranks("map_few_files", 2);
+  EXPECT_THAT(ranks.await_all(), Each(0)) << ranks.output();
+}
+
 TEST(GlooTransportTest, ARankThatFailsLeavesAtOnce) {
   const auto started = steady_clock::now();
   const Ranks ranks("fail_alone", 2);

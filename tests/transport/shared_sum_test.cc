@@ -18,5 +18,29 @@ TEST(SharedSumTest, OnlyMemoryWithItsMarkCanBeMapped) {
             (std::vector<bool>{true, false, false}));
 }
 
+TEST(MappedPeersTest, KeepsTheFilesMappedThatWereUsedLast) {
+  const SharedMemory first(8), second(8), third(8);
+  MappedPeers peers(2);
+  const auto held = peers.at(first.address());
+  const auto* again = peers.at(first.address()).get();
+  EXPECT_EQ(held.get(), again) << "mapped once";
+  *held = std::byte{7};
+  EXPECT_EQ(first.data()[0], std::byte{7});
+  static_cast<void>(peers.at(second.address()));
+  static_cast<void>(peers.at(third.address()));
+  EXPECT_EQ(peers.num_files(), 2U);
+  EXPECT_EQ(*held, std::byte{7}) << "forgotten, but mapped as long as it is held";
+}
+
+TEST(StagingMemoryTest, UsesAFileAgainThatWasGivenBack) {
+  StagingMemory staging;
+  const auto held = staging.take(10'000);
+  EXPECT_GE(held->size(), 10'000U);
+  for (int i = 0; i < 10; ++i) EXPECT_NE(staging.take(9'000)->data(), held->data());
+  EXPECT_EQ(staging.num_files(), 2U);
+  EXPECT_GE(staging.take(100'000)->size(), 100'000U);
+  EXPECT_EQ(staging.num_files(), 3U);
+}
+
 }  // namespace
 }  // namespace chimera

@@ -119,7 +119,7 @@ class GlooTransport final : public Transport {
   GlooGroup everyone_;
   std::vector<GlooGroup> process_groups_;  // by parameter group; none where this rank is no member, or the only one
   std::vector<bool> shares_;               // likewise: whether all members can map each other's memory
-  std::shared_ptr<MappedPeers> peers_ = std::make_shared<MappedPeers>();
+  std::shared_ptr<SumMemory> sum_memory_ = std::make_shared<SumMemory>();
 };
 
 class GlooPending final : public Pending {
@@ -187,7 +187,16 @@ class CollectivePending final : public Pending {
         collective_(std::forward<Arguments>(arguments)...) {}
 
   at::Tensor wait() override {
-    transport_.guarded([&] { return to_text(transport_.rank(), operation_); }, [&] { collective_.wait(); });
+    const auto describe = [&] { return to_text(transport_.rank(), operation_); };
+    transport_.guarded(describe, [&] {
+      try {
+        collective_.wait();
+      } catch (const PeerLostError& error) {
+        throw PeerLostError(describe() + ": " + error.what());
+      } catch (const Error& error) {
+        throw TransportError(describe() + ": " + error.what());
+      }
+    });
     return buffer_;
   }
   void call_when_done(std::function<void()> done) override {

@@ -46,8 +46,8 @@ struct GlooOptions {
 ///
 /// Compares the fingerprints of all ranks before anything that depends on them; throws what require_equal() throws.
 /// Throws TransportError where the others cannot be reached in time; PeerLostError where one is lost on the way.
-/// Fault points: rendezvous, connected. Blocks no signals. Prints nothing; Gloo writes lines of its own to stderr only
-/// when joining fails.
+/// Fault points: rendezvous, connected, sum. Blocks no signals. Prints nothing; Gloo writes lines of its own to stderr
+/// only when joining fails.
 [[nodiscard]] std::unique_ptr<Transport> connect_gloo(const GlooOptions& options);
 
 }  // namespace chimera

@@ -5,11 +5,13 @@
 #include <c10/util/ParallelGuard.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <exception>
 #include <utility>
 
 #include "core/error.h"
+#include "core/fault_point.h"
 #include "transport/ordered_sum.h"
 
 namespace chimera {
@@ -18,6 +20,7 @@ namespace {
 constexpr std::int64_t kWords = 4;                // of a SharedAddress
 constexpr std::int64_t kChunkBytes = 256 * 1024;  // added while it is in the cache
 constexpr std::int64_t kLineBytes = 64;           // slices share no line
+constexpr std::size_t kSmallestFile = 4096;       // a page
 
 void write(const SharedAddress& address, std::int64_t* words) {
   words[0] = address.process;
@@ -31,11 +34,11 @@ SharedAddress read(const std::int64_t* words) { return {words[0], words[1], word
 /// A tensor where others can map it: itself, or a copy.
 struct Shared {
   at::Tensor own;
-  std::unique_ptr<SharedMemory> copy;
+  std::shared_ptr<SharedMemory> copy;
 
-  explicit Shared(const at::Tensor& tensor) : own(tensor) {
+  Shared(const at::Tensor& tensor, StagingMemory& staging) : own(tensor) {
     if (shared_address(own.data_ptr())) return;
-    copy = std::make_unique<SharedMemory>(std::max<std::size_t>(own.nbytes(), 1));
+    copy = staging.take(own.nbytes());
     std::memcpy(copy->data(), own.data_ptr(), own.nbytes());
   }
   [[nodiscard]] SharedAddress address() const { return copy ? copy->address() : *shared_address(own.data_ptr()); }
@@ -46,11 +49,44 @@ struct Shared {
 
 }  // namespace
 
-std::byte* MappedPeers::at(const SharedAddress& address) {
+std::shared_ptr<std::byte> MappedPeers::at(const SharedAddress& address) {
   const std::scoped_lock lock(mutex_);
-  auto& memory = mapped_[{address.process, address.file}];
-  if (!memory) memory = std::make_unique<SharedMemory>(address);
-  return memory->data() + address.offset;
+  const std::pair key(address.process, address.file);
+  auto found = mapped_.find(key);
+  if (found == mapped_.end()) {
+    found = mapped_.emplace(key, Mapping{std::make_shared<SharedMemory>(address)}).first;
+  }
+  auto& [memory, last_use] = found->second;
+  last_use = ++uses_;
+  std::shared_ptr<std::byte> byte(memory, memory->data() + address.offset);
+  if (mapped_.size() > most_files_) forget_the_oldest();
+  return byte;
+}
+
+void MappedPeers::forget_the_oldest() {
+  mapped_.erase(std::ranges::min_element(mapped_, {}, [](const auto& entry) { return entry.second.last_use; }));
+}
+
+std::shared_ptr<SharedMemory> StagingMemory::take(std::size_t bytes) {
+  const std::size_t size = std::bit_ceil(std::max(bytes, kSmallestFile));
+  std::unique_ptr<SharedMemory> memory;
+  {
+    const std::scoped_lock lock(shelf_->mutex);
+    if (auto free = shelf_->free.extract(size)) memory = std::move(free.mapped());
+    if (!memory) ++shelf_->num_files;
+  }
+  if (!memory) memory = std::make_unique<SharedMemory>(size);
+  const auto give_back = [shelf = shelf_, size](SharedMemory* used) {
+    std::unique_ptr<SharedMemory> owned(used);
+    const std::scoped_lock lock(shelf->mutex);
+    shelf->free.emplace(size, std::move(owned));
+  };
+  return {memory.release(), give_back};
+}
+
+std::size_t StagingMemory::num_files() const {
+  const std::scoped_lock lock(shelf_->mutex);
+  return shelf_->num_files;
 }
 
 std::vector<bool> mappable(const std::vector<MarkedMemory>& memories) {
@@ -71,14 +107,16 @@ std::vector<bool> mappable(const std::vector<MarkedMemory>& memories) {
 
 struct SharedSum::State {
   GlooGroup group;
-  std::shared_ptr<MappedPeers> peers;
+  std::shared_ptr<SumMemory> memory;
+  int fault_rank = 0;  // of the rank, for the group's thread
   const SumOrder* order = nullptr;
   std::vector<Shared> own;                // gradients, then parts
   std::int64_t most_parts = 0;            // of a member
   std::vector<at::Tensor> addresses;      // [member]: those of its gradients and parts
   c10::intrusive_ptr<c10d::Work> gather;  // all have handed in
   c10::intrusive_ptr<c10d::Work> added;   // all have added
-  std::exception_ptr failure;
+  at::Tensor failures;                    // [1] whether it could not add; then how many could not
+  std::exception_ptr failure;             // the own one
   std::chrono::milliseconds timeout{};
 
   void announce() {
@@ -97,11 +135,24 @@ struct SharedSum::State {
   [[nodiscard]] at::Tensor tensor(std::size_t member, std::size_t index) const {
     const at::Tensor& gradients = own.front().own;
     const std::int64_t* words = addresses[member].const_data_ptr<std::int64_t>();
-    std::byte* data = peers->at(read(words + static_cast<std::int64_t>(index) * kWords));
-    return at::from_blob(data, gradients.sizes(), gradients.options());
+    const auto data = memory->peers.at(read(words + static_cast<std::int64_t>(index) * kWords));
+    return at::from_blob(
+        data.get(), gradients.sizes(), [data](void*) {}, gradients.options());
   }
 
-  /// Of all members' own slices, on the group's thread.
+  /// On the group's thread, once all have handed in. The sum that tells all members how many failed comes next there.
+  void add_or_note_why() noexcept {
+    try {
+      set_fault_rank(fault_rank);
+      fault_point("sum");
+      add();
+    } catch (...) {
+      failure = std::current_exception();
+      *failures.data_ptr<int>() = 1;
+    }
+  }
+
+  /// Of all members' parts the own slice.
   void add() {
     const c10::ParallelGuard one_thread(true);
     const at::NoGradGuard no_grad;
@@ -146,16 +197,17 @@ struct SharedSum::State {
   }
 };
 
-SharedSum::SharedSum(const GlooGroup& group, std::shared_ptr<MappedPeers> peers, const at::Tensor& gradients,
+SharedSum::SharedSum(const GlooGroup& group, std::shared_ptr<SumMemory> memory, const at::Tensor& gradients,
                      const std::vector<at::Tensor>& parts, const SumOrder* order, std::chrono::milliseconds timeout)
     : state_(std::make_shared<State>()) {
   State& state = *state_;
   state.group = group;
-  state.peers = std::move(peers);
+  state.memory = std::move(memory);
+  state.fault_rank = fault_rank();
   state.order = order;
   state.timeout = timeout;
-  state.own.emplace_back(gradients);
-  for (const at::Tensor& part : parts) state.own.emplace_back(part);
+  state.own.emplace_back(gradients, state.memory->staging);
+  for (const at::Tensor& part : parts) state.own.emplace_back(part, state.memory->staging);
   if (order != nullptr) {
     for (const auto& trees : order->parts) {
       state.most_parts = std::max(state.most_parts, static_cast<std::int64_t>(trees.size()));
@@ -165,20 +217,20 @@ SharedSum::SharedSum(const GlooGroup& group, std::shared_ptr<MappedPeers> peers,
       throw TransportError("a member's parts are not those of the order");
     }
   }
+  state.failures = at::zeros({1}, at::kInt);
   state.announce();
   state.gather->getFuture()->addCallback([shared = state_](c10::ivalue::Future& gather) {
-    if (gather.hasError()) return;
-    try {
-      shared->add();
-    } catch (...) {
-      shared->failure = std::current_exception();
+    if (gather.hasError()) {
+      *shared->failures.data_ptr<int>() = 1;  // nobody must take the sum for whole
+    } else {
+      shared->add_or_note_why();
     }
   });
   // The group's one thread comes to it after the adding above.
-  std::vector<at::Tensor> nothing{at::zeros({1}, at::kInt)};
+  std::vector<at::Tensor> failures{state.failures};
   c10d::AllreduceOptions options;
   options.timeout = timeout;
-  state.added = group->allreduce(nothing, options);
+  state.added = group->allreduce(failures, options);
 }
 
 void SharedSum::wait() {
@@ -186,6 +238,7 @@ void SharedSum::wait() {
   wait_for(*state.gather, state.timeout);
   wait_for(*state.added, state.timeout);
   if (state.failure) std::rethrow_exception(state.failure);
+  if (*state.failures.data_ptr<int>() > 0) throw PeerLostError("another member could not add its part of the sum");
   state.own.front().copy_back();
 }
 

@@ -18,15 +18,52 @@
 
 namespace chimera {
 
-/// Memory of other ranks, mapped once and until the end. For any thread.
+/// Memory of other ranks, mapped once: the files that were asked for last stay mapped. For any thread.
 class MappedPeers {
  public:
-  /// The byte at that address, which lies in a memory file of this host. Throws Error where it cannot be mapped.
-  [[nodiscard]] std::byte* at(const SharedAddress& address);
+  explicit MappedPeers(std::size_t most_files = 1024) : most_files_(most_files) {}
+  /// The byte at that address, which lies in a memory file of this host; it stays mapped as long as anyone holds the
+  /// result. Throws Error where it cannot be mapped.
+  [[nodiscard]] std::shared_ptr<std::byte> at(const SharedAddress& address);
+  /// Files that are mapped for a next time.
+  [[nodiscard]] std::size_t num_files() const { return mapped_.size(); }
 
  private:
+  struct Mapping {
+    std::shared_ptr<SharedMemory> memory;
+    std::uint64_t last_use = 0;
+  };
+  void forget_the_oldest();
+
+  std::size_t most_files_;
   std::mutex mutex_;
-  std::map<std::pair<std::int64_t, std::int64_t>, std::unique_ptr<SharedMemory>> mapped_;  // (process, file)
+  std::uint64_t uses_ = 0;
+  std::map<std::pair<std::int64_t, std::int64_t>, Mapping> mapped_;  // (process, file)
+};
+
+/// Memory files for copies of tensors that lie elsewhere. Whoever maps such a file keeps it, so a file that is given
+/// back is used again: there are never more of a size (a power of two) than were in use at once. For any thread.
+class StagingMemory {
+ public:
+  /// A file of at least so many bytes, whatever they hold; given back when nobody holds the result. Throws Error where
+  /// the system gives none.
+  [[nodiscard]] std::shared_ptr<SharedMemory> take(std::size_t bytes);
+  /// Files that were made so far.
+  [[nodiscard]] std::size_t num_files() const;
+
+ private:
+  struct Shelf {
+    std::mutex mutex;
+    std::size_t num_files = 0;
+    std::multimap<std::size_t, std::unique_ptr<SharedMemory>> free;  // by size
+  };
+  std::shared_ptr<Shelf> shelf_ = std::make_shared<Shelf>();  // files may outlive this
+};
+
+/// What the shared sums of a rank have in common.
+struct SumMemory {
+  MappedPeers peers;
+  StagingMemory staging;
 };
 
 /// A memory file that begins with a random number, by which others know it: the same process id and descriptor may be
@@ -42,13 +79,17 @@ struct MarkedMemory {
 /// A sum under way over the members of a group who can all map each other's memory. Every member owns a slice: once all
 /// have handed in, it adds that slice of everyone's parts and writes the sum into everyone's gradients, on the group's
 /// own thread, so that the caller need not wait for it to go on. What does not lie in shared memory is copied there and
-/// back. Started at construction, without blocking; throws what Gloo throws, and what MappedPeers throws.
+/// back. Started at construction, without blocking; throws what Gloo throws, and what StagingMemory throws.
+/// Fault point: sum, on the group's thread, once all have handed in.
 class SharedSum {
  public:
   /// `gradients` becomes the sum of the parts in the given order; without one, of all members' `gradients` in ascending
   /// order. `order` lives until the wait.
-  SharedSum(const GlooGroup& group, std::shared_ptr<MappedPeers> peers, const at::Tensor& gradients,
+  SharedSum(const GlooGroup& group, std::shared_ptr<SumMemory> memory, const at::Tensor& gradients,
             const std::vector<at::Tensor>& parts, const SumOrder* order, std::chrono::milliseconds timeout);
+  /// Returns once all members' gradients are the sum. Where a member could not add its slice none of them is: that
+  /// member throws why, what MappedPeers throws, and the others throw PeerLostError("another member could not ...").
+  /// Throws what Gloo throws where a member is lost.
   void wait();
   /// Has `done` called, on any thread and before wait() returns, when all members' gradients are the sum.
   void call_when_done(std::function<void()> done);
