@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "bench/contest.h"
-#include "bench/machine.h"
+#include "bench/machine_line.h"
 #include "commands.h"
 #include "core/error.h"
 #include "launch/launcher.h"

@@ -66,7 +66,7 @@ int run(const Flags& flags, const Invocation& invocation) {
     merge(flags);
     return static_cast<int>(ExitCode::Success);
   }
-  validate(flags.options, available_cores());
+  require_measurable(flags.options, available_cores());
   if (!flags.output.empty()) require_writable_whole(flags.output);
   return launch({.ranks = profile_ranks(flags.options, available_cores()).started, .arguments = invocation.arguments});
 }

@@ -6,7 +6,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "bench/machine.h"
+#include "bench/machine_line.h"
 #include "bench/random_letters.h"
 #include "bench/training_run.h"
 #include "core/error.h"
@@ -78,7 +78,7 @@ int run_validation(const ValidationFlags& flags, const Invocation& invocation) {
     return read_times(grid.folder);
   };
   const ValidationOptions options{own_executable(), flags.machine, grid.data, flags.only};
-  const auto runs = validate(options, measure, predict_run, say);
+  const auto runs = run_validation(options, measure, predict_run, say);
   write_output(flags.output,
                flags.format == Format::Json ? to_json(runs, machine_line()) : to_text(runs, machine_line()));
   return static_cast<int>(ExitCode::Success);

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/machine.h"
+#include "bench/machine_line.h"
 #include "bench/random_letters.h"
 #include "bench/statistics.h"
 #include "bench/training_run.h"

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <exception>
 
-#include "bench/machine.h"
+#include "bench/machine_line.h"
 #include "generate/registry.h"
 #include "passes/unroll.h"
 #include "profile/step_memory.h"

@@ -12,7 +12,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "bench/machine.h"
+#include "bench/machine_line.h"
 #include "core/file_descriptor.h"
 #include "launch/launcher.h"
 #include "launch/rank.h"

@@ -13,14 +13,14 @@
 #include <functional>
 #include <map>
 
-#include "bench/machine.h"
+#include "bench/machine_line.h"
 #include "bench/statistics.h"
 #include "generate/registry.h"
 #include "launch/launcher.h"
 #include "launch/rank.h"
 #include "passes/lower.h"
-#include "profile/near_empty_stage.h"
 #include "profile/raw_gloo.h"
+#include "profile/trivial_stage.h"
 #include "runtime/executor.h"
 #include "transport/gloo/gloo_transport.h"
 #include "transport/threads/rank_threads.h"
@@ -31,7 +31,7 @@ namespace {
 constexpr std::int64_t kStages = 2;
 const RankLayout kRanks{.workers = kStages};
 constexpr std::int64_t kMicroBatches = 64;
-constexpr std::int64_t kHidden = NearEmptyStage::kHidden;
+constexpr std::int64_t kHidden = TrivialStage::kHidden;
 constexpr int kWarmUpSteps = 50;
 constexpr int kRepetitions = 31;
 constexpr int kStepsOfRepetition = 20;
@@ -61,7 +61,7 @@ class Worker {
     for (std::int64_t s = 0; s < kStages; ++s) {
       const auto& group = groups[static_cast<std::size_t>(s)];
       if (std::ranges::find(group, id) == group.end()) continue;
-      stages_[StageId(s)] = std::make_unique<NearEmptyStage>(s == 0, s + 1 == kStages);
+      stages_[StageId(s)] = std::make_unique<TrivialStage>(s == 0, s + 1 == kStages);
       borrowed[StageId(s)] = stages_[StageId(s)].get();
     }
     executor_ = std::make_unique<Executor>(id, borrowed, transport, TensorSpec{{1, 1, kHidden}, at::kFloat},

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/machine.h"
+#include "bench/machine_line.h"
 #include "check/check_program.h"
 #include "check/check_schedule.h"
 #include "core/error.h"

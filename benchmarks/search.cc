@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/machine.h"
+#include "bench/machine_line.h"
 #include "search/limits.h"
 #include "search/starts.h"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "bench/contest.h"
-#include "bench/machine.h"
+#include "bench/machine_line.h"
 #include "bench/random_letters.h"
 #include "bench/training_run.h"
 #include "generate/registry.h"

@@ -12,7 +12,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "bench/machine.h"
+#include "bench/machine_line.h"
 #include "bench/statistics.h"
 #include "core/clock.h"
 #include "core/file_descriptor.h"

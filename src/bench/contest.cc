@@ -6,8 +6,8 @@
 #include <cmath>
 #include <memory>
 
-#include "bench/disturbance.h"
-#include "bench/machine.h"
+#include "bench/competing_load.h"
+#include "bench/machine_line.h"
 
 namespace chimera {
 namespace {
@@ -31,7 +31,7 @@ class Contest {
   /// Runs until the machine was left alone meanwhile, as long as there are retries.
   TrainingFigures measure(const Contender& contender, Score& score) {
     while (true) {
-      const Disturbance others;
+      const CompetingLoad others;
       TrainingFigures figures = measure_once(contender);
       const double share = others.share();
       if (share <= options_.most_disturbed || options_.retries == 0) {

@@ -1,4 +1,4 @@
-#include "bench/validate.h"
+#include "bench/run_validation.h"
 #include "model_config/config.h"
 #include "plan/predict.h"
 

@@ -8,8 +8,8 @@
 #include "engine/optimizer.h"
 #include "generate/registry.h"
 #include "passes/lower.h"
-#include "profile/near_empty_stage.h"
-#include "profile/two_ranks.h"
+#include "profile/subgroup_transport.h"
+#include "profile/trivial_stage.h"
 #include "runtime/executor.h"
 #include "runtime/sum_of_squares.h"
 
@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t kPipeline = 2;
 constexpr std::int64_t kMicroBatches = 64;
-constexpr std::int64_t kHidden = NearEmptyStage::kHidden;
+constexpr std::int64_t kHidden = TrivialStage::kHidden;
 
 double step_of_optimizer(Stage& stage, Optimizer& optimizer, std::int64_t threads) {
   const Stopwatch watch;
@@ -73,10 +73,10 @@ double measure_op_overhead(Lockstep& ranks, ParameterGroupId pair, double second
     for (std::int64_t round = 0; ranks.go_on(round, deadline);) ++round;
   } else {
     const WorkerId worker(ranks.rank());
-    NearEmptyStage stage(worker == WorkerId(0), worker == WorkerId(1));
+    TrivialStage stage(worker == WorkerId(0), worker == WorkerId(1));
     ProgramShape shape{kMicroBatches, {.workers = kPipeline}, stage_groups(schedule.placement)};
     shape.counts_cpu_time = true;
-    TwoRanks transport(ranks.transport(), pair);
+    SubgroupTransport transport(ranks.transport(), pair);
     Executor executor(worker, {{StageId(worker.value()), &stage}}, transport, {{1, 1, kHidden}, at::kFloat}, shape);
     std::vector<double> times;
     while (ranks.go_on(static_cast<std::int64_t>(times.size()), deadline)) {

@@ -10,7 +10,7 @@
 #include <memory>
 #include <numeric>
 
-#include "bench/machine.h"
+#include "bench/machine_line.h"
 #include "bench/statistics.h"
 #include "core/cores.h"
 #include "core/error.h"
@@ -150,7 +150,7 @@ ProfileRanks profile_ranks(const ProfileOptions& options, int cores) {
   return {computing, computing + 2};  // two more have messages to send while all cores compute
 }
 
-void validate(const ProfileOptions& options, int cores) {
+void require_measurable(const ProfileOptions& options, int cores) {
   if (options.models.empty()) throw ConfigError("--model: the name of a model is missing");
   for (const std::string& name : options.models) {
     const ModelConfig model = find_model(name);

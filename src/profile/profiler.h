@@ -30,7 +30,7 @@ struct ProfileRanks {
 
 /// Throws ConfigError where a model is unknown or too small for the sequence, a size is below 1, there are more threads
 /// than cores, or the CPU has to emulate the type.
-void validate(const ProfileOptions& options, int cores);
+void require_measurable(const ProfileOptions& options, int cores);
 
 struct MachineReport {
   MachineProfile machine;

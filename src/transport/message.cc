@@ -70,7 +70,7 @@ at::Tensor tensor_of(const at::Tensor& buffer, const TensorSpec& spec) {
 
 at::Tensor make_message(const at::Tensor& tensor, const MessageTag& tag) {
   const Header header = to_header(tag);
-  if (const auto whole = with_headroom(tensor)) {
+  if (const auto whole = with_header_room(tensor)) {
     std::memcpy(whole->data_ptr(), &header, sizeof header);
     return *whole;
   }

@@ -11,7 +11,7 @@
 #include "core/ids.h"
 #include "schedule/op.h"
 #include "schedule/rank_layout.h"
-#include "transport/headroom.h"
+#include "transport/header_room.h"
 
 namespace chimera {
 
@@ -37,13 +37,13 @@ struct MessageTag {
 /// What each transport throws where another message arrived than the one expected: TransportError, both named.
 [[noreturn]] void throw_mismatch(RankId from, RankId to, const MessageTag& expected, const std::string& arrived);
 
-inline constexpr std::int64_t kHeaderBytes = kHeadroomBytes;
+inline constexpr std::int64_t kHeaderBytes = kHeaderRoomBytes;
 
 /// Room for a message, bytes [kHeaderBytes + those of the tensor], not initialised.
 [[nodiscard]] at::Tensor message_buffer(const TensorSpec& spec);
 /// The tensor in a buffer of message_buffer; it shares and keeps the buffer's memory.
 [[nodiscard]] at::Tensor tensor_of(const at::Tensor& buffer, const TensorSpec& spec);
-/// `tensor` (contiguous, on the CPU) as a message: its own memory where it has headroom to spare, else a copy.
+/// `tensor` (contiguous, on the CPU) as a message: its own memory where it has header room to spare, else a copy.
 [[nodiscard]] at::Tensor make_message(const at::Tensor& tensor, const MessageTag& tag);
 /// Throws throw_mismatch() unless the message that came from worker `from` says that it is `expected`.
 void check_message(const at::Tensor& buffer, const MessageTag& expected, RankId from, RankId to);

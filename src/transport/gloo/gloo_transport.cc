@@ -16,7 +16,7 @@
 
 #include "core/error.h"
 #include "core/fault_point.h"
-#include "transport/done.h"
+#include "transport/completed.h"
 #include "transport/gloo/collectives.h"
 #include "transport/gloo/device.h"
 #include "transport/gloo/errors.h"
@@ -48,7 +48,7 @@ class GlooTransport final : public Transport {
         timeout_(options.timeout),
         groups_(options.groups),
         file_(options.store_path) {
-    leave_headroom();
+    leave_header_room();
     keep_no_flight_record();
     process_groups_.resize(groups_.size());
     shares_.resize(groups_.size());
@@ -337,7 +337,7 @@ std::unique_ptr<Pending> GlooTransport::post_receive(RankId from, const TensorSp
 std::unique_ptr<Pending> GlooTransport::start_all_reduce(ParameterGroupId id, at::Tensor gradients) {
   static_cast<void>(place_in_group(groups_, id, RankId(rank_)));  // throws unless a member
   const GlooGroup& group = process_groups_[id.index()];
-  if (!group) return std::make_unique<Done>(std::move(gradients));
+  if (!group) return std::make_unique<Completed>(std::move(gradients));
   if (shares_[id.index()]) return start_shared_sum(id, std::move(gradients), {}, nullptr);
   const Operation operation{OperationKind::AllReduce, id.value()};
   return guarded([&] { return to_text(rank_, operation); },
@@ -363,7 +363,7 @@ std::unique_ptr<Pending> GlooTransport::start_ordered_all_reduce(ParameterGroupI
                                                                                 gradients, parts, order, timeout_);
                    }
                    gradients.copy_(add_in_order(order, {std::move(parts)}));
-                   return std::make_unique<Done>(std::move(gradients));
+                   return std::make_unique<Completed>(std::move(gradients));
                  });
 }
 
@@ -382,7 +382,7 @@ std::unique_ptr<Pending> GlooTransport::start_all_gather(ParameterGroupId id, at
                                                          const std::vector<std::int64_t>& counts) {
   static_cast<void>(place_in_group(groups_, id, RankId(rank_)));  // throws unless a member
   const GlooGroup& group = process_groups_[id.index()];
-  if (!group) return std::make_unique<Done>(std::move(buffer));
+  if (!group) return std::make_unique<Completed>(std::move(buffer));
   const Operation operation{OperationKind::AllGather, id.value()};
   return guarded([&] { return to_text(rank_, operation); },
                  [&] {

@@ -31,7 +31,7 @@ struct GlooOptions {
   bool share_memory = true;
 };
 
-/// Calls leave_headroom(), so that messages need not be copies. Joins the other ranks; returns once all have joined.
+/// Calls leave_header_room(), so that messages need not be copies. Joins the other ranks; returns once all have joined.
 /// Messages to higher and to lower ranks, and each stage with several members, have a process group each, so that none
 /// waits for another; together they use one thread for the sockets and one a group.
 ///

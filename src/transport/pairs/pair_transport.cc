@@ -9,7 +9,7 @@
 #include <type_traits>
 
 #include "core/error.h"
-#include "transport/done.h"
+#include "transport/completed.h"
 #include "transport/groups.h"
 #include "transport/ordered_sum.h"
 #include "transport/pairs/slice_sum.h"
@@ -125,7 +125,7 @@ class PairTransport final : public Transport {
 
   std::unique_ptr<Pending> start_all_reduce(ParameterGroupId id, at::Tensor gradients) override {
     const Group& group = group_of(id);
-    if (!group) return std::make_unique<Done>(std::move(gradients));
+    if (!group) return std::make_unique<Completed>(std::move(gradients));
     const std::string operation = sum_of(id);
     return guarded(operation, [&] {
       std::vector<at::Tensor> tensors{gradients};
@@ -138,7 +138,7 @@ class PairTransport final : public Transport {
     const Group& group = group_of(id);
     if (!group) {
       gradients.copy_(add_in_order(order, {std::move(parts)}));
-      return std::make_unique<Done>(std::move(gradients));
+      return std::make_unique<Completed>(std::move(gradients));
     }
     const std::string operation = sum_of(id);
     return guarded(operation, [&] {
@@ -149,7 +149,7 @@ class PairTransport final : public Transport {
   std::unique_ptr<Pending> start_all_gather(ParameterGroupId id, at::Tensor buffer,
                                             const std::vector<std::int64_t>& counts) override {
     const Group& group = group_of(id);
-    if (!group) return std::make_unique<Done>(std::move(buffer));
+    if (!group) return std::make_unique<Completed>(std::move(buffer));
     const std::string operation = fmt::format("rank {}: all-gather of stage {}", to_.rank, id.value());
     return guarded(operation, [&] {
       auto pending = std::make_unique<Broadcasts>(operation, buffer);

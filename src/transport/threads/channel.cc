@@ -15,13 +15,13 @@ void ThreadChannel::send(TaggedTensor message) {
   if (notify) arrived_.notify_one();
 }
 
-TaggedTensor ThreadChannel::take(std::int64_t number, const Closure& closure) {
+TaggedTensor ThreadChannel::take(std::int64_t number, const CloseFlag& close_flag) {
   std::unique_lock lock(mutex_);
   receiver_waits_ = true;
   const auto arrived = [&] { return number < first_ + static_cast<std::int64_t>(messages_.size()); };
-  arrived_.wait(lock, [&] { return closure.closed() || arrived(); });
+  arrived_.wait(lock, [&] { return close_flag.closed() || arrived(); });
   receiver_waits_ = false;
-  if (closure.closed()) return {};
+  if (close_flag.closed()) return {};
   const Handed message = std::exchange(messages_[static_cast<std::size_t>(number - first_)], Handed());
   while (!messages_.empty() && !messages_.front().tensor.tensor.defined()) {
     messages_.pop_front();

@@ -10,7 +10,7 @@
 
 #include "transport/message.h"
 #include "transport/stream.h"
-#include "transport/threads/closure.h"
+#include "transport/threads/close_flag.h"
 
 namespace chimera {
 
@@ -27,10 +27,10 @@ class ThreadChannel {
   void send(TaggedTensor message);
   /// The number of the message that the next receive stands for. The receiver's thread alone.
   [[nodiscard]] std::int64_t post() { return posted_++; }
-  /// Blocks until message `number` is there or `closure` is closed; an undefined tensor in the latter case. Each number
-  /// once.
-  [[nodiscard]] TaggedTensor take(std::int64_t number, const Closure& closure);
-  /// Makes a blocked take() look at its closure again.
+  /// Blocks until message `number` is there or `close_flag` is closed; an undefined tensor in the latter case. Each
+  /// number once.
+  [[nodiscard]] TaggedTensor take(std::int64_t number, const CloseFlag& close_flag);
+  /// Makes a blocked take() look at its flag again.
   void wake();
 
  private:

@@ -79,11 +79,11 @@ std::int64_t ThreadSum::deposit(std::size_t member, Addend addend) {
   return number;
 }
 
-SumResult ThreadSum::wait(std::int64_t number, const Closure& closure) {
+SumResult ThreadSum::wait(std::int64_t number, const CloseFlag& close_flag) {
   std::unique_lock lock(mutex_);
   Round& round = rounds_[static_cast<std::size_t>(number - first_)];
-  changed_.wait(lock, [&] { return closure.closed() || round.num_deposited == num_members_; });
-  if (round.phase == Phase::Collecting && !closure.closed()) {
+  changed_.wait(lock, [&] { return close_flag.closed() || round.num_deposited == num_members_; });
+  if (round.phase == Phase::Collecting && !close_flag.closed()) {
     round.phase = Phase::Summing;
     lock.unlock();  // a member may hand in for the next round meanwhile
     std::string error = add_up(round.addends);
@@ -96,7 +96,7 @@ SumResult ThreadSum::wait(std::int64_t number, const Closure& closure) {
   }
   // Even when closed: another member may be writing into this one's buffer.
   changed_.wait(lock, [&] { return round.phase != Phase::Summing; });
-  if (closure.closed()) return {.closed = true, .error = {}};
+  if (close_flag.closed()) return {.closed = true, .error = {}};
   round.summed.await();
   SumResult result{.closed = false, .error = round.error};
   ++round.num_left;

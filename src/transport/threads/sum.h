@@ -13,7 +13,7 @@
 
 #include "schedule/reduction_tree.h"
 #include "transport/stream.h"
-#include "transport/threads/closure.h"
+#include "transport/threads/close_flag.h"
 
 namespace chimera {
 
@@ -29,7 +29,7 @@ struct Addend {
 
 /// What became of a wait for a sum.
 struct SumResult {
-  bool closed = false;  ///< the closure was closed; the buffer holds no sum
+  bool closed = false;  ///< the flag was raised; the buffer holds no sum
   std::string error;    ///< not empty: the buffers do not fit each other
 };
 
@@ -40,10 +40,10 @@ class ThreadSum {
   /// Hands in the member's next buffer and returns the number of its round. Never waits for another member.
   [[nodiscard]] std::int64_t deposit(std::size_t member, Addend addend);
   /// Blocks until all members have handed in for the round and each buffer holds the sum, formed once, in the
-  /// order of the addends; or until `closure` is closed. No buffer is touched after any member's wait() has returned.
-  /// To be called once by each member for each round.
-  [[nodiscard]] SumResult wait(std::int64_t round, const Closure& closure);
-  /// Makes blocked waits look at their closure again.
+  /// order of the addends; or until `close_flag` is closed. No buffer is touched after any member's wait() has
+  /// returned. To be called once by each member for each round.
+  [[nodiscard]] SumResult wait(std::int64_t round, const CloseFlag& close_flag);
+  /// Makes blocked waits look at their flag again.
   void wake();
 
  private:

@@ -12,7 +12,7 @@
 #include "core/error.h"
 #include "transport/groups.h"
 #include "transport/threads/channel.h"
-#include "transport/threads/closure.h"
+#include "transport/threads/close_flag.h"
 #include "transport/threads/sum.h"
 
 namespace chimera {
@@ -29,7 +29,7 @@ struct ThreadHub::State {
 
   std::size_t num_ranks;
   RankGroups groups;
-  Closure closure;
+  CloseFlag close_flag;
   std::vector<ThreadChannel> channels;  ///< [from][to]
   std::deque<ThreadSum> sums;           ///< by parameter group
   ThreadSum everyone;
@@ -39,14 +39,14 @@ namespace {
 
 class Sent final : public Pending {
  public:
-  Sent(const Closure& closure, RankId from, RankId to) : closure_(closure), from_(from), to_(to) {}
+  Sent(const CloseFlag& close_flag, RankId from, RankId to) : close_flag_(close_flag), from_(from), to_(to) {}
   at::Tensor wait() override {
-    closure_.check([&] { return fmt::format("rank {}: send to rank {}", from_.value(), to_.value()); });
+    close_flag_.check([&] { return fmt::format("rank {}: send to rank {}", from_.value(), to_.value()); });
     return {};
   }
 
  private:
-  const Closure& closure_;
+  const CloseFlag& close_flag_;
   RankId from_;
   RankId to_;
 };
@@ -57,8 +57,8 @@ class Receive final : public Pending {
       : hub_(hub), from_(from), to_(to), spec_(std::move(spec)), tag_(tag), number_(hub.channel(from, to).post()) {}
 
   at::Tensor wait() override {
-    const auto [message, tag] = hub_.channel(from_, to_).take(number_, hub_.closure);
-    hub_.closure.check([&] { return operation(); });
+    const auto [message, tag] = hub_.channel(from_, to_).take(number_, hub_.close_flag);
+    hub_.close_flag.check([&] { return operation(); });
     if (tag != tag_) throw_mismatch(from_, to_, tag_, to_text(tag));
     if (message.sizes() != spec_.sizes || message.scalar_type() != spec_.dtype) {
       throw TransportError(fmt::format("{}: expected [{}] {}, got [{}] {}; both ends must follow the same program",
@@ -93,9 +93,9 @@ class Sum final : public Pending {
         round_(sum.deposit(member, std::move(addend))) {}
 
   at::Tensor wait() override {
-    const SumResult result = sum_.wait(round_, hub_.closure);
+    const SumResult result = sum_.wait(round_, hub_.close_flag);
     const auto operation = [&] { return fmt::format("rank {}: {}", rank_.value(), operation_); };
-    if (result.closed) hub_.closure.check(operation);
+    if (result.closed) hub_.close_flag.check(operation);
     if (!result.error.empty()) throw TransportError(operation() + ": " + result.error);
     return buffer_;
   }
@@ -115,7 +115,7 @@ class ThreadTransport final : public Transport {
 
   std::unique_ptr<Pending> start_send(RankId to, at::Tensor tensor, const MessageTag& tag) override {
     hub_.channel(rank_, to).send({std::move(tensor), tag});
-    return std::make_unique<Sent>(hub_.closure, rank_, to);
+    return std::make_unique<Sent>(hub_.close_flag, rank_, to);
   }
 
   std::unique_ptr<Pending> post_receive(RankId from, const TensorSpec& spec, const MessageTag& tag) override {
@@ -164,7 +164,7 @@ std::unique_ptr<Transport> ThreadHub::transport(RankId rank) {
 }
 
 void ThreadHub::close(const std::string& why) {
-  state_->closure.close(why);
+  state_->close_flag.close(why);
   for (ThreadChannel& channel : state_->channels) channel.wake();
   for (ThreadSum& sum : state_->sums) sum.wake();
   state_->everyone.wake();

@@ -10,12 +10,12 @@
 namespace chimera {
 
 /// A product of hidden states [1, 1, kHidden] with one small parameter, and a sum where the loss is taken.
-class NearEmptyStage final : public Stage {
+class TrivialStage final : public Stage {
  public:
   static constexpr std::int64_t kHidden = 8;
 
   /// `first` makes its own input; `last` returns a loss [].
-  NearEmptyStage(bool first, bool last) : Stage({{"scale", at::ones({kHidden})}}), last_(last) {
+  TrivialStage(bool first, bool last) : Stage({{"scale", at::ones({kHidden})}}), last_(last) {
     if (first) embedded_ = at::ones({1, 1, kHidden});
   }
   at::Tensor forward(const at::Tensor& input, const MicroBatch& /*batch*/) override {

@@ -7,9 +7,9 @@
 namespace chimera {
 
 /// Counts from its construction on. Linux only, as the rest.
-class Disturbance {
+class CompetingLoad {
  public:
-  Disturbance();
+  CompetingLoad();
   /// The share of all cores' time, 0 .. 1, that went to other processes than this one and its children (waited for by
   /// now), or to other machines on the same host.
   [[nodiscard]] double share() const;

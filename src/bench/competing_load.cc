@@ -1,4 +1,4 @@
-#include "bench/disturbance.h"
+#include "bench/competing_load.h"
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -32,9 +32,9 @@ double own_seconds() { return cpu_seconds(RUSAGE_SELF) + cpu_seconds(RUSAGE_CHIL
 
 }  // namespace
 
-Disturbance::Disturbance() : busy_(busy_seconds()), own_(own_seconds()) {}
+CompetingLoad::CompetingLoad() : busy_(busy_seconds()), own_(own_seconds()) {}
 
-double Disturbance::share() const {
+double CompetingLoad::share() const {
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start_;
   const double cores = static_cast<double>(::sysconf(_SC_NPROCESSORS_ONLN));
   const double others = busy_seconds() - busy_ - (own_seconds() - own_);

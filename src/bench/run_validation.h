@@ -36,9 +36,9 @@ using PredictRun = std::function<RunPrediction(const MachineProfile&, const Grid
 
 /// Measures the chosen runs, trains each once more to count its tensors, and predicts all of them. `say` gets a few
 /// words after every one. Throws what chosen_runs(), `measure` and `predict` throw; Error where a run fails.
-[[nodiscard]] std::vector<Validated> validate(const ValidationOptions& options, const MeasureGrid& measure,
-                                              const PredictRun& predict,
-                                              const std::function<void(const std::string&)>& say);
+[[nodiscard]] std::vector<Validated> run_validation(const ValidationOptions& options, const MeasureGrid& measure,
+                                                    const PredictRun& predict,
+                                                    const std::function<void(const std::string&)>& say);
 
 /// That of the planner: Predictor, for the run as a candidate.
 [[nodiscard]] RunPrediction predict_run(const MachineProfile& machine, const GridRun& run);

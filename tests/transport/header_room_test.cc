@@ -1,6 +1,6 @@
 // Room before a tensor's first element, and who may use it.
 
-#include "transport/headroom.h"
+#include "transport/header_room.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/CPUAllocator.h>
@@ -18,12 +18,12 @@ namespace {
 const MessageTag kTag{3, {OpKind::Forward, ReplicaId(0), StageId(1), MicroBatchId(2)}};
 const RankId kZero(0), kOne(1);
 
-class HeadroomTest : public ::testing::Test {
+class HeaderRoomTest : public ::testing::Test {
  protected:
-  static void SetUpTestSuite() { leave_headroom(); }
+  static void SetUpTestSuite() { leave_header_room(); }
 };
 
-TEST_F(HeadroomTest, AMessageIsTheTensorsOwnMemory) {
+TEST_F(HeaderRoomTest, AMessageIsTheTensorsOwnMemory) {
   const at::Tensor tensor = at::arange(5, at::kDouble);
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(tensor.data_ptr()) % 64, 0U);
   const at::Tensor message = make_message(tensor, kTag);
@@ -33,7 +33,7 @@ TEST_F(HeadroomTest, AMessageIsTheTensorsOwnMemory) {
   EXPECT_TRUE(at::equal(tensor_of(message, {{5}, at::kDouble}), at::arange(5, at::kDouble)));
 }
 
-TEST_F(HeadroomTest, AMessageKeepsTheMemoryAlive) {
+TEST_F(HeaderRoomTest, AMessageKeepsTheMemoryAlive) {
   at::Tensor message;
   {
     const at::Tensor tensor = at::full({1000}, 4.0F);
@@ -43,7 +43,7 @@ TEST_F(HeadroomTest, AMessageKeepsTheMemoryAlive) {
   EXPECT_TRUE(at::equal(tensor_of(message, {{1000}, at::kFloat}), at::full({1000}, 4.0F)));
 }
 
-TEST_F(HeadroomTest, TwoMessagesOfOneTensorDoNotShareAHeader) {
+TEST_F(HeaderRoomTest, TwoMessagesOfOneTensorDoNotShareAHeader) {
   const at::Tensor tensor = at::ones({4});
   const MessageTag other{4, kTag.op};
   {
@@ -52,26 +52,26 @@ TEST_F(HeadroomTest, TwoMessagesOfOneTensorDoNotShareAHeader) {
     check_message(first, kTag, kZero, kOne);
     check_message(second, other, kZero, kOne);
   }
-  EXPECT_TRUE(with_headroom(tensor)) << "free again";
+  EXPECT_TRUE(with_header_room(tensor)) << "free again";
 }
 
-TEST_F(HeadroomTest, ATensorThatBeginsElsewhereIsCopied) {
+TEST_F(HeaderRoomTest, ATensorThatBeginsElsewhereIsCopied) {
   const at::Tensor tensor = at::arange(8, at::kFloat).narrow(0, 4, 4);
-  EXPECT_FALSE(with_headroom(tensor));
+  EXPECT_FALSE(with_header_room(tensor));
   EXPECT_TRUE(at::equal(tensor_of(make_message(tensor, kTag), {{4}, at::kFloat}), tensor));
   float numbers[4] = {1, 2, 3, 4};
-  EXPECT_FALSE(with_headroom(at::from_blob(numbers, {4})));
+  EXPECT_FALSE(with_header_room(at::from_blob(numbers, {4})));
 }
 
-TEST_F(HeadroomTest, TensorsMayGrow) {
+TEST_F(HeaderRoomTest, TensorsMayGrow) {
   at::Tensor tensor = at::ones({3});
   tensor.resize_({100'000}).fill_(2);
-  EXPECT_TRUE(with_headroom(tensor));
+  EXPECT_TRUE(with_header_room(tensor));
   EXPECT_EQ(tensor.sum().item<double>(), 200'000);
   EXPECT_EQ(at::zeros({0}).numel(), 0);
 }
 
-TEST_F(HeadroomTest, KernelsMayAllocateWithoutATensor) {
+TEST_F(HeaderRoomTest, KernelsMayAllocateWithoutATensor) {
   c10::Allocator* allocator = c10::GetCPUAllocator();
   constexpr std::int64_t kBytes = 100;
   auto* one = static_cast<char*>(allocator->raw_allocate(kBytes));

@@ -1,4 +1,4 @@
-#include "bench/machine.h"
+#include "bench/machine_line.h"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-#include "bench/validate.h"
+#include "bench/run_validation.h"
 
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ TEST(ValidateTest, SetsPredictionsBesideMeasurements) {
     EXPECT_EQ(machine.name, "p100-aries");
     return RunPrediction{0.1 * static_cast<double>(run.stages), run.recomputes ? 150.0 : 330.0};
   };
-  const auto runs = validate(options, measure, predict, [](const std::string&) {});
+  const auto runs = run_validation(options, measure, predict, [](const std::string&) {});
   ASSERT_EQ(runs.size(), 3U);
   EXPECT_TRUE(runs[1].run.recomputes);
   for (const Validated& one : runs) {
@@ -63,7 +63,7 @@ TEST(ValidateTest, PredictsEveryRunOfTheGrid) {
 
 TEST(ValidateTest, RefusesAGridWithoutRuns) {
   try {
-    (void)validate({.program = "true", .machine = kMachine, .only = "gpt4"}, {}, {}, [](const std::string&) {});
+    (void)run_validation({.program = "true", .machine = kMachine, .only = "gpt4"}, {}, {}, [](const std::string&) {});
     FAIL();
   } catch (const ConfigError& error) {
     EXPECT_STREQ(error.what(),

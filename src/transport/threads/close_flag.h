@@ -1,5 +1,5 @@
 #pragma once
-// The end of working together, shared by the rank threads of one process.
+// Whether the rank threads of one process still work together, and if not, why.
 
 #include <atomic>
 #include <mutex>
@@ -10,7 +10,7 @@
 namespace chimera {
 
 /// Open until someone closes it; the first reason stays.
-class Closure {
+class CloseFlag {
  public:
   void close(const std::string& why) {
     const std::scoped_lock lock(mutex_);

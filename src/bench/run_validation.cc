@@ -1,4 +1,4 @@
-#include "bench/validate.h"
+#include "bench/run_validation.h"
 
 #include <fmt/format.h>
 
@@ -52,8 +52,8 @@ std::vector<GridRun> chosen_runs(const std::string& only) {
   return runs;
 }
 
-std::vector<Validated> validate(const ValidationOptions& options, const MeasureGrid& measure, const PredictRun& predict,
-                                const std::function<void(const std::string&)>& say) {
+std::vector<Validated> run_validation(const ValidationOptions& options, const MeasureGrid& measure,
+                                      const PredictRun& predict, const std::function<void(const std::string&)>& say) {
   const std::vector<GridRun> runs = chosen_runs(options.only);
   if (!options.machine.empty())
     (void)predict(read_machine(options.machine), runs.front());  // what is wrong with it, now
