@@ -27,10 +27,8 @@ class GlooAllGather {
   std::vector<c10::intrusive_ptr<c10d::Work>> works_;
 };
 
-/// Adds the members' parts in one order. Every member owns a slice of the buffer: it gets that slice of everyone's
-/// parts, adds them, and hands the sum to all. As much travels as in a ring, but for members with several parts. The
-/// adding is done by the group's own thread as soon as the parts are here: the caller need not wait for it to go on.
-/// One at a time in each group.
+/// Adds the members' parts in one order (SliceExchange). The adding is done by the group's own thread as soon as the
+/// parts are here: the caller need not wait for it to go on. One at a time in each group.
 class GlooOrderedSum {
  public:
   /// `gradients` becomes the sum.

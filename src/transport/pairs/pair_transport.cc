@@ -12,7 +12,7 @@
 #include "transport/completed.h"
 #include "transport/groups.h"
 #include "transport/ordered_sum.h"
-#include "transport/pairs/slice_sum.h"
+#include "transport/slice_exchange.h"
 
 namespace chimera {
 namespace {
@@ -59,16 +59,43 @@ class UnderWay final : public Pending {
   at::Tensor result_;
 };
 
+/// Slices are added when the caller waits, which on a device that works in streams does not block it.
 class OrderedSum final : public Pending {
  public:
-  OrderedSum(std::string operation, SliceSum sum) : operation_(std::move(operation)), sum_(std::move(sum)) {}
+  OrderedSum(std::string operation, Group group, at::Tensor gradients, const std::vector<at::Tensor>& parts,
+             const SumOrder& order)
+      : operation_(std::move(operation)),
+        group_(std::move(group)),
+        gradients_(std::move(gradients)),
+        exchange_(*group_, gradients_, parts, order) {}
+
   at::Tensor wait() override {
-    return guarded(operation_, [&] { return sum_.finish(); });
+    return guarded(operation_, [&] {
+      if (!exchange_.work().wait()) throw TransportError("aborted");
+      hand_round(exchange_.add());
+      return gradients_;
+    });
   }
 
  private:
+  /// c10d's all-gather wants equal parts: those of members with less end in zeros.
+  void hand_round(const at::Tensor& own_sum) {
+    const auto& counts = exchange_.counts();
+    std::vector<at::Tensor> mine{at::zeros({counts.front()}, own_sum.options())};
+    mine.front().narrow(0, 0, own_sum.numel()).copy_(own_sum);
+    std::vector<std::vector<at::Tensor>> all(1);
+    for (std::size_t member = 0; member < counts.size(); ++member) all.front().push_back(at::empty_like(mine.front()));
+    group_->allgather(all, mine)->wait();
+    std::int64_t offset = 0;
+    for (std::size_t member = 0; member < counts.size(); offset += counts[member++]) {
+      gradients_.narrow(0, offset, counts[member]).copy_(all.front()[member].narrow(0, 0, counts[member]));
+    }
+  }
+
   std::string operation_;
-  SliceSum sum_;
+  Group group_;
+  at::Tensor gradients_;
+  SliceExchange exchange_;
 };
 
 /// What each member of a group owns, from it to the others: one broadcast after the other.
@@ -141,9 +168,8 @@ class PairTransport final : public Transport {
       return std::make_unique<Completed>(std::move(gradients));
     }
     const std::string operation = sum_of(id);
-    return guarded(operation, [&] {
-      return std::make_unique<OrderedSum>(operation, SliceSum(group, std::move(gradients), parts, order));
-    });
+    return guarded(operation,
+                   [&] { return std::make_unique<OrderedSum>(operation, group, std::move(gradients), parts, order); });
   }
 
   std::unique_ptr<Pending> start_all_gather(ParameterGroupId id, at::Tensor buffer,

@@ -1,0 +1,69 @@
+#include "transport/slice_exchange.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "transport/ordered_sum.h"
+
+namespace chimera {
+namespace {
+
+std::vector<std::int64_t> equal_counts(std::int64_t elements, std::int64_t members) {
+  const std::int64_t slice = (elements + members - 1) / members;
+  std::vector<std::int64_t> counts;
+  for (std::int64_t m = 0; m < members; ++m) {
+    counts.push_back(std::clamp<std::int64_t>(elements - m * slice, 0, slice));
+  }
+  return counts;
+}
+
+at::Tensor pack(const std::vector<at::Tensor>& parts, const std::vector<std::int64_t>& counts,
+                const at::TensorOptions& options) {
+  if (parts.empty()) return at::empty({0}, options);
+  if (parts.size() == 1) return parts.front();
+  std::vector<at::Tensor> pieces;
+  std::int64_t offset = 0;
+  for (const std::int64_t count : counts) {
+    for (const at::Tensor& part : parts) pieces.push_back(part.narrow(0, offset, count));
+    offset += count;
+  }
+  return at::cat(pieces);
+}
+
+}  // namespace
+
+SliceExchange::SliceExchange(c10d::Backend& group, const at::Tensor& gradients, const std::vector<at::Tensor>& parts,
+                             const SumOrder& order, std::chrono::milliseconds timeout)
+    : order_(order),
+      counts_(equal_counts(gradients.numel(), group.getSize())),
+      own_count_(counts_[static_cast<std::size_t>(group.getRank())]),
+      outgoing_(pack(parts, counts_, gradients.options())) {
+  std::vector<std::int64_t> sent;  // c10d takes these lists away
+  std::vector<std::int64_t> received;
+  std::int64_t arriving = 0;
+  for (const std::int64_t count : counts_) sent.push_back(static_cast<std::int64_t>(parts.size()) * count);
+  for (const auto& trees : order_.parts) {
+    received.push_back(static_cast<std::int64_t>(trees.size()) * own_count_);
+    arriving += received.back();
+  }
+  arrived_ = at::empty({arriving}, gradients.options());
+  c10d::AllToAllOptions options;
+  if (timeout != kNoTimeout) options.timeout = timeout;
+  work_ = group.alltoall_base(arrived_, outgoing_, received, sent, options);
+}
+
+at::Tensor SliceExchange::add() {
+  if (own_count_ == 0) return at::empty({0}, arrived_.options());
+  std::vector<std::vector<at::Tensor>> slices;
+  std::int64_t offset = 0;
+  for (const auto& trees : order_.parts) {
+    auto& of_member = slices.emplace_back();
+    for (std::size_t part = 0; part < trees.size(); ++part, offset += own_count_) {
+      of_member.push_back(arrived_.narrow(0, offset, own_count_));
+    }
+  }
+  return add_in_order(order_, slices);
+}
+
+}  // namespace chimera
