@@ -80,5 +80,6 @@ set(torch_suites
 )
 foreach(suite ${torch_suites})
   add_test(NAME torch.${suite} COMMAND chimera_torch_tests --gtest_filter=${suite}.*:*/${suite}.*)
-  set_tests_properties(torch.${suite} PROPERTIES TIMEOUT 600)
+  set_tests_properties(torch.${suite} PROPERTIES TIMEOUT ${long_time_limit})
 endforeach()
+set_tests_properties(torch.HundredStepsTest PROPERTIES TIMEOUT 3600) # with CHIMERA_LONG_TESTS
