@@ -25,7 +25,7 @@ struct Options {
   ModelFlags flags;
   std::int64_t stages = 1;
   PartitionChoice partition;
-  std::string schedule = "1f1b";
+  std::string schedule = kPlainSchedule;
   CLI::Option* schedule_option = nullptr;
   std::int64_t micro_batches = 0;  // 0: as many as stages
   std::int64_t micro_batch_size = 4;
@@ -117,7 +117,8 @@ void add_model(CLI::App& program, int&) {
   options->schedule_option =
       command
           ->add_option("--schedule", options->schedule,
-                       "whose workers hold the stages, of which it may cut more than D (default 1f1b)")
+                       std::string("whose workers hold the stages, of which it may cut more than D (default ") +
+                           kPlainSchedule + ")")
           ->type_name("NAME");
   add_count(*command, "--micro-batches", options->micro_batches, "of its step (default: as many as --stages)");
   options->flags.add_to(*command);

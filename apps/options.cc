@@ -8,6 +8,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iostream>
 #include <iterator>
 #include <system_error>
@@ -24,6 +25,20 @@ template <class Number>
 bool parses(const std::string& text, Number& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc{} && end == text.data() + text.size();
+}
+
+/// What the axis means, who takes it, and what it is where nothing is said.
+std::string help_of(const ShapeAxis& axis) {
+  std::vector<std::string> takers;
+  std::vector<std::string> usual;
+  for (const Generator& generator : generators()) {
+    const TakenAxis* taken = find_axis(generator, axis.axis);
+    if (taken == nullptr) continue;
+    takers.push_back(generator.name);
+    usual.push_back(axis.text(taken->usual));
+  }
+  if (std::ranges::adjacent_find(usual, std::not_equal_to<>{}) == usual.end()) usual.resize(1);
+  return fmt::format("{} ({}; default {})", axis.meaning, fmt::join(takers, ", "), fmt::join(usual, ", "));
 }
 
 }  // namespace
@@ -93,35 +108,55 @@ void ShapeFlags::add_to(CLI::App& app) {
   stages = add_count(app, "--stages", shape.stages, "D, workers of one pipeline");
   micro_batches =
       add_count(app, "--micro-batches", shape.micro_batches, "N, micro-batches a step, all directions together");
-  special = {add_count(app, "--pipelines", shape.pipelines, "2f, down and up pipelines together (chimera; default 2)"),
-             add_count(app, "--chunks", shape.chunks, "v, stages on each worker (interleaved-1f1b; default 2)"),
-             add_count(app, "--waves", shape.waves, "w, waves through the workers (hanayo; default 1)"),
-             add_choice(app, "--scale", shape.scale, "for more micro-batches than stages (chimera; default direct)")};
+  axes.reserve(shape_axes().size());  // what options write into stays in place
+  for (const ShapeAxis& axis : shape_axes()) {
+    AxisFlag& flag = axes.emplace_back(axis);
+    const auto take = [&flag](const std::string& word) { flag.name = word; };
+    flag.option = axis.is_number()
+                      ? add_count(app, axis.flag(), flag.number, help_of(axis))
+                      : add_word(app, axis.flag(), {axis.names.begin(), axis.names.end()}, take, help_of(axis));
+  }
+}
+
+std::int64_t AxisFlag::value() const {
+  return axis.is_number() ? number : std::ranges::find(axis.names, name) - axis.names.begin();
 }
 
 bool ShapeFlags::given() const {
-  return stages->count() + micro_batches->count() > 0 ||
-         std::any_of(special.begin(), special.end(), [](const CLI::Option* flag) { return flag->count() > 0; });
+  return stages->count() + micro_batches->count() > 0 || std::ranges::any_of(axes, &AxisFlag::given);
 }
 
 PipelineShape ShapeFlags::shape_for(const Generator& generator, const std::vector<std::string>& beside) const {
-  for (const CLI::Option* flag : special) {
-    if (flag->count() == 0 || takes(generator, flag->get_name())) continue;
-    const auto takes_it = [&](const Generator& other) {
-      return takes(other, flag->get_name()) && std::find(beside.begin(), beside.end(), other.name) != beside.end();
-    };
-    if (std::any_of(generators().begin(), generators().end(), takes_it)) continue;
-    throw ConfigError(
-        fmt::format("{} does not apply to {}{}", flag->get_name(), generator.name,
-                    generator.flags.empty() ? "" : fmt::format(", which takes {}", fmt::join(generator.flags, ", "))));
+  for (const AxisFlag& flag : axes) {
+    if (!flag.given() || find_axis(generator, flag.axis.axis) != nullptr) continue;
+    const auto takers = schedules_with(flag.axis.axis);
+    if (std::ranges::any_of(takers, [&](const auto& name) { return std::ranges::count(beside, name) > 0; })) continue;
+    std::vector<std::string> taken;
+    for (const TakenAxis& own : generator.axes) taken.push_back(shape_axis(own.axis).flag());
+    throw ConfigError(fmt::format("{} does not apply to {}{}", flag.axis.flag(), generator.name,
+                                  taken.empty() ? "" : fmt::format(", which takes {}", fmt::join(taken, ", "))));
   }
-  return shape;
+  return shape_of(generator, shape.stages, shape.micro_batches);
 }
 
-PipelineShape ShapeFlags::shape_beside(const Schedule& schedule) const {
+PipelineShape ShapeFlags::as_given() const {
   PipelineShape asked = shape;
-  asked.stages = static_cast<std::int64_t>(schedule.workers.size());
-  asked.micro_batches = std::llround(static_cast<double>(schedule.micro_batches) * schedule.micro_batch_scale);
+  for (const AxisFlag& flag : axes) {
+    if (flag.given()) flag.axis.set(asked, flag.value());
+  }
+  return asked;
+}
+
+PipelineShape ShapeFlags::shape_beside(const Schedule& schedule, const Generator& generator) const {
+  return shape_of(generator, static_cast<std::int64_t>(schedule.workers.size()),
+                  std::llround(static_cast<double>(schedule.micro_batches) * schedule.micro_batch_scale));
+}
+
+PipelineShape ShapeFlags::shape_of(const Generator& generator, std::int64_t depth, std::int64_t count) const {
+  PipelineShape asked = usual_shape(generator, depth, count);
+  for (const AxisFlag& flag : axes) {
+    if (flag.given() && find_axis(generator, flag.axis.axis) != nullptr) flag.axis.set(asked, flag.value());
+  }
   return asked;
 }
 

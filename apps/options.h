@@ -53,21 +53,37 @@ CLI::Option* add_choice(CLI::App& app, const std::string& flag, Enum& value, con
 /// --format, one of `formats`; the first is the default.
 void add_format(CLI::App& app, Format& format, const std::vector<Format>& formats);
 
-/// --stages, --micro-batches, --pipelines, --chunks, --waves, --scale.
+/// The flag of a parameter that only some schedules take.
+struct AxisFlag {
+  const ShapeAxis& axis;
+  CLI::Option* option = nullptr;
+  std::int64_t number = 0;
+  std::string name = {};  // of the value, where values are no numbers
+
+  [[nodiscard]] bool given() const { return option->count() > 0; }
+  [[nodiscard]] std::int64_t value() const;
+};
+
+/// --stages, --micro-batches, and a flag for each of shape_axes().
 struct ShapeFlags {
-  PipelineShape shape;
+  PipelineShape shape;  // D and N; the others stand in `axes`
   CLI::Option* stages = nullptr;
   CLI::Option* micro_batches = nullptr;
-  std::vector<CLI::Option*> special;  // the flags that only some schedules take
+  std::vector<AxisFlag> axes;
 
   void add_to(CLI::App& app);
   [[nodiscard]] bool given() const;
   /// What the flags say; throws ConfigError where one of them applies neither to the schedule nor to those beside it.
   [[nodiscard]] PipelineShape shape_for(const Generator& generator, const std::vector<std::string>& beside = {}) const;
-  /// What the flags say, with D and N of a schedule.
-  [[nodiscard]] PipelineShape shape_beside(const Schedule& schedule) const;
+  /// The generator's shape by those of the flags that it takes, with D and N of a schedule.
+  [[nodiscard]] PipelineShape shape_beside(const Schedule& schedule, const Generator& generator) const;
+  /// What the flags say, whoever takes them.
+  [[nodiscard]] PipelineShape as_given() const;
   /// Generates; throws ConfigError where D or N is not given, or as shape_for.
   [[nodiscard]] Schedule generate(const std::string& name, const std::vector<std::string>& beside = {}) const;
+
+ private:
+  [[nodiscard]] PipelineShape shape_of(const Generator& generator, std::int64_t depth, std::int64_t count) const;
 };
 
 /// --forward, --backward or --input-gradient and --weight-gradient, --latency; or --costs. With either --sync,

@@ -69,7 +69,12 @@ void PictureFlags::check_format(Format format) const {
 std::vector<Schedule> PictureFlags::beside(const Schedule& first, const ShapeFlags& shape) const {
   std::vector<Schedule> schedules;
   for (const std::string& name : with) {
-    schedules.push_back(is_file(name) ? read_schedule(name) : find_generator(name).generate(shape.shape_beside(first)));
+    if (is_file(name)) {
+      schedules.push_back(read_schedule(name));
+    } else {
+      const Generator& generator = find_generator(name);
+      schedules.push_back(generator.generate(shape.shape_beside(first, generator)));
+    }
   }
   return schedules;
 }

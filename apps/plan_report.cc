@@ -6,6 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "generate/shape_axis.h"
 #include "model_config/parameters.h"
 
 namespace chimera::apps {
@@ -17,8 +18,7 @@ constexpr double kGiB = 1 << 30;
 constexpr double kWorthSaying = 0.05;  // a larger difference of the models is explained
 
 std::string recomputed(const Candidate& candidate) {
-  const std::int64_t stages = candidate.shape.stages * stages_a_worker(candidate.schedule, candidate.shape);
-  return to_text(recompute_choice(candidate.recompute, stages));
+  return to_text(recompute_choice(candidate.recompute, num_stages(candidate)));
 }
 
 /// The schedule with what is special about its shape.
@@ -127,12 +127,16 @@ Json candidate_json(const ReportedCandidate& reported) {
                {"data_parallel", candidate.data_parallel},
                {"stages", candidate.shape.stages},
                {"micro_batch_size", candidate.micro_batch_size},
-               {"micro_batches", candidate.shape.micro_batches},
-               {"pipelines", candidate.shape.pipelines},
-               {"chunks", candidate.shape.chunks},
-               {"waves", candidate.shape.waves},
-               {"scale", to_text(candidate.shape.scale)},
-               {"partition", to_text(candidate.partition)},
+               {"micro_batches", candidate.shape.micro_batches}};
+  for (const ShapeAxis& axis : shape_axes()) {
+    Json& value = json[std::string(axis.name)];
+    if (axis.is_number()) {
+      value = axis.get(candidate.shape);
+    } else {
+      value = axis.text(candidate.shape);
+    }
+  }
+  json.update({{"partition", to_text(candidate.partition)},
                {"recompute", recomputed(candidate)},
                {"step_seconds", prediction.step_seconds},
                {"sequences_per_second", prediction.sequences_per_second},
@@ -143,7 +147,7 @@ Json candidate_json(const ReportedCandidate& reported) {
                {"busy_seconds", prediction.busy_seconds},
                {"idle_seconds", idle_json(prediction)},
                {"free_network_seconds", reported.gains.free_network_seconds},
-               {"without_recomputation_seconds", reported.gains.without_recomputation_seconds}};
+               {"without_recomputation_seconds", reported.gains.without_recomputation_seconds}});
   if (prediction.paper) json["equation_1"] = equation_json(*prediction.paper, reported.models);
   if (reported.measured_seconds) json["measured_step_seconds"] = *reported.measured_seconds;
   return json;

@@ -12,6 +12,12 @@
 namespace chimera::apps {
 namespace {
 
+std::vector<std::string> flags_of(const Generator& generator) {
+  std::vector<std::string> flags;
+  for (const TakenAxis& taken : generator.axes) flags.push_back(shape_axis(taken.axis).flag());
+  return flags;
+}
+
 std::string as_json() {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Generator& g : generators()) {
@@ -19,7 +25,11 @@ std::string as_json() {
                     {"constraints", g.constraints},
                     {"closed_form", g.closed_form},
                     {"activations", g.activations},
-                    {"source", g.source}});
+                    {"source", g.source},
+                    {"rule", g.rule},
+                    {"synchronous", g.synchronous},
+                    {"flags", flags_of(g)},
+                    {"figure", {{"stages", g.figure.stages}, {"micro_batches", g.figure.micro_batches}}}});
   }
   return list.dump(2) + "\n";
 }

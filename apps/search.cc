@@ -6,6 +6,7 @@
 #include <array>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include "commands.h"
 #include "core/error.h"
@@ -42,18 +43,18 @@ struct Options {
 /// Larger schedules are not drawn as text.
 constexpr std::int64_t kMostDrawnOps = 400;
 
-/// What each placement is called, and the flag of the shape that it takes.
+/// What each placement is called, and the parameter of the shape that it takes.
 struct NamedPlacement {
   const char* name;
   PlacementKind kind;
-  const char* flag;
+  std::optional<Axis> axis;
 };
 constexpr std::array kPlacements = {
-    NamedPlacement{"bidirectional", PlacementKind::Bidirectional, "--pipelines"},
-    NamedPlacement{"linear", PlacementKind::Linear, ""},
-    NamedPlacement{"loop", PlacementKind::Loop, "--chunks"},
-    NamedPlacement{"v", PlacementKind::Wave, ""},
-    NamedPlacement{"wave", PlacementKind::Wave, "--waves"},
+    NamedPlacement{"bidirectional", PlacementKind::Bidirectional, Axis::Pipelines},
+    NamedPlacement{"linear", PlacementKind::Linear, std::nullopt},
+    NamedPlacement{"loop", PlacementKind::Loop, Axis::Chunks},
+    NamedPlacement{"v", PlacementKind::Wave, std::nullopt},
+    NamedPlacement{"wave", PlacementKind::Wave, Axis::Waves},
 };
 
 std::vector<std::string> placement_names() {
@@ -67,8 +68,8 @@ const NamedPlacement& chosen_placement(const Options& options) {
   const NamedPlacement* chosen = &kPlacements.front();
   for (const NamedPlacement& placement : kPlacements) {
     if (options.placement == placement.name) return placement;
-    for (const CLI::Option* flag : options.shape.special) {
-      if (options.placement.empty() && flag->count() > 0 && flag->get_name() == placement.flag) chosen = &placement;
+    for (const AxisFlag& flag : options.shape.axes) {
+      if (options.placement.empty() && flag.given() && flag.axis.axis == placement.axis) chosen = &placement;
     }
   }
   return *chosen;
@@ -80,11 +81,11 @@ PipelineShape chosen_shape(const Options& options, const NamedPlacement& placeme
   if (flags.micro_batches->count() == 0) {
     throw ConfigError("search: --micro-batches is missing; give N, the micro-batches of one step");
   }
-  for (const CLI::Option* flag : flags.special) {
-    if (flag->count() == 0 || flag->get_name() == placement.flag) continue;
-    throw ConfigError(fmt::format("search: {} does not apply to --placement {}", flag->get_name(), placement.name));
+  for (const AxisFlag& flag : flags.axes) {
+    if (!flag.given() || flag.axis.axis == placement.axis) continue;
+    throw ConfigError(fmt::format("search: {} does not apply to --placement {}", flag.axis.flag(), placement.name));
   }
-  return flags.shape;
+  return flags.as_given();
 }
 
 /// Whole where --backward alone says what a backward costs.

@@ -175,8 +175,10 @@ struct Asked {
 };
 
 Words planned_words(const Parsed& parsed) {
-  for (const char* flag : {"--stages", "--micro-batches", "--pipelines", "--chunks", "--waves", "--scale",
-                           "--data-parallel", "--micro-batch-size", "--partition", "--recompute", "--schedule-file"}) {
+  std::vector<std::string> chosen = {"--stages",    "--micro-batches", "--data-parallel", "--micro-batch-size",
+                                     "--partition", "--recompute",     "--schedule-file"};
+  for (const ShapeAxis& axis : shape_axes()) chosen.push_back(axis.flag());
+  for (const std::string& flag : chosen) {
     if (parsed.command.get_option(flag)->count() > 0) throw ConfigError(fmt::format("--plan auto chooses {}", flag));
   }
   TrainOptions options = parsed.flags.options;
@@ -248,9 +250,10 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       "trains on the same samples from the same weights, and its gradients are those of the unpipelined model.\n"
       "Dropout masks depend on seed, step, sample and layer only; validation drops nothing. --recompute full keeps\n"
       "the input of every stage alone and runs forwards again: less memory, more time, the same numbers.\n"
-      "Asynchronous schedules (pipedream, pipedream-2bw) train by other updates than these: each stage updates by\n"
-      "itself, pipedream after every micro-batch, with the mean loss of the update's samples, and backward uses the\n"
-      "weights of its forward. Steps follow each other without a flush but for validation and the end. --clip then\n"
+      "Asynchronous schedules (`chimera schedules`: no flush) train by other updates than these: each stage updates\n"
+      "by itself, after every micro-batch or every N, with the mean loss of the update's samples, and backward uses\n"
+      "the weights of its forward. Steps follow each other without a flush but for validation and the end. --clip "
+      "then\n"
       "bounds the norm of each stage's own gradients; grad_norm is the root mean square, over the step's updates, of\n"
       "the norm over all stages. The learning rate changes from step to step.\n"
       "The loss is the mean over the step's target tokens, in nats. --micro-batches defaults to --stages, and\n"

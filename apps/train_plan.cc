@@ -44,12 +44,9 @@ std::vector<std::string> TrainPlanFlags::planned_words(const TrainOptions& optio
   PlanOptions plan_options{.schedules = {}, .top = 1};
   if (schedule_given) plan_options.schedules = {options.schedule};
   const RankedCandidate best = make_plan(predictor, plan_options).ranked.front();
-  std::cerr << fmt::format(
-      "plan: {}, recompute {}; predicted {:.4g} s a step, {:.4g} GiB\n", in_words(best.candidate),
-      to_text(recompute_choice(
-          best.candidate.recompute,
-          best.candidate.shape.stages * stages_a_worker(best.candidate.schedule, best.candidate.shape))),
-      best.prediction.step_seconds, best.prediction.peak_memory_bytes / (1 << 30));
+  std::cerr << fmt::format("plan: {}, recompute {}; predicted {:.4g} s a step, {:.4g} GiB\n", in_words(best.candidate),
+                           to_text(recompute_choice(best.candidate.recompute, num_stages(best.candidate))),
+                           best.prediction.step_seconds, best.prediction.peak_memory_bytes / (1 << 30));
   auto words = to_words(train_flags(problem, best.candidate));
   words.emplace_back("--plan=none");
   return words;

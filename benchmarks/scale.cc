@@ -70,13 +70,14 @@ void print_scale(const Options& options, std::int64_t workers) {
     }
     const auto& [candidate, prediction] = found->second;
     if (chimera == 0) chimera = prediction.sequences_per_second;
-    fmt::print("{:<14} {:>10} {:>10} {:>10} {:>10.3f} {:>8.1f} {:>8.2f} {:>7.2f}\n",
-               schedule == "chimera" ? schedule + " " + to_text(candidate.shape.scale).substr(0, 6) : schedule,
-               fmt::format("{} x {}", candidate.data_parallel, candidate.shape.stages),
-               fmt::format("{} x {}", candidate.shape.micro_batches, candidate.micro_batch_size),
-               candidate.recompute.empty() ? "none" : fmt::format("{} stages", candidate.recompute.size()),
-               prediction.step_seconds, prediction.sequences_per_second, prediction.peak_memory_bytes / 1e9,
-               chimera / prediction.sequences_per_second);
+    fmt::print(
+        "{:<14} {:>10} {:>10} {:>10} {:>10.3f} {:>8.1f} {:>8.2f} {:>7.2f}\n",
+        schedule == "chimera" ? schedule + " " + shape_axis(Axis::Scale).text(candidate.shape).substr(0, 6) : schedule,
+        fmt::format("{} x {}", candidate.data_parallel, candidate.shape.stages),
+        fmt::format("{} x {}", candidate.shape.micro_batches, candidate.micro_batch_size),
+        candidate.recompute.empty() ? "none" : fmt::format("{} stages", candidate.recompute.size()),
+        prediction.step_seconds, prediction.sequences_per_second, prediction.peak_memory_bytes / 1e9,
+        chimera / prediction.sequences_per_second);
   }
 }
 

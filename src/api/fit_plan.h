@@ -11,6 +11,7 @@
 
 #include "engine/optimizer_options.h"
 #include "engine/run_shape.h"
+#include "generate/default_schedule.h"
 #include "model/layer.h"
 #include "model/module_stage.h"
 #include "schedule/program.h"
@@ -43,12 +44,12 @@ struct Batch {
 using Data = std::function<Batch(const SampleRange&)>;
 
 struct FitOptions {
-  std::string schedule = "chimera";      // of the registry, or "none": unpipelined, on one rank
-  PipelineShape shape{4, 0, 2};          // micro_batches 0: as many as stages
-  std::optional<Schedule> own_schedule;  // in place of both, as from a file
-  std::vector<std::int64_t> partition;   // layers of each stage; empty: even, the first stages one more
-  std::int64_t data_parallel = 1;        // W: groups that run the schedule side by side
-  std::int64_t micro_batch_size = 1;     // samples
+  std::string schedule = kDefaultSchedule;  // of the registry, or "none": unpipelined, on one rank
+  PipelineShape shape{4, 0, 2};             // micro_batches 0: as many as stages
+  std::optional<Schedule> own_schedule;     // in place of both, as from a file
+  std::vector<std::int64_t> partition;      // layers of each stage; empty: even, the first stages one more
+  std::int64_t data_parallel = 1;           // W: groups that run the schedule side by side
+  std::int64_t micro_batch_size = 1;        // samples
   std::int64_t steps = 1;
   std::uint64_t seed = 1;  // of initial values and KeyedDropout
   bool recompute = false;  // stages keep their inputs alone and run forward again before backward

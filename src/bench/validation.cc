@@ -6,6 +6,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "generate/default_schedule.h"
+
 namespace chimera {
 namespace {
 
@@ -47,7 +49,7 @@ std::string verdict(double value, double limit) { return value <= limit ? "met" 
 std::vector<GridRun> validation_grid() {
   std::vector<GridRun> grid;
   for (const auto& [model, size] : {ModelShape{"gpt2-mini", 2}, ModelShape{"bert-tiny", 8}}) {
-    for (const char* schedule : {"gpipe", "1f1b", "chimera", "zb-h1"}) {
+    for (const char* schedule : kRepresentativeSchedules) {
       for (const std::int64_t stages : {2, 4}) {
         for (const std::int64_t micro_batches : {stages, 2 * stages}) {
           const GridRun run{model, size, schedule, stages, micro_batches};

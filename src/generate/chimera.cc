@@ -3,10 +3,18 @@
 #include <algorithm>
 #include <cassert>
 
+#include "generate/chimera_paper.h"
 #include "generate/chimera_placement.h"
+#include "generate/shape.h"
 
 namespace chimera {
 namespace {
+
+constexpr const char* kChimera = "chimera";
+
+std::optional<std::string> chimera_refusal(const PipelineShape& shape) {
+  return chimera_placement_refusal(shape, shape.scale == ScaleMethod::Halving ? 4 : 2);
+}
 
 struct SlottedOp {
   std::int64_t slot;  // in halves
@@ -83,11 +91,11 @@ std::vector<Op> in_slot_order(std::vector<SlottedOp>& slotted, std::vector<const
 }  // namespace
 
 Schedule chimera(const PipelineShape& shape) {
-  require_chimera_shape("chimera", shape, shape.scale == ScaleMethod::Halving ? 4 : 2);
+  require_shape(kChimera, chimera_refusal(shape));
   const std::int64_t depth = shape.stages;
   const bool halved = shape.scale == ScaleMethod::Halving;
   Schedule schedule{
-      "chimera", depth, shape.micro_batches * (halved ? 2 : 1), chimera_placement(depth, shape.pipelines / 2), {}};
+      kChimera, depth, shape.micro_batches * (halved ? 2 : 1), chimera_placement(depth, shape.pipelines / 2), {}};
   if (halved) schedule.micro_batch_scale = 0.5;
 
   const auto units = units_of(depth, schedule.micro_batches, shape.scale != ScaleMethod::Direct);
@@ -103,6 +111,42 @@ Schedule chimera(const PipelineShape& shape) {
     schedule.workers.push_back(in_slot_order(slotted, at));
   }
   return schedule;
+}
+
+Generator chimera_entry() {
+  const TakenAxis scale{
+      .axis = Axis::Scale, .usual = 0, .planned = [](const PipelineShape& shape) {
+        return shape.micro_batches > shape.stages ? std::vector<std::int64_t>{0, 1, 2} : std::vector<std::int64_t>{0};
+      }};
+  return {
+      .name = kChimera,
+      .generate = chimera,
+      .refusal = chimera_refusal,
+      .rule = R"(Two pipelines through the same workers in opposite directions: down holds stage s on worker s, up on
+worker D-1-s. In slots of equal length micro-batch m of a pipeline runs F at stage s in slot s+2m and B in slot 2D-1-s+2m;
+for even D no two ops of a worker share a slot. Weights twice, gradients summed over both copies.
+
+| case | makespan |
+| --- | --- |
+| N = D | D F + (2D-2) B |
+| N < D, even (odd N as N+1) | D F + (D+N-2) B |
+| N = D, 2f pipelines | D F + (D+D/f-2) B |
+| N = K D, direct concatenation | (D+2(K-1)) F + (2D-2) K B |
+| N = K D, direct, 2f pipelines | (D+(K-1)(D-D/f+2)) F + K (D+D/f-2) B |
+| N = 2 K D, doubling, F ≤ B ≤ 2F | (5D/2-1)(F+B) + (K-1) 2D (F+B) |
+| N = 2 K D, doubling, 2F ≤ B ≤ 3F | (5D/2-1)(F+B) + (K-1) (4F+(3D-2) B) |
+
+Worker w holds D/2+1+min(w, D-1-w) activations for N ≥ D, whatever N (doubling: D more). With F = B the bubble ratio is
+(D-2)/(2N+D-2). SC'21: figures 3 (basic unit), 7 (N > D) and 8 (2f pipelines).)",
+      .constraints = "D even, any N, f divides D/2",
+      .closed_form = "D F + (D+D/f-2) B at N = D",
+      .activations = "D/2+1 .. D",
+      .source = "Li and Hoefler, SC'21",
+      .figure = {4, 4},
+      .axes = {bidirectional_pipelines(), scale},
+      .replicas = [](const PipelineShape& shape) { return shape.pipelines; },
+      .late_forwards = true,
+      .paper = PaperModel{chimera_critical_ops, chimera_free_regions}};
 }
 
 }  // namespace chimera

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "generate/generator.h"
 #include "schedule/schedule.h"
 
 namespace chimera {
@@ -31,5 +32,7 @@ namespace chimera {
 /// Hoefler, SC'21, figures 3 (basic unit), 7 (N > D) and 8 (2f pipelines); of doubling its artifact's order, which
 /// sends each forward by itself; doubling with f > 1 is ours.
 [[nodiscard]] Schedule chimera(const PipelineShape& shape);
+
+[[nodiscard]] Generator chimera_entry();
 
 }  // namespace chimera

@@ -1,32 +1,47 @@
 #include "generate/chimera_placement.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
-#include "core/error.h"
 #include "generate/shape.h"
 
 namespace chimera {
 
-void require_chimera_shape(const std::string& schedule, const PipelineShape& shape, std::int64_t ops_each) {
-  require_sane(schedule, shape, ops_each);
+namespace {
+
+/// The legal numbers of pipelines of an even number of stages, ascending, as far as `most`.
+std::vector<std::int64_t> legal_pipelines(std::int64_t stages, std::int64_t most) {
+  std::vector<std::int64_t> legal;
+  for (std::int64_t f = 1; f <= std::min(stages, most) / 2; ++f) {
+    if ((stages / 2) % f == 0) legal.push_back(2 * f);
+  }
+  return legal;
+}
+
+}  // namespace
+
+std::optional<std::string> chimera_placement_refusal(const PipelineShape& shape, std::int64_t ops_each) {
+  if (auto refused = insane(shape, ops_each)) return refused;
   if (shape.stages % 2 != 0) {
-    throw ConfigError(fmt::format("{}: --stages must be even, not {} (with odd D both directions want the same slots)",
-                                  schedule, shape.stages));
+    return fmt::format("--stages must be even, not {} (with odd D both directions want the same slots)", shape.stages);
   }
   if (shape.pipelines % 2 != 0 || (shape.stages / 2) % (shape.pipelines / 2) != 0) {
-    std::string legal;
-    for (std::int64_t f = 1; f <= std::min<std::int64_t>(shape.stages / 2, 64); ++f) {
-      if ((shape.stages / 2) % f == 0) legal += fmt::format("{}{}", legal.empty() ? "" : ", ", 2 * f);
-    }
-    throw ConfigError(fmt::format("{}: --pipelines must be twice a divisor of D/2 = {}: {}; not {}", schedule,
-                                  shape.stages / 2, legal, shape.pipelines));
+    return fmt::format("--pipelines must be twice a divisor of D/2 = {}: {}; not {}", shape.stages / 2,
+                       fmt::join(legal_pipelines(shape.stages, 128), ", "), shape.pipelines);
   }
   if (shape.stages > kMostOps / shape.pipelines) {
-    throw ConfigError(fmt::format("{}: {} pipelines of {} stages are more than {} stages in all; use fewer of either",
-                                  schedule, shape.pipelines, shape.stages, kMostOps));
+    return fmt::format("{} pipelines of {} stages are more than {} stages in all; use fewer of either", shape.pipelines,
+                       shape.stages, kMostOps);
   }
+  return std::nullopt;
+}
+
+TakenAxis bidirectional_pipelines() {
+  return {.axis = Axis::Pipelines, .usual = 2, .planned = [](const PipelineShape& shape) {
+            return legal_pipelines(shape.stages, shape.stages);
+          }};
 }
 
 Placement chimera_placement(std::int64_t depth, std::int64_t f) {

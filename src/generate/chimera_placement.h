@@ -2,15 +2,20 @@
 // What every schedule on Chimera's placement shares: f down and f up pipelines through the same D workers.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
+#include "generate/generator.h"
 #include "schedule/schedule.h"
 
 namespace chimera {
 
-/// Throws ConfigError, naming the legal values, unless the shape is sane (require_sane), D is even and `pipelines` is
-/// twice a divisor of D/2.
-void require_chimera_shape(const std::string& schedule, const PipelineShape& shape, std::int64_t ops_each);
+/// Why the placement does not take the shape, with the legal values: it is insane() with `ops_each`, D is odd, or
+/// `pipelines` is not twice a divisor of D/2.
+[[nodiscard]] std::optional<std::string> chimera_placement_refusal(const PipelineShape& shape, std::int64_t ops_each);
+
+/// --pipelines of such schedules: 2 as usual, every legal number in plans.
+[[nodiscard]] TakenAxis bidirectional_pipelines();
 
 /// Down pipeline i holds stage s on worker (i D/f + s) mod D, up pipeline i on worker (i D/f + D-1-s) mod D. Replicas
 /// are down 0 .. down f-1, up 0 .. up f-1. Source: Li and Hoefler, SC'21, figure 8.

@@ -5,11 +5,16 @@
 
 #include "generate/chimera_placement.h"
 #include "generate/list_schedule.h"
+#include "generate/shape.h"
 
 namespace chimera {
 namespace {
 
 constexpr const char* kChimeraZb = "chimera-zb";
+
+std::optional<std::string> chimera_zb_refusal(const PipelineShape& shape) {
+  return chimera_placement_refusal(shape, 3);
+}
 
 struct HalfSlotOp {
   std::int64_t slot;
@@ -129,9 +134,25 @@ Schedule best_greedy(const PipelineShape& shape) {
 }  // namespace
 
 Schedule chimera_zb(const PipelineShape& shape) {
-  require_chimera_shape(kChimeraZb, shape, 3);
+  require_shape(kChimeraZb, chimera_zb_refusal(shape));
   const bool whole_units = shape.micro_batches % shape.stages == 0;
   return whole_units || shape.micro_batches < shape.stages ? by_slots(shape) : best_greedy(shape);
+}
+
+Generator chimera_zb_entry() {
+  return {.name = kChimeraZb,
+          .generate = chimera_zb,
+          .refusal = chimera_zb_refusal,
+          .rule =
+              "Chimera's placement with split backward: `docs/chimera_zb.md` has the rule and why no order on this "
+              "placement is faster.",
+          .constraints = "D even, any N, f divides D/2",
+          .closed_form = "N(F+I+W)+(D/2f-1)F, F=I=W, D|N",
+          .activations = "D (any N: D+1)",
+          .source = "ours",
+          .axes = {bidirectional_pipelines()},
+          .replicas = [](const PipelineShape& shape) { return shape.pipelines; },
+          .late_forwards = true};
 }
 
 }  // namespace chimera

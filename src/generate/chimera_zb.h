@@ -1,5 +1,6 @@
 #pragma once
 
+#include "generate/generator.h"
 #include "schedule/schedule.h"
 
 namespace chimera {
@@ -18,5 +19,7 @@ namespace chimera {
 /// or does not fit D. Source: ours; Li and Hoefler, SC'21 (placement and slots), and Qi et al., ICLR'24 (the split
 /// backward of zero-bubble schedules).
 [[nodiscard]] Schedule chimera_zb(const PipelineShape& shape);
+
+[[nodiscard]] Generator chimera_zb_entry();
 
 }  // namespace chimera

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "generate/generator.h"
 #include "schedule/schedule.h"
 
 namespace chimera {
@@ -14,5 +15,7 @@ namespace chimera {
 /// positive, N < 2D, or the ops are too many. Source: DeepSeek-AI, DeepSeek-V3 technical report, 2024, section 3.2.1
 /// and figure 5.
 [[nodiscard]] Schedule dualpipe(const PipelineShape& shape);
+
+[[nodiscard]] Generator dualpipe_entry();
 
 }  // namespace chimera

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "generate/generator.h"
 #include "schedule/schedule.h"
 
 namespace chimera {
@@ -13,5 +14,7 @@ namespace chimera {
 /// ConfigError if D or N is not positive, N < 2D, or the ops are too many. Source: DeepSeek-AI, DualPipe (its
 /// repository), 2025; the fold is Sea AI Lab's "cut in half".
 [[nodiscard]] Schedule dualpipev(const PipelineShape& shape);
+
+[[nodiscard]] Generator dualpipev_entry();
 
 }  // namespace chimera

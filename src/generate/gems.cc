@@ -3,11 +3,23 @@
 #include "generate/shape.h"
 
 namespace chimera {
+namespace {
+
+constexpr const char* kGems = "gems";
+
+std::optional<std::string> gems_refusal(const PipelineShape& shape) { return insane(shape); }
+
+/// Forwards fill the pipeline once, backwards run alone.
+CriticalOps gems_critical_ops(const PipelineShape& shape, double) {
+  return {shape.micro_batches + shape.stages - 1, shape.micro_batches * shape.stages};
+}
+
+}  // namespace
 
 Schedule gems(const PipelineShape& shape) {
-  require_sane("gems", shape);
+  require_shape(kGems, gems_refusal(shape));
   const std::int64_t depth = shape.stages;
-  Schedule schedule{"gems", depth, shape.micro_batches, linear_placement(depth), {}};
+  Schedule schedule{kGems, depth, shape.micro_batches, linear_placement(depth), {}};
   auto& up = schedule.placement.worker_of.emplace_back();
   for (std::int64_t s = 0; s < depth; ++s) up.emplace_back(depth - 1 - s);
 
@@ -22,6 +34,22 @@ Schedule gems(const PipelineShape& shape) {
     }
   }
   return schedule;
+}
+
+Generator gems_entry() {
+  return {.name = kGems,
+          .generate = gems,
+          .refusal = gems_refusal,
+          .rule =
+              "Two replicas in opposite directions, of which one works at a time: even micro-batches run forward and "
+              "backward down, odd ones up. Least activations, most bubbles.",
+          .constraints = "any D, N",
+          .closed_form = "N(D B + F) + (D-1)F",
+          .activations = "1",
+          .source = "Jain et al., SC'20",
+          .figure = {4, 4},
+          .replicas = [](const PipelineShape&) { return std::int64_t{2}; },
+          .paper = PaperModel{gems_critical_ops}};
 }
 
 }  // namespace chimera

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "generate/generator.h"
 #include "schedule/schedule.h"
 
 namespace chimera {
@@ -12,5 +13,7 @@ namespace chimera {
 /// Any D and N. Makespan N (D B + F) + (D-1) F where F <= B. Throws ConfigError if D or N is not positive.
 /// Source: Jain et al., SC'20.
 [[nodiscard]] Schedule gems(const PipelineShape& shape);
+
+[[nodiscard]] Generator gems_entry();
 
 }  // namespace chimera

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "generate/generator.h"
 #include "schedule/schedule.h"
 
 namespace chimera {
@@ -9,5 +10,7 @@ namespace chimera {
 /// Throws ConfigError if D or N is not positive.
 /// Source: Huang et al., NeurIPS'19; backward order as in torch.distributed.pipelining.
 [[nodiscard]] Schedule gpipe(const PipelineShape& shape);
+
+[[nodiscard]] Generator gpipe_entry();
 
 }  // namespace chimera

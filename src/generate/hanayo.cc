@@ -1,21 +1,24 @@
 #include "generate/hanayo.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
-#include "core/error.h"
 #include "generate/list_schedule.h"
 #include "generate/shape.h"
 
 namespace chimera {
 namespace {
 
+constexpr const char* kHanayo = "hanayo";
+
+std::optional<std::string> hanayo_refusal(const PipelineShape& shape) {
+  return insane(shape, 4 * std::clamp<std::int64_t>(shape.waves, 1, kMostOps));
+}
+
 /// No limits yet.
 ListTask wave_task(const PipelineShape& shape) {
   const std::int64_t turn = 2 * shape.stages;
-  ListTask task{.name = "hanayo", .replica_of = std::vector<ReplicaId>(static_cast<std::size_t>(shape.micro_batches))};
+  ListTask task{.name = kHanayo, .replica_of = std::vector<ReplicaId>(static_cast<std::size_t>(shape.micro_batches))};
   auto& row = task.placement.worker_of.emplace_back();
   for (std::int64_t s = 0; s < shape.waves * turn; ++s) row.emplace_back(std::min(s % turn, turn - 1 - s % turn));
   return task;
@@ -24,8 +27,7 @@ ListTask wave_task(const PipelineShape& shape) {
 }  // namespace
 
 Schedule hanayo(const PipelineShape& shape) {
-  if (shape.waves < 1) throw ConfigError(fmt::format("hanayo: --waves must be at least 1, not {}", shape.waves));
-  require_sane("hanayo", shape, 4 * std::min(shape.waves, kMostOps));
+  require_shape(kHanayo, hanayo_refusal(shape));
   const std::int64_t depth = shape.stages;
   const std::int64_t stages = 2 * shape.waves * depth;
   const auto older = [](const Op& op, std::int64_t) { return op.kind == OpKind::Forward ? 1 : 0; };
@@ -45,6 +47,26 @@ Schedule hanayo(const PipelineShape& shape) {
     best = better(std::move(best), list_schedule(by_stage, grouped));
   }
   return std::move(best.schedule);
+}
+
+Generator hanayo_entry() {
+  return {.name = kHanayo,
+          .generate = hanayo,
+          .refusal = hanayo_refusal,
+          .rule =
+              "w waves: the model is cut into 2wD stages laid down and up the workers w times; ready backwards first, "
+              "older micro-batches first, at most D stage units in flight.",
+          .constraints = "any D, N, w",
+          .closed_form = "ratio ~(2D-2)/(3wD+D-1), N=D",
+          .activations = "2wD chunks",
+          .source = "Liu et al., SC'23",
+          .axes = {{.axis = Axis::Waves,
+                    .usual = 1,
+                    .planned =
+                        [](const PipelineShape&) {
+                          return std::vector<std::int64_t>{1, 2};
+                        }}},
+          .stages_a_worker = [](const PipelineShape& shape) { return 2 * shape.waves; }};
 }
 
 }  // namespace chimera

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "generate/generator.h"
 #include "schedule/schedule.h"
 
 namespace chimera {
@@ -14,5 +15,7 @@ namespace chimera {
 /// = 8; published is (2D-2)/(3wD+D-1). Throws ConfigError if D, N or w is not positive, or the ops are too many.
 /// Source: Liu et al., SC'23.
 [[nodiscard]] Schedule hanayo(const PipelineShape& shape);
+
+[[nodiscard]] Generator hanayo_entry();
 
 }  // namespace chimera

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "core/error.h"
 #include "generate/shape.h"
 
 namespace chimera {
@@ -12,41 +11,28 @@ namespace {
 
 constexpr const char* kInterleaved = "interleaved-1f1b";
 
-void require_chunks(const PipelineShape& shape) {
-  if (shape.chunks < 1)
-    throw ConfigError(fmt::format("{}: --chunks must be at least 1, not {}", kInterleaved, shape.chunks));
-  if (shape.chunks > kMostOps / 2 / (shape.stages * shape.micro_batches)) {
-    throw ConfigError(
-        fmt::format("{}: {} workers times {} chunks times {} micro-batches are more than {} ops; use fewer",
-                    kInterleaved, shape.stages, shape.chunks, shape.micro_batches, kMostOps));
-  }
+std::int64_t num_groups(const PipelineShape& shape) {
+  return std::max<std::int64_t>(1, shape.micro_batches / shape.stages);
 }
 
-/// g: how many micro-batches run at a stage before the worker turns to its next one.
-std::int64_t group_size(const PipelineShape& shape) {
-  const std::int64_t groups = std::max<std::int64_t>(1, shape.micro_batches / shape.stages);
-  if (shape.micro_batches % groups != 0) {
-    throw ConfigError(fmt::format(
-        "{}: --micro-batches must be a multiple of N div D = {}, not {} (N below D or a multiple of D always is)",
-        kInterleaved, groups, shape.micro_batches));
-  }
-  return shape.micro_batches / groups;
+std::optional<std::string> interleaved_one_f_one_b_refusal(const PipelineShape& shape) {
+  if (auto refused = loop_refusal(shape)) return refused;
+  if (shape.micro_batches % num_groups(shape) == 0) return std::nullopt;
+  return fmt::format(
+      "--micro-batches must be a multiple of N div D = {}, not {} (N below D or a multiple of D always is)",
+      num_groups(shape), shape.micro_batches);
 }
 
 }  // namespace
 
 Schedule interleaved_one_f_one_b(const PipelineShape& shape) {
-  require_sane(kInterleaved, shape);
-  require_chunks(shape);
+  require_shape(kInterleaved, interleaved_one_f_one_b_refusal(shape));
   const std::int64_t depth = shape.stages;
   const std::int64_t chunks = shape.chunks;
-  const std::int64_t group = group_size(shape);
-  const std::int64_t passes = shape.micro_batches * chunks;  // forwards of a worker
+  const std::int64_t group = shape.micro_batches / num_groups(shape);  // at a stage before the worker turns to the next
+  const std::int64_t passes = shape.micro_batches * chunks;            // forwards of a worker
 
-  Schedule schedule{kInterleaved, depth * chunks, shape.micro_batches, {}, {}};
-  auto& worker_of = schedule.placement.worker_of.emplace_back();
-  for (std::int64_t s = 0; s < schedule.stages; ++s) worker_of.emplace_back(s % depth);
-
+  Schedule schedule{kInterleaved, depth * chunks, shape.micro_batches, loop_placement(depth, chunks), {}};
   schedule.workers.resize(static_cast<std::size_t>(depth));
   for (std::int64_t r = 0; r < depth; ++r) {
     auto& ops = schedule.workers[static_cast<std::size_t>(r)];
@@ -64,6 +50,21 @@ Schedule interleaved_one_f_one_b(const PipelineShape& shape) {
     }
   }
   return schedule;
+}
+
+Generator interleaved_one_f_one_b_entry() {
+  return {.name = kInterleaved,
+          .generate = interleaved_one_f_one_b,
+          .refusal = interleaved_one_f_one_b_refusal,
+          .rule =
+              "Each worker holds v stages, chunk c of worker r being stage cD+r; micro-batches go round in groups of "
+              "D (of N div max(1, N div D) where D does not divide N). Fewer bubbles, v times the messages.",
+          .constraints = "N < D or a multiple of N div D",
+          .closed_form = "N(F+B) + (D-1)(F+B)/v at D | N",
+          .activations = "D+(D-1)/v stages",
+          .source = "Narayanan et al., SC'21 (Megatron-LM)",
+          .axes = {looped_chunks()},
+          .stages_a_worker = [](const PipelineShape& shape) { return shape.chunks; }};
 }
 
 }  // namespace chimera

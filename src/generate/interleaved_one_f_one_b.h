@@ -1,5 +1,6 @@
 #pragma once
 
+#include "generate/generator.h"
 #include "schedule/schedule.h"
 
 namespace chimera {
@@ -19,5 +20,7 @@ namespace chimera {
 /// Throws ConfigError if D, N or v is not positive, the ops are more than kMostOps, or the groups are not equal.
 /// Source: Narayanan et al., SC'21 (Megatron-LM), section 2.2.2; groups as in torch.distributed.pipelining.
 [[nodiscard]] Schedule interleaved_one_f_one_b(const PipelineShape& shape);
+
+[[nodiscard]] Generator interleaved_one_f_one_b_entry();
 
 }  // namespace chimera

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "generate/generator.h"
 #include "schedule/schedule.h"
 
 namespace chimera {
@@ -8,5 +9,7 @@ namespace chimera {
 /// in turn, then the remaining backwards. Any D and N. Makespan as GPipe's, (N + D - 1)(F + B); stage s holds min(D -
 /// s, N) activations. Throws ConfigError if D or N is not positive. Source: Fan et al., PPoPP'21 (DAPPLE).
 [[nodiscard]] Schedule one_f_one_b(const PipelineShape& shape);
+
+[[nodiscard]] Generator one_f_one_b_entry();
 
 }  // namespace chimera

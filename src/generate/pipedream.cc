@@ -6,11 +6,23 @@
 #include "generate/shape.h"
 
 namespace chimera {
+namespace {
+
+constexpr const char* kPipedream = "pipedream";
+
+std::optional<std::string> pipedream_refusal(const PipelineShape& shape) { return insane(shape); }
+
+/// Without a flush nobody waits.
+CriticalOps pipedream_critical_ops(const PipelineShape& shape, double) {
+  return {shape.micro_batches, shape.micro_batches};
+}
+
+}  // namespace
 
 Schedule pipedream(const PipelineShape& shape) {
-  require_sane("pipedream", shape);
+  require_shape(kPipedream, pipedream_refusal(shape));
   Schedule schedule = one_f_one_b(shape);
-  schedule.name = "pipedream";
+  schedule.name = kPipedream;
   schedule.updates = AsynchronousUpdates{.micro_batches = 1, .versions = shape.stages};
   for (auto& ops : schedule.workers) {
     for (Op& op : ops) {
@@ -19,6 +31,22 @@ Schedule pipedream(const PipelineShape& shape) {
     }
   }
   return schedule;
+}
+
+Generator pipedream_entry() {
+  return {.name = kPipedream,
+          .generate = pipedream,
+          .refusal = pipedream_refusal,
+          .rule =
+              "1F1B without a flush: a stage updates after each backward, and a micro-batch's backward uses the "
+              "weights that its forward used, so that stage s keeps up to D-s versions. Micro-batch m uses version "
+              "max(0, m-(D-1-s)) on stage s.",
+          .constraints = "any D, N",
+          .closed_form = "(N+D-1)(F+B), no flush",
+          .activations = "min(D-s, N)",
+          .source = "Narayanan et al., SOSP'19",
+          .synchronous = false,
+          .paper = PaperModel{pipedream_critical_ops}};
 }
 
 }  // namespace chimera

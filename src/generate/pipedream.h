@@ -1,5 +1,6 @@
 #pragma once
 
+#include "generate/generator.h"
 #include "schedule/schedule.h"
 
 namespace chimera {
@@ -13,5 +14,7 @@ namespace chimera {
 /// after its start: D micro-batches are at work whatever N. Throws ConfigError if D or N is not positive. Source:
 /// Narayanan et al., SOSP'19.
 [[nodiscard]] Schedule pipedream(const PipelineShape& shape);
+
+[[nodiscard]] Generator pipedream_entry();
 
 }  // namespace chimera

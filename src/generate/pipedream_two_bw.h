@@ -1,5 +1,6 @@
 #pragma once
 
+#include "generate/generator.h"
 #include "schedule/schedule.h"
 
 namespace chimera {
@@ -12,5 +13,7 @@ namespace chimera {
 /// steps, which has no bubble after its start. Makespan of the one step as 1F1B's; stage s holds D-s activations.
 /// Throws ConfigError if D or N is not positive, or N < D. Source: Narayanan et al., ICML'21.
 [[nodiscard]] Schedule pipedream_two_bw(const PipelineShape& shape);
+
+[[nodiscard]] Generator pipedream_two_bw_entry();
 
 }  // namespace chimera

@@ -1,35 +1,36 @@
 #pragma once
-// Every schedule by name.
+// Every schedule by name. What is known of a schedule stands in its entry (generator.h), and no other part of the
+// program tells schedules apart by their names.
 
-#include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "generate/default_schedule.h"
+#include "generate/generator.h"
 #include "schedule/schedule.h"
 
 namespace chimera {
 
-struct Generator {
-  std::string name;
-  std::function<Schedule(const PipelineShape&)> generate;
-  std::string constraints;  // on D, N and the other shape flags
-  std::string closed_form;  // of the makespan (or, where it says so, of the bubble), no latency, F <= B
-  std::string activations;  // most micro-batches in flight on a worker
-  std::string source;
-  std::vector<std::string> flags = {};  // of the shape beyond --stages and --micro-batches: "--pipelines", ...
-};
-
 /// All of them, in the order of the lists that users see.
 [[nodiscard]] std::span<const Generator> generators();
 
-/// Whether PipelineShape's field of that flag means something to the schedule.
-[[nodiscard]] bool takes(const Generator& generator, const std::string& flag);
-
 /// Their names.
 [[nodiscard]] std::vector<std::string> schedule_names();
+/// The names of those that take the axis.
+[[nodiscard]] std::vector<std::string> schedules_with(Axis axis);
 
 /// Throws ConfigError naming the nearest known one where `name` is unknown.
 [[nodiscard]] const Generator& find_generator(const std::string& name);
+
+/// How the schedule takes the axis; nullptr where it means nothing to it.
+[[nodiscard]] const TakenAxis* find_axis(const Generator& generator, Axis axis);
+
+/// The shape of the schedule for D and N, with every other parameter as usual.
+[[nodiscard]] PipelineShape usual_shape(const Generator& generator, std::int64_t stages, std::int64_t micro_batches);
+
+/// Whether the figures of the schedule's paper space its forwards (Generator::late_forwards). False where the name is
+/// none of the registry's.
+[[nodiscard]] bool draws_forwards_late(const Schedule& schedule);
 
 }  // namespace chimera

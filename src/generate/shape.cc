@@ -3,26 +3,49 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "generate/shape_axis.h"
 
 namespace chimera {
 
-void require_sane(const std::string& schedule, const PipelineShape& shape, std::int64_t ops_each) {
-  const auto positive = [&](const char* what, std::int64_t value) {
-    if (value < 1) throw ConfigError(fmt::format("{}: {} must be at least 1, not {}", schedule, what, value));
+std::optional<std::string> insane(const PipelineShape& shape, std::int64_t ops_each) {
+  const auto below = [](const std::string& what, std::int64_t least, std::int64_t value) {
+    return fmt::format("{} must be at least {}, not {}", what, least, value);
   };
-  positive("--stages", shape.stages);
-  positive("--micro-batches", shape.micro_batches);
-  positive("--pipelines", shape.pipelines);
-  if (shape.stages > kMostOps / ops_each / shape.micro_batches) {
-    throw ConfigError(fmt::format("{}: {} stages times {} micro-batches are more than {} ops; use fewer of either",
-                                  schedule, shape.stages, shape.micro_batches, kMostOps));
+  if (shape.stages < 1) return below("--stages", 1, shape.stages);
+  if (shape.micro_batches < 1) return below("--micro-batches", 1, shape.micro_batches);
+  for (const ShapeAxis& axis : shape_axes()) {
+    if (axis.get(shape) < axis.least) return below(axis.flag(), axis.least, axis.get(shape));
   }
+  if (shape.stages > kMostOps / ops_each / shape.micro_batches) {
+    return fmt::format("{} stages times {} micro-batches are more than {} ops; use fewer of either", shape.stages,
+                       shape.micro_batches, kMostOps);
+  }
+  return std::nullopt;
 }
 
-Placement linear_placement(std::int64_t stages) {
+std::optional<std::string> loop_refusal(const PipelineShape& shape) {
+  if (auto refused = insane(shape)) return refused;
+  if (shape.chunks <= kMostOps / 2 / (shape.stages * shape.micro_batches)) return std::nullopt;
+  return fmt::format("{} workers times {} chunks times {} micro-batches are more than {} ops; use fewer", shape.stages,
+                     shape.chunks, shape.micro_batches, kMostOps);
+}
+
+TakenAxis looped_chunks() {
+  return {.axis = Axis::Chunks, .usual = 2, .planned = [](const PipelineShape&) {
+            return std::vector<std::int64_t>{2, 4};
+          }};
+}
+
+void require_shape(const char* schedule, const std::optional<std::string>& refusal) {
+  if (refusal) throw ConfigError(fmt::format("{}: {}", schedule, *refusal));
+}
+
+Placement linear_placement(std::int64_t stages) { return loop_placement(stages, 1); }
+
+Placement loop_placement(std::int64_t workers, std::int64_t chunks) {
   Placement placement;
   auto& row = placement.worker_of.emplace_back();
-  for (std::int64_t s = 0; s < stages; ++s) row.emplace_back(s);
+  for (std::int64_t s = 0; s < workers * chunks; ++s) row.emplace_back(s % workers);
   return placement;
 }
 

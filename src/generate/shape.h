@@ -1,17 +1,31 @@
 #pragma once
 // What all generators ask of a shape.
 
+#include <optional>
 #include <string>
 
+#include "generate/generator.h"
 #include "schedule/schedule.h"
 
 namespace chimera {
 
-/// Throws ConfigError unless D and N are positive and the ops at most kMostOps, each of D workers running `ops_each`
-/// for each of N micro-batches.
-void require_sane(const std::string& schedule, const PipelineShape& shape, std::int64_t ops_each = 2);
+/// Why no schedule at all has the shape; none where some may. D, N and the other parameters must be positive and the
+/// ops at most kMostOps, each of D workers running `ops_each` for each of N micro-batches.
+[[nodiscard]] std::optional<std::string> insane(const PipelineShape& shape, std::int64_t ops_each = 2);
+
+/// Throws ConfigError, `NAME: reason`, where there is a reason to refuse.
+void require_shape(const char* schedule, const std::optional<std::string>& refusal);
+
+/// insane(), or more than kMostOps of schedules that go round the workers with `chunks` stages on each.
+[[nodiscard]] std::optional<std::string> loop_refusal(const PipelineShape& shape);
+
+/// --chunks of such schedules: 2 as usual, 2 or 4 in plans.
+[[nodiscard]] TakenAxis looped_chunks();
 
 /// One replica: stage s on worker s.
 [[nodiscard]] Placement linear_placement(std::int64_t stages);
+
+/// One replica of `chunks` stages a worker that go round the workers: stage s on worker s mod D.
+[[nodiscard]] Placement loop_placement(std::int64_t workers, std::int64_t chunks);
 
 }  // namespace chimera

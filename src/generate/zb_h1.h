@@ -1,5 +1,6 @@
 #pragma once
 
+#include "generate/generator.h"
 #include "schedule/schedule.h"
 
 namespace chimera {
@@ -11,5 +12,7 @@ namespace chimera {
 /// its own first and last op) is (D-1)(F+I-W). Where also W <= I, the makespan is N (F+I+W) + (D-1)(F+I-W). Throws
 /// ConfigError if D or N is not positive. Source: Qi et al., ICLR'24 (Zero Bubble), section 2.
 [[nodiscard]] Schedule zb_h1(const PipelineShape& shape);
+
+[[nodiscard]] Generator zb_h1_entry();
 
 }  // namespace chimera

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "generate/generator.h"
 #include "schedule/schedule.h"
 
 namespace chimera {
@@ -12,5 +13,7 @@ namespace chimera {
 /// though: the makespan is still N (F+I+W) + (D-1) F or more, unless a worker may start the next step before all end.
 /// Throws ConfigError if D or N is not positive. Source: Qi et al., ICLR'24 (Zero Bubble), section 2.
 [[nodiscard]] Schedule zb_h2(const PipelineShape& shape);
+
+[[nodiscard]] Generator zb_h2_entry();
 
 }  // namespace chimera

@@ -6,13 +6,20 @@
 #include "generate/two_chunks.h"
 
 namespace chimera {
+namespace {
+
+constexpr const char* kZbV = "zb-v";
+
+std::optional<std::string> zb_v_refusal(const PipelineShape& shape) { return insane(shape, 6); }
+
+}  // namespace
 
 Schedule zb_v(const PipelineShape& shape) {
-  require_sane("zb-v", shape, 6);
+  require_shape(kZbV, zb_v_refusal(shape));
   using enum Step;
   const std::int64_t depth = shape.stages;
   const std::int64_t n = std::max(shape.micro_batches, 2 * depth - 1);
-  Schedule schedule{"zb-v", 2 * depth, shape.micro_batches, vee_placement(depth), {}};
+  Schedule schedule{kZbV, 2 * depth, shape.micro_batches, vee_placement(depth), {}};
   for (std::int64_t w = 0; w < depth; ++w) {
     TwoChunks order({.stage = StageId(w), .count = shape.micro_batches},
                     {.stage = StageId(2 * depth - 1 - w), .count = shape.micro_batches});
@@ -28,6 +35,20 @@ Schedule zb_v(const PipelineShape& shape) {
     schedule.workers.push_back(order.take());
   }
   return schedule;
+}
+
+Generator zb_v_entry() {
+  return {.name = kZbV,
+          .generate = zb_v,
+          .refusal = zb_v_refusal,
+          .rule =
+              "Each worker holds stages r and 2D-1-r, so that a micro-batch comes back to the worker it started from; "
+              "split backward. The activations of 1F1B, no replica.",
+          .constraints = "any D, N",
+          .closed_form = "N(F+I+W)+(D-1)max(I/2, I-W)",
+          .activations = "2D halves",
+          .source = "Qi et al., NeurIPS'24",
+          .stages_a_worker = [](const PipelineShape&) { return std::int64_t{2}; }};
 }
 
 }  // namespace chimera

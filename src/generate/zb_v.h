@@ -1,5 +1,6 @@
 #pragma once
 
+#include "generate/generator.h"
 #include "schedule/schedule.h"
 
 namespace chimera {
@@ -14,5 +15,7 @@ namespace chimera {
 /// for N < D). Throws ConfigError if D or N is not positive, or the ops are too many. Source: Qi et al., "Pipeline
 /// parallelism with controllable memory", NeurIPS'24.
 [[nodiscard]] Schedule zb_v(const PipelineShape& shape);
+
+[[nodiscard]] Generator zb_v_entry();
 
 }  // namespace chimera

@@ -6,8 +6,10 @@
 
 namespace chimera {
 
-Schedule zero_bubble(const std::string& name, const PipelineShape& shape, std::int64_t fill) {
-  require_sane(name, shape, 3);
+std::optional<std::string> zero_bubble_refusal(const PipelineShape& shape) { return insane(shape, 3); }
+
+Schedule zero_bubble(const char* name, const PipelineShape& shape, std::int64_t fill) {
+  require_shape(name, zero_bubble_refusal(shape));
   Schedule schedule{name, shape.stages, shape.micro_batches, linear_placement(shape.stages), {}};
   schedule.workers.resize(static_cast<std::size_t>(shape.stages));
   for (std::int64_t s = 0; s < shape.stages; ++s) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "generate/default_schedule.h"
 #include "model_config/config.h"
 #include "model_config/footprint.h"
 #include "plan/machine.h"
@@ -30,7 +31,7 @@ struct PlanProblem {
 
 /// One way to train: W groups of D workers, N micro-batches of b sequences in each.
 struct Candidate {
-  std::string schedule = "chimera";
+  std::string schedule = kDefaultSchedule;
   PipelineShape shape = {};  // N = mini-batch / (W b)
   std::int64_t data_parallel = 1;
   std::int64_t micro_batch_size = 1;
@@ -41,7 +42,7 @@ struct Candidate {
 /// `chimera  W 8 x D 4, 8 micro-batches of 8`: a candidate in a few words, what is as usual left out.
 [[nodiscard]] std::string in_words(const Candidate& candidate);
 
-/// Stages of a replica that each worker holds: v of interleaved-1f1b, 2w of hanayo, 2 of zb-v and dualpipev, else 1.
-[[nodiscard]] std::int64_t stages_a_worker(const std::string& schedule, const PipelineShape& shape);
+/// Stages that the candidate cuts the model into.
+[[nodiscard]] std::int64_t num_stages(const Candidate& candidate);
 
 }  // namespace chimera

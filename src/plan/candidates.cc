@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 
 #include "core/error.h"
@@ -26,43 +25,17 @@ std::vector<std::int64_t> divisors(std::int64_t number) {
   return low;
 }
 
-/// Whether the schedule is defined for the shape; what `chimera schedules` states.
-bool takes_shape(const std::string& schedule, const PipelineShape& shape) {
-  const std::int64_t depth = shape.stages;
-  const std::int64_t count = shape.micro_batches;
-  if (schedule == "chimera" || schedule == "chimera-zb") return depth % 2 == 0 && depth % shape.pipelines == 0;
-  if (schedule == "dualpipe") return depth % 2 == 0 && count % 2 == 0 && count >= 2 * depth;
-  if (schedule == "dualpipev") return count >= 2 * depth;
-  if (schedule == "pipedream-2bw") return count >= depth;
-  if (schedule == "interleaved-1f1b") return count < depth || count % (count / depth) == 0;
-  return true;
-}
-
-/// The schedule's shapes for D and N: every way to set its own flags.
+/// The schedule's shapes for D and N: every way to set its other parameters that is worth a try.
 std::vector<PipelineShape> shapes_of(const Generator& generator, std::int64_t depth, std::int64_t count) {
-  const PipelineShape plain{.stages = depth, .micro_batches = count};
-  std::vector<PipelineShape> shapes = {plain};
-  const auto multiply = [&](const std::string& flag, const auto& values, auto PipelineShape::*field) {
-    if (!takes(generator, flag)) return;
+  std::vector<PipelineShape> shapes = {usual_shape(generator, depth, count)};
+  for (const TakenAxis& taken : generator.axes) {
     std::vector<PipelineShape> more;
     for (const PipelineShape& shape : shapes) {
-      for (const auto value : values) {
-        more.push_back(shape);
-        more.back().*field = value;
-      }
+      for (const std::int64_t value : taken.planned(shape)) shape_axis(taken.axis).set(more.emplace_back(shape), value);
     }
     shapes = std::move(more);
-  };
-  std::vector<std::int64_t> pipelines;
-  if (depth % 2 == 0) pipelines = divisors(depth / 2);
-  for (std::int64_t& f : pipelines) f *= 2;
-  multiply("--pipelines", pipelines, &PipelineShape::pipelines);
-  multiply("--chunks", std::array<std::int64_t, 2>{2, 4}, &PipelineShape::chunks);
-  multiply("--waves", std::array<std::int64_t, 2>{1, 2}, &PipelineShape::waves);
-  if (count > depth) {
-    multiply("--scale", std::array{ScaleMethod::Direct, ScaleMethod::Doubling, ScaleMethod::Halving},
-             &PipelineShape::scale);
   }
+  std::erase_if(shapes, [&](const PipelineShape& shape) { return generator.refusal(shape).has_value(); });
   return shapes;
 }
 
@@ -90,10 +63,11 @@ class Enumeration {
     if (3 * depth * count > kMostPlannedOps) return;
     for (const std::string& name : options_.schedules) {
       if (depth == 1 && name != options_.schedules.front()) continue;  // data parallelism, whatever its name
-      for (const PipelineShape& shape : shapes_of(find_generator(name), depth, count)) {
+      const Generator& generator = find_generator(name);
+      for (const PipelineShape& shape : shapes_of(generator, depth, count)) {
         const bool halves = shape.scale == ScaleMethod::Halving;
-        const std::int64_t held = stages_a_worker(name, shape);
-        if (!takes_shape(name, shape) || (halves && size % 2 != 0) || held * depth > problem_.model.layers) continue;
+        const std::int64_t held = generator.stages_a_worker(shape);
+        if ((halves && size % 2 != 0) || held * depth > problem_.model.layers) continue;
         if (held * depth * count * (halves ? 2 : 1) * 3 > kMostPlannedOps) continue;
         if (cut_ > 0 && held * depth != cut_) continue;
         found_.push_back({name, shape, groups, size, cut_ > 0 ? options_.partition : PartitionChoice{}, {}});
@@ -131,8 +105,9 @@ bool can_deal_out(const PlanProblem& problem, std::int64_t workers) {
   }
   throw ConfigError(fmt::format(
       "{} workers, mini-batch {}: none of the schedules {} takes any W x D = {} with D at most the {} layers of {}; "
-      "allow others (1f1b takes any D and N)",
-      problem.workers, problem.mini_batch, names, problem.workers, problem.model.layers, problem.model.name));
+      "allow others ({} takes any D and N)",
+      problem.workers, problem.mini_batch, names, problem.workers, problem.model.layers, problem.model.name,
+      kPlainSchedule));
 }
 
 }  // namespace
@@ -147,9 +122,9 @@ std::vector<Candidate> candidates_of(const PlanProblem& problem, const PlanOptio
 }
 
 std::vector<std::string> synchronous_schedules() {
-  std::vector<std::string> names = {"1f1b"};
-  for (const std::string& name : schedule_names()) {
-    if (name != "1f1b" && name != "pipedream" && name != "pipedream-2bw") names.push_back(name);
+  std::vector<std::string> names = {kPlainSchedule};
+  for (const Generator& generator : generators()) {
+    if (generator.synchronous && generator.name != kPlainSchedule) names.push_back(generator.name);
   }
   return names;
 }

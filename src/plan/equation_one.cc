@@ -4,50 +4,10 @@
 #include <numeric>
 #include <vector>
 
+#include "generate/registry.h"
+
 namespace chimera {
 namespace {
-
-std::int64_t ceil_of(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
-/// Chimera's counts for a shape; `each` is the number of micro-batches that a pipeline has of a unit of D.
-class ChimeraCounts {
- public:
-  explicit ChimeraCounts(const PipelineShape& shape)
-      : depth_(shape.stages), pipelines_(shape.pipelines), each_(shape.stages / shape.pipelines) {}
-
-  [[nodiscard]] CriticalOps direct(std::int64_t count) const {
-    if (count <= depth_) return {depth_, depth_ + 2 * share(count) - 2};
-    const std::int64_t units = count / depth_;
-    return plus({depth_ + (units - 1) * (depth_ - 2 * each_ + 2), units * (depth_ + 2 * each_ - 2)},
-                joined(count % depth_));
-  }
-
-  [[nodiscard]] CriticalOps doubling(std::int64_t count, double ratio) const {
-    const std::int64_t units = count / (2 * depth_);
-    const std::int64_t left = count % (2 * depth_);
-    if (units == 0 && left <= depth_) return direct(left);
-    const std::int64_t spare = ratio > 2 ? 2 * each_ - 2 : 0;  // bubbles of a backward beyond two forwards, each unit
-    const std::int64_t last = share(left) * pipelines_;        // a last unit beyond D, in whole rounds
-    const std::int64_t whole = units == 0 ? last : 2 * depth_;
-    CriticalOps counts{whole + each_ - 1, whole + each_ - 1};
-    if (units == 0) return counts;
-    counts = plus(counts, {(units - 1) * (whole - 2 * spare), (units - 1) * (whole + spare)});
-    return plus(counts, left <= depth_ ? joined(left) : CriticalOps{last - 2 * spare, last + spare});
-  }
-
- private:
-  [[nodiscard]] std::int64_t share(std::int64_t count) const { return ceil_of(count, pipelines_); }
-  /// A last unit of direct concatenation behind others.
-  [[nodiscard]] CriticalOps joined(std::int64_t count) const {
-    if (count == 0) return {};
-    return {depth_ - 2 * each_ + 2, depth_ + 2 * share(count) - 2};
-  }
-  static CriticalOps plus(CriticalOps a, CriticalOps b) { return {a.forwards + b.forwards, a.backwards + b.backwards}; }
-
-  std::int64_t depth_;
-  std::int64_t pipelines_;
-  std::int64_t each_;
-};
 
 double mean_of(const std::vector<double>& values) {
   return values.empty() ? 0 : std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
@@ -56,8 +16,9 @@ double mean_of(const std::vector<double>& values) {
 /// Sums of gradients that a worker has to do, and where there is room for them.
 class Sums {
  public:
-  Sums(const Schedule& schedule, const PipelineShape& shape, const CostTable& costs, EquationOne& equation)
-      : schedule_(schedule), shape_(shape), costs_(costs), equation_(equation) {
+  Sums(const PaperModel& paper, const Schedule& schedule, const PipelineShape& shape, const CostTable& costs,
+       EquationOne& equation)
+      : paper_(paper), schedule_(schedule), shape_(shape), costs_(costs), equation_(equation) {
     updates_ = schedule.updates ? schedule.micro_batches / schedule.updates->micro_batches : 1;
   }
 
@@ -83,20 +44,18 @@ class Sums {
   }
 
   [[nodiscard]] double unoverlapped(std::int64_t worker, const std::vector<StageId>& held, double sum) const {
-    const double both = equation_.forward + equation_.backward;
-    if (schedule_.name == "gpipe" || schedule_.name == "1f1b")
-      return std::max(0.0, sum - static_cast<double>(worker) * both);
-    if (schedule_.name != "chimera" || shape_.pipelines != 2) return sum;
-    const std::int64_t depth = shape_.stages;
-    const std::int64_t inner = std::min(worker, depth - 1 - worker);
-    double early = 0;  // what its larger stage has room for before the worker's last op
+    const FreeRegions regions = paper_.free_regions(shape_, worker);
+    double early = 0;  // sums that have room before the worker's last op
     for (const StageId stage : held) {
-      if (stage.value() >= depth / 2) early += costs_.all_reduce(stage);
+      if (stage.value() >= regions.first_stage) early += costs_.all_reduce(stage);
     }
-    const double room = static_cast<double>(depth / 2 - 1 - inner) * equation_.backward;
-    return std::max(0.0, sum - std::min(early, room) - static_cast<double>(inner) * both);
+    const double before = static_cast<double>(regions.backwards) * equation_.backward;
+    const double around =
+        static_cast<double>(regions.forwards_and_backwards) * (equation_.forward + equation_.backward);
+    return std::max(0.0, sum - std::min(early, before) - around);
   }
 
+  const PaperModel& paper_;
   const Schedule& schedule_;
   const PipelineShape& shape_;
   const CostTable& costs_;
@@ -107,22 +66,14 @@ class Sums {
 }  // namespace
 
 std::optional<CriticalOps> critical_ops(const std::string& schedule, const PipelineShape& shape, double ratio) {
-  const std::int64_t depth = shape.stages;
-  const std::int64_t count = shape.micro_batches;
-  if (schedule == "gpipe" || schedule == "1f1b") return CriticalOps{count + depth - 1, count + depth - 1};
-  if (schedule == "gems") return CriticalOps{count + depth - 1, count * depth};
-  if (schedule == "pipedream" || schedule == "pipedream-2bw") return CriticalOps{count, count};
-  if (schedule != "chimera") return std::nullopt;
-  const ChimeraCounts counts(shape);
-  switch (shape.scale) {
-    case ScaleMethod::Direct: return counts.direct(count);
-    case ScaleMethod::Doubling: return counts.doubling(count, ratio);
-    case ScaleMethod::Halving: return counts.doubling(2 * count, ratio);
-  }
-  return std::nullopt;
+  const auto& paper = find_generator(schedule).paper;
+  if (!paper) return std::nullopt;
+  return paper->critical_ops(shape, ratio);
 }
 
 std::optional<EquationOne> equation_one(const Schedule& schedule, const PipelineShape& shape, const CostModel& costs) {
+  const auto& paper = find_generator(schedule.name).paper;
+  if (!paper) return std::nullopt;
   EquationOne equation;
   for (std::size_t s = 0; s < costs.stages.size(); ++s) {
     const double again = costs.recompute.empty() ? 0 : costs.recompute[s];
@@ -138,11 +89,8 @@ std::optional<EquationOne> equation_one(const Schedule& schedule, const Pipeline
       equation.point_to_point +=
           costs.links->alpha + costs.links->beta * mean_of(costs.links->bytes) * schedule.micro_batch_scale;
   }
-  const auto counts =
-      critical_ops(schedule.name, shape, equation.forward > 0 ? equation.backward / equation.forward : 2);
-  if (!counts) return std::nullopt;
-  equation.critical = *counts;
-  Sums(schedule, shape, CostTable(schedule, costs), equation).run();
+  equation.critical = paper->critical_ops(shape, equation.forward > 0 ? equation.backward / equation.forward : 2);
+  Sums(*paper, schedule, shape, CostTable(schedule, costs), equation).run();
   equation.seconds = (equation.forward + equation.point_to_point) * static_cast<double>(equation.critical.forwards) +
                      (equation.backward + equation.point_to_point) * static_cast<double>(equation.critical.backwards) +
                      equation.unoverlapped;

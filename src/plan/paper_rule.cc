@@ -36,7 +36,7 @@ Plan plan_by_paper_rule(Predictor& predictor) {
     if (problem.workers % depth != 0 || problem.mini_batch % groups != 0) continue;
     ++plan.considered;
     const std::int64_t share = problem.mini_batch / groups;
-    Candidate candidate{.schedule = "chimera", .shape = {.stages = depth}, .data_parallel = groups};
+    Candidate candidate{.schedule = kPaperSchedule, .shape = {.stages = depth}, .data_parallel = groups};
     candidate.micro_batch_size = largest_that_fits(predictor, candidate, share, false);
     if (candidate.micro_batch_size == 0) {
       for (std::int64_t s = 0; s < depth; ++s) candidate.recompute.emplace(s);

@@ -35,12 +35,12 @@ struct Plan {
   std::int64_t pruned = 0;  // that cannot be faster than all ranked ones, by their lower bound or by their time
 };
 
-/// Names of the schedules that update once a step, 1f1b first.
+/// Names of the schedules that update once a step, kPlainSchedule first.
 [[nodiscard]] std::vector<std::string> synchronous_schedules();
 
 /// All candidates: every D that divides P and is at most the number of layers, W = P/D where it divides the mini-batch,
-/// every b that divides what a group gets, and every schedule with each of its shapes (f; direct, doubling and halving
-/// where N > D; 2 and 4 chunks; 1 and 2 waves) that takes D and N. D = 1 is data parallelism, listed once. None of more
+/// every b that divides what a group gets, and every schedule with each of its shapes (TakenAxis::planned) that
+/// takes D and N. D = 1 is data parallelism, listed once. None of more
 /// than 2^21 ops. Recomputation is not chosen yet. Throws ConfigError, with what would do, where there is none.
 [[nodiscard]] std::vector<Candidate> candidates_of(const PlanProblem& problem, const PlanOptions& options);
 

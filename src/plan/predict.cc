@@ -60,8 +60,8 @@ PlannedSchedule Predictor::prepare(const Candidate& candidate) {
 
 std::shared_ptr<const Schedule> Predictor::schedule_of(const Candidate& candidate) {
   const PipelineShape& shape = candidate.shape;
-  const std::string key = fmt::format("{} {} {} {} {} {} {}", candidate.schedule, shape.stages, shape.micro_batches,
-                                      shape.pipelines, shape.chunks, shape.waves, static_cast<int>(shape.scale));
+  std::string key = fmt::format("{} {} {}", candidate.schedule, shape.stages, shape.micro_batches);
+  for (const ShapeAxis& axis : shape_axes()) key += fmt::format(" {}", axis.get(shape));
   const auto known = schedules_.find(key);
   if (known != schedules_.end()) return known->second;
   auto schedule = std::make_shared<const Schedule>(find_generator(candidate.schedule).generate(shape));
@@ -121,7 +121,7 @@ double least_step_seconds(const PlanProblem& problem, const Candidate& candidate
   double workers = static_cast<double>(candidate.shape.stages);
   if (shares_cores(problem)) workers = std::min(workers, cores_of_group(problem, candidate));
   double least = pass * static_cast<double>(candidate.shape.micro_batches) / workers;
-  const bool flushes = candidate.schedule != "pipedream" && candidate.schedule != "pipedream-2bw";
+  const bool flushes = find_generator(candidate.schedule).synchronous;
   if (flushes && candidate.shape.scale != ScaleMethod::Halving) least = std::max(least, pass);
   return least + problem.machine.step_overhead;
 }

@@ -18,12 +18,6 @@ std::string quoted(const std::string& text) {
   return result + "\"";
 }
 
-/// Stages that the candidate's model is cut into.
-std::int64_t num_stages(const Candidate& candidate) {
-  const PipelineShape& shape = candidate.shape;
-  return shape.stages * stages_a_worker(candidate.schedule, shape);
-}
-
 }  // namespace
 
 std::vector<TrainFlag> train_flags(const PlanProblem& problem, const Candidate& candidate) {
@@ -36,10 +30,14 @@ std::vector<TrainFlag> train_flags(const PlanProblem& problem, const Candidate& 
                                   {"micro-batch-size", candidate.micro_batch_size},
                                   {"recompute", to_text(recompute_choice(candidate.recompute, num_stages(candidate)))},
                                   {"partition", to_text(candidate.partition)}};
-  if (takes(generator, "--pipelines")) flags.push_back({"pipelines", shape.pipelines});
-  if (takes(generator, "--chunks")) flags.push_back({"chunks", shape.chunks});
-  if (takes(generator, "--waves")) flags.push_back({"waves", shape.waves});
-  if (takes(generator, "--scale")) flags.push_back({"scale", to_text(shape.scale)});
+  for (const TakenAxis& taken : generator.axes) {
+    const ShapeAxis& axis = shape_axis(taken.axis);
+    if (axis.is_number()) {
+      flags.push_back({std::string(axis.name), axis.get(shape)});
+    } else {
+      flags.push_back({std::string(axis.name), axis.text(shape)});
+    }
+  }
   if (problem.sync != AllReducePlacement::EagerOpt) flags.push_back({"sync", to_text(problem.sync)});
   if (problem.shard_optimizer) flags.push_back({"shard-optimizer", true});
   return flags;

@@ -66,7 +66,7 @@ double measure_optimizer(Lockstep& ranks, Stage& stage, std::int64_t threads, do
 
 double measure_op_overhead(Lockstep& ranks, ParameterGroupId pair, double seconds) {
   std::array<double, kPipeline> medians{};
-  const Schedule schedule = find_generator("1f1b").generate({kPipeline, kMicroBatches});
+  const Schedule schedule = find_generator(kPlainSchedule).generate({kPipeline, kMicroBatches});
   const Program program = lower(schedule);
   const double deadline = monotonic_seconds() + seconds;
   if (ranks.rank() >= kPipeline) {

@@ -1,6 +1,7 @@
 #include "search/starts.h"
 
-#include "core/error.h"
+#include <fmt/format.h>
+
 #include "generate/registry.h"
 
 namespace chimera {
@@ -16,21 +17,27 @@ bool fits(const Layout& layout, const Schedule& schedule) {
   return true;
 }
 
+/// The shape's schedules: of each generator one, or as many as it has methods to scale.
+std::vector<Schedule> schedules_of(const Generator& generator, PipelineShape shape) {
+  std::vector<Schedule> schedules;
+  const ShapeAxis& scale = shape_axis(Axis::Scale);
+  const std::size_t methods = find_axis(generator, Axis::Scale) == nullptr ? 1 : scale.names.size();
+  for (std::size_t method = 0; method < methods; ++method) {
+    scale.set(shape, static_cast<std::int64_t>(method));
+    if (generator.refusal(shape)) continue;
+    schedules.push_back(generator.generate(shape));
+    if (method > 0) schedules.back().name += fmt::format(" ({})", scale.names[method]);
+  }
+  return schedules;
+}
+
 }  // namespace
 
 std::vector<Schedule> generated_starts(const Layout& layout, const PipelineShape& shape) {
   std::vector<Schedule> starts;
   for (const Generator& generator : generators()) {
-    for (const ScaleMethod scale : {ScaleMethod::Direct, ScaleMethod::Doubling}) {
-      if (scale != ScaleMethod::Direct && !takes(generator, "--scale")) continue;
-      PipelineShape asked = shape;
-      asked.scale = scale;
-      try {
-        Schedule schedule = generator.generate(asked);
-        if (scale == ScaleMethod::Doubling) schedule.name += " (doubling)";
-        if (fits(layout, schedule)) starts.push_back(std::move(schedule));
-      } catch (const ConfigError&) {  // no such schedule of this shape
-      }
+    for (Schedule& schedule : schedules_of(generator, shape)) {
+      if (fits(layout, schedule)) starts.push_back(std::move(schedule));
     }
   }
   return starts;

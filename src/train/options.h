@@ -6,24 +6,25 @@
 #include <string>
 
 #include "core/choices.h"
+#include "engine/optimizer_options.h"
+#include "generate/default_schedule.h"
 #include "model_config/config.h"
 #include "model_config/partition.h"
 #include "plan/recompute_choice.h"
 #include "schedule/all_reduce_placement.h"
 #include "schedule/rank_layout.h"
 #include "schedule/schedule.h"
-#include "engine/optimizer_options.h"
 
 namespace chimera {
 
 struct TrainOptions {
-  std::string model = "gpt2-mini";        // a preset, or a TOML file
-  ModelOverrides overrides;               // single fields of it
-  std::string data;                       // a UTF-8 text file
-  std::string schedule = "chimera";       // or "none": unpipelined, one stage in one process
-  std::string schedule_file;              // where `given` was read; the run does not write to it
-  std::shared_ptr<const Schedule> given;  // in place of `schedule` and `shape`; none: these
-  PipelineShape shape{4, 0, 2};           // micro_batches 0: as many as stages
+  std::string model = "gpt2-mini";          // a preset, or a TOML file
+  ModelOverrides overrides;                 // single fields of it
+  std::string data;                         // a UTF-8 text file
+  std::string schedule = kDefaultSchedule;  // or "none": unpipelined, one stage in one process
+  std::string schedule_file;                // where `given` was read; the run does not write to it
+  std::shared_ptr<const Schedule> given;    // in place of `schedule` and `shape`; none: these
+  PipelineShape shape{4, 0, 2};             // micro_batches 0: as many as stages
   PartitionChoice partition;
   std::int64_t data_parallel = 1;                      // W: groups that run the schedule side by side
   ReplicaLayout replica_layout = ReplicaLayout::Near;  // of the ranks

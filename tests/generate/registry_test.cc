@@ -30,6 +30,99 @@ TEST(RegistryTest, EveryScheduleIsLegalAtEveryShape) {
   }
 }
 
+/// Every way to set the schedule's own parameters, legal or not, for small D and N.
+std::vector<PipelineShape> all_shapes(const Generator& generator) {
+  std::vector<PipelineShape> shapes;
+  for (std::int64_t d = 0; d <= 6; ++d) {
+    for (std::int64_t n = 0; n <= 13; ++n) shapes.push_back(usual_shape(generator, d, n));
+  }
+  for (const TakenAxis& taken : generator.axes) {
+    const ShapeAxis& axis = shape_axis(taken.axis);
+    const std::int64_t end = axis.is_number() ? 8 : static_cast<std::int64_t>(axis.names.size());
+    std::vector<PipelineShape> varied;
+    for (const PipelineShape& shape : shapes) {
+      for (std::int64_t value = axis.is_number() ? -1 : 0; value < end; ++value) {
+        axis.set(varied.emplace_back(shape), value);
+      }
+    }
+    shapes = varied;
+  }
+  return shapes;
+}
+
+TEST(RegistryTest, AnEntryRefusesExactlyWhatItsGeneratorDoes) {
+  for (const Generator& generator : generators()) {
+    for (const PipelineShape& shape : all_shapes(generator)) {
+      const auto refusal = generator.refusal(shape);
+      std::string error;
+      try {
+        (void)generator.generate(shape);
+      } catch (const ConfigError& refused) {
+        error = refused.what();
+      }
+      EXPECT_EQ(error, refusal ? generator.name + ": " + *refusal : "") << testing::describe(generator.name, shape);
+    }
+  }
+}
+
+TEST(RegistryTest, AnEntryCountsWhatItsGeneratorMakes) {
+  for (const Generator& generator : generators()) {
+    for (const PipelineShape& shape : testing::small_shapes(generator.name, 6)) {
+      const Schedule schedule = generator.generate(shape);
+      EXPECT_EQ(schedule.stages, shape.stages * generator.stages_a_worker(shape)) << generator.name;
+      EXPECT_EQ(schedule.placement.num_replicas(), static_cast<std::size_t>(generator.replicas(shape)))
+          << testing::describe(generator.name, shape);
+      EXPECT_EQ(schedule.updates.has_value(), !generator.synchronous) << generator.name;
+    }
+  }
+}
+
+TEST(RegistryTest, ParametersThatAScheduleDoesNotTakeChangeNothing) {
+  for (const Generator& generator : generators()) {
+    const PipelineShape usual = usual_shape(generator, 4, 8);
+    for (const ShapeAxis& axis : shape_axes()) {
+      if (find_axis(generator, axis.axis) != nullptr) continue;
+      PipelineShape other = usual;
+      axis.set(other, axis.get(usual) + 1);
+      EXPECT_EQ(generator.generate(other), generator.generate(usual)) << generator.name << " takes " << axis.flag();
+    }
+  }
+}
+
+TEST(RegistryTest, PlannedValuesAreOnesThatTheScheduleTakes) {
+  for (const Generator& generator : generators()) {
+    for (const TakenAxis& taken : generator.axes) {
+      PipelineShape shape = usual_shape(generator, 4, 8);
+      for (const std::int64_t value : taken.planned(shape)) {
+        shape_axis(taken.axis).set(shape, value);
+        EXPECT_EQ(generator.refusal(shape), std::nullopt) << generator.name;
+      }
+    }
+  }
+}
+
+TEST(RegistryTest, ThePlainScheduleTakesAnyShapeAndHoldsOneStage) {
+  const Generator& plain = find_generator(kPlainSchedule);
+  for (std::int64_t d = 1; d <= 8; ++d) {
+    for (std::int64_t n = 1; n <= 8; ++n) EXPECT_EQ(plain.refusal({d, n}), std::nullopt);
+  }
+  EXPECT_TRUE(plain.synchronous && plain.axes.empty());
+  EXPECT_EQ(plain.stages_a_worker({4, 4}), 1);
+  EXPECT_EQ(find_generator(kDefaultSchedule).name, kDefaultSchedule);
+}
+
+TEST(RegistryTest, AxesSetAndNameTheirOwnField) {
+  PipelineShape shape;
+  for (const ShapeAxis& axis : shape_axes()) {
+    EXPECT_EQ(&shape_axis(axis.axis), &axis);
+    axis.set(shape, 2);
+    EXPECT_EQ(axis.get(shape), 2);
+    EXPECT_FALSE(schedules_with(axis.axis).empty()) << axis.flag();
+  }
+  EXPECT_EQ(shape_axis(Axis::Scale).text(shape), "halving");
+  EXPECT_EQ(shape_axis(Axis::Waves).text(shape), "2");
+}
+
 TEST(RegistryTest, UnknownNameSaysTheNearest) {
   try {
     (void)find_generator("chimaera");

@@ -73,8 +73,8 @@ TEST(PlanTest, EverySchedulesShapesAreAmongTheCandidates) {
   for (const Candidate& each : candidates_of(problem_of(4, 16), {})) words.insert(in_words(each));
   for (const char* expected :
        {"chimera 2f 4 direct  W 1 x D 4, 16 micro-batches of 1", "chimera doubling  W 1 x D 4, 8 micro-batches of 2",
-        "chimera halving  W 1 x D 4, 8 micro-batches of 2", "hanayo w 1  W 1 x D 4, 4 micro-batches of 4",
-        "interleaved-1f1b v 2  W 2 x D 2, 2 micro-batches of 4", "dualpipe  W 1 x D 4, 16 micro-batches of 1"}) {
+        "chimera halving  W 1 x D 4, 8 micro-batches of 2", "hanayo  W 1 x D 4, 4 micro-batches of 4",
+        "interleaved-1f1b  W 2 x D 2, 2 micro-batches of 4", "dualpipe  W 1 x D 4, 16 micro-batches of 1"}) {
     EXPECT_TRUE(words.contains(expected)) << expected;
   }
   EXPECT_FALSE(words.contains("pipedream  W 1 x D 4, 16 micro-batches of 1"));  // asynchronous: by name alone

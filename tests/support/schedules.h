@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -61,24 +62,32 @@ inline Timeline in_slots(const Schedule& schedule) {
   return forwards_just_in_time(schedule, unit, simulate(schedule, unit));
 }
 
-/// Every value of the shape flags that a schedule takes, up to 2f = D, v = 3, w = 2.
-inline std::vector<PipelineShape> with_flags(const Generator& generator, PipelineShape shape) {
-  std::vector<PipelineShape> shapes = {shape};
-  const auto vary = [&](const char* flag, auto values, auto set) {
-    if (!takes(generator, flag)) return;
+/// The values of an axis that a property is tried on: the names of all; of numbers those of plans, and those to one
+/// above the usual, none above 3 or D: 2f to D, v to 3 or 4, w to 2.
+inline std::set<std::int64_t> tried_values(const TakenAxis& taken, const PipelineShape& shape) {
+  const ShapeAxis& axis = shape_axis(taken.axis);
+  std::set<std::int64_t> values;
+  const auto names = static_cast<std::int64_t>(axis.names.size());
+  for (std::int64_t value = axis.least; value < (names > 0 ? names : taken.usual + 2); ++value) values.insert(value);
+  if (names > 0) return values;
+  for (const std::int64_t value : taken.planned(shape)) values.insert(value);
+  std::erase_if(values, [&](std::int64_t value) { return value > std::max<std::int64_t>(3, shape.stages); });
+  return values;
+}
+
+/// Every shape of that D and N that the schedule has by its own axes' tried_values().
+inline std::vector<PipelineShape> with_flags(const Generator& generator, const PipelineShape& shape) {
+  std::vector<PipelineShape> shapes = {usual_shape(generator, shape.stages, shape.micro_batches)};
+  for (const TakenAxis& taken : generator.axes) {
     std::vector<PipelineShape> varied;
     for (const PipelineShape& each : shapes) {
-      for (const auto value : values) set(varied.emplace_back(each), value);
+      for (const std::int64_t value : tried_values(taken, shape)) {
+        shape_axis(taken.axis).set(varied.emplace_back(each), value);
+      }
     }
     shapes = varied;
-  };
-  std::vector<std::int64_t> pipelines;
-  for (std::int64_t f = 1; f <= std::max<std::int64_t>(1, shape.stages / 2); ++f) pipelines.push_back(2 * f);
-  vary("--pipelines", pipelines, [](PipelineShape& s, std::int64_t v) { s.pipelines = v; });
-  vary("--chunks", std::vector<std::int64_t>{1, 2, 3}, [](PipelineShape& s, std::int64_t v) { s.chunks = v; });
-  vary("--waves", std::vector<std::int64_t>{1, 2}, [](PipelineShape& s, std::int64_t v) { s.waves = v; });
-  vary("--scale", std::vector{ScaleMethod::Direct, ScaleMethod::Doubling, ScaleMethod::Halving},
-       [](PipelineShape& s, ScaleMethod v) { s.scale = v; });
+  }
+  std::erase_if(shapes, [&](const PipelineShape& each) { return generator.refusal(each).has_value(); });
   return shapes;
 }
 
@@ -89,13 +98,7 @@ inline std::vector<PipelineShape> small_shapes(const std::string& name, std::int
   std::vector<PipelineShape> shapes;
   for (std::int64_t d = 1; d <= most_stages; ++d) {
     for (std::int64_t n = 1; n <= 3 * d + 1; ++n) {
-      for (const PipelineShape& shape : with_flags(generator, {d, n})) {
-        try {
-          (void)generator.generate(shape);
-          shapes.push_back(shape);
-        } catch (const ConfigError&) {  // no such schedule
-        }
-      }
+      for (const PipelineShape& shape : with_flags(generator, {d, n})) shapes.push_back(shape);
     }
   }
   EXPECT_FALSE(shapes.empty()) << name;
@@ -103,9 +106,11 @@ inline std::vector<PipelineShape> small_shapes(const std::string& name, std::int
 }
 
 inline std::string describe(const std::string& name, const PipelineShape& shape) {
-  return name + " D=" + std::to_string(shape.stages) + " N=" + std::to_string(shape.micro_batches) +
-         " 2f=" + std::to_string(shape.pipelines) + " v=" + std::to_string(shape.chunks) +
-         " w=" + std::to_string(shape.waves) + " scale=" + std::to_string(static_cast<int>(shape.scale));
+  std::string text = name + " D=" + std::to_string(shape.stages) + " N=" + std::to_string(shape.micro_batches);
+  for (const ShapeAxis& axis : shape_axes()) {
+    text += " " + std::string(axis.symbol.empty() ? axis.name : axis.symbol) + "=" + std::to_string(axis.get(shape));
+  }
+  return text;
 }
 
 inline std::string golden(const std::string& file) {

@@ -1,0 +1,77 @@
+// Schedules are known in generate/ alone: no other part of the program says the name of one.
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "generate/registry.h"
+
+namespace chimera {
+namespace {
+
+struct Literal {
+  std::string place;
+  std::string text;
+};
+
+/// The string literals of a source file, comments left out.
+std::vector<Literal> literals_of(const std::filesystem::path& file) {
+  const std::regex literal(R"re("((?:[^"\\]|\\.)*)")re");
+  std::vector<Literal> found;
+  std::ifstream lines(file);
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    line = line.substr(0, line.find("//"));
+    for (std::sregex_iterator match(line.begin(), line.end(), literal), end; match != end; ++match) {
+      found.push_back({file.string() + ":" + std::to_string(number), (*match)[1]});
+    }
+  }
+  return found;
+}
+
+/// Those of all rooms but generate/, and of the subcommands.
+std::vector<Literal> literals_outside() {
+  std::vector<Literal> found;
+  for (const char* folder : {"src", "apps"}) {
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(std::filesystem::path(CHIMERA_SOURCE_DIR) / folder)) {
+      const auto extension = entry.path().extension();
+      if ((extension != ".h" && extension != ".cc") || entry.path().parent_path().filename() == "generate") continue;
+      for (const Literal& literal : literals_of(entry.path())) found.push_back(literal);
+    }
+  }
+  return found;
+}
+
+/// Whether a text is a line of examples, `  chimera schedule ...`, which users read.
+bool is_example(const std::string& text) { return text.starts_with("  chimera "); }
+
+/// The program is called like one of its schedules: words that call it so are no names of schedules.
+bool is_the_program(const std::string& place) {
+  return place.find("apps/main.cc") != std::string::npos || place.find("core/shared_memory.cc") != std::string::npos;
+}
+
+TEST(ScheduleNamesTest, StandInGenerateAlone) {
+  const auto listed = schedule_names();
+  const std::set<std::string> names(listed.begin(), listed.end());
+  const auto literals = literals_outside();
+  EXPECT_GT(literals.size(), 1000U) << "the reader of literals found next to nothing";
+  const std::regex word("[a-z0-9-]+");
+  for (const auto& [place, text] : literals) {
+    if (is_example(text)) continue;
+    for (std::sregex_iterator match(text.begin(), text.end(), word), end; match != end; ++match) {
+      const std::string said = match->str();
+      const bool program = said == "chimera" && (text != said || is_the_program(place));
+      EXPECT_FALSE(names.contains(said) && !program) << place << " says " << said << ": \"" << text << '"';
+    }
+  }
+}
+
+}  // namespace
+}  // namespace chimera
