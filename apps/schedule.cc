@@ -6,6 +6,7 @@
 #include "options.h"
 #include "passes/lower.h"
 #include "pictures.h"
+#include "render/slots.h"
 #include "schedule/schedule_csv.h"
 #include "schedule/schedule_json.h"
 
@@ -27,12 +28,11 @@ bool splits_backwards(const Schedule& schedule) {
   });
 }
 
-/// In slots of equal length, as the paper draws: every op takes one unit (a whole backward `whole_backward`), forwards
-/// just in time.
-Panel in_slots(const Schedule& schedule, double whole_backward) {
+/// The schedule's figure, in slots of equal length.
+Panel figure_of(const Schedule& schedule, double whole_backward) {
   const StageCosts slot{.backward = whole_backward};
   const CostModel slots{std::vector<StageCosts>(static_cast<std::size_t>(schedule.stages), slot)};
-  return panel_of(schedule, forwards_just_in_time(schedule, slots, simulate(schedule, slots)), slots);
+  return panel_of(schedule, in_slots(schedule, whole_backward), slots);
 }
 
 std::string as_text(const std::vector<Panel>& panels, const TextStyle& style) {
@@ -62,7 +62,7 @@ std::string written(const Options& options) {
   // Beside I and W of a slot each, a whole backward takes two: the work of all pictures is the same.
   const bool mixed = drawn_together.size() > 1 && std::ranges::any_of(drawn_together, splits_backwards);
   std::vector<Panel> panels;
-  for (const Schedule& each : drawn_together) panels.push_back(in_slots(each, mixed ? 2 : 1));
+  for (const Schedule& each : drawn_together) panels.push_back(figure_of(each, mixed ? 2 : 1));
   if (options.format == Format::Text) return as_text(panels, options.pictures.text_style(options.output));
   return drawn(options.format, panels);
 }
@@ -78,9 +78,10 @@ void add_schedule(CLI::App& program, int&) {
       "  chimera schedule 1f1b --stages 4 --micro-batches 8 --format json | chimera check -\n"
       "  chimera schedule gpipe --stages 4 --micro-batches 8 --format csv --communication\n"
       "  chimera schedule chimera --stages 8 --micro-batches 8 --with 1f1b --format html --output page.html\n"
-      "\nThe picture has a cell for each slot of equal length: stage, op, micro-batch (2F5); forwards stand as\n"
-      "late as nothing waits for them. Beside a schedule with split backwards a whole backward takes two slots.\n"
-      "`chimera simulate` times ops as soon as they can run.");
+      "\nThe picture is that of the schedule's paper: a cell for each slot of equal length, with stage, op and\n"
+      "micro-batch (2F5). Ops stand as early as they can run; only where the paper spaces forwards, as Chimera's does,\n"
+      "they stand as late as nothing waits for them. Beside a schedule with split backwards a whole backward takes two\n"
+      "slots. `chimera simulate` times all ops as soon as they can run.");
   auto options = std::make_shared<Options>();
   command->add_option("NAME", options->name, "name of the schedule; `chimera schedules` lists them")->required();
   options->shape.add_to(*command);

@@ -150,6 +150,7 @@ Generator chimera_zb_entry() {
           .closed_form = "N(F+I+W)+(D/2f-1)F, F=I=W, D|N",
           .activations = "D (any N: D+1)",
           .source = "ours",
+          .figure = {4, 4},
           .axes = {bidirectional_pipelines()},
           .replicas = [](const PipelineShape& shape) { return shape.pipelines; },
           .late_forwards = true};

@@ -8,6 +8,7 @@
 #include "core/console.h"
 #include "model_config/parameters.h"
 #include "passes/unroll.h"
+#include "render/slots.h"
 #include "render/text.h"
 #include "simulate/simulate.h"
 #include "train/measured_costs.h"
@@ -78,9 +79,7 @@ std::string describe(const Job& job) {
   if (job.options.partition.rule != PartitionRule::Even && job.partition.size() > 1)
     text += fmt::format("layers on the stages: {}\n", to_text(job.partition));
   if (job.ranks.workers > 1 && fits_a_page(job.schedule)) {
-    const CostModel slots = CostModel::uniform(job.schedule, StageCosts{});
-    const Timeline timeline = forwards_just_in_time(job.schedule, slots, simulate(job.schedule, slots));
-    text += fmt::format("\n{}\n", to_text(job.schedule, timeline));
+    text += fmt::format("\n{}\n", to_text(job.schedule, in_slots(job.schedule)));
   }
   return text;
 }

@@ -10,7 +10,6 @@
 #include "check/check_schedule.h"
 #include "core/error.h"
 #include "generate/chimera.h"
-#include "render/text.h"
 #include "support/schedules.h"
 
 namespace chimera {
@@ -40,11 +39,6 @@ std::vector<PipelineShape> placements(std::int64_t most_stages) {
     }
   }
   return shapes;
-}
-
-TEST(ChimeraZbTest, PictureIsTheGoldenFile) {
-  const Schedule schedule = chimera_zb({4, 4});
-  EXPECT_EQ(to_text(schedule, testing::in_slots(schedule)), testing::golden("chimera-zb.txt"));
 }
 
 TEST(ChimeraZbTest, WholeUnitsReachTheBoundWithDepthActivations) {

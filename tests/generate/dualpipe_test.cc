@@ -6,18 +6,12 @@
 #include <array>
 
 #include "core/error.h"
-#include "render/text.h"
 #include "support/schedules.h"
 
 namespace chimera {
 namespace {
 
 using testing::SplitCosts;
-
-TEST(DualpipeTest, PictureIsTheGoldenFile) {
-  const Schedule schedule = dualpipe({4, 8});
-  EXPECT_EQ(to_text(schedule, testing::in_slots(schedule)), testing::golden("dualpipe.txt"));
-}
 
 /// (F, I, W) with W <= I <= F <= I + W.
 constexpr std::array kCosts = {SplitCosts{1, 1, 1}, SplitCosts{1, 0.75, 0.5}, SplitCosts{2, 1.5, 1},

@@ -7,18 +7,12 @@
 
 #include "core/error.h"
 #include "generate/dualpipe.h"
-#include "render/text.h"
 #include "support/schedules.h"
 
 namespace chimera {
 namespace {
 
 using testing::SplitCosts;
-
-TEST(DualpipevTest, PictureIsTheGoldenFile) {
-  const Schedule schedule = dualpipev({4, 8});
-  EXPECT_EQ(to_text(schedule, testing::in_slots(schedule)), testing::golden("dualpipev.txt"));
-}
 
 /// (F, I, W) with W <= I <= F <= I + W.
 constexpr std::array kCosts = {SplitCosts{1, 1, 1}, SplitCosts{1, 0.75, 0.5}, SplitCosts{2, 1.5, 1},

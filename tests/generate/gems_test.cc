@@ -4,18 +4,12 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "render/text.h"
 #include "support/schedules.h"
 
 namespace chimera {
 namespace {
 
 using ::testing::ElementsAre;
-
-TEST(GemsTest, PictureIsTheGoldenFile) {
-  const Schedule schedule = gems({4, 8});
-  EXPECT_EQ(to_text(schedule, testing::in_slots(schedule)), testing::golden("gems.txt"));
-}
 
 TEST(GemsTest, MicroBatchesGoDownAndUpInTurn) {
   const Schedule schedule = gems({3, 3});

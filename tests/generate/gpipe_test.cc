@@ -3,16 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "render/text.h"
 #include "support/schedules.h"
 
 namespace chimera {
 namespace {
-
-TEST(GpipeTest, PictureIsTheGoldenFile) {
-  const Schedule schedule = gpipe({4, 4});
-  EXPECT_EQ(to_text(schedule, testing::in_slots(schedule)), testing::golden("gpipe.txt"));
-}
 
 TEST(GpipeTest, MakespanAndActivationsAreTheClosedForms) {
   for (const PipelineShape& shape : testing::small_shapes("gpipe")) {

@@ -5,7 +5,6 @@
 
 #include "check/check_schedule.h"
 #include "core/error.h"
-#include "render/text.h"
 #include "support/schedules.h"
 
 namespace chimera {
@@ -18,11 +17,6 @@ PipelineShape waves(std::int64_t stages, std::int64_t micro_batches, std::int64_
 }
 
 double bubble_ratio(const PipelineShape& shape) { return testing::timed(hanayo(shape), 1, 2).bubble_ratio; }
-
-TEST(HanayoTest, PictureIsTheGoldenFile) {
-  const Schedule schedule = hanayo({4, 4});
-  EXPECT_EQ(to_text(schedule, testing::in_slots(schedule)), testing::golden("hanayo.txt"));
-}
 
 TEST(HanayoTest, EachWaveRunsDownAndUp) {
   const Schedule schedule = hanayo(waves(3, 1, 2));

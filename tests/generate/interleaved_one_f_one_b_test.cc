@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "render/text.h"
 #include "support/schedules.h"
 
 namespace chimera {
@@ -16,11 +15,6 @@ using testing::SplitCosts;
 
 PipelineShape shape(std::int64_t stages, std::int64_t micro_batches, std::int64_t chunks) {
   return {.stages = stages, .micro_batches = micro_batches, .chunks = chunks};
-}
-
-TEST(InterleavedTest, PictureIsTheGoldenFile) {
-  const Schedule schedule = interleaved_one_f_one_b({4, 8});
-  EXPECT_EQ(to_text(schedule, testing::in_slots(schedule)), testing::golden("interleaved-1f1b.txt"));
 }
 
 TEST(InterleavedTest, StagesGoRoundTheWorkers) {

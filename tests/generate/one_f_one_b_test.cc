@@ -3,16 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "render/text.h"
 #include "support/schedules.h"
 
 namespace chimera {
 namespace {
-
-TEST(OneFOneBTest, PictureIsTheGoldenFile) {
-  const Schedule schedule = one_f_one_b({4, 4});
-  EXPECT_EQ(to_text(schedule, testing::in_slots(schedule)), testing::golden("1f1b.txt"));
-}
 
 TEST(OneFOneBTest, MakespanAndActivationsAreTheClosedForms) {
   for (const PipelineShape& shape : testing::small_shapes("1f1b")) {

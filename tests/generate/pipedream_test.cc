@@ -5,16 +5,10 @@
 
 #include "core/error.h"
 #include "generate/one_f_one_b.h"
-#include "render/text.h"
 #include "support/schedules.h"
 
 namespace chimera {
 namespace {
-
-TEST(PipedreamTest, PictureIsTheGoldenFile) {
-  const Schedule schedule = pipedream({4, 8});
-  EXPECT_EQ(to_text(schedule, testing::in_slots(schedule)), testing::golden("pipedream.txt"));
-}
 
 TEST(PipedreamTest, OrderIsThatOf1F1B) {
   for (const PipelineShape& shape : testing::small_shapes("pipedream")) {

@@ -5,16 +5,10 @@
 
 #include "core/error.h"
 #include "generate/one_f_one_b.h"
-#include "render/text.h"
 #include "support/schedules.h"
 
 namespace chimera {
 namespace {
-
-TEST(PipedreamTwoBwTest, PictureIsTheGoldenFile) {
-  const Schedule schedule = pipedream_two_bw({4, 8});
-  EXPECT_EQ(to_text(schedule, testing::in_slots(schedule)), testing::golden("pipedream-2bw.txt"));
-}
 
 TEST(PipedreamTwoBwTest, OneStepHasTheOrderOf1F1BAndTheFirstWeights) {
   for (const PipelineShape& shape : testing::small_shapes("pipedream-2bw")) {

@@ -7,6 +7,8 @@
 
 #include "check/check_schedule.h"
 #include "core/error.h"
+#include "render/slots.h"
+#include "render/text.h"
 #include "support/schedules.h"
 
 namespace chimera {
@@ -48,6 +50,14 @@ std::vector<PipelineShape> all_shapes(const Generator& generator) {
     shapes = varied;
   }
   return shapes;
+}
+
+TEST(RegistryTest, EveryFigureIsTheGoldenFile) {
+  for (const Generator& generator : generators()) {
+    const Schedule schedule =
+        generator.generate(usual_shape(generator, generator.figure.stages, generator.figure.micro_batches));
+    EXPECT_EQ(to_text(schedule, in_slots(schedule)), testing::golden(generator.name + ".txt")) << generator.name;
+  }
 }
 
 TEST(RegistryTest, AnEntryRefusesExactlyWhatItsGeneratorDoes) {

@@ -3,18 +3,12 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "render/text.h"
 #include "support/schedules.h"
 
 namespace chimera {
 namespace {
 
 using testing::SplitCosts;
-
-TEST(ZbH2Test, PictureIsTheGoldenFile) {
-  const Schedule schedule = zb_h2({4, 8});
-  EXPECT_EQ(to_text(schedule, testing::in_slots(schedule)), testing::golden("zb-h2.txt"));
-}
 
 /// W at most F: where the closed form holds.
 constexpr std::array kCosts = {SplitCosts{1, 1, 1}, SplitCosts{1, 1.25, 0.75}, SplitCosts{2, 3, 1},

@@ -6,18 +6,12 @@
 #include <array>
 
 #include "core/error.h"
-#include "render/text.h"
 #include "support/schedules.h"
 
 namespace chimera {
 namespace {
 
 using testing::SplitCosts;
-
-TEST(ZbVTest, PictureIsTheGoldenFile) {
-  const Schedule schedule = zb_v({4, 8});
-  EXPECT_EQ(to_text(schedule, testing::in_slots(schedule)), testing::golden("zb-v.txt"));
-}
 
 TEST(ZbVTest, TheWayUpEndsWhereTheWayDownBegins) {
   const auto& workers = zb_v({3, 5}).placement.worker_of;

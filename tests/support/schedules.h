@@ -56,12 +56,6 @@ inline Timeline timed(const Schedule& schedule, const SplitCosts& share, double 
   return simulate(schedule, CostModel::uniform(schedule, all, latency));
 }
 
-/// With unit times of all ops and forwards just in time: the slots of the paper's figures.
-inline Timeline in_slots(const Schedule& schedule) {
-  const CostModel unit{std::vector<StageCosts>(static_cast<std::size_t>(schedule.stages))};
-  return forwards_just_in_time(schedule, unit, simulate(schedule, unit));
-}
-
 /// The values of an axis that a property is tried on: the names of all; of numbers those of plans, and those to one
 /// above the usual, none above 3 or D: 2f to D, v to 3 or 4, w to 2.
 inline std::set<std::int64_t> tried_values(const TakenAxis& taken, const PipelineShape& shape) {
