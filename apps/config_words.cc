@@ -6,15 +6,15 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/input_file.h"
 #include "core/nearest.h"
-#include "options.h"
 
 namespace chimera::apps {
 namespace {
 
 toml::table parse(const std::string& path) {
   try {
-    return toml::parse(read_input(path), path);
+    return toml::parse(read_whole(path), path);
   } catch (const toml::parse_error& error) {
     throw ConfigError(fmt::format("{}:{}: {}", path, error.source().begin.line, error.description()));
   }

@@ -60,7 +60,11 @@ Schedule schedule_of(const Options& options) {
 
 ModelReport report_of(const Options& options) {
   const ModelConfig model = with_overrides(find_model(options.name), options.flags.overrides());
+  constexpr std::int64_t kMany = 1'000'000'000;
   if (options.stages < 1) throw ConfigError(fmt::format("--stages must be at least 1, not {}", options.stages));
+  require_between("--micro-batch-size", options.micro_batch_size, 1, kMany);
+  require_between("--sequence", options.sequence, 1, kMany);
+  require_between("--micro-batches", options.micro_batches, 0, kMany);
   if (options.dropout >= 1) throw ConfigError(fmt::format("--dropout must be below 1, not {}", options.dropout));
   const Workload workload = workload_of(options, model);
   const Schedule schedule = schedule_of(options);

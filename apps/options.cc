@@ -10,10 +10,10 @@
 #include <fstream>
 #include <functional>
 #include <iostream>
-#include <iterator>
 #include <system_error>
 
 #include "core/error.h"
+#include "core/input_file.h"
 #include "core/nearest.h"
 #include "core/output_file.h"
 #include "simulate/costs_json.h"
@@ -64,9 +64,16 @@ CLI::Option* add_number(CLI::App& app, const std::string& flag, double& value, c
             if (!parses(text, value) || !std::isfinite(value) || value < least) {
               throw ConfigError(fmt::format("{}: '{}' is not a number of at least {}", flag, text, least));
             }
+            if (value > kMostNumber) throw ConfigError(fmt::format("{}: {} is above {:g}", flag, text, kMostNumber));
           },
           description)
       ->type_name("X");
+}
+
+void require_between(const char* flag, std::int64_t value, std::int64_t least, std::int64_t most) {
+  if (value < least || value > most) {
+    throw ConfigError(fmt::format("{} must be {} to {}, not {}", flag, least, most, value));
+  }
 }
 
 CLI::Option* add_path(CLI::App& app, const std::string& flag, std::string& path, const std::string& description) {
@@ -215,7 +222,7 @@ CostModel CostFlags::read_file(const Schedule& schedule) const {
   for (const CLI::Option* option : times) {
     if (option->count() > 0) throw ConfigError(option->get_name() + ": --costs says it already; give one of the two");
   }
-  return costs_from_json(read_input(file), file, schedule.stages);
+  return costs_from_json(read_whole(file), file, schedule.stages);
 }
 
 std::ifstream open_input(const std::string& path) {
@@ -225,12 +232,6 @@ std::ifstream open_input(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw ConfigError(fmt::format("{}: cannot be read ({})", path, std::generic_category().message(errno)));
   return file;
-}
-
-std::string read_input(const std::string& path) {
-  if (path == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
-  std::ifstream file = open_input(path);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 void write_output(const std::string& path, const std::string& text) {

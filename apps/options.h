@@ -35,9 +35,14 @@ namespace apps {
 
 /// A flag that takes a whole number; anything else is an error that says so.
 CLI::Option* add_count(CLI::App& app, const std::string& flag, std::int64_t& value, const std::string& description);
-/// A flag that takes a finite number of at least `least`.
+/// No number that a flag takes is larger, so that sums and products of them stay finite.
+inline constexpr double kMostNumber = 1e100;
+
+/// A flag that takes a number from `least` to kMostNumber.
 CLI::Option* add_number(CLI::App& app, const std::string& flag, double& value, const std::string& description,
                         double least = 0);
+/// Throws ConfigError, with the range, where a flag's value is not in it.
+void require_between(const char* flag, std::int64_t value, std::int64_t least, std::int64_t most);
 /// A flag that takes the path of a file; an empty one is an error.
 CLI::Option* add_path(CLI::App& app, const std::string& flag, std::string& path, const std::string& description);
 /// A flag that takes one of `names`, of which `take` gets it; another one is an error that says the nearest.
@@ -115,8 +120,6 @@ struct CostFlags {
 
 /// A file, open for reading. Throws ConfigError where it cannot be.
 [[nodiscard]] std::ifstream open_input(const std::string& path);
-/// The text of a file, or of standard input for `-`. Throws ConfigError where it cannot be read.
-[[nodiscard]] std::string read_input(const std::string& path);
 /// Writes to standard output where `path` is empty, else to the file as write_whole does.
 void write_output(const std::string& path, const std::string& text);
 

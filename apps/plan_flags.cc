@@ -26,7 +26,7 @@ void PlanFlags::add_to(CLI::App& app) {
 PlanProblem PlanFlags::problem(const ModelOverrides& fields, double gibibytes) const {
   const auto require = [](const char* flag, std::int64_t value, std::int64_t most) {
     if (value == 0) throw ConfigError(fmt::format("{} is missing", flag));
-    if (value < 1 || value > most) throw ConfigError(fmt::format("{} must be 1 to {}, not {}", flag, most, value));
+    require_between(flag, value, 1, most);
   };
   require("--workers", workers, 1'000'000);
   require("--mini-batch", mini_batch, 1'000'000'000);

@@ -3,13 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <iostream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/input_file.h"
 #include "core/nearest.h"
 #include "model_config/config_json.h"
 #include "schedule/json_value.h"
@@ -19,24 +16,16 @@ namespace {
 
 constexpr const char* kFormat = "chimera-machine";
 constexpr std::int64_t kVersion = 1;
+constexpr double kMostSeconds = 1e9;  // of anything: 30 years
+constexpr double kMostBytes = 1e18;
+constexpr double kMostRatio = 1e6;
 
 std::string read_text(const std::string& path) {
-  if (path == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
-  constexpr std::uintmax_t kLargestFile = 16 << 20;
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) {
-    throw ConfigError(fmt::format("cannot read machine profile '{}': it is a folder", path));
+  try {
+    return read_whole(path);
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("machine profile {}; `chimera profile` writes such files", error.what()));
   }
-  if (std::filesystem::is_regular_file(path, error) && std::filesystem::file_size(path, error) > kLargestFile) {
-    throw ConfigError(
-        fmt::format("machine profile '{}' is larger than 16 MiB; `chimera profile` writes such files", path));
-  }
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    throw ConfigError(
-        fmt::format("cannot read machine profile '{}'; `chimera profile --output {}` writes one", path, path));
-  }
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 /// What the field names.
@@ -72,11 +61,11 @@ LayerTime read_time(const JsonValue& value) {
   value.expect_object({"micro_batch_size", "forward", "input_gradient", "weight_gradient", "recompute", "spread"});
   LayerTime time;
   time.micro_batch_size = value.count("micro_batch_size", 1);
-  time.forward = value.number("forward");
-  time.input_gradient = value.number("input_gradient");
-  time.weight_gradient = value.number("weight_gradient");
-  time.recompute = value.has("recompute") ? value.number("recompute") : time.forward;
-  if (value.has("spread")) time.spread = value.number("spread");
+  time.forward = value.number("forward", kMostSeconds);
+  time.input_gradient = value.number("input_gradient", kMostSeconds);
+  time.weight_gradient = value.number("weight_gradient", kMostSeconds);
+  time.recompute = value.has("recompute") ? value.number("recompute", kMostSeconds) : time.forward;
+  if (value.has("spread")) time.spread = value.number("spread", kMostRatio);
   return time;
 }
 
@@ -105,7 +94,7 @@ LayerTimes read_layer(const JsonValue& value) {
 
 LinkTimes read_link(const JsonValue& value) {
   value.expect_object({"alpha", "beta"});
-  return {value.number("alpha"), value.number("beta")};
+  return {value.number("alpha", kMostSeconds), value.number("beta", kMostSeconds)};
 }
 
 LinkProfile read_links(const JsonValue& value) {
@@ -115,8 +104,8 @@ LinkProfile read_links(const JsonValue& value) {
 
 void read_kernels(const JsonValue& value, MachineProfile& machine) {
   value.expect_object({"activation_scale", "score_bytes"});
-  machine.activation_scale = value.number("activation_scale");
-  machine.score_bytes = value.number("score_bytes");
+  machine.activation_scale = value.number("activation_scale", kMostRatio);
+  machine.score_bytes = value.number("score_bytes", kMostRatio);
 }
 
 std::vector<std::string> read_sources(const JsonValue& value) {
@@ -168,17 +157,17 @@ MachineProfile machine_from_json(const std::string& text, const std::string& sou
   machine.cores = root.count("cores");
   machine.threads = root.count("threads", 1);
   machine.workers_per_node = root.count("workers_per_node", 1);
-  machine.memory_bytes = root.number("memory_bytes");
+  machine.memory_bytes = root.number("memory_bytes", kMostBytes);
   if (root.has("kernels")) read_kernels(root.field("kernels"), machine);
   for (const JsonValue& layer : root.field("layers").list()) machine.layers.push_back(read_layer(layer));
   if (machine.layers.empty()) root.field("layers").fail("expected at least one layer");
   machine.point_to_point = read_links(root.field("point_to_point"));
   machine.all_reduce = read_links(root.field("all_reduce"));
-  if (root.has("busy_delay")) machine.busy_delay = root.number("busy_delay");
-  if (root.has("core_imbalance")) machine.core_imbalance = root.number("core_imbalance");
-  machine.optimizer_seconds = root.number("optimizer_seconds");
-  machine.op_overhead = root.number("op_overhead");
-  machine.step_overhead = root.number("step_overhead");
+  if (root.has("busy_delay")) machine.busy_delay = root.number("busy_delay", kMostSeconds);
+  if (root.has("core_imbalance")) machine.core_imbalance = root.number("core_imbalance", kMostRatio);
+  machine.optimizer_seconds = root.number("optimizer_seconds", kMostSeconds);
+  machine.op_overhead = root.number("op_overhead", kMostSeconds);
+  machine.step_overhead = root.number("step_overhead", kMostSeconds);
   return machine;
 }
 

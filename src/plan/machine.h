@@ -73,7 +73,7 @@ struct MachineProfile {
 };
 
 /// Reads a profile (docs/machine_profile.md); `-` is standard input. Throws ConfigError, naming file and entry, for
-/// anything missing, negative, not finite or unknown.
+/// anything missing, negative, not finite, beyond any machine (10^9 seconds, 10^18 bytes), unknown or said twice.
 [[nodiscard]] MachineProfile read_machine(const std::string& path);
 /// Reads it from a text that messages call `source`.
 [[nodiscard]] MachineProfile machine_from_json(const std::string& text, const std::string& source);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include "core/error.h"
@@ -11,9 +12,69 @@
 
 namespace chimera {
 
+namespace {
+
+/// Follows a parser through a text and refuses the second field of a name in one object.
+class FieldsOnce {
+ public:
+  explicit FieldsOnce(std::string source) : source_(std::move(source)) {}
+
+  bool operator()(int /*depth*/, nlohmann::json::parse_event_t event, const nlohmann::json& parsed) {
+    switch (event) {
+      case nlohmann::json::parse_event_t::object_start: open_.push_back({.is_array = false}); break;
+      case nlohmann::json::parse_event_t::array_start: open_.push_back({.is_array = true}); break;
+      case nlohmann::json::parse_event_t::key: enter(parsed.get<std::string>()); break;
+      case nlohmann::json::parse_event_t::value: leave(); break;
+      default:  // the end of an object or array
+        open_.pop_back();
+        leave();
+    }
+    return true;
+  }
+
+ private:
+  struct Container {
+    bool is_array = false;
+    std::size_t index = 0;  // of the entry that is being read
+    std::set<std::string> names = {};
+    std::string name = {};  // of the field that is being read
+  };
+
+  void enter(const std::string& name) {
+    open_.back().name = name;
+    if (open_.back().names.insert(name).second) return;
+    throw ConfigError(fmt::format("{}: {}: the field stands here twice; leave one of them out", source_, place()));
+  }
+
+  void leave() {
+    if (!open_.empty()) ++open_.back().index;
+  }
+
+  [[nodiscard]] std::string place() const {
+    std::string text;
+    for (const Container& container : open_) {
+      if (container.is_array) {
+        text += fmt::format("[{}]", container.index);
+      } else {
+        text += (text.empty() ? "" : ".") + container.name;
+      }
+    }
+    return text;
+  }
+
+  std::string source_;
+  std::vector<Container> open_;
+};
+
+}  // namespace
+
 nlohmann::json parse_json(const std::string& text, const std::string& source) {
+  FieldsOnce fields(source);
+  const auto follow = [&](int depth, nlohmann::json::parse_event_t event, const nlohmann::json& parsed) {
+    return fields(depth, event, parsed);
+  };
   try {
-    return nlohmann::json::parse(text);
+    return nlohmann::json::parse(text, follow);
   } catch (const nlohmann::json::exception& error) {
     std::string what = error.what();
     if (const auto bracket = what.find("] "); bracket != std::string::npos) what.erase(0, bracket + 2);
@@ -62,19 +123,20 @@ std::vector<JsonValue> JsonValue::list(std::int64_t entries, const char* of_what
   return values;
 }
 
-double JsonValue::number() const {
+double JsonValue::number(double most) const {
   if (!json_.is_number()) fail(fmt::format("expected a number, found {}", json_.type_name()));
   const auto value = json_.get<double>();
   if (!std::isfinite(value) || value < 0) fail(fmt::format("expected a finite number of 0 or more, found {}", value));
+  if (value > most) fail(fmt::format("expected a number of at most {:g}, found {:g}", most, value));
   return value;
 }
 
 std::int64_t JsonValue::count(const char* name, std::int64_t least) const {
-  constexpr double kMost = 1e9;
+  constexpr double kLargest = 1e9;
   const JsonValue entry = field(name);
   const double value = entry.number();
-  if (value != std::floor(value) || value > kMost) {
-    entry.fail(fmt::format("expected a whole number of at most {}, found {}", kMost, value));
+  if (value != std::floor(value) || value > kLargest) {
+    entry.fail(fmt::format("expected a whole number of at most {}, found {}", kLargest, value));
   }
   if (value < static_cast<double>(least)) {
     entry.fail(fmt::format("expected a whole number of at least {}, found {}", least, value));

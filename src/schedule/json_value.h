@@ -9,7 +9,7 @@
 
 namespace chimera {
 
-/// The text as JSON. Throws ConfigError, naming `source`, where it is none.
+/// The text as JSON. Throws ConfigError, naming `source`, where it is none, or an object has a field twice.
 [[nodiscard]] nlohmann::json parse_json(const std::string& text, const std::string& source);
 
 /// One value. The JSON that it points into must outlive it. Everything here throws ConfigError, naming the value's
@@ -30,9 +30,12 @@ class JsonValue {
   /// Those of one with exactly so many, one for each `of_what`.
   [[nodiscard]] std::vector<JsonValue> list(std::int64_t entries, const char* of_what) const;
 
-  /// A finite number of 0 or more.
-  [[nodiscard]] double number() const;
-  [[nodiscard]] double number(const char* name) const { return field(name).number(); }
+  /// No number is larger, so that sums and products of them stay finite.
+  static constexpr double kMost = 1e100;
+
+  /// A number of 0 to `most`.
+  [[nodiscard]] double number(double most = kMost) const;
+  [[nodiscard]] double number(const char* name, double most = kMost) const { return field(name).number(most); }
   /// A whole number from `least` to 10^9.
   [[nodiscard]] std::int64_t count(const char* name, std::int64_t least = 0) const;
   /// A list of numbers, or one number that stands for all of them.

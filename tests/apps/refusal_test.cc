@@ -64,6 +64,25 @@ TEST(RefusalTest, FlagsThatDoNotApply) {
       {{"simulate", "--file", "schedule.json", "--stages", "4"}, {"--file has a shape already", "--stages"}},
       {simulate_with({"--input-gradient", "1"}), {"--input-gradient and --weight-gradient come together"}},
       {simulate_with({"--backward", "2", "--input-gradient", "1", "--weight-gradient", "1"}), {"not both"}},
+      {simulate_with({"--data-parallel", "2"}), {"--data-parallel changes all-reduces and shared cores alone"}},
+  });
+}
+
+TEST(RefusalTest, NumbersAndSizesBeyondAnyMachine) {
+  expect_refusals({
+      {simulate_with({"--forward", "1e308"}), {"--forward: 1e308 is above 1e+100"}},
+      {{"model", "gpt2", "--micro-batch-size", "9223372036854775807"}, {"--micro-batch-size must be 1 to 1000000000"}},
+      {{"model", "gpt2", "--micro-batch-size", "0"}, {"--micro-batch-size must be 1 to 1000000000"}},
+      {{"model", "gpt2", "--sequence", "9223372036854775807"}, {"--sequence must be 1 to 1000000000"}},
+      {{"model", "gpt2", "--micro-batches", "-1"}, {"--micro-batches must be 0 to 1000000000"}},
+  });
+}
+
+TEST(RefusalTest, FilesWithoutEnd) {
+  expect_refusals({
+      {simulate_with({"--costs", "/dev/zero"}), {"/dev/zero: is longer than 67108864 bytes"}},
+      {{"plan", "--workers", "4", "--mini-batch", "8", "--machine", "/dev/zero"},
+       {"machine profile /dev/zero: is longer than 67108864 bytes"}},
   });
 }
 

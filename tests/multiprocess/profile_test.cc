@@ -57,7 +57,7 @@ TEST(ProfileRefusalTest, Flags) {
            {{"--merge", kP100}, {"one profile alone needs no merging"}},
            {{"--merge", kP100, CHIMERA_SOURCE_DIR "/machines/v100-nvlink.json"},
             {"differ in workers_per_node: 1 and 8"}},
-           {{"--merge", kP100, "missing.json"}, {"cannot read machine profile 'missing.json'"}},
+           {{"--merge", kP100, "missing.json"}, {"machine profile missing.json: cannot be read"}},
        }) {
     expect_refusal({Arguments{"profile"} + flags, words});
   }
@@ -68,7 +68,7 @@ TEST(ValidateRefusalTest, Flags) {
            {{"--validate", "--stages", "4"}, {"--validate trains a grid of its own; leave out '--stages'"}},
            {{"--validate", "--schedules", "1f1b"}, {"--validate trains a grid of its own; leave out --schedules"}},
            {{"--validate", "--only", "gpt4"}, {"--only 'gpt4': no run of the grid is called so"}},
-           {{"--validate", "--machine", "missing.json"}, {"cannot read machine profile 'missing.json'"}},
+           {{"--validate", "--machine", "missing.json"}, {"machine profile missing.json: cannot be read"}},
            {{"--validate", "--rounds", "1"}, {"--rounds must be 2 or more with --validate"}},
            {{"--only", "1f1b"}, {"--only belongs to --validate"}},
        }) {

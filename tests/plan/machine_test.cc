@@ -1,5 +1,6 @@
 #include "plan/machine.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -90,6 +91,28 @@ TEST(MachineTest, RefusesWhatIsNoJson) {
   EXPECT_THROW((void)machine_from_json("[]", "here.json"), ConfigError);
   EXPECT_THROW((void)read_machine("/nowhere/here.json"), ConfigError);
   EXPECT_THROW((void)read_machine("/"), ConfigError);
+}
+
+TEST(MachineTest, RefusesWhatNoMachineIsOrHas) {
+  EXPECT_EQ(refusal_with("/layers/0/times/0/forward", 1e308),
+            "here.json: layers[0].times[0].forward: expected a number of at most 1e+09, found 1e+308");
+  EXPECT_EQ(refusal_with("/memory_bytes", 1e300),
+            "here.json: memory_bytes: expected a number of at most 1e+18, found 1e+300");
+  EXPECT_EQ(refusal_with("/point_to_point/within_node/beta", 1e10),
+            "here.json: point_to_point.within_node.beta: expected a number of at most 1e+09, found 1e+10");
+}
+
+TEST(MachineTest, RefusesAFieldThatStandsTwice) {
+  std::string text = to_json(round_machine());
+  const std::string field = "\"kind\": \"block\",";
+  text.insert(text.find(field), field);
+  try {
+    (void)machine_from_json(text, "here.json");
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), ::testing::MatchesRegex(
+                                  "here.json: layers\\[[0-9]\\].kind: the field stands here twice; leave one of them out"));
+  }
 }
 
 TEST(MachineTest, KernelsAreOursUnlessItSaysOtherwise) {

@@ -89,6 +89,20 @@ TEST(CostsJsonTest, RefusesWithThePlace) {
   EXPECT_EQ(refusal("[]"), "costs.json: top level: expected an object, found array");
 }
 
+TEST(CostsJsonTest, RefusesNumbersWhoseSumsAreNone) {
+  EXPECT_EQ(refusal(R"({"latency": 1e308, "stages": []})", 0),
+            "costs.json: latency: expected a number of at most 1e+100, found 1e+308");
+}
+
+TEST(CostsJsonTest, RefusesAFieldThatStandsTwice) {
+  EXPECT_EQ(refusal(with(R"(, "latency": 0.1)")),
+            "costs.json: latency: the field stands here twice; leave one of them out");
+  EXPECT_EQ(refusal(R"({"latency": 0, "stages": [{"forward": 1, "backward": 2}, {"forward": 3, "forward": 4}]})"),
+            "costs.json: stages[1].forward: the field stands here twice; leave one of them out");
+  EXPECT_EQ(refusal(with(R"(, "links": {"alpha": 0, "bytes": [1], "beta": 0, "alpha": 1})")),
+            "costs.json: links.alpha: the field stands here twice; leave one of them out");
+}
+
 TEST(CostsJsonTest, RefusesWhatIsNoJson) {
   for (const char* text : {"", "{", "{\"latency\": nan}", "{\"latency\": 1e999}", "{\"latency\": Infinity}"})
     EXPECT_TRUE(refusal(text).starts_with("costs.json: JSON: ")) << text << ": " << refusal(text);
