@@ -198,6 +198,11 @@ CostModel CostFlags::costs_of(const Schedule& schedule) const {
   if (data_parallel < 1) throw ConfigError(fmt::format("--data-parallel: {} is not 1 or more", data_parallel));
   if (sync_option->count() > 0 && !costs.all_reduce)
     throw ConfigError("--sync needs all-reduces: say in --costs FILE what they cost (all_reduce)");
+  if (data_parallel > 1 && !costs.all_reduce && !shared_cores) {
+    throw ConfigError(
+        "--data-parallel changes all-reduces and shared cores alone: say in --costs FILE what all-reduces cost, or "
+        "leave it out");
+  }
   if (costs.all_reduce) costs.all_reduce->data_parallel = data_parallel;
   costs.all_reduce_placement = sync;
   costs.blocking_sends = blocking_sends;

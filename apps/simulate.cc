@@ -191,6 +191,7 @@ void add_simulate(CLI::App& program, int&) {
   add_format(*command, options->format, {Format::Text, Format::Json, Format::Svg, Format::Html, Format::Perfetto});
   add_path(*command, "--output", options->output, "file to write instead of standard output");
   command->callback([options] {
+    options->costs.shared_cores = options->cores_option->count() > 0;
     options->pictures.check_format(options->format);
     write_output(options->output, written(*options));
   });
