@@ -5,6 +5,7 @@
 #include "commands.h"
 #include "core/error.h"
 #include "core/nearest.h"
+#include "generate/registry.h"
 #include "model_flags.h"
 #include "options.h"
 #include "plan_flags.h"
@@ -22,6 +23,7 @@ struct Options {
   std::vector<std::string> schedules;
   PlanRule rule = PlanRule::Simulation;
   PartitionChoice partition = {PartitionRule::Balanced};
+  CLI::Option* partition_option = nullptr;
   std::int64_t top = 10;
   std::int64_t run = 0;
   std::string data;  // for that; empty: random letters
@@ -45,13 +47,27 @@ std::optional<RankedCandidate> with_more_memory(const Predictor& predictor, Plan
   return plan.ranked.front();
 }
 
+/// The paper's rule chooses among even cuts of its own schedule; what asks for others contradicts it.
+void require_papers_choice(const Options& options) {
+  for (const std::string& name : options.schedules) {
+    if (find_generator(name).name == kPaperSchedule) continue;
+    throw ConfigError(
+        fmt::format("--rule paper is for {} alone, not {}; leave out --schedules, or --rule", kPaperSchedule, name));
+  }
+  if (options.partition_option->count() > 0 && options.partition.rule != PartitionRule::Even) {
+    throw ConfigError(fmt::format("--rule paper cuts the model evenly, not as {}; leave out --partition, or --rule",
+                                  to_text(options.partition)));
+  }
+}
+
 PlanReport make_report(const Options& options) {
   const PlanProblem problem = options.problem.problem();
   Predictor predictor(problem);
   PlanOptions plan_options{.schedules = options.schedules, .partition = options.partition, .top = options.top};
   const bool by_paper = options.rule == PlanRule::Paper;
+  if (by_paper) require_papers_choice(options);
   PlanReport report{problem,
-                    by_paper ? plan_by_paper_rule(predictor) : make_plan(predictor, plan_options),
+                    by_paper ? plan_by_paper_rule(predictor, options.top) : make_plan(predictor, plan_options),
                     options.rule,
                     {},
                     std::nullopt};
@@ -114,7 +130,7 @@ void add_plan(CLI::App& program, int& exit_code) {
       "recomputes what memory asks for and no more. They are ranked by the simulator's step time; `equation` is the\n"
       "paper's equation 1. N is counted for each of the W groups. Asynchronous schedules train by other updates and\n"
       "are considered only where --schedules names them. --rule paper is the paper's own choice: Chimera, the largest\n"
-      "micro-batch that fits, the least equation 1. Machine profiles: `chimera profile`, machines/ "
+      "micro-batch that fits, even stages, the least equation 1. Machine profiles: `chimera profile`, machines/ "
       "(docs/machine_profile.md).\n"
       "The models, their limits and the paper's tables beside ours: docs/planner.md. Exit code 2 where nothing fits.");
   auto options = std::make_shared<Options>();
@@ -123,13 +139,14 @@ void add_plan(CLI::App& program, int& exit_code) {
       ->delimiter(',')
       ->type_name("NAME,NAME");
   add_choice(*command, "--rule", options->rule, "how to choose (default simulation)");
-  command
-      ->add_option_function<std::string>(
-          "--partition",
-          [&partition = options->partition](const std::string& text) { partition = parse_partition(text); },
-          "how the model is cut into stages: even; balanced, even or with stages that balance, whichever is "
-          "faster; or the layers of each, as in 8,9,9,6 (default balanced)")
-      ->type_name("CUT");
+  options->partition_option =
+      command
+          ->add_option_function<std::string>(
+              "--partition",
+              [&partition = options->partition](const std::string& text) { partition = parse_partition(text); },
+              "how the model is cut into stages: even; balanced, even or with stages that balance, whichever is "
+              "faster; or the layers of each, as in 8,9,9,6 (default balanced)")
+          ->type_name("CUT");
   add_count(*command, "--top", options->top, "candidates to rank; 0: all that fit (default 10)");
   add_count(*command, "--run", options->run,
             "train the best so many for a few steps on this machine, and compare (default 0)");

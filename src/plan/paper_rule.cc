@@ -28,7 +28,7 @@ std::int64_t largest_that_fits(Predictor& predictor, Candidate candidate, std::i
 
 }  // namespace
 
-Plan plan_by_paper_rule(Predictor& predictor) {
+Plan plan_by_paper_rule(Predictor& predictor, std::int64_t top) {
   const PlanProblem& problem = predictor.problem();
   Plan plan;
   for (std::int64_t depth = 2; depth <= std::min(problem.workers, problem.model.layers); depth += 2) {
@@ -62,6 +62,10 @@ Plan plan_by_paper_rule(Predictor& predictor) {
                     problem.model.name, problem.memory_bytes / (1 << 30)));
   }
   std::ranges::stable_sort(plan.ranked, {}, [](const RankedCandidate& each) { return each.prediction.paper->seconds; });
+  if (top > 0 && plan.ranked.size() > static_cast<std::size_t>(top)) {
+    plan.pruned = static_cast<std::int64_t>(plan.ranked.size()) - top;
+    plan.ranked.resize(static_cast<std::size_t>(top));
+  }
   return plan;
 }
 

@@ -54,7 +54,7 @@ struct Plan {
 /// The paper's choice (Li and Hoefler, SC'21, section 3.4): Chimera with f = 1, even D, direct concatenation and whole
 /// backwards; for each D the largest micro-batch, a power of two, that fits with D of them in flight without
 /// recomputation, and with it only where not even one sequence does; then the least time by equation 1.
-/// `ranked` is in the order of equation 1; `too_large` counts depths for which nothing fits.
-[[nodiscard]] Plan plan_by_paper_rule(Predictor& predictor);
+/// `ranked` has the `top` best (0: all) in the order of equation 1; `too_large` counts depths for which nothing fits.
+[[nodiscard]] Plan plan_by_paper_rule(Predictor& predictor, std::int64_t top = 0);
 
 }  // namespace chimera
