@@ -79,8 +79,10 @@ void add_schedule(CLI::App& program, int&) {
       "  chimera schedule gpipe --stages 4 --micro-batches 8 --format csv --communication\n"
       "  chimera schedule chimera --stages 8 --micro-batches 8 --with 1f1b --format html --output page.html\n"
       "\nThe picture is that of the schedule's paper: a cell for each slot of equal length, with stage, op and\n"
-      "micro-batch (2F5). Ops stand as early as they can run; only where the paper spaces forwards, as Chimera's does,\n"
-      "they stand as late as nothing waits for them. Beside a schedule with split backwards a whole backward takes two\n"
+      "micro-batch (2F5). Ops stand as early as they can run; only where the paper spaces forwards, as Chimera's "
+      "does,\n"
+      "they stand as late as nothing waits for them. Beside a schedule with split backwards a whole backward takes "
+      "two\n"
       "slots. `chimera simulate` times all ops as soon as they can run.");
   auto options = std::make_shared<Options>();
   command->add_option("NAME", options->name, "name of the schedule; `chimera schedules` lists them")->required();

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "generate/default_schedule.h"
 #include "schedule/rank_layout.h"
 #include "schedule/schedule.h"
 
@@ -15,7 +16,7 @@ namespace chimera {
 
 /// Which schedule a run is asked to follow.
 struct ScheduleChoice {
-  std::string name = "chimera";                     // of the registry, or "none": unpipelined, on one rank
+  std::string name = kDefaultSchedule;              // of the registry, or "none": unpipelined, on one rank
   PipelineShape shape{4, 0, 2};                     // micro_batches 0: as many as stages
   std::shared_ptr<const Schedule> given = nullptr;  // in place of both, as from a file
 
