@@ -51,7 +51,7 @@ double overhead_of_step(Executor& executor, const std::vector<Instruction>& inst
 }  // namespace
 
 double measure_optimizer(Lockstep& ranks, Stage& stage, std::int64_t threads, double seconds) {
-  const auto optimizer = make_optimizer(TrainOptions{}, stage.parameters());
+  const auto optimizer = make_optimizer(OptimizerOptions{}, stage.parameters());
   std::vector<double> times;
   const double deadline = monotonic_seconds() + seconds;
   for (std::int64_t round = 0; ranks.go_on(round, deadline); ++round) {

@@ -122,7 +122,7 @@ std::vector<StageMemory> measured_sizes(const Job& job, const Samples& samples) 
 /// What footprint.h says of the stages, for full micro-batches.
 std::vector<StageFootprint> derived_sizes(const Job& job) {
   const double sequences = static_cast<double>(job.micro_batch_size()) / job.schedule.micro_batch_scale;
-  Workload workload = workload_of(job.options.dtype, job.options.optimizer);
+  Workload workload = workload_of(job.options.dtype, job.options.optimizer.kind);
   workload.micro_batch_size = std::llround(sequences);
   workload.sequence = job.options.sequence;
   workload.dropout = job.options.dropout > 0;
