@@ -373,8 +373,8 @@ std::unique_ptr<Pending> GlooTransport::start_shared_sum(ParameterGroupId id, at
   return guarded([&] { return to_text(rank_, operation); },
                  [&] {
                    return std::make_unique<CollectivePending<SharedSum>>(*this, operation, gradients,
-                                                                         process_groups_[id.index()], peers_, gradients,
-                                                                         parts, order, timeout_);
+                                                                         process_groups_[id.index()], sum_memory_,
+                                                                         gradients, parts, order, timeout_);
                  });
 }
 
