@@ -6,12 +6,14 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 
 #include "commands.h"
 #include "config_words.h"
 #include "core/console.h"
 #include "core/error.h"
 #include "core/freed_memory.h"
+#include "dry_run_report.h"
 #include "launch/launcher.h"
 #include "model_flags.h"
 #include "options.h"
@@ -35,6 +37,8 @@ struct Flags {
   ModelFlags model;
   TrainPlanFlags plan;
   std::string config;  // a TOML file of flags
+  bool dry_run = false;
+  Format format = Format::Text;  // of a dry run
 };
 
 void add_flags(CLI::App& command, Flags& flags) {
@@ -112,6 +116,9 @@ void add_flags(CLI::App& command, Flags& flags) {
            "file for the most bytes of tensors alive at once on each rank, counted at every allocation, as JSON");
   add_path(command, "--timeline", o.timeline,
            "HTML page for a step as it ran (the median of the last ones) above its simulation with those times");
+  command.add_flag("--dry-run", flags.dry_run,
+                   "start nothing: print the stages, parameters, bytes, bubble and predicted step of every rank");
+  add_format(command, flags.format, {Format::Text, Format::Json});
   add_path(command, "--config", flags.config, "TOML file of flags, such as `stages = 4`; those given here count more");
   for (CLI::Option* option : command.get_options()) option->take_last();  // so that flags override those of a script
 }
@@ -172,6 +179,8 @@ struct Parsed {
 struct Asked {
   TrainOptions options;
   Words words;
+  std::optional<Format> dry_run;  // what it is printed as
+  std::string machine;            // whose profile predicts it; empty: this one's, assumed
 };
 
 Words planned_words(const Parsed& parsed) {
@@ -193,13 +202,24 @@ Asked asked(Words words, const Invocation& invocation) {
     words.insert(words.begin(), first.begin(), first.end());
     parsed = std::make_unique<Parsed>(words);
   }
-  parsed->flags.plan.require_sense();
+  parsed->flags.plan.require_sense(parsed->flags.dry_run);
+  if (!parsed->flags.dry_run && parsed->command.get_option("--format")->count() > 0) {
+    throw ConfigError("--format is for --dry-run; --metrics writes JSON as training goes on");
+  }
   if (parsed->flags.plan.is_auto()) {
     const Words last = planned_words(*parsed);
     words.insert(words.end(), last.begin(), last.end());
     parsed = std::make_unique<Parsed>(words);
   }
-  return {resolve(parsed->flags, invocation), words};
+  const Flags& flags = parsed->flags;
+  return {resolve(flags, invocation), words, flags.dry_run ? std::optional(flags.format) : std::nullopt,
+          flags.plan.machine};
+}
+
+void print_dry_run(const Asked& all) {
+  const Job job = cut_job(job_shape(all.options));
+  const Forecast expected = forecast(job, all.machine.empty() ? assumed_machine(job) : read_machine(all.machine));
+  write_output("", *all.dry_run == Format::Json ? dry_run_json(job, expected) : dry_run_text(job, expected));
 }
 
 /// Metrics are whole lines already, so a run in one process may end at once.
@@ -245,6 +265,7 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       "  chimera train --data book.txt --vocabulary 16384 --stages 4 --partition balanced   (or 3,2,2,1)\n"
       "  chimera train --data book.txt --stages 4 --shard-optimizer   (the copies of a stage share AdamW's state)\n"
       "  chimera train --config plan.toml --data book.txt   (as `chimera plan --output` writes it)\n"
+      "  chimera train --stages 8 --data-parallel 4 --dry-run   (what every rank would hold and do)\n"
       "  chimera train --plan auto --machine here.json --workers 4 --memory 2 --mini-batch 32 --data book.txt\n"
       "\nStarts one process for each worker on this machine, connected over loopback, or threads. Every schedule\n"
       "trains on the same samples from the same weights, and its gradients are those of the unpipelined model.\n"
@@ -274,6 +295,7 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
   command->callback([flags, &invocation, &exit_code] {
     keep_freed_memory();
     Asked all = asked({invocation.arguments.begin() + 1, invocation.arguments.end()}, invocation);
+    if (all.dry_run) return print_dry_run(all);
     const Job job = prepare_job(all.options);
     all.words.insert(all.words.begin(), "train");
     exit_code = invocation.rank ? run_rank(job, *invocation.rank) : run(job, all.words);

@@ -15,15 +15,16 @@ void TrainPlanFlags::add_to(CLI::App& app) {
   plan_option = add_choice(app, "--plan", plan,
                            "auto: choose schedule, W, D, N, micro-batch size, partition and recomputation as `chimera "
                            "plan` does, from the next three flags and --memory (default none)");
-  others = {add_path(app, "--machine", machine, "profile of the machine, in JSON (--plan auto)"),
+  others = {add_path(app, "--machine", machine, "profile of the machine, in JSON (--plan auto, --dry-run)"),
             add_count(app, "--workers", workers, "P, workers in all (--plan auto)"),
             add_count(app, "--mini-batch", mini_batch, "sequences of a step over all workers (--plan auto)")};
 }
 
-void TrainPlanFlags::require_sense() const {
+void TrainPlanFlags::require_sense(bool dry_run) const {
   if (plan_option->count() > 0) return;
   for (const CLI::Option* option : others) {
-    if (option->count() > 0) throw ConfigError(fmt::format("{} is for --plan auto", option->get_name()));
+    const bool used = dry_run && option->get_name() == "--machine";
+    if (option->count() > 0 && !used) throw ConfigError(fmt::format("{} is for --plan auto", option->get_name()));
   }
 }
 

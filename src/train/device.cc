@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <set>
 
+#include "core/cores.h"
 #include "core/error.h"
 #include "launch/launcher.h"
 
@@ -40,6 +41,12 @@ at::Device device_of(const TrainOptions& options, RankId rank) {
 }
 
 bool waits_idle(const TrainOptions& options) { return !is_cuda(options); }
+
+int intra_op_threads(const JobShape& job) {
+  if (job.options.threads > 0) return static_cast<int>(job.options.threads);
+  if (job.options.reduction == ReductionOrder::Canonical) return 1;
+  return std::max(available_cores() / static_cast<int>(job.num_ranks()), 1);
+}
 
 ChannelDiscipline discipline_of(const TrainOptions& options) {
   return is_cuda(options) && has_processes(options) ? ChannelDiscipline::SerialPair : ChannelDiscipline::PerDirection;

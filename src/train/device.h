@@ -18,6 +18,9 @@ namespace chimera {
 /// Whether a rank that waits for others takes no processor time: it may, while it waits for a GPU.
 [[nodiscard]] bool waits_idle(const TrainOptions& options);
 
+/// Threads that an op of a rank uses: --threads, or the rank's share of the cores; with canonical reduction one.
+[[nodiscard]] int intra_op_threads(const JobShape& job);
+
 /// How the job's messages between two ranks are matched: one queue a pair where NCCL carries them.
 [[nodiscard]] ChannelDiscipline discipline_of(const TrainOptions& options);
 

@@ -207,14 +207,19 @@ JobShape job_shape(const TrainOptions& options) {
   return job;
 }
 
-Job prepare_job(const JobShape& shape) {
+Job cut_job(const JobShape& shape) {
   Job job;
   static_cast<JobShape&>(job) = shape;
-  const TrainOptions& options = job.options;
   job.partition = partition_of(job);
+  if (job.options.reduction == ReductionOrder::Canonical) job.canonical = canonical_reduction(job);
+  return job;
+}
+
+Job prepare_job(const JobShape& shape) {
+  Job job = cut_job(shape);
+  const TrainOptions& options = job.options;
   require_device(options, job.num_ranks());
   job.parameters = parameter_names(job);
-  if (options.reduction == ReductionOrder::Canonical) job.canonical = canonical_reduction(job);
   require_memory(job);
   lower_training(job);
   if (options.validate_every > 0) job.validation = validation_program(job, discipline_of(options));

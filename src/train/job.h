@@ -51,6 +51,9 @@ struct Job : JobShape {
 /// does not fit.
 [[nodiscard]] JobShape job_shape(const TrainOptions& options);
 
+/// The same with the model cut into stages: all that arithmetic needs. Nothing is lowered or opened.
+[[nodiscard]] Job cut_job(const JobShape& shape);
+
 /// Cuts the model, lowers the schedule and proves the programs free of deadlock, opens the data, and makes sure that
 /// the metrics file can be written. Runs no tensor op. Throws ConfigError, one line, for anything that does not fit.
 [[nodiscard]] Job prepare_job(const JobShape& shape);

@@ -24,14 +24,6 @@ const std::set<StageId>& listed_stages(const RecomputeChoice& choice, std::int64
                                 to_text(choice), count - 1));
 }
 
-Workload workload_of(const TrainOptions& options) {
-  Workload workload = workload_of(options.dtype, options.optimizer.kind);
-  workload.micro_batch_size = options.micro_batch_size;
-  workload.sequence = options.sequence;
-  workload.dropout = options.dropout > 0;
-  return workload;
-}
-
 std::set<StageId> stages_for_memory(const Job& job) {
   if (job.options.memory <= 0) {
     throw ConfigError("--recompute auto needs --memory: the GiB that a worker has");
@@ -52,6 +44,14 @@ std::set<StageId> stages_for_memory(const Job& job) {
 }
 
 }  // namespace
+
+Workload workload_of(const TrainOptions& options) {
+  Workload workload = workload_of(options.dtype, options.optimizer.kind);
+  workload.micro_batch_size = options.micro_batch_size;
+  workload.sequence = options.sequence;
+  workload.dropout = options.dropout > 0;
+  return workload;
+}
 
 std::set<StageId> recomputed_stages(const Job& job) {
   const RecomputeChoice& choice = job.options.recompute;

@@ -4,9 +4,13 @@
 #include <set>
 
 #include "core/ids.h"
+#include "model_config/footprint.h"
 #include "train/job.h"
 
 namespace chimera {
+
+/// What full micro-batches of such a run ask of layers.
+[[nodiscard]] Workload workload_of(const TrainOptions& options);
 
 /// What --recompute of the job's options names: none; all stages; `auto`, those that have to so that every worker fits
 /// in --memory GiB, by the bytes that planning counts (plan/worker_memory.h); or those listed. Throws ConfigError for a

@@ -64,8 +64,7 @@ void fix_products(const Job& job) {
 void use_threads(const Job& job) {
   static std::once_flag once;
   std::call_once(once, [] { at::set_num_interop_threads(1); });
-  const int shared = job.canonical ? 1 : available_cores() / static_cast<int>(job.num_ranks());
-  at::set_num_threads(job.options.threads > 0 ? static_cast<int>(job.options.threads) : std::max(shared, 1));
+  at::set_num_threads(intra_op_threads(job));
 }
 
 /// The meter of this process, where somebody wants to know.

@@ -1,0 +1,104 @@
+// chimera train --dry-run: what a run would be, with nothing started.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "training.h"
+
+namespace chimera::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+json dry_run(const Arguments& flags) {
+  const ProgramResult result = run_program(Arguments{"train", "--dry-run", "--format", "json"} + flags);
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_FALSE(result.left_files);
+  return json::parse(result.output, nullptr, false);
+}
+
+/// The sum of a field over all of a list.
+double total(const json& list, const char* field) {
+  double sum = 0;
+  for (const json& entry : list) sum += entry.at(field).get<double>();
+  return sum;
+}
+
+TEST(DryRunTest, SaysWhatEveryRankHoldsAndDoes) {
+  const json run = dry_run({"--model", "gpt2-tiny", "--stages", "4", "--micro-batches", "4", "--data-parallel", "2"});
+  ASSERT_EQ(run["ranks"].size(), 8U);
+  ASSERT_EQ(run["stages"].size(), 4U);
+  EXPECT_EQ(run["mini_batch"], 4 * 2 * 4) << "micro-batches of 4 sequences";
+  EXPECT_EQ(total(run["stages"], "parameters"), run["parameters"].get<double>());
+  EXPECT_EQ(total(run["ranks"], "parameters"), 4 * run["parameters"].get<double>()) << "two pipelines, two groups";
+  EXPECT_EQ(total(run["stages"], "layers"), 4);
+  for (const json& stage : run["stages"]) EXPECT_EQ(stage["ranks"].size(), 4U);
+  for (const json& rank : run["ranks"]) {
+    EXPECT_EQ(rank["stages"].size(), 2U);
+    EXPECT_EQ(rank["weights_bytes"], 4 * rank["parameters"].get<double>()) << "float32";
+    EXPECT_EQ(rank["optimizer_bytes"], 8 * rank["parameters"].get<double>()) << "AdamW";
+    EXPECT_GT(rank["peak_memory_bytes"].get<double>(), 16 * rank["parameters"].get<double>());
+    EXPECT_GT(rank["compute_seconds"].get<double>(), 0);
+    EXPECT_GT(rank["bubble_ratio"].get<double>(), 0);
+    EXPECT_LT(rank["bubble_ratio"].get<double>(), 1);
+    EXPECT_EQ(rank["step_seconds"], run["step_seconds"]);
+  }
+  EXPECT_GT(run["step_seconds"].get<double>(), 0);
+}
+
+TEST(DryRunTest, PredictsWithTheProfileOfAMachine) {
+  const Arguments flags = {"--model",         "gpt2", "--stages",   "8",
+                           "--micro-batches", "8",    "--sequence", "512",
+                           "--layers",        "16",   "--machine",  CHIMERA_SOURCE_DIR "/machines/v100-nvlink.json"};
+  const json one = dry_run(flags + Arguments{"--schedule", "gpipe"});
+  const json other = dry_run(flags + Arguments{"--schedule", "chimera"});
+  EXPECT_GT(one["step_seconds"].get<double>(), other["step_seconds"].get<double>());
+  EXPECT_GT(one["bubble_ratio"].get<double>(), 1.1 * other["bubble_ratio"].get<double>());
+  EXPECT_EQ(one, dry_run(flags + Arguments{"--schedule", "gpipe"})) << "nothing is measured";
+}
+
+TEST(DryRunTest, TakesEveryKindOfRun) {
+  for (const Arguments& flags :
+       {Arguments{"--schedule", "none", "--micro-batches", "2"}, Arguments{"--schedule", "pipedream", "--stages", "2"},
+        Arguments{"--schedule", "zb-v", "--stages", "2", "--micro-batches", "4", "--tied", "true"},
+        Arguments{"--schedule", "chimera", "--stages", "2", "--reduction", "canonical", "--recompute", "full"},
+        Arguments{"--model", "bert-tiny", "--schedule", "1f1b", "--stages", "2", "--shard-optimizer", "--dtype",
+                  "float64"}}) {
+    const json run = dry_run(Arguments{"--model", "gpt2-tiny"} + flags);
+    EXPECT_GT(run["step_seconds"].get<double>(), 0) << flags[1];
+  }
+}
+
+TEST(DryRunTest, TextHasALineForEveryRankAndStage) {
+  const ProgramResult result =
+      run_program({"train", "--dry-run", "--model", "gpt2-tiny", "--stages", "2", "--micro-batches", "2"});
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_THAT(result.output, HasSubstr("dry run, nothing is started: gpt2-tiny"));
+  EXPECT_THAT(result.output, HasSubstr("bubble ratio"));
+  EXPECT_THAT(result.output, ::testing::ContainsRegex("    1     0      1  0, 1 +[0-9]+"));
+}
+
+TEST(DryRunTest, IsQuickForManyRanks) {
+  const auto begin = std::chrono::steady_clock::now();
+  const json run = dry_run({"--model", "gpt2-tiny", "--layers", "128", "--stages", "128", "--micro-batches", "128"});
+  EXPECT_EQ(run["ranks"].size(), 128U);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5)) << "a second alone on the machine";
+}
+
+TEST(DryRunTest, RefusesWhatTrainingWould) {
+  const auto refused = [](const Arguments& flags) {
+    const ProgramResult result = run_program(Arguments{"train"} + flags);
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_EQ(result.output, "");
+    return result.messages;
+  };
+  EXPECT_THAT(refused({"--dry-run", "--stages", "3"}), HasSubstr("--stages must be even"));
+  EXPECT_THAT(refused({"--dry-run", "--machine", "/no/such.json"}), HasSubstr("/no/such.json"));
+  EXPECT_THAT(refused({"--format", "json"}), HasSubstr("--format is for --dry-run"));
+}
+
+}  // namespace
+}  // namespace chimera::testing
