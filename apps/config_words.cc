@@ -12,6 +12,7 @@
 namespace chimera::apps {
 namespace {
 
+/// Throws ConfigError that names the file, the line and what is wrong there.
 toml::table parse(const std::string& path) {
   try {
     return toml::parse(read_whole(path), path);
