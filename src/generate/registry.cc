@@ -13,6 +13,7 @@
 #include "generate/gpipe.h"
 #include "generate/hanayo.h"
 #include "generate/interleaved_one_f_one_b.h"
+#include "generate/looped_bfs.h"
 #include "generate/one_f_one_b.h"
 #include "generate/pipedream.h"
 #include "generate/pipedream_two_bw.h"
@@ -27,6 +28,7 @@ std::span<const Generator> generators() {
       gpipe_entry(),
       one_f_one_b_entry(),
       interleaved_one_f_one_b_entry(),
+      looped_bfs_entry(),
       gems_entry(),
       chimera_entry(),
       zb_h1_entry(),

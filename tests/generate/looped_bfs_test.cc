@@ -1,0 +1,64 @@
+#include "generate/looped_bfs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "core/error.h"
+#include "schedule/schedule_csv.h"
+#include "support/schedules.h"
+
+namespace chimera {
+namespace {
+
+using ::testing::ElementsAre;
+
+PipelineShape shape(std::int64_t stages, std::int64_t micro_batches, std::int64_t chunks) {
+  return {.stages = stages, .micro_batches = micro_batches, .chunks = chunks};
+}
+
+TEST(LoopedBfsTest, EachStageIsVisitedOnceForwardAndOnceBackward) {
+  EXPECT_THAT(testing::orders(looped_bfs(shape(1, 2, 3))), ElementsAre("F0 F1 F0 F1 F0 F1 B0 B1 B0 B1 B0 B1"));
+  EXPECT_EQ(testing::orders(looped_bfs(shape(3, 4, 1))), testing::orders(find_generator("gpipe").generate({3, 4})));
+}
+
+TEST(LoopedBfsTest, MakespanAndActivationsAreTheClosedForms) {
+  for (const PipelineShape& asked : testing::small_shapes("looped-bfs", 8)) {
+    const auto [d, n, v] = std::tuple(asked.stages, asked.micro_batches, asked.chunks);
+    const auto passes = static_cast<double>((v - 1) * std::max(n, d) + n + d - 1);
+    for (const double b : {0.5, 1.0, 2.0, 3.5}) {
+      const Timeline timeline = testing::timed(looped_bfs(asked), 1, b);
+      EXPECT_NEAR(timeline.makespan, passes * (1 + b) / static_cast<double>(v), 1e-9)
+          << testing::describe("looped-bfs", asked) << " B=" << b;
+      for (const auto& worker : timeline.workers) EXPECT_EQ(worker.peak_in_flight, n * v);
+    }
+  }
+}
+
+TEST(LoopedBfsTest, IsPyTorchsWithBackwardsInTheOrderOfTheSamples) {
+  std::ifstream file(CHIMERA_SOURCE_DIR "/tests/fixtures/torch_csv/looped_bfs.csv");
+  TextSource text(file, "looped_bfs.csv");
+  Schedule theirs = schedule_from_csv(text).schedule;
+  for (auto& ops : theirs.workers) {
+    for (auto run = ops.begin(); run != ops.end();) {
+      const auto end =
+          std::find_if(run, ops.end(), [&](const Op& op) { return op.stage != run->stage || op.kind != run->kind; });
+      if (run->kind == OpKind::Backward) std::reverse(run, end);
+      run = end;
+    }
+  }
+  theirs.name = "looped-bfs";
+  EXPECT_EQ(looped_bfs({4, 8}), theirs);
+}
+
+TEST(LoopedBfsTest, RejectsShapesThatAreNone) {
+  EXPECT_THROW((void)looped_bfs(shape(0, 4, 2)), ConfigError);
+  EXPECT_THROW((void)looped_bfs(shape(4, 0, 2)), ConfigError);
+  EXPECT_THROW((void)looped_bfs(shape(4, 4, 0)), ConfigError);
+  EXPECT_THROW((void)looped_bfs(shape(4, 4, 1'000'000'000'000)), ConfigError);
+}
+
+}  // namespace
+}  // namespace chimera
