@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <future>
+#include <exception>
 #include <map>
 #include <memory>
 #include <string>
@@ -17,6 +17,7 @@
 #include "runtime/executor.h"
 #include "runtime/memory_meter.h"
 #include "transport/gloo/gloo_transport.h"
+#include "transport/threads/rank_threads.h"
 #include "transport/threads/thread_transport.h"
 
 namespace chimera::benchmarks {
@@ -58,6 +59,8 @@ class Connector {
                          .store_path = "/proc/self/fd/" + std::to_string(store_.get()),
                          .groups = groups_});
   }
+  /// Ends the ranks that wait for others; those over Gloo notice by themselves that one has gone.
+  void close(const std::string& why) { hub_.close(why); }
 
  private:
   Exchange exchange_;
@@ -82,10 +85,9 @@ std::vector<StepMemory> measure_step_memory(const Schedule& schedule, const Mode
   Connector connector(exchange, static_cast<int>(num_workers), ranks.ranks_of(groups));
   MemoryMeter meter(num_workers);
   std::vector<StepMemory> memory(num_workers);
-  const auto run_worker = [&](std::size_t w) {
+  const auto run_rank = [&](RankId rank) {
     at::set_num_threads(1);
-    const WorkerId worker(static_cast<std::int64_t>(w));
-    const RankId rank = ranks.rank({GroupId(0), worker});
+    const WorkerId worker = ranks.place(rank).worker;
     const auto stages = stages_of(worker, groups, model);
     std::map<StageId, Stage*> borrowed;
     for (const auto& [id, stage] : stages) borrowed[id] = stage.get();
@@ -93,12 +95,12 @@ std::vector<StepMemory> measure_step_memory(const Schedule& schedule, const Mode
     Executor executor(worker, borrowed, *transport, {{size.sequences, size.tokens, model.hidden}, at::kFloat},
                       {schedule.micro_batches / lowering.steps, ranks, groups});
     const MemoryMeter::Recording recording(meter, rank);
-    static_cast<void>(executor.run(program.workers[w], hooks));
-    memory[w] = {meter.peak_bytes(rank), meter.live_bytes(rank)};
+    static_cast<void>(executor.run(program.workers[worker.index()], hooks));
+    memory[worker.index()] = {meter.peak_bytes(rank), meter.live_bytes(rank)};
   };
-  std::vector<std::future<void>> workers;
-  for (std::size_t w = 0; w < num_workers; ++w) workers.push_back(std::async(std::launch::async, run_worker, w));
-  for (auto& worker : workers) worker.get();
+  const auto count = static_cast<int>(num_workers);
+  const auto failure = RankThreads(count).run(count, run_rank, [&](const std::string& why) { connector.close(why); });
+  if (failure) std::rethrow_exception(failure->error);
   return memory;
 }
 

@@ -14,7 +14,6 @@
 #include <atomic>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "core/error.h"
@@ -204,21 +203,17 @@ TEST(FitTest, RanksOverGlooTrainAlike) {
   const FitPlan plan = plan_fit(small_network(), images, options);
   const FileDescriptor store(::memfd_create("store", MFD_CLOEXEC));
   std::vector<std::vector<double>> losses(2);
-  std::vector<std::thread> ranks;
-  for (int rank = 0; rank < 2; ++rank) {
-    ranks.emplace_back([&, rank] {
-      at::set_num_threads(1);
-      const auto transport = connect_gloo({.rank = rank,
-                                           .world_size = 2,
-                                           .store_path = "/proc/self/fd/" + std::to_string(store.get()),
-                                           .groups = plan.rank_groups()});
-      RankFit trainer(plan, RankId(rank), *transport);
-      for (std::int64_t step = 0; step < options.steps; ++step) {
-        losses[static_cast<std::size_t>(rank)].push_back(trainer.train_step(step).loss);
-      }
-    });
-  }
-  for (std::thread& rank : ranks) rank.join();
+  const auto train = [&](RankId rank) {
+    at::set_num_threads(1);
+    const auto transport = connect_gloo({.rank = static_cast<int>(rank.value()),
+                                         .world_size = 2,
+                                         .store_path = "/proc/self/fd/" + std::to_string(store.get()),
+                                         .groups = plan.rank_groups()});
+    RankFit trainer(plan, rank, *transport);
+    for (std::int64_t step = 0; step < options.steps; ++step)
+      losses[rank.index()].push_back(trainer.train_step(step).loss);
+  };
+  EXPECT_FALSE(RankThreads(2).run(2, train, [](const std::string& why) { ADD_FAILURE() << why; }));
   const std::vector<double> expected = run_unpipelined(options).losses;
   EXPECT_EQ(losses[0], losses[1]);
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(losses[0][i], expected[i], 1e-12);

@@ -3,8 +3,6 @@
 
 #include <sys/mman.h>
 
-#include <future>
-
 #include "core/file_descriptor.h"
 #include "profile/run_memory.h"
 #include "support/training.h"
@@ -26,18 +24,17 @@ std::vector<WorkerMemory> compare(const std::string& schedule, const std::string
   options.steps = 2;
   const Job job = prepare_job(options);
   const FileDescriptor store(check_system(::memfd_create("store", MFD_CLOEXEC), "create the store"));
-  const auto run_rank = [&](int rank) {
+  std::vector<WorkerMemory> workers;
+  const auto run_rank = [&](RankId rank) {
     at::set_num_threads(1);
-    const auto transport = connect_gloo({.rank = rank,
+    const auto transport = connect_gloo({.rank = static_cast<int>(rank.value()),
                                          .world_size = 4,
                                          .store_path = "/proc/self/fd/" + std::to_string(store.get()),
                                          .groups = job.rank_groups()});
-    return benchmarks::compare_memory(job, RankId(rank), *transport, sizes);
+    auto compared = benchmarks::compare_memory(job, rank, *transport, sizes);
+    if (rank == RankId(0)) workers = std::move(compared);
   };
-  std::vector<std::future<std::vector<WorkerMemory>>> ranks;
-  for (int rank = 0; rank < 4; ++rank) ranks.push_back(std::async(std::launch::async, run_rank, rank));
-  std::vector<WorkerMemory> workers;
-  for (auto& rank : ranks) workers = rank.get();
+  EXPECT_FALSE(RankThreads(4).run(4, run_rank, [](const std::string& why) { ADD_FAILURE() << why; }));
   return workers;
 }
 
