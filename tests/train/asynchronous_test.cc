@@ -44,7 +44,7 @@ class History {
   History(const Job& job, std::int64_t stage)
       : stage_(make_stage(job.model, job.partition[static_cast<std::size_t>(stage)], at::kDouble,
                           static_cast<std::uint64_t>(job.options.seed))),
-        optimizer_(make_optimizer(job.options, {stage_.get()})) {
+        optimizer_(make_optimizer(job.options.optimizer, {stage_.get()})) {
     remember();
   }
 
@@ -64,7 +64,7 @@ class History {
     put(newest());
     const double norm = at::linalg_vector_norm(stage_->gradients()).item<double>();
     stage_->gradients().mul_(clip_factor(norm, options.clip));
-    optimizer_->step(learning_rate(options, step), 1);
+    optimizer_->step(options.learning_rate.at(step, options.steps), 1);
     stage_->zero_gradients();
     remember();
     return norm * norm;
