@@ -23,7 +23,8 @@ std::vector<double> as_ranks(int count, const Body& body) {
 }
 
 TEST(HostBenchTest, RanksBeyondThePairTakeNoPartInItsSums) {
-  const auto overhead = as_ranks(3, [](Lockstep& ranks) { return measure_op_overhead(ranks, StageId(2), 0.01); });
+  const auto overhead =
+      as_ranks(3, [](Lockstep& ranks) { return measure_op_overhead(ranks, ParameterGroupId(2), 0.01); });
   EXPECT_GT(overhead[0], 0);
   EXPECT_LT(overhead[0], 0.1);
   EXPECT_EQ(overhead[0], overhead[2]) << "all know it";
