@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "generate/shape_axis.h"
 #include "plan/plan.h"
 
 namespace chimera {
