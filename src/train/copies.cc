@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "core/error.h"
@@ -41,8 +42,13 @@ std::string numbers(const std::vector<RankId>& ranks) {
   return fmt::format("{}", fmt::join(values, ", "));
 }
 
-[[noreturn]] void blame(const StageCopies& copies, const std::vector<RankId>& odd, std::int64_t step, RankId rank) {
-  if (rank != odd.front()) throw PeerLostError(fmt::format("the copies of stage {} differ", copies.group.value()));
+[[noreturn]] void blame(const StageCopies& copies, const std::vector<RankId>& odd, std::int64_t step, RankId rank,
+                        Transport& transport) {
+  if (rank != odd.front()) {
+    std::array<double, 1> nothing{};
+    transport.all_sum(nothing);  // the one to report does not come: no other rank ends before it
+    throw PeerLostError(fmt::format("the copies of stage {} differ", copies.group.value()));
+  }
   const bool majority = 2 * odd.size() < copies.ranks.size();
   const std::string which =
       majority ? fmt::format("that of rank {} from the others", numbers(odd)) : "and none is known to be right";
@@ -92,7 +98,7 @@ void require_equal_copies(const std::vector<StageCopies>& copies,
   for (const StageCopies& stage : copies) {
     std::vector<std::pair<double, double>> hashes;
     for (std::size_t i = 0; i < stage.ranks.size(); ++i, half += 2) hashes.emplace_back(half[0], half[1]);
-    if (const auto odd = odd_ones(stage, hashes); !odd.empty()) blame(stage, odd, step, rank);
+    if (const auto odd = odd_ones(stage, hashes); !odd.empty()) blame(stage, odd, step, rank, transport);
   }
 }
 
