@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "core/names.h"
 #include "launch/launcher.h"
 #include "launch/rank.h"
 #include "support/training.h"
@@ -51,7 +52,7 @@ int run(const std::vector<std::string>& arguments, const std::optional<RankEnvir
   options.overrides.tied = tied;
   if (arguments.size() > 5) {
     options.data_parallel = std::stoll(arguments.at(5));
-    options.replica_layout = arguments.at(6);
+    options.replica_layout = parse_named<ReplicaLayout>("replica layout", arguments.at(6));
   }
   if (!rank) {
     return launch({.ranks = static_cast<int>(shape.stages * options.data_parallel), .arguments = arguments});
