@@ -134,7 +134,15 @@ void Console::put(std::string text, bool passing) {
 
 bool Console::drain(std::chrono::milliseconds patience) {
   std::unique_lock lock(state_->mutex);
-  return state_->drained.wait_for(lock, patience, [&] { return state_->waiting.empty() && !state_->writing; });
+  const auto all_written = [&] { return state_->waiting.empty() && !state_->writing; };
+  constexpr int kRounds =
+      20;  // in which the reader would take something: on a busy machine the writer waits for its turn
+  for (int round = 0; round < kRounds; ++round) {
+    if (state_->drained.wait_for(lock, patience, all_written)) return true;
+    pollfd room{state_->descriptor, POLLOUT, 0};
+    if (::poll(&room, 1, 0) == 0) return false;
+  }
+  return false;
 }
 
 int Console::error() const {

@@ -20,7 +20,8 @@ class Console {
   /// Writes a text that the next one makes superfluous, such as a progress line that is written over: it is dropped
   /// where it still waits by then.
   void show(std::string text);
-  /// Waits until everything has been written, at most for `patience`. Whether nothing waits any more.
+  /// Waits until everything has been written, at most for `patience` on a reader that takes nothing. Whether nothing
+  /// waits any more.
   bool drain(std::chrono::milliseconds patience);
   /// The errno of a write that failed; 0 where none has. What follows a failure is dropped. A reader that has gone is
   /// no failure: nobody wants to know any more.
