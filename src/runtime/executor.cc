@@ -256,7 +256,7 @@ void Executor::reduce_scalars(std::int64_t step, const StepHooks& hooks) {
   const auto workers = static_cast<std::size_t>(shape_.ranks.workers);
   const std::size_t num_losses = num_groups * micro_batches;
   const std::size_t own_losses = squares + shape_.group.index() * micro_batches;
-  std::vector<double> values = trains_ ? norms_.take(step) : std::vector<double>(squares, 0);
+  std::vector<double> values = norms_.take(step, trains_);  // a piece may end a step whose updates came before
   values.resize(squares + num_losses + num_groups * workers, 0);
   const std::int64_t first = step * shape_.micro_batches;
   for (std::int64_t m = 0; m < shape_.micro_batches; ++m) {

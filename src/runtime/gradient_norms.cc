@@ -8,10 +8,12 @@
 
 namespace chimera {
 
-std::vector<double> GradientNorms::take(std::int64_t step) {
+std::vector<double> GradientNorms::take(std::int64_t step, bool has_gradients) {
   if (auto updates = updates_.extract(step)) return std::move(updates.mapped());
   std::vector<double> values(count(), 0);
-  for (const auto& [id, group] : groups_) add(id, share_of(id), values);
+  for (const auto& [id, group] : groups_) {
+    if (has_gradients) add(id, share_of(id), values);
+  }
   return values;
 }
 

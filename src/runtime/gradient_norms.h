@@ -29,9 +29,9 @@ class GradientNorms {
   [[nodiscard]] std::size_t count() const {
     return shape_.parameters.empty() ? shape_.groups.size() : shape_.parameters.size();
   }
-  /// What this rank hands in for a step: squares of the updates noted in it, or else of the gradients as they stand.
-  /// Forgets the updates.
-  [[nodiscard]] std::vector<double> take(std::int64_t step);
+  /// What this rank hands in for a step: squares of the updates noted in it, which are then forgotten. Where there are
+  /// none, those of the gradients as they stand, or zeros where nothing has made any (`has_gradients`).
+  [[nodiscard]] std::vector<double> take(std::int64_t step, bool has_gradients);
   /// Notes that the group is about to be updated by its present gradients, one of ProgramShape::updates in that step.
   /// Returns their norm.
   double note_update(ParameterGroupId id, std::int64_t step);
