@@ -13,7 +13,7 @@ using ::testing::Not;
 
 /// The loader's own account, on stderr, of every library that it looks for.
 std::string libraries_of(const std::vector<std::string>& arguments) {
-  const ProgramResult result = run_program(arguments, {.environment = {"LD_DEBUG=libs"}});
+  const ProgramResult result = ProgramRun(arguments, {.environment = {"LD_DEBUG=libs"}}).wait();
   EXPECT_THAT(result.messages, HasSubstr("libc.so")) << "the loader says nothing";
   return result.messages;
 }
