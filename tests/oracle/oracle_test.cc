@@ -36,13 +36,15 @@ const std::string& short_text() {
 enum class Trained { Gpt2, Bert, LongText, Tied, LargeVocabulary };
 
 oracle::Recipe recipe_of(Trained trained) {
+  const oracle::Architecture bert = {.family = oracle::Family::Bert, .vocabulary = 260, .positions = 512};
   oracle::Recipe recipe;
   recipe.text = short_text();
   switch (trained) {
     case Trained::Gpt2: break;
-    case Trained::Bert: recipe.architecture = {.family = oracle::Family::Bert, .vocabulary = 260}; break;
+    case Trained::Bert: recipe.architecture = bert; break;
     case Trained::LongText:  // with validation samples for more batches than a validation looks at
-      recipe.architecture = {.family = oracle::Family::Bert, .vocabulary = 260, .tied = true};
+      recipe.architecture = bert;
+      recipe.architecture.tied = true;
       recipe.text = testing::sample_text() + testing::sample_text() + testing::sample_text() + testing::sample_text();
       recipe.sequence = 17;
       break;
@@ -50,6 +52,7 @@ oracle::Recipe recipe_of(Trained trained) {
     case Trained::LargeVocabulary:
       recipe.architecture = {.layers = 2, .hidden = 8, .vocabulary = 50'257};
       recipe.sequence = 8;
+      recipe.samples = 4;
       recipe.steps = 2;
       break;
   }
