@@ -64,7 +64,8 @@ CLI::Option* add_number(CLI::App& app, const std::string& flag, double& value, c
             if (!parses(text, value) || !std::isfinite(value) || value < least) {
               throw ConfigError(fmt::format("{}: '{}' is not a number of at least {}", flag, text, least));
             }
-            if (value > kMostNumber) throw ConfigError(fmt::format("{}: {} is above {:g}", flag, text, kMostNumber));
+            if (value > kMostNumber)
+              throw ConfigError(fmt::format("{}: {} is too large; give at most {:g}", flag, text, kMostNumber));
           },
           description)
       ->type_name("X");

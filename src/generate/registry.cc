@@ -24,23 +24,15 @@
 namespace chimera {
 
 std::span<const Generator> generators() {
+  // clang-format off: a line for each
   static const std::array all = {
-      gpipe_entry(),
-      one_f_one_b_entry(),
-      interleaved_one_f_one_b_entry(),
-      looped_bfs_entry(),
-      gems_entry(),
-      chimera_entry(),
-      zb_h1_entry(),
-      zb_h2_entry(),
-      zb_v_entry(),
-      dualpipe_entry(),
-      dualpipev_entry(),
-      hanayo_entry(),
-      chimera_zb_entry(),
-      pipedream_entry(),
-      pipedream_two_bw_entry(),
+      gpipe_entry(),      one_f_one_b_entry(), interleaved_one_f_one_b_entry(),
+      looped_bfs_entry(), gems_entry(),        chimera_entry(),
+      zb_h1_entry(),      zb_h2_entry(),       zb_v_entry(),
+      dualpipe_entry(),   dualpipev_entry(),   hanayo_entry(),
+      chimera_zb_entry(), pipedream_entry(),   pipedream_two_bw_entry(),
   };
+  // clang-format on
   return all;
 }
 
@@ -58,10 +50,13 @@ std::vector<std::string> schedules_with(Axis axis) {
   return names;
 }
 
+const Generator* lookup_generator(const std::string& name) {
+  const auto found = std::ranges::find(generators(), name, &Generator::name);
+  return found == generators().end() ? nullptr : &*found;
+}
+
 const Generator& find_generator(const std::string& name) {
-  for (const Generator& generator : generators()) {
-    if (generator.name == name) return generator;
-  }
+  if (const Generator* generator = lookup_generator(name)) return *generator;
   throw ConfigError(unknown_name("schedule", name, schedule_names()));
 }
 
@@ -77,8 +72,8 @@ PipelineShape usual_shape(const Generator& generator, std::int64_t stages, std::
 }
 
 bool draws_forwards_late(const Schedule& schedule) {
-  const auto found = std::ranges::find(generators(), schedule.name, &Generator::name);
-  return found != generators().end() && found->late_forwards;
+  const Generator* generator = lookup_generator(schedule.name);
+  return generator != nullptr && generator->late_forwards;
 }
 
 }  // namespace chimera

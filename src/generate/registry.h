@@ -23,6 +23,9 @@ namespace chimera {
 /// Throws ConfigError naming the nearest known one where `name` is unknown.
 [[nodiscard]] const Generator& find_generator(const std::string& name);
 
+/// The entry of that name; nullptr where there is none, as of a user's own schedule.
+[[nodiscard]] const Generator* lookup_generator(const std::string& name);
+
 /// How the schedule takes the axis; nullptr where it means nothing to it.
 [[nodiscard]] const TakenAxis* find_axis(const Generator& generator, Axis axis);
 

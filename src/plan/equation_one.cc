@@ -72,8 +72,9 @@ std::optional<CriticalOps> critical_ops(const std::string& schedule, const Pipel
 }
 
 std::optional<EquationOne> equation_one(const Schedule& schedule, const PipelineShape& shape, const CostModel& costs) {
-  const auto& paper = find_generator(schedule.name).paper;
-  if (!paper) return std::nullopt;
+  const Generator* generator = lookup_generator(schedule.name);
+  if (generator == nullptr || !generator->paper) return std::nullopt;
+  const PaperModel& paper = *generator->paper;
   EquationOne equation;
   for (std::size_t s = 0; s < costs.stages.size(); ++s) {
     const double again = costs.recompute.empty() ? 0 : costs.recompute[s];
@@ -89,8 +90,8 @@ std::optional<EquationOne> equation_one(const Schedule& schedule, const Pipeline
       equation.point_to_point +=
           costs.links->alpha + costs.links->beta * mean_of(costs.links->bytes) * schedule.micro_batch_scale;
   }
-  equation.critical = paper->critical_ops(shape, equation.forward > 0 ? equation.backward / equation.forward : 2);
-  Sums(*paper, schedule, shape, CostTable(schedule, costs), equation).run();
+  equation.critical = paper.critical_ops(shape, equation.forward > 0 ? equation.backward / equation.forward : 2);
+  Sums(paper, schedule, shape, CostTable(schedule, costs), equation).run();
   equation.seconds = (equation.forward + equation.point_to_point) * static_cast<double>(equation.critical.forwards) +
                      (equation.backward + equation.point_to_point) * static_cast<double>(equation.critical.backwards) +
                      equation.unoverlapped;

@@ -33,7 +33,7 @@ struct EquationOne {
 /// `costs` are those that simulate() takes of the schedule, one entry a stage; their updates do not count. The packing
 /// of sums into free regions is not specified by the paper. Here a worker's free regions are its bubbles after the
 /// stage's last backward, as PaperModel::free_regions counts them. Messages take nothing of them.
-/// None where critical_ops() is.
+/// None where critical_ops() is, and of a schedule that the registry does not know.
 [[nodiscard]] std::optional<EquationOne> equation_one(const Schedule& schedule, const PipelineShape& shape,
                                                       const CostModel& costs);
 

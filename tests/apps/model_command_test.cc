@@ -77,8 +77,8 @@ TEST(ModelCommandTest, DrawsABarAStage) {
 TEST(ModelCommandTest, RefusesWhatNoModelIsRunOn) {
   const std::vector<Refusal> refusals = {
       {{"model", "gpt2", "--sequence", "1025"}, {"1025 tokens", "1024 positions"}},
-      {{"model", "gpt2", "--sequence", "0"}, {"sequence length must be at least 1, not 0"}},
-      {{"model", "gpt2", "--micro-batch-size", "-4"}, {"micro-batch size must be at least 1, not -4"}},
+      {{"model", "gpt2", "--sequence", "0"}, {"--sequence must be 1 to 1000000000, not 0"}},
+      {{"model", "gpt2", "--micro-batch-size", "-4"}, {"--micro-batch-size must be 1 to 1000000000, not -4"}},
       {{"model", "gpt2", "--dtype", "float31"}, {"'float31'", "'float32'"}},
       {{"model", "gpt2", "--dropout", "1"}, {"--dropout must be below 1"}},
   };

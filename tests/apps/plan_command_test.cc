@@ -44,7 +44,8 @@ TEST(PlanCommandTest, ThePapersRuleChoosesWhatThePaperChose) {
 
 TEST(PlanCommandTest, ThePapersRuleRanksAsManyAsAsked) {
   const json all = planned(bert_48({"--rule", "paper", "--top", "0"}));
-  const json best = planned(bert_48({"--rule", "paper", "--top", "2", "--schedules", "chimera", "--partition", "even"}));
+  const json best =
+      planned(bert_48({"--rule", "paper", "--top", "2", "--schedules", "chimera", "--partition", "even"}));
   ASSERT_GT(all["candidates"].size(), 2U);
   ASSERT_EQ(best["candidates"].size(), 2U);
   EXPECT_EQ(best["candidates"][1], all["candidates"][1]);
@@ -113,7 +114,8 @@ TEST(PlanCommandTest, RefusesInOneLine) {
                   "0.5"}),
             {"bert-48 does not fit on 32 workers of 0.5 GiB", "least that would do"}},
            {bert_48({"--rule", "papr"}), {"did you mean 'paper'?"}},
-           {bert_48({"--rule", "paper", "--schedules", "chimera,1f1b"}), {"--rule paper is for chimera alone, not 1f1b"}},
+           {bert_48({"--rule", "paper", "--schedules", "chimera,1f1b"}),
+            {"--rule paper is for chimera alone, not 1f1b"}},
            {bert_48({"--rule", "paper", "--partition", "balanced"}), {"--rule paper cuts the model evenly"}},
            {bert_48({"--rule", "paper", "--partition", "24,24"}), {"--rule paper cuts the model evenly"}},
            {with(

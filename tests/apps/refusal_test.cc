@@ -70,7 +70,7 @@ TEST(RefusalTest, FlagsThatDoNotApply) {
 
 TEST(RefusalTest, NumbersAndSizesBeyondAnyMachine) {
   expect_refusals({
-      {simulate_with({"--forward", "1e308"}), {"--forward: 1e308 is above 1e+100"}},
+      {simulate_with({"--forward", "1e308"}), {"--forward: 1e308 is too large; give at most 1e+100"}},
       {{"model", "gpt2", "--micro-batch-size", "9223372036854775807"}, {"--micro-batch-size must be 1 to 1000000000"}},
       {{"model", "gpt2", "--micro-batch-size", "0"}, {"--micro-batch-size must be 1 to 1000000000"}},
       {{"model", "gpt2", "--sequence", "9223372036854775807"}, {"--sequence must be 1 to 1000000000"}},
@@ -126,7 +126,7 @@ TEST(RefusalTest, ImpossibleTimes) {
   for (const char* value : {"", "nan", "inf", "1e400", "soon"}) {
     expect_refusal({simulate_with({"--forward", value}), {"--forward: '" + std::string(value) + "' is not a number"}});
   }
-  expect_refusal({simulate_with({"--forward", "1e308", "--backward", "1e308"}), {"makespan is too large"}});
+  expect_refusal({simulate_with({"--forward", "1e308", "--backward", "1e308"}), {"--forward: 1e308 is too large"}});
 }
 
 TEST(RefusalTest, FilesThatCannotBeReadOrWritten) {

@@ -108,5 +108,12 @@ TEST(EquationOneTest, RecomputationIsPartOfTheBackward) {
   EXPECT_DOUBLE_EQ(equation.backward, 3);
 }
 
+TEST(EquationOneTest, HasNoClosedFormOfAScheduleThatTheRegistryDoesNotKnow) {
+  const PipelineShape shape{4, 4};
+  Schedule schedule = find_generator("1f1b").generate(shape);
+  schedule.name = "none";
+  EXPECT_FALSE(equation_one(schedule, shape, costs_of_four_stages()).has_value());
+}
+
 }  // namespace
 }  // namespace chimera
