@@ -24,13 +24,23 @@
 namespace chimera {
 
 std::span<const Generator> generators() {
-  // clang-format off: a line for each
+  // clang-format off
   static const std::array all = {
-      gpipe_entry(),      one_f_one_b_entry(), interleaved_one_f_one_b_entry(),
-      looped_bfs_entry(), gems_entry(),        chimera_entry(),
-      zb_h1_entry(),      zb_h2_entry(),       zb_v_entry(),
-      dualpipe_entry(),   dualpipev_entry(),   hanayo_entry(),
-      chimera_zb_entry(), pipedream_entry(),   pipedream_two_bw_entry(),
+      gpipe_entry(),
+      one_f_one_b_entry(),
+      interleaved_one_f_one_b_entry(),
+      looped_bfs_entry(),
+      gems_entry(),
+      chimera_entry(),
+      zb_h1_entry(),
+      zb_h2_entry(),
+      zb_v_entry(),
+      dualpipe_entry(),
+      dualpipev_entry(),
+      hanayo_entry(),
+      chimera_zb_entry(),
+      pipedream_entry(),
+      pipedream_two_bw_entry(),
   };
   // clang-format on
   return all;
