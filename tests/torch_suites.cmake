@@ -18,9 +18,8 @@ set(torch_suites
   FootprintMemoryTest
   GlooLossTest
   GlooTransportTest
-  GroupTransportTest
   GroupsTest
-  HeadroomTest
+  HeaderRoomTest
   HostBenchTest
   HuggingFaceTest
   HundredStepsReferenceTest
@@ -32,6 +31,7 @@ set(torch_suites
   LayersTest
   LinearTest
   LinkBenchTest
+  MappedPeersTest
   MeasuredCostsTest
   MeasuredStepTest
   MemoryMeterTest
@@ -63,6 +63,7 @@ set(torch_suites
   SpeedGaugeTest
   SplitBackwardTest
   StageTest
+  StagingMemoryTest
   StepContestTest
   StepMemoryTest
   StreamTest
