@@ -80,7 +80,7 @@ TEST(TrainingObservationTest, AFailedRunLeavesTheFilesOfTheLast) {
   const std::string trace = scratch.write("trace.json", "the last trace");
   const ProgramResult result = run_program(
       small_training(scratch) + Arguments{"--model", "gpt2-tiny", "--stages", "2", "--steps", "20", "--optimizer",
-                                          "sgd", "--learning-rate", "1e300", "--clip", "0", "--trace", trace});
+                                          "sgd", "--learning-rate", "1e100", "--clip", "0", "--trace", trace});
   EXPECT_EQ(result.exit_code, 1) << result.messages;
   EXPECT_EQ(read_file(trace), "the last trace");
   EXPECT_FALSE(std::filesystem::exists(trace + ".unfinished"));

@@ -72,9 +72,9 @@ Arguments short_training(const Scratch& scratch) {
   return small_training(scratch) + Arguments{"--model", "gpt2-tiny", "--stages", "2", "--steps", "4"};
 }
 
-class TrainingOutputTest : public ::testing::TestWithParam<Reader> {};
+class TrainingReaderTest : public ::testing::TestWithParam<Reader> {};
 
-TEST_P(TrainingOutputTest, NoReaderKeepsARunFromItsEnd) {
+TEST_P(TrainingReaderTest, NoReaderKeepsARunFromItsEnd) {
   const Scratch scratch;
   const Stream stream = GetParam().stream();
   const int descriptor = stream.program.get();
@@ -86,7 +86,7 @@ TEST_P(TrainingOutputTest, NoReaderKeepsARunFromItsEnd) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    , TrainingOutputTest,
+    , TrainingReaderTest,
     ::testing::Values(Reader{"PausedReader", paused_reader}, Reader{"ReaderThatHasGone", reader_that_has_gone},
                       Reader{"StoppedTerminal", stopped_terminal}, Reader{"None", none},
                       Reader{"PausedReaderOfThreads", paused_reader, {"--transport", "threads"}},
