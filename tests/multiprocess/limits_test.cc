@@ -79,7 +79,8 @@ TEST(TrainingLimitTest, TooFewDescriptorsAreNamed) {
   for (const rlim_t most : {10, 18, 24}) {
     const Scratch scratch;
     const auto result = run_under([most] { limit(RLIMIT_NOFILE, most); }, tiny(scratch) + Arguments{"--steps", "1"});
-    EXPECT_EQ(result.exit_code, 1) << most;
+    // 2 where it is the metrics file that cannot be opened any more.
+    EXPECT_THAT(result.exit_code, ::testing::AnyOf(1, 2)) << most;
     // Where one of Gloo's threads runs out first, it says so in words of its own, and aborts.
     EXPECT_THAT(complaints(result), Contains(HasSubstr("Too many open files"))) << most;
   }
