@@ -53,7 +53,10 @@ class GlooTransport final : public Transport {
     process_groups_.resize(groups_.size());
     shares_.resize(groups_.size());
     try {
-      const auto joining = [&] { return fmt::format("rank {}: joining {} ranks", rank_, world_size_); };
+      const auto joining = [&] {
+        return fmt::format("rank {}: joining {} ranks, up to {} ms a step", rank_, world_size_,
+                           options.start_up_timeout.count());
+      };
       guarded(joining, [&] { connect(options); });
     } catch (...) {
       abandon();
