@@ -63,7 +63,7 @@ std::string one_line(std::string text) {
 /// One line on standard error, written at once; a rank tells its launcher, which prints it.
 int fail(const Invocation& invocation, const std::string& message, ExitCode code) {
   if (invocation.rank) {
-    report_failure("start-up", message, true);
+    report_failure("start-up", message, true, code == ExitCode::Usage);
   } else {
     std::cerr << fmt::format("chimera: {}\n", one_line(message)) << std::flush;
   }

@@ -114,9 +114,9 @@ void note_progress(const RankProgress& progress) {
 
 void note_progress_on(ProgressPage* page, int rank) { thread_progress = {page, rank}; }
 
-void report_failure(const std::string& op, const std::string& message, bool own_cause) {
+void report_failure(const std::string& op, const std::string& message, bool own_cause, bool usage) {
   if (std::getenv(kRankVariable) == nullptr) return;
-  const std::string line = to_line({required_number(kRankVariable), op, message, own_cause});
+  const std::string line = to_line({required_number(kRankVariable), op, message, own_cause, usage});
   // Nobody is left to tell where the launcher is gone; the kernel ends this process then.
   [[maybe_unused]] const ssize_t written = ::write(required_number(kReportVariable), line.data(), line.size());
 }

@@ -32,7 +32,8 @@ void note_progress(const RankProgress& progress);
 void note_progress_on(ProgressPage* page, int rank);
 
 /// Tells the launcher why this rank is about to end with a failure. `op` is what it was doing, e.g. "1B3", or empty.
-/// `own_cause` false: only because a peer was lost; then exit with ExitCode::PeerLost. Does nothing outside a rank.
-void report_failure(const std::string& op, const std::string& message, bool own_cause);
+/// `own_cause` false: only because a peer was lost; then exit with ExitCode::PeerLost. `usage`: it exits with
+/// ExitCode::Usage. Does nothing outside a rank.
+void report_failure(const std::string& op, const std::string& message, bool own_cause, bool usage = false);
 
 }  // namespace chimera

@@ -13,6 +13,7 @@ struct FailureReport {
   std::string op;         ///< what it was doing, e.g. "1B3"; empty: not known
   std::string message;    ///< one line
   bool own_cause = true;  ///< false: it ends only because a peer was lost
+  bool usage = false;     ///< it ends with ExitCode::Usage, which the launcher may be too quick to see
   friend bool operator==(const FailureReport&, const FailureReport&) = default;
 };
 

@@ -60,7 +60,8 @@ std::string describe_failure(int rank, const RankRecord& record) {
 }
 
 int job_exit_code(const RankRecord& culprit) {
-  return static_cast<int>(exited_with(culprit, ExitCode::Usage) ? ExitCode::Usage : ExitCode::No);
+  const bool usage = culprit.report && culprit.report->usage;
+  return static_cast<int>(usage || exited_with(culprit, ExitCode::Usage) ? ExitCode::Usage : ExitCode::No);
 }
 
 }  // namespace chimera

@@ -187,7 +187,7 @@ int run_rank(const Job& job, const RankEnvironment& rank) {
     return static_cast<int>(ExitCode::Success);
   } catch (...) {
     const Failure failure = failure_of(std::current_exception(), op);
-    report_failure(failure.op, failure.message, failure.own_cause);
+    report_failure(failure.op, failure.message, failure.own_cause, failure.code == ExitCode::Usage);
     return static_cast<int>(failure.code);
   }
 }

@@ -12,7 +12,7 @@ std::optional<FailureReport> read_back(const FailureReport& report) {
 }
 
 TEST(ReportTest, ReadsBackWhatWasWritten) {
-  const FailureReport report{3, "1B3", "no such file: \"corpus/a.txt\"", false};
+  const FailureReport report{3, "1B3", "no such file: \"corpus/a.txt\"", false, true};
   EXPECT_EQ(read_back(report), report);
 }
 
@@ -31,8 +31,9 @@ TEST(ReportTest, IsWrittenAtomically) {
 TEST(ReportTest, SurvivesBytesOutsideUtf8) { EXPECT_EQ(read_back({0, "", "\xFF!", true})->message, "\xEF\xBF\xBD!"); }
 
 TEST(ReportTest, RejectsOtherText) {
-  for (const char* text : {"", "{", "[]", "{}", R"({"rank": "0", "op": "", "message": "", "own_cause": true})",
-                           R"({"rank": 0, "op": "", "message": "", "own_cause": 1})"}) {
+  for (const char* text :
+       {"", "{", "[]", "{}", R"({"rank": "0", "op": "", "message": "", "own_cause": true, "usage": false})",
+        R"({"rank": 0, "op": "", "message": "", "own_cause": 1, "usage": false})"}) {
     EXPECT_EQ(parse_report(text), std::nullopt) << text;
   }
 }

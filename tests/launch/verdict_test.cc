@@ -57,6 +57,9 @@ TEST(VerdictTest, OnlyAWrongConfigurationKeepsItsExitCode) {
   EXPECT_EQ(job_exit_code(exited(3)), 1);
   EXPECT_EQ(job_exit_code(exited(7)), 1);
   EXPECT_EQ(job_exit_code(killed(SIGKILL)), 1);
+  RankRecord quick = killed(SIGKILL);
+  quick.report = FailureReport{0, "start-up", "unknown flag", true, true};
+  EXPECT_EQ(job_exit_code(quick), 2) << "ended by the launcher before it could";
 }
 
 }  // namespace
