@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 #include <set>
-#include <utility>
 
 #include "core/error.h"
 #include "plan/balanced_cut.h"
@@ -56,55 +55,50 @@ class Planner {
     return plan_.ranked.size() < top_ ? kNever : plan_.ranked.back().prediction.step_seconds;
   }
 
-  /// Tries the candidate with even stages and, where they are to balance, with those that do: even ones may be too slow
-  /// where the others are not.
   void add(Candidate candidate) {
-    const Trial even = try_out(candidate, limit());
-    if (even.outcome == Outcome::TooLarge) {
-      ++plan_.too_large;
-      return;
+    switch (try_out(candidate, limit())) {
+      case Outcome::Ranked: return;
+      case Outcome::TooSlow: ++plan_.pruned; return;
+      case Outcome::TooLarge: ++plan_.too_large; return;
     }
-    const bool balances = options_.partition.rule == PartitionRule::Balanced;
-    const bool ranked = balances && rank_balanced(std::move(candidate), kFaster * even.seconds);
-    if (even.outcome == Outcome::TooSlow && !ranked) ++plan_.pruned;
   }
 
   void prune(std::size_t count) { plan_.pruned += static_cast<std::int64_t>(count); }
+
+  /// Tries the ranked candidates with stages that balance.
+  void add_balanced() {
+    const std::vector<RankedCandidate> even = plan_.ranked;
+    for (const RankedCandidate& each : even) {
+      const auto cut = balanced_cut(predictor_, each.candidate);
+      if (!cut) continue;
+      Candidate candidate = each.candidate;
+      candidate.partition = *cut;
+      (void)try_out(candidate, std::min(limit(), kFaster * each.prediction.step_seconds));
+    }
+  }
 
   [[nodiscard]] Plan plan() && { return std::move(plan_); }
 
  private:
   enum class Outcome { Ranked, TooSlow, TooLarge };
-  struct Trial {
-    Outcome outcome;
-    double seconds = kNever;  // of a step, where it is ranked
-  };
 
-  /// Whether stages that balance bring the candidate among the best, in less than `seconds`.
-  bool rank_balanced(Candidate candidate, double seconds) {
-    const auto cut = balanced_cut(predictor_, candidate);
-    if (!cut) return false;
-    candidate.partition = *cut;
-    return try_out(candidate, std::min(limit(), seconds)).outcome == Outcome::Ranked;
-  }
-
-  /// Ranks the candidate where it takes less than `seconds`, and leaves in it what it recomputes. That is chosen by the
-  /// order of its ops; where messages then wait so long that memory does not suffice, it recomputes more: by that
-  /// order, too, it has to hold less every time.
-  Trial try_out(Candidate& candidate, double seconds) {
+  /// Ranks the candidate where it takes less than `seconds`. What it recomputes is chosen by the order of its ops;
+  /// where messages then wait so long that memory does not suffice, it recomputes more: by that order, too, it has to
+  /// hold less every time.
+  Outcome try_out(Candidate candidate, double seconds) {
     double memory = predictor_.problem().memory_bytes;
     while (const auto planned = fitted(predictor_, candidate, options_, memory)) {
       const auto prediction = predictor_.predict_below(seconds, *planned, candidate);
-      if (!prediction) return {Outcome::TooSlow};
+      if (!prediction) return Outcome::TooSlow;
       if (prediction->fits) {
         insert({candidate, *prediction});
-        return {Outcome::Ranked, prediction->step_seconds};
+        return Outcome::Ranked;
       }
       const auto by_order = peaks_by_order(*planned->schedule, planned->model, candidate.recompute);
       const double excess = prediction->peak_memory_bytes - predictor_.problem().memory_bytes;
       memory = std::min(memory - excess, *std::ranges::max_element(by_order) - 1);
     }
-    return {Outcome::TooLarge};
+    return Outcome::TooLarge;
   }
 
   void insert(const RankedCandidate& next) {
@@ -155,6 +149,7 @@ Plan make_plan(Predictor& predictor, const PlanOptions& options) {
     }
     planner.add(*order[i].second);
   }
+  if (options.partition.rule == PartitionRule::Balanced) planner.add_balanced();
   Plan plan = std::move(planner).plan();
   if (plan.ranked.empty()) refuse(predictor, candidates);
   return plan;

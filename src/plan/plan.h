@@ -17,7 +17,8 @@ inline constexpr auto kNames<PlanRule> = std::to_array<Named<PlanRule>>({{PlanRu
 
 struct PlanOptions {
   std::vector<std::string> schedules;  // empty: all synchronous ones
-  /// Balanced: each candidate both even and with stages cut to balance. Listed: candidates of so many stages alone.
+  /// Balanced: even, and the best candidates also with stages cut to balance. Listed: candidates of so many stages
+  /// alone.
   PartitionChoice partition = {PartitionRule::Balanced};
   bool recompute_all = false;  // where anything has to be recomputed, all stages are
   std::int64_t top = 10;       // candidates to rank; 0: all, without pruning
@@ -45,9 +46,8 @@ struct Plan {
 [[nodiscard]] std::vector<Candidate> candidates_of(const PlanProblem& problem, const PlanOptions& options);
 
 /// Ranks the candidates by simulated step time. Each recomputes what its memory asks for (stages_to_recompute), and no
-/// more. In the order of their lower bounds, which hold for any cut, they are predicted until no other can be among the
-/// `top` best; each with even stages and with balanced ones (balance(), with the machine's times), which are ranked too
-/// where they are faster.
+/// more. In the order of their lower bounds, they are predicted until no other can be among the `top` best. Those are
+/// then tried with balanced stages (balance(), with the machine's times), which are ranked where they are faster.
 /// Throws ConfigError where nothing fits, with the least memory that would do and for which candidate.
 [[nodiscard]] Plan make_plan(Predictor& predictor, const PlanOptions& options);
 
