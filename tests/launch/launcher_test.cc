@@ -93,7 +93,7 @@ TEST(LauncherTest, SaysWhereMemoryRanOut) {
   root.write("proc/self/mountinfo", "31 23 0:28 / /sys/fs/cgroup rw,relatime - cgroup2 cgroup2 rw\n");
   root.write("sys/fs/cgroup/job/memory.events", "oom_kill 3\n");
   ::setenv("LAUNCH_TEST_ROOT", root.path("").c_str(), 1);
-  const JobResult killed = Job(2, {"wait", "abort"}, "kill@start:0").wait();
+  const JobResult killed = Job(2, {"wait", "wait"}, "kill@start:0").wait();
   const JobResult out_of_memory = Job(2, {"wait", "run-out-of-memory"}).wait();
   ::unsetenv("LAUNCH_TEST_ROOT");
   EXPECT_THAT(killed.messages, HasSubstr("chimera: rank 0 was killed by signal 9 (Killed)\n"));
