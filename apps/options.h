@@ -103,7 +103,7 @@ struct CostFlags {
   AllReducePlacement sync = AllReducePlacement::EagerOpt;
   bool blocking_sends = false;
   std::int64_t data_parallel = 1;
-  bool shared_cores = false;  // whether --data-parallel has groups that share cores
+  bool shared_cores = false;        // whether --data-parallel has groups that share cores
   std::vector<CLI::Option*> times;  // the flags that a file replaces
   CLI::Option* sync_option = nullptr;
   CLI::Option* backward_option = nullptr;

@@ -20,7 +20,8 @@ void set_fault_rank(int rank);
 /// stops this process, as SIGSTOP does, `hang` stops the calling thread alone, for ever, and `nan` (forward, backward,
 /// all-reduce) and `flip` (updated) return true: the caller then makes a number of its result a NaN, or flips a bit of
 /// a weight. Points: start, rendezvous, connected, step, forward, backward, all-reduce, sum (in shared memory, on a
-/// thread of its own), optimizer (before a step's update), updated (after it). Throws ConfigError where check_fault_plan() does.
+/// thread of its own), optimizer (before a step's update), updated (after it). Throws ConfigError where
+/// check_fault_plan() does.
 bool fault_point(std::string_view point);
 
 }  // namespace chimera

@@ -37,7 +37,8 @@ enum class Part { None, Victim, Culprit };
 /// "rank 2 was killed for want of memory: ...".
 [[nodiscard]] std::string describe_failure(int rank, const RankRecord& record);
 
-/// Exit code of a job that ended because of this rank: that of ExitCode::Usage where the rank said so or ended with it, else No.
+/// Exit code of a job that ended because of this rank: that of ExitCode::Usage where the rank said so or ended with it,
+/// else No.
 [[nodiscard]] int job_exit_code(const RankRecord& culprit);
 
 }  // namespace chimera

@@ -246,7 +246,9 @@ void check(const ModelConfig& config, const Workload& workload) {
 LayerFootprint footprint_of(const ModelConfig& config, LayerKind kind, const Tensors& tensors) {
   LayerFootprint layer;
   switch (kind) {
-    case LayerKind::Embedding: layer.parameters = static_cast<std::int64_t>(number_of(embedding_parameters(config))); break;
+    case LayerKind::Embedding:
+      layer.parameters = static_cast<std::int64_t>(number_of(embedding_parameters(config)));
+      break;
     case LayerKind::Block:
       layer.parameters = static_cast<std::int64_t>(number_of(block_parameters(config, 0)));
       layer.forward_flops = tensors.flops_of_block();

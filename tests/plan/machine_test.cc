@@ -110,8 +110,9 @@ TEST(MachineTest, RefusesAFieldThatStandsTwice) {
     (void)machine_from_json(text, "here.json");
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), ::testing::MatchesRegex(
-                                  "here.json: layers\\[[0-9]\\].kind: the field stands here twice; leave one of them out"));
+    EXPECT_THAT(error.what(),
+                ::testing::MatchesRegex(
+                    "here.json: layers\\[[0-9]\\].kind: the field stands here twice; leave one of them out"));
   }
 }
 

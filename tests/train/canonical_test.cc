@@ -28,9 +28,7 @@ TrainOptions canonical(const std::string& schedule, const PipelineShape& shape, 
 }
 
 const testing::Trained& reference(DataType dtype) {
-  static const auto run = [](DataType of) {
-    return testing::train(canonical("none", {1, kMicroBatches}, of), kSteps);
-  };
+  static const auto run = [](DataType of) { return testing::train(canonical("none", {1, kMicroBatches}, of), kSteps); };
   static const testing::Trained float32 = run(DataType::Float32);
   static const testing::Trained float64 = run(DataType::Float64);
   return dtype == DataType::Float32 ? float32 : float64;
