@@ -123,8 +123,8 @@ Generator chimera_entry() {
       .generate = chimera,
       .refusal = chimera_refusal,
       .rule = R"(Two pipelines through the same workers in opposite directions: down holds stage s on worker s, up on
-worker D-1-s. In slots of equal length micro-batch m of a pipeline runs F at stage s in slot s+2m and B in slot 2D-1-s+2m;
-for even D no two ops of a worker share a slot. Weights twice, gradients summed over both copies.
+worker D-1-s. In slots of equal length micro-batch m of a pipeline runs F at stage s in slot s+2m and B in slot
+2D-1-s+2m; for even D no two ops of a worker share a slot. Weights twice, gradients summed over both copies.
 
 | case | makespan |
 | --- | --- |
@@ -136,8 +136,8 @@ for even D no two ops of a worker share a slot. Weights twice, gradients summed 
 | N = 2 K D, doubling, F ≤ B ≤ 2F | (5D/2-1)(F+B) + (K-1) 2D (F+B) |
 | N = 2 K D, doubling, 2F ≤ B ≤ 3F | (5D/2-1)(F+B) + (K-1) (4F+(3D-2) B) |
 
-Worker w holds D/2+1+min(w, D-1-w) activations for N ≥ D, whatever N (doubling: D more). With F = B the bubble ratio is
-(D-2)/(2N+D-2). SC'21: figures 3 (basic unit), 7 (N > D) and 8 (2f pipelines).)",
+Worker w holds D/2+1+min(w, D-1-w) activations for N ≥ D, whatever N (doubling: D more). With F = B the bubble ratio
+is (D-2)/(2N+D-2). SC'21: figures 3 (basic unit), 7 (N > D) and 8 (2f pipelines).)",
       .constraints = "D even, any N, f divides D/2",
       .closed_form = "D F + (D+D/f-2) B at N = D",
       .activations = "D/2+1 .. D",
