@@ -5,26 +5,38 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <set>
 #include <string>
 
-#include "fuzz/exercise.h"
+#include "fuzz/fuzzer.h"
 
 namespace chimera::testing {
 namespace {
 
-void replay(const std::string& folder, void (*exercise)(std::string_view)) {
-  int files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(CHIMERA_SOURCE_DIR "/tests/fuzz/corpus/" + folder)) {
-    std::ifstream file(entry.path(), std::ios::binary);
-    const std::string text(std::istreambuf_iterator<char>(file), {});
-    EXPECT_NO_THROW(exercise(text)) << entry.path();
-    ++files;
-  }
-  EXPECT_GT(files, 10) << "the corpus of " << folder << " is gone";
+const std::filesystem::path kCorpus = CHIMERA_SOURCE_DIR "/tests/fuzz/corpus";
+
+TEST(FuzzCorpusTest, EveryReaderHasOneAndNoOneElse) {
+  std::set<std::string> folders, readers;
+  for (const auto& entry : std::filesystem::directory_iterator(kCorpus)) folders.insert(entry.path().filename());
+  for (const Fuzzer& fuzzer : all_fuzzers()) readers.insert(fuzzer.name);
+  EXPECT_EQ(folders, readers);
 }
 
-TEST(FuzzCorpusTest, Json) { replay("json", exercise_json); }
-TEST(FuzzCorpusTest, Csv) { replay("csv", exercise_csv); }
+class FuzzReplayTest : public ::testing::TestWithParam<Fuzzer> {};
+
+TEST_P(FuzzReplayTest, AllThatMustHoldOfAnyBytesHolds) {
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(kCorpus / GetParam().name)) {
+    std::ifstream file(entry.path(), std::ios::binary);
+    const std::string bytes(std::istreambuf_iterator<char>(file), {});
+    EXPECT_NO_THROW(GetParam().exercise(bytes)) << entry.path();
+    ++files;
+  }
+  EXPECT_GE(files, 4) << "the corpus of " << GetParam().name << " is gone";
+}
+
+INSTANTIATE_TEST_SUITE_P(, FuzzReplayTest, ::testing::ValuesIn(all_fuzzers()),
+                         [](const auto& fuzzer) { return fuzzer.param.name; });
 
 }  // namespace
 }  // namespace chimera::testing

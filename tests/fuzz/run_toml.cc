@@ -1,0 +1,48 @@
+// Any bytes as the flags of a run in a TOML file (--config).
+
+#include <algorithm>
+
+#include "../apps/config_words.h"
+#include "fuzz/fuzzer.h"
+
+namespace chimera::testing {
+namespace {
+
+/// One flag of each kind that `chimera train` has.
+struct Command {
+  CLI::App app{"train"};
+  std::string text, list;
+  std::int64_t number = 0;
+  double real = 0;
+  bool given = false;
+  Command() {
+    app.add_option("--schedule", text);
+    app.add_option("--stages,-s", number);
+    app.add_option("--learning-rate", real);
+    app.add_option("--partition", list);
+    app.add_flag("--shard-optimizer", given);
+    app.add_option("--config", text);
+  }
+};
+
+void exercise_run(std::string_view bytes) {
+  Command command;
+  auto words = read_or_refuse([&] { return apps::config_words_of(std::string(bytes), kSource, command.app); });
+  if (!words) return;
+  require(words->size() <= 5, "a flag is given once");
+  require(std::ranges::all_of(*words, [](const std::string& word) { return word.starts_with("--"); }),
+          "every word is a flag with its value");
+  std::ranges::reverse(*words);
+  try {
+    command.app.parse(*words);
+  } catch (const CLI::ParseError&) {
+    return;  // a value that its flag does not take
+  }
+  require(command.text.empty() || bytes.find("schedule") != bytes.npos, "a value comes from its key");
+}
+
+}  // namespace
+
+const Fuzzer kRunToml("run_toml", exercise_run);
+
+}  // namespace chimera::testing

@@ -1,0 +1,19 @@
+// Any bytes as a schedule in CSV.
+
+#include "schedule/schedule_csv.h"
+
+#include "fuzz/fuzzer.h"
+#include "fuzz/schedules.h"
+#include "schedule/text_source.h"
+
+namespace chimera::testing {
+
+const Fuzzer kScheduleCsv("schedule_csv", [](std::string_view bytes) {
+  const auto schedule = read_or_refuse([&] {
+    TextSource source(bytes, kSource);
+    return schedule_from_csv(source).schedule;
+  });
+  if (schedule) exercise_schedule(*schedule);
+});
+
+}  // namespace chimera::testing

@@ -1,0 +1,36 @@
+#include "fuzz/tokenizers.h"
+
+#include <algorithm>
+
+#include "fuzz/fuzzer.h"
+#include "tokenizer/unicode.h"
+
+namespace chimera::testing {
+namespace {
+
+constexpr const char* kTexts[] = {"", " ", "the heaven and  the earth\n\n x's", "a1b22 \t\u00e9e\u0301\u6f22\U0001f600",
+                                  "<s>[CLS]</s> abc"};
+
+}  // namespace
+
+void exercise_tokenizer(const Tokenizer& tokenizer, std::string_view file) {
+  const auto encoder = tokenizer.make_encoder();
+  StreamDecoder stream(tokenizer, true);
+  const auto try_text = [&](std::string_view text) {
+    TokenIds ids;
+    encoder->encode(text, ids);
+    for (const TokenId id : ids) {
+      require(tokenizer.token_text(id).has_value(), "an id is one of the vocabulary");
+      (void)stream.push(id);
+    }
+    const Template both = tokenizer.with_special(ids, ids);
+    require(both.ids.size() == both.types.size(), "every id has a type");
+    require(!find_invalid_utf8(tokenizer.decode(both.ids, true)), "text is UTF-8");
+    require(tokenizer.find_cut(text, 1) < std::max<std::size_t>(text.size(), 1), "a cut lies inside");
+  };
+  for (const char* text : kTexts) try_text(text);
+  if (!find_invalid_utf8(file)) try_text(file);
+  (void)stream.finish();
+}
+
+}  // namespace chimera::testing
