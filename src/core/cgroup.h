@@ -1,6 +1,6 @@
 #pragma once
-// What the control groups of this process allow it: the limits of containers (`docker run --cpus=4 --memory=8g`),
-// batch systems and systemd. Control groups of version 1 and 2, the process's own group and all those around it.
+// What the control groups of this process allow it: the limits of containers (`docker run --cpus=4 --memory=8g`), batch
+// systems and systemd. Groups of version 1 and 2 count, the process's own and all those around it.
 
 #include <cstdint>
 #include <filesystem>
@@ -15,12 +15,12 @@ struct CgroupLimits {
   double swap_bytes = std::numeric_limits<double>::infinity();    ///< on top of them
 };
 
-/// The smallest limits around this process; none where there are no control groups. `root` stands for `/`: the files
+/// The smallest limits around this process; infinite where no control group sets one. `root` stands for `/`: the files
 /// read lie in its `proc` and where `proc/self/mountinfo` says.
 [[nodiscard]] CgroupLimits cgroup_limits(const std::filesystem::path& root = "/");
 
 /// How many processes of this process's group the kernel has ended for want of memory so far (of the whole machine
-/// where it belongs to no group). Nothing where the kernel does not tell.
+/// where it belongs to no group). Returns nothing where the kernel does not say.
 [[nodiscard]] std::optional<std::uint64_t> out_of_memory_kills(const std::filesystem::path& root = "/");
 
 }  // namespace chimera

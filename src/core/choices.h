@@ -16,7 +16,7 @@ inline constexpr auto kNames<DataType> = std::to_array<Named<DataType>>({{DataTy
                                                                          {DataType::Float64, "float64"},
                                                                          {DataType::BFloat16, "bfloat16"}});
 
-/// Of one number.
+/// Bytes of one number of that type.
 [[nodiscard]] constexpr std::int64_t bytes_of(DataType type) {
   switch (type) {
     case DataType::Float32: return 4;
@@ -32,20 +32,21 @@ inline constexpr auto kNames<DataType> = std::to_array<Named<DataType>>({{DataTy
   return type == DataType::BFloat16 ? DataType::Float32 : type;
 }
 
-enum class OptimizerKind : std::uint8_t { AdamW, Sgd };
+enum class OptimizerKind : std::uint8_t { AdamW, Sgd, Lamb };
 template <>
 inline constexpr auto kNames<OptimizerKind> = std::to_array<Named<OptimizerKind>>({{OptimizerKind::AdamW, "adamw"},
-                                                                                   {OptimizerKind::Sgd, "sgd"}});
+                                                                                   {OptimizerKind::Sgd, "sgd"},
+                                                                                   {OptimizerKind::Lamb, "lamb"}});
 
-/// Numbers that the optimizer remembers for each parameter, in the master weights' type: AdamW's two moments.
+/// Numbers that the optimizer remembers for each parameter, in the master weights' type: two moments, of SGD none.
 [[nodiscard]] constexpr std::int64_t moments_of(OptimizerKind optimizer) {
-  return optimizer == OptimizerKind::AdamW ? 2 : 0;
+  return optimizer == OptimizerKind::Sgd ? 0 : 2;
 }
 
 /// The order in which a step's gradients are added.
 enum class ReductionOrder : std::uint8_t {
-  Natural,    ///< as the schedule has it
-  Canonical,  ///< one for all schedules, depths and groups, which then agree in every bit
+  Natural,    ///< the order in which the schedule accumulates them
+  Canonical,  ///< one order for all schedules, depths and groups: deterministic in every bit
 };
 template <>
 inline constexpr auto kNames<ReductionOrder> = std::to_array<Named<ReductionOrder>>(

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,6 +14,7 @@
 
 #include "core/error.h"
 #include "core/file_descriptor.h"
+#include "core/no_signals.h"
 
 namespace chimera {
 namespace {
@@ -34,23 +34,6 @@ int write_all(int descriptor, std::string_view text) {
   }
   return 0;
 }
-
-/// Blocks all signals of the calling thread while it lives: a thread started meanwhile never takes one, and a write of
-/// it into a closed pipe only fails.
-class NoSignals {
- public:
-  NoSignals() {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &previous_);
-  }
-  NoSignals(const NoSignals&) = delete;
-  NoSignals& operator=(const NoSignals&) = delete;
-  ~NoSignals() { ::pthread_sigmask(SIG_SETMASK, &previous_, nullptr); }
-
- private:
-  sigset_t previous_{};
-};
 
 }  // namespace
 
@@ -150,7 +133,7 @@ int Console::error() const {
   return state_->error;
 }
 
-// Never destroyed: their threads go on until the process ends.
+// They are never destroyed, as their threads go on until the process ends.
 Console& output() {
   static auto* const console = new Console(STDOUT_FILENO);
   return *console;

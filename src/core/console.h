@@ -20,8 +20,8 @@ class Console {
   /// Writes a text that the next one makes superfluous, such as a progress line that is written over: it is dropped
   /// where it still waits by then.
   void show(std::string text);
-  /// Waits until everything has been written, at most for `patience` on a reader that takes nothing. Whether nothing
-  /// waits any more.
+  /// Waits until everything has been written, at most for `patience` on a reader that takes nothing. Returns whether
+  /// all was written.
   bool drain(std::chrono::milliseconds patience);
   /// The errno of a write that failed; 0 where none has. What follows a failure is dropped. A reader that has gone is
   /// no failure: nobody wants to know any more.
@@ -41,7 +41,7 @@ class Console {
 [[nodiscard]] Console& output();
 [[nodiscard]] Console& messages();
 
-/// How long an end waits for readers that take nothing: of a run that succeeded, and of one that has to end at once.
+/// How long a run that ends waits for readers that take nothing: after success, and where it has to end at once.
 inline constexpr std::chrono::milliseconds kPatientEnd{2000};
 inline constexpr std::chrono::milliseconds kPromptEnd{300};
 /// Waits, up to `patience` in all, until output() and messages() are written. Throws Error where standard output

@@ -11,7 +11,7 @@ void check_fault_plan();
 
 /// Tells fault points which rank the calling thread is.
 void set_fault_rank(int rank);
-/// What it was told; 0 where nobody did. For threads that work for this one.
+/// The rank that this thread was told, else 0: for it to tell the threads that work for it.
 [[nodiscard]] int fault_rank();
 
 /// Does nothing unless CHIMERA_FAULT names this point, the calling thread's rank (default 0) and the COUNT-th passage
@@ -20,8 +20,8 @@ void set_fault_rank(int rank);
 /// stops this process, as SIGSTOP does, `hang` stops the calling thread alone, for ever, and `nan` (forward, backward,
 /// all-reduce) and `flip` (updated) return true: the caller then makes a number of its result a NaN, or flips a bit of
 /// a weight. Points: start, rendezvous, connected, step, forward, backward, all-reduce, sum (in shared memory, on a
-/// thread of its own), optimizer (before a step's update), updated (after it). Throws ConfigError where
-/// check_fault_plan() does.
+/// thread of its own), optimizer (before a step's update), updated (after it), tokenized (a tokenization has noted how
+/// far it is). Throws ConfigError where check_fault_plan() does.
 bool fault_point(std::string_view point);
 
 }  // namespace chimera

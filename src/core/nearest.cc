@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/printable.h"
+
 namespace chimera {
 namespace {
+
+constexpr std::size_t kLongestName = 64;  // that is quoted in full
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
@@ -25,7 +29,6 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::optional<std::string> nearest(std::string_view name, std::span<const std::string> candidates) {
   // A name of any length may come from the command line; far longer ones than any candidate are near to none.
-  constexpr std::size_t kLongestName = 64;
   if (name.size() > kLongestName) return std::nullopt;
   std::optional<std::string> best;
   std::size_t best_distance = std::max<std::size_t>(2, name.size() / 2) + 1;
@@ -40,7 +43,7 @@ std::optional<std::string> nearest(std::string_view name, std::span<const std::s
 }
 
 std::string unknown_name(std::string_view what, std::string_view name, std::span<const std::string> candidates) {
-  std::string message = "unknown " + std::string(what) + " '" + std::string(name.substr(0, 64)) + "'; ";
+  std::string message = "unknown " + std::string(what) + " '" + printable(name, kLongestName) + "'; ";
   if (const auto guess = nearest(name, candidates)) return message + "did you mean '" + *guess + "'?";
   message += "known: ";
   for (std::size_t i = 0; i < candidates.size(); ++i) message += (i == 0 ? "" : ", ") + candidates[i];

@@ -9,6 +9,8 @@
 #include <mutex>
 #include <string>
 
+#include "core/memory_file.h"
+
 namespace chimera {
 namespace {
 
@@ -31,9 +33,7 @@ struct stat status_of(const FileDescriptor& file) {
 
 }  // namespace
 
-SharedMemory::SharedMemory(std::size_t bytes)
-    : file_(check_system(::memfd_create("chimera", MFD_CLOEXEC), "make shared memory")), size_(bytes) {
-  check_system(::ftruncate(file_.get(), static_cast<off_t>(bytes)), "make shared memory of " + std::to_string(bytes));
+SharedMemory::SharedMemory(std::size_t bytes) : file_(make_memory_file("chimera", bytes)), size_(bytes) {
   inode_ = static_cast<std::int64_t>(status_of(file_).st_ino);
   map();
   const std::scoped_lock lock(made().mutex);

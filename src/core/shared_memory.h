@@ -20,10 +20,10 @@ struct SharedAddress {
 /// A mapped memory file; unmapped at the end. The pages go with the last process that maps them.
 class SharedMemory {
  public:
-  /// `bytes` zeros. Throws Error where the system gives none.
+  /// Makes a file of `bytes` zeros. Throws Error where the system gives none.
   explicit SharedMemory(std::size_t bytes);
-  /// The whole file that another process (or this one) has there. Throws Error where that is not on this host, may not
-  /// be opened, or is another file by now.
+  /// Maps the whole file that another process (or this one) has there. Throws Error where that is not on this host, may
+  /// not be opened, or is another file by now.
   explicit SharedMemory(const SharedAddress& address);
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
@@ -31,7 +31,7 @@ class SharedMemory {
 
   [[nodiscard]] std::byte* data() const { return data_; }
   [[nodiscard]] std::size_t size() const { return size_; }
-  /// Of the first byte, where this process has made the file.
+  /// The address of the first byte. Requires that this process has made the file.
   [[nodiscard]] SharedAddress address() const;
 
  private:
@@ -43,8 +43,8 @@ class SharedMemory {
   std::byte* data_ = nullptr;
 };
 
-/// Where others find the byte at `address`: it lies in a SharedMemory of this process, made here and alive; otherwise
-/// nothing.
+/// Where other processes find the byte at `address`; nothing unless it lies in a SharedMemory that this process has
+/// made and that is alive.
 [[nodiscard]] std::optional<SharedAddress> shared_address(const void* address);
 
 }  // namespace chimera

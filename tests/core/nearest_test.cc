@@ -21,6 +21,7 @@ TEST(NearestTest, UnknownNameSaysTheNearestOrAll) {
   EXPECT_EQ(unknown_name("schedule", "gpip", kNames), "unknown schedule 'gpip'; did you mean 'gpipe'?");
   EXPECT_EQ(unknown_name("schedule", "xyzzyxyzzy", kNames),
             "unknown schedule 'xyzzyxyzzy'; known: chimera, gpipe, 1f1b");
+  EXPECT_EQ(unknown_name("schedule", "gpip\n", kNames), "unknown schedule 'gpip\\x0a'; did you mean 'gpipe'?");
 }
 
 }  // namespace

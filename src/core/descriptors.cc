@@ -1,0 +1,23 @@
+#include "core/descriptors.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include "core/error.h"
+
+namespace chimera {
+
+void require_descriptors(std::int64_t needed, const std::string& who) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;  // then the system refuses what is too much
+  if (limit.rlim_cur < limit.rlim_max) {
+    limit.rlim_cur = limit.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+  }
+  if (limit.rlim_cur >= static_cast<rlim_t>(needed)) return;
+  throw ConfigError(fmt::format(
+      "{} need {} open files in one process, but the limit is {}; raise it (ulimit -Hn), or use fewer workers", who,
+      needed, limit.rlim_cur));
+}
+
+}  // namespace chimera

@@ -1,0 +1,44 @@
+#include "core/memory_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstdlib>
+
+#include "core/error.h"
+
+namespace chimera {
+namespace {
+
+/// A file in the folder; none where the folder takes no such file, or has no room for it.
+FileDescriptor make_nameless_file(const std::string& folder, std::size_t bytes) {
+  FileDescriptor file(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  if (file.get() < 0 || bytes == 0) return file;
+  return ::posix_fallocate(file.get(), 0, static_cast<off_t>(bytes)) == 0 ? std::move(file) : FileDescriptor();
+}
+
+bool is_refusal(int error) { return error == EPERM || error == EACCES || error == ENOSYS; }
+
+}  // namespace
+
+FileDescriptor make_memory_file(const char* name, std::size_t bytes) {
+  const std::string action = "make shared memory of " + std::to_string(bytes) + " bytes";
+  FileDescriptor file(::memfd_create(name, MFD_CLOEXEC));
+  const int error = errno;
+  if (file.get() >= 0) {
+    check_system(::ftruncate(file.get(), static_cast<off_t>(bytes)), action);
+    return file;
+  }
+  if (is_refusal(error)) {
+    const char* temporary = std::getenv("TMPDIR");
+    for (const std::string& folder :
+         {std::string("/dev/shm"), std::string(temporary == nullptr ? "/tmp" : temporary)}) {
+      file = make_nameless_file(folder, bytes);
+      if (file.get() >= 0) return file;
+    }
+  }
+  throw Error("cannot " + action + ": " + system_message(error));
+}
+
+}  // namespace chimera

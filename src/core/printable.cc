@@ -1,0 +1,19 @@
+#include "core/printable.h"
+
+namespace chimera {
+
+std::string printable(std::string_view text, std::size_t most) {
+  constexpr const char* kDigits = "0123456789abcdef";
+  std::string quote;
+  for (const char c : text.substr(0, most)) {
+    const auto code = static_cast<unsigned char>(c);
+    if (code >= 0x20 && code < 0x7F) {
+      quote += c;
+    } else {
+      quote += {'\\', 'x', kDigits[code / 16], kDigits[code % 16]};
+    }
+  }
+  return text.size() > most ? quote + " ..." : quote;
+}
+
+}  // namespace chimera
