@@ -1,0 +1,90 @@
+#pragma once
+// The types that elements of tensors have in files.
+
+#include <cstdint>
+
+#include "core/names.h"
+
+namespace chimera {
+
+/// All of the format. Chimera computes with few of them; the others only have to be read past.
+enum class ElementType : std::uint8_t {
+  Bool,
+  F4,
+  F6E2M3,
+  F6E3M2,
+  U8,
+  I8,
+  F8E5M2,
+  F8E4M3,
+  F8E8M0,
+  F8E4M3Fnuz,
+  F8E5M2Fnuz,
+  I16,
+  U16,
+  F16,
+  BF16,
+  I32,
+  U32,
+  F32,
+  C64,
+  F64,
+  I64,
+  U64,
+};
+template <>
+inline constexpr auto kNames<ElementType> = std::to_array<Named<ElementType>>({
+    {ElementType::Bool, "BOOL"},
+    {ElementType::F4, "F4"},
+    {ElementType::F6E2M3, "F6_E2M3"},
+    {ElementType::F6E3M2, "F6_E3M2"},
+    {ElementType::U8, "U8"},
+    {ElementType::I8, "I8"},
+    {ElementType::F8E5M2, "F8_E5M2"},
+    {ElementType::F8E4M3, "F8_E4M3"},
+    {ElementType::F8E8M0, "F8_E8M0"},
+    {ElementType::F8E4M3Fnuz, "F8_E4M3FNUZ"},
+    {ElementType::F8E5M2Fnuz, "F8_E5M2FNUZ"},
+    {ElementType::I16, "I16"},
+    {ElementType::U16, "U16"},
+    {ElementType::F16, "F16"},
+    {ElementType::BF16, "BF16"},
+    {ElementType::I32, "I32"},
+    {ElementType::U32, "U32"},
+    {ElementType::F32, "F32"},
+    {ElementType::C64, "C64"},
+    {ElementType::F64, "F64"},
+    {ElementType::I64, "I64"},
+    {ElementType::U64, "U64"},
+});
+
+/// Of one element; those of 4 and 6 lie packed.
+[[nodiscard]] constexpr std::uint64_t bits_of(ElementType type) {
+  switch (type) {
+    case ElementType::F4: return 4;
+    case ElementType::F6E2M3:
+    case ElementType::F6E3M2: return 6;
+    case ElementType::Bool:
+    case ElementType::U8:
+    case ElementType::I8:
+    case ElementType::F8E5M2:
+    case ElementType::F8E4M3:
+    case ElementType::F8E8M0:
+    case ElementType::F8E4M3Fnuz:
+    case ElementType::F8E5M2Fnuz: return 8;
+    case ElementType::I16:
+    case ElementType::U16:
+    case ElementType::F16:
+    case ElementType::BF16: return 16;
+    case ElementType::I32:
+    case ElementType::U32:
+    case ElementType::F32: return 32;
+    case ElementType::C64:
+    case ElementType::F64:
+    case ElementType::I64:
+    case ElementType::U64: return 64;
+  }
+  return 0;
+}
+
+}  // namespace chimera
