@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""Tokenizing beside the Python package tokenizers: the same documents, the same tokenizer, in rounds that take turns.
+
+  ./dev oracles && .venv-oracles/bin/python benchmarks/tokenize.py [--megabytes 200] [--rounds 3]
+
+The text is the default corpus, repeated, a document every hundred lines. On one core and on two (by CPU affinity): MB/s of
+`chimera tokenize`, from the JSONL file to Megatron's files, as it reports them itself, and of encode_batch_fast on texts
+that lie in memory, with as many threads as cores. Loading a tokenizer counts for neither. The counts of tokens must be equal."""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+LINES = 100  # of a document
+
+
+def documents(corpus, megabytes):
+    lines = corpus.read_text().splitlines(keepends=True)
+    once = ["".join(lines[i:i + LINES]) for i in range(0, len(lines), LINES)]
+    texts, size = [], 0
+    while size < megabytes * 1e6:
+        texts.append(once[len(texts) % len(once)])
+        size += len(texts[-1].encode())
+    return texts, size
+
+
+def of_tokenizers(tokenizer, jsonl, cores):
+    """Seconds of the package, in a process of its own: it reads the number of its threads when it is loaded."""
+    code = ("import json, sys, time\nfrom tokenizers import Tokenizer\ntokenizer = Tokenizer.from_file(sys.argv[1])\n"
+            "texts = [json.loads(line)['text'] for line in open(sys.argv[2])]\nstart = time.perf_counter()\n"
+            "tokens = 0\nfor i in range(0, len(texts), 1000):\n"
+            "    for encoding in tokenizer.encode_batch_fast(texts[i:i + 1000], add_special_tokens=False):\n"
+            "        tokens += len(encoding)\nprint(json.dumps([time.perf_counter() - start, tokens]))\n")
+    environment = {**os.environ, "RAYON_NUM_THREADS": str(cores), "TOKENIZERS_PARALLELISM": "true" if cores > 1 else "false"}
+    run = subprocess.run(pinned(cores) + [sys.executable, "-c", code, tokenizer, jsonl], stdout=subprocess.PIPE, check=True,
+                         env=environment)
+    return json.loads(run.stdout)
+
+
+def of_chimera(program, tokenizer, jsonl, cores, folder):
+    run = subprocess.run(pinned(cores) + [program, "tokenize", jsonl, "--tokenizer", tokenizer, "--output", folder / "out",
+                                          "--workers", str(cores), "--end-of-document", "none", "--format", "json"],
+                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
+    report = json.loads(run.stdout)
+    return [report["seconds"], report["tokens"]]
+
+
+def pinned(cores):
+    return ["taskset", "-c", ",".join(map(str, sorted(os.sched_getaffinity(0))[:cores]))]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--megabytes", type=float, default=200)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--program", default=ROOT / "build" / "chimera")
+    parser.add_argument("--corpus", type=Path, default=ROOT / "corpus" / "bible.txt")
+    parser.add_argument("--tokenizer", help="a tokenizer.json (default: a byte-level BPE of 8192 of the corpus)")
+    flags = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        tokenizer = flags.tokenizer or folder / "tokenizer.json"
+        if not flags.tokenizer:
+            subprocess.run([flags.program, "tokenizer", "train", "--vocabulary", "8192", flags.corpus, "--output", tokenizer],
+                           check=True)
+        texts, size = documents(flags.corpus, flags.megabytes)
+        jsonl = folder / "texts.jsonl"
+        jsonl.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+        print(f"{size / 1e6:.0f} MB in {len(texts)} documents, {jsonl.stat().st_size / 1e6:.0f} MB as JSONL", flush=True)
+        contests = {(who, cores): [] for cores in (1, 2) for who in ("tokenizers", "chimera")}
+        counts = set()
+        for _ in range(flags.rounds):
+            for (who, cores), rates in contests.items():
+                if who == "chimera":
+                    seconds, tokens = of_chimera(flags.program, tokenizer, jsonl, cores, folder)
+                else:
+                    seconds, tokens = of_tokenizers(str(tokenizer), str(jsonl), cores)
+                rates.append(size / 1e6 / seconds)
+                counts.add(tokens)
+                print(f"  {who}, {cores} cores: {rates[-1]:.1f} MB/s, {tokens} tokens", flush=True)
+        assert len(counts) == 1, counts
+        median = {key: statistics.median(rates) for key, rates in contests.items()}
+        for cores in (1, 2):
+            print(f"{cores} cores: chimera {median['chimera', cores]:.1f} MB/s, tokenizers "
+                  f"{median['tokenizers', cores]:.1f} MB/s, ratio {median['chimera', cores] / median['tokenizers', cores]:.1f}")
+        print(f"two cores against one: chimera {median['chimera', 2] / median['chimera', 1]:.2f}, tokenizers "
+              f"{median['tokenizers', 2] / median['tokenizers', 1]:.2f}")
+
+
+main()

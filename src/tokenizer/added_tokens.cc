@@ -1,0 +1,111 @@
+#include "tokenizer/added_tokens.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "tokenizer/unicode.h"
+
+namespace chimera {
+namespace {
+
+bool is(char32_t c, CharacterClass character_class) { return (character_table()[c] & character_class) != 0; }
+
+bool stands_alone(std::string_view text, std::size_t start, std::size_t end) {
+  if (start > 0 && is(character_before(text, start), kWordCharacter)) return false;
+  return end == text.size() || !is(next_character(text, end), kWordCharacter);
+}
+
+std::size_t before_white_space(std::string_view text, std::size_t end) {
+  while (end > 0) {
+    const char32_t c = character_before(text, end);
+    if (!is(c, kSpace)) break;
+    std::string bytes;
+    append_utf8(bytes, c);
+    end -= bytes.size();
+  }
+  return end;
+}
+
+std::size_t behind_white_space(std::string_view text, std::size_t start) {
+  while (start < text.size()) {
+    std::size_t next = start;
+    if (!is(next_character(text, next), kSpace)) break;
+    start = next;
+  }
+  return start;
+}
+
+}  // namespace
+
+void TokenFinder::add(const AddedToken& token, std::string_view pattern) {
+  if (pattern.empty()) return;
+  std::int32_t node = 0;
+  for (const char byte : pattern) {
+    auto& children = trie_[static_cast<std::size_t>(node)].children;
+    const auto found =
+        std::find_if(children.begin(), children.end(), [byte](const auto& c) { return c.first == byte; });
+    if (found != children.end()) {
+      node = found->second;
+      continue;
+    }
+    const auto added = static_cast<std::int32_t>(trie_.size());
+    children.emplace_back(byte, added);
+    trie_.emplace_back();
+    if (node == 0) {
+      roots_[static_cast<unsigned char>(byte)] = added;
+      first_bytes_ += byte;
+    }
+    node = added;
+  }
+  Node& last = trie_[static_cast<std::size_t>(node)];
+  if (last.token >= 0) return;
+  last.token = static_cast<std::int32_t>(tokens_.size());
+  tokens_.push_back(token);
+}
+
+std::int32_t TokenFinder::match(std::string_view text, std::size_t start, std::size_t& end) const {
+  std::int32_t node = roots_[static_cast<unsigned char>(text[start])];
+  std::int32_t longest = -1;
+  for (std::size_t i = start + 1; node != 0; ++i) {
+    const Node& here = trie_[static_cast<std::size_t>(node)];
+    if (here.token >= 0) {
+      longest = here.token;
+      end = i;
+    }
+    if (i == text.size()) break;
+    const auto child =
+        std::find_if(here.children.begin(), here.children.end(), [&](const auto& c) { return c.first == text[i]; });
+    node = child == here.children.end() ? 0 : child->second;
+  }
+  return longest;
+}
+
+void TokenFinder::split(std::string_view text, std::vector<TextPiece>& pieces) const {
+  std::size_t taken = 0;  // the text before is in pieces
+  std::size_t i = 0;
+  while (!empty() && i < text.size()) {
+    if (first_bytes_.size() == 1) {  // all begin with '<', say
+      const void* found = std::memchr(text.data() + i, first_bytes_.front(), text.size() - i);
+      if (found == nullptr) break;
+      i = static_cast<std::size_t>(static_cast<const char*>(found) - text.data());
+    }
+    std::size_t end = 0;
+    const std::int32_t matched = match(text, i, end);
+    if (matched < 0) {
+      ++i;
+      continue;
+    }
+    const std::size_t found = i;
+    i = end;  // where the search goes on, even if the match is discarded
+    const AddedToken& token = tokens_[static_cast<std::size_t>(matched)];
+    if (token.single_word && !stands_alone(text, found, end)) continue;
+    const std::size_t start = token.lstrip ? std::max(before_white_space(text, found), taken) : found;
+    if (token.rstrip) end = behind_white_space(text, end);
+    if (taken < start) pieces.push_back({text.substr(taken, start - taken)});
+    pieces.push_back({text.substr(start, end - start), token.id});
+    taken = end;
+  }
+  if (taken < text.size()) pieces.push_back({text.substr(taken)});
+}
+
+}  // namespace chimera

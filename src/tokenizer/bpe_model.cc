@@ -1,0 +1,258 @@
+#include "tokenizer/bpe_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <queue>
+
+#include "core/error.h"
+#include "core/printable.h"
+#include "tokenizer/byte_alphabet.h"
+#include "tokenizer/unicode.h"
+
+namespace chimera {
+namespace {
+
+constexpr TokenId kNoToken = -1;
+constexpr std::uint32_t kNoRank = ~std::uint32_t{0};
+constexpr std::size_t kShortWord = 48;  // symbols: up to here, looking at all pairs again is faster than a heap
+constexpr char32_t kBlankSign = 0x2581;
+constexpr std::size_t kQuick = 129;  // characters whose pairs stand in a table: ASCII and the sign of a blank
+
+/// Where a character's pairs stand in the table; kQuick where they do not.
+std::size_t quick_place(char32_t c) { return c < 128 ? c : c == kBlankSign ? 128 : kQuick; }
+
+std::uint64_t pair_key(char32_t left, char32_t right) { return static_cast<std::uint64_t>(left) << 32 | right; }
+
+char32_t first_character(std::string_view text) {
+  std::size_t i = 0;
+  return next_character(text, i);
+}
+
+TokenId id_or_none(const TextMap<TokenId>& vocabulary, const std::string& token) {
+  const auto found = vocabulary.find(token);
+  return found == vocabulary.end() ? kNoToken : found->second;
+}
+
+TokenId require_token(const TextMap<TokenId>& vocabulary, const std::string& token, std::size_t merge,
+                      const std::string& source) {
+  const TokenId id = id_or_none(vocabulary, token);
+  if (id != kNoToken) return id;
+  throw ConfigError(fmt::format("{}: merge {}: '{}' is not in the vocabulary", source, merge + 1, printable(token)));
+}
+
+}  // namespace
+
+BpeModel::BpeModel(const BpeParts& parts, const std::string& source)
+    : byte_level_(parts.byte_level),
+      byte_fallback_(parts.byte_fallback),
+      fuse_unknown_(parts.fuse_unknown),
+      whole_words_first_(parts.whole_words_first),
+      unknown_(parts.unknown),
+      merges_(parts.merges.size()) {
+  for (std::size_t i = 0; i < parts.merges.size(); ++i) {
+    const auto& [left, right] = parts.merges[i];
+    const TokenId left_id = require_token(parts.vocabulary, left, i, source);
+    const TokenId right_id = require_token(parts.vocabulary, right, i, source);
+    const TokenId merged_id = require_token(parts.vocabulary, left + right, i, source);
+    merges_.insert(left_id, right_id, {static_cast<std::uint32_t>(i), merged_id});
+  }
+  for (std::size_t byte = 0; byte < bytes_.size(); ++byte) {
+    std::string token;
+    if (byte_level_) {
+      append_utf8(token, byte_letters()[byte]);
+    } else {
+      token = fmt::format("<0x{:02X}>", byte);
+    }
+    bytes_[byte] = id_or_none(parts.vocabulary, token);
+  }
+  for (const auto& [token, id] : parts.vocabulary) {
+    if (whole_words_first_) {
+      if (const auto text = byte_level_ ? bytes_of_letters(token) : token) words_.emplace(*text, id);
+    }
+    if (byte_level_ || token.empty()) continue;
+    std::size_t end = 0;
+    const char32_t c = next_character(token, end);
+    if (end != token.size()) continue;
+    if (characters_.size() <= c) characters_.resize(c + 1, kNoToken);
+    characters_[c] = id;
+  }
+  if (!byte_level_ && !whole_words_first_) note_what_joins(parts);
+}
+
+void BpeModel::note_what_joins(const BpeParts& parts) {
+  const auto is_byte = [this](const TextMap<TokenId>& vocabulary, const std::string& token) {
+    return std::find(bytes_.begin(), bytes_.end(), vocabulary.find(token)->second) != bytes_.end();
+  };
+  unknown_apart_ = byte_fallback_ && std::find(bytes_.begin(), bytes_.end(), kNoToken) == bytes_.end();
+  for (const auto& [left, right] : parts.merges) {
+    if (is_byte(parts.vocabulary, left) || is_byte(parts.vocabulary, right)) unknown_apart_ = false;
+  }
+  ascii_joins_.resize(kQuick * kQuick);
+  for (const auto& [left, right] : parts.merges) {
+    if (left.empty() || right.empty()) continue;
+    const char32_t before = character_before(left, left.size());
+    const char32_t behind = first_character(right);
+    joins_.insert(pair_key(before, behind));
+    if (quick_place(before) < kQuick && quick_place(behind) < kQuick) {
+      ascii_joins_[quick_place(before) * kQuick + quick_place(behind)] = true;
+    }
+  }
+}
+
+std::string BpeModel::name() const {
+  if (byte_level_) return "byte-level BPE";
+  return byte_fallback_ ? "BPE with byte fallback" : "BPE";
+}
+
+bool BpeModel::never_joins(char32_t left, char32_t right) const {
+  const auto is_known = [this](char32_t c) { return c < characters_.size() && characters_[c] != kNoToken; };
+  // Unknown characters may become one token, or wait for each other, or be merged as bytes.
+  if (!is_known(left) || !is_known(right)) return unknown_apart_;
+  const std::size_t before = quick_place(left);
+  const std::size_t behind = quick_place(right);
+  if (before < kQuick && behind < kQuick) return !ascii_joins_[before * kQuick + behind];
+  return !joins_.contains(pair_key(left, right));
+}
+
+bool BpeModel::splits_at(std::string_view word, std::size_t place) const {
+  if (byte_level_ || whole_words_first_ || place == 0 || place >= word.size()) return false;
+  return never_joins(character_before(word, place), first_character(word.substr(place)));
+}
+
+void BpeModel::encode(std::string_view word, TokenIds& ids, WordCache& cache) const {
+  if (byte_level_ || whole_words_first_) return encode_part(word, ids, cache);
+  // A text without a pre-tokenizer is one word; what never joins is encoded apart, and remembered.
+  std::size_t start = 0;
+  std::size_t i = 0;
+  char32_t before = next_character(word, i);
+  while (i < word.size()) {
+    const std::size_t place = i;
+    const char32_t behind = next_character(word, i);
+    if (never_joins(before, behind)) {
+      encode_part(word.substr(start, place - start), ids, cache);
+      start = place;
+    }
+    before = behind;
+  }
+  encode_part(word.substr(start), ids, cache);
+}
+
+void BpeModel::encode_part(std::string_view part, TokenIds& ids, WordCache& cache) const {
+  if (cache.append(part, ids)) return;
+  if (whole_words_first_) {
+    if (const auto whole = words_.find(part); whole != words_.end()) {
+      ids.push_back(whole->second);
+      return cache.insert(part, {&whole->second, 1});
+    }
+  }
+  TokenIds symbols;
+  symbols.reserve(part.size());
+  take_symbols(part, symbols);
+  merge_symbols(symbols);
+  cache.insert(part, symbols);
+  ids.insert(ids.end(), symbols.begin(), symbols.end());
+}
+
+void BpeModel::take_symbols(std::string_view part, TokenIds& symbols) const {
+  bool unknown_waits = false;
+  const auto put_waiting = [&] {
+    if (unknown_waits) symbols.push_back(*unknown_);
+    unknown_waits = false;
+  };
+  for (std::size_t i = 0; i < part.size();) {
+    const std::size_t start = i;
+    TokenId id = kNoToken;
+    if (byte_level_) {
+      id = bytes_[static_cast<unsigned char>(part[i++])];
+    } else {
+      const char32_t c = next_character(part, i);
+      if (c < characters_.size()) id = characters_[c];
+    }
+    if (id != kNoToken) {
+      put_waiting();
+      symbols.push_back(id);
+      continue;
+    }
+    const std::string_view character = part.substr(start, i - start);
+    const auto has_token = [this](char byte) { return bytes_[static_cast<unsigned char>(byte)] != kNoToken; };
+    if (byte_fallback_ && std::all_of(character.begin(), character.end(), has_token)) {
+      // An unknown token that waits comes behind these bytes, as in tokenizers.
+      for (const char byte : character) symbols.push_back(bytes_[static_cast<unsigned char>(byte)]);
+      continue;
+    }
+    if (!unknown_) continue;
+    if (!fuse_unknown_) put_waiting();
+    unknown_waits = true;
+  }
+  put_waiting();
+}
+
+void BpeModel::merge_symbols(TokenIds& symbols) const {
+  if (symbols.size() < 2) return;
+  if (symbols.size() > kShortWord) return merge_long(symbols);
+  std::array<Merge, kShortWord> merges;  // of each symbol with the next
+  const auto look = [&](std::size_t i) {
+    const Merge* found = i + 1 < symbols.size() ? merges_.find(symbols[i], symbols[i + 1]) : nullptr;
+    merges[i] = found == nullptr ? Merge{kNoRank, kNoToken} : *found;
+  };
+  for (std::size_t i = 0; i < symbols.size(); ++i) look(i);
+  while (symbols.size() > 1) {
+    std::size_t best = 0;
+    for (std::size_t i = 1; i + 1 < symbols.size(); ++i) {
+      if (merges[i].rank < merges[best].rank) best = i;
+    }
+    if (merges[best].rank == kNoRank) return;
+    symbols[best] = merges[best].id;
+    symbols.erase(symbols.begin() + static_cast<std::ptrdiff_t>(best) + 1);
+    std::copy(merges.begin() + static_cast<std::ptrdiff_t>(best) + 2,
+              merges.begin() + static_cast<std::ptrdiff_t>(symbols.size()) + 1,
+              merges.begin() + static_cast<std::ptrdiff_t>(best) + 1);
+    look(best);
+    if (best > 0) look(best - 1);
+  }
+}
+
+void BpeModel::merge_long(TokenIds& symbols) const {
+  // Symbols are a linked list in their old places; a merged one's right half is taken out. A candidate whose pair has
+  // changed meanwhile is skipped.
+  const std::size_t count = symbols.size();
+  std::vector<std::size_t> next(count);
+  std::vector<std::size_t> previous(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    next[i] = i + 1;
+    previous[i] = i - 1;  // of the first one: none, beyond all
+  }
+  struct Candidate {
+    std::uint32_t rank;
+    std::size_t place;
+    bool operator>(const Candidate& other) const {
+      return rank != other.rank ? rank > other.rank : place > other.place;
+    }
+  };
+  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue;
+  const auto find = [&](std::size_t i) -> const Merge* {
+    if (i >= count || symbols[i] == kNoToken || next[i] >= count) return nullptr;
+    return merges_.find(symbols[i], symbols[next[i]]);
+  };
+  const auto consider = [&](std::size_t i) {
+    if (const Merge* merge = find(i)) queue.push({merge->rank, i});
+  };
+  for (std::size_t i = 0; i < count; ++i) consider(i);
+  while (!queue.empty()) {
+    const Candidate top = queue.top();
+    queue.pop();
+    const Merge* merge = find(top.place);
+    if (merge == nullptr || merge->rank != top.rank) continue;
+    const std::size_t right = next[top.place];
+    symbols[top.place] = merge->id;
+    symbols[right] = kNoToken;
+    next[top.place] = next[right];
+    if (next[right] < count) previous[next[right]] = top.place;
+    consider(previous[top.place]);
+    consider(top.place);
+  }
+  std::erase(symbols, kNoToken);
+}
+
+}  // namespace chimera

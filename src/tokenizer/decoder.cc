@@ -1,0 +1,132 @@
+#include "tokenizer/decoder.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+#include <utility>
+
+#include "tokenizer/byte_alphabet.h"
+#include "tokenizer/unicode.h"
+
+namespace chimera {
+namespace {
+
+using Tokens = std::vector<std::string>;
+
+void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  for (std::size_t at = text.find(from); at != text.npos; at = text.find(from, at + to.size())) {
+    text.replace(at, from.size(), to);
+  }
+}
+
+/// The byte that a token such as <0x0A> stands for.
+std::optional<char> byte_of(std::string_view token) {
+  if (token.size() != 6 || !token.starts_with("<0x") || !token.ends_with('>')) return std::nullopt;
+  unsigned value = 0;
+  const auto [end, error] = std::from_chars(token.data() + 3, token.data() + 5, value, 16);
+  if (error != std::errc{} || end != token.data() + 5) return std::nullopt;
+  return static_cast<char>(value);
+}
+
+void clean_up(std::string& token) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kChanges = {{{" .", "."},
+                                                                                       {" ?", "?"},
+                                                                                       {" !", "!"},
+                                                                                       {" ,", ","},
+                                                                                       {" ' ", "'"},
+                                                                                       {" n't", "n't"},
+                                                                                       {" 'm", "'m"},
+                                                                                       {" do not", " don't"},
+                                                                                       {" 's", "'s"},
+                                                                                       {" 've", "'ve"},
+                                                                                       {" 're", "'re"}}};
+  for (const auto& [from, to] : kChanges) replace_all(token, from, to);
+}
+
+/// Changes the tokens as a step says.
+struct StepRun {
+  Tokens& tokens;
+
+  void operator()(const ByteLevelDecoding&) const {
+    std::string bytes;
+    for (const std::string& token : tokens) bytes += bytes_of_letters(token).value_or(token);
+    tokens = {with_replacements(bytes)};
+  }
+  void operator()(const WordPieceDecoding& step) const {
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      std::string& token = tokens[i];
+      if (i > 0 && token.starts_with(step.prefix)) {
+        token.erase(0, step.prefix.size());
+      } else if (i > 0) {
+        token.insert(0, " ");
+      }
+      if (step.cleanup) clean_up(token);
+    }
+  }
+  void operator()(const ReplaceDecoding& step) const {
+    for (std::string& token : tokens) replace_all(token, step.from, step.to);
+  }
+  void operator()(const ByteFallbackDecoding&) const {
+    Tokens out;
+    std::string run;
+    const auto put_run = [&] {
+      if (run.empty()) return;
+      if (find_invalid_utf8(run)) {
+        out.insert(out.end(), run.size(), "\uFFFD");
+      } else {
+        out.push_back(run);
+      }
+      run.clear();
+    };
+    for (std::string& token : tokens) {
+      if (const auto byte = byte_of(token)) {
+        run += *byte;
+        continue;
+      }
+      put_run();
+      out.push_back(std::move(token));
+    }
+    put_run();
+    tokens = std::move(out);
+  }
+  void operator()(const FuseDecoding&) const {
+    std::string all;
+    for (const std::string& token : tokens) all += token;
+    tokens = {all};
+  }
+  void operator()(const StripDecoding& step) const {
+    for (std::string& token : tokens) {
+      std::string_view rest = token;
+      for (std::size_t i = 0; i < step.start && rest.starts_with(step.content); ++i)
+        rest.remove_prefix(step.content.size());
+      for (std::size_t i = 0; i < step.stop && rest.ends_with(step.content); ++i)
+        rest.remove_suffix(step.content.size());
+      token = std::string(rest);
+    }
+  }
+  void operator()(const BlankSignDecoding& step) const {
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      replace_all(tokens[i], step.sign, i == 0 && step.drop_first ? "" : " ");
+    }
+  }
+};
+
+}  // namespace
+
+std::string Decoder::decode(std::vector<std::string> tokens) const {
+  for (const DecodingStep& step : steps_) std::visit(StepRun{tokens}, step);
+  std::string text;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (i > 0 && steps_.empty()) text += ' ';
+    text += tokens[i];
+  }
+  return text;
+}
+
+bool Decoder::is_open(std::string_view last_token) const {
+  const auto joins_bytes = [](const DecodingStep& step) { return std::holds_alternative<ByteFallbackDecoding>(step); };
+  return std::any_of(steps_.begin(), steps_.end(), joins_bytes) && byte_of(last_token).has_value();
+}
+
+}  // namespace chimera

@@ -1,0 +1,91 @@
+#include "tokenizer/normalizer.h"
+
+#include "tokenizer/unicode.h"
+
+namespace chimera {
+namespace {
+
+std::string replaced(std::string_view text, const ReplaceStep& step) {
+  std::string out;
+  out.reserve(text.size() + text.size() / 2);
+  std::size_t start = 0;
+  for (std::size_t found = text.find(step.from); found != text.npos; found = text.find(step.from, start)) {
+    out.append(text.substr(start, found - start)).append(step.to);
+    start = found + step.from.size();
+  }
+  return out.append(text.substr(start));
+}
+
+/// Characters that `keep` does not like are left out, the others mapped by `put`.
+template <class Put>
+std::string mapped(std::string_view text, Put put) {
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t i = 0; i < text.size();) {
+    const char32_t c = next_character(text, i);
+    put(out, c, character_table()[c]);
+  }
+  return out;
+}
+
+std::string bert_ascii(std::string_view text, const BertStep& step) {
+  std::string out;
+  out.reserve(text.size());
+  for (const char byte : text) {
+    const auto c = static_cast<unsigned char>(byte);
+    const unsigned classes = character_table()[c];
+    if (step.clean_text && (classes & kBertDrops) != 0) continue;
+    if (step.clean_text && (classes & kBertBlank) != 0) {
+      out += ' ';
+    } else {
+      out += static_cast<char>(step.lowercase && c >= 'A' && c <= 'Z' ? c + 0x20 : c);
+    }
+  }
+  return out;
+}
+
+std::string bert(std::string_view text, const BertStep& step) {
+  if (is_ascii(text)) return bert_ascii(text, step);
+  std::string out = mapped(text, [&](std::string& to, char32_t c, unsigned classes) {
+    if (step.clean_text && (classes & kBertDrops) != 0) return;
+    if (step.clean_text && (classes & kBertBlank) != 0) c = U' ';
+    const bool apart = step.handle_chinese_chars && (classes & kChinese) != 0;
+    if (apart) to += ' ';
+    append_utf8(to, c);
+    if (apart) to += ' ';
+  });
+  if (step.strip_accents) {
+    out = mapped(decomposed(out), [](std::string& to, char32_t c, unsigned classes) {
+      if ((classes & kAccent) == 0) append_utf8(to, c);
+    });
+  }
+  if (!step.lowercase) return out;
+  return mapped(out, [](std::string& to, char32_t c, unsigned) { append_lower(to, c); });
+}
+
+struct Application {
+  std::string_view text;
+  std::string& buffer;
+  bool continues;
+
+  std::string_view take(std::string result) const {
+    buffer = std::move(result);
+    return buffer;
+  }
+  std::string_view operator()(const ComposeStep&) const { return is_ascii(text) ? text : take(composed(text)); }
+  std::string_view operator()(const DecomposeStep&) const { return is_ascii(text) ? text : take(decomposed(text)); }
+  std::string_view operator()(const PrependStep& step) const {
+    return text.empty() || continues ? text : take(step.prefix + std::string(text));
+  }
+  std::string_view operator()(const ReplaceStep& step) const { return take(replaced(text, step)); }
+  std::string_view operator()(const BertStep& step) const { return take(bert(text, step)); }
+};
+
+}  // namespace
+
+std::string_view Normalizer::apply(std::string_view text, std::string& buffer, bool continues) const {
+  for (const NormalizerStep& step : steps_) text = std::visit(Application{text, buffer, continues}, step);
+  return text;
+}
+
+}  // namespace chimera

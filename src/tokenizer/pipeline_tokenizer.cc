@@ -1,0 +1,195 @@
+#include "tokenizer/pipeline_tokenizer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "tokenizer/unicode.h"
+
+namespace chimera {
+namespace {
+
+/// Whether what stands before a blank may matter to a token behind it, or the other way round. `pattern` is what the
+/// token is in the text; a normalizer may have made signs of its blanks.
+bool reaches_across_blanks(const AddedToken& token, std::string_view pattern) {
+  for (const std::string_view blank : {" ", "\u2581"}) {
+    if (pattern.find(blank, 1) != pattern.npos || (token.single_word && pattern.starts_with(blank))) return true;
+  }
+  return token.lstrip || token.rstrip;
+}
+
+/// A template with ids of texts in their places.
+Template filled(const std::vector<TemplatePlace>& places, const TokenIds& first, const TokenIds& second) {
+  Template result;
+  for (const TemplatePlace& place : places) {
+    const TokenIds& text = place.second ? second : first;
+    if (place.token >= 0) {
+      result.ids.push_back(place.token);
+    } else {
+      result.ids.insert(result.ids.end(), text.begin(), text.end());
+    }
+    result.types.resize(result.ids.size(), place.type);
+  }
+  return result;
+}
+
+}  // namespace
+
+/// The words that it remembers, and the places where texts change on their way.
+class PipelineEncoder final : public Encoder {
+ public:
+  explicit PipelineEncoder(const PipelineTokenizer& tokenizer) : tokenizer_(tokenizer) {}
+
+  void encode(std::string_view text, TokenIds& ids, bool continues) override {
+    constexpr std::size_t kBytesPerToken = 3;  // of most texts more
+    ids.reserve(ids.size() + text.size() / kBytesPerToken);
+    if (tokenizer_.raw_.empty()) return encode_piece(text, ids, true, continues);
+    pieces_.clear();
+    tokenizer_.raw_.split(text, pieces_);
+    for (const TextPiece& piece : pieces_) {
+      if (piece.token >= 0) {
+        ids.push_back(piece.token);
+      } else {
+        const bool first = piece.text.data() == text.data();
+        encode_piece(piece.text, ids, first, continues && first);
+      }
+    }
+  }
+
+ private:
+  void encode_piece(std::string_view text, TokenIds& ids, bool first, bool continues) {
+    text = tokenizer_.parts_.normalizer.apply(text, normalised_, continues);
+    first = first && !continues;
+    if (tokenizer_.normalized_.empty()) return encode_words(text, ids, first);
+    normalised_pieces_.clear();
+    tokenizer_.normalized_.split(text, normalised_pieces_);
+    for (const TextPiece& piece : normalised_pieces_) {
+      if (piece.token >= 0) {
+        ids.push_back(piece.token);
+      } else {
+        encode_words(piece.text, ids, first && piece.text.data() == text.data());
+      }
+    }
+  }
+
+  void encode_words(std::string_view text, TokenIds& ids, bool first) {
+    const WordModel& model = *tokenizer_.parts_.model;
+    tokenizer_.parts_.pre_tokenizer.split(text, first, buffers_, [&](std::string_view word) {
+      if (!cache_.append(word, ids)) model.encode(word, ids, cache_);
+    });
+  }
+
+  const PipelineTokenizer& tokenizer_;
+  WordCache cache_;
+  WordBuffers buffers_;
+  std::string normalised_;
+  std::vector<TextPiece> pieces_;
+  std::vector<TextPiece> normalised_pieces_;
+};
+
+PipelineTokenizer::PipelineTokenizer(PipelineParts parts) : parts_(std::move(parts)) {
+  const auto note = [this](const std::string& text, TokenId id, bool special) {
+    if (texts_.size() <= static_cast<std::size_t>(id)) texts_.resize(static_cast<std::size_t>(id) + 1);
+    texts_[static_cast<std::size_t>(id)] = {.text = text, .exists = true, .special = special};
+    ids_.insert_or_assign(text, id);
+  };
+  for (const auto& [text, id] : parts_.vocabulary) note(text, id, false);
+  // Special tokens are looked for first: of two that are written alike they count.
+  for (const bool special : {true, false}) {
+    for (const AddedToken& token : parts_.added) {
+      if (token.special != special) continue;
+      note(token.content, token.id, special);
+      std::string buffer;
+      const std::string_view pattern =
+          token.normalized ? parts_.normalizer.apply(token.content, buffer) : std::string_view(token.content);
+      (token.normalized ? normalized_ : raw_).add(token, pattern);
+      if (pattern != token.content) texts_[static_cast<std::size_t>(token.id)].decoded = pattern;
+      may_cut_ = may_cut_ && !reaches_across_blanks(token, pattern);
+    }
+  }
+  parts_.vocabulary.clear();
+}
+
+std::unique_ptr<Encoder> PipelineTokenizer::make_encoder() const { return std::make_unique<PipelineEncoder>(*this); }
+
+std::optional<TokenId> PipelineTokenizer::find_token(std::string_view token) const {
+  const auto found = ids_.find(token);
+  if (found == ids_.end()) return std::nullopt;
+  return found->second;
+}
+
+std::optional<std::string> PipelineTokenizer::token_text(TokenId id) const {
+  if (id < 0 || id >= vocabulary_size() || !texts_[static_cast<std::size_t>(id)].exists) return std::nullopt;
+  return texts_[static_cast<std::size_t>(id)].text;
+}
+
+bool PipelineTokenizer::is_special(TokenId id) const {
+  return id >= 0 && id < vocabulary_size() && texts_[static_cast<std::size_t>(id)].special;
+}
+
+std::optional<TokenId> PipelineTokenizer::end_of_document() const {
+  if (!parts_.end_of_document.empty()) return find_token(parts_.end_of_document);
+  for (const char* token : {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[SEP]"}) {
+    if (const auto id = find_token(token)) return id;
+  }
+  return std::nullopt;
+}
+
+std::string PipelineTokenizer::decode(std::span<const TokenId> ids, bool with_special) const {
+  std::vector<std::string> tokens;
+  for (const TokenId id : ids) {
+    if (id < 0 || id >= vocabulary_size() || !texts_[static_cast<std::size_t>(id)].exists) continue;
+    const TokenText& token = texts_[static_cast<std::size_t>(id)];
+    if (!token.decoded.empty()) {
+      tokens.push_back(token.decoded);
+    } else if (with_special || !token.special) {
+      tokens.push_back(token.text);
+    }
+  }
+  return parts_.decoder.decode(std::move(tokens));
+}
+
+bool PipelineTokenizer::is_open(TokenId last) const {
+  const auto text = token_text(last);
+  return text && parts_.decoder.is_open(*text);
+}
+
+Template PipelineTokenizer::with_special(const TokenIds& first) const { return filled(parts_.single, first, {}); }
+
+Template PipelineTokenizer::with_special(const TokenIds& first, const TokenIds& second) const {
+  return filled(parts_.pair, first, second);
+}
+
+/// Before a single blank between a character that is no white space and a letter, every pattern begins a word, and no
+/// normal form reaches across.
+bool PipelineTokenizer::cuts_at(std::string_view text, std::size_t place) const {
+  const CharacterTable& table = character_table();
+  if (text[place] != ' ' || place + 1 >= text.size()) return false;
+  std::size_t end = place + 1;
+  if ((table[next_character(text, end)] & kLetter) == 0) return false;
+  const char32_t before = character_before(text, place);
+  if ((table[before] & kSpace) != 0) return false;
+  if (parts_.pre_tokenizer.splits_before_blanks()) return true;
+  std::string left;
+  append_utf8(left, before);
+  left = last_word(left);
+  return !left.empty() && parts_.model->splits_at(left + last_word(text.substr(place, end - place)), left.size());
+}
+
+std::string PipelineTokenizer::last_word(std::string_view text) const {
+  std::string normalised;
+  std::string last;
+  WordBuffers buffers;
+  parts_.pre_tokenizer.split(parts_.normalizer.apply(text, normalised, true), false, buffers,
+                             [&last](std::string_view word) { last = word; });
+  return last;
+}
+
+std::size_t PipelineTokenizer::find_cut(std::string_view text, std::size_t least) const {
+  if (!may_cut_) return 0;
+  for (std::size_t place = text.size(); place-- > std::max<std::size_t>(least, 1);) {
+    if (cuts_at(text, place)) return place;
+  }
+  return 0;
+}
+
+}  // namespace chimera

@@ -1,0 +1,133 @@
+#pragma once
+// How a normalised text is cut into words.
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "tokenizer/word_scanner.h"
+
+namespace chimera {
+
+struct WordStep {
+  WordPattern pattern = WordPattern::Gpt2;
+};
+struct DigitStep {  ///< numbers apart, as a whole or digit by digit
+  bool individual = false;
+};
+struct BlankStep {};     ///< a blank before a text that begins with none
+struct BertWordStep {};  ///< words between white space; punctuation apart
+struct BlankSignStep {   ///< Metaspace: a sign for each blank, with which words begin
+  enum class Prepend { Always, First, Never };
+  std::string sign = "\u2581";
+  Prepend prepend = Prepend::Always;  ///< First: only where the text begins
+  bool split = true;
+};
+using WordsStep = std::variant<WordStep, DigitStep, BlankStep, BertWordStep, BlankSignStep>;
+
+/// What is changed in a text on its way needs a place: one a step.
+using WordBuffers = std::array<std::string, 4>;
+
+/// Steps, each applied to the words of the one before.
+class PreTokenizer {
+ public:
+  PreTokenizer() = default;
+  /// At most as many steps as there are buffers.
+  explicit PreTokenizer(std::vector<WordsStep> steps) : steps_(std::move(steps)) {}
+
+  /// Whether a word always begins at a single blank before a letter.
+  [[nodiscard]] bool splits_before_blanks() const;
+
+  /// Calls `take(word)` for the words of a text, in order; none is empty. `first`: nothing stands before the text.
+  /// `buffers` must outlive the words.
+  template <class Take>
+  void split(std::string_view text, bool first, WordBuffers& buffers, const Take& take) const {
+    split_from(0, text, first, buffers, take);
+  }
+
+ private:
+  template <class Take>
+  void split_from(std::size_t step, std::string_view text, bool first, WordBuffers& buffers, const Take& take) const;
+  template <class Take>
+  static void split_pattern(WordPattern pattern, std::string_view text, const Take& take);
+  template <WordPattern pattern, class Take>
+  static void split_words(std::string_view text, const Take& take);
+
+  std::vector<WordsStep> steps_;
+};
+
+// What follows is the definition of the templates.
+
+namespace pre_tokenizer_detail {
+
+/// The end of the word that begins at `start` < text.size(), by Digits; all but digits is one word.
+[[nodiscard]] std::size_t end_of_digits(std::string_view text, std::size_t start, bool individual);
+/// The start and end of BERT's next word from `start` on; an empty one at the end of the text.
+[[nodiscard]] std::string_view next_bert_word(std::string_view text, std::size_t& start);
+/// The text with signs for blanks, and one before it where the step asks for it.
+[[nodiscard]] std::string_view with_signs(const BlankSignStep& step, std::string_view text, bool first,
+                                          std::string& buffer);
+
+}  // namespace pre_tokenizer_detail
+
+template <WordPattern pattern, class Take>
+void PreTokenizer::split_words(std::string_view text, const Take& take) {
+  for (std::size_t start = 0; start < text.size();) {
+    const std::size_t end = word_end<pattern>(text, start);
+    take(text.substr(start, end - start));
+    start = end;
+  }
+}
+
+template <class Take>
+void PreTokenizer::split_pattern(WordPattern pattern, std::string_view text, const Take& take) {
+  switch (pattern) {
+    case WordPattern::Gpt2: return split_words<WordPattern::Gpt2>(text, take);
+    case WordPattern::Llama3: return split_words<WordPattern::Llama3>(text, take);
+    case WordPattern::Qwen2: return split_words<WordPattern::Qwen2>(text, take);
+  }
+}
+
+template <class Take>
+void PreTokenizer::split_from(std::size_t step, std::string_view text, bool first, WordBuffers& buffers,
+                              const Take& take) const {
+  if (text.empty()) return;
+  if (step == steps_.size()) return take(text);
+  const auto pass_on = [&](std::string_view word) { split_from(step + 1, word, first, buffers, take); };
+  std::string& buffer = buffers[step];
+  if (const auto* words = std::get_if<WordStep>(&steps_[step])) {
+    if (step + 1 == steps_.size()) return split_pattern(words->pattern, text, take);
+    return split_pattern(words->pattern, text, pass_on);
+  }
+  if (const auto* digits = std::get_if<DigitStep>(&steps_[step])) {
+    for (std::size_t start = 0; start < text.size();) {
+      const std::size_t end = pre_tokenizer_detail::end_of_digits(text, start, digits->individual);
+      pass_on(text.substr(start, end - start));
+      start = end;
+    }
+  } else if (std::holds_alternative<BlankStep>(steps_[step])) {
+    if (text.front() == ' ') return pass_on(text);
+    buffer.assign(1, ' ').append(text);
+    pass_on(buffer);
+  } else if (std::holds_alternative<BertWordStep>(steps_[step])) {
+    std::size_t start = 0;
+    for (auto word = pre_tokenizer_detail::next_bert_word(text, start); !word.empty();
+         word = pre_tokenizer_detail::next_bert_word(text, start)) {
+      pass_on(word);
+    }
+  } else if (const auto* signs = std::get_if<BlankSignStep>(&steps_[step])) {
+    text = pre_tokenizer_detail::with_signs(*signs, text, first, buffer);
+    if (!signs->split) return pass_on(text);
+    for (std::size_t start = 0; start < text.size();) {
+      const std::size_t end = std::min(text.find(signs->sign, start + 1), text.size());
+      pass_on(text.substr(start, end - start));
+      start = end;
+    }
+  }
+}
+
+}  // namespace chimera

@@ -1,0 +1,192 @@
+#include "tokenizer/tokenizer_json.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include "core/error.h"
+#include "core/nearest.h"
+#include "core/printable.h"
+#include "tokenizer/bpe_model.h"
+#include "tokenizer/pipeline_json.h"
+#include "tokenizer/word_piece_model.h"
+
+namespace chimera {
+namespace {
+
+/// A token of a file as a message may quote it.
+std::string in_quotes(std::string_view token) { return "'" + printable(token) + "'"; }
+
+std::pair<std::string, std::string> read_merge(const JsonValue& merges, std::size_t i) {
+  const nlohmann::json& merge = merges.json()[i];
+  const auto is_text = [](const nlohmann::json& part) { return part.is_string(); };
+  if (merge.is_array() && merge.size() == 2 && std::all_of(merge.begin(), merge.end(), is_text)) {
+    return {merge[0].get<std::string>(), merge[1].get<std::string>()};
+  }
+  if (merge.is_string()) {
+    const auto& text = merge.get_ref<const std::string&>();
+    const std::size_t blank = text.find(' ');
+    if (blank != std::string::npos && text.find(' ', blank + 1) == std::string::npos) {
+      return {text.substr(0, blank), text.substr(blank + 1)};
+    }
+  }
+  merges.fail(fmt::format("merge {} is neither [\"left\", \"right\"] nor \"left right\"", i + 1));
+}
+
+/// The id of a token that another field names.
+TokenId named_token(const JsonValue& model, const char* field, const TextMap<TokenId>& vocabulary) {
+  const std::string token = model.text(field);
+  const auto found = vocabulary.find(token);
+  if (found == vocabulary.end()) model.fail(fmt::format("{} {} is not in the vocabulary", field, in_quotes(token)));
+  return found->second;
+}
+
+std::unique_ptr<WordModel> read_bpe(const JsonValue& model, const std::string& source, bool byte_level,
+                                    TextMap<TokenId>& vocabulary) {
+  model.expect_object({"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
+                       "byte_fallback", "ignore_merges", "vocab", "merges"});
+  if (is_set(model, "dropout") && model.field("dropout").number() != 0) {
+    model.fail("dropout is not supported: the same text would get other ids each time");
+  }
+  for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+    if (!text_or(model, affix, "").empty()) model.fail(fmt::format("a {} is not supported for BPE", affix));
+  }
+  BpeParts parts;
+  parts.vocabulary = std::move(vocabulary);
+  const JsonValue merges = model.field("merges");
+  if (!merges.json().is_array()) merges.fail(fmt::format("expected an array, found {}", merges.json().type_name()));
+  for (std::size_t i = 0; i < merges.json().size(); ++i) parts.merges.push_back(read_merge(merges, i));
+  parts.byte_level = byte_level;
+  parts.byte_fallback = truth_or(model, "byte_fallback", false);
+  if (byte_level && parts.byte_fallback) model.fail("byte_fallback with a ByteLevel pre-tokenizer is not supported");
+  parts.fuse_unknown = truth_or(model, "fuse_unk", false);
+  parts.whole_words_first = truth_or(model, "ignore_merges", false);
+  if (!text_or(model, "unk_token", "").empty()) parts.unknown = named_token(model, "unk_token", parts.vocabulary);
+  auto bpe = std::make_unique<BpeModel>(parts, source);
+  vocabulary = std::move(parts.vocabulary);
+  return bpe;
+}
+
+std::unique_ptr<WordModel> read_word_piece(const JsonValue& model, const TextMap<TokenId>& vocabulary) {
+  model.expect_object({"type", "unk_token", "continuing_subword_prefix", "max_input_chars_per_word", "vocab"});
+  WordPieceParts parts;
+  parts.vocabulary = vocabulary;
+  parts.unknown = named_token(model, "unk_token", vocabulary);
+  parts.continuing = text_or(model, "continuing_subword_prefix", parts.continuing);
+  if (is_set(model, "max_input_chars_per_word")) {
+    parts.most_characters = static_cast<std::size_t>(model.count("max_input_chars_per_word"));
+  }
+  return std::make_unique<WordPieceModel>(std::move(parts));
+}
+
+/// The kind of a model; old files do not say it.
+std::string type_of(const JsonValue& model) {
+  if (!model.json().is_object()) model.fail(fmt::format("expected an object, found {}", model.json().type_name()));
+  if (model.has("type")) return model.text("type");
+  return model.has("merges") ? "BPE" : "WordPiece";
+}
+
+std::vector<AddedToken> read_added(const JsonValue& file, const TextMap<TokenId>& vocabulary) {
+  std::vector<AddedToken> tokens;
+  if (!is_set(file, "added_tokens")) return tokens;
+  TextMap<TokenId> seen;
+  // As tokenizers numbers them: the model's id of that text, or the next that is free.
+  auto next = static_cast<TokenId>(vocabulary.size());
+  for (const JsonValue& value : file.field("added_tokens").list()) {
+    value.expect_object({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
+    AddedToken token;
+    token.content = value.text("content");
+    token.id = id_of(value.field("id").json(), value, token.content);
+    token.single_word = truth_or(value, "single_word", false);
+    token.lstrip = truth_or(value, "lstrip", false);
+    token.rstrip = truth_or(value, "rstrip", false);
+    token.special = truth_or(value, "special", false);
+    token.normalized = truth_or(value, "normalized", !token.special);
+    if (token.content.empty()) value.fail("the content is empty");
+    if (!seen.emplace(token.content, token.id).second) {
+      value.fail(fmt::format("{} stands here twice; leave one of them out", in_quotes(token.content)));
+    }
+    const auto known = vocabulary.find(token.content);
+    const TokenId expected = known != vocabulary.end() ? known->second : next;
+    if (token.id != expected) {
+      value.fail(
+          fmt::format("{} has the id {}, but tokenizers gives it {}", in_quotes(token.content), token.id, expected));
+    }
+    if (token.id >= next) next = token.id + 1;
+    tokens.push_back(std::move(token));
+  }
+  return tokens;
+}
+
+/// The ids of templates must be tokens.
+void check_template(const JsonValue& file, const PipelineParts& parts) {
+  std::vector<TokenId> ids;
+  for (const auto& [text, id] : parts.vocabulary) ids.push_back(id);
+  for (const AddedToken& token : parts.added) ids.push_back(token.id);
+  std::sort(ids.begin(), ids.end());
+  for (const auto* places : {&parts.single, &parts.pair}) {
+    for (const TemplatePlace& place : *places) {
+      if (place.token >= 0 && !std::binary_search(ids.begin(), ids.end(), place.token)) {
+        file.fail(fmt::format("post_processor: no token has the id {}", place.token));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TextMap<TokenId> read_vocabulary(const JsonValue& value) {
+  if (!value.json().is_object()) value.fail(fmt::format("expected an object, found {}", value.json().type_name()));
+  TextMap<TokenId> vocabulary;
+  std::unordered_map<TokenId, const std::string*> owners;
+  vocabulary.reserve(value.json().size());
+  for (const auto& [token, id] : value.json().items()) {
+    const auto [entry, is_new] = vocabulary.emplace(token, id_of(id, value, token));
+    const auto [owner, is_first] = owners.emplace(entry->second, &entry->first);
+    if (!is_first) {
+      value.fail(
+          fmt::format("the id {} belongs to {} and to {}", entry->second, in_quotes(*owner->second), in_quotes(token)));
+    }
+  }
+  if (vocabulary.empty()) value.fail("the vocabulary is empty");
+  return vocabulary;
+}
+
+std::unique_ptr<Tokenizer> tokenizer_from_json(const std::string& text, const std::string& source,
+                                               const std::string& end_of_document) {
+  const nlohmann::json json = parse_json(text, source);
+  const JsonValue file(json, source);
+  file.expect_object({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
+                      "post_processor", "decoder", "model"});
+  for (const char* field : {"truncation", "padding"}) {
+    if (is_set(file, field)) file.fail(fmt::format("{} changes what a text is encoded to; set it to null", field));
+  }
+  const JsonValue model = file.field("model");
+  const std::string type = type_of(model);
+  if (type != "BPE" && type != "WordPiece") {
+    model.fail(fmt::format("the model {} is not supported; supported: BPE, WordPiece", in_quotes(type)));
+  }
+  TextMap<TokenId> vocabulary = read_vocabulary(model.field("vocab"));
+  PreTokenizerParts words = read_pre_tokenizer(file);
+  PipelineParts parts;
+  if (type == "BPE") {
+    parts.model = read_bpe(model, source, words.byte_level, vocabulary);
+  } else if (words.byte_level) {
+    model.fail("WordPiece with a ByteLevel pre-tokenizer is not supported");
+  } else {
+    parts.model = read_word_piece(model, vocabulary);
+  }
+  parts.normalizer = read_normalizer(file);
+  parts.pre_tokenizer = PreTokenizer(std::move(words.steps));
+  parts.added = read_added(file, vocabulary);
+  parts.decoder = read_decoder(file);
+  parts.vocabulary.assign(vocabulary.begin(), vocabulary.end());
+  read_post_processor(file, parts);
+  check_template(file, parts);
+  parts.end_of_document = end_of_document;
+  return std::make_unique<PipelineTokenizer>(std::move(parts));
+}
+
+}  // namespace chimera

@@ -1,0 +1,94 @@
+#pragma once
+// The ids of words that an encoder has seen: most words of a text are frequent ones.
+
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "tokenizer/tokenizer.h"
+
+namespace chimera {
+
+/// Looks up a std::string by a view of one.
+struct TextHash {
+  using is_transparent = void;
+  std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
+};
+template <class Value>
+using TextMap = std::unordered_map<std::string, Value, TextHash, std::equal_to<>>;
+
+/// A bounded memory of words: short ones in slots that they may lose to each other, long ones in a map that is emptied
+/// when it is full.
+class WordCache {
+ public:
+  WordCache() : slots_(kSlots) {}
+
+  /// Appends the ids of a word that is remembered; false where it is not. The word is not empty.
+  bool append(std::string_view word, TokenIds& ids) const {
+    if (word.size() <= kShort) {
+      const Key key = key_of(word);
+      const Slot& slot = slots_[slot_of(key, word.size())];
+      if (slot.key == key && slot.length == word.size()) {
+        ids.insert(ids.end(), slot.ids, slot.ids + slot.count);
+        return true;
+      }
+    }
+    return append_long(word, ids);
+  }
+
+  void insert(std::string_view word, std::span<const TokenId> ids);
+
+ private:
+  static constexpr int kSlotBits = 16;
+  static constexpr std::size_t kSlots = std::size_t{1} << kSlotBits;
+  static constexpr std::size_t kShort = 16;        // bytes
+  static constexpr std::size_t kFewIds = 3;        // of a slot
+  static constexpr std::size_t kLongest = 256;     // bytes that are remembered
+  static constexpr std::size_t kMostLong = 32768;  // words
+
+  struct Key {
+    std::uint64_t head = 0;
+    std::uint64_t tail = 0;
+    friend bool operator==(const Key&, const Key&) = default;
+  };
+  struct Slot {
+    Key key;
+    TokenId ids[kFewIds] = {};
+    std::uint16_t count = 0;
+    std::uint16_t length = 0;  // of the word; 0: nothing here
+  };
+
+  template <class Number>
+  static std::uint64_t load(const char* bytes) {
+    Number number = 0;
+    std::memcpy(&number, bytes, sizeof number);
+    return number;
+  }
+
+  /// All bytes of a short word, some of them twice.
+  static Key key_of(std::string_view word) {
+    const char* first = word.data();
+    const char* end = first + word.size();
+    if (word.size() >= 8) return {load<std::uint64_t>(first), load<std::uint64_t>(end - 8)};
+    if (word.size() >= 4) return {load<std::uint32_t>(first), load<std::uint32_t>(end - 4)};
+    if (word.size() >= 2) return {load<std::uint16_t>(first), load<std::uint16_t>(end - 2)};
+    return {load<std::uint8_t>(first), 0};
+  }
+
+  static std::size_t slot_of(const Key& key, std::size_t length) {
+    std::uint64_t hash = key.head * 0x9E3779B97F4A7C15U ^ (key.tail + length) * 0xC2B2AE3D27D4EB4FU;
+    hash ^= hash >> 29;
+    return (hash * 0x9E3779B97F4A7C15U) >> (64 - kSlotBits);
+  }
+
+  bool append_long(std::string_view word, TokenIds& ids) const;
+
+  std::vector<Slot> slots_;
+  TextMap<TokenIds> long_;
+};
+
+}  // namespace chimera
