@@ -12,9 +12,12 @@ constexpr std::uint64_t kRounds = 8;  // four hide the structure of large domain
 }  // namespace
 
 Permutation::Permutation(std::int64_t size, std::uint64_t seed, std::int64_t number)
+    : Permutation(size, seed, "data.permutation." + std::to_string(number)) {}
+
+Permutation::Permutation(std::int64_t size, std::uint64_t seed, std::string_view stream)
     : size_(static_cast<std::uint64_t>(size)),
       half_bits_(std::max(1U, (static_cast<unsigned>(std::bit_width(size_ - 1)) + 1) / 2)),
-      round_function_(seed, "data.permutation." + std::to_string(number)) {}
+      round_function_(seed, stream) {}
 
 std::int64_t Permutation::operator()(std::int64_t i) const {
   auto value = feistel(static_cast<std::uint64_t>(i));

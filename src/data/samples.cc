@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cassert>
+#include <numeric>
 #include <utility>
 
 #include "core/error.h"
@@ -17,7 +18,7 @@ constexpr std::int64_t kLongestSequence = std::int64_t{1} << 30;
 std::int64_t shortest_sequence(SampleKind kind) { return kind == SampleKind::MaskedPairs ? 8 : 1; }
 
 /// Tokens of a window, after the checks that the options must pass.
-std::int64_t checked_window(const TokenView& tokens, const SampleOptions& options) {
+std::int64_t checked_window(const MixedTokens& tokens, const SampleOptions& options) {
   const std::int64_t shortest = shortest_sequence(options.kind);
   if (options.sequence < shortest || options.sequence > kLongestSequence) {
     throw ConfigError(fmt::format("a sequence of {} tokens; expected {} .. {}{}", options.sequence, shortest,
@@ -25,41 +26,66 @@ std::int64_t checked_window(const TokenView& tokens, const SampleOptions& option
   }
   const std::int64_t window =
       options.kind == SampleKind::MaskedPairs ? text_length(options.sequence) : options.sequence + 1;
-  if (tokens.size() < window) {
+  for (const TokenView& source : tokens.sources) {
+    if (source.size() >= window) continue;
     throw ConfigError(fmt::format("{} has {} tokens, one sample needs {}; expected a longer text or a shorter sequence",
-                                  tokens.name(), tokens.size(), window));
+                                  source.name(), source.size(), window));
   }
   return window;
 }
 
-Sample next_token_sample(const TokenView& tokens, std::int64_t sequence, std::int64_t start) {
+/// For each of `count` tokens from `start` on, how many documents of the sample begin before or with it.
+std::vector<std::int64_t> document_numbers(const TokenView& tokens, std::int64_t start, std::int64_t count) {
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(count), 0);
+  for (const std::int64_t first : tokens.document_starts(start, count)) ++numbers[static_cast<std::size_t>(first)];
+  std::partial_sum(numbers.begin(), numbers.end(), numbers.begin());
+  return numbers;
+}
+
+Sample next_token_sample(const TokenView& tokens, const SampleOptions& options, std::int64_t start) {
+  const std::vector<std::int64_t> window = tokens.read(start, options.sequence + 1);
   Sample sample;
-  for (std::int64_t i = start; i < start + sequence; ++i) {
-    sample.tokens.push_back(tokens[i]);
-    sample.targets.push_back(tokens[i + 1]);
-  }
+  sample.tokens.assign(window.begin(), window.end() - 1);
+  sample.targets.assign(window.begin() + 1, window.end());
   sample.token_types.assign(sample.tokens.size(), 0);
   sample.attention.assign(sample.tokens.size(), 1);
+  if (options.documents == Documents::Split) sample.documents = document_numbers(tokens, start, options.sequence);
   return sample;
+}
+
+/// The order of an epoch of a source. The first one's does not know that there are others.
+Permutation epoch_order(std::int64_t windows, std::uint64_t seed, std::size_t source, std::int64_t epoch) {
+  if (source == 0) return {windows, seed, epoch};
+  return {windows, seed, fmt::format("data.permutation.{}.{}", source, epoch)};
 }
 
 }  // namespace
 
 std::int64_t vocabulary_needed(SampleKind kind) {
-  if (kind == SampleKind::NextToken) return ByteTokenizer().vocabulary_size();
-  return static_cast<std::int64_t>(SpecialToken::Mask) + 1;
+  if (kind == SampleKind::NextToken) return kByteVocabulary;
+  return SpecialTokens().mask + 1;
 }
 
-Samples::Samples(TokenView tokens, const SampleOptions& options)
+Samples::Samples(MixedTokens tokens, const SampleOptions& options)
     : tokens_(std::move(tokens)), options_(options), window_(checked_window(tokens_, options)) {}
+
+Samples::Samples(TokenView tokens, const SampleOptions& options)
+    : Samples(MixedTokens{{std::move(tokens)}, Mixture(std::vector<MixtureEntry>(1), options.seed)}, options) {}
+
+std::int64_t Samples::count() const {
+  return std::accumulate(tokens_.sources.begin(), tokens_.sources.end(), std::int64_t{0},
+                         [this](std::int64_t sum, const TokenView& source) { return sum + windows(source); });
+}
 
 Sample Samples::sample(std::int64_t step, std::int64_t index, std::int64_t mini_batch) const {
   assert(step >= 0 && index >= 0 && index < mini_batch);
-  const std::int64_t position = step * mini_batch + index;
-  const std::int64_t epoch = position / count();
-  const std::int64_t window = Permutation(count(), options_.seed, epoch)(position % count());
-  if (options_.kind == SampleKind::MaskedPairs) return masked_pair(tokens_, options_, position, window);
-  return next_token_sample(tokens_, options_.sequence, window * window_);
+  const std::int64_t place = step * mini_batch + index;
+  const auto [number, position] = tokens_.mixture.place(place);
+  const TokenView& source = tokens_.sources[number];
+  const std::int64_t all = windows(source);
+  const std::int64_t window = epoch_order(all, options_.seed, number, position / all)(position % all);
+  if (options_.kind == SampleKind::MaskedPairs) return masked_pair(source, options_, place, window);
+  return next_token_sample(source, options_, window * window_);
 }
 
 std::int64_t Samples::targets_per_sample() const {

@@ -4,7 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "data/tokens.h"
+#include "data/corpus.h"
+#include "data/documents.h"
 
 namespace chimera {
 
@@ -13,8 +14,13 @@ enum class SampleKind {
   MaskedPairs,  ///< BERT: masked tokens, and whether the second text follows the first
 };
 
-/// Token ids above the bytes, in MaskedPairs.
-enum class SpecialToken : std::int64_t { Pad = 256, Class = 257, Separator = 258, Mask = 259 };
+/// What MaskedPairs puts among the tokens of the text. The defaults are ids above the bytes.
+struct SpecialTokens {
+  std::int64_t classification = 257;  ///< [CLS]; 256 is for padding, which no sample needs
+  std::int64_t separator = 258;       ///< [SEP]
+  std::int64_t mask = 259;            ///< [MASK]
+  friend bool operator==(const SpecialTokens&, const SpecialTokens&) = default;
+};
 
 /// The target of a position that predicts nothing.
 inline constexpr std::int64_t kIgnoredTarget = -100;
@@ -25,6 +31,7 @@ struct Sample {
   std::vector<std::int64_t> targets;      ///< what each position must predict, or kIgnoredTarget
   std::vector<std::int64_t> token_types;  ///< MaskedPairs: 0 up to the first separator, then 1; NextToken: 0
   std::vector<std::uint8_t> attention;    ///< 1 where a token may be looked at, which is everywhere
+  std::vector<std::int64_t> documents;    ///< Split: the number of each token's document in the sample; Pack: none
   std::int64_t next_sentence = 0;         ///< MaskedPairs: 0 where the second text follows the first, else 1
   friend bool operator==(const Sample&, const Sample&) = default;
 };
@@ -33,35 +40,44 @@ struct SampleOptions {
   SampleKind kind = SampleKind::NextToken;
   std::int64_t sequence = 128;  ///< tokens of a sample; at least 1, MaskedPairs 8
   std::uint64_t seed = 1;       ///< chooses order, pairs and masks
+  Documents documents = Documents::Pack;
+  SpecialTokens special = {};                   ///< of MaskedPairs
+  std::int64_t replacements = kByteVocabulary;  ///< MaskedPairs: a replaced token is one of the ids below this
+  bool is_plain_text = true;                    ///< MaskedPairs: tokens are bytes, so that ends of sentences are seen
 };
 
-/// The smallest vocabulary of a model that is trained on this kind: 256 or 260.
+/// The smallest vocabulary of a model that is trained on this kind of samples of plain text: 256 or 260.
 [[nodiscard]] std::int64_t vocabulary_needed(SampleKind kind);
 
-/// The samples of one split. The split is cut into windows that do not overlap; each epoch goes through all of them
-/// once, in an order of its own. Position p = step * mini_batch + index falls into epoch p / count(): a sample is a
-/// function of seed, step, index and the mini-batch size, whoever asks for it.
+/// The samples of one split. Each source is cut into windows that do not overlap. Place p = step * mini_batch + index
+/// of the order belongs to a source and is its q-th (Mixture::place; with one source q = p); each epoch of a source
+/// goes through all of its windows once, in an order of its own, and q falls into epoch q / windows. So a sample is a
+/// function of seed, step, index and the mini-batch size, whoever asks for it, and nothing grows with the data.
 ///
 /// A window of NextToken is sequence + 1 tokens: the sample, and its targets shifted by one. A window of MaskedPairs is
 /// sequence - 3 tokens, cut near its middle into the two texts of [CLS] first [SEP] second [SEP]; in half of the
 /// samples the second text comes from another window (never where the split has only one). 15 % of the text tokens are
-/// targets: 80 % of these are replaced by the mask, 10 % by a random byte, 10 % stay.
+/// targets: 80 % of these are replaced by the mask, 10 % by a random token, 10 % stay.
 /// Source: Devlin et al., NAACL 2019 (sections 3.1, A.1); 0 for "follows" as in Hugging Face's BERT.
 class Samples {
  public:
-  /// The corpus behind `tokens` must outlive this. Throws ConfigError for a sequence that is too short, or longer than
-  /// the split allows: then it names the split, its tokens, and the tokens that one sample needs.
+  /// Throws ConfigError for a sequence that is too short, or longer than a source allows: then it names the source, its
+  /// tokens, and the tokens that one sample needs.
+  Samples(MixedTokens tokens, const SampleOptions& options);
+  /// Of one source.
   Samples(TokenView tokens, const SampleOptions& options);
 
-  /// Samples in an epoch, at least 1.
-  [[nodiscard]] std::int64_t count() const { return tokens_.size() / window_; }
+  /// Windows of all sources, at least 1: samples in an epoch, where there is one source.
+  [[nodiscard]] std::int64_t count() const;
   /// Sample `index` of 0 .. mini_batch - 1 of step `step`, which counts from 0.
   [[nodiscard]] Sample sample(std::int64_t step, std::int64_t index, std::int64_t mini_batch) const;
   /// Targets that are not kIgnoredTarget, the same in every sample.
   [[nodiscard]] std::int64_t targets_per_sample() const;
 
  private:
-  TokenView tokens_;
+  [[nodiscard]] std::int64_t windows(const TokenView& source) const { return source.size() / window_; }
+
+  MixedTokens tokens_;
   SampleOptions options_;
   std::int64_t window_;  ///< tokens of a window
 };

@@ -4,7 +4,9 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "text.h"
 
@@ -35,7 +37,9 @@ Samples pairs(std::int64_t sequence, std::uint64_t seed = 1) {
   return {view_of(kText), {SampleKind::MaskedPairs, sequence, seed}};
 }
 
-std::int64_t cut(const std::string& text) { return find_cut(view_of(text), 0, static_cast<std::int64_t>(text.size())); }
+std::int64_t cut(const std::string& text) {
+  return find_cut(view_of(text).read(0, static_cast<std::int64_t>(text.size())));
+}
 
 TEST(FindCutTest, PrefersTheSentenceEndNearestTheMiddle) {
   EXPECT_EQ(cut("One. Two a b c. d"), 5);
@@ -156,6 +160,38 @@ TEST(MaskedPairsTest, MasksAreNewInEveryEpoch) {
     changes += samples.sample(step, 0, 1).targets != samples.sample(step - 1, 0, 1).targets ? 1 : 0;
   }
   EXPECT_GT(changes, 10);
+}
+
+/// Ids of a vocabulary: [CLS] 1, [SEP] 2, [MASK] 3 and 500 in all; the text even holds some of the three.
+TEST(MaskedPairsTest, TokensOfAVocabularyHaveItsSpecialTokensAndAnyReplacement) {
+  std::vector<std::int32_t> ids(5000);
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(1 + i % 7);
+  std::vector<TokenFile> files;
+  files.push_back(tokens_in_memory(ids, "ids", 500));
+  const TokenView view(std::make_shared<const TokenStream>(std::move(files)), 0, 5000, "ids");
+  const Samples samples(view, {.kind = SampleKind::MaskedPairs,
+                               .sequence = 23,
+                               .special = {1, 2, 3},
+                               .replacements = 500,
+                               .is_plain_text = false});
+  std::int64_t replaced = 0;
+  std::int64_t highest = 0;
+  for (std::int64_t step = 0; step < 1000; ++step) {
+    const Sample sample = samples.sample(step, 0, 1);
+    ASSERT_EQ(sample.tokens[0], 1);
+    ASSERT_EQ(sample.tokens[11], 2) << "in the middle, as ids do not show where a sentence ends";
+    ASSERT_EQ(sample.tokens[22], 2);
+    for (std::size_t i = 0; i < sample.tokens.size(); ++i) {
+      if (sample.targets[i] == kIgnoredTarget) continue;
+      ASSERT_TRUE(i != 0 && i != 11 && i != 22);
+      if (sample.tokens[i] == 3 || sample.tokens[i] == sample.targets[i]) continue;
+      ++replaced;
+      highest = std::max(highest, sample.tokens[i]);
+    }
+  }
+  EXPECT_GT(replaced, 200) << "a tenth of 3000";
+  EXPECT_GT(highest, 450);
+  EXPECT_LT(highest, 500);
 }
 
 }  // namespace

@@ -28,6 +28,18 @@ std::vector<std::string> epoch(const Samples& samples, std::int64_t number) {
   return texts;
 }
 
+/// Documents of letters, one in each file.
+TokenView letters(const std::vector<std::string>& documents) {
+  std::vector<TokenFile> files;
+  std::int64_t size = 0;
+  for (const std::string& document : documents) {
+    const std::vector<std::int32_t> tokens(document.begin(), document.end());
+    files.push_back(tokens_in_memory(tokens, "letters", kByteVocabulary));
+    size += files.back().size();
+  }
+  return {std::make_shared<const TokenStream>(std::move(files)), 0, size, "letters"};
+}
+
 SampleKind any_kind() { return *rc::gen::element(SampleKind::NextToken, SampleKind::MaskedPairs); }
 
 void expect_refused(const std::string& text, const SampleOptions& options, const std::string& message) {
@@ -88,6 +100,34 @@ RC_GTEST_PROP(SamplesTest, ShapesTokensAndTargetsAreAsPromised, ()) {
     RC_ASSERT(sample.targets[i] >= 0 && sample.targets[i] < 256);
   }
   RC_ASSERT(targets == samples.targets_per_sample());
+}
+
+TEST(SamplesTest, SplitNumbersTheDocumentsOfASample) {
+  const Samples packed(letters({"abc", "de"}), {.sequence = 4});
+  const Samples split(letters({"abc", "de"}), {.sequence = 4, .documents = Documents::Split});
+  EXPECT_THAT(packed.sample(0, 0, 1).documents, ::testing::ElementsAre());
+  EXPECT_THAT(split.sample(0, 0, 1).documents, ::testing::ElementsAre(0, 0, 0, 1));
+  EXPECT_EQ(split.sample(0, 0, 1).tokens, packed.sample(0, 0, 1).tokens);
+  EXPECT_EQ(split.sample(0, 0, 1).targets, packed.sample(0, 0, 1).targets);
+}
+
+/// Sample p of a mixture is the next one of its source: what the source alone would give there.
+TEST(SamplesTest, AMixtureReadsItsFirstSourceAsIfItWereAlone) {
+  const std::string other(5000, 'x');
+  const MixedTokens mixed{{view_of(kText), view_of(other)}, Mixture({{3, "a"}, {1, "b"}}, 1)};
+  const Samples samples(mixed, {.sequence = 16});
+  const Samples alone(view_of(kText), {.sequence = 16});
+  int first = 0;
+  for (std::int64_t i = 0; i < 1000; ++i) {
+    const auto [source, position] = mixed.mixture.place(i);
+    if (source == 0) {
+      ++first;
+      ASSERT_EQ(samples.sample(i, 0, 1), alone.sample(position, 0, 1));
+    } else {
+      ASSERT_EQ(text_of(samples.sample(i, 0, 1).tokens), std::string(16, 'x'));
+    }
+  }
+  EXPECT_GT(first, 600);
 }
 
 TEST(SamplesTest, KnowsTheVocabularyOfAModel) {

@@ -6,13 +6,13 @@
 #include <string>
 #include <string_view>
 
-#include "data/tokens.h"
+#include "data/token_stream.h"
 
 namespace chimera {
 
-/// The bytes of `text`, which must outlive the view.
+/// The bytes of `text` as tokens.
 inline TokenView view_of(std::string_view text) {
-  return {{reinterpret_cast<const std::uint8_t*>(text.data()), text.size()}, "text"};
+  return text_in_memory({reinterpret_cast<const std::uint8_t*>(text.data()), text.size()}, "text");
 }
 
 /// `count` numbered sentences, no two alike: "0 came. 1 came. ...".

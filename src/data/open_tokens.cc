@@ -1,0 +1,204 @@
+#include "data/open_tokens.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+
+#include "core/descriptors.h"
+#include "core/error.h"
+
+namespace chimera {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_there(const std::string& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+bool is_folder(const std::string& path) {
+  std::error_code error;
+  return fs::is_directory(path, error);
+}
+
+std::string without(std::string_view suffix, const std::string& path) {
+  return path.ends_with(suffix) ? path.substr(0, path.size() - suffix.size()) : path;
+}
+
+TokenFile open_megatron(const std::string& prefix, const TokenOptions& options) {
+  const std::string index_path = prefix + std::string(kMegatronIndexSuffix);
+  const std::string tokens_path = prefix + std::string(kMegatronTokensSuffix);
+  if (!is_there(tokens_path)) {
+    throw ConfigError(fmt::format("{}: {}, which holds its tokens, is not there", index_path, tokens_path));
+  }
+  DataFile tokens(tokens_path);
+  MegatronIndex index(DataFile(index_path), tokens.size());
+  TokenLayout layout{
+      .count = tokens.size() / width_of(index.type()), .type = index.type(), .format = "Megatron tokens"};
+  layout.index.emplace(std::move(index));
+  return {std::move(tokens), std::move(layout), options.vocabulary};
+}
+
+/// Files of llm.c that hold something else.
+constexpr std::array<std::pair<std::int32_t, const char*>, 4> kOtherLlmcFiles = {
+    {{20240522, "questions for evaluation"}, {20240326, "a model"}, {20240327, "a state"}, {20240328, "a tokenizer"}}};
+
+TokenLayout raw_layout(const DataFile& file, const TokenOptions& options) {
+  if (file.size() % width_of(kRawType) != 0) {
+    throw ConfigError(
+        fmt::format("{}: has {} bytes, which are no 16-bit tokens; expected an even number (or a header "
+                    "of llm.c's, or Megatron's index beside it)",
+                    file.path(), file.size()));
+  }
+  TokenLayout layout{.count = file.size() / width_of(kRawType), .type = kRawType, .format = "raw 16-bit tokens"};
+  if (options.end_of_document) layout.mark = DocumentMark{*options.end_of_document, false};
+  return layout;
+}
+
+TokenFile open_text(DataFile file, const TokenOptions& options) {
+  const std::int64_t bytes = file.size();
+  if (bytes >= std::int64_t{kMegatronMagic.size()} &&
+      file.number_at<std::remove_const_t<decltype(kMegatronMagic)>>(0) == kMegatronMagic) {
+    throw ConfigError(
+        fmt::format("{}: is an index of Megatron's, whose name must end in {}", file.path(), kMegatronIndexSuffix));
+  }
+  if (!options.encode) return {std::move(file), {.count = bytes}, options.vocabulary};
+  if (bytes > kMostTextBytes) {
+    throw ConfigError(
+        fmt::format("{}: has {} bytes; with a tokenizer a text is at most {} long: make a file of tokens "
+                    "with `chimera tokenize`",
+                    file.path(), bytes, kMostTextBytes));
+  }
+  const std::vector<std::int32_t> tokens = options.encode(file);
+  if (tokens.empty()) throw ConfigError(file.path() + ": has no tokens under this tokenizer; expected some text");
+  return tokens_in_memory(tokens, file.path(), options.vocabulary);
+}
+
+TokenFile open_file(const std::string& path, const TokenOptions& options) {
+  const std::string prefix = without(kMegatronIndexSuffix, without(kMegatronTokensSuffix, path));
+  const bool may_be_prefix = prefix != path || !is_there(path);
+  if (may_be_prefix && is_there(prefix + std::string(kMegatronIndexSuffix))) return open_megatron(prefix, options);
+  DataFile file(path);
+  if (auto layout = llmc_layout(file, options)) return {std::move(file), std::move(*layout), options.vocabulary};
+  if (path.ends_with(kRawSuffix)) {
+    TokenLayout layout = raw_layout(file, options);
+    return {std::move(file), std::move(layout), options.vocabulary};
+  }
+  return open_text(std::move(file), options);
+}
+
+/// Whether one of the words of a file's name says that it is for validation: fineweb_val_000000.bin, val.bin.
+bool is_for_validation(const fs::path& file) {
+  std::string word;
+  for (const char letter : file.stem().string() + ".") {
+    if (std::isalnum(static_cast<unsigned char>(letter)) != 0) {
+      word += letter;
+    } else {
+      if (word == "val" || word == "validation") return true;
+      word.clear();
+    }
+  }
+  return false;
+}
+
+/// The files of a folder with that ending, by name.
+std::vector<fs::path> files_ending_in(const std::string& suffix, const std::string& folder) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().extension() == suffix) files.push_back(entry.path());
+  }
+  if (error) throw ConfigError(fmt::format("cannot read the folder {}: {}", folder, error.message()));
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+FoundTokens open_folder(const std::string& folder, const TokenOptions& options) {
+  const auto shards = files_ending_in(std::string(kRawSuffix), folder);
+  const auto texts = files_ending_in(".txt", folder);
+  for (const fs::path& index : files_ending_in(std::string(kMegatronIndexSuffix), folder)) {
+    const fs::path tokens = fs::path(index).replace_extension(kMegatronTokensSuffix);
+    if (!is_there(tokens))
+      throw ConfigError(fmt::format("{}: its tokens, {}, are not there", index.string(), tokens.string()));
+  }
+  if (shards.empty() && texts.empty()) {
+    throw ConfigError(
+        fmt::format("the folder {} has neither .bin nor .txt files; expected shards of tokens or text", folder));
+  }
+  if (!shards.empty() && !texts.empty()) {
+    throw ConfigError(
+        fmt::format("the folder {} has .bin and .txt files; expected shards of one kind, or the name of a "
+                    "file",
+                    folder));
+  }
+  const std::size_t files = shards.empty() ? texts.size() : 2 * shards.size();  // perhaps each with an index
+  constexpr std::size_t kOthers = 64;
+  require_descriptors(static_cast<std::int64_t>(files + kOthers), fmt::format("the shards of {}", folder));
+  std::vector<TokenFile> training;
+  std::vector<TokenFile> validation;
+  for (const fs::path& shard : shards.empty() ? texts : shards) {
+    (is_for_validation(shard) ? validation : training).push_back(open_file(shard.string(), options));
+  }
+  if (training.empty()) {
+    throw ConfigError(fmt::format("the folder {} has shards for validation alone; expected some to train on", folder));
+  }
+  FoundTokens found;
+  found.format =
+      fmt::format("{} in a folder of {}", training.front().layout().format, training.size() + validation.size());
+  found.training = std::make_shared<const TokenStream>(std::move(training));
+  if (!validation.empty()) found.validation = std::make_shared<const TokenStream>(std::move(validation));
+  return found;
+}
+
+}  // namespace
+
+std::optional<TokenLayout> llmc_layout(const DataFile& file, const TokenOptions& options) {
+  if (file.size() < std::int64_t{sizeof(std::int32_t)}) return std::nullopt;
+  const auto magic = file.number_at<std::int32_t>(0);
+  for (const auto& [other, what] : kOtherLlmcFiles) {
+    if (magic == other) throw ConfigError(fmt::format("{}: holds {} of llm.c; expected tokens", file.path(), what));
+  }
+  if (magic != kLlmcGpt2Magic && magic != kLlmcLlama3Magic) return std::nullopt;
+  if (file.size() < std::int64_t{sizeof(LlmcHeader)}) {
+    throw ConfigError(fmt::format("{}: has {} bytes; the header of llm.c's tokens takes {}", file.path(), file.size(),
+                                  sizeof(LlmcHeader)));
+  }
+  const auto header = file.number_at<LlmcHeader>(0);
+  const bool is_llama = magic == kLlmcLlama3Magic;
+  const auto type = llmc_type(header);
+  if (!type) {
+    throw ConfigError(fmt::format("{}: is version {} of llm.c's tokens; expected {}", file.path(), header.version,
+                                  is_llama ? kLlmcLlama3Version : kLlmcGpt2Version));
+  }
+  const std::int64_t bytes = file.size() - std::int64_t{sizeof(LlmcHeader)};
+  if (header.tokens < 1 || header.tokens * width_of(*type) != bytes) {
+    throw ConfigError(fmt::format("{}: counts {} tokens of {} bytes in its header and has {} bytes behind it",
+                                  file.path(), header.tokens, width_of(*type), bytes));
+  }
+  const std::int64_t first_of_document = is_llama ? kLlmcLlama3EndOfText : kLlmcGpt2EndOfText;
+  return TokenLayout{.offset = sizeof(LlmcHeader),
+                     .count = header.tokens,
+                     .type = *type,
+                     .format = "llm.c tokens",
+                     .mark = DocumentMark{options.end_of_document.value_or(first_of_document), true}};
+}
+
+FoundTokens open_tokens(const std::string& path, const TokenOptions& options) {
+  if (is_folder(path)) return open_folder(path, options);
+  std::vector<TokenFile> files;
+  files.push_back(open_file(path, options));
+  FoundTokens found;
+  found.format = files.front().layout().format;
+  found.training = std::make_shared<const TokenStream>(std::move(files));
+  return found;
+}
+
+}  // namespace chimera

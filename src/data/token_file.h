@@ -1,0 +1,61 @@
+#pragma once
+// Token ids in one file, whatever they are stored as.
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/data_file.h"
+#include "data/megatron_index.h"
+#include "data/token_format.h"
+
+namespace chimera {
+
+/// The token that separates documents, where nothing else tells them apart.
+struct DocumentMark {
+  std::int64_t id = 0;
+  bool begins = false;  ///< it is the first token of a document, as llm.c has it; else the last, as nanoGPT has it
+};
+
+/// The format of a text, whatever made its tokens.
+inline constexpr std::string_view kTextFormat = "text";
+
+/// What a file of tokens is.
+struct TokenLayout {
+  std::int64_t offset = 0;  ///< of the first token, in bytes
+  std::int64_t count = 0;   ///< tokens
+  TokenType type = TokenType::U8;
+  std::string_view format = kTextFormat;    ///< for people
+  std::optional<DocumentMark> mark = {};    ///< nothing, and no index: the file is one document
+  std::optional<MegatronIndex> index = {};  ///< says where documents begin
+};
+
+/// An open file of tokens. They are read when asked for, as 64-bit numbers; the file takes no memory.
+class TokenFile {
+ public:
+  /// Ids of `vocabulary` and above are refused when they are read. The layout lies within the file.
+  TokenFile(DataFile file, TokenLayout layout, std::int64_t vocabulary = std::numeric_limits<std::int64_t>::max());
+
+  [[nodiscard]] std::int64_t size() const { return layout_.count; }
+  [[nodiscard]] const DataFile& file() const { return file_; }
+  [[nodiscard]] const TokenLayout& layout() const { return layout_; }
+
+  /// Fills `tokens` from token `first` on. Throws ConfigError, naming the place, for an id outside the vocabulary;
+  /// Error where the file has shrunk; std::out_of_range for tokens beyond the end, which no caller asks for.
+  void read(std::int64_t first, std::span<std::int64_t> tokens) const;
+  /// Of the tokens after `first`, `count` - 1 of them, adds those that begin a document, counted from the file's start.
+  void add_document_starts(std::int64_t first, std::int64_t count, std::vector<std::int64_t>& starts) const;
+
+ private:
+  void require_ids(std::int64_t first, std::span<const std::int64_t> tokens) const;
+
+  DataFile file_;
+  TokenLayout layout_;
+  std::int64_t vocabulary_;
+};
+
+}  // namespace chimera

@@ -1,0 +1,119 @@
+#pragma once
+// Files of token ids, byte by byte. All numbers are little-endian, as on every machine that this program runs on.
+//
+// - Megatron: PREFIX.bin holds the tokens of all sequences, PREFIX.idx says where each begins: MegatronIndexHeader,
+//   std::int32_t lengths[sequences], std::int64_t pointers[sequences] (byte offsets into .bin), then
+//   std::int64_t documents[documents]: the number of the first sequence of each document and, last, `sequences`. A file
+//   of n documents of one sequence each so has n + 1 entries 0, 1, ..., n. (Megatron may append a mode for each
+//   sequence, one byte; text has none.) Nothing is aligned.
+// - llm.c: LlmcHeader, then the tokens. A document begins with the end-of-text token.
+// - raw, as nanoGPT writes it: 16-bit tokens, nothing else. A document ends with the end-of-text token.
+//
+// Sources: Megatron-LM, core/datasets/indexed_dataset.py; llm.c, dev/data/data_common.py; nanoGPT, data/*/prepare.py.
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace chimera {
+
+static_assert(std::endian::native == std::endian::little, "token files are written and read as they lie in memory");
+
+/// What a token is stored as.
+enum class TokenType : std::uint8_t { U8, I8, I16, U16, I32, U32, I64 };
+
+/// Bytes of one token.
+[[nodiscard]] constexpr std::int64_t width_of(TokenType type) {
+  switch (type) {
+    case TokenType::U8:
+    case TokenType::I8: return 1;
+    case TokenType::I16:
+    case TokenType::U16: return 2;
+    case TokenType::I32:
+    case TokenType::U32: return 4;
+    case TokenType::I64: return 8;
+  }
+  return 0;
+}
+
+// --- Megatron ---
+
+inline constexpr std::string_view kMegatronTokensSuffix = ".bin";
+inline constexpr std::string_view kMegatronIndexSuffix = ".idx";
+inline constexpr std::array<char, 9> kMegatronMagic = {'M', 'M', 'I', 'D', 'I', 'D', 'X', '\0', '\0'};
+inline constexpr std::uint64_t kMegatronVersion = 1;
+
+/// The first 34 bytes of PREFIX.idx.
+struct [[gnu::packed]] MegatronIndexHeader {
+  std::array<char, 9> magic = kMegatronMagic;
+  std::uint64_t version = kMegatronVersion;
+  std::uint8_t type_code = 0;   ///< megatron_code of the tokens' type
+  std::uint64_t sequences = 0;  ///< entries of lengths and of pointers
+  std::uint64_t documents = 0;  ///< entries of documents: one more than there are documents
+};
+static_assert(sizeof(MegatronIndexHeader) == 34);
+
+/// The number that an index gives a type of tokens; nothing for those that Megatron does not have.
+[[nodiscard]] constexpr std::optional<std::uint8_t> megatron_code(TokenType type) {
+  switch (type) {
+    case TokenType::U8: return 1;
+    case TokenType::I8: return 2;
+    case TokenType::I16: return 3;
+    case TokenType::I32: return 4;
+    case TokenType::I64: return 5;
+    case TokenType::U16: return 8;
+    case TokenType::U32: return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+/// The type of a code; nothing for 6 and 7, which are float64 and float32, and for numbers that Megatron does not give.
+[[nodiscard]] constexpr std::optional<TokenType> megatron_type(std::uint8_t code) {
+  using enum TokenType;
+  for (const TokenType type : {U8, I8, I16, I32, I64, U16}) {
+    if (megatron_code(type) == code) return type;
+  }
+  return std::nullopt;
+}
+
+/// What Megatron stores the tokens of a vocabulary as.
+[[nodiscard]] constexpr TokenType megatron_type_for(std::int64_t vocabulary) {
+  constexpr std::int64_t kFirstWide = 65'500;
+  return vocabulary < kFirstWide ? TokenType::U16 : TokenType::I32;
+}
+
+// --- llm.c ---
+
+inline constexpr std::string_view kLlmcSuffix = ".bin";
+inline constexpr std::int32_t kLlmcGpt2Magic = 20240520;
+inline constexpr std::int32_t kLlmcGpt2Version = 1;
+inline constexpr std::int32_t kLlmcLlama3Magic = 20240801;
+inline constexpr std::int32_t kLlmcLlama3Version = 7;
+/// The token that begins each document, of GPT-2's and of Llama 3's tokenizer.
+inline constexpr std::int32_t kLlmcGpt2EndOfText = 50256;
+inline constexpr std::int32_t kLlmcLlama3EndOfText = 128000;
+
+/// The first 1024 bytes of a shard. It counts tokens in 31 bits: more need more shards.
+struct LlmcHeader {
+  std::int32_t magic = kLlmcGpt2Magic;      ///< or kLlmcLlama3Magic
+  std::int32_t version = kLlmcGpt2Version;  ///< or kLlmcLlama3Version
+  std::int32_t tokens = 0;
+  std::array<std::int32_t, 253> unused{};
+};
+static_assert(sizeof(LlmcHeader) == 1024);
+
+/// What the tokens of a shard are stored as; nothing where magic and version are none of llm.c's token files.
+[[nodiscard]] constexpr std::optional<TokenType> llmc_type(const LlmcHeader& header) {
+  if (header.magic == kLlmcGpt2Magic && header.version == kLlmcGpt2Version) return TokenType::U16;
+  if (header.magic == kLlmcLlama3Magic && header.version == kLlmcLlama3Version) return TokenType::U32;
+  return std::nullopt;
+}
+
+// --- raw ---
+
+inline constexpr std::string_view kRawSuffix = ".bin";
+inline constexpr TokenType kRawType = TokenType::U16;
+
+}  // namespace chimera

@@ -1,0 +1,201 @@
+#include "data/token_writer.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+
+namespace chimera {
+namespace {
+
+constexpr const char* kUnfinished = ".unfinished";
+constexpr std::size_t kFlushBytes = std::size_t{1} << 20;  // bytes
+constexpr std::int64_t kMost31Bits = std::numeric_limits<std::int32_t>::max();
+
+[[noreturn]] void cannot_write(const std::string& path, int cause) {
+  throw ConfigError(fmt::format("{}: cannot be written ({})", path, system_message(cause)));
+}
+
+void write_bytes(const FileDescriptor& file, std::string_view bytes, const std::string& path) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(file.get(), bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) cannot_write(path, written < 0 ? errno : ENOSPC);
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+/// A file with its first `bytes` bytes, which it must have, ready to be written behind them.
+FileDescriptor open_at(const std::string& path, std::int64_t bytes) {
+  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  struct stat status {};
+  if (file.get() < 0 || ::fstat(file.get(), &status) != 0) cannot_write(path, errno);
+  if (status.st_size < bytes) {
+    throw ConfigError(
+        fmt::format("{}: has {} bytes where {} were written; delete it to begin anew", path, status.st_size, bytes));
+  }
+  if (::ftruncate(file.get(), bytes) != 0 || ::lseek(file.get(), 0, SEEK_END) < 0) cannot_write(path, errno);
+  return file;
+}
+
+void move_into_place(const std::string& path) {
+  if (std::rename((path + kUnfinished).c_str(), path.c_str()) != 0) cannot_write(path, errno);
+}
+
+template <class Value>
+std::string_view bytes_of(const Value* values, std::size_t count) {
+  return {reinterpret_cast<const char*>(values), count * sizeof(Value)};
+}
+
+}  // namespace
+
+TokenType token_type(TokenFileFormat format, std::int64_t vocabulary) {
+  constexpr std::int64_t kMost16Bits = 65'536;
+  switch (format) {
+    case TokenFileFormat::Megatron: return megatron_type_for(vocabulary);
+    case TokenFileFormat::Llmc: return vocabulary <= kMost16Bits ? TokenType::U16 : TokenType::U32;
+    case TokenFileFormat::Raw: break;
+  }
+  if (vocabulary > kMost16Bits) {
+    throw ConfigError(
+        fmt::format("raw token files have 16 bits a token, too few for a vocabulary of {}; give "
+                    "--output-format megatron or llmc",
+                    vocabulary));
+  }
+  return kRawType;
+}
+
+TokenWriter::TokenWriter(std::string prefix, TokenFileFormat format, std::int64_t vocabulary,
+                         const WrittenTokens& written)
+    : prefix_(std::move(prefix)), format_(format), type_(token_type(format, vocabulary)), written_(written) {
+  const std::int64_t bytes = header_bytes() + written.tokens * width_of(type_);
+  if (has_index()) {
+    const auto documents = static_cast<std::int64_t>(sizeof(std::int32_t)) * written.documents;
+    lengths_ = open_at(index_path() + kUnfinished, documents);
+  }
+  if (written == WrittenTokens{}) {
+    tokens_ = open_at(tokens_path() + kUnfinished, 0);
+    // Zeros for now: the header that says what this is comes last.
+    write_bytes(tokens_, std::string(static_cast<std::size_t>(header_bytes()), '\0'), tokens_path());
+  } else {
+    tokens_ = open_at(tokens_path() + kUnfinished, bytes);
+  }
+}
+
+std::string TokenWriter::tokens_path() const { return prefix_ + std::string(kMegatronTokensSuffix); }
+std::string TokenWriter::index_path() const { return prefix_ + std::string(kMegatronIndexSuffix); }
+
+std::int64_t TokenWriter::header_bytes() const {
+  return format_ == TokenFileFormat::Llmc ? static_cast<std::int64_t>(sizeof(LlmcHeader)) : 0;
+}
+
+void TokenWriter::write(std::string_view tokens) {
+  const auto count = static_cast<std::int64_t>(tokens.size()) / width_of(type_);
+  written_.tokens += count;
+  written_.open_document += count;
+  if (format_ == TokenFileFormat::Llmc && written_.tokens > kMost31Bits) {
+    throw ConfigError(
+        fmt::format("{}: llm.c counts at most {} tokens a file; give fewer files, or another "
+                    "--output-format",
+                    tokens_path(), kMost31Bits));
+  }
+  waiting_tokens_ += tokens;
+  if (waiting_tokens_.size() >= kFlushBytes) flush();
+}
+
+void TokenWriter::end_document() {
+  if (has_index()) {
+    if (written_.open_document > kMost31Bits) {
+      throw ConfigError(
+          fmt::format("{}: document {} has {} tokens, Megatron's index counts at most {}; give "
+                      "--output-format raw, or divide the document",
+                      index_path(), written_.documents + 1, written_.open_document, kMost31Bits));
+    }
+    const auto length = static_cast<std::int32_t>(written_.open_document);
+    waiting_lengths_ += bytes_of(&length, 1);
+    if (waiting_lengths_.size() >= kFlushBytes) flush();
+  }
+  ++written_.documents;
+  written_.open_document = 0;
+}
+
+void TokenWriter::flush() {
+  write_bytes(tokens_, waiting_tokens_, tokens_path());
+  waiting_tokens_.clear();
+  if (has_index()) write_bytes(lengths_, waiting_lengths_, index_path());
+  waiting_lengths_.clear();
+}
+
+void TokenWriter::save() {
+  flush();
+  if (has_index() && ::fdatasync(lengths_.get()) != 0) cannot_write(index_path(), errno);
+  if (::fdatasync(tokens_.get()) != 0) cannot_write(tokens_path(), errno);
+}
+
+void TokenWriter::write_index() {
+  const std::string path = index_path() + kUnfinished;
+  const auto documents = static_cast<std::size_t>(written_.documents);
+  std::vector<std::int32_t> lengths(documents);
+  const std::size_t bytes = documents * sizeof(std::int32_t);
+  for (std::size_t done = 0; done < bytes;) {
+    const ssize_t got =
+        ::pread(lengths_.get(), reinterpret_cast<char*>(lengths.data()) + done, bytes - done, static_cast<off_t>(done));
+    if (got <= 0)
+      throw ConfigError(fmt::format("{}: cannot be read ({})", path, system_message(got < 0 ? errno : EIO)));
+    done += static_cast<std::size_t>(got);
+  }
+  if (::lseek(lengths_.get(), 0, SEEK_SET) < 0 || ::ftruncate(lengths_.get(), 0) != 0) cannot_write(path, errno);
+  const MegatronIndexHeader header{
+      .type_code = megatron_code(type_).value_or(0), .sequences = documents, .documents = documents + 1};
+  write_bytes(lengths_, bytes_of(&header, 1), path);
+  write_bytes(lengths_, bytes_of(lengths.data(), documents), path);
+  std::vector<std::int64_t> numbers;
+  const auto put = [&](std::int64_t number) {
+    numbers.push_back(number);
+    if (numbers.size() < kFlushBytes / sizeof number) return;
+    write_bytes(lengths_, bytes_of(numbers.data(), numbers.size()), path);
+    numbers.clear();
+  };
+  std::int64_t pointer = 0;
+  for (const std::int32_t length : lengths) {
+    put(pointer);
+    pointer += length * width_of(type_);
+  }
+  for (std::int64_t document = 0; document <= written_.documents; ++document) put(document);
+  write_bytes(lengths_, bytes_of(numbers.data(), numbers.size()), path);
+}
+
+void TokenWriter::finish() {
+  save();
+  if (format_ == TokenFileFormat::Llmc) {
+    const bool wide = type_ == TokenType::U32;
+    const LlmcHeader header{.magic = wide ? kLlmcLlama3Magic : kLlmcGpt2Magic,
+                            .version = wide ? kLlmcLlama3Version : kLlmcGpt2Version,
+                            .tokens = static_cast<std::int32_t>(written_.tokens)};
+    if (::pwrite(tokens_.get(), &header, sizeof header, 0) != static_cast<ssize_t>(sizeof header)) {
+      cannot_write(tokens_path(), errno);
+    }
+  }
+  if (has_index()) {
+    write_index();
+    save();
+    // An old file of tokens never stands beside the new index.
+    if (std::remove(tokens_path().c_str()) != 0 && errno != ENOENT) cannot_write(tokens_path(), errno);
+    move_into_place(index_path());
+  }
+  move_into_place(tokens_path());
+}
+
+void TokenWriter::discard() {
+  std::remove((tokens_path() + kUnfinished).c_str());
+  if (has_index()) std::remove((index_path() + kUnfinished).c_str());
+}
+
+}  // namespace chimera

@@ -1,0 +1,193 @@
+#include "data/corpus.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "core/error.h"
+
+namespace chimera {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+/// A directory that goes with the test.
+class CorpusTest : public ::testing::Test {
+ protected:
+  CorpusTest() {
+    std::string name = (std::filesystem::temp_directory_path() / "corpus_test_XXXXXX").string();
+    directory_ = ::mkdtemp(name.data());
+  }
+  ~CorpusTest() override { std::filesystem::remove_all(directory_); }
+
+  [[nodiscard]] std::string path(const std::string& name) const { return (directory_ / name).string(); }
+  [[nodiscard]] std::string write(const std::string& name, const std::string& text) const {
+    std::ofstream(path(name)) << text;
+    return path(name);
+  }
+
+  std::filesystem::path directory_;
+};
+
+Corpus open_text(const std::string& path) { return open_corpus({.data = path}); }
+
+const TokenView& only_source(const Corpus& corpus, Split split) { return corpus.split(split).sources.at(0); }
+
+std::string text_of(const TokenView& view) {
+  const std::vector<std::int64_t> tokens = view.read(0, view.size());
+  return {tokens.begin(), tokens.end()};
+}
+
+void expect_refused(const std::string& path, const std::string& reason) {
+  EXPECT_THAT(
+      [&] { static_cast<void>(open_text(path)); },
+      ::testing::ThrowsMessage<ConfigError>(AllOf(HasSubstr(path + ": " + reason), ::testing::Not(HasSubstr("\n")))));
+}
+
+TEST_F(CorpusTest, TokensAreTheBytesOfTheText) {
+  const Corpus corpus = open_text(write("a.txt", "h\xC3\xA9!"));
+  EXPECT_THAT(only_source(corpus, Split::Train).read(0, 4), ::testing::ElementsAre('h', 0xC3, 0xA9, '!'));
+}
+
+TEST_F(CorpusTest, TheLastTwentiethIsForValidation) {
+  const Corpus corpus = open_text(write("a.txt", fmt::format("{:t>38}vv", "")));
+  EXPECT_EQ(text_of(only_source(corpus, Split::Train)), std::string(38, 't'));
+  EXPECT_EQ(text_of(only_source(corpus, Split::Validation)), "vv");
+  EXPECT_EQ(only_source(corpus, Split::Train).name(), path("a.txt") + " (training)");
+  EXPECT_EQ(only_source(corpus, Split::Validation).name(), path("a.txt") + " (validation)");
+}
+
+TEST_F(CorpusTest, AShortTextHasNothingForValidation) {
+  const Corpus corpus = open_text(write("a.txt", "short"));
+  EXPECT_EQ(only_source(corpus, Split::Train).size(), 5);
+  EXPECT_EQ(only_source(corpus, Split::Validation).size(), 0);
+}
+
+TEST_F(CorpusTest, KeepsItsTokensWhenMoved) {
+  Corpus corpus = open_text(write("a.txt", "text"));
+  const Corpus moved = std::move(corpus);
+  EXPECT_EQ(text_of(only_source(moved, Split::Train)), "text");
+}
+
+TEST_F(CorpusTest, RefusesWhatIsNotAText) {
+  expect_refused(path("missing.txt"), "No such file or directory");
+  expect_refused(write("a.txt", "text") + "/b.txt", "Not a directory");
+  expect_refused(write("empty.txt", ""), "it is empty");
+  expect_refused("/dev/null", "it is not a regular file");
+}
+
+TEST_F(CorpusTest, RefusesAPipeWithoutWaitingForItsWriter) {
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  expect_refused(path("pipe"), "it is not a regular file");
+}
+
+/// Root, who reads everything, is somebody else while this lives.
+class WithoutRoot {
+ public:
+  WithoutRoot() {
+    constexpr uid_t kNobody = 65534;
+    if (is_root_) EXPECT_EQ(::seteuid(kNobody), 0);
+  }
+  WithoutRoot(const WithoutRoot&) = delete;
+  WithoutRoot& operator=(const WithoutRoot&) = delete;
+  ~WithoutRoot() {
+    if (is_root_) EXPECT_EQ(::seteuid(0), 0);
+  }
+
+ private:
+  bool is_root_ = ::geteuid() == 0;
+};
+
+TEST_F(CorpusTest, RefusesAnUnreadableFile) {
+  using std::filesystem::perms;
+  const std::string file = write("secret.txt", "text");
+  std::filesystem::permissions(directory_, perms::owner_all | perms::others_read | perms::others_exec);
+  std::filesystem::permissions(file, perms::none);
+  const WithoutRoot somebody;
+  expect_refused(file, "Permission denied");
+}
+
+Corpus open_with(const std::string& data, const std::string& validation) {
+  return open_corpus({.data = data, .validation = validation});
+}
+
+TEST_F(CorpusTest, AShareOfTheDataMayBeForValidation) {
+  const Corpus corpus = open_with(write("a.txt", "0123456789"), "0.39");
+  EXPECT_EQ(text_of(only_source(corpus, Split::Train)), "0123456");
+  EXPECT_EQ(text_of(only_source(corpus, Split::Validation)), "789");
+  EXPECT_EQ(only_source(open_with(path("a.txt"), "0"), Split::Validation).size(), 0);
+}
+
+/// The rule was "size / 20" once; no run may notice that it is a share now.
+TEST(ValidationShareTest, FivePercentIsATwentieth) {
+  for (std::int64_t size = 0; size < 100'000; ++size) {
+    ASSERT_EQ(static_cast<std::int64_t>(static_cast<double>(size) * kValidationShare), size / 20);
+  }
+  for (std::int64_t size = 1'000'000'000'000 - 50; size < 1'000'000'000'000 + 50; ++size) {
+    ASSERT_EQ(static_cast<std::int64_t>(static_cast<double>(size) * kValidationShare), size / 20);
+  }
+}
+
+TEST_F(CorpusTest, ValidationMayHaveAFileOfItsOwn) {
+  const Corpus corpus = open_with(write("a.txt", "0123456789"), write("b.txt", "xyz"));
+  EXPECT_EQ(text_of(only_source(corpus, Split::Train)), "0123456789");
+  EXPECT_EQ(text_of(only_source(corpus, Split::Validation)), "xyz");
+  EXPECT_EQ(corpus.files().size(), 2U) << "both belong to what ranks must have in common";
+}
+
+TEST_F(CorpusTest, RefusesAValidationThatIsNeither) {
+  const std::string text = write("a.txt", "text");
+  for (const std::string share : {"1", "-0.1", "7"}) {
+    EXPECT_THAT([&] { open_with(text, share); },
+                ::testing::ThrowsMessage<ConfigError>(
+                    HasSubstr("--validation " + share + ": expected a share of at least 0 and below 1, or a file")));
+  }
+  EXPECT_THAT([&] { open_with(text, path("missing")); },
+              ::testing::ThrowsMessage<ConfigError>(HasSubstr("No such file")));
+}
+
+TEST_F(CorpusTest, AFoldersShardsForValidationNeedNoShare) {
+  std::filesystem::create_directory(path("shards"));
+  static_cast<void>(write("shards/train.txt", "training"));
+  static_cast<void>(write("shards/val.txt", "v"));
+  const Corpus corpus = open_text(path("shards"));
+  EXPECT_EQ(text_of(only_source(corpus, Split::Train)), "training");
+  EXPECT_EQ(text_of(only_source(corpus, Split::Validation)), "v");
+  EXPECT_THAT([&] { open_with(path("shards"), "0.1"); },
+              ::testing::ThrowsMessage<ConfigError>(HasSubstr("has shards for validation; leave out the share")));
+}
+
+TEST_F(CorpusTest, AMixtureKeepsAShareOfEverySource) {
+  const Corpus corpus =
+      open_text("3:" + write("a.txt", std::string(40, 'a')) + " 1:" + write("b.txt", std::string(20, 'b')));
+  const MixedTokens& training = corpus.split(Split::Train);
+  const MixedTokens& validation = corpus.split(Split::Validation);
+  EXPECT_THAT(training.mixture.shares(), ::testing::ElementsAre(7500, 2500));
+  EXPECT_EQ(training.sources.at(0).size(), 38);
+  EXPECT_EQ(text_of(validation.sources.at(0)), "aa");
+  EXPECT_EQ(text_of(validation.sources.at(1)), "b");
+}
+
+TEST_F(CorpusTest, SaysWhatItTookFilesFor) {
+  EXPECT_TRUE(open_text(write("a.txt", "text")).is_plain_text());
+  const Corpus corpus = open_text("1:" + path("a.txt") + " 1:" + write("b.bin", "tokens"));
+  EXPECT_FALSE(corpus.is_plain_text());
+  EXPECT_EQ(corpus.description(),
+            path("a.txt") + ": text, 4 tokens; " + path("b.bin") + ": raw 16-bit tokens, 3 tokens");
+}
+
+/// A wrong id anywhere is found when it is read; the files are looked at before.
+TEST_F(CorpusTest, RefusesIdsOutsideTheVocabularyBeforeTrainingBegins) {
+  EXPECT_THAT(
+      [&] { static_cast<void>(open_corpus({.data = write("a.bin", "tokens"), .tokens = {.vocabulary = 500}})); },
+      ::testing::ThrowsMessage<ConfigError>(HasSubstr("a.bin: token 0 is 28532; the model has the ids 0 to 499")));
+}
+
+}  // namespace
+}  // namespace chimera

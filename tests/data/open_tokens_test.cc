@@ -1,0 +1,221 @@
+#include "data/open_tokens.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "core/error.h"
+#include "megatron.h"
+#include "support/scratch.h"
+
+namespace chimera {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::Scratch;
+
+/// Written by tools/make_token_fixtures.py.
+std::string fixture(const std::string& name) { return CHIMERA_SOURCE_DIR "/tests/data/fixtures/" + name; }
+
+using Tokens = std::vector<std::int64_t>;
+const Tokens kEndingDocuments = {5, 6, 7, 99, 11, 12, 13, 99, 21, 99};
+const Tokens kBeginningDocuments = {99, 5, 6, 7, 99, 11, 12, 13, 99, 21};
+
+std::shared_ptr<const TokenStream> open(const std::string& path, const TokenOptions& options = {}) {
+  return open_tokens(path, options).training;
+}
+
+Tokens all_of(const std::shared_ptr<const TokenStream>& stream) {
+  Tokens tokens(static_cast<std::size_t>(stream->size()));
+  stream->read(0, tokens);
+  return tokens;
+}
+
+void expect_refused(const std::string& path, const std::string& message, const TokenOptions& options = {}) {
+  EXPECT_THAT([&] { static_cast<void>(open_tokens(path, options)); },
+              ::testing::ThrowsMessage<ConfigError>(AllOf(HasSubstr(message), Not(HasSubstr("\n")))));
+}
+
+TEST(OpenTokensTest, ReadsMegatronsTokensOfEveryWidth) {
+  for (const std::string type : {"uint8", "int8", "int16", "int32", "int64", "uint16"}) {
+    const FoundTokens found = open_tokens(fixture(type + ".bin"), {});
+    EXPECT_EQ(found.format, "Megatron tokens");
+    EXPECT_EQ(all_of(found.training), kEndingDocuments) << type;
+    EXPECT_THAT(found.training->document_starts(0, 10), ElementsAre(4, 8)) << type;
+  }
+}
+
+/// What numpy wrote is, byte by byte, what the types of token_format.h make.
+TEST(OpenTokensTest, HeadersLieInMemoryAsInFiles) {
+  MegatronFiles files{.header = {.type_code = *megatron_code(TokenType::U16), .sequences = 4, .documents = 4},
+                      .lengths = {4, 2, 2, 2},
+                      .pointers = {0, 8, 12, 16},
+                      .documents = {0, 1, 3, 4}};
+  EXPECT_EQ(files.index(), testing::read_file(fixture("uint16.idx")));
+  EXPECT_EQ(bytes_of(LlmcHeader{.tokens = 10}), testing::read_file(fixture("llmc_gpt2.bin")).substr(0, 1024));
+  const LlmcHeader llama{.magic = kLlmcLlama3Magic, .version = kLlmcLlama3Version, .tokens = 10};
+  EXPECT_EQ(bytes_of(llama), testing::read_file(fixture("llmc_llama3.bin")).substr(0, 1024));
+}
+
+TEST(OpenTokensTest, FindsMegatronsFilesByEitherNameOrWhatTheyShare) {
+  for (const std::string name : {"uint16", "uint16.bin", "uint16.idx"}) {
+    EXPECT_EQ(all_of(open(fixture(name))), kEndingDocuments) << name;
+  }
+}
+
+TEST(OpenTokensTest, ReadsLlmcsTokens) {
+  for (const std::string name : {"llmc_gpt2.bin", "llmc_llama3.bin"}) {
+    const FoundTokens found = open_tokens(fixture(name), {.end_of_document = 99});
+    EXPECT_EQ(found.format, "llm.c tokens");
+    EXPECT_EQ(all_of(found.training), kBeginningDocuments) << name;
+    EXPECT_THAT(found.training->document_starts(0, 10), ElementsAre(4, 8)) << name;
+  }
+}
+
+TEST(OpenTokensTest, KnowsWhatBeginsLlmcsDocuments) {
+  EXPECT_EQ(open(fixture("llmc_gpt2.bin"))->files().front().layout().mark->id, 50256);
+  EXPECT_EQ(open(fixture("llmc_llama3.bin"))->files().front().layout().mark->id, 128000);
+}
+
+TEST(OpenTokensTest, TakesAnotherBinForRawTokensAndSaysSo) {
+  const FoundTokens found = open_tokens(fixture("raw.bin"), {.end_of_document = 99});
+  EXPECT_EQ(found.format, "raw 16-bit tokens");
+  EXPECT_EQ(all_of(found.training), kEndingDocuments);
+  EXPECT_THAT(found.training->document_starts(0, 10), ElementsAre(4, 8));
+  EXPECT_THAT(open(fixture("raw.bin"))->document_starts(0, 10), ElementsAre()) << "nothing says where documents end";
+}
+
+TEST(OpenTokensTest, DocumentsAreCountedFromWhereOneLooks) {
+  for (const std::string name : {"uint16.bin", "raw.bin", "llmc_gpt2.bin"}) {
+    const auto stream = open(fixture(name), {.end_of_document = 99});
+    EXPECT_THAT(stream->document_starts(3, 6), ElementsAre(1, 5)) << name;
+    EXPECT_THAT(stream->document_starts(4, 4), ElementsAre()) << name << ": the first token's document is not news";
+    EXPECT_THAT(stream->document_starts(5, 3), ElementsAre()) << name;
+    EXPECT_THAT(stream->document_starts(7, 2), ElementsAre(1)) << name;
+  }
+}
+
+TEST(OpenTokensTest, TheBytesOfATextAreItsTokens) {
+  const Scratch scratch;
+  const FoundTokens found = open_tokens(scratch.write("a.txt", "h\xC3\xA9!"), {});
+  EXPECT_EQ(found.format, "text");
+  EXPECT_THAT(all_of(found.training), ElementsAre('h', 0xC3, 0xA9, '!'));
+}
+
+TEST(OpenTokensTest, ATokenizerMakesTheTokensOfAText) {
+  const Scratch scratch;
+  const TokenOptions options{.encode = [](const DataFile& text) {
+    return std::vector<std::int32_t>{static_cast<std::int32_t>(text.size()), 70'000};
+  }};
+  EXPECT_THAT(all_of(open(scratch.write("a.txt", "abc"), options)), ElementsAre(3, 70'000));
+  EXPECT_EQ(all_of(open(fixture("raw.bin"), options)), kEndingDocuments) << "tokens are tokens already";
+}
+
+TEST(OpenTokensTest, ATextWithoutTokensIsRefused) {
+  const Scratch scratch;
+  expect_refused(scratch.write("a.txt", " "), "a.txt: has no tokens under this tokenizer",
+                 {.encode = [](const DataFile&) { return std::vector<std::int32_t>{}; }});
+}
+
+/// A folder of files.
+class FolderTest : public ::testing::Test {
+ protected:
+  [[nodiscard]] std::string folder() const { return scratch_.path("shards"); }
+  void add(const std::string& name, const std::string& content) const {
+    std::filesystem::create_directories(folder());
+    static_cast<void>(scratch_.write("shards/" + name, content));
+  }
+  Scratch scratch_;
+};
+
+TEST_F(FolderTest, ShardsFollowEachOtherByName) {
+  add("b.txt", "45");
+  add("a.txt", "123");
+  add("README.md", "not read");
+  const FoundTokens found = open_tokens(folder(), {});
+  EXPECT_EQ(found.format, "text in a folder of 2");
+  EXPECT_EQ(found.validation, nullptr);
+  EXPECT_THAT(all_of(found.training), ElementsAre('1', '2', '3', '4', '5'));
+  EXPECT_THAT(found.training->document_starts(0, 5), ElementsAre(3)) << "a text is a document";
+}
+
+TEST_F(FolderTest, KeepsShardsForValidationApart) {
+  add("train.txt", "train");
+  add("fineweb_val_000000.txt", "v");
+  add("interval.txt", "!");
+  const FoundTokens found = open_tokens(folder(), {});
+  EXPECT_THAT(all_of(found.training), ElementsAre('!', 't', 'r', 'a', 'i', 'n'));
+  EXPECT_THAT(all_of(found.validation), ElementsAre('v'));
+}
+
+TEST_F(FolderTest, ShardsMayHaveFormatsAndWidthsOfTheirOwn) {
+  for (const char* name : {"uint8.bin", "uint8.idx", "int32.bin", "int32.idx"}) {
+    add(name, testing::read_file(fixture(name)));
+  }
+  add("raw.bin", testing::read_file(fixture("raw.bin")));
+  const auto stream = open(folder(), {.end_of_document = 99});
+  EXPECT_EQ(stream->size(), 30);
+  EXPECT_THAT(stream->document_starts(0, 30), ElementsAre(4, 8, 10, 14, 18, 20, 24, 28));
+}
+
+/// Programs that write marks cut their shards anywhere.
+TEST_F(FolderTest, ADocumentGoesOnInTheNextShardUnlessAMarkSaysOtherwise) {
+  add("1.bin", std::string("\x05\x00\x06\x00", 4));
+  add("2.bin", std::string("\x07\x00\x63\x00", 4));
+  add("3.bin", std::string("\x08\x00\x09\x00", 4));
+  EXPECT_THAT(open(folder(), {.end_of_document = 99})->document_starts(0, 6), ElementsAre(4));
+}
+
+TEST_F(FolderTest, RefusesWhatCannotBeShards) {
+  std::filesystem::create_directories(folder());
+  expect_refused(folder(), "has neither .bin nor .txt files; expected shards of tokens or text");
+  add("val.txt", "v");
+  expect_refused(folder(), "has shards for validation alone");
+  add("a.bin", "ab");
+  expect_refused(folder(), "has .bin and .txt files; expected shards of one kind");
+  add("b.idx", "MMIDIDX");
+  expect_refused(folder(), "b.idx: its tokens, " + folder() + "/b.bin, are not there");
+}
+
+TEST_F(FolderTest, RefusesAnEmptyShard) {
+  add("1.bin", "ab");
+  add("2.bin", "");
+  expect_refused(folder(), "2.bin: it is empty");
+}
+
+TEST(OpenTokensRefusalTest, NamesWhatIsWrongWithLlmcsHeader) {
+  const Scratch scratch;
+  const auto write = [&](const LlmcHeader& header, const std::string& rest) {
+    return scratch.write("a.bin", bytes_of(header) + rest);
+  };
+  const std::string four(4, '\0');
+  EXPECT_EQ(open(write({.tokens = 2}, four))->size(), 2);
+  expect_refused(write({.version = 2, .tokens = 2}, four), "a.bin: is version 2 of llm.c's tokens; expected 1");
+  expect_refused(write({.magic = kLlmcLlama3Magic, .tokens = 1}, four), "is version 1 of llm.c's tokens; expected 7");
+  for (const std::int32_t tokens : {-1, 0, 1, 3, INT32_MAX}) {
+    expect_refused(write({.tokens = tokens}, four),
+                   "counts " + std::to_string(tokens) + " tokens of 2 bytes in its header and has 4 bytes behind it");
+  }
+  expect_refused(write({.magic = 20240326}, four), "holds a model of llm.c; expected tokens");
+  expect_refused(scratch.write("a.bin", bytes_of(kLlmcGpt2Magic) + four), "has 8 bytes; the header of llm.c's tokens");
+}
+
+TEST(OpenTokensRefusalTest, RawTokensHaveTwoBytes) {
+  const Scratch scratch;
+  expect_refused(scratch.write("a.bin", "abc"), "a.bin: has 3 bytes, which are no 16-bit tokens; expected an even");
+}
+
+TEST(OpenTokensRefusalTest, AnIndexNeedsItsTokensAndItsName) {
+  const Scratch scratch;
+  const std::string index = MegatronFiles().index();
+  expect_refused(scratch.write("a.idx", index), "a.bin, which holds its tokens, is not there");
+  expect_refused(scratch.write("renamed", index), "renamed: is an index of Megatron's, whose name must end in .idx");
+}
+
+}  // namespace
+}  // namespace chimera
