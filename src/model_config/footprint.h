@@ -20,7 +20,7 @@ inline constexpr auto kNames<LayerKind> = std::to_array<Named<LayerKind>>({{Laye
                                                                            {LayerKind::Block, "block"},
                                                                            {LayerKind::Head, "head"}});
 
-/// What layers are run on and in.
+/// The micro-batches that layers run on, and the types they compute in.
 struct Workload {
   std::int64_t micro_batch_size = 1;  // b
   std::int64_t sequence = 128;        // L
@@ -59,7 +59,7 @@ struct StageFootprint {
   double backward_working_set = 0;         // of a whole B: most bytes beyond those there before it
   double input_gradient_working_set = 0;   // likewise of I
   double weight_gradient_working_set = 0;  // likewise of W
-  /// Of an op of that kind.
+  /// The working set of an op of that kind.
   [[nodiscard]] double working_set(OpKind kind) const;
 };
 

@@ -11,7 +11,7 @@
 namespace chimera {
 namespace {
 
-constexpr double kStandardDeviation = 0.02;  // of both families, as published
+constexpr double kStandardDeviation = 0.02;  // of all families, as published
 
 using Specs = std::vector<ParameterSpec>;
 
@@ -99,6 +99,53 @@ Specs bert_head(const ModelConfig& config) {
   return specs;
 }
 
+void add_norm_weight(Specs& specs, std::string_view name, std::int64_t width) {
+  specs.push_back({fmt::format("{}.weight", name), {width}, {Initial::Kind::Ones}});
+}
+
+void add_projection(Specs& specs, std::string_view name, std::int64_t in, std::int64_t out, bool has_bias) {
+  add_matrix(specs, fmt::format("{}.weight", name), out, in);
+  if (has_bias) specs.push_back({fmt::format("{}.bias", name), {out}, {}});
+}
+
+Specs llama_embedding(const ModelConfig& config) {
+  Specs specs;
+  add_matrix(specs, "model.embed_tokens.weight", config.vocabulary, config.hidden);
+  return specs;
+}
+
+Specs llama_block(const ModelConfig& config, std::int64_t layer) {
+  const std::int64_t hidden = config.hidden;
+  const std::int64_t head_size = head_size_of(config);
+  const std::int64_t queries = config.heads * head_size;
+  const std::int64_t keys = key_value_heads_of(config) * head_size;
+  const bool input_bias = config.attention_bias != AttentionBias::None;
+  const bool output_bias = config.attention_bias == AttentionBias::All;
+  const auto name = [layer](std::string_view part) { return fmt::format("model.layers.{}.{}", layer, part); };
+  Specs specs;
+  add_norm_weight(specs, name("input_layernorm"), hidden);
+  add_projection(specs, name("self_attn.q_proj"), hidden, queries, input_bias);
+  add_projection(specs, name("self_attn.k_proj"), hidden, keys, input_bias);
+  add_projection(specs, name("self_attn.v_proj"), hidden, keys, input_bias);
+  if (config.query_key_norm) {
+    add_norm_weight(specs, name("self_attn.q_norm"), head_size);
+    add_norm_weight(specs, name("self_attn.k_norm"), head_size);
+  }
+  add_projection(specs, name("self_attn.o_proj"), queries, hidden, output_bias);
+  add_norm_weight(specs, name("post_attention_layernorm"), hidden);
+  add_projection(specs, name("mlp.gate_proj"), hidden, config.feed_forward, config.feed_forward_bias);
+  add_projection(specs, name("mlp.up_proj"), hidden, config.feed_forward, config.feed_forward_bias);
+  add_projection(specs, name("mlp.down_proj"), config.feed_forward, hidden, config.feed_forward_bias);
+  return specs;
+}
+
+Specs llama_head(const ModelConfig& config) {
+  Specs specs;
+  add_norm_weight(specs, "model.norm", config.hidden);
+  if (!config.tied) add_matrix(specs, "lm_head.weight", config.vocabulary, config.hidden);
+  return specs;
+}
+
 void append(Specs& specs, Specs more) {
   specs.insert(specs.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
 }
@@ -116,15 +163,30 @@ std::int64_t ParameterSpec::count() const {
 }
 
 std::vector<ParameterSpec> embedding_parameters(const ModelConfig& config) {
-  return config.family == Family::Gpt2 ? gpt2_embedding(config) : bert_embedding(config);
+  switch (config.family) {
+    case Family::Gpt2: return gpt2_embedding(config);
+    case Family::Bert: return bert_embedding(config);
+    case Family::Llama: return llama_embedding(config);
+  }
+  return {};
 }
 
 std::vector<ParameterSpec> block_parameters(const ModelConfig& config, std::int64_t layer) {
-  return config.family == Family::Gpt2 ? gpt2_block(config, layer) : bert_block(config, layer);
+  switch (config.family) {
+    case Family::Gpt2: return gpt2_block(config, layer);
+    case Family::Bert: return bert_block(config, layer);
+    case Family::Llama: return llama_block(config, layer);
+  }
+  return {};
 }
 
 std::vector<ParameterSpec> head_parameters(const ModelConfig& config) {
-  return config.family == Family::Gpt2 ? gpt2_head(config) : bert_head(config);
+  switch (config.family) {
+    case Family::Gpt2: return gpt2_head(config);
+    case Family::Bert: return bert_head(config);
+    case Family::Llama: return llama_head(config);
+  }
+  return {};
 }
 
 ParameterSpec tied_parameter(const ModelConfig& config) { return embedding_parameters(config).front(); }

@@ -13,6 +13,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 using testing::ThrowsMessage;
 
 const std::string kGood = R"(family = "bert"
@@ -35,10 +36,14 @@ class ModelFileTest : public testing::Test {
     return path_;
   }
 
-  /// Reads kGood with the first match of `pattern` replaced; returns the error's message.
+  /// Reads kGood with each match of `pattern` replaced; returns the error's message.
   std::string error_of(const std::string& pattern, const std::string& replacement) {
+    return error_of(kGood, pattern, replacement);
+  }
+
+  std::string error_of(const std::string& good, const std::string& pattern, const std::string& replacement) {
     try {
-      (void)find_model(written(std::regex_replace(kGood, std::regex(pattern), replacement)));
+      (void)find_model(written(std::regex_replace(good, std::regex(pattern), replacement)));
     } catch (const ConfigError& error) {
       return error.what();
     }
@@ -60,6 +65,70 @@ TEST_F(ModelFileTest, GivesEveryField) {
                              .positions = 64,
                              .tied = true};
   EXPECT_EQ(find_model(written(kGood)), expected);
+}
+
+const std::string kGoodLlama = R"(family = "llama"
+layers = 3
+hidden = 48
+heads = 4
+feed_forward = 80
+vocabulary = 300
+positions = 64
+tied = false
+norm_epsilon = 1e-5
+key_value_heads = 2
+head_size = 20
+sliding_window = 32
+rope_theta = 500_000
+attention_bias = "qkv"
+feed_forward_bias = true
+query_key_norm = true
+
+[rope_scaling]
+type = "llama3"
+factor = 32
+low_frequency_factor = 1.0
+high_frequency_factor = 4.0
+original_positions = 32
+)";
+
+TEST_F(ModelFileTest, GivesLlamasFields) {
+  ModelConfig expected{.name = "model_GivesLlamasFields",
+                       .family = Family::Llama,
+                       .layers = 3,
+                       .hidden = 48,
+                       .heads = 4,
+                       .feed_forward = 80,
+                       .vocabulary = 300,
+                       .positions = 64};
+  EXPECT_EQ(find_model(written(kGoodLlama.substr(0, kGoodLlama.find("norm_epsilon")))), expected);
+  expected.norm_epsilon = 1e-5;
+  expected.key_value_heads = 2;
+  expected.head_size = 20;
+  expected.sliding_window = 32;
+  expected.rope_theta = 5e5;
+  expected.rope_scaling = {RopeScalingType::Llama3, 32, 1, 4, 32};
+  expected.attention_bias = AttentionBias::QueryKeyValue;
+  expected.feed_forward_bias = expected.query_key_norm = true;
+  EXPECT_EQ(find_model(written(kGoodLlama)), expected);
+}
+
+TEST_F(ModelFileTest, NamesWhatIsWrongInLlamasFields) {
+  EXPECT_THAT(error_of("\"bert\"", "\"bert\"\nrope_theta = 1e4"), HasSubstr(".toml:2: unknown field 'rope_theta'"));
+  const auto llama_error = [this](const std::string& pattern, const std::string& replacement) {
+    return error_of(kGoodLlama, pattern, replacement);
+  };
+  EXPECT_THAT(llama_error("\"llama3\"", "\"lama3\""),
+              HasSubstr(".toml:19: unknown type 'lama3'; did you mean 'llama3'?"));
+  EXPECT_THAT(llama_error("\"llama3\"", "\"linear\""),
+              HasSubstr(".toml:22: unknown field 'high_frequency_factor'; known: type, factor"));
+  EXPECT_THAT(llama_error("factor = 32\n", ""), HasSubstr("field 'factor' is missing; add it as a number"));
+  EXPECT_THAT(llama_error("\"qkv\"", "true"),
+              HasSubstr(".toml:14: field 'attention_bias' must be \"none\" or \"qkv\" or \"all\""));
+  EXPECT_THAT(llama_error("500_000", "\"large\""), HasSubstr(".toml:13: field 'rope_theta' must be a number"));
+  const std::size_t table = kGoodLlama.find("[rope_scaling]");
+  EXPECT_THAT(error_of(kGoodLlama.substr(0, table) + "rope_scaling = 2\n", "", ""),
+              HasSubstr(".toml:18: field 'rope_scaling' must be a table"));
 }
 
 TEST_F(ModelFileTest, NamesUnknownFieldWithLineAndTheNearestOne) {
@@ -89,6 +158,11 @@ TEST_F(ModelFileTest, RefusesBadSyntaxDuplicatesAndHugeNumbersWithLine) {
   EXPECT_THAT(error_of("hidden = 48", "hidden 48"), HasSubstr(".toml:3: "));
   EXPECT_THAT(error_of("heads = 6", "layers = 6"), HasSubstr(".toml:4: "));
   EXPECT_THAT(error_of("heads = 6", "heads = 99999999999999999999"), HasSubstr(".toml:4: "));
+}
+
+TEST_F(ModelFileTest, QuotesForeignTextOnOneLine) {
+  EXPECT_THAT(error_of("layers", "\"lay\\ners\""), HasSubstr(".toml:2: unknown field 'lay\\x0aers'"));
+  EXPECT_THAT(error_of("hidden = 48", "hidden = \x7f"), AllOf(HasSubstr(".toml:3: "), Not(HasSubstr("\x7f"))));
 }
 
 TEST_F(ModelFileTest, RefusesSizesThatDoNotFitNamingTheFile) {

@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <functional>
+#include <string>
+
 #include "core/error.h"
 
 namespace chimera {
@@ -13,11 +17,12 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 
 TEST(ModelConfigTest, EveryPresetIsValidAndFoundByItsName) {
-  EXPECT_EQ(preset_names().size(), 9U);
+  EXPECT_EQ(preset_names().size(), 16U);
   for (const std::string& name : preset_names()) {
     const ModelConfig config = find_model(name);
     EXPECT_EQ(config.name, name);
     EXPECT_NO_THROW(validate(config)) << name;
+    if (config.family == Family::Llama) continue;
     EXPECT_EQ(config.feed_forward, 4 * config.hidden) << name;
     EXPECT_EQ(config.tied, name == "gpt2") << name;
     EXPECT_EQ(config.family, name.starts_with("bert") ? Family::Bert : Family::Gpt2) << name;
@@ -28,6 +33,30 @@ TEST(ModelConfigTest, SmallPresetsReadBytes) {
   EXPECT_EQ(find_model("gpt2-tiny").vocabulary, 256);
   EXPECT_EQ(find_model("gpt2-mini").vocabulary, 256);
   EXPECT_EQ(find_model("bert-tiny").vocabulary, 260);
+}
+
+// As their makers' config.json has them.
+TEST(ModelConfigTest, LlamasPresetsAreThePublishedOnes) {
+  EXPECT_EQ(find_model("smollm2-135m").rope_theta, 1e5);
+  EXPECT_EQ(head_size_of(find_model("smollm2-135m")), 64);
+  const ModelConfig qwen = find_model("qwen3-0.6b");
+  EXPECT_EQ(head_size_of(qwen) * qwen.heads, 2048) << "not the hidden width";
+  EXPECT_EQ(norm_epsilon_of(qwen), 1e-6);
+  EXPECT_TRUE(qwen.query_key_norm);
+  const RopeScaling scaling = {RopeScalingType::Llama3, 32, 1, 4, 8192};
+  EXPECT_EQ(find_model("llama-3.2-1b").rope_scaling, scaling);
+  EXPECT_EQ(find_model("llama-3-8b").rope_scaling, RopeScaling());
+  EXPECT_EQ(find_model("mistral-7b").sliding_window, 4096);
+}
+
+TEST(ModelConfigTest, WhatIsNotGivenFollowsFromTheOtherSizes) {
+  ModelConfig config = find_model("llama-mini");
+  EXPECT_EQ(head_size_of(config), 32);
+  EXPECT_EQ(key_value_heads_of(config), 1);
+  config.key_value_heads.reset();
+  EXPECT_EQ(key_value_heads_of(config), 7);
+  EXPECT_EQ(norm_epsilon_of(find_model("gpt2")), 1e-5);
+  EXPECT_EQ(norm_epsilon_of(find_model("bert-base")), 1e-12);
 }
 
 TEST(ModelConfigTest, UnknownNameNamesTheNearest) {
@@ -51,6 +80,47 @@ TEST(ModelConfigTest, OverridesReplaceSingleFields) {
   expected.tied = true;
   EXPECT_EQ(with_overrides(tiny, {.vocabulary = 1000, .tied = true}), expected);
   EXPECT_EQ(with_overrides(tiny, {}), tiny);
+}
+
+TEST(ModelConfigTest, OverridesKeepLlamasHeadsUnlessTheyReplaceThem) {
+  const ModelConfig tiny = find_model("llama-tiny");
+  const ModelConfig wide = with_overrides(tiny, {.hidden = 96});
+  EXPECT_EQ(wide.feed_forward, 288);
+  EXPECT_EQ(head_size_of(wide), 24);
+  EXPECT_EQ(key_value_heads_of(with_overrides(tiny, {.key_value_heads = 4})), 4);
+  EXPECT_THAT([&] { (void)with_overrides(tiny, {.key_value_heads = 3}); },
+              ThrowsMessage<ConfigError>(HasSubstr("3 key_value_heads do not divide the 4 heads")));
+  EXPECT_THAT([] { (void)with_overrides(find_model("gpt2-tiny"), {.key_value_heads = 2}); },
+              ThrowsMessage<ConfigError>(HasSubstr("belong to family 'llama', not 'gpt2'")));
+}
+
+TEST(ModelConfigTest, RefusesNumbersThatRotaryPositionsDoNotHave) {
+  const auto refusal = [](const std::function<void(ModelConfig&)>& change) -> std::string {
+    ModelConfig config = find_model("llama-3.2-1b");
+    change(config);
+    try {
+      validate(config);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(refusal([](ModelConfig& c) { c.head_size = 63; }),
+            "model 'llama-3.2-1b': heads are 63 wide; rotary positions need an even width");
+  EXPECT_THAT(refusal([](ModelConfig& c) { c.head_size = 1'000'000'000; }), HasSubstr("heads times head_size"));
+  EXPECT_THAT(refusal([](ModelConfig& c) { c.rope_theta = std::nan(""); }), HasSubstr("rope_theta is nan"));
+  EXPECT_THAT(refusal([](ModelConfig& c) { c.rope_scaling.factor = 0.5; }), HasSubstr("factor of rope_scaling is 0.5"));
+  EXPECT_THAT(refusal([](ModelConfig& c) { c.rope_scaling.low_frequency_factor = 4; }),
+              HasSubstr("high_frequency_factor 4 must be above low_frequency_factor 4"));
+  EXPECT_THAT(refusal([](ModelConfig& c) { c.norm_epsilon = 0; }), HasSubstr("norm_epsilon is 0"));
+  EXPECT_THAT(refusal([](ModelConfig& c) { c.sliding_window = 0; }), HasSubstr("sliding_window is 0"));
+}
+
+TEST(ModelConfigTest, RefusesSequencesAboveTheSlidingWindow) {
+  EXPECT_NO_THROW(require_no_sliding(find_model("mistral-7b"), 4096));
+  EXPECT_NO_THROW(require_no_sliding(find_model("llama-3-8b"), 8192));
+  EXPECT_THAT([] { require_no_sliding(find_model("mistral-7b"), 4097); },
+              ThrowsMessage<ConfigError>(AllOf(HasSubstr("4097 tokens"), HasSubstr("sliding window of 4096"))));
 }
 
 TEST(ModelConfigTest, RefusesOverridesThatDoNotFit) {

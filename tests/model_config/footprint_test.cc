@@ -13,10 +13,6 @@ namespace {
 /// b sequences of L tokens in float32.
 Workload workload(std::int64_t b, std::int64_t length) { return {.micro_batch_size = b, .sequence = length}; }
 
-double head_flops(const ModelConfig& config, const Workload& on) {
-  return layer_footprint(config, LayerKind::Head, on).forward_flops;
-}
-
 // Four products with H x H and two with H x 4H; then scores and values, of every pair of tokens.
 TEST(FootprintTest, ABlocksFlopsAreThoseOfTheFormula) {
   for (const char* name : {"gpt2-64", "bert-48"}) {
@@ -31,14 +27,51 @@ TEST(FootprintTest, ABlocksFlopsAreThoseOfTheFormula) {
   }
 }
 
-TEST(FootprintTest, HeadsFlopsAreThoseOfTheirProducts) {
+// Two FLOPs for each weight of a matrix and each token; then scores and values, of every pair of tokens.
+TEST(FootprintTest, LlamasFlopsAreThoseOfItsMatrices) {
+  for (const char* name : {"llama-3.2-1b", "qwen3-0.6b", "llama-mini"}) {
+    const ModelConfig config = find_model(name);
+    double weights = 0;
+    for (const ParameterSpec& spec : block_parameters(config, 0)) {
+      if (spec.shape.size() == 2) weights += static_cast<double>(spec.count());
+    }
+    constexpr double kTokens = 3 * 96;
+    const double pairs = 4 * kTokens * 96 * static_cast<double>(config.heads * head_size_of(config));
+    const LayerFootprint block = layer_footprint(config, LayerKind::Block, workload(3, 96));
+    EXPECT_DOUBLE_EQ(block.forward_flops, 2 * kTokens * weights + pairs) << name;
+    EXPECT_DOUBLE_EQ(block.input_gradient_flops, 2 * kTokens * weights + 2 * pairs) << name;
+    EXPECT_DOUBLE_EQ(block.weight_gradient_flops, 2 * kTokens * weights) << name;
+  }
+}
+
+// F scores every token and takes the gradient back through the same matrix; W scores all but the last of four chunks
+// again. A micro-batch of one chunk makes nothing twice.
+TEST(FootprintTest, HeadsFlopsAreThoseOfItsProducts) {
   const ModelConfig gpt2 = find_model("gpt2");
-  EXPECT_DOUBLE_EQ(head_flops(gpt2, workload(2, 1024)), 2.0 * 2 * 1024 * 768 * 50'257);
-  const ModelConfig bert = find_model("bert-base");
-  const double tokens = 2 * 2.0 * 128 * (768.0 * 30'522 + 768 * 768);  // decoder, transform
-  const double sentences = 2 * 2.0 * (768 * 768 + 768 * 2);            // pooler, order of sentences
-  EXPECT_DOUBLE_EQ(head_flops(bert, workload(2, 128)), tokens + sentences);
+  const double product = 2.0 * 1024 * 768 * 50'257;
+  const LayerFootprint head = layer_footprint(gpt2, LayerKind::Head, workload(1, 1024));
+  EXPECT_DOUBLE_EQ(head.forward_flops, 2 * product);
+  EXPECT_DOUBLE_EQ(head.input_gradient_flops, 0);
+  EXPECT_DOUBLE_EQ(head.weight_gradient_flops, 1.75 * product);
+  EXPECT_DOUBLE_EQ(layer_footprint(gpt2, LayerKind::Head, workload(2, 128)).weight_gradient_flops, product / 4);
   EXPECT_EQ(layer_footprint(gpt2, LayerKind::Embedding, workload(2, 1024)).forward_flops, 0);
+}
+
+// 19 of 128 tokens are masked: 15 % of the 125 that are text.
+TEST(FootprintTest, BertsHeadScoresMaskedTokensAlone) {
+  const LayerFootprint head = layer_footprint(find_model("bert-base"), LayerKind::Head, workload(2, 128));
+  const double decoder = 2 * 2.0 * 19 * 768 * 30'522;
+  const double others = 2 * 2.0 * 19 * 768 * 768 + 2 * 2.0 * (768 * 768 + 768 * 2);  // transform; pooler, sentences
+  EXPECT_DOUBLE_EQ(head.forward_flops, 2 * decoder + others);
+  EXPECT_DOUBLE_EQ(head.input_gradient_flops, others);
+  EXPECT_DOUBLE_EQ(head.weight_gradient_flops, decoder + others);
+}
+
+// Hidden states, their gradient, the norm's statistics, targets, and the gradient of one chunk's logits.
+TEST(FootprintTest, AHeadKeepsTheLogitsOfOneChunk) {
+  const LayerFootprint head = layer_footprint(find_model("gpt2"), LayerKind::Head, workload(1, 1024));
+  EXPECT_EQ(head.activations, 4 * 1024 * (2 * 768 + 2) + 8 * 1024 + 4 * 256 * 50'257);
+  EXPECT_EQ(head.deferred, 4 * 1024 * 768 + 8 * 1024 + 4 * 256 * 50'257);
 }
 
 // float32, no dropout: 8 tensors of [b, L, H] and 2 of [b, L, 4H], then means, deviations and a number for each head.
@@ -48,6 +81,20 @@ TEST(FootprintTest, ABlockKeepsThisMuch) {
   const LayerFootprint block = layer_footprint(config, LayerKind::Block, workload(8, 1024));
   EXPECT_EQ(block.activations, 4 * tokens * (16 * 768 + 2 * 2 + 12));
   EXPECT_EQ(block.deferred, 4 * tokens * 16 * 768) << "inputs of four linear layers and gradients of their outputs";
+}
+
+// float32, no dropout: of [b, L, H] 4, of queries' width 2, of keys' width 2, of [b, L, F] 3; then the norms' scales
+// and a number for each head.
+TEST(FootprintTest, ABlockOfLlamaKeepsThisMuch) {
+  ModelConfig config = find_model("llama-3.2-1b");
+  const double tokens = 2 * 512;
+  const double kept = tokens * (4 * 2048 + 2 * 2048 + 2 * 512 + 3 * 8192 + 2 + 32);
+  EXPECT_EQ(layer_footprint(config, LayerKind::Block, workload(2, 512)).activations, 4 * kept);
+  EXPECT_EQ(layer_footprint(config, LayerKind::Block, workload(2, 512)).deferred,
+            4 * tokens * (4 * 2048 + 2 * 2048 + 2 * 512 + 3 * 8192));
+  config.query_key_norm = true;
+  EXPECT_EQ(layer_footprint(config, LayerKind::Block, workload(2, 512)).activations,
+            4 * (kept + tokens * (2048 + 512 + 32 + 8)));
 }
 
 TEST(FootprintTest, HalfAsWideElementsTakeHalfTheBytesButForWhatIsComputedWider) {

@@ -10,7 +10,10 @@
 namespace chimera {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
+using testing::IsSupersetOf;
+using testing::Not;
 
 ModelConfig untied(const std::string& name) { return with_overrides(find_model(name), {.tied = false}); }
 
@@ -30,6 +33,33 @@ TEST(ParameterCountTest, OfPresetsIsThePublishedOne) {
   EXPECT_EQ(parameter_count(find_model("bert-large")), 336'226'108 + 30'522 * 1024);
   EXPECT_EQ(parameter_count(untied("gpt2")), 124'439'808 + 50'257 * 768);
   EXPECT_NEAR(static_cast<double>(parameter_count(find_model("gpt2-mini"))), 5e6, 0.3e6);
+}
+
+// As Hugging Face's classes count them. Qwen2.5-0.5B has biases on query, key and value.
+TEST(ParameterCountTest, OfLlamasIsThePublishedOne) {
+  EXPECT_EQ(parameter_count(find_model("smollm2-135m")), 134'515'008);
+  EXPECT_EQ(parameter_count(find_model("qwen3-0.6b")), 596'049'920);
+  EXPECT_EQ(parameter_count(find_model("llama-3.2-1b")), 1'235'814'400);
+  EXPECT_EQ(parameter_count(find_model("llama-3-8b")), 8'030'261'248);
+  EXPECT_EQ(parameter_count(find_model("mistral-7b")), 7'241'732'096);
+  ModelConfig qwen2 = find_model("qwen3-0.6b");
+  qwen2.layers = 24;
+  qwen2.hidden = 896;
+  qwen2.heads = 14;
+  qwen2.key_value_heads = 2;
+  qwen2.head_size = 64;
+  qwen2.feed_forward = 4864;
+  qwen2.query_key_norm = false;
+  qwen2.attention_bias = AttentionBias::QueryKeyValue;
+  EXPECT_EQ(parameter_count(qwen2), 494'032'768);
+}
+
+TEST(ParameterCountTest, OfTheSmallLlamasBlocksIsAboutThatOfTheSmallGpt2s) {
+  const auto block_size = [](const std::string& name) {
+    return static_cast<double>(parameter_count(find_model(name), {0, 1, false, false}));
+  };
+  EXPECT_NEAR(block_size("llama-tiny") / block_size("gpt2-tiny"), 1, 0.02);
+  EXPECT_NEAR(block_size("llama-mini") / block_size("gpt2-mini"), 1, 0.02);
 }
 
 // First and inner stages as the authors' scripts all-reduce them.
@@ -121,6 +151,38 @@ TEST(ParametersTest, BertLaysMatricesOutAsOutIn) {
   EXPECT_THAT(find_spec(specs, "bert.encoder.layer.3.attention.self.query.weight").shape, ElementsAre(768, 768));
   EXPECT_THAT(find_spec(specs, "bert.encoder.layer.3.intermediate.dense.weight").shape, ElementsAre(3072, 768));
   EXPECT_THAT(find_spec(specs, "bert.encoder.layer.3.output.dense.weight").shape, ElementsAre(768, 3072));
+}
+
+TEST(ParametersTest, LlamasBiasesAndNormsAreThoseThatAreAskedFor) {
+  const auto names = [](const ModelConfig& config) {
+    std::vector<std::string> result;
+    for (const ParameterSpec& spec : block_parameters(config, 7)) {
+      result.push_back(spec.name.substr(std::string("model.layers.7.").size()));
+    }
+    return result;
+  };
+  ModelConfig config = find_model("llama-tiny");
+  EXPECT_THAT(names(config),
+              ElementsAre("input_layernorm.weight", "self_attn.q_proj.weight", "self_attn.k_proj.weight",
+                          "self_attn.v_proj.weight", "self_attn.o_proj.weight", "post_attention_layernorm.weight",
+                          "mlp.gate_proj.weight", "mlp.up_proj.weight", "mlp.down_proj.weight"));
+  config.attention_bias = AttentionBias::QueryKeyValue;
+  config.query_key_norm = true;
+  EXPECT_THAT(names(config), IsSupersetOf({"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias",
+                                           "self_attn.q_norm.weight", "self_attn.k_norm.weight"}));
+  EXPECT_THAT(names(config), Not(Contains("self_attn.o_proj.bias")));
+  config.attention_bias = AttentionBias::All;
+  config.feed_forward_bias = true;
+  EXPECT_THAT(names(config),
+              IsSupersetOf({"self_attn.o_proj.bias", "mlp.gate_proj.bias", "mlp.up_proj.bias", "mlp.down_proj.bias"}));
+}
+
+TEST(ParametersTest, LlamasHeadsHaveTheirOwnWidth) {
+  const auto specs = block_parameters(find_model("qwen3-0.6b"), 0);
+  EXPECT_THAT(find_spec(specs, "model.layers.0.self_attn.q_proj.weight").shape, ElementsAre(2048, 1024));
+  EXPECT_THAT(find_spec(specs, "model.layers.0.self_attn.v_proj.weight").shape, ElementsAre(1024, 1024));
+  EXPECT_THAT(find_spec(specs, "model.layers.0.self_attn.o_proj.weight").shape, ElementsAre(1024, 2048));
+  EXPECT_THAT(find_spec(specs, "model.layers.0.self_attn.q_norm.weight").shape, ElementsAre(128));
 }
 
 TEST(ParametersTest, TiedHeadsHaveNoMatrixOfTheirOwn) {
