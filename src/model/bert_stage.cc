@@ -2,17 +2,21 @@
 
 #include <ATen/ATen.h>
 
+#include "model/embedding.h"
+#include "model/linear_cross_entropy.h"
+
 namespace chimera {
 namespace {
 
-constexpr double kBertEpsilon = 1e-12;
 constexpr auto kBertLayout = WeightLayout::OutIn;
 
 }  // namespace
 
 BertStage::BertStage(const ModelConfig& config, const StageLayers& layers, std::vector<Parameter> parameters,
                      const TiedLeaves& tied, at::ScalarType compute)
-    : TransformerStage(layers, std::move(parameters), tied, compute), heads_(config.heads) {
+    : TransformerStage(layers, std::move(parameters), tied, compute),
+      heads_(config.heads),
+      epsilon_(norm_epsilon_of(config)) {
   if (layers.embedding) embedding_ = make_embedding(tied.embedding);
   for (std::int64_t layer = layers.first_layer; layer < layers.end_layer; ++layer) {
     blocks_.push_back(make_block("bert.encoder.layer." + std::to_string(layer)));
@@ -24,7 +28,7 @@ BertStage::Embedding BertStage::make_embedding(const at::Tensor& words) {
   const std::string name = "bert.embeddings.";
   return {words.defined() ? words : parameter(name + "word_embeddings.weight"),
           parameter(name + "position_embeddings.weight"), parameter(name + "token_type_embeddings.weight"),
-          layer_norm_named(name + "LayerNorm", kBertEpsilon)};
+          layer_norm_named(name + "LayerNorm", epsilon_)};
 }
 
 BertStage::Block BertStage::make_block(const std::string& name) {
@@ -32,25 +36,25 @@ BertStage::Block BertStage::make_block(const std::string& name) {
           linear_named(name + ".attention.self.key", kBertLayout),
           linear_named(name + ".attention.self.value", kBertLayout),
           linear_named(name + ".attention.output.dense", kBertLayout),
-          layer_norm_named(name + ".attention.output.LayerNorm", kBertEpsilon),
+          layer_norm_named(name + ".attention.output.LayerNorm", epsilon_),
           linear_named(name + ".intermediate.dense", kBertLayout),
           linear_named(name + ".output.dense", kBertLayout),
-          layer_norm_named(name + ".output.LayerNorm", kBertEpsilon)};
+          layer_norm_named(name + ".output.LayerNorm", epsilon_)};
 }
 
 BertStage::Head BertStage::make_head(const at::Tensor& decoder) {
   return {linear_named("bert.pooler.dense", kBertLayout),
           linear_named("cls.predictions.transform.dense", kBertLayout),
-          layer_norm_named("cls.predictions.transform.LayerNorm", kBertEpsilon),
+          layer_norm_named("cls.predictions.transform.LayerNorm", epsilon_),
           {decoder.defined() ? for_compute(decoder) : weight("cls.predictions.decoder.weight"),
            weight("cls.predictions.bias"), kBertLayout},
           linear_named("cls.seq_relationship", kBertLayout)};
 }
 
 at::Tensor BertStage::embed(const MicroBatch& batch) const {
-  const at::Tensor sum = token_embedding(embedding_.words, batch.tokens) +
-                         token_embedding(embedding_.token_types, batch.token_types) +
-                         position_embedding(embedding_.positions, batch.tokens.size(1));
+  const at::Tensor words = token_embedding(embedding_.words, batch.tokens);
+  const at::Tensor types = token_embedding(embedding_.token_types, batch.token_types);
+  const at::Tensor sum = add_positions(words + types, embedding_.positions);
   return dropout(layer_norm(sum.to(compute_type()), embedding_.norm), batch.dropout, DropoutSite::Embedding);
 }
 
@@ -67,18 +71,22 @@ at::Tensor BertStage::block(std::size_t index, const at::Tensor& hidden, const M
   return layer_norm(middle + outer, layer.output_norm);
 }
 
-at::Tensor BertStage::logits(const at::Tensor& hidden) const {
-  const at::Tensor transformed = gelu(linear(hidden, head_.transform), Gelu::Exact);
-  return linear(layer_norm(transformed, head_.transform_norm), head_.decoder);
+at::Tensor BertStage::transform(const at::Tensor& hidden) const {
+  return layer_norm(gelu(linear(hidden, head_.transform), Gelu::Exact), head_.transform_norm);
 }
 
+at::Tensor BertStage::logits(const at::Tensor& hidden) const { return linear(transform(hidden), head_.decoder); }
+
 at::Tensor BertStage::sentence_logits(const at::Tensor& hidden) const {
-  const at::Tensor first_token = hidden.select(/*dim=*/1, 0);
+  const at::Tensor first_token = hidden.select(/*dim=*/1, 0).clone();  // a view would keep all tokens until W
   return linear(at::tanh(linear(first_token, head_.pooler)), head_.seq_relationship);
 }
 
 at::Tensor BertStage::loss(const at::Tensor& hidden, const MicroBatch& batch) const {
-  return cross_entropy_sum(logits(hidden), batch.targets) * batch.token_loss_scale +
+  const at::Tensor targets = batch.targets.flatten();
+  const at::Tensor places = target_places(targets);
+  const at::Tensor masked = transform(hidden.flatten(0, 1).index_select(0, places));
+  return linear_cross_entropy(masked, head_.decoder, targets.index_select(0, places), batch.token_loss_scale) +
          cross_entropy_sum(sentence_logits(hidden), batch.next_sentence) * batch.sentence_loss_scale;
 }
 

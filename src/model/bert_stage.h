@@ -9,7 +9,7 @@ namespace chimera {
 /// Consecutive layers of BERT.
 class BertStage final : public TransformerStage {
  public:
-  /// `parameters`: those that own_parameters(config, layers) names. `tied`: of a tied model, what this stage uses.
+  /// `parameters`: those that own_parameters(config, layers) names. `tied`: the leaves of a tied matrix that it uses.
   /// `compute`: the type of hidden states.
   BertStage(const ModelConfig& config, const StageLayers& layers, std::vector<Parameter> parameters,
             const TiedLeaves& tied, at::ScalarType compute);
@@ -45,12 +45,15 @@ class BertStage final : public TransformerStage {
   [[nodiscard]] at::Tensor embed(const MicroBatch& batch) const override;
   [[nodiscard]] at::Tensor block(std::size_t index, const at::Tensor& hidden, const MicroBatch& batch) const override;
   [[nodiscard]] at::Tensor loss(const at::Tensor& hidden, const MicroBatch& batch) const override;
-  /// `words`, `decoder`: the tied matrix; undefined: a parameter of this stage.
+  /// The decoder's input, made from hidden states [..., H].
+  [[nodiscard]] at::Tensor transform(const at::Tensor& hidden) const;
+  /// `words`, `decoder`: the tied matrix; undefined where the stage has a parameter of its own.
   [[nodiscard]] Embedding make_embedding(const at::Tensor& words);
   [[nodiscard]] Block make_block(const std::string& name);
   [[nodiscard]] Head make_head(const at::Tensor& decoder);
 
   std::int64_t heads_;
+  double epsilon_;       ///< of the norms
   Embedding embedding_;  ///< undefined where another stage has it
   std::vector<Block> blocks_;
   Head head_;  ///< likewise

@@ -40,7 +40,7 @@ struct Masks : torch::CustomClassHolder {
   double scale;
 };
 
-/// One chunk: elements kChunk * chunk and following of a sample, `count` of them.
+/// Makes one chunk of a mask: `count` elements of a sample from kChunk * chunk on.
 template <class Element>
 void apply(const Masks& masks, std::int64_t sample, std::int64_t chunk, const Element* in, Element* out,
            std::int64_t count) {

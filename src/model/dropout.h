@@ -8,7 +8,7 @@
 
 namespace chimera {
 
-/// Where in a layer a mask is applied, as in GPT-2 and BERT. The heads have none.
+/// Where in a layer a mask is applied, as in GPT-2 and BERT; Llama has the same. The heads have none.
 enum class DropoutSite : std::uint8_t {
   Embedding,               ///< the sum of the embeddings (BERT: after its layer norm); of layer 0
   AttentionProbabilities,  ///< after the softmax

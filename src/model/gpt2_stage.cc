@@ -2,10 +2,12 @@
 
 #include <ATen/ATen.h>
 
+#include "model/embedding.h"
+#include "model/linear_cross_entropy.h"
+
 namespace chimera {
 namespace {
 
-constexpr double kGpt2Epsilon = 1e-5;
 constexpr auto kGpt2Layout = WeightLayout::InOut;
 
 }  // namespace
@@ -13,27 +15,28 @@ constexpr auto kGpt2Layout = WeightLayout::InOut;
 Gpt2Stage::Gpt2Stage(const ModelConfig& config, const StageLayers& layers, std::vector<Parameter> parameters,
                      const TiedLeaves& tied, at::ScalarType compute)
     : TransformerStage(layers, std::move(parameters), tied, compute), heads_(config.heads) {
+  const double epsilon = norm_epsilon_of(config);
   if (layers.embedding) {
     wte_ = tied.embedding.defined() ? tied.embedding : parameter("wte.weight");
     wpe_ = parameter("wpe.weight");
   }
   for (std::int64_t layer = layers.first_layer; layer < layers.end_layer; ++layer) {
-    blocks_.push_back(block_named("h." + std::to_string(layer)));
+    blocks_.push_back(block_named("h." + std::to_string(layer), epsilon));
   }
   if (layers.head) {
-    ln_f_ = layer_norm_named("ln_f", kGpt2Epsilon);
+    ln_f_ = layer_norm_named("ln_f", epsilon);
     lm_head_ = {tied.head.defined() ? for_compute(tied.head) : weight("lm_head.weight"), {}, WeightLayout::OutIn};
   }
 }
 
-Gpt2Stage::Block Gpt2Stage::block_named(const std::string& name) {
-  return {layer_norm_named(name + ".ln_1", kGpt2Epsilon),   linear_named(name + ".attn.c_attn", kGpt2Layout),
-          linear_named(name + ".attn.c_proj", kGpt2Layout), layer_norm_named(name + ".ln_2", kGpt2Epsilon),
+Gpt2Stage::Block Gpt2Stage::block_named(const std::string& name, double epsilon) {
+  return {layer_norm_named(name + ".ln_1", epsilon),        linear_named(name + ".attn.c_attn", kGpt2Layout),
+          linear_named(name + ".attn.c_proj", kGpt2Layout), layer_norm_named(name + ".ln_2", epsilon),
           linear_named(name + ".mlp.c_fc", kGpt2Layout),    linear_named(name + ".mlp.c_proj", kGpt2Layout)};
 }
 
 at::Tensor Gpt2Stage::embed(const MicroBatch& batch) const {
-  const at::Tensor sum = token_embedding(wte_, batch.tokens) + position_embedding(wpe_, batch.tokens.size(1));
+  const at::Tensor sum = add_positions(token_embedding(wte_, batch.tokens), wpe_);
   return dropout(sum.to(compute_type()), batch.dropout, DropoutSite::Embedding);
 }
 
@@ -41,7 +44,8 @@ at::Tensor Gpt2Stage::block(std::size_t index, const at::Tensor& hidden, const M
   const Block& layer = blocks_[index];
   const Dropout masks = block_dropout(index, batch);
   const auto projections = linear(layer_norm(hidden, layer.ln_1), layer.c_attn).chunk(3, /*dim=*/2);
-  const at::Tensor attended = causal_attention({projections[0], projections[1], projections[2]}, heads_, masks);
+  const at::Tensor attended =
+      causal_attention({projections[0], projections[1], projections[2]}, heads_, masks, batch.documents);
   const at::Tensor middle = hidden + dropout(linear(attended, layer.attn_c_proj), masks, DropoutSite::AttentionOutput);
   const at::Tensor inner = gelu(linear(layer_norm(middle, layer.ln_2), layer.c_fc), Gelu::Tanh);
   return middle + dropout(linear(inner, layer.mlp_c_proj), masks, DropoutSite::FeedForwardOutput);
@@ -50,7 +54,8 @@ at::Tensor Gpt2Stage::block(std::size_t index, const at::Tensor& hidden, const M
 at::Tensor Gpt2Stage::logits(const at::Tensor& hidden) const { return linear(layer_norm(hidden, ln_f_), lm_head_); }
 
 at::Tensor Gpt2Stage::loss(const at::Tensor& hidden, const MicroBatch& batch) const {
-  return cross_entropy_sum(logits(hidden), batch.targets) * batch.token_loss_scale;
+  const at::Tensor states = layer_norm(hidden, ln_f_).flatten(0, 1);
+  return linear_cross_entropy(states, lm_head_, batch.targets.flatten(), batch.token_loss_scale);
 }
 
 }  // namespace chimera

@@ -8,7 +8,7 @@ namespace chimera {
 /// Consecutive layers of GPT-2.
 class Gpt2Stage final : public TransformerStage {
  public:
-  /// `parameters`: those that own_parameters(config, layers) names. `tied`: of a tied model, what this stage uses.
+  /// `parameters`: those that own_parameters(config, layers) names. `tied`: the leaves of a tied matrix that it uses.
   /// `compute`: the type of hidden states.
   Gpt2Stage(const ModelConfig& config, const StageLayers& layers, std::vector<Parameter> parameters,
             const TiedLeaves& tied, at::ScalarType compute);
@@ -27,7 +27,7 @@ class Gpt2Stage final : public TransformerStage {
   [[nodiscard]] at::Tensor embed(const MicroBatch& batch) const override;
   [[nodiscard]] at::Tensor block(std::size_t index, const at::Tensor& hidden, const MicroBatch& batch) const override;
   [[nodiscard]] at::Tensor loss(const at::Tensor& hidden, const MicroBatch& batch) const override;
-  [[nodiscard]] Block block_named(const std::string& name);
+  [[nodiscard]] Block block_named(const std::string& name, double epsilon);
 
   std::int64_t heads_;
   std::vector<Block> blocks_;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::int64_t kGrain = 1 << 14;  // numbers that are worth a thread of their own
 
-/// Each is a function of its index, so that threads change no bit.
+/// Each value is a function of its index alone, so that the number of threads changes no bit.
 at::Tensor normal(const ParameterSpec& spec, const at::TensorOptions& options, std::uint64_t seed) {
   const CounterRandom random(seed, spec.name);
   const at::Tensor values = at::empty(spec.shape, at::kDouble);

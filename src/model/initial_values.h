@@ -12,8 +12,8 @@
 
 namespace chimera {
 
-/// The type of the weights, their gradients and what an optimizer keeps of them, where hidden states are `compute`:
-/// that, or float32 where it is narrower.
+/// The type of master weights, gradients and optimizer state, where hidden states are `compute`: the same type, or
+/// float32 where that is narrower (mixed precision).
 [[nodiscard]] inline at::ScalarType weight_type(at::ScalarType compute) {
   return c10::promoteTypes(compute, at::kFloat);
 }

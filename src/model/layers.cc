@@ -12,9 +12,9 @@
 namespace chimera {
 namespace {
 
-/// [b, L, H] -> [b, heads, L, H / heads], the shape that attention works on.
-at::Tensor split_heads(const at::Tensor& x, std::int64_t heads) {
-  return x.view({x.size(0), x.size(1), heads, x.size(2) / heads}).transpose(1, 2);
+/// [b, L, heads * d] -> [b, heads, L, d], the shape that attention works on; d = `head_size`.
+at::Tensor split_heads(const at::Tensor& x, std::int64_t head_size) {
+  return x.view({x.size(0), x.size(1), -1, head_size}).transpose(1, 2);
 }
 
 /// The inverse of split_heads.
@@ -28,10 +28,19 @@ struct Attended {
 };
 
 /// What a fused kernel computes, in single operations, so that the probabilities can be masked. Arguments and result
-/// [b, heads, L, H / heads].
+/// [b, heads, L, d], keys and values of fewer heads perhaps: a group that shares one is then a matrix of more rows.
 at::Tensor attention_with_dropout(const QueryKeyValue& split, const Attended& attended, const Dropout& masks) {
   const double scale = 1 / std::sqrt(static_cast<double>(split.query.size(-1)));
-  at::Tensor scores = (split.query * scale).matmul(split.key.transpose(2, 3));
+  const std::int64_t shared = split.key.size(1);
+  const bool is_grouped = shared != split.query.size(1);
+  // [b, heads, L, n] and [b, shared, heads / shared * L, n].
+  const auto grouped = [&](const at::Tensor& x) {
+    return is_grouped ? x.reshape({x.size(0), shared, -1, x.size(3)}) : x;
+  };
+  const auto ungrouped = [&](const at::Tensor& x) {
+    return is_grouped ? x.view({x.size(0), split.query.size(1), -1, x.size(3)}) : x;
+  };
+  at::Tensor scores = ungrouped(grouped(split.query * scale).matmul(split.key.transpose(2, 3)));
   constexpr double kNever = -std::numeric_limits<double>::infinity();
   if (attended.mask) scores.masked_fill_(attended.mask->logical_not(), kNever);
   if (attended.causal) {
@@ -39,29 +48,21 @@ at::Tensor attention_with_dropout(const QueryKeyValue& split, const Attended& at
     scores.masked_fill_(at::ones({length, length}, scores.options().dtype(at::kBool)).triu(1), kNever);
   }
   const at::Tensor probabilities = scores.softmax(-1, at::promote_types(scores.scalar_type(), at::kFloat));
-  return dropout(probabilities, masks, DropoutSite::AttentionProbabilities)
-      .to(split.value.scalar_type())
-      .matmul(split.value);
+  const at::Tensor weights =
+      dropout(probabilities, masks, DropoutSite::AttentionProbabilities).to(split.value.scalar_type());
+  return ungrouped(grouped(weights).matmul(split.value));
 }
 
 at::Tensor attention(const QueryKeyValue& projections, std::int64_t heads, const Attended& attended,
                      const Dropout& masks) {
-  const QueryKeyValue split = {split_heads(projections.query, heads), split_heads(projections.key, heads),
-                               split_heads(projections.value, heads)};
+  const std::int64_t head_size = projections.query.size(2) / heads;
+  const QueryKeyValue split = {split_heads(projections.query, head_size), split_heads(projections.key, head_size),
+                               split_heads(projections.value, head_size)};
   if (masks.is_active()) return join_heads(attention_with_dropout(split, attended, masks));
   constexpr double kNoDropout = 0;
   return join_heads(at::scaled_dot_product_attention(split.query, split.key, split.value, attended.mask, kNoDropout,
-                                                     attended.causal));
-}
-
-void check_below(const at::Tensor& values, std::int64_t vocabulary, const char* what) {
-  if (!values.is_cpu()) return;  // looking would wait for all that the device has to do; its kernels check
-  const auto largest = values.max().item<std::int64_t>();
-  if (largest < vocabulary) return;
-  throw ConfigError(
-      fmt::format("{} {} lies outside the model's vocabulary of {}; choose a larger vocabulary or other "
-                  "data",
-                  what, largest, vocabulary));
+                                                     attended.causal, /*scale=*/std::nullopt,
+                                                     split.key.size(1) != heads));
 }
 
 }  // namespace
@@ -72,8 +73,11 @@ at::Tensor layer_norm(const at::Tensor& input, const LayerNorm& layer) {
 
 at::Tensor gelu(const at::Tensor& input, Gelu kind) { return at::gelu(input, kind == Gelu::Tanh ? "tanh" : "none"); }
 
-at::Tensor causal_attention(const QueryKeyValue& projections, std::int64_t heads, const Dropout& masks) {
-  return attention(projections, heads, {.mask = std::nullopt, .causal = true}, masks);
+at::Tensor causal_attention(const QueryKeyValue& projections, std::int64_t heads, const Dropout& masks,
+                            const at::Tensor& documents) {
+  if (!documents.defined()) return attention(projections, heads, {.mask = std::nullopt, .causal = true}, masks);
+  const at::Tensor same = documents.unsqueeze(2).eq(documents.unsqueeze(1));  // [b, L, L]
+  return attention(projections, heads, {.mask = same.tril().unsqueeze(1)}, masks);
 }
 
 at::Tensor masked_attention(const QueryKeyValue& projections, const at::Tensor& mask, std::int64_t heads,
@@ -83,25 +87,23 @@ at::Tensor masked_attention(const QueryKeyValue& projections, const at::Tensor& 
   return attention(projections, heads, attended, masks);
 }
 
-at::Tensor token_embedding(const at::Tensor& table, const at::Tensor& tokens) {
-  check_below(tokens, table.size(0), "token");
-  return at::embedding(table, tokens);
-}
-
-at::Tensor position_embedding(const at::Tensor& table, std::int64_t length) {
-  if (length > table.size(0)) {
-    throw ConfigError(
-        fmt::format("a sequence of {} tokens is longer than the model's {} positions", length, table.size(0)));
-  }
-  return table.narrow(0, 0, length);
-}
-
 at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets) {
   const std::int64_t vocabulary = logits.size(-1);
-  check_below(targets, vocabulary, "target");
+  require_below(targets, vocabulary, "target");
   const at::ScalarType dtype = at::promote_types(logits.scalar_type(), at::kFloat);
   return at::cross_entropy_loss(logits.reshape({-1, vocabulary}).to(dtype), targets.reshape({-1}), {},
                                 at::Reduction::Sum, kIgnored);
+}
+
+at::Tensor target_places(const at::Tensor& targets) { return (targets != kIgnored).nonzero().squeeze(1); }
+
+void require_below(const at::Tensor& values, std::int64_t vocabulary, const char* what) {
+  if (!values.is_cpu() || values.numel() == 0) return;
+  const auto largest = values.max().item<std::int64_t>();
+  if (largest < vocabulary) return;
+  throw ConfigError(
+      fmt::format("{} {} lies outside the model's vocabulary of {}; choose a larger vocabulary or other data", what,
+                  largest, vocabulary));
 }
 
 }  // namespace chimera

@@ -21,7 +21,8 @@ struct LayerNorm {
   double epsilon = 0;  ///< added to the variance
 };
 
-/// The projections of multi-head attention, before they are cut into heads; [b, L, H] each.
+/// The projections of multi-head attention, before they are cut into heads: [b, L, heads * d] of queries, d wide a
+/// head; keys and values of as many heads or, where groups of query heads share one, of fewer.
 struct QueryKeyValue {
   at::Tensor query;
   at::Tensor key;
@@ -36,25 +37,27 @@ enum class Gelu : std::uint8_t { Exact, Tanh };
 
 [[nodiscard]] at::Tensor gelu(const at::Tensor& input, Gelu kind);
 
-/// Each token attends to itself and those before it, with `masks` on the probabilities. -> [b, L, H].
+/// Each token attends to itself and those before it, of the same document where `documents` ([b, L] int64, numbers;
+/// undefined: all are of one) says that there are several, with `masks` on the probabilities; `heads`: of the queries.
+/// -> [b, L, heads * d].
 [[nodiscard]] at::Tensor causal_attention(const QueryKeyValue& projections, std::int64_t heads,
-                                          const Dropout& masks = {});
+                                          const Dropout& masks = {}, const at::Tensor& documents = {});
 
 /// Each token attends to all tokens where `mask` ([b, L] bool; undefined: everywhere) is true. At least one token of
 /// each sequence must be. -> [b, L, H].
 [[nodiscard]] at::Tensor masked_attention(const QueryKeyValue& projections, const at::Tensor& mask, std::int64_t heads,
                                           const Dropout& masks = {});
 
-/// Rows of `table` [V, H] for `tokens` [b, L] -> [b, L, H]. Throws ConfigError for a token outside the table,
-/// where they are on the CPU.
-[[nodiscard]] at::Tensor token_embedding(const at::Tensor& table, const at::Tensor& tokens);
-
-/// The first `length` rows of `table` [positions, H] -> [L, H]. Throws ConfigError where the sequence is longer.
-[[nodiscard]] at::Tensor position_embedding(const at::Tensor& table, std::int64_t length);
-
 /// Sum over `targets` [...] of the cross entropy of `logits` [..., V], without those that are kIgnored -> [].
 /// Computed in float32 where the logits are narrower. Throws ConfigError for a target outside the vocabulary, where
 /// they are on the CPU.
 [[nodiscard]] at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets);
+
+/// Where in `targets` [n] a loss is taken, ascending. On a GPU this waits for all that it has to do.
+[[nodiscard]] at::Tensor target_places(const at::Tensor& targets);
+
+/// Throws ConfigError where one of `values` is `vocabulary` or larger, naming it as `what`. Looks at values on the CPU
+/// alone: elsewhere that would wait for all that the device has to do, and its kernels check.
+void require_below(const at::Tensor& values, std::int64_t vocabulary, const char* what);
 
 }  // namespace chimera

@@ -14,18 +14,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-at::Tensor out_in(const at::Tensor& weight, WeightLayout layout) {
-  return layout == WeightLayout::OutIn ? weight : weight.t();
-}
-
 /// [..., n] -> [rows, n]
 at::Tensor rows_of(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
-
-/// The gradient that a parameter accumulates into; zeros where it has none yet.
-at::Tensor gradient_of(at::Tensor parameter) {
-  if (!parameter.grad().defined()) parameter.mutable_grad() = at::zeros_like(parameter);
-  return parameter.grad();
-}
 
 /// sum += left right, whose type may be narrower: then their product is rounded to it first.
 void add_product(at::Tensor sum, const at::Tensor& left, const at::Tensor& right) {
@@ -36,23 +26,6 @@ void add_product(at::Tensor sum, const at::Tensor& left, const at::Tensor& right
   }
 }
 
-/// Adds to the gradients of weight and bias. input [rows, in], output_gradient [rows, out].
-void add_weight_gradient(const Linear& layer, const at::Tensor& input, const at::Tensor& output_gradient) {
-  const at::NoGradGuard no_graph;
-  if (layer.weight.requires_grad()) {
-    const at::Tensor gradient = gradient_of(layer.weight);
-    if (layer.layout == WeightLayout::OutIn) {
-      add_product(gradient, output_gradient.t(), input);
-    } else {
-      add_product(gradient, input.t(), output_gradient);
-    }
-  }
-  if (layer.bias.defined() && layer.bias.requires_grad()) {
-    at::Tensor gradient = gradient_of(layer.bias);
-    gradient.add_(output_gradient.sum(0, /*keepdim=*/false, gradient.scalar_type()));
-  }
-}
-
 /// Autograd sees the input gradient alone; the weight gradient goes through the queue of the forward.
 struct LinearFunction : torch::autograd::Function<LinearFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight,
@@ -60,7 +33,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     context->save_for_backward({input, weight, bias.value_or(at::Tensor())});
     context->saved_data["layout"] = static_cast<std::int64_t>(layout);
     if (const auto& queue = WeightGradients::current()) context->saved_data["queue"] = at::IValue::make_capsule(queue);
-    return at::linear(input, out_in(weight, layout), bias);
+    return at::linear(input, out_in({weight, {}, layout}), bias);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
@@ -69,7 +42,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     const Linear layer{saved[1], saved[2], layout};
     const at::Tensor& output_gradient = output_gradients[0];
     at::Tensor input_gradient;
-    if (context->needs_input_grad(0)) input_gradient = output_gradient.matmul(out_in(layer.weight, layout));
+    if (context->needs_input_grad(0)) input_gradient = output_gradient.matmul(out_in(layer));
     // Detached: a queue that held the graph would hold the stage's input and that one's gradient until W.
     auto add = [layer, input = rows_of(saved[0].detach()), rows = rows_of(output_gradient)] {
       add_weight_gradient(layer, input, rows);
@@ -86,9 +59,40 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
 
 }  // namespace
 
+at::Tensor out_in(const Linear& layer) { return layer.layout == WeightLayout::OutIn ? layer.weight : layer.weight.t(); }
+
+std::optional<at::Tensor> bias_of(const Linear& layer) {
+  return layer.bias.defined() ? std::optional(layer.bias) : std::nullopt;
+}
+
 at::Tensor linear(const at::Tensor& input, const Linear& layer) {
-  const auto bias = layer.bias.defined() ? std::optional(layer.bias) : std::nullopt;
-  return LinearFunction::apply(input, layer.weight, bias, layer.layout);
+  return LinearFunction::apply(input, layer.weight, bias_of(layer), layer.layout);
+}
+
+at::Tensor gradient_of(at::Tensor parameter) {
+  if (!parameter.grad().defined()) parameter.mutable_grad() = at::zeros_like(parameter);
+  return parameter.grad();
+}
+
+void add_weight_gradient(const Linear& layer, const at::Tensor& input, const at::Tensor& output_gradient,
+                         const at::Tensor& factor) {
+  const at::NoGradGuard no_graph;
+  if (layer.weight.requires_grad()) {
+    const at::Tensor gradient = gradient_of(layer.weight);
+    // Smaller than the output's gradient where a layer is large.
+    const at::Tensor scaled_input = factor.defined() ? input * factor : input;
+    if (layer.layout == WeightLayout::OutIn) {
+      add_product(gradient, output_gradient.t(), scaled_input);
+    } else {
+      add_product(gradient, scaled_input.t(), output_gradient);
+    }
+  }
+  if (layer.bias.defined() && layer.bias.requires_grad()) {
+    at::Tensor gradient = gradient_of(layer.bias);
+    at::Tensor sum = output_gradient.sum(0, /*keepdim=*/false, gradient.scalar_type());
+    if (factor.defined()) sum.mul_(factor);
+    gradient.add_(sum);
+  }
 }
 
 }  // namespace chimera

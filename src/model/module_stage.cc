@@ -57,7 +57,7 @@ void require_one_type(const std::vector<Parameter>& parameters) {
   }
 }
 
-/// Those to be trained, checked, with their global names.
+/// The parameters to be trained, checked, under their global names.
 std::vector<Parameter> trained_parameters(const ModuleStageSpec& spec, const std::vector<Layer>& layers,
                                           const ModuleUse& use) {
   std::vector<Parameter> parameters;

@@ -14,21 +14,21 @@
 
 namespace chimera {
 
-/// The loss of a micro-batch, in two numbers of which sums over micro-batches can be formed.
+/// The loss of a micro-batch, as two numbers that can be added up over micro-batches.
 struct LossSum {
   at::Tensor sum;          // [], over the elements counted
   std::int64_t count = 0;  // of them
 };
 
-/// What the last layer's output is trained towards. The loss of a step is the sum of its micro-batches' sums divided by
-/// that of their counts; each micro-batch back-propagates its sum times 1 / (count of the step).
+/// The loss function, applied to the last layer's output. The loss of a step is the sum of its micro-batches' sums
+/// divided by that of their counts; each micro-batch back-propagates its sum times 1 / (count of the step).
 struct Loss {
   std::function<LossSum(const at::Tensor& output, const at::Tensor& target)> sum;
   /// What `sum` will count, from the target alone: backwards start before the last forward of a step has run.
   std::function<std::int64_t(const at::Tensor& target)> count = [](const at::Tensor& target) { return target.numel(); };
 };
 
-/// Which part of a model.
+/// The part of a model that a stage holds.
 struct ModuleStageSpec {
   StageId stage;
   std::int64_t first_layer = 0;
@@ -48,7 +48,7 @@ struct TensorShape {
 /// `tokens`, the input of the model, of any shape, `targets`, likewise, `token_loss_scale` and `dropout`.
 class ModuleStage final : public Stage {
  public:
-  /// Takes `layers` over. Throws ConfigError where a layer does not allow for `use` or has a parameter in use
+  /// Takes ownership of `layers`. Throws ConfigError where a layer does not allow for `use` or has a parameter in use
   /// elsewhere, where parameters differ in type, and where none is trained.
   ModuleStage(const ModuleStageSpec& spec, std::vector<Layer> layers, const ModuleUse& use);
 
@@ -76,9 +76,9 @@ class ModuleStage final : public Stage {
   TensorShape expected_;  // no sizes: anything
 };
 
-/// Calls the factories of a stage's layers and makes the stage. Under one lock in the process, with torch's random
-/// generator at a state that depends on `seed` and the layer alone: initial values drawn from it are the same for
-/// every partition and rank.
+/// Calls the factories of a stage's layers and makes the stage. They run under one lock of the process, with torch's
+/// random generator at a state that depends on `seed` and the layer alone: initial values drawn from it are the same
+/// for every partition and rank.
 [[nodiscard]] std::unique_ptr<ModuleStage> make_module_stage(const ModuleStageSpec& spec,
                                                              const std::vector<LayerFactory>& layers,
                                                              const ModuleUse& use, std::uint64_t seed);

@@ -25,10 +25,10 @@ class ParameterGroup {
   [[nodiscard]] const std::vector<Parameter>& parameters() const { return parameters_; }
   /// All gradients in one tensor, in the order of parameters(), each from a multiple of 64 bytes on; zeros between.
   [[nodiscard]] at::Tensor& gradients() { return accumulators_.front(); }
-  /// What backwards add to, each of the size of gradients(), which is the first of them; the only one unless the
-  /// parameters have several uses that are to be added up apart.
+  /// The tensors that backwards accumulate into, each of the size of gradients(), which is the first of them. There is
+  /// only one unless the parameters have several uses whose gradients are kept apart.
   [[nodiscard]] const std::vector<at::Tensor>& accumulators() const { return accumulators_; }
-  /// Of all accumulators.
+  /// Zeroes all accumulators.
   void zero_gradients();
   /// Adds the other accumulators to gradients(). To be called once, after a step's last backward.
   void add_accumulators();

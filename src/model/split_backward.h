@@ -7,8 +7,8 @@
 
 namespace chimera {
 
-/// function(input), where `input` is a tensor that autograd may know and `function` any composition of differentiable
-/// ops that does not write to it. Where grad mode is off, nothing but that.
+/// Returns function(input), where `input` is a tensor that autograd may know and `function` any composition of
+/// differentiable ops that does not write to it. Where grad mode is off it does nothing else.
 ///
 /// A whole backward (B) is autograd's own. Under a WeightGradients queue that defers, backward is an I: it runs the
 /// path from output to input alone, keeps the gradients that arrive at the nodes of this path which feed parameters,

@@ -24,14 +24,15 @@ struct MicroBatch {
   at::Tensor targets = {};         ///< [b, L] int64; kIgnored (-100, model/layers.h) where no loss is taken
   at::Tensor token_types = {};     ///< [b, L] int64, 0 or 1; BERT only
   at::Tensor attention_mask = {};  ///< [b, L] bool, true = attend; BERT only; undefined = everywhere
+  at::Tensor documents = {};       ///< [b, L] int64, the number of each token's document; GPT-2, Llama; undefined = one
   at::Tensor next_sentence = {};   ///< [b] int64; 0 = sentence B follows A (as in Hugging Face); BERT only
   double token_loss_scale = 1;     ///< 1 / target tokens of the whole step
   double sentence_loss_scale = 1;  ///< 1 / sequences of the whole step; BERT only
   Dropout dropout = {};            ///< every stage needs it; its layer is for the stage to set
 };
 
-/// Parameters and a forward function. Backward is autograd's; it adds into gradients(), and where the model is tied
-/// into those of the tied matrix.
+/// Parameters and a forward function. Backward is autograd's; it accumulates into gradients(), and where the model is
+/// tied into those of the tied matrix.
 class Stage : public ParameterGroup {
  public:
   /// `input`: hidden states [b, L, H] from the stage before, not written to; undefined for the first stage.
@@ -40,7 +41,7 @@ class Stage : public ParameterGroup {
   [[nodiscard]] virtual at::Tensor forward(const at::Tensor& input, const MicroBatch& batch) = 0;
 
   /// Whatever backward adds to: the parameters, then the leaves of the tied matrix that this stage uses, then the
-  /// narrow copies of any of these. A copy's gradient is that of its original, in the original's type.
+  /// narrow copies of these (mixed precision). A copy's gradient is its master weight's, in that type.
   [[nodiscard]] const std::vector<at::Tensor>& leaves() const { return leaves_; }
   /// Makes the narrow copies equal to their originals again, rounded. To be called whenever those have changed: once an
   /// optimizer step, not once a micro-batch.

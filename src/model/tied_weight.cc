@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "model/first_values.h"
 #include "model/initial_values.h"
 #include "model_config/parameters.h"
 
@@ -27,8 +28,14 @@ TiedWeight::TiedWeight(Parameter weight, const TiedUses& uses)
 
 std::unique_ptr<TiedWeight> make_tied_weight(const ModelConfig& config, const TiedUses& uses, at::ScalarType dtype,
                                              std::uint64_t seed, at::Device device) {
+  return make_tied_weight(config, uses, dtype, initial_values_of(seed), device);
+}
+
+std::unique_ptr<TiedWeight> make_tied_weight(const ModelConfig& config, const TiedUses& uses, at::ScalarType dtype,
+                                             const FirstValue& value, at::Device device) {
   const auto options = at::TensorOptions(device).dtype(weight_type(dtype));
-  return std::make_unique<TiedWeight>(initial_values({tied_parameter(config)}, options, seed).front(), uses);
+  const ParameterSpec spec = tied_parameter(config);
+  return std::make_unique<TiedWeight>(Parameter{spec.name, value(spec, options)}, uses);
 }
 
 }  // namespace chimera

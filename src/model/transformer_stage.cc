@@ -29,8 +29,13 @@ at::Tensor TransformerStage::parameter(const std::string& name) const {
   return found->value;
 }
 
+bool TransformerStage::has_parameter(const std::string& name) const {
+  return std::ranges::find(parameters(), name, &Parameter::name) != parameters().end();
+}
+
 Linear TransformerStage::linear_named(const std::string& name, WeightLayout layout) {
-  return {weight(name + ".weight"), weight(name + ".bias"), layout};
+  const at::Tensor bias = has_parameter(name + ".bias") ? weight(name + ".bias") : at::Tensor();
+  return {weight(name + ".weight"), bias, layout};
 }
 
 LayerNorm TransformerStage::layer_norm_named(const std::string& name, double epsilon) {

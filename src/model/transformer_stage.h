@@ -1,5 +1,5 @@
 #pragma once
-// What the stages of both families share: embedding, a run of blocks, head.
+// What the stages of all families share: embedding, a run of blocks, head.
 
 #include <cstddef>
 #include <string>
@@ -29,8 +29,10 @@ class TransformerStage : public Stage {
   [[nodiscard]] at::Tensor parameter(const std::string& name) const;
   /// The same in the type of hidden states.
   [[nodiscard]] at::Tensor weight(const std::string& name) { return for_compute(parameter(name)); }
-  /// `name`.weight and `name`.bias.
+  [[nodiscard]] bool has_parameter(const std::string& name) const;
+  /// The linear layer of the parameters `name`.weight and, where the stage has it, `name`.bias.
   [[nodiscard]] Linear linear_named(const std::string& name, WeightLayout layout);
+  /// The layer norm of `name`.weight and `name`.bias.
   [[nodiscard]] LayerNorm layer_norm_named(const std::string& name, double epsilon);
   /// The masks of the block with the index `index` within this stage.
   [[nodiscard]] Dropout block_dropout(std::size_t index, const MicroBatch& batch) const;

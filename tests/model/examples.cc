@@ -22,15 +22,24 @@ at::Tensor integers(const char* name, std::int64_t bound) {
 }  // namespace
 
 ModelConfig small_model(Family family) {
-  return {.name = "small",
-          .family = family,
-          .layers = 5,
-          .hidden = 8,
-          .heads = 2,
-          .feed_forward = 12,
-          .vocabulary = 11,
-          .positions = 7,
-          .tied = false};
+  ModelConfig config = {.name = "small",
+                        .family = family,
+                        .layers = 5,
+                        .hidden = 8,
+                        .heads = 2,
+                        .feed_forward = 12,
+                        .vocabulary = 11,
+                        .positions = 7,
+                        .tied = false};
+  if (family != Family::Llama) return config;
+  config.heads = 4;
+  config.key_value_heads = 2;
+  config.head_size = 6;
+  config.rope_theta = 50;
+  config.rope_scaling = {RopeScalingType::Llama3, 8, 0.1, 0.5, 4};
+  config.attention_bias = AttentionBias::All;
+  config.feed_forward_bias = config.query_key_norm = true;
+  return config;
 }
 
 MicroBatch small_batch(Family family) {

@@ -10,7 +10,7 @@
 
 namespace chimera {
 
-/// 5 layers, 8 wide, vocabulary 11, no two sizes alike where that is possible.
+/// 5 layers, 8 wide, vocabulary 11, no two sizes alike where that is possible; Llama with all that the family knows.
 [[nodiscard]] ModelConfig small_model(Family family);
 
 /// 2 sequences of 6 tokens with some ignored targets; for BERT also two token types and padding. The loss scales are

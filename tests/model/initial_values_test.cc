@@ -17,7 +17,7 @@ at::Tensor value_of(const Stage& stage, const std::string& name) {
 }
 
 TEST(InitialValuesTest, AreTheSameUnderEveryPartition) {
-  for (const Family family : {Family::Gpt2, Family::Bert}) {
+  for (const Family family : {Family::Gpt2, Family::Bert, Family::Llama}) {
     const ModelConfig config = small_model(family);
     const auto single = make_stage(config, whole(config), at::kFloat, 7);
     for (std::int64_t stages = 2; stages <= config.layers; ++stages) {

@@ -35,6 +35,23 @@ TEST(LayersTest, CausalAttentionDoesNotSeeTheFuture) {
   EXPECT_FALSE(at::allclose(before.narrow(1, 3, 2), after.narrow(1, 3, 2)));
 }
 
+/// Each document is attended to as if it stood alone, whatever stands before it; with dropout's own operations too.
+TEST(LayersTest, CausalAttentionStaysInsideDocuments) {
+  const at::Tensor x = at::randn({2, 6, 8}, at::kDouble);
+  const at::Tensor documents = at::tensor({0, 0, 0, 1, 1, 2, 0, 1, 1, 1, 1, 1}, at::kLong).view({2, 6});
+  const auto alone = [&](std::int64_t row, std::int64_t first, std::int64_t count) {
+    const at::Tensor part = x.narrow(0, row, 1).narrow(1, first, count);
+    return causal_attention({part, part, part}, 2);
+  };
+  const at::Tensor expected = at::cat(
+      {at::cat({alone(0, 0, 3), alone(0, 3, 2), alone(0, 5, 1)}, 1), at::cat({alone(1, 0, 1), alone(1, 1, 5)}, 1)});
+  EXPECT_TRUE(at::allclose(causal_attention({x, x, x}, 2, {}, documents), expected, 1e-12, 1e-12));
+  const Dropout nothing = {.probability = 1e-14};
+  EXPECT_TRUE(at::allclose(causal_attention({x, x, x}, 2, nothing, documents), expected, 1e-12, 1e-12));
+  const at::Tensor one = at::zeros({2, 6}, at::kLong);
+  EXPECT_TRUE(at::allclose(causal_attention({x, x, x}, 2, {}, one), causal_attention({x, x, x}, 2), 1e-12, 1e-12));
+}
+
 TEST(LayersTest, MaskedAttentionDoesNotSeePadding) {
   const at::Tensor x = at::randn({2, 5, 6}, at::kDouble);
   at::Tensor mask = at::ones({2, 5}, at::kBool);
@@ -85,20 +102,17 @@ TEST(LayersTest, CrossEntropyOfBfloat16IsComputedInFloat32) {
   EXPECT_EQ(cross_entropy_sum(logits, tokens({1})).scalar_type(), at::kFloat);
 }
 
-TEST(LayersTest, NamesTokensAndSequencesThatDoNotFit) {
-  const at::Tensor table = at::zeros({8, 4});
+TEST(LayersTest, NamesTargetsThatDoNotFit) {
+  const at::Tensor logits = at::zeros({8, 4});
   EXPECT_THAT(
       [&] {
-        (void)token_embedding(table, tokens({0, 8}));
+        (void)cross_entropy_sum(logits, tokens({0, 1, 2, 3, 4, 3, 2, 1}));
       },
-      ThrowsMessage<ConfigError>(HasSubstr("token 8 lies outside the model's vocabulary of 8")));
-  EXPECT_THAT(
-      [&] {
-        (void)cross_entropy_sum(table, tokens({0, 1, 2, 3, 4, 5, 6, 7}));
-      },
-      ThrowsMessage<ConfigError>(HasSubstr("target 7 lies outside")));
-  EXPECT_THAT([&] { (void)position_embedding(table, 9); },
-              ThrowsMessage<ConfigError>(HasSubstr("9 tokens is longer than the model's 8 positions")));
+      ThrowsMessage<ConfigError>(HasSubstr("target 4 lies outside")));
+}
+
+TEST(LayersTest, TargetPlacesAreThoseNotIgnored) {
+  EXPECT_TRUE(at::equal(target_places(tokens({kIgnored, 3, 0, kIgnored, 5})), tokens({1, 2, 4})));
 }
 
 }  // namespace

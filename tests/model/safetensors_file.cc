@@ -12,7 +12,8 @@
 namespace chimera {
 namespace {
 
-const std::map<std::string, at::ScalarType> kTypes = {{"F64", at::kDouble}, {"I64", at::kLong}, {"BOOL", at::kBool}};
+const std::map<std::string, at::ScalarType> kTypes = {
+    {"F64", at::kDouble}, {"F32", at::kFloat}, {"I64", at::kLong}, {"BOOL", at::kBool}};
 
 at::Tensor read_tensor(const nlohmann::json& entry, std::string_view data) {
   const auto begin = entry.at("data_offsets").at(0).get<std::size_t>();

@@ -1,5 +1,5 @@
 #pragma once
-// Reads the fixtures that tools/make_model_fixtures.py writes.
+// Reads the models that tests/support/hugging_face.py writes.
 
 #include <ATen/core/Tensor.h>
 
@@ -11,7 +11,7 @@ namespace chimera {
 /// A safetensors file in memory: u64 length of the header, a JSON header, then the raw little-endian elements.
 struct SafetensorsFile {
   std::map<std::string, std::string> metadata;
-  std::map<std::string, at::Tensor> tensors;  ///< float64, int64 and bool
+  std::map<std::string, at::Tensor> tensors;  ///< float64, float32, int64 and bool
 };
 
 /// Throws Error for a file that is not of that form.

@@ -39,7 +39,7 @@ class StageTest : public testing::TestWithParam<Family> {
  protected:
   StageTest() { at::set_num_threads(1); }  // more only get in each other's way on tensors this small
 };
-INSTANTIATE_TEST_SUITE_P(Families, StageTest, testing::Values(Family::Gpt2, Family::Bert),
+INSTANTIATE_TEST_SUITE_P(Families, StageTest, testing::Values(Family::Gpt2, Family::Bert, Family::Llama),
                          [](const auto& family) { return to_text(family.param); });
 
 // Cut or whole, the same operations run in the same order.
@@ -101,7 +101,7 @@ TEST_P(StageTest, GradientsAreTheFiniteDifferencesOfTheLoss) {
 // Weights near zero give every token the same chance: ln V, and ln 2 for the order of sentences.
 TEST_P(StageTest, InitialLossIsThatOfGuessing) {
   const bool bert = GetParam() == Family::Bert;
-  const ModelConfig config = with_overrides(find_model(bert ? "bert-tiny" : "gpt2-tiny"), {});
+  const ModelConfig config = with_overrides(find_model(to_text(GetParam()) + "-tiny"), {});
   const MicroBatch batch = small_batch(GetParam());
   const auto stage = make_stage(config, whole(config), at::kFloat, 1);
   const double guessing = std::log(static_cast<double>(config.vocabulary)) + (bert ? std::log(2.0) : 0.0);

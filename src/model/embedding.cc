@@ -1,0 +1,92 @@
+#include "model/embedding.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <functional>
+#include <utility>
+
+#include "core/error.h"
+#include "model/layers.h"
+#include "model/linear.h"
+#include "model/weight_gradients.h"
+
+namespace chimera {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+void note_queue(AutogradContext* context) {
+  if (const auto& queue = WeightGradients::current()) context->saved_data["queue"] = at::IValue::make_capsule(queue);
+}
+
+/// To the queue of the forward; runs it where there is none.
+void hand_over(AutogradContext* context, std::function<void()> add) {
+  const auto queue = context->saved_data.find("queue");
+  if (queue == context->saved_data.end()) return add();
+  c10::static_intrusive_pointer_cast<WeightGradients>(queue->second.toCapsule())->hand_over(std::move(add));
+}
+
+/// sum[indices[i]] += rows[i] for one i after the other. On a GPU index_add_ adds in any order; index_put_ sorts.
+void add_rows(at::Tensor sum, const at::Tensor& indices, const at::Tensor& rows) {
+  const at::NoGradGuard no_graph;
+  if (sum.is_cpu()) {
+    sum.index_add_(0, indices, rows);
+  } else {
+    sum.index_put_({indices}, rows, /*accumulate=*/true);
+  }
+}
+
+struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& table, const at::Tensor& tokens) {
+    context->save_for_backward({table, tokens});
+    note_queue(context);
+    return at::embedding(table, tokens);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
+    const auto saved = context->get_saved_variables();
+    hand_over(context, [table = saved[0], tokens = saved[1], gradient = output_gradients[0]] {
+      add_rows(gradient_of(table), tokens.flatten(), gradient.flatten(0, -2));
+    });
+    return {at::Tensor(), at::Tensor()};
+  }
+};
+
+struct PositionFunction : torch::autograd::Function<PositionFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& embedded, const at::Tensor& table) {
+    context->save_for_backward({table});
+    note_queue(context);
+    return embedded + table.narrow(0, 0, embedded.size(1));
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
+    const auto saved = context->get_saved_variables();
+    const at::Tensor& gradient = output_gradients[0];
+    hand_over(context, [table = saved[0], gradient] {
+      const at::NoGradGuard no_graph;
+      gradient_of(table).narrow(0, 0, gradient.size(1)).add_(gradient.sum(0));
+    });
+    return {gradient, at::Tensor()};
+  }
+};
+
+}  // namespace
+
+at::Tensor token_embedding(const at::Tensor& table, const at::Tensor& tokens) {
+  require_below(tokens, table.size(0), "token");
+  return EmbeddingFunction::apply(table, tokens);
+}
+
+at::Tensor add_positions(const at::Tensor& embedded, const at::Tensor& table) {
+  const std::int64_t length = embedded.size(1);
+  if (length > table.size(0)) {
+    throw ConfigError(
+        fmt::format("a sequence of {} tokens is longer than the model's {} positions", length, table.size(0)));
+  }
+  return PositionFunction::apply(embedded, table);
+}
+
+}  // namespace chimera

@@ -1,0 +1,155 @@
+#include "model/linear_cross_entropy.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <cassert>
+#include <optional>
+#include <utility>
+
+#include "model/layers.h"
+#include "model/weight_gradients.h"
+
+namespace chimera {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+/// The values on which loss and gradients depend.
+struct Problem {
+  at::Tensor hidden;   // [n, H], without a graph
+  at::Tensor targets;  // [n]
+  Linear head;
+  double scale = 1;
+  TokenChunks chunks;
+};
+
+/// The tokens of one chunk.
+struct Chunk {
+  Chunk(const Problem& problem, std::int64_t index)
+      : hidden(rows(problem, index, problem.hidden)), targets(rows(problem, index, problem.targets)) {}
+
+  static at::Tensor rows(const Problem& problem, std::int64_t index, const at::Tensor& all) {
+    return all.narrow(0, problem.chunks.first_token(index), problem.chunks.size_of(index));
+  }
+
+  at::Tensor hidden;   // [c, H]
+  at::Tensor targets;  // [c]
+};
+
+/// [c, V], in float32 at least.
+at::Tensor log_probabilities(const Chunk& chunk, const Linear& head) {
+  at::Tensor logits = at::linear(chunk.hidden, out_in(head), bias_of(head));
+  logits = logits.to(at::promote_types(logits.scalar_type(), at::kFloat));
+  return at::log_softmax(logits, 1);
+}
+
+/// The targets as indices [c, 1]: 0 where they are ignored.
+at::Tensor indices(const Chunk& chunk) { return chunk.targets.clamp_min(0).unsqueeze(1); }
+
+/// The chunk's part of the loss, without the scale, [].
+at::Tensor loss_sum(const Chunk& chunk, const at::Tensor& log_probabilities) {
+  const at::Tensor losses = log_probabilities.gather(1, indices(chunk)).squeeze(1);
+  return -losses.masked_fill(chunk.targets == kIgnored, 0).sum();
+}
+
+/// The gradient of the scaled loss in the chunk's logits, [c, V] in the type of hidden states. Takes the memory of its
+/// argument for it.
+at::Tensor logit_gradient(const Problem& problem, const Chunk& chunk, at::Tensor log_probabilities) {
+  at::Tensor gradient = std::move(log_probabilities).exp_();
+  const at::Tensor target_indices = indices(chunk);
+  gradient.scatter_add_(1, target_indices, at::full_like(target_indices, -1, gradient.options()));
+  const at::Tensor scales = (chunk.targets != kIgnored).to(gradient.scalar_type()).mul_(problem.scale);
+  return gradient.mul_(scales.unsqueeze(1)).to(chunk.hidden.scalar_type());
+}
+
+/// The results of a forward.
+struct Result {
+  at::Tensor loss;                 // []
+  at::Tensor hidden_gradient;      // [n, H]; undefined where it is not asked for
+  at::Tensor last_logit_gradient;  // [c, V] of the last chunk; likewise
+};
+
+Result solve(const Problem& problem, bool with_gradients) {
+  Result result;
+  const at::ScalarType wide = at::promote_types(problem.hidden.scalar_type(), at::kFloat);
+  result.loss = at::zeros({}, problem.hidden.options().dtype(wide));
+  if (with_gradients) result.hidden_gradient = at::empty_like(problem.hidden);
+  for (std::int64_t i = 0; i < problem.chunks.count(); ++i) {
+    result.last_logit_gradient.reset();
+    const Chunk chunk(problem, i);
+    at::Tensor logs = log_probabilities(chunk, problem.head);
+    result.loss += loss_sum(chunk, logs);
+    if (!with_gradients) continue;
+    result.last_logit_gradient = logit_gradient(problem, chunk, std::exchange(logs, {}));
+    at::Tensor rows = Chunk::rows(problem, i, result.hidden_gradient);
+    at::mm_out(rows, result.last_logit_gradient, out_in(problem.head));
+  }
+  result.loss *= problem.scale;
+  return result;
+}
+
+/// Adds to the gradients of weight and bias, times `factor` []: those of the last chunk first, as its memory is then
+/// free for the logits of the others.
+void add_weight_gradients(const Problem& problem, at::Tensor last_logit_gradient, const at::Tensor& factor) {
+  const at::NoGradGuard no_graph;
+  const auto add = [&](const Chunk& chunk, const at::Tensor& logit_gradient) {
+    add_weight_gradient(problem.head, chunk.hidden, logit_gradient, factor);
+  };
+  const std::int64_t last = problem.chunks.count() - 1;
+  if (last >= 0) add(Chunk(problem, last), std::exchange(last_logit_gradient, {}));
+  for (std::int64_t i = 0; i < last; ++i) {
+    const Chunk chunk(problem, i);
+    add(chunk, logit_gradient(problem, chunk, log_probabilities(chunk, problem.head)));
+  }
+}
+
+struct Kept : torch::CustomClassHolder {
+  Problem problem;
+  Result result;
+  WeightGradients::Pointer queue;
+};
+
+/// Autograd sees the gradient of the hidden states alone; the weight gradient goes through the queue of the forward.
+struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropyFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& hidden, const at::Tensor& /*weight*/,
+                            const std::optional<at::Tensor>& /*bias*/, Problem problem) {
+    auto kept = c10::make_intrusive<Kept>();
+    problem.hidden = hidden.detach();  // with the graph it would keep all that comes before, until W
+    kept->result = solve(problem, /*with_gradients=*/true);
+    kept->problem = std::move(problem);
+    kept->queue = WeightGradients::current();
+    at::Tensor loss = std::exchange(kept->result.loss, {});
+    context->saved_data["kept"] = at::IValue::make_capsule(std::move(kept));
+    return loss;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
+    const auto kept = c10::static_intrusive_pointer_cast<Kept>(context->saved_data["kept"].toCapsule());
+    Result result = std::exchange(kept->result, {});
+    assert(result.hidden_gradient.defined());
+    const at::Tensor& factor = output_gradients[0];
+    auto add = [problem = std::exchange(kept->problem, {}), last = std::move(result.last_logit_gradient),
+                factor]() mutable { add_weight_gradients(problem, std::exchange(last, {}), factor); };
+    if (kept->queue) {
+      kept->queue->hand_over(std::move(add));
+    } else {
+      add();
+    }
+    return {result.hidden_gradient.mul_(factor), at::Tensor(), at::Tensor(), at::Tensor()};
+  }
+};
+
+}  // namespace
+
+at::Tensor linear_cross_entropy(const at::Tensor& hidden, const Linear& head, const at::Tensor& targets, double scale,
+                                std::int64_t logits_of_chunk) {
+  const std::int64_t vocabulary = out_in(head).size(0);
+  require_below(targets, vocabulary, "target");
+  Problem problem{hidden, targets, head, scale, chunks_of(hidden.size(0), vocabulary, logits_of_chunk)};
+  if (!at::GradMode::is_enabled()) return solve(problem, /*with_gradients=*/false).loss;
+  return LinearCrossEntropyFunction::apply(hidden, head.weight, bias_of(head), std::move(problem));
+}
+
+}  // namespace chimera

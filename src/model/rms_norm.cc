@@ -1,0 +1,167 @@
+#include "model/rms_norm.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Dispatch.h>
+#include <ATen/OpMathType.h>
+#include <ATen/Parallel.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+// ATen makes this norm of half a dozen operations on the CPU, each of which reads and writes all hidden states.
+
+namespace chimera {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+/// The sum of term(0) to term(n - 1), as partial sums that compilers vectorise.
+template <class Wide, class Term>
+Wide vector_sum(std::int64_t n, Term&& term) {
+  constexpr std::int64_t kLanes = 16;
+  std::array<Wide, kLanes> sums = {};
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) sums[static_cast<std::size_t>(lane)] += term(i + lane);
+  }
+  Wide sum = 0;
+  for (; i < n; ++i) sum += term(i);
+  for (const Wide lane : sums) sum += lane;
+  return sum;
+}
+
+/// One row of n elements; returns the reciprocal of its root mean square.
+template <class Element, class Wide>
+Wide normalise(const Element* x, const Element* weight, Element* y, std::int64_t n, Wide epsilon) {
+  const Wide square =
+      vector_sum<Wide>(n, [x](std::int64_t i) { return static_cast<Wide>(x[i]) * static_cast<Wide>(x[i]); });
+  const Wide scale = 1 / std::sqrt(square / static_cast<Wide>(n) + epsilon);
+  for (std::int64_t i = 0; i < n; ++i) {
+    y[i] = static_cast<Element>(static_cast<Wide>(x[i]) * scale) * weight[i];
+  }
+  return scale;
+}
+
+/// The gradient of one row: scale (g w - x' mean(g w x')), where x' is the normalised row.
+template <class Element, class Wide>
+void add_row_gradient(const Element* x, const Element* weight, const Element* gradient, Wide scale, Element* result,
+                      std::int64_t n) {
+  const auto weighted = [=](std::int64_t i) { return static_cast<Wide>(gradient[i]) * static_cast<Wide>(weight[i]); };
+  const Wide along = vector_sum<Wide>(n, [=](std::int64_t i) { return weighted(i) * static_cast<Wide>(x[i]); });
+  const Wide mean = along * scale * scale / static_cast<Wide>(n);
+  for (std::int64_t i = 0; i < n; ++i) {
+    result[i] = static_cast<Element>(scale * (weighted(i) - static_cast<Wide>(x[i]) * mean));
+  }
+}
+
+/// Calls run(first, end) for pieces of `count` rows or columns, each of which takes `work` steps.
+template <class Run>
+void in_parallel(std::int64_t count, std::int64_t work, Run&& run) {
+  at::parallel_for(0, count, std::max<std::int64_t>(1, at::internal::GRAIN_SIZE / work), run);
+}
+
+struct Normed {
+  at::Tensor output;
+  at::Tensor scales;  // [rows]
+};
+
+Normed forward_on_cpu(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
+  const std::int64_t n = weight.numel();
+  const std::int64_t rows = x.numel() / n;
+  const at::ScalarType wide = at::promote_types(x.scalar_type(), at::kFloat);
+  Normed result = {at::empty_like(x), at::empty({rows}, x.options().dtype(wide))};
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, x.scalar_type(), "rms_norm", [&] {
+    using Wide = at::opmath_type<scalar_t>;
+    const scalar_t* from = x.const_data_ptr<scalar_t>();
+    const scalar_t* weights = weight.const_data_ptr<scalar_t>();
+    scalar_t* to = result.output.data_ptr<scalar_t>();
+    Wide* scales = result.scales.data_ptr<Wide>();
+    in_parallel(rows, n, [&](std::int64_t first, std::int64_t end) {
+      for (std::int64_t row = first; row < end; ++row) {
+        scales[row] = normalise(from + row * n, weights, to + row * n, n, static_cast<Wide>(epsilon));
+      }
+    });
+  });
+  return result;
+}
+
+struct Gradients {
+  at::Tensor input;
+  at::Tensor weight;  // [n], in float32 at least
+};
+
+Gradients backward_on_cpu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& scales,
+                          const at::Tensor& gradient) {
+  const std::int64_t n = weight.numel();
+  const std::int64_t rows = x.numel() / n;
+  Gradients result = {at::empty_like(x), at::zeros({n}, scales.options())};
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, x.scalar_type(), "rms_norm_backward", [&] {
+    using Wide = at::opmath_type<scalar_t>;
+    const scalar_t* from = x.const_data_ptr<scalar_t>();
+    const scalar_t* weights = weight.const_data_ptr<scalar_t>();
+    const scalar_t* incoming = gradient.const_data_ptr<scalar_t>();
+    const Wide* scale = scales.const_data_ptr<Wide>();
+    scalar_t* to = result.input.data_ptr<scalar_t>();
+    in_parallel(rows, n, [&](std::int64_t first, std::int64_t end) {
+      for (std::int64_t row = first; row < end; ++row) {
+        add_row_gradient(from + row * n, weights, incoming + row * n, scale[row], to + row * n, n);
+      }
+    });
+    Wide* sums = result.weight.data_ptr<Wide>();
+    in_parallel(n, rows, [&](std::int64_t first, std::int64_t end) {
+      for (std::int64_t row = 0; row < rows; ++row) {
+        const scalar_t* x_row = from + row * n;
+        const scalar_t* gradient_row = incoming + row * n;
+        for (std::int64_t i = first; i < end; ++i) {
+          sums[i] += static_cast<Wide>(gradient_row[i]) * (static_cast<Wide>(x_row[i]) * scale[row]);
+        }
+      }
+    });
+  });
+  return result;
+}
+
+Normed forward_anywhere(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
+  const at::Tensor wide = x.to(at::promote_types(x.scalar_type(), at::kFloat));
+  const at::Tensor scales = (wide.square().mean(-1, /*keepdim=*/true) + epsilon).rsqrt();
+  return {(wide * scales).to(x.scalar_type()) * weight, scales.flatten()};
+}
+
+Gradients backward_anywhere(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& scales,
+                            const at::Tensor& gradient) {
+  const std::int64_t n = weight.numel();
+  const at::Tensor normed = x.reshape({-1, n}).to(scales.scalar_type()) * scales.unsqueeze(1);
+  const at::Tensor incoming = gradient.reshape({-1, n}).to(scales.scalar_type());
+  const at::Tensor weighted = incoming * weight;
+  const at::Tensor input = scales.unsqueeze(1) * (weighted - normed * (weighted * normed).mean(-1, /*keepdim=*/true));
+  return {input.to(x.scalar_type()).view(x.sizes()), (incoming * normed).sum(0)};
+}
+
+struct RmsNormFunction : torch::autograd::Function<RmsNormFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight,
+                            double epsilon) {
+    const at::Tensor x = input.contiguous();
+    const Normed normed = x.is_cpu() ? forward_on_cpu(x, weight, epsilon) : forward_anywhere(x, weight, epsilon);
+    context->save_for_backward({x, weight, normed.scales});
+    return normed.output;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
+    const auto saved = context->get_saved_variables();
+    const at::Tensor gradient = output_gradients[0].contiguous();
+    const auto solve = gradient.is_cpu() ? backward_on_cpu : backward_anywhere;
+    const Gradients gradients = solve(saved[0], saved[1], saved[2], gradient);
+    return {gradients.input, gradients.weight, at::Tensor()};
+  }
+};
+
+}  // namespace
+
+at::Tensor rms_norm(const at::Tensor& input, const RmsNorm& layer) {
+  return RmsNormFunction::apply(input, layer.weight, layer.epsilon);
+}
+
+}  // namespace chimera

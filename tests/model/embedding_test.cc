@@ -1,0 +1,120 @@
+#include "model/embedding.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "core/error.h"
+#include "model/weight_gradients.h"
+#include "runtime/memory_meter.h"
+
+namespace chimera {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+at::Tensor trained(const at::Tensor& tensor) { return tensor.detach().clone().set_requires_grad(true); }
+
+/// Tables of 9 tokens and 5 positions, 3 wide; two sequences of 4 tokens, some of them twice.
+struct Problem {
+  at::Tensor tokens = at::tensor({7, 2, 2, 0, 2, 7, 8, 1}, at::kLong).view({2, 4});
+  at::Tensor words = at::randn({9, 3}, at::kDouble);
+  at::Tensor positions = at::randn({5, 3}, at::kDouble);
+  at::Tensor gradient = at::randn({2, 4, 3}, at::kDouble);
+};
+
+/// What is looked up, and the gradients of both tables.
+struct Outcome {
+  at::Tensor output;
+  at::Tensor words;
+  at::Tensor positions;
+};
+
+Outcome of_autograd(const Problem& problem) {
+  const at::Tensor words = trained(problem.words);
+  const at::Tensor positions = trained(problem.positions);
+  const at::Tensor output = at::embedding(words, problem.tokens) + positions.narrow(0, 0, 4);
+  torch::autograd::backward({output}, {problem.gradient});
+  return {output.detach(), words.grad(), positions.grad()};
+}
+
+/// In B, or in I and W.
+Outcome by_rows(const Problem& problem, bool splits) {
+  const at::Tensor words = trained(problem.words);
+  const at::Tensor positions = trained(problem.positions);
+  const auto queue = c10::make_intrusive<WeightGradients>();
+  at::Tensor output;
+  {
+    const WeightGradients::Scope scope(queue);
+    output = add_positions(token_embedding(words, problem.tokens), positions);
+  }
+  if (splits) queue->defer();
+  torch::autograd::backward({output}, {problem.gradient});
+  if (splits) {
+    EXPECT_FALSE(words.grad().defined() || positions.grad().defined()) << "W has them";
+    queue->run();
+  }
+  return {output.detach(), words.grad(), positions.grad()};
+}
+
+TEST(EmbeddingTest, OutputAndGradientsAreAutograds) {
+  const Problem problem;
+  const Outcome expected = of_autograd(problem);
+  const Outcome outcome = by_rows(problem, /*splits=*/false);
+  EXPECT_TRUE(at::equal(outcome.output, expected.output));
+  EXPECT_TRUE(at::allclose(outcome.words, expected.words, 1e-14, 1e-14));
+  EXPECT_TRUE(at::allclose(outcome.positions, expected.positions, 1e-14, 1e-14));
+}
+
+TEST(EmbeddingTest, SplitBackwardGivesTheBitsOfTheWholeOne) {
+  const Problem problem;
+  const Outcome whole = by_rows(problem, /*splits=*/false);
+  const Outcome split = by_rows(problem, /*splits=*/true);
+  EXPECT_TRUE(at::equal(split.words, whole.words));
+  EXPECT_TRUE(at::equal(split.positions, whole.positions));
+}
+
+// The rule that canonical reduction builds on: to what is there, one token after the other.
+TEST(EmbeddingTest, AddsRowsToTheGradientInTheOrderOfTokens) {
+  const Problem problem;
+  const at::Tensor words = trained(problem.words);
+  words.mutable_grad() = at::randn({9, 3}, at::kDouble);
+  at::Tensor expected = words.grad().clone();
+  torch::autograd::backward({token_embedding(words, problem.tokens)}, {problem.gradient});
+  const at::Tensor tokens = problem.tokens.flatten();
+  for (std::int64_t i = 0; i < tokens.numel(); ++i) {
+    expected[tokens[i].item<std::int64_t>()] += problem.gradient.view({-1, 3})[i];
+  }
+  EXPECT_TRUE(at::equal(words.grad(), expected));
+}
+
+TEST(EmbeddingTest, BackwardAllocatesNoTable) {
+  constexpr std::int64_t kRows = 100'000;
+  const at::Tensor words = trained(at::zeros({kRows, 3}));
+  words.mutable_grad() = at::zeros_like(words);
+  const at::Tensor tokens = at::zeros({2, 4}, at::kLong);
+  MemoryMeter meter(1);
+  const MemoryMeter::Recording recording(meter, RankId(0));
+  torch::autograd::backward({token_embedding(words, tokens)}, {at::ones({2, 4, 3})});
+  EXPECT_LT(meter.peak_bytes(RankId(0)), kRows);
+  EXPECT_EQ(words.grad()[0][0].item<float>(), 8);
+}
+
+TEST(EmbeddingTest, NamesTokensAndSequencesThatDoNotFit) {
+  const at::Tensor table = at::zeros({8, 4});
+  EXPECT_THAT(
+      [&] {
+        (void)token_embedding(table, at::tensor({0, 8}, at::kLong).view({1, 2}));
+      },
+      ThrowsMessage<ConfigError>(HasSubstr("token 8 lies outside the model's vocabulary of 8")));
+  EXPECT_THAT(
+      [&] {
+        (void)add_positions(at::zeros({1, 9, 4}), table);
+      },
+      ThrowsMessage<ConfigError>(HasSubstr("9 tokens is longer than the model's 8 positions")));
+}
+
+}  // namespace
+}  // namespace chimera
