@@ -1,0 +1,137 @@
+#include "model_folder/staged_folder.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <utility>
+
+#include "core/error.h"
+#include "tensor_files/weight_files.h"
+
+namespace chimera {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void fail_to_write(const std::string& path, int cause) {
+  throw ConfigError(fmt::format("{}: cannot be written ({})", path, system_message(cause)));
+}
+
+/// `folder` without a slash at its end, so that names beside it can be made.
+std::string without_slash(std::string folder) {
+  while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
+  return folder;
+}
+
+fs::path parent_of(const std::string& folder) {
+  const fs::path parent = fs::path(without_slash(folder)).parent_path();
+  return parent.empty() ? "." : parent;
+}
+
+void require_free_place(const std::string& folder) {
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(folder, error))) return;
+  if (fs::is_directory(folder, error) && fs::is_empty(folder, error)) return;
+  throw ConfigError(fmt::format("{}: is there already; give a new folder", folder));
+}
+
+/// Until it has reached the disk, a name included: of a file or a folder.
+void sync(const std::string& path) {
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0 || ::fsync(file.get()) != 0) fail_to_write(path, errno);
+}
+
+}  // namespace
+
+void require_new_folder(const std::string& folder, std::uint64_t bytes) {
+  require_free_place(folder);
+  const fs::path parent = parent_of(folder);
+  std::error_code error;
+  const fs::space_info space = fs::space(parent, error);
+  if (error) throw ConfigError(fmt::format("{}: cannot be made ({})", folder, error.message()));
+  if (::access(parent.c_str(), W_OK | X_OK) != 0) fail_to_write(folder, errno);
+  if (space.available >= bytes) return;
+  throw ConfigError(fmt::format("{}: {:.1f} GB are needed there, and {:.1f} are free", folder,
+                                static_cast<double>(bytes) / 1e9, static_cast<double>(space.available) / 1e9));
+}
+
+std::string StagedFolder::path_of(const std::string& folder, std::int64_t number) {
+  return fmt::format("{}.unfinished-{}", without_slash(folder), number);
+}
+
+StagedFolder::StagedFolder(std::string folder) : folder_(without_slash(std::move(folder))) {
+  require_free_place(folder_);
+  constexpr std::int64_t kNames = 1000;
+  do {
+    path_ = path_of(folder_, ++number_);
+    if (::mkdir(path_.c_str(), 0777) == 0) return;
+  } while (errno == EEXIST && number_ < kNames);
+  fail_to_write(path_, errno);
+}
+
+StagedFolder::~StagedFolder() {
+  std::error_code none;
+  if (!committed_) fs::remove_all(path_, none);
+}
+
+void StagedFolder::make_weights(const ExportPlan& plan) const {
+  for (const ExportFile& file : plan.files) {
+    write(file.name, file.layout.head);
+    const std::string path = path_ + "/" + file.name;
+    if (::truncate(path.c_str(), static_cast<off_t>(file.layout.file_bytes)) != 0) fail_to_write(path, errno);
+  }
+  if (!plan.index.empty()) write(kIndexName, plan.index);
+}
+
+void StagedFolder::write(const std::string& name, const std::string& text) const {
+  const std::string path = path_ + "/" + name;
+  const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  if (file.get() < 0) fail_to_write(path, errno);
+  for (std::string_view left = text; !left.empty();) {
+    const ssize_t written = ::write(file.get(), left.data(), left.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) fail_to_write(path, written < 0 ? errno : ENOSPC);
+    left.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+void StagedFolder::copy_from(const std::string& folder, const std::string& name) const {
+  const fs::path source = fs::path(folder) / name;
+  std::error_code error;
+  if (!fs::is_regular_file(source, error)) return;
+  if (fs::copy_file(source, fs::path(path_) / name, error)) return;
+  throw ConfigError(fmt::format("{}: cannot be copied to {} ({})", source.string(), path_, error.message()));
+}
+
+void StagedFolder::commit() {
+  for (const fs::directory_entry& entry : fs::directory_iterator(path_)) sync(entry.path().string());
+  sync(path_);
+  if (std::rename(path_.c_str(), folder_.c_str()) != 0) fail_to_write(folder_, errno);
+  committed_ = true;
+  sync(parent_of(folder_).string());
+}
+
+PartWriter::PartWriter(std::string path) : path_(std::move(path)), file_(::open(path_.c_str(), O_WRONLY | O_CLOEXEC)) {
+  if (file_.get() < 0) fail_to_write(path_, errno);
+}
+
+void PartWriter::write(std::uint64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::pwrite(file_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) fail_to_write(path_, written < 0 ? errno : ENOSPC);
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+    offset += static_cast<std::uint64_t>(written);
+  }
+}
+
+void PartWriter::finish() {
+  if (::fsync(file_.get()) != 0) fail_to_write(path_, errno);
+}
+
+}  // namespace chimera
