@@ -2,10 +2,10 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
 #include <cmath>
-#include <numbers>
 #include <optional>
+
+#include "runtime/sum_of_squares.h"
 
 namespace chimera {
 namespace {
@@ -17,11 +17,11 @@ struct Group {
   double weight_decay = 0;
 };
 
-std::vector<Group> groups_of(const std::vector<Parameter>& parameters, double weight_decay) {
+std::vector<Group> groups_of(const std::vector<Parameter>& parameters, const OptimizerOptions& options) {
   std::vector<Group> groups(2);
-  groups[0].weight_decay = weight_decay;
+  groups[0].weight_decay = options.weight_decay;
   for (const Parameter& parameter : parameters) {
-    Group& group = groups[parameter.value.dim() >= 2 ? 0 : 1];
+    Group& group = groups[decays(options.decayed, parameter.name, parameter.value.dim()) ? 0 : 1];
     group.parameters.push_back(parameter.value);
     group.gradients.push_back(parameter.value.grad());
   }
@@ -31,7 +31,7 @@ std::vector<Group> groups_of(const std::vector<Parameter>& parameters, double we
 
 class AdamW final : public Optimizer {
  public:
-  explicit AdamW(std::vector<Group> groups) {
+  AdamW(std::vector<Group> groups, const OptimizerOptions& options) : options_(options) {
     for (Group& group : groups) {
       State state{std::move(group), {}, {}, {}};
       for (const at::Tensor& parameter : state.group.parameters) {
@@ -49,7 +49,8 @@ class AdamW final : public Optimizer {
       const auto divisor = scale(state.group, gradient_factor);
       for (at::Tensor& count : state.steps) count.add_(1);
       at::_fused_adamw_(state.group.parameters, state.group.gradients, state.means, state.squares, {}, state.steps,
-                        learning_rate, 0.9, 0.999, state.group.weight_decay, 1e-8, false, false, divisor);
+                        learning_rate, options_.beta1, options_.beta2, state.group.weight_decay, options_.epsilon,
+                        false, false, divisor);
     }
   }
 
@@ -79,7 +80,67 @@ class AdamW final : public Optimizer {
     return std::nullopt;
   }
 
+  OptimizerOptions options_;
   std::vector<State> states_;
+};
+
+/// Tensor by tensor; norms in float64 in one order, so that whoever holds a tensor takes the same step.
+class Lamb final : public Optimizer {
+ public:
+  Lamb(const std::vector<Group>& groups, const OptimizerOptions& options) : options_(options) {
+    for (const Group& group : groups) {
+      for (std::size_t i = 0; i < group.parameters.size(); ++i) {
+        const at::Tensor& parameter = group.parameters[i];
+        states_.push_back(
+            {parameter, group.gradients[i], at::zeros_like(parameter), at::zeros_like(parameter), group.weight_decay});
+      }
+    }
+  }
+
+  void step(double learning_rate, double gradient_factor) override {
+    const at::NoGradGuard no_grad;
+    ++steps_;
+    for (State& state : states_) {
+      if (gradient_factor != 1) state.gradient.mul_(gradient_factor);
+      state.mean.mul_(options_.beta1).add_(state.gradient, 1 - options_.beta1);
+      state.square.mul_(options_.beta2).addcmul_(state.gradient, state.gradient, 1 - options_.beta2);
+      const at::Tensor& update = make_update(state);
+      const double weight_norm = std::sqrt(sum_of_squares(state.parameter));
+      const double update_norm = std::sqrt(sum_of_squares(update));
+      const double trust = weight_norm > 0 && update_norm > 0 ? weight_norm / update_norm : 1;
+      state.parameter.add_(update, -learning_rate * trust);
+    }
+  }
+
+  [[nodiscard]] std::int64_t state_bytes() const override {
+    std::size_t bytes = 0;
+    for (const State& state : states_) bytes += state.mean.nbytes() + state.square.nbytes();
+    return static_cast<std::int64_t>(bytes);
+  }
+
+ private:
+  struct State {
+    at::Tensor parameter;
+    at::Tensor gradient;
+    at::Tensor mean;
+    at::Tensor square;
+    double weight_decay = 0;
+  };
+
+  /// AdamW's direction with the decay in it, in the memory of the gradient.
+  const at::Tensor& make_update(State& state) const {
+    at::Tensor& update = state.gradient;
+    const double steps = static_cast<double>(steps_);
+    update.copy_(state.square).div_(1 - std::pow(options_.beta2, steps)).sqrt_().add_(options_.epsilon);
+    update.mul_(1 - std::pow(options_.beta1, steps));
+    at::div_out(update, state.mean, update);
+    if (state.weight_decay != 0) update.add_(state.parameter, state.weight_decay);
+    return update;
+  }
+
+  OptimizerOptions options_;
+  std::vector<State> states_;
+  std::int64_t steps_ = 0;
 };
 
 class Sgd final : public Optimizer {
@@ -105,23 +166,13 @@ class Sgd final : public Optimizer {
 
 }  // namespace
 
-double LearningRate::at(std::int64_t step, std::int64_t steps) const {
-  const auto ratio = [](std::int64_t part, std::int64_t whole) {
-    return static_cast<double>(part) / static_cast<double>(whole);
-  };
-  if (step < warmup) return peak * ratio(step + 1, warmup);
-  const std::int64_t decay_steps = std::max<std::int64_t>(steps - warmup, 1);
-  const double progress = std::min(ratio(step - warmup, decay_steps), 1.0);
-  constexpr double kFloor = 0.1;
-  return peak * (kFloor + (1 - kFloor) * 0.5 * (1 + std::cos(std::numbers::pi * progress)));
-}
-
 double clip_factor(double norm, double clip) { return clip > 0 && norm > clip ? clip / norm : 1; }
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, const std::vector<Parameter>& parameters) {
-  auto groups = groups_of(parameters, options.weight_decay);
+  auto groups = groups_of(parameters, options);
   if (options.kind == OptimizerKind::Sgd) return std::make_unique<Sgd>(std::move(groups));
-  return std::make_unique<AdamW>(std::move(groups));
+  if (options.kind == OptimizerKind::Lamb) return std::make_unique<Lamb>(groups, options);
+  return std::make_unique<AdamW>(std::move(groups), options);
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,

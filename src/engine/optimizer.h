@@ -15,8 +15,7 @@ namespace chimera {
 /// What gradients are multiplied by so that their global norm is at most `clip` (0: no limit).
 [[nodiscard]] double clip_factor(double norm, double clip);
 
-/// Updates parameters in place, from their gradients times a factor (of clipping); the gradients may be changed. Weight
-/// decay acts on matrices (two or more dimensions), not on biases and norms.
+/// Updates parameters in place, from their gradients times a factor (of clipping); the gradients may be changed.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -25,8 +24,9 @@ class Optimizer {
   [[nodiscard]] virtual std::int64_t state_bytes() const = 0;
 };
 
-/// AdamW with decoupled decay, b1 0.9, b2 0.999, epsilon 1e-8 (Loshchilov and Hutter, ICLR'19; the fused kernel of
-/// ATen), or plain SGD, by `options.kind`.
+/// By `options.kind`: AdamW with decoupled decay (Loshchilov and Hutter, ICLR'19; the fused kernel of ATen); plain SGD
+/// with the same decay; or LAMB (You et al., ICLR'20, algorithm 2), which takes AdamW's step, decay included, of each
+/// tensor times the ratio of its norm to the step's (1 where either is 0). LibTorch has no LAMB.
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
                                                         const std::vector<Parameter>& parameters);
 /// Of all parameters of these groups.

@@ -24,7 +24,7 @@ struct ProgramChoices {
 /// stuck.
 [[nodiscard]] Program training_program(const RunShape& shape, const ProgramChoices& choices);
 
-/// The forwards alone. Throws as training_program().
+/// The program of validation: the forwards alone. Throws as training_program().
 [[nodiscard]] Program validation_program(const RunShape& shape, ChannelDiscipline discipline);
 
 /// What the executors of a group have to know of the run's programs.

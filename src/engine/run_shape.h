@@ -23,7 +23,7 @@ struct ScheduleChoice {
   [[nodiscard]] bool is_unpipelined() const { return given == nullptr && name == "none"; }
 };
 
-/// What has a shape. Unpipelined, one rank runs the micro-batches of all groups, in the order of the data.
+/// What a shape follows from. Unpipelined, one rank runs the micro-batches of all groups, in the order of the data.
 struct RunRequest {
   ScheduleChoice schedule;
   std::int64_t data_parallel = 1;  // W: groups that run the schedule side by side
@@ -41,7 +41,7 @@ struct RunShape {
   [[nodiscard]] std::int64_t num_ranks() const { return ranks.num_ranks(); }
   /// The workers of a group that hold each stage and, of a tied model, those that own its matrix.
   [[nodiscard]] WorkerGroups worker_groups() const { return gradient_groups(schedule.placement, tied); }
-  /// The ranks of all groups that do.
+  /// The ranks of all groups that hold a stage, or own the matrix.
   [[nodiscard]] RankGroups rank_groups() const { return ranks.ranks_of(worker_groups()); }
   /// The stages that a worker holds in any replica, ascending.
   [[nodiscard]] std::vector<StageId> stages_of(WorkerId worker) const;
@@ -51,7 +51,7 @@ struct RunShape {
   [[nodiscard]] std::int64_t micro_batches() const { return schedule.micro_batches * ranks.data_parallel; }
   /// Samples of one step, over all micro-batches.
   [[nodiscard]] std::int64_t mini_batch() const { return micro_batch_size() * micro_batches(); }
-  /// Of a stage's weights in a step.
+  /// Number of updates of a stage's weights in a step.
   [[nodiscard]] std::int64_t updates() const {
     return schedule.updates ? schedule.micro_batches / schedule.updates->micro_batches : 1;
   }
@@ -59,7 +59,7 @@ struct RunShape {
   [[nodiscard]] std::int64_t position(GroupId group, MicroBatchId micro_batch) const {
     return group.value() * schedule.micro_batches + data_position[micro_batch.index()];
   }
-  /// The first of them, in the step's samples.
+  /// The first of the micro-batch's samples, as an index into the step's.
   [[nodiscard]] std::int64_t first_sample(GroupId group, MicroBatchId micro_batch) const {
     return position(group, micro_batch) * micro_batch_size();
   }

@@ -15,7 +15,7 @@ std::vector<std::int64_t> sizes_of(const std::vector<Parameter>& parameters) {
   return sizes;
 }
 
-/// One stage's parameters, each owned by one of the workers that hold it.
+/// The parameters of one stage, each owned by one of the workers that hold the stage.
 class ShardedStage {
  public:
   ShardedStage(const OptimizerOptions& options, ParameterGroupId id, ParameterGroup& stage, std::size_t members,

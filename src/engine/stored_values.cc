@@ -1,0 +1,51 @@
+#include "engine/stored_values.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <utility>
+
+#include "model/element_types.h"
+
+namespace chimera {
+namespace {
+
+constexpr std::int64_t kBlockElements = 1 << 20;
+
+std::span<std::byte> bytes_in(const at::Tensor& contiguous) {
+  return {static_cast<std::byte*>(contiguous.mutable_data_ptr()), contiguous.nbytes()};
+}
+
+/// Reads a tensor of another type, or onto another device.
+void read_converted(const WeightFiles::Found& found, const at::Tensor& value) {
+  const at::Tensor flat = value.view({-1});
+  const at::Tensor block = at::empty({std::min(kBlockElements, flat.numel())}, floating_type(found.tensor.type));
+  for (std::int64_t first = 0; first < flat.numel(); first += kBlockElements) {
+    const at::Tensor part = block.narrow(0, 0, std::min(kBlockElements, flat.numel() - first));
+    found.file->read(found.tensor, static_cast<std::uint64_t>(first) * part.element_size(), bytes_in(part));
+    flat.narrow(0, first, part.numel()).copy_(part);
+  }
+}
+
+at::Tensor read_parameter(const ModelFolder& folder, const ParameterSpec& parameter, const at::TensorOptions& options) {
+  const WeightFiles::Found found = folder.find(parameter);
+  at::Tensor value = at::empty(parameter.shape, options);
+  if (value.is_cpu() && value.scalar_type() == floating_type(found.tensor.type)) {
+    found.file->read(found.tensor, 0, bytes_in(value));
+  } else {
+    read_converted(found, value);
+  }
+  return value;
+}
+
+}  // namespace
+
+FirstValue stored_values(std::shared_ptr<const ModelFolder> folder) {
+  return [folder = std::move(folder)](const ParameterSpec& parameter, const at::TensorOptions& options) {
+    return read_parameter(*folder, parameter, options);
+  };
+}
+
+}  // namespace chimera

@@ -1,0 +1,69 @@
+#include "engine/learning_rate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace chimera {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(LearningRateTest, WarmsUpThenFollowsACosineToATenth) {
+  const LearningRate rate{.peak = 1, .warmup = 4};
+  EXPECT_DOUBLE_EQ(rate.at(0, 14), 0.25);
+  EXPECT_DOUBLE_EQ(rate.at(3, 14), 1);
+  EXPECT_DOUBLE_EQ(rate.at(4, 14), 1);
+  EXPECT_DOUBLE_EQ(rate.at(9, 14), 0.55);
+  EXPECT_NEAR(rate.at(13, 14), 0.1 + 0.45 * (1 + std::cos(0.9 * M_PI)), 1e-15);
+}
+
+// tools/record_learning_rates wrote them.
+TEST(LearningRateTest, IsThatOfPyTorchsSchedulers) {
+  std::ifstream file(CHIMERA_SOURCE_DIR "/tests/fixtures/learning_rates.json");
+  std::size_t runs = 0;
+  for (const auto& run : nlohmann::json::parse(file)) {
+    LearningRate rate{.peak = run["peak"], .warmup = run["warmup"], .minimum = run["minimum"].get<double>()};
+    rate.shape = parse_named<LearningRateShape>("shape", run["shape"].get<std::string>());
+    if (run.contains("cooldown")) {
+      rate.cooldown = run["cooldown"].get<std::int64_t>();
+      rate.cooldown_shape = parse_named<CooldownShape>("shape", run["cooldown_shape"].get<std::string>());
+    }
+    const auto& expected = run["rates"];
+    for (std::size_t step = 0; step < expected.size(); ++step) {
+      EXPECT_NEAR(rate.at(static_cast<std::int64_t>(step), run["steps"]), expected[step].get<double>(), 1e-15)
+          << run["shape"] << " of " << run["steps"] << " steps, in step " << step;
+    }
+    ++runs;
+  }
+  EXPECT_EQ(runs, 10U);
+}
+
+TEST(LearningRateTest, CoolsDownInTheLastTenthUnlessItIsSaid) {
+  const LearningRate rate{.peak = 1, .shape = LearningRateShape::Wsd};
+  EXPECT_EQ(rate.cooldown_steps(200), 20);
+  EXPECT_EQ(rate.at(180, 200), 1);
+  EXPECT_DOUBLE_EQ(rate.at(190, 200), 0.55);
+  EXPECT_EQ(rate.cooldown_steps(5), 0);
+  EXPECT_EQ(rate.at(4, 5), 1);
+  EXPECT_EQ(LearningRate{}.cooldown_steps(200), 0) << "of no other shape";
+}
+
+TEST(LearningRateTest, SaysWhatIsImpossible) {
+  EXPECT_EQ(fault_of(LearningRate{}, 10), "");
+  EXPECT_EQ(fault_of(LearningRate{.peak = 0}, 10), "learning-rate must be above 0");
+  EXPECT_EQ(fault_of(LearningRate{.peak = 1, .minimum = 2}, 10),
+            "min-learning-rate must be 0 to the learning rate, 1, not 2");
+  EXPECT_THAT(fault_of(LearningRate{.minimum = 0, .shape = LearningRateShape::Constant}, 10),
+              HasSubstr("min-learning-rate means nothing to a constant learning rate"));
+  EXPECT_EQ(fault_of(LearningRate{.cooldown = 3}, 10), "cooldown is for learning-rate-shape wsd");
+  const LearningRate rate{.warmup = 6, .shape = LearningRateShape::Wsd, .cooldown = 5};
+  EXPECT_EQ(fault_of(rate, 10), "cooldown: 5 steps of it and 6 of warm-up are more than the run's 10");
+  EXPECT_EQ(fault_of(rate, 11), "");
+}
+
+}  // namespace
+}  // namespace chimera
