@@ -29,7 +29,7 @@ std::string in_words(const Schedule& schedule, Place place) {
                      to_text(schedule.workers[place.worker][place.position]));
 }
 
-/// What a worker holds while each of its ops runs.
+/// The amount that a worker holds while each of its ops runs.
 struct Held {
   std::vector<double> activations;  // [op], stage units
   std::vector<double> weights;      // [op], shares

@@ -22,7 +22,7 @@ struct Limits {
   std::optional<MemoryLimit> memory = std::nullopt;
 };
 
-/// Every worker's first op over a limit, the earliest of all workers first (ops of one unit of time, B of two).
+/// Returns each worker's first op over a limit, the earliest of all workers first (ops of one unit of time, B of two).
 /// An op's activations are held from its F until its B or W has ended. Weights count once for each stage of each
 /// replica on the worker, and once more for each older weight version that an op still to come uses. Buffers of
 /// messages do not count. Requires a schedule that check() accepts.

@@ -316,7 +316,7 @@ class ProgramRun {
     versions_.drop(op);
   }
 
-  /// What is missing from a program of which every worker has reached its end.
+  /// Reports what is missing from a program of which every worker has reached its end.
   void report_unfinished() {
     tensors_.report_unfinished(trains_, findings_);
     for (std::size_t w = 0; w < next_.size(); ++w) report_end(w);

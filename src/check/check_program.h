@@ -10,7 +10,7 @@ namespace chimera {
 
 /// The stages whose gradients a training program must sum.
 enum class SummedStages : std::uint8_t {
-  OfSeveralWorkers,  ///< one worker's gradients are the sum
+  OfSeveralWorkers,  ///< where one worker holds a stage, its gradients are the sum already
   All                ///< other groups run the program too, or the sum is formed in an order of its own
 };
 

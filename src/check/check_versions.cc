@@ -88,7 +88,7 @@ class VersionCheck {
     if (gives_weight_gradient(op.kind)) accumulate(op, place, held);
   }
 
-  /// What a forward is to use.
+  /// The version that a forward must use.
   std::int64_t version_for(const Op& forward, const Copy& held) const {
     if (!updates_.delay) return held.made;
     return std::max<std::int64_t>(0, group_of_[forward.micro_batch.index()] - *updates_.delay);

@@ -28,17 +28,17 @@ class Collectives {
   [[nodiscard]] bool is_complete(ParameterGroupId group) const {
     return num_started_[group.index()] == members(group).size();
   }
-  /// Whether that completes the sum.
+  /// Starts the worker's part of the sum. Returns whether all members have started now.
   bool start(std::size_t worker, ParameterGroupId group);
   void set_waited(std::size_t worker, ParameterGroupId group) { find(worker, group)->has_waited = true; }
   /// The sum of a group that the worker holds alone has been used: it may be summed again.
   void restart(std::size_t worker, ParameterGroupId group);
 
-  /// Sums of norms and losses that the worker is through with, and the one it is in.
+  /// How many sums of norms and losses the worker has finished, with the one it is in.
   [[nodiscard]] std::int64_t arrivals(std::size_t worker) const { return arrivals_[worker]; }
-  /// The worker is in the last sum of norms and losses, or through.
+  /// Whether the worker is in the last step's sum of norms and losses, or has finished it.
   [[nodiscard]] bool has_arrived(std::size_t worker) const { return arrivals_[worker] == steps_; }
-  /// Whether all are in the sum that the worker is in.
+  /// Whether all workers have arrived in the sum that this worker is in.
   [[nodiscard]] bool all_arrived(std::size_t worker) const {
     return num_arrived_[static_cast<std::size_t>(arrivals_[worker] - 1)] == arrivals_.size();
   }

@@ -22,7 +22,7 @@ class HeldVersions {
     const auto copy = copies_.find(index(op));
     return copy == copies_.end() ? op.weight_version == 0 : copy->second.held.contains(op.weight_version);
   }
-  /// Updates so far.
+  /// Number of updates of the op's stage so far.
   [[nodiscard]] std::int32_t newest(const Op& op) const {
     const auto copy = copies_.find(index(op));
     return copy == copies_.end() ? 0 : copy->second.newest;
@@ -39,7 +39,7 @@ class HeldVersions {
   }
   /// Adds gradients that entered no update, and newest versions that are dropped.
   void report_unfinished(Findings& findings) const;
-  /// Whether any update has been, or any version was dropped.
+  /// Whether any stage has been updated, or any version dropped.
   [[nodiscard]] bool any_updates() const { return !copies_.empty(); }
 
  private:

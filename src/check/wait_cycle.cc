@@ -126,7 +126,7 @@ class CycleSearch {
   std::vector<std::vector<Wait>> waits_;  // [worker], ascending by op
   std::vector<Wait> best_;
   std::size_t effort_ = 0;
-  // Of one search:
+  // State of one search:
   std::vector<Event> events_;
   std::vector<std::size_t> touched_;  // workers reached
   std::vector<std::size_t> tried_;    // [worker]: waits looked at

@@ -7,12 +7,12 @@
 
 namespace chimera {
 
-/// Of Chimera with any number of pipelines, and each way to run more than D micro-batches.
+/// The critical path of Chimera, with any number of pipelines and each scale method.
 [[nodiscard]] CriticalOps chimera_critical_ops(const PipelineShape& shape, double ratio);
 
-/// With f = 1 and w = min(worker, D-1-worker), the stage of larger id has the D/2-1-w backwards before the worker's
-/// last op; all sums have w forwards and backwards around the step's end. With more pipelines the paper says nothing:
-/// none.
+/// The bubbles that hide sums of gradients. With f = 1 and w = min(worker, D-1-worker): D/2-1-w backwards before the
+/// worker's last op for its stage of larger id, and w forwards and backwards around the step's end for all. The paper
+/// does not say for f > 1: none.
 [[nodiscard]] FreeRegions chimera_free_regions(const PipelineShape& shape, std::int64_t worker);
 
 }  // namespace chimera

@@ -14,7 +14,7 @@ namespace chimera {
 /// `pipelines` is not twice a divisor of D/2.
 [[nodiscard]] std::optional<std::string> chimera_placement_refusal(const PipelineShape& shape, std::int64_t ops_each);
 
-/// --pipelines of such schedules: 2 as usual, every legal number in plans.
+/// How such schedules take --pipelines: 2 by default; plans try every legal number.
 [[nodiscard]] TakenAxis bidirectional_pipelines();
 
 /// Down pipeline i holds stage s on worker (i D/f + s) mod D, up pipeline i on worker (i D/f + D-1-s) mod D. Replicas
@@ -24,8 +24,8 @@ namespace chimera {
 /// The stage of that replica on that worker: the inverse of chimera_placement.
 [[nodiscard]] StageId stage_on(std::int64_t worker, std::int64_t replica, std::int64_t depth, std::int64_t f);
 
-/// What a pipeline runs of `count` micro-batches from `first` on: as even a share as can be; where some get one more,
-/// those of lower number, so down before up.
+/// The share of `count` micro-batches from `first` on that one pipeline runs. Shares are as even as can be; where some
+/// are one larger, they are those of lower number, so down before up.
 struct Share {
   std::int64_t first;
   std::int64_t count;

@@ -5,9 +5,9 @@
 
 namespace chimera {
 
-/// 1F1B with v = `chunks` stages on each worker: the model is cut into S = D v stages, and stage s is on worker s mod
-/// D, so that a micro-batch passes through all workers v times and the pipeline fills in steps of a v-th of a worker's
-/// share.
+/// 1F1B with v = `chunks` virtual stages on each worker: the model is cut into S = D v stages, and stage s is on worker
+/// s mod D, so that a micro-batch passes through all workers v times and the pipeline fills in steps of a v-th of a
+/// worker's share.
 ///
 /// Forwards run in groups: g micro-batches at a worker's first stage, the same at its second, and so on, then the next
 /// g; backwards likewise from its last stage to its first. Worker r starts with min(2(D-1-r) + (v-1) g, N v) forwards,

@@ -51,7 +51,7 @@ struct StageCopy {
   bool offered = false;     // the next forward is among its worker's ready ones
 };
 
-/// What one micro-batch does on one worker.
+/// The ops of one micro-batch on one worker.
 struct Visit {
   std::int32_t in_flight = 0;  // stages
   std::int32_t ended = 0;      // stages

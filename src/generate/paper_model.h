@@ -15,7 +15,7 @@ struct CriticalOps {
   friend bool operator==(const CriticalOps&, const CriticalOps&) = default;
 };
 
-/// Bubbles of a worker in which its sums of gradients run unseen.
+/// The bubbles of a worker in which its sums of gradients are not exposed.
 struct FreeRegions {
   std::int64_t backwards = 0;               // before the worker's last op, each as long as a backward: for ..
   std::int64_t first_stage = 0;             // .. the sums of this stage and later ones alone
@@ -24,7 +24,7 @@ struct FreeRegions {
 
 inline FreeRegions no_free_regions(const PipelineShape&, std::int64_t) { return {}; }
 
-/// Of schedules with one stage a worker and whole backwards.
+/// The model of a schedule with one stage on each worker and whole backwards.
 struct PaperModel {
   /// `ratio` is B_t / F_t, at least 1. Halving counts ops of half micro-batches. What N leaves over of whole units, and
   /// fewer micro-batches than D, are counted as the last unit of the simulated order takes.

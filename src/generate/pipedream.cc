@@ -12,7 +12,7 @@ constexpr const char* kPipedream = "pipedream";
 
 std::optional<std::string> pipedream_refusal(const PipelineShape& shape) { return insane(shape); }
 
-/// Without a flush nobody waits.
+/// No worker waits, as there is no flush.
 CriticalOps pipedream_critical_ops(const PipelineShape& shape, double) {
   return {shape.micro_batches, shape.micro_batches};
 }

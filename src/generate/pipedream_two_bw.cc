@@ -17,7 +17,7 @@ std::optional<std::string> pipedream_two_bw_refusal(const PipelineShape& shape) 
                      shape.micro_batches);
 }
 
-/// Without a flush nobody waits.
+/// No worker waits, as there is no flush.
 CriticalOps pipedream_two_bw_critical_ops(const PipelineShape& shape, double) {
   return {shape.micro_batches, shape.micro_batches};
 }

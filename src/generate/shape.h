@@ -16,10 +16,10 @@ namespace chimera {
 /// Throws ConfigError, `NAME: reason`, where there is a reason to refuse.
 void require_shape(const char* schedule, const std::optional<std::string>& refusal);
 
-/// insane(), or more than kMostOps of schedules that go round the workers with `chunks` stages on each.
+/// Why no schedule with `chunks` virtual stages on each worker has the shape: insane(), or more than kMostOps.
 [[nodiscard]] std::optional<std::string> loop_refusal(const PipelineShape& shape);
 
-/// --chunks of such schedules: 2 as usual, 2 or 4 in plans.
+/// How such schedules take --chunks: 2 by default; plans try 2 and 4.
 [[nodiscard]] TakenAxis looped_chunks();
 
 /// One replica: stage s on worker s.

@@ -1,6 +1,6 @@
 #pragma once
-// What ZB-V, DualPipe and DualPipeV have in common: two chunks on every worker, and a rule for each worker's order that
-// says only "the next forward of chunk 0".
+// What ZB-V, DualPipe and DualPipeV have in common: two virtual stages (chunks) on every worker, and a rule for each
+// worker's order that says only "the next forward of chunk 0".
 
 #include <array>
 #include <cstdint>

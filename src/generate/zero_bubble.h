@@ -13,7 +13,7 @@ namespace chimera {
 /// pipelines' worth of micro-batches are at work. Throws ConfigError, naming `name`, if D or N is not positive.
 [[nodiscard]] Schedule zero_bubble(const char* name, const PipelineShape& shape, std::int64_t fill);
 
-/// Any D and N.
+/// Why ZB-H1 and ZB-H2 do not take the shape: they take any D and N.
 [[nodiscard]] std::optional<std::string> zero_bubble_refusal(const PipelineShape& shape);
 
 }  // namespace chimera

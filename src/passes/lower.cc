@@ -35,7 +35,7 @@ struct Send {
 
 WorkerId worker_id(std::size_t worker) { return WorkerId(static_cast<std::int64_t>(worker)); }
 
-/// One worker at a time; what it keeps of a worker is sized by that worker's ops.
+/// Lowers one worker at a time; what it keeps of a worker is as large as that worker's list of ops.
 class Lowering {
  public:
   Lowering(const Schedule& schedule, const LoweringOptions& options)
@@ -279,7 +279,7 @@ class Lowering {
   std::vector<std::vector<PlacedInstruction>> updates_;   // [worker]
   std::vector<std::int64_t> last_start_;                  // [step], where there are several: of its ops
   bool trains_;                                           // whether anything runs backward
-  // Of the worker at hand:
+  // State of the worker at hand:
   std::vector<Instruction> out_;
   std::vector<std::uint32_t> destination_;  // [op]: the worker that needs its result; kHere for none other
   std::vector<OpIndex> input_;              // [op]: what another worker makes for it

@@ -14,7 +14,7 @@ struct LoweringOptions {
   ChannelDiscipline discipline = ChannelDiscipline::PerDirection;
   std::int64_t receives_ahead = 2;   // receives a channel may have posted before their sender's turn comes
   std::int64_t sends_behind = 2;     // sends a channel may have under way that no arriving gradient accounts for
-  std::set<StageId> recompute = {};  // stages whose forwards keep their input alone and run again before B or I
+  std::set<StageId> recompute = {};  // activation checkpointing: stages that forward again before B or I
   AllReduceOptions all_reduces = {};
   std::int64_t steps = 1;  // of an unrolled asynchronous schedule; divides its micro-batches
 };

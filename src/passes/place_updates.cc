@@ -11,7 +11,7 @@ using Copy = std::pair<ReplicaId, StageId>;  // of a stage: updated by itself
 
 Copy copy_of(const Op& op) { return {op.replica, op.stage}; }
 
-/// One worker's list.
+/// Makes one worker's list.
 class UpdatePlacing {
  public:
   UpdatePlacing(const std::vector<Op>& ops, std::int64_t micro_batches, bool sums)

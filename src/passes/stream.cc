@@ -35,7 +35,7 @@ std::vector<Instruction> cut(const Stream& stream, std::size_t worker, std::int6
   return {first, instructions.begin() + static_cast<std::ptrdiff_t>(ends[at])};
 }
 
-/// The same `steps` later.
+/// The same instruction `steps` later.
 void shift(std::vector<Instruction>& piece, const Stream& stream, std::int64_t steps) {
   for (Instruction& instruction : piece) {
     if (instruction.kind == InstructionKind::ReduceScalars) instruction.step += static_cast<std::int32_t>(steps);

@@ -43,13 +43,13 @@ void append_without_flush(Ops& stream, std::size_t drain, const Ops& next, std::
   stream.insert(stream.end(), next.begin() + static_cast<std::ptrdiff_t>(taken), next.end());
 }
 
-/// How many ops at the beginning are forwards.
+/// The number of forwards at the beginning.
 std::size_t leading_forwards(const Ops& ops) {
   const auto is_forward = [](const Op& op) { return op.kind == OpKind::Forward; };
   return static_cast<std::size_t>(std::ranges::find_if_not(ops, is_forward) - ops.begin());
 }
 
-/// How many ops at the end are none.
+/// The number of ops behind the last forward.
 std::size_t ops_behind_forwards(const Ops& ops) {
   const auto is_forward = [](const Op& op) { return op.kind == OpKind::Forward; };
   return static_cast<std::size_t>(std::find_if(ops.rbegin(), ops.rend(), is_forward) - ops.rbegin());

@@ -43,7 +43,7 @@ Cut even_cut(std::size_t blocks, std::int64_t stages) {
   return cut;
 }
 
-/// How far a cut is from even.
+/// The distance of a cut from the even one.
 std::int64_t unevenness(const Cut& cut, const Cut& even) {
   std::int64_t sum = 0;
   for (std::size_t s = 0; s < cut.size(); ++s) sum += std::abs(cut[s] - even[s]);
@@ -123,7 +123,7 @@ class Balancer {
     return best_.layers != before;
   }
 
-  /// By rank; cuts that are worth the same by their slowest worker, then by how even they are.
+  /// Orders cuts by rank; those of equal rank by their slowest worker, then by how even they are.
   void keep_if_better(const Cut& cut) {
     const double rank = rank_(cut);
     const double slowest = search_.slowest(cut);

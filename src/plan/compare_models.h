@@ -23,7 +23,7 @@ struct ModelComparison {
   std::vector<DifferenceCause> causes;
 };
 
-/// Of a candidate whose prediction has equation 1.
+/// Compares the two for a candidate whose prediction has equation 1.
 [[nodiscard]] ModelComparison compare_models(Predictor& predictor, const Candidate& candidate);
 
 /// What else a plan could gain, by simulating it again.

@@ -11,7 +11,7 @@ namespace {
 
 enum Field : std::size_t { kForward, kInputGradient, kWeightGradient, kWeights, kState, kActivations, kDeferred };
 
-/// What a stage has to do with a worker: factors of its loads, and how many of its inputs the worker holds.
+/// How a stage weighs on a worker: factors of its loads, and how many of its inputs the worker holds.
 struct StageFactors {
   Loads loads{};
   double inputs = 0;
@@ -35,7 +35,7 @@ std::vector<Constraint> each_once(const std::set<Constraint>& constraints) {
   return {constraints.begin(), constraints.end()};
 }
 
-/// What the worker holds all the time.
+/// The bytes that the worker holds all the time.
 WorkerFactors held(const Schedule& schedule, std::size_t worker) {
   WorkerFactors factors;
   const auto versions = static_cast<double>(peak_weight_versions(schedule, worker));
@@ -69,7 +69,7 @@ class Holding {
     note();
   }
 
-  /// At the ops where no other has more.
+  /// Limits bytes at the ops where no other op has more.
   [[nodiscard]] std::vector<WorkerFactors> most() const {
     std::vector<WorkerFactors> result;
     for (const WorkerFactors& moment : moments_) {

@@ -27,7 +27,7 @@ struct Constraint {
   friend auto operator<=>(const Constraint&, const Constraint&) = default;
 };
 
-/// Those of all workers, each once. Bytes are limited at the ops where no other has more of every stage.
+/// The constraints of all workers, each once. Bytes are limited at the ops where no other has more of every stage.
 [[nodiscard]] std::vector<Constraint> time_constraints(const Schedule& schedule, const ModelLoads& loads,
                                                        bool recompute);
 [[nodiscard]] std::vector<Constraint> memory_constraints(const Schedule& schedule, const ModelLoads& loads,

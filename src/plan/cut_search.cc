@@ -26,7 +26,7 @@ std::vector<std::size_t> components(const std::vector<Constraint>& constraints, 
   return component;
 }
 
-/// How many more blocks there is room for.
+/// The number of further blocks for which there is room.
 double blocks_in(double room, double cheapest) {
   if (cheapest <= 0) return room >= 0 ? kUnlimited : 0;
   return std::floor(room / cheapest + 1e-9);
@@ -133,7 +133,7 @@ bool CutSearch::has_room(std::size_t stage, std::size_t first) const {
   return room >= more;
 }
 
-/// All that the rest of a search depends on: what is to be placed, and the amounts that both sides of it share.
+/// The state that the rest of a search depends on: what is to be placed, and the amounts that both sides of it share.
 CutSearch::Failed CutSearch::state(std::size_t stage, std::size_t first) const {
   Failed state{stage * sums_.size() + first, {}};
   for (std::size_t c = 0; c < constraints_.size(); ++c) {

@@ -25,7 +25,7 @@ class Sums {
   void run() {
     if (!costs_.has_all_reduces()) return;
     const auto groups = gradient_groups(schedule_.placement, costs_.has_tied_matrix());
-    std::vector<std::vector<StageId>> held(schedule_.workers.size());
+    std::vector<std::vector<ParameterGroupId>> held(schedule_.workers.size());
     for (std::size_t s = 0; s < groups.size(); ++s) {
       for (const WorkerId worker : groups[s]) held[worker.index()].emplace_back(static_cast<std::int64_t>(s));
     }
@@ -33,9 +33,9 @@ class Sums {
   }
 
  private:
-  void add_worker(std::int64_t worker, const std::vector<StageId>& held) {
+  void add_worker(std::int64_t worker, const std::vector<ParameterGroupId>& held) {
     double sum = 0;
-    for (const StageId stage : held) sum += costs_.all_reduce(stage) * static_cast<double>(updates_);
+    for (const ParameterGroupId group : held) sum += costs_.all_reduce(group) * static_cast<double>(updates_);
     const double left = unoverlapped(worker, held, sum);
     if (left < equation_.unoverlapped || sum == 0) return;
     if (left == equation_.unoverlapped && sum <= equation_.all_reduce) return;
@@ -43,11 +43,11 @@ class Sums {
     equation_.all_reduce = sum;
   }
 
-  [[nodiscard]] double unoverlapped(std::int64_t worker, const std::vector<StageId>& held, double sum) const {
+  [[nodiscard]] double unoverlapped(std::int64_t worker, const std::vector<ParameterGroupId>& held, double sum) const {
     const FreeRegions regions = paper_.free_regions(shape_, worker);
     double early = 0;  // sums that have room before the worker's last op
-    for (const StageId stage : held) {
-      if (stage.value() >= regions.first_stage) early += costs_.all_reduce(stage);
+    for (const ParameterGroupId group : held) {
+      if (group.value() >= regions.first_stage) early += costs_.all_reduce(group);
     }
     const double before = static_cast<double>(regions.backwards) * equation_.backward;
     const double around =

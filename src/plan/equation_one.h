@@ -26,7 +26,7 @@ struct EquationOne {
   double point_to_point = 0;  // Comm_p2p, of one message
   CriticalOps critical;
   double all_reduce = 0;    // Comm_allreduce of the stages of the worker that `unoverlapped` is of
-  double unoverlapped = 0;  // the most of it on a worker that its free regions have no room for
+  double unoverlapped = 0;  // exposed: the most of it on a worker that its free regions cannot hide
   double seconds = 0;       // T
 };
 

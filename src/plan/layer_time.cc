@@ -22,7 +22,10 @@ bool equal_sizes(const ModelConfig& a, const ModelConfig& b, LayerKind kind) {
   if (a.family != b.family || a.hidden != b.hidden) return false;
   switch (kind) {
     case LayerKind::Embedding: return a.vocabulary == b.vocabulary && a.positions == b.positions;
-    case LayerKind::Block: return a.heads == b.heads && a.feed_forward == b.feed_forward;
+    case LayerKind::Block:
+      return a.heads == b.heads && a.feed_forward == b.feed_forward && key_value_heads_of(a) == key_value_heads_of(b) &&
+             head_size_of(a) == head_size_of(b) && a.attention_bias == b.attention_bias &&
+             a.feed_forward_bias == b.feed_forward_bias && a.query_key_norm == b.query_key_norm;
     case LayerKind::Head: return a.vocabulary == b.vocabulary;
   }
   return false;

@@ -19,6 +19,7 @@ constexpr std::int64_t kVersion = 1;
 constexpr double kMostSeconds = 1e9;  // of anything: 30 years
 constexpr double kMostBytes = 1e18;
 constexpr double kMostRatio = 1e6;
+constexpr double kMostFlops = 1e24;  // a second, of anything
 
 std::string read_text(const std::string& path) {
   try {
@@ -37,11 +38,42 @@ Enum choice(const JsonValue& value, const char* field) {
   return *found;
 }
 
+RopeScaling read_rope_scaling(const JsonValue& value) {
+  value.expect_object({"type", "factor", "low_frequency_factor", "high_frequency_factor", "original_positions"});
+  RopeScaling scaling{.type = choice<RopeScalingType>(value, "type")};
+  if (scaling.type != RopeScalingType::None) scaling.factor = value.number("factor");
+  if (scaling.type != RopeScalingType::Llama3) return scaling;
+  scaling.low_frequency_factor = value.number("low_frequency_factor");
+  scaling.high_frequency_factor = value.number("high_frequency_factor");
+  scaling.original_positions = value.count("original_positions", 1);
+  return scaling;
+}
+
+void read_llamas_fields(const JsonValue& value, ModelConfig& model) {
+  model.key_value_heads = value.count("key_value_heads", 1);
+  model.head_size = value.count("head_size", 1);
+  if (value.has("sliding_window")) model.sliding_window = value.count("sliding_window", 1);
+  model.rope_theta = value.number("rope_theta");
+  model.rope_scaling = read_rope_scaling(value.field("rope_scaling"));
+  model.attention_bias = choice<AttentionBias>(value, "attention_bias");
+  model.feed_forward_bias = value.truth("feed_forward_bias");
+  model.query_key_norm = value.truth("query_key_norm");
+}
+
 ModelConfig read_model(const JsonValue& value) {
-  value.expect_object({"name", "family", "hidden", "heads", "feed_forward", "vocabulary", "positions", "tied"});
   ModelConfig model;
-  model.name = value.text("name");
   model.family = choice<Family>(value, "family");
+  if (model.family == Family::Llama) {
+    value.expect_object({"name", "family", "hidden", "heads", "feed_forward", "vocabulary", "positions", "tied",
+                         "norm_epsilon", "key_value_heads", "head_size", "sliding_window", "rope_theta", "rope_scaling",
+                         "attention_bias", "feed_forward_bias", "query_key_norm"});
+    read_llamas_fields(value, model);
+  } else {
+    value.expect_object(
+        {"name", "family", "hidden", "heads", "feed_forward", "vocabulary", "positions", "tied", "norm_epsilon"});
+  }
+  model.name = value.text("name");
+  if (value.has("norm_epsilon")) model.norm_epsilon = value.number("norm_epsilon");
   model.layers = 1;
   model.hidden = value.count("hidden", 1);
   model.heads = value.count("heads", 1);
@@ -108,6 +140,17 @@ void read_kernels(const JsonValue& value, MachineProfile& machine) {
   machine.score_bytes = value.number("score_bytes", kMostRatio);
 }
 
+std::map<DataType, double> read_matrix_flops(const JsonValue& value) {
+  value.expect_object({"float32", "float64", "bfloat16"});
+  std::map<DataType, double> flops;
+  for (const Named<DataType>& type : kNames<DataType>) {
+    if (!value.has(type.name)) continue;
+    flops[type.value] = value.number(type.name, kMostFlops);
+    if (flops[type.value] == 0) value.field(type.name).fail("expected a number above 0");
+  }
+  return flops;
+}
+
 std::vector<std::string> read_sources(const JsonValue& value) {
   std::vector<std::string> sources;
   for (const JsonValue& source : value.list()) sources.push_back(source.text());
@@ -136,6 +179,12 @@ OrderedJson layer_json(const LayerTimes& layer) {
           {"times", times}};
 }
 
+OrderedJson matrix_flops_json(const MachineProfile& machine) {
+  OrderedJson flops = OrderedJson::object();
+  for (const auto& [type, number] : machine.matrix_flops) flops[to_text(type)] = number;
+  return flops;
+}
+
 OrderedJson links_json(const LinkProfile& links) {
   const auto link = [](const LinkTimes& times) { return OrderedJson{{"alpha", times.alpha}, {"beta", times.beta}}; };
   return {{"within_node", link(links.within_node)}, {"between_nodes", link(links.between_nodes)}};
@@ -143,12 +192,20 @@ OrderedJson links_json(const LinkProfile& links) {
 
 }  // namespace
 
+double matrix_peak(const MachineProfile& machine, DataType dtype, std::int64_t workers, std::int64_t threads) {
+  const auto flops = machine.matrix_flops.find(dtype);
+  if (flops == machine.matrix_flops.end()) return 0;
+  if (machine.cores == 0) return flops->second * static_cast<double>(workers);
+  const auto cores = static_cast<double>(std::min(workers * threads, machine.cores));
+  return flops->second * cores / static_cast<double>(machine.threads);
+}
+
 MachineProfile machine_from_json(const std::string& text, const std::string& source) {
   const nlohmann::json json = parse_json(text, source);
   const JsonValue root(json, source);
   root.expect_object({"format", "version", "name", "sources", "cores", "threads", "workers_per_node", "memory_bytes",
                       "layers", "kernels", "point_to_point", "all_reduce", "busy_delay", "core_imbalance",
-                      "optimizer_seconds", "op_overhead", "step_overhead"});
+                      "optimizer_seconds", "matrix_flops", "op_overhead", "step_overhead"});
   if (root.text("format") != kFormat) root.field("format").fail(fmt::format("expected '{}'", kFormat));
   if (root.count("version") != kVersion) root.field("version").fail(fmt::format("expected {}", kVersion));
   MachineProfile machine;
@@ -166,6 +223,7 @@ MachineProfile machine_from_json(const std::string& text, const std::string& sou
   if (root.has("busy_delay")) machine.busy_delay = root.number("busy_delay", kMostSeconds);
   if (root.has("core_imbalance")) machine.core_imbalance = root.number("core_imbalance", kMostRatio);
   machine.optimizer_seconds = root.number("optimizer_seconds", kMostSeconds);
+  if (root.has("matrix_flops")) machine.matrix_flops = read_matrix_flops(root.field("matrix_flops"));
   machine.op_overhead = root.number("op_overhead", kMostSeconds);
   machine.step_overhead = root.number("step_overhead", kMostSeconds);
   return machine;
@@ -194,6 +252,7 @@ std::string to_json(const MachineProfile& machine) {
       {"busy_delay", machine.busy_delay},
       {"core_imbalance", machine.core_imbalance},
       {"optimizer_seconds", machine.optimizer_seconds},
+      {"matrix_flops", matrix_flops_json(machine)},
       {"op_overhead", machine.op_overhead},
       {"step_overhead", machine.step_overhead}};
   return json.dump(1) + "\n";

@@ -3,6 +3,7 @@
 // edited by hand, or made up from public figures.
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -39,7 +40,7 @@ struct LinkTimes {
   friend bool operator==(const LinkTimes&, const LinkTimes&) = default;
 };
 
-/// Between workers on one node, and between nodes.
+/// Links between workers of one node, and between nodes.
 struct LinkProfile {
   LinkTimes within_node = {};
   LinkTimes between_nodes = {};
@@ -67,10 +68,18 @@ struct MachineProfile {
   /// How much longer an op takes on the slowest of the cores than on average, where all compute at once: a share.
   double core_imbalance = 0;
   double optimizer_seconds = 0;  // of an update, for each parameter
-  double op_overhead = 0;        // seconds that the host adds to each op
-  double step_overhead = 0;      // and to each step
+  /// FLOP/s of a worker's products of large matrices of that type, while all workers of a node compute; of the types
+  /// that are known.
+  std::map<DataType, double> matrix_flops = {};
+  double op_overhead = 0;    // seconds that the host adds to each op
+  double step_overhead = 0;  // and to each step
   friend bool operator==(const MachineProfile&, const MachineProfile&) = default;
 };
+
+/// FLOP/s that so many workers of `threads` cores each, all on one node, reach together in products of large matrices:
+/// no more than its cores do. 0 where the profile does not know.
+[[nodiscard]] double matrix_peak(const MachineProfile& machine, DataType dtype, std::int64_t workers,
+                                 std::int64_t threads);
 
 /// Reads a profile (docs/machine_profile.md); `-` is standard input. Throws ConfigError, naming file and entry, for
 /// anything missing, negative, not finite, beyond any machine (10^9 seconds, 10^18 bytes), unknown or said twice.

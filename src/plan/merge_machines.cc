@@ -86,6 +86,23 @@ LinkProfile merged_links(const std::vector<MachineProfile>& machines, LinkProfil
   return links;
 }
 
+/// Of the types that all of them know, the mean.
+std::map<DataType, double> merged_matrix_flops(const std::vector<MachineProfile>& machines) {
+  std::map<DataType, double> merged;
+  for (const auto& [type, flops] : machines.front().matrix_flops) {
+    double sum = 0;
+    std::size_t known = 0;
+    for (const MachineProfile& machine : machines) {
+      const auto own = machine.matrix_flops.find(type);
+      if (own == machine.matrix_flops.end()) continue;
+      sum += own->second;
+      ++known;
+    }
+    if (known == machines.size()) merged[type] = sum / static_cast<double>(known);
+  }
+  return merged;
+}
+
 }  // namespace
 
 MachineProfile merge_machines(const std::vector<MachineProfile>& machines) {
@@ -108,6 +125,7 @@ MachineProfile merge_machines(const std::vector<MachineProfile>& machines) {
   merged.busy_delay = mean_of(machines, &MachineProfile::busy_delay);
   merged.core_imbalance = mean_of(machines, &MachineProfile::core_imbalance);
   merged.optimizer_seconds = mean_of(machines, &MachineProfile::optimizer_seconds);
+  merged.matrix_flops = merged_matrix_flops(machines);
   merged.op_overhead = mean_of(machines, &MachineProfile::op_overhead);
   merged.step_overhead = mean_of(machines, &MachineProfile::step_overhead);
   return merged;

@@ -16,7 +16,8 @@ namespace {
 
 constexpr double kGiB = 1 << 30;
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr double kFaster = 0.999;  // of a time: what is worth uneven stages
+constexpr double kFaster = 0.999;       // of a time: what is worth uneven stages
+constexpr std::size_t kToBalance = 40;  // even candidates, the fastest, that are tried with balanced stages
 
 bool faster(const RankedCandidate& a, const RankedCandidate& b) {
   return a.prediction.step_seconds < b.prediction.step_seconds;
@@ -46,13 +47,14 @@ class Planner {
   Planner(Predictor& predictor, const PlanOptions& options, std::size_t candidates)
       : predictor_(predictor),
         options_(options),
-        top_(options.top > 0 ? static_cast<std::size_t>(options.top) : 2 * candidates) {
+        top_(options.top > 0 ? static_cast<std::size_t>(options.top) : 2 * candidates),
+        kept_(options.partition.rule == PartitionRule::Balanced ? std::max(top_, kToBalance) : top_) {
     plan_.considered = static_cast<std::int64_t>(candidates);
   }
 
   /// Whatever takes that long or longer is not among the best.
   [[nodiscard]] double limit() const {
-    return plan_.ranked.size() < top_ ? kNever : plan_.ranked.back().prediction.step_seconds;
+    return plan_.ranked.size() < kept_ ? kNever : plan_.ranked.back().prediction.step_seconds;
   }
 
   void add(Candidate candidate) {
@@ -77,7 +79,11 @@ class Planner {
     }
   }
 
-  [[nodiscard]] Plan plan() && { return std::move(plan_); }
+  [[nodiscard]] Plan plan() && {
+    if (plan_.ranked.size() > top_)
+      plan_.ranked.erase(plan_.ranked.begin() + static_cast<std::ptrdiff_t>(top_), plan_.ranked.end());
+    return std::move(plan_);
+  }
 
  private:
   enum class Outcome { Ranked, TooSlow, TooLarge };
@@ -103,12 +109,13 @@ class Planner {
 
   void insert(const RankedCandidate& next) {
     plan_.ranked.insert(std::ranges::upper_bound(plan_.ranked, next, faster), next);
-    if (plan_.ranked.size() > top_) plan_.ranked.pop_back();
+    if (plan_.ranked.size() > kept_) plan_.ranked.pop_back();
   }
 
   Predictor& predictor_;
   const PlanOptions& options_;
-  std::size_t top_;
+  std::size_t top_;   // to rank in the end
+  std::size_t kept_;  // ranked until then
   Plan plan_;
 };
 

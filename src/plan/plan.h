@@ -46,8 +46,9 @@ struct Plan {
 [[nodiscard]] std::vector<Candidate> candidates_of(const PlanProblem& problem, const PlanOptions& options);
 
 /// Ranks the candidates by simulated step time. Each recomputes what its memory asks for (stages_to_recompute), and no
-/// more. In the order of their lower bounds, they are predicted until no other can be among the `top` best. Those are
-/// then tried with balanced stages (balance(), with the machine's times), which are ranked where they are faster.
+/// more. In the order of their lower bounds, they are predicted with even stages until no other can be among the `top`
+/// best. Where stages are to be balanced (balance(), with the machine's times), the best 40 are, whatever `top`, or the
+/// best `top` of more, and ranked where that is faster; what is slower than those with even stages is not tried.
 /// Throws ConfigError where nothing fits, with the least memory that would do and for which candidate.
 [[nodiscard]] Plan make_plan(Predictor& predictor, const PlanOptions& options);
 

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::int64_t kMostKeptOps = std::int64_t{1} << 23;
 
-/// What runs: one step, or several where nothing flushes between them.
+/// The schedule that is timed: one step, or several where nothing flushes between them.
 struct Run {
   std::shared_ptr<const Schedule> schedule;
   std::int64_t steps = 1;

@@ -77,7 +77,7 @@ class Builder {
     recomputation_.push_back(sum(&LayerTime::recompute) + more);
   }
 
-  /// What the machine's kernels keep and take in place of ours.
+  /// Replaces the bytes that our kernels keep and take by those of the machine's kernels.
   void scale_activations(std::size_t stage, double blocks) {
     const double scale = machine_.activation_scale;
     const auto length = static_cast<double>(workload_.sequence);
@@ -111,7 +111,7 @@ class Builder {
     return machine_.cores > 0 && !on_several_nodes() && 2 * workers * machine_.threads > machine_.cores;
   }
 
-  /// Of a message into that stage from the one before it, in the mean over replicas: some workers hold both.
+  /// The mean, over replicas, of a message into that stage from the one before it: some workers hold both.
   [[nodiscard]] double message_seconds(std::size_t stage) const {
     if (stage == 0 || stage >= model_.costs.memory.size()) return 0;
     double crossings = 0;

@@ -82,7 +82,8 @@ class OrderLedger {
     return amount;
   }
 
-  /// Of each directed pair of workers as many messages as lowering lets be under way, of the largest kind.
+  /// For each directed pair of workers room for as many messages as lowering lets be under way, of the largest kind:
+  /// beside the receives posted ahead stands the message whose op is next, or runs.
   void find_message_rooms() {
     message_room_.assign(schedule_.workers.size(), 0);
     std::vector<std::set<std::size_t>> peers(schedule_.workers.size());
@@ -100,7 +101,7 @@ class OrderLedger {
       }
     }
     const MessageBuffers& buffers = model_.costs.buffers;
-    const auto each = static_cast<double>(buffers.receives_ahead + buffers.sends_behind);
+    const auto each = static_cast<double>(buffers.receives_ahead + 1 + buffers.sends_behind);
     for (std::size_t w = 0; w < peers.size(); ++w)
       message_room_[w] = static_cast<double>(peers[w].size()) * each * largest[w];
   }

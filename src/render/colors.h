@@ -27,9 +27,9 @@ struct Color {
 /// The nearest of the 216 colours of the cube that terminals of 256 colours have: 16 to 231.
 [[nodiscard]] int terminal_color(Color color);
 
-/// Of an op, whatever its replica. Black text is legible on it.
+/// The colour of an op, whatever its replica. Black text is legible on it.
 [[nodiscard]] Color color_of(OpKind kind);
-/// Of an op of one of several replicas: the later replica, the paler.
+/// The colour of an op of one of several replicas: the later the replica, the paler.
 [[nodiscard]] Color color_of(OpKind kind, ReplicaId replica, std::size_t num_replicas);
 /// Whether the replica's ops are hatched as well: the second half of the replicas, which go up.
 [[nodiscard]] bool is_hatched(ReplicaId replica, std::size_t num_replicas);

@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Where each worker's entries begin, and where the last one's end.
+/// The indices at which each worker's entries begin, and the end of the last one's.
 template <class T>
 std::vector<std::uint32_t> firsts(const std::vector<std::vector<T>>& workers, std::size_t num_workers) {
   std::vector<std::uint32_t> first = {0};
@@ -101,7 +101,7 @@ Json messages_json(const std::vector<Message>& messages, const OpNumbers& number
 Json all_reduces_json(const Panel& panel) {
   const auto& sums = panel.explanation.all_reduces;
   return {{"first", column(firsts(sums, panel.schedule.workers.size()))},
-          {"stage", integers(sums, [](const TimedAllReduce& sum) { return sum.stage.value(); })},
+          {"stage", integers(sums, [](const TimedAllReduce& sum) { return sum.group.value(); })},
           {"start", times(sums, [](const TimedAllReduce& sum) { return sum.start; })},
           {"end", times(sums, [](const TimedAllReduce& sum) { return sum.end; })}};
 }

@@ -86,8 +86,8 @@ class TimelineTrace {
     name_tracks(TraceProcess::AllReduces, all_reduces.size());
     for (std::size_t w = 0; w < all_reduces.size(); ++w) {
       for (const TimedAllReduce& sum : all_reduces[w]) {
-        slice(TraceProcess::AllReduces, w, fmt::format("all-reduce of stage {}", sum.stage.value()), sum.start, sum.end,
-              fmt::format(R"("stage":{})", sum.stage.value()));
+        slice(TraceProcess::AllReduces, w, fmt::format("all-reduce of stage {}", sum.group.value()), sum.start, sum.end,
+              fmt::format(R"("stage":{})", sum.group.value()));
       }
     }
   }

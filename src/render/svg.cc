@@ -208,7 +208,7 @@ class SvgPicture {
   void all_reduces(std::size_t worker, double top) {
     for (const TimedAllReduce& sum : panel_.explanation.all_reduces[worker]) {
       box("all-reduce", {sum.start, sum.end}, top + 1, kAllReduceHeight - 1,
-          fmt::format("all-reduce of stage {}, {:.6g} to {:.6g}", sum.stage.value(), sum.start, sum.end));
+          fmt::format("all-reduce of stage {}, {:.6g} to {:.6g}", sum.group.value(), sum.start, sum.end));
       put("\n");
     }
   }

@@ -34,7 +34,7 @@ bool is_whole(double value) { return std::abs(value - std::round(value)) < 1e-9;
 
 std::size_t rounded(double value) { return static_cast<std::size_t>(std::llround(value)); }
 
-/// How many columns a picture of `wanted` may have.
+/// The columns that a picture gets which needs `wanted` of them.
 std::size_t allowed_columns(std::size_t wanted, std::size_t workers) {
   return std::min(wanted, std::max<std::size_t>(kMostTextCells / std::max<std::size_t>(workers, 1), 1));
 }
@@ -48,7 +48,7 @@ bool fits_cells(const Timeline& timeline, double unit) {
   });
 }
 
-/// One cell a unit of time.
+/// Draws one cell for each unit of time.
 Grid in_cells(const Schedule& schedule, const Timeline& timeline, double unit) {
   Grid grid;
   const std::size_t all = rounded(timeline.makespan / unit);
@@ -119,7 +119,7 @@ std::optional<Grid> to_scale(const Schedule& schedule, const Timeline& timeline)
   return grid;
 }
 
-/// Each worker's ops in order.
+/// Writes each worker's ops in order.
 Grid in_order(const Schedule& schedule) {
   Grid grid;
   std::size_t most = 0;

@@ -56,7 +56,7 @@ std::string bubble_json(const Bubble& bubble) {
 }
 
 std::string all_reduce_json(const TimedAllReduce& sum) {
-  return fmt::format("{{\"stage\": {}, \"start\": {}, \"end\": {}}}", sum.stage.value(), number(sum.start),
+  return fmt::format("{{\"stage\": {}, \"start\": {}, \"end\": {}}}", sum.group.value(), number(sum.start),
                      number(sum.end));
 }
 

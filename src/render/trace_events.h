@@ -43,7 +43,7 @@ class TraceEvents {
   void arrow(const TraceArrow& arrow);
   /// The value from `time` on of what `name` counts.
   void counter(TraceProcess process, std::string_view name, double time, double value);
-  /// The whole file. Nothing is left here.
+  /// The text of the whole file; no event is left here.
   [[nodiscard]] std::string text();
 
  private:

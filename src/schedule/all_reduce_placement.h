@@ -9,8 +9,8 @@ namespace chimera {
 /// When a worker of a synchronous schedule launches the sum of a stage's gradients.
 /// Source: Li and Hoefler, SC'21, section 3.2.
 enum class AllReducePlacement : std::uint8_t {
-  Eager,     ///< right after the stage's last backward there
-  EagerOpt,  ///< so where the worker still waits between that and its last op, otherwise after its last op
+  Eager,     ///< right after the stage's last backward on that worker
+  EagerOpt,  ///< so where the worker has a bubble between that and its last op, else after its last op
   Post,      ///< after the worker's last op
 };
 template <>

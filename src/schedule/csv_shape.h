@@ -23,7 +23,7 @@ class CsvShape {
 
   [[nodiscard]] std::int64_t num_stages() const { return static_cast<std::int64_t>(worker_of_.size()); }
   [[nodiscard]] std::int64_t num_micro_batches() const { return num_micro_batches_; }
-  /// A stage that no cell names counts as worker 0's: its ops are missing, wherever.
+  /// A stage that no cell names counts as worker 0's; its ops are missing in any case.
   [[nodiscard]] Placement placement() const {
     Placement placement{{std::vector<WorkerId>(worker_of_.size())}};
     for (std::size_t s = 0; s < worker_of_.size(); ++s) {

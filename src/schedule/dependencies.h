@@ -142,7 +142,7 @@ std::vector<std::size_t> visit_in_dependency_order(const OpTable& table, Visit&&
   return walk.visited();
 }
 
-/// What an op takes in unit_start_times().
+/// The duration of an op in unit_start_times().
 [[nodiscard]] constexpr std::int64_t unit_duration(OpKind kind) { return kind == OpKind::Backward ? 2 : 1; }
 
 /// Start of every op in whole units when F = I = W = 1 and B = 2, every op as soon as possible and messages take no

@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/nearest.h"
+#include "core/printable.h"
 
 namespace chimera {
 
@@ -56,7 +57,7 @@ class FieldsOnce {
       if (container.is_array) {
         text += fmt::format("[{}]", container.index);
       } else {
-        text += (text.empty() ? "" : ".") + container.name;
+        text += (text.empty() ? "" : ".") + printable(container.name);
       }
     }
     return text;
@@ -76,10 +77,14 @@ nlohmann::json parse_json(const std::string& text, const std::string& source) {
   try {
     return nlohmann::json::parse(text, follow);
   } catch (const nlohmann::json::exception& error) {
-    std::string what = error.what();
-    if (const auto bracket = what.find("] "); bracket != std::string::npos) what.erase(0, bracket + 2);
-    throw ConfigError(fmt::format("{}: JSON: {}", source, what));
+    throw ConfigError(fmt::format("{}: JSON: {}", source, parser_message(error)));
   }
+}
+
+std::string parser_message(const nlohmann::detail::exception& error) {
+  const std::string_view what = error.what();
+  const auto number = what.find("] ");
+  return printable(number == what.npos ? what : what.substr(number + 2), kParserMessage);
 }
 
 JsonValue::JsonValue(const nlohmann::json& json, std::string source, std::string path)

@@ -12,6 +12,9 @@ namespace chimera {
 /// The text as JSON. Throws ConfigError, naming `source`, where it is none, or an object has a field twice.
 [[nodiscard]] nlohmann::json parse_json(const std::string& text, const std::string& source);
 
+/// What nlohmann's parser says of a text, as one line of ASCII.
+[[nodiscard]] std::string parser_message(const nlohmann::detail::exception& error);
+
 /// One value. The JSON that it points into must outlive it. Everything here throws ConfigError, naming the value's
 /// place, where the value is not what is asked for.
 class JsonValue {
@@ -19,6 +22,8 @@ class JsonValue {
   JsonValue(const nlohmann::json& json, std::string source, std::string path = "");
 
   [[noreturn]] void fail(const std::string& what) const;
+  /// The value itself.
+  [[nodiscard]] const nlohmann::json& json() const { return json_; }
 
   /// An object with no other fields than these; an unknown one is refused with the nearest of them.
   void expect_object(std::initializer_list<const char*> fields) const;
@@ -27,7 +32,7 @@ class JsonValue {
 
   /// The entries of an array.
   [[nodiscard]] std::vector<JsonValue> list() const;
-  /// Those of one with exactly so many, one for each `of_what`.
+  /// The same, and the array must have exactly `entries` of them, one for each `of_what`.
   [[nodiscard]] std::vector<JsonValue> list(std::int64_t entries, const char* of_what) const;
 
   /// No number is larger, so that sums and products of them stay finite.

@@ -12,7 +12,7 @@
 namespace chimera {
 
 struct AllReduceOptions {
-  bool every_stage = false;  // also those that one worker holds: where other groups run the schedule too, for example
+  bool every_stage = false;  // also stages that one worker holds, as where other groups run the schedule too
   AllReducePlacement placement = AllReducePlacement::EagerOpt;
   bool tied = false;  // stage 0 and the last share a matrix
   friend bool operator==(const AllReduceOptions&, const AllReduceOptions&) = default;
@@ -25,15 +25,15 @@ struct AllReduceStart {
   friend bool operator==(const AllReduceStart&, const AllReduceStart&) = default;
 };
 
-/// The all-reduces of a synchronous step ([worker], in the order of their starts): one for each stage held by several
-/// workers, or for every stage, and of a tied model one for its matrix, which also adds up its two uses, on all of its
-/// owners, be it one (gradient_groups); none where nothing runs backward. The matrix's backwards are those of stages 0
-/// and S-1.
+/// The all-reduces of a synchronous step, [worker], in the order in which they start: one for each stage that several
+/// workers hold (or for every stage). A tied model has one more for its matrix, on all owners of it, even a single
+/// one, as it also adds the gradients of both uses (gradient_groups). The matrix's backwards are those of stages 0 and
+/// S-1.
 ///
-/// All workers start theirs in one order, that in which the stages' last backwards begin on any worker, so that groups
-/// which share workers never wait for each other even where a collective starts only after the one before. So an eager
-/// one stands after the stage's last backward on the worker, but not before those earlier in that order; where the
-/// worker has none of the stage's backwards nothing holds it back.
+/// All workers start them in one order: that in which the stages' last backwards begin on any worker. So groups that
+/// share workers never wait for each other, even where a collective starts only after the one before. An eager one
+/// stands after the stage's last backward on the worker (if it has any), and after the ones that come earlier in that
+/// order.
 ///
 /// `start` is unit_start_times(table): every process finds the same order and the same waits (EagerOpt) without
 /// measuring, whatever the ops then take.

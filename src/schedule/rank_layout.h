@@ -16,7 +16,7 @@ using RankId = Id<struct RankTag, std::int32_t>;
 /// Whether ranks of consecutive numbers, which a launcher puts on one machine, are the copies of one worker or the
 /// workers of one pipeline.
 enum class ReplicaLayout : std::uint8_t {
-  Near,  ///< copies side by side: gradients are summed between neighbours, hidden states travel W ranks far
+  Near,  ///< copies side by side: gradients are summed by neighbours, hidden states travel W ranks far
   Far,   ///< pipelines side by side: hidden states travel to neighbours, copies are a pipeline's workers apart
 };
 template <>

@@ -52,7 +52,7 @@ class TreeAdder {
 /// The fewest whole subtrees that blocks [first, last) consist of, from left to right.
 [[nodiscard]] std::vector<Subtree> subtrees_of(std::int64_t first, std::int64_t last);
 
-/// What each copy of a stage adds to its sum: parts[member], from left to right. Members stand in any order.
+/// The subtrees that each copy of a stage adds to the sum: parts[member], left to right. Members are in any order.
 struct SumOrder {
   std::vector<std::vector<Subtree>> parts;
 };

@@ -23,12 +23,12 @@ inline constexpr auto kNames<ScaleMethod> = std::to_array<Named<ScaleMethod>>({{
                                                                                {ScaleMethod::Doubling, "doubling"},
                                                                                {ScaleMethod::Halving, "halving"}});
 
-/// What a generator is asked for. Each schedule heeds some of it; the registry says what.
+/// The shape that a generator is asked for. A schedule takes some of its parameters; the registry says which.
 struct PipelineShape {
   std::int64_t stages = 0;         // D: workers of one pipeline
   std::int64_t micro_batches = 0;  // N: per step, all directions together
   std::int64_t pipelines = 2;      // 2f: Chimera's down and up pipelines together
-  std::int64_t chunks = 2;         // v: stages a worker, interleaved
+  std::int64_t chunks = 2;         // v: virtual stages on each worker
   std::int64_t waves = 1;          // w: Hanayo's
   ScaleMethod scale = ScaleMethod::Direct;
 };
@@ -53,10 +53,10 @@ struct Place {
   friend bool operator==(const Place&, const Place&) = default;
 };
 
-/// How an asynchronous schedule updates: a worker updates a stage right after the stage's last backward (B, or W) of
-/// every `micro_batches` in ascending order, which makes the next weight version. All ops of a micro-batch at a stage
-/// use one version: without a delay the newest that the stage has when the forward starts, which differs from stage to
-/// stage; with a delay d version max(0, t - d) on every stage, t being the update that the micro-batch goes into, from
+/// How an asynchronous schedule updates its weights. A worker updates a stage right after the last backward (B, or W)
+/// of every `micro_batches` in ascending order, which makes the next weight version. All ops of a micro-batch at a
+/// stage use one version (weight stashing): without a delay, the newest when the forward starts, which differs from
+/// stage to stage; with a delay d, version max(0, t - d) on every stage, where the micro-batch goes into update t, from
 /// 0.
 struct AsynchronousUpdates {
   std::int64_t micro_batches = 1;                    // that make one update
@@ -83,8 +83,8 @@ struct Schedule {
 /// last.
 [[nodiscard]] bool uses_tied_matrix(StageId stage, std::int64_t stages);
 
-/// Who sums which gradients: stage_groups, and of a tied model behind them, as if it were a stage S, the owners of the
-/// tied matrix: the workers that hold stage 0 or S-1 in any replica, ascending and distinct.
+/// The workers that sum the gradients of each parameter group: stage_groups(), and of a tied model, as group S, the
+/// owners of the tied matrix: the workers that hold stage 0 or S-1 in any replica, ascending and distinct.
 [[nodiscard]] std::vector<std::vector<WorkerId>> gradient_groups(const Placement& placement, bool tied);
 
 /// The micro-batches of each replica, ascending: the order in which the step's samples are dealt out.

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "core/printable.h"
 #include "schedule/csv_shape.h"
 #include "schedule/schedule_csv.h"
 #include "schedule/schedule_json.h"

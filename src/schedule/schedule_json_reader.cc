@@ -7,10 +7,13 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "core/character_iterator.h"
 #include "core/error.h"
 #include "core/nearest.h"
+#include "core/printable.h"
 #include "schedule/json_cursor.h"
 #include "schedule/json_fields.h"
+#include "schedule/json_value.h"
 #include "schedule/schedule_json.h"
 
 namespace chimera {
@@ -58,11 +61,7 @@ class ScheduleReader {
   bool start_array(std::size_t /*size*/);
   bool end_array();
   bool parse_error(std::size_t /*position*/, const std::string& /*token*/, const nlohmann::detail::exception& error) {
-    std::string what = error.what();
-    if (const auto bracket = what.find("] "); bracket != std::string::npos) what.erase(0, bracket + 2);
-    constexpr std::size_t kLongest = 300;  // it quotes the text it could not read
-    if (what.size() > kLongest) what.replace(kLongest, std::string::npos, " ...");
-    fail("JSON", what);
+    fail("JSON", parser_message(error));
   }
 
  private:
@@ -342,7 +341,7 @@ void ScheduleReader::finish_file() {
 
 Schedule read(Cursor cursor, const Fields& file_fields) {
   ScheduleReader reader(cursor, file_fields);
-  (void)Json::sax_parse(CharacterIterator(cursor), CharacterIterator(), &reader);
+  (void)Json::sax_parse(CharacterIterator(cursor), CharacterIterator<Cursor>(), &reader);
   return reader.result();
 }
 

@@ -1,7 +1,5 @@
 #include "schedule/text_source.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <istream>
 
@@ -15,16 +13,6 @@ constexpr std::size_t kBlock = std::size_t{64} * 1024;
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
 }  // namespace
-
-std::string printable(std::string_view text) {
-  constexpr std::size_t kLongest = 40;
-  std::string quote;
-  for (const char c : text.substr(0, kLongest)) {
-    const bool plain = c >= 0x20 && c < 0x7F;
-    quote += plain ? std::string(1, c) : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-  }
-  return text.size() > kLongest ? quote + " ..." : quote;
-}
 
 TextSource::TextSource(std::istream& in, std::string name) : name_(std::move(name)), in_(&in) {}
 

@@ -8,9 +8,6 @@
 
 namespace chimera {
 
-/// A piece of a text as a message may quote it: its first 40 bytes, those that are no printable ASCII as \xNN.
-[[nodiscard]] std::string printable(std::string_view text);
-
 class TextSource {
  public:
   static constexpr int kEnd = -1;
@@ -27,8 +24,8 @@ class TextSource {
   [[nodiscard]] int peek() { return next_ != end_ || fill() ? static_cast<unsigned char>(*next_) : kEnd; }
   /// Goes past the character that peek() showed.
   void advance() { ++next_; }
-  /// The first character that is no blank, tab or line end, without going there; kEnd where the text, or its first
-  /// 64 KiB, have none. Only before the first advance().
+  /// The first character that is no blank, tab or line end, without going there; kEnd where the text, or its first 64
+  /// KiB, have none. To be called before the first advance().
   [[nodiscard]] int first_visible();
 
  private:

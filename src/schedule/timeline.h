@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "schedule/parameter_groups.h"
 #include "schedule/schedule.h"
 
 namespace chimera {
@@ -46,9 +47,9 @@ struct Message {
   double arrived = 0;
 };
 
-/// The sum of one stage's gradients over the workers that hold it, on a lane of its own beside the ops.
+/// The sum of a parameter group's gradients over the workers that hold it, on a lane of its own beside the ops.
 struct TimedAllReduce {
-  StageId stage;
+  ParameterGroupId group;
   double start = 0;
   double end = 0;
   std::optional<Place> launched_by = std::nullopt;  // the op after which the last of its workers launched it

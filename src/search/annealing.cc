@@ -9,8 +9,8 @@
 namespace chimera {
 namespace {
 
-/// What a temperature of 1 would be: the mean duration of an op. So all is the same in any unit of time.
-/// An op of a worker that goes from one place in its order to another; the ops between close up.
+/// An op of a worker that goes from one place in its order to another; the ops between close up. Temperatures are in
+/// mean durations of an op, so that results do not depend on the unit of time.
 struct Move {
   std::size_t worker = 0;
   std::size_t from = 0;

@@ -11,7 +11,7 @@ namespace chimera {
 
 class Budget {
  public:
-  /// Whichever ends first.
+  /// Ends as soon as one of both is spent.
   Budget(std::optional<double> seconds, std::optional<std::int64_t> iterations)
       : seconds_(seconds), iterations_(iterations) {}
 

@@ -8,7 +8,7 @@
 
 namespace chimera {
 
-/// What no order reaches: the makespan of orders that wait for each other in a cycle.
+/// The makespan of orders that wait for each other in a cycle.
 inline constexpr double kStuck = std::numeric_limits<double>::infinity();
 
 /// Times orders, over and over: each op starts as soon as its worker is free and its input is there. Linear in the ops,

@@ -73,7 +73,7 @@ using Orders = std::vector<std::vector<LaneIndex>>;
 /// Sums of sizes may miss a limit by rounding, not by more.
 inline constexpr double kRounding = 1e-9;
 
-/// What a micro-batch of one replica alone holds too much.
+/// A limit that a single micro-batch of one replica already exceeds.
 struct Shortage {
   const HoldingLimit* limit = nullptr;
   std::size_t worker = 0;
@@ -99,7 +99,7 @@ void require_room(const SearchProblem& problem);
 /// W side by side, and I and W become a B in the place of I, as the problem asks.
 [[nodiscard]] Orders to_orders(const SearchProblem& problem, const Schedule& schedule);
 
-/// Of all ops; 0 where there are none.
+/// The mean duration of all ops; 0 where there are none.
 [[nodiscard]] double mean_duration(const Instance& instance);
 
 /// Most that a worker holds at once when micro-batches in flight at a chain take up `size[chain]`.

@@ -72,7 +72,7 @@ class Holdings {
     return most;
   }
 
-  /// How many micro-batches have ended at the chain.
+  /// The number of micro-batches that have ended at the chain.
   std::int32_t ended(std::size_t chain, const std::vector<std::int32_t>& done) const {
     return done[kLanesOfChain * chain + (instance_.split_backward ? kWeightStep : kInputStep)];
   }

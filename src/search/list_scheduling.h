@@ -26,7 +26,7 @@ struct ListRule {
   std::vector<double> model = {};          // [op]: where given, this number ranks the op: when it ran in other orders
 };
 
-/// A rule by chance, out of the range that has proved useful.
+/// A random rule, out of the range that has proved useful.
 [[nodiscard]] ListRule random_rule(const Instance& instance, RandomSource& random);
 
 /// The orders that the rule makes: always complete, and within the instance's limits. On each worker the oldest

@@ -7,7 +7,7 @@
 
 namespace chimera {
 
-/// What no order within the limits beats, whatever has been done so far.
+/// A lower bound on the makespan of every order within the limits, from any state of the search.
 ///
 /// Every op has a head, the earliest that it can start, and a tail, what must follow after it until the end: longest
 /// paths through the dependencies, the queues of the lanes, and memory: where a chain alone would fill its worker with
@@ -19,9 +19,9 @@ class LowerBound {
  public:
   explicit LowerBound(const Instance& instance);
 
-  /// Before anything is done.
+  /// The bound before any op has run.
   double at_start();
-  /// After `done[lane]` ops of each lane, which ended at `end[op]`; worker w is free from free[w] on.
+  /// The bound after `done[lane]` ops of each lane, ended at `end[op]`; worker w is free from free[w] on.
   double after(const std::vector<std::int32_t>& done, const std::vector<double>& end, const std::vector<double>& free);
 
  private:

@@ -15,7 +15,7 @@ struct Find {
   std::string origin;  // the schedule or the method that it came from
 };
 
-/// Of everything found, what is beaten by nothing in both makespan and memory.
+/// Those finds that no other one beats in both makespan and memory.
 class ParetoFront {
  public:
   /// Whether a find would enter.

@@ -5,7 +5,7 @@
 
 namespace chimera {
 
-/// The chances that a search takes: the same for the same seed, on any machine. The output of std::mt19937_64 is
+/// The random numbers of a search: the same for the same seed, on any machine. The output of std::mt19937_64 is
 /// standardised; that of the standard's distributions is not. (CounterRandom costs as much as timing ten ops.)
 class RandomSource {
  public:

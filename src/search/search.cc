@@ -124,7 +124,7 @@ class Search {
     take_if_better(best, found);
   }
 
-  /// One list schedule by the default rule, then others by chance.
+  /// Makes one list schedule by the default rule, then others by random rules.
   void list_schedules(const Arrangement& arrangement, const Instance& instance, Best& best, double goal, Phase phase) {
     Evaluator evaluator(instance);
     ListRule rule;

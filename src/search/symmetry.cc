@@ -90,7 +90,7 @@ SearchProblem of_first_replica(const SearchProblem& problem, const std::vector<s
   return first;
 }
 
-/// Its instance. Delays are kept: next stages may be on one joined worker, and a message apart.
+/// The instance of the folded problem. Delays are kept: next stages may be on one joined worker, and a message apart.
 Instance joined(const SearchProblem& first, const SearchProblem& problem) {
   Instance instance = make_instance(first);
   const Instance whole = make_instance(problem);

@@ -16,7 +16,7 @@ enum class Work : std::uint8_t { Recomputation, Op, Sum, OwnSum, Update };
 
 struct Activity {
   Work kind = Work::Op;
-  std::size_t of = 0;  // the worker; of a Sum, the stage
+  std::size_t of = 0;  // the worker; of a Sum, the parameter group
   double left = 0;     // of its time on free cores, at `since`
   double demand = 1;   // cores that it would use
   double share = 1;    // part of its time that it computes

@@ -20,8 +20,8 @@ struct StageCosts {
   [[nodiscard]] double of(OpKind kind) const;
 };
 
-/// A message of L bytes takes alpha + beta L: for beta L it has the link from its sender to its receiver to itself;
-/// alpha is pure delay, any number in flight.
+/// A point-to-point message of L bytes takes alpha + beta L. For beta L it has the link from sender to receiver to
+/// itself; alpha is pure delay, with any number of messages in flight.
 struct LinkCosts {
   double alpha = 0;
   double beta = 0;
@@ -64,7 +64,7 @@ struct CostModel {
   std::optional<LinkCosts> links = std::nullopt;
   std::optional<AllReduceCosts> all_reduce = std::nullopt;  // none: gradients are not summed
   std::vector<double> optimizer = {};                       // [S], updating one copy of the stage; empty: no time
-  std::vector<double> recompute = {};                       // [S], a second forward before each B or I, which does not
+  std::vector<double> recompute = {};                       // [S], recomputation before each B or I, which does not
                                                             // need the op's gradient; empty, 0: none
   std::vector<StageMemory> memory = {};                     // [S]; empty: memory is counted in stage units
   MessageBuffers buffers = {};                              // with memory
@@ -101,14 +101,14 @@ class CostTable {
   /// How long the result of the op, which another stage needs, takes on its link, and how long it is on its way after.
   [[nodiscard]] double link_time(const Op& made) const;
   [[nodiscard]] double delay() const { return delay_; }
-  /// Both together: what a message takes at least.
+  /// The least that a message takes: its time on the link and the delay.
   [[nodiscard]] double message_time(const Op& made) const { return link_time(made) + delay_; }
-  /// Whether messages do more than arrive `delay` after the op that made them.
+  /// Whether messages occupy links or hold up their senders; else they only arrive `delay` later.
   [[nodiscard]] bool has_traffic() const { return !link_times_.empty() || blocking_sends_; }
   [[nodiscard]] bool blocking_sends() const { return blocking_sends_; }
-  /// Time of the sum of the stage's gradients (S: of the tied matrix's); 0 where one worker alone has them.
-  [[nodiscard]] double all_reduce(StageId stage) const {
-    return all_reduces_.empty() ? 0 : all_reduces_[stage.index()];
+  /// Time of the sum of the group's gradients; 0 where one worker alone has them.
+  [[nodiscard]] double all_reduce(ParameterGroupId group) const {
+    return all_reduces_.empty() ? 0 : all_reduces_[group.index()];
   }
   [[nodiscard]] bool has_all_reduces() const { return !all_reduces_.empty(); }
   [[nodiscard]] double optimizer(StageId stage) const { return optimizer_.empty() ? 0 : optimizer_[stage.index()]; }
@@ -123,7 +123,7 @@ class CostTable {
   std::vector<double> durations_;       // [stage][kind]
   std::vector<double> recomputations_;  // [stage]; empty without
   std::vector<double> link_times_;      // [boundary]; empty without links
-  std::vector<double> all_reduces_;     // [stage], and of the tied matrix
+  std::vector<double> all_reduces_;     // [parameter group]
   AllReduceOptions sums_;
   std::vector<double> optimizer_;
   double delay_ = 0;

@@ -19,7 +19,7 @@ Timeline forwards_just_in_time(const Schedule& schedule, const CostModel& costs,
   for (OpIndex op = 0; op < table.size(); ++op) {
     if (table.op(op).kind == OpKind::Forward) forwards.push_back(op);
   }
-  // What limits a forward starts later than it, and has moved by the time it is looked at.
+  // The ops that limit a forward start later, so they have been moved before it is looked at.
   std::sort(forwards.begin(), forwards.end(), [&](OpIndex a, OpIndex b) { return timed(a).start > timed(b).start; });
   for (const OpIndex op : forwards) {
     const OpIndex next = op + 1;

@@ -110,7 +110,7 @@ class Flow {
   [[nodiscard]] double duration(std::size_t stage, OpKind kind) const {
     return costs_.duration(kind, StageId(static_cast<std::int64_t>(stage)));
   }
-  /// What its B or I does again before it needs the gradient.
+  /// The recomputation in its B or I, before it needs the gradient.
   [[nodiscard]] double recomputation(std::size_t stage) const {
     return costs_.recomputation(OpKind::Backward, StageId(static_cast<std::int64_t>(stage)));
   }
@@ -259,7 +259,7 @@ std::vector<double> after_gradients(const Schedule& schedule, const CostTable& c
   if (schedule.updates) return after;
   const double longest = std::ranges::max(costs.updates(schedule));
   for (std::size_t s = 0; s < after.size(); ++s) {
-    after[s] = costs.all_reduce(StageId(static_cast<std::int64_t>(s))) + longest;
+    after[s] = costs.all_reduce(parameters_of(StageId(static_cast<std::int64_t>(s)))) + longest;
   }
   return after;
 }

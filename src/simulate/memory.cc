@@ -9,7 +9,7 @@
 namespace chimera {
 namespace {
 
-/// At that time, so much more (or less).
+/// A worker holds so much more (or less) from that time on.
 using Change = std::pair<double, double>;
 
 class Ledger {
@@ -120,7 +120,7 @@ class Ledger {
     }
   }
 
-  /// What is freed at a time counts before what is taken then.
+  /// At one time, what is freed counts before what is taken.
   static std::vector<MemoryPoint> add_up(std::vector<Change>& changes) {
     std::sort(changes.begin(), changes.end());
     std::vector<MemoryPoint> points;

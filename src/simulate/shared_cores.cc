@@ -24,7 +24,7 @@ namespace {
 /// The all-reduces that each worker launches: [step][worker]; empty where nothing is summed at the end of steps.
 using Launches = std::vector<std::vector<std::vector<AllReduceStart>>>;
 
-/// One run of all steps.
+/// Runs all steps once.
 class CoresRun {
  public:
   CoresRun(const Schedule& schedule, const std::vector<std::vector<StepRange>>& ranges, const CostTable& costs,
@@ -53,7 +53,7 @@ class CoresRun {
       for (std::size_t w = 0; w < workers_.size(); ++w) {
         while (ready(w) <= now) begin_next(w, now);
       }
-      for (const auto& [stage, start] : sums_.begin_ready()) begin_sum(stage, start);
+      for (const auto& [group, start] : sums_.begin_ready()) begin_sum(group, start);
       activities_.share_out(now);
     }
     for (std::size_t w = 0; w < workers_.size(); ++w) {
@@ -149,7 +149,7 @@ class CoresRun {
   }
 
   void finish(const Activity& activity, double now) {
-    if (activity.kind == Work::Sum) return end_sum(StageId(static_cast<std::int64_t>(activity.of)), now);
+    if (activity.kind == Work::Sum) return end_sum(ParameterGroupId(static_cast<std::int64_t>(activity.of)), now);
     Worker& worker = workers_[activity.of];
     worker.busy = false;
     worker.free = now;
@@ -179,13 +179,13 @@ class CoresRun {
       const auto& [group, after] = launches[worker.launched];
       const std::size_t ops_before = begin + static_cast<std::size_t>(after + 1);
       if (ops_before > worker.position) return;
-      sums_.launch(w, StageId(group.value()), now, ops_before);
+      sums_.launch(w, group, now, ops_before);
     }
   }
 
-  void end_sum(StageId stage, double now) {
-    sums_.end(stage, now);
-    for (const WorkerId worker : groups_[stage.index()]) end_sums(worker.index());
+  void end_sum(ParameterGroupId group, double now) {
+    sums_.end(group, now);
+    for (const WorkerId worker : groups_[group.index()]) end_sums(worker.index());
   }
 
   /// Counts the worker in where it has done the ops and sums of its step. When all have, they update.
@@ -199,11 +199,11 @@ class CoresRun {
     all_summed_ = last_summed_;
   }
 
-  void begin_sum(StageId stage, double now) {
+  void begin_sum(ParameterGroupId group, double now) {
     activities_.begin({.kind = Work::Sum,
-                       .of = stage.index(),
-                       .left = costs_.all_reduce(stage),
-                       .demand = all_reduce_share_ * static_cast<double>(groups_[stage.index()].size()),
+                       .of = group.index(),
+                       .left = costs_.all_reduce(group),
+                       .demand = all_reduce_share_ * static_cast<double>(groups_[group.index()].size()),
                        .share = all_reduce_share_,
                        .since = now});
   }
@@ -227,7 +227,7 @@ class CoresRun {
   void begin_own_update(std::size_t w, double now) {
     const StageId stage = schedule_.workers[w][*workers_[w].update_after].stage;
     workers_[w].update_start = now;
-    begin(w, Work::OwnSum, costs_.all_reduce(stage), now, all_reduce_share_);
+    begin(w, Work::OwnSum, costs_.all_reduce(parameters_of(stage)), now, all_reduce_share_);
   }
 
   void begin_optimizer(std::size_t w, double now) {
@@ -235,7 +235,7 @@ class CoresRun {
     const StageId stage = schedule_.workers[w][place.position].stage;
     const double start = workers_[w].update_start;
     const std::size_t after = place.position + 1;
-    if (now > start) timeline_.workers[w].all_reduces.push_back({stage, start, now, place, after});
+    if (now > start) timeline_.workers[w].all_reduces.push_back({parameters_of(stage), start, now, place, after});
     timeline_.workers[w].updates.push_back({after, start, now});
     begin(w, Work::Update, costs_.optimizer(stage), now);
   }
@@ -259,7 +259,7 @@ class CoresRun {
   Timeline& timeline_;
   Activities activities_;
   SumLanes sums_;
-  std::vector<std::vector<WorkerId>> groups_;  // [stage]: who sums its gradients
+  std::vector<std::vector<WorkerId>> groups_;  // [parameter group]: who sums its gradients
   double all_reduce_share_;
   Links links_;
   std::vector<double> update_times_;  // [worker], at the end of a synchronous step

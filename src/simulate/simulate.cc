@@ -78,9 +78,9 @@ class StepRun {
     const Place place{worker, ranges_[worker].begin + index - table_.first(worker)};
     const std::size_t after = place.position + 1;
     const double start = free_[worker];
-    const double summed = start + costs_.all_reduce(stage);
+    const double summed = start + costs_.all_reduce(parameters_of(stage));
     WorkerTimeline& timeline = timeline_.workers[worker];
-    if (summed > start) timeline.all_reduces.push_back({stage, start, summed, place, after});
+    if (summed > start) timeline.all_reduces.push_back({parameters_of(stage), start, summed, place, after});
     free_[worker] = summed + costs_.optimizer(stage);
     timeline.updates.push_back({after, start, free_[worker]});
   }

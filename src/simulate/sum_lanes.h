@@ -14,23 +14,23 @@ namespace chimera {
 
 /// The all-reduces of a step, on a lane of every worker beside its ops. A worker takes part in one sum at a time, in
 /// the order in which it launches them, which is the same on all workers (place_all_reduces). A sum begins when all
-/// workers that hold the stage have launched it and have done the sums that they launched before. Sums that take no
-/// time are left out.
+/// workers that hold the parameter group have launched it and have done the sums that they launched before. Sums that
+/// take no time are left out.
 class SumLanes {
  public:
   /// `timeline` is given the sums.
   SumLanes(const Schedule& schedule, const CostTable& costs, Timeline& timeline);
 
   /// The worker launches its part in a sum once it has run the first `after` of its ops.
-  void launch(std::size_t worker, StageId stage, double time, std::size_t after);
+  void launch(std::size_t worker, ParameterGroupId group, double time, std::size_t after);
 
   struct Begun {
-    StageId stage;
+    ParameterGroupId group;
     double start = 0;
   };
   /// Begins the sums that nothing holds back any more.
   [[nodiscard]] std::vector<Begun> begin_ready();
-  void end(StageId stage, double time);
+  void end(ParameterGroupId group, double time);
 
   /// Whether all sums that the worker has launched have ended.
   [[nodiscard]] bool is_free(std::size_t worker) const { return lanes_[worker].launched.empty(); }
@@ -50,14 +50,14 @@ class SumLanes {
     std::optional<Place> last_op;
   };
 
-  [[nodiscard]] bool can_begin(StageId stage) const;
-  [[nodiscard]] Begun begin(StageId stage);
+  [[nodiscard]] bool can_begin(ParameterGroupId group) const;
+  [[nodiscard]] Begun begin(ParameterGroupId group);
 
   const CostTable& costs_;
   Timeline& timeline_;
-  std::vector<std::vector<WorkerId>> groups_;  // [stage]
-  std::vector<Sum> sums_;                      // [stage]
-  std::vector<StageId> complete_;              // launched by all, not begun
+  std::vector<std::vector<WorkerId>> groups_;  // [group]
+  std::vector<Sum> sums_;                      // [group]
+  std::vector<ParameterGroupId> complete_;     // launched by all, not begun
   std::vector<Lane> lanes_;                    // [worker]
 };
 

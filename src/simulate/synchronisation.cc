@@ -26,16 +26,16 @@ void Synchronisation::sum(const OpTable& step, const std::vector<StepRange>& ran
   const auto launches = launches_of_step(step, costs_);
   for (std::size_t w = 0; w < ranges.size(); ++w) {
     const auto& ops = timeline_.workers[w].ops;
-    // Before its first op the worker is free since the step before, and after its last one perhaps only then.
+    // Before its first op the worker has been free since the step before; after its last op, since that or later.
     const double begin = timeline_.workers[w].updates.empty() ? 0 : timeline_.workers[w].updates.back().end;
     for (const auto& [group, after] : launches[w]) {
       const std::size_t end = ranges[w].begin + static_cast<std::size_t>(after + 1);
       const double time = end == ranges[w].end ? free[w] : after < 0 ? begin : ops[end - 1].end;
-      lanes_.launch(w, StageId(group.value()), time, end);
+      lanes_.launch(w, group, time, end);
     }
   }
   for (auto begun = lanes_.begin_ready(); !begun.empty(); begun = lanes_.begin_ready()) {
-    for (const auto& [stage, start] : begun) lanes_.end(stage, start + costs_.all_reduce(stage));
+    for (const auto& [group, start] : begun) lanes_.end(group, start + costs_.all_reduce(group));
   }
 }
 

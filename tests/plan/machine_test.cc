@@ -42,6 +42,31 @@ TEST(MachineTest, ReadsWhatItWrites) {
   EXPECT_EQ(machine_from_json(to_json(machine), "here.json"), machine);
 }
 
+TEST(MachineTest, ReadsAllThatItWritesOfLlama) {
+  MachineProfile machine = round_machine();
+  for (const char* name : {"qwen3-0.6b", "llama-3.2-1b", "mistral-7b"}) {
+    LayerTimes layer = round_layer(LayerKind::Block, name);
+    layer.model.head_size = head_size_of(layer.model);
+    layer.model.attention_bias = AttentionBias::QueryKeyValue;
+    layer.model.feed_forward_bias = true;
+    machine.layers.push_back(layer);
+  }
+  EXPECT_EQ(machine_from_json(to_json(machine), "here.json"), machine);
+}
+
+TEST(MachineTest, MatrixProductsOfWorkersNeedCores) {
+  MachineProfile machine = round_machine();  // of two cores
+  EXPECT_EQ(matrix_peak(machine, DataType::Float32, 1, 1), 100);
+  EXPECT_EQ(matrix_peak(machine, DataType::Float64, 2, 1), 100);
+  EXPECT_EQ(matrix_peak(machine, DataType::Float32, 8, 1), 200);
+  EXPECT_EQ(matrix_peak(machine, DataType::Float32, 1, 2), 200);
+  machine.threads = 2;
+  EXPECT_EQ(matrix_peak(machine, DataType::Float32, 8, 1), 100) << "one worker was all of the machine";
+  machine.cores = 0;
+  EXPECT_EQ(matrix_peak(machine, DataType::Float32, 8, 1), 800) << "a device each";
+  EXPECT_EQ(matrix_peak(machine, DataType::BFloat16, 8, 1), 0) << "not known";
+}
+
 TEST(MachineTest, NamesWhatIsMissing) {
   EXPECT_EQ(refusal_without("", "cores"), "here.json: top level: field 'cores' is missing");
   EXPECT_EQ(refusal_without("/layers/1/times/2", "forward"),
@@ -56,6 +81,7 @@ TEST(MachineTest, NamesWhatIsNegativeOrNotANumber) {
   EXPECT_EQ(refusal_with("/point_to_point/within_node/alpha", "fast"),
             "here.json: point_to_point.within_node.alpha: expected a number, found string");
   EXPECT_EQ(refusal_with("/memory_bytes", nullptr), "here.json: memory_bytes: expected a number, found null");
+  EXPECT_EQ(refusal_with("/matrix_flops/float32", 0), "here.json: matrix_flops.float32: expected a number above 0");
   EXPECT_EQ(refusal_with("/threads", 0), "here.json: threads: expected a whole number of at least 1, found 0");
   EXPECT_EQ(refusal_with("/cores", 1.5), "here.json: cores: expected a whole number of at most 1000000000, found 1.5");
   EXPECT_EQ(refusal_with("/sources/0", 7), "here.json: sources[0]: expected a text, found number");
@@ -69,7 +95,7 @@ TEST(MachineTest, NamesTheNearestOfWhatItDoesNotKnow) {
             "here.json: layers[0].dtype: unknown dtype 'float23'; did you mean 'float32'?");
   EXPECT_EQ(refusal_with("/layers/0/model/layers", 8),
             "here.json: layers[0].model: unknown field 'layers'; known: name, family, hidden, heads, feed_forward, "
-            "vocabulary, positions, tied");
+            "vocabulary, positions, tied, norm_epsilon");
   EXPECT_EQ(refusal_with("/format", "chimera-schedule"), "here.json: format: expected 'chimera-machine'");
 }
 

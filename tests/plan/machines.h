@@ -27,6 +27,7 @@ inline MachineProfile round_machine() {
   machine.point_to_point = {{1, 2}, {3, 4}};
   machine.all_reduce = {{5, 6}, {7, 8}};
   machine.optimizer_seconds = 9;
+  machine.matrix_flops = {{DataType::Float32, 100}, {DataType::Float64, 50}};
   machine.op_overhead = 10;
   machine.step_overhead = 11;
   return machine;

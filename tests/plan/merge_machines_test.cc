@@ -39,9 +39,11 @@ TEST(MergeMachinesTest, TakesTheMeanOfTimesAndTheLeastMemory) {
   MachineProfile other = round_machine();
   other.memory_bytes = 2e9;
   other.optimizer_seconds = 1;
+  other.matrix_flops = {{DataType::Float32, 300}};
   const MachineProfile merged = merge_machines({round_machine(), other});
   EXPECT_EQ(merged.memory_bytes, 2e9);
   EXPECT_EQ(merged.optimizer_seconds, 5);
+  EXPECT_EQ(merged.matrix_flops, (std::map<DataType, double>{{DataType::Float32, 200}})) << "float64 is one's alone";
 }
 
 TEST(MergeMachinesTest, RefusesNodesThatDiffer) {

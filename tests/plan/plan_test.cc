@@ -108,7 +108,7 @@ TEST(PlanTest, DearSumsOfGradientsMakeOnePipelineWin) {
 TEST(PlanTest, PruningLosesNothing) {
   const PlanProblem problem = problem_of(8, 32);
   PlanOptions options;
-  options.partition = {PartitionRule::Even};  // cuts that balance are tried for what is ranked alone
+  options.partition = {PartitionRule::Even};
   options.top = 0;
   const Plan all = planned(problem, options);
   options.top = 5;
@@ -121,11 +121,33 @@ TEST(PlanTest, PruningLosesNothing) {
   EXPECT_EQ(static_cast<std::int64_t>(all.ranked.size()) + all.too_large, all.considered);
 }
 
-TEST(PlanTest, ADearHeadMakesTheLastStageShort) {
-  PlanProblem problem = problem_of(2, 16);
+/// The head takes as long as two blocks.
+PlanProblem with_a_dear_head(PlanProblem problem) {
   for (LayerTime& time : problem.machine.layers[2].times) {
     time.forward = time.input_gradient = time.weight_gradient = 2 * static_cast<double>(time.micro_batch_size);
   }
+  return problem;
+}
+
+TEST(PlanTest, RankingFewerChangesNoneOfThem) {
+  PlanProblem problem = with_a_dear_head(problem_of(4, 32));
+  problem.machine.all_reduce.within_node.alpha = 1000;  // pipelines win, whose stages have to balance
+  PlanOptions options;
+  options.top = 20;
+  const Plan many = planned(problem, options);
+  EXPECT_TRUE(std::ranges::any_of(
+      many.ranked, [](const RankedCandidate& each) { return to_text(each.candidate.partition) != "even"; }));
+  for (const std::int64_t top : {1, 5}) {
+    options.top = top;
+    const Plan few = planned(problem, options);
+    ASSERT_EQ(few.ranked.size(), static_cast<std::size_t>(top));
+    for (std::size_t i = 0; i < few.ranked.size(); ++i)
+      EXPECT_EQ(few.ranked[i].prediction.step_seconds, many.ranked[i].prediction.step_seconds) << top << " " << i;
+  }
+}
+
+TEST(PlanTest, ADearHeadMakesTheLastStageShort) {
+  PlanProblem problem = with_a_dear_head(problem_of(2, 16));
   problem.machine.all_reduce.within_node.alpha = 1000;  // no data parallelism
   PlanOptions options;
   options.schedules = {"1f1b"};

@@ -22,7 +22,7 @@ inline Panel panel_of(const std::string& name, const PipelineShape& shape) {
   explanation.bubbles[1] = {{0, 1, IdleCause::WarmUp, Place{0, 0}}, {15, 16, IdleCause::Imbalance}};
   explanation.messages = {{{0, 0}, {1, 0}, 1, 1.25}};
   explanation.all_reduces.resize(workers);
-  explanation.all_reduces[1] = {{StageId(1), 14, 15.5}};
+  explanation.all_reduces[1] = {{ParameterGroupId(1), 14, 15.5}};
   explanation.memory.resize(workers);
   explanation.memory[0] = {{0, 1}, {1, 2}, {8, 1}, {16, 0}};
   explanation.critical_path = {{0, 0}, {1, 0}};

@@ -21,7 +21,7 @@ struct Example {
       .bubbles = {{{1, 3.5, IdleCause::Dependency, Place{1, 1}}},
                   {{0, 1.5, IdleCause::WarmUp, {}}, {3.5, 4.5, IdleCause::Imbalance, {}}}},
       .messages = {{.from = {0, 0}, .to = {1, 0}, .sent = 1, .arrived = 1.5}},
-      .all_reduces = {{{.stage = StageId(0), .start = 4.5, .end = 5}}, {}},
+      .all_reduces = {{{.group = ParameterGroupId(0), .start = 4.5, .end = 5}}, {}},
       .memory = {{{0, 0}, {1, 2}}, {}},
       .critical_path = {{0, 0}, {1, 0}},
   };

@@ -108,5 +108,12 @@ TEST(CostsJsonTest, RefusesWhatIsNoJson) {
     EXPECT_TRUE(refusal(text).starts_with("costs.json: JSON: ")) << text << ": " << refusal(text);
 }
 
+TEST(CostsJsonTest, QuotesForeignTextOnOneShortLine) {
+  EXPECT_EQ(refusal(R"({"late\ncy": 0, "late\ncy": 0})"),
+            "costs.json: late\\x0acy: the field stands here twice; leave one of them out");
+  EXPECT_NE(refusal("{\"late\x7f").find("last read: '\"late\\x7f'"), std::string::npos) << refusal("{\"late\x7f");
+  EXPECT_LT(refusal("{\"" + std::string(10'000, 'a')).size(), 350U);
+}
+
 }  // namespace
 }  // namespace chimera

@@ -79,8 +79,8 @@ class ProgramTimer {
       case InstructionKind::StartSend: sent_[{w, peer}].emplace_back(op, clock_[w]); return true;
       case InstructionKind::WaitReceive: return wait(w, {peer, w}, op, &Transfer::arrived);
       case InstructionKind::WaitSend: return wait(w, {w, peer}, op, &Transfer::left);
-      case InstructionKind::StartAllReduce: return launch(w, StageId(instruction.group.value()));
-      case InstructionKind::WaitAllReduce: return wait_for_sum(w, StageId(instruction.group.value()));
+      case InstructionKind::StartAllReduce: return launch(w, instruction.group);
+      case InstructionKind::WaitAllReduce: return wait_for_sum(w, instruction.group);
       case InstructionKind::OptimizerStep: return update(w, update_[w]);
       case InstructionKind::UpdateWeights: return update(w, costs_.optimizer(op.stage));
       case InstructionKind::ReduceScalars: return wait_for_all(w);
@@ -119,37 +119,37 @@ class ProgramTimer {
     return false;
   }
 
-  bool launch(std::size_t w, StageId stage) {
-    workers_[w].launches.emplace_back(stage.value(), workers_[w].op_ends.size());
-    launched_[w].emplace_back(stage, clock_[w]);
+  bool launch(std::size_t w, ParameterGroupId group) {
+    workers_[w].launches.emplace_back(group.value(), workers_[w].op_ends.size());
+    launched_[w].emplace_back(group, clock_[w]);
     return true;
   }
 
-  /// The stage's sum after `round` others of it: it begins when all members have launched it, each in its turn. None
+  /// The group's sum after `round` others of it: it begins when all members have launched it, each in its turn. None
   /// where one is still to do so.
-  std::optional<TimedOp> sum(StageId stage, std::size_t round) {
-    const auto known = sums_.find({stage, round});
+  std::optional<TimedOp> sum(ParameterGroupId group, std::size_t round) {
+    const auto known = sums_.find({group, round});
     if (known != sums_.end()) return known->second;
     double start = 0;
-    for (const WorkerId member : groups_[stage.index()]) {
+    for (const WorkerId member : groups_[group.index()]) {
       const auto& launched = launched_[member.index()];
-      std::map<StageId, std::size_t> rounds;
+      std::map<ParameterGroupId, std::size_t> rounds;
       std::optional<TimedOp> before;
       auto own = launched.begin();
-      for (; own != launched.end() && (own->first != stage || rounds[stage] != round); ++own) {
+      for (; own != launched.end() && (own->first != group || rounds[group] != round); ++own) {
         before = sum(own->first, rounds[own->first]++);
         if (!before) return std::nullopt;
       }
       if (own == launched.end()) return std::nullopt;
       start = std::max({start, own->second, before ? before->end : 0});
     }
-    return sums_[{stage, round}] = {start, start + costs_.all_reduce(stage)};
+    return sums_[{group, round}] = {start, start + costs_.all_reduce(group)};
   }
 
-  bool wait_for_sum(std::size_t w, StageId stage) {
-    const auto found = sum(stage, waited_[{w, stage}]);
+  bool wait_for_sum(std::size_t w, ParameterGroupId group) {
+    const auto found = sum(group, waited_[{w, group}]);
     if (!found) return false;
-    ++waited_[{w, stage}];
+    ++waited_[{w, group}];
     workers_[w].sums.push_back(*found);
     clock_[w] = std::max(clock_[w], found->end);
     return true;
@@ -183,10 +183,10 @@ class ProgramTimer {
   std::map<Channel, std::vector<std::pair<Op, double>>> sent_;
   std::map<Channel, std::size_t> moved_;
   std::map<Channel, double> link_free_;
-  std::map<std::size_t, std::vector<std::pair<StageId, double>>> launched_;  // by worker
-  std::map<std::pair<std::size_t, StageId>, std::size_t> waited_;            // by worker and stage
-  std::map<std::size_t, double> arrived_;                                    // by worker: where norms are summed
-  std::map<std::pair<StageId, std::size_t>, TimedOp> sums_;                  // by stage and how often before
+  std::map<std::size_t, std::vector<std::pair<ParameterGroupId, double>>> launched_;  // by worker
+  std::map<std::pair<std::size_t, ParameterGroupId>, std::size_t> waited_;            // by worker and group
+  std::map<std::size_t, double> arrived_;                             // by worker: where norms are summed
+  std::map<std::pair<ParameterGroupId, std::size_t>, TimedOp> sums_;  // by group and how often before
 };
 
 /// What is summed and when, and how many groups run the schedule.
@@ -226,7 +226,7 @@ Program program_of(const Schedule& schedule, const CostTable& table) {
 std::vector<Launch> real_launches(const WorkerTimes& worker, const CostTable& table) {
   std::vector<Launch> launches;
   std::ranges::copy_if(worker.launches, std::back_inserter(launches),
-                       [&](const Launch& launch) { return table.all_reduce(StageId(launch.first)) > 0; });
+                       [&](const Launch& launch) { return table.all_reduce(ParameterGroupId(launch.first)) > 0; });
   return launches;
 }
 
@@ -239,7 +239,7 @@ void expect_times_of_program(const Schedule& schedule, const CostModel& costs, c
     SCOPED_TRACE("worker " + std::to_string(w));
     std::vector<Launch> launches;
     for (const TimedAllReduce& sum : timeline.workers[w].all_reduces) {
-      launches.emplace_back(sum.stage.value(), sum.after);
+      launches.emplace_back(sum.group.value(), sum.after);
     }
     ASSERT_EQ(launches, real_launches(workers[w], table));
     std::vector<double> ends;
@@ -252,7 +252,7 @@ void expect_times_of_program(const Schedule& schedule, const CostModel& costs, c
     if (schedule.updates) continue;  // its sums take part of the time of its updates
     std::vector<TimedOp> sums;
     for (std::size_t i = 0; i < workers[w].sums.size(); ++i) {
-      if (table.all_reduce(StageId(workers[w].launches[i].first)) > 0) sums.push_back(workers[w].sums[i]);
+      if (table.all_reduce(ParameterGroupId(workers[w].launches[i].first)) > 0) sums.push_back(workers[w].sums[i]);
     }
     ASSERT_EQ(sums.size(), timeline.workers[w].all_reduces.size());
     for (std::size_t i = 0; i < sums.size(); ++i) {

@@ -51,7 +51,7 @@ void expect_same(const Timeline& shared, const Timeline& alone) {
     EXPECT_TRUE(std::equal(a.updates.begin(), a.updates.end(), b.updates.begin(), b.updates.end(), same));
     EXPECT_TRUE(std::equal(a.all_reduces.begin(), a.all_reduces.end(), b.all_reduces.begin(), b.all_reduces.end(),
                            [&](const TimedAllReduce& x, const TimedAllReduce& y) {
-                             return same(x, y) && x.stage == y.stage && x.launched_by == y.launched_by;
+                             return same(x, y) && x.group == y.group && x.launched_by == y.launched_by;
                            }))
         << "worker " << w;
   }

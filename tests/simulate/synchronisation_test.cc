@@ -24,7 +24,7 @@ std::map<std::int64_t, double> starts(const Timeline& timeline) {
   std::map<std::int64_t, double> times;
   for (const WorkerTimeline& worker : timeline.workers) {
     for (const TimedAllReduce& sum : worker.all_reduces) {
-      const auto [known, is_new] = times.emplace(sum.stage.value(), sum.start);
+      const auto [known, is_new] = times.emplace(sum.group.value(), sum.start);
       EXPECT_EQ(known->second, sum.start);
     }
   }
@@ -101,8 +101,8 @@ TEST(SynchronisationTest, RabenseifnersAlgorithmIsCounted) {
   CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));
   costs.all_reduce = AllReduceCosts{.alpha = 0.5, .beta = 0.25, .bytes = {16, 32}, .data_parallel = 2};
   const CostTable table(schedule, costs);  // four copies of each stage
-  EXPECT_DOUBLE_EQ(table.all_reduce(StageId(0)), 2 * 2 * 0.5 + 2 * 0.75 * 0.25 * 16);
-  EXPECT_DOUBLE_EQ(table.all_reduce(StageId(1)), 2 * 2 * 0.5 + 2 * 0.75 * 0.25 * 32);
+  EXPECT_DOUBLE_EQ(table.all_reduce(ParameterGroupId(0)), 2 * 2 * 0.5 + 2 * 0.75 * 0.25 * 16);
+  EXPECT_DOUBLE_EQ(table.all_reduce(ParameterGroupId(1)), 2 * 2 * 0.5 + 2 * 0.75 * 0.25 * 32);
 }
 
 TEST(SynchronisationTest, OneCopySumsNothing) {

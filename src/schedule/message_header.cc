@@ -1,0 +1,50 @@
+#include "schedule/message_header.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+
+namespace chimera {
+namespace {
+
+constexpr std::uint64_t kMagic = 0x31617265'6d696863;  // "chimera1"
+
+struct HeaderFields {
+  std::uint64_t magic = kMagic;
+  std::int64_t step = 0;
+  std::int32_t stage = 0;
+  std::int32_t micro_batch = 0;
+  std::int16_t replica = 0;
+  std::uint8_t kind = 0;
+  std::uint8_t zeros[37] = {};
+};
+static_assert(sizeof(HeaderFields) == kHeaderBytes);
+
+}  // namespace
+
+std::string to_text(const MessageTag& tag) {
+  return fmt::format("{} of replica {} in step {}", to_text(tag.op), tag.op.replica.value(), tag.step);
+}
+
+MessageHeader to_header(const MessageTag& tag) {
+  const HeaderFields fields = {.step = tag.step,
+                               .stage = static_cast<std::int32_t>(tag.op.stage.value()),
+                               .micro_batch = static_cast<std::int32_t>(tag.op.micro_batch.value()),
+                               .replica = static_cast<std::int16_t>(tag.op.replica.value()),
+                               .kind = static_cast<std::uint8_t>(tag.op.kind)};
+  return std::bit_cast<MessageHeader>(fields);
+}
+
+std::optional<MessageTag> tag_of(const MessageHeader& header) {
+  const auto fields = std::bit_cast<HeaderFields>(header);
+  if (fields.magic != kMagic || fields.kind >= kOpKinds) return std::nullopt;
+  const MessageTag tag = {fields.step,
+                          {.kind = static_cast<OpKind>(fields.kind),
+                           .replica = ReplicaId(fields.replica),
+                           .stage = StageId(fields.stage),
+                           .micro_batch = MicroBatchId(fields.micro_batch)}};
+  // Whoever wrote something where zeros belong speaks of more than a tag.
+  return to_header(tag) == header ? std::optional(tag) : std::nullopt;
+}
+
+}  // namespace chimera

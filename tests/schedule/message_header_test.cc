@@ -1,0 +1,34 @@
+#include "schedule/message_header.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace chimera {
+namespace {
+
+MessageTag tag(std::int64_t step, OpKind kind, std::int64_t replica, std::int64_t stage, std::int64_t micro_batch) {
+  return {step, {kind, ReplicaId(replica), StageId(stage), MicroBatchId(micro_batch)}};
+}
+
+TEST(MessageHeaderTest, SaysItsTag) {
+  constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
+  for (const MessageTag& each : {tag(1, OpKind::Forward, 0, 0, 0), tag(7, OpKind::Backward, 1, 3, 12),
+                                 tag(kMost, OpKind::BackwardInput, 32767, 99'999, 99'999'999)}) {
+    EXPECT_EQ(tag_of(to_header(each)), each) << to_text(each);
+  }
+  EXPECT_EQ(to_text(tag(7, OpKind::Forward, 0, 1, 3)), "1F3 of replica 0 in step 7");
+}
+
+TEST(MessageHeaderTest, ABytePlacedWhereItMeansNothingIsNoHeader) {
+  const MessageHeader header = to_header(tag(1, OpKind::Forward, 0, 0, 0));
+  for (const std::size_t place : {0, 7, 26, 27, 63}) {  // the magic number, the kind, the zeros
+    MessageHeader spoiled = header;
+    spoiled[place] ^= 0x80;
+    EXPECT_FALSE(tag_of(spoiled)) << place;
+  }
+  EXPECT_FALSE(tag_of(MessageHeader{}));
+}
+
+}  // namespace
+}  // namespace chimera
