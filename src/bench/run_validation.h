@@ -40,7 +40,7 @@ using PredictRun = std::function<RunPrediction(const MachineProfile&, const Grid
                                                     const PredictRun& predict,
                                                     const std::function<void(const std::string&)>& say);
 
-/// That of the planner: Predictor, for the run as a candidate.
+/// The planner's prediction (Predictor) for the run as a candidate.
 [[nodiscard]] RunPrediction predict_run(const MachineProfile& machine, const GridRun& run);
 
 }  // namespace chimera

@@ -19,7 +19,7 @@ using Times = std::map<std::int64_t, std::vector<double>>;  // by bytes
 
 at::Tensor message_of(std::int64_t bytes) { return at::ones({bytes / 4}, at::kFloat); }
 
-/// Where training has its gradients.
+/// A tensor in memory of the kind in which training has its gradients.
 at::Tensor gradients_of(std::int64_t bytes) { return shared_zeros(bytes / 4, at::kFloat); }
 
 /// To rank 1 and back; returns the time of one way.

@@ -16,6 +16,7 @@
 #include "core/error.h"
 #include "data/samples.h"
 #include "profile/host_bench.h"
+#include "profile/matrix_bench.h"
 #include "profile/stage_bench.h"
 #include "train/precision.h"
 
@@ -26,7 +27,7 @@ constexpr std::int64_t kMostLocalWorkers = 1024;  // all that `chimera train` st
 const ParameterGroupId kPairGroup(2);             // ranks 0 and 1, behind the stages of the pipeline of two
 
 SampleKind sample_kind(const ModelConfig& model) {
-  return model.family == Family::Bert ? SampleKind::MaskedPairs : SampleKind::NextToken;
+  return is_causal(model.family) ? SampleKind::NextToken : SampleKind::MaskedPairs;
 }
 
 /// A layer that is measured, with what it took in every round.
@@ -133,7 +134,7 @@ std::string link_line(const char* name, const LinkTimes& link) {
                      1e9 * link.beta, link.beta > 0 ? 1e-9 / link.beta : 0);
 }
 
-/// How far the fitted line is off at each size, per cent.
+/// The error of the fitted line at each size, per cent.
 std::string fit_line_of(const char* name, const std::vector<TimedSize>& points, const LinkTimes& link, double alphas) {
   std::string text = fmt::format("{:<16}", name);
   for (const auto& [bytes, seconds] : points) {
@@ -158,12 +159,13 @@ void require_measurable(const ProfileOptions& options, int cores) {
       throw ConfigError(fmt::format("--sequence {} is more than the {} positions of model '{}'", options.sequence,
                                     model.positions, name));
     }
+    require_no_sliding(model, options.sequence);
     const std::int64_t needed = vocabulary_needed(sample_kind(model));
     if (model.vocabulary < needed) {
       throw ConfigError(
           fmt::format("model '{}' has a vocabulary of {}; text needs at least {}", name, model.vocabulary, needed));
     }
-    const std::int64_t shortest = model.family == Family::Bert ? 8 : 1;
+    const std::int64_t shortest = is_causal(model.family) ? 1 : 8;
     if (options.sequence < shortest) {
       throw ConfigError(fmt::format("--sequence {}: model '{}' needs at least {}", options.sequence, name, shortest));
     }
@@ -211,7 +213,8 @@ MachineReport measure_machine(const ProfileOptions& options, Transport& transpor
   machine.step_overhead = measure_step_overhead(ranks);
   machine.optimizer_seconds =
       measure_optimizer(ranks, items[1]->bench.stage(), options.threads, 0.05 * options.seconds);
-  const MeasuredRounds layers = measure_layers(ranks, options, items, 0.75 * options.seconds, say);
+  machine.matrix_flops = measure_matrix_flops(ranks, options.threads, 0.05 * options.seconds);
+  const MeasuredRounds layers = measure_layers(ranks, options, items, 0.7 * options.seconds, say);
   report.rounds = layers.rounds;
   machine.core_imbalance = layers.core_imbalance;
   for (const auto& item : items) machine.layers.push_back(times_of(ranks, options, *item));
@@ -239,6 +242,9 @@ std::string to_text(const MachineReport& report) {
   text += fit_line_of("line - sums", report.links.sums, sum, 2);
   text += fmt::format("busy cores         delay a message by {:.1f} us\n", 1e6 * machine.busy_delay);
   text += fmt::format("slowest core       {:.1f} % over their mean\n", 100 * machine.core_imbalance);
+  for (const auto& [type, flops] : machine.matrix_flops) {
+    text += fmt::format("products of {:<8}  {:.1f} GFLOP/s a worker\n", to_text(type), 1e-9 * flops);
+  }
   text += fmt::format("optimizer {:.3f} ns a parameter, host {:.1f} us an op and {:.1f} us a step\n",
                       1e9 * machine.optimizer_seconds, 1e6 * machine.op_overhead, 1e6 * machine.step_overhead);
   return text;

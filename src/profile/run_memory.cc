@@ -131,14 +131,14 @@ std::vector<StageFootprint> derived_sizes(const Job& job) {
   return stages;
 }
 
-/// What is held at `time`, after all that happens then.
+/// The bytes held at `time`, after all that happens then.
 double held_at(const std::vector<MemoryPoint>& points, double time) {
   const auto later = std::upper_bound(points.begin(), points.end(), time,
                                       [](double at, const MemoryPoint& point) { return at < point.time; });
   return later == points.begin() ? 0 : (later - 1)->amount;
 }
 
-/// By stage and kind: what an op needs beyond what is there before or after it.
+/// The bytes, by stage and kind, that an op needs beyond what is there before or after it.
 using WorkingSets = std::map<std::pair<StageId, OpKind>, double>;
 
 WorkingSets measured_working_sets(const Job& job, const Samples& samples) {

@@ -43,8 +43,8 @@ StageBench::StageBench(BenchedLayers layers)
       num_layers_(layers_.kind == LayerKind::Block ? std::min(layers_.model.layers, kMostBlocks) : 1),
       text_(random_text(static_cast<std::size_t>(256 * (layers_.sequence + 1)))) {
   layers_.model.tied = false;  // the same work, without an owner of the matrix
-  const auto kind = layers_.model.family == Family::Bert ? SampleKind::MaskedPairs : SampleKind::NextToken;
-  samples_ = std::make_unique<Samples>(TokenView(text_, "random text"), SampleOptions{kind, layers_.sequence, 1});
+  const auto kind = is_causal(layers_.model.family) ? SampleKind::NextToken : SampleKind::MaskedPairs;
+  samples_ = std::make_unique<Samples>(text_in_memory(text_, "random text"), SampleOptions{kind, layers_.sequence, 1});
   stage_ = make_stage(layers_.model, stage_layers(layers_.kind, num_layers_), layers_.compute, /*seed=*/1);
 }
 
@@ -56,9 +56,9 @@ StageBench::Size StageBench::make_size(std::int64_t micro_batch_size) const {
   return size;
 }
 
-/// What the trainer loads for such a stage: blocks of GPT-2 read nothing, and those of BERT a mask for all of them.
+/// The tensors that the trainer loads for such a stage: causal blocks read nothing, those of BERT one mask.
 MicroBatch StageBench::load(std::int64_t step, std::int64_t micro_batch_size) const {
-  if (layers_.kind == LayerKind::Block && layers_.model.family == Family::Gpt2) return {};
+  if (layers_.kind == LayerKind::Block && is_causal(layers_.model.family)) return {};
   return make_micro_batch(*samples_, layers_.model.family, {step, 0, micro_batch_size, micro_batch_size});
 }
 

@@ -3,8 +3,6 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <exception>
 #include <map>
@@ -12,7 +10,8 @@
 #include <string>
 #include <utility>
 
-#include "core/file_descriptor.h"
+#include "core/memory_file.h"
+#include "engine/held_stages.h"
 #include "model_config/partition.h"
 #include "runtime/executor.h"
 #include "runtime/memory_meter.h"
@@ -50,7 +49,7 @@ class Connector {
         ranks_(ranks),
         groups_(std::move(groups)),
         hub_(ranks, groups_),
-        store_(check_system(::memfd_create("store", MFD_CLOEXEC), "create the store")) {}
+        store_(make_memory_file("store", 0)) {}
 
   [[nodiscard]] std::unique_ptr<Transport> connect(RankId rank) {
     if (exchange_ == Exchange::ByReference) return hub_.transport(rank);
@@ -89,10 +88,9 @@ std::vector<StepMemory> measure_step_memory(const Schedule& schedule, const Mode
     at::set_num_threads(1);
     const WorkerId worker = ranks.place(rank).worker;
     const auto stages = stages_of(worker, groups, model);
-    std::map<StageId, Stage*> borrowed;
-    for (const auto& [id, stage] : stages) borrowed[id] = stage.get();
     const auto transport = connector.connect(rank);
-    Executor executor(worker, borrowed, *transport, {{size.sequences, size.tokens, model.hidden}, at::kFloat},
+    Executor executor(worker, borrow<Stage>(stages), *transport,
+                      {{size.sequences, size.tokens, model.hidden}, at::kFloat},
                       {schedule.micro_batches / lowering.steps, ranks, groups});
     const MemoryMeter::Recording recording(meter, rank);
     static_cast<void>(executor.run(program.workers[worker.index()], hooks));

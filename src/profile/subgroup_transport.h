@@ -1,5 +1,5 @@
 #pragma once
-// The view of some ranks among several: what they sum is theirs alone.
+// A transport for some ranks among several, whose all_sum() covers these alone.
 
 #include <ATen/ATen.h>
 
