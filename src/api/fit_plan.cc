@@ -30,7 +30,9 @@ void require_possible(const FitPlan& plan) {
   require(options.steps >= 1, "FitOptions::steps must be at least 1");
   require(options.learning_rate.warmup >= 0, "FitOptions::learning_rate.warmup must be at least 0");
   require(options.threads >= 0, "FitOptions::threads must be at least 0");
-  require(options.learning_rate.peak > 0, "FitOptions::learning_rate.peak must be above 0");
+  for (const std::string& fault : {fault_of(options.learning_rate, options.steps), fault_of(options.optimizer)}) {
+    if (!fault.empty()) throw ConfigError("FitOptions: " + fault);
+  }
 }
 
 RunRequest request_of(const FitOptions& options) {

@@ -52,7 +52,7 @@ struct FitOptions {
   std::int64_t micro_batch_size = 1;        // samples
   std::int64_t steps = 1;
   std::uint64_t seed = 1;  // of initial values and KeyedDropout
-  bool recompute = false;  // stages keep their inputs alone and run forward again before backward
+  bool recompute = false;  // activation checkpointing: stages keep only their inputs and run forward again
   OptimizerOptions optimizer;
   LearningRate learning_rate;
   double clip = 0;           // largest global gradient norm; 0: no clipping

@@ -19,7 +19,7 @@ RankId owner(const FitPlan& plan, StageId stage) {
   return plan.ranks.rank({GroupId(0), plan.schedule.placement.worker(ReplicaId(0), stage)});
 }
 
-/// As numbers that all_sum carries from its owner to all: type, dimensions, sizes.
+/// A shape as numbers that all_sum carries from its owner to all: type, dimensions, sizes.
 std::vector<double> to_numbers(const TensorShape& shape, const std::string& name) {
   if (shape.sizes.size() > kMostDimensions) {
     throw ConfigError(fmt::format("{} gives a tensor of {} dimensions; at most {} travel", name, shape.sizes.size(),

@@ -10,27 +10,24 @@
 #include "api/initial_messages.h"
 #include "core/error.h"
 #include "core/resident_memory.h"
+#include "engine/held_stages.h"
 #include "engine/programs.h"
 
 namespace chimera {
 
 RankFit::RankFit(const FitPlan& plan, RankId rank, Transport& transport)
     : plan_(plan), place_(plan.ranks.place(rank)), transport_(transport) {
-  std::map<StageId, ModuleStage*> stages;
-  std::map<StageId, Stage*> executed;
+  stages_ = make_held_stages(plan, place_.worker, [&](StageId id) {
+    return make_module_stage(plan.stage(id), plan.model.layers, plan.use(id), plan.options.seed);
+  });
+  const std::map<StageId, ModuleStage*> stages = borrow<ModuleStage>(stages_);
   std::vector<ParameterGroup*> in_order;
-  for (const StageId id : plan.stages_of(place_.worker)) {
-    auto& stage = stages_[id];
-    stage = make_module_stage(plan.stage(id), plan.model.layers, plan.use(id), plan.options.seed);
-    stages[id] = stage.get();
-    executed[id] = stage.get();
-    in_order.push_back(stage.get());
-  }
+  for (const auto& [id, stage] : stages) in_order.push_back(stage);
   share_initial_values(plan, rank, stages, transport);
   ProgramShape shape = program_shape(plan, place_.group);
   shape.boundaries = find_boundaries(plan, rank, stages, transport);
   optimizer_ = make_optimizer(plan.options.optimizer, in_order);
-  executor_ = std::make_unique<Executor>(place_.worker, std::move(executed), transport_, TensorSpec(), shape);
+  executor_ = std::make_unique<Executor>(place_.worker, borrow<Stage>(stages_), transport_, TensorSpec(), shape);
 }
 
 FitStep RankFit::train_step(std::int64_t step) {
@@ -46,7 +43,7 @@ FitStep RankFit::train_step(std::int64_t step) {
   return {step + 1, sum_in_data_order(plan_, result.losses), result.gradient_norm, rate};
 }
 
-/// Those of the micro-batches whose last stage is here, and how much all ranks count together.
+/// Loads the targets of the micro-batches whose last stage is here, and sums the counts of all ranks.
 void RankFit::load_targets(std::int64_t step) {
   targets_.clear();
   const StageId last(plan_.schedule.stages - 1);

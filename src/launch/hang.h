@@ -13,9 +13,9 @@
 namespace chimera {
 
 /// Measures for how long no rank has made progress. Time counts only while the watcher itself ran, so that a job
-/// stopped as a whole and continued (Ctrl-Z, fg), or a machine that slept, is no hang; and a kWorkFactor-th only while
-/// a rank computes, so that an op or an initialisation may take as long as it needs: ranks that hang wait, and waiting
-/// takes no processor time. (What computes for ever is found too, later.)
+/// stopped as a whole and continued (Ctrl-Z, fg), or a machine that slept, is no hang. While a rank computes, only a
+/// kWorkFactor-th of it counts, so that an op or an initialisation may take as long as it needs: ranks that hang wait,
+/// and waiting takes no processor time. (A rank that computes for ever is found later.)
 class HangWatch {
  public:
   using Clock = std::chrono::steady_clock;
@@ -36,7 +36,7 @@ class HangWatch {
 
   /// How often to look. A look that comes later than twice that counts as no later.
   [[nodiscard]] Duration interval() const;
-  /// One look. Whether the job hangs.
+  /// Takes in one look. Returns whether the job hangs.
   [[nodiscard]] bool look(Clock::time_point now, const Look& look);
   /// For how long no rank has made progress, by the clock.
   [[nodiscard]] Duration pause() const { return pause_; }

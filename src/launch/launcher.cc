@@ -19,6 +19,7 @@
 #include "core/console.h"
 #include "core/error.h"
 #include "core/file_descriptor.h"
+#include "core/memory_file.h"
 #include "launch/environment.h"
 #include "launch/hang.h"
 #include "launch/process.h"
@@ -47,7 +48,7 @@ struct Channels {
 };
 
 FileDescriptor memory_file(const char* name, std::string_view text) {
-  FileDescriptor file(check_system(::memfd_create(name, MFD_CLOEXEC), "create a file in memory"));
+  FileDescriptor file = make_memory_file(name, 0);
   while (!text.empty()) {
     const ssize_t written = ::write(file.get(), text.data(), text.size());
     if (written < 0) check_system(-1, "write a file in memory");

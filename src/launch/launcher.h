@@ -30,10 +30,10 @@ struct LaunchPlan {
 ///
 /// The first rank to fail for a reason of its own is named on stderr, one line: "chimera: rank 2 failed at 1B3: ...".
 /// Ranks that only lost a peer are not: after the first of them the launcher waits up to 0.3 s for the one to blame.
-/// Where the job hangs, the rank that holds it up is named instead, with what it was doing (see hang.h). Nobody waits
-/// for the reader of that line (core/console.h) but the very end, for kPromptEnd.
-/// Then all others get SIGTERM, and SIGKILL 0.5 s later. Nothing is left on any way out, SIGKILL of the launcher
-/// included: no process (see rank_environment()), and no file (the store is in memory).
+/// Where the job hangs, the rank that holds it up is named instead, with what it was doing (see hang.h). Only the very
+/// end waits for the reader of that line (core/console.h), for kPromptEnd at most. Then all others get SIGTERM, and
+/// SIGKILL 0.5 s later. Nothing is left on any way out, SIGKILL of the launcher included: no process (see
+/// rank_environment()), and no file (the store is in memory).
 ///
 /// Call it from the main thread, with no other thread running that takes signals. Throws ConfigError for a number of
 /// ranks out of range, Error where the system refuses a process or descriptor; ranks already started are gone then.

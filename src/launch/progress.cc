@@ -8,6 +8,8 @@
 #include <cstring>
 #include <type_traits>
 
+#include "core/memory_file.h"
+
 namespace chimera {
 namespace {
 
@@ -46,8 +48,7 @@ struct alignas(128) ProgressPage::Slot {
 };
 
 ProgressPage::ProgressPage(int ranks) : ranks_(static_cast<std::size_t>(ranks)) {
-  page_ = FileDescriptor(check_system(::memfd_create("chimera-progress", MFD_CLOEXEC), "create the progress page"));
-  check_system(::ftruncate(page_.get(), static_cast<off_t>(ranks_ * sizeof(Slot))), "size the progress page");
+  page_ = make_memory_file("chimera-progress", ranks_ * sizeof(Slot));
   map();
 }
 

@@ -32,9 +32,9 @@ struct RankProgress {
 /// The page of all ranks, in memory that goes with the last process.
 class ProgressPage {
  public:
-  /// The launcher's: a new page. Throws Error where the system refuses.
+  /// The launcher's side: makes a new page. Throws Error where the system refuses.
   explicit ProgressPage(int ranks);
-  /// A rank's: the page behind the descriptor that the launcher handed down.
+  /// A rank's side: the page behind the descriptor that the launcher handed down.
   ProgressPage(FileDescriptor page, int ranks);
   ProgressPage(ProgressPage&& other) noexcept
       : page_(std::move(other.page_)), ranks_(other.ranks_), slots_(std::exchange(other.slots_, nullptr)) {}

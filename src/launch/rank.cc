@@ -67,14 +67,14 @@ int descriptor_of(const char* variable, const std::string& path) {
   return fd;
 }
 
-/// Where this process notes its progress; lives as long as the process.
+/// The page on which this process notes its progress; it lives as long as the process.
 struct OwnProgress {
   ProgressPage page;
   int rank;
 };
 std::optional<OwnProgress> own_progress;
 
-/// Where the calling thread does, if it is a rank by itself.
+/// The page on which the calling thread does, if it is a rank by itself.
 struct ThreadProgress {
   ProgressPage* page = nullptr;
   int rank = 0;

@@ -16,12 +16,12 @@ struct RankEnvironment {
   std::string input_path;  ///< file with the launcher's LaunchPlan::input, in memory too; empty where that is empty
 };
 
-/// In a process that launch() started: its place in the job. Elsewhere nothing, and nothing is changed.
-/// Call it once, first thing in main(): it ties the process's life to the launcher's (SIGKILL when that one dies; a
-/// process that finds itself already orphaned exits with ExitCode::PeerLost), leaves Ctrl-C to the launcher, makes a
-/// write to a closed pipe an error instead of the end, hides the launcher's descriptors from the rank's own children,
-/// and passes fault_point("start") as its rank.
-/// Throws ConfigError where the variables the launcher sets are incomplete or malformed.
+/// In a process that launch() started, returns its place in the job. Elsewhere it returns and changes nothing. Call it
+/// once, first thing in main(): it ties the process's life to the launcher's (SIGKILL when that one dies; a process
+/// that finds itself already orphaned exits with ExitCode::PeerLost), leaves Ctrl-C to the launcher, makes a write to a
+/// closed pipe an error instead of the end, hides the launcher's descriptors from the rank's own children, and passes
+/// fault_point("start") as its rank. Throws ConfigError where the variables the launcher sets are incomplete or
+/// malformed.
 [[nodiscard]] std::optional<RankEnvironment> rank_environment();
 
 /// Tells the launcher, or the ThreadWatch that the calling thread has joined, what this rank begins to do; by one

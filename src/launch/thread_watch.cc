@@ -12,7 +12,7 @@
 namespace chimera {
 namespace {
 
-/// That all threads of this process have taken so far.
+/// Processor time that all threads of this process have taken so far.
 std::chrono::nanoseconds processor_time() {
   timespec time{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);

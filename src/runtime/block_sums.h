@@ -1,5 +1,5 @@
 #pragma once
-// Canonical reduction on one worker: a stage's gradients summed block by block, whatever order the schedule has.
+// Canonical (deterministic) reduction on one worker: a stage's gradients summed block by block, whatever the schedule.
 
 #include <ATen/core/Tensor.h>
 
@@ -30,9 +30,9 @@ class BlockSums {
  public:
   BlockSums(at::Tensor gradients, std::int64_t block_size);
 
-  /// Before a backward of the replica adds: makes `gradients` hold that replica's block under way.
+  /// To be called before a backward of the replica: makes `gradients` hold that replica's block under way.
   void open(ReplicaId replica);
-  /// After the backward of the micro-batch at `position` has added; a replica's come in ascending order.
+  /// To be called after the backward of the micro-batch at `position`; a replica's come in ascending order.
   void close(std::int64_t position);
   /// The sums of the replicas' runs, as whole subtrees from left to right. To be called once all blocks are finished;
   /// leaves nothing behind but zeros.

@@ -20,10 +20,10 @@ class CanonicalSums {
   /// have an accumulator each. All is borrowed.
   CanonicalSums(const ProgramShape& shape, const std::map<StageId, Stage*>& stages, ParameterGroup* tied);
 
-  /// Around an op that adds weight gradients of its stage.
+  /// To be called before and after an op that adds weight gradients of its stage.
   void open(const Op& op);
   void close(const Op& op);
-  /// What this worker adds of a group's gradients, once all its blocks are finished: whole subtrees, left to right.
+  /// This worker's parts of a group's gradients once all its blocks are finished: whole subtrees, left to right.
   [[nodiscard]] std::vector<at::Tensor> take(ParameterGroupId group);
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// Runs one worker's program: a loop and a switch. Which schedule the program came from it cannot know.
+// Runs one worker's program: a loop and a switch. It cannot know which schedule the program came from.
 
 #include <cstdint>
 #include <functional>
@@ -28,9 +28,9 @@ namespace chimera {
 
 /// What a step needs from outside the runtime. All are called on the worker's own thread.
 struct StepHooks {
-  /// From 1; both ends of a message must agree on it.
+  /// The number of the step, from 1; both ends of a message must agree on it.
   std::int64_t step = 0;
-  /// Told of every instruction before it runs, where there is such a listener.
+  /// Called before every instruction, where it is set.
   std::function<void(const Instruction& instruction)> on_instruction = {};
   /// The tensors of a micro-batch that `stage` reads: tokens on the first, targets on the last, masks where they are
   /// used.

@@ -29,8 +29,8 @@ class GradientNorms {
   [[nodiscard]] std::size_t count() const {
     return shape_.parameters.empty() ? shape_.groups.size() : shape_.parameters.size();
   }
-  /// What this rank hands in for a step: squares of the updates noted in it, which are then forgotten. Where there are
-  /// none, those of the gradients as they stand, or zeros where nothing has made any (`has_gradients`).
+  /// This rank's numbers for a step: squared norms of the updates noted in it, which are then forgotten. Without
+  /// updates, those of the present gradients, or zeros where nothing has made any (`has_gradients`).
   [[nodiscard]] std::vector<double> take(std::int64_t step, bool has_gradients);
   /// Notes that the group is about to be updated by its present gradients, one of ProgramShape::updates in that step.
   /// Returns their norm.

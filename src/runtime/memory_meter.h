@@ -35,7 +35,7 @@ class MemoryMeter {
   [[nodiscard]] std::int64_t peak_bytes(RankId rank) const;
   /// Bytes of the rank alive now.
   [[nodiscard]] std::int64_t live_bytes(RankId rank) const;
-  /// Both; the most is counted anew from now on.
+  /// Returns both, and counts the peak anew from now on.
   [[nodiscard]] MemorySample take_sample(RankId rank);
 
  private:

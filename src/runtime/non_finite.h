@@ -29,7 +29,7 @@ class NonFiniteOps {
   void look(const Op& op, const at::Tensor& result) {
     if (!all_finite(result)) ops_.push_back(op);
   }
-  /// Those of micro-batches before `end`, which are then forgotten.
+  /// Returns the ops of micro-batches before `end`, and forgets them.
   [[nodiscard]] std::vector<Op> take_before(MicroBatchId end) {
     std::vector<Op> taken;
     std::erase_if(ops_, [&](const Op& op) {

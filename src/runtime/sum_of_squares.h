@@ -7,8 +7,8 @@
 
 namespace chimera {
 
-/// Of all elements, added in float64 in an order that depends on their number alone. Written out, as ATen's norm of
-/// float32 in float64 takes several times the time of reading the memory.
+/// The sum of the squares of all elements, in float64, in an order that depends on their number alone. It is written
+/// out here because ATen's norm of float32 in float64 takes several times as long as reading the memory.
 [[nodiscard]] double sum_of_squares(const at::Tensor& tensor);
 
 /// The part of a list's elements that one of several members sums: parameters are dealt out as they begin in the list

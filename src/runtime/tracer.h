@@ -43,7 +43,7 @@ class Tracer {
         most_steps_(std::clamp<std::size_t>(kMostInstructions / std::max<std::size_t>(instructions, 1), 1, kMostSteps)),
         look_at_memory_(std::move(look_at_memory)) {}
 
-  /// The boundaries that follow are those of this step.
+  /// Begins a step, to which the boundaries that follow belong.
   void begin_step(std::int64_t step) {
     if (steps_.size() == most_steps_) steps_.pop_front();
     StepTrace& trace = *steps_.emplace_back(std::make_shared<StepTrace>());
@@ -51,12 +51,12 @@ class Tracer {
     trace.boundaries.reserve(instructions_ + 1);
     trace.summed_until.assign(groups_, 0);
   }
-  /// The next instruction begins, or the last one has ended.
+  /// Notes the time at which the next instruction begins, or the last one has ended.
   void mark() {
     if (look_at_memory_) steps_.back()->memory.push_back(look_at_memory_());
     steps_.back()->boundaries.push_back(monotonic_seconds());
   }
-  /// To be called, on any thread, when the gradients of a group are summed; outlives the tracer.
+  /// A function to be called, on any thread, when the gradients of a group are summed; it outlives the tracer.
   [[nodiscard]] std::function<void()> summed(ParameterGroupId group) {
     return [trace = steps_.back(), group] { trace->summed_until[group.index()] = monotonic_seconds(); };
   }

@@ -1,5 +1,5 @@
 #pragma once
-// The weights of one stage after several of its updates: what micro-batches under way began with, and the newest.
+// Weight stashing: the versions of one stage's weights that micro-batches in flight began with, and the newest.
 
 #include <ATen/core/Tensor.h>
 
@@ -17,7 +17,7 @@ namespace chimera {
 /// the leaves, so whoever runs its backward puts the version of its forward back first.
 ///
 /// Values are written without autograd's taking note (update() below), which would otherwise refuse every backward
-/// whose forward came before: that they are right is what the program checker has proved of versions.
+/// whose forward came before: check() has proved that every op finds the version that it must use.
 class WeightVersions {
  public:
   /// The stage's present values are version `newest`. The stage is borrowed.

@@ -5,10 +5,10 @@
 
 namespace chimera {
 
-/// What to add to monotonic_seconds() of this rank for those of rank 0. All ranks call it
-/// together, with no message under way. Each asks rank 0 a few times for its time; of the shortest round trip the
-/// answer counts as given in the middle, so that the error is at most half of that round trip.
-/// Source: D. L. Mills, "Internet Time Synchronization: The Network Time Protocol", IEEE Trans. Commun. 39 (1991).
+/// What to add to this rank's monotonic_seconds() to get rank 0's. All ranks call it together, with no message under
+/// way. Each asks rank 0 a few times for its time; of the shortest round trip the answer counts as given in the middle,
+/// so that the error is at most half of that round trip. Source: D. L. Mills, "Internet Time Synchronization: The
+/// Network Time Protocol", IEEE Trans. Commun. 39 (1991).
 [[nodiscard]] double measure_clock_offset(Transport& transport, RankId rank, std::int64_t num_ranks);
 
 }  // namespace chimera

@@ -9,7 +9,7 @@
 namespace chimera {
 namespace {
 
-/// In the first bytes of the header room while a result of with_header_room is alive, and 0 otherwise.
+/// Stands in the first bytes of the header room while a result of with_header_room is alive; 0 stands there otherwise.
 using Lent = std::uint64_t;
 
 void set_lent(void* room, Lent lent) { std::memcpy(room, &lent, sizeof lent); }

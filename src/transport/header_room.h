@@ -8,7 +8,7 @@
 
 namespace chimera {
 
-/// What is left before the first element. A multiple of the alignment of tensors, which therefore stays.
+/// Bytes that are left free before the first element: a multiple of the alignment of tensors, which thus stays.
 inline constexpr std::int64_t kHeaderRoomBytes = 64;
 
 /// From now on every CPU tensor that this process allocates through ATen has kHeaderRoomBytes before its first element.

@@ -1,5 +1,5 @@
 #pragma once
-// Adding what the members of a group hold in one order, whatever they hold.
+// Deterministic sums: parts that the members of a group hold are added in one order, whoever holds which.
 
 #include <ATen/core/Tensor.h>
 

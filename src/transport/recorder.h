@@ -1,5 +1,5 @@
 #pragma once
-// A worker's end with nobody at the other: it writes down what is asked of it. For tests of what uses a Transport.
+// A transport with nobody at the other end, which records the calls made to it: for tests of a Transport's users.
 
 #include <map>
 #include <queue>

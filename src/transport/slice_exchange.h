@@ -13,8 +13,8 @@
 namespace chimera {
 
 /// Every member owns a slice of the buffer: the exchange brings it that slice of everyone's parts, and it adds them in
-/// order. What then is left to do, in the backend's own way, is to hand the sum to the others: as much travels as in a
-/// ring, but for members with several parts. Members start and finish such sums in one order.
+/// order. Handing the sum to the others is then left to the backend. As much travels as in a ring all-reduce, and more
+/// where members have several parts. Members start and finish such sums in one order.
 class SliceExchange {
  public:
   /// Starts the exchange of the parts, each of the size of `gradients`. A wait that lasts longer than `timeout` throws
@@ -22,11 +22,11 @@ class SliceExchange {
   SliceExchange(c10d::Backend& group, const at::Tensor& gradients, const std::vector<at::Tensor>& parts,
                 const SumOrder& order, std::chrono::milliseconds timeout = kNoTimeout);
 
-  /// What is under way.
+  /// The exchange under way.
   [[nodiscard]] c10d::Work& work() const { return *work_; }
-  /// The sum of all parts in the own slice, empty where that is; once the work is done, and once only.
+  /// The sum of all parts in this member's slice (empty where that is). To be called once, when the work is done.
   [[nodiscard]] at::Tensor add();
-  /// [member] elements of the buffer that it owns, one behind the other: equal numbers, the last ones less or none.
+  /// [member] elements of the buffer that it owns, slice behind slice: equal numbers, the last ones fewer or none.
   [[nodiscard]] const std::vector<std::int64_t>& counts() const { return counts_; }
 
  private:

@@ -15,7 +15,7 @@ namespace chimera {
 class StreamMark {
  public:
   StreamMark() = default;
-  /// Here, on the calling thread's current stream of `device`.
+  /// Marks the present point of the calling thread's current stream of `device`.
   explicit StreamMark(at::Device device);
   /// Makes the calling thread's current stream wait until the marked one has come here. The thread itself goes on.
   void await() const;
@@ -44,9 +44,9 @@ struct Handover {
   StreamMark ready;
 
   Handover() = default;
-  /// By the thread that made it.
+  /// To be called by the thread that made the tensor.
   explicit Handover(at::Tensor made) : tensor(std::move(made)), ready(tensor.device()) {}
-  /// By the thread that uses it. Undefined where there is none.
+  /// To be called by the thread that uses the tensor; undefined where there is none.
   [[nodiscard]] at::Tensor take() const;
 };
 

@@ -23,8 +23,8 @@ class Pending {
   /// Blocks until done. Returns what arrived (receive), the buffer (all-reduce, all-gather), or an undefined tensor
   /// (send). Throws TransportError; PeerLostError where the cause lies with another rank.
   virtual at::Tensor wait() = 0;
-  /// Has `done` called when it is done, on any thread and before wait() returns. What can only be done in wait() never
-  /// calls it, nor does what fails.
+  /// Has `done` called once the operation has completed, on any thread, before wait() returns. An operation that
+  /// completes only inside wait() never calls it, nor does one that fails.
   virtual void call_when_done(std::function<void()> /*done*/) {}
 };
 

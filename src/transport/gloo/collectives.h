@@ -1,6 +1,6 @@
 #pragma once
-// What the members of a Gloo group do together besides Gloo's own collectives. Both start at construction, without
-// blocking, and throw what Gloo throws.
+// Collectives of a Gloo group besides Gloo's own. Both start at construction, without blocking, and throw what Gloo
+// throws.
 
 #include <chrono>
 #include <cstdint>
@@ -12,9 +12,9 @@
 
 namespace chimera {
 
-/// Hands round what each member owns of a buffer, in place: straight from every owner to every other member. Nothing is
-/// copied, and all directions are under way at once, whatever the parts' sizes; Gloo's all-gather knows equal ones
-/// only.
+/// An all-gather of unequal parts, in place: every owner sends its part of a buffer straight to every other member.
+/// Nothing is copied, and all directions are under way at once, whatever the parts' sizes; Gloo's all-gather knows
+/// equal ones only.
 class GlooAllGather {
  public:
   /// Member m owns the `counts[m]` elements behind those of the members before it.

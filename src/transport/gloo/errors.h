@@ -1,5 +1,5 @@
 #pragma once
-// What was going on over Gloo, and what became of it, in words.
+// Operations over Gloo, and why they failed, in words.
 
 #include <cstdint>
 #include <exception>
@@ -17,8 +17,8 @@ struct Operation {
 /// `rank 1: receive from rank 0`.
 [[nodiscard]] std::string to_text(int rank, const Operation& operation);
 
-/// Throws what became of `operation` ("rank 1: receive from rank 0"). Gloo reports a broken connection and a wait that
-/// ran out by the same type, and c10d wraps what happens while connecting: only the text tells them apart.
+/// Throws the error for a failure of `operation` ("rank 1: receive from rank 0"). Gloo reports a broken connection and
+/// a wait that ran out by the same type, and c10d wraps what happens while connecting: only the text tells them apart.
 [[noreturn]] void rethrow_gloo(const std::string& operation, const std::exception& error);
 
 }  // namespace chimera

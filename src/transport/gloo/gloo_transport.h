@@ -17,9 +17,9 @@ struct GlooOptions {
   /// File through which the ranks exchange addresses, empty at first, the same file for all; removed by whoever made
   /// it. May be "/proc/self/fd/N" of a memfd: it is opened anew, so N may be closed once connected.
   std::string store_path;
-  /// For any one wait. A wait that runs out breaks all connections of the rank: a last resort, above hang detection.
+  /// Limit of any wait. A wait that runs out breaks all connections of the rank: a last resort, above hang detection.
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
-  /// For each step of finding and connecting the others.
+  /// Limit of each step of finding and connecting the others.
   std::chrono::milliseconds start_up_timeout = std::chrono::minutes(1);
   RankGroups groups;
   /// What all ranks must have in common; empty: nothing is compared.
@@ -36,9 +36,9 @@ struct GlooOptions {
 /// waits for another; together they use one thread for the sockets and one a group.
 ///
 /// Sends do not complete before the receive is posted. Start functions, too, throw where a connection is already lost.
-/// Stage gradients are summed in shared memory, in ascending order of workers, or where that cannot be in Gloo's ring
-/// order (ascending only for groups of two): the same bits on every member and in every run. all_sum adds in ascending
-/// order of workers, as ThreadHub does.
+/// Stage gradients are summed in shared memory, in ascending order of workers, or where memory cannot be shared in
+/// Gloo's ring order (ascending only for groups of two): deterministic, with the same bits on every member. all_sum
+/// adds in ascending order of workers, as ThreadHub does.
 ///
 /// At its end (no failure, no exception under way) the transport waits up to three seconds for the others, so that a
 /// rank that is ready early breaks no connection in use. After a failure it leaves everything to the end of the
@@ -49,5 +49,9 @@ struct GlooOptions {
 /// Fault points: rendezvous, connected, sum. Blocks no signals. Prints nothing; Gloo writes lines of its own to stderr
 /// only when joining fails.
 [[nodiscard]] std::unique_ptr<Transport> connect_gloo(const GlooOptions& options);
+
+/// Files that connect_gloo() opens on the rank that opens most: sockets to the other members of each process group, and
+/// a few for all of them. Gloo's threads end the process where it may not have so many.
+[[nodiscard]] std::int64_t gloo_descriptors(std::int64_t world_size, const RankGroups& groups);
 
 }  // namespace chimera

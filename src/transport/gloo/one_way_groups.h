@@ -8,8 +8,8 @@
 
 namespace chimera {
 
-/// All ranks, twice. Where a sender is interrupted while it holds a connection's lock, Gloo's thread tries that lock
-/// again and again, for as long as the kernel lets it, if anything has arrived there. Here next to nothing does.
+/// Two groups of all ranks. Where a sender is interrupted while it holds a connection's lock, Gloo's thread tries that
+/// lock again and again, for as long as the kernel lets it, if anything has arrived there. Here next to nothing does.
 struct OneWayGroups {
   GlooGroup up;    // messages to higher ranks
   GlooGroup down;  // and to lower ones

@@ -152,7 +152,7 @@ struct SharedSum::State {
     }
   }
 
-  /// Of all members' parts the own slice.
+  /// This member's slice of all members' parts.
   void add() {
     const c10::ParallelGuard one_thread(true);
     const at::NoGradGuard no_grad;

@@ -1,5 +1,5 @@
 #pragma once
-// Sums over ranks of one host, formed in memory that all of them map: nothing is sent but word of it.
+// All-reduces over ranks of one host, formed in memory that all of them map; only notifications are sent.
 
 #include <ATen/core/Tensor.h>
 
@@ -18,14 +18,14 @@
 
 namespace chimera {
 
-/// Memory of other ranks, mapped once: the files that were asked for last stay mapped. For any thread.
+/// Maps memory of other ranks. The files that were used last stay mapped. Any thread may use it.
 class MappedPeers {
  public:
   explicit MappedPeers(std::size_t most_files = 1024) : most_files_(most_files) {}
   /// The byte at that address, which lies in a memory file of this host; it stays mapped as long as anyone holds the
   /// result. Throws Error where it cannot be mapped.
   [[nodiscard]] std::shared_ptr<std::byte> at(const SharedAddress& address);
-  /// Files that are mapped for a next time.
+  /// Number of files that are kept mapped.
   [[nodiscard]] std::size_t num_files() const { return mapped_.size(); }
 
  private:
@@ -42,7 +42,7 @@ class MappedPeers {
 };
 
 /// Memory files for copies of tensors that lie elsewhere. Whoever maps such a file keeps it, so a file that is given
-/// back is used again: there are never more of a size (a power of two) than were in use at once. For any thread.
+/// back is used again: there are never more of a size (a power of two) than were in use at once. Any thread may use it.
 class StagingMemory {
  public:
   /// A file of at least so many bytes, whatever they hold; given back when nobody holds the result. Throws Error where
@@ -73,13 +73,13 @@ struct MarkedMemory {
   std::int64_t mark = 0;
 };
 
-/// Whose memory this rank can map: [rank].
+/// [rank]: whether this rank can map its memory.
 [[nodiscard]] std::vector<bool> mappable(const std::vector<MarkedMemory>& memories);
 
-/// A sum under way over the members of a group who can all map each other's memory. Every member owns a slice: once all
-/// have handed in, it adds that slice of everyone's parts and writes the sum into everyone's gradients, on the group's
-/// own thread, so that the caller need not wait for it to go on. What does not lie in shared memory is copied there and
-/// back. Started at construction, without blocking; throws what Gloo throws, and what StagingMemory throws.
+/// An all-reduce under way over the members of a group who can all map each other's memory. Every member owns a slice:
+/// once all have handed in, it adds that slice of everyone's parts and writes the sum into everyone's gradients, on the
+/// group's own thread, so that the caller need not wait for it to go on. What does not lie in shared memory is copied
+/// there and back. Started at construction, without blocking; throws what Gloo throws, and what StagingMemory throws.
 /// Fault point: sum, on the group's thread, once all have handed in.
 class SharedSum {
  public:

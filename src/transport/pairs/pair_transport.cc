@@ -98,7 +98,7 @@ class OrderedSum final : public Pending {
   SliceExchange exchange_;
 };
 
-/// What each member of a group owns, from it to the others: one broadcast after the other.
+/// Hands what each member of a group owns to the others: one broadcast after the other.
 class Broadcasts final : public Pending {
  public:
   Broadcasts(std::string operation, at::Tensor buffer) : operation_(std::move(operation)), buffer_(std::move(buffer)) {}

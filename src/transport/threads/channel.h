@@ -25,10 +25,10 @@ class ThreadChannel {
  public:
   /// Hands over the next message; never blocks for long.
   void send(TaggedTensor message);
-  /// The number of the message that the next receive stands for. The receiver's thread alone.
+  /// The number of the message that the next receive stands for; for the receiver's thread alone.
   [[nodiscard]] std::int64_t post() { return posted_++; }
-  /// Blocks until message `number` is there or `close_flag` is closed; an undefined tensor in the latter case. Each
-  /// number once.
+  /// Blocks until message `number` is there or `close_flag` is closed; returns an undefined tensor in the latter case.
+  /// To be called once for each number.
   [[nodiscard]] TaggedTensor take(std::int64_t number, const CloseFlag& close_flag);
   /// Makes a blocked take() look at its flag again.
   void wake();

@@ -17,8 +17,8 @@
 
 namespace chimera {
 
-/// What a member hands in: a buffer that is added to the others' and becomes the sum, or parts that are added in an
-/// order common to all members, of which it becomes the sum; or a buffer of which each member owns a part.
+/// What a member hands in: a buffer that is added to the others' and becomes the sum; or parts that are added in an
+/// order common to all members, with a buffer that becomes the sum; or a buffer of which each member owns a part.
 struct Addend {
   at::Tensor buffer;
   std::vector<at::Tensor> parts = {};

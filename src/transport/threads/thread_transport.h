@@ -8,9 +8,9 @@
 
 namespace chimera {
 
-/// Connects the ranks 0 .. ranks-1 of one process. It must outlive the transports and what they have under way.
-/// A send is done at once. Sums are formed once, in ascending order of ranks: every rank gets the same bits, and
-/// the same in every run. A received tensor shares the sender's memory, so neither side may write to it.
+/// Connects the ranks 0 .. ranks-1 of one process. It must outlive the transports and what they have under way. A send
+/// completes at once. Sums are formed once, in ascending order of ranks: every rank gets the same bits, and the same in
+/// every run. A received tensor shares the sender's memory, so neither side may write to it.
 class ThreadHub {
  public:
   ThreadHub(int ranks, RankGroups groups);

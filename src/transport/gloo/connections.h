@@ -1,0 +1,50 @@
+#pragma once
+// The process groups of one rank over Gloo, from meeting the other ranks to leaving them.
+
+#include <chrono>
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <vector>
+
+#include "transport/gloo/gloo_transport.h"
+#include "transport/gloo/group.h"
+#include "transport/gloo/one_way_groups.h"
+#include "transport/gloo/store_file.h"
+
+namespace chimera {
+
+/// Messages to higher and to lower ranks, and each parameter group with several members, have a process group each.
+class GlooConnections {
+ public:
+  /// Opens the store. Throws TransportError where it cannot be opened.
+  explicit GlooConnections(const GlooOptions& options);
+
+  /// Connects with the other ranks, compares fingerprints and finds out whose memory can be mapped; returns once all
+  /// have done so. Fault points: rendezvous, connected. Throws what Gloo throws, and what require_equal() throws.
+  void join();
+  /// Waits up to three seconds until all ranks leave. Returns whether they do.
+  [[nodiscard]] bool leave_together() noexcept;
+  /// Leaves everything open until the process ends, as Gloo cannot be stopped while operations are pending.
+  void abandon() noexcept;
+
+  [[nodiscard]] OneWayGroups& messages() { return messages_; }
+  /// The process group of a parameter group; null where this rank is no member, or the only one.
+  [[nodiscard]] const GlooGroup& group(ParameterGroupId id) const { return process_groups_[id.index()]; }
+  /// Whether all members of the parameter group can map each other's memory.
+  [[nodiscard]] bool shares_memory(ParameterGroupId id) const { return shares_[id.index()]; }
+
+ private:
+  void connect_groups();
+  void compare(const Fingerprint& own);
+  void find_shared_memory();
+  std::vector<at::Tensor> gather_from_all(std::vector<at::Tensor>& mine);
+
+  GlooOptions options_;
+  StoreFile file_;  // closed after the store that reads it
+  c10::intrusive_ptr<c10d::FileStore> store_;
+  OneWayGroups messages_;  // and all_sum's
+  GlooGroup everyone_;
+  std::vector<GlooGroup> process_groups_;  // by parameter group
+  std::vector<bool> shares_;               // likewise
+};
+
+}  // namespace chimera
