@@ -21,21 +21,23 @@ at::Tensor stacked(const std::vector<Sample>& samples, const std::vector<Element
 
 }  // namespace
 
-MicroBatch make_micro_batch(const Samples& source, Family family, const BatchPlace& place) {
-  std::vector<Sample> samples;
-  for (std::int64_t i = 0; i < place.size; ++i) {
-    samples.push_back(source.sample(place.step, place.first + i, place.mini_batch));
-  }
+MicroBatch make_micro_batch(const Samples& samples, Family family, const BatchPlace& place) {
+  return make_micro_batch(samples, samples_at(samples, place), family, place.mini_batch);
+}
+
+MicroBatch make_micro_batch(const Samples& source, const std::vector<Sample>& samples, Family family,
+                            std::int64_t mini_batch) {
   MicroBatch batch;
   batch.tokens = stacked(samples, &Sample::tokens, at::kLong);
   batch.targets = stacked(samples, &Sample::targets, at::kLong);
-  batch.token_loss_scale = 1.0 / static_cast<double>(source.targets_per_sample() * place.mini_batch);
-  batch.sentence_loss_scale = 1.0 / static_cast<double>(place.mini_batch);
-  if (family == Family::Bert) {
+  batch.token_loss_scale = 1.0 / static_cast<double>(source.targets_per_sample() * mini_batch);
+  batch.sentence_loss_scale = 1.0 / static_cast<double>(mini_batch);
+  if (!samples.front().documents.empty()) batch.documents = stacked(samples, &Sample::documents, at::kLong);
+  if (!is_causal(family)) {
     batch.token_types = stacked(samples, &Sample::token_types, at::kLong);
     const at::Tensor attention = stacked(samples, &Sample::attention, at::kByte).to(at::kBool);
     if (!attention.all().item<bool>()) batch.attention_mask = attention;  // nothing to hide: no mask, a faster kernel
-    batch.next_sentence = at::empty({place.size}, at::kLong);
+    batch.next_sentence = at::empty({static_cast<std::int64_t>(samples.size())}, at::kLong);
     std::int64_t* next = batch.next_sentence.data_ptr<std::int64_t>();
     for (const Sample& sample : samples) *next++ = sample.next_sentence;
   }
@@ -44,8 +46,8 @@ MicroBatch make_micro_batch(const Samples& source, Family family, const BatchPla
 
 MicroBatch on_device(MicroBatch batch, at::Device device) {
   if (device.is_cpu()) return batch;
-  for (at::Tensor* tensor :
-       {&batch.tokens, &batch.targets, &batch.token_types, &batch.attention_mask, &batch.next_sentence}) {
+  for (at::Tensor* tensor : {&batch.tokens, &batch.targets, &batch.token_types, &batch.attention_mask, &batch.documents,
+                             &batch.next_sentence}) {
     if (tensor->defined()) *tensor = tensor->pin_memory().to(device, /*non_blocking=*/true);
   }
   return batch;

@@ -72,7 +72,7 @@ std::vector<Use> uses_of(const JobShape& job, ParameterGroupId group, std::int64
   return {{StageId(0)}, {StageId(job.schedule.stages - 1), half}};
 }
 
-/// What the ranks of a group add, each the replicas that it holds there.
+/// The parts that the ranks of a group add, each for the replicas that it holds there.
 SumOrder order_of(const JobShape& job, const Runs& runs, const std::vector<Use>& uses, const std::vector<RankId>& ranks,
                   std::int64_t block_size) {
   SumOrder order;

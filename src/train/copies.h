@@ -1,6 +1,6 @@
 #pragma once
 // Whether the copies of a stage are still equal, bit by bit: a bit that flipped in memory, a faulty core or a sum that
-// went wrong makes them differ, and nothing else would tell.
+// went wrong makes them differ, and nothing else would notice.
 
 #include <map>
 #include <vector>

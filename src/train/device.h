@@ -31,7 +31,7 @@ namespace chimera {
 /// there or does not load.
 [[nodiscard]] const Accelerator& open_accelerator(const std::string& path);
 
-/// That of this program: libchimera_cuda.so beside it. Opened once.
+/// The library that lies beside this program, libchimera_cuda.so, opened once.
 [[nodiscard]] const Accelerator& accelerator();
 
 /// Throws ConfigError where the options ask for GPUs and this machine cannot give as many as `ranks` need: no library,

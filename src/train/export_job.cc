@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "core/error.h"
+#include "engine/stored_values.h"
 #include "model/safetensors.h"
 #include "model/stage.h"
 #include "model_config/config_json.h"
@@ -25,14 +26,14 @@ using Tensors = std::map<std::string, at::Tensor>;
 Tensors first_weights(const Job& job) {
   const StageLayers whole = even_partition(job.model.layers, 1).front();
   const at::ScalarType dtype = scalar_type(master_type(job.options.dtype));
-  const auto seed = static_cast<std::uint64_t>(job.options.seed);
+  const FirstValue value = first_values(job.from, job.options.seed);
   Tensors weights;
   const auto add = [&](const ParameterGroup& group) {
     for (const Parameter& parameter : group.parameters()) weights[parameter.name] = parameter.value.detach();
   };
   std::unique_ptr<TiedWeight> tied;
-  if (job.model.tied) add(*(tied = make_tied_weight(job.model, {.embedding = true, .head = true}, dtype, seed)));
-  add(*make_stage(job.model, whole, dtype, seed, tied ? tied->leaves() : TiedLeaves{}));
+  if (job.model.tied) add(*(tied = make_tied_weight(job.model, {.embedding = true, .head = true}, dtype, value)));
+  add(*make_stage(job.model, whole, dtype, value, tied ? tied->leaves() : TiedLeaves{}));
   return weights;
 }
 
@@ -43,7 +44,7 @@ Tensors all_batches(const Job& job) {
         make_micro_batch(*job.training_samples, job.model.family, {step, 0, job.mini_batch(), job.mini_batch()});
     steps["tokens"].push_back(batch.tokens);
     steps["targets"].push_back(batch.targets);
-    if (job.model.family == Family::Gpt2) continue;
+    if (is_causal(job.model.family)) continue;
     steps["token_types"].push_back(batch.token_types);
     steps["next_sentence"].push_back(batch.next_sentence);
   }
@@ -64,6 +65,9 @@ std::string settings(const Job& job) {
                                  {"dtype", to_text(options.dtype)},
                                  {"optimizer", to_text(options.optimizer.kind)},
                                  {"weight_decay", options.optimizer.weight_decay},
+                                 {"decay", to_text(options.optimizer.decayed)},
+                                 {"betas", {options.optimizer.beta1, options.optimizer.beta2}},
+                                 {"epsilon", options.optimizer.epsilon},
                                  {"clip", options.clip}};
   for (std::int64_t step = 0; step < options.steps; ++step) {
     text["learning_rates"].push_back(options.learning_rate.at(step, options.steps));

@@ -5,14 +5,15 @@
 #include <ATen/Version.h>
 #include <xxhash.h>
 
-#include <algorithm>
 #include <fstream>
-#include <span>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string_view>
 #include <type_traits>
 
+#include "data/content_hash.h"
 #include "launch/rank.h"
+#include "model_config/config_json.h"
 #include "model_config/parameters.h"
 
 namespace chimera {
@@ -45,7 +46,7 @@ std::uint64_t hash_of(const Values&... values) {
   return hash.value();
 }
 
-/// How LibTorch was built, without what it says of this machine's processor.
+/// The build of LibTorch, without what it says of this machine's processor.
 std::string torch_build() {
   std::istringstream config(at::show_config());
   std::string build;
@@ -75,7 +76,7 @@ std::uint64_t hash_partition(const Job& job) {
 std::uint64_t hash_model(const Job& job) {
   const ModelConfig& model = job.model;
   Hash hash;
-  hash.add(model.family).add(model.heads).add(model.positions).add(model.tied).add(job.partition.size());
+  hash.add(layer_sizes_json(model).dump()).add(job.partition.size());
   for (const StageLayers& stage : job.partition) {
     for (const ParameterSpec& parameter : stage_parameters(model, stage)) {
       hash.add(parameter.name).add(parameter.initial.kind).add(parameter.initial.standard_deviation);
@@ -109,44 +110,65 @@ std::uint64_t hash_programs(const Job& job) {
   return hash.value();
 }
 
-/// Of the whole file.
+/// Says that this rank is alive: the disk may be slow.
+void note_slow_disk() { note_progress({RankProgress::Phase::StartUp}); }
+
+/// Hash of all files, whole, and of what each is for.
 std::uint64_t hash_data(const Job& job) {
-  constexpr std::size_t kBlock = 64 << 20;
   Hash hash;
-  for (std::span<const std::uint8_t> rest = job.corpus->bytes(); !rest.empty();) {
-    const auto block = rest.first(std::min(rest.size(), kBlock));
-    hash.add(std::string_view(reinterpret_cast<const char*>(block.data()), block.size()));
-    rest = rest.subspan(block.size());
-    note_progress({RankProgress::Phase::StartUp});  // the disk may be slow
+  for (const Split split : {Split::Train, Split::Validation}) {
+    for (const TokenView& source : job.corpus->split(split).sources) hash.add(source.size());
+    for (const std::int64_t share : job.corpus->split(split).mixture.shares()) hash.add(share);
+  }
+  for (const DataFile* file : job.corpus->files()) {
+    hash.add(content_hash(*file, default_hash_cache(), note_slow_disk));
   }
   return hash.value();
 }
 
 }  // namespace
 
+void hash_large_data(const Job& job) {
+  const HashCache cache = default_hash_cache();
+  for (const DataFile* file : job.corpus->files()) {
+    if (file->size() >= cache.least_bytes && file->state().links > 0)
+      static_cast<void>(content_hash(*file, cache, note_slow_disk));
+  }
+}
+
 Fingerprint fingerprint(const Job& job) {
   const TrainOptions& o = job.options;
-  return {{"the build", hash_build()},
-          {"the model", hash_model(job)},
-          {"--partition", hash_partition(job)},
-          {"the data", hash_data(job)},
-          {"--seed", hash_of(o.seed)},
-          {"--dtype", hash_of(o.dtype)},
-          {"--micro-batch-size", hash_of(job.micro_batch_size())},
-          {"--sequence", hash_of(o.sequence)},
-          {"--steps", hash_of(o.steps)},
-          {"--optimizer", hash_of(o.optimizer.kind)},
-          {"--shard-optimizer", hash_of(o.shard_optimizer)},
-          {"--learning-rate", hash_of(o.learning_rate.peak)},
-          {"--warmup", hash_of(o.learning_rate.warmup)},
-          {"--weight-decay", hash_of(o.optimizer.weight_decay)},
-          {"--clip", hash_of(o.clip)},
-          {"--dropout", hash_of(o.dropout)},
-          {"--reduction", hash_of(o.reduction)},
-          {"--reduction-blocks", hash_of(o.reduction_blocks)},
-          {"--validate-every", hash_of(o.validate_every)},
-          {"--trace, --op-times, --timeline", hash_of(o.observes())},
-          {"the program", hash_programs(job)}};
+  return {
+      {"the build", hash_build()},
+      {"the model", hash_model(job)},
+      {"--from", hash_of(job.from ? std::string_view(job.from->config_json()) : std::string_view())},
+      {"--partition", hash_partition(job)},
+      {"the data", hash_data(job)},
+      {"--seed", hash_of(o.seed)},
+      {"--dtype", hash_of(o.dtype)},
+      {"--micro-batch-size", hash_of(job.micro_batch_size())},
+      {"--sequence", hash_of(o.sequence)},
+      {"--steps", hash_of(o.steps)},
+      {"--optimizer", hash_of(o.optimizer.kind)},
+      {"--shard-optimizer", hash_of(o.shard_optimizer)},
+      {"--learning-rate", hash_of(o.learning_rate.peak)},
+      {"--min-learning-rate", hash_of(o.learning_rate.minimum.value_or(-1))},
+      {"--learning-rate-shape", hash_of(o.learning_rate.shape)},
+      {"--warmup", hash_of(o.learning_rate.warmup)},
+      {"--cooldown, --cooldown-shape", hash_of(o.learning_rate.cooldown.value_or(-1), o.learning_rate.cooldown_shape)},
+      {"--weight-decay", hash_of(o.optimizer.weight_decay)},
+      {"--decay", hash_of(o.optimizer.decayed)},
+      {"--beta1, --beta2, --epsilon", hash_of(o.optimizer.beta1, o.optimizer.beta2, o.optimizer.epsilon)},
+      {"--clip", hash_of(o.clip)},
+      {"--dropout", hash_of(o.dropout)},
+      {"--reduction", hash_of(o.reduction)},
+      {"--reduction-blocks", hash_of(o.reduction_blocks)},
+      {"--documents", hash_of(o.documents, o.end_of_document)},
+      {"--validate-every", hash_of(o.validate_every)},
+      {"--validate-batches", hash_of(o.validate_batches)},
+      {"--trace, --op-times, --timeline", hash_of(o.observes())},
+      {"--export", hash_of(std::string_view(o.export_folder), std::string_view(o.export_dtype), o.export_shard_bytes)},
+      {"the program", hash_programs(job)}};
 }
 
 }  // namespace chimera

@@ -10,4 +10,8 @@ namespace chimera {
 /// of the model's sizes and parameters, the programs and the data, all of it.
 [[nodiscard]] Fingerprint fingerprint(const Job& job);
 
+/// Reads the job's large files once, before ranks are started: their fingerprints then find the hashes kept
+/// (data/content_hash.h).
+void hash_large_data(const Job& job);
+
 }  // namespace chimera

@@ -4,15 +4,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/cores.h"
 #include "core/error.h"
 #include "engine/programs.h"
 #include "model_config/parameters.h"
+#include "model_folder/same_model.h"
 #include "plan/named_partition.h"
 #include "train/asynchronous.h"
 #include "train/canonical.h"
 #include "train/device.h"
+#include "train/export_model.h"
+#include "train/job_data.h"
 #include "train/outputs.h"
 #include "train/precision.h"
 #include "train/recompute.h"
@@ -37,8 +41,13 @@ void require_possible(const TrainOptions& options) {
   require_between("--steps", options.steps, 1, kMany);
   require_between("--seed", options.seed, 0, std::numeric_limits<std::int64_t>::max());
   require_between("--warmup", options.learning_rate.warmup, 0, kMany);
+  require_between("--cooldown", options.learning_rate.cooldown.value_or(0), 0, kMany);
   require_between("--threads", options.threads, 0, kMostThreads);
   require_between("--validate-every", options.validate_every, 0, kMany);
+  require_between("--validate-batches", options.validate_batches, 1, kMany);
+  if (options.end_of_document != kNoToken) {
+    require_between("--end-of-document", options.end_of_document, 0, std::numeric_limits<std::int32_t>::max());
+  }
   if (!options.force_bfloat16) require_fast_numbers(options.dtype, has_native_bfloat16());
   require_between("--reduction-blocks", options.reduction_blocks, 0, kMany);
   if (options.reduction_blocks > 0 && options.reduction != ReductionOrder::Canonical) {
@@ -49,7 +58,9 @@ void require_possible(const TrainOptions& options) {
   if (!(options.hang_seconds >= 0 && options.hang_seconds <= kWeek)) {
     throw ConfigError(fmt::format("--hang-seconds must be 0 to {:g}, not {:g}", kWeek, options.hang_seconds));
   }
-  if (!(options.learning_rate.peak > 0)) throw ConfigError("--learning-rate must be above 0");
+  for (const std::string& fault : {fault_of(options.learning_rate, options.steps), fault_of(options.optimizer)}) {
+    if (!fault.empty()) throw ConfigError("--" + fault);
+  }
   if (!(options.dropout >= 0 && options.dropout < 1)) {
     throw ConfigError(fmt::format("--dropout must be at least 0 and below 1, not {:g}", options.dropout));
   }
@@ -90,6 +101,7 @@ void require_fitting(const JobShape& job) {
     throw ConfigError(fmt::format("--sequence {} is longer than the {} positions of model {}", job.options.sequence,
                                   model.positions, model.name));
   }
+  require_no_sliding(model, job.options.sequence);
   if (job.options.micro_batch_size > kMostElements / job.options.sequence / model.hidden) {
     throw ConfigError(
         fmt::format("--micro-batch-size {} times sequence {} times hidden {} is more than any machine holds",
@@ -122,7 +134,7 @@ double copies_of_stage(const Job& job, StageId stage, std::size_t members) {
   return tensors;
 }
 
-/// What the workers, which share this machine, hold in any case is less than what a run needs.
+/// A lower bound on the memory of a run: what the workers, which share this machine, hold in any case.
 void require_memory(const Job& job) {
   if (job.options.device != DeviceKind::Cpu) return;  // a GPU says itself what it has no room for
   const double available = available_memory_bytes();
@@ -173,20 +185,6 @@ void lower_training(Job& job) {
                                         .canonical = job.canonical.has_value()});
 }
 
-void open_data(Job& job) {
-  const TrainOptions& options = job.options;
-  if (options.data.empty()) throw ConfigError("--data is missing; give a UTF-8 text file");
-  job.corpus = std::make_shared<Corpus>(open_corpus(options.data));
-  const SampleKind kind = job.model.family == Family::Bert ? SampleKind::MaskedPairs : SampleKind::NextToken;
-  if (job.model.vocabulary < vocabulary_needed(kind)) {
-    throw ConfigError(fmt::format("model {} has a vocabulary of {}; the data's tokens need {}", job.model.name,
-                                  job.model.vocabulary, vocabulary_needed(kind)));
-  }
-  const SampleOptions samples{kind, options.sequence, static_cast<std::uint64_t>(options.seed)};
-  job.training_samples.emplace(job.corpus->split(Split::Train), samples);
-  if (options.validate_every > 0) job.validation_samples.emplace(job.corpus->split(Split::Validation), samples);
-}
-
 }  // namespace
 
 JobShape::Run JobShape::run_of(std::int64_t step) const {
@@ -199,7 +197,13 @@ JobShape job_shape(const TrainOptions& options) {
   require_possible(options);
   JobShape job;
   job.options = options;
-  job.model = with_overrides(find_model(options.model), options.overrides);
+  if (options.from.empty()) {
+    job.model = with_overrides(find_model(options.model), options.overrides);
+  } else {
+    job.from = std::make_shared<const ModelFolder>(options.from);
+    job.model = job.from->model();
+    require_no_contradiction(*job.from, options.model, options.overrides);
+  }
   static_cast<RunShape&>(job) = shape_of(options);
   job.tied = job.model.tied;
   require_fitting(job);
@@ -225,6 +229,7 @@ Job prepare_job(const JobShape& shape) {
   if (options.validate_every > 0) job.validation = validation_program(job, discipline_of(options));
   open_data(job);
   require_outputs(options);
+  if (!options.export_folder.empty()) require_exportable(job);
   return job;
 }
 

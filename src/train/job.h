@@ -10,6 +10,7 @@
 #include "data/samples.h"
 #include "engine/run_shape.h"
 #include "model_config/partition.h"
+#include "model_folder/model_folder.h"
 #include "passes/stream.h"
 #include "runtime/block_sums.h"
 #include "schedule/program.h"
@@ -17,15 +18,13 @@
 
 namespace chimera {
 
-/// Mini-batches of the validation split that one validation looks at, at most.
-inline constexpr std::int64_t kValidationBatches = 4;
-
 /// What a run is, before anything is prepared for it.
 struct JobShape : RunShape {
   TrainOptions options;
   ModelConfig model;
+  std::shared_ptr<const ModelFolder> from;  // where the first weights are; none: in the seed
 
-  /// The steps that an asynchronous run does without a flush around step `step`: from the first on, so many.
+  /// Steps that an asynchronous run does in a row without a flush; run_of() finds those around a step.
   struct Run {
     std::int64_t first = 0;
     std::int64_t steps = 0;
@@ -44,14 +43,16 @@ struct Job : JobShape {
   std::shared_ptr<Corpus> corpus;  // shared with every rank thread
   std::optional<Samples> training_samples;
   std::optional<Samples> validation_samples;
+  double peak_flops = 0;  // FLOP/s that all ranks' products of large matrices reach together; 0: not known
 };
 
 /// Resolves names, generates and checks the schedule, and holds the options to their limits: cheap, for those who ask
-/// for counts of ranks, stages or samples. Reads nothing but a model's file. Throws ConfigError, one line, for what
+/// for counts of ranks, stages or samples. Reads nothing but a model's file, or
+/// the headers of its folder. Throws ConfigError, one line, for what
 /// does not fit.
 [[nodiscard]] JobShape job_shape(const TrainOptions& options);
 
-/// The same with the model cut into stages: all that arithmetic needs. Nothing is lowered or opened.
+/// The same with the model cut into stages: all that a dry run needs. Nothing is lowered or opened.
 [[nodiscard]] Job cut_job(const JobShape& shape);
 
 /// Cuts the model, lowers the schedule and proves the programs free of deadlock, opens the data, and makes sure that

@@ -44,7 +44,7 @@ std::vector<double> all_reduce_seconds(const Job& job, const std::vector<std::ve
     for (const MeasuredStep& step : groups) {
       for (const WorkerTimeline& worker : step.timeline.workers) {
         for (const TimedAllReduce& sum : worker.all_reduces) {
-          TimedAllReduce& longest = sums[sum.stage.index()];
+          TimedAllReduce& longest = sums[sum.group.index()];
           if (sum.end > longest.end) longest = sum;
         }
       }

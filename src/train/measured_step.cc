@@ -116,14 +116,14 @@ class StepReader {
         if (groups[group.index()].size() < 2) continue;
         const double end = sum.done - step_.start;
         const double start = std::min(first_progress(group, groups[group.index()], sums) - step_.start, end);
-        own.push_back({StageId(group.value()), start, end});
-        step_.launched.back().push_back({StageId(group.value()), sum.launched - step_.start, end});
+        own.push_back({group, start, end});
+        step_.launched.back().push_back({group, sum.launched - step_.start, end});
       }
       std::sort(own.begin(), own.end(), [](const auto& a, const auto& b) { return a.end < b.end; });
     }
   }
 
-  /// From when on the members of the group can have summed.
+  /// The time from which the members of the group can have summed.
   static double first_progress(ParameterGroupId group, const std::vector<RankId>& members,
                                const std::vector<std::map<ParameterGroupId, MeasuredSum>>& sums) {
     double last_launch = -std::numeric_limits<double>::infinity();

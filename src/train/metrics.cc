@@ -16,6 +16,8 @@ std::string to_json_line(const StepMetrics& metrics) {
                   R"("step_seconds": {:.17g}, "tokens_per_second": {:.17g}, "peak_memory_bytes": {:.0f})",
                   metrics.step, metrics.loss, metrics.gradient_norm, metrics.learning_rate, metrics.tokens,
                   metrics.step_seconds, metrics.tokens_per_second, metrics.peak_memory_bytes);
+  if (metrics.utilization) line += fmt::format(R"(, "mfu": {:.17g})", *metrics.utilization);
+  if (metrics.seconds_left) line += fmt::format(R"(, "eta_seconds": {:.17g})", *metrics.seconds_left);
   if (metrics.validation_loss) line += fmt::format(R"(, "validation_loss": {:.17g})", *metrics.validation_loss);
   if (metrics.parameters_hash) line += fmt::format(R"(, "parameters_hash": "{}")", *metrics.parameters_hash);
   return line + "}\n";
@@ -34,7 +36,7 @@ void MetricsFile::write(const StepMetrics& metrics) {
   if (written == static_cast<ssize_t>(line.size())) {
     size_ += written;
   } else if (cause != EPIPE) {
-    // Without the part of this line that there was room for.
+    // Takes back the part of this line for which there was room.
     [[maybe_unused]] const int cut = ::ftruncate(file_.get(), size_);
     throw Error(fmt::format("--metrics {}: {}", path_, system_message(cause)));
   }

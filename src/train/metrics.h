@@ -20,6 +20,8 @@ struct StepMetrics {
   double step_seconds = 0;
   double tokens_per_second = 0;
   double peak_memory_bytes = 0;
+  std::optional<double> utilization;   // model FLOPs over what the machine's matrix products reach (MFU), where known
+  std::optional<double> seconds_left;  // of the run, by its last steps
   std::optional<double> validation_loss;
   std::optional<std::string> parameters_hash;  // of canonical runs
 };

@@ -117,8 +117,8 @@ class TraceWriter {
       }
       for (const TimedAllReduce& sum : step.launched[w]) {
         sums_[rank].push_back({frame.start + sum.start, frame.start + sum.end,
-                               fmt::format("all-reduce of stage {}", sum.stage.value()),
-                               fmt::format(R"("stage":{},"step":{})", sum.stage.value(), step.step + 1)});
+                               fmt::format("all-reduce of stage {}", sum.group.value()),
+                               fmt::format(R"("stage":{},"step":{})", sum.group.value(), step.step + 1)});
       }
     }
     for (const MeasuredTransfer& transfer : step.transfers) {

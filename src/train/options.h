@@ -6,10 +6,12 @@
 #include <string>
 
 #include "core/choices.h"
+#include "data/documents.h"
 #include "engine/optimizer_options.h"
 #include "generate/default_schedule.h"
 #include "model_config/config.h"
 #include "model_config/partition.h"
+#include "model_folder/export_plan.h"
 #include "plan/recompute_choice.h"
 #include "schedule/all_reduce_placement.h"
 #include "schedule/rank_layout.h"
@@ -17,10 +19,18 @@
 
 namespace chimera {
 
+/// For a token that is not given.
+inline constexpr std::int64_t kNoToken = -1;
+
 struct TrainOptions {
-  std::string model = "gpt2-mini";          // a preset, or a TOML file
+  std::string model = "gpt2-mini";          // a preset, or a TOML file; with `from` perhaps empty
   ModelOverrides overrides;                 // single fields of it
-  std::string data;                         // a UTF-8 text file
+  std::string from;                         // a Hugging Face folder to start from; empty: new weights
+  std::string data;                         // text, tokens, a folder or a mixture (data/corpus.h)
+  std::string validation;                   // the same, or a share of the data; empty: as data/corpus.h has it
+  std::string tokenizer;                    // of text (open_tokenizer); empty: bytes
+  Documents documents = Documents::Pack;    // whether samples see across the ends of documents
+  std::int64_t end_of_document = kNoToken;  // the token that separates documents, where formats do not say
   std::string schedule = kDefaultSchedule;  // or "none": unpipelined, one stage in one process
   std::string schedule_file;                // where `given` was read; the run does not write to it
   std::shared_ptr<const Schedule> given;    // in place of `schedule` and `shape`; none: these
@@ -48,12 +58,18 @@ struct TrainOptions {
   double memory = 0;                    // GiB that a worker has, for recompute "auto"
   double hang_seconds = 30;  // without progress, beyond the longest op, after which ranks count as hung; 0: never
   std::int64_t threads = 0;  // intra-op threads of a rank; 0: cores / ranks, at least 1
-  std::int64_t validate_every = 0;  // steps; 0: never
-  std::string metrics;              // JSON lines file; empty: none
-  std::string trace;                // Chrome trace of the last steps; empty: none
-  std::string op_times;             // JSON file of measured costs; empty: none
-  std::string tensor_memory;        // JSON file of the most bytes of tensors on each rank; empty: nobody counts
-  std::string timeline;             // HTML page of a measured step beside its simulation; empty: none
+  std::int64_t validate_every = 0;    // steps; 0: never
+  std::int64_t validate_batches = 4;  // mini-batches of the validation split that one validation looks at, at most
+  std::string metrics;                // JSON lines file; empty: none
+  std::string tensorboard;            // folder for an event file; empty: none
+  std::string trace;                  // Chrome trace of the last steps; empty: none
+  std::string op_times;               // JSON file of measured costs; empty: none
+  std::string tensor_memory;          // JSON file of the most bytes of tensors on each rank; empty: nobody counts
+  std::string timeline;               // HTML page of a measured step beside its simulation; empty: none
+
+  std::string export_folder;  // made at the end, for transformers to load; empty: none
+  std::string export_dtype;   // of its tensors, a word of config.json; empty: the type of the weights
+  std::uint64_t export_shard_bytes = kDefaultShardBytes;  // that a file of it has at most
 
   /// Whether something is written about when ops ran.
   [[nodiscard]] bool observes() const { return !trace.empty() || !op_times.empty() || !timeline.empty(); }

@@ -1,6 +1,7 @@
 #include "train/outputs.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <filesystem>
@@ -11,6 +12,7 @@
 #include "core/error.h"
 #include "core/file_descriptor.h"
 #include "core/output_file.h"
+#include "data/mixture.h"
 
 namespace chimera {
 namespace {
@@ -32,8 +34,16 @@ bool is_kept(const std::string& path) {
   return !std::filesystem::exists(path, absent) || std::filesystem::is_regular_file(path, absent);
 }
 
+std::vector<std::string> inputs(const TrainOptions& options) {
+  std::vector<std::string> files = {options.model, options.schedule_file};
+  for (const std::string& data : {options.data, options.validation}) {
+    for (const MixtureEntry& entry : parse_mixture(data)) files.push_back(entry.path);
+  }
+  return files;
+}
+
 void require_no_input(const Output& output, const TrainOptions& options) {
-  for (const std::string& input : {options.data, options.model, options.schedule_file}) {
+  for (const std::string& input : inputs(options)) {
     if (!is_same_file(output.path, input)) continue;
     throw ConfigError(fmt::format("{} {}: is the file that the run reads; give another one", output.flag, output.path));
   }
@@ -59,6 +69,20 @@ void require_replaceable(const Output& output) {
   }
 }
 
+/// The folder is made once the run has begun: that it can be is what its nearest parent that exists says.
+void require_folder(const std::string& flag, const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::path place = fs::absolute(path, error).lexically_normal();
+  while (!fs::exists(place, error) && place.has_relative_path()) place = place.parent_path();
+  if (!fs::is_directory(place, error)) {
+    throw ConfigError(fmt::format("{} {}: {} is no folder", flag, path, place.string()));
+  }
+  if (::access(place.c_str(), W_OK | X_OK) != 0) {
+    throw ConfigError(fmt::format("{} {}: cannot be written ({})", flag, path, system_message(errno)));
+  }
+}
+
 }  // namespace
 
 void require_outputs(const TrainOptions& options) {
@@ -75,6 +99,10 @@ void require_outputs(const TrainOptions& options) {
     require_no_input(output, options);
     for (const Output& other : given) require_distinct(output, other);
     given.push_back(output);
+  }
+  if (!options.tensorboard.empty()) require_folder("--tensorboard", options.tensorboard);
+  if (!options.export_folder.empty() && is_same_file(options.export_folder, options.from)) {
+    throw ConfigError(fmt::format("--export {}: is the folder of --from; give another one", options.export_folder));
   }
   for (const Output& output : given) {
     if (&output.path == &options.metrics) {

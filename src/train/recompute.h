@@ -1,5 +1,5 @@
 #pragma once
-// --recompute: which stages keep their input alone and run forward again before backward.
+// --recompute (activation checkpointing): which stages keep only their input and run forward again before backward.
 
 #include <set>
 

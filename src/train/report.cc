@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "core/console.h"
 #include "model_config/parameters.h"
@@ -18,6 +20,29 @@ namespace {
 
 std::string tokens_per_second(double rate) {
   return rate < 10'000 ? fmt::format("{:.0f} tok/s", rate) : fmt::format("{:.1f} ktok/s", rate / 1000);
+}
+
+std::string memory_in_words(double bytes) {
+  constexpr double kMiB = 1 << 20;
+  return bytes < 1024 * kMiB ? fmt::format("{:.0f} MiB", bytes / kMiB) : fmt::format("{:.2f} GiB", bytes / kMiB / 1024);
+}
+
+constexpr std::size_t kColumns = 100;  // of a progress line
+
+/// A part of a line; the one with the highest number above 0 is the first that a narrow line does without.
+struct Part {
+  std::string text;
+  int spare = 0;
+};
+
+std::string joined_within(std::vector<Part> parts, std::size_t columns) {
+  while (true) {
+    std::string line;
+    for (const Part& part : parts) line += (line.empty() ? "" : "  ") + part.text;
+    const auto next = std::ranges::max_element(parts, {}, &Part::spare);
+    if (line.size() <= columns || next->spare == 0) return line;
+    parts.erase(next);
+  }
 }
 
 bool fits_a_page(const Schedule& schedule) { return schedule.stages <= 16 && schedule.micro_batches <= 32; }
@@ -43,16 +68,22 @@ std::string in_words(std::chrono::duration<double> time) {
 }
 
 std::string progress_line(const StepMetrics& metrics, std::int64_t steps) {
-  const std::chrono::duration<double> left(metrics.step_seconds * static_cast<double>(steps - metrics.step));
-  std::string line = fmt::format("step {}/{}  loss {:.4f}", metrics.step, steps, metrics.loss);
-  if (metrics.validation_loss) line += fmt::format("  validation {:.4f}", *metrics.validation_loss);
-  return line + fmt::format("  grad {:.2f}  {}  {:.3f} s/step  ETA {}", metrics.gradient_norm,
-                            tokens_per_second(metrics.tokens_per_second), metrics.step_seconds, in_words(left));
+  std::vector<Part> parts = {{fmt::format("step {}/{}", metrics.step, steps)},
+                             {fmt::format("loss {:.4f}", metrics.loss)}};
+  if (metrics.validation_loss) parts.push_back({fmt::format("validation {:.4f}", *metrics.validation_loss)});
+  parts.push_back({fmt::format("grad {:.2f}", metrics.gradient_norm), 3});
+  parts.push_back({tokens_per_second(metrics.tokens_per_second)});
+  if (metrics.utilization) parts.push_back({fmt::format("MFU {:.1f} %", 100 * *metrics.utilization), 1});
+  if (metrics.peak_memory_bytes > 0) parts.push_back({memory_in_words(metrics.peak_memory_bytes), 2});
+  parts.push_back({fmt::format("{:.3f} s/step", metrics.step_seconds), 4});
+  const double left = metrics.seconds_left.value_or(metrics.step_seconds * static_cast<double>(steps - metrics.step));
+  parts.push_back({"ETA " + in_words(std::chrono::duration<double>(left))});
+  return joined_within(std::move(parts), kColumns);
 }
 
 Progress::Progress(std::int64_t steps) : steps_(steps), on_terminal_(::isatty(STDERR_FILENO) == 1) {}
 
-// Each line in one piece: the launcher writes to the same place.
+// Each line is written in one piece, as the launcher writes to the same place.
 void Progress::show(const StepMetrics& metrics) {
   const bool last = metrics.step == steps_;
   const std::string line = progress_line(metrics, steps_);
@@ -76,6 +107,7 @@ std::string describe(const Job& job) {
   text += fmt::format("schedule {}: {} stages on {} {}{}, {} micro-batches of {} x {} tokens a step\n",
                       job.schedule.name, job.schedule.stages, job.num_ranks(), ranks, groups_in_words(job),
                       job.micro_batches(), job.micro_batch_size(), options.sequence);
+  if (job.corpus && !job.corpus->is_plain_text()) text += fmt::format("data: {}\n", job.corpus->description());
   if (job.options.partition.rule != PartitionRule::Even && job.partition.size() > 1)
     text += fmt::format("layers on the stages: {}\n", to_text(job.partition));
   if (job.ranks.workers > 1 && fits_a_page(job.schedule)) {

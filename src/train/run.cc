@@ -20,6 +20,9 @@
 #include "launch/thread_watch.h"
 #include "runtime/memory_meter.h"
 #include "train/device.h"
+#include "train/efficiency.h"
+#include "train/event_file.h"
+#include "train/export_model.h"
 #include "train/fingerprint.h"
 #include "train/observation.h"
 #include "train/report.h"
@@ -41,7 +44,7 @@ struct Failure {
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-/// That exception as one line.
+/// The failure behind an exception, its message as one line.
 Failure failure_of(const std::exception_ptr& exception, const std::string& op) {
   try {
     std::rethrow_exception(exception);
@@ -73,7 +76,7 @@ std::optional<MemoryMeter> meter_of(const Job& job) {
   return std::optional<MemoryMeter>(std::in_place, static_cast<std::size_t>(job.num_ranks()));
 }
 
-/// What every rank held at most, written by rank 0.
+/// Gathers the most bytes that every rank held; rank 0 writes them.
 void write_tensor_memory(const Job& job, RankId rank, Transport& transport, const MemoryMeter& meter) {
   std::vector<double> bytes(static_cast<std::size_t>(job.num_ranks()), 0);
   bytes[rank.index()] = static_cast<double>(meter.peak_bytes(rank));
@@ -94,19 +97,27 @@ void train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
   try {
     trainer.emplace(job, rank, transport);
     const bool speaks = rank == RankId(0);
+    std::optional<EventFile> events;
+    if (speaks && !job.options.tensorboard.empty()) events.emplace(job.options.tensorboard);
     std::optional<MetricsFile> metrics;  // emptied only now that the model stands
     if (speaks && !job.options.metrics.empty()) metrics.emplace(job.options.metrics);
     Progress progress(job.options.steps);
+    Pace pace(job.options.steps);
     trainer->trace(job.options.observes());
-    const RunSummary run = trainer->run([&](const StepMetrics& step) {
+    const RunSummary run = trainer->run([&](StepMetrics step) {
+      if (!speaks) return;
+      if (job.peak_flops > 0) step.utilization = step_flops(job) / step.step_seconds / job.peak_flops;
+      step.seconds_left = pace.seconds_left(step);
       if (metrics) metrics->write(step);
-      if (speaks) progress.show(step);
+      if (events) events->write(step);
+      progress.show(step);
     });
     if (const Tracer* tracer = trainer->tracer()) {
       const auto recorded = gather_steps(job, rank, transport, *tracer);
       if (speaks) write_observations(job, recorded, run);
     }
     if (meter) write_tensor_memory(job, rank, transport, *meter);
+    if (!job.options.export_folder.empty()) export_model(job, trainer->own_groups(), rank, transport);
     if (speaks) output().write(summary(job, run, available_cores()));
     note_progress({RankProgress::Phase::Ending});
   } catch (...) {
@@ -144,7 +155,33 @@ std::unique_ptr<Transport> connect(const Job& job, const RankEnvironment& rank) 
                                 .pairs = talking_pairs(job)});
 }
 
+/// Memory files of a rank that holds so many parameter groups: their gradients, those of both uses of a tied matrix,
+/// and the blocks of a canonical reduction.
+std::int64_t memory_files(const Job& job, std::int64_t groups) {
+  constexpr std::int64_t kBlocks = 8;
+  const auto replicas = static_cast<std::int64_t>(job.schedule.placement.num_replicas());
+  return groups * (job.canonical ? 2 + kBlocks * replicas : 2);
+}
+
 }  // namespace
+
+std::int64_t descriptors_needed(const Job& job) {
+  constexpr std::int64_t kOwn = 20;  // standard streams, the launcher's channels, files that are read and written
+  const std::int64_t ranks = job.num_ranks();
+  const RankGroups groups = job.rank_groups();
+  std::vector<std::int64_t> held(static_cast<std::size_t>(ranks), 0);  // [rank]: parameter groups
+  for (const auto& group : groups) {
+    for (const RankId rank : group) ++held[rank.index()];
+  }
+  std::int64_t files = 0;
+  std::int64_t most = 0;
+  for (const std::int64_t count : held) {
+    files += memory_files(job, count);
+    most = std::max(most, memory_files(job, count));
+  }
+  if (job.options.transport == TransportKind::Threads || ranks == 1) return kOwn + files;
+  return kOwn + std::max(ranks, most + gloo_descriptors(ranks, groups));
+}
 
 int run_threads(const Job& job) {
   fix_products(job);

@@ -6,11 +6,14 @@
 
 namespace chimera {
 
-/// Every rank as a thread; also the unpipelined run, with its one worker. An exception in one rank closes all
+/// Runs every rank as a thread; also the unpipelined run, with its one worker. An exception in one rank closes all
 /// channels; the first to fail for a reason of its own is printed. Returns the exit code.
 [[nodiscard]] int run_threads(const Job& job);
 
-/// This process as one rank over Gloo. A failure is told to the launcher, which prints it. Returns the exit code.
+/// Files that a process of the job has open at once, at most: each rank, or all of them as threads, or their launcher.
+[[nodiscard]] std::int64_t descriptors_needed(const Job& job);
+
+/// Runs this process as one rank over Gloo. A failure is told to the launcher, which prints it. Returns the exit code.
 [[nodiscard]] int run_rank(const Job& job, const RankEnvironment& rank);
 
 }  // namespace chimera

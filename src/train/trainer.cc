@@ -11,10 +11,11 @@
 #include "core/error.h"
 #include "core/fault_point.h"
 #include "core/resident_memory.h"
+#include "engine/held_stages.h"
 #include "engine/programs.h"
 #include "engine/sharded_optimizer.h"
+#include "engine/stored_values.h"
 #include "launch/rank.h"
-#include "train/batches.h"
 #include "train/copies.h"
 #include "train/device.h"
 #include "train/parameters_hash.h"
@@ -40,7 +41,8 @@ Trainer::Trainer(const Job& job, RankId rank, Transport& transport)
       rank_(rank),
       place_(job.ranks.place(rank)),
       device_(device_of(job.options, rank)),
-      transport_(transport) {
+      transport_(transport),
+      loader_(job, place_, device_) {
   make_model();
   make_optimizers();
   const TensorSpec message{{job.micro_batch_size(), job.options.sequence, job.model.hidden},
@@ -49,9 +51,8 @@ Trainer::Trainer(const Job& job, RankId rank, Transport& transport)
   shape.parameters = job.parameters;
   shape.counts_cpu_time = available_cores() < job.num_ranks();
   if (job.canonical) shape.canonical = &*job.canonical;
-  std::map<StageId, Stage*> borrowed;
-  for (const auto& [id, stage] : stages_) borrowed[id] = stage.get();
-  executor_ = std::make_unique<Executor>(place_.worker, std::move(borrowed), transport_, message, shape, tied_.get());
+  executor_ =
+      std::make_unique<Executor>(place_.worker, borrow<Stage>(stages_), transport_, message, shape, tied_.get());
 }
 
 void Trainer::make_optimizers() {
@@ -68,22 +69,28 @@ void Trainer::make_optimizers() {
                    : make_optimizer(job_.options.optimizer, in_order);
 }
 
-/// What this worker holds in any replica.
+/// Those of a new model, or of the one that training goes on from.
+FirstValue Trainer::first_value() const {
+  return [value = first_values(job_.from, job_.options.seed)](const ParameterSpec& parameter,
+                                                              const at::TensorOptions& options) {
+    note_progress({RankProgress::Phase::StartUp});  // the values of a large stage take their time
+    return value(parameter, options);
+  };
+}
+
+/// Makes the stages that this worker holds in any replica, and its tied matrix.
 void Trainer::make_model() {
   const at::ScalarType dtype = scalar_type(job_.options.dtype);
-  const auto seed = static_cast<std::uint64_t>(job_.options.seed);
-  const WorkerGroups groups = stage_groups(job_.schedule.placement);
-  const auto holds = [&](const auto& group) { return std::binary_search(group.begin(), group.end(), place_.worker); };
-  const TiedUses uses{holds(groups.front()), holds(groups.back())};
-  if (job_.model.tied && uses.any()) tied_ = make_tied_weight(job_.model, uses, dtype, seed, device_);
-  for (std::size_t s = 0; s < groups.size(); ++s) {
-    if (!holds(groups[s])) continue;
-    const StageId id(static_cast<std::int64_t>(s));
-    const TiedLeaves tied = tied_ ? tied_->leaves() : TiedLeaves{};
-    stages_[id] = make_stage(job_.model, job_.partition[s], dtype, seed, tied, device_);
-    trained_[parameters_of(id)] = stages_[id].get();
-    note_progress({RankProgress::Phase::StartUp});  // the values of a large stage take their time
-  }
+  const FirstValue value = first_value();
+  const std::vector<StageId> held = job_.stages_of(place_.worker);
+  const auto holds = [&](std::int64_t stage) { return std::ranges::binary_search(held, StageId(stage)); };
+  const TiedUses uses{holds(0), holds(job_.schedule.stages - 1)};
+  if (job_.model.tied && uses.any()) tied_ = make_tied_weight(job_.model, uses, dtype, value, device_);
+  const TiedLeaves tied = tied_ ? tied_->leaves() : TiedLeaves{};
+  stages_ = make_held_stages(job_, place_.worker, [&](StageId id) {
+    return make_stage(job_.model, job_.partition[id.index()], dtype, value, tied, device_);
+  });
+  for (const auto& [id, stage] : stages_) trained_[parameters_of(id)] = stage.get();
   if (tied_) trained_[tied_matrix(job_.schedule.stages)] = tied_.get();
 }
 
@@ -126,6 +133,7 @@ StepMetrics Trainer::train_step(std::int64_t step) {
   step_ = step;
   fault_point("step");
   const auto start = Clock::now();
+  loader_.begin_step(step);
   const std::int64_t n = job_.schedule.micro_batches;
   const std::int64_t first = job_.schedule.updates ? 0 : step;  // an asynchronous run numbers its micro-batches on
   const StepHooks hooks{
@@ -133,7 +141,7 @@ StepMetrics Trainer::train_step(std::int64_t step) {
       .on_instruction = [&](const Instruction& instruction) { note_instruction(instruction); },
       .load =
           [&](StageId stage, MicroBatchId id) {
-            return load_training(first + id.value() / n, stage, MicroBatchId(id.value() % n));
+            return loader_.training(first + id.value() / n, stage, MicroBatchId(id.value() % n));
           },
       .optimizer_step = [&](double norm) { optimizer_step(step, norm); },
       .peak_memory = peak_resident_bytes,
@@ -156,7 +164,7 @@ StepMetrics Trainer::train_step(std::int64_t step) {
   return metrics;
 }
 
-/// What this worker does in a step.
+/// The instructions of this worker in a step.
 const std::vector<Instruction>& Trainer::instructions(std::int64_t step) {
   if (!job_.schedule.updates) return job_.training.workers[place_.worker.index()];
   const auto [first, steps] = job_.run_of(step);
@@ -164,60 +172,38 @@ const std::vector<Instruction>& Trainer::instructions(std::int64_t step) {
   return piece_;
 }
 
-/// Of each stage, and of the tied matrix, the first worker of group 0 answers.
-std::string Trainer::hash_parameters() {
+std::vector<const ParameterGroup*> Trainer::own_groups() const {
   const WorkerGroups groups = job_.worker_groups();
   std::vector<const ParameterGroup*> own;
   for (const auto& [id, group] : trained_) {
     if (place_.group == GroupId(0) && groups[id.index()].front() == place_.worker) own.push_back(group);
   }
-  return parameters_hash(job_.parameters, own, transport_);
+  return own;
 }
 
-/// As a rehearsed fault: one of the leading bits of the first weight here.
+std::string Trainer::hash_parameters() { return parameters_hash(job_.parameters, own_groups(), transport_); }
+
+/// Rehearses a fault: flips one of the leading bits of the first weight here.
 void Trainer::flip_a_bit() {
   const at::Tensor value = trained_.begin()->second->parameters().front().value.detach();
   static_cast<std::uint8_t*>(value.data_ptr())[value.element_size() - 2] ^= 1U;
 }
 
 double Trainer::validate() {
-  const Samples& samples = *job_.validation_samples;
-  const std::int64_t batches = std::clamp<std::int64_t>(samples.count() / job_.mini_batch(), 1, kValidationBatches);
+  const std::int64_t samples = job_.validation_samples->count();
+  const std::int64_t batches = std::clamp<std::int64_t>(samples / job_.mini_batch(), 1, job_.options.validate_batches);
   double loss = 0;
   for (std::int64_t batch = 0; batch < batches; ++batch) {
     const StepHooks hooks{
         .step = step_ + 1,
         .on_instruction = [&](const Instruction& instruction) { note_instruction(instruction); },
-        .load = [&](StageId stage, MicroBatchId id) { return load(samples, batch, stage, id); },
+        .load = [&](StageId stage, MicroBatchId id) { return loader_.validation(batch, stage, id); },
         .optimizer_step = {},
         .peak_memory = peak_resident_bytes,
     };
     loss += sum_in_data_order(job_, executor_->run(job_.validation.workers[place_.worker.index()], hooks).losses);
   }
   return loss / static_cast<double>(batches);
-}
-
-MicroBatch Trainer::load(const Samples& samples, std::int64_t step, StageId stage, MicroBatchId micro_batch) const {
-  const bool first_or_last = stage == StageId(0) || stage.value() + 1 == job_.schedule.stages;
-  if (!first_or_last && job_.model.family == Family::Gpt2) return {};  // blocks of GPT-2 see hidden states alone
-  const BatchPlace place{step, first_sample(micro_batch), job_.micro_batch_size(), job_.mini_batch()};
-  return on_device(make_micro_batch(samples, job_.model.family, place), device_);
-}
-
-MicroBatch Trainer::load_training(std::int64_t step, StageId stage, MicroBatchId micro_batch) const {
-  MicroBatch batch = load(*job_.training_samples, step, stage, micro_batch);
-  batch.dropout = {.probability = job_.options.dropout,
-                   .seed = static_cast<std::uint64_t>(job_.options.seed),
-                   .step = step,
-                   .first_sample = first_sample(micro_batch)};
-  // An update by a share of the step's samples is by their mean loss, not by their share of the step's.
-  batch.token_loss_scale *= static_cast<double>(job_.updates());
-  batch.sentence_loss_scale *= static_cast<double>(job_.updates());
-  return batch;
-}
-
-std::int64_t Trainer::first_sample(MicroBatchId micro_batch) const {
-  return job_.first_sample(place_.group, micro_batch);
 }
 
 void Trainer::note_instruction(const Instruction& instruction) const {

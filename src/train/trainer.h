@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "engine/optimizer.h"
+#include "model/first_values.h"
 #include "runtime/executor.h"
 #include "train/job.h"
+#include "train/loader.h"
 #include "train/metrics.h"
 #include "transport/transport.h"
 
@@ -40,29 +42,30 @@ class Trainer {
   /// One step: gradients, clipping, update. `step` counts from 0, and steps come in order. After a step of an
   /// asynchronous schedule the next ones are under way already, up to the end of the run (Job::run_of).
   StepMetrics train_step(std::int64_t step);
-  /// Mean loss over the first kValidationBatches mini-batches of the validation split, or fewer where it has fewer.
+  /// Mean loss over the first --validate-batches mini-batches of the validation split, or fewer where it has fewer.
   double validate();
 
-  /// From now on, notes when training's instructions run, or no longer does. What was noted before is forgotten.
+  /// Turns on or off the record of when training's instructions run. What was recorded before is forgotten.
   void trace(bool on, std::function<MemorySample()> look_at_memory = {});
-  /// What was noted; null where nothing is.
+  /// The record; null where it is off.
   [[nodiscard]] const Tracer* tracer() const { return tracer_ ? &*tracer_ : nullptr; }
 
   /// What this worker trains, for tests and inspection: its stages and the tied matrix, where it owns one.
   [[nodiscard]] const std::map<ParameterGroupId, ParameterGroup*>& trained() const { return trained_; }
-  /// What this worker's optimizer remembers between steps.
+  /// Those of them for which this rank answers: of each stage, and of the tied matrix, the first worker of group 0
+  /// does, so that each parameter of the model belongs to one rank.
+  [[nodiscard]] std::vector<const ParameterGroup*> own_groups() const;
+  /// Bytes of optimizer state on this worker.
   [[nodiscard]] std::int64_t optimizer_state_bytes() const { return optimizer_->state_bytes(); }
   /// The instruction under way, or else the step, for error messages.
   [[nodiscard]] std::string current() const;
 
  private:
+  [[nodiscard]] FirstValue first_value() const;
   void make_model();
   void make_optimizers();
   void compare_copies();
   void flip_a_bit();
-  MicroBatch load(const Samples& samples, std::int64_t step, StageId stage, MicroBatchId micro_batch) const;
-  MicroBatch load_training(std::int64_t step, StageId stage, MicroBatchId micro_batch) const;
-  std::int64_t first_sample(MicroBatchId micro_batch) const;
   std::string hash_parameters();
   void note_instruction(const Instruction& instruction) const;
   const std::vector<Instruction>& instructions(std::int64_t step);
@@ -76,6 +79,7 @@ class Trainer {
   GroupWorker place_;
   at::Device device_;
   Transport& transport_;
+  Loader loader_;
   std::map<StageId, std::unique_ptr<Stage>> stages_;
   std::unique_ptr<TiedWeight> tied_;  // where the model is tied and this worker uses its matrix
   std::map<ParameterGroupId, ParameterGroup*> trained_;

@@ -212,6 +212,7 @@ INSTANTIATE_TEST_SUITE_P(
                o.steps = 30;
              }},
         Case{"PipeDreamSgd", "pipedream", 4, 4, [](TrainOptions& o) { o.optimizer.kind = OptimizerKind::Sgd; }},
+        Case{"PipeDreamLamb", "pipedream", 4, 4, [](TrainOptions& o) { o.optimizer.kind = OptimizerKind::Lamb; }},
         Case{"PipeDreamWithoutClipping", "pipedream", 4, 4, [](TrainOptions& o) { o.clip = 0; }},
         Case{"PipeDreamDropoutRecomputed", "pipedream", 4, 4,
              [](TrainOptions& o) {

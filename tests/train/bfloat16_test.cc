@@ -31,7 +31,7 @@ std::unique_ptr<Stage> small_stage(const std::string& model, const StageLayers& 
 }
 
 TEST(Bfloat16Test, WeightsAndGradientsAreFloat32AndHiddenStatesAreNot) {
-  for (const std::string model : {"gpt2-tiny", "bert-tiny"}) {
+  for (const std::string model : {"gpt2-tiny", "bert-tiny", "llama-tiny"}) {
     const auto stage = small_stage(model, {0, 1, true, false}, at::kBFloat16);
     for (const Parameter& parameter : stage->parameters()) {
       EXPECT_EQ(parameter.value.scalar_type(), at::kFloat) << parameter.name;
@@ -123,7 +123,7 @@ TEST(Bfloat16Test, CanonicalReductionGivesTheSameBitsFromEverySchedule) {
 TEST(Bfloat16Test, LossStaysWithinHalfAPercentOfFloat32) {
   constexpr std::size_t kTogether = 10;
   const std::int64_t steps = has_native_bfloat16() ? 200 : 20;
-  for (const std::string model : {"gpt2-tiny", "bert-tiny"}) {
+  for (const std::string model : {"gpt2-tiny", "bert-tiny", "llama-tiny"}) {
     TrainOptions options = bfloat16("chimera", {2, 2});
     options.model = model;
     options.overrides = {.layers = 2, .hidden = 32, .heads = 2};

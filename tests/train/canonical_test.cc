@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "generate/registry.h"
+#include "model_config/logit_chunks.h"
 #include "support/schedules.h"
 #include "support/training.h"
 
@@ -34,15 +35,17 @@ const testing::Trained& reference(DataType dtype) {
   return dtype == DataType::Float32 ? float32 : float64;
 }
 
-void expect_same_bits(const TrainOptions& options, const std::string& what) {
-  const auto trained = testing::train(options, kSteps);
-  const auto& expected = reference(options.dtype);
+void expect_same_bits(const testing::Trained& trained, const testing::Trained& expected, const std::string& what) {
   EXPECT_THAT(trained.losses, ElementsAreArray(expected.losses)) << what;
   EXPECT_THAT(trained.gradient_norms, ElementsAreArray(expected.gradient_norms)) << what;
   EXPECT_THAT(trained.parameters_hashes, ElementsAreArray(expected.parameters_hashes)) << what;
   for (const auto& [name, copies] : trained.parameters) {
     for (const at::Tensor& copy : copies) EXPECT_TRUE(at::equal(copy, copies[0])) << what << ": copies of " << name;
   }
+}
+
+void expect_same_bits(const TrainOptions& options, const std::string& what) {
+  expect_same_bits(testing::train(options, kSteps), reference(options.dtype), what);
 }
 
 TEST(CanonicalTest, EveryScheduleComputesTheBitsOfTheUnpipelinedModel) {
@@ -78,6 +81,55 @@ TEST(CanonicalTest, RecomputationChangesNoBit) {
     TrainOptions options = canonical(name, {4, kMicroBatches}, DataType::Float32);
     options.recompute = {RecomputeRule::Full};
     expect_same_bits(options, name + ", recomputed");
+  }
+}
+
+TEST(CanonicalTest, MaskedTokensAndTiedMatricesToo) {
+  for (const bool tied : {false, true}) {
+    const auto options_of = [tied](const std::string& schedule, const PipelineShape& shape) {
+      TrainOptions options = canonical(schedule, shape, DataType::Float32);
+      options.model = "bert-tiny";
+      options.overrides.tied = tied;
+      return options;
+    };
+    const auto expected = testing::train(options_of("none", {1, kMicroBatches}), kSteps);
+    for (const std::string name : {"chimera", "zb-h1", "interleaved-1f1b"}) {
+      const std::string what = name + (tied ? ", tied" : "");
+      expect_same_bits(testing::train(options_of(name, {4, kMicroBatches}), kSteps), expected, what);
+    }
+  }
+}
+
+// LAMB's step depends on the norms of whole tensors, whoever holds them.
+TEST(CanonicalTest, LambToo) {
+  const auto options_of = [](const std::string& schedule, const PipelineShape& shape) {
+    TrainOptions options = canonical(schedule, shape, DataType::Float32);
+    options.optimizer = {.kind = OptimizerKind::Lamb, .weight_decay = 0.1};
+    options.overrides.tied = true;
+    return options;
+  };
+  const auto expected = testing::train(options_of("none", {1, kMicroBatches}), kSteps);
+  for (const std::string name : {"chimera", "zb-v", "interleaved-1f1b"}) {
+    expect_same_bits(testing::train(options_of(name, {4, kMicroBatches}), kSteps), expected, name);
+  }
+  TrainOptions options = options_of("chimera", {2, kMicroBatches / 2});
+  options.data_parallel = 2;
+  options.shard_optimizer = true;
+  expect_same_bits(testing::train(options, kSteps), expected, "two groups, sharded");
+}
+
+// A tied matrix gets rows from the embedding and a gradient from each chunk of logits.
+TEST(CanonicalTest, SeveralChunksOfLogitsToo) {
+  const auto options_of = [](const std::string& schedule, std::int64_t depth) {
+    TrainOptions options = canonical(schedule, {depth, 4}, DataType::Float32);
+    options.overrides = {.layers = 2, .hidden = 8, .heads = 2, .vocabulary = 70'000, .tied = true};
+    options.sequence = 128;
+    return options;
+  };
+  ASSERT_EQ(chunks_of(2 * 128, 70'000).count(), 2);
+  const auto expected = testing::train(options_of("none", 1), 2);
+  for (const std::string name : {"chimera", "zb-h1"}) {
+    expect_same_bits(testing::train(options_of(name, 2), 2), expected, name);
   }
 }
 

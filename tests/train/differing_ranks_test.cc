@@ -72,6 +72,9 @@ TEST(DifferingRanksTest, EachDifferenceHasItsPart) {
   EXPECT_THAT(changed([](TrainOptions& o) { o.dtype = DataType::Float32; }), ElementsAre("--dtype"));
   EXPECT_THAT(changed([](TrainOptions& o) { o.partition = parse_partition("3,5"); }), ElementsAre("--partition"));
   EXPECT_THAT(changed([](TrainOptions& o) { o.micro_batch_size = 1; }), ElementsAre("--micro-batch-size"));
+  EXPECT_THAT(changed([](TrainOptions& o) { o.optimizer.decayed = DecayedWeights::All; }), ElementsAre("--decay"));
+  EXPECT_THAT(changed([](TrainOptions& o) { o.optimizer.beta2 = 0.95; }), ElementsAre("--beta1, --beta2, --epsilon"));
+  EXPECT_THAT(changed([](TrainOptions& o) { o.learning_rate.minimum = 0; }), ElementsAre("--min-learning-rate"));
   EXPECT_THAT(changed([](TrainOptions& o) { o.data = CHIMERA_SOURCE_DIR "/README.md"; }), ElementsAre("the data"));
 }
 

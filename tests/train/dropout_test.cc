@@ -40,7 +40,7 @@ const auto kCases = ::testing::Values(
     Case{"gpt2-tiny", "chimera", {.stages = 4, .micro_batches = 8, .scale = ScaleMethod::Doubling}},
     Case{"gpt2-tiny", "chimera", {.stages = 4, .micro_batches = 4, .scale = ScaleMethod::Halving}},
     Case{"gpt2-tiny", "zb-v", {4, 8}}, Case{"bert-tiny", "zb-v", {2, 4}}, Case{"gpt2-tiny", "dualpipe", {4, 8}},
-    Case{"gpt2-tiny", "dualpipev", {4, 8}});
+    Case{"gpt2-tiny", "dualpipev", {4, 8}}, Case{"llama-tiny", "chimera", {4, 8}}, Case{"llama-tiny", "zb-v", {2, 4}});
 
 class KeyedDropoutTest : public ::testing::TestWithParam<Case> {};
 INSTANTIATE_TEST_SUITE_P(Schedules, KeyedDropoutTest, kCases, name_of);

@@ -87,7 +87,7 @@ TEST(MeasuredStepTest, AllReducesGoFromTheLastLaunchToTheirEnd) {
   step.summed_until[1][0] = 108.5;
   const MeasuredStep measured = measured_step(job, GroupId(0), step);
   const TimedAllReduce& sum = measured.timeline.workers[0].all_reduces.front();
-  EXPECT_EQ(sum.stage, StageId(0));
+  EXPECT_EQ(sum.group, ParameterGroupId(0));
   EXPECT_EQ(sum.start, 6) << "worker 1 launches it last";
   EXPECT_EQ(sum.end, 8) << "done before its wait ends";
   EXPECT_EQ(measured.launched[0].front().start, 5);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "support/training.h"
+#include "train/efficiency.h"
 
 namespace chimera {
 namespace {
@@ -19,17 +20,75 @@ TEST(ReportTest, TimesAreSaidAsPeopleSayThem) {
   EXPECT_EQ(in_words(seconds(7500)), "2 h 5 min");
 }
 
-TEST(ReportTest, ProgressFitsALine) {
+StepMetrics step_20() {
   StepMetrics metrics;
   metrics.step = 20;
   metrics.loss = 3.21449;
   metrics.gradient_norm = 0.9;
   metrics.step_seconds = 0.4;
   metrics.tokens_per_second = 12'345;
+  return metrics;
+}
+
+TEST(ReportTest, ProgressFitsALine) {
+  StepMetrics metrics = step_20();
   EXPECT_EQ(progress_line(metrics, 100), "step 20/100  loss 3.2145  grad 0.90  12.3 ktok/s  0.400 s/step  ETA 32 s");
   metrics.validation_loss = 3.5;
   EXPECT_LE(progress_line(metrics, 100).size(), 100U);
   EXPECT_THAT(progress_line(metrics, 100), HasSubstr("validation 3.5000"));
+}
+
+TEST(ReportTest, ProgressSaysMemoryAndUtilizationWhereTheyAreKnown) {
+  StepMetrics metrics = step_20();
+  metrics.peak_memory_bytes = 300 << 20;
+  metrics.utilization = 0.4123;
+  metrics.seconds_left = 130;
+  EXPECT_EQ(progress_line(metrics, 100),
+            "step 20/100  loss 3.2145  grad 0.90  12.3 ktok/s  MFU 41.2 %  300 MiB  0.400 s/step  ETA 2 min 10 s");
+  metrics.peak_memory_bytes = 1.5 * (1 << 30);
+  EXPECT_THAT(progress_line(metrics, 100), HasSubstr("  1.50 GiB  "));
+}
+
+TEST(ReportTest, ProgressOfLongRunsLeavesOutWhatFollowsFromTheRest) {
+  StepMetrics metrics;
+  metrics.step = 123'456;
+  metrics.loss = 13.21449;
+  metrics.gradient_norm = 123.4;
+  metrics.step_seconds = 12.345;
+  metrics.tokens_per_second = 123'456;
+  metrics.peak_memory_bytes = 100.0 * (1 << 30);
+  metrics.utilization = 0.4123;
+  metrics.seconds_left = 1e6;
+  EXPECT_EQ(progress_line(metrics, 600'000),
+            "step 123456/600000  loss 13.2145  123.5 ktok/s  MFU 41.2 %  100.00 GiB  ETA 277 h 46 min");
+  metrics.validation_loss = 14.25;
+  EXPECT_EQ(progress_line(metrics, 600'000),
+            "step 123456/600000  loss 13.2145  validation 14.2500  123.5 ktok/s  MFU 41.2 %  ETA 277 h 46 min");
+}
+
+TEST(ReportTest, TheRestOfARunIsPacedByItsLastSteps) {
+  Pace pace(100);
+  StepMetrics metrics;
+  const auto after = [&](std::int64_t step, double seconds) {
+    metrics.step = step;
+    metrics.step_seconds = seconds;
+    return pace.seconds_left(metrics);
+  };
+  EXPECT_DOUBLE_EQ(after(1, 10), 990);
+  EXPECT_DOUBLE_EQ(after(2, 1), 98) << "the first step counts no more";
+  EXPECT_DOUBLE_EQ(after(3, 3), 97 * 2);
+  for (std::int64_t step = 4; step < 24; ++step) (void)after(step, 5);
+  EXPECT_DOUBLE_EQ(after(24, 5), 76 * 5) << "the last twenty";
+}
+
+TEST(ReportTest, StepFlopsAreThoseOfAllSamples) {
+  const auto flops_of = [](const PipelineShape& shape, std::int64_t data_parallel) {
+    TrainOptions options = testing::small_options("gpt2-tiny", "chimera", shape);
+    options.data_parallel = data_parallel;
+    return step_flops(prepare_job(options));
+  };
+  EXPECT_GT(flops_of({2, 4}, 1), 0);
+  EXPECT_DOUBLE_EQ(flops_of({4, 4}, 2), 2 * flops_of({2, 4}, 1));
 }
 
 TEST(ReportTest, MetricsAreOneObjectALineWithAllDigits) {
@@ -43,7 +102,13 @@ TEST(ReportTest, MetricsAreOneObjectALineWithAllDigits) {
   EXPECT_EQ(json["loss"], 0.1);
   EXPECT_EQ(json["grad_norm"], 1.0 / 3);
   EXPECT_EQ(json["validation_loss"], 5.5);
-  EXPECT_FALSE(nlohmann::json::parse(to_json_line({})).contains("validation_loss"));
+  for (const char* field : {"validation_loss", "mfu", "eta_seconds"}) {
+    EXPECT_FALSE(nlohmann::json::parse(to_json_line({})).contains(field)) << field;
+  }
+  metrics.utilization = 0.5;
+  metrics.seconds_left = 7;
+  EXPECT_EQ(nlohmann::json::parse(to_json_line(metrics))["mfu"], 0.5);
+  EXPECT_EQ(nlohmann::json::parse(to_json_line(metrics))["eta_seconds"], 7);
 }
 
 RunSummary measured(const Job& job, double forward, double backward) {

@@ -65,8 +65,10 @@ TEST(ShardedOptimizerTest, ComputesTheSameBitsWithEveryOtherFlag) {
   options.replica_layout = ReplicaLayout::Far;
   options.sync = AllReducePlacement::Eager;
   expect_same_with_and_without(options);
-  options.optimizer.kind = OptimizerKind::Sgd;
-  expect_same_with_and_without(options);
+  for (const OptimizerKind kind : {OptimizerKind::Sgd, OptimizerKind::Lamb}) {
+    options.optimizer.kind = kind;
+    expect_same_with_and_without(options);
+  }
 }
 
 TEST(ShardedOptimizerTest, AStageHeldByOneWorkerIsNotSharded) {
@@ -77,6 +79,8 @@ TEST(ShardedOptimizerTest, AStageHeldByOneWorkerIsNotSharded) {
 TEST(ShardedOptimizerTest, ATiedMatrixHasOneOwner) {
   TrainOptions options = options_of("chimera", {4, 8}, 2);
   options.overrides.tied = true;
+  expect_same_with_and_without(options);
+  options.optimizer.kind = OptimizerKind::Lamb;
   expect_same_with_and_without(options);
   options.schedule = "1f1b";
   options.data_parallel = 1;

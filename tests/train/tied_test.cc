@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "generate/registry.h"
+#include "model_config/parameters.h"
 #include "support/schedules.h"
 #include "support/training.h"
 
@@ -35,9 +36,7 @@ TrainOptions canonical(TrainOptions options, DataType dtype) {
   return options;
 }
 
-std::string matrix_of(const std::string& model) {
-  return model == "gpt2-tiny" ? "wte.weight" : "bert.embeddings.word_embeddings.weight";
-}
+std::string matrix_of(const std::string& model) { return tied_parameter(find_model(model)).name; }
 
 /// The unpipelined run on the same micro-batches, each kind once.
 const testing::Trained& reference(TrainOptions options) {
@@ -107,7 +106,9 @@ TEST(TiedTest, EveryScheduleTrainsAsTheUnpipelinedModel) {
     });
   }
   for (const char* name : {"1f1b", "chimera", "zb-v", "zb-h1"}) {
-    expect_same_numbers(tied("bert-tiny", name, {4, kMicroBatches}), name);
+    for (const char* model : {"bert-tiny", "llama-tiny"}) {
+      expect_same_numbers(tied(model, name, {4, kMicroBatches}), name + std::string(", ") + model);
+    }
   }
 }
 
@@ -116,7 +117,7 @@ TEST(TiedTest, EveryScheduleComputesTheBitsOfTheUnpipelinedModel) {
     expect_same_bits(canonical(tied("gpt2-tiny", name, shape), DataType::Float32), testing::describe(name, shape));
   });
   for (const char* name : {"1f1b", "chimera", "zb-v", "zb-h1", "dualpipe"}) {
-    for (const char* model : {"gpt2-tiny", "bert-tiny"}) {
+    for (const char* model : {"gpt2-tiny", "bert-tiny", "llama-tiny"}) {
       expect_same_bits(canonical(tied(model, name, {2, kMicroBatches}), DataType::Float64),
                        name + std::string(", ") + model);
     }

@@ -1,0 +1,69 @@
+#include "train/convert_folder.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "model/element_types.h"
+#include "model_folder/folder_files.h"
+#include "model_folder/model_folder.h"
+#include "model_folder/staged_folder.h"
+#include "model_folder/stored_names.h"
+
+namespace chimera {
+namespace {
+
+constexpr std::int64_t kBlockOfElements = 1 << 20;
+
+/// The tensor of the source that each tensor of the output is.
+using Sources = std::map<std::string, WeightFiles::Found>;
+
+void copy_elements(const WeightFiles::Found& source, const TensorEntry& tensor, PartWriter& writer) {
+  const at::ScalarType stored = floating_type(source.tensor.type);
+  const at::Tensor block = at::empty({kBlockOfElements}, stored);
+  const auto stored_bytes = static_cast<std::uint64_t>(block.element_size());
+  const auto elements = static_cast<std::int64_t>(source.tensor.bytes / stored_bytes);
+  std::uint64_t at = tensor.begin;
+  for (std::int64_t first = 0; first < elements; first += kBlockOfElements) {
+    const at::Tensor part = block.narrow(0, 0, std::min(kBlockOfElements, elements - first));
+    source.file->read(source.tensor, static_cast<std::uint64_t>(first) * stored_bytes,
+                      {static_cast<std::byte*>(part.mutable_data_ptr()), part.nbytes()});
+    const at::Tensor converted = part.to(floating_type(tensor.type));
+    writer.write(at, {static_cast<const std::byte*>(converted.const_data_ptr()), converted.nbytes()});
+    at += converted.nbytes();
+  }
+}
+
+}  // namespace
+
+void convert_folder(const std::string& source, const std::string& output, std::optional<ElementType> type,
+                    std::uint64_t shard_bytes) {
+  const ModelFolder folder(source);
+  Sources sources;
+  std::vector<TensorEntry> tensors;
+  for (const ParameterSpec& parameter : all_parameters(folder.model())) {
+    const WeightFiles::Found found = folder.find(parameter);
+    for (const std::string& name : exported_names(folder.model(), parameter.name)) {
+      tensors.push_back({.name = name, .type = type.value_or(found.tensor.type), .shape = found.tensor.shape});
+      sources[name] = found;
+    }
+  }
+  const ExportPlan plan = plan_export(std::move(tensors), shard_bytes);
+  std::uint64_t bytes = 0;
+  for (const ExportFile& file : plan.files) bytes += file.layout.file_bytes;
+  require_new_folder(output, bytes);
+  StagedFolder staged(output);
+  staged.make_weights(plan);
+  for (const ExportFile& file : plan.files) {
+    PartWriter writer(staged.path() + "/" + file.name);
+    for (const TensorEntry& tensor : file.layout.tensors) copy_elements(sources.at(tensor.name), tensor, writer);
+    writer.finish();
+  }
+  add_description(staged, folder.model(), &folder, type);
+  staged.commit();
+}
+
+}  // namespace chimera

@@ -1,0 +1,73 @@
+#include "train/loader.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "support/training.h"
+#include "train/batches.h"
+
+namespace chimera {
+namespace {
+
+constexpr std::int64_t kSteps = 3;
+
+Job job_of(const std::string& model, const std::string& schedule) {
+  TrainOptions options = testing::small_options(model, schedule, {4, 4});
+  options.steps = kSteps;
+  options.validate_every = 1;
+  return prepare_job(options);
+}
+
+/// What a micro-batch of that step must be.
+MicroBatch expected(const Job& job, const Samples& samples, std::int64_t step, MicroBatchId micro_batch) {
+  return make_micro_batch(samples, job.model.family,
+                          {step, job.first_sample(GroupId(0), micro_batch), job.micro_batch_size(), job.mini_batch()});
+}
+
+/// Every worker's stages load what they would have loaded without a thread, announced in time.
+void expect_prefetched(const Job& job) {
+  for (std::size_t w = 0; w < job.schedule.workers.size(); ++w) {
+    Loader loader(job, {GroupId(0), WorkerId(static_cast<std::int64_t>(w))}, at::kCPU);
+    for (std::int64_t step = 0; step < kSteps; ++step) {
+      loader.begin_step(step);
+      for (const Op& op : job.schedule.workers[w]) {
+        if (op.kind != OpKind::Forward) continue;
+        const MicroBatch batch = loader.training(step, op.stage, op.micro_batch);
+        if (!batch.tokens.defined()) continue;
+        const MicroBatch right = expected(job, *job.training_samples, step, op.micro_batch);
+        EXPECT_TRUE(at::equal(batch.tokens, right.tokens)) << to_text(op) << " of step " << step;
+        EXPECT_TRUE(at::equal(batch.targets, right.targets)) << to_text(op) << " of step " << step;
+      }
+    }
+    EXPECT_EQ(loader.made_late(), 0) << "worker " << w;
+  }
+}
+
+TEST(LoaderTest, MakesTheSamplesOfEveryStepBeforeTheyAreRead) {
+  for (const std::string schedule : {"none", "chimera", "interleaved-1f1b", "pipedream"}) {
+    expect_prefetched(job_of("gpt2-tiny", schedule));
+    expect_prefetched(job_of("bert-tiny", schedule));
+  }
+}
+
+TEST(LoaderTest, StagesThatSeeHiddenStatesAloneLoadNothing) {
+  const Job gpt = job_of("gpt2-tiny", "1f1b");
+  const Job bert = job_of("bert-tiny", "1f1b");
+  const auto loads = [](const Job& job, std::int64_t stage) {
+    Loader loader(job, {GroupId(0), WorkerId(stage)}, at::kCPU);
+    loader.begin_step(0);
+    return loader.training(0, StageId(stage), MicroBatchId(0)).tokens.defined();
+  };
+  EXPECT_TRUE(loads(gpt, 0) && loads(gpt, 3) && loads(bert, 1));
+  EXPECT_FALSE(loads(gpt, 1) || loads(gpt, 2));
+}
+
+TEST(LoaderTest, ValidatesOnTheValidationSplit) {
+  const Job job = job_of("gpt2-tiny", "1f1b");
+  const Loader loader(job, {GroupId(0), WorkerId(0)}, at::kCPU);
+  const MicroBatch batch = loader.validation(1, StageId(0), MicroBatchId(2));
+  EXPECT_TRUE(at::equal(batch.tokens, expected(job, *job.validation_samples, 1, MicroBatchId(2)).tokens));
+}
+
+}  // namespace
+}  // namespace chimera
