@@ -11,6 +11,7 @@
 #include "bench/machine_line.h"
 #include "commands.h"
 #include "core/error.h"
+#include "help.h"
 #include "launch/launcher.h"
 #include "options.h"
 #include "train/export_job.h"
@@ -135,39 +136,51 @@ void require_no_validation(const CLI::App& command) {
 }
 
 void add_flags(CLI::App& command, Options& options) {
-  command.add_option("--schedules", options.schedules, "run each of these; none: unpipelined")
+  begin_group(command, heading::kRunning);
+  command.add_option("--schedules", options.schedules, "train with each of these schedules; none: unpipelined")
       ->delimiter(',')
       ->type_name("NAME,NAME");
-  command.add_option("--run", options.runs, "run `chimera train` with these flags too; may be repeated")
+  command.add_option("--run", options.runs, "also run `chimera train` with these flags; may be repeated")
       ->type_name("FLAGS")
       ->take_all();
   command
       .add_option("--command", options.commands,
-                  "run this shell line too: it trains, and writes `step`, `loss`, `step_seconds` and "
-                  "`tokens_per_second` as a JSON object a step into the file $CHIMERA_METRICS; may be repeated")
+                  "also run this shell line, which trains and for each step writes a JSON object with `step`, `loss`, "
+                  "`step_seconds` and `tokens_per_second` to the file $CHIMERA_METRICS; may be repeated")
       ->type_name("NAME=LINE")
       ->take_all();
-  command.add_option("--rounds", options.contest.rounds, "how often each is run (default 5)")
+  begin_group(command, heading::kMeasuring);
+  command.add_option("--rounds", options.contest.rounds, "number of times that each is run (default 5)")
+      ->type_name("N")
       ->check(CLI::PositiveNumber);
   command.add_option("--skip", options.contest.skipped, "first steps of a run that do not count (default 2)")
+      ->type_name("N")
       ->check(CLI::NonNegativeNumber);
-  command.add_option("--retries", options.contest.retries, "of runs that others disturbed, in all (default 30)")
+  command
+      .add_option("--retries", options.contest.retries,
+                  "most runs that are repeated because other programs disturbed them (default 30)")
+      ->type_name("N")
       ->check(CLI::NonNegativeNumber);
   command
       .add_option("--most-disturbed", options.most_disturbed,
-                  "per cent of the cores that others may take during a run that counts (default 4)")
+                  "per cent of the cores that other programs may take during a run that counts (default 4)")
+      ->type_name("X")
       ->check(CLI::Range(0.0, 100.0));
   add_path(command, "--export", options.folder,
-           "run nothing: write weights.safetensors, batches.safetensors and job.json into this folder, for other "
-           "programs to train the same");
-  command.add_flag("--validate", options.validates,
-                   "run a fixed grid of trainings and compare their step times and memory with predictions");
+           "run nothing, but write weights.safetensors, batches.safetensors and job.json into this folder, so that "
+           "other programs can train the same");
+  begin_group(command, "Validation of the planner");
+  command.add_flag(
+      "--validate", options.validates,
+      "train a fixed grid of runs, and compare their step times and memory with the planner's predictions");
   add_path(command, "--machine", options.validation.machine,
-           "predict from this profile (default: measured in turns with the runs)");
-  command.add_option("--only", options.validation.only, "runs of the grid whose words contain this")->type_name("TEXT");
+           "predict from this machine profile (default: one measured in turns with the runs)");
+  command.add_option("--only", options.validation.only, "train only the runs of the grid whose words contain this")
+      ->type_name("TEXT");
   command.add_option("--grid-folder", options.validation.folder)->group("");  // given to ranks
+  begin_group(command, heading::kOutput);
   add_format(command, options.format, {Format::Text, Format::Json});
-  add_path(command, "--output", options.output, "write the table to a file");
+  add_path(command, "--output", options.output, "write the table to this file");
 }
 
 }  // namespace
@@ -175,25 +188,24 @@ void add_flags(CLI::App& command, Options& options) {
 void add_bench(CLI::App& program, const Invocation& invocation, int& exit_code) {
   auto* command = program.add_subcommand(kBench.name, kBench.description);
   command->footer(
-      "All other flags are those of `chimera train`, for every run; --steps is 8.\n"
-      "\nExamples:\n"
+      "Examples:\n"
       "  chimera bench --data book.txt --stages 2 --schedules none,1f1b,chimera\n"
       "  chimera bench --data book.txt --stages 4 --run '--recompute full' --run '--schedule gpipe'\n"
       "  chimera bench --data book.txt --stages 2 --schedules chimera --command 'mine=python3 mine.py exported'\n"
       "  chimera bench --data book.txt --stages 2 --steps 12 --export exported\n"
       "  chimera bench --validate\n"
       "  chimera bench --validate --machine here.json --only 'chimera D 2' --rounds 3\n"
-      "\nRuns take turns, in rounds; one that other processes disturbed is repeated. Speed is the median over a run's\n"
-      "steps; `ratio` is that over the first run's in the same round, median and quartiles over the rounds. `loss "
-      "off`\n"
-      "is the largest relative difference of a step's loss to the first run's.\n"
-      "\n--validate asks how well the planner predicts this machine: 96 trainings (4 schedules, 2 and 4 workers, two\n"
-      "models, recomputation, processes and threads) take turns step by step in the same processes, with the profile\n"
-      "measured between the rounds, 8 if --rounds does not say otherwise; then each is started once more with every\n"
-      "tensor counted. It takes about 20 minutes; --only chooses some. The table is Markdown: `error` is predicted\n"
-      "over measured (the median round), less 1; `spread` the medians of every other round and of the rest, larger "
-      "over\n"
-      "smaller, less 1.");
+      "\nAll flags that are not listed above are passed to `chimera train`, for every run; --steps defaults to 8.\n"
+      "\nRuns take turns, in rounds; a run that other processes disturbed is repeated. The speed of a run is the "
+      "median over its steps. `ratio` is this speed divided by that of the first run in the same round; the table has "
+      "its median and quartiles over the rounds. `loss off` is the largest relative difference between the loss of a "
+      "step and that of the first run.\n"
+      "\n--validate measures how well the planner predicts this machine: 96 trainings (4 schedules, 2 and 4 workers, "
+      "two models, recomputation, processes and threads) take turns step by step in the same processes, and the "
+      "machine is profiled between the rounds, of which there are 8 unless --rounds says otherwise. Then each training "
+      "is started once more to count its tensor memory. All this takes about 20 minutes; --only chooses some of the "
+      "runs. The table is Markdown: `error` is predicted / measured - 1, in the median round; `spread` compares the "
+      "median of every other round with that of the rest (larger / smaller - 1).");
   command->allow_extras();
   auto options = std::make_shared<Options>();
   add_flags(*command, *options);

@@ -9,6 +9,7 @@
 #include "check/check_schedule.h"
 #include "commands.h"
 #include "core/error.h"
+#include "help.h"
 #include "options.h"
 #include "passes/lower.h"
 #include "render/excerpt.h"
@@ -138,19 +139,22 @@ std::string as_json(const Report& report) {
 }
 
 void add_limits(CLI::App& command, Options& options) {
+  begin_group(command, heading::kLimits);
   options.in_flight_option =
       add_number(command, "--max-in-flight", options.in_flight,
-                 "most activations a worker may hold, in stage units: 1 is a worker's whole share of the model and one "
-                 "full micro-batch, so a stage of v on a worker counts 1/v");
-  options.memory_option =
-      add_number(command, "--memory", options.memory.bytes, "most bytes a worker may hold; with the next two");
+                 "most activations that a worker may hold, in stage units: one unit is a full micro-batch on a "
+                 "worker's whole share of the model, so that each of v virtual stages counts 1/v");
+  options.memory_option = add_number(command, "--memory", options.memory.bytes,
+                                     "most bytes that a worker may hold; needs the next two flags");
   options.bytes_options = {
-      add_number(command, "--activation-bytes", options.memory.activation_bytes, "bytes of one stage unit"),
-      add_number(command, "--weight-bytes", options.memory.weight_bytes,
-                 "bytes of the weights of one worker's share, with gradients and optimizer state where they are to "
-                 "count; replicas and older weight versions count again, buffers of messages do not")};
+      add_number(command, "--activation-bytes", options.memory.activation_bytes,
+                 "bytes that one stage unit of activations takes"),
+      add_number(
+          command, "--weight-bytes", options.memory.weight_bytes,
+          "bytes of the weights of one worker's share of the model, with gradients and optimizer state where they are "
+          "to count; a further replica or stashed weight version counts again, message buffers do not")};
   command.add_flag("--strict-order", options.strict_order,
-                   "gradients accumulated out of sample order within a replica are a violation, not a note");
+                   "treat gradients that a replica accumulates out of sample order as a violation instead of a note");
 }
 
 }  // namespace
@@ -162,15 +166,17 @@ void add_check(CLI::App& program, int& exit_code) {
       "  chimera check schedule.json\n"
       "  chimera schedule chimera --stages 4 --micro-batches 4 --format json | chimera check -\n"
       "  chimera check schedule.json --max-in-flight 4 --strict-order\n"
-      "\nChecks that every op is there once, on the right worker, and that no ops wait for each other; then lowers\n"
-      "the schedule to sends, receives and all-reduces and runs these with no buffering at all, for channels\n"
-      "matched per direction (Gloo) and for one serial queue per pair of workers (an NCCL communicator).\n"
-      "Of an asynchronous schedule also that the weight versions exist, agree and are not too many. Over a limit,\n"
-      "each worker's first op is named, the earliest of all first.\n"
-      "Exit code 0: valid; 1: not; 2: the text is no schedule.");
+      "\nFirst the schedule is checked: every op must be there once, on the right worker, and no ops may wait for each "
+      "other. Then the schedule is lowered to sends, receives and all-reduces, and these are run with no buffering at "
+      "all, once with sends and receives matched in each direction (as Gloo does) and once with one serial queue for "
+      "each pair of workers (as an NCCL communicator does). In an asynchronous schedule the stashed weight versions "
+      "must also exist, agree and not be too many. Where a limit is exceeded, the first op of each worker that exceeds "
+      "it is named, the earliest of them first.\n"
+      "\nExit codes: 0 the schedule is valid; 1 it is not; 2 the text is no schedule.");
   auto options = std::make_shared<Options>();
   command->add_option("FILE", options->file, "schedule in JSON or CSV; - reads standard input")->required();
   add_limits(*command, *options);
+  begin_group(*command, heading::kOutput);
   add_format(*command, options->format, {Format::Text, Format::Json});
   command->callback([options, &exit_code] {
     (void)options->limits();  // refused before anything is read

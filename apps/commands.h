@@ -29,7 +29,8 @@ struct CommandName {
 inline constexpr CommandName kTrain{"train", "Train a model through a pipeline schedule"};
 inline constexpr CommandName kProfile{"profile", "Measure this machine for the planner"};
 inline constexpr CommandName kBench{"bench", "Compare training runs side by side"};
-inline constexpr std::array kTrainingCommands{kTrain, kProfile, kBench};
+inline constexpr CommandName kExport{"export", "Write a model's folder anew: other types of tensors, other files"};
+inline constexpr std::array kTrainingCommands{kTrain, kProfile, kBench, kExport};
 
 void add_schedules(CLI::App& program, int& exit_code);
 void add_schedule(CLI::App& program, int& exit_code);
@@ -38,8 +39,11 @@ void add_simulate(CLI::App& program, int& exit_code);
 void add_search(CLI::App& program, int& exit_code);
 void add_model(CLI::App& program, int& exit_code);
 void add_plan(CLI::App& program, int& exit_code);
+void add_tokenize(CLI::App& program, int& exit_code);
+void add_tokenizer(CLI::App& program, int& exit_code);
 void add_train(CLI::App& program, const Invocation& invocation, int& exit_code);
 void add_profile(CLI::App& program, const Invocation& invocation, int& exit_code);
 void add_bench(CLI::App& program, const Invocation& invocation, int& exit_code);
+void add_export(CLI::App& program, const Invocation& invocation, int& exit_code);
 
 }  // namespace chimera::apps

@@ -8,16 +8,18 @@
 #include "core/error.h"
 #include "core/input_file.h"
 #include "core/nearest.h"
+#include "core/printable.h"
 
 namespace chimera::apps {
 namespace {
 
 /// Throws ConfigError that names the file, the line and what is wrong there.
-toml::table parse(const std::string& path) {
+toml::table parse(const std::string& text, const std::string& path) {
   try {
-    return toml::parse(read_whole(path), path);
+    return toml::parse(text, path);
   } catch (const toml::parse_error& error) {
-    throw ConfigError(fmt::format("{}:{}: {}", path, error.source().begin.line, error.description()));
+    throw ConfigError(
+        fmt::format("{}:{}: {}", path, error.source().begin.line, printable(error.description(), kParserMessage)));
   }
 }
 
@@ -26,7 +28,7 @@ std::vector<std::string> keys_of(const CLI::App& command) {
   std::vector<std::string> keys;
   for (const CLI::Option* option : command.get_options()) {
     for (const std::string& name : option->get_lnames()) {
-      if (name != "help" && name != "config") keys.push_back(name);
+      if (name != "help" && name != "config" && name != "recipe") keys.push_back(name);
     }
   }
   return keys;
@@ -48,10 +50,10 @@ std::string word_of(const std::string& key, const toml::node& node, const CLI::O
 
 }  // namespace
 
-std::vector<std::string> config_words(const std::string& path, const CLI::App& command) {
+std::vector<std::string> config_words_of(const std::string& text, const std::string& path, const CLI::App& command) {
   const std::vector<std::string> keys = keys_of(command);
   std::vector<std::string> words;
-  for (const auto& [name, node] : parse(path)) {
+  for (const auto& [name, node] : parse(text, path)) {
     const std::string key(name.str());
     const std::string at = fmt::format("{}:{}", path, node.source().begin.line);
     if (std::ranges::count(keys, key) == 0)
@@ -60,6 +62,10 @@ std::vector<std::string> config_words(const std::string& path, const CLI::App& c
     if (!word.empty()) words.push_back(word);
   }
   return words;
+}
+
+std::vector<std::string> config_words(const std::string& path, const CLI::App& command) {
+  return config_words_of(read_whole(path), path, command);
 }
 
 }  // namespace chimera::apps

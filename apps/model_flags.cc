@@ -8,13 +8,17 @@
 namespace chimera::apps {
 
 void ModelFlags::add_to(CLI::App& app) {
-  layers_option = add_count(app, "--layers", layers, "transformer blocks, instead of the model's");
-  hidden_option = add_count(app, "--hidden", hidden, "width, likewise; feed-forward becomes 4 times that");
-  heads_option = add_count(app, "--heads", heads, "attention heads, likewise");
-  vocabulary_option = add_count(app, "--vocabulary", vocabulary, "token ids, likewise");
+  layers_option = add_count(app, "--layers", layers, "transformer blocks, in place of the model's own number");
+  hidden_option = add_count(app, "--hidden", hidden,
+                            "hidden size, in place of the model's own; the feed-forward size becomes 4 times that, "
+                            "Llama's 3 times");
+  heads_option = add_count(app, "--heads", heads, "attention heads, in place of the model's own number");
+  key_value_heads_option = add_count(app, "--key-value-heads", key_value_heads,
+                                     "heads of keys and values (grouped-query attention; Llama only)");
+  vocabulary_option = add_count(app, "--vocabulary", vocabulary, "vocabulary size, in place of the model's own");
   add_word(
       app, "--tied", {"true", "false"}, [this](const std::string& word) { tied = word == "true"; },
-      "whether the head is the token embedding, likewise");
+      "whether head and token embedding are one matrix, in place of what the model says");
 }
 
 ModelOverrides ModelFlags::overrides() const {
@@ -22,6 +26,7 @@ ModelOverrides ModelFlags::overrides() const {
   if (layers_option->count() > 0) overrides.layers = layers;
   if (hidden_option->count() > 0) overrides.hidden = hidden;
   if (heads_option->count() > 0) overrides.heads = heads;
+  if (key_value_heads_option->count() > 0) overrides.key_value_heads = key_value_heads;
   if (vocabulary_option->count() > 0) overrides.vocabulary = vocabulary;
   overrides.tied = tied;
   return overrides;

@@ -1,5 +1,5 @@
 #pragma once
-// --layers, --hidden, --heads, --vocabulary, --tied: single fields that replace those of a model.
+// --layers, --hidden, --heads, --key-value-heads, --vocabulary, --tied: single fields that replace those of a model.
 
 #include <CLI/CLI.hpp>
 
@@ -14,11 +14,13 @@ struct ModelFlags {
   std::int64_t layers = 0;
   std::int64_t hidden = 0;
   std::int64_t heads = 0;
+  std::int64_t key_value_heads = 0;
   std::int64_t vocabulary = 0;
   std::optional<bool> tied;
   CLI::Option* layers_option = nullptr;
   CLI::Option* hidden_option = nullptr;
   CLI::Option* heads_option = nullptr;
+  CLI::Option* key_value_heads_option = nullptr;
   CLI::Option* vocabulary_option = nullptr;
 
   void add_to(CLI::App& app);

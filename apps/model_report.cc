@@ -131,15 +131,22 @@ Json stage_json(const StageLayers& layers, const StageFootprint& stage) {
   return json;
 }
 
+/// As in "32 heads (8 of keys and values) of 64".
+std::string head_words(const ModelConfig& model) {
+  std::string words = fmt::format("{} heads", model.heads);
+  if (model.family != Family::Llama) return words;
+  return words + fmt::format(" of {} ({} of keys and values)", head_size_of(model), key_value_heads_of(model));
+}
+
 }  // namespace
 
 std::string model_text(const ModelReport& report) {
   const ModelConfig& model = report.model;
   const auto stages = footprints(report);
   return fmt::format(
-             "{}: {} parameters\n  {}, {} layers, {} wide, {} heads, feed-forward {}, vocabulary {}, {} positions, "
+             "{}: {} parameters\n  {}, {} layers, {} wide, {}, feed-forward {}, vocabulary {}, {} positions, "
              "head {}\n  for {}\n\n",
-             model.name, parameter_count(model), to_text(model.family), model.layers, model.hidden, model.heads,
+             model.name, parameter_count(model), to_text(model.family), model.layers, model.hidden, head_words(model),
              model.feed_forward, model.vocabulary, model.positions, model.tied ? "tied" : "untied",
              workload_words(report)) +
          layer_table(report) + "\n" + stage_table(report, stages) + "\n" + to_text(chart_of(report, stages));

@@ -16,6 +16,7 @@
 #include "core/input_file.h"
 #include "core/nearest.h"
 #include "core/output_file.h"
+#include "help.h"
 #include "simulate/costs_json.h"
 
 namespace chimera::apps {
@@ -89,6 +90,16 @@ CLI::Option* add_path(CLI::App& app, const std::string& flag, std::string& path,
       ->type_name("FILE");
 }
 
+CLI::Option* add_data(CLI::App& app, const std::string& flag, std::string& data, const std::string& description) {
+  const auto join = [&data, flag](const std::vector<std::string>& words) {
+    data = fmt::format("{}", fmt::join(words, " "));
+    if (data.empty()) throw ConfigError(flag + ": the name of a file is missing");
+  };
+  return app.add_option_function<std::vector<std::string>>(flag, join, description)
+      ->type_name("DATA")
+      ->trigger_on_parse();  // so that a later flag replaces an earlier one, words and all
+}
+
 CLI::Option* add_word(CLI::App& app, const std::string& flag, std::vector<std::string> names,
                       std::function<void(const std::string&)> take, const std::string& description) {
   const std::string listed = fmt::format("{}", fmt::join(names, "|"));
@@ -113,9 +124,11 @@ void add_format(CLI::App& app, Format& format, const std::vector<Format>& format
 }
 
 void ShapeFlags::add_to(CLI::App& app) {
-  stages = add_count(app, "--stages", shape.stages, "D, workers of one pipeline");
+  begin_group(app, heading::kSchedule);
+  stages = add_count(app, "--stages", shape.stages, "D, the workers of one pipeline");
   micro_batches =
-      add_count(app, "--micro-batches", shape.micro_batches, "N, micro-batches a step, all directions together");
+      add_count(app, "--micro-batches", shape.micro_batches,
+                "N, the micro-batches that one data-parallel group runs in a step, all directions together");
   axes.reserve(shape_axes().size());  // what options write into stays in place
   for (const ShapeAxis& axis : shape_axes()) {
     AxisFlag& flag = axes.emplace_back(axis);
@@ -178,20 +191,25 @@ Schedule ShapeFlags::generate(const std::string& name, const std::vector<std::st
 }
 
 void CostFlags::add_to(CLI::App& app) {
-  times.push_back(add_number(app, "--forward", forward, "time of a worker's whole forward (default 1)"));
-  backward_option = add_number(app, "--backward", backward, "time of its whole backward (default 2)");
-  input_option =
-      add_number(app, "--input-gradient", input_gradient, "time of its input gradient, with --weight-gradient");
-  weight_option =
-      add_number(app, "--weight-gradient", weight_gradient, "time of its weight gradient, with --input-gradient");
+  begin_group(app, heading::kCosts);
+  times.push_back(
+      add_number(app, "--forward", forward, "time that a worker's forward takes, all its stages together (default 1)"));
+  backward_option = add_number(app, "--backward", backward, "time that its backward takes (default 2)");
+  input_option = add_number(app, "--input-gradient", input_gradient,
+                            "time that its input gradient takes, where backwards are split; needs --weight-gradient");
+  weight_option = add_number(app, "--weight-gradient", weight_gradient,
+                             "time that its weight gradient takes; needs --input-gradient");
   times.insert(times.end(), {backward_option, input_option, weight_option});
-  times.push_back(add_number(app, "--latency", latency, "delay of a message between workers (default 0)"));
-  add_path(app, "--costs", file,
-           "costs of every stage and op, links, all-reduces and memory, in JSON (docs/schedule_format.md)");
-  sync_option = add_choice(app, "--sync", sync,
-                           "when a worker launches the all-reduces that --costs describes (default eager-opt)");
-  add_count(app, "--data-parallel", data_parallel, "W, groups of workers that all-reduce together (default 1)");
-  app.add_flag("--blocking-sends", blocking_sends, "a worker waits until what it sends has arrived");
+  times.push_back(
+      add_number(app, "--latency", latency, "delay of a point-to-point message between workers (default 0)"));
+  add_path(
+      app, "--costs", file,
+      "JSON file with the costs of every stage and op, of links, all-reduces and memory (docs/schedule_format.md)");
+  sync_option =
+      add_choice(app, "--sync", sync,
+                 "when a worker launches the gradient all-reduces that --costs describes (default eager-opt)");
+  add_count(app, "--data-parallel", data_parallel, "W, the data-parallel groups that all-reduce together (default 1)");
+  app.add_flag("--blocking-sends", blocking_sends, "a worker that sends waits until the message has arrived");
 }
 
 CostModel CostFlags::costs_of(const Schedule& schedule) const {

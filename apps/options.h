@@ -45,6 +45,8 @@ CLI::Option* add_number(CLI::App& app, const std::string& flag, double& value, c
 void require_between(const char* flag, std::int64_t value, std::int64_t least, std::int64_t most);
 /// A flag that takes the path of a file; an empty one is an error.
 CLI::Option* add_path(CLI::App& app, const std::string& flag, std::string& path, const std::string& description);
+/// A flag that takes data, in one word or several: a path, or a mixture of paths (data/mixture.h).
+CLI::Option* add_data(CLI::App& app, const std::string& flag, std::string& data, const std::string& description);
 /// A flag that takes one of `names`, of which `take` gets it; another one is an error that says the nearest.
 CLI::Option* add_word(CLI::App& app, const std::string& flag, std::vector<std::string> names,
                       std::function<void(const std::string&)> take, const std::string& description);

@@ -5,8 +5,8 @@ namespace chimera::apps {
 void add_partition(CLI::App& app, PartitionChoice& partition) {
   app.add_option_function<std::string>(
          "--partition", [&partition](const std::string& text) { partition = parse_partition(text); },
-         "layers of the stages: even; balanced, so that by FLOPs no worker, with all stages it holds, is slower "
-         "than it must be; or the number on each, as in 8,9,9,6 (default even)")
+         "how layers are dealt out to stages: even; balanced, so that the slowest worker, with all stages that it "
+         "holds, is as fast as can be by FLOPs; or the number of blocks on each stage, as in 8,9,9,6 (default even)")
       ->type_name("CUT");
 }
 

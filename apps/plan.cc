@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/nearest.h"
 #include "generate/registry.h"
+#include "help.h"
 #include "model_flags.h"
 #include "options.h"
 #include "plan_flags.h"
@@ -126,35 +127,41 @@ void add_plan(CLI::App& program, int& exit_code) {
       "  chimera plan --workers 4 --mini-batch 32 --machine here.json --output plan.toml\n"
       "  chimera train --config plan.toml --data book.txt\n"
       "  chimera plan --model gpt2-mini --workers 2 --mini-batch 32 --memory 4 --machine here.json --run 3\n"
-      "\nCandidates are all W x D = --workers, micro-batch sizes, schedules with their shapes, and partitions; each\n"
-      "recomputes what memory asks for and no more. They are ranked by the simulator's step time; `equation` is the\n"
-      "paper's equation 1. N is counted for each of the W groups. Asynchronous schedules train by other updates and\n"
-      "are considered only where --schedules names them. --rule paper is the paper's own choice: Chimera, the largest\n"
-      "micro-batch that fits, even stages, the least equation 1. Machine profiles: `chimera profile`, machines/ "
-      "(docs/machine_profile.md).\n"
-      "The models, their limits and the paper's tables beside ours: docs/planner.md. Exit code 2 where nothing fits.");
+      "\nThe candidates are all ways to split --workers into W x D, with all micro-batch sizes, schedules and their "
+      "shapes, and partitions. Each recomputes the stages that have to be recomputed to fit in memory, and no more. "
+      "Candidates are ranked by the step time that the simulator predicts; the column `equation` is the step time by "
+      "the paper's equation 1. N is the number of micro-batches of each of the W data-parallel groups. Asynchronous "
+      "schedules do not train as the unpipelined model does, and are considered only where --schedules names them.\n"
+      "\n--rule paper chooses as the paper does: Chimera, the largest micro-batch that fits, even stages, and the "
+      "least time by equation 1. `chimera profile` writes machine profiles, and machines/ has some "
+      "(docs/machine_profile.md). docs/planner.md explains the models and their limits, and compares with the paper's "
+      "tables.\n"
+      "\nExit code 2: nothing fits.");
   auto options = std::make_shared<Options>();
   options->problem.add_to(*command);
-  command->add_option("--schedules", options->schedules, "consider these alone (default: all synchronous ones)")
+  begin_group(*command, heading::kPlanning);
+  command->add_option("--schedules", options->schedules, "schedules to consider (default: all synchronous ones)")
       ->delimiter(',')
       ->type_name("NAME,NAME");
-  add_choice(*command, "--rule", options->rule, "how to choose (default simulation)");
+  add_choice(*command, "--rule", options->rule,
+             "how to choose: by simulated step time, or as the paper does (default simulation)");
   options->partition_option =
       command
           ->add_option_function<std::string>(
               "--partition",
               [&partition = options->partition](const std::string& text) { partition = parse_partition(text); },
-              "how the model is cut into stages: even; balanced, even or with stages that balance, whichever is "
-              "faster; or the layers of each, as in 8,9,9,6 (default balanced)")
+              "how the model is cut into stages: even; balanced, which also tries stages of balanced times and takes "
+              "what is faster; or the number of blocks on each stage, as in 8,9,9,6 (default balanced)")
           ->type_name("CUT");
-  add_count(*command, "--top", options->top, "candidates to rank; 0: all that fit (default 10)");
+  add_count(*command, "--top", options->top, "number of candidates to print; 0: all that fit (default 10)");
   add_count(*command, "--run", options->run,
-            "train the best so many for a few steps on this machine, and compare (default 0)");
+            "number of the best candidates to train for a few steps on this machine, for comparison (default 0)");
   add_path(*command, "--data", options->data, "UTF-8 text for --run (default: random letters)");
+  begin_group(*command, heading::kOutput);
   add_format(*command, options->format, {Format::Text, Format::Json});
-  add_path(*command, "--output", options->output, "write the plan as a file for `chimera train --config`");
+  add_path(*command, "--output", options->output, "write the plan to this file, for `chimera train --config`");
   add_path(*command, "--costs", options->costs,
-           "write what the chosen plan's ops, messages and sums take, as `chimera simulate --costs` reads it");
+           "write the costs of the chosen plan's ops, messages and all-reduces, for `chimera simulate --costs`");
   command->callback([options, &exit_code] {
     if (options->top < 0) throw ConfigError(fmt::format("--top must be 0 or more, not {}", options->top));
     if (options->run < 0) throw ConfigError(fmt::format("--run must be 0 or more, not {}", options->run));

@@ -3,24 +3,32 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "help.h"
+#include "model_folder/find_model.h"
 #include "options.h"
 
 namespace chimera::apps {
 
 void PlanFlags::add_to(CLI::App& app) {
+  begin_group(app, heading::kModel);
   app.add_option("--model", model, "a preset, or a TOML file (default gpt2-mini): " + listed_models())
       ->type_name("NAME");
   overrides.add_to(app);
-  add_count(app, "--workers", workers, "P, workers in all: W x D");
+  app.add_flag("--with-dropout", dropout, "train with dropout, for which attention keeps its probabilities");
+  begin_group(app, heading::kPlanning);
+  add_path(app, "--machine", machine, "profile of the machine, in JSON");
+  add_count(app, "--workers", workers, "P, the workers in all: W x D");
   add_count(app, "--mini-batch", mini_batch, "sequences of a step over all workers");
   add_number(app, "--memory", memory, "GiB that a worker has (default: what the machine's profile says)");
-  add_path(app, "--machine", machine, "profile of the machine, in JSON");
   add_count(app, "--sequence", sequence, "tokens of a sequence (default 128)");
-  add_choice(app, "--dtype", dtype, "numbers that layers compute with (default float32)");
-  add_choice(app, "--optimizer", optimizer, "whose state takes memory (default adamw)");
-  app.add_flag("--with-dropout", dropout, "train with dropout, which keeps attention's probabilities");
-  add_choice(app, "--sync", sync, "when gradients are summed over copies (default eager-opt)");
-  app.add_flag("--shard-optimizer", shard_optimizer, "keep optimizer state once over the workers that hold a stage");
+  begin_group(app, heading::kOptimisation);
+  add_choice(
+      app, "--dtype", dtype,
+      "type that layers compute with; bfloat16 is mixed precision with float32 master weights (default float32)");
+  add_choice(app, "--optimizer", optimizer, "optimizer whose state takes memory (default adamw)");
+  app.add_flag("--shard-optimizer", shard_optimizer,
+               "keep optimizer state once over the workers that hold a stage, as ZeRO's first level does");
+  add_choice(app, "--sync", sync, "when workers launch the gradient all-reduces (default eager-opt)");
 }
 
 PlanProblem PlanFlags::problem(const ModelOverrides& fields, double gibibytes) const {
@@ -33,7 +41,7 @@ PlanProblem PlanFlags::problem(const ModelOverrides& fields, double gibibytes) c
   require("--sequence", sequence, 1'000'000'000);
   if (machine.empty()) throw ConfigError("--machine is missing; `chimera profile` writes one, machines/ has some");
   PlanProblem problem;
-  problem.model = with_overrides(find_model(model), fields);
+  problem.model = with_overrides(find_model_or_folder(model), fields);
   problem.machine = read_machine(machine);
   problem.workers = workers;
   problem.mini_batch = mini_batch;

@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/freed_memory.h"
 #include "core/output_file.h"
+#include "help.h"
 #include "launch/launcher.h"
 #include "model_flags.h"
 #include "options.h"
@@ -73,21 +74,28 @@ int run(const Flags& flags, const Invocation& invocation) {
 
 void add_flags(CLI::App& command, Flags& flags) {
   ProfileOptions& o = flags.options;
-  add_path(command, "--output", flags.output, "write the profile to a file");
-  command.add_option("--model", o.models, "measure their layers (default gpt2-mini,bert-tiny): " + listed_models())
+  begin_group(command, heading::kMeasuring);
+  command
+      .add_option("--model", o.models,
+                  "models whose layers are measured (default gpt2-mini,bert-tiny): " + listed_models())
       ->delimiter(',')
       ->type_name("NAME,NAME");
-  command.add_option("--micro-batch-sizes", o.micro_batch_sizes, "sequences of a micro-batch (default 1,2,4,8)")
+  command
+      .add_option("--micro-batch-sizes", o.micro_batch_sizes,
+                  "numbers of sequences to measure a micro-batch with (default 1,2,4,8)")
       ->delimiter(',')
       ->type_name("N,N");
   add_count(command, "--sequence", o.sequence, "tokens of a sequence (default 128)");
-  add_choice(command, "--dtype", o.dtype, "numbers that layers compute with (default float32)");
+  add_choice(command, "--dtype", o.dtype, "type that layers compute with (default float32)");
   add_count(command, "--threads", o.threads, "intra-op threads of a worker (default 1)");
   add_number(command, "--seconds", o.seconds,
-             "time for the measurements; more where a few of each take longer (default 45)");
-  command.add_option("--merge", flags.merged, "measure nothing: unite these profiles, of nodes that are alike")
+             "time for the measurements; exceeded where a few repetitions of each take longer (default 45)");
+  command.add_option("--merge", flags.merged, "measure nothing, but merge these profiles of nodes that are alike")
       ->type_name("FILE FILE");
-  command.add_option("--name", flags.name, "what to call the machine (default its host name)")->type_name("TEXT");
+  command.add_option("--name", flags.name, "name of the machine in the profile (default: its host name)")
+      ->type_name("TEXT");
+  begin_group(command, heading::kOutput);
+  add_path(command, "--output", flags.output, "write the profile to this file");
   add_format(command, flags.format, {Format::Text, Format::Json});
 }
 
@@ -100,15 +108,15 @@ void add_profile(CLI::App& program, const Invocation& invocation, int& exit_code
       "  chimera profile --output here.json\n"
       "  chimera profile --model gpt2 --micro-batch-sizes 1,2 --sequence 256 --output here.json\n"
       "  chimera profile --merge node-a.json node-b.json --output both.json\n"
-      "\nTakes about a minute. Starts as many processes as compute at once (cores / --threads) and two more, and "
-      "measures\n"
-      "in all of them at the same time, in rounds that take turns, as training does: forward, input gradient, weight\n"
-      "gradient and recomputation of one embedding, block and head of each model and micro-batch size; messages and\n"
-      "sums of 1 KiB to 4 MiB between two processes; messages while all cores compute; an update; and what the host\n"
-      "adds to ops and steps. Written are medians, of links lower quartiles.\n"
-      "With --threads 1 layers count in CPU time, which other programs' turns do not enlarge. docs/machine_profile.md\n"
-      "explains every field. Nothing else should run meanwhile.\n"
-      "The machine's links between nodes are taken to be those within; edit them, or merge a profile that has others.");
+      "\nThe command takes about a minute, in which nothing else should run. It starts as many processes as can "
+      "compute at once (cores / --threads) and two more, and measures in all of them at the same time, in rounds, as "
+      "training does. For every model and micro-batch size it measures forward, input gradient, weight gradient and "
+      "recomputation of one embedding, one block and one head; between two processes, messages and all-reduces of 1 "
+      "KiB to 4 MiB; messages while all cores compute; an optimizer update; and the time that the host adds to ops and "
+      "steps. The profile has medians, and lower quartiles for links. With --threads 1 the times of layers are CPU "
+      "times, which do not grow when other programs take their turns. docs/machine_profile.md explains every field.\n"
+      "\nThe profile assumes that links between nodes are as fast as those within one; edit them, or merge a profile "
+      "that has others.");
   auto flags = std::make_shared<Flags>();
   add_flags(*command, *flags);
   command->callback([flags, &invocation, &exit_code] {

@@ -1,6 +1,7 @@
 #include "program.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -11,6 +12,7 @@
 #include "core/error.h"
 #include "core/fault_point.h"
 #include "core/nearest.h"
+#include "help.h"
 
 namespace chimera::apps {
 namespace {
@@ -20,10 +22,9 @@ constexpr const char* kFooter =
     "  chimera schedule chimera --stages 4 --micro-batches 4\n"
     "  chimera simulate chimera --stages 8 --micro-batches 8 --forward 1 --backward 2\n"
     "  chimera train --model gpt2-mini --data book.txt --steps 100\n"
-    "\n`chimera SUBCOMMAND --help` explains each. Standard output is data, standard error is messages.\n"
-    "Exit codes: 0 success; 1 the answer is no (an invalid schedule), or a run failed; 2 wrong usage or "
-    "configuration;\n"
-    "130 ended by Ctrl-C; 143 ended by SIGTERM.";
+    "\n`chimera SUBCOMMAND --help` explains a subcommand. Results go to standard output, messages to standard error.\n"
+    "\nExit codes: 0 success; 1 the answer is no (an invalid schedule), or a run failed; 2 wrong usage or "
+    "configuration; 130 ended by Ctrl-C; 143 ended by SIGTERM.";
 
 std::vector<std::string> subcommand_names(const CLI::App& program) {
   std::vector<std::string> names;
@@ -35,13 +36,17 @@ std::vector<std::string> subcommand_names(const CLI::App& program) {
 
 const CLI::App& chosen_command(const CLI::App& program) {
   const auto chosen = program.get_subcommands();
-  return chosen.empty() ? program : *chosen.front();
+  return chosen.empty() ? program : chosen_command(*chosen.front());
+}
+
+/// "chimera", or that and the names of subcommands.
+std::string called_as(const CLI::App& command) {
+  if (command.get_parent() == nullptr) return "chimera";
+  return called_as(*command.get_parent()) + " " + command.get_name();
 }
 
 /// `chimera --help`, or that of a subcommand.
-std::string help_of(const CLI::App& command) {
-  return command.get_parent() == nullptr ? "`chimera --help`" : fmt::format("`chimera {} --help`", command.get_name());
-}
+std::string help_of(const CLI::App& command) { return fmt::format("`{} --help`", called_as(command)); }
 
 /// One line for what CLI11 could not place: the flag or word, and the nearest known one.
 std::string unexpected(const CLI::App& command, const std::string& word) {
@@ -85,6 +90,7 @@ std::optional<RankEnvironment> join_launcher() {
 int parse_and_run(CLI::App& program, int argc, char** argv) {
   const auto names = subcommand_names(program);
   if (argc < 2) {
+    lay_out_help(program, STDERR_FILENO);
     std::cerr << program.help();
     return static_cast<int>(ExitCode::Usage);
   }
@@ -122,7 +128,10 @@ int run_program(int argc, char** argv, const AddTraining& add_training) {
   add_search(program, exit_code);
   add_model(program, exit_code);
   add_plan(program, exit_code);
+  add_tokenize(program, exit_code);
+  add_tokenizer(program, exit_code);
   add_training(program, invocation, exit_code);
+  lay_out_help(program, STDOUT_FILENO);
   try {
     check_fault_plan();
     invocation = {{argv + 1, argv + argc}, join_launcher()};

@@ -3,6 +3,7 @@
 
 #include "commands.h"
 #include "core/error.h"
+#include "help.h"
 #include "options.h"
 #include "passes/lower.h"
 #include "pictures.h"
@@ -78,20 +79,20 @@ void add_schedule(CLI::App& program, int&) {
       "  chimera schedule 1f1b --stages 4 --micro-batches 8 --format json | chimera check -\n"
       "  chimera schedule gpipe --stages 4 --micro-batches 8 --format csv --communication\n"
       "  chimera schedule chimera --stages 8 --micro-batches 8 --with 1f1b --format html --output page.html\n"
-      "\nThe picture is that of the schedule's paper: a cell for each slot of equal length, with stage, op and\n"
-      "micro-batch (2F5). Ops stand as early as they can run; only where the paper spaces forwards, as Chimera's "
-      "does,\n"
-      "they stand as late as nothing waits for them. Beside a schedule with split backwards a whole backward takes "
-      "two\n"
-      "slots. `chimera simulate` times all ops as soon as they can run.");
+      "\nThe picture is that of the schedule's paper: all slots have equal length, and a cell names stage, op and "
+      "micro-batch (2F5). Each op stands in the earliest slot in which it can run; where the paper spaces its "
+      "forwards, as Chimera's does, a forward stands in the latest slot in which nothing waits for it. Beside a "
+      "schedule with split backwards, a whole backward takes two slots. `chimera simulate` starts every op as soon as "
+      "it can run.");
   auto options = std::make_shared<Options>();
   command->add_option("NAME", options->name, "name of the schedule; `chimera schedules` lists them")->required();
   options->shape.add_to(*command);
+  begin_group(*command, heading::kOutput);
   options->pictures.add_to(*command);
   add_format(*command, options->format,
              {Format::Text, Format::Json, Format::Csv, Format::Svg, Format::Html, Format::Perfetto});
-  command->add_flag("--communication", options->communication, "with --format csv: sends and receives too");
-  add_path(*command, "--output", options->output, "file to write instead of standard output");
+  command->add_flag("--communication", options->communication, "write sends and receives too, with --format csv");
+  add_path(*command, "--output", options->output, "write to this file instead of standard output");
   command->callback([options] {
     if (options->communication && options->format != Format::Csv) {
       throw ConfigError("schedule: --communication goes with --format csv");

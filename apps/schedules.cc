@@ -7,6 +7,7 @@
 
 #include "commands.h"
 #include "generate/registry.h"
+#include "help.h"
 #include "options.h"
 
 namespace chimera::apps {
@@ -57,6 +58,7 @@ void add_schedules(CLI::App& program, int&) {
   auto* command = program.add_subcommand("schedules", "List the schedules with their constraints and closed forms");
   command->footer("Examples:\n  chimera schedules\n  chimera schedules --format json");
   auto format = std::make_shared<Format>();
+  begin_group(*command, heading::kOutput);
   add_format(*command, *format, {Format::Text, Format::Json});
   command->callback([format] { write_output("", *format == Format::Json ? as_json() : as_table()); });
 }

@@ -10,6 +10,7 @@
 
 #include "commands.h"
 #include "core/error.h"
+#include "help.h"
 #include "options.h"
 #include "render/text.h"
 #include "schedule/schedule_json.h"
@@ -185,36 +186,47 @@ void add_search(CLI::App& program, int&) {
   auto* command = program.add_subcommand("search", "Find a fast schedule under a memory limit");
   command->footer(
       "Examples:\n"
-      "  chimera search --stages 8 --micro-batches 16 --forward 1 --input-gradient 1.3 --weight-gradient 0.7 \\\n"
-      "    --latency 0.1 --max-in-flight 9 --seconds 20\n"
+      "  chimera search --stages 8 --micro-batches 16 --forward 1 --input-gradient 1.3 --weight-gradient 0.7 --latency "
+      "0.1 --max-in-flight 9 --seconds 20\n"
       "  chimera search --stages 4 --micro-batches 8 --placement wave --waves 2 --iterations 100000 --seed 1\n"
       "  chimera search --stages 4 --micro-batches 4 --format json > found.json\n"
-      "\nStarts from every generated schedule that fits and from list scheduling, improves the best by local search,\n"
-      "and proves the optimum where the problem is small. The gap is makespan / lower bound - 1. In flight counts\n"
-      "stage units: a worker's share of the model forwarded for one micro-batch, its weight gradient not yet done.\n"
-      "With --iterations and without --seconds the same seed gives the same schedule.");
+      "\nThe search starts from every generated schedule that fits and from list scheduling, improves the best of them "
+      "by local search, and proves the optimum where the problem is small. The gap is makespan / lower bound - 1. "
+      "Activations in flight are counted in stage units: one unit is a worker's whole share of the model, forwarded "
+      "for one micro-batch whose weight gradient is not yet done. With --iterations and without --seconds, the result "
+      "is deterministic: the same seed gives the same schedule.");
   auto options = std::make_shared<Options>();
   options->shape.add_to(*command);
   add_word(
       *command, "--placement", placement_names(),
       [&placement = options->placement](const std::string& word) { placement = word; },
-      "where the stages live: 2f replicas up and down, or one replica straight on, round and round, there and "
-      "back, or there and back w times (default: by the shape flags, bidirectional)");
+      "how stages are placed on workers: bidirectional, 2f replicas in both directions; linear, one stage a worker; "
+      "loop, v virtual stages in loops as interleaved 1F1B has them; v, down the workers and back; wave, that w times "
+      "(default: what the shape flags say, else bidirectional)");
   options->costs.add_to(*command);
+  begin_group(*command, heading::kSearch);
   command->add_flag("--whole-backward", options->whole_backward,
-                    "B in place of I and W (default where --backward is given)");
-  options->max_in_flight_option = add_number(*command, "--max-in-flight", options->max_in_flight,
-                                             "most stage units in flight on a worker (default: no limit)");
-  options->memory_option = add_number(*command, "--memory", options->memory,
-                                      "most bytes a worker may hold; with the next two, or `memory` in --costs");
+                    "do not split backwards into input and weight gradient (default where --backward is given)");
+  begin_group(*command, heading::kLimits);
+  options->max_in_flight_option =
+      add_number(*command, "--max-in-flight", options->max_in_flight,
+                 "most activations in flight on a worker, in stage units (default: no limit)");
+  options->memory_option =
+      add_number(*command, "--memory", options->memory,
+                 "most bytes that a worker may hold; needs the next two flags, or `memory` in --costs");
   options->bytes_options = {
-      add_number(*command, "--activation-bytes", options->activation_bytes, "bytes of one stage unit in flight"),
-      add_number(*command, "--weight-bytes", options->weight_bytes,
-                 "bytes of the weights of one worker's share, and of what goes with them; replicas count again")};
-  options->seconds_option = add_number(*command, "--seconds", options->seconds, "time to search (default 10)");
-  options->iterations_option =
-      add_count(*command, "--iterations", options->iterations, "schedules to time, instead of or beside --seconds");
-  add_count(*command, "--seed", options->seed, "of the chances that the search takes (default 0)");
+      add_number(*command, "--activation-bytes", options->activation_bytes,
+                 "bytes that one stage unit of activations takes"),
+      add_number(
+          *command, "--weight-bytes", options->weight_bytes,
+          "bytes of the weights of one worker's share of the model, with gradients and optimizer state; a further "
+          "replica counts again")};
+  begin_group(*command, heading::kSearch);
+  options->seconds_option = add_number(*command, "--seconds", options->seconds, "seconds to search (default 10)");
+  options->iterations_option = add_count(*command, "--iterations", options->iterations,
+                                         "schedules to try, in place of --seconds or as a second limit");
+  add_count(*command, "--seed", options->seed, "seed of the search's random numbers (default 0)");
+  begin_group(*command, heading::kOutput);
   add_format(*command, options->format, {Format::Text, Format::Json});
   command->callback([options] {
     const NamedPlacement& placement = chosen_placement(*options);

@@ -11,6 +11,7 @@
 
 #include "commands.h"
 #include "core/error.h"
+#include "help.h"
 #include "options.h"
 #include "passes/unroll.h"
 #include "pictures.h"
@@ -172,24 +173,26 @@ void add_simulate(CLI::App& program, int&) {
       "  chimera simulate 1f1b --stages 4 --micro-batches 8 --latency 0.1 --format json\n"
       "  chimera simulate --file schedule.json --with chimera --format html --output page.html\n"
       "  chimera simulate chimera --stages 4 --micro-batches 4 --costs costs.json --sync eager --steps 3\n"
-      "  chimera simulate chimera --stages 4 --micro-batches 4 --cores 2   (four processes on a machine with two "
-      "cores)\n"
-      "\nOps run in their worker's order as soon as their inputs have arrived. Times are those of one worker's\n"
-      "whole share of the model, in any unit, with a core to itself. With --cores, all workers (of --data-parallel W\n"
-      "groups) are on one machine: while k of them compute, each advances at rate min(1, cores / k); an all-reduce\n"
-      "counts as one more on each of its workers.");
+      "  chimera simulate chimera --stages 4 --micro-batches 4 --cores 2   # four processes on two cores\n"
+      "\nEach worker runs its ops in the schedule's order, each as soon as its inputs have arrived. Times are those of "
+      "one worker's whole share of the model, in any unit, with a core to itself. With --cores, all workers (of all "
+      "--data-parallel groups) share one machine: while k of them compute, each advances at the rate min(1, cores / "
+      "k), and an all-reduce counts as one more on each of its workers.");
   auto options = std::make_shared<Options>();
   command->add_option("NAME", options->name, "name of the schedule; `chimera schedules` lists them");
-  add_path(*command, "--file", options->file, "schedule in JSON or CSV instead; - reads standard input");
+  begin_group(*command, heading::kSchedule);
+  add_path(*command, "--file", options->file,
+           "time the schedule in this JSON or CSV file instead; - reads standard input");
   options->shape.add_to(*command);
   options->costs.add_to(*command);
   add_count(*command, "--steps", options->steps,
-            "steps of training in a row, without a flush where the schedule is asynchronous (default 1)");
-  options->cores_option =
-      add_count(*command, "--cores", options->cores, "cores that all workers share (default: each has its own)");
+            "training steps to time in a row; an asynchronous schedule has no flush between them (default 1)");
+  options->cores_option = add_count(*command, "--cores", options->cores,
+                                    "cores that all workers share (default: each worker has a core of its own)");
+  begin_group(*command, heading::kOutput);
   options->pictures.add_to(*command);
   add_format(*command, options->format, {Format::Text, Format::Json, Format::Svg, Format::Html, Format::Perfetto});
-  add_path(*command, "--output", options->output, "file to write instead of standard output");
+  add_path(*command, "--output", options->output, "write to this file instead of standard output");
   command->callback([options] {
     options->costs.shared_cores = options->cores_option->count() > 0;
     options->pictures.check_format(options->format);

@@ -11,119 +11,26 @@
 #include "commands.h"
 #include "config_words.h"
 #include "core/console.h"
+#include "core/descriptors.h"
 #include "core/error.h"
 #include "core/freed_memory.h"
 #include "dry_run_report.h"
+#include "export_flags.h"
 #include "launch/launcher.h"
-#include "model_flags.h"
-#include "options.h"
-#include "partition_flag.h"
 #include "schedule/schedule_json.h"
 #include "schedule_file.h"
 #include "train/device.h"
+#include "train/fingerprint.h"
 #include "train/report.h"
+#include "train_command_line.h"
 #include "train_options.h"
-#include "train_plan.h"
 
 namespace chimera::apps {
 namespace {
 
 using Words = std::vector<std::string>;
 
-struct Flags {
-  TrainOptions options;
-  CLI::Option* schedule = nullptr;
-  ShapeFlags shape;
-  ModelFlags model;
-  TrainPlanFlags plan;
-  std::string config;  // a TOML file of flags
-  bool dry_run = false;
-  Format format = Format::Text;  // of a dry run
-};
-
-void add_flags(CLI::App& command, Flags& flags) {
-  TrainOptions& o = flags.options;
-  command.add_option("--model", o.model, "a preset, or a TOML file (default gpt2-mini): " + listed_models())
-      ->type_name("NAME");
-  flags.model.add_to(command);
-  add_path(command, "--data", o.data, "UTF-8 text; its bytes are the tokens, its last 5 % validate");
-  flags.schedule =
-      command
-          .add_option("--schedule", o.schedule, "`chimera schedules` lists them; none: unpipelined (default chimera)")
-          ->type_name("NAME");
-  add_path(command, "--schedule-file", o.schedule_file,
-           "a schedule in JSON or CSV in place of a name and a shape; - reads standard input");
-  flags.shape.add_to(command);
-  add_partition(command, o.partition);
-  add_count(command, "--data-parallel", o.data_parallel,
-            "W, groups that run the schedule side by side, each on its share of the samples (default 1)");
-  add_choice(command, "--replica-layout", o.replica_layout,
-             "whether the copies of a worker are neighbouring ranks, or those of a pipeline are (default near)");
-  add_count(command, "--micro-batch-size", o.micro_batch_size, "sequences of a micro-batch (default 4)");
-  add_count(command, "--sequence", o.sequence, "tokens of a sequence (default 128)");
-  add_count(command, "--steps", o.steps, "steps to train (default 100)");
-  add_count(command, "--seed", o.seed, "chooses initial weights and the order of the data (default 1)");
-  add_choice(command, "--dtype", o.dtype,
-             "numbers that layers compute with; bfloat16 keeps weights, gradients and sums in "
-             "float32 (default float32)");
-  command.add_flag("--force-bfloat16", o.force_bfloat16,
-                   "compute with bfloat16 even where the CPU has neither AVX512-BF16 nor AMX, very slowly");
-  add_choice(command, "--optimizer", o.optimizer.kind, "(default adamw)");
-  command
-      .add_flag("--shard-optimizer", o.shard_optimizer,
-                "keep its state once over the workers that hold a stage: each updates a part of the parameters and "
-                "hands it to the others")
-      ->type_name("");
-  add_number(command, "--learning-rate", o.learning_rate.peak, "peak; falls along a cosine to a tenth (default 0.001)");
-  add_count(command, "--warmup", o.learning_rate.warmup, "steps of linear warm-up (default 0)");
-  add_number(command, "--weight-decay", o.optimizer.weight_decay, "on matrices (default 0.01)");
-  add_number(command, "--dropout", o.dropout, "probability of an element to be dropped (default 0)");
-  command
-      .add_option_function<std::string>(
-          "--recompute", [&o](const std::string& text) { o.recompute = parse_recompute(text); },
-          "stages that run forward again before backward: none, full, a list such as 0,1, or auto: those that "
-          "--memory asks for (default none)")
-      ->type_name("none|full|auto|N,N");
-  add_number(command, "--memory", o.memory, "GiB that a worker has, for --recompute auto and --plan auto");
-  flags.plan.add_to(command);
-  add_number(command, "--clip", o.clip,
-             "largest global gradient norm, of asynchronous schedules each stage's own; 0: none (default 1)");
-  add_choice(command, "--reduction", o.reduction,
-             "order in which gradients are added: as the schedule has it, or one for all schedules, D, 2f and W, which "
-             "then agree in every bit (default natural)");
-  add_count(command, "--reduction-blocks", o.reduction_blocks,
-            "Q, blocks of the step's micro-batches that a binary tree adds (canonical; default the largest power of "
-            "two that divides N W, at most 64)");
-  add_choice(command, "--sync", o.sync,
-             "when gradients are summed over copies: after a worker's last op, after the stage's last backward, or so "
-             "only where the worker then still waits (default eager-opt)");
-  add_choice(command, "--transport", o.transport, "what ranks are (default processes)");
-  add_choice(
-      command, "--device", o.device,
-      "where tensors live; cuda: one GPU for each process, over NCCL, or the first for all threads (default cpu)");
-  add_count(command, "--threads", o.threads,
-            "intra-op threads of a rank (default: cores / ranks, at least 1; with --reduction canonical 1)");
-  add_number(command, "--hang-seconds", o.hang_seconds,
-             "time in which no rank begins an op, beyond the longest so far, after which the job is ended and the rank "
-             "that holds it up named; time in which a rank computes counts a twentieth; 0: never (default 30)");
-  add_count(command, "--validate-every", o.validate_every, "steps between validations; 0: none (default 0)");
-  add_path(command, "--metrics", o.metrics, "file for one JSON object a step");
-  add_path(command, "--trace", o.trace,
-           "file for what ran on every rank in the last steps (at most 8), as a trace for ui.perfetto.dev");
-  add_path(command, "--op-times", o.op_times,
-           "file for the mean time of every stage's ops, in seconds, as `chimera simulate --costs` reads it");
-  add_path(command, "--tensor-memory", o.tensor_memory,
-           "file for the most bytes of tensors alive at once on each rank, counted at every allocation, as JSON");
-  add_path(command, "--timeline", o.timeline,
-           "HTML page for a step as it ran (the median of the last ones) above its simulation with those times");
-  command.add_flag("--dry-run", flags.dry_run,
-                   "start nothing: print the stages, parameters, bytes, bubble and predicted step of every rank");
-  add_format(command, flags.format, {Format::Text, Format::Json});
-  add_path(command, "--config", flags.config, "TOML file of flags, such as `stages = 4`; those given here count more");
-  for (CLI::Option* option : command.get_options()) option->take_last();  // so that flags override those of a script
-}
-
-void require_positive_shape(const Flags& flags) {
+void require_positive_shape(const TrainCommandLine& flags) {
   const auto& shape = flags.shape;
   const auto require = [](const char* flag, std::int64_t value) {
     if (value < 1) throw ConfigError(fmt::format("{} must be at least 1, not {}", flag, value));
@@ -133,7 +40,7 @@ void require_positive_shape(const Flags& flags) {
 }
 
 /// The schedule of --schedule-file. A rank gets it from its launcher, as standard input can be read but once.
-std::shared_ptr<const Schedule> given_schedule(const Flags& flags, const Invocation& invocation) {
+std::shared_ptr<const Schedule> given_schedule(const TrainCommandLine& flags, const Invocation& invocation) {
   if (flags.schedule->count() > 0) throw ConfigError("--schedule-file is a schedule already; leave out --schedule");
   if (flags.shape.given()) {
     throw ConfigError(
@@ -144,9 +51,12 @@ std::shared_ptr<const Schedule> given_schedule(const Flags& flags, const Invocat
   return std::make_shared<const Schedule>(load_schedule(path));
 }
 
-TrainOptions resolve(const Flags& flags, const Invocation& invocation) {
+TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation) {
   TrainOptions options = flags.options;
   options.overrides = flags.model.overrides();
+  flags.optimizer.complete(options.optimizer, options.learning_rate);
+  if (!options.from.empty() && flags.model_name->count() == 0) options.model.clear();
+  flags.exports.require_sense(options);
   if (!options.schedule_file.empty()) {
     options.given = given_schedule(flags, invocation);
     return options;
@@ -163,10 +73,10 @@ TrainOptions resolve(const Flags& flags, const Invocation& invocation) {
 /// Flags read from words.
 struct Parsed {
   CLI::App command;
-  Flags flags;
+  TrainCommandLine flags;
 
   explicit Parsed(const Words& words) {
-    add_flags(command, flags);
+    flags.add_to(command);
     try {
       command.parse(Words(words.rbegin(), words.rend()));  // CLI11 takes the last word first
     } catch (const CLI::ParseError& error) {
@@ -180,7 +90,8 @@ struct Asked {
   TrainOptions options;
   Words words;
   std::optional<Format> dry_run;  // what it is printed as
-  std::string machine;            // whose profile predicts it; empty: this one's, assumed
+  std::string machine;            // whose profile predicts it, or gives MFU its measure; empty: none
+  bool plans = false;             // whether that is what the profile is there for
 };
 
 Words planned_words(const Parsed& parsed) {
@@ -202,7 +113,7 @@ Asked asked(Words words, const Invocation& invocation) {
     words.insert(words.begin(), first.begin(), first.end());
     parsed = std::make_unique<Parsed>(words);
   }
-  parsed->flags.plan.require_sense(parsed->flags.dry_run);
+  parsed->flags.plan.require_sense();
   if (!parsed->flags.dry_run && parsed->command.get_option("--format")->count() > 0) {
     throw ConfigError("--format is for --dry-run; --metrics writes JSON as training goes on");
   }
@@ -211,15 +122,26 @@ Asked asked(Words words, const Invocation& invocation) {
     words.insert(words.end(), last.begin(), last.end());
     parsed = std::make_unique<Parsed>(words);
   }
-  const Flags& flags = parsed->flags;
+  const TrainCommandLine& flags = parsed->flags;
   return {resolve(flags, invocation), words, flags.dry_run ? std::optional(flags.format) : std::nullopt,
-          flags.plan.machine};
+          flags.plan.machine, flags.plan.plan_option->count() > 0};
 }
 
 void print_dry_run(const Asked& all) {
   const Job job = cut_job(job_shape(all.options));
   const Forecast expected = forecast(job, all.machine.empty() ? assumed_machine(job) : read_machine(all.machine));
   write_output("", *all.dry_run == Format::Json ? dry_run_json(job, expected) : dry_run_text(job, expected));
+}
+
+/// What MFU is measured by; 0 where no profile says.
+double peak_flops(const Job& job, const Asked& all) {
+  if (all.machine.empty() || all.machine == "-") return 0;  // standard input can be read but once
+  const double peak = matrix_peak(read_machine(all.machine), job.options.dtype, job.num_ranks(), intra_op_threads(job));
+  if (peak == 0 && !all.plans) {
+    throw ConfigError(fmt::format("--machine {}: has no matrix_flops of {}; `chimera profile` measures them",
+                                  all.machine, to_text(job.options.dtype)));
+  }
+  return peak;
 }
 
 /// Metrics are whole lines already, so a run in one process may end at once.
@@ -231,6 +153,7 @@ void end_cleanly_on_signals() {
 }
 
 int run(const Job& job, const std::vector<std::string>& arguments) {
+  require_descriptors(descriptors_needed(job), fmt::format("{} ranks", job.num_ranks()));
   ::signal(SIGPIPE, SIG_IGN);  // whoever reads, the run goes on to its end
   output().write(describe(job));
   output().drain(kPromptEnd);
@@ -239,6 +162,7 @@ int run(const Job& job, const std::vector<std::string>& arguments) {
     end_cleanly_on_signals();
     return run_threads(job);
   }
+  hash_large_data(job);
   return launch(
       {.ranks = static_cast<int>(job.num_ranks()),
        .arguments = arguments,
@@ -256,47 +180,52 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
   command->footer(
       "Examples:\n"
       "  chimera train --data book.txt\n"
+      "  chimera train --model gpt2 --data 0.7:tokens.bin 0.3:shards --validation held_out.bin\n"
       "  chimera train --data book.txt --schedule 1f1b --stages 2 --micro-batches 8 --validate-every 25\n"
       "  chimera train --model bert-tiny --data book.txt --stages 4 --metrics metrics.jsonl\n"
-      "  chimera train --data book.txt --schedule none --micro-batches 4   (the unpipelined reference)\n"
+      "  chimera train --data book.txt --schedule none --micro-batches 4   # the unpipelined reference\n"
       "  chimera train --data book.txt --schedule 1f1b --stages 2 --micro-batches 4 --data-parallel 2\n"
-      "  chimera train --data book.txt --schedule-file mine.json   (or CSV, as `chimera schedule` writes them)\n"
+      "  chimera train --data book.txt --schedule-file mine.json   # or CSV, as `chimera schedule` writes them\n"
       "  chimera train --data book.txt --steps 10 --trace trace.json --timeline page.html\n"
-      "  chimera train --data book.txt --vocabulary 16384 --stages 4 --partition balanced   (or 3,2,2,1)\n"
-      "  chimera train --data book.txt --stages 4 --shard-optimizer   (the copies of a stage share AdamW's state)\n"
-      "  chimera train --config plan.toml --data book.txt   (as `chimera plan --output` writes it)\n"
-      "  chimera train --stages 8 --data-parallel 4 --dry-run   (what every rank would hold and do)\n"
+      "  chimera train --data book.txt --vocabulary 16384 --stages 4 --partition balanced   # or 3,2,2,1\n"
+      "  chimera train --data book.txt --stages 4 --shard-optimizer   # the copies of a stage share AdamW's state\n"
+      "  chimera train --config plan.toml --data book.txt   # as `chimera plan --output` writes it\n"
+      "  chimera train --recipe recipes/nanogpt-cpu.toml --data book.txt --tensorboard logs --machine here.json\n"
+      "  chimera train --stages 8 --data-parallel 4 --dry-run   # what every rank would hold and do\n"
+      "  chimera train --from path/to/gpt2 --data book.txt --export path/to/tuned   # Hugging Face folders\n"
       "  chimera train --plan auto --machine here.json --workers 4 --memory 2 --mini-batch 32 --data book.txt\n"
-      "\nStarts one process for each worker on this machine, connected over loopback, or threads. Every schedule\n"
-      "trains on the same samples from the same weights, and its gradients are those of the unpipelined model.\n"
-      "Dropout masks depend on seed, step, sample and layer only; validation drops nothing. --recompute full keeps\n"
-      "the input of every stage alone and runs forwards again: less memory, more time, the same numbers.\n"
-      "Asynchronous schedules (`chimera schedules`: no flush) train by other updates than these: each stage updates\n"
-      "by itself, after every micro-batch or every N, with the mean loss of the update's samples, and backward uses\n"
-      "the weights of its forward. Steps follow each other without a flush but for validation and the end. --clip "
-      "then\n"
-      "bounds the norm of each stage's own gradients; grad_norm is the root mean square, over the step's updates, of\n"
-      "the norm over all stages. The learning rate changes from step to step.\n"
-      "The loss is the mean over the step's target tokens, in nats. --micro-batches defaults to --stages, and\n"
-      "--stages to 4; with --data-parallel W a step has W times as many. With --schedule none the flags that place "
-      "stages mean nothing. With --tied true the head is the token embedding: one matrix on every worker that holds\n"
-      "the first or the last stage; gpt2 is so by default.\n"
-      "--config reads flags from a TOML file, named without their dashes; those of the command line count more, and\n"
-      "unknown ones are errors. --plan auto chooses what `chimera plan` would, and trains with it (docs/planner.md).\n"
-      "--trace, --op-times and --timeline are written at the end, whole or not at all. Of a repeated flag the last "
-      "counts.\n"
-      "\nWhen a rank dies, throws, gets a loss or gradient that is not finite, or was started differently from the\n"
-      "others, all end within two seconds and one line names it, what it did and why. A process stopped for long\n"
-      "(SIGSTOP) or waiting for ever is found by --hang-seconds; Ctrl-Z and fg of the whole job is no hang.\n"
-      "Output that nobody reads (Ctrl-S, a closed pipe) stops nothing. Copies of a stage that differ end the run.\n"
-      "Exit codes: 1 failed or hung; 2 wrong usage, or ranks that differ; 130 Ctrl-C; 143 SIGTERM (docs/faults.md).");
-  auto flags = std::make_shared<Flags>();
-  add_flags(*command, *flags);
+      "\nThe command starts one process (or thread) for each of the D W workers on this machine. Every synchronous "
+      "schedule trains on the same samples from the same initial weights, and its gradients are those of the "
+      "unpipelined model: gradients are accumulated over the micro-batches and all-reduced over the copies of each "
+      "stage before the one optimizer step. The loss is the mean over all target tokens of the step, in nats.\n"
+      "\n--stages defaults to 4 and --micro-batches to --stages. With --data-parallel W a step has W times as many "
+      "micro-batches. --schedule none ignores the flags that place stages. With --tied true the head is the token "
+      "embedding: one matrix, of which every worker that holds the first or the last stage has a copy; gpt2 is tied by "
+      "default. Dropout masks depend on seed, step, sample and layer only, so that every schedule drops the same "
+      "elements; validation drops none. Recomputation takes more time and less memory, and changes no bit.\n"
+      "\nAsynchronous schedules (those without a flush in `chimera schedules`) do not train as the unpipelined model "
+      "does. Each stage is updated by itself, after every micro-batch or every N, with the gradient of the mean loss "
+      "of that update's samples, and a backward uses the weight version of its forward (weight stashing). Steps follow "
+      "each other without a flush, except before a validation and at the end. --clip then bounds the norm of each "
+      "stage's own gradients; grad_norm is the root mean square, over the step's updates, of the norm over all "
+      "stages.\n"
+      "\n--config names flags without their dashes; an unknown name is an error. Where a flag is repeated, the last "
+      "one counts. --plan auto trains with what `chimera plan` would choose (docs/planner.md). The files of --trace, "
+      "--op-times and --timeline are written when the run ends, whole or not at all.\n"
+      "\nWhen a rank dies, throws, computes a loss or gradient that is not finite, or was started differently from the "
+      "others, all ranks end within two seconds, and one line names the rank, what it did and why. --hang-seconds "
+      "finds a rank that was stopped (SIGSTOP) or waits for ever; Ctrl-Z and fg of the whole job are no hang. Output "
+      "that nobody reads (Ctrl-S, a closed pipe) holds up nothing. Copies of a stage that differ end the run.\n"
+      "\nExit codes: 1 the run failed or hung; 2 wrong usage, or ranks that were started differently; 130 Ctrl-C; 143 "
+      "SIGTERM (docs/faults.md).");
+  auto flags = std::make_shared<TrainCommandLine>();
+  flags->add_to(*command);
   command->callback([flags, &invocation, &exit_code] {
     keep_freed_memory();
     Asked all = asked({invocation.arguments.begin() + 1, invocation.arguments.end()}, invocation);
     if (all.dry_run) return print_dry_run(all);
-    const Job job = prepare_job(all.options);
+    Job job = prepare_job(all.options);
+    job.peak_flops = peak_flops(job, all);
     all.words.insert(all.words.begin(), "train");
     exit_code = invocation.rank ? run_rank(job, *invocation.rank) : run(job, all.words);
   });

@@ -12,25 +12,27 @@
 namespace chimera::apps {
 
 void TrainPlanFlags::add_to(CLI::App& app) {
-  plan_option = add_choice(app, "--plan", plan,
-                           "auto: choose schedule, W, D, N, micro-batch size, partition and recomputation as `chimera "
-                           "plan` does, from the next three flags and --memory (default none)");
-  others = {add_path(app, "--machine", machine, "profile of the machine, in JSON (--plan auto, --dry-run)"),
-            add_count(app, "--workers", workers, "P, workers in all (--plan auto)"),
-            add_count(app, "--mini-batch", mini_batch, "sequences of a step over all workers (--plan auto)")};
+  plan_option =
+      add_choice(app, "--plan", plan,
+                 "auto: let the planner choose schedule, W, D, N, micro-batch size, partition and recomputation, as "
+                 "`chimera plan` does from the next three flags and --memory (default none)");
+  others = {add_path(app, "--machine", machine,
+                     "profile of the machine, in JSON, for --plan auto, --dry-run and the MFU of a run"),
+            add_count(app, "--workers", workers, "P, the workers in all: W x D, for --plan auto"),
+            add_count(app, "--mini-batch", mini_batch, "sequences of a step over all workers, for --plan auto")};
 }
 
-void TrainPlanFlags::require_sense(bool dry_run) const {
+void TrainPlanFlags::require_sense() const {
   if (plan_option->count() > 0) return;
   for (const CLI::Option* option : others) {
-    const bool used = dry_run && option->get_name() == "--machine";
+    const bool used = option->get_name() == "--machine";
     if (option->count() > 0 && !used) throw ConfigError(fmt::format("{} is for --plan auto", option->get_name()));
   }
 }
 
 std::vector<std::string> TrainPlanFlags::planned_words(const TrainOptions& options, bool schedule_given) const {
   PlanFlags flags;
-  flags.model = options.model;
+  flags.model = options.from.empty() ? options.model : options.from;
   flags.workers = workers;
   flags.mini_batch = mini_batch;
   flags.machine = machine;

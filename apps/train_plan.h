@@ -34,8 +34,8 @@ struct TrainPlanFlags {
 
   void add_to(CLI::App& app);
   [[nodiscard]] bool is_auto() const { return plan == PlanChoice::Auto; }
-  /// Throws ConfigError where flags for planning stand without --plan; --machine is also for --dry-run.
-  void require_sense(bool dry_run) const;
+  /// Throws ConfigError where flags for planning stand without --plan; --machine is for others as well.
+  void require_sense() const;
   /// The fastest plan for what `options` ask for, of their schedule alone where `schedule_given`, as flags; `shape`
   /// and other flags that it decides must not be given. Throws ConfigError as make_plan() does.
   [[nodiscard]] std::vector<std::string> planned_words(const TrainOptions& options, bool schedule_given) const;

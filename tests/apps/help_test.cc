@@ -1,8 +1,13 @@
 // Every subcommand explains itself.
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pty.h>
+#include <unistd.h>
 
+#include <array>
+#include <regex>
 #include <sstream>
 
 #include "support/program.h"
@@ -25,6 +30,31 @@ std::vector<std::string> subcommands() {
   return names;
 }
 
+/// The arguments of every --help: that of the program, and those of its subcommands.
+std::vector<std::vector<std::string>> all_helps() {
+  std::vector<std::vector<std::string>> helps = {{"--help"}};
+  for (const std::string& name : subcommands()) helps.push_back({name, "--help"});
+  return helps;
+}
+
+/// What the program prints where COLUMNS says how wide the terminal is; empty: it does not.
+std::string help_at(const std::vector<std::string>& arguments, const std::string& columns) {
+  return ProgramRun(arguments, {.environment = {"COLUMNS=" + columns}}).wait().output;
+}
+
+std::size_t longest_line(const std::string& text) {
+  std::istringstream lines(text);
+  std::size_t longest = 0;
+  for (std::string line; std::getline(lines, line);) longest = std::max(longest, line.size());
+  return longest;
+}
+
+/// All words in order, without what continues an example on the next line.
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream stream(std::regex_replace(text, std::regex(R"( \\\n)"), "\n"));
+  return {std::istream_iterator<std::string>(stream), {}};
+}
+
 TEST(HelpTest, EverySubcommandHasExamples) {
   const auto names = subcommands();
   EXPECT_THAT(names, ::testing::IsSupersetOf({"schedules", "schedule", "check", "simulate", "model"}));
@@ -33,6 +63,68 @@ TEST(HelpTest, EverySubcommandHasExamples) {
     EXPECT_EQ(result.exit_code, 0) << name;
     EXPECT_EQ(result.messages, "") << name;
     EXPECT_THAT(result.output, HasSubstr("Examples:\n  chimera " + name)) << name;
+  }
+}
+
+TEST(HelpTest, NoLineIsLongerThanTheTerminalIsWide) {
+  const std::vector<std::pair<std::string, std::size_t>> widths = {{"80", 80},   {"97", 97}, {"120", 120}, {"40", 80},
+                                                                   {"300", 120}, {"", 100},  {"wide", 100}};
+  for (const auto& arguments : all_helps()) {
+    for (const auto& [columns, width] : widths) {
+      EXPECT_LE(longest_line(help_at(arguments, columns)), width) << arguments.front() << ", COLUMNS=" << columns;
+    }
+  }
+  EXPECT_GT(longest_line(help_at({"train", "--help"}, "120")), 110U);  // uses what there is
+}
+
+TEST(HelpTest, SaysTheSameAtAnyWidth) {
+  for (const auto& arguments : all_helps()) {
+    std::vector<std::string> narrow = words_of(help_at(arguments, "80"));
+    std::vector<std::string> wide = words_of(help_at(arguments, "120"));
+    // The comment of an example stands above it where the line is too long for both.
+    std::ranges::sort(narrow);
+    std::ranges::sort(wide);
+    EXPECT_EQ(narrow, wide) << arguments.front();
+  }
+}
+
+TEST(HelpTest, ContinuesLongExamplesAsAShellDoes) {
+  const std::string help = help_at({"plan", "--help"}, "80");
+  EXPECT_THAT(help, HasSubstr("  chimera plan --model bert-48 --workers 32 --mini-batch 512 --memory 16 \\\n"
+                              "    --machine machines/p100-aries.json\n"));
+  EXPECT_THAT(help_at({"bench", "--help"}, "80"), HasSubstr("\n    --command 'mine=python3 mine.py exported'\n"));
+}
+
+TEST(HelpTest, TakesTheWidthOfTheTerminal) {
+  int terminal = -1;
+  int program_side = -1;
+  const winsize size{.ws_row = 24, .ws_col = 91, .ws_xpixel = 0, .ws_ypixel = 0};
+  ASSERT_EQ(::openpty(&terminal, &program_side, nullptr, nullptr, &size), 0);
+  const FileDescriptor ends[] = {FileDescriptor(terminal), FileDescriptor(program_side)};
+  ProgramRun({"check", "--help"}, {.environment = {"COLUMNS="}, .output = program_side}).wait();
+  std::array<char, 4096> buffer;
+  const ssize_t read = ::read(terminal, buffer.data(), buffer.size());
+  ASSERT_GT(read, 0);
+  std::string shown(buffer.data(), static_cast<std::size_t>(read));
+  std::erase(shown, '\r');
+  EXPECT_EQ(shown, help_at({"check", "--help"}, "91"));
+  EXPECT_NE(shown, help_at({"check", "--help"}, ""));
+}
+
+TEST(HelpTest, FlagsStandUnderHeadings) {
+  const std::string train = help_at({"train", "--help"}, "");
+  std::size_t last = 0;
+  for (const char* heading : {"\nModel:\n", "\nData:\n", "\nSchedule and shape:\n", "\nParallelism:\n",
+                              "\nOptimisation:\n", "\nMemory:\n", "\nOutput:\n", "\nHelp:\n"}) {
+    const std::size_t place = train.find(heading);
+    EXPECT_NE(place, std::string::npos) << heading;
+    EXPECT_GT(place, last) << heading;
+    last = place;
+  }
+  EXPECT_THAT(train, HasSubstr("\nSchedule and shape:\n  --schedule NAME"));
+  EXPECT_THAT(help_at({"simulate", "--help"}, ""), HasSubstr("\nCosts:\n  --forward X"));
+  for (const auto& arguments : all_helps()) {
+    EXPECT_THAT(help_at(arguments, ""), ::testing::Not(HasSubstr("\nOptions:\n"))) << arguments.front();
   }
 }
 

@@ -1,0 +1,53 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+
+#include "commands.h"
+#include "core/error.h"
+#include "export_flags.h"
+#include "help.h"
+#include "model_folder/config_json.h"
+#include "model_folder/export_plan.h"
+#include "options.h"
+#include "train/convert_folder.h"
+
+namespace chimera::apps {
+namespace {
+
+struct ExportOptions {
+  std::string source;
+  std::string output;
+  std::string dtype;  // empty: each tensor's own
+  std::uint64_t shard_bytes = kDefaultShardBytes;
+};
+
+}  // namespace
+
+void add_export(CLI::App& program, const Invocation&, int&) {
+  auto* command = program.add_subcommand(kExport.name, kExport.description);
+  command->footer(
+      "Examples:\n"
+      "  chimera export path/to/tuned --output path/to/small --dtype bfloat16\n"
+      "  chimera export path/to/llama --output path/to/sharded --shard-size 300MB\n"
+      "\nThe command reads a folder that `chimera train --export` or save_pretrained wrote, and writes one that "
+      "from_pretrained loads: config.json, generation_config.json, the files of the tokenizer, and safetensors, in "
+      "several "
+      "files with an index where one would be too large. Without --dtype every tensor keeps its bytes. No more than a "
+      "block of a tensor is in memory. The folder appears whole or not at all. docs/folders.md says what comes in, "
+      "what "
+      "goes out and what is refused.");
+  auto options = std::make_shared<ExportOptions>();
+  command->add_option("RUN", options->source, "folder of a model")->required();
+  begin_group(*command, heading::kOutput);
+  add_path(*command, "--output", options->output, "write to this new folder")->required();
+  add_element_type(*command, "--dtype", options->dtype, "type of all tensors (default: each keeps its own)");
+  add_shard_size(*command, "--shard-size", options->shard_bytes);
+  command->callback([options] {
+    std::optional<ElementType> type;
+    if (!options->dtype.empty()) type = element_type_of_word("--dtype", options->dtype);
+    convert_folder(options->source, options->output, type, options->shard_bytes);
+  });
+}
+
+}  // namespace chimera::apps

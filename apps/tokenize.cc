@@ -1,0 +1,177 @@
+#include "tokenize/tokenize.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "core/console.h"
+#include "core/cores.h"
+#include "core/error.h"
+#include "help.h"
+#include "options.h"
+
+namespace chimera::apps {
+namespace {
+
+constexpr double kMega = 1e6;
+constexpr std::int64_t kMostWorkers = 1024;
+
+struct TokenizeFlags {
+  TokenizeOptions options;
+  CLI::Option* field = nullptr;
+  CLI::Option* output_format = nullptr;
+  std::int64_t workers = 0;  // 0: as many as cores
+  std::int64_t save_every = 256;
+  Format format = Format::Text;
+};
+
+double rate(double amount, const TokenizeReport& report) { return amount / std::max(report.seconds, 1e-9); }
+
+/// A line now and then, for people.
+class TokenizeProgress {
+ public:
+  void operator()(const TokenizeReport& report) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now < next_) return;
+    next_ = now + (on_terminal_ ? std::chrono::milliseconds(200) : std::chrono::milliseconds(10'000));
+    if (!has_begun_ && !on_terminal_) {  // the first line comes when there is something to say
+      has_begun_ = true;
+      return;
+    }
+    has_begun_ = true;
+    const double done = static_cast<double>(report.bytes);
+    const double left = static_cast<double>(report.total_bytes - report.resumed) - done;
+    std::string line = fmt::format("{:.1f} MB", (done + static_cast<double>(report.resumed)) / kMega);
+    if (report.total_bytes > 0) {
+      line += fmt::format(" of {:.1f} | {:.0f} s left", static_cast<double>(report.total_bytes) / kMega,
+                          left / std::max(rate(done, report), 1.0));
+    }
+    line += fmt::format(" | {:.1f} MB/s | {:.0f} documents/s", rate(done, report) / kMega,
+                        rate(static_cast<double>(report.documents), report));
+    if (on_terminal_) {
+      messages().show("\r\x1b[K" + line);
+    } else {
+      messages().write(line + "\n");
+    }
+  }
+  void finish() const {
+    if (on_terminal_ && has_begun_) messages().write("\r\x1b[K");
+  }
+
+ private:
+  bool on_terminal_ = ::isatty(STDERR_FILENO) == 1;
+  bool has_begun_ = false;
+  std::chrono::steady_clock::time_point next_;
+};
+
+std::string summary(const TokenizeReport& report) {
+  const auto bytes = static_cast<double>(report.bytes);
+  std::string text = fmt::format("{} documents, {} tokens; {:.1f} MB in {:.2f} s: {:.1f} MB/s, {:.0f} documents/s\n",
+                                 report.documents, report.tokens, bytes / kMega, report.seconds,
+                                 rate(bytes, report) / kMega, rate(static_cast<double>(report.documents), report));
+  if (report.skipped > 0) text += fmt::format("{} empty documents left out\n", report.skipped);
+  if (report.resumed > 0) {
+    text += fmt::format("an earlier run had done {:.1f} MB\n", static_cast<double>(report.resumed) / kMega);
+  }
+  for (const std::string& file : report.files) text += fmt::format("wrote {}\n", file);
+  return text;
+}
+
+std::string summary_json(const TokenizeReport& report) {
+  const auto bytes = static_cast<double>(report.bytes);
+  const nlohmann::ordered_json json = {{"documents", report.documents},
+                                       {"tokens", report.tokens},
+                                       {"empty_documents_skipped", report.skipped},
+                                       {"bytes", report.bytes},
+                                       {"resumed_bytes", report.resumed},
+                                       {"seconds", report.seconds},
+                                       {"megabytes_per_second", rate(bytes, report) / kMega},
+                                       {"documents_per_second", rate(static_cast<double>(report.documents), report)},
+                                       {"files", report.files}};
+  return json.dump(2) + "\n";
+}
+
+void run(TokenizeFlags& flags) {
+  TokenizeOptions& options = flags.options;
+  const bool prints = options.output == "-";
+  require_between("--workers", flags.workers, 0, kMostWorkers);
+  require_between("--save-every", flags.save_every, 1, 1'000'000);
+  if (prints && flags.format != Format::Text)
+    throw ConfigError("--format json needs standard output, as --output - does");
+  if (prints && flags.output_format->count() > 0) {
+    throw ConfigError("--output - prints ids as text; leave out --output-format, or name a file");
+  }
+  options.inputs.all_jsonl = flags.field->count() > 0;
+  options.workers = flags.workers == 0 ? available_cores() : static_cast<int>(flags.workers);
+  options.save_every = flags.save_every << 20;
+  options.print = [](const std::string& text) {
+    std::cout << text;
+    if (!std::cout) throw Error("standard output cannot be written");
+  };
+  TokenizeProgress progress;
+  const TokenizeReport report = tokenize(options, [&](const TokenizeReport& now) { progress(now); });
+  progress.finish();
+  if (flags.format == Format::Json) {
+    write_output("", summary_json(report));
+  } else if (!prints) {
+    messages().write(summary(report));
+  }
+  std::cout << std::flush;
+  finish_output(kPatientEnd);
+}
+
+}  // namespace
+
+void add_tokenize(CLI::App& program, int&) {
+  auto* command = program.add_subcommand("tokenize", "Turn files of text into files of token ids");
+  command->footer(
+      "Examples:\n"
+      "  chimera tokenize book.txt --tokenizer tokenizer.json --output book\n"
+      "  chimera tokenize *.jsonl --field text --tokenizer llama/ --output-format llmc --output corpus --workers 8\n"
+      "  zcat text.gz | chimera tokenize - --tokenizer gpt2/ --output-format raw --output train\n"
+      "  echo 'Hello world' | chimera tokenize - --tokenizer tokenizer.json --output -\n"
+      "\nA text file is one document; a JSONL file (.jsonl, or any with --field) has one a line. Documents keep the "
+      "order of the input, whatever the workers, and each ends with the end-of-document token (for llmc it begins with "
+      "it).\n"
+      "Files get their names when they are whole. A broken run of files goes on where it was when it is called again: "
+      "PREFIX.resume says where.\n"
+      "Formats of token files and kinds of tokenizers: docs/tokenizers.md.");
+  auto flags = std::make_shared<TokenizeFlags>();
+  TokenizeOptions& options = flags->options;
+  options.inputs.field = "text";
+  command->add_option("FILE", options.inputs.paths, "UTF-8 text or JSONL; - for standard input")->required();
+  begin_group(*command, heading::kData);
+  add_path(*command, "--tokenizer", options.tokenizer,
+           "a tokenizer.json, vocab.json or vocab.txt, a folder with one, or the word bytes")
+      ->required();
+  flags->field =
+      command
+          ->add_option("--field", options.inputs.field, "of a line's object; every FILE is JSONL then (default text)")
+          ->type_name("NAME");
+  command
+      ->add_option("--end-of-document", options.end_of_document,
+                   "a token for the end of each document, or none (default: the tokenizer's; with --output - none)")
+      ->type_name("TOKEN");
+  add_choice(*command, "--invalid", options.invalid,
+             "text that is no valid UTF-8: an error, or U+FFFD in its place (default refuse)");
+  add_choice(*command, "--empty", options.empty,
+             "documents without a token: an error, left out, or kept (default refuse)");
+  begin_group(*command, heading::kRunning);
+  add_count(*command, "--workers", flags->workers, "threads that tokenize (default: one a core)");
+  add_count(*command, "--save-every", flags->save_every,
+            "MiB of input after which a broken run can go on (default 256)");
+  begin_group(*command, heading::kOutput);
+  add_path(*command, "--output", options.output,
+           "PREFIX of PREFIX.bin and, for megatron, PREFIX.idx; - prints ids, one document a line")
+      ->required();
+  flags->output_format = add_choice(*command, "--output-format", options.format, "of the files (default megatron)");
+  add_format(*command, flags->format, {Format::Text, Format::Json});
+  command->callback([flags] { run(*flags); });
+}
+
+}  // namespace chimera::apps

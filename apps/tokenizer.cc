@@ -1,0 +1,93 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <set>
+
+#include "commands.h"
+#include "core/error.h"
+#include "core/input_file.h"
+#include "help.h"
+#include "options.h"
+#include "tokenizer/bpe_trainer.h"
+#include "tokenizer/unicode.h"
+
+namespace chimera::apps {
+namespace {
+
+constexpr std::int64_t kLargestVocabulary = 1 << 22;
+constexpr std::size_t kMostText = std::size_t{16} << 30;  // bytes of a file
+
+struct TrainTokenizerOptions {
+  std::vector<std::string> files;
+  BpeTraining training;
+  std::string output;
+};
+
+std::string name_of_input(const std::string& path) { return path == "-" ? "standard input" : path; }
+
+void check(const TrainTokenizerOptions& options) {
+  require_between("--vocabulary", options.training.vocabulary, 1, kLargestVocabulary);
+  require_between("--min-frequency", options.training.min_frequency, 0, std::int64_t{1} << 40);
+  std::set<std::string> seen;
+  for (const std::string& token : options.training.special_tokens) {
+    if (token.empty()) throw ConfigError("--special: a token of no characters; give a text");
+    if (find_invalid_utf8(token)) throw ConfigError("--special: a token is not valid UTF-8");
+    if (!seen.insert(token).second) throw ConfigError(fmt::format("--special: '{}' is given twice", token));
+  }
+}
+
+std::string learn(const TrainTokenizerOptions& options) {
+  check(options);
+  WordCounts words;
+  for (const std::string& path : options.files) {
+    const std::string text = read_whole(path, kMostText);
+    if (const auto place = find_invalid_utf8(text)) {
+      throw ConfigError(fmt::format("{}: byte {} is not valid UTF-8", name_of_input(path), *place));
+    }
+    words.add(text);
+  }
+  if (words.counts().empty()) throw ConfigError("the files have no text to learn from");
+  const TrainedBpe trained = train_bpe(words, options.training);
+  if (static_cast<std::int64_t>(trained.tokens.size()) < options.training.vocabulary) {
+    std::cerr << fmt::format("chimera: the text has no more pairs to merge: {} tokens instead of {}\n",
+                             trained.tokens.size(), options.training.vocabulary);
+  }
+  return to_tokenizer_json(trained);
+}
+
+}  // namespace
+
+void add_tokenizer(CLI::App& program, int&) {
+  auto* command = program.add_subcommand("tokenizer", "Learn a vocabulary from text");
+  command->require_subcommand(1);
+  command->footer(
+      "Examples:\n"
+      "  chimera tokenizer train --vocabulary 8192 book.txt --output tokenizer.json\n"
+      "  chimera tokenize book.txt --tokenizer tokenizer.json --output book");
+  auto* train = command->add_subcommand("train", "Learn a byte-level BPE and write it as a tokenizer.json");
+  train->footer(
+      "Examples:\n"
+      "  chimera tokenizer train --vocabulary 8192 book.txt more.txt --output tokenizer.json\n"
+      "  zcat text.gz | chimera tokenizer train --vocabulary 32000 --min-frequency 2 - --output tokenizer.json\n"
+      "\nThe tokenizer cuts text into words as GPT-2 does. Its ids are the special tokens, the 256 bytes, and then one "
+      "a "
+      "merge. It is the one that BpeTrainer of the Python package tokenizers learns from the same files with "
+      "ByteLevel.alphabet() as initial alphabet (docs/tokenizers.md).");
+  auto options = std::make_shared<TrainTokenizerOptions>();
+  train->add_option("FILE", options->files, "UTF-8 text; - for standard input")->required();
+  begin_group(*train, "Vocabulary");
+  add_count(*train, "--vocabulary", options->training.vocabulary,
+            "tokens in all, at least 256 and the special ones (default 8192)");
+  train
+      ->add_option("--special", options->training.special_tokens,
+                   "a special token; again for more (default <|endoftext|>)")
+      ->type_name("TOKEN")
+      ->allow_extra_args(false);
+  add_count(*train, "--min-frequency", options->training.min_frequency,
+            "pairs that stand less often in the text are not merged (default 0)");
+  begin_group(*train, heading::kOutput);
+  add_path(*train, "--output", options->output, "where the tokenizer.json goes (default: standard output)");
+  train->callback([options] { write_output(options->output, learn(*options)); });
+}
+
+}  // namespace chimera::apps

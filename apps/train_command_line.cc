@@ -1,0 +1,167 @@
+#include "train_command_line.h"
+
+#include "help.h"
+#include "partition_flag.h"
+
+namespace chimera::apps {
+namespace {
+
+void add_model_and_data(CLI::App& command, TrainCommandLine& flags) {
+  TrainOptions& o = flags.options;
+  begin_group(command, heading::kModel);
+  flags.model_name =
+      command.add_option("--model", o.model, "a preset, or a TOML file (default gpt2-mini): " + listed_models())
+          ->type_name("NAME");
+  add_path(command, "--from", o.from, "Hugging Face folder whose model is trained on: config.json and safetensors");
+  flags.model.add_to(command);
+  add_number(command, "--dropout", o.dropout, "probability with which dropout zeroes an element (default 0)");
+  begin_group(command, heading::kData);
+  add_data(
+      command, "--data", o.data,
+      "text, whose bytes are the tokens; files of tokens (Megatron's, llm.c's or raw); a folder of such files; or a "
+      "mixture, as in 0.7:a 0.3:b");
+  add_data(command, "--validation", o.validation,
+           "data to validate on, or the share at the end of --data that is kept for validation (default 0.05)");
+  add_path(command, "--tokenizer", o.tokenizer,
+           "tokenizer.json, vocab.json, vocab.txt or the folder of one, which makes tokens of text (default: that of "
+           "--from, else `bytes`: each byte is one)");
+  add_choice(command, "--documents", o.documents,
+             "whether the tokens of a sample see across the end of a document (pack), or not (default pack)");
+  add_count(command, "--end-of-document", o.end_of_document,
+            "token that separates documents: it ends them in raw files and begins them in llm.c's (default there: its "
+            "own)");
+  add_count(command, "--sequence", o.sequence, "tokens of a sequence (default 128)");
+  add_count(command, "--micro-batch-size", o.micro_batch_size, "b, the sequences of a micro-batch (default 4)");
+  add_count(command, "--steps", o.steps, "optimizer steps to train (default 100)");
+  add_count(command, "--validate-every", o.validate_every, "steps between validations; 0: none (default 0)");
+  add_count(command, "--validate-batches", o.validate_batches,
+            "mini-batches that one validation looks at, at most (default 4)");
+}
+
+void add_schedule_and_shape(CLI::App& command, TrainCommandLine& flags) {
+  TrainOptions& o = flags.options;
+  begin_group(command, heading::kSchedule);
+  flags.schedule = command
+                       .add_option("--schedule", o.schedule,
+                                   "a schedule that `chimera schedules` lists, or none for unpipelined training "
+                                   "(default chimera)")
+                       ->type_name("NAME");
+  add_path(command, "--schedule-file", o.schedule_file,
+           "a schedule in JSON or CSV, in place of a name and a shape; - reads standard input");
+  flags.shape.add_to(command);
+  add_partition(command, o.partition);
+}
+
+void add_parallelism(CLI::App& command, TrainCommandLine& flags) {
+  TrainOptions& o = flags.options;
+  begin_group(command, heading::kParallelism);
+  add_count(command, "--data-parallel", o.data_parallel,
+            "W, the data-parallel groups, which run the schedule side by side on different samples (default 1)");
+  add_choice(command, "--replica-layout", o.replica_layout,
+             "whether neighbouring ranks are the copies of one worker (near), or the workers of one pipeline (far) "
+             "(default near)");
+  add_choice(command, "--sync", o.sync,
+             "when a worker launches the gradient all-reduce of a stage: after its last op (post), after the stage's "
+             "last backward (eager), or early only where the worker waits anyway (eager-opt) (default eager-opt)");
+  add_choice(command, "--transport", o.transport,
+             "whether ranks are processes that are connected over loopback, or threads (default processes)");
+  add_choice(command, "--device", o.device,
+             "where tensors live; cuda: each process has a GPU of its own and NCCL connects them, or all threads share "
+             "the first GPU (default cpu)");
+  add_count(command, "--threads", o.threads,
+            "intra-op threads of a rank (default: cores / ranks, at least 1; 1 with --reduction canonical)");
+}
+
+void add_optimisation(CLI::App& command, TrainCommandLine& flags) {
+  TrainOptions& o = flags.options;
+  begin_group(command, heading::kOptimisation);
+  flags.optimizer.add_to(command, o.optimizer, o.learning_rate);
+  add_number(command, "--clip", o.clip,
+             "largest global gradient norm; in asynchronous schedules each stage has its own; 0: none (default 1)");
+}
+
+void add_numbers(CLI::App& command, TrainCommandLine& flags) {
+  TrainOptions& o = flags.options;
+  begin_group(command, heading::kNumbers);
+  add_choice(
+      command, "--dtype", o.dtype,
+      "type that layers compute with; bfloat16 is mixed precision: master weights, gradients and their sums stay "
+      "float32 (default float32)");
+  command.add_flag("--force-bfloat16", o.force_bfloat16,
+                   "compute with bfloat16 even where the CPU has neither AVX512-BF16 nor AMX, which is very slow");
+  add_count(command, "--seed", o.seed, "seed of initial weights, order of the data and dropout masks (default 1)");
+  add_choice(command, "--reduction", o.reduction,
+             "order in which gradients are added: that of the schedule (natural), or one that makes training "
+             "deterministic across schedules, D, 2f and W, in every bit (canonical) (default natural)");
+  add_count(command, "--reduction-blocks", o.reduction_blocks,
+            "Q, the blocks of micro-batches whose sums a binary tree adds, with --reduction canonical (default: the "
+            "largest power of two that divides N W, at most 64)");
+}
+
+void add_memory(CLI::App& command, TrainCommandLine& flags) {
+  TrainOptions& o = flags.options;
+  begin_group(command, heading::kMemory);
+  command
+      .add_option_function<std::string>(
+          "--recompute", [&o](const std::string& text) { o.recompute = parse_recompute(text); },
+          "activation checkpointing: stages that keep their input alone and run the forward again before the backward: "
+          "none; full, all stages; auto, those that have to, to fit in --memory; or a list such as 0,1 (default none)")
+      ->type_name("none|full|auto|N,N");
+  add_number(command, "--memory", o.memory, "GiB that a worker has, for --recompute auto and --plan auto");
+  command
+      .add_flag("--shard-optimizer", o.shard_optimizer,
+                "keep optimizer state once over the workers that hold a stage, as ZeRO's first level does: each worker "
+                "updates a part of the parameters and hands it to the others")
+      ->type_name("");
+}
+
+void add_running(CLI::App& command, TrainCommandLine& flags) {
+  TrainOptions& o = flags.options;
+  begin_group(command, heading::kRunning);
+  add_path(command, "--config,--recipe", flags.config,
+           "TOML file of flags, such as `stages = 4` (recipes/ has some); flags of the command line override it");
+  command.add_flag("--dry-run", flags.dry_run,
+                   "start nothing, but print stages, parameters, bytes, bubble and predicted step time of every rank");
+  add_number(
+      command, "--hang-seconds", o.hang_seconds,
+      "seconds without progress, beyond the longest pause so far, after which the job is ended and the rank that holds "
+      "it up is named; while a rank computes, time counts a twentieth; 0: never (default 30)");
+}
+
+void add_output(CLI::App& command, TrainCommandLine& flags) {
+  TrainOptions& o = flags.options;
+  begin_group(command, heading::kOutput);
+  add_path(command, "--metrics", o.metrics, "write one JSON object a step to this file");
+  add_path(command, "--tensorboard", o.tensorboard,
+           "write the same numbers to an event file in this folder, for TensorBoard");
+  add_path(command, "--trace", o.trace,
+           "write what every rank ran in the last steps (at most 8), as a trace for ui.perfetto.dev");
+  add_path(command, "--timeline", o.timeline,
+           "write an HTML page with the step of median length as it ran, above its simulation with the same op times");
+  add_path(command, "--op-times", o.op_times,
+           "write the mean time of every stage's ops, in seconds, for `chimera simulate --costs`");
+  add_path(command, "--tensor-memory", o.tensor_memory,
+           "write as JSON the most bytes of tensors that were alive at once on each rank, counted at every allocation");
+  flags.exports.add_to(command, o);
+  add_format(command, flags.format, {Format::Text, Format::Json});
+}
+
+}  // namespace
+
+void TrainCommandLine::add_to(CLI::App& command) {
+  add_model_and_data(command, *this);
+  add_schedule_and_shape(command, *this);
+  add_parallelism(command, *this);
+  add_optimisation(command, *this);
+  add_numbers(command, *this);
+  add_memory(command, *this);
+  begin_group(command, heading::kPlanning);
+  plan.add_to(command);
+  add_running(command, *this);
+  add_output(command, *this);
+  for (CLI::Option* option : command.get_options()) {  // so that flags override those of a script
+    if (option->get_expected_max() <= 1) option->take_last();
+  }
+}
+
+}  // namespace chimera::apps

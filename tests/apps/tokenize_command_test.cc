@@ -1,0 +1,91 @@
+// `chimera tokenize` and `chimera tokenizer train`, as their users see them.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "support/program.h"
+#include "support/refusal.h"
+#include "support/scratch.h"
+
+namespace chimera::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+std::string sentences() {
+  std::string text;
+  for (int i = 0; i < 60'000; ++i) text += "The heaven and the earth, day " + std::to_string(i) + ".\n";
+  return text;
+}
+
+TEST(TokenizeCommandTest, LearnsTokenizesAndRestoresNothingButIds) {
+  const Scratch scratch;
+  const std::string text = scratch.write("text.txt", "the heaven and the earth and the sea");
+  const std::string tokenizer = scratch.path("tokenizer.json");
+  EXPECT_EQ(run_program({"tokenizer", "train", "--vocabulary", "270", text, "--output", tokenizer}).exit_code, 0);
+  EXPECT_EQ(json::parse(read_file(tokenizer))["model"]["vocab"].size(), 270U);
+  const ProgramResult ids = run_program({"tokenize", "-", "--tokenizer", tokenizer, "--output", "-"}, "the sea");
+  EXPECT_EQ(ids.exit_code, 0) << ids.messages;
+  EXPECT_THAT(ids.output, ::testing::MatchesRegex("[0-9 ]+\n"));
+  EXPECT_EQ(run_program({"tokenize", "-", "--tokenizer", "bytes", "--output", "-"}, "AB").output, "65 66\n");
+}
+
+TEST(TokenizeCommandTest, ReportsSpeedAndFiles) {
+  const Scratch scratch;
+  const std::string text = scratch.write("text.txt", "day and night");
+  const ProgramResult result = run_program({"tokenize", text, "--tokenizer", "bytes", "--output", scratch.path("out"),
+                                            "--format", "json", "--workers", "2"});
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  const json report = json::parse(result.output);
+  EXPECT_EQ(report["documents"], 1);
+  EXPECT_EQ(report["tokens"], 13);
+  EXPECT_GT(report["megabytes_per_second"], 0);
+  EXPECT_EQ(report["files"], json({scratch.path("out.bin"), scratch.path("out.idx")}));
+  const ProgramResult text_report =
+      run_program({"tokenize", text, "--tokenizer", "bytes", "--output", scratch.path("out")});
+  EXPECT_THAT(text_report.messages, HasSubstr("1 documents, 13 tokens; "));
+}
+
+TEST(TokenizeCommandTest, AKilledRunLeavesNoFinishedFileAndGoesOn) {
+  const Scratch scratch;
+  const std::string text = scratch.write("text.txt", sentences());
+  const auto command = [&](const std::string& output) {
+    return std::vector<std::string>{"tokenize",     text, "--tokenizer", "bytes", "--output", scratch.path(output),
+                                    "--save-every", "1"};
+  };
+  const ProgramResult killed = ProgramRun(command("out"), {.environment = {"CHIMERA_FAULT=kill@tokenized:0:1"}}).wait();
+  EXPECT_EQ(killed.killed_by, 9);
+  EXPECT_EQ(read_file(scratch.path("out.bin")), "");
+  EXPECT_NE(read_file(scratch.path("out.resume")), "");
+  const ProgramResult resumed = run_program(command("out"));
+  EXPECT_EQ(resumed.exit_code, 0);
+  EXPECT_THAT(resumed.messages, HasSubstr("an earlier run had done 2.1 MB"));
+  EXPECT_EQ(run_program(command("whole")).exit_code, 0);
+  EXPECT_EQ(read_file(scratch.path("out.bin")), read_file(scratch.path("whole.bin")));
+  EXPECT_EQ(read_file(scratch.path("out.idx")), read_file(scratch.path("whole.idx")));
+}
+
+TEST(TokenizeCommandTest, RefusesWhatItCannotDo) {
+  const std::vector<Refusal> refusals = {
+      {{"tokenize", "x.txt", "--tokenizer", "bytes", "--output", "out"}, {"x.txt: cannot be read"}},
+      {{"tokenize", "-", "--output", "out"}, {"--tokenizer is required", "see `chimera tokenize --help`"}},
+      {{"tokenize", "-", "--tokenizer", "no.json", "--output", "out"}, {"no.json: cannot be read"}},
+      {{"tokenize", "-", "--tokenizer", "bytes", "--output", "out", "--output-format", "megatro"}, {"'megatron'?"}},
+      {{"tokenize", "-", "--tokenizer", "bytes", "--output", "-", "--output-format", "raw"},
+       {"leave out --output-format"}},
+      {{"tokenize", "-", "--tokenizer", "bytes", "--output", "out", "--workers", "9999"},
+       {"--workers must be 0 to 1024"}},
+      {{"tokenizer", "train", "-", "--vocabulary", "100"}, {"no text to learn from"}},
+      {{"tokenizer", "train", CHIMERA_SOURCE_DIR "/README.md", "--vocabulary", "256"},
+       {"1 special tokens and 256 bytes take 257"}},
+      {{"tokenizer", "train", CHIMERA_SOURCE_DIR "/README.md", "--special", "a", "--special", "a"},
+       {"'a' is given twice"}},
+  };
+  for (const Refusal& refusal : refusals) expect_refusal(refusal);
+}
+
+}  // namespace
+}  // namespace chimera::testing
