@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import pathlib
+import sys
 import tempfile
 import time
 
@@ -89,11 +90,13 @@ class Trainer:
         cuts = [layers * s // self.num_stages for s in range(self.num_stages + 1)]
         self.modules = [Stage(self.job["model"], weights, cuts[s], cuts[s + 1]) for s in self.held]
         self.parameters = [p for module in self.modules for p in module.parameters()]
+        if (self.job["optimizer"], self.job["decay"]) != ("adamw", "matrices"):
+            sys.exit("torch_pipelining.py trains with AdamW, and matrices decay; leave out --optimizer and --decay")
         matrices = [p for p in self.parameters if p.dim() >= 2]
         others = [p for p in self.parameters if p.dim() < 2]
         self.optimizer = torch.optim.AdamW(
             [{"params": matrices, "weight_decay": self.job["weight_decay"]}, {"params": others, "weight_decay": 0.0}],
-            lr=1.0, betas=(0.9, 0.999), eps=1e-8, fused=True)
+            lr=1.0, betas=self.job["betas"], eps=self.job["epsilon"], fused=True)
         self.count = self.batches["targets"][0].numel()
         self.schedule = None if options.schedule == "none" else self.make_schedule(options.schedule)
 

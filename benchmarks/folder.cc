@@ -1,0 +1,175 @@
+// How fast the ranks of a pipeline read a Hugging Face folder, and what they hold then: beside `cat`, which reads the
+// same bytes from the same page cache and does nothing with them.
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bench/machine_line.h"
+#include "core/random.h"
+#include "core/resident_memory.h"
+#include "core/shared_memory.h"
+#include "engine/stored_values.h"
+#include "model_folder/folder_files.h"
+#include "train/precision.h"
+
+namespace chimera::benchmarks {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Options {
+  std::string folder;
+  std::string make;  // the model of a folder that is made first
+  std::string dtype = "float32";
+  std::int64_t ranks = 4;
+  int rounds = 3;
+};
+
+/// What a rank says of itself, in memory that it shares with the parent.
+struct RankReport {
+  double seconds = 0;
+  double own_bytes = 0;       // of its weights
+  double resident_bytes = 0;  // most of it while it read, beyond what it began with
+};
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+/// A new folder of a preset with random bfloat16 weights, every block of which is the same.
+void make_folder(const std::string& name, const std::string& path) {
+  const ModelConfig model = find_model(name);
+  const ExportPlan plan = plan_export(exported_tensors(model, ElementType::BF16), kDefaultShardBytes);
+  const CounterRandom random(1, "folder");
+  std::vector<std::uint16_t> block(1 << 20);
+  for (std::size_t i = 0; i < block.size(); ++i) {  // the upper half of a float32
+    block[i] = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(static_cast<float>(random.normal(i))) >> 16U);
+  }
+  StagedFolder staged(path);
+  staged.make_weights(plan);
+  for (const ExportFile& file : plan.files) {
+    PartWriter writer(staged.path() + "/" + file.name);
+    for (std::uint64_t at = file.layout.head.size(); at < file.layout.file_bytes; at += block.size() * 2) {
+      const std::uint64_t left = file.layout.file_bytes - at;
+      writer.write(at, std::as_bytes(std::span(block)).first(std::min<std::uint64_t>(left, block.size() * 2)));
+    }
+  }
+  add_description(staged, model, nullptr, ElementType::BF16);
+  staged.commit();
+}
+
+/// One of the ranks of 1F1B: the weights of its stage, as training starts with them.
+RankReport read_stage(const Options& options, std::int64_t rank) {
+  at::set_num_threads(1);
+  const auto folder = std::make_shared<const ModelFolder>(options.folder);
+  const auto layers = even_partition(folder->model().layers, options.ranks)[static_cast<std::size_t>(rank)];
+  const at::ScalarType compute = scalar_type(parse_named<DataType>("--dtype", options.dtype));
+  (void)at::empty({1}, compute);
+  const double before = peak_resident_bytes();
+  const auto start = Clock::now();
+  const FirstValue value = stored_values(folder);
+  std::unique_ptr<TiedWeight> tied;
+  if (folder->model().tied && (layers.embedding || layers.head)) {
+    tied = make_tied_weight(folder->model(), {layers.embedding, layers.head}, compute, value);
+  }
+  const auto stage = make_stage(folder->model(), layers, compute, value, tied ? tied->leaves() : TiedLeaves{});
+  const std::int64_t bytes = bytes_of(master_type(parse_named<DataType>("--dtype", options.dtype)));
+  return {.seconds = seconds_since(start),
+          .own_bytes = static_cast<double>(parameter_count(folder->model(), layers) * bytes),
+          .resident_bytes = peak_resident_bytes() - before};
+}
+
+/// Runs `act` in a process of its own for each rank, all at once. Returns the seconds until the last has ended.
+double in_processes(std::int64_t ranks, const std::function<void(std::int64_t)>& act) {
+  const auto start = Clock::now();
+  std::vector<pid_t> children;
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      try {
+        act(rank);
+        ::_exit(0);
+      } catch (const std::exception& error) {
+        fmt::print(stderr, "folder: rank {}: {}\n", rank, error.what());
+        ::_exit(1);
+      }
+    }
+    children.push_back(child);
+  }
+  for (const pid_t child : children) {
+    int status = 0;
+    if (::waitpid(child, &status, 0) < 0 || status != 0) throw Error("a rank failed");
+  }
+  return seconds_since(start);
+}
+
+/// One process that reads all.
+double cat_seconds(const Options& options) {
+  const std::string command = fmt::format("cat '{}'/*.safetensors > /dev/null", options.folder);
+  const auto start = Clock::now();
+  if (std::system(command.c_str()) != 0) throw Error(command + " failed");
+  return seconds_since(start);
+}
+
+void run_all(const Options& options) {
+  if (!options.make.empty()) make_folder(options.make, options.folder);
+  double file_bytes = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(options.folder)) {
+    if (entry.path().extension() == ".safetensors") file_bytes += static_cast<double>(entry.file_size());
+  }
+  const SharedMemory page(sizeof(RankReport) * static_cast<std::size_t>(options.ranks));
+  auto* const reports = reinterpret_cast<RankReport*>(page.data());
+  fmt::print("{}\n{}: {:.2f} GB in files, {} ranks, {}\n", machine_line(), options.folder, file_bytes / 1e9,
+             options.ranks, options.dtype);
+  fmt::print("{:>5}  {:>8}  {:>8}  {:>8}  {:>9}  {:>20}\n", "round", "cat s", "ranks s", "GB/s", "own GB",
+             "resident / own, most");
+  (void)cat_seconds(options);  // into the page cache
+  for (int round = 0; round < options.rounds; ++round) {
+    const double cat = cat_seconds(options);
+    const double ranks =
+        in_processes(options.ranks, [&](std::int64_t rank) { reports[rank] = read_stage(options, rank); });
+    double own = 0;
+    double most = 0;
+    for (std::int64_t rank = 0; rank < options.ranks; ++rank) {
+      own += reports[rank].own_bytes;
+      most = std::max(most, reports[rank].resident_bytes / reports[rank].own_bytes);
+    }
+    fmt::print("{:>5}  {:>8.2f}  {:>8.2f}  {:>8.2f}  {:>9.2f}  {:>20.3f}\n", round + 1, cat, ranks,
+               file_bytes / 1e9 / ranks, own / 1e9, most);
+  }
+}
+
+}  // namespace
+}  // namespace chimera::benchmarks
+
+int main(int count, char** words) {
+  chimera::benchmarks::Options options;
+  CLI::App app("Reads a Hugging Face folder over the ranks of a pipeline, in turn with cat");
+  app.add_option("FOLDER", options.folder)->required();
+  app.add_option("--make", options.make, "make it first: this preset with random bfloat16 weights");
+  app.add_option("--dtype", options.dtype, "that layers compute with")->capture_default_str();
+  app.add_option("--ranks", options.ranks)->check(CLI::Range(1, 64))->capture_default_str();
+  app.add_option("--rounds", options.rounds)->check(CLI::Range(1, 1000))->capture_default_str();
+  CLI11_PARSE(app, count, words);
+  try {
+    chimera::benchmarks::run_all(options);
+    return 0;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "folder: {}\n", error.what());
+    return 1;
+  }
+}
