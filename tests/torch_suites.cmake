@@ -8,16 +8,20 @@ set(torch_suites
   ClockOffsetTest
   DataOrderTest
   DataParallelTest
+  DataTest
   DeviceTest
   DifferingRanksTest
   DropoutTest
+  EmbeddingTest
   EquivalenceTest
+  EventFileTest
   ExecutorTest
   FingerprintTest
   FitTest
   FootprintMemoryTest
   GlooLossTest
   GlooTransportTest
+  GroupedAttentionTest
   GroupsTest
   HeaderRoomTest
   HostBenchTest
@@ -29,8 +33,11 @@ set(torch_suites
   KeyedDropoutModuleTest
   KeyedDropoutTest
   LayersTest
+  LearningRateTest
+  LinearCrossEntropyTest
   LinearTest
   LinkBenchTest
+  LoaderTest
   MappedPeersTest
   MeasuredCostsTest
   MeasuredStepTest
@@ -54,6 +61,8 @@ set(torch_suites
   RecorderTest
   RepeatedRunsTest
   ReportTest
+  RmsNormTest
+  RotaryPositionsTest
   RunShapeTest
   SafetensorsFileTest
   SafetensorsTest
@@ -69,6 +78,7 @@ set(torch_suites
   StreamTest
   SumOfSquaresTest
   SwappedMessagesTest
+  SwigluTest
   SyncTest
   ThreadContractTest
   ThreadTransportTest
@@ -77,6 +87,7 @@ set(torch_suites
   TracerTest
   TrainingDropoutTest
   TwentyStepsTest
+  WeightDecayTest
   WeightVersionsTest
 )
 foreach(suite ${torch_suites})

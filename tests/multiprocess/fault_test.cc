@@ -4,9 +4,6 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <cstdlib>
-
-#include "core/random.h"
 #include "training.h"
 
 namespace chimera::testing {
@@ -22,8 +19,6 @@ constexpr int kRanks = 4;
 Arguments four_ranks(const Scratch& scratch) {
   return small_training(scratch) + Arguments{"--model", "gpt2-tiny", "--stages", "4", "--steps", "6"};
 }
-/// On top of them: two ranks.
-const Arguments kTwoRanks = {"--stages", "2", "--micro-batches", "4"};
 
 /// Runs with a fault; nothing may be left of the run, nor any metrics line be cut.
 ProgramResult run_with_fault(const std::string& fault, const Scratch& scratch, const Arguments& flags = {},
@@ -73,31 +68,6 @@ TEST_P(TrainingKillTest, NamesTheKilledRankAndEndsTheOthers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, TrainingKillTest, ::testing::ValuesIn(faults({0, 2, 3})), name_of);
-
-/// Ranks killed wherever a stream of random numbers says; CHIMERA_FAULT_CAMPAIGN is how many of each number of ranks.
-TEST(TrainingFaultTest, RanksKilledAtRandomPlacesAreNamed) {
-  const char* length = std::getenv("CHIMERA_FAULT_CAMPAIGN");
-  const std::uint64_t runs = length == nullptr ? 2 : std::stoull(length);
-  const CounterRandom random(1, "kills");
-  const std::vector<std::string> points = {"forward", "backward", "all-reduce", "optimizer", "step"};
-  for (const int ranks : {2, 4}) {
-    for (std::uint64_t run = 0; run < runs; ++run) {
-      const auto draw = [&](std::uint64_t which, std::uint64_t bound) {
-        return static_cast<int>(random.below(16 * run + static_cast<std::uint64_t>(ranks) + 8 * which, bound));
-      };
-      const std::string& point = points[static_cast<std::size_t>(draw(0, points.size()))];
-      const bool often = point == "forward" || point == "backward";  // four times a step
-      const Fault fault{point, draw(1, static_cast<std::uint64_t>(ranks)), 1 + draw(2, often ? 20 : 5)};
-      const Scratch scratch;
-      const auto result = run_with_fault(fault.text("kill"), scratch, ranks == 2 ? kTwoRanks : Arguments{}, ranks);
-      EXPECT_EQ(result.exit_code, 1);
-      EXPECT_EQ(result.orphans, 0);
-      EXPECT_THAT(complaints(result),
-                  ElementsAre("chimera: rank " + std::to_string(fault.rank) + " was killed by signal 9 (Killed)"))
-          << ranks << " ranks, " << fault.text("kill");
-    }
-  }
-}
 
 class TrainingThrowTest : public ::testing::TestWithParam<Fault> {};
 

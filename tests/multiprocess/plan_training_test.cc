@@ -99,7 +99,7 @@ TEST(PlanRefusalTest, Flags) {
            {train + Arguments{"--config", broken}, {"broken.toml:1"}},
            {train + Arguments{"--config", half}, {"half.toml:1", "'shard-optimizer' is either true or false"}},
            {train + Arguments{"--config", "missing.toml"}, {"missing.toml: cannot be read"}},
-           {train + Arguments{"--machine", kP100}, {"--machine is for --plan auto"}},
+           {train + Arguments{"--machine", kP100}, {"p100-aries.json: has no matrix_flops of float32"}},
            {planned + Arguments{"--stages", "2"}, {"--plan auto chooses --stages"}},
            {planned + Arguments{"--memory", "0.001"}, {"does not fit", "the least that would do"}},
            {train + Arguments{"--plan", "auto"}, {"--workers is missing"}},

@@ -36,6 +36,8 @@ TEST(TrainingProfileTest, MeasuresWhatItReads) {
   EXPECT_GT(machine["all_reduce"]["within_node"]["beta"], 0);
   EXPECT_GT(machine["optimizer_seconds"], 0);
   EXPECT_GT(machine["op_overhead"], 0);
+  for (const char* type : {"float32", "float64"}) EXPECT_GT(machine["matrix_flops"][type], 1e8) << type;
+  EXPECT_GT(machine["matrix_flops"]["float32"], machine["matrix_flops"]["float64"]);
   EXPECT_FALSE(result.left_files);
 
   const ProgramResult merged = run_program({"profile", "--merge", here, here, "--name", "both", "--format", "json"});

@@ -44,7 +44,6 @@ TEST_F(TrainRefusalTest, Data) {
       {{"--data", ""}, {"--data: the name of a file is missing"}},
       {{"--data", "missing.txt"}, {"missing.txt", "No such file", "expected a UTF-8 text file"}},
       {{"--data", loop}, {loop, "symbolic links"}},
-      {{"--data", scratch_.path("")}, {"it is a directory"}},
       {{"--data", "/dev/zero"}, {"not a regular file"}},
       {{"--data", scratch_.write("empty.txt", "")}, {"empty.txt: it is empty"}},
       {{"--data", scratch_.write("short.txt", "thirty-three characters are few. ")},
@@ -55,6 +54,47 @@ TEST_F(TrainRefusalTest, Data) {
        {"(training) has 19 tokens"}},
   });
   EXPECT_THAT(run_program({"train"}).messages, ::testing::HasSubstr("--data is missing"));
+}
+
+TEST_F(TrainRefusalTest, FilesOfTokens) {
+  const std::string words(400, 'a');  // 200 tokens of 24929
+  const std::string shards = scratch_.path("shards");
+  std::filesystem::create_directory(shards);
+  const std::string hollow = scratch_.path("hollow");
+  std::filesystem::create_directory(hollow);
+  static_cast<void>(scratch_.write("hollow/1.bin", ""));
+  const std::string raw = scratch_.write("raw.bin", words);
+  expect_refusals({
+      {{"--data", raw}, {raw + ": token 0 is 24929; the model has the ids 0 to 255"}},
+      {{"--data", raw, "--vocabulary", "24929"}, {"the model has the ids 0 to 24928"}},
+      {{"--data", raw, "--model", "bert-tiny", "--vocabulary", "30000"},
+       {"bert-tiny", "needs the ids of [CLS], [SEP] and [MASK]"}},
+      {{"--data", scratch_.write("odd.bin", "abc")}, {"odd.bin: has 3 bytes, which are no 16-bit tokens"}},
+      {{"--data", scratch_.write("alone.idx", "MMIDIDX")}, {"alone.bin, which holds its tokens, is not there"}},
+      {{"--data", shards}, {"the folder", "has neither .bin nor .txt files"}},
+      {{"--data", hollow}, {"1.bin: it is empty"}},
+      {{"--data", "0.7:" + data_, "0.3:missing.txt"}, {"missing.txt", "No such file"}},
+      {{"--data", "0.7:" + data_ + " 0:" + data_}, {"0 is no weight; expected a number above 0"}},
+      {{"--data", data_, "--validation", "1.5"}, {"--validation 1.5: expected a share", "or a file"}},
+      {{"--validation", "missing.txt"}, {"missing.txt", "No such file"}},
+      {{"--validate-batches", "0"}, {"--validate-batches must be 1 to"}},
+      {{"--end-of-document", "-5"}, {"--end-of-document must be 0 to"}},
+      {{"--documents", "split", "--model", "bert-tiny"}, {"--documents split", "bert-tiny", "pairs of texts"}},
+  });
+}
+
+TEST_F(TrainRefusalTest, Tokenizers) {
+  std::string words = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n";
+  for (int i = 0; i < 295; ++i) words += "word" + std::to_string(i) + "\n";
+  const std::string tokenizer = scratch_.write("vocab.txt", words);
+  const std::string broken = scratch_.write("broken.txt", "abc\xFF def");
+  expect_refusals({
+      {{"--tokenizer", "missing.json"}, {"missing.json"}},
+      {{"--tokenizer", tokenizer}, {"vocab.txt has 300 tokens", "a vocabulary of 256", "give --vocabulary 300"}},
+      {{"--tokenizer", tokenizer, "--vocabulary", "300", "--data", broken}, {"broken.txt: byte 3 is not valid UTF-8"}},
+      {{"--tokenizer", tokenizer, "--vocabulary", "300", "--data", scratch_.write("blank.txt", " ")},
+       {"blank.txt: has no tokens under this tokenizer"}},
+  });
 }
 
 TEST_F(TrainRefusalTest, Shapes) {
@@ -105,6 +145,9 @@ TEST_F(TrainRefusalTest, Names) {
       {{"--dtype", "float16"}, {"--dtype 'float16'", "did you mean 'bfloat16'?"}},
       {{"--dtype", "float31"}, {"--dtype 'float31'", "did you mean 'float32'?"}},
       {{"--optimizer", "adam"}, {"--optimizer 'adam'", "did you mean 'adamw'?"}},
+      {{"--optimizer", "lam"}, {"--optimizer 'lam'", "did you mean 'lamb'?"}},
+      {{"--learning-rate-shape", "cosin"}, {"--learning-rate-shape 'cosin'", "did you mean 'cosine'?"}},
+      {{"--decay", "embeddings"}, {"--decay 'embeddings'", "did you mean 'no-embeddings'?"}},
       {{"--transport", "thread"}, {"--transport 'thread'", "did you mean 'threads'?"}},
       {{"--recompute", "auto"}, {"--recompute auto needs --memory"}},
       {{"--tied", "no"}, {"--tied 'no'"}},
@@ -120,10 +163,10 @@ struct CountFlag {
 };
 
 const std::vector<CountFlag> kCounts = {
-    {"stages", false},   {"micro-batches", false}, {"pipelines", false}, {"micro-batch-size", false},
-    {"sequence", false}, {"steps", false},         {"seed", true},       {"warmup", true},
-    {"threads", true},   {"validate-every", true}, {"layers", false},    {"hidden", false},
-    {"heads", false},    {"vocabulary", false}};
+    {"stages", false},   {"micro-batches", false}, {"pipelines", false},     {"micro-batch-size", false},
+    {"sequence", false}, {"steps", false},         {"seed", true},           {"warmup", true},
+    {"cooldown", true},  {"threads", true},        {"validate-every", true}, {"layers", false},
+    {"hidden", false},   {"heads", false},         {"vocabulary", false}};
 
 TEST_F(TrainRefusalTest, CountsThatAreNoNumbers) {
   for (std::size_t i = 0; i < kCounts.size(); ++i) {
@@ -149,13 +192,25 @@ TEST_F(TrainRefusalTest, CountsTooLarge) {
 }
 
 TEST_F(TrainRefusalTest, OtherNumbers) {
-  for (const char* flag : {"--learning-rate", "--weight-decay", "--clip", "--hang-seconds"}) {
+  for (const char* flag :
+       {"--learning-rate", "--min-learning-rate", "--beta1", "--weight-decay", "--clip", "--hang-seconds"}) {
     expect_refusals({{{flag, "-1"}, {std::string(flag) + ": '-1' is not a number of at least 0"}}});
   }
   for (const char* value : {"", "nan", "inf", "1e400", "some"}) {
     expect_refusals({{{"--clip", value}, {"--clip: '" + std::string(value) + "' is not a number"}}});
   }
   expect_refusals({{{"--learning-rate", "0"}, {"--learning-rate must be above 0"}},
+                   {{"--min-learning-rate", "0.1"}, {"--min-learning-rate must be 0 to the learning rate, 0.001"}},
+                   {{"--cooldown", "3"}, {"--cooldown is for learning-rate-shape wsd"}},
+                   {{"--cooldown-shape", "sqrt"}, {"--cooldown-shape is for --learning-rate-shape wsd"}},
+                   {{"--learning-rate-shape", "wsd", "--cooldown", "99", "--warmup", "2"},
+                    {"--cooldown: 99 steps of it and 2 of warm-up are more than the run's"}},
+                   {{"--learning-rate-shape", "constant", "--min-learning-rate", "0"},
+                    {"--min-learning-rate means nothing to a constant learning rate"}},
+                   {{"--beta1", "1"}, {"--beta1 must be at least 0 and below 1, not 1"}},
+                   {{"--beta2", "1.5"}, {"--beta2 must be at least 0 and below 1, not 1.5"}},
+                   {{"--epsilon", "0"}, {"--epsilon must be above 0, not 0"}},
+                   {{"--optimizer", "sgd", "--beta1", "0.5"}, {"--beta1 means nothing to --optimizer sgd"}},
                    {{"--dropout", "1"}, {"--dropout must be at least 0 and below 1, not 1"}},
                    {{"--hang-seconds", "1e9"}, {"--hang-seconds must be 0 to 604800, not 1e+09"}}});
 }
@@ -192,6 +247,16 @@ TEST_F(TrainRefusalTest, ObservationFiles) {
   EXPECT_EQ(read_file(trace), "the last trace");
   EXPECT_FALSE(std::filesystem::exists(scratch_.path("new")));
   EXPECT_FALSE(std::filesystem::exists(trace + ".unfinished"));
+}
+
+TEST_F(TrainRefusalTest, FoldersOfEvents) {
+  expect_refusals({
+      {{"--tensorboard", ""}, {"--tensorboard: the name of a file is missing"}},
+      {{"--tensorboard", data_}, {"--tensorboard " + data_, "is no folder"}},
+      {{"--tensorboard", data_ + "/logs"}, {"--tensorboard " + data_ + "/logs", "is no folder"}},
+      {{"--tensorboard", scratch_.path("logs"), "--stages", "3"}, {"--stages must be even"}},
+  });
+  EXPECT_FALSE(std::filesystem::exists(scratch_.path("logs")));
 }
 
 TEST_F(TrainRefusalTest, MakesNoMetricsFile) {

@@ -155,9 +155,10 @@ TEST(TrainingMetricsTest, HaveOneObjectAStepWithTheDocumentedFields) {
       EXPECT_GT(step.at(field).get<double>(), 0) << field;
     }
     EXPECT_GT(step["peak_memory_bytes"].get<double>(), 10e6);
+    EXPECT_GE(step.at("eta_seconds").get<double>(), 0);
     const bool validates = i + 1 == 2 || i + 1 == 4 || i + 1 == 5;  // every second step, and the last
     EXPECT_EQ(step.contains("validation_loss"), validates) << "step " << i + 1;
-    EXPECT_EQ(step.size(), validates ? 9U : 8U) << step;
+    EXPECT_EQ(step.size(), validates ? 10U : 9U) << step;
   }
   EXPECT_DOUBLE_EQ(steps[0]["learning_rate"].get<double>(), 0.5e-3) << "half of the peak after one of two steps";
 }

@@ -23,8 +23,9 @@ class Initial {
     weights_[name] = at::tensor(values, at::kDouble).reshape({rows, columns});
   }
   void zeros(const std::string& name, std::int64_t size) { weights_[name] = at::zeros({size}, at::kDouble); }
+  void ones(const std::string& name, std::int64_t size) { weights_[name] = at::ones({size}, at::kDouble); }
   void layer_norm(const std::string& name, std::int64_t size) {
-    weights_[name + ".weight"] = at::ones({size}, at::kDouble);
+    ones(name + ".weight", size);
     zeros(name + ".bias", size);
   }
   /// BERT keeps weights [out, in], GPT-2 [in, out].
@@ -43,6 +44,7 @@ class Initial {
 };
 
 std::string gpt2_layer(std::int64_t layer) { return "h." + std::to_string(layer); }
+std::string llama_layer(std::int64_t layer) { return "model.layers." + std::to_string(layer); }
 std::string bert_layer(std::int64_t layer) { return "bert.encoder.layer." + std::to_string(layer); }
 
 void initial_gpt2(const Architecture& a, Initial& initial) {
@@ -86,6 +88,26 @@ void initial_bert(const Architecture& a, Initial& initial) {
   if (!a.tied) initial.normal("cls.predictions.decoder.weight", a.vocabulary, h);
   initial.zeros("cls.predictions.bias", a.vocabulary);
   initial.linear_out_in("cls.seq_relationship", h, 2);
+}
+
+void initial_llama(const Architecture& a, Initial& initial) {
+  const std::int64_t h = a.hidden;
+  const std::int64_t shared = a.key_value_heads * h / a.heads;
+  initial.normal("model.embed_tokens.weight", a.vocabulary, h);
+  for (std::int64_t layer = 0; layer < a.layers; ++layer) {
+    const std::string name = llama_layer(layer);
+    initial.ones(name + ".input_layernorm.weight", h);
+    initial.normal(name + ".self_attn.q_proj.weight", h, h);
+    initial.normal(name + ".self_attn.k_proj.weight", shared, h);
+    initial.normal(name + ".self_attn.v_proj.weight", shared, h);
+    initial.normal(name + ".self_attn.o_proj.weight", h, h);
+    initial.ones(name + ".post_attention_layernorm.weight", h);
+    initial.normal(name + ".mlp.gate_proj.weight", 3 * h, h);
+    initial.normal(name + ".mlp.up_proj.weight", 3 * h, h);
+    initial.normal(name + ".mlp.down_proj.weight", h, 3 * h);
+  }
+  initial.ones("model.norm.weight", h);
+  if (!a.tied) initial.normal("lm_head.weight", a.vocabulary, h);
 }
 
 // ---- layers
@@ -164,6 +186,46 @@ at::Tensor gpt2_loss(const Architecture& a, const Layers& layers, const Batch& b
   return cross_entropy(layers.layer_norm(x, "ln_f", kEpsilon).matmul(head.t()), batch.targets);
 }
 
+/// Each head as complex numbers, element j with j + d/2, that turn by 10000^(-2j/d) from one position to the next.
+at::Tensor turned(const at::Tensor& x, std::int64_t heads) {
+  const std::int64_t half = x.size(2) / heads / 2;
+  const at::Tensor split = x.reshape({x.size(0), x.size(1), heads, 2, half});
+  const at::Tensor frequencies = (at::arange(half, at::kDouble) * (-std::log(1e4) / static_cast<double>(half))).exp();
+  const at::Tensor angles = at::arange(x.size(1), at::kDouble).outer(frequencies).unsqueeze(1);
+  const at::Tensor numbers = at::complex(split.select(3, 0).contiguous(), split.select(3, 1).contiguous()) *
+                             at::polar(at::ones_like(angles), angles);
+  return at::stack({at::real(numbers), at::imag(numbers)}, 3).reshape(x.sizes());
+}
+
+at::Tensor llama_loss(const Architecture& a, const Layers& layers, const Batch& batch) {
+  const auto norm = [&](const at::Tensor& x, const std::string& name) {
+    return x / ((x * x).mean(-1, /*keepdim=*/true) + 1e-5).sqrt() * layers[name + ".weight"];
+  };
+  const auto linear = [&](const at::Tensor& x, const std::string& name) {
+    return x.matmul(layers[name + ".weight"].t());
+  };
+  const auto for_every_head = [&](const at::Tensor& x) {
+    const at::Tensor split = x.reshape({x.size(0), x.size(1), a.key_value_heads, -1});
+    return split.repeat_interleave(a.heads / a.key_value_heads, 2).reshape({x.size(0), x.size(1), a.hidden});
+  };
+  at::Tensor x = look_up(layers["model.embed_tokens.weight"], batch.tokens);
+  for (std::int64_t layer = 0; layer < a.layers; ++layer) {
+    const std::string name = llama_layer(layer);
+    const std::string self = name + ".self_attn.";
+    const at::Tensor read = norm(x, name + ".input_layernorm");
+    const at::Tensor attended =
+        layers.attention(turned(linear(read, self + "q_proj"), a.heads),
+                         for_every_head(turned(linear(read, self + "k_proj"), a.key_value_heads)),
+                         for_every_head(linear(read, self + "v_proj")), /*causal=*/true);
+    x = x + linear(attended, self + "o_proj");
+    const at::Tensor inner = norm(x, name + ".post_attention_layernorm");
+    const at::Tensor gate = linear(inner, name + ".mlp.gate_proj");
+    x = x + linear(gate / (1 + (-gate).exp()) * linear(inner, name + ".mlp.up_proj"), name + ".mlp.down_proj");
+  }
+  const at::Tensor head = layers[a.tied ? "model.embed_tokens.weight" : "lm_head.weight"];
+  return cross_entropy(norm(x, "model.norm").matmul(head.t()), batch.targets);
+}
+
 at::Tensor bert_loss(const Architecture& a, const Layers& layers, const Batch& batch) {
   constexpr double kEpsilon = 1e-12;
   at::Tensor x = look_up(layers["bert.embeddings.word_embeddings.weight"], batch.tokens) +
@@ -197,10 +259,10 @@ at::Tensor bert_loss(const Architecture& a, const Layers& layers, const Batch& b
 Weights initial_weights(const Architecture& architecture, std::uint64_t seed) {
   Weights weights;
   Initial initial(weights, seed);
-  if (architecture.family == Family::Gpt2) {
-    initial_gpt2(architecture, initial);
-  } else {
-    initial_bert(architecture, initial);
+  switch (architecture.family) {
+    case Family::Gpt2: initial_gpt2(architecture, initial); break;
+    case Family::Bert: initial_bert(architecture, initial); break;
+    case Family::Llama: initial_llama(architecture, initial); break;
   }
   for (auto& [name, weight] : weights) weight.requires_grad_();
   return weights;
@@ -208,8 +270,12 @@ Weights initial_weights(const Architecture& architecture, std::uint64_t seed) {
 
 at::Tensor mean_loss(const Architecture& architecture, const Weights& weights, const Batch& batch) {
   const Layers layers(architecture, weights);
-  return architecture.family == Family::Gpt2 ? gpt2_loss(architecture, layers, batch)
-                                             : bert_loss(architecture, layers, batch);
+  switch (architecture.family) {
+    case Family::Gpt2: return gpt2_loss(architecture, layers, batch);
+    case Family::Bert: return bert_loss(architecture, layers, batch);
+    case Family::Llama: return llama_loss(architecture, layers, batch);
+  }
+  return {};
 }
 
 }  // namespace oracle

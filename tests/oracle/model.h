@@ -1,6 +1,6 @@
 #pragma once
-// GPT-2 and BERT in one piece, in float64, as their papers and docs/data.md define them: every layer spelled out in
-// plain tensor operations, no fused kernel, no stage.
+// GPT-2, BERT and Llama in one piece, in float64, as their papers and docs/data.md define them: every layer spelled out
+// in plain tensor operations, no fused kernel, no stage.
 
 #include <ATen/ATen.h>
 
@@ -17,6 +17,7 @@ struct Architecture {
   std::int64_t layers = 8;
   std::int64_t hidden = 16;
   std::int64_t heads = 2;
+  std::int64_t key_value_heads = 1;  ///< of Llama
   std::int64_t vocabulary = 256;
   std::int64_t positions = 1024;
   bool tied = false;  ///< the head multiplies by the token embedding

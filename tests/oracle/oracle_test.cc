@@ -33,7 +33,7 @@ const std::string& short_text() {
 }
 
 /// What both train; the model is small, the rest as uneven as it may be.
-enum class Trained { Gpt2, Bert, LongText, Tied, LargeVocabulary };
+enum class Trained { Gpt2, Bert, LongText, Tied, LargeVocabulary, Llama, OtherFlags, AllDecay, Lamb };
 
 oracle::Recipe recipe_of(Trained trained) {
   const oracle::Architecture bert = {.family = oracle::Family::Bert, .vocabulary = 260, .positions = 512};
@@ -49,6 +49,28 @@ oracle::Recipe recipe_of(Trained trained) {
       recipe.sequence = 17;
       break;
     case Trained::Tied: recipe.architecture.tied = true; break;
+    case Trained::Llama: recipe.architecture.family = oracle::Family::Llama; break;
+    case Trained::OtherFlags:
+      recipe.architecture.tied = true;
+      recipe.decay = oracle::Decay::NoEmbeddings;
+      recipe.weight_decay = 0.5;
+      recipe.beta1 = 0.8;
+      recipe.beta2 = 0.95;
+      recipe.epsilon = 1e-4;
+      recipe.minimum = 0.004;
+      break;
+    case Trained::AllDecay:
+      recipe.architecture = bert;
+      recipe.decay = oracle::Decay::All;
+      recipe.weight_decay = 0.5;
+      break;
+    case Trained::Lamb:
+      recipe.architecture = bert;
+      recipe.architecture.tied = true;
+      recipe.optimizer = oracle::Optimizer::Lamb;
+      recipe.weight_decay = 0.5;
+      recipe.epsilon = 1e-6;
+      break;
     case Trained::LargeVocabulary:
       recipe.architecture = {.layers = 2, .hidden = 8, .vocabulary = 50'257};
       recipe.sequence = 8;
@@ -81,7 +103,11 @@ std::string name_of(const Case& c) {
                                                         {Trained::Bert, "bert"},
                                                         {Trained::LongText, "bert long text"},
                                                         {Trained::Tied, "tied gpt2"},
-                                                        {Trained::LargeVocabulary, "vocabulary of 50257"}};
+                                                        {Trained::LargeVocabulary, "vocabulary of 50257"},
+                                                        {Trained::Llama, "llama"},
+                                                        {Trained::OtherFlags, "tied gpt2 other flags"},
+                                                        {Trained::AllDecay, "bert all decay"},
+                                                        {Trained::Lamb, "tied bert lamb"}};
   std::string name = kNames.at(c.trained) + " " + c.schedule + " D" + std::to_string(c.shape.stages) + " W" +
                      std::to_string(c.data_parallel) + " " + to_text(c.reduction) + " " + c.partition;
   std::replace_if(
@@ -94,12 +120,17 @@ void PrintTo(const Case& c, std::ostream* out) { *out << name_of(c); }
 TrainOptions options_of(const Case& c, const std::string& data) {
   const oracle::Recipe recipe = recipe_of(c.trained);
   TrainOptions options;
-  options.model = recipe.architecture.family == oracle::Family::Bert ? "bert-tiny" : "gpt2-tiny";
+  static const std::map<oracle::Family, std::string> kModels = {
+      {oracle::Family::Gpt2, "gpt2-tiny"}, {oracle::Family::Bert, "bert-tiny"}, {oracle::Family::Llama, "llama-tiny"}};
+  options.model = kModels.at(recipe.architecture.family);
   options.overrides = {.layers = recipe.architecture.layers,
                        .hidden = recipe.architecture.hidden,
                        .heads = recipe.architecture.heads,
                        .vocabulary = recipe.architecture.vocabulary,
                        .tied = recipe.architecture.tied};
+  if (recipe.architecture.family == oracle::Family::Llama) {
+    options.overrides.key_value_heads = recipe.architecture.key_value_heads;
+  }
   options.data = data;
   options.schedule = c.schedule;
   options.shape = c.shape;
@@ -111,7 +142,14 @@ TrainOptions options_of(const Case& c, const std::string& data) {
   options.steps = recipe.steps;
   options.dtype = DataType::Float64;
   options.learning_rate = {.peak = recipe.learning_rate, .warmup = recipe.warmup};
-  options.optimizer = {.kind = OptimizerKind::AdamW, .weight_decay = recipe.weight_decay};
+  if (recipe.minimum != recipe.learning_rate / 10) options.learning_rate.minimum = recipe.minimum;
+  const bool is_lamb = recipe.optimizer == oracle::Optimizer::Lamb;
+  options.optimizer = {.kind = is_lamb ? OptimizerKind::Lamb : OptimizerKind::AdamW,
+                       .weight_decay = recipe.weight_decay,
+                       .decayed = static_cast<DecayedWeights>(recipe.decay),
+                       .beta1 = recipe.beta1,
+                       .beta2 = recipe.beta2,
+                       .epsilon = recipe.epsilon};
   options.clip = recipe.clip;
   options.threads = 1;
   options.validate_every = recipe.steps;
@@ -149,7 +187,11 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{Trained::Bert, "zb-h1", {4, 8}}, Case{Trained::Bert, "interleaved-1f1b", {2, 4}},
                       Case{Trained::Bert, "chimera", {4, 4}, 2, ReductionOrder::Canonical, "3,1,1,3"},
                       Case{Trained::LongText, "chimera", {2, 8}}, Case{Trained::Tied, "1f1b", {2, 4}, 2},
-                      Case{Trained::LargeVocabulary, "chimera", {2, 4}}),
+                      Case{Trained::LargeVocabulary, "chimera", {2, 4}}, Case{Trained::Llama, "none", {1, 4}},
+                      Case{Trained::Llama, "zb-h1", {4, 8}}, Case{Trained::OtherFlags, "none", {1, 4}},
+                      Case{Trained::OtherFlags, "chimera", {4, 4}}, Case{Trained::AllDecay, "1f1b", {2, 4}},
+                      Case{Trained::Lamb, "none", {1, 4}}, Case{Trained::Lamb, "zb-h1", {4, 8}},
+                      Case{Trained::Lamb, "chimera", {4, 4}, 2, ReductionOrder::Canonical, "3,1,1,3"}),
     [](const auto& tested) { return name_of(tested.param); });
 
 /// The recipes put to the test what they are there for.
@@ -160,6 +202,29 @@ TEST(OracleRecipeTest, ClipsWarmsUpAndLearns) {
     EXPECT_LT(course.learning_rates[0], course.learning_rates[1]);
     EXPECT_GT(course.learning_rates[2], course.learning_rates[3]);
     EXPECT_LT(course.losses.back(), course.losses.front());
+  }
+}
+
+/// The flags that the recipe of OtherFlags is made of, by its words.
+TEST(OracleProgramTest, TakesTheOptimizersFlags) {
+  const oracle::Recipe recipe = recipe_of(Trained::OtherFlags);
+  const oracle::Course& expected = course_of(Trained::OtherFlags);
+  const testing::Scratch scratch;
+  using testing::Arguments;
+  using testing::operator+;
+  const auto result = testing::run_program(
+      Arguments{"train", "--data", scratch.write("text.txt", recipe.text), "--metrics", scratch.path("metrics")} +
+      Arguments{"--model", "gpt2-tiny", "--layers", "8", "--hidden", "16", "--heads", "2", "--dtype", "float64"} +
+      Arguments{"--tied", "true", "--schedule", "none", "--micro-batches", "4", "--sequence", "24", "--steps", "5"} +
+      Arguments{"--warmup", "2", "--learning-rate", "0.01", "--min-learning-rate", "0.004", "--clip", "0.5"} +
+      Arguments{"--weight-decay", "0.5", "--decay", "no-embeddings", "--beta1", "0.8", "--beta2", "0.95"} +
+      Arguments{"--epsilon", "1e-4"});
+  ASSERT_EQ(result.exit_code, 0) << result.messages;
+  const auto steps = testing::read_metrics(scratch.path("metrics"));
+  ASSERT_EQ(steps.size(), 5U);
+  for (std::size_t i = 0; i < 5; ++i) {
+    EXPECT_NEAR(steps[i].at("loss").get<double>(), expected.losses[i], kTolerance * expected.losses[i]) << i + 1;
+    EXPECT_NEAR(steps[i].at("learning_rate").get<double>(), expected.learning_rates[i], 1e-17) << i + 1;
   }
 }
 

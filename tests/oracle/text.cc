@@ -20,7 +20,7 @@ std::int64_t byte_at(const std::string& text, std::int64_t i) {
 }
 
 std::int64_t window_size(Family family, std::int64_t sequence) {
-  return family == Family::Gpt2 ? sequence + 1 : sequence - 3;
+  return family == Family::Bert ? sequence - 3 : sequence + 1;
 }
 
 /// Window `i` of an epoch: a Feistel network of 8 rounds on the smallest 4^k that holds all windows, applied until the
@@ -151,7 +151,7 @@ Batch read_batch(Family family, const std::string& part, std::int64_t sequence, 
   std::vector<std::int64_t> others;
   for (std::int64_t position = first; position < first + count; ++position) {
     const std::int64_t window = shuffled(position % windows, windows, position / windows, seed);
-    if (family == Family::Gpt2) {
+    if (family != Family::Bert) {
       rows.push_back(next_token_row(part, window * length, sequence));
     } else {
       rows.push_back(paired_row(part, window, length, seed, position));

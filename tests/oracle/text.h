@@ -9,7 +9,7 @@
 
 namespace oracle {
 
-enum class Family : std::uint8_t { Gpt2, Bert };
+enum class Family : std::uint8_t { Gpt2, Bert, Llama };
 
 /// Samples side by side. Tensors are [samples, sequence] but for `second_is_other`.
 struct Batch {

@@ -5,31 +5,74 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <set>
 
 namespace oracle {
 namespace {
 
-/// Linear up to the peak, then half a cosine down to a tenth of it. `step` counts from 1.
+/// Linear up to the peak, then half a cosine down to the minimum. `step` counts from 1.
 double rate_of(const Recipe& recipe, std::int64_t step) {
   const auto number = [](std::int64_t count) { return static_cast<double>(count); };
   if (step <= recipe.warmup) return recipe.learning_rate * number(step) / number(recipe.warmup);
   const double way = number(step - 1 - recipe.warmup) / number(recipe.steps - recipe.warmup);
-  return recipe.learning_rate * (0.1 + 0.9 * (1 + std::cos(3.14159265358979323846 * way)) / 2);
+  return recipe.minimum + (recipe.learning_rate - recipe.minimum) * (1 + std::cos(3.14159265358979323846 * way)) / 2;
 }
 
-/// Matrices decay, vectors do not.
+bool decays(Decay decay, const std::string& name, const at::Tensor& weight) {
+  static const std::set<std::string> kEmbeddings = {
+      "wte.weight", "wpe.weight", "bert.embeddings.word_embeddings.weight",
+      "bert.embeddings.position_embeddings.weight", "bert.embeddings.token_type_embeddings.weight"};
+  if (decay == Decay::All) return true;
+  return weight.dim() == 2 && (decay == Decay::Matrices || !kEmbeddings.contains(name));
+}
+
 torch::optim::AdamW make_optimizer(const Recipe& recipe, const Weights& weights) {
-  std::vector<at::Tensor> matrices;
-  std::vector<at::Tensor> vectors;
-  for (const auto& [name, weight] : weights) (weight.dim() == 2 ? matrices : vectors).push_back(weight);
-  const auto options = [&](double decay) {
+  std::vector<at::Tensor> decaying;
+  std::vector<at::Tensor> others;
+  for (const auto& [name, weight] : weights) {
+    (decays(recipe.decay, name, weight) ? decaying : others).push_back(weight);
+  }
+  const auto options = [&](double weight_decay) {
     auto made = std::make_unique<torch::optim::AdamWOptions>();
-    made->weight_decay(decay);
+    made->weight_decay(weight_decay).betas({recipe.beta1, recipe.beta2}).eps(recipe.epsilon);
     return made;
   };
-  return torch::optim::AdamW(
-      std::vector<torch::optim::OptimizerParamGroup>{{matrices, options(recipe.weight_decay)}, {vectors, options(0)}});
+  std::vector<torch::optim::OptimizerParamGroup> groups = {{decaying, options(recipe.weight_decay)}};
+  if (!others.empty()) groups.emplace_back(others, options(0));
+  return torch::optim::AdamW(groups);
 }
+
+/// LAMB (You et al., ICLR'20, algorithm 2, with phi the identity), one tensor after the other.
+class Lamb {
+ public:
+  Lamb(const Recipe& recipe, const Weights& weights) : recipe_(recipe) {
+    for (const auto& [name, weight] : weights) m_[name] = v_[name] = at::zeros_like(weight);
+  }
+
+  void step(Weights& weights, double rate) {
+    const at::NoGradGuard no_grad;
+    ++t_;
+    for (auto& [name, weight] : weights) {
+      const at::Tensor& gradient = weight.grad();
+      m_[name] = recipe_.beta1 * m_[name] + (1 - recipe_.beta1) * gradient;
+      v_[name] = recipe_.beta2 * v_[name] + (1 - recipe_.beta2) * gradient.square();
+      const at::Tensor m_hat = m_[name] / (1 - std::pow(recipe_.beta1, t_));
+      const at::Tensor v_hat = v_[name] / (1 - std::pow(recipe_.beta2, t_));
+      at::Tensor update = m_hat / (v_hat.sqrt() + recipe_.epsilon);
+      if (decays(recipe_.decay, name, weight)) update = update + recipe_.weight_decay * weight;
+      const double weight_norm = weight.norm().item<double>();
+      const double update_norm = update.norm().item<double>();
+      const double trust = weight_norm == 0 || update_norm == 0 ? 1 : weight_norm / update_norm;
+      weight -= rate * trust * update;
+    }
+  }
+
+ private:
+  const Recipe& recipe_;
+  Weights m_;
+  Weights v_;
+  int t_ = 0;
+};
 
 double norm_of_gradients(const Weights& weights) {
   double squares = 0;
@@ -56,20 +99,25 @@ double validate(const Recipe& recipe, const Weights& weights) {
 Course train(const Recipe& recipe) {
   Course course;
   course.weights = initial_weights(recipe.architecture, recipe.seed);
-  torch::optim::AdamW optimizer = make_optimizer(recipe, course.weights);
+  torch::optim::AdamW adamw = make_optimizer(recipe, course.weights);
+  Lamb lamb(recipe, course.weights);
   const std::string part = training_part(recipe.text);
   for (std::int64_t step = 1; step <= recipe.steps; ++step) {
     const Batch batch = read_batch(recipe.architecture.family, part, recipe.sequence, recipe.seed,
                                    (step - 1) * recipe.samples, recipe.samples);
-    optimizer.zero_grad();
+    adamw.zero_grad();
     const at::Tensor loss = mean_loss(recipe.architecture, course.weights, batch);
     loss.backward();
     const double norm = norm_of_gradients(course.weights);
     if (norm > recipe.clip) {
       for (auto& [name, weight] : course.weights) weight.mutable_grad().mul_(recipe.clip / norm);
     }
-    for (auto& group : optimizer.param_groups()) group.options().set_lr(rate_of(recipe, step));
-    optimizer.step();
+    if (recipe.optimizer == Optimizer::Lamb) {
+      lamb.step(course.weights, rate_of(recipe, step));
+    } else {
+      for (auto& group : adamw.param_groups()) group.options().set_lr(rate_of(recipe, step));
+      adamw.step();
+    }
     course.losses.push_back(loss.item<double>());
     course.gradient_norms.push_back(norm);
     course.learning_rates.push_back(rate_of(recipe, step));

@@ -1,5 +1,6 @@
 #pragma once
-// A plain training loop: the whole mini-batch through the whole model at once, torch's own AdamW.
+// A plain training loop: the whole mini-batch through the whole model at once, torch's own AdamW, and LAMB
+// written out.
 
 #include <cstdint>
 #include <string>
@@ -8,6 +9,11 @@
 #include "oracle/model.h"
 
 namespace oracle {
+
+/// What weight decay acts on.
+enum class Decay { Matrices, NoEmbeddings, All };
+
+enum class Optimizer { AdamW, Lamb };
 
 /// What `chimera train` is asked for, as its --help explains it.
 struct Recipe {
@@ -19,7 +25,13 @@ struct Recipe {
   std::int64_t steps = 5;
   double learning_rate = 0.01;
   std::int64_t warmup = 2;
+  Optimizer optimizer = Optimizer::AdamW;
+  double minimum = 0.001;  ///< of the learning rate
   double weight_decay = 0.01;
+  Decay decay = Decay::Matrices;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
   double clip = 0.5;
 };
 

@@ -1,5 +1,6 @@
 #include "program.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/close_range.h>
@@ -13,13 +14,16 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <iostream>
 
 namespace chimera::testing {
 namespace {
 
-constexpr int kLookAgain = 2;  // ms, while ranks are expected
+constexpr std::chrono::milliseconds kLookAgain{2};  // while ranks are expected
 
 struct Pipe {
   FileDescriptor read;
@@ -76,6 +80,27 @@ std::string program_path() {
   return other != nullptr ? other : CHIMERA_PROGRAM;
 }
 
+using Main = int (*)(int, char**);
+
+/// What the program calls for the subcommands that need LibTorch; loaded at the first call.
+Main training_main() {
+  static const Main entry = [] {
+    const std::string library = std::filesystem::path(program_path()).parent_path() / "libchimera_training.so";
+    void* loaded = ::dlopen(library.c_str(), RTLD_LAZY | RTLD_LOCAL);
+    if (loaded == nullptr) throw std::runtime_error(::dlerror());
+    return reinterpret_cast<Main>(::dlsym(loaded, "chimera_training_main"));
+  }();
+  return entry;
+}
+
+/// Runs the training half in this process, and ends it as the program would.
+[[noreturn]] void run_loaded(Main main, std::vector<char*>& argv) {
+  ::setenv("GTEST_FILTER", "-*", 1);  // a rank that it starts against expectation is this test program: it has no tests
+  const int exit_code = main(static_cast<int>(argv.size()) - 1, argv.data());
+  std::cout.flush();
+  ::_exit(exit_code);
+}
+
 }  // namespace
 
 ProgramRun::ProgramRun(const std::vector<std::string>& arguments, ProgramSetup setup)
@@ -99,6 +124,8 @@ void ProgramRun::start(const std::vector<std::string>& arguments) {
   const FileDescriptor input = file_of(setup_.input);
   Pipe output = make_pipe();
   Pipe messages = make_pipe();
+  const Main loaded = setup_.is_copy ? training_main() : nullptr;
+  std::fflush(nullptr);  // a copy would write what still stands in buffers here
   process_ = check_system(::fork(), "fork");
   if (process_ == 0) {
     ::setpgid(0, 0);
@@ -109,7 +136,9 @@ void ProgramRun::start(const std::vector<std::string>& arguments) {
     ::setenv("TMPDIR", directory_.path("").c_str(), 1);
     for (std::string& variable : setup_.environment) ::putenv(variable.data());
     if (setup_.in_process) setup_.in_process();
-    if (::chdir(directory_.path("").c_str()) == 0) ::execv(argv[0], argv.data());
+    if (::chdir(directory_.path("").c_str()) != 0) ::_exit(127);
+    if (loaded != nullptr) run_loaded(loaded, argv);
+    ::execv(argv[0], argv.data());
     ::_exit(127);
   }
   ::setpgid(process_, process_);
@@ -129,15 +158,20 @@ void ProgramRun::look_for_ranks() {
   }
 }
 
-/// Waits for news and takes it in; false when all processes have closed their output, or the deadline is over.
-bool ProgramRun::read_some() {
+/// Waits for news, or until then, and takes it in; false when all processes have closed their output, or the deadline
+/// is over.
+bool ProgramRun::read_some(std::optional<Clock::time_point> until) {
   if (!output_open_ && !messages_open_) return false;
-  const bool looking = watched_.size() < static_cast<std::size_t>(setup_.ranks) + 1;
+  const bool looking = !all_ranks_known();
   std::vector<pollfd> files = {{output_open_ ? output_.get() : -1, POLLIN, 0},
                                {messages_open_ ? messages_.get() : -1, POLLIN, 0}};
   for (const Watched& watched : watched_) files.push_back({watched.pidfd.get(), POLLIN, 0});
-  const auto patience = static_cast<int>(std::chrono::milliseconds(setup_.deadline).count());
-  const bool news = ::poll(files.data(), files.size(), looking ? kLookAgain : patience) > 0;
+  Clock::duration patience = setup_.deadline;
+  if (looking) patience = std::min<Clock::duration>(patience, kLookAgain);
+  if (until) patience = std::clamp<Clock::duration>(*until - Clock::now(), Clock::duration::zero(), patience);
+  const timespec time = {std::chrono::duration_cast<std::chrono::seconds>(patience).count(),
+                         std::chrono::nanoseconds(patience % std::chrono::seconds(1)).count()};
+  const bool news = ::ppoll(files.data(), files.size(), &time, nullptr) > 0;
   if (news) last_news_ = Clock::now();
   if (Clock::now() - last_news_ >= setup_.deadline) {
     ADD_FAILURE() << "a process is left, or says nothing; so far: " << result_.messages;
@@ -153,6 +187,21 @@ bool ProgramRun::read_some() {
     if (!first_death_) first_death_ = Clock::now();
   }
   return true;
+}
+
+bool ProgramRun::all_ranks_known() const { return watched_.size() >= static_cast<std::size_t>(setup_.ranks) + 1; }
+
+void ProgramRun::await_ranks() {
+  while (!all_ranks_known()) {
+    if (!read_some()) return;
+  }
+}
+
+void ProgramRun::watch_for(std::chrono::microseconds time) {
+  const auto end = Clock::now() + time;
+  while (Clock::now() < end) {
+    if (!read_some(end)) return;
+  }
 }
 
 void ProgramRun::await_message(const std::string& text) {

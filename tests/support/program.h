@@ -22,6 +22,9 @@ struct ProgramSetup {
   std::function<void()> in_process{};      ///< called in the new process, before it becomes the program
   std::optional<int> messages{};           ///< what it has as stderr in place of a pipe that is read; negative: none
   std::optional<int> output{};             ///< what it has as stdout, likewise
+  /// The new process is a copy of this one, which has loaded the training half, and not the program started anew:
+  /// spares the half second that LibTorch takes to load. For command lines that start no process and no thread.
+  bool is_copy = false;
 };
 
 struct ProgramResult {
@@ -45,7 +48,12 @@ class ProgramRun {
 
   /// Returns when `text` stands on stderr, or the program has ended without saying it, which fails the test.
   void await_message(const std::string& text);
-  /// The process of the program itself, and, once a message came from them, those of its ranks, in order.
+  /// Returns when all its ranks have started, or the program has ended.
+  void await_ranks();
+  /// Returns after so long, or when the program has ended.
+  void watch_for(std::chrono::microseconds time);
+  /// The process of the program itself, and, once they are awaited or a message came from
+  /// them, those of its ranks, in order.
   [[nodiscard]] pid_t process() const { return process_; }
   [[nodiscard]] pid_t rank(int rank) const;
   /// Sends a signal to one process, or to all of them, as a terminal does.
@@ -62,8 +70,9 @@ class ProgramRun {
   };
 
   void start(const std::vector<std::string>& arguments);
-  bool read_some();
+  bool read_some(std::optional<Clock::time_point> until = {});
   void look_for_ranks();
+  [[nodiscard]] bool all_ranks_known() const;
   void reap();
 
   ProgramSetup setup_;

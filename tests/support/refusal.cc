@@ -3,15 +3,29 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+
 #include "program.h"
 
 namespace chimera::testing {
+namespace {
+
+bool needs_training_half(const std::vector<std::string>& arguments) {
+  constexpr std::array kCommands = {"train", "profile", "bench", "export"};
+  return !arguments.empty() && std::ranges::count(kCommands, arguments[0]) > 0;
+}
+
+}  // namespace
 
 void expect_refusal(const Refusal& refusal) {
   std::string command = "chimera";
   for (const std::string& argument : refusal.arguments) command += argument.empty() ? " ''" : " " + argument;
   SCOPED_TRACE(command);
-  const ProgramResult result = ProgramRun(refusal.arguments, {.ranks = 0, .deadline = std::chrono::seconds(10)}).wait();
+  const ProgramResult result =
+      ProgramRun(refusal.arguments,
+                 {.ranks = 0, .deadline = std::chrono::seconds(10), .is_copy = needs_training_half(refusal.arguments)})
+          .wait();
   EXPECT_EQ(result.exit_code, 2) << "killed by signal " << result.killed_by;
   EXPECT_EQ(result.output, "");
   EXPECT_EQ(result.orphans, 0);

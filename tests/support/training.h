@@ -37,6 +37,7 @@ inline TrainOptions small_options(const std::string& model, const std::string& s
   TrainOptions options;
   options.model = model;
   options.overrides = {.layers = 8, .hidden = 16, .heads = 2};
+  if (model == "llama-tiny") options.overrides.key_value_heads = 1;  // which both share
   options.data = text_file();
   options.schedule = schedule;
   options.shape = shape;

@@ -1,0 +1,94 @@
+// Folders for transformers, written and read by runs of several processes.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "support/refusal.h"
+#include "training.h"
+
+namespace chimera::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+/// `small_training` of a model of which a folder is to be left, D = 2.
+Arguments exporting(const Scratch& scratch, const std::string& model, const std::string& folder) {
+  return small_training(scratch) + Arguments{"--model",         model, "--schedule", "chimera", "--stages",         "2",
+                                             "--micro-batches", "2",   "--steps",    "2",       "--validate-every", "2",
+                                             "--export",        folder};
+}
+
+/// One step from a folder that changes no weight.
+Arguments going_on(const Scratch& scratch, const std::string& folder, const Arguments& schedule,
+                   const std::string& metrics) {
+  return small_training(scratch, metrics) + schedule +
+         Arguments{"--from",      folder, "--micro-batches", "2", "--steps",         "1",     "--validate-every", "1",
+                   "--optimizer", "sgd",  "--weight-decay",  "0", "--learning-rate", "1e-300"};
+}
+
+/// The same weights in the same validation: with other schedules and stages, too.
+TEST(TrainingFolderTest, WhatOneRunLeavesAnotherGoesOnFrom) {
+  for (const char* model : {"gpt2-tiny", "bert-tiny"}) {
+    for (const char* tied : {"false", "true"}) {
+      SCOPED_TRACE(std::string(model) + (*tied == 't' ? ", tied" : ""));
+      const Scratch scratch;
+      const std::string folder = scratch.path("model");
+      const ProgramResult left = run_program(exporting(scratch, model, folder) + Arguments{"--tied", tied});
+      ASSERT_EQ(left.exit_code, 0) << left.messages;
+      const double expected = read_metrics(scratch.path("metrics.jsonl")).back()["validation_loss"];
+      for (const Arguments& schedule : {Arguments{"--schedule", "none"}, Arguments{"--stages", "2"},
+                                        Arguments{"--schedule", "1f1b", "--stages", "4"}}) {
+        std::filesystem::remove(scratch.path("again.jsonl"));
+        const ProgramResult result = run_program(going_on(scratch, folder, schedule, "again.jsonl"));
+        ASSERT_EQ(result.exit_code, 0) << result.messages;
+        EXPECT_NEAR(read_metrics(scratch.path("again.jsonl")).back()["validation_loss"], expected, 1e-12 * expected);
+      }
+    }
+  }
+}
+
+TEST(TrainingFolderTest, TheFolderIsWholeAndSaysWhatItIs) {
+  const Scratch scratch;
+  const std::string folder = scratch.path("model");
+  const Arguments details = {"--export-dtype", "bfloat16", "--export-shard-size", "100KB"};
+  const ProgramResult result = run_program(exporting(scratch, "gpt2-tiny", folder) + details);
+  ASSERT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_FALSE(std::filesystem::exists(folder + ".unfinished-1"));
+  const json config = json::parse(read_file(folder + "/config.json"));
+  EXPECT_EQ(config["model_type"], "gpt2");
+  EXPECT_EQ(config["dtype"], "bfloat16");
+  EXPECT_TRUE(json::parse(read_file(folder + "/generation_config.json")).is_object());
+  const json index = json::parse(read_file(folder + "/model.safetensors.index.json"));
+  const ProgramResult report = run_program({"model", folder, "--format", "json"});
+  ASSERT_EQ(report.exit_code, 0) << report.messages;
+  const std::int64_t parameters = json::parse(report.output)["parameters"];
+  EXPECT_EQ(index["metadata"]["total_size"], 2 * parameters);
+}
+
+TEST(TrainingFolderTest, RefusesWhatContradictsTheFolder) {
+  const Scratch scratch;
+  const std::string folder = scratch.path("model");
+  ASSERT_EQ(run_program(exporting(scratch, "gpt2-tiny", folder)).exit_code, 0);
+  const Arguments train = small_training(scratch, "none.jsonl") + Arguments{"--from", folder, "--steps", "1"};
+  expect_refusal({train + Arguments{"--layers", "5"}, {folder, "layers 4", "5"}});
+  expect_refusal({train + Arguments{"--model", "gpt2-mini"}, {folder, "hidden 64", "224"}});
+  expect_refusal({train + Arguments{"--export", folder}, {"--export " + folder, "give another one"}});
+  expect_refusal({train + Arguments{"--export-dtype", "bfloat16"}, {"--export-dtype is for --export"}});
+  expect_refusal(
+      {train + Arguments{"--export", scratch.path("x"), "--export-dtype", "int8"}, {"--export-dtype", "int8"}});
+  expect_refusal({train + Arguments{"--export", scratch.path("x"), "--export-shard-size", "much"}, {"5GB"}});
+  expect_refusal({train + Arguments{"--export", scratch.path("no/x")}, {"no/x: cannot be made"}});
+  expect_refusal({{"export", folder, "--output", scratch.path("text.txt")}, {"text.txt: is there already"}});
+  expect_refusal({{"export", scratch.path("none"), "--output", scratch.path("x")}, {"none: is no folder"}});
+  std::filesystem::resize_file(folder + "/model.safetensors", 1000);
+  expect_refusal({train, {"model.safetensors: is cut off"}});
+  expect_refusal({{"model", folder}, {"model.safetensors: is cut off"}});
+  std::filesystem::rename(folder + "/model.safetensors", folder + "/pytorch_model.bin");
+  expect_refusal({{"model", folder}, {"pytorch_model.bin: is a pickle"}});
+}
+
+}  // namespace
+}  // namespace chimera::testing

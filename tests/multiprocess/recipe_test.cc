@@ -1,0 +1,61 @@
+// The recipes of recipes/: each is a run that this program understands.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+
+#include "training.h"
+
+namespace chimera::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+using ::testing::UnorderedElementsAre;
+
+const fs::path kRecipes = CHIMERA_SOURCE_DIR "/recipes";
+
+json dry_run(const Arguments& flags) {
+  const ProgramResult result = run_program(Arguments{"train", "--dry-run", "--format", "json"} + flags);
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  return json::parse(result.output, nullptr, false);
+}
+
+TEST(RecipeTest, EachIsARunOfTheSamplesThatItSays) {
+  std::map<std::string, std::int64_t> samples;  // of a step
+  for (const fs::directory_entry& entry : fs::directory_iterator(kRecipes)) {
+    if (entry.path().extension() != ".toml") continue;
+    const json run = dry_run({"--recipe", entry.path().string()});
+    samples[entry.path().stem()] = run.value("mini_batch", 0);
+    EXPECT_THAT(read_file(kRecipes / "README.md"), HasSubstr("`" + entry.path().filename().string() + "`"));
+  }
+  EXPECT_THAT(samples, UnorderedElementsAre(Pair("bert", 256), Pair("bert-lamb", 32'768), Pair("gpt2", 480),
+                                            Pair("nanogpt-cpu", 12)));
+}
+
+TEST(RecipeTest, IsAnotherWordForConfig) {
+  const std::string recipe = kRecipes / "nanogpt-cpu.toml";
+  const json by_recipe = dry_run({"--recipe", recipe});
+  EXPECT_EQ(by_recipe["stages"], dry_run({"--config", recipe})["stages"]);
+  EXPECT_EQ(dry_run({"--recipe", recipe, "--micro-batches", "8"})["mini_batch"], 24) << "flags count more";
+}
+
+TEST(TrainingRecipeTest, TheSmallOneTrains) {
+  const Scratch scratch;
+  const ProgramResult result = run_program({"train", "--recipe", kRecipes / "nanogpt-cpu.toml", "--data",
+                                            scratch.write("text.txt", sample_text()), "--steps", "4", "--warmup", "2",
+                                            "--metrics", scratch.path("metrics")});
+  ASSERT_EQ(result.exit_code, 0) << result.messages;
+  const auto steps = read_metrics(scratch.path("metrics"));
+  ASSERT_EQ(steps.size(), 4U);
+  EXPECT_LT(steps[3]["loss"], steps[0]["loss"]);
+  EXPECT_EQ(steps[0]["learning_rate"], 0.5e-3);
+  EXPECT_TRUE(steps[3].contains("validation_loss"));
+}
+
+}  // namespace
+}  // namespace chimera::testing
