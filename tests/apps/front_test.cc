@@ -32,5 +32,26 @@ TEST(FrontTest, KnowsTheSubcommandsItHasNotLoaded) {
   EXPECT_THAT(run_program({"trian"}).messages, HasSubstr("train"));
 }
 
+std::string help_of(const std::string& subcommand) {
+  return ProgramRun({subcommand, "--help"}, {.environment = {"COLUMNS=80"}}).wait().output;
+}
+
+TEST(FrontTest, FlagsOfTrainingStandUnderHeadings) {
+  const std::string train = help_of("train");
+  std::size_t last = 0;
+  for (const char* heading : {"\nModel:\n", "\nData:\n", "\nSchedule and shape:\n", "\nParallelism:\n",
+                              "\nOptimisation:\n", "\nMemory:\n", "\nOutput:\n", "\nHelp:\n"}) {
+    const std::size_t place = train.find(heading);
+    EXPECT_NE(place, std::string::npos) << heading;
+    EXPECT_GT(place, last) << heading;
+    last = place;
+  }
+  EXPECT_THAT(train, HasSubstr("\nSchedule and shape:\n  --schedule NAME"));
+}
+
+TEST(FrontTest, QuotedExamplesAreContinuedBetweenWords) {
+  EXPECT_THAT(help_of("bench"), HasSubstr("\n    --command 'mine=python3 mine.py exported'\n"));
+}
+
 }  // namespace
 }  // namespace chimera::testing

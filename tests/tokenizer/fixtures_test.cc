@@ -110,7 +110,8 @@ std::vector<std::pair<std::string, std::string>> merges_of(const TrainedBpe& tra
 }
 
 TEST(BpeTrainerTest, MergesAreThoseOfTokenizers) {
-  for (const json& one : fixture("training")["cases"]) {
+  const json training_cases = fixture("training")["cases"];
+  for (const json& one : training_cases) {
     BpeTraining training;
     training.vocabulary = one["options"]["vocab_size"];
     training.special_tokens = one["options"]["special_tokens"].get<std::vector<std::string>>();
