@@ -92,12 +92,16 @@ class WithoutRoot {
  public:
   WithoutRoot() {
     constexpr uid_t kNobody = 65534;
-    if (is_root_) EXPECT_EQ(::seteuid(kNobody), 0);
+    if (is_root_) {
+      EXPECT_EQ(::seteuid(kNobody), 0);
+    }
   }
   WithoutRoot(const WithoutRoot&) = delete;
   WithoutRoot& operator=(const WithoutRoot&) = delete;
   ~WithoutRoot() {
-    if (is_root_) EXPECT_EQ(::seteuid(0), 0);
+    if (is_root_) {
+      EXPECT_EQ(::seteuid(0), 0);
+    }
   }
 
  private:
