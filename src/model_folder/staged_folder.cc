@@ -22,6 +22,9 @@ namespace fs = std::filesystem;
   throw ConfigError(fmt::format("{}: cannot be written ({})", path, system_message(cause)));
 }
 
+/// What the system may still have to bring to the disk while more is written: so finish() never waits for long.
+constexpr std::uint64_t kMostUnsyncedBytes = 64 << 20;
+
 /// `folder` without a slash at its end, so that names beside it can be made.
 std::string without_slash(std::string folder) {
   while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
@@ -127,7 +130,14 @@ void PartWriter::write(std::uint64_t offset, std::span<const std::byte> bytes) {
     if (written <= 0) fail_to_write(path_, written < 0 ? errno : ENOSPC);
     bytes = bytes.subspan(static_cast<std::size_t>(written));
     offset += static_cast<std::uint64_t>(written);
+    unsynced_bytes_ += static_cast<std::uint64_t>(written);
   }
+  if (unsynced_bytes_ >= kMostUnsyncedBytes) sync_data();
+}
+
+void PartWriter::sync_data() {
+  if (::fdatasync(file_.get()) != 0) fail_to_write(path_, errno);
+  unsynced_bytes_ = 0;
 }
 
 void PartWriter::finish() {

@@ -53,14 +53,18 @@ class PartWriter {
  public:
   /// Throws ConfigError where the file cannot be opened.
   explicit PartWriter(std::string path);
-  /// Writes `bytes` at `offset`. Throws ConfigError where it cannot.
+  /// Writes `bytes` at `offset`; now and then waits until the disk has what was written. Throws ConfigError where it
+  /// cannot.
   void write(std::uint64_t offset, std::span<const std::byte> bytes);
   /// Waits until all of it has reached the disk. Throws ConfigError where it does not.
   void finish();
 
  private:
+  void sync_data();
+
   std::string path_;
   FileDescriptor file_;
+  std::uint64_t unsynced_bytes_ = 0;
 };
 
 }  // namespace chimera

@@ -13,13 +13,13 @@ double step_flops(const Job& job) {
   return model_flops(job.model, workload) * static_cast<double>(job.mini_batch() / job.micro_batch_size());
 }
 
-double Pace::seconds_left(const StepMetrics& metrics) {
+double Pace::seconds_left(std::int64_t step, double seconds) {
   constexpr std::size_t kSteps = 20;
-  if (metrics.step == 2) last_.clear();
-  last_.push_back(metrics.step_seconds);
+  if (step == 2) last_.clear();
+  last_.push_back(seconds);
   if (last_.size() > kSteps) last_.pop_front();
   const double mean = std::accumulate(last_.begin(), last_.end(), 0.0) / static_cast<double>(last_.size());
-  return mean * static_cast<double>(steps_ - metrics.step);
+  return mean * static_cast<double>(steps_ - step);
 }
 
 }  // namespace chimera

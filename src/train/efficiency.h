@@ -16,9 +16,9 @@ namespace chimera {
 class Pace {
  public:
   explicit Pace(std::int64_t steps) : steps_(steps) {}
-  /// After that step, by the mean of the last twenty; the first one, which touches all memory anew, counts for want of
-  /// others only.
-  [[nodiscard]] double seconds_left(const StepMetrics& metrics);
+  /// After that step (from 1), which took so long, with what followed the step before it: validation, comparisons. By
+  /// the mean of the last twenty; the first one, which touches all memory anew, counts for want of others only.
+  [[nodiscard]] double seconds_left(std::int64_t step, double seconds);
 
  private:
   std::int64_t steps_;

@@ -103,21 +103,25 @@ void train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
     if (speaks && !job.options.metrics.empty()) metrics.emplace(job.options.metrics);
     Progress progress(job.options.steps);
     Pace pace(job.options.steps);
+    auto last = std::chrono::steady_clock::now();
     trainer->trace(job.options.observes());
     const RunSummary run = trainer->run([&](StepMetrics step) {
       if (!speaks) return;
       if (job.peak_flops > 0) step.utilization = step_flops(job) / step.step_seconds / job.peak_flops;
-      step.seconds_left = pace.seconds_left(step);
+      const auto now = std::chrono::steady_clock::now();
+      step.seconds_left = pace.seconds_left(step.step, std::chrono::duration<double>(now - last).count());
+      last = now;
       if (metrics) metrics->write(step);
       if (events) events->write(step);
       progress.show(step);
     });
+    // First what cannot be measured again.
+    if (!job.options.export_folder.empty()) export_model(job, trainer->own_groups(), rank, transport);
     if (const Tracer* tracer = trainer->tracer()) {
       const auto recorded = gather_steps(job, rank, transport, *tracer);
       if (speaks) write_observations(job, recorded, run);
     }
     if (meter) write_tensor_memory(job, rank, transport, *meter);
-    if (!job.options.export_folder.empty()) export_model(job, trainer->own_groups(), rank, transport);
     if (speaks) output().write(summary(job, run, available_cores()));
     note_progress({RankProgress::Phase::Ending});
   } catch (...) {

@@ -68,12 +68,7 @@ TEST(ReportTest, ProgressOfLongRunsLeavesOutWhatFollowsFromTheRest) {
 
 TEST(ReportTest, TheRestOfARunIsPacedByItsLastSteps) {
   Pace pace(100);
-  StepMetrics metrics;
-  const auto after = [&](std::int64_t step, double seconds) {
-    metrics.step = step;
-    metrics.step_seconds = seconds;
-    return pace.seconds_left(metrics);
-  };
+  const auto after = [&](std::int64_t step, double seconds) { return pace.seconds_left(step, seconds); };
   EXPECT_DOUBLE_EQ(after(1, 10), 990);
   EXPECT_DOUBLE_EQ(after(2, 1), 98) << "the first step counts no more";
   EXPECT_DOUBLE_EQ(after(3, 3), 97 * 2);
