@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "core/error.h"
 #include "help.h"
 #include "model_folder/find_model.h"
@@ -56,11 +58,12 @@ PlanProblem PlanFlags::problem(const ModelOverrides& fields, double gibibytes) c
 }
 
 std::vector<TrainFlag> PlanFlags::workload_flags() const {
-  std::vector<TrainFlag> flags = {{"model", model}};
+  std::vector<TrainFlag> flags = {{std::filesystem::is_directory(model) ? "from" : "model", model}};
   const ModelOverrides fields = overrides.overrides();
   if (fields.layers) flags.push_back({"layers", *fields.layers});
   if (fields.hidden) flags.push_back({"hidden", *fields.hidden});
   if (fields.heads) flags.push_back({"heads", *fields.heads});
+  if (fields.key_value_heads) flags.push_back({"key-value-heads", *fields.key_value_heads});
   if (fields.vocabulary) flags.push_back({"vocabulary", *fields.vocabulary});
   if (fields.tied) flags.push_back({"tied", std::string(*fields.tied ? "true" : "false")});
   flags.push_back({"sequence", sequence});
