@@ -57,6 +57,7 @@ TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation
   flags.optimizer.complete(options.optimizer, options.learning_rate);
   if (!options.from.empty() && flags.model_name->count() == 0) options.model.clear();
   flags.exports.require_sense(options);
+  options.files_read = {flags.config, flags.plan.machine};
   if (!options.schedule_file.empty()) {
     options.given = given_schedule(flags, invocation);
     return options;

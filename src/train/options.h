@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/choices.h"
 #include "data/documents.h"
@@ -66,6 +67,8 @@ struct TrainOptions {
   std::string op_times;               // JSON file of measured costs; empty: none
   std::string tensor_memory;          // JSON file of the most bytes of tensors on each rank; empty: nobody counts
   std::string timeline;               // HTML page of a measured step beside its simulation; empty: none
+
+  std::vector<std::string> files_read;  // beside those named above: the profile of --machine, the file of --config
 
   std::string export_folder;  // made at the end, for transformers to load; empty: none
   std::string export_dtype;   // of its tensors, a word of config.json; empty: the type of the weights

@@ -34,10 +34,20 @@ bool is_kept(const std::string& path) {
   return !std::filesystem::exists(path, absent) || std::filesystem::is_regular_file(path, absent);
 }
 
+/// Adds a file, or those of a folder.
+void add_files(std::vector<std::string>& files, const std::string& path) {
+  std::error_code unreadable;
+  if (!std::filesystem::is_directory(path, unreadable)) return files.push_back(path);
+  for (const auto& entry : std::filesystem::directory_iterator(path, unreadable)) files.push_back(entry.path().string());
+}
+
 std::vector<std::string> inputs(const TrainOptions& options) {
-  std::vector<std::string> files = {options.model, options.schedule_file};
+  std::vector<std::string> files = options.files_read;
+  for (const std::string& path : {options.model, options.schedule_file, options.tokenizer, options.from}) {
+    add_files(files, path);
+  }
   for (const std::string& data : {options.data, options.validation}) {
-    for (const MixtureEntry& entry : parse_mixture(data)) files.push_back(entry.path);
+    for (const MixtureEntry& entry : parse_mixture(data)) add_files(files, entry.path);
   }
   return files;
 }

@@ -221,6 +221,9 @@ TEST_F(TrainRefusalTest, MetricsFiles) {
                                            "vocabulary = 256\npositions = 1024\ntied = false\n");
   const std::string alias = scratch_.path("alias");
   std::filesystem::create_symlink(data_, alias);
+  const std::string words = scratch_.write("vocab.txt", "[UNK]\nthe\n");
+  const std::string config = scratch_.write("run.toml", "steps = 1\n");
+  const std::string profile = scratch_.write("here.json", "a profile");
   expect_refusals({
       {{"--metrics", ""}, {"--metrics: the name of a file is missing"}},
       {{"--metrics", scratch_.path("missing/metrics.jsonl")}, {"cannot be written", "No such file"}},
@@ -228,8 +231,12 @@ TEST_F(TrainRefusalTest, MetricsFiles) {
       {{"--metrics", data_}, {"is the file that the run reads"}},
       {{"--metrics", alias}, {"is the file that the run reads"}},
       {{"--metrics", model, "--model", model}, {"is the file that the run reads"}},
+      {{"--metrics", words, "--tokenizer", words}, {"is the file that the run reads"}},
+      {{"--metrics", config, "--config", config}, {"is the file that the run reads"}},
+      {{"--metrics", profile, "--machine", profile}, {"is the file that the run reads"}},
   });
   EXPECT_EQ(read_file(data_), sample_text());
+  EXPECT_EQ(read_file(words), "[UNK]\nthe\n");
 }
 
 TEST_F(TrainRefusalTest, ObservationFiles) {
