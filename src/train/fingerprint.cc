@@ -5,8 +5,12 @@
 #include <ATen/Version.h>
 #include <xxhash.h>
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <sstream>
 #include <string_view>
 #include <type_traits>
@@ -15,6 +19,7 @@
 #include "launch/rank.h"
 #include "model_config/config_json.h"
 #include "model_config/parameters.h"
+#include "model_folder/model_folder.h"
 
 namespace chimera {
 namespace {
@@ -110,6 +115,20 @@ std::uint64_t hash_programs(const Job& job) {
   return hash.value();
 }
 
+/// Hash of config.json and of some bytes in every tensor, which differ between any two models that were trained.
+std::uint64_t hash_folder(const ModelFolder& folder) {
+  Hash hash;
+  hash.add(folder.config_json());
+  std::array<std::byte, 256> some{};
+  for (const ParameterSpec& parameter : all_parameters(folder.model())) {
+    const WeightFiles::Found found = folder.find(parameter);
+    const std::span<std::byte> bytes = std::span(some).first(std::min<std::size_t>(some.size(), found.tensor.bytes));
+    found.file->read(found.tensor, (found.tensor.bytes - bytes.size()) / 2, bytes);
+    hash.add(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  }
+  return hash.value();
+}
+
 /// Says that this rank is alive: the disk may be slow.
 void note_slow_disk() { note_progress({RankProgress::Phase::StartUp}); }
 
@@ -141,7 +160,7 @@ Fingerprint fingerprint(const Job& job) {
   return {
       {"the build", hash_build()},
       {"the model", hash_model(job)},
-      {"--from", hash_of(job.from ? std::string_view(job.from->config_json()) : std::string_view())},
+      {"--from", job.from ? hash_folder(*job.from) : 0},
       {"--partition", hash_partition(job)},
       {"the data", hash_data(job)},
       {"--seed", hash_of(o.seed)},
