@@ -115,8 +115,13 @@ void EventFile::write(const StepMetrics& metrics) { add(step_event(metrics, now(
 void EventFile::add(const std::string& event) {
   const std::string record = event_record(event);
   const auto written = ::write(file_.get(), record.data(), record.size());
-  if (written == static_cast<ssize_t>(record.size())) return;
-  throw Error(fmt::format("--tensorboard {}: {}", path_, system_message(written < 0 ? errno : ENOSPC)));
+  if (written == static_cast<ssize_t>(record.size())) {
+    size_ += written;
+    return;
+  }
+  const int cause = written < 0 ? errno : ENOSPC;
+  static_cast<void>(::ftruncate(file_.get(), size_));  // a record in part would hide those behind it
+  throw Error(fmt::format("--tensorboard {}: {}", path_, system_message(cause)));
 }
 
 }  // namespace chimera

@@ -1,6 +1,8 @@
 #pragma once
 // Metrics as TensorBoard reads them.
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -32,6 +34,7 @@ class EventFile {
 
   std::string path_;
   FileDescriptor file_;
+  off_t size_ = 0;  // of whole records
 };
 
 }  // namespace chimera
