@@ -2,6 +2,9 @@
 # tokenizers, safetensors, tensorboard or torch, as ./dev oracles installs them into .venv-oracles. Where a package is
 # missing, `oracles.require` (tests/support/oracles.py) says so and CTest reports the test as skipped.
 
+if(CHIMERA_ORACLE_PYTHON AND NOT EXISTS ${CHIMERA_ORACLE_PYTHON})
+  unset(CHIMERA_ORACLE_PYTHON CACHE) # .venv-oracles has been removed
+endif()
 find_program(CHIMERA_ORACLE_PYTHON NAMES python3 PATHS ${PROJECT_SOURCE_DIR}/.venv-oracles/bin NO_DEFAULT_PATH
   DOC "The interpreter of .venv-oracles")
 find_program(CHIMERA_PYTHON NAMES python3 HINTS ${PROJECT_SOURCE_DIR}/.venv/bin)

@@ -38,7 +38,10 @@ void exercise_run(std::string_view bytes) {
   } catch (const CLI::ParseError&) {
     return;  // a value that its flag does not take
   }
-  require(command.text.empty() || bytes.find("schedule") != bytes.npos, "a value comes from its key");
+  const auto is_text_flag = [](const std::string& word) {
+    return word.starts_with("--schedule") || word.starts_with("--config");
+  };
+  require(command.text.empty() || std::ranges::any_of(*words, is_text_flag), "a value comes from its key");
 }
 
 }  // namespace

@@ -1,16 +1,20 @@
 """The Python packages that tests compare with; `./dev oracles` installs them."""
 
 import importlib
+import os
 import sys
 
 
 def require(*names):
-    """The modules of these names; the test is skipped (exit 77, which CTest knows) where one cannot be imported."""
+    """The modules of these names. Where one cannot be imported, the test is skipped (exit 77, which CTest knows), or
+    fails where CHIMERA_NEED_ORACLES is set."""
     modules = []
     for name in names:
         try:
             modules.append(importlib.import_module(name))
         except (ImportError, OSError) as error:
+            if os.environ.get("CHIMERA_NEED_ORACLES"):
+                raise
             print(f"skipped: {name} cannot be imported ({error}); ./dev oracles installs it")
             sys.exit(77)
     return modules[0] if len(modules) == 1 else modules
