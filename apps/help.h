@@ -1,5 +1,5 @@
 #pragma once
-// What --help looks like: flags in named groups, and no line longer than the terminal is wide.
+// What --help looks like: flags in named groups, and no line longer than the terminal is wide (at least 80).
 
 #include <CLI/CLI.hpp>
 

@@ -21,7 +21,7 @@ void add_model_and_data(CLI::App& command, TrainCommandLine& flags) {
       "text, whose bytes are the tokens; files of tokens (Megatron's, llm.c's or raw); a folder of such files; or a "
       "mixture, as in 0.7:a 0.3:b");
   add_data(command, "--validation", o.validation,
-           "data to validate on, or the share at the end of --data that is kept for validation (default 0.05)");
+           "data to validate on, or the share at the end of --data that is kept for validation (default 0.05, or the shards that a folder has for it)");
   add_path(command, "--tokenizer", o.tokenizer,
            "tokenizer.json, vocab.json, vocab.txt or the folder of one, which makes tokens of text (default: that of "
            "--from, else `bytes`: each byte is one)");

@@ -1,5 +1,5 @@
 #pragma once
-// Updating the weights: AdamW or SGD, and clipping.
+// Updating the weights: AdamW, LAMB or SGD, and clipping.
 
 #include <ATen/core/Tensor.h>
 

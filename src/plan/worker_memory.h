@@ -13,8 +13,8 @@ namespace chimera {
 
 /// [worker]: the most bytes that it holds by the order of its ops alone, without a timeline: weights (all versions),
 /// gradients, optimizer state, activations, an op's working set, and every message that its channels may have under way
-/// at once. Not below worker_peaks(), but for messages that wait for
-/// their ops while later ones of their channel are made. `recompute` replaces the model's.
+/// at once. Not below worker_peaks(), but for messages that wait for their ops while later ones of their channel are
+/// made. `recompute` replaces the model's.
 [[nodiscard]] std::vector<double> peaks_by_order(const Schedule& schedule, const StageModel& model,
                                                  const std::set<StageId>& recompute);
 

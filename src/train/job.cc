@@ -116,8 +116,8 @@ void require_fitting(const JobShape& job) {
   }
 }
 
-/// Tensors as large as the stage's weights that all ranks hold of it together: weights, gradients, AdamW's two moments,
-/// and what canonical reduction keeps apart.
+/// Tensors as large as the stage's weights that all ranks hold of it together: weights, gradients, the optimizer's
+/// moments, and what canonical reduction keeps apart.
 double copies_of_stage(const Job& job, StageId stage, std::size_t members) {
   const auto moments = static_cast<double>(moments_of(job.options.optimizer.kind));
   const auto copies = static_cast<double>(members);

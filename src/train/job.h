@@ -47,16 +47,15 @@ struct Job : JobShape {
 };
 
 /// Resolves names, generates and checks the schedule, and holds the options to their limits: cheap, for those who ask
-/// for counts of ranks, stages or samples. Reads nothing but a model's file, or
-/// the headers of its folder. Throws ConfigError, one line, for what
-/// does not fit.
+/// for counts of ranks, stages or samples. Reads nothing but a model's file, or the headers of its folder. Throws
+/// ConfigError, one line, for what does not fit.
 [[nodiscard]] JobShape job_shape(const TrainOptions& options);
 
 /// The same with the model cut into stages: all that a dry run needs. Nothing is lowered or opened.
 [[nodiscard]] Job cut_job(const JobShape& shape);
 
 /// Cuts the model, lowers the schedule and proves the programs free of deadlock, opens the data, and makes sure that
-/// the metrics file can be written. Runs no tensor op. Throws ConfigError, one line, for anything that does not fit.
+/// all that the run writes can be written. Runs no tensor op. Throws ConfigError, one line, for anything that does not fit.
 [[nodiscard]] Job prepare_job(const JobShape& shape);
 [[nodiscard]] inline Job prepare_job(const TrainOptions& options) { return prepare_job(job_shape(options)); }
 

@@ -35,8 +35,8 @@ class Trainer {
   /// `transport` connects all ranks.
   Trainer(const Job& job, RankId rank, Transport& transport);
 
-  /// Trains all steps and calls `on_step` after each. Throws what Executor::run
-  /// throws, which is Error where a loss or the gradient norm is not finite, and require_equal_copies().
+  /// Trains all steps and calls `on_step` after each. Throws what Executor::run throws, which is Error where a loss or
+  /// the gradient norm is not finite, and what require_equal_copies() throws.
   RunSummary run(const std::function<void(const StepMetrics&)>& on_step);
 
   /// One step: gradients, clipping, update. `step` counts from 0, and steps come in order. After a step of an

@@ -52,8 +52,8 @@ class ProgramRun {
   void await_ranks();
   /// Returns after so long, or when the program has ended.
   void watch_for(std::chrono::microseconds time);
-  /// The process of the program itself, and, once they are awaited or a message came from
-  /// them, those of its ranks, in order.
+  /// The process of the program itself, and, once they are awaited or a message came from them, those of its ranks, in
+  /// order.
   [[nodiscard]] pid_t process() const { return process_; }
   [[nodiscard]] pid_t rank(int rank) const;
   /// Sends a signal to one process, or to all of them, as a terminal does.
