@@ -57,6 +57,7 @@ void look_at_ids(const TokenStream& stream) {
   }
 }
 
+/// Notes a stream that one of the views keeps.
 void add_stream(const std::shared_ptr<const TokenStream>& stream, Opened& opened) {
   const auto& files = stream->files();
   const bool is_plain_text = std::all_of(files.begin(), files.end(), is_bytes_of_text);
@@ -68,13 +69,29 @@ void add_stream(const std::shared_ptr<const TokenStream>& stream, Opened& opened
   }
 }
 
-FoundTokens open_source(const std::string& path, const TokenOptions& options, Opened& opened) {
-  FoundTokens found = open_tokens(path, options);
-  add_stream(found.training, opened);
-  if (found.validation) add_stream(found.validation, opened);
+void describe(const std::string& path, const std::string& format, std::int64_t tokens, Opened& opened) {
   if (!opened.description.empty()) opened.description += "; ";
-  opened.description += fmt::format("{}: {}, {} tokens", path, found.format, found.training->size());
+  opened.description += fmt::format("{}: {}, {} tokens", path, format, tokens);
+}
+
+/// Of `path`, what there is to train on.
+FoundTokens open_training(const std::string& path, const TokenOptions& options, Opened& opened) {
+  FoundTokens found = open_tokens(path, options);
+  if (!found.training) {
+    throw ConfigError(fmt::format("the folder {} has shards for validation alone; expected some to train on", path));
+  }
+  add_stream(found.training, opened);
+  describe(path, found.format, found.training->size(), opened);
   return found;
+}
+
+/// Adds what `path`, one of --validation, has for that: the shards that it keeps apart, or all of it.
+void add_validation(const std::string& path, const TokenOptions& options, Opened& opened) {
+  const FoundTokens found = open_tokens(path, options);
+  const auto& stream = found.validation ? found.validation : found.training;
+  add_stream(stream, opened);
+  describe(path, found.format, stream->size(), opened);
+  opened.validation.push_back(whole(stream, path + " (validation)"));
 }
 
 /// Cuts off what is for validation: `share` of it, or nothing where it keeps shards apart for that.
@@ -89,6 +106,7 @@ void split_source(const std::string& path, const FoundTokens& found, std::option
   const std::int64_t training = stream->size() - validation;
   opened.training.emplace_back(stream, 0, training, path + " (training)");
   if (found.validation) {
+    add_stream(found.validation, opened);
     opened.validation.push_back(whole(found.validation, path + " (validation)"));
   } else {
     opened.validation.emplace_back(stream, training, validation, path + " (validation)");
@@ -104,7 +122,7 @@ Corpus open_corpus(const DataOptions& options) {
   std::vector<MixtureEntry> validation_entries = entries;
   Opened opened;
   for (const MixtureEntry& entry : entries) {
-    const FoundTokens found = open_source(entry.path, options.tokens, opened);
+    const FoundTokens found = open_training(entry.path, options.tokens, opened);
     if (has_files) {
       opened.training.push_back(whole(found.training, entry.path + " (training)"));
     } else {
@@ -113,10 +131,7 @@ Corpus open_corpus(const DataOptions& options) {
   }
   if (has_files) {
     validation_entries = parse_mixture(options.validation);
-    for (const MixtureEntry& entry : validation_entries) {
-      const FoundTokens found = open_source(entry.path, options.tokens, opened);
-      opened.validation.push_back(whole(found.training, entry.path + " (validation)"));
-    }
+    for (const MixtureEntry& entry : validation_entries) add_validation(entry.path, options.tokens, opened);
   }
   Corpus corpus({std::move(opened.training), Mixture(entries, options.seed)},
                 {std::move(opened.validation), Mixture(validation_entries, options.seed)});

@@ -147,13 +147,10 @@ FoundTokens open_folder(const std::string& folder, const TokenOptions& options) 
   for (const fs::path& shard : shards.empty() ? texts : shards) {
     (is_for_validation(shard) ? validation : training).push_back(open_file(shard.string(), options));
   }
-  if (training.empty()) {
-    throw ConfigError(fmt::format("the folder {} has shards for validation alone; expected some to train on", folder));
-  }
+  const TokenFile& first = training.empty() ? validation.front() : training.front();
   FoundTokens found;
-  found.format =
-      fmt::format("{} in a folder of {}", training.front().layout().format, training.size() + validation.size());
-  found.training = std::make_shared<const TokenStream>(std::move(training));
+  found.format = fmt::format("{} in a folder of {}", first.layout().format, training.size() + validation.size());
+  if (!training.empty()) found.training = std::make_shared<const TokenStream>(std::move(training));
   if (!validation.empty()) found.validation = std::make_shared<const TokenStream>(std::move(validation));
   return found;
 }

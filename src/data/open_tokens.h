@@ -26,11 +26,11 @@ struct TokenOptions {
 /// A longer text is for `chimera tokenize`, which need not keep it in memory: 256 MiB.
 inline constexpr std::int64_t kMostTextBytes = std::int64_t{256} << 20;
 
-/// What a path holds. `validation` is there where a folder keeps shards apart for that.
+/// What a path holds: at least one of the two.
 struct FoundTokens {
-  std::shared_ptr<const TokenStream> training;
-  std::shared_ptr<const TokenStream> validation;
-  std::string format;  ///< for people: "text", "Megatron tokens", "a folder of 12 shards"
+  std::shared_ptr<const TokenStream> training;    ///< null where a folder has shards for validation alone
+  std::shared_ptr<const TokenStream> validation;  ///< null where no shards are kept apart for that
+  std::string format;                             ///< for people: "text", "Megatron tokens", "a folder of 12 shards"
 };
 
 /// Of a shard of llm.c's; nothing where the file does not begin with one of its magic numbers. Throws ConfigError,

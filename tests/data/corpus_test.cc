@@ -167,6 +167,35 @@ TEST_F(CorpusTest, AFoldersShardsForValidationNeedNoShare) {
               ::testing::ThrowsMessage<ConfigError>(HasSubstr("has shards for validation; leave out the share")));
 }
 
+TEST_F(CorpusTest, ValidationMayBeAFolder) {
+  std::filesystem::create_directory(path("shards"));
+  static_cast<void>(write("shards/val_0.txt", "v"));
+  const Corpus apart = open_with(write("a.txt", "training"), path("shards"));
+  EXPECT_EQ(text_of(only_source(apart, Split::Validation)), "v");
+  static_cast<void>(write("shards/train.txt", "training"));
+  const Corpus same = open_with(path("shards"), path("shards"));
+  EXPECT_EQ(text_of(only_source(same, Split::Train)), "training");
+  EXPECT_EQ(text_of(only_source(same, Split::Validation)), "v") << "not what is trained on";
+}
+
+TEST_F(CorpusTest, RefusesToTrainOnShardsForValidation) {
+  std::filesystem::create_directory(path("shards"));
+  static_cast<void>(write("shards/val_0.txt", "v"));
+  EXPECT_THAT([&] { open_text(path("shards")); },
+              ::testing::ThrowsMessage<ConfigError>(HasSubstr("has shards for validation alone")));
+}
+
+TEST_F(CorpusTest, ShardsThatNoSampleReadsAreNoFilesOfIt) {
+  std::filesystem::create_directory(path("shards"));
+  for (const char* name : {"shards/train.txt", "shards/val_1.txt", "shards/val_2.txt", "shards/val_3.txt"}) {
+    static_cast<void>(write(name, "text"));
+  }
+  const Corpus corpus = open_with(path("shards"), write("b.txt", "xyz"));
+  std::vector<std::string> names;
+  for (const DataFile* file : corpus.files()) names.push_back(file->path());
+  EXPECT_THAT(names, ::testing::ElementsAre(path("shards/train.txt"), path("b.txt")));
+}
+
 TEST_F(CorpusTest, AMixtureKeepsAShareOfEverySource) {
   const Corpus corpus =
       open_text("3:" + write("a.txt", std::string(40, 'a')) + " 1:" + write("b.txt", std::string(20, 'b')));

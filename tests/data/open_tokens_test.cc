@@ -175,7 +175,6 @@ TEST_F(FolderTest, RefusesWhatCannotBeShards) {
   std::filesystem::create_directories(folder());
   expect_refused(folder(), "has neither .bin nor .txt files; expected shards of tokens or text");
   add("val.txt", "v");
-  expect_refused(folder(), "has shards for validation alone");
   add("a.bin", "ab");
   expect_refused(folder(), "has .bin and .txt files; expected shards of one kind");
   add("b.idx", "MMIDIDX");
