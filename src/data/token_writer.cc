@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -32,14 +33,18 @@ void write_bytes(const FileDescriptor& file, std::string_view bytes, const std::
   }
 }
 
-/// A file with its first `bytes` bytes, which it must have, ready to be written behind them.
+bool has_bytes(const std::string& path, std::int64_t bytes) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && status.st_size >= bytes;
+}
+
+/// A file with its first `bytes` bytes, which it must have, ready to be written behind them. No other process may have
+/// it open like this.
 FileDescriptor open_at(const std::string& path, std::int64_t bytes) {
   FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-  struct stat status {};
-  if (file.get() < 0 || ::fstat(file.get(), &status) != 0) cannot_write(path, errno);
-  if (status.st_size < bytes) {
-    throw ConfigError(
-        fmt::format("{}: has {} bytes where {} were written; delete it to begin anew", path, status.st_size, bytes));
+  if (file.get() < 0) cannot_write(path, errno);
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+    throw ConfigError(path + ": another run is writing it; wait for its end, or give another --output");
   }
   if (::ftruncate(file.get(), bytes) != 0 || ::lseek(file.get(), 0, SEEK_END) < 0) cannot_write(path, errno);
   return file;
@@ -72,29 +77,50 @@ TokenType token_type(TokenFileFormat format, std::int64_t vocabulary) {
   return kRawType;
 }
 
+namespace {
+
+std::string tokens_path_of(const std::string& prefix) { return prefix + std::string(kMegatronTokensSuffix); }
+std::string index_path_of(const std::string& prefix) { return prefix + std::string(kMegatronIndexSuffix); }
+
+std::int64_t header_bytes_of(TokenFileFormat format) {
+  return format == TokenFileFormat::Llmc ? static_cast<std::int64_t>(sizeof(LlmcHeader)) : 0;
+}
+
+/// Of the file of tokens.
+std::int64_t token_bytes(TokenFileFormat format, TokenType type, const WrittenTokens& written) {
+  return header_bytes_of(format) + written.tokens * width_of(type);
+}
+
+/// Of Megatron's unfinished index.
+std::int64_t length_bytes(const WrittenTokens& written) {
+  return static_cast<std::int64_t>(sizeof(std::int32_t)) * written.documents;
+}
+
+}  // namespace
+
+bool TokenWriter::has(const std::string& prefix, TokenFileFormat format, std::int64_t vocabulary,
+                      const WrittenTokens& written) {
+  if (format == TokenFileFormat::Megatron && !has_bytes(index_path_of(prefix) + kUnfinished, length_bytes(written))) {
+    return false;
+  }
+  return has_bytes(tokens_path_of(prefix) + kUnfinished, token_bytes(format, token_type(format, vocabulary), written));
+}
+
 TokenWriter::TokenWriter(std::string prefix, TokenFileFormat format, std::int64_t vocabulary,
                          const WrittenTokens& written)
     : prefix_(std::move(prefix)), format_(format), type_(token_type(format, vocabulary)), written_(written) {
-  const std::int64_t bytes = header_bytes() + written.tokens * width_of(type_);
-  if (has_index()) {
-    const auto documents = static_cast<std::int64_t>(sizeof(std::int32_t)) * written.documents;
-    lengths_ = open_at(index_path() + kUnfinished, documents);
-  }
+  if (has_index()) lengths_ = open_at(index_path() + kUnfinished, length_bytes(written));
   if (written == WrittenTokens{}) {
     tokens_ = open_at(tokens_path() + kUnfinished, 0);
     // Zeros for now: the header that says what this is comes last.
-    write_bytes(tokens_, std::string(static_cast<std::size_t>(header_bytes()), '\0'), tokens_path());
+    write_bytes(tokens_, std::string(static_cast<std::size_t>(header_bytes_of(format_)), '\0'), tokens_path());
   } else {
-    tokens_ = open_at(tokens_path() + kUnfinished, bytes);
+    tokens_ = open_at(tokens_path() + kUnfinished, token_bytes(format_, type_, written));
   }
 }
 
-std::string TokenWriter::tokens_path() const { return prefix_ + std::string(kMegatronTokensSuffix); }
-std::string TokenWriter::index_path() const { return prefix_ + std::string(kMegatronIndexSuffix); }
-
-std::int64_t TokenWriter::header_bytes() const {
-  return format_ == TokenFileFormat::Llmc ? static_cast<std::int64_t>(sizeof(LlmcHeader)) : 0;
-}
+std::string TokenWriter::tokens_path() const { return tokens_path_of(prefix_); }
+std::string TokenWriter::index_path() const { return index_path_of(prefix_); }
 
 void TokenWriter::write(std::string_view tokens) {
   const auto count = static_cast<std::int64_t>(tokens.size()) / width_of(type_);

@@ -31,7 +31,11 @@ struct WrittenTokens {
 /// throws ConfigError, naming the file, where it cannot be written.
 class TokenWriter {
  public:
-  /// Goes on behind `written` of what an earlier writer, with the same arguments, left unfinished; or begins anew.
+  /// Whether an earlier writer, with the same arguments, left so much unfinished, and all of it is there.
+  [[nodiscard]] static bool has(const std::string& prefix, TokenFileFormat format, std::int64_t vocabulary,
+                                const WrittenTokens& written);
+  /// Goes on behind `written`, for which has() must be true; or begins anew. Throws ConfigError, too, where another
+  /// process writes the same files.
   TokenWriter(std::string prefix, TokenFileFormat format, std::int64_t vocabulary, const WrittenTokens& written = {});
 
   [[nodiscard]] TokenType type() const { return type_; }
@@ -52,7 +56,6 @@ class TokenWriter {
 
  private:
   [[nodiscard]] bool has_index() const { return format_ == TokenFileFormat::Megatron; }
-  [[nodiscard]] std::int64_t header_bytes() const;
   void flush();
   void write_index();
 

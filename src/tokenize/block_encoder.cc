@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/printable.h"
 #include "tokenizer/unicode.h"
 
 namespace chimera {
@@ -32,14 +33,13 @@ std::string_view text_of(simdjson::dom::element line, const std::string& field, 
   simdjson::dom::object object;
   if (line.get(object) != simdjson::SUCCESS) fail("expected a JSON object");
   std::optional<simdjson::dom::element> found;
-  std::vector<std::string_view> names;
+  std::vector<std::string> names;
   for (const auto& [name, value] : object) {
     if (name == field && found) fail(fmt::format("the field '{}' stands here twice; leave one of them out", field));
     if (name == field) found = value;
-    names.push_back(name);
+    if (names.size() < 8) names.push_back(printable(name));
   }
   if (!found) {
-    names.resize(std::min<std::size_t>(names.size(), 8));
     fail(fmt::format("the field '{}' is missing; found: {}; give --field", field, fmt::join(names, ", ")));
   }
   std::string_view text;

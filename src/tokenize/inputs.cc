@@ -21,11 +21,20 @@ constexpr std::size_t kLongestLine = std::size_t{1} << 30;
 
 std::string name_of(const std::string& path) { return path == "-" ? "standard input" : path; }
 
+/// Does not open it: a pipe's writer would lose what it has to say.
+struct stat status_of(const std::string& path) {
+  struct stat status {};
+  if ((path == "-" ? ::fstat(STDIN_FILENO, &status) : ::stat(path.c_str(), &status)) != 0) {
+    cannot_read(name_of(path), errno);
+  }
+  if (S_ISDIR(status.st_mode)) throw ConfigError(path + ": is a directory; give files, or - for standard input");
+  if (path != "-" && ::access(path.c_str(), R_OK) != 0) cannot_read(path, errno);
+  return status;
+}
+
 FileDescriptor open_input(const std::string& path) {
   FileDescriptor file(path == "-" ? ::dup(STDIN_FILENO) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  struct stat status {};
-  if (file.get() < 0 || ::fstat(file.get(), &status) != 0) cannot_read(name_of(path), errno);
-  if (S_ISDIR(status.st_mode)) throw ConfigError(path + ": is a directory; give files, or - for standard input");
+  if (file.get() < 0) cannot_read(name_of(path), errno);
   return file;
 }
 
@@ -35,15 +44,14 @@ bool is_jsonl(const Inputs& inputs, const std::string& path) { return inputs.all
 
 std::int64_t total_bytes(const Inputs& inputs) {
   std::int64_t bytes = 0;
-  bool is_known = true;
-  for (const std::string& path : inputs.paths) {
-    const FileDescriptor file = open_input(path);
-    struct stat status {};
-    check_system(::fstat(file.get(), &status), "examine " + path);
-    is_known = is_known && S_ISREG(status.st_mode);
-    bytes += status.st_size;
-  }
-  return is_known ? bytes : 0;
+  for (const std::string& path : inputs.paths) bytes += status_of(path).st_size;
+  return has_stream(inputs) ? 0 : bytes;
+}
+
+bool has_stream(const Inputs& inputs) {
+  return std::ranges::any_of(inputs.paths, [](const std::string& path) {
+    return path == "-" || !S_ISREG(status_of(path).st_mode);  // standard input may be a file, from its middle on
+  });
 }
 
 InputReader::InputReader(Inputs inputs, const Tokenizer& tokenizer, InputPlace place, std::size_t block_bytes)

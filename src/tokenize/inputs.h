@@ -72,6 +72,9 @@ class InputReader {
 /// directory.
 [[nodiscard]] std::int64_t total_bytes(const Inputs& inputs);
 
+/// Whether one of the inputs can be read but once, from its start: standard input, a pipe. Throws as total_bytes().
+[[nodiscard]] bool has_stream(const Inputs& inputs);
+
 /// Whether a path is read as JSONL.
 [[nodiscard]] bool is_jsonl(const Inputs& inputs, const std::string& path);
 

@@ -8,9 +8,12 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "core/no_signals.h"
 
 namespace chimera {
 
@@ -19,10 +22,16 @@ class OrderedWorkers {
  public:
   using Work = std::function<Result(Job&)>;
 
-  /// `make_work` is called once for each worker, here; what it returns is that worker's own.
+  /// `make_work` is called once for each worker, here; what it returns is that worker's own. Where the system has no
+  /// more threads to give, there are fewer workers, for the same results. Throws std::system_error where it gives none.
   OrderedWorkers(int workers, const std::function<Work()>& make_work) {
-    for (int i = 0; i < workers; ++i) {
-      threads_.emplace_back([this, work = make_work()] { run(work); });
+    const NoSignals none;  // they are for the thread that waits for them
+    try {
+      for (int i = 0; i < workers; ++i) {
+        threads_.emplace_back([this, work = make_work()] { run(work); });
+      }
+    } catch (const std::system_error&) {
+      if (threads_.empty()) throw;
     }
   }
   OrderedWorkers(const OrderedWorkers&) = delete;

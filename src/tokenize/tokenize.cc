@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -40,17 +39,14 @@ class Output {
  public:
   Output(const TokenizeOptions& options, const Tokenizer& tokenizer) : options_(options) {
     if (options.output == kText) return;
-    const bool is_stream = std::ranges::count(options.inputs.paths, "-") > 0;
     key_ = resume_key(options.inputs, options.tokenizer,
-                      fmt::format("{} {}", to_text(options.format), options.end_of_document));
-    if (!is_stream) {
-      if (const auto earlier = read_resume(resume_path(), key_)) {
-        state_ = *earlier;
-        has_saved_ = true;
-      }
-    }
-    saves_ = !is_stream;
-    writer_.emplace(options.output, options.format, tokenizer.vocabulary_size(), state_.written);
+                      fmt::format("{} {} {} {}", to_text(options.format), options.end_of_document,
+                                  to_text(options.invalid), to_text(options.empty)));
+    saves_ = !has_stream(options.inputs);
+    if (saves_) go_on(tokenizer.vocabulary_size());
+    if (writer_) return;
+    writer_.emplace(options.output, options.format, tokenizer.vocabulary_size());
+    std::remove(resume_path().c_str());  // what an earlier run noted does not belong to what this one writes
   }
 
   [[nodiscard]] const TokenizeState& state() const { return state_; }
@@ -87,6 +83,15 @@ class Output {
   }
 
  private:
+  /// Where an earlier run of the same key was broken, and what it wrote is still there.
+  void go_on(std::int64_t vocabulary) {
+    const auto earlier = read_resume(resume_path(), key_);
+    if (!earlier || !TokenWriter::has(options_.output, options_.format, vocabulary, earlier->written)) return;
+    writer_.emplace(options_.output, options_.format, vocabulary, earlier->written);
+    state_ = *earlier;
+    has_saved_ = true;
+  }
+
   void write(const EncodedBlock& block) {
     std::size_t done = 0;
     const std::string_view tokens = block.tokens;
@@ -142,6 +147,10 @@ TokenizeReport tokenize(const TokenizeOptions& options, const std::function<void
                            .separator_first = options.format == TokenFileFormat::Llmc,
                            .invalid = options.invalid,
                            .empty = options.empty};
+  const bool has_index = options.output != kText && options.format == TokenFileFormat::Megatron;
+  if (options.empty == EmptyDocument::Keep && has_index && !encoding.separator) {
+    throw ConfigError("--empty keep: Megatron's format has no documents without tokens; give --end-of-document");
+  }
   Output output(options, *tokenizer);
   encoding.type = output.type();
   report.resumed = output.state().bytes;

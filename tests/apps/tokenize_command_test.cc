@@ -2,8 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "support/program.h"
 #include "support/refusal.h"
@@ -66,6 +69,17 @@ TEST(TokenizeCommandTest, AKilledRunLeavesNoFinishedFileAndGoesOn) {
   EXPECT_EQ(run_program(command("whole")).exit_code, 0);
   EXPECT_EQ(read_file(scratch.path("out.bin")), read_file(scratch.path("whole.bin")));
   EXPECT_EQ(read_file(scratch.path("out.idx")), read_file(scratch.path("whole.idx")));
+}
+
+/// A named pipe is opened once: its writer would otherwise be told that nobody reads.
+TEST(TokenizeCommandTest, ReadsANamedPipe) {
+  const Scratch scratch;
+  const std::string pipe = scratch.path("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  std::thread writer([&] { std::ofstream(pipe) << "AB"; });
+  const ProgramResult result = run_program({"tokenize", pipe, "--tokenizer", "bytes", "--output", "-"});
+  writer.join();
+  EXPECT_EQ(result.output, "65 66\n") << result.messages;
 }
 
 TEST(TokenizeCommandTest, RefusesWhatItCannotDo) {

@@ -195,6 +195,70 @@ TEST_F(TokenizeTest, AChangedInputBeginsAnew) {
   EXPECT_FALSE(exists("out.resume"));
 }
 
+/// What a broken run noted belongs to no later one: another run that wrote to the same place came in between.
+TEST_F(TokenizeTest, ARunInBetweenEndsTheClaimOfABrokenOne) {
+  const auto break_after = [this](int blocks) {
+    EXPECT_THROW(tokenize(options_,
+                          [&blocks](const TokenizeReport&) {
+                            if (blocks-- == 0) throw std::runtime_error("broken");
+                          }),
+                 std::runtime_error);
+  };
+  options_.inputs.paths = {scratch_.write("a.txt", text_)};
+  options_.format = TokenFileFormat::Raw;
+  run();
+  const std::string whole = read_file(scratch_.path("out.bin"));
+  options_.save_every = 1000;
+  break_after(8);
+  TokenizeOptions first = options_;
+  options_.inputs.paths = {scratch_.write("b.txt", "other words " + text_)};
+  break_after(3);
+  options_ = first;
+  EXPECT_EQ(run().resumed, 0);
+  EXPECT_EQ(read_file(scratch_.path("out.bin")), whole);
+}
+
+TEST_F(TokenizeTest, BeginsAnewWhereWhatWasWrittenIsGone) {
+  options_.inputs.paths = {scratch_.write("a.txt", text_)};
+  options_.save_every = 1000;
+  int left = 5;
+  EXPECT_THROW(tokenize(options_,
+                        [&left](const TokenizeReport&) {
+                          if (left-- == 0) throw std::runtime_error("broken");
+                        }),
+               std::runtime_error);
+  std::filesystem::resize_file(scratch_.path("out.bin.unfinished"), 1);
+  EXPECT_EQ(run().resumed, 0);
+  EXPECT_TRUE(exists("out.bin"));
+}
+
+TEST_F(TokenizeTest, TwoRunsDoNotWriteTheSameFiles) {
+  const TokenWriter other(options_.output, options_.format, 400);
+  options_.inputs.paths = {scratch_.write("a.txt", text_)};
+  EXPECT_THAT(refusal(), HasSubstr("out.idx.unfinished: another run is writing it"));
+}
+
+/// How invalid text is treated decides what the files hold.
+TEST_F(TokenizeTest, AnotherTreatmentOfInvalidTextBeginsAnew) {
+  options_.inputs.paths = {scratch_.write("a.txt", text_)};
+  options_.save_every = 1000;
+  int left = 5;
+  EXPECT_THROW(tokenize(options_,
+                        [&left](const TokenizeReport&) {
+                          if (left-- == 0) throw std::runtime_error("broken");
+                        }),
+               std::runtime_error);
+  options_.invalid = InvalidText::Replace;
+  EXPECT_EQ(run().resumed, 0);
+}
+
+TEST_F(TokenizeTest, MegatronsFormatNeedsAMarkToKeepEmptyDocuments) {
+  options_.inputs.paths = {scratch_.write("a.txt", "")};
+  options_.empty = EmptyDocument::Keep;
+  options_.end_of_document = "none";
+  EXPECT_THAT(refusal(), HasSubstr("--empty keep: Megatron's format has no documents without tokens"));
+}
+
 TEST_F(TokenizeTest, WhatIsRefusedLeavesNothingBehind) {
   const std::pair<std::vector<std::string>, std::string> refusals[] = {
       {{scratch_.write("bad.txt", "good \xFF bad")}, "bad.txt: byte 5 is not valid UTF-8; give --invalid replace"},
