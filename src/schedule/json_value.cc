@@ -15,15 +15,15 @@ namespace chimera {
 
 namespace {
 
-/// Follows a parser through a text and refuses the second field of a name in one object.
+/// Follows a parser through a text; refuses the second field of a name in one object, and depths that nobody means.
 class FieldsOnce {
  public:
   explicit FieldsOnce(std::string source) : source_(std::move(source)) {}
 
   bool operator()(int /*depth*/, nlohmann::json::parse_event_t event, const nlohmann::json& parsed) {
     switch (event) {
-      case nlohmann::json::parse_event_t::object_start: open_.push_back({.is_array = false}); break;
-      case nlohmann::json::parse_event_t::array_start: open_.push_back({.is_array = true}); break;
+      case nlohmann::json::parse_event_t::object_start: open({.is_array = false}); break;
+      case nlohmann::json::parse_event_t::array_start: open({.is_array = true}); break;
       case nlohmann::json::parse_event_t::key: enter(parsed.get<std::string>()); break;
       case nlohmann::json::parse_event_t::value: leave(); break;
       default:  // the end of an object or array
@@ -40,6 +40,13 @@ class FieldsOnce {
     std::set<std::string> names = {};
     std::string name = {};  // of the field that is being read
   };
+
+  void open(Container container) {
+    constexpr std::size_t kDeepest = 100;  // who reads or prints a value recurses
+    open_.push_back(std::move(container));
+    if (open_.size() <= kDeepest) return;
+    throw ConfigError(fmt::format("{}: more than {} objects and arrays lie within each other", source_, kDeepest));
+  }
 
   void enter(const std::string& name) {
     open_.back().name = name;

@@ -7,6 +7,7 @@
 #include <streambuf>
 
 #include "core/error.h"
+#include "schedule/json_value.h"
 #include "support/schedules.h"
 
 namespace chimera {
@@ -142,6 +143,13 @@ INSTANTIATE_TEST_SUITE_P(
                 "workers[0][0]: field 'weight_version' is missing"},
         BadText{"{\"id\": 0", "{\"id\": 1", "replicas[0].id"}, BadText{"]}\n", "]} x", "JSON"},
         BadText{"]}\n", "", "JSON"}));
+
+/// Whoever reads or prints a value recurses.
+TEST(ScheduleJsonTest, RefusesDepthsThatNobodyMeans) {
+  EXPECT_THAT(
+      [] { (void)parse_json(std::string(200'000, '['), "deep.json"); },
+      ::testing::ThrowsMessage<ConfigError>("deep.json: more than 100 objects and arrays lie within each other"));
+}
 
 }  // namespace
 }  // namespace chimera
