@@ -36,11 +36,27 @@ fs::path parent_of(const std::string& folder) {
   return parent.empty() ? "." : parent;
 }
 
+bool is_on_other_file_system(const std::string& folder, const fs::path& other) {
+  struct stat here {};
+  struct stat there {};
+  return ::stat(folder.c_str(), &here) == 0 && ::stat(other.c_str(), &there) == 0 && here.st_dev != there.st_dev;
+}
+
+/// A folder of that name can be moved there.
 void require_free_place(const std::string& folder) {
   std::error_code error;
-  if (!fs::exists(fs::symlink_status(folder, error))) return;
-  if (fs::is_directory(folder, error) && fs::is_empty(folder, error)) return;
-  throw ConfigError(fmt::format("{}: is there already; give a new folder", folder));
+  const std::string name = fs::path(without_slash(folder)).filename().string();
+  if (name.empty() || name == "." || name == "..") {
+    throw ConfigError(fmt::format("{}: is no name for a new folder", folder));
+  }
+  const fs::file_status status = fs::symlink_status(without_slash(folder), error);
+  if (!fs::exists(status)) return;
+  if (!fs::is_directory(status) || !fs::is_empty(folder, error)) {
+    throw ConfigError(fmt::format("{}: is there already; give a new folder", folder));
+  }
+  if (is_on_other_file_system(folder, parent_of(folder))) {
+    throw ConfigError(fmt::format("{}: a file system is mounted there; give a new folder in it", folder));
+  }
 }
 
 /// Until it has reached the disk, a name included: of a file or a folder.
