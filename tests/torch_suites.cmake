@@ -12,6 +12,7 @@ set(torch_suites
   DeviceTest
   DifferingRanksTest
   DropoutTest
+  ElementTypesTest
   EmbeddingTest
   EquivalenceTest
   EventFileTest

@@ -1,5 +1,6 @@
 #include "model/element_types.h"
 
+#include <ATen/ATen.h>
 #include <fmt/format.h>
 
 #include "core/error.h"
@@ -28,6 +29,15 @@ at::ScalarType floating_type(ElementType type) {
     case ElementType::F16: return at::kHalf;
     default: throw Error(to_text(type) + " is no type of floating-point numbers");
   }
+}
+
+at::Tensor converted(const at::Tensor& values, ElementType type, const std::string& tensor) {
+  const at::Tensor result = values.to(at::kCPU, floating_type(type)).contiguous();
+  if (type != ElementType::F16 || values.scalar_type() == at::kHalf) return result;
+  const at::Tensor lost = result.isinf().logical_and(values.to(at::kCPU).isfinite());
+  if (!lost.any().item<bool>()) return result;
+  throw ConfigError(fmt::format("{}: {:g} is too large for {}; give bfloat16", tensor,
+                                values.to(at::kCPU).masked_select(lost)[0].item<double>(), to_text(type)));
 }
 
 }  // namespace chimera

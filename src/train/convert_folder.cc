@@ -31,9 +31,9 @@ void copy_elements(const WeightFiles::Found& source, const TensorEntry& tensor, 
     const at::Tensor part = block.narrow(0, 0, std::min(kBlockOfElements, elements - first));
     source.file->read(source.tensor, static_cast<std::uint64_t>(first) * stored_bytes,
                       {static_cast<std::byte*>(part.mutable_data_ptr()), part.nbytes()});
-    const at::Tensor converted = part.to(floating_type(tensor.type));
-    writer.write(at, {static_cast<const std::byte*>(converted.const_data_ptr()), converted.nbytes()});
-    at += converted.nbytes();
+    const at::Tensor block_of_file = converted(part, tensor.type, tensor.name);
+    writer.write(at, {static_cast<const std::byte*>(block_of_file.const_data_ptr()), block_of_file.nbytes()});
+    at += block_of_file.nbytes();
   }
 }
 

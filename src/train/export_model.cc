@@ -58,9 +58,8 @@ void write_elements(const at::Tensor& value, const TensorEntry& tensor, PartWrit
   const at::Tensor flat = value.detach().view({-1});
   std::uint64_t at = tensor.begin;
   for (std::int64_t first = 0; first < flat.numel(); first += kBlockElements) {
-    const at::Tensor block = flat.narrow(0, first, std::min(kBlockElements, flat.numel() - first))
-                                 .to(at::kCPU, floating_type(tensor.type))
-                                 .contiguous();
+    const at::Tensor part = flat.narrow(0, first, std::min(kBlockElements, flat.numel() - first));
+    const at::Tensor block = converted(part, tensor.type, tensor.name);
     writer.write(at, {static_cast<const std::byte*>(block.const_data_ptr()), block.nbytes()});
     at += block.nbytes();
     note_progress({RankProgress::Phase::Ending});
