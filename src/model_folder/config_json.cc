@@ -99,13 +99,16 @@ void read_bert(const ConfigFields& config, ModelConfig& model) {
   model.tied = config.truth("tie_word_embeddings", true);
 }
 
-/// `rope_parameters` of version 5, or `rope_scaling` of version 4; the former counts more, and theta may stand outside.
+/// `rope_parameters` of version 5, or `rope_scaling` of version 4; theta may stand outside.
 void read_rope(const ConfigFields& config, ModelConfig& model) {
   config.require("partial_rotary_factor", 1.0);
   config.require("rope_interleaved", false);
   model.rope_theta = config.number("rope_theta", model.rope_theta);
   const char* const name = config.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
   if (!config.has(name)) return;
+  if (config.has("rope_scaling") && config[name] != config["rope_scaling"]) {
+    config.fail("rope_parameters and rope_scaling say different things; leave one of them out");
+  }
   const ConfigFields rope = config.object(name);
   rope.require("partial_rotary_factor", 1.0);
   const char* const type = rope.has("rope_type") ? "rope_type" : "type";

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
 #include <functional>
 
 #include "core/error.h"
@@ -53,6 +54,14 @@ struct Folder {
     scratch.write(kWeightsName, file_of(std::move(tensors)));
   }
   [[nodiscard]] std::string path() const { return scratch.path(""); }
+  /// Changes the last element of a tensor.
+  void spoil(const std::string& tensor) const {
+    const WeightFiles files(path());
+    const TensorEntry entry = files.find(tensor).value().tensor;
+    std::fstream file(scratch.path(kWeightsName), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(entry.begin + entry.bytes - 1));
+    file.put('!');
+  }
   [[nodiscard]] std::string refusal() const {
     try {
       const ModelFolder folder(path());
@@ -156,8 +165,24 @@ TEST(ModelFolderTest, ATiedModelHasOneMatrix) {
   };
   EXPECT_THAT(Folder(gpt2, other).refusal(),
               HasSubstr("tie_word_embeddings is true, but tensor 'lm_head.weight' is not 'transformer.wte.weight'"));
+  const Folder other_element(gpt2, with(head));
+  other_element.spoil("lm_head.weight");
+  EXPECT_THAT(other_element.refusal(), HasSubstr("tensor 'lm_head.weight' is not 'transformer.wte.weight'"));
   const TensorEntry bias{.name = "cls.predictions.decoder.bias", .type = ElementType::BF16, .shape = {16}};
-  EXPECT_EQ(Folder(small(Family::Bert, true), with(bias)).refusal(), "");
+  const Folder bert(small(Family::Bert, true), with(bias));
+  EXPECT_EQ(bert.refusal(), "");
+  bert.spoil("cls.predictions.decoder.bias");
+  EXPECT_THAT(bert.refusal(), HasSubstr("tensor 'cls.predictions.decoder.bias' is not"));
+}
+
+/// Elements are compared a block at a time.
+TEST(ModelFolderTest, ATiedMatrixIsComparedToItsEnd) {
+  ModelConfig large = small(Family::Gpt2, true);
+  large.vocabulary = 200'000;
+  const Folder folder(large, with({.name = "lm_head.weight", .type = ElementType::BF16, .shape = {200'000, 8}}));
+  EXPECT_EQ(folder.refusal(), "");
+  folder.spoil("lm_head.weight");
+  EXPECT_THAT(folder.refusal(), HasSubstr("tensor 'lm_head.weight' is not 'transformer.wte.weight'"));
 }
 
 TEST(ModelFolderTest, NeedsAConfig) {
