@@ -27,7 +27,8 @@ MixtureEntry weighted(std::string_view word) {
   double weight = 0;
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), weight);
   if (error != std::errc() || end != number.data() + number.size() || !std::isfinite(weight) || weight <= 0) {
-    throw ConfigError(fmt::format("--data: {} is no weight; expected a number above 0, as in 0.7:a 0.3:b", number));
+    throw ConfigError(
+        fmt::format("{} is no weight of a mixture; expected a number above 0, as in 0.7:a 0.3:b", number));
   }
   return {weight, std::string(word.substr(colon + 1))};
 }
@@ -49,7 +50,7 @@ std::vector<MixtureEntry> parse_mixture(const std::string& text) {
     start = end + 1;
   }
   for (const MixtureEntry& entry : entries) {
-    if (entry.path.empty()) throw ConfigError(fmt::format("--data: a file is missing behind {:g}:", entry.weight));
+    if (entry.path.empty()) throw ConfigError(fmt::format("a mixture: a file is missing behind {:g}:", entry.weight));
   }
   return entries;
 }
@@ -72,7 +73,7 @@ Mixture::Mixture(const std::vector<MixtureEntry>& entries, std::uint64_t seed) :
   std::int64_t end = 0;
   for (std::size_t i = 0; i < shares.size(); ++i) {
     if (shares[i] == 0) {
-      throw ConfigError(fmt::format("--data: {} weighs {:g} of {:g}; the smallest share is one sample in {}",
+      throw ConfigError(fmt::format("a mixture: {} weighs {:g} of {:g}; the smallest share is one sample in {}",
                                     entries[i].path, entries[i].weight, sum, kMixtureBlock));
     }
     ends_.push_back(end += shares[i]);

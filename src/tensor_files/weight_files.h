@@ -18,8 +18,8 @@ class WeightFiles {
  public:
   /// Opens `folder`/model.safetensors or, where there is none, model.safetensors.index.json and the files that it
   /// names. Throws ConfigError where the folder has neither (weights as pickles, `*.bin`, are never read: they can run
-  /// code), where one of them is unsound, lies outside of the folder (through a link), or where the index and the files
-  /// do not have the same tensors.
+  /// code), where one of them is unsound, where a file that the index names lies outside of the folder (through a
+  /// link), or where the index and the files do not have the same tensors.
   explicit WeightFiles(const std::string& folder);
 
   /// A tensor and the file that has it.

@@ -44,9 +44,9 @@ TEST(ParseMixtureTest, AFileOfThatNameCountsMore) {
 
 TEST(ParseMixtureTest, RefusesWhatIsNoWeight) {
   for (const char* number : {"0", "-1", "1e999", "1-2", "..", "e"}) {
-    EXPECT_THAT(
-        [&] { static_cast<void>(parse_mixture(std::string(number) + ":a 1:b")); },
-        ThrowsMessage<ConfigError>(HasSubstr(std::string(number) + " is no weight; expected a number above 0")));
+    EXPECT_THAT([&] { static_cast<void>(parse_mixture(std::string(number) + ":a 1:b")); },
+                ThrowsMessage<ConfigError>(
+                    HasSubstr(std::string(number) + " is no weight of a mixture; expected a number above 0")));
   }
   EXPECT_THAT([&] { static_cast<void>(parse_mixture("0.5:a 0.5:")); },
               ThrowsMessage<ConfigError>(HasSubstr("a file is missing behind 0.5:")));

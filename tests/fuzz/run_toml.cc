@@ -32,16 +32,16 @@ void exercise_run(std::string_view bytes) {
   require(words->size() <= 5, "a flag is given once");
   require(std::ranges::all_of(*words, [](const std::string& word) { return word.starts_with("--"); }),
           "every word is a flag with its value");
+  const bool has_text = std::ranges::any_of(*words, [](const std::string& word) {
+    return word.starts_with("--schedule") || word.starts_with("--config");
+  });
   std::ranges::reverse(*words);
   try {
     command.app.parse(*words);
   } catch (const CLI::ParseError&) {
     return;  // a value that its flag does not take
   }
-  const auto is_text_flag = [](const std::string& word) {
-    return word.starts_with("--schedule") || word.starts_with("--config");
-  };
-  require(command.text.empty() || std::ranges::any_of(*words, is_text_flag), "a value comes from its key");
+  require(command.text.empty() || has_text, "a value comes from its key");
 }
 
 }  // namespace

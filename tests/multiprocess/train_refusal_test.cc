@@ -74,7 +74,7 @@ TEST_F(TrainRefusalTest, FilesOfTokens) {
       {{"--data", shards}, {"the folder", "has neither .bin nor .txt files"}},
       {{"--data", hollow}, {"1.bin: it is empty"}},
       {{"--data", "0.7:" + data_, "0.3:missing.txt"}, {"missing.txt", "No such file"}},
-      {{"--data", "0.7:" + data_ + " 0:" + data_}, {"0 is no weight; expected a number above 0"}},
+      {{"--data", "0.7:" + data_ + " 0:" + data_}, {"0 is no weight of a mixture; expected a number above 0"}},
       {{"--data", data_, "--validation", "1.5"}, {"--validation 1.5: expected a share", "or a file"}},
       {{"--validation", "missing.txt"}, {"missing.txt", "No such file"}},
       {{"--validate-batches", "0"}, {"--validate-batches must be 1 to"}},
