@@ -103,7 +103,7 @@ std::string HelpFormatter::make_description(const CLI::App* app) const {
 
 std::string HelpFormatter::groups(const CLI::App* app) const {
   std::vector<std::string> names = app->get_groups();
-  std::ranges::stable_partition(names, [](const std::string& group) { return group != heading::kHelp; });
+  std::stable_partition(names.begin(), names.end(), [](const std::string& group) { return group != heading::kHelp; });
   std::string text;
   for (const std::string& group : names) {
     const auto options = app->get_options(

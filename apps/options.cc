@@ -131,7 +131,8 @@ void ShapeFlags::add_to(CLI::App& app) {
                 "N, the micro-batches that one data-parallel group runs in a step, all directions together");
   axes.reserve(shape_axes().size());  // what options write into stays in place
   for (const ShapeAxis& axis : shape_axes()) {
-    AxisFlag& flag = axes.emplace_back(axis);
+    axes.push_back({axis});
+    AxisFlag& flag = axes.back();
     const auto take = [&flag](const std::string& word) { flag.name = word; };
     flag.option = axis.is_number()
                       ? add_count(app, axis.flag(), flag.number, help_of(axis))

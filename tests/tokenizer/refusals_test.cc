@@ -68,7 +68,8 @@ TEST(TokenizerRefusalTest, WhatIsNotSupportedIsRefusedByName) {
       {R"({"decoder": {"type": "CTC"}})", "the decoder 'CTC' is not supported"},
   };
   for (const auto& [changes, message] : refusals) {
-    const std::string refusal = refusal_of([&] { (void)tokenizer_from_json(file_with(changes), "t.json"); });
+    const std::string refusal =
+        refusal_of([&, &changed = changes] { (void)tokenizer_from_json(file_with(changed), "t.json"); });
     EXPECT_THAT(refusal, AllOf(HasSubstr("t.json: "), HasSubstr(message), Not(HasSubstr("\n")))) << changes;
   }
 }
@@ -95,7 +96,8 @@ TEST(TokenizerRefusalTest, WhatIsMalformedIsRefusedWithItsPlace) {
        "'q' is not among special_tokens"},
   };
   for (const auto& [changes, message] : refusals) {
-    const std::string refusal = refusal_of([&] { (void)tokenizer_from_json(file_with(changes), "t.json"); });
+    const std::string refusal =
+        refusal_of([&, &changed = changes] { (void)tokenizer_from_json(file_with(changed), "t.json"); });
     EXPECT_THAT(refusal, AllOf(HasSubstr("t.json: "), HasSubstr(message), Not(HasSubstr("\n")))) << changes;
   }
 }
