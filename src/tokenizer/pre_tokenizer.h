@@ -97,7 +97,9 @@ void PreTokenizer::split_from(std::size_t step, std::string_view text, bool firs
                               const Take& take) const {
   if (text.empty()) return;
   if (step == steps_.size()) return take(text);
-  const auto pass_on = [&](std::string_view word) { split_from(step + 1, word, first, buffers, take); };
+  const auto pass_on = [&](std::string_view word) {
+    split_from(step + 1, word, first && word.data() == text.data(), buffers, take);
+  };
   std::string& buffer = buffers[step];
   if (const auto* words = std::get_if<WordStep>(&steps_[step])) {
     if (step + 1 == steps_.size()) return split_pattern(words->pattern, text, take);
@@ -111,8 +113,8 @@ void PreTokenizer::split_from(std::size_t step, std::string_view text, bool firs
     }
   } else if (std::holds_alternative<BlankStep>(steps_[step])) {
     if (text.front() == ' ') return pass_on(text);
-    buffer.assign(1, ' ').append(text);
-    pass_on(buffer);
+    text = buffer.assign(1, ' ').append(text);
+    pass_on(text);
   } else if (std::holds_alternative<BertWordStep>(steps_[step])) {
     std::size_t start = 0;
     for (auto word = pre_tokenizer_detail::next_bert_word(text, start); !word.empty();
