@@ -32,7 +32,7 @@ class Normalizer {
   Normalizer() = default;
   explicit Normalizer(std::vector<NormalizerStep> steps) : steps_(std::move(steps)) {}
 
-  [[nodiscard]] bool empty() const { return steps_.empty(); }
+  [[nodiscard]] const std::vector<NormalizerStep>& steps() const { return steps_; }
   /// The normalised text, in `buffer` unless nothing changes. With `continues` nothing is put before it.
   [[nodiscard]] std::string_view apply(std::string_view text, std::string& buffer, bool continues = false) const;
 

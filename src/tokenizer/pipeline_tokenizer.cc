@@ -86,7 +86,8 @@ class PipelineEncoder final : public Encoder {
   std::vector<TextPiece> normalised_pieces_;
 };
 
-PipelineTokenizer::PipelineTokenizer(PipelineParts parts) : parts_(std::move(parts)) {
+PipelineTokenizer::PipelineTokenizer(PipelineParts parts)
+    : parts_(std::move(parts)), cut_rule_(cut_rule(parts_.normalizer, parts_.pre_tokenizer)) {
   const auto note = [this](const std::string& text, TokenId id, bool special) {
     if (texts_.size() <= static_cast<std::size_t>(id)) texts_.resize(static_cast<std::size_t>(id) + 1);
     texts_[static_cast<std::size_t>(id)] = {.text = text, .exists = true, .special = special};
@@ -103,7 +104,7 @@ PipelineTokenizer::PipelineTokenizer(PipelineParts parts) : parts_(std::move(par
           token.normalized ? parts_.normalizer.apply(token.content, buffer) : std::string_view(token.content);
       (token.normalized ? normalized_ : raw_).add(token, pattern);
       if (pattern != token.content) texts_[static_cast<std::size_t>(token.id)].decoded = pattern;
-      may_cut_ = may_cut_ && !reaches_across_blanks(token, pattern);
+      if (reaches_across_blanks(token, pattern)) cut_rule_ = CutRule::Never;
     }
   }
   parts_.vocabulary.clear();
@@ -159,8 +160,8 @@ Template PipelineTokenizer::with_special(const TokenIds& first, const TokenIds& 
   return filled(parts_.pair, first, second);
 }
 
-/// Before a single blank between a character that is no white space and a letter, every pattern begins a word, and no
-/// normal form reaches across.
+/// Before a single blank between a character that is no white space and a letter, as far as the rule allows it; not
+/// behind an added token, where a new piece begins, which may be prepended to.
 bool PipelineTokenizer::cuts_at(std::string_view text, std::size_t place) const {
   const CharacterTable& table = character_table();
   if (text[place] != ' ' || place + 1 >= text.size()) return false;
@@ -168,7 +169,11 @@ bool PipelineTokenizer::cuts_at(std::string_view text, std::size_t place) const 
   if ((table[next_character(text, end)] & kLetter) == 0) return false;
   const char32_t before = character_before(text, place);
   if ((table[before] & kSpace) != 0) return false;
-  if (parts_.pre_tokenizer.splits_before_blanks()) return true;
+  const auto ends_there = [&](const AddedToken& token) {
+    return !token.normalized && text.substr(0, place).ends_with(token.content);
+  };
+  if (std::any_of(parts_.added.begin(), parts_.added.end(), ends_there)) return false;
+  if (cut_rule_ == CutRule::Always) return true;
   std::string left;
   append_utf8(left, before);
   left = last_word(left);
@@ -185,7 +190,7 @@ std::string PipelineTokenizer::last_word(std::string_view text) const {
 }
 
 std::size_t PipelineTokenizer::find_cut(std::string_view text, std::size_t least) const {
-  if (!may_cut_) return 0;
+  if (cut_rule_ == CutRule::Never) return 0;
   for (std::size_t place = text.size(); place-- > std::max<std::size_t>(least, 1);) {
     if (cuts_at(text, place)) return place;
   }

@@ -9,6 +9,7 @@
 #include "tokenizer/decoder.h"
 #include "tokenizer/normalizer.h"
 #include "tokenizer/pre_tokenizer.h"
+#include "tokenizer/text_cuts.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/word_model.h"
 
@@ -68,7 +69,7 @@ class PipelineTokenizer final : public Tokenizer {
   TokenFinder normalized_;  // and in the normalised one
   std::vector<TokenText> texts_;
   TextMap<TokenId> ids_;
-  bool may_cut_ = true;  // whether no added token takes blanks
+  CutRule cut_rule_;  // Never also where an added token may reach across a blank
 };
 
 }  // namespace chimera

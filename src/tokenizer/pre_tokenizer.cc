@@ -1,20 +1,6 @@
 #include "tokenizer/pre_tokenizer.h"
 
-#include <algorithm>
-
 #include "tokenizer/unicode.h"
-
-namespace chimera {
-
-bool PreTokenizer::splits_before_blanks() const {
-  return std::any_of(steps_.begin(), steps_.end(), [](const WordsStep& step) {
-    const auto* signs = std::get_if<BlankSignStep>(&step);
-    return std::holds_alternative<WordStep>(step) || std::holds_alternative<BertWordStep>(step) ||
-           (signs != nullptr && signs->split);
-  });
-}
-
-}  // namespace chimera
 
 namespace chimera::pre_tokenizer_detail {
 namespace {

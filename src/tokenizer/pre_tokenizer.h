@@ -39,8 +39,7 @@ class PreTokenizer {
   /// At most as many steps as there are buffers.
   explicit PreTokenizer(std::vector<WordsStep> steps) : steps_(std::move(steps)) {}
 
-  /// Whether a word always begins at a single blank before a letter.
-  [[nodiscard]] bool splits_before_blanks() const;
+  [[nodiscard]] const std::vector<WordsStep>& steps() const { return steps_; }
 
   /// Calls `take(word)` for the words of a text, in order; none is empty. `first`: nothing stands before the text.
   /// `buffers` must outlive the words.
