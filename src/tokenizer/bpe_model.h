@@ -37,7 +37,6 @@ class BpeModel final : public WordModel {
   [[nodiscard]] bool splits_at(std::string_view word, std::size_t place) const override;
 
  private:
-  [[nodiscard]] std::optional<TokenId> id_of_character(std::string_view character, char32_t c) const;
   /// The symbols that a part of a word consists of before any merge.
   void take_symbols(std::string_view part, TokenIds& symbols) const;
   void merge_symbols(TokenIds& symbols) const;
@@ -58,7 +57,7 @@ class BpeModel final : public WordModel {
   bool unknown_apart_ = false;       // whether unknown characters always become bytes, and those are never merged
   std::vector<TokenId> characters_;  // by code point, as far as tokens of one character go; negative: none
   std::unordered_set<std::uint64_t> joins_;  // pairs of characters that a merge may join
-  std::vector<bool> ascii_joins_;            // of those below 128, and of the blank's sign; see place_of_pair
+  std::vector<bool> ascii_joins_;            // of those below 128, and of the blank's sign, by quick_place()
 };
 
 }  // namespace chimera

@@ -25,8 +25,9 @@ class WordCounts {
 
 struct BpeTraining {
   std::int64_t vocabulary = 8192;  ///< ids: special tokens, the 256 bytes, then merges; at least those two together
-  std::vector<std::string> special_tokens = {"<|endoftext|>"};  ///< each once, and none a letter of a byte
-  std::int64_t min_frequency = 0;                               ///< pairs that stand less often are not merged
+  /// Each once. One that is the letter of a byte is that byte's token too.
+  std::vector<std::string> special_tokens = {"<|endoftext|>"};
+  std::int64_t min_frequency = 0;  ///< pairs that stand less often are not merged
 };
 
 /// What was learned.
