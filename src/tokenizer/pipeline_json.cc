@@ -41,20 +41,16 @@ void expect_fields(const JsonValue& part, const std::vector<std::string>& fields
   }
 }
 
-/// Reads a part by its type; `list` is the field of the parts that a Sequence has.
+/// Reads a part by its type; `list` is the field of the parts that a Sequence has, `nested` whether it is one of these.
 template <class Target>
 void read_part(const JsonValue& part, const char* what, const char* list,
-               const std::vector<PartReader<Target>>& readers, Target& target) {
+               const std::vector<PartReader<Target>>& readers, Target& target, bool nested = false) {
   if (!part.json().is_object()) part.fail(fmt::format("expected an object, found {}", part.json().type_name()));
   const std::string type = part.text("type");
   if (type == "Sequence") {
+    if (nested) part.fail("a Sequence inside a Sequence is not supported");
     part.expect_object({"type", list});
-    for (const JsonValue& inner : part.field(list).list()) {
-      if (inner.json().is_object() && inner.json().value("type", "") == "Sequence") {
-        inner.fail("a Sequence inside a Sequence is not supported");
-      }
-      read_part(inner, what, list, readers, target);
-    }
+    for (const JsonValue& inner : part.field(list).list()) read_part(inner, what, list, readers, target, true);
     return;
   }
   std::vector<std::string> known = {"Sequence"};
