@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <unordered_map>
 #include <utility>
 
 #include "core/nearest.h"
@@ -165,13 +166,15 @@ TokenId token_of_pair(const JsonValue& part, const char* field) {
 }
 
 void read_bert_processing(const JsonValue& part, PipelineParts& parts) {
-  const TokenId cls = token_of_pair(part, "cls");
-  const TokenId sep = token_of_pair(part, "sep");
-  parts.single = {{.token = cls}, {}, {.token = sep}};
-  parts.pair = {{.token = cls}, {}, {.token = sep}, {.second = true, .type = 1}, {.token = sep, .type = 1}};
+  set_bert_templates(parts, token_of_pair(part, "cls"), token_of_pair(part, "sep"));
 }
 
 }  // namespace
+
+void set_bert_templates(PipelineParts& parts, TokenId cls, TokenId sep) {
+  parts.single = {{.token = cls}, {}, {.token = sep}};
+  parts.pair = {{.token = cls}, {}, {.token = sep}, {.second = true, .type = 1}, {.token = sep, .type = 1}};
+}
 
 bool is_set(const JsonValue& value, const char* field) { return value.has(field) && !value.json()[field].is_null(); }
 
@@ -188,6 +191,23 @@ TokenId id_of(const nlohmann::json& json, const JsonValue& place, const std::str
     place.fail(fmt::format("the id of '{}' is no whole number of 0 to {}", printable(token), kMostIds - 1));
   }
   return json.get<TokenId>();
+}
+
+TextMap<TokenId> read_vocabulary(const JsonValue& value) {
+  if (!value.json().is_object()) value.fail(fmt::format("expected an object, found {}", value.json().type_name()));
+  TextMap<TokenId> vocabulary;
+  std::unordered_map<TokenId, const std::string*> owners;
+  vocabulary.reserve(value.json().size());
+  for (const auto& [token, id] : value.json().items()) {
+    const auto [entry, is_new] = vocabulary.emplace(token, id_of(id, value, token));
+    const auto [owner, is_first] = owners.emplace(entry->second, &entry->first);
+    if (!is_first) {
+      value.fail(fmt::format("the id {} belongs to '{}' and to '{}'", entry->second, printable(*owner->second),
+                             printable(token)));
+    }
+  }
+  if (vocabulary.empty()) value.fail("the vocabulary is empty");
+  return vocabulary;
 }
 
 Normalizer read_normalizer(const JsonValue& file) {

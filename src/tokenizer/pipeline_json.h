@@ -21,6 +21,8 @@ struct PreTokenizerParts {
 
 /// Sets the templates.
 void read_post_processor(const JsonValue& file, PipelineParts& parts);
+/// BERT's: [CLS] first [SEP] second [SEP].
+void set_bert_templates(PipelineParts& parts, TokenId cls, TokenId sep);
 
 [[nodiscard]] Decoder read_decoder(const JsonValue& file);
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <unordered_map>
 #include <utility>
 
 #include "core/error.h"
@@ -136,23 +135,6 @@ void check_template(const JsonValue& file, const PipelineParts& parts) {
 }
 
 }  // namespace
-
-TextMap<TokenId> read_vocabulary(const JsonValue& value) {
-  if (!value.json().is_object()) value.fail(fmt::format("expected an object, found {}", value.json().type_name()));
-  TextMap<TokenId> vocabulary;
-  std::unordered_map<TokenId, const std::string*> owners;
-  vocabulary.reserve(value.json().size());
-  for (const auto& [token, id] : value.json().items()) {
-    const auto [entry, is_new] = vocabulary.emplace(token, id_of(id, value, token));
-    const auto [owner, is_first] = owners.emplace(entry->second, &entry->first);
-    if (!is_first) {
-      value.fail(
-          fmt::format("the id {} belongs to {} and to {}", entry->second, in_quotes(*owner->second), in_quotes(token)));
-    }
-  }
-  if (vocabulary.empty()) value.fail("the vocabulary is empty");
-  return vocabulary;
-}
 
 std::unique_ptr<Tokenizer> tokenizer_from_json(const std::string& text, const std::string& source,
                                                const std::string& end_of_document) {
