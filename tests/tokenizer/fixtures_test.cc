@@ -125,6 +125,14 @@ TEST(BpeTrainerTest, MergesAreThoseOfTokenizers) {
   }
 }
 
+TEST(BpeTrainerTest, ASpecialTokenThatIsTheLetterOfAByteIsThatBytesToken) {
+  WordCounts words;
+  words.add("abab ab");
+  const TrainedBpe trained = train_bpe(words, {.vocabulary = 258, .special_tokens = {"a", "<s>"}});
+  EXPECT_EQ(trained.tokens.size(), 258U) << "two special tokens, 255 other bytes, one merge";
+  EXPECT_EQ(merges_of(trained), (std::vector<std::pair<std::string, std::string>>{{"a", "b"}}));
+}
+
 TEST(BpeTrainerTest, WhatItWritesReadsBackAndRestoresTheText) {
   const std::string text = fixture("training")["cases"][0]["text"];
   WordCounts words;
