@@ -96,7 +96,8 @@ TEST_P(TokenizerFixtureTest, ATextCutWhereItMayBeHasTheIdsOfTheWhole) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, TokenizerFixtureTest,
                          ::testing::Values("gpt2", "gpt2_prefix", "llama3", "qwen2", "smollm2", "bert", "bert_cased",
-                                           "llama2", "few_bytes", "no_bytes", "mistral", "metaspace_always"),
+                                           "llama2", "few_bytes", "no_bytes", "mistral", "metaspace_always",
+                                           "digits_metaspace"),
                          [](const auto& kind) { return std::string(kind.param); });
 
 /// Merges as texts, which is how the oracle has them.

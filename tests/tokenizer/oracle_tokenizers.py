@@ -185,5 +185,12 @@ def metaspace_always():
     return tokenizer
 
 
+def digits_metaspace():
+    tokenizer = mistral()
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True),
+                                                       pre_tokenizers.Metaspace(prepend_scheme="first")])
+    return tokenizer
+
+
 KINDS = {make.__name__: make for make in (gpt2, gpt2_prefix, llama3, qwen2, smollm2, bert, bert_cased, llama2, few_bytes,
-                                          no_bytes, mistral, metaspace_always)}
+                                          no_bytes, mistral, metaspace_always, digits_metaspace)}
