@@ -1,6 +1,7 @@
 #pragma once
 // Text as token ids and back, whatever kind of tokenizer does it.
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -104,9 +105,25 @@ class StreamDecoder {
   TokenIds pending_;
 };
 
+inline constexpr const char* kTokenizerJson = "tokenizer.json";
+/// What transformers keeps beside it: the class, and the names of special tokens.
+inline constexpr const char* kTokenizerConfig = "tokenizer_config.json";
+/// A folder that holds one of these has a tokenizer: that of the first.
+inline constexpr std::array kTokenizerNames = {kTokenizerJson, "vocab.json", "vocab.txt"};
+
 /// Opens the tokenizer of a path: "bytes"; a tokenizer.json; a vocab.json, whose merges.txt lies beside it; a
-/// vocab.txt; a folder with one of these (in this order). Throws ConfigError, naming file and place, for what is
+/// vocab.txt; a folder with one of these (kTokenizerNames). Throws ConfigError, naming file and place, for what is
 /// malformed, and by name for what it asks for and Chimera does not have.
 [[nodiscard]] std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path);
+
+/// A file of a tokenizer.
+struct TokenizerFile {
+  std::string path;
+  std::string name;  ///< that a folder has for it
+};
+
+/// The files that are there behind a path which open_tokenizer() takes: a folder with them by these names is that
+/// tokenizer. Among them are all that it reads and, of a folder, those that others read; none for "bytes".
+[[nodiscard]] std::vector<TokenizerFile> tokenizer_files(const std::string& path);
 
 }  // namespace chimera

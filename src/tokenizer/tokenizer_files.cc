@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <map>
 #include <utility>
 
 #include "core/error.h"
@@ -8,6 +10,7 @@
 #include "core/printable.h"
 #include "tokenizer/bpe_model.h"
 #include "tokenizer/pipeline_json.h"
+#include "tokenizer/tokenizer_config.h"
 #include "tokenizer/tokenizer_json.h"
 #include "tokenizer/unicode.h"
 #include "tokenizer/word_piece_model.h"
@@ -18,6 +21,12 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kEndOfText = "<|endoftext|>";
+constexpr const char* kEndOfDocument = "eos_token";
+// Names of files, beside those of the header.
+constexpr const char* kVocabulary = kTokenizerNames[1];
+constexpr const char* kWords = kTokenizerNames[2];
+constexpr const char* kMerges = "merges.txt";
+constexpr const char* kAddedTokens = "added_tokens.json";
 
 /// Calls `take(line, number)` for the lines of a text, numbered from 1, without their ends.
 template <class Take>
@@ -48,43 +57,33 @@ std::vector<std::pair<std::string, std::string>> read_merges(const std::string& 
   return merges;
 }
 
-AddedToken special_token(const std::string& content, TokenId id) {
-  return {.id = id, .content = content, .normalized = false, .special = true};
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error);
 }
 
-/// tokenizer_config.json, as far as it matters.
-struct FolderConfig {
-  std::string end_of_document;
-  std::string tokenizer_class;
-  bool lowercase = true;
-};
-
-FolderConfig read_config(const fs::path& folder) {
-  const fs::path path = folder / "tokenizer_config.json";
-  FolderConfig config;
-  if (!fs::exists(path)) return config;
-  const nlohmann::json json = parse_json(read_whole(path.string()), path.string());
-  const JsonValue file(json, path.string());
-  if (!json.is_object()) file.fail(fmt::format("expected an object, found {}", json.type_name()));
-  config.tokenizer_class = text_or(file, "tokenizer_class", "");
-  config.lowercase = truth_or(file, "do_lower_case", true);
-  if (is_set(file, "eos_token")) {
-    const JsonValue token = file.field("eos_token");
-    config.end_of_document = json["eos_token"].is_object() ? token.text("content") : token.text();
+/// That of a file's folder; `with_listed`: added_tokens.json too.
+TokenizerConfig config_beside(const fs::path& path, bool with_listed) {
+  TokenizerConfig config;
+  if (const fs::path file = path.parent_path() / kTokenizerConfig; is_there(file)) {
+    config = read_tokenizer_config(read_whole(file.string()), file.string());
+  }
+  if (const fs::path file = path.parent_path() / kAddedTokens; with_listed && is_there(file)) {
+    add_listed_tokens(read_whole(file.string()), file.string(), config);
   }
   return config;
 }
 
-std::unique_ptr<Tokenizer> open_merges(const fs::path& vocabulary, const fs::path& merges) {
-  const std::string kind = read_config(vocabulary.parent_path()).tokenizer_class;
-  if (!kind.empty() && !kind.starts_with("GPT2Tokenizer")) {
-    throw ConfigError(
-        fmt::format("{}: {} is not GPT-2's pipeline, the only one that vocab.json and merges.txt have here; "
-                    "save a tokenizer.json",
-                    vocabulary.string(), kind));
-  }
-  return tokenizer_from_merges(read_whole(vocabulary.string()), vocabulary.string(), read_whole(merges.string()),
-                               merges.string());
+/// Refuses a class that is named and none of `names`, which transformers also has with Fast behind them.
+void require_class(const TokenizerConfig& config, std::initializer_list<const char*> names, const std::string& source) {
+  std::string_view kind = config.tokenizer_class;
+  if (kind.empty()) return;
+  if (kind.ends_with("Fast")) kind.remove_suffix(4);
+  if (std::find(names.begin(), names.end(), kind) != names.end()) return;
+  throw ConfigError(
+      fmt::format("{}: the tokenizer_class {} has another pipeline than {}, the only one for this file; "
+                  "save a tokenizer.json",
+                  source, printable(config.tokenizer_class), *names.begin()));
 }
 
 /// The path with `from` at its end replaced.
@@ -94,20 +93,40 @@ fs::path sibling(const fs::path& path, std::string_view from, std::string_view t
   return path.parent_path() / name;
 }
 
-std::unique_ptr<Tokenizer> open_file(const fs::path& path) {
+/// The files that open_file() reads, if they are there; the first says what kind of tokenizer it is.
+std::vector<TokenizerFile> files_of(const fs::path& path) {
   const std::string name = path.filename().string();
-  if (name.ends_with("vocab.json")) return open_merges(path, sibling(path, "vocab.json", "merges.txt"));
-  if (name.ends_with("merges.txt")) return open_merges(sibling(path, "merges.txt", "vocab.json"), path);
-  const FolderConfig config = read_config(path.parent_path());
-  const std::string text = read_whole(path.string());
-  if (name.ends_with(".txt")) return tokenizer_from_words(text, path.string(), config.lowercase);
-  return tokenizer_from_json(text, path.string(), config.end_of_document);
+  const TokenizerFile config = {(path.parent_path() / kTokenizerConfig).string(), kTokenizerConfig};
+  const TokenizerFile added = {(path.parent_path() / kAddedTokens).string(), kAddedTokens};
+  if (name.ends_with(kVocabulary)) {
+    return {{path.string(), kVocabulary}, {sibling(path, kVocabulary, kMerges).string(), kMerges}, config, added};
+  }
+  if (name.ends_with(kMerges)) {
+    return {{sibling(path, kMerges, kVocabulary).string(), kVocabulary}, {path.string(), kMerges}, config, added};
+  }
+  if (name.ends_with(".txt")) return {{path.string(), kWords}, config, added};
+  return {{path.string(), kTokenizerJson}, config};
+}
+
+std::unique_ptr<Tokenizer> open_file(const fs::path& path) {
+  const std::vector<TokenizerFile> files = files_of(path);
+  const auto& [source, name] = files.front();
+  const TokenizerConfig config = config_beside(path, name != kTokenizerJson);
+  const std::string text = read_whole(source);
+  if (name == kVocabulary) {
+    const std::string& merges = files[1].path;
+    return tokenizer_from_merges(text, source, read_whole(merges), merges, config);
+  }
+  if (name == kWords) return tokenizer_from_words(text, source, config);
+  return tokenizer_from_json(text, source, config.token(kEndOfDocument));
 }
 
 }  // namespace
 
 std::unique_ptr<Tokenizer> tokenizer_from_merges(const std::string& vocabulary, const std::string& vocabulary_source,
-                                                 const std::string& merges, const std::string& merges_source) {
+                                                 const std::string& merges, const std::string& merges_source,
+                                                 const TokenizerConfig& config) {
+  require_class(config, {"GPT2Tokenizer"}, vocabulary_source);
   const nlohmann::json json = parse_json(vocabulary, vocabulary_source);
   BpeParts bpe;
   bpe.vocabulary = read_vocabulary(JsonValue(json, vocabulary_source));
@@ -117,14 +136,16 @@ std::unique_ptr<Tokenizer> tokenizer_from_merges(const std::string& vocabulary, 
   parts.model = std::make_unique<BpeModel>(bpe, merges_source);
   parts.pre_tokenizer = PreTokenizer({WordStep{WordPattern::Gpt2}});
   parts.decoder = Decoder({ByteLevelDecoding{}});
-  if (const auto end = bpe.vocabulary.find(kEndOfText); end != bpe.vocabulary.end()) {
-    parts.added.push_back(special_token(kEndOfText, end->second));
-  }
+  parts.added = special_tokens(config, {{kEndOfDocument, kEndOfText}, {"unk_token", kEndOfText}}, bpe.vocabulary,
+                               vocabulary_source);
+  parts.end_of_document = config.token(kEndOfDocument);
   parts.vocabulary.assign(bpe.vocabulary.begin(), bpe.vocabulary.end());
   return std::make_unique<PipelineTokenizer>(std::move(parts));
 }
 
-std::unique_ptr<Tokenizer> tokenizer_from_words(const std::string& text, const std::string& source, bool lowercase) {
+std::unique_ptr<Tokenizer> tokenizer_from_words(const std::string& text, const std::string& source,
+                                                const TokenizerConfig& config) {
+  require_class(config, {"BertTokenizer", "DistilBertTokenizer"}, source);
   WordPieceParts words;
   for_lines(text, source, [&](std::string_view line, std::size_t number) {
     while (!line.empty() && (line.back() == ' ' || line.back() == '\t')) line.remove_suffix(1);
@@ -134,21 +155,25 @@ std::unique_ptr<Tokenizer> tokenizer_from_words(const std::string& text, const s
           fmt::format("{}: line {}: '{}' stands here twice; leave one of them out", source, number, printable(line)));
     }
   });
-  const auto find = [&](const char* token) {
-    const auto found = words.vocabulary.find(token);
+  const std::map<std::string, std::string> usual = {{"unk_token", "[UNK]"},
+                                                    {"sep_token", "[SEP]"},
+                                                    {"cls_token", "[CLS]"},
+                                                    {"pad_token", "[PAD]"},
+                                                    {"mask_token", "[MASK]"}};
+  PipelineParts parts;
+  parts.added = special_tokens(config, usual, words.vocabulary, source);
+  parts.end_of_document = config.token(kEndOfDocument);
+  const auto find = [&](const std::string& field) {
+    const std::string named = config.token(field);
+    const auto found = words.vocabulary.find(named.empty() ? usual.at(field) : named);
     return found == words.vocabulary.end() ? TokenId{-1} : found->second;
   };
-  words.unknown = find("[UNK]");
+  words.unknown = find("unk_token");
   if (words.unknown < 0) throw ConfigError(source + ": '[UNK]' is missing; expected BERT's vocabulary, a token a line");
-  PipelineParts parts;
-  for (const char* token : {"[UNK]", "[SEP]", "[CLS]", "[PAD]", "[MASK]"}) {
-    if (find(token) >= 0) parts.added.push_back(special_token(token, find(token)));
+  if (const TokenId cls = find("cls_token"), sep = find("sep_token"); cls >= 0 && sep >= 0) {
+    set_bert_templates(parts, cls, sep);
   }
-  if (const TokenId cls = find("[CLS]"), sep = find("[SEP]"); cls >= 0 && sep >= 0) {
-    parts.single = {{.token = cls}, {}, {.token = sep}};
-    parts.pair = {{.token = cls}, {}, {.token = sep}, {.second = true, .type = 1}, {.token = sep, .type = 1}};
-  }
-  parts.normalizer = Normalizer({BertStep{.strip_accents = lowercase, .lowercase = lowercase}});
+  parts.normalizer = Normalizer({config.bert});
   parts.pre_tokenizer = PreTokenizer({BertWordStep{}});
   parts.decoder = Decoder({WordPieceDecoding{}});
   parts.vocabulary.assign(words.vocabulary.begin(), words.vocabulary.end());
@@ -160,10 +185,26 @@ std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path) {
   if (path == "bytes") return std::make_unique<ByteTokenizer>();
   std::error_code error;
   if (!fs::is_directory(path, error)) return open_file(path);
-  for (const char* name : {"tokenizer.json", "vocab.json", "vocab.txt"}) {
-    if (fs::exists(fs::path(path) / name, error)) return open_file(fs::path(path) / name);
+  for (const char* name : kTokenizerNames) {
+    if (is_there(fs::path(path) / name)) return open_file(fs::path(path) / name);
   }
   throw ConfigError(path + ": holds no tokenizer; expected tokenizer.json, vocab.json and merges.txt, or vocab.txt");
+}
+
+std::vector<TokenizerFile> tokenizer_files(const std::string& path) {
+  if (path == "bytes") return {};
+  std::error_code error;
+  std::vector<TokenizerFile> files;
+  if (fs::is_directory(path, error)) {
+    for (const char* name : {kTokenizerJson, kTokenizerConfig, "special_tokens_map.json", kAddedTokens, kVocabulary,
+                             kMerges, kWords, "tokenizer.model", "chat_template.jinja"}) {
+      files.push_back({(fs::path(path) / name).string(), name});
+    }
+  } else {
+    files = files_of(path);
+  }
+  std::erase_if(files, [&error](const TokenizerFile& file) { return !fs::is_regular_file(file.path, error); });
+  return files;
 }
 
 }  // namespace chimera

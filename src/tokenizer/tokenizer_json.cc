@@ -168,7 +168,10 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(const std::string& text, const st
   read_post_processor(file, parts);
   check_template(file, parts);
   parts.end_of_document = end_of_document;
-  return std::make_unique<PipelineTokenizer>(std::move(parts));
+  auto tokenizer = std::make_unique<PipelineTokenizer>(std::move(parts));
+  if (end_of_document.empty() || tokenizer->find_token(end_of_document)) return tokenizer;
+  throw ConfigError(fmt::format("{}: {}, the eos_token of tokenizer_config.json, is none of its tokens; name one there",
+                                source, in_quotes(end_of_document)));
 }
 
 }  // namespace chimera

@@ -5,22 +5,25 @@
 #include <string>
 
 #include "tokenizer/tokenizer.h"
+#include "tokenizer/tokenizer_config.h"
 
 namespace chimera {
 
-/// Hugging Face's tokenizer.json. `source` is what messages call it; `end_of_document` names the token, empty: a usual
-/// one.
+/// Hugging Face's tokenizer.json. `source` is what messages call it; `end_of_document` is the token that the eos_token
+/// of tokenizer_config.json names, which must be one of its tokens; empty: a usual one.
 [[nodiscard]] std::unique_ptr<Tokenizer> tokenizer_from_json(const std::string& text, const std::string& source,
                                                              const std::string& end_of_document = "");
 
-/// A GPT-2 tokenizer of vocab.json (tokens to ids) and merges.txt (a pair a line).
+/// A GPT-2 tokenizer, and below one of BERT's. Both refuse a `config` of other pipelines or tokens than these have.
+/// This one is of vocab.json (tokens to ids) and merges.txt (a pair a line).
 [[nodiscard]] std::unique_ptr<Tokenizer> tokenizer_from_merges(const std::string& vocabulary,
                                                                const std::string& vocabulary_source,
                                                                const std::string& merges,
-                                                               const std::string& merges_source);
+                                                               const std::string& merges_source,
+                                                               const TokenizerConfig& config = {});
 
-/// A BERT tokenizer of vocab.txt (a token a line, ids from 0).
+/// Of vocab.txt (a token a line, ids from 0).
 [[nodiscard]] std::unique_ptr<Tokenizer> tokenizer_from_words(const std::string& text, const std::string& source,
-                                                              bool lowercase);
+                                                              const TokenizerConfig& config = {});
 
 }  // namespace chimera

@@ -8,8 +8,9 @@ namespace chimera::testing {
 namespace {
 
 void exercise_tokenizer_words(std::string_view bytes) {
-  const bool lowercase = bytes.size() % 2 == 0;
-  const auto tokenizer = read_or_refuse([&] { return tokenizer_from_words(std::string(bytes), kSource, lowercase); });
+  TokenizerConfig config;
+  config.bert.lowercase = config.bert.strip_accents = bytes.size() % 2 == 0;
+  const auto tokenizer = read_or_refuse([&] { return tokenizer_from_words(std::string(bytes), kSource, config); });
   if (tokenizer) exercise_tokenizer(**tokenizer, bytes);
 }
 

@@ -127,7 +127,7 @@ TEST(TokenizerRefusalTest, MergesAndWordsNameTheLine) {
   EXPECT_EQ(merges("b a\n"), "merges.txt: merge 1: 'ba' is not in the vocabulary");
   EXPECT_EQ(merges("a \xFF\n"), "merges.txt: byte 2 is not valid UTF-8");
   const auto words = [](const std::string& text) {
-    return refusal_of([&] { (void)tokenizer_from_words(text, "vocab.txt", true); });
+    return refusal_of([&] { (void)tokenizer_from_words(text, "vocab.txt"); });
   };
   EXPECT_EQ(words("[UNK]\na\n"), "not refused");
   EXPECT_THAT(words("a\n"), HasSubstr("vocab.txt: '[UNK]' is missing"));

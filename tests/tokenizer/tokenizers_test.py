@@ -47,7 +47,7 @@ def compare(program, kind, tokenizer, path, strings, folder):
 
 
 def compare_files(program, folder, strings):
-    """vocab.json with merges.txt, and vocab.txt."""
+    """vocab.json with merges.txt, and vocab.txt, by itself and with a tokenizer_config.json."""
     from tokenizers import BertWordPieceTokenizer, ByteLevelBPETokenizer, pre_tokenizers
     gpt2 = oracle_tokenizers.byte_level(pre_tokenizers.ByteLevel(add_prefix_space=False), tokens=False)
     gpt2.model.save(str(folder))
@@ -58,6 +58,10 @@ def compare_files(program, folder, strings):
     oracle_tokenizers.bert().model.save(str(words))
     oracle = BertWordPieceTokenizer(str(words / "vocab.txt"), lowercase=True)
     compare(program, "vocab.txt", oracle, words, strings, folder)
+    (words / "tokenizer_config.json").write_text(json.dumps({"strip_accents": False, "tokenize_chinese_chars": False}))
+    oracle = BertWordPieceTokenizer(str(words / "vocab.txt"), lowercase=True, strip_accents=False,
+                                    handle_chinese_chars=False)
+    compare(program, "vocab.txt with tokenizer_config.json", oracle, words, strings, folder)
 
 
 def main():

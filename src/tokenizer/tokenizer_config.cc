@@ -1,0 +1,133 @@
+#include "tokenizer/tokenizer_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "core/error.h"
+#include "core/printable.h"
+#include "tokenizer/pipeline_json.h"
+
+namespace chimera {
+namespace {
+
+constexpr const char* kTokenFields[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                        "pad_token", "cls_token", "mask_token"};
+/// Fields of which another value than this one, or none, changes ids or templates.
+constexpr std::pair<const char*, bool> kExpected[] = {
+    {"add_prefix_space", false}, {"add_bos_token", false}, {"add_eos_token", false}, {"do_basic_tokenize", true}};
+/// Lists and objects that do so unless they are empty.
+constexpr const char* kExpectedEmpty[] = {"never_split", "additional_special_tokens", "extra_special_tokens"};
+
+/// An object, or else refused.
+void expect_any_object(const JsonValue& value) {
+  if (!value.json().is_object()) value.fail(fmt::format("expected an object, found {}", value.json().type_name()));
+}
+
+/// Whether a token, written as an object, is found elsewhere than one written as a text.
+bool has_flags(const JsonValue& token) {
+  const auto is_true = [&token](const char* flag) { return truth_or(token, flag, false); };
+  return is_true("lstrip") || is_true("rstrip") || is_true("single_word");
+}
+
+void read_named_tokens(const JsonValue& file, TokenizerConfig& config) {
+  for (const char* field : kTokenFields) {
+    if (!is_set(file, field)) continue;
+    const JsonValue token = file.field(field);
+    const bool is_object = token.json().is_object();
+    config.named[field] = is_object ? token.text("content") : token.text();
+    if (is_object && has_flags(token)) config.unsupported = field;
+  }
+}
+
+/// {"50256": {"content": ..., "lstrip": false, ...}, ...}
+void read_added_tokens_decoder(const JsonValue& file, const std::string& source, TokenizerConfig& config) {
+  constexpr const char* kField = "added_tokens_decoder";
+  if (!is_set(file, kField)) return;
+  const JsonValue tokens = file.field(kField);
+  expect_any_object(tokens);
+  for (const auto& item : tokens.json().items()) {
+    const std::string& key = item.key();
+    ListedToken token = {.content = "", .source = source};
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), token.id);
+    if (error != std::errc() || end != key.data() + key.size()) {
+      tokens.fail(fmt::format("'{}' is no id of a token", printable(key)));
+    }
+    const JsonValue entry = tokens.field(key.c_str());
+    expect_any_object(entry);
+    token.content = entry.text("content");
+    if (has_flags(entry)) config.unsupported = kField;
+    config.listed.push_back(std::move(token));
+  }
+}
+
+void read_unsupported(const JsonValue& file, TokenizerConfig& config) {
+  for (const auto& [field, expected] : kExpected) {
+    if (truth_or(file, field, expected) != expected) config.unsupported = field;
+  }
+  for (const char* field : kExpectedEmpty) {
+    if (is_set(file, field) && !file.json()[field].empty()) config.unsupported = field;
+  }
+}
+
+}  // namespace
+
+std::string TokenizerConfig::token(const std::string& field) const {
+  const auto found = named.find(field);
+  return found == named.end() ? "" : found->second;
+}
+
+TokenizerConfig read_tokenizer_config(const std::string& text, const std::string& source) {
+  const nlohmann::json json = parse_json(text, source);
+  const JsonValue file(json, source);
+  expect_any_object(file);
+  TokenizerConfig config;
+  config.tokenizer_class = text_or(file, "tokenizer_class", "");
+  read_named_tokens(file, config);
+  read_added_tokens_decoder(file, source, config);
+  config.bert.lowercase = truth_or(file, "do_lower_case", true);
+  config.bert.strip_accents = truth_or(file, "strip_accents", config.bert.lowercase);
+  config.bert.handle_chinese_chars = truth_or(file, "tokenize_chinese_chars", true);
+  read_unsupported(file, config);
+  return config;
+}
+
+void add_listed_tokens(const std::string& text, const std::string& source, TokenizerConfig& config) {
+  const nlohmann::json json = parse_json(text, source);
+  const JsonValue file(json, source);
+  expect_any_object(file);
+  for (const auto& [token, id] : json.items()) config.listed.push_back({token, id_of(id, file, token), source});
+}
+
+std::vector<AddedToken> special_tokens(const TokenizerConfig& config, const std::map<std::string, std::string>& usual,
+                                       const TextMap<TokenId>& vocabulary, const std::string& source) {
+  constexpr const char* kRemedy = "save a tokenizer.json";
+  if (!config.unsupported.empty()) {
+    throw ConfigError(fmt::format("{}: {} of tokenizer_config.json is not supported for this file; {}", source,
+                                  config.unsupported, kRemedy));
+  }
+  std::vector<AddedToken> tokens;
+  const auto find = [&tokens](const std::string& content) {
+    return std::ranges::find(tokens, content, &AddedToken::content);
+  };
+  std::map<std::string, std::string> wanted = config.named;
+  wanted.insert(usual.begin(), usual.end());
+  for (const auto& [field, content] : wanted) {
+    const auto known = vocabulary.find(content);
+    if (known != vocabulary.end() && find(content) == tokens.end()) {
+      tokens.push_back({.id = known->second, .content = content, .normalized = false, .special = true});
+    } else if (known == vocabulary.end() && config.named.contains(field)) {
+      throw ConfigError(fmt::format("{}: '{}', the {} of tokenizer_config.json, is not in the vocabulary; {}", source,
+                                    printable(content), field, kRemedy));
+    }
+  }
+  for (const ListedToken& listed : config.listed) {
+    if (const auto known = find(listed.content); known != tokens.end() && known->id == listed.id) continue;
+    throw ConfigError(fmt::format("{}: '{}' with the id {} is no special token of {}; {}", listed.source,
+                                  printable(listed.content), listed.id, source, kRemedy));
+  }
+  return tokens;
+}
+
+}  // namespace chimera

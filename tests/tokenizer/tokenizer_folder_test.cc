@@ -1,0 +1,182 @@
+// Folders with a tokenizer: what lies beside a vocabulary counts, or is refused.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <utility>
+
+#include "core/error.h"
+#include "support/scratch.h"
+#include "tokenizer/tokenizer.h"
+
+namespace chimera::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+constexpr const char* kGpt2Vocabulary = R"({"a": 0, "b": 1, "ab": 2, "<|endoftext|>": 3, "</s>": 4, "<|user|>": 5})";
+constexpr const char* kBertWords = "[UNK]\n[CLS]\n[SEP]\nu\nb\nub\n\u00fcb\n\u6f22\u5b57\n\u6f22\n##\u5b57\n[END]\n?\n";
+
+class TokenizerFolderTest : public ::testing::Test {
+ protected:
+  void write_gpt2() {
+    scratch_.write("vocab.json", kGpt2Vocabulary);
+    scratch_.write("merges.txt", "a b\n");
+  }
+  void write_bert() { scratch_.write("vocab.txt", kBertWords); }
+  void configure(const std::string& config) { scratch_.write("tokenizer_config.json", config); }
+
+  std::unique_ptr<Tokenizer> open() { return open_tokenizer(scratch_.path("")); }
+  TokenIds ids(const std::string& text) { return encode(*open(), text); }
+  std::string refusal() {
+    try {
+      (void)open();
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "not refused";
+  }
+
+  Scratch scratch_;
+};
+
+TEST_F(TokenizerFolderTest, EndOfDocumentIsWhatTheConfigurationNames) {
+  write_gpt2();
+  EXPECT_EQ(open()->end_of_document(), 3);
+  for (const char* config : {R"({"eos_token": "</s>"})", R"({"eos_token": {"content": "</s>", "lstrip": false}})"}) {
+    configure(config);
+    EXPECT_EQ(open()->end_of_document(), 4) << config;
+    EXPECT_EQ(ids("ab</s>a<|endoftext|>"), (TokenIds{2, 4, 0, 3})) << "named tokens are special";
+  }
+}
+
+TEST_F(TokenizerFolderTest, EndOfDocumentOfWordsToo) {
+  write_bert();
+  EXPECT_EQ(open()->end_of_document(), 2);
+  configure(R"({"eos_token": "[END]"})");
+  EXPECT_EQ(open()->end_of_document(), 10);
+}
+
+TEST_F(TokenizerFolderTest, BertsNormalizerIsThatOfTheConfiguration) {
+  write_bert();
+  EXPECT_EQ(ids("\u00dcb \u6f22\u5b57"), (TokenIds{5, 8, 0})) << "as bert-base-uncased has it";
+  configure(R"({"strip_accents": false})");
+  EXPECT_EQ(ids("\u00dcb"), (TokenIds{6}));
+  configure(R"({"strip_accents": null, "do_lower_case": false})");
+  EXPECT_EQ(ids("\u00fcb"), (TokenIds{6}));
+  configure(R"({"strip_accents": true, "do_lower_case": false})");
+  EXPECT_EQ(ids("\u00fcb"), (TokenIds{5}));
+  configure(R"({"tokenize_chinese_chars": false})");
+  EXPECT_EQ(ids("\u6f22\u5b57"), (TokenIds{7}));
+}
+
+TEST_F(TokenizerFolderTest, BertsSpecialTokensAreThoseOfTheConfiguration) {
+  write_bert();
+  configure(R"({"unk_token": "?", "sep_token": "[END]", "cls_token": {"content": "[SEP]"}})");
+  EXPECT_EQ(ids("x[CLS]"), (TokenIds{11, 11, 11, 11})) << "the [CLS] of others is text";
+  EXPECT_EQ(open()->with_special({5}).ids, (TokenIds{2, 5, 10}));
+}
+
+TEST_F(TokenizerFolderTest, ClassesOfTheSamePipelineAreRead) {
+  write_bert();
+  for (const char* name : {"BertTokenizer", "BertTokenizerFast", "DistilBertTokenizerFast"}) {
+    configure(std::string(R"({"tokenizer_class": ")") + name + "\"}");
+    EXPECT_EQ(refusal(), "not refused") << name;
+  }
+  configure(R"({"tokenizer_class": "BertJapaneseTokenizer"})");
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("vocab.txt: the tokenizer_class BertJapaneseTokenizer has another pipeline"),
+                               HasSubstr("save a tokenizer.json")));
+  std::filesystem::remove(scratch_.path("vocab.txt"));
+  write_gpt2();
+  configure(R"({"tokenizer_class": "GPT2TokenizerFast"})");
+  EXPECT_EQ(refusal(), "not refused");
+  configure(R"({"tokenizer_class": "Qwen2Tokenizer"})");
+  EXPECT_THAT(refusal(), HasSubstr("vocab.json: the tokenizer_class Qwen2Tokenizer has another pipeline"));
+}
+
+TEST_F(TokenizerFolderTest, WhatWouldChangeIdsIsRefusedByName) {
+  const std::pair<const char*, const char*> refusals[] = {
+      {R"({"add_prefix_space": true})", "vocab.json: add_prefix_space of tokenizer_config.json is not supported"},
+      {R"({"add_bos_token": true})", "add_bos_token of"},
+      {R"({"do_basic_tokenize": false})", "do_basic_tokenize of"},
+      {R"({"never_split": ["ab"]})", "never_split of"},
+      {R"({"additional_special_tokens": ["<|user|>"]})", "additional_special_tokens of"},
+      {R"({"eos_token": {"content": "</s>", "lstrip": true}})", "eos_token of"},
+      {R"({"eos_token": "<end>"})", "'<end>', the eos_token of tokenizer_config.json, is not in the vocabulary"},
+      {R"({"added_tokens_decoder": {"5": {"content": "<|user|>", "special": true}}})",
+       "'<|user|>' with the id 5 is no special token of"},
+      {R"({"added_tokens_decoder": {"7": {"content": "<|endoftext|>"}}})", "'<|endoftext|>' with the id 7 is no"},
+      {R"({"added_tokens_decoder": {"3": {"content": "<|endoftext|>", "rstrip": true}}})", "added_tokens_decoder of"},
+      {R"({"added_tokens_decoder": {"x": {"content": "ab"}}})", "added_tokens_decoder: 'x' is no id of a token"},
+      {R"({"added_tokens_decoder": ["ab"]})", "added_tokens_decoder: expected an object, found array"},
+      {R"({"eos_token": 5})", "tokenizer_config.json: eos_token: "},
+      {"[]", "tokenizer_config.json: top level: expected an object, found array"},
+  };
+  write_gpt2();
+  for (const auto& [config, message] : refusals) {
+    configure(config);
+    EXPECT_THAT(refusal(), AllOf(HasSubstr(message), Not(HasSubstr("\n")))) << config;
+  }
+  configure(R"({"add_prefix_space": false, "add_bos_token": null, "additional_special_tokens": [], "errors": "replace",
+      "added_tokens_decoder": {"3": {"content": "<|endoftext|>", "lstrip": false, "normalized": true}}})");
+  EXPECT_EQ(refusal(), "not refused") << "that of GPT-2 itself";
+}
+
+TEST_F(TokenizerFolderTest, AddedTokensThatTheVocabularyDoesNotHaveAreRefused) {
+  write_gpt2();
+  scratch_.write("added_tokens.json", R"({"<|new|>": 6})");
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("added_tokens.json: '<|new|>' with the id 6 is no special token of"),
+                               HasSubstr("save a tokenizer.json")));
+  scratch_.write("added_tokens.json", R"({"<|endoftext|>": 3})");
+  EXPECT_EQ(refusal(), "not refused");
+  scratch_.write("added_tokens.json", R"({"<|endoftext|>": "3"})");
+  EXPECT_THAT(refusal(), HasSubstr("added_tokens.json: top level: the id of '<|endoftext|>' is no whole number"));
+}
+
+TEST_F(TokenizerFolderTest, AnEndOfDocumentThatIsNoTokenIsRefused) {
+  scratch_.write("tokenizer.json", R"({"model": {"type": "BPE", "vocab": {"a": 0, "</e>": 1}, "merges": []}})");
+  configure(R"({"eos_token": "</s>", "add_prefix_space": true, "strip_accents": false})");
+  EXPECT_THAT(refusal(), HasSubstr("tokenizer.json: '</s>', the eos_token of tokenizer_config.json, is none of its"));
+  configure(R"({"eos_token": "</e>", "add_prefix_space": true, "strip_accents": false})");
+  EXPECT_EQ(open()->end_of_document(), 1) << "the rest is what tokenizer.json says";
+}
+
+std::vector<std::string> names(const std::vector<TokenizerFile>& files) {
+  std::vector<std::string> names;
+  for (const TokenizerFile& file : files) names.push_back(file.name);
+  return names;
+}
+
+TEST_F(TokenizerFolderTest, ItsFilesAreThoseThatOpeningReads) {
+  write_gpt2();
+  EXPECT_THAT(names(tokenizer_files(scratch_.path("vocab.json"))), ElementsAre("vocab.json", "merges.txt"));
+  configure("{}");
+  scratch_.write("added_tokens.json", "{}");
+  for (const char* path : {"vocab.json", "merges.txt"}) {
+    const std::vector<TokenizerFile> files = tokenizer_files(scratch_.path(path));
+    EXPECT_THAT(names(files), ElementsAre("vocab.json", "merges.txt", "tokenizer_config.json", "added_tokens.json"));
+    for (const TokenizerFile& file : files) EXPECT_EQ(file.path, scratch_.path(file.name));
+  }
+  const std::string json = scratch_.write("t.json", "{}");
+  EXPECT_THAT(names(tokenizer_files(json)), ElementsAre("tokenizer.json", "tokenizer_config.json"));
+  EXPECT_EQ(tokenizer_files(json).front().path, json);
+  EXPECT_THAT(names(tokenizer_files(scratch_.path(""))),
+              ElementsAre("tokenizer_config.json", "added_tokens.json", "vocab.json", "merges.txt"));
+  EXPECT_THAT(tokenizer_files("bytes"), IsEmpty());
+}
+
+TEST_F(TokenizerFolderTest, AFolderOfWhichTheSystemSaysNothingIsRefused) {
+  const std::string folder = scratch_.path(std::string(300, 'x'));  // longer than a name can be
+  EXPECT_THROW((void)open_tokenizer(folder), ConfigError);
+  EXPECT_THROW((void)open_tokenizer(folder + "/vocab.json"), ConfigError);
+  EXPECT_THAT(tokenizer_files(folder), IsEmpty());
+}
+
+}  // namespace
+}  // namespace chimera::testing
