@@ -8,8 +8,12 @@
 namespace chimera::testing {
 namespace {
 
-constexpr const char* kTexts[] = {"", " ", "the heaven and  the earth\n\n x's", "a1b22 \t\u00e9e\u0301\u6f22\U0001f600",
-                                  "<s>[CLS]</s> abc"};
+constexpr const char* kTexts[] = {"",
+                                  " ",
+                                  "the heaven and  the earth\n\n x's",
+                                  "a1b22 \t\u00e9e\u0301\u6f22\U0001f600",
+                                  "<s>[CLS]</s> abc",
+                                  "a bc  de! fg h"};
 
 }  // namespace
 
@@ -26,7 +30,13 @@ void exercise_tokenizer(const Tokenizer& tokenizer, std::string_view file) {
     const Template both = tokenizer.with_special(ids, ids);
     require(both.ids.size() == both.types.size(), "every id has a type");
     require(!find_invalid_utf8(tokenizer.decode(both.ids, true)), "text is UTF-8");
-    require(tokenizer.find_cut(text, 1) < std::max<std::size_t>(text.size(), 1), "a cut lies inside");
+    const std::size_t cut = tokenizer.find_cut(text, 1);
+    require(cut < std::max<std::size_t>(text.size(), 1), "a cut lies inside");
+    if (cut == 0) return;
+    TokenIds parts;
+    encoder->encode(text.substr(0, cut), parts);
+    encoder->encode(text.substr(cut), parts, true);
+    require(parts == ids, "a text in two parts has the ids of the whole");
   };
   for (const char* text : kTexts) try_text(text);
   if (!find_invalid_utf8(file)) try_text(file);

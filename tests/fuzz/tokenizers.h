@@ -7,8 +7,8 @@
 
 namespace chimera::testing {
 
-/// Texts, `file` among them, encode to ids of the vocabulary, and ids decode to valid UTF-8. Throws std::logic_error
-/// where they do not.
+/// Texts, `file` among them, encode to ids of the vocabulary, in one part or two, and ids decode to valid UTF-8. Throws
+/// std::logic_error where they do not.
 void exercise_tokenizer(const Tokenizer& tokenizer, std::string_view file);
 
 }  // namespace chimera::testing
