@@ -22,9 +22,6 @@ long pages_mapped_for(std::size_t bytes) {
 }
 
 TEST(FreedMemoryTest, IsThereForTheNextStep) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "sanitizers bring an allocator of their own";
-#endif
   constexpr std::size_t kBytes = 200 << 20;
   keep_freed_memory();
   EXPECT_GT(pages_mapped_for(kBytes), 0);
