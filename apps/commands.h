@@ -30,7 +30,8 @@ inline constexpr CommandName kTrain{"train", "Train a model through a pipeline s
 inline constexpr CommandName kProfile{"profile", "Measure this machine for the planner"};
 inline constexpr CommandName kBench{"bench", "Compare training runs side by side"};
 inline constexpr CommandName kExport{"export", "Write a model's folder anew: other types of tensors, other files"};
-inline constexpr std::array kTrainingCommands{kTrain, kProfile, kBench, kExport};
+inline constexpr CommandName kEvaluate{"evaluate", "Compute loss and perplexity of a model on a file"};
+inline constexpr std::array kTrainingCommands{kTrain, kProfile, kBench, kExport, kEvaluate};
 
 void add_schedules(CLI::App& program, int& exit_code);
 void add_schedule(CLI::App& program, int& exit_code);
@@ -45,5 +46,6 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code);
 void add_profile(CLI::App& program, const Invocation& invocation, int& exit_code);
 void add_bench(CLI::App& program, const Invocation& invocation, int& exit_code);
 void add_export(CLI::App& program, const Invocation& invocation, int& exit_code);
+void add_evaluate(CLI::App& program, const Invocation& invocation, int& exit_code);
 
 }  // namespace chimera::apps

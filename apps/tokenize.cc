@@ -1,9 +1,7 @@
 #include "tokenize/tokenize.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <chrono>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -14,6 +12,7 @@
 #include "core/error.h"
 #include "help.h"
 #include "options.h"
+#include "progress_line.h"
 
 namespace chimera::apps {
 namespace {
@@ -32,42 +31,17 @@ struct TokenizeFlags {
 
 double rate(double amount, const TokenizeReport& report) { return amount / std::max(report.seconds, 1e-9); }
 
-/// A line now and then, for people.
-class TokenizeProgress {
- public:
-  void operator()(const TokenizeReport& report) {
-    const auto now = std::chrono::steady_clock::now();
-    if (now < next_) return;
-    next_ = now + (on_terminal_ ? std::chrono::milliseconds(200) : std::chrono::milliseconds(10'000));
-    if (!has_begun_ && !on_terminal_) {  // the first line comes when there is something to say
-      has_begun_ = true;
-      return;
-    }
-    has_begun_ = true;
-    const double done = static_cast<double>(report.bytes);
-    const double left = static_cast<double>(report.total_bytes - report.resumed) - done;
-    std::string line = fmt::format("{:.1f} MB", (done + static_cast<double>(report.resumed)) / kMega);
-    if (report.total_bytes > 0) {
-      line += fmt::format(" of {:.1f} | {:.0f} s left", static_cast<double>(report.total_bytes) / kMega,
-                          left / std::max(rate(done, report), 1.0));
-    }
-    line += fmt::format(" | {:.1f} MB/s | {:.0f} documents/s", rate(done, report) / kMega,
-                        rate(static_cast<double>(report.documents), report));
-    if (on_terminal_) {
-      messages().show("\r\x1b[K" + line);
-    } else {
-      messages().write(line + "\n");
-    }
+std::string progress(const TokenizeReport& report) {
+  const double done = static_cast<double>(report.bytes);
+  const double left = static_cast<double>(report.total_bytes - report.resumed) - done;
+  std::string line = fmt::format("{:.1f} MB", (done + static_cast<double>(report.resumed)) / kMega);
+  if (report.total_bytes > 0) {
+    line += fmt::format(" of {:.1f} | {:.0f} s left", static_cast<double>(report.total_bytes) / kMega,
+                        left / std::max(rate(done, report), 1.0));
   }
-  void finish() const {
-    if (on_terminal_ && has_begun_) messages().write("\r\x1b[K");
-  }
-
- private:
-  bool on_terminal_ = ::isatty(STDERR_FILENO) == 1;
-  bool has_begun_ = false;
-  std::chrono::steady_clock::time_point next_;
-};
+  return line + fmt::format(" | {:.1f} MB/s | {:.0f} documents/s", rate(done, report) / kMega,
+                            rate(static_cast<double>(report.documents), report));
+}
 
 std::string summary(const TokenizeReport& report) {
   const auto bytes = static_cast<double>(report.bytes);
@@ -113,9 +87,10 @@ void run(TokenizeFlags& flags) {
     std::cout << text;
     if (!std::cout) throw Error("standard output cannot be written");
   };
-  TokenizeProgress progress;
-  const TokenizeReport report = tokenize(options, [&](const TokenizeReport& now) { progress(now); });
-  progress.finish();
+  ProgressLine line;
+  const TokenizeReport report =
+      tokenize(options, [&](const TokenizeReport& now) { line.show([&] { return progress(now); }); });
+  line.clear();
   if (flags.format == Format::Json) {
     write_output("", summary_json(report));
   } else if (!prints) {

@@ -8,7 +8,7 @@
 
 namespace chimera::apps {
 
-/// Whether the command line asks for what needs LibTorch: `train`, `profile`, `bench`, or `plan` with runs to measure.
+/// Whether the command line asks for what needs LibTorch: one of kTrainingCommands, or `plan` with runs to measure.
 [[nodiscard]] bool needs_training_half(const std::vector<std::string>& arguments);
 
 /// Names and descriptions alone, for `chimera --help` and for suggestions.

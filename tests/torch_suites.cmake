@@ -15,6 +15,7 @@ set(torch_suites
   ElementTypesTest
   EmbeddingTest
   EquivalenceTest
+  EvaluateTest
   EventFileTest
   ExecutorTest
   FingerprintTest

@@ -141,4 +141,16 @@ Corpus open_corpus(const DataOptions& options) {
   return corpus;
 }
 
+WholeSource open_whole_source(const std::string& path, const TokenOptions& options) {
+  if (parse_mixture(path) != std::vector<MixtureEntry>{{1, path}}) {
+    throw ConfigError(fmt::format("--data {}: is a mixture; give one file or folder", path));
+  }
+  const FoundTokens found = open_tokens(path, options);
+  const auto& stream = found.validation ? found.validation : found.training;
+  Opened opened;
+  add_stream(stream, opened);
+  return {whole(stream, path), opened.is_plain_text,
+          fmt::format("{}: {}, {} tokens", path, found.format, stream->size())};
+}
+
 }  // namespace chimera

@@ -63,4 +63,15 @@ class Corpus {
 /// for a validation that is neither share nor files.
 [[nodiscard]] Corpus open_corpus(const DataOptions& options);
 
+/// One source, none of it kept apart.
+struct WholeSource {
+  TokenView tokens;           ///< named as the path
+  bool is_plain_text = true;  ///< as Corpus::is_plain_text()
+  std::string description;    ///< as Corpus::description()
+};
+
+/// Opens what open_tokens takes, which is no mixture: of a folder that keeps shards for validation those alone. Looks
+/// at ids as open_corpus does, and throws as that.
+[[nodiscard]] WholeSource open_whole_source(const std::string& path, const TokenOptions& options);
+
 }  // namespace chimera

@@ -4,6 +4,7 @@
 
 #include <cassert>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "core/error.h"
@@ -17,8 +18,12 @@ constexpr std::int64_t kLongestSequence = std::int64_t{1} << 30;
 
 std::int64_t shortest_sequence(SampleKind kind) { return kind == SampleKind::MaskedPairs ? 8 : 1; }
 
+std::int64_t targets_of(const SampleOptions& options) {
+  return options.kind == SampleKind::MaskedPairs ? masked_count(options.sequence) : options.sequence;
+}
+
 /// Tokens of a window, after the checks that the options must pass.
-std::int64_t checked_window(const MixedTokens& tokens, const SampleOptions& options) {
+std::int64_t checked_window(std::span<const TokenView> sources, const SampleOptions& options) {
   const std::int64_t shortest = shortest_sequence(options.kind);
   if (options.sequence < shortest || options.sequence > kLongestSequence) {
     throw ConfigError(fmt::format("a sequence of {} tokens; expected {} .. {}{}", options.sequence, shortest,
@@ -26,7 +31,7 @@ std::int64_t checked_window(const MixedTokens& tokens, const SampleOptions& opti
   }
   const std::int64_t window =
       options.kind == SampleKind::MaskedPairs ? text_length(options.sequence) : options.sequence + 1;
-  for (const TokenView& source : tokens.sources) {
+  for (const TokenView& source : sources) {
     if (source.size() >= window) continue;
     throw ConfigError(fmt::format("{} has {} tokens, one sample needs {}; expected a longer text or a shorter sequence",
                                   source.name(), source.size(), window));
@@ -67,7 +72,7 @@ std::int64_t vocabulary_needed(SampleKind kind) {
 }
 
 Samples::Samples(MixedTokens tokens, const SampleOptions& options)
-    : tokens_(std::move(tokens)), options_(options), window_(checked_window(tokens_, options)) {}
+    : tokens_(std::move(tokens)), options_(options), window_(checked_window(tokens_.sources, options)) {}
 
 Samples::Samples(TokenView tokens, const SampleOptions& options)
     : Samples(MixedTokens{{std::move(tokens)}, Mixture(std::vector<MixtureEntry>(1), options.seed)}, options) {}
@@ -88,8 +93,22 @@ Sample Samples::sample(std::int64_t step, std::int64_t index, std::int64_t mini_
   return next_token_sample(source, options_, window * window_);
 }
 
-std::int64_t Samples::targets_per_sample() const {
-  return options_.kind == SampleKind::MaskedPairs ? masked_count(options_.sequence) : options_.sequence;
+std::int64_t Samples::targets_per_sample() const { return targets_of(options_); }
+
+OrderedSamples::OrderedSamples(TokenView tokens, const SampleOptions& options)
+    : tokens_(std::move(tokens)), options_(options), window_(checked_window({&tokens_, 1}, options)) {}
+
+std::int64_t OrderedSamples::count() const {
+  if (options_.kind == SampleKind::MaskedPairs) return tokens_.size() / window_;
+  return (tokens_.size() - 1) / options_.sequence;
 }
+
+Sample OrderedSamples::sample(std::int64_t index) const {
+  assert(index >= 0 && index < count());
+  if (options_.kind == SampleKind::MaskedPairs) return masked_pair(tokens_, options_, index, index);
+  return next_token_sample(tokens_, options_, index * options_.sequence);
+}
+
+std::int64_t OrderedSamples::targets_per_sample() const { return targets_of(options_); }
 
 }  // namespace chimera

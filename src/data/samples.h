@@ -82,4 +82,26 @@ class Samples {
   std::int64_t window_;  ///< tokens of a window
 };
 
+/// The samples of one source in the order of its tokens, each once: what a model is evaluated on. Windows of NextToken
+/// are sequence + 1 tokens and begin every `sequence` tokens, so that every token but the first is a target once; those
+/// of MaskedPairs are the ones that Samples has, and sample i has the pair and the masks of place i. What is left over
+/// at the end makes no window.
+class OrderedSamples {
+ public:
+  /// Throws ConfigError as Samples does.
+  OrderedSamples(TokenView tokens, const SampleOptions& options);
+
+  /// Windows, at least 1.
+  [[nodiscard]] std::int64_t count() const;
+  /// Of 0 .. count() - 1.
+  [[nodiscard]] Sample sample(std::int64_t index) const;
+  /// As Samples::targets_per_sample().
+  [[nodiscard]] std::int64_t targets_per_sample() const;
+
+ private:
+  TokenView tokens_;
+  SampleOptions options_;
+  std::int64_t window_;  ///< tokens of a window
+};
+
 }  // namespace chimera

@@ -22,15 +22,15 @@ at::Tensor stacked(const std::vector<Sample>& samples, const std::vector<Element
 }  // namespace
 
 MicroBatch make_micro_batch(const Samples& samples, Family family, const BatchPlace& place) {
-  return make_micro_batch(samples, samples_at(samples, place), family, place.mini_batch);
+  return make_micro_batch(samples_at(samples, place), family, samples.targets_per_sample(), place.mini_batch);
 }
 
-MicroBatch make_micro_batch(const Samples& source, const std::vector<Sample>& samples, Family family,
+MicroBatch make_micro_batch(const std::vector<Sample>& samples, Family family, std::int64_t targets_per_sample,
                             std::int64_t mini_batch) {
   MicroBatch batch;
   batch.tokens = stacked(samples, &Sample::tokens, at::kLong);
   batch.targets = stacked(samples, &Sample::targets, at::kLong);
-  batch.token_loss_scale = 1.0 / static_cast<double>(source.targets_per_sample() * mini_batch);
+  batch.token_loss_scale = 1.0 / static_cast<double>(targets_per_sample * mini_batch);
   batch.sentence_loss_scale = 1.0 / static_cast<double>(mini_batch);
   if (!samples.front().documents.empty()) batch.documents = stacked(samples, &Sample::documents, at::kLong);
   if (!is_causal(family)) {

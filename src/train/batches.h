@@ -11,9 +11,9 @@ namespace chimera {
 /// Tokens, targets, masks and loss scales of a micro-batch, [b, L] each. The scales are 1 over the target tokens and
 /// over the sequences of the whole step.
 [[nodiscard]] MicroBatch make_micro_batch(const Samples& samples, Family family, const BatchPlace& place);
-/// Of `samples`, taken from `source` for a step of `mini_batch` samples.
-[[nodiscard]] MicroBatch make_micro_batch(const Samples& source, const std::vector<Sample>& samples, Family family,
-                                          std::int64_t mini_batch);
+/// Of these samples, in a step of `mini_batch` samples that have `targets_per_sample` each.
+[[nodiscard]] MicroBatch make_micro_batch(const std::vector<Sample>& samples, Family family,
+                                          std::int64_t targets_per_sample, std::int64_t mini_batch);
 
 /// The micro-batch with its tensors on `device`: the same ones on the CPU, copies through pinned memory elsewhere,
 /// which the calling thread's current stream makes without being waited for.

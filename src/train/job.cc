@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 
-#include "core/cores.h"
 #include "core/error.h"
 #include "engine/programs.h"
 #include "model_config/parameters.h"
@@ -17,6 +16,7 @@
 #include "train/device.h"
 #include "train/export_model.h"
 #include "train/job_data.h"
+#include "train/limits.h"
 #include "train/outputs.h"
 #include "train/precision.h"
 #include "train/recompute.h"
@@ -24,9 +24,8 @@
 namespace chimera {
 namespace {
 
-constexpr std::int64_t kMostElements = 100'000'000'000;  // of one message: far beyond any machine
-constexpr std::int64_t kMostRanks = 1024;                // on one machine
-constexpr std::int64_t kMostThreads = 1024;              // of a rank
+constexpr std::int64_t kMostRanks = 1024;    // on one machine
+constexpr std::int64_t kMostThreads = 1024;  // of a rank
 
 void require_between(const char* flag, std::int64_t value, std::int64_t least, std::int64_t most) {
   if (value < least || value > most) {
@@ -95,18 +94,8 @@ std::vector<StageLayers> partition_of(const Job& job) {
 }
 
 void require_fitting(const JobShape& job) {
-  const ModelConfig& model = job.model;
   require_whole_micro_batches(job, "--micro-batch-size");
-  if (job.options.sequence > model.positions) {
-    throw ConfigError(fmt::format("--sequence {} is longer than the {} positions of model {}", job.options.sequence,
-                                  model.positions, model.name));
-  }
-  require_no_sliding(model, job.options.sequence);
-  if (job.options.micro_batch_size > kMostElements / job.options.sequence / model.hidden) {
-    throw ConfigError(
-        fmt::format("--micro-batch-size {} times sequence {} times hidden {} is more than any machine holds",
-                    job.options.micro_batch_size, job.options.sequence, model.hidden));
-  }
+  require_fitting_batch(job.model, job.options.sequence, job.options.micro_batch_size);
   if (job.num_ranks() > kMostRanks) {
     const std::string groups =
         job.ranks.data_parallel == 1 ? "" : fmt::format(" times --data-parallel {}", job.ranks.data_parallel);
@@ -137,7 +126,6 @@ double copies_of_stage(const Job& job, StageId stage, std::size_t members) {
 /// A lower bound on the memory of a run: what the workers, which share this machine, hold in any case.
 void require_memory(const Job& job) {
   if (job.options.device != DeviceKind::Cpu) return;  // a GPU says itself what it has no room for
-  const double available = available_memory_bytes();
   const auto element_bytes = static_cast<double>(bytes_of(master_type(job.options.dtype)));
   const auto groups = job.rank_groups();
   const std::int64_t tied = job.model.tied ? tied_parameter(job.model).count() : 0;
@@ -151,12 +139,7 @@ void require_memory(const Job& job) {
     needed += static_cast<double>(own) * copies_of_stage(job, StageId(static_cast<std::int64_t>(s)), groups[s].size()) *
               element_bytes;
   }
-  if (needed <= available) return;
-  constexpr double kGiB = 1 << 30;
-  throw ConfigError(fmt::format(
-      "model {}: weights, gradients and optimizer need {:.1f} GiB, this machine (or its control group) has {:.1f}; "
-      "use a smaller model",
-      job.model.name, needed / kGiB, available / kGiB));
+  require_memory_for(job.model, "weights, gradients and optimizer", needed);
 }
 
 std::vector<std::string> parameter_names(const Job& job) {

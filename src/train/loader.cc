@@ -60,7 +60,8 @@ BatchPlace Loader::place_of(std::int64_t step, MicroBatchId micro_batch) const {
 }
 
 MicroBatch Loader::loaded(const Samples& source, const std::vector<Sample>& samples) const {
-  return on_device(make_micro_batch(source, samples, job_.model.family, job_.mini_batch()), device_);
+  return on_device(make_micro_batch(samples, job_.model.family, source.targets_per_sample(), job_.mini_batch()),
+                   device_);
 }
 
 }  // namespace chimera

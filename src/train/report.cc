@@ -18,10 +18,6 @@
 namespace chimera {
 namespace {
 
-std::string tokens_per_second(double rate) {
-  return rate < 10'000 ? fmt::format("{:.0f} tok/s", rate) : fmt::format("{:.1f} ktok/s", rate / 1000);
-}
-
 std::string memory_in_words(double bytes) {
   constexpr double kMiB = 1 << 20;
   return bytes < 1024 * kMiB ? fmt::format("{:.0f} MiB", bytes / kMiB) : fmt::format("{:.2f} GiB", bytes / kMiB / 1024);
@@ -65,6 +61,10 @@ std::string in_words(std::chrono::duration<double> time) {
   if (seconds < 60) return fmt::format("{} s", seconds);
   if (seconds < 3600) return fmt::format("{} min {} s", seconds / 60, seconds % 60);
   return fmt::format("{} h {} min", seconds / 3600, seconds % 3600 / 60);
+}
+
+std::string tokens_per_second(double rate) {
+  return rate < 10'000 ? fmt::format("{:.0f} tok/s", rate) : fmt::format("{:.1f} ktok/s", rate / 1000);
 }
 
 std::string progress_line(const StepMetrics& metrics, std::int64_t steps) {

@@ -14,6 +14,9 @@ namespace chimera {
 /// Seconds as people say them: `45 s`, `3 min 20 s`, `2 h 5 min`.
 [[nodiscard]] std::string in_words(std::chrono::duration<double> time);
 
+/// A rate as people say it: `3499 tok/s`, `12.3 ktok/s`.
+[[nodiscard]] std::string tokens_per_second(double rate);
+
 /// `step 20/100  loss 3.2145  grad 0.92  12.3 ktok/s  MFU 41.2 %  1.20 GiB  0.412 s/step  ETA 33 s`, in at most 100
 /// columns: where all does not fit, what can be worked out from the rest goes first.
 [[nodiscard]] std::string progress_line(const StepMetrics& metrics, std::int64_t steps);

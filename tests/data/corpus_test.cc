@@ -222,5 +222,18 @@ TEST_F(CorpusTest, RefusesIdsOutsideTheVocabularyBeforeTrainingBegins) {
       ::testing::ThrowsMessage<ConfigError>(HasSubstr("a.bin: token 0 is 28532; the model has the ids 0 to 499")));
 }
 
+TEST_F(CorpusTest, AWholeSourceKeepsNothingApart) {
+  const WholeSource source = open_whole_source(write("a.txt", fmt::format("{:t>38}vv", "")), {});
+  EXPECT_EQ(text_of(source.tokens), std::string(38, 't') + "vv");
+  EXPECT_EQ(source.tokens.name(), path("a.txt"));
+  EXPECT_TRUE(source.is_plain_text);
+  EXPECT_EQ(source.description, path("a.txt") + ": text, 40 tokens");
+}
+
+TEST_F(CorpusTest, AWholeSourceIsNoMixture) {
+  EXPECT_THAT([&] { static_cast<void>(open_whole_source("0.5:a 0.5:b", {})); },
+              ::testing::ThrowsMessage<ConfigError>(HasSubstr("0.5:a 0.5:b: is a mixture; give one file or folder")));
+}
+
 }  // namespace
 }  // namespace chimera

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/error.h"
+#include "data/masked_pairs.h"
 #include "text.h"
 
 namespace chimera {
@@ -154,6 +155,38 @@ TEST(SamplesTest, RefusesASequenceOutOfRange) {
   expect_refused(kText, {.sequence = 0}, "a sequence of 0 tokens; expected 1 ..");
   expect_refused(kText, {.sequence = INT64_MAX}, "expected 1 ..");
   expect_refused(kText, {.kind = SampleKind::MaskedPairs, .sequence = 7}, "a sequence of 7 tokens; expected 8 ..");
+}
+
+RC_GTEST_PROP(OrderedSamplesTest, EveryTokenButTheFirstIsATargetOnceAndInOrder, ()) {
+  const auto sequence = *rc::gen::inRange<std::int64_t>(1, 60);
+  const OrderedSamples samples(view_of(kText), {.sequence = sequence, .seed = *rc::gen::arbitrary<std::uint64_t>()});
+  std::string read(1, kText[0]);
+  for (std::int64_t i = 0; i < samples.count(); ++i) {
+    const Sample sample = samples.sample(i);
+    RC_ASSERT(text_of(sample.tokens) == read.substr(read.size() - 1) + text_of(sample.targets).substr(0, sequence - 1));
+    read += text_of(sample.targets);
+  }
+  RC_ASSERT(kText.starts_with(read));
+  RC_ASSERT(static_cast<std::int64_t>(kText.size() - read.size()) < sequence);
+  RC_ASSERT(samples.targets_per_sample() == sequence);
+}
+
+TEST(OrderedSamplesTest, NeedsAWholeWindow) {
+  EXPECT_EQ(OrderedSamples(view_of("abcde"), {.sequence = 4}).count(), 1);
+  EXPECT_EQ(OrderedSamples(view_of("abcdefgh"), {.sequence = 4}).count(), 1);
+  EXPECT_EQ(OrderedSamples(view_of("abcdefghi"), {.sequence = 4}).count(), 2);
+  EXPECT_THAT([] { OrderedSamples(view_of("abcd"), {.sequence = 4}); },
+              ::testing::ThrowsMessage<ConfigError>(HasSubstr("text has 4 tokens, one sample needs 5")));
+}
+
+/// Samples takes them in another order, as its samples of the same windows.
+TEST(OrderedSamplesTest, PairsAndMasksAreThoseOfTrainingInTheOrderOfTheTokens) {
+  const SampleOptions options{.kind = SampleKind::MaskedPairs, .sequence = 32, .seed = 3};
+  const OrderedSamples samples(view_of(kText), options);
+  EXPECT_EQ(samples.count(), Samples(view_of(kText), options).count());
+  for (std::int64_t i = 0; i < samples.count(); ++i) {
+    EXPECT_EQ(samples.sample(i), masked_pair(view_of(kText), options, i, i)) << i;
+  }
 }
 
 }  // namespace

@@ -90,7 +90,8 @@ TEST_F(TrainRefusalTest, Tokenizers) {
   const std::string broken = scratch_.write("broken.txt", "abc\xFF def");
   expect_refusals({
       {{"--tokenizer", "missing.json"}, {"missing.json"}},
-      {{"--tokenizer", tokenizer}, {"vocab.txt has 300 tokens", "a vocabulary of 256", "give --vocabulary 300"}},
+      {{"--tokenizer", tokenizer},
+       {"vocab.txt has 300 tokens", "a vocabulary of 256", "for a new model, --vocabulary 300"}},
       {{"--tokenizer", tokenizer, "--vocabulary", "300", "--data", broken}, {"broken.txt: byte 3 is not valid UTF-8"}},
       {{"--tokenizer", tokenizer, "--vocabulary", "300", "--data", scratch_.write("blank.txt", " ")},
        {"blank.txt: has no tokens under this tokenizer"}},

@@ -1,0 +1,113 @@
+#include "train/evaluate.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "core/console.h"
+#include "core/freed_memory.h"
+#include "help.h"
+#include "options.h"
+#include "progress_line.h"
+#include "train/report.h"
+
+namespace chimera::apps {
+namespace {
+
+struct EvaluateFlags {
+  EvaluationOptions options;
+  Format format = Format::Text;
+};
+
+std::string progress(const EvaluationProgress& now) {
+  const double windows = static_cast<double>(now.windows - now.windows_done);
+  const std::chrono::duration<double> left(now.seconds / static_cast<double>(now.windows_done) * windows);
+  return fmt::format("window {}/{}  loss {:.4f}  {}  ETA {}", now.windows_done, now.windows, now.loss,
+                     tokens_per_second(static_cast<double>(now.tokens_done) / now.seconds), in_words(left));
+}
+
+std::string report(const Evaluation& evaluation) {
+  return fmt::format("data: {}\nloss {:.6f}, perplexity {:.4f}; mean over {} targets of {} windows\n", evaluation.data,
+                     evaluation.loss, std::exp(evaluation.loss), evaluation.tokens, evaluation.windows);
+}
+
+std::string report_json(const Evaluation& evaluation) {
+  const nlohmann::ordered_json json = {{"loss", evaluation.loss},
+                                       {"perplexity", std::exp(evaluation.loss)},
+                                       {"tokens", evaluation.tokens},
+                                       {"windows", evaluation.windows}};
+  return json.dump(2) + "\n";
+}
+
+void run(const EvaluateFlags& flags) {
+  constexpr std::int64_t kMany = 1'000'000'000;
+  constexpr std::int64_t kMostThreads = 1024;
+  const EvaluationOptions& options = flags.options;
+  require_between("--sequence", options.sequence, 1, kMany);
+  require_between("--micro-batch-size", options.micro_batch_size, 1, kMany);
+  require_between("--seed", options.seed, 0, std::numeric_limits<std::int64_t>::max());
+  require_between("--threads", options.threads, 0, kMostThreads);
+  ProgressLine line;
+  const Evaluation evaluation =
+      evaluate(options, [&](const EvaluationProgress& now) { line.show([&] { return progress(now); }); });
+  line.clear();
+  write_output("", flags.format == Format::Json ? report_json(evaluation) : report(evaluation));
+  finish_output(kPatientEnd);
+}
+
+void add_flags(CLI::App& command, EvaluateFlags& flags) {
+  EvaluationOptions& o = flags.options;
+  begin_group(command, heading::kModel);
+  add_path(command, "--from", o.from, "Hugging Face folder: config.json and safetensors")->required();
+  begin_group(command, heading::kData);
+  add_data(command, "--data", o.data,
+           "text, whose bytes are the tokens; a file of tokens (Megatron's, llm.c's or raw); or a folder of such "
+           "files, of which it takes the shards for validation, where there are any")
+      ->required();
+  add_path(command, "--tokenizer", o.tokenizer,
+           "tokenizer.json, vocab.json, vocab.txt or the folder of one, which makes tokens of text (default: that of "
+           "--from, else `bytes`: each byte is one)");
+  add_count(command, "--sequence", o.sequence, "L, the tokens that a window predicts")->required();
+  add_count(command, "--seed", o.seed, "chooses BERT's pairs and masks (default 1)");
+  begin_group(command, heading::kNumbers);
+  add_choice(command, "--dtype", o.dtype, "type that layers compute with (default float32)");
+  command.add_flag("--force-bfloat16", o.force_bfloat16,
+                   "compute with bfloat16 even where the CPU has neither AVX512-BF16 nor AMX, which is very slow");
+  begin_group(command, heading::kRunning);
+  add_count(command, "--micro-batch-size", o.micro_batch_size,
+            "windows that are computed at a time, which changes no more than rounding (default 8)");
+  add_count(command, "--threads", o.threads, "intra-op threads (default: cores)");
+  begin_group(command, heading::kOutput);
+  add_format(command, flags.format, {Format::Text, Format::Json});
+}
+
+}  // namespace
+
+void add_evaluate(CLI::App& program, const Invocation&, int&) {
+  auto* command = program.add_subcommand(kEvaluate.name, kEvaluate.description);
+  command->footer(
+      "Examples:\n"
+      "  chimera evaluate --from path/to/gpt2 --data held_out.txt --sequence 1024\n"
+      "  chimera evaluate --from path/to/tuned --data val.bin --sequence 256 --format json\n"
+      "  chimera evaluate --from path/to/bytes --data book.txt --tokenizer bytes --sequence 128 --dtype float64\n"
+      "\nThe tokens of the file are cut, in their order, into windows of L + 1, which begin every L tokens: each "
+      "predicts L targets. An incomplete last window is left out. The loss is the mean over all targets, in nats; the "
+      "perplexity is its exponential. BERT is evaluated on what it is trained on: the mean over masked tokens, plus "
+      "that over pairs of texts, with masks and pairs that --seed fixes.\n"
+      "\nThe command runs in one process; it shows its progress where it takes long. docs/evaluation.md says exactly "
+      "what is computed.\n"
+      "\nExit codes: 1 the loss is not finite; 2 wrong usage, or a folder and data that do not fit each other.");
+  auto flags = std::make_shared<EvaluateFlags>();
+  add_flags(*command, *flags);
+  command->callback([flags] {
+    keep_freed_memory();
+    run(*flags);
+  });
+}
+
+}  // namespace chimera::apps

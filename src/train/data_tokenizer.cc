@@ -1,0 +1,86 @@
+#include "train/data_tokenizer.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <span>
+#include <system_error>
+#include <vector>
+
+#include "core/error.h"
+#include "tokenizer/unicode.h"
+
+namespace chimera {
+namespace {
+
+/// Where the tokenizer is; empty: bytes are tokens.
+std::string tokenizer_path(const std::string& given, const ModelFolder* from) {
+  if (given == "bytes") return "";
+  if (!given.empty() || from == nullptr) return given;
+  std::error_code absent;
+  for (const char* file : {"tokenizer.json", "vocab.json", "vocab.txt"}) {
+    if (std::filesystem::exists(std::filesystem::path(from->path()) / file, absent)) return from->path();
+  }
+  return "";
+}
+
+/// The ids of a text file, which must be valid UTF-8.
+std::vector<std::int32_t> encode_file(const Tokenizer& tokenizer, const DataFile& file) {
+  std::string text(static_cast<std::size_t>(file.size()), '\0');
+  file.read(0, std::as_writable_bytes(std::span(text)));
+  if (const auto place = find_invalid_utf8(text)) {
+    throw ConfigError(
+        fmt::format("{}: byte {} is not valid UTF-8; a tokenizer needs text that is", file.path(), *place));
+  }
+  return encode(tokenizer, text);
+}
+
+}  // namespace
+
+DataTokenizer::DataTokenizer(const std::string& given, const ModelFolder* from, const ModelConfig& model)
+    : model_(model.name),
+      vocabulary_(model.vocabulary),
+      kind_(is_causal(model.family) ? SampleKind::NextToken : SampleKind::MaskedPairs),
+      path_(tokenizer_path(given, from)) {
+  if (path_.empty()) return;
+  tokenizer_ = open_tokenizer(path_);
+  const std::int64_t tokens = tokenizer_->vocabulary_size();
+  if (tokens <= vocabulary_) return;
+  throw ConfigError(fmt::format(
+      "the tokenizer {} has {} tokens, model {} a vocabulary of {}; give the model's own or, for a new model, "
+      "--vocabulary {}",
+      path_, tokens, model_, vocabulary_, tokens));
+}
+
+TokenOptions DataTokenizer::token_options() const {
+  TokenOptions options{.vocabulary = vocabulary_};
+  if (!tokenizer_) return options;
+  options.end_of_document = tokenizer_->end_of_document();
+  options.encode = [this](const DataFile& text) { return encode_file(*tokenizer_, text); };
+  return options;
+}
+
+SampleOptions DataTokenizer::sample_options(bool is_plain_text) const {
+  SampleOptions options{.kind = kind_, .is_plain_text = is_plain_text};
+  if (is_plain_text) {  // of other data all ids have been looked at
+    if (vocabulary_ >= vocabulary_needed(kind_)) return options;
+    throw ConfigError(fmt::format("model {} has a vocabulary of {}; the data's tokens need {}", model_, vocabulary_,
+                                  vocabulary_needed(kind_)));
+  }
+  if (kind_ == SampleKind::NextToken) return options;
+  if (!tokenizer_) {
+    throw ConfigError(
+        fmt::format("model {} needs the ids of [CLS], [SEP] and [MASK]; give the --tokenizer of these tokens", model_));
+  }
+  options.special = {special_token("[CLS]"), special_token("[SEP]"), special_token("[MASK]")};
+  options.replacements = tokenizer_->vocabulary_size();
+  return options;
+}
+
+std::int64_t DataTokenizer::special_token(const char* token) const {
+  if (const auto id = tokenizer_->find_token(token)) return *id;
+  throw ConfigError(
+      fmt::format("the tokenizer {} has no {}, which samples of BERT need; give one of BERT's", path_, token));
+}
+
+}  // namespace chimera

@@ -1,0 +1,40 @@
+#pragma once
+// What makes tokens of the text that a model reads, and which ids the samples of the model need of it.
+
+#include <memory>
+#include <string>
+
+#include "data/open_tokens.h"
+#include "data/samples.h"
+#include "model_config/config.h"
+#include "model_folder/model_folder.h"
+#include "tokenizer/tokenizer.h"
+
+namespace chimera {
+
+/// A tokenizer that fits a model; where there is none, bytes are tokens.
+class DataTokenizer {
+ public:
+  /// `given`: what --tokenizer says, perhaps nothing. Then it is that of the folder `from` that the model comes from,
+  /// if there is one and it has one, else bytes. Throws ConfigError as open_tokenizer, and for more tokens than the
+  /// model's vocabulary has.
+  DataTokenizer(const std::string& given, const ModelFolder* from, const ModelConfig& model);
+
+  /// How files become tokens of the model, and what ends their documents. The result borrows the tokenizer.
+  [[nodiscard]] TokenOptions token_options() const;
+  /// Which samples the model is trained and evaluated on, of data that is plain text or not: all but their sequence,
+  /// seed and documents. Throws ConfigError where the model's vocabulary is too small for plain text, and for BERT
+  /// where nothing says which of the tokens are special.
+  [[nodiscard]] SampleOptions sample_options(bool is_plain_text) const;
+
+ private:
+  [[nodiscard]] std::int64_t special_token(const char* token) const;
+
+  std::string model_;  // its name
+  std::int64_t vocabulary_;
+  SampleKind kind_;
+  std::string path_;  // empty: bytes
+  std::unique_ptr<Tokenizer> tokenizer_;
+};
+
+}  // namespace chimera

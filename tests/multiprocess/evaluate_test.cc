@@ -1,0 +1,101 @@
+// `chimera evaluate` as a user calls it.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "support/refusal.h"
+#include "training.h"
+
+namespace chimera::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+/// A small model that was trained on the sample text, and that text.
+class TrainingEvaluateTest : public ::testing::Test {
+ protected:
+  void leave(const std::string& model) {
+    const ProgramResult result =
+        run_program(small_training(scratch_) + Arguments{"--model", model, "--schedule", "none", "--micro-batches", "2",
+                                                         "--steps", "1", "--export", from_});
+    ASSERT_EQ(result.exit_code, 0) << result.messages;
+  }
+
+  [[nodiscard]] Arguments command(const Arguments& flags) const {
+    Arguments all = {"evaluate"};
+    for (const Arguments& pair : {Arguments{"--from", from_}, {"--data", data_}, {"--sequence", "32"}}) {
+      if (std::ranges::find(flags, pair[0]) == flags.end()) all = all + pair;
+    }
+    return all + flags;
+  }
+
+  Scratch scratch_;
+  std::string from_ = scratch_.path("model");
+  std::string data_ = scratch_.write("text.txt", sample_text());
+};
+
+TEST_F(TrainingEvaluateTest, SaysLossPerplexityAndTokens) {
+  leave("gpt2-tiny");
+  const ProgramResult text = run_program(command({}));
+  EXPECT_EQ(text.exit_code, 0);
+  EXPECT_EQ(text.messages, "");
+  EXPECT_THAT(text.output, HasSubstr("text.txt: text, "));
+  EXPECT_THAT(text.output, HasSubstr("loss "));
+  const ProgramResult result = run_program(command({"--format", "json", "--threads", "1"}));
+  ASSERT_EQ(result.exit_code, 0) << result.messages;
+  const json report = json::parse(result.output);
+  EXPECT_EQ(report["tokens"], (sample_text().size() - 1) / 32 * 32);
+  EXPECT_EQ(report["windows"], (sample_text().size() - 1) / 32);
+  EXPECT_GT(report["loss"], 1);
+  EXPECT_EQ(report["perplexity"], std::exp(report["loss"].get<double>()));
+}
+
+TEST_F(TrainingEvaluateTest, RefusesWhatDoesNotFit) {
+  leave("gpt2-tiny");
+  std::string words = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n";
+  for (int i = 0; i < 295; ++i) words += "word" + std::to_string(i) + "\n";
+  const std::string tokenizer = scratch_.write("vocab.txt", words);
+  const std::string hollow = scratch_.path("hollow");
+  std::filesystem::create_directory(hollow);
+  std::filesystem::copy(from_ + "/config.json", hollow + "/config.json");
+  for (const auto& [flags, parts] : std::vector<Refusal>{
+           {{"--sequence", "2000"}, {"--sequence 2000 is longer than the 1024 positions"}},
+           {{"--sequence", "0"}, {"--sequence must be 1 to"}},
+           {{"--sequence", "many"}, {"--sequence: 'many' is not a whole number"}},
+           {{"--micro-batch-size", "0"}, {"--micro-batch-size must be 1 to"}},
+           {{"--micro-batch-size", "1000000000"}, {"more than any machine holds"}},
+           {{"--seed", "-1"}, {"--seed must be 0 to"}},
+           {{"--threads", "2000"}, {"--threads must be 0 to 1024"}},
+           {{"--dtype", "float16"}, {"--dtype 'float16'", "float64"}},
+           {{"--data", scratch_.write("short.txt", std::string(32, 'x'))}, {"short.txt has 32 tokens", "needs 33"}},
+           {{"--data", "missing.txt"}, {"missing.txt", "No such file"}},
+           {{"--data", "0.5:" + data_ + " 0.5:" + data_}, {"is a mixture; give one file or folder"}},
+           {{"--data", scratch_.write("raw.bin", std::string(400, 'a'))}, {"raw.bin: token 0 is 24929", "0 to 255"}},
+           {{"--tokenizer", tokenizer}, {"vocab.txt has 300 tokens", "a vocabulary of 256"}},
+           {{"--tokenizer", "missing.json"}, {"missing.json"}},
+           {{"--from", "nowhere"}, {"nowhere: is no folder"}},
+           {{"--from", hollow}, {"hollow", "model.safetensors"}},
+           {{"--form", from_}, {"unknown flag '--form'", "did you mean '--from'?"}},
+       }) {
+    expect_refusal({command(flags), parts});
+  }
+  expect_refusal({{"evaluate", "--data", data_, "--sequence", "32"}, {"--from is required"}});
+  expect_refusal({{"evaluate", "--from", from_, "--sequence", "32"}, {"--data is required"}});
+  expect_refusal({{"evaluate", "--from", from_, "--data", data_}, {"--sequence is required"}});
+}
+
+TEST_F(TrainingEvaluateTest, BertNeedsRoomForTwoTextsAndNamesOfItsTokens) {
+  leave("bert-tiny");
+  expect_refusal({command({"--sequence", "7"}), {"a sequence of 7 tokens; expected 8"}});
+  const std::string tokens(400, '\0');
+  expect_refusal(
+      {command({"--data", scratch_.write("raw.bin", tokens)}), {"needs the ids of [CLS], [SEP] and [MASK]"}});
+  EXPECT_EQ(run_program(command({"--threads", "1"})).exit_code, 0);
+}
+
+}  // namespace
+}  // namespace chimera::testing

@@ -1,0 +1,140 @@
+// Loss and perplexity of a folder's model on a whole file.
+
+#include "train/evaluate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include "core/error.h"
+#include "support/scratch.h"
+#include "support/training.h"
+#include "train/export_model.h"
+
+namespace chimera {
+namespace {
+
+using testing::Scratch;
+
+constexpr std::int64_t kSequence = 12;
+
+class EvaluateTest : public ::testing::Test {
+ protected:
+  /// The folder of a small model that has been trained for a step.
+  std::string folder(const std::string& model, bool tied = false) {
+    TrainOptions options = testing::small_options(model, "none", {1, 1});
+    options.overrides.layers = 2;
+    options.overrides.tied = tied;
+    options.learning_rate.peak = 0.1;
+    options.export_folder = scratch_.path(model + (tied ? "-tied" : ""));
+    const Job job = prepare_job(options);
+    run_rank_threads(1, job.rank_groups(), [&](RankId rank, Transport& transport) {
+      Trainer trainer(job, rank, transport);
+      trainer.train_step(0);
+      export_model(job, trainer.own_groups(), rank, transport);
+    });
+    return options.export_folder;
+  }
+
+  [[nodiscard]] EvaluationOptions options(const std::string& from, const std::string& data) const {
+    return {.from = from, .data = data, .sequence = kSequence, .dtype = DataType::Float64, .threads = 1};
+  }
+
+  Scratch scratch_;
+  std::string text_ = testing::read_file(testing::text_file()).substr(0, 1003);
+  std::string data_ = scratch_.write("text.txt", text_);
+};
+
+Evaluation evaluation(const EvaluationOptions& options) {
+  return evaluate(options, [](const EvaluationProgress&) {});
+}
+
+double loss(const EvaluationOptions& options) { return evaluation(options).loss; }
+
+/// Each window in a file of its own.
+TEST_F(EvaluateTest, TheLossIsTheMeanOverWindowsThatBeginEveryLTokens) {
+  for (const std::string model : {"gpt2-tiny", "llama-tiny"}) {
+    for (const bool tied : {false, true}) {
+      const std::string from = folder(model, tied);
+      const Evaluation whole = evaluation(options(from, data_));
+      ASSERT_EQ(whole.windows, (static_cast<std::int64_t>(text_.size()) - 1) / kSequence);
+      EXPECT_EQ(whole.tokens, whole.windows * kSequence);
+      double sum = 0;
+      for (std::int64_t i = 0; i < whole.windows; ++i) {
+        const std::string window = text_.substr(static_cast<std::size_t>(i * kSequence), kSequence + 1);
+        sum += loss(options(from, scratch_.write("window.txt", window)));
+      }
+      EXPECT_NEAR(whole.loss, sum / static_cast<double>(whole.windows), 1e-12) << model;
+      EXPECT_LT(whole.loss, std::log(256.0)) << model << " has been trained";
+    }
+  }
+}
+
+TEST_F(EvaluateTest, MicroBatchesChangeNoMoreThanRounding) {
+  for (const std::string model : {"gpt2-tiny", "bert-tiny"}) {
+    EvaluationOptions one = options(folder(model), data_);
+    one.micro_batch_size = 1;
+    for (const DataType dtype : {DataType::Float64, DataType::Float32}) {
+      one.dtype = dtype;
+      const double expected = loss(one);
+      for (const std::int64_t size : {3, 64, 1000}) {
+        EvaluationOptions larger = one;
+        larger.micro_batch_size = size;
+        EXPECT_NEAR(loss(larger), expected, (dtype == DataType::Float64 ? 1e-13 : 1e-6) * expected) << size;
+      }
+    }
+  }
+}
+
+/// A sample of BERT depends on its place; a text of one window has no pairs of two.
+TEST_F(EvaluateTest, BertsMasksAreFixedByTheSeed) {
+  EvaluationOptions first = options(folder("bert-tiny"), data_);
+  EvaluationOptions second = first;
+  second.seed = 2;
+  const Evaluation one = evaluation(first);
+  EXPECT_EQ(one.loss, loss(first));
+  EXPECT_NE(one.loss, loss(second));
+  EXPECT_EQ(one.windows, 1003 / (kSequence - 3));
+  EXPECT_EQ(one.tokens, one.windows) << "15 % of 9 tokens, rounded";
+}
+
+TEST_F(EvaluateTest, ReadsTheShardsThatAFolderKeepsForValidation) {
+  const std::string from = folder("gpt2-tiny");
+  std::filesystem::create_directory(scratch_.path("shards"));
+  static_cast<void>(scratch_.write("shards/a_train.txt", std::string(100, 'x')));
+  static_cast<void>(scratch_.write("shards/b_val_0.txt", text_.substr(0, 500)));
+  static_cast<void>(scratch_.write("shards/b_val_1.txt", text_.substr(500)));
+  EXPECT_EQ(loss(options(from, scratch_.path("shards"))), loss(options(from, data_)));
+}
+
+TEST_F(EvaluateTest, ProgressEndsWithTheResult) {
+  EvaluationOptions all = options(folder("gpt2-tiny"), data_);
+  all.micro_batch_size = 30;
+  std::vector<EvaluationProgress> steps;
+  const Evaluation result = evaluate(all, [&](const EvaluationProgress& now) { steps.push_back(now); });
+  ASSERT_EQ(steps.size(), 3U);
+  EXPECT_EQ(steps[0].windows_done, 30);
+  EXPECT_EQ(steps[2].windows_done, result.windows);
+  EXPECT_EQ(steps[2].tokens_done, result.windows * kSequence);
+  EXPECT_EQ(steps[2].loss, result.loss);
+  EXPECT_LE(steps[0].seconds, steps[2].seconds);
+}
+
+TEST_F(EvaluateTest, ALossThatIsNotFiniteIsNoResult) {
+  const std::string from = folder("gpt2-tiny");
+  const std::string weights = from + "/model.safetensors";
+  std::string bytes = testing::read_file(weights);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  std::memcpy(bytes.data() + bytes.size() - sizeof nan, &nan, sizeof nan);
+  std::ofstream(weights) << bytes;
+  EXPECT_THAT([&] { static_cast<void>(loss(options(from, data_))); },
+              ::testing::ThrowsMessage<Error>(::testing::HasSubstr("the loss of windows 0 to 7 is nan")));
+}
+
+}  // namespace
+}  // namespace chimera
