@@ -18,7 +18,8 @@ namespace {
 struct ExportOptions {
   std::string source;
   std::string output;
-  std::string dtype;  // empty: each tensor's own
+  std::string dtype;      // empty: each tensor's own
+  std::string tokenizer;  // empty: that of the source
   std::uint64_t shard_bytes = kDefaultShardBytes;
 };
 
@@ -30,6 +31,7 @@ void add_export(CLI::App& program, const Invocation&, int&) {
       "Examples:\n"
       "  chimera export path/to/tuned --output path/to/small --dtype bfloat16\n"
       "  chimera export path/to/llama --output path/to/sharded --shard-size 300MB\n"
+      "  chimera export path/to/bytes --output path/to/named --tokenizer bytes\n"
       "\nThe command reads a folder that `chimera train --export` or save_pretrained wrote, and writes one that "
       "from_pretrained loads: config.json, generation_config.json, the files of the tokenizer, and safetensors, in "
       "several "
@@ -43,10 +45,14 @@ void add_export(CLI::App& program, const Invocation&, int&) {
   add_path(*command, "--output", options->output, "write to this new folder")->required();
   add_element_type(*command, "--dtype", options->dtype, "type of all tensors (default: each keeps its own)");
   add_shard_size(*command, "--shard-size", options->shard_bytes);
+  add_path(
+      *command, "--tokenizer", options->tokenizer,
+      "tokenizer.json, vocab.json, vocab.txt, the folder of one, or the word bytes: its files in place of those of "
+      "RUN");
   command->callback([options] {
     std::optional<ElementType> type;
     if (!options->dtype.empty()) type = element_type_of_word("--dtype", options->dtype);
-    convert_folder(options->source, options->output, type, options->shard_bytes);
+    convert_folder(options->source, options->output, type, options->shard_bytes, options->tokenizer);
   });
 }
 

@@ -1,14 +1,56 @@
 #include "model_folder/folder_files.h"
 
-#include <filesystem>
+#include <fmt/format.h>
 
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "core/error.h"
 #include "model_folder/config_json.h"
 #include "model_folder/stored_names.h"
+#include "tokenizer/byte_tokenizer_json.h"
+#include "tokenizer/tokenizer.h"
 
 namespace chimera {
 namespace {
 
 constexpr const char* kGenerationConfig = "generation_config.json";
+constexpr std::size_t kBytesInAll = 256;
+
+/// What transformers opens each kind of file with. It would take the class of the model, which may cut text otherwise.
+const std::map<std::string, std::string> kTokenizerClasses = {
+    {"tokenizer.json", "PreTrainedTokenizerFast"}, {"vocab.json", "GPT2Tokenizer"}, {"vocab.txt", "BertTokenizer"}};
+
+std::string beside(const std::string& folder, const std::string& name) {
+  return (std::filesystem::path(folder) / name).string();
+}
+
+void write_config(const StagedFolder& folder, const nlohmann::ordered_json& config) {
+  folder.write(kTokenizerConfig, config.dump(2) + "\n");
+}
+
+/// What the model knows besides bytes, from 256 on, by the names that transformers has for them.
+std::vector<std::pair<std::string, std::string>> special_tokens(const ModelConfig& model) {
+  if (is_causal(model.family)) return {};
+  return {{"pad_token", "[PAD]"}, {"cls_token", "[CLS]"}, {"sep_token", "[SEP]"}, {"mask_token", "[MASK]"}};
+}
+
+void make_byte_tokenizer(const StagedFolder& folder, const ModelConfig& model) {
+  nlohmann::ordered_json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                                   {"clean_up_tokenization_spaces", false},
+                                   {"model_max_length", model.positions}};
+  std::vector<std::string> tokens;
+  for (const auto& [name, token] : special_tokens(model)) {
+    config[name] = token;
+    tokens.push_back(token);
+  }
+  folder.write("tokenizer.json", byte_tokenizer_json(tokens));
+  write_config(folder, config);
+}
 
 }  // namespace
 
@@ -30,11 +72,29 @@ void add_description(const StagedFolder& folder, const ModelConfig& model, const
     return;
   }
   folder.write(kConfigName, type ? with_element_type(source->config_json(), *type) : source->config_json());
-  for (const char* name :
-       {kGenerationConfig, "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-        "vocab.json", "merges.txt", "vocab.txt", "tokenizer.model", "chat_template.jinja"}) {
-    folder.copy_from(source->path(), name);
+  folder.copy(beside(source->path(), kGenerationConfig), kGenerationConfig);
+}
+
+void add_tokenizer(const StagedFolder& folder, const ModelConfig& model, const std::string& path) {
+  if (path == kBytes) return make_byte_tokenizer(folder, model);
+  if (path.empty()) return;
+  bool has_config = false;
+  for (const TokenizerFile& file : tokenizer_files(path)) {
+    folder.copy(file.path, file.name);
+    has_config = has_config || file.name == kTokenizerConfig;
   }
+  const std::optional<TokenizerFile> main = main_tokenizer_file(path);
+  if (has_config || !main) return;
+  nlohmann::ordered_json config;
+  config["tokenizer_class"] = kTokenizerClasses.at(main->name);
+  write_config(folder, config);
+}
+
+void require_room_for_bytes(const ModelConfig& model) {
+  const std::size_t tokens = kBytesInAll + special_tokens(model).size();
+  if (model.vocabulary >= static_cast<std::int64_t>(tokens)) return;
+  throw ConfigError(
+      fmt::format("model {} has a vocabulary of {}; bytes as tokens need {}", model.name, model.vocabulary, tokens));
 }
 
 }  // namespace chimera

@@ -119,12 +119,11 @@ void StagedFolder::write(const std::string& name, const std::string& text) const
   }
 }
 
-void StagedFolder::copy_from(const std::string& folder, const std::string& name) const {
-  const fs::path source = fs::path(folder) / name;
+bool StagedFolder::copy(const std::string& source, const std::string& name) const {
   std::error_code error;
-  if (!fs::is_regular_file(source, error)) return;
-  if (fs::copy_file(source, fs::path(path_) / name, error)) return;
-  throw ConfigError(fmt::format("{}: cannot be copied to {} ({})", source.string(), path_, error.message()));
+  if (!fs::is_regular_file(source, error)) return false;
+  if (fs::copy_file(source, fs::path(path_) / name, error)) return true;
+  throw ConfigError(fmt::format("{}: cannot be copied to {} ({})", source, path_, error.message()));
 }
 
 void StagedFolder::commit() {

@@ -35,8 +35,8 @@ class StagedFolder {
   void make_weights(const ExportPlan& plan) const;
   /// Writes a file.
   void write(const std::string& name, const std::string& text) const;
-  /// Copies a file from elsewhere, if it is there.
-  void copy_from(const std::string& folder, const std::string& name) const;
+  /// Copies the file `source`, if it is there. Returns whether it is.
+  bool copy(const std::string& source, const std::string& name) const;
 
   /// Moves it to its place, after all that is in it has reached the disk. Throws ConfigError where it cannot.
   void commit();

@@ -206,7 +206,7 @@ TrainedBpe train_bpe(const WordCounts& words, const BpeTraining& training) {
 std::string to_tokenizer_json(const TrainedBpe& trained) {
   using Json = nlohmann::ordered_json;
   Json added = Json::array();
-  for (std::size_t id = 0; id < trained.special_tokens; ++id) {
+  for (std::size_t id = trained.first_special; id < trained.first_special + trained.special_tokens; ++id) {
     added.push_back({{"id", id},
                      {"content", trained.tokens[id]},
                      {"single_word", false},

@@ -34,7 +34,8 @@ struct BpeTraining {
 struct TrainedBpe {
   std::vector<std::string> tokens;  ///< by id, as tokenizer.json writes them: a letter for each byte
   std::vector<std::pair<std::int64_t, std::int64_t>> merges;  ///< pairs of ids, in the order of their ranks
-  std::size_t special_tokens = 0;                             ///< the first of the tokens
+  std::size_t special_tokens = 0;                             ///< how many of the tokens are special
+  std::size_t first_special = 0;                              ///< the first of these, which follow each other
 };
 
 /// Merges the most frequent pair of neighbouring tokens, of equals that of the smallest ids, until the vocabulary is

@@ -111,6 +111,9 @@ inline constexpr const char* kTokenizerConfig = "tokenizer_config.json";
 /// A folder that holds one of these has a tokenizer: that of the first.
 inline constexpr std::array kTokenizerNames = {kTokenizerJson, "vocab.json", "vocab.txt"};
 
+/// The word that open_tokenizer takes for tokens that are bytes.
+inline constexpr const char* kBytes = "bytes";
+
 /// Opens the tokenizer of a path: "bytes"; a tokenizer.json; a vocab.json, whose merges.txt lies beside it; a
 /// vocab.txt; a folder with one of these (kTokenizerNames). Throws ConfigError, naming file and place, for what is
 /// malformed, and by name for what it asks for and Chimera does not have.
@@ -125,5 +128,12 @@ struct TokenizerFile {
 /// The files that are there behind a path which open_tokenizer() takes: a folder with them by these names is that
 /// tokenizer. Among them are all that it reads and, of a folder, those that others read; none for "bytes".
 [[nodiscard]] std::vector<TokenizerFile> tokenizer_files(const std::string& path);
+
+/// The file that says of which kind the tokenizer of a path is, whether it is there or not: tokenizer.json, vocab.json
+/// or vocab.txt. Nothing for "bytes" and for a folder that has none of these.
+[[nodiscard]] std::optional<TokenizerFile> main_tokenizer_file(const std::string& path);
+
+/// Whether the tokenizer of a path makes each byte of a text its token: "bytes", and what byte_tokenizer_json() wrote.
+[[nodiscard]] bool makes_bytes(const std::string& path);
 
 }  // namespace chimera

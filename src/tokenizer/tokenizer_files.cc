@@ -9,6 +9,7 @@
 #include "core/input_file.h"
 #include "core/printable.h"
 #include "tokenizer/bpe_model.h"
+#include "tokenizer/byte_tokenizer_json.h"
 #include "tokenizer/pipeline_json.h"
 #include "tokenizer/tokenizer_config.h"
 #include "tokenizer/tokenizer_json.h"
@@ -181,18 +182,34 @@ std::unique_ptr<Tokenizer> tokenizer_from_words(const std::string& text, const s
   return std::make_unique<PipelineTokenizer>(std::move(parts));
 }
 
-std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path) {
-  if (path == "bytes") return std::make_unique<ByteTokenizer>();
+std::optional<TokenizerFile> main_tokenizer_file(const std::string& path) {
+  if (path == kBytes) return std::nullopt;
   std::error_code error;
-  if (!fs::is_directory(path, error)) return open_file(path);
+  if (!fs::is_directory(path, error)) return files_of(path).front();
   for (const char* name : kTokenizerNames) {
-    if (is_there(fs::path(path) / name)) return open_file(fs::path(path) / name);
+    if (is_there(fs::path(path) / name)) return TokenizerFile{(fs::path(path) / name).string(), name};
   }
+  return std::nullopt;
+}
+
+bool makes_bytes(const std::string& path) {
+  if (path == kBytes) return true;
+  const std::optional<TokenizerFile> file = main_tokenizer_file(path);
+  if (!file || file->name != kTokenizerJson) return false;
+  constexpr std::uintmax_t kMost = 1 << 16;  // what byte_tokenizer_json() writes is far shorter
+  std::error_code error;
+  if (!fs::is_regular_file(file->path, error) || fs::file_size(file->path, error) > kMost) return false;
+  return is_byte_tokenizer_json(read_whole(file->path));
+}
+
+std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path) {
+  if (path == kBytes) return std::make_unique<ByteTokenizer>();
+  if (const auto file = main_tokenizer_file(path)) return open_file(file->path);
   throw ConfigError(path + ": holds no tokenizer; expected tokenizer.json, vocab.json and merges.txt, or vocab.txt");
 }
 
 std::vector<TokenizerFile> tokenizer_files(const std::string& path) {
-  if (path == "bytes") return {};
+  if (path == kBytes) return {};
   std::error_code error;
   std::vector<TokenizerFile> files;
   if (fs::is_directory(path, error)) {

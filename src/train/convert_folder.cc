@@ -12,6 +12,8 @@
 #include "model_folder/model_folder.h"
 #include "model_folder/staged_folder.h"
 #include "model_folder/stored_names.h"
+#include "tokenizer/tokenizer.h"
+#include "train/data_tokenizer.h"
 
 namespace chimera {
 namespace {
@@ -40,8 +42,10 @@ void copy_elements(const WeightFiles::Found& source, const TensorEntry& tensor, 
 }  // namespace
 
 void convert_folder(const std::string& source, const std::string& output, std::optional<ElementType> type,
-                    std::uint64_t shard_bytes) {
+                    std::uint64_t shard_bytes, const std::string& tokenizer) {
   const ModelFolder folder(source);
+  if (makes_bytes(tokenizer)) require_room_for_bytes(folder.model());
+  const DataTokenizer fitting(tokenizer, nullptr, folder.model());
   Sources sources;
   std::vector<TensorEntry> tensors;
   for (const ParameterSpec& parameter : all_parameters(folder.model())) {
@@ -63,6 +67,7 @@ void convert_folder(const std::string& source, const std::string& output, std::o
     writer.finish();
   }
   add_description(staged, folder.model(), &folder, type);
+  add_tokenizer(staged, folder.model(), tokenizer.empty() ? source : tokenizer);
   staged.commit();
 }
 

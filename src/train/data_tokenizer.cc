@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <span>
-#include <system_error>
 #include <vector>
 
 #include "core/error.h"
@@ -13,15 +11,10 @@
 namespace chimera {
 namespace {
 
-/// Where the tokenizer is; empty: bytes are tokens.
+/// Where the tokenizer is; empty where nothing says.
 std::string tokenizer_path(const std::string& given, const ModelFolder* from) {
-  if (given == "bytes") return "";
   if (!given.empty() || from == nullptr) return given;
-  std::error_code absent;
-  for (const char* file : {"tokenizer.json", "vocab.json", "vocab.txt"}) {
-    if (std::filesystem::exists(std::filesystem::path(from->path()) / file, absent)) return from->path();
-  }
-  return "";
+  return main_tokenizer_file(from->path()) ? from->path() : "";
 }
 
 /// The ids of a text file, which must be valid UTF-8.
@@ -41,8 +34,9 @@ DataTokenizer::DataTokenizer(const std::string& given, const ModelFolder* from, 
     : model_(model.name),
       vocabulary_(model.vocabulary),
       kind_(is_causal(model.family) ? SampleKind::NextToken : SampleKind::MaskedPairs),
+      folder_(from == nullptr ? "" : from->path()),
       path_(tokenizer_path(given, from)) {
-  if (path_.empty()) return;
+  if (path_.empty() || makes_bytes(path_)) return;
   tokenizer_ = open_tokenizer(path_);
   const std::int64_t tokens = tokenizer_->vocabulary_size();
   if (tokens <= vocabulary_) return;
@@ -75,6 +69,11 @@ SampleOptions DataTokenizer::sample_options(bool is_plain_text) const {
   options.special = {special_token("[CLS]"), special_token("[SEP]"), special_token("[MASK]")};
   options.replacements = tokenizer_->vocabulary_size();
   return options;
+}
+
+std::string DataTokenizer::source(bool is_plain_text) const {
+  if (!path_.empty()) return path_;
+  return is_plain_text ? kBytes : folder_;
 }
 
 std::int64_t DataTokenizer::special_token(const char* token) const {

@@ -16,8 +16,8 @@ namespace chimera {
 class DataTokenizer {
  public:
   /// `given`: what --tokenizer says, perhaps nothing. Then it is that of the folder `from` that the model comes from,
-  /// if there is one and it has one, else bytes. Throws ConfigError as open_tokenizer, and for more tokens than the
-  /// model's vocabulary has.
+  /// if there is one and it has one, else bytes. A tokenizer of bytes (makes_bytes) is none. Throws ConfigError as
+  /// open_tokenizer, and for more tokens than the model's vocabulary has.
   DataTokenizer(const std::string& given, const ModelFolder* from, const ModelConfig& model);
 
   /// How files become tokens of the model, and what ends their documents. The result borrows the tokenizer.
@@ -26,6 +26,9 @@ class DataTokenizer {
   /// seed and documents. Throws ConfigError where the model's vocabulary is too small for plain text, and for BERT
   /// where nothing says which of the tokens are special.
   [[nodiscard]] SampleOptions sample_options(bool is_plain_text) const;
+  /// The tokenizer that made the tokens of such data, as open_tokenizer takes it: for tokens that came from elsewhere
+  /// the one that was given, or that of the model's folder. Empty where nothing says.
+  [[nodiscard]] std::string source(bool is_plain_text) const;
 
  private:
   [[nodiscard]] std::int64_t special_token(const char* token) const;
@@ -33,8 +36,9 @@ class DataTokenizer {
   std::string model_;  // its name
   std::int64_t vocabulary_;
   SampleKind kind_;
-  std::string path_;  // empty: bytes
-  std::unique_ptr<Tokenizer> tokenizer_;
+  std::string folder_;                    // of the model; empty: it has none
+  std::string path_;                      // of the tokenizer; empty where nothing says
+  std::unique_ptr<Tokenizer> tokenizer_;  // none: bytes
 };
 
 }  // namespace chimera

@@ -125,6 +125,7 @@ void export_model(const Job& job, const std::vector<const ParameterGroup*>& own,
   in_agreement(transport, [&] {
     if (rank != RankId(0)) return 0.0;
     add_description(*staged, job.model, job.from.get(), element_type_of(job.options));
+    add_tokenizer(*staged, job.model, job.tokenizer);
     staged->commit();
     return 0.0;
   });

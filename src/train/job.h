@@ -41,6 +41,7 @@ struct Job : JobShape {
   std::vector<std::string> parameters;  // names of the model's, ascending
   std::optional<CanonicalReduction> canonical;
   std::shared_ptr<Corpus> corpus;  // shared with every rank thread
+  std::string tokenizer;           // that made the corpus, as open_tokenizer takes it; empty: not known
   std::optional<Samples> training_samples;
   std::optional<Samples> validation_samples;
   double peak_flops = 0;  // FLOP/s that all ranks' products of large matrices reach together; 0: not known

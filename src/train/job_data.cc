@@ -37,6 +37,7 @@ void open_data(Job& job) {
   samples.sequence = options.sequence;
   samples.seed = static_cast<std::uint64_t>(options.seed);
   samples.documents = options.documents;
+  job.tokenizer = tokenizer.source(job.corpus->is_plain_text());
   job.training_samples.emplace(job.corpus->split(Split::Train), samples);
   if (options.validate_every > 0) job.validation_samples.emplace(job.corpus->split(Split::Validation), samples);
 }
