@@ -154,7 +154,7 @@ void end_cleanly_on_signals() {
 }
 
 int run(const Job& job, const std::vector<std::string>& arguments) {
-  require_descriptors(descriptors_needed(job), fmt::format("{} ranks", job.num_ranks()));
+  require_descriptors(descriptors_needed(job), fmt::format("{} ranks", job.num_ranks()), "use fewer ranks");
   ::signal(SIGPIPE, SIG_IGN);  // whoever reads, the run goes on to its end
   output().write(describe(job));
   output().drain(kPromptEnd);

@@ -7,7 +7,7 @@
 
 namespace chimera {
 
-void require_descriptors(std::int64_t needed, const std::string& who) {
+void require_descriptors(std::int64_t needed, const std::string& who, const std::string& remedy) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;  // then the system refuses what is too much
   if (limit.rlim_cur < limit.rlim_max) {
@@ -15,9 +15,9 @@ void require_descriptors(std::int64_t needed, const std::string& who) {
     ::setrlimit(RLIMIT_NOFILE, &limit);
   }
   if (limit.rlim_cur >= static_cast<rlim_t>(needed)) return;
-  throw ConfigError(fmt::format(
-      "{} need {} open files in one process, but the limit is {}; raise it (ulimit -Hn), or use fewer workers", who,
-      needed, limit.rlim_cur));
+  throw ConfigError(
+      fmt::format("{} need {} open files in one process, but the limit is {}; raise it (ulimit -Hn), or {}", who,
+                  needed, limit.rlim_cur, remedy));
 }
 
 }  // namespace chimera

@@ -141,7 +141,8 @@ FoundTokens open_folder(const std::string& folder, const TokenOptions& options) 
   }
   const std::size_t files = shards.empty() ? texts.size() : 2 * shards.size();  // perhaps each with an index
   constexpr std::size_t kOthers = 64;
-  require_descriptors(static_cast<std::int64_t>(files + kOthers), fmt::format("the shards of {}", folder));
+  require_descriptors(static_cast<std::int64_t>(files + kOthers), fmt::format("the shards of {}", folder),
+                      "use fewer, larger shards");
   std::vector<TokenFile> training;
   std::vector<TokenFile> validation;
   for (const fs::path& shard : shards.empty() ? texts : shards) {
