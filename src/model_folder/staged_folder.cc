@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <utility>
+#include <vector>
 
 #include "core/error.h"
 #include "tensor_files/weight_files.h"
@@ -17,6 +19,8 @@ namespace chimera {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char* kUnfinished = ".unfinished-";
 
 [[noreturn]] void fail_to_write(const std::string& path, int cause) {
   throw ConfigError(fmt::format("{}: cannot be written ({})", path, system_message(cause)));
@@ -65,6 +69,35 @@ void sync(const std::string& path) {
   if (file.get() < 0 || ::fsync(file.get()) != 0) fail_to_write(path, errno);
 }
 
+FileDescriptor open_folder(const std::string& path) {
+  return FileDescriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+}
+
+/// Holds an open folder until it is closed, unless somebody else does (EWOULDBLOCK).
+bool hold(const FileDescriptor& folder) { return ::flock(folder.get(), LOCK_EX | LOCK_NB) == 0; }
+
+bool is_removed(const FileDescriptor& folder) {
+  struct stat status {};
+  return ::fstat(folder.get(), &status) != 0 || status.st_nlink == 0;
+}
+
+/// Removes what killed writers of `folder` have left beside it.
+void remove_leftovers(const std::string& folder) {
+  const std::string beginning = fs::path(folder).filename().string() + kUnfinished;
+  std::vector<fs::path> leftovers;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(parent_of(folder), error)) {
+    const std::string name = entry.path().filename().string();
+    const bool is_one =
+        name.starts_with(beginning) && name.find_first_not_of("0123456789", beginning.size()) == std::string::npos;
+    if (is_one) leftovers.push_back(entry.path());
+  }
+  for (const fs::path& leftover : leftovers) {
+    const FileDescriptor opened = open_folder(leftover.string());
+    if (hold(opened)) fs::remove_all(leftover, error);
+  }
+}
+
 }  // namespace
 
 void require_new_folder(const std::string& folder, std::uint64_t bytes) {
@@ -80,16 +113,23 @@ void require_new_folder(const std::string& folder, std::uint64_t bytes) {
 }
 
 std::string StagedFolder::path_of(const std::string& folder, std::int64_t number) {
-  return fmt::format("{}.unfinished-{}", without_slash(folder), number);
+  return fmt::format("{}{}{}", without_slash(folder), kUnfinished, number);
 }
 
 StagedFolder::StagedFolder(std::string folder) : folder_(without_slash(std::move(folder))) {
   require_free_place(folder_);
+  remove_leftovers(folder_);
   constexpr std::int64_t kNames = 1000;
-  do {
+  while (number_ < kNames) {
     path_ = path_of(folder_, ++number_);
-    if (::mkdir(path_.c_str(), 0777) == 0) return;
-  } while (errno == EEXIST && number_ < kNames);
+    if (::mkdir(path_.c_str(), 0777) != 0) {
+      if (errno == EEXIST) continue;
+      break;
+    }
+    lock_ = open_folder(path_);
+    const bool is_taken = !hold(lock_) && errno == EWOULDBLOCK;  // file systems without locks keep leftovers
+    if (!is_taken && !is_removed(lock_)) return;                 // else another writer took it for a leftover
+  }
   fail_to_write(path_, errno);
 }
 

@@ -15,10 +15,12 @@ namespace chimera {
 /// or where its file system has less than `bytes` left.
 void require_new_folder(const std::string& folder, std::uint64_t bytes);
 
-/// The folder in the making, under a name of its own beside its place: `folder`.unfinished-N.
+/// The folder in the making, under a name of its own beside its place: `folder`.unfinished-N. While it is, its writer
+/// holds a lock on it (flock), which the kernel takes from one that is killed.
 class StagedFolder {
  public:
-  /// Makes it. Throws ConfigError as require_new_folder(), or where it cannot be made.
+  /// Makes it, after removing those of the same place whose writers are gone: those that nobody holds. Throws
+  /// ConfigError as require_new_folder(), or where it cannot be made.
   explicit StagedFolder(std::string folder);
   StagedFolder(const StagedFolder&) = delete;
   StagedFolder& operator=(const StagedFolder&) = delete;
@@ -45,6 +47,7 @@ class StagedFolder {
   std::string folder_;
   std::int64_t number_ = 0;
   std::string path_;
+  FileDescriptor lock_;
   bool committed_ = false;
 };
 

@@ -64,6 +64,24 @@ TEST(StagedFolderTest, LeavesNothingUnlessItIsWhole) {
   EXPECT_TRUE(scratch.empty());
 }
 
+TEST(StagedFolderTest, RemovesWhatKilledWritersHaveLeft) {
+  const Scratch scratch;
+  for (const char* name : {"out.unfinished-1", "out.unfinished-7", "out.unfinished-7b", "output.unfinished-1"}) {
+    std::filesystem::create_directory(scratch.path(name));
+    static_cast<void>(scratch.write(std::string(name) + "/model.safetensors", "part"));
+  }
+  const StagedFolder first(scratch.path("out"));
+  EXPECT_EQ(first.number(), 1);
+  EXPECT_TRUE(std::filesystem::is_empty(first.path()));
+  EXPECT_FALSE(std::filesystem::exists(scratch.path("out.unfinished-7")));
+  for (const char* other : {"out.unfinished-7b", "output.unfinished-1"}) {
+    EXPECT_TRUE(std::filesystem::exists(scratch.path(other))) << other;
+  }
+  first.write("config.json", "{}");
+  const StagedFolder second(scratch.path("out"));
+  EXPECT_EQ(read_file(first.path() + "/config.json"), "{}") << "its writer lives";
+}
+
 TEST(StagedFolderTest, OverwritesNothing) {
   const Scratch scratch;
   EXPECT_EQ(refusal_of(scratch.path("out")), "");
