@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <nlohmann/json.hpp>
+
 #include "core/error.h"
 #include "support/scratch.h"
 
@@ -61,6 +63,24 @@ TEST(MetricsFileTest, APipeThatNobodyReadsAnyMoreIsNoError) {
   reader = FileDescriptor();
   EXPECT_NO_THROW(file.write({}));
   ::signal(SIGPIPE, SIG_DFL);
+}
+
+/// Names that stand first in the rows of a table: | `name` | ...
+std::vector<std::string> documented_fields() {
+  std::vector<std::string> names;
+  for (const std::string& line : testing::lines_of(read_file(CHIMERA_SOURCE_DIR "/docs/metrics.md"))) {
+    if (line.starts_with("| `")) names.push_back(line.substr(3, line.find('`', 3) - 3));
+  }
+  return names;
+}
+
+TEST(MetricsFileTest, EveryFieldIsDocumented) {
+  StepMetrics all;
+  all.utilization = all.seconds_left = all.validation_loss = 1;
+  all.parameters_hash = "0";
+  std::vector<std::string> written;
+  for (const auto& [name, value] : nlohmann::ordered_json::parse(to_json_line(all)).items()) written.push_back(name);
+  EXPECT_EQ(documented_fields(), written);
 }
 
 }  // namespace
