@@ -85,10 +85,15 @@ FoundTokens open_training(const std::string& path, const TokenOptions& options, 
   return found;
 }
 
+/// The shards that are kept apart for that, or all of it.
+const std::shared_ptr<const TokenStream>& for_validation(const FoundTokens& found) {
+  return found.validation ? found.validation : found.training;
+}
+
 /// Adds what `path`, one of --validation, has for that: the shards that it keeps apart, or all of it.
 void add_validation(const std::string& path, const TokenOptions& options, Opened& opened) {
   const FoundTokens found = open_tokens(path, options);
-  const auto& stream = found.validation ? found.validation : found.training;
+  const auto& stream = for_validation(found);
   add_stream(stream, opened);
   describe(path, found.format, stream->size(), opened);
   opened.validation.push_back(whole(stream, path + " (validation)"));
@@ -146,11 +151,11 @@ WholeSource open_whole_source(const std::string& path, const TokenOptions& optio
     throw ConfigError(fmt::format("--data {}: is a mixture; give one file or folder", path));
   }
   const FoundTokens found = open_tokens(path, options);
-  const auto& stream = found.validation ? found.validation : found.training;
+  const auto& stream = for_validation(found);
   Opened opened;
   add_stream(stream, opened);
-  return {whole(stream, path), opened.is_plain_text,
-          fmt::format("{}: {}, {} tokens", path, found.format, stream->size())};
+  describe(path, found.format, stream->size(), opened);
+  return {whole(stream, path), opened.is_plain_text, std::move(opened.description)};
 }
 
 }  // namespace chimera

@@ -70,7 +70,7 @@ TEST_F(TrainingEvaluateTest, RefusesWhatDoesNotFit) {
            {{"--micro-batch-size", "1000000000"}, {"more than any machine holds"}},
            {{"--seed", "-1"}, {"--seed must be 0 to"}},
            {{"--threads", "2000"}, {"--threads must be 0 to 1024"}},
-           {{"--dtype", "float16"}, {"--dtype 'float16'", "float64"}},
+           {{"--dtype", "float16"}, {"--dtype 'float16'", "did you mean 'bfloat16'?"}},
            {{"--data", scratch_.write("short.txt", std::string(32, 'x'))}, {"short.txt has 32 tokens", "needs 33"}},
            {{"--data", "missing.txt"}, {"missing.txt", "No such file"}},
            {{"--data", "0.5:" + data_ + " 0.5:" + data_}, {"is a mixture; give one file or folder"}},
