@@ -9,6 +9,7 @@
 
 #include "core/input_file.h"
 #include "core/output_file.h"
+#include "tokenizer/tokenizer.h"
 
 namespace chimera {
 namespace {
@@ -29,13 +30,8 @@ std::string resume_key(const Inputs& inputs, const std::string& tokenizer, const
   json key;
   for (const std::string& path : inputs.paths) key["inputs"].push_back(stamp(path));
   key["field"] = {inputs.field, inputs.all_jsonl};
-  key["tokenizer"] = {stamp(tokenizer)};
-  std::error_code error;
-  const bool is_folder = fs::is_directory(tokenizer, error);
-  const fs::path folder = is_folder ? fs::path(tokenizer) : fs::path(tokenizer).parent_path();
-  for (const char* name : {"tokenizer.json", "vocab.json", "merges.txt", "vocab.txt", "tokenizer_config.json"}) {
-    key["tokenizer"].push_back(stamp((folder / name).string()));
-  }
+  key["tokenizer"] = {tokenizer};
+  for (const TokenizerFile& file : tokenizer_files(tokenizer)) key["tokenizer"].push_back(stamp(file.path));
   key["options"] = options;
   return key.dump(-1, ' ', false, json::error_handler_t::replace);
 }

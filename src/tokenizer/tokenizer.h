@@ -126,7 +126,7 @@ struct TokenizerFile {
 };
 
 /// The files that are there behind a path which open_tokenizer() takes: a folder with them by these names is that
-/// tokenizer. Among them are all that it reads and, of a folder, those that others read; none for "bytes".
+/// tokenizer. Among them are all that it reads, and what only others read; none for "bytes".
 [[nodiscard]] std::vector<TokenizerFile> tokenizer_files(const std::string& path);
 
 /// The file that says of which kind the tokenizer of a path is, whether it is there or not: tokenizer.json, vocab.json

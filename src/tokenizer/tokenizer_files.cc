@@ -28,6 +28,8 @@ constexpr const char* kVocabulary = kTokenizerNames[1];
 constexpr const char* kWords = kTokenizerNames[2];
 constexpr const char* kMerges = "merges.txt";
 constexpr const char* kAddedTokens = "added_tokens.json";
+/// What others read, and Chimera does not.
+constexpr const char* kOfOthers[] = {"special_tokens_map.json", "chat_template.jinja"};
 
 /// Calls `take(line, number)` for the lines of a text, numbered from 1, without their ends.
 template <class Take>
@@ -213,12 +215,14 @@ std::vector<TokenizerFile> tokenizer_files(const std::string& path) {
   std::error_code error;
   std::vector<TokenizerFile> files;
   if (fs::is_directory(path, error)) {
-    for (const char* name : {kTokenizerJson, kTokenizerConfig, "special_tokens_map.json", kAddedTokens, kVocabulary,
-                             kMerges, kWords, "tokenizer.model", "chat_template.jinja"}) {
+    for (const char* name :
+         {kTokenizerJson, kTokenizerConfig, kAddedTokens, kVocabulary, kMerges, kWords, "tokenizer.model"}) {
       files.push_back({(fs::path(path) / name).string(), name});
     }
+    for (const char* name : kOfOthers) files.push_back({(fs::path(path) / name).string(), name});
   } else {
     files = files_of(path);
+    for (const char* name : kOfOthers) files.push_back({(fs::path(path).parent_path() / name).string(), name});
   }
   std::erase_if(files, [&error](const TokenizerFile& file) { return !fs::is_regular_file(file.path, error); });
   return files;
