@@ -32,6 +32,7 @@ set(torch_suites
   HundredStepsTest
   InitialValuesTest
   JobShapeTest
+  KeyValueCacheTest
   KeyedDropoutModuleTest
   KeyedDropoutTest
   LayersTest

@@ -56,20 +56,22 @@ struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
 };
 
 struct PositionFunction : torch::autograd::Function<PositionFunction> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& embedded, const at::Tensor& table) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& embedded, const at::Tensor& table,
+                            std::int64_t first) {
     context->save_for_backward({table});
+    context->saved_data["first"] = first;
     note_queue(context);
-    return embedded + table.narrow(0, 0, embedded.size(1));
+    return embedded + table.narrow(0, first, embedded.size(1));
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
     const auto saved = context->get_saved_variables();
     const at::Tensor& gradient = output_gradients[0];
-    hand_over(context, [table = saved[0], gradient] {
+    hand_over(context, [table = saved[0], gradient, first = context->saved_data["first"].toInt()] {
       const at::NoGradGuard no_graph;
-      gradient_of(table).narrow(0, 0, gradient.size(1)).add_(gradient.sum(0));
+      gradient_of(table).narrow(0, first, gradient.size(1)).add_(gradient.sum(0));
     });
-    return {gradient, at::Tensor()};
+    return {gradient, at::Tensor(), at::Tensor()};
   }
 };
 
@@ -80,13 +82,13 @@ at::Tensor token_embedding(const at::Tensor& table, const at::Tensor& tokens) {
   return EmbeddingFunction::apply(table, tokens);
 }
 
-at::Tensor add_positions(const at::Tensor& embedded, const at::Tensor& table) {
-  const std::int64_t length = embedded.size(1);
+at::Tensor add_positions(const at::Tensor& embedded, const at::Tensor& table, std::int64_t first) {
+  const std::int64_t length = first + embedded.size(1);
   if (length > table.size(0)) {
     throw ConfigError(
         fmt::format("a sequence of {} tokens is longer than the model's {} positions", length, table.size(0)));
   }
-  return PositionFunction::apply(embedded, table);
+  return PositionFunction::apply(embedded, table, first);
 }
 
 }  // namespace chimera

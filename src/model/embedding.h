@@ -18,8 +18,8 @@ namespace chimera {
 /// is the gradient of the result.
 [[nodiscard]] at::Tensor token_embedding(const at::Tensor& table, const at::Tensor& tokens);
 
-/// `embedded` [b, L, H] and the first L rows of `table` [positions, H] added to each sequence. Backward as above, with
-/// the sequences added up first. Throws ConfigError where the sequence is longer than the table.
-[[nodiscard]] at::Tensor add_positions(const at::Tensor& embedded, const at::Tensor& table);
+/// `embedded` [b, L, H] and L rows of `table` [positions, H], from row `first` on, added to each sequence. Backward as
+/// above, with the sequences added up first. Throws ConfigError where the sequence is longer than the table.
+[[nodiscard]] at::Tensor add_positions(const at::Tensor& embedded, const at::Tensor& table, std::int64_t first = 0);
 
 }  // namespace chimera

@@ -36,7 +36,7 @@ Gpt2Stage::Block Gpt2Stage::block_named(const std::string& name, double epsilon)
 }
 
 at::Tensor Gpt2Stage::embed(const MicroBatch& batch) const {
-  const at::Tensor sum = add_positions(token_embedding(wte_, batch.tokens), wpe_);
+  const at::Tensor sum = add_positions(token_embedding(wte_, batch.tokens), wpe_, first_position(batch));
   return dropout(sum.to(compute_type()), batch.dropout, DropoutSite::Embedding);
 }
 
@@ -44,8 +44,8 @@ at::Tensor Gpt2Stage::block(std::size_t index, const at::Tensor& hidden, const M
   const Block& layer = blocks_[index];
   const Dropout masks = block_dropout(index, batch);
   const auto projections = linear(layer_norm(hidden, layer.ln_1), layer.c_attn).chunk(3, /*dim=*/2);
-  const at::Tensor attended =
-      causal_attention({projections[0], projections[1], projections[2]}, heads_, masks, batch.documents);
+  const QueryKeyValue seen = with_earlier(index, {projections[0], projections[1], projections[2]}, batch);
+  const at::Tensor attended = causal_attention(seen, heads_, masks, batch.documents);
   const at::Tensor middle = hidden + dropout(linear(attended, layer.attn_c_proj), masks, DropoutSite::AttentionOutput);
   const at::Tensor inner = gelu(linear(layer_norm(middle, layer.ln_2), layer.c_fc), Gelu::Tanh);
   return middle + dropout(linear(inner, layer.mlp_c_proj), masks, DropoutSite::FeedForwardOutput);

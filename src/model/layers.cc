@@ -65,6 +65,13 @@ at::Tensor attention(const QueryKeyValue& projections, std::int64_t heads, const
                                                      split.key.size(1) != heads));
 }
 
+/// For queries [b, L, ...] of tokens that have `earlier` ones before them: those, themselves, and what lies between.
+Attended behind(std::int64_t earlier, const at::Tensor& queries) {
+  const std::int64_t length = queries.size(1);
+  if (length == 1) return {};
+  return {.mask = at::ones({length, earlier + length}, queries.options().dtype(at::kBool)).tril(earlier)};
+}
+
 }  // namespace
 
 at::Tensor layer_norm(const at::Tensor& input, const LayerNorm& layer) {
@@ -75,6 +82,8 @@ at::Tensor gelu(const at::Tensor& input, Gelu kind) { return at::gelu(input, kin
 
 at::Tensor causal_attention(const QueryKeyValue& projections, std::int64_t heads, const Dropout& masks,
                             const at::Tensor& documents) {
+  const std::int64_t earlier = projections.key.size(1) - projections.query.size(1);
+  if (earlier > 0) return attention(projections, heads, behind(earlier, projections.query), masks);
   if (!documents.defined()) return attention(projections, heads, {.mask = std::nullopt, .causal = true}, masks);
   const at::Tensor same = documents.unsqueeze(2).eq(documents.unsqueeze(1));  // [b, L, L]
   return attention(projections, heads, {.mask = same.tril().unsqueeze(1)}, masks);

@@ -39,6 +39,7 @@ enum class Gelu : std::uint8_t { Exact, Tanh };
 
 /// Each token attends to itself and those before it, of the same document where `documents` ([b, L] int64, numbers;
 /// undefined: all are of one) says that there are several, with `masks` on the probabilities; `heads`: of the queries.
+/// Where there are more keys and values than queries, these belong to the last tokens, and all are of one document.
 /// -> [b, L, heads * d].
 [[nodiscard]] at::Tensor causal_attention(const QueryKeyValue& projections, std::int64_t heads,
                                           const Dropout& masks = {}, const at::Tensor& documents = {});

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "model/embedding.h"
 #include "model/linear_cross_entropy.h"
@@ -52,18 +54,21 @@ LlamaStage::Block LlamaStage::block_named(const std::string& name) {
           linear_named(name + ".mlp.down_proj", kLlamaLayout)};
 }
 
-RotaryTable LlamaStage::table_of(std::int64_t length, const at::Tensor& hidden) const {
-  if (length > config_.positions) {
+RotaryTable LlamaStage::table_of(std::int64_t first, std::int64_t end, const at::Tensor& hidden) const {
+  if (end > config_.positions) {
     throw ConfigError(
-        fmt::format("a sequence of {} tokens is longer than the model's {} positions", length, config_.positions));
+        fmt::format("a sequence of {} tokens is longer than the model's {} positions", end, config_.positions));
   }
-  require_no_sliding(config_, length);
-  if (table_.length() < length) table_ = rotary_table(config_, length, hidden.options());
-  return table_.first(length);
+  require_no_sliding(config_, end);
+  if (table_.length() < end) {
+    const std::int64_t ahead = std::min(2 * table_.length(), config_.positions);
+    table_ = rotary_table(config_, std::max(end, ahead), hidden.options());
+  }
+  return table_.slice(first, end);
 }
 
-at::Tensor LlamaStage::positioned(const at::Tensor& projection, const RmsNorm& norm) const {
-  const RotaryTable table = table_of(projection.size(1), projection);
+at::Tensor LlamaStage::positioned(const at::Tensor& projection, const RmsNorm& norm, std::int64_t first) const {
+  const RotaryTable table = table_of(first, first + projection.size(1), projection);
   if (!norm.weight.defined()) return rotate(projection, table);
   const at::Tensor heads = projection.unflatten(2, {-1, head_size_of(config_)});
   return rotate(rms_norm(heads, norm).flatten(2), table);
@@ -78,10 +83,12 @@ at::Tensor LlamaStage::block(std::size_t index, const at::Tensor& hidden, const 
   const Block& layer = blocks_[index];
   const Dropout masks = block_dropout(index, batch);
   const at::Tensor normed = rms_norm(hidden, layer.input_norm);
-  const QueryKeyValue projections = {positioned(linear(normed, layer.query), layer.query_norm),
-                                     positioned(linear(normed, layer.key), layer.key_norm),
+  const std::int64_t first = first_position(batch);
+  const QueryKeyValue projections = {positioned(linear(normed, layer.query), layer.query_norm, first),
+                                     positioned(linear(normed, layer.key), layer.key_norm, first),
                                      linear(normed, layer.value)};
-  const at::Tensor attended = causal_attention(projections, config_.heads, masks, batch.documents);
+  const QueryKeyValue seen = with_earlier(index, projections, batch);
+  const at::Tensor attended = causal_attention(seen, config_.heads, masks, batch.documents);
   const at::Tensor middle =
       hidden + dropout(linear(attended, layer.attention_output), masks, DropoutSite::AttentionOutput);
   const at::Tensor gated = rms_norm(middle, layer.post_attention_norm);

@@ -39,10 +39,12 @@ class LlamaStage final : public TransformerStage {
   [[nodiscard]] at::Tensor loss(const at::Tensor& hidden, const MicroBatch& batch) const override;
   [[nodiscard]] RmsNorm rms_norm_named(const std::string& name);
   [[nodiscard]] Block block_named(const std::string& name);
-  /// Queries or keys of a block, [b, L, heads * d] -> [b, L, heads * d]: normed where the model does, and turned.
-  [[nodiscard]] at::Tensor positioned(const at::Tensor& projection, const RmsNorm& norm) const;
-  /// The table of a sequence of that length: made once for the longest so far.
-  [[nodiscard]] RotaryTable table_of(std::int64_t length, const at::Tensor& hidden) const;
+  /// Queries or keys of a block, [b, L, heads * d] -> [b, L, heads * d]: normed where the model does, and turned to the
+  /// positions from `first` on.
+  [[nodiscard]] at::Tensor positioned(const at::Tensor& projection, const RmsNorm& norm, std::int64_t first) const;
+  /// The table of the positions `first` .. `end` - 1: made once for the furthest so far, or for some more where
+  /// sequences grow.
+  [[nodiscard]] RotaryTable table_of(std::int64_t first, std::int64_t end, const at::Tensor& hidden) const;
 
   ModelConfig config_;
   std::vector<Block> blocks_;

@@ -94,8 +94,8 @@ at::Tensor llama3_frequencies(const at::Tensor& frequencies, const RopeScaling& 
 
 }  // namespace
 
-RotaryTable RotaryTable::first(std::int64_t length) const {
-  return {cosine.narrow(0, 0, length), sine.narrow(0, 0, length)};
+RotaryTable RotaryTable::slice(std::int64_t first, std::int64_t end) const {
+  return {cosine.narrow(0, first, end - first), sine.narrow(0, first, end - first)};
 }
 
 at::Tensor rotary_frequencies(const ModelConfig& config, const at::TensorOptions& options) {

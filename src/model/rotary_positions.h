@@ -15,8 +15,8 @@ struct RotaryTable {
   at::Tensor sine;
 
   [[nodiscard]] std::int64_t length() const { return cosine.defined() ? cosine.size(0) : 0; }
-  /// Its first `length` positions.
-  [[nodiscard]] RotaryTable first(std::int64_t length) const;
+  /// Its positions `first` .. `end` - 1.
+  [[nodiscard]] RotaryTable slice(std::int64_t first, std::int64_t end) const;
 };
 
 /// The model's frequencies, [d / 2]: rope_theta^(-2j/d), scaled as the model says; computed in the type of `options`,

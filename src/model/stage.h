@@ -17,6 +17,8 @@
 
 namespace chimera {
 
+class KeyValueCache;
+
 /// The tensors of one micro-batch that do not travel between stages: every worker reads them from its loader.
 /// A stage never writes to them.
 struct MicroBatch {
@@ -29,6 +31,9 @@ struct MicroBatch {
   double token_loss_scale = 1;     ///< 1 / target tokens of the whole step
   double sentence_loss_scale = 1;  ///< 1 / sequences of the whole step; BERT only
   Dropout dropout = {};            ///< every stage needs it; its layer is for the stage to set
+  /// GPT-2, Llama, in forwards without a graph: the tokens go on behind those that this stage has seen, which it
+  /// remembers here, and are remembered too. Null: they begin a sequence. Not with `documents`.
+  KeyValueCache* cache = nullptr;
 };
 
 /// Parameters and a forward function. Backward is autograd's; it accumulates into gradients(), and where the model is

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cassert>
 
+#include "model/key_value_cache.h"
+
 namespace chimera {
 
 TransformerStage::TransformerStage(const StageLayers& layers, std::vector<Parameter> parameters, const TiedLeaves& tied,
@@ -20,6 +22,7 @@ at::Tensor TransformerStage::hidden_states(const at::Tensor& input, const MicroB
   at::Tensor hidden = layers_.embedding ? embed(batch) : input;
   const auto blocks = static_cast<std::size_t>(layers_.end_layer - layers_.first_layer);
   for (std::size_t i = 0; i < blocks; ++i) hidden = block(i, hidden, batch);
+  if (batch.cache != nullptr) batch.cache->advance(hidden.size(1));
   return hidden;
 }
 
@@ -44,6 +47,15 @@ LayerNorm TransformerStage::layer_norm_named(const std::string& name, double eps
 
 Dropout TransformerStage::block_dropout(std::size_t index, const MicroBatch& batch) const {
   return batch.dropout.in_layer(layers_.first_layer + static_cast<std::int64_t>(index));
+}
+
+std::int64_t TransformerStage::first_position(const MicroBatch& batch) {
+  return batch.cache == nullptr ? 0 : batch.cache->length();
+}
+
+QueryKeyValue TransformerStage::with_earlier(std::size_t index, const QueryKeyValue& projections,
+                                             const MicroBatch& batch) {
+  return batch.cache == nullptr ? projections : batch.cache->with_earlier(index, projections);
 }
 
 }  // namespace chimera

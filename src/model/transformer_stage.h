@@ -15,7 +15,8 @@ class TransformerStage : public Stage {
  public:
   [[nodiscard]] at::Tensor forward(const at::Tensor& input, const MicroBatch& batch) final;
 
-  /// What leaves the last block of this stage, [b, L, H]; `input` as for forward().
+  /// What leaves the last block of this stage, [b, L, H]; `input` as for forward(). The cache of `batch`, where it has
+  /// one, has then seen its tokens.
   [[nodiscard]] at::Tensor hidden_states(const at::Tensor& input, const MicroBatch& batch) const;
   /// Scores of each token of the vocabulary, [b, L, V], from hidden_states() of a stage with the head.
   [[nodiscard]] virtual at::Tensor logits(const at::Tensor& hidden) const = 0;
@@ -36,6 +37,11 @@ class TransformerStage : public Stage {
   [[nodiscard]] LayerNorm layer_norm_named(const std::string& name, double epsilon);
   /// The masks of the block with the index `index` within this stage.
   [[nodiscard]] Dropout block_dropout(std::size_t index, const MicroBatch& batch) const;
+  /// The position of the batch's first tokens.
+  [[nodiscard]] static std::int64_t first_position(const MicroBatch& batch);
+  /// The projections of the block with that index, with keys and values of the tokens before where there are some.
+  [[nodiscard]] static QueryKeyValue with_earlier(std::size_t index, const QueryKeyValue& projections,
+                                                  const MicroBatch& batch);
 
  private:
   /// [b, L] tokens -> [b, L, H].
