@@ -2,6 +2,7 @@
 // config.json of a Hugging Face folder: what a model is, as `transformers` writes it. Six classes are known:
 // GPT2LMHeadModel, BertForPreTraining, LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM.
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,8 @@
 namespace chimera {
 
 inline constexpr const char* kConfigName = "config.json";
+/// No config of a folder is longer: 1 MiB.
+inline constexpr std::size_t kMostConfigBytes = std::size_t{1} << 20;
 
 /// The model that a config.json describes, older spellings included; fields that it leaves out are those of its class
 /// in transformers 5. `source` is what messages call the text; the model is called `name`. Throws ConfigError for what

@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "model_folder/config_json.h"
+#include "model_folder/generation_config.h"
 #include "model_folder/stored_names.h"
 #include "tokenizer/byte_tokenizer_json.h"
 #include "tokenizer/tokenizer.h"
@@ -18,7 +19,6 @@
 namespace chimera {
 namespace {
 
-constexpr const char* kGenerationConfig = "generation_config.json";
 constexpr std::size_t kBytesInAll = 256;
 
 /// What transformers opens each kind of file with. It would take the class of the model, which may cut text otherwise.
@@ -68,11 +68,11 @@ void add_description(const StagedFolder& folder, const ModelConfig& model, const
                      std::optional<ElementType> type) {
   if (source == nullptr) {
     folder.write(kConfigName, to_config_json(model, type.value_or(ElementType::F32)));
-    if (is_causal(model.family)) folder.write(kGenerationConfig, "{\n  \"_from_model_config\": true\n}\n");
+    if (is_causal(model.family)) folder.write(kGenerationConfigName, "{\n  \"_from_model_config\": true\n}\n");
     return;
   }
   folder.write(kConfigName, type ? with_element_type(source->config_json(), *type) : source->config_json());
-  folder.copy(beside(source->path(), kGenerationConfig), kGenerationConfig);
+  folder.copy(beside(source->path(), kGenerationConfigName), kGenerationConfigName);
 }
 
 void add_tokenizer(const StagedFolder& folder, const ModelConfig& model, const std::string& path) {

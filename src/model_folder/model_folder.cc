@@ -17,8 +17,6 @@
 namespace chimera {
 namespace {
 
-constexpr std::size_t kMostConfigBytes = std::size_t{1} << 20;
-
 std::string config_path(const std::string& folder) { return (std::filesystem::path(folder) / kConfigName).string(); }
 
 std::string read_config(const std::string& folder) {
