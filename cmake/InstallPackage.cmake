@@ -12,7 +12,7 @@ set(training_rooms)
 if(CHIMERA_WITH_TORCH)
   add_library(chimera_training INTERFACE)
   set_target_properties(chimera_training PROPERTIES EXPORT_NAME chimera)
-  set(training_rooms model transport runtime engine train api)
+  set(training_rooms model transport inference runtime engine train api)
   target_link_libraries(chimera_training INTERFACE chimera_scheduling)
 endif()
 

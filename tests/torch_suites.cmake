@@ -6,6 +6,8 @@ set(torch_suites
   BlockSumsTest
   CanonicalTest
   ClockOffsetTest
+  ContinuationTest
+  ContinuedTextTest
   DataOrderTest
   DataParallelTest
   DataTest
@@ -69,6 +71,7 @@ set(torch_suites
   RunShapeTest
   SafetensorsFileTest
   SafetensorsTest
+  SamplingTest
   SerialPairsTest
   ShardedOptimizerTest
   SharedSumTest

@@ -1,0 +1,67 @@
+#include "inference/spread_model.h"
+
+#include <ATen/ATen.h>
+
+#include <array>
+#include <utility>
+
+namespace chimera {
+
+SpreadModel::SpreadModel(const std::map<StageId, Stage*>& stages, StageRanks ranks, Transport& transport,
+                         std::int64_t hidden, at::ScalarType dtype, at::Device device)
+    : ranks_(std::move(ranks)), transport_(transport), hidden_(hidden), dtype_(dtype), device_(device) {
+  for (const auto& [id, stage] : stages) {
+    if (holds(id.index())) stages_.emplace(id.index(), &dynamic_cast<const TransformerStage&>(*stage));
+  }
+}
+
+void SpreadModel::begin(std::int64_t tokens) {
+  caches_.clear();
+  for (const auto& [index, stage] : stages_) caches_.emplace(index, KeyValueCache(tokens));
+}
+
+TokenId SpreadModel::next(std::span<const TokenId> tokens, const Choose& choose) {
+  const at::NoGradGuard no_graph;
+  const at::Tensor logits = read(tokens);
+  std::array<double, 1> token = {logits.defined() ? static_cast<double>(choose(logits)) : 0.0};
+  transport_.all_sum(token);
+  return static_cast<TokenId>(token[0]);
+}
+
+at::Tensor SpreadModel::read(std::span<const TokenId> tokens) {
+  ++reads_;
+  const std::size_t last = ranks_.holders.size() - 1;
+  at::Tensor hidden;
+  for (std::size_t stage = 0; stage <= last; ++stage) {
+    if (!holds(stage)) continue;
+    if (stage > 0 && !holds(stage - 1)) hidden = received(stage - 1, std::ssize(tokens));
+    hidden = run(stage, hidden, tokens);
+    if (stage < last && !holds(stage + 1)) send(stage, hidden);
+  }
+  if (!holds(last)) return {};
+  return stages_.at(last)->logits(hidden.narrow(1, std::ssize(tokens) - 1, 1)).flatten();
+}
+
+at::Tensor SpreadModel::run(std::size_t stage, const at::Tensor& input, std::span<const TokenId> tokens) {
+  MicroBatch batch{.cache = &caches_.at(stage)};
+  if (stage == 0) {
+    const std::vector<std::int64_t> ids(tokens.begin(), tokens.end());
+    batch.tokens = at::tensor(ids, at::kLong).unsqueeze(0).to(device_);
+  }
+  return stages_.at(stage)->hidden_states(input, batch);
+}
+
+at::Tensor SpreadModel::received(std::size_t from, std::int64_t tokens) {
+  return transport_.post_receive(ranks_.holders[from], {{1, tokens, hidden_}, dtype_}, tag(from))->wait();
+}
+
+void SpreadModel::send(std::size_t stage, const at::Tensor& hidden) {
+  transport_.start_send(ranks_.holders[stage + 1], hidden.contiguous(), tag(stage))->wait();
+}
+
+MessageTag SpreadModel::tag(std::size_t stage) const {
+  const auto number = static_cast<std::int64_t>(stage);
+  return {.step = reads_, .op = {OpKind::Forward, ReplicaId(0), StageId(number), MicroBatchId(0)}};
+}
+
+}  // namespace chimera
