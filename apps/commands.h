@@ -31,7 +31,8 @@ inline constexpr CommandName kProfile{"profile", "Measure this machine for the p
 inline constexpr CommandName kBench{"bench", "Compare training runs side by side"};
 inline constexpr CommandName kExport{"export", "Write a model's folder anew: other types of tensors, other files"};
 inline constexpr CommandName kEvaluate{"evaluate", "Compute loss and perplexity of a model on a file"};
-inline constexpr std::array kTrainingCommands{kTrain, kProfile, kBench, kExport, kEvaluate};
+inline constexpr CommandName kGenerate{"generate", "Let a model continue texts"};
+inline constexpr std::array kTrainingCommands{kTrain, kProfile, kBench, kExport, kEvaluate, kGenerate};
 
 void add_schedules(CLI::App& program, int& exit_code);
 void add_schedule(CLI::App& program, int& exit_code);
@@ -47,5 +48,6 @@ void add_profile(CLI::App& program, const Invocation& invocation, int& exit_code
 void add_bench(CLI::App& program, const Invocation& invocation, int& exit_code);
 void add_export(CLI::App& program, const Invocation& invocation, int& exit_code);
 void add_evaluate(CLI::App& program, const Invocation& invocation, int& exit_code);
+void add_generate(CLI::App& program, const Invocation& invocation, int& exit_code);
 
 }  // namespace chimera::apps

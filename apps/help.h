@@ -36,6 +36,8 @@ class HelpFormatter : public CLI::Formatter {
 namespace heading {
 inline constexpr const char* kModel = "Model";
 inline constexpr const char* kData = "Data";
+inline constexpr const char* kText = "Text";
+inline constexpr const char* kSampling = "Sampling";
 inline constexpr const char* kSchedule = "Schedule and shape";
 inline constexpr const char* kParallelism = "Parallelism";
 inline constexpr const char* kOptimisation = "Optimisation";

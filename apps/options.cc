@@ -44,15 +44,16 @@ std::string help_of(const ShapeAxis& axis) {
 
 }  // namespace
 
+std::int64_t parse_count(const std::string& flag, const std::string& text) {
+  std::int64_t value = 0;
+  if (parses(text, value)) return value;
+  throw ConfigError(fmt::format("{}: '{}' is not a whole number in range", flag, text));
+}
+
 CLI::Option* add_count(CLI::App& app, const std::string& flag, std::int64_t& value, const std::string& description) {
   return app
       .add_option_function<std::string>(
-          flag,
-          [&value, flag](const std::string& text) {
-            if (!parses(text, value))
-              throw ConfigError(fmt::format("{}: '{}' is not a whole number in range", flag, text));
-          },
-          description)
+          flag, [&value, flag](const std::string& text) { value = parse_count(flag, text); }, description)
       ->type_name("N");
 }
 

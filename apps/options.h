@@ -33,6 +33,8 @@ inline constexpr auto kNames<apps::Format> = std::to_array<Named<apps::Format>>(
 
 namespace apps {
 
+/// The whole number that a flag was given. Throws ConfigError for anything else.
+[[nodiscard]] std::int64_t parse_count(const std::string& flag, const std::string& text);
 /// A flag that takes a whole number; anything else is an error that says so.
 CLI::Option* add_count(CLI::App& app, const std::string& flag, std::int64_t& value, const std::string& description);
 /// No number that a flag takes is larger, so that sums and products of them stay finite.

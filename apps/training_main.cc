@@ -10,5 +10,6 @@ extern "C" int chimera_training_main(int argc, char** argv) {
     add_bench(program, invocation, exit_code);
     add_export(program, invocation, exit_code);
     add_evaluate(program, invocation, exit_code);
+    add_generate(program, invocation, exit_code);
   });
 }

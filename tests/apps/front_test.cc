@@ -27,7 +27,7 @@ TEST(FrontTest, SchedulingNeedsNoLibTorch) {
 
 TEST(FrontTest, KnowsTheSubcommandsItHasNotLoaded) {
   const std::string help = run_program({"--help"}).output;
-  for (const char* name : {"train", "profile", "bench", "export", "evaluate"})
+  for (const char* name : {"train", "profile", "bench", "export", "evaluate", "generate"})
     EXPECT_THAT(help, HasSubstr(std::string("\n  ") + name + " "));
   EXPECT_THAT(run_program({"trian"}).messages, HasSubstr("train"));
 }

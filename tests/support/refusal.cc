@@ -12,7 +12,7 @@ namespace chimera::testing {
 namespace {
 
 bool needs_training_half(const std::vector<std::string>& arguments) {
-  constexpr std::array kCommands = {"train", "profile", "bench", "export", "evaluate"};
+  constexpr std::array kCommands = {"train", "profile", "bench", "export", "evaluate", "generate"};
   return !arguments.empty() && std::ranges::count(kCommands, arguments[0]) > 0;
 }
 

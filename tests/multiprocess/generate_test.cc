@@ -1,0 +1,154 @@
+// What folders of small models say, from one process and from several.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "support/refusal.h"
+#include "training.h"
+
+namespace chimera::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+/// The folder of a model that has seen a few sentences.
+std::string trained_folder(const Scratch& scratch, const std::string& model, const Arguments& more = {}) {
+  std::string folder = scratch.path("model");
+  const ProgramResult result = run_program(small_training(scratch) + more +
+                                           Arguments{"--model", model, "--schedule", "none", "--micro-batches", "2",
+                                                     "--steps", "30", "--learning-rate", "0.01", "--export", folder});
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  return folder;
+}
+
+Arguments generate(const std::string& folder, const Arguments& more) {
+  return Arguments{"generate", "--from", folder} + more;
+}
+
+/// The prompts of its JSON.
+json said(const std::string& folder, const Arguments& more) {
+  const ProgramResult result = run_program(generate(folder, more) + Arguments{"--format", "json"});
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_EQ(result.messages, "");
+  EXPECT_EQ(result.orphans, 0);
+  EXPECT_FALSE(result.left_files);
+  return result.exit_code == 0 ? json::parse(result.output)["prompts"] : json();
+}
+
+TEST(TrainingGenerateTest, ContinuesSeveralPromptsInOrder) {
+  const Scratch scratch;
+  const std::string folder = trained_folder(scratch, "gpt2-tiny");
+  const Arguments prompts = {"--prompt", "ab", "--prompt-ids", "97,98", "--prompt", "xyz", "--tokens", "12"};
+  const json all = said(folder, prompts);
+  ASSERT_EQ(all.size(), 3U);
+  EXPECT_EQ(all[0], all[1]) << "bytes are tokens";
+  EXPECT_EQ(all[2], said(folder, {"--prompt", "xyz", "--tokens", "12"})[0]);
+  for (const json& prompt : all) EXPECT_EQ(prompt["ids"].size(), 12U);
+  const ProgramResult text = run_program(generate(folder, prompts));
+  EXPECT_EQ(text.output, "prompt 1:\n" + all[0]["text"].get<std::string>() + "\n\nprompt 2:\n" +
+                             all[1]["text"].get<std::string>() + "\n\nprompt 3:\n" + all[2]["text"].get<std::string>() +
+                             "\n");
+}
+
+TEST(TrainingGenerateTest, StagesSayWhatOneProcessSays) {
+  for (const char* model : {"gpt2-tiny", "llama-tiny"}) {
+    const Scratch scratch;
+    const std::string folder = trained_folder(scratch, model);
+    for (const Arguments& sampling :
+         {Arguments{}, Arguments{"--temperature", "1.3", "--top-k", "40", "--top-p", "0.95", "--seed", "7"}}) {
+      const Arguments words =
+          Arguments{"--prompt", "the ", "--prompt-ids", "32", "--tokens", "20", "--dtype", "float64"} + sampling;
+      const json expected = said(folder, words);
+      for (const char* stages : {"2", "4"}) {
+        EXPECT_EQ(said(folder, words + Arguments{"--stages", stages}), expected) << model << ", stages " << stages;
+      }
+    }
+  }
+}
+
+TEST(TrainingGenerateTest, DrawsDependOnTheSeed) {
+  const Scratch scratch;
+  const std::string folder = trained_folder(scratch, "gpt2-tiny");
+  const Arguments words = {"--prompt", "a", "--prompt", "a", "--tokens", "40", "--temperature", "2"};
+  const json first = said(folder, words);
+  EXPECT_EQ(said(folder, words + Arguments{"--seed", "1", "--threads", "1"}), first);
+  EXPECT_NE(first[0], first[1]) << "each prompt has draws of its own";
+  EXPECT_NE(said(folder, words + Arguments{"--seed", "2"}), first);
+}
+
+TEST(TrainingGenerateTest, StopsAtTextsAndTokens) {
+  const Scratch scratch;
+  const std::string folder = trained_folder(scratch, "gpt2-tiny");
+  const Arguments words = {"--prompt", "the ", "--tokens", "40", "--temperature", "1.5"};
+  const std::string text = said(folder, words)[0]["text"];
+  const std::string stop = text.substr(10, 3);
+  EXPECT_EQ(said(folder, words + Arguments{"--stop", stop, "--stop", "\x01"})[0]["text"],
+            text.substr(0, text.find(stop)));
+  const json ids = said(folder, words)[0]["ids"];
+  scratch.write("model/generation_config.json", json{{"eos_token_id", {300, ids[6]}}}.dump());
+  const json ended = said(folder, words)[0]["ids"];
+  EXPECT_LE(ended.size(), 7U);
+  EXPECT_EQ(ended.back(), ids[6]) << "the token that ends it belongs to it";
+}
+
+TEST(TrainingGenerateTest, WithoutATokenizerItSaysNumbers) {
+  const Scratch scratch;
+  const std::string folder = trained_folder(scratch, "gpt2-tiny", {"--vocabulary", "300"});
+  const json prompt = said(folder, {"--prompt-ids", "97,98", "--tokens", "3"})[0];
+  ASSERT_EQ(prompt["ids"].size(), 3U);
+  EXPECT_TRUE(prompt["text"].is_null());
+  const ProgramResult text = run_program(generate(folder, {"--prompt-ids", "97,98", "--tokens", "3"}));
+  const json& ids = prompt["ids"];
+  EXPECT_EQ(text.output, ids[0].dump() + "," + ids[1].dump() + "," + ids[2].dump() + "\n");
+  expect_refusal({generate(folder, {"--prompt", "ab"}), {"has no tokenizer", "vocabulary of 300", "--prompt-ids"}});
+  expect_refusal({generate(folder, {"--prompt-ids", "1", "--stop", "x"}), {"--stop", "no tokenizer"}});
+  EXPECT_EQ(said(folder, {"--prompt", "ab", "--tokenizer", "bytes", "--tokens", "3"})[0]["ids"], ids);
+}
+
+TEST(TrainingGenerateTest, RefusesWhatDoesNotFit) {
+  const Scratch scratch;
+  const std::string folder = trained_folder(scratch, "gpt2-tiny");
+  const auto refuses = [&](const Arguments& more, const Arguments& words) {
+    expect_refusal({generate(folder, more), words});
+  };
+  const Arguments a = {"--prompt", "a"};
+  refuses({}, {"a prompt is missing", "--prompt-ids"});
+  refuses({"--prompt", ""}, {"the prompt has no tokens"});
+  refuses({"--prompt", std::string(129, 'a')}, {"the prompt has 129 tokens", "128 positions"});
+  refuses({"--prompt", "a", "--prompt", std::string(100, 'b'), "--tokens", "30"}, {"prompt 2 has 100", "at most 29"});
+  refuses({"--prompt", "\xFF"}, {"byte 0 is not valid UTF-8"});
+  refuses({"--prompt-ids", "1,256"}, {"token 256", "vocabulary of 256"});
+  for (const char* wrong : {"", "1,", ",1", "1 2", "-1", "x", "1,99999999999"}) {
+    refuses({std::string("--prompt-ids=") + wrong}, {"--prompt-ids"});
+  }
+  refuses(a + Arguments{"--temperature", "-1"}, {"--temperature"});
+  refuses(a + Arguments{"--temperature", "nan"}, {"--temperature"});
+  refuses(a + Arguments{"--top-p", "0"}, {"--top-p must be above 0"});
+  refuses(a + Arguments{"--top-p", "1.1"}, {"--top-p must be above 0 and at most 1"});
+  refuses(a + Arguments{"--top-k", "-3"}, {"--top-k"});
+  refuses(a + Arguments{"--seed", "-1"}, {"--seed"});
+  refuses(a + Arguments{"--tokens", "-1"}, {"--tokens"});
+  refuses(a + Arguments{"--tokens", "many"}, {"--tokens: 'many'"});
+  refuses(a + Arguments{"--stop", ""}, {"--stop: the text is empty"});
+  refuses(a + Arguments{"--stages", "5"}, {"stages", "4"});
+  refuses(a + Arguments{"--stages", "0"}, {"--stages must be 1"});
+  refuses(a + Arguments{"--dtype", "float8"}, {"--dtype", "float32"});
+  refuses(a + Arguments{"--format", "csv"}, {"--format"});
+  refuses(a + Arguments{"--tokenizer", scratch.path("none")}, {"none"});
+  scratch.write("model/generation_config.json", "[]");
+  refuses(a, {"generation_config.json: is no JSON object"});
+  expect_refusal({{"generate", "--prompt", "a"}, {"--from is required"}});
+  expect_refusal({{"generate", "--from", scratch.path("none"), "--prompt", "a"}, {"none: is no folder"}});
+}
+
+TEST(TrainingGenerateTest, RefusesBert) {
+  const Scratch scratch;
+  expect_refusal(
+      {generate(trained_folder(scratch, "bert-tiny"), {"--prompt", "a"}), {"is a BERT", "cannot continue a text"}});
+}
+
+}  // namespace
+}  // namespace chimera::testing
