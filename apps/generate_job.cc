@@ -34,7 +34,7 @@ constexpr std::int64_t kByteVocabulary = 256;
 /// The file or folder of the tokenizer, "bytes", or nothing.
 std::string tokenizer_path(const GenerateOptions& options, const ModelConfig& model) {
   if (!options.tokenizer.empty()) return options.tokenizer;
-  if (has_tokenizer(options.from)) return options.from;
+  if (main_tokenizer_file(options.from)) return options.from;
   return model.vocabulary == kByteVocabulary ? "bytes" : "";
 }
 

@@ -21,7 +21,8 @@ void add_model_and_data(CLI::App& command, TrainCommandLine& flags) {
       "text, whose bytes are the tokens; files of tokens (Megatron's, llm.c's or raw); a folder of such files; or a "
       "mixture, as in 0.7:a 0.3:b");
   add_data(command, "--validation", o.validation,
-           "data to validate on, or the share at the end of --data that is kept for validation (default 0.05, or the shards that a folder has for it)");
+           "data to validate on, or the share at the end of --data that is kept for validation (default 0.05, or the "
+           "shards that a folder has for it)");
   add_path(command, "--tokenizer", o.tokenizer,
            "tokenizer.json, vocab.json, vocab.txt or the folder of one, which makes tokens of text (default: that of "
            "--from, else `bytes`: each byte is one)");
@@ -36,6 +37,10 @@ void add_model_and_data(CLI::App& command, TrainCommandLine& flags) {
   add_count(command, "--validate-every", o.validate_every, "steps between validations; 0: none (default 0)");
   add_count(command, "--validate-batches", o.validate_batches,
             "mini-batches that one validation looks at, at most (default 4)");
+  add_count(command, "--sample-every", o.sample_every,
+            "steps between samples: what a GPT-2 or Llama model says after --prompt, its 64 likeliest next tokens one "
+            "by one; 0: none (default 0)");
+  command.add_option("--prompt", o.prompt, "text that it goes on with")->type_name("TEXT");
 }
 
 void add_schedule_and_shape(CLI::App& command, TrainCommandLine& flags) {

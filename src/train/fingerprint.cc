@@ -185,6 +185,7 @@ Fingerprint fingerprint(const Job& job) {
       {"--documents", hash_of(o.documents, o.end_of_document)},
       {"--validate-every", hash_of(o.validate_every)},
       {"--validate-batches", hash_of(o.validate_batches)},
+      {"--sample-every, --prompt", hash_of(o.sample_every, std::string_view(o.prompt))},
       {"--trace, --op-times, --timeline", hash_of(o.observes())},
       {"--export", hash_of(std::string_view(o.export_folder), std::string_view(o.export_dtype), o.export_shard_bytes)},
       {"the program", hash_programs(job)}};

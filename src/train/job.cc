@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "core/error.h"
 #include "engine/programs.h"
@@ -20,6 +21,7 @@
 #include "train/outputs.h"
 #include "train/precision.h"
 #include "train/recompute.h"
+#include "train/training_prompt.h"
 
 namespace chimera {
 namespace {
@@ -43,6 +45,7 @@ void require_possible(const TrainOptions& options) {
   require_between("--cooldown", options.learning_rate.cooldown.value_or(0), 0, kMany);
   require_between("--threads", options.threads, 0, kMostThreads);
   require_between("--validate-every", options.validate_every, 0, kMany);
+  require_between("--sample-every", options.sample_every, 0, kMany);
   require_between("--validate-batches", options.validate_batches, 1, kMany);
   if (options.end_of_document != kNoToken) {
     require_between("--end-of-document", options.end_of_document, 0, std::numeric_limits<std::int32_t>::max());
@@ -171,7 +174,8 @@ void lower_training(Job& job) {
 }  // namespace
 
 JobShape::Run JobShape::run_of(std::int64_t step) const {
-  const std::int64_t longest = options.validate_every > 0 ? options.validate_every : options.steps;
+  const std::int64_t pause = std::gcd(options.validate_every, options.sample_every);  // the other where one is 0
+  const std::int64_t longest = pause > 0 ? pause : options.steps;
   const std::int64_t first = step / longest * longest;
   return {first, std::min(longest, options.steps - first)};
 }
@@ -211,6 +215,7 @@ Job prepare_job(const JobShape& shape) {
   lower_training(job);
   if (options.validate_every > 0) job.validation = validation_program(job, discipline_of(options));
   open_data(job);
+  job.prompt = training_prompt(job);
   require_outputs(options);
   if (!options.export_folder.empty()) require_exportable(job);
   return job;

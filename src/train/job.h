@@ -18,6 +18,8 @@
 
 namespace chimera {
 
+struct TrainingPrompt;
+
 /// What a run is, before anything is prepared for it.
 struct JobShape : RunShape {
   TrainOptions options;
@@ -44,6 +46,7 @@ struct Job : JobShape {
   std::string tokenizer;           // that made the corpus, as open_tokenizer takes it; empty: not known
   std::optional<Samples> training_samples;
   std::optional<Samples> validation_samples;
+  std::shared_ptr<const TrainingPrompt> prompt;  // null: no --sample-every
   double peak_flops = 0;  // FLOP/s that all ranks' products of large matrices reach together; 0: not known
 };
 
@@ -56,7 +59,8 @@ struct Job : JobShape {
 [[nodiscard]] Job cut_job(const JobShape& shape);
 
 /// Cuts the model, lowers the schedule and proves the programs free of deadlock, opens the data, and makes sure that
-/// all that the run writes can be written. Runs no tensor op. Throws ConfigError, one line, for anything that does not fit.
+/// all that the run writes can be written. Runs no tensor op. Throws ConfigError, one line, for anything that does not
+/// fit.
 [[nodiscard]] Job prepare_job(const JobShape& shape);
 [[nodiscard]] inline Job prepare_job(const TrainOptions& options) { return prepare_job(job_shape(options)); }
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 
@@ -20,6 +21,7 @@ std::string to_json_line(const StepMetrics& metrics) {
   if (metrics.seconds_left) line += fmt::format(R"(, "eta_seconds": {:.17g})", *metrics.seconds_left);
   if (metrics.validation_loss) line += fmt::format(R"(, "validation_loss": {:.17g})", *metrics.validation_loss);
   if (metrics.parameters_hash) line += fmt::format(R"(, "parameters_hash": "{}")", *metrics.parameters_hash);
+  if (metrics.sample) line += fmt::format(R"(, "sample": {})", nlohmann::json(*metrics.sample).dump());
   return line + "}\n";
 }
 

@@ -24,6 +24,7 @@ struct StepMetrics {
   std::optional<double> seconds_left;  // of the run, by its last steps
   std::optional<double> validation_loss;
   std::optional<std::string> parameters_hash;  // of canonical runs
+  std::optional<std::string> sample;           // what the model says after --prompt
 };
 
 /// The step as one JSON object, numbers with 17 significant digits, ending in a line end.

@@ -61,6 +61,8 @@ struct TrainOptions {
   std::int64_t threads = 0;  // intra-op threads of a rank; 0: cores / ranks, at least 1
   std::int64_t validate_every = 0;    // steps; 0: never
   std::int64_t validate_batches = 4;  // mini-batches of the validation split that one validation looks at, at most
+  std::int64_t sample_every = 0;      // steps between continuations of `prompt`; 0: none
+  std::string prompt;                 // text that the model continues; empty: none
   std::string metrics;                // JSON lines file; empty: none
   std::string tensorboard;            // folder for an event file; empty: none
   std::string trace;                  // Chrome trace of the last steps; empty: none

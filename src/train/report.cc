@@ -81,20 +81,28 @@ std::string progress_line(const StepMetrics& metrics, std::int64_t steps) {
   return joined_within(std::move(parts), kColumns);
 }
 
+std::string sample_line(const std::string& sample) {
+  std::string line = "  sample: " + sample;
+  std::ranges::replace_if(
+      line, [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
+  return line;
+}
+
 Progress::Progress(std::int64_t steps) : steps_(steps), on_terminal_(::isatty(STDERR_FILENO) == 1) {}
 
 // Each line is written in one piece, as the launcher writes to the same place.
 void Progress::show(const StepMetrics& metrics) {
   const bool last = metrics.step == steps_;
-  const std::string line = progress_line(metrics, steps_);
+  std::string line = progress_line(metrics, steps_);
+  if (metrics.sample) line += "\n" + sample_line(*metrics.sample);
+  const bool stays = last || metrics.validation_loss || metrics.sample;
   if (on_terminal_) {
-    const bool stays = last || metrics.validation_loss;
     if (stays) messages().write("\r\033[K" + line + "\n");
     if (!stays) messages().show("\r\033[K" + line);
     return;
   }
   const std::int64_t every = std::max<std::int64_t>(steps_ / 20, 1);
-  const bool shows = last || metrics.step == 1 || metrics.step % every == 0 || metrics.validation_loss;
+  const bool shows = stays || metrics.step == 1 || metrics.step % every == 0;
   if (shows) messages().write(line + "\n");
 }
 

@@ -21,8 +21,12 @@ namespace chimera {
 /// columns: where all does not fit, what can be worked out from the rest goes first.
 [[nodiscard]] std::string progress_line(const StepMetrics& metrics, std::int64_t steps);
 
+/// `  sample: the king went to`: what the model says, in one line for a terminal, so with blanks for control
+/// characters.
+[[nodiscard]] std::string sample_line(const std::string& sample);
+
 /// Shows steps on standard error: one line that is rewritten on a terminal, else about twenty plain lines in all and
-/// one for each validation.
+/// one for each validation; and what the model says, where it is asked.
 class Progress {
  public:
   explicit Progress(std::int64_t steps);

@@ -20,6 +20,7 @@
 #include "train/device.h"
 #include "train/parameters_hash.h"
 #include "train/precision.h"
+#include "train/training_prompt.h"
 
 namespace chimera {
 namespace {
@@ -110,6 +111,7 @@ RunSummary Trainer::run(const std::function<void(const StepMetrics&)>& on_step) 
     if (options.validate_every > 0 && (metrics.step % options.validate_every == 0 || last)) {
       metrics.validation_loss = validate();
     }
+    if (options.sample_every > 0 && (metrics.step % options.sample_every == 0 || last)) metrics.sample = say();
     on_step(metrics);
   }
   return summarise(std::move(step_seconds));
@@ -204,6 +206,11 @@ double Trainer::validate() {
     loss += sum_in_data_order(job_, executor_->run(job_.validation.workers[place_.worker.index()], hooks).losses);
   }
   return loss / static_cast<double>(batches);
+}
+
+std::string Trainer::say() {
+  return chimera::say(job_, borrow<Stage>(stages_), rank_, transport_,
+                      [&] { note_instruction({.kind = InstructionKind::ReduceScalars}); });
 }
 
 void Trainer::note_instruction(const Instruction& instruction) const {

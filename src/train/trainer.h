@@ -44,6 +44,8 @@ class Trainer {
   StepMetrics train_step(std::int64_t step);
   /// Mean loss over the first --validate-batches mini-batches of the validation split, or fewer where it has fewer.
   double validate();
+  /// What the model says after the job's prompt.
+  std::string say();
 
   /// Turns on or off the record of when training's instructions run. What was recorded before is forgotten.
   void trace(bool on, std::function<MemorySample()> look_at_memory = {});

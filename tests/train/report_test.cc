@@ -49,6 +49,10 @@ TEST(ReportTest, ProgressSaysMemoryAndUtilizationWhereTheyAreKnown) {
   EXPECT_THAT(progress_line(metrics, 100), HasSubstr("  1.50 GiB  "));
 }
 
+TEST(ReportTest, SamplesAreOneLineForATerminal) {
+  EXPECT_EQ(sample_line("one\r\ntwo \x1B[2J \xC3\xB1"), "  sample: one  two  [2J \xC3\xB1");
+}
+
 TEST(ReportTest, ProgressOfLongRunsLeavesOutWhatFollowsFromTheRest) {
   StepMetrics metrics;
   metrics.step = 123'456;
@@ -97,11 +101,14 @@ TEST(ReportTest, MetricsAreOneObjectALineWithAllDigits) {
   EXPECT_EQ(json["loss"], 0.1);
   EXPECT_EQ(json["grad_norm"], 1.0 / 3);
   EXPECT_EQ(json["validation_loss"], 5.5);
-  for (const char* field : {"validation_loss", "mfu", "eta_seconds"}) {
+  for (const char* field : {"validation_loss", "mfu", "eta_seconds", "sample"}) {
     EXPECT_FALSE(nlohmann::json::parse(to_json_line({})).contains(field)) << field;
   }
   metrics.utilization = 0.5;
   metrics.seconds_left = 7;
+  metrics.sample = "a \"b\"\n\x01\xC3\xB1";
+  EXPECT_EQ(nlohmann::json::parse(to_json_line(metrics))["sample"], *metrics.sample);
+  EXPECT_EQ(to_json_line(metrics).find('\n'), to_json_line(metrics).size() - 1);
   EXPECT_EQ(nlohmann::json::parse(to_json_line(metrics))["mfu"], 0.5);
   EXPECT_EQ(nlohmann::json::parse(to_json_line(metrics))["eta_seconds"], 7);
 }

@@ -1,0 +1,78 @@
+// What models say while they are trained, on one rank and on several.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/refusal.h"
+#include "training.h"
+
+namespace chimera::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+const Arguments kSamples = {"--sample-every", "2", "--prompt", "the "};
+
+/// Five steps of a small model that leave a folder; the lines of the metrics.
+std::vector<json> train(const Scratch& scratch, const Arguments& more) {
+  const ProgramResult result =
+      run_program(small_training(scratch) + kSamples +
+                  Arguments{"--steps", "5", "--learning-rate", "1e-5", "--export", scratch.path("model")} + more);
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  const auto metrics = read_metrics(scratch.path("metrics.jsonl"));
+  EXPECT_EQ(metrics.size(), 5U);
+  EXPECT_THAT(result.messages, HasSubstr("\n  sample: "));
+  return metrics;
+}
+
+/// What the folder says.
+std::string said(const Scratch& scratch) {
+  const ProgramResult result = run_program({"generate", "--from", scratch.path("model"), "--prompt", "the ", "--tokens",
+                                            "64", "--dtype", "float64", "--format", "json"});
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  return json::parse(result.output)["prompts"][0]["text"];
+}
+
+struct Run {
+  std::string name;
+  Arguments arguments;
+};
+
+class TrainingSampleTest : public ::testing::TestWithParam<Run> {};
+INSTANTIATE_TEST_SUITE_P(
+    Schedules, TrainingSampleTest,
+    ::testing::Values(
+        Run{"Unpipelined", {"--schedule", "none", "--micro-batches", "4"}},
+        Run{"Chimera", {"--stages", "2", "--micro-batches", "4"}},
+        Run{"ChimeraOfFour", {"--stages", "4", "--tied", "true", "--transport", "threads"}},
+        Run{"Groups", {"--schedule", "1f1b", "--stages", "2", "--micro-batches", "2", "--data-parallel", "2"}},
+        Run{"Interleaved", {"--schedule", "interleaved-1f1b", "--stages", "2", "--micro-batches", "4"}},
+        Run{"Llama", {"--model", "llama-tiny", "--schedule", "zb-v", "--stages", "2", "--micro-batches", "4"}},
+        Run{"Asynchronous",
+            {"--schedule", "pipedream", "--stages", "2", "--micro-batches", "4", "--validate-every", "3"}}),
+    [](const auto& run) { return run.param.name; });
+
+TEST_P(TrainingSampleTest, SamplesAreWhatTheExportedModelSays) {
+  const Scratch scratch;
+  const Arguments model = {"--model", "gpt2-tiny"};
+  const auto metrics = train(scratch, (GetParam().name == "Llama" ? Arguments{} : model) + GetParam().arguments);
+  for (const json& step : metrics) EXPECT_EQ(step.contains("sample"), step["step"] != 1 && step["step"] != 3) << step;
+  EXPECT_EQ(metrics.back()["sample"], said(scratch));
+}
+
+TEST(TrainingSampleRefusalTest, RefusesWhatDoesNotFit) {
+  const Scratch scratch;
+  const auto refuses = [&](const Arguments& more, const Arguments& words) {
+    expect_refusal({small_training(scratch) + Arguments{"--model", "gpt2-tiny"} + more, words});
+  };
+  refuses({"--prompt", "a"}, {"--prompt is for --sample-every"});
+  refuses({"--sample-every", "2"}, {"--sample-every needs a text", "--prompt"});
+  refuses({"--sample-every", "-2", "--prompt", "a"}, {"--sample-every must be 0 to"});
+  refuses({"--sample-every", "2", "--prompt", std::string(200, 'a')}, {"--prompt has 200 tokens", "128 positions"});
+  refuses({"--sample-every", "2", "--prompt", "\xFF"}, {"--prompt: byte 0 is not valid UTF-8"});
+  refuses({"--sample-every", "2", "--prompt", "a", "--model", "bert-tiny"}, {"is a BERT"});
+}
+
+}  // namespace
+}  // namespace chimera::testing
