@@ -38,7 +38,8 @@ bool is_kept(const std::string& path) {
 void add_files(std::vector<std::string>& files, const std::string& path) {
   std::error_code unreadable;
   if (!std::filesystem::is_directory(path, unreadable)) return files.push_back(path);
-  for (const auto& entry : std::filesystem::directory_iterator(path, unreadable)) files.push_back(entry.path().string());
+  for (const auto& entry : std::filesystem::directory_iterator(path, unreadable))
+    files.push_back(entry.path().string());
 }
 
 std::vector<std::string> inputs(const TrainOptions& options) {

@@ -91,9 +91,10 @@ TEST(PlanCommandTest, WritesAFileForTrain) {
 TEST(PlanCommandTest, WritesEveryFieldThatReplacesOneOfTheModel) {
   const Scratch scratch;
   const std::string file = scratch.path("plan.toml");
-  const ProgramResult result = run_program(
-      {"plan", "--model", "llama-tiny", "--layers", "8", "--hidden", "128", "--heads", "8", "--key-value-heads", "4",
-       "--vocabulary", "512", "--workers", "2", "--mini-batch", "4", "--machine", kP100, "--output", file});
+  const ProgramResult result =
+      run_program({"plan", "--model",           "llama-tiny", "--layers",     "8",   "--hidden",  "128", "--heads",
+                   "8",    "--key-value-heads", "4",          "--vocabulary", "512", "--workers", "2",   "--mini-batch",
+                   "4",    "--machine",         kP100,        "--output",     file});
   ASSERT_EQ(result.exit_code, 0) << result.messages;
   const std::string text = read_file(file);
   for (const char* line : {"model = \"llama-tiny\"\n", "layers = 8\n", "hidden = 128\n", "heads = 8\n",

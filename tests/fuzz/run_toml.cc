@@ -32,9 +32,8 @@ void exercise_run(std::string_view bytes) {
   require(words->size() <= 5, "a flag is given once");
   require(std::ranges::all_of(*words, [](const std::string& word) { return word.starts_with("--"); }),
           "every word is a flag with its value");
-  const bool has_text = std::ranges::any_of(*words, [](const std::string& word) {
-    return word.starts_with("--schedule") || word.starts_with("--config");
-  });
+  const bool has_text = std::ranges::any_of(
+      *words, [](const std::string& word) { return word.starts_with("--schedule") || word.starts_with("--config"); });
   std::ranges::reverse(*words);
   try {
     command.app.parse(*words);
