@@ -35,7 +35,7 @@ constexpr std::int64_t kByteVocabulary = 256;
 std::string tokenizer_path(const GenerateOptions& options, const ModelConfig& model) {
   if (!options.tokenizer.empty()) return options.tokenizer;
   if (main_tokenizer_file(options.from)) return options.from;
-  return model.vocabulary == kByteVocabulary ? "bytes" : "";
+  return model.vocabulary == kByteVocabulary ? kBytes : "";
 }
 
 TokenIds listed_tokens(const std::string& words) {

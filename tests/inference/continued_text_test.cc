@@ -51,7 +51,7 @@ TEST(ContinuedTextTest, HoldsBackWhatMayBecomeATextToStopAt) {
 TEST(ContinuedTextTest, StopsAtTheFirstOfSeveralTexts) {
   const std::string whole = "one two three";
   for (const auto& [stops, expected] : std::vector<std::pair<std::vector<std::string>, std::string>>{
-           {{"three", "two"}, "one "}, {{"o t", "two"}, "one tw"}, {{"e", "on"}, ""}, {{"four"}, whole}}) {
+           {{"three", "two"}, "one "}, {{"wo th", "o t"}, "one tw"}, {{"e", "on"}, ""}, {{"four"}, whole}}) {
     std::string text;
     for (const std::string& piece : say(kBytes, whole, stops).pieces) text += piece;
     EXPECT_EQ(text, expected);

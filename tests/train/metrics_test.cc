@@ -77,7 +77,7 @@ std::vector<std::string> documented_fields() {
 TEST(MetricsFileTest, EveryFieldIsDocumented) {
   StepMetrics all;
   all.utilization = all.seconds_left = all.validation_loss = 1;
-  all.parameters_hash = "0";
+  all.parameters_hash = all.sample = "0";
   std::vector<std::string> written;
   for (const auto& [name, value] : nlohmann::ordered_json::parse(to_json_line(all)).items()) written.push_back(name);
   EXPECT_EQ(documented_fields(), written);
