@@ -16,7 +16,7 @@ import oracles
 torch, transformers = oracles.require("torch", "transformers")
 oracles.require("safetensors")
 from safetensors.torch import load_file  # noqa: E402
-from torch.nn.functional import cross_entropy  # noqa: E402
+import hugging_face  # noqa: E402
 
 CHIMERA = sys.argv[1]
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -175,15 +175,7 @@ class TransformersOracleTest(unittest.TestCase):
                 self.run_chimera("bench", *words, "--export", batches)
                 loss = json.loads(metrics.read_text().splitlines()[0])["loss"]
                 batch = {key: value[0] for key, value in load_file(batches / "batches.safetensors").items()}
-                self.assertAlmostEqual(loss, self.loss_of(model, batch), delta=1e-5 * loss)
-
-    def loss_of(self, model, batch):
-        targets = batch["targets"].flatten()
-        if "token_types" not in batch:
-            return cross_entropy(model(input_ids=batch["tokens"]).logits.flatten(0, 1), targets).item()
-        output = model(input_ids=batch["tokens"], token_type_ids=batch["token_types"])
-        return (cross_entropy(output.prediction_logits.flatten(0, 1), targets) +
-                cross_entropy(output.seq_relationship_logits, batch["next_sentence"])).item()
+                self.assertAlmostEqual(loss, hugging_face.loss_of(model, batch), delta=1e-5 * loss)
 
     def test_a_new_model_loads_in_transformers(self):
         for preset in ("gpt2-tiny", "bert-tiny", "llama-tiny"):

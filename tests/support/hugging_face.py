@@ -189,6 +189,16 @@ def run(model, inputs):
     return {name: tensor.detach().clone() for name, tensor in results.items()}
 
 
+def loss_of(model, batch):
+    """The loss of a batch that `chimera bench --export` has written, one step of it."""
+    targets = batch["targets"].flatten()
+    if "token_types" not in batch:
+        return cross_entropy(model(input_ids=batch["tokens"]).logits.flatten(0, 1), targets).item()
+    output = model(input_ids=batch["tokens"], token_type_ids=batch["token_types"])
+    return (cross_entropy(output.prediction_logits.flatten(0, 1), targets) +
+            cross_entropy(output.seq_relationship_logits, batch["next_sentence"])).item()
+
+
 def weights_of(model):
     return {f"weights/{name_of(name)}": parameter.detach().clone() for name, parameter in model.named_parameters()
             if parameter.requires_grad}
