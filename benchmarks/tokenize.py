@@ -5,10 +5,14 @@
 
 The text is the default corpus, repeated, a document every hundred lines. On one core and on two (by CPU affinity): MB/s of
 `chimera tokenize`, from the JSONL file to Megatron's files, as it reports them itself, and of encode_batch_fast on texts
-that lie in memory, with as many threads as cores. Loading a tokenizer counts for neither. The counts of tokens must be equal."""
+that lie in memory, with as many threads as cores. Loading a tokenizer counts for neither. The counts of tokens must be equal.
+
+Beside it MB a second of CPU time (of all threads together, for `chimera tokenize` of the whole command), which says the same
+on a machine that others use too."""
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -30,24 +34,32 @@ def documents(corpus, megabytes):
 
 
 def of_tokenizers(tokenizer, jsonl, cores):
-    """Seconds of the package, in a process of its own: it reads the number of its threads when it is loaded."""
+    """Seconds of the package, its CPU seconds, and tokens; in a process of its own, as it reads the number of its threads
+    when it is loaded."""
     code = ("import json, sys, time\nfrom tokenizers import Tokenizer\ntokenizer = Tokenizer.from_file(sys.argv[1])\n"
-            "texts = [json.loads(line)['text'] for line in open(sys.argv[2])]\nstart = time.perf_counter()\n"
-            "tokens = 0\nfor i in range(0, len(texts), 1000):\n"
+            "texts = [json.loads(line)['text'] for line in open(sys.argv[2])]\n"
+            "start = time.perf_counter(), time.process_time()\ntokens = 0\nfor i in range(0, len(texts), 1000):\n"
             "    for encoding in tokenizer.encode_batch_fast(texts[i:i + 1000], add_special_tokens=False):\n"
-            "        tokens += len(encoding)\nprint(json.dumps([time.perf_counter() - start, tokens]))\n")
+            "        tokens += len(encoding)\n"
+            "print(json.dumps([time.perf_counter() - start[0], time.process_time() - start[1], tokens]))\n")
     environment = {**os.environ, "RAYON_NUM_THREADS": str(cores), "TOKENIZERS_PARALLELISM": "true" if cores > 1 else "false"}
     run = subprocess.run(pinned(cores) + [sys.executable, "-c", code, tokenizer, jsonl], stdout=subprocess.PIPE, check=True,
                          env=environment)
     return json.loads(run.stdout)
 
 
+def cpu_seconds_of_children():
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
 def of_chimera(program, tokenizer, jsonl, cores, folder):
+    before = cpu_seconds_of_children()
     run = subprocess.run(pinned(cores) + [program, "tokenize", jsonl, "--tokenizer", tokenizer, "--output", folder / "out",
                                           "--workers", str(cores), "--end-of-document", "none", "--format", "json"],
                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
     report = json.loads(run.stdout)
-    return [report["seconds"], report["tokens"]]
+    return [report["seconds"], cpu_seconds_of_children() - before, report["tokens"]]
 
 
 def pinned(cores):
@@ -77,19 +89,21 @@ def main():
         for _ in range(flags.rounds):
             for (who, cores), rates in contests.items():
                 if who == "chimera":
-                    seconds, tokens = of_chimera(flags.program, tokenizer, jsonl, cores, folder)
+                    seconds, cpu, tokens = of_chimera(flags.program, tokenizer, jsonl, cores, folder)
                 else:
-                    seconds, tokens = of_tokenizers(str(tokenizer), str(jsonl), cores)
-                rates.append(size / 1e6 / seconds)
+                    seconds, cpu, tokens = of_tokenizers(str(tokenizer), str(jsonl), cores)
+                rates.append((size / 1e6 / seconds, size / 1e6 / cpu))
                 counts.add(tokens)
-                print(f"  {who}, {cores} cores: {rates[-1]:.1f} MB/s, {tokens} tokens", flush=True)
+                print(f"  {who}, {cores} cores: {rates[-1][0]:.1f} MB/s, {rates[-1][1]:.1f} a CPU second, {tokens} tokens",
+                      flush=True)
         assert len(counts) == 1, counts
-        median = {key: statistics.median(rates) for key, rates in contests.items()}
-        for cores in (1, 2):
-            print(f"{cores} cores: chimera {median['chimera', cores]:.1f} MB/s, tokenizers "
-                  f"{median['tokenizers', cores]:.1f} MB/s, ratio {median['chimera', cores] / median['tokenizers', cores]:.1f}")
-        print(f"two cores against one: chimera {median['chimera', 2] / median['chimera', 1]:.2f}, tokenizers "
-              f"{median['tokenizers', 2] / median['tokenizers', 1]:.2f}")
+        for measure, what in enumerate(("MB/s", "MB a CPU second")):
+            median = {key: statistics.median(rate[measure] for rate in rates) for key, rates in contests.items()}
+            for cores in (1, 2):
+                ours, theirs = median["chimera", cores], median["tokenizers", cores]
+                print(f"{cores} cores, {what}: chimera {ours:.1f}, tokenizers {theirs:.1f}, ratio {ours / theirs:.1f}")
+            print(f"two cores against one, {what}: chimera {median['chimera', 2] / median['chimera', 1]:.2f}, tokenizers "
+                  f"{median['tokenizers', 2] / median['tokenizers', 1]:.2f}")
 
 
 main()
