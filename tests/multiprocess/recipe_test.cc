@@ -33,8 +33,8 @@ TEST(RecipeTest, EachIsARunOfTheSamplesThatItSays) {
     samples[entry.path().stem()] = run.value("mini_batch", 0);
     EXPECT_THAT(read_file(kRecipes / "README.md"), HasSubstr("`" + entry.path().filename().string() + "`"));
   }
-  EXPECT_THAT(samples, UnorderedElementsAre(Pair("bert", 256), Pair("bert-lamb", 32'768), Pair("gpt2", 480),
-                                            Pair("nanogpt-cpu", 12)));
+  EXPECT_THAT(samples, UnorderedElementsAre(Pair("bert", 256), Pair("bert-lamb", 32'768), Pair("fine-tune", 16),
+                                            Pair("gpt2", 480), Pair("llama-mini", 16), Pair("nanogpt-cpu", 12)));
 }
 
 TEST(RecipeTest, IsAnotherWordForConfig) {
@@ -55,6 +55,30 @@ TEST(TrainingRecipeTest, TheSmallOneTrains) {
   EXPECT_LT(steps[3]["loss"], steps[0]["loss"]);
   EXPECT_EQ(steps[0]["learning_rate"], 0.5e-3);
   EXPECT_TRUE(steps[3].contains("validation_loss"));
+}
+
+/// A Llama with a vocabulary of its own, and then that model on another text: each finds the tokenizer by itself.
+TEST(TrainingRecipeTest, WhatOneTrainsAnotherFineTunes) {
+  const Scratch scratch;
+  const std::string text = scratch.write("text.txt", sample_text());
+  const std::string tokenizer = scratch.path("learned.json");
+  const std::string folder = scratch.path("model");
+  ASSERT_EQ(run_program({"tokenizer", "train", "--vocabulary", "300", text, "--output", tokenizer}).exit_code, 0);
+  const auto few_steps = [&](const std::string& metrics) {
+    return Arguments{"--data", text,        "--validation",       text, "--steps", "2", "--warmup",
+                     "1",      "--metrics", scratch.path(metrics)};
+  };
+  const ProgramResult trained = run_program(Arguments{"train", "--recipe", kRecipes / "llama-mini.toml", "--tokenizer",
+                                                      tokenizer, "--vocabulary", "300", "--export", folder} +
+                                            few_steps("trained"));
+  ASSERT_EQ(trained.exit_code, 0) << trained.messages;
+  const ProgramResult tuned =
+      run_program(Arguments{"train", "--recipe", kRecipes / "fine-tune.toml", "--from", folder} + few_steps("tuned"));
+  ASSERT_EQ(tuned.exit_code, 0) << tuned.messages;
+  const auto last_loss = [&](const std::string& metrics) {
+    return read_metrics(scratch.path(metrics)).back()["validation_loss"].get<double>();
+  };
+  EXPECT_LT(last_loss("tuned"), last_loss("trained"));
 }
 
 }  // namespace
