@@ -11,9 +11,9 @@ namespace chimera {
 
 /// What is evaluated: the flags of `chimera evaluate`, with their defaults.
 struct EvaluationOptions {
-  std::string from;                   // a Hugging Face folder
-  std::string data;                   // text, tokens or a folder of such files (data/open_tokens.h)
-  std::string tokenizer;              // of text (open_tokenizer); empty: that of the folder, else bytes
+  std::string from = {};              // a Hugging Face folder
+  std::string data = {};              // text, tokens or a folder of such files (data/open_tokens.h)
+  std::string tokenizer = {};         // of text (open_tokenizer); empty: that of the folder, else bytes
   std::int64_t sequence = 0;          // L, tokens of a sample; at least 1
   std::int64_t micro_batch_size = 8;  // b, samples of a forward; at least 1
   DataType dtype = DataType::Float32;
@@ -35,7 +35,7 @@ struct Evaluation {
   double loss = 0;           // in nats
   std::int64_t tokens = 0;   // targets that the loss is a mean over
   std::int64_t windows = 0;  // OrderedSamples::count()
-  std::string data;          // what the files were taken for, in one line
+  std::string data = {};     // what the files were taken for, in one line
 };
 
 /// Computes the mean loss over all windows of the data (OrderedSamples, data/samples.h), in their order: of GPT-2 and
