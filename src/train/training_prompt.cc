@@ -14,11 +14,6 @@
 namespace chimera {
 namespace {
 
-std::shared_ptr<const Tokenizer> tokenizer_of_text(const Job& job) {
-  if (job.tokenizer == kBytes || main_tokenizer_file(job.tokenizer)) return open_tokenizer(job.tokenizer);
-  throw ConfigError("--prompt: the data are tokens, and nothing says of which text; give their --tokenizer");
-}
-
 /// Where the stages of replica 0 in group 0 lie.
 StageRanks first_copy(const RunShape& shape, RankId self) {
   StageRanks ranks{.holders = {}, .self = self};
@@ -40,8 +35,11 @@ std::shared_ptr<const TrainingPrompt> training_prompt(const Job& job) {
   if (const auto place = find_invalid_utf8(options.prompt)) {
     throw ConfigError(fmt::format("--prompt: byte {} is not valid UTF-8", *place));
   }
+  if (job.tokenizer.empty()) {
+    throw ConfigError("--prompt: the data are tokens, and nothing says of which text; give their --tokenizer");
+  }
   auto result = std::make_shared<TrainingPrompt>();
-  result->tokenizer = tokenizer_of_text(job);
+  result->tokenizer = open_tokenizer(job.tokenizer);
   result->prompt.ids = result->tokenizer->with_special(encode(*result->tokenizer, options.prompt)).ids;
   require_in_vocabulary(result->prompt.ids, job.model, "--prompt");
   result->options.tokens =
