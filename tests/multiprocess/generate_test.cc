@@ -118,8 +118,8 @@ TEST(TrainingGenerateTest, RefusesWhatDoesNotFit) {
   const Arguments a = {"--prompt", "a"};
   refuses({}, {"a prompt is missing", "--prompt-ids"});
   refuses({"--prompt", ""}, {"the prompt has no tokens"});
-  refuses({"--prompt", std::string(129, 'a')}, {"the prompt has 129 tokens", "128 positions"});
-  refuses({"--prompt", "a", "--prompt", std::string(100, 'b'), "--tokens", "30"}, {"prompt 2 has 100", "at most 29"});
+  refuses({"--prompt", std::string(1025, 'a')}, {"the prompt has 1025 tokens", "1024 positions"});
+  refuses({"--prompt", "a", "--prompt", std::string(1000, 'b'), "--tokens", "30"}, {"prompt 2 has 1000", "at most 25"});
   refuses({"--prompt", "\xFF"}, {"byte 0 is not valid UTF-8"});
   refuses({"--prompt-ids", "1,256"}, {"token 256", "vocabulary of 256"});
   for (const char* wrong : {"", "1,", ",1", "1 2", "-1", "x", "1,99999999999"}) {

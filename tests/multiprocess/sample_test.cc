@@ -69,8 +69,12 @@ TEST(TrainingSampleRefusalTest, RefusesWhatDoesNotFit) {
   refuses({"--prompt", "a"}, {"--prompt is for --sample-every"});
   refuses({"--sample-every", "2"}, {"--sample-every needs a text", "--prompt"});
   refuses({"--sample-every", "-2", "--prompt", "a"}, {"--sample-every must be 0 to"});
-  refuses({"--sample-every", "2", "--prompt", std::string(200, 'a')}, {"--prompt has 200 tokens", "128 positions"});
+  refuses({"--sample-every", "2", "--prompt", std::string(1025, 'a')}, {"--prompt has 1025 tokens", "1024 positions"});
   refuses({"--sample-every", "2", "--prompt", "\xFF"}, {"--prompt: byte 0 is not valid UTF-8"});
+  std::string tokens;  // 16 bits each
+  for (int i = 0; i < 4000; ++i) tokens += {static_cast<char>(i % 100), '\0'};
+  refuses({"--sample-every", "2", "--prompt", "a", "--data", scratch.write("raw.bin", tokens)},
+          {"--prompt: the data are tokens", "--tokenizer"});
   refuses({"--sample-every", "2", "--prompt", "a", "--model", "bert-tiny"}, {"is a BERT"});
 }
 
