@@ -18,17 +18,24 @@ constexpr const char* kLast = "[SEP]";
 Json special_piece(const char* token, int type) { return {{"SpecialToken", {{"id", token}, {"type_id", type}}}}; }
 Json text_piece(const char* text, int type) { return {{"Sequence", {{"id", text}, {"type_id", type}}}}; }
 
-/// [CLS] A [SEP] and [CLS] A [SEP] B [SEP].
-Json bert_template(const std::vector<std::string>& tokens) {
+/// A and A B or, where BERT's tokens are there, [CLS] A [SEP] and [CLS] A [SEP] B [SEP]. save_pretrained writes one
+/// where there is none, so there is one in any case.
+Json template_of(const std::vector<std::string>& tokens) {
   Json used = Json::object();
   for (const char* token : {kFirst, kLast}) {
-    const auto id = std::ranges::find(tokens, token) - tokens.begin();
+    const auto found = std::ranges::find(tokens, token);
+    if (found == tokens.end()) continue;
+    const auto id = found - tokens.begin();
     used[token] = {{"id", token}, {"ids", Json::array({id})}, {"tokens", Json::array({token})}};
   }
-  const Json single = Json::array({special_piece(kFirst, 0), text_piece("A", 0), special_piece(kLast, 0)});
+  const bool is_bert = used.size() == 2;
+  Json single = Json::array();
+  if (is_bert) single.push_back(special_piece(kFirst, 0));
+  single.push_back(text_piece("A", 0));
+  if (is_bert) single.push_back(special_piece(kLast, 0));
   Json pair = single;
   pair.push_back(text_piece("B", 1));
-  pair.push_back(special_piece(kLast, 1));
+  if (is_bert) pair.push_back(special_piece(kLast, 1));
   return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", used}};
 }
 
@@ -40,10 +47,8 @@ std::string byte_tokenizer_json(const std::vector<std::string>& special_tokens) 
   bytes.first_special = bytes.tokens.size();
   bytes.special_tokens = special_tokens.size();
   bytes.tokens.insert(bytes.tokens.end(), special_tokens.begin(), special_tokens.end());
-  const auto has = [&](const char* token) { return std::ranges::count(special_tokens, token) > 0; };
-  if (!has(kFirst) || !has(kLast)) return to_tokenizer_json(bytes);
   Json json = Json::parse(to_tokenizer_json(bytes));
-  json["post_processor"] = bert_template(bytes.tokens);
+  json["post_processor"] = template_of(bytes.tokens);
   return json.dump(2) + "\n";
 }
 
