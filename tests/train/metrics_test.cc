@@ -79,7 +79,8 @@ TEST(MetricsFileTest, EveryFieldIsDocumented) {
   all.utilization = all.seconds_left = all.validation_loss = 1;
   all.parameters_hash = all.sample = "0";
   std::vector<std::string> written;
-  for (const auto& [name, value] : nlohmann::ordered_json::parse(to_json_line(all)).items()) written.push_back(name);
+  const auto line = nlohmann::ordered_json::parse(to_json_line(all));
+  for (const auto& [name, value] : line.items()) written.push_back(name);
   EXPECT_EQ(documented_fields(), written);
 }
 
