@@ -67,12 +67,14 @@ class ExportedTokenizerTest(unittest.TestCase):
         self.assertEqual(tokenizer("a[MASK]")["input_ids"], [257, ord("a"), 259, 258])
 
     def test_saved_anew_bytes_stay_bytes(self):
-        """Chimera trains on from a folder of transformers as from its own: text that is no UTF-8 is refused by a tokenizer."""
-        tokenizer = self.train("bert-tiny", self.folder / "first")
-        tokenizer.save_pretrained(self.folder / "saved")
-        (self.folder / "first" / "tokenizer.json").write_bytes((self.folder / "saved" / "tokenizer.json").read_bytes())
+        """Training goes on from a folder of transformers as from our own: only bytes may be no valid UTF-8."""
         self.data.write_bytes(SENTENCES.encode() + b"\xff")
-        self.train(None, self.folder / "second", "--from", self.folder / "first")
+        for model in ("gpt2-tiny", "bert-tiny"):
+            with self.subTest(model):
+                first = self.folder / model
+                self.train(model, first).save_pretrained(self.folder / "saved")
+                (first / "tokenizer.json").write_bytes((self.folder / "saved" / "tokenizer.json").read_bytes())
+                self.train(None, self.folder / f"{model}-second", "--from", first)
 
     def test_a_tokenizer_that_was_given_comes_along(self):
         learned = self.folder / "learned.json"
