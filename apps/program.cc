@@ -9,6 +9,7 @@
 #include <iostream>
 #include <new>
 
+#include "core/console.h"
 #include "core/error.h"
 #include "core/fault_point.h"
 #include "core/nearest.h"
@@ -75,6 +76,14 @@ int fail(const Invocation& invocation, const std::string& message, ExitCode code
   return static_cast<int>(code);
 }
 
+/// Ends at once: threads of connections that a failed rank has given up still run, and nothing may be torn down around
+/// them.
+[[noreturn]] void end_failed_rank(int code) {
+  output().drain(kPromptEnd);
+  messages().drain(kPromptEnd);
+  ::_exit(code);
+}
+
 /// Joins the launcher that started this process, if one did. A rank that fails even here tells it, and ends.
 std::optional<RankEnvironment> join_launcher() {
   try {
@@ -132,18 +141,23 @@ int run_program(int argc, char** argv, const AddTraining& add_training) {
   add_tokenizer(program, exit_code);
   add_training(program, invocation, exit_code);
   lay_out_help(program, STDOUT_FILENO);
-  try {
-    check_fault_plan();
-    invocation = {{argv + 1, argv + argc}, join_launcher()};
-    const int code = parse_and_run(program, argc, argv);
-    return code != 0 ? code : exit_code;
-  } catch (const ConfigError& error) {
-    return fail(invocation, error.what(), ExitCode::Usage);
-  } catch (const std::bad_alloc&) {
-    return fail(invocation, "out of memory; use fewer stages or micro-batches", ExitCode::No);
-  } catch (const std::exception& error) {
-    return fail(invocation, error.what(), ExitCode::No);
-  }
+  const auto run = [&] {
+    try {
+      check_fault_plan();
+      invocation = {{argv + 1, argv + argc}, join_launcher()};
+      const int code = parse_and_run(program, argc, argv);
+      return code != 0 ? code : exit_code;
+    } catch (const ConfigError& error) {
+      return fail(invocation, error.what(), ExitCode::Usage);
+    } catch (const std::bad_alloc&) {
+      return fail(invocation, "out of memory; use fewer stages or micro-batches", ExitCode::No);
+    } catch (const std::exception& error) {
+      return fail(invocation, error.what(), ExitCode::No);
+    }
+  };
+  const int code = run();
+  if (invocation.rank && code != 0) end_failed_rank(code);
+  return code;
 }
 
 }  // namespace chimera::apps
