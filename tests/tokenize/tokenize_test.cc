@@ -47,6 +47,13 @@ class TokenizeTest : public ::testing::Test {
     tokenize(options, [](const TokenizeReport&) {});
     return all;
   }
+  /// A run that breaks when it reports another block after so many.
+  void break_after(int blocks) {
+    const auto report = [&blocks](const TokenizeReport&) {
+      if (blocks-- == 0) throw std::runtime_error("broken");
+    };
+    EXPECT_THROW(tokenize(options_, report), std::runtime_error);
+  }
   std::string refusal() {
     try {
       run();
@@ -163,12 +170,7 @@ TEST_F(TokenizeTest, ABrokenRunGoesOnWhereItWas) {
   for (const int blocks : {0, 3, 12, 18}) {
     options_.output = scratch_.path("again" + std::to_string(blocks));
     options_.save_every = 1500;
-    int left = blocks;
-    EXPECT_THROW(tokenize(options_,
-                          [&left](const TokenizeReport&) {
-                            if (left-- == 0) throw std::runtime_error("broken");
-                          }),
-                 std::runtime_error);
+    break_after(blocks);
     EXPECT_FALSE(std::filesystem::exists(options_.output + ".bin"));
     const TokenizeReport report = run();
     EXPECT_EQ(report.resumed > 0, blocks > 0) << blocks;
@@ -183,12 +185,7 @@ TEST_F(TokenizeTest, ABrokenRunGoesOnWhereItWas) {
 TEST_F(TokenizeTest, AChangedInputBeginsAnew) {
   options_.inputs.paths = {scratch_.write("a.txt", text_)};
   options_.save_every = 1000;
-  int left = 5;
-  EXPECT_THROW(tokenize(options_,
-                        [&left](const TokenizeReport&) {
-                          if (left-- == 0) throw std::runtime_error("broken");
-                        }),
-               std::runtime_error);
+  break_after(5);
   EXPECT_TRUE(exists("out.resume"));
   scratch_.write("a.txt", text_ + "more");
   EXPECT_EQ(run().resumed, 0);
@@ -197,13 +194,6 @@ TEST_F(TokenizeTest, AChangedInputBeginsAnew) {
 
 /// What a broken run noted belongs to no later one: another run that wrote to the same place came in between.
 TEST_F(TokenizeTest, ARunInBetweenEndsTheClaimOfABrokenOne) {
-  const auto break_after = [this](int blocks) {
-    EXPECT_THROW(tokenize(options_,
-                          [&blocks](const TokenizeReport&) {
-                            if (blocks-- == 0) throw std::runtime_error("broken");
-                          }),
-                 std::runtime_error);
-  };
   options_.inputs.paths = {scratch_.write("a.txt", text_)};
   options_.format = TokenFileFormat::Raw;
   run();
@@ -221,12 +211,7 @@ TEST_F(TokenizeTest, ARunInBetweenEndsTheClaimOfABrokenOne) {
 TEST_F(TokenizeTest, BeginsAnewWhereWhatWasWrittenIsGone) {
   options_.inputs.paths = {scratch_.write("a.txt", text_)};
   options_.save_every = 1000;
-  int left = 5;
-  EXPECT_THROW(tokenize(options_,
-                        [&left](const TokenizeReport&) {
-                          if (left-- == 0) throw std::runtime_error("broken");
-                        }),
-               std::runtime_error);
+  break_after(5);
   std::filesystem::resize_file(scratch_.path("out.bin.unfinished"), 1);
   EXPECT_EQ(run().resumed, 0);
   EXPECT_TRUE(exists("out.bin"));
@@ -242,12 +227,7 @@ TEST_F(TokenizeTest, TwoRunsDoNotWriteTheSameFiles) {
 TEST_F(TokenizeTest, AnotherTreatmentOfInvalidTextBeginsAnew) {
   options_.inputs.paths = {scratch_.write("a.txt", text_)};
   options_.save_every = 1000;
-  int left = 5;
-  EXPECT_THROW(tokenize(options_,
-                        [&left](const TokenizeReport&) {
-                          if (left-- == 0) throw std::runtime_error("broken");
-                        }),
-               std::runtime_error);
+  break_after(5);
   options_.invalid = InvalidText::Replace;
   EXPECT_EQ(run().resumed, 0);
 }
