@@ -175,7 +175,8 @@ Panel panel_of(const Job& job, std::string title, Timeline timeline, Explanation
 }  // namespace
 
 std::vector<RecordedStep> gather_steps(const Job& job, RankId rank, Transport& transport, const Tracer& tracer) {
-  const double offset = measure_clock_offset(transport, rank, job.num_ranks());
+  const bool one_clock = job.options.transport == TransportKind::Threads;
+  const double offset = one_clock ? 0 : measure_clock_offset(transport, rank, job.num_ranks());
   std::vector<std::size_t> num_boundaries;
   for (std::int64_t r = 0; r < job.num_ranks(); ++r) {
     num_boundaries.push_back(job.training.workers[job.ranks.place(RankId(r)).worker.index()].size() + 1);

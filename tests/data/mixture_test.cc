@@ -122,8 +122,8 @@ TokenView hole(std::int64_t count, const std::string& name) {
   return {std::make_shared<const TokenStream>(std::move(files)), 0, count, name};
 }
 
-/// The order of a corpus of 10^12 tokens is nowhere written down: a bit for each of its windows would take 116 MiB.
-/// Freed samples may stay resident; the address sanitizer keeps them on purpose.
+/// The order of a corpus of 10^12 tokens is nowhere written down: samples all over three epochs take no memory, and
+/// come from windows that differ. (A sanitizer keeps what was freed. A bit for each window would take 116 MiB.)
 TEST(MixtureTest, ATrillionTokensTakeNoMemory) {
   constexpr std::int64_t kTokens = 1'000'000'000'000;
   const Samples samples(
@@ -136,7 +136,12 @@ TEST(MixtureTest, ATrillionTokensTakeNoMemory) {
   for (std::int64_t step = 0; step < steps; step += steps / 1000) {
     ASSERT_EQ(samples.sample(step, 999, 1000).tokens.size(), 1023U);
   }
-  EXPECT_LT(peak_resident_bytes() - before, 64 << 20);
+#ifdef CHIMERA_SANITIZED
+  constexpr double kMost = 64 << 20;
+#else
+  constexpr double kMost = 1 << 20;
+#endif
+  EXPECT_LT(peak_resident_bytes() - before, kMost);
 }
 
 TEST(MixtureTest, AnEpochOfATrillionTokensRepeatsNoWindow) {
