@@ -12,8 +12,6 @@
 namespace chimera {
 namespace {
 
-constexpr std::int64_t kBlockElements = 1 << 20;
-
 std::span<std::byte> bytes_in(const at::Tensor& contiguous) {
   return {static_cast<std::byte*>(contiguous.mutable_data_ptr()), contiguous.nbytes()};
 }
@@ -21,12 +19,12 @@ std::span<std::byte> bytes_in(const at::Tensor& contiguous) {
 /// Reads a tensor of another type, or onto another device.
 void read_converted(const WeightFiles::Found& found, const at::Tensor& value) {
   const at::Tensor flat = value.view({-1});
-  const at::Tensor block = at::empty({std::min(kBlockElements, flat.numel())}, floating_type(found.tensor.type));
-  for (std::int64_t first = 0; first < flat.numel(); first += kBlockElements) {
-    const at::Tensor part = block.narrow(0, 0, std::min(kBlockElements, flat.numel() - first));
+  const at::Tensor block = at::empty({std::min(kBlockOfElements, flat.numel())}, floating_type(found.tensor.type));
+  for_each_block(flat.numel(), [&](std::int64_t first, std::int64_t count) {
+    const at::Tensor part = block.narrow(0, 0, count);
     found.file->read(found.tensor, static_cast<std::uint64_t>(first) * part.element_size(), bytes_in(part));
-    flat.narrow(0, first, part.numel()).copy_(part);
-  }
+    flat.narrow(0, first, count).copy_(part);
+  });
 }
 
 at::Tensor read_parameter(const ModelFolder& folder, const ParameterSpec& parameter, const at::TensorOptions& options) {

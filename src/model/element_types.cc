@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/error.h"
 
 namespace chimera {
@@ -28,6 +30,12 @@ at::ScalarType floating_type(ElementType type) {
     case ElementType::BF16: return at::kBFloat16;
     case ElementType::F16: return at::kHalf;
     default: throw Error(to_text(type) + " is no type of floating-point numbers");
+  }
+}
+
+void for_each_block(std::int64_t elements, const std::function<void(std::int64_t first, std::int64_t count)>& visit) {
+  for (std::int64_t first = 0; first < elements; first += kBlockOfElements) {
+    visit(first, std::min(kBlockOfElements, elements - first));
   }
 }
 

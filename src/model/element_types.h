@@ -1,9 +1,11 @@
 #pragma once
-// LibTorch's types of elements and those of files.
+// LibTorch's types of elements and those of files, and what turns one into the other.
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 
+#include <cstdint>
+#include <functional>
 #include <string>
 
 #include "tensor_files/element_type.h"
@@ -15,6 +17,11 @@ namespace chimera {
 
 /// Of floating-point numbers. Throws Error for other types.
 [[nodiscard]] at::ScalarType floating_type(ElementType type);
+
+/// Elements that are converted at a time, so that little memory is enough for a tensor of any size.
+inline constexpr std::int64_t kBlockOfElements = 1 << 20;
+/// Calls `visit(first, count)` for the blocks of so many elements, in order; only the last one may be smaller.
+void for_each_block(std::int64_t elements, const std::function<void(std::int64_t first, std::int64_t count)>& visit);
 
 /// `values` in another type of floating-point numbers. Throws ConfigError, naming the tensor, where a finite one
 /// becomes infinite.

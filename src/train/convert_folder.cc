@@ -18,8 +18,6 @@
 namespace chimera {
 namespace {
 
-constexpr std::int64_t kBlockOfElements = 1 << 20;
-
 /// The tensor of the source that each tensor of the output is.
 using Sources = std::map<std::string, WeightFiles::Found>;
 
@@ -29,14 +27,14 @@ void copy_elements(const WeightFiles::Found& source, const TensorEntry& tensor, 
   const auto stored_bytes = static_cast<std::uint64_t>(block.element_size());
   const auto elements = static_cast<std::int64_t>(source.tensor.bytes / stored_bytes);
   std::uint64_t at = tensor.begin;
-  for (std::int64_t first = 0; first < elements; first += kBlockOfElements) {
-    const at::Tensor part = block.narrow(0, 0, std::min(kBlockOfElements, elements - first));
+  for_each_block(elements, [&](std::int64_t first, std::int64_t count) {
+    const at::Tensor part = block.narrow(0, 0, count);
     source.file->read(source.tensor, static_cast<std::uint64_t>(first) * stored_bytes,
                       {static_cast<std::byte*>(part.mutable_data_ptr()), part.nbytes()});
     const at::Tensor block_of_file = converted(part, tensor.type, tensor.name);
     writer.write(at, {static_cast<const std::byte*>(block_of_file.const_data_ptr()), block_of_file.nbytes()});
     at += block_of_file.nbytes();
-  }
+  });
 }
 
 }  // namespace

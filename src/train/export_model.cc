@@ -54,16 +54,14 @@ std::map<std::string, Destination> destinations_of(const ExportPlan& plan) {
 
 /// In the type of the file, a block at a time.
 void write_elements(const at::Tensor& value, const TensorEntry& tensor, PartWriter& writer) {
-  constexpr std::int64_t kBlockElements = 1 << 20;
   const at::Tensor flat = value.detach().view({-1});
   std::uint64_t at = tensor.begin;
-  for (std::int64_t first = 0; first < flat.numel(); first += kBlockElements) {
-    const at::Tensor part = flat.narrow(0, first, std::min(kBlockElements, flat.numel() - first));
-    const at::Tensor block = converted(part, tensor.type, tensor.name);
+  for_each_block(flat.numel(), [&](std::int64_t first, std::int64_t count) {
+    const at::Tensor block = converted(flat.narrow(0, first, count), tensor.type, tensor.name);
     writer.write(at, {static_cast<const std::byte*>(block.const_data_ptr()), block.nbytes()});
     at += block.nbytes();
     note_progress({RankProgress::Phase::Ending});
-  }
+  });
 }
 
 void write_own(const ModelConfig& model, const std::vector<const ParameterGroup*>& own, const ExportPlan& plan,
