@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "launch/process.h"
 #include "launch/rank.h"
 
 namespace chimera::apps {
@@ -17,6 +18,7 @@ namespace chimera::apps {
 struct Invocation {
   std::vector<std::string> arguments;  // argv[1..]
   std::optional<RankEnvironment> rank;
+  ProgramEntry entry = nullptr;  // of the program, for ranks that need not load it anew
 };
 
 /// As `chimera --help` lists it.

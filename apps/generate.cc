@@ -68,7 +68,8 @@ void add_flags(CLI::App& command, GenerateOptions& o) {
 int run(const GenerateOptions& options, const Invocation& invocation) {
   const GenerateJob job = prepare_generate(options);
   if (invocation.rank || options.stages == 1) return run_generate(job, invocation.rank);
-  return launch({.ranks = static_cast<int>(options.stages), .arguments = invocation.arguments});
+  return launch(
+      {.ranks = static_cast<int>(options.stages), .arguments = invocation.arguments, .entry = invocation.entry});
 }
 
 }  // namespace

@@ -69,7 +69,9 @@ int run(const Flags& flags, const Invocation& invocation) {
   }
   require_measurable(flags.options, available_cores());
   if (!flags.output.empty()) require_writable_whole(flags.output);
-  return launch({.ranks = profile_ranks(flags.options, available_cores()).started, .arguments = invocation.arguments});
+  return launch({.ranks = profile_ranks(flags.options, available_cores()).started,
+                 .arguments = invocation.arguments,
+                 .entry = invocation.entry});
 }
 
 void add_flags(CLI::App& command, Flags& flags) {

@@ -76,14 +76,6 @@ int fail(const Invocation& invocation, const std::string& message, ExitCode code
   return static_cast<int>(code);
 }
 
-/// Ends at once: threads of connections that a failed rank has given up still run, and nothing may be torn down around
-/// them.
-[[noreturn]] void end_failed_rank(int code) {
-  output().drain(kPromptEnd);
-  messages().drain(kPromptEnd);
-  ::_exit(code);
-}
-
 /// Joins the launcher that started this process, if one did. A rank that fails even here tells it, and ends.
 std::optional<RankEnvironment> join_launcher() {
   try {
@@ -123,7 +115,7 @@ int parse_and_run(CLI::App& program, int argc, char** argv) {
 
 }  // namespace
 
-int run_program(int argc, char** argv, const AddTraining& add_training) {
+int run_program(int argc, char** argv, const AddTraining& add_training, ProgramEntry entry) {
   CLI::App program("Chimera: train large models with bidirectional pipelines", "chimera");
   program.footer(kFooter);
   program.set_version_flag("--version", "chimera " CHIMERA_VERSION);
@@ -144,7 +136,7 @@ int run_program(int argc, char** argv, const AddTraining& add_training) {
   const auto run = [&] {
     try {
       check_fault_plan();
-      invocation = {{argv + 1, argv + argc}, join_launcher()};
+      invocation = {{argv + 1, argv + argc}, join_launcher(), entry};
       const int code = parse_and_run(program, argc, argv);
       return code != 0 ? code : exit_code;
     } catch (const ConfigError& error) {
@@ -156,7 +148,8 @@ int run_program(int argc, char** argv, const AddTraining& add_training) {
     }
   };
   const int code = run();
-  if (invocation.rank && code != 0) end_failed_rank(code);
+  // Threads of connections that a failed rank has given up still run, and nothing may be torn down around them.
+  if (invocation.rank && code != 0) end_at_once(code, kPromptEnd);
   return code;
 }
 

@@ -11,6 +11,7 @@ namespace chimera::apps {
 using AddTraining = std::function<void(CLI::App& program, const Invocation& invocation, int& exit_code)>;
 
 /// Parses the command line, runs one subcommand, and turns errors into one line and an exit code, which it returns.
-int run_program(int argc, char** argv, const AddTraining& add_training);
+/// `entry`: what calls this, for ranks that are forked (LaunchPlan::entry).
+int run_program(int argc, char** argv, const AddTraining& add_training, ProgramEntry entry = nullptr);
 
 }  // namespace chimera::apps

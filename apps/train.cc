@@ -153,7 +153,7 @@ void end_cleanly_on_signals() {
   ::signal(SIGTERM, end_on_signal);
 }
 
-int run(const Job& job, const std::vector<std::string>& arguments) {
+int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry entry) {
   require_descriptors(descriptors_needed(job), fmt::format("{} ranks", job.num_ranks()), "use fewer ranks");
   ::signal(SIGPIPE, SIG_IGN);  // whoever reads, the run goes on to its end
   output().write(describe(job));
@@ -168,8 +168,9 @@ int run(const Job& job, const std::vector<std::string>& arguments) {
       {.ranks = static_cast<int>(job.num_ranks()),
        .arguments = arguments,
        .input = job.options.given == nullptr ? "" : to_json(*job.options.given),
+       .entry = uses_gpu(job.options) ? nullptr : entry,
        .hang = std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(job.options.hang_seconds)),
-       .waits_idle = waits_idle(job.options)});
+       .waits_idle = !uses_gpu(job.options)});
 }
 
 }  // namespace
@@ -228,7 +229,7 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
     Job job = prepare_job(all.options);
     job.peak_flops = peak_flops(job, all);
     all.words.insert(all.words.begin(), "train");
-    exit_code = invocation.rank ? run_rank(job, *invocation.rank) : run(job, all.words);
+    exit_code = invocation.rank ? run_rank(job, *invocation.rank) : run(job, all.words, invocation.entry);
   });
 }
 

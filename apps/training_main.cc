@@ -1,15 +1,28 @@
 // The entry of libchimera_training.so: the whole program, the subcommands that need LibTorch included.
 
+#include "core/console.h"
 #include "program.h"
 
+namespace chimera::apps {
+namespace {
+
+void add_training(CLI::App& program, const Invocation& invocation, int& exit_code) {
+  add_train(program, invocation, exit_code);
+  add_profile(program, invocation, exit_code);
+  add_bench(program, invocation, exit_code);
+  add_export(program, invocation, exit_code);
+  add_evaluate(program, invocation, exit_code);
+  add_generate(program, invocation, exit_code);
+}
+
+}  // namespace
+}  // namespace chimera::apps
+
 extern "C" int chimera_training_main(int argc, char** argv) {
-  using namespace chimera::apps;
-  return run_program(argc, argv, [](CLI::App& program, const Invocation& invocation, int& exit_code) {
-    add_train(program, invocation, exit_code);
-    add_profile(program, invocation, exit_code);
-    add_bench(program, invocation, exit_code);
-    add_export(program, invocation, exit_code);
-    add_evaluate(program, invocation, exit_code);
-    add_generate(program, invocation, exit_code);
-  });
+  const int code = chimera::apps::run_program(argc, argv, chimera::apps::add_training, chimera_training_main);
+#ifdef CHIMERA_SANITIZED
+  return code;  // leaks are looked for at exit
+#else
+  chimera::end_at_once(code, chimera::kPromptEnd);  // LibTorch takes longer to unregister its operators than to start
+#endif
 }

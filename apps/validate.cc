@@ -74,7 +74,8 @@ int run_validation(const ValidationFlags& flags, const Invocation& invocation) {
   const auto measure = [&](const std::vector<GridRun>&) {
     std::vector<std::string> arguments = invocation.arguments;
     arguments.insert(arguments.end(), {"--grid-folder", grid.folder});
-    if (launch({.ranks = grid_ranks(grid), .arguments = arguments}) != 0) throw Error("the grid could not be measured");
+    if (launch({.ranks = grid_ranks(grid), .arguments = arguments, .entry = invocation.entry}) != 0)
+      throw Error("the grid could not be measured");
     return read_times(grid.folder);
   };
   const ValidationOptions options{own_executable(), flags.machine, grid.data, flags.only};

@@ -6,7 +6,9 @@
 
 #include <cerrno>
 #include <condition_variable>
+#include <cstdio>
 #include <deque>
+#include <iostream>
 #include <mutex>
 #include <string_view>
 #include <system_error>
@@ -133,16 +135,33 @@ int Console::error() const {
   return state_->error;
 }
 
-// They are never destroyed, as their threads go on until the process ends.
-Console& output() {
-  static auto* const console = new Console(STDOUT_FILENO);
-  return *console;
+bool Console::has_writer() const {
+  const std::scoped_lock lock(state_->mutex);
+  return state_->started;
 }
 
-Console& messages() {
-  static auto* const console = new Console(STDERR_FILENO);
-  return *console;
+namespace {
+
+/// They are never destroyed, as their threads go on until the process ends.
+struct Consoles {
+  Console* output = new Console(STDOUT_FILENO);
+  Console* messages = new Console(STDERR_FILENO);
+};
+
+Consoles& consoles() {
+  static Consoles both;
+  return both;
 }
+
+}  // namespace
+
+Console& output() { return *consoles().output; }
+
+Console& messages() { return *consoles().messages; }
+
+int console_threads() { return static_cast<int>(output().has_writer()) + static_cast<int>(messages().has_writer()); }
+
+void restart_consoles() { consoles() = Consoles(); }
 
 void finish_output(std::chrono::milliseconds patience) {
   const auto begin = std::chrono::steady_clock::now();
@@ -152,6 +171,14 @@ void finish_output(std::chrono::milliseconds patience) {
   if (output().error() != 0) {
     throw Error("standard output cannot be written: " + system_message(output().error()));
   }
+}
+
+void end_at_once(int exit_code, std::chrono::milliseconds patience) {
+  std::cout.flush();
+  std::fflush(nullptr);
+  output().drain(patience);
+  messages().drain(patience);
+  ::_exit(exit_code);
 }
 
 void keep_standard_descriptors() {

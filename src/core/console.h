@@ -26,6 +26,8 @@ class Console {
   /// The errno of a write that failed; 0 where none has. What follows a failure is dropped. A reader that has gone is
   /// no failure: nobody wants to know any more.
   [[nodiscard]] int error() const;
+  /// Whether its thread runs.
+  [[nodiscard]] bool has_writer() const;
 
   static constexpr std::size_t kMostWaiting = 1 << 20;
 
@@ -41,12 +43,21 @@ class Console {
 [[nodiscard]] Console& output();
 [[nodiscard]] Console& messages();
 
+/// The threads that write for them: 0 .. 2.
+[[nodiscard]] int console_threads();
+/// In a process that was forked, where those threads are not: both begin anew, and nothing waits.
+void restart_consoles();
+
 /// How long a run that ends waits for readers that take nothing: after success, and where it has to end at once.
 inline constexpr std::chrono::milliseconds kPatientEnd{2000};
 inline constexpr std::chrono::milliseconds kPromptEnd{300};
 /// Waits, up to `patience` in all, until output() and messages() are written. Throws Error where standard output
 /// failed, on a full disk for example.
 void finish_output(std::chrono::milliseconds patience);
+
+/// Ends this process once what it has said is written, or `patience` is over, as finish_output() waits. Nothing else is
+/// torn down: no destructor of a global variable runs.
+[[noreturn]] void end_at_once(int exit_code, std::chrono::milliseconds patience);
 
 /// Opens /dev/null as standard input, output and error where the process was started without them: otherwise the next
 /// file opened would take their place, and messages would go into it. First thing in main().

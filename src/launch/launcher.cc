@@ -86,7 +86,8 @@ Command rank_command(const LaunchPlan& plan, const Channels& channels, int rank)
                       fmt::format("{}={}", kReportVariable, channels.report_write.get()),
                       fmt::format("{}={}", kProgressVariable, channels.progress.descriptor()),
                       fmt::format("{}={}", kLauncherVariable, ::getpid())},
-      .descriptors = std::move(descriptors)};
+      .descriptors = std::move(descriptors),
+      .entry = plan.entry};
 }
 
 /// Watches running ranks until all have ended. Each round takes in all news before it judges any: what a rank reported

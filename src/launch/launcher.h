@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "launch/process.h"
+
 namespace chimera {
 
 /// The file that this program was started from.
@@ -16,6 +18,9 @@ struct LaunchPlan {
   std::vector<std::string> arguments;         ///< argv[1..] given to every rank
   std::string input = "";                     ///< a text that every rank can read: RankEnvironment::input_path
   std::string executable = own_executable();  ///< calls rank_environment() first thing in main()
+  /// The same program, for ranks that are forked where that is safe, see Command; null: every rank loads it anew, as
+  /// one that uses a GPU has to.
+  ProgramEntry entry = nullptr;
   /// The job hangs once no rank has called note_progress() for so much longer than ever before in its steps; during
   /// start-up for four times as long. 0: nobody looks.
   std::chrono::milliseconds hang{0};
@@ -26,7 +31,8 @@ struct LaunchPlan {
 };
 
 /// Runs the job and returns its exit code: 0; 1 where a rank failed, 2 where it failed with ExitCode::Usage; 130 or 143
-/// after SIGINT or SIGTERM. Each rank is this program again, started by exec, never a fork of a process with threads.
+/// after SIGINT or SIGTERM. Each rank is this program again: started by exec, or forked while there are no threads that
+/// a fork would miss.
 ///
 /// The first rank to fail for a reason of its own is named on stderr, one line: "chimera: rank 2 failed at 1B3: ...".
 /// Ranks that only lost a peer are not: after the first of them the launcher waits up to 0.3 s for the one to blame.

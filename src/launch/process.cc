@@ -1,5 +1,6 @@
 #include "launch/process.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/syscall.h>
@@ -8,8 +9,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <iterator>
 #include <string_view>
 
+#include "core/console.h"
 #include "core/error.h"
 
 namespace chimera {
@@ -85,10 +92,64 @@ pid_t spawn(const Command& command) {
   return pid;
 }
 
+/// As exec does: no handlers, and SIGINT, SIGTERM and SIGCHLD do what they do by default. SIGINT alone is blocked.
+void take_signals_as_after_exec() {
+  for (int number = 1; number < NSIG; ++number) {
+    struct sigaction action {};
+    const bool ignored = ::sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+    if (!ignored || number == SIGINT || number == SIGTERM || number == SIGCHLD) ::signal(number, SIG_DFL);
+  }
+  sigset_t interrupt;
+  ::sigemptyset(&interrupt);
+  ::sigaddset(&interrupt, SIGINT);
+  ::sigprocmask(SIG_SETMASK, &interrupt, nullptr);
+}
+
+/// As exec does, but for those that it is to leave open.
+void close_descriptors_but(const std::vector<int>& kept) {
+  std::vector<int> open;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    open.push_back(std::stoi(entry.path().filename().string()));
+  }
+  for (const int fd : open) {
+    const int flags = ::fcntl(fd, F_GETFD);  // fails for that of the iteration, which is closed by now
+    if (flags >= 0 && (flags & FD_CLOEXEC) != 0 && std::ranges::find(kept, fd) == kept.end()) ::close(fd);
+  }
+}
+
+/// The child's part.
+[[noreturn]] void run_entry(const Command& command) {
+  take_signals_as_after_exec();
+  close_descriptors_but(command.descriptors);
+  restart_consoles();
+  for (const std::string& variable : command.environment) {
+    const std::string name(name_of(variable));
+    ::setenv(name.c_str(), variable.c_str() + name.size() + 1, 1);
+  }
+  std::vector<std::string> arguments = {command.executable};
+  arguments.insert(arguments.end(), command.arguments.begin(), command.arguments.end());
+  const auto argc = static_cast<int>(arguments.size());
+  std::exit(command.entry(argc, c_array(arguments).data()));
+}
+
+pid_t fork_entry(const Command& command) {
+  std::cout.flush();  // what waits in a buffer would be written twice
+  std::fflush(nullptr);
+  const pid_t pid = ::fork();
+  if (pid < 0) throw Error("cannot start a rank: " + system_message(errno));
+  if (pid == 0) run_entry(command);
+  return pid;
+}
+
 }  // namespace
 
+bool safe_to_fork() {
+  const std::filesystem::directory_iterator threads("/proc/self/task");
+  return std::distance(begin(threads), end(threads)) == 1 + console_threads();
+}
+
 ChildProcess::ChildProcess(const Command& command) {
-  pid_ = spawn(command);
+  pid_ = command.entry != nullptr && safe_to_fork() ? fork_entry(command) : spawn(command);
   pidfd_ = FileDescriptor(open_pidfd(pid_));
   if (pidfd_.get() >= 0) return;
   const std::string reason = system_message(errno);

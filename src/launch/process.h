@@ -1,5 +1,5 @@
 #pragma once
-// The process of one rank: started by exec, signalled and awaited through a pidfd.
+// The process of one rank: started by exec or fork, signalled and awaited through a pidfd.
 
 #include <sys/types.h>
 
@@ -13,19 +13,30 @@
 
 namespace chimera {
 
+/// What main() calls, or is.
+using ProgramEntry = int (*)(int argc, char** argv);
+
 /// What a program is started with.
 struct Command {
   std::string executable;
   std::vector<std::string> arguments;    ///< argv[1..]
   std::vector<std::string> environment;  ///< NAME=value, on top of this process's own variables
   std::vector<int> descriptors;          ///< stay open in the program, under the same numbers
+  /// In place of the executable, this is run in a fork of this process where that is safe (see safe_to_fork()). It
+  /// finds loaded what this process has loaded, in memory that both share. Null: always the executable.
+  ProgramEntry entry = nullptr;
 };
+
+/// Whether this process has no threads but those of its consoles, whose part in a fork is known. Other threads may hold
+/// locks, or be waited for, in a child that does not have them.
+[[nodiscard]] bool safe_to_fork();
 
 /// A started child, owned: one that still runs when its owner goes is killed and reaped.
 class ChildProcess {
  public:
-  /// Starts `command` by posix_spawn. The child begins with SIGINT blocked and nothing else, and with the default
-  /// actions of SIGINT, SIGTERM and SIGCHLD. Throws Error where the system refuses.
+  /// Starts `command`, by posix_spawn where it is an executable. Either way the child begins with SIGINT blocked and
+  /// nothing else, and with the default actions of SIGINT, SIGTERM and SIGCHLD, and has no descriptors that are closed
+  /// on exec. Throws Error where the system refuses.
   explicit ChildProcess(const Command& command);
   ChildProcess(ChildProcess&&) noexcept = default;
   ChildProcess& operator=(ChildProcess&&) = delete;

@@ -14,7 +14,6 @@
 namespace chimera {
 namespace {
 
-bool is_cuda(const TrainOptions& options) { return options.device == DeviceKind::Cuda; }
 bool has_processes(const TrainOptions& options) { return options.transport == TransportKind::Processes; }
 
 void add_pairs(const Job& job, const Program& program, std::set<RankPair>& pairs) {
@@ -35,12 +34,12 @@ void add_pairs(const Job& job, const Program& program, std::set<RankPair>& pairs
 
 }  // namespace
 
+bool uses_gpu(const TrainOptions& options) { return options.device == DeviceKind::Cuda; }
+
 at::Device device_of(const TrainOptions& options, RankId rank) {
-  if (!is_cuda(options)) return at::kCPU;
+  if (!uses_gpu(options)) return at::kCPU;
   return {at::kCUDA, static_cast<c10::DeviceIndex>(has_processes(options) ? rank.value() : 0)};
 }
-
-bool waits_idle(const TrainOptions& options) { return !is_cuda(options); }
 
 int intra_op_threads(const JobShape& job) {
   if (job.options.threads > 0) return static_cast<int>(job.options.threads);
@@ -49,7 +48,7 @@ int intra_op_threads(const JobShape& job) {
 }
 
 ChannelDiscipline discipline_of(const TrainOptions& options) {
-  return is_cuda(options) && has_processes(options) ? ChannelDiscipline::SerialPair : ChannelDiscipline::PerDirection;
+  return uses_gpu(options) && has_processes(options) ? ChannelDiscipline::SerialPair : ChannelDiscipline::PerDirection;
 }
 
 std::vector<RankPair> talking_pairs(const Job& job) {
@@ -81,7 +80,7 @@ const Accelerator& accelerator() {
 }
 
 void require_device(const TrainOptions& options, std::int64_t ranks) {
-  if (!is_cuda(options)) return;
+  if (!uses_gpu(options)) return;
   if (options.observes()) {
     throw ConfigError("--device cuda: --trace, --op-times and --timeline read the clocks of CPUs; leave them out");
   }

@@ -15,8 +15,8 @@ namespace chimera {
 /// The device of a rank's tensors: the CPU; or a GPU, one for each process, the first for all threads.
 [[nodiscard]] at::Device device_of(const TrainOptions& options, RankId rank);
 
-/// Whether a rank that waits for others takes no processor time: it may, while it waits for a GPU.
-[[nodiscard]] bool waits_idle(const TrainOptions& options);
+/// Whether ranks compute on GPUs.
+[[nodiscard]] bool uses_gpu(const TrainOptions& options);
 
 /// Threads that an op of a rank uses: --threads, or the rank's share of the cores; with canonical reduction one.
 [[nodiscard]] int intra_op_threads(const JobShape& job);

@@ -192,7 +192,7 @@ int run_threads(const Job& job) {
   const auto ranks = static_cast<int>(job.num_ranks());
   std::vector<std::string> ops(static_cast<std::size_t>(ranks));  // [rank]: where it failed
   std::optional<MemoryMeter> meter = meter_of(job);
-  ThreadWatch watch(ranks, hang_time(job), waits_idle(job.options));
+  ThreadWatch watch(ranks, hang_time(job), !uses_gpu(job.options));
   const auto failed = try_rank_threads(ranks, job.rank_groups(), [&](RankId rank, Transport& transport) {
     const ThreadWatch::Rank watched(watch, static_cast<int>(rank.value()));
     const OwnStream stream(device_of(job.options, rank));

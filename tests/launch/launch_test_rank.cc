@@ -1,6 +1,7 @@
 // A program like chimera itself: started by hand it launches ranks, which are this program again.
 // launch_test_rank RANKS ACTION...: rank r does the r-th action, or `ok` where there are fewer. LAUNCH_TEST_HANG_MS is
-// the plan's `hang`, LAUNCH_TEST_INPUT its `input`, LAUNCH_TEST_ROOT its `root`.
+// the plan's `hang`, LAUNCH_TEST_INPUT its `input`, LAUNCH_TEST_ROOT its `root`; with LAUNCH_TEST_FORKS ranks are
+// forked.
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -152,6 +153,9 @@ int run_out_of_memory(const RankEnvironment&) {
   return ::raise(SIGKILL);
 }
 
+/// A forked rank remembers what its launcher did.
+bool has_launched = false;
+
 const std::map<std::string, Action> kActions = {
     {"ok", [](const RankEnvironment&) { return 0; }},
     {"wait", [](const RankEnvironment&) -> int { wait_forever(); }},
@@ -191,6 +195,11 @@ const std::map<std::string, Action> kActions = {
        print_line(std::string(std::istreambuf_iterator<char>(input), {}));
        return 0;
      }},
+    {"is-forked",
+     [](const RankEnvironment&) {
+       print_line(has_launched ? "forked" : "loaded");
+       return 0;
+     }},
     {"who-am-i",
      [](const RankEnvironment& self) {
        print_line(fmt::format("{} of {}", self.rank, self.world_size));
@@ -198,15 +207,19 @@ const std::map<std::string, Action> kActions = {
      }},
 };
 
+int run_main(int argc, char** argv);
+
 int run(const std::vector<std::string>& arguments) {
   const auto self = rank_environment();
   if (!self) {
     const char* hang = std::getenv("LAUNCH_TEST_HANG_MS");
     const char* input = std::getenv("LAUNCH_TEST_INPUT");
     const char* root = std::getenv("LAUNCH_TEST_ROOT");
+    has_launched = true;
     return launch({.ranks = std::stoi(arguments.at(0)),
                    .arguments = arguments,
                    .input = input == nullptr ? "" : input,
+                   .entry = std::getenv("LAUNCH_TEST_FORKS") == nullptr ? nullptr : run_main,
                    .hang = std::chrono::milliseconds(hang == nullptr ? 0 : std::stoi(hang)),
                    .root = root == nullptr ? "/" : root});
   }
@@ -214,17 +227,19 @@ int run(const std::vector<std::string>& arguments) {
   return kActions.at(index < arguments.size() ? arguments[index] : "ok")(*self);
 }
 
+int run_main(int argc, char** argv) {
+  try {
+    return run({argv + 1, argv + argc});
+  } catch (const ConfigError& error) {
+    report_failure("", error.what(), true);
+    return static_cast<int>(ExitCode::Usage);
+  } catch (const std::exception& error) {
+    report_failure("start", error.what(), true);
+    return static_cast<int>(ExitCode::No);
+  }
+}
+
 }  // namespace
 }  // namespace chimera
 
-int main(int argc, char** argv) {
-  try {
-    return chimera::run({argv + 1, argv + argc});
-  } catch (const chimera::ConfigError& error) {
-    chimera::report_failure("", error.what(), true);
-    return static_cast<int>(chimera::ExitCode::Usage);
-  } catch (const std::exception& error) {
-    chimera::report_failure("start", error.what(), true);
-    return static_cast<int>(chimera::ExitCode::No);
-  }
-}
+int main(int argc, char** argv) { return chimera::run_main(argc, argv); }

@@ -23,24 +23,40 @@ void expect_clean(const JobResult& result) {
   EXPECT_LT(result.ending_time, kEndsWithin);
 }
 
-TEST(LauncherTest, SucceedsWhenAllRanksDo) {
+/// Whether ranks are forked; else each loads the program anew.
+class LauncherTest : public ::testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override {
+    if (GetParam()) ::setenv("LAUNCH_TEST_FORKS", "1", 1);
+  }
+  void TearDown() override { ::unsetenv("LAUNCH_TEST_FORKS"); }
+};
+INSTANTIATE_TEST_SUITE_P(Ranks, LauncherTest, ::testing::Bool(),
+                         [](const auto& forks) { return forks.param ? "Forked" : "Loaded"; });
+
+TEST_P(LauncherTest, SucceedsWhenAllRanksDo) {
   const JobResult result = Job(4, {}).wait();
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_EQ(result.messages, "");
   expect_clean(result);
 }
 
-TEST(LauncherTest, TellsEachRankItsPlace) {
+TEST_P(LauncherTest, TellsEachRankItsPlace) {
   const JobResult result = Job(2, {"who-am-i", "who-am-i"}).wait();
   EXPECT_THAT(result.output, HasSubstr("0 of 2\n"));
   EXPECT_THAT(result.output, HasSubstr("1 of 2\n"));
 }
 
-TEST(LauncherTest, RanksInheritStoreReportPipeAndProgressPageOnly) {
+TEST_P(LauncherTest, RanksInheritStoreReportPipeAndProgressPageOnly) {
   EXPECT_EQ(Job(1, {"count-descriptors"}).wait().output, "6 descriptors\n");
 }
 
-TEST(LauncherTest, GivesEveryRankTheSameInput) {
+TEST_P(LauncherTest, RanksAreForkedWhereAskedFor) {
+  const JobResult result = Job(1, {"is-forked"}).wait();
+  EXPECT_EQ(result.output, GetParam() ? "forked\n" : "loaded\n");
+}
+
+TEST_P(LauncherTest, GivesEveryRankTheSameInput) {
   ::setenv("LAUNCH_TEST_INPUT", "four words for everyone", 1);
   const JobResult result = Job(2, {"read-input", "read-input"}).wait();
   ::unsetenv("LAUNCH_TEST_INPUT");
@@ -48,45 +64,45 @@ TEST(LauncherTest, GivesEveryRankTheSameInput) {
   expect_clean(result);
 }
 
-TEST(LauncherTest, RanksMeetInAStoreWithoutAFile) {
+TEST_P(LauncherTest, RanksMeetInAStoreWithoutAFile) {
   const std::vector<std::string> actions(4, "meet-in-the-store");
   const JobResult result = Job(4, actions).wait();
   EXPECT_EQ(result.exit_code, 0) << result.messages;
   expect_clean(result);
 }
 
-TEST(LauncherTest, NamesARankKilledAtItsStart) {
+TEST_P(LauncherTest, NamesARankKilledAtItsStart) {
   const JobResult result = Job(4, {"wait", "wait", "wait", "wait"}, "kill@start:2").wait();
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_EQ(result.messages, "chimera: rank 2 was killed by signal 9 (Killed)\n");
   expect_clean(result);
 }
 
-TEST(LauncherTest, NamesTheOpOfAReportedFailure) {
+TEST_P(LauncherTest, NamesTheOpOfAReportedFailure) {
   const JobResult result = Job(3, {"wait", "fail", "wait"}).wait();
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_EQ(result.messages, "chimera: rank 1 failed at 1B3: out of memory\n");
   expect_clean(result);
 }
 
-TEST(LauncherTest, ReportsAnExceptionThrownAtTheStart) {
+TEST_P(LauncherTest, ReportsAnExceptionThrownAtTheStart) {
   const JobResult result = Job(2, {"wait", "wait"}, "throw@start:1").wait();
   EXPECT_EQ(result.messages, "chimera: rank 1 failed at start: fault injected at start\n");
 }
 
-TEST(LauncherTest, ReportsASilentExit) {
+TEST_P(LauncherTest, ReportsASilentExit) {
   const JobResult result = Job(2, {"wait", "exit-7"}).wait();
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_EQ(result.messages, "chimera: rank 1 exited with code 7\n");
 }
 
-TEST(LauncherTest, ReportsACrash) {
+TEST_P(LauncherTest, ReportsACrash) {
   const JobResult result = Job(2, {"abort", "wait"}).wait();
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.messages, HasSubstr("chimera: rank 0 was killed by signal 6 (Aborted)\n"));
 }
 
-TEST(LauncherTest, SaysWhereMemoryRanOut) {
+TEST_P(LauncherTest, SaysWhereMemoryRanOut) {
   const testing::Scratch root;
   for (const char* folder : {"proc/self", "sys/fs/cgroup/job"}) std::filesystem::create_directories(root.path(folder));
   root.write("proc/self/cgroup", "0::/job\n");
@@ -102,33 +118,33 @@ TEST(LauncherTest, SaysWhereMemoryRanOut) {
   EXPECT_EQ(out_of_memory.exit_code, 1);
 }
 
-TEST(LauncherTest, AWrongConfigurationGivesExitCodeTwo) {
+TEST_P(LauncherTest, AWrongConfigurationGivesExitCodeTwo) {
   const JobResult result = Job(2, {"wait", "refuse"}).wait();
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_EQ(result.messages, "chimera: rank 1 failed: 4 stages of 3 layers\n");
 }
 
-TEST(LauncherTest, FindsTheCulpritAfterItsVictimsHaveEnded) {
+TEST_P(LauncherTest, FindsTheCulpritAfterItsVictimsHaveEnded) {
   const JobResult result = Job(3, {"victim", "fail-after-the-victims", "victim"}).wait();
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_EQ(result.messages, "chimera: rank 1 failed at 1B3: out of memory\n");
   expect_clean(result);
 }
 
-TEST(LauncherTest, ReportsAVictimForWantOfACulprit) {
+TEST_P(LauncherTest, ReportsAVictimForWantOfACulprit) {
   const JobResult result = Job(2, {"victim", "wait"}).wait();
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_EQ(result.messages, "chimera: rank 0 failed at 0F2: connection closed by peer\n");
   expect_clean(result);
 }
 
-TEST(LauncherTest, PeerLostIsNeverTheExitCodeOfTheJob) {
+TEST_P(LauncherTest, PeerLostIsNeverTheExitCodeOfTheJob) {
   const JobResult result = Job(1, {"peer-lost"}).wait();
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_EQ(result.messages, "chimera: rank 0 lost a peer and ended\n");
 }
 
-TEST(LauncherTest, KillsRanksThatIgnoreTermination) {
+TEST_P(LauncherTest, KillsRanksThatIgnoreTermination) {
   Job job(2, {"ignore-term", "ignore-term"});
   job.await_lines(2);
   job.send(SIGTERM);
@@ -138,7 +154,7 @@ TEST(LauncherTest, KillsRanksThatIgnoreTermination) {
   expect_clean(result);
 }
 
-TEST(LauncherTest, KillsARankThatReportsAFailureAndHangs) {
+TEST_P(LauncherTest, KillsARankThatReportsAFailureAndHangs) {
   const JobResult result = Job(2, {"ignore-term", "report-and-hang"}).wait();
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_EQ(result.messages, "chimera: rank 1 failed at 1B3: not a number\n");
@@ -172,9 +188,9 @@ TEST_P(LauncherSignalTest, BlamesNoRankWhenTheWholeGroupGetsIt) {
 
 INSTANTIATE_TEST_SUITE_P(, LauncherSignalTest, ::testing::Values(std::pair(SIGINT, 130), std::pair(SIGTERM, 143)));
 
-TEST(LauncherTest, RanksLeaveInterruptsToTheLauncher) { EXPECT_EQ(Job(1, {"interrupt-itself"}).wait().exit_code, 0); }
+TEST_P(LauncherTest, RanksLeaveInterruptsToTheLauncher) { EXPECT_EQ(Job(1, {"interrupt-itself"}).wait().exit_code, 0); }
 
-TEST(LauncherTest, NoRankOutlivesAKilledLauncher) {
+TEST_P(LauncherTest, NoRankOutlivesAKilledLauncher) {
   Job job(4, {"ignore-term", "ignore-term", "ignore-term", "ignore-term"});
   job.await_lines(4);
   job.send(SIGKILL);
@@ -185,7 +201,7 @@ TEST(LauncherTest, NoRankOutlivesAKilledLauncher) {
   EXPECT_LT(result.ending_time, kEndsWithin);
 }
 
-TEST(LauncherTest, NoRankOutlivesALauncherKilledAtItsStart) {
+TEST_P(LauncherTest, NoRankOutlivesALauncherKilledAtItsStart) {
   const JobResult result = Job(4, {"wait", "wait", "wait", "wait"}, "kill-launcher@start:1").wait();
   EXPECT_EQ(result.killed_by, SIGKILL);
   EXPECT_EQ(result.files_left, 0U);
@@ -193,7 +209,7 @@ TEST(LauncherTest, NoRankOutlivesALauncherKilledAtItsStart) {
 }
 
 /// Some of the ranks have not yet tied their life to the launcher's then: they find themselves orphans.
-TEST(LauncherTest, NoRankOutlivesALauncherKilledAtAnyMoment) {
+TEST_P(LauncherTest, NoRankOutlivesALauncherKilledAtAnyMoment) {
   for (int i = 0; i < 20; ++i) {
     Job job(3, {"wait", "wait", "wait"});
     const auto moment = std::chrono::steady_clock::now() + std::chrono::microseconds(250 * i);
@@ -205,12 +221,12 @@ TEST(LauncherTest, NoRankOutlivesALauncherKilledAtAnyMoment) {
   }
 }
 
-TEST(LauncherTest, RefusesANumberOfRanksOutOfRange) {
+TEST(LaunchTest, RefusesANumberOfRanksOutOfRange) {
   EXPECT_THROW(static_cast<void>(launch({.ranks = 0, .arguments = {}})), ConfigError);
   EXPECT_THROW(static_cast<void>(launch({.ranks = 1025, .arguments = {}})), ConfigError);
 }
 
-TEST(LauncherTest, SaysWhichProgramCannotStart) {
+TEST(LaunchTest, SaysWhichProgramCannotStart) {
   try {
     static_cast<void>(launch({.ranks = 1, .arguments = {}, .executable = "/no/such/program"}));
     FAIL() << "started a program that does not exist";

@@ -7,6 +7,7 @@
 #include <iostream>
 #include <string_view>
 
+#include "core/console.h"
 #include "core/error.h"
 #include "core/names.h"
 #include "launch/launcher.h"
@@ -43,6 +44,8 @@ void compare(const TrainOptions& options, const RankEnvironment& rank) {
   }
 }
 
+int run_main(int argc, char** argv);
+
 int run(const std::vector<std::string>& arguments, const std::optional<RankEnvironment>& rank) {
   const PipelineShape shape{std::stoll(arguments.at(2)), std::stoll(arguments.at(3)), std::stoll(arguments.at(4))};
   std::string model = arguments.at(0);
@@ -55,7 +58,8 @@ int run(const std::vector<std::string>& arguments, const std::optional<RankEnvir
     options.replica_layout = parse_named<ReplicaLayout>("replica layout", arguments.at(6));
   }
   if (!rank) {
-    return launch({.ranks = static_cast<int>(shape.stages * options.data_parallel), .arguments = arguments});
+    return launch(
+        {.ranks = static_cast<int>(shape.stages * options.data_parallel), .arguments = arguments, .entry = run_main});
   }
   try {
     compare(options, *rank);
@@ -66,14 +70,16 @@ int run(const std::vector<std::string>& arguments, const std::optional<RankEnvir
   }
 }
 
-}  // namespace
-}  // namespace chimera
-
-int main(int argc, char** argv) {
-  const auto rank = chimera::rank_environment();
+int run_main(int argc, char** argv) {
+  const auto rank = rank_environment();
   if (argc != 6 && argc != 8) {
     std::cerr << "usage: gloo_equivalence MODEL SCHEDULE D N 2f [W LAYOUT]\n";
     return 2;
   }
-  return chimera::run({argv + 1, argv + argc}, rank);
+  return run({argv + 1, argv + argc}, rank);
 }
+
+}  // namespace
+}  // namespace chimera
+
+int main(int argc, char** argv) { chimera::end_at_once(chimera::run_main(argc, argv), chimera::kPromptEnd); }

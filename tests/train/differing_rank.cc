@@ -3,6 +3,7 @@
 
 #include <iostream>
 
+#include "core/console.h"
 #include "core/error.h"
 #include "launch/launcher.h"
 #include "launch/rank.h"
@@ -23,23 +24,27 @@ void change(TrainOptions& options, const std::string& option) {
   if (option == "nothing that matters") options.threads = 2;
 }
 
+int run_main(int argc, char** argv);
+
 int run(const std::string& option) {
   const auto rank = rank_environment();
-  if (!rank) return launch({.ranks = 3, .arguments = {option}});
+  if (!rank) return launch({.ranks = 3, .arguments = {option}, .entry = run_main});
   TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {3, 3});
   options.steps = 1;
   if (rank->rank == 1) change(options, option);
   return run_rank(prepare_job(options), *rank);
 }
 
-}  // namespace
-}  // namespace chimera
-
-int main(int, char** argv) {
+int run_main(int, char** argv) {
   try {
-    return chimera::run(argv[1]);
+    return run(argv[1]);
   } catch (const std::exception& error) {
-    chimera::report_failure("test", error.what(), true);
+    report_failure("test", error.what(), true);
     return 1;
   }
 }
+
+}  // namespace
+}  // namespace chimera
+
+int main(int argc, char** argv) { chimera::end_at_once(chimera::run_main(argc, argv), chimera::kPromptEnd); }
