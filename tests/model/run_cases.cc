@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <exception>
 
+#include "core/console.h"
 #include "model/bert_stage.h"
 #include "model/examples.h"
 #include "model/reference_case.h"
@@ -42,18 +43,18 @@ std::map<std::string, at::Tensor> results_of(const ReferenceCase& reference) {
   return results;
 }
 
-}  // namespace
-}  // namespace chimera
-
-int main(int count, char** arguments) {
+int run(int count, char** arguments) {
   at::set_num_threads(1);
   try {
-    for (int i = 1; i + 1 < count; i += 2) {
-      chimera::write_safetensors(arguments[i + 1], chimera::results_of(chimera::read_case(arguments[i])));
-    }
+    for (int i = 1; i + 1 < count; i += 2) write_safetensors(arguments[i + 1], results_of(read_case(arguments[i])));
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;
   }
 }
+
+}  // namespace
+}  // namespace chimera
+
+int main(int count, char** arguments) { chimera::end_at_once(chimera::run(count, arguments), chimera::kPromptEnd); }

@@ -19,6 +19,7 @@
 #include <string>
 
 #include "contract.h"
+#include "core/console.h"
 #include "core/error.h"
 #include "core/fault_point.h"
 #include "core/shared_memory.h"
@@ -227,4 +228,6 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace
 }  // namespace chimera
 
-int main(int count, char** arguments) { return chimera::run({arguments, arguments + count}); }
+int main(int count, char** arguments) {
+  chimera::end_at_once(chimera::run({arguments, arguments + count}), chimera::kPromptEnd);
+}

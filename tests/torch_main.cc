@@ -1,0 +1,15 @@
+// main() of chimera_torch_tests, which CTest starts once for each suite.
+
+#include <gmock/gmock.h>
+
+#include "core/console.h"
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleMock(&argc, argv);
+  const int code = RUN_ALL_TESTS();
+#ifdef CHIMERA_SANITIZED
+  return code;  // leaks are looked for at exit
+#else
+  chimera::end_at_once(code, chimera::kPromptEnd);  // LibTorch takes longer to unregister its operators than to start
+#endif
+}
