@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "launch/place.h"
 #include "launch/process.h"
 #include "launch/rank.h"
 
@@ -18,7 +19,8 @@ namespace chimera::apps {
 struct Invocation {
   std::vector<std::string> arguments;  // argv[1..]
   std::optional<RankEnvironment> rank;
-  ProgramEntry entry = nullptr;  // of the program, for ranks that need not load it anew
+  std::optional<RankPlace> place;  // of several processes that another launcher started
+  ProgramEntry entry = nullptr;    // of the program, for ranks that need not load it anew
 };
 
 /// As `chimera --help` lists it.
@@ -45,6 +47,7 @@ void add_model(CLI::App& program, int& exit_code);
 void add_plan(CLI::App& program, int& exit_code);
 void add_tokenize(CLI::App& program, int& exit_code);
 void add_tokenizer(CLI::App& program, int& exit_code);
+void add_env(CLI::App& program, int& exit_code);
 void add_train(CLI::App& program, const Invocation& invocation, int& exit_code);
 void add_profile(CLI::App& program, const Invocation& invocation, int& exit_code);
 void add_bench(CLI::App& program, const Invocation& invocation, int& exit_code);

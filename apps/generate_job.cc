@@ -183,7 +183,7 @@ void continue_on(const GenerateJob& job, const std::optional<RankEnvironment>& r
     return run_rank_threads(1, {}, [&](RankId self, Transport& transport) { continue_all(job, self, transport); });
   }
   const auto transport =
-      connect_gloo({.rank = rank->rank, .world_size = rank->world_size, .store_path = rank->store_path, .groups = {}});
+      connect_gloo({.rank = rank->rank, .world_size = rank->world_size, .meeting = rank->meeting, .groups = {}});
   continue_all(job, RankId(rank->rank), *transport);
 }
 

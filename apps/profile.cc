@@ -48,7 +48,7 @@ int measure_as_rank(const Flags& flags, const RankEnvironment& rank) {
   at::set_num_interop_threads(1);
   at::set_num_threads(static_cast<int>(flags.options.threads));
   const auto transport = connect_gloo(
-      {.rank = rank.rank, .world_size = rank.world_size, .store_path = rank.store_path, .groups = profile_groups()});
+      {.rank = rank.rank, .world_size = rank.world_size, .meeting = rank.meeting, .groups = profile_groups()});
   const auto say = [&](const std::string& words) {
     if (rank.rank == 0) std::cerr << fmt::format("\r{:<40}", words) << std::flush;
   };

@@ -70,8 +70,10 @@ std::string one_line(std::string text) {
 int fail(const Invocation& invocation, const std::string& message, ExitCode code) {
   if (invocation.rank) {
     report_failure("start-up", message, true, code == ExitCode::Usage);
-  } else {
+  } else if (!invocation.place || invocation.place->rank == 0) {
     std::cerr << fmt::format("chimera: {}\n", one_line(message)) << std::flush;
+  } else if (invocation.place->local_rank == 0 || code != ExitCode::Usage) {  // the host's others are configured alike
+    std::cerr << fmt::format("chimera: rank {}: {}\n", invocation.place->rank, one_line(message)) << std::flush;
   }
   return static_cast<int>(code);
 }
@@ -86,6 +88,22 @@ std::optional<RankEnvironment> join_launcher() {
     report_failure("start", error.what(), true);
     std::exit(static_cast<int>(ExitCode::No));
   }
+}
+
+/// Where another launcher has put this process among others, for a command that starts ranks or is one.
+std::optional<RankPlace> place_among_others(const std::vector<std::string>& arguments) {
+  const auto is_command = [&](const CommandName& command) { return arguments.front() == command.name; };
+  if (arguments.empty() || std::ranges::none_of(kTrainingCommands, is_command)) return std::nullopt;
+  auto place = find_place(own_variables());
+  return place && place->world_size > 1 ? place : std::nullopt;
+}
+
+/// Processes that others started are the ranks of a training run; anything else would be done several times at once.
+void require_fitting_place(const RankPlace& place, const std::string& command) {
+  if (!place.conflict.empty()) throw ConfigError(place.conflict);
+  if (command == kTrain.name) return;
+  throw ConfigError(fmt::format("{} has started {} processes, and `chimera {}` starts its own; start one",
+                                to_text(place.launcher), place.world_size, command));
 }
 
 int parse_and_run(CLI::App& program, int argc, char** argv) {
@@ -131,12 +149,15 @@ int run_program(int argc, char** argv, const AddTraining& add_training, ProgramE
   add_plan(program, exit_code);
   add_tokenize(program, exit_code);
   add_tokenizer(program, exit_code);
+  add_env(program, exit_code);
   add_training(program, invocation, exit_code);
   lay_out_help(program, STDOUT_FILENO);
   const auto run = [&] {
     try {
       check_fault_plan();
-      invocation = {{argv + 1, argv + argc}, join_launcher(), entry};
+      invocation = {.arguments = {argv + 1, argv + argc}, .rank = join_launcher(), .place = {}, .entry = entry};
+      invocation.place = place_among_others(invocation.arguments);
+      if (invocation.place) require_fitting_place(*invocation.place, invocation.arguments.front());
       const int code = parse_and_run(program, argc, argv);
       return code != 0 ? code : exit_code;
     } catch (const ConfigError& error) {

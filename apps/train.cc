@@ -153,6 +153,24 @@ void end_cleanly_on_signals() {
   ::signal(SIGTERM, end_on_signal);
 }
 
+/// As one of the processes that another launcher started.
+int run_placed(const Job& job, const RankPlace& place) {
+  const bool has_processes = job.num_ranks() > 1 && job.options.transport == TransportKind::Processes;
+  if (!has_processes || job.num_ranks() != place.world_size) {
+    throw ConfigError(fmt::format(
+        "{} has started {} processes, but this run has {}; start as many as D W = {}, or change "
+        "--stages and --data-parallel",
+        to_text(place.launcher), place.world_size,
+        has_processes ? fmt::format("{} ranks", job.num_ranks()) : "one process", has_processes ? job.num_ranks() : 1));
+  }
+  if (uses_gpu(job.options) && !place.on_one_host()) {
+    throw ConfigError("--device cuda: the GPUs of one host only; start all ranks there");
+  }
+  require_descriptors(descriptors_needed(job), fmt::format("{} ranks", job.num_ranks()), "use fewer ranks");
+  if (place.rank == 0) output().write(describe(job));
+  return run_rank(job, join_place(place));
+}
+
 int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry entry) {
   require_descriptors(descriptors_needed(job), fmt::format("{} ranks", job.num_ranks()), "use fewer ranks");
   ::signal(SIGPIPE, SIG_IGN);  // whoever reads, the run goes on to its end
@@ -229,7 +247,13 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
     Job job = prepare_job(all.options);
     job.peak_flops = peak_flops(job, all);
     all.words.insert(all.words.begin(), "train");
-    exit_code = invocation.rank ? run_rank(job, *invocation.rank) : run(job, all.words, invocation.entry);
+    if (invocation.rank) {
+      exit_code = run_rank(job, *invocation.rank);
+    } else if (invocation.place) {
+      exit_code = run_placed(job, *invocation.place);
+    } else {
+      exit_code = run(job, all.words, invocation.entry);
+    }
   });
 }
 

@@ -131,6 +131,8 @@ void add_running(CLI::App& command, TrainCommandLine& flags) {
       command, "--hang-seconds", o.hang_seconds,
       "seconds without progress, beyond the longest pause so far, after which the job is ended and the rank that holds "
       "it up is named; while a rank computes, time counts a twentieth; 0: never (default 30)");
+  add_number(command, "--meeting-seconds", o.meeting_seconds,
+             "seconds that ranks have to find each other where torchrun, srun or mpirun starts them (default 120)");
 }
 
 void add_output(CLI::App& command, TrainCommandLine& flags) {

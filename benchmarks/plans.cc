@@ -140,7 +140,7 @@ std::vector<Measured> measure(const Options& options, const Problem& problem, co
                               const std::string& meeting) {
   const auto transport = connect_gloo({.rank = rank.rank,
                                        .world_size = rank.world_size,
-                                       .store_path = meeting + "-world",
+                                       .meeting = meeting_in_file(meeting + "-world"),
                                        .groups = profile_groups(),
                                        .share_memory = problem.share_memory});
   Predictor predictor(plan_problem(problem, profiled(options, problem, *transport, rank.rank)));

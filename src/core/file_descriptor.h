@@ -26,6 +26,9 @@ class FileDescriptor {
     if (fd_ != kNone) ::close(fd_);
   }
 
+  /// Gives the descriptor away: whoever takes the number closes it.
+  [[nodiscard]] int release() { return std::exchange(fd_, kNone); }
+
   /// The number; negative when empty.
   [[nodiscard]] int get() const { return fd_; }
 

@@ -10,12 +10,11 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include "core/error.h"
-#include "transport/gloo/store_file.h"
+#include "transport/gloo/meeting_store.h"
 
 namespace chimera {
 namespace {
@@ -31,13 +30,10 @@ class Joining {
   explicit Joining(const NcclOptions& options)
       : options_(options),
         device_(at::kCUDA, static_cast<c10::DeviceIndex>(options.rank)),
-        file_(std::make_shared<StoreFile>(options.store_path)),
-        store_(c10::make_intrusive<c10d::FileStore>(file_->path(), /*num_workers=*/-1)) {
-    store_->setTimeout(options.start_up_timeout);
-  }
+        meeting_(std::make_shared<MeetingStore>(options.meeting, options.start_up_timeout)) {}
 
   Communicators run() {
-    Communicators to{.keep = file_, .rank = options_.rank, .device = device_, .groups = options_.groups};
+    Communicators to{.keep = meeting_, .rank = options_.rank, .device = device_, .groups = options_.groups};
     if (options_.world_size == 1) return to;
     to.everyone = join("everyone", options_.rank, options_.world_size);
     for (std::size_t g = 0; g < to.groups.size(); ++g) to.process_groups.push_back(join_group(g));
@@ -60,16 +56,15 @@ class Joining {
   Communicators::Group join(const std::string& name, int member, int size) {
     auto group_options = c10d::ProcessGroupNCCL::Options::create();
     group_options->group_name = name;
-    auto group = c10::make_intrusive<c10d::ProcessGroupNCCL>(c10::make_intrusive<c10d::PrefixStore>(name, store_),
-                                                             member, size, std::move(group_options));
+    auto group = c10::make_intrusive<c10d::ProcessGroupNCCL>(
+        c10::make_intrusive<c10d::PrefixStore>(name, meeting_->store()), member, size, std::move(group_options));
     group->eagerConnectSingleDevice(device_);
     return group;
   }
 
   const NcclOptions& options_;
   at::Device device_;
-  std::shared_ptr<StoreFile> file_;  // closed after the store that reads it
-  c10::intrusive_ptr<c10d::FileStore> store_;
+  std::shared_ptr<MeetingStore> meeting_;
 };
 
 class CudaAccelerator final : public Accelerator {

@@ -35,7 +35,6 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr int kMostRanks = 1024;
-constexpr milliseconds kVictimGrace{300};       ///< from the first lost peer to naming a victim for want of a culprit
 constexpr milliseconds kTerminationGrace{500};  ///< from SIGTERM to SIGKILL
 
 /// What the launcher shares with its ranks.

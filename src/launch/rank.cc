@@ -8,14 +8,20 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 #include <string_view>
+#include <thread>
 
+#include "core/console.h"
 #include "core/error.h"
 #include "core/fault_point.h"
 #include "core/file_descriptor.h"
+#include "core/output_file.h"
 #include "launch/environment.h"
 #include "launch/report.h"
+#include "launch/verdict.h"
 
 namespace chimera {
 namespace {
@@ -23,7 +29,8 @@ namespace {
 std::string required_variable(const char* name) {
   const char* value = std::getenv(name);
   if (value == nullptr) {
-    throw ConfigError(fmt::format("{} is set but {} is not; unset it to start a job of its own", kRankVariable, name));
+    throw ConfigError(
+        fmt::format("{} is set but {} is not; unset it to start a job of its own", kLauncherVariable, name));
   }
   return value;
 }
@@ -81,24 +88,67 @@ struct ThreadProgress {
 };
 thread_local ThreadProgress thread_progress;
 
+/// Where another launcher has put this process.
+std::optional<RankPlace> own_place;
+
+/// For torchrun, whose table of failures shows the earliest.
+void write_error_file(const std::string& path, const std::string& message) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now).count();
+  const nlohmann::json report = {
+      {"message",
+       {{"message", message}, {"extraInfo", {{"py_callstack", message}, {"timestamp", std::to_string(seconds)}}}}}};
+  try {
+    write_whole(path, report.dump());
+  } catch (const Error&) {  // people are told all the same
+  }
+}
+
+/// One line on standard error. A rank that lost a peer waits a moment: the one to blame speaks first.
+void tell_people(const RankPlace& place, const FailureReport& report) {
+  if (!report.own_cause) std::this_thread::sleep_for(kVictimGrace);
+  const std::string message = report.own_cause
+                                  ? describe_failure(place.rank, {.report = report, .ending = {}})
+                                  : fmt::format("rank {} ended at {}: {}", place.rank, report.op, report.message);
+  messages().write("chimera: " + message + "\n");
+  messages().drain(kPromptEnd);
+  const char* path = std::getenv("TORCHELASTIC_ERROR_FILE");
+  if (path != nullptr && *path != '\0' && report.own_cause) write_error_file(path, message);
+}
+
 }  // namespace
 
 std::optional<RankEnvironment> rank_environment() {
-  if (std::getenv(kRankVariable) == nullptr) return std::nullopt;
+  if (std::getenv(kLauncherVariable) == nullptr) return std::nullopt;
   live_no_longer_than(required_number(kLauncherVariable));
   leave_interrupts_to_launcher();
   ::signal(SIGPIPE, SIG_IGN);
-  RankEnvironment self{required_number(kRankVariable), required_number(kWorldSizeVariable),
-                       required_variable(kStoreVariable), required_variable(kInputVariable)};
+  RankEnvironment self{.rank = required_number(kRankVariable),
+                       .world_size = required_number(kWorldSizeVariable),
+                       .meeting = meeting_in_file(required_variable(kStoreVariable)),
+                       .input_path = required_variable(kInputVariable)};
   if (self.rank >= self.world_size) {
     throw ConfigError(fmt::format("{} is {}; expected less than {} = {}", kRankVariable, self.rank, kWorldSizeVariable,
                                   self.world_size));
   }
   close_on_exec(required_number(kReportVariable));
-  close_on_exec(descriptor_of(kStoreVariable, self.store_path));
+  close_on_exec(descriptor_of(kStoreVariable, self.meeting.file));
   if (!self.input_path.empty()) close_on_exec(descriptor_of(kInputVariable, self.input_path));
   close_on_exec(required_number(kProgressVariable));
   own_progress.emplace(OwnProgress{{FileDescriptor(required_number(kProgressVariable)), self.world_size}, self.rank});
+  set_fault_rank(self.rank);
+  fault_point("start");
+  return self;
+}
+
+RankEnvironment join_place(const RankPlace& place) {
+  ::signal(SIGPIPE, SIG_IGN);
+  own_place = place;
+  RankEnvironment self{.rank = place.rank,
+                       .world_size = place.world_size,
+                       .meeting = meeting_point(place, own_variables()),
+                       .input_path = "",
+                       .placed = true};
   set_fault_rank(self.rank);
   fault_point("start");
   return self;
@@ -115,7 +165,8 @@ void note_progress(const RankProgress& progress) {
 void note_progress_on(ProgressPage* page, int rank) { thread_progress = {page, rank}; }
 
 void report_failure(const std::string& op, const std::string& message, bool own_cause, bool usage) {
-  if (std::getenv(kRankVariable) == nullptr) return;
+  if (own_place) return tell_people(*own_place, {own_place->rank, op, message, own_cause, usage});
+  if (std::getenv(kLauncherVariable) == nullptr) return;
   const std::string line = to_line({required_number(kRankVariable), op, message, own_cause, usage});
   // Nobody is left to tell where the launcher is gone; the kernel ends this process then.
   [[maybe_unused]] const ssize_t written = ::write(required_number(kReportVariable), line.data(), line.size());

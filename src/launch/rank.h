@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "core/meeting_point.h"
+#include "launch/place.h"
 #include "launch/progress.h"
 
 namespace chimera {
@@ -12,9 +14,14 @@ namespace chimera {
 struct RankEnvironment {
   int rank = 0;  ///< 0 .. world_size - 1
   int world_size = 1;
-  std::string store_path;  ///< file for a c10d FileStore; it exists only in memory and goes with the last process
-  std::string input_path;  ///< file with the launcher's LaunchPlan::input, in memory too; empty where that is empty
+  MeetingPoint meeting;
+  std::string input_path;  ///< file with the launcher's LaunchPlan::input, in memory; empty where that is empty
+  bool placed = false;     ///< another launcher started it, which does not watch it as ours does
 };
+
+/// As rank_environment(), of a process that another launcher has put there. From now on report_failure() tells people,
+/// and torchrun where that has given a file for it (TORCHELASTIC_ERROR_FILE). Throws what meeting_point() throws.
+[[nodiscard]] RankEnvironment join_place(const RankPlace& place);
 
 /// In a process that launch() started, returns its place in the job. Elsewhere it returns and changes nothing. Call it
 /// once, first thing in main(): it ties the process's life to the launcher's (SIGKILL when that one dies; a process
@@ -31,9 +38,9 @@ void note_progress(const RankProgress& progress);
 /// Where the calling thread notes progress from now on, as rank `rank`; null: where the process does.
 void note_progress_on(ProgressPage* page, int rank);
 
-/// Tells the launcher why this rank is about to end with a failure. `op` is what it was doing, e.g. "1B3", or empty.
-/// `own_cause` false: only because a peer was lost; then exit with ExitCode::PeerLost. `usage`: it exits with
-/// ExitCode::Usage. Does nothing outside a rank.
+/// Tells the launcher, or whom join_place() names, why this rank is about to end with a failure. `op` is what it was
+/// doing, e.g. "1B3", or empty. `own_cause` false: only because a peer was lost; then exit with ExitCode::PeerLost.
+/// `usage`: it exits with ExitCode::Usage. Does nothing outside a rank.
 void report_failure(const std::string& op, const std::string& message, bool own_cause, bool usage = false);
 
 }  // namespace chimera

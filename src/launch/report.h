@@ -1,6 +1,7 @@
 #pragma once
 // What a failing rank tells the launcher: one line of JSON through a pipe that all ranks share.
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,6 +17,9 @@ struct FailureReport {
   bool usage = false;     ///< it ends with ExitCode::Usage, which the launcher may be too quick to see
   friend bool operator==(const FailureReport&, const FailureReport&) = default;
 };
+
+/// From the first lost peer to naming a victim for want of a culprit.
+inline constexpr std::chrono::milliseconds kVictimGrace{300};
 
 /// One line, newline included, of at most PIPE_BUF bytes, so that a write of it is atomic. A longer message is cut,
 /// control characters become blanks, bytes outside UTF-8 become U+FFFD.

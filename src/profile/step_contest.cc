@@ -61,7 +61,7 @@ class StepContest::Processes : public Entrant {
     const auto ranks = static_cast<int>(job_.num_ranks());
     transport_ = connect_gloo({.rank = rank,
                                .world_size = ranks,
-                               .store_path = store,
+                               .meeting = meeting_in_file(store),
                                .groups = job_.rank_groups(),
                                .share_memory = share_memory});
   }

@@ -55,7 +55,7 @@ class Connector {
     if (exchange_ == Exchange::ByReference) return hub_.transport(rank);
     return connect_gloo({.rank = static_cast<int>(rank.value()),
                          .world_size = ranks_,
-                         .store_path = "/proc/self/fd/" + std::to_string(store_.get()),
+                         .meeting = meeting_in_file("/proc/self/fd/" + std::to_string(store_.get())),
                          .groups = groups_});
   }
   /// Ends the ranks that wait for others; those over Gloo notice by themselves that one has gone.

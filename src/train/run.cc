@@ -9,8 +9,10 @@
 #include <chrono>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <mutex>
 #include <optional>
+#include <system_error>
 
 #include "core/console.h"
 #include "core/cores.h"
@@ -135,8 +137,11 @@ void train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
 // bits.)
 constexpr std::chrono::milliseconds kGlooPatience = std::chrono::hours(24 * 20);
 
-std::chrono::milliseconds hang_time(const Job& job) {
-  return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(job.options.hang_seconds));
+/// Where another launcher started the ranks, nobody finds out who is to blame: what hangs for so long ends itself.
+constexpr std::chrono::milliseconds kPlacedPatience = std::chrono::minutes(30);
+
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(seconds));
 }
 
 std::unique_ptr<Transport> connect(const Job& job, const RankEnvironment& rank) {
@@ -145,18 +150,24 @@ std::unique_ptr<Transport> connect(const Job& job, const RankEnvironment& rank) 
     note_progress({RankProgress::Phase::Joining});
     return connect_gloo({.rank = rank.rank,
                          .world_size = rank.world_size,
-                         .store_path = rank.store_path,
-                         .timeout = kGlooPatience,
-                         .start_up_timeout = kGlooPatience,
+                         .meeting = rank.meeting,
+                         .timeout = rank.placed ? kPlacedPatience : kGlooPatience,
+                         .start_up_timeout = rank.placed ? milliseconds(job.options.meeting_seconds) : kGlooPatience,
                          .groups = job.rank_groups(),
                          .fingerprint = std::move(own)});
   }
   note_progress({RankProgress::Phase::Joining});
   return accelerator().connect({.rank = rank.rank,
                                 .world_size = rank.world_size,
-                                .store_path = rank.store_path,
+                                .meeting = rank.meeting,
                                 .groups = job.rank_groups(),
                                 .pairs = talking_pairs(job)});
+}
+
+/// All ranks have opened it.
+void remove_meeting_file(const MeetingPoint& meeting) {
+  std::error_code ignored;
+  if (!meeting.file.empty()) std::filesystem::remove(meeting.file, ignored);
 }
 
 /// Memory files of a rank that holds so many parameter groups: their gradients, those of both uses of a tied matrix,
@@ -192,7 +203,7 @@ int run_threads(const Job& job) {
   const auto ranks = static_cast<int>(job.num_ranks());
   std::vector<std::string> ops(static_cast<std::size_t>(ranks));  // [rank]: where it failed
   std::optional<MemoryMeter> meter = meter_of(job);
-  ThreadWatch watch(ranks, hang_time(job), !uses_gpu(job.options));
+  ThreadWatch watch(ranks, milliseconds(job.options.hang_seconds), !uses_gpu(job.options));
   const auto failed = try_rank_threads(ranks, job.rank_groups(), [&](RankId rank, Transport& transport) {
     const ThreadWatch::Rank watched(watch, static_cast<int>(rank.value()));
     const OwnStream stream(device_of(job.options, rank));
@@ -219,6 +230,7 @@ int run_rank(const Job& job, const RankEnvironment& rank) {
     }
     {
       const auto transport = connect(job, rank);
+      if (rank.placed && rank.rank == 0) remove_meeting_file(rank.meeting);
       note_progress({RankProgress::Phase::StartUp});
       std::optional<MemoryMeter> meter = meter_of(job);
       train_as(job, RankId(rank.rank), *transport, meter, op);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/meeting_point.h"
 #include "transport/pairs/pair_transport.h"
 #include "transport/transport.h"
 
@@ -15,7 +16,7 @@ namespace chimera {
 struct NcclOptions {
   int rank = 0;
   int world_size = 1;
-  std::string store_path;  ///< as in GlooOptions
+  MeetingPoint meeting;  ///< as in GlooOptions
   RankGroups groups;
   std::vector<RankPair> pairs;  ///< ranks that exchange messages, ascending; the same on every rank
   std::chrono::milliseconds start_up_timeout = std::chrono::minutes(2);  ///< for each step of finding the others

@@ -207,7 +207,7 @@ TEST(FitTest, RanksOverGlooTrainAlike) {
     at::set_num_threads(1);
     const auto transport = connect_gloo({.rank = static_cast<int>(rank.value()),
                                          .world_size = 2,
-                                         .store_path = "/proc/self/fd/" + std::to_string(store.get()),
+                                         .meeting = meeting_in_file("/proc/self/fd/" + std::to_string(store.get())),
                                          .groups = plan.rank_groups()});
     RankFit trainer(plan, rank, *transport);
     for (std::int64_t step = 0; step < options.steps; ++step)

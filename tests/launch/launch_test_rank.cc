@@ -54,7 +54,7 @@ class LockedStore {
 };
 
 std::vector<std::string> store_words(const RankEnvironment& self) {
-  std::istringstream text(LockedStore(self.store_path).read());
+  std::istringstream text(LockedStore(self.meeting.file).read());
   return {std::istream_iterator<std::string>(text), {}};
 }
 
@@ -83,7 +83,7 @@ int count_descriptors() {
 using Action = std::function<int(const RankEnvironment&)>;
 
 int victim(const RankEnvironment& self) {
-  LockedStore(self.store_path).append(fmt::format("{}\n", ::getpid()));
+  LockedStore(self.meeting.file).append(fmt::format("{}\n", ::getpid()));
   report_failure("0F2", "connection closed by peer", false);
   return static_cast<int>(ExitCode::PeerLost);
 }
@@ -96,7 +96,7 @@ int fail_after_the_victims(const RankEnvironment& self) {
 }
 
 int meet_in_the_store(const RankEnvironment& self) {
-  LockedStore(self.store_path).append(fmt::format("rank{}\n", self.rank));
+  LockedStore(self.meeting.file).append(fmt::format("rank{}\n", self.rank));
   await_store_words(self, static_cast<std::size_t>(self.world_size));
   return 0;
 }

@@ -201,7 +201,7 @@ int run(const std::vector<std::string>& arguments) {
   const GlooOptions options{
       .rank = static_cast<int>(me.value()),
       .world_size = world_size,
-      .store_path = arguments.at(4),
+      .meeting = meeting_in_file(arguments.at(4)),
       .timeout = impatient ? std::chrono::milliseconds(50) : std::chrono::minutes(1),
       .start_up_timeout = std::chrono::milliseconds(std::stoi(arguments.at(5))),
       .groups = world_size == contract::kWorkers ? contract::groups() : RankGroups{{kZero, kOne}},

@@ -179,7 +179,7 @@ TEST(GlooTransportTest, ADeathAfterJoiningKeepsNobodyFromLeaving) {
 
 TEST(GlooTransportTest, ARankAloneNeedsNobody) {
   const MemoryFile store("store");
-  const auto transport = connect_gloo({.store_path = store.path(), .groups = {{RankId(0)}}});
+  const auto transport = connect_gloo({.meeting = meeting_in_file(store.path()), .groups = {{RankId(0)}}});
   std::array<double, 1> value{2.5};
   transport->all_sum(value);
   EXPECT_EQ(value[0], 2.5);

@@ -38,7 +38,7 @@ std::int64_t gloo_descriptors(std::int64_t world_size, const RankGroups& groups)
 
 GlooConnections::GlooConnections(const GlooOptions& options)
     : options_(options),
-      file_(options.store_path),
+      meeting_(options.meeting, options.start_up_timeout),
       process_groups_(options.groups.size()),
       shares_(options.groups.size()) {}
 
@@ -56,14 +56,13 @@ void GlooConnections::join() {
 
 // All ranks create their groups in the same order, as each creation waits for the other members.
 void GlooConnections::connect_groups() {
-  store_ = c10::make_intrusive<c10d::FileStore>(file_.path(), /*numWorkers=*/-1);
-  store_->setTimeout(options_.start_up_timeout);
-  const auto device = create_device(options_.loopback);
+  meeting_.await_all(options_.rank, options_.world_size);
+  const auto device = create_device(meeting_.own_address());
   const auto create = [&](const std::string& name, int rank, std::size_t size) {
     auto group_options = ProcessGroupGloo::Options::create(options_.start_up_timeout);
     group_options->devices.push_back(device);  // one for all groups: one thread for all sockets
     group_options->threads = 1;
-    return c10::make_intrusive<ProcessGroupGloo>(c10::make_intrusive<c10d::PrefixStore>(name, store_), rank,
+    return c10::make_intrusive<ProcessGroupGloo>(c10::make_intrusive<c10d::PrefixStore>(name, meeting_.store()), rank,
                                                  static_cast<int>(size), group_options);
   };
   const auto world_size = static_cast<std::size_t>(options_.world_size);
@@ -144,8 +143,7 @@ void GlooConnections::abandon() noexcept {
   messages_.release();
   everyone_.release();
   for (GlooGroup& group : process_groups_) group.release();
-  store_.release();
-  file_.abandon();
+  meeting_.abandon();
 }
 
 }  // namespace chimera

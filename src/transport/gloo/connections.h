@@ -2,13 +2,12 @@
 // The process groups of one rank over Gloo, from meeting the other ranks to leaving them.
 
 #include <chrono>
-#include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <vector>
 
 #include "transport/gloo/gloo_transport.h"
 #include "transport/gloo/group.h"
+#include "transport/gloo/meeting_store.h"
 #include "transport/gloo/one_way_groups.h"
-#include "transport/gloo/store_file.h"
 
 namespace chimera {
 
@@ -39,8 +38,7 @@ class GlooConnections {
   std::vector<at::Tensor> gather_from_all(std::vector<at::Tensor>& mine);
 
   GlooOptions options_;
-  StoreFile file_;  // closed after the store that reads it
-  c10::intrusive_ptr<c10d::FileStore> store_;
+  MeetingStore meeting_;
   OneWayGroups messages_;  // and all_sum's
   GlooGroup everyone_;
   std::vector<GlooGroup> process_groups_;  // by parameter group

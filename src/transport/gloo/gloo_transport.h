@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "core/meeting_point.h"
 #include "transport/fingerprint.h"
 #include "transport/transport.h"
 
@@ -14,9 +15,7 @@ namespace chimera {
 struct GlooOptions {
   int rank = 0;
   int world_size = 1;
-  /// File through which the ranks exchange addresses, empty at first, the same file for all; removed by whoever made
-  /// it. May be "/proc/self/fd/N" of a memfd: it is opened anew, so N may be closed once connected.
-  std::string store_path;
+  MeetingPoint meeting;  ///< the same for all ranks
   /// Limit of any wait. A wait that runs out breaks all connections of the rank: a last resort, above hang detection.
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
   /// Limit of each step of finding and connecting the others.
@@ -24,13 +23,13 @@ struct GlooOptions {
   RankGroups groups;
   /// What all ranks must have in common; empty: nothing is compared.
   Fingerprint fingerprint = {};
-  /// Listen on 127.0.0.1 only, for ranks of one host. Else on the interface that GLOO_SOCKET_IFNAME names, or on the
-  /// address of this host's name.
-  bool loopback = true;
   /// Sum gradients in memory that the members of a group map, where all of them run on one host and may.
   bool share_memory = true;
 };
 
+/// Where the ranks meet in a file, they listen on 127.0.0.1 alone, as ranks of one host. Else each listens at the one
+/// address from which the meeting's host is reached, or at that of the interface that GLOO_SOCKET_IFNAME names.
+///
 /// Calls leave_header_room(), so that messages need not be copies. Joins the other ranks; returns once all have joined.
 /// Messages to higher and to lower ranks, and each stage with several members, have a process group each, so that none
 /// waits for another; together they use one thread for the sockets and one a group.

@@ -1,0 +1,65 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "help.h"
+#include "options.h"
+
+namespace chimera::apps {
+namespace {
+
+std::string meeting_text(const MeetingPoint& meeting) {
+  return meeting.file.empty() ? fmt::format("{}:{}", meeting.host, meeting.port) : meeting.file;
+}
+
+std::string as_text(const std::optional<RankPlace>& place, const MeetingPoint& meeting) {
+  if (!place) return "No launcher has started this process: `chimera train` starts its ranks itself.\n";
+  std::string text =
+      fmt::format("started by   {}\nrank         {} of {}\non its host  {} of {}\n", to_text(place->launcher),
+                  place->rank, place->world_size, place->local_rank, place->local_size);
+  if (place->world_size > 1) text += fmt::format("ranks meet   {}\n", meeting_text(meeting));
+  if (!place->conflict.empty()) text += fmt::format("conflict     {}\n", place->conflict);
+  for (const auto& [name, value] : place->read) text += fmt::format("  {}={}\n", name, value);
+  return text;
+}
+
+std::string as_json(const std::optional<RankPlace>& place, const MeetingPoint& meeting) {
+  if (!place) return "null\n";
+  nlohmann::ordered_json json = {
+      {"launcher", to_text(place->launcher)},
+      {"rank", place->rank},
+      {"world_size", place->world_size},
+      {"local_rank", place->local_rank},
+      {"local_world_size", place->local_size},
+      {"meeting", place->world_size > 1 ? nlohmann::ordered_json(meeting_text(meeting)) : nullptr},
+      {"conflict", place->conflict.empty() ? nullptr : nlohmann::ordered_json(place->conflict)},
+      {"variables", place->read}};
+  return json.dump(2) + "\n";
+}
+
+}  // namespace
+
+void add_env(CLI::App& program, int&) {
+  auto* command = program.add_subcommand("env", "Show where a launcher has put this process");
+  command->footer(
+      "Examples:\n"
+      "  chimera env\n"
+      "  srun -n 2 chimera env\n"
+      "  mpirun -n 2 chimera env --format json\n"
+      "\nThe first of these counts whose variables are set: CHIMERA_RANK and CHIMERA_WORLD_SIZE, torchrun, Open MPI, "
+      "SLURM, "
+      "MPICH. `chimera train` takes its rank from them; without any it starts its ranks itself (docs/clusters.md).");
+  auto format = std::make_shared<Format>();
+  begin_group(*command, heading::kOutput);
+  add_format(*command, *format, {Format::Text, Format::Json});
+  command->callback([format] {
+    const Variables variables = own_variables();
+    const auto place = find_place(variables);
+    const MeetingPoint meeting = place && place->world_size > 1 ? meeting_point(*place, variables) : MeetingPoint();
+    write_output("", *format == Format::Json ? as_json(place, meeting) : as_text(place, meeting));
+  });
+}
+
+}  // namespace chimera::apps

@@ -1,0 +1,37 @@
+#pragma once
+// c10d's store at a job's meeting point.
+
+#include <chrono>
+#include <memory>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "core/meeting_point.h"
+#include "transport/gloo/store_file.h"
+
+namespace chimera {
+
+/// A FileStore, or a TCPStore that listens at one address.
+class MeetingStore {
+ public:
+  /// `timeout`: of every wait. Throws TransportError where the file cannot be opened, the address cannot be listened
+  /// at, or nobody listens there in time.
+  MeetingStore(const MeetingPoint& meeting, std::chrono::milliseconds timeout);
+
+  [[nodiscard]] const c10::intrusive_ptr<c10d::Store>& store() const { return store_; }
+
+  /// Returns once all ranks have called it. Throws TransportError, which lists those that have not in time.
+  void await_all(int rank, int world_size);
+
+  /// The address of this host that the meeting's host is reached from; empty: all ranks are on one host.
+  [[nodiscard]] std::string own_address() const;
+
+  /// Leaves store and file open until the process ends.
+  void abandon() noexcept;
+
+ private:
+  MeetingPoint meeting_;
+  std::unique_ptr<StoreFile> file_;  // closed after the store that reads it
+  c10::intrusive_ptr<c10d::Store> store_;
+};
+
+}  // namespace chimera

@@ -1,0 +1,214 @@
+#include "launch/place.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "core/error.h"
+#include "support/scratch.h"
+
+namespace chimera {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+using ::testing::ThrowsMessage;
+
+const Variables kTorchrun = {{"RANK", "5"},
+                             {"WORLD_SIZE", "8"},
+                             {"LOCAL_RANK", "1"},
+                             {"LOCAL_WORLD_SIZE", "4"},
+                             {"MASTER_ADDR", "a"},
+                             {"MASTER_PORT", "29500"},
+                             {"TORCHELASTIC_RUN_ID", "none"},
+                             {"TORCHELASTIC_RESTART_COUNT", "2"},
+                             {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
+const Variables kOpenMpi = {{"OMPI_COMM_WORLD_RANK", "3"},
+                            {"OMPI_COMM_WORLD_SIZE", "4"},
+                            {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                            {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
+/// The last of three tasks on node n8, after two nodes with two and one with three.
+const Variables kSlurm = {{"SLURM_PROCID", "9"},
+                          {"SLURM_NTASKS", "12"},
+                          {"SLURM_LOCALID", "2"},
+                          {"SLURM_NODEID", "3"},
+                          {"SLURM_STEP_ID", "1"},
+                          {"SLURM_JOB_ID", "77"},
+                          {"SLURM_STEP_TASKS_PER_NODE", "2(x2),3(x2),2"},
+                          {"SLURM_STEP_NODELIST", "n[5-9]"}};
+const Variables kHydra = {{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "4"}};
+
+Variables with(Variables variables, const Variables& more) {
+  for (const auto& [name, value] : more) variables[name] = value;
+  return variables;
+}
+
+void expect_place(const Variables& variables, LauncherKind launcher, const std::vector<int>& numbers) {
+  const auto place = find_place(variables);
+  ASSERT_TRUE(place.has_value());
+  EXPECT_EQ(place->launcher, launcher);
+  EXPECT_EQ((std::vector<int>{place->rank, place->world_size, place->local_rank, place->local_size}), numbers);
+  EXPECT_EQ(place->conflict, "");
+}
+
+void expect_refused(const Variables& variables, const std::string& why) {
+  EXPECT_THAT([&] { static_cast<void>(find_place(variables)); }, ThrowsMessage<ConfigError>(HasSubstr(why)));
+}
+
+TEST(FindPlaceTest, ReadsWhatEachLauncherSets) {
+  expect_place(kTorchrun, LauncherKind::Torchrun, {5, 8, 1, 4});
+  expect_place(kOpenMpi, LauncherKind::OpenMpi, {3, 4, 1, 2});
+  expect_place(kSlurm, LauncherKind::Slurm, {9, 12, 2, 3});
+  expect_place(kHydra, LauncherKind::Hydra, {1, 4, 1, 4});
+  expect_place({{"CHIMERA_RANK", "1"}, {"CHIMERA_WORLD_SIZE", "2"}}, LauncherKind::Variables, {1, 2, 0, 1});
+  expect_place({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}}, LauncherKind::Torchrun,
+               {1, 2, 0, 1});
+}
+
+TEST(FindPlaceTest, IsNowhereWithoutALauncher) {
+  EXPECT_EQ(find_place({}), std::nullopt);
+  EXPECT_EQ(find_place({{"RANK", "captain"}}), std::nullopt) << "a word that others use too";
+}
+
+TEST(FindPlaceTest, OurOwnLauncherNeedsNoSecond) {
+  EXPECT_EQ(find_place(with(kSlurm, {{"CHIMERA_LAUNCHER_PID", "12"}, {"CHIMERA_RANK", "0"}})), std::nullopt);
+}
+
+TEST(FindPlaceTest, TheShellOfABatchScriptIsNoTask) {
+  Variables batch = kSlurm;
+  batch.erase("SLURM_STEP_ID");
+  EXPECT_EQ(find_place(batch), std::nullopt);
+}
+
+TEST(FindPlaceTest, AStepMayBeSmallerThanItsJob) {
+  expect_place(with(kSlurm, {{"SLURM_STEP_NUM_TASKS", "11"}}), LauncherKind::Slurm, {9, 11, 2, 3});
+}
+
+TEST(FindPlaceTest, SaysWhatItRead) { EXPECT_EQ(find_place(kHydra)->read, kHydra); }
+
+TEST(FindPlaceTest, TheFirstOfSeveralCounts) {
+  const Variables agent_per_node = with(kTorchrun, with(kSlurm, {{"SLURM_PROCID", "1"},
+                                                                 {"SLURM_NTASKS", "2"},
+                                                                 {"SLURM_NODEID", "1"},
+                                                                 {"SLURM_LOCALID", "0"},
+                                                                 {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"}}));
+  expect_place(agent_per_node, LauncherKind::Torchrun, {5, 8, 1, 4});
+  const Variables ours = {{"CHIMERA_RANK", "3"}, {"CHIMERA_WORLD_SIZE", "4"}};
+  expect_place(with(kOpenMpi, ours), LauncherKind::Variables, {3, 4, 0, 1});
+}
+
+TEST(FindPlaceTest, LaunchersThatContradictEachOtherAreInConflict) {
+  const auto conflict = [](const Variables& first, const Variables& second) {
+    return find_place(with(first, second))->conflict;
+  };
+  EXPECT_THAT(conflict(kTorchrun, with(kOpenMpi, {{"OMPI_COMM_WORLD_SIZE", "9"}})),
+              StartsWith("torchrun says that this process is rank 5 of 8, Open MPI that it is rank 3 of 9; start"));
+  EXPECT_THAT(conflict(kOpenMpi, kHydra), HasSubstr("rank 3 of 4, MPICH that it is rank 1 of 4")) << "as many, another";
+  const Variables alone = {{"CHIMERA_RANK", "0"}, {"CHIMERA_WORLD_SIZE", "1"}};
+  EXPECT_THAT(conflict(alone, kHydra), HasSubstr("rank 0 of 1")) << "four jobs at once";
+  const Variables one_host = with(kTorchrun, {{"LOCAL_WORLD_SIZE", "8"}, {"LOCAL_RANK", "5"}});
+  EXPECT_THAT(conflict(one_host, kOpenMpi), HasSubstr("rank 5 of 8")) << "four jobs on one host each";
+}
+
+TEST(FindPlaceTest, RefusesWhatNoLauncherSays) {
+  expect_refused({{"CHIMERA_RANK", "0"}}, "CHIMERA_WORLD_SIZE is not set, but CHIMERA_RANK is");
+  expect_refused(with(kHydra, {{"PMI_RANK", "x1"}}), "PMI_RANK is 'x1'; expected a number, 0 or more");
+  expect_refused(with(kHydra, {{"PMI_RANK", "4"}}), "MPICH says rank 4 of 4; expected less than the world size");
+  expect_refused(with(kHydra, {{"MPI_LOCALRANKID", "-1"}}), "MPI_LOCALRANKID is '-1'");
+  expect_refused(with(kHydra, {{"MPI_LOCALNRANKS", "5"}}), "local world size 5");
+  for (const char* tasks : {"", "2(x2", "2(x2),", "2,2", "a"}) {
+    expect_refused(with(kSlurm, {{"SLURM_STEP_TASKS_PER_NODE", tasks}}), "SLURM_STEP_TASKS_PER_NODE is");
+  }
+}
+
+/// With a folder of its own for files of temporary use.
+class MeetingPointTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ::setenv("TMPDIR", scratch_.path("").c_str(), 1); }
+  void TearDown() override { ::unsetenv("TMPDIR"); }
+
+  static MeetingPoint meeting(const Variables& variables) { return meeting_point(*find_place(variables), variables); }
+  [[nodiscard]] std::string folder() const { return scratch_.path("chimera-" + std::to_string(::getuid())); }
+
+ private:
+  testing::Scratch scratch_;
+};
+
+TEST_F(MeetingPointTest, IsAFileOfThisUserOnOneHost) {
+  const MeetingPoint point = meeting(kHydra);
+  EXPECT_EQ(std::filesystem::path(point.file).parent_path().lexically_normal(),
+            std::filesystem::path(folder()).lexically_normal());
+  EXPECT_EQ(meeting(with(kHydra, {{"PMI_RANK", "2"}, {"MPI_LOCALRANKID", "2"}})).file, point.file);
+  EXPECT_EQ(std::filesystem::status(folder()).permissions(), std::filesystem::perms::owner_all);
+  EXPECT_FALSE(point.listens);
+}
+
+TEST_F(MeetingPointTest, RestartsMeetAnew) {
+  const Variables one_host = with(kTorchrun, {{"LOCAL_WORLD_SIZE", "8"}});
+  EXPECT_NE(meeting(one_host).file, meeting(with(one_host, {{"TORCHELASTIC_RESTART_COUNT", "3"}})).file);
+}
+
+TEST_F(MeetingPointTest, RefusesAFolderThatOthersMayWriteTo) {
+  std::filesystem::create_directory(folder());
+  std::filesystem::permissions(folder(), std::filesystem::perms::all);
+  EXPECT_THAT([] { static_cast<void>(meeting(kHydra)); },
+              ThrowsMessage<Error>(HasSubstr("not a folder of this user alone")));
+  std::filesystem::remove(folder());
+  std::filesystem::create_directory_symlink("/tmp", folder());
+  EXPECT_THAT([] { static_cast<void>(meeting(kHydra)); },
+              ThrowsMessage<Error>(HasSubstr("not a folder of this user alone")));
+}
+
+TEST_F(MeetingPointTest, IsTheAgentsServerUnderTorchrun) {
+  const MeetingPoint point = meeting(kTorchrun);
+  EXPECT_EQ(point.file, "");
+  EXPECT_EQ(point.host, "a");
+  EXPECT_EQ(point.port, 29500);
+  EXPECT_FALSE(point.listens);
+  EXPECT_EQ(point.attempt, "none/2");
+}
+
+TEST_F(MeetingPointTest, RankZeroListensWhereItIsTold) {
+  const Variables told = {{"CHIMERA_WORLD_SIZE", "2"}, {"MASTER_ADDR", "::1"}, {"MASTER_PORT", "7"}};
+  EXPECT_TRUE(meeting(with(told, {{"CHIMERA_RANK", "0"}})).listens);
+  EXPECT_FALSE(meeting(with(told, {{"CHIMERA_RANK", "1"}})).listens);
+  const Variables own = {{"CHIMERA_RANK", "1"}, {"CHIMERA_MASTER_ADDR", "b"}, {"CHIMERA_MASTER_PORT", "9"}};
+  EXPECT_EQ(meeting(with(told, own)).host, "b");
+}
+
+TEST_F(MeetingPointTest, IsTheFirstNodeOfASlurmStep) {
+  const MeetingPoint point = meeting(kSlurm);
+  EXPECT_EQ(point.host, "n5");
+  EXPECT_EQ(point.port, 20000 + 77 * 16 + 1);
+  EXPECT_NE(meeting(with(kSlurm, {{"SLURM_STEP_ID", "2"}})).port, point.port) << "side by side";
+}
+
+TEST_F(MeetingPointTest, SaysWhatIsMissing) {
+  const auto expect_refused = [](const Variables& variables, const std::string& why) {
+    EXPECT_THAT([&] { static_cast<void>(meeting(variables)); }, ThrowsMessage<ConfigError>(HasSubstr(why)));
+  };
+  expect_refused(kOpenMpi, "Open MPI has put 2 of 4 processes on this host, and nothing says where they meet");
+  expect_refused(with(kOpenMpi, {{"MASTER_ADDR", "a"}}), "MASTER_ADDR is set but MASTER_PORT is not");
+  for (const char* port : {"0", "65536", "-1", "http"}) {
+    expect_refused(with(kTorchrun, {{"MASTER_PORT", port}}), "expected a port, 1 .. 65535");
+  }
+}
+
+TEST(ExpandHostsTest, ReadsListsAsSlurmWritesThem) {
+  EXPECT_THAT(expand_hosts(""), IsEmpty());
+  EXPECT_THAT(expand_hosts("a"), ElementsAre("a"));
+  EXPECT_THAT(expand_hosts("n[0-2,07],login,m[9-10]"), ElementsAre("n0", "n1", "n2", "n07", "login", "m9", "m10"));
+  EXPECT_THAT(expand_hosts("n[008-010]"), ElementsAre("n008", "n009", "n010"));
+  for (const char* list : {"n[0-2", "n[0-1]x"}) {
+    EXPECT_THAT([&] { static_cast<void>(expand_hosts(list)); }, ThrowsMessage<ConfigError>(HasSubstr(list)));
+  }
+}
+
+}  // namespace
+}  // namespace chimera
