@@ -155,7 +155,7 @@ TEST(GlooTransportTest, ADeathBeforeMeetingEndsTheOthersInTime) {
   const Ranks ranks("join", 2, "kill@rendezvous:1", milliseconds(500));
   EXPECT_EQ(ranks.await_rank(1), -SIGKILL);
   EXPECT_EQ(ranks.await_rank(0), 4) << ranks.output();
-  EXPECT_THAT(ranks.output(), HasSubstr("rank 0: joining 2 ranks, up to 500 ms a step: "));
+  EXPECT_THAT(ranks.output(), HasSubstr("1 of 2 ranks have not come within 0.5 s: 1"));
 }
 
 TEST(GlooTransportTest, ADeathBeforeMeetingLeavesTheOthersEndable) {

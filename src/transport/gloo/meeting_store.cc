@@ -69,9 +69,9 @@ c10::intrusive_ptr<c10d::Store> connect_tcp(const MeetingPoint& meeting, std::ch
                                                   c10::make_intrusive<c10d::TCPStore>(meeting.host, options));
   } catch (const std::exception&) {
     throw TransportError(
-        fmt::format("nobody listens at {}, where the ranks meet, after {} s; rank 0 does, once it has "
+        fmt::format("nobody listens at {}, where the ranks meet, after {:g} s; rank 0 does, once it has "
                     "started on that host",
-                    place_of(meeting), std::chrono::duration_cast<std::chrono::seconds>(timeout).count()));
+                    place_of(meeting), std::chrono::duration<double>(timeout).count()));
   }
 }
 
@@ -100,8 +100,8 @@ void MeetingStore::await_all(int rank, int world_size) {
     for (int each = 0; each < world_size; ++each) {
       if (!store_->check({key_of(each)})) missing.push_back(each);
     }
-    throw TransportError(fmt::format("{} of {} ranks have not come within {} s: {}", missing.size(), world_size,
-                                     std::chrono::duration_cast<std::chrono::seconds>(store_->getTimeout()).count(),
+    throw TransportError(fmt::format("{} of {} ranks have not come within {:g} s: {}", missing.size(), world_size,
+                                     std::chrono::duration<double>(store_->getTimeout()).count(),
                                      fmt::join(missing, ", ")));
   }
 }
