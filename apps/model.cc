@@ -58,7 +58,8 @@ Schedule schedule_of(const Options& options) {
     return schedule;
   }
   const std::int64_t micro_batches = options.micro_batches == 0 ? options.stages : options.micro_batches;
-  return find_generator(options.schedule).generate({options.stages, micro_batches});
+  const Generator& generator = find_generator(options.schedule);
+  return generator.generate(usual_shape(generator, options.stages, micro_batches));
 }
 
 ModelReport report_of(const Options& options) {

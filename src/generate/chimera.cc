@@ -6,6 +6,7 @@
 #include "generate/chimera_paper.h"
 #include "generate/chimera_placement.h"
 #include "generate/shape.h"
+#include "generate/split_order.h"
 
 namespace chimera {
 namespace {
@@ -16,11 +17,6 @@ std::optional<std::string> chimera_refusal(const PipelineShape& shape) {
   return chimera_placement_refusal(shape, shape.scale == ScaleMethod::Halving ? 4 : 2);
 }
 
-struct SlottedOp {
-  std::int64_t slot;  // in halves
-  Op op;
-};
-
 /// The micro-batches that are laid out together, in one block of at most D, or two of which the second may be smaller.
 struct Unit {
   std::int64_t slot;   // its first
@@ -30,31 +26,36 @@ struct Unit {
 };
 
 /// Units one after the other: the next one begins where its forwards fall among the last backwards of this one.
-std::vector<Unit> units_of(std::int64_t depth, std::int64_t micro_batches, bool doubled) {
+std::vector<Unit> units_of(const PipelineShape& shape, std::int64_t micro_batches) {
+  const std::int64_t depth = shape.stages;
+  const bool doubled = shape.scale != ScaleMethod::Direct;
   std::vector<Unit> units;
   std::int64_t slot = 0;
   for (std::int64_t first = 0; first < micro_batches; first += units.back().count) {
     const std::int64_t rest = micro_batches - first;
     const std::int64_t blocks = doubled && rest > depth ? 2 : 1;
     units.push_back({slot, first, std::min(rest, blocks * depth), blocks});
-    slot += (1 + blocks) * depth;
+    slot += (1 + blocks) * chimera_stages(shape);
   }
   return units;
 }
 
 /// Writes down a pipeline's ops of one unit at one stage. Slots hold one backward, or as many forwards as the unit has
 /// blocks; they are counted in halves to tell the two forwards apart.
-void lay_out(const Unit& unit, std::int64_t depth, std::int64_t pipelines, ReplicaId replica, StageId stage,
+void lay_out(const Unit& unit, const PipelineShape& shape, ReplicaId replica, StageId stage,
              std::vector<SlottedOp>& ops) {
+  const std::int64_t depth = shape.stages;
+  const std::int64_t stages = chimera_stages(shape);
   const std::int64_t s = stage.value();
   std::int64_t forwards = 0;
   for (std::int64_t block = 0; block < unit.blocks; ++block) {
     const std::int64_t begin = block * depth;
-    const Share share = share_of(replica.value(), pipelines, unit.first + begin, std::min(depth, unit.count - begin));
+    const Share share =
+        share_of(replica.value(), shape.pipelines, unit.first + begin, std::min(depth, unit.count - begin));
     for (std::int64_t m = 0; m < share.count; ++m, ++forwards) {
       const MicroBatchId id(share.first + m);
       const std::int64_t forward = unit.slot + s + 2 * (forwards / unit.blocks);
-      const std::int64_t backward = unit.slot + 2 * depth - 1 - s + begin + 2 * m;
+      const std::int64_t backward = unit.slot + 2 * stages - 1 - s + block * stages + 2 * m;
       ops.push_back({2 * forward + forwards % unit.blocks, {OpKind::Forward, replica, stage, id}});
       ops.push_back({2 * backward, {OpKind::Backward, replica, stage, id}});
     }
@@ -92,20 +93,21 @@ std::vector<Op> in_slot_order(std::vector<SlottedOp>& slotted, std::vector<const
 
 Schedule chimera(const PipelineShape& shape) {
   require_shape(kChimera, chimera_refusal(shape));
-  const std::int64_t depth = shape.stages;
   const bool halved = shape.scale == ScaleMethod::Halving;
   Schedule schedule{
-      kChimera, depth, shape.micro_batches * (halved ? 2 : 1), chimera_placement(depth, shape.pipelines / 2), {}};
+      kChimera, chimera_stages(shape), shape.micro_batches * (halved ? 2 : 1), chimera_placement(shape), {}};
   if (halved) schedule.micro_batch_scale = 0.5;
 
-  const auto units = units_of(depth, schedule.micro_batches, shape.scale != ScaleMethod::Direct);
+  const auto units = units_of(shape, schedule.micro_batches);
   std::vector<SlottedOp> slotted;
   std::vector<const Op*> at;
-  for (std::int64_t w = 0; w < depth; ++w) {
+  for (std::int64_t w = 0; w < shape.stages; ++w) {
     slotted.clear();
     for (const Unit& unit : units) {
       for (std::int64_t r = 0; r < shape.pipelines; ++r) {
-        lay_out(unit, depth, shape.pipelines, ReplicaId(r), stage_on(w, r, depth, shape.pipelines / 2), slotted);
+        for (std::int64_t c = 0; c < shape.chunks; ++c) {
+          lay_out(unit, shape, ReplicaId(r), stage_on(w, r, c, shape), slotted);
+        }
       }
     }
     schedule.workers.push_back(in_slot_order(slotted, at));
@@ -135,15 +137,20 @@ worker D-1-s. In slots of equal length micro-batch m of a pipeline runs F at sta
 | N = K D, direct, 2f pipelines | (D+(K-1)(D-D/f+2)) F + K (D+D/f-2) B |
 | N = 2 K D, doubling, F ≤ B ≤ 2F | (5D/2-1)(F+B) + (K-1) 2D (F+B) |
 | N = 2 K D, doubling, 2F ≤ B ≤ 3F | (5D/2-1)(F+B) + (K-1) (4F+(3D-2) B) |
+| N = K D, direct, 2f pipelines of v chunks | N(F+B) + (D/f-2)(B+(K-1)(B-F))/v |
 
 Worker w holds D/2+1+min(w, D-1-w) activations for N ≥ D, whatever N (doubling: D more). With F = B the bubble ratio
-is (D-2)/(2N+D-2). SC'21: figures 3 (basic unit), 7 (N > D) and 8 (2f pipelines).)",
-      .constraints = "D even, any N, f divides D/2",
-      .closed_form = "D F + (D+D/f-2) B at N = D",
-      .activations = "D/2+1 .. D",
+is (D-2)/(2N+D-2). SC'21: figures 3 (basic unit), 7 (N > D) and 8 (2f pipelines).
+
+With v chunks each pipeline has S = vD stages, laid down and up the workers in waves; the same slots with S for D. v = 2
+is BitPipe (Wu et al., 2024). For f = 1 worker w holds D-D/2v+(min(w, D-1-w)+1)/v activations.)",
+      .constraints = "D even, any N, v, f divides D/2",
+      .closed_form = "N(F+B) + (D/f-2)B/v at N = D",
+      .activations = "D/2+1 .. D (v = 1, f = 1)",
       .source = "Li and Hoefler, SC'21",
       .figure = {4, 4},
-      .axes = {bidirectional_pipelines(), scale},
+      .axes = {bidirectional_pipelines(), bidirectional_chunks(), scale},
+      .stages_a_worker = [](const PipelineShape& shape) { return shape.chunks; },
       .replicas = [](const PipelineShape& shape) { return shape.pipelines; },
       .late_forwards = true,
       .paper = PaperModel{chimera_critical_ops, chimera_free_regions}};

@@ -23,7 +23,7 @@ std::vector<std::int64_t> legal_pipelines(std::int64_t stages, std::int64_t most
 }  // namespace
 
 std::optional<std::string> chimera_placement_refusal(const PipelineShape& shape, std::int64_t ops_each) {
-  if (auto refused = insane(shape, ops_each)) return refused;
+  if (auto refused = loop_refusal(shape, ops_each)) return refused;
   if (shape.stages % 2 != 0) {
     return fmt::format("--stages must be even, not {} (with odd D both directions want the same slots)", shape.stages);
   }
@@ -31,9 +31,9 @@ std::optional<std::string> chimera_placement_refusal(const PipelineShape& shape,
     return fmt::format("--pipelines must be twice a divisor of D/2 = {}: {}; not {}", shape.stages / 2,
                        fmt::join(legal_pipelines(shape.stages, 128), ", "), shape.pipelines);
   }
-  if (shape.stages > kMostOps / shape.pipelines) {
+  if (chimera_stages(shape) > kMostOps / shape.pipelines) {
     return fmt::format("{} pipelines of {} stages are more than {} stages in all; use fewer of either", shape.pipelines,
-                       shape.stages, kMostOps);
+                       chimera_stages(shape), kMostOps);
   }
   return std::nullopt;
 }
@@ -44,22 +44,35 @@ TakenAxis bidirectional_pipelines() {
           }};
 }
 
-Placement chimera_placement(std::int64_t depth, std::int64_t f) {
+TakenAxis bidirectional_chunks() {
+  return {.axis = Axis::Chunks, .usual = 1, .planned = [](const PipelineShape&) {
+            return std::vector<std::int64_t>{1, 2};
+          }};
+}
+
+std::int64_t chimera_stages(const PipelineShape& shape) { return shape.stages * shape.chunks; }
+
+Placement chimera_placement(const PipelineShape& shape) {
+  const std::int64_t depth = shape.stages;
+  const std::int64_t f = shape.pipelines / 2;
   Placement placement;
   for (const bool down : {true, false}) {
     for (std::int64_t i = 0; i < f; ++i) {
       auto& row = placement.worker_of.emplace_back();
-      for (std::int64_t s = 0; s < depth; ++s) {
-        row.emplace_back((i * (depth / f) + (down ? s : depth - 1 - s)) % depth);
+      for (std::int64_t s = 0; s < chimera_stages(shape); ++s) {
+        const std::int64_t place = wave_worker(s, depth);
+        row.emplace_back((i * (depth / f) + (down ? place : depth - 1 - place)) % depth);
       }
     }
   }
   return placement;
 }
 
-StageId stage_on(std::int64_t worker, std::int64_t replica, std::int64_t depth, std::int64_t f) {
+StageId stage_on(std::int64_t worker, std::int64_t replica, std::int64_t chunk, const PipelineShape& shape) {
+  const std::int64_t depth = shape.stages;
+  const std::int64_t f = shape.pipelines / 2;
   const std::int64_t distance = (worker - replica % f * (depth / f) + depth) % depth;
-  return StageId(replica < f ? distance : depth - 1 - distance);
+  return StageId(wave_stage(replica < f ? distance : depth - 1 - distance, chunk, depth));
 }
 
 Share share_of(std::int64_t pipeline, std::int64_t pipelines, std::int64_t first, std::int64_t count) {

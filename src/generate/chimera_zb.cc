@@ -4,8 +4,10 @@
 #include <utility>
 
 #include "generate/chimera_placement.h"
+#include "generate/deepest_first.h"
 #include "generate/list_schedule.h"
 #include "generate/shape.h"
+#include "generate/split_order.h"
 
 namespace chimera {
 namespace {
@@ -16,64 +18,64 @@ std::optional<std::string> chimera_zb_refusal(const PipelineShape& shape) {
   return chimera_placement_refusal(shape, 3);
 }
 
-struct HalfSlotOp {
-  std::int64_t slot;
-  Op op;
-};
+bool has_whole_units(const PipelineShape& shape) { return shape.micro_batches % shape.stages == 0; }
 
 std::int64_t forward_slot(StageId stage, std::int64_t m) { return stage.value() + 2 * m; }
 std::int64_t backward_slot(const PipelineShape& shape, StageId stage, std::int64_t m) {
-  return 2 * shape.stages - 1 - stage.value() + 2 * m;
+  return 2 * chimera_stages(shape) - 1 - stage.value() + 2 * m;
 }
 
-/// F and I of the unit that begins with micro-batch `first`, by slot.
-void lay_out_unit(const PipelineShape& shape, std::int64_t worker, std::int64_t first, std::vector<HalfSlotOp>& ops) {
-  ops.clear();
+/// F and I of the unit that begins with micro-batch `first`.
+std::vector<SlottedOp> unit_of(const PipelineShape& shape, std::int64_t worker, std::int64_t first) {
+  std::vector<SlottedOp> ops;
   const std::int64_t count = std::min(shape.stages, shape.micro_batches - first);
-  const std::int64_t begin = 3 * first;
+  const std::int64_t begin = 3 * shape.chunks * first;
   for (std::int64_t r = 0; r < shape.pipelines; ++r) {
-    const StageId stage = stage_on(worker, r, shape.stages, shape.pipelines / 2);
     const Share share = share_of(r, shape.pipelines, first, count);
-    for (std::int64_t m = 0; m < share.count; ++m) {
-      const MicroBatchId id(share.first + m);
-      ops.push_back({begin + forward_slot(stage, m), {OpKind::Forward, ReplicaId(r), stage, id}});
-      ops.push_back({begin + backward_slot(shape, stage, m), {OpKind::BackwardInput, ReplicaId(r), stage, id}});
+    for (std::int64_t c = 0; c < shape.chunks; ++c) {
+      const StageId stage = stage_on(worker, r, c, shape);
+      for (std::int64_t m = 0; m < share.count; ++m) {
+        const MicroBatchId id(share.first + m);
+        ops.push_back({begin + forward_slot(stage, m), {OpKind::Forward, ReplicaId(r), stage, id}});
+        ops.push_back({begin + backward_slot(shape, stage, m), {OpKind::BackwardInput, ReplicaId(r), stage, id}});
+      }
     }
   }
-  std::sort(ops.begin(), ops.end(), [](const HalfSlotOp& a, const HalfSlotOp& b) { return a.slot < b.slot; });
-}
-
-/// The order of one worker: F and I in their slots, W in free ones.
-std::vector<Op> order_by_slots(const PipelineShape& shape, std::int64_t worker) {
-  std::vector<Op> order;
-  order.reserve(static_cast<std::size_t>(3 * shape.micro_batches));
-  std::vector<HalfSlotOp> unit;
-  std::vector<Op> weights;  // in the order of their I
-  std::size_t filled = 0;   // of the weights
-  const auto fill = [&](std::int64_t free_slots) {
-    for (; free_slots > 0 && filled < weights.size(); --free_slots) order.push_back(weights[filled++]);
-  };
-  std::int64_t slot = 0;
-  for (std::int64_t first = 0; first < shape.micro_batches; first += shape.stages) {
-    lay_out_unit(shape, worker, first, unit);
-    for (const HalfSlotOp& entry : unit) {
-      fill(entry.slot - slot);
-      slot = entry.slot + 1;
-      order.push_back(entry.op);
-      if (entry.op.kind == OpKind::Forward) continue;
-      weights.push_back(entry.op);
-      weights.back().kind = OpKind::BackwardWeight;
-    }
-  }
-  fill(shape.micro_batches);
-  return order;
+  return ops;
 }
 
 Schedule by_slots(const PipelineShape& shape) {
-  Schedule schedule{
-      kChimeraZb, shape.stages, shape.micro_batches, chimera_placement(shape.stages, shape.pipelines / 2), {}};
-  for (std::int64_t w = 0; w < shape.stages; ++w) schedule.workers.push_back(order_by_slots(shape, w));
+  Schedule schedule{kChimeraZb, chimera_stages(shape), shape.micro_batches, chimera_placement(shape), {}};
+  for (std::int64_t w = 0; w < shape.stages; ++w) {
+    SplitOrder order;
+    for (std::int64_t first = 0; first < shape.micro_batches; first += shape.stages) {
+      order.add_unsorted(unit_of(shape, w, first));
+    }
+    schedule.workers.push_back(order.take());
+  }
   return schedule;
+}
+
+/// The pipeline of each micro-batch, in units of D.
+std::vector<ReplicaId> dealt_out(const PipelineShape& shape) {
+  std::vector<ReplicaId> replica_of;
+  for (std::int64_t first = 0; first < shape.micro_batches; first += shape.stages) {
+    const std::int64_t count = std::min(shape.stages, shape.micro_batches - first);
+    for (std::int64_t r = 0; r < shape.pipelines; ++r) {
+      const Share share = share_of(r, shape.pipelines, first, count);
+      replica_of.insert(replica_of.end(), static_cast<std::size_t>(share.count), ReplicaId(r));
+    }
+  }
+  return replica_of;
+}
+
+Schedule by_depth(const PipelineShape& shape) {
+  return deepest_first({.name = kChimeraZb,
+                        .placement = chimera_placement(shape),
+                        .replica_of = dealt_out(shape),
+                        .admitted = shape.stages / shape.pipelines,
+                        .most_held = chimera_stages(shape),
+                        .latency_ticks = shape.chunks});
 }
 
 /// I before F before W; of F, and of I, the one with the smaller `slot` first.
@@ -89,39 +91,28 @@ ListRank by_kind_and_slot(Slot slot) {
   };
 }
 
-ListTask task_of(const PipelineShape& shape) {
-  ListTask task{.name = kChimeraZb,
-                .placement = chimera_placement(shape.stages, shape.pipelines / 2),
-                .split_backward = true,
-                .durations = {{.forward = 1, .input_gradient = 1, .weight_gradient = 1}}};
-  for (std::int64_t first = 0; first < shape.micro_batches; first += shape.stages) {
-    const std::int64_t count = std::min(shape.stages, shape.micro_batches - first);
-    for (std::int64_t r = 0; r < shape.pipelines; ++r) {
-      const Share share = share_of(r, shape.pipelines, first, count);
-      task.replica_of.insert(task.replica_of.end(), static_cast<std::size_t>(share.count), ReplicaId(r));
-    }
-  }
-  return task;
-}
-
 /// The best of three greedy orders. Each beats the others at some shapes.
 Schedule best_greedy(const PipelineShape& shape) {
-  ListTask task = task_of(shape);
-  const auto with_credits = [&](std::int64_t credits, const ListRank& rank) {
-    task.worker_credits.assign(static_cast<std::size_t>(shape.stages), credits);
+  const std::int64_t stages = chimera_stages(shape);
+  ListTask task{.name = kChimeraZb,
+                .placement = chimera_placement(shape),
+                .replica_of = dealt_out(shape),
+                .split_backward = true,
+                .durations = {{.forward = 1, .input_gradient = 1, .weight_gradient = 1}}};
+  const auto with_credits = [&](std::int64_t units, const ListRank& rank) {
+    task.worker_credits.assign(static_cast<std::size_t>(shape.stages), units * shape.chunks);
     return list_schedule(task, rank);
   };
   // The older micro-batch first, then the one that has come less far.
-  const auto older = by_kind_and_slot([&](const Op& op, std::int64_t age) {
-    return op.kind == OpKind::Forward ? age * shape.stages + op.stage.value() : 0;
-  });
+  const auto older = by_kind_and_slot(
+      [&](const Op& op, std::int64_t age) { return op.kind == OpKind::Forward ? age * stages + op.stage.value() : 0; });
   // Forwards as if all micro-batches were of one unit.
   const auto one_unit = by_kind_and_slot(
       [](const Op& op, std::int64_t age) { return op.kind == OpKind::Forward ? forward_slot(op.stage, age) : 0; });
   // The slots of by_slots().
   const auto units = by_kind_and_slot([&](const Op& op, std::int64_t age) {
     const std::int64_t share_of_unit = shape.stages / shape.pipelines;
-    const std::int64_t begin = 3 * shape.stages * (age / share_of_unit);
+    const std::int64_t begin = 3 * stages * (age / share_of_unit);
     const std::int64_t m = age % share_of_unit;
     return begin + (op.kind == OpKind::Forward ? forward_slot(op.stage, m) : backward_slot(shape, op.stage, m));
   });
@@ -135,23 +126,34 @@ Schedule best_greedy(const PipelineShape& shape) {
 
 Schedule chimera_zb(const PipelineShape& shape) {
   require_shape(kChimeraZb, chimera_zb_refusal(shape));
-  const bool whole_units = shape.micro_batches % shape.stages == 0;
-  return whole_units || shape.micro_batches < shape.stages ? by_slots(shape) : best_greedy(shape);
+  const bool in_order_of_depth =
+      shape.order == OpOrder::Deepest || (shape.order == OpOrder::Auto && shape.chunks > 1 && has_whole_units(shape));
+  if (in_order_of_depth) return by_depth(shape);
+  return has_whole_units(shape) || shape.micro_batches < shape.stages ? by_slots(shape) : best_greedy(shape);
 }
 
 Generator chimera_zb_entry() {
+  const TakenAxis order{
+      .axis = Axis::Order,
+      .usual = static_cast<std::int64_t>(OpOrder::Auto),
+      .planned =
+          [](const PipelineShape&) {
+            return std::vector{static_cast<std::int64_t>(OpOrder::Slots), static_cast<std::int64_t>(OpOrder::Deepest)};
+          },
+      .by_costs = true};
   return {.name = kChimeraZb,
           .generate = chimera_zb,
           .refusal = chimera_zb_refusal,
           .rule =
               "Chimera's placement with split backward: `docs/chimera_zb.md` has the rule and why no order on this "
               "placement is faster.",
-          .constraints = "D even, any N, f divides D/2",
-          .closed_form = "N(F+I+W)+(D/2f-1)F, F=I=W, D|N",
+          .constraints = "D even, any N, v, f divides D/2",
+          .closed_form = "N(F+I+W)+(D/2f-1)F/v, F=I=W, D|N",
           .activations = "D (any N: D+1)",
           .source = "ours",
           .figure = {4, 4},
-          .axes = {bidirectional_pipelines()},
+          .axes = {bidirectional_pipelines(), bidirectional_chunks(), order},
+          .stages_a_worker = [](const PipelineShape& shape) { return shape.chunks; },
           .replicas = [](const PipelineShape& shape) { return shape.pipelines; },
           .late_forwards = true};
 }

@@ -21,7 +21,7 @@ std::optional<std::string> dualpipev_refusal(const PipelineShape& shape) {
 Schedule dualpipev(const PipelineShape& shape) {
   require_shape(kDualpipev, dualpipev_refusal(shape));
   const std::int64_t depth = shape.stages;
-  Schedule schedule{kDualpipev, 2 * depth, shape.micro_batches, vee_placement(depth), {}};
+  Schedule schedule{kDualpipev, 2 * depth, shape.micro_batches, wave_placement(depth, 2), {}};
   for (std::int64_t w = 0; w < depth; ++w) {
     schedule.workers.push_back(dualpipe_order({.stage = StageId(w), .count = shape.micro_batches},
                                               {.stage = StageId(2 * depth - 1 - w), .count = shape.micro_batches}, w,

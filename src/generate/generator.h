@@ -19,6 +19,9 @@ struct TakenAxis {
   std::int64_t usual = 1;  // where the user says nothing
   /// The values that a planner tries for the D and N of `shape`.
   std::function<std::vector<std::int64_t>(const PipelineShape& shape)> planned;
+  /// Whether the best of the planned values depends on the costs alone, so that what knows them tries all where the
+  /// user names none.
+  bool by_costs = false;
 };
 
 /// D and N of the picture in the documentation and in tests/golden/, its other parameters as usual.

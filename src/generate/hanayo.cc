@@ -1,6 +1,5 @@
 #include "generate/hanayo.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "generate/list_schedule.h"
@@ -11,17 +10,13 @@ namespace {
 
 constexpr const char* kHanayo = "hanayo";
 
-std::optional<std::string> hanayo_refusal(const PipelineShape& shape) {
-  return insane(shape, 4 * std::clamp<std::int64_t>(shape.waves, 1, kMostOps));
-}
+std::optional<std::string> hanayo_refusal(const PipelineShape& shape) { return wave_refusal(shape, 2); }
 
 /// No limits yet.
 ListTask wave_task(const PipelineShape& shape) {
-  const std::int64_t turn = 2 * shape.stages;
-  ListTask task{.name = kHanayo, .replica_of = std::vector<ReplicaId>(static_cast<std::size_t>(shape.micro_batches))};
-  auto& row = task.placement.worker_of.emplace_back();
-  for (std::int64_t s = 0; s < shape.waves * turn; ++s) row.emplace_back(std::min(s % turn, turn - 1 - s % turn));
-  return task;
+  return {.name = kHanayo,
+          .placement = wave_placement(shape.stages, 2 * shape.waves),
+          .replica_of = std::vector<ReplicaId>(static_cast<std::size_t>(shape.micro_batches))};
 }
 
 }  // namespace
@@ -60,12 +55,7 @@ Generator hanayo_entry() {
           .closed_form = "ratio ~(2D-2)/(3wD+D-1), N=D",
           .activations = "2wD chunks",
           .source = "Liu et al., SC'23",
-          .axes = {{.axis = Axis::Waves,
-                    .usual = 1,
-                    .planned =
-                        [](const PipelineShape&) {
-                          return std::vector<std::int64_t>{1, 2};
-                        }}},
+          .axes = {waves()},
           .stages_a_worker = [](const PipelineShape& shape) { return 2 * shape.waves; }};
 }
 

@@ -1,9 +1,8 @@
 #include "generate/interleaved_one_f_one_b.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
+#include "generate/interleaved.h"
 #include "generate/shape.h"
 
 namespace chimera {
@@ -11,16 +10,8 @@ namespace {
 
 constexpr const char* kInterleaved = "interleaved-1f1b";
 
-std::int64_t num_groups(const PipelineShape& shape) {
-  return std::max<std::int64_t>(1, shape.micro_batches / shape.stages);
-}
-
 std::optional<std::string> interleaved_one_f_one_b_refusal(const PipelineShape& shape) {
-  if (auto refused = loop_refusal(shape)) return refused;
-  if (shape.micro_batches % num_groups(shape) == 0) return std::nullopt;
-  return fmt::format(
-      "--micro-batches must be a multiple of N div D = {}, not {} (N below D or a multiple of D always is)",
-      num_groups(shape), shape.micro_batches);
+  return interleaved_refusal(shape, 2);
 }
 
 }  // namespace
@@ -29,24 +20,17 @@ Schedule interleaved_one_f_one_b(const PipelineShape& shape) {
   require_shape(kInterleaved, interleaved_one_f_one_b_refusal(shape));
   const std::int64_t depth = shape.stages;
   const std::int64_t chunks = shape.chunks;
-  const std::int64_t group = shape.micro_batches / num_groups(shape);  // at a stage before the worker turns to the next
-  const std::int64_t passes = shape.micro_batches * chunks;            // forwards of a worker
+  const Rounds rounds(shape);
 
   Schedule schedule{kInterleaved, depth * chunks, shape.micro_batches, loop_placement(depth, chunks), {}};
   schedule.workers.resize(static_cast<std::size_t>(depth));
   for (std::int64_t r = 0; r < depth; ++r) {
     auto& ops = schedule.workers[static_cast<std::size_t>(r)];
-    const auto add = [&](OpKind kind, std::int64_t k) {
-      const std::int64_t turn = k % (group * chunks) / group;
-      const std::int64_t chunk = kind == OpKind::Forward ? turn : chunks - 1 - turn;
-      const std::int64_t micro_batch = k / (group * chunks) * group + k % group;
-      ops.push_back({kind, ReplicaId(0), StageId(chunk * depth + r), MicroBatchId(micro_batch)});
-    };
-    const std::int64_t warm_up = std::min(2 * (depth - 1 - r) + (chunks - 1) * group, passes);
-    for (std::int64_t k = 0; k < warm_up; ++k) add(OpKind::Forward, k);
-    for (std::int64_t k = 0; k < passes; ++k) {
-      if (warm_up + k < passes) add(OpKind::Forward, warm_up + k);
-      add(OpKind::Backward, k);
+    const std::int64_t warm_up = std::min(2 * (depth - 1 - r) + (chunks - 1) * rounds.group(), rounds.passes());
+    for (std::int64_t k = 0; k < warm_up; ++k) ops.push_back(rounds.op(OpKind::Forward, r, k));
+    for (std::int64_t k = 0; k < rounds.passes(); ++k) {
+      if (warm_up + k < rounds.passes()) ops.push_back(rounds.op(OpKind::Forward, r, warm_up + k));
+      ops.push_back(rounds.op(OpKind::Backward, r, k));
     }
   }
   return schedule;

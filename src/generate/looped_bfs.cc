@@ -7,10 +7,12 @@ namespace {
 
 constexpr const char* kLoopedBfs = "looped-bfs";
 
+std::optional<std::string> looped_bfs_refusal(const PipelineShape& shape) { return loop_refusal(shape, 2); }
+
 }  // namespace
 
 Schedule looped_bfs(const PipelineShape& shape) {
-  require_shape(kLoopedBfs, loop_refusal(shape));
+  require_shape(kLoopedBfs, looped_bfs_refusal(shape));
   const std::int64_t depth = shape.stages;
   Schedule schedule{kLoopedBfs, depth * shape.chunks, shape.micro_batches, loop_placement(depth, shape.chunks), {}};
   schedule.workers.resize(static_cast<std::size_t>(depth));
@@ -30,7 +32,7 @@ Schedule looped_bfs(const PipelineShape& shape) {
 Generator looped_bfs_entry() {
   return {.name = kLoopedBfs,
           .generate = looped_bfs,
-          .refusal = loop_refusal,
+          .refusal = looped_bfs_refusal,
           .rule =
               "Each worker holds v stages, chunk c of worker r being stage cD+r: all forwards of its first chunk, then "
               "of the next; then all backwards of its last chunk, then of the one before. Each stage is visited twice "

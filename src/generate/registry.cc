@@ -12,11 +12,15 @@
 #include "generate/gems.h"
 #include "generate/gpipe.h"
 #include "generate/hanayo.h"
+#include "generate/hanayo_zb.h"
 #include "generate/interleaved_one_f_one_b.h"
+#include "generate/interleaved_zb.h"
 #include "generate/looped_bfs.h"
 #include "generate/one_f_one_b.h"
 #include "generate/pipedream.h"
 #include "generate/pipedream_two_bw.h"
+#include "generate/v_half.h"
+#include "generate/v_min.h"
 #include "generate/zb_h1.h"
 #include "generate/zb_h2.h"
 #include "generate/zb_v.h"
@@ -34,10 +38,14 @@ std::span<const Generator> generators() {
       chimera_entry(),
       zb_h1_entry(),
       zb_h2_entry(),
+      interleaved_zb_entry(),
       zb_v_entry(),
+      v_half_entry(),
+      v_min_entry(),
       dualpipe_entry(),
       dualpipev_entry(),
       hanayo_entry(),
+      hanayo_zb_entry(),
       chimera_zb_entry(),
       pipedream_entry(),
       pipedream_two_bw_entry(),

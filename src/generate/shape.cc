@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "generate/shape_axis.h"
 
@@ -23,9 +25,9 @@ std::optional<std::string> insane(const PipelineShape& shape, std::int64_t ops_e
   return std::nullopt;
 }
 
-std::optional<std::string> loop_refusal(const PipelineShape& shape) {
-  if (auto refused = insane(shape)) return refused;
-  if (shape.chunks <= kMostOps / 2 / (shape.stages * shape.micro_batches)) return std::nullopt;
+std::optional<std::string> loop_refusal(const PipelineShape& shape, std::int64_t ops_each) {
+  if (auto refused = insane(shape, ops_each)) return refused;
+  if (shape.chunks <= kMostOps / ops_each / (shape.stages * shape.micro_batches)) return std::nullopt;
   return fmt::format("{} workers times {} chunks times {} micro-batches are more than {} ops; use fewer", shape.stages,
                      shape.chunks, shape.micro_batches, kMostOps);
 }
@@ -33,6 +35,16 @@ std::optional<std::string> loop_refusal(const PipelineShape& shape) {
 TakenAxis looped_chunks() {
   return {.axis = Axis::Chunks, .usual = 2, .planned = [](const PipelineShape&) {
             return std::vector<std::int64_t>{2, 4};
+          }};
+}
+
+std::optional<std::string> wave_refusal(const PipelineShape& shape, std::int64_t ops_each) {
+  return insane(shape, 2 * ops_each * std::clamp<std::int64_t>(shape.waves, 1, kMostOps));
+}
+
+TakenAxis waves() {
+  return {.axis = Axis::Waves, .usual = 1, .planned = [](const PipelineShape&) {
+            return std::vector<std::int64_t>{1, 2};
           }};
 }
 
@@ -46,6 +58,22 @@ Placement loop_placement(std::int64_t workers, std::int64_t chunks) {
   Placement placement;
   auto& row = placement.worker_of.emplace_back();
   for (std::int64_t s = 0; s < workers * chunks; ++s) row.emplace_back(s % workers);
+  return placement;
+}
+
+std::int64_t wave_worker(std::int64_t stage, std::int64_t workers) {
+  const std::int64_t step = stage % (2 * workers);
+  return std::min(step, 2 * workers - 1 - step);
+}
+
+std::int64_t wave_stage(std::int64_t worker, std::int64_t chunk, std::int64_t workers) {
+  return chunk * workers + (chunk % 2 == 0 ? worker : workers - 1 - worker);
+}
+
+Placement wave_placement(std::int64_t workers, std::int64_t chunks) {
+  Placement placement;
+  auto& row = placement.worker_of.emplace_back();
+  for (std::int64_t s = 0; s < workers * chunks; ++s) row.emplace_back(wave_worker(s, workers));
   return placement;
 }
 

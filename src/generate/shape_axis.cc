@@ -16,6 +16,7 @@ constexpr auto words_of() {
 }
 
 constexpr auto kScales = words_of<ScaleMethod>();
+constexpr auto kOrders = words_of<OpOrder>();
 
 template <auto Field>
 std::int64_t get(const PipelineShape& shape) {
@@ -40,6 +41,11 @@ constexpr std::array kAxes = {
     field<&PipelineShape::chunks>(Axis::Chunks, "chunks", "v", "v, the virtual stages on each worker", 1),
     field<&PipelineShape::waves>(Axis::Waves, "waves", "w", "w, the waves through the workers", 1),
     field<&PipelineShape::scale>(Axis::Scale, "scale", "", "how N > D micro-batches are scheduled", 0, kScales),
+    field<&PipelineShape::order>(Axis::Order, "order", "",
+                                 "the rule of the order: slots, fastest at equal times; deepest, whatever has come "
+                                 "farthest, for latency and unequal times; auto: the better at the costs of simulate, "
+                                 "else deepest for whole units of more than one chunk",
+                                 0, kOrders),
 };
 
 }  // namespace

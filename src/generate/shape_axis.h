@@ -14,9 +14,10 @@ namespace chimera {
 /// A parameter of a shape; the schedules that take it say so in their entries (generator.h).
 enum class Axis : std::uint8_t {
   Pipelines,  ///< 2f, Chimera's down and up pipelines together
-  Chunks,     ///< v, virtual stages on each worker, where stages go round the workers
+  Chunks,     ///< v, virtual stages of a replica on each worker
   Waves,      ///< w, how often the stages go down and up the workers
   Scale,      ///< how Chimera runs more micro-batches than stages
+  Order,      ///< which of two rules orders the ops
 };
 
 struct ShapeAxis {

@@ -62,12 +62,4 @@ void TwoChunks::write_oldest_weight_gradient() {
   ops_.push_back(op);
 }
 
-Placement vee_placement(std::int64_t workers) {
-  Placement placement;
-  auto& row = placement.worker_of.emplace_back();
-  for (std::int64_t w = 0; w < workers; ++w) row.emplace_back(w);
-  for (std::int64_t w = workers - 1; w >= 0; --w) row.emplace_back(w);
-  return placement;
-}
-
 }  // namespace chimera

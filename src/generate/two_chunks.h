@@ -52,7 +52,4 @@ class TwoChunks {
   std::size_t oldest_ = 0;  // no op before this one is an I that waits for OldestW
 };
 
-/// One replica of 2D stages, down the D workers and up again: worker w holds stages w and 2D-1-w.
-[[nodiscard]] Placement vee_placement(std::int64_t workers);
-
 }  // namespace chimera

@@ -19,7 +19,7 @@ Schedule zb_v(const PipelineShape& shape) {
   using enum Step;
   const std::int64_t depth = shape.stages;
   const std::int64_t n = std::max(shape.micro_batches, 2 * depth - 1);
-  Schedule schedule{kZbV, 2 * depth, shape.micro_batches, vee_placement(depth), {}};
+  Schedule schedule{kZbV, 2 * depth, shape.micro_batches, wave_placement(depth, 2), {}};
   for (std::int64_t w = 0; w < depth; ++w) {
     TwoChunks order({.stage = StageId(w), .count = shape.micro_batches},
                     {.stage = StageId(2 * depth - 1 - w), .count = shape.micro_batches});

@@ -14,7 +14,7 @@
 namespace chimera {
 
 /// PaperModel::critical_ops of the schedule; none where neither the paper nor the schedule's own has a closed form
-/// (schedules that split backward, interleave or fold).
+/// (schedules that split backward, interleave or fold, and shapes with several chunks a worker).
 [[nodiscard]] std::optional<CriticalOps> critical_ops(const std::string& schedule, const PipelineShape& shape,
                                                       double ratio);
 

@@ -8,10 +8,11 @@ std::string direction(const Schedule& schedule, std::size_t replica) {
   const std::vector<WorkerId>& workers = schedule.placement.worker_of[replica];
   const auto count = static_cast<std::int64_t>(schedule.workers.size());
   const auto steps = [&](std::int64_t step) {
-    for (std::size_t s = 1; s < workers.size(); ++s) {
+    if (count < 2 || workers.size() % schedule.workers.size() != 0) return false;
+    for (std::size_t s = 1; s < schedule.workers.size(); ++s) {
       if ((workers[s - 1].value() + step + count) % count != workers[s].value()) return false;
     }
-    return workers.size() == schedule.workers.size() && count > 1;
+    return true;
   };
   // Through two workers both ways look the same modulo their number.
   if (steps(1) && (count > 2 || workers[0].value() == 0)) return "down";

@@ -6,8 +6,8 @@
 
 namespace chimera {
 
-/// The way a replica's stages run through the workers: "down" from each worker to the next (the last's next is the
-/// first), "up" likewise backwards, "" where neither holds.
+/// The way a replica's first D stages run through the D workers, which later ones may turn: "down" from each worker to
+/// the next (the last's next is the first), "up" likewise backwards, "" where neither holds.
 [[nodiscard]] std::string direction(const Schedule& schedule, std::size_t replica);
 
 /// `down`, `up`, or `replica 2`.

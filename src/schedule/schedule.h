@@ -23,14 +23,25 @@ inline constexpr auto kNames<ScaleMethod> = std::to_array<Named<ScaleMethod>>({{
                                                                                {ScaleMethod::Doubling, "doubling"},
                                                                                {ScaleMethod::Halving, "halving"}});
 
+/// Which of its rules orders the ops of a schedule that has two.
+enum class OpOrder : std::uint8_t {
+  Auto,     ///< Deepest for whole units of more than one chunk a worker, else Slots
+  Slots,    ///< slots of equal length
+  Deepest,  ///< what has come farthest goes first
+};
+template <>
+inline constexpr auto kNames<OpOrder> = std::to_array<Named<OpOrder>>(
+    {{OpOrder::Auto, "auto"}, {OpOrder::Slots, "slots"}, {OpOrder::Deepest, "deepest"}});
+
 /// The shape that a generator is asked for. A schedule takes some of its parameters; the registry says which.
 struct PipelineShape {
   std::int64_t stages = 0;         // D: workers of one pipeline
   std::int64_t micro_batches = 0;  // N: per step, all directions together
   std::int64_t pipelines = 2;      // 2f: Chimera's down and up pipelines together
-  std::int64_t chunks = 2;         // v: virtual stages on each worker
+  std::int64_t chunks = 1;         // v: virtual stages of a replica on each worker
   std::int64_t waves = 1;          // w: Hanayo's
   ScaleMethod scale = ScaleMethod::Direct;
+  OpOrder order = OpOrder::Auto;
 };
 
 /// No schedule of more ops than this is made or read: 10^8.

@@ -4,14 +4,15 @@
 
 #include "core/error.h"
 #include "generate/chimera.h"
+#include "generate/shape.h"
 
 namespace chimera {
 namespace {
 
 std::int64_t stages_a_worker(PlacementKind kind, const PipelineShape& shape) {
   switch (kind) {
-    case PlacementKind::Linear:
-    case PlacementKind::Bidirectional: return 1;
+    case PlacementKind::Linear: return 1;
+    case PlacementKind::Bidirectional:
     case PlacementKind::Loop: return shape.chunks;
     case PlacementKind::Wave: return shape.waves > kMostSearchedOps ? shape.waves : 2 * shape.waves;
   }
@@ -48,22 +49,14 @@ Layout bidirectional(const PipelineShape& shape) {
   return {shape.stages, schedule.stages, schedule.placement, micro_batches_of_replicas(schedule)};
 }
 
-/// The worker of stage s on the way through D workers, there (and back, in a wave) until all stages are placed.
-std::int64_t worker_on_the_way(PlacementKind kind, std::int64_t stage, std::int64_t workers) {
-  if (kind != PlacementKind::Wave) return stage % workers;
-  const std::int64_t step = stage % (2 * workers);
-  return step < workers ? step : 2 * workers - 1 - step;
-}
-
 }  // namespace
 
 Layout layout_of(PlacementKind kind, const PipelineShape& shape) {
   const std::int64_t chunks = stages_a_worker(kind, shape);
   require_fitting(shape, chunks);
   if (kind == PlacementKind::Bidirectional) return bidirectional(shape);
-  Layout layout{shape.stages, shape.stages * chunks, {}, {{}}};
-  auto& row = layout.placement.worker_of.emplace_back();
-  for (std::int64_t s = 0; s < layout.stages; ++s) row.emplace_back(worker_on_the_way(kind, s, shape.stages));
+  const auto place = kind == PlacementKind::Wave ? wave_placement : loop_placement;
+  Layout layout{shape.stages, shape.stages * chunks, place(shape.stages, chunks), {{}}};
   for (std::int64_t m = 0; m < shape.micro_batches; ++m) layout.micro_batches[0].emplace_back(m);
   return layout;
 }

@@ -17,14 +17,14 @@ struct Layout {
 
 enum class PlacementKind {
   Linear,         ///< one replica, stage s on worker s
-  Bidirectional,  ///< Chimera's 2f replicas, f down and f up
+  Bidirectional,  ///< Chimera's 2f replicas of S = D v stages, f down and f up
   Loop,           ///< one replica of S = D v stages, stage s on worker s mod D
   Wave,           ///< one replica of S = 2 w D stages, there and back w times (w = 1: V)
 };
 
-/// The layout of a shape: D stages a pipeline, N micro-batches, and 2f pipelines (Bidirectional), v chunks (Loop) or w
-/// waves (Wave). Bidirectional numbers micro-batches and replicas as the schedule `chimera` does. Throws ConfigError
-/// where the shape does not fit the placement or has more ops than a search can hold (kMostSearchedOps).
+/// The layout of a shape: D workers a pipeline, N micro-batches, and 2f pipelines of v chunks (Bidirectional), v chunks
+/// (Loop) or w waves (Wave). Bidirectional numbers micro-batches and replicas as the schedule `chimera` does. Throws
+/// ConfigError where the shape does not fit the placement or has more ops than a search can hold (kMostSearchedOps).
 [[nodiscard]] Layout layout_of(PlacementKind kind, const PipelineShape& shape);
 
 /// No problem of more ops is searched.

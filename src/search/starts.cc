@@ -17,18 +17,29 @@ bool fits(const Layout& layout, const Schedule& schedule) {
   return true;
 }
 
-/// The shape's schedules: of each generator one, or as many as it has methods to scale.
-std::vector<Schedule> schedules_of(const Generator& generator, PipelineShape shape) {
-  std::vector<Schedule> schedules;
-  const ShapeAxis& scale = shape_axis(Axis::Scale);
-  const std::size_t methods = find_axis(generator, Axis::Scale) == nullptr ? 1 : scale.names.size();
-  for (std::size_t method = 0; method < methods; ++method) {
-    scale.set(shape, static_cast<std::int64_t>(method));
-    if (generator.refusal(shape)) continue;
-    schedules.push_back(generator.generate(shape));
-    if (method > 0) schedules.back().name += fmt::format(" ({})", scale.names[method]);
+/// A generator's schedule of the shape, under the name of its rule where it has several.
+struct NamedShape {
+  std::string name;
+  PipelineShape shape;
+};
+
+/// The shape with each rule that the generator has for it.
+std::vector<NamedShape> rules_of(const Generator& generator, const PipelineShape& shape) {
+  std::vector<NamedShape> shapes = {{generator.name, shape}};
+  for (const TakenAxis& taken : generator.axes) {
+    const ShapeAxis& axis = shape_axis(taken.axis);
+    if (axis.is_number()) continue;
+    std::vector<NamedShape> varied;
+    for (const NamedShape& each : shapes) {
+      for (const std::int64_t value : taken.planned(shape)) {
+        axis.set(varied.emplace_back(each).shape, value);
+        if (value != taken.usual) varied.back().name += fmt::format(" ({})", axis.text(value));
+      }
+    }
+    shapes = varied;
   }
-  return schedules;
+  std::erase_if(shapes, [&](const NamedShape& each) { return generator.refusal(each.shape).has_value(); });
+  return shapes;
 }
 
 }  // namespace
@@ -36,8 +47,11 @@ std::vector<Schedule> schedules_of(const Generator& generator, PipelineShape sha
 std::vector<Schedule> generated_starts(const Layout& layout, const PipelineShape& shape) {
   std::vector<Schedule> starts;
   for (const Generator& generator : generators()) {
-    for (Schedule& schedule : schedules_of(generator, shape)) {
-      if (fits(layout, schedule)) starts.push_back(std::move(schedule));
+    for (const NamedShape& named : rules_of(generator, shape)) {
+      Schedule schedule = generator.generate(named.shape);
+      if (!fits(layout, schedule)) continue;
+      schedule.name = named.name;
+      starts.push_back(std::move(schedule));
     }
   }
   return starts;

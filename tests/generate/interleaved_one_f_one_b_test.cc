@@ -41,7 +41,7 @@ TEST(InterleavedTest, MakespanOfFullGroupsIsTheClosedForm) {
 
 TEST(InterleavedTest, MakespansOfTheComparisonTable) {
   const auto makespan = [](std::int64_t d, std::int64_t n, const SplitCosts& costs, double latency) {
-    return testing::timed(interleaved_one_f_one_b({d, n}), costs, latency).makespan;
+    return testing::timed(interleaved_one_f_one_b(shape(d, n, 2)), costs, latency).makespan;
   };
   EXPECT_DOUBLE_EQ(makespan(4, 4, {1, 1, 1}, 0), 16.5);
   EXPECT_DOUBLE_EQ(makespan(8, 8, {1, 1, 1}, 0), 34.5);
@@ -96,7 +96,7 @@ TEST(InterleavedTest, RejectsWhatDoesNotFitAndSaysWhatWould) {
   expect_rejected({0, 4}, "--stages must be at least 1");
   expect_rejected({4, 0}, "--micro-batches must be at least 1");
   expect_rejected(shape(4, 4, 1'000'000'000'000'000'000), "more than 100000000 ops");
-  expect_rejected({10'000, 4'000}, "more than 100000000 ops");
+  expect_rejected(shape(10'000, 4'000, 2), "more than 100000000 ops");
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ TEST(LoopedBfsTest, IsPyTorchsWithBackwardsInTheOrderOfTheSamples) {
     }
   }
   theirs.name = "looped-bfs";
-  EXPECT_EQ(looped_bfs({4, 8}), theirs);
+  EXPECT_EQ(looped_bfs(shape(4, 8, 2)), theirs);
 }
 
 TEST(LoopedBfsTest, RejectsShapesThatAreNone) {

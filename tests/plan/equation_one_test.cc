@@ -68,6 +68,7 @@ TEST(EquationOneTest, CountsALastUnitThatIsNotWholeToWithinAnOp) {
 TEST(EquationOneTest, SchedulesWithoutAClosedFormHaveNone) {
   EXPECT_FALSE(critical_ops("zb-h1", {4, 8}, 2));
   EXPECT_FALSE(critical_ops("interleaved-1f1b", {4, 8}, 2));
+  EXPECT_FALSE(critical_ops("chimera", {.stages = 4, .micro_batches = 8, .chunks = 2}, 2));
 }
 
 CostModel costs_of_four_stages() {

@@ -26,7 +26,7 @@ ModelConfig large_head() {
 TEST(NamedPartitionTest, EvenAndExplicitPartitionsAreAsTheySay) {
   EXPECT_EQ(cut("even", "1f1b", {3, 3}, large_head()), "3,3,2");
   EXPECT_EQ(cut("1,5,2", "1f1b", {3, 3}, large_head()), "1,5,2");
-  EXPECT_EQ(cut("1,1,1,1,1,1,1,1", "interleaved-1f1b", {4, 4}, large_head()), "1,1,1,1,1,1,1,1");
+  EXPECT_EQ(cut("1,1,1,1,1,1,1,1", "interleaved-1f1b", {4, 4, 2, 2}, large_head()), "1,1,1,1,1,1,1,1");
 }
 
 TEST(NamedPartitionTest, BalancedCountsTheHead) {

@@ -257,7 +257,8 @@ TEST(TrainFlagsTest, SayTheCandidateAsWordsAndAsToml) {
   const auto flags = train_flags(problem, candidate);
   EXPECT_EQ(to_toml(flags, "a plan"),
             "# a plan\nschedule = \"chimera\"\nstages = 4\nmicro-batches = 8\ndata-parallel = 2\nmicro-batch-size = 4\n"
-            "recompute = \"0,2\"\npartition = \"even\"\npipelines = 2\nscale = \"doubling\"\nshard-optimizer = true\n");
+            "recompute = \"0,2\"\npartition = \"even\"\npipelines = 2\nchunks = 1\nscale = "
+            "\"doubling\"\nshard-optimizer = true\n");
   const auto words = to_words(flags);
   EXPECT_EQ(words.front(), "--schedule");
   EXPECT_EQ(words.back(), "--shard-optimizer");

@@ -3,6 +3,7 @@
 Usage: torch_csv_test.py CHIMERA FIXTURES. Exits with 77 (skipped) where no torch package is installed.
 """
 
+import itertools
 import json
 import pathlib
 import subprocess
@@ -82,6 +83,22 @@ class TorchCsvTest(unittest.TestCase):
         timeline = json.loads(chimera("simulate", "--file", path, "--format", "json").stdout)
         ours = [[op_text(op) for op in worker["ops"]] for worker in timeline["workers"]]
         self.assertEqual(ours, [torch_csv.ops_of(orders[w]) for w in range(len(orders))])
+
+    def test_our_orders_are_pytorchs(self):
+        for name, class_name in (("interleaved-1f1b", "ScheduleInterleaved1F1B"),
+                                 ("interleaved-zb", "ScheduleInterleavedZeroBubble")):
+            for workers, micro_batches, chunks in itertools.product((2, 3, 4, 8), (4, 6, 8, 12, 16), (2, 3)):
+                with self.subTest(name, workers=workers, micro_batches=micro_batches, chunks=chunks):
+                    ours = chimera("schedule", name, "--stages", workers, "--micro-batches", micro_batches,
+                                   "--chunks", chunks, "--format", "json")
+                    stages = torch_csv.stages_of_worker(workers, chunks * workers)
+                    try:
+                        theirs = getattr(SCHEDULES, class_name)(stages, micro_batches).pipeline_order
+                    except ValueError:  # N does not split into equal rounds
+                        self.assertEqual(ours.returncode, 2, ours.stdout)
+                        continue
+                    self.assertEqual([[op_text(op) for op in ops] for ops in json.loads(ours.stdout)["workers"]],
+                                     [torch_csv.ops_of(theirs[w]) for w in range(workers)])
 
     def test_fixtures_are_what_pytorch_writes(self):
         if torch_csv.version() != "2.11.0":

@@ -24,10 +24,12 @@ TEST(LayoutTest, PlacesOneReplica) {
 }
 
 TEST(LayoutTest, PlacesAndNumbersAsChimera) {
-  const PipelineShape shape{.stages = 8, .micro_batches = 20, .pipelines = 4};
-  const Layout layout = layout_of(PlacementKind::Bidirectional, shape);
-  EXPECT_EQ(layout.placement, chimera(shape).placement);
-  EXPECT_EQ(layout.micro_batches, micro_batches_of_replicas(chimera(shape)));
+  for (const std::int64_t chunks : {1, 2}) {
+    const PipelineShape shape{.stages = 8, .micro_batches = 20, .pipelines = 4, .chunks = chunks};
+    const Layout layout = layout_of(PlacementKind::Bidirectional, shape);
+    EXPECT_EQ(layout.placement, chimera(shape).placement);
+    EXPECT_EQ(layout.micro_batches, micro_batches_of_replicas(chimera(shape)));
+  }
 }
 
 TEST(LayoutTest, RefusesShapesBeforeItAllocates) {
@@ -40,6 +42,8 @@ TEST(LayoutTest, RefusesShapesBeforeItAllocates) {
     EXPECT_THROW((void)layout_of(kind, {.stages = huge, .micro_batches = huge}), ConfigError);
   }
   EXPECT_THROW((void)layout_of(PlacementKind::Loop, {.stages = 4, .micro_batches = 4, .chunks = huge}), ConfigError);
+  EXPECT_THROW((void)layout_of(PlacementKind::Bidirectional, {.stages = 4, .micro_batches = 4, .chunks = huge}),
+               ConfigError);
   EXPECT_THROW((void)layout_of(PlacementKind::Wave, {.stages = 4, .micro_batches = 4, .waves = huge}), ConfigError);
   EXPECT_THROW((void)layout_of(PlacementKind::Wave, {.stages = 4, .micro_batches = 4, .waves = 0}), ConfigError);
   EXPECT_THROW((void)layout_of(PlacementKind::Bidirectional, {.stages = 5, .micro_batches = 4}), ConfigError);

@@ -22,6 +22,9 @@ TEST(SymmetryTest, JoinsTheWorkersThatTakeEachOthersPlaces) {
   const auto four = folded({.stages = 8, .micro_batches = 8, .pipelines = 4});
   ASSERT_TRUE(four);
   EXPECT_EQ(four->worker, (std::vector<std::size_t>{0, 1, 1, 0, 0, 1, 1, 0}));
+  const auto chunks = folded({.stages = 4, .micro_batches = 4, .chunks = 2});
+  ASSERT_TRUE(chunks);
+  EXPECT_EQ(chunks->worker, (std::vector<std::size_t>{0, 1, 1, 0}));
 }
 
 TEST(SymmetryTest, IsThereOnlyWhereReplicasAreAlike) {

@@ -29,6 +29,17 @@ inline std::vector<std::string> orders(const Schedule& schedule) {
   return rows;
 }
 
+/// Each worker's ops in order: `0F0 1F0 1B0`.
+inline std::vector<std::string> ops(const Schedule& schedule) {
+  std::vector<std::string> rows;
+  for (const auto& ops : schedule.workers) {
+    std::string row;
+    for (const Op& op : ops) row += (row.empty() ? "" : " ") + to_text(op);
+    rows.push_back(row);
+  }
+  return rows;
+}
+
 inline StageCosts costs(double forward, double backward) {
   return {.forward = forward, .backward = backward, .input_gradient = backward / 2, .weight_gradient = backward / 2};
 }
@@ -41,6 +52,13 @@ inline Timeline timed(const Schedule& schedule, double forward, double backward,
 inline double inner_bubble(const Timeline& timeline, std::size_t w) {
   const WorkerTimeline& worker = timeline.workers[w];
   return worker.ops.back().end - worker.ops.front().start - worker.busy;
+}
+
+/// Most stages of micro-batches that a worker holds.
+inline std::int64_t most_in_flight(const Timeline& timeline) {
+  std::int64_t most = 0;
+  for (const WorkerTimeline& worker : timeline.workers) most = std::max(most, worker.peak_in_flight);
+  return most;
 }
 
 /// Times of a worker's whole share, the backward split.

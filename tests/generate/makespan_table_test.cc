@@ -1,0 +1,78 @@
+// Makespans of the split and interleaved schedules at D = 8, found beforehand by a simulator of its own.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "support/schedules.h"
+
+namespace chimera {
+namespace {
+
+using testing::SplitCosts;
+
+struct Row {
+  const char* name;
+  PipelineShape shape;  // but for N
+  /// N = 8, then N = 16: equal times without latency; with latency 0.1; 1, 1.3, 0.7 with latency 0.1. Then N = 32 with
+  /// the last. NAN: not known.
+  std::array<double, 7> makespans;
+  double peak;  // stage units
+};
+
+PipelineShape zb(OpOrder order, std::int64_t chunks, std::int64_t pipelines = 2) {
+  return {.stages = 8, .pipelines = pipelines, .chunks = chunks, .order = order};
+}
+
+const std::array kRows = {
+    Row{"interleaved-zb", {.stages = 8, .chunks = 2}, {27.5, 30.9, 33.0, 51.5, 55.1, 57.2, 105.2}, 8},
+    Row{"interleaved-zb", {.stages = 8, .chunks = 3}, {26.33, 30.53, 31.93, 50.33, 54.73, 56.13, 104.13}, 8},
+    Row{"v-half", {.stages = 8}, {NAN, NAN, NAN, 61, 64.6, 70, NAN}, 5},
+    Row{"v-min", {.stages = 8}, {NAN, NAN, NAN, 61.5, 72.1, 87.45, NAN}, 4},
+    Row{"chimera", {.stages = 8}, {36, 37.9, 37.9, 66, 69.1, 69.1, 131.5}, 8},
+    Row{"chimera", {.stages = 8, .chunks = 2}, {30, 33.3, 33.3, 57, 63, 63, 122.4}, 8},
+    Row{"chimera-zb", zb(OpOrder::Slots, 1), {27, 28.9, 31.6, 51, 54.8, 61.1, 120.1}, 8},
+    Row{"chimera-zb", zb(OpOrder::Deepest, 1), {29, 29.8, 31.9, 53, 53.8, 56.2, 104.8}, 8},
+    Row{"chimera-zb", zb(OpOrder::Slots, 2), {25.5, 28.8, 30.15, 49.5, 56.1, 59.25, 117.45}, 8},
+    Row{"chimera-zb", zb(OpOrder::Deepest, 2), {26.5, 27.7, 28.3, 50.5, 51.7, 52.75, 101.65}, 8},
+    Row{"chimera-zb", zb(OpOrder::Deepest, 2, 4), {26, 27.2, 27.4, 50, 51.8, 52.15, 101.65}, 8},
+};
+
+TEST(MakespanTableTest, EveryRowIsTheIndependentSimulators) {
+  constexpr double kPrinted = 0.005 + 1e-9;  // the table's last digit
+  for (Row row : kRows) {
+    const auto expect = [&](std::int64_t n, const SplitCosts& costs, double latency, double makespan) {
+      row.shape.micro_batches = n;
+      const Timeline timeline = testing::timed(find_generator(row.name).generate(row.shape), costs, latency);
+      if (!std::isnan(makespan)) {
+        EXPECT_NEAR(timeline.makespan, makespan, kPrinted) << testing::describe(row.name, row.shape);
+      }
+      double peak = 0;
+      for (const auto& worker : timeline.workers) peak = std::max(peak, worker.peak_stage_units);
+      EXPECT_DOUBLE_EQ(peak, row.peak) << testing::describe(row.name, row.shape);
+    };
+    const SplitCosts equal{1, 1, 1};
+    const SplitCosts unequal{1, 1.3, 0.7};
+    for (const std::size_t first : {0U, 3U}) {
+      const std::int64_t n = first == 0 ? 8 : 16;
+      expect(n, equal, 0, row.makespans[first]);
+      expect(n, equal, 0.1, row.makespans[first + 1]);
+      expect(n, unequal, 0.1, row.makespans[first + 2]);
+    }
+    expect(32, unequal, 0.1, row.makespans[6]);
+  }
+}
+
+TEST(MakespanTableTest, MoreChunksStopPayingAtHighLatency) {
+  const auto makespan = [](std::int64_t chunks, std::int64_t n) {
+    PipelineShape shape = zb(OpOrder::Deepest, chunks);
+    shape.micro_batches = n;
+    return testing::timed(find_generator("chimera-zb").generate(shape), SplitCosts{1, 1, 1}, 0.3).makespan;
+  };
+  EXPECT_LT(makespan(1, 16), makespan(2, 16));
+}
+
+}  // namespace
+}  // namespace chimera
