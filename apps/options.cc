@@ -16,6 +16,7 @@
 #include "core/input_file.h"
 #include "core/nearest.h"
 #include "core/output_file.h"
+#include "count_list.h"
 #include "help.h"
 #include "simulate/costs_json.h"
 
@@ -115,34 +116,90 @@ CLI::Option* add_word(CLI::App& app, const std::string& flag, std::vector<std::s
       ->type_name(listed);
 }
 
-void add_format(CLI::App& app, Format& format, const std::vector<Format>& formats) {
+CLI::Option* add_format(CLI::App& app, Format& format, const std::vector<Format>& formats) {
   format = formats.front();
   std::vector<std::string> names;
   for (const Format one : formats) names.push_back(to_text(one));
-  add_word(
+  return add_word(
       app, "--format", names, [&format](const std::string& word) { format = parse_named<Format>("--format", word); },
       fmt::format("output format (default {})", names.front()));
 }
 
-void ShapeFlags::add_to(CLI::App& app) {
+void ShapeFlags::add_to(CLI::App& app, Counts counts) {
   begin_group(app, heading::kSchedule);
-  stages = add_count(app, "--stages", shape.stages, "D, the workers of one pipeline");
-  micro_batches =
-      add_count(app, "--micro-batches", shape.micro_batches,
-                "N, the micro-batches that one data-parallel group runs in a step, all directions together");
+  const bool lists = counts == Counts::Lists;
+  const auto add = [&](const char* flag, std::int64_t& value, std::string& list, const std::string& description) {
+    if (!lists) return add_count(app, flag, value, description);
+    const auto take = [&value, &list, flag](const std::string& text) {
+      list = text;
+      if (!is_list(text)) value = parse_count(flag, text);
+    };
+    return app.add_option_function<std::string>(flag, take, description)->type_name("N|LIST");
+  };
+  stages = add("--stages", shape.stages, stages_list, "D, the workers of one pipeline");
+  micro_batches = add("--micro-batches", shape.micro_batches, micro_batches_list,
+                      "N, the micro-batches that one data-parallel group runs in a step, all directions together");
   axes.reserve(shape_axes().size());  // what options write into stays in place
   for (const ShapeAxis& axis : shape_axes()) {
     axes.push_back({axis});
     AxisFlag& flag = axes.back();
-    const auto take = [&flag](const std::string& word) { flag.name = word; };
+    const auto take_number = [&flag, lists](const std::string& text) {
+      const std::string name = flag.axis.flag();
+      flag.values = lists && is_list(text) ? parse_count_list(name, text) : std::vector{parse_count(name, text)};
+    };
+    const auto take_name = [&flag](const std::string& word) {
+      flag.values = {std::ranges::find(flag.axis.names, word) - flag.axis.names.begin()};
+    };
     flag.option = axis.is_number()
-                      ? add_count(app, axis.flag(), flag.number, help_of(axis))
-                      : add_word(app, axis.flag(), {axis.names.begin(), axis.names.end()}, take, help_of(axis));
+                      ? app.add_option_function<std::string>(axis.flag(), take_number, help_of(axis))
+                            ->type_name(lists ? "N|LIST" : "N")
+                      : add_word(app, axis.flag(), {axis.names.begin(), axis.names.end()}, take_name, help_of(axis));
   }
 }
 
-std::int64_t AxisFlag::value() const {
-  return axis.is_number() ? number : std::ranges::find(axis.names, name) - axis.names.begin();
+bool ShapeFlags::has_lists() const {
+  return is_list(stages_list) || is_list(micro_batches_list) ||
+         std::ranges::any_of(axes, [](const AxisFlag& flag) { return flag.values.size() > 1; });
+}
+
+std::vector<PipelineShape> ShapeFlags::listed() const {
+  if (stages_list.empty()) throw ConfigError("--stages is missing; give D, or a list of them");
+  if (micro_batches_list.empty()) throw ConfigError("--micro-batches is missing; give N, or a list of them as D..4D");
+  std::vector<PipelineShape> shapes;
+  const auto require_few = [](std::size_t count) {
+    if (count > kMostListed)
+      throw ConfigError(fmt::format("the lists name more than {} shapes; list fewer", kMostListed));
+  };
+  for (const std::int64_t d : parse_count_list("--stages", stages_list)) {
+    if (d < 1) throw ConfigError(fmt::format("--stages must be at least 1, not {}", d));
+    for (const std::int64_t n : parse_count_list("--micro-batches", micro_batches_list, d)) {
+      shapes.push_back({.stages = d, .micro_batches = n});
+      require_few(shapes.size());
+    }
+  }
+  for (const AxisFlag& flag : axes) {
+    if (!flag.given()) continue;
+    require_few(shapes.size() * flag.values.size());
+    std::vector<PipelineShape> varied;
+    for (const PipelineShape& each : shapes) {
+      for (const std::int64_t value : flag.values) flag.axis.set(varied.emplace_back(each), value);
+    }
+    shapes = std::move(varied);
+  }
+  return shapes;
+}
+
+std::optional<PipelineShape> ShapeFlags::taken_of(const Generator& generator, const PipelineShape& one) const {
+  PipelineShape asked = usual_shape(generator, one.stages, one.micro_batches);
+  for (const AxisFlag& flag : axes) {
+    if (!flag.given()) continue;
+    if (find_axis(generator, flag.axis.axis) != nullptr) {
+      flag.axis.set(asked, flag.axis.get(one));
+    } else if (flag.axis.get(one) != flag.values.front()) {
+      return std::nullopt;
+    }
+  }
+  return asked;
 }
 
 bool ShapeFlags::given() const {
@@ -162,12 +219,28 @@ PipelineShape ShapeFlags::shape_for(const Generator& generator, const std::vecto
   return shape_of(generator, shape.stages, shape.micro_batches);
 }
 
-PipelineShape ShapeFlags::as_given() const {
-  PipelineShape asked = shape;
+PipelineShape ShapeFlags::as_given(const PipelineShape& usual) const {
+  PipelineShape asked = usual;
+  asked.stages = shape.stages;
+  asked.micro_batches = shape.micro_batches;
   for (const AxisFlag& flag : axes) {
-    if (flag.given()) flag.axis.set(asked, flag.value());
+    if (flag.given()) flag.axis.set(asked, flag.values.front());
   }
   return asked;
+}
+
+std::vector<PipelineShape> ShapeFlags::by_costs(const Generator& generator, const PipelineShape& asked) const {
+  std::vector<PipelineShape> shapes = {asked};
+  for (const AxisFlag& flag : axes) {
+    const TakenAxis* taken = find_axis(generator, flag.axis.axis);
+    if (taken == nullptr || !taken->by_costs || flag.given()) continue;
+    std::vector<PipelineShape> varied;
+    for (const PipelineShape& each : shapes) {
+      for (const std::int64_t value : taken->planned(asked)) flag.axis.set(varied.emplace_back(each), value);
+    }
+    shapes = varied;
+  }
+  return shapes;
 }
 
 PipelineShape ShapeFlags::shape_beside(const Schedule& schedule, const Generator& generator) const {
@@ -178,18 +251,21 @@ PipelineShape ShapeFlags::shape_beside(const Schedule& schedule, const Generator
 PipelineShape ShapeFlags::shape_of(const Generator& generator, std::int64_t depth, std::int64_t count) const {
   PipelineShape asked = usual_shape(generator, depth, count);
   for (const AxisFlag& flag : axes) {
-    if (flag.given() && find_axis(generator, flag.axis.axis) != nullptr) flag.axis.set(asked, flag.value());
+    if (flag.given() && find_axis(generator, flag.axis.axis) != nullptr) flag.axis.set(asked, flag.values.front());
   }
   return asked;
 }
 
-Schedule ShapeFlags::generate(const std::string& name, const std::vector<std::string>& beside) const {
+Schedule as_asked(const Generator& generator, const PipelineShape& asked) { return generator.generate(asked); }
+
+Schedule ShapeFlags::generate(const std::string& name, const std::vector<std::string>& beside,
+                              const MakeSchedule& make) const {
   const Generator& generator = find_generator(name);
   if (stages->count() == 0) throw ConfigError(name + ": --stages is missing; give D, the workers of one pipeline");
   if (micro_batches->count() == 0) {
     throw ConfigError(name + ": --micro-batches is missing; give N, the micro-batches of one step");
   }
-  return generator.generate(shape_for(generator, beside));
+  return make(generator, shape_for(generator, beside));
 }
 
 void CostFlags::add_to(CLI::App& app) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <fstream>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -60,18 +61,23 @@ CLI::Option* add_choice(CLI::App& app, const std::string& flag, Enum& value, con
       description);
 }
 /// --format, one of `formats`; the first is the default.
-void add_format(CLI::App& app, Format& format, const std::vector<Format>& formats);
+CLI::Option* add_format(CLI::App& app, Format& format, const std::vector<Format>& formats);
 
 /// The flag of a parameter that only some schedules take.
 struct AxisFlag {
   const ShapeAxis& axis;
   CLI::Option* option = nullptr;
-  std::int64_t number = 0;
-  std::string name = {};  // of the value, where values are no numbers
+  std::vector<std::int64_t> values = {};  // one, unless the flag takes lists
 
   [[nodiscard]] bool given() const { return option->count() > 0; }
-  [[nodiscard]] std::int64_t value() const;
 };
+
+/// Whether --stages, --micro-batches and the numbers of shape_axes() may be lists (count_list.h).
+enum class Counts : std::uint8_t { Single, Lists };
+
+/// Makes a generator's schedule of a shape that the flags ask for.
+using MakeSchedule = std::function<Schedule(const Generator& generator, const PipelineShape& asked)>;
+[[nodiscard]] Schedule as_asked(const Generator& generator, const PipelineShape& asked);
 
 /// --stages, --micro-batches, and a flag for each of shape_axes().
 struct ShapeFlags {
@@ -79,17 +85,30 @@ struct ShapeFlags {
   CLI::Option* stages = nullptr;
   CLI::Option* micro_batches = nullptr;
   std::vector<AxisFlag> axes;
+  std::string stages_list;         // as given, where lists are taken
+  std::string micro_batches_list;  // likewise
 
-  void add_to(CLI::App& app);
+  void add_to(CLI::App& app, Counts counts = Counts::Single);
   [[nodiscard]] bool given() const;
+  /// Whether a flag has more than one value, or one that depends on another flag.
+  [[nodiscard]] bool has_lists() const;
+  /// Every shape that the lists name: D slowest, then N, then the others as shape_axes() has them. Throws ConfigError
+  /// where --stages or --micro-batches is missing, or the shapes are more than kMostListed.
+  [[nodiscard]] std::vector<PipelineShape> listed() const;
+  /// The generator's shape by those of the flags that it takes, for one of listed(); none where another one, which
+  /// differs in what the generator does not take, has the same.
+  [[nodiscard]] std::optional<PipelineShape> taken_of(const Generator& generator, const PipelineShape& one) const;
   /// What the flags say; throws ConfigError where one of them applies neither to the schedule nor to those beside it.
   [[nodiscard]] PipelineShape shape_for(const Generator& generator, const std::vector<std::string>& beside = {}) const;
   /// The generator's shape by those of the flags that it takes, with D and N of a schedule.
   [[nodiscard]] PipelineShape shape_beside(const Schedule& schedule, const Generator& generator) const;
-  /// What the flags say, whoever takes them.
-  [[nodiscard]] PipelineShape as_given() const;
-  /// Generates; throws ConfigError where D or N is not given, or as shape_for.
-  [[nodiscard]] Schedule generate(const std::string& name, const std::vector<std::string>& beside = {}) const;
+  /// What the flags say, whoever takes them; the parameters that none names are those of `usual`.
+  [[nodiscard]] PipelineShape as_given(const PipelineShape& usual) const;
+  /// The shape with every value that costs decide among (TakenAxis::by_costs) of the parameters that no flag names.
+  [[nodiscard]] std::vector<PipelineShape> by_costs(const Generator& generator, const PipelineShape& asked) const;
+  /// Makes the schedule; throws ConfigError where D or N is not given, or as shape_for.
+  [[nodiscard]] Schedule generate(const std::string& name, const std::vector<std::string>& beside = {},
+                                  const MakeSchedule& make = as_asked) const;
 
  private:
   [[nodiscard]] PipelineShape shape_of(const Generator& generator, std::int64_t depth, std::int64_t count) const;

@@ -67,14 +67,15 @@ void PictureFlags::check_format(Format format) const {
   throw ConfigError(fmt::format("--format {} shows one schedule; --with goes with text and html", to_text(format)));
 }
 
-std::vector<Schedule> PictureFlags::beside(const Schedule& first, const ShapeFlags& shape) const {
+std::vector<Schedule> PictureFlags::beside(const Schedule& first, const ShapeFlags& shape,
+                                           const MakeSchedule& make) const {
   std::vector<Schedule> schedules;
   for (const std::string& name : with) {
     if (is_file(name)) {
       schedules.push_back(read_schedule(name));
     } else {
       const Generator& generator = find_generator(name);
-      schedules.push_back(generator.generate(shape.shape_beside(first, generator)));
+      schedules.push_back(make(generator, shape.shape_beside(first, generator)));
     }
   }
   return schedules;

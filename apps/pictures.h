@@ -37,7 +37,8 @@ struct PictureFlags {
   void check_format(Format format) const;
   /// The schedules named by --with. A name takes those of the shape flags that apply to it, and D and N of `first`;
   /// what ends in .json or .csv is a file, which must hold a valid schedule.
-  [[nodiscard]] std::vector<Schedule> beside(const Schedule& first, const ShapeFlags& shape) const;
+  [[nodiscard]] std::vector<Schedule> beside(const Schedule& first, const ShapeFlags& shape,
+                                             const MakeSchedule& make = as_asked) const;
 };
 
 /// The panel of a simulated schedule.

@@ -44,18 +44,22 @@ struct Options {
 /// Larger schedules are not drawn as text.
 constexpr std::int64_t kMostDrawnOps = 400;
 
-/// What each placement is called, and the parameter of the shape that it takes.
+/// What each placement is called, the parameters of the shape that it takes, and its chunks where --chunks is not
+/// given.
 struct NamedPlacement {
   const char* name;
   PlacementKind kind;
-  std::optional<Axis> axis;
+  std::vector<Axis> axes = {};
+  std::int64_t chunks = 1;
+
+  [[nodiscard]] bool takes(const AxisFlag& flag) const { return std::ranges::count(axes, flag.axis.axis) > 0; }
 };
-constexpr std::array kPlacements = {
-    NamedPlacement{"bidirectional", PlacementKind::Bidirectional, Axis::Pipelines},
-    NamedPlacement{"linear", PlacementKind::Linear, std::nullopt},
-    NamedPlacement{"loop", PlacementKind::Loop, Axis::Chunks},
-    NamedPlacement{"v", PlacementKind::Wave, std::nullopt},
-    NamedPlacement{"wave", PlacementKind::Wave, Axis::Waves},
+const std::array kPlacements = {
+    NamedPlacement{"bidirectional", PlacementKind::Bidirectional, {Axis::Pipelines, Axis::Chunks}},
+    NamedPlacement{"linear", PlacementKind::Linear},
+    NamedPlacement{"loop", PlacementKind::Loop, {Axis::Chunks}, 2},
+    NamedPlacement{"v", PlacementKind::Wave},
+    NamedPlacement{"wave", PlacementKind::Wave, {Axis::Waves}},
 };
 
 std::vector<std::string> placement_names() {
@@ -64,13 +68,16 @@ std::vector<std::string> placement_names() {
   return names;
 }
 
-/// The one that --placement names; else the one that takes the shape's flags; else the first.
+/// The one that --placement names; else the last that takes all of the shape's flags; else the first.
 const NamedPlacement& chosen_placement(const Options& options) {
+  const auto& flags = options.shape.axes;
   const NamedPlacement* chosen = &kPlacements.front();
   for (const NamedPlacement& placement : kPlacements) {
     if (options.placement == placement.name) return placement;
-    for (const AxisFlag& flag : options.shape.axes) {
-      if (options.placement.empty() && flag.given() && flag.axis.axis == placement.axis) chosen = &placement;
+    const auto is_refused = [&](const AxisFlag& flag) { return flag.given() && !placement.takes(flag); };
+    if (options.placement.empty() && std::ranges::any_of(flags, &AxisFlag::given) &&
+        std::ranges::none_of(flags, is_refused)) {
+      chosen = &placement;
     }
   }
   return *chosen;
@@ -83,10 +90,12 @@ PipelineShape chosen_shape(const Options& options, const NamedPlacement& placeme
     throw ConfigError("search: --micro-batches is missing; give N, the micro-batches of one step");
   }
   for (const AxisFlag& flag : flags.axes) {
-    if (!flag.given() || flag.axis.axis == placement.axis) continue;
+    if (!flag.given() || placement.takes(flag)) continue;
     throw ConfigError(fmt::format("search: {} does not apply to --placement {}", flag.axis.flag(), placement.name));
   }
-  return flags.as_given();
+  PipelineShape usual;
+  usual.chunks = placement.chunks;
+  return flags.as_given(usual);
 }
 
 /// Whole where --backward alone says what a backward costs.
@@ -200,7 +209,8 @@ void add_search(CLI::App& program, int&) {
   add_word(
       *command, "--placement", placement_names(),
       [&placement = options->placement](const std::string& word) { placement = word; },
-      "how stages are placed on workers: bidirectional, 2f replicas in both directions; linear, one stage a worker; "
+      "how stages are placed on workers: bidirectional, 2f replicas of v virtual stages in both directions; linear, "
+      "one stage a worker; "
       "loop, v virtual stages in loops as interleaved 1F1B has them; v, down the workers and back; wave, that w times "
       "(default: what the shape flags say, else bidirectional)");
   options->costs.add_to(*command);

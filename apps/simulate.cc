@@ -9,8 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "check/check_limits.h"
 #include "commands.h"
 #include "core/error.h"
+#include "fastest.h"
 #include "help.h"
 #include "options.h"
 #include "passes/unroll.h"
@@ -20,6 +22,7 @@
 #include "simulate/explain.h"
 #include "simulate/shared_cores.h"
 #include "simulate/simulate.h"
+#include "sweep.h"
 
 namespace chimera::apps {
 namespace {
@@ -27,26 +30,19 @@ namespace {
 struct Options {
   std::string name;
   std::string file;
+  std::string schedules;  // of a sweep
   ShapeFlags shape;
   CostFlags costs;
   PictureFlags pictures;
   std::int64_t steps = 1;
   std::int64_t cores = 1;
   CLI::Option* cores_option = nullptr;
+  double max_in_flight = 0;
+  CLI::Option* max_in_flight_option = nullptr;
   Format format = Format::Text;
+  CLI::Option* format_option = nullptr;
   std::string output;
 };
-
-Schedule chosen_schedule(const Options& options) {
-  if (options.name.empty() == options.file.empty())
-    throw ConfigError("simulate: give the NAME of a schedule, or --file FILE");
-  if (options.file.empty()) return options.shape.generate(options.name, options.pictures.with);
-  if (options.shape.given()) {
-    throw ConfigError(
-        "simulate: --file has a shape already; leave out --stages, --micro-batches and the other shape flags");
-  }
-  return read_schedule(options.file);
-}
 
 Timeline timeline_of(const Schedule& schedule, const CostModel& costs, const Options& options) {
   if (options.cores_option->count() == 0) return simulate_steps(schedule, options.steps, costs);
@@ -55,8 +51,52 @@ Timeline timeline_of(const Schedule& schedule, const CostModel& costs, const Opt
   return simulate_steps_on_cores(schedule, options.steps, costs, {.cores = cores});
 }
 
+Schedule all_steps(const Schedule& step, const Options& options) {
+  return options.steps == 1 ? step : unroll(step, options.steps);
+}
+
+double makespan_of(const Schedule& step, const Options& options) {
+  const Schedule schedule = all_steps(step, options);
+  return timeline_of(schedule, options.costs.costs_of(schedule), options).makespan;
+}
+
+/// `chimera-zb: --order deepest ends first at these costs`
+std::string choice_as_text(const Generator& generator, const PipelineShape& chosen) {
+  std::string text = generator.name + ":";
+  for (const TakenAxis& taken : generator.axes) {
+    const ShapeAxis& axis = shape_axis(taken.axis);
+    if (taken.by_costs) text += fmt::format(" {} {}", axis.flag(), axis.text(chosen));
+  }
+  return text + " ends first at these costs\n";
+}
+
+/// Of the schedules that costs decide among, the one that ends first at the costs of the flags; `choices` says which.
+MakeSchedule fastest(const Options& options, std::string& choices) {
+  return [&options, &choices](const Generator& generator, const PipelineShape& asked) {
+    const auto shapes = options.shape.by_costs(generator, asked);
+    ShapedSchedule best =
+        fastest_of(generator, shapes, [&](const Schedule& step) { return makespan_of(step, options); });
+    if (shapes.size() > 1) {
+      const std::string choice = choice_as_text(generator, best.shape);
+      if (choices.find(choice) == std::string::npos) choices += choice;
+    }
+    return std::move(best.schedule);
+  };
+}
+
+Schedule chosen_schedule(const Options& options, const MakeSchedule& make) {
+  if (options.name.empty() == options.file.empty())
+    throw ConfigError("simulate: give the NAME of a schedule, or --file FILE");
+  if (options.file.empty()) return options.shape.generate(options.name, options.pictures.with, make);
+  if (options.shape.given()) {
+    throw ConfigError(
+        "simulate: --file has a shape already; leave out --stages, --micro-batches and the other shape flags");
+  }
+  return read_schedule(options.file);
+}
+
 Panel simulated(const Schedule& step, const Options& options) {
-  const Schedule schedule = options.steps == 1 ? step : unroll(step, options.steps);
+  const Schedule schedule = all_steps(step, options);
   const CostModel costs = options.costs.costs_of(schedule);
   Timeline timeline = timeline_of(schedule, costs, options);
   if (!std::isfinite(timeline.makespan)) {
@@ -150,16 +190,54 @@ std::string as_text(const std::vector<Panel>& panels, const TextStyle& style) {
   return text + comparison(panels);
 }
 
+/// Throws ConfigError where the schedule holds more than --max-in-flight.
+void require_limit(const Options& options, const Panel& panel) {
+  if (options.max_in_flight_option->count() == 0) return;
+  const auto violations = check_limits(panel.schedule, {.in_flight = options.max_in_flight});
+  if (!violations.empty()) throw ConfigError("--max-in-flight: " + violations.front().message);
+}
+
+bool is_sweep(const Options& options) { return !options.schedules.empty() || options.shape.has_lists(); }
+
+/// A row for each schedule and shape: as CSV, unless --format says another.
+std::string sweep_of(const Options& options) {
+  const auto refuse = [](bool given, const char* what) {
+    if (given) throw ConfigError(fmt::format("simulate: {} goes with one schedule of one shape; leave it out", what));
+  };
+  refuse(!options.file.empty(), "--file");
+  refuse(!options.pictures.with.empty(), "--with");
+  refuse(options.steps != 1, "--steps");
+  refuse(options.cores_option->count() > 0, "--cores");
+  if (options.name.empty() == options.schedules.empty()) {
+    throw ConfigError("simulate: a sweep wants one of NAME and --schedules all or NAME,NAME");
+  }
+  const Format format = options.format_option->count() == 0 ? Format::Csv : options.format;
+  if (format != Format::Csv && format != Format::Json && format != Format::Text) {
+    throw ConfigError(fmt::format("--format {} shows one schedule; a sweep is csv, json or text", to_text(format)));
+  }
+  return swept({.schedules = listed_schedules(options.name.empty() ? options.schedules : options.name),
+                .shape = options.shape,
+                .costs = options.costs,
+                .most_in_flight = options.max_in_flight},
+               format);
+}
+
 std::string written(const Options& options) {
+  if (is_sweep(options)) return sweep_of(options);
+  if (options.format == Format::Csv)
+    throw ConfigError("--format csv is the rows of a sweep; give --schedules or a list");
   if (options.steps < 1) throw ConfigError(fmt::format("--steps: {} is not 1 or more", options.steps));
-  const Schedule schedule = chosen_schedule(options);
+  std::string choices;
+  const MakeSchedule make = fastest(options, choices);
+  const Schedule schedule = chosen_schedule(options, make);
   std::vector<Panel> panels = {simulated(schedule, options)};
-  for (const Schedule& other : options.pictures.beside(schedule, options.shape)) {
+  for (const Schedule& other : options.pictures.beside(schedule, options.shape, make)) {
     panels.push_back(simulated(other, options));
   }
   const Panel& first = panels.front();
+  require_limit(options, first);
   if (options.format == Format::Json) return to_json(first.schedule, first.timeline, first.explanation);
-  if (options.format == Format::Text) return as_text(panels, options.pictures.text_style(options.output));
+  if (options.format == Format::Text) return as_text(panels, options.pictures.text_style(options.output)) + choices;
   return drawn(options.format, panels);
 }
 
@@ -174,24 +252,42 @@ void add_simulate(CLI::App& program, int&) {
       "  chimera simulate --file schedule.json --with chimera --format html --output page.html\n"
       "  chimera simulate chimera --stages 4 --micro-batches 4 --costs costs.json --sync eager --steps 3\n"
       "  chimera simulate chimera --stages 4 --micro-batches 4 --cores 2   # four processes on two cores\n"
+      "  chimera simulate --schedules all --stages 4,8,16 --micro-batches D,2D,4D > sweep.csv\n"
+      "  chimera simulate chimera --stages 8 --micro-batches D..4D --chunks 1,2 --latency 0.1 --format json\n"
+      "\nA list is 4,8,16, or 1..4, or for --micro-batches in stages, D,2D,4D or D..4D. With --schedules or a list the "
+      "result is a row for each schedule and shape that exists: CSV, with --format json a JSON object a line, with "
+      "--format text a table.\n"
       "\nEach worker runs its ops in the schedule's order, each as soon as its inputs have arrived. Times are those of "
       "one worker's whole share of the model, in any unit, with a core to itself. With --cores, all workers (of all "
       "--data-parallel groups) share one machine: while k of them compute, each advances at the rate min(1, cores / "
-      "k), and an all-reduce counts as one more on each of its workers.");
+      "k), and an all-reduce counts as one more on each of its workers. Where a schedule has two orders and --order "
+      "names "
+      "none, the one that ends first at these costs is timed.");
   auto options = std::make_shared<Options>();
   command->add_option("NAME", options->name, "name of the schedule; `chimera schedules` lists them");
   begin_group(*command, heading::kSchedule);
   add_path(*command, "--file", options->file,
            "time the schedule in this JSON or CSV file instead; - reads standard input");
-  options->shape.add_to(*command);
+  command
+      ->add_option("--schedules", options->schedules,
+                   "sweep: a row for each of these schedules, NAME,NAME or all, and each shape of the lists below")
+      ->type_name("NAMES");
+  options->shape.add_to(*command, Counts::Lists);
   options->costs.add_to(*command);
   add_count(*command, "--steps", options->steps,
             "training steps to time in a row; an asynchronous schedule has no flush between them (default 1)");
   options->cores_option = add_count(*command, "--cores", options->cores,
                                     "cores that all workers share (default: each worker has a core of its own)");
+  begin_group(*command, heading::kLimits);
+  options->max_in_flight_option = add_number(
+      *command, "--max-in-flight", options->max_in_flight,
+      "most activations in flight on a worker, in stage units: a schedule that holds more is refused, and has "
+      "no row in a sweep (default: no limit)");
   begin_group(*command, heading::kOutput);
   options->pictures.add_to(*command);
-  add_format(*command, options->format, {Format::Text, Format::Json, Format::Svg, Format::Html, Format::Perfetto});
+  options->format_option =
+      add_format(*command, options->format,
+                 {Format::Text, Format::Json, Format::Csv, Format::Svg, Format::Html, Format::Perfetto});
   add_path(*command, "--output", options->output, "write to this file instead of standard output");
   command->callback([options] {
     options->costs.shared_cores = options->cores_option->count() > 0;

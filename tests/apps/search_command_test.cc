@@ -74,6 +74,9 @@ TEST(SearchCommandTest, EveryPlacement) {
   EXPECT_EQ(stages({"--pipelines", "4"}), std::pair(4, std::size_t{4}));
   EXPECT_EQ(stages({"--placement", "linear"}), std::pair(4, std::size_t{1}));
   EXPECT_EQ(stages({"--chunks", "3"}), std::pair(12, std::size_t{1}));
+  EXPECT_EQ(stages({"--placement", "loop"}), std::pair(8, std::size_t{1}));
+  EXPECT_EQ(stages({"--placement", "bidirectional", "--chunks", "2"}), std::pair(8, std::size_t{2}));
+  EXPECT_EQ(stages({"--pipelines", "4", "--chunks", "2"}), std::pair(8, std::size_t{4}));
   EXPECT_EQ(stages({"--placement", "v"}), std::pair(8, std::size_t{1}));
   EXPECT_EQ(stages({"--placement", "wave", "--waves", "2"}), std::pair(16, std::size_t{1}));
 }

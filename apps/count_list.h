@@ -1,0 +1,22 @@
+#pragma once
+// What a flag that takes several whole numbers says.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace chimera::apps {
+
+/// No flag lists more numbers.
+inline constexpr std::size_t kMostListed = 10'000;
+
+/// Whether the text lists numbers, or says one in stages, in place of giving one.
+[[nodiscard]] bool is_list(const std::string& text);
+
+/// `4,8,16`, `1..4` or a mixture, in the order given. Where `depth` is not 0, numbers may be multiples of it: `D`,
+/// `2D`, and `D..4D` for all multiples from one to the other. Throws ConfigError, saying what the flag takes, for
+/// anything else, for more than kMostListed numbers and for a multiple of D that does not fit an integer.
+[[nodiscard]] std::vector<std::int64_t> parse_count_list(const std::string& flag, const std::string& text,
+                                                         std::int64_t depth = 0);
+
+}  // namespace chimera::apps

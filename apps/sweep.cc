@@ -1,0 +1,156 @@
+#include "sweep.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <ranges>
+
+#include "core/error.h"
+#include "count_list.h"
+#include "fastest.h"
+
+namespace chimera::apps {
+namespace {
+
+/// A cell: its column, and its value as text. Numbers stand in JSON without quotes.
+struct Cell {
+  std::string column;
+  std::string text;
+  bool is_number = true;
+};
+using Row = std::vector<Cell>;
+
+double peak_of(const Timeline& timeline) {
+  double most = 0;
+  for (const WorkerTimeline& worker : timeline.workers) most = std::max(most, worker.peak_stage_units);
+  return most;
+}
+
+class Sweeper {
+ public:
+  explicit Sweeper(const Sweep& sweep) : sweep_(sweep) {}
+
+  std::vector<Row> rows() {
+    for (const PipelineShape& lists : sweep_.shape.listed()) {
+      for (const std::string& name : sweep_.schedules) add(find_generator(name), lists);
+    }
+    if (rows_.empty()) throw ConfigError("simulate: " + why_none());
+    return std::move(rows_);
+  }
+
+ private:
+  void add(const Generator& generator, const PipelineShape& lists) {
+    const auto asked = sweep_.shape.taken_of(generator, lists);
+    if (!asked) return;  // a parameter that it does not take has another value than the first: the same shape again
+    if (const auto refusal = generator.refusal(*asked)) {
+      refusal_ = generator.name + ": " + *refusal;
+      return;
+    }
+    const auto timed = [&](const Schedule& schedule) { return simulate(schedule, sweep_.costs.costs_of(schedule)); };
+    const auto makespan = [&](const Schedule& schedule) { return timed(schedule).makespan; };
+    const auto [shape, schedule] = fastest_of(generator, sweep_.shape.by_costs(generator, *asked), makespan);
+    const Timeline timeline = timed(schedule);
+    const double peak = peak_of(timeline);
+    constexpr double kRounding = 1e-9;
+    if (sweep_.most_in_flight > 0 && peak > sweep_.most_in_flight * (1 + kRounding)) {
+      ++too_large_;
+      return;
+    }
+    rows_.push_back(row_of(generator, shape, timeline, peak));
+  }
+
+  static Row row_of(const Generator& generator, const PipelineShape& shape, const Timeline& timeline, double peak) {
+    Row row = {{"schedule", generator.name, false},
+               {"stages", std::to_string(shape.stages)},
+               {"micro_batches", std::to_string(shape.micro_batches)}};
+    for (const ShapeAxis& axis : shape_axes()) {
+      const bool taken = find_axis(generator, axis.axis) != nullptr;
+      row.push_back({std::string(axis.name), taken ? axis.text(shape) : "", axis.is_number()});
+    }
+    const auto number = [&](const char* column, double value) {
+      row.push_back({column, fmt::format("{:.10g}", value)});
+    };
+    number("makespan", timeline.makespan);
+    number("bubble_ratio", timeline.bubble_ratio);
+    number("lower_bound", timeline.lower_bound);
+    number("inner_bubble", timeline.inner_bubble);
+    number("peak_stage_units", peak);
+    number("weight_copies", static_cast<double>(generator.replicas(shape)));
+    return row;
+  }
+
+  [[nodiscard]] std::string why_none() const {
+    if (too_large_ > 0) {
+      return fmt::format("--max-in-flight {:g}: all {} schedules that fit the shape hold more", sweep_.most_in_flight,
+                         too_large_);
+    }
+    return refusal_.empty() ? "--schedules: none takes the shape" : refusal_;
+  }
+
+  const Sweep& sweep_;
+  std::vector<Row> rows_;
+  std::string refusal_;  // the last one
+  std::int64_t too_large_ = 0;
+};
+
+std::string as_csv(const std::vector<Row>& rows) {
+  const auto line = [](const Row& row, std::string Cell::*part) {
+    std::vector<std::string> cells;
+    for (const Cell& cell : row) cells.push_back(cell.*part);
+    return fmt::format("{}\n", fmt::join(cells, ","));
+  };
+  std::string text = line(rows.front(), &Cell::column);
+  for (const Row& row : rows) text += line(row, &Cell::text);
+  return text;
+}
+
+std::string as_json_lines(const std::vector<Row>& rows) {
+  std::string text;
+  for (const Row& row : rows) {
+    nlohmann::ordered_json json;
+    for (const Cell& cell : row) {
+      if (cell.text.empty()) continue;  // a parameter that the schedule does not take
+      json[cell.column] = cell.is_number ? nlohmann::ordered_json::parse(cell.text) : nlohmann::ordered_json(cell.text);
+    }
+    text += json.dump() + "\n";
+  }
+  return text;
+}
+
+std::string as_table(const std::vector<Row>& rows) {
+  std::vector<std::size_t> widths;
+  for (const Cell& cell : rows.front()) widths.push_back(cell.column.size());
+  for (const Row& row : rows) {
+    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].text.size());
+  }
+  const auto line = [&](const Row& row, std::string Cell::*part) {
+    std::string text = fmt::format("{:<{}}", row[0].*part, widths[0]);
+    for (std::size_t c = 1; c < row.size(); ++c) text += fmt::format("  {:>{}}", row[c].*part, widths[c]);
+    return text + "\n";
+  };
+  std::string text = line(rows.front(), &Cell::column);
+  for (const Row& row : rows) text += line(row, &Cell::text);
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> listed_schedules(const std::string& text) {
+  if (text == "all") return schedule_names();
+  std::vector<std::string> names;
+  for (const auto part : std::views::split(text, ',')) {
+    names.emplace_back(part.begin(), part.end());
+    (void)find_generator(names.back());
+  }
+  return names;
+}
+
+std::string swept(const Sweep& sweep, Format format) {
+  const auto rows = Sweeper(sweep).rows();
+  if (format == Format::Json) return as_json_lines(rows);
+  return format == Format::Text ? as_table(rows) : as_csv(rows);
+}
+
+}  // namespace chimera::apps

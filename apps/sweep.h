@@ -1,0 +1,27 @@
+#pragma once
+// `chimera simulate` over lists of shapes: a row for each schedule and shape.
+
+#include <string>
+#include <vector>
+
+#include "options.h"
+
+namespace chimera::apps {
+
+/// What is swept over: --schedules, and the lists of the shape flags.
+struct Sweep {
+  std::vector<std::string> schedules;
+  const ShapeFlags& shape;
+  const CostFlags& costs;
+  double most_in_flight = 0;  // stage units on a worker, above which a row is left out; 0: no limit
+};
+
+/// The names that --schedules lists, separated by commas; `all` is every one. Throws ConfigError for an unknown name.
+[[nodiscard]] std::vector<std::string> listed_schedules(const std::string& text);
+
+/// The rows, by D, N and the other parameters in the order of their lists, then by schedule: as `csv`, JSON lines or a
+/// table. A parameter that is no list is as usual; where two orders are to choose from, the one that ends first is
+/// taken. Shapes that a schedule does not exist for have no row. Throws ConfigError where there is no row at all.
+[[nodiscard]] std::string swept(const Sweep& sweep, Format format);
+
+}  // namespace chimera::apps

@@ -1,0 +1,153 @@
+// `chimera simulate` over lists of shapes, and its choice between two orders of a schedule.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "support/program.h"
+#include "support/refusal.h"
+
+namespace chimera::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+using Words = std::vector<std::string>;
+
+std::string simulate(Words words) {
+  words.insert(words.begin(), "simulate");
+  const ProgramResult result = run_program(words);
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  return result.output;
+}
+
+std::vector<json> json_lines(Words words) {
+  words.insert(words.end(), {"--format", "json"});
+  std::istringstream lines(simulate(words));
+  std::vector<json> rows;
+  for (std::string line; std::getline(lines, line);) rows.push_back(json::parse(line));
+  return rows;
+}
+
+/// Column to text, of each row.
+std::vector<std::map<std::string, std::string>> csv(const Words& words) {
+  std::istringstream lines(simulate(words));
+  const auto cells_of = [](const std::string& line) {
+    std::vector<std::string> cells;
+    std::istringstream text(line);
+    for (std::string cell; std::getline(text, cell, ',');) cells.push_back(cell);
+    return cells;
+  };
+  std::string line;
+  std::getline(lines, line);
+  const auto columns = cells_of(line);
+  std::vector<std::map<std::string, std::string>> rows;
+  while (std::getline(lines, line)) {
+    const auto cells = cells_of(line);
+    EXPECT_EQ(cells.size(), columns.size()) << line;
+    auto& row = rows.emplace_back();
+    for (std::size_t c = 0; c < std::min(cells.size(), columns.size()); ++c) row[columns[c]] = cells[c];
+  }
+  return rows;
+}
+
+TEST(SweepTest, HasARowForEachScheduleAndShape) {
+  const auto rows = csv({"--schedules", "1f1b,chimera", "--stages", "2,4", "--micro-batches", "D..3D"});
+  ASSERT_THAT(rows, SizeIs(2 * 2 * 3));
+  std::vector<std::string> shapes;
+  for (const auto& row : rows) {
+    if (row.at("schedule") == "1f1b") shapes.push_back(row.at("stages") + "x" + row.at("micro_batches"));
+  }
+  EXPECT_THAT(shapes, ElementsAre("2x2", "2x4", "2x6", "4x4", "4x8", "4x12"));
+  EXPECT_EQ(rows[0].at("chunks"), "") << "1f1b takes none";
+  EXPECT_EQ(rows[1].at("chunks"), "1");
+}
+
+TEST(SweepTest, ARowSaysWhatTheScheduleAloneDoes) {
+  const Words costs = {"--input-gradient", "1.3", "--weight-gradient", "0.7", "--latency", "0.1"};
+  Words sweep = {"--schedules", "all", "--stages", "4", "--micro-batches", "8,9"};
+  sweep.insert(sweep.end(), costs.begin(), costs.end());
+  const auto rows = csv(sweep);
+  EXPECT_EQ(json_lines(sweep).size(), rows.size());
+  for (const auto& row : rows) {
+    Words one = {row.at("schedule"), "--stages", "4", "--micro-batches", row.at("micro_batches"), "--format", "json"};
+    one.insert(one.end(), costs.begin(), costs.end());
+    const json alone = json::parse(simulate(one));
+    EXPECT_NEAR(alone["makespan"].get<double>(), std::stod(row.at("makespan")), 1e-6) << row.at("schedule");
+    EXPECT_NEAR(alone["lower_bound"].get<double>(), std::stod(row.at("lower_bound")), 1e-6) << row.at("schedule");
+  }
+}
+
+TEST(SweepTest, LeavesOutShapesThatAScheduleDoesNotExistFor) {
+  EXPECT_THAT(csv({"--schedules", "dualpipe", "--stages", "3,4", "--micro-batches", "D,2D"}), SizeIs(1));
+  EXPECT_THAT(csv({"--schedules", "1f1b,chimera", "--stages", "4", "--micro-batches", "4", "--chunks", "1,2"}),
+              SizeIs(3))
+      << "1f1b has no chunks, and one row";
+}
+
+TEST(SweepTest, OneScheduleMayBeNamedAsEver) {
+  const auto rows = json_lines({"chimera", "--stages", "4", "--micro-batches", "4,8", "--chunks", "2"});
+  ASSERT_THAT(rows, SizeIs(2));
+  EXPECT_EQ(rows[0]["makespan"], 14);
+  EXPECT_EQ(rows[1]["chunks"], 2);
+}
+
+TEST(SweepTest, OfTwoOrdersTheFasterIsTaken) {
+  const Words shape = {"chimera-zb", "--stages", "4", "--micro-batches", "4", "--chunks", "2"};
+  const auto with = [&](const Words& more) {
+    Words words = shape;
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  const Words equal = {"--input-gradient", "1", "--weight-gradient", "1"};
+  const std::string slots = simulate(with(equal));
+  EXPECT_THAT(slots, HasSubstr("makespan 12.5,"));
+  EXPECT_THAT(slots, HasSubstr("chimera-zb: --order slots ends first at these costs\n"));
+  const Words late = {"--input-gradient", "1", "--weight-gradient", "1", "--latency", "0.1"};
+  EXPECT_THAT(simulate(with(late)), HasSubstr("makespan 13.6,"));
+  EXPECT_THAT(simulate(with(late)), HasSubstr("--order deepest ends first"));
+  Words named = with(late);
+  named.insert(named.end(), {"--order", "slots"});
+  EXPECT_THAT(simulate(named), HasSubstr("makespan 13.8,"));
+  EXPECT_EQ(json_lines({"--schedules", "chimera-zb", "--stages", "4", "--micro-batches", "4", "--latency", "0.1"})[0]
+                ["order"],
+            "slots");
+}
+
+TEST(SweepTest, ALimitLeavesOutWhatHoldsMore) {
+  std::vector<std::string> names;
+  for (const auto& row : csv({"--schedules", "all", "--stages", "8", "--micro-batches", "16", "--max-in-flight", "5"})) {
+    names.push_back(row.at("schedule"));
+  }
+  EXPECT_THAT(names, ElementsAre("gems", "v-half", "v-min"));
+  expect_refusal({{"simulate", "gpipe", "--stages", "4", "--micro-batches", "8", "--max-in-flight", "4"},
+                  {"--max-in-flight", "5 stage units in flight, 4 allowed"}});
+}
+
+TEST(SweepTest, RefusesWhatIsNoSweep) {
+  const auto refused = [](Words words, const std::vector<std::string>& said) {
+    words.insert(words.begin(), "simulate");
+    expect_refusal({words, said});
+  };
+  refused({"--schedules", "all", "--stages", "4,x", "--micro-batches", "4"}, {"--stages", "'4,x'", "4,8,16"});
+  refused({"--schedules", "all", "--stages", "4", "--micro-batches", "4D..D"}, {"--micro-batches", "D..4D"});
+  refused({"--schedules", "all", "--stages", "8..4", "--micro-batches", "4"}, {"--stages", "'8..4'"});
+  refused({"--schedules", "1f1c", "--stages", "4", "--micro-batches", "4"}, {"1f1c", "1f1b"});
+  refused({"--schedules", "all", "--stages", "4"}, {"--micro-batches is missing"});
+  refused({"--schedules", "all", "1f1b", "--stages", "4", "--micro-batches", "4"}, {"NAME", "--schedules"});
+  refused({"1f1b", "--stages", "2,4", "--micro-batches", "4", "--with", "gpipe"}, {"--with"});
+  refused({"1f1b", "--stages", "2,4", "--micro-batches", "4", "--format", "svg"}, {"--format svg"});
+  refused({"dualpipe", "--stages", "4", "--micro-batches", "D"}, {"dualpipe", "2D = 8"});
+  refused({"--schedules", "all", "--stages", "1..1000", "--micro-batches", "1..1000"}, {"10000 shapes"});
+  refused({"1f1b", "--stages", "4", "--micro-batches", "1..99999999"}, {"--micro-batches", "10000 numbers"});
+  refused({"1f1b", "--stages", "4", "--micro-batches", "4", "--format", "csv"}, {"--format csv", "--schedules"});
+}
+
+}  // namespace
+}  // namespace chimera::testing
