@@ -130,7 +130,7 @@ TEST(FitTest, EveryScheduleTrainsLikeTheUnpipelinedModel) {
   const Outcome expected = run_unpipelined(small_options("none", {4, 8}));
   EXPECT_EQ(expected.parameters.count("0.0.weight"), 1U) << "global layer index and the module's own name";
   for (const Generator& generator : generators()) {
-    const PipelineShape shape{4, 8};
+    const PipelineShape shape = usual_shape(generator, 4, 8);
     const Schedule schedule = generator.generate(shape);
     if (schedule.updates || schedule.stages > 8) continue;
     SCOPED_TRACE(generator.name);

@@ -1,4 +1,4 @@
-// gloo_equivalence MODEL SCHEDULE D N 2f [W LAYOUT]: runs one step on D W processes over Gloo; each compares every
+// gloo_equivalence MODEL SCHEDULE D N 2f V [W LAYOUT]: runs one step on D W processes over Gloo; each compares every
 // gradient that it holds with the unpipelined model's, which it computes itself. Exit code 0 exactly if all agree.
 // MODEL is a preset, its head tied where `-tied` is appended.
 
@@ -47,15 +47,16 @@ void compare(const TrainOptions& options, const RankEnvironment& rank) {
 int run_main(int argc, char** argv);
 
 int run(const std::vector<std::string>& arguments, const std::optional<RankEnvironment>& rank) {
-  const PipelineShape shape{std::stoll(arguments.at(2)), std::stoll(arguments.at(3)), std::stoll(arguments.at(4))};
+  const PipelineShape shape{std::stoll(arguments.at(2)), std::stoll(arguments.at(3)), std::stoll(arguments.at(4)),
+                            std::stoll(arguments.at(5))};
   std::string model = arguments.at(0);
   const bool tied = model.ends_with(kTied);
   if (tied) model.resize(model.size() - kTied.size());
   TrainOptions options = testing::small_options(model, arguments.at(1), shape);
   options.overrides.tied = tied;
-  if (arguments.size() > 5) {
-    options.data_parallel = std::stoll(arguments.at(5));
-    options.replica_layout = parse_named<ReplicaLayout>("replica layout", arguments.at(6));
+  if (arguments.size() > 6) {
+    options.data_parallel = std::stoll(arguments.at(6));
+    options.replica_layout = parse_named<ReplicaLayout>("replica layout", arguments.at(7));
   }
   if (!rank) {
     return launch(
@@ -72,8 +73,8 @@ int run(const std::vector<std::string>& arguments, const std::optional<RankEnvir
 
 int run_main(int argc, char** argv) {
   const auto rank = rank_environment();
-  if (argc != 6 && argc != 8) {
-    std::cerr << "usage: gloo_equivalence MODEL SCHEDULE D N 2f [W LAYOUT]\n";
+  if (argc != 7 && argc != 9) {
+    std::cerr << "usage: gloo_equivalence MODEL SCHEDULE D N 2f V [W LAYOUT]\n";
     return 2;
   }
   return run({argv + 1, argv + argc}, rank);

@@ -182,9 +182,9 @@ TEST_P(OracleTest, TrainsAsThePlainLoop) {
 INSTANTIATE_TEST_SUITE_P(
     , OracleTest,
     ::testing::Values(Case{Trained::Gpt2, "none", {1, 4}}, Case{Trained::Gpt2, "chimera", {4, 4}},
-                      Case{Trained::Gpt2, "zb-h1", {4, 8}}, Case{Trained::Gpt2, "interleaved-1f1b", {2, 4}},
+                      Case{Trained::Gpt2, "zb-h1", {4, 8}}, Case{Trained::Gpt2, "interleaved-1f1b", {2, 4, 2, 2}},
                       Case{Trained::Bert, "none", {1, 4}}, Case{Trained::Bert, "chimera", {4, 4, 4}},
-                      Case{Trained::Bert, "zb-h1", {4, 8}}, Case{Trained::Bert, "interleaved-1f1b", {2, 4}},
+                      Case{Trained::Bert, "zb-h1", {4, 8}}, Case{Trained::Bert, "interleaved-1f1b", {2, 4, 2, 2}},
                       Case{Trained::Bert, "chimera", {4, 4}, 2, ReductionOrder::Canonical, "3,1,1,3"},
                       Case{Trained::LongText, "chimera", {2, 8}}, Case{Trained::Tied, "1f1b", {2, 4}, 2},
                       Case{Trained::LargeVocabulary, "chimera", {2, 4}}, Case{Trained::Llama, "none", {1, 4}},

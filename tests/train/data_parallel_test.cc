@@ -41,7 +41,7 @@ TEST(DataParallelTest, TwoGroupsTrainAsTheUnpipelinedModelOnAllTheirMicroBatches
   expect_same_gradients(hybrid("1f1b", {2, 4}, 2), 2);
   expect_same_gradients(hybrid("chimera", {2, 4}, 2), 4);
   expect_same_gradients(hybrid("dualpipe", {2, 4}, 2), 4);
-  expect_same_gradients(hybrid("interleaved-1f1b", {2, 4}, 2), 2);
+  expect_same_gradients(hybrid("interleaved-1f1b", {2, 4, 2, 2}, 2), 2);
 }
 
 TEST(DataParallelTest, AnyNumberOfGroupsAndPipelinesIsOneReduction) {

@@ -106,13 +106,14 @@ std::vector<Run> runs() {
   if (std::getenv("CHIMERA_LONG_TESTS") != nullptr) return all_runs();
   return {{"gpipe", {1, 2}, DataType::Float32, 4},
           {"1f1b", {4, 8}, DataType::Float32, 1, true},
-          {"interleaved-1f1b", {2, 4}, DataType::Float32, 2, false, true},
+          {"interleaved-1f1b", {2, 4, 2, 2}, DataType::Float32, 2, false, true},
           {"gems", {4, 8}, DataType::Float32},
           {"chimera", {2, 8}, DataType::Float32, 1, false, true, AllReducePlacement::Post},
           {"chimera", {4, 4, 4}, DataType::Float32, 2, true, true},
           {"zb-h1", {4, 8}, DataType::Float32, 1, true},
           {"zb-v", {2, 4}, DataType::Float32, 2, false, false, AllReducePlacement::Eager},
           {"chimera", {4, 8, 4}, DataType::Float64, 1, false, true, AllReducePlacement::Eager},
+          {"chimera-zb", {2, 8, 2, 2}, DataType::Float32, 1, true},
           {"dualpipe", {2, 4}, DataType::Float64, 2, true}};
 }
 

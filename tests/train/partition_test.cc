@@ -52,7 +52,7 @@ TEST_P(PartitionTrainingTest, CanonicalReductionKeepsEveryBit) {
 INSTANTIATE_TEST_SUITE_P(Schedules, PartitionTrainingTest,
                          ::testing::Values(Case{"1f1b", {4, 4}, "1,4,1,2"}, Case{"1f1b", {2, 4}, "balanced"},
                                            Case{"chimera", {4, 4}, "3,1,3,1"}, Case{"chimera", {4, 4}, "balanced"},
-                                           Case{"interleaved-1f1b", {2, 4}, "1,4,2,1"}),
+                                           Case{"interleaved-1f1b", {2, 4, 2, 2}, "1,4,2,1"}),
                          [](const auto& tested) {
                            std::string name = std::string(tested.param.schedule) + "_" + tested.param.partition;
                            std::replace_if(

@@ -52,7 +52,7 @@ TEST(ShardedOptimizerTest, ComputesTheSameBitsWithTwoCopiesOfAStage) {
 
 TEST(ShardedOptimizerTest, ComputesTheSameBitsWithMoreCopies) {
   expect_same_with_and_without(options_of("chimera", {4, 8, 4}, 2));
-  expect_same_with_and_without(options_of("interleaved-1f1b", {2, 4}, 3));
+  expect_same_with_and_without(options_of("interleaved-1f1b", {2, 4, 2, 2}, 3));
   expect_same_with_and_without(options_of("gpipe", {1, 2}, 8));
 }
 
