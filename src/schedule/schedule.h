@@ -30,8 +30,8 @@ enum class OpOrder : std::uint8_t {
   Deepest,  ///< what has come farthest goes first
 };
 template <>
-inline constexpr auto kNames<OpOrder> = std::to_array<Named<OpOrder>>(
-    {{OpOrder::Auto, "auto"}, {OpOrder::Slots, "slots"}, {OpOrder::Deepest, "deepest"}});
+inline constexpr auto kNames<OpOrder> =
+    std::to_array<Named<OpOrder>>({{OpOrder::Auto, "auto"}, {OpOrder::Slots, "slots"}, {OpOrder::Deepest, "deepest"}});
 
 /// The shape that a generator is asked for. A schedule takes some of its parameters; the registry says which.
 struct PipelineShape {

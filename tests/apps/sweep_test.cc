@@ -115,14 +115,15 @@ TEST(SweepTest, OfTwoOrdersTheFasterIsTaken) {
   Words named = with(late);
   named.insert(named.end(), {"--order", "slots"});
   EXPECT_THAT(simulate(named), HasSubstr("makespan 13.8,"));
-  EXPECT_EQ(json_lines({"--schedules", "chimera-zb", "--stages", "4", "--micro-batches", "4", "--latency", "0.1"})[0]
-                ["order"],
+  EXPECT_EQ(json_lines(
+                {"--schedules", "chimera-zb", "--stages", "4", "--micro-batches", "4", "--latency", "0.1"})[0]["order"],
             "slots");
 }
 
 TEST(SweepTest, ALimitLeavesOutWhatHoldsMore) {
   std::vector<std::string> names;
-  for (const auto& row : csv({"--schedules", "all", "--stages", "8", "--micro-batches", "16", "--max-in-flight", "5"})) {
+  for (const auto& row :
+       csv({"--schedules", "all", "--stages", "8", "--micro-batches", "16", "--max-in-flight", "5"})) {
     names.push_back(row.at("schedule"));
   }
   EXPECT_THAT(names, ElementsAre("gems", "v-half", "v-min"));
