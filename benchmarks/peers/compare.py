@@ -17,7 +17,8 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-OURS = ["1f1b", "chimera", "chimera-zb", "zb-v", "dualpipev"]
+OURS = ["1f1b", "chimera", "chimera-zb", "interleaved-zb", "zb-v", "dualpipev"]
+OURS_WITH_FLAGS = ["--schedule chimera-zb --chunks 2"]
 THEIRS = ["gpipe", "1f1b", "interleaved-1f1b", "interleaved-zb", "zbv", "dualpipev"]
 LEAST_MICRO_BATCHES = {"dualpipev": 4}  # of two processes, theirs; ours the same
 REQUIRED_BEST = 1.1  # our best over their best pipeline
@@ -47,6 +48,8 @@ def contest(options, folder, micro_batches):
     ours = [name for name in OURS if micro_batches >= LEAST_MICRO_BATCHES.get(name, 1)]
     words = [*bench, "--threads", "1", "--rounds", str(options.rounds), "--retries", str(options.retries), "--format",
              "json", "--schedules", ",".join(["none", *ours])]
+    for flags in OURS_WITH_FLAGS:
+        words += ["--run", flags]
     for name, command in commands.items():
         words += ["--command", f"{name}={command}"]
     result = json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout)
