@@ -34,9 +34,9 @@ int parse_number(std::string_view text) {
 }
 
 void require_known(const std::string& point) {
-  static const std::vector<std::string> points = {"start",     "rendezvous", "connected",  "step",
-                                                  "forward",   "backward",   "all-reduce", "sum",
-                                                  "optimizer", "updated",    "tokenized"};
+  static const std::vector<std::string> points = {
+      "start",     "rendezvous", "connected", "step", "forward", "backward",        "all-reduce",    "sum",
+      "optimizer", "updated",    "tokenized", "save", "saved",   "before-manifest", "before-rename", "after-rename"};
   if (std::ranges::find(points, point) == points.end()) {
     throw ConfigError("CHIMERA_FAULT: " + unknown_name("point", point, points));
   }

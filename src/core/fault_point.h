@@ -16,12 +16,12 @@ void set_fault_rank(int rank);
 
 /// Does nothing unless CHIMERA_FAULT names this point, the calling thread's rank (default 0) and the COUNT-th passage
 /// of it by that thread (default 1). Then, by ACTION: `kill` sends SIGKILL to this process, `kill-launcher` to its
-/// parent, `throw` throws Error("fault injected at POINT"), `segfault` raises SIGSEGV, `stop`
-/// stops this process, as SIGSTOP does, `hang` stops the calling thread alone, for ever, and `nan` (forward, backward,
-/// all-reduce) and `flip` (updated) return true: the caller then makes a number of its result a NaN, or flips a bit of
-/// a weight. Points: start, rendezvous, connected, step, forward, backward, all-reduce, sum (in shared memory, on a
-/// thread of its own), optimizer (before a step's update), updated (after it), tokenized (a tokenization has noted how
-/// far it is). Throws ConfigError where check_fault_plan() does.
+/// parent, `throw` throws Error("fault injected at POINT"), `segfault` raises SIGSEGV, `stop` stops this process, as
+/// SIGSTOP does, `hang` stops the calling thread alone, for ever, and `nan` (forward, backward, all-reduce) and `flip`
+/// (updated) return true: the caller then makes a number of its result a NaN, or flips a bit of a weight. Points:
+/// start, rendezvous, connected, step, forward, backward, all-reduce, sum (in shared memory), optimizer (before an
+/// update), updated (after it), tokenized (it is noted how far), save, saved (around a rank's part of a checkpoint),
+/// before-manifest, before-rename, after-rename (its commit). Throws ConfigError where check_fault_plan() does.
 bool fault_point(std::string_view point);
 
 }  // namespace chimera

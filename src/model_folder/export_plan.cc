@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "core/error.h"
 #include "tensor_files/weight_files.h"
+#include "tensor_files/weight_index.h"
 
 namespace chimera {
 namespace {
@@ -29,19 +29,6 @@ std::vector<std::vector<TensorEntry>> dealt_out(std::vector<TensorEntry> tensors
   return shards;
 }
 
-std::string index_of(const std::vector<ExportFile>& files) {
-  nlohmann::ordered_json map = nlohmann::ordered_json::object();
-  std::uint64_t total = 0;
-  for (const ExportFile& file : files) {
-    for (const TensorEntry& tensor : file.layout.tensors) {
-      map[tensor.name] = file.name;
-      total += tensor.bytes;
-    }
-  }
-  const nlohmann::ordered_json index = {{"metadata", {{"total_size", total}}}, {"weight_map", std::move(map)}};
-  return index.dump(2) + "\n";
-}
-
 }  // namespace
 
 ExportPlan plan_export(std::vector<TensorEntry> tensors, std::uint64_t shard_bytes) {
@@ -54,7 +41,11 @@ ExportPlan plan_export(std::vector<TensorEntry> tensors, std::uint64_t shard_byt
         shards.size() == 1 ? kWeightsName : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
     plan.files.push_back({name, lay_out(std::move(shards[i]), {{"format", "pt"}})});
   }
-  if (plan.files.size() > 1) plan.index = index_of(plan.files);
+  if (plan.files.size() > 1) {
+    std::vector<std::pair<std::string, std::vector<TensorEntry>>> files;
+    for (const ExportFile& file : plan.files) files.emplace_back(file.name, file.layout.tensors);
+    plan.index = weight_index(files);
+  }
   return plan;
 }
 

@@ -1,0 +1,123 @@
+#include "checkpoint/commit.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <utility>
+
+#include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/error.h"
+#include "checkpoint/sealed_json.h"
+#include "checkpoint/shard.h"
+#include "core/fault_point.h"
+#include "tensor_files/safetensors_file.h"
+#include "tensor_files/weight_files.h"
+#include "tensor_files/weight_index.h"
+
+namespace chimera {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string part_path(const std::string& unfinished, int rank) {
+  return fmt::format("{}/rank-{:05}.json", unfinished, rank);
+}
+
+std::string parent_of(const std::string& folder) {
+  const fs::path parent = fs::path(folder).parent_path();
+  return parent.empty() ? "." : parent.string();
+}
+
+/// What the ranks have written, without their notes.
+std::vector<FileRecord> take_parts(Disk& disk, const std::string& unfinished, int ranks) {
+  std::vector<FileRecord> files;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::string path = part_path(unfinished, rank);
+    for (FileRecord& file : parse_files(path, unsealed(path, read_small_file(path)).at("files"))) {
+      files.push_back(std::move(file));
+    }
+  }
+  for (int rank = 0; rank < ranks; ++rank) disk.remove_file(part_path(unfinished, rank));
+  return files;
+}
+
+FileRecord add_text(Disk& disk, const std::string& unfinished, const std::string& name, const std::string& text) {
+  write_file(disk, unfinished + "/" + name, text);
+  BlockHasher hasher;
+  hasher.add(std::as_bytes(std::span(text)));
+  return {name, text.size(), hasher.finish()};
+}
+
+/// Where the weights are, as other readers of safetensors in several files want to know.
+std::string index_of(const std::string& unfinished, const std::vector<FileRecord>& files) {
+  std::vector<std::pair<std::string, std::vector<TensorEntry>>> weights;
+  for (const FileRecord& file : files) {
+    if (!file.name.starts_with("model-")) continue;
+    const SafetensorsFile opened(unfinished + "/" + file.name);
+    auto& tensors = weights.emplace_back(file.name, std::vector<TensorEntry>()).second;
+    for (std::size_t i = 0; i < opened.tensors().size(); ++i) tensors.push_back(opened.tensors()[i]);
+  }
+  return weights.empty() ? "" : weight_index(weights);
+}
+
+void move_to_its_place(Disk& disk, const std::string& folder, std::int64_t step) {
+  const std::string unfinished = unfinished_path(folder, step);
+  const std::string place = checkpoint_path(folder, step);
+  std::error_code none;
+  if (!fs::exists(place, none)) {
+    disk.rename(unfinished, place);
+    disk.sync_folder(folder);
+    return;
+  }
+  // One that was refused, or the same again.
+  if (!disk.exchange(unfinished, place)) {
+    remove_with_files(disk, place);
+    disk.rename(unfinished, place);
+  }
+  disk.sync_folder(folder);
+  abandon(disk, folder, step);
+}
+
+}  // namespace
+
+std::string open_unfinished(Disk& disk, const std::string& folder, std::int64_t step) {
+  if (disk.make_folder(folder)) disk.sync_folder(parent_of(folder));
+  std::string path = unfinished_path(folder, step);
+  disk.make_folder(path);
+  return path;
+}
+
+void finish_part(Disk& disk, const std::string& unfinished, int rank, const std::vector<FileRecord>& files) {
+  write_file(disk, part_path(unfinished, rank), sealed({{"files", files_json(files)}}));
+}
+
+void commit(Disk& disk, const std::string& folder, std::int64_t step, int ranks, const Description& description) {
+  const std::string unfinished = unfinished_path(folder, step);
+  Manifest manifest{step, description.run, take_parts(disk, unfinished, ranks)};
+  for (const auto& [name, text] : description.files) {
+    manifest.files.push_back(add_text(disk, unfinished, name, text));
+  }
+  if (const std::string index = index_of(unfinished, manifest.files); !index.empty()) {
+    manifest.files.push_back(add_text(disk, unfinished, kIndexName, index));
+  }
+  fault_point("before-manifest");
+  write_file(disk, unfinished + "/" + kManifestName, to_text(manifest));
+  disk.sync_folder(unfinished);
+  fault_point("before-rename");
+  move_to_its_place(disk, folder, step);
+  fault_point("after-rename");
+  const std::string latest = folder + "/" + kLatestName;
+  write_file(disk, latest + ".tmp", checkpoint_name(step) + "\n");
+  disk.rename(latest + ".tmp", latest);
+  disk.sync_folder(folder);
+}
+
+void abandon(Disk& disk, const std::string& folder, std::int64_t step) {
+  try {
+    remove_with_files(disk, unfinished_path(folder, step));
+  } catch (const std::exception&) {
+    // The next run removes it.
+  }
+}
+
+}  // namespace chimera

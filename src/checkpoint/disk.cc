@@ -1,0 +1,94 @@
+#include "checkpoint/disk.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <vector>
+
+#include "checkpoint/error.h"
+#include "checkpoint/open_file.h"
+#include "core/file_descriptor.h"
+
+namespace chimera {
+namespace {
+
+[[noreturn]] void fail_to_write(const std::string& path, int cause) {
+  throw CheckpointError(fmt::format("{}: cannot be written ({})", path, system_message(cause)));
+}
+
+void require_success(int result, const std::string& path) {
+  if (result != 0) fail_to_write(path, errno);
+}
+
+}  // namespace
+
+bool Disk::make_folder(const std::string& path) {
+  if (::mkdir(path.c_str(), 0777) == 0) return true;
+  if (errno != EEXIST) fail_to_write(path, errno);
+  return false;
+}
+
+int Disk::create(const std::string& path) {
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+  if (file < 0) fail_to_write(path, errno);
+  return file;
+}
+
+std::size_t Disk::write(int file, std::span<const std::byte> bytes, const std::string& path) {
+  while (true) {
+    const ssize_t written = ::write(file, bytes.data(), bytes.size());
+    if (written > 0) return static_cast<std::size_t>(written);
+    if (written == 0) fail_to_write(path, ENOSPC);
+    if (errno != EINTR) fail_to_write(path, errno);
+  }
+}
+
+void Disk::sync(int file, const std::string& path) { require_success(::fsync(file), path); }
+
+void Disk::close(int file) noexcept { ::close(file); }
+
+void Disk::sync_folder(const std::string& path) {
+  const FileDescriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.get() < 0) fail_to_write(path, errno);
+  require_success(::fsync(folder.get()), path);
+}
+
+void Disk::rename(const std::string& from, const std::string& to) {
+  require_success(std::rename(from.c_str(), to.c_str()), to);
+}
+
+bool Disk::exchange(const std::string& one, const std::string& other) {
+  if (::renameat2(AT_FDCWD, one.c_str(), AT_FDCWD, other.c_str(), RENAME_EXCHANGE) == 0) return true;
+  if (errno != EINVAL && errno != ENOSYS) fail_to_write(other, errno);
+  return false;
+}
+
+void Disk::remove_file(const std::string& path) { require_success(::unlink(path.c_str()), path); }
+
+void Disk::remove_folder(const std::string& path) { require_success(::rmdir(path.c_str()), path); }
+
+Disk& real_disk() {
+  static Disk disk;
+  return disk;
+}
+
+void write_file(Disk& disk, const std::string& path, const std::string& text) {
+  OpenFile file(disk, path);
+  file.write(std::as_bytes(std::span(text)));
+  file.sync();
+}
+
+void remove_with_files(Disk& disk, const std::string& folder) {
+  std::error_code error;
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) files.push_back(entry.path().string());
+  for (const std::string& file : files) disk.remove_file(file);
+  disk.remove_folder(folder);
+}
+
+}  // namespace chimera

@@ -1,0 +1,135 @@
+#include "checkpoint/manifest.h"
+
+#include <fmt/format.h>
+
+#include <set>
+#include <span>
+#include <utility>
+
+#include "checkpoint/error.h"
+#include "checkpoint/sealed_json.h"
+#include "core/printable.h"
+#include "tensor_files/regular_file.h"
+
+namespace chimera {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kFormat = "chimera checkpoint";
+constexpr std::size_t kLongestName = 255;
+
+[[noreturn]] void refuse_field(const std::string& path, const std::string& field, const std::string& why) {
+  throw CheckpointError(fmt::format("{}: {} {}", path, field, why));
+}
+
+const Json& member(const std::string& path, const Json& object, const char* name) {
+  const auto found = object.find(name);
+  if (found == object.end()) refuse_field(path, name, "is missing");
+  return *found;
+}
+
+std::uint64_t number(const std::string& path, const Json& object, const char* name) {
+  const Json& value = member(path, object, name);
+  if (!value.is_number_unsigned()) refuse_field(path, name, "is no count");
+  return value.get<std::uint64_t>();
+}
+
+std::string plain_name(const std::string& path, const Json& file) {
+  const Json& value = member(path, file, "name");
+  if (!value.is_string()) refuse_field(path, "name", "is no text");
+  std::string name = value.get<std::string>();
+  const bool is_plain = !name.empty() && name.size() <= kLongestName && name[0] != '.' && name != kManifestName &&
+                        name.find('/') == std::string::npos && name.find('\0') == std::string::npos;
+  if (!is_plain) refuse_field(path, "name", fmt::format("'{}' is no plain name of a file", printable(name)));
+  return name;
+}
+
+FileRecord parse_file(const std::string& path, const Json& file) {
+  if (!file.is_object()) refuse_field(path, "files", "has something that is no object");
+  FileRecord record{plain_name(path, file), number(path, file, "bytes"), {}};
+  const Json& blocks = member(path, file, "blocks");
+  if (!blocks.is_array() || blocks.size() != blocks_of(record.bytes)) {
+    refuse_field(path, printable(record.name),
+                 fmt::format("has {} bytes and needs {} hashes", record.bytes, blocks_of(record.bytes)));
+  }
+  for (const Json& block : blocks) {
+    const auto hash = block.is_string() ? parse_hash128(block.get_ref<const std::string&>()) : std::nullopt;
+    if (!hash) refuse_field(path, printable(record.name), "has a hash that is not 32 hexadecimal digits");
+    record.blocks.push_back(*hash);
+  }
+  return record;
+}
+
+}  // namespace
+
+nlohmann::ordered_json files_json(const std::vector<FileRecord>& files) {
+  Json list = Json::array();
+  for (const FileRecord& file : files) {
+    Json blocks = Json::array();
+    for (const Hash128& block : file.blocks) blocks.push_back(to_text(block));
+    list.push_back({{"name", file.name}, {"bytes", file.bytes}, {"blocks", std::move(blocks)}});
+  }
+  return list;
+}
+
+std::vector<FileRecord> parse_files(const std::string& path, const nlohmann::ordered_json& files) {
+  if (!files.is_array()) refuse_field(path, "files", "is no list");
+  std::vector<FileRecord> records;
+  std::set<std::string> names;
+  for (const Json& file : files) {
+    records.push_back(parse_file(path, file));
+    if (!names.insert(records.back().name).second)
+      refuse_field(path, printable(records.back().name), "stands there twice");
+  }
+  return records;
+}
+
+std::string to_text(const Manifest& manifest) {
+  return sealed({{"format", kFormat},
+                 {"version", kCheckpointVersion},
+                 {"step", manifest.step},
+                 {"run", manifest.run},
+                 {"files", files_json(manifest.files)}});
+}
+
+Manifest parse_manifest(const std::string& path, const std::string& text) {
+  const Json object = unsealed(path, text);
+  if (member(path, object, "format") != Json(kFormat)) refuse_field(path, "format", "is not that of a checkpoint");
+  if (member(path, object, "version") != Json(kCheckpointVersion)) {
+    refuse_field(
+        path, "version",
+        fmt::format("is {}, and this program reads {}", printable(object["version"].dump()), kCheckpointVersion));
+  }
+  Manifest manifest;
+  const std::uint64_t step = number(path, object, "step");
+  constexpr std::uint64_t kMostSteps = 1'000'000'000'000;
+  if (step > kMostSteps) refuse_field(path, "step", "is too large");
+  manifest.step = static_cast<std::int64_t>(step);
+  manifest.run = member(path, object, "run");
+  if (!manifest.run.is_object()) refuse_field(path, "run", "is no object");
+  manifest.files = parse_files(path, member(path, object, "files"));
+  return manifest;
+}
+
+std::string read_small_file(const std::string& path) {
+  try {
+    const RegularFile file(path);
+    if (file.bytes() > kMostManifestBytes) {
+      throw CheckpointError(
+          fmt::format("{}: has {} bytes, and no manifest has more than {}", path, file.bytes(), kMostManifestBytes));
+    }
+    std::string text(file.bytes(), '\0');
+    file.read(0, std::as_writable_bytes(std::span(text)));
+    return text;
+  } catch (const ConfigError& error) {
+    throw CheckpointError(error.what());
+  }
+}
+
+Manifest read_manifest(const std::string& folder) {
+  const std::string path = folder + "/" + kManifestName;
+  return parse_manifest(path, read_small_file(path));
+}
+
+}  // namespace chimera

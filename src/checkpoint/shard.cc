@@ -1,0 +1,73 @@
+#include "checkpoint/shard.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "checkpoint/open_file.h"
+
+namespace chimera {
+namespace {
+
+/// What the system may still have to bring to the disk while more is written: other users of the disk do not wait
+/// for all of a shard.
+constexpr std::uint64_t kMostUnsynced = std::uint64_t{64} << 20;
+
+/// A file and the hashes of what is written to it.
+class HashedFile {
+ public:
+  HashedFile(Disk& disk, const std::string& path, const std::function<void()>& progress)
+      : file_(disk, path), progress_(progress) {}
+
+  void write(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const auto part = bytes.first(std::min<std::size_t>(bytes.size(), kHashBlockBytes));
+      hasher_.add(part);
+      file_.write(part);
+      written_ += part.size();
+      unsynced_ += part.size();
+      if (unsynced_ >= kMostUnsynced) sync();
+      progress_();
+      bytes = bytes.subspan(part.size());
+    }
+  }
+
+  FileRecord finish(const std::string& name) {
+    sync();
+    return {name, written_, hasher_.finish()};
+  }
+
+ private:
+  void sync() {
+    file_.sync();
+    unsynced_ = 0;
+  }
+
+  OpenFile file_;
+  const std::function<void()>& progress_;
+  BlockHasher hasher_;
+  std::uint64_t written_ = 0;
+  std::uint64_t unsynced_ = 0;
+};
+
+}  // namespace
+
+std::string shard_name(ShardKind kind, int rank, int ranks) {
+  const char* stem = kind == ShardKind::Weights ? "model" : "optimizer";
+  if (ranks == 1) return fmt::format("{}.safetensors", stem);
+  return fmt::format("{}-{:05}-of-{:05}.safetensors", stem, rank + 1, ranks);
+}
+
+FileRecord write_shard(Disk& disk, const std::string& folder, const std::string& name,
+                       const std::vector<ShardTensor>& tensors, const std::function<void()>& progress) {
+  std::vector<TensorEntry> entries;
+  for (const ShardTensor& tensor : tensors) entries.push_back(tensor.entry);
+  const SafetensorsLayout layout = lay_out(std::move(entries), {{"format", "pt"}});
+  HashedFile file(disk, folder + "/" + name, progress);
+  file.write(std::as_bytes(std::span(layout.head)));
+  for (const ShardTensor& tensor : tensors) file.write(tensor.bytes);
+  return file.finish(name);
+}
+
+}  // namespace chimera

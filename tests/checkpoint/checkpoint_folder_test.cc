@@ -1,0 +1,55 @@
+#include "checkpoint/checkpoint_folder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "support/scratch.h"
+
+namespace chimera {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using testing::Scratch;
+
+TEST(CheckpointFolderTest, NamesAndStepsBelongTogether) {
+  EXPECT_EQ(checkpoint_name(100), "step-00000100");
+  EXPECT_EQ(checkpoint_name(1234567890), "step-1234567890");
+  for (const std::int64_t step : {0L, 7L, 99999999L, 100000000L}) EXPECT_EQ(step_of_name(checkpoint_name(step)), step);
+  for (const char* name :
+       {"step-100", "step-0000010a", "step-00000100.tmp", "step-000000100", "step--0000100", "latest"}) {
+    EXPECT_EQ(step_of_name(name), std::nullopt) << name;
+  }
+}
+
+TEST(CheckpointFolderTest, ListsWhatIsACheckpointByItsName) {
+  const Scratch scratch;
+  for (const char* name : {"step-00000020", "step-00000003", "step-00000030.tmp", "other"}) {
+    std::filesystem::create_directory(scratch.path(name));
+  }
+  static_cast<void>(scratch.write("step-00000004", "a file"));
+  std::filesystem::create_directory_symlink(scratch.path("step-00000020"), scratch.path("step-00000005"));
+  EXPECT_THAT(listed_steps(scratch.path("")), ElementsAre(3, 20));
+  EXPECT_THAT(listed_steps(scratch.path("none")), IsEmpty());
+}
+
+TEST(CheckpointFolderTest, KeepsTheNewestAndEveryMultiple) {
+  const std::vector<std::int64_t> steps = {10, 20, 30, 40, 50, 60};
+  EXPECT_THAT(superfluous(steps, {.last = 2, .every = 0}), ElementsAre(10, 20, 30, 40));
+  EXPECT_THAT(superfluous(steps, {.last = 2, .every = 30}), ElementsAre(10, 20, 40));
+  EXPECT_THAT(superfluous(steps, {.last = 9, .every = 0}), IsEmpty());
+  EXPECT_THAT(superfluous({}, {.last = 1, .every = 0}), IsEmpty());
+}
+
+TEST(CheckpointFolderTest, LeavesNewerOnesThanTheOneCommitted) {
+  const Scratch scratch;
+  for (const std::int64_t step : {10, 20, 30})
+    std::filesystem::create_directory(checkpoint_path(scratch.path(""), step));
+  remove_superfluous(real_disk(), scratch.path(""), 20, {.last = 1, .every = 0});
+  EXPECT_THAT(listed_steps(scratch.path("")), ElementsAre(20, 30));
+}
+
+}  // namespace
+}  // namespace chimera

@@ -1,0 +1,145 @@
+// A checkpoint appears whole or not at all, and those before stay, wherever a save is cut off.
+
+#include "checkpoint/commit.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/error.h"
+#include "checkpoint/faulty_disk.h"
+#include "checkpoint/find.h"
+#include "checkpoint/sample_checkpoint.h"
+#include "checkpoint/tensors.h"
+#include "support/scratch.h"
+
+namespace chimera {
+namespace {
+
+using testing::DiskFault;
+using ::testing::ElementsAre;
+using testing::FaultyDisk;
+using ::testing::IsEmpty;
+using testing::read_file;
+using testing::save_sample;
+using testing::Scratch;
+
+Disk& sound_disk() {
+  static FaultyDisk disk;
+  return disk;
+}
+
+constexpr Retention kNewestOnly{.last = 1, .every = 0};
+
+std::vector<float> read_sample(const Checkpoint& checkpoint) {
+  const CheckpointTensors tensors(checkpoint.path, checkpoint.manifest);
+  const auto found = tensors.find("rank-1.weight");
+  std::vector<float> elements(found->tensor.bytes / sizeof(float));
+  found->file->read(found->tensor, 0, std::as_writable_bytes(std::span(elements)));
+  return elements;
+}
+
+/// Saves a checkpoint with one fault. Returns whether the save came to its end.
+bool save_with_fault(FaultyDisk& disk, const std::string& folder, std::int64_t step) {
+  try {
+    save_sample(disk, folder, step, kNewestOnly);
+    return true;
+  } catch (const CheckpointError&) {
+  } catch (const testing::Killed&) {
+  }
+  disk.lose_unsynced();
+  return false;
+}
+
+/// The step of the newest good checkpoint, of which all is as it was saved; 0 where there is none.
+std::int64_t newest_good(const std::string& folder) {
+  const Newest newest = newest_checkpoint(folder, 1);
+  if (!newest.checkpoint) return 0;
+  const std::int64_t step = newest.checkpoint->manifest.step;
+  EXPECT_EQ(read_sample(*newest.checkpoint), testing::sample_elements(step));
+  return step;
+}
+
+TEST(CommitTest, TheCheckpointHasWhatWasSaved) {
+  const Scratch scratch;
+  const std::string folder = scratch.path("run");
+  save_sample(real_disk(), folder, 10);
+  EXPECT_EQ(newest_good(folder), 10);
+  EXPECT_EQ(read_file(folder + "/latest"), "step-00000010\n");
+  const Manifest manifest = read_manifest(checkpoint_path(folder, 10));
+  EXPECT_EQ(manifest.run.at("model").at("layers"), 2);
+  std::vector<std::string> names;
+  for (const FileRecord& file : manifest.files) names.push_back(file.name);
+  EXPECT_THAT(names, ElementsAre("model-00001-of-00002.safetensors", "optimizer-00001-of-00002.safetensors",
+                                 "model-00002-of-00002.safetensors", "optimizer-00002-of-00002.safetensors",
+                                 "config.json", "model.safetensors.index.json"));
+  const WeightFiles weights(checkpoint_path(folder, 10));
+  EXPECT_THAT(weights.names(), ElementsAre("rank-0.weight", "rank-1.weight"));
+}
+
+TEST(CommitTest, EveryCallOfASaveMayFail) {
+  FaultyDisk counting;
+  {
+    const Scratch scratch;
+    save_sample(sound_disk(), scratch.path("run"), 10);
+    save_sample(counting, scratch.path("run"), 20, kNewestOnly);
+  }
+  ASSERT_GT(counting.calls(), 50);
+  for (const DiskFault fault : testing::kDiskFaults) {
+    for (int call = 0; call < counting.calls(); ++call) {
+      const Scratch scratch;
+      const std::string folder = scratch.path("run");
+      save_sample(sound_disk(), folder, 10);
+      FaultyDisk disk(fault, call);
+      const bool saved = save_with_fault(disk, folder, 20);
+      const std::int64_t found = newest_good(folder);
+      ASSERT_TRUE(found == 20 || (found == 10 && !saved)) << "fault " << static_cast<int>(fault) << " at " << call;
+      remove_leftovers(real_disk(), folder);
+      save_sample(sound_disk(), folder, 30, kNewestOnly);  // once the disk is well again
+      ASSERT_EQ(newest_good(folder), 30);
+      ASSERT_THAT(listed_steps(folder), ElementsAre(30));
+    }
+  }
+}
+
+TEST(CommitTest, TheFirstSaveLeavesAllOrNothing) {
+  for (const DiskFault fault : testing::kDiskFaults) {
+    for (int call = 0; call < 60; call += 3) {
+      const Scratch scratch;
+      FaultyDisk disk(fault, call);
+      save_with_fault(disk, scratch.path("run"), 20);
+      const Newest newest = newest_checkpoint(scratch.path("run"), 1);
+      ASSERT_THAT(newest.refused, IsEmpty()) << "fault " << static_cast<int>(fault) << " at " << call;
+    }
+  }
+}
+
+TEST(CommitTest, ReplacesARefusedCheckpointOfTheSameStep) {
+  for (const int call : {-1, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50}) {
+    const Scratch scratch;
+    const std::string folder = scratch.path("run");
+    save_sample(sound_disk(), folder, 10);
+    save_sample(sound_disk(), folder, 20);
+    std::filesystem::resize_file(checkpoint_path(folder, 20) + "/manifest.json", 100);
+    ASSERT_EQ(newest_good(folder), 10);
+    FaultyDisk disk(DiskFault::LoseNames, call);
+    const bool saved = save_with_fault(disk, folder, 20);
+    ASSERT_EQ(newest_good(folder), saved ? 20 : newest_good(folder));
+    ASSERT_NE(newest_good(folder), 0) << call;
+  }
+}
+
+TEST(CommitTest, AnotherRunsLeftoversAreRemoved) {
+  const Scratch scratch;
+  const std::string folder = scratch.path("run");
+  static_cast<void>(open_unfinished(real_disk(), folder, 7));
+  std::filesystem::create_directory(folder + "/notes.tmp");  // not ours
+  remove_leftovers(real_disk(), folder);
+  EXPECT_FALSE(std::filesystem::exists(unfinished_path(folder, 7)));
+  EXPECT_TRUE(std::filesystem::exists(folder + "/notes.tmp"));
+}
+
+}  // namespace
+}  // namespace chimera

@@ -1,0 +1,42 @@
+// Any bytes as the manifest of a checkpoint: as they are, and with a seal that fits.
+
+#include "checkpoint/manifest.h"
+
+#include <optional>
+
+#include "checkpoint/error.h"
+#include "checkpoint/sealed_json.h"
+#include "fuzz/fuzzer.h"
+
+namespace chimera::testing {
+namespace {
+
+std::optional<Manifest> read_manifest_or_refuse(const std::string& text) {
+  return read_or_refuse([&] {
+    try {
+      return parse_manifest(kSource, text);
+    } catch (const CheckpointError& refusal) {
+      throw ConfigError(refusal.what());
+    }
+  });
+}
+
+void exercise_manifest(std::string_view bytes) {
+  static_cast<void>(read_manifest_or_refuse(std::string(bytes)));
+  const auto manifest = read_manifest_or_refuse(sealed(std::string(bytes)));
+  if (!manifest) return;
+  for (const FileRecord& file : manifest->files) {
+    require(
+        file.name.find('/') == std::string::npos && file.name.find('\0') == std::string::npos && file.name[0] != '.',
+        "no file lies outside of the folder");
+    require(file.blocks.size() == blocks_of(file.bytes), "every block has a hash");
+  }
+  const Manifest again = parse_manifest(kSource, to_text(*manifest));
+  require(again.step == manifest->step && again.files == manifest->files, "what was read can be written and read");
+}
+
+}  // namespace
+
+const Fuzzer kManifest("manifest", exercise_manifest);
+
+}  // namespace chimera::testing
