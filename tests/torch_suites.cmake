@@ -5,6 +5,7 @@ set(torch_suites
   Bfloat16Test
   BlockSumsTest
   CanonicalTest
+  CheckpointTest
   ClockOffsetTest
   ContinuationTest
   ContinuedTextTest
@@ -72,6 +73,7 @@ set(torch_suites
   SafetensorsFileTest
   SafetensorsTest
   SamplingTest
+  SaveIntervalTest
   SerialPairsTest
   ShardedOptimizerTest
   SharedSumTest

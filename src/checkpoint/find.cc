@@ -9,6 +9,7 @@
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/error.h"
 #include "checkpoint/verify.h"
+#include "core/error.h"
 
 namespace chimera {
 
@@ -43,6 +44,17 @@ Newest find_checkpoint(const std::string& path, int threads, const std::function
   if (newest.checkpoint) return newest;
   if (newest.refused.empty()) throw CheckpointError(fmt::format("{}: has no checkpoints", path));
   throw CheckpointError(fmt::format("{}: has no good checkpoint; {}", path, newest.refused.front()));
+}
+
+std::string resolved_model_folder(const std::string& path, int threads) {
+  std::error_code none;
+  const bool is_checkpoint = std::filesystem::exists(path + "/" + kManifestName, none);
+  if (!is_checkpoint && listed_steps(path).empty()) return path;
+  try {
+    return find_checkpoint(path, threads).checkpoint->path;
+  } catch (const CheckpointError& error) {
+    throw ConfigError(error.what());
+  }
 }
 
 }  // namespace chimera

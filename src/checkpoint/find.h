@@ -35,4 +35,8 @@ struct Newest {
 /// CheckpointError where there is none.
 [[nodiscard]] Newest find_checkpoint(const std::string& path, int threads, const std::function<void()>& progress = {});
 
+/// The folder of a model that a path names: where that is a folder of checkpoints the newest good one, and otherwise
+/// itself. A checkpoint is compared with its hashes. Throws ConfigError where it is not good.
+[[nodiscard]] std::string resolved_model_folder(const std::string& path, int threads);
+
 }  // namespace chimera

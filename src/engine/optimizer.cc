@@ -12,6 +12,7 @@ namespace {
 
 /// Parameters that share one weight decay.
 struct Group {
+  std::vector<std::string> names;
   std::vector<at::Tensor> parameters;
   std::vector<at::Tensor> gradients;
   double weight_decay = 0;
@@ -22,12 +23,16 @@ std::vector<Group> groups_of(const std::vector<Parameter>& parameters, const Opt
   groups[0].weight_decay = options.weight_decay;
   for (const Parameter& parameter : parameters) {
     Group& group = groups[decays(options.decayed, parameter.name, parameter.value.dim()) ? 0 : 1];
+    group.names.push_back(parameter.name);
     group.parameters.push_back(parameter.value);
     group.gradients.push_back(parameter.value.grad());
   }
   std::erase_if(groups, [](const Group& group) { return group.parameters.empty(); });
   return groups;
 }
+
+constexpr const char* kFirstMoment = "first_moment";
+constexpr const char* kSecondMoment = "second_moment";
 
 class AdamW final : public Optimizer {
  public:
@@ -64,6 +69,23 @@ class AdamW final : public Optimizer {
     return bytes;
   }
 
+  [[nodiscard]] std::vector<OptimizerTensor> state() const override {
+    std::vector<OptimizerTensor> tensors;
+    for (const State& state : states_) {
+      for (std::size_t i = 0; i < state.means.size(); ++i) {
+        tensors.push_back({state.group.names[i], kFirstMoment, state.means[i]});
+        tensors.push_back({state.group.names[i], kSecondMoment, state.squares[i]});
+      }
+    }
+    return tensors;
+  }
+
+  void set_steps(std::int64_t steps) override {
+    for (State& state : states_) {
+      for (at::Tensor& count : state.steps) count.fill_(steps);
+    }
+  }
+
  private:
   struct State {
     Group group;
@@ -91,8 +113,8 @@ class Lamb final : public Optimizer {
     for (const Group& group : groups) {
       for (std::size_t i = 0; i < group.parameters.size(); ++i) {
         const at::Tensor& parameter = group.parameters[i];
-        states_.push_back(
-            {parameter, group.gradients[i], at::zeros_like(parameter), at::zeros_like(parameter), group.weight_decay});
+        states_.push_back({group.names[i], parameter, group.gradients[i], at::zeros_like(parameter),
+                           at::zeros_like(parameter), group.weight_decay});
       }
     }
   }
@@ -118,8 +140,20 @@ class Lamb final : public Optimizer {
     return static_cast<std::int64_t>(bytes);
   }
 
+  [[nodiscard]] std::vector<OptimizerTensor> state() const override {
+    std::vector<OptimizerTensor> tensors;
+    for (const State& state : states_) {
+      tensors.push_back({state.name, kFirstMoment, state.mean});
+      tensors.push_back({state.name, kSecondMoment, state.square});
+    }
+    return tensors;
+  }
+
+  void set_steps(std::int64_t steps) override { steps_ = steps; }
+
  private:
   struct State {
+    std::string name;
     at::Tensor parameter;
     at::Tensor gradient;
     at::Tensor mean;
@@ -159,6 +193,8 @@ class Sgd final : public Optimizer {
   }
 
   [[nodiscard]] std::int64_t state_bytes() const override { return 0; }
+  [[nodiscard]] std::vector<OptimizerTensor> state() const override { return {}; }
+  void set_steps(std::int64_t /*steps*/) override {}
 
  private:
   std::vector<Group> groups_;

@@ -51,7 +51,8 @@ class ShardedStage {
     });
   }
 
-  [[nodiscard]] std::int64_t state_bytes() const { return optimizer_ ? optimizer_->state_bytes() : 0; }
+  /// Null where this worker owns nothing.
+  [[nodiscard]] Optimizer* optimizer() const { return optimizer_.get(); }
 
  private:
   /// Calls `visit(owner, value, slot)` with each parameter and the place where it travels: one owner's behind
@@ -94,8 +95,25 @@ class ShardedOptimizer final : public Optimizer {
 
   [[nodiscard]] std::int64_t state_bytes() const override {
     std::int64_t bytes = 0;
-    for (const ShardedStage& stage : stages_) bytes += stage.state_bytes();
+    for (const ShardedStage& stage : stages_) {
+      if (stage.optimizer() != nullptr) bytes += stage.optimizer()->state_bytes();
+    }
     return bytes;
+  }
+
+  [[nodiscard]] std::vector<OptimizerTensor> state() const override {
+    std::vector<OptimizerTensor> tensors;
+    for (const ShardedStage& stage : stages_) {
+      if (stage.optimizer() == nullptr) continue;
+      for (OptimizerTensor& tensor : stage.optimizer()->state()) tensors.push_back(std::move(tensor));
+    }
+    return tensors;
+  }
+
+  void set_steps(std::int64_t steps) override {
+    for (const ShardedStage& stage : stages_) {
+      if (stage.optimizer() != nullptr) stage.optimizer()->set_steps(steps);
+    }
   }
 
  private:

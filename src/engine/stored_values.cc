@@ -27,23 +27,26 @@ void read_converted(const WeightFiles::Found& found, const at::Tensor& value) {
   });
 }
 
-at::Tensor read_parameter(const ModelFolder& folder, const ParameterSpec& parameter, const at::TensorOptions& options) {
-  const WeightFiles::Found found = folder.find(parameter);
-  at::Tensor value = at::empty(parameter.shape, options);
+}  // namespace
+
+void read_values(const WeightFiles::Found& found, const at::Tensor& value) {
   if (value.is_cpu() && value.scalar_type() == floating_type(found.tensor.type)) {
     found.file->read(found.tensor, 0, bytes_in(value));
   } else {
     read_converted(found, value);
   }
-  return value;
 }
 
-}  // namespace
+FirstValue values_at(FindValues find) {
+  return [find = std::move(find)](const ParameterSpec& parameter, const at::TensorOptions& options) {
+    at::Tensor value = at::empty(parameter.shape, options);
+    read_values(find(parameter), value);
+    return value;
+  };
+}
 
 FirstValue stored_values(std::shared_ptr<const ModelFolder> folder) {
-  return [folder = std::move(folder)](const ParameterSpec& parameter, const at::TensorOptions& options) {
-    return read_parameter(*folder, parameter, options);
-  };
+  return values_at([folder = std::move(folder)](const ParameterSpec& parameter) { return folder->find(parameter); });
 }
 
 }  // namespace chimera

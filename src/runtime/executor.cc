@@ -264,7 +264,10 @@ void Executor::reduce_scalars(std::int64_t step, const StepHooks& hooks) {
     if (loss) values[own_losses + static_cast<std::size_t>(m)] = loss.mapped().item<double>();
   }
   values[squares + num_losses + shape_.group.index() * workers + worker_.index()] = hooks.peak_memory();
+  values.insert(values.end(), hooks.sums.begin(), hooks.sums.end());
   transport_.all_sum(values);
+  std::copy(values.end() - static_cast<std::ptrdiff_t>(hooks.sums.size()), values.end(), hooks.sums.begin());
+  values.resize(values.size() - hooks.sums.size());
   const auto suspects = non_finite_.take_before(MicroBatchId(first + shape_.micro_batches));
   const auto is_finite = [](double value) { return std::isfinite(value); };
   if (!std::all_of(values.begin(), values.end(), is_finite)) {

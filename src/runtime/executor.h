@@ -42,6 +42,8 @@ struct StepHooks {
   /// Updates the weights of one stage, given the norm of its own gradients; `last` is the last micro-batch that
   /// entered. Called by programs that update stages one by one.
   std::function<void(StageId stage, MicroBatchId last, double gradient_norm)> update_weights = {};
+  /// Numbers of this worker that are added over all workers beside the step's own sums, in place: as many on each.
+  std::span<double> sums = {};
   /// Notes when instructions run, in the step it has begun; borrowed. Null: nothing is noted.
   Tracer* tracer = nullptr;
 };

@@ -132,8 +132,9 @@ std::uint64_t hash_folder(const ModelFolder& folder) {
 /// Says that this rank is alive: the disk may be slow.
 void note_slow_disk() { note_progress({RankProgress::Phase::StartUp}); }
 
-/// Hash of all files, whole, and of what each is for.
-std::uint64_t hash_data(const Job& job) {
+}  // namespace
+
+std::uint64_t data_hash(const Job& job) {
   Hash hash;
   for (const Split split : {Split::Train, Split::Validation}) {
     for (const TokenView& source : job.corpus->split(split).sources) hash.add(source.size());
@@ -144,8 +145,6 @@ std::uint64_t hash_data(const Job& job) {
   }
   return hash.value();
 }
-
-}  // namespace
 
 void hash_large_data(const Job& job) {
   const HashCache cache = default_hash_cache();
@@ -162,7 +161,7 @@ Fingerprint fingerprint(const Job& job) {
       {"the model", hash_model(job)},
       {"--from", job.from ? hash_folder(*job.from) : 0},
       {"--partition", hash_partition(job)},
-      {"the data", hash_data(job)},
+      {"the data", data_hash(job)},
       {"--seed", hash_of(o.seed)},
       {"--dtype", hash_of(o.dtype)},
       {"--micro-batch-size", hash_of(job.micro_batch_size())},
@@ -188,6 +187,10 @@ Fingerprint fingerprint(const Job& job) {
       {"--sample-every, --prompt", hash_of(o.sample_every, std::string_view(o.prompt))},
       {"--trace, --op-times, --timeline", hash_of(o.observes())},
       {"--export", hash_of(std::string_view(o.export_folder), std::string_view(o.export_dtype), o.export_shard_bytes)},
+      {"--checkpoint, --save-every, --keep",
+       hash_of(std::string_view(o.checkpoint.folder), o.checkpoint.every.steps, o.checkpoint.every.seconds,
+               o.checkpoint.keep.last, o.checkpoint.keep.every)},
+      {"--resume", hash_of(std::string_view(o.resume.from), job.first_step)},
       {"the program", hash_programs(job)}};
 }
 

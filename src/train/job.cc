@@ -16,6 +16,7 @@
 #include "train/canonical.h"
 #include "train/device.h"
 #include "train/export_model.h"
+#include "train/job_checkpoints.h"
 #include "train/job_data.h"
 #include "train/limits.h"
 #include "train/outputs.h"
@@ -177,7 +178,8 @@ void lower_training(Job& job) {
 }  // namespace
 
 JobShape::Run JobShape::run_of(std::int64_t step) const {
-  const std::int64_t pause = std::gcd(options.validate_every, options.sample_every);  // the other where one is 0
+  std::int64_t pause = std::gcd(options.validate_every, options.sample_every);  // the other where one is 0
+  if (!options.checkpoint.folder.empty()) pause = std::gcd(pause, options.checkpoint.every.steps);
   const std::int64_t longest = pause > 0 ? pause : options.steps;
   const std::int64_t first = step / longest * longest;
   return {first, std::min(longest, options.steps - first)};
@@ -219,6 +221,7 @@ Job prepare_job(const JobShape& shape) {
   if (options.validate_every > 0) job.validation = validation_program(job, discipline_of(options));
   open_data(job);
   job.prompt = training_prompt(job);
+  open_checkpoints(job);
   require_outputs(options);
   if (!options.export_folder.empty()) require_exportable(job);
   return job;

@@ -19,6 +19,7 @@
 namespace chimera {
 
 struct TrainingPrompt;
+struct JobCheckpoints;
 
 /// What a run is, before anything is prepared for it.
 struct JobShape : RunShape {
@@ -46,7 +47,9 @@ struct Job : JobShape {
   std::string tokenizer;           // that made the corpus, as open_tokenizer takes it; empty: not known
   std::optional<Samples> training_samples;
   std::optional<Samples> validation_samples;
-  std::shared_ptr<const TrainingPrompt> prompt;  // null: no --sample-every
+  std::shared_ptr<const TrainingPrompt> prompt;       // null: no --sample-every
+  std::shared_ptr<const JobCheckpoints> checkpoints;  // null: it neither saves any nor goes on from one
+  std::int64_t first_step = 0;                        // that it does, from 0: those before are in the checkpoint
   double peak_flops = 0;  // FLOP/s that all ranks' products of large matrices reach together; 0: not known
 };
 

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -25,10 +27,31 @@ std::string to_json_line(const StepMetrics& metrics) {
   return line + "}\n";
 }
 
-MetricsFile::MetricsFile(const std::string& path)
-    : file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)), path_(path) {
-  if (file_.get() < 0)
+namespace {
+
+/// Bytes of the file's first lines, as long as they are whole and of steps up to `last_step`.
+off_t bytes_up_to(const std::string& path, std::int64_t last_step) {
+  std::error_code none;
+  if (last_step == 0 || !std::filesystem::is_regular_file(path, none)) return 0;
+  std::ifstream file(path, std::ios::binary);
+  off_t bytes = 0;
+  for (std::string line; std::getline(file, line) && !file.eof(); bytes += static_cast<off_t>(line.size()) + 1) {
+    const auto step = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!step.is_object() || !step.contains("step") || step["step"] > last_step) break;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+MetricsFile::MetricsFile(const std::string& path, std::int64_t last_step)
+    : path_(path), size_(bytes_up_to(path, last_step)) {
+  file_ = FileDescriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0666));
+  std::error_code none;
+  const bool is_kept = file_.get() >= 0 && !std::filesystem::is_regular_file(path, none);
+  if (file_.get() < 0 || (!is_kept && ::ftruncate(file_.get(), size_) != 0)) {
     throw ConfigError(fmt::format("--metrics {}: cannot be written ({})", path, system_message(errno)));
+  }
 }
 
 void MetricsFile::write(const StepMetrics& metrics) {

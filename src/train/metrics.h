@@ -33,8 +33,9 @@ struct StepMetrics {
 /// A file of one JSON object a step. Each line is written by one system call, so that no ending of the run cuts it.
 class MetricsFile {
  public:
-  /// Empties the file. Throws ConfigError where it cannot be written.
-  explicit MetricsFile(const std::string& path);
+  /// Empties the file, or keeps its lines up to that of `last_step`, the step that the run goes on from. Throws
+  /// ConfigError where it cannot be written.
+  explicit MetricsFile(const std::string& path, std::int64_t last_step = 0);
   /// Adds a line, or throws Error, on a full disk for example; the file then ends with the line before. A pipe that
   /// nobody reads any more takes no lines, which is no error.
   void write(const StepMetrics& metrics);

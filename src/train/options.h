@@ -17,6 +17,7 @@
 #include "schedule/all_reduce_placement.h"
 #include "schedule/rank_layout.h"
 #include "schedule/schedule.h"
+#include "train/checkpoint_options.h"
 
 namespace chimera {
 
@@ -72,6 +73,9 @@ struct TrainOptions {
   std::string timeline;               // HTML page of a measured step beside its simulation; empty: none
 
   std::vector<std::string> files_read;  // beside those named above: the profile of --machine, the file of --config
+
+  CheckpointOptions checkpoint;
+  ResumeOptions resume;
 
   std::string export_folder;  // made at the end, for transformers to load; empty: none
   std::string export_dtype;   // of its tensors, a word of config.json; empty: the type of the weights

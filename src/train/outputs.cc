@@ -112,6 +112,7 @@ void require_outputs(const TrainOptions& options) {
     given.push_back(output);
   }
   if (!options.tensorboard.empty()) require_folder("--tensorboard", options.tensorboard);
+  if (!options.checkpoint.folder.empty()) require_folder("--checkpoint", options.checkpoint.folder);
   if (!options.export_folder.empty() && is_same_file(options.export_folder, options.from)) {
     throw ConfigError(fmt::format("--export {}: is the folder of --from; give another one", options.export_folder));
   }

@@ -102,7 +102,7 @@ void train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
     std::optional<EventFile> events;
     if (speaks && !job.options.tensorboard.empty()) events.emplace(job.options.tensorboard);
     std::optional<MetricsFile> metrics;  // emptied only now that the model stands
-    if (speaks && !job.options.metrics.empty()) metrics.emplace(job.options.metrics);
+    if (speaks && !job.options.metrics.empty()) metrics.emplace(job.options.metrics, job.first_step);
     Progress progress(job.options.steps);
     Pace pace(job.options.steps);
     auto last = std::chrono::steady_clock::now();
@@ -117,14 +117,18 @@ void train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
       if (events) events->write(step);
       progress.show(step);
     });
-    // First what cannot be measured again.
+    // First what cannot be computed again.
+    const bool is_saved = trainer->finish_checkpoints();
     if (!job.options.export_folder.empty()) export_model(job, trainer->own_groups(), rank, transport);
-    if (const Tracer* tracer = trainer->tracer()) {
+    if (const Tracer* tracer = run.steps > 0 ? trainer->tracer() : nullptr) {
       const auto recorded = gather_steps(job, rank, transport, *tracer);
       if (speaks) write_observations(job, recorded, run);
     }
     if (meter) write_tensor_memory(job, rank, transport, *meter);
-    if (speaks) output().write(summary(job, run, available_cores()));
+    if (speaks && run.steps > 0) output().write(summary(job, run, available_cores()));
+    if (!is_saved) {
+      throw Error(fmt::format("--checkpoint {}: the last step is not saved", job.options.checkpoint.folder));
+    }
     note_progress({RankProgress::Phase::Ending});
   } catch (...) {
     op = trainer ? trainer->current() : "start-up";

@@ -18,6 +18,7 @@
 #include "launch/rank.h"
 #include "train/copies.h"
 #include "train/device.h"
+#include "train/job_checkpoints.h"
 #include "train/parameters_hash.h"
 #include "train/precision.h"
 #include "train/training_prompt.h"
@@ -54,6 +55,21 @@ Trainer::Trainer(const Job& job, RankId rank, Transport& transport)
   if (job.canonical) shape.canonical = &*job.canonical;
   executor_ =
       std::make_unique<Executor>(place_.worker, borrow<Stage>(stages_), transport_, message, shape, tied_.get());
+  make_checkpointer();
+}
+
+/// Takes over what the optimizers kept, where the run goes on, and prepares to save what they keep now.
+void Trainer::make_checkpointer() {
+  last_metrics_.step = job_.first_step;
+  std::vector<Optimizer*> optimizers;
+  if (optimizer_) optimizers.push_back(optimizer_.get());
+  for (const auto& [id, optimizer] : stage_optimizers_) optimizers.push_back(optimizer.get());
+  std::vector<OptimizerTensor> state;
+  for (Optimizer* optimizer : optimizers) {
+    if (job_.first_step > 0) resume_optimizer(job_, *optimizer);
+    for (OptimizerTensor& tensor : optimizer->state()) state.push_back(std::move(tensor));
+  }
+  if (!job_.options.checkpoint.folder.empty()) checkpointer_.emplace(job_, rank_, transport_, trained_, state);
 }
 
 void Trainer::make_optimizers() {
@@ -70,10 +86,11 @@ void Trainer::make_optimizers() {
                    : make_optimizer(job_.options.optimizer, in_order);
 }
 
-/// Those of a new model, or of the one that training goes on from.
+/// Those of a new model, of the one that training starts from, or of the checkpoint that it goes on from.
 FirstValue Trainer::first_value() const {
-  return [value = first_values(job_.from, job_.options.seed)](const ParameterSpec& parameter,
-                                                              const at::TensorOptions& options) {
+  const bool resumes = job_.first_step > 0;
+  return [value = resumes ? resumed_values(job_) : first_values(job_.from, job_.options.seed)](
+             const ParameterSpec& parameter, const at::TensorOptions& options) {
     note_progress({RankProgress::Phase::StartUp});  // the values of a large stage take their time
     return value(parameter, options);
   };
@@ -98,9 +115,9 @@ void Trainer::make_model() {
 RunSummary Trainer::run(const std::function<void(const StepMetrics&)>& on_step) {
   std::vector<double> step_seconds;
   const TrainOptions& options = job_.options;
-  for (std::int64_t step = 0; step < options.steps; ++step) {
+  for (std::int64_t step = job_.first_step; step < options.steps; ++step) {
     StepMetrics metrics = train_step(step);
-    if (step == 0 && options.steps > 1) {  // first touches of memory and caches
+    if (step == job_.first_step && step + 1 < options.steps) {  // first touches of memory and caches
       executor_->forget_op_times();
       optimizer_seconds_ = 0;
     } else {
@@ -113,8 +130,18 @@ RunSummary Trainer::run(const std::function<void(const StepMetrics&)>& on_step) 
     }
     if (options.sample_every > 0 && (metrics.step % options.sample_every == 0 || last)) metrics.sample = say();
     on_step(metrics);
+    last_metrics_ = metrics;
+    if (checkpointer_) save_where_due(metrics);
   }
+  if (step_seconds.empty()) return {};
   return summarise(std::move(step_seconds));
+}
+
+/// A checkpoint is of copies that are equal: what flipped a bit of one of them ends the run before.
+void Trainer::save_where_due(const StepMetrics& metrics) {
+  if (!checkpointer_->is_due(metrics.step)) return;
+  if (metrics.step % kStepsBetweenComparisons != 0) compare_copies();
+  checkpointer_->save(metrics);
 }
 
 void Trainer::compare_copies() { require_equal_copies(stage_copies(job_), trained_, rank_, step_ + 1, transport_); }
@@ -148,6 +175,7 @@ StepMetrics Trainer::train_step(std::int64_t step) {
       .optimizer_step = [&](double norm) { optimizer_step(step, norm); },
       .peak_memory = peak_resident_bytes,
       .update_weights = [&](StageId stage, MicroBatchId last, double norm) { update_weights(stage, last, norm); },
+      .sums = checkpointer_ ? checkpointer_->sums() : std::span<double>(),
       .tracer = tracer_ ? &*tracer_ : nullptr,
   };
   if (tracer_) tracer_->begin_step(step);
@@ -243,6 +271,7 @@ RunSummary Trainer::summarise(std::vector<double> step_seconds) {
   numbers[num_times + rank_.index()] = optimizer_seconds_ / static_cast<double>(step_seconds.size());
   transport_.all_sum(numbers);
   RunSummary summary;
+  summary.steps = static_cast<std::int64_t>(step_seconds.size());
   summary.optimizer_seconds =
       *std::max_element(numbers.begin() + static_cast<std::ptrdiff_t>(num_times), numbers.end());
   numbers.resize(num_times);

@@ -11,6 +11,7 @@
 #include "engine/optimizer.h"
 #include "model/first_values.h"
 #include "runtime/executor.h"
+#include "train/checkpointer.h"
 #include "train/job.h"
 #include "train/loader.h"
 #include "train/metrics.h"
@@ -20,6 +21,7 @@ namespace chimera {
 
 /// What a run measured, over all workers.
 struct RunSummary {
+  std::int64_t steps = 0;        // that were done; without any nothing was measured
   OpTimes op_times{0};           // without the first step, where there are more
   double step_seconds = 0;       // median of the steps, likewise
   double optimizer_seconds = 0;  // mean of the slowest worker's optimizer step
@@ -35,9 +37,14 @@ class Trainer {
   /// `transport` connects all ranks.
   Trainer(const Job& job, RankId rank, Transport& transport);
 
-  /// Trains all steps and calls `on_step` after each. Throws what Executor::run throws, which is Error where a loss or
-  /// the gradient norm is not finite, and what require_equal_copies() throws.
+  /// Trains all steps that the job has left and calls `on_step` after each. Then checkpoints are saved, where the job
+  /// saves any. Throws what Executor::run throws, which is Error where a loss or the gradient norm is not finite, and
+  /// what require_equal_copies() throws.
   RunSummary run(const std::function<void(const StepMetrics&)>& on_step);
+
+  /// After run(): saves what the last step left, unless that is saved, or nothing is to be. Returns false where it
+  /// could not.
+  [[nodiscard]] bool finish_checkpoints() { return !checkpointer_ || checkpointer_->finish(last_metrics_); }
 
   /// One step: gradients, clipping, update. `step` counts from 0, and steps come in order. After a step of an
   /// asynchronous schedule the next ones are under way already, up to the end of the run (Job::run_of).
@@ -66,6 +73,8 @@ class Trainer {
   [[nodiscard]] FirstValue first_value() const;
   void make_model();
   void make_optimizers();
+  void make_checkpointer();
+  void save_where_due(const StepMetrics& metrics);
   void compare_copies();
   void flip_a_bit();
   std::string hash_parameters();
@@ -88,6 +97,8 @@ class Trainer {
   std::unique_ptr<Optimizer> optimizer_;                            // of all stages
   std::map<StageId, std::unique_ptr<Optimizer>> stage_optimizers_;  // in its place, where schedules are asynchronous
   std::unique_ptr<Executor> executor_;
+  std::optional<Checkpointer> checkpointer_;  // where the job saves checkpoints
+  StepMetrics last_metrics_;                  // of the last step that was done
   std::optional<Tracer> tracer_;
   double optimizer_seconds_ = 0;
   std::int64_t step_ = 0;           // under way, from 0

@@ -40,6 +40,37 @@ class SmallDisk {
   rlimit previous_{};
 };
 
+StepMetrics of_step(std::int64_t step) {
+  StepMetrics metrics;
+  metrics.step = step;
+  return metrics;
+}
+
+/// A file with the lines of these steps.
+std::string with_steps(const testing::Scratch& scratch, const std::vector<std::int64_t>& steps,
+                       const std::string& end = "") {
+  std::string text;
+  for (const std::int64_t step : steps) text += to_json_line(of_step(step));
+  return scratch.write("metrics.jsonl", text + end);
+}
+
+TEST(MetricsFileTest, GoesOnBehindTheLineOfTheStepBefore) {
+  const testing::Scratch scratch;
+  const std::string expected = read_file(with_steps(scratch, {1, 2, 3, 4}));
+  const std::string next_lines = to_json_line(of_step(4)) + to_json_line(of_step(5));
+  for (const std::string& rest : {next_lines, std::string(), std::string("{\"step\": 3, \"lo"), std::string("\n\n")}) {
+    const std::string path = with_steps(scratch, {1, 2, 3}, rest);
+    MetricsFile(path, 3).write(of_step(4));
+    EXPECT_EQ(read_file(path), expected);
+  }
+}
+
+TEST(MetricsFileTest, GoesOnWithAnEmptyFileWhereThereIsNoOther) {
+  const testing::Scratch scratch;
+  MetricsFile(scratch.path("metrics.jsonl"), 3).write(of_step(4));
+  EXPECT_EQ(read_file(scratch.path("metrics.jsonl")), to_json_line(of_step(4)));
+}
+
 TEST(MetricsFileTest, EndsWithAWholeLineOnAFullDisk) {
   const testing::Scratch scratch;
   const std::string path = scratch.path("metrics.jsonl");

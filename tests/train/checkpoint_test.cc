@@ -1,0 +1,321 @@
+// A run that stops and goes on from a checkpoint, on whatever layout, computes what it would have computed.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/commit.h"
+#include "checkpoint/find.h"
+#include "checkpoint/tensors.h"
+#include "core/error.h"
+#include "support/scratch.h"
+#include "support/training.h"
+#include "train/save_request.h"
+
+namespace chimera {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::Scratch;
+using ::testing::ThrowsMessage;
+
+constexpr std::int64_t kSteps = 4;
+constexpr std::int64_t kMicroBatches = 8;  // of a step, over all groups
+
+/// Dropout, clipping and a learning rate that changes: all that depends on where the run is.
+TrainOptions small_run(const std::string& schedule, const PipelineShape& shape) {
+  TrainOptions options = testing::small_options("gpt2-tiny", schedule, shape);
+  options.overrides.tied = true;
+  options.steps = kSteps;
+  options.dtype = DataType::Float32;
+  options.reduction = ReductionOrder::Canonical;
+  options.clip = 0.5;
+  options.dropout = 0.1;
+  options.learning_rate.peak = 0.01;
+  options.learning_rate.warmup = 3;
+  return options;
+}
+
+/// What a run says of its steps.
+struct Told {
+  std::vector<std::int64_t> steps;
+  std::vector<double> losses;
+  std::vector<std::string> hashes;
+  bool is_saved = true;
+};
+
+/// Runs the job to its end, all ranks as threads.
+Told run(const TrainOptions& options) {
+  const Job job = prepare_job(options);
+  Told told;
+  run_rank_threads(static_cast<int>(job.num_ranks()), job.rank_groups(), [&](RankId rank, Transport& transport) {
+    at::set_num_threads(1);
+    Trainer trainer(job, rank, transport);
+    trainer.run([&](const StepMetrics& metrics) {
+      if (rank != RankId(0)) return;
+      told.steps.push_back(metrics.step);
+      told.losses.push_back(metrics.loss);
+      told.hashes.push_back(metrics.parameters_hash.value_or(""));
+    });
+    const bool is_saved = trainer.finish_checkpoints();
+    if (rank == RankId(0)) told.is_saved = is_saved;
+  });
+  return told;
+}
+
+/// The run that never stops.
+const Told& undisturbed() {
+  static const Told told = run(small_run("none", {1, kMicroBatches}));
+  return told;
+}
+
+/// The same run, stopped after `steps`: what it would have done until then.
+TrainOptions saving(TrainOptions options, const std::string& folder, std::int64_t every = 2) {
+  options.checkpoint = {.folder = folder, .every = {.steps = every, .seconds = 0}, .keep = {}};
+  return options;
+}
+
+TrainOptions resuming(TrainOptions options, const std::string& from) {
+  options.resume.from = from;
+  return options;
+}
+
+struct Layout {
+  std::string name;
+  TrainOptions options;
+};
+
+std::vector<Layout> layouts() {
+  const auto with = [](TrainOptions options, const auto& change) {
+    change(options);
+    return options;
+  };
+  const PipelineShape two{2, kMicroBatches};
+  const PipelineShape four{4, kMicroBatches};
+  const auto groups = [](TrainOptions& o) { o.data_parallel = 2; };
+  const auto shard = [](TrainOptions& o) { o.shard_optimizer = true; };
+  return {
+      {"none", small_run("none", {1, kMicroBatches})},
+      {"1f1b, 2 stages", small_run("1f1b", two)},
+      {"gpipe, 4 stages", small_run("gpipe", four)},
+      {"chimera, 2 stages", small_run("chimera", two)},
+      {"chimera, 4 stages", small_run("chimera", four)},
+      {"chimera, 4 pipelines", small_run("chimera", {4, kMicroBatches, 4})},
+      {"chimera, sharded", with(small_run("chimera", four), shard)},
+      {"zb-v", small_run("zb-v", two)},
+      {"1f1b, 2 groups", with(small_run("1f1b", {2, kMicroBatches / 2}), groups)},
+      {"chimera, 2 groups, sharded", with(small_run("chimera", {2, kMicroBatches / 2}),
+                                          [&](TrainOptions& o) {
+                                            groups(o);
+                                            shard(o);
+                                          })},
+      {"1f1b, own cut", with(small_run("1f1b", two), [](TrainOptions& o) { o.partition = parse_partition("3,5"); })},
+      {"chimera, recomputed",
+       with(small_run("chimera", two), [](TrainOptions& o) { o.recompute.rule = RecomputeRule::Full; })}};
+}
+
+/// All elements of all tensors, by name.
+std::map<std::string, std::vector<std::byte>> elements_of(const Checkpoint& checkpoint) {
+  const CheckpointTensors tensors(checkpoint.path, checkpoint.manifest);
+  std::map<std::string, std::vector<std::byte>> elements;
+  for (const std::string& name : tensors.names()) {
+    const auto found = tensors.find(name);
+    auto& bytes = elements[name];
+    bytes.resize(found->tensor.bytes);
+    found->file->read(found->tensor, 0, bytes);
+  }
+  return elements;
+}
+
+void expect_rest_of_run(const Told& rest, std::int64_t first, const std::string& what) {
+  const Told& whole = undisturbed();
+  const auto rest_of = [&](const auto& all) { return std::vector(all.begin() + first, all.end()); };
+  EXPECT_EQ(rest.steps, rest_of(whole.steps)) << what;
+  EXPECT_EQ(rest.losses, rest_of(whole.losses)) << what;
+  EXPECT_EQ(rest.hashes, rest_of(whole.hashes)) << what;
+}
+
+TEST(CheckpointTest, EveryLayoutGoesOnFromTheCheckpointOfEveryOther) {
+  const Scratch scratch;
+  const std::vector<Layout> all = layouts();
+  const auto folder = [&](std::size_t i) { return scratch.path("run-" + std::to_string(i)); };
+  std::map<std::string, std::vector<std::byte>> expected;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Told told = run(saving(all[i].options, folder(i)));
+    EXPECT_EQ(told.hashes, undisturbed().hashes) << all[i].name << ": saving changes a run";
+    EXPECT_THAT(listed_steps(folder(i)), ElementsAre(2, kSteps));
+    const auto elements = elements_of(open_checkpoint(checkpoint_path(folder(i), 2), 1));
+    if (i == 0) expected = elements;
+    EXPECT_EQ(elements == expected, true) << all[i].name << ": a checkpoint depends on its layout";
+  }
+  // As all checkpoints have the same tensors, each layout need only read one of another's.
+  const bool all_pairs = std::getenv("CHIMERA_LONG_TESTS") != nullptr;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    for (std::size_t from = 0; from < all.size(); ++from) {
+      if (!all_pairs && from != (i + 5) % all.size()) continue;
+      const Told told = run(resuming(all[i].options, checkpoint_path(folder(from), 2)));
+      expect_rest_of_run(told, 2, all[i].name + " from " + all[from].name);
+    }
+  }
+}
+
+TEST(CheckpointTest, HasEachTensorOnceUnderTheNamesOfTheExport) {
+  const Scratch scratch;
+  static_cast<void>(run(saving(small_run("chimera", {4, kMicroBatches}), scratch.path("run"))));
+  const Checkpoint checkpoint = open_checkpoint(checkpoint_path(scratch.path("run"), kSteps), 2);
+  const ModelFolder folder(checkpoint.path);  // has all weights, each of the right shape, and no other
+  const CheckpointTensors tensors(checkpoint.path, checkpoint.manifest);
+  EXPECT_EQ(tensors.names().size(), 3 * all_parameters(folder.model()).size()) << "a weight and two moments each";
+  EXPECT_TRUE(tensors.find("transformer.wte.weight.second_moment").has_value());
+  std::uint64_t largest = 0;
+  std::uint64_t sum = 0;
+  int writers = 0;
+  for (const FileRecord& file : checkpoint.manifest.files) {
+    if (!file.name.starts_with("optimizer-")) continue;
+    ++writers;
+    largest = std::max(largest, file.bytes);
+    sum += file.bytes;
+  }
+  EXPECT_EQ(writers, 4) << "the copies of a stage share the work";
+  EXPECT_LT(largest, sum / 2);
+}
+
+TEST(CheckpointTest, LambAndSgdGoOnToo) {
+  for (const OptimizerKind kind : {OptimizerKind::Lamb, OptimizerKind::Sgd}) {
+    const Scratch scratch;
+    TrainOptions options = small_run("chimera", {2, kMicroBatches});
+    options.optimizer.kind = kind;
+    const Told whole = run(saving(options, scratch.path("run")));
+    options.shard_optimizer = true;
+    const Told rest = run(resuming(options, checkpoint_path(scratch.path("run"), 2)));
+    EXPECT_THAT(rest.hashes, ElementsAre(whole.hashes[2], whole.hashes[3]));
+  }
+}
+
+TEST(CheckpointTest, AnAsynchronousScheduleGoesOnFromItsFlush) {
+  const Scratch scratch;
+  TrainOptions options = small_run("pipedream", {2, 4});
+  options.reduction = ReductionOrder::Natural;
+  options.overrides.tied = false;
+  const Told whole = run(saving(options, scratch.path("run")));
+  const Told rest = run(resuming(saving(options, scratch.path("other")), checkpoint_path(scratch.path("run"), 2)));
+  EXPECT_THAT(rest.losses, ElementsAre(whole.losses[2], whole.losses[3]));
+  options.checkpoint.every = {.steps = 0, .seconds = 60};
+  options.checkpoint.folder = scratch.path("third");
+  EXPECT_THAT([&] { (void)prepare_job(options); }, ThrowsMessage<ConfigError>(HasSubstr("give --save-every in steps")));
+  options = resuming(saving(options, scratch.path("third"), 3), checkpoint_path(scratch.path("run"), 2));
+  EXPECT_THAT([&] { (void)prepare_job(options); }, ThrowsMessage<ConfigError>(HasSubstr("cannot begin at step 2")));
+}
+
+TEST(CheckpointTest, ARunThatIsDoneDoesNothingMore) {
+  const Scratch scratch;
+  const TrainOptions options = saving(small_run("1f1b", {2, kMicroBatches}), scratch.path("run"));
+  static_cast<void>(run(options));
+  const Told told = run(resuming(options, "auto"));
+  EXPECT_THAT(told.steps, ElementsAre());
+  EXPECT_TRUE(told.is_saved);
+}
+
+TEST(CheckpointTest, AutoTakesTheNewestGoodOneAndReplacesTheOthers) {
+  const Scratch scratch;
+  const std::string folder = scratch.path("run");
+  const TrainOptions options = saving(small_run("chimera", {2, kMicroBatches}), folder);
+  expect_rest_of_run(run(resuming(options, "auto")), 0, "from the start where there is none");
+  const std::string newest = checkpoint_path(folder, kSteps);
+  std::filesystem::resize_file(newest + "/model-00001-of-00002.safetensors", 50);
+  expect_rest_of_run(run(resuming(options, "auto")), 2, "from the newest good one");
+  EXPECT_EQ(open_checkpoint(newest, 1).manifest.step, kSteps);
+}
+
+TEST(CheckpointTest, ASaveThatFailsEndsNothing) {
+  const Scratch scratch;
+  const std::string folder = scratch.path("run");
+  std::filesystem::create_directory(folder);
+  std::ofstream(unfinished_path(folder, 2)) << "a file where a folder has to be";
+  const Told told = run(saving(small_run("chimera", {2, kMicroBatches}), folder));
+  EXPECT_EQ(told.hashes, undisturbed().hashes);
+  EXPECT_TRUE(told.is_saved);
+  EXPECT_THAT(listed_steps(folder), ElementsAre(kSteps));
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directory(folder);
+  std::ofstream(unfinished_path(folder, kSteps)) << "now the last one";
+  EXPECT_FALSE(run(saving(small_run("chimera", {2, kMicroBatches}), folder)).is_saved);
+  EXPECT_THAT(listed_steps(folder), ElementsAre(2));
+}
+
+TEST(CheckpointTest, IsSavedWhenSomebodyAsks) {
+  const Scratch scratch;
+  const TrainOptions options = saving(small_run("1f1b", {2, kMicroBatches}), scratch.path("run"), 1000);
+  const Job job = prepare_job(options);
+  run_rank_threads(2, job.rank_groups(), [&](RankId rank, Transport& transport) {
+    at::set_num_threads(1);
+    Trainer trainer(job, rank, transport);
+    trainer.run([&](const StepMetrics& metrics) {
+      if (rank == RankId(0) && metrics.step == 1) request_save();
+    });
+    EXPECT_TRUE(trainer.finish_checkpoints());
+  });
+  EXPECT_THAT(listed_steps(scratch.path("run")), ElementsAre(2, kSteps));
+}
+
+TEST(CheckpointTest, WhatCannotGoOnIsRefusedInOneLine) {
+  const Scratch scratch;
+  const std::string folder = scratch.path("run");
+  const TrainOptions options = small_run("1f1b", {2, kMicroBatches});
+  static_cast<void>(run(saving(options, folder)));
+  const auto expect_refused = [&](const auto& change, const std::string& why) {
+    TrainOptions changed = resuming(options, checkpoint_path(folder, 2));
+    change(changed);
+    EXPECT_THAT([&] { (void)prepare_job(changed); }, ThrowsMessage<ConfigError>(HasSubstr(why))) << why;
+  };
+  expect_refused([](TrainOptions& o) { o.overrides.layers = 4; }, "model.layers: 8 there, 4 here");
+  expect_refused([](TrainOptions& o) { o.optimizer.kind = OptimizerKind::Lamb; }, "optimizer.kind");
+  expect_refused([](TrainOptions& o) { o.seed = 2; }, "data.seed: 1 there, 2 here");
+  expect_refused([](TrainOptions& o) { o.sequence = 8; }, "data.sequence: 16 there, 8 here");
+  expect_refused([](TrainOptions& o) { o.micro_batch_size = 1; }, "data.mini_batch: 16 there, 8 here");
+  expect_refused([](TrainOptions& o) { o.steps = 1; }, "--steps 1 are fewer");
+  expect_refused([&](TrainOptions& o) { o.data = scratch.write("other.txt", std::string(9000, 'x') + "y"); },
+                 "data.content");
+  expect_refused([](TrainOptions& o) { o.resume.from = "auto"; }, "--checkpoint; give one");
+  expect_refused([&](TrainOptions& o) { o.resume.from = scratch.path("nothing"); }, "has no checkpoints");
+  expect_refused([&](TrainOptions& o) { o.checkpoint.folder = folder; }, "has step-00000004 of another run");
+  expect_refused(
+      [&](TrainOptions& o) {
+        o.resume.from.clear();
+        o.checkpoint.folder = folder;
+      },
+      "give --resume auto");
+  TrainOptions changed = resuming(options, checkpoint_path(folder, 2));
+  changed.seed = 2;
+  changed.resume.other_data = true;
+  EXPECT_EQ(prepare_job(changed).first_step, 2);
+}
+
+TEST(CheckpointTest, TwoRunsDoNotSaveToOneFolder) {
+  const Scratch scratch;
+  const TrainOptions options = saving(small_run("none", {1, kMicroBatches}), scratch.path("run"));
+  const Job job = prepare_job(options);
+  run_rank_threads(1, job.rank_groups(), [&](RankId rank, Transport& transport) {
+    const Trainer first(job, rank, transport);
+    EXPECT_THAT([&] { Trainer(job, rank, transport); },
+                ThrowsMessage<ConfigError>(HasSubstr("another run saves there")));
+  });
+}
+
+TEST(SaveIntervalTest, IsStepsOrATime) {
+  EXPECT_EQ(parse_save_interval("--x", "100"), (SaveInterval{.steps = 100, .seconds = 0}));
+  EXPECT_EQ(parse_save_interval("--x", "30s"), (SaveInterval{.steps = 0, .seconds = 30}));
+  EXPECT_EQ(parse_save_interval("--x", "10min"), (SaveInterval{.steps = 0, .seconds = 600}));
+  EXPECT_EQ(parse_save_interval("--x", "2h"), (SaveInterval{.steps = 0, .seconds = 7200}));
+  for (const char* wrong : {"", "0", "-1", "min", "10 min", "1.5h", "10days", "99999999999999999999"}) {
+    EXPECT_THROW((void)parse_save_interval("--x", wrong), ConfigError) << wrong;
+  }
+}
+
+}  // namespace
+}  // namespace chimera
