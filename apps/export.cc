@@ -3,7 +3,9 @@
 #include <memory>
 #include <optional>
 
+#include "checkpoint/find.h"
 #include "commands.h"
+#include "core/cores.h"
 #include "core/error.h"
 #include "export_flags.h"
 #include "help.h"
@@ -40,7 +42,7 @@ void add_export(CLI::App& program, const Invocation&, int&) {
       "what "
       "goes out and what is refused.");
   auto options = std::make_shared<ExportOptions>();
-  command->add_option("RUN", options->source, "folder of a model")->required();
+  command->add_option("RUN", options->source, "folder of a model, a checkpoint, or a folder of these")->required();
   begin_group(*command, heading::kOutput);
   add_path(*command, "--output", options->output, "write to this new folder")->required();
   add_element_type(*command, "--dtype", options->dtype, "type of all tensors (default: each keeps its own)");
@@ -52,7 +54,8 @@ void add_export(CLI::App& program, const Invocation&, int&) {
   command->callback([options] {
     std::optional<ElementType> type;
     if (!options->dtype.empty()) type = element_type_of_word("--dtype", options->dtype);
-    convert_folder(options->source, options->output, type, options->shard_bytes, options->tokenizer);
+    convert_folder(resolved_model_folder(options->source, available_cores()), options->output, type,
+                   options->shard_bytes, options->tokenizer);
   });
 }
 

@@ -49,6 +49,7 @@ inline constexpr const char* kSearch = "Search";
 inline constexpr const char* kPlanning = "Planning";
 inline constexpr const char* kMeasuring = "Measuring";
 inline constexpr const char* kRunning = "Running";
+inline constexpr const char* kCheckpoints = "Checkpoints";
 inline constexpr const char* kOutput = "Output";
 inline constexpr const char* kHelp = "Help";
 }  // namespace heading

@@ -149,6 +149,7 @@ int run_program(int argc, char** argv, const AddTraining& add_training, ProgramE
   add_plan(program, exit_code);
   add_tokenize(program, exit_code);
   add_tokenizer(program, exit_code);
+  add_checkpoint(program, exit_code);
   add_env(program, exit_code);
   add_training(program, invocation, exit_code);
   lay_out_help(program, STDOUT_FILENO);

@@ -8,9 +8,11 @@
 #include <memory>
 #include <optional>
 
+#include "checkpoint/find.h"
 #include "commands.h"
 #include "config_words.h"
 #include "core/console.h"
+#include "core/cores.h"
 #include "core/descriptors.h"
 #include "core/error.h"
 #include "core/freed_memory.h"
@@ -57,6 +59,11 @@ TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation
   flags.optimizer.complete(options.optimizer, options.learning_rate);
   if (!options.from.empty() && flags.model_name->count() == 0) options.model.clear();
   flags.exports.require_sense(options);
+  flags.checkpoints.require_sense(options);
+  while (options.checkpoint.folder.size() > 1 && options.checkpoint.folder.ends_with('/')) {
+    options.checkpoint.folder.pop_back();
+  }
+  options.resume.is_checked = invocation.rank.has_value();
   options.files_read = {flags.config, flags.plan.machine};
   if (!options.schedule_file.empty()) {
     options.given = given_schedule(flags, invocation);
@@ -213,6 +220,7 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       "  chimera train --recipe recipes/nanogpt-cpu.toml --data book.txt --tensorboard logs --machine here.json\n"
       "  chimera train --stages 8 --data-parallel 4 --dry-run   # what every rank would hold and do\n"
       "  chimera train --from path/to/gpt2 --data book.txt --export path/to/tuned   # Hugging Face folders\n"
+      "  chimera train --data book.txt --checkpoint run --save-every 10min --resume auto   # again after any end\n"
       "  chimera train --plan auto --machine here.json --workers 4 --memory 2 --mini-batch 32 --data book.txt\n"
       "\nThe command starts one process (or thread) for each of the D W workers on this machine. Every synchronous "
       "schedule trains on the same samples from the same initial weights, and its gradients are those of the "
@@ -232,6 +240,9 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       "\n--config names flags without their dashes; an unknown name is an error. Where a flag is repeated, the last "
       "one counts. --plan auto trains with what `chimera plan` would choose (docs/planner.md). The files of --trace, "
       "--op-times and --timeline are written when the run ends, whole or not at all.\n"
+      "\n--checkpoint saves while training goes on; --resume goes on with the same samples, dropout masks and learning "
+      "rate on any schedule, number of ranks or transport, with --reduction canonical to the same bits; lines of "
+      "--metrics behind the checkpoint are written anew (docs/checkpoints.md).\n"
       "\nWhen a rank dies, throws, computes a loss or gradient that is not finite, or was started differently from the "
       "others, all ranks end within two seconds, and one line names the rank, what it did and why. --hang-seconds "
       "finds a rank that was stopped (SIGSTOP) or waits for ever; Ctrl-Z and fg of the whole job are no hang. Output "
@@ -243,10 +254,17 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
   command->callback([flags, &invocation, &exit_code] {
     keep_freed_memory();
     Asked all = asked({invocation.arguments.begin() + 1, invocation.arguments.end()}, invocation);
+    if (!all.options.from.empty() && !invocation.rank) {  // ranks take what is found here
+      all.options.from = resolved_model_folder(all.options.from, available_cores());
+      all.words.insert(all.words.end(), {"--from", all.options.from});
+    }
     if (all.dry_run) return print_dry_run(all);
     Job job = prepare_job(all.options);
     job.peak_flops = peak_flops(job, all);
     all.words.insert(all.words.begin(), "train");
+    if (!all.options.resume.from.empty()) {  // ranks take the checkpoint that was found here
+      all.words.insert(all.words.end(), {"--resume", job.options.resume.from});
+    }
     if (invocation.rank) {
       exit_code = run_rank(job, *invocation.rank);
     } else if (invocation.place) {

@@ -165,6 +165,7 @@ void TrainCommandLine::add_to(CLI::App& command) {
   begin_group(command, heading::kPlanning);
   plan.add_to(command);
   add_running(command, *this);
+  checkpoints.add_to(command, options);
   add_output(command, *this);
   for (CLI::Option* option : command.get_options()) {  // so that flags override those of a script
     if (option->get_expected_max() <= 1) option->take_last();

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "checkpoint_flags.h"
 #include "export_flags.h"
 #include "model_flags.h"
 #include "optimizer_flags.h"
@@ -22,6 +23,7 @@ struct TrainCommandLine {
   ShapeFlags shape;
   ModelFlags model;
   OptimizerFlags optimizer;
+  CheckpointFlags checkpoints;
   ExportFlags exports;
   TrainPlanFlags plan;
   std::string config;  // a TOML file of flags

@@ -8,7 +8,8 @@
 
 namespace chimera::apps {
 
-/// Whether the command line asks for what needs LibTorch: one of kTrainingCommands, or `plan` with runs to measure.
+/// Whether the command line asks for what needs LibTorch: one of kTrainingCommands, `plan` with runs to measure, or
+/// `checkpoint convert`.
 [[nodiscard]] bool needs_training_half(const std::vector<std::string>& arguments);
 
 /// Names and descriptions alone, for `chimera --help` and for suggestions.

@@ -1,0 +1,238 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/diff.h"
+#include "checkpoint/error.h"
+#include "checkpoint/find.h"
+#include "checkpoint/verify.h"
+#include "checkpoint_convert.h"
+#include "commands.h"
+#include "core/cores.h"
+#include "core/error.h"
+#include "export_flags.h"
+#include "help.h"
+#include "options.h"
+
+namespace chimera::apps {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct CheckpointCommand {
+  std::string path;
+  std::string other;
+  Format format = Format::Text;
+  ConvertOptions convert;
+};
+
+std::uint64_t bytes_of(const Manifest& manifest) {
+  std::uint64_t bytes = 0;
+  for (const FileRecord& file : manifest.files) bytes += file.bytes;
+  return bytes;
+}
+
+std::string in_megabytes(std::uint64_t bytes) { return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6); }
+
+/// A value as it is written for people.
+std::string in_words(const Json& value) { return value.is_string() ? std::string(value) : value.dump(); }
+
+/// The loss of the last step, where the manifest has one.
+Json loss_of(const Manifest& manifest) {
+  const auto progress = manifest.run.find("progress");
+  if (progress == manifest.run.end() || !progress->is_object() || !progress->contains("loss")) return nullptr;
+  return progress->at("loss");
+}
+
+/// The checkpoint itself, or those of the folder. Throws ConfigError where there is none.
+std::vector<std::string> checkpoints_at(const std::string& path) {
+  std::vector<std::string> paths;
+  for (const std::int64_t step : listed_steps(path)) paths.push_back(checkpoint_path(path, step));
+  if (paths.empty()) paths.push_back(path);
+  if (paths.front() == path) (void)read_manifest(path);
+  return paths;
+}
+
+/// Names one checkpoint; of a folder its newest good one.
+Checkpoint one_checkpoint(const std::string& path) { return *find_checkpoint(path, available_cores()).checkpoint; }
+
+void print(const CheckpointCommand& command, const Json& json, const std::string& text) {
+  write_output("", command.format == Format::Json ? json.dump(2) + "\n" : text);
+}
+
+void list(const CheckpointCommand& command) {
+  Json rows = Json::array();
+  std::string text;
+  for (const std::string& path : checkpoints_at(command.path)) {
+    try {
+      const Manifest manifest = read_manifest(path);
+      const Json loss = loss_of(manifest);
+      rows.push_back({{"path", path}, {"step", manifest.step}, {"bytes", bytes_of(manifest)}, {"loss", loss}});
+      text += fmt::format("{}  step {}  {}  {}\n", path, manifest.step, in_megabytes(bytes_of(manifest)),
+                          loss.is_number() ? fmt::format("loss {:.4f}", loss.get<double>()) : "no loss");
+    } catch (const CheckpointError& error) {
+      rows.push_back({{"path", path}, {"error", error.what()}});
+      text += fmt::format("{}\n", error.what());
+    }
+  }
+  print(command, {{"checkpoints", rows}}, text);
+}
+
+void show(const CheckpointCommand& command) {
+  const std::string path = checkpoints_at(command.path).back();
+  const Manifest manifest = read_manifest(path);
+  Json json = {{"path", path}, {"step", manifest.step}, {"run", manifest.run}, {"files", Json::array()}};
+  std::string text = fmt::format("{}: step {}\n", path, manifest.step);
+  for (const auto& section : manifest.run.items()) {
+    const Json& fields = section.value();
+    text += section.key() + ":";
+    if (!fields.is_object()) text += " " + in_words(fields);
+    if (fields.is_object()) {
+      for (auto field = fields.begin(); field != fields.end(); ++field) {
+        text += fmt::format(" {}={}", field.key(), in_words(*field));
+      }
+    }
+    text += "\n";
+  }
+  for (const FileRecord& file : manifest.files) {
+    json["files"].push_back({{"name", file.name}, {"bytes", file.bytes}});
+    text += fmt::format("{:>14}  {}\n", file.bytes, file.name);
+  }
+  print(command, json, text);
+}
+
+/// What is wrong with a checkpoint; empty where nothing is.
+std::vector<std::string> faults_of(const std::string& path) {
+  try {
+    std::vector<std::string> faults;
+    for (const FileFault& fault : verify_files(path, read_manifest(path), available_cores())) {
+      faults.push_back(fmt::format("{}/{}: {}", path, fault.file, fault.what));
+    }
+    return faults;
+  } catch (const CheckpointError& error) {
+    return {error.what()};
+  }
+}
+
+bool verify(const CheckpointCommand& command) {
+  Json rows = Json::array();
+  std::string text;
+  bool all_good = true;
+  std::vector<std::string> paths;
+  for (const std::int64_t step : listed_steps(command.path)) paths.push_back(checkpoint_path(command.path, step));
+  if (paths.empty()) paths.push_back(command.path);
+  for (const std::string& path : paths) {
+    const std::vector<std::string> faults = faults_of(path);
+    all_good = all_good && faults.empty();
+    rows.push_back({{"path", path}, {"good", faults.empty()}, {"faults", faults}});
+    if (faults.empty()) text += fmt::format("{}: good\n", path);
+    for (const std::string& fault : faults) text += fault + "\n";
+  }
+  print(command, {{"checkpoints", rows}}, text);
+  return all_good;
+}
+
+bool differ(const CheckpointCommand& command) {
+  const Checkpoint first = one_checkpoint(command.path);
+  const Checkpoint second = one_checkpoint(command.other);
+  const auto differing = differing_tensors(CheckpointTensors(first.path, first.manifest),
+                                           CheckpointTensors(second.path, second.manifest), available_cores());
+  Json rows = Json::array();
+  std::string text;
+  for (const TensorDifference& tensor : differing) {
+    if (!tensor.reason.empty()) {
+      rows.push_back({{"tensor", tensor.name}, {"reason", tensor.reason}});
+      text += fmt::format("{}: {}\n", tensor.name, tensor.reason);
+      continue;
+    }
+    rows.push_back({{"tensor", tensor.name},
+                    {"elements", tensor.elements},
+                    {"differing", tensor.differing},
+                    {"largest", tensor.largest},
+                    {"relative", tensor.relative}});
+    text += fmt::format("{}: {} of {} elements, by {:.3g} at most, relative {:.3g}\n", tensor.name, tensor.differing,
+                        tensor.elements, tensor.largest, tensor.relative);
+  }
+  if (differing.empty()) text = "equal in every bit\n";
+  print(command, {{"first", first.path}, {"second", second.path}, {"tensors", rows}}, text);
+  return !differing.empty();
+}
+
+void convert(const CheckpointCommand& command) {
+  const Checkpoint source = one_checkpoint(command.path);
+  ConvertOptions options = command.convert;
+  const auto tokenizer = source.manifest.run.find("tokenizer");
+  if (options.tokenizer.empty() && tokenizer != source.manifest.run.end() && *tokenizer == "bytes") {
+    options.tokenizer = "bytes";
+  }
+  convert_checkpoint(source.path, options);
+}
+
+void add_convert_flags(CLI::App& command, ConvertOptions& options) {
+  begin_group(command, heading::kOutput);
+  add_path(command, "--output", options.output, "write to this new folder")->required();
+  add_element_type(command, "--dtype", options.dtype, "type of all tensors (default: each keeps its own)");
+  add_shard_size(command, "--shard-size", options.shard_bytes);
+  add_path(command, "--tokenizer", options.tokenizer,
+           "tokenizer.json, vocab.json, vocab.txt, the folder of one, or the word bytes (default: bytes, where the run "
+           "had them)");
+}
+
+/// CheckpointError is an answer where checkpoints are looked at, and wrong usage where there is none.
+template <class Act>
+auto refusing_as_usage(const Act& act) {
+  try {
+    return act();
+  } catch (const CheckpointError& error) {
+    throw ConfigError(error.what());
+  }
+}
+
+}  // namespace
+
+void add_checkpoint(CLI::App& program, int& exit_code) {
+  auto* command = program.add_subcommand("checkpoint", "Look at checkpoints: list, show, verify, diff, convert");
+  command->require_subcommand(1);
+  command->footer(
+      "Examples:\n"
+      "  chimera checkpoint list run\n"
+      "  chimera checkpoint verify run/step-00000100\n"
+      "  chimera checkpoint diff run other/step-00000100 --format json\n"
+      "  chimera checkpoint convert run --output path/to/model\n"
+      "\nWhere one checkpoint is meant, a folder of them stands for its newest good one. docs/checkpoints.md says how "
+      "they are saved and gone on from, docs/checkpoint_format.md what they are.");
+  const auto add = [&](const char* name, const char* description, const char* what,
+                       const std::function<int(const CheckpointCommand&)>& act) {
+    auto options = std::make_shared<CheckpointCommand>();
+    auto* sub = command->add_subcommand(name, description);
+    sub->add_option(what, options->path, "a checkpoint, or a folder of them")->required();
+    sub->callback([options, act, &exit_code] { exit_code = refusing_as_usage([&] { return act(*options); }); });
+    return std::pair(sub, options);
+  };
+  const auto answering = [](const auto& look) {
+    return [look](const CheckpointCommand& c) {
+      look(c);
+      return 0;
+    };
+  };
+  const auto with_format = [](const auto& added) {
+    add_format(*added.first, added.second->format, {Format::Text, Format::Json});
+  };
+  with_format(add("list", "List the checkpoints of a folder", "FOLDER", answering(list)));
+  with_format(add("show", "Show what a checkpoint says of itself", "CHECKPOINT", answering(show)));
+  const auto verifying = add("verify", "Compare all bytes with their hashes", "CHECKPOINT",
+                             [](const CheckpointCommand& c) { return verify(c) ? 0 : 1; });
+  verifying.first->footer("Exit codes: 0 all are good; 1 one is not.");
+  with_format(verifying);
+  const auto diff = add("diff", "Say which tensors differ, and by how much", "FIRST",
+                        [](const CheckpointCommand& c) { return differ(c) ? 1 : 0; });
+  diff.first->add_option("SECOND", diff.second->other, "the one that it is compared with")->required();
+  diff.first->footer("Exit codes: 0 they are equal; 1 they differ.");
+  with_format(diff);
+  const auto converting = add("convert", "Write the model as a Hugging Face folder", "CHECKPOINT", answering(convert));
+  add_convert_flags(*converting.first, converting.second->convert);
+}
+
+}  // namespace chimera::apps

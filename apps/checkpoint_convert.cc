@@ -1,0 +1,25 @@
+#include "checkpoint_convert.h"
+
+#include <optional>
+
+#include "core/error.h"
+#include "model_folder/config_json.h"
+
+#ifdef CHIMERA_WITH_TORCH
+#include "train/convert_folder.h"
+#endif
+
+namespace chimera::apps {
+
+void convert_checkpoint(const std::string& checkpoint, const ConvertOptions& options) {
+#ifdef CHIMERA_WITH_TORCH
+  std::optional<ElementType> type;
+  if (!options.dtype.empty()) type = element_type_of_word("--dtype", options.dtype);
+  convert_folder(checkpoint, options.output, type, options.shard_bytes, options.tokenizer);
+#else
+  (void)checkpoint, (void)options;
+  throw ConfigError("checkpoint convert needs LibTorch, and this program was built without it");
+#endif
+}
+
+}  // namespace chimera::apps

@@ -1,0 +1,48 @@
+#include "checkpoint_flags.h"
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "help.h"
+#include "options.h"
+
+namespace chimera::apps {
+
+void CheckpointFlags::add_to(CLI::App& app, TrainOptions& options) {
+  CheckpointOptions& checkpoint = options.checkpoint;
+  begin_group(app, heading::kCheckpoints);
+  add_path(app, "--checkpoint", checkpoint.folder,
+           "save weights, optimizer state and place in the data to this folder now and then, and after the last step");
+  details = {
+      app.add_option_function<std::string>(
+             "--save-every",
+             [&checkpoint](const std::string& text) { checkpoint.every = parse_save_interval("--save-every", text); },
+             "steps between checkpoints, or a time such as 30s, 10min, 2h (default 10min)")
+          ->type_name("N|TIME"),
+      add_count(app, "--keep", checkpoint.keep.last, "newest checkpoints that stay (default 3)"),
+      add_count(app, "--keep-every", checkpoint.keep.every,
+                "checkpoints of steps that are multiples of this stay too; 0: none (default 0)")};
+  add_path(
+      app, "--resume", options.resume.from,
+      "go on from a checkpoint, as if the run had never stopped: a folder of them, whose newest good one is taken; "
+      "one of them; auto: that of --checkpoint, if it has any; or none");
+  other_data = app.add_flag("--resume-other-data", options.resume.other_data,
+                            "go on even if the data, the mini-batch, the sequence or the seed is not that of the "
+                            "checkpoint's run");
+}
+
+void CheckpointFlags::require_sense(const TrainOptions& options) const {
+  for (const CLI::Option* option : details) {
+    if (option->count() > 0 && options.checkpoint.folder.empty()) {
+      throw ConfigError(fmt::format("{} is for --checkpoint", option->get_name()));
+    }
+  }
+  if (other_data->count() > 0 && options.resume.from.empty()) {
+    throw ConfigError("--resume-other-data is for --resume");
+  }
+  constexpr std::int64_t kMany = 1'000'000'000;
+  require_between("--keep", options.checkpoint.keep.last, 1, kMany);
+  require_between("--keep-every", options.checkpoint.keep.every, 0, kMany);
+}
+
+}  // namespace chimera::apps
