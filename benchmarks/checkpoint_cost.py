@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""What saving costs: the same training with a checkpoint every 20 steps and without, in rounds that take turns.
+
+  benchmarks/checkpoint_cost.py [--model gpt2-mini] [--steps 100] [--rounds 5] [--folder /var/tmp]
+
+Times are those at which lines of --metrics arrive, through a pipe. `s/step` is the time from the first line to the last one over
+their number, `longest` the longest time between two lines, in mean steps: 2 means that a step was delayed by one."""
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+EVERY = 20  # steps
+
+
+def arrivals(pipe, times):
+    with open(pipe) as lines:
+        for _ in lines:
+            times.append(time.perf_counter())
+
+
+def train(options, folder, saves):
+    """Seconds a step, and the longest step over the mean one."""
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        pipe = Path(scratch, "metrics")
+        os.mkfifo(pipe)
+        times = []
+        reader = threading.Thread(target=arrivals, args=(pipe, times))
+        reader.start()
+        command = [ROOT / "build/chimera", "train", "--data", options.data, "--model", options.model, "--steps",
+                   str(options.steps), "--stages", "2", "--micro-batches", "4", "--metrics", pipe]
+        if saves:
+            command += ["--checkpoint", Path(scratch, "run"), "--save-every", str(EVERY)]
+        subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+        reader.join()
+    steps = [later - earlier for earlier, later in zip(times[1:], times[2:])]  # the first one touches all memory
+    return statistics.mean(steps), max(steps) / statistics.mean(steps)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", default=ROOT / "README.md")
+    parser.add_argument("--model", default="gpt2-mini")
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--folder", default="/var/tmp", help="on the disk that is to be measured")
+    options = parser.parse_args()
+    results = {False: [], True: []}
+    for round_ in range(options.rounds):
+        for saves in ((False, True), (True, False))[round_ % 2]:
+            results[saves].append(train(options, options.folder, saves))
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; {options.model}, {options.steps} steps, "
+          f"{options.rounds} rounds")
+    print(f"{'':22}{'s/step':>8}  {'longest':>8}")
+    means = {}
+    for saves, name in ((False, "without checkpoints"), (True, f"one every {EVERY} steps")):
+        means[saves] = statistics.median(seconds for seconds, _ in results[saves])
+        longest = statistics.median(worst for _, worst in results[saves])
+        print(f"{name:22}{means[saves]:8.4f}  {longest:8.2f}")
+    pairs = [saving[0] / plain[0] - 1 for plain, saving in zip(results[False], results[True])]
+    print(f"saving costs {100 * statistics.median(pairs):+.1f} % (median of rounds; {100 * min(pairs):+.1f} to "
+          f"{100 * max(pairs):+.1f})")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
