@@ -187,7 +187,7 @@ class ListScheduler {
     const auto before = [](const auto& a, const auto& b) { return a.first < b.first; };
     const auto [begin, end] =
         std::equal_range(worker.copies.begin(), worker.copies.end(), std::pair(replica, StageId()), before);
-    return {begin, end};
+    return {worker.copies.data() + (begin - worker.copies.begin()), static_cast<std::size_t>(end - begin)};
   }
 
   StageCopy& copy(ReplicaId replica, StageId stage) { return copies_[replica.index() * stages_ + stage.index()]; }

@@ -1,6 +1,7 @@
 #include "plan/cut_limits.h"
 
 #include <algorithm>
+#include <compare>
 #include <map>
 #include <set>
 
@@ -15,7 +16,7 @@ enum Field : std::size_t { kForward, kInputGradient, kWeightGradient, kWeights, 
 struct StageFactors {
   Loads loads{};
   double inputs = 0;
-  friend auto operator<=>(const StageFactors&, const StageFactors&) = default;
+  friend std::partial_ordering operator<=>(const StageFactors&, const StageFactors&) = default;
 };
 using WorkerFactors = std::map<std::size_t, StageFactors>;  // [stage]
 

@@ -24,7 +24,7 @@ struct Constraint {
   bool time = false;
   double base = 0;                                          // of embedding, head and the stages' inputs
   std::vector<std::pair<std::size_t, Loads>> factors = {};  // of the stages that it depends on, ascending
-  friend auto operator<=>(const Constraint&, const Constraint&) = default;
+  friend std::partial_ordering operator<=>(const Constraint&, const Constraint&) = default;
 };
 
 /// The constraints of all workers, each once. Bytes are limited at the ops where no other has more of every stage.
