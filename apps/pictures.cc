@@ -12,7 +12,6 @@
 #include "render/perfetto.h"
 #include "render/svg.h"
 #include "schedule_file.h"
-#include "simulate/explain.h"
 
 namespace chimera::apps {
 namespace {
@@ -33,14 +32,6 @@ bool is_file(const std::string& name) { return name.ends_with(".json") || name.e
 std::size_t terminal_columns() {
   winsize size{};
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
-}
-
-std::string title_of(const Schedule& schedule) {
-  std::string title = fmt::format("{}, D = {}, N = {}", schedule.name, schedule.workers.size(), schedule.micro_batches);
-  const auto stages = static_cast<std::size_t>(schedule.stages);
-  if (stages != schedule.workers.size()) title += fmt::format(", {} stages", stages);
-  if (schedule.placement.num_replicas() > 1) title += fmt::format(", {} replicas", schedule.placement.num_replicas());
-  return title;
 }
 
 }  // namespace
@@ -79,18 +70,6 @@ std::vector<Schedule> PictureFlags::beside(const Schedule& first, const ShapeFla
     }
   }
   return schedules;
-}
-
-Panel panel_of(Schedule schedule, Timeline timeline, const CostModel& costs) {
-  Explanation explanation = explain(schedule, costs, timeline);
-  const Totals totals = totals_of(schedule, timeline, explanation, costs);
-  std::string title = title_of(schedule);
-  return {.title = std::move(title),
-          .schedule = std::move(schedule),
-          .timeline = std::move(timeline),
-          .explanation = std::move(explanation),
-          .totals = totals,
-          .memory_in_bytes = !costs.memory.empty()};
 }
 
 std::string drawn(Format format, const std::vector<Panel>& panels) {

@@ -41,9 +41,6 @@ struct PictureFlags {
                                              const MakeSchedule& make = as_asked) const;
 };
 
-/// The panel of a simulated schedule.
-[[nodiscard]] Panel panel_of(Schedule schedule, Timeline timeline, const CostModel& costs);
-
 /// `svg` or `perfetto`, of the first panel, or `html`, of all.
 [[nodiscard]] std::string drawn(Format format, const std::vector<Panel>& panels);
 

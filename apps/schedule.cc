@@ -29,13 +29,6 @@ bool splits_backwards(const Schedule& schedule) {
   });
 }
 
-/// The schedule's figure, in slots of equal length.
-Panel figure_of(const Schedule& schedule, double whole_backward) {
-  const StageCosts slot{.backward = whole_backward};
-  const CostModel slots{std::vector<StageCosts>(static_cast<std::size_t>(schedule.stages), slot)};
-  return panel_of(schedule, in_slots(schedule, whole_backward), slots);
-}
-
 std::string as_text(const std::vector<Panel>& panels, const TextStyle& style) {
   if (panels.size() == 1) return to_text(panels.front().schedule, panels.front().timeline, style);
   std::string text;

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+
+#include "simulate/explain.h"
 
 namespace chimera {
 namespace {
@@ -73,6 +76,14 @@ std::string versus(double value, double first) {
   return first > 0 ? fmt::format("{:+.1f} %", (value / first - 1) * 100) : "";
 }
 
+std::string title_of(const Schedule& schedule) {
+  std::string title = fmt::format("{}, D = {}, N = {}", schedule.name, schedule.workers.size(), schedule.micro_batches);
+  const auto stages = static_cast<std::size_t>(schedule.stages);
+  if (stages != schedule.workers.size()) title += fmt::format(", {} stages", stages);
+  if (schedule.placement.num_replicas() > 1) title += fmt::format(", {} replicas", schedule.placement.num_replicas());
+  return title;
+}
+
 }  // namespace
 
 Totals totals_of(const Schedule& schedule, const Timeline& timeline, const Explanation& explanation,
@@ -124,6 +135,18 @@ std::string comparison(const std::vector<Panel>& panels) {
                     message_volume_text(totals), all_reduce_volume_text(totals));
   }
   return text;
+}
+
+Panel panel_of(Schedule schedule, Timeline timeline, const CostModel& costs) {
+  Explanation explanation = explain(schedule, costs, timeline);
+  const Totals totals = totals_of(schedule, timeline, explanation, costs);
+  std::string title = title_of(schedule);
+  return {.title = std::move(title),
+          .schedule = std::move(schedule),
+          .timeline = std::move(timeline),
+          .explanation = std::move(explanation),
+          .totals = totals,
+          .memory_in_bytes = !costs.memory.empty()};
 }
 
 }  // namespace chimera

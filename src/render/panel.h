@@ -40,6 +40,9 @@ struct Panel {
   bool memory_in_bytes = false;  // the explanation's memory; stage units otherwise
 };
 
+/// The panel of a simulated schedule, entitled by its name and shape.
+[[nodiscard]] Panel panel_of(Schedule schedule, Timeline timeline, const CostModel& costs);
+
 /// `1.5 GiB`, in at most four digits.
 [[nodiscard]] std::string bytes_text(double bytes);
 /// `96 tensors` or `12 MiB`: the volume of all messages.
