@@ -14,6 +14,6 @@ endfunction()
 
 file(WRITE ${OUTPUT} "#include \"render/page/page.h\"\n\nnamespace chimera::page {\n\n")
 literal(kTemplate page.html)
-literal(kStyle page.css)
-literal(kScript data.js draw.js view.js picture.js page.js)
+literal(kStyle plot.css page.css)
+literal(kScript data.js draw.js view.js picture.js totals.js plot.js page.js)
 file(APPEND ${OUTPUT} "\n}  // namespace chimera::page\n")

@@ -4,21 +4,16 @@ Usage: page_test.py CHIMERA. Exits with 77 (skipped) where no Chromium is instal
 """
 
 import html
-import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 
+from browser import find_browser
+
 CHIMERA = sys.argv[1]
 SCRIPT = pathlib.Path(__file__).with_name("page_test.js")
-
-
-def find_browser():
-    names = [os.environ.get("CHIMERA_BROWSER"), "chromium", "chromium-browser", "google-chrome"]
-    return next((found for name in names if name and (found := shutil.which(name))), None)
 
 
 def write_page(path):

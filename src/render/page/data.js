@@ -49,7 +49,8 @@ function bytes(value) {
 
 class Panel {
   constructor(raw) {
-    Object.assign(this, raw);  // title, workers, replicas, makespan, opsEnd, lowerBound, bubbleRatio, totals, inBytes, fills
+    // title, workers, replicas, fills, makespan, opsEnd, lowerBound, bubbleRatio, totals, inBytes
+    Object.assign(this, raw);
     this.ops = decodeTable(raw.ops);
     this.bubbles = decodeTable(raw.bubbles);
     this.messages = decodeTable(raw.messages);
@@ -124,7 +125,8 @@ class Panel {
     const worker = this.workerOf(op);
     const free = op > ops.first[worker] ? ops.end[op - 1] : 0;
     const lines = [];
-    const last = firstAbove(bubbles.start, free - this.makespan * 1e-6, bubbles.first[worker], bubbles.first[worker + 1]);
+    const last = firstAbove(bubbles.start, free - this.makespan * 1e-6, bubbles.first[worker],
+                            bubbles.first[worker + 1]);
     for (let b = last; b < bubbles.first[worker + 1] && bubbles.start[b] < ops.start[op]; ++b) {
       lines.push(this.describeBubble(b));
     }

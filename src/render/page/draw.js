@@ -16,6 +16,15 @@ function hatch(context, tile, line, ground) {
   return context.createPattern(canvas, "repeat");
 }
 
+const kLittleEndian = new Uint8Array(new Uint32Array([1]).buffer)[0] === 1;
+
+/** A colour (#rrggbb) as a pixel of ImageData's buffer. */
+function pixelOf(colour) {
+  const [red, green, blue] = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+  return kLittleEndian ? (0xff000000 | blue << 16 | green << 8 | red) >>> 0
+                       : (red << 24 | green << 16 | blue << 8 | 0xff) >>> 0;
+}
+
 /** Colours and hatches of the theme that the reader's system asks for. */
 function makeTheme(context) {
   const dark = matchMedia("(prefers-color-scheme: dark)").matches;
@@ -28,6 +37,7 @@ function makeTheme(context) {
     const ground = dark ? cause.dark : cause.light;
     return {solid: ground, hatched: hatch(context, cause.tile, theme.faint, ground)};
   });
+  theme.strip = document.createElement("canvas");  // where rows of pixels are put together
   theme.replica = hatch(context, page.replicaTile, "#0000003a", null);
   return theme;
 }
@@ -115,27 +125,40 @@ class Painter {
     }
   }
 
-  /** One column a pixel: the shares of the kinds of ops from below, of the causes of idle time from above. */
+  /**
+   * One column a pixel: the shares of the kinds of ops from below, of the causes of idle time from above. Written as
+   * pixels, which a row is made of in one go: a rectangle each would be a hundred thousand of them a frame.
+   */
   columns(panel, worker, y, height) {
     const {view, theme, context} = this;
     const width = Math.ceil(view.plotWidth);
+    const tall = Math.max(1, Math.round(height));
     const kinds = kLetters.map(() => new Float32Array(width));
     const causes = theme.causes.map(() => new Float32Array(width));
     this.addShares(panel.ops, worker, (op) => kinds[panel.ops.kind[op]]);
     this.addShares(panel.bubbles, worker, (bubble) => causes[panel.bubbles.cause[bubble]]);
-    const below = new Float32Array(width);
-    const above = new Float32Array(width);
-    const stack = (shares, colour, heights, top) => {
-      context.fillStyle = colour;
+    const image = new ImageData(width, tall);
+    const pixels = new Uint32Array(image.data.buffer);
+    const stack = (shares, colours, fromBelow) => {
+      const numbers = colours.map(pixelOf);
       for (let column = 0; column < width; ++column) {
-        const part = shares[column] * height;
-        if (part < 0.01) continue;
-        context.fillRect(view.left + column, y + top(heights[column], part), 1, part);
-        heights[column] += part;
+        let share = 0;
+        let done = 0;
+        shares.forEach((each, i) => {
+          share += each[column];
+          for (const end = Math.min(tall, Math.round(share * tall)); done < end; ++done) {
+            pixels[(fromBelow ? tall - 1 - done : done) * width + column] = numbers[i];
+          }
+        });
       }
     };
-    kinds.forEach((shares, kind) => stack(shares, panel.fills[kind][0], below, (used, part) => height - used - part));
-    causes.forEach((shares, cause) => stack(shares, theme.causes[cause].solid, above, (used) => used));
+    stack(causes, theme.causes.map((cause) => cause.solid), false);
+    stack(kinds, panel.fills.map((shades) => shades[0]), true);
+    const canvas = theme.strip;
+    if (canvas.width !== width || canvas.height !== tall) [canvas.width, canvas.height] = [width, tall];
+    canvas.getContext("2d").putImageData(image, 0, 0);
+    context.imageSmoothingEnabled = false;
+    context.drawImage(canvas, view.left, y, width, height);
   }
 
   addShares(spans, worker, sharesOf) {
@@ -186,6 +209,7 @@ class Painter {
     const base = y + height;
     let at = Math.max(first[worker], firstAbove(time, view.startTime, first[worker], last) - 1);
     context.fillStyle = this.theme.memory;
+    context.beginPath();
     for (; at < last && time[at] < view.endTime;) {
       const left = view.x(time[at]);
       let most = amount[at];
@@ -193,8 +217,9 @@ class Painter {
       for (; next < last && view.x(time[next]) < left + 1; ++next) most = Math.max(most, amount[next]);
       const right = view.x(next < last ? time[next] : panel.makespan);
       const tall = (most / full) * (height - 1);
-      context.fillRect(left, base - tall, Math.max(right - left, 1), tall);
+      context.rect(left, base - tall, Math.max(right - left, 1), tall);
       at = next;
     }
+    context.fill();
   }
 }

@@ -6,7 +6,7 @@
 namespace chimera::page {
 
 extern const std::string_view kTemplate;  ///< page.html, with @title@, @style@, @data@ and @script@
-extern const std::string_view kStyle;     ///< page.css
-extern const std::string_view kScript;    ///< data.js, draw.js, view.js, picture.js and page.js, in this order
+extern const std::string_view kStyle;     ///< plot.css and page.css
+extern const std::string_view kScript;    ///< data.js, draw.js, view.js, picture.js, totals.js, plot.js, page.js
 
 }  // namespace chimera::page

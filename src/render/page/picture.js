@@ -23,8 +23,8 @@ class Picture {
   constructor(plot, view) {
     this.plot = plot;
     this.view = view;
-    this.base = document.getElementById("picture").getContext("2d");
-    this.over = document.getElementById("overlay").getContext("2d");
+    this.base = plot.querySelector(".picture").getContext("2d");
+    this.over = plot.querySelector(".overlay").getContext("2d");
     this.show = {critical: true, arrows: false};
     this.restyle();
   }

@@ -9,13 +9,17 @@ const kGutter = 76;  // names of the workers
 
 class View {
   constructor(panels) {
-    this.panels = panels;
     this.left = kGutter;
     this.memory = true;
     this.pinned = null;  // a micro-batch whose ops stand out
-    this.longest = Math.max(...panels.map((panel) => panel.makespan), 1e-300);
+    this.setPanels(panels);
     this.resize(800, 600);
     this.fit();
+  }
+
+  setPanels(panels) {
+    this.panels = panels;
+    this.longest = Math.max(...panels.map((panel) => panel.makespan), 1e-300);
   }
 
   resize(width, height) {
