@@ -1,24 +1,15 @@
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "check/check_limits.h"
-#include "check/check_program.h"
-#include "check/check_schedule.h"
 #include "commands.h"
 #include "core/error.h"
 #include "help.h"
 #include "options.h"
-#include "passes/lower.h"
-#include "render/excerpt.h"
+#include "report/check_report.h"
 #include "schedule_file.h"
 
 namespace chimera::apps {
 namespace {
-
-constexpr ChannelDiscipline kDisciplines[] = {ChannelDiscipline::PerDirection, ChannelDiscipline::SerialPair};
 
 struct Options {
   std::string file;
@@ -41,102 +32,6 @@ struct Options {
     return limits;
   }
 };
-
-struct Finding {
-  std::string level;  // "schedule", or "program" and its discipline
-  Violation violation;
-  std::string excerpt;  // the rows of the counter-example
-};
-
-struct Proof {
-  ChannelDiscipline discipline;
-  std::int64_t receives_ahead;  // most receives that a worker has posted and not yet waited for
-};
-
-struct Report {
-  Schedule schedule;
-  std::vector<Finding> findings;
-  std::vector<Proof> proofs;  // of the programs that cannot get stuck
-
-  void add(const std::vector<Violation>& violations) {
-    for (const Violation& violation : violations) {
-      findings.push_back({"schedule", violation, excerpt(schedule, violation.places)});
-    }
-  }
-
-  [[nodiscard]] std::size_t count(Severity severity) const {
-    return static_cast<std::size_t>(std::count_if(findings.begin(), findings.end(), [&](const Finding& finding) {
-      return finding.violation.severity == severity;
-    }));
-  }
-  [[nodiscard]] bool is_valid() const { return count(Severity::Violation) == 0; }
-};
-
-/// The schedule first; its limits and its programs only where that is sound.
-Report examine(Schedule schedule, const Options& options) {
-  Report report{std::move(schedule), {}, {}};
-  report.add(check(report.schedule));
-  if (!report.findings.empty()) return report;
-  report.add(check_limits(report.schedule, options.limits()));
-  report.add(check_sample_order(report.schedule, options.strict_order ? Severity::Violation : Severity::Note));
-  for (const ChannelDiscipline discipline : kDisciplines) {
-    const Program program = lower(report.schedule, {.discipline = discipline});
-    const auto violations = check(program, discipline);
-    for (const Violation& violation : violations) {
-      report.findings.push_back(
-          {fmt::format("program, {}", to_text(discipline)), violation, excerpt(program, violation.places)});
-    }
-    if (violations.empty()) report.proofs.push_back({discipline, peak_posted_receives(program)});
-  }
-  return report;
-}
-
-const char* to_text(Severity severity) { return severity == Severity::Violation ? "violation" : "note"; }
-
-std::string as_text(const Report& report) {
-  const Schedule& schedule = report.schedule;
-  std::string text;
-  for (const Finding& finding : report.findings) {
-    text += fmt::format("{} ({}): {}\n{}", to_text(finding.violation.severity), finding.level,
-                        finding.violation.message, finding.excerpt);
-  }
-  if (!report.is_valid()) {
-    const std::size_t violations = report.count(Severity::Violation);
-    return text + fmt::format("invalid: {} violation{}\n", violations, violations == 1 ? "" : "s");
-  }
-  text += fmt::format("valid: {}, {} stages, {} micro-batches, {} replicas, {} workers, {} ops\n", schedule.name,
-                      schedule.stages, schedule.micro_batches, schedule.placement.num_replicas(),
-                      schedule.workers.size(), num_ops(schedule));
-  text += fmt::format("  schedule: complete, placed right, free of cycles{}\n",
-                      schedule.updates ? ", weight versions right" : "");
-  for (const Proof& proof : report.proofs) {
-    text += fmt::format("  program, {}: cannot get stuck; at most {} receives posted ahead on a worker\n",
-                        to_text(proof.discipline), proof.receives_ahead);
-  }
-  return text;
-}
-
-nlohmann::ordered_json as_json(const Finding& finding) {
-  nlohmann::ordered_json places = nlohmann::ordered_json::array();
-  for (const Place& place : finding.violation.places) {
-    places.push_back({{"worker", place.worker}, {"position", place.position}});
-  }
-  return {{"level", finding.level},
-          {"kind", to_text(finding.violation.kind)},
-          {"message", finding.violation.message},
-          {"places", places}};
-}
-
-std::string as_json(const Report& report) {
-  nlohmann::ordered_json json = {{"valid", report.is_valid()},
-                                 {"name", report.schedule.name},
-                                 {"violations", nlohmann::ordered_json::array()},
-                                 {"notes", nlohmann::ordered_json::array()}};
-  for (const Finding& finding : report.findings) {
-    json[finding.violation.severity == Severity::Violation ? "violations" : "notes"].push_back(as_json(finding));
-  }
-  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-}
 
 void add_limits(CLI::App& command, Options& options) {
   begin_group(command, heading::kLimits);
@@ -180,8 +75,8 @@ void add_check(CLI::App& program, int& exit_code) {
   add_format(*command, options->format, {Format::Text, Format::Json});
   command->callback([options, &exit_code] {
     (void)options->limits();  // refused before anything is read
-    const Report report = examine(load_schedule(options->file), *options);
-    write_output("", options->format == Format::Json ? as_json(report) : as_text(report));
+    const CheckReport report = examine(load_schedule(options->file), options->limits(), options->strict_order);
+    write_output("", options->format == Format::Json ? check_json(report) : check_text(report));
     exit_code = static_cast<int>(report.is_valid() ? ExitCode::Success : ExitCode::No);
   });
 }

@@ -11,10 +11,10 @@
 #include "help.h"
 #include "model_flags.h"
 #include "model_folder/find_model.h"
-#include "model_report.h"
 #include "options.h"
 #include "partition_flag.h"
 #include "plan/named_partition.h"
+#include "report/model_report.h"
 #include "simulate/costs_json.h"
 
 namespace chimera::apps {
@@ -74,19 +74,6 @@ ModelReport report_of(const Options& options) {
   const Schedule schedule = schedule_of(options);
   return {model, named_partition(options.partition, {.schedule = schedule, .model = model, .workload = workload}),
           workload, options.dtype, options.optimizer};
-}
-
-/// As `chimera simulate --costs` reads them; times are 10^9 FLOPs.
-CostModel flop_costs(const ModelReport& report) {
-  CostModel costs;
-  for (const StageLayers& layers : report.partition) {
-    const StageFootprint stage = stage_footprint(report.model, layers, report.workload);
-    const double input = stage.input_gradient_flops / 1e9;
-    const double weight = stage.weight_gradient_flops / 1e9;
-    costs.stages.push_back({stage.forward_flops / 1e9, input + weight, input, weight});
-    costs.memory.push_back(stage.memory);
-  }
-  return costs;
 }
 
 std::string printed(const ModelReport& report, Format format) {

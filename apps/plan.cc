@@ -10,14 +10,12 @@
 #include "model_flags.h"
 #include "options.h"
 #include "plan_flags.h"
-#include "plan_report.h"
 #include "plan_run.h"
+#include "report/plan_report.h"
 #include "simulate/costs_json.h"
 
 namespace chimera::apps {
 namespace {
-
-constexpr double kGain = 0.999;  // of the step time: what counts as faster
 
 struct Options {
   PlanFlags problem;
@@ -33,21 +31,6 @@ struct Options {
   std::string costs;
 };
 
-ReportedCandidate reported(Predictor& predictor, const RankedCandidate& ranked) {
-  ReportedCandidate result{ranked, possible_gains(predictor, ranked.candidate), std::nullopt, std::nullopt};
-  if (ranked.prediction.paper) result.models = compare_models(predictor, ranked.candidate);
-  return result;
-}
-
-/// The best plan with twice the memory, where it is faster.
-std::optional<RankedCandidate> with_more_memory(const Predictor& predictor, PlanOptions options, double seconds) {
-  options.top = 1;
-  Predictor roomy = predictor.with_memory(2 * predictor.problem().memory_bytes);
-  const Plan plan = make_plan(roomy, options);
-  if (plan.ranked.front().prediction.step_seconds >= kGain * seconds) return std::nullopt;
-  return plan.ranked.front();
-}
-
 /// The paper's rule chooses among even cuts of its own schedule; what asks for others contradicts it.
 void require_papers_choice(const Options& options) {
   for (const std::string& name : options.schedules) {
@@ -62,21 +45,9 @@ void require_papers_choice(const Options& options) {
 }
 
 PlanReport make_report(const Options& options) {
-  const PlanProblem problem = options.problem.problem();
-  Predictor predictor(problem);
-  PlanOptions plan_options{.schedules = options.schedules, .partition = options.partition, .top = options.top};
-  const bool by_paper = options.rule == PlanRule::Paper;
-  if (by_paper) require_papers_choice(options);
-  PlanReport report{problem,
-                    by_paper ? plan_by_paper_rule(predictor, options.top) : make_plan(predictor, plan_options),
-                    options.rule,
-                    {},
-                    std::nullopt};
-  for (const RankedCandidate& ranked : report.plan.ranked) report.candidates.push_back(reported(predictor, ranked));
-  if (!by_paper)
-    report.with_more_memory =
-        with_more_memory(predictor, plan_options, report.plan.ranked.front().prediction.step_seconds);
-  return report;
+  if (options.rule == PlanRule::Paper) require_papers_choice(options);
+  const PlanOptions plan_options{.schedules = options.schedules, .partition = options.partition, .top = options.top};
+  return plan_report(options.problem.problem(), plan_options, options.rule);
 }
 
 std::vector<TrainFlag> all_flags(const Options& options, const PlanProblem& problem, const Candidate& candidate) {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -13,7 +12,7 @@
 #include "help.h"
 #include "options.h"
 #include "render/text.h"
-#include "schedule/schedule_json.h"
+#include "report/search_report.h"
 #include "search/limits.h"
 #include "search/starts.h"
 #include "simulate/simulate.h"
@@ -44,37 +43,19 @@ struct Options {
 /// Larger schedules are not drawn as text.
 constexpr std::int64_t kMostDrawnOps = 400;
 
-/// What each placement is called, the parameters of the shape that it takes, and its chunks where --chunks is not
-/// given.
-struct NamedPlacement {
-  const char* name;
-  PlacementKind kind;
-  std::vector<Axis> axes = {};
-  std::int64_t chunks = 1;
-
-  [[nodiscard]] bool takes(const AxisFlag& flag) const { return std::ranges::count(axes, flag.axis.axis) > 0; }
-};
-const std::array kPlacements = {
-    NamedPlacement{"bidirectional", PlacementKind::Bidirectional, {Axis::Pipelines, Axis::Chunks}},
-    NamedPlacement{"linear", PlacementKind::Linear},
-    NamedPlacement{"loop", PlacementKind::Loop, {Axis::Chunks}, 2},
-    NamedPlacement{"v", PlacementKind::Wave},
-    NamedPlacement{"wave", PlacementKind::Wave, {Axis::Waves}},
-};
-
 std::vector<std::string> placement_names() {
   std::vector<std::string> names;
-  for (const NamedPlacement& placement : kPlacements) names.emplace_back(placement.name);
+  for (const NamedPlacement& placement : named_placements()) names.emplace_back(placement.name);
   return names;
 }
 
 /// The one that --placement names; else the last that takes all of the shape's flags; else the first.
 const NamedPlacement& chosen_placement(const Options& options) {
   const auto& flags = options.shape.axes;
-  const NamedPlacement* chosen = &kPlacements.front();
-  for (const NamedPlacement& placement : kPlacements) {
+  const NamedPlacement* chosen = &named_placements().front();
+  for (const NamedPlacement& placement : named_placements()) {
     if (options.placement == placement.name) return placement;
-    const auto is_refused = [&](const AxisFlag& flag) { return flag.given() && !placement.takes(flag); };
+    const auto is_refused = [&](const AxisFlag& flag) { return flag.given() && !placement.takes(flag.axis.axis); };
     if (options.placement.empty() && std::ranges::any_of(flags, &AxisFlag::given) &&
         std::ranges::none_of(flags, is_refused)) {
       chosen = &placement;
@@ -90,7 +71,7 @@ PipelineShape chosen_shape(const Options& options, const NamedPlacement& placeme
     throw ConfigError("search: --micro-batches is missing; give N, the micro-batches of one step");
   }
   for (const AxisFlag& flag : flags.axes) {
-    if (!flag.given() || placement.takes(flag)) continue;
+    if (!flag.given() || placement.takes(flag.axis.axis)) continue;
     throw ConfigError(fmt::format("search: {} does not apply to --placement {}", flag.axis.flag(), placement.name));
   }
   PipelineShape usual;
@@ -159,19 +140,6 @@ SearchOptions search_options(const Options& options) {
   }
   chosen.progress = ProgressLines();
   return chosen;
-}
-
-std::string as_json(const SearchResult& result) {
-  std::string text = fmt::format(
-      "{{\"makespan\": {}, \"lower_bound\": {}, \"gap\": {}, \"peak_in_flight\": {}, \"origin\": \"{}\",\n"
-      " \"pareto\": [",
-      result.makespan, result.lower_bound, result.gap, result.peak_in_flight, result.origin);
-  for (std::size_t i = 0; i < result.pareto.size(); ++i) {
-    const ParetoPoint& point = result.pareto[i];
-    text += fmt::format("{}{{\"makespan\": {}, \"peak_in_flight\": {}, \"origin\": \"{}\"}}", i == 0 ? "" : ",\n  ",
-                        point.makespan, point.peak_in_flight, point.origin);
-  }
-  return text + "],\n \"schedule\": " + to_json(result.schedule) + "}\n";
 }
 
 std::string as_text(const SearchResult& result, const CostModel& costs) {
@@ -244,7 +212,7 @@ void add_search(CLI::App& program, int&) {
     const Layout layout = layout_of(placement.kind, shape);
     const SearchProblem problem = problem_of(*options, layout);
     const SearchResult result = search(problem, generated_starts(layout, shape), search_options(*options));
-    write_output("", options->format == Format::Json ? as_json(result) : as_text(result, problem.costs));
+    write_output("", options->format == Format::Json ? search_json(result) : as_text(result, problem.costs));
   });
 }
 

@@ -1,4 +1,4 @@
-#include "model_report.h"
+#include "report/model_report.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include "render/bars.h"
 #include "render/panel.h"
 
-namespace chimera::apps {
+namespace chimera {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -176,4 +176,16 @@ std::string model_json(const ModelReport& report) {
 
 std::string model_svg(const ModelReport& report) { return to_svg(chart_of(report, footprints(report))); }
 
-}  // namespace chimera::apps
+CostModel flop_costs(const ModelReport& report) {
+  CostModel costs;
+  for (const StageLayers& layers : report.partition) {
+    const StageFootprint stage = stage_footprint(report.model, layers, report.workload);
+    const double input = stage.input_gradient_flops / 1e9;
+    const double weight = stage.weight_gradient_flops / 1e9;
+    costs.stages.push_back({stage.forward_flops / 1e9, input + weight, input, weight});
+    costs.memory.push_back(stage.memory);
+  }
+  return costs;
+}
+
+}  // namespace chimera

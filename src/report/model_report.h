@@ -7,8 +7,9 @@
 #include "model_config/config.h"
 #include "model_config/footprint.h"
 #include "model_config/partition.h"
+#include "simulate/costs.h"
 
-namespace chimera::apps {
+namespace chimera {
 
 /// A cut model and what it is run on.
 struct ModelReport {
@@ -26,4 +27,7 @@ struct ModelReport {
 /// The bars as a picture.
 [[nodiscard]] std::string model_svg(const ModelReport& report);
 
-}  // namespace chimera::apps
+/// As `chimera simulate --costs` reads them; times are 10^9 FLOPs.
+[[nodiscard]] CostModel flop_costs(const ModelReport& report);
+
+}  // namespace chimera

@@ -1,4 +1,4 @@
-#include "plan_report.h"
+#include "report/plan_report.h"
 
 #include <fmt/format.h>
 
@@ -9,12 +9,13 @@
 #include "generate/shape_axis.h"
 #include "model_config/parameters.h"
 
-namespace chimera::apps {
+namespace chimera {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
 constexpr double kGiB = 1 << 30;
+constexpr double kGain = 0.999;        // of the step time: what counts as faster
 constexpr double kWorthSaying = 0.05;  // a larger difference of the models is explained
 
 std::string recomputed(const Candidate& candidate) {
@@ -153,7 +154,36 @@ Json candidate_json(const ReportedCandidate& reported) {
   return json;
 }
 
+ReportedCandidate reported(Predictor& predictor, const RankedCandidate& ranked) {
+  ReportedCandidate result{ranked, possible_gains(predictor, ranked.candidate), std::nullopt, std::nullopt};
+  if (ranked.prediction.paper) result.models = compare_models(predictor, ranked.candidate);
+  return result;
+}
+
+/// The best plan with twice the memory, where it is faster.
+std::optional<RankedCandidate> with_more_memory(const Predictor& predictor, PlanOptions options, double seconds) {
+  options.top = 1;
+  Predictor roomy = predictor.with_memory(2 * predictor.problem().memory_bytes);
+  const Plan plan = make_plan(roomy, options);
+  if (plan.ranked.front().prediction.step_seconds >= kGain * seconds) return std::nullopt;
+  return plan.ranked.front();
+}
+
 }  // namespace
+
+PlanReport plan_report(const PlanProblem& problem, const PlanOptions& options, PlanRule rule) {
+  Predictor predictor(problem);
+  const bool by_paper = rule == PlanRule::Paper;
+  PlanReport report{problem,
+                    by_paper ? plan_by_paper_rule(predictor, options.top) : make_plan(predictor, options),
+                    rule,
+                    {},
+                    std::nullopt};
+  for (const RankedCandidate& ranked : report.plan.ranked) report.candidates.push_back(reported(predictor, ranked));
+  if (!by_paper)
+    report.with_more_memory = with_more_memory(predictor, options, report.plan.ranked.front().prediction.step_seconds);
+  return report;
+}
 
 std::string plan_text(const PlanReport& report) {
   const PlanProblem& problem = report.problem;
@@ -186,4 +216,4 @@ std::string plan_json(const PlanReport& report) {
   return json.dump(1) + "\n";
 }
 
-}  // namespace chimera::apps
+}  // namespace chimera

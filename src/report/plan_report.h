@@ -8,7 +8,7 @@
 #include "plan/compare_models.h"
 #include "plan/plan.h"
 
-namespace chimera::apps {
+namespace chimera {
 
 /// A ranked candidate with what the report says besides.
 struct ReportedCandidate {
@@ -26,7 +26,10 @@ struct PlanReport {
   std::optional<RankedCandidate> with_more_memory;  // the best with twice the memory, where that is faster
 };
 
+/// Plans, and looks at what else the ranked candidates could gain. Throws ConfigError as make_plan() does.
+[[nodiscard]] PlanReport plan_report(const PlanProblem& problem, const PlanOptions& options, PlanRule rule);
+
 [[nodiscard]] std::string plan_text(const PlanReport& report);
 [[nodiscard]] std::string plan_json(const PlanReport& report);
 
-}  // namespace chimera::apps
+}  // namespace chimera

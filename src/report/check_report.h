@@ -1,0 +1,45 @@
+#pragma once
+// What `chimera check` prints: a schedule's faults with their counter-examples, or what was proven.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "check/check_limits.h"
+#include "check/violation.h"
+#include "schedule/program.h"
+#include "schedule/schedule.h"
+
+namespace chimera {
+
+struct Finding {
+  std::string level;  // "schedule", or "program" and its discipline
+  Violation violation;
+  std::string excerpt;  // the rows of the counter-example
+};
+
+/// Of a program that cannot get stuck.
+struct Proof {
+  ChannelDiscipline discipline;
+  std::int64_t receives_ahead;  // most receives that a worker has posted and not yet waited for
+};
+
+struct CheckReport {
+  Schedule schedule;
+  std::vector<Finding> findings;
+  std::vector<Proof> proofs;
+
+  [[nodiscard]] std::size_t count(Severity severity) const;
+  [[nodiscard]] bool is_valid() const { return count(Severity::Violation) == 0; }
+};
+
+/// Checks the schedule and, where that is sound, its limits and its programs, one for each channel discipline.
+/// Gradients out of sample order are a violation where the order is `strict`, else a note.
+[[nodiscard]] CheckReport examine(Schedule schedule, const Limits& limits, bool strict_order);
+
+[[nodiscard]] std::string check_text(const CheckReport& report);
+/// `valid`, `name`, `violations` and `notes`, these with level, kind, message and places.
+[[nodiscard]] std::string check_json(const CheckReport& report);
+
+}  // namespace chimera
