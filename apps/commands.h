@@ -46,6 +46,7 @@ void add_simulate(CLI::App& program, int& exit_code);
 void add_search(CLI::App& program, int& exit_code);
 void add_model(CLI::App& program, int& exit_code);
 void add_plan(CLI::App& program, int& exit_code);
+void add_playground(CLI::App& program, int& exit_code);
 void add_tokenize(CLI::App& program, int& exit_code);
 void add_tokenizer(CLI::App& program, int& exit_code);
 void add_env(CLI::App& program, int& exit_code);

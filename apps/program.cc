@@ -147,6 +147,7 @@ int run_program(int argc, char** argv, const AddTraining& add_training, ProgramE
   add_search(program, exit_code);
   add_model(program, exit_code);
   add_plan(program, exit_code);
+  add_playground(program, exit_code);
   add_tokenize(program, exit_code);
   add_tokenizer(program, exit_code);
   add_checkpoint(program, exit_code);

@@ -1,0 +1,68 @@
+#include "playground/playground.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "commands.h"
+#include "core/error.h"
+#include "core/input_file.h"
+#include "help.h"
+#include "launch/launcher.h"
+#include "options.h"
+
+namespace chimera::apps {
+namespace {
+
+struct Options {
+  std::string output;
+  std::string answer;
+};
+
+/// The page of the web build: installed in share/chimera beside bin, or in web/ of the folder that has the program.
+std::string page_path() {
+  const std::filesystem::path folder = std::filesystem::path(own_executable()).parent_path();
+  for (const auto& page :
+       {folder.parent_path() / CHIMERA_DATA_FOLDER / "playground.html", folder / "web" / "playground.html"}) {
+    if (std::filesystem::is_regular_file(page)) return page.string();
+  }
+  throw ConfigError("playground: this program was built without its page; `./dev playground` in the sources builds it");
+}
+
+/// Answers every line of the file, each on a line.
+void answer_lines(const std::string& path) {
+  std::ifstream file;
+  if (path != "-") file = open_input(path);
+  std::istream& in = path == "-" ? std::cin : file;
+  for (std::string request; std::getline(in, request);) write_output("", playground::answer(request) + "\n");
+}
+
+}  // namespace
+
+void add_playground(CLI::App& program, int&) {
+  auto* command =
+      program.add_subcommand("playground", "Write the playground: schedules, models and plans in a browser");
+  command->footer(
+      "Examples:\n"
+      "  chimera playground --output playground.html\n"
+      "  echo '{\"do\": \"catalog\"}' | chimera playground --answer -\n"
+      "\nThe page is one file that loads nothing and opens from disk, without a network: the scheduling half of this "
+      "program runs in it, compiled to WebAssembly. --answer answers requests as the page makes them, with the same "
+      "bytes; docs/playground.md lists them.");
+  auto options = std::make_shared<Options>();
+  begin_group(*command, heading::kOutput);
+  add_path(*command, "--output", options->output, "write the page to this file");
+  add_path(*command, "--answer", options->answer,
+           "answer the requests in this file instead, one a line in JSON; - reads standard input");
+  command->callback([options] {
+    if (options->output.empty() == options->answer.empty())
+      throw ConfigError("playground: give --output FILE for the page, or --answer FILE");
+    if (!options->answer.empty()) return answer_lines(options->answer);
+    write_output(options->output, read_whole(page_path()));
+  });
+}
+
+}  // namespace chimera::apps
