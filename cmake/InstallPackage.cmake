@@ -32,6 +32,8 @@ foreach(half scheduling training)
 endforeach()
 
 install(TARGETS chimera RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+# The page of `chimera playground`, where ./dev playground has built it.
+install(FILES ${PROJECT_SOURCE_DIR}/build/web/playground.html DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/chimera OPTIONAL)
 if(CHIMERA_WITH_TORCH)
   install(TARGETS chimera_training_half LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}) # where the program looks for it
 endif()

@@ -1,0 +1,135 @@
+"use strict";
+// The room Plan: which way to train a model on some workers is fastest.
+
+function secondsText(seconds) {
+  return seconds < 1 ? `${Number((seconds * 1000).toPrecision(4))} ms` : `${Number(seconds.toPrecision(4))} s`;
+}
+
+function planRoom(room) {
+  const builtIn = Object.keys(machines);
+  const chosen = chosenIn("plan", {
+    model: "bert-48", overrides: {}, ...kUsualWorkload, workers: 32, miniBatch: 512, memory: 16, machine: builtIn[0],
+    ownMachine: "", schedules: [], shardOptimizer: false, top: 10});
+  const status = make("p", {class: "said", role: "status", hidden: true});
+  const content = make("div", {class: "results"});
+  const changed = () => saveState();
+  const take = (name) => (value) => {
+    chosen[name] = value;
+    changed();
+  };
+  const go = button("Plan", plan, {class: "main"});
+  const stop = button("Stop", () => slowEngine().stop(), {disabled: true});
+
+  async function plan() {
+    go.disabled = true;
+    stop.disabled = false;
+    say(status, "Predicting candidates…");
+    const began = performance.now();
+    try {
+      const answer = await slowEngine().ask({
+        do: "plan", model: chosen.model, overrides: chosen.overrides, workers: chosen.workers,
+        mini_batch: chosen.miniBatch, memory_bytes: chosen.memory * 2 ** 30, sequence: chosen.sequence,
+        dtype: chosen.dtype, optimizer: chosen.optimizer, dropout: chosen.dropout,
+        shard_optimizer: chosen.shardOptimizer, top: chosen.top,
+        machine: chosen.machine === "loaded" ? chosen.ownMachine : machines[chosen.machine],
+        ...(chosen.schedules.length > 0 ? {schedules: chosen.schedules} : {})});
+      show(answer);
+      const {considered, too_large: tooLarge} = answer.report;
+      say(status, `${considered} candidates, of which ${tooLarge} do not fit; ` +
+          `${((performance.now() - began) / 1000).toFixed(1)} s`);
+    } catch (error) {
+      say(status, error.message === "stopped" ? "Stopped." : error.message, error.message !== "stopped");
+    }
+    go.disabled = false;
+    stop.disabled = true;
+  }
+
+  function show(answer) {
+    const {report, open} = answer;
+    const best = report.candidates[0];
+    const rows = report.candidates.map((candidate, i) => [
+      i + 1, button("Open", () => openCandidate(answer, i), {"aria-label": `Open candidate ${i + 1} in Schedules`}),
+      open[i].words.replace(/\s{2,}/g, "  "), secondsText(candidate.step_seconds),
+      secondsText(open[i].least_seconds), Number(candidate.sequences_per_second.toPrecision(4)),
+      Number(candidate.bubble_ratio.toFixed(3)), bytes(candidate.peak_memory_bytes), candidate.recompute,
+      candidate.partition === "even" ? "even" : "uneven",
+      candidate.equation_1 ? secondsText(candidate.equation_1.seconds) : "–"]);
+    content.replaceChildren(
+        make("h2", {}, open[0].words), gains(answer, best),
+        stackedBars({title: "Step time of the candidates: ops and idle time of a worker, by cause", text: secondsText,
+                     bars: report.candidates.map((candidate, i) => ({
+                       label: `${i + 1}. ${candidate.schedule}`,
+                       parts: [{name: "ops", amount: candidate.busy_seconds, color: catalog.op_colors[0]},
+                               ...Object.entries(candidate.idle_seconds).map(([name, amount]) => (
+                                   {name: `idle: ${name}`, amount, color: kCauseColors[name]}))]}))}),
+        table("Candidates, fastest first",
+              ["", "", "schedule", "step", "bound", "seq/s", "bubble", "memory", "recompute", "cut", "equation 1"],
+              rows),
+        make("div", {class: "field"}, make("b", {}, "To train it"),
+             make("pre", {}, trainLine(open[0])), row(copyButton("Copy command", () => trainLine(open[0])))));
+  }
+
+  function trainLine({train}) {
+    const sizes = Object.entries(chosen.overrides).map(([name, value]) => `--${name.replaceAll("_", "-")} ${value}`);
+    return ["chimera train --model", chosen.model, ...sizes, "--data FILE --sequence", chosen.sequence, "--dtype",
+            chosen.dtype, "--optimizer", chosen.optimizer, ...(chosen.dropout ? ["--dropout 0.1"] : []),
+            ...train].join(" ");
+  }
+
+  function gains({report, more_memory_words: words}, best) {
+    const times = (seconds) => `${secondsText(seconds)}, ${(best.step_seconds / seconds).toFixed(2)} times as fast`;
+    const step = secondsText(best.step_seconds);
+    const lines = [`Predicted ${step} a step, ${bytes(best.peak_memory_bytes)} on the fullest worker.`,
+                   `A network that takes no time: ${times(best.free_network_seconds)}.`];
+    if (best.recompute !== "none") {
+      lines.push(`Memory for no recomputation: ${times(best.without_recomputation_seconds)}.`);
+    }
+    const more = report.with_twice_the_memory;
+    lines.push(more ? `Twice the memory: ${times(more.step_seconds)}: ${words}.` : "Twice the memory: no gain.");
+    return make("ul", {class: "gains"}, lines.map((line) => make("li", {}, line)));
+  }
+
+  function openCandidate({open, machine, report}, i) {
+    const {schedule, costs, words} = open[i];
+    rooms.schedules.open({choices: [{name: schedule.name, parameters: schedule.parameters}], stages: schedule.stages,
+                          microBatches: schedule.micro_batches,
+                          costs: {file: costs.file, data_parallel: report.candidates[i].data_parallel,
+                                  source: `the plan for ${machine}: ${words}; seconds and bytes`}});
+  }
+
+  const file = make("input", {type: "file", accept: ".json", class: "hidden",
+                              "aria-label": "Load a machine's profile"});
+  file.addEventListener("change", async () => {
+    if (file.files.length === 0) return;
+    chosen.ownMachine = await file.files[0].text();
+    chosen.machine = "loaded";
+    fillMachine();
+    changed();
+  });
+  const machine = make("div");
+  function fillMachine() {
+    const names = chosen.ownMachine ? [...builtIn, "loaded"] : builtIn;
+    machine.replaceChildren(select("Machine", names, chosen.machine, take("machine"),
+                                   "profiles in machines/, or one that `chimera profile` wrote"));
+  }
+  fillMachine();
+
+  const pick = make("details", {}, make("summary", {}, "Schedules to consider"),
+                    make("p", {class: "hint"}, "None chosen: all synchronous ones."),
+                    catalog.schedules.map(({name}) => checkbox(name, chosen.schedules.includes(name), (on) => {
+                      chosen.schedules = chosen.schedules.filter((each) => each !== name);
+                      if (on) chosen.schedules.push(name);
+                      changed();
+                    })));
+  layOut(room, [modelControls(chosen, changed),
+                group("Workers", row(numberField("Workers P", chosen.workers, {least: 1, whole: true}, take("workers")),
+                                     numberField("Mini-batch", chosen.miniBatch, {least: 1, whole: true},
+                                                 take("miniBatch"), "sequences of a step")),
+                      numberField("Memory of a worker, GiB (0: the machine's)", chosen.memory, {}, take("memory")),
+                      machine, button("Load a profile", () => file.click()), file,
+                      checkbox("optimizer state kept once (ZeRO-1)", chosen.shardOptimizer, take("shardOptimizer"))),
+                workloadControls(chosen, changed), pick],
+         [row(go, stop), status, content]);
+  plan();
+  return {};
+}

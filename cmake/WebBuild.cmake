@@ -1,0 +1,27 @@
+# The scheduling half as WebAssembly: the rooms below, the playground's answers, and from them one HTML page (the web
+# preset; docs/playground.md). Debian's Emscripten is enough, with the headers of fmt, nlohmann-json and toml++.
+
+# Emscripten sees nothing of /usr/include, whose C library is another one: the three libraries alone, by links.
+find_path(HOST_HEADERS NAMES fmt/format.h nlohmann/json.hpp toml++/toml.h PATHS /usr/include /usr/local/include
+  NO_DEFAULT_PATH NO_CMAKE_FIND_ROOT_PATH REQUIRED)
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/include)
+foreach(library fmt nlohmann toml++)
+  file(CREATE_LINK ${HOST_HEADERS}/${library} ${CMAKE_BINARY_DIR}/include/${library} SYMBOLIC)
+endforeach()
+foreach(library fmt::fmt nlohmann_json::nlohmann_json tomlplusplus::tomlplusplus)
+  add_library(${library} INTERFACE IMPORTED GLOBAL)
+  target_include_directories(${library} SYSTEM INTERFACE ${CMAKE_BINARY_DIR}/include)
+endforeach()
+target_compile_definitions(fmt::fmt INTERFACE FMT_HEADER_ONLY)
+
+set(CMAKE_POSITION_INDEPENDENT_CODE OFF) # no shared libraries there
+
+# What Emscripten's C++ library lacks of C++20.
+target_include_directories(chimera_options SYSTEM BEFORE INTERFACE ${PROJECT_SOURCE_DIR}/cmake/web/include)
+target_compile_options(chimera_options INTERFACE -fwasm-exceptions)
+target_link_options(chimera_options INTERFACE -fwasm-exceptions)
+
+foreach(room core schedule generate passes check simulate render search model_config plan report playground)
+  add_subdirectory(src/${room})
+endforeach()
+add_subdirectory(apps/web)
