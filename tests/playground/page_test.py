@@ -76,7 +76,7 @@ class Drive:
         self.type_into("#room-schedules .slider input[type=number]", "8")
         self.page.wait_for("document.querySelector('#room-schedules .totals tbody td').textContent.includes('D = 8')")
         kept = "JSON.parse(decodeText(location.hash.split('=')[1]))"
-        self.page.wait_for(f"{kept}.choices.length === 3 && {kept}.stages === 8")
+        self.page.wait_for(f"location.hash.includes('=') && {kept}.choices.length === 3 && {kept}.stages === 8")
         fragment = self.page.run("location.hash.slice(1)")
         self.click("schedules", "Draw the chart")
         self.page.wait_for("document.querySelector('#room-schedules .chart')")

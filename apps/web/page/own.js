@@ -46,6 +46,7 @@ function ownRoom(room) {
   text.addEventListener("input", () => {
     past.push(chosen.text);
     picked = null;
+    spoken.textContent = "";
     chosen.text = text.value;
     saveState();
     latest.request();

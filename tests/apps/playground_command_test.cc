@@ -1,0 +1,34 @@
+// `chimera playground`, as its users see it.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "support/program.h"
+#include "support/refusal.h"
+
+namespace chimera::testing {
+namespace {
+
+using nlohmann::json;
+
+TEST(PlaygroundCommandTest, AnswersALineForEachRequest) {
+  const ProgramResult result = run_program(
+      {"playground", "--answer", "-"},
+      R"({"do": "simulate", "view": "totals", "schedule": {"name": "chimera", "stages": 4, "micro_batches": 4}})"
+      "\nnonsense\n");
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  const std::size_t end = result.output.find('\n');
+  EXPECT_EQ(json::parse(result.output.substr(0, end))["totals"]["makespan"], 16);
+  EXPECT_TRUE(json::parse(result.output.substr(end)).contains("error"));
+}
+
+TEST(PlaygroundCommandTest, RefusesToGuessWhatIsWanted) {
+  expect_refusal({{"playground"}, {"--output FILE", "--answer FILE"}});
+  expect_refusal({{"playground", "--output", "a", "--answer", "b"}, {"--output FILE", "--answer FILE"}});
+  expect_refusal({{"playground", "--answer", "no-such-file"}, {"no-such-file", "cannot be read"}});
+}
+
+}  // namespace
+}  // namespace chimera::testing
