@@ -34,7 +34,7 @@ class CheckpointPart {
   struct Piece {
     TensorEntry entry;
     at::Tensor source;  // not what it refers to now: weight versions lie in turn in other memory
-    at::Tensor copy;  // on the CPU; undefined before the first copy
+    at::Tensor copy;    // on the CPU; undefined before the first copy
   };
   static void add(std::vector<Piece>& pieces, std::string name, const at::Tensor& source);
 
