@@ -16,11 +16,12 @@ namespace {
 
 /// The floor of each room, from the ground up. Rooms on one floor do not know each other.
 const std::map<std::string, int> kFloors = {
-    {"core", 0},         {"schedule", 1},  {"generate", 2},     {"passes", 2},     {"check", 2},    {"simulate", 2},
-    {"render", 3},       {"search", 3},    {"model_config", 3}, {"model", 4},      {"data", 4},     {"launch", 4},
-    {"bench", 6},        {"transport", 4}, {"plan", 5},         {"runtime", 5},    {"cuda", 5},     {"engine", 6},
-    {"train", 7},        {"api", 7},       {"profile", 8},      {"tokenizer", 2},  {"tokenize", 5}, {"tensor_files", 1},
-    {"model_folder", 4}, {"inference", 5}, {"checkpoint", 2},   {"report", 6},     {"playground", 7},
+    {"core", 0},      {"schedule", 1},   {"generate", 2}, {"passes", 2},       {"check", 2},
+    {"simulate", 2},  {"render", 3},     {"search", 3},   {"model_config", 3}, {"model", 4},
+    {"data", 4},      {"launch", 4},     {"bench", 6},    {"transport", 4},    {"plan", 5},
+    {"runtime", 5},   {"cuda", 5},       {"engine", 6},   {"train", 7},        {"api", 7},
+    {"profile", 8},   {"tokenizer", 2},  {"tokenize", 5}, {"tensor_files", 1}, {"model_folder", 4},
+    {"inference", 5}, {"checkpoint", 2}, {"report", 6},   {"playground", 7},
 };
 
 /// The rooms that use LibTorch. No other room sees anything of it, nor of them.
