@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
-#include <ranges>
 #include <utility>
 
 #include "checkpoint/checkpoint_folder.h"
@@ -23,7 +23,9 @@ Checkpoint open_checkpoint(const std::string& path, int threads, const std::func
 
 Newest newest_checkpoint(const std::string& folder, int threads, const std::function<void()>& progress) {
   Newest newest;
-  for (const std::int64_t step : listed_steps(folder) | std::views::reverse) {
+  std::vector<std::int64_t> newest_first = listed_steps(folder);
+  std::ranges::reverse(newest_first);
+  for (const std::int64_t step : newest_first) {
     try {
       newest.checkpoint = open_checkpoint(checkpoint_path(folder, step), threads, progress);
       if (newest.checkpoint->manifest.step == step) return newest;
