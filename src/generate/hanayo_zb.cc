@@ -30,7 +30,7 @@ Generator hanayo_zb_entry() {
               "Hanayo's waves with B cut into I and W: of the F and I that can run the one farthest along its way goes "
               "first, W fills what is free, and D micro-batches are on their way at most.",
           .constraints = "any D, N, w",
-          .closed_form = "N(F+I+W) + (D-1)F/2w, F=I=W, N >= D",
+          .closed_form = "N(F+I+W) + (D-1)F/2w, F=I=W, D | N",
           .activations = "D",
           .source = "ours",
           .figure = {4, 4},
