@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -55,7 +56,14 @@ Schedule all_steps(const Schedule& step, const Options& options) {
   return options.steps == 1 ? step : unroll(step, options.steps);
 }
 
+/// --max-in-flight, or none.
+double limit_of(const Options& options) {
+  return options.max_in_flight_option->count() > 0 ? options.max_in_flight : std::numeric_limits<double>::infinity();
+}
+
+/// Infinite where the schedule holds more than it may.
 double makespan_of(const Schedule& step, const Options& options) {
+  if (!check_limits(step, {.in_flight = limit_of(options)}).empty()) return std::numeric_limits<double>::infinity();
   const Schedule schedule = all_steps(step, options);
   return timeline_of(schedule, options.costs.costs_of(schedule), options).makespan;
 }
@@ -218,7 +226,7 @@ std::string sweep_of(const Options& options) {
   return swept({.schedules = listed_schedules(options.name.empty() ? options.schedules : options.name),
                 .shape = options.shape,
                 .costs = options.costs,
-                .most_in_flight = options.max_in_flight},
+                .most_in_flight = limit_of(options)},
                format);
 }
 

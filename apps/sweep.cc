@@ -4,12 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <ranges>
 
 #include "core/error.h"
 #include "count_list.h"
 #include "fastest.h"
+#include "render/panel.h"
 
 namespace chimera::apps {
 namespace {
@@ -21,12 +23,6 @@ struct Cell {
   bool is_number = true;
 };
 using Row = std::vector<Cell>;
-
-double peak_of(const Timeline& timeline) {
-  double most = 0;
-  for (const WorkerTimeline& worker : timeline.workers) most = std::max(most, worker.peak_stage_units);
-  return most;
-}
 
 class Sweeper {
  public:
@@ -48,20 +44,30 @@ class Sweeper {
       refusal_ = generator.name + ": " + *refusal;
       return;
     }
-    const auto timed = [&](const Schedule& schedule) { return simulate(schedule, sweep_.costs.costs_of(schedule)); };
-    const auto makespan = [&](const Schedule& schedule) { return timed(schedule).makespan; };
+    const auto panel = [&](const Schedule& schedule) {
+      const CostModel costs = sweep_.costs.costs_of(schedule);
+      return panel_of(schedule, simulate(schedule, costs), costs);
+    };
+    const auto makespan = [&](const Schedule& schedule) {
+      const Panel timed = panel(schedule);
+      return fits(timed) ? timed.timeline.makespan : std::numeric_limits<double>::infinity();
+    };
     const auto [shape, schedule] = fastest_of(generator, sweep_.shape.by_costs(generator, *asked), makespan);
-    const Timeline timeline = timed(schedule);
-    const double peak = peak_of(timeline);
-    constexpr double kRounding = 1e-9;
-    if (sweep_.most_in_flight > 0 && peak > sweep_.most_in_flight * (1 + kRounding)) {
+    const Panel best = panel(schedule);
+    if (fits(best)) {
+      rows_.push_back(row_of(generator, shape, best));
+    } else {
       ++too_large_;
-      return;
     }
-    rows_.push_back(row_of(generator, shape, timeline, peak));
   }
 
-  static Row row_of(const Generator& generator, const PipelineShape& shape, const Timeline& timeline, double peak) {
+  [[nodiscard]] bool fits(const Panel& panel) const {
+    constexpr double kRounding = 1e-9;
+    return panel.totals.peak_units <= sweep_.most_in_flight * (1 + kRounding);
+  }
+
+  static Row row_of(const Generator& generator, const PipelineShape& shape, const Panel& panel) {
+    const Timeline& timeline = panel.timeline;
     Row row = {{"schedule", generator.name, false},
                {"stages", std::to_string(shape.stages)},
                {"micro_batches", std::to_string(shape.micro_batches)}};
@@ -76,8 +82,8 @@ class Sweeper {
     number("bubble_ratio", timeline.bubble_ratio);
     number("lower_bound", timeline.lower_bound);
     number("inner_bubble", timeline.inner_bubble);
-    number("peak_stage_units", peak);
-    number("weight_copies", static_cast<double>(generator.replicas(shape)));
+    number("peak_stage_units", panel.totals.peak_units);
+    number("weight_copies", panel.totals.weight_copies);
     return row;
   }
 

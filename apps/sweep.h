@@ -13,7 +13,7 @@ struct Sweep {
   std::vector<std::string> schedules;
   const ShapeFlags& shape;
   const CostFlags& costs;
-  double most_in_flight = 0;  // stage units on a worker, above which a row is left out; 0: no limit
+  double most_in_flight = 0;  // stage units on a worker, above which a row is left out; may be infinite
 };
 
 /// The names that --schedules lists, separated by commas; `all` is every one. Throws ConfigError for an unknown name.
