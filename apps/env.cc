@@ -4,28 +4,35 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "core/error.h"
 #include "help.h"
 #include "options.h"
 
 namespace chimera::apps {
 namespace {
 
-std::string meeting_text(const MeetingPoint& meeting) {
-  return meeting.file.empty() ? fmt::format("{}:{}", meeting.host, meeting.port) : meeting.file;
+/// A file or HOST:PORT, or why nobody knows.
+std::string meeting_text(const RankPlace& place, const Variables& variables) {
+  try {
+    const MeetingPoint meeting = meeting_point(place, variables);
+    return meeting.file.empty() ? fmt::format("{}:{}", meeting.host, meeting.port) : meeting.file;
+  } catch (const Error& error) {
+    return fmt::format("not known: {}", error.what());
+  }
 }
 
-std::string as_text(const std::optional<RankPlace>& place, const MeetingPoint& meeting) {
+std::string as_text(const std::optional<RankPlace>& place, const std::string& meeting) {
   if (!place) return "No launcher has started this process: `chimera train` starts its ranks itself.\n";
   std::string text =
       fmt::format("started by   {}\nrank         {} of {}\non its host  {} of {}\n", to_text(place->launcher),
                   place->rank, place->world_size, place->local_rank, place->local_size);
-  if (place->world_size > 1) text += fmt::format("ranks meet   {}\n", meeting_text(meeting));
+  if (place->world_size > 1) text += fmt::format("ranks meet   {}\n", meeting);
   if (!place->conflict.empty()) text += fmt::format("conflict     {}\n", place->conflict);
   for (const auto& [name, value] : place->read) text += fmt::format("  {}={}\n", name, value);
   return text;
 }
 
-std::string as_json(const std::optional<RankPlace>& place, const MeetingPoint& meeting) {
+std::string as_json(const std::optional<RankPlace>& place, const std::string& meeting) {
   if (!place) return "null\n";
   nlohmann::ordered_json json = {
       {"launcher", to_text(place->launcher)},
@@ -33,7 +40,7 @@ std::string as_json(const std::optional<RankPlace>& place, const MeetingPoint& m
       {"world_size", place->world_size},
       {"local_rank", place->local_rank},
       {"local_world_size", place->local_size},
-      {"meeting", place->world_size > 1 ? nlohmann::ordered_json(meeting_text(meeting)) : nullptr},
+      {"meeting", place->world_size > 1 ? nlohmann::ordered_json(meeting) : nullptr},
       {"conflict", place->conflict.empty() ? nullptr : nlohmann::ordered_json(place->conflict)},
       {"variables", place->read}};
   return json.dump(2) + "\n";
@@ -57,7 +64,7 @@ void add_env(CLI::App& program, int&) {
   command->callback([format] {
     const Variables variables = own_variables();
     const auto place = find_place(variables);
-    const MeetingPoint meeting = place && place->world_size > 1 ? meeting_point(*place, variables) : MeetingPoint();
+    const std::string meeting = place && place->world_size > 1 ? meeting_text(*place, variables) : "";
     write_output("", *format == Format::Json ? as_json(place, meeting) : as_text(place, meeting));
   });
 }

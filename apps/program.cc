@@ -25,7 +25,7 @@ constexpr const char* kFooter =
     "  chimera train --model gpt2-mini --data book.txt --steps 100\n"
     "\n`chimera SUBCOMMAND --help` explains a subcommand. Results go to standard output, messages to standard error.\n"
     "\nExit codes: 0 success; 1 the answer is no (an invalid schedule), or a run failed; 2 wrong usage or "
-    "configuration; 130 ended by Ctrl-C; 143 ended by SIGTERM.";
+    "configuration; 3 a rank ended because another one did; 130 ended by Ctrl-C; 143 ended by SIGTERM.";
 
 std::vector<std::string> subcommand_names(const CLI::App& program) {
   std::vector<std::string> names;
@@ -86,7 +86,7 @@ std::optional<RankEnvironment> join_launcher() {
     throw;  // not the variables that a launcher sets: nobody to tell
   } catch (const std::exception& error) {
     report_failure("start", error.what(), true);
-    std::exit(static_cast<int>(ExitCode::No));
+    end_at_once(static_cast<int>(ExitCode::No), kPromptEnd);
   }
 }
 

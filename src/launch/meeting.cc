@@ -1,6 +1,8 @@
 // Where the ranks of a job that another launcher started meet.
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -61,7 +63,11 @@ std::string launcher_process(const RankPlace& place) {
 
 /// A folder of this user alone.
 std::filesystem::path own_folder() {
-  const std::filesystem::path folder = std::filesystem::temp_directory_path() / fmt::format("chimera-{}", ::getuid());
+  std::error_code error;
+  const std::filesystem::path parent = std::filesystem::temp_directory_path(error);
+  if (error)
+    throw Error("no folder for the ranks to meet in: " + error.message() + "; set TMPDIR to one that is there");
+  const std::filesystem::path folder = parent / fmt::format("chimera-{}", ::getuid());
   ::mkdir(folder.c_str(), 0700);
   struct stat status {};
   const bool is_own = ::lstat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == ::getuid() &&
@@ -108,7 +114,25 @@ MeetingPoint slurm_server(const Variables& variables) {
   return {.host = nodes.front(), .port = static_cast<std::uint16_t>(port)};
 }
 
+/// FileStore locks the file itself at every use, so the lock is a file beside it.
+std::string lock_path(const std::string& path) { return path + ".lock"; }
+
 }  // namespace
+
+MeetingFile::MeetingFile(std::string path, bool removes) : path_(std::move(path)), removes_(removes) {
+  lock_ = FileDescriptor(check_system(::open(lock_path(path_).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600),
+                                      "make the file in which the ranks meet"));
+  const bool is_first = ::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0;
+  if (is_first) std::filesystem::remove(path_);
+  check_system(::flock(lock_.get(), LOCK_SH), "lock the file in which the ranks meet");
+}
+
+MeetingFile::~MeetingFile() {
+  std::error_code ignored;
+  if (!removes_) return;
+  std::filesystem::remove(path_, ignored);
+  std::filesystem::remove(lock_path(path_), ignored);
+}
 
 std::vector<std::string> expand_hosts(const std::string& list) {
   std::vector<std::string> hosts;
@@ -144,12 +168,18 @@ std::vector<std::string> expand_hosts(const std::string& list) {
 
 MeetingPoint meeting_point(const RankPlace& place, const Variables& variables) {
   const std::string file = value_of(variables, kStoreVariable);
-  if (!file.empty()) return {.file = file};
+  if (!file.empty() && !place.on_one_host() && place.launcher != LauncherKind::Variables) {
+    throw ConfigError(
+        fmt::format("{} is a file, where ranks of one host meet, but {} has started {} on several; set "
+                    "MASTER_ADDR and MASTER_PORT instead",
+                    kStoreVariable, to_text(place.launcher), place.world_size));
+  }
+  if (!file.empty()) return meeting_in_file(file);
   const bool agent = value_of(variables, "TORCHELASTIC_USE_AGENT_STORE") == "True";
   const std::string restart = value_of(variables, "TORCHELASTIC_RESTART_COUNT");
   auto server = given_server(variables);
   if (place.on_one_host() && (!server || agent)) {
-    return {.file = own_folder() / fmt::format("meeting-{}-{}", launcher_process(place), restart)};
+    return meeting_in_file(own_folder() / fmt::format("meeting-{}-{}", launcher_process(place), restart));
   }
   if (!server && place.launcher == LauncherKind::Slurm) server = slurm_server(variables);
   if (!server) {

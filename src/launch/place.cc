@@ -135,8 +135,8 @@ const std::vector<KnownLauncher>& known_launchers() {
        [](const Reader& read) { return read.has("OMPI_COMM_WORLD_RANK"); }, by_open_mpi},
       {LauncherKind::Slurm, "SLURM_PROCID",  // which batch scripts have too; only steps have the other
        [](const Reader& read) { return read.has("SLURM_PROCID") && read.has("SLURM_STEP_ID"); }, by_slurm},
-      {LauncherKind::Hydra, "PMI_RANK", [](const Reader& read) { return read.has("PMI_RANK") && read.has("PMI_SIZE"); },
-       by_hydra},
+      {LauncherKind::Hydra, "PMI_RANK",
+       [](const Reader& read) { return read.has("PMI_RANK") && read.has("MPI_LOCALRANKID"); }, by_hydra},
   };
   return launchers;
 }
@@ -155,6 +155,8 @@ void require_possible(const RankPlace& place) {
 /// Whether `second` may have started what started us: alone, as the same ranks, or one process a host.
 bool agree(const RankPlace& place, const RankPlace& second) {
   if (second.world_size == 1) return true;
+  const bool one_a_host = place.local_size == 1 && second.local_size == 1;  // each may count the hosts in its own way
+  if (one_a_host && second.world_size == place.world_size) return true;
   if (second.world_size == place.world_size) return second.rank == place.rank;
   return second.world_size < place.world_size && !place.on_one_host();
 }

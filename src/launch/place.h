@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/file_descriptor.h"
 #include "core/meeting_point.h"
 #include "core/names.h"
 
@@ -54,6 +55,23 @@ struct RankPlace {
 /// port made of the job's number. Throws ConfigError where nothing says where; Error where the file's folder cannot be
 /// made or is not this user's.
 [[nodiscard]] MeetingPoint meeting_point(const RankPlace& place, const Variables& variables);
+
+/// The file in which the ranks of a host meet, while this one joins the others. What an earlier start has left in it is
+/// wiped by whoever comes first; at its end rank 0 removes it. Two jobs that one process starts by hand at the same
+/// time have the same file, unless CHIMERA_STORE says otherwise.
+class MeetingFile {
+ public:
+  /// Throws Error where the file cannot be made.
+  MeetingFile(std::string path, bool removes);
+  MeetingFile(const MeetingFile&) = delete;
+  MeetingFile& operator=(const MeetingFile&) = delete;
+  ~MeetingFile();
+
+ private:
+  std::string path_;
+  bool removes_;
+  FileDescriptor lock_;  // shared by all who use the file
+};
 
 /// The names of a list as SLURM writes them: "n[0-2,07],login" is n0, n1, n2, n07, login. Throws ConfigError for
 /// brackets that do not close.

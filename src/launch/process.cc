@@ -117,8 +117,8 @@ void close_descriptors_but(const std::vector<int>& kept) {
   }
 }
 
-/// The child's part.
-[[noreturn]] void run_entry(const Command& command) {
+/// The child's part. What throws here ends the process: it must not unwind into what its launcher was doing.
+[[noreturn]] void run_entry(const Command& command) noexcept {
   take_signals_as_after_exec();
   close_descriptors_but(command.descriptors);
   restart_consoles();

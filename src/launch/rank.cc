@@ -149,6 +149,9 @@ RankEnvironment join_place(const RankPlace& place) {
                        .meeting = meeting_point(place, own_variables()),
                        .input_path = "",
                        .placed = true};
+  if (!self.meeting.file.empty()) {
+    self.meeting_file = std::make_shared<const MeetingFile>(self.meeting.file, self.rank == 0);
+  }
   set_fault_rank(self.rank);
   fault_point("start");
   return self;

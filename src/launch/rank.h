@@ -1,6 +1,7 @@
 #pragma once
 // The rank's side of the launcher: who am I, and what do I say when I fail.
 
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -17,6 +18,7 @@ struct RankEnvironment {
   MeetingPoint meeting;
   std::string input_path;  ///< file with the launcher's LaunchPlan::input, in memory; empty where that is empty
   bool placed = false;     ///< another launcher started it, which does not watch it as ours does
+  std::shared_ptr<const MeetingFile> meeting_file = {};  ///< that of such a rank, until all have joined
 };
 
 /// As rank_environment(), of a process that another launcher has put there. From now on report_failure() tells people,

@@ -9,10 +9,8 @@
 #include <chrono>
 #include <cstdlib>
 #include <exception>
-#include <filesystem>
 #include <mutex>
 #include <optional>
-#include <system_error>
 
 #include "core/console.h"
 #include "core/cores.h"
@@ -168,12 +166,6 @@ std::unique_ptr<Transport> connect(const Job& job, const RankEnvironment& rank) 
                                 .pairs = talking_pairs(job)});
 }
 
-/// All ranks have opened it.
-void remove_meeting_file(const MeetingPoint& meeting) {
-  std::error_code ignored;
-  if (!meeting.file.empty()) std::filesystem::remove(meeting.file, ignored);
-}
-
 /// Memory files of a rank that holds so many parameter groups: their gradients, those of both uses of a tied matrix,
 /// and the blocks of a canonical reduction.
 std::int64_t memory_files(const Job& job, std::int64_t groups) {
@@ -224,7 +216,7 @@ int run_threads(const Job& job) {
   return static_cast<int>(ExitCode::No);
 }
 
-int run_rank(const Job& job, const RankEnvironment& rank) {
+int run_rank(const Job& job, RankEnvironment rank) {
   fix_products(job);
   std::string op = "start-up";
   try {
@@ -234,7 +226,7 @@ int run_rank(const Job& job, const RankEnvironment& rank) {
     }
     {
       const auto transport = connect(job, rank);
-      if (rank.placed && rank.rank == 0) remove_meeting_file(rank.meeting);
+      rank.meeting_file.reset();  // all have joined
       note_progress({RankProgress::Phase::StartUp});
       std::optional<MemoryMeter> meter = meter_of(job);
       train_as(job, RankId(rank.rank), *transport, meter, op);

@@ -14,6 +14,6 @@ namespace chimera {
 [[nodiscard]] std::int64_t descriptors_needed(const Job& job);
 
 /// Runs this process as one rank over Gloo. A failure is told to the launcher, which prints it. Returns the exit code.
-[[nodiscard]] int run_rank(const Job& job, const RankEnvironment& rank);
+[[nodiscard]] int run_rank(const Job& job, RankEnvironment rank);
 
 }  // namespace chimera

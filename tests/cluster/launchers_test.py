@@ -139,6 +139,21 @@ class VariablesTest(TrainingTest):
         self.assertEqual(codes, [1])
         self.assertIn("nobody listens at localhost:", complaints[0])
 
+    def test_says_that_another_program_listens(self):
+        with socket.socket() as other:
+            other.bind((LOOPBACK, 0))
+            other.listen()
+            server = {"MASTER_ADDR": LOOPBACK, "MASTER_PORT": str(other.getsockname()[1])}
+            complaints, codes = self.ended([self.start([*self.training(), "--meeting-seconds", "1"], 1, 2, **server)])
+        self.assertEqual(codes, [1])
+        self.assertIn("has not answered within 1 s; is it rank 0?", complaints[0])
+
+    def test_a_start_that_failed_does_not_spoil_the_next(self):
+        one, two = self.training(), [*self.training(), "--seed", "9"]
+        self.ended([self.start(words, rank, 2, CHIMERA_LOCAL_RANK=str(rank), CHIMERA_LOCAL_WORLD_SIZE="2")
+                    for rank, words in enumerate((one, two))])
+        self.assertEqual(self.ended(self.start_on_one_host(self.training(), 2)), (["", ""], [0, 0]))
+
     def test_another_number_of_processes_is_refused_in_one_line(self):
         complaints, codes = self.ended(self.start_on_one_host(self.training(), 3))
         self.assertEqual(codes, [2, 2, 2])

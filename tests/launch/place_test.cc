@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include "core/error.h"
 #include "support/scratch.h"
@@ -99,6 +100,12 @@ TEST(FindPlaceTest, TheFirstOfSeveralCounts) {
                                                                  {"SLURM_LOCALID", "0"},
                                                                  {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"}}));
   expect_place(agent_per_node, LauncherKind::Torchrun, {5, 8, 1, 4});
+  const auto one_a_host = [](const std::string& rank) {
+    return Variables{{"RANK", rank}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "1"}};
+  };
+  const Variables task = with(agent_per_node, one_a_host("0"));  // the agents count the hosts in an order of their own
+  expect_place(task, LauncherKind::Torchrun, {0, 2, 0, 1});
+  expect_place(with(kSlurm, {{"PMI_RANK", "9"}, {"PMI_SIZE", "12"}}), LauncherKind::Slurm, {9, 12, 2, 3});
   const Variables ours = {{"CHIMERA_RANK", "3"}, {"CHIMERA_WORLD_SIZE", "4"}};
   expect_place(with(kOpenMpi, ours), LauncherKind::Variables, {3, 4, 0, 1});
 }
@@ -149,6 +156,19 @@ TEST_F(MeetingPointTest, IsAFileOfThisUserOnOneHost) {
   EXPECT_FALSE(point.listens);
 }
 
+TEST_F(MeetingPointTest, WhoeverComesFirstWipesTheFile) {
+  const std::string path = meeting(kHydra).file;
+  std::ofstream(path) << "left by a start that failed";
+  {
+    const MeetingFile first(path, true);
+    EXPECT_FALSE(std::filesystem::exists(path));
+    std::ofstream(path) << "the first one's";
+    const MeetingFile second(path, false);
+    EXPECT_EQ(testing::read_file(path), "the first one's");
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder()));
+}
+
 TEST_F(MeetingPointTest, RestartsMeetAnew) {
   const Variables one_host = with(kTorchrun, {{"LOCAL_WORLD_SIZE", "8"}});
   EXPECT_NE(meeting(one_host).file, meeting(with(one_host, {{"TORCHELASTIC_RESTART_COUNT", "3"}})).file);
@@ -194,6 +214,8 @@ TEST_F(MeetingPointTest, SaysWhatIsMissing) {
     EXPECT_THAT([&] { static_cast<void>(meeting(variables)); }, ThrowsMessage<ConfigError>(HasSubstr(why)));
   };
   expect_refused(kOpenMpi, "Open MPI has put 2 of 4 processes on this host, and nothing says where they meet");
+  expect_refused(with(kOpenMpi, {{"CHIMERA_STORE", "file"}}),
+                 "CHIMERA_STORE is a file, where ranks of one host meet, but");
   expect_refused(with(kOpenMpi, {{"MASTER_ADDR", "a"}}), "MASTER_ADDR is set but MASTER_PORT is not");
   for (const char* port : {"0", "65536", "-1", "http"}) {
     expect_refused(with(kTorchrun, {{"MASTER_PORT", port}}), "expected a port, 1 .. 65535");

@@ -10,7 +10,9 @@
 #include <cerrno>
 #include <cstring>
 #include <functional>
+#include <future>
 #include <string>
+#include <thread>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -64,18 +66,41 @@ c10::intrusive_ptr<c10d::Store> connect_tcp(const MeetingPoint& meeting, std::ch
   if (meeting.listens) {
     options.masterListenFd = listen_at(meeting).release();  // the server's from now on
   }
+  // TCPStore's own limit does not hold where something else listens and says nothing. Then the thread waits on, until
+  // the process ends.
+  std::packaged_task<c10::intrusive_ptr<c10d::Store>()> connecting(
+      [host = meeting.host, options] { return c10::make_intrusive<c10d::TCPStore>(host, options); });
+  auto connected = connecting.get_future();
+  std::thread(std::move(connecting)).detach();
+  const auto seconds = std::chrono::duration<double>(timeout).count();
+  if (connected.wait_for(timeout + std::chrono::seconds(1)) != std::future_status::ready) {
+    throw TransportError(
+        fmt::format("what listens at {}, where the ranks meet, has not answered within {:g} s; is it rank 0?",
+                    place_of(meeting), seconds));
+  }
   try {
-    return c10::make_intrusive<c10d::PrefixStore>("chimera/" + meeting.attempt,
-                                                  c10::make_intrusive<c10d::TCPStore>(meeting.host, options));
+    return c10::make_intrusive<c10d::PrefixStore>("chimera/" + meeting.attempt, connected.get());
   } catch (const std::exception&) {
     throw TransportError(
         fmt::format("nobody listens at {}, where the ranks meet, after {:g} s; rank 0 does, once it has "
                     "started on that host",
-                    place_of(meeting), std::chrono::duration<double>(timeout).count()));
+                    place_of(meeting), seconds));
   }
 }
 
 std::string key_of(int rank) { return fmt::format("rank {}", rank); }
+
+std::vector<int> missing_of(c10d::Store& store, int world_size) {
+  std::vector<int> missing;
+  try {
+    for (int rank = 0; rank < world_size; ++rank) {
+      if (!store.check({key_of(rank)})) missing.push_back(rank);
+    }
+  } catch (const std::exception&) {
+    throw PeerLostError("the server at which the ranks meet is gone, and rank 0 with it");
+  }
+  return missing;
+}
 
 }  // namespace
 
@@ -85,6 +110,7 @@ MeetingStore::MeetingStore(const MeetingPoint& meeting, std::chrono::millisecond
     store_ = c10::make_intrusive<c10d::FileStore>(file_->path(), /*num_workers=*/-1);
     store_->setTimeout(timeout);
   } else {
+    static_cast<void>(own_address());  // says so where the name is unknown
     store_ = connect_tcp(meeting, timeout);
   }
 }
@@ -96,10 +122,7 @@ void MeetingStore::await_all(int rank, int world_size) {
   try {
     store_->wait(keys);
   } catch (const std::exception&) {
-    std::vector<int> missing;
-    for (int each = 0; each < world_size; ++each) {
-      if (!store_->check({key_of(each)})) missing.push_back(each);
-    }
+    const std::vector<int> missing = missing_of(*store_, world_size);
     throw TransportError(fmt::format("{} of {} ranks have not come within {:g} s: {}", missing.size(), world_size,
                                      std::chrono::duration<double>(store_->getTimeout()).count(),
                                      fmt::join(missing, ", ")));
