@@ -3,12 +3,22 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <ranges>
 #include <string_view>
 
 #include "core/error.h"
 
 namespace chimera::apps {
+
+std::vector<std::string_view> parts_of(std::string_view list) {
+  std::vector<std::string_view> parts;
+  for (auto comma = list.find(','); comma != std::string_view::npos; comma = list.find(',')) {
+    parts.push_back(list.substr(0, comma));
+    list.remove_prefix(comma + 1);
+  }
+  parts.push_back(list);
+  return parts;
+}
+
 namespace {
 
 class CountList {
@@ -17,7 +27,7 @@ class CountList {
       : flag_(flag), text_(text), depth_(depth) {}
 
   std::vector<std::int64_t> run() {
-    for (const auto part : std::views::split(std::string_view(text_), ',')) add({part.begin(), part.end()});
+    for (const std::string_view part : parts_of(text_)) add(part);
     return std::move(values_);
   }
 

@@ -3,9 +3,13 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace chimera::apps {
+
+/// What stands between the commas of a list; one part, perhaps empty, where there are none. Borrows from `list`.
+[[nodiscard]] std::vector<std::string_view> parts_of(std::string_view list);
 
 /// No flag lists more numbers.
 inline constexpr std::size_t kMostListed = 10'000;

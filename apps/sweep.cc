@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <ranges>
 
 #include "core/error.h"
 #include "count_list.h"
@@ -146,8 +145,8 @@ std::string as_table(const std::vector<Row>& rows) {
 std::vector<std::string> listed_schedules(const std::string& text) {
   if (text == "all") return schedule_names();
   std::vector<std::string> names;
-  for (const auto part : std::views::split(text, ',')) {
-    names.emplace_back(part.begin(), part.end());
+  for (const std::string_view part : parts_of(text)) {
+    names.emplace_back(part);
     (void)find_generator(names.back());
   }
   return names;
