@@ -161,7 +161,10 @@ Console& messages() { return *consoles().messages; }
 
 int console_threads() { return static_cast<int>(output().has_writer()) + static_cast<int>(messages().has_writer()); }
 
-void restart_consoles() { consoles() = Consoles(); }
+void restart_consoles() {
+  static Consoles inherited = consoles();  // never used again: a thread that is not here may hold its locks
+  consoles() = Consoles();
+}
 
 void finish_output(std::chrono::milliseconds patience) {
   const auto begin = std::chrono::steady_clock::now();
