@@ -162,7 +162,8 @@ Console& messages() { return *consoles().messages; }
 int console_threads() { return static_cast<int>(output().has_writer()) + static_cast<int>(messages().has_writer()); }
 
 void restart_consoles() {
-  static Consoles inherited = consoles();  // never used again: a thread that is not here may hold its locks
+  // Kept, but never used again: a thread that is not here may hold its locks.
+  [[maybe_unused]] static Consoles inherited = consoles();
   consoles() = Consoles();
 }
 

@@ -153,7 +153,7 @@ TEST_F(TrainRefusalTest, Names) {
       {{"--recompute", "auto"}, {"--recompute auto needs --memory"}},
       {{"--tied", "no"}, {"--tied 'no'"}},
       {{"--step", "3"}, {"unknown flag '--step'", "did you mean '--steps'?"}},
-      {{"--checkpoint", "directory"}, {"unknown flag '--checkpoint'"}},
+      {{"--elastic", "2"}, {"unknown flag '--elastic'"}},
       {{"text.txt"}, {"unexpected argument 'text.txt'"}},
   });
 }
