@@ -72,19 +72,17 @@ c10::intrusive_ptr<c10d::Store> connect_tcp(const MeetingPoint& meeting, std::ch
       [host = meeting.host, options] { return c10::make_intrusive<c10d::TCPStore>(host, options); });
   auto connected = connecting.get_future();
   std::thread(std::move(connecting)).detach();
-  const auto seconds = std::chrono::duration<double>(timeout).count();
-  if (connected.wait_for(timeout + std::chrono::seconds(1)) != std::future_status::ready) {
-    throw TransportError(
-        fmt::format("what listens at {}, where the ranks meet, has not answered within {:g} s; is it rank 0?",
-                    place_of(meeting), seconds));
-  }
+  const auto no_answer = [&] {
+    return TransportError(
+        fmt::format("no answer from {}, where the ranks meet, within {:g} s; rank 0 answers there once it "
+                    "has started, unless another program has the port",
+                    place_of(meeting), std::chrono::duration<double>(timeout).count()));
+  };
+  if (connected.wait_for(timeout + std::chrono::seconds(1)) != std::future_status::ready) throw no_answer();
   try {
     return c10::make_intrusive<c10d::PrefixStore>("chimera/" + meeting.attempt, connected.get());
   } catch (const std::exception&) {
-    throw TransportError(
-        fmt::format("nobody listens at {}, where the ranks meet, after {:g} s; rank 0 does, once it has "
-                    "started on that host",
-                    place_of(meeting), seconds));
+    throw no_answer();
   }
 }
 
