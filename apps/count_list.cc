@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <string_view>
 
 #include "core/error.h"
+#include "core/parse_number.h"
 
 namespace chimera::apps {
 
@@ -61,9 +61,9 @@ class CountList {
     term.of_depth = depth_ != 0 && word.ends_with('D');
     if (term.of_depth) word.remove_suffix(1);
     if (term.of_depth && word.empty()) return {depth_, true};
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), term.value);
-    if (error != std::errc{} || end != word.data() + word.size() || term.value > kMostValue) refuse();
-    if (term.of_depth) term.value *= depth_;
+    const auto value = parse_number<std::int64_t>(word);
+    if (!value || *value > kMostValue) refuse();
+    term.value = term.of_depth ? *value * depth_ : *value;
     return term;
   }
 

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -16,18 +15,13 @@
 #include "core/input_file.h"
 #include "core/nearest.h"
 #include "core/output_file.h"
+#include "core/parse_number.h"
 #include "count_list.h"
 #include "help.h"
 #include "simulate/costs_json.h"
 
 namespace chimera::apps {
 namespace {
-
-template <class Number>
-bool parses(const std::string& text, Number& value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc{} && end == text.data() + text.size();
-}
 
 /// What the axis means, who takes it, and what it is where nothing is said.
 std::string help_of(const ShapeAxis& axis) {
@@ -46,8 +40,7 @@ std::string help_of(const ShapeAxis& axis) {
 }  // namespace
 
 std::int64_t parse_count(const std::string& flag, const std::string& text) {
-  std::int64_t value = 0;
-  if (parses(text, value)) return value;
+  if (const auto value = parse_number<std::int64_t>(text)) return *value;
   throw ConfigError(fmt::format("{}: '{}' is not a whole number in range", flag, text));
 }
 
@@ -64,11 +57,13 @@ CLI::Option* add_number(CLI::App& app, const std::string& flag, double& value, c
       .add_option_function<std::string>(
           flag,
           [&value, flag, least](const std::string& text) {
-            if (!parses(text, value) || !std::isfinite(value) || value < least) {
+            const auto number = parse_number<double>(text);
+            if (!number || !std::isfinite(*number) || *number < least) {
               throw ConfigError(fmt::format("{}: '{}' is not a number of at least {}", flag, text, least));
             }
-            if (value > kMostNumber)
+            if (*number > kMostNumber)
               throw ConfigError(fmt::format("{}: {} is too large; give at most {:g}", flag, text, kMostNumber));
+            value = *number;
           },
           description)
       ->type_name("X");

@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
+
+#include "core/parse_number.h"
 
 namespace chimera {
 namespace {
@@ -37,11 +38,8 @@ std::optional<std::int64_t> step_of_name(const std::string& name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
   const std::string_view digits = std::string_view(name).substr(kPrefix.size());
   if (digits.size() < kLeastDigits || digits.size() > kMostDigits) return std::nullopt;
-  std::int64_t step = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
-  if (error != std::errc() || step < 0 || end != digits.data() + digits.size() || checkpoint_name(step) != name)
-    return std::nullopt;
-  return step;
+  const auto step = parse_number<std::int64_t>(digits);
+  return step && *step >= 0 && checkpoint_name(*step) == name ? step : std::nullopt;
 }
 
 std::string checkpoint_path(const std::string& folder, std::int64_t step) {

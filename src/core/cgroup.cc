@@ -1,12 +1,13 @@
 #include "core/cgroup.h"
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 #include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "core/parse_number.h"
 
 namespace chimera {
 namespace {
@@ -38,10 +39,8 @@ bool lists(const std::string& list, std::string_view name) {
 
 /// The number that a word is; nothing for "max", which means no limit, and "-1", which did so in version 1.
 std::optional<double> number(std::string_view word) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-  if (error != std::errc{} || end != word.data() + word.size() || value < 0) return std::nullopt;
-  return value;
+  const auto value = parse_number<double>(word);
+  return value && *value >= 0 ? value : std::nullopt;
 }
 
 /// The numbers of a file's first line: all of them, or none.

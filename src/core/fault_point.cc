@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <optional>
 #include <string>
@@ -12,6 +11,7 @@
 
 #include "core/error.h"
 #include "core/nearest.h"
+#include "core/parse_number.h"
 
 namespace chimera {
 namespace {
@@ -23,14 +23,9 @@ struct Fault {
   int count = 1;
 };
 
-int parse_number(std::string_view text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) {
-    throw ConfigError("CHIMERA_FAULT: '" + std::string(text) +
-                      "' is not a number; expected ACTION@POINT[:RANK[:COUNT]]");
-  }
-  return value;
+int required_number(std::string_view text) {
+  if (const auto number = parse_number<int>(text)) return *number;
+  throw ConfigError("CHIMERA_FAULT: '" + std::string(text) + "' is not a number; expected ACTION@POINT[:RANK[:COUNT]]");
 }
 
 void require_known(const std::string& point) {
@@ -71,8 +66,8 @@ std::optional<Fault> read_fault() {
   if (fault.action == "flip" && fault.point != "updated") {
     throw ConfigError("CHIMERA_FAULT: flip needs weights, at updated, not at " + fault.point);
   }
-  if (!rest.empty()) fault.rank = parse_number(next());
-  if (!rest.empty()) fault.count = parse_number(next());
+  if (!rest.empty()) fault.rank = required_number(next());
+  if (!rest.empty()) fault.count = required_number(next());
   return fault;
 }
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <numeric>
@@ -11,6 +10,7 @@
 #include <system_error>
 
 #include "core/error.h"
+#include "core/parse_number.h"
 #include "data/permutation.h"
 
 namespace chimera {
@@ -24,13 +24,12 @@ bool is_weighted(std::string_view word) {
 MixtureEntry weighted(std::string_view word) {
   const std::size_t colon = word.find(':');
   const std::string_view number = word.substr(0, colon);
-  double weight = 0;
-  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), weight);
-  if (error != std::errc() || end != number.data() + number.size() || !std::isfinite(weight) || weight <= 0) {
+  const auto weight = parse_number<double>(number);
+  if (!weight || !std::isfinite(*weight) || *weight <= 0) {
     throw ConfigError(
         fmt::format("{} is no weight of a mixture; expected a number above 0, as in 0.7:a 0.3:b", number));
   }
-  return {weight, std::string(word.substr(colon + 1))};
+  return {*weight, std::string(word.substr(colon + 1))};
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -14,6 +13,7 @@
 #include <sstream>
 
 #include "core/error.h"
+#include "core/parse_number.h"
 #include "launch/environment.h"
 #include "launch/place.h"
 
@@ -80,12 +80,9 @@ std::filesystem::path own_folder() {
 }
 
 std::uint16_t port_of(const std::string& variable, const std::string& text) {
-  std::uint16_t port = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
-  if (error != std::errc{} || end != text.data() + text.size() || port == 0) {
-    throw ConfigError(fmt::format("{} is '{}'; expected a port, 1 .. 65535", variable, text));
-  }
-  return port;
+  const auto port = parse_number<std::uint16_t>(text);
+  if (!port || *port == 0) throw ConfigError(fmt::format("{} is '{}'; expected a port, 1 .. 65535", variable, text));
+  return *port;
 }
 
 /// What the variables say themselves; nothing where they do not.

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "core/parse_number.h"
 #include "launch/environment.h"
 
 namespace chimera {
@@ -31,12 +32,9 @@ class Reader {
 
   int number(const std::string& name) {
     const std::string word = text(name);
-    int number = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-    if (error != std::errc{} || end != word.data() + word.size() || number < 0) {
-      throw ConfigError(fmt::format("{} is '{}'; expected a number, 0 or more", name, word));
-    }
-    return number;
+    const auto number = parse_number<int>(word);
+    if (!number || *number < 0) throw ConfigError(fmt::format("{} is '{}'; expected a number, 0 or more", name, word));
+    return *number;
   }
   int number(const std::string& name, int otherwise) { return has(name) ? number(name) : otherwise; }
 

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -19,6 +18,7 @@
 #include "core/fault_point.h"
 #include "core/file_descriptor.h"
 #include "core/output_file.h"
+#include "core/parse_number.h"
 #include "launch/environment.h"
 #include "launch/report.h"
 #include "launch/verdict.h"
@@ -37,12 +37,11 @@ std::string required_variable(const char* name) {
 
 int required_number(const char* name) {
   const std::string text = required_variable(name);
-  int number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size() || number < 0) {
+  const auto number = parse_number<int>(text);
+  if (!number || *number < 0) {
     throw ConfigError(fmt::format("{} is '{}'; expected a number, as the launcher sets it", name, text));
   }
-  return number;
+  return *number;
 }
 
 /// The kernel kills this process when the launcher dies. Had it died before, nobody would: then the rank ends itself.
@@ -65,13 +64,11 @@ void close_on_exec(int fd) { check_system(::fcntl(fd, F_SETFD, FD_CLOEXEC), "use
 /// The descriptor N of "/proc/self/fd/N", the value of `variable`.
 int descriptor_of(const char* variable, const std::string& path) {
   constexpr std::string_view kPrefix = "/proc/self/fd/";
-  int fd = 0;
-  const char* digits = path.c_str() + std::min(kPrefix.size(), path.size());
-  const auto [end, error] = std::from_chars(digits, path.c_str() + path.size(), fd);
-  if (!path.starts_with(kPrefix) || error != std::errc{} || *end != '\0') {
+  const auto fd = path.starts_with(kPrefix) ? parse_number<int>(path.substr(kPrefix.size())) : std::nullopt;
+  if (!fd) {
     throw ConfigError(fmt::format("{} is '{}'; expected {}N, as the launcher sets it", variable, path, kPrefix));
   }
-  return fd;
+  return *fd;
 }
 
 /// The page on which this process notes its progress; it lives as long as the process.
