@@ -117,7 +117,8 @@ void close_descriptors_but(const std::vector<int>& kept) {
   }
 }
 
-/// The child's part. What throws here ends the process: it must not unwind into what its launcher was doing.
+/// The child's part. What throws here ends the process: it must not unwind into what its launcher was doing. Nor does
+/// it destroy the global variables, copies of the launcher's: a file that one of them owns is still in use.
 [[noreturn]] void run_entry(const Command& command) noexcept {
   take_signals_as_after_exec();
   close_descriptors_but(command.descriptors);
@@ -129,7 +130,7 @@ void close_descriptors_but(const std::vector<int>& kept) {
   std::vector<std::string> arguments = {command.executable};
   arguments.insert(arguments.end(), command.arguments.begin(), command.arguments.end());
   const auto argc = static_cast<int>(arguments.size());
-  std::exit(command.entry(argc, c_array(arguments).data()));
+  end_at_once(command.entry(argc, c_array(arguments).data()), kPromptEnd);
 }
 
 pid_t fork_entry(const Command& command) {

@@ -9,6 +9,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
@@ -156,8 +157,17 @@ int run_out_of_memory(const RankEnvironment&) {
 /// A forked rank remembers what its launcher did.
 bool has_launched = false;
 
+/// A global variable of the launcher: in jobs of "leave-globals-alone" it says so when it is destroyed.
+struct LaunchersOwn {
+  bool says_so = false;
+  ~LaunchersOwn() {
+    if (says_so) std::fputs("destroyed\n", stderr);
+  }
+} launchers_own;
+
 const std::map<std::string, Action> kActions = {
     {"ok", [](const RankEnvironment&) { return 0; }},
+    {"leave-globals-alone", [](const RankEnvironment&) { return 0; }},
     {"wait", [](const RankEnvironment&) -> int { wait_forever(); }},
     {"ignore-term",
      [](const RankEnvironment&) -> int {
@@ -216,6 +226,7 @@ int run(const std::vector<std::string>& arguments) {
     const char* input = std::getenv("LAUNCH_TEST_INPUT");
     const char* root = std::getenv("LAUNCH_TEST_ROOT");
     has_launched = true;
+    launchers_own.says_so = std::ranges::find(arguments, "leave-globals-alone") != arguments.end();
     return launch({.ranks = std::stoi(arguments.at(0)),
                    .arguments = arguments,
                    .input = input == nullptr ? "" : input,

@@ -56,6 +56,11 @@ TEST_P(LauncherTest, RanksAreForkedWhereAskedFor) {
   EXPECT_EQ(result.output, GetParam() ? "forked\n" : "loaded\n");
 }
 
+TEST_P(LauncherTest, RanksDestroyNothingOfTheLaunchers) {
+  const JobResult result = Job(2, {"leave-globals-alone", "leave-globals-alone"}).wait();
+  EXPECT_EQ(result.messages, "destroyed\n");  // by the launcher itself, when it ends
+}
+
 TEST_P(LauncherTest, GivesEveryRankTheSameInput) {
   ::setenv("LAUNCH_TEST_INPUT", "four words for everyone", 1);
   const JobResult result = Job(2, {"read-input", "read-input"}).wait();

@@ -83,4 +83,8 @@ int run_main(int argc, char** argv) {
 }  // namespace
 }  // namespace chimera
 
-int main(int argc, char** argv) { chimera::end_at_once(chimera::run_main(argc, argv), chimera::kPromptEnd); }
+int main(int argc, char** argv) {
+  const int code = chimera::run_main(argc, argv);
+  chimera::testing::remove_text_file();
+  chimera::end_at_once(code, chimera::kPromptEnd);
+}

@@ -32,6 +32,9 @@ inline const std::string& text_file() {
   return file.path;
 }
 
+/// For programs that end without destroying global variables; ranks forked from this process use the file until then.
+inline void remove_text_file() { std::filesystem::remove(text_file()); }
+
 /// A float64 job without clipping: gradients after a step are those of the loss.
 inline TrainOptions small_options(const std::string& model, const std::string& schedule, const PipelineShape& shape) {
   TrainOptions options;

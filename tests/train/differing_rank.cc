@@ -28,8 +28,8 @@ int run_main(int argc, char** argv);
 
 int run(const std::string& option) {
   const auto rank = rank_environment();
-  if (!rank) return launch({.ranks = 3, .arguments = {option}, .entry = run_main});
   TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {3, 3});
+  if (!rank) return launch({.ranks = 3, .arguments = {option}, .entry = run_main});
   options.steps = 1;
   if (rank->rank == 1) change(options, option);
   return run_rank(prepare_job(options), *rank);
@@ -47,4 +47,8 @@ int run_main(int, char** argv) {
 }  // namespace
 }  // namespace chimera
 
-int main(int argc, char** argv) { chimera::end_at_once(chimera::run_main(argc, argv), chimera::kPromptEnd); }
+int main(int argc, char** argv) {
+  const int code = chimera::run_main(argc, argv);
+  chimera::testing::remove_text_file();
+  chimera::end_at_once(code, chimera::kPromptEnd);
+}
