@@ -18,8 +18,10 @@ namespace chimera {
 /// Of floating-point numbers. Throws Error for other types.
 [[nodiscard]] at::ScalarType floating_type(ElementType type);
 
-/// Elements that are converted at a time, so that little memory is enough for a tensor of any size.
-inline constexpr std::int64_t kBlockOfElements = 1 << 20;
+/// Elements that are converted at a time: their bytes stay in a core's cache, and are too few for malloc() to map them
+/// by themselves. The first mapped block that is freed raises the size from which malloc() maps, and then the holes
+/// that blocks leave between large tensors cost a tenth of a model's memory.
+inline constexpr std::int64_t kBlockOfElements = 1 << 13;
 /// Calls `visit(first, count)` for the blocks of so many elements, in order; only the last one may be smaller.
 void for_each_block(std::int64_t elements, const std::function<void(std::int64_t first, std::int64_t count)>& visit);
 
