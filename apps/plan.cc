@@ -5,6 +5,7 @@
 #include "commands.h"
 #include "core/error.h"
 #include "core/nearest.h"
+#include "count_list.h"
 #include "generate/registry.h"
 #include "help.h"
 #include "model_flags.h"
@@ -23,6 +24,9 @@ struct Options {
   PlanRule rule = PlanRule::Simulation;
   PartitionChoice partition = {PartitionRule::Balanced};
   CLI::Option* partition_option = nullptr;
+  GivenConfiguration given;
+  RecomputeChoice recompute = {RecomputeRule::Auto};
+  PlanQuestions questions;
   std::int64_t top = 10;
   std::int64_t run = 0;
   std::string data;  // for that; empty: random letters
@@ -31,6 +35,35 @@ struct Options {
   std::string costs;
 };
 
+/// A flag that takes whole numbers of 1 or more: those that a candidate may have.
+void add_allowed(CLI::App& command, const std::string& flag, std::vector<std::int64_t>& values,
+                 const std::string& description) {
+  command
+      .add_option_function<std::string>(
+          flag,
+          [&values, flag](const std::string& text) {
+            values = parse_count_list(flag, text);
+            for (const std::int64_t value : values) require_between(flag.c_str(), value, 1, 1'000'000'000);
+          },
+          description)
+      ->type_name("N,N..N");
+}
+
+void add_given(CLI::App& command, Options& options) {
+  add_allowed(command, "--stages", options.given.stages, "D, the workers of one pipeline (default: all that would do)");
+  add_allowed(command, "--data-parallel", options.given.data_parallel, "W, the groups of D workers");
+  add_allowed(command, "--micro-batch-size", options.given.micro_batch_sizes, "sequences of a micro-batch");
+  add_allowed(command, "--pipelines", options.given.pipelines,
+              "2f, of schedules that have several; others are then left out");
+  command
+      .add_option_function<std::string>(
+          "--recompute", [&choice = options.recompute](const std::string& text) { choice = parse_recompute(text); },
+          "stages that run their forward again: none, full, stages such as 0,1, or auto, which takes those that have "
+          "to "
+          "for the memory (default auto)")
+      ->type_name("STAGES");
+}
+
 /// The paper's rule chooses among even cuts of its own schedule; what asks for others contradicts it.
 void require_papers_choice(const Options& options) {
   for (const std::string& name : options.schedules) {
@@ -38,6 +71,13 @@ void require_papers_choice(const Options& options) {
     throw ConfigError(
         fmt::format("--rule paper is for {} alone, not {}; leave out --schedules, or --rule", kPaperSchedule, name));
   }
+  if (!options.given.empty() || options.recompute.rule != RecomputeRule::Auto) {
+    throw ConfigError(
+        "--rule paper decides --stages, --data-parallel, --micro-batch-size, --pipelines and --recompute itself; leave "
+        "them out, or --rule");
+  }
+  if (options.questions.pareto)
+    throw ConfigError("--rule paper takes all the memory there is; leave out --pareto, or --rule");
   if (options.partition_option->count() > 0 && options.partition.rule != PartitionRule::Even) {
     throw ConfigError(fmt::format("--rule paper cuts the model evenly, not as {}; leave out --partition, or --rule",
                                   to_text(options.partition)));
@@ -46,8 +86,12 @@ void require_papers_choice(const Options& options) {
 
 PlanReport make_report(const Options& options) {
   if (options.rule == PlanRule::Paper) require_papers_choice(options);
-  const PlanOptions plan_options{.schedules = options.schedules, .partition = options.partition, .top = options.top};
-  return plan_report(options.problem.problem(), plan_options, options.rule);
+  const PlanOptions plan_options{.schedules = options.schedules,
+                                 .given = options.given,
+                                 .partition = options.partition,
+                                 .recompute = options.recompute,
+                                 .top = options.top};
+  return plan_report(options.problem.problem(), plan_options, options.rule, options.questions);
 }
 
 std::vector<TrainFlag> all_flags(const Options& options, const PlanProblem& problem, const Candidate& candidate) {
@@ -65,6 +109,11 @@ void measure(const Options& options, PlanReport& report) {
   if (runs.empty()) return;
   const std::vector<double> seconds = measured_steps(runs, options.data);
   for (std::size_t i = 0; i < seconds.size(); ++i) report.candidates[i].measured_seconds = seconds[i];
+}
+
+std::string printed(const PlanReport& report, Format format) {
+  if (format == Format::Json) return plan_json(report);
+  return format == Format::Csv ? plan_csv(report) : plan_text(report);
 }
 
 void write_plan(const Options& options, const PlanReport& report) {
@@ -95,6 +144,8 @@ void add_plan(CLI::App& program, int& exit_code) {
       "  chimera plan --model bert-48 --workers 32 --mini-batch 512 --memory 16 --machine machines/p100-aries.json\n"
       "  chimera plan --model bert-48 --workers 32 --mini-batch 512 --memory 16 --machine machines/p100-aries.json "
       "--rule paper\n"
+      "  chimera plan --model bert-48 --workers 32 --mini-batch 512 --memory 16 --machine machines/p100-aries.json "
+      "--schedules chimera --stages 4,8 --pipelines 2 --explain\n"
       "  chimera plan --workers 4 --mini-batch 32 --machine here.json --output plan.toml\n"
       "  chimera train --config plan.toml --data book.txt\n"
       "  chimera plan --model gpt2-mini --workers 2 --mini-batch 32 --memory 4 --machine here.json --run 3\n"
@@ -102,7 +153,9 @@ void add_plan(CLI::App& program, int& exit_code) {
       "shapes, and partitions. Each recomputes the stages that have to be recomputed to fit in memory, and no more. "
       "Candidates are ranked by the step time that the simulator predicts; the column `equation` is the step time by "
       "the paper's equation 1. N is the number of micro-batches of each of the W data-parallel groups. Asynchronous "
-      "schedules do not train as the unpipelined model does, and are considered only where --schedules names them.\n"
+      "schedules do not train as the unpipelined model does, and are considered only where --schedules names them. "
+      "--stages, --data-parallel, --micro-batch-size, --pipelines, --recompute and --schedules give a part of the "
+      "configuration, as one value or several; the rest is searched.\n"
       "\n--rule paper chooses as the paper does: Chimera, the largest micro-batch that fits, even stages, and the "
       "least time by equation 1. `chimera profile` writes machine profiles, and machines/ has some "
       "(docs/machine_profile.md). docs/planner.md explains the models and their limits, and compares with the paper's "
@@ -124,12 +177,24 @@ void add_plan(CLI::App& program, int& exit_code) {
               "how the model is cut into stages: even; balanced, which also tries stages of balanced times and takes "
               "what is faster; or the number of blocks on each stage, as in 8,9,9,6 (default balanced)")
           ->type_name("CUT");
+  add_given(*command, *options);
   add_count(*command, "--top", options->top, "number of candidates to print; 0: all that fit (default 10)");
+  command
+      ->add_option_function<std::vector<std::string>>(
+          "--explain",
+          [&row = options->questions.explain](const std::vector<std::string>& words) {
+            row = words.empty() || words[0].empty() ? 1 : parse_count("--explain", words[0]);
+            require_between("--explain", row, 1, 1'000'000'000);
+          },
+          "say where the time of a step goes, of this row of the table and the next (default row 1)")
+      ->type_name("ROW")
+      ->expected(0, 1);
+  command->add_flag("--pareto", options->questions.pareto, "list time against memory: the fastest in less and less");
   add_count(*command, "--run", options->run,
             "number of the best candidates to train for a few steps on this machine, for comparison (default 0)");
   add_path(*command, "--data", options->data, "UTF-8 text for --run (default: random letters)");
   begin_group(*command, heading::kOutput);
-  add_format(*command, options->format, {Format::Text, Format::Json});
+  add_format(*command, options->format, {Format::Text, Format::Json, Format::Csv});
   add_path(*command, "--output", options->output, "write the plan to this file, for `chimera train --config`");
   add_path(*command, "--costs", options->costs,
            "write the costs of the chosen plan's ops, messages and all-reduces, for `chimera simulate --costs`");
@@ -140,7 +205,7 @@ void add_plan(CLI::App& program, int& exit_code) {
     measure(*options, report);
     write_plan(*options, report);
     write_costs(*options, report);
-    write_output("", options->format == Format::Json ? plan_json(report) : plan_text(report));
+    write_output("", printed(report, options->format));
     exit_code = static_cast<int>(ExitCode::Success);
   });
 }

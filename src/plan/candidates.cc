@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <numeric>
@@ -25,13 +26,22 @@ std::vector<std::int64_t> divisors(std::int64_t number) {
   return low;
 }
 
-/// The schedule's shapes for D and N: every way to set its other parameters that is worth a try.
-std::vector<PipelineShape> shapes_of(const Generator& generator, std::int64_t depth, std::int64_t count) {
+/// Whether what is given allows the value.
+bool allows(const std::vector<std::int64_t>& given, std::int64_t value) {
+  return given.empty() || std::ranges::find(given, value) != given.end();
+}
+
+/// The schedule's shapes for D and N: every way to set its other parameters that is worth a try, or is given.
+std::vector<PipelineShape> shapes_of(const Generator& generator, std::int64_t depth, std::int64_t count,
+                                     const std::vector<std::int64_t>& pipelines) {
+  if (!pipelines.empty() && find_axis(generator, Axis::Pipelines) == nullptr) return {};
   std::vector<PipelineShape> shapes = {usual_shape(generator, depth, count)};
   for (const TakenAxis& taken : generator.axes) {
     std::vector<PipelineShape> more;
     for (const PipelineShape& shape : shapes) {
-      for (const std::int64_t value : taken.planned(shape)) shape_axis(taken.axis).set(more.emplace_back(shape), value);
+      const bool given = taken.axis == Axis::Pipelines && !pipelines.empty();
+      for (const std::int64_t value : given ? pipelines : taken.planned(shape))
+        shape_axis(taken.axis).set(more.emplace_back(shape), value);
     }
     shapes = std::move(more);
   }
@@ -42,6 +52,7 @@ std::vector<PipelineShape> shapes_of(const Generator& generator, std::int64_t de
 class Enumeration {
  public:
   Enumeration(const PlanProblem& problem, const PlanOptions& options) : problem_(problem), options_(options) {
+    if (!options.recompute.stages.empty()) last_recomputed_ = options.recompute.stages.rbegin()->value();
     if (options.partition.rule != PartitionRule::Listed) return;
     const auto& counts = options.partition.layers;
     cut_ = static_cast<std::int64_t>(counts.size());
@@ -52,8 +63,11 @@ class Enumeration {
     for (const std::int64_t depth : divisors(problem_.workers)) {
       const std::int64_t groups = problem_.workers / depth;
       if (depth > problem_.model.layers || problem_.mini_batch % groups != 0) continue;
+      if (!allows(options_.given.stages, depth) || !allows(options_.given.data_parallel, groups)) continue;
       const std::int64_t share = problem_.mini_batch / groups;
-      for (const std::int64_t size : divisors(share)) add(depth, groups, size, share / size);
+      for (const std::int64_t size : divisors(share)) {
+        if (allows(options_.given.micro_batch_sizes, size)) add(depth, groups, size, share / size);
+      }
     }
     return std::move(found_);
   }
@@ -64,12 +78,13 @@ class Enumeration {
     for (const std::string& name : options_.schedules) {
       if (depth == 1 && name != options_.schedules.front()) continue;  // data parallelism, whatever its name
       const Generator& generator = find_generator(name);
-      for (const PipelineShape& shape : shapes_of(generator, depth, count)) {
+      for (const PipelineShape& shape : shapes_of(generator, depth, count, options_.given.pipelines)) {
         const bool halves = shape.scale == ScaleMethod::Halving;
         const std::int64_t held = generator.stages_a_worker(shape);
         if ((halves && size % 2 != 0) || held * depth > problem_.model.layers) continue;
         if (held * depth * count * (halves ? 2 : 1) * 3 > kMostPlannedOps) continue;
         if (cut_ > 0 && held * depth != cut_) continue;
+        if (last_recomputed_ >= held * depth) continue;
         found_.push_back({name, shape, groups, size, cut_ > 0 ? options_.partition : PartitionChoice{}, {}});
       }
     }
@@ -77,7 +92,8 @@ class Enumeration {
 
   const PlanProblem& problem_;
   const PlanOptions& options_;
-  std::int64_t cut_ = 0;  // stages of a given cut; 0: any
+  std::int64_t cut_ = 0;               // stages of a given cut; 0: any
+  std::int64_t last_recomputed_ = -1;  // of the given stages
   std::vector<Candidate> found_;
 };
 
@@ -86,6 +102,33 @@ bool can_deal_out(const PlanProblem& problem, std::int64_t workers) {
     if (depth <= problem.model.layers && problem.mini_batch % (workers / depth) == 0) return true;
   }
   return false;
+}
+
+/// `--stages 3, --pipelines 2,4`
+std::string in_words(const GivenConfiguration& given, const RecomputeChoice& recompute) {
+  std::vector<std::string> flags;
+  const auto add = [&](const char* flag, const std::vector<std::int64_t>& values) {
+    if (!values.empty()) flags.push_back(fmt::format("{} {}", flag, fmt::join(values, ",")));
+  };
+  add("--stages", given.stages);
+  add("--data-parallel", given.data_parallel);
+  add("--micro-batch-size", given.micro_batch_sizes);
+  add("--pipelines", given.pipelines);
+  if (recompute.rule == RecomputeRule::Listed) flags.push_back("--recompute " + to_text(recompute));
+  return fmt::format("{}", fmt::join(flags, ", "));
+}
+
+/// What is given leaves nothing. Says what there would be without it.
+[[noreturn]] void refuse_given(const PlanProblem& problem, PlanOptions options) {
+  const std::string asked = in_words(options.given, options.recompute);
+  options.given = {};
+  options.recompute = {RecomputeRule::Auto};
+  const auto others = Enumeration(problem, options).run();
+  const std::string instead =
+      others.empty() ? "" : fmt::format("; give fewer of these flags, or values as those of {}", in_words(others[0]));
+  throw ConfigError(fmt::format(
+      "{}: no configuration of {} workers and mini-batch {} is such (W x D = {}, N x micro-batch x W = {}){}", asked,
+      problem.workers, problem.mini_batch, problem.workers, problem.mini_batch, instead));
 }
 
 [[noreturn]] void refuse(const PlanProblem& problem, const PlanOptions& options) {
@@ -103,6 +146,7 @@ bool can_deal_out(const PlanProblem& problem, std::int64_t workers) {
     throw ConfigError(fmt::format("--partition {}: no schedule cuts the model for {} workers into so many stages",
                                   to_text(options.partition), problem.workers));
   }
+  if (!options.given.empty() || options.recompute.rule == RecomputeRule::Listed) refuse_given(problem, options);
   throw ConfigError(fmt::format(
       "{} workers, mini-batch {}: none of the schedules {} takes any W x D = {} with D at most the {} layers of {}; "
       "allow others ({} takes any D and N)",

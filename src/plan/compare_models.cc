@@ -4,20 +4,10 @@
 #include <cmath>
 #include <functional>
 
+#include "plan/step_parts.h"
+
 namespace chimera {
 namespace {
-
-void remove_messages(CostModel& costs) {
-  costs.latency = 0;
-  costs.links.reset();
-}
-
-void remove_sums(CostModel& costs) { costs.all_reduce.reset(); }
-
-void remove_updates(StageModel& model) {
-  model.costs.optimizer.clear();
-  model.step_seconds = 0;
-}
 
 /// Every stage as the mean of all.
 void make_equal(CostModel& costs) {
@@ -57,8 +47,8 @@ ModelComparison compare_models(Predictor& predictor, const Candidate& candidate)
   };
   attribute("cores that workers share", [&] { on_own_cores = true; });
   attribute("updates and overheads", [&] { remove_updates(planned.model); });
-  attribute("messages", [&] { remove_messages(planned.model.costs); });
-  attribute("sums of gradients", [&] { remove_sums(planned.model.costs); });
+  attribute("messages", [&] { remove_messages(planned.model); });
+  attribute("sums of gradients", [&] { remove_sums(planned.model); });
   attribute("unequal stages", [&] { make_equal(planned.model.costs); });
   result.causes.push_back({"order of ops", left});
   const double least = 0.005 * result.simulated_seconds;
@@ -71,8 +61,8 @@ ModelComparison compare_models(Predictor& predictor, const Candidate& candidate)
 PossibleGains possible_gains(Predictor& predictor, const Candidate& candidate) {
   PossibleGains gains;
   PlannedSchedule planned = predictor.prepare(candidate);
-  remove_messages(planned.model.costs);
-  remove_sums(planned.model.costs);
+  remove_messages(planned.model);
+  remove_sums(planned.model);
   gains.free_network_seconds = predictor.step_seconds(planned, candidate);
   planned = predictor.prepare(candidate);
   planned.model.costs.recompute.clear();

@@ -29,11 +29,20 @@ std::set<StageId> all_stages(std::int64_t count) {
   return stages;
 }
 
+/// The stages that are to be recomputed whatever the memory.
+std::set<StageId> given_recomputation(const Candidate& candidate, const RecomputeChoice& choice) {
+  return choice.rule == RecomputeRule::Full ? all_stages(num_stages(candidate)) : choice.stages;
+}
+
 /// The candidate with what it has to recompute for workers of `memory` bytes; none where nothing helps.
 std::optional<PlannedSchedule> fitted(Predictor& predictor, Candidate& candidate, const PlanOptions& options,
                                       double memory) {
-  candidate.recompute.clear();
+  candidate.recompute = given_recomputation(candidate, options.recompute);
   PlannedSchedule planned = predictor.prepare(candidate);
+  if (options.recompute.rule != RecomputeRule::Auto) {
+    const auto peaks = peaks_by_order(*planned.schedule, planned.model, candidate.recompute);
+    return *std::ranges::max_element(peaks) <= memory ? std::optional(std::move(planned)) : std::nullopt;
+  }
   const auto recompute = stages_to_recompute(*planned.schedule, planned.model, memory);
   if (!recompute) return std::nullopt;
   if (recompute->empty()) return planned;
@@ -120,14 +129,18 @@ class Planner {
 };
 
 /// The least memory that any of the candidates needs, recomputing everything.
-[[noreturn]] void refuse(Predictor& predictor, const std::vector<Candidate>& candidates) {
+[[noreturn]] void refuse(Predictor& predictor, const std::vector<Candidate>& candidates, const PlanOptions& options) {
+  const bool free = options.recompute.rule == RecomputeRule::Auto;
   double least = kNever;
   const Candidate* smallest = nullptr;
   std::set<std::string> seen;
   for (const Candidate& candidate : candidates) {
-    if (candidate.shape.micro_batches > 4 * candidate.shape.stages && candidate.micro_batch_size > 1) continue;
+    const bool deep_enough = candidate.shape.micro_batches > 4 * candidate.shape.stages;
+    if (options.given.empty() && deep_enough && candidate.micro_batch_size > 1) continue;
     const PlannedSchedule planned = predictor.prepare(candidate);
-    const auto peaks = peaks_by_order(*planned.schedule, planned.model, all_stages(planned.schedule->stages));
+    const auto peaks =
+        peaks_by_order(*planned.schedule, planned.model,
+                       free ? all_stages(num_stages(candidate)) : given_recomputation(candidate, options.recompute));
     const double peak = *std::ranges::max_element(peaks);
     if (peak >= least) continue;
     least = peak;
@@ -135,15 +148,13 @@ class Planner {
   }
   const PlanProblem& problem = predictor.problem();
   throw ConfigError(fmt::format(
-      "{} does not fit on {} workers of {:.4g} GiB; the least that would do is {:.4g} GiB ({}, recomputing all)",
+      "{} does not fit on {} workers of {:.4g} GiB; the least that would do is {:.4g} GiB ({}, recomputing {})",
       problem.model.name, problem.workers, problem.memory_bytes / kGiB, std::ceil(least / kGiB * 100) / 100,
-      smallest == nullptr ? "" : in_words(*smallest)));
+      smallest == nullptr ? "" : in_words(*smallest), free ? "all" : to_text(options.recompute)));
 }
 
-}  // namespace
-
-Plan make_plan(Predictor& predictor, const PlanOptions& options) {
-  const auto candidates = candidates_of(predictor.problem(), options);
+/// Ranks what fits of the candidates: perhaps nothing.
+Plan ranked(Predictor& predictor, const std::vector<Candidate>& candidates, const PlanOptions& options) {
   std::vector<std::pair<double, const Candidate*>> order;
   for (const Candidate& candidate : candidates)
     order.emplace_back(least_step_seconds(predictor.problem(), candidate), &candidate);
@@ -157,9 +168,30 @@ Plan make_plan(Predictor& predictor, const PlanOptions& options) {
     planner.add(*order[i].second);
   }
   if (options.partition.rule == PartitionRule::Balanced) planner.add_balanced();
-  Plan plan = std::move(planner).plan();
-  if (plan.ranked.empty()) refuse(predictor, candidates);
+  return std::move(planner).plan();
+}
+
+}  // namespace
+
+Plan make_plan(Predictor& predictor, const PlanOptions& options) {
+  const auto candidates = candidates_of(predictor.problem(), options);
+  Plan plan = ranked(predictor, candidates, options);
+  if (plan.ranked.empty()) refuse(predictor, candidates, options);
   return plan;
+}
+
+std::vector<RankedCandidate> time_against_memory(const Predictor& predictor, PlanOptions options) {
+  constexpr double kLess = 0.95;  // of a memory: what is worth a row
+  options.top = 1;
+  const auto candidates = candidates_of(predictor.problem(), options);
+  Predictor limited = predictor;
+  std::vector<RankedCandidate> rows = {make_plan(limited, options).ranked.front()};
+  while (true) {
+    limited = limited.with_memory(kLess * rows.back().prediction.peak_memory_bytes);
+    const Plan plan = ranked(limited, candidates, options);
+    if (plan.ranked.empty()) return rows;
+    rows.push_back(plan.ranked.front());
+  }
 }
 
 }  // namespace chimera

@@ -15,12 +15,26 @@ template <>
 inline constexpr auto kNames<PlanRule> = std::to_array<Named<PlanRule>>({{PlanRule::Simulation, "simulation"},
                                                                          {PlanRule::Paper, "paper"}});
 
+/// What is given of a configuration, as lists of values that it may have; an empty one leaves the planner free.
+struct GivenConfiguration {
+  std::vector<std::int64_t> stages = {};         // D
+  std::vector<std::int64_t> data_parallel = {};  // W
+  std::vector<std::int64_t> micro_batch_sizes = {};
+  std::vector<std::int64_t> pipelines = {};  // 2f; schedules without that parameter are then left out
+  [[nodiscard]] bool empty() const {
+    return stages.empty() && data_parallel.empty() && micro_batch_sizes.empty() && pipelines.empty();
+  }
+};
+
 struct PlanOptions {
   std::vector<std::string> schedules;  // empty: all synchronous ones
+  GivenConfiguration given = {};
   /// Balanced: even, and the best candidates also with stages cut to balance. Listed: candidates of so many stages
   /// alone.
   PartitionChoice partition = {PartitionRule::Balanced};
-  bool recompute_all = false;  // where anything has to be recomputed, all stages are
+  /// Auto: what memory asks for, and no more. Listed: candidates that have these stages.
+  RecomputeChoice recompute = {RecomputeRule::Auto};
+  bool recompute_all = false;  // where memory asks for any recomputation, all stages recompute
   std::int64_t top = 10;       // candidates to rank; 0: all, without pruning
 };
 
@@ -41,7 +55,7 @@ struct Plan {
 
 /// All candidates: every D that divides P and is at most the number of layers, W = P/D where it divides the mini-batch,
 /// every b that divides what a group gets, and every schedule with each of its shapes (TakenAxis::planned) that
-/// takes D and N. D = 1 is data parallelism, listed once. None of more
+/// takes D and N; of these, what `given` allows. D = 1 is data parallelism, listed once. None of more
 /// than 2^21 ops. Recomputation is not chosen yet. Throws ConfigError, with what would do, where there is none.
 [[nodiscard]] std::vector<Candidate> candidates_of(const PlanProblem& problem, const PlanOptions& options);
 
@@ -51,6 +65,11 @@ struct Plan {
 /// best `top` of more, and ranked where that is faster; what is slower than those with even stages is not tried.
 /// Throws ConfigError where nothing fits, with the least memory that would do and for which candidate.
 [[nodiscard]] Plan make_plan(Predictor& predictor, const PlanOptions& options);
+
+/// What less memory costs: the fastest candidate in the problem's memory, then the fastest that needs at least 5 %
+/// less than that one, and so on until nothing fits. Each is the best of a make_plan() of its own. Throws ConfigError
+/// where nothing fits in the problem's memory.
+[[nodiscard]] std::vector<RankedCandidate> time_against_memory(const Predictor& predictor, PlanOptions options);
 
 /// The paper's choice (Li and Hoefler, SC'21, section 3.4): Chimera with f = 1, even D, direct concatenation and whole
 /// backwards; for each D the largest micro-batch, a power of two, that fits with D of them in flight without

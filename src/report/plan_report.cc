@@ -8,6 +8,7 @@
 
 #include "generate/shape_axis.h"
 #include "model_config/parameters.h"
+#include "report/plan_rows.h"
 
 namespace chimera {
 namespace {
@@ -17,41 +18,6 @@ using Json = nlohmann::ordered_json;
 constexpr double kGiB = 1 << 30;
 constexpr double kGain = 0.999;        // of the step time: what counts as faster
 constexpr double kWorthSaying = 0.05;  // a larger difference of the models is explained
-
-std::string recomputed(const Candidate& candidate) {
-  return to_text(recompute_choice(candidate.recompute, num_stages(candidate)));
-}
-
-/// The schedule with what is special about its shape.
-std::string schedule_text(const Candidate& candidate) {
-  const std::string text = in_words(candidate);
-  return text.substr(0, text.find("  "));
-}
-
-std::string rows(const PlanReport& report) {
-  std::size_t width = 8;
-  for (const auto& each : report.candidates) width = std::max(width, schedule_text(each.ranked.candidate).size());
-  std::string text =
-      fmt::format("{:>3}  {:<{}}  {:>9}  {:>9}  {:<9}  {:<9}  {:>8}  {:>8}  {:>6}  {:>6}  {:>8}{}\n", "", "schedule",
-                  width, "W x D", "N x b", "recompute", "partition", "s/step", "seq/s", "bubble", "GiB", "equation",
-                  report.candidates.front().measured_seconds ? "  measured" : "");
-  for (std::size_t i = 0; i < report.candidates.size(); ++i) {
-    const auto& [candidate, prediction] = report.candidates[i].ranked;
-    const std::string again = recomputed(candidate);
-    text += fmt::format("{:>3}  {:<{}}  {:>9}  {:>9}  {:<9}  {:<9}  {:>8.4g}  {:>8.4g}  {:>6.3f}  {:>6.2f}  {:>8}",
-                        i + 1, schedule_text(candidate), width,
-                        fmt::format("{} x {}", candidate.data_parallel, candidate.shape.stages),
-                        fmt::format("{} x {}", candidate.shape.micro_batches, candidate.micro_batch_size),
-                        again.size() > 9 ? fmt::format("{} stages", candidate.recompute.size()) : again,
-                        candidate.partition.rule == PartitionRule::Even ? "even" : "uneven", prediction.step_seconds,
-                        prediction.sequences_per_second, prediction.bubble_ratio, prediction.peak_memory_bytes / kGiB,
-                        prediction.paper ? fmt::format("{:.4g}", prediction.paper->seconds) : "-");
-    if (const auto& measured = report.candidates[i].measured_seconds)
-      text += fmt::format("  {:.4g} ({:+.1f} %)", *measured, 100 * (prediction.step_seconds / *measured - 1));
-    text += "\n";
-  }
-  return text;
-}
 
 std::string parts_of_a_step(const Prediction& prediction) {
   std::string text = fmt::format("  a worker's step: {:.4g} s of ops", prediction.busy_seconds);
@@ -122,6 +88,12 @@ Json equation_json(const EquationOne& equation, const std::optional<ModelCompari
   return json;
 }
 
+Json parts_json(const StepParts& parts) {
+  Json json = Json::object();
+  for (const Named<StepPart>& part : kNames<StepPart>) json[part.name] = parts.of(part.value);
+  return json;
+}
+
 Json candidate_json(const ReportedCandidate& reported) {
   const auto& [candidate, prediction] = reported.ranked;
   Json json = {{"schedule", candidate.schedule},
@@ -150,14 +122,28 @@ Json candidate_json(const ReportedCandidate& reported) {
                {"free_network_seconds", reported.gains.free_network_seconds},
                {"without_recomputation_seconds", reported.gains.without_recomputation_seconds}});
   if (prediction.paper) json["equation_1"] = equation_json(*prediction.paper, reported.models);
+  if (reported.parts) json["step_parts"] = parts_json(*reported.parts);
   if (reported.measured_seconds) json["measured_step_seconds"] = *reported.measured_seconds;
   return json;
 }
 
 ReportedCandidate reported(Predictor& predictor, const RankedCandidate& ranked) {
-  ReportedCandidate result{ranked, possible_gains(predictor, ranked.candidate), std::nullopt, std::nullopt};
+  ReportedCandidate result{ranked, possible_gains(predictor, ranked.candidate), std::nullopt, std::nullopt,
+                           std::nullopt};
   if (ranked.prediction.paper) result.models = compare_models(predictor, ranked.candidate);
   return result;
+}
+
+/// Finds the parts of the step of that row (from 1) and of the row after it: of the first, where there is none.
+void explain_beside_next(Predictor& predictor, std::int64_t row, PlanReport& report) {
+  const auto count = static_cast<std::int64_t>(report.candidates.size());
+  if (row > count) {
+    throw ConfigError(fmt::format("--explain {}: the table has {} rows; name one of them, or raise --top", row, count));
+  }
+  for (const std::int64_t index : {row - 1, row % count}) {
+    ReportedCandidate& each = report.candidates[static_cast<std::size_t>(index)];
+    each.parts = step_parts(predictor, each.ranked.candidate);
+  }
 }
 
 /// The best plan with twice the memory, where it is faster.
@@ -171,15 +157,19 @@ std::optional<RankedCandidate> with_more_memory(const Predictor& predictor, Plan
 
 }  // namespace
 
-PlanReport plan_report(const PlanProblem& problem, const PlanOptions& options, PlanRule rule) {
+PlanReport plan_report(const PlanProblem& problem, const PlanOptions& options, PlanRule rule,
+                       const PlanQuestions& questions) {
   Predictor predictor(problem);
   const bool by_paper = rule == PlanRule::Paper;
-  PlanReport report{problem,
-                    by_paper ? plan_by_paper_rule(predictor, options.top) : make_plan(predictor, options),
-                    rule,
-                    {},
-                    std::nullopt};
+  PlanReport report{problem,      by_paper ? plan_by_paper_rule(predictor, options.top) : make_plan(predictor, options),
+                    rule,         {},
+                    std::nullopt, {}};
   for (const RankedCandidate& ranked : report.plan.ranked) report.candidates.push_back(reported(predictor, ranked));
+  if (questions.explain > 0) explain_beside_next(predictor, questions.explain, report);
+  if (questions.pareto) {
+    for (const RankedCandidate& ranked : time_against_memory(predictor, options))
+      report.frontier.push_back(reported(predictor, ranked));
+  }
   if (!by_paper)
     report.with_more_memory = with_more_memory(predictor, options, report.plan.ranked.front().prediction.step_seconds);
   return report;
@@ -191,11 +181,16 @@ std::string plan_text(const PlanReport& report) {
       fmt::format("{}: {} parameters, sequences of {}; {} workers ({}) of {:.4g} GiB, mini-batch {}\n\n",
                   problem.model.name, parameter_count(problem.model), problem.workload.sequence, problem.workers,
                   problem.machine.name, problem.memory_bytes / kGiB, problem.mini_batch);
-  text += rows(report);
+  text += plan_rows(report.candidates);
   const ReportedCandidate& chosen = report.candidates.front();
   text += fmt::format("\nchosen{}: {}, recompute {}\n", report.rule == PlanRule::Paper ? " by the paper's rule" : "",
                       in_words(chosen.ranked.candidate), recomputed(chosen.ranked.candidate));
   text += parts_of_a_step(chosen.ranked.prediction) + both_models(chosen) + gains_text(report);
+  if (const std::string parts = explained_rows(report.candidates); !parts.empty())
+    text += "\nwhere a worker's step goes, in seconds\n" + parts + "\n";
+  if (!report.frontier.empty())
+    text += "\ntime against memory: the fastest, then the fastest in at least 5 % less, and so on\n" +
+            plan_rows(report.frontier) + "\n";
   text += fmt::format("{} candidates: {} do not fit, {} cannot be faster than the slowest above\n",
                       report.plan.considered, report.plan.too_large, report.plan.pruned);
   return text;
@@ -207,9 +202,10 @@ std::string plan_json(const PlanReport& report) {
   Json json = {{"chosen", candidates.front()},       {"candidates", candidates},
                {"rule", to_text(report.rule)},       {"considered", report.plan.considered},
                {"too_large", report.plan.too_large}, {"pruned", report.plan.pruned}};
+  for (const ReportedCandidate& each : report.frontier) json["pareto"].push_back(candidate_json(each));
   if (report.with_more_memory) {
     const auto& better = *report.with_more_memory;
-    json["with_twice_the_memory"] = candidate_json({better, {}, std::nullopt, std::nullopt});
+    json["with_twice_the_memory"] = candidate_json({better, {}, std::nullopt, std::nullopt, std::nullopt});
     for (const char* unknown : {"free_network_seconds", "without_recomputation_seconds"})
       json["with_twice_the_memory"].erase(unknown);
   }

@@ -78,6 +78,42 @@ TEST(PlanCommandTest, ShowsBothModelsAndWhatMoreWouldGain) {
   EXPECT_THAT(result.output, HasSubstr("twice the memory: "));
 }
 
+TEST(PlanCommandTest, ExplainsARowBesideTheNext) {
+  const Words asked = {"--schedules", "chimera", "--stages", "4,8", "--pipelines", "2", "--top", "3", "--explain"};
+  const json plan = planned(bert_48(asked));
+  ASSERT_EQ(plan["candidates"].size(), 3U);
+  EXPECT_FALSE(plan["candidates"][2].contains("step_parts"));
+  for (const int row : {0, 1}) {
+    const json& candidate = plan["candidates"][static_cast<std::size_t>(row)];
+    double sum = 0;
+    for (const auto& [part, seconds] : candidate["step_parts"].items()) sum += seconds.get<double>();
+    EXPECT_NEAR(sum, candidate["step_seconds"], 1e-9);
+    EXPECT_GT(candidate["step_parts"]["exposed messages"], 0);
+    EXPECT_EQ(candidate["pipelines"], 2);
+  }
+  Words third = bert_48(asked);
+  third.emplace_back("3");
+  const std::string text = run_program(third).output;
+  EXPECT_THAT(text, HasSubstr("where a worker's step goes, in seconds\n"));
+  for (const char* row : {" row 1 ", " row 3\n"}) EXPECT_THAT(text, HasSubstr(row));
+  EXPECT_THAT(text, HasSubstr("exposed sums"));
+}
+
+TEST(PlanCommandTest, ListsTimeAgainstMemory) {
+  const json plan = planned(bert_48({"--schedules", "chimera", "--stages", "4", "--pareto", "--partition", "even"}));
+  ASSERT_GT(plan["pareto"].size(), 2U);
+  EXPECT_EQ(plan["pareto"][0]["step_seconds"], plan["chosen"]["step_seconds"]);
+  EXPECT_LT(plan["pareto"].back()["peak_memory_bytes"], 0.6 * plan["chosen"]["peak_memory_bytes"].get<double>());
+}
+
+TEST(PlanCommandTest, PrintsALineForEachCandidate) {
+  const ProgramResult result =
+      run_program(bert_48({"--schedules", "1f1b", "--stages", "4", "--top", "2", "--format", "csv"}));
+  EXPECT_THAT(result.output, HasSubstr("rank,schedule,data_parallel,stages,micro_batches,micro_batch_size,"));
+  EXPECT_EQ(std::ranges::count(result.output, '\n'), 3);
+  EXPECT_THAT(result.output, HasSubstr("\n1,1f1b,8,4,"));
+}
+
 TEST(PlanCommandTest, WritesAFileForTrain) {
   const Scratch scratch;
   const std::string file = scratch.path("plan.toml");
@@ -136,6 +172,14 @@ TEST(PlanCommandTest, RefusesInOneLine) {
            {with(
                 {"--machine", kP100, "--model", "bert-48", "--workers", "31", "--mini-batch", "31", "--rule", "paper"}),
             {"paper's rule needs", "even"}},
+           {bert_48({"--rule", "paper", "--stages", "4"}), {"--rule paper decides --stages"}},
+           {bert_48({"--rule", "paper", "--pareto"}), {"--pareto"}},
+           {bert_48({"--stages", "5"}), {"--stages 5: no configuration of 32 workers", "as those of"}},
+           {bert_48({"--stages", "4,x"}), {"--stages", "'4,x'"}},
+           {bert_48({"--data-parallel", "0"}), {"--data-parallel must be 1 to"}},
+           {bert_48({"--recompute", "ful"}), {"--recompute", "did you mean 'full'?"}},
+           {bert_48({"--schedules", "1f1b", "--stages", "4", "--partition", "even", "--top", "1", "--explain", "2"}),
+            {"--explain 2: the table has 1 rows"}},
            {bert_48({"--top", "-1"}), {"--top must be 0 or more"}},
            {bert_48({"--sequence", "100000"}), {"100000"}},
        }) {

@@ -33,4 +33,22 @@ inline MachineProfile round_machine() {
   return machine;
 }
 
+/// Layers whose ops take b seconds forward and twice that backward, on devices of their own; messages, sums and updates
+/// are free.
+inline MachineProfile linear_machine() {
+  MachineProfile machine;
+  machine.workers_per_node = 64;
+  machine.memory_bytes = 1e12;
+  for (const LayerKind kind : {LayerKind::Embedding, LayerKind::Block, LayerKind::Head}) {
+    LayerTimes layer{kind, find_model("gpt2-mini"), 128, DataType::Float32, {}};
+    const double each = kind == LayerKind::Block ? 1 : 0;
+    for (const std::int64_t size : {1, 2}) {
+      const double seconds = each * static_cast<double>(size);
+      layer.times.push_back({size, seconds, seconds, seconds, seconds, 0});
+    }
+    machine.layers.push_back(layer);
+  }
+  return machine;
+}
+
 }  // namespace chimera

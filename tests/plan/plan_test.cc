@@ -22,24 +22,6 @@ using ::testing::ThrowsMessage;
 
 constexpr double kMiB = 1 << 20;
 
-/// Layers whose ops take b seconds forward and twice that backward, on devices of their own; messages, sums and updates
-/// are free.
-MachineProfile linear_machine() {
-  MachineProfile machine;
-  machine.workers_per_node = 64;
-  machine.memory_bytes = 1e12;
-  for (const LayerKind kind : {LayerKind::Embedding, LayerKind::Block, LayerKind::Head}) {
-    LayerTimes layer{kind, find_model("gpt2-mini"), 128, DataType::Float32, {}};
-    const double each = kind == LayerKind::Block ? 1 : 0;
-    for (const std::int64_t size : {1, 2}) {
-      const double seconds = each * static_cast<double>(size);
-      layer.times.push_back({size, seconds, seconds, seconds, seconds, 0});
-    }
-    machine.layers.push_back(layer);
-  }
-  return machine;
-}
-
 PlanProblem problem_of(std::int64_t workers, std::int64_t mini_batch) {
   PlanProblem problem;
   problem.model = find_model("gpt2-mini");  // 8 layers
@@ -199,6 +181,61 @@ TEST(PlanTest, RecomputesOnlyWhatMemoryAsksFor) {
     return;
   }
   FAIL() << "the candidate does not fit";
+}
+
+TEST(PlanTest, WhatIsGivenIsSearchedNoMore) {
+  const PlanProblem problem = problem_of(8, 32);
+  PlanOptions options;
+  options.given = {.stages = {2, 4}, .data_parallel = {2}, .micro_batch_sizes = {1, 2}, .pipelines = {2}};
+  std::set<std::string> schedules;
+  for (const Candidate& each : candidates_of(problem, options)) {
+    schedules.insert(each.schedule);
+    EXPECT_EQ(each.shape.stages, 4) << "W x D = 8 leaves no other";
+    EXPECT_EQ(each.shape.pipelines, 2);
+    EXPECT_LE(each.micro_batch_size, 2);
+  }
+  EXPECT_THAT(schedules, ::testing::ElementsAre("chimera", "chimera-zb"));
+  options.given = {.stages = {3}};
+  EXPECT_THAT([&] { (void)candidates_of(problem, options); },
+              ThrowsMessage<ConfigError>(
+                  ::testing::AllOf(HasSubstr("--stages 3: no configuration of 8 workers"), HasSubstr("as those of"))));
+}
+
+TEST(PlanTest, GivenRecomputationIsKept) {
+  const PlanProblem problem = problem_of(4, 16);
+  const auto recomputed = [&](const char* choice) {
+    PlanOptions options{.schedules = {"1f1b"}, .given = {.stages = {4}}, .recompute = parse_recompute(choice)};
+    options.partition = {PartitionRule::Even};
+    return planned(problem, options).ranked.front().candidate.recompute;
+  };
+  EXPECT_TRUE(recomputed("auto").empty());
+  EXPECT_EQ(recomputed("full").size(), 4U);
+  EXPECT_EQ(recomputed("1,2"), (std::set{StageId(1), StageId(2)}));
+}
+
+TEST(PlanTest, WithoutRecomputationLessFits) {
+  PlanProblem problem = problem_of(4, 32);
+  PlanOptions options{.schedules = {"1f1b"}, .given = {.stages = {4}, .micro_batch_sizes = {4}}};
+  options.partition = {PartitionRule::Even};
+  problem.memory_bytes = planned(problem, options).ranked.front().prediction.peak_memory_bytes - kMiB;
+  EXPECT_FALSE(planned(problem, options).ranked.front().candidate.recompute.empty());
+  options.recompute = {RecomputeRule::None};
+  EXPECT_THAT([&] { (void)planned(problem, options); }, ThrowsMessage<ConfigError>(HasSubstr("recomputing none")));
+}
+
+TEST(PlanTest, LessMemoryTakesMoreTime) {
+  PlanProblem problem = problem_of(4, 16);
+  problem.machine.all_reduce.within_node.alpha = 10;
+  PlanOptions options;
+  options.partition = {PartitionRule::Even};
+  const Predictor predictor(problem);
+  const auto rows = time_against_memory(predictor, options);
+  ASSERT_GT(rows.size(), 3U);
+  EXPECT_EQ(rows.front().prediction.step_seconds, planned(problem, options).ranked.front().prediction.step_seconds);
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    EXPECT_GE(rows[i].prediction.step_seconds, rows[i - 1].prediction.step_seconds);
+    EXPECT_LE(rows[i].prediction.peak_memory_bytes, 0.95 * rows[i - 1].prediction.peak_memory_bytes);
+  }
 }
 
 TEST(PlanTest, SaysTheLeastMemoryThatWouldDo) {
