@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include <array>
 #include <atomic>
 #include <cstring>
 #include <type_traits>
 
+#include "core/error.h"
 #include "core/memory_file.h"
 
 namespace chimera {
@@ -48,17 +50,28 @@ struct alignas(128) ProgressPage::Slot {
 };
 
 ProgressPage::ProgressPage(int ranks) : ranks_(static_cast<std::size_t>(ranks)) {
-  page_ = make_memory_file("chimera-progress", ranks_ * sizeof(Slot));
-  map();
+  page_ = make_memory_file(kProgressName, ranks_ * sizeof(Slot));
+  map(PROT_READ | PROT_WRITE);
 }
 
 ProgressPage::ProgressPage(FileDescriptor page, int ranks)
-    : page_(std::move(page)), ranks_(static_cast<std::size_t>(ranks)) {
-  map();
+    : ProgressPage(std::move(page), static_cast<std::size_t>(ranks), PROT_READ | PROT_WRITE) {}
+
+ProgressPage::ProgressPage(FileDescriptor page, std::size_t ranks, int protection)
+    : page_(std::move(page)), ranks_(ranks) {
+  map(protection);
 }
 
-void ProgressPage::map() {
-  void* memory = ::mmap(nullptr, ranks_ * sizeof(Slot), PROT_READ | PROT_WRITE, MAP_SHARED, page_.get(), 0);
+ProgressPage ProgressPage::seen(FileDescriptor page) {
+  struct stat status {};
+  check_system(::fstat(page.get(), &status), "look at the progress page");
+  const auto bytes = static_cast<std::size_t>(status.st_size);
+  if (bytes == 0 || bytes % sizeof(Slot) != 0) throw Error("this is no progress page of ranks");
+  return {std::move(page), bytes / sizeof(Slot), PROT_READ};
+}
+
+void ProgressPage::map(int protection) {
+  void* memory = ::mmap(nullptr, ranks_ * sizeof(Slot), protection, MAP_SHARED, page_.get(), 0);
   if (memory == MAP_FAILED) check_system(-1, "map the progress page");
   slots_ = static_cast<Slot*>(memory);  // zeros are a valid slot: nothing noted yet
 }

@@ -29,6 +29,9 @@ struct RankProgress {
 /// Whether it can only go on once another rank does something.
 [[nodiscard]] bool waits_for_others(const RankProgress& progress);
 
+/// What the page is called in the memory of a process.
+inline constexpr const char* kProgressName = "chimera-progress";
+
 /// The page of all ranks, in memory that goes with the last process.
 class ProgressPage {
  public:
@@ -36,12 +39,16 @@ class ProgressPage {
   explicit ProgressPage(int ranks);
   /// A rank's side: the page behind the descriptor that the launcher handed down.
   ProgressPage(FileDescriptor page, int ranks);
+  /// An onlooker's side, who only reads: the page of a running job, opened as /proc/PID/fd/N of one of its processes,
+  /// where its name is kProgressName. Throws Error where it is no page of ranks.
+  [[nodiscard]] static ProgressPage seen(FileDescriptor page);
   ProgressPage(ProgressPage&& other) noexcept
       : page_(std::move(other.page_)), ranks_(other.ranks_), slots_(std::exchange(other.slots_, nullptr)) {}
   ProgressPage& operator=(ProgressPage&&) = delete;
   ~ProgressPage();
 
   [[nodiscard]] int descriptor() const { return page_.get(); }
+  [[nodiscard]] int ranks() const { return static_cast<int>(ranks_); }
   /// Notes what the rank begins to do. A few stores to memory: cheap enough for every instruction. One writer a rank.
   void note(int rank, const RankProgress& progress);
   /// How often the rank has noted something.
@@ -51,7 +58,8 @@ class ProgressPage {
 
  private:
   struct Slot;
-  void map();
+  ProgressPage(FileDescriptor page, std::size_t ranks, int protection);
+  void map(int protection);
 
   FileDescriptor page_;
   std::size_t ranks_;
