@@ -145,6 +145,9 @@ void add_output(CLI::App& command, TrainCommandLine& flags) {
            "write what every rank ran in the last steps (at most 8), as a trace for ui.perfetto.dev");
   add_path(command, "--timeline", o.timeline,
            "write an HTML page with the step of median length as it ran, above its simulation with the same op times");
+  add_path(command, "--report", o.report,
+           "write an HTML page about the run when it ends: loss, speed, memory, a step, predicted beside measured, "
+           "configuration");
   add_path(command, "--op-times", o.op_times,
            "write the mean time of every stage's ops, in seconds, for `chimera simulate --costs`");
   add_path(command, "--tensor-memory", o.tensor_memory,

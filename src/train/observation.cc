@@ -12,6 +12,7 @@
 #include "simulate/explain.h"
 #include "simulate/simulate.h"
 #include "train/measured_costs.h"
+#include "train/run_report.h"
 #include "transport/clock_offset.h"
 
 namespace chimera {
@@ -204,19 +205,25 @@ std::string trace_text(const Job& job, const std::vector<std::vector<MeasuredSte
   return TraceWriter(job, steps).write();
 }
 
-std::string timeline_page(const Job& job, const std::vector<std::vector<MeasuredStep>>& steps, const CostModel& costs) {
+std::vector<Panel> timeline_panels(const Job& job, const std::vector<std::vector<MeasuredStep>>& steps,
+                                   const CostModel& costs) {
   const MeasuredStep& step = median_step(steps);
   Timeline simulated = simulate(job.schedule, costs);
   Timeline measured = step.timeline;
   measured.lower_bound = simulated.lower_bound;
   Explanation explanation = explain(job.schedule, costs, simulated);
-  return to_html({panel_of(job, fmt::format("{}, step {} as it ran, in seconds", job.schedule.name, step.step + 1),
-                           std::move(measured), step.explanation, costs),
-                  panel_of(job, fmt::format("{}, simulated with the measured op times", job.schedule.name),
-                           std::move(simulated), std::move(explanation), costs)});
+  return {panel_of(job, fmt::format("{}, step {} as it ran, in seconds", job.schedule.name, step.step + 1),
+                   std::move(measured), step.explanation, costs),
+          panel_of(job, fmt::format("{}, simulated with the measured op times", job.schedule.name),
+                   std::move(simulated), std::move(explanation), costs)};
 }
 
-void write_observations(const Job& job, const std::vector<RecordedStep>& recorded, const RunSummary& run) {
+std::string timeline_page(const Job& job, const std::vector<std::vector<MeasuredStep>>& steps, const CostModel& costs) {
+  return to_html(timeline_panels(job, steps, costs));
+}
+
+void write_observations(const Job& job, const std::vector<RecordedStep>& recorded, const RunSummary& run,
+                        const std::string& metrics) {
   const TrainOptions& options = job.options;
   auto steps = measured_steps(job, recorded);
   if (!options.trace.empty()) write_whole(options.trace, trace_text(job, steps));
@@ -224,6 +231,9 @@ void write_observations(const Job& job, const std::vector<RecordedStep>& recorde
   const CostModel costs = measured_costs(job, run.op_times, steps);
   if (!options.op_times.empty()) write_whole(options.op_times, costs_to_json(costs));
   if (!options.timeline.empty()) write_whole(options.timeline, timeline_page(job, steps, costs));
+  if (!options.report.empty()) {
+    write_whole(options.report, report_text(job, run, metrics, timeline_panels(job, steps, costs)));
+  }
 }
 
 }  // namespace chimera

@@ -1,9 +1,10 @@
 #pragma once
-// What a run writes about itself at its end: --trace, --op-times, --timeline.
+// What a run writes about itself at its end: --trace, --op-times, --timeline, --report.
 
 #include <string>
 #include <vector>
 
+#include "render/panel.h"
 #include "simulate/costs.h"
 #include "train/measured_step.h"
 #include "train/trainer.h"
@@ -25,13 +26,16 @@ namespace chimera {
 /// and the transfers that each rank receives, from the send to the end of the receiver's wait.
 [[nodiscard]] std::string trace_text(const Job& job, const std::vector<std::vector<MeasuredStep>>& steps);
 
-/// A page with two pictures on one time axis: the measured step of median length (of group 0), and what simulate()
-/// predicts at `costs`.
+/// The measured step of median length (of group 0), and what simulate() predicts at `costs`.
+[[nodiscard]] std::vector<Panel> timeline_panels(const Job& job, const std::vector<std::vector<MeasuredStep>>& steps,
+                                                 const CostModel& costs);
+/// A page with both on one time axis.
 [[nodiscard]] std::string timeline_page(const Job& job, const std::vector<std::vector<MeasuredStep>>& steps,
                                         const CostModel& costs);
 
-/// Writes the files that the job's options ask for, each whole or not at all. Throws ConfigError where one cannot be
-/// written.
-void write_observations(const Job& job, const std::vector<RecordedStep>& recorded, const RunSummary& run);
+/// Writes the files that the job's options ask for, each whole or not at all. `metrics`: the lines of the run's steps
+/// (to_json_line), for --report. Throws ConfigError where a file cannot be written.
+void write_observations(const Job& job, const std::vector<RecordedStep>& recorded, const RunSummary& run,
+                        const std::string& metrics);
 
 }  // namespace chimera

@@ -71,6 +71,7 @@ struct TrainOptions {
   std::string op_times;               // JSON file of measured costs; empty: none
   std::string tensor_memory;          // JSON file of the most bytes of tensors on each rank; empty: nobody counts
   std::string timeline;               // HTML page of a measured step beside its simulation; empty: none
+  std::string report;                 // HTML page about the whole run; empty: none
 
   std::vector<std::string> files_read;  // beside those named above: the profile of --machine, the file of --config
 
@@ -82,7 +83,7 @@ struct TrainOptions {
   std::uint64_t export_shard_bytes = kDefaultShardBytes;  // that a file of it has at most
 
   /// Whether something is written about when ops ran.
-  [[nodiscard]] bool observes() const { return !trace.empty() || !op_times.empty() || !timeline.empty(); }
+  [[nodiscard]] bool observes() const { return !trace.empty() || !op_times.empty() || !timeline.empty() || !report.empty(); }
 };
 
 }  // namespace chimera

@@ -105,7 +105,8 @@ void require_outputs(const TrainOptions& options) {
                                                             {"--trace", options.trace},
                                                             {"--op-times", options.op_times},
                                                             {"--tensor-memory", options.tensor_memory},
-                                                            {"--timeline", options.timeline}}) {
+                                                            {"--timeline", options.timeline},
+                                                            {"--report", options.report}}) {
     if (output.path.empty()) continue;
     require_no_input(output, options);
     for (const Output& other : given) require_distinct(output, other);

@@ -125,7 +125,7 @@ std::string describe(const Job& job) {
   return text;
 }
 
-std::string summary(const Job& job, const RunSummary& run, int cores) {
+StepForecast forecast(const Job& job, const RunSummary& run, int cores) {
   const bool shares_cores = cores < job.num_ranks();
   const CostModel costs =
       measured_op_costs(job, run.op_times, shares_cores ? &Duration::cpu_seconds : &Duration::wall_seconds);
@@ -133,20 +133,25 @@ std::string summary(const Job& job, const RunSummary& run, int cores) {
   double work = 0;
   for (const WorkerTimeline& worker : timeline.workers) work += worker.busy;
   work *= static_cast<double>(job.ranks.data_parallel) / static_cast<double>(steps_to_time(job.schedule));
-  const double turns = shares_cores ? work / cores : 0;  // the least that taking turns takes
-  const double predicted = std::max(timeline.period, turns) + run.optimizer_seconds;
+  StepForecast made{.period = timeline.period, .bubble_ratio = timeline.bubble_ratio};
+  if (shares_cores) made.turns = work / cores;
+  made.step_seconds = std::max(made.period, made.turns) + run.optimizer_seconds;
+  return made;
+}
+
+std::string summary(const Job& job, const RunSummary& run, int cores) {
+  const StepForecast made = forecast(job, run, cores);
   std::string text = fmt::format("\nstep time: measured {:.4f} s (median); predicted {:.4f} s ({:+.1f} %)\n",
-                                 run.step_seconds, predicted, 100 * (predicted / run.step_seconds - 1));
+                                 run.step_seconds, made.step_seconds, 100 * (made.step_seconds / run.step_seconds - 1));
   text += fmt::format(
       "  `simulate` with the measured mean of every op: {} {:.4f} s, bubble ratio {:.2f};"
       " optimizer step {:.4f} s\n",
-      job.schedule.updates ? "a step of several" : "makespan", timeline.period, timeline.bubble_ratio,
-      run.optimizer_seconds);
-  if (shares_cores) {
+      job.schedule.updates ? "a step of several" : "makespan", made.period, made.bubble_ratio, run.optimizer_seconds);
+  if (made.turns > 0) {
     text += fmt::format(
         "  {} ranks share {} cores here and take turns: ops are measured in core time, and the step takes at\n"
         "  least their sum over the cores, {:.4f} s\n",
-        job.num_ranks(), cores, turns);
+        job.num_ranks(), cores, made.turns);
   }
   return text;
 }

@@ -40,7 +40,17 @@ class Progress {
 /// What will run: model, schedule, batch and data in a few lines, and the schedule's picture where it fits a page.
 [[nodiscard]] std::string describe(const Job& job);
 
-/// Measured step time beside `simulate` fed with the measured mean of every op. `cores` are those this machine lends.
+/// What `simulate` says of a step, fed with the measured mean of every op. Times in seconds.
+struct StepForecast {
+  double step_seconds = 0;  ///< the optimizer step included
+  double period = 0;        ///< of the ops: the makespan, or what one step takes of several without a flush
+  double bubble_ratio = 0;
+  double turns = 0;  ///< the least that ranks take which share cores and take turns; 0 where each has a core
+};
+/// `cores` are those that this machine lends.
+[[nodiscard]] StepForecast forecast(const Job& job, const RunSummary& run, int cores);
+
+/// Measured step time beside the forecast.
 [[nodiscard]] std::string summary(const Job& job, const RunSummary& run, int cores);
 
 }  // namespace chimera

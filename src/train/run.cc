@@ -102,6 +102,7 @@ void train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
     std::optional<MetricsFile> metrics;  // emptied only now that the model stands
     if (speaks && !job.options.metrics.empty()) metrics.emplace(job.options.metrics, job.first_step);
     Progress progress(job.options.steps);
+    std::string lines;  // of the metrics, for --report
     Pace pace(job.options.steps);
     auto last = std::chrono::steady_clock::now();
     trainer->trace(job.options.observes());
@@ -112,6 +113,7 @@ void train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
       step.seconds_left = pace.seconds_left(step.step, std::chrono::duration<double>(now - last).count());
       last = now;
       if (metrics) metrics->write(step);
+      if (!job.options.report.empty()) lines += to_json_line(step);
       if (events) events->write(step);
       progress.show(step);
     });
@@ -120,7 +122,7 @@ void train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
     if (!job.options.export_folder.empty()) export_model(job, trainer->own_groups(), rank, transport);
     if (const Tracer* tracer = run.steps > 0 ? trainer->tracer() : nullptr) {
       const auto recorded = gather_steps(job, rank, transport, *tracer);
-      if (speaks) write_observations(job, recorded, run);
+      if (speaks) write_observations(job, recorded, run, lines);
     }
     if (meter) write_tensor_memory(job, rank, transport, *meter);
     if (speaks && run.steps > 0) output().write(summary(job, run, available_cores()));

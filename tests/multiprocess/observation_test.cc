@@ -16,7 +16,7 @@ TEST(TrainingObservationTest, ProcessesWriteATraceTimesAndAPage) {
   const Scratch scratch;
   const std::string times = scratch.path("times.json");
   const Arguments files = {"--trace",    scratch.path("trace.json"), "--op-times", times,
-                           "--timeline", scratch.path("page.html")};
+                           "--timeline", scratch.path("page.html"),  "--report",   scratch.path("report.html")};
   const ProgramResult result = run_program(small_training(scratch) +
                                            Arguments{"--model", "gpt2-tiny", "--stages", "4", "--steps", "10"} + files);
   ASSERT_EQ(result.exit_code, 0) << result.messages;
@@ -39,6 +39,10 @@ TEST(TrainingObservationTest, ProcessesWriteATraceTimesAndAPage) {
   ASSERT_EQ(simulated.exit_code, 0) << simulated.messages;
   EXPECT_GT(json::parse(simulated.output)["makespan"].get<double>(), 0);
   EXPECT_THAT(read_file(scratch.path("page.html")), ::testing::HasSubstr("step "));
+  const std::string report = read_file(scratch.path("report.html"));
+  EXPECT_THAT(report, ::testing::HasSubstr("gpt2-tiny with chimera"));
+  EXPECT_THAT(report, ::testing::HasSubstr("<h2>Predicted and measured</h2>"));
+  EXPECT_THAT(report, ::testing::HasSubstr("as it ran, in seconds"));
 }
 
 /// What `chimera model` counts for the stages of gpt2-tiny in that training, in bytes.
