@@ -36,6 +36,8 @@ inline constexpr CommandName kBench{"bench", "Compare training runs side by side
 inline constexpr CommandName kExport{"export", "Write a model's folder anew: other types of tensors, other files"};
 inline constexpr CommandName kEvaluate{"evaluate", "Compute loss and perplexity of a model on a file"};
 inline constexpr CommandName kGenerate{"generate", "Let a model continue texts"};
+/// Of all flags, so it needs those of the training half too.
+inline constexpr const char* kReference = "reference";
 inline constexpr std::array kTrainingCommands{kTrain, kProfile, kBench, kExport, kEvaluate, kGenerate};
 
 void add_schedules(CLI::App& program, int& exit_code);
@@ -50,6 +52,11 @@ void add_playground(CLI::App& program, int& exit_code);
 void add_tokenize(CLI::App& program, int& exit_code);
 void add_tokenizer(CLI::App& program, int& exit_code);
 void add_env(CLI::App& program, int& exit_code);
+void add_top(CLI::App& program, int& exit_code);
+void add_compare(CLI::App& program, int& exit_code);
+void add_demo(CLI::App& program, int& exit_code);
+void add_tour(CLI::App& program, int& exit_code);
+void add_reference(CLI::App& program, int& exit_code);
 void add_train(CLI::App& program, const Invocation& invocation, int& exit_code);
 void add_profile(CLI::App& program, const Invocation& invocation, int& exit_code);
 void add_bench(CLI::App& program, const Invocation& invocation, int& exit_code);

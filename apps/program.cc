@@ -152,6 +152,11 @@ int run_program(int argc, char** argv, const AddTraining& add_training, ProgramE
   add_tokenizer(program, exit_code);
   add_checkpoint(program, exit_code);
   add_env(program, exit_code);
+  add_top(program, exit_code);
+  add_compare(program, exit_code);
+  add_demo(program, exit_code);
+  add_tour(program, exit_code);
+  add_reference(program, exit_code);
   add_training(program, invocation, exit_code);
   lay_out_help(program, STDOUT_FILENO);
   const auto run = [&] {

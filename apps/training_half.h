@@ -8,8 +8,8 @@
 
 namespace chimera::apps {
 
-/// Whether the command line asks for what needs LibTorch: one of kTrainingCommands, `plan` with runs to measure, or
-/// `checkpoint convert`.
+/// Whether the command line asks for what is in the training half: one of kTrainingCommands, `plan` with runs to
+/// measure, `checkpoint convert`, or the reference of all flags.
 [[nodiscard]] bool needs_training_half(const std::vector<std::string>& arguments);
 
 /// Names and descriptions alone, for `chimera --help` and for suggestions.

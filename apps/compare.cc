@@ -1,0 +1,51 @@
+#include <memory>
+
+#include "commands.h"
+#include "core/error.h"
+#include "help.h"
+#include "options.h"
+#include "runs/comparison.h"
+
+namespace chimera::apps {
+namespace {
+
+struct Options {
+  std::vector<std::string> runs;
+  Format format = Format::Text;
+  std::string output;
+};
+
+std::string compared(const Options& options) {
+  std::vector<RunHistory> runs;
+  for (const std::string& path : options.runs) runs.push_back(read_run(path));
+  for (const RunHistory& run : runs) (void)figures_of(run);  // each has a step
+  switch (options.format) {
+    case Format::Json: return comparison_json(runs);
+    case Format::Html: return comparison_page(runs);
+    case Format::Svg: return comparison_svg(runs);
+    default: return comparison_text(runs);
+  }
+}
+
+}  // namespace
+
+void add_compare(CLI::App& program, int&) {
+  auto* command = program.add_subcommand("compare", "Set runs side by side: results, configurations, curves");
+  command->footer(
+      "Examples:\n"
+      "  chimera compare run other\n"
+      "  chimera compare a.jsonl b.jsonl c.jsonl --format html --output page.html\n"
+      "  chimera compare run other --format svg --output loss.svg\n"
+      "  chimera compare run other --format json\n"
+      "\nA run is a folder with metrics.jsonl, or a metrics file. Configurations are those of the newest checkpoint "
+      "beside the metrics; a run without one is compared by its numbers alone. Medians leave out the first step. "
+      "`times the first` is throughput over that of the first run.");
+  auto options = std::make_shared<Options>();
+  command->add_option("RUN", options->runs, "folders of runs, or metrics files")->required();
+  begin_group(*command, heading::kOutput);
+  add_format(*command, options->format, {Format::Text, Format::Json, Format::Svg, Format::Html});
+  add_path(*command, "--output", options->output, "write to this file instead of standard output");
+  command->callback([options] { write_output(options->output, compared(*options)); });
+}
+
+}  // namespace chimera::apps

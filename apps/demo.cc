@@ -1,0 +1,250 @@
+// The demos: what Chimera does, shown by its own commands.
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <cmath>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "commands.h"
+#include "core/cores.h"
+#include "core/error.h"
+#include "core/output_file.h"
+#include "demo_stage.h"
+#include "help.h"
+#include "options.h"
+#include "own_command.h"
+#include "runs/run_history.h"
+
+namespace chimera::apps {
+namespace {
+
+void show_schedule(DemoStage& stage) {
+  stage.title("Schedules: who computes what, and who waits");
+  stage.say(
+      "A model too large for one device is cut into stages, one a worker. A mini-batch is cut into micro-batches that "
+      "flow through the stages. GPipe runs all forwards, then all backwards. Rows are workers, columns are time, `1F2` "
+      "is the forward of micro-batch 2 on stage 1, and a dot is a worker that waits: a bubble. A backward takes twice "
+      "as long as a forward.");
+  stage.run({"simulate", "gpipe", "--stages", "4", "--micro-batches", "4"});
+  stage.say(
+      "43 % of the time is lost. Chimera runs a second pipeline through the same workers in the opposite direction, so "
+      "that each fills the other's bubbles. The model is held twice; gradients stay those of plain mini-batch SGD, as "
+      "both copies are summed before the one update.");
+  stage.run({"simulate", "chimera", "--stages", "4", "--micro-batches", "4"});
+  stage.say(
+      "16 instead of 21 units of time, and no worker holds more activations than before. Schedules that split the "
+      "backward into input gradients and weight gradients go further. All of them on eight workers:");
+  stage.run({"simulate", "--schedules", "gpipe,1f1b,zb-h1,chimera,chimera-zb", "--stages", "8", "--micro-batches", "8",
+             "--format", "text"});
+  stage.say(
+      "A schedule is a file, and yours can be one. The checker proves that its program cannot get stuck, or shows who "
+      "waits for whom. This one is PyTorch's CSV with two ops in the wrong order:");
+  const std::string broken = stage.file("broken.csv");
+  write_whole(broken, "0F0,0B0,0F1,0B1\n1B0,1F0,1F1,1B1\n");
+  stage.run({"check", broken}, 1);
+  stage.say("More: `chimera schedules` lists all of them; `chimera playground --output page.html` lets you edit them.");
+}
+
+void show_model(DemoStage& stage) {
+  stage.title("Models: what each stage holds and costs");
+  stage.say(
+      "Nothing is allocated here: sizes alone say what a stage has to hold. BERT with 48 layers, as the Chimera paper "
+      "trains it, cut into four stages:");
+  stage.run({"model", "bert-48", "--stages", "4", "--micro-batch-size", "8"});
+  stage.say(
+      "Activations of one micro-batch stand in the table; a schedule holds several at once. Recomputing them in the "
+      "backward keeps a stage's input alone, for about a third more compute:");
+  stage.run({"model", "bert-48", "--stages", "4", "--micro-batch-size", "8", "--recompute", "full"});
+  stage.say(
+      "Embedding and head make the first and the last stage heavier. A balanced cut gives these fewer blocks. More: "
+      "`chimera model --help`, docs/models.md, docs/partition.md.");
+  stage.run({"model", "gpt2", "--stages", "4", "--partition", "4,3,3,2"});
+}
+
+void show_plan(DemoStage& stage) {
+  stage.title("Plans: which depth, width and schedule for this model and machine?");
+  stage.say(
+      "P workers can be W pipelines of depth D. Deeper means smaller stages and more bubbles; wider means larger sums "
+      "of gradients. The planner simulates every combination at the measured speed of a machine, drops what does not "
+      "fit, and ranks the rest. This machine is 32 nodes with a P100 each, as in the paper:");
+  const std::string machine = shipped_file("machines/p100-aries.json");
+  stage.run({"plan", "--model", "bert-48", "--workers", "32", "--mini-batch", "512", "--memory", "16", "--machine",
+             machine, "--top", "6"});
+  stage.say("The paper chooses by a closed formula, among Chimera's configurations alone. It comes to W = 8, D = 4:");
+  stage.run({"plan", "--model", "bert-48", "--workers", "32", "--mini-batch", "512", "--memory", "16", "--machine",
+             machine, "--rule", "paper", "--schedules", "chimera", "--top", "4"});
+  stage.say(
+      "For the machine in front of you, `chimera profile --output here.json` measures a profile in a minute, and "
+      "`chimera train --plan auto --machine here.json` trains what the planner chooses.");
+}
+
+Words training(DemoStage& stage, const Words& more) {
+  Words words = {"train", "--data", stage.text(), "--sequence", "64", "--micro-batch-size", "4", "--seed", "1"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+void show_train(DemoStage& stage) {
+  stage.title("Training: the same gradients, through a pipeline");
+  stage.say(
+      "A small GPT learns this program's own --help, byte by byte, on four processes with the Chimera schedule. Each "
+      "process holds one stage of either direction.");
+  const std::string pipelined = stage.file("chimera.jsonl");
+  stage.run(training(stage, {"--model", "gpt2-tiny", "--schedule", "chimera", "--stages", "4", "--micro-batches", "4",
+                             "--steps", "40", "--metrics", pipelined, "--report", stage.file("report.html")}));
+  stage.say("Now without a pipeline: one process, the same samples, the same initial weights.");
+  const std::string plain = stage.file("unpipelined.jsonl");
+  stage.run(training(stage, {"--model", "gpt2-tiny", "--schedule", "none", "--micro-batches", "4", "--steps", "40",
+                             "--metrics", plain}));
+  stage.say("Both have learned the same: their losses agree to the rounding of float32.");
+  stage.run({"compare", plain, pipelined});
+  stage.say(
+      "`chimera top chimera.jsonl` would have shown the run while it trained, and report.html shows it now. Add "
+      "--checkpoint to go on after any end, --export for a folder that transformers load.");
+}
+
+/// What a schedule came to when it trained, and what the simulator says.
+struct Contender {
+  std::string schedule;
+  double measured = 0;   // tokens a second
+  double predicted = 0;  // likewise
+};
+
+Contender train_contender(DemoStage& stage, const std::string& schedule, const std::string& workers) {
+  const std::string metrics = stage.file(schedule + ".jsonl");
+  const std::string times = stage.file(schedule + ".json");
+  (void)stage.ask(
+      training(stage, {"--model", "gpt2-mini", "--schedule", schedule, "--stages", workers, "--micro-batches", workers,
+                       "--steps", "14", "--metrics", metrics, "--op-times", times}));
+  const std::string simulated = stage.ask(
+      {"simulate", schedule, "--stages", workers, "--micro-batches", workers, "--costs", times, "--format", "json"});
+  const RunFigures figures = figures_of(read_run(metrics));
+  const double makespan = nlohmann::json::parse(simulated)["makespan"].get<double>();
+  const double tokens = figures.tokens_per_second * figures.step_seconds;
+  return {schedule, figures.tokens_per_second, tokens / makespan};
+}
+
+void show_performance(DemoStage& stage) {
+  constexpr int kFourWorkers = 4;
+  const std::string workers = available_cores() >= kFourWorkers ? "4" : "2";
+  stage.title("Performance: four schedules train the same model, in turn");
+  stage.say(fmt::format(
+      "Every schedule gets {0} workers, {0} micro-batches a step, the same samples and the same initial weights: few "
+      "micro-batches, where bubbles hurt most. Beside each measured speed stands what the simulator says of it, fed "
+      "with the times of that run's ops, messages and sums.",
+      workers));
+  std::vector<Contender> contenders;
+  for (const char* schedule : {"gpipe", "1f1b", "zb-h1", "chimera"}) {
+    contenders.push_back(train_contender(stage, schedule, workers));
+  }
+  std::cout << "\n";
+  std::vector<DemoStage::Bar> bars;
+  for (const Contender& one : contenders) {
+    bars.push_back({one.schedule, one.measured, fmt::format("{:.0f} tokens/s measured", one.measured)});
+    bars.push_back(
+        {"", one.predicted,
+         fmt::format("{:.0f} predicted ({:+.1f} %)", one.predicted, 100 * (one.predicted / one.measured - 1))});
+  }
+  stage.bars(bars);
+  stage.say(fmt::format(
+      "Chimera trains {:.2f} times as fast as GPipe here. One short run each, on a machine that may do other things: "
+      "`chimera bench` trains them in rounds that take turns, and gives medians with quartiles.",
+      contenders.back().measured / contenders.front().measured));
+}
+
+struct Demo {
+  const char* name;
+  const char* description;
+  void (*show)(DemoStage& stage);
+};
+constexpr std::array kDemos = {
+    Demo{"schedule", "pipelines, bubbles, and a schedule that gets stuck", show_schedule},
+    Demo{"model", "what each stage of a model holds and costs", show_model},
+    Demo{"plan", "depth, width and schedule for a model and a machine", show_plan},
+    Demo{"train", "the same gradients through a pipeline as without one", show_train},
+    Demo{"performance", "four schedules train side by side, predicted beside measured", show_performance}};
+
+struct Options {
+  std::string name;
+  std::string folder;
+  bool unattended = false;
+  [[nodiscard]] bool pauses() const {
+    return !unattended && ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
+  }
+};
+
+void show(const Demo& demo, const Options& options) {
+  DemoStage stage(options.folder, options.pauses());
+  demo.show(stage);
+}
+
+/// Asks which demo to show, until the answer is none of them.
+void menu(const Options& options) {
+  while (true) {
+    std::cout << "\nWhat would you like to see?\n";
+    for (std::size_t d = 0; d < kDemos.size(); ++d) {
+      std::cout << fmt::format("  {}  {:<12} {}\n", d + 1, kDemos[d].name, kDemos[d].description);
+    }
+    std::cout << "  q  quit\n> " << std::flush;
+    std::string answer;
+    if (!std::getline(std::cin, answer) || answer == "q") return;
+    for (std::size_t d = 0; d < kDemos.size(); ++d) {
+      if (answer == std::to_string(d + 1) || answer == kDemos[d].name) show(kDemos[d], options);
+    }
+  }
+}
+
+void add_flags(CLI::App& command, Options& options) {
+  begin_group(command, heading::kOutput);
+  add_path(command, "--folder", options.folder,
+           "keep the files of the demo in this folder (default: they are removed)");
+  command.add_flag("--unattended", options.unattended, "never wait for Enter");
+}
+
+}  // namespace
+
+void add_demo(CLI::App& program, int&) {
+  auto* command = program.add_subcommand("demo", "See what Chimera does, by its own commands, in a minute");
+  command->footer(
+      "Examples:\n"
+      "  chimera demo schedule\n"
+      "  chimera demo performance --folder kept\n"
+      "\nA demo explains what it shows and prints every command before it runs it, so that you can run it too. On a "
+      "terminal it waits for Enter before each. `train` and `performance` train small models on this machine, on text "
+      "that is this program's own --help. `chimera tour` has a menu of all demos.");
+  auto options = std::make_shared<Options>();
+  std::vector<std::string> names;
+  for (const Demo& demo : kDemos) names.emplace_back(demo.name);
+  add_word(
+      *command, "NAME", names, [options](const std::string& name) { options->name = name; }, "which demo")
+      ->required();
+  add_flags(*command, *options);
+  command->callback([options] {
+    for (const Demo& demo : kDemos) {
+      if (options->name == demo.name) show(demo, *options);
+    }
+  });
+}
+
+void add_tour(CLI::App& program, int&) {
+  auto* command = program.add_subcommand("tour", "All demos: from a menu, or one after the other");
+  command->footer(
+      "Examples:\n"
+      "  chimera tour\n"
+      "  chimera tour --unattended > tour.txt\n"
+      "\nOn a terminal there is a menu; with --unattended, or where nobody can answer, all demos are shown.");
+  auto options = std::make_shared<Options>();
+  add_flags(*command, *options);
+  command->callback([options] {
+    if (options->pauses()) return menu(*options);
+    for (const Demo& demo : kDemos) show(demo, *options);
+  });
+}
+
+}  // namespace chimera::apps

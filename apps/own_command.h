@@ -1,0 +1,25 @@
+#pragma once
+// Runs this program again, with other words: what the demos do.
+
+#include <string>
+#include <vector>
+
+namespace chimera::apps {
+
+struct CommandResult {
+  int exit_code = 0;  ///< 128 and the signal where one ended it
+  std::string output;
+};
+
+/// Runs `chimera WORDS...` to its end. With `captures` its standard output is returned, else it goes where this
+/// process's goes. Throws Error where the system starts no process.
+[[nodiscard]] CommandResult run_own(const std::vector<std::string>& words, bool captures);
+
+/// The words as a person types them: quoted where a shell would change them.
+[[nodiscard]] std::string as_typed(const std::vector<std::string>& words);
+
+/// A file that the program comes with, `machines/p100-aries.json`: installed in share/chimera beside bin, or in the
+/// sources above the folder that it was built in. Throws ConfigError where it is in neither.
+[[nodiscard]] std::string shipped_file(const std::string& name);
+
+}  // namespace chimera::apps

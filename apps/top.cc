@@ -1,0 +1,87 @@
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <iostream>
+#include <memory>
+#include <thread>
+
+#include "commands.h"
+#include "core/error.h"
+#include "help.h"
+#include "options.h"
+#include "runs/top_view.h"
+
+namespace chimera::apps {
+namespace {
+
+struct Options {
+  std::string run;
+  bool once = false;
+  double interval = 1;
+  Format format = Format::Text;
+};
+
+std::atomic<bool> is_over = false;
+void end_view(int) { is_over = true; }
+
+std::size_t terminal_columns() {
+  constexpr std::size_t kUsual = 100;
+  winsize size{};
+  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUsual;
+}
+
+/// How long the ranks are watched for a view: a part of the interval, so that the view stays current.
+std::chrono::milliseconds watched(double interval) {
+  constexpr double kLongest = 500;
+  return std::chrono::milliseconds(static_cast<std::int64_t>(std::min(interval * 500, kLongest)));
+}
+
+/// Rewrites the view on the terminal until Ctrl-C.
+void show_live(const Options& options) {
+  std::signal(SIGINT, end_view);
+  std::signal(SIGTERM, end_view);
+  const auto interval = std::chrono::duration<double>(options.interval);
+  while (!is_over) {
+    const auto next = std::chrono::steady_clock::now() + interval;
+    const std::string view = to_text(look_at(options.run, watched(options.interval)), terminal_columns());
+    std::cout << "\033[H\033[2J" << view << "\nevery " << options.interval << " s; Ctrl-C ends this view, not the run\n"
+              << std::flush;
+    std::this_thread::sleep_until(next);
+  }
+}
+
+}  // namespace
+
+void add_top(CLI::App& program, int&) {
+  auto* command = program.add_subcommand("top", "Watch a run: steps, loss, speed, waiting ranks, time left");
+  command->footer(
+      "Examples:\n"
+      "  chimera top run   # the folder of `chimera train --checkpoint run --metrics run/metrics.jsonl`\n"
+      "  chimera top metrics.jsonl --interval 5\n"
+      "  chimera top run --once\n"
+      "  chimera top run --format json\n"
+      "\nEverything but the ranks is read from the metrics file, so that a run on another machine can be watched "
+      "through a file system that both see. Where the run is on this machine, the table of ranks says which step and "
+      "instruction each is at, and for which share of the moments looked at it waited for other ranks. A straggler is "
+      "a rank that hardly waits while most others do: they wait for it. Looking costs the run nothing.\n"
+      "\nOn a terminal the view is rewritten until Ctrl-C; elsewhere, with --once and with --format json it is printed "
+      "once (docs/live.md).");
+  auto options = std::make_shared<Options>();
+  command->add_option("RUN", options->run, "folder of a run, or its metrics file")->required();
+  begin_group(*command, heading::kOutput);
+  command->add_flag("--once", options->once, "print the view once");
+  add_number(*command, "--interval", options->interval, "seconds between views (default 1)", 0.1);
+  auto* format = add_format(*command, options->format, {Format::Text, Format::Json});
+  command->callback([options, format] {
+    const bool lives = !options->once && format->count() == 0 && ::isatty(STDOUT_FILENO) == 1;
+    if (lives) return show_live(*options);
+    const TopView view = look_at(options->run, watched(options->interval));
+    write_output("", options->format == Format::Json ? to_json(view) : to_text(view, terminal_columns()));
+  });
+}
+
+}  // namespace chimera::apps

@@ -1,0 +1,40 @@
+// `chimera demo` and `chimera tour`, as their users see them.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/program.h"
+#include "support/refusal.h"
+
+namespace chimera::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(DemoCommandTest, PrintsTheCommandsThatItRuns) {
+  const ProgramResult result = run_program({"demo", "schedule"});
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_THAT(result.output, HasSubstr("$ chimera simulate chimera --stages 4 --micro-batches 4\n"));
+  EXPECT_THAT(result.output, HasSubstr("makespan 16, bubble ratio 0.25"));
+  EXPECT_THAT(result.output, HasSubstr("worker 1 cannot run 1B0"));
+  EXPECT_FALSE(result.left_files);
+}
+
+TEST(DemoCommandTest, ShowsModelsAndPlans) {
+  EXPECT_THAT(run_program({"demo", "model"}).output, HasSubstr("669790012 parameters"));
+  EXPECT_THAT(run_program({"demo", "plan"}).output, HasSubstr("chosen: chimera  W 8 x D 4"));
+}
+
+TEST(DemoCommandTest, KeepsItsFilesWhereAsked) {
+  const Scratch scratch;
+  EXPECT_EQ(run_program({"demo", "schedule", "--folder", scratch.path("kept")}).exit_code, 0);
+  EXPECT_THAT(read_file(scratch.path("kept/broken.csv")), HasSubstr("1B0,1F0"));
+}
+
+TEST(DemoCommandTest, NamesTheNearestDemo) {
+  expect_refusal({{"demo", "shedule"}, {"shedule", "schedule"}});
+  expect_refusal({{"demo"}, {"NAME is required"}});
+}
+
+}  // namespace
+}  // namespace chimera::testing

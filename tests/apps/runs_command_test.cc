@@ -1,0 +1,74 @@
+// `chimera top` and `chimera compare`, as their users see them.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "support/program.h"
+#include "support/refusal.h"
+
+namespace chimera::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using nlohmann::json;
+
+/// The metrics of a run of `steps` steps.
+std::string metrics(int steps, double speed) {
+  std::string text;
+  for (int step = 1; step <= steps; ++step) {
+    text += json({{"step", step},
+                  {"loss", 5.0 / step},
+                  {"step_seconds", 1 / speed},
+                  {"tokens_per_second", 64 * speed},
+                  {"peak_memory_bytes", 1 << 20},
+                  {"eta_seconds", 3}})
+                .dump() +
+            "\n";
+  }
+  return text;
+}
+
+TEST(TopCommandTest, PrintsTheViewOnceWhereThereIsNoTerminal) {
+  const Scratch scratch;
+  const std::string file = scratch.write("metrics.jsonl", metrics(7, 2));
+  const ProgramResult text = run_program({"top", scratch.path("")});
+  EXPECT_EQ(text.exit_code, 0) << text.messages;
+  EXPECT_THAT(text.output, HasSubstr("step      7"));
+  const json view = json::parse(run_program({"top", file, "--format", "json"}).output);
+  EXPECT_EQ(view["step"], 7);
+  EXPECT_EQ(view["tokens_per_second"], 128);
+  EXPECT_EQ(view["state"], "unknown");
+  EXPECT_TRUE(view["ranks"].empty());
+}
+
+TEST(CompareCommandTest, WritesTextJsonPictureAndPage) {
+  const Scratch scratch;
+  const std::string a = scratch.write("a.jsonl", metrics(5, 1));
+  const std::string b = scratch.write("b.jsonl", metrics(5, 3));
+  EXPECT_THAT(run_program({"compare", a, b}).output, HasSubstr("3.00"));
+  const json both = json::parse(run_program({"compare", a, b, "--format", "json"}).output);
+  EXPECT_EQ(both["runs"][1]["tokens_per_second"], 192);
+  EXPECT_TRUE(both["differences"].empty());
+  EXPECT_THAT(run_program({"compare", a, b, "--format", "svg"}).output, ::testing::StartsWith("<svg "));
+  const std::string page = scratch.path("page.html");
+  EXPECT_EQ(run_program({"compare", a, b, "--format", "html", "--output", page}).exit_code, 0);
+  EXPECT_THAT(read_file(page), HasSubstr("Runs side by side"));
+}
+
+TEST(RunsCommandTest, SayWhatIsNoRun) {
+  const Scratch scratch;
+  const std::string bad = scratch.write("bad.jsonl", "no step\n");
+  for (const char* command : {"top", "compare"}) {
+    expect_refusal({{command}, {"RUN is required"}});
+    expect_refusal({{command, "no-such-run"}, {"no-such-run", "there is no such run", "--metrics"}});
+    expect_refusal({{command, scratch.path("")}, {"no metrics.jsonl in this folder"}});
+    expect_refusal({{command, bad}, {"bad.jsonl:1", "no step of a run"}});
+  }
+  expect_refusal({{"compare", scratch.write("empty.jsonl", "")}, {"has done no step yet"}});
+  expect_refusal({{"top", bad, "--interval", "0"}, {"--interval"}});
+}
+
+}  // namespace
+}  // namespace chimera::testing
