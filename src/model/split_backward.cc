@@ -9,7 +9,9 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
+#include <typeinfo>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -25,12 +27,13 @@ using torch::autograd::Edge;
 using torch::autograd::edge_list;
 using torch::autograd::Node;
 using torch::autograd::variable_list;
+using NodePointer = decltype(Edge::function);  // a shared or an intrusive one, by the version of torch
 using TensorFunction = std::function<at::Tensor(const at::Tensor&)>;
 
 /// Which nodes of a graph lie on a way from its root to `target`.
 class Path {
  public:
-  Path(const std::shared_ptr<Node>& root, const Node* target) : target_(target) {
+  Path(const NodePointer& root, const Node* target) : target_(target) {
     nodes_.emplace(root.get(), Visit{root, root.get() == target});
     std::vector<std::pair<Node*, std::size_t>> stack{{root.get(), 0}};  // a node, and which of its edges is next
     while (!stack.empty()) {
@@ -48,8 +51,8 @@ class Path {
   }
 
   /// Nodes of the path with an edge that leaves it, towards parameters.
-  [[nodiscard]] std::vector<std::shared_ptr<Node>> feeding_parameters() const {
-    std::vector<std::shared_ptr<Node>> found;
+  [[nodiscard]] std::vector<NodePointer> feeding_parameters() const {
+    std::vector<NodePointer> found;
     for (const auto& [node, visit] : nodes_) {
       const auto& edges = node->next_edges();
       const bool leaves = std::ranges::any_of(edges, [&](const Edge& e) { return e.is_valid() && !contains(e); });
@@ -60,11 +63,11 @@ class Path {
 
  private:
   struct Visit {
-    std::shared_ptr<Node> node;
+    NodePointer node;
     bool on_path = false;
   };
 
-  void enter(const std::shared_ptr<Node>& node, std::vector<std::pair<Node*, std::size_t>>& stack) {
+  void enter(const NodePointer& node, std::vector<std::pair<Node*, std::size_t>>& stack) {
     if (!node || !nodes_.emplace(node.get(), Visit{node, node.get() == target_}).second) return;
     stack.emplace_back(node.get(), 0);
   }
@@ -87,6 +90,36 @@ struct Capture : torch::autograd::FunctionPreHook {
     return arriving;
   }
   std::shared_ptr<variable_list> gradients;
+};
+
+/// A node of Python: an autograd.Function, or a compiled module. Its backward gives all gradients at once, whatever
+/// is asked of it, and may free what it saved. Torch does not export its type.
+bool is_of_python(const Node& node) { return std::strcmp(typeid(node).name(), "N5torch8autograd6PyNodeE") == 0; }
+
+/// Notes the gradients that a node gives.
+struct CaptureGiven : torch::autograd::FunctionPostHook {
+  explicit CaptureGiven(std::shared_ptr<variable_list> into) : gradients(std::move(into)) {}
+  variable_list operator()(const variable_list& given, const variable_list& /*arrived*/) override {
+    *gradients = given;
+    return given;
+  }
+  std::shared_ptr<variable_list> gradients;
+};
+
+/// Stands for a node whose gradients are known: gives them, at the node's turn in the engine's order.
+struct KnownGradients : Node {
+  KnownGradients(const Node& node, variable_list gradients)
+      : Node(node.sequence_nr(), edge_list(node.next_edges())), gradients_(std::move(gradients)) {
+    add_input_metadata(start());
+  }
+  /// What its backward begins with.
+  static at::Tensor start() { return at::zeros({}); }
+
+ protected:
+  variable_list apply(variable_list&& /*unused*/) override { return std::move(gradients_); }
+
+ private:
+  variable_list gradients_;
 };
 
 /// Where W starts: edges into the nodes that feed parameters, and the gradient on each.
@@ -112,6 +145,58 @@ struct KeptGraph : torch::CustomClassHolder {
   Graph graph;
 };
 
+/// A node of the path that feeds parameters, as I runs and W goes on from it.
+class ParameterFeeder {
+ public:
+  explicit ParameterFeeder(NodePointer node) : node_(std::move(node)), runs_again_(!is_of_python(*node_)) {
+    if (runs_again_) {
+      node_->add_pre_hook(std::make_unique<Capture>(seen_));
+    } else {
+      post_hook_ = node_->add_post_hook(std::make_unique<CaptureGiven>(seen_));
+    }
+  }
+
+  /// Whether W runs the node again, for what I did not ask it for.
+  [[nodiscard]] bool runs_again() const { return runs_again_; }
+
+  /// After I: cuts the path behind the node and adds where W starts.
+  void finish(const Path& path, Start& start) {
+    for (Edge& edge : node_->next_edges()) {
+      if (path.contains(edge)) edge = Edge();
+    }
+    if (runs_again_) {
+      forget_hooks();
+      start_from_arrived(start);
+    } else {
+      node_->del_post_hook(post_hook_);
+      if (seen_->empty()) return;  // I did not come here
+      start.edges.emplace_back(NodePointer(new KnownGradients(*node_, std::move(*seen_))), 0);
+      start.gradients.push_back(KnownGradients::start());
+    }
+  }
+
+ private:
+  /// Hooks on the tensors that the node made, and on itself, have run, and what arrived is what they returned.
+  void forget_hooks() {
+    node_->pre_hooks().clear();
+    node_->tensor_pre_hooks().clear();
+    node_->retains_grad_hooks().clear();
+  }
+
+  void start_from_arrived(Start& start) {
+    for (std::size_t k = 0; k < seen_->size(); ++k) {
+      if (!(*seen_)[k].defined()) continue;
+      start.edges.emplace_back(node_, static_cast<std::uint32_t>(k));
+      start.gradients.push_back(std::move((*seen_)[k]));
+    }
+  }
+
+  NodePointer node_;
+  bool runs_again_;
+  std::uintptr_t post_hook_ = 0;
+  std::shared_ptr<variable_list> seen_ = std::make_shared<variable_list>();  // what arrived or, of Python's, was given
+};
+
 /// I: the gradient of graph.input, and what W starts from. Cuts the path behind itself, so that W does not walk it
 /// again and what W does not need is freed.
 std::pair<at::Tensor, Start> input_gradient(const Graph& graph, const at::Tensor& output_gradient) {
@@ -120,28 +205,12 @@ std::pair<at::Tensor, Start> input_gradient(const Graph& graph, const at::Tensor
   const auto leaf = torch::autograd::impl::grad_accumulator(graph.input);
   const Path path(root.function, leaf.get());
   if (!path.contains(root)) return {at::zeros_like(graph.input), {{root}, {output_gradient}}};
-  const auto nodes = path.feeding_parameters();
-  std::vector<std::shared_ptr<variable_list>> arrived;
-  for (const auto& node : nodes) {
-    arrived.push_back(std::make_shared<variable_list>());
-    node->add_pre_hook(std::make_unique<Capture>(arrived.back()));
-  }
-  const at::Tensor gradient =
-      torch::autograd::grad({graph.output}, {graph.input}, {output_gradient}, /*retain_graph=*/true)[0];
+  std::vector<ParameterFeeder> feeders;
+  for (const NodePointer& node : path.feeding_parameters()) feeders.emplace_back(node);
+  const bool keep_graph = std::ranges::any_of(feeders, [](const auto& feeder) { return feeder.runs_again(); });
+  const at::Tensor gradient = torch::autograd::grad({graph.output}, {graph.input}, {output_gradient}, keep_graph)[0];
   Start start;
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    nodes[i]->pre_hooks().pop_back();
-    for (std::size_t k = 0; k < arrived[i]->size(); ++k) {
-      if (!(*arrived[i])[k].defined()) continue;
-      start.edges.emplace_back(nodes[i], static_cast<std::uint32_t>(k));
-      start.gradients.push_back(std::move((*arrived[i])[k]));
-    }
-  }
-  for (const auto& node : nodes) {
-    for (Edge& edge : node->next_edges()) {
-      if (path.contains(edge)) edge = Edge();
-    }
-  }
+  for (ParameterFeeder& feeder : feeders) feeder.finish(path, start);
   return {gradient, std::move(start)};
 }
 

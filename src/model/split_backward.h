@@ -20,8 +20,9 @@ namespace chimera {
 /// that arrived there. Nodes on the path without parameters (activation functions) are freed by I. So it is more than
 /// what chimera::linear() keeps, and at most the stage's activations, which is what the simulator counts until W.
 ///
-/// A hook that `function` sets on a tensor within would run in I and again in W; and a layer that queues its weight
-/// gradient itself (model/linear.h) would be asked for it twice: use neither.
+/// Hooks on tensors within run once, in I. A node of Python that feeds parameters (an autograd.Function with weights, a
+/// compiled module) runs once too, whole, in I, and W adds what it gave: its backward may free what it saved.
+/// A layer that queues its weight gradient itself (model/linear.h) would be asked for it twice: use none.
 /// Throws ConfigError where the output does not depend, differentiably, on the input or any parameter.
 [[nodiscard]] at::Tensor split_backward(const std::function<at::Tensor(const at::Tensor&)>& function,
                                         const at::Tensor& input);

@@ -135,6 +135,43 @@ TEST(SplitBackwardTest, WholeAndSplitHaveTheBitsOfPlainAutograd) {
   }
 }
 
+TEST(SplitBackwardTest, HooksOnTensorsRunOnce) {
+  nn::Linear first(6, 6);
+  nn::Linear second(6, 6);
+  int calls = 0;
+  const Example example{"hooks",
+                        {first->weight, first->bias, second->weight, second->bias},
+                        [&](const at::Tensor& x) {
+                          const at::Tensor hidden = first(x);
+                          hidden.register_hook([&](const at::Tensor& gradient) { return ++calls, gradient * 3; });
+                          const at::Tensor result = second(hidden);
+                          result.register_hook([&](const at::Tensor& gradient) { return ++calls, gradient * 5; });
+                          return result;
+                        },
+                        at::randn({4, 6})};
+  const Gradients expected = plain(example);
+  EXPECT_EQ(calls, 4);
+  expect_same_bits(through(example, /*deferred=*/true), expected, "split");
+  EXPECT_EQ(calls, 8);
+}
+
+TEST(SplitBackwardTest, GradientsOfTensorsWithinAreRetainedOnce) {
+  nn::Linear layer(6, 6);
+  at::Tensor hidden;
+  const auto queue = c10::make_intrusive<WeightGradients>();
+  const WeightGradients::Scope scope(queue);
+  const auto function = [&](const at::Tensor& x) {
+    hidden = layer(x);
+    hidden.retain_grad();
+    return hidden * 2;
+  };
+  const at::Tensor output = split_backward(function, at::randn({4, 6}).requires_grad_());
+  queue->defer();
+  output.backward(at::ones_like(output));
+  queue->run();
+  EXPECT_TRUE(at::equal(hidden.grad(), at::full({4, 6}, 2.0)));
+}
+
 TEST(SplitBackwardTest, InputGradientFreesWhatNoParameterNeeds) {
   nn::Linear layer(4, 4);
   c10::weak_intrusive_ptr<c10::StorageImpl> activation = at::empty({}).storage().getWeakStorageImpl();
