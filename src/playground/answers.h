@@ -17,6 +17,8 @@ using Json = nlohmann::ordered_json;
 [[nodiscard]] Json simulated(const JsonValue& request);
 /// A schedule or its timeline as the text of a file.
 [[nodiscard]] Json exported(const JsonValue& request);
+/// A schedule in JSON, right or wrong.
+[[nodiscard]] Json read_as_it_is(const JsonValue& request);
 /// What is wrong with a schedule, and a picture of how far it runs.
 [[nodiscard]] Json checked(const JsonValue& request);
 /// A faster schedule.

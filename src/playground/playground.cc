@@ -15,11 +15,12 @@ Json answer_to(const JsonValue& request, const Progress& progress) {
   if (what == "catalog") return catalog();
   if (what == "simulate") return simulated(request);
   if (what == "export") return exported(request);
+  if (what == "read") return read_as_it_is(request);
   if (what == "check") return checked(request);
   if (what == "search") return searched(request, progress);
   if (what == "model") return modelled(request);
   if (what == "plan") return planned(request);
-  const std::vector<std::string> known = {"catalog", "simulate", "export", "check", "search", "model", "plan"};
+  const std::vector<std::string> known = {"catalog", "simulate", "export", "read", "check", "search", "model", "plan"};
   request.field("do").fail(unknown_name("request", what, known));
 }
 

@@ -10,6 +10,7 @@
 #include "passes/unroll.h"
 #include "playground/answers.h"
 #include "playground/requests.h"
+#include "render/html.h"
 #include "render/page_data.h"
 #include "render/perfetto.h"
 #include "render/slots.h"
@@ -102,14 +103,18 @@ std::string file_of(const std::string& format, const JsonValue& request) {
     const Schedule schedule = valid_schedule(request.field("schedule"));
     return format == "json" ? to_json(schedule) : csv_of(schedule, format == "csv-communication");
   }
-  if (format == "figure") return to_svg(figure_of(valid_schedule(request.field("schedule"))));
+  if (format == "figure" || format == "figure-text") {
+    const Panel figure = figure_of(valid_schedule(request.field("schedule")));
+    return format == "figure" ? to_svg(figure) : to_text(figure.schedule, figure.timeline);
+  }
   const Panel panel = panel_of(timed(request), request);
   if (format == "svg") return to_svg(panel);
+  if (format == "html") return to_html({panel});
   if (format == "text") return to_text(panel.schedule, panel.timeline);
   if (format == "timeline") return to_json(panel.schedule, panel.timeline, panel.explanation);
   if (format == "perfetto") return to_perfetto(panel.schedule, panel.timeline, panel.explanation);
-  const std::vector<std::string> known = {"json", "csv",  "csv-communication", "figure",
-                                          "svg",  "text", "timeline",          "perfetto"};
+  const std::vector<std::string> known = {"json", "csv",  "csv-communication", "figure",  "figure-text", "svg",
+                                          "html", "text", "timeline",          "perfetto"};
   request.field("format").fail(unknown_name("format", format, known));
 }
 
@@ -125,6 +130,10 @@ Json simulated(const JsonValue& request) {
   Json json = {{"totals", totals_json(panel)}};
   if (view == "panel") json["panel"] = page_panel(panel);
   return json;
+}
+
+Json read_as_it_is(const JsonValue& request) {
+  return {{"text", to_json(requested_schedule(request.field("schedule")))}};
 }
 
 Json exported(const JsonValue& request) { return {{"text", file_of(request.text("format"), request)}}; }
