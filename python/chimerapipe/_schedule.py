@@ -1,0 +1,280 @@
+"""Schedules as values: who runs which op, in which order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ._engine import ScheduleError, ask
+from ._costs import Costs
+from ._op import Op
+from ._timeline import Timeline
+
+
+@dataclass(frozen=True)
+class Violation:
+    """What is wrong with a schedule, and its counter-example (docs/schedule_format.md, "Checks")."""
+
+    kind: str
+    """`missing_op`, `cycle`, `deadlock` and others (src/check/violation.h)."""
+    message: str
+    """One line."""
+    level: str
+    """`schedule`, or `program` and how its messages are queued."""
+    places: tuple[tuple[int, int], ...]
+    """(worker, position): positions count ops, or at the level of a program its instructions. Of a cycle by pairs: the
+    op, and what it waits for."""
+    counter_example: tuple[Op, ...] = ()
+    """The ops at `places`; none at the level of a program."""
+    excerpt: str = ""
+    """The rows of the counter-example as text."""
+
+    def __str__(self) -> str:
+        return self.message
+
+
+@dataclass(frozen=True)
+class Updates:
+    """How an asynchronous schedule updates its weights (docs/schedule_format.md)."""
+
+    micro_batches: int
+    """That make one update of a stage."""
+    versions: int
+    """Most versions of a stage's weights kept at once."""
+    delay: int | None = None
+    """Updates between the newest weights and those used; None: the newest when the forward starts."""
+
+
+@dataclass(frozen=True, init=False)
+class Schedule:
+    """Each worker's ops, in order, and where stages live. Equal schedules compare equal; a schedule pickles.
+
+    `workers` may be written by hand, as ops or as texts (`2F5`, `2F5r1` for replica 1), a list or one string a worker:
+
+    >>> Schedule(["0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1"]).check()
+    []
+    """
+
+    workers: tuple[tuple[Op, ...], ...]
+    """workers[w]: the ops of worker w. Idle slots are no ops: a bubble is a result of timing."""
+    placement: tuple[tuple[int, ...], ...]
+    """placement[r][s]: the worker of stage s in replica r. Left out: one replica, each stage where it stands first."""
+    name: str
+    micro_batches: int
+    """N, of a step. Left out: as many as the ops name."""
+    micro_batch_scale: float
+    """Size of its micro-batches, in full ones: 0.5 after backward halving."""
+    updates: Updates | None
+    """None: synchronous, one update at the step's end."""
+
+    def __init__(
+        self,
+        workers: Sequence[Sequence[Op | str] | str],
+        placement: Sequence[Sequence[int]] | None = None,
+        name: str = "own",
+        micro_batches: int | None = None,
+        micro_batch_scale: float = 1.0,
+        updates: Updates | None = None,
+    ) -> None:
+        rows = tuple(tuple(_op(op) for op in (row.split() if isinstance(row, str) else row)) for row in workers)
+        places = (_where_first(rows),) if placement is None else tuple(tuple(replica) for replica in placement)
+        named = 1 + max((op.micro_batch for row in rows for op in row), default=0)
+        values = {"workers": rows, "placement": places, "name": name, "micro_batch_scale": micro_batch_scale}
+        values |= {"micro_batches": named if micro_batches is None else micro_batches, "updates": updates}
+        for field, value in values.items():
+            object.__setattr__(self, field, value)
+
+    @property
+    def stages(self) -> int:
+        """S: stages that the model is cut into."""
+        return max(map(len, self.placement), default=0)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: self.__dict__[name] for name in self.__dataclass_fields__}
+
+    @staticmethod
+    def from_json(text: str) -> Schedule:
+        """Reads what `to_json` and `chimera schedule --format json` write. What it says is not checked: see `check`."""
+        return _read(text)
+
+    @staticmethod
+    def from_csv(text: str) -> Schedule:
+        """Reads CSV in both dialects of torch.distributed.pipelining, or with our first line (docs/schedule_format.md).
+
+        Messages and other cells that are no ops are dropped.
+        """
+        return _read(text)
+
+    @staticmethod
+    def from_torch(schedule: Any) -> Schedule:
+        """The plan of a schedule of torch.distributed.pipelining, or of a dict from rank to its actions.
+
+        Their `pipeline_order` is private there; 2.11 has it for `ScheduleGPipe` and all multi-stage schedules. The plan
+        of `Schedule1F1B` (`_get_pipeline_order`) numbers the last rank's forwards from 1 in 2.11: `check` says so.
+        """
+        order = schedule
+        if not isinstance(order, Mapping):
+            order = getattr(schedule, "pipeline_order", None) or schedule._get_pipeline_order()
+        rows = [order[rank] for rank in sorted(order)]
+        return Schedule.from_csv("".join(",".join("" if a is None else str(a) for a in row) + "\n" for row in rows))
+
+    @cached_property
+    def _text(self) -> str:
+        file: dict[str, Any] = {
+            "format": "chimera-schedule",
+            "version": 1,
+            "name": self.name,
+            "stages": self.stages,
+            "micro_batches": self.micro_batches,
+        }
+        if self.micro_batch_scale != 1:
+            file["micro_batch_scale"] = self.micro_batch_scale
+        if self.updates is not None:
+            file["synchronous"] = False
+            file["micro_batches_per_update"] = self.updates.micro_batches
+            file["weight_versions"] = self.updates.versions
+            if self.updates.delay is not None:
+                file["update_delay"] = self.updates.delay
+        file["replicas"] = [{"id": r, "workers": list(row)} for r, row in enumerate(self.placement)]
+        file["workers"] = [[op.fields() for op in row] for row in self.workers]
+        return json.dumps(file)
+
+    def _file(self, format: str) -> str:
+        text: str = ask({"do": "export", "schedule": {"text": self._text}, "format": format})["text"]
+        return text
+
+    def to_json(self) -> str:
+        """As `chimera schedule --format json` prints it. Raises ScheduleError for a schedule that `check` finds wrong."""
+        return self._file("json")
+
+    def to_csv(self, *, communication: bool = False) -> str:
+        """PyTorch's CSV, `compute_only`, or with `communication` `compute_comms`.
+
+        `torch.distributed.pipelining` loads it where there is one replica. V placements fail there over Gloo.
+        """
+        return self._file("csv-communication" if communication else "csv")
+
+    def check(self, *, max_in_flight: float | None = None, strict_order: bool = False) -> list[Violation]:
+        """All that is wrong with it; an empty list is a proof that it is a schedule and cannot get stuck.
+
+        `max_in_flight`: most activations of a worker, in those of a full micro-batch on its whole share of the model.
+        `strict_order`: gradients accumulated out of the order of samples are violations too.
+        """
+        request: dict[str, object] = {
+            "do": "check",
+            "schedule": {"text": self._text},
+            "strict_order": strict_order,
+        }
+        if max_in_flight is not None:
+            request["max_in_flight"] = max_in_flight
+        answer = ask(request)
+        found = zip(answer["report"]["violations"], answer["excerpts"], strict=True)
+        return [self._violation(finding, excerpt) for finding, excerpt in found]
+
+    def _violation(self, finding: Mapping[str, Any], excerpt: str) -> Violation:
+        places = tuple((place["worker"], place["position"]) for place in finding["places"])
+        ops = tuple(self.workers[w][i] for w, i in places) if finding["level"] == "schedule" else ()
+        return Violation(finding["kind"], finding["message"], finding["level"], places, ops, excerpt)
+
+    def simulate(
+        self,
+        costs: Costs | None = None,
+        *,
+        forward: float = 1.0,
+        backward: float = 2.0,
+        weight_gradient: float | None = None,
+        latency: float = 0.0,
+        stage_factors: Sequence[float] | None = None,
+        all_reduce: float = 0.0,
+        weights: float = 0.0,
+        activations: float = 0.0,
+        steps: int = 1,
+        sync: str = "eager-opt",
+        data_parallel: int = 1,
+        blocking_sends: bool = False,
+    ) -> Timeline:
+        """Times it: by `costs`, or by the times of one full micro-batch on a worker's whole share of the model.
+
+        Times are in any one unit. `backward` is B, of which `weight_gradient` (half of it by default) is W and the rest
+        I. `stage_factors`: how much more each stage takes. `all_reduce`: the sum of one stage's gradients.
+        `weights`, `activations`: bytes of a share, for memory in bytes. `steps`: steps in a row. `sync`: when gradients
+        are summed, `eager`, `eager-opt` or `post`. `data_parallel`: W. `blocking_sends`: senders wait for arrival.
+        """
+        request: dict[str, object] = {
+            "schedule": {"text": self._text},
+            "steps": steps,
+            "sync": sync,
+            "data_parallel": data_parallel,
+            "blocking_sends": blocking_sends,
+        }
+        if costs is not None:
+            request["costs"] = {"file": costs.to_json()}
+            return Timeline(request)
+        weight = backward / 2 if weight_gradient is None else weight_gradient
+        shares: dict[str, object] = {
+            "forward": forward,
+            "input_gradient": backward - weight,
+            "weight_gradient": weight,
+            "latency": latency,
+            "all_reduce": all_reduce,
+            "weights": weights,
+            "activations": activations,
+        }
+        if stage_factors is not None:
+            shares["stage_factors"] = list(stage_factors)
+        return Timeline({**request, "costs": shares})
+
+    def svg(self) -> str:
+        """The paper's figure: slots of equal length. Raises ScheduleError for a schedule that `check` finds wrong."""
+        return self._file("figure")
+
+    def _repr_svg_(self) -> str | None:
+        try:
+            return self.svg()
+        except ScheduleError:
+            return None  # notebooks show the text
+
+    def __str__(self) -> str:
+        """The figure as text; of what is no schedule the rows as they are."""
+        try:
+            return self._file("figure-text").rstrip("\n")
+        except ScheduleError:
+            return "\n".join(f"worker {w} | {' '.join(map(str, ops))}" for w, ops in enumerate(self.workers))
+
+    def __repr__(self) -> str:
+        ops = sum(len(row) for row in self.workers)
+        return f"<Schedule {self.name}: {self.stages} stages, {self.micro_batches} micro-batches, {ops} ops>"
+
+
+def _op(op: Op | str) -> Op:
+    return Op.parse(op) if isinstance(op, str) else Op(*op)
+
+
+def _where_first(workers: Iterable[Sequence[Op]]) -> tuple[int, ...]:
+    """The worker in whose row each stage stands first."""
+    holders: dict[int, int] = {}
+    for worker, ops in enumerate(workers):
+        for op in ops:
+            holders.setdefault(op.stage, worker)
+    return tuple(holders.get(stage, 0) for stage in range(1 + max(holders, default=0)))
+
+
+def _read(text: str) -> Schedule:
+    return _of_file(json.loads(ask({"do": "read", "schedule": {"text": text}})["text"]))
+
+
+def _of_file(file: Mapping[str, Any]) -> Schedule:
+    updates = None
+    if not file.get("synchronous", True):
+        updates = Updates(file["micro_batches_per_update"], file["weight_versions"], file.get("update_delay"))
+    return Schedule(
+        workers=[[Op.of_fields(op) for op in row] for row in file["workers"]],
+        placement=[replica["workers"] for replica in file["replicas"]],
+        name=file["name"],
+        micro_batches=file["micro_batches"],
+        micro_batch_scale=file.get("micro_batch_scale", 1.0),
+        updates=updates,
+    )

@@ -1,0 +1,19 @@
+"""The programs of docs/python.md that need no torch print what the page says."""
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+PAGE = Path(__file__).parents[3] / "docs" / "python.md"
+
+
+def test_programs_print_what_the_page_shows():
+    blocks = re.findall(r"^```python\n(.*?)^```\n\n```\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    assert blocks
+    names: dict[str, object] = {}
+    for program, expected in blocks:
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(program, names)
+        assert printed.getvalue() == expected

@@ -1,0 +1,43 @@
+"""Types and documents of the package."""
+
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import chimerapipe as cp
+
+PYTHON = Path(__file__).parents[2]
+
+
+def test_mypy_is_content(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import chimerapipe as cp\n"
+        "makespan: float = cp.schedule('chimera', stages=4, micro_batches=8).simulate().makespan\n"
+        "rows: list[str] = [violation.message for violation in cp.Schedule(['0F0 0B0']).check()]\n"
+        "wrong: str = makespan\n"
+    )
+    command = [sys.executable, "-m", "mypy", "--strict", f"--config-file={PYTHON / 'pyproject.toml'}"]
+    command += [f"--cache-dir={tmp_path}", str(Path(cp.__file__).parent), str(program)]
+    found = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    assert [line for line in found.splitlines() if "error" in line and not line.startswith("Found")] == [
+        line for line in found.splitlines() if "program.py:4" in line
+    ], found
+    assert "program.py:4" in found
+
+
+def test_everything_that_is_exported_is_explained():
+    for name in cp.__all__:
+        value = getattr(cp, name)
+        assert inspect.getdoc(value), name
+        if not inspect.isclass(value):
+            continue
+        for member, method in vars(value).items():
+            if not member.startswith("_") and (inspect.isfunction(method) or isinstance(method, property)):
+                assert inspect.getdoc(method), f"{name}.{member}"
+
+
+def test_it_needs_no_torch():
+    code = "import sys, chimerapipe; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
