@@ -101,6 +101,7 @@ FitPlan plan_fit(Model model, Data data, FitOptions options) {
   require_trainable(plan);
   plan.ends = partition_ends(plan);
   plan.program = training_program(plan, {.recompute = recomputed_stages(plan)});
+  plan.validation = validation_program(plan, ChannelDiscipline::PerDirection);
   return plan;
 }
 

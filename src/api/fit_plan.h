@@ -66,6 +66,7 @@ struct FitPlan : RunShape {
   FitOptions options;
   std::vector<std::int64_t> ends;  // [stage]: the first layer behind it
   Program program;
+  Program validation;  // forwards alone
 
   /// The samples of a micro-batch of a group.
   [[nodiscard]] SampleRange samples(std::int64_t step, GroupId group, MicroBatchId micro_batch) const;

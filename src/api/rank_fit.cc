@@ -21,26 +21,45 @@ RankFit::RankFit(const FitPlan& plan, RankId rank, Transport& transport)
     return make_module_stage(plan.stage(id), plan.model.layers, plan.use(id), plan.options.seed);
   });
   const std::map<StageId, ModuleStage*> stages = borrow<ModuleStage>(stages_);
-  std::vector<ParameterGroup*> in_order;
-  for (const auto& [id, stage] : stages) in_order.push_back(stage);
   share_initial_values(plan, rank, stages, transport);
+  // Making stages draws from the process's generator, and so may their first forwards: these come after, one by one.
+  std::array<double, 1> made{};
+  transport.all_sum(made);
   ProgramShape shape = program_shape(plan, place_.group);
   shape.boundaries = find_boundaries(plan, rank, stages, transport);
-  optimizer_ = make_optimizer(plan.options.optimizer, in_order);
   executor_ = std::make_unique<Executor>(place_.worker, borrow<Stage>(stages_), transport_, TensorSpec(), shape);
 }
 
 FitStep RankFit::train_step(std::int64_t step) {
-  load_targets(step);
+  if (!optimizer_) {
+    std::vector<ParameterGroup*> in_order;
+    for (const auto& [id, stage] : stages_) in_order.push_back(stage.get());
+    optimizer_ = make_optimizer(plan_.options.optimizer, in_order);
+  }
   const double rate = plan_.options.learning_rate.at(step, plan_.options.steps);
+  FitStep done = train_step(step, [&](double norm) { optimizer_->step(rate, clip_factor(norm, plan_.options.clip)); });
+  done.learning_rate = rate;
+  return done;
+}
+
+FitStep RankFit::train_step(std::int64_t step, const Update& update) {
+  const StepResult result = run(plan_.program, step, update);
+  return {step + 1, sum_in_data_order(plan_, result.losses), result.gradient_norm, 0};
+}
+
+double RankFit::validation_loss(std::int64_t step) {
+  return sum_in_data_order(plan_, run(plan_.validation, step, {}).losses);
+}
+
+StepResult RankFit::run(const Program& program, std::int64_t step, const Update& update) {
+  load_targets(step);
   const StepHooks hooks{
       .step = step + 1,
       .load = [&](StageId stage, MicroBatchId id) { return load(step, stage, id); },
-      .optimizer_step = [&](double norm) { optimizer_->step(rate, clip_factor(norm, plan_.options.clip)); },
+      .optimizer_step = update,
       .peak_memory = peak_resident_bytes,
   };
-  const StepResult result = executor_->run(plan_.program.workers[place_.worker.index()], hooks);
-  return {step + 1, sum_in_data_order(plan_, result.losses), result.gradient_norm, rate};
+  return executor_->run(program.workers[place_.worker.index()], hooks);
 }
 
 /// Loads the targets of the micro-batches whose last stage is here, and sums the counts of all ranks.

@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/random.h"
+#include "core/user_code_error.h"
 #include "model/keyed_dropout.h"
 #include "model/split_backward.h"
 
@@ -130,6 +131,8 @@ at::Tensor ModuleStage::run(const at::Tensor& input, const MicroBatch& batch) co
     const DropoutScope scope(batch.dropout, index);
     try {
       hidden = layers_[i](hidden);
+    } catch (const UserCodeError&) {
+      throw;
     } catch (...) {
       throw ConfigError(fmt::format("stage {}, layer {} ({}), on an input {}: {}", spec_.stage.value(), index,
                                     layers_[i].name(), in_words({hidden.sizes().vec(), hidden.scalar_type()}),
@@ -143,6 +146,8 @@ at::Tensor ModuleStage::scaled_loss(const at::Tensor& output, const MicroBatch& 
   LossSum loss;
   try {
     loss = spec_.loss->sum(output, batch.targets);
+  } catch (const UserCodeError&) {
+    throw;
   } catch (...) {
     throw ConfigError(fmt::format("the loss, on an output {}: {}",
                                   in_words({output.sizes().vec(), output.scalar_type()}), current_reason()));

@@ -53,7 +53,7 @@ class ModuleStage final : public Stage {
   ModuleStage(const ModuleStageSpec& spec, std::vector<Layer> layers, const ModuleUse& use);
 
   /// Throws ConfigError, naming stage and layer, where a layer fails, writes to the stage's input, gives a loss that
-  /// counts otherwise than Loss::count, or an output that is not what expect_output() said.
+  /// counts otherwise than Loss::count, or an output that is not what expect_output() said. Lets UserCodeError through.
   [[nodiscard]] at::Tensor forward(const at::Tensor& input, const MicroBatch& batch) override;
 
   /// What forward() gives for this input, found by running it without a graph; buffers are as before afterwards.

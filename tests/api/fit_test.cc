@@ -12,12 +12,15 @@
 #include <torch/nn.h>
 
 #include <atomic>
+#include <cmath>
 #include <mutex>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "core/error.h"
 #include "core/file_descriptor.h"
+#include "core/user_code_error.h"
 #include "generate/registry.h"
 #include "model/keyed_dropout.h"
 #include "transport/gloo/gloo_transport.h"
@@ -276,6 +279,41 @@ TEST(FitTest, RefusesPlansThatDoNotFit) {
   FitOptions options = small_options("1f1b", {4, 4});
   options.partition = {2, 2, 2, 3};
   EXPECT_THAT(refusal(model, options), HasSubstr("[2, 2, 2, 3] must be 4 positive numbers that add up to 8"));
+}
+
+TEST(FitTest, AnUpdateOfTheCallersOwnTakesThePlaceOfTheOptimizer) {
+  const FitPlan plan = plan_fit(small_network(), images, small_options("none", {1, 4}));
+  run_rank_threads(1, plan.rank_groups(), [&](RankId rank, Transport& transport) {
+    RankFit trainer(plan, rank, transport);
+    ModuleStage& stage = *trainer.stages().at(StageId(0));
+    const double before = trainer.validation_loss(0);
+    double seen = 0;
+    const FitStep step = trainer.train_step(0, [&](double norm) {
+      seen = norm;
+      const at::NoGradGuard no_graph;
+      for (const Parameter& parameter : stage.parameters()) at::Tensor(parameter.value).zero_();
+    });
+    EXPECT_DOUBLE_EQ(step.loss, before);
+    EXPECT_EQ(seen, step.gradient_norm);
+    EXPECT_GT(seen, 0);
+    EXPECT_GT(stage.gradients().abs().sum().item<double>(), 0);
+    EXPECT_NEAR(trainer.validation_loss(0), std::log(kClasses), 1e-12);
+  });
+}
+
+TEST(FitTest, WhatAUsersCodeRaisesInAnotherLanguagePassesThrough) {
+  const auto raised = std::make_exception_ptr(std::out_of_range("as it was"));
+  Model model = small_network();
+  model.layers[6] = [&]() -> Layer {
+    return Layer([&](const at::Tensor&) -> at::Tensor { throw UserCodeError("in short", raised); });
+  };
+  const FitPlan plan = plan_fit(model, images, small_options("1f1b", {4, 4}));
+  try {
+    fit(plan);
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const UserCodeError& error) {
+    EXPECT_EQ(error.cause(), raised);
+  }
 }
 
 }  // namespace
