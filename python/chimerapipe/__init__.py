@@ -3,6 +3,9 @@
 Schedules need no torch: `schedule`, `search`, `Schedule.check`, `Schedule.simulate`. docs/python.md shows all at work.
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from ._engine import ScheduleError
 from ._costs import Costs
 from ._generate import ScheduleEntry, SearchResult, schedule, schedules, search, search_placements
@@ -10,19 +13,36 @@ from ._op import Op
 from ._schedule import Schedule, Updates, Violation
 from ._timeline import Bubble, Timeline
 
+if TYPE_CHECKING:
+    from ._hugging_face import layers_of
+    from ._pipeline import Pipeline, Step
+
 __all__ = [
     "Bubble",
     "Costs",
     "Op",
+    "Pipeline",
     "Schedule",
     "ScheduleEntry",
     "ScheduleError",
     "SearchResult",
+    "Step",
     "Timeline",
     "Updates",
     "Violation",
+    "layers_of",
     "schedule",
     "schedules",
     "search",
     "search_placements",
 ]
+
+
+_OF_TORCH = {"Pipeline": "_pipeline", "Step": "_pipeline", "layers_of": "_hugging_face"}
+
+
+def __getattr__(name: str) -> Any:
+    """What needs torch is imported when it is first used."""
+    if name not in _OF_TORCH:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f".{_OF_TORCH[name]}", __name__), name)

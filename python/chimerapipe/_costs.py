@@ -33,7 +33,7 @@ class Costs:
 
     @staticmethod
     def from_json(text: str) -> Costs:
-        """Reads what `chimera train --op-times` and `chimera profile` write: costs as a run measured them, in seconds."""
+        """Reads what `chimera train --op-times` writes: costs as a run measured them, in seconds."""
         file = json.loads(text)
         stages = file.pop("stages")
 

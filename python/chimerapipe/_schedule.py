@@ -147,7 +147,7 @@ class Schedule:
         return text
 
     def to_json(self) -> str:
-        """As `chimera schedule --format json` prints it. Raises ScheduleError for a schedule that `check` finds wrong."""
+        """As `chimera schedule --format json` prints it. Raises ScheduleError where `check` finds it wrong."""
         return self._file("json")
 
     def to_csv(self, *, communication: bool = False) -> str:

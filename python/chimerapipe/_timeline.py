@@ -130,7 +130,7 @@ class Timeline:
         return self._file("perfetto")
 
     def save(self, path: str) -> None:
-        """Writes the picture that the name's end asks for: `.svg`, `.html`, `.json` (a trace for Perfetto) or `.txt`."""
+        """Writes the picture that the name's end asks for: `.svg`, `.html`, `.json` (for Perfetto) or `.txt`."""
         formats = {".svg": "svg", ".html": "html", ".json": "perfetto", ".txt": "text"}
         kind = formats.get(Path(path).suffix)
         if kind is None:

@@ -17,3 +17,8 @@ def test_programs_print_what_the_page_shows():
         with contextlib.redirect_stdout(printed):
             exec(program, names)
         assert printed.getvalue() == expected
+
+
+def test_the_page_shows_the_example():
+    example = PAGE.parents[1] / "examples" / "first_pipeline.py"
+    assert f"```python\n{example.read_text()}```" in PAGE.read_text()

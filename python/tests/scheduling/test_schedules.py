@@ -119,7 +119,7 @@ def test_costs_of_each_stage_as_a_run_measured_them(tmp_path):
     assert cp.Costs.read(tmp_path / "times.json") == costs
     schedule = cp.schedule("1f1b", 2, 4)
     assert schedule.simulate(costs).makespan > schedule.simulate(forward=1, backward=2).makespan
-    whole = cp.Costs.from_json('{"latency": 0, "stages": [{"forward": 1, "backward": 2}, {"forward": 1, "backward": 2}]}')
+    whole = cp.Costs.from_json(json.dumps({"latency": 0, "stages": [{"forward": 1, "backward": 2}] * 2}))
     assert schedule.simulate(whole).makespan == schedule.simulate(forward=1, backward=2).makespan
     with pytest.raises(cp.ScheduleError, match="stages"):
         cp.schedule("1f1b", 4, 4).simulate(costs)

@@ -1,0 +1,375 @@
+// The training half in Python: a pipeline of the user's modules on the C++ executor and transports.
+
+#include <ATen/Parallel.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "api/rank_fit.h"
+#include "core/user_code_error.h"
+#include "schedule/schedule_json.h"
+#include "transport/gloo/gloo_transport.h"
+#include "transport/threads/rank_threads.h"
+#include "transport/threads/thread_transport.h"
+
+namespace py = pybind11;
+
+namespace {
+
+using namespace chimera;
+
+/// Calls Python with the GIL. What it raises becomes a UserCodeError.
+template <class Call>
+auto in_python(const Call& call) {
+  const py::gil_scoped_acquire locked;
+  try {
+    return call();
+  } catch (py::error_already_set& error) {
+    std::string line = error.what();
+    line = line.substr(0, line.find('\n'));
+    throw UserCodeError(line, std::current_exception());
+  }
+}
+
+/// Has Python raise what was caught here. Python's own errors go on with their traceback; with the GIL.
+[[noreturn]] void raise_again() {
+  try {
+    throw;
+  } catch (const UserCodeError& error) {
+    std::rethrow_exception(error.cause());
+  } catch (python_error& error) {  // of a node of Python in a backward
+    error.restore();
+    throw py::error_already_set();
+  }
+}
+
+/// A Python object that may be dropped by any thread.
+class Held {
+ public:
+  explicit Held(py::object object)
+      : object_(new py::object(std::move(object)), [](py::object* held) {
+          const py::gil_scoped_acquire locked;
+          delete held;
+        }) {}
+  [[nodiscard]] const py::object& get() const { return *object_; }
+
+ private:
+  std::shared_ptr<py::object> object_;
+};
+
+/// Parameters by name in their module, each once.
+using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+
+/// One of the user's layers: its parameters under their names, and a call of Python from tensor to tensor.
+class PythonModule : public torch::nn::Module {
+ public:
+  PythonModule(std::string kind, py::object call, const NamedTensors& parameters)
+      : torch::nn::Module(std::move(kind)), call_(std::move(call)) {
+    for (const auto& [name, tensor] : parameters) add(*this, name, tensor);
+  }
+
+  at::Tensor forward(const at::Tensor& input) {
+    return in_python([&] { return call_.get()(input).cast<at::Tensor>(); });
+  }
+
+ private:
+  /// Torch has no dots in names: those of Python are a module's own in a tree of modules.
+  static void add(torch::nn::Module& module, const std::string& name, const at::Tensor& tensor) {
+    const auto dot = name.find('.');
+    if (dot == std::string::npos) {
+      module.register_parameter(name, tensor, tensor.requires_grad());
+      return;
+    }
+    const std::string first = name.substr(0, dot);
+    const auto children = module.named_children();
+    const auto* child = children.find(first);
+    const auto inner = child ? *child : module.register_module(first, std::make_shared<torch::nn::Module>());
+    add(*inner, name.substr(dot + 1), tensor);
+  }
+
+  Held call_;
+};
+
+struct PythonLayer {
+  std::string kind;
+  py::object call;
+  NamedTensors parameters;
+};
+
+/// [layer] of one rank; none where the rank does not hold it.
+using RankLayers = std::map<std::int64_t, PythonLayer>;
+
+Loss python_loss(const py::object& sum, const py::object& count) {
+  const auto counted = [count = Held(count)](const at::Tensor& target) {
+    return in_python([&] { return count.get()(target).cast<std::int64_t>(); });
+  };
+  return {.sum = [sum = Held(sum), counted](const at::Tensor& output, const at::Tensor& target) -> LossSum {
+            const at::Tensor value = in_python([&] { return sum.get()(output, target).cast<at::Tensor>(); });
+            return {value, counted(target)};
+          },
+          .count = counted};
+}
+
+/// The samples of the step under way: those of all groups, or of one.
+struct CurrentBatch {
+  Batch batch;
+  std::int64_t first = 0;  // among the samples of all groups
+
+  [[nodiscard]] Batch part(const SampleRange& range) const {
+    const auto cut = [&](const at::Tensor& all) { return all.narrow(0, range.first - first, range.count); };
+    return {cut(batch.input), cut(batch.target)};
+  }
+};
+
+/// Who runs what, before any layer is there.
+class Plan {
+ public:
+  Plan(const std::string& schedule, std::int64_t layers, FitOptions options) {
+    options.own_schedule = schedule_from_json(schedule, "schedule");
+    const auto none = [](const at::Tensor& input) { return input; };
+    Model model{std::vector<LayerFactory>(static_cast<std::size_t>(layers), [none] { return Layer(none); }), {}};
+    model.loss.sum = [](const at::Tensor&, const at::Tensor&) { return LossSum(); };
+    plan_ = plan_fit(
+        std::move(model), [](const SampleRange&) { return Batch(); }, std::move(options));
+  }
+
+  [[nodiscard]] const FitPlan& get() const { return plan_; }
+  [[nodiscard]] std::int64_t num_ranks() const { return plan_.num_ranks(); }
+  [[nodiscard]] std::int64_t group(std::int64_t rank) const { return plan_.ranks.place(RankId(rank)).group.value(); }
+  /// [stage]: its first layer and the one behind it.
+  [[nodiscard]] std::vector<std::pair<std::int64_t, std::int64_t>> stage_layers() const {
+    std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
+    for (std::size_t s = 0; s < plan_.ends.size(); ++s)
+      ranges.emplace_back(s == 0 ? 0 : plan_.ends[s - 1], plan_.ends[s]);
+    return ranges;
+  }
+  [[nodiscard]] std::vector<std::int64_t> stages_of(std::int64_t rank) const {
+    std::vector<std::int64_t> stages;
+    for (const StageId id : plan_.stages_of(plan_.ranks.place(RankId(rank)).worker)) stages.push_back(id.value());
+    return stages;
+  }
+  /// The rank whose stage counts where several hold copies.
+  [[nodiscard]] std::int64_t owner(std::int64_t stage) const {
+    return plan_.ranks.rank({GroupId(0), plan_.schedule.placement.worker(ReplicaId(0), StageId(stage))}).value();
+  }
+  [[nodiscard]] bool is_copied(std::int64_t stage) const { return plan_.use(StageId(stage)).replicated; }
+
+ private:
+  FitPlan plan_;
+};
+
+/// Gradients where backwards add to them. Python's code may put others in their place, or none.
+struct OwnGradient {
+  at::Tensor parameter;
+  at::Tensor gradient;
+};
+
+/// The ranks of this process: all of them as threads, or one.
+class Run {
+ public:
+  /// `layers`: of each rank of this process.
+  Run(const Plan& plan, const std::vector<RankLayers>& layers, std::int64_t first_rank, const py::object& loss,
+      const py::object& count)
+      : first_rank_(first_rank), batch_(std::make_shared<CurrentBatch>()) {
+    const auto data = [batch = batch_](const SampleRange& range) { return batch->part(range); };
+    for (const RankLayers& own : layers) {
+      auto rank_plan = std::make_unique<FitPlan>(plan.get());
+      rank_plan->data = data;
+      rank_plan->model.loss = python_loss(loss, count);
+      for (const auto& [index, layer] : own) {
+        const auto module = std::make_shared<PythonModule>(layer.kind, layer.call, layer.parameters);
+        rank_plan->model.layers[static_cast<std::size_t>(index)] = [module] { return Layer(module); };
+      }
+      plans_.push_back(std::move(rank_plan));
+    }
+    ranks_.resize(plans_.size());
+    if (plans_.size() == 1 && plan.num_ranks() > 1) {
+      const std::int64_t of_group = plan.get().mini_batch() / plan.get().ranks.data_parallel;
+      batch_->first = plan.group(first_rank) * of_group;
+    }
+  }
+
+  ~Run() {
+    const py::gil_scoped_release unlocked;
+    ranks_.clear();
+    transports_.clear();
+  }
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  /// Joins the other processes of the run.
+  void join_processes(const MeetingPoint& meeting, std::int64_t world_size) {
+    GlooOptions options;
+    options.rank = static_cast<int>(first_rank_);
+    options.world_size = static_cast<int>(world_size);
+    options.meeting = meeting;
+    options.groups = plans_.front()->rank_groups();
+    guarded([&] { transports_.push_back(connect_gloo(options)); });
+  }
+
+  /// Makes the stages. Collective, as all below. The batch's first samples find the shapes of messages.
+  void start(const at::Tensor& input, const at::Tensor& target) {
+    batch_->batch = {input, target};
+    if (transports_.empty()) {
+      const int ranks = static_cast<int>(plans_.size());
+      threads_ = std::make_unique<RankThreads>(ranks);
+      hub_ = std::make_unique<ThreadHub>(ranks, plans_.front()->rank_groups());
+      for (int r = 0; r < ranks; ++r) transports_.push_back(hub_->transport(RankId(r)));
+    }
+    const auto torch_threads = at::get_num_threads();
+    on_all_ranks([&](std::size_t r) {
+      at::set_num_threads(torch_threads);
+      ranks_[r] = std::make_unique<RankFit>(*plans_[r], rank(r), *transports_[r]);
+    });
+    for (const auto& each : ranks_) {
+      for (const auto& [id, stage] : each->stages()) {
+        for (const Parameter& parameter : stage->parameters())
+          own_.push_back({parameter.value, parameter.value.grad()});
+      }
+    }
+  }
+
+  /// Loss and gradient norm; gradients are clipped to `clip` (0: not) and left for the caller's optimizer.
+  std::pair<double, double> step(const at::Tensor& input, const at::Tensor& target, double clip) {
+    batch_->batch = {input, target};
+    for (OwnGradient& own : own_) own.parameter.mutable_grad() = own.gradient;
+    FitStep done;
+    on_all_ranks([&](std::size_t r) {
+      const FitStep mine = ranks_[r]->train_step(steps_, [&](double norm) {
+        const double factor = clip_factor(norm, clip);
+        if (factor == 1) return;
+        for (const auto& [id, stage] : ranks_[r]->stages()) stage->gradients().mul_(factor);
+      });
+      if (r == 0) done = mine;
+    });
+    ++steps_;
+    return {done.loss, done.gradient_norm};
+  }
+
+  double validate(const at::Tensor& input, const at::Tensor& target) {
+    batch_->batch = {input, target};
+    double loss = 0;
+    on_all_ranks([&](std::size_t r) {
+      const double mine = ranks_[r]->validation_loss(steps_);
+      if (r == 0) loss = mine;
+    });
+    return loss;
+  }
+
+ private:
+  [[nodiscard]] RankId rank(std::size_t local) const { return RankId(first_rank_ + static_cast<std::int64_t>(local)); }
+
+  void on_all_ranks(const std::function<void(std::size_t)>& body) {
+    if (over_) throw Error("this pipeline has failed before; make another");
+    guarded([&] {
+      if (!threads_) return body(0);
+      const auto failure = threads_->run(
+          static_cast<int>(plans_.size()), [&](RankId each) { body(each.index()); },
+          [&](const std::string& why) { hub_->close(why); });
+      if (failure) std::rethrow_exception(failure->error);
+    });
+  }
+
+  /// Runs `action` without the GIL. A failure ends the run: the transport must know before its end.
+  void guarded(const std::function<void()>& action) {
+    try {
+      const py::gil_scoped_release unlocked;
+      try {
+        action();
+      } catch (...) {
+        over_ = true;
+        leave_in_failure();
+        throw;
+      }
+    } catch (...) {
+      raise_again();
+    }
+  }
+
+  /// Destroys the transports while an exception is under way, so that none waits for others.
+  void leave_in_failure() noexcept {
+    struct Leave {
+      Run& run;
+      ~Leave() {
+        run.ranks_.clear();
+        run.transports_.clear();
+      }
+    };
+    try {
+      const Leave leave{*this};
+      throw 0;
+    } catch (int) {
+    }
+  }
+
+  std::int64_t first_rank_;
+  std::shared_ptr<CurrentBatch> batch_;
+  std::vector<std::unique_ptr<FitPlan>> plans_;  // [rank of this process]
+  std::unique_ptr<RankThreads> threads_;         // of several
+  std::unique_ptr<ThreadHub> hub_;
+  std::vector<std::unique_ptr<Transport>> transports_;
+  std::vector<std::unique_ptr<RankFit>> ranks_;
+  std::vector<OwnGradient> own_;
+  std::int64_t steps_ = 0;
+  bool over_ = false;
+};
+
+Plan make_plan(const std::string& schedule, std::int64_t layers, const std::vector<std::int64_t>& partition,
+               std::int64_t data_parallel, std::int64_t micro_batch_size, bool recompute) {
+  FitOptions options;
+  options.partition = partition;
+  options.data_parallel = data_parallel;
+  options.micro_batch_size = micro_batch_size;
+  options.recompute = recompute;
+  return {schedule, layers, std::move(options)};
+}
+
+void join_in_file(Run& run, const std::string& path, std::int64_t world_size) {
+  run.join_processes(meeting_in_file(path), world_size);
+}
+
+void join_at_server(Run& run, const std::string& host, std::uint16_t port, std::int64_t world_size) {
+  MeetingPoint meeting;
+  meeting.host = host;
+  meeting.port = port;
+  run.join_processes(meeting, world_size);
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_training, module) {
+  module.doc() = "The compiled training half.";
+  py::register_exception<chimera::Error>(module, "Error");
+  py::register_exception<chimera::ConfigError>(module, "ConfigError", module.attr("Error"));
+  py::register_exception<chimera::ScheduleError>(module, "ScheduleError", module.attr("Error"));
+  py::register_exception<chimera::PeerLostError>(module, "PeerLostError", module.attr("Error"));
+  py::class_<PythonLayer>(module, "Layer")
+      .def(py::init([](std::string kind, py::object call, NamedTensors parameters) {
+             return PythonLayer{std::move(kind), std::move(call), std::move(parameters)};
+           }),
+           py::arg("kind"), py::arg("call"), py::arg("parameters"));
+  py::class_<Plan>(module, "Plan")
+      .def(py::init(&make_plan), py::arg("schedule"), py::arg("layers"), py::arg("partition"), py::arg("data_parallel"),
+           py::arg("micro_batch_size"), py::arg("recompute"))
+      .def_property_readonly("num_ranks", &Plan::num_ranks)
+      .def_property_readonly("stage_layers", &Plan::stage_layers)
+      .def("group", &Plan::group)
+      .def("stages_of", &Plan::stages_of)
+      .def("owner", &Plan::owner)
+      .def("is_copied", &Plan::is_copied);
+  py::class_<Run>(module, "Run")
+      .def(py::init<const Plan&, const std::vector<RankLayers>&, std::int64_t, const py::object&, const py::object&>(),
+           py::arg("plan"), py::arg("layers"), py::arg("first_rank"), py::arg("loss"), py::arg("count"))
+      .def("join_in_file", &join_in_file)
+      .def("join_at_server", &join_at_server)
+      .def("start", &Run::start)
+      .def("step", &Run::step)
+      .def("validate", &Run::validate);
+}

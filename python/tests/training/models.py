@@ -1,0 +1,47 @@
+"""Models as lists of layers, and what the unpipelined one does with the same batch."""
+
+import copy
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+
+def squares(output, target):
+    return ((output - target) ** 2).sum()
+
+
+def cross_entropy(output, target):
+    return nn.functional.cross_entropy(output.flatten(0, -2), target.flatten(), reduction="sum")
+
+
+@dataclass
+class Example:
+    layers: list
+    loss: object
+    inputs: torch.Tensor
+    targets: torch.Tensor
+
+    def unpipelined(self):
+        """Loss and gradients by global name, of the mean loss over the whole batch."""
+        layers = copy.deepcopy(self.layers)
+        hidden = self.inputs
+        for layer in layers:
+            hidden = layer(hidden)
+        loss = self.loss(hidden, self.targets) / self.targets.numel()
+        loss.backward()
+        gradients = {f"{i}.{n}": p.grad for i, layer in enumerate(layers) for n, p in layer.named_parameters()}
+        return loss.item(), gradients
+
+
+def perceptron(samples, layers=4):
+    made = [nn.Sequential(nn.Linear(6, 6), nn.Tanh()).double() for _ in range(layers)]
+    return Example(made, squares, torch.randn(samples, 6).double(), torch.randn(samples, 6).double())
+
+
+def convolutions(samples):
+    def block(channels):
+        return nn.Sequential(nn.Conv2d(channels, 4, 3, padding=1), nn.GroupNorm(2, 4), nn.ReLU()).double()
+
+    layers = [block(3), block(4), block(4), nn.Sequential(nn.Flatten(), nn.Linear(64, 5)).double()]
+    return Example(layers, cross_entropy, torch.randn(samples, 3, 4, 4).double(), torch.randint(5, (samples,)))

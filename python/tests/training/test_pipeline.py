@@ -1,0 +1,204 @@
+"""Pipelines of Python modules on rank threads: numbers of the unpipelined model, and what is refused."""
+
+import copy
+
+import pytest
+import torch
+from models import convolutions, perceptron, squares
+from torch import nn
+
+import chimerapipe as cp
+
+SCHEDULES = [entry.name for entry in cp.schedules() if entry.synchronous]
+TOLERANCE = 1e-12  # float64: sums over micro-batches and copies in another order
+
+
+def expect_unpipelined(example, pipeline):
+    loss, gradients = example.unpipelined()
+    step = pipeline.step(example.inputs, example.targets)
+    assert step.loss == pytest.approx(loss, rel=TOLERANCE)
+    norm = torch.sqrt(sum((g**2).sum() for g in gradients.values())).item()
+    assert step.gradient_norm == pytest.approx(norm, rel=TOLERANCE)
+    named = dict(pipeline.named_parameters())
+    assert named.keys() == gradients.keys()
+    for name, expected in gradients.items():
+        torch.testing.assert_close(named[name].grad, expected, rtol=0, atol=TOLERANCE, msg=name)
+
+
+def pipeline_of(example, name="chimera", stages=4, micro_batches=4, parameters=None, **options):
+    schedule = cp.schedule(name, stages, micro_batches, **(parameters or {}))
+    return cp.Pipeline(example.layers, example.loss, schedule, **options)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_every_schedule_has_the_gradients_of_the_unpipelined_model(name):
+    stages = cp.schedule(name, 2, 4).stages
+    example = perceptron(samples=16, layers=stages)
+    expect_unpipelined(example, pipeline_of(example, name, 2, 4, micro_batch_size=2, data_parallel=2))
+
+
+@pytest.mark.parametrize("name", ["1f1b", "zb-h1", "chimera"])
+def test_convolutions_with_and_without_recomputation(name):
+    for recompute in (False, True):
+        example = convolutions(samples=8)
+        expect_unpipelined(example, pipeline_of(example, name, 2, 4, micro_batch_size=2, recompute=recompute))
+
+
+def test_an_optimizer_of_torch_updates_all_copies_alike():
+    example = perceptron(samples=8)
+    alone = nn.Sequential(*copy.deepcopy(example.layers))
+    pipeline = pipeline_of(example, micro_batch_size=2)
+    optimizers = [torch.optim.AdamW(model.parameters(), lr=0.1) for model in (alone, pipeline)]
+    for _ in range(3):
+        optimizers[0].zero_grad()
+        loss = squares(alone(example.inputs), example.targets) / example.targets.numel()
+        loss.backward()
+        norm = torch.sqrt(sum((p.grad**2).sum() for p in alone.parameters()))
+        for parameter in alone.parameters():
+            parameter.grad *= min(1, 0.1 / norm)
+        optimizers[0].step()
+        optimizers[1].zero_grad()  # None in place of the views: attached again
+        step = pipeline.step(example.inputs, example.targets, optimizer=optimizers[1], clip=0.1)
+        assert step.loss == pytest.approx(loss.item(), rel=TOLERANCE)
+    state = pipeline.state_dict()
+    for name, value in alone.state_dict().items():
+        torch.testing.assert_close(state[name], value, rtol=1e-9, atol=1e-12)
+    copies = {}
+    for layer in pipeline._all():
+        for name, parameter in layer.module.named_parameters():
+            assert torch.equal(copies.setdefault((layer.index, name), parameter), parameter)
+
+
+def test_values_are_loaded_by_global_names_and_validation_changes_nothing():
+    example, other = perceptron(samples=8), perceptron(samples=8)
+    pipeline = pipeline_of(example, micro_batch_size=2)
+    pipeline.load_state_dict(nn.Sequential(*other.layers).state_dict())
+    other.inputs, other.targets = example.inputs, example.targets
+    expected, _ = other.unpipelined()
+    assert pipeline.validate(example.inputs, example.targets) == pytest.approx(expected, rel=TOLERANCE)
+    before = {name: value.clone() for name, value in pipeline.state_dict().items()}
+    pipeline.validate(example.inputs, example.targets)
+    assert all(torch.equal(before[name], value) for name, value in pipeline.state_dict().items())
+
+
+def test_the_callers_random_numbers_go_on():
+    example = perceptron(samples=4)
+    state = torch.get_rng_state()
+    pipeline_of(example).step(example.inputs, example.targets)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+class Scaled(torch.autograd.Function):
+    """Frees what it saved in its only backward."""
+
+    calls = 0
+
+    @staticmethod
+    def forward(context, x, weight):
+        context.kept = (x, weight)
+        return x * weight
+
+    @staticmethod
+    def backward(context, gradient):
+        Scaled.calls += 1
+        x, weight = context.kept
+        del context.kept
+        return gradient * weight, (gradient * x).sum(0)
+
+
+class ScaledLayer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(6).double())
+        self.inner = nn.Linear(6, 6).double()
+
+    def forward(self, x):
+        hidden = self.inner(x)
+        if hidden.requires_grad:
+            hidden.register_hook(lambda gradient: gradient * 2)
+        return Scaled.apply(hidden, self.weight) * self.weight
+
+
+@pytest.mark.parametrize("name", ["1f1b", "zb-h1"])
+def test_functions_with_weights_and_hooks_run_once(name):
+    example = perceptron(samples=4)
+    example.layers[1:3] = [ScaledLayer(), ScaledLayer()]
+    pipeline = pipeline_of(example, name, 2, 4)
+    expect_unpipelined(example, pipeline)
+    Scaled.calls = 0
+    pipeline.step(example.inputs, example.targets)
+    assert Scaled.calls == 8
+
+
+def test_an_exception_of_a_module_comes_back_with_its_traceback():
+    class Broken(nn.Linear):
+        def forward(self, x):
+            raise KeyError("deliberate")
+
+    example = perceptron(samples=4)
+    example.layers[2] = Broken(6, 6).double()
+    pipeline = pipeline_of(example)
+    with pytest.raises(KeyError, match="deliberate") as raised:
+        pipeline.step(example.inputs, example.targets)
+    assert "raise KeyError" in str(raised.traceback[-1])
+    with pytest.raises(Exception, match="failed before"):
+        pipeline.step(example.inputs, example.targets)
+
+
+def test_an_exception_of_a_backward_comes_back_too():
+    class Refuses(torch.autograd.Function):
+        @staticmethod
+        def forward(context, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(context, gradient):
+            raise KeyError("deliberate")
+
+    class Broken(nn.Linear):
+        def forward(self, x):
+            return Refuses.apply(super().forward(x))
+
+    example = perceptron(samples=4)
+    example.layers[2] = Broken(6, 6).double()
+    with pytest.raises(KeyError, match="deliberate"):
+        pipeline_of(example, "zb-h1").step(example.inputs, example.targets)
+
+
+def refused(layer, words, **options):
+    example = perceptron(samples=8)
+    example.layers[1] = layer
+    with pytest.raises((Exception), match=words) as refusal:
+        pipeline_of(example, **options).step(example.inputs, example.targets)
+    assert "\n" not in str(refusal.value)
+
+
+def test_what_copies_would_do_differently_is_refused_by_name():
+    norm = nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6)).double()
+    refused(norm, r"layer 1 .*buffer '1\.", micro_batch_size=2)
+    refused(nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.5)).double(), "layer 1 .*random", micro_batch_size=2)
+    example = perceptron(samples=8)
+    example.layers[1] = nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6), nn.Dropout(0.5)).double()
+    pipeline_of(example, "1f1b", micro_batch_size=2).step(example.inputs, example.targets)
+    assert example.layers[1][1].num_batches_tracked == 4
+
+
+def test_other_refusals():
+    class Pair(nn.Linear):
+        def forward(self, x):
+            return super().forward(x), x
+
+    refused(Pair(6, 6).double(), r"layer 1 \(Pair\) gives a tuple", micro_batch_size=2)
+    example = perceptron(samples=8)
+    example.layers[3] = example.layers[2]
+    with pytest.raises(Exception, match="share a parameter"):
+        pipeline_of(example, "1f1b", 2, 4)
+    example = perceptron(samples=8)
+    with pytest.raises(Exception, match="8 samples, where a step of this process takes 4"):
+        pipeline_of(example).step(example.inputs, example.targets)
+
+
+def test_a_schedule_of_ones_own_trains():
+    example = perceptron(samples=2)
+    schedule = cp.Schedule(["0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1"])
+    expect_unpipelined(example, cp.Pipeline(example.layers, example.loss, schedule))

@@ -1,0 +1,44 @@
+"""Ranks as processes: the example of the README under torchrun, and what is seen of a rank that fails."""
+
+import contextlib
+import io
+import os
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+EXAMPLE = HERE.parents[2] / "examples" / "first_pipeline.py"
+
+
+def torchrun(ranks, script):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", str(script)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=100)
+
+
+def losses(printed):
+    return [float(loss) for loss in re.findall(r"loss ([0-9.]+)", printed)]
+
+
+def test_the_first_pipeline_learns_alike_under_torchrun_and_on_threads():
+    processes = torchrun(4, EXAMPLE)
+    assert processes.returncode == 0, processes.stderr
+    assert losses(processes.stdout)[-1] < losses(processes.stdout)[0] / 2
+    threads = io.StringIO()
+    with contextlib.redirect_stdout(threads):
+        runpy.run_path(str(EXAMPLE))
+    assert losses(threads.getvalue()) == losses(processes.stdout)
+    program = [line for line in EXAMPLE.read_text().splitlines() if line]
+    assert len(program) <= 15
+
+
+def test_an_exception_ends_the_job_with_one_traceback():
+    failed = torchrun(2, HERE / "failing.py")
+    assert failed.returncode != 0
+    ranks = re.split(r"\n[EW]\d{4} ", failed.stderr)[0]  # then torchrun reports
+    assert failed.stderr.count("ValueError: deliberate") == 1, failed.stderr
+    assert ranks.count("Traceback") == 1 and 'failing.py", line' in ranks, failed.stderr
+    assert failed.stderr.count("another rank failed") <= 1
