@@ -46,6 +46,16 @@ std::string dashed(std::string name) {
   return name;
 }
 
+/// A cell of a Markdown table, which a bar would end.
+std::string table_cell(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '|') result += '\\';
+    result += c;
+  }
+  return result;
+}
+
 /// What --help says below its flags; the heading one level below `level`.
 std::string markdown_body(const CommandEntry& command) {
   std::string text = fmt::format("{}.\n\n```\n{}\n```\n\n", command.description, command.usage);
@@ -54,12 +64,8 @@ std::string markdown_body(const CommandEntry& command) {
   for (const FlagGroup& group : command.groups) {
     text += fmt::format("**{}**\n\n| flag | what |\n| --- | --- |\n", group.heading);
     for (const FlagEntry& flag : group.flags) {
-      std::string takes = flag.takes.empty() ? "" : " " + flag.takes;
-      std::string what = flag.description;
-      for (std::string* cell : {&takes, &what}) {
-        for (std::size_t at = 0; (at = cell->find('|', at)) != std::string::npos; at += 2) cell->insert(at, "\\");
-      }
-      text += fmt::format("| `{}`{} | {} |\n", flag_names(flag), takes, what);
+      const std::string takes = flag.takes.empty() ? "" : " " + flag.takes;
+      text += fmt::format("| `{}`{} | {} |\n", flag_names(flag), table_cell(takes), table_cell(flag.description));
     }
     text += "\n";
   }
