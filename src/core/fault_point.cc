@@ -21,11 +21,13 @@ struct Fault {
   std::string point;
   int rank = 0;
   int count = 1;
+  int start = 1;  // of the job; 0: every one
 };
 
 int required_number(std::string_view text) {
   if (const auto number = parse_number<int>(text)) return *number;
-  throw ConfigError("CHIMERA_FAULT: '" + std::string(text) + "' is not a number; expected ACTION@POINT[:RANK[:COUNT]]");
+  throw ConfigError("CHIMERA_FAULT: '" + std::string(text) +
+                    "' is not a number; expected ACTION@POINT[:RANK[:COUNT[:START]]]");
 }
 
 void require_known(const std::string& point) {
@@ -43,13 +45,12 @@ std::optional<Fault> read_fault() {
   const std::string_view text = variable;
   const auto at = text.find('@');
   Fault fault{.action = std::string(text.substr(0, at)), .point = {}};
-  const bool known = fault.action == "kill" || fault.action == "kill-launcher" || fault.action == "throw" ||
-                     fault.action == "segfault" || fault.action == "stop" || fault.action == "hang" ||
-                     fault.action == "nan" || fault.action == "flip";
-  if (at == std::string_view::npos || !known) {
+  static const std::vector<std::string> actions = {
+      "kill", "kill-launcher", "terminate", "terminate-launcher", "throw", "segfault", "stop", "hang", "nan", "flip"};
+  if (at == std::string_view::npos || std::ranges::find(actions, fault.action) == actions.end()) {
     throw ConfigError(
-        "CHIMERA_FAULT: expected ACTION@POINT[:RANK[:COUNT]] with ACTION kill, kill-launcher, throw, segfault, stop, "
-        "hang, nan or flip");
+        "CHIMERA_FAULT: expected ACTION@POINT[:RANK[:COUNT[:START]]] with ACTION kill, kill-launcher, terminate, "
+        "terminate-launcher, throw, segfault, stop, hang, nan or flip");
   }
   std::string_view rest = text.substr(at + 1);
   const auto next = [&rest] {
@@ -68,6 +69,7 @@ std::optional<Fault> read_fault() {
   }
   if (!rest.empty()) fault.rank = required_number(next());
   if (!rest.empty()) fault.count = required_number(next());
+  if (!rest.empty()) fault.start = required_number(next());
   return fault;
 }
 
@@ -76,12 +78,20 @@ const std::optional<Fault>& fault() {
   return value;
 }
 
+/// Which start of the job this is, from 1: a launcher that has started it before says so.
+int start_of_job() {
+  static const char* const restarts = std::getenv("CHIMERA_START");
+  return restarts == nullptr ? 1 : 1 + required_number(restarts);
+}
+
 thread_local int told_rank = 0;
 thread_local int passages = 0;
 
 void fail(const Fault& what) {
   if (what.action == "kill") ::kill(::getpid(), SIGKILL);
   if (what.action == "kill-launcher") ::kill(::getppid(), SIGKILL);
+  if (what.action == "terminate") ::kill(::getpid(), SIGTERM);
+  if (what.action == "terminate-launcher") ::kill(::getppid(), SIGTERM);
   if (what.action == "stop") ::raise(SIGSTOP);
   while (what.action == "hang") ::pause();
   if (what.action == "segfault") ::raise(SIGSEGV);
@@ -99,6 +109,7 @@ int fault_rank() { return told_rank; }
 bool fault_point(std::string_view point) {
   const auto& planned = fault();
   if (!planned || planned->point != point || planned->rank != told_rank) return false;
+  if (planned->start != 0 && planned->start != start_of_job()) return false;
   if (++passages != planned->count) return false;
   fail(*planned);
   return planned->action == "nan" || planned->action == "flip";

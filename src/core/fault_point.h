@@ -1,6 +1,6 @@
 #pragma once
 // Named places at which a test (or a user rehearsing a cluster) makes a rank fail:
-// CHIMERA_FAULT=ACTION@POINT[:RANK[:COUNT]].
+// CHIMERA_FAULT=ACTION@POINT[:RANK[:COUNT[:START]]].
 
 #include <string_view>
 
@@ -14,14 +14,15 @@ void set_fault_rank(int rank);
 /// The rank that this thread was told, else 0: for it to tell the threads that work for it.
 [[nodiscard]] int fault_rank();
 
-/// Does nothing unless CHIMERA_FAULT names this point, the calling thread's rank (default 0) and the COUNT-th passage
-/// of it by that thread (default 1). Then, by ACTION: `kill` sends SIGKILL to this process, `kill-launcher` to its
-/// parent, `throw` throws Error("fault injected at POINT"), `segfault` raises SIGSEGV, `stop` stops this process, as
-/// SIGSTOP does, `hang` stops the calling thread alone, for ever, and `nan` (forward, backward, all-reduce) and `flip`
-/// (updated) return true: the caller then makes a number of its result a NaN, or flips a bit of a weight. Points:
-/// start, rendezvous, connected, step, forward, backward, all-reduce, sum (in shared memory), optimizer (before an
-/// update), updated (after it), tokenized (it is noted how far), save, saved (around a rank's part of a checkpoint),
-/// before-manifest, before-rename, after-rename (its commit). Throws ConfigError where check_fault_plan() does.
+/// Does nothing unless CHIMERA_FAULT names this point, the calling thread's rank (default 0), the COUNT-th passage of
+/// it by that thread (default 1) and the START-th start of the job (default 1, 0: each). Then, by ACTION: `kill` sends
+/// SIGKILL to this process, `kill-launcher` to its parent, `terminate` and `terminate-launcher` SIGTERM, `throw` throws
+/// Error("fault injected at POINT"), `segfault` raises SIGSEGV, `stop` stops this process, as SIGSTOP does, `hang`
+/// stops the calling thread alone, for ever, and `nan` (forward, backward, all-reduce) and `flip` (updated) return
+/// true: the caller then makes a number of its result a NaN, or flips a bit of a weight. Points: start, rendezvous,
+/// connected, step, forward, backward, all-reduce, sum (in shared memory), optimizer (before an update), updated (after
+/// it), tokenized (it is noted how far), save, saved (around a rank's part of a checkpoint), before-manifest,
+/// before-rename, after-rename (its commit). Throws as check_fault_plan().
 bool fault_point(std::string_view point);
 
 }  // namespace chimera
