@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "help.h"
 #include "options.h"
+#include "train/next_start.h"
 
 namespace chimera::apps {
 
@@ -21,7 +22,16 @@ void CheckpointFlags::add_to(CLI::App& app, TrainOptions& options) {
           ->type_name("N|TIME"),
       add_count(app, "--keep", checkpoint.keep.last, "newest checkpoints that stay (default 3)"),
       add_count(app, "--keep-every", checkpoint.keep.every,
-                "checkpoints of steps that are multiples of this stay too; 0: none (default 0)")};
+                "checkpoints of steps that are multiples of this stay too; 0: none (default 0)"),
+      add_count(app, "--max-restarts", options.max_restarts,
+                "how often a job whose ranks die, fail or hang is started again from its newest good checkpoint "
+                "(default 0)")};
+  add_choice(
+      app, "--non-finite", options.non_finite,
+      "what becomes of a step whose loss or gradient is not finite: it ends the run (abort); its update is not made "
+      "(skip); or --max-restarts starts the run again from its newest checkpoint, and skips the step if it is not "
+      "finite again (rollback) (default abort)");
+  app.add_option(kFailedStepFlag, options.failed_step)->group("");  // for restarts alone
   add_path(
       app, "--resume", options.resume.from,
       "go on from a checkpoint, as if the run had never stopped: a folder of them, whose newest good one is taken; "
@@ -37,11 +47,18 @@ void CheckpointFlags::require_sense(const TrainOptions& options) const {
       throw ConfigError(fmt::format("{} is for --checkpoint", option->get_name()));
     }
   }
+  if (options.non_finite == NonFinite::Rollback && options.max_restarts == 0) {
+    throw ConfigError("--non-finite rollback starts the run again, as --max-restarts allows; give that too");
+  }
   if (other_data->count() > 0 && options.resume.from.empty()) {
     throw ConfigError("--resume-other-data is for --resume");
   }
+  if (options.max_restarts > 0 && options.transport == TransportKind::Threads) {
+    throw ConfigError("--max-restarts starts processes again; leave out --transport threads");
+  }
   constexpr std::int64_t kMany = 1'000'000'000;
   require_between("--keep", options.checkpoint.keep.last, 1, kMany);
+  require_between("--max-restarts", options.max_restarts, 0, kMany);
   require_between("--keep-every", options.checkpoint.keep.every, 0, kMany);
 }
 

@@ -43,6 +43,7 @@ inline constexpr std::array kTrainingCommands{kTrain, kProfile, kBench, kExport,
 void add_schedules(CLI::App& program, int& exit_code);
 void add_schedule(CLI::App& program, int& exit_code);
 void add_checkpoint(CLI::App& program, int& exit_code);
+void add_diagnose(CLI::App& program, int& exit_code);
 void add_check(CLI::App& program, int& exit_code);
 void add_simulate(CLI::App& program, int& exit_code);
 void add_search(CLI::App& program, int& exit_code);

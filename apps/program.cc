@@ -25,7 +25,8 @@ constexpr const char* kFooter =
     "  chimera train --model gpt2-mini --data book.txt --steps 100\n"
     "\n`chimera SUBCOMMAND --help` explains a subcommand. Results go to standard output, messages to standard error.\n"
     "\nExit codes: 0 success; 1 the answer is no (an invalid schedule), or a run failed; 2 wrong usage or "
-    "configuration; 3 a rank ended because another one did; 130 ended by Ctrl-C; 143 ended by SIGTERM.";
+    "configuration; 3 a rank ended because another one did; 75 a signal ended a training run, which has saved where it "
+    "was; 130 ended by Ctrl-C; 143 ended by SIGTERM.";
 
 std::vector<std::string> subcommand_names(const CLI::App& program) {
   std::vector<std::string> names;
@@ -151,6 +152,7 @@ int run_program(int argc, char** argv, const AddTraining& add_training, ProgramE
   add_tokenize(program, exit_code);
   add_tokenizer(program, exit_code);
   add_checkpoint(program, exit_code);
+  add_diagnose(program, exit_code);
   add_env(program, exit_code);
   add_top(program, exit_code);
   add_compare(program, exit_code);

@@ -23,6 +23,7 @@
 #include "schedule_file.h"
 #include "train/device.h"
 #include "train/fingerprint.h"
+#include "train/next_start.h"
 #include "train/report.h"
 #include "train_command_line.h"
 #include "train_options.h"
@@ -160,6 +161,10 @@ void end_cleanly_on_signals() {
   ::signal(SIGTERM, end_on_signal);
 }
 
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(seconds));
+}
+
 /// As one of the processes that another launcher started.
 int run_placed(const Job& job, const RankPlace& place) {
   const bool has_processes = job.num_ranks() > 1 && job.options.transport == TransportKind::Processes;
@@ -169,6 +174,10 @@ int run_placed(const Job& job, const RankPlace& place) {
         "--stages and --data-parallel",
         to_text(place.launcher), place.world_size,
         has_processes ? fmt::format("{} ranks", job.num_ranks()) : "one process", has_processes ? job.num_ranks() : 1));
+  }
+  if (job.options.max_restarts > 0) {
+    throw ConfigError(fmt::format("--max-restarts: {} has started the ranks, and would have to start them again",
+                                  to_text(place.launcher)));
   }
   if (uses_gpu(job.options) && !place.on_one_host()) {
     throw ConfigError("--device cuda: the GPUs of one host only; start all ranks there");
@@ -185,17 +194,25 @@ int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry 
   output().drain(kPromptEnd);
   if (output().error() != 0) finish_output(kPromptEnd);
   if (job.num_ranks() == 1 || job.options.transport == TransportKind::Threads) {
+    if (job.options.max_restarts > 0) {
+      throw ConfigError("--max-restarts is for runs of several processes; this one has one");
+    }
     end_cleanly_on_signals();
     return run_threads(job);
   }
   hash_large_data(job);
-  return launch(
-      {.ranks = static_cast<int>(job.num_ranks()),
-       .arguments = arguments,
-       .input = job.options.given == nullptr ? "" : to_json(*job.options.given),
-       .entry = uses_gpu(job.options) ? nullptr : entry,
-       .hang = std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(job.options.hang_seconds)),
-       .waits_idle = !uses_gpu(job.options)});
+  return launch({.ranks = static_cast<int>(job.num_ranks()),
+                 .arguments = arguments,
+                 .input = job.options.given == nullptr ? "" : to_json(*job.options.given),
+                 .entry = uses_gpu(job.options) ? nullptr : entry,
+                 .hang = milliseconds(job.options.hang_seconds),
+                 .hang_at_start = milliseconds(job.options.hang_seconds_at_start()),
+                 .waits_idle = !uses_gpu(job.options),
+                 .saves = !job.options.checkpoint.folder.empty(),
+                 .most_restarts = static_cast<int>(job.options.max_restarts),
+                 .next_start = [&job](std::int64_t failed_step) { return next_start(job, failed_step); },
+                 .flight_folder = job.options.flight_folder(),
+                 .flight_job = flight_job(job)});
 }
 
 }  // namespace
@@ -223,6 +240,7 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       "  chimera train --stages 8 --data-parallel 4 --dry-run   # what every rank would hold and do\n"
       "  chimera train --from path/to/gpt2 --data book.txt --export path/to/tuned   # Hugging Face folders\n"
       "  chimera train --data book.txt --checkpoint run --save-every 10min --resume auto   # again after any end\n"
+      "  chimera train --data book.txt --checkpoint run --max-restarts 10 --resume auto   # goes on by itself\n"
       "  chimera train --plan auto --machine here.json --workers 4 --memory 2 --mini-batch 32 --data book.txt\n"
       "\nThe command starts one process (or thread) for each of the D W workers on this machine. Every synchronous "
       "schedule trains on the same samples from the same initial weights, and its gradients are those of the "
@@ -245,12 +263,20 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       "\n--checkpoint saves while training goes on; --resume goes on with the same samples, dropout masks and learning "
       "rate on any schedule, number of ranks or transport, with --reduction canonical to the same bits; lines of "
       "--metrics behind the checkpoint are written anew (docs/checkpoints.md).\n"
+      "\nSIGTERM, SIGUSR1 and SIGHUP have a run with --checkpoint save after the step under way and exit with 75, on "
+      "which "
+      "batch systems can start it again; a second one ends it at once. --max-restarts starts a job whose ranks die, "
+      "fail or "
+      "hang again from its newest checkpoint, unless the same step fails three times in a row. Ranks leave what they "
+      "did "
+      "last for `chimera diagnose`.\n"
       "\nWhen a rank dies, throws, computes a loss or gradient that is not finite, or was started differently from the "
       "others, all ranks end within two seconds, and one line names the rank, what it did and why. --hang-seconds "
       "finds a rank that was stopped (SIGSTOP) or waits for ever; Ctrl-Z and fg of the whole job are no hang. Output "
       "that nobody reads (Ctrl-S, a closed pipe) holds up nothing. Copies of a stage that differ end the run.\n"
-      "\nExit codes: 1 the run failed or hung; 2 wrong usage, or ranks that were started differently; 130 Ctrl-C; 143 "
-      "SIGTERM (docs/faults.md).");
+      "\nExit codes: 1 the run failed or hung; 2 wrong usage, or ranks that were started differently; 75 a signal "
+      "ended "
+      "the run, which is saved; 130 Ctrl-C; 143 SIGTERM (docs/faults.md).");
   auto flags = std::make_shared<TrainCommandLine>();
   flags->add_to(*command);
   command->callback([flags, &invocation, &exit_code] {

@@ -130,7 +130,9 @@ void add_running(CLI::App& command, TrainCommandLine& flags) {
   add_number(
       command, "--hang-seconds", o.hang_seconds,
       "seconds without progress, beyond the longest pause so far, after which the job is ended and the rank that holds "
-      "it up is named; while a rank computes, time counts a twentieth; 0: never (default 30)");
+      "it up is named; while a rank computes or waits for a disk, time counts a twentieth; 0: never (default 2.5, and "
+      "120 "
+      "until the first step is done)");
   add_number(command, "--meeting-seconds", o.meeting_seconds,
              "seconds that ranks have to find each other where torchrun, srun or mpirun starts them (default 120)");
 }
@@ -152,6 +154,9 @@ void add_output(CLI::App& command, TrainCommandLine& flags) {
            "write the mean time of every stage's ops, in seconds, for `chimera simulate --costs`");
   add_path(command, "--tensor-memory", o.tensor_memory,
            "write as JSON the most bytes of tensors that were alive at once on each rank, counted at every allocation");
+  add_path(command, "--flight-record", o.flight_record,
+           "folder where each rank keeps its last 20,000 instructions, for `chimera diagnose` should the run fail; or "
+           "none (default: flight in the folder of --checkpoint)");
   flags.exports.add_to(command, o);
   add_format(command, flags.format, {Format::Text, Format::Json});
 }

@@ -10,7 +10,9 @@ inline constexpr const char* kStoreVariable = "CHIMERA_STORE";           ///< pa
 inline constexpr const char* kInputVariable = "CHIMERA_INPUT";           ///< path of the job's input; empty: none
 inline constexpr const char* kReportVariable = "CHIMERA_REPORT_FD";      ///< descriptor that takes failure reports
 inline constexpr const char* kProgressVariable = "CHIMERA_PROGRESS_FD";  ///< descriptor of the ProgressPage
-inline constexpr const char* kLocalRankVariable = "CHIMERA_LOCAL_RANK";  ///< among those of this host
+inline constexpr const char* kStartVariable =
+    "CHIMERA_START";  ///< how often it was restarted before; fault points read it
+inline constexpr const char* kLocalRankVariable = "CHIMERA_LOCAL_RANK";        ///< among those of this host
 inline constexpr const char* kLocalSizeVariable = "CHIMERA_LOCAL_WORLD_SIZE";  ///< ranks on this host
 inline constexpr const char* kMasterAddressVariable = "CHIMERA_MASTER_ADDR";   ///< of the host whose rank 0 listens
 inline constexpr const char* kMasterPortVariable = "CHIMERA_MASTER_PORT";

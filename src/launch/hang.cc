@@ -11,8 +11,10 @@ HangWatch::Duration HangWatch::interval() const {
   return std::clamp<Duration>(beyond_ / 8, std::chrono::milliseconds(20), std::chrono::seconds(1));
 }
 
-/// Whether a process has computed in the time that passed: even one that shares its core with many others.
+/// Whether a process has computed in the time that passed, even one that shares its core with many others; or waits for
+/// a disk, as long as that takes.
 bool HangWatch::works(const Look& look, Duration passed) const {
+  if (look.waits_for_disk) return true;
   for (std::size_t i = 0; i < std::min(look.work.size(), last_.work.size()); ++i) {
     if (kWorkFactor * (look.work[i] - last_.work[i]) > passed) return true;
   }
@@ -29,14 +31,19 @@ bool HangWatch::look(Clock::time_point now, const Look& look) {
     pause_ = counted_ = Duration::zero();
   }
   last_ = look;
-  return counted_ > (look.in_steps ? longest_ + beyond_ : kStartUpFactor * beyond_);
+  if (!look.in_steps) return counted_ > at_start_;
+  if (!first_step_) first_step_ = look.step;
+  const bool has_seen_all = look.step == 0 || look.step > *first_step_;
+  return counted_ > longest_ + (has_seen_all ? beyond_ : std::max(beyond_, at_start_));
 }
 
 HangWatch::Look look_at(const ProgressPage& page, int ranks) {
   HangWatch::Look seen{.counts = {}, .in_steps = true, .work = {}};
   for (int rank = 0; rank < ranks; ++rank) {
+    const RankProgress last = page.last(rank);
     seen.counts.push_back(page.count(rank));
-    seen.in_steps = seen.in_steps && page.last(rank).phase == RankProgress::Phase::Steps;
+    seen.in_steps = seen.in_steps && last.phase == RankProgress::Phase::Steps;
+    seen.step = rank == 0 ? last.step : std::min(seen.step, last.step);
   }
   return seen;
 }

@@ -15,7 +15,8 @@ namespace chimera {
 /// Measures for how long no rank has made progress. Time counts only while the watcher itself ran, so that a job
 /// stopped as a whole and continued (Ctrl-Z, fg), or a machine that slept, is no hang. While a rank computes, only a
 /// kWorkFactor-th of it counts, so that an op or an initialisation may take as long as it needs: ranks that hang wait,
-/// and waiting takes no processor time. (A rank that computes for ever is found later.)
+/// and waiting takes no processor time. (A rank that computes for ever is found later.) So does time in which a rank
+/// waits for a disk.
 class HangWatch {
  public:
   using Clock = std::chrono::steady_clock;
@@ -26,11 +27,15 @@ class HangWatch {
     std::vector<std::uint64_t> counts;  ///< how often each rank has noted progress
     bool in_steps = false;              ///< whether all ranks are in their steps
     std::vector<Duration> work;         ///< processor time that each process has taken so far; none: it says nothing
+    std::int64_t step = 0;              ///< in steps: that of the rank furthest behind; 0: not known
+    bool waits_for_disk = false;        ///< whether a process is in an uninterruptible sleep
   };
 
   /// A job hangs once no rank has made progress for `beyond` (more than zero) longer than the longest such pause in
-  /// its steps so far, hence beyond the longest op; before all ranks are in their steps, for kStartUpFactor * beyond.
-  explicit HangWatch(Duration beyond) : beyond_(beyond) {}
+  /// its steps so far, hence beyond the longest op. Until all ranks have done the first step that is seen, and so every
+  /// kind of op, it is given `at_start`; zero: kStartUpFactor * beyond.
+  explicit HangWatch(Duration beyond, Duration at_start = {})
+      : beyond_(beyond), at_start_(at_start > Duration::zero() ? at_start : kStartUpFactor * beyond) {}
   static constexpr int kStartUpFactor = 4;
   static constexpr int kWorkFactor = 20;
 
@@ -45,10 +50,12 @@ class HangWatch {
   [[nodiscard]] bool works(const Look& look, Duration passed) const;
 
   Duration beyond_;
+  Duration at_start_;
   Duration pause_{};    ///< since a rank last made progress
   Duration counted_{};  ///< what of it counts
   Duration longest_{};  ///< that has counted in the steps
   std::optional<Clock::time_point> last_look_;
+  std::optional<std::int64_t> first_step_;  ///< that was seen
   Look last_;
 };
 

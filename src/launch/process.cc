@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <iterator>
 #include <string_view>
@@ -180,6 +181,15 @@ bool ChildProcess::stopped() const {
   const int found =
       ::waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &info, WSTOPPED | WNOHANG | WNOWAIT);  // leaves it to be seen
   return found == 0 && info.si_pid != 0;
+}
+
+bool ChildProcess::waits_for_disk() const {
+  if (!running()) return false;
+  std::ifstream file("/proc/" + std::to_string(pid_) + "/stat");
+  std::string line;
+  std::getline(file, line);
+  const auto name_end = line.rfind(')');  // the name of a program may have any characters
+  return name_end != std::string::npos && line.substr(name_end + 1).starts_with(" D");
 }
 
 std::optional<Ending> ChildProcess::reap() {

@@ -52,6 +52,8 @@ class ChildProcess {
   [[nodiscard]] std::chrono::nanoseconds processor_time() const;
   /// Whether a signal has stopped it (SIGSTOP, Ctrl-Z) and none continued it since.
   [[nodiscard]] bool stopped() const;
+  /// Whether its main thread is in an uninterruptible sleep: it waits for a disk, or for memory that one has.
+  [[nodiscard]] bool waits_for_disk() const;
   /// How the child ended, once; nothing while it runs. Never waits.
   [[nodiscard]] std::optional<Ending> reap();
 

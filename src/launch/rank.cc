@@ -20,6 +20,7 @@
 #include "core/output_file.h"
 #include "core/parse_number.h"
 #include "launch/environment.h"
+#include "launch/flight_record.h"
 #include "launch/report.h"
 #include "launch/verdict.h"
 
@@ -155,6 +156,7 @@ RankEnvironment join_place(const RankPlace& place) {
 }
 
 void note_progress(const RankProgress& progress) {
+  record_flight(progress);
   if (thread_progress.page != nullptr) {
     thread_progress.page->note(thread_progress.rank, progress);
   } else if (own_progress) {

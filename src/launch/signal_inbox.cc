@@ -9,6 +9,10 @@ SignalInbox::SignalInbox() {
   ::sigemptyset(&signals);
   ::sigaddset(&signals, SIGINT);
   ::sigaddset(&signals, SIGTERM);
+  ::sigaddset(&signals, SIGUSR1);
+  struct sigaction hang_up_action {};
+  ::sigaction(SIGHUP, nullptr, &hang_up_action);
+  if (hang_up_action.sa_handler != SIG_IGN) ::sigaddset(&signals, SIGHUP);
   fd_ = FileDescriptor(check_system(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK), "receive signals"));
   ::pthread_sigmask(SIG_BLOCK, &signals, &previous_mask_);
   struct sigaction child_action {};

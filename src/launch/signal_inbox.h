@@ -1,16 +1,30 @@
 #pragma once
-// SIGINT and SIGTERM as messages that can be read, instead of interruptions.
+// The signals that ask a job to end as messages that can be read, instead of interruptions.
 
 #include <signal.h>
 
+#include <chrono>
 #include <optional>
 
+#include "core/error.h"
 #include "core/file_descriptor.h"
 
 namespace chimera {
 
-/// While it lives, SIGINT and SIGTERM of the calling thread are queued here, and children can be waited for whatever
-/// was inherited for SIGCHLD. The process should have no other thread: that one would still be interrupted.
+/// From the first signal on, others within so long count as the same: `timeout`, batch systems and terminals that close
+/// send theirs to the process and to its group.
+inline constexpr std::chrono::milliseconds kSameSignal{500};
+
+/// Exit code of a job that a signal has asked to end, and that has saved where it was: started again it goes on.
+/// EX_TEMPFAIL of sysexits.h, for which batch systems can start a job again.
+inline constexpr ExitCode kSavedExit{75};
+
+/// What a shell says of a program that a signal has ended.
+[[nodiscard]] constexpr int exit_code_of_signal(int signal_number) { return 128 + signal_number; }
+
+/// While it lives, SIGINT, SIGTERM, SIGUSR1 and, unless it was ignored (nohup), SIGHUP of the calling thread are queued
+/// here, and children can be waited for whatever was inherited for SIGCHLD. The process should have no other thread:
+/// that one would still be interrupted.
 class SignalInbox {
  public:
   /// Throws Error where the system refuses.
@@ -22,7 +36,7 @@ class SignalInbox {
 
   /// Becomes readable when a signal is waiting.
   [[nodiscard]] int fd() const { return fd_.get(); }
-  /// The next waiting signal, SIGINT or SIGTERM; nothing where none waits.
+  /// The number of the next waiting signal; nothing where none waits.
   [[nodiscard]] std::optional<int> next();
 
  private:

@@ -21,8 +21,9 @@ std::chrono::nanoseconds processor_time() {
 
 }  // namespace
 
-ThreadWatch::ThreadWatch(int ranks, std::chrono::milliseconds hang, bool waits_idle)
-    : page_(ranks), ranks_(ranks), watch_(hang), waits_idle_(waits_idle) {
+ThreadWatch::ThreadWatch(int ranks, std::chrono::milliseconds hang, std::chrono::milliseconds hang_at_start,
+                         bool waits_idle)
+    : page_(ranks), ranks_(ranks), watch_(hang, hang_at_start), waits_idle_(waits_idle) {
   if (hang.count() > 0) thread_ = std::thread([this] { run(); });
 }
 

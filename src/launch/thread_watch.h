@@ -16,8 +16,8 @@ namespace chimera {
 /// that hangs can be neither joined nor ended. A process that is stopped as a whole does not hang.
 class ThreadWatch {
  public:
-  /// `hang` and `waits_idle` as in LaunchPlan; 0: nobody looks. Throws Error where the system refuses.
-  ThreadWatch(int ranks, std::chrono::milliseconds hang, bool waits_idle);
+  /// `hang`, `hang_at_start` and `waits_idle` as in LaunchPlan; 0: nobody looks. Throws Error where the system refuses.
+  ThreadWatch(int ranks, std::chrono::milliseconds hang, std::chrono::milliseconds hang_at_start, bool waits_idle);
   ThreadWatch(const ThreadWatch&) = delete;
   ThreadWatch& operator=(const ThreadWatch&) = delete;
   ~ThreadWatch();

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "launch/signal_inbox.h"
 
 namespace chimera {
 namespace {
@@ -29,7 +30,8 @@ std::string signal_name(int number) {
 
 Part part_of(const RankRecord& record) {
   if (record.report) return record.report->own_cause ? Part::Culprit : Part::Victim;
-  if (!record.ending || exited_with(record, ExitCode::Success)) return Part::None;
+  const bool is_well = exited_with(record, ExitCode::Success) || exited_with(record, kSavedExit);
+  if (!record.ending || is_well) return Part::None;
   return exited_with(record, ExitCode::PeerLost) ? Part::Victim : Part::Culprit;
 }
 

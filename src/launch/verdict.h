@@ -24,7 +24,7 @@ struct RankRecord {
 };
 
 /// The part a rank has in the end of the job. A victim ends only because another rank did: it says so in its report, or
-/// exits with ExitCode::PeerLost. Every other failure has a cause of its own.
+/// exits with ExitCode::PeerLost. Every other failure has a cause of its own. kSavedExit is none.
 enum class Part { None, Victim, Culprit };
 [[nodiscard]] Part part_of(const RankRecord& record);
 

@@ -111,7 +111,10 @@ void Executor::execute(const Instruction& instruction, const StepHooks& hooks) {
     case InstructionKind::StartAllReduce: return start_all_reduce(instruction.group, hooks.tracer);
     case InstructionKind::WaitAllReduce: return wait_all_reduce(instruction.group);
     case InstructionKind::ReduceScalars: return reduce_scalars(instruction.step, hooks);
-    case InstructionKind::OptimizerStep: fault_point("optimizer"); return hooks.optimizer_step(result_.gradient_norm);
+    case InstructionKind::OptimizerStep:
+      fault_point("optimizer");
+      if (!result_.is_skipped) hooks.optimizer_step(result_.gradient_norm);
+      return;
     case InstructionKind::UpdateWeights: return update_weights(op, hooks);
     case InstructionKind::DropWeights: return versions_.at(op.stage).drop(op.weight_version);
   }
@@ -271,7 +274,7 @@ void Executor::reduce_scalars(std::int64_t step, const StepHooks& hooks) {
   const auto suspects = non_finite_.take_before(MicroBatchId(first + shape_.micro_batches));
   const auto is_finite = [](double value) { return std::isfinite(value); };
   if (!std::all_of(values.begin(), values.end(), is_finite)) {
-    stop_at_non_finite(std::span(values).first(squares), suspects, hooks.step + step);
+    meet_non_finite(std::span(values).first(squares), suspects, hooks.step + step, hooks);
   }
 
   const auto losses = values.begin() + static_cast<std::ptrdiff_t>(squares);
@@ -283,9 +286,15 @@ void Executor::reduce_scalars(std::int64_t step, const StepHooks& hooks) {
   result_.peak_memory_bytes = *std::max_element(memory, values.end());
 }
 
-void Executor::stop_at_non_finite(std::span<const double> squares, const std::vector<Op>& suspects, std::int64_t step) {
+void Executor::meet_non_finite(std::span<const double> squares, const std::vector<Op>& suspects, std::int64_t step,
+                               const StepHooks& hooks) {
   const Culprit culprit = find_culprit(shape_, worker_, norms_, squares, suspects, transport_);
   const std::string what = fmt::format("{} is not finite in step {}", culprit.what, step);
+  if (hooks.skip_non_finite) {
+    hooks.skip_non_finite(what, culprit.is_own);
+    result_.is_skipped = true;
+    return;
+  }
   if (culprit.op) {
     blamed_ = {InstructionKind::Compute, *culprit.op};
     current_ = &blamed_;

@@ -44,6 +44,10 @@ struct StepHooks {
   std::function<void(StageId stage, MicroBatchId last, double gradient_norm)> update_weights = {};
   /// Numbers of this worker that are added over all workers beside the step's own sums, in place: as many on each.
   std::span<double> sums = {};
+  /// Where it is set, a step whose loss or gradient norm is not finite ends nothing: this is told what was not, on all
+  /// workers, `is_own` on the one that made it, and weights stay as they were. It may throw. Not for programs that
+  /// update stages one by one.
+  std::function<void(const std::string& what, bool is_own)> skip_non_finite = {};
   /// Notes when instructions run, in the step it has begun; borrowed. Null: nothing is noted.
   Tracer* tracer = nullptr;
 };
@@ -53,6 +57,7 @@ struct StepResult {
   double gradient_norm = 0;      // over all stages, each once, before clipping; 0 without backwards; root mean square
                                  // of the step's updates where there are several
   double peak_memory_bytes = 0;  // of the worker with the most
+  bool is_skipped = false;       // something was not finite, and weights were not updated
 };
 
 /// Owns nothing that outlives a step but its measurements: stages, transport and hooks are borrowed.
@@ -72,8 +77,9 @@ class Executor {
   /// Runs the instructions once. Gradients are zeroed first where an optimizer step follows. Without backwards ops use
   /// the newest weights.
   /// Throws what a stage, the transport or a hook throws; current() then says where. Where a loss or the gradient norm
-  /// is not finite, ReduceScalars throws before any weight changes (an asynchronous program has changed some by then):
-  /// Error on the worker with the op or gradient that was so first, PeerLostError on the others.
+  /// is not finite, and no hook skips such steps, ReduceScalars throws before any weight changes (an asynchronous
+  /// program has changed some by then): Error on the worker with the op or gradient that was so first, PeerLostError on
+  /// the others.
   StepResult run(const std::vector<Instruction>& program, const StepHooks& hooks);
 
   /// The instruction under way, in words; empty between steps.
@@ -110,8 +116,8 @@ class Executor {
   void update_weights(const Op& op, const StepHooks& hooks);
   void use_weights(const Op& op);
   void reduce_scalars(std::int64_t step, const StepHooks& hooks);
-  [[noreturn]] void stop_at_non_finite(std::span<const double> squares, const std::vector<Op>& suspects,
-                                       std::int64_t step);
+  void meet_non_finite(std::span<const double> squares, const std::vector<Op>& suspects, std::int64_t step,
+                       const StepHooks& hooks);
   [[nodiscard]] std::int64_t step_of(MicroBatchId id) const { return id.value() / shape_.micro_batches; }
   [[nodiscard]] std::int64_t step_of(MicroBatchId id, const StepHooks& hooks) const { return hooks.step + step_of(id); }
   at::Tensor take(const Op& maker);

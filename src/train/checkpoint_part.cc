@@ -1,14 +1,17 @@
 #include "train/checkpoint_part.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
 #include <utility>
 
+#include "checkpoint/error.h"
 #include "engine/sharded_optimizer.h"
 #include "model/element_types.h"
 #include "model_folder/stored_names.h"
+#include "runtime/non_finite.h"
 #include "train/job_checkpoints.h"
 
 namespace chimera {
@@ -68,6 +71,7 @@ std::vector<FileRecord> CheckpointPart::write(Disk& disk, const std::string& unf
   for (const ShardKind kind : {ShardKind::Weights, ShardKind::OptimizerState}) {
     std::vector<ShardTensor> tensors;
     for (const Piece& piece : kind == ShardKind::Weights ? weights_ : state_) {
+      if (!all_finite(piece.copy)) throw CheckpointError(fmt::format("{} is not finite", piece.entry.name));
       tensors.push_back(
           {piece.entry, {static_cast<const std::byte*>(piece.copy.const_data_ptr()), piece.copy.nbytes()}});
     }

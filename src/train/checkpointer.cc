@@ -17,6 +17,7 @@
 #include "launch/rank.h"
 #include "train/job_checkpoints.h"
 #include "train/save_request.h"
+#include "train/stop_signals.h"
 
 namespace chimera {
 namespace {
@@ -44,7 +45,8 @@ FileDescriptor hold_folder(Disk& disk, const std::string& folder) {
 /// The section of Manifest::run that changes from step to step.
 nlohmann::ordered_json progress_of(const Job& job, const StepMetrics& metrics) {
   const auto& resumed = job.checkpoints->resumed;
-  const std::int64_t updates = (resumed ? resumed->updates : 0) + (metrics.step - job.first_step) * job.updates();
+  const std::int64_t updates =
+      (resumed ? resumed->updates : 0) + (metrics.step - job.first_step - metrics.skipped) * job.updates();
   return {{"step", metrics.step},
           {"updates", updates},
           {"samples", metrics.step * job.mini_batch()},
@@ -80,6 +82,7 @@ std::span<double> Checkpointer::sums() {
   const std::uint64_t requests = save_requests();
   sums_.fill(0);
   if (is_time || std::exchange(seen_requests_, requests) != requests) sums_[kWanted] = 1;
+  sums_[kStop] = stop_requested() ? 1 : 0;
   if (phase_ != Phase::Idle && has_ended) {
     sums_[phase_ == Phase::Writing ? kWritten : kCommitted] = 1;
     sums_[kFailed] = outcome == Outcome::Failed ? 1 : 0;
@@ -91,7 +94,8 @@ bool Checkpointer::is_due(std::int64_t step) {
   advance();
   const SaveInterval& every = job_.options.checkpoint.every;
   if (sums_[kWanted] > 0 || (every.steps > 0 && step % every.steps == 0)) wanted_ = true;
-  const bool is_last = step == job_.options.steps;  // which finish() saves
+  if (sums_[kStop] > 0) stopping_ = true;
+  const bool is_last = step == job_.options.steps || stops_after(step);  // which finish() saves
   return wanted_ && phase_ == Phase::Idle && !is_last && may_save_after(step);
 }
 

@@ -42,6 +42,9 @@ class Checkpointer {
   /// To be called after each step, with what its sums() have become. Returns whether a checkpoint is to be saved now:
   /// then save(). The same on every rank.
   [[nodiscard]] bool is_due(std::int64_t step);
+  /// To be called after is_due(): whether the run is to end with this step, as some rank was asked to (stop_signals.h).
+  /// The same on every rank. An asynchronous schedule goes on to its next flush.
+  [[nodiscard]] bool stops_after(std::int64_t step) const { return stopping_ && may_save_after(step); }
   /// Copies this rank's part as it is after that step, and begins to write it.
   void save(const StepMetrics& metrics);
   /// Waits for the save under way, then saves what the last step left unless it was saved. Returns whether the
@@ -52,7 +55,7 @@ class Checkpointer {
   enum class Phase : std::uint8_t { Idle, Writing, Committing };
   enum class Outcome : std::uint8_t { None, Done, Failed };
   /// The numbers that travel.
-  enum Sum : std::uint8_t { kWanted, kWritten, kFailed, kCommitted, kNumSums };
+  enum Sum : std::uint8_t { kWanted, kWritten, kFailed, kCommitted, kStop, kNumSums };
 
   void start(std::function<void()> task);
   void work(const std::stop_token& stopped);
@@ -70,6 +73,7 @@ class Checkpointer {
   FileDescriptor lock_;  // of the folder, on rank 0
   Phase phase_ = Phase::Idle;
   bool wanted_ = false;              // a save is due
+  bool stopping_ = false;            // the run is to end
   bool failed_ = false;              // on any rank: the one under way
   std::uint64_t seen_requests_ = 0;  // of request_save()
   std::int64_t saving_ = 0;          // the step that is being saved

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -13,12 +14,19 @@
 
 namespace chimera {
 
+namespace {
+
+std::string number(double value) { return std::isfinite(value) ? fmt::format("{:.17g}", value) : "null"; }
+
+}  // namespace
+
 std::string to_json_line(const StepMetrics& metrics) {
   std::string line =
-      fmt::format(R"({{"step": {}, "loss": {:.17g}, "grad_norm": {:.17g}, "learning_rate": {:.17g}, "tokens": {}, )"
+      fmt::format(R"({{"step": {}, "loss": {}, "grad_norm": {}, "learning_rate": {:.17g}, "tokens": {}, )"
                   R"("step_seconds": {:.17g}, "tokens_per_second": {:.17g}, "peak_memory_bytes": {:.0f})",
-                  metrics.step, metrics.loss, metrics.gradient_norm, metrics.learning_rate, metrics.tokens,
-                  metrics.step_seconds, metrics.tokens_per_second, metrics.peak_memory_bytes);
+                  metrics.step, number(metrics.loss), number(metrics.gradient_norm), metrics.learning_rate,
+                  metrics.tokens, metrics.step_seconds, metrics.tokens_per_second, metrics.peak_memory_bytes);
+  if (metrics.is_skipped) line += R"(, "skipped": true)";
   if (metrics.utilization) line += fmt::format(R"(, "mfu": {:.17g})", *metrics.utilization);
   if (metrics.seconds_left) line += fmt::format(R"(, "eta_seconds": {:.17g})", *metrics.seconds_left);
   if (metrics.validation_loss) line += fmt::format(R"(, "validation_loss": {:.17g})", *metrics.validation_loss);

@@ -20,6 +20,8 @@ struct StepMetrics {
   double step_seconds = 0;
   double tokens_per_second = 0;
   double peak_memory_bytes = 0;
+  bool is_skipped = false;             // its loss or a gradient was not finite, and it made no update
+  std::int64_t skipped = 0;            // such steps so far, since the run began or went on
   std::optional<double> utilization;   // model FLOPs over what the machine's matrix products reach (MFU), where known
   std::optional<double> seconds_left;  // of the run, by its last steps
   std::optional<double> validation_loss;
@@ -27,7 +29,8 @@ struct StepMetrics {
   std::optional<std::string> sample;           // what the model says after --prompt
 };
 
-/// The step as one JSON object, numbers with 17 significant digits, ending in a line end.
+/// The step as one JSON object, numbers with 17 significant digits, ending in a line end. Those that are not finite, as
+/// JSON has none, are null.
 [[nodiscard]] std::string to_json_line(const StepMetrics& metrics);
 
 /// A file of one JSON object a step. Each line is written by one system call, so that no ending of the run cuts it.

@@ -1,6 +1,7 @@
 #pragma once
 // What a training run is asked for: the flags of `chimera train`, with their defaults.
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -23,6 +24,20 @@ namespace chimera {
 
 /// For a token that is not given.
 inline constexpr std::int64_t kNoToken = -1;
+
+/// What becomes of a step whose loss or gradient is not finite.
+enum class NonFinite : std::uint8_t {
+  Abort,     ///< it ends the run
+  Skip,      ///< its update is not made
+  Rollback,  ///< the run is started again from its newest checkpoint; where the step is not finite again, it is skipped
+};
+template <>
+inline constexpr auto kNames<NonFinite> = std::to_array<Named<NonFinite>>({{NonFinite::Abort, "abort"},
+                                                                           {NonFinite::Skip, "skip"},
+                                                                           {NonFinite::Rollback, "rollback"}});
+
+/// Found within three seconds, with the look that comes after it.
+inline constexpr double kHangSeconds = 2.5;
 
 struct TrainOptions {
   std::string model = "gpt2-mini";          // a preset, or a TOML file; with `from` perhaps empty
@@ -58,23 +73,27 @@ struct TrainOptions {
   DeviceKind device = DeviceKind::Cpu;  // of GPUs, one for each process, or the first for all threads
   RecomputeChoice recompute;            // activation checkpointing
   double memory = 0;                    // GiB that a worker has, for recompute "auto"
-  double hang_seconds = 30;      // without progress, beyond the longest op, after which ranks count as hung; 0: never
-  double meeting_seconds = 120;  // that ranks have to find each other where another launcher started them
-  std::int64_t threads = 0;      // intra-op threads of a rank; 0: cores / ranks, at least 1
-  std::int64_t validate_every = 0;    // steps; 0: never
-  std::int64_t validate_batches = 4;  // mini-batches of the validation split that one validation looks at, at most
-  std::int64_t sample_every = 0;      // steps between continuations of `prompt`; 0: none
-  std::string prompt;                 // text that the model continues; empty: none
-  std::string metrics;                // JSON lines file; empty: none
-  std::string tensorboard;            // folder for an event file; empty: none
-  std::string trace;                  // Chrome trace of the last steps; empty: none
-  std::string op_times;               // JSON file of measured costs; empty: none
-  std::string tensor_memory;          // JSON file of the most bytes of tensors on each rank; empty: nobody counts
-  std::string timeline;               // HTML page of a measured step beside its simulation; empty: none
-  std::string report;                 // HTML page about the whole run; empty: none
+  double hang_seconds = kHangSeconds;   // without progress, beyond the longest op, after which ranks hang; 0: never
+  double meeting_seconds = 120;         // that ranks have to find each other where another launcher started them
+  std::int64_t threads = 0;             // intra-op threads of a rank; 0: cores / ranks, at least 1
+  std::int64_t validate_every = 0;      // steps; 0: never
+  std::int64_t validate_batches = 4;    // mini-batches of the validation split that one validation looks at, at most
+  std::int64_t sample_every = 0;        // steps between continuations of `prompt`; 0: none
+  std::string prompt;                   // text that the model continues; empty: none
+  std::string metrics;                  // JSON lines file; empty: none
+  std::string tensorboard;              // folder for an event file; empty: none
+  std::string trace;                    // Chrome trace of the last steps; empty: none
+  std::string op_times;                 // JSON file of measured costs; empty: none
+  std::string tensor_memory;            // JSON file of the most bytes of tensors on each rank; empty: nobody counts
+  std::string flight_record;            // folder for what each rank did last; empty: that of checkpoints; "none"
+  std::string timeline;                 // HTML page of a measured step beside its simulation; empty: none
+  std::string report;                   // HTML page about the whole run; empty: none
 
   std::vector<std::string> files_read;  // beside those named above: the profile of --machine, the file of --config
 
+  NonFinite non_finite = NonFinite::Abort;
+  std::int64_t failed_step = 0;   // that ended the start before this one; 0: none
+  std::int64_t max_restarts = 0;  // of a job whose ranks failed, from its newest checkpoint
   CheckpointOptions checkpoint;
   ResumeOptions resume;
 
@@ -82,8 +101,24 @@ struct TrainOptions {
   std::string export_dtype;   // of its tensors, a word of config.json; empty: the type of the weights
   std::uint64_t export_shard_bytes = kDefaultShardBytes;  // that a file of it has at most
 
+  /// Whether the update of a step, counted from 1, is left out where something is not finite.
+  [[nodiscard]] bool skips_non_finite(std::int64_t step) const {
+    return non_finite == NonFinite::Skip || (non_finite == NonFinite::Rollback && step == failed_step);
+  }
+  /// How long ranks may do nothing before their first step is done, where disks may be slow. Who wants hangs found
+  /// sooner than by default wants that there too.
+  [[nodiscard]] double hang_seconds_at_start() const {
+    return hang_seconds < kHangSeconds ? 4 * hang_seconds : std::max(4 * hang_seconds, 120.0);
+  }
+  /// The folder of flight records; empty: none are kept.
+  [[nodiscard]] std::string flight_folder() const {
+    if (!flight_record.empty()) return flight_record == "none" ? "" : flight_record;
+    return checkpoint.folder.empty() ? "" : checkpoint.folder + "/flight";
+  }
   /// Whether something is written about when ops ran.
-  [[nodiscard]] bool observes() const { return !trace.empty() || !op_times.empty() || !timeline.empty() || !report.empty(); }
+  [[nodiscard]] bool observes() const {
+    return !trace.empty() || !op_times.empty() || !timeline.empty() || !report.empty();
+  }
 };
 
 }  // namespace chimera

@@ -6,17 +6,20 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <exception>
 #include <mutex>
 #include <optional>
 
+#include "checkpoint/checkpoint_folder.h"
 #include "core/console.h"
 #include "core/cores.h"
 #include "core/error.h"
 #include "core/fault_point.h"
 #include "core/output_file.h"
+#include "launch/signal_inbox.h"
 #include "launch/thread_watch.h"
 #include "runtime/memory_meter.h"
 #include "train/device.h"
@@ -26,6 +29,7 @@
 #include "train/fingerprint.h"
 #include "train/observation.h"
 #include "train/report.h"
+#include "train/stop_signals.h"
 #include "train/trainer.h"
 #include "transport/gloo/gloo_transport.h"
 #include "transport/stream.h"
@@ -86,9 +90,68 @@ void write_tensor_memory(const Job& job, RankId rank, Transport& transport, cons
   }
 }
 
-/// Trains as one rank; rank 0 writes metrics, shows progress and closes with the summary.
-/// Throws what the trainer throws, after `op` has noted where.
-void train_as(const Job& job, RankId rank, Transport& transport, std::optional<MemoryMeter>& meter, std::string& op) {
+void say_saved(const Job& job) {
+  const std::string& folder = job.options.checkpoint.folder;
+  messages().write(
+      fmt::format("chimera: ended as a signal asked; step {} is saved in {}, --resume auto goes on there\n",
+                  listed_steps(folder).back(), folder));
+}
+
+/// What signals do while the job runs, where it saves checkpoints.
+std::optional<StopSignals> stop_signals(const Job& job, StopSignals::Second second) {
+  if (job.options.checkpoint.folder.empty()) return std::nullopt;
+  return std::optional<StopSignals>(std::in_place, second);
+}
+
+/// While it lives, what the calling thread does as this rank is recorded, where the job wants that.
+class RecordedRank {
+ public:
+  RecordedRank(const Job& job, int rank) {
+    const std::string folder = job.options.flight_folder();
+    if (folder.empty()) return;
+    try {
+      recorder_.emplace(flight_path(folder, rank), rank);
+      record_flight_on(&*recorder_);
+    } catch (const Error& error) {
+      messages().write(fmt::format("chimera: rank {}: --flight-record {}\n", rank, error.what()));
+    }
+  }
+  RecordedRank(const RecordedRank&) = delete;
+  RecordedRank& operator=(const RecordedRank&) = delete;
+  ~RecordedRank() { record_flight_on(nullptr); }
+
+ private:
+  std::optional<FlightRecorder> recorder_;
+};
+
+/// The folder of the records of a job that has no launcher of ours.
+void begin_own_flight(const Job& job) {
+  const std::string folder = job.options.flight_folder();
+  if (folder.empty()) return;
+  try {
+    begin_flight(folder, flight_job(job));
+  } catch (const Error& error) {
+    messages().write(fmt::format("chimera: --flight-record: {}\n", error.what()));
+  }
+}
+
+/// What becomes of it when the job has ended.
+void end_own_flight(const Job& job, const std::optional<FlightVerdict>& verdict) {
+  const std::string folder = job.options.flight_folder();
+  if (folder.empty()) return;
+  try {
+    if (!verdict) return remove_flight(folder);
+    write_verdict(folder, *verdict);
+  } catch (const Error& error) {
+    messages().write(fmt::format("chimera: --flight-record: {}\n", error.what()));
+  }
+}
+
+int exit_code(bool is_whole) { return static_cast<int>(is_whole ? ExitCode::Success : kSavedExit); }
+
+/// Trains as one rank; rank 0 writes metrics, shows progress and closes with the summary. Returns whether all steps are
+/// done; else the run was asked to end, and is saved. Throws what the trainer throws, after `op` has noted where.
+bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<MemoryMeter>& meter, std::string& op) {
   set_fault_rank(static_cast<int>(rank.value()));
   use_threads(job);
   std::optional<MemoryMeter::Recording> recording;
@@ -119,7 +182,7 @@ void train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
     });
     // First what cannot be computed again.
     const bool is_saved = trainer->finish_checkpoints();
-    if (!job.options.export_folder.empty()) export_model(job, trainer->own_groups(), rank, transport);
+    if (run.is_whole && !job.options.export_folder.empty()) export_model(job, trainer->own_groups(), rank, transport);
     if (const Tracer* tracer = run.steps > 0 ? trainer->tracer() : nullptr) {
       const auto recorded = gather_steps(job, rank, transport, *tracer);
       if (speaks) write_observations(job, recorded, run, lines);
@@ -130,6 +193,8 @@ void train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
       throw Error(fmt::format("--checkpoint {}: the last step is not saved", job.options.checkpoint.folder));
     }
     note_progress({RankProgress::Phase::Ending});
+    if (speaks && !run.is_whole) say_saved(job);
+    return run.is_whole;
   } catch (...) {
     op = trainer ? trainer->current() : "start-up";
     throw;
@@ -196,24 +261,41 @@ std::int64_t descriptors_needed(const Job& job) {
   return kOwn + std::max(ranks, most + gloo_descriptors(ranks, groups));
 }
 
+FlightJob flight_job(const Job& job) {
+  FlightJob flight{.schedule = job.schedule.name, .ranks = {}, .sums = job.rank_groups()};
+  for (std::int64_t rank = 0; rank < job.num_ranks(); ++rank) flight.ranks.push_back(job.ranks.place(RankId(rank)));
+  return flight;
+}
+
 int run_threads(const Job& job) {
   fix_products(job);
+  begin_own_flight(job);
   const auto ranks = static_cast<int>(job.num_ranks());
   std::vector<std::string> ops(static_cast<std::size_t>(ranks));  // [rank]: where it failed
   std::optional<MemoryMeter> meter = meter_of(job);
-  ThreadWatch watch(ranks, milliseconds(job.options.hang_seconds), !uses_gpu(job.options));
+  std::atomic<bool> is_whole = true;
+  const auto signals = stop_signals(job, StopSignals::Second::EndsProcess);
+  ThreadWatch watch(ranks, milliseconds(job.options.hang_seconds), milliseconds(job.options.hang_seconds_at_start()),
+                    !uses_gpu(job.options));
   const auto failed = try_rank_threads(ranks, job.rank_groups(), [&](RankId rank, Transport& transport) {
     const ThreadWatch::Rank watched(watch, static_cast<int>(rank.value()));
+    const RecordedRank recorded(job, static_cast<int>(rank.value()));
     const OwnStream stream(device_of(job.options, rank));
-    train_as(job, rank, transport, meter, ops[rank.index()]);
+    if (!train_as(job, rank, transport, meter, ops[rank.index()])) is_whole = false;
   });
   if (!failed) {
+    end_own_flight(job, std::nullopt);
     finish_output(kPatientEnd);
-    return static_cast<int>(ExitCode::Success);
+    return exit_code(is_whole);
   }
   const Failure failure = failure_of(failed->error, ops[failed->rank.index()]);
   const std::string where = failure.op.empty() ? "" : " at " + failure.op;
-  messages().write(fmt::format("chimera: rank {} failed{}: {}\n", failed->rank.value(), where, failure.message));
+  const std::string reason = fmt::format("rank {} failed{}: {}", failed->rank.value(), where, failure.message);
+  messages().write("chimera: " + reason + "\n");
+  end_own_flight(job, FlightVerdict{.reason = reason,
+                                    .culprit = static_cast<int>(failed->rank.value()),
+                                    .op = failure.op,
+                                    .nanoseconds = flight_clock()});
   messages().drain(kPromptEnd);
   return static_cast<int>(ExitCode::No);
 }
@@ -221,21 +303,30 @@ int run_threads(const Job& job) {
 int run_rank(const Job& job, RankEnvironment rank) {
   fix_products(job);
   std::string op = "start-up";
+  if (rank.placed && rank.rank == 0) begin_own_flight(job);
   try {
     if (rank.world_size != job.num_ranks()) {
       throw ConfigError(fmt::format("this rank's options make a job of {} ranks, but {} were started", job.num_ranks(),
                                     rank.world_size));
     }
+    bool is_whole = true;
+    std::optional<RecordedRank> recorded;
+    if (!rank.placed) recorded.emplace(job, rank.rank);
     {
       const auto transport = connect(job, rank);
-      rank.meeting_file.reset();  // all have joined
+      if (rank.placed) recorded.emplace(job, rank.rank);  // now rank 0 has made the folder
+      rank.meeting_file.reset();                          // all have joined
       note_progress({RankProgress::Phase::StartUp});
       std::optional<MemoryMeter> meter = meter_of(job);
-      train_as(job, RankId(rank.rank), *transport, meter, op);
+      // Until the process is gone: a signal that comes late must not make it a failure.
+      static const auto signals =
+          stop_signals(job, rank.placed ? StopSignals::Second::EndsProcess : StopSignals::Second::Nothing);
+      is_whole = train_as(job, RankId(rank.rank), *transport, meter, op);
     }
     op = "its end";
+    if (rank.placed && rank.rank == 0) end_own_flight(job, std::nullopt);
     finish_output(kPatientEnd);
-    return static_cast<int>(ExitCode::Success);
+    return exit_code(is_whole);
   } catch (...) {
     const Failure failure = failure_of(std::current_exception(), op);
     report_failure(failure.op, failure.message, failure.own_cause, failure.code == ExitCode::Usage);

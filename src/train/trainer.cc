@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "core/console.h"
 #include "core/cores.h"
 #include "core/error.h"
 #include "core/fault_point.h"
@@ -131,17 +132,22 @@ RunSummary Trainer::run(const std::function<void(const StepMetrics&)>& on_step) 
     if (options.sample_every > 0 && (metrics.step % options.sample_every == 0 || last)) metrics.sample = say();
     on_step(metrics);
     last_metrics_ = metrics;
-    if (checkpointer_) save_where_due(metrics);
+    if (checkpointer_ && !save_where_due(metrics)) break;
   }
-  if (step_seconds.empty()) return {};
-  return summarise(std::move(step_seconds));
+  RunSummary summary;
+  if (!step_seconds.empty()) summary = summarise(std::move(step_seconds));
+  summary.is_whole = last_metrics_.step == options.steps;
+  return summary;
 }
 
-/// A checkpoint is of copies that are equal: what flipped a bit of one of them ends the run before.
-void Trainer::save_where_due(const StepMetrics& metrics) {
-  if (!checkpointer_->is_due(metrics.step)) return;
-  if (metrics.step % kStepsBetweenComparisons != 0) compare_copies();
-  checkpointer_->save(metrics);
+/// Returns whether the run goes on. A checkpoint is of copies that are equal: what flipped a bit of one of them ends
+/// the run before.
+bool Trainer::save_where_due(const StepMetrics& metrics) {
+  const bool is_due = checkpointer_->is_due(metrics.step);
+  const bool stops = checkpointer_->stops_after(metrics.step);
+  if ((is_due || stops) && metrics.step % kStepsBetweenComparisons != 0) compare_copies();
+  if (is_due) checkpointer_->save(metrics);
+  return !stops;
 }
 
 void Trainer::compare_copies() { require_equal_copies(stage_copies(job_), trained_, rank_, step_ + 1, transport_); }
@@ -176,6 +182,7 @@ StepMetrics Trainer::train_step(std::int64_t step) {
       .peak_memory = peak_resident_bytes,
       .update_weights = [&](StageId stage, MicroBatchId last, double norm) { update_weights(stage, last, norm); },
       .sums = checkpointer_ ? checkpointer_->sums() : std::span<double>(),
+      .skip_non_finite = job_.options.skips_non_finite(step + 1) ? skip_hook(step + 1) : nullptr,
       .tracer = tracer_ ? &*tracer_ : nullptr,
   };
   if (tracer_) tracer_->begin_step(step);
@@ -189,9 +196,26 @@ StepMetrics Trainer::train_step(std::int64_t step) {
   metrics.step_seconds = seconds_since(start);
   metrics.tokens_per_second = static_cast<double>(metrics.tokens) / metrics.step_seconds;
   metrics.peak_memory_bytes = result.peak_memory_bytes;
+  skipped_in_row_ = result.is_skipped ? skipped_in_row_ + 1 : 0;
+  skipped_ += result.is_skipped ? 1 : 0;
+  metrics.is_skipped = result.is_skipped;
+  metrics.skipped = skipped_;
   if (fault_point("updated")) flip_a_bit();
   if (job_.canonical) metrics.parameters_hash = hash_parameters();
   return metrics;
+}
+
+/// Says what was not finite, or ends the run where that has gone on for too long.
+std::function<void(const std::string&, bool)> Trainer::skip_hook(std::int64_t step) {
+  return [this, step](const std::string& what, bool is_own) {
+    if (skipped_in_row_ == kMostSkippedInRow) {
+      const std::string why = fmt::format("{}, nor was anything in the {} steps before", what, kMostSkippedInRow);
+      if (is_own) throw Error(why + "; try a lower --learning-rate");
+      throw PeerLostError(why);
+    }
+    if (!is_own) return;
+    messages().write(fmt::format("chimera: rank {}: {}; step {} makes no update\n", rank_.value(), what, step));
+  };
 }
 
 /// The instructions of this worker in a step.

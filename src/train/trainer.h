@@ -22,6 +22,7 @@ namespace chimera {
 /// What a run measured, over all workers.
 struct RunSummary {
   std::int64_t steps = 0;        // that were done; without any nothing was measured
+  bool is_whole = true;          // all that the job has; else it was asked to end
   OpTimes op_times{0};           // without the first step, where there are more
   double step_seconds = 0;       // median of the steps, likewise
   double optimizer_seconds = 0;  // mean of the slowest worker's optimizer step
@@ -31,6 +32,9 @@ struct RunSummary {
 /// weights takes about a thousandth of what computing with them takes.
 inline constexpr std::int64_t kStepsBetweenComparisons = 10;
 
+/// Steps in a row whose update may be left out before the run ends: it will not find back by itself.
+inline constexpr std::int64_t kMostSkippedInRow = 10;
+
 /// Holds a worker's stages and optimizer and runs the job's steps. One thread; the job and the transport are borrowed.
 class Trainer {
  public:
@@ -38,8 +42,8 @@ class Trainer {
   Trainer(const Job& job, RankId rank, Transport& transport);
 
   /// Trains all steps that the job has left and calls `on_step` after each. Then checkpoints are saved, where the job
-  /// saves any. Throws what Executor::run throws, which is Error where a loss or the gradient norm is not finite, and
-  /// what require_equal_copies() throws.
+  /// saves any; such a job ends before its last step where it is asked to (stop_signals.h). Throws what Executor::run
+  /// throws, which is Error where a loss or the gradient norm is not finite, and what require_equal_copies() throws.
   RunSummary run(const std::function<void(const StepMetrics&)>& on_step);
 
   /// After run(): saves what the last step left, unless that is saved, or nothing is to be. Returns false where it
@@ -74,11 +78,12 @@ class Trainer {
   void make_model();
   void make_optimizers();
   void make_checkpointer();
-  void save_where_due(const StepMetrics& metrics);
+  bool save_where_due(const StepMetrics& metrics);
   void compare_copies();
   void flip_a_bit();
   std::string hash_parameters();
   void note_instruction(const Instruction& instruction) const;
+  std::function<void(const std::string&, bool)> skip_hook(std::int64_t step);
   const std::vector<Instruction>& instructions(std::int64_t step);
   [[nodiscard]] double learning_rate(std::int64_t step) const;
   void optimizer_step(std::int64_t step, double gradient_norm);
@@ -101,8 +106,10 @@ class Trainer {
   StepMetrics last_metrics_;                  // of the last step that was done
   std::optional<Tracer> tracer_;
   double optimizer_seconds_ = 0;
-  std::int64_t step_ = 0;           // under way, from 0
-  std::vector<Instruction> piece_;  // asynchronous: that of the step under way
+  std::int64_t skipped_ = 0;         // steps without an update, so far
+  std::int64_t skipped_in_row_ = 0;  // up to the last one
+  std::int64_t step_ = 0;            // under way, from 0
+  std::vector<Instruction> piece_;   // asynchronous: that of the step under way
 };
 
 }  // namespace chimera

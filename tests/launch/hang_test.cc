@@ -67,6 +67,34 @@ TEST(HangTest, StartUpMayTakeLongerAndSetsNoExample) {
   EXPECT_TRUE(Watched(seconds(8)).pass(seconds(34), false, /*in_steps=*/false));
 }
 
+TEST(HangTest, TheFirstStepMayTakeAsLongAsTheStart) {
+  HangWatch watch(seconds(1), seconds(60));
+  HangWatch::Clock::time_point now;
+  HangWatch::Look look{.counts = {1}, .in_steps = true, .work = {}, .step = 7};
+  const auto hangs_within = [&](seconds time) {
+    bool hung = false;
+    for (const auto end = now + time; now < end; now += watch.interval()) hung |= watch.look(now, look);
+    return hung;
+  };
+  EXPECT_FALSE(hangs_within(seconds(55))) << "not every kind of op has been seen";
+  look.counts[0] = 2;
+  look.step = 8;
+  EXPECT_FALSE(watch.look(now, look));
+  EXPECT_FALSE(hangs_within(seconds(55))) << "the pause before was as long";
+  EXPECT_TRUE(hangs_within(seconds(3)));
+}
+
+TEST(HangTest, ADiskMayTakeItsTime) {
+  HangWatch watch(seconds(2));
+  HangWatch::Clock::time_point now;
+  HangWatch::Look look{.counts = {1}, .in_steps = true, .work = {}, .waits_for_disk = true};
+  for (int i = 0; i < 100; ++i) EXPECT_FALSE(watch.look(now += watch.interval(), look)) << i;
+  look.waits_for_disk = false;
+  bool hung = false;
+  for (int i = 0; i < 10; ++i) hung |= watch.look(now += watch.interval(), look);
+  EXPECT_TRUE(hung);
+}
+
 TEST(HangTest, AFirstOpOrAnInitialisationMayComputeForLong) {
   Watched job(seconds(30));
   EXPECT_FALSE(job.compute(seconds(1800), 1, /*in_steps=*/false)) << "an hour of initial values, half of it";

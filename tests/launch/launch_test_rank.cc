@@ -1,7 +1,7 @@
 // A program like chimera itself: started by hand it launches ranks, which are this program again.
 // launch_test_rank RANKS ACTION...: rank r does the r-th action, or `ok` where there are fewer. LAUNCH_TEST_HANG_MS is
-// the plan's `hang`, LAUNCH_TEST_INPUT its `input`, LAUNCH_TEST_ROOT its `root`; with LAUNCH_TEST_FORKS ranks are
-// forked.
+// the plan's `hang`, LAUNCH_TEST_INPUT its `input`, LAUNCH_TEST_ROOT its `root`, LAUNCH_TEST_RESTARTS its
+// `most_restarts`; with LAUNCH_TEST_FORKS ranks are forked, with LAUNCH_TEST_SAVES they save.
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -24,6 +24,7 @@
 #include "launch/hang.h"
 #include "launch/launcher.h"
 #include "launch/rank.h"
+#include "launch/signal_inbox.h"
 
 namespace chimera {
 namespace {
@@ -139,6 +140,43 @@ Instruction compute(std::int64_t stage, std::int64_t micro_batch) {
   wait_forever();
 }
 
+/// In its first step, with requests to save as messages.
+sigset_t await_requests() {
+  sigset_t requests;
+  ::sigemptyset(&requests);
+  ::sigaddset(&requests, SIGUSR1);
+  ::sigprocmask(SIG_BLOCK, &requests, nullptr);
+  note_progress({RankProgress::Phase::Steps, 1, compute(1, 3)});
+  print_line("ready");
+  return requests;
+}
+
+int save_when_asked(const RankEnvironment&) {
+  const sigset_t requests = await_requests();
+  int number = 0;
+  ::sigwait(&requests, &number);
+  return static_cast<int>(kSavedExit);
+}
+
+/// Once asked to save it does not, and has the launcher end the job until it does.
+int insist_on_the_end(const RankEnvironment&) {
+  const sigset_t requests = await_requests();
+  int number = 0;
+  ::sigwait(&requests, &number);
+  while (true) {
+    ::kill(::getppid(), SIGTERM);
+    ::sched_yield();
+  }
+}
+
+/// Fails in the first start of the job.
+int fail_once(const RankEnvironment&) {
+  note_progress({RankProgress::Phase::Steps, 1, compute(1, 3)});
+  if (std::getenv("CHIMERA_START") != std::string("0")) return 0;
+  report_failure("1B3", "out of memory", true);
+  return static_cast<int>(ExitCode::No);
+}
+
 /// Computes twice as long as a rank may wait at its start, and notes nothing.
 int compute_at_start(const RankEnvironment&) {
   const std::clock_t begin = std::clock();
@@ -188,6 +226,9 @@ const std::map<std::string, Action> kActions = {
     {"fail-after-the-victims", fail_after_the_victims},
     {"report-and-hang", report_and_hang},
     {"meet-in-the-store", meet_in_the_store},
+    {"save-when-asked", save_when_asked},
+    {"insist-on-the-end", insist_on_the_end},
+    {"fail-once", fail_once},
     {"work", [](const RankEnvironment&) -> int { work_forever(); }},
     {"wait-for-message", [](const RankEnvironment&) -> int { wait_for_message(); }},
     {"stop-itself", [](const RankEnvironment&) -> int { stop_itself(); }},
@@ -225,6 +266,7 @@ int run(const std::vector<std::string>& arguments) {
     const char* hang = std::getenv("LAUNCH_TEST_HANG_MS");
     const char* input = std::getenv("LAUNCH_TEST_INPUT");
     const char* root = std::getenv("LAUNCH_TEST_ROOT");
+    const char* restarts = std::getenv("LAUNCH_TEST_RESTARTS");
     has_launched = true;
     launchers_own.says_so = std::ranges::find(arguments, "leave-globals-alone") != arguments.end();
     return launch({.ranks = std::stoi(arguments.at(0)),
@@ -232,6 +274,12 @@ int run(const std::vector<std::string>& arguments) {
                    .input = input == nullptr ? "" : input,
                    .entry = std::getenv("LAUNCH_TEST_FORKS") == nullptr ? nullptr : run_main,
                    .hang = std::chrono::milliseconds(hang == nullptr ? 0 : std::stoi(hang)),
+                   .saves = std::getenv("LAUNCH_TEST_SAVES") != nullptr,
+                   .most_restarts = restarts == nullptr ? 0 : std::stoi(restarts),
+                   .next_start =
+                       [](std::int64_t) {
+                         return NextStart{{"ok"}, "once more"};
+                       },
                    .root = root == nullptr ? "/" : root});
   }
   const auto index = static_cast<std::size_t>(self->rank) + 1;

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "job.h"
 #include "launch/rank.h"
+#include "launch/signal_inbox.h"
 #include "support/scratch.h"
 
 namespace chimera {
@@ -192,6 +193,62 @@ TEST_P(LauncherSignalTest, BlamesNoRankWhenTheWholeGroupGetsIt) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, LauncherSignalTest, ::testing::Values(std::pair(SIGINT, 130), std::pair(SIGTERM, 143)));
+
+/// Ranks that save what they have when they are asked to.
+class LauncherSaveTest : public ::testing::TestWithParam<int> {
+ protected:
+  void SetUp() override { ::setenv("LAUNCH_TEST_SAVES", "1", 1); }
+  void TearDown() override { ::unsetenv("LAUNCH_TEST_SAVES"); }
+};
+INSTANTIATE_TEST_SUITE_P(, LauncherSaveTest, ::testing::Values(SIGTERM, SIGUSR1, SIGHUP));
+
+TEST_P(LauncherSaveTest, TheFirstSignalHasRanksSave) {
+  Job job(3, {"save-when-asked", "save-when-asked", "save-when-asked"});
+  job.await_lines(3);
+  job.send(GetParam());
+  const JobResult result = job.wait();
+  EXPECT_EQ(result.exit_code, static_cast<int>(kSavedExit));
+  EXPECT_THAT(result.messages, HasSubstr("saves after this step and ends; a second one ends at once\n"));
+  EXPECT_EQ(std::ranges::count(result.messages, '\n'), 1);
+  expect_clean(result);
+}
+
+TEST_P(LauncherSaveTest, ASecondOneEndsAtOnce) {
+  Job job(2, {"save-when-asked", "insist-on-the-end"});
+  job.await_lines(2);
+  job.send(GetParam());
+  const JobResult result = job.wait();
+  EXPECT_EQ(result.exit_code, 128 + SIGTERM);
+  EXPECT_THAT(result.messages, HasSubstr("chimera: ended by signal 15 (Terminated)\n"));
+  EXPECT_GE(result.ending_time, kSameSignal) << "what comes sooner is the same signal";
+  expect_clean(result);
+}
+
+TEST_P(LauncherSaveTest, BeforeTheFirstStepThereIsNothingToSave) {
+  Job job(2, {"save-when-asked", "wait"});
+  job.await_lines(2);
+  job.send(GetParam());
+  const JobResult result = job.wait();
+  EXPECT_EQ(result.exit_code, static_cast<int>(kSavedExit));
+  EXPECT_THAT(result.messages, HasSubstr("chimera: ended by signal"));
+  expect_clean(result);
+}
+
+TEST_P(LauncherTest, AFailedJobIsStartedAgain) {
+  ::setenv("LAUNCH_TEST_RESTARTS", "2", 1);
+  const JobResult again = Job(2, {"fail-once", "wait"}).wait();
+  const JobResult in_vain = Job(2, {"fail", "wait"}).wait();
+  const JobResult refused = Job(2, {"refuse", "wait"}).wait();
+  ::unsetenv("LAUNCH_TEST_RESTARTS");
+  EXPECT_EQ(refused.exit_code, 2) << "what is wrong with the command line stays wrong";
+  EXPECT_EQ(refused.messages, "chimera: rank 0 failed: 4 stages of 3 layers\n");
+  const std::string failed = "chimera: rank 0 failed at 1B3: out of memory\n";
+  EXPECT_EQ(in_vain.exit_code, 1);
+  EXPECT_EQ(in_vain.messages, failed + "chimera: restart 1 of 2: once more\n" + failed +
+                                  "chimera: restart 2 of 2: once more\n" + failed +
+                                  "chimera: not restarted: it has failed before its first step 3 times in a row\n");
+  EXPECT_EQ(again.messages, failed + "chimera: restart 1 of 2: once more\n");
+}
 
 TEST_P(LauncherTest, RanksLeaveInterruptsToTheLauncher) { EXPECT_EQ(Job(1, {"interrupt-itself"}).wait().exit_code, 0); }
 

@@ -1,0 +1,227 @@
+// Runs that are asked to end, or fail, and go on: with the numbers of a run that nothing has disturbed.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "multiprocess/training.h"
+#include "support/scratch.h"
+
+namespace chimera::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::StartsWith;
+
+constexpr int kSaved = 75;  // EX_TEMPFAIL
+
+const Arguments kChimera = {"--schedule", "chimera", "--stages", "4", "--micro-batches", "8"};
+const Arguments kThreads = {"--schedule",      "1f1b", "--stages",    "2",      "--micro-batches", "4",
+                            "--data-parallel", "2",    "--transport", "threads"};
+const Arguments kUnpipelined = {"--schedule", "none", "--micro-batches", "8"};
+
+/// 8 micro-batches a step in canonical order, over all groups.
+Arguments canonical_training(const Scratch& scratch, const Arguments& flags) {
+  return small_training(scratch) + flags +
+         Arguments{"--model", "gpt2-tiny", "--steps", "8", "--reduction", "canonical", "--dropout", "0.1"};
+}
+
+using Hashes = std::vector<std::pair<std::int64_t, std::string>>;
+
+Hashes hashes_in(const Scratch& scratch) {
+  Hashes hashes;
+  for (const auto& line : read_metrics(scratch.path("metrics.jsonl"))) {
+    hashes.emplace_back(line.at("step"), line.at("parameters_hash"));
+  }
+  return hashes;
+}
+
+/// Of the run that nothing disturbs, on one worker.
+const Hashes& undisturbed() {
+  static const Hashes hashes = [] {
+    const Scratch scratch;
+    EXPECT_EQ(run_program(canonical_training(scratch, kUnpipelined)).exit_code, 0);
+    return hashes_in(scratch);
+  }();
+  return hashes;
+}
+
+ProgramResult run_with(const Arguments& arguments, const std::string& fault, int ranks) {
+  return ProgramRun(arguments, {.environment = {"CHIMERA_FAULT=" + fault}, .ranks = ranks}).wait();
+}
+
+struct Request {
+  std::string fault;
+  Arguments flags;
+  int ranks;  // processes besides the one that was started
+};
+
+/// Whoever is asked in step 5: one rank, or the launcher.
+TEST(TrainingRequestTest, ARunThatIsAskedToEndSavesAndGoesOnElsewhere) {
+  for (const auto& [fault, flags, ranks] :
+       {Request{"terminate@backward:2:17", kChimera, 4}, Request{"terminate-launcher@backward:1:17", kChimera, 4},
+        Request{"terminate@backward:1:17", kThreads, 0}, Request{"terminate@step:0:5", kUnpipelined, 0}}) {
+    SCOPED_TRACE(fault);
+    const Scratch scratch;
+    const Arguments saves = {"--checkpoint", scratch.path("run"), "--resume", "auto"};
+    const ProgramResult asked = run_with(canonical_training(scratch, flags + saves), fault, ranks);
+    EXPECT_EQ(asked.exit_code, kSaved) << asked.messages;
+    EXPECT_THAT(asked.messages, HasSubstr("chimera: ended as a signal asked; step "));
+    const auto done = hashes_in(scratch).size();
+    EXPECT_GE(done, 2U);
+    EXPECT_LT(done, 8U);
+    const ProgramResult rest = run_program(canonical_training(scratch, kThreads + saves));
+    EXPECT_EQ(rest.exit_code, 0) << rest.messages;
+    EXPECT_THAT(rest.output, HasSubstr("goes on from " + scratch.path("run") + "/step-0000000" + std::to_string(done)));
+    EXPECT_EQ(hashes_in(scratch), undisturbed());
+  }
+}
+
+struct Failure {
+  std::string fault;
+  std::string line;  // a regular expression, after "chimera: "
+};
+
+TEST(TrainingRestartTest, AFailedRunGoesOnByItselfAsIfNothingHadHappened) {
+  for (const auto& [fault, line] :
+       {Failure{"kill@step:3:7", "rank 3 was killed by signal 9 .Killed."},
+        Failure{"throw@backward:1:18", "rank 1 failed at [^:]+: fault injected at backward"},
+        Failure{"kill@before-rename:0:2", "rank 0 was killed by signal 9 .Killed."},
+        Failure{"kill@start:2", "rank 2 was killed by signal 9 .Killed."}}) {
+    SCOPED_TRACE(fault);
+    const Scratch scratch;
+    const ProgramResult result =
+        run_with(canonical_training(scratch, kChimera + Arguments{"--checkpoint", scratch.path("run"), "--save-every",
+                                                                  "2", "--max-restarts", "1"}),
+                 fault, 4);
+    EXPECT_EQ(result.exit_code, 0) << result.messages;
+    EXPECT_EQ(result.orphans, 0);
+    EXPECT_THAT(complaints(result),
+                ElementsAre(MatchesRegex("chimera: " + line), StartsWith("chimera: restart 1 of 1: ")));
+    EXPECT_EQ(hashes_in(scratch), undisturbed());
+  }
+}
+
+TEST(TrainingRestartTest, ARankThatStopsIsReplacedLikeOneThatDies) {
+  const Scratch scratch;
+  const ProgramResult result =
+      run_with(canonical_training(scratch, kChimera + Arguments{"--checkpoint", scratch.path("run"), "--save-every",
+                                                                "2", "--max-restarts", "1", "--hang-seconds", "0.5"}),
+               "stop@backward:2:14", 4);
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_THAT(complaints(result),
+              ElementsAre(MatchesRegex("chimera: rank 2 has made no progress for .*: stopped by a signal at .*"),
+                          StartsWith("chimera: restart 1 of 1: ")));
+  EXPECT_EQ(hashes_in(scratch), undisturbed());
+}
+
+TEST(TrainingRestartTest, AStepThatFailsEveryTimeIsGivenUp) {
+  const Scratch scratch;
+  const ProgramResult result =
+      run_with(canonical_training(scratch, kChimera + Arguments{"--checkpoint", scratch.path("run"), "--save-every",
+                                                                "100", "--max-restarts", "9"}),
+               "throw@step:1:2:0", 4);
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.messages, HasSubstr("chimera: restart 2 of 9: no checkpoint yet, begins again after step 0\n"));
+  EXPECT_THAT(complaints(result).back(),
+              MatchesRegex("chimera: not restarted: it has failed in step [12] 3 times in a row"));
+}
+
+TEST(TrainingNonFiniteTest, AStepThatIsNotFiniteMakesNoUpdateWhereThatIsAsked) {
+  for (const auto& [fault, layout, ranks] :
+       {Request{"nan@backward:1:18", kChimera, 4}, Request{"nan@backward:3:10", kThreads, 0}}) {
+    SCOPED_TRACE(fault);
+    const Scratch scratch;
+    const ProgramResult result =
+        run_with(canonical_training(scratch, layout + Arguments{"--non-finite", "skip", "--checkpoint",
+                                                                scratch.path("run"), "--save-every", "3"}),
+                 fault, ranks);
+    EXPECT_EQ(result.exit_code, 0) << result.messages;
+    EXPECT_THAT(complaints(result),
+                ElementsAre(MatchesRegex("chimera: rank [13]: the gradient that stage [0-9] passes back "
+                                         ".* is not finite in step [2-6]; step [2-6] makes no update")));
+    const auto steps = read_metrics(scratch.path("metrics.jsonl"));
+    ASSERT_EQ(steps.size(), 8U);
+    std::size_t skipped = 0;
+    for (std::size_t i = 1; i < steps.size(); ++i) {
+      EXPECT_EQ(steps[i].contains("skipped"), steps[i].at("parameters_hash") == steps[i - 1].at("parameters_hash"));
+      skipped += steps[i].contains("skipped") ? 1 : 0;
+      EXPECT_EQ(steps[i].at("grad_norm").is_null(), steps[i].contains("skipped"));
+    }
+    EXPECT_EQ(skipped, 1U);
+    const auto last =
+        nlohmann::json::parse(run_program({"checkpoint", "show", scratch.path("run"), "--format", "json"}).output);
+    EXPECT_EQ(last.at("run").at("progress").at("updates"), 7);
+  }
+}
+
+TEST(TrainingNonFiniteTest, ARunThatIsRolledBackEndsAsTheUndisturbedOne) {
+  const Scratch scratch;
+  const Arguments saves = {"--checkpoint", scratch.path("run"), "--save-every",   "2",
+                           "--non-finite", "rollback",          "--max-restarts", "2"};
+  const ProgramResult result = run_with(canonical_training(scratch, kChimera + saves), "nan@backward:1:18", 4);
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_EQ(hashes_in(scratch), undisturbed());
+  const Scratch other;
+  const ProgramResult again =
+      run_with(canonical_training(other, kChimera + Arguments{"--checkpoint", other.path("run"), "--save-every", "100",
+                                                              "--non-finite", "rollback", "--max-restarts", "2"}),
+               "nan@backward:1:18:0", 4);
+  EXPECT_EQ(again.exit_code, 0) << again.messages;
+  EXPECT_THAT(again.messages, HasSubstr(" makes no update\n")) << "the same step, a second time";
+}
+
+/// The update overflows; no loss has shown that yet.
+TEST(TrainingNonFiniteTest, NothingThatIsNotFiniteGetsIntoACheckpoint) {
+  const Scratch scratch;
+  const ProgramResult result =
+      run_program(small_training(scratch) + Arguments{"--model", "gpt2-tiny", "--schedule", "none", "--steps", "1",
+                                                      "--learning-rate", "1e308", "--weight-decay", "100",
+                                                      "--checkpoint", scratch.path("run")});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.messages, HasSubstr("the checkpoint of step 1 is not saved: transformer."));
+  EXPECT_THAT(result.messages, HasSubstr(" is not finite"));
+  EXPECT_THAT(run_program({"checkpoint", "list", scratch.path("run")}).exit_code, 2);
+}
+
+struct Recorded {
+  std::string fault;
+  Arguments flags;
+  int ranks;
+  bool is_inferred;  // nobody has said who was to blame
+  std::string op;    // a regular expression
+};
+
+TEST(TrainingFlightRecordTest, TellsWhichRankEndedTheRunInWhat) {
+  const Arguments hangs = {"--hang-seconds", "0.5"};
+  for (const auto& [fault, flags, ranks, is_inferred, op] :
+       {Recorded{"kill@backward:2:14", kChimera, 4, false, "[12]B[0-7] in step [1-3]"},
+        Recorded{"throw@forward:2:9", kChimera, 4, false, "[12]F[0-7]"},
+        Recorded{"stop@backward:2:14", kChimera + hangs, 4, false, "[12]B[0-7] in step [1-3]"},
+        Recorded{"hang@backward:2:6", kThreads + hangs, 0, true, "1B[0-7] in step 2"}}) {
+    SCOPED_TRACE(fault);
+    const Scratch scratch;
+    const std::string folder = scratch.path("run");
+    EXPECT_EQ(run_with(canonical_training(scratch, flags + Arguments{"--checkpoint", folder}), fault, ranks).exit_code,
+              1);
+    const auto json = nlohmann::json::parse(run_program({"diagnose", folder, "--format", "json"}).output);
+    EXPECT_EQ(json.at("guilty"), 2);
+    EXPECT_EQ(json.at("inferred"), is_inferred);
+    EXPECT_THAT(json.at("op").get<std::string>(), MatchesRegex(op));
+    EXPECT_EQ(json.at("ranks").size(), 4U);
+    EXPECT_THAT(run_program({"diagnose", folder}).output, HasSubstr("guilty: rank 2, at "));
+  }
+}
+
+TEST(TrainingFlightRecordTest, IsGoneWhenTheRunEndsWell) {
+  const Scratch scratch;
+  const Arguments records = {"--flight-record", scratch.path("records")};
+  EXPECT_EQ(run_program(canonical_training(scratch, kChimera + records)).exit_code, 0);
+  const ProgramResult nothing = run_program({"diagnose", scratch.path("records")});
+  EXPECT_EQ(nothing.exit_code, 2);
+  EXPECT_THAT(nothing.messages, HasSubstr("has no flight records"));
+}
+
+}  // namespace
+}  // namespace chimera::testing
