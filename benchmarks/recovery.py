@@ -19,6 +19,7 @@ import argparse
 import json
 import os
 import random
+import shutil
 import signal
 import statistics
 import subprocess
@@ -124,8 +125,9 @@ def undisturbed(options, folder, steps):
 def require_undisturbed(run, name, folder):
     require(not run.contradictions, f"{name}: steps done again differ: {run.contradictions[:5]}")
     clean = undisturbed(run.options, folder, max(run.steps))
-    require(run.steps == clean, f"{name}: parameters differ from those of the undisturbed run")
-    print(f"{name}: {len(clean)} steps, all with the parameters of the undisturbed run", flush=True)
+    equal = sum(run.steps.get(step) == found for step, found in clean.items())
+    require(equal == len(clean), f"{name}: parameters differ from those of the undisturbed run")
+    print(f"{name}: {equal} of {len(clean)} steps with the parameters of the undisturbed run", flush=True)
 
 
 def saving(folder, *flags):
@@ -225,9 +227,11 @@ def main():
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; gpt2-tiny, {RANKS} ranks", flush=True)
     campaigns = {kill_campaign: options.kills, preemption_campaign: options.preemptions,
                  fault_campaign: options.faults}
-    for campaign, count in campaigns.items():
-        if count > 0:
-            campaign(options, random.Random(f"{options.seed} {campaign.__name__}"))
+    with tempfile.TemporaryDirectory() as folder:  # whatever happens to the text meanwhile
+        options.data = shutil.copy(options.data, folder)
+        for campaign, count in campaigns.items():
+            if count > 0:
+                campaign(options, random.Random(f"{options.seed} {campaign.__name__}"))
     return 1 if failures else 0
 
 

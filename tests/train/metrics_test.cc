@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -105,10 +106,20 @@ std::vector<std::string> documented_fields() {
   return names;
 }
 
+TEST(MetricsFileTest, WhatIsNotFiniteIsNull) {
+  StepMetrics metrics;
+  metrics.loss = std::numeric_limits<double>::quiet_NaN();
+  metrics.gradient_norm = std::numeric_limits<double>::infinity();
+  const auto line = nlohmann::json::parse(to_json_line(metrics));
+  EXPECT_TRUE(line.at("loss").is_null());
+  EXPECT_TRUE(line.at("grad_norm").is_null());
+}
+
 TEST(MetricsFileTest, EveryFieldIsDocumented) {
   StepMetrics all;
   all.utilization = all.seconds_left = all.validation_loss = 1;
   all.parameters_hash = all.sample = "0";
+  all.is_skipped = true;
   std::vector<std::string> written;
   const auto line = nlohmann::ordered_json::parse(to_json_line(all));
   for (const auto& [name, value] : line.items()) written.push_back(name);
