@@ -3,12 +3,19 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <exception>
+#include <limits>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "plan/balance.h"
 #include "playground/playground.h"
+#include "schedule/schedule_json.h"
+#include "simulate/costs_json.h"
 
 namespace nb = nanobind;
 
@@ -51,10 +58,40 @@ std::string answer(const std::string& request, std::optional<nb::callable> progr
   return answered;
 }
 
+/// The fields of LayerLoad, in their order.
+chimera::LayerLoad load_of(const std::vector<double>& numbers) {
+  return {numbers.at(0), numbers.at(1), numbers.at(2), numbers.at(3), numbers.at(4), numbers.at(5), numbers.at(6)};
+}
+
+/// A cut of layers into the schedule's stages, in JSON.
+std::string balanced(const std::string& schedule_text, const std::vector<std::vector<double>>& layers, double boundary,
+                     double memory, bool recompute) {
+  const nb::gil_scoped_release unlocked;
+  const chimera::Schedule schedule = chimera::schedule_from_json(schedule_text, "schedule");
+  chimera::ModelLoads loads;
+  for (const std::vector<double>& layer : layers) loads.blocks.push_back(load_of(layer));
+  loads.boundary = boundary;
+  chimera::BalanceOptions options;
+  options.recompute = recompute;
+  if (memory > 0) options.memory = memory;
+  const auto found = chimera::balance(schedule, loads, options);
+  if (!found) return "{}";
+  return nlohmann::json{{"layers", found->layers},
+                        {"slowest", found->slowest},
+                        {"least", found->least},
+                        {"costs", costs_to_json(stage_costs(loads, found->layers, recompute))}}
+      .dump();
+}
+
 }  // namespace
 
 NB_MODULE(_scheduling, module) {
   module.doc() = "The compiled scheduling half: requests in JSON, answers in JSON (docs/playground.md).";
+  module.def("balance", &balanced, nb::arg("schedule"), nb::arg("layers"), nb::arg("boundary"), nb::arg("memory"),
+             nb::arg("recompute"),
+             "The cut of layers into stages that balances the schedule's workers, in JSON; {} where none fits in the "
+             "memory (0: any does). Of each layer: seconds of F, I, W; bytes of weights, of gradients with optimizer "
+             "state, of activations, and of these what W still needs.");
   module.def(
       "answer", &answer, nb::arg("request"), nb::arg("progress") = nb::none(),
       nb::sig("def answer(request: str, progress: collections.abc.Callable[[str], object] | None = None) -> str"),

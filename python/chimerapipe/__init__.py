@@ -10,17 +10,21 @@ from ._engine import ScheduleError
 from ._costs import Costs
 from ._generate import ScheduleEntry, SearchResult, schedule, schedules, search, search_placements
 from ._op import Op
+from ._partition import LayerCost, Partition, partition
 from ._schedule import Schedule, Updates, Violation
 from ._timeline import Bubble, Timeline
 
 if TYPE_CHECKING:
     from ._hugging_face import layers_of
+    from ._measure import measure
     from ._pipeline import Pipeline, Step
 
 __all__ = [
     "Bubble",
     "Costs",
+    "LayerCost",
     "Op",
+    "Partition",
     "Pipeline",
     "Schedule",
     "ScheduleEntry",
@@ -31,6 +35,8 @@ __all__ = [
     "Updates",
     "Violation",
     "layers_of",
+    "measure",
+    "partition",
     "schedule",
     "schedules",
     "search",
@@ -38,7 +44,12 @@ __all__ = [
 ]
 
 
-_OF_TORCH = {"Pipeline": "_pipeline", "Step": "_pipeline", "layers_of": "_hugging_face"}
+_OF_TORCH = {
+    "Pipeline": "_pipeline",
+    "Step": "_pipeline",
+    "layers_of": "_hugging_face",
+    "measure": "_measure",
+}
 
 
 def __getattr__(name: str) -> Any:

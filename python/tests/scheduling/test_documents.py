@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import re
 from pathlib import Path
 
@@ -22,3 +23,12 @@ def test_programs_print_what_the_page_shows():
 def test_the_page_shows_the_example():
     example = PAGE.parents[1] / "examples" / "first_pipeline.py"
     assert f"```python\n{example.read_text()}```" in PAGE.read_text()
+
+
+def test_the_cells_of_notebooks_run_in_order():
+    for notebook in (PAGE.parents[1] / "examples").glob("*.ipynb"):
+        names: dict[str, object] = {}
+        for cell in json.loads(notebook.read_text())["cells"]:
+            if cell["cell_type"] == "code":
+                with contextlib.redirect_stdout(io.StringIO()):
+                    exec("".join(cell["source"]), names)
