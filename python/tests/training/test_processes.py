@@ -35,10 +35,10 @@ def test_the_first_pipeline_learns_alike_under_torchrun_and_on_threads():
     assert len(program) <= 15
 
 
-def test_an_exception_ends_the_job_with_one_traceback():
-    failed = torchrun(2, HERE / "failing.py")
+def test_two_groups_train_on_their_shares_and_an_exception_ends_the_job_with_one_traceback():
+    failed = torchrun(2, HERE / "two_ranks.py")
     assert failed.returncode != 0
     ranks = re.split(r"\n[EW]\d{4} ", failed.stderr)[0]  # then torchrun reports
     assert failed.stderr.count("ValueError: deliberate") == 1, failed.stderr
-    assert ranks.count("Traceback") == 1 and 'failing.py", line' in ranks, failed.stderr
+    assert ranks.count("Traceback") == 1 and 'two_ranks.py", line' in ranks, failed.stderr
     assert failed.stderr.count("another rank failed") <= 1
