@@ -20,9 +20,10 @@ def test_programs_print_what_the_page_shows():
         assert printed.getvalue() == expected
 
 
-def test_the_page_shows_the_example():
+def test_the_pages_show_the_example():
     example = PAGE.parents[1] / "examples" / "first_pipeline.py"
-    assert f"```python\n{example.read_text()}```" in PAGE.read_text()
+    for page in (PAGE, PAGE.parents[1] / "README.md"):
+        assert f"```python\n{example.read_text()}```" in page.read_text()
 
 
 def test_the_cells_of_notebooks_run_in_order():
