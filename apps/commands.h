@@ -57,6 +57,7 @@ void add_top(CLI::App& program, int& exit_code);
 void add_compare(CLI::App& program, int& exit_code);
 void add_demo(CLI::App& program, int& exit_code);
 void add_tour(CLI::App& program, int& exit_code);
+void add_sweep(CLI::App& program, int& exit_code);
 void add_reference(CLI::App& program, int& exit_code);
 void add_train(CLI::App& program, const Invocation& invocation, int& exit_code);
 void add_profile(CLI::App& program, const Invocation& invocation, int& exit_code);

@@ -58,9 +58,10 @@ void show_model(DemoStage& stage) {
       "trains it, cut into four stages:");
   stage.run({"model", "bert-48", "--stages", "4", "--micro-batch-size", "8"});
   stage.say(
-      "Activations of one micro-batch stand in the table; a schedule holds several at once. Recomputing them in the "
-      "backward keeps a stage's input alone, for about a third more compute:");
-  stage.run({"model", "bert-48", "--stages", "4", "--micro-batch-size", "8", "--recompute", "full"});
+      "The bars hold one micro-batch's activations. A schedule holds several at once, and Chimera two stages a worker. "
+      "What its workers come to:");
+  stage.run({"model", "bert-48", "--stages", "4", "--micro-batch-size", "8", "--schedule", "chimera", "--micro-batches",
+             "4"});
   stage.say(
       "Embedding and head make the first and the last stage heavier. A balanced cut gives these fewer blocks. More: "
       "`chimera model --help`, docs/models.md, docs/partition.md.");

@@ -9,6 +9,7 @@
 #include <iostream>
 #include <new>
 
+#include "build_information.h"
 #include "core/console.h"
 #include "core/error.h"
 #include "core/fault_point.h"
@@ -137,7 +138,7 @@ int parse_and_run(CLI::App& program, int argc, char** argv) {
 int run_program(int argc, char** argv, const AddTraining& add_training, ProgramEntry entry) {
   CLI::App program("Chimera: train large models with bidirectional pipelines", "chimera");
   program.footer(kFooter);
-  program.set_version_flag("--version", "chimera " CHIMERA_VERSION);
+  program.set_version_flag("--version", build_information());
   program.require_subcommand(1);
   int exit_code = 0;
   Invocation invocation;
@@ -156,6 +157,7 @@ int run_program(int argc, char** argv, const AddTraining& add_training, ProgramE
   add_env(program, exit_code);
   add_top(program, exit_code);
   add_compare(program, exit_code);
+  add_sweep(program, exit_code);
   add_demo(program, exit_code);
   add_tour(program, exit_code);
   add_reference(program, exit_code);

@@ -1,6 +1,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "build_information.h"
 #include "commands.h"
 #include "core/error.h"
 #include "core/nearest.h"
@@ -29,7 +30,7 @@ const CommandEntry& named(const CommandEntry& program, const std::string& name) 
 }
 
 std::string written(const CommandEntry& program, const Options& options) {
-  if (options.kind == "man") return to_man_page(named(program, options.command), CHIMERA_VERSION);
+  if (options.kind == "man") return to_man_page(named(program, options.command), version());
   if (options.kind == "markdown") return to_markdown(named(program, options.command));
   if (!options.command.empty()) throw ConfigError("--command goes with man and markdown; a shell's completion has all");
   if (options.kind == "bash") return bash_completion(program);
@@ -41,10 +42,10 @@ void write_folder(const CommandEntry& program, const std::string& folder) {
   namespace fs = std::filesystem;
   const fs::path root = folder;
   for (const char* part : {"man", "markdown", "completions"}) fs::create_directories(root / part);
-  write_whole((root / "man" / "chimera.1").string(), to_man_page(program, CHIMERA_VERSION));
+  write_whole((root / "man" / "chimera.1").string(), to_man_page(program, version()));
   for (const CommandEntry& command : program.subcommands) {
     const std::string name = command.last_name();
-    write_whole((root / "man" / ("chimera-" + name + ".1")).string(), to_man_page(command, CHIMERA_VERSION));
+    write_whole((root / "man" / ("chimera-" + name + ".1")).string(), to_man_page(command, version()));
     write_whole((root / "markdown" / (name + ".md")).string(), to_markdown(command));
   }
   write_whole((root / "completions" / "chimera").string(), bash_completion(program));

@@ -20,8 +20,7 @@ std::string roff(const std::string& text) {
       result += c;
     }
   }
-  if (result.starts_with('.') || result.starts_with('\'')) result.insert(0, "\\&");
-  return result;
+  return result.starts_with('.') || result.starts_with('\'') ? "\\&" + result : result;
 }
 
 std::string flag_names(const FlagEntry& flag) { return fmt::format("{}", fmt::join(flag.names, ", ")); }

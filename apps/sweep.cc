@@ -15,19 +15,11 @@
 namespace chimera::apps {
 namespace {
 
-/// A cell: its column, and its value as text. Numbers stand in JSON without quotes.
-struct Cell {
-  std::string column;
-  std::string text;
-  bool is_number = true;
-};
-using Row = std::vector<Cell>;
-
 class Sweeper {
  public:
   explicit Sweeper(const Sweep& sweep) : sweep_(sweep) {}
 
-  std::vector<Row> rows() {
+  std::vector<SweepRow> rows() {
     for (const PipelineShape& lists : sweep_.shape.listed()) {
       for (const std::string& name : sweep_.schedules) add(find_generator(name), lists);
     }
@@ -65,11 +57,11 @@ class Sweeper {
     return panel.totals.peak_units <= sweep_.most_in_flight * (1 + kRounding);
   }
 
-  static Row row_of(const Generator& generator, const PipelineShape& shape, const Panel& panel) {
+  static SweepRow row_of(const Generator& generator, const PipelineShape& shape, const Panel& panel) {
     const Timeline& timeline = panel.timeline;
-    Row row = {{"schedule", generator.name, false},
-               {"stages", std::to_string(shape.stages)},
-               {"micro_batches", std::to_string(shape.micro_batches)}};
+    SweepRow row = {{"schedule", generator.name, false},
+                    {"stages", std::to_string(shape.stages)},
+                    {"micro_batches", std::to_string(shape.micro_batches)}};
     for (const ShapeAxis& axis : shape_axes()) {
       const bool taken = find_axis(generator, axis.axis) != nullptr;
       row.push_back({std::string(axis.name), taken ? axis.text(shape) : "", axis.is_number()});
@@ -95,27 +87,16 @@ class Sweeper {
   }
 
   const Sweep& sweep_;
-  std::vector<Row> rows_;
+  std::vector<SweepRow> rows_;
   std::string refusal_;  // the last one
   std::int64_t too_large_ = 0;
 };
 
-std::string as_csv(const std::vector<Row>& rows) {
-  const auto line = [](const Row& row, std::string Cell::*part) {
-    std::vector<std::string> cells;
-    for (const Cell& cell : row) cells.push_back(cell.*part);
-    return fmt::format("{}\n", fmt::join(cells, ","));
-  };
-  std::string text = line(rows.front(), &Cell::column);
-  for (const Row& row : rows) text += line(row, &Cell::text);
-  return text;
-}
-
-std::string as_json_lines(const std::vector<Row>& rows) {
+std::string as_json_lines(const std::vector<SweepRow>& rows) {
   std::string text;
-  for (const Row& row : rows) {
+  for (const SweepRow& row : rows) {
     nlohmann::ordered_json json;
-    for (const Cell& cell : row) {
+    for (const SweepCell& cell : row) {
       if (cell.text.empty()) continue;  // a parameter that the schedule does not take
       json[cell.column] = cell.is_number ? nlohmann::ordered_json::parse(cell.text) : nlohmann::ordered_json(cell.text);
     }
@@ -124,19 +105,19 @@ std::string as_json_lines(const std::vector<Row>& rows) {
   return text;
 }
 
-std::string as_table(const std::vector<Row>& rows) {
+std::string as_table(const std::vector<SweepRow>& rows) {
   std::vector<std::size_t> widths;
-  for (const Cell& cell : rows.front()) widths.push_back(cell.column.size());
-  for (const Row& row : rows) {
+  for (const SweepCell& cell : rows.front()) widths.push_back(cell.column.size());
+  for (const SweepRow& row : rows) {
     for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].text.size());
   }
-  const auto line = [&](const Row& row, std::string Cell::*part) {
+  const auto line = [&](const SweepRow& row, std::string SweepCell::*part) {
     std::string text = fmt::format("{:<{}}", row[0].*part, widths[0]);
     for (std::size_t c = 1; c < row.size(); ++c) text += fmt::format("  {:>{}}", row[c].*part, widths[c]);
     return text + "\n";
   };
-  std::string text = line(rows.front(), &Cell::column);
-  for (const Row& row : rows) text += line(row, &Cell::text);
+  std::string text = line(rows.front(), &SweepCell::column);
+  for (const SweepRow& row : rows) text += line(row, &SweepCell::text);
   return text;
 }
 
@@ -152,8 +133,21 @@ std::vector<std::string> listed_schedules(const std::string& text) {
   return names;
 }
 
+std::string as_csv(const std::vector<SweepRow>& rows) {
+  const auto line = [](const SweepRow& row, std::string SweepCell::*part) {
+    std::vector<std::string> cells;
+    for (const SweepCell& cell : row) cells.push_back(cell.*part);
+    return fmt::format("{}\n", fmt::join(cells, ","));
+  };
+  std::string text = line(rows.front(), &SweepCell::column);
+  for (const SweepRow& row : rows) text += line(row, &SweepCell::text);
+  return text;
+}
+
+std::vector<SweepRow> sweep_rows(const Sweep& sweep) { return Sweeper(sweep).rows(); }
+
 std::string swept(const Sweep& sweep, Format format) {
-  const auto rows = Sweeper(sweep).rows();
+  const auto rows = sweep_rows(sweep);
   if (format == Format::Json) return as_json_lines(rows);
   return format == Format::Text ? as_table(rows) : as_csv(rows);
 }

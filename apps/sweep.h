@@ -16,6 +16,19 @@ struct Sweep {
   double most_in_flight = 0;  // stage units on a worker, above which a row is left out; may be infinite
 };
 
+/// A cell: its column, and its value as text. Numbers stand in JSON without quotes.
+struct SweepCell {
+  std::string column;
+  std::string text;
+  bool is_number = true;
+};
+using SweepRow = std::vector<SweepCell>;
+
+/// A row for each schedule and shape that exists, as swept() orders them. Throws ConfigError where there is none.
+[[nodiscard]] std::vector<SweepRow> sweep_rows(const Sweep& sweep);
+/// Rows that all have the columns of the first, as CSV.
+[[nodiscard]] std::string as_csv(const std::vector<SweepRow>& rows);
+
 /// The names that --schedules lists, separated by commas; `all` is every one. Throws ConfigError for an unknown name.
 [[nodiscard]] std::vector<std::string> listed_schedules(const std::string& text);
 

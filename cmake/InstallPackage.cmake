@@ -31,11 +31,13 @@ foreach(half scheduling training)
   endif()
 endforeach()
 
-install(TARGETS chimera RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(TARGETS chimera RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
 # The page of `chimera playground`, where ./dev playground has built it.
-install(FILES ${PROJECT_SOURCE_DIR}/build/web/playground.html DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/chimera OPTIONAL)
+install(FILES ${PROJECT_SOURCE_DIR}/build/web/playground.html DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/chimera
+  COMPONENT runtime OPTIONAL)
 if(CHIMERA_WITH_TORCH)
-  install(TARGETS chimera_training_half LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}) # where the program looks for it
+  # Where the program looks for it.
+  install(TARGETS chimera_training_half LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/chimera COMPONENT runtime)
 endif()
 install(DIRECTORY src/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/chimera FILES_MATCHING PATTERN "*.h")
 install(FILES cmake/FindLibTorch.cmake DESTINATION ${package_folder})

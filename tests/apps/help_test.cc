@@ -140,7 +140,8 @@ TEST(HelpTest, WithoutASubcommandIsAnError) {
 }
 
 TEST(HelpTest, SaysTheVersion) {
-  EXPECT_THAT(run_program({"--version"}).output, ::testing::MatchesRegex("chimera [0-9.]+\n"));
+  EXPECT_THAT(run_program({"--version"}).output,
+              ::testing::MatchesRegex("chimera [0-9.]+\ncommit: [^\n]+\nbuilt: [^\n]+\ntraining half: [^\n]+\n"));
 }
 
 }  // namespace

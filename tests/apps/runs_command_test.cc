@@ -11,8 +11,8 @@
 namespace chimera::testing {
 namespace {
 
-using ::testing::HasSubstr;
 using nlohmann::json;
+using ::testing::HasSubstr;
 
 /// The metrics of a run of `steps` steps.
 std::string metrics(int steps, double speed) {

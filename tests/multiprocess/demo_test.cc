@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "support/program.h"
 
 namespace chimera::testing {
@@ -17,6 +19,26 @@ TEST(TrainingDemoTest, TrainsWithAndWithoutAPipelineToOneLoss) {
   EXPECT_THAT(result.output.substr(line, result.output.find('\n', line) - line),
               ::testing::ContainsRegex("([0-9]\\.[0-9]{3})[0-9] +\\1"));
   EXPECT_THAT(read_file(scratch.path("kept/report.html")), ::testing::HasSubstr("gpt2-tiny with chimera"));
+}
+
+TEST(TrainingSweepTest, GoesOnWhereItsFileEnds) {
+  const Scratch scratch;
+  const std::string table = scratch.path("sweep.csv");
+  const auto sweep = [&](const std::string& counts) {
+    return run_program({"sweep", "--schedules", "1f1b", "--stages", "2", "--micro-batches", counts, "--train",
+                        CHIMERA_SOURCE_DIR "/README.md", "--output", table, "--model", "gpt2-tiny", "--steps", "2",
+                        "--sequence", "32", "--transport", "threads"});
+  };
+  const auto lines = [](const std::string& text) { return std::ranges::count(text, '\n'); };
+  const ProgramResult first = sweep("2");
+  ASSERT_EQ(first.exit_code, 0) << first.messages;
+  const std::string before = read_file(table);
+  EXPECT_EQ(lines(before), 2);
+  const ProgramResult second = sweep("2,4");
+  EXPECT_THAT(second.messages, ::testing::Not(::testing::HasSubstr("--micro-batches 2 ")));
+  const std::string after = read_file(table);
+  EXPECT_EQ(lines(after), 3);
+  EXPECT_THAT(after, ::testing::StartsWith(before));
 }
 
 }  // namespace

@@ -1,0 +1,167 @@
+#include "paper_figures.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <vector>
+
+#include "bench/paper_tables.h"
+#include "core/error.h"
+#include "core/output_file.h"
+#include "generate/registry.h"
+#include "plan/machine.h"
+#include "render/chart.h"
+#include "render/svg.h"
+#include "runs/page.h"
+#include "simulate/simulate.h"
+
+namespace chimera::apps {
+namespace {
+
+/// A number of the paper, and ours.
+struct PaperValue {
+  std::string figure;
+  std::string what;
+  double paper = 0;
+  double ours = 0;
+};
+
+struct Figure {
+  std::string name;  // `figure-3`
+  std::string caption;
+  std::string svg;
+  std::vector<PaperValue> values;
+};
+
+/// A schedule of the paper's drawings. Times in units of a forward.
+struct Drawing {
+  const char* figure;
+  const char* caption;
+  const char* schedule;
+  PipelineShape shape;
+  double backward;
+  double makespan;  // in the paper
+};
+
+std::vector<Drawing> drawings() {
+  const auto shape = [](std::int64_t stages, std::int64_t count, std::int64_t pipelines, ScaleMethod scale) {
+    PipelineShape made{stages, count, pipelines};
+    made.scale = scale;
+    return made;
+  };
+  const ScaleMethod direct = ScaleMethod::Direct;
+  return {{"figure-2-gpipe", "GPipe, D = N = 4, backward twice as long", "gpipe", shape(4, 4, 2, direct), 2, 21},
+          {"figure-2-dapple", "DAPPLE (1F1B), D = N = 4", "1f1b", shape(4, 4, 2, direct), 2, 21},
+          {"figure-2-chimera", "Chimera, D = N = 4", "chimera", shape(4, 4, 2, direct), 2, 16},
+          {"figure-3", "Chimera with forwards as long as backwards", "chimera", shape(4, 4, 2, direct), 1, 10},
+          {"figure-7b", "N = 2D by direct concatenation", "chimera", shape(4, 8, 2, direct), 2, 30},
+          {"figure-7d", "N = 2D by forward doubling", "chimera", shape(4, 8, 2, ScaleMethod::Doubling), 2, 27},
+          {"figure-8", "Four pipelines, D = N = 8, forwards as long as backwards", "chimera", shape(8, 8, 4, direct), 1,
+           18}};
+}
+
+Figure drawn(const Drawing& drawing) {
+  const Schedule schedule = find_generator(drawing.schedule).generate(drawing.shape);
+  const StageCosts unit{.forward = 1,
+                        .backward = drawing.backward,
+                        .input_gradient = drawing.backward / 2,
+                        .weight_gradient = drawing.backward / 2};
+  const CostModel costs = CostModel::uniform(schedule, unit, 0);
+  const Timeline timeline = simulate(schedule, costs);
+  return {drawing.figure,
+          drawing.caption,
+          to_svg(panel_of(schedule, timeline, costs)),
+          {{drawing.figure, "makespan", drawing.makespan, timeline.makespan}}};
+}
+
+Figure memory_figure(const MachineProfile& machine) {
+  Figure figure{
+      "figure-9",
+      "Memory of the worker with the most, 32 nodes, mini-batch 512. Ours is fitted on Chimera's three maxima of "
+      "BERT-48 alone; OOM: out of memory.",
+      "",
+      {}};
+  const MemoryFit fit = fit_figure_9(machine);
+  GroupedBars bars{.title = "Memory of the fullest worker",
+                   .y_label = "GB",
+                   .series = {"paper, measured", "ours, predicted"},
+                   .groups = {},
+                   .absent = "OOM",
+                   .size = {1500, 380}};
+  for (const MemoryRow& row : figure_9()) {
+    for (const auto& [schedule, cell] : row.cells) {
+      if (schedule != "chimera" && schedule != "1f1b") continue;  // those that run everywhere
+      const double ours = predict_memory(machine, row, schedule, fit).most;
+      const std::string place =
+          fmt::format("{} W{} D{} B{}", row.model, row.data_parallel, row.stages, row.micro_batch_size);
+      bars.groups.push_back({fmt::format("{} D{} B{}", schedule, row.stages, row.micro_batch_size),
+                             {cell ? std::optional(cell->most) : std::nullopt, ours}});
+      if (cell) figure.values.push_back({"figure-9", fmt::format("{}, {}, GB", place, schedule), cell->most, ours});
+    }
+  }
+  figure.svg = to_svg(bars);
+  return figure;
+}
+
+Figure throughput_figure(const MachineProfile& machine) {
+  Figure figure{
+      "figure-13",
+      "BERT-48 on 32 nodes: what the paper measured, what its model says, and what our simulator says, whose two "
+      "link times are fitted on the first and the last row.",
+      "",
+      {}};
+  GroupedBars bars{.title = "BERT-48, 32 nodes, mini-batch 512",
+                   .y_label = "sequences a second",
+                   .series = {"paper, measured", "paper's model", "our simulator"},
+                   .groups = {},
+                   .size = {760, 380}};
+  const ThroughputPrediction ours = predict_figure_13(machine, StepModel::SumsAfterOps);
+  for (std::size_t r = 0; r < figure_13().size(); ++r) {
+    const ThroughputRow& row = figure_13()[r];
+    const std::string place = fmt::format("W{} D{} B{}", row.data_parallel, row.stages, row.micro_batch_size);
+    bars.groups.push_back({place, {row.measured, row.paper_model, ours.sequences_per_second[r]}});
+    figure.values.push_back({"figure-13", place + ", sequences/s", row.measured, ours.sequences_per_second[r]});
+  }
+  figure.svg = to_svg(bars);
+  return figure;
+}
+
+std::string values_table(const std::vector<PaperValue>& values) {
+  std::vector<std::vector<TableCell>> rows;
+  for (const PaperValue& value : values) {
+    rows.push_back({{value.what},
+                    {fmt::format("{:.4g}", value.paper), true},
+                    {fmt::format("{:.4g}", value.ours), true},
+                    {fmt::format("{:+.1f} %", 100 * (value.ours / value.paper - 1)), true}});
+  }
+  return html_table({"", "paper", "ours", "difference"}, rows);
+}
+
+}  // namespace
+
+void write_paper_figures(const std::string& folder, const std::string& machine) {
+  const MachineProfile profile = read_machine(machine);
+  std::vector<Figure> figures;
+  for (const Drawing& drawing : drawings()) figures.push_back(drawn(drawing));
+  figures.push_back(memory_figure(profile));
+  figures.push_back(throughput_figure(profile));
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw ConfigError(fmt::format("--paper {}: cannot be made ({})", folder, error.message()));
+  std::string csv = "figure,what,paper,ours\n";
+  std::vector<Section> sections;
+  for (const Figure& figure : figures) {
+    write_whole(fmt::format("{}/{}.svg", folder, figure.name), figure.svg);
+    sections.push_back({figure.name, fmt::format("<p>{}</p>\n<div class=\"picture\">{}</div>\n{}", figure.caption,
+                                                 figure.svg, values_table(figure.values))});
+    for (const PaperValue& value : figure.values) {
+      csv += fmt::format("{},\"{}\",{:.10g},{:.10g}\n", value.figure, value.what, value.paper, value.ours);
+    }
+  }
+  write_whole(folder + "/figures.csv", csv);
+  write_whole(folder + "/index.html",
+              html_page("Figures of the Chimera paper, drawn anew",
+                        "Li and Hoefler, SC'21: the values of its figures beside those of this program", sections));
+}
+
+}  // namespace chimera::apps

@@ -1,0 +1,233 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <iostream>
+#include <limits>
+#include <map>
+#include <memory>
+#include <sstream>
+
+#include "commands.h"
+#include "core/error.h"
+#include "core/input_file.h"
+#include "core/nearest.h"
+#include "core/output_file.h"
+#include "help.h"
+#include "options.h"
+#include "own_command.h"
+#include "paper_figures.h"
+#include "render/chart.h"
+#include "runs/run_history.h"
+#include "sweep.h"
+
+namespace chimera::apps {
+namespace {
+
+struct Options {
+  std::string schedules;
+  ShapeFlags shape;
+  CostFlags costs;
+  std::string train;  // data to train on; empty: simulated alone
+  std::string output;
+  std::string chart;
+  std::string value;
+  std::string over = "micro_batches";
+  std::string paper;
+};
+
+/// What training adds to a row.
+constexpr std::array kMeasured = {"tokens_per_second", "step_seconds", "peak_memory_bytes", "last_loss"};
+
+std::vector<std::string> split(const std::string& line) {
+  std::vector<std::string> parts;
+  std::size_t begin = 0;
+  for (std::size_t end = line.find(','); end != std::string::npos; end = line.find(',', begin)) {
+    parts.push_back(line.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  parts.push_back(line.substr(begin));
+  return parts;
+}
+
+/// What names a row among others: all that comes before its makespan.
+std::string key_of(const SweepRow& row) {
+  std::string key;
+  for (const SweepCell& cell : row) {
+    if (cell.column == "makespan") break;
+    key += cell.text + ",";
+  }
+  return key;
+}
+
+std::string head_of(const SweepRow& row) {
+  std::string head;
+  for (const SweepCell& cell : row) head += cell.column + ",";
+  for (const char* column : kMeasured) head += std::string(column) + (column == kMeasured.back() ? "" : ",");
+  return head;
+}
+
+/// What a file of an earlier sweep has measured: by the key of its row. Throws ConfigError where it is another table.
+std::map<std::string, std::vector<std::string>> measured_before(const std::string& path, const SweepRow& like) {
+  std::map<std::string, std::vector<std::string>> found;
+  if (path.empty() || !std::filesystem::exists(path)) return found;
+  std::istringstream lines(read_whole(path));
+  std::string line;
+  std::getline(lines, line);
+  if (line != head_of(like)) {
+    throw ConfigError(
+        fmt::format("--output {}: is no table of this sweep, which would go on with it; give another file", path));
+  }
+  const auto keys =
+      static_cast<std::ptrdiff_t>(std::ranges::find(like, std::string("makespan"), &SweepCell::column) - like.begin());
+  while (std::getline(lines, line)) {
+    const auto cells = split(line);
+    if (cells.size() != like.size() + kMeasured.size()) continue;
+    std::string key;
+    for (auto cell = cells.begin(); cell != cells.begin() + keys; ++cell) key += *cell + ",";
+    found[key] = {cells.end() - static_cast<std::ptrdiff_t>(kMeasured.size()), cells.end()};
+  }
+  return found;
+}
+
+/// Trains one row for as many steps as the flags say.
+std::vector<std::string> measure(const SweepRow& row, const std::string& data, const std::vector<std::string>& more) {
+  const std::string metrics =
+      (std::filesystem::temp_directory_path() / fmt::format("chimera-sweep-{}.jsonl", ::getpid())).string();
+  std::vector<std::string> words = {"train", "--data", data, "--metrics", metrics};
+  for (const SweepCell& cell : row) {
+    if (cell.column == "makespan") break;
+    if (cell.text.empty()) continue;  // a parameter that the schedule does not take
+    std::string flag = "--" + cell.column;
+    std::ranges::replace(flag, '_', '-');
+    words.insert(words.end(), {flag, cell.text});
+  }
+  words.insert(words.end(), more.begin(), more.end());
+  std::cerr << "$ " << as_typed(words) << "\n" << std::flush;
+  const CommandResult result = run_own(words, true);
+  if (result.exit_code != 0) {
+    throw Error(fmt::format("`{}` ended with {}; the rows before it are kept", as_typed(words), result.exit_code));
+  }
+  const RunFigures figures = figures_of(read_run(metrics));
+  std::filesystem::remove(metrics);
+  return {fmt::format("{:.10g}", figures.tokens_per_second), fmt::format("{:.10g}", figures.step_seconds),
+          fmt::format("{:.0f}", figures.peak_memory_bytes), fmt::format("{:.10g}", figures.final_loss)};
+}
+
+/// Adds what training measures. Rows are written as they come, and those that the file has already are not trained.
+std::vector<SweepRow> with_measured(std::vector<SweepRow> rows, const Options& options,
+                                    const std::vector<std::string>& more) {
+  const auto before = measured_before(options.output, rows.front());
+  std::vector<SweepRow> done;
+  for (SweepRow& row : rows) {
+    const auto known = before.find(key_of(row));
+    const auto cells = known != before.end() ? known->second : measure(row, options.train, more);
+    for (std::size_t c = 0; c < kMeasured.size(); ++c) row.push_back({kMeasured[c], cells[c]});
+    done.push_back(std::move(row));
+    if (!options.output.empty() && known == before.end()) write_whole(options.output, as_csv(done));
+  }
+  return done;
+}
+
+double number_in(const SweepRow& row, const std::string& column) {
+  const auto cell = std::ranges::find(row, column, &SweepCell::column);
+  if (cell == row.end() || cell->text.empty()) return std::numeric_limits<double>::quiet_NaN();
+  return std::stod(cell->text);
+}
+
+/// The curve that a row belongs to: its schedule, and all else that names it but what is drawn over.
+std::string curve_of(const SweepRow& row, const std::string& over) {
+  std::string name = row.front().text;
+  for (const SweepCell& cell : row) {
+    if (cell.column == "makespan") break;
+    if (cell.column == over || cell.text.empty() || &cell == &row.front()) continue;
+    if (cell.column == "stages") name += fmt::format(", D = {}", cell.text);
+    if (cell.column == "micro_batches") name += fmt::format(", N = {}", cell.text);
+    if (cell.column == "pipelines" && cell.text != "2") name += fmt::format(", {} pipelines", cell.text);
+    if (cell.column == "chunks" || cell.column == "waves") name += fmt::format(", {} {}", cell.text, cell.column);
+    if (cell.column == "scale" && cell.text != "direct") name += ", " + cell.text;
+  }
+  return name;
+}
+
+std::string drawn(const std::vector<SweepRow>& rows, const std::string& value, const std::string& over) {
+  std::vector<std::string> columns;
+  for (const SweepCell& cell : rows.front()) {
+    if (cell.is_number) columns.push_back(cell.column);
+  }
+  for (const std::string& column : {value, over}) {
+    if (std::ranges::find(columns, column) == columns.end()) throw ConfigError(unknown_name("column", column, columns));
+  }
+  LineChart chart{.title = fmt::format("{} over {}", value, over),
+                  .x_label = over,
+                  .y_label = value,
+                  .series = {},
+                  .from_zero = true};
+  for (const SweepRow& row : rows) {
+    const std::string name = curve_of(row, over);
+    auto series = std::ranges::find(chart.series, name, &Series::name);
+    if (series == chart.series.end()) {
+      series = chart.series.insert(series, {.name = name, .points = {}, .style = CurveStyle::Marks});
+    }
+    series->points.emplace_back(number_in(row, over), number_in(row, value));
+  }
+  for (Series& series : chart.series) std::ranges::sort(series.points);
+  return to_svg(chart);
+}
+
+void run_sweep(const Options& options, const std::vector<std::string>& more) {
+  if (!options.paper.empty()) return write_paper_figures(options.paper, shipped_file("machines/p100-aries.json"));
+  if (options.train.empty() && !more.empty())
+    throw ConfigError(fmt::format("sweep: unexpected '{}'; flags of `chimera train` go with --train", more.front()));
+  auto rows = sweep_rows({.schedules = listed_schedules(options.schedules.empty() ? "all" : options.schedules),
+                          .shape = options.shape,
+                          .costs = options.costs,
+                          .most_in_flight = std::numeric_limits<double>::infinity()});
+  if (!options.train.empty()) rows = with_measured(std::move(rows), options, more);
+  write_output(options.output, as_csv(rows));
+  const std::string value = !options.value.empty()  ? options.value
+                            : options.train.empty() ? "bubble_ratio"
+                                                    : "tokens_per_second";
+  if (!options.chart.empty()) write_whole(options.chart, drawn(rows, value, options.over));
+}
+
+}  // namespace
+
+void add_sweep(CLI::App& program, int&) {
+  auto* command =
+      program.add_subcommand("sweep", "Sweep over schedules and shapes, simulated or trained: table and chart");
+  command->footer(
+      "Examples:\n"
+      "  chimera sweep --schedules 1f1b,chimera --stages 4,8 --micro-batches D,2D,4D --chart bubble.svg\n"
+      "  chimera sweep --schedules all --stages 8 --micro-batches 8..32 --value makespan --chart makespan.svg\n"
+      "  chimera sweep --stages 4 --micro-batches D,2D --train book.txt --steps 10 --output sweep.csv\n"
+      "  chimera sweep --paper figures\n"
+      "\nThe table has the rows of `chimera simulate --schedules`. With --train every row is also trained, and all "
+      "flags "
+      "that are not listed above are passed to `chimera train`; the file of --output is written after each row, and a "
+      "sweep that is started again goes on where the file ends.\n"
+      "\nA chart has a curve for each schedule, in ink that prints. --paper draws the figures of the Chimera paper of "
+      "which values are known, each with the paper's beside ours.");
+  command->allow_extras();
+  auto options = std::make_shared<Options>();
+  begin_group(*command, heading::kSchedule);
+  command->add_option("--schedules", options->schedules, "NAME,NAME or all (default all)")->type_name("NAMES");
+  options->shape.add_to(*command, Counts::Lists);
+  options->costs.add_to(*command);
+  begin_group(*command, heading::kRunning);
+  add_path(*command, "--train", options->train, "train every row on this data too");
+  begin_group(*command, heading::kOutput);
+  add_path(*command, "--output", options->output, "write the table, CSV, to this file instead of standard output");
+  add_path(*command, "--chart", options->chart, "write a chart to this file, SVG");
+  command
+      ->add_option("--value", options->value,
+                   "column that the chart shows (default bubble_ratio; tokens_per_second with --train)")
+      ->type_name("COLUMN");
+  command->add_option("--over", options->over, "column along its x axis (default micro_batches)")->type_name("COLUMN");
+  add_path(*command, "--paper", options->paper, "write the paper's figures into this folder instead");
+  command->callback([options, command] { run_sweep(*options, command->remaining()); });
+}
+
+}  // namespace chimera::apps
