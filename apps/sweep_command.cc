@@ -186,11 +186,11 @@ void run_sweep(const Options& options, const std::vector<std::string>& more) {
                           .costs = options.costs,
                           .most_in_flight = std::numeric_limits<double>::infinity()});
   if (!options.train.empty()) rows = with_measured(std::move(rows), options, more);
+  const char* usual = options.train.empty() ? "bubble_ratio" : "tokens_per_second";
+  const std::string value = options.value.empty() ? usual : options.value;
+  const std::string picture = options.chart.empty() ? "" : drawn(rows, value, options.over);
   write_output(options.output, as_csv(rows));
-  const std::string value = !options.value.empty()  ? options.value
-                            : options.train.empty() ? "bubble_ratio"
-                                                    : "tokens_per_second";
-  if (!options.chart.empty()) write_whole(options.chart, drawn(rows, value, options.over));
+  if (!options.chart.empty()) write_whole(options.chart, picture);
 }
 
 }  // namespace
