@@ -87,7 +87,7 @@ Figure memory_figure(const MachineProfile& machine) {
                    .series = {"paper, measured", "ours, predicted"},
                    .groups = {},
                    .absent = "OOM",
-                   .size = {1500, 380}};
+                   .size = {1040, 380}};
   for (const MemoryRow& row : figure_9()) {
     for (const auto& [schedule, cell] : row.cells) {
       if (schedule != "chimera" && schedule != "1f1b") continue;  // those that run everywhere
