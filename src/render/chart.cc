@@ -191,8 +191,9 @@ std::string chart_style() {
   for (std::size_t s = 0; s < kSeriesColors; ++s) {
     dark += fmt::format(".chart .s{0}{{stroke:{1}}}.chart .f{0}{{fill:{1}}}", s, dark_series_color(s));
   }
-  return fmt::format(".chart{{width:100%;min-width:460px;max-width:1040px;height:auto}}\n@media (prefers-color-scheme: dark){{{}}}\n",
-                     dark);
+  return fmt::format(
+      ".chart{{width:100%;min-width:460px;max-width:1040px;height:auto}}\n@media (prefers-color-scheme: dark){{{}}}\n",
+      dark);
 }
 
 }  // namespace chimera
