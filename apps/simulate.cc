@@ -15,6 +15,7 @@
 #include "core/error.h"
 #include "fastest.h"
 #include "help.h"
+#include "limit_flags.h"
 #include "options.h"
 #include "passes/unroll.h"
 #include "pictures.h"
@@ -38,8 +39,7 @@ struct Options {
   std::int64_t steps = 1;
   std::int64_t cores = 1;
   CLI::Option* cores_option = nullptr;
-  double max_in_flight = 0;
-  CLI::Option* max_in_flight_option = nullptr;
+  LimitFlags limits;
   Format format = Format::Text;
   CLI::Option* format_option = nullptr;
   std::string output;
@@ -56,14 +56,9 @@ Schedule all_steps(const Schedule& step, const Options& options) {
   return options.steps == 1 ? step : unroll(step, options.steps);
 }
 
-/// --max-in-flight, or none.
-double limit_of(const Options& options) {
-  return options.max_in_flight_option->count() > 0 ? options.max_in_flight : std::numeric_limits<double>::infinity();
-}
-
 /// Infinite where the schedule holds more than it may.
 double makespan_of(const Schedule& step, const Options& options) {
-  if (!check_limits(step, {.in_flight = limit_of(options)}).empty()) return std::numeric_limits<double>::infinity();
+  if (!check_limits(step, options.limits.limits()).empty()) return std::numeric_limits<double>::infinity();
   const Schedule schedule = all_steps(step, options);
   return timeline_of(schedule, options.costs.costs_of(schedule), options).makespan;
 }
@@ -198,11 +193,12 @@ std::string as_text(const std::vector<Panel>& panels, const TextStyle& style) {
   return text + comparison(panels);
 }
 
-/// Throws ConfigError where the schedule holds more than --max-in-flight.
+/// Throws ConfigError where the schedule holds more than it may.
 void require_limit(const Options& options, const Panel& panel) {
-  if (options.max_in_flight_option->count() == 0) return;
-  const auto violations = check_limits(panel.schedule, {.in_flight = options.max_in_flight});
-  if (!violations.empty()) throw ConfigError("--max-in-flight: " + violations.front().message);
+  const auto violations = check_limits(panel.schedule, options.limits.limits());
+  if (violations.empty()) return;
+  const bool in_flight = violations.front().kind == ViolationKind::OverInFlight;
+  throw ConfigError(fmt::format("{}: {}", in_flight ? "--max-in-flight" : "--memory", violations.front().message));
 }
 
 bool is_sweep(const Options& options) { return !options.schedules.empty() || options.shape.has_lists(); }
@@ -226,7 +222,8 @@ std::string sweep_of(const Options& options) {
   return swept({.schedules = listed_schedules(options.name.empty() ? options.schedules : options.name),
                 .shape = options.shape,
                 .costs = options.costs,
-                .most_in_flight = limit_of(options)},
+                .limits = options.limits.limits(),
+                .limited_by = options.limits.in_words()},
                format);
 }
 
@@ -262,6 +259,8 @@ void add_simulate(CLI::App& program, int&) {
       "  chimera simulate chimera --stages 4 --micro-batches 4 --cores 2   # four processes on two cores\n"
       "  chimera simulate --schedules all --stages 4,8,16 --micro-batches D,2D,4D > sweep.csv\n"
       "  chimera simulate chimera --stages 8 --micro-batches D..4D --chunks 1,2 --latency 0.1 --format json\n"
+      "  chimera simulate --schedules all --stages 8 --micro-batches 16 --memory 8e9 --activation-bytes 1e9 "
+      "--weight-bytes 2e9\n"
       "\nA list is 4,8,16, or 1..4, or for --micro-batches in stages, D,2D,4D or D..4D. With --schedules or a list the "
       "result is a row for each schedule and shape that exists: CSV, with --format json a JSON object a line, with "
       "--format text a table.\n"
@@ -286,11 +285,8 @@ void add_simulate(CLI::App& program, int&) {
             "training steps to time in a row; an asynchronous schedule has no flush between them (default 1)");
   options->cores_option = add_count(*command, "--cores", options->cores,
                                     "cores that all workers share (default: each worker has a core of its own)");
-  begin_group(*command, heading::kLimits);
-  options->max_in_flight_option = add_number(
-      *command, "--max-in-flight", options->max_in_flight,
-      "most activations in flight on a worker, in stage units: a schedule that holds more is refused, and has "
-      "no row in a sweep (default: no limit)");
+  options->limits.add_to(*command,
+                         "a schedule that holds more is refused, and has no row in a sweep (default: no limit)");
   begin_group(*command, heading::kOutput);
   options->pictures.add_to(*command);
   options->format_option =

@@ -52,10 +52,7 @@ class Sweeper {
     }
   }
 
-  [[nodiscard]] bool fits(const Panel& panel) const {
-    constexpr double kRounding = 1e-9;
-    return panel.totals.peak_units <= sweep_.most_in_flight * (1 + kRounding);
-  }
+  [[nodiscard]] bool fits(const Panel& panel) const { return check_limits(panel.schedule, sweep_.limits).empty(); }
 
   static SweepRow row_of(const Generator& generator, const PipelineShape& shape, const Panel& panel) {
     const Timeline& timeline = panel.timeline;
@@ -80,8 +77,7 @@ class Sweeper {
 
   [[nodiscard]] std::string why_none() const {
     if (too_large_ > 0) {
-      return fmt::format("--max-in-flight {:g}: all {} schedules that fit the shape hold more", sweep_.most_in_flight,
-                         too_large_);
+      return fmt::format("{}: all {} schedules that fit the shape hold more", sweep_.limited_by, too_large_);
     }
     return refusal_.empty() ? "--schedules: none takes the shape" : refusal_;
   }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "check/check_limits.h"
 #include "options.h"
 
 namespace chimera::apps {
@@ -13,7 +14,8 @@ struct Sweep {
   std::vector<std::string> schedules;
   const ShapeFlags& shape;
   const CostFlags& costs;
-  double most_in_flight = 0;  // stage units on a worker, above which a row is left out; may be infinite
+  Limits limits = {};           // what exceeds them has no row
+  std::string limited_by = {};  // the flags that say so
 };
 
 /// A cell: its column, and its value as text. Numbers stand in JSON without quotes.

@@ -183,8 +183,7 @@ void run_sweep(const Options& options, const std::vector<std::string>& more) {
     throw ConfigError(fmt::format("sweep: unexpected '{}'; flags of `chimera train` go with --train", more.front()));
   auto rows = sweep_rows({.schedules = listed_schedules(options.schedules.empty() ? "all" : options.schedules),
                           .shape = options.shape,
-                          .costs = options.costs,
-                          .most_in_flight = std::numeric_limits<double>::infinity()});
+                          .costs = options.costs});
   if (!options.train.empty()) rows = with_measured(std::move(rows), options, more);
   const char* usual = options.train.empty() ? "bubble_ratio" : "tokens_per_second";
   const std::string value = options.value.empty() ? usual : options.value;

@@ -127,6 +127,17 @@ TEST(SweepTest, ALimitLeavesOutWhatHoldsMore) {
     names.push_back(row.at("schedule"));
   }
   EXPECT_THAT(names, ElementsAre("gems", "v-half", "v-min"));
+  const auto in_bytes = csv({"--schedules", "1f1b,gpipe,chimera", "--stages", "4", "--micro-batches", "8", "--memory",
+                             "7", "--activation-bytes", "1", "--weight-bytes", "2"});
+  ASSERT_THAT(in_bytes, SizeIs(1)) << "1f1b has 2 + 4, gpipe 2 + 8, chimera 4 + 4";
+  EXPECT_EQ(in_bytes[0].at("schedule"), "1f1b");
+  expect_refusal({{"simulate", "gpipe", "--stages", "4", "--micro-batches", "8", "--memory", "7", "--activation-bytes",
+                   "1", "--weight-bytes", "2"},
+                  {"--memory: "}});
+  expect_refusal({{"simulate", "--schedules", "all", "--stages", "4", "--micro-batches", "8", "--memory", "1",
+                   "--activation-bytes", "1", "--weight-bytes", "2"},
+                  {"--memory 1: all", "hold more"}});
+  expect_refusal({{"simulate", "gpipe", "--stages", "4", "--micro-batches", "8", "--memory", "7"}, {"come together"}});
   expect_refusal({{"simulate", "gpipe", "--stages", "4", "--micro-batches", "8", "--max-in-flight", "4"},
                   {"--max-in-flight", "5 stage units in flight, 4 allowed"}});
 }
