@@ -24,9 +24,10 @@ bool NamedPlacement::takes(Axis axis) const { return std::find(axes.begin(), axe
 
 std::string search_json(const SearchResult& result) {
   std::string text = fmt::format(
-      "{{\"makespan\": {}, \"lower_bound\": {}, \"gap\": {}, \"peak_in_flight\": {}, \"origin\": \"{}\",\n"
+      "{{\"makespan\": {}, \"lower_bound\": {}, \"gap\": {}, \"optimal\": {},\n"
+      " \"peak_in_flight\": {}, \"origin\": \"{}\",\n"
       " \"pareto\": [",
-      result.makespan, result.lower_bound, result.gap, result.peak_in_flight, result.origin);
+      result.makespan, result.lower_bound, result.gap, result.gap == 0, result.peak_in_flight, result.origin);
   for (std::size_t i = 0; i < result.pareto.size(); ++i) {
     const ParetoPoint& point = result.pareto[i];
     text += fmt::format("{}{{\"makespan\": {}, \"peak_in_flight\": {}, \"origin\": \"{}\"}}", i == 0 ? "" : ",\n  ",

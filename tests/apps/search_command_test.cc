@@ -51,6 +51,14 @@ TEST(SearchCommandTest, PrintsWhatSimulateAndCheckConfirm) {
   EXPECT_TRUE(result["origin"].is_string());
 }
 
+TEST(SearchCommandTest, SaysWhetherTheBoundProvesTheOptimum) {
+  const json small = found({"--stages", "2", "--micro-batches", "2"});
+  EXPECT_EQ(small["optimal"], true);
+  EXPECT_EQ(small["makespan"], small["lower_bound"]);
+  const json large = found({"--stages", "8", "--micro-batches", "16", "--max-in-flight", "9"});
+  EXPECT_EQ(large["optimal"], large["gap"] == 0);
+}
+
 TEST(SearchCommandTest, TheSeedDecides) {
   const Words flags = {"--stages", "8", "--micro-batches", "16", "--max-in-flight", "9", "--seed"};
   const auto with_seed = [&](const std::string& seed) {
