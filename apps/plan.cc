@@ -57,6 +57,16 @@ void add_given(CLI::App& command, Options& options) {
               "2f, of schedules that have several; others are then left out");
   command
       .add_option_function<std::string>(
+          "--tensor-parallel",
+          [&values = options.given.tensor_parallel](const std::string& text) {
+            values = text == "auto" ? std::vector<std::int64_t>{} : parse_count_list("--tensor-parallel", text);
+            for (const std::int64_t value : values) require_between("--tensor-parallel", value, 1, 1'000'000);
+          },
+          "T, workers that share the layers of a stage as Megatron-LM splits them: one, several, or auto for all that "
+          "divide the model's heads; for plans only, nothing here trains so (default 1)")
+      ->type_name("T");
+  command
+      .add_option_function<std::string>(
           "--recompute", [&choice = options.recompute](const std::string& text) { choice = parse_recompute(text); },
           "stages that run their forward again: none, full, stages such as 0,1, or auto, which takes those that have "
           "to "
@@ -71,6 +81,8 @@ void require_papers_choice(const Options& options) {
     throw ConfigError(
         fmt::format("--rule paper is for {} alone, not {}; leave out --schedules, or --rule", kPaperSchedule, name));
   }
+  if (options.given.tensor_parallel != std::vector<std::int64_t>{1})
+    throw ConfigError("--rule paper knows no tensor parallelism; leave out --tensor-parallel, or --rule");
   if (!options.given.empty() || options.recompute.rule != RecomputeRule::Auto) {
     throw ConfigError(
         "--rule paper decides --stages, --data-parallel, --micro-batch-size, --pipelines and --recompute itself; leave "
@@ -94,6 +106,15 @@ PlanReport make_report(const Options& options) {
   return plan_report(options.problem.problem(), plan_options, options.rule, options.questions);
 }
 
+/// Nothing trains with tensor parallelism.
+void require_trainable(const Candidate& candidate, const char* flag) {
+  if (candidate.tensor_parallel == 1) return;
+  throw ConfigError(
+      fmt::format("{}: the plan has tensor parallelism (T {}), with which nothing here trains; leave out "
+                  "--tensor-parallel, or {}",
+                  flag, candidate.tensor_parallel, flag));
+}
+
 std::vector<TrainFlag> all_flags(const Options& options, const PlanProblem& problem, const Candidate& candidate) {
   auto flags = options.problem.workload_flags();
   const auto planned = train_flags(problem, candidate);
@@ -104,8 +125,10 @@ std::vector<TrainFlag> all_flags(const Options& options, const PlanProblem& prob
 /// Trains the best ones and notes their step times.
 void measure(const Options& options, PlanReport& report) {
   std::vector<std::vector<std::string>> runs;
-  for (std::size_t i = 0; i < report.candidates.size() && runs.size() < static_cast<std::size_t>(options.run); ++i)
+  for (std::size_t i = 0; i < report.candidates.size() && runs.size() < static_cast<std::size_t>(options.run); ++i) {
+    require_trainable(report.candidates[i].ranked.candidate, "--run");
     runs.push_back(to_words(all_flags(options, report.problem, report.candidates[i].ranked.candidate)));
+  }
   if (runs.empty()) return;
   const std::vector<double> seconds = measured_steps(runs, options.data);
   for (std::size_t i = 0; i < seconds.size(); ++i) report.candidates[i].measured_seconds = seconds[i];
@@ -119,6 +142,7 @@ std::string printed(const PlanReport& report, Format format) {
 void write_plan(const Options& options, const PlanReport& report) {
   if (options.output.empty()) return;
   const RankedCandidate& chosen = report.plan.ranked.front();
+  require_trainable(chosen.candidate, "--output");
   const std::string comment = fmt::format(
       "Written by `chimera plan` for {} workers of {}, {:.4g} GiB each, mini-batch {}.\n"
       "Predicted: {:.4g} s a step, {:.4g} GiB on the fullest worker.\n"

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "plan/balance.h"
+#include "plan/tensor_parallel.h"
 
 namespace chimera {
 namespace {
@@ -15,10 +16,14 @@ ModelLoads machine_loads(const PlanProblem& problem, const Candidate& candidate,
   ModelLoads loads = flop_loads(problem.model, workload);
   workload.micro_batch_size = std::llround(static_cast<double>(workload.micro_batch_size) * micro_batch_scale);
   const auto set_times = [&](LayerLoad& load, LayerKind kind) {
-    const LayerTime time = layer_time(problem.machine, problem.model, kind, workload);
-    load.forward = time.forward / micro_batch_scale;
-    load.input_gradient = time.input_gradient / micro_batch_scale;
+    const std::int64_t count = candidate.tensor_parallel;
+    const LayerTime time = split_layer_time(problem.machine, problem.model, kind, workload, count);
+    const LayerTime sums = tensor_sums(problem.machine, problem.model, kind, workload, count);
+    load.forward = (time.forward + sums.forward) / micro_batch_scale;
+    load.input_gradient = (time.input_gradient + sums.input_gradient) / micro_batch_scale;
     load.weight_gradient = time.weight_gradient / micro_batch_scale;
+    for (double* bytes : {&load.weights, &load.state}) *bytes /= static_cast<double>(count);
+    for (double* bytes : {&load.activations, &load.deferred}) *bytes *= held_activations(count);
   };
   set_times(loads.embedding, LayerKind::Embedding);
   set_times(loads.head, LayerKind::Head);

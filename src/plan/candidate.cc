@@ -18,7 +18,8 @@ std::string in_words(const Candidate& candidate) {
       text += " " + axis.text(shape);
     }
   }
-  text += fmt::format("  W {} x D {}, {} micro-batches of {}", candidate.data_parallel, shape.stages,
+  const std::string tensor = candidate.tensor_parallel == 1 ? "" : fmt::format("T {} x ", candidate.tensor_parallel);
+  text += fmt::format("  W {} x {}D {}, {} micro-batches of {}", candidate.data_parallel, tensor, shape.stages,
                       shape.micro_batches, candidate.micro_batch_size);
   if (candidate.partition.rule != PartitionRule::Even) text += ", stages of " + to_text(candidate.partition);
   return text;

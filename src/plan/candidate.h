@@ -29,12 +29,14 @@ struct PlanProblem {
   bool shard_optimizer = false;  // optimizer state once over the copies of a stage
 };
 
-/// One way to train: W groups of D workers, N micro-batches of b sequences in each.
+/// One way to train: W groups of D workers (of D times T, where T workers share each stage), N micro-batches of b
+/// sequences in each.
 struct Candidate {
   std::string schedule = kDefaultSchedule;
   PipelineShape shape = {};  // N = mini-batch / (W b)
   std::int64_t data_parallel = 1;
   std::int64_t micro_batch_size = 1;
+  std::int64_t tensor_parallel = 1;  // T, workers that share each stage's layers: for plans, nothing trains so
   PartitionChoice partition = {};
   std::set<StageId> recompute = {};  // stages that run their forward again
 };

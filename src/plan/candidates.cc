@@ -8,6 +8,7 @@
 #include "generate/registry.h"
 #include "model_config/partition.h"
 #include "plan/plan.h"
+#include "plan/tensor_parallel.h"
 
 namespace chimera {
 namespace {
@@ -60,20 +61,27 @@ class Enumeration {
   }
 
   std::vector<Candidate> run() {
-    for (const std::int64_t depth : divisors(problem_.workers)) {
-      const std::int64_t groups = problem_.workers / depth;
-      if (depth > problem_.model.layers || problem_.mini_batch % groups != 0) continue;
-      if (!allows(options_.given.stages, depth) || !allows(options_.given.data_parallel, groups)) continue;
-      const std::int64_t share = problem_.mini_batch / groups;
-      for (const std::int64_t size : divisors(share)) {
-        if (allows(options_.given.micro_batch_sizes, size)) add(depth, groups, size, share / size);
-      }
+    for (const std::int64_t tensor : divisors(problem_.workers)) {
+      if (!allows(options_.given.tensor_parallel, tensor) || !can_split(problem_.model, tensor)) continue;
+      for (const std::int64_t depth : divisors(problem_.workers / tensor))
+        add_depth(tensor, depth, problem_.workers / tensor / depth);
     }
     return std::move(found_);
   }
 
  private:
-  void add(std::int64_t depth, std::int64_t groups, std::int64_t size, std::int64_t count) {
+  void add_depth(std::int64_t tensor, std::int64_t depth, std::int64_t groups) {
+    if (depth > problem_.model.layers || problem_.mini_batch % groups != 0) return;
+    if (!allows(options_.given.stages, depth) || !allows(options_.given.data_parallel, groups)) return;
+    const std::int64_t share = problem_.mini_batch / groups;
+    for (const std::int64_t size : divisors(share)) {
+      if (!allows(options_.given.micro_batch_sizes, size)) continue;
+      add({.data_parallel = groups, .micro_batch_size = size, .tensor_parallel = tensor}, depth, share / size);
+    }
+  }
+
+  /// Adds what there is of D and N with W, b and T of `like`.
+  void add(const Candidate& like, std::int64_t depth, std::int64_t count) {
     if (3 * depth * count > kMostPlannedOps) return;
     for (const std::string& name : options_.schedules) {
       if (depth == 1 && name != options_.schedules.front()) continue;  // data parallelism, whatever its name
@@ -81,11 +89,14 @@ class Enumeration {
       for (const PipelineShape& shape : shapes_of(generator, depth, count, options_.given.pipelines)) {
         const bool halves = shape.scale == ScaleMethod::Halving;
         const std::int64_t held = generator.stages_a_worker(shape);
-        if ((halves && size % 2 != 0) || held * depth > problem_.model.layers) continue;
+        if ((halves && like.micro_batch_size % 2 != 0) || held * depth > problem_.model.layers) continue;
         if (held * depth * count * (halves ? 2 : 1) * 3 > kMostPlannedOps) continue;
         if (cut_ > 0 && held * depth != cut_) continue;
         if (last_recomputed_ >= held * depth) continue;
-        found_.push_back({name, shape, groups, size, cut_ > 0 ? options_.partition : PartitionChoice{}, {}});
+        Candidate& found = found_.emplace_back(like);
+        found.schedule = name;
+        found.shape = shape;
+        if (cut_ > 0) found.partition = options_.partition;
       }
     }
   }
@@ -114,6 +125,7 @@ std::string in_words(const GivenConfiguration& given, const RecomputeChoice& rec
   add("--data-parallel", given.data_parallel);
   add("--micro-batch-size", given.micro_batch_sizes);
   add("--pipelines", given.pipelines);
+  if (given.tensor_parallel != std::vector<std::int64_t>{1}) add("--tensor-parallel", given.tensor_parallel);
   if (recompute.rule == RecomputeRule::Listed) flags.push_back("--recompute " + to_text(recompute));
   return fmt::format("{}", fmt::join(flags, ", "));
 }

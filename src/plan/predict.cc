@@ -9,6 +9,7 @@
 #include "generate/registry.h"
 #include "passes/unroll.h"
 #include "plan/named_partition.h"
+#include "plan/tensor_parallel.h"
 #include "plan/worker_memory.h"
 #include "simulate/explain.h"
 #include "simulate/shared_cores.h"
@@ -36,7 +37,7 @@ double cores_of_group(const PlanProblem& problem, const Candidate& candidate) {
   const MachineProfile& machine = problem.machine;
   const double nodes = static_cast<double>(problem.workers) / static_cast<double>(machine.workers_per_node);
   return static_cast<double>(machine.cores) * std::max(1.0, nodes) /
-         static_cast<double>(candidate.data_parallel * machine.threads);
+         static_cast<double>(candidate.data_parallel * candidate.tensor_parallel * machine.threads);
 }
 
 Timeline timed(const PlanProblem& problem, const Candidate& candidate, const Run& run, const CostModel& costs) {
@@ -114,7 +115,8 @@ double least_step_seconds(const PlanProblem& problem, const Candidate& candidate
   workload.micro_batch_size = candidate.micro_batch_size;
   double pass = 0;  // of a micro-batch, forward and back
   for (int kind = 0; kind < kLayerKinds; ++kind) {
-    const LayerTime time = layer_time(problem.machine, problem.model, static_cast<LayerKind>(kind), workload);
+    const LayerTime time = split_layer_time(problem.machine, problem.model, static_cast<LayerKind>(kind), workload,
+                                            candidate.tensor_parallel);
     const double each = time.forward + time.input_gradient + time.weight_gradient;
     pass += each * (static_cast<LayerKind>(kind) == LayerKind::Block ? static_cast<double>(problem.model.layers) : 1);
   }

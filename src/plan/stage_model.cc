@@ -7,6 +7,7 @@
 
 #include "model_config/parameters.h"
 #include "passes/lower.h"
+#include "plan/tensor_parallel.h"
 #include "schedule/rank_layout.h"
 
 namespace chimera {
@@ -27,9 +28,7 @@ class Builder {
         ranks_{static_cast<std::int64_t>(schedule.workers.size()), candidate.data_parallel} {
     const double size = static_cast<double>(candidate.micro_batch_size) * schedule.micro_batch_scale;
     workload_.micro_batch_size = std::llround(size);
-    for (int kind = 0; kind < kLayerKinds; ++kind)
-      layers_[static_cast<std::size_t>(kind)] =
-          layer_time(machine_, problem.model, static_cast<LayerKind>(kind), workload_);
+    for (int kind = 0; kind < kLayerKinds; ++kind) set_layer(static_cast<LayerKind>(kind));
   }
 
   StageModel run(const std::vector<StageLayers>& partition) {
@@ -39,6 +38,7 @@ class Builder {
     model_ = stage_bytes(problem_.model, partition, schedule_, whole);
     for (std::size_t s = 0; s < partition.size(); ++s) {
       add_times(partition[s]);
+      split_stage(s, partition[s]);
       scale_activations(s, static_cast<double>(partition[s].end_layer - partition[s].first_layer));
     }
     if (!candidate_.recompute.empty()) add_recomputation();
@@ -52,6 +52,47 @@ class Builder {
   }
 
  private:
+  void set_layer(LayerKind kind) {
+    const std::int64_t count = candidate_.tensor_parallel;
+    const auto index = static_cast<std::size_t>(kind);
+    layers_[index] = split_layer_time(machine_, problem_.model, kind, workload_, count);
+    sums_[index] = tensor_sums(machine_, problem_.model, kind, workload_, count);
+    held_[index] = held_parameters(problem_.model, kind, count);
+  }
+
+  /// What one of T workers holds of a stage.
+  void split_stage(std::size_t s, const StageLayers& stage) {
+    if (candidate_.tensor_parallel == 1) return;
+    StageFootprint& footprint = model_.footprints[s];
+    const std::int64_t blocks = stage.end_layer - stage.first_layer;
+    std::int64_t held = blocks * held_[1] + (stage.embedding ? held_[0] : 0) + (stage.head ? held_[2] : 0);
+    if (problem_.model.tied && stage.head && !stage.embedding) held += tied_matrix();
+    const double share = static_cast<double>(held) / static_cast<double>(footprint.parameters);
+    footprint.parameters = held;
+    StageMemory& memory = model_.costs.memory[s];
+    for (double* bytes : {&memory.weights, &memory.gradients, &memory.optimizer}) *bytes *= share;
+    const double kept = held_activations(candidate_.tensor_parallel);
+    memory.activations = memory.boundary + kept * (memory.activations - memory.boundary);
+    if (memory.deferred) memory.deferred = *memory.deferred * kept;
+    for (double* bytes : working_sets(footprint)) *bytes *= kept;
+  }
+
+  static std::array<double*, 4> working_sets(StageFootprint& footprint) {
+    return {&footprint.forward_working_set, &footprint.backward_working_set, &footprint.input_gradient_working_set,
+            &footprint.weight_gradient_working_set};
+  }
+
+  /// Elements of a tied model's matrix on each of T workers.
+  [[nodiscard]] std::int64_t tied_matrix() const {
+    const std::int64_t count = candidate_.tensor_parallel;
+    return (tied_parameter(problem_.model).count() + count - 1) / count;
+  }
+
+  /// Places of a node for ranks that are T workers each.
+  [[nodiscard]] std::int64_t places_per_node() const {
+    return std::max<std::int64_t>(1, machine_.workers_per_node / candidate_.tensor_parallel);
+  }
+
   /// Costs are those of full micro-batches.
   [[nodiscard]] double full(double of_micro_batch) const { return of_micro_batch / schedule_.micro_batch_scale; }
 
@@ -61,11 +102,16 @@ class Builder {
   }
 
   void add_times(const StageLayers& stage) {
+    const auto of_layers = [&](const LayerCosts& layers, double LayerTime::*part) {
+      double seconds = static_cast<double>(stage.end_layer - stage.first_layer) * layers[1].*part;
+      if (stage.embedding) seconds += layers[0].*part;
+      if (stage.head) seconds += layers[2].*part;
+      return full(seconds);
+    };
+    LayerTime& waits = model_.tensor_sums.emplace_back();
     const auto sum = [&](double LayerTime::*part) {
-      double seconds = static_cast<double>(stage.end_layer - stage.first_layer) * layers_[1].*part;
-      if (stage.embedding) seconds += layers_[0].*part;
-      if (stage.head) seconds += layers_[2].*part;
-      return full(seconds) * slowest_core();
+      waits.*part = of_layers(sums_, part);
+      return of_layers(layers_, part) * slowest_core() + waits.*part;
     };
     const std::size_t s = model_.costs.stages.size();
     const double more = full(machine_.op_overhead);
@@ -81,15 +127,14 @@ class Builder {
   void scale_activations(std::size_t stage, double blocks) {
     const double scale = machine_.activation_scale;
     const auto length = static_cast<double>(workload_.sequence);
-    const double pairs = static_cast<double>(problem_.model.heads) * length * length;
+    const double pairs =
+        static_cast<double>(problem_.model.heads) / static_cast<double>(candidate_.tensor_parallel) * length * length;
     const double scores = full(static_cast<double>(workload_.micro_batch_size) * pairs * machine_.score_bytes * blocks);
     StageMemory& memory = model_.costs.memory[stage];
     memory.activations = memory.boundary + scale * (memory.activations - memory.boundary + scores);
     if (memory.deferred) memory.deferred = *memory.deferred * scale;
     StageFootprint& footprint = model_.footprints[stage];
-    for (double* bytes : {&footprint.forward_working_set, &footprint.backward_working_set,
-                          &footprint.input_gradient_working_set, &footprint.weight_gradient_working_set})
-      *bytes *= scale;
+    for (double* bytes : working_sets(footprint)) *bytes *= scale;
   }
 
   void add_recomputation() {
@@ -98,7 +143,7 @@ class Builder {
       model_.costs.recompute[stage.index()] = std::max(recomputation_[stage.index()], kLeast);
   }
 
-  [[nodiscard]] bool on_several_nodes() const { return ranks_.num_ranks() > machine_.workers_per_node; }
+  [[nodiscard]] bool on_several_nodes() const { return ranks_.num_ranks() > places_per_node(); }
 
   [[nodiscard]] const LinkTimes& link() const {
     const LinkProfile& links = machine_.point_to_point;
@@ -129,7 +174,7 @@ class Builder {
   }
 
   [[nodiscard]] const LinkTimes& sum_link(const std::vector<RankId>& ranks) const {
-    const std::int64_t per_node = machine_.workers_per_node;
+    const std::int64_t per_node = places_per_node();
     const auto node = [&](RankId rank) { return rank.value() / per_node; };
     const bool near = node(ranks.front()) == node(ranks.back());  // ascending
     return near ? machine_.all_reduce.within_node : machine_.all_reduce.between_nodes;
@@ -146,7 +191,7 @@ class Builder {
     const bool tied = problem_.model.tied;
     ranks_of_ = ranks_.ranks_of(gradient_groups(schedule_.placement, tied));
     const double weight_bytes = static_cast<double>(workload_.weight_bytes);
-    const double matrix = tied ? static_cast<double>(tied_parameter(problem_.model).count()) * weight_bytes : 0;
+    const double matrix = tied ? static_cast<double>(tied_matrix()) * weight_bytes : 0;
     AllReduceCosts costs;
     costs.data_parallel = candidate_.data_parallel;
     for (std::size_t s = 0; s < model_.footprints.size(); ++s) {
@@ -179,6 +224,8 @@ class Builder {
   Workload workload_;  // of the schedule's micro-batches
   RankLayout ranks_;
   LayerCosts layers_;
+  LayerCosts sums_;                                  // over the T workers
+  std::array<std::int64_t, kLayerKinds> held_ = {};  // parameters of one of them
   RankGroups ranks_of_;
   std::vector<double> recomputation_;  // [stage], where it is recomputed
   StageModel model_;

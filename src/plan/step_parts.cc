@@ -33,6 +33,19 @@ void remove_updates(StageModel& model) {
   model.step_seconds = 0;
 }
 
+void remove_tensor_sums(StageModel& model) {
+  for (std::size_t s = 0; s < model.tensor_sums.size(); ++s) {
+    LayerTime& sums = model.tensor_sums[s];
+    StageCosts& stage = model.costs.stages[s];
+    stage.forward -= sums.forward;
+    stage.input_gradient -= sums.input_gradient;
+    stage.backward -= sums.input_gradient;
+    const bool again = !model.costs.recompute.empty() && model.costs.recompute[s] > 0;
+    if (again) model.costs.recompute[s] -= sums.recompute;
+    sums = {};
+  }
+}
+
 StepParts step_parts(Predictor& predictor, const Candidate& candidate) {
   PlannedSchedule planned = predictor.prepare(candidate);
   StepParts parts;
@@ -47,6 +60,7 @@ StepParts step_parts(Predictor& predictor, const Candidate& candidate) {
   take_out(StepPart::Sums, remove_sums);
   take_out(StepPart::Messages, remove_messages);
   take_out(StepPart::Updates, remove_updates);
+  take_out(StepPart::TensorSums, remove_tensor_sums);
   const double busy = predictor.predict(planned, candidate).busy_seconds;
   part(StepPart::Recomputation) = busy * recomputed_share(*planned.schedule, planned.model.costs);
   part(StepPart::Compute) = busy - part(StepPart::Recomputation);

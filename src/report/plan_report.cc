@@ -98,6 +98,7 @@ Json candidate_json(const ReportedCandidate& reported) {
   const auto& [candidate, prediction] = reported.ranked;
   Json json = {{"schedule", candidate.schedule},
                {"data_parallel", candidate.data_parallel},
+               {"tensor_parallel", candidate.tensor_parallel},
                {"stages", candidate.shape.stages},
                {"micro_batch_size", candidate.micro_batch_size},
                {"micro_batches", candidate.shape.micro_batches}};

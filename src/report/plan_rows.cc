@@ -19,6 +19,12 @@ std::string schedule_text(const Candidate& candidate) {
   return text.substr(0, text.find("  "));
 }
 
+/// W x D, or W x T x D.
+std::string workers_text(const Candidate& candidate) {
+  const std::string tensor = candidate.tensor_parallel == 1 ? "" : fmt::format("{} x ", candidate.tensor_parallel);
+  return fmt::format("{} x {}{}", candidate.data_parallel, tensor, candidate.shape.stages);
+}
+
 std::string csv_line(std::vector<std::string> cells) {
   for (std::string& cell : cells) {
     if (cell.find(',') != std::string::npos) cell = "\"" + cell + "\"";  // a list of stages
@@ -33,22 +39,25 @@ std::string recomputed(const Candidate& candidate) {
 }
 
 std::string plan_rows(const std::vector<ReportedCandidate>& candidates) {
+  const bool split =
+      std::ranges::any_of(candidates, [](const auto& each) { return each.ranked.candidate.tensor_parallel > 1; });
   std::size_t width = 8;
   for (const auto& each : candidates) width = std::max(width, schedule_text(each.ranked.candidate).size());
-  std::string text = fmt::format("{:>3}  {:<{}}  {:>9}  {:>9}  {:<9}  {:<9}  {:>8}  {:>8}  {:>6}  {:>6}  {:>8}{}\n", "",
-                                 "schedule", width, "W x D", "N x b", "recompute", "partition", "s/step", "seq/s",
-                                 "bubble", "GiB", "equation", candidates.front().measured_seconds ? "  measured" : "");
+  std::string text =
+      fmt::format("{:>3}  {:<{}}  {:>11}  {:>9}  {:<9}  {:<9}  {:>8}  {:>8}  {:>6}  {:>6}  {:>8}{}\n", "", "schedule",
+                  width, split ? "W x T x D" : "W x D", "N x b", "recompute", "partition", "s/step", "seq/s", "bubble",
+                  "GiB", "equation", candidates.front().measured_seconds ? "  measured" : "");
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const auto& [candidate, prediction] = candidates[i].ranked;
     const std::string again = recomputed(candidate);
-    text += fmt::format(
-        "{:>3}  {:<{}}  {:>9}  {:>9}  {:<9}  {:<9}  {:>8.4g}  {:>8.4g}  {:>6.3f}  {:>6.2f}  {:>8}", i + 1,
-        schedule_text(candidate), width, fmt::format("{} x {}", candidate.data_parallel, candidate.shape.stages),
-        fmt::format("{} x {}", candidate.shape.micro_batches, candidate.micro_batch_size),
-        again.size() > 9 ? fmt::format("{} stages", candidate.recompute.size()) : again,
-        candidate.partition.rule == PartitionRule::Even ? "even" : "uneven", prediction.step_seconds,
-        prediction.sequences_per_second, prediction.bubble_ratio, prediction.peak_memory_bytes / kBytesInGiB,
-        prediction.paper ? fmt::format("{:.4g}", prediction.paper->seconds) : "-");
+    text += fmt::format("{:>3}  {:<{}}  {:>11}  {:>9}  {:<9}  {:<9}  {:>8.4g}  {:>8.4g}  {:>6.3f}  {:>6.2f}  {:>8}",
+                        i + 1, schedule_text(candidate), width, workers_text(candidate),
+                        fmt::format("{} x {}", candidate.shape.micro_batches, candidate.micro_batch_size),
+                        again.size() > 9 ? fmt::format("{} stages", candidate.recompute.size()) : again,
+                        candidate.partition.rule == PartitionRule::Even ? "even" : "uneven", prediction.step_seconds,
+                        prediction.sequences_per_second, prediction.bubble_ratio,
+                        prediction.peak_memory_bytes / kBytesInGiB,
+                        prediction.paper ? fmt::format("{:.4g}", prediction.paper->seconds) : "-");
     if (const auto& measured = candidates[i].measured_seconds)
       text += fmt::format("  {:.4g} ({:+.1f} %)", *measured, 100 * (prediction.step_seconds / *measured - 1));
     text += "\n";
@@ -81,7 +90,7 @@ std::string explained_rows(const std::vector<ReportedCandidate>& candidates) {
 }
 
 std::string plan_csv(const PlanReport& report) {
-  std::vector<std::string> columns = {"rank",   "schedule",      "data_parallel",
+  std::vector<std::string> columns = {"rank",   "schedule",      "data_parallel",   "tensor_parallel",
                                       "stages", "micro_batches", "micro_batch_size"};
   for (const ShapeAxis& axis : shape_axes()) columns.emplace_back(axis.name);
   columns.insert(columns.end(), {"partition", "recompute", "step_seconds", "sequences_per_second", "bubble_ratio",
@@ -93,6 +102,7 @@ std::string plan_csv(const PlanReport& report) {
     std::vector<std::string> cells = {std::to_string(i + 1),
                                       candidate.schedule,
                                       std::to_string(candidate.data_parallel),
+                                      std::to_string(candidate.tensor_parallel),
                                       std::to_string(shape.stages),
                                       std::to_string(shape.micro_batches),
                                       std::to_string(candidate.micro_batch_size)};

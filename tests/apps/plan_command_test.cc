@@ -109,9 +109,10 @@ TEST(PlanCommandTest, ListsTimeAgainstMemory) {
 TEST(PlanCommandTest, PrintsALineForEachCandidate) {
   const ProgramResult result =
       run_program(bert_48({"--schedules", "1f1b", "--stages", "4", "--top", "2", "--format", "csv"}));
-  EXPECT_THAT(result.output, HasSubstr("rank,schedule,data_parallel,stages,micro_batches,micro_batch_size,"));
+  EXPECT_THAT(result.output,
+              HasSubstr("rank,schedule,data_parallel,tensor_parallel,stages,micro_batches,micro_batch_size,"));
   EXPECT_EQ(std::ranges::count(result.output, '\n'), 3);
-  EXPECT_THAT(result.output, HasSubstr("\n1,1f1b,8,4,"));
+  EXPECT_THAT(result.output, HasSubstr("\n1,1f1b,8,1,4,"));
 }
 
 TEST(PlanCommandTest, WritesAFileForTrain) {
@@ -173,6 +174,11 @@ TEST(PlanCommandTest, RefusesInOneLine) {
                 {"--machine", kP100, "--model", "bert-48", "--workers", "31", "--mini-batch", "31", "--rule", "paper"}),
             {"paper's rule needs", "even"}},
            {bert_48({"--rule", "paper", "--stages", "4"}), {"--rule paper decides --stages"}},
+           {bert_48({"--rule", "paper", "--tensor-parallel", "2"}), {"--rule paper knows no tensor parallelism"}},
+           {bert_48({"--schedules", "1f1b", "--stages", "4", "--tensor-parallel", "2", "--partition", "even",
+                     "--output", scratch.path("plan.toml")}),
+            {"--output", "tensor parallelism (T 2)"}},
+           {bert_48({"--tensor-parallel", "3"}), {"--tensor-parallel 3: no configuration"}},
            {bert_48({"--rule", "paper", "--pareto"}), {"--pareto"}},
            {bert_48({"--stages", "5"}), {"--stages 5: no configuration of 32 workers", "as those of"}},
            {bert_48({"--stages", "4,x"}), {"--stages", "'4,x'"}},

@@ -1,0 +1,114 @@
+// Operator parallelism in plans: what T workers share, and what that costs.
+
+#include "plan/tensor_parallel.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "plan/machines.h"
+#include "plan/plan.h"
+#include "plan/step_parts.h"
+
+namespace chimera {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+PlanProblem problem_of(std::int64_t workers, std::int64_t mini_batch) {
+  PlanProblem problem;
+  problem.model = find_model("gpt2-mini");  // 8 layers
+  problem.machine = linear_machine();
+  problem.workers = workers;
+  problem.mini_batch = mini_batch;
+  problem.memory_bytes = problem.machine.memory_bytes;
+  return problem;
+}
+
+Candidate shared_by(std::int64_t tensor_parallel) {
+  Candidate candidate{.schedule = "1f1b", .shape = {.stages = 2, .micro_batches = 4}, .micro_batch_size = 2};
+  candidate.tensor_parallel = tensor_parallel;
+  return candidate;
+}
+
+TEST(TensorParallelTest, WorkIsDividedButNotWhatEveryCallTakes) {
+  const MachineProfile machine = round_machine();  // forward 2 + b, gradients b and 2b
+  const ModelConfig model = find_model("gpt2-mini");
+  const Workload workload{.micro_batch_size = 4};
+  const LayerTime split = split_layer_time(machine, model, LayerKind::Block, workload, 4);
+  EXPECT_DOUBLE_EQ(split.forward, 2 + 1);
+  EXPECT_DOUBLE_EQ(split.input_gradient, 1);
+  EXPECT_DOUBLE_EQ(split.weight_gradient, 2);
+  EXPECT_EQ(split_layer_time(machine, model, LayerKind::Block, workload, 1),
+            layer_time(machine, model, LayerKind::Block, workload));
+}
+
+TEST(TensorParallelTest, ABlockSumsItsHiddenStatesTwiceEachWay) {
+  MachineProfile machine = linear_machine();
+  machine.all_reduce.within_node.beta = 1e-9;
+  machine.all_reduce.between_nodes.beta = 1e-8;
+  const ModelConfig model = find_model("gpt2-mini");
+  const Workload workload{.micro_batch_size = 3, .sequence = 128};
+  const double bytes = 3.0 * 128 * static_cast<double>(model.hidden) * 4;
+  const LayerTime sums = tensor_sums(machine, model, LayerKind::Block, workload, 4);
+  EXPECT_DOUBLE_EQ(sums.forward, 2 * 2 * 0.75 * 1e-9 * bytes);
+  EXPECT_DOUBLE_EQ(sums.input_gradient, sums.forward);
+  EXPECT_EQ(sums.weight_gradient, 0);
+  machine.workers_per_node = 2;
+  EXPECT_DOUBLE_EQ(tensor_sums(machine, model, LayerKind::Block, workload, 4).forward, 10 * sums.forward)
+      << "over several nodes";
+  EXPECT_EQ(tensor_sums(machine, model, LayerKind::Block, workload, 1).forward, 0);
+}
+
+TEST(TensorParallelTest, MatricesAreSharedAndVectorsAreNot) {
+  const ModelConfig model = find_model("gpt2-mini");
+  const std::int64_t h = model.hidden;
+  EXPECT_EQ(held_parameters(model, LayerKind::Block, 1), 12 * h * h + 13 * h);
+  EXPECT_EQ(held_parameters(model, LayerKind::Block, 4), 3 * h * h + 13 * h);
+  EXPECT_EQ(held_parameters(model, LayerKind::Embedding, 2), model.vocabulary * h / 2 + model.positions * h);
+}
+
+TEST(TensorParallelTest, AWorkerComputesAndHoldsLess) {
+  const PlanProblem problem = problem_of(8, 8);
+  Predictor predictor(problem);
+  const Prediction whole = predictor.predict(shared_by(1));
+  const Prediction half = predictor.predict(shared_by(2));
+  EXPECT_NEAR(half.step_seconds, whole.step_seconds / 2, 1e-9) << "sums are free here";
+  EXPECT_LT(half.peak_memory_bytes, 0.75 * whole.peak_memory_bytes);
+  EXPECT_GT(half.peak_memory_bytes, 0.5 * whole.peak_memory_bytes);
+}
+
+TEST(TensorParallelTest, ItsSumsArePartOfTheStep) {
+  PlanProblem problem = problem_of(4, 8);
+  problem.machine.all_reduce.within_node.alpha = 0.125;  // a sum over two takes a quarter
+  Predictor predictor(problem);
+  Candidate candidate = shared_by(2);
+  candidate.shape = {.stages = 1, .micro_batches = 4};
+  candidate.data_parallel = 2;
+  candidate.micro_batch_size = 1;
+  const StepParts parts = step_parts(predictor, candidate);
+  // For each micro-batch 8 blocks with two sums each way, the embedding's, the head's four.
+  EXPECT_NEAR(parts.of(StepPart::TensorSums), 4 * (8 * 4 + 1 + 4) * 0.25, 1e-9);
+  EXPECT_NEAR(parts.of(StepPart::Compute), 4 * 8 * 3 / 2.0, 1e-9);
+}
+
+TEST(TensorParallelTest, IsPlannedWhereItIsAskedFor) {
+  PlanProblem problem = problem_of(8, 8);
+  problem.model.heads = 4;
+  PlanOptions options{.schedules = {"1f1b"}};
+  for (const Candidate& each : candidates_of(problem, options)) EXPECT_EQ(each.tensor_parallel, 1);
+  options.given.tensor_parallel = {};
+  std::set<std::int64_t> found;
+  for (const Candidate& each : candidates_of(problem, options)) {
+    EXPECT_EQ(each.tensor_parallel * each.data_parallel * each.shape.stages, 8);
+    found.insert(each.tensor_parallel);
+  }
+  EXPECT_EQ(found, (std::set<std::int64_t>{1, 2, 4})) << "of the divisors of 8 those that divide 4 heads";
+  options.given.tensor_parallel = {3};
+  EXPECT_THAT([&] { (void)candidates_of(problem, options); },
+              ThrowsMessage<ConfigError>(HasSubstr("--tensor-parallel 3: no configuration of 8 workers")));
+}
+
+}  // namespace
+}  // namespace chimera
