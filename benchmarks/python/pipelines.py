@@ -1,6 +1,6 @@
 """Compares chimerapipe with torch.distributed.pipelining: the same modules, weights and batches, in rounds that take turns.
 
-    PYTHONPATH=build/python OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 benchmarks/python_pipelines.py [--rounds 20]
+    PYTHONPATH=build/python OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 benchmarks/python/pipelines.py [--rounds 20]
 
 A round runs one step of each, in an order that turns; printed are medians of the step times, ratios of times of the same
 round (median and quartiles), the losses, and the CPU time of a pipeline's ops beyond that of the bare module calls.
@@ -68,7 +68,7 @@ def theirs(layers, kind, stages_a_rank, total):
             schedule.step(x)
         else:
             schedule.step(target=y, losses=losses)
-        loss = torch.tensor(float(sum(losses))) if losses else torch.zeros(())
+        loss = torch.tensor(float(sum(each.detach() for each in losses))) if losses else torch.zeros(())
         dist.broadcast(loss, RANKS - 1)
         return loss.item()
 
