@@ -20,7 +20,7 @@ def measure(
 
     Medians of `repeats` runs after one that is not counted. I is the gradient of the input alone, W what the whole
     backward takes beyond it. Activations are what autograd saves, each storage once, without parameters.
-    `optimizer_bytes`: of optimizer state for each byte of parameters, 2 for Adam. Gradients of parameters are as before.
+    `optimizer_bytes`: of optimizer state for each byte of parameters, 2 for Adam. Gradients stay as they were.
     """
     costs = []
     hidden = example.detach()

@@ -84,8 +84,8 @@ def partition(
     """The layers of each stage that balance the schedule's workers: all stages that a worker holds together.
 
     `memory`: bytes of a worker, 0 for any number; counted are weights, gradients, optimizer state, and the activations
-    in flight. `recompute`: stages keep their inputs alone and run forward again. Raises ScheduleError where nothing fits,
-    or there are fewer layers than stages. src/plan/balance.h says how the cut is found.
+    in flight. `recompute`: stages keep their inputs alone and run forward again. Raises ScheduleError where nothing
+    fits, or there are fewer layers than stages. src/plan/balance.h says how the cut is found.
     """
     loads = [
         [c.forward, c.input_gradient, c.weight_gradient, c.weights, c.state, c.activations, c.activations]
