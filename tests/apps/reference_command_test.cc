@@ -71,7 +71,7 @@ TEST(ReferenceCommandTest, WritesAFolderOfEverything) {
 }
 
 TEST(ReferenceCommandTest, SaysWhatItCanWrite) {
-  expect_refusal({{"reference", "ksh"}, {"ksh", "bash"}});
+  expect_refusal({{"reference", "ksh"}, {"ksh", "zsh"}});
   expect_refusal({{"reference", "man", "--command", "simulat"}, {"simulat", "simulate"}});
   expect_refusal({{"reference", "bash", "--command", "simulate"}, {"--command goes with man and markdown"}});
   expect_refusal({{"reference", "all"}, {"--folder DIR"}});

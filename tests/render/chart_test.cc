@@ -72,10 +72,10 @@ TEST(ChartTest, ThinsLongCurvesAndKeepsTheirPeaks) {
 
 TEST(ChartTest, BarsCarryTheirValuesAndSayWhatIsMissing) {
   const std::string svg = to_svg(GroupedBars{.title = "t",
-                                          .y_label = "GB",
-                                          .series = {"measured", "ours"},
-                                          .groups = {{"W8 D4", {7.89, 8.01}}, {"W4 D8", {std::nullopt, 9.2}}},
-                                          .absent = "OOM"});
+                                             .y_label = "GB",
+                                             .series = {"measured", "ours"},
+                                             .groups = {{"W8 D4", {7.89, 8.01}}, {"W4 D8", {std::nullopt, 9.2}}},
+                                             .absent = "OOM"});
   EXPECT_THAT(svg, HasSubstr(">7.89<"));
   EXPECT_THAT(svg, HasSubstr(">OOM<"));
   EXPECT_EQ(count_of(svg, "<rect[^>]*><title>"), 3U);
