@@ -86,8 +86,7 @@ std::vector<double> x_numbers(const LineChart& chart, const Range& range) {
     for (const Point& point : series.points) values.push_back(point.first);
   }
   std::ranges::sort(values);
-  const auto repeated = std::ranges::unique(values);
-  values.erase(repeated.begin(), repeated.end());
+  values.erase(std::unique(values.begin(), values.end()), values.end());
   constexpr std::size_t kMost = 9;
   return values.size() <= kMost ? values : ticks(range.least, range.most, 6);
 }

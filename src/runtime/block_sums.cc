@@ -24,10 +24,10 @@ BlockSums::BlockSums(at::Tensor gradients, std::int64_t block_size)
 
 at::Tensor BlockSums::spare() {
   if (spares_.empty()) {
-    const auto returned =
-        std::ranges::partition(taken_, [](const at::Tensor& buffer) { return buffer.use_count() > 1; });
-    std::ranges::move(returned, std::back_inserter(spares_));
-    taken_.erase(returned.begin(), returned.end());
+    const auto returned = std::partition(taken_.begin(), taken_.end(),
+                                         [](const at::Tensor& buffer) { return buffer.use_count() > 1; });
+    std::move(returned, taken_.end(), std::back_inserter(spares_));
+    taken_.erase(returned, taken_.end());
   }
   if (spares_.empty()) return shared_zeros(gradients_.numel(), gradients_.options());
   at::Tensor buffer = std::move(spares_.back());
