@@ -24,8 +24,8 @@ BlockSums::BlockSums(at::Tensor gradients, std::int64_t block_size)
 
 at::Tensor BlockSums::spare() {
   if (spares_.empty()) {
-    const auto returned = std::partition(taken_.begin(), taken_.end(),
-                                         [](const at::Tensor& buffer) { return buffer.use_count() > 1; });
+    const auto returned =
+        std::partition(taken_.begin(), taken_.end(), [](const at::Tensor& buffer) { return buffer.use_count() > 1; });
     std::move(returned, taken_.end(), std::back_inserter(spares_));
     taken_.erase(returned, taken_.end());
   }
