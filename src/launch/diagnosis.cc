@@ -132,8 +132,8 @@ Json findings_json(const Diagnosis& diagnosis, const Flight& flight, std::size_t
   Json ranks = Json::array();
   for (const RankFinding& rank : diagnosis.ranks) {
     Json last = Json::array();
-    const auto& record = flight.ranks[static_cast<std::size_t>(rank.rank)];
-    for (const FlightEvent& event : last_of(record.value_or(Events{}), events)) {
+    const Events record = flight.ranks[static_cast<std::size_t>(rank.rank)].value_or(Events{});
+    for (const FlightEvent& event : last_of(record, events)) {
       last.push_back({{"seconds_before_end", seconds_before(end_of(flight), event)}, {"at", to_text(event.progress)}});
     }
     ranks.push_back({{"rank", rank.rank},

@@ -116,6 +116,7 @@ TEST(DiagnosisTest, TellsPeopleAndPrograms) {
   EXPECT_EQ(json.at("guilty"), 3);
   EXPECT_EQ(json.at("ranks")[2].at("waits_for"), (std::vector<int>{0, 1, 3}));
   EXPECT_EQ(json.at("ranks")[0].at("events").size(), 1U);
+  EXPECT_EQ(json.at("ranks")[3].at("events")[0].at("seconds_before_end"), 0.007);
 }
 
 TEST(FlightRecordTest, KeepsTheLastEventsInOrder) {
