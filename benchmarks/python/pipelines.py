@@ -3,7 +3,7 @@
     PYTHONPATH=build/python OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 benchmarks/python/pipelines.py [--rounds 20]
 
 A round runs one step of each, in an order that turns; printed are medians of the step times, ratios of times of the same
-round (median and quartiles), the losses, and the CPU time of a pipeline's ops beyond that of the bare module calls.
+round (median and quartiles), and the losses.
 """
 
 import argparse
@@ -75,29 +75,12 @@ def theirs(layers, kind, stages_a_rank, total):
     return step
 
 
-def bare(layers, chosen):
-    """CPU seconds of this rank's modules alone, forwards and backwards of a step's micro-batches."""
-    half = len(layers) // RANKS
-    part = nn.Sequential(*copy.deepcopy(layers[dist.get_rank() * half :][:half]))
-    shape = (chosen.micro_batch_size, chosen.sequence, chosen.hidden)
-    inputs = [torch.randn(shape).requires_grad_() for _ in range(BATCHES)]
-
-    def step():
-        start = time.process_time()
-        for x in inputs:
-            part(x).square().sum().backward()
-        return time.process_time() - start
-
-    return step
-
-
 def timed(step, x, y):
     dist.barrier()
-    start, cpu = time.perf_counter(), time.process_time()
+    start = time.perf_counter()
     loss = step(x, y)
-    cpu = time.process_time() - cpu
     dist.barrier()
-    return time.perf_counter() - start, cpu, loss
+    return time.perf_counter() - start, loss
 
 
 def ratio_text(theirs_times, our_times):
@@ -116,30 +99,25 @@ def main():
     steps = {
         "ours 1f1b": ours(layers, cp.schedule("1f1b", RANKS, BATCHES), chosen),
         "ours zb-h1": ours(layers, cp.schedule("zb-h1", RANKS, BATCHES), chosen),
+        "ours chimera": ours(layers, cp.schedule("chimera", RANKS, BATCHES), chosen),
+        "ours chimera-zb": ours(layers, cp.schedule("chimera-zb", RANKS, BATCHES), chosen),
         "ours interleaved-zb": ours(layers, cp.schedule("interleaved-zb", RANKS, BATCHES), chosen),
         "torch GPipe": theirs(layers, ScheduleGPipe, 1, y.numel()),
         "torch 1F1B": theirs(layers, Schedule1F1B, 1, y.numel()),
         "torch Interleaved1F1B": theirs(layers, ScheduleInterleaved1F1B, 2, y.numel()),
         "torch InterleavedZeroBubble": theirs(layers, ScheduleInterleavedZeroBubble, 2, y.numel()),
     }
-    alone = bare(layers, chosen)
-    times, overheads = {name: [] for name in steps}, []
+    times = {name: [] for name in steps}
     names = list(steps)
-    losses = {name: timed(steps[name], x, y)[2] for name in names}  # warm-up
-    alone()
+    losses = {name: timed(steps[name], x, y)[1] for name in names}  # warm-up
     for turn in range(chosen.rounds):
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
-            seconds, cpu, _ = timed(steps[name], x, y)
-            times[name].append(seconds)
-            if name == "ours 1f1b":
-                overheads.append((cpu - alone()) / (2 * BATCHES))
-    overhead = torch.tensor(statistics.median(overheads))
-    dist.all_reduce(overhead, dist.ReduceOp.MAX)
+            times[name].append(timed(steps[name], x, y)[0])
     if dist.get_rank() == 0:
-        report(times, losses, overhead.item())
+        report(times, losses)
 
 
-def report(times, losses, overhead):
+def report(times, losses):
     medians = {name: statistics.median(values) for name, values in times.items()}
     for name, seconds in medians.items():
         print(f"{name:28} {seconds * 1e3:8.1f} ms  loss {losses[name]:.7f}")
@@ -149,7 +127,7 @@ def report(times, losses, overhead):
     for theirs_name in (best_of_theirs, "torch 1F1B"):
         print(f"{theirs_name} / {best_of_ours}: {ratio_text(times[theirs_name], times[best_of_ours])}")
     spread = max(losses.values()) - min(losses.values())
-    print(f"losses differ by {spread:.1e}; CPU time beyond the bare module calls {overhead * 1e6:.0f} us an op (1f1b)")
+    print(f"losses differ by {spread:.1e}")
 
 
 if __name__ == "__main__":
