@@ -19,9 +19,9 @@ std::string schedule_text(const Candidate& candidate) {
   return text.substr(0, text.find("  "));
 }
 
-/// W x D, or W x T x D.
-std::string workers_text(const Candidate& candidate) {
-  const std::string tensor = candidate.tensor_parallel == 1 ? "" : fmt::format("{} x ", candidate.tensor_parallel);
+/// W x D, or W x T x D where `split`: some candidate splits operators.
+std::string workers_text(const Candidate& candidate, bool split) {
+  const std::string tensor = split ? fmt::format("{} x ", candidate.tensor_parallel) : "";
   return fmt::format("{} x {}{}", candidate.data_parallel, tensor, candidate.shape.stages);
 }
 
@@ -51,7 +51,7 @@ std::string plan_rows(const std::vector<ReportedCandidate>& candidates) {
     const auto& [candidate, prediction] = candidates[i].ranked;
     const std::string again = recomputed(candidate);
     text += fmt::format("{:>3}  {:<{}}  {:>11}  {:>9}  {:<9}  {:<9}  {:>8.4g}  {:>8.4g}  {:>6.3f}  {:>6.2f}  {:>8}",
-                        i + 1, schedule_text(candidate), width, workers_text(candidate),
+                        i + 1, schedule_text(candidate), width, workers_text(candidate, split),
                         fmt::format("{} x {}", candidate.shape.micro_batches, candidate.micro_batch_size),
                         again.size() > 9 ? fmt::format("{} stages", candidate.recompute.size()) : again,
                         candidate.partition.rule == PartitionRule::Even ? "even" : "uneven", prediction.step_seconds,
