@@ -1,7 +1,6 @@
 #include "demo_stage.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -18,26 +17,13 @@ namespace {
 
 constexpr std::size_t kColumns = 96;
 
-std::filesystem::path temporary_folder() {
-  std::string name = (std::filesystem::temp_directory_path() / "chimera-demo-XXXXXX").string();
-  if (::mkdtemp(name.data()) == nullptr) throw Error(fmt::format("cannot make the folder {}", name));
-  return name;
-}
-
 }  // namespace
 
-DemoStage::DemoStage(const std::string& folder, bool pauses)
-    : folder_(folder.empty() ? temporary_folder() : std::filesystem::path(folder)),
-      is_temporary_(folder.empty()),
-      pauses_(pauses) {
+DemoStage::DemoStage(const std::string& folder, bool pauses) : folder_(folder), pauses_(pauses) {
+  if (folder.empty()) folder_ = temporary_.emplace().path();
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
   if (error) throw ConfigError(fmt::format("--folder {}: cannot be made ({})", folder_.string(), error.message()));
-}
-
-DemoStage::~DemoStage() {
-  std::error_code error;
-  if (is_temporary_) std::filesystem::remove_all(folder_, error);
 }
 
 void DemoStage::title(const std::string& words) { std::cout << "\n== " << words << "\n\n" << std::flush; }
@@ -66,7 +52,7 @@ void DemoStage::show(const Words& words) {
 
 void DemoStage::run(const Words& words, int expected) {
   show(words);
-  const CommandResult result = run_own(words, true);
+  const CommandResult result = run_own(words);
   std::istringstream lines(result.output);
   for (std::string line; std::getline(lines, line);) std::cout << (line.empty() ? "" : "  ") << line << "\n";
   std::cout << "\n" << std::flush;
@@ -76,7 +62,7 @@ void DemoStage::run(const Words& words, int expected) {
 
 std::string DemoStage::ask(const Words& words) {
   show(words);
-  const CommandResult result = run_own(words, true);
+  const CommandResult result = run_own(words);
   if (result.exit_code == 0) return result.output;
   throw Error(fmt::format("`{}` ended with {}; the demo ends here", as_typed(words), result.exit_code));
 }
@@ -102,7 +88,7 @@ std::string DemoStage::text() {
   if (std::filesystem::exists(path)) return path;
   std::string all;
   for (const char* command : {"schedule", "check", "simulate", "search", "model", "plan", "tokenize", "train"}) {
-    all += run_own({command, "--help"}, true).output;
+    all += run_own({command, "--help"}).output;
   }
   write_whole(path, all);
   return path;

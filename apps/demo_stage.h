@@ -2,8 +2,11 @@
 // What a demo speaks through: explanations, the commands that it runs, and bars.
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "core/temporary_folder.h"
 
 namespace chimera::apps {
 
@@ -17,7 +20,6 @@ class DemoStage {
   DemoStage(const std::string& folder, bool pauses);
   DemoStage(const DemoStage&) = delete;
   DemoStage& operator=(const DemoStage&) = delete;
-  ~DemoStage();
 
   /// A heading.
   void title(const std::string& words);
@@ -44,7 +46,7 @@ class DemoStage {
   void show(const Words& words);
 
   std::filesystem::path folder_;
-  bool is_temporary_;
+  std::optional<TemporaryFolder> temporary_;  // where no other is given
   bool pauses_;
 };
 

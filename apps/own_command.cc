@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <filesystem>
 
+#include "bench/training_run.h"
 #include "core/error.h"
 #include "core/file_descriptor.h"
 #include "launch/launcher.h"
@@ -36,30 +37,26 @@ int exit_code_of(pid_t process) {
 
 }  // namespace
 
-CommandResult run_own(const std::vector<std::string>& words, bool captures) {
+CommandResult run_own(const std::vector<std::string>& words) {
   std::vector<std::string> all = {"chimera"};
   all.insert(all.end(), words.begin(), words.end());
   std::vector<char*> arguments;
   for (std::string& word : all) arguments.push_back(word.data());
   arguments.push_back(nullptr);
-  FileDescriptor reader;
-  FileDescriptor writer;
+  std::array<int, 2> ends{};
+  check_system(::pipe2(ends.data(), O_CLOEXEC), "make a pipe");
+  const FileDescriptor reader(ends[0]);
+  FileDescriptor writer(ends[1]);
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
-  if (captures) {
-    std::array<int, 2> ends{};
-    check_system(::pipe2(ends.data(), O_CLOEXEC), "make a pipe");
-    reader = FileDescriptor(ends[0]);
-    writer = FileDescriptor(ends[1]);
-    ::posix_spawn_file_actions_adddup2(&actions, writer.get(), STDOUT_FILENO);
-  }
+  ::posix_spawn_file_actions_adddup2(&actions, writer.get(), STDOUT_FILENO);
   pid_t process = 0;
   const int error = ::posix_spawn(&process, own_executable().c_str(), &actions, nullptr, arguments.data(), environ);
   ::posix_spawn_file_actions_destroy(&actions);
   if (error != 0) throw Error(fmt::format("cannot start `{}`: {}", as_typed(words), system_message(error)));
   writer = FileDescriptor();
   CommandResult result;
-  if (captures) result.output = all_of(reader.get());
+  result.output = all_of(reader.get());
   result.exit_code = exit_code_of(process);
   return result;
 }
@@ -68,7 +65,7 @@ std::string as_typed(const std::vector<std::string>& words) {
   std::string line = "chimera";
   for (const std::string& word : words) {
     const bool is_plain = !word.empty() && word.find_first_of(" \t\n'\"\\$`*?[]{}()<>|&;#~!") == std::string::npos;
-    line += is_plain ? " " + word : " '" + word + "'";
+    line += " " + (is_plain ? word : shell_word(word));
   }
   return line;
 }

@@ -7,13 +7,13 @@
 namespace chimera::apps {
 
 struct CommandResult {
-  int exit_code = 0;  ///< 128 and the signal where one ended it
-  std::string output;
+  int exit_code = 0;   ///< 128 and the signal where one ended it
+  std::string output;  ///< on standard output
 };
 
-/// Runs `chimera WORDS...` to its end. With `captures` its standard output is returned, else it goes where this
-/// process's goes. Throws Error where the system starts no process.
-[[nodiscard]] CommandResult run_own(const std::vector<std::string>& words, bool captures);
+/// Runs `chimera WORDS...` to its end; what it says on standard error goes where this process's goes. Throws Error
+/// where the system starts no process.
+[[nodiscard]] CommandResult run_own(const std::vector<std::string>& words);
 
 /// The words as a person types them: quoted where a shell would change them.
 [[nodiscard]] std::string as_typed(const std::vector<std::string>& words);

@@ -19,7 +19,7 @@ namespace chimera::apps {
 #ifdef CHIMERA_WITH_TORCH
 
 std::vector<double> measured_steps(const std::vector<std::vector<std::string>>& runs, const std::string& data) {
-  const BenchFolder folder;
+  const TemporaryFolder folder;
   std::string text = data;
   if (text.empty()) write_random_letters(text = folder.file("text.txt"));
   std::vector<Contender> contenders;

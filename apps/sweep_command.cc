@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -15,6 +14,7 @@
 #include "core/input_file.h"
 #include "core/nearest.h"
 #include "core/output_file.h"
+#include "core/temporary_folder.h"
 #include "help.h"
 #include "options.h"
 #include "own_command.h"
@@ -94,8 +94,8 @@ std::map<std::string, std::vector<std::string>> measured_before(const std::strin
 
 /// Trains one row for as many steps as the flags say.
 std::vector<std::string> measure(const SweepRow& row, const std::string& data, const std::vector<std::string>& more) {
-  const std::string metrics =
-      (std::filesystem::temp_directory_path() / fmt::format("chimera-sweep-{}.jsonl", ::getpid())).string();
+  const TemporaryFolder folder;
+  const std::string metrics = folder.file("metrics.jsonl");
   std::vector<std::string> words = {"train", "--data", data, "--metrics", metrics};
   for (const SweepCell& cell : row) {
     if (cell.column == "makespan") break;
@@ -106,12 +106,11 @@ std::vector<std::string> measure(const SweepRow& row, const std::string& data, c
   }
   words.insert(words.end(), more.begin(), more.end());
   std::cerr << "$ " << as_typed(words) << "\n" << std::flush;
-  const CommandResult result = run_own(words, true);
+  const CommandResult result = run_own(words);
   if (result.exit_code != 0) {
     throw Error(fmt::format("`{}` ended with {}; the rows before it are kept", as_typed(words), result.exit_code));
   }
   const RunFigures figures = figures_of(read_run(metrics));
-  std::filesystem::remove(metrics);
   return {fmt::format("{:.10g}", figures.tokens_per_second), fmt::format("{:.10g}", figures.step_seconds),
           fmt::format("{:.0f}", figures.peak_memory_bytes), fmt::format("{:.10g}", figures.final_loss)};
 }

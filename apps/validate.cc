@@ -68,7 +68,7 @@ int measure_as_rank(const ValidationFlags& flags, const RankEnvironment& rank) {
 
 int run_validation(const ValidationFlags& flags, const Invocation& invocation) {
   if (invocation.rank) return measure_as_rank(flags, *invocation.rank);
-  const BenchFolder folder;
+  const TemporaryFolder folder;
   const GridMeasurement grid = measurement(flags, folder.file(""));
   write_random_letters(grid.data);
   const auto measure = [&](const std::vector<GridRun>&) {

@@ -160,7 +160,7 @@ double cpu_seconds_alone(const Options& options) {
 }
 
 /// What products of matrices cost that do not depend on where the matrices lie.
-int measure_products(const Options& options, const BenchFolder& folder) {
+int measure_products(const Options& options, const TemporaryFolder& folder) {
   std::vector<double> ratios;
   for (int round = 0; round < std::max(options.rounds / 3, 1); ++round) {
     double seconds[2] = {};
@@ -181,7 +181,7 @@ int measure_products(const Options& options, const BenchFolder& folder) {
 }
 
 int run_all(Options options) {
-  const BenchFolder folder;
+  const TemporaryFolder folder;
   write_random_letters(options.data = folder.file("text"));
   fmt::print("Steps with and without a flag, Chimera on processes over Gloo, one thread each\n{}\n",
              machine_line("LibTorch " TORCH_VERSION));

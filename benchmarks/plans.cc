@@ -267,7 +267,7 @@ void measure_as_rank(const Options& options, const RankEnvironment& rank) {
 }
 
 int run_all(Options options) {
-  const BenchFolder folder;
+  const TemporaryFolder folder;
   options.folder = folder.file("");
   write_random_letters(options.folder + "/text.txt");
   std::int64_t workers = 2;

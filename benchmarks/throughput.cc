@@ -95,7 +95,7 @@ void run_goal(const Goal& goal, const Options& options) {
 }
 
 void run_all(Options options) {
-  const BenchFolder folder;
+  const TemporaryFolder folder;
   if (options.data.empty()) write_random_letters(options.data = folder.file("text"));
   fmt::print("Tokens per second of training, one thread a process\n{}\n", machine_line("LibTorch " TORCH_VERSION));
   fmt::print("in brackets: runs during which others took over {:.0f} % of the cores, repeated up to {} times in all\n",

@@ -72,7 +72,7 @@ class Contest {
   const std::vector<Contender>& contenders_;
   ContestOptions options_;
   const std::function<void(const std::string&)>& say_;
-  BenchFolder folder_;
+  TemporaryFolder folder_;
   std::vector<Score> scores_;
   std::vector<double> losses_;  // of the first run
 };

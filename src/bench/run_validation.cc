@@ -19,7 +19,7 @@ std::string with_words(std::string line, const std::vector<std::string>& words) 
 }
 
 /// Trains as the program does, three steps, and notes what tensors and processes hold at most.
-void count_tensors(const ValidationOptions& options, const BenchFolder& folder, Validated& one) {
+void count_tensors(const ValidationOptions& options, const TemporaryFolder& folder, Validated& one) {
   const std::string tensors = folder.file("tensors.json");
   const std::string metrics = folder.file("memory.jsonl");
   std::vector<std::string> words = training_flags(one.run);
@@ -59,7 +59,7 @@ std::vector<Validated> run_validation(const ValidationOptions& options, const Me
     (void)predict(read_machine(options.machine), runs.front());  // what is wrong with it, now
   const GridTimes times = measure(runs);
   const MachineProfile machine = machine_of(options, times.machines);
-  const BenchFolder folder;
+  const TemporaryFolder folder;
   std::vector<Validated> all;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const RunPrediction prediction = predict(machine, runs[i]);

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -12,17 +13,6 @@
 #include "core/error.h"
 
 namespace chimera {
-
-BenchFolder::BenchFolder() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "chimera-bench-XXXXXX").string();
-  if (::mkdtemp(pattern.data()) == nullptr) throw Error("cannot make a folder " + pattern);
-  folder_ = pattern;
-}
-
-BenchFolder::~BenchFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
-}
 
 std::string shell_word(const std::string& text) {
   std::string result = "'";

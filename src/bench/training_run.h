@@ -2,24 +2,12 @@
 // A training run as a program under way: any command that writes one JSON object a step, as `chimera train --metrics`.
 
 #include <cstdio>
-#include <filesystem>
 #include <string>
 #include <vector>
 
+#include "core/temporary_folder.h"
+
 namespace chimera {
-
-/// A folder of its own for what runs read and write, removed at the end.
-class BenchFolder {
- public:
-  BenchFolder();
-  BenchFolder(const BenchFolder&) = delete;
-  BenchFolder& operator=(const BenchFolder&) = delete;
-  ~BenchFolder();
-  [[nodiscard]] std::string file(const std::string& name) const { return folder_ / name; }
-
- private:
-  std::filesystem::path folder_;
-};
 
 /// What a run wrote of its steps. Medians leave the first steps out, which touch memory and fill caches.
 struct TrainingFigures {

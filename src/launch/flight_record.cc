@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +15,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/file_descriptor.h"
 
@@ -52,7 +52,7 @@ constexpr std::size_t kFileBytes = kHeaderBytes + kFlightEvents * sizeof(Record)
 
 Record record_of(const RankProgress& progress) {
   const Instruction& at = progress.instruction;
-  return {.nanoseconds = flight_clock(),
+  return {.nanoseconds = monotonic_nanoseconds(),
           .step = static_cast<std::int32_t>(progress.step),
           .phase = static_cast<std::uint8_t>(progress.phase),
           .instruction = static_cast<std::uint8_t>(at.kind),
@@ -133,12 +133,6 @@ std::vector<FlightEvent> read_flight(const std::string& path) {
     if (makes_sense(record)) events.push_back(event_of(record));
   }
   return events;
-}
-
-std::int64_t flight_clock() {
-  timespec time{};
-  ::clock_gettime(CLOCK_MONOTONIC, &time);
-  return time.tv_sec * 1'000'000'000 + time.tv_nsec;
 }
 
 void record_flight_on(FlightRecorder* recorder) { current_recorder = recorder; }

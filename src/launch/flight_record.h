@@ -11,7 +11,7 @@ namespace chimera {
 
 /// Something that a rank began to do.
 struct FlightEvent {
-  std::int64_t nanoseconds = 0;  ///< of the host's monotonic clock, the same for all its processes
+  std::int64_t nanoseconds = 0;  ///< monotonic_nanoseconds() of the host
   RankProgress progress;         ///< of an instruction: kind, op without its weight version, peer and group
 };
 
@@ -38,9 +38,6 @@ class FlightRecorder {
 /// The events of a record, the oldest first: of one that is being written, those of the moment. Throws ConfigError for
 /// a file that is no record; events that no rank notes are left out.
 [[nodiscard]] std::vector<FlightEvent> read_flight(const std::string& path);
-
-/// The clock of events, now.
-[[nodiscard]] std::int64_t flight_clock();
 
 /// Where the calling thread's note_progress() is recorded from now on; null: nowhere.
 void record_flight_on(FlightRecorder* recorder);

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "core/cgroup.h"
+#include "core/clock.h"
 #include "core/console.h"
 #include "core/error.h"
 #include "launch/report.h"
@@ -202,7 +203,7 @@ void Supervisor::end_job(const std::string& reason) {
   verdict_ = FlightVerdict{.reason = reason,
                            .culprit = culprit_,
                            .op = culprit_ && record_of(*culprit_).report ? record_of(*culprit_).report->op : "",
-                           .nanoseconds = flight_clock()};
+                           .nanoseconds = monotonic_nanoseconds()};
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     if (ranks_[rank].running() && culprit_ != static_cast<int>(rank))
       ranks_[rank].send(plan_.saves ? SIGKILL : SIGTERM);

@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "checkpoint/checkpoint_folder.h"
+#include "core/clock.h"
 #include "core/console.h"
 #include "core/cores.h"
 #include "core/error.h"
@@ -295,7 +296,7 @@ int run_threads(const Job& job) {
   end_own_flight(job, FlightVerdict{.reason = reason,
                                     .culprit = static_cast<int>(failed->rank.value()),
                                     .op = failure.op,
-                                    .nanoseconds = flight_clock()});
+                                    .nanoseconds = monotonic_nanoseconds()});
   messages().drain(kPromptEnd);
   return static_cast<int>(ExitCode::No);
 }

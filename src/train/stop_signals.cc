@@ -1,11 +1,11 @@
 #include "train/stop_signals.h"
 
-#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
 
+#include "core/clock.h"
 #include "launch/signal_inbox.h"
 
 namespace chimera {
@@ -15,14 +15,8 @@ std::atomic<std::int64_t> asked_at = 0;  // nanoseconds of the monotonic clock; 
 std::atomic<bool> second_ends = false;
 static_assert(std::atomic<std::int64_t>::is_always_lock_free, "signal handlers take no locks");
 
-std::int64_t now() {
-  timespec time{};
-  ::clock_gettime(CLOCK_MONOTONIC, &time);
-  return time.tv_sec * 1'000'000'000 + time.tv_nsec;
-}
-
 void on_signal(int number) {
-  const std::int64_t time = now();
+  const std::int64_t time = monotonic_nanoseconds();
   std::int64_t first = 0;
   if (asked_at.compare_exchange_strong(first, time)) return;
   const bool is_another = time - first >= std::chrono::nanoseconds(kSameSignal).count();

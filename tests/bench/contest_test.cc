@@ -48,7 +48,7 @@ TEST(ContestTest, CopiesRunTogetherAndAddTheirSpeeds) {
 }
 
 TEST(TrainingRunTest, SaysWhatAFailedCommandSaid) {
-  const BenchFolder folder;
+  const TemporaryFolder folder;
   const auto failure_of = [&](const std::string& command) -> std::string {
     try {
       (void)TrainingRun(command, folder.file("metrics")).wait(0);
@@ -62,10 +62,10 @@ TEST(TrainingRunTest, SaysWhatAFailedCommandSaid) {
   EXPECT_THAT(failure_of("echo nonsense >\"$CHIMERA_METRICS\""), HasSubstr("metrics cannot be read"));
 }
 
-TEST(BenchFolderTest, LeavesNothingBehind) {
+TEST(TemporaryFolderTest, LeavesNothingBehind) {
   std::string file;
   {
-    const BenchFolder folder;
+    const TemporaryFolder folder;
     file = folder.file("x");
     EXPECT_TRUE(std::filesystem::exists(std::filesystem::path(file).parent_path()));
   }

@@ -25,7 +25,7 @@ exit 0
 )";
 
 TEST(ValidateTest, SetsPredictionsBesideMeasurements) {
-  const BenchFolder folder;
+  const TemporaryFolder folder;
   const std::string program = folder.file("program");
   std::ofstream(program) << kProgram;
   std::filesystem::permissions(program, std::filesystem::perms::owner_all);

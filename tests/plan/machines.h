@@ -2,6 +2,7 @@
 // A machine whose figures can be followed in one's head.
 
 #include "plan/machine.h"
+#include "plan/plan.h"
 
 namespace chimera {
 
@@ -49,6 +50,17 @@ inline MachineProfile linear_machine() {
     machine.layers.push_back(layer);
   }
   return machine;
+}
+
+/// Training of gpt2-mini on machines of that kind.
+inline PlanProblem problem_of(std::int64_t workers, std::int64_t mini_batch) {
+  PlanProblem problem;
+  problem.model = find_model("gpt2-mini");  // 8 layers
+  problem.machine = linear_machine();
+  problem.workers = workers;
+  problem.mini_batch = mini_batch;
+  problem.memory_bytes = problem.machine.memory_bytes;
+  return problem;
 }
 
 }  // namespace chimera

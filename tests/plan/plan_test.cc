@@ -22,16 +22,6 @@ using ::testing::ThrowsMessage;
 
 constexpr double kMiB = 1 << 20;
 
-PlanProblem problem_of(std::int64_t workers, std::int64_t mini_batch) {
-  PlanProblem problem;
-  problem.model = find_model("gpt2-mini");  // 8 layers
-  problem.machine = linear_machine();
-  problem.workers = workers;
-  problem.mini_batch = mini_batch;
-  problem.memory_bytes = problem.machine.memory_bytes;
-  return problem;
-}
-
 Plan planned(const PlanProblem& problem, const PlanOptions& options = {}) {
   Predictor predictor(problem);
   return make_plan(predictor, options);

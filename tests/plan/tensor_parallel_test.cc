@@ -16,16 +16,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-PlanProblem problem_of(std::int64_t workers, std::int64_t mini_batch) {
-  PlanProblem problem;
-  problem.model = find_model("gpt2-mini");  // 8 layers
-  problem.machine = linear_machine();
-  problem.workers = workers;
-  problem.mini_batch = mini_batch;
-  problem.memory_bytes = problem.machine.memory_bytes;
-  return problem;
-}
-
 Candidate shared_by(std::int64_t tensor_parallel) {
   Candidate candidate{.schedule = "1f1b", .shape = {.stages = 2, .micro_batches = 4}, .micro_batch_size = 2};
   candidate.tensor_parallel = tensor_parallel;

@@ -35,7 +35,7 @@ struct OneRank {
   std::unique_ptr<Transport> transport = hub.transport(RankId(0));
   Lockstep ranks{*transport, 0, 1};
   SpeedGauge gauge{ranks, {{"gpt2-tiny", 1}}};
-  BenchFolder folder;
+  TemporaryFolder folder;
   std::string data = folder.file("text.txt");
 
   OneRank() { write_random_letters(data); }
