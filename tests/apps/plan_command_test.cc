@@ -162,9 +162,9 @@ TEST(PlanCommandTest, RefusesInOneLine) {
             {"none of the schedules chimera"}},
            {with({"--machine", kP100, "--workers", "4", "--mini-batch", "8", "--schedules", "chimra"}),
             {"did you mean 'chimera'?"}},
-           {with({"--machine", kP100, "--model", "bert-48", "--workers", "32", "--mini-batch", "512", "--memory",
-                  "0.5"}),
-            {"bert-48 does not fit on 32 workers of 0.5 GiB", "least that would do"}},
+           {with(
+                {"--machine", kP100, "--model", "bert-48", "--workers", "16", "--mini-batch", "32", "--memory", "0.5"}),
+            {"bert-48 does not fit on 16 workers of 0.5 GiB", "least that would do"}},
            {bert_48({"--rule", "papr"}), {"did you mean 'paper'?"}},
            {bert_48({"--rule", "paper", "--schedules", "chimera,1f1b"}),
             {"--rule paper is for chimera alone, not 1f1b"}},
