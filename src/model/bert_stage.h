@@ -43,7 +43,8 @@ class BertStage final : public TransformerStage {
   };
 
   [[nodiscard]] at::Tensor embed(const MicroBatch& batch) const override;
-  [[nodiscard]] at::Tensor block(std::size_t index, const at::Tensor& hidden, const MicroBatch& batch) const override;
+  [[nodiscard]] at::Tensor block(std::size_t index, const at::Tensor& hidden, const at::Tensor& mask,
+                                 const MicroBatch& batch) const override;
   [[nodiscard]] at::Tensor loss(const at::Tensor& hidden, const MicroBatch& batch) const override;
   /// The decoder's input, made from hidden states [..., H].
   [[nodiscard]] at::Tensor transform(const at::Tensor& hidden) const;

@@ -20,12 +20,24 @@ at::Tensor split_heads(const at::Tensor& x, std::int64_t head_size) {
 /// The inverse of split_heads.
 at::Tensor join_heads(const at::Tensor& x) { return x.transpose(1, 2).flatten(2); }
 
-/// Which keys a token attends to: `mask` is true there (anything that expands to [b, heads, L, L]; none: everywhere),
-/// and with `causal` they are not behind it. Not both.
+/// Which keys a token attends to: `mask` is true there, or 0 where it is to be added to scores, minus infinity
+/// elsewhere (anything that expands to [b, heads, L, L]; none: everywhere); and with `causal` they are not behind it.
+/// Not both.
 struct Attended {
   std::optional<at::Tensor> mask;
   bool causal = false;
 };
+
+void hide(at::Tensor& scores, const Attended& attended) {
+  constexpr double kNever = -std::numeric_limits<double>::infinity();
+  if (attended.mask && attended.mask->scalar_type() != at::kBool) scores.add_(*attended.mask);
+  if (attended.mask && attended.mask->scalar_type() == at::kBool) {
+    scores.masked_fill_(attended.mask->logical_not(), kNever);
+  }
+  if (!attended.causal) return;
+  const std::int64_t length = scores.size(-1);
+  scores.masked_fill_(at::ones({length, length}, scores.options().dtype(at::kBool)).triu(1), kNever);
+}
 
 /// What a fused kernel computes, in single operations, so that the probabilities can be masked. Arguments and result
 /// [b, heads, L, d], keys and values of fewer heads perhaps: a group that shares one is then a matrix of more rows.
@@ -41,12 +53,7 @@ at::Tensor attention_with_dropout(const QueryKeyValue& split, const Attended& at
     return is_grouped ? x.view({x.size(0), split.query.size(1), -1, x.size(3)}) : x;
   };
   at::Tensor scores = ungrouped(grouped(split.query * scale).matmul(split.key.transpose(2, 3)));
-  constexpr double kNever = -std::numeric_limits<double>::infinity();
-  if (attended.mask) scores.masked_fill_(attended.mask->logical_not(), kNever);
-  if (attended.causal) {
-    const std::int64_t length = scores.size(-1);
-    scores.masked_fill_(at::ones({length, length}, scores.options().dtype(at::kBool)).triu(1), kNever);
-  }
+  hide(scores, attended);
   const at::Tensor probabilities = scores.softmax(-1, at::promote_types(scores.scalar_type(), at::kFloat));
   const at::Tensor weights =
       dropout(probabilities, masks, DropoutSite::AttentionProbabilities).to(split.value.scalar_type());
@@ -81,12 +88,19 @@ at::Tensor layer_norm(const at::Tensor& input, const LayerNorm& layer) {
 at::Tensor gelu(const at::Tensor& input, Gelu kind) { return at::gelu(input, kind == Gelu::Tanh ? "tanh" : "none"); }
 
 at::Tensor causal_attention(const QueryKeyValue& projections, std::int64_t heads, const Dropout& masks,
-                            const at::Tensor& documents) {
+                            const at::Tensor& document_mask) {
   const std::int64_t earlier = projections.key.size(1) - projections.query.size(1);
   if (earlier > 0) return attention(projections, heads, behind(earlier, projections.query), masks);
-  if (!documents.defined()) return attention(projections, heads, {.mask = std::nullopt, .causal = true}, masks);
+  if (!document_mask.defined()) return attention(projections, heads, {.mask = std::nullopt, .causal = true}, masks);
+  return attention(projections, heads, {.mask = document_mask}, masks);
+}
+
+at::Tensor document_mask(const at::Tensor& documents, at::ScalarType type) {
   const at::Tensor same = documents.unsqueeze(2).eq(documents.unsqueeze(1));  // [b, L, L]
-  return attention(projections, heads, {.mask = same.tril().unsqueeze(1)}, masks);
+  constexpr double kNever = -std::numeric_limits<double>::infinity();
+  return at::zeros(same.sizes(), same.options().dtype(type))
+      .masked_fill_(same.tril().logical_not(), kNever)
+      .unsqueeze(1);
 }
 
 at::Tensor masked_attention(const QueryKeyValue& projections, const at::Tensor& mask, std::int64_t heads,

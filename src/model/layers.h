@@ -37,12 +37,17 @@ enum class Gelu : std::uint8_t { Exact, Tanh };
 
 [[nodiscard]] at::Tensor gelu(const at::Tensor& input, Gelu kind);
 
-/// Each token attends to itself and those before it, of the same document where `documents` ([b, L] int64, numbers;
-/// undefined: all are of one) says that there are several, with `masks` on the probabilities; `heads`: of the queries.
-/// Where there are more keys and values than queries, these belong to the last tokens, and all are of one document.
-/// -> [b, L, heads * d].
+/// Each token attends to itself and those before it, of the same document where there are several (`document_mask`, as
+/// the function of that name makes it; undefined: all are of one), with `masks` on the probabilities; `heads`: of the
+/// queries. Where there are more keys and values than queries, these belong to the last tokens, and all are of one
+/// document. -> [b, L, heads * d].
 [[nodiscard]] at::Tensor causal_attention(const QueryKeyValue& projections, std::int64_t heads,
-                                          const Dropout& masks = {}, const at::Tensor& documents = {});
+                                          const Dropout& masks = {}, const at::Tensor& document_mask = {});
+
+/// What is added to scores where `documents` [b, L] (int64) numbers the document of each token: 0 for a token itself
+/// and those before it of its document, minus infinity elsewhere -> [b, 1, L, L] of `type`, the queries'. All blocks of
+/// a stage share it, so that it is kept for the backward once.
+[[nodiscard]] at::Tensor document_mask(const at::Tensor& documents, at::ScalarType type);
 
 /// Each token attends to all tokens where `mask` ([b, L] bool; undefined: everywhere) is true. At least one token of
 /// each sequence must be. -> [b, L, H].

@@ -79,7 +79,8 @@ at::Tensor LlamaStage::embed(const MicroBatch& batch) const {
   return dropout(embedded.to(compute_type()), batch.dropout, DropoutSite::Embedding);
 }
 
-at::Tensor LlamaStage::block(std::size_t index, const at::Tensor& hidden, const MicroBatch& batch) const {
+at::Tensor LlamaStage::block(std::size_t index, const at::Tensor& hidden, const at::Tensor& mask,
+                             const MicroBatch& batch) const {
   const Block& layer = blocks_[index];
   const Dropout masks = block_dropout(index, batch);
   const at::Tensor normed = rms_norm(hidden, layer.input_norm);
@@ -88,7 +89,7 @@ at::Tensor LlamaStage::block(std::size_t index, const at::Tensor& hidden, const 
                                      positioned(linear(normed, layer.key), layer.key_norm, first),
                                      linear(normed, layer.value)};
   const QueryKeyValue seen = with_earlier(index, projections, batch);
-  const at::Tensor attended = causal_attention(seen, config_.heads, masks, batch.documents);
+  const at::Tensor attended = causal_attention(seen, config_.heads, masks, mask);
   const at::Tensor middle =
       hidden + dropout(linear(attended, layer.attention_output), masks, DropoutSite::AttentionOutput);
   const at::Tensor gated = rms_norm(middle, layer.post_attention_norm);

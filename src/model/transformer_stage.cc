@@ -21,7 +21,9 @@ at::Tensor TransformerStage::forward(const at::Tensor& input, const MicroBatch& 
 at::Tensor TransformerStage::hidden_states(const at::Tensor& input, const MicroBatch& batch) const {
   at::Tensor hidden = layers_.embedding ? embed(batch) : input;
   const auto blocks = static_cast<std::size_t>(layers_.end_layer - layers_.first_layer);
-  for (std::size_t i = 0; i < blocks; ++i) hidden = block(i, hidden, batch);
+  at::Tensor mask = batch.attention_mask;
+  if (blocks > 0 && batch.documents.defined()) mask = document_mask(batch.documents, hidden.scalar_type());
+  for (std::size_t i = 0; i < blocks; ++i) hidden = block(i, hidden, mask, batch);
   if (batch.cache != nullptr) batch.cache->advance(hidden.size(1));
   return hidden;
 }

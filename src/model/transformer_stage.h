@@ -46,8 +46,10 @@ class TransformerStage : public Stage {
  private:
   /// [b, L] tokens -> [b, L, H].
   [[nodiscard]] virtual at::Tensor embed(const MicroBatch& batch) const = 0;
-  /// The block with the index `index` within this stage: [b, L, H] -> [b, L, H].
-  [[nodiscard]] virtual at::Tensor block(std::size_t index, const at::Tensor& hidden,
+  /// The block with the index `index` within this stage: [b, L, H] -> [b, L, H]. `mask` says what attention does not
+  /// see: document_mask() of the batch's documents (GPT-2, Llama) or its attention mask (BERT); undefined where it has
+  /// none.
+  [[nodiscard]] virtual at::Tensor block(std::size_t index, const at::Tensor& hidden, const at::Tensor& mask,
                                          const MicroBatch& batch) const = 0;
   /// The scaled loss of hidden_states(), [].
   [[nodiscard]] virtual at::Tensor loss(const at::Tensor& hidden, const MicroBatch& batch) const = 0;

@@ -123,6 +123,7 @@ StageFootprint stage_footprint(const ModelConfig& config, const StageLayers& sta
   };
   if (stage.embedding) add(LayerKind::Embedding, 1);
   add(LayerKind::Block, static_cast<double>(stage.end_layer - stage.first_layer));
+  if (stage.end_layer > stage.first_layer) result.memory.activations += tensors.kept_document_mask();
   if (stage.head) {
     add(LayerKind::Head, 1);
     result.memory.activations -= tensors.dropped_output();

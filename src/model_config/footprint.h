@@ -28,6 +28,7 @@ struct Workload {
   std::int64_t weight_bytes = 4;      // of an element of weights and gradients
   std::int64_t optimizer_bytes = 8;   // of optimizer state for one parameter: AdamW's two moments in float32
   bool dropout = false;               // with a probability above 0
+  bool split_documents = false;       // attention stays inside documents
   friend bool operator==(const Workload&, const Workload&) = default;
 };
 

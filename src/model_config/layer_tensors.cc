@@ -20,6 +20,7 @@ LayerTensors::LayerTensors(const ModelConfig& config, const Workload& workload)
       has_query_key_norm_(config.query_key_norm),
       has_feed_forward_bias_(!llama_ || config.feed_forward_bias),
       dropout_(workload.dropout),
+      split_documents_(workload.split_documents && causal_),
       element_(static_cast<double>(workload.compute_bytes)),
       wide_(std::max(element_, 4.0)),
       weight_(static_cast<double>(workload.weight_bytes)),
@@ -73,8 +74,8 @@ double LayerTensors::kept_by_embedding() const {
 double LayerTensors::kept_by_attention() const {
   double kept = 2 * queries() + 2 * keys();
   if (has_query_key_norm_) kept += queries() + keys() + statistics(tokens_ * (heads_ + key_heads_));
-  if (!dropout_) return kept + wide_ * tokens_ * heads_;  // log of the sum of exponentials
-  if (causal_) kept += length_ * length_;                 // the mask
+  if (!dropout_) return kept + wide_ * tokens_ * heads_;        // log of the sum of exponentials
+  if (causal_ && !split_documents_) kept += length_ * length_;  // the mask
   // Key and value as views keep the tensor that GPT-2 has for all three.
   if (causal_ && !llama_ && !copies_projections()) kept += hidden();
   return kept + pairs(wide_) + pairs(element_);
@@ -99,8 +100,9 @@ double LayerTensors::kept_by_head() const {
 
 /// The bytes that micro-batches hold themselves, beside what the stage keeps.
 double LayerTensors::loaded(const StageLayers& stage) const {
-  if (causal_ && !stage.embedding && !stage.head) return 0;
-  const double inputs = stage.embedding ? 0 : (causal_ ? 1 : 2) * indices();
+  const double documents = split_documents_ ? indices() : 0;
+  if (causal_ && !stage.embedding && !stage.head) return documents;
+  const double inputs = documents + (stage.embedding ? 0 : (causal_ ? 1 : 2) * indices());
   if (causal_) return inputs + (stage.head ? 0 : indices());
   return inputs + indices() + (stage.head ? 0 : kTokenBytes * (targets_ + sequences_));
 }
@@ -121,8 +123,10 @@ double LayerTensors::forward_working_set(const StageLayers& stage) const {
     later += left_by_head();
   }
   if (stage.end_layer > stage.first_layer) {
-    // Variables of a block that nothing keeps: the projections that were copied, what is added to the sum.
-    const double copied = copied_projections();
+    // Variables of a block that nothing keeps: the mask of documents, the projections that were copied, what is added
+    // to the sum.
+    const double mask = dropout_ ? document_mask() : 0;
+    const double copied = mask + copied_projections();
     const double added = causal_ && !dropout_ ? 1 : 2;
     most = std::max(most, copied + added * hidden() - later);
     if (dropout_) {
@@ -131,7 +135,7 @@ double LayerTensors::forward_working_set(const StageLayers& stage) const {
       const double scores = pairs(element_) + (element_ < wide_ ? pairs(wide_) : 0);
       most = std::max(most, copied + queries() + scores - after_attention - later);
     }
-    later += static_cast<double>(stage.end_layer - stage.first_layer) * kept_by_block();
+    later += static_cast<double>(stage.end_layer - stage.first_layer) * kept_by_block() + kept_document_mask();
   }
   if (stage.embedding) {
     const double added = llama_ ? (dropout_ ? 1 : 0) : causal_ ? 1 : 3;  // positions, types, what dropout leaves

@@ -36,6 +36,13 @@ class LayerTensors {
   /// Cosine and sine of rotary positions, which a stage with blocks makes once.
   [[nodiscard]] double rotary_table() const { return llama_ ? element_ * length_ * head_size_ : 0; }
 
+  /// What keeps attention inside documents, which all blocks of a stage share.
+  [[nodiscard]] double document_mask() const {
+    return split_documents_ ? element_ * sequences_ * length_ * length_ : 0;
+  }
+  /// The same where it is kept from forward to backward: not with dropout.
+  [[nodiscard]] double kept_document_mask() const { return dropout_ ? 0 : document_mask(); }
+
   [[nodiscard]] double flops_of_block() const {
     const double projections = 2 * query_width_ + 2 * key_width_ + (llama_ ? 3 : 2) * inner_width_;
     return 2 * tokens_ * width_ * projections + flops_of_attention();
@@ -88,6 +95,7 @@ class LayerTensors {
   bool has_query_key_norm_;
   bool has_feed_forward_bias_;
   bool dropout_;
+  bool split_documents_;
   double element_;  // of hidden states
   double wide_;     // of what is computed in float32 at least
   double weight_;   // of weights and gradients

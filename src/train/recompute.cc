@@ -50,6 +50,7 @@ Workload workload_of(const TrainOptions& options) {
   workload.micro_batch_size = options.micro_batch_size;
   workload.sequence = options.sequence;
   workload.dropout = options.dropout > 0;
+  workload.split_documents = options.documents == Documents::Split;
   return workload;
 }
 

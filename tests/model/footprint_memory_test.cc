@@ -70,6 +70,7 @@ class MeasuredStage {
     const bool causal = is_causal(case_.config.family);
     const std::vector<std::int64_t> shape = {case_.workload.micro_batch_size, case_.workload.sequence};
     if (case_.workload.dropout) batch.dropout.probability = 0.1;
+    if (case_.workload.split_documents) batch.documents = at::zeros(shape, at::kLong);
     if (causal && !case_.stage.embedding && !case_.stage.head) return batch;
     batch.tokens = at::zeros(shape, at::kLong);
     batch.targets = at::zeros(shape, at::kLong);
@@ -218,6 +219,23 @@ TEST(FootprintMemoryTest, WhatStagesKeepAndTakeIsWhatTheAllocatorHandsOut) {
     // In bfloat16 the scratch memory of products depends on the CPU.
     if (example.workload.compute_bytes != 2) expect_working_sets_as_said(example, measured);
   });
+}
+
+TEST(FootprintMemoryTest, BlocksShareOneMaskOfDocuments) {
+  at::set_num_threads(1);
+  for (const char* name : {"gpt2-tiny", "llama-tiny"}) {
+    for (const StageLayers& stage : {StageLayers{0, 2, true, false}, StageLayers{1, 3, false, false},
+                                     StageLayers{3, 4, false, true}, StageLayers{0, 4, true, true}}) {
+      for (const bool dropout : {false, true}) {
+        const ModelConfig config = find_model(name);
+        const Workload workload{.micro_batch_size = 3, .sequence = 72, .dropout = dropout, .split_documents = true};
+        const Case example{words_of(config, stage, workload), config, stage, workload};
+        const MeasuredStage measured(example);
+        expect_to_keep_what_is_said(example, measured, left_out());
+        expect_working_sets_as_said(example, measured);
+      }
+    }
+  }
 }
 
 // Two chunks of tokens: beside the last one's the gradients of no logits are kept.

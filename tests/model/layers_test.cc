@@ -39,16 +39,17 @@ TEST(LayersTest, CausalAttentionDoesNotSeeTheFuture) {
 TEST(LayersTest, CausalAttentionStaysInsideDocuments) {
   const at::Tensor x = at::randn({2, 6, 8}, at::kDouble);
   const at::Tensor documents = at::tensor({0, 0, 0, 1, 1, 2, 0, 1, 1, 1, 1, 1}, at::kLong).view({2, 6});
+  const at::Tensor mask = document_mask(documents, at::kDouble);
   const auto alone = [&](std::int64_t row, std::int64_t first, std::int64_t count) {
     const at::Tensor part = x.narrow(0, row, 1).narrow(1, first, count);
     return causal_attention({part, part, part}, 2);
   };
   const at::Tensor expected = at::cat(
       {at::cat({alone(0, 0, 3), alone(0, 3, 2), alone(0, 5, 1)}, 1), at::cat({alone(1, 0, 1), alone(1, 1, 5)}, 1)});
-  EXPECT_TRUE(at::allclose(causal_attention({x, x, x}, 2, {}, documents), expected, 1e-12, 1e-12));
+  EXPECT_TRUE(at::allclose(causal_attention({x, x, x}, 2, {}, mask), expected, 1e-12, 1e-12));
   const Dropout nothing = {.probability = 1e-14};
-  EXPECT_TRUE(at::allclose(causal_attention({x, x, x}, 2, nothing, documents), expected, 1e-12, 1e-12));
-  const at::Tensor one = at::zeros({2, 6}, at::kLong);
+  EXPECT_TRUE(at::allclose(causal_attention({x, x, x}, 2, nothing, mask), expected, 1e-12, 1e-12));
+  const at::Tensor one = document_mask(at::zeros({2, 6}, at::kLong), at::kDouble);
   EXPECT_TRUE(at::allclose(causal_attention({x, x, x}, 2, {}, one), causal_attention({x, x, x}, 2), 1e-12, 1e-12));
 }
 
