@@ -17,6 +17,7 @@
 
 #include "bench/machine_line.h"
 #include "core/choices.h"
+#include "core/freed_memory.h"
 #include "data/samples.h"
 #include "model/stage.h"
 #include "model_config/model_flops.h"
@@ -87,6 +88,7 @@ class Contestant {
 
 void run_all(const Options& options) {
   at::set_num_threads(options.threads);
+  keep_freed_memory();  // as the trainer does
   fmt::print("{}\n", machine_line("LibTorch " TORCH_VERSION));
   fmt::print("Forward and backward of {} x {} tokens, {} threads, {} rounds in turn\n", options.micro_batch_size,
              options.sequence, options.threads, options.rounds);
