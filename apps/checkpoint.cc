@@ -162,12 +162,7 @@ bool differ(const CheckpointCommand& command) {
 
 void convert(const CheckpointCommand& command) {
   const Checkpoint source = one_checkpoint(command.path);
-  ConvertOptions options = command.convert;
-  const auto tokenizer = source.manifest.run.find("tokenizer");
-  if (options.tokenizer.empty() && tokenizer != source.manifest.run.end() && *tokenizer == "bytes") {
-    options.tokenizer = "bytes";
-  }
-  convert_checkpoint(source.path, options);
+  convert_checkpoint(source.path, command.convert);
 }
 
 void add_convert_flags(CLI::App& command, ConvertOptions& options) {
@@ -176,8 +171,8 @@ void add_convert_flags(CLI::App& command, ConvertOptions& options) {
   add_element_type(command, "--dtype", options.dtype, "type of all tensors (default: each keeps its own)");
   add_shard_size(command, "--shard-size", options.shard_bytes);
   add_path(command, "--tokenizer", options.tokenizer,
-           "tokenizer.json, vocab.json, vocab.txt, the folder of one, or the word bytes (default: bytes, where the run "
-           "had them)");
+           "tokenizer.json, vocab.json, vocab.txt, the folder of one, or the word bytes (default: that of "
+           "the run, where it still is)");
 }
 
 /// CheckpointError is an answer where checkpoints are looked at, and wrong usage where there is none.

@@ -8,8 +8,10 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/find.h"
 #include "commands.h"
 #include "core/console.h"
+#include "core/cores.h"
 #include "core/freed_memory.h"
 #include "help.h"
 #include "options.h"
@@ -63,7 +65,11 @@ void run(const EvaluateFlags& flags) {
 void add_flags(CLI::App& command, EvaluateFlags& flags) {
   EvaluationOptions& o = flags.options;
   begin_group(command, heading::kModel);
-  add_path(command, "--from", o.from, "Hugging Face folder: config.json and safetensors")->required();
+  add_path(
+      command, "--from", o.from,
+      "Hugging Face folder: config.json and safetensors; or a checkpoint, or a folder of these, of which it is the "
+      "newest good one")
+      ->required();
   begin_group(command, heading::kData);
   add_data(command, "--data", o.data,
            "text, whose bytes are the tokens; a file of tokens (Megatron's, llm.c's or raw); or a folder of such "
@@ -71,7 +77,7 @@ void add_flags(CLI::App& command, EvaluateFlags& flags) {
       ->required();
   add_path(command, "--tokenizer", o.tokenizer,
            "tokenizer.json, vocab.json, vocab.txt or the folder of one, which makes tokens of text (default: that of "
-           "--from, else `bytes`: each byte is one)");
+           "--from or of its run, else `bytes`: each byte is one)");
   add_count(command, "--sequence", o.sequence, "L, the tokens that a window predicts")->required();
   add_count(command, "--seed", o.seed, "chooses BERT's pairs and masks (default 1)");
   begin_group(command, heading::kNumbers);
@@ -95,6 +101,7 @@ void add_evaluate(CLI::App& program, const Invocation&, int&) {
       "  chimera evaluate --from path/to/gpt2 --data held_out.txt --sequence 1024\n"
       "  chimera evaluate --from path/to/tuned --data val.bin --sequence 256 --format json\n"
       "  chimera evaluate --from path/to/bytes --data book.txt --tokenizer bytes --sequence 128 --dtype float64\n"
+      "  chimera evaluate --from run --data held_out.txt --sequence 128   # the newest checkpoint\n"
       "\nThe tokens of the file are cut, in their order, into windows of L + 1, which begin every L tokens: each "
       "predicts L targets. An incomplete last window is left out. The loss is the mean over all targets, in nats; the "
       "perplexity is its exponential. BERT is evaluated on what it is trained on: the mean over masked tokens, plus "
@@ -106,6 +113,7 @@ void add_evaluate(CLI::App& program, const Invocation&, int&) {
   add_flags(*command, *flags);
   command->callback([flags] {
     keep_freed_memory();
+    flags->options.from = resolved_model_folder(flags->options.from, available_cores());
     run(*flags);
   });
 }

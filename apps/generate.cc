@@ -1,6 +1,11 @@
+#include <fstream>
+#include <iterator>
 #include <memory>
+#include <string>
 
+#include "checkpoint/find.h"
 #include "commands.h"
+#include "core/cores.h"
 #include "core/error.h"
 #include "core/freed_memory.h"
 #include "generate_job.h"
@@ -29,12 +34,14 @@ void add_prompts(CLI::App& command, GenerateOptions& options) {
 void add_flags(CLI::App& command, GenerateOptions& o) {
   SamplingOptions& sampling = o.continuation.sampling;
   begin_group(command, heading::kModel);
-  add_path(command, "--from", o.from, "Hugging Face folder of a GPT-2 or Llama model: config.json and safetensors")
-      ->required();
   add_path(
-      command, "--tokenizer", o.tokenizer,
-      "tokenizer.json, vocab.json or the folder of one (default: that of --from, else `bytes` where the vocabulary "
-      "has 256 tokens)");
+      command, "--from", o.from,
+      "Hugging Face folder of a GPT-2 or Llama model: config.json and safetensors; or a checkpoint, or a folder of "
+      "these, of which it is the newest good one")
+      ->required();
+  add_path(command, "--tokenizer", o.tokenizer,
+           "tokenizer.json, vocab.json or the folder of one (default: that of --from or of its run, else `bytes` where "
+           "the vocabulary has 256 tokens)");
   begin_group(command, heading::kText);
   add_prompts(command, o);
   command
@@ -65,11 +72,21 @@ void add_flags(CLI::App& command, GenerateOptions& o) {
   add_format(command, o.format, {Format::Text, Format::Json});
 }
 
-int run(const GenerateOptions& options, const Invocation& invocation) {
+/// Folder of the model: ranks take the checkpoint that their launcher found.
+std::string model_folder(const std::string& from, const Invocation& invocation) {
+  if (!invocation.rank) return resolved_model_folder(from, available_cores());
+  std::ifstream found(invocation.rank->input_path);
+  return {std::istreambuf_iterator<char>(found), {}};
+}
+
+int run(GenerateOptions options, const Invocation& invocation) {
+  options.from = model_folder(options.from, invocation);
   const GenerateJob job = prepare_generate(options);
   if (invocation.rank || options.stages == 1) return run_generate(job, invocation.rank);
-  return launch(
-      {.ranks = static_cast<int>(options.stages), .arguments = invocation.arguments, .entry = invocation.entry});
+  return launch({.ranks = static_cast<int>(options.stages),
+                 .arguments = invocation.arguments,
+                 .input = options.from,
+                 .entry = invocation.entry});
 }
 
 }  // namespace
@@ -81,6 +98,7 @@ void add_generate(CLI::App& program, const Invocation& invocation, int& exit_cod
       "  chimera generate --from path/to/gpt2 --prompt 'In the beginning' --tokens 50\n"
       "  chimera generate --from path/to/llama --prompt 'Once upon' --temperature 0.8 --top-p 0.9 --seed 7\n"
       "  chimera generate --from path/to/tuned --prompt 'Q: why?' --prompt 'Q: who?' --stop 'Q:'\n"
+      "  chimera generate --from run --prompt 'Once upon'   # the newest checkpoint of a run\n"
       "  chimera generate --from path/to/model --prompt-ids 15496,995 --format json\n"
       "  chimera generate --from path/to/llama --prompt 'Once upon' --stages 4   # its layers on four processes\n"
       "\nThe command prints what the model says after each prompt, as it says it; with several prompts, a line such as "

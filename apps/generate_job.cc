@@ -19,6 +19,7 @@
 #include "model/tied_weight.h"
 #include "model_folder/generation_config.h"
 #include "tokenizer/unicode.h"
+#include "train/data_tokenizer.h"
 #include "train/precision.h"
 #include "transport/gloo/gloo_transport.h"
 #include "transport/threads/rank_threads.h"
@@ -34,7 +35,7 @@ constexpr std::int64_t kByteVocabulary = 256;
 /// The file or folder of the tokenizer, "bytes", or nothing.
 std::string tokenizer_path(const GenerateOptions& options, const ModelConfig& model) {
   if (!options.tokenizer.empty()) return options.tokenizer;
-  if (main_tokenizer_file(options.from)) return options.from;
+  if (std::string own = tokenizer_of_folder(options.from); !own.empty()) return own;
   return model.vocabulary == kByteVocabulary ? kBytes : "";
 }
 

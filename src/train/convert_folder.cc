@@ -42,8 +42,9 @@ void copy_elements(const WeightFiles::Found& source, const TensorEntry& tensor, 
 void convert_folder(const std::string& source, const std::string& output, std::optional<ElementType> type,
                     std::uint64_t shard_bytes, const std::string& tokenizer) {
   const ModelFolder folder(source);
-  if (makes_bytes(tokenizer)) require_room_for_bytes(folder.model());
-  const DataTokenizer fitting(tokenizer, nullptr, folder.model());
+  const std::string chosen = tokenizer.empty() ? tokenizer_of_folder(source) : tokenizer;
+  if (makes_bytes(chosen)) require_room_for_bytes(folder.model());
+  const DataTokenizer fitting(chosen, nullptr, folder.model());
   Sources sources;
   std::vector<TensorEntry> tensors;
   for (const ParameterSpec& parameter : all_parameters(folder.model())) {
@@ -65,7 +66,7 @@ void convert_folder(const std::string& source, const std::string& output, std::o
     writer.finish();
   }
   add_description(staged, folder.model(), &folder, type);
-  add_tokenizer(staged, folder.model(), tokenizer.empty() ? source : tokenizer);
+  add_tokenizer(staged, folder.model(), chosen.empty() ? source : chosen);
   staged.commit();
 }
 

@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <span>
+#include <system_error>
 #include <vector>
 
+#include "checkpoint/error.h"
+#include "checkpoint/manifest.h"
 #include "core/error.h"
 #include "tokenizer/unicode.h"
 
@@ -14,7 +18,7 @@ namespace {
 /// Where the tokenizer is; empty where nothing says.
 std::string tokenizer_path(const std::string& given, const ModelFolder* from) {
   if (!given.empty() || from == nullptr) return given;
-  return main_tokenizer_file(from->path()) ? from->path() : "";
+  return tokenizer_of_folder(from->path());
 }
 
 /// The ids of a text file, which must be valid UTF-8.
@@ -28,7 +32,26 @@ std::vector<std::int32_t> encode_file(const Tokenizer& tokenizer, const DataFile
   return encode(tokenizer, text);
 }
 
+/// What the manifest of a checkpoint says made the tokens of its run; empty where it says nothing, or is none.
+std::string recorded_tokenizer(const std::string& folder) {
+  try {
+    const Manifest manifest = read_manifest(folder);
+    const auto found = manifest.run.find("tokenizer");
+    return found != manifest.run.end() && found->is_string() ? found->get<std::string>() : "";
+  } catch (const CheckpointError&) {
+    return "";
+  }
+}
+
 }  // namespace
+
+std::string tokenizer_of_folder(const std::string& folder) {
+  if (main_tokenizer_file(folder)) return folder;
+  std::error_code none;
+  if (!std::filesystem::exists(folder + "/" + kManifestName, none)) return "";
+  const std::string recorded = recorded_tokenizer(folder);
+  return recorded == kBytes || std::filesystem::exists(recorded, none) ? recorded : "";
+}
 
 DataTokenizer::DataTokenizer(const std::string& given, const ModelFolder* from, const ModelConfig& model)
     : model_(model.name),

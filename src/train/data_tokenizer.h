@@ -12,12 +12,16 @@
 
 namespace chimera {
 
+/// The tokenizer of a model's folder, as open_tokenizer takes it: the folder, where it has one; where it is a
+/// checkpoint, that which its run recorded, if it is still there; else nothing.
+[[nodiscard]] std::string tokenizer_of_folder(const std::string& folder);
+
 /// A tokenizer that fits a model; where there is none, bytes are tokens.
 class DataTokenizer {
  public:
-  /// `given`: what --tokenizer says, perhaps nothing. Then it is that of the folder `from` that the model comes from,
-  /// if there is one and it has one, else bytes. A tokenizer of bytes (makes_bytes) is none. Throws ConfigError as
-  /// open_tokenizer, and for more tokens than the model's vocabulary has.
+  /// `given`: what --tokenizer says, perhaps nothing. Then it is that of the folder `from` that the model comes from
+  /// (tokenizer_of_folder), if there is one, else bytes. A tokenizer of bytes (makes_bytes) is none. Throws ConfigError
+  /// as open_tokenizer, and for more tokens than the model's vocabulary has.
   DataTokenizer(const std::string& given, const ModelFolder* from, const ModelConfig& model);
 
   /// How files become tokens of the model, and what ends their documents. The result borrows the tokenizer.

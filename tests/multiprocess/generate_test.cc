@@ -69,6 +69,20 @@ TEST(TrainingGenerateTest, StagesSayWhatOneProcessSays) {
   }
 }
 
+TEST(TrainingGenerateTest, ARunsNewestCheckpointSpeaksWithTheTokenizerOfTheRun) {
+  const Scratch scratch;
+  const std::string run = scratch.path("run");
+  const std::string model = scratch.path("model");
+  const ProgramResult trained =
+      run_program(small_training(scratch) + Arguments{"--schedule", "none", "--micro-batches", "2", "--steps", "4",
+                                                      "--checkpoint", run, "--save-every", "2", "--export", model});
+  ASSERT_EQ(trained.exit_code, 0) << trained.messages;
+  const Arguments words = {"--prompt", "the ", "--tokens", "12", "--temperature", "1"};
+  const json expected = said(model, words);
+  EXPECT_EQ(said(run, words), expected);
+  EXPECT_EQ(said(run, words + Arguments{"--stages", "2"}), expected) << "ranks take what the launcher found";
+}
+
 TEST(TrainingGenerateTest, DrawsDependOnTheSeed) {
   const Scratch scratch;
   const std::string folder = trained_folder(scratch, "gpt2-tiny");
