@@ -1,30 +1,65 @@
 #pragma once
-// Exact search, for small problems.
+// Exact search, which decides which of two ops of a worker goes first, pair after pair.
 
+#include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "search/annealing.h"
 #include "search/budget.h"
 #include "search/instance.h"
+#include "search/windows.h"
 
 namespace chimera {
 
-/// No larger problem is tried: it would not end.
-inline constexpr std::int32_t kMostExactOps = 96;
+/// Goes through all orders that beat the best known makespan, depth first: narrows the windows of all ops, takes the
+/// pair of ops of a worker with the least time to spare, and tries it in both orders (Brucker, Jurisch and Sievers,
+/// Discrete Applied Mathematics 1994, branch on precedences likewise). On the way it times the orders that the heads
+/// suggest. Can be interrupted and goes on from there. Holds a reference to the instance.
+class BranchAndBound {
+ public:
+  /// Part `part` of the tree: its first decisions are the binary digits of that number, `digits` of them. All parts
+  /// together are the whole tree.
+  BranchAndBound(const Instance& instance, std::int64_t part = 0, int digits = 0);
 
-struct ExactResult {
-  Solution best;
-  bool proven = false;  // no order is faster than `best`
+  /// Searches for less than `best.makespan` until the phase is over; replaces `best` with what it finds. Whether it has
+  /// gone through its whole part: then no order of that part beats `best`.
+  bool run(Solution& best, Phase phase);
+
+ private:
+  /// A state whose precedences are still to be branched on; `added` is the last of them.
+  struct Node {
+    WindowState state;
+    std::optional<Precedence> added;
+    int depth = 0;
+  };
+
+  void expand(Node node, Solution& best);
+  void time_orders(const WindowState& state, Solution& best);
+  double deadline(const Solution& best) const;
+
+  Windows windows_;
+  const Instance& instance_;
+  std::vector<Node> open_;  // the last one is next
+  std::int64_t part_;
+  int digits_;
 };
 
-/// Goes through all orders that may be best, depth first, in the way of Giffler and Thompson (Operations Research
-/// 1960): of the ops that could run next, let o be the one that would end first, on worker w. Before that end w starts
-/// one of the ops that it has by then, or nothing. Nothing is of use only where o is a forward: any other op could be
-/// moved there to no harm, while a forward holds memory from then on; and only if the worker could reach a limit.
-///
-/// What cannot beat the best is cut off: by a bound on each worker alone (heads, work and tails of its ops, with
-/// interruptions allowed; Carlier, EJOR 1982), and by states met before: the same ops done, and everything that matters
-/// later at the same time or earlier. Returns `start` or better; proven unless the phase ended first.
-[[nodiscard]] ExactResult branch_and_bound(const Instance& instance, Solution start, Phase phase);
+/// Whether a problem can be searched exactly: it is small enough to keep the states of a tree (kMostExactOps), and
+/// every op takes time, so that heads put ops in order.
+[[nodiscard]] bool can_be_exact(const Instance& instance);
+
+/// No larger problem is tried exactly.
+inline constexpr std::int32_t kMostExactOps = 480;
+
+/// What one state costs, in schedules timed.
+inline constexpr std::int64_t kTimedForAState = 256;
+
+/// A lower bound between `bound` and `makespan`, which some schedule has: the largest of a few makespans between them
+/// that Windows refutes, each halving what is left. Large problems (kMostNarrowedOps on a worker) keep `bound`.
+[[nodiscard]] double raised_bound(const Instance& instance, double bound, double makespan, Phase phase);
+
+/// Of a worker's ops, for which all pairs are looked at.
+inline constexpr std::size_t kMostNarrowedOps = 400;
 
 }  // namespace chimera

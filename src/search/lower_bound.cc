@@ -1,43 +1,21 @@
 #include "search/lower_bound.h"
 
 #include <algorithm>
-#include <cmath>
+
+#include "search/lanes.h"
 
 namespace chimera {
-namespace {
-
-constexpr std::int32_t kUnlimited = std::numeric_limits<std::int32_t>::max();
-
-std::int32_t most_in_flight_alone(const Instance& instance, std::size_t chain) {
-  const auto worker = static_cast<std::size_t>(instance.lanes[kLanesOfChain * chain].worker);
-  double most = kUnlimited;
-  for (std::size_t limit = 0; limit < instance.size.size(); ++limit) {
-    const double size = instance.size[limit][chain];
-    if (size > 0) most = std::min(most, std::floor((instance.room[limit][worker] + kRounding) / size));
-  }
-  return static_cast<std::int32_t>(std::max(1.0, most));
-}
-
-}  // namespace
-
 LowerBound::LowerBound(const Instance& instance)
     : instance_(instance),
+      lanes_(lanes_in_order(instance)),
       head_(static_cast<std::size_t>(instance.ops)),
       tail_(head_.size(), 0),
       jobs_(static_cast<std::size_t>(instance.workers)) {
   for (std::size_t chain = 0; chain < instance.replica.size(); ++chain) {
     most_alone_.push_back(most_in_flight_alone(instance, chain));
   }
-  order_lanes();
+  for (std::size_t w = 0; w < jobs_.size(); ++w) room_.push_back(most_in_flight(instance, w));
   find_tails();
-}
-
-/// Forwards from the first stage on, then input gradients from the last one back, then weight gradients.
-void LowerBound::order_lanes() {
-  const std::size_t chains = instance_.replica.size();
-  for (std::size_t c = 0; c < chains; ++c) lanes_.push_back(kLanesOfChain * c + kForwardStep);
-  for (std::size_t c = chains; c-- > 0;) lanes_.push_back(kLanesOfChain * c + kInputStep);
-  for (std::size_t c = 0; c < chains; ++c) lanes_.push_back(kLanesOfChain * c + kWeightStep);
 }
 
 void LowerBound::find_tails() {
@@ -110,40 +88,31 @@ double LowerBound::after(const std::vector<std::int32_t>& done, const std::vecto
     for (std::int32_t k = done[index]; k < lane.count; ++k) {
       const auto op = static_cast<std::size_t>(lane.first + k);
       bound = std::max(bound, head_[op] + lane.duration + tail_[op]);
-      jobs_[static_cast<std::size_t>(lane.worker)].push_back({head_[op], lane.duration, tail_[op]});
+      jobs_[static_cast<std::size_t>(lane.worker)].push_back(
+          {head_[op], lane.duration, tail_[op], lane.takes, lane.releases});
     }
   }
-  for (auto& jobs : jobs_) bound = std::max(bound, alone(jobs));
+  for (std::size_t w = 0; w < jobs_.size(); ++w) {
+    bound = std::max({bound, worker_bound_.of_work(jobs_[w]), of_room(w, done)});
+  }
   return bound;
 }
 
-/// One worker's jobs with interruptions: at any time the one with the longest tail, of those that may run.
-double LowerBound::alone(std::vector<Job>& jobs) {
-  const auto shorter = [](const Job& a, const Job& b) { return a.tail < b.tail; };
-  std::sort(jobs.begin(), jobs.end(), [](const Job& a, const Job& b) { return a.head < b.head; });
-  waiting_.clear();
-  double time = 0;
-  double bound = 0;
-  for (std::size_t next = 0; next < jobs.size() || !waiting_.empty();) {
-    if (waiting_.empty()) time = std::max(time, jobs[next].head);
-    for (; next < jobs.size() && jobs[next].head <= time; ++next) {
-      waiting_.push_back(jobs[next]);
-      std::push_heap(waiting_.begin(), waiting_.end(), shorter);
-    }
-    std::pop_heap(waiting_.begin(), waiting_.end(), shorter);
-    Job job = waiting_.back();
-    waiting_.pop_back();
-    if (next == jobs.size() || time + job.duration <= jobs[next].head) {
-      time += job.duration;
-      bound = std::max(bound, time + job.tail);
-      continue;
-    }
-    job.duration -= jobs[next].head - time;
-    time = jobs[next].head;
-    waiting_.push_back(job);
-    std::push_heap(waiting_.begin(), waiting_.end(), shorter);
+/// What room for so many micro-batches in flight adds, where there are more.
+double LowerBound::of_room(std::size_t worker, const std::vector<std::int32_t>& done) {
+  std::int64_t left = room_[worker];
+  std::int64_t takers = 0;
+  for (const std::int32_t index : instance_.chains[worker]) {
+    const auto chain = static_cast<std::size_t>(index);
+    const std::size_t forward = kLanesOfChain * chain;
+    const std::size_t release = forward + (instance_.split_backward ? kWeightStep : kInputStep);
+    takers += instance_.lanes[forward].count - done[forward];
+    left -= done[forward] - done[release];
   }
-  return bound;
+  if (takers <= left) return 0;
+  auto& jobs = jobs_[worker];
+  const double onward = worker_bound_.of_room(jobs, left);
+  return std::max(onward, worker_bound_.of_room_backwards(jobs, room_[worker]));
 }
 
 }  // namespace chimera

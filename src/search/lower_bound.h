@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "search/instance.h"
+#include "search/worker_bound.h"
 
 namespace chimera {
 
@@ -25,17 +26,10 @@ class LowerBound {
   double after(const std::vector<std::int32_t>& done, const std::vector<double>& end, const std::vector<double>& free);
 
  private:
-  struct Job {
-    double head = 0;
-    double duration = 0;
-    double tail = 0;
-  };
-
-  void order_lanes();
   void find_tails();
   void find_heads(const std::vector<std::int32_t>& done, const std::vector<double>& end,
                   const std::vector<double>& free);
-  double alone(std::vector<Job>& jobs);
+  double of_room(std::size_t worker, const std::vector<std::int32_t>& done);
 
   const Instance& instance_;
   std::vector<std::size_t> lanes_;        // each after its input and the lane before it in its chain
@@ -43,7 +37,8 @@ class LowerBound {
   std::vector<double> head_;              // [op]
   std::vector<double> tail_;              // [op]
   std::vector<std::vector<Job>> jobs_;    // [worker]
-  std::vector<Job> waiting_;              // a heap, longest tail first
+  std::vector<std::int64_t> room_;        // [worker]: micro-batches, counted as the smallest on it
+  WorkerBound worker_bound_;
 };
 
 }  // namespace chimera

@@ -3,18 +3,22 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <deque>
+#include <future>
+#include <limits>
+#include <thread>
 
 #include "check/check_schedule.h"
 #include "core/error.h"
-#include "search/annealing.h"
+#include "search/arrangement.h"
 #include "search/branch_and_bound.h"
 #include "search/budget.h"
+#include "search/contender.h"
 #include "search/evaluator.h"
 #include "search/limits.h"
 #include "search/list_scheduling.h"
 #include "search/lower_bound.h"
 #include "search/pareto.h"
-#include "search/symmetry.h"
 #include "simulate/simulate.h"
 
 namespace chimera {
@@ -30,21 +34,6 @@ void require_costs(const Instance& instance) {
 bool is_plain(const CostModel& costs) {
   return !costs.links && !costs.all_reduce && costs.optimizer.empty() && !costs.blocking_sends;
 }
-
-/// One problem in the forms that the methods need.
-struct Arrangement {
-  explicit Arrangement(const SearchProblem& of) : problem(of), whole(make_instance(of)), folded(fold(of)) {}
-
-  const SearchProblem& problem;
-  Instance whole;
-  std::optional<FoldedProblem> folded;
-};
-
-/// The best orders so far, of all workers or of the joined ones, and what made them.
-struct Best {
-  Solution solution{{}, kStuck};
-  std::string origin;
-};
 
 class Search {
  public:
@@ -71,12 +60,46 @@ class Search {
     list_schedules(arrangement, arrangement.whole, whole, goal,
                    Phase(phase, arrangement.folded ? kShareOfLists / 2 : kShareOfLists));
     Best symmetric = arrangement.folded ? best_symmetric(arrangement, whole, goal, phase) : Best();
-    if (arrangement.whole.ops <= kMostExactOps) {
-      improve_both(arrangement, symmetric, whole, goal, Phase(phase, kShareBeforeExact));
-      if (prove(arrangement, whole, Phase(phase, kShareOfExact))) return whole.solution.makespan;
+    if (whole.solution.makespan <= goal || phase.over()) return bound;
+    const double raised = raised_bound(arrangement.whole, bound, whole.solution.makespan, Phase(phase, kShareOfBound));
+    return contend(arrangement, raised, symmetric, whole, phase);
+  }
+
+  /// Lets the contenders search in rounds, each twice as long as the one before, so that what one finds soon helps the
+  /// others and little is lost when they are done. Returns the lower bound: the best makespan where proven.
+  double contend(const Arrangement& arrangement, double bound, Best symmetric, Best whole, const Phase& phase) {
+    const double goal = bound * (1 + kRounding);
+    std::deque<Contender> contenders;
+    for (int i = 0; i < kContenders; ++i) {
+      contenders.emplace_back(arrangement, goal, i, random_.below(std::numeric_limits<std::size_t>::max()));
     }
-    improve_both(arrangement, symmetric, whole, goal, phase);
+    for (int round = kRounds; round > 0 && !phase.over() && whole.solution.makespan > goal; --round) {
+      for (Contender& each : contenders) each.learn(symmetric, whole);
+      run_all(contenders, Phase(phase, 1.0 / ((1 << round) - 1)));
+      for (const Contender& each : contenders) {
+        take_if_better(symmetric, each.symmetric());
+        take_if_better(whole, each.whole());
+        for (const Find& find : each.front().finds()) {
+          if (front_.admits(find.makespan, find.peak)) front_.add(find);
+        }
+      }
+      report();
+      if (std::ranges::all_of(contenders, &Contender::exhausted)) return whole.solution.makespan;
+    }
     return bound;
+  }
+
+  static void run_all(std::deque<Contender>& contenders, Phase phase) {
+    std::vector<Budget> budgets(contenders.size(), phase.for_one_of(kContenders));
+    // One processor, or a machine without threads: one after the other.
+    const auto policy = std::thread::hardware_concurrency() > 1 ? std::launch::async : std::launch::deferred;
+    std::vector<std::future<void>> others;
+    for (std::size_t i = 1; i < contenders.size(); ++i) {
+      others.push_back(std::async(policy, [&, i] { contenders[i].run(budgets[i]); }));
+    }
+    contenders[0].run(budgets[0]);
+    for (auto& other : others) other.get();
+    for (const Budget& budget : budgets) phase.count(budget.counted());
   }
 
   /// The larger of two: one knows the limits; simulate()'s needs a schedule, holds for every order of its ops, and may
@@ -152,52 +175,8 @@ class Search {
     return best;
   }
 
-  void improve_both(const Arrangement& arrangement, Best& symmetric, Best& whole, double goal, const Phase& phase) {
-    if (arrangement.folded && whole.solution.makespan > goal) {
-      const FoldedProblem& folded = *arrangement.folded;
-      improve(arrangement, folded.instance, symmetric, goal, Phase(phase, kShareOfSymmetric));
-      take_if_better(whole,
-                     {{unfold(arrangement.problem, folded, symmetric.solution.orders), symmetric.solution.makespan},
-                      symmetric.origin});
-    }
-    improve(arrangement, arrangement.whole, whole, goal, Phase(phase, 1));
-  }
-
-  static void take_if_better(Best& best, const Best& other) {
-    if (other.solution.makespan < best.solution.makespan) best = other;
-  }
-
-  void improve(const Arrangement& arrangement, const Instance& instance, Best& best, double goal, Phase phase) {
-    const std::string origin =
-        best.origin.starts_with(kLocalSearch) ? best.origin : std::string(kLocalSearch) + best.origin;
-    const double before = best.solution.makespan;
-    best.solution = anneal(instance, best.solution, goal, phase, random_, [&](const Solution& solution) {
-      note(arrangement, instance, {solution, origin});
-    });
-    if (best.solution.makespan < before) best.origin = origin;
-    report();
-  }
-
-  bool prove(const Arrangement& arrangement, Best& best, Phase phase) {
-    const double before = best.solution.makespan;
-    ExactResult exact = branch_and_bound(arrangement.whole, best.solution, phase);
-    best.solution = std::move(exact.best);
-    if (best.solution.makespan < before) best.origin = "branch and bound";
-    note(arrangement, arrangement.whole, best);
-    return exact.proven;
-  }
-
-  /// Adds a find to the front, if it belongs there. `instance` is the one that it solves.
   void note(const Arrangement& arrangement, const Instance& instance, const Best& found) {
-    const std::vector<double> size(instance.replica.size(), units_of_stage(problem_.layout));
-    const auto& [orders, makespan] = found.solution;
-    double peak = 0;
-    for (const auto& order : orders) peak = std::max(peak, peak_of(instance, size, order));
-    if (makespan == kStuck || !front_.admits(makespan, peak)) return;
-    const bool of_all = &instance == &arrangement.whole;
-    front_.add(
-        {of_all ? orders : unfold(arrangement.problem, *arrangement.folded, orders), makespan, peak, found.origin});
-    if (front_.finds().front().makespan == makespan) report();
+    if (chimera::note(front_, arrangement, instance, found)) report();
   }
 
   void report() const {
@@ -259,15 +238,13 @@ class Search {
     return result;
   }
 
-  static constexpr const char* kLocalSearch = "local search from ";
   static constexpr int kMostLimits = 8;
+  static constexpr int kRounds = 5;
   static constexpr std::array<double, 2> kWindowsAfterModel = {0, 1};
   // Shares of what is left at that time.
   static constexpr double kShareOfProblem = 0.75;
   static constexpr double kShareOfLists = 0.1;
-  static constexpr double kShareBeforeExact = 0.1;
-  static constexpr double kShareOfExact = 0.6;
-  static constexpr double kShareOfSymmetric = 0.7;
+  static constexpr double kShareOfBound = 0.2;
 
   const SearchProblem& problem_;
   const std::vector<Schedule>& starts_;

@@ -25,7 +25,7 @@ struct SearchOptions {
   std::optional<std::int64_t> iterations;  // schedules timed; with no `seconds`, the result depends on nothing
                                            // but the problem, the starts and the seed
   std::uint64_t seed = 0;
-  std::function<void(const SearchProgress&)> progress = nullptr;  // called after each step, and with each better find
+  std::function<void(const SearchProgress&)> progress = nullptr;  // called after each step, from the caller's thread
 };
 
 /// Makespan against memory: no find is better in both.
@@ -48,10 +48,11 @@ struct SearchResult {
 };
 
 /// Starts from `starts` (those that break a limit are models for list scheduling within it) and from list scheduling by
-/// many rules, and improves the best by simulated annealing: first among the schedules in which all replicas do the
-/// same (symmetry.h), then among all. A small problem (kMostExactOps) is also searched exactly. The last quarter of the
-/// time goes to lower limits, for the Pareto front; it ends when all is proven. At least one list schedule is made,
-/// however little time there is, so that there always is a result: it passes check() and keeps to the limits.
+/// many rules. Two threads then improve the best by simulated annealing, first among the schedules in which all
+/// replicas do the same (symmetry.h), then among all, and search a problem of at most kMostExactOps exactly
+/// (contender.h). The last quarter of the time goes to lower limits, for the Pareto front; it ends when all is proven.
+/// At least one list schedule is made, however little time there is, so that there always is a result: it passes
+/// check() and keeps to the limits.
 ///
 /// Messages that share a link, blocking sends, all-reduces and updates do not guide the search, but makespans are those
 /// of simulate(), which counts them: of what is found, the fastest with all of them is the result.

@@ -30,10 +30,27 @@ const std::vector<Case> kTiny = {
     {PlacementKind::Wave, {.stages = 1, .micro_batches = 2, .waves = 1}, false},
 };
 
-/// Without a start: everything must be found by branching.
-ExactResult solved(const SearchProblem& problem) {
-  Budget budget(std::nullopt, 2'000'000);
-  return branch_and_bound(make_instance(problem), {{}, kStuck}, Phase(budget));
+/// A solution that stands for none: all ops one after the other.
+Solution longest(const Instance& instance) {
+  double sum = 1;
+  for (const Lane& lane : instance.lanes) sum += lane.count * (lane.duration + lane.delay);
+  return {{}, sum};
+}
+
+/// Without a start: everything must be found by branching, in both halves of the tree.
+Solution solved(const SearchProblem& problem) {
+  const Instance instance = make_instance(problem);
+  Solution best = longest(instance);
+  for (const std::int64_t part : {0, 1}) {
+    Budget budget(std::nullopt, 200'000 * kTimedForAState);
+    EXPECT_TRUE(BranchAndBound(instance, part, 1).run(best, Phase(budget)));
+  }
+  return best;
+}
+
+double raised(const Instance& instance, double makespan) {
+  Budget budget(std::nullopt, 100 * kTimedForAState);
+  return raised_bound(instance, LowerBound(instance).at_start(), makespan, Phase(budget));
 }
 
 class SmallProblemTest : public ::testing::TestWithParam<std::size_t> {};
@@ -42,27 +59,48 @@ TEST_P(SmallProblemTest, ExactIsTheBestOfAllOrders) {
   const auto& [kind, shape, split_backward] = kTiny[GetParam()];
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     const SearchProblem problem = by_chance(kind, shape, split_backward, seed);
-    const ExactResult exact = solved(problem);
+    const Instance instance = make_instance(problem);
+    const Solution exact = solved(problem);
     const double shortest = EveryOrder(problem).shortest_makespan();
-    ASSERT_TRUE(exact.proven);
-    EXPECT_NEAR(exact.best.makespan, shortest, 1e-9) << seed;
-    testing::expect_sound(problem, to_schedule(problem, exact.best.orders), exact.best.makespan);
-    EXPECT_LE(LowerBound(make_instance(problem)).at_start(), shortest + 1e-9) << seed;
+    EXPECT_NEAR(exact.makespan, shortest, 1e-9) << seed;
+    testing::expect_sound(problem, to_schedule(problem, exact.orders), exact.makespan);
+    EXPECT_LE(LowerBound(instance).at_start(), shortest + 1e-9) << seed;
+    EXPECT_LE(raised(instance, shortest), shortest + 1e-9) << seed;
+    EXPECT_LE(raised(instance, longest(instance).makespan), shortest + 1e-9) << seed;
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(, SmallProblemTest, ::testing::Range<std::size_t>(0, kTiny.size()));
 
-TEST(BranchAndBoundTest, SaysWhenItWasCutShort) {
-  const SearchProblem problem = testing::eight_stages(8, 2, 0.1);
-  const Instance instance = make_instance(problem);
-  RandomSource random(0);
-  Orders orders = orders_by_rule(instance, {}, random);
-  const double makespan = Evaluator(instance).makespan(orders);
-  Budget budget(std::nullopt, 3);
-  const ExactResult result = branch_and_bound(instance, {std::move(orders), makespan}, Phase(budget));
-  EXPECT_FALSE(result.proven);
-  EXPECT_LE(result.best.makespan, makespan);
+TEST(BranchAndBoundTest, GoesOnWhereItWasCutShort) {
+  int steps = 0;
+  constexpr int kProblems = 6;
+  for (std::uint64_t seed = 0; seed < kProblems; ++seed) {
+    const SearchProblem problem = by_chance(PlacementKind::Linear, {.stages = 3, .micro_batches = 2}, true, seed);
+    const Instance instance = make_instance(problem);
+    Solution at_once = longest(instance);
+    Budget all(std::nullopt, 200'000 * kTimedForAState);
+    EXPECT_TRUE(BranchAndBound(instance).run(at_once, Phase(all)));
+    Solution in_steps = longest(instance);
+    BranchAndBound search(instance);
+    for (bool done = false; !done; ++steps) {
+      Budget one(std::nullopt, 1);
+      done = search.run(in_steps, Phase(one));
+    }
+    EXPECT_EQ(in_steps.orders, at_once.orders) << seed;
+    EXPECT_EQ(in_steps.makespan, at_once.makespan) << seed;
+  }
+  EXPECT_GT(steps, kProblems);
+}
+
+TEST(BranchAndBoundTest, LeavesOpsThatTakeNoTimeToOthers) {
+  const PipelineShape shape{.stages = 4, .micro_batches = 4};
+  const auto exact = [&](const StageCosts& costs) {
+    return can_be_exact(make_instance(testing::alike(PlacementKind::Bidirectional, shape, costs)));
+  };
+  EXPECT_TRUE(exact(testing::split(1, 1, 1)));
+  EXPECT_FALSE(exact(testing::split(1, 1, 0)));
+  EXPECT_FALSE(can_be_exact(make_instance(testing::eight_stages(32, 2, 0.1)))) << "too large";
 }
 
 }  // namespace

@@ -1,0 +1,316 @@
+#include "search/windows.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "search/lanes.h"
+
+namespace chimera {
+namespace {
+
+constexpr double kEndless = std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+Windows::Windows(const Instance& instance)
+    : instance_(instance),
+      least_(mean_duration(instance) * kRounding),
+      lanes_(lanes_in_order(instance)),
+      places_(static_cast<std::size_t>(instance.workers)),
+      stale_(places_.size(), 1) {
+  for (std::size_t index = 0; index < instance.lanes.size(); ++index) {
+    const Lane& lane = instance.lanes[index];
+    for (std::int32_t k = 0; k < lane.count; ++k) {
+      places_[static_cast<std::size_t>(lane.worker)].push_back(
+          {static_cast<std::size_t>(lane.first + k), static_cast<LaneIndex>(index), k});
+    }
+  }
+  place_of_.resize(static_cast<std::size_t>(instance.ops));
+  for (std::size_t w = 0; w < places_.size(); ++w) {
+    room_.push_back(most_in_flight(instance, w));
+    for (std::size_t i = 0; i < places_[w].size(); ++i) place_of_[places_[w][i].op] = {w, i};
+  }
+}
+
+/// Ops of a lane, steps of a micro-batch at a stage, and what room for a chain alone asks for.
+bool Windows::precedes_anyway(const Place& a, const Place& b) const {
+  if (a.lane == b.lane) return a.k < b.k;
+  const LaneIndex chain = a.lane / kLanesOfChain;
+  if (chain != b.lane / kLanesOfChain) return false;
+  if (a.lane < b.lane) return a.k <= b.k;
+  const Lane& later = lane(b);
+  return lane(a).releases && later.takes &&
+         b.k - a.k >= most_in_flight_alone(instance_, static_cast<std::size_t>(chain));
+}
+
+WindowState Windows::at_start() const {
+  WindowState state;
+  state.head.assign(static_cast<std::size_t>(instance_.ops), 0);
+  state.tail = state.head;
+  for (const auto& places : places_) {
+    const std::size_t n = places.size();
+    auto& before = state.before.emplace_back(n * n, 0);
+    for (std::size_t i = 0; i < n; ++i) {
+      for (std::size_t j = 0; j < n; ++j) before[i * n + j] = precedes_anyway(places[i], places[j]) ? 1 : 0;
+    }
+  }
+  return state;
+}
+
+bool Windows::narrow(WindowState& state, double deadline) {
+  deadline_ = deadline;
+  std::fill(stale_.begin(), stale_.end(), 1);
+  return narrow_all(state);
+}
+
+bool Windows::narrow(WindowState& state, double deadline, Precedence added) {
+  deadline_ = deadline;
+  std::fill(stale_.begin(), stale_.end(), 0);
+  const auto [worker, i] = place_of_[added.first];
+  const View view{worker, false, &state.head, &state.tail, &state.before[worker]};
+  stale_[worker] = 1;
+  return precede(view, i, place_of_[added.second].second) && narrow_all(state);
+}
+
+bool Windows::narrow_all(WindowState& state) {
+  while (true) {
+    if (!follow_messages(state)) return false;
+    const auto stale = std::find(stale_.begin(), stale_.end(), 1);
+    if (stale == stale_.end()) return true;
+    for (std::size_t w = 0; w < stale_.size(); ++w) {
+      if (stale_[w] == 0) continue;
+      stale_[w] = 0;
+      if (!narrow_worker(state, w)) return false;
+    }
+  }
+}
+
+void Windows::raise(double& value, double to, std::size_t worker) {
+  if (to <= value + least_) return;
+  value = to;
+  stale_[worker] = 1;
+}
+
+/// Along all lanes and back; false where a path takes too long.
+bool Windows::follow_messages(WindowState& state) {
+  for (const std::size_t index : lanes_) {
+    const Lane& lane = instance_.lanes[index];
+    if (lane.input == kNoLane) continue;
+    const Lane& input = instance_.lanes[static_cast<std::size_t>(lane.input)];
+    for (std::int32_t k = 0; k < lane.count; ++k) {
+      const auto op = static_cast<std::size_t>(lane.first + k);
+      const double arrival = state.head[static_cast<std::size_t>(input.first + k)] + input.duration + lane.delay;
+      raise(state.head[op], arrival, static_cast<std::size_t>(lane.worker));
+    }
+  }
+  for (auto index = lanes_.rbegin(); index != lanes_.rend(); ++index) {
+    const Lane& lane = instance_.lanes[*index];
+    if (lane.output == kNoLane) continue;
+    const Lane& output = instance_.lanes[static_cast<std::size_t>(lane.output)];
+    for (std::int32_t k = 0; k < lane.count; ++k) {
+      const auto op = static_cast<std::size_t>(lane.first + k);
+      const double behind = output.delay + output.duration + state.tail[static_cast<std::size_t>(output.first + k)];
+      raise(state.tail[op], behind, static_cast<std::size_t>(lane.worker));
+    }
+  }
+  for (const Lane& lane : instance_.lanes) {
+    for (std::int32_t k = 0; k < lane.count; ++k) {
+      const auto op = static_cast<std::size_t>(lane.first + k);
+      if (state.head[op] + lane.duration + state.tail[op] > deadline_) return false;
+    }
+  }
+  return true;
+}
+
+bool Windows::narrow_worker(WindowState& state, std::size_t worker) {
+  for (const bool backwards : {false, true}) {
+    const View view{worker, backwards, backwards ? &state.tail : &state.head, backwards ? &state.head : &state.tail,
+                    &state.before[worker]};
+    if (!backwards && !decide_pairs(view)) return false;
+    look_at(view);
+    wait_for_predecessors(view);
+    if (!find_edges(view)) return false;
+    wait_for_room(view);
+  }
+  return true;
+}
+
+std::uint8_t& Windows::known(const View& view, std::size_t i, std::size_t j) const {
+  const std::size_t n = places_[view.worker].size();
+  return (*view.before)[view.backwards ? j * n + i : i * n + j];
+}
+
+/// False where the opposite is known.
+bool Windows::precede(const View& view, std::size_t i, std::size_t j) {
+  std::uint8_t& before = known(view, i, j);
+  if (before != 0) return true;
+  if (known(view, j, i) != 0) return false;
+  before = 1;
+  stale_[view.worker] = 1;
+  const auto& places = places_[view.worker];
+  raise(head(view, j), head(view, i) + duration(places[i]), view.worker);
+  raise(tail(view, i), tail(view, j) + duration(places[j]), view.worker);
+  return true;
+}
+
+/// Takes down the windows as they are now: what is drawn from an order of heads must not see them change.
+void Windows::look_at(const View& view) {
+  const auto& places = places_[view.worker];
+  now_.clear();
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    now_.push_back({head(view, i), duration(places[i]), tail(view, i)});
+  }
+  by_head_.resize(places.size());
+  std::iota(by_head_.begin(), by_head_.end(), 0);
+  std::sort(by_head_.begin(), by_head_.end(),
+            [&](std::size_t a, std::size_t b) { return now_[a].head < now_[b].head; });
+}
+
+/// Finds pairs of which one order takes too long.
+bool Windows::decide_pairs(const View& view) {
+  const auto& places = places_[view.worker];
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    for (std::size_t j = 0; j < places.size(); ++j) {
+      if (i == j || known(view, j, i) != 0 || known(view, i, j) != 0) continue;
+      const double work = duration(places[i]) + duration(places[j]);
+      if (head(view, j) + work + tail(view, i) > deadline_ && !precede(view, i, j)) return false;
+    }
+  }
+  return true;
+}
+
+/// Each op follows all the work of those that precede it.
+void Windows::wait_for_predecessors(const View& view) {
+  for (std::size_t j = 0; j < now_.size(); ++j) {
+    double time = 0;
+    for (const std::size_t i : by_head_) {
+      if (known(view, i, j) != 0) time = std::max(time, now_[i].head) + now_[i].duration;
+    }
+    raise(head(view, j), time, view.worker);
+  }
+}
+
+/// For each deadline: the ops that must end by it, and whether one more fits among them.
+bool Windows::find_edges(const View& view) {
+  const std::size_t n = now_.size();
+  by_tail_.resize(n);
+  std::iota(by_tail_.begin(), by_tail_.end(), 0);
+  std::sort(by_tail_.begin(), by_tail_.end(),
+            [&](std::size_t a, std::size_t b) { return now_[a].tail > now_[b].tail; });
+  inside_.assign(n, 0);
+  for (std::size_t next = 0; next < n;) {
+    const double least_tail = now_[by_tail_[next]].tail;
+    while (next < n && now_[by_tail_[next]].tail >= least_tail) inside_[by_tail_[next++]] = 1;
+    if (!find_edges_of(view, deadline_ - least_tail)) return false;
+  }
+  return true;
+}
+
+/// The ops `inside_` end by `end`. ends_[p]: the end of those among them from the p-th on, in the order of heads.
+bool Windows::find_edges_of(const View& view, double end) {
+  const std::size_t n = now_.size();
+  ends_.assign(n + 1, 0);
+  sums_.assign(n + 1, 0);
+  for (std::size_t p = n; p-- > 0;) {
+    const std::size_t i = by_head_[p];
+    const bool inside = inside_[i] != 0;
+    sums_[p] = sums_[p + 1] + (inside ? now_[i].duration : 0);
+    ends_[p] = inside ? std::max(ends_[p + 1], now_[i].head + sums_[p]) : ends_[p + 1];
+  }
+  if (ends_[0] > end + least_) return false;
+  double ahead = 0;  // longest, through those so far and all behind
+  for (std::size_t p = 0; p < n; ++p) {
+    const std::size_t i = by_head_[p];
+    if (inside_[i] != 0) {
+      ahead = std::max(ahead, now_[i].head + sums_[p]);
+      continue;
+    }
+    const double body = now_[i].duration;
+    const double together = std::max({ahead + body, now_[i].head + body + sums_[p], ends_[p]});
+    if (together <= end + least_) continue;
+    for (const std::size_t j : by_head_) {
+      if (inside_[j] != 0 && !precede(view, j, i)) return false;
+    }
+    later_.emplace_back(i, ends_[0]);
+  }
+  for (const auto& [i, time] : later_) raise(head(view, i), time, view.worker);
+  later_.clear();
+  return true;
+}
+
+void Windows::wait_for_room(const View& view) {
+  const auto& places = places_[view.worker];
+  const auto takes = [&](std::size_t i) { return view.backwards ? lane(places[i]).releases : lane(places[i]).takes; };
+  const auto releases = [&](std::size_t i) {
+    return view.backwards ? lane(places[i]).takes : lane(places[i]).releases;
+  };
+  for (std::size_t x = 0; x < places.size(); ++x) {
+    if (!takes(x)) continue;
+    std::int64_t needed = 1 - room_[view.worker];
+    for (std::size_t i = 0; i < places.size(); ++i) needed += takes(i) && known(view, i, x) != 0 ? 1 : 0;
+    if (needed <= 0) continue;
+    ends_.clear();
+    for (std::size_t y = 0; y < places.size(); ++y) {
+      if (releases(y) && known(view, x, y) == 0) ends_.push_back(head(view, y) + duration(places[y]));
+    }
+    const auto count = static_cast<std::size_t>(needed);
+    if (ends_.size() < count) {
+      raise(head(view, x), kEndless, view.worker);
+      continue;
+    }
+    const auto nth = ends_.begin() + static_cast<std::ptrdiff_t>(count - 1);
+    std::nth_element(ends_.begin(), nth, ends_.end());
+    raise(head(view, x), *nth, view.worker);
+  }
+}
+
+std::optional<Precedence> Windows::tightest_choice(const WindowState& state) const {
+  Precedence best;
+  double least = kEndless;
+  for (const bool overlapping : {true, false}) {
+    for (std::size_t w = 0; w < places_.size(); ++w) look_for_choice(state, w, overlapping, best, least);
+    if (least < kEndless) return best;
+  }
+  return std::nullopt;
+}
+
+void Windows::look_for_choice(const WindowState& state, std::size_t worker, bool overlapping, Precedence& best,
+                              double& least) const {
+  const auto& places = places_[worker];
+  const auto& before = state.before[worker];
+  const std::size_t n = places.size();
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t j = i + 1; j < n; ++j) {
+      if (before[i * n + j] != 0 || before[j * n + i] != 0) continue;
+      const std::size_t a = places[i].op;
+      const std::size_t b = places[j].op;
+      const double end_a = state.head[a] + duration(places[i]);
+      const double end_b = state.head[b] + duration(places[j]);
+      if (overlapping && (end_a <= state.head[b] || end_b <= state.head[a])) continue;
+      const double a_first = std::max(least_, deadline_ - end_a - duration(places[j]) - state.tail[b]);
+      const double b_first = std::max(least_, deadline_ - end_b - duration(places[i]) - state.tail[a]);
+      // Smith and Cheng's slack, which prefers pairs whose orders are alike (AAAI 1993).
+      const double rank =
+          std::min(a_first, b_first) / std::sqrt(std::min(a_first, b_first) / std::max(a_first, b_first));
+      if (rank >= least) continue;
+      least = rank;
+      best = a_first >= b_first ? Precedence{a, b} : Precedence{b, a};
+    }
+  }
+}
+
+Orders Windows::orders_by_head(const WindowState& state) const {
+  Orders orders;
+  for (const auto& places : places_) {
+    std::vector<Place> sorted = places;
+    std::stable_sort(sorted.begin(), sorted.end(),
+                     [&](const Place& a, const Place& b) { return state.head[a.op] < state.head[b.op]; });
+    auto& order = orders.emplace_back();
+    for (const Place& place : sorted) order.push_back(place.lane);
+  }
+  return orders;
+}
+
+}  // namespace chimera
