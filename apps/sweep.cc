@@ -88,19 +88,6 @@ class Sweeper {
   std::int64_t too_large_ = 0;
 };
 
-std::string as_json_lines(const std::vector<SweepRow>& rows) {
-  std::string text;
-  for (const SweepRow& row : rows) {
-    nlohmann::ordered_json json;
-    for (const SweepCell& cell : row) {
-      if (cell.text.empty()) continue;  // a parameter that the schedule does not take
-      json[cell.column] = cell.is_number ? nlohmann::ordered_json::parse(cell.text) : nlohmann::ordered_json(cell.text);
-    }
-    text += json.dump() + "\n";
-  }
-  return text;
-}
-
 std::string as_table(const std::vector<SweepRow>& rows) {
   std::vector<std::size_t> widths;
   for (const SweepCell& cell : rows.front()) widths.push_back(cell.column.size());
@@ -137,6 +124,19 @@ std::string as_csv(const std::vector<SweepRow>& rows) {
   };
   std::string text = line(rows.front(), &SweepCell::column);
   for (const SweepRow& row : rows) text += line(row, &SweepCell::text);
+  return text;
+}
+
+std::string as_json_lines(const std::vector<SweepRow>& rows) {
+  std::string text;
+  for (const SweepRow& row : rows) {
+    nlohmann::ordered_json json;
+    for (const SweepCell& cell : row) {
+      if (cell.text.empty()) continue;  // a parameter that the schedule does not take
+      json[cell.column] = cell.is_number ? nlohmann::ordered_json::parse(cell.text) : nlohmann::ordered_json(cell.text);
+    }
+    text += json.dump() + "\n";
+  }
   return text;
 }
 

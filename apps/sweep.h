@@ -30,6 +30,8 @@ using SweepRow = std::vector<SweepCell>;
 [[nodiscard]] std::vector<SweepRow> sweep_rows(const Sweep& sweep);
 /// Rows that all have the columns of the first, as CSV.
 [[nodiscard]] std::string as_csv(const std::vector<SweepRow>& rows);
+/// A JSON object a line, without the parameters that a schedule does not take.
+[[nodiscard]] std::string as_json_lines(const std::vector<SweepRow>& rows);
 
 /// The names that --schedules lists, separated by commas; `all` is every one. Throws ConfigError for an unknown name.
 [[nodiscard]] std::vector<std::string> listed_schedules(const std::string& text);

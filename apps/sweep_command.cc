@@ -16,6 +16,7 @@
 #include "core/output_file.h"
 #include "core/temporary_folder.h"
 #include "help.h"
+#include "limit_flags.h"
 #include "options.h"
 #include "own_command.h"
 #include "paper_figures.h"
@@ -34,8 +35,11 @@ struct Options {
   std::string output;
   std::string chart;
   std::string value;
-  std::string over = "micro_batches";
+  std::string over;
   std::string paper;
+  LimitFlags limits;
+  bool pareto = false;
+  Format format = Format::Csv;
 };
 
 /// What training adds to a row.
@@ -136,14 +140,42 @@ double number_in(const SweepRow& row, const std::string& column) {
   return std::stod(cell->text);
 }
 
-/// The curve that a row belongs to: its schedule, and all else that names it but what is drawn over.
-std::string curve_of(const SweepRow& row, const std::string& over) {
+/// What rows of one front have in common: the schedule, D and N.
+bool are_alternatives(const SweepRow& a, const SweepRow& b) {
+  return std::equal(a.begin(), a.begin() + 3, b.begin(),
+                    [](const SweepCell& x, const SweepCell& y) { return x.text == y.text; });
+}
+
+/// Whether a is as good as b in time and memory.
+bool covers(const SweepRow& a, const SweepRow& b) {
+  return number_in(a, "makespan") <= number_in(b, "makespan") &&
+         number_in(a, "peak_stage_units") <= number_in(b, "peak_stage_units");
+}
+
+/// The rows that no other one of the same schedule, D and N beats in time or memory and equals in the other; of equal
+/// ones the first.
+std::vector<SweepRow> fronts_of(const std::vector<SweepRow>& rows) {
+  std::vector<SweepRow> fronts;
+  for (const SweepRow& row : rows) {
+    const auto replaces = [&](const SweepRow& other) {
+      return &other != &row && are_alternatives(other, row) && covers(other, row) &&
+             (&other < &row || !covers(row, other));
+    };
+    if (std::ranges::none_of(rows, replaces)) fronts.push_back(row);
+  }
+  return fronts;
+}
+
+/// The curve that a row belongs to: its schedule, and all else that names it but what is drawn over. A front is one
+/// curve, whatever its points are made with.
+std::string curve_of(const SweepRow& row, const std::string& over, bool front) {
   std::string name = row.front().text;
   for (const SweepCell& cell : row) {
     if (cell.column == "makespan") break;
     if (cell.column == over || cell.text.empty() || &cell == &row.front()) continue;
     if (cell.column == "stages") name += fmt::format(", D = {}", cell.text);
     if (cell.column == "micro_batches") name += fmt::format(", N = {}", cell.text);
+    if (front) continue;
     if (cell.column == "pipelines" && cell.text != "2") name += fmt::format(", {} pipelines", cell.text);
     if (cell.column == "chunks" || cell.column == "waves") name += fmt::format(", {} {}", cell.text, cell.column);
     if (cell.column == "scale" && cell.text != "direct") name += ", " + cell.text;
@@ -151,7 +183,7 @@ std::string curve_of(const SweepRow& row, const std::string& over) {
   return name;
 }
 
-std::string drawn(const std::vector<SweepRow>& rows, const std::string& value, const std::string& over) {
+std::string drawn(const std::vector<SweepRow>& rows, const std::string& value, const std::string& over, bool front) {
   std::vector<std::string> columns;
   for (const SweepCell& cell : rows.front()) {
     if (cell.is_number) columns.push_back(cell.column);
@@ -165,7 +197,7 @@ std::string drawn(const std::vector<SweepRow>& rows, const std::string& value, c
                   .series = {},
                   .from_zero = true};
   for (const SweepRow& row : rows) {
-    const std::string name = curve_of(row, over);
+    const std::string name = curve_of(row, over, front);
     auto series = std::ranges::find(chart.series, name, &Series::name);
     if (series == chart.series.end()) {
       series = chart.series.insert(series, {.name = name, .points = {}, .style = CurveStyle::Marks});
@@ -178,16 +210,25 @@ std::string drawn(const std::vector<SweepRow>& rows, const std::string& value, c
 
 void run_sweep(const Options& options, const std::vector<std::string>& more) {
   if (!options.paper.empty()) return write_paper_figures(options.paper, shipped_file("machines/p100-aries.json"));
+  if (!options.train.empty() && options.format != Format::Csv) {
+    throw ConfigError("--format json goes without --train, whose table is CSV that a later sweep reads");
+  }
   if (options.train.empty() && !more.empty())
     throw ConfigError(fmt::format("sweep: unexpected '{}'; flags of `chimera train` go with --train", more.front()));
   auto rows = sweep_rows({.schedules = listed_schedules(options.schedules.empty() ? "all" : options.schedules),
                           .shape = options.shape,
-                          .costs = options.costs});
+                          .costs = options.costs,
+                          .limits = options.limits.limits(),
+                          .limited_by = options.limits.in_words()});
+  if (options.pareto) rows = fronts_of(rows);
   if (!options.train.empty()) rows = with_measured(std::move(rows), options, more);
-  const char* usual = options.train.empty() ? "bubble_ratio" : "tokens_per_second";
+  const char* simulated = options.pareto ? "makespan" : "bubble_ratio";
+  const char* usual = options.train.empty() ? simulated : "tokens_per_second";
   const std::string value = options.value.empty() ? usual : options.value;
-  const std::string picture = options.chart.empty() ? "" : drawn(rows, value, options.over);
-  write_output(options.output, as_csv(rows));
+  const std::string over =
+      options.over.empty() ? (options.pareto ? "peak_stage_units" : "micro_batches") : options.over;
+  const std::string picture = options.chart.empty() ? "" : drawn(rows, value, over, options.pareto);
+  write_output(options.output, options.format == Format::Json ? as_json_lines(rows) : as_csv(rows));
   if (!options.chart.empty()) write_whole(options.chart, picture);
 }
 
@@ -201,12 +242,16 @@ void add_sweep(CLI::App& program, int&) {
       "  chimera sweep --schedules 1f1b,chimera --stages 4,8 --micro-batches D,2D,4D --chart bubble.svg\n"
       "  chimera sweep --schedules all --stages 8 --micro-batches 8..32 --value makespan --chart makespan.svg\n"
       "  chimera sweep --stages 4 --micro-batches D,2D --train book.txt --steps 10 --output sweep.csv\n"
+      "  chimera sweep --schedules zb-v,v-half,v-min,chimera-zb --stages 8 --micro-batches 16 --chunks 1..4 --pareto "
+      "--chart memory.svg\n"
       "  chimera sweep --paper figures\n"
       "\nThe table has the rows of `chimera simulate --schedules`. With --train every row is also trained, and all "
       "flags "
       "that are not listed above are passed to `chimera train`; the file of --output is written after each row, and a "
       "sweep that is started again goes on where the file ends.\n"
-      "\nA chart has a curve for each schedule, in ink that prints. --paper draws the figures of the Chimera paper of "
+      "\nWith --pareto each schedule, D and N keeps the rows that none of its others beats in both makespan and "
+      "peak_stage_units, and the chart shows time over memory. A chart has a curve for each schedule, in ink that "
+      "prints. --paper draws the figures of the Chimera paper of "
       "which values are known, each with the paper's beside ours.");
   command->allow_extras();
   auto options = std::make_shared<Options>();
@@ -214,16 +259,24 @@ void add_sweep(CLI::App& program, int&) {
   command->add_option("--schedules", options->schedules, "NAME,NAME or all (default all)")->type_name("NAMES");
   options->shape.add_to(*command, Counts::Lists);
   options->costs.add_to(*command);
+  options->limits.add_to(*command, "a schedule that holds more has no row (default: no limit)");
   begin_group(*command, heading::kRunning);
   add_path(*command, "--train", options->train, "train every row on this data too");
   begin_group(*command, heading::kOutput);
-  add_path(*command, "--output", options->output, "write the table, CSV, to this file instead of standard output");
+  add_path(*command, "--output", options->output, "write the table to this file instead of standard output");
+  add_format(*command, options->format, {Format::Csv, Format::Json});
+  command->add_flag("--pareto", options->pareto,
+                    "keep, of each schedule, D and N, what no other of its rows beats in both time and memory");
   add_path(*command, "--chart", options->chart, "write a chart to this file, SVG");
   command
       ->add_option("--value", options->value,
-                   "column that the chart shows (default bubble_ratio; tokens_per_second with --train)")
+                   "column that the chart shows (default bubble_ratio; makespan with --pareto, tokens_per_second "
+                   "with --train)")
       ->type_name("COLUMN");
-  command->add_option("--over", options->over, "column along its x axis (default micro_batches)")->type_name("COLUMN");
+  command
+      ->add_option("--over", options->over,
+                   "column along its x axis (default micro_batches; peak_stage_units with --pareto)")
+      ->type_name("COLUMN");
   add_path(*command, "--paper", options->paper, "write the paper's figures into this folder instead");
   command->callback([options, command] { run_sweep(*options, command->remaining()); });
 }

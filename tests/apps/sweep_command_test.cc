@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
 #include "support/program.h"
 #include "support/refusal.h"
 
@@ -22,6 +26,48 @@ TEST(SweepCommandTest, HasTheRowsOfSimulateAndAChart) {
   const std::string chart = read_file(scratch.path("chart.svg"));
   EXPECT_THAT(chart, HasSubstr("bubble_ratio over micro_batches"));
   EXPECT_THAT(chart, HasSubstr("chimera, D = 4"));
+}
+
+TEST(SweepCommandTest, KeepsWhatNothingBeatsInTimeAndMemory) {
+  const Scratch scratch;
+  const std::vector<std::string> words = {
+      "sweep",    "--schedules", "interleaved-zb,v-min", "--stages", "4", "--micro-batches", "8", "--chunks", "1..3",
+      "--format", "json"};
+  const auto rows = [](const std::vector<std::string>& typed) {
+    const ProgramResult result = run_program(typed);
+    EXPECT_EQ(result.exit_code, 0) << result.messages;
+    std::vector<nlohmann::json> found;
+    std::istringstream lines(result.output);
+    for (std::string line; std::getline(lines, line);) found.push_back(nlohmann::json::parse(line));
+    return found;
+  };
+  std::vector<std::string> pareto = words;
+  pareto.insert(pareto.end(), {"--pareto", "--chart", scratch.path("memory.svg")});
+  const auto all = rows(words);
+  const auto kept = rows(pareto);
+  ASSERT_LT(kept.size(), all.size());
+  const auto covers = [](const nlohmann::json& a, const nlohmann::json& b) {
+    return a["schedule"] == b["schedule"] && a["makespan"] <= b["makespan"] &&
+           a["peak_stage_units"] <= b["peak_stage_units"];
+  };
+  for (const auto& row : all) {
+    const auto count = std::ranges::count_if(kept, [&](const auto& other) { return covers(other, row); });
+    EXPECT_GE(count, 1) << row;
+    if (std::ranges::find(kept, row) != kept.end()) EXPECT_EQ(count, 1) << row;
+  }
+  const std::string chart = read_file(scratch.path("memory.svg"));
+  EXPECT_THAT(chart, HasSubstr("makespan over peak_stage_units"));
+  EXPECT_THAT(chart, HasSubstr("interleaved-zb, D = 4, N = 8"));
+}
+
+TEST(SweepCommandTest, LeavesOutWhatHoldsTooMuch) {
+  const std::vector<std::string> words = {"sweep", "--schedules",     "gpipe,1f1b", "--stages",
+                                          "4",     "--micro-batches", "8"};
+  std::vector<std::string> limited = words;
+  limited.insert(limited.end(), {"--max-in-flight", "4"});
+  EXPECT_THAT(run_program(words).output, HasSubstr("gpipe"));
+  EXPECT_THAT(run_program(limited).output, ::testing::Not(HasSubstr("gpipe")));
+  EXPECT_THAT(run_program(limited).output, HasSubstr("1f1b"));
 }
 
 TEST(SweepCommandTest, DrawsThePapersFiguresBesideOurs) {
