@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <sstream>
 
+#include "generate/registry.h"
 #include "help.h"
+#include "model_config/config.h"
 
 namespace chimera::apps {
 namespace {
@@ -21,16 +23,27 @@ bool is_lower_word(const std::string& word) {
   });
 }
 
-FlagEntry flag_of(const CLI::Option* option) {
+/// The names that a flag, or the argument of a subcommand, is known to take.
+std::vector<std::string> known_names(const std::string& command, const std::string& name) {
+  const std::string what = name == "NAME" ? command : name;
+  if (what == "--schedule" || what == "--schedules" || what == "schedule" || what == "simulate")
+    return schedule_names();
+  if (what == "--model" || what == "model") return preset_names();
+  return {};
+}
+
+FlagEntry flag_of(const std::string& command, const CLI::Option* option) {
   FlagEntry flag{
       .names = {}, .takes = {}, .description = option->get_description(), .is_argument = option->get_positional()};
   if (flag.is_argument) {
     flag.names.push_back(option->get_name(true));
+    flag.known = known_names(command, flag.names.back());
     return flag;
   }
   for (const std::string& name : option->get_snames()) flag.names.push_back("-" + name);
   for (const std::string& name : option->get_lnames()) flag.names.push_back("--" + name);
   if (option->get_type_size() != 0) flag.takes = option->get_type_name().substr(0, option->get_type_name().find(':'));
+  if (!flag.names.empty()) flag.known = known_names(command, flag.names.back());
   return flag;
 }
 
@@ -43,13 +56,13 @@ std::vector<FlagGroup> groups_of(const CLI::App& app) {
     const std::string& group = option->get_group();
     if (group.empty()) continue;  // not for people
     if (option->get_positional()) {
-      arguments.flags.push_back(flag_of(option));
+      arguments.flags.push_back(flag_of(app.get_name(), option));
     } else if (group == heading::kHelp) {
-      help.flags.push_back(flag_of(option));
+      help.flags.push_back(flag_of(app.get_name(), option));
     } else {
       auto found = std::ranges::find(groups, group, &FlagGroup::heading);
       if (found == groups.end()) found = groups.insert(groups.end(), {group, {}});
-      found->flags.push_back(flag_of(option));
+      found->flags.push_back(flag_of(app.get_name(), option));
     }
   }
   if (!arguments.flags.empty()) groups.insert(groups.begin(), std::move(arguments));
@@ -86,6 +99,11 @@ CommandEntry entry_below(const CLI::App& app, const std::string& parents) {
 std::vector<std::string> FlagEntry::words() const {
   const auto parts = split(takes, '|');
   return parts.size() > 1 && std::ranges::all_of(parts, is_lower_word) ? parts : std::vector<std::string>{};
+}
+
+std::vector<std::string> FlagEntry::offered() const {
+  std::vector<std::string> all = words();
+  return all.empty() ? known : all;
 }
 
 bool FlagEntry::takes_file() const {

@@ -15,9 +15,12 @@ struct FlagEntry {
   std::string takes;               ///< `N`, `text|json`; empty where it takes nothing
   std::string description;
   bool is_argument = false;
+  std::vector<std::string> known = {};  ///< of names that it takes those that the program knows: schedules, models
 
   /// The words that it takes, where these are all: `text`, `json`.
   [[nodiscard]] std::vector<std::string> words() const;
+  /// What a shell should offer: words(), or the names that are known.
+  [[nodiscard]] std::vector<std::string> offered() const;
   /// Whether a shell should offer files.
   [[nodiscard]] bool takes_file() const;
 };

@@ -18,6 +18,17 @@ std::vector<std::string> flag_names_of(const CommandEntry& command) {
   return names;
 }
 
+/// The names that its arguments are known to take.
+std::vector<std::string> known_arguments(const CommandEntry& command) {
+  std::vector<std::string> names;
+  for (const FlagGroup& group : command.groups) {
+    for (const FlagEntry& flag : group.flags) {
+      if (flag.is_argument) names.insert(names.end(), flag.known.begin(), flag.known.end());
+    }
+  }
+  return names;
+}
+
 std::vector<std::string> names_below(const CommandEntry& command) {
   std::vector<std::string> names;
   for (const CommandEntry& inner : command.subcommands) names.push_back(inner.last_name());
@@ -38,15 +49,15 @@ std::string quoted(const std::string& text, const std::string& also = "") {
   return result + "'";
 }
 
-/// The flags of a command that take one of a few words.
+/// The flags of a command whose words are known.
 std::string bash_words(const CommandEntry& command) {
   std::string text;
   for (const FlagGroup& group : command.groups) {
     for (const FlagEntry& flag : group.flags) {
-      if (flag.is_argument || flag.words().empty()) continue;
+      if (flag.is_argument || flag.offered().empty()) continue;
       text += fmt::format("    {}:{}) words={} ;;\n", command.last_name(),
                           fmt::join(flag.names, fmt::format("|{}:", command.last_name())),
-                          quoted(fmt::format("{}", fmt::join(flag.words(), " "))));
+                          quoted(fmt::format("{}", fmt::join(flag.offered(), " "))));
     }
   }
   return text;
@@ -57,7 +68,7 @@ std::string zsh_flags(const CommandEntry& command) {
   for (const FlagGroup& group : command.groups) {
     for (const FlagEntry& flag : group.flags) {
       std::string action;
-      if (const auto words = flag.words(); !words.empty()) {
+      if (const auto words = flag.offered(); !words.empty()) {
         action = fmt::format(":value:({})", fmt::join(words, " "));
       } else if (flag.takes_file()) {
         action = ":file:_files";
@@ -65,7 +76,8 @@ std::string zsh_flags(const CommandEntry& command) {
         action = ":value:";
       }
       if (flag.is_argument) {
-        text += " " + quoted("*" + std::string(flag.takes_file() ? ":file:_files" : ":" + flag.names.front() + ":"));
+        if (action.empty()) action = ":" + flag.names.front() + ":";
+        text += " " + quoted("*" + action);
         continue;
       }
       for (const std::string& name : flag.names) {
@@ -100,7 +112,7 @@ std::string fish_flags(const CommandEntry& command, const std::string& condition
       for (const std::string& name : flag.names) {
         text += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
       }
-      if (const auto words = flag.words(); !words.empty()) {
+      if (const auto words = flag.offered(); !words.empty()) {
         text += fmt::format(" -x -a {}", quoted(fmt::format("{}", fmt::join(words, " ")), "\\"));
       } else if (!flag.takes.empty()) {
         text += flag.takes_file() ? " -r -F" : " -x";
@@ -118,6 +130,8 @@ std::string bash_completion(const CommandEntry& program) {
   std::string words;
   for (const CommandEntry& command : program.subcommands) {
     auto all = names_below(command);
+    const auto arguments = known_arguments(command);
+    all.insert(all.end(), arguments.begin(), arguments.end());
     const auto names = flag_names_of(command);
     all.insert(all.end(), names.begin(), names.end());
     for (const CommandEntry& inner : command.subcommands) {
@@ -181,6 +195,9 @@ std::string fish_completion(const CommandEntry& program) {
     text += fmt::format("complete -c chimera -n __fish_use_subcommand -a {} -d {}\n", command.last_name(),
                         quoted(command.description, "\\"));
     const std::string condition = fmt::format(" -n '__fish_seen_subcommand_from {}'", command.last_name());
+    for (const std::string& name : known_arguments(command)) {
+      text += fmt::format("complete -c chimera{} -a {}\n", condition, quoted(name, "\\"));
+    }
     text += fish_flags(command, condition);
     for (const CommandEntry& inner : command.subcommands) {
       text += fmt::format("complete -c chimera{} -a {} -d {}\n", condition, inner.last_name(),

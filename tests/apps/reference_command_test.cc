@@ -50,6 +50,9 @@ TEST(ReferenceCommandTest, BashCompletesSubcommandsFlagsAndWords) {
   EXPECT_EQ(completed("chimera simu", 1), "simulate\n");
   EXPECT_EQ(completed("chimera simulate --micro", 2), "--micro-batches\n");
   EXPECT_EQ(completed("chimera simulate --format ht", 3), "html\n");
+  EXPECT_EQ(completed("chimera plan --schedules gem", 3), "gems\n");
+  EXPECT_EQ(completed("chimera simulate gp", 2), "gpipe\n");
+  EXPECT_EQ(completed("chimera model llama-m", 2), "llama-mini\n");
 }
 
 TEST(ReferenceCommandTest, ZshAndFishReadTheirs) {
