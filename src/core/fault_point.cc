@@ -32,17 +32,15 @@ int required_number(std::string_view text) {
 
 void require_known(const std::string& point) {
   static const std::vector<std::string> points = {
-      "start",     "rendezvous", "connected", "step", "forward", "backward",        "all-reduce",    "sum",
-      "optimizer", "updated",    "tokenized", "save", "saved",   "before-manifest", "before-rename", "after-rename"};
+      "start", "rendezvous",      "connected",     "step",        "forward", "backward", "all-reduce", "sum",
+      "vote",  "optimizer",       "updated",       "leave",       "restore", "resume",   "tokenized",  "save",
+      "saved", "before-manifest", "before-rename", "after-rename"};
   if (std::ranges::find(points, point) == points.end()) {
     throw ConfigError("CHIMERA_FAULT: " + unknown_name("point", point, points));
   }
 }
 
-std::optional<Fault> read_fault() {
-  const char* variable = std::getenv("CHIMERA_FAULT");
-  if (variable == nullptr || *variable == '\0') return std::nullopt;
-  const std::string_view text = variable;
+Fault parse_fault(std::string_view text) {
   const auto at = text.find('@');
   Fault fault{.action = std::string(text.substr(0, at)), .point = {}};
   static const std::vector<std::string> actions = {
@@ -73,8 +71,20 @@ std::optional<Fault> read_fault() {
   return fault;
 }
 
-const std::optional<Fault>& fault() {
-  static const std::optional<Fault> value = read_fault();
+std::vector<Fault> read_faults() {
+  const char* variable = std::getenv("CHIMERA_FAULT");
+  std::vector<Fault> faults;
+  std::string_view rest = variable == nullptr ? "" : variable;
+  while (!rest.empty()) {
+    const auto comma = rest.find(',');
+    faults.push_back(parse_fault(rest.substr(0, comma)));
+    rest = comma == std::string_view::npos ? std::string_view{} : rest.substr(comma + 1);
+  }
+  return faults;
+}
+
+const std::vector<Fault>& planned_faults() {
+  static const std::vector<Fault> value = read_faults();
   return value;
 }
 
@@ -85,7 +95,7 @@ int start_of_job() {
 }
 
 thread_local int told_rank = 0;
-thread_local int passages = 0;
+thread_local std::vector<int> passages;  // [fault]
 
 void fail(const Fault& what) {
   if (what.action == "kill") ::kill(::getpid(), SIGKILL);
@@ -100,19 +110,26 @@ void fail(const Fault& what) {
 
 }  // namespace
 
-void check_fault_plan() { static_cast<void>(fault()); }
+void check_fault_plan() { static_cast<void>(planned_faults()); }
 
 void set_fault_rank(int rank) { told_rank = rank; }
 
 int fault_rank() { return told_rank; }
 
 bool fault_point(std::string_view point) {
-  const auto& planned = fault();
-  if (!planned || planned->point != point || planned->rank != told_rank) return false;
-  if (planned->start != 0 && planned->start != start_of_job()) return false;
-  if (++passages != planned->count) return false;
-  fail(*planned);
-  return planned->action == "nan" || planned->action == "flip";
+  const auto& planned = planned_faults();
+  if (planned.empty()) return false;
+  passages.resize(planned.size(), 0);
+  bool spoils = false;
+  for (std::size_t i = 0; i < planned.size(); ++i) {
+    const Fault& fault = planned[i];
+    if (fault.point != point || fault.rank != told_rank) continue;
+    if (fault.start != 0 && fault.start != start_of_job()) continue;
+    if (++passages[i] != fault.count) continue;
+    fail(fault);
+    spoils = spoils || fault.action == "nan" || fault.action == "flip";
+  }
+  return spoils;
 }
 
 }  // namespace chimera

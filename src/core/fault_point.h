@@ -1,6 +1,6 @@
 #pragma once
 // Named places at which a test (or a user rehearsing a cluster) makes a rank fail:
-// CHIMERA_FAULT=ACTION@POINT[:RANK[:COUNT[:START]]].
+// CHIMERA_FAULT=ACTION@POINT[:RANK[:COUNT[:START]]], several of them with commas between.
 
 #include <string_view>
 
@@ -15,14 +15,17 @@ void set_fault_rank(int rank);
 [[nodiscard]] int fault_rank();
 
 /// Does nothing unless CHIMERA_FAULT names this point, the calling thread's rank (default 0), the COUNT-th passage of
-/// it by that thread (default 1) and the START-th start of the job (default 1, 0: each). Then, by ACTION: `kill` sends
+/// it by that thread (default 1) and the START-th start of the job (default 1, 0: each; a rank that takes the place of
+/// another in the n-th recovery is in start n + 1). Then, by ACTION: `kill` sends
 /// SIGKILL to this process, `kill-launcher` to its parent, `terminate` and `terminate-launcher` SIGTERM, `throw` throws
 /// Error("fault injected at POINT"), `segfault` raises SIGSEGV, `stop` stops this process, as SIGSTOP does, `hang`
 /// stops the calling thread alone, for ever, and `nan` (forward, backward, all-reduce) and `flip` (updated) return
 /// true: the caller then makes a number of its result a NaN, or flips a bit of a weight. Points: start, rendezvous,
-/// connected, step, forward, backward, all-reduce, sum (in shared memory), optimizer (before an update), updated (after
-/// it), tokenized (it is noted how far), save, saved (around a rank's part of a checkpoint), before-manifest,
-/// before-rename, after-rename (its commit). Throws as check_fault_plan().
+/// connected, step, forward, backward, all-reduce, sum (in shared memory), vote (a rank has all gradients of a step and
+/// is about to say so), optimizer (before an update), updated (after it), leave (a rank that lost another leaves the
+/// step), restore (each tensor that a rank gives or takes in a recovery), resume (it is about to go on), tokenized (it
+/// is noted how far), save, saved (around a rank's part of a checkpoint), before-manifest, before-rename, after-rename
+/// (its commit). Throws as check_fault_plan().
 bool fault_point(std::string_view point);
 
 }  // namespace chimera
