@@ -7,35 +7,37 @@
 
 namespace chimera {
 
-/// Borrows the other transport.
+/// Borrows the other transport, which may change between two calls.
 class ForwardingTransport : public Transport {
  public:
-  explicit ForwardingTransport(Transport& ranks) : ranks_(ranks) {}
+  explicit ForwardingTransport(Transport& ranks) : ranks_(&ranks) {}
 
   std::unique_ptr<Pending> start_send(RankId to, at::Tensor tensor, const MessageTag& tag) override {
-    return ranks_.start_send(to, std::move(tensor), tag);
+    return ranks_->start_send(to, std::move(tensor), tag);
   }
   std::unique_ptr<Pending> post_receive(RankId from, const TensorSpec& spec, const MessageTag& tag) override {
-    return ranks_.post_receive(from, spec, tag);
+    return ranks_->post_receive(from, spec, tag);
   }
   std::unique_ptr<Pending> start_all_reduce(ParameterGroupId group, at::Tensor gradients) override {
-    return ranks_.start_all_reduce(group, std::move(gradients));
+    return ranks_->start_all_reduce(group, std::move(gradients));
   }
   std::unique_ptr<Pending> start_ordered_all_reduce(ParameterGroupId group, at::Tensor gradients,
                                                     std::vector<at::Tensor> parts, const SumOrder& order) override {
-    return ranks_.start_ordered_all_reduce(group, std::move(gradients), std::move(parts), order);
+    return ranks_->start_ordered_all_reduce(group, std::move(gradients), std::move(parts), order);
   }
   std::unique_ptr<Pending> start_all_gather(ParameterGroupId group, at::Tensor buffer,
                                             const std::vector<std::int64_t>& counts) override {
-    return ranks_.start_all_gather(group, std::move(buffer), counts);
+    return ranks_->start_all_gather(group, std::move(buffer), counts);
   }
-  void all_sum(std::span<double> values) override { ranks_.all_sum(values); }
+  void all_sum(std::span<double> values) override { ranks_->all_sum(values); }
 
  protected:
-  [[nodiscard]] Transport& ranks() const { return ranks_; }
+  ForwardingTransport() = default;  // forward_to() comes before any other call
+  void forward_to(Transport* ranks) { ranks_ = ranks; }
+  [[nodiscard]] Transport& ranks() const { return *ranks_; }
 
  private:
-  Transport& ranks_;
+  Transport* ranks_ = nullptr;
 };
 
 }  // namespace chimera

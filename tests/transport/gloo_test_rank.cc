@@ -17,6 +17,7 @@
 #include <map>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "contract.h"
 #include "core/console.h"
@@ -174,6 +175,11 @@ void swap_messages(Transport& transport, RankId me) {
   first->wait();
 }
 
+RankGroups groups_of(const std::string& part, int world_size) {
+  if (part == "outlive") return {{kOne, RankId(2)}, {kZero, kOne, RankId(2)}};
+  return world_size == contract::kWorkers ? contract::groups() : RankGroups{{kZero, kOne}};
+}
+
 void play(const std::string& part, Transport& transport, RankId me) {
   static const std::map<std::string, std::function<void(Transport&, RankId)>> kParts{
       {"contract", contract_part},
@@ -194,6 +200,48 @@ void play(const std::string& part, Transport& transport, RankId me) {
   kParts.at(part)(transport, me);
 }
 
+/// Begins everything that can be under way, and waits for what never comes until the breaker ends that.
+void wait_until_broken(Transport& transport, RankId me, ConnectionBreaker& breaker) {
+  const SharedMemory memory(8000);
+  const at::Tensor gradients = at::from_blob(memory.data(), {1000}, at::kDouble);
+  const RankId next((me.value() + 1) % 3);
+  const RankId before((me.value() + 2) % 3);
+  auto sent = transport.start_send(next, at::ones({1 << 20}), {});  // larger than what sockets hold
+  auto sum = me == kZero ? nullptr : transport.start_all_reduce(ParameterGroupId(0), gradients);
+  auto awaited = transport.post_receive(before, {.sizes = {1 << 20}, .dtype = at::kFloat}, {});
+  auto never = transport.post_receive(before, kSmall, {});
+  const std::jthread breaking([&](const std::stop_token& stopped) {
+    while (!stopped.stop_requested()) breaker.break_all();
+  });
+  try {
+    awaited->wait();
+    never->wait();
+  } catch (const PeerLostError&) {
+    return;
+  }
+  throw std::runtime_error("a message came that nobody had sent");
+}
+
+/// All ranks lose each other and connect anew, again and again. Each time meets in a file of its own.
+void outlive(GlooOptions options) {
+  ::signal(SIGPIPE, SIG_IGN);
+  options.breaker = std::make_shared<ConnectionBreaker>();
+  const std::string folder = options.meeting.file;
+  for (int epoch = 0; epoch < 12; ++epoch) {
+    options.meeting.file = fmt::format("{}/{}", folder, epoch);
+    try {
+      const auto transport = connect_gloo(options);
+      std::array<double, 1> ranks{1};
+      transport->all_sum(ranks);
+      if (ranks[0] != options.world_size) throw std::runtime_error("an old message was taken for a new one");
+      wait_until_broken(*transport, RankId(options.rank), *options.breaker);
+      throw PeerLostError("as intended");
+    } catch (const PeerLostError&) {
+    }
+    options.breaker->mend();
+  }
+}
+
 int run(const std::vector<std::string>& arguments) {
   const RankId me(std::stoi(arguments.at(2)));
   const int world_size = std::stoi(arguments.at(3));
@@ -204,12 +252,16 @@ int run(const std::vector<std::string>& arguments) {
       .meeting = meeting_in_file(arguments.at(4)),
       .timeout = impatient ? std::chrono::milliseconds(50) : std::chrono::minutes(1),
       .start_up_timeout = std::chrono::milliseconds(std::stoi(arguments.at(5))),
-      .groups = world_size == contract::kWorkers ? contract::groups() : RankGroups{{kZero, kOne}},
+      .groups = groups_of(arguments.at(1), world_size),
       .share_memory = !arguments.at(1).ends_with("over_sockets"),
   };
   at::set_num_threads(1);
   set_fault_rank(options.rank);
   try {
+    if (arguments.at(1) == "outlive") {
+      outlive(options);
+      return 0;
+    }
     const auto transport = connect_gloo(options);
     play(arguments.at(1), *transport, me);
     return 0;

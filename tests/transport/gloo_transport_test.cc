@@ -15,6 +15,7 @@
 
 #include "contract.h"
 #include "process.h"
+#include "support/scratch.h"
 
 namespace chimera {
 namespace {
@@ -27,12 +28,13 @@ using testing::HasSubstr;
 /// The ranks of one test, meeting in a memory file.
 class Ranks {
  public:
-  /// Starts ranks 0 .. world_size-1 to play `part` (see gloo_test_rank.cc); `fault` is a CHIMERA_FAULT, or "".
+  /// Starts ranks 0 .. world_size-1 to play `part` (see gloo_test_rank.cc); `fault` is a CHIMERA_FAULT, or "". They
+  /// meet in a memory file unless `meeting` says where.
   Ranks(const std::string& part, int world_size, const std::string& fault = "",
-        milliseconds start_up = std::chrono::minutes(1)) {
+        milliseconds start_up = std::chrono::minutes(1), const std::string& meeting = "") {
     for (int rank = 0; rank < world_size; ++rank) {
       processes_.push_back(start({CHIMERA_GLOO_TEST_RANK, part, std::to_string(rank), std::to_string(world_size),
-                                  store_.path(), std::to_string(start_up.count())},
+                                  meeting.empty() ? store_.path() : meeting, std::to_string(start_up.count())},
                                  "CHIMERA_FAULT=" + fault, output_));
     }
   }
@@ -175,6 +177,12 @@ TEST(GlooTransportTest, ADeathAfterJoiningKeepsNobodyFromLeaving) {
   const auto killed = steady_clock::now();
   EXPECT_THAT((std::array{ranks.await_rank(0), ranks.await_rank(2)}), Each(0)) << ranks.output();
   EXPECT_LT(steady_clock::now() - killed, std::chrono::seconds(2));
+}
+
+TEST(GlooTransportTest, RanksThatOutliveALossConnectAnew) {
+  const testing::Scratch meetings;
+  const Ranks ranks("outlive", 3, "", std::chrono::seconds(10), meetings.path(""));
+  EXPECT_THAT(ranks.await_all(), Each(0)) << ranks.output();
 }
 
 TEST(GlooTransportTest, ARankAloneNeedsNobody) {

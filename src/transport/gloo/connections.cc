@@ -6,9 +6,14 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <future>
+#include <memory>
 #include <random>
+#include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <utility>
 
+#include "core/error.h"
 #include "core/fault_point.h"
 #include "transport/gloo/device.h"
 #include "transport/gloo/shared_sum.h"
@@ -19,6 +24,8 @@ namespace {
 using c10d::ProcessGroupGloo;
 
 constexpr auto kLeaveTimeout = std::chrono::seconds(3);
+constexpr auto kMostClosing = std::chrono::milliseconds(300);
+constexpr auto kBetweenBreaks = std::chrono::milliseconds(1);
 
 }  // namespace
 
@@ -38,7 +45,7 @@ std::int64_t gloo_descriptors(std::int64_t world_size, const RankGroups& groups)
 
 GlooConnections::GlooConnections(const GlooOptions& options)
     : options_(options),
-      meeting_(options.meeting, options.start_up_timeout),
+      meeting_(options.meeting, options.start_up_timeout, options.breaker),
       process_groups_(options.groups.size()),
       shares_(options.groups.size()) {}
 
@@ -49,9 +56,15 @@ void GlooConnections::join() {
     if (options_.share_memory) find_shared_memory();
     c10d::BarrierOptions barrier;  // a rank that is ready and gone must not be missed by one still connecting
     barrier.timeout = options_.start_up_timeout;
+    require_unbroken();
     everyone_->barrier(barrier)->wait();
   }
   fault_point("connected");
+}
+
+/// A connection that was made while others were broken would be waited at in vain.
+void GlooConnections::require_unbroken() const {
+  if (options_.breaker && options_.breaker->broken()) throw PeerLostError("another rank was lost before all had come");
 }
 
 // All ranks create their groups in the same order, as each creation waits for the other members.
@@ -59,6 +72,7 @@ void GlooConnections::connect_groups() {
   meeting_.await_all(options_.rank, options_.world_size);
   const auto device = create_device(meeting_.own_address());
   const auto create = [&](const std::string& name, int rank, std::size_t size) {
+    require_unbroken();
     auto group_options = ProcessGroupGloo::Options::create(options_.start_up_timeout);
     group_options->devices.push_back(device);  // one for all groups: one thread for all sockets
     group_options->threads = 1;
@@ -137,6 +151,41 @@ bool GlooConnections::leave_together() noexcept {
   } catch (const std::exception&) {
     return false;  // this rank is done all the same; who failed says so itself
   }
+}
+
+namespace {
+
+/// All that a rank has of connections that are broken. Gloo does not tell one of its threads that waits for a message
+/// of which a part has come that the connection is gone; such a thread waits for ever, and does no harm.
+struct Remains {
+  MeetingStore meeting;  // destroyed last
+  std::vector<GlooGroup> groups;
+
+  /// A group's last owner waits for the group's thread, which must therefore not be that thread.
+  void destroy() {
+    const auto others_have = [](const GlooGroup& group) { return group.defined() && group.use_count() > 1; };
+    while (std::ranges::any_of(groups, others_have)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    groups.clear();
+  }
+};
+
+}  // namespace
+
+void GlooConnections::close() noexcept {
+  auto remains = std::make_unique<Remains>(Remains{std::move(meeting_), std::move(process_groups_)});
+  for (GlooGroup* group : {&messages_.up, &messages_.down, &everyone_}) remains->groups.push_back(std::move(*group));
+  std::promise<void> destroyed;
+  std::future<void> is_destroyed = destroyed.get_future();
+  std::thread([remains = std::move(remains), destroyed = std::move(destroyed)]() mutable {
+    remains->destroy();
+    remains.reset();
+    destroyed.set_value();
+  }).detach();
+  const auto end = std::chrono::steady_clock::now() + kMostClosing;
+  do {
+    options_.breaker->break_all();
+  } while (is_destroyed.wait_for(kBetweenBreaks) != std::future_status::ready &&
+           std::chrono::steady_clock::now() < end);
 }
 
 void GlooConnections::abandon() noexcept {

@@ -24,6 +24,9 @@ class GlooConnections {
   [[nodiscard]] bool leave_together() noexcept;
   /// Leaves everything open until the process ends, as Gloo cannot be stopped while operations are pending.
   void abandon() noexcept;
+  /// After a failure, in a process that goes on: breaks all connections, and lets go of them. What is under way on them
+  /// ends then, but for threads that wait for ever for the rest of a message.
+  void close() noexcept;
 
   [[nodiscard]] OneWayGroups& messages() { return messages_; }
   /// The process group of a parameter group; null where this rank is no member, or the only one.
@@ -33,6 +36,7 @@ class GlooConnections {
 
  private:
   void connect_groups();
+  void require_unbroken() const;
   void compare(const Fingerprint& own);
   void find_shared_memory();
   std::vector<at::Tensor> gather_from_all(std::vector<at::Tensor>& mine);

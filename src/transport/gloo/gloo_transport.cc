@@ -39,6 +39,7 @@ class GlooTransport final : public Transport {
         world_size_(options.world_size),
         timeout_(options.timeout),
         groups_(options.groups),
+        breaker_(options.breaker),
         connections_(options) {
     leave_header_room();
     keep_no_flight_record();
@@ -48,14 +49,14 @@ class GlooTransport final : public Transport {
       };
       guarded(joining, [&] { connections_.join(); });
     } catch (...) {
-      connections_.abandon();
+      end_after_failure();
       throw;
     }
   }
 
   ~GlooTransport() override {
     const bool unwinding = std::uncaught_exceptions() > exceptions_before_;
-    if (failed_ || unwinding || !connections_.leave_together()) connections_.abandon();
+    if (failed_ || unwinding || !connections_.leave_together()) end_after_failure();
   }
 
   std::unique_ptr<Pending> start_send(RankId to, at::Tensor tensor, const MessageTag& tag) override;
@@ -72,18 +73,23 @@ class GlooTransport final : public Transport {
   std::invoke_result_t<Action> guarded(Describe&& describe, Action&& action) {
     try {
       return action();
-    } catch (const Error&) {
-      failed_ = true;
-      throw;
     } catch (const std::exception& error) {
       failed_ = true;
+      if (breaker_ && breaker_->broken()) throw PeerLostError(std::string(describe()) + ": connections were broken");
+      if (dynamic_cast<const Error*>(&error) != nullptr) throw;
       rethrow_gloo(describe(), error);
     }
   }
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] std::chrono::milliseconds timeout() const { return timeout_; }
+  [[nodiscard]] ConnectionBreaker* breaker() const { return breaker_.get(); }
 
  private:
+  void end_after_failure() noexcept {
+    if (!breaker_) return connections_.abandon();
+    sum_memory_->close();
+    connections_.close();
+  }
   /// For a group of several members, this rank among them.
   std::unique_ptr<Pending> start_shared_sum(ParameterGroupId id, at::Tensor gradients,
                                             const std::vector<at::Tensor>& parts, const SumOrder* order);
@@ -96,8 +102,9 @@ class GlooTransport final : public Transport {
   RankGroups groups_;
   int exceptions_before_ = std::uncaught_exceptions();
   bool failed_ = false;
-  GlooConnections connections_;
+  std::shared_ptr<ConnectionBreaker> breaker_;  // null: this rank ends with the others
   std::shared_ptr<SumMemory> sum_memory_ = std::make_shared<SumMemory>();
+  GlooConnections connections_;
 };
 
 class GlooPending final : public Pending {
@@ -107,9 +114,7 @@ class GlooPending final : public Pending {
 
   at::Tensor wait() override {
     const auto describe = [&] { return to_text(transport_.rank(), operation_); };
-    transport_.guarded(describe, [&] {
-      if (!work_->wait(transport_.timeout())) throw TransportError(describe() + ": aborted");
-    });
+    transport_.guarded(describe, [&] { wait_for(*work_, transport_.timeout(), transport_.breaker()); });
     return result_;
   }
 
@@ -272,7 +277,10 @@ std::unique_ptr<Pending> GlooTransport::start_all_gather(ParameterGroupId id, at
 void GlooTransport::all_sum(std::span<double> values) {
   if (world_size_ == 1) return;
   guarded([&] { return fmt::format("rank {}: all-sum", rank_); },
-          [&] { sum_over_ranks(connections_.messages(), values, /*tag=*/world_size_ * world_size_, timeout_); });
+          [&] {
+            sum_over_ranks(connections_.messages(), values, /*tag=*/world_size_ * world_size_, timeout_,
+                           breaker_.get());
+          });
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/meeting_point.h"
+#include "transport/connection_breaker.h"
 #include "transport/fingerprint.h"
 #include "transport/transport.h"
 
@@ -25,6 +26,9 @@ struct GlooOptions {
   Fingerprint fingerprint = {};
   /// Sum gradients in memory that the members of a group map, where all of them run on one host and may.
   bool share_memory = true;
+  /// For a rank that is to outlive the loss of others: breaks the connections of this transport, also while they are
+  /// made, from another thread. Null: such a rank ends.
+  std::shared_ptr<ConnectionBreaker> breaker = nullptr;
 };
 
 /// Where the ranks meet in a file, they listen on 127.0.0.1 alone, as ranks of one host. Else each listens at the one
@@ -42,6 +46,8 @@ struct GlooOptions {
 /// At its end (no failure, no exception under way) the transport waits up to three seconds for the others, so that a
 /// rank that is ready early breaks no connection in use. After a failure it leaves everything to the end of the
 /// process, which should be soon, as Gloo cannot be stopped while operations are pending.
+/// With a breaker it breaks what is left after a failure, and waits until no thread of this process adds gradients or
+/// is going to: then it can connect anew. Whoever holds a Pending lets go of it before. SIGPIPE must be ignored.
 ///
 /// Compares the fingerprints of all ranks before anything that depends on them; throws what require_equal() throws.
 /// Throws TransportError where the others cannot be reached in time; PeerLostError where one is lost on the way.

@@ -20,6 +20,7 @@
 
 #include "core/error.h"
 #include "core/file_descriptor.h"
+#include "transport/gloo/breakable_store.h"
 
 namespace chimera {
 namespace {
@@ -102,7 +103,9 @@ std::vector<int> missing_of(c10d::Store& store, int world_size) {
 
 }  // namespace
 
-MeetingStore::MeetingStore(const MeetingPoint& meeting, std::chrono::milliseconds timeout) : meeting_(meeting) {
+MeetingStore::MeetingStore(const MeetingPoint& meeting, std::chrono::milliseconds timeout,
+                           const std::shared_ptr<ConnectionBreaker>& breaker)
+    : meeting_(meeting) {
   if (meeting.host.empty()) {
     file_ = std::make_unique<StoreFile>(meeting.file);
     store_ = c10::make_intrusive<c10d::FileStore>(file_->path(), /*num_workers=*/-1);
@@ -111,6 +114,7 @@ MeetingStore::MeetingStore(const MeetingPoint& meeting, std::chrono::millisecond
     static_cast<void>(own_address());  // says so where the name is unknown
     store_ = connect_tcp(meeting, timeout);
   }
+  if (breaker) store_ = breakable_store(store_, breaker);
 }
 
 void MeetingStore::await_all(int rank, int world_size) {

@@ -6,6 +6,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "core/meeting_point.h"
+#include "transport/connection_breaker.h"
 #include "transport/gloo/store_file.h"
 
 namespace chimera {
@@ -14,8 +15,9 @@ namespace chimera {
 class MeetingStore {
  public:
   /// `timeout`: of every wait. Throws TransportError where the file cannot be opened, the address cannot be listened
-  /// at, or nobody listens there in time.
-  MeetingStore(const MeetingPoint& meeting, std::chrono::milliseconds timeout);
+  /// at, or nobody listens there in time. `breaker` ends its waits, unless it is null.
+  MeetingStore(const MeetingPoint& meeting, std::chrono::milliseconds timeout,
+               const std::shared_ptr<ConnectionBreaker>& breaker = nullptr);
 
   [[nodiscard]] const c10::intrusive_ptr<c10d::Store>& store() const { return store_; }
 

@@ -22,7 +22,8 @@ struct OneWayGroups {
 };
 
 /// Sums over all ranks, each of which calls it: rank 0 adds what the others have, in ascending order, and tells them.
-/// `tag` belongs to these sums alone. Throws TransportError where a message is lost or late, and what Gloo throws.
-void sum_over_ranks(OneWayGroups& groups, std::span<double> values, int tag, std::chrono::milliseconds timeout);
+/// `tag` belongs to these sums alone. Throws what wait_for() throws.
+void sum_over_ranks(OneWayGroups& groups, std::span<double> values, int tag, std::chrono::milliseconds timeout,
+                    ConnectionBreaker* breaker);
 
 }  // namespace chimera

@@ -89,6 +89,17 @@ std::size_t StagingMemory::num_files() const {
   return shelf_->num_files;
 }
 
+std::shared_lock<std::shared_mutex> SumMemory::begin_to_add() {
+  std::shared_lock lock(adding_);
+  if (is_closed_) throw PeerLostError("another rank was lost");
+  return lock;
+}
+
+void SumMemory::close() {
+  const std::lock_guard lock(adding_);
+  is_closed_ = true;
+}
+
 std::vector<bool> mappable(const std::vector<MarkedMemory>& memories) {
   std::vector<bool> found;
   for (const auto& [address, mark] : memories) {
@@ -145,6 +156,7 @@ struct SharedSum::State {
     try {
       set_fault_rank(fault_rank);
       fault_point("sum");
+      const auto adding = memory->begin_to_add();
       add();
     } catch (...) {
       failure = std::current_exception();

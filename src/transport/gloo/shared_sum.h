@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <shared_mutex>
 #include <utility>
 #include <vector>
 
@@ -64,6 +65,15 @@ class StagingMemory {
 struct SumMemory {
   MappedPeers peers;
   StagingMemory staging;
+
+  /// Begins to add to gradients; to be held meanwhile. Throws PeerLostError after close().
+  [[nodiscard]] std::shared_lock<std::shared_mutex> begin_to_add();
+  /// Returns once this rank adds nothing; from now on nobody begins to.
+  void close();
+
+ private:
+  std::shared_mutex adding_;
+  bool is_closed_ = false;
 };
 
 /// A memory file that begins with a random number, by which others know it: the same process id and descriptor may be
