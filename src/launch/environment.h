@@ -12,6 +12,8 @@ inline constexpr const char* kReportVariable = "CHIMERA_REPORT_FD";      ///< de
 inline constexpr const char* kProgressVariable = "CHIMERA_PROGRESS_FD";  ///< descriptor of the ProgressPage
 inline constexpr const char* kStartVariable =
     "CHIMERA_START";  ///< how often it was restarted before; fault points read it
+inline constexpr const char* kOrdersVariable = "CHIMERA_ORDERS_FD";  ///< descriptor of orders; unset: none will come
+inline constexpr const char* kEpochVariable = "CHIMERA_EPOCH";       ///< it begins in; > 0: in the place of another
 inline constexpr const char* kLocalRankVariable = "CHIMERA_LOCAL_RANK";        ///< among those of this host
 inline constexpr const char* kLocalSizeVariable = "CHIMERA_LOCAL_WORLD_SIZE";  ///< ranks on this host
 inline constexpr const char* kMasterAddressVariable = "CHIMERA_MASTER_ADDR";   ///< of the host whose rank 0 listens

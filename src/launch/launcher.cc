@@ -60,21 +60,32 @@ struct Start {
   std::vector<std::string> arguments;
 };
 
-Command rank_command(const LaunchPlan& plan, const Start& start, const Channels& channels, int rank) {
+/// `orders`: the rank's end of an OrderChannel; -1: it has none.
+Command rank_command(const LaunchPlan& plan, const Start& start, const Channels& channels, int rank, std::int64_t epoch,
+                     int orders) {
   std::vector<int> descriptors = {channels.store.get(), channels.report_write.get(), channels.progress.descriptor()};
   if (channels.input.get() >= 0) descriptors.push_back(channels.input.get());
-  return {
+  std::vector<std::string> arguments = start.arguments;
+  if (epoch > 0)
+    arguments.insert(arguments.end(), plan.replacement_arguments.begin(), plan.replacement_arguments.end());
+  Command command{
       .executable = plan.executable,
-      .arguments = start.arguments,
+      .arguments = std::move(arguments),
       .environment = {fmt::format("{}={}", kRankVariable, rank), fmt::format("{}={}", kWorldSizeVariable, plan.ranks),
                       fmt::format("{}={}", kStoreVariable, path_of(channels.store)),
                       fmt::format("{}={}", kInputVariable, path_of(channels.input)),
                       fmt::format("{}={}", kReportVariable, channels.report_write.get()),
                       fmt::format("{}={}", kProgressVariable, channels.progress.descriptor()),
-                      fmt::format("{}={}", kStartVariable, start.restarts),
+                      fmt::format("{}={}", kStartVariable, start.restarts + epoch),
                       fmt::format("{}={}", kLauncherVariable, ::getpid())},
       .descriptors = std::move(descriptors),
       .entry = plan.entry};
+  if (orders >= 0) {
+    command.descriptors.push_back(orders);
+    command.environment.push_back(fmt::format("{}={}", kOrdersVariable, orders));
+    command.environment.push_back(fmt::format("{}={}", kEpochVariable, epoch));
+  }
+  return command;
 }
 
 /// Does what is nice to have for later: where it fails that is said, and the job goes on.
@@ -87,11 +98,13 @@ void try_flight(const std::string& folder, const std::function<void()>& task) {
 }
 
 StartOutcome run_start(const LaunchPlan& plan, const Start& start, SignalInbox& signals) {
-  const Channels channels = open_channels(plan);
+  Channels channels = open_channels(plan);
   const auto kills = out_of_memory_kills(plan.root);
   try_flight(plan.flight_folder, [&] { begin_flight(plan.flight_folder, plan.flight_job); });
-  std::vector<ChildProcess> ranks;
-  for (int rank = 0; rank < plan.ranks; ++rank) ranks.emplace_back(rank_command(plan, start, channels, rank));
+  RankProcesses ranks(plan.ranks, plan.most_recoveries, plan.copies, channels.progress,
+                      [&](int rank, std::int64_t epoch, int orders) {
+                        return ChildProcess(rank_command(plan, start, channels, rank, epoch, orders));
+                      });
   StartOutcome outcome = Supervisor(std::move(ranks), channels, signals, plan, kills).run();
   try_flight(plan.flight_folder, [&] {
     const bool is_well = !outcome.verdict || outcome.exit_code == static_cast<int>(kSavedExit);

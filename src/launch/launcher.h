@@ -43,6 +43,11 @@ struct LaunchPlan {
   /// the step, from 1, in which it failed; 0: in none.
   int most_restarts = 0;
   std::function<NextStart(std::int64_t failed_step)> next_start = {};
+  /// How often a job that loses ranks in its steps goes on with new ones in their place (see Recovery), and who holds
+  /// what. Such a rank has RankEnvironment::orders. Where a job cannot go on so, it is started again.
+  int most_recoveries = 0;
+  RankGroups copies = {};
+  std::vector<std::string> replacement_arguments = {};  ///< added to those of a rank that takes the place of another
   /// Where ranks record what they do, and who they are: made for each start, with how it ended, and removed after one
   /// that ended well; where it cannot be made that is said, and the job runs without. Empty: nowhere.
   std::string flight_folder = "";
@@ -61,8 +66,9 @@ struct LaunchPlan {
 /// Where the job hangs, the rank that holds it up is named instead, with what it was doing (see hang.h). Only the very
 /// end waits for the reader of that line (core/console.h), for kPromptEnd at most. Then all others get SIGTERM, and
 /// SIGKILL 0.5 s later; or SIGKILL at once, where they save. Once they are gone the job is started again, where the
-/// plan allows it and the exit code would have been 1. Nothing is left on any way out, SIGKILL of the launcher
-/// included: no process (see rank_environment()), and no file (the store is in memory).
+/// plan allows it and the exit code would have been 1. Where the plan allows recoveries, a rank that fails or hangs in
+/// the job's steps is killed and replaced, and the others go on; one line says so. Nothing is left on any way out,
+/// SIGKILL of the launcher included: no process (see rank_environment()), and no file (the store is in memory).
 ///
 /// Call it from the main thread, with no other thread running that takes signals. Throws ConfigError for a number of
 /// ranks out of range, Error where the system refuses a process or descriptor; ranks already started are gone then.

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/file_descriptor.h"
@@ -39,7 +40,12 @@ class ChildProcess {
   /// on exec. Throws Error where the system refuses.
   explicit ChildProcess(const Command& command);
   ChildProcess(ChildProcess&&) noexcept = default;
-  ChildProcess& operator=(ChildProcess&&) = delete;
+  /// Requires that the child that was owned before is reaped.
+  ChildProcess& operator=(ChildProcess&& other) noexcept {
+    pidfd_ = std::move(other.pidfd_);
+    pid_ = other.pid_;
+    return *this;
+  }
   ~ChildProcess();
 
   /// False once reap() has returned its ending.

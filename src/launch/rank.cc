@@ -102,6 +102,11 @@ void write_error_file(const std::string& path, const std::string& message) {
   }
 }
 
+/// Nobody is left to tell where the launcher is gone; the kernel ends this process then.
+void tell_launcher(const std::string& line) {
+  [[maybe_unused]] const ssize_t written = ::write(required_number(kReportVariable), line.data(), line.size());
+}
+
 /// One line on standard error. A rank that lost a peer waits a moment: the one to blame speaks first.
 void tell_people(const RankPlace& place, const FailureReport& report) {
   if (!report.own_cause) std::this_thread::sleep_for(kVictimGrace);
@@ -133,6 +138,11 @@ std::optional<RankEnvironment> rank_environment() {
   close_on_exec(descriptor_of(kStoreVariable, self.meeting.file));
   if (!self.input_path.empty()) close_on_exec(descriptor_of(kInputVariable, self.input_path));
   close_on_exec(required_number(kProgressVariable));
+  if (std::getenv(kOrdersVariable) != nullptr) {
+    self.orders = required_number(kOrdersVariable);
+    self.epoch = required_number(kEpochVariable);
+    close_on_exec(*self.orders);
+  }
   own_progress.emplace(OwnProgress{{FileDescriptor(required_number(kProgressVariable)), self.world_size}, self.rank});
   set_fault_rank(self.rank);
   fault_point("start");
@@ -169,9 +179,9 @@ void note_progress_on(ProgressPage* page, int rank) { thread_progress = {page, r
 void report_failure(const std::string& op, const std::string& message, bool own_cause, bool usage) {
   if (own_place) return tell_people(*own_place, {own_place->rank, op, message, own_cause, usage});
   if (std::getenv(kLauncherVariable) == nullptr) return;
-  const std::string line = to_line({required_number(kRankVariable), op, message, own_cause, usage});
-  // Nobody is left to tell where the launcher is gone; the kernel ends this process then.
-  [[maybe_unused]] const ssize_t written = ::write(required_number(kReportVariable), line.data(), line.size());
+  tell_launcher(to_line(FailureReport{required_number(kRankVariable), op, message, own_cause, usage}));
 }
+
+void note_recovery(const RecoveryNote& note) { tell_launcher(to_line(note)); }
 
 }  // namespace chimera

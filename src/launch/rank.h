@@ -1,6 +1,7 @@
 #pragma once
 // The rank's side of the launcher: who am I, and what do I say when I fail.
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -8,6 +9,7 @@
 #include "core/meeting_point.h"
 #include "launch/place.h"
 #include "launch/progress.h"
+#include "launch/report.h"
 
 namespace chimera {
 
@@ -19,6 +21,8 @@ struct RankEnvironment {
   std::string input_path;  ///< file with the launcher's LaunchPlan::input, in memory; empty where that is empty
   bool placed = false;     ///< another launcher started it, which does not watch it as ours does
   std::shared_ptr<const MeetingFile> meeting_file = {};  ///< that of such a rank, until all have joined
+  std::optional<int> orders = {};  ///< its end of an OrderChannel, where its job outlives the loss of ranks
+  std::int64_t epoch = 0;          ///< that it begins in: after 0 it takes the place of a rank that was lost
 };
 
 /// As rank_environment(), of a process that another launcher has put there. From now on report_failure() tells people,
@@ -44,5 +48,8 @@ void note_progress_on(ProgressPage* page, int rank);
 /// doing, e.g. "1B3", or empty. `own_cause` false: only because a peer was lost; then exit with ExitCode::PeerLost.
 /// `usage`: it exits with ExitCode::Usage. Does nothing outside a rank.
 void report_failure(const std::string& op, const std::string& message, bool own_cause, bool usage = false);
+
+/// Tells the launcher how far this rank is in a recovery.
+void note_recovery(const RecoveryNote& note);
 
 }  // namespace chimera

@@ -10,6 +10,9 @@ namespace {
 
 using nlohmann::json;
 
+constexpr const char* kLeft = "left";
+constexpr const char* kResumed = "resumed";
+
 /// The first `length` bytes of `text` on one line.
 std::string one_line(std::string_view text, std::size_t length) {
   std::string line(text.substr(0, length));
@@ -45,6 +48,27 @@ std::optional<FailureReport> parse_report(std::string_view line) {
   if (!complete) return std::nullopt;
   return FailureReport{object["rank"].get<int>(), object["op"].get<std::string>(), object["message"].get<std::string>(),
                        object["own_cause"].get<bool>(), object["usage"].get<bool>()};
+}
+
+std::string to_line(const RecoveryNote& note) {
+  const json object = {
+      {"rank", note.rank}, {note.kind == RecoveryNote::Kind::Left ? kLeft : kResumed, note.epoch}, {"step", note.step}};
+  return object.dump() + "\n";
+}
+
+std::optional<RecoveryNote> parse_note(std::string_view line) {
+  const json object = json::parse(line, nullptr, false);
+  const auto number = [&](const char* name) {
+    return object.contains(name) && object[name].is_number_integer()
+               ? std::optional<std::int64_t>(object[name].get<std::int64_t>())
+               : std::nullopt;
+  };
+  if (!object.is_object() || !number("rank") || !number("step")) return std::nullopt;
+  const auto left = number(kLeft);
+  const auto epoch = left ? left : number(kResumed);
+  if (!epoch) return std::nullopt;
+  return RecoveryNote{static_cast<int>(*number("rank")), left ? RecoveryNote::Kind::Left : RecoveryNote::Kind::Resumed,
+                      *epoch, *number("step")};
 }
 
 }  // namespace chimera

@@ -1,7 +1,9 @@
 #pragma once
-// What a failing rank tells the launcher: one line of JSON through a pipe that all ranks share.
+// What a rank that fails, or outlives the failure of another, tells the launcher: one line of JSON through a pipe that
+// all ranks share.
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,6 +20,19 @@ struct FailureReport {
   friend bool operator==(const FailureReport&, const FailureReport&) = default;
 };
 
+/// How far a rank has come in a recovery.
+struct RecoveryNote {
+  enum class Kind : std::uint8_t {
+    Left,     ///< it has no connection any more, or none yet, and waits for Order::Kind::Join
+    Resumed,  ///< it is about to begin the next step
+  };
+  int rank = 0;
+  Kind kind = Kind::Left;
+  std::int64_t epoch = 0;  ///< that begins
+  std::int64_t step = 0;   ///< of Resumed: the last one that is done, from 1
+  friend bool operator==(const RecoveryNote&, const RecoveryNote&) = default;
+};
+
 /// From the first lost peer to naming a victim for want of a culprit.
 inline constexpr std::chrono::milliseconds kVictimGrace{300};
 
@@ -27,5 +42,9 @@ inline constexpr std::chrono::milliseconds kVictimGrace{300};
 
 /// Reads what to_line wrote, without its newline. Nothing for any other text: a rank that wrote it may be beyond sense.
 [[nodiscard]] std::optional<FailureReport> parse_report(std::string_view line);
+
+/// The same of a note.
+[[nodiscard]] std::string to_line(const RecoveryNote& note);
+[[nodiscard]] std::optional<RecoveryNote> parse_note(std::string_view line);
 
 }  // namespace chimera

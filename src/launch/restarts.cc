@@ -14,9 +14,9 @@ Restarts::Advice Restarts::after_failure(std::int64_t step) {
   if (most_ == 0) return {};
   if (in_same_step_ == kSameStep) {
     const std::string place = step == 0 ? "before its first step" : fmt::format("in step {}", step);
-    return {.why_not = fmt::format("not restarted: it has failed {} {} times in a row", place, kSameStep)};
+    return {.why_not = fmt::format("not {}: it has failed {} {} times in a row", words_.again, place, kSameStep)};
   }
-  if (done_ == most_) return {.why_not = fmt::format("not restarted: --max-restarts {} are over", most_)};
+  if (done_ == most_) return {.why_not = fmt::format("not {}: {} {} are over", words_.again, words_.flag, most_)};
   ++done_;
   const int doublings = std::min(without_gain_ - 1, 6);
   return {.again = true,

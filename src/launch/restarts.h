@@ -16,8 +16,14 @@ class Restarts {
   static constexpr std::chrono::seconds kFirstPause{1};
   static constexpr std::chrono::seconds kLongestPause{60};
 
+  /// What is counted, in words.
+  struct Words {
+    const char* again;
+    const char* flag;
+  };
+  static constexpr Words kRestartWords{"restarted", "--max-restarts"};
   /// `most`: that are allowed.
-  explicit Restarts(int most) : most_(most) {}
+  explicit Restarts(int most, Words words = kRestartWords) : most_(most), words_(words) {}
 
   /// What to do now that a start has failed.
   struct Advice {
@@ -32,6 +38,7 @@ class Restarts {
 
  private:
   int most_;
+  Words words_;
   int done_ = 0;
   int in_same_step_ = 0;             // failures in a row
   int without_gain_ = 0;             // failures since one came further than all before

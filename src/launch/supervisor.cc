@@ -1,6 +1,7 @@
 #include "launch/supervisor.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -22,6 +23,7 @@ namespace chimera {
 namespace {
 
 using std::chrono::milliseconds;
+using Phase = RankProgress::Phase;
 
 constexpr milliseconds kTerminationGrace{500};  ///< from SIGTERM to SIGKILL
 
@@ -38,10 +40,10 @@ std::string in_words(int signal_number) {
 
 }  // namespace
 
-Supervisor::Supervisor(std::vector<ChildProcess> ranks, const Channels& channels, SignalInbox& signals,
-                       const LaunchPlan& plan, std::optional<std::uint64_t> kills)
+Supervisor::Supervisor(RankProcesses ranks, const Channels& channels, SignalInbox& signals, const LaunchPlan& plan,
+                       std::optional<std::uint64_t> kills)
     : ranks_(std::move(ranks)),
-      records_(ranks_.size()),
+      records_(ranks_.all().size()),
       reports_(channels.report_read),
       progress_(channels.progress),
       signals_(signals),
@@ -51,24 +53,22 @@ Supervisor::Supervisor(std::vector<ChildProcess> ranks, const Channels& channels
 }
 
 StartOutcome Supervisor::run() {
-  while (any_running()) {
+  while (ranks_.any_running()) {
     wait_for_news();
     reap();
     read_reports();
     read_signals();
     judge();
+    if (!verdict_) advance_recovery();
   }
   return outcome();
-}
-
-bool Supervisor::any_running() const {
-  return std::ranges::any_of(ranks_, [](const ChildProcess& rank) { return rank.running(); });
 }
 
 /// Returns when a rank ended, a report or a signal came, the deadline is over, or it is time to look for a hang.
 void Supervisor::wait_for_news() const {
   std::vector<pollfd> watched = {{signals_.fd(), POLLIN, 0}, {reports_.get(), POLLIN, 0}};
-  for (const ChildProcess& rank : ranks_) watched.push_back({rank.pidfd(), POLLIN, 0});  // poll skips ended ones: -1
+  for (const ChildProcess& rank : ranks_.all())
+    watched.push_back({rank.pidfd(), POLLIN, 0});  // poll skips ended ones: -1
   std::optional<Clock::duration> most;
   if (deadline_) {
     most = std::max(*deadline_ - Clock::now(), Clock::duration::zero());
@@ -80,10 +80,11 @@ void Supervisor::wait_for_news() const {
 }
 
 void Supervisor::reap() {
-  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-    if (!ranks_[rank].running()) continue;
+  for (std::size_t rank = 0; rank < records_.size(); ++rank) {
+    ChildProcess& process = ranks_.all()[rank];
+    if (!process.running()) continue;
     RankRecord& record = records_[rank];
-    record.ending = ranks_[rank].reap();
+    record.ending = process.reap();
     if (record.ending && !verdict_) record.out_of_memory = was_killed(*record.ending) && memory_ran_out();
   }
 }
@@ -101,21 +102,28 @@ void Supervisor::read_reports() {
     unread_.append(buffer.data(), static_cast<std::size_t>(size));
   }
   for (auto end = unread_.find('\n'); end != std::string::npos; end = unread_.find('\n')) {
-    note(parse_report(std::string_view(unread_).substr(0, end)));
+    const std::string_view line = std::string_view(unread_).substr(0, end);
+    const auto progress = ranks_.may_recover() ? parse_note(line) : std::nullopt;
+    if (progress) {
+      ranks_.note(*progress);
+    } else {
+      note(parse_report(line));
+    }
     unread_.erase(0, end + 1);
   }
-  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) note_failure(static_cast<int>(rank));
+  for (std::size_t rank = 0; rank < records_.size(); ++rank) note_failure(static_cast<int>(rank));
 }
 
 void Supervisor::note(const std::optional<FailureReport>& report) {
   if (!report || report->rank < 0 || report->rank >= static_cast<int>(records_.size())) return;
+  if (ranks_.is_leaving() && !report->own_cause) return;  // it says so of the epoch that it leaves
   RankRecord& record = record_of(report->rank);
   if (!record.report) record.report = report;  // a rank's first words name the cause
   note_failure(report->rank);
 }
 
 void Supervisor::note_failure(int rank) {
-  const bool known = std::ranges::find(failures_, rank) != failures_.end();
+  const bool known = ranks_.is_lost(rank) || std::ranges::find(failures_, rank) != failures_.end();
   if (!known && part_of(record_of(rank)) != Part::None) failures_.push_back(rank);
 }
 
@@ -126,26 +134,26 @@ void Supervisor::read_signals() {
 /// The first signal but Ctrl-C has ranks that can save do so; whatever comes well after it ends the job at once.
 void Supervisor::take_signal(int number) {
   if (signal_) return;
-  if (number == SIGINT || !can_save()) {
+  const bool can_save = plan_.saves && (ranks_.is_recovering() || all_are_in({Phase::Steps, Phase::Ending}));
+  if (number == SIGINT || !can_save) {
     signal_ = number;
   } else if (!saving_) {
     saving_ = Clock::now();
     messages().write(
         fmt::format("chimera: {}: saves after this step and ends; a second one ends at once\n", in_words(number)));
-    for (const ChildProcess& rank : ranks_) {
-      if (rank.running()) rank.send(SIGUSR1);
+    for (int rank = 0; rank < plan_.ranks; ++rank) {
+      if (ranks_[rank].running() && ranks_.has_trained(rank)) ranks_[rank].send(SIGUSR1);
     }
   } else if (Clock::now() - *saving_ >= kSameSignal) {
     signal_ = number;
   }
 }
 
-/// Before its first step a job has nothing to save.
-bool Supervisor::can_save() const {
-  if (!plan_.saves) return false;
-  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-    const RankProgress::Phase phase = progress_.last(static_cast<int>(rank)).phase;
-    if (phase == RankProgress::Phase::StartUp || phase == RankProgress::Phase::Joining) return false;
+/// Whether all ranks are in one of these phases. Before its first step a job has nothing to save, and nothing that
+/// could be recovered.
+bool Supervisor::all_are_in(std::initializer_list<RankProgress::Phase> phases) const {
+  for (int rank = 0; rank < plan_.ranks; ++rank) {
+    if (std::ranges::find(phases, progress_.last(rank).phase) == phases.end()) return false;
   }
   return true;
 }
@@ -156,44 +164,99 @@ void Supervisor::judge() {
     if (over_time) kill_rest();
   } else if (signal_) {
     end_job("ended by " + in_words(*signal_));
-  } else if (const auto culprit = find_culprit(records_, failures_)) {
-    blame(*culprit);
-  } else if (!failures_.empty() && (over_time || !any_running())) {
-    blame(failures_.front());
-  } else if (!failures_.empty() && !deadline_) {
-    deadline_ = Clock::now() + kVictimGrace;
-  } else if (failures_.empty() && hangs()) {
+  } else if (!failures_.empty()) {
+    judge_failures(over_time);
+  } else if (hangs()) {
     end_hang();
   }
+}
+
+void Supervisor::judge_failures(bool over_time) {
+  auto culprit = find_culprit(records_, failures_);
+  if (!culprit && (over_time || !ranks_.any_running())) culprit = failures_.front();
+  if (!culprit) {
+    if (!deadline_) deadline_ = Clock::now() + kVictimGrace;
+  } else if (!lose_failed(*culprit)) {
+    blame(*culprit);
+  }
+}
+
+/// All ranks that failed, but for those that only say that they lost others: they run, and wait.
+bool Supervisor::lose_failed(int culprit) {
+  std::vector<int> lost;
+  std::vector<std::string> reasons;
+  for (const int rank : failures_) {
+    const bool is_victim = part_of(record_of(rank)) == Part::Victim;
+    if (is_victim && ranks_[rank].running()) continue;
+    if (job_exit_code(record_of(rank)) == static_cast<int>(ExitCode::Usage)) return false;
+    lost.push_back(rank);
+    if (!is_victim) reasons.push_back(describe_failure(rank, record_of(rank)));
+  }
+  if (reasons.empty()) reasons.push_back(describe_failure(culprit, record_of(culprit)));
+  return lose(lost, culprit, fmt::format("{}", fmt::join(reasons, "; ")));
+}
+
+/// Where the job can go on without these ranks it does, with new ones in their place. Returns whether it can.
+bool Supervisor::lose(const std::vector<int>& ranks, int culprit, const std::string& reason) {
+  if (!ranks_.may_recover() || (!ranks_.is_recovering() && !all_are_in({Phase::Steps}))) return false;
+  const std::string why_not = ranks_.lose(ranks, reason, progress_.last(culprit).step);
+  if (!why_not.empty()) {
+    messages().write("chimera: " + why_not + "\n");
+    return false;
+  }
+  for (RankRecord& record : records_) record = {};
+  failures_.clear();
+  deadline_.reset();
+  watch_anew();
+  return true;
+}
+
+void Supervisor::advance_recovery() {
+  if (!ranks_.is_recovering()) return;
+  for (const int rank : ranks_.advance()) record_of(rank) = {};
+  if (const auto line = ranks_.finish()) {
+    messages().write("chimera: " + *line + "\n");
+    watch_anew();
+  }
+}
+
+/// Ranks that were replaced, or wait for that, have the time that a start takes.
+void Supervisor::watch_anew() {
+  if (plan_.hang.count() > 0) hang_watch_.emplace(plan_.hang);
 }
 
 /// Takes a look at the ranks' progress.
 bool Supervisor::hangs() {
   if (!hang_watch_) return false;
-  HangWatch::Look look = look_at(progress_, static_cast<int>(ranks_.size()));
+  HangWatch::Look look = look_at(progress_, plan_.ranks);
   if (plan_.waits_idle) {
-    for (const ChildProcess& rank : ranks_) look.work.push_back(rank.processor_time());
+    for (const ChildProcess& rank : ranks_.all()) look.work.push_back(rank.processor_time());
   }
-  look.waits_for_disk = std::ranges::any_of(ranks_, [](const ChildProcess& rank) { return rank.waits_for_disk(); });
+  look.waits_for_disk =
+      std::ranges::any_of(ranks_.all(), [](const ChildProcess& rank) { return rank.waits_for_disk(); });
   return hang_watch_->look(Clock::now(), look);
 }
 
 void Supervisor::end_hang() {
   std::vector<StuckRank> stuck;
-  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+  for (int rank = 0; rank < plan_.ranks; ++rank) {
     if (!ranks_[rank].running()) continue;
-    stuck.push_back({static_cast<int>(rank), ranks_[rank].stopped(), progress_.last(static_cast<int>(rank))});
+    stuck.push_back({rank, ranks_[rank].stopped(), progress_.last(rank)});
   }
   if (stuck.empty()) return;  // the last rank ended meanwhile
   const StuckRank& found = find_stuck(stuck);
+  const std::string reason = describe_hang(found, hang_watch_->pause());
+  if (lose({found.rank}, found.rank, reason)) return;
   hung_ = true;
   culprit_ = found.rank;
-  end_job(describe_hang(found, hang_watch_->pause()));
+  end_job(reason);
 }
 
 void Supervisor::blame(int rank) {
   culprit_ = rank;
-  end_job(describe_failure(rank, record_of(rank)));
+  std::string reason = describe_failure(rank, record_of(rank));
+  if (ranks_.is_recovering()) reason = ranks_.reason() + "; " + reason;
+  end_job(reason);
 }
 
 /// Says why, and ends all ranks, save the one whose own exit code is still to come. Those that save take a SIGTERM as
@@ -204,15 +267,14 @@ void Supervisor::end_job(const std::string& reason) {
                            .culprit = culprit_,
                            .op = culprit_ && record_of(*culprit_).report ? record_of(*culprit_).report->op : "",
                            .nanoseconds = monotonic_nanoseconds()};
-  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-    if (ranks_[rank].running() && culprit_ != static_cast<int>(rank))
-      ranks_[rank].send(plan_.saves ? SIGKILL : SIGTERM);
+  for (int rank = 0; rank < plan_.ranks; ++rank) {
+    if (ranks_[rank].running() && culprit_ != rank) ranks_[rank].send(plan_.saves ? SIGKILL : SIGTERM);
   }
   deadline_ = Clock::now() + kTerminationGrace;
 }
 
 void Supervisor::kill_rest() {
-  for (const ChildProcess& rank : ranks_) {
+  for (const ChildProcess& rank : ranks_.all()) {
     if (rank.running()) rank.send(SIGKILL);
   }
   deadline_.reset();

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,8 +11,8 @@
 #include "core/file_descriptor.h"
 #include "launch/hang.h"
 #include "launch/launcher.h"
-#include "launch/process.h"
 #include "launch/progress.h"
+#include "launch/rank_processes.h"
 #include "launch/signal_inbox.h"
 #include "launch/verdict.h"
 
@@ -38,7 +39,7 @@ struct StartOutcome {
 class Supervisor {
  public:
   /// `kills`: out_of_memory_kills() before the first rank started. All else is borrowed.
-  Supervisor(std::vector<ChildProcess> ranks, const Channels& channels, SignalInbox& signals, const LaunchPlan& plan,
+  Supervisor(RankProcesses ranks, const Channels& channels, SignalInbox& signals, const LaunchPlan& plan,
              std::optional<std::uint64_t> kills);
 
   /// Returns when no rank is left; says on messages() why the job has ended, where it did not by itself.
@@ -47,7 +48,6 @@ class Supervisor {
  private:
   using Clock = std::chrono::steady_clock;
 
-  [[nodiscard]] bool any_running() const;
   void wait_for_news() const;
   void reap();
   [[nodiscard]] bool memory_ran_out() const;
@@ -56,10 +56,15 @@ class Supervisor {
   void note_failure(int rank);
   void read_signals();
   void take_signal(int number);
-  [[nodiscard]] bool can_save() const;
+  [[nodiscard]] bool all_are_in(std::initializer_list<RankProgress::Phase> phases) const;
   void judge();
+  void judge_failures(bool over_time);
+  void advance_recovery();
+  bool lose(const std::vector<int>& ranks, int culprit, const std::string& reason);
+  bool lose_failed(int culprit);
   bool hangs();
   void end_hang();
+  void watch_anew();
   void blame(int rank);
   void end_job(const std::string& reason);
   void kill_rest();
@@ -67,7 +72,7 @@ class Supervisor {
   [[nodiscard]] int signal_exit_code() const;
   RankRecord& record_of(int rank) { return records_[static_cast<std::size_t>(rank)]; }
 
-  std::vector<ChildProcess> ranks_;
+  RankProcesses ranks_;
   std::vector<RankRecord> records_;
   const FileDescriptor& reports_;
   const ProgressPage& progress_;

@@ -1,7 +1,8 @@
 // A program like chimera itself: started by hand it launches ranks, which are this program again.
 // launch_test_rank RANKS ACTION...: rank r does the r-th action, or `ok` where there are fewer. LAUNCH_TEST_HANG_MS is
 // the plan's `hang`, LAUNCH_TEST_INPUT its `input`, LAUNCH_TEST_ROOT its `root`, LAUNCH_TEST_RESTARTS its
-// `most_restarts`; with LAUNCH_TEST_FORKS ranks are forked, with LAUNCH_TEST_SAVES they save.
+// `most_restarts`, LAUNCH_TEST_RECOVERIES its `most_recoveries`, where every rank has what all others have; with
+// LAUNCH_TEST_FORKS ranks are forked, with LAUNCH_TEST_SAVES they save.
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
@@ -24,6 +26,7 @@
 #include "launch/hang.h"
 #include "launch/launcher.h"
 #include "launch/rank.h"
+#include "launch/recovery_link.h"
 #include "launch/signal_inbox.h"
 
 namespace chimera {
@@ -177,6 +180,34 @@ int fail_once(const RankEnvironment&) {
   return static_cast<int>(ExitCode::No);
 }
 
+/// Meets all others at a store, and says which epoch this is.
+void meet(const RankEnvironment& self, const std::string& store) {
+  RankEnvironment there = self;
+  there.meeting = meeting_in_file(store);
+  LockedStore(store).append("here\n");
+  await_store_words(there, static_cast<std::size_t>(self.world_size));
+}
+
+/// Trains until another rank is lost, and ends well once all have gone on after that. In its first epoch `lose_itself`
+/// is called once all train.
+int outlive(const RankEnvironment& self, const std::function<void()>& lose_itself) {
+  std::atomic<bool> broken = false;
+  RecoveryLink link(self.rank, self.epoch, FileDescriptor(*self.orders), [&] { broken = true; });
+  if (!link.is_recovering()) {
+    note_progress({RankProgress::Phase::Steps, 5, compute(0, 1)});
+    meet(self, self.meeting.file);
+    lose_itself();
+    while (!broken) note_progress({RankProgress::Phase::Steps, 5, compute(0, 1)});
+    if (!link.must_leave(std::chrono::milliseconds(0))) return static_cast<int>(ExitCode::No);
+  }
+  const FileDescriptor store = link.rejoin([&] { broken = false; });
+  meet(self, fmt::format("/proc/self/fd/{}", store.get()));
+  print_line(fmt::format("rank {} in epoch 1", self.rank));
+  note_progress({RankProgress::Phase::Steps, 5, compute(0, 1)});
+  link.note_resumed(4);
+  return 0;
+}
+
 /// Computes twice as long as a rank may wait at its start, and notes nothing.
 int compute_at_start(const RankEnvironment&) {
   const std::clock_t begin = std::clock();
@@ -234,6 +265,8 @@ const std::map<std::string, Action> kActions = {
     {"stop-itself", [](const RankEnvironment&) -> int { stop_itself(); }},
     {"compute-at-start", compute_at_start},
     {"run-out-of-memory", run_out_of_memory},
+    {"outlive", [](const RankEnvironment& self) { return outlive(self, [] {}); }},
+    {"be-lost", [](const RankEnvironment& self) { return outlive(self, [] { ::raise(SIGKILL); }); }},
     {"compute-forever", [](const RankEnvironment&) -> int { compute_forever(); }},
     {"count-descriptors",
      [](const RankEnvironment&) {
@@ -267,6 +300,9 @@ int run(const std::vector<std::string>& arguments) {
     const char* input = std::getenv("LAUNCH_TEST_INPUT");
     const char* root = std::getenv("LAUNCH_TEST_ROOT");
     const char* restarts = std::getenv("LAUNCH_TEST_RESTARTS");
+    const char* recoveries = std::getenv("LAUNCH_TEST_RECOVERIES");
+    RankGroups everybody(1);
+    for (int rank = 0; rank < std::stoi(arguments.at(0)); ++rank) everybody.front().emplace_back(rank);
     has_launched = true;
     launchers_own.says_so = std::ranges::find(arguments, "leave-globals-alone") != arguments.end();
     return launch({.ranks = std::stoi(arguments.at(0)),
@@ -280,6 +316,8 @@ int run(const std::vector<std::string>& arguments) {
                        [](std::int64_t) {
                          return NextStart{{"ok"}, "once more"};
                        },
+                   .most_recoveries = recoveries == nullptr ? 0 : std::stoi(recoveries),
+                   .copies = everybody,
                    .root = root == nullptr ? "/" : root});
   }
   const auto index = static_cast<std::size_t>(self->rank) + 1;

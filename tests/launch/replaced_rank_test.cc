@@ -1,0 +1,65 @@
+// Jobs that go on with a new process in the place of one that was lost.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "job.h"
+
+namespace chimera {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+
+class ReplacedRankTest : public ::testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override {
+    ::setenv("LAUNCH_TEST_RECOVERIES", "3", 1);
+    if (GetParam()) ::setenv("LAUNCH_TEST_FORKS", "1", 1);
+  }
+  void TearDown() override {
+    ::unsetenv("LAUNCH_TEST_RECOVERIES");
+    ::unsetenv("LAUNCH_TEST_FORKS");
+  }
+};
+
+void expect_recovery(const JobResult& result, const std::string& reason) {
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_EQ(result.orphans, 0);
+  EXPECT_EQ(result.files_left, 0U);
+  EXPECT_THAT(result.messages, MatchesRegex("chimera: " + reason +
+                                            " in step 5; recovery 1 of 3: goes on with step 5 after [0-9.]+ s\n"));
+  for (const char* rank : {"rank 0", "rank 1", "rank 2"}) {
+    EXPECT_THAT(result.output, HasSubstr(std::string(rank) + " in epoch 1\n"));
+  }
+}
+
+TEST_P(ReplacedRankTest, TheJobGoesOnWithoutTheOneThatWasKilled) {
+  expect_recovery(Job(3, {"outlive", "be-lost", "outlive"}).wait(), "rank 1 was killed by signal 9 .Killed.");
+}
+
+TEST_P(ReplacedRankTest, TwoCanBeLostAtOnce) {
+  expect_recovery(Job(3, {"be-lost", "outlive", "be-lost"}).wait(),
+                  "rank [02] was killed by signal 9 .Killed.; rank [02] was killed by signal 9 .Killed.");
+}
+
+TEST_P(ReplacedRankTest, WithoutACopyTheJobEndsWithTheReason) {
+  const JobResult result = Job(2, {"be-lost", "be-lost"}).wait();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.messages, HasSubstr("chimera: not recovered: no rank is left that holds stage 0\n"));
+  EXPECT_THAT(result.messages, HasSubstr("was killed by signal 9 (Killed)\n"));
+}
+
+TEST_P(ReplacedRankTest, BeforeItsStepsAJobHasNothingToRecover) {
+  const JobResult result = Job(3, {"wait", "exit-7", "wait"}).wait();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.messages, "chimera: rank 1 exited with code 7\n");
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, ReplacedRankTest, ::testing::Values(false, true),
+                         [](const auto& forked) { return std::string(forked.param ? "Forked" : "Executed"); });
+
+}  // namespace
+}  // namespace chimera
