@@ -27,6 +27,14 @@ void CheckpointFlags::add_to(CLI::App& app, TrainOptions& options) {
                 "how often a job whose ranks die, fail or hang is started again from its newest good checkpoint "
                 "(default 0)")};
   add_choice(
+      app, "--recover", options.recover,
+      "what becomes of a run that loses a rank: it starts again as --max-restarts says (restart); a new rank takes "
+      "over "
+      "weights and optimizer state from the ranks that hold the same stages, and no step is lost (twin); or it ends "
+      "(none) (default restart)");
+  recoveries = add_count(app, "--max-recoveries", options.max_recoveries,
+                         "how often --recover twin replaces ranks in one start of the run (default 100)");
+  add_choice(
       app, "--non-finite", options.non_finite,
       "what becomes of a step whose loss or gradient is not finite: it ends the run (abort); its update is not made "
       "(skip); or --max-restarts starts the run again from its newest checkpoint, and skips the step if it is not "
@@ -56,7 +64,14 @@ void CheckpointFlags::require_sense(const TrainOptions& options) const {
   if (options.max_restarts > 0 && options.transport == TransportKind::Threads) {
     throw ConfigError("--max-restarts starts processes again; leave out --transport threads");
   }
+  if (options.recover == Recover::None && options.max_restarts > 0) {
+    throw ConfigError("--recover none leaves nothing to --max-restarts; leave out one of them");
+  }
+  if (recoveries->count() > 0 && options.recover != Recover::Twin) {
+    throw ConfigError("--max-recoveries is for --recover twin");
+  }
   constexpr std::int64_t kMany = 1'000'000'000;
+  require_between("--max-recoveries", options.max_recoveries, 1, kMany);
   require_between("--keep", options.checkpoint.keep.last, 1, kMany);
   require_between("--max-restarts", options.max_restarts, 0, kMany);
   require_between("--keep-every", options.checkpoint.keep.every, 0, kMany);

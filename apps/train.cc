@@ -22,6 +22,7 @@
 #include "schedule/schedule_json.h"
 #include "schedule_file.h"
 #include "train/device.h"
+#include "train/epochs.h"
 #include "train/fingerprint.h"
 #include "train/next_start.h"
 #include "train/report.h"
@@ -179,6 +180,10 @@ int run_placed(const Job& job, const RankPlace& place) {
     throw ConfigError(fmt::format("--max-restarts: {} has started the ranks, and would have to start them again",
                                   to_text(place.launcher)));
   }
+  if (job.options.recover == Recover::Twin) {
+    throw ConfigError(fmt::format("--recover twin: {} has started the ranks, and would have to replace them",
+                                  to_text(place.launcher)));
+  }
   if (uses_gpu(job.options) && !place.on_one_host()) {
     throw ConfigError("--device cuda: the GPUs of one host only; start all ranks there");
   }
@@ -188,6 +193,8 @@ int run_placed(const Job& job, const RankPlace& place) {
 }
 
 int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry entry) {
+  const bool has_twins = job.options.recover == Recover::Twin;
+  if (has_twins) require_twins(job);
   require_descriptors(descriptors_needed(job), fmt::format("{} ranks", job.num_ranks()), "use fewer ranks");
   ::signal(SIGPIPE, SIG_IGN);  // whoever reads, the run goes on to its end
   output().write(describe(job));
@@ -211,6 +218,9 @@ int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry 
                  .saves = !job.options.checkpoint.folder.empty(),
                  .most_restarts = static_cast<int>(job.options.max_restarts),
                  .next_start = [&job](std::int64_t failed_step) { return next_start(job, failed_step); },
+                 .most_recoveries = has_twins ? static_cast<int>(job.options.max_recoveries) : 0,
+                 .copies = job.rank_groups(),
+                 .replacement_arguments = {"--resume", "none"},
                  .flight_folder = job.options.flight_folder(),
                  .flight_job = flight_job(job)});
 }
@@ -241,6 +251,7 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       "  chimera train --from path/to/gpt2 --data book.txt --export path/to/tuned   # Hugging Face folders\n"
       "  chimera train --data book.txt --checkpoint run --save-every 10min --resume auto   # again after any end\n"
       "  chimera train --data book.txt --checkpoint run --max-restarts 10 --resume auto   # goes on by itself\n"
+      "  chimera train --data book.txt --recover twin   # a rank that dies is replaced, and no step is lost\n"
       "  chimera train --plan auto --machine here.json --workers 4 --memory 2 --mini-batch 32 --data book.txt\n"
       "\nThe command starts one process (or thread) for each of the D W workers on this machine. Every synchronous "
       "schedule trains on the same samples from the same initial weights, and its gradients are those of the "
@@ -267,7 +278,9 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       "which "
       "batch systems can start it again; a second one ends it at once. --max-restarts starts a job whose ranks die, "
       "fail or "
-      "hang again from its newest checkpoint, unless the same step fails three times in a row. Ranks leave what they "
+      "hang again from its newest checkpoint, unless the same step fails three times in a row. With --recover twin a "
+      "rank that dies in its steps is replaced by a new one, which gets its stages from the ranks that hold them too: "
+      "the run goes on with the step that it was in, and computes what it would have computed. Ranks leave what they "
       "did "
       "last for `chimera diagnose`.\n"
       "\nWhen a rank dies, throws, computes a loss or gradient that is not finite, or was started differently from the "

@@ -75,6 +75,7 @@ set(torch_suites
   SamplingTest
   SaveIntervalTest
   SerialPairsTest
+  SettlementTest
   ShardedOptimizerTest
   SharedSumTest
   SpeedGaugeTest

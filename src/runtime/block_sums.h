@@ -37,6 +37,8 @@ class BlockSums {
   /// The sums of the replicas' runs, as whole subtrees from left to right. To be called once all blocks are finished;
   /// leaves nothing behind but zeros.
   [[nodiscard]] std::vector<at::Tensor> take();
+  /// Forgets all blocks, of a step that is given up. `gradients` is to be zeroed before the next one.
+  void drop() { runs_.clear(); }
 
  private:
   struct Run {

@@ -41,6 +41,10 @@ std::vector<at::Tensor> CanonicalSums::take(ParameterGroupId group) {
   return parts;
 }
 
+void CanonicalSums::drop() {
+  for (Accumulator& sum : accumulators_) sum.blocks.drop();
+}
+
 HiddenGradients::HiddenGradients(Stage& stage) : stage_(stage) {
   for (at::Tensor leaf : stage.leaves()) gradients_.push_back(std::exchange(leaf.mutable_grad(), at::Tensor()));
 }

@@ -25,6 +25,8 @@ class CanonicalSums {
   void close(const Op& op);
   /// This worker's parts of a group's gradients once all its blocks are finished: whole subtrees, left to right.
   [[nodiscard]] std::vector<at::Tensor> take(ParameterGroupId group);
+  /// Forgets what was added in a step that is given up.
+  void drop();
 
  private:
   struct Accumulator {

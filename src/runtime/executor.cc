@@ -85,6 +85,20 @@ void Executor::begin(const std::vector<Instruction>& program) {
   for (auto& [id, versions] : versions_) versions.use(versions.newest());
 }
 
+void Executor::drop() {
+  current_ = nullptr;
+  result_ = {};
+  sends_.clear();
+  receives_.clear();
+  all_reduces_.clear();
+  tensors_.clear();
+  losses_.clear();
+  weight_gradients_.clear();
+  activations_.clear();
+  non_finite_.forget();
+  if (canonical_) canonical_->drop();
+}
+
 std::string Executor::current() const { return current_ == nullptr ? "" : to_text(*current_); }
 
 /// What the op makes: a forward the input of the next stage, a backward the gradient of its own.
@@ -268,6 +282,7 @@ void Executor::reduce_scalars(std::int64_t step, const StepHooks& hooks) {
   }
   values[squares + num_losses + shape_.group.index() * workers + worker_.index()] = hooks.peak_memory();
   values.insert(values.end(), hooks.sums.begin(), hooks.sums.end());
+  if (trains_) fault_point("vote");
   transport_.all_sum(values);
   std::copy(values.end() - static_cast<std::ptrdiff_t>(hooks.sums.size()), values.end(), hooks.sums.begin());
   values.resize(values.size() - hooks.sums.size());

@@ -82,6 +82,10 @@ class Executor {
   /// the others.
   StepResult run(const std::vector<Instruction>& program, const StepHooks& hooks);
 
+  /// After run() threw: gives the step up, with all that is under way, so that it can be run again. Not for programs
+  /// that update stages one by one.
+  void drop();
+
   /// The instruction under way, in words; empty between steps.
   [[nodiscard]] std::string current() const;
   /// Durations of the ops run so far, forwards of programs without backwards not counted.

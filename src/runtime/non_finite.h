@@ -39,6 +39,8 @@ class NonFiniteOps {
     return taken;
   }
 
+  void forget() { ops_.clear(); }
+
  private:
   std::vector<Op> ops_;
 };

@@ -44,11 +44,8 @@ FileDescriptor hold_folder(Disk& disk, const std::string& folder) {
 
 /// The section of Manifest::run that changes from step to step.
 nlohmann::ordered_json progress_of(const Job& job, const StepMetrics& metrics) {
-  const auto& resumed = job.checkpoints->resumed;
-  const std::int64_t updates =
-      (resumed ? resumed->updates : 0) + (metrics.step - job.first_step - metrics.skipped) * job.updates();
   return {{"step", metrics.step},
-          {"updates", updates},
+          {"updates", metrics.updates},
           {"samples", metrics.step * job.mini_batch()},
           {"tokens", metrics.step * metrics.tokens},
           {"learning_rate", metrics.learning_rate},
@@ -133,6 +130,31 @@ void Checkpointer::agree() {
     }
     transport_.all_sum(sums());
     advance();
+  }
+}
+
+void Checkpointer::drop() {
+  while (phase_ != Phase::Idle && outcome_ == Outcome::None) {
+    note_progress({RankProgress::Phase::Joining});  // however slow the disk is, this is no hang
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  is_dropped_ = phase_ != Phase::Idle;
+  wanted_ = wanted_ || is_dropped_;
+  phase_ = Phase::Idle;
+  outcome_ = Outcome::None;
+  sums_.fill(0);
+}
+
+std::array<double, Checkpointer::kNumPlans> Checkpointer::plans() const {
+  return {static_cast<double>(saved_), wanted_ ? 1.0 : 0.0, stopping_ ? 1.0 : 0.0};
+}
+
+void Checkpointer::go_on(std::span<const double> plans) {
+  saved_ = static_cast<std::int64_t>(plans[0]);
+  wanted_ = plans[1] > 0;
+  stopping_ = plans[2] > 0;
+  if (std::exchange(is_dropped_, false) && rank_ == RankId(0)) {
+    abandon(disk_, job_.options.checkpoint.folder, saving_);
   }
 }
 

@@ -51,6 +51,15 @@ class Checkpointer {
   /// newest checkpoint is that of the last step. All ranks call it.
   [[nodiscard]] bool finish(const StepMetrics& last);
 
+  /// Numbers that all ranks must have in common: the newest checkpoint, whether one is due, whether the run is to end.
+  static constexpr std::size_t kNumPlans = 3;
+  [[nodiscard]] std::array<double, kNumPlans> plans() const;
+  /// After ranks were lost: gives up the save under way, once nothing more is written for it here.
+  void drop();
+  /// To be called on all ranks after drop(), or after construction on those that were not there: with the plans() of
+  /// one of the others. A checkpoint that was given up is due again.
+  void go_on(std::span<const double> plans);
+
  private:
   enum class Phase : std::uint8_t { Idle, Writing, Committing };
   enum class Outcome : std::uint8_t { None, Done, Failed };
@@ -75,6 +84,7 @@ class Checkpointer {
   bool wanted_ = false;              // a save is due
   bool stopping_ = false;            // the run is to end
   bool failed_ = false;              // on any rank: the one under way
+  bool is_dropped_ = false;          // the last save was given up
   std::uint64_t seen_requests_ = 0;  // of request_save()
   std::int64_t saving_ = 0;          // the step that is being saved
   std::int64_t saved_ = 0;           // the newest one committed

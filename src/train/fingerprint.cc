@@ -190,7 +190,7 @@ Fingerprint fingerprint(const Job& job) {
       {"--checkpoint, --save-every, --keep",
        hash_of(std::string_view(o.checkpoint.folder), o.checkpoint.every.steps, o.checkpoint.every.seconds,
                o.checkpoint.keep.last, o.checkpoint.keep.every)},
-      {"--resume", hash_of(std::string_view(o.resume.from), job.first_step)},
+      {kResumeFlag, hash_of(std::string_view(o.resume.from), job.first_step)},
       {"the program", hash_programs(job)}};
 }
 

@@ -8,6 +8,9 @@
 
 namespace chimera {
 
+/// The part of a fingerprint that says which checkpoint a job goes on from.
+inline constexpr const char* kResumeFlag = "--resume";
+
 /// XXH3 of the build (this program's file, how LibTorch was built), of every option that changes what is computed,
 /// of the model's sizes and parameters, the programs and the data, all of it.
 [[nodiscard]] Fingerprint fingerprint(const Job& job);

@@ -22,6 +22,7 @@ struct StepMetrics {
   double peak_memory_bytes = 0;
   bool is_skipped = false;             // its loss or a gradient was not finite, and it made no update
   std::int64_t skipped = 0;            // such steps so far, since the run began or went on
+  std::int64_t updates = 0;            // of each weight, since the first step of all
   std::optional<double> utilization;   // model FLOPs over what the machine's matrix products reach (MFU), where known
   std::optional<double> seconds_left;  // of the run, by its last steps
   std::optional<double> validation_loss;

@@ -36,6 +36,16 @@ inline constexpr auto kNames<NonFinite> = std::to_array<Named<NonFinite>>({{NonF
                                                                            {NonFinite::Skip, "skip"},
                                                                            {NonFinite::Rollback, "rollback"}});
 
+/// What becomes of a job that loses a rank in its steps.
+enum class Recover : std::uint8_t {
+  Restart,  ///< it is started again from its newest checkpoint, as often as `max_restarts` says
+  Twin,     ///< a new rank takes over from those that hold the same stages; where there are none: the same
+  None,     ///< it ends
+};
+template <>
+inline constexpr auto kNames<Recover> =
+    std::to_array<Named<Recover>>({{Recover::Restart, "restart"}, {Recover::Twin, "twin"}, {Recover::None, "none"}});
+
 /// Found within three seconds, with the look that comes after it.
 inline constexpr double kHangSeconds = 2.5;
 
@@ -94,6 +104,8 @@ struct TrainOptions {
   NonFinite non_finite = NonFinite::Abort;
   std::int64_t failed_step = 0;   // that ended the start before this one; 0: none
   std::int64_t max_restarts = 0;  // of a job whose ranks failed, from its newest checkpoint
+  Recover recover = Recover::Restart;
+  std::int64_t max_recoveries = 100;  // by twins, in one start of the job
   CheckpointOptions checkpoint;
   ResumeOptions resume;
 

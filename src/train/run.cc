@@ -25,12 +25,14 @@
 #include "runtime/memory_meter.h"
 #include "train/device.h"
 #include "train/efficiency.h"
+#include "train/epochs.h"
 #include "train/event_file.h"
 #include "train/export_model.h"
 #include "train/fingerprint.h"
 #include "train/observation.h"
 #include "train/report.h"
 #include "train/stop_signals.h"
+#include "train/train_through_losses.h"
 #include "train/trainer.h"
 #include "transport/gloo/gloo_transport.h"
 #include "transport/stream.h"
@@ -150,28 +152,39 @@ void end_own_flight(const Job& job, const std::optional<FlightVerdict>& verdict)
 
 int exit_code(bool is_whole) { return static_cast<int>(is_whole ? ExitCode::Success : kSavedExit); }
 
+/// The last step that is in all files.
+std::int64_t last_closed_step(const Trainer& trainer) {
+  const std::int64_t done = trainer.steps_done();
+  return trainer.is_closed() ? done : done - 1;
+}
+
 /// Trains as one rank; rank 0 writes metrics, shows progress and closes with the summary. Returns whether all steps are
 /// done; else the run was asked to end, and is saved. Throws what the trainer throws, after `op` has noted where.
-bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<MemoryMeter>& meter, std::string& op) {
+/// `epochs`: the transport of a rank that goes on after others were lost; null: it ends with them.
+bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<MemoryMeter>& meter, std::string& op,
+              Epochs* epochs = nullptr) {
   set_fault_rank(static_cast<int>(rank.value()));
   use_threads(job);
   std::optional<MemoryMeter::Recording> recording;
   if (meter) recording.emplace(*meter, rank);
   std::optional<Trainer> trainer;
   try {
-    trainer.emplace(job, rank, transport);
     const bool speaks = rank == RankId(0);
     std::optional<EventFile> events;
-    if (speaks && !job.options.tensorboard.empty()) events.emplace(job.options.tensorboard);
-    std::optional<MetricsFile> metrics;  // emptied only now that the model stands
-    if (speaks && !job.options.metrics.empty()) metrics.emplace(job.options.metrics, job.first_step);
+    std::optional<MetricsFile> metrics;  // emptied only when the model stands
+    const auto open_files = [&] {
+      if (!speaks || metrics || events) return;
+      if (!job.options.tensorboard.empty()) events.emplace(job.options.tensorboard);
+      if (!job.options.metrics.empty()) metrics.emplace(job.options.metrics, last_closed_step(*trainer));
+    };
     Progress progress(job.options.steps);
     std::string lines;  // of the metrics, for --report
     Pace pace(job.options.steps);
     auto last = std::chrono::steady_clock::now();
-    trainer->trace(job.options.observes());
-    const RunSummary run = trainer->run([&](StepMetrics step) {
-      if (!speaks) return;
+    std::int64_t spoken = 0;  // the last step that was told
+    const auto on_step = [&](StepMetrics step) {
+      if (!speaks || step.step <= spoken) return;
+      spoken = step.step;
       if (job.peak_flops > 0) step.utilization = step_flops(job) / step.step_seconds / job.peak_flops;
       const auto now = std::chrono::steady_clock::now();
       step.seconds_left = pace.seconds_left(step.step, std::chrono::duration<double>(now - last).count());
@@ -180,7 +193,17 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
       if (!job.options.report.empty()) lines += to_json_line(step);
       if (events) events->write(step);
       progress.show(step);
-    });
+    };
+    RunSummary run;
+    if (epochs != nullptr) {
+      run = train_through_losses(job, rank, *epochs, trainer, open_files, on_step);
+      note_progress({RankProgress::Phase::Ending});  // who is lost from now on is not replaced
+    } else {
+      trainer.emplace(job, rank, transport);
+      open_files();
+      trainer->trace(job.options.observes());
+      run = trainer->run(on_step);
+    }
     // First what cannot be computed again.
     const bool is_saved = trainer->finish_checkpoints();
     if (run.is_whole && !job.options.export_folder.empty()) export_model(job, trainer->own_groups(), rank, transport);
@@ -214,6 +237,9 @@ std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(seconds));
 }
 
+/// Another rank that is lost while all connect anew can keep the others waiting for so long.
+constexpr std::chrono::milliseconds kRejoiningPatience = std::chrono::seconds(10);
+
 std::unique_ptr<Transport> connect(const Job& job, const RankEnvironment& rank) {
   if (job.options.device == DeviceKind::Cpu) {
     Fingerprint own = fingerprint(job);
@@ -232,6 +258,23 @@ std::unique_ptr<Transport> connect(const Job& job, const RankEnvironment& rank) 
                                 .meeting = rank.meeting,
                                 .groups = job.rank_groups(),
                                 .pairs = talking_pairs(job)});
+}
+
+/// The ranks that begin have gone on from the same checkpoint; those that come later have none.
+Epochs::Connect connect_epochs(const Job& job, const RankEnvironment& rank) {
+  return [&job, rank, own = fingerprint(job)](const MeetingPoint& meeting,
+                                              const std::shared_ptr<ConnectionBreaker>& breaker, bool is_first) {
+    Fingerprint compared = own;
+    if (!is_first) std::erase_if(compared, [](const auto& part) { return part.name == kResumeFlag; });
+    return connect_gloo({.rank = rank.rank,
+                         .world_size = rank.world_size,
+                         .meeting = meeting,
+                         .timeout = kGlooPatience,
+                         .start_up_timeout = is_first ? kGlooPatience : kRejoiningPatience,
+                         .groups = job.rank_groups(),
+                         .fingerprint = std::move(compared),
+                         .breaker = breaker});
+  };
 }
 
 /// Memory files of a rank that holds so many parameter groups: their gradients, those of both uses of a tied matrix,
@@ -314,7 +357,14 @@ int run_rank(const Job& job, RankEnvironment rank) {
     std::optional<RecordedRank> recorded;
     if (!rank.placed) recorded.emplace(job, rank.rank);
     {
-      const auto transport = connect(job, rank);
+      std::optional<Epochs> epochs;
+      std::unique_ptr<Transport> connected;
+      if (rank.orders) {
+        epochs.emplace(rank, connect_epochs(job, rank));
+      } else {
+        connected = connect(job, rank);
+      }
+      Transport& transport = epochs ? static_cast<Transport&>(*epochs) : *connected;
       if (rank.placed) recorded.emplace(job, rank.rank);  // now rank 0 has made the folder
       rank.meeting_file.reset();                          // all have joined
       note_progress({RankProgress::Phase::StartUp});
@@ -322,7 +372,7 @@ int run_rank(const Job& job, RankEnvironment rank) {
       // Until the process is gone: a signal that comes late must not make it a failure.
       static const auto signals =
           stop_signals(job, rank.placed ? StopSignals::Second::EndsProcess : StopSignals::Second::Nothing);
-      is_whole = train_as(job, RankId(rank.rank), *transport, meter, op);
+      is_whole = train_as(job, RankId(rank.rank), transport, meter, op, epochs ? &*epochs : nullptr);
     }
     op = "its end";
     if (rank.placed && rank.rank == 0) end_own_flight(job, std::nullopt);

@@ -31,7 +31,9 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
+/// 0 of none: a rank may have taken the place of another after the last step.
 double median(std::vector<double> values) {
+  if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
@@ -39,13 +41,16 @@ double median(std::vector<double> values) {
 
 }  // namespace
 
-Trainer::Trainer(const Job& job, RankId rank, Transport& transport)
+Trainer::Trainer(const Job& job, RankId rank, Transport& transport, Beginning beginning)
     : job_(job),
       rank_(rank),
       place_(job.ranks.place(rank)),
       device_(device_of(job.options, rank)),
       transport_(transport),
-      loader_(job, place_, device_) {
+      loader_(job, place_, device_),
+      first_step_(job.first_step),
+      done_(job.first_step),
+      has_weights_(beginning == Beginning::Own) {
   make_model();
   make_optimizers();
   const TensorSpec message{{job.micro_batch_size(), job.options.sequence, job.model.hidden},
@@ -62,6 +67,7 @@ Trainer::Trainer(const Job& job, RankId rank, Transport& transport)
 /// Takes over what the optimizers kept, where the run goes on, and prepares to save what they keep now.
 void Trainer::make_checkpointer() {
   last_metrics_.step = job_.first_step;
+  if (job_.first_step > 0) last_metrics_.updates = job_.checkpoints->resumed->updates;
   std::vector<Optimizer*> optimizers;
   if (optimizer_) optimizers.push_back(optimizer_.get());
   for (const auto& [id, optimizer] : stage_optimizers_) optimizers.push_back(optimizer.get());
@@ -89,6 +95,11 @@ void Trainer::make_optimizers() {
 
 /// Those of a new model, of the one that training starts from, or of the checkpoint that it goes on from.
 FirstValue Trainer::first_value() const {
+  if (!has_weights_) {
+    return [](const ParameterSpec& parameter, const at::TensorOptions& options) {
+      return at::empty(parameter.shape, options);
+    };
+  }
   const bool resumes = job_.first_step > 0;
   return [value = resumes ? resumed_values(job_) : first_values(job_.from, job_.options.seed)](
              const ParameterSpec& parameter, const at::TensorOptions& options) {
@@ -114,30 +125,39 @@ void Trainer::make_model() {
 }
 
 RunSummary Trainer::run(const std::function<void(const StepMetrics&)>& on_step) {
-  std::vector<double> step_seconds;
-  const TrainOptions& options = job_.options;
-  for (std::int64_t step = job_.first_step; step < options.steps; ++step) {
-    StepMetrics metrics = train_step(step);
-    if (step == job_.first_step && step + 1 < options.steps) {  // first touches of memory and caches
+  const std::int64_t steps = job_.options.steps;
+  bool goes_on = is_closed_ || close_step(on_step);
+  while (goes_on && done_ < steps) {
+    const StepMetrics metrics = do_step(done_);
+    if (done_ == first_step_ + 1 && done_ < steps) {  // first touches of memory and caches
       executor_->forget_op_times();
       optimizer_seconds_ = 0;
     } else {
-      step_seconds.push_back(metrics.step_seconds);
+      step_seconds_.push_back(metrics.step_seconds);
     }
-    const bool last = metrics.step == options.steps;
-    if (last || metrics.step % kStepsBetweenComparisons == 0) compare_copies();
-    if (options.validate_every > 0 && (metrics.step % options.validate_every == 0 || last)) {
-      metrics.validation_loss = validate();
-    }
-    if (options.sample_every > 0 && (metrics.step % options.sample_every == 0 || last)) metrics.sample = say();
-    on_step(metrics);
-    last_metrics_ = metrics;
-    if (checkpointer_ && !save_where_due(metrics)) break;
+    goes_on = close_step(on_step);
   }
   RunSummary summary;
-  if (!step_seconds.empty()) summary = summarise(std::move(step_seconds));
-  summary.is_whole = last_metrics_.step == options.steps;
+  if (done_ > first_step_) summary = summarise();
+  summary.is_whole = done_ == steps;
   return summary;
+}
+
+/// All that follows a step. Returns whether the run goes on.
+bool Trainer::close_step(const std::function<void(const StepMetrics&)>& on_step) {
+  const TrainOptions& options = job_.options;
+  StepMetrics& metrics = last_metrics_;
+  const bool last = metrics.step == options.steps;
+  if (job_.canonical) metrics.parameters_hash = hash_parameters();
+  if (last || metrics.step % kStepsBetweenComparisons == 0) compare_copies();
+  if (options.validate_every > 0 && (metrics.step % options.validate_every == 0 || last)) {
+    metrics.validation_loss = validate();
+  }
+  if (options.sample_every > 0 && (metrics.step % options.sample_every == 0 || last)) metrics.sample = say();
+  on_step(metrics);
+  const bool goes_on = !checkpointer_ || save_where_due(metrics);
+  is_closed_ = true;
+  return goes_on;
 }
 
 /// Returns whether the run goes on. A checkpoint is of copies that are equal: what flipped a bit of one of them ends
@@ -165,6 +185,12 @@ std::string Trainer::current() const {
 }
 
 StepMetrics Trainer::train_step(std::int64_t step) {
+  StepMetrics metrics = do_step(step);
+  if (job_.canonical) metrics.parameters_hash = hash_parameters();
+  return metrics;
+}
+
+StepMetrics Trainer::do_step(std::int64_t step) {
   step_ = step;
   fault_point("step");
   const auto start = Clock::now();
@@ -200,8 +226,11 @@ StepMetrics Trainer::train_step(std::int64_t step) {
   skipped_ += result.is_skipped ? 1 : 0;
   metrics.is_skipped = result.is_skipped;
   metrics.skipped = skipped_;
+  metrics.updates = last_metrics_.updates + (result.is_skipped ? 0 : job_.updates());
+  last_metrics_ = metrics;
+  done_ = metrics.step;
+  is_closed_ = false;
   if (fault_point("updated")) flip_a_bit();
-  if (job_.canonical) metrics.parameters_hash = hash_parameters();
   return metrics;
 }
 
@@ -265,7 +294,9 @@ std::string Trainer::say() {
                       [&] { note_instruction({.kind = InstructionKind::ReduceScalars}); });
 }
 
-void Trainer::note_instruction(const Instruction& instruction) const {
+void Trainer::note_instruction(const Instruction& instruction) {
+  // Whoever comes here has waited for all gradients. Validation has no gradients, and no step that could be given up.
+  if (instruction.kind == InstructionKind::ReduceScalars) voted_for_ = std::max(voted_for_, step_ + 1);
   note_progress({RankProgress::Phase::Steps, step_ + 1, instruction});
 }
 
@@ -287,20 +318,21 @@ void Trainer::update_weights(StageId stage, MicroBatchId last, double gradient_n
   optimizer_seconds_ += seconds_since(start);
 }
 
-RunSummary Trainer::summarise(std::vector<double> step_seconds) {
+RunSummary Trainer::summarise() {
   // The replicas of a stage measured the same ops; sums and counts over all workers give the mean.
   std::vector<double> numbers = executor_->op_times().to_numbers();
   const std::size_t num_times = numbers.size();
   numbers.resize(num_times + static_cast<std::size_t>(job_.num_ranks()), 0);
-  numbers[num_times + rank_.index()] = optimizer_seconds_ / static_cast<double>(step_seconds.size());
+  numbers[num_times + rank_.index()] =
+      optimizer_seconds_ / static_cast<double>(std::max<std::size_t>(step_seconds_.size(), 1));
   transport_.all_sum(numbers);
   RunSummary summary;
-  summary.steps = static_cast<std::int64_t>(step_seconds.size());
+  summary.steps = static_cast<std::int64_t>(step_seconds_.size());
   summary.optimizer_seconds =
       *std::max_element(numbers.begin() + static_cast<std::ptrdiff_t>(num_times), numbers.end());
   numbers.resize(num_times);
   summary.op_times = OpTimes::from_numbers(numbers);
-  summary.step_seconds = median(std::move(step_seconds));
+  summary.step_seconds = median(step_seconds_);
   return summary;
 }
 

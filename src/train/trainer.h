@@ -15,6 +15,7 @@
 #include "train/job.h"
 #include "train/loader.h"
 #include "train/metrics.h"
+#include "train/settlement.h"
 #include "transport/transport.h"
 
 namespace chimera {
@@ -35,16 +36,35 @@ inline constexpr std::int64_t kStepsBetweenComparisons = 10;
 /// Steps in a row whose update may be left out before the run ends: it will not find back by itself.
 inline constexpr std::int64_t kMostSkippedInRow = 10;
 
+/// How a trainer begins.
+enum class Beginning : std::uint8_t {
+  Own,          ///< with the weights that the job begins with
+  Replacement,  ///< with none: in the place of a rank that was lost; take_over() comes first
+};
+
 /// Holds a worker's stages and optimizer and runs the job's steps. One thread; the job and the transport are borrowed.
 class Trainer {
  public:
   /// `transport` connects all ranks.
-  Trainer(const Job& job, RankId rank, Transport& transport);
+  Trainer(const Job& job, RankId rank, Transport& transport, Beginning beginning = Beginning::Own);
 
   /// Trains all steps that the job has left and calls `on_step` after each. Then checkpoints are saved, where the job
   /// saves any; such a job ends before its last step where it is asked to (stop_signals.h). Throws what Executor::run
   /// throws, which is Error where a loss or the gradient norm is not finite, and what require_equal_copies() throws.
+  /// Called again after that, drop_step() and take_over() it goes on; `on_step` may then get the last step once more.
   RunSummary run(const std::function<void(const StepMetrics&)>& on_step);
+
+  /// After ranks were lost: gives up the step under way, and lets go of all that the transport has under way. Not for
+  /// asynchronous schedules, nor with --shard-optimizer.
+  void drop_step();
+  /// To be called by all ranks, over new connections, once those that were there before have dropped the step. If one
+  /// of them has made the update of a step, all make it (settle()); then those that have no weights get them, with all
+  /// else that a rank remembers, from others. Throws what settle() throws.
+  void take_over();
+  /// Steps that are done, from the first of all; their line of metrics may still be missing.
+  [[nodiscard]] std::int64_t steps_done() const { return done_; }
+  /// Whether all that follows the last of them is done too.
+  [[nodiscard]] bool is_closed() const { return is_closed_; }
 
   /// After run(): saves what the last step left, unless that is saved, or nothing is to be. Returns false where it
   /// could not.
@@ -74,6 +94,11 @@ class Trainer {
   [[nodiscard]] std::string current() const;
 
  private:
+  StepMetrics do_step(std::int64_t step);
+  bool close_step(const std::function<void(const StepMetrics&)>& on_step);
+  void agree_on_last_step(RankId teller);
+  void give_or_take(ParameterGroupId group, RankId giver, RankId taker);
+  [[nodiscard]] std::vector<at::Tensor> state_of(ParameterGroupId group) const;
   [[nodiscard]] FirstValue first_value() const;
   void make_model();
   void make_optimizers();
@@ -82,13 +107,13 @@ class Trainer {
   void compare_copies();
   void flip_a_bit();
   std::string hash_parameters();
-  void note_instruction(const Instruction& instruction) const;
+  void note_instruction(const Instruction& instruction);
   std::function<void(const std::string&, bool)> skip_hook(std::int64_t step);
   const std::vector<Instruction>& instructions(std::int64_t step);
   [[nodiscard]] double learning_rate(std::int64_t step) const;
   void optimizer_step(std::int64_t step, double gradient_norm);
   void update_weights(StageId stage, MicroBatchId last, double gradient_norm);
-  RunSummary summarise(std::vector<double> step_seconds);
+  RunSummary summarise();
 
   const Job& job_;
   RankId rank_;
@@ -109,7 +134,13 @@ class Trainer {
   std::int64_t skipped_ = 0;         // steps without an update, so far
   std::int64_t skipped_in_row_ = 0;  // up to the last one
   std::int64_t step_ = 0;            // under way, from 0
-  std::vector<Instruction> piece_;   // asynchronous: that of the step under way
+  std::int64_t first_step_;          // of the run, from 0
+  std::int64_t done_;                // steps
+  std::int64_t voted_for_ = 0;       // see RankState
+  bool has_weights_;                 // see RankState
+  bool is_closed_ = true;            // what follows the last step is done too
+  std::vector<double> step_seconds_;
+  std::vector<Instruction> piece_;  // asynchronous: that of the step under way
 };
 
 }  // namespace chimera

@@ -1,0 +1,146 @@
+// Runs that lose ranks and go on with new ones in their place: with the numbers of a run that nothing has disturbed.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "multiprocess/training.h"
+#include "support/scratch.h"
+
+namespace chimera::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::StartsWith;
+
+const Arguments kChimera = {"--schedule", "chimera", "--stages", "4", "--micro-batches", "8"};
+const Arguments kFourPipelines = kChimera + Arguments{"--pipelines", "4"};
+const Arguments kTwoGroups = {"--schedule", "1f1b", "--stages", "2", "--micro-batches", "4", "--data-parallel", "2"};
+
+/// 8 micro-batches a step in canonical order.
+Arguments training(const Scratch& scratch, const Arguments& flags) {
+  return small_training(scratch) + flags + Arguments{"--model",          "gpt2-tiny", "--steps",   "8",
+                                                     "--reduction",      "canonical", "--dropout", "0.1",
+                                                     "--validate-every", "3"};
+}
+
+/// All of a line that depends on no clock.
+std::vector<nlohmann::json> numbers_in(const Scratch& scratch) {
+  std::vector<nlohmann::json> numbers;
+  for (auto line : read_metrics(scratch.path("metrics.jsonl"))) {
+    for (const char* name : {"step_seconds", "tokens_per_second", "peak_memory_bytes", "eta_seconds"}) line.erase(name);
+    numbers.push_back(std::move(line));
+  }
+  return numbers;
+}
+
+/// Of the run that nothing disturbs, in one process.
+const std::vector<nlohmann::json>& undisturbed() {
+  static const std::vector<nlohmann::json> numbers = [] {
+    const Scratch scratch;
+    EXPECT_EQ(run_program(training(scratch, kTwoGroups + Arguments{"--transport", "threads"})).exit_code, 0);
+    return numbers_in(scratch);
+  }();
+  return numbers;
+}
+
+ProgramResult run_with(const Arguments& arguments, const std::string& faults) {
+  return ProgramRun(arguments, {.environment = {"CHIMERA_FAULT=" + faults}, .ranks = 4}).wait();
+}
+
+struct Losses {
+  const char* faults;
+  Arguments flags;
+  std::size_t recoveries;
+};
+
+class TwinTest : public ::testing::TestWithParam<Losses> {};
+
+TEST_P(TwinTest, TheRunIsTheUndisturbedOneAndNoStepIsLost) {
+  const auto& [faults, flags, recoveries] = GetParam();
+  const Scratch scratch;
+  const ProgramResult result =
+      run_with(training(scratch, flags + Arguments{"--recover", "twin", "--hang-seconds", "1"}), faults);
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_EQ(result.orphans, 0);
+  EXPECT_FALSE(result.left_files);
+  const std::vector<std::string> lines = complaints(result);
+  EXPECT_EQ(lines.size(), recoveries) << result.messages;
+  EXPECT_THAT(lines, Each(MatchesRegex("chimera: rank [0-3] .* in step [0-9]; recovery [0-9] of 100: goes on with step "
+                                       "[0-9] after [0-9.]+ s")));
+  EXPECT_EQ(numbers_in(scratch), undisturbed());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Of, TwinTest,
+    ::testing::Values(Losses{"kill@backward:0:13,kill@forward:1:27,segfault@backward:2:45,throw@step:3:8", kChimera, 4},
+                      Losses{"kill@sum:1:2,kill@vote:3:4,kill@optimizer:0:5,kill@updated:2:7", kChimera, 4},
+                      Losses{"stop@backward:2:14,hang@forward:3:40", kChimera, 2},
+                      Losses{"kill@backward:1:20,kill@leave:0:1", kChimera, 1},
+                      Losses{"kill@backward:1:20,kill@resume:1:1:2", kChimera, 1},
+                      Losses{"kill@backward:1:20,kill@start:1:1:2", kChimera, 1},
+                      Losses{"kill@step:1:3,kill@step:3:3", kFourPipelines, 1},
+                      Losses{"kill@backward:1:20,kill@leave:0:1,kill@rendezvous:2:2,kill@restore:1:3:2", kFourPipelines,
+                             1},
+                      Losses{"kill@vote:0:4,kill@connected:1:2", kFourPipelines, 1},
+                      Losses{"kill@backward:3:7,kill@updated:0:6", kTwoGroups, 2}),
+    [](const auto& losses) { return std::to_string(losses.index); });
+
+TEST(TwinLimitsTest, AStageWithoutACopyStartsAgainFromTheCheckpoint) {
+  const Scratch scratch;
+  const Arguments flags = {"--recover",    "twin", "--checkpoint",   scratch.path("run"),
+                           "--save-every", "2",    "--max-restarts", "1"};
+  const ProgramResult result = run_with(training(scratch, kChimera + flags), "kill@step:1:4,kill@step:2:4");
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_THAT(complaints(result),
+              ElementsAre(MatchesRegex("chimera: not recovered: no rank is left that holds stage [12]"),
+                          HasSubstr("was killed by signal 9 (Killed)"), StartsWith("chimera: restart 1 of 1: ")));
+  EXPECT_EQ(numbers_in(scratch), undisturbed());
+}
+
+TEST(TwinLimitsTest, AStepThatFailsEveryTimeEndsTheRun) {
+  const Scratch scratch;
+  const ProgramResult result =
+      run_with(training(scratch, kChimera + Arguments{"--recover", "twin"}), "throw@step:1:2:0");
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.messages, HasSubstr("chimera: not recovered: it has failed in step "));
+}
+
+TEST(TwinCheckpointTest, ASaveThatLosesARankIsMadeAgain) {
+  const Scratch scratch;
+  const Arguments flags = {"--recover", "twin", "--checkpoint", scratch.path("run"), "--save-every", "2"};
+  const ProgramResult result =
+      run_with(training(scratch, kChimera + flags), "kill@save:1:1,kill@before-rename:0:2,kill@saved:3:3");
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_EQ(numbers_in(scratch), undisturbed());
+  const ProgramResult verified = run_program({"checkpoint", "verify", scratch.path("run")});
+  EXPECT_EQ(verified.exit_code, 0) << verified.output << verified.messages;
+  const auto last =
+      nlohmann::json::parse(run_program({"checkpoint", "show", scratch.path("run"), "--format", "json"}).output);
+  EXPECT_EQ(last.at("run").at("progress").at("step"), 8);
+  EXPECT_EQ(last.at("run").at("progress").at("updates"), 8);
+}
+
+TEST(TwinRefusalTest, WhatHasNoTwinIsRefused) {
+  const auto refusal = [](const Arguments& flags) {
+    const Scratch scratch;
+    const ProgramResult result =
+        run_program(small_training(scratch) + flags + Arguments{"--model", "gpt2-tiny", "--recover", "twin"});
+    EXPECT_EQ(result.exit_code, 2);
+    return result.messages;
+  };
+  EXPECT_THAT(refusal({"--schedule", "1f1b", "--stages", "2"}),
+              HasSubstr("--recover twin: rank 0 alone holds what no other could give back"));
+  EXPECT_THAT(refusal({"--schedule", "none"}), HasSubstr("--recover twin: is for runs of several processes"));
+  EXPECT_THAT(refusal({"--shard-optimizer"}), HasSubstr("--shard-optimizer keeps optimizer state once"));
+  EXPECT_THAT(refusal({"--schedule", "pipedream", "--data-parallel", "2"}), HasSubstr("is asynchronous"));
+  EXPECT_THAT(refusal({"--trace", "trace.json"}), HasSubstr("need ranks that see all steps"));
+}
+
+}  // namespace
+}  // namespace chimera::testing

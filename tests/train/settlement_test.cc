@@ -1,0 +1,210 @@
+// Where ranks go on after a loss: the rule, and a model of a job in which any rank may die at any moment.
+
+#include "train/settlement.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "core/error.h"
+
+namespace chimera {
+namespace {
+
+const RankGroups kPairs = {{RankId(0), RankId(2)}, {RankId(0), RankId(1)}, {RankId(1), RankId(2)}};
+
+TEST(SettlementTest, AStepThatNobodyHasUpdatedIsGivenUpByAll) {
+  const std::vector<RankState> states = {{true, 6, 7}, {false, 0, 0}, {true, 6, 6}};
+  const Settlement all = settle(states, kPairs);
+  EXPECT_EQ(all.done, 6);
+  EXPECT_EQ(all.teller, RankId(0));
+  EXPECT_EQ(all.givers, (std::vector<RankId>{RankId(0), RankId(0), RankId(2)}));
+}
+
+TEST(SettlementTest, AStepThatOneHasUpdatedIsUpdatedByAll) {
+  const std::vector<RankState> states = {{true, 6, 7}, {true, 7, 8}, {false, 0, 0}};
+  const Settlement all = settle(states, kPairs);
+  EXPECT_EQ(all.done, 7);
+  EXPECT_EQ(all.teller, RankId(1));
+}
+
+TEST(SettlementTest, WhatCannotBeIsAnError) {
+  const std::vector<RankState> has_not_voted = {{true, 6, 6}, {true, 7, 8}, {false, 0, 0}};
+  EXPECT_THROW((void)settle(has_not_voted, kPairs), Error);
+  const std::vector<RankState> is_two_behind = {{true, 5, 7}, {true, 7, 8}, {false, 0, 0}};
+  EXPECT_THROW((void)settle(is_two_behind, kPairs), Error);
+  const std::vector<RankState> has_no_copy = {{true, 6, 6}, {false, 0, 0}, {false, 0, 0}};
+  EXPECT_THROW((void)settle(has_no_copy, kPairs), Error);
+}
+
+/// A job of three ranks of which each two hold a stage. A rank computes its part of a step; once those it shares stages
+/// with have too, it has all gradients and votes; rank 0 has the sum when all have voted, makes its update and tells
+/// the others one by one; each makes its update when it hears of it. After a loss they settle: those behind update,
+/// then those without weights are given theirs. At any moment any ranks may die, also those that have just come.
+struct Model {
+  enum class At : std::uint8_t { Computes, HasComputed, HasVoted };
+  struct Rank {
+    RankState state;
+    At at = At::Computes;
+    bool is_settled = true;    ///< or it has not yet done what settle() says
+    bool is_told = false;      ///< the sum is on its way
+    std::int64_t content = 0;  ///< what its weights are: the number of updates that they have seen
+    friend auto operator<=>(const Rank& a, const Rank& b) { return a.key() <=> b.key(); }
+    [[nodiscard]] std::vector<std::int64_t> key() const {
+      return {state.has_weights ? 1 : 0, state.done,      state.voted_for, static_cast<std::int64_t>(at),
+              is_settled ? 1 : 0,        is_told ? 1 : 0, content};
+    }
+  };
+  std::vector<Rank> ranks = std::vector<Rank>(3);
+  int losses = 0;
+  friend auto operator<=>(const Model&, const Model&) = default;
+};
+
+constexpr std::int64_t kSteps = 3;
+constexpr int kMostLosses = 2;
+
+/// All states that a state can become, each looked at once.
+class Explorer {
+ public:
+  void explore(Model model) {
+    if (!seen_.insert(model).second) return;
+    lose_some(model);
+    const bool is_settled = std::ranges::all_of(model.ranks, [](const Model::Rank& rank) { return rank.is_settled; });
+    for (std::size_t rank = 0; rank < model.ranks.size(); ++rank) {
+      if (is_settled) {
+        train(model, rank);
+      } else {
+        take_over(model, rank);
+      }
+    }
+    if (is_settled) finished_ += model.ranks[0].state.done == kSteps && model.ranks[1].state.done == kSteps ? 1 : 0;
+  }
+  [[nodiscard]] std::size_t num_states() const { return seen_.size(); }
+  [[nodiscard]] int finished() const { return finished_; }
+  [[nodiscard]] int updated_by_others() const { return updated_by_others_; }
+  [[nodiscard]] int given_up() const { return given_up_; }
+
+ private:
+  static std::vector<RankState> states_of(const Model& model) {
+    std::vector<RankState> states;
+    for (const Model::Rank& rank : model.ranks) states.push_back(rank.state);
+    return states;
+  }
+
+  static bool all_at_least(const Model& model, std::size_t rank, Model::At at) {
+    for (const auto& group : kPairs) {
+      if (std::ranges::find(group, RankId(static_cast<std::int64_t>(rank))) == group.end()) continue;
+      for (const RankId other : group) {
+        const Model::Rank& peer = model.ranks[other.index()];
+        if (peer.state.done == model.ranks[rank].state.done && peer.at < at) return false;
+      }
+    }
+    return true;
+  }
+
+  static void update(Model::Rank& rank) {
+    ++rank.state.done;
+    ++rank.content;
+    rank.at = Model::At::Computes;
+    rank.is_told = false;
+  }
+
+  void train(const Model& model, std::size_t index) {
+    Model next = model;
+    Model::Rank& rank = next.ranks[index];
+    if (rank.is_told) {
+      update(rank);
+      return explore(next);
+    }
+    if (rank.state.done == kSteps) return;
+    if (rank.at == Model::At::Computes) {
+      rank.at = Model::At::HasComputed;
+      return explore(next);
+    }
+    if (rank.at == Model::At::HasComputed && all_at_least(model, index, Model::At::HasComputed)) {
+      rank.at = Model::At::HasVoted;
+      rank.state.voted_for = rank.state.done + 1;
+      return explore(next);
+    }
+    const bool all_voted = std::ranges::all_of(model.ranks, [&](const Model::Rank& other) {
+      return other.at == Model::At::HasVoted && other.state.done == rank.state.done;
+    });
+    if (index != 0 || !all_voted) return;
+    update(rank);
+    for (std::size_t other = 1; other < next.ranks.size(); ++other) next.ranks[other].is_told = true;
+    explore(next);
+  }
+
+  /// In a recovery each rank does what settle() says: those behind update, then the others are given weights.
+  void take_over(const Model& model, std::size_t index) {
+    const Settlement all = settle(states_of(model), kPairs);
+    Model next = model;
+    Model::Rank& rank = next.ranks[index];
+    if (rank.is_settled) return;
+    if (!rank.state.has_weights) {
+      for (std::size_t group = 0; group < kPairs.size(); ++group) {
+        const bool holds = std::ranges::count(kPairs[group], RankId(static_cast<std::int64_t>(index))) > 0;
+        const Model::Rank& giver = model.ranks[all.givers[group].index()];
+        if (holds && !giver.is_settled) return;  // it updates before it gives
+        if (holds) rank.content = giver.content;
+      }
+      rank.state = {true, all.done, 0};
+    } else if (rank.state.done < all.done) {
+      ASSERT_EQ(rank.state.voted_for, all.done) << "it has not all gradients of the step";
+      ++rank.state.done;
+      ++rank.content;
+      ++updated_by_others_;
+    }
+    rank.is_settled = true;
+    ASSERT_EQ(rank.content, all.done) << "a step is updated by some and not by others, or twice";
+    explore(next);
+  }
+
+  /// Any ranks die, as long as each stage has a copy left. The others leave the step, and with it every message.
+  void lose_some(const Model& model) {
+    if (model.losses == kMostLosses) return;
+    for (unsigned dead = 1; dead < 8; ++dead) {
+      Model next = model;
+      ++next.losses;
+      std::int64_t furthest = 0;
+      std::int64_t before = 0;
+      for (std::size_t rank = 0; rank < next.ranks.size(); ++rank) {
+        Model::Rank& each = next.ranks[rank];
+        if ((dead >> rank & 1U) != 0) each.state = {false, 0, 0};
+        if ((dead >> rank & 1U) != 0) each.content = -1;
+        each.at = Model::At::Computes;
+        each.is_told = false;
+        each.is_settled = false;
+        if (each.state.has_weights) furthest = std::max(furthest, each.state.done);
+        if (model.ranks[rank].state.has_weights) before = std::max(before, model.ranks[rank].state.done);
+      }
+      const bool has_copies = std::ranges::all_of(kPairs, [&](const auto& group) {
+        return std::ranges::any_of(group, [&](RankId rank) { return next.ranks[rank.index()].state.has_weights; });
+      });
+      if (!has_copies) continue;
+      const Settlement all = settle(states_of(next), kPairs);
+      ASSERT_EQ(all.done, furthest) << "a step that was done is lost";
+      if (furthest < before) ++given_up_;
+      explore(next);
+    }
+  }
+
+  std::set<Model> seen_;
+  int finished_ = 0;
+  int updated_by_others_ = 0;
+  int given_up_ = 0;
+};
+
+TEST(SettlementTest, WhoeverDiesWheneverAStepIsUpdatedByAllOrByNone) {
+  Explorer explorer;
+  explorer.explore(Model{});
+  EXPECT_GT(explorer.num_states(), 1000U);
+  EXPECT_GT(explorer.finished(), 0);
+  EXPECT_GT(explorer.updated_by_others(), 0) << "a rank made an update of which only others had heard";
+  EXPECT_GT(explorer.given_up(), 0) << "rank 0 died before anyone heard of its update";
+}
+
+}  // namespace
+}  // namespace chimera
