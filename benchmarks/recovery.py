@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """What failures and preemptions cost, and whether the run that goes on is the one that nothing has disturbed.
 
-  benchmarks/recovery.py [--kills 100] [--preemptions 100] [--faults 300] [--seed 1] [--program build/chimera]
+  benchmarks/recovery.py [--kills 100] [--twins 100] [--preemptions 100] [--faults 300] [--seed 1]
+      [--program build/chimera]
 
-Three campaigns on gpt2-tiny, four ranks, `--reduction canonical`; 0 leaves one out.
+Four campaigns on gpt2-tiny, four ranks, `--reduction canonical`; 0 leaves one out.
 
 kills        one run with --max-restarts: a random rank gets SIGKILL at a random moment, again and again. Measured is the
              time from the kill until two more steps are done than before: the next one may have been as good as done.
              Every step, also one that is done again, must have the parameters of a run that nothing has disturbed.
+twins        the same with --recover twin: the other ranks go on. Counted are the steps that had been done and were done
+             again.
 preemptions  SIGTERM, SIGUSR1 or SIGHUP to the launcher or to all processes at a random moment, then the same command
              again. Measured is the time from the signal to the end, which must come with exit code 75.
 faults       short runs with --max-restarts, each with one fault (CHIMERA_FAULT) of a random kind, at a random place of a
@@ -19,6 +22,7 @@ import argparse
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import statistics
@@ -158,6 +162,40 @@ def kill_campaign(options, chance):
         require_undisturbed(run, "kills", folder)
 
 
+def lost_steps(run, newest):
+    """How many of the steps that were done when a rank was killed the run did again, by its last line about that."""
+    first = int(re.findall(r"goes on with step (\d+) after", run.messages())[-1])
+    return max(0, newest + 1 - first)
+
+
+def twin_campaign(options, chance):
+    with tempfile.TemporaryDirectory() as folder:
+        run = Run(options, folder, 1_000_000,
+                  saving(folder, "--recover", "twin", "--max-recoveries", str(options.twins)))
+        run.start()
+        seconds, lost = [], 0
+        for kill in range(options.twins):
+            if not run.await_step_after(run.newest()):
+                break
+            time.sleep(chance.uniform(0.1, 1.5))
+            start, newest = time.monotonic(), run.newest()
+            os.kill(chance.choice(run.ranks()), signal.SIGKILL)
+            if not run.await_step_after(newest + 1):  # the next one may have been done already
+                break
+            seconds.append(time.monotonic() - start)
+            lost += lost_steps(run, newest)
+        messages = run.messages()
+        require(len(seconds) == options.twins, f"twins: only {len(seconds)} were survived: {messages[-500:]}")
+        require(lost == 0, f"twins: {lost} steps were lost")
+        require(messages.count("; recovery ") == options.twins, f"twins: not all were recovered: {messages[-500:]}")
+        run.process.send_signal(signal.SIGTERM)
+        require(run.end() == 75, "twins: the run did not save at its end")
+        describe(f"twins: {len(seconds)} kills, {lost} steps lost, from the kill to two new steps", seconds)
+        within = [float(number) for number in re.findall(r"goes on with step \d+ after ([\d.]+) s", messages)]
+        describe("twins: from the death to the next step's beginning", within)
+        require_undisturbed(run, "twins", folder)
+
+
 def preemption_campaign(options, chance):
     with tempfile.TemporaryDirectory() as folder:
         run = Run(options, folder, 1_000_000, saving(folder, "--resume", "auto"))
@@ -218,6 +256,7 @@ def fault_campaign(options, chance):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--twins", type=int, default=100)
     parser.add_argument("--preemptions", type=int, default=100)
     parser.add_argument("--faults", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
@@ -225,7 +264,7 @@ def main():
     parser.add_argument("--data", default=str(ROOT / "README.md"))
     options = parser.parse_args()
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; gpt2-tiny, {RANKS} ranks", flush=True)
-    campaigns = {kill_campaign: options.kills, preemption_campaign: options.preemptions,
+    campaigns = {kill_campaign: options.kills, twin_campaign: options.twins, preemption_campaign: options.preemptions,
                  fault_campaign: options.faults}
     with tempfile.TemporaryDirectory() as folder:  # whatever happens to the text meanwhile
         options.data = shutil.copy(options.data, folder)
