@@ -32,7 +32,9 @@ thead th{color:var(--soft);font-weight:600}
 th.number,td.number{text-align:right;white-space:nowrap}
 tbody th{font-weight:500;white-space:nowrap}
 td{overflow-wrap:anywhere}
-@media (max-width:600px){main{padding:16px 10px 32px}section{padding:12px;border-radius:8px}h1{font-size:20px}}
+@media (max-width:600px){main{padding:16px 10px 32px}section{padding:12px;border-radius:8px}h1{font-size:20px}
+tbody th{white-space:normal}th,td{padding-right:8px}}
+@media (max-width:520px){main .chart{min-width:0}main .chart text{font-size:15px}main .chart .title{font-size:18px}}
 )";
 
 }  // namespace
