@@ -254,14 +254,13 @@ void Supervisor::end_hang() {
 
 void Supervisor::blame(int rank) {
   culprit_ = rank;
-  std::string reason = describe_failure(rank, record_of(rank));
-  if (ranks_.is_recovering()) reason = ranks_.reason() + "; " + reason;
-  end_job(reason);
+  end_job(describe_failure(rank, record_of(rank)));
 }
 
 /// Says why, and ends all ranks, save the one whose own exit code is still to come. Those that save take a SIGTERM as
 /// the request to do so, so they are killed: what they have begun to save is not, what they have saved is good.
-void Supervisor::end_job(const std::string& reason) {
+void Supervisor::end_job(std::string reason) {
+  if (ranks_.is_recovering() && !signal_) reason = ranks_.reason() + "; " + reason;
   messages().write("chimera: " + reason + "\n");
   verdict_ = FlightVerdict{.reason = reason,
                            .culprit = culprit_,

@@ -66,7 +66,7 @@ class Supervisor {
   void end_hang();
   void watch_anew();
   void blame(int rank);
-  void end_job(const std::string& reason);
+  void end_job(std::string reason);
   void kill_rest();
   [[nodiscard]] StartOutcome outcome();
   [[nodiscard]] int signal_exit_code() const;

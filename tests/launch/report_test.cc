@@ -38,5 +38,20 @@ TEST(ReportTest, RejectsOtherText) {
   }
 }
 
+TEST(ReportTest, ANoteComesBackAndIsNoReport) {
+  for (const auto kind : {RecoveryNote::Kind::Left, RecoveryNote::Kind::Resumed}) {
+    const RecoveryNote note{.rank = 3, .kind = kind, .epoch = 2, .step = 41};
+    std::string line = to_line(note);
+    EXPECT_EQ(line.back(), '\n');
+    line.pop_back();
+    EXPECT_EQ(parse_note(line), note);
+    EXPECT_FALSE(parse_report(line).has_value());
+  }
+  for (const char* text : {"", "[]", "{\"rank\": 1, \"step\": 2}", "{\"rank\": \"1\", \"left\": 1, \"step\": 2}"}) {
+    EXPECT_FALSE(parse_note(text).has_value()) << text;
+  }
+  EXPECT_FALSE(parse_note(to_line(FailureReport{.rank = 1, .op = "", .message = "out of memory"})).has_value());
+}
+
 }  // namespace
 }  // namespace chimera

@@ -24,7 +24,7 @@ namespace {
 using c10d::ProcessGroupGloo;
 
 constexpr auto kLeaveTimeout = std::chrono::seconds(3);
-constexpr auto kMostClosing = std::chrono::milliseconds(300);
+constexpr auto kMostClosing = std::chrono::milliseconds(100);
 constexpr auto kBetweenBreaks = std::chrono::milliseconds(1);
 
 }  // namespace
@@ -57,7 +57,7 @@ void GlooConnections::join() {
     c10d::BarrierOptions barrier;  // a rank that is ready and gone must not be missed by one still connecting
     barrier.timeout = options_.start_up_timeout;
     require_unbroken();
-    everyone_->barrier(barrier)->wait();
+    wait_for_collective(*everyone_->barrier(barrier), options_.start_up_timeout, options_.breaker.get());
   }
   fault_point("connected");
 }
@@ -137,7 +137,7 @@ std::vector<at::Tensor> GlooConnections::gather_from_all(std::vector<at::Tensor>
   for (int rank = 0; rank < options_.world_size; ++rank) all.front().push_back(at::empty_like(mine.front()));
   c10d::AllgatherOptions gather;
   gather.timeout = options_.timeout;
-  everyone_->allgather(all, mine, gather)->wait();
+  wait_for_collective(*everyone_->allgather(all, mine, gather), options_.timeout, options_.breaker.get());
   return std::move(all.front());
 }
 

@@ -40,6 +40,7 @@ class GlooTransport final : public Transport {
         timeout_(options.timeout),
         groups_(options.groups),
         breaker_(options.breaker),
+        sum_memory_(std::make_shared<SumMemory>(options.breaker)),
         connections_(options) {
     leave_header_room();
     keep_no_flight_record();
@@ -103,7 +104,7 @@ class GlooTransport final : public Transport {
   int exceptions_before_ = std::uncaught_exceptions();
   bool failed_ = false;
   std::shared_ptr<ConnectionBreaker> breaker_;  // null: this rank ends with the others
-  std::shared_ptr<SumMemory> sum_memory_ = std::make_shared<SumMemory>();
+  std::shared_ptr<SumMemory> sum_memory_;
   GlooConnections connections_;
 };
 
@@ -114,7 +115,8 @@ class GlooPending final : public Pending {
 
   at::Tensor wait() override {
     const auto describe = [&] { return to_text(transport_.rank(), operation_); };
-    transport_.guarded(describe, [&] { wait_for(*work_, transport_.timeout(), transport_.breaker()); });
+    const auto wait = operation_.kind == OperationKind::AllReduce ? wait_for_collective : wait_for;
+    transport_.guarded(describe, [&] { wait(*work_, transport_.timeout(), transport_.breaker()); });
     return result_;
   }
 

@@ -247,8 +247,9 @@ SharedSum::SharedSum(const GlooGroup& group, std::shared_ptr<SumMemory> memory, 
 
 void SharedSum::wait() {
   State& state = *state_;
-  wait_for(*state.gather, state.timeout);
-  wait_for(*state.added, state.timeout);
+  ConnectionBreaker* const breaker = state.memory->breaker.get();
+  wait_for_collective(*state.gather, state.timeout, breaker);
+  wait_for_collective(*state.added, state.timeout, breaker);
   if (state.failure) std::rethrow_exception(state.failure);
   if (*state.failures.data_ptr<int>() > 0) throw PeerLostError("another member could not add its part of the sum");
   state.own.front().copy_back();

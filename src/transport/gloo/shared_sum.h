@@ -63,6 +63,10 @@ class StagingMemory {
 
 /// What the shared sums of a rank have in common.
 struct SumMemory {
+  /// `ends_waits`: as GlooOptions::breaker.
+  explicit SumMemory(std::shared_ptr<ConnectionBreaker> ends_waits = nullptr) : breaker(std::move(ends_waits)) {}
+
+  std::shared_ptr<ConnectionBreaker> breaker;  // null: nobody does
   MappedPeers peers;
   StagingMemory staging;
 
