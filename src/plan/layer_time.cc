@@ -93,6 +93,13 @@ double spread_at(const std::vector<LayerTime>& times, double size) {
       ->spread;
 }
 
+/// What the attention of one sequence takes of the memory's time in a forward.
+double attention_seconds(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
+                         std::int64_t sequence) {
+  if (kind != LayerKind::Block || machine.score_traffic == 0) return 0;
+  return machine.score_traffic * real(model.heads) * real(sequence) * real(sequence) / machine.memory_bandwidth;
+}
+
 }  // namespace
 
 LayerTime layer_time(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
@@ -104,16 +111,21 @@ LayerTime layer_time(const MachineProfile& machine, const ModelConfig& model, La
   const LayerFootprint measured = work_of(layer.model, kind, layer.sequence);
   const double wider = real(workload.compute_bytes) / real(bytes_of(layer.dtype));
   const double states = hidden_states(model, workload.sequence) / hidden_states(layer.model, layer.sequence);
-  const auto time = [&](double LayerTime::*part, double LayerFootprint::*work) {
+  const double traffic_measured = attention_seconds(machine, layer.model, kind, layer.sequence);
+  const double traffic_asked = attention_seconds(machine, model, kind, workload.sequence);
+  // `moves`: 1 where the op moves attention's scores, else 0.
+  const auto time = [&](double LayerTime::*part, double LayerFootprint::*work, double moves) {
     const double ratio = measured.*work > 0 && asked.*work > 0 ? asked.*work / measured.*work : states;
     const double per_token = ratio * real(layer.sequence) / real(workload.sequence);
-    return at_size(layer.times, sequences, part) * per_token * wider;
+    const double in_all = at_size(layer.times, sequences, part);
+    const double in_products = std::max(0.0, in_all - moves * traffic_measured * sequences);
+    return (in_products * per_token + moves * traffic_asked * real(workload.micro_batch_size)) * wider;
   };
   return {workload.micro_batch_size,
-          time(&LayerTime::forward, &LayerFootprint::forward_flops),
-          time(&LayerTime::input_gradient, &LayerFootprint::input_gradient_flops),
-          time(&LayerTime::weight_gradient, &LayerFootprint::weight_gradient_flops),
-          time(&LayerTime::recompute, &LayerFootprint::forward_flops),
+          time(&LayerTime::forward, &LayerFootprint::forward_flops, 1),
+          time(&LayerTime::input_gradient, &LayerFootprint::input_gradient_flops, 1),
+          time(&LayerTime::weight_gradient, &LayerFootprint::weight_gradient_flops, 0),
+          time(&LayerTime::recompute, &LayerFootprint::forward_flops, 1),
           spread_at(layer.times, sequences)};
 }
 

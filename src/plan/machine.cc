@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -135,9 +136,10 @@ LinkProfile read_links(const JsonValue& value) {
 }
 
 void read_kernels(const JsonValue& value, MachineProfile& machine) {
-  value.expect_object({"activation_scale", "score_bytes"});
+  value.expect_object({"activation_scale", "score_bytes", "score_traffic"});
   machine.activation_scale = value.number("activation_scale", kMostRatio);
   machine.score_bytes = value.number("score_bytes", kMostRatio);
+  if (value.has("score_traffic")) machine.score_traffic = value.number("score_traffic", kMostRatio);
 }
 
 std::map<DataType, double> read_matrix_flops(const JsonValue& value) {
@@ -192,6 +194,13 @@ OrderedJson links_json(const LinkProfile& links) {
 
 }  // namespace
 
+double sum_seconds(const MachineProfile& machine, const LinkTimes& link, std::int64_t copies, double bytes) {
+  if (copies <= 1) return 0;
+  const auto count = static_cast<double>(copies);
+  const double slower = 1 + machine.sum_rank_loss * (std::log2(count) - 1);
+  return 2 * std::log2(count) * link.alpha + 2 * (count - 1) / count * link.beta * slower * bytes;
+}
+
 double matrix_peak(const MachineProfile& machine, DataType dtype, std::int64_t workers, std::int64_t threads) {
   const auto flops = machine.matrix_flops.find(dtype);
   if (flops == machine.matrix_flops.end()) return 0;
@@ -203,9 +212,13 @@ double matrix_peak(const MachineProfile& machine, DataType dtype, std::int64_t w
 MachineProfile machine_from_json(const std::string& text, const std::string& source) {
   const nlohmann::json json = parse_json(text, source);
   const JsonValue root(json, source);
-  root.expect_object({"format", "version", "name", "sources", "cores", "threads", "workers_per_node", "memory_bytes",
-                      "layers", "kernels", "point_to_point", "all_reduce", "busy_delay", "core_imbalance",
-                      "optimizer_seconds", "matrix_flops", "op_overhead", "step_overhead"});
+  root.expect_object({"format",           "version",        "name",
+                      "sources",          "cores",          "threads",
+                      "workers_per_node", "memory_bytes",   "layers",
+                      "kernels",          "point_to_point", "all_reduce",
+                      "busy_delay",       "core_imbalance", "memory_bandwidth",
+                      "sum_rank_loss",    "scale_loss",     "optimizer_seconds",
+                      "matrix_flops",     "op_overhead",    "step_overhead"});
   if (root.text("format") != kFormat) root.field("format").fail(fmt::format("expected '{}'", kFormat));
   if (root.count("version") != kVersion) root.field("version").fail(fmt::format("expected {}", kVersion));
   MachineProfile machine;
@@ -222,6 +235,12 @@ MachineProfile machine_from_json(const std::string& text, const std::string& sou
   machine.all_reduce = read_links(root.field("all_reduce"));
   if (root.has("busy_delay")) machine.busy_delay = root.number("busy_delay", kMostSeconds);
   if (root.has("core_imbalance")) machine.core_imbalance = root.number("core_imbalance", kMostRatio);
+  if (root.has("memory_bandwidth")) machine.memory_bandwidth = root.number("memory_bandwidth", kMostBytes);
+  if (machine.score_traffic > 0 && machine.memory_bandwidth == 0) {
+    root.field("kernels").field("score_traffic").fail("needs memory_bandwidth, bytes a second, to take time");
+  }
+  if (root.has("sum_rank_loss")) machine.sum_rank_loss = root.number("sum_rank_loss", kMostRatio);
+  if (root.has("scale_loss")) machine.scale_loss = root.number("scale_loss", kMostRatio);
   machine.optimizer_seconds = root.number("optimizer_seconds", kMostSeconds);
   if (root.has("matrix_flops")) machine.matrix_flops = read_matrix_flops(root.field("matrix_flops"));
   machine.op_overhead = root.number("op_overhead", kMostSeconds);
@@ -236,25 +255,30 @@ MachineProfile read_machine(const std::string& path) {
 std::string to_json(const MachineProfile& machine) {
   OrderedJson layers = OrderedJson::array();
   for (const LayerTimes& layer : machine.layers) layers.push_back(layer_json(layer));
-  const OrderedJson json = {
-      {"format", kFormat},
-      {"version", kVersion},
-      {"name", machine.name},
-      {"sources", machine.sources},
-      {"cores", machine.cores},
-      {"threads", machine.threads},
-      {"workers_per_node", machine.workers_per_node},
-      {"memory_bytes", machine.memory_bytes},
-      {"kernels", {{"activation_scale", machine.activation_scale}, {"score_bytes", machine.score_bytes}}},
-      {"layers", layers},
-      {"point_to_point", links_json(machine.point_to_point)},
-      {"all_reduce", links_json(machine.all_reduce)},
-      {"busy_delay", machine.busy_delay},
-      {"core_imbalance", machine.core_imbalance},
-      {"optimizer_seconds", machine.optimizer_seconds},
-      {"matrix_flops", matrix_flops_json(machine)},
-      {"op_overhead", machine.op_overhead},
-      {"step_overhead", machine.step_overhead}};
+  const OrderedJson json = {{"format", kFormat},
+                            {"version", kVersion},
+                            {"name", machine.name},
+                            {"sources", machine.sources},
+                            {"cores", machine.cores},
+                            {"threads", machine.threads},
+                            {"workers_per_node", machine.workers_per_node},
+                            {"memory_bytes", machine.memory_bytes},
+                            {"kernels",
+                             {{"activation_scale", machine.activation_scale},
+                              {"score_bytes", machine.score_bytes},
+                              {"score_traffic", machine.score_traffic}}},
+                            {"layers", layers},
+                            {"point_to_point", links_json(machine.point_to_point)},
+                            {"all_reduce", links_json(machine.all_reduce)},
+                            {"busy_delay", machine.busy_delay},
+                            {"core_imbalance", machine.core_imbalance},
+                            {"memory_bandwidth", machine.memory_bandwidth},
+                            {"sum_rank_loss", machine.sum_rank_loss},
+                            {"scale_loss", machine.scale_loss},
+                            {"optimizer_seconds", machine.optimizer_seconds},
+                            {"matrix_flops", matrix_flops_json(machine)},
+                            {"op_overhead", machine.op_overhead},
+                            {"step_overhead", machine.step_overhead}};
   return json.dump(1) + "\n";
 }
 

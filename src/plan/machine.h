@@ -60,9 +60,17 @@ struct MachineProfile {
   double activation_scale = 1;
   /// Before that, what attention keeps for each head and pair of tokens; 0: its kernels are ours.
   double score_bytes = 0;
+  /// Bytes that attention moves through the worker's memory for each head and pair of tokens in a forward, and again in
+  /// the gradient of its input; 0: what was measured grows with FLOPs alone. Needs `memory_bandwidth`.
+  double score_traffic = 0;
+  double memory_bandwidth = 0;  // bytes that a worker's memory moves in a second; 0: not known
   std::vector<LayerTimes> layers = {};
   LinkProfile point_to_point = {};
   LinkProfile all_reduce = {};
+  /// By what share beta of a sum grows with each doubling of its workers beyond two.
+  double sum_rank_loss = 0;
+  /// By what share ops take longer with each doubling of the workers of a run beyond one.
+  double scale_loss = 0;
   /// What a message takes more where workers share their cores: its ends wait for one. Seconds.
   double busy_delay = 0;
   /// How much longer an op takes on the slowest of the cores than on average, where all compute at once: a share.
@@ -81,6 +89,11 @@ struct MachineProfile {
 [[nodiscard]] double matrix_peak(const MachineProfile& machine, DataType dtype, std::int64_t workers,
                                  std::int64_t threads);
 
+/// Seconds of a sum of so many bytes over `copies` workers on links of that kind, with the loss that copies bring; 0
+/// for one copy.
+[[nodiscard]] double sum_seconds(const MachineProfile& machine, const LinkTimes& link, std::int64_t copies,
+                                 double bytes);
+
 /// Reads a profile (docs/machine_profile.md); `-` is standard input. Throws ConfigError, naming file and entry, for
 /// anything missing, negative, not finite, beyond any machine (10^9 seconds, 10^18 bytes), unknown or said twice.
 [[nodiscard]] MachineProfile read_machine(const std::string& path);
@@ -93,8 +106,9 @@ struct MachineProfile {
 /// Seconds of one layer's ops there, linear between the measured micro-batch sizes, and beyond them as their last two
 /// go on. Where no layer of these sizes was measured, those of the nearest one of the kind, scaled by FLOPs: at as many
 /// tokens, by the ratio of the FLOPs; what has none (the embedding, and its gradients) by that of the hidden states;
-/// and by the bytes of an element where those differ. A spread is that of the nearest measured micro-batch size.
-/// Throws ConfigError where the profile has no layer of that kind at all.
+/// and by the bytes of an element where those differ. What attention moves through memory (score_traffic) is taken out
+/// before and added after, so that it grows with heads and the square of the sequence instead. A spread is that of the
+/// nearest measured micro-batch size. Throws ConfigError where the profile has no layer of that kind at all.
 [[nodiscard]] LayerTime layer_time(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
                                    const Workload& workload);
 

@@ -124,6 +124,9 @@ MachineProfile merge_machines(const std::vector<MachineProfile>& machines) {
   merged.all_reduce = merged_links(machines, &MachineProfile::all_reduce);
   merged.busy_delay = mean_of(machines, &MachineProfile::busy_delay);
   merged.core_imbalance = mean_of(machines, &MachineProfile::core_imbalance);
+  merged.memory_bandwidth = mean_of(machines, &MachineProfile::memory_bandwidth);
+  merged.sum_rank_loss = mean_of(machines, &MachineProfile::sum_rank_loss);
+  merged.scale_loss = mean_of(machines, &MachineProfile::scale_loss);
   merged.optimizer_seconds = mean_of(machines, &MachineProfile::optimizer_seconds);
   merged.matrix_flops = merged_matrix_flops(machines);
   merged.op_overhead = mean_of(machines, &MachineProfile::op_overhead);

@@ -96,9 +96,11 @@ class Builder {
   /// Costs are those of full micro-batches.
   [[nodiscard]] double full(double of_micro_batch) const { return of_micro_batch / schedule_.micro_batch_scale; }
 
-  /// What the ops that others wait for take, over the mean: workers that share their cores even it out.
+  /// What the ops that others wait for take, over the mean: workers that share their cores even it out. And what many
+  /// workers lose.
   [[nodiscard]] double slowest_core() const {
-    return problem_.workers > 1 && !shares_cores(problem_) ? 1 + machine_.core_imbalance : 1;
+    const double slowest = problem_.workers > 1 && !shares_cores(problem_) ? 1 + machine_.core_imbalance : 1;
+    return slowest * (1 + machine_.scale_loss * std::log2(static_cast<double>(problem_.workers)));
   }
 
   void add_times(const StageLayers& stage) {
@@ -165,26 +167,49 @@ class Builder {
     return each * crossings / static_cast<double>(schedule_.placement.worker_of.size());
   }
 
+  /// Whether the workers on both sides of a boundary are on one node, in every replica and group.
+  [[nodiscard]] bool is_near(std::size_t boundary) const {
+    for (const auto& row : schedule_.placement.worker_of) {
+      for (std::int64_t group = 0; group < candidate_.data_parallel; ++group) {
+        const GroupId id(group);
+        if (node_of(ranks_.rank({id, row[boundary]})) != node_of(ranks_.rank({id, row[boundary + 1]}))) return false;
+      }
+    }
+    return true;
+  }
+
+  [[nodiscard]] std::int64_t node_of(RankId rank) const { return rank.value() / places_per_node(); }
+
+  /// Messages within a node travel on its links, though the run is on several.
+  void take_near_links(LinkCosts& costs) const {
+    std::vector<double> seconds = costs.times();
+    bool any = false;
+    for (std::size_t boundary = 0; boundary < seconds.size(); ++boundary) {
+      if (!is_near(boundary)) continue;
+      seconds[boundary] = machine_.point_to_point.within_node.beta * costs.bytes[boundary];
+      any = true;
+    }
+    if (any) costs.seconds = seconds;
+  }
+
   void add_links() {
-    LinkCosts costs{link().alpha, link().beta, {}};
+    LinkCosts costs;
+    costs.alpha = link().alpha;
+    costs.beta = link().beta;
     if (messages_take_cores()) costs.alpha = costs.beta = 0;  // both ends' ops have the time
     if (shares_cores(problem_)) costs.alpha += machine_.busy_delay;
     for (std::size_t s = 1; s < model_.costs.memory.size(); ++s) costs.bytes.push_back(model_.costs.memory[s].boundary);
+    if (on_several_nodes()) take_near_links(costs);
     model_.costs.links = costs;
   }
 
   [[nodiscard]] const LinkTimes& sum_link(const std::vector<RankId>& ranks) const {
-    const std::int64_t per_node = places_per_node();
-    const auto node = [&](RankId rank) { return rank.value() / per_node; };
-    const bool near = node(ranks.front()) == node(ranks.back());  // ascending
+    const bool near = node_of(ranks.front()) == node_of(ranks.back());  // ascending
     return near ? machine_.all_reduce.within_node : machine_.all_reduce.between_nodes;
   }
 
   [[nodiscard]] double sum_seconds(const std::vector<RankId>& ranks, double bytes) const {
-    const auto copies = static_cast<double>(ranks.size());
-    if (copies <= 1) return 0;
-    const LinkTimes& link = sum_link(ranks);
-    return 2 * std::log2(copies) * link.alpha + 2 * (copies - 1) / copies * link.beta * bytes;
+    return chimera::sum_seconds(machine_, sum_link(ranks), static_cast<std::int64_t>(ranks.size()), bytes);
   }
 
   void add_sums() {

@@ -9,11 +9,10 @@ namespace chimera {
 namespace {
 
 /// A sum of so many bytes over the T workers, which lie side by side.
-double sum_seconds(const MachineProfile& machine, double bytes, std::int64_t tensor_parallel) {
+double tensor_sum_seconds(const MachineProfile& machine, double bytes, std::int64_t tensor_parallel) {
   const bool near = tensor_parallel <= machine.workers_per_node;
   const LinkTimes& link = near ? machine.all_reduce.within_node : machine.all_reduce.between_nodes;
-  const auto count = static_cast<double>(tensor_parallel);
-  return 2 * std::log2(count) * link.alpha + 2 * (count - 1) / count * link.beta * bytes;
+  return sum_seconds(machine, link, tensor_parallel, bytes);
 }
 
 std::vector<ParameterSpec> parameters_of(const ModelConfig& model, LayerKind kind) {
@@ -55,12 +54,12 @@ LayerTime tensor_sums(const MachineProfile& machine, const ModelConfig& model, L
   if (tensor_parallel == 1) return sums;
   const auto tokens = static_cast<double>(workload.micro_batch_size * workload.sequence);
   const double states = tokens * static_cast<double>(model.hidden * workload.compute_bytes);
-  const double each = sum_seconds(machine, states, tensor_parallel);
+  const double each = tensor_sum_seconds(machine, states, tensor_parallel);
   switch (kind) {
     case LayerKind::Embedding: sums.forward = each; break;
     case LayerKind::Block: sums.forward = sums.input_gradient = sums.recompute = 2 * each; break;
     case LayerKind::Head:
-      sums.forward = 3 * sum_seconds(machine, tokens * sizeof(float), tensor_parallel);
+      sums.forward = 3 * tensor_sum_seconds(machine, tokens * sizeof(float), tensor_parallel);
       sums.input_gradient = each;
       break;
   }

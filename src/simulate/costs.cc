@@ -64,7 +64,8 @@ void require_valid(const Schedule& schedule, const CostModel& model) {
   if (model.links) {
     require_time(model.links->alpha, "links: alpha");
     require_time(model.links->beta, "links: beta");
-    require_list(model.links->bytes, stages - 1, "links: bytes");
+    require_optional_list(model.links->seconds, stages - 1, "links: seconds");
+    if (model.links->seconds.empty()) require_list(model.links->bytes, stages - 1, "links: bytes");
   }
   if (model.all_reduce) require_all_reduce(*model.all_reduce, stages);
 }
@@ -102,6 +103,13 @@ double StageCosts::of(OpKind kind) const {
   return 0;
 }
 
+std::vector<double> LinkCosts::times() const {
+  if (!seconds.empty()) return seconds;
+  std::vector<double> all;
+  for (const double each : bytes) all.push_back(beta * each);
+  return all;
+}
+
 double share_of_stage(const Schedule& schedule) {
   return static_cast<double>(schedule.workers.size()) / static_cast<double>(schedule.stages);
 }
@@ -128,8 +136,8 @@ CostTable::CostTable(const Schedule& schedule, const CostModel& model)
   }
   if (model.links) {
     delay_ += model.links->alpha;
-    if (model.links->beta > 0) {
-      for (const double bytes : model.links->bytes) link_times_.push_back(model.links->beta * bytes * scale);
+    if (model.links->beta > 0 || !model.links->seconds.empty()) {
+      for (const double seconds : model.links->times()) link_times_.push_back(seconds * scale);
     }
   }
   if (!model.all_reduce) return;

@@ -20,12 +20,16 @@ struct StageCosts {
   [[nodiscard]] double of(OpKind kind) const;
 };
 
-/// A point-to-point message of L bytes takes alpha + beta L. For beta L it has the link from sender to receiver to
-/// itself; alpha is pure delay, with any number of messages in flight.
+/// A point-to-point message of L bytes takes alpha + beta L; or alpha + `seconds`, where links are of several kinds or
+/// measured. For all but alpha it has the link from sender to receiver to itself; alpha is pure delay, with any number
+/// of messages in flight.
 struct LinkCosts {
   double alpha = 0;
   double beta = 0;
-  std::vector<double> bytes = {};  // [S - 1], of a full micro-batch between stages s and s+1, either way
+  std::vector<double> bytes = {};    // [S - 1], of a full micro-batch between stages s and s+1, either way
+  std::vector<double> seconds = {};  // [S - 1], or empty
+  /// Of a full micro-batch over each boundary, without alpha.
+  [[nodiscard]] std::vector<double> times() const;
 };
 
 /// Summing a stage's gradients over its r copies: `seconds` where they are measured, else 2 log2(r) alpha +

@@ -24,9 +24,17 @@ StageCosts read_stage(const JsonValue& value) {
 }
 
 LinkCosts read_links(const JsonValue& value, std::int64_t stages) {
-  value.expect_object({"alpha", "beta", "bytes"});
-  return {value.number("alpha"), value.number("beta"),
-          value.field("bytes").numbers(stages - 1, "boundary between stages")};
+  LinkCosts costs;
+  costs.alpha = value.number("alpha");
+  if (value.has("seconds")) {
+    value.expect_object({"alpha", "seconds"});
+    costs.seconds = value.field("seconds").numbers(stages - 1, "boundary between stages");
+  } else {
+    value.expect_object({"alpha", "beta", "bytes", "seconds"});
+    costs.beta = value.number("beta");
+    costs.bytes = value.field("bytes").numbers(stages - 1, "boundary between stages");
+  }
+  return costs;
 }
 
 AllReduceCosts read_all_reduce(const JsonValue& value, std::int64_t stages) {
@@ -81,6 +89,11 @@ OrderedJson all_reduce_json(const AllReduceCosts& costs) {
   return json;
 }
 
+OrderedJson links_json(const LinkCosts& costs) {
+  if (!costs.seconds.empty()) return {{"alpha", costs.alpha}, {"seconds", costs.seconds}};
+  return {{"alpha", costs.alpha}, {"beta", costs.beta}, {"bytes", costs.bytes}};
+}
+
 OrderedJson memory_json(const std::vector<StageMemory>& stages) {
   OrderedJson json = OrderedJson::array();
   for (const StageMemory& stage : stages) {
@@ -98,9 +111,7 @@ OrderedJson memory_json(const std::vector<StageMemory>& stages) {
 
 std::string costs_to_json(const CostModel& costs) {
   OrderedJson json = {{"latency", costs.latency}, {"stages", stages_json(costs.stages)}};
-  if (costs.links) {
-    json["links"] = {{"alpha", costs.links->alpha}, {"beta", costs.links->beta}, {"bytes", costs.links->bytes}};
-  }
+  if (costs.links) json["links"] = links_json(*costs.links);
   if (costs.all_reduce) json["all_reduce"] = all_reduce_json(*costs.all_reduce);
   if (!costs.optimizer.empty()) json["optimizer"] = costs.optimizer;
   if (!costs.recompute.empty()) json["recompute"] = costs.recompute;

@@ -49,6 +49,24 @@ TEST(LayerTimeTest, TakesAsManyTokensFromOtherSequences) {
   EXPECT_GT(block_time(find_model("gpt2-mini"), {.micro_batch_size = 1, .sequence = 256}).forward, 4);
 }
 
+TEST(LayerTimeTest, AttentionMovesMoreWithLongerSequences) {
+  MachineProfile machine = round_machine();
+  const ModelConfig model = find_model("gpt2-mini");
+  const Workload asked{.micro_batch_size = 1, .sequence = 256};
+  const LayerTime flops_alone = layer_time(machine, model, LayerKind::Block, asked);
+  machine.score_traffic = 1;
+  machine.memory_bandwidth = static_cast<double>(model.heads) * 128 * 128 * 4;  // a quarter of a second a sequence
+  const LayerTime same = layer_time(machine, model, LayerKind::Block, {.micro_batch_size = 2});
+  EXPECT_DOUBLE_EQ(same.forward, 4);
+  EXPECT_DOUBLE_EQ(same.input_gradient, 2);
+  // Two sequences of 128 took half a second of a forward's 4, and of the input gradient's 2; one of 256 takes four
+  // quarters.
+  const LayerTime longer = layer_time(machine, model, LayerKind::Block, asked);
+  EXPECT_DOUBLE_EQ(longer.forward, flops_alone.forward / 4 * (4 - 0.5) + 1);
+  EXPECT_DOUBLE_EQ(longer.input_gradient, flops_alone.input_gradient / 2 * (2 - 0.5) + 1);
+  EXPECT_DOUBLE_EQ(longer.weight_gradient, flops_alone.weight_gradient);
+}
+
 TEST(LayerTimeTest, ScalesTheEmbeddingByItsHiddenStates) {
   const ModelConfig wide = with_overrides(find_model("gpt2-mini"), {.hidden = 448, .heads = 7});
   const LayerTime time = layer_time(round_machine(), wide, LayerKind::Embedding, {.micro_batch_size = 4});

@@ -155,6 +155,36 @@ TEST(MachineTest, KernelsAreOursUnlessItSaysOtherwise) {
             "here.json: kernels.score_bytes: expected a finite number of 0 or more, found -1");
 }
 
+TEST(MachineTest, NothingIsLostWithSizeUnlessItSaysSo) {
+  json machine = json::parse(to_json(round_machine()));
+  for (const char* field : {"memory_bandwidth", "sum_rank_loss", "scale_loss"}) {
+    machine[field] = 0.25;
+    EXPECT_EQ(refusal_with(std::string("/") + field, -1),
+              std::string("here.json: ") + field + ": expected a finite number of 0 or more, found -1");
+  }
+  machine["kernels"]["score_traffic"] = 33;
+  const MachineProfile other = machine_from_json(machine.dump(), "here.json");
+  EXPECT_EQ(other.memory_bandwidth, 0.25);
+  EXPECT_EQ(other.score_traffic, 33);
+  EXPECT_EQ(other.sum_rank_loss, 0.25);
+  EXPECT_EQ(other.scale_loss, 0.25);
+  EXPECT_EQ(machine_from_json(to_json(other), "here.json"), other);
+  for (const char* field : {"memory_bandwidth", "sum_rank_loss", "scale_loss"}) machine.erase(field);
+  machine["kernels"].erase("score_traffic");
+  EXPECT_EQ(machine_from_json(machine.dump(), "here.json"), round_machine());
+  EXPECT_EQ(refusal_with("/kernels/score_traffic", 33),
+            "here.json: kernels.score_traffic: needs memory_bandwidth, bytes a second, to take time");
+}
+
+TEST(MachineTest, SumsOverManyWorkersLoseWhatTheProfileSays) {
+  MachineProfile machine = round_machine();
+  EXPECT_EQ(sum_seconds(machine, {5, 6}, 1, 100), 0);
+  EXPECT_DOUBLE_EQ(sum_seconds(machine, {5, 6}, 4, 100), 2 * 2 * 5 + 1.5 * 6 * 100);
+  machine.sum_rank_loss = 0.5;
+  EXPECT_DOUBLE_EQ(sum_seconds(machine, {5, 6}, 2, 100), 2 * 5 + 6 * 100) << "as measured between two";
+  EXPECT_DOUBLE_EQ(sum_seconds(machine, {5, 6}, 8, 100), 2 * 3 * 5 + 1.75 * 6 * (1 + 0.5 * 2) * 100);
+}
+
 TEST(MachineTest, RecomputationTakesAForwardUnlessItSaysOtherwise) {
   json machine = json::parse(to_json(round_machine()));
   machine["layers"][1]["times"][0].erase("recompute");

@@ -70,6 +70,30 @@ TEST(PredictTest, MessagesAndSumsTakeTheLinksBetweenNodesOnceWorkersAreOnSeveral
   EXPECT_DOUBLE_EQ(Predictor(problem).prepare(candidate).model.costs.all_reduce->seconds[1], 4 * 7 + 1.5 * 8 * bytes);
 }
 
+TEST(PredictTest, MessagesWithinANodeTakeItsLinksThoughTheRunIsOnSeveral) {
+  PlanProblem problem = round_problem(4, 8);  // two workers a node
+  Candidate candidate = two_stages("1f1b", 4, 2);
+  candidate.shape.stages = 4;
+  const CostModel costs = Predictor(problem).prepare(candidate).model.costs;
+  const std::vector<double> times = costs.links.value().times();
+  ASSERT_EQ(times.size(), 3U);
+  EXPECT_DOUBLE_EQ(times[0], 2 * costs.links->bytes[0]);
+  EXPECT_DOUBLE_EQ(times[1], 4 * costs.links->bytes[1]) << "from one node to the other";
+  EXPECT_DOUBLE_EQ(times[2], 2 * costs.links->bytes[2]);
+  EXPECT_EQ(costs.links->alpha, 3);
+}
+
+TEST(PredictTest, OpsTakeLongerOnManyWorkersWhereTheProfileSaysSo) {
+  PlanProblem problem = round_problem(4, 8);
+  problem.machine.cores = 0;
+  Candidate candidate = two_stages("1f1b", 4, 1);
+  candidate.data_parallel = 2;
+  const auto forward = [&] { return Predictor(problem).prepare(candidate).model.costs.stages[0].forward; };
+  const double before = forward() - problem.machine.op_overhead;
+  problem.machine.scale_loss = 0.5;
+  EXPECT_DOUBLE_EQ(forward() - problem.machine.op_overhead, before * (1 + 0.5 * 2));
+}
+
 TEST(PredictTest, WorkersThatShareCoresTakeTurns) {
   PlanProblem problem = round_problem(2, 4);
   problem.machine.point_to_point = {};

@@ -1,5 +1,6 @@
 #include "simulate/costs_json.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/error.h"
@@ -21,6 +22,16 @@ std::string refusal(const std::string& text, std::int64_t stages = 2) {
 
 std::string with(const std::string& fields) {
   return R"({"latency": 0.1, "stages": [{"forward": 1, "backward": 2}, {"forward": 3, "backward": 4}])" + fields + "}";
+}
+
+TEST(CostsJsonTest, LinksHaveTimesOfTheirOwnOrBytes) {
+  const CostModel costs = read(with(R"(, "links": {"alpha": 1, "seconds": [3]})"));
+  EXPECT_EQ(costs.links->alpha, 1);
+  EXPECT_EQ(costs.links->times(), std::vector<double>{3});
+  EXPECT_EQ(costs_from_json(costs_to_json(costs), "costs", 2).links->seconds, std::vector<double>{3});
+  EXPECT_EQ(read(with(R"(, "links": {"alpha": 1, "beta": 2, "bytes": [3]})")).links->times(), std::vector<double>{6});
+  EXPECT_THAT(refusal(with(R"(, "links": {"alpha": 1, "beta": 2, "seconds": [3]})")), ::testing::HasSubstr("beta"));
+  EXPECT_THAT(refusal(with(R"(, "links": {"alpha": 1, "seconds": [3, 4]})")), ::testing::HasSubstr("seconds"));
 }
 
 TEST(CostsJsonTest, ReadsWhatItWrites) {
