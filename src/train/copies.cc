@@ -46,13 +46,16 @@ std::string numbers(const std::vector<RankId>& ranks) {
                         Transport& transport) {
   if (rank != odd.front()) {
     std::array<double, 1> nothing{};
-    transport.all_sum(nothing);  // the one to report does not come: no other rank ends before it
-    throw PeerLostError(fmt::format("the copies of stage {} differ", copies.group.value()));
+    try {
+      transport.all_sum(nothing);  // the one to report does not come: no other rank ends before it
+    } catch (const TransportError&) {
+    }
+    throw CopiesDifferElsewhereError(fmt::format("the copies of stage {} differ", copies.group.value()));
   }
   const bool majority = 2 * odd.size() < copies.ranks.size();
   const std::string which =
       majority ? fmt::format("that of rank {} from the others", numbers(odd)) : "and none is known to be right";
-  throw Error(
+  throw CopiesDifferError(
       fmt::format("the copies of stage {} on ranks {} differ after step {}, {}: memory, a processor or a network "
                   "changed bits; test the machine, and train again",
                   copies.group.value(), numbers(copies.ranks), step, which));

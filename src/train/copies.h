@@ -5,6 +5,7 @@
 #include <map>
 #include <vector>
 
+#include "core/error.h"
 #include "model/parameter_group.h"
 #include "train/job.h"
 #include "transport/transport.h"
@@ -21,9 +22,20 @@ struct StageCopies {
 /// same at the same time.
 [[nodiscard]] std::vector<StageCopies> stage_copies(const Job& job);
 
+/// Copies differ: no rank has weights that are known to be right, from which another could go on.
+class CopiesDifferError : public Error {
+ public:
+  using Error::Error;
+};
+/// The same on the ranks that are not to report it.
+class CopiesDifferElsewhereError : public PeerLostError {
+ public:
+  using PeerLostError::PeerLostError;
+};
+
 /// Compares XXH3 hashes (64 bits) of the weights, by one small sum over all ranks, which all call it. `trained`: what
-/// this rank holds. Where copies differ it throws Error on a rank with a copy unlike the others', naming it (of two the
-/// second: nobody knows which is right), and PeerLostError on the others.
+/// this rank holds. Where copies differ it throws CopiesDifferError on a rank with a copy unlike the others', naming it
+/// (of two the second: nobody knows which is right), and CopiesDifferElsewhereError on the others.
 void require_equal_copies(const std::vector<StageCopies>& copies,
                           const std::map<ParameterGroupId, ParameterGroup*>& trained, RankId rank, std::int64_t step,
                           Transport& transport);

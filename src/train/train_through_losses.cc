@@ -3,6 +3,7 @@
 #include <exception>
 
 #include "launch/rank.h"
+#include "train/copies.h"
 
 namespace chimera {
 
@@ -23,6 +24,10 @@ RunSummary train_through_losses(const Job& job, RankId rank, Epochs& epochs, std
       }
       on_begin();
       return trainer->run(on_step);
+    } catch (const CopiesDifferError&) {
+      throw;
+    } catch (const CopiesDifferElsewhereError&) {
+      throw;
     } catch (const std::exception& error) {
       if (!epochs.must_leave(error, trainer ? trainer->current() : "start-up")) throw;
     }

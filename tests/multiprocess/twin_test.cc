@@ -15,6 +15,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 const Arguments kChimera = {"--schedule", "chimera", "--stages", "4", "--micro-batches", "8"};
@@ -109,6 +110,15 @@ TEST(TwinLimitsTest, ANewRankThatDiesEveryTimeEndsTheRun) {
   EXPECT_EQ(result.orphans, 0);
   EXPECT_THAT(result.messages,
               HasSubstr("chimera: not recovered: it has failed before its first step 3 times in a row\n"));
+}
+
+TEST(TwinLimitsTest, CopiesThatDifferEndTheRunAsNobodyKnowsWhichIsRight) {
+  const Scratch scratch;
+  const ProgramResult result =
+      run_with(training(scratch, kChimera + Arguments{"--recover", "twin"}), "flip@updated:2:5");
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.messages, HasSubstr("the copies of stage 1 on ranks 1, 2 differ after step 8"));
+  EXPECT_THAT(result.messages, Not(HasSubstr("goes on with step")));
 }
 
 TEST(TwinCheckpointTest, ASaveThatLosesARankIsMadeAgain) {
