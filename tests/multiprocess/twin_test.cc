@@ -65,9 +65,9 @@ std::size_t occurrences(const std::string& text, const std::string& word) {
   return count;
 }
 
-class TwinTest : public ::testing::TestWithParam<Losses> {};
+class TrainingTwinTest : public ::testing::TestWithParam<Losses> {};
 
-TEST_P(TwinTest, TheRunIsTheUndisturbedOneAndNoStepIsLost) {
+TEST_P(TrainingTwinTest, TheRunIsTheUndisturbedOneAndNoStepIsLost) {
   const auto& [faults, flags, ranks] = GetParam();
   const Scratch scratch;
   const ProgramResult result =
@@ -83,7 +83,7 @@ TEST_P(TwinTest, TheRunIsTheUndisturbedOneAndNoStepIsLost) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Of, TwinTest,
+    Of, TrainingTwinTest,
     ::testing::Values(Losses{"kill@backward:0:13,kill@forward:1:27,segfault@backward:2:45,throw@step:3:8", kChimera, 4},
                       Losses{"kill@sum:1:2,kill@vote:3:4,kill@optimizer:0:5,kill@updated:2:7", kChimera, 4},
                       Losses{"stop@backward:2:14,hang@forward:3:40", kChimera, 2},
@@ -96,7 +96,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Losses{"kill@backward:3:7,kill@updated:0:6", kTwoGroups, 2}),
     [](const auto& losses) { return std::to_string(losses.index); });
 
-TEST(TwinLimitsTest, AStageWithoutACopyStartsAgainFromTheCheckpoint) {
+TEST(TrainingTwinLimitsTest, AStageWithoutACopyStartsAgainFromTheCheckpoint) {
   const Scratch scratch;
   const Arguments flags = {"--recover",    "twin", "--checkpoint",   scratch.path("run"),
                            "--save-every", "2",    "--max-restarts", "1"};
@@ -108,7 +108,7 @@ TEST(TwinLimitsTest, AStageWithoutACopyStartsAgainFromTheCheckpoint) {
   EXPECT_EQ(numbers_in(scratch), undisturbed());
 }
 
-TEST(TwinLimitsTest, ANewRankThatDiesEveryTimeEndsTheRun) {
+TEST(TrainingTwinLimitsTest, ANewRankThatDiesEveryTimeEndsTheRun) {
   const Scratch scratch;
   const ProgramResult result =
       run_with(training(scratch, kChimera + Arguments{"--recover", "twin"}), "kill@backward:1:20,kill@start:1:1:2");
@@ -118,7 +118,7 @@ TEST(TwinLimitsTest, ANewRankThatDiesEveryTimeEndsTheRun) {
               HasSubstr("chimera: not recovered: it has failed before its first step 3 times in a row\n"));
 }
 
-TEST(TwinLimitsTest, CopiesThatDifferEndTheRunAsNobodyKnowsWhichIsRight) {
+TEST(TrainingTwinLimitsTest, CopiesThatDifferEndTheRunAsNobodyKnowsWhichIsRight) {
   const Scratch scratch;
   const ProgramResult result =
       run_with(training(scratch, kChimera + Arguments{"--recover", "twin"}), "flip@updated:2:5");
@@ -127,7 +127,7 @@ TEST(TwinLimitsTest, CopiesThatDifferEndTheRunAsNobodyKnowsWhichIsRight) {
   EXPECT_THAT(result.messages, Not(HasSubstr("goes on with step")));
 }
 
-TEST(TwinCheckpointTest, ASaveThatLosesARankIsMadeAgain) {
+TEST(TrainingTwinCheckpointTest, ASaveThatLosesARankIsMadeAgain) {
   const Scratch scratch;
   const Arguments flags = {"--recover", "twin", "--checkpoint", scratch.path("run"), "--save-every", "2"};
   const ProgramResult result =
@@ -142,7 +142,7 @@ TEST(TwinCheckpointTest, ASaveThatLosesARankIsMadeAgain) {
   EXPECT_EQ(last.at("run").at("progress").at("updates"), 8);
 }
 
-TEST(TwinRefusalTest, WhatHasNoTwinIsRefused) {
+TEST(TrainingTwinRefusalTest, WhatHasNoTwinIsRefused) {
   const auto refusal = [](const Arguments& flags) {
     const Scratch scratch;
     const ProgramResult result =
