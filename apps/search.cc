@@ -1,6 +1,7 @@
 #include "search/search.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iostream>
@@ -64,6 +65,13 @@ const NamedPlacement& chosen_placement(const Options& options) {
   return *chosen;
 }
 
+/// `--pipelines and --chunks`, or that there are none.
+std::string flags_of(const NamedPlacement& placement) {
+  std::vector<std::string> flags;
+  for (const Axis axis : placement.axes) flags.push_back(shape_axis(axis).flag());
+  return flags.empty() ? "no such flag" : fmt::format("{}", fmt::join(flags, " and "));
+}
+
 PipelineShape chosen_shape(const Options& options, const NamedPlacement& placement) {
   const ShapeFlags& flags = options.shape;
   if (flags.stages->count() == 0) throw ConfigError("search: --stages is missing; give D, the workers of one pipeline");
@@ -72,7 +80,8 @@ PipelineShape chosen_shape(const Options& options, const NamedPlacement& placeme
   }
   for (const AxisFlag& flag : flags.axes) {
     if (!flag.given() || placement.takes(flag.axis.axis)) continue;
-    throw ConfigError(fmt::format("search: {} does not apply to --placement {}", flag.axis.flag(), placement.name));
+    throw ConfigError(fmt::format("search: {} does not apply to --placement {}, which takes {}", flag.axis.flag(),
+                                  placement.name, flags_of(placement)));
   }
   PipelineShape usual;
   usual.chunks = placement.chunks;

@@ -141,6 +141,8 @@ TEST(SearchCommandTest, RefusesInOneLine) {
            {search_with({"--stages", "8", "--micro-batches", "8", "--scale", "doubling"}), {"--scale does not apply"}},
            {search_with({"--stages", "8", "--micro-batches", "8", "--placement", "v", "--waves", "2"}),
             {"--waves does not apply to --placement v"}},
+           {search_with({"--stages", "8", "--micro-batches", "8", "--placement", "wave", "--chunks", "2"}),
+            {"--chunks does not apply to --placement wave, which takes --waves"}},
            {search_with({"--stages", "8", "--micro-batches", "8", "--placement", "bidirectonal"}),
             {"did you mean 'bidirectional'?"}},
            {search_with({"--stages", "8", "--micro-batches", "8", "--seed", "-1"}), {"--seed"}},
