@@ -61,13 +61,18 @@ CommandResult run_own(const std::vector<std::string>& words) {
   return result;
 }
 
-std::string as_typed(const std::vector<std::string>& words) {
-  std::string line = "chimera";
+std::string shell_words(const std::vector<std::string>& words) {
+  std::string line;
   for (const std::string& word : words) {
     const bool is_plain = !word.empty() && word.find_first_of(" \t\n'\"\\$`*?[]{}()<>|&;#~!") == std::string::npos;
-    line += " " + (is_plain ? word : shell_word(word));
+    if (!line.empty()) line += " ";
+    line += is_plain ? word : shell_word(word);
   }
   return line;
+}
+
+std::string as_typed(const std::vector<std::string>& words) {
+  return words.empty() ? "chimera" : "chimera " + shell_words(words);
 }
 
 std::string shipped_file(const std::string& name) {

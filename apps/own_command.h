@@ -15,7 +15,9 @@ struct CommandResult {
 /// where the system starts no process.
 [[nodiscard]] CommandResult run_own(const std::vector<std::string>& words);
 
-/// The words as a person types them: quoted where a shell would change them.
+/// The words of a shell's line: quoted where it would change them.
+[[nodiscard]] std::string shell_words(const std::vector<std::string>& words);
+/// This program with these words, as a person types it.
 [[nodiscard]] std::string as_typed(const std::vector<std::string>& words);
 
 /// A file that the program comes with, `machines/p100-aries.json`: installed in share/chimera beside bin, or in the

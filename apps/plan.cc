@@ -13,6 +13,7 @@
 #include "plan_flags.h"
 #include "plan_run.h"
 #include "report/plan_report.h"
+#include "sbatch.h"
 #include "simulate/costs_json.h"
 
 namespace chimera::apps {
@@ -33,6 +34,9 @@ struct Options {
   Format format = Format::Text;
   std::string output;
   std::string costs;
+  std::string sbatch;
+  std::int64_t ranks_of_node = 1;
+  CLI::Option* ranks_option = nullptr;
 };
 
 /// A flag that takes whole numbers of 1 or more: those that a candidate may have.
@@ -139,17 +143,42 @@ std::string printed(const PlanReport& report, Format format) {
   return format == Format::Csv ? plan_csv(report) : plan_text(report);
 }
 
+/// What stands above the best plan wherever it is written.
+std::string description(const PlanReport& report) {
+  const RankedCandidate& chosen = report.plan.ranked.front();
+  return fmt::format(
+      "Written by `chimera plan` for {} workers of {}, {:.4g} GiB each, mini-batch {}.\n"
+      "Predicted: {:.4g} s a step, {:.4g} GiB on the fullest worker.\n",
+      report.problem.workers, report.problem.machine.name, report.problem.memory_bytes / (1 << 30),
+      report.problem.mini_batch, chosen.prediction.step_seconds, chosen.prediction.peak_memory_bytes / (1 << 30));
+}
+
 void write_plan(const Options& options, const PlanReport& report) {
   if (options.output.empty()) return;
   const RankedCandidate& chosen = report.plan.ranked.front();
   require_trainable(chosen.candidate, "--output");
-  const std::string comment = fmt::format(
-      "Written by `chimera plan` for {} workers of {}, {:.4g} GiB each, mini-batch {}.\n"
-      "Predicted: {:.4g} s a step, {:.4g} GiB on the fullest worker.\n"
-      "chimera train --config THIS --data FILE",
-      report.problem.workers, report.problem.machine.name, report.problem.memory_bytes / (1 << 30),
-      report.problem.mini_batch, chosen.prediction.step_seconds, chosen.prediction.peak_memory_bytes / (1 << 30));
-  write_output(options.output, to_toml(all_flags(options, report.problem, chosen.candidate), comment));
+  write_output(options.output, to_toml(all_flags(options, report.problem, chosen.candidate),
+                                       description(report) + "chimera train --config THIS --data FILE"));
+}
+
+void write_job(const Options& options, const PlanReport& report) {
+  if (options.sbatch.empty()) return;
+  const Candidate& chosen = report.plan.ranked.front().candidate;
+  require_trainable(chosen, "--sbatch");
+  const std::string file = options.sbatch == "-" ? "" : options.sbatch;
+  write_output(file, sbatch_script({.name = fmt::format("chimera-{}", options.problem.model),
+                                    .comment = description(report),
+                                    .ranks = chosen.data_parallel * chosen.shape.stages,
+                                    .ranks_of_node = options.ranks_of_node,
+                                    .flags = to_words(all_flags(options, report.problem, chosen))}));
+}
+
+void require_sense(const Options& options) {
+  if (options.top < 0) throw ConfigError(fmt::format("--top must be 0 or more, not {}", options.top));
+  if (options.run < 0) throw ConfigError(fmt::format("--run must be 0 or more, not {}", options.run));
+  if (options.sbatch.empty() && options.ranks_option->count() > 0) {
+    throw ConfigError("--ranks-per-node is for --sbatch; give that too, or leave it out");
+  }
 }
 
 void write_costs(const Options& options, const PlanReport& report) {
@@ -172,6 +201,8 @@ void add_plan(CLI::App& program, int& exit_code) {
       "--schedules chimera --stages 4,8 --pipelines 2 --explain\n"
       "  chimera plan --workers 4 --mini-batch 32 --machine here.json --output plan.toml\n"
       "  chimera train --config plan.toml --data book.txt\n"
+      "  chimera plan --model bert-48 --workers 32 --mini-batch 512 --memory 16 --machine machines/p100-aries.json "
+      "--sbatch job.sh\n"
       "  chimera plan --model gpt2-mini --workers 2 --mini-batch 32 --memory 4 --machine here.json --run 3\n"
       "\nThe candidates are all ways to split --workers into W x D, with all micro-batch sizes, schedules and their "
       "shapes, and partitions. Each recomputes the stages that have to be recomputed to fit in memory, and no more. "
@@ -222,14 +253,18 @@ void add_plan(CLI::App& program, int& exit_code) {
   add_path(*command, "--output", options->output, "write the plan to this file, for `chimera train --config`");
   add_path(*command, "--costs", options->costs,
            "write the costs of the chosen plan's ops, messages and all-reduces, for `chimera simulate --costs`");
+  add_path(*command, "--sbatch", options->sbatch,
+           "write the plan to this file as a job for SLURM's `sbatch`; -: to standard output, in place of the table");
+  options->ranks_option =
+      add_count(*command, "--ranks-per-node", options->ranks_of_node, "ranks on each of the job's nodes (default 1)");
   command->callback([options, &exit_code] {
-    if (options->top < 0) throw ConfigError(fmt::format("--top must be 0 or more, not {}", options->top));
-    if (options->run < 0) throw ConfigError(fmt::format("--run must be 0 or more, not {}", options->run));
+    require_sense(*options);
     PlanReport report = make_report(*options);
     measure(*options, report);
     write_plan(*options, report);
     write_costs(*options, report);
-    write_output("", printed(report, options->format));
+    write_job(*options, report);
+    if (options->sbatch != "-") write_output("", printed(report, options->format));
     exit_code = static_cast<int>(ExitCode::Success);
   });
 }

@@ -193,5 +193,31 @@ TEST(PlanCommandTest, RefusesInOneLine) {
   }
 }
 
+Words job_of_32(const Words& more) {
+  Words words = {"plan",    "--model",  "bert-48", "--workers",       "32",  "--mini-batch",
+                 "512",     "--memory", "64",      "--machine",       kP100, "--schedules",
+                 "chimera", "--stages", "8",       "--data-parallel", "4"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+TEST(PlanCommandTest, WritesAJobForSlurm) {
+  const ProgramResult job = run_program(job_of_32({"--sbatch", "-"}));
+  EXPECT_EQ(job.exit_code, 0) << job.messages;
+  EXPECT_THAT(job.output, ::testing::StartsWith("#!/bin/bash\n# Written by `chimera plan` for 32 workers"));
+  EXPECT_THAT(job.output, HasSubstr("#SBATCH --nodes=32\n#SBATCH --ntasks=32\n"));
+  EXPECT_THAT(job.output, HasSubstr(" train --model bert-48 "));
+  EXPECT_THAT(job.output, HasSubstr(" --stages 8 "));
+  EXPECT_THAT(job.output, HasSubstr(" --data-parallel 4 "));
+  const ProgramResult filled = run_program(job_of_32({"--sbatch", "-", "--ranks-per-node", "4"}));
+  EXPECT_THAT(filled.output, HasSubstr("#SBATCH --nodes=8\n#SBATCH --ntasks=32\n#SBATCH --ntasks-per-node=4\n"));
+}
+
+TEST(PlanCommandTest, RefusesAJobThatFillsNoWholeNodes) {
+  EXPECT_THAT(run_program(job_of_32({"--sbatch", "-", "--ranks-per-node", "5"})).messages,
+              HasSubstr("--ranks-per-node 5 does not divide the 32 ranks"));
+  EXPECT_THAT(run_program(job_of_32({"--ranks-per-node", "4"})).messages, HasSubstr("is for --sbatch"));
+}
+
 }  // namespace
 }  // namespace chimera::testing
