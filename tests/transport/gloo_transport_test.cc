@@ -22,8 +22,8 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
-using testing::Each;
-using testing::HasSubstr;
+using ::testing::Each;
+using ::testing::HasSubstr;
 
 /// The ranks of one test, meeting in a memory file.
 class Ranks {
@@ -83,7 +83,7 @@ TEST(GlooTransportTest, SwappedMessagesAreAnErrorThatNamesBoth) {
                                         "in step 3; both ends must follow the same program"));
 }
 
-class GlooLossTest : public testing::TestWithParam<std::array<const char*, 2>> {};
+class GlooLossTest : public ::testing::TestWithParam<std::array<const char*, 2>> {};
 
 TEST_P(GlooLossTest, IsSeenByWhoWaitsForTheDeadRank) {
   const auto [part, operation] = GetParam();
@@ -96,10 +96,10 @@ TEST_P(GlooLossTest, IsSeenByWhoWaitsForTheDeadRank) {
 }
 
 INSTANTIATE_TEST_SUITE_P(OfAPeer, GlooLossTest,
-                         testing::Values(std::array{"lose_receive", "rank 0: receive from rank 1: "},
-                                         std::array{"lose_send", "rank 0: send to rank 1: "},
-                                         std::array{"lose_all_reduce", "rank 0: all-reduce of stage 0: "},
-                                         std::array{"lose_all_sum", "rank 0: all-sum: "}),
+                         ::testing::Values(std::array{"lose_receive", "rank 0: receive from rank 1: "},
+                                           std::array{"lose_send", "rank 0: send to rank 1: "},
+                                           std::array{"lose_all_reduce", "rank 0: all-reduce of stage 0: "},
+                                           std::array{"lose_all_sum", "rank 0: all-sum: "}),
                          [](const auto& loss) { return std::string(loss.param[0]); });
 
 TEST(GlooTransportTest, ADeathDuringASumInSharedMemoryIsSeenByTheOthers) {
@@ -113,7 +113,7 @@ TEST(GlooTransportTest, ADeathDuringASumInSharedMemoryIsSeenByTheOthers) {
 TEST(GlooTransportTest, ADeathDuringASumOverSocketsIsSeenByTheOthers) {
   const Ranks ranks("die_in_sum_over_sockets", 2);
   EXPECT_EQ(ranks.await_rank(1), -SIGKILL) << ranks.output();
-  EXPECT_THAT(ranks.await_rank(0), testing::AnyOf(3, 0)) << ranks.output();
+  EXPECT_THAT(ranks.await_rank(0), ::testing::AnyOf(3, 0)) << ranks.output();
 }
 
 TEST(GlooTransportTest, AMemberThatCannotAddFailsTheSumOfAll) {

@@ -1,0 +1,26 @@
+#!/bin/bash
+# Written by `chimera plan` for 32 workers of p100-aries, 16 GiB each, mini-batch 512.
+# Predicted: 2.151 s a step, 14.35 GiB on the fullest worker.
+# sbatch THIS --data FILE --checkpoint FOLDER --resume auto   # further flags of `chimera train` come last
+#SBATCH --job-name=chimera-bert-48
+#SBATCH --nodes=32
+#SBATCH --ntasks=32
+#SBATCH --ntasks-per-node=1
+#SBATCH --signal=B:USR1@120
+#SBATCH --requeue
+#SBATCH --open-mode=append
+set -u
+srun --kill-on-bad-exit=1 "${CHIMERA:-chimera}" train --model bert-48 --sequence 128 --dtype float32 --optimizer adamw --schedule chimera --stages 8 --micro-batches 16 --data-parallel 4 --micro-batch-size 8 --recompute none --partition even --pipelines 2 --chunks 1 --scale doubling \
+  "$@" &
+steps=$!
+# The run saves, if it has --checkpoint, and ends with 75.
+trap 'scancel --signal=USR1 "$SLURM_JOB_ID"' USR1
+while :; do
+  wait "$steps"
+  code=$?
+  kill -0 "$steps" 2>/dev/null || break # else a signal has ended the wait alone
+done
+if [ "$code" -eq 75 ]; then
+  scontrol requeue "$SLURM_JOB_ID"
+fi
+exit "$code"
