@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-EXAMPLE = HERE.parents[2] / "examples" / "first_pipeline.py"
+EXAMPLES = HERE.parents[2] / "examples"
+EXAMPLE = EXAMPLES / "first_pipeline.py"
 
 
 def torchrun(ranks, script):
@@ -33,6 +34,14 @@ def test_the_first_pipeline_learns_alike_under_torchrun_and_on_threads():
     assert losses(threads.getvalue()) == losses(processes.stdout)
     program = [line for line in EXAMPLE.read_text().splitlines() if line]
     assert len(program) <= 15
+
+
+def test_torch_runs_an_exported_schedule_to_the_same_losses():
+    run = torchrun(2, EXAMPLES / "side_by_side.py")
+    assert run.returncode == 0, run.stderr
+    pairs = re.findall(r"here ([0-9.]+), in torch ([0-9.]+)", run.stdout)
+    assert len(pairs) == 5
+    assert all(abs(float(ours) - float(theirs)) < 2e-12 for ours, theirs in pairs), run.stdout
 
 
 def test_two_groups_train_on_their_shares_and_an_exception_ends_the_job_with_one_traceback():
