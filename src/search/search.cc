@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <deque>
 #include <future>
@@ -89,17 +91,38 @@ class Search {
     return bound;
   }
 
-  static void run_all(std::deque<Contender>& contenders, Phase phase) {
-    std::vector<Budget> budgets(contenders.size(), phase.for_one_of(kContenders));
-    // One processor, or a machine without threads: one after the other.
-    const auto policy = std::thread::hardware_concurrency() > 1 ? std::launch::async : std::launch::deferred;
-    std::vector<std::future<void>> others;
-    for (std::size_t i = 1; i < contenders.size(); ++i) {
-      others.push_back(std::async(policy, [&, i] { contenders[i].run(budgets[i]); }));
+  /// Each on a thread, while this one reports; on one processor, or without threads, one after the other.
+  void run_all(std::deque<Contender>& contenders, Phase phase) const {
+    std::vector<Budget> budgets;
+    if (std::thread::hardware_concurrency() > 1) {
+      budgets.assign(contenders.size(), phase.for_one_of(kContenders, 1));
+      run_at_once(contenders, budgets);
+    } else {
+      for (int i = 0; i < kContenders; ++i) {
+        budgets.push_back(phase.for_one_of(kContenders, kContenders - i));
+        contenders[static_cast<std::size_t>(i)].run(budgets.back());
+      }
     }
-    contenders[0].run(budgets[0]);
-    for (auto& other : others) other.get();
     for (const Budget& budget : budgets) phase.count(budget.counted());
+  }
+
+  void run_at_once(std::deque<Contender>& contenders, std::vector<Budget>& budgets) const {
+    constexpr std::chrono::milliseconds kBetweenReports{100};
+    std::atomic<bool> is_stopped = false;
+    std::vector<std::future<void>> running;  // wait for their threads when they are destroyed
+    for (std::size_t i = 0; i < contenders.size(); ++i) {
+      budgets[i].stop_when(is_stopped);
+      running.push_back(std::async(std::launch::async, [&, i] { contenders[i].run(budgets[i]); }));
+    }
+    try {
+      for (auto& each : running) {
+        while (each.wait_for(kBetweenReports) != std::future_status::ready) report();
+        each.get();
+      }
+    } catch (...) {
+      is_stopped = true;
+      throw;
+    }
   }
 
   /// The larger of two: one knows the limits; simulate()'s needs a schedule, holds for every order of its ops, and may
@@ -157,6 +180,7 @@ class Search {
       const double makespan = evaluator.makespan(orders);
       const Best found{{std::move(orders), makespan}, "list scheduling"};
       note(arrangement, instance, found);
+      report();
       take_if_better(best, found);
       rule = random_rule(instance, random_);
     } while (!phase.over() && best.solution.makespan > goal);
@@ -180,7 +204,7 @@ class Search {
   }
 
   void report() const {
-    if (!options_.progress) return;
+    if (!options_.progress || front_.finds().empty()) return;
     const Find& best = front_.finds().front();
     options_.progress({budget_.seconds(), best.makespan, lower_bound_, best.origin});
   }

@@ -25,7 +25,7 @@ struct SearchOptions {
   std::optional<std::int64_t> iterations;  // schedules timed; with no `seconds`, the result depends on nothing
                                            // but the problem, the starts and the seed
   std::uint64_t seed = 0;
-  std::function<void(const SearchProgress&)> progress = nullptr;  // called after each step, from the caller's thread
+  std::function<void(const SearchProgress&)> progress = nullptr;  // called now and then, from the caller's thread
 };
 
 /// Makespan against memory: no find is better in both.
