@@ -41,8 +41,8 @@ std::string path_of(const FileDescriptor& file) {
   return file.get() < 0 ? "" : fmt::format("/proc/self/fd/{}", file.get());
 }
 
-Channels open_channels(const LaunchPlan& plan) {
-  Channels channels{
+RankChannels open_channels(const LaunchPlan& plan) {
+  RankChannels channels{
       .store = {}, .input = {}, .report_read = {}, .report_write = {}, .progress = ProgressPage(plan.ranks)};
   channels.store = memory_file("chimera-store", "");
   if (!plan.input.empty()) channels.input = memory_file("chimera-input", plan.input);
@@ -61,8 +61,8 @@ struct Start {
 };
 
 /// `orders`: the rank's end of an OrderChannel; -1: it has none.
-Command rank_command(const LaunchPlan& plan, const Start& start, const Channels& channels, int rank, std::int64_t epoch,
-                     int orders) {
+Command rank_command(const LaunchPlan& plan, const Start& start, const RankChannels& channels, int rank,
+                     std::int64_t epoch, int orders) {
   std::vector<int> descriptors = {channels.store.get(), channels.report_write.get(), channels.progress.descriptor()};
   if (channels.input.get() >= 0) descriptors.push_back(channels.input.get());
   std::vector<std::string> arguments = start.arguments;
@@ -98,7 +98,7 @@ void try_flight(const std::string& folder, const std::function<void()>& task) {
 }
 
 StartOutcome run_start(const LaunchPlan& plan, const Start& start, SignalInbox& signals) {
-  Channels channels = open_channels(plan);
+  RankChannels channels = open_channels(plan);
   const auto kills = out_of_memory_kills(plan.root);
   try_flight(plan.flight_folder, [&] { begin_flight(plan.flight_folder, plan.flight_job); });
   RankProcesses ranks(plan.ranks, plan.most_recoveries, plan.copies, channels.progress,

@@ -40,7 +40,7 @@ std::string in_words(int signal_number) {
 
 }  // namespace
 
-Supervisor::Supervisor(RankProcesses ranks, const Channels& channels, SignalInbox& signals, const LaunchPlan& plan,
+Supervisor::Supervisor(RankProcesses ranks, const RankChannels& channels, SignalInbox& signals, const LaunchPlan& plan,
                        std::optional<std::uint64_t> kills)
     : ranks_(std::move(ranks)),
       records_(ranks_.all().size()),

@@ -19,7 +19,7 @@
 namespace chimera {
 
 /// What the launcher shares with its ranks.
-struct Channels {
+struct RankChannels {
   FileDescriptor store;        ///< the rendezvous store, a file in memory
   FileDescriptor input;        ///< the ranks' common input, likewise; empty where they have none
   FileDescriptor report_read;  ///< never blocks
@@ -39,7 +39,7 @@ struct StartOutcome {
 class Supervisor {
  public:
   /// `kills`: out_of_memory_kills() before the first rank started. All else is borrowed.
-  Supervisor(RankProcesses ranks, const Channels& channels, SignalInbox& signals, const LaunchPlan& plan,
+  Supervisor(RankProcesses ranks, const RankChannels& channels, SignalInbox& signals, const LaunchPlan& plan,
              std::optional<std::uint64_t> kills);
 
   /// Returns when no rank is left; says on messages() why the job has ended, where it did not by itself.

@@ -51,7 +51,7 @@ LineChart curve_chart(const RunHistory& run, const char* title, const char* labe
 
 std::string forecast_table(const RunReport& report) {
   std::vector<std::vector<TableCell>> rows;
-  for (const Forecast& forecast : report.forecasts) {
+  for (const ReportedForecast& forecast : report.forecasts) {
     const double error = forecast.measured != 0 ? 100 * (forecast.predicted / forecast.measured - 1) : 0;
     rows.push_back({{fmt::format("{}, {}", forecast.name, forecast.unit)},
                     {fmt::format("{:.4g}", forecast.predicted), true},

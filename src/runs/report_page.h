@@ -10,7 +10,7 @@
 namespace chimera {
 
 /// A number that was predicted, and what it came to.
-struct Forecast {
+struct ReportedForecast {
   std::string name;
   std::string unit;
   double predicted = 0;
@@ -18,11 +18,11 @@ struct Forecast {
 };
 
 struct RunReport {
-  RunHistory run;                   ///< its name is the page's title
-  std::string subtitle;             ///< the run in a line
-  std::vector<Forecast> forecasts;  ///< predicted beside measured
-  std::string forecast_note;        ///< how they were predicted, in a sentence
-  std::vector<Panel> timelines;     ///< of one step: as it ran, as simulated
+  RunHistory run;                           ///< its name is the page's title
+  std::string subtitle;                     ///< the run in a line
+  std::vector<ReportedForecast> forecasts;  ///< predicted beside measured
+  std::string forecast_note;                ///< how they were predicted, in a sentence
+  std::vector<Panel> timelines;             ///< of one step: as it ran, as simulated
 };
 
 /// Figures, loss, throughput, memory, the timelines of a step, predicted beside measured, and the configuration, in one

@@ -32,12 +32,12 @@ class LowerBound {
   double of_room(std::size_t worker, const std::vector<std::int32_t>& done);
 
   const Instance& instance_;
-  std::vector<std::size_t> lanes_;        // each after its input and the lane before it in its chain
-  std::vector<std::int32_t> most_alone_;  // [chain]: h
-  std::vector<double> head_;              // [op]
-  std::vector<double> tail_;              // [op]
-  std::vector<std::vector<Job>> jobs_;    // [worker]
-  std::vector<std::int64_t> room_;        // [worker]: micro-batches, counted as the smallest on it
+  std::vector<std::size_t> lanes_;           // each after its input and the lane before it in its chain
+  std::vector<std::int32_t> most_alone_;     // [chain]: h
+  std::vector<double> head_;                 // [op]
+  std::vector<double> tail_;                 // [op]
+  std::vector<std::vector<OpWindow>> jobs_;  // [worker]
+  std::vector<std::int64_t> room_;           // [worker]: micro-batches, counted as the smallest on it
   WorkerBound worker_bound_;
 };
 

@@ -15,12 +15,12 @@
 #include "search/arrangement.h"
 #include "search/branch_and_bound.h"
 #include "search/budget.h"
-#include "search/contender.h"
 #include "search/evaluator.h"
 #include "search/limits.h"
 #include "search/list_scheduling.h"
 #include "search/lower_bound.h"
 #include "search/pareto.h"
+#include "search/searcher.h"
 #include "simulate/simulate.h"
 
 namespace chimera {
@@ -64,21 +64,21 @@ class Search {
     Best symmetric = arrangement.folded ? best_symmetric(arrangement, whole, goal, phase) : Best();
     if (whole.solution.makespan <= goal || phase.over()) return bound;
     const double raised = raised_bound(arrangement.whole, bound, whole.solution.makespan, Phase(phase, kShareOfBound));
-    return contend(arrangement, raised, symmetric, whole, phase);
+    return search_together(arrangement, raised, symmetric, whole, phase);
   }
 
-  /// Lets the contenders search in rounds, each twice as long as the one before, so that what one finds soon helps the
+  /// Lets the searchers search in rounds, each twice as long as the one before, so that what one finds soon helps the
   /// others and little is lost when they are done. Returns the lower bound: the best makespan where proven.
-  double contend(const Arrangement& arrangement, double bound, Best symmetric, Best whole, const Phase& phase) {
+  double search_together(const Arrangement& arrangement, double bound, Best symmetric, Best whole, const Phase& phase) {
     const double goal = bound * (1 + kRounding);
-    std::deque<Contender> contenders;
-    for (int i = 0; i < kContenders; ++i) {
-      contenders.emplace_back(arrangement, goal, i, random_.below(std::numeric_limits<std::size_t>::max()));
+    std::deque<Searcher> searchers;
+    for (int i = 0; i < kSearchers; ++i) {
+      searchers.emplace_back(arrangement, goal, i, random_.below(std::numeric_limits<std::size_t>::max()));
     }
     for (int round = kRounds; round > 0 && !phase.over() && whole.solution.makespan > goal; --round) {
-      for (Contender& each : contenders) each.learn(symmetric, whole);
-      run_all(contenders, Phase(phase, 1.0 / ((1 << round) - 1)));
-      for (const Contender& each : contenders) {
+      for (Searcher& each : searchers) each.learn(symmetric, whole);
+      run_all(searchers, Phase(phase, 1.0 / ((1 << round) - 1)));
+      for (const Searcher& each : searchers) {
         take_if_better(symmetric, each.symmetric());
         take_if_better(whole, each.whole());
         for (const Find& find : each.front().finds()) {
@@ -86,33 +86,33 @@ class Search {
         }
       }
       report();
-      if (std::ranges::all_of(contenders, &Contender::exhausted)) return whole.solution.makespan;
+      if (std::ranges::all_of(searchers, &Searcher::exhausted)) return whole.solution.makespan;
     }
     return bound;
   }
 
   /// Each on a thread, while this one reports; on one processor, or without threads, one after the other.
-  void run_all(std::deque<Contender>& contenders, Phase phase) const {
+  void run_all(std::deque<Searcher>& searchers, Phase phase) const {
     std::vector<Budget> budgets;
     if (std::thread::hardware_concurrency() > 1) {
-      budgets.assign(contenders.size(), phase.for_one_of(kContenders, 1));
-      run_at_once(contenders, budgets);
+      budgets.assign(searchers.size(), phase.for_one_of(kSearchers, 1));
+      run_at_once(searchers, budgets);
     } else {
-      for (int i = 0; i < kContenders; ++i) {
-        budgets.push_back(phase.for_one_of(kContenders, kContenders - i));
-        contenders[static_cast<std::size_t>(i)].run(budgets.back());
+      for (int i = 0; i < kSearchers; ++i) {
+        budgets.push_back(phase.for_one_of(kSearchers, kSearchers - i));
+        searchers[static_cast<std::size_t>(i)].run(budgets.back());
       }
     }
     for (const Budget& budget : budgets) phase.count(budget.counted());
   }
 
-  void run_at_once(std::deque<Contender>& contenders, std::vector<Budget>& budgets) const {
+  void run_at_once(std::deque<Searcher>& searchers, std::vector<Budget>& budgets) const {
     constexpr std::chrono::milliseconds kBetweenReports{100};
     std::atomic<bool> is_stopped = false;
     std::vector<std::future<void>> running;  // wait for their threads when they are destroyed
-    for (std::size_t i = 0; i < contenders.size(); ++i) {
+    for (std::size_t i = 0; i < searchers.size(); ++i) {
       budgets[i].stop_when(is_stopped);
-      running.push_back(std::async(std::launch::async, [&, i] { contenders[i].run(budgets[i]); }));
+      running.push_back(std::async(std::launch::async, [&, i] { searchers[i].run(budgets[i]); }));
     }
     try {
       for (auto& each : running) {

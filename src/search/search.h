@@ -50,7 +50,7 @@ struct SearchResult {
 /// Starts from `starts` (those that break a limit are models for list scheduling within it) and from list scheduling by
 /// many rules. Two threads then improve the best by simulated annealing, first among the schedules in which all
 /// replicas do the same (symmetry.h), then among all, and search a problem of at most kMostExactOps exactly
-/// (contender.h). The last quarter of the time goes to lower limits, for the Pareto front; it ends when all is proven.
+/// (searcher.h). The last quarter of the time goes to lower limits, for the Pareto front; it ends when all is proven.
 /// At least one list schedule is made, however little time there is, so that there always is a result: it passes
 /// check() and keeps to the limits.
 ///

@@ -6,9 +6,9 @@
 
 namespace chimera {
 
-double WorkerBound::of_work(std::vector<Job>& jobs) {
-  const auto shorter = [](const Job& a, const Job& b) { return a.tail < b.tail; };
-  std::sort(jobs.begin(), jobs.end(), [](const Job& a, const Job& b) { return a.head < b.head; });
+double WorkerBound::of_work(std::vector<OpWindow>& jobs) {
+  const auto shorter = [](const OpWindow& a, const OpWindow& b) { return a.tail < b.tail; };
+  std::sort(jobs.begin(), jobs.end(), [](const OpWindow& a, const OpWindow& b) { return a.head < b.head; });
   waiting_.clear();
   double time = 0;
   double bound = 0;
@@ -19,7 +19,7 @@ double WorkerBound::of_work(std::vector<Job>& jobs) {
       std::push_heap(waiting_.begin(), waiting_.end(), shorter);
     }
     std::pop_heap(waiting_.begin(), waiting_.end(), shorter);
-    Job job = waiting_.back();
+    OpWindow job = waiting_.back();
     waiting_.pop_back();
     if (next == jobs.size() || time + job.duration <= jobs[next].head) {
       time += job.duration;
@@ -34,18 +34,18 @@ double WorkerBound::of_work(std::vector<Job>& jobs) {
   return bound;
 }
 
-double WorkerBound::of_room(std::vector<Job>& jobs, std::int64_t room) {
-  std::sort(jobs.begin(), jobs.end(), [](const Job& a, const Job& b) { return a.head < b.head; });
+double WorkerBound::of_room(std::vector<OpWindow>& jobs, std::int64_t room) {
+  std::sort(jobs.begin(), jobs.end(), [](const OpWindow& a, const OpWindow& b) { return a.head < b.head; });
   find_turns(jobs, room);
   if (turns_.empty() || turns_.back() <= 0) return 0;
   by_duration_.clear();
   tails_.clear();
-  for (const Job& job : jobs) {
+  for (const OpWindow& job : jobs) {
     tails_.push_back(job.tail);
     if (job.takes) by_duration_.push_back(job);
   }
   std::sort(by_duration_.begin(), by_duration_.end(),
-            [](const Job& a, const Job& b) { return a.duration > b.duration; });
+            [](const OpWindow& a, const OpWindow& b) { return a.duration > b.duration; });
   std::sort(tails_.begin(), tails_.end());
   tails_.erase(std::unique(tails_.begin(), tails_.end()), tails_.end());
   double bound = 0;
@@ -53,8 +53,8 @@ double WorkerBound::of_room(std::vector<Job>& jobs, std::int64_t room) {
   return bound;
 }
 
-double WorkerBound::of_room_backwards(std::vector<Job>& jobs, std::int64_t room) {
-  for (Job& job : jobs) {
+double WorkerBound::of_room_backwards(std::vector<OpWindow>& jobs, std::int64_t room) {
+  for (OpWindow& job : jobs) {
     std::swap(job.head, job.tail);
     std::swap(job.takes, job.releases);
   }
@@ -62,12 +62,12 @@ double WorkerBound::of_room_backwards(std::vector<Job>& jobs, std::int64_t room)
 }
 
 /// The i-th taker to start, from 0, waits for the end of i + 1 - room releasers. Requires jobs by their heads.
-void WorkerBound::find_turns(const std::vector<Job>& jobs, std::int64_t room) {
+void WorkerBound::find_turns(const std::vector<OpWindow>& jobs, std::int64_t room) {
   constexpr double kNever = std::numeric_limits<double>::infinity();
   double shortest = kNever;
   std::size_t takers = 0;
   ends_.clear();
-  for (const Job& job : jobs) {
+  for (const OpWindow& job : jobs) {
     takers += job.takes ? 1 : 0;
     if (!job.releases) continue;
     shortest = std::min(shortest, job.duration);
@@ -83,8 +83,8 @@ void WorkerBound::find_turns(const std::vector<Job>& jobs, std::int64_t room) {
 }
 
 /// When the jobs whose tails are no less are done, with each taker not before its turn.
-double WorkerBound::end_of_work(const std::vector<Job>& jobs, double least_tail) {
-  const auto counts = [least_tail](const Job& job) { return job.tail >= least_tail; };
+double WorkerBound::end_of_work(const std::vector<OpWindow>& jobs, double least_tail) {
+  const auto counts = [least_tail](const OpWindow& job) { return job.tail >= least_tail; };
   auto other = jobs.begin();  // the next that is no taker
   auto longest = by_duration_.begin();
   std::size_t turn = 0;
@@ -94,7 +94,7 @@ double WorkerBound::end_of_work(const std::vector<Job>& jobs, double least_tail)
       if (!other->takes && counts(*other)) time = std::max(time, other->head) + other->duration;
     }
   };
-  for (const Job& taker : jobs) {
+  for (const OpWindow& taker : jobs) {
     if (!taker.takes || !counts(taker)) continue;
     const double start = std::max(taker.head, turns_[turn++]);
     run_others_until(start);

@@ -8,7 +8,7 @@
 namespace chimera {
 
 /// An op of one worker: it starts at `head` at the earliest, and `tail` passes after its end at least.
-struct Job {
+struct OpWindow {
   double head = 0;
   double duration = 0;
   double tail = 0;
@@ -21,7 +21,7 @@ class WorkerBound {
  public:
   /// One job at a time, interruptions allowed: the job with the longest tail always goes first (Jackson's rule;
   /// Carlier, EJOR 1982). Sorts the jobs by their heads.
-  double of_work(std::vector<Job>& jobs);
+  double of_work(std::vector<OpWindow>& jobs);
 
   /// The same work where memory lets no more than `room` of the takers start before a releaser has ended, and one more
   /// for each that has.
@@ -30,20 +30,20 @@ class WorkerBound {
   /// can have ended: a turn. Take the jobs whose tails are at least q, for each q: of the takers among them the i-th to
   /// arrive starts no earlier than the i-th turn, and the work that this leaves behind any time, the shortest takers
   /// last, ends no earlier than the real one does; q follows. Without the rule that room imposes this is of_work().
-  double of_room(std::vector<Job>& jobs, std::int64_t room);
+  double of_room(std::vector<OpWindow>& jobs, std::int64_t room);
 
   /// of_room() backwards in time: then the releasers take, and the takers release. Turns the jobs around.
-  double of_room_backwards(std::vector<Job>& jobs, std::int64_t room);
+  double of_room_backwards(std::vector<OpWindow>& jobs, std::int64_t room);
 
  private:
-  void find_turns(const std::vector<Job>& jobs, std::int64_t room);
-  double end_of_work(const std::vector<Job>& jobs, double least_tail);
+  void find_turns(const std::vector<OpWindow>& jobs, std::int64_t room);
+  double end_of_work(const std::vector<OpWindow>& jobs, double least_tail);
 
-  std::vector<Job> waiting_;      // a heap, longest tail first
-  std::vector<double> ends_;      // [i]: when i + 1 releasers may have ended
-  std::vector<double> turns_;     // [i-th taker to start]
-  std::vector<Job> by_duration_;  // takers, longest first
-  std::vector<double> tails_;     // all different ones
+  std::vector<OpWindow> waiting_;      // a heap, longest tail first
+  std::vector<double> ends_;           // [i]: when i + 1 releasers may have ended
+  std::vector<double> turns_;          // [i-th taker to start]
+  std::vector<OpWindow> by_duration_;  // takers, longest first
+  std::vector<double> tails_;          // all different ones
 };
 
 }  // namespace chimera

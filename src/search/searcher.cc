@@ -1,4 +1,4 @@
-#include "search/contender.h"
+#include "search/searcher.h"
 
 #include <utility>
 
@@ -9,27 +9,27 @@ constexpr const char* kLocalSearch = "local search from ";
 // Shares of what is left at that time.
 constexpr double kShareBeforeExact = 0.3;
 constexpr double kShareOfSymmetric = 0.7;
-static_assert(kContenders == 2, "one digit tells the parts of the tree apart");
+static_assert(kSearchers == 2, "one digit tells the parts of the tree apart");
 
 }  // namespace
 
-Contender::Contender(const Arrangement& arrangement, double goal, int number, std::uint64_t seed)
+Searcher::Searcher(const Arrangement& arrangement, double goal, int number, std::uint64_t seed)
     : arrangement_(arrangement), goal_(goal), random_(seed) {
   if (can_be_exact(arrangement.whole)) exact_.emplace(arrangement.whole, number, 1);
 }
 
-void Contender::learn(const Best& symmetric, const Best& whole) {
+void Searcher::learn(const Best& symmetric, const Best& whole) {
   take_if_better(symmetric_, symmetric);
   take_if_better(whole_, whole);
 }
 
-void Contender::run(Budget& budget) {
+void Searcher::run(Budget& budget) {
   const Phase phase(budget);
   search_locally(exact_ && !exhausted_ ? Phase(phase, kShareBeforeExact) : phase);
   if (exact_ && !exhausted_ && whole_.solution.makespan > goal_) search_exactly(phase);
 }
 
-void Contender::search_locally(const Phase& phase) {
+void Searcher::search_locally(const Phase& phase) {
   if (arrangement_.folded && whole_.solution.makespan > goal_) {
     const FoldedProblem& folded = *arrangement_.folded;
     improve(folded.instance, symmetric_, Phase(phase, kShareOfSymmetric));
@@ -40,7 +40,7 @@ void Contender::search_locally(const Phase& phase) {
   improve(arrangement_.whole, whole_, Phase(phase, 1));
 }
 
-void Contender::improve(const Instance& instance, Best& best, Phase phase) {
+void Searcher::improve(const Instance& instance, Best& best, Phase phase) {
   const std::string origin =
       best.origin.starts_with(kLocalSearch) ? best.origin : std::string(kLocalSearch) + best.origin;
   const double before = best.solution.makespan;
@@ -50,7 +50,7 @@ void Contender::improve(const Instance& instance, Best& best, Phase phase) {
   if (best.solution.makespan < before) best.origin = origin;
 }
 
-void Contender::search_exactly(Phase phase) {
+void Searcher::search_exactly(Phase phase) {
   const double before = whole_.solution.makespan;
   exhausted_ = exact_->run(whole_.solution, phase);
   if (whole_.solution.makespan == before) return;

@@ -12,14 +12,14 @@
 namespace chimera {
 
 /// How many work on a problem, whatever the machine has: so that the same seed gives the same result anywhere.
-inline constexpr int kContenders = 2;
+inline constexpr int kSearchers = 2;
 
 /// Searches a problem by local search with random numbers of its own and, where the problem is small enough, its part
 /// of the tree of all orders. Shares nothing with the others while it runs; they tell each other what they found
 /// between rounds. Holds a reference to the arrangement.
-class Contender {
+class Searcher {
  public:
-  Contender(const Arrangement& arrangement, double goal, int number, std::uint64_t seed);
+  Searcher(const Arrangement& arrangement, double goal, int number, std::uint64_t seed);
 
   /// Goes on from these, if they are better than its own.
   void learn(const Best& symmetric, const Best& whole);
