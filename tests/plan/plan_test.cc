@@ -135,7 +135,8 @@ TEST(PlanTest, ADearHeadMakesTheLastStageShort) {
 
 TEST(PlanTest, GivesUpWhereMessagesThatWaitExceedTheMemoryByAByte) {
   PlanProblem problem = problem_of(4, 32);
-  problem.machine = round_machine();  // whose messages come long before they are needed
+  problem.machine = round_machine();     // whose messages come long before they are needed,
+  problem.machine.workers_per_node = 1;  // where all links are alike
   Candidate candidate{.schedule = "1f1b", .shape = {.stages = 4, .micro_batches = 8}, .micro_batch_size = 4};
   for (std::int64_t stage = 0; stage < 4; ++stage) candidate.recompute.insert(StageId(stage));
   Predictor predictor(problem);
