@@ -7,7 +7,6 @@
 #include <cmath>
 #include <deque>
 #include <future>
-#include <limits>
 #include <thread>
 
 #include "check/check_schedule.h"
@@ -73,7 +72,7 @@ class Search {
     const double goal = bound * (1 + kRounding);
     std::deque<Searcher> searchers;
     for (int i = 0; i < kSearchers; ++i) {
-      searchers.emplace_back(arrangement, goal, i, random_.below(std::numeric_limits<std::size_t>::max()));
+      searchers.emplace_back(arrangement, goal, i, random_.seed());
     }
     for (int round = kRounds; round > 0 && !phase.over() && whole.solution.makespan > goal; --round) {
       for (Searcher& each : searchers) each.learn(symmetric, whole);

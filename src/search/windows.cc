@@ -164,8 +164,8 @@ void Windows::look_at(const View& view) {
   }
   by_head_.resize(places.size());
   std::iota(by_head_.begin(), by_head_.end(), 0);
-  std::sort(by_head_.begin(), by_head_.end(),
-            [&](std::size_t a, std::size_t b) { return now_[a].head < now_[b].head; });
+  std::stable_sort(by_head_.begin(), by_head_.end(),
+                   [&](std::size_t a, std::size_t b) { return now_[a].head < now_[b].head; });
 }
 
 /// Finds pairs of which one order takes too long.
@@ -197,8 +197,8 @@ bool Windows::find_edges(const View& view) {
   const std::size_t n = now_.size();
   by_tail_.resize(n);
   std::iota(by_tail_.begin(), by_tail_.end(), 0);
-  std::sort(by_tail_.begin(), by_tail_.end(),
-            [&](std::size_t a, std::size_t b) { return now_[a].tail > now_[b].tail; });
+  std::stable_sort(by_tail_.begin(), by_tail_.end(),
+                   [&](std::size_t a, std::size_t b) { return now_[a].tail > now_[b].tail; });
   inside_.assign(n, 0);
   for (std::size_t next = 0; next < n;) {
     const double least_tail = now_[by_tail_[next]].tail;

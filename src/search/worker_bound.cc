@@ -2,13 +2,17 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 #include <utility>
 
 namespace chimera {
 
 double WorkerBound::of_work(std::vector<OpWindow>& jobs) {
-  const auto shorter = [](const OpWindow& a, const OpWindow& b) { return a.tail < b.tail; };
-  std::sort(jobs.begin(), jobs.end(), [](const OpWindow& a, const OpWindow& b) { return a.head < b.head; });
+  // Ties broken, so that every standard library takes the same one.
+  const auto shorter = [](const OpWindow& a, const OpWindow& b) {
+    return std::tie(a.tail, a.duration, a.head) < std::tie(b.tail, b.duration, b.head);
+  };
+  std::stable_sort(jobs.begin(), jobs.end(), [](const OpWindow& a, const OpWindow& b) { return a.head < b.head; });
   waiting_.clear();
   double time = 0;
   double bound = 0;
@@ -35,7 +39,7 @@ double WorkerBound::of_work(std::vector<OpWindow>& jobs) {
 }
 
 double WorkerBound::of_room(std::vector<OpWindow>& jobs, std::int64_t room) {
-  std::sort(jobs.begin(), jobs.end(), [](const OpWindow& a, const OpWindow& b) { return a.head < b.head; });
+  std::stable_sort(jobs.begin(), jobs.end(), [](const OpWindow& a, const OpWindow& b) { return a.head < b.head; });
   find_turns(jobs, room);
   if (turns_.empty() || turns_.back() <= 0) return 0;
   by_duration_.clear();
@@ -44,8 +48,8 @@ double WorkerBound::of_room(std::vector<OpWindow>& jobs, std::int64_t room) {
     tails_.push_back(job.tail);
     if (job.takes) by_duration_.push_back(job);
   }
-  std::sort(by_duration_.begin(), by_duration_.end(),
-            [](const OpWindow& a, const OpWindow& b) { return a.duration > b.duration; });
+  std::stable_sort(by_duration_.begin(), by_duration_.end(),
+                   [](const OpWindow& a, const OpWindow& b) { return a.duration > b.duration; });
   std::sort(tails_.begin(), tails_.end());
   tails_.erase(std::unique(tails_.begin(), tails_.end()), tails_.end());
   double bound = 0;
