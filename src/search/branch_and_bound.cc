@@ -6,10 +6,27 @@
 #include "search/evaluator.h"
 
 namespace chimera {
+namespace {
 
-BranchAndBound::BranchAndBound(const Instance& instance, std::int64_t part, int digits)
-    : windows_(instance), instance_(instance), part_(part), digits_(digits) {
-  open_.push_back({windows_.at_start(), std::nullopt, 0});
+/// Beyond which nothing is better, but for rounding.
+double deadline_below(double makespan) { return makespan * (1 - kRounding); }
+
+Precedence turned(const Precedence& choice) { return {choice.second, choice.first}; }
+
+}  // namespace
+
+BranchAndBound::BranchAndBound(const Instance& instance, double makespan, std::int64_t part, int digits)
+    : windows_(instance), instance_(instance) {
+  const double deadline = deadline_below(makespan);
+  WindowState state = windows_.at_start();
+  if (!windows_.narrow(state, deadline)) return;
+  for (int digit = 0; digit < digits; ++digit) {
+    const auto choice = windows_.tightest_choice(state);
+    const bool is_turned = ((part >> digit) & 1) != 0;
+    if (!choice && is_turned) return;  // the order that is left belongs to the part of zeros
+    if (choice && !windows_.narrow(state, deadline, is_turned ? turned(*choice) : *choice)) return;
+  }
+  open_.push_back({std::move(state), std::nullopt});
 }
 
 bool BranchAndBound::run(Solution& best, Phase phase) {
@@ -24,29 +41,21 @@ bool BranchAndBound::run(Solution& best, Phase phase) {
 
 void BranchAndBound::expand(Node node, Solution& best) {
   WindowState& state = node.state;
-  if (node.added ? !windows_.narrow(state, deadline(best), *node.added) : !windows_.narrow(state, deadline(best))) {
-    return;
-  }
+  const double deadline = deadline_below(best.makespan);
+  if (node.added ? !windows_.narrow(state, deadline, *node.added) : !windows_.narrow(state, deadline)) return;
   time_orders(state, best);
   const auto choice = windows_.tightest_choice(state);
   if (!choice) return;
-  const Precedence other{choice->second, choice->first};
-  const int depth = node.depth + 1;
-  const bool fixed = depth <= digits_;
-  const bool turned = fixed && ((part_ >> (depth - 1)) & 1) != 0;
-  if (!fixed || turned) open_.push_back({state, other, depth});
-  if (!turned) open_.push_back({std::move(state), *choice, depth});
+  open_.push_back({state, turned(*choice)});
+  open_.push_back({std::move(state), *choice});
 }
 
 void BranchAndBound::time_orders(const WindowState& state, Solution& best) {
   Orders orders = windows_.orders_by_head(state);
   if (!admissible(instance_, orders)) return;
   const double makespan = Evaluator(instance_).makespan(orders);
-  if (makespan < best.makespan * (1 - kRounding)) best = {std::move(orders), makespan};
+  if (makespan < deadline_below(best.makespan)) best = {std::move(orders), makespan};
 }
-
-/// Beyond which nothing is better, but for rounding.
-double BranchAndBound::deadline(const Solution& best) const { return best.makespan * (1 - kRounding); }
 
 bool can_be_exact(const Instance& instance) {
   if (instance.ops > kMostExactOps) return false;
@@ -71,7 +80,7 @@ double raised_bound(const Instance& instance, double bound, double makespan, Pha
     WindowState state = windows.at_start();
     return !windows.narrow(state, deadline);
   };
-  const double almost = makespan * (1 - kRounding);
+  const double almost = deadline_below(makespan);
   if (bound >= almost || phase.over()) return bound;
   if (refuted(almost)) return makespan;
   double open = almost;

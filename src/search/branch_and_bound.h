@@ -18,9 +18,10 @@ namespace chimera {
 /// suggest. Can be interrupted and goes on from there. Holds a reference to the instance.
 class BranchAndBound {
  public:
-  /// Part `part` of the tree: its first decisions are the binary digits of that number, `digits` of them. All parts
-  /// together are the whole tree.
-  BranchAndBound(const Instance& instance, std::int64_t part = 0, int digits = 0);
+  /// Part `part` of the tree of all orders that beat `makespan`, which some schedule has or more: its first decisions
+  /// are the binary digits of that number, `digits` of them. All parts for one makespan together are the whole tree:
+  /// which pairs are decided first depends on nothing else.
+  BranchAndBound(const Instance& instance, double makespan, std::int64_t part = 0, int digits = 0);
 
   /// Searches for less than `best.makespan` until the phase is over; replaces `best` with what it finds. Whether it has
   /// gone through its whole part: then no order of that part beats `best`.
@@ -31,18 +32,14 @@ class BranchAndBound {
   struct Node {
     WindowState state;
     std::optional<Precedence> added;
-    int depth = 0;
   };
 
   void expand(Node node, Solution& best);
   void time_orders(const WindowState& state, Solution& best);
-  double deadline(const Solution& best) const;
 
   Windows windows_;
   const Instance& instance_;
   std::vector<Node> open_;  // the last one is next
-  std::int64_t part_;
-  int digits_;
 };
 
 /// Whether a problem can be searched exactly: it is small enough to keep the states of a tree (kMostExactOps), and

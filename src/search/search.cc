@@ -72,7 +72,7 @@ class Search {
     const double goal = bound * (1 + kRounding);
     std::deque<Searcher> searchers;
     for (int i = 0; i < kSearchers; ++i) {
-      searchers.emplace_back(arrangement, goal, i, random_.seed());
+      searchers.emplace_back(arrangement, goal, whole.solution.makespan, i, random_.seed());
     }
     for (int round = kRounds; round > 0 && !phase.over() && whole.solution.makespan > goal; --round) {
       for (Searcher& each : searchers) each.learn(symmetric, whole);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "search/list_scheduling.h"
 #include "search/lower_bound.h"
 #include "search/problems.h"
@@ -37,15 +39,31 @@ Solution longest(const Instance& instance) {
   return {{}, sum};
 }
 
-/// Without a start: everything must be found by branching, in both halves of the tree.
+/// Without a start: everything must be found by branching, in all four quarters of the tree. Each knows what those
+/// before it found, so that none has the deadlines of another.
 Solution solved(const SearchProblem& problem) {
   const Instance instance = make_instance(problem);
   Solution best = longest(instance);
-  for (const std::int64_t part : {0, 1}) {
+  const double any = best.makespan;
+  for (const std::int64_t part : {0, 1, 2, 3}) {
     Budget budget(std::nullopt, 200'000 * kTimedForAState);
-    EXPECT_TRUE(BranchAndBound(instance, part, 1).run(best, Phase(budget)));
+    EXPECT_TRUE(BranchAndBound(instance, any, part, 2).run(best, Phase(budget)));
   }
   return best;
+}
+
+/// The best of both halves where the second is told a makespan that the first is not.
+double solved_apart(const SearchProblem& problem, double told) {
+  const Instance instance = make_instance(problem);
+  const double any = longest(instance).makespan;
+  double least = any;
+  for (const std::int64_t part : {0, 1}) {
+    Solution best{{}, part == 0 ? any : told};
+    Budget budget(std::nullopt, 200'000 * kTimedForAState);
+    EXPECT_TRUE(BranchAndBound(instance, any, part, 1).run(best, Phase(budget)));
+    if (!best.orders.empty()) least = std::min(least, best.makespan);
+  }
+  return least;
 }
 
 double raised(const Instance& instance, double makespan) {
@@ -64,6 +82,7 @@ TEST_P(SmallProblemTest, ExactIsTheBestOfAllOrders) {
     const double shortest = EveryOrder(problem).shortest_makespan();
     EXPECT_NEAR(exact.makespan, shortest, 1e-9) << seed;
     testing::expect_sound(problem, to_schedule(problem, exact.orders), exact.makespan);
+    EXPECT_NEAR(solved_apart(problem, 1.02 * shortest), shortest, 1e-9) << seed;
     EXPECT_LE(LowerBound(instance).at_start(), shortest + 1e-9) << seed;
     EXPECT_LE(raised(instance, shortest), shortest + 1e-9) << seed;
     EXPECT_LE(raised(instance, longest(instance).makespan), shortest + 1e-9) << seed;
@@ -80,9 +99,9 @@ TEST(BranchAndBoundTest, GoesOnWhereItWasCutShort) {
     const Instance instance = make_instance(problem);
     Solution at_once = longest(instance);
     Budget all(std::nullopt, 200'000 * kTimedForAState);
-    EXPECT_TRUE(BranchAndBound(instance).run(at_once, Phase(all)));
+    EXPECT_TRUE(BranchAndBound(instance, at_once.makespan).run(at_once, Phase(all)));
     Solution in_steps = longest(instance);
-    BranchAndBound search(instance);
+    BranchAndBound search(instance, in_steps.makespan);
     for (bool done = false; !done; ++steps) {
       Budget one(std::nullopt, 1);
       done = search.run(in_steps, Phase(one));
