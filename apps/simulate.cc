@@ -39,6 +39,7 @@ struct Options {
   std::int64_t steps = 1;
   std::int64_t cores = 1;
   CLI::Option* cores_option = nullptr;
+  std::vector<double> contention;  // empty, or as Contention has them
   LimitFlags limits;
   Format format = Format::Text;
   CLI::Option* format_option = nullptr;
@@ -46,10 +47,18 @@ struct Options {
 };
 
 Timeline timeline_of(const Schedule& schedule, const CostModel& costs, const Options& options) {
-  if (options.cores_option->count() == 0) return simulate_steps(schedule, options.steps, costs);
-  if (options.cores < 1) throw ConfigError(fmt::format("--cores: {} is not 1 or more", options.cores));
-  const double cores = static_cast<double>(options.cores) / static_cast<double>(options.costs.data_parallel);
-  return simulate_steps_on_cores(schedule, options.steps, costs, {.cores = cores});
+  if (options.cores_option->count() == 0 && options.contention.empty())
+    return simulate_steps(schedule, options.steps, costs);
+  SharedCores shared{.cores = std::numeric_limits<double>::infinity()};
+  if (options.cores_option->count() > 0) {
+    if (options.cores < 1) throw ConfigError(fmt::format("--cores: {} is not 1 or more", options.cores));
+    shared.cores = static_cast<double>(options.cores) / static_cast<double>(options.costs.data_parallel);
+  }
+  if (!options.contention.empty()) {
+    shared.contention = {
+        .ops_by_sums = options.contention[0], .sums_by_ops = options.contention[1], .transfers = options.contention[2]};
+  }
+  return simulate_steps_on_cores(schedule, options.steps, costs, shared);
 }
 
 Schedule all_steps(const Schedule& step, const Options& options) {
@@ -212,6 +221,7 @@ std::string sweep_of(const Options& options) {
   refuse(!options.pictures.with.empty(), "--with");
   refuse(options.steps != 1, "--steps");
   refuse(options.cores_option->count() > 0, "--cores");
+  refuse(!options.contention.empty(), "--contention");
   if (options.name.empty() == options.schedules.empty()) {
     throw ConfigError("simulate: a sweep wants one of NAME and --schedules all or NAME,NAME");
   }
@@ -257,6 +267,7 @@ void add_simulate(CLI::App& program, int&) {
       "  chimera simulate --file schedule.json --with chimera --format html --output page.html\n"
       "  chimera simulate chimera --stages 4 --micro-batches 4 --costs costs.json --sync eager --steps 3\n"
       "  chimera simulate chimera --stages 4 --micro-batches 4 --cores 2   # four processes on two cores\n"
+      "  chimera simulate chimera --stages 4 --micro-batches 8 --costs costs.json --contention 0.2 0.5 1\n"
       "  chimera simulate --schedules all --stages 4,8,16 --micro-batches D,2D,4D > sweep.csv\n"
       "  chimera simulate chimera --stages 8 --micro-batches D..4D --chunks 1,2 --latency 0.1 --format json\n"
       "  chimera simulate --schedules all --stages 8 --micro-batches 16 --memory 8e9 --activation-bytes 1e9 "
@@ -285,6 +296,13 @@ void add_simulate(CLI::App& program, int&) {
             "training steps to time in a row; an asynchronous schedule has no flush between them (default 1)");
   options->cores_option = add_count(*command, "--cores", options->cores,
                                     "cores that all workers share (default: each worker has a core of its own)");
+  command
+      ->add_option("--contention", options->contention,
+                   "shares by which things take longer beside each other on a worker: an op beside a sum of gradients, "
+                   "a sum beside an op, a message or sum for each other one that leaves or comes there; 1 in the last: "
+                   "they divide the network interface (default: 0 0 0)")
+      ->expected(3)
+      ->type_name("OPS SUMS TRANSFERS");
   options->limits.add_to(*command,
                          "a schedule that holds more is refused, and has no row in a sweep (default: no limit)");
   begin_group(*command, heading::kOutput);

@@ -70,9 +70,15 @@ int main(int argc, char** argv) {
   double score_bytes = chimera::kScoreBytes;
   app.add_option("--machine", machine, "profile with the compute times (default machines/p100-aries.json)");
   app.add_option("--score-bytes", score_bytes, "that attention keeps for a head and pair of tokens (default 13)");
+  chimera::Contention contention;
+  app.add_option("--ops-by-sums", contention.ops_by_sums, "share that an op takes longer beside a sum (default 0)");
+  app.add_option("--sums-by-ops", contention.sums_by_ops, "share that a sum takes longer beside an op (default 0)");
+  app.add_option("--transfers", contention.transfers,
+                 "share that messages and sums of a worker take longer for each other one (default 0)");
   CLI11_PARSE(app, argc, argv);
   try {
-    const chimera::MachineProfile profile = chimera::read_machine(machine);
+    chimera::MachineProfile profile = chimera::read_machine(machine);
+    profile.contention = contention;
     chimera::print_step_times(profile);
     chimera::print_memory(profile, score_bytes);
   } catch (const std::exception& error) {

@@ -23,7 +23,8 @@ struct ThroughputRow {
 [[nodiscard]] const std::vector<ThroughputRow>& figure_13();
 
 /// Which model: equation 1; the simulator where sums of gradients start after a worker's last op, so that ops hide
-/// nothing of them; or as the paper has them (eager-opt), while ops go on undisturbed.
+/// nothing of them; or as the paper has them (eager-opt), beside ops and messages, which go on undisturbed but for the
+/// machine's contention.
 enum class StepModel { EquationOne, SumsAfterOps, SumsBesideOps };
 
 /// Two scalars, fitted so that the first and the last row (W2 D16, W16 D2) come out as measured.

@@ -142,6 +142,13 @@ void read_kernels(const JsonValue& value, MachineProfile& machine) {
   if (value.has("score_traffic")) machine.score_traffic = value.number("score_traffic", kMostRatio);
 }
 
+Contention read_contention(const JsonValue& value) {
+  value.expect_object({"ops_by_sums", "sums_by_ops", "transfers"});
+  return {.ops_by_sums = value.number("ops_by_sums", kMostRatio),
+          .sums_by_ops = value.number("sums_by_ops", kMostRatio),
+          .transfers = value.number("transfers", kMostRatio)};
+}
+
 std::map<DataType, double> read_matrix_flops(const JsonValue& value) {
   value.expect_object({"float32", "float64", "bfloat16"});
   std::map<DataType, double> flops;
@@ -218,7 +225,8 @@ MachineProfile machine_from_json(const std::string& text, const std::string& sou
                       "kernels",          "point_to_point", "all_reduce",
                       "busy_delay",       "core_imbalance", "memory_bandwidth",
                       "sum_rank_loss",    "scale_loss",     "optimizer_seconds",
-                      "matrix_flops",     "op_overhead",    "step_overhead"});
+                      "matrix_flops",     "op_overhead",    "step_overhead",
+                      "contention"});
   if (root.text("format") != kFormat) root.field("format").fail(fmt::format("expected '{}'", kFormat));
   if (root.count("version") != kVersion) root.field("version").fail(fmt::format("expected {}", kVersion));
   MachineProfile machine;
@@ -239,6 +247,7 @@ MachineProfile machine_from_json(const std::string& text, const std::string& sou
   if (machine.score_traffic > 0 && machine.memory_bandwidth == 0) {
     root.field("kernels").field("score_traffic").fail("needs memory_bandwidth, bytes a second, to take time");
   }
+  if (root.has("contention")) machine.contention = read_contention(root.field("contention"));
   if (root.has("sum_rank_loss")) machine.sum_rank_loss = root.number("sum_rank_loss", kMostRatio);
   if (root.has("scale_loss")) machine.scale_loss = root.number("scale_loss", kMostRatio);
   machine.optimizer_seconds = root.number("optimizer_seconds", kMostSeconds);
@@ -273,6 +282,10 @@ std::string to_json(const MachineProfile& machine) {
                             {"busy_delay", machine.busy_delay},
                             {"core_imbalance", machine.core_imbalance},
                             {"memory_bandwidth", machine.memory_bandwidth},
+                            {"contention",
+                             {{"ops_by_sums", machine.contention.ops_by_sums},
+                              {"sums_by_ops", machine.contention.sums_by_ops},
+                              {"transfers", machine.contention.transfers}}},
                             {"sum_rank_loss", machine.sum_rank_loss},
                             {"scale_loss", machine.scale_loss},
                             {"optimizer_seconds", machine.optimizer_seconds},

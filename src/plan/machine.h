@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "model_config/footprint.h"
+#include "simulate/contention.h"
 
 namespace chimera {
 
@@ -67,6 +68,8 @@ struct MachineProfile {
   std::vector<LayerTimes> layers = {};
   LinkProfile point_to_point = {};
   LinkProfile all_reduce = {};
+  /// What ops, messages and sums of one worker cost each other where each worker has a device of its own.
+  Contention contention = {};
   /// By what share beta of a sum grows with each doubling of its workers beyond two.
   double sum_rank_loss = 0;
   /// By what share ops take longer with each doubling of the workers of a run beyond one.

@@ -24,6 +24,17 @@ void require_equal(const std::vector<MachineProfile>& machines, std::int64_t Mac
   }
 }
 
+Contention mean_contention(const std::vector<MachineProfile>& machines) {
+  Contention mean;
+  const auto count = static_cast<double>(machines.size());
+  for (const MachineProfile& machine : machines) {
+    mean.ops_by_sums += machine.contention.ops_by_sums / count;
+    mean.sums_by_ops += machine.contention.sums_by_ops / count;
+    mean.transfers += machine.contention.transfers / count;
+  }
+  return mean;
+}
+
 LayerTime mean_of(const std::vector<LayerTime>& times) {
   LayerTime mean{times.front().micro_batch_size};
   const auto count = static_cast<double>(times.size());
@@ -125,6 +136,7 @@ MachineProfile merge_machines(const std::vector<MachineProfile>& machines) {
   merged.busy_delay = mean_of(machines, &MachineProfile::busy_delay);
   merged.core_imbalance = mean_of(machines, &MachineProfile::core_imbalance);
   merged.memory_bandwidth = mean_of(machines, &MachineProfile::memory_bandwidth);
+  merged.contention = mean_contention(machines);
   merged.sum_rank_loss = mean_of(machines, &MachineProfile::sum_rank_loss);
   merged.scale_loss = mean_of(machines, &MachineProfile::scale_loss);
   merged.optimizer_seconds = mean_of(machines, &MachineProfile::optimizer_seconds);

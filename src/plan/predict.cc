@@ -41,8 +41,14 @@ double cores_of_group(const PlanProblem& problem, const Candidate& candidate) {
 }
 
 Timeline timed(const PlanProblem& problem, const Candidate& candidate, const Run& run, const CostModel& costs) {
-  if (!shares_cores(problem)) return simulate_steps(*run.schedule, run.steps, costs);
-  const SharedCores cores{.cores = cores_of_group(problem, candidate)};
+  SharedCores cores{.cores = std::numeric_limits<double>::infinity()};
+  if (shares_cores(problem)) {
+    cores.cores = cores_of_group(problem, candidate);
+  } else if (problem.machine.contention.any()) {
+    cores.contention = problem.machine.contention;
+  } else {
+    return simulate_steps(*run.schedule, run.steps, costs);
+  }
   return simulate_steps_on_cores(*run.schedule, run.steps, costs, cores);
 }
 

@@ -12,11 +12,11 @@ namespace chimera {
 inline constexpr double kNever = std::numeric_limits<double>::infinity();
 
 /// What needs cores for a while.
-enum class Work : std::uint8_t { Recomputation, Op, Sum, OwnSum, Update };
+enum class Work : std::uint8_t { Recomputation, Op, Message, Sum, OwnSum, Update };
 
 struct Activity {
   Work kind = Work::Op;
-  std::size_t of = 0;  // the worker; of a Sum, the parameter group
+  std::size_t of = 0;  // the worker; of a Message, its op; of a Sum, the parameter group
   double left = 0;     // of its time on free cores, at `since`
   double demand = 1;   // cores that it would use
   double share = 1;    // part of its time that it computes
@@ -55,14 +55,16 @@ class Activities {
     return result;
   }
 
-  /// Sets all rates, after some have begun or finished.
-  void share_out(double now) {
+  /// Sets all rates, after some have begun or finished. `slowdown(activity)`: how many times as long as alone it takes
+  /// beside what else runs on its workers.
+  template <typename Slowdown>
+  void share_out(double now, const Slowdown& slowdown) {
     double demand = 0;
     for (const Activity& activity : running_) demand += activity.demand;
     const double rate = demand > cores_ ? cores_ / demand : 1;
     for (Activity& activity : running_) {
       const double share = activity.share;
-      activity.go_on(now, rate == 1 || share == 0 ? 1 : 1 / (1 - share + share / rate));
+      activity.go_on(now, (rate == 1 || share == 0 ? 1 : 1 / (1 - share + share / rate)) / slowdown(activity));
     }
   }
 

@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "schedule/dependencies.h"
 #include "simulate/activities.h"
+#include "simulate/link_queues.h"
 #include "simulate/links.h"
 #include "simulate/lower_bound.h"
 #include "simulate/steps.h"
@@ -40,6 +41,8 @@ class CoresRun {
         groups_(gradient_groups(schedule.placement, costs.sums().tied)),
         all_reduce_share_(cores.all_reduce_share),
         links_(costs),
+        contends_(cores.contention.any()),
+        in_use_(cores.contention, schedule.workers.size()),
         update_times_(costs.updates(schedule)),
         updates_(schedule),
         workers_(schedule.workers.size()),
@@ -54,7 +57,7 @@ class CoresRun {
         while (ready(w) <= now) begin_next(w, now);
       }
       for (const auto& [group, start] : sums_.begin_ready()) begin_sum(group, start);
-      activities_.share_out(now);
+      activities_.share_out(now, [this](const Activity& activity) { return contends_ ? slowdown(activity) : 1.0; });
     }
     for (std::size_t w = 0; w < workers_.size(); ++w) {
       if (workers_[w].position < schedule_.workers[w].size()) throw_stuck(schedule_);
@@ -108,8 +111,9 @@ class CoresRun {
 
   double arrival(OpIndex made, std::size_t w) const {
     const std::size_t maker = table_.worker(made);
-    if (maker != w || arrived_[made] == kNever) return arrived_[made];
-    return timeline_.workers[w].ops[made - table_.first(w)].end;
+    if (maker != w) return arrived_[made];
+    const std::size_t position = made - table_.first(w);
+    return position < workers_[w].position ? timeline_.workers[w].ops[position].end : kNever;
   }
 
   void begin_next(std::size_t w, double now) {
@@ -145,11 +149,46 @@ class CoresRun {
 
   void begin(std::size_t w, Work kind, double time, double now, double share = 1) {
     workers_[w].busy = true;
-    activities_.begin({.kind = kind, .of = w, .left = time, .demand = share, .share = share, .since = now});
+    begin({.kind = kind, .of = w, .left = time, .demand = share, .share = share, .since = now});
   }
 
+  void begin(const Activity& activity) {
+    activities_.begin(activity);
+    count(activity, 1);
+  }
+
+  /// What runs beside others on its workers.
+  void count(const Activity& activity, int change) {
+    if (activity.kind == Work::Message) {
+      const auto op = static_cast<OpIndex>(activity.of);
+      in_use_.count_message(table_.worker(op), consuming_worker(op), change);
+    } else if (activity.kind == Work::Sum) {
+      for (const WorkerId worker : groups_[activity.of]) in_use_.count_sum(worker.index(), change);
+    } else if (activity.kind == Work::OwnSum) {
+      in_use_.count_sum(activity.of, change);
+    } else {
+      in_use_.count_op(activity.of, change);
+    }
+  }
+
+  double slowdown(const Activity& activity) const {
+    if (activity.kind == Work::Message) {
+      const auto op = static_cast<OpIndex>(activity.of);
+      return in_use_.message(table_.worker(op), consuming_worker(op));
+    }
+    if (activity.kind == Work::OwnSum) return in_use_.sum(activity.of);
+    if (activity.kind != Work::Sum) return in_use_.op(activity.of);
+    double slowest = 1;
+    for (const WorkerId worker : groups_[activity.of]) slowest = std::max(slowest, in_use_.sum(worker.index()));
+    return slowest;
+  }
+
+  std::size_t consuming_worker(OpIndex op) const { return table_.worker(table_.consumer(table_.op(op))); }
+
   void finish(const Activity& activity, double now) {
+    count(activity, -1);
     if (activity.kind == Work::Sum) return end_sum(ParameterGroupId(static_cast<std::int64_t>(activity.of)), now);
+    if (activity.kind == Work::Message) return end_message(static_cast<OpIndex>(activity.of), now);
     Worker& worker = workers_[activity.of];
     worker.busy = false;
     worker.free = now;
@@ -200,18 +239,41 @@ class CoresRun {
   }
 
   void begin_sum(ParameterGroupId group, double now) {
-    activities_.begin({.kind = Work::Sum,
-                       .of = group.index(),
-                       .left = costs_.all_reduce(group),
-                       .demand = all_reduce_share_ * static_cast<double>(groups_[group.index()].size()),
-                       .share = all_reduce_share_,
-                       .since = now});
+    begin({.kind = Work::Sum,
+           .of = group.index(),
+           .left = costs_.all_reduce(group),
+           .demand = all_reduce_share_ * static_cast<double>(groups_[group.index()].size()),
+           .share = all_reduce_share_,
+           .since = now});
+  }
+
+  void begin_message(OpIndex made, double now) {
+    begin({.kind = Work::Message,
+           .of = static_cast<std::size_t>(made),
+           .left = costs_.link_time(table_.op(made)),
+           .demand = 0,
+           .share = 0,
+           .since = now});
+  }
+
+  void end_message(OpIndex made, double now) {
+    const std::size_t from = table_.worker(made);
+    arrived_[made] = now + costs_.delay();
+    if (costs_.blocking_sends()) workers_[from].free = arrived_[made];
+    const std::optional<OpIndex> next = queues_.pop(from, consuming_worker(made));
+    if (next) begin_message(*next, now);
   }
 
   void send(OpIndex index, const Op& op, std::size_t w, double now) {
     arrived_[index] = now + costs_.delay();  // for an op on a worker that its placement does not say
     const OpIndex consumer = table_.consumer(op);
     if (consumer == kNoOp || table_.worker(consumer) == w) return;
+    if (contends_ && costs_.link_time(op) > 0) {
+      arrived_[index] = kNever;
+      if (costs_.blocking_sends()) workers_[w].free = kNever;
+      if (queues_.push(w, table_.worker(consumer), index)) begin_message(index, now);
+      return;
+    }
     arrived_[index] = links_.send(w, table_.worker(consumer), op, now).arrived;
     if (costs_.blocking_sends()) workers_[w].free = arrived_[index];
   }
@@ -262,6 +324,9 @@ class CoresRun {
   std::vector<std::vector<WorkerId>> groups_;  // [parameter group]: who sums its gradients
   double all_reduce_share_;
   Links links_;
+  LinkQueues queues_;  // in place of links_ where transfers contend
+  bool contends_;
+  WorkersInUse in_use_;
   std::vector<double> update_times_;  // [worker], at the end of a synchronous step
   UpdateCounter updates_;
   std::vector<Worker> workers_;
@@ -269,14 +334,18 @@ class CoresRun {
   double last_summed_ = 0;          // when the last of them had
   std::size_t steps_summed_ = 0;    // steps whose ops and sums all workers have done
   double all_summed_ = 0;           // since when, of the last of them
-  std::vector<double> arrived_;     // [op]: at its consumer; kNever before the op has ended
+  std::vector<double> arrived_;     // [op]: at its consumer on another worker; kNever before that is known
 };
 
 void require_valid(const SharedCores& cores) {
-  if (!std::isfinite(cores.cores) || cores.cores <= 0)
-    throw ConfigError(fmt::format("cores: {} is not a finite number above 0", cores.cores));
+  if (!(cores.cores > 0)) throw ConfigError(fmt::format("cores: {} is not a number above 0", cores.cores));
   if (!(cores.all_reduce_share >= 0 && cores.all_reduce_share <= 1))
     throw ConfigError(fmt::format("share of all-reduces that computes: {} is not in [0, 1]", cores.all_reduce_share));
+  const Contention& contention = cores.contention;
+  for (const double share : {contention.ops_by_sums, contention.sums_by_ops, contention.transfers}) {
+    if (!std::isfinite(share) || share < 0)
+      throw ConfigError(fmt::format("contention: {} is not a finite number of 0 or more", share));
+  }
 }
 
 Launches launches_in(const Schedule& schedule, const std::vector<std::vector<StepRange>>& ranges,

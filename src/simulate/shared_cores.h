@@ -1,10 +1,12 @@
 #pragma once
-// Times a schedule whose workers are processes on a few cores: what computes at once shares them.
+// Times a schedule whose workers are processes on a few cores, or whose sums and messages get in each other's way: what
+// runs at once shares what there is.
 
 #include <cstdint>
 
 #include "schedule/schedule.h"
 #include "schedule/timeline.h"
+#include "simulate/contention.h"
 #include "simulate/costs.h"
 
 namespace chimera {
@@ -12,23 +14,27 @@ namespace chimera {
 /// Cores that the workers of one group share, for any length of time evenly.
 struct SharedCores {
   /// Of a machine on which W groups run, each of whose workers computes with t threads: its cores / (W t). All groups
-  /// do the same at the same time, so each has its share at every moment, and one timeline stands for all.
+  /// do the same at the same time, so each has its share at every moment, and one timeline stands for all. Infinite: a
+  /// core (a device) for everything.
   double cores = 1;
   /// The part of an all-reduce's time that each of its workers computes (adds up, copies to and from sockets); during
   /// the rest it waits for the network.
   double all_reduce_share = 1;
+  Contention contention = {};
 };
 
 /// What simulate() says, except that things take longer where cores are scarce: while ops and updates run on k workers,
 /// each advances at rate min(1, cores / k) (processor sharing). An all-reduce counts as all_reduce_share more on each
 /// of its workers; of a rate r for the part that computes it makes 1 / (1 - share + share / r). Messages and waiting
-/// need no core. The costs are those of ops that have a core to themselves.
+/// need no core. The costs are those of ops that have a core to themselves. Beside that ops, messages and sums on one
+/// worker slow each other down as `contention` says.
 ///
 /// With as many cores as workers (twice as many, where all-reduces compute beside ops) this is simulate(), to the last
 /// bit; with one core and nothing to wait for it is the sum of all work.
 ///
 /// The lower bound is simulate()'s, or the work of all ops over `cores` where that is more.
-/// Throws as simulate() does, and ConfigError unless cores > 0 and all_reduce_share is in [0, 1].
+/// Throws as simulate() does, and ConfigError unless cores > 0, all_reduce_share is in [0, 1] and shares of contention
+/// are finite and not negative.
 [[nodiscard]] Timeline simulate_on_cores(const Schedule& schedule, const CostModel& costs, const SharedCores& cores);
 
 /// The same for `steps` steps in a row, as simulate_steps() has them.

@@ -176,6 +176,18 @@ TEST(MachineTest, NothingIsLostWithSizeUnlessItSaysSo) {
             "here.json: kernels.score_traffic: needs memory_bandwidth, bytes a second, to take time");
 }
 
+TEST(MachineTest, NothingContendsUnlessItSaysSo) {
+  json machine = json::parse(to_json(round_machine()));
+  machine["contention"] = {{"ops_by_sums", 0.25}, {"sums_by_ops", 0.5}, {"transfers", 1}};
+  const MachineProfile other = machine_from_json(machine.dump(), "here.json");
+  EXPECT_EQ(other.contention, (Contention{0.25, 0.5, 1}));
+  EXPECT_EQ(machine_from_json(to_json(other), "here.json"), other);
+  machine.erase("contention");
+  EXPECT_EQ(machine_from_json(machine.dump(), "here.json"), round_machine());
+  EXPECT_EQ(refusal_with("/contention/transfers", -1),
+            "here.json: contention.transfers: expected a finite number of 0 or more, found -1");
+}
+
 TEST(MachineTest, SumsOverManyWorkersLoseWhatTheProfileSays) {
   MachineProfile machine = round_machine();
   EXPECT_EQ(sum_seconds(machine, {5, 6}, 1, 100), 0);

@@ -94,6 +94,17 @@ TEST(PredictTest, OpsTakeLongerOnManyWorkersWhereTheProfileSaysSo) {
   EXPECT_DOUBLE_EQ(forward() - problem.machine.op_overhead, before * (1 + 0.5 * 2));
 }
 
+TEST(PredictTest, SumsHoldUpMessagesWhereTheProfileSaysSo) {
+  PlanProblem problem = round_problem(4, 8);
+  problem.machine.cores = 0;
+  Candidate candidate = two_stages("1f1b", 4, 1);
+  candidate.data_parallel = 2;
+  const auto seconds = [&] { return Predictor(problem).predict(candidate).step_seconds; };
+  const double alone = seconds();
+  problem.machine.contention = {.transfers = 1};
+  EXPECT_GT(seconds(), alone);
+}
+
 TEST(PredictTest, WorkersThatShareCoresTakeTurns) {
   PlanProblem problem = round_problem(2, 4);
   problem.machine.point_to_point = {};

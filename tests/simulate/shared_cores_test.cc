@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <tuple>
 
 #include "core/error.h"
@@ -65,6 +66,8 @@ std::vector<PipelineShape> shapes_of(const Generator& generator) {
   return some;
 }
 
+double cores_without_end() { return std::numeric_limits<double>::infinity(); }
+
 double cores_for_all(const Schedule& schedule) { return 2 * static_cast<double>(schedule.workers.size()); }
 
 TEST(SharedCoresTest, EnoughCoresAreThePlainSimulation) {
@@ -107,6 +110,74 @@ TEST(SharedCoresTest, SeveralStepsAreThoseOfThePlainSimulation) {
     if (!schedule.updates) costs.all_reduce = sums(schedule);
     expect_same(simulate_steps_on_cores(schedule, 3, costs, {cores_for_all(schedule)}),
                 simulate_steps(schedule, 3, costs));
+  }
+}
+
+// Messages wait in queues of their own where contention may slow them down.
+TEST(ContentionTest, WhereNothingIsSummedOpsAreThoseOfThePlainSimulation) {
+  const SharedCores shared{.cores = cores_without_end(), .contention = {.ops_by_sums = 1, .sums_by_ops = 1}};
+  for (const Generator& generator : generators()) {
+    for (const PipelineShape& shape : shapes_of(generator)) {
+      SCOPED_TRACE(testing::describe(generator.name, shape));
+      const Schedule schedule = generator.generate(shape);
+      CostModel costs = rich_costs(schedule);
+      expect_same(simulate_on_cores(schedule, costs, shared), simulate(schedule, costs));
+      costs.blocking_sends = true;
+      expect_same(simulate_on_cores(schedule, costs, shared), simulate(schedule, costs));
+    }
+  }
+}
+
+/// A step of gpipe with D = 2, N = 1, each stage held by two groups: F = 1, B = 2, a message takes 1, a sum 3.
+CostModel costs_of_two_groups(const Schedule& schedule) {
+  CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));
+  costs.links = LinkCosts{.beta = 1, .bytes = {1}};
+  costs.all_reduce = AllReduceCosts{.seconds = {3, 3}, .data_parallel = 2};
+  return costs;
+}
+
+TEST(ContentionTest, AMessageAndASumDivideTheInterface) {
+  const Schedule schedule = find_generator("gpipe").generate({.stages = 2, .micro_batches = 1});
+  const CostModel costs = costs_of_two_groups(schedule);
+  const Timeline timeline =
+      simulate_on_cores(schedule, costs, {.cores = cores_without_end(), .contention = {.transfers = 1}});
+  // Worker 1 ends its backward at 5. Its gradient takes until 7 beside the sum, which by then has done 1 of 3.
+  EXPECT_EQ(timeline.workers[0].ops[1].start, 7);
+  EXPECT_EQ(timeline.workers[1].all_reduces[0].start, 5);
+  EXPECT_EQ(timeline.workers[1].all_reduces[0].end, 9);
+  EXPECT_EQ(timeline.makespan, 12);
+  EXPECT_EQ(simulate(schedule, costs).makespan, 11);
+}
+
+TEST(ContentionTest, MessagesOfBothDirectionsPassUnhindered) {
+  const Schedule schedule = find_generator("chimera").generate({.stages = 2, .micro_batches = 2});
+  CostModel costs = costs_of_two_groups(schedule);
+  costs.all_reduce.reset();
+  expect_same(simulate_on_cores(schedule, costs, {.cores = cores_without_end(), .contention = {.transfers = 1}}),
+              simulate(schedule, costs));
+}
+
+TEST(ContentionTest, AnOpAndASumHoldEachOtherUp) {
+  // one worker with two stages: 0F0 1F0 1B0 0B0; the sum of stage 1 runs beside 0B0
+  Schedule schedule = find_generator("looped-bfs").generate({.stages = 1, .micro_batches = 1, .chunks = 2});
+  CostModel costs = CostModel::uniform(schedule, testing::costs(2, 4));  // of the worker: F = 1, B = 2 a stage
+  costs.all_reduce = AllReduceCosts{.seconds = {3, 3}, .data_parallel = 2};
+  costs.all_reduce_placement = AllReducePlacement::Eager;
+  const Timeline timeline = simulate_on_cores(
+      schedule, costs, {.cores = cores_without_end(), .contention = {.ops_by_sums = 1, .sums_by_ops = 0.5}});
+  const WorkerTimeline& worker = timeline.workers[0];
+  EXPECT_EQ(worker.ops[3].start, 4);
+  EXPECT_DOUBLE_EQ(worker.ops[3].end, 8) << "twice as long, as the sum runs on";
+  EXPECT_DOUBLE_EQ(worker.all_reduces[0].end, 8 + (3 - 4 / 1.5)) << "at 1 / 1.5 of its speed until 8";
+  EXPECT_DOUBLE_EQ(timeline.makespan, 8 + (3 - 4 / 1.5) + 3);
+}
+
+TEST(ContentionTest, BadSharesAreRefused) {
+  const Schedule schedule = find_generator("gpipe").generate({.stages = 2, .micro_batches = 1});
+  const CostModel costs = costs_of_two_groups(schedule);
+  for (const double share : {-1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
+    const SharedCores shared{.cores = 1, .contention = {.transfers = share}};
+    EXPECT_THROW((void)simulate_on_cores(schedule, costs, shared), ConfigError) << share;
   }
 }
 
