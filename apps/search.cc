@@ -15,6 +15,7 @@
 #include "render/text.h"
 #include "report/search_report.h"
 #include "search/limits.h"
+#include "search/placements.h"
 #include "search/starts.h"
 #include "simulate/simulate.h"
 
@@ -44,14 +45,24 @@ struct Options {
 /// Larger schedules are not drawn as text.
 constexpr std::int64_t kMostDrawnOps = 400;
 
+constexpr const char* kAnyPlacement = "any";
+
+/// What --placement any takes of the shape; it is no placement itself.
+const NamedPlacement& any_placement() {
+  static const NamedPlacement placement{kAnyPlacement, PlacementKind::Bidirectional, {Axis::Pipelines, Axis::Chunks}};
+  return placement;
+}
+
 std::vector<std::string> placement_names() {
   std::vector<std::string> names;
   for (const NamedPlacement& placement : named_placements()) names.emplace_back(placement.name);
+  names.emplace_back(kAnyPlacement);
   return names;
 }
 
 /// The one that --placement names; else the last that takes all of the shape's flags; else the first.
 const NamedPlacement& chosen_placement(const Options& options) {
+  if (options.placement == kAnyPlacement) return any_placement();
   const auto& flags = options.shape.axes;
   const NamedPlacement* chosen = &named_placements().front();
   for (const NamedPlacement& placement : named_placements()) {
@@ -166,6 +177,34 @@ std::string as_text(const SearchResult& result, const CostModel& costs) {
   return text;
 }
 
+/// A line for each replica: the workers of its stages.
+std::string placement_text(const Schedule& schedule) {
+  std::string text;
+  for (std::size_t r = 0; r < schedule.placement.num_replicas(); ++r) {
+    const auto& row = schedule.placement.worker_of[r];
+    text += fmt::format("  replica {}: stages 0 to {} on workers", r, row.size() - 1);
+    for (const WorkerId worker : row) text += fmt::format(" {}", worker.value());
+    text += "\n";
+  }
+  return text;
+}
+
+std::string found(const Options& options) {
+  const NamedPlacement& placement = chosen_placement(options);
+  const PipelineShape shape = chosen_shape(options, placement);
+  const bool any = placement.name == any_placement().name;
+  std::vector<SearchProblem> problems;
+  for (const Layout& layout : any ? every_layout(shape) : std::vector{layout_of(placement.kind, shape)})
+    problems.push_back(problem_of(options, layout));
+  const auto starts = [&](const Layout& layout) { return generated_starts(layout, shape); };
+  const auto [result, best] = search_placements(problems, starts, search_options(options));
+  if (options.format == Format::Json) return search_json(result);
+  std::string text = as_text(result, problems[best].costs);
+  if (any)
+    text += fmt::format("\n{} placements searched; the best:\n{}", problems.size(), placement_text(result.schedule));
+  return text;
+}
+
 }  // namespace
 
 void add_search(CLI::App& program, int&) {
@@ -176,6 +215,7 @@ void add_search(CLI::App& program, int&) {
       "0.1 --max-in-flight 9 --seconds 20\n"
       "  chimera search --stages 4 --micro-batches 8 --placement wave --waves 2 --iterations 100000 --seed 1\n"
       "  chimera search --stages 4 --micro-batches 4 --format json > found.json\n"
+      "  chimera search --stages 4 --micro-batches 6 --placement any --costs costs.json   # where stages live, too\n"
       "\nThe search starts from every generated schedule that fits and from list scheduling, improves the best of them "
       "by local search, and proves the optimum where the problem is small. The gap is makespan / lower bound - 1. "
       "Activations in flight are counted in stage units: one unit is a worker's whole share of the model, forwarded "
@@ -187,9 +227,9 @@ void add_search(CLI::App& program, int&) {
       *command, "--placement", placement_names(),
       [&placement = options->placement](const std::string& word) { placement = word; },
       "how stages are placed on workers: bidirectional, 2f replicas of v virtual stages in both directions; linear, "
-      "one stage a worker; "
-      "loop, v virtual stages in loops as interleaved 1F1B has them; v, down the workers and back; wave, that w times "
-      "(default: what the shape flags say, else bidirectional)");
+      "one stage a worker; loop, v virtual stages in loops as interleaved 1F1B has them; v, down the workers and back; "
+      "wave, that w times; any, every way to place 2f replicas of v virtual stages, for few workers (default: what the "
+      "shape flags say, else bidirectional)");
   options->costs.add_to(*command);
   begin_group(*command, heading::kSearch);
   command->add_flag("--whole-backward", options->whole_backward,
@@ -215,14 +255,7 @@ void add_search(CLI::App& program, int&) {
   add_count(*command, "--seed", options->seed, "seed of the search's random numbers (default 0)");
   begin_group(*command, heading::kOutput);
   add_format(*command, options->format, {Format::Text, Format::Json});
-  command->callback([options] {
-    const NamedPlacement& placement = chosen_placement(*options);
-    const PipelineShape shape = chosen_shape(*options, placement);
-    const Layout layout = layout_of(placement.kind, shape);
-    const SearchProblem problem = problem_of(*options, layout);
-    const SearchResult result = search(problem, generated_starts(layout, shape), search_options(*options));
-    write_output("", options->format == Format::Json ? search_json(result) : as_text(result, problem.costs));
-  });
+  command->callback([options] { write_output("", found(*options)); });
 }
 
 }  // namespace chimera::apps

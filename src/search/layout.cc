@@ -19,7 +19,22 @@ std::int64_t stages_a_worker(PlacementKind kind, const PipelineShape& shape) {
   return 1;
 }
 
-void require_fitting(const PipelineShape& shape, std::int64_t chunks) {
+Layout bidirectional(const PipelineShape& shape) {
+  if (shape.stages % 2 != 0) {
+    throw ConfigError(fmt::format(
+        "search: --stages must be even for --placement bidirectional, not {}; or choose --placement linear, v, wave or "
+        "loop",
+        shape.stages));
+  }
+  PipelineShape direct = shape;
+  direct.scale = ScaleMethod::Direct;
+  const Schedule schedule = chimera(direct);
+  return {shape.stages, schedule.stages, schedule.placement, micro_batches_of_replicas(schedule)};
+}
+
+}  // namespace
+
+void require_searchable(const PipelineShape& shape, std::int64_t chunks) {
   const auto require_positive = [](const char* what, std::int64_t value) {
     if (value < 1) throw ConfigError(fmt::format("search: {} must be at least 1, not {}", what, value));
   };
@@ -36,24 +51,9 @@ void require_fitting(const PipelineShape& shape, std::int64_t chunks) {
   }
 }
 
-Layout bidirectional(const PipelineShape& shape) {
-  if (shape.stages % 2 != 0) {
-    throw ConfigError(fmt::format(
-        "search: --stages must be even for --placement bidirectional, not {}; or choose --placement linear, v, wave or "
-        "loop",
-        shape.stages));
-  }
-  PipelineShape direct = shape;
-  direct.scale = ScaleMethod::Direct;
-  const Schedule schedule = chimera(direct);
-  return {shape.stages, schedule.stages, schedule.placement, micro_batches_of_replicas(schedule)};
-}
-
-}  // namespace
-
 Layout layout_of(PlacementKind kind, const PipelineShape& shape) {
   const std::int64_t chunks = stages_a_worker(kind, shape);
-  require_fitting(shape, chunks);
+  require_searchable(shape, chunks);
   if (kind == PlacementKind::Bidirectional) return bidirectional(shape);
   const auto place = kind == PlacementKind::Wave ? wave_placement : loop_placement;
   Layout layout{shape.stages, shape.stages * chunks, place(shape.stages, chunks), {{}}};

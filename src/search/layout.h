@@ -30,6 +30,10 @@ enum class PlacementKind {
 /// No problem of more ops is searched.
 inline constexpr std::int64_t kMostSearchedOps = 4'000'000;
 
+/// Throws ConfigError where a count is below 1, or a pipeline with that many stages on each worker has more ops than
+/// that.
+void require_searchable(const PipelineShape& shape, std::int64_t stages_a_worker);
+
 /// The layout's schedule without its ops.
 [[nodiscard]] Schedule without_ops(const Layout& layout);
 
