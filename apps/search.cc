@@ -226,8 +226,9 @@ void add_search(CLI::App& program, int&) {
   add_word(
       *command, "--placement", placement_names(),
       [&placement = options->placement](const std::string& word) { placement = word; },
-      "how stages are placed on workers: bidirectional, 2f replicas of v virtual stages in both directions; linear, "
-      "one stage a worker; loop, v virtual stages in loops as interleaved 1F1B has them; v, down the workers and back; "
+      "how stages are placed on workers: bidirectional, 2f replicas of v virtual stages in both directions; rotated, "
+      "2f replicas in one direction, each begun D/2f workers after the one before; linear, one stage a worker; loop, v "
+      "virtual stages in loops as interleaved 1F1B has them; v, down the workers and back; "
       "wave, that w times; any, every way to place 2f replicas of v virtual stages, for few workers (default: what the "
       "shape flags say, else bidirectional)");
   options->costs.add_to(*command);

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/nearest.h"
 #include "generate/chimera.h"
+#include "generate/chimera_rotated.h"
 #include "generate/chimera_zb.h"
 #include "generate/dualpipe.h"
 #include "generate/dualpipev.h"
@@ -36,6 +37,7 @@ std::span<const Generator> generators() {
       looped_bfs_entry(),
       gems_entry(),
       chimera_entry(),
+      chimera_rotated_entry(),
       zb_h1_entry(),
       zb_h2_entry(),
       interleaved_zb_entry(),

@@ -61,6 +61,15 @@ Placement loop_placement(std::int64_t workers, std::int64_t chunks) {
   return placement;
 }
 
+Placement rotated_placement(std::int64_t stages, std::int64_t replicas) {
+  Placement placement;
+  for (std::int64_t r = 0; r < replicas; ++r) {
+    auto& row = placement.worker_of.emplace_back();
+    for (std::int64_t s = 0; s < stages; ++s) row.emplace_back((r * (stages / replicas) + s) % stages);
+  }
+  return placement;
+}
+
 std::int64_t wave_worker(std::int64_t stage, std::int64_t workers) {
   const std::int64_t step = stage % (2 * workers);
   return std::min(step, 2 * workers - 1 - step);

@@ -36,6 +36,10 @@ void require_shape(const char* schedule, const std::optional<std::string>& refus
 /// One replica of `chunks` stages a worker that go round the workers: stage s on worker s mod D.
 [[nodiscard]] Placement loop_placement(std::int64_t workers, std::int64_t chunks);
 
+/// `replicas` of D stages in one direction, each begun D / replicas workers after the one before: stage s of replica r
+/// on worker (r D / replicas + s) mod D.
+[[nodiscard]] Placement rotated_placement(std::int64_t stages, std::int64_t replicas);
+
 /// Where stages go down the workers and up again in waves, `chunks` of them on each worker: the worker of stage s,
 /// which is t = s mod 2D, or 2D-1-t where that is less than D.
 [[nodiscard]] std::int64_t wave_worker(std::int64_t stage, std::int64_t workers);

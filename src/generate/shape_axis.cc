@@ -36,8 +36,8 @@ constexpr ShapeAxis field(Axis axis, std::string_view name, std::string_view sym
 }
 
 constexpr std::array kAxes = {
-    field<&PipelineShape::pipelines>(Axis::Pipelines, "pipelines", "2f",
-                                     "2f, the pipelines of both directions together", 1),
+    field<&PipelineShape::pipelines>(Axis::Pipelines, "pipelines", "2f", "2f, the pipelines through the same workers",
+                                     1),
     field<&PipelineShape::chunks>(Axis::Chunks, "chunks", "v", "v, the virtual stages on each worker", 1),
     field<&PipelineShape::waves>(Axis::Waves, "waves", "w", "w, the waves through the workers", 1),
     field<&PipelineShape::scale>(Axis::Scale, "scale", "", "how N > D micro-batches are scheduled", 0, kScales),

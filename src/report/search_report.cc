@@ -12,6 +12,7 @@ namespace chimera {
 std::span<const NamedPlacement> named_placements() {
   static const std::array kPlacements = {
       NamedPlacement{"bidirectional", PlacementKind::Bidirectional, {Axis::Pipelines, Axis::Chunks}},
+      NamedPlacement{"rotated", PlacementKind::Rotated, {Axis::Pipelines}},
       NamedPlacement{"linear", PlacementKind::Linear},
       NamedPlacement{"loop", PlacementKind::Loop, {Axis::Chunks}, 2},
       NamedPlacement{"v", PlacementKind::Wave},

@@ -11,7 +11,8 @@ namespace {
 
 std::int64_t stages_a_worker(PlacementKind kind, const PipelineShape& shape) {
   switch (kind) {
-    case PlacementKind::Linear: return 1;
+    case PlacementKind::Linear:
+    case PlacementKind::Rotated: return 1;
     case PlacementKind::Bidirectional:
     case PlacementKind::Loop: return shape.chunks;
     case PlacementKind::Wave: return shape.waves > kMostSearchedOps ? shape.waves : 2 * shape.waves;
@@ -32,7 +33,24 @@ Layout bidirectional(const PipelineShape& shape) {
   return {shape.stages, schedule.stages, schedule.placement, micro_batches_of_replicas(schedule)};
 }
 
+Layout rotated(const PipelineShape& shape) {
+  const std::int64_t replicas = shape.pipelines;
+  if (replicas < 1 || replicas > shape.micro_batches || shape.stages % replicas != 0) {
+    throw ConfigError(fmt::format(
+        "search: --pipelines for --placement rotated must divide --stages {} and be at most --micro-batches {}, not {}",
+        shape.stages, shape.micro_batches, replicas));
+  }
+  return {shape.stages, shape.stages, rotated_placement(shape.stages, replicas),
+          deal_in_turn(shape.micro_batches, replicas)};
+}
+
 }  // namespace
+
+std::vector<std::vector<MicroBatchId>> deal_in_turn(std::int64_t micro_batches, std::int64_t replicas) {
+  std::vector<std::vector<MicroBatchId>> dealt(static_cast<std::size_t>(replicas));
+  for (std::int64_t m = 0; m < micro_batches; ++m) dealt[static_cast<std::size_t>(m % replicas)].emplace_back(m);
+  return dealt;
+}
 
 void require_searchable(const PipelineShape& shape, std::int64_t chunks) {
   const auto require_positive = [](const char* what, std::int64_t value) {
@@ -55,6 +73,7 @@ Layout layout_of(PlacementKind kind, const PipelineShape& shape) {
   const std::int64_t chunks = stages_a_worker(kind, shape);
   require_searchable(shape, chunks);
   if (kind == PlacementKind::Bidirectional) return bidirectional(shape);
+  if (kind == PlacementKind::Rotated) return rotated(shape);
   const auto place = kind == PlacementKind::Wave ? wave_placement : loop_placement;
   Layout layout{shape.stages, shape.stages * chunks, place(shape.stages, chunks), {{}}};
   for (std::int64_t m = 0; m < shape.micro_batches; ++m) layout.micro_batches[0].emplace_back(m);

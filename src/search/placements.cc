@@ -94,12 +94,6 @@ class Enumeration {
   std::set<Rows> found_;
 };
 
-std::vector<std::vector<MicroBatchId>> dealt_in_turn(std::int64_t micro_batches, std::int64_t replicas) {
-  std::vector<std::vector<MicroBatchId>> dealt(static_cast<std::size_t>(replicas));
-  for (std::int64_t m = 0; m < micro_batches; ++m) dealt[static_cast<std::size_t>(m % replicas)].emplace_back(m);
-  return dealt;
-}
-
 Placement placement_of(const Rows& rows) {
   Placement placement;
   for (const Row& row : rows) placement.worker_of.emplace_back(row.begin(), row.end());
@@ -196,7 +190,7 @@ std::vector<Layout> every_layout(const PipelineShape& shape) {
     throw ConfigError(fmt::format("search: --pipelines must be from 1 to N = {} for --placement any, not {}",
                                   shape.micro_batches, shape.pipelines));
   }
-  const auto dealt = dealt_in_turn(shape.micro_batches, shape.pipelines);
+  const auto dealt = deal_in_turn(shape.micro_batches, shape.pipelines);
   std::vector<std::int64_t> counts;
   for (const auto& ids : dealt) counts.push_back(static_cast<std::int64_t>(ids.size()));
   std::vector<Layout> layouts;

@@ -185,7 +185,7 @@ TEST(PlanTest, WhatIsGivenIsSearchedNoMore) {
     EXPECT_EQ(each.shape.pipelines, 2);
     EXPECT_LE(each.micro_batch_size, 2);
   }
-  EXPECT_THAT(schedules, ::testing::ElementsAre("chimera", "chimera-zb"));
+  EXPECT_THAT(schedules, ::testing::ElementsAre("chimera", "chimera-rotated", "chimera-zb"));
   options.given = {.stages = {3}};
   EXPECT_THAT([&] { (void)candidates_of(problem, options); },
               ThrowsMessage<ConfigError>(

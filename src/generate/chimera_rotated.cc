@@ -1,0 +1,66 @@
+#include "generate/chimera_rotated.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "generate/list_schedule.h"
+#include "generate/shape.h"
+
+namespace chimera {
+namespace {
+
+constexpr const char* kChimeraRotated = "chimera-rotated";
+
+std::optional<std::string> rotated_refusal(const PipelineShape& shape) {
+  if (auto refused = insane(shape)) return refused;
+  if (shape.pipelines < 2 || shape.stages % shape.pipelines != 0) {
+    return fmt::format("--pipelines must be 2 or more and divide --stages {}, not {}", shape.stages, shape.pipelines);
+  }
+  if (shape.stages > kMostOps / shape.pipelines) {
+    return fmt::format("{} pipelines of {} stages are more than {} stages in all; use fewer of either", shape.pipelines,
+                       shape.stages, kMostOps);
+  }
+  return std::nullopt;
+}
+
+TakenAxis rotated_pipelines() {
+  return {.axis = Axis::Pipelines, .usual = 2, .planned = [](const PipelineShape& shape) {
+            std::vector<std::int64_t> divisors;
+            for (const std::int64_t count : {2, 4}) {
+              if (shape.stages % count == 0) divisors.push_back(count);
+            }
+            return divisors;
+          }};
+}
+
+}  // namespace
+
+Schedule chimera_rotated(const PipelineShape& shape) {
+  require_shape(kChimeraRotated, rotated_refusal(shape));
+  ListTask task{.name = kChimeraRotated, .placement = rotated_placement(shape.stages, shape.pipelines)};
+  for (std::int64_t m = 0; m < shape.micro_batches; ++m) task.replica_of.emplace_back(m % shape.pipelines);
+  task.worker_credits.assign(static_cast<std::size_t>(shape.stages), shape.stages + shape.stages / shape.pipelines);
+  const auto forwards_first = [](const Op& op, std::int64_t) { return op.kind == OpKind::Forward ? 0 : 1; };
+  return std::move(list_schedule(task, forwards_first).schedule);
+}
+
+Generator chimera_rotated_entry() {
+  return {
+      .name = kChimeraRotated,
+      .generate = chimera_rotated,
+      .refusal = rotated_refusal,
+      .rule =
+          "2f replicas through the workers in one direction, each begun D/2f workers after the one before: while one "
+          "replica's first micro-batches go down, the next one's fill the workers ahead. Forwards first while a "
+          "worker holds less than D + D/2f.",
+      .constraints = "D a multiple of 2f, any N",
+      .closed_form = "(D + D/2f - 1)(F+B), N=D",
+      .activations = "min(N, D + D/2f)",
+      .source = "ours, by search over placements",
+      .figure = {4, 4},
+      .axes = {rotated_pipelines()},
+      .replicas = [](const PipelineShape& shape) { return shape.pipelines; }};
+}
+
+}  // namespace chimera
