@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "plan/balance.h"
+#include "plan/own_layers.h"
 #include "plan/tensor_parallel.h"
 
 namespace chimera {
@@ -11,6 +12,7 @@ namespace {
 
 /// Bytes by footprint, times of the machine; of full micro-batches.
 ModelLoads machine_loads(const PlanProblem& problem, const Candidate& candidate, double micro_batch_scale) {
+  if (!problem.layers.empty()) return own_loads(problem.layers, candidate.micro_batch_size, micro_batch_scale);
   Workload workload = problem.workload;
   workload.micro_batch_size = candidate.micro_batch_size;
   ModelLoads loads = flop_loads(problem.model, workload);

@@ -16,9 +16,20 @@
 
 namespace chimera {
 
+/// A layer of a user's own model, as it was measured.
+struct OwnLayer {
+  std::vector<LayerTime> times = {};  // ascending micro-batch sizes, at least one
+  double weights = 0;                 // bytes; gradients have as many
+  double state = 0;                   // bytes of gradients and optimizer state
+  double activations = 0;             // bytes that it saves of a sample for its backward
+  double output = 0;                  // bytes that it gives for a sample
+};
+
 /// What is the same for all candidates.
 struct PlanProblem {
   ModelConfig model;
+  std::vector<OwnLayer> layers = {};  // not empty: these in place of the model's, of which only name and number of
+                                      // layers count then; sequences are samples
   MachineProfile machine;
   std::int64_t workers = 1;     // P
   std::int64_t mini_batch = 1;  // sequences of a step over all workers

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "plan/machine.h"
+#include "plan/own_layers.h"
 
 namespace chimera {
 namespace {
@@ -101,6 +102,16 @@ double attention_seconds(const MachineProfile& machine, const ModelConfig& model
 }
 
 }  // namespace
+
+LayerTime time_at(const std::vector<LayerTime>& times, double size) {
+  const auto part = [&](double LayerTime::*each) { return at_size(times, size, each); };
+  return {static_cast<std::int64_t>(std::llround(size)),
+          part(&LayerTime::forward),
+          part(&LayerTime::input_gradient),
+          part(&LayerTime::weight_gradient),
+          part(&LayerTime::recompute),
+          spread_at(times, size)};
+}
 
 LayerTime layer_time(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
                      const Workload& workload) {

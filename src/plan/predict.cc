@@ -9,6 +9,7 @@
 #include "generate/registry.h"
 #include "passes/unroll.h"
 #include "plan/named_partition.h"
+#include "plan/own_layers.h"
 #include "plan/tensor_parallel.h"
 #include "plan/worker_memory.h"
 #include "simulate/explain.h"
@@ -116,16 +117,31 @@ std::optional<Prediction> Predictor::predict_below(double seconds, const Planned
   return prediction;
 }
 
-double least_step_seconds(const PlanProblem& problem, const Candidate& candidate) {
+namespace {
+
+double op_seconds(const LayerTime& time) { return time.forward + time.input_gradient + time.weight_gradient; }
+
+/// What a micro-batch takes in all layers, forward and back.
+double pass_seconds(const PlanProblem& problem, const Candidate& candidate) {
   Workload workload = problem.workload;
   workload.micro_batch_size = candidate.micro_batch_size;
-  double pass = 0;  // of a micro-batch, forward and back
+  double pass = 0;
+  for (const OwnLayer& layer : problem.layers)
+    pass += op_seconds(time_at(layer.times, static_cast<double>(candidate.micro_batch_size)));
+  if (!problem.layers.empty()) return pass;
   for (int kind = 0; kind < kLayerKinds; ++kind) {
     const LayerTime time = split_layer_time(problem.machine, problem.model, static_cast<LayerKind>(kind), workload,
                                             candidate.tensor_parallel);
-    const double each = time.forward + time.input_gradient + time.weight_gradient;
-    pass += each * (static_cast<LayerKind>(kind) == LayerKind::Block ? static_cast<double>(problem.model.layers) : 1);
+    const bool is_block = static_cast<LayerKind>(kind) == LayerKind::Block;
+    pass += op_seconds(time) * (is_block ? static_cast<double>(problem.model.layers) : 1);
   }
+  return pass;
+}
+
+}  // namespace
+
+double least_step_seconds(const PlanProblem& problem, const Candidate& candidate) {
+  const double pass = pass_seconds(problem, candidate);
   double workers = static_cast<double>(candidate.shape.stages);
   if (shares_cores(problem)) workers = std::min(workers, cores_of_group(problem, candidate));
   double least = pass * static_cast<double>(candidate.shape.micro_batches) / workers;

@@ -7,6 +7,7 @@
 
 #include "model_config/parameters.h"
 #include "passes/lower.h"
+#include "plan/own_layers.h"
 #include "plan/tensor_parallel.h"
 #include "schedule/rank_layout.h"
 
@@ -15,7 +16,22 @@ namespace {
 
 constexpr double kLeast = std::numeric_limits<double>::min();  // of a recomputation: 0 would say that there is none
 
-using LayerCosts = std::array<LayerTime, kLayerKinds>;
+/// Of one layer of each kind, or of each of a user's own.
+struct LayerCosts {
+  std::array<LayerTime, kLayerKinds> kinds;
+  std::vector<LayerTime> own;
+
+  /// Of all layers of a stage.
+  [[nodiscard]] double of(const StageLayers& stage, double LayerTime::*part) const {
+    double seconds = static_cast<double>(stage.end_layer - stage.first_layer) * kinds[1].*part;
+    if (stage.embedding) seconds += kinds[0].*part;
+    if (stage.head) seconds += kinds[2].*part;
+    if (own.empty()) return seconds;
+    for (std::int64_t i = stage.first_layer; i < stage.end_layer; ++i)
+      seconds += own[static_cast<std::size_t>(i)].*part;
+    return seconds;
+  }
+};
 
 class Builder {
  public:
@@ -28,18 +44,23 @@ class Builder {
         ranks_{static_cast<std::int64_t>(schedule.workers.size()), candidate.data_parallel} {
     const double size = static_cast<double>(candidate.micro_batch_size) * schedule.micro_batch_scale;
     workload_.micro_batch_size = std::llround(size);
-    for (int kind = 0; kind < kLayerKinds; ++kind) set_layer(static_cast<LayerKind>(kind));
+    for (const OwnLayer& layer : problem.layers)
+      layers_.own.push_back(time_at(layer.times, static_cast<double>(workload_.micro_batch_size)));
+    if (!is_own()) {
+      for (int kind = 0; kind < kLayerKinds; ++kind) set_layer(static_cast<LayerKind>(kind));
+    }
   }
 
   StageModel run(const std::vector<StageLayers>& partition) {
     Workload whole = problem_.workload;
     whole.micro_batch_size = candidate_.micro_batch_size;
     whole.dropout = whole.dropout && machine_.score_bytes == 0;
-    model_ = stage_bytes(problem_.model, partition, schedule_, whole);
+    model_ = is_own() ? own_bytes(problem_.layers, partition, candidate_.micro_batch_size, workload_)
+                      : stage_bytes(problem_.model, partition, schedule_, whole);
     for (std::size_t s = 0; s < partition.size(); ++s) {
       add_times(partition[s]);
       split_stage(s, partition[s]);
-      scale_activations(s, static_cast<double>(partition[s].end_layer - partition[s].first_layer));
+      if (!is_own()) scale_activations(s, static_cast<double>(partition[s].end_layer - partition[s].first_layer));
     }
     if (!candidate_.recompute.empty()) add_recomputation();
     add_links();
@@ -52,11 +73,13 @@ class Builder {
   }
 
  private:
+  [[nodiscard]] bool is_own() const { return !problem_.layers.empty(); }
+
   void set_layer(LayerKind kind) {
     const std::int64_t count = candidate_.tensor_parallel;
     const auto index = static_cast<std::size_t>(kind);
-    layers_[index] = split_layer_time(machine_, problem_.model, kind, workload_, count);
-    sums_[index] = tensor_sums(machine_, problem_.model, kind, workload_, count);
+    layers_.kinds[index] = split_layer_time(machine_, problem_.model, kind, workload_, count);
+    sums_.kinds[index] = tensor_sums(machine_, problem_.model, kind, workload_, count);
     held_[index] = held_parameters(problem_.model, kind, count);
   }
 
@@ -104,16 +127,10 @@ class Builder {
   }
 
   void add_times(const StageLayers& stage) {
-    const auto of_layers = [&](const LayerCosts& layers, double LayerTime::*part) {
-      double seconds = static_cast<double>(stage.end_layer - stage.first_layer) * layers[1].*part;
-      if (stage.embedding) seconds += layers[0].*part;
-      if (stage.head) seconds += layers[2].*part;
-      return full(seconds);
-    };
     LayerTime& waits = model_.tensor_sums.emplace_back();
     const auto sum = [&](double LayerTime::*part) {
-      waits.*part = of_layers(sums_, part);
-      return of_layers(layers_, part) * slowest_core() + waits.*part;
+      waits.*part = full(sums_.of(stage, part));
+      return full(layers_.of(stage, part)) * slowest_core() + waits.*part;
     };
     const std::size_t s = model_.costs.stages.size();
     const double more = full(machine_.op_overhead);

@@ -11,10 +11,45 @@
 namespace chimera::playground {
 namespace {
 
+LayerTime requested_time(const JsonValue& value) {
+  value.expect_object({"micro_batch_size", "forward", "input_gradient", "weight_gradient"});
+  LayerTime time{value.count("micro_batch_size", 1), value.number("forward"), value.number("input_gradient"),
+                 value.number("weight_gradient")};
+  time.recompute = time.forward;
+  return time;
+}
+
+OwnLayer requested_layer(const JsonValue& value) {
+  value.expect_object({"times", "weights", "state", "activations", "output"});
+  OwnLayer layer{
+      {}, value.number("weights"), value.number("state"), value.number("activations"), value.number("output")};
+  for (const JsonValue& time : value.field("times").list()) {
+    const LayerTime& next = layer.times.emplace_back(requested_time(time));
+    const bool ascends = layer.times.size() < 2 || (layer.times.rbegin() + 1)->micro_batch_size < next.micro_batch_size;
+    if (!ascends) time.field("micro_batch_size").fail("must be larger than the one before");
+  }
+  if (layer.times.empty()) value.field("times").fail("needs at least one entry");
+  return layer;
+}
+
+/// A preset model on a machine, or `layers` as they were measured, whose machine says no more than what messages, sums
+/// and updates take: nothing where there is none.
+void set_model(const JsonValue& request, PlanProblem& problem) {
+  const bool own = request.has("layers");
+  if (!own || request.has("machine")) problem.machine = machine_from_json(request.text("machine"), "machine");
+  if (!own) {
+    problem.model = requested_model(request);
+    return;
+  }
+  for (const JsonValue& layer : request.field("layers").list()) problem.layers.push_back(requested_layer(layer));
+  if (problem.layers.empty()) request.field("layers").fail("needs at least one layer");
+  problem.model.name = "the model";
+  problem.model.layers = static_cast<std::int64_t>(problem.layers.size());
+}
+
 PlanProblem requested_problem(const JsonValue& request) {
   PlanProblem problem;
-  problem.model = requested_model(request);
-  problem.machine = machine_from_json(request.text("machine"), "machine");
+  set_model(request, problem);
   problem.workers = request.count("workers", 1);
   problem.mini_batch = request.count("mini_batch", 1);
   problem.memory_bytes = number_or(request, "memory_bytes", 0);
@@ -34,6 +69,7 @@ PlanOptions requested_options(const JsonValue& request) {
     for (const JsonValue& name : request.field("schedules").list()) options.schedules.push_back(name.text());
   }
   options.partition = parse_partition(text_or(request, "partition", "balanced"));
+  options.recompute_all = truth_or(request, "recompute_all", false);
   options.top = count_or(request, "top", 10, 1);
   return options;
 }
@@ -57,9 +93,13 @@ Json schedule_json(const Candidate& candidate) {
 
 /// What opens a candidate elsewhere: its schedule and costs, the bound on its step, and the flags that train it.
 Json opened(const PlanProblem& problem, Predictor& predictor, const Candidate& candidate) {
+  const PlannedSchedule planned = predictor.prepare(candidate);
+  Json layers = Json::array();
+  for (const StageLayers& stage : planned.partition) layers.push_back(stage.end_layer - stage.first_layer);
   return {{"words", in_words(candidate)},
           {"schedule", schedule_json(candidate)},
-          {"costs", {{"file", costs_to_json(predictor.prepare(candidate).model.costs)}}},
+          {"layers", layers},
+          {"costs", {{"file", costs_to_json(planned.model.costs)}}},
           {"least_seconds", least_step_seconds(problem, candidate)},
           {"train", to_words(train_flags(problem, candidate))}};
 }
