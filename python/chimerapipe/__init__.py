@@ -11,21 +11,26 @@ from ._costs import Costs
 from ._generate import ScheduleEntry, SearchResult, schedule, schedules, search, search_placements
 from ._op import Op
 from ._partition import LayerCost, Partition, partition
+from ._plan import Candidate, Plan, machines, plan
+from ._profile import Profile
 from ._schedule import Schedule, Updates, Violation
 from ._timeline import Bubble, Timeline
 
 if TYPE_CHECKING:
     from ._hugging_face import layers_of
-    from ._measure import measure
+    from ._measure import measure, profile
     from ._pipeline import Pipeline, Step
 
 __all__ = [
     "Bubble",
+    "Candidate",
     "Costs",
     "LayerCost",
     "Op",
     "Partition",
     "Pipeline",
+    "Plan",
+    "Profile",
     "Schedule",
     "ScheduleEntry",
     "ScheduleError",
@@ -35,8 +40,11 @@ __all__ = [
     "Updates",
     "Violation",
     "layers_of",
+    "machines",
     "measure",
     "partition",
+    "plan",
+    "profile",
     "schedule",
     "schedules",
     "search",
@@ -49,6 +57,7 @@ _OF_TORCH = {
     "Step": "_pipeline",
     "layers_of": "_hugging_face",
     "measure": "_measure",
+    "profile": "_measure",
 }
 
 

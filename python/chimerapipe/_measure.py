@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ._partition import LayerCost
+from ._profile import Profile
 
 
 def measure(
@@ -31,6 +32,38 @@ def measure(
             parameter.grad = gradient
         costs.append(cost)
     return costs
+
+
+def profile(
+    model: nn.Module | Sequence[nn.Module],
+    example: Tensor,
+    *,
+    sizes: Sequence[int] = (),
+    repeats: int = 5,
+    optimizer_bytes: float = 2.0,
+) -> Profile:
+    """What the layers take for micro-batches of several sizes: for `plan`, `partition` and `simulate`.
+
+    `model`: an nn.Sequential, a list of layers, or a model that `layers_of` knows. `example`: the largest micro-batch.
+    `sizes`: micro-batch sizes to measure, in samples; left out: 1 and the example's, between which `plan` draws a line.
+    The rest as in `measure`.
+    """
+    listed = isinstance(model, nn.Sequential) or not isinstance(model, nn.Module)
+    layers = list(model) if listed else _known_layers(model)
+    wanted = sorted(set(sizes or (1, len(example))))
+    if not layers or wanted[0] < 1 or wanted[-1] > len(example):
+        raise ValueError(f"profile: needs layers, and sizes from 1 to the example's {len(example)} samples")
+    measured = {
+        size: tuple(measure(layers, example[:size], repeats=repeats, optimizer_bytes=optimizer_bytes))
+        for size in wanted
+    }
+    return Profile(measured)
+
+
+def _known_layers(model: Any) -> list[nn.Module]:
+    from ._hugging_face import layers_of
+
+    return layers_of(model)
 
 
 def _measured(

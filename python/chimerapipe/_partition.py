@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -76,6 +77,21 @@ class Partition:
             sizes = [float(str(row[name])) / 2**20 for name in ("weight_bytes", "activation_bytes")]
             lines.append(f"{row['stage']:>5}  {layers:>6}  {times}  {sizes[0]:>11.2f}  {sizes[1]:>15.2f}")
         return "\n".join(lines)
+
+
+def stage_costs(layers: Sequence[LayerCost], stages: int, partition: Sequence[int] = ()) -> Costs:
+    """Times of the stages of a cut; left out: the even one, whose first stages have a layer more."""
+    even, more = divmod(len(layers), stages)
+    counts = list(partition) or [even + (stage < more) for stage in range(stages)]
+    if len(counts) != stages or sum(counts) != len(layers) or min(counts) < 1:
+        raise ScheduleError(f"partition {counts} must be {stages} positive numbers that add up to {len(layers)} layers")
+    ends = list(itertools.accumulate(counts))
+    held = [layers[end - count : end] for count, end in zip(counts, ends, strict=True)]
+
+    def total(name: str) -> list[float]:
+        return [sum(getattr(layer, name) for layer in stage) for stage in held]
+
+    return Costs(total("forward"), total("input_gradient"), total("weight_gradient"))
 
 
 def partition(

@@ -25,3 +25,14 @@ def test_a_measured_partition_trains():
     squares = lambda output, target: (output - target).square().sum()
     model = cp.Pipeline(layers, squares, schedule, micro_batch_size=2, partition=cut.layers)
     assert model.step(torch.randn(4, 6), torch.randn(4, 6)).loss > 0
+
+
+def test_the_best_plan_of_profiled_layers_trains():
+    layers = [nn.Sequential(nn.Linear(6, 6), nn.Tanh()) for _ in range(4)]
+    profile = cp.profile(nn.Sequential(*layers), torch.randn(4, 6), repeats=1)
+    assert sorted(profile.sizes) == [1, 4] and profile[0].weights == (6 * 6 + 6) * 4
+    best = cp.plan(profile, workers=2, mini_batch=8, schedules=["chimera"], memory=1e9).best
+    squares = lambda output, target: (output - target).square().sum()
+    model = cp.Pipeline(layers, squares, best.schedule, **best.pipeline_options())
+    assert model.batch_size == 8
+    assert model.step(torch.randn(8, 6), torch.randn(8, 6)).loss > 0

@@ -1,0 +1,73 @@
+"""What a user's layers take, as `profile` has measured them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import overload
+
+from ._costs import Costs
+from ._partition import LayerCost, stage_costs
+from ._schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Profile(Sequence[LayerCost]):
+    """Layers measured with micro-batches of one or several sizes. `partition` and `plan` take it.
+
+    As a sequence it has the costs of its largest micro-batch.
+    """
+
+    sizes: Mapping[int, tuple[LayerCost, ...]]
+    """Of each micro-batch size, in samples, the costs of all layers."""
+
+    def __post_init__(self) -> None:
+        if not self.sizes or not all(self.sizes.values()) or len({len(row) for row in self.sizes.values()}) > 1:
+            raise ValueError("a profile needs a size, and of each size the costs of the same layers, at least one")
+
+    @property
+    def micro_batch_size(self) -> int:
+        """The largest that was measured."""
+        return max(self.sizes)
+
+    @property
+    def layers(self) -> tuple[LayerCost, ...]:
+        """The costs of a micro-batch of that size."""
+        return self.sizes[self.micro_batch_size]
+
+    @overload
+    def __getitem__(self, index: int) -> LayerCost: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[LayerCost]: ...
+    def __getitem__(self, index: int | slice) -> LayerCost | Sequence[LayerCost]:
+        return self.layers[index]
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    def __iter__(self) -> Iterator[LayerCost]:
+        return iter(self.layers)
+
+    def costs(self, schedule: Schedule, partition: Sequence[int] = ()) -> Costs:
+        """Of the schedule's stages, for `Schedule.simulate`. `partition`: layers of each stage; left out: even."""
+        return stage_costs(self.layers, schedule.stages, partition)
+
+    def rows(self) -> list[dict[str, object]]:
+        """A dict for each layer and micro-batch size, for `pandas.DataFrame`."""
+        return [
+            {"layer": index, "micro_batch_size": size, **vars(cost)}
+            for size, costs in sorted(self.sizes.items())
+            for index, cost in enumerate(costs)
+        ]
+
+    def __str__(self) -> str:
+        lines = ["layer  samples     forward    backward  weights MiB  activations MiB  name"]
+        for row in self.rows():
+            cost = self.sizes[int(str(row["micro_batch_size"]))][int(str(row["layer"]))]
+            backward = cost.input_gradient + cost.weight_gradient
+            sizes = f"{cost.weights / 2**20:>11.2f}  {cost.activations / 2**20:>15.2f}"
+            lines.append(
+                f"{row['layer']:>5}  {row['micro_batch_size']:>7}  {cost.forward:>10.4g}  {backward:>10.4g}  {sizes}  "
+                f"{cost.name}"
+            )
+        return "\n".join(lines)

@@ -1,0 +1,123 @@
+"""Plans for preset models and for layers of one's own."""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+import chimerapipe as cp
+
+BERT = {"workers": 8, "mini_batch": 64, "machine": "p100-aries"}
+
+
+def layers(count, size, fixed=0.5, slope=0.5, heavy=1.0):
+    """Each op takes `fixed` and `slope` for each sample; the last layer `heavy` times that."""
+    times = [(fixed + slope * size) * (heavy if index == count - 1 else 1.0) for index in range(count)]
+    kept = 100.0 * size
+    return tuple(cp.LayerCost(t, t, t, weights=10.0, state=30.0, activations=kept, output=size) for t in times)
+
+
+def profile(count=8, **times):
+    return cp.Profile({size: layers(count, size, **times) for size in (1, 4)})
+
+
+def test_a_presets_candidates_are_ranked_objects_with_rows():
+    found = cp.plan("bert-48", **BERT, schedules=["chimera", "1f1b"], top=4)
+    assert len(found) == len(found.rows()) == 4 and found.best is found[0]
+    assert [c.step_seconds for c in found] == sorted(c.step_seconds for c in found)
+    assert found.machine == "p100-aries" and found.memory == 16e9 and found.considered > 4
+    for each in found:
+        assert each.name in ("chimera", "1f1b") and each.peak_memory_bytes <= found.memory
+        assert each.data_parallel * each.stages == 8
+        assert each.data_parallel * each.micro_batches * each.micro_batch_size == 64
+        assert sum(each.partition) == 48 and len(each.partition) == each.schedule.stages
+        assert each.schedule.check() == []
+        assert each.simulate().makespan == pytest.approx(each.step_seconds)
+        assert each.least_seconds <= each.step_seconds and "--stages" in each.train
+    assert str(found).count("\n") == 4
+
+
+@pytest.mark.skipif("CHIMERA_PROGRAM" not in os.environ, reason="needs the program")
+def test_the_program_plans_the_same():
+    machine = next(path for path in cp._plan._MACHINES.glob("v100*"))
+    words = f"plan --model gpt2-mini --workers 4 --mini-batch 16 --top 3 --format json --machine {machine}".split()
+    printed = subprocess.run([os.environ["CHIMERA_PROGRAM"], *words], capture_output=True, text=True, check=True).stdout
+    ours = cp.plan("gpt2-mini", workers=4, mini_batch=16, top=3, machine=machine)
+    theirs = json.loads(printed)["candidates"]
+    assert [c.step_seconds for c in ours] == [c["step_seconds"] for c in theirs]
+    assert [c.name for c in ours] == [c["schedule"] for c in theirs]
+
+
+def test_own_layers_take_what_was_measured_of_each():
+    found = cp.plan(profile(heavy=3.0), workers=2, mini_batch=8, schedules=["1f1b"], top=20)
+    deep = next(c for c in found if (c.stages, c.micro_batches) == (2, 8))
+    assert deep.partition == (5, 3)  # 5 and 2 + 3 times a layer
+    for each in found:
+        # Between and beyond the measured sizes on their line.
+        time = 0.5 + 0.5 * each.micro_batch_size
+        assert sum(each.costs.forward) == pytest.approx(10 * time)
+        assert each.simulate().makespan == pytest.approx(each.step_seconds)
+    alone = next(c for c in found if (c.stages, c.micro_batch_size) == (1, 4))
+    assert alone.step_seconds == pytest.approx(3 * 10 * 2.5)
+
+
+def test_memory_decides_what_own_layers_recompute():
+    free = cp.plan(profile(), workers=2, mini_batch=8, schedules=["gpipe"])
+    tight = cp.plan(profile(), workers=2, mini_batch=8, schedules=["gpipe"], memory=1000)
+    assert free.best.recompute == ()
+    assert all(c.peak_memory_bytes <= 1000 for c in tight)
+    assert any(c.recompute == tuple(range(c.stages)) for c in tight)
+    assert tight.best.step_seconds > free.best.step_seconds
+    with pytest.raises(cp.ScheduleError, match="the least that would do"):
+        cp.plan(profile(), workers=2, mini_batch=8, memory=10)
+
+
+def test_a_machines_links_slow_own_layers_down():
+    quick = cp.plan(profile(slope=1e-6, fixed=1e-6), workers=2, mini_batch=8, schedules=["1f1b"])
+    slow = cp.plan(profile(slope=1e-6, fixed=1e-6), workers=2, mini_batch=8, schedules=["1f1b"], machine="p100-aries")
+    assert slow.best.step_seconds > quick.best.step_seconds
+    assert slow.memory == 16e9
+
+
+def test_candidates_say_how_a_pipeline_trains_so():
+    best = cp.plan(profile(), workers=4, mini_batch=16).best
+    assert best.pipeline_options() == {
+        "micro_batch_size": best.micro_batch_size,
+        "partition": best.partition,
+        "data_parallel": best.data_parallel,
+        "recompute": False,
+    }
+    assert best.train == ()
+
+
+def test_a_profile_is_its_layers_and_gives_costs():
+    measured = profile(count=5)
+    assert measured.micro_batch_size == 4 and len(measured) == 5 and measured[0].forward == 2.5
+    assert len(measured.rows()) == 10 and str(measured).count("\n") == 10
+    schedule = cp.schedule("1f1b", 2, 4)
+    assert measured.costs(schedule).forward == [7.5, 5.0]
+    assert measured.costs(schedule, [1, 4]).forward == [2.5, 10.0]
+    assert schedule.simulate(measured.costs(schedule)).makespan > 0
+    assert sum(cp.partition(measured, schedule).layers) == 5
+    with pytest.raises(cp.ScheduleError, match="add up to 5 layers"):
+        measured.costs(schedule, [1, 1])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"model": "bert-48", "workers": 2, "mini_batch": 2}, "machine is missing.*p100-aries"),
+        ({"model": "bert-48", **BERT, "machine": "p100"}, "machine 'p100'.*one of h200"),
+        ({"model": "bert", **BERT}, "bert"),
+        ({"model": "bert-48", **BERT, "sequenze": 3}, "takes no 'sequenze'.*sequence"),
+        ({"model": "bert-48", **BERT, "schedules": ["chimaera"]}, "did you mean 'chimera'"),
+        ({"model": profile(), "workers": 2, "mini_batch": 2, "sequence": 9}, "sequence: of preset models"),
+        ({"model": profile(), "workers": 16, "mini_batch": 3}, "16 workers"),
+        ({"model": profile(), "workers": 0, "mini_batch": 3}, "workers"),
+    ],
+)
+def test_refusals_are_one_line(arguments, words):
+    with pytest.raises(cp.ScheduleError, match=words) as refusal:
+        cp.plan(**arguments)
+    assert "\n" not in str(refusal.value)
