@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "engine/canonical.h"
 #include "engine/programs.h"
 #include "model_config/partition.h"
 
@@ -29,6 +30,7 @@ void require_possible(const FitPlan& plan) {
   require(options.micro_batch_size >= 1, "FitOptions::micro_batch_size must be at least 1");
   require(options.steps >= 1, "FitOptions::steps must be at least 1");
   require(options.learning_rate.warmup >= 0, "FitOptions::learning_rate.warmup must be at least 0");
+  require(options.reduction_blocks >= 0, "FitOptions::reduction_blocks must be at least 0");
   require(options.threads >= 0, "FitOptions::threads must be at least 0");
   for (const std::string& fault : {fault_of(options.learning_rate, options.steps), fault_of(options.optimizer)}) {
     if (!fault.empty()) throw ConfigError("FitOptions: " + fault);
@@ -100,7 +102,11 @@ FitPlan plan_fit(Model model, Data data, FitOptions options) {
   static_cast<RunShape&>(plan) = run_shape(request_of(plan.options));
   require_trainable(plan);
   plan.ends = partition_ends(plan);
-  plan.program = training_program(plan, {.recompute = recomputed_stages(plan)});
+  if (plan.options.reduction == ReductionOrder::Canonical) {
+    plan.canonical = canonical_reduction(plan, plan.options.reduction_blocks, "FitOptions::reduction_blocks");
+  }
+  plan.program =
+      training_program(plan, {.recompute = recomputed_stages(plan), .canonical = plan.canonical.has_value()});
   plan.validation = validation_program(plan, ChannelDiscipline::PerDirection);
   return plan;
 }

@@ -9,11 +9,13 @@
 #include <string>
 #include <vector>
 
+#include "core/choices.h"
 #include "engine/optimizer_options.h"
 #include "engine/run_shape.h"
 #include "generate/default_schedule.h"
 #include "model/layer.h"
 #include "model/module_stage.h"
+#include "runtime/block_sums.h"
 #include "schedule/program.h"
 #include "schedule/schedule.h"
 
@@ -52,7 +54,9 @@ struct FitOptions {
   std::int64_t micro_batch_size = 1;        // samples
   std::int64_t steps = 1;
   std::uint64_t seed = 1;  // of initial values and KeyedDropout
-  bool recompute = false;  // activation checkpointing: stages keep only their inputs and run forward again
+  ReductionOrder reduction = ReductionOrder::Natural;
+  std::int64_t reduction_blocks = 0;  // Q, of canonical; 0: default_reduction_blocks()
+  bool recompute = false;             // activation checkpointing: stages keep only their inputs and run forward again
   OptimizerOptions optimizer;
   LearningRate learning_rate;
   double clip = 0;           // largest global gradient norm; 0: no clipping
@@ -67,6 +71,7 @@ struct FitPlan : RunShape {
   std::vector<std::int64_t> ends;  // [stage]: the first layer behind it
   Program program;
   Program validation;  // forwards alone
+  std::optional<CanonicalReduction> canonical;
 
   /// The samples of a micro-batch of a group.
   [[nodiscard]] SampleRange samples(std::int64_t step, GroupId group, MicroBatchId micro_batch) const;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <utility>
 
 #include "core/error.h"
@@ -73,6 +74,37 @@ void share_initial_values(const FitPlan& plan, RankId rank, const std::map<Stage
   }
   for (auto& [value, pending] : receives) value.copy_(pending->wait());
   for (auto& pending : sends) pending->wait();
+}
+
+std::vector<std::string> gather_parameter_names(const FitPlan& plan, RankId rank,
+                                                const std::map<StageId, ModuleStage*>& stages, Transport& transport) {
+  // Texts travel as numbers, which is all that every transport sums: first their lengths, then their letters.
+  std::vector<std::string> texts(static_cast<std::size_t>(plan.schedule.stages));
+  std::vector<double> lengths(texts.size(), 0);
+  for (const auto& [id, stage] : stages) {
+    if (rank != owner(plan, id)) continue;
+    for (const Parameter& parameter : stage->parameters()) texts[id.index()] += parameter.name + '\n';
+    lengths[id.index()] = static_cast<double>(texts[id.index()].size());
+  }
+  transport.all_sum(lengths);
+  std::vector<double> letters(static_cast<std::size_t>(std::accumulate(lengths.begin(), lengths.end(), 0.0)), 0);
+  auto place = letters.begin();
+  for (std::size_t s = 0; s < texts.size(); ++s) {
+    std::ranges::transform(texts[s], place, [](char letter) { return static_cast<unsigned char>(letter); });
+    place += static_cast<std::ptrdiff_t>(lengths[s]);
+  }
+  transport.all_sum(letters);
+  std::vector<std::string> names(1);
+  for (const double letter : letters) {
+    if (letter == '\n') {
+      names.emplace_back();
+    } else {
+      names.back() += static_cast<char>(static_cast<unsigned char>(letter));
+    }
+  }
+  names.pop_back();
+  std::ranges::sort(names);
+  return names;
 }
 
 std::vector<TensorSpec> find_boundaries(const FitPlan& plan, RankId rank, const std::map<StageId, ModuleStage*>& stages,

@@ -2,6 +2,7 @@
 // What the ranks of a user's model tell each other before the first step.
 
 #include <map>
+#include <string>
 #include <vector>
 
 #include "api/fit_plan.h"
@@ -13,6 +14,12 @@ namespace chimera {
 /// another. `stages` are those of this rank; `transport` connects all ranks.
 void share_initial_values(const FitPlan& plan, RankId rank, const std::map<StageId, ModuleStage*>& stages,
                           Transport& transport);
+
+/// The names of all trained parameters of the model, ascending: the order in which squared norms are added whatever the
+/// layout.
+[[nodiscard]] std::vector<std::string> gather_parameter_names(const FitPlan& plan, RankId rank,
+                                                              const std::map<StageId, ModuleStage*>& stages,
+                                                              Transport& transport);
 
 /// [S - 1] what each stage but the last gives for a micro-batch. Found by running replica 0 of group 0 once, stage
 /// after stage, the first on the first samples of step 0, the others on zeros; the last one runs too, so that what

@@ -27,6 +27,10 @@ RankFit::RankFit(const FitPlan& plan, RankId rank, Transport& transport)
   transport.all_sum(made);
   ProgramShape shape = program_shape(plan, place_.group);
   shape.boundaries = find_boundaries(plan, rank, stages, transport);
+  if (plan.canonical) {
+    shape.canonical = &*plan.canonical;
+    shape.parameters = gather_parameter_names(plan, rank, stages, transport);
+  }
   executor_ = std::make_unique<Executor>(place_.worker, borrow<Stage>(stages_), transport_, TensorSpec(), shape);
 }
 

@@ -8,12 +8,12 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "engine/canonical.h"
 #include "engine/programs.h"
 #include "model_config/parameters.h"
 #include "model_folder/same_model.h"
 #include "plan/named_partition.h"
 #include "train/asynchronous.h"
-#include "train/canonical.h"
 #include "train/device.h"
 #include "train/export_model.h"
 #include "train/job_checkpoints.h"
@@ -207,7 +207,9 @@ Job cut_job(const JobShape& shape) {
   Job job;
   static_cast<JobShape&>(job) = shape;
   job.partition = partition_of(job);
-  if (job.options.reduction == ReductionOrder::Canonical) job.canonical = canonical_reduction(job);
+  if (job.options.reduction == ReductionOrder::Canonical) {
+    job.canonical = canonical_reduction(job, job.options.reduction_blocks, "--reduction-blocks");
+  }
   return job;
 }
 

@@ -157,6 +157,21 @@ TEST(FitTest, GroupsRecomputationAndOwnOrdersTrainAlike) {
   expect_equal(run(own), expected);
 }
 
+TEST(FitTest, CanonicalReductionGivesEqualBitsToEveryLayout) {
+  const auto outcome = [](const std::string& schedule, const PipelineShape& shape, std::int64_t groups) {
+    FitOptions options = small_options(schedule, shape);
+    options.data_parallel = groups;
+    options.reduction = ReductionOrder::Canonical;
+    return run(options);
+  };
+  const Outcome expected = outcome("1f1b", {2, 8}, 1);
+  for (const Outcome& other : {outcome("chimera", {4, 8}, 1), outcome("zb-h1", {4, 4}, 2)}) {
+    EXPECT_EQ(other.losses, expected.losses);
+    EXPECT_EQ(other.gradient_norms, expected.gradient_norms);
+    for (const auto& [name, value] : expected.parameters) EXPECT_TRUE(at::equal(other.parameters.at(name), value));
+  }
+}
+
 TEST(FitTest, HalvedMicroBatchesTrainAlike) {
   FitOptions halved = small_options("chimera", {.stages = 4, .micro_batches = 8, .scale = ScaleMethod::Halving});
   FitOptions reference = small_options("none", {4, 16});
@@ -277,6 +292,9 @@ TEST(FitTest, RefusesPlansThatDoNotFit) {
   EXPECT_THAT(refusal(model, small_options("pipedream", {4, 4})), HasSubstr("asynchronous"));
   EXPECT_THAT(refusal(model, small_options("1f1b", {16, 4})), HasSubstr("cannot cut 8 layers into 16 stages"));
   FitOptions options = small_options("1f1b", {4, 4});
+  options.reduction = ReductionOrder::Canonical;
+  options.reduction_blocks = 3;
+  EXPECT_THAT(refusal(model, options), HasSubstr("FitOptions::reduction_blocks 3: 4 micro-batches"));
   options.partition = {2, 2, 2, 3};
   EXPECT_THAT(refusal(model, options), HasSubstr("[2, 2, 2, 3] must be 4 positive numbers that add up to 8"));
 }

@@ -1,4 +1,4 @@
-#include "train/canonical.h"
+#include "engine/canonical.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -16,11 +16,11 @@ namespace {
 /// runs[group][replica].
 using Runs = std::vector<std::vector<MicroBatchRun>>;
 
-Runs runs_of(const JobShape& job) {
-  Runs runs(static_cast<std::size_t>(job.ranks.data_parallel));
+Runs runs_of(const RunShape& run) {
+  Runs runs(static_cast<std::size_t>(run.ranks.data_parallel));
   std::int64_t next = 0;
   for (auto& group : runs) {
-    for (const auto& replica : micro_batches_of_replicas(job.schedule)) {
+    for (const auto& replica : micro_batches_of_replicas(run.schedule)) {
       const std::int64_t first = std::exchange(next, next + static_cast<std::int64_t>(replica.size()));
       group.push_back({first, next});
     }
@@ -28,17 +28,15 @@ Runs runs_of(const JobShape& job) {
   return runs;
 }
 
-std::int64_t blocks_of(const JobShape& job, const Runs& runs) {
+std::int64_t blocks_of(const RunShape& run, const Runs& runs, std::int64_t asked, const std::string& what) {
   std::vector<MicroBatchRun> all;
   for (const auto& group : runs) all.insert(all.end(), group.begin(), group.end());
-  const std::int64_t asked = job.options.reduction_blocks;
-  const std::int64_t blocks = asked > 0 ? asked : default_reduction_blocks(job.micro_batches());
-  const auto legal = legal_reduction_blocks(job.micro_batches(), all);
+  const std::int64_t blocks = asked > 0 ? asked : default_reduction_blocks(run.micro_batches());
+  const auto legal = legal_reduction_blocks(run.micro_batches(), all);
   if (std::binary_search(legal.begin(), legal.end(), blocks)) return blocks;
-  throw ConfigError(
-      fmt::format("--reduction-blocks {}{}: {} micro-batches on {} x {} replicas do not fall into whole blocks; use {}",
-                  blocks, asked > 0 ? "" : " (the default)", job.micro_batches(), runs.size(), runs.front().size(),
-                  fmt::join(legal, ", ")));
+  throw ConfigError(fmt::format("{} {}{}: {} micro-batches on {} x {} replicas do not fall into whole blocks; use {}",
+                                what, blocks, asked > 0 ? "" : " (the default)", run.micro_batches(), runs.size(),
+                                runs.front().size(), fmt::join(legal, ", ")));
 }
 
 void require_order(const Schedule& schedule) {
@@ -49,7 +47,7 @@ void require_order(const Schedule& schedule) {
       const auto [before, is_first] = last.try_emplace({op.stage, op.replica}, op.micro_batch);
       if (!is_first && op.micro_batch < before->second) {
         throw ConfigError(
-            fmt::format("--reduction canonical: worker {} runs {} after micro-batch {} of the same replica; it needs "
+            fmt::format("canonical reduction: worker {} runs {} after micro-batch {} of the same replica; it needs "
                         "ascending order",
                         w, to_text(op), before->second.value()));
       }
@@ -66,25 +64,25 @@ struct Use {
 
 /// The matrix of a tied model is used twice: its embedding's blocks are the left half of the tree, its head's the
 /// right.
-std::vector<Use> uses_of(const JobShape& job, ParameterGroupId group, std::int64_t num_blocks) {
-  if (group != tied_matrix(job.schedule.stages)) return {{StageId(group.value())}};
+std::vector<Use> uses_of(const RunShape& run, ParameterGroupId group, std::int64_t num_blocks) {
+  if (group != tied_matrix(run.schedule.stages)) return {{StageId(group.value())}};
   const auto half = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(num_blocks)));
-  return {{StageId(0)}, {StageId(job.schedule.stages - 1), half}};
+  return {{StageId(0)}, {StageId(run.schedule.stages - 1), half}};
 }
 
 /// The parts that the ranks of a group add, each for the replicas that it holds there.
-SumOrder order_of(const JobShape& job, const Runs& runs, const std::vector<Use>& uses, const std::vector<RankId>& ranks,
+SumOrder order_of(const RunShape& run, const Runs& runs, const std::vector<Use>& uses, const std::vector<RankId>& ranks,
                   std::int64_t block_size) {
   SumOrder order;
   for (const RankId rank : ranks) {
-    const GroupWorker place = job.ranks.place(rank);
+    const GroupWorker place = run.ranks.place(rank);
     auto& parts = order.parts.emplace_back();
     for (const Use& use : uses) {
-      for (std::size_t r = 0; r < job.schedule.placement.num_replicas(); ++r) {
-        if (job.schedule.placement.worker_of[r][use.stage.index()] != place.worker) continue;
-        const MicroBatchRun& run = runs[place.group.index()][r];
+      for (std::size_t r = 0; r < run.schedule.placement.num_replicas(); ++r) {
+        if (run.schedule.placement.worker_of[r][use.stage.index()] != place.worker) continue;
+        const MicroBatchRun& taken = runs[place.group.index()][r];
         const auto trees =
-            subtrees_of(use.first_block + run.first / block_size, use.first_block + run.last / block_size);
+            subtrees_of(use.first_block + taken.first / block_size, use.first_block + taken.last / block_size);
         parts.insert(parts.end(), trees.begin(), trees.end());
       }
     }
@@ -94,16 +92,16 @@ SumOrder order_of(const JobShape& job, const Runs& runs, const std::vector<Use>&
 
 }  // namespace
 
-CanonicalReduction canonical_reduction(const JobShape& job) {
-  require_order(job.schedule);
-  const Runs runs = runs_of(job);
+CanonicalReduction canonical_reduction(const RunShape& run, std::int64_t blocks, const std::string& what) {
+  require_order(run.schedule);
+  const Runs runs = runs_of(run);
   CanonicalReduction result;
-  const std::int64_t num_blocks = blocks_of(job, runs);
-  result.block_size = job.micro_batches() / num_blocks;
-  const auto groups = job.rank_groups();
+  const std::int64_t num_blocks = blocks_of(run, runs, blocks, what);
+  result.block_size = run.micro_batches() / num_blocks;
+  const auto groups = run.rank_groups();
   for (std::size_t g = 0; g < groups.size(); ++g) {
-    const auto uses = uses_of(job, ParameterGroupId(static_cast<std::int64_t>(g)), num_blocks);
-    result.orders.push_back(order_of(job, runs, uses, groups[g], result.block_size));
+    const auto uses = uses_of(run, ParameterGroupId(static_cast<std::int64_t>(g)), num_blocks);
+    result.orders.push_back(order_of(run, runs, uses, groups[g], result.block_size));
   }
   return result;
 }
