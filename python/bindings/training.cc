@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "api/rank_fit.h"
+#include "checkpoints.h"
 #include "core/user_code_error.h"
 #include "schedule/schedule_json.h"
 #include "transport/gloo/gloo_transport.h"
@@ -142,6 +143,7 @@ class Plan {
 
   [[nodiscard]] const FitPlan& get() const { return plan_; }
   [[nodiscard]] std::int64_t num_ranks() const { return plan_.num_ranks(); }
+  [[nodiscard]] std::int64_t mini_batch() const { return plan_.mini_batch(); }
   [[nodiscard]] std::int64_t group(std::int64_t rank) const { return plan_.ranks.place(RankId(rank)).group.value(); }
   /// [stage]: its first layer and the one behind it.
   [[nodiscard]] std::vector<std::pair<std::int64_t, std::int64_t>> stage_layers() const {
@@ -253,6 +255,10 @@ class Run {
     return {done.loss, done.gradient_norm};
   }
 
+  /// Steps that were done, also before this run where it goes on from a checkpoint.
+  [[nodiscard]] std::int64_t steps() const { return steps_; }
+  void set_steps(std::int64_t steps) { steps_ = steps; }
+
   double validate(const at::Tensor& input, const at::Tensor& target) {
     batch_->batch = {input, target};
     double loss = 0;
@@ -322,12 +328,14 @@ class Run {
 };
 
 Plan make_plan(const std::string& schedule, std::int64_t layers, const std::vector<std::int64_t>& partition,
-               std::int64_t data_parallel, std::int64_t micro_batch_size, bool recompute) {
+               std::int64_t data_parallel, std::int64_t micro_batch_size, bool recompute,
+               const std::string& reduction) {
   FitOptions options;
   options.partition = partition;
   options.data_parallel = data_parallel;
   options.micro_batch_size = micro_batch_size;
   options.recompute = recompute;
+  options.reduction = parse_named<ReductionOrder>("reduction", reduction);
   return {schedule, layers, std::move(options)};
 }
 
@@ -357,8 +365,9 @@ PYBIND11_MODULE(_training, module) {
            py::arg("kind"), py::arg("call"), py::arg("parameters"));
   py::class_<Plan>(module, "Plan")
       .def(py::init(&make_plan), py::arg("schedule"), py::arg("layers"), py::arg("partition"), py::arg("data_parallel"),
-           py::arg("micro_batch_size"), py::arg("recompute"))
+           py::arg("micro_batch_size"), py::arg("recompute"), py::arg("reduction"))
       .def_property_readonly("num_ranks", &Plan::num_ranks)
+      .def_property_readonly("mini_batch", &Plan::mini_batch)
       .def_property_readonly("stage_layers", &Plan::stage_layers)
       .def("group", &Plan::group)
       .def("stages_of", &Plan::stages_of)
@@ -371,5 +380,7 @@ PYBIND11_MODULE(_training, module) {
       .def("join_at_server", &join_at_server)
       .def("start", &Run::start)
       .def("step", &Run::step)
-      .def("validate", &Run::validate);
+      .def("validate", &Run::validate)
+      .def_property("steps", &Run::steps, &Run::set_steps);
+  chimera::bind_checkpoints(module);
 }

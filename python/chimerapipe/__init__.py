@@ -17,6 +17,7 @@ from ._schedule import Schedule, Updates, Violation
 from ._timeline import Bubble, Timeline
 
 if TYPE_CHECKING:
+    from ._checkpoint import LoadedCheckpoint
     from ._hugging_face import layers_of
     from ._measure import measure, profile
     from ._pipeline import Pipeline, Step
@@ -26,6 +27,7 @@ __all__ = [
     "Candidate",
     "Costs",
     "LayerCost",
+    "LoadedCheckpoint",
     "Op",
     "Partition",
     "Pipeline",
@@ -53,6 +55,7 @@ __all__ = [
 
 
 _OF_TORCH = {
+    "LoadedCheckpoint": "_checkpoint",
     "Pipeline": "_pipeline",
     "Step": "_pipeline",
     "layers_of": "_hugging_face",

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import copy
-import itertools
+import json
 import os
-import socket
-import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,8 +17,23 @@ from ._torch_version import require_same_torch
 
 require_same_torch()
 from . import _training  # noqa: E402
+from ._checkpoint import (  # noqa: E402
+    LoadedCheckpoint,
+    as_json,
+    optimizer_part,
+    read_into,
+    restore_optimizer,
+)
+from ._held_layer import (  # noqa: E402
+    Autocast,
+    HeldLayer,
+    LayerOrFactory,
+    made_layer,
+    refuse_shared_parameters,
+    untouched_generator,
+)
+from ._processes import Processes  # noqa: E402
 
-LayerOrFactory: TypeAlias = nn.Module | Callable[[], nn.Module]
 ConfigError = _training.ConfigError
 
 
@@ -34,13 +45,6 @@ class Step:
     """Mean over all that the loss counted in the step, on all ranks."""
     gradient_norm: float
     """Of all gradients of the model, before clipping."""
-
-
-_MEETINGS = itertools.count()  # of this process's pipelines, which all processes make in one order
-
-
-class PeerLost(SystemExit):
-    """Another rank has failed, and has said why. Ends the process without a traceback of its own."""
 
 
 class Pipeline:
@@ -61,6 +65,7 @@ class Pipeline:
         partition: Sequence[int] = (),
         data_parallel: int = 1,
         recompute: bool = False,
+        reduction: str = "natural",
         count: Callable[[Tensor], int] = Tensor.numel,
     ) -> None:
         """All ranks make theirs with the same arguments.
@@ -68,32 +73,51 @@ class Pipeline:
         `loss`: from the last layer's output and the target the *sum* of losses. `count`: how many there are in a
         target, so that a step's loss is their mean. `micro_batch_size`: samples of one micro-batch. `partition`: layers
         of each stage; left out: even. `data_parallel`: W, groups that run the schedule side by side. `recompute`:
-        stages keep their inputs alone and run forward again. Layers may be factories, called for the layers of this
-        rank alone.
+        stages keep their inputs alone and run forward again. `reduction`: `canonical` adds gradients in one order, so
+        that all schedules, depths and widths with equal micro-batches give equal bits; `natural` as they come. Layers
+        may be factories, called for the layers of this rank alone.
         """
         self._layers = list(layers)
         self._plan = _training.Plan(
-            schedule.to_json(), len(self._layers), list(partition), data_parallel, micro_batch_size, recompute
+            schedule.to_json(),
+            len(self._layers),
+            list(partition),
+            data_parallel,
+            micro_batch_size,
+            recompute,
+            reduction,
         )
-        self._world = int(os.environ.get("WORLD_SIZE", "1"))
-        self._rank = int(os.environ.get("RANK", "0")) if self._world > 1 else 0
+        self._processes = Processes()
+        self._world, self._rank = self._processes.world, self._processes.rank
         if self._world not in (1, self._plan.num_ranks):
             raise ConfigError(
                 f"{self._plan.num_ranks} ranks are needed, {len(schedule.workers)} workers in {data_parallel} groups, "
                 f"but {self._world} processes were started"
             )
         self._width = data_parallel
-        self._samples = micro_batch_size * schedule.micro_batches
+        self._last: Step | None = None
+        self._layout = {
+            "schedule": schedule.name,
+            "stages": schedule.stages,
+            "workers": len(schedule.workers),
+            "micro_batches": schedule.micro_batches,
+            "micro_batch_size": micro_batch_size,
+            "data_parallel": data_parallel,
+            "partition": [end - first for first, end in self._plan.stage_layers],
+            "recompute": recompute,
+            "reduction": reduction,
+        }
         self._recompute = recompute
         self._started = False
+        self._autocast = Autocast()
         ranks = [self._rank] if self._world > 1 else range(self._plan.num_ranks)
         self._held = [self._layers_of(rank) for rank in ranks]
-        _refuse_shared_parameters(self._held)
+        refuse_shared_parameters(self._held)
         self._run = _training.Run(
-            self._plan, [self._as_given(held) for held in self._held], self._rank, _checked_loss(loss), count
+            self._plan, [self._as_given(held) for held in self._held], self._rank, self._checked(loss), count
         )
         if self._world > 1:
-            self._guarded(self._join)
+            self._processes.guarded(lambda: self._processes.join(self._run))
 
     @property
     def rank(self) -> int:
@@ -113,7 +137,7 @@ class Pipeline:
     @property
     def batch_size(self) -> int:
         """Samples that `step` takes on this process."""
-        return self._samples * (self._width if self._world == 1 else 1)
+        return int(self._plan.mini_batch) // self.width
 
     def step(
         self,
@@ -131,10 +155,11 @@ class Pipeline:
         over `parameters()`; without one the caller updates.
         """
         self._start(inputs, targets)
-        loss, norm = self._guarded(lambda: self._run.step(inputs, targets, clip))
+        loss, norm = self._processes.guarded(lambda: self._run.step(inputs, targets, clip))
         if optimizer is not None:
             optimizer.step()
-        return Step(loss, norm)
+        self._last = Step(loss, norm)
+        return self._last
 
     def validate(self, inputs: Tensor, targets: Tensor) -> float:
         """The mean loss of a mini-batch by forwards alone, with the modules in eval mode; the same on every rank."""
@@ -143,7 +168,7 @@ class Pipeline:
         try:
             for layer in self._all():
                 layer.module.eval()
-            return float(self._guarded(lambda: self._run.validate(inputs, targets)))
+            return float(self._processes.guarded(lambda: self._run.validate(inputs, targets)))
         finally:
             for module, mode in training:
                 module.training = mode
@@ -181,18 +206,95 @@ class Pipeline:
         """
         if self._world == 1:
             return
-        group = self._process_group()
+        group = self._processes.group()
         for stage, (first, end) in enumerate(self._plan.stage_layers):
             for layer in self._layers[first:end]:
                 if isinstance(layer, nn.Module):
                     for value in [*layer.parameters(), *layer.buffers()]:
                         torch.distributed.broadcast(value.detach(), self._plan.owner(stage), group=group)
 
-    def _process_group(self) -> Any:
-        """The caller's default group, or one of our own in its place."""
-        if not torch.distributed.is_initialized():
-            torch.distributed.init_process_group("gloo", store=self._store, rank=self._rank, world_size=self._world)
-        return torch.distributed.group.WORLD
+    def save_checkpoint(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        optimizer: torch.optim.Optimizer | None = None,
+        extra: Mapping[str, Any] | None = None,
+        keep: int = 0,
+    ) -> str:
+        """Writes `folder/step-N`, which any layout loads and `chimera checkpoint` reads; collective. Returns its path.
+
+        Weights and buffers, the optimizer's state by global names, and the steps done. The folder has its name only
+        once all of it is on the disk, so that whatever happens the checkpoints before stay whole. `extra`: what else to
+        keep, as JSON has it (the state of a learning-rate schedule). `keep`: the newest checkpoints that stay, 0: all.
+        """
+        path, step, together = os.fspath(folder), int(self._run.steps), self._processes
+        own = [layer for layer in self._all() if layer.own]
+        weights = [(f"{n.index}.{name}", value) for n in own for name, value in n.module.state_dict().items()]
+        trained = [(f"{n.index}.{name}", value) for n in own for name, value in n.module.named_parameters()]
+        state = together.all_or_none(lambda: optimizer_part(optimizer, trained))
+        numbers = [each for part in together.gathered(state.numbers) for each in part.items()]
+        record = {**self._record(step), "optimizer": {**state.record, "numbers": dict(numbers)}, "extra": extra or {}}
+
+        def write() -> None:
+            _training.write_part(path, step, self._rank, self._world, weights, state.tensors)
+
+        def commit() -> None:
+            if self._rank == 0:
+                _training.commit(path, step, self._world, as_json(record, "save_checkpoint"))
+
+        try:
+            together.all_or_none(write)
+            together.all_or_none(commit)
+        except Exception:
+            if self._rank == 0:
+                _training.abandon(path, step)
+            raise
+        if keep > 0 and self._rank == 0:
+            _training.remove_superfluous(path, step, keep)
+        return os.path.join(path, f"step-{step:08}")
+
+    def load_checkpoint(
+        self, path: str | os.PathLike[str], *, optimizer: torch.optim.Optimizer | None = None
+    ) -> LoadedCheckpoint:
+        """Goes on from a checkpoint of this model, whatever schedule, depth or width saved it; collective.
+
+        `path`: a checkpoint, or a folder of them, whose newest good one is taken: one process compares all bytes with
+        their hashes. `optimizer` gets state and hyperparameters. Raises where there is none, or it is of another model.
+        """
+        def find() -> tuple[str, list[str]] | None:
+            if self._rank > 0:
+                return None
+            reader = _training.OpenCheckpoint(os.fspath(path), True)
+            return reader.path, reader.refused
+
+        good, refused = self._processes.gathered(self._processes.all_or_none(find))[0]
+        reader = _training.OpenCheckpoint(good, False)
+        run = json.loads(reader.run)
+        self._processes.all_or_none(lambda: self._restore(reader, run, optimizer))
+        self._run.steps = reader.step
+        return LoadedCheckpoint(reader.path, reader.step, run.get("extra", {}), list(refused))
+
+    def _restore(
+        self, reader: _training.OpenCheckpoint, run: Mapping[str, Any], optimizer: torch.optim.Optimizer | None
+    ) -> None:
+        layers = run.get("model", {}).get("layers")
+        if layers != len(self._layers):
+            raise ConfigError(f"{reader.path} has {layers} layers, this pipeline {len(self._layers)}")
+        for layer in self._all():
+            for name, value in layer.module.state_dict().items():
+                read_into(reader, f"{layer.index}.{name}", value)
+        if optimizer is not None:
+            restore_optimizer(optimizer, run["optimizer"], reader, self._named_copies())
+
+    def _record(self, step: int) -> dict[str, Any]:
+        """What the manifest says of the run."""
+        last = {} if self._last is None else {"loss": self._last.loss, "grad_norm": self._last.gradient_norm}
+        return {
+            "model": {"layers": len(self._layers)},
+            "layout": {**self._layout, "transport": "threads" if self._world == 1 else "processes"},
+            "versions": {"torch": str(torch.__version__)},
+            "progress": {"step": step, "samples": step * int(self._plan.mini_batch), **last},
+        }
 
     def _all(self) -> list[HeldLayer]:
         return [layer for held in self._held for layer in held]
@@ -210,7 +312,8 @@ class Pipeline:
             repeats = self._plan.is_copied(stage) or self._recompute
             for index in range(first, end):
                 own = self._world > 1 or self._plan.owner(stage) == rank
-                held.append(HeldLayer(index, _made(self._layers[index], index, own), repeats))
+                made = made_layer(self._layers[index], index, own)
+                held.append(HeldLayer(index, made, repeats, self._plan.owner(stage) == rank, self._autocast))
         return held
 
     @staticmethod
@@ -220,180 +323,25 @@ class Pipeline:
             for layer in held
         }
 
+    def _checked(self, loss: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+        def checked(output: Tensor, target: Tensor) -> Tensor:
+            value = self._autocast.call(loss, output, target)
+            if not isinstance(value, Tensor):
+                raise TypeError(f"the loss gives a {type(value).__name__}; it must be a tensor, the sum of the losses")
+            return value
+
+        return checked
+
     def _start(self, inputs: Tensor, targets: Tensor) -> None:
         for name, tensor in (("inputs", inputs), ("targets", targets)):
             if len(tensor) != self.batch_size:
                 wanted = self.batch_size
                 raise ConfigError(f"{name}: {len(tensor)} samples, where a step of this process takes {wanted}")
-        if torch.is_autocast_enabled("cpu") and self._world == 1:
-            raise ConfigError("autocast around step() does not reach rank threads; put it into the layers' forward")
+        self._autocast.take_over()
         if self._started:
             return
         self._started = True
-        with _untouched_generator(), contextlib.ExitStack() as probes:
+        with untouched_generator(), contextlib.ExitStack() as probes:
             for layer in self._all():
                 probes.enter_context(layer.probing())
-            self._guarded(lambda: self._run.start(inputs, targets))
-
-    def _join(self) -> None:
-        if torch.distributed.is_initialized():
-            store = torch.distributed.distributed_c10d._get_default_store()
-        else:
-            store, _, _ = next(torch.distributed.rendezvous("env://"))
-            store = self._store = torch.distributed.PrefixStore("chimerapipe", store)
-        key = f"chimerapipe/meeting {next(_MEETINGS)}"
-        if os.environ.get("LOCAL_WORLD_SIZE", str(self._world)) == str(self._world):
-            if self._rank == 0:
-                handle, path = tempfile.mkstemp(prefix="chimerapipe-")
-                os.close(handle)
-                store.set(key, path)
-            path = store.get(key).decode()
-            try:
-                self._run.join_in_file(path, self._world)
-            finally:
-                if self._rank == 0:
-                    os.unlink(path)
-            return
-        host = os.environ["MASTER_ADDR"]
-        if self._rank == 0:
-            store.set(key, str(_free_port()))
-        self._run.join_at_server(host, int(store.get(key)), self._world)
-
-    def _guarded(self, call: Callable[[], Any]) -> Any:
-        """Ends this process quietly where another rank has the reason; else what failed is raised as it is."""
-        try:
-            return call()
-        except _training.PeerLostError as error:
-            if self._world == 1:
-                raise
-            print(f"rank {self._rank}: ended, as another rank failed ({error})", file=sys.stderr, flush=True)
-            _end_process(PeerLost(3))
-        except BaseException:
-            if self._world > 1:
-                self._fail_visibly()
-            raise
-
-    def _fail_visibly(self) -> None:
-        """The others notice when this process ends: what the C++ side has under way must not hold it up."""
-        hook = sys.excepthook
-
-        def print_and_end(kind: Any, error: Any, trace: Any) -> None:
-            hook(kind, error, trace)
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(1)
-
-        sys.excepthook = print_and_end
-
-
-class HeldLayer:
-    """A layer as a rank calls it."""
-
-    def __init__(self, index: int, module: nn.Module, repeats: bool) -> None:
-        self.index = index
-        self.module = module
-        self.repeats = repeats  # copies of it are trained, or its forward runs twice
-        self._probing = False
-
-    def __call__(self, tensor: Tensor) -> Tensor:
-        output = self._probe(tensor) if self._probing else self.module(tensor)
-        if not isinstance(output, Tensor):
-            raise TypeError(
-                f"{self._name()} gives a {type(output).__name__}; a layer maps one tensor to one tensor: wrap it in a "
-                "module that does"
-            )
-        return output
-
-    @contextlib.contextmanager
-    def probing(self) -> Iterator[None]:
-        """The first forward, by which shapes are found: it finds too what copies would do differently."""
-        saved = [(buffer, buffer.clone()) for buffer in self.module.buffers()]
-        for parameter in self.module.parameters():
-            parameter.grad = None
-        self._probing = True
-        try:
-            yield
-        finally:
-            self._probing = False
-            with torch.no_grad():
-                for buffer, value in saved:
-                    buffer.copy_(value)
-
-    def _probe(self, tensor: Tensor) -> Any:
-        before = torch.get_rng_state()
-        versions = {name: (id(buffer), buffer._version) for name, buffer in self.module.named_buffers()}
-        output = self.module(tensor)
-        if not self.repeats:
-            return output
-        for name, buffer in self.module.named_buffers():
-            if versions.get(name) != (id(buffer), buffer._version):
-                raise ConfigError(
-                    f"{self._name()} writes to its buffer '{name}', which copies of it, or a recomputed forward, would "
-                    "do differently; use a module that keeps none (GroupNorm, LayerNorm), or another schedule"
-                )
-        if not torch.equal(before, torch.get_rng_state()):
-            raise ConfigError(
-                f"{self._name()} draws random numbers, which copies of it, or a recomputed forward, would draw "
-                "differently; set its dropout to 0, or choose another schedule"
-            )
-        return output
-
-    def _name(self) -> str:
-        return f"layer {self.index} ({type(self.module).__name__})"
-
-
-def _made(layer: LayerOrFactory, index: int, own: bool) -> nn.Module:
-    """The layer itself for the rank that owns it, a copy for others."""
-    if isinstance(layer, nn.Module):
-        if isinstance(layer, nn.parallel.DistributedDataParallel):
-            raise ConfigError(f"layer {index} is wrapped in DistributedDataParallel; use data_parallel= instead")
-        return layer if own else copy.deepcopy(layer)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(index)  # the same values in every copy
-        made = layer()
-    if not isinstance(made, nn.Module):
-        raise ConfigError(f"layer {index}: the factory gave a {type(made).__name__}, no nn.Module")
-    return made
-
-
-def _refuse_shared_parameters(held: list[list[HeldLayer]]) -> None:
-    for layers in held:
-        seen: dict[int, tuple[int, str]] = {}
-        for layer in layers:
-            for name, parameter in layer.module.named_parameters():
-                other, other_name = seen.setdefault(id(parameter), (layer.index, name))
-                if other != layer.index:
-                    raise ConfigError(
-                        f"layers {other} and {layer.index} share a parameter ({other_name}, {name}); give each its own"
-                    )
-
-
-def _checked_loss(loss: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
-    def checked(output: Tensor, target: Tensor) -> Tensor:
-        value = loss(output, target)
-        if not isinstance(value, Tensor):
-            raise TypeError(f"the loss gives a {type(value).__name__}; it must be a tensor, the sum of the losses")
-        return value
-
-    return checked
-
-
-@contextlib.contextmanager
-def _untouched_generator() -> Iterator[None]:
-    state = torch.get_rng_state()
-    try:
-        yield
-    finally:
-        torch.set_rng_state(state)
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("", 0))
-        return int(free.getsockname()[1])
-
-
-def _end_process(reason: PeerLost) -> NoReturn:
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(int(str(reason.code)))
+            self._processes.guarded(lambda: self._run.start(inputs, targets))

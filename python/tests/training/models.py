@@ -39,9 +39,10 @@ def perceptron(samples, layers=4):
     return Example(made, squares, torch.randn(samples, 6).double(), torch.randn(samples, 6).double())
 
 
-def convolutions(samples):
+def convolutions(samples, layers=4):
     def block(channels):
         return nn.Sequential(nn.Conv2d(channels, 4, 3, padding=1), nn.GroupNorm(2, 4), nn.ReLU()).double()
 
-    layers = [block(3), block(4), block(4), nn.Sequential(nn.Flatten(), nn.Linear(64, 5)).double()]
+    head = nn.Sequential(nn.Flatten(), nn.Linear(64, 5)).double()
+    layers = [block(3), *[block(4) for _ in range(layers - 2)], head]
     return Example(layers, cross_entropy, torch.randn(samples, 3, 4, 4).double(), torch.randint(5, (samples,)))

@@ -1,0 +1,127 @@
+#include "checkpoints.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/commit.h"
+#include "checkpoint/error.h"
+#include "checkpoint/find.h"
+#include "checkpoint/shard.h"
+#include "checkpoint/tensors.h"
+#include "core/cores.h"
+#include "model/element_types.h"
+
+namespace py = pybind11;
+
+namespace chimera {
+namespace {
+
+using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+
+/// Writes one file of a rank; none where it has no tensors.
+void write_tensors(ShardKind kind, const std::string& unfinished, int rank, int ranks, const NamedTensors& tensors,
+                   std::vector<FileRecord>& files) {
+  if (tensors.empty()) return;
+  std::vector<at::Tensor> rows;  // what `shard` refers to
+  std::vector<ShardTensor> shard;
+  for (const auto& [name, tensor] : tensors) {
+    const at::Tensor& row = rows.emplace_back(tensor.detach().cpu().contiguous());
+    TensorEntry entry{.name = name, .type = element_type(row.scalar_type()), .shape = row.sizes().vec()};
+    shard.push_back({std::move(entry), {static_cast<const std::byte*>(row.const_data_ptr()), row.nbytes()}});
+  }
+  files.push_back(write_shard(real_disk(), unfinished, shard_name(kind, rank, ranks), shard, [] {}));
+}
+
+void write_part(const std::string& folder, std::int64_t step, int rank, int ranks, const NamedTensors& weights,
+                const NamedTensors& state) {
+  const std::string unfinished = open_unfinished(real_disk(), folder, step);
+  std::vector<FileRecord> files;
+  write_tensors(ShardKind::Weights, unfinished, rank, ranks, weights, files);
+  write_tensors(ShardKind::OptimizerState, unfinished, rank, ranks, state, files);
+  finish_part(real_disk(), unfinished, rank, files);
+}
+
+void commit_parts(const std::string& folder, std::int64_t step, int ranks, const std::string& run) {
+  commit(real_disk(), folder, step, ranks, {.run = nlohmann::ordered_json::parse(run), .files = {}});
+}
+
+at::ScalarType scalar_type_of(ElementType type, const std::string& name) {
+  for (const at::ScalarType candidate : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf, at::kLong, at::kInt,
+                                         at::kShort, at::kChar, at::kByte, at::kBool}) {
+    if (element_type(candidate) == type) return candidate;
+  }
+  throw CheckpointError(fmt::format("{} has elements of a type that is not read here", name));
+}
+
+/// A good checkpoint, open for reading.
+class OpenCheckpoint {
+ public:
+  /// `path`: one, or a folder of them, whose newest good one is taken. `verify`: compare all bytes with their hashes.
+  OpenCheckpoint(const std::string& path, bool verify) : OpenCheckpoint(found(path, verify)) {}
+
+  [[nodiscard]] const std::string& path() const { return checkpoint_.path; }
+  [[nodiscard]] std::int64_t step() const { return checkpoint_.manifest.step; }
+  [[nodiscard]] std::string run() const { return checkpoint_.manifest.run.dump(); }
+  [[nodiscard]] const std::vector<std::string>& refused() const { return refused_; }
+  [[nodiscard]] std::vector<std::string> names() const { return tensors_.names(); }
+
+  [[nodiscard]] at::Tensor read(const std::string& name) const {
+    const auto found = tensors_.find(name);
+    if (!found) throw CheckpointError(fmt::format("{} has no tensor {}", path(), name));
+    at::Tensor values = at::empty(found->tensor.shape, scalar_type_of(found->tensor.type, name));
+    found->file->read(found->tensor, 0, {static_cast<std::byte*>(values.mutable_data_ptr()), values.nbytes()});
+    return values;
+  }
+
+ private:
+  explicit OpenCheckpoint(Newest newest)
+      : checkpoint_(std::move(*newest.checkpoint)),
+        refused_(std::move(newest.refused)),
+        tensors_(checkpoint_.path, checkpoint_.manifest) {}
+
+  static Newest found(const std::string& path, bool verify) {
+    if (verify) return find_checkpoint(path, available_cores());
+    return {open_checkpoint(path, /*threads=*/0), {}};
+  }
+
+  Checkpoint checkpoint_;
+  std::vector<std::string> refused_;
+  CheckpointTensors tensors_;
+};
+
+}  // namespace
+
+void bind_checkpoints(py::module_& module) {
+  py::register_exception<CheckpointError>(module, "CheckpointError", module.attr("Error"));
+  const py::call_guard<py::gil_scoped_release> unlocked;
+  module.def("write_part", &write_part, py::arg("folder"), py::arg("step"), py::arg("rank"), py::arg("ranks"),
+             py::arg("weights"), py::arg("state"), unlocked);
+  module.def("commit", &commit_parts, py::arg("folder"), py::arg("step"), py::arg("ranks"), py::arg("run"), unlocked);
+  module.def(
+      "abandon", [](const std::string& folder, std::int64_t step) { abandon(real_disk(), folder, step); },
+      py::arg("folder"), py::arg("step"), unlocked);
+  module.def(
+      "remove_superfluous",
+      [](const std::string& folder, std::int64_t newest, std::int64_t keep) {
+        remove_superfluous(real_disk(), folder, newest, {.last = keep, .every = 0});
+      },
+      py::arg("folder"), py::arg("newest"), py::arg("keep"), unlocked);
+  py::class_<OpenCheckpoint>(module, "OpenCheckpoint")
+      .def(py::init<const std::string&, bool>(), py::arg("path"), py::arg("verify"), unlocked)
+      .def_property_readonly("path", &OpenCheckpoint::path)
+      .def_property_readonly("step", &OpenCheckpoint::step)
+      .def_property_readonly("run", &OpenCheckpoint::run)
+      .def_property_readonly("refused", &OpenCheckpoint::refused)
+      .def("names", &OpenCheckpoint::names)
+      .def("read", &OpenCheckpoint::read, py::arg("name"));
+}
+
+}  // namespace chimera

@@ -1,0 +1,135 @@
+"""Checkpoints of a pipeline in the format of `chimera train` (docs/checkpoint_format.md)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from . import _training
+
+ConfigError = _training.ConfigError
+
+_SAVED_AS = {"exp_avg": "first_moment", "exp_avg_sq": "second_moment"}
+_LOADED_AS = {saved: name for name, saved in _SAVED_AS.items()}
+
+
+@dataclass(frozen=True)
+class LoadedCheckpoint:
+    """Where a run goes on from."""
+
+    path: str
+    step: int
+    """Optimizer steps that were done."""
+    extra: dict[str, Any]
+    """What `save_checkpoint` was given to keep."""
+    refused: list[str] = field(default_factory=list)
+    """Why newer ones were not taken, a line each; known on rank 0."""
+
+
+@dataclass
+class OptimizerPart:
+    """What one process knows of the optimizer's state."""
+
+    tensors: list[tuple[str, Tensor]]
+    """By the names in the file: `3.weight.first_moment`."""
+    numbers: dict[str, dict[str, Any]]
+    """What is no tensor: by parameter and name."""
+    record: dict[str, Any]
+    """Kind, and the hyperparameters of its groups."""
+
+
+def optimizer_part(
+    optimizer: torch.optim.Optimizer | None, parameters: Iterable[tuple[str, nn.Parameter]]
+) -> OptimizerPart:
+    """Of these parameters. Raises ConfigError for state that is neither tensor nor number."""
+    part = OptimizerPart([], {}, {})
+    if optimizer is None:
+        return part
+    groups = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
+    part.record = {"kind": type(optimizer).__name__, "groups": [_plain_group(group) for group in groups]}
+    for name, parameter in parameters:
+        for key, value in optimizer.state.get(parameter, {}).items():
+            if isinstance(value, Tensor):
+                part.tensors.append((f"{name}.{_SAVED_AS.get(key, key)}", value))
+            elif value is None or isinstance(value, bool | int | float | str):
+                part.numbers.setdefault(name, {})[key] = value
+            else:
+                raise ConfigError(f"optimizer: its state '{key}' of {name} is a {type(value).__name__}, not a tensor")
+    return part
+
+
+def _plain_group(group: Mapping[str, Any]) -> dict[str, Any]:
+    """A group's hyperparameters as JSON has them: a learning rate may be a tensor."""
+    return {name: value.item() if isinstance(value, Tensor) else value for name, value in group.items()}
+
+
+def restore_optimizer(
+    optimizer: torch.optim.Optimizer,
+    record: Mapping[str, Any],
+    reader: _training.OpenCheckpoint,
+    parameters: Iterable[tuple[str, nn.Parameter]],
+) -> None:
+    """Puts state and hyperparameters into it. `parameters`: its own, copies of a stage under one name each."""
+    kind = type(optimizer).__name__
+    if record.get("kind") != kind:
+        raise ConfigError(f"{reader.path} has state of {record.get('kind', 'no optimizer')}, not of {kind}")
+    groups = record["groups"]
+    if len(groups) != len(optimizer.param_groups):
+        raise ConfigError(
+            f"{reader.path} has {len(groups)} parameter groups of its optimizer, this one {len(optimizer.param_groups)}"
+        )
+    for group, saved in zip(optimizer.param_groups, groups, strict=True):
+        for name, value in saved.items():
+            _set_hyperparameter(group, name, value)
+    names = _state_names(reader.names())
+    numbers = record.get("numbers", {})
+    for name, parameter in parameters:
+        state = {_LOADED_AS.get(key, key): reader.read(f"{name}.{key}") for key in names.get(name, ())}
+        optimizer.state[parameter] = {**state, **numbers.get(name, {})}
+
+
+def _set_hyperparameter(group: dict[str, Any], name: str, value: Any) -> None:
+    now = group.get(name)
+    if isinstance(now, Tensor):
+        now.fill_(value)
+    else:
+        group[name] = tuple(value) if isinstance(now, tuple) else value
+
+
+def _state_names(tensors: Iterable[str]) -> dict[str, list[str]]:
+    """Of each parameter the names of its state: `NAME.KEY` where `NAME` is a tensor too."""
+    known = set(tensors)
+    found: dict[str, list[str]] = {}
+    for tensor in known:
+        name, _, key = tensor.rpartition(".")
+        if name in known:
+            found.setdefault(name, []).append(key)
+    return found
+
+
+def read_into(reader: _training.OpenCheckpoint, name: str, value: Tensor) -> None:
+    """Copies a weight or buffer from the checkpoint. Raises ConfigError where it has none of that type and shape."""
+    try:
+        saved = reader.read(name)
+    except _training.CheckpointError as missing:
+        raise ConfigError(f"{missing}; it is of another model") from None
+    if (saved.dtype, saved.shape) != (value.dtype, value.shape):
+        raise ConfigError(
+            f"{reader.path}: {name} is {saved.dtype} {list(saved.shape)}, in this model {value.dtype} "
+            f"{list(value.shape)}"
+        )
+    with torch.no_grad():
+        value.copy_(saved)
+
+
+def as_json(record: Mapping[str, Any], what: str) -> str:
+    """A section of the manifest. Raises ConfigError for what JSON does not have."""
+    try:
+        return json.dumps(record, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{what}: {error}; give numbers, texts, lists and dicts of these") from None

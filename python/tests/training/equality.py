@@ -1,0 +1,64 @@
+"""Gradients of pipelines beside those of the whole model, for several kinds of models: on threads and on processes."""
+
+from dataclasses import dataclass
+
+import torch
+from hugging_face_models import bert, llama
+from models import convolutions, cross_entropy, perceptron
+
+import chimerapipe as cp
+
+SCHEDULES = [entry.name for entry in cp.schedules() if entry.synchronous]
+MODELS = ["perceptron", "convolutions", "llama", "bert"]
+TOLERANCE = 1e-12  # float64: sums over micro-batches and copies in another order
+STAGES, BATCHES, WIDTH = 2, 4, 2
+
+
+@dataclass
+class Case:
+    """Layers for a schedule, and what their parameters' gradients and the loss are without a pipeline."""
+
+    layers: list
+    loss: object
+    inputs: torch.Tensor
+    targets: torch.Tensor
+    expected_loss: float
+    gradients: dict  # by id of the parameter
+
+
+def case(model, stages):
+    torch.manual_seed(7)
+    samples = BATCHES * WIDTH
+    if model in ("perceptron", "convolutions"):
+        example = {"perceptron": perceptron, "convolutions": convolutions}[model](samples, layers=stages)
+        layers, loss, inputs, targets = example.layers, example.loss, example.inputs, example.targets
+        whole, parameters = torch.nn.Sequential(*layers), None
+    else:
+        made = {"llama": llama, "bert": bert}[model](num_hidden_layers=max(stages - 2, 1))
+        layers, loss = cp.layers_of(made), cross_entropy
+        inputs, targets = torch.randint(31, (samples, 5)), torch.randint(31, (samples, 5))
+        whole = lambda ids: made(ids).logits
+        parameters = made.parameters()
+    parameters = list(parameters or whole.parameters())
+    value = loss(whole(inputs), targets) / targets.numel()
+    value.backward()
+    gradients = {id(p): p.grad for p in parameters if p.grad is not None}
+    for parameter in parameters:
+        parameter.grad = None
+    return Case(layers, loss, inputs, targets, value.item(), gradients)
+
+
+def expect_equal(model, schedule):
+    """This process's gradients and the loss, with W = 2."""
+    schedule = cp.schedule(schedule, STAGES, BATCHES)
+    made = case(model, schedule.stages)
+    pipeline = cp.Pipeline(made.layers, made.loss, schedule, data_parallel=WIDTH)
+    share = slice(pipeline.group * pipeline.batch_size, (pipeline.group + 1) * pipeline.batch_size)
+    step = pipeline.step(made.inputs[share], made.targets[share])
+    assert abs(step.loss - made.expected_loss) <= TOLERANCE * abs(made.expected_loss)
+    named = dict(pipeline.named_parameters())
+    assert named and pipeline.width * len(made.inputs[share]) == len(made.inputs)
+    for name, parameter in named.items():
+        if id(parameter) in made.gradients:
+            torch.testing.assert_close(parameter.grad, made.gradients[id(parameter)], rtol=0, atol=TOLERANCE, msg=name)
+    return sum(id(parameter) in made.gradients for parameter in named.values())

@@ -1,0 +1,59 @@
+"""Four ranks as torchrun's agent starts them, here as forks of a process that has imported what they need.
+
+four_ranks.py FOLDER, where rank threads have left a checkpoint.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import torch
+from equality import MODELS, SCHEDULES, expect_equal
+from test_checkpoints import LAYOUTS, train, trainer
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+
+def report(words):
+    sys.stdout.write(f"rank {os.environ['RANK']}: {words}\n")  # in one piece
+    sys.stdout.flush()
+
+
+def main(folder):
+    torch.set_num_threads(1)
+    check_gradients()
+    go_on_from_checkpoints(folder)
+
+
+def check_gradients():
+    gradients = 0
+    for model in MODELS:
+        for schedule in SCHEDULES:
+            try:
+                gradients += expect_equal(model, schedule)
+            except AssertionError as error:
+                raise AssertionError(f"{model}, {schedule}: {error}") from None
+    report(f"{len(MODELS) * len(SCHEDULES)} cases, {gradients} gradients")
+
+
+def go_on_from_checkpoints(folder):
+    """By another layout each time: threads to four stages, these to two stages of two groups."""
+    example, pipeline, optimizer = trainer(LAYOUTS[0])
+    pipeline.load_checkpoint(folder / "threads", optimizer=optimizer)
+    losses = train(example, pipeline, optimizer, 1)
+    pipeline.save_checkpoint(folder / "processes", optimizer=optimizer)
+    example, pipeline, optimizer = trainer(LAYOUTS[1])
+    pipeline.load_checkpoint(folder / "processes", optimizer=optimizer)
+    losses += train(example, pipeline, optimizer, 1)
+    pipeline.save_checkpoint(folder / "processes", optimizer=optimizer)
+    report(f"losses {losses}")
+    if os.environ["RANK"] == "2":
+        next(iter(optimizer.state.values()))["strange"] = object()
+    try:
+        pipeline.save_checkpoint(folder / "processes", optimizer=optimizer)
+    except Exception as error:
+        report(f"refused: {error}")
+
+
+if __name__ == "__main__":
+    agent = LaunchConfig(1, 1, 4, run_id="four", rdzv_backend="c10d", start_method="fork", max_restarts=0)
+    elastic_launch(agent, main)(Path(sys.argv[1]))

@@ -1,0 +1,56 @@
+"""Gradients added in one order: equal bits whatever the schedule, depth and width."""
+
+import pytest
+import torch
+from equality import SCHEDULES
+from models import perceptron
+from test_pipeline import pipeline_of
+
+import chimerapipe as cp
+
+
+def bits(name, width, layers=8, stages=2, clip=0.0, **options):
+    torch.manual_seed(7)
+    example = perceptron(samples=16, layers=layers)
+    example = type(example)([layer.float() for layer in example.layers], example.loss, example.inputs, example.targets)
+    pipeline = pipeline_of(
+        example, name, stages, 8 // width, micro_batch_size=2, data_parallel=width, reduction="canonical", **options
+    )
+    step = pipeline.step(example.inputs.float(), example.targets.float(), clip=clip)
+    return step, {name: parameter.grad.clone() for name, parameter in pipeline.named_parameters()}
+
+
+def expect_equal(found, expected):
+    assert found[0] == expected[0]
+    for name, gradient in expected[1].items():
+        assert torch.equal(found[1][name], gradient), name
+
+
+def test_every_schedule_gives_the_bits_of_every_other_on_one_and_two_groups():
+    expected = bits("1f1b", width=1)
+    for name in SCHEDULES:
+        for width in (1, 2):
+            expect_equal(bits(name, width), expected)
+
+
+def test_depth_recomputation_and_clipping_leave_the_bits():
+    expected = bits("1f1b", width=1, clip=0.01)
+    assert expected[0].gradient_norm > 0.01
+    expect_equal(bits("chimera", width=1, stages=4, clip=0.01), expected)
+    expect_equal(bits("zb-h1", width=2, clip=0.01, recompute=True), expected)
+    natural = bits_in_natural_order()
+    assert any(not torch.equal(natural[name], gradient) for name, gradient in expected[1].items())
+
+
+def bits_in_natural_order():
+    torch.manual_seed(7)
+    example = perceptron(samples=16, layers=8)
+    layers = [layer.float() for layer in example.layers]
+    pipeline = cp.Pipeline(layers, example.loss, cp.schedule("chimera", 4, 4), micro_batch_size=2, data_parallel=2)
+    pipeline.step(example.inputs.float(), example.targets.float(), clip=0.01)
+    return {name: parameter.grad for name, parameter in pipeline.named_parameters()}
+
+
+def test_refusals():
+    with pytest.raises(Exception, match="'natrual' is none.*canonical|reduction.*natural"):
+        cp.Pipeline(perceptron(4).layers, lambda x, y: x, cp.schedule("1f1b", 2, 4), reduction="natrual")

@@ -1,0 +1,52 @@
+"""What is proven of rank threads holds of processes, too. One start runs all cases."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from equality import MODELS, SCHEDULES
+from test_checkpoints import LAYOUTS, chimera, train, trainer
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Threads leave a checkpoint and go on; so do four processes. Of each: folder, losses, what was printed."""
+    folder = tmp_path_factory.mktemp("four_ranks")
+    example, pipeline, optimizer = trainer(LAYOUTS[2])
+    train(example, pipeline, optimizer, 2)
+    pipeline.save_checkpoint(folder / "threads", optimizer=optimizer)
+    command = [sys.executable, str(Path(__file__).parent / "four_ranks.py"), str(folder)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=300)
+    assert done.returncode == 0, done.stderr
+    losses = train(example, pipeline, optimizer, 2)
+    pipeline.save_checkpoint(folder / "threads", optimizer=optimizer)
+    return folder, losses, done.stdout
+
+
+def lines(printed, words):
+    return re.findall(rf"^rank \d: {words}$", printed, re.MULTILINE)
+
+
+def test_every_schedule_has_the_gradients_of_the_whole_model(run):
+    cases = len(MODELS) * len(SCHEDULES)
+    assert len(lines(run[2], f"{cases} cases, [1-9]\\d* gradients")) == 4, run[2]
+
+
+def test_checkpoints_of_threads_and_processes_are_one_format(run):
+    folder, expected, printed = run
+    losses = lines(printed, r"losses (.*)")
+    assert len(losses) == 4 and all(ast.literal_eval(each) == expected for each in losses), (losses, expected)
+    assert (folder / "processes" / "step-00000003" / "model-00002-of-00004.safetensors").exists()
+    assert chimera("verify", folder / "processes").returncode == 0
+    assert chimera("diff", folder / "processes", folder / "threads").stdout == "equal in every bit\n"
+
+
+def test_what_one_rank_cannot_save_is_raised_on_all(run):
+    refusals = lines(run[2], r"refused: (.*)")
+    assert len(refusals) == 4 and all("'strange'" in each and "is a object" in each for each in refusals), run[2]
+    assert sum(each.startswith("rank 2: ") for each in refusals) == 3
