@@ -31,6 +31,7 @@ def test_the_best_plan_of_profiled_layers_trains():
     layers = [nn.Sequential(nn.Linear(6, 6), nn.Tanh()) for _ in range(4)]
     profile = cp.profile(nn.Sequential(*layers), torch.randn(4, 6), repeats=1)
     assert sorted(profile.sizes) == [1, 4] and profile[0].weights == (6 * 6 + 6) * 4
+    assert [costs[0].output for _, costs in sorted(profile.sizes.items())] == [6 * 4, 4 * 6 * 4]
     best = cp.plan(profile, workers=2, mini_batch=8, schedules=["chimera"], memory=1e9).best
     squares = lambda output, target: (output - target).square().sum()
     model = cp.Pipeline(layers, squares, best.schedule, **best.pipeline_options())
