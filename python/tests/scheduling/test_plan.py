@@ -68,10 +68,15 @@ def test_memory_decides_what_own_layers_recompute():
     assert free.best.recompute == ()
     assert all(c.peak_memory_bytes <= 1000 for c in tight)
     assert any(c.recompute == tuple(range(c.stages)) for c in tight)
-    assert all(c.recompute in ((), tuple(range(c.stages))) for c in tight)  # what Pipeline can do
     assert tight.best.step_seconds > free.best.step_seconds
     with pytest.raises(cp.ScheduleError, match="the least that would do"):
         cp.plan(profile(), workers=2, mini_batch=8, memory=10)
+
+
+def test_own_layers_recompute_all_or_nothing_as_a_pipeline_does():
+    found = cp.plan(profile(), workers=4, mini_batch=32, schedules=["1f1b"], memory=1000, top=50)
+    assert any(c.recompute and c.stages == 4 for c in found)  # though its last stages would fit
+    assert all(c.recompute in ((), tuple(range(c.stages))) for c in found)
 
 
 def test_a_machines_links_slow_own_layers_down():
