@@ -1,5 +1,7 @@
 """Two ranks: each first trains on its share as a group of its own; then a module of one of them raises."""
 
+import time
+
 import torch
 from models import perceptron, squares
 from torch import nn
@@ -13,6 +15,7 @@ class Fails(nn.Linear):
     def forward(self, x):
         Fails.calls += 1
         if Fails.calls > 10:
+            print(f"raised at {time.time()}", flush=True)
             raise ValueError("deliberate")
         return super().forward(x)
 
