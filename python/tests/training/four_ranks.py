@@ -4,6 +4,7 @@ four_ranks.py FOLDER, where rank threads have left a checkpoint.
 """
 
 import os
+import runpy
 import sys
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import torch
 from equality import MODELS, SCHEDULES, expect_equal
 from test_checkpoints import LAYOUTS, train, trainer
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 def report(words):
@@ -22,6 +25,7 @@ def main(folder):
     torch.set_num_threads(1)
     check_gradients()
     go_on_from_checkpoints(folder)
+    runpy.run_path(str(EXAMPLES / "fine_tune_llama.py"))["main"](folder / "llama")
 
 
 def check_gradients():

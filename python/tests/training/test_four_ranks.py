@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from equality import MODELS, SCHEDULES
+from hugging_face_models import transformers
 from test_checkpoints import LAYOUTS, chimera, train, trainer
 
 
@@ -44,6 +46,15 @@ def test_checkpoints_of_threads_and_processes_are_one_format(run):
     assert (folder / "processes" / "step-00000003" / "model-00002-of-00004.safetensors").exists()
     assert chimera("verify", folder / "processes").returncode == 0
     assert chimera("diff", folder / "processes", folder / "threads").stdout == "equal in every bit\n"
+
+
+def test_the_example_fine_tunes_a_llama_and_saves_it(run):
+    folder, _, printed = run
+    losses = [float(loss) for loss in re.findall(r"^step \d+: loss ([0-9.]+)$", printed, re.MULTILINE)]
+    assert len(losses) == 4 and losses[-1] < losses[0] / 2
+    saved = transformers.LlamaForCausalLM.from_pretrained(folder / "llama")
+    text = torch.arange(33)[None] * 7 % 31
+    assert saved(text[:, :-1], labels=text[:, :-1]).loss < losses[0]
 
 
 def test_what_one_rank_cannot_save_is_raised_on_all(run):
