@@ -107,8 +107,8 @@ def made_layer(layer: LayerOrFactory, index: int, own: bool) -> nn.Module:
     for name, value in [*made.named_parameters(), *made.named_buffers()]:
         if value.device.type != "cpu":
             raise ConfigError(
-                f"layer {index} ({type(made).__name__}) has '{name}' on {value.device}; Pipeline trains on CPUs: give it "
-                "layers there (GPUs are for `chimera train --device cuda`)"
+                f"layer {index} ({type(made).__name__}) has '{name}' on {value.device}; Pipeline trains on CPUs: "
+                "give it layers there (GPUs are for `chimera train --device cuda`)"
             )
     return made
 

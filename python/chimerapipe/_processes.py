@@ -34,7 +34,7 @@ class Processes:
         return values
 
     def all_or_none(self, call: Callable[[], Any]) -> Any:
-        """What it returns. Where it fails on one process, all raise: that one its own error, the others what it says."""
+        """What it returns. Where it fails on one process all raise: that one its own error, others what it says."""
         failure: Exception | None = None
         result = None
         try:
