@@ -115,7 +115,9 @@ class Rounds {
       search_each(left, 1.0 / rounds);
       std::erase_if(left, [&](std::size_t i) { return is_ruled_out(i); });
       std::ranges::stable_sort(left, {}, [&](std::size_t i) { return makespans_.at(i); });
-      left.resize(std::max(std::min<std::size_t>(left.size(), 1), left.size() / static_cast<std::size_t>(kKept)));
+      const std::size_t kept =
+          std::max(std::min<std::size_t>(left.size(), 1), left.size() / static_cast<std::size_t>(kKept));
+      left.erase(left.begin() + static_cast<std::ptrdiff_t>(kept), left.end());
     }
     return result();
   }
