@@ -142,6 +142,9 @@ def plan(
     memory: float | None = None,
     machine: str | os.PathLike[str] | None = None,
     schedules: Sequence[str] = (),
+    stages: Sequence[int] = (),
+    data_parallel: Sequence[int] = (),
+    micro_batch_sizes: Sequence[int] = (),
     partition: str = "balanced",
     shard_optimizer: bool = False,
     sync: str = "eager-opt",
@@ -154,16 +157,17 @@ def plan(
     all workers. `memory`: bytes of a worker; left out: what the machine says, and for own layers without one, any
     number. `machine`: a profile by name (`machines`) or file, as `chimera profile` writes it. A preset needs one; with
     own layers only its links, sums, updates, cores and memory count, and without one these take no time. `schedules`:
-    names to consider; left out: all synchronous ones. `partition`: `even`, `balanced` or layers of each stage as in
-    `8,9,9,6`. A stage that lacks memory is recomputed; of own layers then all are, as `Pipeline` does.
-    `workload`, of a preset: `sequence`, `dtype`, `optimizer`, `dropout`, and sizes in place of its own: `layers`,
-    `hidden`, `heads`, `key_value_heads`, `vocabulary`, `tied`. Raises ScheduleError where nothing fits, with the least
-    memory that would do.
+    names to consider; left out: all synchronous ones. `stages`, `data_parallel`, `micro_batch_sizes`: the values of D,
+    W and b to consider; left out: any. `partition`: `even`, `balanced`, or layers of each stage as in `8,9,9,6`. A
+    stage that lacks memory is recomputed; of own layers then all are, as `Pipeline` does. `workload`, of a preset:
+    `sequence`, `dtype`, `optimizer`, `dropout`, and sizes in place of its own: `layers`, `hidden`, `heads`,
+    `key_value_heads`, `vocabulary`, `tied`. Raises ScheduleError where nothing fits, with the least memory that would
+    do.
     """
     request: dict[str, Any] = {"do": "plan", "workers": workers, "mini_batch": mini_batch, "top": top, "sync": sync}
     request |= {"partition": partition, "shard_optimizer": shard_optimizer}
-    if schedules:
-        request["schedules"] = list(schedules)
+    given = {"stages": stages, "data_parallel": data_parallel, "micro_batch_sizes": micro_batch_sizes}
+    request |= {name: list(values) for name, values in {"schedules": schedules, **given}.items() if values}
     if machine is not None:
         request["machine"] = _machine_text(machine)
     if isinstance(model, Profile):

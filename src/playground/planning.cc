@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "core/error.h"
 #include "core/names.h"
 #include "generate/registry.h"
@@ -63,8 +65,23 @@ PlanProblem requested_problem(const JsonValue& request) {
   return problem;
 }
 
+/// The values that a part of the configuration may have; none: any.
+std::vector<std::int64_t> given_counts(const JsonValue& request, const char* name) {
+  std::vector<std::int64_t> counts;
+  if (!request.has(name)) return counts;
+  for (const JsonValue& value : request.field(name).list()) {
+    const double number = value.number(1e9);
+    if (number < 1 || number != std::floor(number)) value.fail("must be a whole number of at least 1");
+    counts.push_back(static_cast<std::int64_t>(number));
+  }
+  return counts;
+}
+
 PlanOptions requested_options(const JsonValue& request) {
   PlanOptions options;
+  options.given.stages = given_counts(request, "stages");
+  options.given.data_parallel = given_counts(request, "data_parallel");
+  options.given.micro_batch_sizes = given_counts(request, "micro_batch_sizes");
   if (request.has("schedules")) {
     for (const JsonValue& name : request.field("schedules").list()) options.schedules.push_back(name.text());
   }

@@ -62,6 +62,14 @@ def test_own_layers_take_what_was_measured_of_each():
     assert alone.step_seconds == pytest.approx(3 * 10 * 2.5)
 
 
+def test_a_part_of_the_configuration_can_be_given():
+    found = cp.plan(profile(), workers=4, mini_batch=16, stages=[2, 4], data_parallel=[2], micro_batch_sizes=[1, 2])
+    assert {(c.stages, c.data_parallel) for c in found} == {(2, 2)}
+    assert {c.micro_batch_size for c in found} <= {1, 2}
+    with pytest.raises(cp.ScheduleError, match=r"stages\[0\].*whole number"):
+        cp.plan(profile(), workers=4, mini_batch=16, stages=[0.5])
+
+
 def test_memory_decides_what_own_layers_recompute():
     free = cp.plan(profile(), workers=2, mini_batch=8, schedules=["gpipe"])
     tight = cp.plan(profile(), workers=2, mini_batch=8, schedules=["gpipe"], memory=1000)
