@@ -3,13 +3,17 @@
     PYTHONPATH=build/python OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 benchmarks/python/pipelines.py [--rounds 20]
 
 A round runs one step of each, in an order that turns; printed are medians of the step times, ratios of times of the same
-round (median and quartiles), and the losses.
+round (median and quartiles), and the losses. `no waiting` is what no pipeline of these modules can undercut: each rank runs
+the whole model on half of the micro-batches, without a message or a sum.
 """
 
 import argparse
 import copy
+import itertools
 import statistics
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
@@ -21,6 +25,7 @@ import chimerapipe as cp
 
 RANKS = 2
 BATCHES = 8
+NO_WAITING = "no waiting"
 
 
 def options():
@@ -30,34 +35,72 @@ def options():
     parser.add_argument("--sequence", type=int, default=64)
     parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--micro-batch-size", type=int, default=2)
+    parser.add_argument("--vocabulary", type=int, default=0, help="a language model, between embedding and head; 0: none")
     return parser.parse_args()
+
+
+@dataclass
+class Model:
+    """Layers, their loss, and a batch."""
+
+    layers: list
+    loss: Callable
+    inputs: torch.Tensor
+    targets: torch.Tensor
 
 
 def model(chosen):
     torch.manual_seed(1)
     sizes = {"dim_feedforward": 4 * chosen.hidden, "dropout": 0.0, "batch_first": True}
-    return [nn.TransformerEncoderLayer(chosen.hidden, 4, **sizes) for _ in range(chosen.layers)]
+    layers = [nn.TransformerEncoderLayer(chosen.hidden, 4, **sizes) for _ in range(chosen.layers)]
+    shape = (BATCHES * chosen.micro_batch_size, chosen.sequence)
+    if chosen.vocabulary == 0:
+        x = torch.randn(*shape, chosen.hidden)
+        return Model(layers, squares, x, torch.randn_like(x))
+    ends = nn.Embedding(chosen.vocabulary, chosen.hidden), nn.Linear(chosen.hidden, chosen.vocabulary)
+    tokens = [torch.randint(chosen.vocabulary, shape) for _ in range(2)]
+    return Model([ends[0], *layers, ends[1]], cross_entropy, *tokens)
 
 
 def squares(output, target):
     return (output - target).square().sum()
 
 
-def ours(layers, schedule, chosen):
-    pipeline = cp.Pipeline(copy.deepcopy(layers), squares, schedule, micro_batch_size=chosen.micro_batch_size)
+def cross_entropy(output, target):
+    return nn.functional.cross_entropy(output.flatten(0, 1), target.flatten(), reduction="sum")
+
+
+def ours(whole, schedule, chosen):
+    layers = copy.deepcopy(whole.layers)
+    pipeline = cp.Pipeline(layers, whole.loss, schedule, micro_batch_size=chosen.micro_batch_size)
     return lambda x, y: pipeline.step(x, y).loss
 
 
-def theirs(layers, kind, stages_a_rank, total):
-    """A step of torch's schedule on contiguous stages, as many on each rank, dealt out in turn."""
-    rank, stages = dist.get_rank(), RANKS * stages_a_rank
-    size = len(layers) // stages
+def even(layers, stages):
+    """Layers of each stage, the first ones one more: as cp.Pipeline cuts."""
+    size, more = divmod(len(layers), stages)
+    return [size + (stage < more) for stage in range(stages)]
+
+
+def balanced(whole, chosen):
+    """The cut of least time for the slower rank, by the layers' times as rank 0 has measured them."""
+    cut = [None]
+    if dist.get_rank() == 0:
+        costs = cp.profile(copy.deepcopy(whole.layers), whole.inputs[: chosen.micro_batch_size])
+        cut = [cp.partition(costs, cp.schedule("1f1b", RANKS, BATCHES)).layers]
+    dist.broadcast_object_list(cut)
+    return list(cut[0])
+
+
+def theirs(whole, kind, cut):
+    """A step of torch's schedule on contiguous stages of so many layers, as many on each rank, dealt out in turn."""
+    rank, total, ends = dist.get_rank(), whole.targets.numel(), list(itertools.accumulate(cut))
     held = []
-    for index in range(rank, stages, RANKS):
-        part = nn.Sequential(*copy.deepcopy(layers[index * size : (index + 1) * size]))
-        held.append(PipelineStage(part, index, stages, torch.device("cpu")))
-    arguments = {"n_microbatches": BATCHES, "loss_fn": lambda o, t: squares(o, t) / total, "scale_grads": False}
-    schedule = kind(held if stages_a_rank > 1 else held[0], **arguments)
+    for index in range(rank, len(cut), RANKS):
+        part = nn.Sequential(*copy.deepcopy(whole.layers[ends[index] - cut[index] : ends[index]]))
+        held.append(PipelineStage(part, index, len(cut), torch.device("cpu")))
+    arguments = {"n_microbatches": BATCHES, "loss_fn": lambda o, t: whole.loss(o, t) / total, "scale_grads": False}
+    schedule = kind(held if len(held) > 1 else held[0], **arguments)
     parameters = [parameter for stage in held for parameter in stage.submod.parameters()]
 
     def step(x, y):
@@ -71,6 +114,24 @@ def theirs(layers, kind, stages_a_rank, total):
         loss = torch.tensor(float(sum(each.detach() for each in losses))) if losses else torch.zeros(())
         dist.broadcast(loss, RANKS - 1)
         return loss.item()
+
+    return step
+
+
+def without_waiting(whole):
+    """The work of a rank's share of the model on all micro-batches, as the whole model on its share of them."""
+    module = nn.Sequential(*copy.deepcopy(whole.layers))
+
+    def step(x, y):
+        module.zero_grad()
+        loss = 0.0
+        for inputs, targets in list(zip(x.chunk(BATCHES), y.chunk(BATCHES), strict=True))[dist.get_rank() :: RANKS]:
+            part = whole.loss(module(inputs), targets) / y.numel()
+            part.backward()
+            loss += part.item()
+        summed = torch.tensor(loss)
+        dist.all_reduce(summed)
+        return summed.item()
 
     return step
 
@@ -93,20 +154,21 @@ def main():
     chosen = options()
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    layers = model(chosen)
-    x = torch.randn(BATCHES * chosen.micro_batch_size, chosen.sequence, chosen.hidden)
-    y = torch.randn_like(x)
-    steps = {
-        "ours 1f1b": ours(layers, cp.schedule("1f1b", RANKS, BATCHES), chosen),
-        "ours zb-h1": ours(layers, cp.schedule("zb-h1", RANKS, BATCHES), chosen),
-        "ours chimera": ours(layers, cp.schedule("chimera", RANKS, BATCHES), chosen),
-        "ours chimera-zb": ours(layers, cp.schedule("chimera-zb", RANKS, BATCHES), chosen),
-        "ours interleaved-zb": ours(layers, cp.schedule("interleaved-zb", RANKS, BATCHES), chosen),
-        "torch GPipe": theirs(layers, ScheduleGPipe, 1, y.numel()),
-        "torch 1F1B": theirs(layers, Schedule1F1B, 1, y.numel()),
-        "torch Interleaved1F1B": theirs(layers, ScheduleInterleaved1F1B, 2, y.numel()),
-        "torch InterleavedZeroBubble": theirs(layers, ScheduleInterleavedZeroBubble, 2, y.numel()),
+    whole = model(chosen)
+    x, y = whole.inputs, whole.targets
+    names = ["1f1b", "zb-h1", "chimera", "chimera-zb", "interleaved-zb"]
+    steps = {f"ours {name}": ours(whole, cp.schedule(name, RANKS, BATCHES), chosen) for name in names}
+    one, two = even(whole.layers, RANKS), even(whole.layers, 2 * RANKS)
+    steps |= {
+        "torch GPipe": theirs(whole, ScheduleGPipe, one),
+        "torch 1F1B": theirs(whole, Schedule1F1B, one),
+        "torch Interleaved1F1B": theirs(whole, ScheduleInterleaved1F1B, two),
+        "torch InterleavedZeroBubble": theirs(whole, ScheduleInterleavedZeroBubble, two),
+        NO_WAITING: without_waiting(whole),
     }
+    best_cut = balanced(whole, chosen)
+    if best_cut != one:
+        steps[f"torch 1F1B, layers {best_cut}"] = theirs(whole, Schedule1F1B, best_cut)
     times = {name: [] for name in steps}
     names = list(steps)
     losses = {name: timed(steps[name], x, y)[1] for name in names}  # warm-up
@@ -124,8 +186,9 @@ def report(times, losses):
     best_of_ours, best_of_theirs = (
         min((name for name in medians if name.startswith(whose)), key=medians.get) for whose in ("ours", "torch")
     )
-    for theirs_name in (best_of_theirs, "torch 1F1B"):
-        print(f"{theirs_name} / {best_of_ours}: {ratio_text(times[theirs_name], times[best_of_ours])}")
+    for theirs_name in dict.fromkeys((best_of_theirs, "torch 1F1B")):
+        for name in (best_of_ours, NO_WAITING):
+            print(f"{theirs_name} / {name}: {ratio_text(times[theirs_name], times[name])}")
     spread = max(losses.values()) - min(losses.values())
     print(f"losses differ by {spread:.1e}")
 
