@@ -50,8 +50,10 @@ def optimizer_part(
     part = OptimizerPart([], {}, {})
     if optimizer is None:
         return part
-    groups = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
-    part.record = {"kind": type(optimizer).__name__, "groups": [_plain_group(group) for group in groups]}
+    part.record = {
+        "kind": type(optimizer).__name__,
+        "groups": [_hyperparameters(group) for group in optimizer.param_groups],
+    }
     for name, parameter in parameters:
         for key, value in optimizer.state.get(parameter, {}).items():
             if isinstance(value, Tensor):
@@ -63,9 +65,10 @@ def optimizer_part(
     return part
 
 
-def _plain_group(group: Mapping[str, Any]) -> dict[str, Any]:
-    """A group's hyperparameters as JSON has them: a learning rate may be a tensor."""
-    return {name: value.item() if isinstance(value, Tensor) else value for name, value in group.items()}
+def _hyperparameters(group: Mapping[str, Any]) -> dict[str, Any]:
+    """As JSON has them: a learning rate may be a tensor. Which parameters a group has is its process's own."""
+    kept = {name: value for name, value in group.items() if name not in ("params", "param_names")}
+    return {name: value.item() if isinstance(value, Tensor) else value for name, value in kept.items()}
 
 
 def restore_optimizer(

@@ -136,15 +136,17 @@ def test_checkpoints_of_another_model_are_refused_by_name(tmp_path):
 def test_buffers_and_numbers_of_an_optimizer_come_back(tmp_path):
     squares = lambda output, target: (output - target).square().sum()
     made = []
-    for _ in range(2):
+    for order in (list, reversed):  # as on other processes: the groups have other parameters
         layers = [nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6)) for _ in range(2)]
         pipeline = cp.Pipeline(layers, squares, cp.schedule("1f1b", 2, 2), micro_batch_size=4)
-        made.append((pipeline, torch.optim.SGD(pipeline.parameters(), lr=0.1, momentum=0.9)))
+        named = order(list(pipeline.named_parameters()))
+        made.append((pipeline, torch.optim.SGD(named, lr=0.1, momentum=0.9)))
     pipeline, optimizer = made[0]
     pipeline.step(torch.randn(8, 6), torch.randn(8, 6), optimizer=optimizer)
     pipeline.save_checkpoint(tmp_path, optimizer=optimizer)
     made[1][0].load_checkpoint(tmp_path, optimizer=made[1][1])
     for (name, value), (_, expected) in zip(*(p.state_dict().items() for p, _ in made), strict=True):
         assert torch.equal(value, expected), name
+    assert made[1][1].param_groups[0]["param_names"][0] == "0.1.bias"  # its own, not those that were saved
     momenta = [[o.state[p]["momentum_buffer"] for _, p in pipe.named_parameters()] for pipe, o in made]
     assert all(torch.equal(a, b) for a, b in zip(*momenta, strict=True))
