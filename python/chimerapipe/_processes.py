@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import socket
@@ -52,7 +53,8 @@ class Processes:
     def group(self) -> Any:
         """The caller's default group, or one of our own in its place: beside one that has NCCL alone, a Gloo one."""
         if not torch.distributed.is_initialized():
-            torch.distributed.init_process_group("gloo", store=self._store, rank=self.rank, world_size=self.world)
+            store = _launchers_store()
+            torch.distributed.init_process_group("gloo", store=store, rank=self.rank, world_size=self.world)
         if self._group is None:
             has_cpu = "cpu" in torch.distributed.get_backend_config()
             self._group = torch.distributed.group.WORLD if has_cpu else torch.distributed.new_group(backend="gloo")
@@ -63,8 +65,7 @@ class Processes:
         if torch.distributed.is_initialized():
             store = torch.distributed.distributed_c10d._get_default_store()
         else:
-            store, _, _ = next(torch.distributed.rendezvous("env://"))
-            store = self._store = torch.distributed.PrefixStore("chimerapipe", store)
+            store = _launchers_store()
         key = f"chimerapipe/meeting {next(_MEETINGS)}"
         if os.environ.get("LOCAL_WORLD_SIZE", str(self.world)) == str(self.world):
             if self.rank == 0:
@@ -106,6 +107,13 @@ class Processes:
             _end_process(1)
 
         sys.excepthook = print_and_end
+
+
+@functools.cache
+def _launchers_store() -> Any:
+    """Where the launcher's processes find each other. One connection serves all pipelines of a process."""
+    store, _, _ = next(torch.distributed.rendezvous("env://"))
+    return torch.distributed.PrefixStore("chimerapipe", store)
 
 
 def _free_port() -> int:
