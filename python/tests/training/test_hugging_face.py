@@ -31,3 +31,12 @@ def test_a_tied_matrix_and_unknown_models_are_refused():
         cp.layers_of(llama(tie_word_embeddings=True))
     with pytest.raises(Exception, match="Linear is none of"):
         cp.layers_of(torch.nn.Linear(2, 2))
+
+
+def test_a_model_is_profiled_by_its_layers():
+    found = cp.profile(llama(), torch.randint(31, (2, 5)), repeats=1)
+    assert len(found) == 4 and found[3].weights == 16 * 31 * 8 + 16 * 8  # head and norm, in float64
+    best = cp.plan(found, workers=2, mini_batch=4, stages=[2], memory=1e9).best
+    assert sum(best.partition) == 4
+    with pytest.raises(Exception, match="Linear is none of"):
+        cp.profile(torch.nn.Linear(2, 2), torch.randn(2, 2))
