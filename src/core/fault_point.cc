@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/error.h"
@@ -15,6 +17,9 @@
 
 namespace chimera {
 namespace {
+
+/// For which `slow` keeps a thread in each passage.
+constexpr std::chrono::milliseconds kSlowness{20};
 
 struct Fault {
   std::string action;
@@ -32,9 +37,9 @@ int required_number(std::string_view text) {
 
 void require_known(const std::string& point) {
   static const std::vector<std::string> points = {
-      "start", "rendezvous",      "connected",     "step",        "forward", "backward", "all-reduce", "sum",
-      "vote",  "optimizer",       "updated",       "leave",       "restore", "resume",   "tokenized",  "save",
-      "saved", "before-manifest", "before-rename", "after-rename"};
+      "start", "rendezvous",      "connected",     "step",         "forward", "backward", "all-reduce", "sum",
+      "vote",  "optimizer",       "updated",       "leave",        "restore", "resume",   "tokenized",  "save",
+      "saved", "before-manifest", "before-rename", "after-rename", "message", "moments"};
   if (std::ranges::find(points, point) == points.end()) {
     throw ConfigError("CHIMERA_FAULT: " + unknown_name("point", point, points));
   }
@@ -43,12 +48,13 @@ void require_known(const std::string& point) {
 Fault parse_fault(std::string_view text) {
   const auto at = text.find('@');
   Fault fault{.action = std::string(text.substr(0, at)), .point = {}};
-  static const std::vector<std::string> actions = {
-      "kill", "kill-launcher", "terminate", "terminate-launcher", "throw", "segfault", "stop", "hang", "nan", "flip"};
+  static const std::vector<std::string> actions = {"kill",  "kill-launcher", "terminate", "terminate-launcher",
+                                                   "throw", "segfault",      "stop",      "hang",
+                                                   "slow",  "nan",           "flip"};
   if (at == std::string_view::npos || std::ranges::find(actions, fault.action) == actions.end()) {
     throw ConfigError(
         "CHIMERA_FAULT: expected ACTION@POINT[:RANK[:COUNT[:START]]] with ACTION kill, kill-launcher, terminate, "
-        "terminate-launcher, throw, segfault, stop, hang, nan or flip");
+        "terminate-launcher, throw, segfault, stop, hang, slow, nan or flip");
   }
   std::string_view rest = text.substr(at + 1);
   const auto next = [&rest] {
@@ -62,8 +68,9 @@ Fault parse_fault(std::string_view text) {
   if (fault.action == "nan" && fault.point != "forward" && fault.point != "backward" && fault.point != "all-reduce") {
     throw ConfigError("CHIMERA_FAULT: nan needs a tensor, at forward, backward or all-reduce, not at " + fault.point);
   }
-  if (fault.action == "flip" && fault.point != "updated") {
-    throw ConfigError("CHIMERA_FAULT: flip needs weights, at updated, not at " + fault.point);
+  static const std::vector<std::string> with_bits = {"step", "updated", "moments", "message"};
+  if (fault.action == "flip" && std::ranges::find(with_bits, fault.point) == with_bits.end()) {
+    throw ConfigError("CHIMERA_FAULT: flip needs bits, at step, updated, moments or message, not at " + fault.point);
   }
   if (!rest.empty()) fault.rank = required_number(next());
   if (!rest.empty()) fault.count = required_number(next());
@@ -125,7 +132,9 @@ bool fault_point(std::string_view point) {
     const Fault& fault = planned[i];
     if (fault.point != point || fault.rank != told_rank) continue;
     if (fault.start != 0 && fault.start != start_of_job()) continue;
-    if (++passages[i] != fault.count) continue;
+    ++passages[i];
+    if (fault.action == "slow" && passages[i] >= fault.count) std::this_thread::sleep_for(kSlowness);
+    if (passages[i] != fault.count) continue;
     fail(fault);
     spoils = spoils || fault.action == "nan" || fault.action == "flip";
   }

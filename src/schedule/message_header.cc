@@ -16,7 +16,10 @@ struct HeaderFields {
   std::int32_t micro_batch = 0;
   std::int16_t replica = 0;
   std::uint8_t kind = 0;
-  std::uint8_t zeros[37] = {};
+  std::uint8_t has_checksum = 0;
+  std::uint32_t zero = 0;
+  std::uint64_t checksum = 0;
+  std::uint8_t zeros[24] = {};
 };
 static_assert(sizeof(HeaderFields) == kHeaderBytes);
 
@@ -31,7 +34,9 @@ MessageHeader to_header(const MessageTag& tag) {
                                .stage = static_cast<std::int32_t>(tag.op.stage.value()),
                                .micro_batch = static_cast<std::int32_t>(tag.op.micro_batch.value()),
                                .replica = static_cast<std::int16_t>(tag.op.replica.value()),
-                               .kind = static_cast<std::uint8_t>(tag.op.kind)};
+                               .kind = static_cast<std::uint8_t>(tag.op.kind),
+                               .has_checksum = static_cast<std::uint8_t>(tag.checksum ? 1 : 0),
+                               .checksum = tag.checksum.value_or(0)};
   return std::bit_cast<MessageHeader>(fields);
 }
 
@@ -42,7 +47,8 @@ std::optional<MessageTag> tag_of(const MessageHeader& header) {
                           {.kind = static_cast<OpKind>(fields.kind),
                            .replica = ReplicaId(fields.replica),
                            .stage = StageId(fields.stage),
-                           .micro_batch = MicroBatchId(fields.micro_batch)}};
+                           .micro_batch = MicroBatchId(fields.micro_batch)},
+                          fields.has_checksum != 0 ? std::optional(fields.checksum) : std::nullopt};
   // Whoever wrote something where zeros belong speaks of more than a tag.
   return to_header(tag) == header ? std::optional(tag) : std::nullopt;
 }

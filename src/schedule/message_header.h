@@ -15,6 +15,8 @@ namespace chimera {
 struct MessageTag {
   std::int64_t step = 0;  ///< from 1
   Op op;                  ///< its weight version is of no account here
+  /// XXH3 of the tensor's bytes, where the sender gives it; not part of what the message is.
+  std::optional<std::uint64_t> checksum = std::nullopt;
   friend bool operator==(const MessageTag& a, const MessageTag& b) {
     return a.step == b.step && a.op.kind == b.op.kind && a.op.replica == b.op.replica && a.op.stage == b.op.stage &&
            a.op.micro_batch == b.op.micro_batch;

@@ -1,16 +1,36 @@
+#define XXH_STATIC_LINKING_ONLY
+#define XXH_INLINE_ALL
 #include "transport/message.h"
 
 #include <ATen/Functions.h>
 #include <fmt/format.h>
+#include <xxhash.h>
 
 #include <cstring>
 
 #include "core/error.h"
+#include "core/fault_point.h"
 
 namespace chimera {
 void throw_mismatch(RankId from, RankId to, const MessageTag& expected, const std::string& arrived) {
   throw TransportError(fmt::format("rank {} sent {}, but rank {} waits for {}; both ends must follow the same program",
                                    from.value(), arrived, to.value(), to_text(expected)));
+}
+
+std::uint64_t checksum_of(const at::Tensor& tensor) { return XXH3_64bits(tensor.const_data_ptr(), tensor.nbytes()); }
+
+void check_bits(const at::Tensor& tensor, const TensorSpec& spec, const MessageTag& arrived, RankId from, RankId to) {
+  if (fault_point("message")) static_cast<std::uint8_t*>(tensor.data_ptr())[tensor.nbytes() / 2] ^= 1U;
+  if (!spec.is_verified) return;
+  const std::uint64_t checksum = checksum_of(tensor);
+  if (arrived.checksum == checksum) return;
+  const Op& op = arrived.op;
+  throw TransportError(fmt::format(
+      "the {} of stage {} for micro-batch {} of replica {} in step {} changed on the way from rank {} to rank {} (XXH3 "
+      "{:016x}, sent with {}): test memory, processors and network of both machines",
+      op.kind == OpKind::Forward ? "activations" : "gradient", op.stage.value(), op.micro_batch.value(),
+      op.replica.value(), arrived.step, from.value(), to.value(), checksum,
+      arrived.checksum ? fmt::format("{:016x}", *arrived.checksum) : "none"));
 }
 
 at::Tensor message_buffer(const TensorSpec& spec) {
@@ -43,12 +63,17 @@ at::Tensor make_message(const at::Tensor& tensor, const MessageTag& tag) {
   return message;
 }
 
-void check_message(const at::Tensor& buffer, const MessageTag& expected, RankId from, RankId to) {
+at::Tensor open_message(const at::Tensor& buffer, const TensorSpec& spec, const MessageTag& expected, RankId from,
+                        RankId to) {
   MessageHeader header;
   std::memcpy(&header, buffer.data_ptr(), sizeof header);
   const std::optional<MessageTag> arrived = tag_of(header);
-  if (arrived == expected) return;
-  throw_mismatch(from, to, expected, arrived ? to_text(*arrived) : "bytes without a header");
+  if (arrived != expected) {
+    throw_mismatch(from, to, expected, arrived ? to_text(*arrived) : "bytes without a header");
+  }
+  at::Tensor tensor = tensor_of(buffer, spec);
+  check_bits(tensor, spec, *arrived, from, to);
+  return tensor;
 }
 
 }  // namespace chimera

@@ -18,10 +18,18 @@ namespace chimera {
 struct TensorSpec {
   std::vector<std::int64_t> sizes;
   at::ScalarType dtype = at::kFloat;
+  bool is_verified = false;  ///< its tag has a checksum, which the receiver compares (verified_messages.h)
 };
 
 /// What each transport throws where another message arrived than the one expected: TransportError, both named.
 [[noreturn]] void throw_mismatch(RankId from, RankId to, const MessageTag& expected, const std::string& arrived);
+
+/// XXH3 (64 bits) of the bytes of `tensor` (contiguous, on the CPU).
+[[nodiscard]] std::uint64_t checksum_of(const at::Tensor& tensor);
+/// What each transport does with a tensor of the expected tag before anybody reads it. Where `spec` asks for that it
+/// throws TransportError unless the bytes are those of the sender's checksum. Fault point: message, where `flip`
+/// changes a bit of the tensor.
+void check_bits(const at::Tensor& tensor, const TensorSpec& spec, const MessageTag& arrived, RankId from, RankId to);
 
 static_assert(kHeaderBytes == kHeaderRoomBytes);
 
@@ -31,7 +39,9 @@ static_assert(kHeaderBytes == kHeaderRoomBytes);
 [[nodiscard]] at::Tensor tensor_of(const at::Tensor& buffer, const TensorSpec& spec);
 /// `tensor` (contiguous, on the CPU) as a message: its own memory where it has header room to spare, else a copy.
 [[nodiscard]] at::Tensor make_message(const at::Tensor& tensor, const MessageTag& tag);
-/// Throws throw_mismatch() unless the message that came from worker `from` says that it is `expected`.
-void check_message(const at::Tensor& buffer, const MessageTag& expected, RankId from, RankId to);
+/// The tensor in a buffer that came from rank `from`. Throws throw_mismatch() unless its header says that it is
+/// `expected`, and what check_bits() throws.
+[[nodiscard]] at::Tensor open_message(const at::Tensor& buffer, const TensorSpec& spec, const MessageTag& expected,
+                                      RankId from, RankId to);
 
 }  // namespace chimera

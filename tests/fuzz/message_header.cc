@@ -17,6 +17,7 @@ void exercise_header(std::string_view bytes) {
   if (!tag) return;
   require(to_header(*tag) == header, "a header says nothing but its tag");
   require(tag_of(to_header(*tag)) == *tag, "a tag reads back");
+  require(tag_of(to_header(*tag))->checksum == tag->checksum, "so does its checksum");
   const std::string text = to_text(*tag);
   require(text.size() < 100, "a tag is short");
   require(std::ranges::all_of(text, [](unsigned char c) { return std::isprint(c) != 0; }), "a tag is one line");

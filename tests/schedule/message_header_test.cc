@@ -17,12 +17,19 @@ TEST(MessageHeaderTest, SaysItsTag) {
                                  tag(kMost, OpKind::BackwardInput, 32767, 99'999, 99'999'999)}) {
     EXPECT_EQ(tag_of(to_header(each)), each) << to_text(each);
   }
+  MessageTag checked = tag(1, OpKind::Forward, 0, 0, 0);
+  for (const std::uint64_t checksum : {std::uint64_t{0}, std::numeric_limits<std::uint64_t>::max()}) {
+    checked.checksum = checksum;
+    EXPECT_EQ(tag_of(to_header(checked)).value().checksum, checksum);
+  }
+  EXPECT_EQ(tag_of(to_header(tag(1, OpKind::Forward, 0, 0, 0))).value().checksum, std::nullopt);
   EXPECT_EQ(to_text(tag(7, OpKind::Forward, 0, 1, 3)), "1F3 of replica 0 in step 7");
 }
 
 TEST(MessageHeaderTest, ABytePlacedWhereItMeansNothingIsNoHeader) {
   const MessageHeader header = to_header(tag(1, OpKind::Forward, 0, 0, 0));
-  for (const std::size_t place : {0, 7, 26, 27, 63}) {  // the magic number, the kind, the zeros
+  for (const std::size_t place :
+       {0, 7, 26, 27, 28, 32, 63}) {  // the magic number, the kind, that of a checksum, the zeros
     MessageHeader spoiled = header;
     spoiled[place] ^= 0x80;
     EXPECT_FALSE(tag_of(spoiled)) << place;

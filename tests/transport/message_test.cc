@@ -35,7 +35,7 @@ TEST(MessageTest, KeepsTheTensorItsAlignmentAndItsSize) {
 TEST(MessageTest, AnyDifferenceIsAnErrorThatNamesBothEnds) {
   const MessageTag expected = tag(7, forward(1, 3));
   const at::Tensor message = make_message(at::ones({2}), expected);
-  EXPECT_NO_THROW(check_message(message, expected, kOne, kZero));
+  EXPECT_NO_THROW(static_cast<void>(open_message(message, {{2}}, expected, kOne, kZero)));
   Op other_replica = forward(1, 3);
   other_replica.replica = ReplicaId(1);
   Op gradient = forward(1, 3);
@@ -43,7 +43,7 @@ TEST(MessageTest, AnyDifferenceIsAnErrorThatNamesBothEnds) {
   for (const MessageTag& waited_for :
        {tag(8, forward(1, 3)), tag(7, forward(2, 3)), tag(7, forward(1, 2)), tag(7, other_replica), tag(7, gradient)}) {
     try {
-      check_message(message, waited_for, kOne, kZero);
+      static_cast<void>(open_message(message, {{2}}, waited_for, kOne, kZero));
       ADD_FAILURE() << to_text(waited_for) << " was taken for " << to_text(expected);
     } catch (const TransportError& error) {
       EXPECT_EQ(error.what(), "rank 1 sent 1F3 of replica 0 in step 7, but rank 0 waits for " + to_text(waited_for) +
@@ -53,7 +53,64 @@ TEST(MessageTest, AnyDifferenceIsAnErrorThatNamesBothEnds) {
 }
 
 TEST(MessageTest, BytesWithoutAHeaderAreRefused) {
-  EXPECT_THROW(check_message(at::zeros({80}, at::kByte), tag(1, forward(0, 0)), kOne, kZero), TransportError);
+  EXPECT_THROW(static_cast<void>(open_message(at::zeros({80}, at::kByte), {{4}}, tag(1, forward(0, 0)), kOne, kZero)),
+               TransportError);
+}
+
+const TensorSpec kVerified{.sizes = {100}, .dtype = at::kFloat, .is_verified = true};
+
+/// A message of `tensor` with its checksum.
+at::Tensor checked_message(const at::Tensor& tensor) {
+  MessageTag checked = tag(7, forward(1, 3));
+  checked.checksum = checksum_of(tensor);
+  return make_message(tensor, checked);
+}
+
+TEST(MessageTest, EachBitThatChangesOnTheWayIsFound) {
+  const at::Tensor tensor = at::arange(100, at::kFloat);
+  const at::Tensor message = checked_message(tensor);
+  EXPECT_TRUE(at::equal(open_message(message, kVerified, tag(7, forward(1, 3)), kOne, kZero), tensor));
+  auto* bytes = message.data_ptr<std::uint8_t>();
+  for (std::int64_t bit = 8 * kHeaderBytes; bit < 8 * message.numel(); ++bit) {
+    const auto mask = static_cast<std::uint8_t>(1U << (bit % 8));
+    bytes[bit / 8] ^= mask;
+    EXPECT_THROW(static_cast<void>(open_message(message, kVerified, tag(7, forward(1, 3)), kOne, kZero)),
+                 TransportError)
+        << bit;
+    bytes[bit / 8] ^= mask;
+  }
+}
+
+TEST(MessageTest, ABitThatChangesInTheHeaderIsFoundToo) {
+  const at::Tensor message = checked_message(at::ones({100}));
+  auto* bytes = message.data_ptr<std::uint8_t>();
+  for (std::int64_t bit = 0; bit < 8 * kHeaderBytes; ++bit) {
+    const auto mask = static_cast<std::uint8_t>(1U << (bit % 8));
+    bytes[bit / 8] ^= mask;
+    EXPECT_THROW(static_cast<void>(open_message(message, kVerified, tag(7, forward(1, 3)), kOne, kZero)),
+                 TransportError)
+        << bit;
+    bytes[bit / 8] ^= mask;
+  }
+}
+
+TEST(MessageTest, ChangedBitsAreNamedWithBothEndsAndWhatTheyAreOf) {
+  const auto error = [](OpKind kind, std::optional<std::uint64_t> checksum) -> std::string {
+    MessageTag arrived{7, {kind, ReplicaId(1), StageId(2), MicroBatchId(3)}, checksum};
+    try {
+      check_bits(at::zeros({100}), kVerified, arrived, kOne, kZero);
+    } catch (const TransportError& error) {
+      return error.what();
+    }
+    return "nothing";
+  };
+  EXPECT_THAT(
+      error(OpKind::Forward, 255),
+      ::testing::MatchesRegex("the activations of stage 2 for micro-batch 3 of replica 1 in step 7 changed on "
+                              "the way from rank 1 to rank 0 .XXH3 [0-9a-f]+, sent with 00000000000000ff.: .*"));
+  EXPECT_THAT(error(OpKind::BackwardInput, std::nullopt),
+              ::testing::MatchesRegex("the gradient of stage 2 .* sent with none.*"));
+  EXPECT_EQ(error(OpKind::Forward, checksum_of(at::zeros({100}))), "nothing");
 }
 
 }  // namespace

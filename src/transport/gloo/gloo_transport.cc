@@ -148,8 +148,7 @@ class GlooReceive final : public Pending {
   at::Tensor wait() override {
     const at::Tensor buffer = arrival_.wait();
     const RankId self(transport_.rank());
-    transport_.guarded([] { return ""; }, [&] { check_message(buffer, tag_, from_, self); });
-    return tensor_of(buffer, spec_);
+    return transport_.guarded([] { return ""; }, [&] { return open_message(buffer, spec_, tag_, from_, self); });
   }
 
  private:

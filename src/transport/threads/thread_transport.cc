@@ -65,6 +65,7 @@ class Receive final : public Pending {
                                        operation(), fmt::join(spec_.sizes, ", "), c10::toString(spec_.dtype),
                                        fmt::join(message.sizes(), ", "), c10::toString(message.scalar_type())));
     }
+    check_bits(message, spec_, tag, from_, to_);
     return message;
   }
 
