@@ -176,10 +176,10 @@ void note_progress(const RankProgress& progress) {
 
 void note_progress_on(ProgressPage* page, int rank) { thread_progress = {page, rank}; }
 
-void report_failure(const std::string& op, const std::string& message, bool own_cause, bool usage) {
-  if (own_place) return tell_people(*own_place, {own_place->rank, op, message, own_cause, usage});
+void report_failure(const std::string& op, const std::string& message, bool own_cause, bool usage, bool is_final) {
+  if (own_place) return tell_people(*own_place, {own_place->rank, op, message, own_cause, usage, is_final});
   if (std::getenv(kLauncherVariable) == nullptr) return;
-  tell_launcher(to_line(FailureReport{required_number(kRankVariable), op, message, own_cause, usage}));
+  tell_launcher(to_line(FailureReport{required_number(kRankVariable), op, message, own_cause, usage, is_final}));
 }
 
 void note_recovery(const RecoveryNote& note) { tell_launcher(to_line(note)); }

@@ -46,8 +46,9 @@ void note_progress_on(ProgressPage* page, int rank);
 
 /// Tells the launcher, or whom join_place() names, why this rank is about to end with a failure. `op` is what it was
 /// doing, e.g. "1B3", or empty. `own_cause` false: only because a peer was lost; then exit with ExitCode::PeerLost.
-/// `usage`: it exits with ExitCode::Usage. Does nothing outside a rank.
-void report_failure(const std::string& op, const std::string& message, bool own_cause, bool usage = false);
+/// `usage`: it exits with ExitCode::Usage. `is_final`: no other rank could take its place. Does nothing outside a rank.
+void report_failure(const std::string& op, const std::string& message, bool own_cause, bool usage = false,
+                    bool is_final = false);
 
 /// Tells the launcher how far this rank is in a recovery.
 void note_recovery(const RecoveryNote& note);

@@ -26,7 +26,8 @@ std::string dump(const FailureReport& report, std::size_t length) {
                        {"op", one_line(report.op, length)},
                        {"message", one_line(report.message, length)},
                        {"own_cause", report.own_cause},
-                       {"usage", report.usage}};
+                       {"usage", report.usage},
+                       {"final", report.is_final}};
   return object.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
@@ -44,10 +45,12 @@ std::optional<FailureReport> parse_report(std::string_view line) {
   const bool complete = object.is_object() && object.contains("rank") && object["rank"].is_number_integer() &&
                         object.contains("op") && object["op"].is_string() && object.contains("message") &&
                         object["message"].is_string() && object.contains("own_cause") &&
-                        object["own_cause"].is_boolean() && object.contains("usage") && object["usage"].is_boolean();
+                        object["own_cause"].is_boolean() && object.contains("usage") && object["usage"].is_boolean() &&
+                        object.contains("final") && object["final"].is_boolean();
   if (!complete) return std::nullopt;
-  return FailureReport{object["rank"].get<int>(), object["op"].get<std::string>(), object["message"].get<std::string>(),
-                       object["own_cause"].get<bool>(), object["usage"].get<bool>()};
+  return FailureReport{
+      object["rank"].get<int>(),       object["op"].get<std::string>(), object["message"].get<std::string>(),
+      object["own_cause"].get<bool>(), object["usage"].get<bool>(),     object["final"].get<bool>()};
 }
 
 std::string to_line(const RecoveryNote& note) {

@@ -17,6 +17,7 @@ struct FailureReport {
   std::string message;    ///< one line
   bool own_cause = true;  ///< false: it ends only because a peer was lost
   bool usage = false;     ///< it ends with ExitCode::Usage, which the launcher may be too quick to see
+  bool is_final = false;  ///< a rank in its place would fail too: the others are not to go on with one
   friend bool operator==(const FailureReport&, const FailureReport&) = default;
 };
 

@@ -188,7 +188,7 @@ bool Supervisor::lose_failed(int culprit) {
   for (const int rank : failures_) {
     const bool is_victim = part_of(record_of(rank)) == Part::Victim;
     if (is_victim && ranks_[rank].running()) continue;
-    if (job_exit_code(record_of(rank)) == static_cast<int>(ExitCode::Usage)) return false;
+    if (is_final(record_of(rank))) return false;
     lost.push_back(rank);
     if (!is_victim) reasons.push_back(describe_failure(rank, record_of(rank)));
   }

@@ -61,6 +61,10 @@ std::string describe_failure(int rank, const RankRecord& record) {
   return fmt::format("rank {} exited with code {}", rank, ending.value);
 }
 
+bool is_final(const RankRecord& record) {
+  return (record.report && record.report->is_final) || job_exit_code(record) == static_cast<int>(ExitCode::Usage);
+}
+
 int job_exit_code(const RankRecord& culprit) {
   const bool usage = culprit.report && culprit.report->usage;
   return static_cast<int>(usage || exited_with(culprit, ExitCode::Usage) ? ExitCode::Usage : ExitCode::No);

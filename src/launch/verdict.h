@@ -37,6 +37,9 @@ enum class Part { None, Victim, Culprit };
 /// "rank 2 was killed for want of memory: ...".
 [[nodiscard]] std::string describe_failure(int rank, const RankRecord& record);
 
+/// Whether this failure ends the start of a job that could go on without the rank: as it says so, or was used wrongly.
+[[nodiscard]] bool is_final(const RankRecord& record);
+
 /// Exit code of a job that ended because of this rank: that of ExitCode::Usage where the rank said so or ended with it,
 /// else No.
 [[nodiscard]] int job_exit_code(const RankRecord& culprit);

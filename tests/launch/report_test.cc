@@ -12,7 +12,7 @@ std::optional<FailureReport> read_back(const FailureReport& report) {
 }
 
 TEST(ReportTest, ReadsBackWhatWasWritten) {
-  const FailureReport report{3, "1B3", "no such file: \"corpus/a.txt\"", false, true};
+  const FailureReport report{3, "1B3", "no such file: \"corpus/a.txt\"", false, true, true};
   EXPECT_EQ(read_back(report), report);
 }
 
@@ -32,8 +32,10 @@ TEST(ReportTest, SurvivesBytesOutsideUtf8) { EXPECT_EQ(read_back({0, "", "\xFF!"
 
 TEST(ReportTest, RejectsOtherText) {
   for (const char* text :
-       {"", "{", "[]", "{}", R"({"rank": "0", "op": "", "message": "", "own_cause": true, "usage": false})",
-        R"({"rank": 0, "op": "", "message": "", "own_cause": 1, "usage": false})"}) {
+       {"", "{", "[]", "{}",
+        R"({"rank": "0", "op": "", "message": "", "own_cause": true, "usage": false, "final": false})",
+        R"({"rank": 0, "op": "", "message": "", "own_cause": 1, "usage": false, "final": false})",
+        R"({"rank": 0, "op": "", "message": "", "own_cause": true, "usage": false})"}) {
     EXPECT_EQ(parse_report(text), std::nullopt) << text;
   }
 }

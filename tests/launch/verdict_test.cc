@@ -62,5 +62,14 @@ TEST(VerdictTest, OnlyAWrongConfigurationKeepsItsExitCode) {
   EXPECT_EQ(job_exit_code(quick), 2) << "ended by the launcher before it could";
 }
 
+TEST(VerdictTest, WhatAnotherRankWouldMeetTooIsFinal) {
+  EXPECT_FALSE(is_final(killed(SIGKILL)));
+  EXPECT_FALSE(is_final(reported(true)));
+  EXPECT_TRUE(is_final(exited(2)));
+  RankRecord final_one = reported(true);
+  final_one.report->is_final = true;
+  EXPECT_TRUE(is_final(final_one));
+}
+
 }  // namespace
 }  // namespace chimera
