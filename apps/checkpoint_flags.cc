@@ -39,6 +39,11 @@ void CheckpointFlags::add_to(CLI::App& app, TrainOptions& options) {
       "what becomes of a step whose loss or gradient is not finite: it ends the run (abort); its update is not made "
       "(skip); or --max-restarts starts the run again from its newest checkpoint, and skips the step if it is not "
       "finite again (rollback) (default abort)");
+  add_choice(
+      app, "--on-different-copies", options.different_copies,
+      "what becomes of copies of a stage that are not equal, as a bit flipped: they end the run (abort); or they "
+      "are compared after every step, and those that are unlike most take over weights and optimizer state from "
+      "the others (repair) (default abort)");
   app.add_option(kFailedStepFlag, options.failed_step)->group("");  // for restarts alone
   add_path(
       app, "--resume", options.resume.from,

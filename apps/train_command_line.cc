@@ -133,6 +133,8 @@ void add_running(CLI::App& command, TrainCommandLine& flags) {
       "it up is named; while a rank computes or waits for a disk, time counts a twentieth; 0: never (default 2.5, and "
       "120 "
       "until the first step is done)");
+  command.add_flag("--verify-messages", o.verify_messages,
+                   "send an XXH3 checksum with every tensor that travels between ranks, and compare it on arrival");
   add_number(command, "--meeting-seconds", o.meeting_seconds,
              "seconds that ranks have to find each other where torchrun, srun or mpirun starts them (default 120)");
 }

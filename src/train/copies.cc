@@ -7,7 +7,6 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "core/error.h"
@@ -15,50 +14,30 @@
 namespace chimera {
 namespace {
 
-std::uint64_t hash_of(const ParameterGroup& group) {
-  XXH3_state_t state;
-  XXH3_64bits_reset(&state);
-  for (const Parameter& parameter : group.parameters()) {
-    const at::Tensor value = parameter.value.cpu();
-    XXH3_64bits_update(&state, value.data_ptr(), value.nbytes());
-  }
-  return XXH3_64bits_digest(&state);
+/// 32 bits each: exact in a sum with zeros.
+using Halves = std::pair<double, double>;
+
+Halves halves_of(std::uint64_t hash) {
+  return {static_cast<double>(hash >> 32U), static_cast<double>(hash & 0xffffffffU)};
 }
 
-/// The ranks whose hash is not the most frequent one; of equally frequent ones the first is taken to be right.
-std::vector<RankId> odd_ones(const StageCopies& copies, const std::vector<std::pair<double, double>>& hashes) {
-  const auto right =
-      std::ranges::max_element(hashes, {}, [&](const auto& hash) { return std::ranges::count(hashes, hash); });
-  std::vector<RankId> odd;
+DifferingStage stage_of(const StageCopies& copies, const std::vector<Halves>& hashes) {
+  const auto count = [&](const Halves& hash) { return std::ranges::count(hashes, hash); };
+  const auto right = std::ranges::max_element(hashes, {}, count);
+  DifferingStage stage{.copies = copies,
+                       .odd = {},
+                       .right = copies.ranks[static_cast<std::size_t>(right - hashes.begin())],
+                       .has_majority = 2 * count(*right) > std::ssize(hashes)};
   for (std::size_t i = 0; i < hashes.size(); ++i) {
-    if (hashes[i] != *right) odd.push_back(copies.ranks[i]);
+    if (hashes[i] != *right) stage.odd.push_back(copies.ranks[i]);
   }
-  return odd;
+  return stage;
 }
 
 std::string numbers(const std::vector<RankId>& ranks) {
   std::vector<std::int64_t> values;
   for (const RankId rank : ranks) values.push_back(rank.value());
   return fmt::format("{}", fmt::join(values, ", "));
-}
-
-[[noreturn]] void blame(const StageCopies& copies, const std::vector<RankId>& odd, std::int64_t step, RankId rank,
-                        Transport& transport) {
-  if (rank != odd.front()) {
-    std::array<double, 1> nothing{};
-    try {
-      transport.all_sum(nothing);  // the one to report does not come: no other rank ends before it
-    } catch (const TransportError&) {
-    }
-    throw CopiesDifferElsewhereError(fmt::format("the copies of stage {} differ", copies.group.value()));
-  }
-  const bool majority = 2 * odd.size() < copies.ranks.size();
-  const std::string which =
-      majority ? fmt::format("that of rank {} from the others", numbers(odd)) : "and none is known to be right";
-  throw CopiesDifferError(
-      fmt::format("the copies of stage {} on ranks {} differ after step {}, {}: memory, a processor or a network "
-                  "changed bits; test the machine, and train again",
-                  copies.group.value(), numbers(copies.ranks), step, which));
 }
 
 }  // namespace
@@ -84,25 +63,61 @@ std::vector<StageCopies> stage_copies(const Job& job) {
   return all;
 }
 
-void require_equal_copies(const std::vector<StageCopies>& copies,
-                          const std::map<ParameterGroupId, ParameterGroup*>& trained, RankId rank, std::int64_t step,
-                          Transport& transport) {
-  std::vector<double> halves;  // [copies][rank] 32 bits each: exact in a sum with zeros
+void require_repairable(const JobShape& job) {
+  const auto refuse = [](const std::string& why) { throw ConfigError("--on-different-copies repair: " + why); };
+  if (job.schedule.updates) {
+    refuse(fmt::format("schedule {} is asynchronous, and its stages are never all between two updates",
+                       job.schedule.name));
+  }
+  if (job.options.shard_optimizer) {
+    refuse("--shard-optimizer keeps optimizer state once, and no other rank has it; leave out one of them");
+  }
+  if (job.options.device != DeviceKind::Cpu) refuse("is for ranks on CPUs; leave it out");
+  const auto has_copies = [](const auto& group) { return group.size() > 1; };
+  if (!std::ranges::any_of(job.rank_groups(), has_copies)) {
+    refuse("each rank alone holds its stages; take a bidirectional schedule, as chimera, or --data-parallel 2");
+  }
+}
+
+std::uint64_t hash_bytes(std::span<const at::Tensor> tensors) {
+  XXH3_state_t state;
+  XXH3_64bits_reset(&state);
+  for (const at::Tensor& tensor : tensors) {
+    const at::Tensor value = tensor.cpu();
+    XXH3_64bits_update(&state, value.data_ptr(), value.nbytes());
+  }
+  return XXH3_64bits_digest(&state);
+}
+
+std::vector<DifferingStage> differing_stages(const std::vector<StageCopies>& copies, const StateHashes& own,
+                                             RankId rank, Transport& transport) {
+  std::vector<double> numbers;  // [copies][rank] two halves
   for (const StageCopies& stage : copies) {
     for (const RankId member : stage.ranks) {
-      const std::uint64_t hash = member == rank ? hash_of(*trained.at(stage.group)) : 0;
-      halves.push_back(static_cast<double>(hash >> 32U));
-      halves.push_back(static_cast<double>(hash & 0xffffffffU));
+      const auto [high, low] = halves_of(member == rank ? own.at(stage.group) : 0);
+      numbers.insert(numbers.end(), {high, low});
     }
   }
-  if (halves.empty()) return;
-  transport.all_sum(halves);
-  auto half = halves.begin();
+  if (numbers.empty()) return {};
+  transport.all_sum(numbers);
+  std::vector<DifferingStage> differing;
+  auto number = numbers.begin();
   for (const StageCopies& stage : copies) {
-    std::vector<std::pair<double, double>> hashes;
-    for (std::size_t i = 0; i < stage.ranks.size(); ++i, half += 2) hashes.emplace_back(half[0], half[1]);
-    if (const auto odd = odd_ones(stage, hashes); !odd.empty()) blame(stage, odd, step, rank, transport);
+    std::vector<Halves> hashes;
+    for (std::size_t i = 0; i < stage.ranks.size(); ++i, number += 2) hashes.emplace_back(number[0], number[1]);
+    if (DifferingStage found = stage_of(stage, hashes); !found.odd.empty()) differing.push_back(std::move(found));
   }
+  return differing;
+}
+
+std::string describe(const DifferingStage& stage, std::int64_t step) {
+  const std::string which = stage.has_majority ? fmt::format("that of rank {} from the others", numbers(stage.odd))
+                                               : "and none is known to be right";
+  return fmt::format(
+      "the copies of stage {} on ranks {} differ after step {}, {}: memory, a processor or a network changed bits; "
+      "test "
+      "the machine, and train again",
+      stage.copies.group.value(), numbers(stage.copies.ranks), step, which);
 }
 
 }  // namespace chimera

@@ -2,17 +2,20 @@
 // Whether the copies of a stage are still equal, bit by bit: a bit that flipped in memory, a faulty core or a sum that
 // went wrong makes them differ, and nothing else would notice.
 
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
 #include <map>
+#include <span>
+#include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "model/parameter_group.h"
 #include "train/job.h"
 #include "transport/transport.h"
 
 namespace chimera {
 
-/// Ranks that hold the same weights after every step.
+/// Ranks that hold the same after every step.
 struct StageCopies {
   ParameterGroupId group;
   std::vector<RankId> ranks;
@@ -22,22 +25,29 @@ struct StageCopies {
 /// same at the same time.
 [[nodiscard]] std::vector<StageCopies> stage_copies(const Job& job);
 
-/// Copies differ: no rank has weights that are known to be right, from which another could go on.
-class CopiesDifferError : public Error {
- public:
-  using Error::Error;
-};
-/// The same on the ranks that are not to report it.
-class CopiesDifferElsewhereError : public PeerLostError {
- public:
-  using PeerLostError::PeerLostError;
+/// Throws ConfigError where a run has no copies that --on-different-copies repair could repair.
+void require_repairable(const JobShape& job);
+
+/// XXH3 (64 bits) of the bytes of all these tensors, one after the other.
+[[nodiscard]] std::uint64_t hash_bytes(std::span<const at::Tensor> tensors);
+
+/// What each rank has of each stage, as a hash.
+using StateHashes = std::map<ParameterGroupId, std::uint64_t>;
+
+/// A stage whose copies differ.
+struct DifferingStage {
+  StageCopies copies;
+  std::vector<RankId> odd;    ///< whose copy is not the most frequent one; of equally frequent ones the first counts
+  RankId right{0};            ///< that has the most frequent one
+  bool has_majority = false;  ///< more than half of the copies are equal
 };
 
-/// Compares XXH3 hashes (64 bits) of the weights, by one small sum over all ranks, which all call it. `trained`: what
-/// this rank holds. Where copies differ it throws CopiesDifferError on a rank with a copy unlike the others', naming it
-/// (of two the second: nobody knows which is right), and CopiesDifferElsewhereError on the others.
-void require_equal_copies(const std::vector<StageCopies>& copies,
-                          const std::map<ParameterGroupId, ParameterGroup*>& trained, RankId rank, std::int64_t step,
-                          Transport& transport);
+/// Compares hashes by one small sum over all ranks, which all call it, and all get the same. `own`: of every stage of
+/// `copies` that this rank holds.
+[[nodiscard]] std::vector<DifferingStage> differing_stages(const std::vector<StageCopies>& copies,
+                                                           const StateHashes& own, RankId rank, Transport& transport);
+
+/// One line for people, of a stage that differs after a step, counted from 1.
+[[nodiscard]] std::string describe(const DifferingStage& stage, std::int64_t step);
 
 }  // namespace chimera

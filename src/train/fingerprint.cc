@@ -182,6 +182,8 @@ Fingerprint fingerprint(const Job& job) {
       {"--reduction", hash_of(o.reduction)},
       {"--reduction-blocks", hash_of(o.reduction_blocks)},
       {"--documents", hash_of(o.documents, o.end_of_document)},
+      {"--verify-messages", hash_of(o.verify_messages)},
+      {"--on-different-copies", hash_of(o.different_copies)},
       {"--validate-every", hash_of(o.validate_every)},
       {"--validate-batches", hash_of(o.validate_batches)},
       {"--sample-every, --prompt", hash_of(o.sample_every, std::string_view(o.prompt))},

@@ -14,6 +14,7 @@
 #include "model_folder/same_model.h"
 #include "plan/named_partition.h"
 #include "train/asynchronous.h"
+#include "train/copies.h"
 #include "train/device.h"
 #include "train/export_model.h"
 #include "train/job_checkpoints.h"
@@ -66,6 +67,9 @@ void require_possible(const TrainOptions& options) {
   }
   for (const std::string& fault : {fault_of(options.learning_rate, options.steps), fault_of(options.optimizer)}) {
     if (!fault.empty()) throw ConfigError("--" + fault);
+  }
+  if (options.verify_messages && options.device != DeviceKind::Cpu) {
+    throw ConfigError("--verify-messages: is for tensors on CPUs; use --device cpu, or leave it out");
   }
   if (!(options.dropout >= 0 && options.dropout < 1)) {
     throw ConfigError(fmt::format("--dropout must be at least 0 and below 1, not {:g}", options.dropout));
@@ -200,6 +204,7 @@ JobShape job_shape(const TrainOptions& options) {
   job.tied = job.model.tied;
   require_fitting(job);
   if (job.schedule.updates) require_asynchronous(job);
+  if (options.different_copies == DifferentCopies::Repair) require_repairable(job);
   return job;
 }
 

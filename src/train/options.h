@@ -46,6 +46,15 @@ template <>
 inline constexpr auto kNames<Recover> =
     std::to_array<Named<Recover>>({{Recover::Restart, "restart"}, {Recover::Twin, "twin"}, {Recover::None, "none"}});
 
+/// What becomes of copies of a stage that differ.
+enum class DifferentCopies : std::uint8_t {
+  Abort,   ///< they end the run
+  Repair,  ///< those that are unlike most take over what most have; where there is no majority, they end the run
+};
+template <>
+inline constexpr auto kNames<DifferentCopies> =
+    std::to_array<Named<DifferentCopies>>({{DifferentCopies::Abort, "abort"}, {DifferentCopies::Repair, "repair"}});
+
 /// Found within three seconds, with the look that comes after it.
 inline constexpr double kHangSeconds = 2.5;
 
@@ -106,6 +115,8 @@ struct TrainOptions {
   std::int64_t max_restarts = 0;  // of a job whose ranks failed, from its newest checkpoint
   Recover recover = Recover::Restart;
   std::int64_t max_recoveries = 100;  // by twins, in one start of the job
+  DifferentCopies different_copies = DifferentCopies::Abort;
+  bool verify_messages = false;  // whether receivers compare what arrives with checksums of what was sent
   CheckpointOptions checkpoint;
   ResumeOptions resume;
 
@@ -116,6 +127,16 @@ struct TrainOptions {
   /// Whether the update of a step, counted from 1, is left out where something is not finite.
   [[nodiscard]] bool skips_non_finite(std::int64_t step) const {
     return non_finite == NonFinite::Skip || (non_finite == NonFinite::Rollback && step == failed_step);
+  }
+  /// Steps after which the copies of every stage are compared (train/copies.h), as they are after the last one. A hash
+  /// takes about a thousandth of what computing takes. A copy is repaired before it spoils a sum of gradients.
+  [[nodiscard]] std::int64_t steps_between_comparisons() const {
+    return different_copies == DifferentCopies::Repair ? 1 : 10;
+  }
+  /// Whether each rank makes sure before each update that nothing has changed since the last one: one that finds a
+  /// change can be replaced.
+  [[nodiscard]] bool watches_weights() const {
+    return different_copies == DifferentCopies::Repair && recover == Recover::Twin;
   }
   /// How long ranks may do nothing before their first step is done, where disks may be slow. Who wants hangs found
   /// sooner than by default wants that there too.

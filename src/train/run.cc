@@ -28,6 +28,7 @@
 #include "train/epochs.h"
 #include "train/event_file.h"
 #include "train/export_model.h"
+#include "train/final_error.h"
 #include "train/fingerprint.h"
 #include "train/observation.h"
 #include "train/report.h"
@@ -47,6 +48,7 @@ struct Failure {
   std::string message;
   bool own_cause = true;
   ExitCode code = ExitCode::No;  // of this rank
+  bool is_final = false;         // no twin helps
 };
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
@@ -59,6 +61,8 @@ Failure failure_of(const std::exception_ptr& exception, const std::string& op) {
     return {op, first_line(error.what()), false, ExitCode::PeerLost};
   } catch (const ConfigError& error) {
     return {op, first_line(error.what()), true, ExitCode::Usage};
+  } catch (const FinalError& error) {
+    return {op, first_line(error.what()), true, ExitCode::No, /*is_final=*/true};
   } catch (const c10::Error& error) {
     return {op, first_line(error.what_without_backtrace())};
   } catch (const std::exception& error) {
@@ -380,7 +384,7 @@ int run_rank(const Job& job, RankEnvironment rank) {
     return exit_code(is_whole);
   } catch (...) {
     const Failure failure = failure_of(std::current_exception(), op);
-    report_failure(failure.op, failure.message, failure.own_cause, failure.code == ExitCode::Usage);
+    report_failure(failure.op, failure.message, failure.own_cause, failure.code == ExitCode::Usage, failure.is_final);
     return static_cast<int>(failure.code);
   }
 }

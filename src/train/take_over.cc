@@ -40,6 +40,7 @@ std::vector<RankState> gather(const RankState& own, RankId rank, std::int64_t ra
 void Trainer::drop_step() {
   fault_point("leave");
   executor_->drop();
+  hashes_.clear();
   if (checkpointer_) checkpointer_->drop();
 }
 
@@ -93,9 +94,13 @@ void Trainer::agree_on_last_step(RankId teller) {
 }
 
 /// Weights and what the optimizer remembers of them, in an order that is the same on all ranks that hold the group.
+/// Weights alone where optimizer state is shared out.
 std::vector<at::Tensor> Trainer::state_of(ParameterGroupId group) const {
   std::vector<at::Tensor> tensors;
-  const std::vector<OptimizerTensor> remembered = optimizer_->state();
+  std::vector<OptimizerTensor> remembered;
+  if (!job_.options.shard_optimizer) {
+    remembered = optimizer_ ? optimizer_->state() : stage_optimizers_.at(StageId(group.value()))->state();
+  }
   for (const Parameter& parameter : trained_.at(group)->parameters()) {
     tensors.push_back(parameter.value.detach());
     for (const OptimizerTensor& state : remembered) {

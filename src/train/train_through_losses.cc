@@ -3,7 +3,7 @@
 #include <exception>
 
 #include "launch/rank.h"
-#include "train/copies.h"
+#include "train/final_error.h"
 
 namespace chimera {
 
@@ -24,9 +24,9 @@ RunSummary train_through_losses(const Job& job, RankId rank, Epochs& epochs, std
       }
       on_begin();
       return trainer->run(on_step);
-    } catch (const CopiesDifferError&) {
+    } catch (const FinalError&) {
       throw;
-    } catch (const CopiesDifferElsewhereError&) {
+    } catch (const FinalElsewhereError&) {
       throw;
     } catch (const std::exception& error) {
       if (!epochs.must_leave(error, trainer ? trainer->current() : "start-up")) throw;

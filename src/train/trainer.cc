@@ -17,7 +17,6 @@
 #include "engine/sharded_optimizer.h"
 #include "engine/stored_values.h"
 #include "launch/rank.h"
-#include "train/copies.h"
 #include "train/device.h"
 #include "train/job_checkpoints.h"
 #include "train/parameters_hash.h"
@@ -46,8 +45,10 @@ Trainer::Trainer(const Job& job, RankId rank, Transport& transport, Beginning be
       rank_(rank),
       place_(job.ranks.place(rank)),
       device_(device_of(job.options, rank)),
-      transport_(transport),
+      verified_(job.options.verify_messages ? std::optional<VerifiedMessages>(transport) : std::nullopt),
+      transport_(verified_ ? static_cast<Transport&>(*verified_) : transport),
       loader_(job, place_, device_),
+      copies_(stage_copies(job)),
       first_step_(job.first_step),
       done_(job.first_step),
       has_weights_(beginning == Beginning::Own) {
@@ -148,8 +149,8 @@ bool Trainer::close_step(const std::function<void(const StepMetrics&)>& on_step)
   const TrainOptions& options = job_.options;
   StepMetrics& metrics = last_metrics_;
   const bool last = metrics.step == options.steps;
+  if (last || metrics.step % options.steps_between_comparisons() == 0) compare_copies();
   if (job_.canonical) metrics.parameters_hash = hash_parameters();
-  if (last || metrics.step % kStepsBetweenComparisons == 0) compare_copies();
   if (options.validate_every > 0 && (metrics.step % options.validate_every == 0 || last)) {
     metrics.validation_loss = validate();
   }
@@ -165,12 +166,10 @@ bool Trainer::close_step(const std::function<void(const StepMetrics&)>& on_step)
 bool Trainer::save_where_due(const StepMetrics& metrics) {
   const bool is_due = checkpointer_->is_due(metrics.step);
   const bool stops = checkpointer_->stops_after(metrics.step);
-  if ((is_due || stops) && metrics.step % kStepsBetweenComparisons != 0) compare_copies();
+  if ((is_due || stops) && metrics.step % job_.options.steps_between_comparisons() != 0) compare_copies();
   if (is_due) checkpointer_->save(metrics);
   return !stops;
 }
-
-void Trainer::compare_copies() { require_equal_copies(stage_copies(job_), trained_, rank_, step_ + 1, transport_); }
 
 void Trainer::trace(bool on, std::function<MemorySample()> look_at_memory) {
   tracer_.reset();
@@ -192,7 +191,7 @@ StepMetrics Trainer::train_step(std::int64_t step) {
 
 StepMetrics Trainer::do_step(std::int64_t step) {
   step_ = step;
-  fault_point("step");
+  rehearse_flip("step", 0);
   const auto start = Clock::now();
   loader_.begin_step(step);
   const std::int64_t n = job_.schedule.micro_batches;
@@ -230,7 +229,8 @@ StepMetrics Trainer::do_step(std::int64_t step) {
   last_metrics_ = metrics;
   done_ = metrics.step;
   is_closed_ = false;
-  if (fault_point("updated")) flip_a_bit();
+  rehearse_flip("updated", 0);
+  rehearse_flip("moments", 1);
   return metrics;
 }
 
@@ -266,12 +266,6 @@ std::vector<const ParameterGroup*> Trainer::own_groups() const {
 
 std::string Trainer::hash_parameters() { return parameters_hash(job_.parameters, own_groups(), transport_); }
 
-/// Rehearses a fault: flips one of the leading bits of the first weight here.
-void Trainer::flip_a_bit() {
-  const at::Tensor value = trained_.begin()->second->parameters().front().value.detach();
-  static_cast<std::uint8_t*>(value.data_ptr())[value.element_size() - 2] ^= 1U;
-}
-
 double Trainer::validate() {
   const std::int64_t samples = job_.validation_samples->count();
   const std::int64_t batches = std::clamp<std::int64_t>(samples / job_.mini_batch(), 1, job_.options.validate_batches);
@@ -296,7 +290,10 @@ std::string Trainer::say() {
 
 void Trainer::note_instruction(const Instruction& instruction) {
   // Whoever comes here has waited for all gradients. Validation has no gradients, and no step that could be given up.
-  if (instruction.kind == InstructionKind::ReduceScalars) voted_for_ = std::max(voted_for_, step_ + 1);
+  if (instruction.kind == InstructionKind::ReduceScalars) {
+    if (done_ == step_ && job_.options.watches_weights()) require_unchanged();
+    voted_for_ = std::max(voted_for_, step_ + 1);
+  }
   note_progress({RankProgress::Phase::Steps, step_ + 1, instruction});
 }
 

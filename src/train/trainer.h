@@ -6,17 +6,20 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/optimizer.h"
 #include "model/first_values.h"
 #include "runtime/executor.h"
 #include "train/checkpointer.h"
+#include "train/copies.h"
 #include "train/job.h"
 #include "train/loader.h"
 #include "train/metrics.h"
 #include "train/settlement.h"
 #include "transport/transport.h"
+#include "transport/verified_messages.h"
 
 namespace chimera {
 
@@ -28,10 +31,6 @@ struct RunSummary {
   double step_seconds = 0;       // median of the steps, likewise
   double optimizer_seconds = 0;  // mean of the slowest worker's optimizer step
 };
-
-/// Steps after which the copies of every stage are compared (train/copies.h), as they are after the last one. Hashing
-/// weights takes about a thousandth of what computing with them takes.
-inline constexpr std::int64_t kStepsBetweenComparisons = 10;
 
 /// Steps in a row whose update may be left out before the run ends: it will not find back by itself.
 inline constexpr std::int64_t kMostSkippedInRow = 10;
@@ -50,7 +49,7 @@ class Trainer {
 
   /// Trains all steps that the job has left and calls `on_step` after each. Then checkpoints are saved, where the job
   /// saves any; such a job ends before its last step where it is asked to (stop_signals.h). Throws what Executor::run
-  /// throws, which is Error where a loss or the gradient norm is not finite, and what require_equal_copies() throws.
+  /// throws, which is Error where a loss or the gradient norm is not finite, and FinalError where copies differ.
   /// Called again after that, drop_step() and take_over() it goes on; `on_step` may then get the last step once more.
   RunSummary run(const std::function<void(const StepMetrics&)>& on_step);
 
@@ -104,8 +103,11 @@ class Trainer {
   void make_optimizers();
   void make_checkpointer();
   bool save_where_due(const StepMetrics& metrics);
+  void rehearse_flip(std::string_view point, std::size_t tensor);
+  [[nodiscard]] StateHashes hash_copies() const;
   void compare_copies();
-  void flip_a_bit();
+  void repair(const DifferingStage& stage);
+  void require_unchanged() const;
   std::string hash_parameters();
   void note_instruction(const Instruction& instruction);
   std::function<void(const std::string&, bool)> skip_hook(std::int64_t step);
@@ -119,6 +121,7 @@ class Trainer {
   RankId rank_;
   GroupWorker place_;
   at::Device device_;
+  std::optional<VerifiedMessages> verified_;  // where the job verifies messages
   Transport& transport_;
   Loader loader_;
   std::map<StageId, std::unique_ptr<Stage>> stages_;
@@ -127,6 +130,8 @@ class Trainer {
   std::unique_ptr<Optimizer> optimizer_;                            // of all stages
   std::map<StageId, std::unique_ptr<Optimizer>> stage_optimizers_;  // in its place, where schedules are asynchronous
   std::unique_ptr<Executor> executor_;
+  std::vector<StageCopies> copies_;
+  StateHashes hashes_;                        // when they were compared last
   std::optional<Checkpointer> checkpointer_;  // where the job saves checkpoints
   StepMetrics last_metrics_;                  // of the last step that was done
   std::optional<Tracer> tracer_;

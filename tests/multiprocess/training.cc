@@ -50,6 +50,15 @@ std::vector<nlohmann::json> read_metrics(const std::string& path) {
   return steps;
 }
 
+std::vector<nlohmann::json> numbers_in(const Scratch& scratch) {
+  std::vector<nlohmann::json> numbers;
+  for (auto line : read_metrics(scratch.path("metrics.jsonl"))) {
+    for (const char* name : {"step_seconds", "tokens_per_second", "peak_memory_bytes", "eta_seconds"}) line.erase(name);
+    numbers.push_back(std::move(line));
+  }
+  return numbers;
+}
+
 std::vector<std::string> complaints(const ProgramResult& result) {
   std::vector<std::string> lines = lines_of(result.messages);
   std::erase_if(lines, [](const std::string& line) { return line.starts_with("step "); });

@@ -24,6 +24,9 @@ using Arguments = std::vector<std::string>;
 /// The objects of a metrics file, one a line. A line that is no JSON object fails the test.
 [[nodiscard]] std::vector<nlohmann::json> read_metrics(const std::string& path);
 
+/// The lines of its `metrics.jsonl`, without what depends on clocks and memory.
+[[nodiscard]] std::vector<nlohmann::json> numbers_in(const Scratch& scratch);
+
 /// What stands on stderr besides progress lines.
 [[nodiscard]] std::vector<std::string> complaints(const ProgramResult& result);
 

@@ -1,0 +1,117 @@
+// Bits that flip in a message, in a weight or in what the optimizer remembers: found, and mended where that is asked
+// for, with the numbers of a run that nothing has disturbed.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "multiprocess/training.h"
+#include "support/scratch.h"
+
+namespace chimera::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::StartsWith;
+
+/// Ranks 0 and 3 both hold stages 0 and 3, ranks 1 and 2 both hold the others; or all four ranks hold the one stage.
+const Arguments kTwoCopies = {"--schedule", "chimera", "--stages", "4", "--micro-batches", "8"};
+const Arguments kFourCopies = {"--schedule", "1f1b", "--stages", "1", "--micro-batches", "2", "--data-parallel", "4"};
+const Arguments kThreads = {"--transport", "threads"};
+const Arguments kRepair = {"--on-different-copies", "repair"};
+
+Arguments training(const Scratch& scratch, const Arguments& flags) {
+  return small_training(scratch) + flags +
+         Arguments{"--model", "gpt2-tiny", "--steps", "4", "--reduction", "canonical", "--reduction-blocks", "4"};
+}
+
+const std::vector<nlohmann::json>& undisturbed() {
+  static const std::vector<nlohmann::json> numbers = [] {
+    const Scratch scratch;
+    EXPECT_EQ(run_program(training(scratch, kTwoCopies + kThreads)).exit_code, 0);
+    return numbers_in(scratch);
+  }();
+  return numbers;
+}
+
+/// What remains of a run with a fault: the lines on its messages.
+std::vector<std::string> lines_of(const Scratch& scratch, const std::string& fault, const Arguments& flags,
+                                  int exit_code) {
+  const ProgramResult result = ProgramRun(training(scratch, flags), {.environment = {"CHIMERA_FAULT=" + fault}}).wait();
+  EXPECT_EQ(result.exit_code, exit_code) << result.messages;
+  EXPECT_EQ(result.orphans, 0);
+  return complaints(result);
+}
+
+constexpr const char* kChanged =
+    "chimera: rank 1 failed at [^:]+: the (activations|gradient) of stage [0-3] for micro-batch [0-7] of replica [01] "
+    "in "
+    "step 2 changed on the way from rank [0-3] to rank 1 .XXH3 [0-9a-f]{16}, sent with [0-9a-f]{16}.: test memory, "
+    "processors and network of both machines";
+
+TEST(BitFlipTest, OneInAMessageEndsTheRunWithBothEndsNamed) {
+  for (const Arguments& transport : {Arguments{}, kThreads}) {
+    const Scratch scratch;
+    EXPECT_THAT(lines_of(scratch, "flip@message:1:17", kTwoCopies + transport + Arguments{"--verify-messages"}, 1),
+                ElementsAre(MatchesRegex(kChanged)));
+  }
+}
+
+TEST(BitFlipTest, OneInAMessageIsSentAgainWhereARankCanBeReplaced) {
+  const Scratch scratch;
+  const auto lines =
+      lines_of(scratch, "flip@message:1:17", kTwoCopies + Arguments{"--verify-messages", "--recover", "twin"}, 0);
+  EXPECT_THAT(lines, ElementsAre(MatchesRegex(std::string(kChanged) +
+                                              " in step 2; recovery 1 of 100: goes on with step 2 after [0-9.]+ s")));
+  EXPECT_EQ(numbers_in(scratch), undisturbed());
+}
+
+TEST(BitFlipTest, OneInACopyIsRepairedFromTheMajority) {
+  const Scratch scratch;
+  const auto lines = lines_of(scratch, "flip@updated:2:2,flip@moments:0:3", kFourCopies + kThreads + kRepair, 0);
+  const auto repaired = [](int rank, int step, int right) {
+    return StartsWith(fmt::format(
+        "chimera: rank {}: its copy of stage 0 differed from most after step {}, and is now that of rank {}; test",
+        rank, step, right));
+  };
+  EXPECT_THAT(lines, ElementsAre(repaired(2, 2, 0), repaired(0, 3, 1)));
+  EXPECT_EQ(numbers_in(scratch), undisturbed());
+}
+
+TEST(BitFlipTest, WithoutAMajorityTheRunStartsAgainFromItsCheckpoint) {
+  const Scratch scratch;
+  const Arguments saves = {"--checkpoint", scratch.path("run"), "--save-every", "1", "--max-restarts", "1"};
+  EXPECT_THAT(
+      lines_of(scratch, "flip@moments:2:3", kTwoCopies + kRepair + saves, 0),
+      ElementsAre(StartsWith("chimera: rank 2 failed at step 3: the copies of stage 1 on ranks 1, 2 differ after "
+                             "step 3, and none is known to be right"),
+                  StartsWith("chimera: restart 1 of 1: goes on from step 2")));
+  EXPECT_EQ(numbers_in(scratch), undisturbed());
+}
+
+TEST(BitFlipTest, OneInAWeightAtRestIsFoundBeforeItsStepCountsAndTheRankIsReplaced) {
+  const Scratch scratch;
+  EXPECT_THAT(
+      lines_of(scratch, "flip@step:2:3", kTwoCopies + kRepair + Arguments{"--recover", "twin"}, 0),
+      ElementsAre(MatchesRegex("chimera: rank 2 failed at [^:]*: weights or optimizer state of this rank changed "
+                               "in step 3, before its update: .*; recovery 1 of 100: goes on with step 3 .*")));
+  EXPECT_EQ(numbers_in(scratch), undisturbed());
+}
+
+TEST(BitFlipTest, NoCopiesAreRepairedThatARunDoesNotHave) {
+  const auto refusal = [](const Arguments& flags) {
+    const Scratch scratch;
+    const ProgramResult result = run_program(small_training(scratch) + flags + kRepair);
+    EXPECT_EQ(result.exit_code, 2);
+    return result.messages;
+  };
+  EXPECT_THAT(refusal({"--schedule", "1f1b", "--stages", "2"}), HasSubstr("each rank alone holds its stages"));
+  EXPECT_THAT(refusal({"--stages", "2", "--shard-optimizer"}), HasSubstr("keeps optimizer state once"));
+  EXPECT_THAT(refusal({"--schedule", "pipedream", "--stages", "2", "--data-parallel", "3"}),
+              HasSubstr("schedule pipedream is asynchronous"));
+}
+
+}  // namespace
+}  // namespace chimera::testing
