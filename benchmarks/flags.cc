@@ -1,4 +1,5 @@
-// What flags of `chimera train` cost in time and save in memory: --shard-optimizer and --reduction canonical.
+// What flags of `chimera train` cost in time and save in memory: --shard-optimizer, --reduction canonical and
+// --verify-messages.
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
@@ -44,10 +45,14 @@ struct Variant {
   std::string name;
   bool shard_optimizer = false;
   ReductionOrder reduction = ReductionOrder::Natural;
+  bool verify_messages = false;
 };
 
 std::vector<Variant> variants() {
-  return {{"natural"}, {"--shard-optimizer", true}, {"--reduction canonical", false, ReductionOrder::Canonical}};
+  return {{"natural"},
+          {"--shard-optimizer", true},
+          {"--reduction canonical", false, ReductionOrder::Canonical},
+          {"--verify-messages", false, ReductionOrder::Natural, true}};
 }
 
 TrainOptions options_of(const Variant& variant, const Options& options) {
@@ -58,6 +63,7 @@ TrainOptions options_of(const Variant& variant, const Options& options) {
   train.threads = 1;
   train.shard_optimizer = variant.shard_optimizer;
   train.reduction = variant.reduction;
+  train.verify_messages = variant.verify_messages;
   return train;
 }
 

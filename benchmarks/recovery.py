@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """What failures and preemptions cost, and whether the run that goes on is the one that nothing has disturbed.
 
-  benchmarks/recovery.py [--kills 100] [--twins 100] [--preemptions 100] [--faults 300] [--seed 1]
+  benchmarks/recovery.py [--kills 100] [--twins 100] [--preemptions 100] [--faults 300] [--flips 300] [--seed 1]
       [--program build/chimera]
 
-Four campaigns on gpt2-tiny, four ranks, `--reduction canonical`; 0 leaves one out.
+Five campaigns on gpt2-tiny, four ranks, `--reduction canonical`; 0 leaves one out.
 
 kills        one run with --max-restarts: a random rank gets SIGKILL at a random moment, again and again. Measured is the
              time from the kill until two more steps are done than before: the next one may have been as good as done.
@@ -16,6 +16,9 @@ preemptions  SIGTERM, SIGUSR1 or SIGHUP to the launcher or to all processes at a
 faults       short runs with --max-restarts, each with one fault (CHIMERA_FAULT) of a random kind, at a random place of a
              random rank. Each must end with exit code 0 and the parameters of the undisturbed run after every step, and
              `chimera diagnose` must name the rank.
+flips        short runs with --verify-messages, --on-different-copies repair and --recover twin on four copies of each stage.
+             In each one bit flips in a message, a weight or a moment of the optimizer, before or after an update. Each
+             must say so and end with exit code 0 and the parameters of the undisturbed run after every step.
 
 Exits with 1 where anything was not as it must be."""
 import argparse
@@ -253,19 +256,44 @@ def fault_campaign(options, chance):
           f"diagnose named the rank in {named} of {judged}", flush=True)
 
 
+def flip_campaign(options, chance):
+    steps = 6
+    with tempfile.TemporaryDirectory() as folder:
+        clean = undisturbed(options, folder, steps)
+    flags = ["--pipelines", "4", "--verify-messages", "--on-different-copies", "repair", "--recover", "twin"]
+    found, equal = 0, 0
+    for number in range(options.flips):
+        point = chance.choice(["message", "step", "updated", "moments"])
+        # from the second step on, as ranks are replaced then; 12 of a step's messages come to each rank
+        passage = chance.randint(13, 12 * steps) if point == "message" else chance.randint(2, steps)
+        fault = f"flip@{point}:{chance.randrange(RANKS)}:{passage}"
+        with tempfile.TemporaryDirectory() as folder:
+            run = Run(options, folder, steps, flags, fault)
+            run.start()
+            code = run.end()
+            run.await_step_after(steps - 1)
+            is_found = re.search("changed on the way|changed since the last|differed from most", run.messages()) is not None
+            is_equal = code == 0 and run.steps == clean and not run.contradictions
+            require(is_found and is_equal, f"flip {number}, {fault}: exit code {code}: {run.messages()[-500:]}")
+            found, equal = found + is_found, equal + is_equal
+    print(f"flips: {found} of {options.flips} found; {equal} runs ended with the parameters of the undisturbed run after "
+          "every step", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--twins", type=int, default=100)
     parser.add_argument("--preemptions", type=int, default=100)
     parser.add_argument("--faults", type=int, default=300)
+    parser.add_argument("--flips", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--program", default=str(ROOT / "build/chimera"))
     parser.add_argument("--data", default=str(ROOT / "README.md"))
     options = parser.parse_args()
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; gpt2-tiny, {RANKS} ranks", flush=True)
     campaigns = {kill_campaign: options.kills, twin_campaign: options.twins, preemption_campaign: options.preemptions,
-                 fault_campaign: options.faults}
+                 fault_campaign: options.faults, flip_campaign: options.flips}
     with tempfile.TemporaryDirectory() as folder:  # whatever happens to the text meanwhile
         options.data = shutil.copy(options.data, folder)
         for campaign, count in campaigns.items():

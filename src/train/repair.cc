@@ -44,7 +44,7 @@ void Trainer::compare_copies() {
                        std::ranges::all_of(differing, &DifferingStage::has_majority);
   if (!repairs) {
     const DifferingStage& first = differing.front();
-    end_everywhere(describe(first, step_ + 1), rank_ == first.odd.front(), transport_);
+    end_everywhere(describe(first, done_), rank_ == first.odd.front(), transport_);
   }
   for (const DifferingStage& stage : differing) repair(stage);
   for (const auto& [id, stage] : stages_) stage->update_copies();
@@ -59,17 +59,15 @@ void Trainer::repair(const DifferingStage& stage) {
     messages().write(fmt::format(
         "chimera: rank {0}: its copy of stage {1} differed from most after step {2}, and is now that of rank {3}; test "
         "memory and processors of the machine of rank {0}\n",
-        odd.value(), stage.copies.group.value(), step_ + 1, stage.right.value()));
+        odd.value(), stage.copies.group.value(), done_, stage.right.value()));
   }
 }
 
 /// Before a rank says that it has all gradients of a step: they are of no use where its own weights changed meanwhile.
 void Trainer::require_unchanged() const {
   if (hashes_.empty() || hash_copies() == hashes_) return;
-  throw Error(fmt::format(
-      "weights or optimizer state of this rank changed in step {}, before its update: memory or a processor changed "
-      "bits; test the machine",
-      step_ + 1));
+  throw Error(
+      "weights or optimizer state of this rank changed since the last update: memory or a processor changes bits");
 }
 
 }  // namespace chimera

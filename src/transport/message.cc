@@ -27,7 +27,7 @@ void check_bits(const at::Tensor& tensor, const TensorSpec& spec, const MessageT
   const Op& op = arrived.op;
   throw TransportError(fmt::format(
       "the {} of stage {} for micro-batch {} of replica {} in step {} changed on the way from rank {} to rank {} (XXH3 "
-      "{:016x}, sent with {}): test memory, processors and network of both machines",
+      "{:016x}, sent with {}): memory, a processor or a network changes bits",
       op.kind == OpKind::Forward ? "activations" : "gradient", op.stage.value(), op.micro_batch.value(),
       op.replica.value(), arrived.step, from.value(), to.value(), checksum,
       arrived.checksum ? fmt::format("{:016x}", *arrived.checksum) : "none"));
