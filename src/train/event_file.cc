@@ -75,6 +75,15 @@ std::string new_path(const std::string& folder) {
   return fmt::format("{}/events.out.tfevents.{:.0f}.{}.{}", folder, now(), host.data(), ::getpid());
 }
 
+RecordFile new_file(const std::string& folder) {
+  const std::string path = new_path(folder);
+  FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  if (file.get() < 0) {
+    throw ConfigError(fmt::format("--tensorboard {}: cannot be written ({})", folder, system_message(errno)));
+  }
+  return {std::move(file), "--tensorboard " + path};
+}
+
 }  // namespace
 
 std::string event_record(std::string_view data) {
@@ -100,28 +109,12 @@ std::string step_event(const StepMetrics& metrics, double wall_time) {
   return event;
 }
 
-EventFile::EventFile(const std::string& folder)
-    : path_(new_path(folder)), file_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
-  if (file_.get() < 0) {
-    throw ConfigError(fmt::format("--tensorboard {}: cannot be written ({})", folder, system_message(errno)));
-  }
+EventFile::EventFile(const std::string& folder) : records_(new_file(folder)) {
   std::string version = event_at(now());
   add_bytes(version, 3, "brain.Event:2");  // Event.file_version
-  add(version);
+  records_.add(event_record(version));
 }
 
-void EventFile::write(const StepMetrics& metrics) { add(step_event(metrics, now())); }
-
-void EventFile::add(const std::string& event) {
-  const std::string record = event_record(event);
-  const auto written = ::write(file_.get(), record.data(), record.size());
-  if (written == static_cast<ssize_t>(record.size())) {
-    size_ += written;
-    return;
-  }
-  const int cause = written < 0 ? errno : ENOSPC;
-  static_cast<void>(::ftruncate(file_.get(), size_));  // a record in part would hide those behind it
-  throw Error(fmt::format("--tensorboard {}: {}", path_, system_message(cause)));
-}
+void EventFile::write(const StepMetrics& metrics) { records_.add(event_record(step_event(metrics, now()))); }
 
 }  // namespace chimera

@@ -26,15 +26,13 @@ class EventFile {
   /// Makes the folder where it does not exist, and in it events.out.tfevents.TIME.HOST.PID, which begins with the
   /// version of its format. Throws ConfigError where they cannot be made.
   explicit EventFile(const std::string& folder);
-  /// Adds the step, or throws Error, on a full disk for example.
+  /// Adds the step, as RecordFile::add() does.
   void write(const StepMetrics& metrics);
+  /// As RecordFile::finish().
+  void finish() { records_.finish(); }
 
  private:
-  void add(const std::string& event);
-
-  std::string path_;
-  FileDescriptor file_;
-  off_t size_ = 0;  // of whole records
+  RecordFile records_;
 };
 
 }  // namespace chimera

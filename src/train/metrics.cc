@@ -50,29 +50,24 @@ off_t bytes_up_to(const std::string& path, std::int64_t last_step) {
   return bytes;
 }
 
+/// The file, open for more lines behind the first `bytes`.
+FileDescriptor open_for_lines(const std::string& path, off_t bytes) {
+  FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0666));
+  std::error_code none;
+  const bool is_kept = file.get() >= 0 && !std::filesystem::is_regular_file(path, none);
+  if (file.get() < 0 || (!is_kept && ::ftruncate(file.get(), bytes) != 0)) {
+    throw ConfigError(fmt::format("--metrics {}: cannot be written ({})", path, system_message(errno)));
+  }
+  return file;
+}
+
+RecordFile lines_of(const std::string& path, off_t bytes) {
+  return {open_for_lines(path, bytes), "--metrics " + path, bytes};
+}
+
 }  // namespace
 
 MetricsFile::MetricsFile(const std::string& path, std::int64_t last_step)
-    : path_(path), size_(bytes_up_to(path, last_step)) {
-  file_ = FileDescriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0666));
-  std::error_code none;
-  const bool is_kept = file_.get() >= 0 && !std::filesystem::is_regular_file(path, none);
-  if (file_.get() < 0 || (!is_kept && ::ftruncate(file_.get(), size_) != 0)) {
-    throw ConfigError(fmt::format("--metrics {}: cannot be written ({})", path, system_message(errno)));
-  }
-}
-
-void MetricsFile::write(const StepMetrics& metrics) {
-  const std::string line = to_json_line(metrics);
-  const auto written = ::write(file_.get(), line.data(), line.size());
-  const int cause = written < 0 ? errno : ENOSPC;
-  if (written == static_cast<ssize_t>(line.size())) {
-    size_ += written;
-  } else if (cause != EPIPE) {
-    // Takes back the part of this line for which there was room.
-    [[maybe_unused]] const int cut = ::ftruncate(file_.get(), size_);
-    throw Error(fmt::format("--metrics {}: {}", path_, system_message(cause)));
-  }
-}
+    : lines_(lines_of(path, bytes_up_to(path, last_step))) {}
 
 }  // namespace chimera

@@ -1,13 +1,12 @@
 #pragma once
 // What a step did, as a line of JSON.
 
-#include <sys/types.h>
-
 #include <cstdint>
 #include <optional>
 #include <string>
 
-#include "core/file_descriptor.h"
+#include "train/loss_watch.h"
+#include "train/record_file.h"
 
 namespace chimera {
 
@@ -20,9 +19,10 @@ struct StepMetrics {
   double step_seconds = 0;
   double tokens_per_second = 0;
   double peak_memory_bytes = 0;
-  bool is_skipped = false;             // its loss or a gradient was not finite, and it made no update
+  bool is_skipped = false;             // it made no update: its loss or a gradient was not finite, or it is left out
   std::int64_t skipped = 0;            // such steps so far, since the run began or went on
   std::int64_t updates = 0;            // of each weight, since the first step of all
+  LossWatch loss_watch = {};           // after this step
   std::optional<double> utilization;   // model FLOPs over what the machine's matrix products reach (MFU), where known
   std::optional<double> seconds_left;  // of the run, by its last steps
   std::optional<double> validation_loss;
@@ -40,14 +40,13 @@ class MetricsFile {
   /// Empties the file, or keeps its lines up to that of `last_step`, the step that the run goes on from. Throws
   /// ConfigError where it cannot be written.
   explicit MetricsFile(const std::string& path, std::int64_t last_step = 0);
-  /// Adds a line, or throws Error, on a full disk for example; the file then ends with the line before. A pipe that
-  /// nobody reads any more takes no lines, which is no error.
-  void write(const StepMetrics& metrics);
+  /// Adds a line, as RecordFile::add() does.
+  void write(const StepMetrics& metrics) { lines_.add(to_json_line(metrics)); }
+  /// As RecordFile::finish().
+  void finish() { lines_.finish(); }
 
  private:
-  FileDescriptor file_;
-  std::string path_;
-  off_t size_ = 0;  // of all whole lines
+  RecordFile lines_;
 };
 
 }  // namespace chimera

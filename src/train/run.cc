@@ -217,6 +217,9 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
     }
     if (meter) write_tensor_memory(job, rank, transport, *meter);
     if (speaks && run.steps > 0) output().write(summary(job, run, available_cores()));
+    if (speaks && !run.paces.empty()) output().write(straggler_report(run.paces, run.step_seconds));
+    if (metrics) metrics->finish();
+    if (events) events->finish();
     if (!is_saved) {
       throw Error(fmt::format("--checkpoint {}: the last step is not saved", job.options.checkpoint.folder));
     }

@@ -78,10 +78,37 @@ TEST(MetricsFileTest, EndsWithAWholeLineOnAFullDisk) {
   const std::string line = to_json_line({});
   const SmallDisk disk(2 * line.size() + line.size() / 2);
   MetricsFile file(path);
-  file.write({});
-  file.write({});
-  EXPECT_THAT([&] { file.write({}); }, ThrowsMessage<Error>(HasSubstr("metrics.jsonl: No space left on device")));
+  for (int i = 0; i < 4; ++i) file.write({});
   EXPECT_EQ(read_file(path), line + line);
+  EXPECT_THAT([&] { file.finish(); },
+              ThrowsMessage<Error>(HasSubstr("metrics.jsonl: its end is missing: No space left on device")));
+  EXPECT_EQ(read_file(path), line + line);
+}
+
+TEST(MetricsFileTest, HasAllLinesOnceThereIsRoomAgain) {
+  const testing::Scratch scratch;
+  const std::string path = scratch.path("metrics.jsonl");
+  std::string all;
+  MetricsFile file(path);
+  const auto write = [&](std::int64_t step) {
+    file.write(of_step(step));
+    all += to_json_line(of_step(step));
+  };
+  write(1);
+  {
+    const SmallDisk disk(all.size() + 10);
+    write(2);
+    write(3);
+    EXPECT_EQ(read_file(path), to_json_line(of_step(1)));
+  }
+  write(4);
+  EXPECT_EQ(read_file(path), all);
+  {
+    const SmallDisk disk(all.size());
+    write(5);
+  }
+  file.finish();
+  EXPECT_EQ(read_file(path), all);
 }
 
 TEST(MetricsFileTest, APipeThatNobodyReadsAnyMoreIsNoError) {
