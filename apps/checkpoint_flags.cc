@@ -39,6 +39,14 @@ void CheckpointFlags::add_to(CLI::App& app, TrainOptions& options) {
       "what becomes of a step whose loss or gradient is not finite: it ends the run (abort); its update is not made "
       "(skip); or --max-restarts starts the run again from its newest checkpoint, and skips the step if it is not "
       "finite again (rollback) (default abort)");
+  app.add_option_function<std::string>(
+         "--spike", [&options](const std::string& text) { options.spike = parse_deviations("--spike", text); },
+         "start the run again from its newest checkpoint, as --max-restarts allows, when a loss lies so many "
+         "deviations "
+         "above what those before let expect, and leave out the updates that led there (default: none does)")
+      ->type_name("N[sigma]");
+  spike_skip = add_count(app, "--spike-skip", options.spike_skip,
+                         "mini-batches up to a spike whose updates are left out then (default 10)");
   add_choice(
       app, "--on-different-copies", options.different_copies,
       "what becomes of copies of a stage that are not equal, as a bit flipped: they end the run (abort); or they "
@@ -63,6 +71,12 @@ void CheckpointFlags::require_sense(const TrainOptions& options) const {
   if (options.non_finite == NonFinite::Rollback && options.max_restarts == 0) {
     throw ConfigError("--non-finite rollback starts the run again, as --max-restarts allows; give that too");
   }
+  if (options.spike > 0 && options.max_restarts == 0) {
+    throw ConfigError(
+        "--spike starts the run again from its newest checkpoint, as --max-restarts allows; give --checkpoint and that "
+        "too");
+  }
+  if (spike_skip->count() > 0 && options.spike == 0) throw ConfigError("--spike-skip is for --spike");
   if (other_data->count() > 0 && options.resume.from.empty()) {
     throw ConfigError("--resume-other-data is for --resume");
   }
@@ -77,6 +91,7 @@ void CheckpointFlags::require_sense(const TrainOptions& options) const {
   }
   constexpr std::int64_t kMany = 1'000'000'000;
   require_between("--max-recoveries", options.max_recoveries, 1, kMany);
+  require_between("--spike-skip", options.spike_skip, 1, kMany);
   require_between("--keep", options.checkpoint.keep.last, 1, kMany);
   require_between("--max-restarts", options.max_restarts, 0, kMany);
   require_between("--keep-every", options.checkpoint.keep.every, 0, kMany);

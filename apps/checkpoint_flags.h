@@ -12,6 +12,7 @@ namespace chimera::apps {
 struct CheckpointFlags {
   std::vector<CLI::Option*> details;  // that say when checkpoints are saved, and which stay
   CLI::Option* other_data = nullptr;
+  CLI::Option* spike_skip = nullptr;
   CLI::Option* recoveries = nullptr;
 
   void add_to(CLI::App& app, TrainOptions& options);

@@ -196,6 +196,7 @@ int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry 
   const bool has_twins = job.options.recover == Recover::Twin;
   if (has_twins) require_twins(job);
   require_descriptors(descriptors_needed(job), fmt::format("{} ranks", job.num_ranks()), "use fewer ranks");
+  if (job.first_step == 0 && !job.options.checkpoint.folder.empty()) forget_left_out(job.options.checkpoint.folder);
   ::signal(SIGPIPE, SIG_IGN);  // whoever reads, the run goes on to its end
   output().write(describe(job));
   output().drain(kPromptEnd);
@@ -252,6 +253,9 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       "  chimera train --data book.txt --checkpoint run --save-every 10min --resume auto   # again after any end\n"
       "  chimera train --data book.txt --checkpoint run --max-restarts 10 --resume auto   # goes on by itself\n"
       "  chimera train --data book.txt --recover twin   # a rank that dies is replaced, and no step is lost\n"
+      "  chimera train --data book.txt --pipelines 4 --verify-messages --on-different-copies repair   # bits that "
+      "flip\n"
+      "  chimera train --data book.txt --checkpoint run --max-restarts 5 --spike 5sigma   # goes back if it jumps\n"
       "  chimera train --plan auto --machine here.json --workers 4 --memory 2 --mini-batch 32 --data book.txt\n"
       "\nThe command starts one process (or thread) for each of the D W workers on this machine. Every synchronous "
       "schedule trains on the same samples from the same initial weights, and its gradients are those of the "
@@ -286,7 +290,8 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       "\nWhen a rank dies, throws, computes a loss or gradient that is not finite, or was started differently from the "
       "others, all ranks end within two seconds, and one line names the rank, what it did and why. --hang-seconds "
       "finds a rank that was stopped (SIGSTOP) or waits for ever; Ctrl-Z and fg of the whole job are no hang. Output "
-      "that nobody reads (Ctrl-S, a closed pipe) holds up nothing. Copies of a stage that differ end the run.\n"
+      "that nobody reads (Ctrl-S, a closed pipe) holds up nothing. Copies of a stage that differ end the run, or are "
+      "repaired.\n"
       "\nExit codes: 1 the run failed or hung; 2 wrong usage, or ranks that were started differently; 75 a signal "
       "ended "
       "the run, which is saved; 130 Ctrl-C; 143 SIGTERM (docs/faults.md).");

@@ -154,6 +154,9 @@ void add_output(CLI::App& command, TrainCommandLine& flags) {
            "configuration");
   add_path(command, "--op-times", o.op_times,
            "write the mean time of every stage's ops, in seconds, for `chimera simulate --costs`");
+  command.add_flag("--report-stragglers", o.report_stragglers,
+                   "close with what each rank computed a step beside what its ops take on other ranks, and name those "
+                   "that are slow");
   add_path(command, "--tensor-memory", o.tensor_memory,
            "write as JSON the most bytes of tensors that were alive at once on each rank, counted at every allocation");
   add_path(command, "--flight-record", o.flight_record,

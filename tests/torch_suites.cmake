@@ -40,10 +40,12 @@ set(torch_suites
   KeyedDropoutTest
   LayersTest
   LearningRateTest
+  LeftOutStepsTest
   LinearCrossEntropyTest
   LinearTest
   LinkBenchTest
   LoaderTest
+  LossWatchTest
   MappedPeersTest
   MeasuredCostsTest
   MeasuredStepTest
@@ -84,6 +86,7 @@ set(torch_suites
   StagingMemoryTest
   StepContestTest
   StepMemoryTest
+  StragglersTest
   StreamTest
   SumOfSquaresTest
   SwappedMessagesTest

@@ -56,6 +56,7 @@ Executor::Key Executor::key(const Op& op) {
 
 StepResult Executor::run(const std::vector<Instruction>& program, const StepHooks& hooks) {
   begin(program);
+  result_.is_skipped = hooks.leaves_out_update;
   for (const Instruction& instruction : program) {
     current_ = &instruction;
     if (hooks.on_instruction) hooks.on_instruction(instruction);

@@ -48,6 +48,8 @@ struct StepHooks {
   /// workers, `is_own` on the one that made it, and weights stay as they were. It may throw. Not for programs that
   /// update stages one by one.
   std::function<void(const std::string& what, bool is_own)> skip_non_finite = {};
+  /// The step makes no update, whatever its gradients are. Not for programs that update stages one by one.
+  bool leaves_out_update = false;
   /// Notes when instructions run, in the step it has begun; borrowed. Null: nothing is noted.
   Tracer* tracer = nullptr;
 };
@@ -57,7 +59,7 @@ struct StepResult {
   double gradient_norm = 0;      // over all stages, each once, before clipping; 0 without backwards; root mean square
                                  // of the step's updates where there are several
   double peak_memory_bytes = 0;  // of the worker with the most
-  bool is_skipped = false;       // something was not finite, and weights were not updated
+  bool is_skipped = false;       // weights were not updated, as something was not finite or the hooks have it so
 };
 
 /// Owns nothing that outlives a step but its measurements: stages, transport and hooks are borrowed.

@@ -18,6 +18,7 @@ void require_asynchronous(const JobShape& job) {
     refuse("--sync", "it sums gradients at its updates; leave the flag out");
   if (job.options.non_finite != NonFinite::Abort)
     refuse("--non-finite", "and has updated weights before it knows; leave the flag out");
+  if (job.options.spike > 0) refuse("--spike", "and has updated weights before it knows; leave the flag out");
   if (job.options.shard_optimizer) refuse("--shard-optimizer", "and each worker makes its updates alone");
   if (job.options.device != DeviceKind::Cpu)
     refuse("--device cuda", "and such schedules run on CPUs alone; use --device cpu");

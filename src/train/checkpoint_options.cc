@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "core/parse_number.h"
 
 namespace chimera {
 
@@ -27,6 +28,18 @@ SaveInterval parse_save_interval(const std::string& flag, const std::string& tex
   }
   if (unit->seconds == 0) return {.steps = number, .seconds = 0};
   return {.steps = 0, .seconds = static_cast<double>(number) * unit->seconds};
+}
+
+double parse_deviations(const std::string& flag, const std::string& text) {
+  constexpr std::string_view kUnit = "sigma";
+  constexpr double kMost = 1e6;
+  const bool has_unit = text.size() > kUnit.size() && text.ends_with(kUnit);
+  const auto number =
+      parse_number<double>(std::string_view(text).substr(0, text.size() - (has_unit ? kUnit.size() : 0)));
+  if (!number || !(*number > 0 && *number <= kMost)) {
+    throw ConfigError(fmt::format("{} '{}': must be deviations above 0, such as 5sigma", flag, text));
+  }
+  return *number;
 }
 
 }  // namespace chimera

@@ -18,6 +18,9 @@ struct SaveInterval {
 /// `100` (steps), `30s`, `10min` or `2h`. Throws ConfigError for anything else, and for 0.
 [[nodiscard]] SaveInterval parse_save_interval(const std::string& flag, const std::string& text);
 
+/// Deviations: `5` or `5sigma`. Throws ConfigError for anything else, and for what is not above 0.
+[[nodiscard]] double parse_deviations(const std::string& flag, const std::string& text);
+
 struct CheckpointOptions {
   std::string folder;  ///< empty: none are saved
   SaveInterval every{.steps = 0, .seconds = 600};

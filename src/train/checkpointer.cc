@@ -44,14 +44,20 @@ FileDescriptor hold_folder(Disk& disk, const std::string& folder) {
 
 /// The section of Manifest::run that changes from step to step.
 nlohmann::ordered_json progress_of(const Job& job, const StepMetrics& metrics) {
-  return {{"step", metrics.step},
-          {"updates", metrics.updates},
-          {"samples", metrics.step * job.mini_batch()},
-          {"tokens", metrics.step * metrics.tokens},
-          {"learning_rate", metrics.learning_rate},
-          {"loss", metrics.loss},
-          {"grad_norm", metrics.gradient_norm},
-          {"tokens_per_second", metrics.tokens_per_second}};
+  nlohmann::ordered_json progress = {{"step", metrics.step},
+                                     {"updates", metrics.updates},
+                                     {"samples", metrics.step * job.mini_batch()},
+                                     {"tokens", metrics.step * metrics.tokens},
+                                     {"learning_rate", metrics.learning_rate},
+                                     {"loss", metrics.loss},
+                                     {"grad_norm", metrics.gradient_norm},
+                                     {"tokens_per_second", metrics.tokens_per_second}};
+  const LossWatch& watch = metrics.loss_watch;
+  if (watch.losses > 0) {
+    progress["loss_watch"] = {
+        {"mean", watch.mean}, {"distance", watch.distance}, {"variance", watch.variance}, {"losses", watch.losses}};
+  }
+  return progress;
 }
 
 }  // namespace

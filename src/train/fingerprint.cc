@@ -101,6 +101,13 @@ void add_program(Hash& hash, const Program& program) {
   }
 }
 
+std::uint64_t hash_left_out(const Job& job) {
+  Hash hash;
+  hash.add(job.options.spike).add(job.options.spike_skip);
+  for (const LeftOutSteps& steps : job.left_out) hash.add(steps.first).add(steps.last);
+  return hash.value();
+}
+
 std::uint64_t hash_programs(const Job& job) {
   Hash hash;
   hash.add(job.ranks.workers).add(job.ranks.data_parallel).add(job.ranks.replicas);
@@ -182,12 +189,14 @@ Fingerprint fingerprint(const Job& job) {
       {"--reduction", hash_of(o.reduction)},
       {"--reduction-blocks", hash_of(o.reduction_blocks)},
       {"--documents", hash_of(o.documents, o.end_of_document)},
+      {"--spike, --spike-skip", hash_left_out(job)},
       {"--verify-messages", hash_of(o.verify_messages)},
       {"--on-different-copies", hash_of(o.different_copies)},
       {"--validate-every", hash_of(o.validate_every)},
       {"--validate-batches", hash_of(o.validate_batches)},
       {"--sample-every, --prompt", hash_of(o.sample_every, std::string_view(o.prompt))},
       {"--trace, --op-times, --timeline", hash_of(o.observes())},
+      {"--report-stragglers", hash_of(o.report_stragglers)},
       {"--export", hash_of(std::string_view(o.export_folder), std::string_view(o.export_dtype), o.export_shard_bytes)},
       {"--checkpoint, --save-every, --keep",
        hash_of(std::string_view(o.checkpoint.folder), o.checkpoint.every.steps, o.checkpoint.every.seconds,

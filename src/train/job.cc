@@ -229,6 +229,8 @@ Job prepare_job(const JobShape& shape) {
   open_data(job);
   job.prompt = training_prompt(job);
   open_checkpoints(job);
+  const bool goes_on = job.first_step > 0 || options.resume.is_checked;  // else what is there is of another run
+  if (goes_on && !options.checkpoint.folder.empty()) job.left_out = read_left_out(options.checkpoint.folder);
   require_outputs(options);
   if (!options.export_folder.empty()) require_exportable(job);
   return job;

@@ -14,6 +14,7 @@
 #include "passes/stream.h"
 #include "runtime/block_sums.h"
 #include "schedule/program.h"
+#include "train/left_out_steps.h"
 #include "train/options.h"
 
 namespace chimera {
@@ -49,6 +50,7 @@ struct Job : JobShape {
   std::optional<Samples> validation_samples;
   std::shared_ptr<const TrainingPrompt> prompt;       // null: no --sample-every
   std::shared_ptr<const JobCheckpoints> checkpoints;  // null: it neither saves any nor goes on from one
+  std::vector<LeftOutSteps> left_out;                 // steps that make no update
   std::int64_t first_step = 0;                        // that it does, from 0: those before are in the checkpoint
   double peak_flops = 0;  // FLOP/s that all ranks' products of large matrices reach together; 0: not known
 };

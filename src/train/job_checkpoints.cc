@@ -110,6 +110,15 @@ std::map<std::string, std::string> description_of(const Job& job) {
   return files;
 }
 
+LossWatch watch_of(const nlohmann::ordered_json& progress) {
+  if (!progress.contains("loss_watch")) return {};
+  const auto& watch = progress.at("loss_watch");
+  return {.mean = watch.at("mean").get<double>(),
+          .distance = watch.at("distance").get<double>(),
+          .variance = watch.at("variance").get<double>(),
+          .losses = watch.at("losses").get<std::int64_t>()};
+}
+
 WeightFiles::Found found_tensor(const ResumedRun& resumed, const std::string& name,
                                 const std::vector<std::int64_t>& shape) {
   auto found = resumed.tensors.find(name);
@@ -142,12 +151,12 @@ void open_checkpoints(Job& job) {
       job.first_step = newest.checkpoint->manifest.step;
       job.options.resume.from = newest.checkpoint->path;
       checkpoints->resumed.emplace(*std::move(newest.checkpoint), std::move(tensors),
-                                   progress.at("updates").get<std::int64_t>());
+                                   progress.at("updates").get<std::int64_t>(), watch_of(progress));
     }
   } catch (const CheckpointError& error) {
     throw ConfigError(fmt::format("--resume: {}", error.what()));
   } catch (const nlohmann::json::exception& error) {
-    throw ConfigError(fmt::format("--resume: the manifest has no progress.updates ({})", error.what()));
+    throw ConfigError(fmt::format("--resume: the manifest's progress is not complete ({})", error.what()));
   }
   if (asked != kAuto) require_own_folder(job);  // newer ones there were refused then, and are replaced in time
 }

@@ -13,6 +13,7 @@
 #include "engine/optimizer.h"
 #include "model/first_values.h"
 #include "train/job.h"
+#include "train/loss_watch.h"
 
 namespace chimera {
 
@@ -21,6 +22,7 @@ struct ResumedRun {
   Checkpoint checkpoint;
   CheckpointTensors tensors;
   std::int64_t updates = 0;  ///< of each parameter, that the optimizer had made
+  LossWatch loss_watch;      ///< nothing was watched where the manifest has none
 };
 
 struct JobCheckpoints {

@@ -115,8 +115,11 @@ struct TrainOptions {
   std::int64_t max_restarts = 0;  // of a job whose ranks failed, from its newest checkpoint
   Recover recover = Recover::Restart;
   std::int64_t max_recoveries = 100;  // by twins, in one start of the job
+  double spike = 0;                   // deviations above the mean at which a loss is one; 0: none is
+  std::int64_t spike_skip = 10;       // mini-batches up to a spike that make no update
   DifferentCopies different_copies = DifferentCopies::Abort;
-  bool verify_messages = false;  // whether receivers compare what arrives with checksums of what was sent
+  bool report_stragglers = false;  // whether the summary says which ranks compute more slowly than others
+  bool verify_messages = false;    // whether receivers compare what arrives with checksums of what was sent
   CheckpointOptions checkpoint;
   ResumeOptions resume;
 

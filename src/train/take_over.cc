@@ -73,11 +73,19 @@ void Trainer::take_over() {
 void Trainer::agree_on_last_step(RankId teller) {
   StepMetrics& last = last_metrics_;
   double is_skipped = last.is_skipped ? 1 : 0;
-  const std::array<double*, 7> measured = {&last.loss,         &last.gradient_norm,     &last.learning_rate,
-                                           &last.step_seconds, &last.tokens_per_second, &last.peak_memory_bytes,
-                                           &is_skipped};
-  const std::array<std::int64_t*, 7> counted = {&last.step, &last.tokens,     &last.skipped, &last.updates,
-                                                &skipped_,  &skipped_in_row_, &first_step_};
+  const std::array<double*, 10> measured = {&last.loss,
+                                            &last.gradient_norm,
+                                            &last.learning_rate,
+                                            &last.step_seconds,
+                                            &last.tokens_per_second,
+                                            &last.peak_memory_bytes,
+                                            &last.loss_watch.mean,
+                                            &last.loss_watch.distance,
+                                            &last.loss_watch.variance,
+                                            &is_skipped};
+  const std::array<std::int64_t*, 8> counted = {
+      &last.step, &last.tokens,     &last.skipped, &last.updates, &last.loss_watch.losses,
+      &skipped_,  &skipped_in_row_, &first_step_};
   const auto plans = checkpointer_ ? checkpointer_->plans() : std::array<double, Checkpointer::kNumPlans>{};
   std::vector<double> numbers;
   for (const double* value : measured) numbers.push_back(*value);

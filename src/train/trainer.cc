@@ -68,7 +68,10 @@ Trainer::Trainer(const Job& job, RankId rank, Transport& transport, Beginning be
 /// Takes over what the optimizers kept, where the run goes on, and prepares to save what they keep now.
 void Trainer::make_checkpointer() {
   last_metrics_.step = job_.first_step;
-  if (job_.first_step > 0) last_metrics_.updates = job_.checkpoints->resumed->updates;
+  if (job_.first_step > 0) {
+    last_metrics_.updates = job_.checkpoints->resumed->updates;
+    last_metrics_.loss_watch = job_.checkpoints->resumed->loss_watch;
+  }
   std::vector<Optimizer*> optimizers;
   if (optimizer_) optimizers.push_back(optimizer_.get());
   for (const auto& [id, optimizer] : stage_optimizers_) optimizers.push_back(optimizer.get());
@@ -127,6 +130,8 @@ void Trainer::make_model() {
 
 RunSummary Trainer::run(const std::function<void(const StepMetrics&)>& on_step) {
   const std::int64_t steps = job_.options.steps;
+  const bool repairs = job_.options.different_copies == DifferentCopies::Repair;
+  if (repairs && is_closed_ && hashes_.empty()) compare_copies();  // as they must not have changed in the first step
   bool goes_on = is_closed_ || close_step(on_step);
   while (goes_on && done_ < steps) {
     const StepMetrics metrics = do_step(done_);
@@ -195,6 +200,7 @@ StepMetrics Trainer::do_step(std::int64_t step) {
   const auto start = Clock::now();
   loader_.begin_step(step);
   const std::int64_t n = job_.schedule.micro_batches;
+  const bool leaves_out = chimera::leaves_out(job_.left_out, step + 1);
   const std::int64_t first = job_.schedule.updates ? 0 : step;  // an asynchronous run numbers its micro-batches on
   const StepHooks hooks{
       .step = first + 1,
@@ -207,7 +213,8 @@ StepMetrics Trainer::do_step(std::int64_t step) {
       .peak_memory = peak_resident_bytes,
       .update_weights = [&](StageId stage, MicroBatchId last, double norm) { update_weights(stage, last, norm); },
       .sums = checkpointer_ ? checkpointer_->sums() : std::span<double>(),
-      .skip_non_finite = job_.options.skips_non_finite(step + 1) ? skip_hook(step + 1) : nullptr,
+      .skip_non_finite = leaves_out || job_.options.skips_non_finite(step + 1) ? skip_hook(step + 1) : nullptr,
+      .leaves_out_update = leaves_out,
       .tracer = tracer_ ? &*tracer_ : nullptr,
   };
   if (tracer_) tracer_->begin_step(step);
@@ -221,11 +228,12 @@ StepMetrics Trainer::do_step(std::int64_t step) {
   metrics.step_seconds = seconds_since(start);
   metrics.tokens_per_second = static_cast<double>(metrics.tokens) / metrics.step_seconds;
   metrics.peak_memory_bytes = result.peak_memory_bytes;
-  skipped_in_row_ = result.is_skipped ? skipped_in_row_ + 1 : 0;
+  if (!leaves_out) skipped_in_row_ = result.is_skipped ? skipped_in_row_ + 1 : 0;
   skipped_ += result.is_skipped ? 1 : 0;
   metrics.is_skipped = result.is_skipped;
   metrics.skipped = skipped_;
   metrics.updates = last_metrics_.updates + (result.is_skipped ? 0 : job_.updates());
+  if (job_.options.spike > 0) watch_loss(metrics);
   last_metrics_ = metrics;
   done_ = metrics.step;
   is_closed_ = false;
@@ -330,7 +338,21 @@ RunSummary Trainer::summarise() {
   numbers.resize(num_times);
   summary.op_times = OpTimes::from_numbers(numbers);
   summary.step_seconds = median(step_seconds_);
+  if (job_.options.report_stragglers) summary.paces = compare_paces();
   return summary;
+}
+
+/// Hands what each rank has measured to all.
+std::vector<RankPace> Trainer::compare_paces() {
+  const std::vector<double> own = executor_->op_times().to_numbers();
+  const auto size = static_cast<std::ptrdiff_t>(own.size());
+  std::vector<double> all(own.size() * static_cast<std::size_t>(job_.num_ranks()), 0);
+  std::ranges::copy(own, all.begin() + size * rank_.value());
+  transport_.all_sum(all);
+  std::vector<OpTimes> times;
+  for (auto part = all.begin(); part != all.end(); part += size)
+    times.push_back(OpTimes::from_numbers({part, part + size}));
+  return paces(times, std::ssize(step_seconds_));
 }
 
 }  // namespace chimera

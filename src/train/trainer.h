@@ -18,6 +18,7 @@
 #include "train/loader.h"
 #include "train/metrics.h"
 #include "train/settlement.h"
+#include "train/stragglers.h"
 #include "transport/transport.h"
 #include "transport/verified_messages.h"
 
@@ -30,6 +31,7 @@ struct RunSummary {
   OpTimes op_times{0};           // without the first step, where there are more
   double step_seconds = 0;       // median of the steps, likewise
   double optimizer_seconds = 0;  // mean of the slowest worker's optimizer step
+  std::vector<RankPace> paces;   // of each rank, where the job reports stragglers
 };
 
 /// Steps in a row whose update may be left out before the run ends: it will not find back by itself.
@@ -103,6 +105,7 @@ class Trainer {
   void make_optimizers();
   void make_checkpointer();
   bool save_where_due(const StepMetrics& metrics);
+  void watch_loss(StepMetrics& metrics);
   void rehearse_flip(std::string_view point, std::size_t tensor);
   [[nodiscard]] StateHashes hash_copies() const;
   void compare_copies();
@@ -116,6 +119,7 @@ class Trainer {
   void optimizer_step(std::int64_t step, double gradient_norm);
   void update_weights(StageId stage, MicroBatchId last, double gradient_norm);
   RunSummary summarise();
+  std::vector<RankPace> compare_paces();
 
   const Job& job_;
   RankId rank_;

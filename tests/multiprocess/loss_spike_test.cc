@@ -1,0 +1,123 @@
+// A run whose loss jumps: it goes back to its newest checkpoint and leaves out the mini-batches that led there.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <regex>
+
+#include "multiprocess/training.h"
+#include "support/scratch.h"
+
+namespace chimera::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+
+constexpr int kSteps = 60;
+constexpr int kSkip = 4;
+
+/// One sentence again and again, and once bytes of which nothing could be known: a mini-batch has them long after the
+/// warm-up.
+std::string text_with_noise() {
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += "the cat sat on the mat. ";
+  for (int i = 0; i < 64; ++i) text[static_cast<std::size_t>(4000 + i)] = static_cast<char>(128 + (i * 37) % 100);
+  return text;
+}
+
+/// Two ranks, four sequences a step, a checkpoint every five steps.
+Arguments training(const Scratch& scratch, const Arguments& flags) {
+  return Arguments{"train",
+                   "--data",
+                   scratch.write("noisy.txt", text_with_noise()),
+                   "--model",
+                   "gpt2-tiny",
+                   "--stages",
+                   "2",
+                   "--micro-batches",
+                   "2",
+                   "--sequence",
+                   "32",
+                   "--micro-batch-size",
+                   "2",
+                   "--steps",
+                   std::to_string(kSteps),
+                   "--learning-rate",
+                   "0.003",
+                   "--reduction",
+                   "canonical",
+                   "--metrics",
+                   scratch.path("metrics.jsonl"),
+                   "--checkpoint",
+                   scratch.path("run"),
+                   "--save-every",
+                   "5"} +
+         flags;
+}
+
+const Arguments kSpike = {"--spike", "4sigma", "--spike-skip", std::to_string(kSkip), "--max-restarts", "2"};
+
+/// The step that a line blames.
+int step_in(const std::string& line) {
+  std::smatch found;
+  return std::regex_search(line, found, std::regex("failed at step ([0-9]+)")) ? std::stoi(found[1]) : 0;
+}
+
+TEST(LossSpikeTest, GoesBackAndLeavesOutTheMiniBatchesThatLedThere) {
+  const Scratch scratch;
+  const ProgramResult result = run_program(training(scratch, kSpike));
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  const auto lines = complaints(result);
+  ASSERT_THAT(lines,
+              ElementsAre(MatchesRegex("chimera: rank 0 failed at step [0-9]+: the loss, [0-9.]+, is [0-9.]+ "
+                                       "deviations of [0-9.]+ above the expected [0-9.]+ .--spike 4.; steps [0-9]+ "
+                                       "to [0-9]+ make no update from now on"),
+                          MatchesRegex("chimera: restart 1 of 2: goes on from step [0-9]+ .*")));
+  const int spike = step_in(lines.front());
+  ASSERT_GT(spike, 20);
+  const auto saved = (spike - 1) / 5 * 5;
+  EXPECT_THAT(lines.back(), HasSubstr(fmt::format("goes on from step {} ", saved)));
+  const auto steps = read_metrics(scratch.path("metrics.jsonl"));
+  ASSERT_EQ(steps.size(), static_cast<std::size_t>(kSteps));
+  for (int step = 1; step <= kSteps; ++step) {
+    const bool is_left_out = step > saved && step > spike - kSkip && step <= spike;
+    EXPECT_EQ(steps[static_cast<std::size_t>(step - 1)].contains("skipped"), is_left_out) << step;
+  }
+}
+
+TEST(LossSpikeTest, ARunThatGoesOnKnowsTheLossesBefore) {
+  const auto line_of = [](const std::string& fault) {
+    const Scratch scratch;
+    const Arguments arguments = training(scratch, kSpike + Arguments{"--resume", "auto"});
+    ProgramResult result = ProgramRun(arguments, {.environment = {"CHIMERA_FAULT=" + fault}}).wait();
+    if (!fault.empty()) {
+      EXPECT_EQ(result.exit_code, 75) << result.messages;
+      result = run_program(arguments);
+    }
+    EXPECT_EQ(result.exit_code, 0) << result.messages;
+    const auto lines = complaints(result);
+    return lines.empty() ? "" : lines.front();
+  };
+  const std::string whole = line_of("");
+  EXPECT_THAT(whole, HasSubstr("deviations"));
+  EXPECT_EQ(line_of("terminate@step:0:18"), whole);
+}
+
+TEST(LossSpikeTest, NeedsWhatItGoesBackTo) {
+  const auto refusal = [](const Arguments& flags) {
+    const Scratch scratch;
+    const ProgramResult result = run_program(small_training(scratch) + flags);
+    EXPECT_EQ(result.exit_code, 2);
+    return result.messages;
+  };
+  EXPECT_THAT(refusal({"--spike", "5sigma"}), HasSubstr("give --checkpoint and that too"));
+  EXPECT_THAT(refusal({"--spike", "0"}), HasSubstr("must be deviations above 0, such as 5sigma"));
+  EXPECT_THAT(refusal({"--spike", "5 sigmas"}), HasSubstr("such as 5sigma"));
+  EXPECT_THAT(refusal({"--spike-skip", "3"}), HasSubstr("--spike-skip is for --spike"));
+}
+
+}  // namespace
+}  // namespace chimera::testing

@@ -1,0 +1,125 @@
+// Spikes of the loss: when a loss is one, and which steps a run leaves out because of it.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <numeric>
+#include <vector>
+
+#include "core/error.h"
+#include "support/scratch.h"
+#include "train/left_out_steps.h"
+#include "train/loss_watch.h"
+
+namespace chimera {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::Scratch;
+
+/// Losses around 3: two above, two below, and so on.
+LossWatch settled(std::int64_t losses) {
+  LossWatch watch;
+  for (std::int64_t i = 0; i < losses; ++i) watch.note(i % 4 < 2 ? 2.9 : 3.1);
+  return watch;
+}
+
+TEST(LossWatchTest, MeasuresALossInDeviationsAboveTheExpectedOne) {
+  const LossWatch watch = settled(400);
+  EXPECT_NEAR(watch.expected(), 3, 0.1);
+  EXPECT_NEAR(watch.deviation(), 0.1, 0.03);
+  EXPECT_NEAR(watch.deviations_above(watch.expected() + 5 * watch.deviation()), 5, 1e-9);
+  EXPECT_EQ(watch.deviations_above(2), 0) << "below";
+}
+
+/// A mean whose last member counts for `weight`, the first ones alike: how much each one counts for.
+std::vector<double> weights(std::size_t count, double weight) {
+  std::vector<double> all;
+  for (std::size_t i = 0; i < count; ++i) {
+    const double last = std::max(1.0 / static_cast<double>(i + 1), weight);
+    for (double& earlier : all) earlier *= 1 - last;
+    all.push_back(last);
+  }
+  return all;
+}
+
+double weighted_mean(const std::vector<double>& values, double weight) {
+  const std::vector<double> counts = weights(values.size(), weight);
+  return std::inner_product(values.begin(), values.end(), counts.begin(), 0.0);
+}
+
+TEST(LossWatchTest, HasTheWeightedSumsOfAllLosses) {
+  constexpr int kLosses = 130;
+  std::vector<double> losses, distances;
+  LossWatch watch;
+  for (int i = 0; i < kLosses; ++i) {
+    const double loss = 2 + std::sin(0.7 * i) + 5.0 / (1 + i);
+    if (i > 0) distances.push_back(loss - weighted_mean(losses, LossWatch::kWeight));
+    losses.push_back(loss);
+    watch.note(loss);
+  }
+  const double mean = weighted_mean(distances, LossWatch::kDistanceWeight);
+  std::vector<double> squares;
+  for (const double distance : distances) squares.push_back((distance - mean) * (distance - mean));
+  EXPECT_NEAR(watch.mean, weighted_mean(losses, LossWatch::kWeight), 1e-12);
+  EXPECT_NEAR(watch.distance, mean, 1e-12);
+  EXPECT_NEAR(watch.variance, weighted_mean(squares, LossWatch::kDistanceWeight), 1e-12);
+}
+
+TEST(LossWatchTest, WarmsUpFirst) {
+  EXPECT_EQ(settled(LossWatch::kWarmUp - 1).deviations_above(100), 0);
+  EXPECT_GT(settled(LossWatch::kWarmUp).deviations_above(100), 100);
+}
+
+TEST(LossWatchTest, ALossThatHardlyMovesMakesNoSpikeOfNothing) {
+  LossWatch watch;
+  for (int i = 0; i < 100; ++i) watch.note(4);
+  EXPECT_LT(watch.deviations_above(4.01), 1);
+  EXPECT_GT(watch.deviations_above(4.5), 5);
+}
+
+TEST(LossWatchTest, ALossThatFallsHasNoSpikeButDoesNotHideOne) {
+  LossWatch watch;
+  for (int i = 0; i < 200; ++i) {
+    const double loss = 2 + 8 * std::exp(-i / 30.0) + 0.02 * std::sin(i);
+    EXPECT_LT(watch.deviations_above(loss), 3) << i;
+    if (i == 30) EXPECT_GT(watch.deviations_above(loss + 3), 5) << "as far as it fell in the last 15 steps";
+    watch.note(loss);
+  }
+}
+
+TEST(LeftOutStepsTest, StandInAFile) {
+  const Scratch scratch;
+  EXPECT_THAT(read_left_out(scratch.path("")), IsEmpty());
+  const std::vector<LeftOutSteps> ranges = {{28, 37}, {90, 90}};
+  write_left_out(scratch.path(""), ranges);
+  EXPECT_EQ(read_left_out(scratch.path("")), ranges);
+  EXPECT_TRUE(leaves_out(ranges, 28) && leaves_out(ranges, 37) && leaves_out(ranges, 90));
+  EXPECT_FALSE(leaves_out(ranges, 27) || leaves_out(ranges, 38));
+  forget_left_out(scratch.path(""));
+  EXPECT_THAT(read_left_out(scratch.path("")), IsEmpty());
+  EXPECT_NO_THROW(forget_left_out(scratch.path("")));
+}
+
+TEST(LeftOutStepsTest, AFileThatWasChangedIsRefused) {
+  const Scratch scratch;
+  write_left_out(scratch.path(""), {{28, 37}});
+  std::string text = testing::read_file(scratch.path(kLeftOutName));
+  text[text.find("37") + 1] = '8';
+  for (const std::string& changed : {text, std::string("{}"), std::string()}) {
+    std::ofstream(scratch.path(kLeftOutName)) << changed;
+    try {
+      static_cast<void>(read_left_out(scratch.path("")));
+      ADD_FAILURE() << changed;
+    } catch (const ConfigError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("remove it to do them all"));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace chimera
