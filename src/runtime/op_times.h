@@ -55,6 +55,10 @@ class OpTimes {
   [[nodiscard]] Duration mean(StageId stage, OpKind kind) const {
     return entries_[stage.index()][static_cast<std::size_t>(kind)].mean();
   }
+  /// How many there were.
+  [[nodiscard]] double count(StageId stage, OpKind kind) const {
+    return entries_[stage.index()][static_cast<std::size_t>(kind)].count;
+  }
   [[nodiscard]] Duration mean_recomputation(StageId stage) const {
     return entries_[stage.index()][kRecomputation].mean();
   }

@@ -1,0 +1,33 @@
+// A rank that is slower than the others, in a run that looks for that.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "multiprocess/training.h"
+#include "support/scratch.h"
+
+namespace chimera::testing {
+namespace {
+
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(StragglerTest, ASlowRankIsNamedAtTheEnd) {
+  for (const char* transport : {"processes", "threads"}) {
+    const Scratch scratch;
+    const ProgramResult result =
+        ProgramRun(small_training(scratch) + Arguments{"--model", "gpt2-tiny", "--stages", "2", "--steps", "3",
+                                                       "--report-stragglers", "--transport", transport},
+                   {.environment = {"CHIMERA_FAULT=slow@forward:1"}})
+            .wait();
+    EXPECT_EQ(result.exit_code, 0) << result.messages;
+    EXPECT_THAT(result.output, ContainsRegex("rank 1 is slow: its ops take [0-9.]+ times what they take elsewhere; a "
+                                             "step loses up to 0.0[3-9][0-9]+ s to it"))
+        << result.output;
+    EXPECT_THAT(result.output, Not(HasSubstr("rank 0 is slow")));
+  }
+}
+
+}  // namespace
+}  // namespace chimera::testing
