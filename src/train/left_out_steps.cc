@@ -41,7 +41,8 @@ std::vector<LeftOutSteps> read_left_out(const std::string& folder) {
   };
   try {
     std::vector<LeftOutSteps> ranges;
-    for (const auto& pair : unsealed(path, text).at(kRanges)) ranges.push_back(range_of(pair));
+    const auto object = unsealed(path, text);
+    for (const auto& pair : object.at(kRanges)) ranges.push_back(range_of(pair));
     return ranges;
   } catch (const CheckpointError& error) {
     throw refuse(error.what());

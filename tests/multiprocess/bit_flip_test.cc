@@ -1,7 +1,6 @@
 // Bits that flip in a message, in a weight or in what the optimizer remembers: found, and mended where that is asked
 // for, with the numbers of a run that nothing has disturbed.
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -72,9 +71,8 @@ TEST(BitFlipTest, OneInACopyIsRepairedFromTheMajority) {
   const Scratch scratch;
   const auto lines = lines_of(scratch, "flip@updated:2:2,flip@moments:0:3", kFourCopies + kThreads + kRepair, 0);
   const auto repaired = [](int rank, int step, int right) {
-    return StartsWith(fmt::format(
-        "chimera: rank {}: its copy of stage 0 differed from most after step {}, and is now that of rank {}; test",
-        rank, step, right));
+    return StartsWith("chimera: rank " + std::to_string(rank) + ": its copy of stage 0 differed from most after step " +
+                      std::to_string(step) + ", and is now that of rank " + std::to_string(right) + "; test");
   };
   EXPECT_THAT(lines, ElementsAre(repaired(2, 2, 0), repaired(0, 3, 1)));
   EXPECT_EQ(numbers_in(scratch), undisturbed());

@@ -1,6 +1,5 @@
 // A run whose loss jumps: it goes back to its newest checkpoint and leaves out the mini-batches that led there.
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -79,7 +78,7 @@ TEST(LossSpikeTest, GoesBackAndLeavesOutTheMiniBatchesThatLedThere) {
   const int spike = step_in(lines.front());
   ASSERT_GT(spike, 20);
   const auto saved = (spike - 1) / 5 * 5;
-  EXPECT_THAT(lines.back(), HasSubstr(fmt::format("goes on from step {} ", saved)));
+  EXPECT_THAT(lines.back(), HasSubstr("goes on from step " + std::to_string(saved) + " "));
   const auto steps = read_metrics(scratch.path("metrics.jsonl"));
   ASSERT_EQ(steps.size(), static_cast<std::size_t>(kSteps));
   for (int step = 1; step <= kSteps; ++step) {
