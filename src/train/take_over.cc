@@ -102,11 +102,11 @@ void Trainer::agree_on_last_step(RankId teller) {
 }
 
 /// Weights and what the optimizer remembers of them, in an order that is the same on all ranks that hold the group.
-/// Weights alone where optimizer state is shared out.
+/// Weights alone where optimizer state is shared out, and on a GPU, from where a hash would have to fetch it.
 std::vector<at::Tensor> Trainer::state_of(ParameterGroupId group) const {
   std::vector<at::Tensor> tensors;
   std::vector<OptimizerTensor> remembered;
-  if (!job_.options.shard_optimizer) {
+  if (!job_.options.shard_optimizer && device_.is_cpu()) {
     remembered = optimizer_ ? optimizer_->state() : stage_optimizers_.at(StageId(group.value()))->state();
   }
   for (const Parameter& parameter : trained_.at(group)->parameters()) {
