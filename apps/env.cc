@@ -11,11 +11,15 @@
 namespace chimera::apps {
 namespace {
 
-/// A file or HOST:PORT, or why nobody knows.
+/// A file or HOST:PORT, and who may come there; or why nobody knows.
 std::string meeting_text(const RankPlace& place, const Variables& variables) {
   try {
     const MeetingPoint meeting = meeting_point(place, variables);
-    return meeting.file.empty() ? fmt::format("{}:{}", meeting.host, meeting.port) : meeting.file;
+    if (!meeting.file.empty()) return meeting.file;
+    const char* guard = meeting.is_agent         ? "torchrun's agent asks for no secret"
+                        : meeting.secret.empty() ? "without a secret: see CHIMERA_SECRET"
+                                                 : "with a secret";
+    return fmt::format("{}:{}, {}", meeting.host, meeting.port, guard);
   } catch (const Error& error) {
     return fmt::format("not known: {}", error.what());
   }

@@ -35,6 +35,9 @@ std::string sbatch_script(const SlurmJob& job) {
 #SBATCH --requeue
 #SBATCH --open-mode=append
 set -u
+# Ranks prove to each other that they are of this job.
+CHIMERA_SECRET=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
+export CHIMERA_SECRET
 srun --kill-on-bad-exit=1 "${{CHIMERA:-chimera}}" train {flags} \
   "$@" &
 steps=$!

@@ -189,7 +189,14 @@ int run_placed(const Job& job, const RankPlace& place) {
   }
   require_descriptors(descriptors_needed(job), fmt::format("{} ranks", job.num_ranks()), "use fewer ranks");
   if (place.rank == 0) output().write(describe(job));
-  return run_rank(job, join_place(place));
+  RankEnvironment rank = join_place(place);
+  if (rank.meeting.listens && rank.meeting.secret.empty()) {
+    messages().write(fmt::format(
+        "chimera: the ranks meet at {}:{} without a secret: whoever reaches that may join; give all of them one "
+        "CHIMERA_SECRET, or a CHIMERA_SECRET_FILE\n",
+        rank.meeting.host, rank.meeting.port));
+  }
+  return run_rank(job, std::move(rank));
 }
 
 int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry entry) {

@@ -6,8 +6,8 @@ set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/Chimera)
 
 add_library(chimera_scheduling INTERFACE)
 set_target_properties(chimera_scheduling PROPERTIES EXPORT_NAME scheduling)
-set(scheduling_rooms core schedule tokenizer generate passes check simulate tensor_files checkpoint render search data
-  tokenize launch runs model_config model_folder plan report playground)
+set(scheduling_rooms core meeting schedule tokenizer generate passes check simulate tensor_files checkpoint render
+  search data tokenize launch runs model_config model_folder plan report playground)
 set(training_rooms)
 if(CHIMERA_WITH_TORCH)
   add_library(chimera_training INTERFACE)

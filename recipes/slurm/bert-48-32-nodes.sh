@@ -10,6 +10,9 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 set -u
+# Ranks prove to each other that they are of this job.
+CHIMERA_SECRET=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
+export CHIMERA_SECRET
 srun --kill-on-bad-exit=1 "${CHIMERA:-chimera}" train --model bert-48 --sequence 128 --dtype float32 --optimizer adamw --schedule chimera --stages 8 --micro-batches 16 --data-parallel 4 --micro-batch-size 8 --recompute none --partition even --pipelines 2 --chunks 1 --scale doubling \
   "$@" &
 steps=$!

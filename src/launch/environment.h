@@ -18,6 +18,8 @@ inline constexpr const char* kLocalRankVariable = "CHIMERA_LOCAL_RANK";        /
 inline constexpr const char* kLocalSizeVariable = "CHIMERA_LOCAL_WORLD_SIZE";  ///< ranks on this host
 inline constexpr const char* kMasterAddressVariable = "CHIMERA_MASTER_ADDR";   ///< of the host whose rank 0 listens
 inline constexpr const char* kMasterPortVariable = "CHIMERA_MASTER_PORT";
+inline constexpr const char* kSecretVariable = "CHIMERA_SECRET";           ///< that whoever joins the job has to know
+inline constexpr const char* kSecretFileVariable = "CHIMERA_SECRET_FILE";  ///< its first line is the secret
 inline constexpr const char* kLauncherVariable = "CHIMERA_LAUNCHER_PID";  ///< process that must be the rank's parent
 
 }  // namespace chimera

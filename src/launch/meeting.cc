@@ -16,9 +16,12 @@
 #include "core/parse_number.h"
 #include "launch/environment.h"
 #include "launch/place.h"
+#include "meeting/secret.h"
 
 namespace chimera {
 namespace {
+
+constexpr const char* kInterfaceVariable = "GLOO_SOCKET_IFNAME";  // c10d itself reads it in its Python half alone
 
 std::string value_of(const Variables& variables, const std::string& name) {
   const auto found = variables.find(name);
@@ -98,6 +101,16 @@ std::optional<MeetingPoint> given_server(const Variables& variables) {
     if (!address.empty()) return MeetingPoint{.host = address, .port = port_of(port, number)};
   }
   return std::nullopt;
+}
+
+/// What CHIMERA_SECRET says, or the file of CHIMERA_SECRET_FILE; empty where neither is set.
+std::string job_secret(const Variables& variables) {
+  const std::string file = value_of(variables, kSecretFileVariable);
+  const std::string secret = value_of(variables, kSecretVariable);
+  if (!file.empty() && !secret.empty()) {
+    throw ConfigError(fmt::format("{} and {} are both set; set one", kSecretVariable, kSecretFileVariable));
+  }
+  return file.empty() ? secret : read_secret(file);
 }
 
 /// Of the step's own: its first node has rank 0; steps that run side by side have ports of their own.
@@ -185,7 +198,10 @@ MeetingPoint meeting_point(const RankPlace& place, const Variables& variables) {
                     "MASTER_ADDR to an address of rank 0's host and MASTER_PORT to a free port of it",
                     to_text(place.launcher), place.local_size, place.world_size));
   }
+  server->is_agent = agent;
   server->listens = place.rank == 0 && !agent;
+  server->secret = job_secret(variables);
+  server->interface = value_of(variables, kInterfaceVariable);
   server->attempt = value_of(variables, "TORCHELASTIC_RUN_ID") + "/" + restart;
   return *server;
 }

@@ -52,8 +52,9 @@ struct RankPlace {
 /// Where the ranks of the place's job meet. On one host: in CHIMERA_STORE, or in a file of this user's own that is
 /// called after the launcher's process, as all ranks see it. On several: at MASTER_ADDR:MASTER_PORT
 /// (CHIMERA_MASTER_ADDR and CHIMERA_MASTER_PORT before these), with SLURM by default at the step's first node and a
-/// port made of the job's number. Throws ConfigError where nothing says where; Error where the file's folder cannot be
-/// made or is not this user's.
+/// port made of the job's number. There CHIMERA_SECRET, or the file that CHIMERA_SECRET_FILE names, is the secret, and
+/// GLOO_SOCKET_IFNAME the interface. Throws ConfigError where nothing says where, or the secret is not one; Error where
+/// the file's folder cannot be made or is not this user's.
 [[nodiscard]] MeetingPoint meeting_point(const RankPlace& place, const Variables& variables);
 
 /// The file in which the ranks of a host meet, while this one joins the others. What an earlier start has left in it is

@@ -209,6 +209,7 @@ TEST(PlanCommandTest, WritesAJobForSlurm) {
   EXPECT_THAT(job.output, HasSubstr(" train --model bert-48 "));
   EXPECT_THAT(job.output, HasSubstr(" --stages 8 "));
   EXPECT_THAT(job.output, HasSubstr(" --data-parallel 4 "));
+  EXPECT_THAT(job.output, HasSubstr("export CHIMERA_SECRET\n"));
   EXPECT_EQ(job.output, read_file(CHIMERA_SOURCE_DIR "/recipes/slurm/bert-48-32-nodes.sh"));
   const ProgramResult filled = run_program(job_of_32({"--sbatch", "-", "--ranks-per-node", "4"}));
   EXPECT_THAT(filled.output, HasSubstr("#SBATCH --nodes=8\n#SBATCH --ntasks=32\n#SBATCH --ntasks-per-node=4\n"));

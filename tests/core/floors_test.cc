@@ -22,6 +22,7 @@ const std::map<std::string, int> kFloors = {
     {"runtime", 5},   {"cuda", 5},       {"engine", 6},   {"train", 7},        {"api", 7},
     {"profile", 8},   {"tokenizer", 2},  {"tokenize", 5}, {"tensor_files", 1}, {"model_folder", 4},
     {"inference", 5}, {"checkpoint", 2}, {"report", 6},   {"playground", 7},   {"runs", 5},
+    {"meeting", 1},
 };
 
 /// The rooms that use LibTorch. No other room sees anything of it, nor of them.

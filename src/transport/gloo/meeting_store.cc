@@ -2,71 +2,72 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <netdb.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include <array>
-#include <cerrno>
-#include <cstring>
-#include <functional>
 #include <future>
-#include <string>
 #include <thread>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
-#include "core/file_descriptor.h"
+#include "meeting/address.h"
+#include "meeting/client.h"
 #include "transport/gloo/breakable_store.h"
 
 namespace chimera {
 namespace {
 
-std::string place_of(const MeetingPoint& meeting) { return fmt::format("{}:{}", meeting.host, meeting.port); }
+/// What c10d asks of a store, asked of a MeetingServer. c10d's own TCPStore serves whoever connects, believes any
+/// length that it is told, and waits for a stopped server for ever.
+class ServedStore final : public c10d::Store {
+ public:
+  ServedStore(const MeetingPoint& meeting, std::chrono::milliseconds timeout)
+      : Store(timeout), client_(std::make_shared<MeetingClient>(meeting, timeout)) {}
+  ServedStore(std::shared_ptr<MeetingClient> client, std::chrono::milliseconds timeout)
+      : Store(timeout), client_(std::move(client)) {}
 
-/// A socket of `type` that `use` is content with, on the first of the meeting's addresses where one is. Throws
-/// TransportError with what the last one lacked.
-FileDescriptor open_socket(const MeetingPoint& meeting, int type, const char* what,
-                           const std::function<bool(int socket, const addrinfo& address)>& use) {
-  addrinfo hints{};
-  hints.ai_socktype = type;
-  addrinfo* found = nullptr;
-  const int error = ::getaddrinfo(meeting.host.c_str(), std::to_string(meeting.port).c_str(), &hints, &found);
-  if (error != 0) {
-    throw TransportError(fmt::format("the ranks cannot meet at {}: {}", place_of(meeting), ::gai_strerror(error)));
+  c10::intrusive_ptr<Store> clone() override { return c10::make_intrusive<ServedStore>(client_, timeout_); }
+
+  using Store::set;
+  void set(const std::string& key, const std::vector<std::uint8_t>& value) override {
+    static_cast<void>(client_->ask({.kind = RequestKind::Set, .names = {key}, .value = {value.begin(), value.end()}}));
   }
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, &::freeaddrinfo);
-  std::string reason;
-  for (const addrinfo* address = found; address != nullptr; address = address->ai_next) {
-    FileDescriptor socket(::socket(address->ai_family, type | SOCK_CLOEXEC, 0));
-    if (socket.get() >= 0 && use(socket.get(), *address)) return socket;
-    reason = std::strerror(errno);
+  std::vector<std::uint8_t> get(const std::string& key) override {
+    const Answer answer = client_->ask({.kind = RequestKind::Get, .names = {key}, .timeout = timeout_});
+    if (!answer.is_there) throw late(timeout_);
+    return {answer.value.begin(), answer.value.end()};
   }
-  throw TransportError(fmt::format("cannot {} {}: {}", what, place_of(meeting), reason));
-}
+  std::int64_t add(const std::string& key, std::int64_t value) override {
+    return client_->ask({.kind = RequestKind::Add, .names = {key}, .number = value}).number;
+  }
+  bool deleteKey(const std::string& key) override {
+    return client_->ask({.kind = RequestKind::Remove, .names = {key}}).is_there;
+  }
+  bool check(const std::vector<std::string>& keys) override {
+    return client_->ask({.kind = RequestKind::Check, .names = keys}).is_there;
+  }
+  std::int64_t getNumKeys() override { return client_->ask({.kind = RequestKind::Count}).number; }
+  void wait(const std::vector<std::string>& keys) override { wait(keys, timeout_); }
+  void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override {
+    if (!client_->ask({.kind = RequestKind::Wait, .names = keys, .timeout = timeout}).is_there) throw late(timeout);
+  }
 
-/// TCPStore itself would listen at every address of the host.
-FileDescriptor listen_at(const MeetingPoint& meeting) {
-  return open_socket(
-      meeting, SOCK_STREAM, "listen, for the ranks to meet, at", [](int socket, const addrinfo& address) {
-        const int on = 1;
-        ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-        return ::bind(socket, address.ai_addr, address.ai_addrlen) == 0 && ::listen(socket, SOMAXCONN) == 0;
-      });
-}
+ private:
+  static TransportError late(std::chrono::milliseconds timeout) {
+    return TransportError(fmt::format("nothing came within {} ms", timeout.count()));
+  }
 
-c10::intrusive_ptr<c10d::Store> connect_tcp(const MeetingPoint& meeting, std::chrono::milliseconds timeout) {
+  std::shared_ptr<MeetingClient> client_;
+};
+
+/// The store that torchrun's agent has opened.
+c10::intrusive_ptr<c10d::Store> connect_agent(const MeetingPoint& meeting, std::chrono::milliseconds timeout) {
   c10d::TCPStoreOptions options;
   options.port = meeting.port;
-  options.isServer = meeting.listens;
   options.waitWorkers = false;
   options.timeout = timeout;
-  if (meeting.listens) {
-    options.masterListenFd = listen_at(meeting).release();  // the server's from now on
-  }
   // TCPStore's own limit does not hold where something else listens and says nothing. Then the thread waits on, until
   // the process ends.
   std::packaged_task<c10::intrusive_ptr<c10d::Store>()> connecting(
@@ -75,19 +76,21 @@ c10::intrusive_ptr<c10d::Store> connect_tcp(const MeetingPoint& meeting, std::ch
   std::thread(std::move(connecting)).detach();
   const auto no_answer = [&] {
     return TransportError(
-        fmt::format("no answer from {}, where the ranks meet, within {:g} s; rank 0 answers there once it "
-                    "has started, unless another program has the port",
+        fmt::format("no answer from {}, where torchrun's agent has put the meeting of the ranks, within "
+                    "{:g} s",
                     place_of(meeting), std::chrono::duration<double>(timeout).count()));
   };
   if (connected.wait_for(timeout + std::chrono::seconds(1)) != std::future_status::ready) throw no_answer();
   try {
-    return c10::make_intrusive<c10d::PrefixStore>("chimera/" + meeting.attempt, connected.get());
+    return connected.get();
   } catch (const std::exception&) {
     throw no_answer();
   }
 }
 
 std::string key_of(int rank) { return fmt::format("rank {}", rank); }
+
+constexpr const char* kAllAreHere = "all";
 
 std::vector<int> missing_of(c10d::Store& store, int world_size) {
   std::vector<int> missing;
@@ -110,19 +113,33 @@ MeetingStore::MeetingStore(const MeetingPoint& meeting, std::chrono::millisecond
     file_ = std::make_unique<StoreFile>(meeting.file);
     store_ = c10::make_intrusive<c10d::FileStore>(file_->path(), /*num_workers=*/-1);
     store_->setTimeout(timeout);
-  } else {
-    static_cast<void>(own_address());  // says so where the name is unknown
-    store_ = connect_tcp(meeting, timeout);
+    if (breaker) store_ = breakable_store(store_, breaker);
+    return;
   }
-  if (breaker) store_ = breakable_store(store_, breaker);
+  if (meeting.listens) server_ = std::make_unique<MeetingServer>(listen_at(meeting), meeting.secret);
+  c10::intrusive_ptr<c10d::Store> served;
+  if (meeting.is_agent) {
+    served = connect_agent(meeting, timeout);
+  } else {
+    served = c10::make_intrusive<ServedStore>(meeting, timeout);
+  }
+  store_ = c10::make_intrusive<c10d::PrefixStore>("chimera/" + meeting.attempt, std::move(served));
 }
 
+MeetingStore::~MeetingStore() = default;
+
+// Rank 0 alone looks for all of them: else every rank would ask for every other.
 void MeetingStore::await_all(int rank, int world_size) {
   store_->set(key_of(rank), std::vector<std::uint8_t>{1});
   std::vector<std::string> keys;
   for (int each = 0; each < world_size; ++each) keys.push_back(key_of(each));
   try {
-    store_->wait(keys);
+    if (rank == 0) {
+      store_->wait(keys);
+      store_->set(kAllAreHere, std::vector<std::uint8_t>{1});
+    } else {
+      store_->wait({kAllAreHere});
+    }
   } catch (const std::exception&) {
     const std::vector<int> missing = missing_of(*store_, world_size);
     throw TransportError(fmt::format("{} of {} ranks have not come within {:g} s: {}", missing.size(), world_size,
@@ -131,25 +148,15 @@ void MeetingStore::await_all(int rank, int world_size) {
   }
 }
 
-std::string MeetingStore::own_address() const {
-  if (meeting_.host.empty()) return "";
-  // To connect a datagram socket sends nothing: it looks up the route.
-  const FileDescriptor socket = open_socket(
-      meeting_, SOCK_DGRAM, "find a way to",
-      [](int each, const addrinfo& address) { return ::connect(each, address.ai_addr, address.ai_addrlen) == 0; });
-  sockaddr_storage own{};
-  socklen_t size = sizeof own;
-  std::array<char, NI_MAXHOST> text{};
-  auto* address = reinterpret_cast<sockaddr*>(&own);
-  if (::getsockname(socket.get(), address, &size) != 0 ||
-      ::getnameinfo(address, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) != 0) {
-    throw TransportError(fmt::format("cannot find this host's address towards {}", place_of(meeting_)));
-  }
-  return text.data();
+std::string MeetingStore::own_address() const { return meeting_.host.empty() ? "" : chimera::own_address(meeting_); }
+
+void MeetingStore::close_doors() {
+  if (server_) server_->stop_listening();
 }
 
 void MeetingStore::abandon() noexcept {
   store_.release();
+  static_cast<void>(server_.release());  // its threads serve on
   if (file_) file_->abandon();
 }
 

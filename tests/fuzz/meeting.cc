@@ -1,0 +1,29 @@
+// Any bytes as what a rank asks for at a meeting, and as the answer.
+
+#include "fuzz/fuzzer.h"
+#include "meeting/request.h"
+
+namespace chimera::testing {
+namespace {
+
+void exercise_meeting(std::string_view bytes) {
+  try {
+    Request request = read_request(bytes);
+    request.timeout = std::chrono::milliseconds(0);
+    require(to_bytes(read_request(to_bytes(request))) == to_bytes(request), "what was read can be written and read");
+    Words words;
+    const Answer said = answer(words, request);
+    require(to_bytes(read_answer(to_bytes(said))) == to_bytes(said), "so can its answer");
+  } catch (const ChannelError&) {
+  }
+  try {
+    static_cast<void>(read_answer(bytes));
+  } catch (const ChannelError&) {
+  }
+}
+
+}  // namespace
+
+const Fuzzer kMeeting("meeting", exercise_meeting);
+
+}  // namespace chimera::testing
