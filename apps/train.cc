@@ -102,6 +102,7 @@ struct Asked {
   std::optional<Format> dry_run;  // what it is printed as
   std::string machine;            // whose profile predicts it, or gives MFU its measure; empty: none
   bool plans = false;             // whether that is what the profile is there for
+  std::string interface;          // that ranks on several hosts talk through
 };
 
 Words planned_words(const Parsed& parsed) {
@@ -133,8 +134,12 @@ Asked asked(Words words, const Invocation& invocation) {
     parsed = std::make_unique<Parsed>(words);
   }
   const TrainCommandLine& flags = parsed->flags;
-  return {resolve(flags, invocation), words, flags.dry_run ? std::optional(flags.format) : std::nullopt,
-          flags.plan.machine, flags.plan.plan_option->count() > 0};
+  return {resolve(flags, invocation),
+          words,
+          flags.dry_run ? std::optional(flags.format) : std::nullopt,
+          flags.plan.machine,
+          flags.plan.plan_option->count() > 0,
+          flags.interface};
 }
 
 void print_dry_run(const Asked& all) {
@@ -167,7 +172,7 @@ std::chrono::milliseconds milliseconds(double seconds) {
 }
 
 /// As one of the processes that another launcher started.
-int run_placed(const Job& job, const RankPlace& place) {
+int run_placed(const Job& job, const RankPlace& place, const std::string& interface) {
   const bool has_processes = job.num_ranks() > 1 && job.options.transport == TransportKind::Processes;
   if (!has_processes || job.num_ranks() != place.world_size) {
     throw ConfigError(fmt::format(
@@ -190,6 +195,7 @@ int run_placed(const Job& job, const RankPlace& place) {
   require_descriptors(descriptors_needed(job), fmt::format("{} ranks", job.num_ranks()), "use fewer ranks");
   if (place.rank == 0) output().write(describe(job));
   RankEnvironment rank = join_place(place);
+  if (!interface.empty()) rank.meeting.interface = interface;
   if (rank.meeting.listens && rank.meeting.secret.empty()) {
     messages().write(fmt::format(
         "chimera: the ranks meet at {}:{} without a secret: whoever reaches that may join; give all of them one "
@@ -321,7 +327,7 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
     if (invocation.rank) {
       exit_code = run_rank(job, *invocation.rank);
     } else if (invocation.place) {
-      exit_code = run_placed(job, *invocation.place);
+      exit_code = run_placed(job, *invocation.place, all.interface);
     } else {
       exit_code = run(job, all.words, invocation.entry);
     }

@@ -137,6 +137,11 @@ void add_running(CLI::App& command, TrainCommandLine& flags) {
                    "send an XXH3 checksum with every tensor that travels between ranks, and compare it on arrival");
   add_number(command, "--meeting-seconds", o.meeting_seconds,
              "seconds that ranks have to find each other where torchrun, srun or mpirun starts them (default 120)");
+  command
+      .add_option("--interface", flags.interface,
+                  "network interface through which ranks on several hosts talk, such as eth0 (default: "
+                  "GLOO_SOCKET_IFNAME, else the one that leads to rank 0's host)")
+      ->type_name("NAME");
 }
 
 void add_output(CLI::App& command, TrainCommandLine& flags) {

@@ -26,7 +26,8 @@ struct TrainCommandLine {
   CheckpointFlags checkpoints;
   ExportFlags exports;
   TrainPlanFlags plan;
-  std::string config;  // a TOML file of flags
+  std::string config;     // a TOML file of flags
+  std::string interface;  // through which ranks on several hosts talk; empty: that of the way to rank 0
   bool dry_run = false;
   Format format = Format::Text;  // of a dry run
 
