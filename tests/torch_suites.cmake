@@ -55,6 +55,7 @@ set(torch_suites
   MessageTest
   MetricsFileTest
   ModuleStageTest
+  NeighboursTest
   NonFiniteTest
   ObservationTest
   OpTimesTest

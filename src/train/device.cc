@@ -32,6 +32,17 @@ void add_pairs(const Job& job, const Program& program, std::set<RankPair>& pairs
   }
 }
 
+/// Each rank that holds a stage may have to give it to any other.
+void add_twins(const Job& job, std::set<RankPair>& pairs) {
+  for (const auto& group : job.rank_groups()) {
+    for (const RankId giver : group) {
+      for (const RankId taker : group) {
+        if (giver < taker) pairs.insert({static_cast<int>(giver.value()), static_cast<int>(taker.value())});
+      }
+    }
+  }
+}
+
 }  // namespace
 
 bool uses_gpu(const TrainOptions& options) { return options.device == DeviceKind::Cuda; }
@@ -55,6 +66,11 @@ std::vector<RankPair> talking_pairs(const Job& job) {
   std::set<RankPair> pairs;
   add_pairs(job, job.training, pairs);
   add_pairs(job, job.validation, pairs);
+  for (const auto& [steps, run] : job.runs) add_pairs(job, run.program, pairs);
+  if (job.options.observes()) {  // rank 0 is asked for its clock
+    for (int rank = 1; rank < static_cast<int>(job.num_ranks()); ++rank) pairs.insert({0, rank});
+  }
+  if (job.options.recover == Recover::Twin) add_twins(job, pairs);
   return {pairs.begin(), pairs.end()};
 }
 

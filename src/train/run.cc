@@ -12,6 +12,8 @@
 #include <exception>
 #include <mutex>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "checkpoint/checkpoint_folder.h"
 #include "core/clock.h"
@@ -237,7 +239,8 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
 // bits.)
 constexpr std::chrono::milliseconds kGlooPatience = std::chrono::hours(24 * 20);
 
-/// Where another launcher started the ranks, nobody finds out who is to blame: what hangs for so long ends itself.
+/// Where another launcher started the ranks, nobody finds out who of those that are still there holds the others up:
+/// what hangs for so long ends itself.
 constexpr std::chrono::milliseconds kPlacedPatience = std::chrono::minutes(30);
 
 std::chrono::milliseconds milliseconds(double seconds) {
@@ -257,6 +260,7 @@ std::unique_ptr<Transport> connect(const Job& job, const RankEnvironment& rank) 
                          .timeout = rank.placed ? kPlacedPatience : kGlooPatience,
                          .start_up_timeout = rank.placed ? milliseconds(job.options.meeting_seconds) : kGlooPatience,
                          .groups = job.rank_groups(),
+                         .pairs = talking_pairs(job),
                          .fingerprint = std::move(own)});
   }
   note_progress({RankProgress::Phase::Joining});
@@ -279,6 +283,7 @@ Epochs::Connect connect_epochs(const Job& job, const RankEnvironment& rank) {
                          .timeout = kGlooPatience,
                          .start_up_timeout = is_first ? kGlooPatience : kRejoiningPatience,
                          .groups = job.rank_groups(),
+                         .pairs = talking_pairs(job),
                          .fingerprint = std::move(compared),
                          .breaker = breaker});
   };
@@ -309,7 +314,7 @@ std::int64_t descriptors_needed(const Job& job) {
     most = std::max(most, memory_files(job, count));
   }
   if (job.options.transport == TransportKind::Threads || ranks == 1) return kOwn + files;
-  return kOwn + std::max(ranks, most + gloo_descriptors(ranks, groups));
+  return kOwn + std::max(ranks, most + gloo_descriptors(ranks, groups, talking_pairs(job)));
 }
 
 FlightJob flight_job(const Job& job) {

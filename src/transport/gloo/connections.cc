@@ -15,7 +15,6 @@
 
 #include "core/error.h"
 #include "core/fault_point.h"
-#include "transport/gloo/device.h"
 #include "transport/gloo/shared_sum.h"
 
 namespace chimera {
@@ -27,25 +26,32 @@ constexpr auto kLeaveTimeout = std::chrono::seconds(3);
 constexpr auto kMostClosing = std::chrono::milliseconds(100);
 constexpr auto kBetweenBreaks = std::chrono::milliseconds(1);
 
+/// Where Gloo listens: at the address, or for ranks of one host at loopback.
+std::shared_ptr<gloo::transport::Device> create_device(const std::string& address) {
+  return ProcessGroupGloo::createDeviceForHostname(address.empty() ? "127.0.0.1" : address);
+}
+
 }  // namespace
 
-std::int64_t gloo_descriptors(std::int64_t world_size, const RankGroups& groups) {
-  constexpr std::int64_t kGroupsOfAll = 3;  // everyone, and messages both ways
-  constexpr std::int64_t kCommon = 8;       // listener, epoll, its pipe, the store and what is open for a moment
-  std::int64_t most = 0;
-  for (std::int64_t rank = 0; rank < world_size; ++rank) {
-    std::int64_t others = 0;
-    for (const auto& group : groups) {
-      if (std::ranges::count(group, RankId(rank)) > 0) others += static_cast<std::int64_t>(group.size()) - 1;
-    }
-    most = std::max(most, others);
+std::int64_t gloo_descriptors(std::int64_t world_size, const RankGroups& groups, const std::vector<RankPair>& pairs) {
+  constexpr std::int64_t kCommon = 8;      // listener, epoll, its pipe, the store and what is open for a moment
+  constexpr std::int64_t kDirections = 2;  // of messages, a connection each
+  if (world_size == 1) return 0;
+  std::vector<std::int64_t> sockets(static_cast<std::size_t>(world_size), 0);  // [rank]
+  for (const auto& [low, high] : pairs) {
+    sockets[static_cast<std::size_t>(low)] += kDirections;
+    sockets[static_cast<std::size_t>(high)] += kDirections;
   }
-  return world_size == 1 ? 0 : kCommon + kGroupsOfAll * (world_size - 1) + most;
+  for (const auto& group : groups) {
+    for (const RankId rank : group) sockets[rank.index()] += static_cast<std::int64_t>(group.size()) - 1;
+  }
+  return kCommon + kTreeBranches + 1 + *std::ranges::max_element(sockets);
 }
 
 GlooConnections::GlooConnections(const GlooOptions& options)
     : options_(options),
       meeting_(options.meeting, options.start_up_timeout, options.breaker),
+      tree_(options.breaker),
       process_groups_(options.groups.size()),
       shares_(options.groups.size()) {}
 
@@ -54,10 +60,9 @@ void GlooConnections::join() {
   if (options_.world_size > 1) {
     connect_groups();
     if (options_.share_memory) find_shared_memory();
-    c10d::BarrierOptions barrier;  // a rank that is ready and gone must not be missed by one still connecting
-    barrier.timeout = options_.start_up_timeout;
-    require_unbroken();
-    wait_for_collective(*everyone_->barrier(barrier), options_.start_up_timeout, options_.breaker.get());
+    // A rank that is ready and gone must not be missed by one still connecting.
+    tree_.barrier(options_.start_up_timeout);
+    meeting_.close_doors();
   }
   fault_point("connected");
 }
@@ -67,86 +72,86 @@ void GlooConnections::require_unbroken() const {
   if (options_.breaker && options_.breaker->broken()) throw PeerLostError("another rank was lost before all had come");
 }
 
-// All ranks create their groups in the same order, as each creation waits for the other members.
+// As each creation of a group waits for the other members, all ranks create theirs in orders that fit together. Before
+// fingerprints are compared, nothing depends on more than the number of ranks.
 void GlooConnections::connect_groups() {
   meeting_.await_all(options_.rank, options_.world_size);
-  const auto device = create_device(meeting_.own_address());
-  const auto create = [&](const std::string& name, int rank, std::size_t size) {
-    require_unbroken();
-    auto group_options = ProcessGroupGloo::Options::create(options_.start_up_timeout);
-    group_options->devices.push_back(device);  // one for all groups: one thread for all sockets
-    group_options->threads = 1;
-    return c10::make_intrusive<ProcessGroupGloo>(c10::make_intrusive<c10d::PrefixStore>(name, meeting_.store()), rank,
-                                                 static_cast<int>(size), group_options);
-  };
-  const auto world_size = static_cast<std::size_t>(options_.world_size);
-  everyone_ = create("everyone", options_.rank, world_size);
+  device_ = create_device(meeting_.own_address());
+  tree_.connect(options_.rank, options_.world_size, [this](int other) { return create_pair("tree", other); });
   if (!options_.fingerprint.empty()) compare(options_.fingerprint);
-  messages_.up = create("messages up", options_.rank, world_size);
-  messages_.down = create("messages down", options_.rank, world_size);
+  channels_.connect(options_.rank, options_.pairs ? *options_.pairs : all_pairs(options_.world_size),
+                    [this](const std::string& name, int other) { return create_pair(name, other); });
   for (std::size_t g = 0; g < options_.groups.size(); ++g) {
     const auto& group = options_.groups[g];
     const auto place = std::find(group.begin(), group.end(), RankId(options_.rank));
     if (place == group.end() || group.size() == 1) continue;
-    process_groups_[g] = create(fmt::format("group{}", g), static_cast<int>(place - group.begin()), group.size());
+    process_groups_[g] =
+        create(fmt::format("group{}", g), static_cast<int>(place - group.begin()), group.size(), /*threads=*/1);
   }
+}
+
+GlooGroup GlooConnections::create(const std::string& name, int rank, std::size_t size, int threads) {
+  require_unbroken();
+  auto group_options = ProcessGroupGloo::Options::create(options_.start_up_timeout);
+  group_options->devices.push_back(device_);
+  group_options->threads = threads;
+  return c10::make_intrusive<ProcessGroupGloo>(c10::make_intrusive<c10d::PrefixStore>(name, meeting_.store()), rank,
+                                               static_cast<int>(size), group_options);
+}
+
+/// Of two ranks that only send and receive.
+GlooGroup GlooConnections::create_pair(const std::string& name, int other) {
+  const auto [low, high] = std::minmax(options_.rank, other);
+  return create(fmt::format("{} {}-{}", name, low, high), MessageChannels::place(options_.rank, other), 2,
+                /*threads=*/0);
 }
 
 void GlooConnections::compare(const Fingerprint& own) {
   FingerprintWords words = to_words(own);
   const auto size = static_cast<std::int64_t>(words.size());
-  std::vector<at::Tensor> mine{at::from_blob(words.data(), {size}, at::kLong)};
+  const at::Tensor all = tree_.gather(at::from_blob(words.data(), {size}, at::kLong), options_.start_up_timeout);
   std::vector<FingerprintWords> of_ranks;
-  for (const at::Tensor& other : gather_from_all(mine)) {
-    of_ranks.emplace_back(other.data_ptr<std::int64_t>(), other.data_ptr<std::int64_t>() + size);
+  for (std::int64_t rank = 0; rank < options_.world_size; ++rank) {
+    const std::int64_t* row = all[rank].const_data_ptr<std::int64_t>();
+    of_ranks.emplace_back(row, row + size);
   }
   require_equal(own, of_ranks, options_.rank);
 }
 
-// Each rank says where its memory is to be found, tries that of all others, and says whose it can map.
+// Each rank says where its memory is to be found, tries that of those it sums with, and says whether it can map that.
 void GlooConnections::find_shared_memory() {
   const SharedMemory memory(sizeof(std::int64_t));
   const SharedAddress own = memory.address();
   std::random_device random;
   const auto mark = static_cast<std::int64_t>((std::uint64_t{random()} << 32U) | random());
   std::memcpy(memory.data(), &mark, sizeof mark);
-  std::vector<at::Tensor> mine{at::tensor({own.process, own.descriptor, own.file, mark}, at::kLong)};
-  std::vector<MarkedMemory> memories;
-  for (const at::Tensor& words : gather_from_all(mine)) {
-    const auto* word = words.const_data_ptr<std::int64_t>();
-    memories.push_back({{word[0], word[1], word[2]}, word[3]});
-  }
-  const std::vector<bool> found = mappable(memories);
-  mine = {at::empty({options_.world_size}, at::kLong)};
-  std::copy(found.begin(), found.end(), mine.front().data_ptr<std::int64_t>());
-  const std::vector<at::Tensor> all = gather_from_all(mine);  // [rank][other]
-  const auto maps = [&](RankId rank, RankId other) {
-    return all[rank.index()].const_data_ptr<std::int64_t>()[other.index()] != 0;
-  };
+  const at::Tensor all =
+      tree_.gather(at::tensor({own.process, own.descriptor, own.file, mark}, at::kLong), options_.start_up_timeout);
+  std::vector<double> unmapped(options_.groups.size(), 0);  // members that cannot map all others'
   for (std::size_t g = 0; g < options_.groups.size(); ++g) {
-    const auto& group = options_.groups[g];
-    shares_[g] = std::ranges::all_of(group, [&](RankId rank) {
-      return std::ranges::all_of(group, [&](RankId other) { return maps(rank, other); });
-    });
+    if (!process_groups_[g]) continue;
+    std::vector<MarkedMemory> memories;
+    for (const RankId member : options_.groups[g]) {
+      const auto* word = all[member.value()].const_data_ptr<std::int64_t>();
+      memories.push_back({{word[0], word[1], word[2]}, word[3]});
+    }
+    if (!std::ranges::all_of(mappable(memories), std::identity())) unmapped[g] = 1;
   }
+  tree_.sum(unmapped, options_.start_up_timeout);
+  for (std::size_t g = 0; g < unmapped.size(); ++g) shares_[g] = unmapped[g] == 0;
 }
 
-/// What every rank gives, [rank]; all of one size and type.
-std::vector<at::Tensor> GlooConnections::gather_from_all(std::vector<at::Tensor>& mine) {
-  std::vector<std::vector<at::Tensor>> all(1);
-  for (int rank = 0; rank < options_.world_size; ++rank) all.front().push_back(at::empty_like(mine.front()));
-  c10d::AllgatherOptions gather;
-  gather.timeout = options_.timeout;
-  wait_for_collective(*everyone_->allgather(all, mine, gather), options_.timeout, options_.breaker.get());
-  return std::move(all.front());
+std::vector<GlooGroup> GlooConnections::take_groups() noexcept {
+  std::vector<GlooGroup> groups = std::exchange(process_groups_, {});
+  for (GlooGroup& group : tree_.take_groups()) groups.push_back(std::move(group));
+  for (GlooGroup& group : channels_.take_groups()) groups.push_back(std::move(group));
+  return groups;
 }
 
 bool GlooConnections::leave_together() noexcept {
   if (options_.world_size == 1) return true;
   try {
-    c10d::BarrierOptions barrier;
-    barrier.timeout = kLeaveTimeout;
-    everyone_->barrier(barrier)->wait();
+    tree_.barrier(kLeaveTimeout);
     return true;
   } catch (const std::exception&) {
     return false;  // this rank is done all the same; who failed says so itself
@@ -172,8 +177,7 @@ struct Remains {
 }  // namespace
 
 void GlooConnections::close() noexcept {
-  auto remains = std::make_unique<Remains>(Remains{std::move(meeting_), std::move(process_groups_)});
-  for (GlooGroup* group : {&messages_.up, &messages_.down, &everyone_}) remains->groups.push_back(std::move(*group));
+  auto remains = std::make_unique<Remains>(Remains{std::move(meeting_), take_groups()});
   std::promise<void> destroyed;
   std::future<void> is_destroyed = destroyed.get_future();
   std::thread([remains = std::move(remains), destroyed = std::move(destroyed)]() mutable {
@@ -189,9 +193,7 @@ void GlooConnections::close() noexcept {
 }
 
 void GlooConnections::abandon() noexcept {
-  messages_.release();
-  everyone_.release();
-  for (GlooGroup& group : process_groups_) group.release();
+  for (GlooGroup& group : take_groups()) group.release();
   meeting_.abandon();
 }
 

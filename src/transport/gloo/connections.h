@@ -2,16 +2,20 @@
 // The process groups of one rank over Gloo, from meeting the other ranks to leaving them.
 
 #include <chrono>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "transport/gloo/gloo_transport.h"
 #include "transport/gloo/group.h"
 #include "transport/gloo/meeting_store.h"
-#include "transport/gloo/one_way_groups.h"
+#include "transport/gloo/message_channels.h"
+#include "transport/gloo/rank_tree.h"
 
 namespace chimera {
 
-/// Messages to higher and to lower ranks, and each parameter group with several members, have a process group each.
+/// A rank is connected with its neighbours alone: those it exchanges messages with, its place in a tree of all ranks,
+/// and the other members of its parameter groups, which have a process group each.
 class GlooConnections {
  public:
   /// Opens the store. Throws TransportError where it cannot be opened.
@@ -28,7 +32,8 @@ class GlooConnections {
   /// ends then, but for threads that wait for ever for the rest of a message.
   void close() noexcept;
 
-  [[nodiscard]] OneWayGroups& messages() { return messages_; }
+  [[nodiscard]] const MessageChannels& channels() const { return channels_; }
+  [[nodiscard]] const RankTree& tree() const { return tree_; }
   /// The process group of a parameter group; null where this rank is no member, or the only one.
   [[nodiscard]] const GlooGroup& group(ParameterGroupId id) const { return process_groups_[id.index()]; }
   /// Whether all members of the parameter group can map each other's memory.
@@ -37,14 +42,19 @@ class GlooConnections {
  private:
   void connect_groups();
   void require_unbroken() const;
+  /// `threads`: that collectives run on; sends and receives need none.
+  [[nodiscard]] GlooGroup create(const std::string& name, int rank, std::size_t size, int threads);
+  [[nodiscard]] GlooGroup create_pair(const std::string& name, int other);
+  /// Lets go of all process groups.
+  [[nodiscard]] std::vector<GlooGroup> take_groups() noexcept;
   void compare(const Fingerprint& own);
   void find_shared_memory();
-  std::vector<at::Tensor> gather_from_all(std::vector<at::Tensor>& mine);
 
   GlooOptions options_;
   MeetingStore meeting_;
-  OneWayGroups messages_;  // and all_sum's
-  GlooGroup everyone_;
+  std::shared_ptr<gloo::transport::Device> device_;  // one for all groups: one thread for all sockets
+  RankTree tree_;
+  MessageChannels channels_;
   std::vector<GlooGroup> process_groups_;  // by parameter group
   std::vector<bool> shares_;               // likewise
 };

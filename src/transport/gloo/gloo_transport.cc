@@ -20,6 +20,8 @@
 namespace chimera {
 namespace {
 
+constexpr int kMessageTag = 0;  // a channel has its messages alone
+
 /// c10d's flight recorder keeps the last operations of all groups of a process in one list. Threads that add to it at
 /// once have crashed there (LibTorch 2.11), and nothing here reads it. An environment that sets its size has its way.
 void keep_no_flight_record() {
@@ -94,8 +96,6 @@ class GlooTransport final : public Transport {
   /// For a group of several members, this rank among them.
   std::unique_ptr<Pending> start_shared_sum(ParameterGroupId id, at::Tensor gradients,
                                             const std::vector<at::Tensor>& parts, const SumOrder* order);
-  /// The tag by which Gloo tells channels apart.
-  [[nodiscard]] int channel(int from, int to) const { return from * world_size_ + to; }
 
   int rank_;
   int world_size_;
@@ -200,7 +200,9 @@ std::unique_ptr<Pending> GlooTransport::start_send(RankId to, at::Tensor tensor,
   return guarded([&] { return to_text(rank_, operation); },
                  [&] {
                    std::vector<at::Tensor> tensors{make_message(tensor, tag)};
-                   auto work = connections_.messages().between(rank_, peer)->send(tensors, peer, channel(rank_, peer));
+                   auto work = connections_.channels()
+                                   .between(rank_, peer)
+                                   ->send(tensors, MessageChannels::place(peer, rank_), kMessageTag);
                    return std::make_unique<GlooPending>(*this, operation, std::move(work), at::Tensor());
                  });
 }
@@ -211,7 +213,9 @@ std::unique_ptr<Pending> GlooTransport::post_receive(RankId from, const TensorSp
   return guarded([&] { return to_text(rank_, operation); },
                  [&] {
                    std::vector<at::Tensor> tensors{message_buffer(spec)};
-                   auto work = connections_.messages().between(peer, rank_)->recv(tensors, peer, channel(peer, rank_));
+                   auto work = connections_.channels()
+                                   .between(peer, rank_)
+                                   ->recv(tensors, MessageChannels::place(peer, rank_), kMessageTag);
                    return std::make_unique<GlooReceive>(*this, operation, std::move(work), std::move(tensors.front()),
                                                         spec, tag);
                  });
@@ -274,14 +278,10 @@ std::unique_ptr<Pending> GlooTransport::start_all_gather(ParameterGroupId id, at
                  });
 }
 
-// Gathers and adds here: few values, and their order of summing is then that of the workers.
+// Gathered at rank 0 and added there: few values, and their order of summing is then that of the workers.
 void GlooTransport::all_sum(std::span<double> values) {
   if (world_size_ == 1) return;
-  guarded([&] { return fmt::format("rank {}: all-sum", rank_); },
-          [&] {
-            sum_over_ranks(connections_.messages(), values, /*tag=*/world_size_ * world_size_, timeout_,
-                           breaker_.get());
-          });
+  guarded([&] { return fmt::format("rank {}: all-sum", rank_); }, [&] { connections_.tree().sum(values, timeout_); });
 }
 
 }  // namespace

@@ -3,11 +3,14 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "core/meeting_point.h"
 #include "transport/connection_breaker.h"
 #include "transport/fingerprint.h"
+#include "transport/neighbours.h"
 #include "transport/transport.h"
 
 namespace chimera {
@@ -22,6 +25,9 @@ struct GlooOptions {
   /// Limit of each step of finding and connecting the others.
   std::chrono::milliseconds start_up_timeout = std::chrono::minutes(1);
   RankGroups groups;
+  /// Ranks that have messages for each other, the same list on all ranks; nothing: every rank may for every other. Such
+  /// a pair costs two connections.
+  std::optional<std::vector<RankPair>> pairs = std::nullopt;
   /// What all ranks must have in common; empty: nothing is compared.
   Fingerprint fingerprint = {};
   /// Sum gradients in memory that the members of a group map, where all of them run on one host and may.
@@ -31,12 +37,13 @@ struct GlooOptions {
   std::shared_ptr<ConnectionBreaker> breaker = nullptr;
 };
 
-/// Where the ranks meet in a file, they listen on 127.0.0.1 alone, as ranks of one host. Else each listens at the one
-/// address from which the meeting's host is reached, or at that of the interface that GLOO_SOCKET_IFNAME names.
+/// Where the ranks meet in a file, they listen on 127.0.0.1 alone, as ranks of one host. Else each listens at
+/// own_address() (meeting/address.h) alone.
 ///
 /// Calls leave_header_room(), so that messages need not be copies. Joins the other ranks; returns once all have joined.
-/// Messages to higher and to lower ranks, and each stage with several members, have a process group each, so that none
-/// waits for another; together they use one thread for the sockets and one a group.
+/// Each direction between two ranks that have messages for each other, and each stage with several members, has a
+/// process group of its own, so that none waits for another; together they use one thread for the sockets and one a
+/// group of three and more. What all ranks do together goes over a tree. So a rank's sockets grow with its neighbours.
 ///
 /// Sends do not complete before the receive is posted. Start functions, too, throw where a connection is already lost.
 /// Stage gradients are summed in shared memory, in ascending order of workers, or where memory cannot be shared in
@@ -55,8 +62,9 @@ struct GlooOptions {
 /// only when joining fails.
 [[nodiscard]] std::unique_ptr<Transport> connect_gloo(const GlooOptions& options);
 
-/// Files that connect_gloo() opens on the rank that opens most: sockets to the other members of each process group, and
-/// a few for all of them. Gloo's threads end the process where it may not have so many.
-[[nodiscard]] std::int64_t gloo_descriptors(std::int64_t world_size, const RankGroups& groups);
+/// Files that connect_gloo() opens on the rank that opens most: sockets to its neighbours, and a few for all of them.
+/// Gloo's threads end the process where it may not have so many.
+[[nodiscard]] std::int64_t gloo_descriptors(std::int64_t world_size, const RankGroups& groups,
+                                            const std::vector<RankPair>& pairs);
 
 }  // namespace chimera

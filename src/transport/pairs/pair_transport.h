@@ -6,16 +6,13 @@
 #include <map>
 #include <memory>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
-#include <utility>
 #include <vector>
 
 #include "schedule/program.h"
+#include "transport/neighbours.h"
 #include "transport/transport.h"
 
 namespace chimera {
-
-/// Two ranks, the lower one first.
-using RankPair = std::pair<int, int>;
 
 /// The process groups of one rank, all ready.
 struct Communicators {

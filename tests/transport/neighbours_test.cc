@@ -1,0 +1,92 @@
+// Who is connected with whom over Gloo.
+
+#include <gmock/gmock.h>
+
+#include <map>
+#include <set>
+
+#include "transport/gloo/gloo_transport.h"
+#include "transport/neighbours.h"
+
+namespace chimera {
+namespace {
+
+TEST(NeighboursTest, EveryRankIsBelowTheOneThatItCallsItsParent) {
+  for (const int size : {1, 2, 3, 5, 6, 21, 64, 100}) {
+    for (int rank = 0; rank < size; ++rank) {
+      const TreePlace place = place_in_tree(rank, size);
+      ASSERT_EQ(place.subtree.first, rank);
+      ASSERT_LE(place.children.size(), static_cast<std::size_t>(kTreeBranches));
+      int next = rank + 1;  // ranks below, in order and without a gap
+      for (const RankRange& child : place.children) {
+        EXPECT_EQ(child.first, next);
+        EXPECT_LT(child.first, child.end);
+        EXPECT_EQ(place_in_tree(child.first, size).parent, rank);
+        EXPECT_EQ(place_in_tree(child.first, size).subtree, child);
+        next = child.end;
+      }
+      EXPECT_EQ(next, place.subtree.end);
+      EXPECT_EQ(place.parent < 0, rank == 0);
+    }
+  }
+}
+
+TEST(NeighboursTest, TheTreesDepthGrowsAsTheLogarithm) {
+  constexpr int kRanks = 2048;
+  int deepest = 0;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    int depth = 0;
+    for (int at = rank; at != 0; at = place_in_tree(at, kRanks).parent) ++depth;
+    deepest = std::max(deepest, depth);
+  }
+  EXPECT_EQ(deepest, 6);
+}
+
+std::vector<RankPair> line(int ranks) {
+  std::vector<RankPair> pairs;
+  for (int rank = 1; rank < ranks; ++rank) pairs.emplace_back(rank - 1, rank);
+  return pairs;
+}
+
+/// Rounds of steps in which ranks get through their orders, where a pair needs both of its ranks; 0: they get stuck.
+int rounds_until_all_are_connected(int ranks, const std::vector<RankPair>& pairs) {
+  std::map<int, std::vector<RankPair>> orders;
+  for (int rank = 0; rank < ranks; ++rank) orders[rank] = connecting_order(rank, pairs);
+  std::map<int, std::size_t> at;
+  for (int round = 1;; ++round) {
+    std::set<RankPair> ready;
+    bool all_done = true;
+    for (const auto& [low, high] : pairs) {
+      const auto wants = [&](int rank) {
+        return at[rank] < orders[rank].size() && orders[rank][at[rank]] == RankPair{low, high};
+      };
+      if (wants(low) && wants(high)) ready.insert({low, high});
+    }
+    for (const auto& [low, high] : ready) ++at[low], ++at[high];
+    for (int rank = 0; rank < ranks; ++rank) all_done = all_done && at[rank] == orders[rank].size();
+    if (all_done) return round;
+    if (ready.empty()) return 0;
+  }
+}
+
+TEST(NeighboursTest, NeighboursInALineConnectAtTheSameTime) {
+  EXPECT_EQ(rounds_until_all_are_connected(64, line(64)), 2);
+}
+
+TEST(NeighboursTest, NobodyWaitsForOneWhoWaitsForIt) {
+  EXPECT_GT(rounds_until_all_are_connected(9, all_pairs(9)), 0);
+  std::vector<RankPair> star = line(12);
+  for (int rank = 2; rank < 12; ++rank) star.emplace_back(0, rank);
+  EXPECT_GT(rounds_until_all_are_connected(12, star), 0);
+}
+
+TEST(NeighboursTest, DescriptorsGrowWithTheNeighboursAndNotWithTheRanks) {
+  const RankGroups groups = {{RankId(0), RankId(1)}};
+  const std::int64_t few = gloo_descriptors(16, groups, line(16));
+  EXPECT_EQ(gloo_descriptors(1024, groups, line(1024)), few);
+  EXPECT_LT(few, 24);
+  EXPECT_EQ(gloo_descriptors(1, {}, {}), 0);
+}
+
+}  // namespace
+}  // namespace chimera
