@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -32,6 +33,7 @@
 #include "train/export_model.h"
 #include "train/final_error.h"
 #include "train/fingerprint.h"
+#include "train/host_watch.h"
 #include "train/observation.h"
 #include "train/report.h"
 #include "train/stop_signals.h"
@@ -379,12 +381,15 @@ int run_rank(const Job& job, RankEnvironment rank) {
       Transport& transport = epochs ? static_cast<Transport&>(*epochs) : *connected;
       if (rank.placed) recorded.emplace(job, rank.rank);  // now rank 0 has made the folder
       rank.meeting_file.reset();                          // all have joined
+      const auto heartbeats = watch_hosts(job, rank, transport);
       note_progress({RankProgress::Phase::StartUp});
       std::optional<MemoryMeter> meter = meter_of(job);
       // Until the process is gone: a signal that comes late must not make it a failure.
       static const auto signals =
           stop_signals(job, rank.placed ? StopSignals::Second::EndsProcess : StopSignals::Second::Nothing);
       is_whole = train_as(job, RankId(rank.rank), transport, meter, op, epochs ? &*epochs : nullptr);
+      std::array<double, 1> nothing{};
+      if (heartbeats) transport.all_sum(nothing);  // none is missed that has ended in order
     }
     op = "its end";
     if (rank.placed && rank.rank == 0) end_own_flight(job, std::nullopt);

@@ -1,35 +1,17 @@
 """Launchers of others start the ranks of a training run, which then trains as the local one does, bit for bit.
 
 Usage: launchers_test.py CHIMERA [CLASS.TEST...]
-
-Launchers and rights that are missing skip their tests; with CHIMERA_NEED_LAUNCHERS they fail instead
-(`./dev clusters` installs them). Hosts are network namespaces, as root may make them.
 """
 
-import json
-import os
-import pathlib
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
+import threading
 import time
 import unittest
 
-CHIMERA = str(pathlib.Path(sys.argv[1]).resolve())
-PATIENCE = 60
-LOOPBACK = "127.0.0.1"
-
-
-def needs(what, is_there):
-    """Skips a test where `what` is missing, or lets it fail where nothing may be."""
-    return unittest.skipUnless(is_there or os.environ.get("CHIMERA_NEED_LAUNCHERS"), f"{what} is missing")
-
-
-def has(*programs):
-    return all(shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin:/sbin") for program in programs)
+from cluster import CHIMERA, LOOPBACK, Hosts, Slurm, TrainingTest, free_port, has, namespaces_work, needs
 
 
 def own_torchrun():
@@ -40,80 +22,48 @@ def own_torchrun():
     return [sys.executable, "-m", "torch.distributed.run", "--no-python"]
 
 
-def namespaces_work():
-    """Whether hosts can be made: containers often may not."""
-    if os.geteuid() != 0 or not has("ip", "nsenter"):
-        return False
-    hosts = Hosts(1)
-    try:
-        with hosts:
-            return True
-    except subprocess.CalledProcessError:
-        hosts.__exit__()
-        return False
+class Strangers:
+    """Connections to a meeting that know no secret, again and again: silent ones, half-closed ones, noise, the words of a
+    TCPStore's client, lengths that no memory has, and one byte at a time."""
 
+    WORDS = ([], [b"\0"], [b"\x00\x01\x02\x03" * 25_000], [b"\x00\x07\x00\x00\x00" * 20],
+             [b"GET / HTTP/1.1\r\nHost: rank0\r\n\r\n"], [b"\xff"] * 64)
 
-def without_launchers():
-    """This process's environment without what a launcher may have set."""
-    words = ("CHIMERA_", "OMPI_", "PMI", "SLURM_", "TORCHELASTIC_", "MASTER_", "LOCAL_")
-    return {name: value for name, value in os.environ.items()
-            if not name.startswith(words) and name not in ("RANK", "WORLD_SIZE")}
+    def __init__(self, place):
+        self.place = place
+        self.is_over = threading.Event()
+        self.welcomed = [threading.Event() for _ in self.WORDS]
+        self.threads = [threading.Thread(target=self.visit, args=(index,), daemon=True) for index in range(len(self.WORDS))]
+        for thread in self.threads:
+            thread.start()
 
+    def visit(self, index):
+        open_ones = []  # which stay
+        while not self.is_over.wait(0.01):
+            try:
+                stranger = socket.create_connection(self.place, timeout=1)
+                stranger.settimeout(0.2)
+                for piece in self.WORDS[index]:
+                    stranger.sendall(piece)
+                    self.is_over.wait(0.01)
+                if index % 2:
+                    stranger.shutdown(socket.SHUT_WR)
+                open_ones.append(stranger)
+                self.welcomed[index].set()
+            except OSError:
+                continue  # the meeting is not there yet, or over, or has enough of strangers
+            del open_ones[:-8]
 
-class TrainingTest(unittest.TestCase):
-    def setUp(self):
-        scratch = tempfile.TemporaryDirectory()
-        self.addCleanup(scratch.cleanup)
-        self.folder = pathlib.Path(scratch.name)
-        self.text = self.folder / "text.txt"
-        self.text.write_text("".join(f"the king went to house {n} and spoke. " for n in range(300)))
-        self.environment = without_launchers() | {"TMPDIR": scratch.name}
-        self.metrics = self.folder / "metrics.jsonl"
+    def await_one_of_each(self, rank):
+        for welcomed in self.welcomed:
+            while not welcomed.wait(0.1):
+                if rank.poll() is not None:
+                    raise RuntimeError("the rank that listens has ended")
 
-    def training(self, stages=2):
-        return [CHIMERA, "train", "--model", "gpt2-tiny", "--data", str(self.text), "--stages", str(stages),
-                "--micro-batches", "4", "--micro-batch-size", "2", "--sequence", "32", "--steps", "3", "--dtype", "float64",
-                "--reduction", "canonical", "--metrics", str(self.metrics)]
-
-    def run_words(self, words, **variables):
-        return subprocess.run(words, env=self.environment | variables, capture_output=True, text=True, timeout=PATIENCE)
-
-    def losses(self):
-        steps = [json.loads(line)["loss"] for line in self.metrics.read_text().splitlines()]
-        self.metrics.unlink()
-        return steps
-
-    def local_losses(self, stages=2):
-        result = self.run_words(self.training(stages))
-        self.assertEqual(result.returncode, 0, result.stderr)
-        return self.losses()
-
-    def assert_trains_as_the_local_run(self, words, stages=2, **variables):
-        expected = self.local_losses(stages)
-        result = self.run_words(words, **variables)
-        self.assertEqual(result.returncode, 0, result.stderr + result.stdout)
-        self.assertEqual(self.losses(), expected)
-        self.assertEqual(list(self.folder.glob("chimera-*/*")), [], "a meeting's file is left")
-
-    def start(self, words, rank, size, enter=(), **variables):
-        """One rank by hand; `enter`: what runs it in another namespace."""
-        own = {"CHIMERA_RANK": str(rank), "CHIMERA_WORLD_SIZE": str(size)}
-        process = subprocess.Popen([*enter, *words], env=self.environment | own | variables, stdout=subprocess.DEVNULL,
-                                   stderr=subprocess.PIPE, text=True)
-        self.addCleanup(process.kill)
-        return process
-
-    def ended(self, processes):
-        """What each says on standard error but for progress, and its exit code."""
-        said = [process.communicate(timeout=PATIENCE)[1] for process in processes]
-        complaints = ["".join(line for line in text.splitlines(True) if line.startswith("chimera:")) for text in said]
-        return complaints, [process.returncode for process in processes]
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return probe.getsockname()[1]
+    def end(self):
+        self.is_over.set()
+        for thread in self.threads:
+            thread.join()
 
 
 class VariablesTest(TrainingTest):
@@ -130,10 +80,54 @@ class VariablesTest(TrainingTest):
 
     def test_ranks_meet_at_an_address(self):
         expected = self.local_losses()
-        server = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port())}
+        server = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port()), "CHIMERA_SECRET": "a word"}
         ranks = [self.start(self.training(), rank, 2, **server) for rank in (1, 0)]  # who listens comes last
         self.assertEqual(self.ended(ranks), (["", ""], [0, 0]))
         self.assertEqual(self.losses(), expected)
+
+    def test_says_that_anyone_may_come_where_there_is_no_secret(self):
+        server = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port())}
+        complaints, codes = self.ended([self.start(self.training(), rank, 2, **server) for rank in range(2)])
+        self.assertEqual(codes, [0, 0])
+        self.assertRegex(complaints[0], r"^chimera: the ranks meet at localhost:\d+ without a secret: .*CHIMERA_SECRET_FILE\n$")
+        self.assertEqual(complaints[1], "")
+
+    def test_a_rank_with_another_secret_is_not_let_in(self):
+        server = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port())}
+        words = [*self.training(), "--meeting-seconds", "2"]
+        ranks = [self.start(words, rank, 2, CHIMERA_SECRET=f"word {rank}", **server) for rank in range(2)]
+        complaints, codes = self.ended(ranks)
+        self.assertEqual(codes, [1, 2])
+        self.assertIn("1 of 2 ranks have not come within 2 s: 1\n", complaints[0])
+        self.assertIn("rank 0 has another secret than this rank", complaints[1])
+
+    def test_a_secret_that_others_may_read_is_refused(self):
+        secret = self.folder / "secret"
+        secret.write_text("a word\n")
+        secret.chmod(0o644)
+        server = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port()), "CHIMERA_SECRET_FILE": str(secret)}
+        complaints, codes = self.ended([self.start(self.training(), 0, 2, **server)])
+        self.assertEqual(codes, [2])
+        self.assertIn("chmod 600", complaints[0])
+
+    def test_strangers_at_the_meeting_change_nothing(self):
+        expected = self.local_losses()
+        place = (LOOPBACK, free_port())
+        server = {"MASTER_ADDR": place[0], "MASTER_PORT": str(place[1]), "CHIMERA_SECRET": "a word"}
+        first = self.start(self.training(), 0, 2, **server)
+        strangers = Strangers(place)
+        self.addCleanup(strangers.end)
+        strangers.await_one_of_each(first)
+        ranks = [first, self.start(self.training(), 1, 2, **server)]
+        self.assertEqual(self.ended(ranks), (["", ""], [0, 0]))
+        self.assertEqual(self.losses(), expected)
+
+    def test_says_which_interfaces_there_are(self):
+        server = {"MASTER_ADDR": LOOPBACK, "MASTER_PORT": str(free_port()), "CHIMERA_SECRET": "a word"}
+        words = [*self.training(), "--interface", "wire7", "--meeting-seconds", "2"]
+        complaints, codes = self.ended([self.start(words, rank, 2, **server) for rank in range(2)])
+        self.assertIn(2, codes)
+        self.assertIn("--interface wire7: this host has none of that name; it has", "".join(complaints))
 
     def test_says_who_has_not_come(self):
         words = [*self.training(stages=4), "--meeting-seconds", "1"]
@@ -241,147 +235,16 @@ class LaunchersTest(TrainingTest):
         self.addCleanup(slurm.stop)
         slurm.start_all()
         self.assert_trains_as_the_local_run(["srun", "-n", "2", *self.training()], SLURM_CONF=slurm.configuration)
-        server = {"MASTER_ADDR": LOOPBACK, "MASTER_PORT": str(free_port())}  # no address has the nodes' names
+        server = {"MASTER_ADDR": LOOPBACK, "MASTER_PORT": str(free_port()),  # no address has the nodes' names
+                  "CHIMERA_SECRET": "a word"}
         self.assert_trains_as_the_local_run(["srun", "-N", "2", "-n", "4", *self.training(stages=4)], stages=4,
                                             SLURM_CONF=slurm.configuration, **server)
-
-
-class Slurm:
-    """A cluster of two nodes, both this host, as this user."""
-
-    NODES = ("n0", "n1")
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.configuration = str(folder / "slurm.conf")
-        self.daemons = []
-
-    def start_all(self):
-        folder, host = self.folder, socket.gethostname()
-        control, *nodes = (free_port() for _ in range(1 + len(self.NODES)))
-        user = os.environ.get("USER", "root")
-        settings = f"""ClusterName=test
-SlurmctldHost={host}({LOOPBACK})
-SlurmctldPort={control}
-SlurmUser={user}
-SlurmdUser={user}
-AuthInfo=socket={folder}/munge/socket
-StateSaveLocation={folder}/state
-SlurmctldPidFile={folder}/ctld.pid
-SlurmctldLogFile={folder}/ctld.log
-SlurmdPidFile={folder}/%n.pid
-SlurmdLogFile={folder}/%n.log
-SlurmdSpoolDir={folder}/spool.%n
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/none
-MpiDefault=none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU
-SlurmdParameters=config_overrides
-SlurmctldParameters=node_reg_mem_percent=1
-ReturnToService=2
-"""
-        for name, port in zip(self.NODES, nodes):
-            settings += f"NodeName={name} NodeHostname={host} NodeAddr={LOOPBACK} Port={port} CPUs=8 RealMemory=1000\n"
-        settings += "PartitionName=main Nodes=ALL Default=YES State=UP\n"
-        pathlib.Path(self.configuration).write_text(settings)
-        (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
-        (folder / "munge").mkdir(mode=0o755)
-        (folder / "state").mkdir()
-        key = folder / "key"
-        key.write_bytes(os.urandom(1024))
-        key.chmod(0o600)
-        folder.chmod(0o755)
-        munge = folder / "munge"
-        self.start("munged", "--foreground", "--force", f"--key-file={key}", f"--socket={munge}/socket",
-                   f"--pid-file={munge}/pid", f"--log-file={munge}/log", f"--seed-file={munge}/seed")
-        self.await_file(munge / "socket")
-        self.start("slurmctld", "-D", "-f", self.configuration, "-c")
-        for name in self.NODES:
-            self.start("slurmd", "-D", "-f", self.configuration, "-N", name)
-        self.await_nodes(len(nodes))
-
-    def start(self, program, *arguments):
-        path = shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin")
-        environment = without_launchers() | {"SLURM_CONF": self.configuration}
-        self.daemons.append(subprocess.Popen([path, *arguments], env=environment, stdout=subprocess.DEVNULL,
-                                             stderr=subprocess.DEVNULL))
-
-    def await_file(self, path):
-        end = time.monotonic() + PATIENCE
-        while not path.exists():
-            if time.monotonic() > end:
-                raise TimeoutError(f"{path} does not appear")
-            time.sleep(0.02)
-
-    def await_nodes(self, count):
-        end = time.monotonic() + PATIENCE
-        environment = os.environ | {"SLURM_CONF": self.configuration}
-        while True:
-            states = subprocess.run(["sinfo", "-h", "-N", "-o", "%t"], env=environment, capture_output=True, text=True)
-            if states.stdout.split() == ["idle"] * count:
-                return
-            if time.monotonic() > end:
-                raise TimeoutError(f"nodes are not idle: {states.stdout}{states.stderr}")
-            time.sleep(0.1)
-
-    def stop(self):
-        for daemon in reversed(self.daemons):
-            daemon.terminate()
-        for daemon in self.daemons:
-            try:
-                daemon.wait(10)
-            except subprocess.TimeoutExpired:
-                daemon.kill()
-
-
-class Hosts:
-    """Network namespaces on one bridge: 10.77.0.1, 10.77.0.2, ..."""
-
-    def __init__(self, count):
-        prefix = f"ch{os.getpid()}"
-        self.switch = f"{prefix}sw"
-        self.names = [f"{prefix}h{index}" for index in range(count)]
-
-    def __enter__(self):
-        self.ip("netns", "add", self.switch)
-        self.ip("-n", self.switch, "link", "add", "br0", "type", "bridge")
-        self.ip("-n", self.switch, "link", "set", "br0", "up")
-        for index, name in enumerate(self.names):
-            self.ip("netns", "add", name)
-            self.ip("-n", name, "link", "set", "lo", "up")
-            self.ip("-n", name, "link", "add", "eth0", "type", "veth", "peer", "name", f"port{index}", "netns", self.switch)
-            self.ip("-n", self.switch, "link", "set", f"port{index}", "master", "br0", "up")
-            self.ip("-n", name, "addr", "add", f"{self.address(index)}/24", "dev", "eth0")
-            self.ip("-n", name, "link", "set", "eth0", "up")
-        return self
-
-    @staticmethod
-    def address(index):
-        return f"10.77.0.{index + 1}"
-
-    def enter(self, index):
-        return ["nsenter", f"--net=/run/netns/{self.names[index]}"]
-
-    def listeners(self, index):
-        """Addresses that somebody listens at."""
-        table = subprocess.run([*self.enter(index), "cat", "/proc/net/tcp", "/proc/net/tcp6"], capture_output=True, text=True)
-        rows = [line.split() for line in table.stdout.splitlines()]
-        return {row[1].split(":")[0] for row in rows if len(row) > 3 and row[3] == "0A"}
-
-    def ip(self, *words):
-        subprocess.run(["ip", *words], check=True, capture_output=True)
-
-    def __exit__(self, *_):
-        for name in [*self.names, self.switch]:
-            subprocess.run(["ip", "netns", "del", name], capture_output=True)
 
 
 @needs("the right to make network namespaces", namespaces_work())
 class HostsTest(TrainingTest):
     def ranks_on(self, hosts, words):
-        server = {"MASTER_ADDR": hosts.address(0), "MASTER_PORT": "29600"}
+        server = {"MASTER_ADDR": hosts.address(0), "MASTER_PORT": "29600", "CHIMERA_SECRET": "a word"}
         return [self.start(words, rank, 4, hosts.enter(rank // 2), CHIMERA_LOCAL_RANK=str(rank % 2),
                            CHIMERA_LOCAL_WORLD_SIZE="2", **server) for rank in range(4)]
 

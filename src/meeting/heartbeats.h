@@ -1,0 +1,74 @@
+#pragma once
+// Who of the ranks on several hosts is still there: small datagrams, which no lost connection holds up.
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/file_descriptor.h"
+#include "meeting/address.h"
+
+namespace chimera {
+
+/// A rank that others wait for.
+struct HeardRank {
+  std::string host;  ///< the host's own name
+  std::chrono::steady_clock::time_point last = {};
+  std::uint64_t count = 0;  ///< of its datagrams: older ones, sent again by anyone, mean nothing
+};
+
+/// "host b (ranks 2, 3) has been silent for 2.5 s: it is down, stopped or cut off"; where others on its host are heard,
+/// "rank 3 on host b ... : it is stopped". `silent` ascending, none of it empty; [rank].
+[[nodiscard]] std::string describe_silence(const std::map<int, HeardRank>& all, const std::vector<int>& silent,
+                                           std::chrono::milliseconds limit);
+
+struct HeartbeatOptions {
+  int rank = 0;
+  std::string secret = {};                ///< of the job: datagrams of others mean nothing
+  std::chrono::milliseconds limit{2500};  ///< with the pause between datagrams, less than 3 s
+  /// Called once, on a thread of its own, where someone has been silent for longer: rank 0 calls it for any rank, with
+  /// `own` true; the others for rank 0, with `own` true, or with what rank 0 has found out.
+  std::function<void(const std::string& reason, bool own)> on_silence;
+};
+
+/// Every rank sends rank 0 a datagram each 250 ms, and gets one back. A rank that was never heard is not missed: its
+/// way may be closed to datagrams. Nor is anyone while this process itself was stopped.
+class Heartbeats {
+ public:
+  /// Rank 0's, at one of this host's addresses and any port. Throws TransportError where the system refuses.
+  [[nodiscard]] static FileDescriptor socket_at(const std::string& address);
+  /// The port of such a socket.
+  [[nodiscard]] static std::uint16_t port_of(const FileDescriptor& socket);
+
+  /// Rank 0's side.
+  Heartbeats(FileDescriptor socket, HeartbeatOptions options);
+  /// That of the others, towards rank 0's address and port.
+  Heartbeats(const std::string& address, std::uint16_t port, HeartbeatOptions options);
+  Heartbeats(const Heartbeats&) = delete;
+  Heartbeats& operator=(const Heartbeats&) = delete;
+  ~Heartbeats();
+
+ private:
+  void begin();
+  void watch();
+  void send_to(const SocketAddress& to, const std::string& verdict);
+  void receive();
+  void take(std::string_view datagram, const SocketAddress& from);
+  [[nodiscard]] std::vector<int> silent() const;
+
+  HeartbeatOptions options_;
+  std::string host_;
+  FileDescriptor socket_;
+  FileDescriptor stop_;  // readable once the watch is to end
+  std::map<int, HeardRank> heard_;
+  std::map<int, SocketAddress> addresses_;  // rank 0: of the others; else of rank 0
+  std::uint64_t sent_ = 0;
+  std::string verdict_;  // of rank 0, once it came
+  std::thread thread_;   // last, as it uses the others
+};
+
+}  // namespace chimera
