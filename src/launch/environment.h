@@ -20,6 +20,8 @@ inline constexpr const char* kMasterAddressVariable = "CHIMERA_MASTER_ADDR";   /
 inline constexpr const char* kMasterPortVariable = "CHIMERA_MASTER_PORT";
 inline constexpr const char* kSecretVariable = "CHIMERA_SECRET";           ///< that whoever joins the job has to know
 inline constexpr const char* kSecretFileVariable = "CHIMERA_SECRET_FILE";  ///< its first line is the secret
+inline constexpr const char* kPartVariable =
+    "CHIMERA_PART_PID";  ///< process of launch --hosts that must be the rank's parent
 inline constexpr const char* kLauncherVariable = "CHIMERA_LAUNCHER_PID";  ///< process that must be the rank's parent
 
 }  // namespace chimera

@@ -32,11 +32,12 @@ void send_through_pidfd(int pidfd, int signal_number) {
 /// Attributes and file actions of one posix_spawn.
 class SpawnPlan {
  public:
-  explicit SpawnPlan(const std::vector<int>& descriptors) {
+  SpawnPlan(const std::vector<int>& descriptors, int input) {
     ::posix_spawn_file_actions_init(&actions_);
     ::posix_spawnattr_init(&attributes_);
     // A descriptor copied onto itself loses its close-on-exec flag, in the child alone.
     for (const int fd : descriptors) ::posix_spawn_file_actions_adddup2(&actions_, fd, fd);
+    if (input >= 0) ::posix_spawn_file_actions_adddup2(&actions_, input, STDIN_FILENO);
     sigset_t signals;
     ::sigemptyset(&signals);
     ::sigaddset(&signals, SIGINT);
@@ -82,13 +83,13 @@ std::vector<char*> c_array(std::vector<std::string>& strings) {
 }
 
 pid_t spawn(const Command& command) {
-  const SpawnPlan plan(command.descriptors);
+  const SpawnPlan plan(command.descriptors, command.input);
   std::vector<std::string> arguments = {command.executable};
   arguments.insert(arguments.end(), command.arguments.begin(), command.arguments.end());
   std::vector<std::string> environment = merged_environment(command.environment);
   pid_t pid = 0;
-  const int error = ::posix_spawn(&pid, command.executable.c_str(), plan.actions(), plan.attributes(),
-                                  c_array(arguments).data(), c_array(environment).data());
+  const int error = ::posix_spawnp(&pid, command.executable.c_str(), plan.actions(), plan.attributes(),
+                                   c_array(arguments).data(), c_array(environment).data());
   if (error != 0) throw Error("cannot start " + command.executable + ": " + system_message(error));
   return pid;
 }

@@ -19,13 +19,14 @@ using ProgramEntry = int (*)(int argc, char** argv);
 
 /// What a program is started with.
 struct Command {
-  std::string executable;
+  std::string executable;                ///< looked up in PATH where it has no slash
   std::vector<std::string> arguments;    ///< argv[1..]
   std::vector<std::string> environment;  ///< NAME=value, on top of this process's own variables
   std::vector<int> descriptors;          ///< stay open in the program, under the same numbers
   /// In place of the executable, this is run in a fork of this process where that is safe (see safe_to_fork()). It
   /// finds loaded what this process has loaded, in memory that both share. Null: always the executable.
   ProgramEntry entry = nullptr;
+  int input = -1;  ///< becomes the standard input of an executable; -1: that of this process
 };
 
 /// Whether this process has no threads but those of its consoles, whose part in a fork is known. Other threads may hold

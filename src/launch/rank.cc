@@ -151,6 +151,7 @@ std::optional<RankEnvironment> rank_environment() {
 
 RankEnvironment join_place(const RankPlace& place) {
   ::signal(SIGPIPE, SIG_IGN);
+  if (std::getenv(kPartVariable) != nullptr) live_no_longer_than(required_number(kPartVariable));
   own_place = place;
   RankEnvironment self{.rank = place.rank,
                        .world_size = place.world_size,

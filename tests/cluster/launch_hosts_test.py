@@ -1,0 +1,242 @@
+"""`chimera launch --hosts` starts the ranks of a training run over ssh and ends them together; `chimera plan --sbatch` writes
+a job that SLURM runs.
+
+Usage: launch_hosts_test.py CHIMERA [CLASS.TEST...]
+
+In place of ssh most tests have a script that runs the command on this machine, without a terminal and in a session of its own.
+"""
+
+import os
+import pathlib
+import shlex
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+from cluster import CHIMERA, LOOPBACK, PATIENCE, Hosts, Slurm, TrainingTest, has, namespaces_work, needs, takes_long
+
+FAKE_SSH = """#!/bin/sh
+host=$1
+[ "$host" != gone ] || { echo 'ssh: connect to host gone port 22: No route to host' >&2; exit 255; }
+exec setsid --wait sh -c "$2"
+"""
+
+
+class LaunchTest(TrainingTest):
+    def setUp(self):
+        super().setUp()
+        self.ssh = self.folder / "ssh"
+        self.ssh.write_text(FAKE_SSH)
+        self.ssh.chmod(0o700)
+
+    def launch(self, hosts="a,b", *flags, stages=2):
+        return [CHIMERA, "launch", "--hosts", hosts, "--ssh", str(self.ssh), "--master", LOOPBACK, *flags, "--",
+                *self.training(stages)[1:]]
+
+    def start_job(self, words, **variables):
+        process = subprocess.Popen(words, env=self.environment | variables, cwd=self.folder, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.kill)
+        return process
+
+    def ranks(self):
+        """Processes of this test's training run that are alive."""
+        found = []
+        for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                words = path.read_bytes().split(b"\0")
+            except OSError:
+                continue  # it has ended meanwhile
+            if str(self.metrics).encode() in words and b"launch" not in words:
+                found.append(int(path.parent.name))
+        return found
+
+    def await_none(self):
+        end = time.monotonic() + PATIENCE
+        while self.ranks():
+            self.assertLess(time.monotonic(), end, "ranks are left")
+            time.sleep(0.02)
+
+    def await_steps(self):
+        end = time.monotonic() + PATIENCE
+        while not (self.metrics.exists() and self.metrics.read_text()):
+            self.assertLess(time.monotonic(), end, "nothing is trained")
+            time.sleep(0.02)
+
+    def test_trains_as_the_local_run(self):
+        self.assert_trains_as_the_local_run(self.launch())
+        self.assert_trains_as_the_local_run(self.launch("a:1,b:3", stages=4), stages=4)
+
+    def test_one_machine_needs_no_ssh(self):
+        words = [CHIMERA, "launch", "--nproc", "2", "--", *self.training()[1:]]
+        self.assert_trains_as_the_local_run(words)
+
+    def test_variables_are_passed_on(self):
+        result = self.run_words(self.launch("a,b", "--variable", "NAME_OF_OURS=7", "--dry-run"))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        faulty = self.run_words(self.launch(), CHIMERA_FAULT="throw@forward:1:2")  # one of ours, without being asked for
+        self.assertIn("fault injected", faulty.stderr)
+
+    def test_a_dry_run_prints_what_would_be_started_and_no_secret(self):
+        result = self.run_words(self.launch("a,b:3", "--dry-run", stages=4))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        lines = result.stdout.splitlines()
+        self.assertEqual(len(lines), 2)
+        words = shlex.split(lines[0], comments=True)
+        self.assertEqual(words[:2], [str(self.ssh), "a"])
+        self.assertIn("launch --part", words[2])
+        self.assertIn("# ranks 1 .. 3 on b of 4: train", lines[1])
+        self.assertNotIn("SECRET", result.stdout)
+        self.assertEqual(self.ranks(), [])
+
+    def test_the_first_rank_to_fail_speaks_first(self):
+        job = self.start_job(self.launch("a,b", "--nproc", "2", stages=4), CHIMERA_FAULT="throw@forward:3:2")
+        _, said = job.communicate(timeout=PATIENCE)
+        self.assertEqual(job.returncode, 1)
+        complaints = [line for line in said.splitlines() if line.startswith("chimera:")]
+        self.assertRegex(complaints[0], r"^chimera: rank 3 failed at .*: fault injected at forward$")
+        self.assertIn("chimera: ranks 2 .. 3 on b failed; all hosts end", complaints)
+        self.await_none()
+
+    def test_a_killed_rank_is_named_with_its_host(self):
+        job = self.start_job(self.launch(), CHIMERA_FAULT="kill@forward:1:2")
+        _, said = job.communicate(timeout=PATIENCE)
+        self.assertEqual(job.returncode, 1)
+        self.assertIn("chimera: rank 1 was killed by signal 9 (Killed), on b\n", said)
+        self.await_none()
+
+    def test_a_host_that_cannot_be_reached_ends_the_job(self):
+        job = self.start_job(self.launch("a,gone"))
+        _, said = job.communicate(timeout=PATIENCE)
+        self.assertEqual(job.returncode, 1)
+        self.assertIn("No route to host\n", said)
+        self.assertIn("chimera: rank 1 on gone failed; all hosts end\n", said)
+        self.await_none()
+
+    def test_wrong_usage_is_said_once_and_has_its_exit_code(self):
+        job = self.start_job([*self.launch(), "--stages", "4"])
+        _, said = job.communicate(timeout=PATIENCE)
+        self.assertEqual(job.returncode, 2, said)
+        self.assertIn("has started 2 processes, but this run has 4 ranks", said)
+        self.await_none()
+
+    def test_nothing_outlives_the_launcher(self):
+        for signal_number, code in ((signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)):
+            job = self.start_job([*self.launch(), "--steps", "100000"])
+            self.await_steps()
+            self.assertEqual(len(self.ranks()), 2)
+            job.send_signal(signal_number)
+            job.communicate(timeout=PATIENCE)
+            self.assertEqual(job.returncode, code)
+            self.await_none()
+            self.metrics.unlink()
+
+    def test_no_list_of_processes_shows_the_secret(self):
+        job = self.start_job([*self.launch(), "--steps", "100000"])
+        self.await_steps()
+        secrets = set()
+        for rank in self.ranks():
+            environment = pathlib.Path(f"/proc/{rank}/environ").read_text().split("\0")
+            secrets |= {word for name, _, word in (each.partition("=") for each in environment) if name == "CHIMERA_SECRET"}
+        self.assertEqual([len(secret) for secret in secrets], [64], "one for all ranks")
+        shown = subprocess.run(["ps", "-eww", "-o", "args"], capture_output=True, text=True).stdout
+        self.assertIn(str(self.metrics), shown)
+        self.assertNotIn(secrets.pop(), shown)
+        job.kill()
+        self.await_none()
+
+    def test_a_connection_that_breaks_ends_the_job(self):
+        job = self.start_job([*self.launch(), "--steps", "100000"])
+        self.await_steps()
+        children = pathlib.Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
+        os.kill(int(children[1]), signal.SIGKILL)  # the ssh of b
+        job.communicate(timeout=PATIENCE)
+        self.assertEqual(job.returncode, 1)
+        self.await_none()
+
+    def test_a_signal_has_the_run_save(self):
+        checkpoints = self.folder / "run"
+        job = self.start_job([*self.launch(), "--steps", "100000", "--checkpoint", str(checkpoints)])
+        self.await_steps()
+        job.send_signal(signal.SIGTERM)
+        _, said = job.communicate(timeout=PATIENCE)
+        self.assertEqual(job.returncode, 75, said)
+        self.assertIn("ended as a signal asked", said)
+        self.await_none()
+
+    def test_refuses_what_makes_no_job(self):
+        for words, complaint in ((["--hosts", "a:0", "--", "train"], "has no number of ranks"),
+                                 (["--hosts", "a"], "expected `--` and the command"),
+                                 (["--hosts", "a", "--", "generate"], "expected `--` and the command"),
+                                 (["--variable", "NO_SUCH_NAME", "--", "train"], "it is not set here")):
+            result = self.run_words([CHIMERA, "launch", *words])
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertIn(complaint, result.stderr)
+
+
+class SshdHosts(Hosts):
+    """Hosts with a real sshd each, in which root may log in with a key that is made for them."""
+
+    def __init__(self, count, folder):
+        super().__init__(count)
+        self.folder = folder
+        self.daemons = []
+
+    def __enter__(self):
+        super().__enter__()
+        for name in ("host", "user"):
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.folder / name)], check=True)
+        pathlib.Path("/run/sshd").mkdir(exist_ok=True)
+        for index in range(len(self.names)):
+            words = ["/usr/sbin/sshd", "-D", "-e", "-f", "/dev/null", "-h", str(self.folder / "host"), "-o", "StrictModes=no",
+                     "-o", f"AuthorizedKeysFile={self.folder / 'user.pub'}", "-o", f"ListenAddress={self.address(index)}",
+                     "-o", "PidFile=none", "-o", "PermitRootLogin=yes"]
+            self.daemons.append(subprocess.Popen([*self.enter(index), *words], stderr=subprocess.DEVNULL))
+        return self
+
+    def ssh(self):
+        return " ".join(["ssh", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
+                         "-o", "LogLevel=ERROR", "-o", "ConnectionAttempts=10", "-F", "none", "-i", str(self.folder / "user")])
+
+    def __exit__(self, *_):
+        for daemon in self.daemons:
+            daemon.kill()
+            daemon.wait()
+        super().__exit__()
+
+
+@needs("sshd, or the right to make network namespaces", has("sshd", "ssh", "ssh-keygen") and namespaces_work())
+class SshTest(TrainingTest):
+    def test_trains_over_ssh_as_the_local_run(self):
+        with SshdHosts(2, self.folder) as hosts:
+            words = [*hosts.enter(0), CHIMERA, "launch", "--hosts", f"{hosts.address(0)},{hosts.address(1)}", "--nproc", "2",
+                     "--ssh", hosts.ssh(), "--", *self.training(stages=4)[1:]]
+            self.assert_trains_as_the_local_run(words, stages=4)
+
+
+class SbatchTest(TrainingTest):
+    @takes_long
+    @needs("SLURM", has("slurmctld", "slurmd", "srun", "sbatch", "munged"))
+    def test_slurm_runs_the_plan(self):
+        machine = pathlib.Path(__file__).parents[2] / "machines" / "p100-aries.json"
+        script = self.folder / "job.sh"
+        planned = self.run_words([CHIMERA, "plan", "--model", "gpt2-tiny", "--workers", "4", "--mini-batch", "8", "--memory", "2",
+                                  "--machine", str(machine), "--sequence", "32", "--stages", "4", "--sbatch", str(script),
+                                  "--ranks-per-node", "2"])
+        self.assertEqual(planned.returncode, 0, planned.stderr)
+        slurm = Slurm(self.folder)
+        self.addCleanup(slurm.stop)
+        slurm.start_all()
+        flags = ["--data", str(self.text), "--steps", "3", "--metrics", str(self.metrics)]
+        # No address has the nodes' names.
+        server = {"MASTER_ADDR": LOOPBACK, "MASTER_PORT": "21999", "CHIMERA": CHIMERA, "SLURM_CONF": slurm.configuration}
+        log = self.folder / "log"
+        result = self.run_words(["sbatch", "--wait", f"--output={log}", str(script), *flags], **server)
+        self.assertEqual(result.returncode, 0, result.stderr + (log.read_text() if log.exists() else ""))
+        self.assertEqual(len(self.losses()), 3)
+        self.assertNotIn("without a secret", log.read_text())
+
+
+unittest.main(argv=[sys.argv[0], *sys.argv[2:]])

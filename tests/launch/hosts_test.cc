@@ -1,0 +1,71 @@
+// Which ranks each host of a job has, and what it is told.
+
+#include "launch/hosts.h"
+
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+
+#include "core/error.h"
+
+namespace chimera {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::ThrowsMessage;
+
+std::vector<std::string> in_words(std::string_view list, int otherwise) {
+  std::vector<std::string> words;
+  for (const HostRanks& host : parse_hosts(list, otherwise)) words.push_back(to_text(host));
+  return words;
+}
+
+TEST(HostsTest, RanksAreNumberedHostByHost) {
+  EXPECT_THAT(in_words("a,b:4,me@c:1", 2), ElementsAre("ranks 0 .. 1 on a", "ranks 2 .. 5 on b", "rank 6 on me@c"));
+}
+
+TEST(HostsTest, AddressesOfIpv6NeedNoNumber) {
+  EXPECT_THAT(in_words("fd00::1,[fd00::2]:3,[fd00::3]", 1),
+              ElementsAre("rank 0 on fd00::1", "ranks 1 .. 3 on fd00::2", "rank 4 on fd00::3"));
+}
+
+TEST(HostsTest, RefusesWhatIsNoListOfHosts) {
+  for (const char* list : {"", "a,", ",a", "a:0", "a:x", "a:", "a:5000", ":4", "-oProxyCommand=x"}) {
+    EXPECT_THROW(static_cast<void>(parse_hosts(list, 1)), ConfigError) << list;
+  }
+  EXPECT_THAT([] { return parse_hosts("a:1,a:2", 1); }, ThrowsMessage<ConfigError>(HasSubstr("'a' twice")));
+}
+
+TEST(HostsTest, AnOrderIsReadAsItWasWritten) {
+  const PartOrder order{.ranks = {"a", 4, 2},
+                        .world_size = 8,
+                        .arguments = {"train", "--data", "a \"book\"\n.txt"},
+                        .variables = {"NAME=va\\lue"}};
+  const std::string line = to_line(order);
+  EXPECT_THAT(line, Not(HasSubstr("\n")));
+  const PartOrder read = parse_part(line);
+  EXPECT_EQ(to_text(read.ranks), "ranks 4 .. 5 on a");
+  EXPECT_EQ(read.world_size, 8);
+  EXPECT_EQ(read.arguments, order.arguments);
+  EXPECT_EQ(read.variables, order.variables);
+  for (const char* bad : {"", "{}", "[]", "{\"host\": 1}"}) {
+    EXPECT_THROW(static_cast<void>(parse_part(bad)), ConfigError) << bad;
+  }
+}
+
+TEST(HostsTest, OthersGetWhatMattersAndNoPlace) {
+  ::setenv("OMP_FOR_OTHERS", "1", 1);
+  ::setenv("CHIMERA_MASTER_PORT", "7", 1);
+  const auto variables = variables_for_others();
+  ::unsetenv("OMP_FOR_OTHERS");
+  ::unsetenv("CHIMERA_MASTER_PORT");
+  EXPECT_THAT(variables, Contains("OMP_FOR_OTHERS=1"));
+  EXPECT_THAT(variables, Not(Contains(HasSubstr("CHIMERA_MASTER_PORT"))));
+  EXPECT_THAT(variables, Not(Contains(HasSubstr("PATH="))));
+}
+
+}  // namespace
+}  // namespace chimera
