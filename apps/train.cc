@@ -21,6 +21,7 @@
 #include "launch/launcher.h"
 #include "schedule/schedule_json.h"
 #include "schedule_file.h"
+#include "train/descriptors.h"
 #include "train/device.h"
 #include "train/epochs.h"
 #include "train/fingerprint.h"

@@ -15,9 +15,6 @@ namespace chimera {
 /// Who the ranks of the job are, for what they record.
 [[nodiscard]] FlightJob flight_job(const Job& job);
 
-/// Files that a process of the job has open at once, at most: each rank, or all of them as threads, or their launcher.
-[[nodiscard]] std::int64_t descriptors_needed(const Job& job);
-
 /// Runs this process as one rank over Gloo. A failure is told to the launcher, which prints it. Returns the exit code,
 /// as run_threads().
 [[nodiscard]] int run_rank(const Job& job, RankEnvironment rank);
