@@ -95,7 +95,7 @@ TEST(MessageTest, ABitThatChangesInTheHeaderIsFoundToo) {
 }
 
 TEST(MessageTest, ChangedBitsAreNamedWithBothEndsAndWhatTheyAreOf) {
-  const auto error = [](OpKind kind, std::optional<std::uint64_t> checksum) -> std::string {
+  const auto error_of = [](OpKind kind, std::optional<std::uint64_t> checksum) -> std::string {
     MessageTag arrived{7, {kind, ReplicaId(1), StageId(2), MicroBatchId(3)}, checksum};
     try {
       check_bits(at::zeros({100}), kVerified, arrived, kOne, kZero);
@@ -105,12 +105,12 @@ TEST(MessageTest, ChangedBitsAreNamedWithBothEndsAndWhatTheyAreOf) {
     return "nothing";
   };
   EXPECT_THAT(
-      error(OpKind::Forward, 255),
+      error_of(OpKind::Forward, 255),
       ::testing::MatchesRegex("the activations of stage 2 for micro-batch 3 of replica 1 in step 7 changed on "
                               "the way from rank 1 to rank 0 .XXH3 [0-9a-f]+, sent with 00000000000000ff.: .*"));
-  EXPECT_THAT(error(OpKind::BackwardInput, std::nullopt),
+  EXPECT_THAT(error_of(OpKind::BackwardInput, std::nullopt),
               ::testing::MatchesRegex("the gradient of stage 2 .* sent with none.*"));
-  EXPECT_EQ(error(OpKind::Forward, checksum_of(at::zeros({100}))), "nothing");
+  EXPECT_EQ(error_of(OpKind::Forward, checksum_of(at::zeros({100}))), "nothing");
 }
 
 }  // namespace
