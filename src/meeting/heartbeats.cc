@@ -175,6 +175,7 @@ void Heartbeats::take(std::string_view datagram, const SocketAddress& from) {
   if (!words) return;
   try {
     const Json json = Json::parse(*words);
+    if (!json.at(0).is_number_unsigned() || !json.at(1).is_number_unsigned()) return;
     const int rank = json.at(0).get<int>();
     HeardRank& heard = heard_[rank];
     const auto count = json.at(1).get<std::uint64_t>();

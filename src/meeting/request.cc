@@ -17,6 +17,12 @@ std::string text_of(const Json& json) {
   return {bytes.begin(), bytes.end()};
 }
 
+/// Other numbers may be beyond all integers.
+std::int64_t integer_of(const Json& json) {
+  if (!json.is_number_integer()) throw ChannelError("not a message of a meeting");
+  return json.get<std::int64_t>();
+}
+
 std::string as_bytes(const Json& json) {
   std::string bytes;
   Json::to_cbor(json, bytes);
@@ -53,23 +59,22 @@ std::string to_bytes(const Answer& answer) {
 
 Request read_request(std::string_view bytes) {
   return read_array(bytes, 5, [](const Json& json) {
-    const auto kind = json[0].get<std::int64_t>();
+    const std::int64_t kind = integer_of(json[0]);
     if (kind < 0 || kind > static_cast<int>(RequestKind::Wait)) throw ChannelError("not a request of a meeting");
     Request request{.kind = static_cast<RequestKind>(kind)};
     if (!json[1].is_array()) throw ChannelError("not a request of a meeting");
     for (const Json& name : json[1]) request.names.push_back(text_of(name));
     if (request.names.size() < fewest_names(request.kind)) throw ChannelError("a request without a name");
     request.value = text_of(json[2]);
-    request.number = json[3].get<std::int64_t>();
-    request.timeout =
-        std::chrono::milliseconds(std::clamp<std::int64_t>(json[4].get<std::int64_t>(), 0, kLongestWait.count()));
+    request.number = integer_of(json[3]);
+    request.timeout = std::chrono::milliseconds(std::clamp<std::int64_t>(integer_of(json[4]), 0, kLongestWait.count()));
     return request;
   });
 }
 
 Answer read_answer(std::string_view bytes) {
   return read_array(bytes, 3, [](const Json& json) {
-    return Answer{.is_there = json[0].get<bool>(), .value = text_of(json[1]), .number = json[2].get<std::int64_t>()};
+    return Answer{.is_there = json[0].get<bool>(), .value = text_of(json[1]), .number = integer_of(json[2])};
   });
 }
 
