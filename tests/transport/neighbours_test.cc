@@ -82,7 +82,7 @@ TEST(NeighboursTest, NobodyWaitsForOneWhoWaitsForIt) {
 
 TEST(NeighboursTest, DescriptorsGrowWithTheNeighboursAndNotWithTheRanks) {
   const RankGroups groups = {{RankId(0), RankId(1)}};
-  const std::int64_t few = gloo_descriptors(16, groups, line(16));
+  const std::int64_t few = gloo_descriptors(64, groups, line(64));
   EXPECT_EQ(gloo_descriptors(1024, groups, line(1024)), few);
   EXPECT_LT(few, 24);
   EXPECT_EQ(gloo_descriptors(1, {}, {}), 0);

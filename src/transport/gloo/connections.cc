@@ -37,7 +37,11 @@ std::int64_t gloo_descriptors(std::int64_t world_size, const RankGroups& groups,
   constexpr std::int64_t kCommon = 8;      // listener, epoll, its pipe, the store and what is open for a moment
   constexpr std::int64_t kDirections = 2;  // of messages, a connection each
   if (world_size == 1) return 0;
-  std::vector<std::int64_t> sockets(static_cast<std::size_t>(world_size), 0);  // [rank]
+  std::vector<std::int64_t> sockets;  // [rank]
+  for (int rank = 0; rank < world_size; ++rank) {
+    const TreePlace place = place_in_tree(rank, static_cast<int>(world_size));
+    sockets.push_back(static_cast<std::int64_t>(place.children.size()) + (place.parent >= 0 ? 1 : 0));
+  }
   for (const auto& [low, high] : pairs) {
     sockets[static_cast<std::size_t>(low)] += kDirections;
     sockets[static_cast<std::size_t>(high)] += kDirections;
@@ -45,7 +49,7 @@ std::int64_t gloo_descriptors(std::int64_t world_size, const RankGroups& groups,
   for (const auto& group : groups) {
     for (const RankId rank : group) sockets[rank.index()] += static_cast<std::int64_t>(group.size()) - 1;
   }
-  return kCommon + kTreeBranches + 1 + *std::ranges::max_element(sockets);
+  return kCommon + *std::ranges::max_element(sockets);
 }
 
 GlooConnections::GlooConnections(const GlooOptions& options)
