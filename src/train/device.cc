@@ -70,7 +70,9 @@ std::vector<RankPair> talking_pairs(const Job& job) {
   if (job.options.observes()) {  // rank 0 is asked for its clock
     for (int rank = 1; rank < static_cast<int>(job.num_ranks()); ++rank) pairs.insert({0, rank});
   }
-  if (job.options.recover == Recover::Twin) add_twins(job, pairs);
+  const bool copies_are_given =
+      job.options.recover == Recover::Twin || job.options.different_copies == DifferentCopies::Repair;
+  if (copies_are_given) add_twins(job, pairs);
   return {pairs.begin(), pairs.end()};
 }
 

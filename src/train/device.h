@@ -24,7 +24,7 @@ namespace chimera {
 /// How the job's messages between two ranks are matched: one queue a pair where NCCL carries them.
 [[nodiscard]] ChannelDiscipline discipline_of(const TrainOptions& options);
 
-/// The pairs of ranks that exchange messages when the job trains, validates or is observed, ascending.
+/// The pairs of ranks that exchange messages when the job trains, validates, is observed or repairs copies, ascending.
 [[nodiscard]] std::vector<RankPair> talking_pairs(const Job& job);
 
 /// The library for GPUs in the file `path`, opened with all it needs. Throws ConfigError, one line, where it is not
