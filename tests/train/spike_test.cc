@@ -87,7 +87,9 @@ TEST(LossWatchTest, ALossThatFallsHasNoSpikeButDoesNotHideOne) {
   for (int i = 0; i < 200; ++i) {
     const double loss = 2 + 8 * std::exp(-i / 30.0) + 0.02 * std::sin(i);
     EXPECT_LT(watch.deviations_above(loss), 3) << i;
-    if (i == 30) EXPECT_GT(watch.deviations_above(loss + 3), 5) << "as far as it fell in the last 15 steps";
+    if (i == 30) {
+      EXPECT_GT(watch.deviations_above(loss + 3), 5) << "as far as it fell in the last 15 steps";
+    }
     watch.note(loss);
   }
 }
