@@ -115,8 +115,7 @@ std::string describe(const DifferingStage& stage, std::int64_t step) {
                                                : "and none is known to be right";
   return fmt::format(
       "the copies of stage {} on ranks {} differ after step {}, {}: memory, a processor or a network changed bits; "
-      "test "
-      "the machine, and train again",
+      "test the machine, and train again",
       stage.copies.group.value(), numbers(stage.copies.ranks), step, which);
 }
 
