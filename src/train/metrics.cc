@@ -37,19 +37,6 @@ std::string to_json_line(const StepMetrics& metrics) {
 
 namespace {
 
-/// Bytes of the file's first lines, as long as they are whole and of steps up to `last_step`.
-off_t bytes_up_to(const std::string& path, std::int64_t last_step) {
-  std::error_code none;
-  if (last_step == 0 || !std::filesystem::is_regular_file(path, none)) return 0;
-  std::ifstream file(path, std::ios::binary);
-  off_t bytes = 0;
-  for (std::string line; std::getline(file, line) && !file.eof(); bytes += static_cast<off_t>(line.size()) + 1) {
-    const auto step = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!step.is_object() || !step.contains("step") || step["step"] > last_step) break;
-  }
-  return bytes;
-}
-
 /// The file, open for more lines behind the first `bytes`.
 FileDescriptor open_for_lines(const std::string& path, off_t bytes) {
   FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0666));
@@ -67,7 +54,19 @@ RecordFile lines_of(const std::string& path, off_t bytes) {
 
 }  // namespace
 
+std::string kept_lines(const std::string& path, std::int64_t last_step) {
+  std::string kept;
+  std::error_code none;
+  if (last_step == 0 || !std::filesystem::is_regular_file(path, none)) return kept;
+  std::ifstream file(path, std::ios::binary);
+  for (std::string line; std::getline(file, line) && !file.eof(); kept += line + "\n") {
+    const auto step = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!step.is_object() || !step.contains("step") || step["step"] > last_step) break;
+  }
+  return kept;
+}
+
 MetricsFile::MetricsFile(const std::string& path, std::int64_t last_step)
-    : lines_(lines_of(path, bytes_up_to(path, last_step))) {}
+    : lines_(lines_of(path, static_cast<off_t>(kept_lines(path, last_step).size()))) {}
 
 }  // namespace chimera

@@ -34,11 +34,14 @@ struct StepMetrics {
 /// JSON has none, are null.
 [[nodiscard]] std::string to_json_line(const StepMetrics& metrics);
 
+/// What a run that goes on from `last_step` keeps of the metrics of its earlier starts: the file's first lines, as long
+/// as they are whole and of steps up to that one. Empty for 0, and where there is no such file.
+[[nodiscard]] std::string kept_lines(const std::string& path, std::int64_t last_step);
+
 /// A file of one JSON object a step. Each line is written by one system call, so that no ending of the run cuts it.
 class MetricsFile {
  public:
-  /// Empties the file, or keeps its lines up to that of `last_step`, the step that the run goes on from. Throws
-  /// ConfigError where it cannot be written.
+  /// Empties the file but for kept_lines(). Throws ConfigError where it cannot be written.
   explicit MetricsFile(const std::string& path, std::int64_t last_step = 0);
   /// Adds a line, as RecordFile::add() does.
   void write(const StepMetrics& metrics) { lines_.add(to_json_line(metrics)); }

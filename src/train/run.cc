@@ -180,13 +180,14 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
     const bool speaks = rank == RankId(0);
     std::optional<EventFile> events;
     std::optional<MetricsFile> metrics;  // emptied only when the model stands
+    std::string lines;                   // of the metrics, for --report: also those of the run's earlier starts
     const auto open_files = [&] {
       if (!speaks || metrics || events) return;
+      if (!job.options.report.empty()) lines = kept_lines(job.options.metrics, last_closed_step(*trainer));
       if (!job.options.tensorboard.empty()) events.emplace(job.options.tensorboard);
       if (!job.options.metrics.empty()) metrics.emplace(job.options.metrics, last_closed_step(*trainer));
     };
     Progress progress(job.options.steps);
-    std::string lines;  // of the metrics, for --report
     Pace pace(job.options.steps);
     auto last = std::chrono::steady_clock::now();
     std::int64_t spoken = 0;  // the last step that was told

@@ -45,6 +45,18 @@ TEST(TrainingObservationTest, ProcessesWriteATraceTimesAndAPage) {
   EXPECT_THAT(report, ::testing::HasSubstr("as it ran, in seconds"));
 }
 
+TEST(TrainingObservationTest, TheReportOfARunThatGoesOnHasTheStepsBefore) {
+  const Scratch scratch;
+  const std::string page = scratch.path("report.html");
+  const Arguments run =
+      small_training(scratch) +
+      Arguments{"--model", "gpt2-tiny", "--stages", "2", "--save-every", "2", "--checkpoint", scratch.path("run")};
+  ASSERT_EQ(run_program(run + Arguments{"--steps", "2"}).exit_code, 0);
+  const ProgramResult rest = run_program(run + Arguments{"--steps", "5", "--resume", "auto", "--report", page});
+  ASSERT_EQ(rest.exit_code, 0) << rest.messages;
+  EXPECT_THAT(read_file(page), ::testing::HasSubstr("<dt>steps</dt><dd>5</dd>")) << "3 of them are this start's";
+}
+
 /// What `chimera model` counts for the stages of gpt2-tiny in that training, in bytes.
 json counted_stages() {
   const ProgramResult result = run_program({"model", "gpt2-tiny", "--stages", "2", "--micro-batch-size", "2",
