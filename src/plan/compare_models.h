@@ -17,9 +17,10 @@ struct DifferenceCause {
 struct ModelComparison {
   double paper_seconds = 0;
   double simulated_seconds = 0;
-  /// Together the difference. Effects are removed from both models one after the other (cores that workers share,
-  /// updates and overheads, messages, sums of gradients, unequal stages), each worth what the difference changes; what
-  /// is left is `order of ops`: the simulated order beside the closed form. None below 0.5 % of the simulated time.
+  /// Together the difference. Effects are removed from both models one after the other (cores and links that workers
+  /// share, updates and overheads, messages, sums of gradients, unequal stages), each worth what the difference
+  /// changes; what is left is `order of ops`: the simulated order beside the closed form. None below 0.5 % of the
+  /// simulated time.
   std::vector<DifferenceCause> causes;
 };
 

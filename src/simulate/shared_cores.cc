@@ -324,7 +324,7 @@ class CoresRun {
   std::vector<std::vector<WorkerId>> groups_;  // [parameter group]: who sums its gradients
   double all_reduce_share_;
   Links links_;
-  LinkQueues queues_;  // in place of links_ where transfers contend
+  LinkQueues queues_;  // in place of links_ where there is contention
   bool contends_;
   WorkersInUse in_use_;
   std::vector<double> update_times_;  // [worker], at the end of a synchronous step
