@@ -77,9 +77,10 @@ bool ends_the_job(const std::string& schedule, int ranks, const Kill& kill) {
   return true;
 }
 
-/// Kills until so many have ended a job, at moments spread evenly over the time that the job takes.
+/// Kills until so many have ended a job, at moments spread evenly over the time that the job takes. A job that ends
+/// before its kill shows that it takes less: where other programs come and go, the first one's time is no measure.
 void campaign(const std::string& schedule, int ranks, int kills, const CounterRandom& random) {
-  const microseconds duration = time_of(schedule, ranks);
+  microseconds duration = time_of(schedule, ranks);
   std::uint64_t draw = 0;
   for (int done = 0; done < kills;) {
     const Kill kill{static_cast<int>(random.below(draw, static_cast<std::uint64_t>(ranks))),
@@ -87,9 +88,13 @@ void campaign(const std::string& schedule, int ranks, int kills, const CounterRa
     draw += 2;
     SCOPED_TRACE(schedule + " on " + std::to_string(ranks) + " ranks, rank " + std::to_string(kill.rank) + " after " +
                  std::to_string(kill.moment.count()) + " us");
-    if (ends_the_job(schedule, ranks, kill)) ++done;
+    if (ends_the_job(schedule, ranks, kill)) {
+      ++done;
+    } else {
+      duration = kill.moment;
+      ASSERT_GT(duration, microseconds::zero()) << "a job that had only begun cannot have ended";
+    }
     ASSERT_FALSE(::testing::Test::HasFailure());
-    ASSERT_LE(draw, 20U * static_cast<std::uint64_t>(kills)) << "the job always ends before its kill";
   }
 }
 

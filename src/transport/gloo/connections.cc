@@ -15,6 +15,7 @@
 
 #include "core/error.h"
 #include "core/fault_point.h"
+#include "transport/gloo/connect_log.h"
 #include "transport/gloo/shared_sum.h"
 
 namespace chimera {
@@ -62,6 +63,7 @@ GlooConnections::GlooConnections(const GlooOptions& options)
 void GlooConnections::join() {
   fault_point("rendezvous");
   if (options_.world_size > 1) {
+    drop_connect_log();
     connect_groups();
     if (options_.share_memory) find_shared_memory();
     // A rank that is ready and gone must not be missed by one still connecting.
