@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/parse_number.h"
+#include "options.h"
 
 namespace chimera::apps {
 
@@ -81,6 +82,15 @@ bool is_list(const std::string& text) { return text.find_first_of(",.D") != std:
 
 std::vector<std::int64_t> parse_count_list(const std::string& flag, const std::string& text, std::int64_t depth) {
   return CountList(flag, text, depth).run();
+}
+
+std::vector<double> parse_number_list(const std::string& flag, const std::string& text, double least) {
+  std::vector<double> numbers;
+  for (const std::string_view part : parts_of(text)) numbers.push_back(parse_amount(flag, std::string(part), least));
+  if (numbers.size() > kMostListed) {
+    throw ConfigError(fmt::format("{}: lists more than {} numbers; list fewer", flag, kMostListed));
+  }
+  return numbers;
 }
 
 }  // namespace chimera::apps

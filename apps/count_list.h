@@ -1,5 +1,5 @@
 #pragma once
-// What a flag that takes several whole numbers says.
+// What a flag that takes several numbers says.
 
 #include <cstdint>
 #include <string>
@@ -22,5 +22,9 @@ inline constexpr std::size_t kMostListed = 10'000;
 /// anything else, for more than kMostListed numbers and for a multiple of D that does not fit an integer.
 [[nodiscard]] std::vector<std::int64_t> parse_count_list(const std::string& flag, const std::string& text,
                                                          std::int64_t depth = 0);
+
+/// Numbers of at least `least`, separated by commas, in the order given: `0,0.1,0.3`. Throws ConfigError, saying what
+/// the flag takes, for anything else and for more than kMostListed of them.
+[[nodiscard]] std::vector<double> parse_number_list(const std::string& flag, const std::string& text, double least);
 
 }  // namespace chimera::apps

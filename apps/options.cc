@@ -51,20 +51,21 @@ CLI::Option* add_count(CLI::App& app, const std::string& flag, std::int64_t& val
       ->type_name("N");
 }
 
+double parse_amount(const std::string& flag, const std::string& text, double least) {
+  const auto number = parse_number<double>(text);
+  if (!number || !std::isfinite(*number) || *number < least) {
+    throw ConfigError(fmt::format("{}: '{}' is not a number of at least {}", flag, text, least));
+  }
+  if (*number > kMostNumber)
+    throw ConfigError(fmt::format("{}: {} is too large; give at most {:g}", flag, text, kMostNumber));
+  return *number;
+}
+
 CLI::Option* add_number(CLI::App& app, const std::string& flag, double& value, const std::string& description,
                         double least) {
   return app
       .add_option_function<std::string>(
-          flag,
-          [&value, flag, least](const std::string& text) {
-            const auto number = parse_number<double>(text);
-            if (!number || !std::isfinite(*number) || *number < least) {
-              throw ConfigError(fmt::format("{}: '{}' is not a number of at least {}", flag, text, least));
-            }
-            if (*number > kMostNumber)
-              throw ConfigError(fmt::format("{}: {} is too large; give at most {:g}", flag, text, kMostNumber));
-            value = *number;
-          },
+          flag, [&value, flag, least](const std::string& text) { value = parse_amount(flag, text, least); },
           description)
       ->type_name("X");
 }
@@ -263,18 +264,31 @@ Schedule ShapeFlags::generate(const std::string& name, const std::vector<std::st
   return make(generator, shape_for(generator, beside));
 }
 
-void CostFlags::add_to(CLI::App& app) {
+void CostFlags::add_to(CLI::App& app, Counts counts) {
   begin_group(app, heading::kCosts);
-  times.push_back(
-      add_number(app, "--forward", forward, "time that a worker's forward takes, all its stages together (default 1)"));
-  backward_option = add_number(app, "--backward", backward, "time that its backward takes (default 2)");
-  input_option = add_number(app, "--input-gradient", input_gradient,
-                            "time that its input gradient takes, where backwards are split; needs --weight-gradient");
-  weight_option = add_number(app, "--weight-gradient", weight_gradient,
-                             "time that its weight gradient takes; needs --input-gradient");
-  times.insert(times.end(), {backward_option, input_option, weight_option});
-  times.push_back(
-      add_number(app, "--latency", latency, "delay of a point-to-point message between workers (default 0)"));
+  const std::array<std::pair<double CostFlags::*, const char*>, kTimeColumns.size()> described = {
+      {{&CostFlags::forward, "time that a worker's forward takes, all its stages together (default 1)"},
+       {&CostFlags::backward, "time that its backward takes (default 2)"},
+       {&CostFlags::input_gradient,
+        "time that its input gradient takes, where backwards are split; needs --weight-gradient"},
+       {&CostFlags::weight_gradient, "time that its weight gradient takes; needs --input-gradient"},
+       {&CostFlags::latency, "delay of a point-to-point message between workers (default 0)"}}};
+  times.reserve(described.size());  // what options write into stays in place
+  for (std::size_t t = 0; t < described.size(); ++t) {
+    const auto [time, description] = described[t];
+    TimeFlag& flag = times.emplace_back(TimeFlag{kTimeColumns[t], time});
+    std::string name = "--" + flag.column;
+    std::ranges::replace(name, '_', '-');
+    if (counts == Counts::Single) {
+      flag.option = add_number(app, name, this->*time, description);
+      continue;
+    }
+    const auto take = [this, &flag, name](const std::string& text) {
+      flag.values = parse_number_list(name, text, 0);
+      this->*flag.time = flag.values.front();
+    };
+    flag.option = app.add_option_function<std::string>(name, take, description)->type_name("X|LIST");
+  }
   add_path(
       app, "--costs", file,
       "JSON file with the costs of every stage and op, of links, all-reduces and memory (docs/schedule_format.md)");
@@ -301,12 +315,38 @@ CostModel CostFlags::costs_of(const Schedule& schedule) const {
   return costs;
 }
 
+bool CostFlags::given(double CostFlags::*time) const {
+  return std::ranges::find(times, time, &TimeFlag::time)->option->count() > 0;
+}
+
+std::vector<const TimeFlag*> CostFlags::lists() const {
+  std::vector<const TimeFlag*> lists;
+  for (const TimeFlag& flag : times) {
+    if (flag.values.size() > 1) lists.push_back(&flag);
+  }
+  return lists;
+}
+
+std::vector<CostFlags> CostFlags::listed() const {
+  std::vector<CostFlags> all = {*this};
+  for (const TimeFlag* flag : lists()) {
+    if (all.size() * flag->values.size() > kMostListed)
+      throw ConfigError(fmt::format("the lists of times name more than {} combinations; list fewer", kMostListed));
+    std::vector<CostFlags> varied;
+    for (const CostFlags& each : all) {
+      for (const double value : flag->values) varied.emplace_back(each).*flag->time = value;
+    }
+    all = std::move(varied);
+  }
+  return all;
+}
+
 CostModel CostFlags::given_times(const Schedule& schedule) const {
-  if (input_option->count() != weight_option->count()) {
+  const bool split = given(&CostFlags::input_gradient);
+  if (split != given(&CostFlags::weight_gradient)) {
     throw ConfigError("--input-gradient and --weight-gradient come together");
   }
-  const bool split = input_option->count() > 0;
-  if (split && backward_option->count() > 0) {
+  if (split && given(&CostFlags::backward)) {
     throw ConfigError("give --backward, or --input-gradient and --weight-gradient, not both");
   }
   StageCosts share{
@@ -316,8 +356,9 @@ CostModel CostFlags::given_times(const Schedule& schedule) const {
 }
 
 CostModel CostFlags::read_file(const Schedule& schedule) const {
-  for (const CLI::Option* option : times) {
-    if (option->count() > 0) throw ConfigError(option->get_name() + ": --costs says it already; give one of the two");
+  for (const TimeFlag& flag : times) {
+    if (flag.option->count() > 0)
+      throw ConfigError(flag.option->get_name() + ": --costs says it already; give one of the two");
   }
   return costs_from_json(read_whole(file), file, schedule.stages);
 }

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <array>
 #include <cstdint>
 #include <fstream>
 #include <functional>
@@ -40,6 +41,8 @@ namespace apps {
 CLI::Option* add_count(CLI::App& app, const std::string& flag, std::int64_t& value, const std::string& description);
 /// No number that a flag takes is larger, so that sums and products of them stay finite.
 inline constexpr double kMostNumber = 1e100;
+/// The number that a flag was given, from `least` to kMostNumber. Throws ConfigError for anything else.
+[[nodiscard]] double parse_amount(const std::string& flag, const std::string& text, double least = 0);
 
 /// A flag that takes a number from `least` to kMostNumber.
 CLI::Option* add_number(CLI::App& app, const std::string& flag, double& value, const std::string& description,
@@ -72,7 +75,7 @@ struct AxisFlag {
   [[nodiscard]] bool given() const { return option->count() > 0; }
 };
 
-/// Whether --stages, --micro-batches and the numbers of shape_axes() may be lists (count_list.h).
+/// Whether --stages, --micro-batches, the numbers of shape_axes() and times may be lists (count_list.h).
 enum class Counts : std::uint8_t { Single, Lists };
 
 /// Makes a generator's schedule of a shape that the flags ask for.
@@ -114,6 +117,19 @@ struct ShapeFlags {
   [[nodiscard]] PipelineShape shape_of(const Generator& generator, std::int64_t depth, std::int64_t count) const;
 };
 
+/// The columns of tables that have CostFlags' times: the names of their flags, with _ for -.
+inline constexpr std::array kTimeColumns = {"forward", "backward", "input_gradient", "weight_gradient", "latency"};
+
+struct CostFlags;
+
+/// The flag of one of CostFlags' times.
+struct TimeFlag {
+  std::string column;  // one of kTimeColumns
+  double CostFlags::*time;
+  CLI::Option* option = nullptr;
+  std::vector<double> values = {};  // what a list names, where lists are taken
+};
+
 /// --forward, --backward or --input-gradient and --weight-gradient, --latency; or --costs. With either --sync,
 /// --blocking-sends and --data-parallel.
 struct CostFlags {
@@ -126,14 +142,18 @@ struct CostFlags {
   AllReducePlacement sync = AllReducePlacement::EagerOpt;
   bool blocking_sends = false;
   std::int64_t data_parallel = 1;
-  bool shared_cores = false;        // whether --data-parallel has groups that share cores
-  std::vector<CLI::Option*> times;  // the flags that a file replaces
+  bool shared_cores = false;    // whether --data-parallel has groups that share cores
+  std::vector<TimeFlag> times;  // the flags that a file replaces
   CLI::Option* sync_option = nullptr;
-  CLI::Option* backward_option = nullptr;
-  CLI::Option* input_option = nullptr;
-  CLI::Option* weight_option = nullptr;
 
-  void add_to(CLI::App& app);
+  void add_to(CLI::App& app, Counts counts = Counts::Single);
+  /// Whether the flag of a time was given.
+  [[nodiscard]] bool given(double CostFlags::*time) const;
+  /// The times whose flags list more than one value, by column, in the order of the flags.
+  [[nodiscard]] std::vector<const TimeFlag*> lists() const;
+  /// Every combination of listed times, the first flag's slowest; these very flags where there are no lists. Throws
+  /// ConfigError where they are more than kMostListed.
+  [[nodiscard]] std::vector<CostFlags> listed() const;
   /// What the flags say; throws ConfigError where they contradict each other or the file does not fit the schedule.
   [[nodiscard]] CostModel costs_of(const Schedule& schedule) const;
 

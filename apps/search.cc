@@ -101,7 +101,7 @@ PipelineShape chosen_shape(const Options& options, const NamedPlacement& placeme
 
 /// Whole where --backward alone says what a backward costs.
 bool splits_backward(const Options& options) {
-  return !options.whole_backward && options.costs.backward_option->count() == 0;
+  return !options.whole_backward && !options.costs.given(&CostFlags::backward);
 }
 
 /// --memory, by the bytes of the other flags or of --costs.

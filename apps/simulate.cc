@@ -210,7 +210,9 @@ void require_limit(const Options& options, const Panel& panel) {
   throw ConfigError(fmt::format("{}: {}", in_flight ? "--max-in-flight" : "--memory", violations.front().message));
 }
 
-bool is_sweep(const Options& options) { return !options.schedules.empty() || options.shape.has_lists(); }
+bool is_sweep(const Options& options) {
+  return !options.schedules.empty() || options.shape.has_lists() || !options.costs.lists().empty();
+}
 
 /// A row for each schedule and shape: as CSV, unless --format says another.
 std::string sweep_of(const Options& options) {
@@ -291,7 +293,7 @@ void add_simulate(CLI::App& program, int&) {
                    "sweep: a row for each of these schedules, NAME,NAME or all, and each shape of the lists below")
       ->type_name("NAMES");
   options->shape.add_to(*command, Counts::Lists);
-  options->costs.add_to(*command);
+  options->costs.add_to(*command, Counts::Lists);
   add_count(*command, "--steps", options->steps,
             "training steps to time in a row; an asynchronous schedule has no flush between them (default 1)");
   options->cores_option = add_count(*command, "--cores", options->cores,

@@ -20,15 +20,18 @@ class Sweeper {
   explicit Sweeper(const Sweep& sweep) : sweep_(sweep) {}
 
   std::vector<SweepRow> rows() {
+    const std::vector<CostFlags> all_costs = sweep_.costs.listed();
     for (const PipelineShape& lists : sweep_.shape.listed()) {
-      for (const std::string& name : sweep_.schedules) add(find_generator(name), lists);
+      for (const CostFlags& costs : all_costs) {
+        for (const std::string& name : sweep_.schedules) add(find_generator(name), lists, costs);
+      }
     }
     if (rows_.empty()) throw ConfigError("simulate: " + why_none());
     return std::move(rows_);
   }
 
  private:
-  void add(const Generator& generator, const PipelineShape& lists) {
+  void add(const Generator& generator, const PipelineShape& lists, const CostFlags& flags) {
     const auto asked = sweep_.shape.taken_of(generator, lists);
     if (!asked) return;  // a parameter that it does not take has another value than the first: the same shape again
     if (const auto refusal = generator.refusal(*asked)) {
@@ -36,7 +39,7 @@ class Sweeper {
       return;
     }
     const auto panel = [&](const Schedule& schedule) {
-      const CostModel costs = sweep_.costs.costs_of(schedule);
+      const CostModel costs = flags.costs_of(schedule);
       return panel_of(schedule, simulate(schedule, costs), costs);
     };
     const auto makespan = [&](const Schedule& schedule) {
@@ -46,7 +49,7 @@ class Sweeper {
     const auto [shape, schedule] = fastest_of(generator, sweep_.shape.by_costs(generator, *asked), makespan);
     const Panel best = panel(schedule);
     if (fits(best)) {
-      rows_.push_back(row_of(generator, shape, best));
+      rows_.push_back(row_of(generator, shape, flags, best));
     } else {
       ++too_large_;
     }
@@ -54,7 +57,8 @@ class Sweeper {
 
   [[nodiscard]] bool fits(const Panel& panel) const { return check_limits(panel.schedule, sweep_.limits).empty(); }
 
-  static SweepRow row_of(const Generator& generator, const PipelineShape& shape, const Panel& panel) {
+  static SweepRow row_of(const Generator& generator, const PipelineShape& shape, const CostFlags& flags,
+                         const Panel& panel) {
     const Timeline& timeline = panel.timeline;
     SweepRow row = {{"schedule", generator.name, false},
                     {"stages", std::to_string(shape.stages)},
@@ -66,6 +70,7 @@ class Sweeper {
     const auto number = [&](const char* column, double value) {
       row.push_back({column, fmt::format("{:.10g}", value)});
     };
+    for (const TimeFlag* flag : flags.lists()) number(flag->column.c_str(), flags.*flag->time);
     number("makespan", timeline.makespan);
     number("bubble_ratio", timeline.bubble_ratio);
     number("lower_bound", timeline.lower_bound);

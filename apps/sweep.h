@@ -1,5 +1,5 @@
 #pragma once
-// `chimera simulate` over lists of shapes: a row for each schedule and shape.
+// `chimera simulate` over lists of shapes and times: a row for each schedule, shape and combination of times.
 
 #include <string>
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace chimera::apps {
 
-/// What is swept over: --schedules, and the lists of the shape flags.
+/// What is swept over: --schedules, and the lists of the flags of shapes and times.
 struct Sweep {
   std::vector<std::string> schedules;
   const ShapeFlags& shape;
@@ -36,9 +36,10 @@ using SweepRow = std::vector<SweepCell>;
 /// The names that --schedules lists, separated by commas; `all` is every one. Throws ConfigError for an unknown name.
 [[nodiscard]] std::vector<std::string> listed_schedules(const std::string& text);
 
-/// The rows, by D, N and the other parameters in the order of their lists, then by schedule: as `csv`, JSON lines or a
-/// table. A parameter that is no list is as usual; where two orders are to choose from, the one that ends first is
-/// taken. Shapes that a schedule does not exist for have no row. Throws ConfigError where there is no row at all.
+/// The rows, by D, N, the other parameters and times in the order of their lists, then by schedule: as `csv`, JSON
+/// lines or a table. Times that are lists have a column each. A parameter that is no list is as usual; where two orders
+/// are to choose from, the one that ends first is taken. Shapes that a schedule does not exist for have no row. Throws
+/// ConfigError where there is no row at all.
 [[nodiscard]] std::string swept(const Sweep& sweep, Format format);
 
 }  // namespace chimera::apps

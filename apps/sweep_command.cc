@@ -140,10 +140,14 @@ double number_in(const SweepRow& row, const std::string& column) {
   return std::stod(cell->text);
 }
 
-/// What rows of one front have in common: the schedule, D and N.
+bool is_time(const SweepCell& cell) { return std::ranges::find(kTimeColumns, cell.column) != kTimeColumns.end(); }
+
+/// What rows of one front have in common: the schedule, D, N and the times.
 bool are_alternatives(const SweepRow& a, const SweepRow& b) {
-  return std::equal(a.begin(), a.begin() + 3, b.begin(),
-                    [](const SweepCell& x, const SweepCell& y) { return x.text == y.text; });
+  for (std::size_t c = 0; c < a.size() && a[c].column != "makespan"; ++c) {
+    if ((c < 3 || is_time(a[c])) && a[c].text != b[c].text) return false;
+  }
+  return true;
 }
 
 /// Whether a is as good as b in time and memory.
@@ -166,6 +170,12 @@ std::vector<SweepRow> fronts_of(const std::vector<SweepRow>& rows) {
   return fronts;
 }
 
+/// A column's name in a sentence: `input gradient`.
+std::string spoken(std::string column) {
+  std::ranges::replace(column, '_', ' ');
+  return column;
+}
+
 /// The curve that a row belongs to: its schedule, and all else that names it but what is drawn over. A front is one
 /// curve, whatever its points are made with.
 std::string curve_of(const SweepRow& row, const std::string& over, bool front) {
@@ -175,9 +185,11 @@ std::string curve_of(const SweepRow& row, const std::string& over, bool front) {
     if (cell.column == over || cell.text.empty() || &cell == &row.front()) continue;
     if (cell.column == "stages") name += fmt::format(", D = {}", cell.text);
     if (cell.column == "micro_batches") name += fmt::format(", N = {}", cell.text);
+    if (is_time(cell)) name += fmt::format(", {} {}", spoken(cell.column), cell.text);
     if (front) continue;
     if (cell.column == "pipelines" && cell.text != "2") name += fmt::format(", {} pipelines", cell.text);
-    if (cell.column == "chunks" || cell.column == "waves") name += fmt::format(", {} {}", cell.text, cell.column);
+    if ((cell.column == "chunks" || cell.column == "waves") && cell.text != "1")
+      name += fmt::format(", {} {}", cell.text, cell.column);
     if (cell.column == "scale" && cell.text != "direct") name += ", " + cell.text;
   }
   return name;
@@ -215,6 +227,10 @@ void run_sweep(const Options& options, const std::vector<std::string>& more) {
   }
   if (options.train.empty() && !more.empty())
     throw ConfigError(fmt::format("sweep: unexpected '{}'; flags of `chimera train` go with --train", more.front()));
+  if (const auto lists = options.costs.lists(); !lists.empty() && !options.train.empty()) {
+    throw ConfigError(fmt::format("--train measures what ops take: {} can be no list then; leave it out",
+                                  lists.front()->option->get_name()));
+  }
   auto rows = sweep_rows({.schedules = listed_schedules(options.schedules.empty() ? "all" : options.schedules),
                           .shape = options.shape,
                           .costs = options.costs,
@@ -236,11 +252,13 @@ void run_sweep(const Options& options, const std::vector<std::string>& more) {
 
 void add_sweep(CLI::App& program, int&) {
   auto* command =
-      program.add_subcommand("sweep", "Sweep over schedules and shapes, simulated or trained: table and chart");
+      program.add_subcommand("sweep", "Sweep over schedules, shapes and costs, simulated or trained: table and chart");
   command->footer(
       "Examples:\n"
       "  chimera sweep --schedules 1f1b,chimera --stages 4,8 --micro-batches D,2D,4D --chart bubble.svg\n"
       "  chimera sweep --schedules all --stages 8 --micro-batches 8..32 --value makespan --chart makespan.svg\n"
+      "  chimera sweep --stages 8 --micro-batches 16 --latency 0,0.1,0.2,0.4 --over latency --value makespan --chart "
+      "latency.svg\n"
       "  chimera sweep --stages 4 --micro-batches D,2D --train book.txt --steps 10 --output sweep.csv\n"
       "  chimera sweep --schedules zb-v,v-half,v-min,chimera-zb --stages 8 --micro-batches 16 --chunks 1..4 --pareto "
       "--chart memory.svg\n"
@@ -258,7 +276,7 @@ void add_sweep(CLI::App& program, int&) {
   begin_group(*command, heading::kSchedule);
   command->add_option("--schedules", options->schedules, "NAME,NAME or all (default all)")->type_name("NAMES");
   options->shape.add_to(*command, Counts::Lists);
-  options->costs.add_to(*command);
+  options->costs.add_to(*command, Counts::Lists);
   options->limits.add_to(*command, "a schedule that holds more has no row (default: no limit)");
   begin_group(*command, heading::kRunning);
   add_path(*command, "--train", options->train, "train every row on this data too");

@@ -28,6 +28,31 @@ TEST(SweepCommandTest, HasTheRowsOfSimulateAndAChart) {
   EXPECT_THAT(chart, HasSubstr("chimera, D = 4"));
 }
 
+TEST(SweepCommandTest, DrawsACurveOverATime) {
+  const Scratch scratch;
+  const std::vector<std::string> words = {"sweep",
+                                          "--schedules",
+                                          "1f1b,chimera",
+                                          "--stages",
+                                          "4",
+                                          "--micro-batches",
+                                          "4",
+                                          "--latency",
+                                          "0,0.5,1",
+                                          "--backward",
+                                          "1,2",
+                                          "--over",
+                                          "latency",
+                                          "--value",
+                                          "makespan",
+                                          "--chart",
+                                          scratch.path("chart.svg")};
+  EXPECT_EQ(run_program(words).exit_code, 0);
+  const std::string chart = read_file(scratch.path("chart.svg"));
+  EXPECT_THAT(chart, HasSubstr("makespan over latency"));
+  EXPECT_THAT(chart, HasSubstr("chimera, D = 4, N = 4, backward 2"));
+}
+
 TEST(SweepCommandTest, KeepsWhatNothingBeatsInTimeAndMemory) {
   const Scratch scratch;
   const std::vector<std::string> words = {
@@ -82,7 +107,11 @@ TEST(SweepCommandTest, DrawsThePapersFiguresBesideOurs) {
     EXPECT_THAT(values, HasSubstr(exact));
   }
   EXPECT_THAT(values, HasSubstr("figure-13,\"W8 D4 B8, sequences/s\",173.3,"));
-  EXPECT_THAT(read_file(scratch.path("figures/index.html")), HasSubstr("figure-9"));
+  EXPECT_THAT(values, HasSubstr("figure-9,\"bert-48 W2 D16 B8, gems, GB\",3.32,"));
+  EXPECT_THAT(values, HasSubstr("scaling,\"Chimera over gems\",2.34,"));
+  const std::string page = read_file(scratch.path("figures/index.html"));
+  EXPECT_THAT(page, HasSubstr("figure-9-bert-48-w2-d16-b8"));
+  EXPECT_THAT(page, HasSubstr("sequences a second over workers"));
 }
 
 TEST(SweepCommandTest, SaysWhatItCannotDraw) {
@@ -90,6 +119,9 @@ TEST(SweepCommandTest, SaysWhatItCannotDraw) {
                    "--value", "makespam"},
                   {"makespam", "makespan"}});
   expect_refusal({{"sweep", "--stages", "4", "--micro-batches", "4", "--steps", "3"}, {"--steps", "--train"}});
+  expect_refusal({{"sweep", "--stages", "4", "--micro-batches", "4", "--latency", "0,x"}, {"--latency", "'x'"}});
+  expect_refusal({{"sweep", "--stages", "4", "--micro-batches", "4", "--latency", "0,1", "--train", "corpus/tiny.txt"},
+                  {"--train", "--latency"}});
 }
 
 }  // namespace

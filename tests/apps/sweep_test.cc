@@ -57,6 +57,29 @@ std::vector<std::map<std::string, std::string>> csv(const Words& words) {
   return rows;
 }
 
+TEST(SweepTest, TimesThatAreListsHaveAColumnEach) {
+  const auto rows = json_lines({"--schedules", "gpipe,1f1b", "--stages", "4", "--micro-batches", "8", "--backward",
+                                "1,2", "--latency", "0,0.5", "--forward", "1"});
+  std::vector<std::string> keys;
+  for (const json& row : rows) {
+    EXPECT_FALSE(row.contains("forward")) << row;
+    keys.push_back(row["schedule"].get<std::string>() + " " + row["backward"].dump() + " " + row["latency"].dump());
+  }
+  EXPECT_THAT(keys, ElementsAre("gpipe 1 0", "1f1b 1 0", "gpipe 1 0.5", "1f1b 1 0.5", "gpipe 2 0", "1f1b 2 0",
+                                "gpipe 2 0.5", "1f1b 2 0.5"));
+  // (N + D - 1) (F + B), and a message to and from each further stage.
+  EXPECT_DOUBLE_EQ(rows[0]["makespan"], 11 * 2);
+  EXPECT_DOUBLE_EQ(rows[6]["makespan"], 11 * 3 + 2 * 3 * 0.5);
+}
+
+TEST(SweepTest, AListOfTimesIsASweepByItself) {
+  const auto rows = json_lines(
+      {"gpipe", "--stages", "2", "--micro-batches", "2", "--input-gradient", "1", "--weight-gradient", "0.5,1"});
+  ASSERT_THAT(rows, SizeIs(2));
+  EXPECT_DOUBLE_EQ(rows[0]["makespan"], 3 * 2.5);
+  EXPECT_DOUBLE_EQ(rows[1]["makespan"], 3 * 3);
+}
+
 TEST(SweepTest, HasARowForEachScheduleAndShape) {
   const auto rows = csv({"--schedules", "1f1b,chimera", "--stages", "2,4", "--micro-batches", "D..3D"});
   ASSERT_THAT(rows, SizeIs(2 * 2 * 3));
