@@ -40,10 +40,10 @@ set(CPACK_PACKAGE_NAME chimera)
 set(CPACK_PACKAGE_CONTACT "The Chimera authors <chimera@localhost.localdomain>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "trainer of large neural networks through bidirectional pipelines")
 string(CONCAT CPACK_PACKAGE_DESCRIPTION
-  "Chimera trains transformers that are cut into stages over several processes: it\n"
-  "generates pipeline schedules, proves that they cannot get stuck, times and draws\n"
-  "them, plans for a machine, and trains with the gradients of plain mini-batch\n"
-  "SGD. The page of its playground is inside.")
+  "Chimera trains transformers that are cut into stages over several processes:\n"
+  "it generates pipeline schedules, proves that they cannot get stuck, times and\n"
+  "draws them, plans for a machine, and trains with the gradients of plain\n"
+  "mini-batch SGD. The page of its playground is inside.")
 set(CPACK_PACKAGE_DIRECTORY ${CMAKE_BINARY_DIR}/packages)
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
@@ -61,6 +61,7 @@ if(CHIMERA_WITH_TORCH)
     list(APPEND CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${folder})
   endforeach()
 endif()
-set(CPACK_DEBIAN_COMPRESSION_TYPE zstd)
+set(CPACK_DEBIAN_COMPRESSION_TYPE xz) # Debian 12's lintian takes zstd for a mistake
+set(CPACK_THREADS 0)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 include(CPack)
