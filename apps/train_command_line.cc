@@ -130,9 +130,9 @@ void add_running(CLI::App& command, TrainCommandLine& flags) {
   add_number(
       command, "--hang-seconds", o.hang_seconds,
       "seconds without progress, beyond the longest pause so far, after which the job is ended and the rank that holds "
-      "it up is named; while a rank computes or waits for a disk, time counts a twentieth; 0: never (default 2.5, and "
-      "120 "
-      "until the first step is done)");
+      "it up is named; while a rank computes or waits for a disk, time counts a twentieth; 0: never (default 2.5; "
+      "until "
+      "the first step is done 120, unless a rank was stopped by a signal)");
   command.add_flag("--verify-messages", o.verify_messages,
                    "send an XXH3 checksum with every tensor that travels between ranks, and compare it on arrival");
   add_number(command, "--meeting-seconds", o.meeting_seconds,

@@ -31,10 +31,11 @@ bool HangWatch::look(Clock::time_point now, const Look& look) {
     pause_ = counted_ = Duration::zero();
   }
   last_ = look;
-  if (!look.in_steps) return counted_ > at_start_;
+  const Duration at_start = look.stopped ? beyond_ : at_start_;
+  if (!look.in_steps) return counted_ > at_start;
   if (!first_step_) first_step_ = look.step;
   const bool has_seen_all = look.step == 0 || look.step > *first_step_;
-  return counted_ > longest_ + (has_seen_all ? beyond_ : std::max(beyond_, at_start_));
+  return counted_ > longest_ + (has_seen_all ? beyond_ : std::max(beyond_, at_start));
 }
 
 HangWatch::Look look_at(const ProgressPage& page, int ranks) {

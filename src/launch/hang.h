@@ -29,11 +29,13 @@ class HangWatch {
     std::vector<Duration> work;         ///< processor time that each process has taken so far; none: it says nothing
     std::int64_t step = 0;              ///< in steps: that of the rank furthest behind; 0: not known
     bool waits_for_disk = false;        ///< whether a process is in an uninterruptible sleep
+    bool stopped = false;               ///< whether a signal has stopped a process
   };
 
   /// A job hangs once no rank has made progress for `beyond` (more than zero) longer than the longest such pause in
   /// its steps so far, hence beyond the longest op. Until all ranks have done the first step that is seen, and so every
-  /// kind of op, it is given `at_start`; zero: kStartUpFactor * beyond.
+  /// kind of op, it is given `at_start`; zero: kStartUpFactor * beyond. A process that a signal has stopped is not slow
+  /// to start: no more than `beyond` is given then.
   explicit HangWatch(Duration beyond, Duration at_start = {})
       : beyond_(beyond), at_start_(at_start > Duration::zero() ? at_start : kStartUpFactor * beyond) {}
   static constexpr int kStartUpFactor = 4;

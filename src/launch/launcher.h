@@ -30,7 +30,8 @@ struct LaunchPlan {
   /// one that uses a GPU has to.
   ProgramEntry entry = nullptr;
   /// The job hangs once no rank has called note_progress() for so much longer than ever before in its steps; during
-  /// start-up and its first step for `hang_at_start`, where 0 is four times as long. 0: nobody looks.
+  /// start-up and its first step for `hang_at_start`, where 0 is four times as long, unless a rank was stopped by a
+  /// signal. 0: nobody looks.
   std::chrono::milliseconds hang{0};
   std::chrono::milliseconds hang_at_start{0};
   /// Whether a rank that waits takes no processor time, so that one that takes some is at work (see HangWatch). Not so

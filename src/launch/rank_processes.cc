@@ -90,8 +90,10 @@ std::optional<std::string> RankProcesses::finish() {
   if (!recovery_ || !recovery_->all_resumed()) return std::nullopt;
   recovery_->finish();
   const double seconds = std::chrono::duration<double>(Clock::now() - lost_since_).count();
-  return fmt::format("{} in step {}; recovery {} of {}: goes on with step {} after {:.2f} s", reason_, step_,
-                     recovery_->done(), most_, recovery_->resumed_after() + 1, seconds);
+  const std::string place = fmt::format(" in step {}", step_);
+  return fmt::format("{}{}; recovery {} of {}: goes on with step {} after {:.2f} s", reason_,
+                     reason_.ends_with(place) ? "" : place, recovery_->done(), most_, recovery_->resumed_after() + 1,
+                     seconds);
 }
 
 }  // namespace chimera

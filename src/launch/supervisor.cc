@@ -234,6 +234,7 @@ bool Supervisor::hangs() {
   }
   look.waits_for_disk =
       std::ranges::any_of(ranks_.all(), [](const ChildProcess& rank) { return rank.waits_for_disk(); });
+  look.stopped = std::ranges::any_of(ranks_.all(), [](const ChildProcess& rank) { return rank.stopped(); });
   return hang_watch_->look(Clock::now(), look);
 }
 

@@ -30,6 +30,7 @@ class Watched {
     }
     return hung;
   }
+  void stop_a_process() { look_.stopped = true; }
   /// The watcher itself does not run.
   void stop_all(seconds time) { now_ += time; }
   bool look(bool progress, bool in_steps = true) {
@@ -49,6 +50,15 @@ TEST(HangTest, IsAPauseOfAllRanks) {
   EXPECT_FALSE(job.pass(seconds(100), true)) << "one rank makes progress, the other waits for it";
   EXPECT_FALSE(job.pass(seconds(7), false));
   EXPECT_TRUE(job.pass(seconds(4), false));
+}
+
+TEST(HangTest, AStoppedProcessIsNotSlowToStart) {
+  Watched job(seconds(8));
+  EXPECT_FALSE(job.pass(seconds(20), false, /*in_steps=*/false)) << "four times as long at the start";
+  EXPECT_FALSE(job.look(true, /*in_steps=*/false));
+  job.stop_a_process();
+  EXPECT_FALSE(job.pass(seconds(7), false, /*in_steps=*/false));
+  EXPECT_TRUE(job.pass(seconds(4), false, /*in_steps=*/false));
 }
 
 TEST(HangTest, IsLongerThanTheLongestPauseBefore) {
