@@ -5,11 +5,13 @@
 #include "core/error.h"
 #include "help.h"
 #include "options.h"
+#include "pair_flags.h"
 #include "passes/lower.h"
 #include "pictures.h"
 #include "render/slots.h"
 #include "schedule/schedule_csv.h"
 #include "schedule/schedule_json.h"
+#include "sweep.h"
 
 namespace chimera::apps {
 namespace {
@@ -17,8 +19,10 @@ namespace {
 struct Options {
   std::string name;
   ShapeFlags shape;
+  PairFlags pairs;
   PictureFlags pictures;
   Format format = Format::Text;
+  CLI::Option* format_option = nullptr;
   bool communication = false;
   std::string output;
 };
@@ -44,14 +48,32 @@ std::string as_csv(const Schedule& schedule, bool communication) {
     throw ConfigError("schedule: PyTorch's CSV has no updates between ops; leave out --communication");
   }
   // Receives as PyTorch places them: it matches both directions of a pair of workers in one order, none ahead of turn.
-  return to_csv(schedule, lower(schedule, {.discipline = ChannelDiscipline::SerialPair, .receives_ahead = 0}));
+  return to_csv(
+      schedule,
+      lower(schedule, {.discipline = ChannelDiscipline::SerialPair, .receives_ahead = 0, .pairs = Pairs::Together}));
+}
+
+/// A row for each shape and each of the schedules, at one unit for F, I and W and two for B.
+std::string sweep_of(const Options& options) {
+  if (options.communication) throw ConfigError("schedule: --communication goes with one shape; leave it out");
+  std::string names = options.name;
+  for (const std::string& other : options.pictures.with) names += "," + other;
+  CLI::App nothing_said;
+  CostFlags usual;
+  usual.add_to(nothing_said);
+  return swept({.schedules = listed_schedules(names), .shape = options.shape, .costs = usual, .pairs = options.pairs},
+               format_of_sweep(*options.format_option, options.format));
 }
 
 std::string written(const Options& options) {
-  const Schedule schedule = options.shape.generate(options.name, options.pictures.with);
+  if (options.shape.has_lists()) return sweep_of(options);
+  const MakeSchedule make = [&](const Generator& generator, const PipelineShape& asked) {
+    return options.pairs.paired(generator.generate(asked));
+  };
+  const Schedule schedule = options.shape.generate(options.name, options.pictures.with, make);
   if (options.format == Format::Json) return to_json(schedule);
   if (options.format == Format::Csv) return as_csv(schedule, options.communication);
-  std::vector<Schedule> drawn_together = options.pictures.beside(schedule, options.shape);
+  std::vector<Schedule> drawn_together = options.pictures.beside(schedule, options.shape, make);
   drawn_together.insert(drawn_together.begin(), schedule);
   // Beside I and W of a slot each, a whole backward takes two: the work of all pictures is the same.
   const bool mixed = drawn_together.size() > 1 && std::ranges::any_of(drawn_together, splits_backwards);
@@ -72,25 +94,34 @@ void add_schedule(CLI::App& program, int&) {
       "  chimera schedule 1f1b --stages 4 --micro-batches 8 --format json | chimera check -\n"
       "  chimera schedule gpipe --stages 4 --micro-batches 8 --format csv --communication\n"
       "  chimera schedule chimera --stages 8 --micro-batches 8 --with 1f1b --format html --output page.html\n"
+      "  chimera schedule 1f1b --stages 4 --micro-batches 8 --pairs neighbours --format csv\n"
+      "  chimera schedule chimera --with 1f1b --with zb-h1 --stages 4,8,16 --micro-batches D..4D\n"
       "\nThe picture is that of the schedule's paper: all slots have equal length, and a cell names stage, op and "
       "micro-batch (2F5). Each op stands in the earliest slot in which it can run; where the paper spaces its "
       "forwards, as Chimera's does, a forward stands in the latest slot in which nothing waits for it. Beside a "
       "schedule with split backwards, a whole backward takes two slots. `chimera simulate` starts every op as soon as "
-      "it can run.");
+      "it can run.\n"
+      "\nA list is 4,8,16, or 1..4, or for --micro-batches in stages, D,2D,4D or D..4D. With a list the result is a "
+      "row "
+      "for each schedule, --with those beside it, and each shape that exists, with F, I and W of one unit and B of "
+      "two: "
+      "CSV, with --format json a JSON object a line, with --format text a table.");
   auto options = std::make_shared<Options>();
   command->add_option("NAME", options->name, "name of the schedule; `chimera schedules` lists them")->required();
-  options->shape.add_to(*command);
+  options->shape.add_to(*command, Counts::Lists);
+  options->pairs.add_to(*command);
   begin_group(*command, heading::kOutput);
   options->pictures.add_to(*command);
-  add_format(*command, options->format,
-             {Format::Text, Format::Json, Format::Csv, Format::Svg, Format::Html, Format::Perfetto});
+  options->format_option =
+      add_format(*command, options->format,
+                 {Format::Text, Format::Json, Format::Csv, Format::Svg, Format::Html, Format::Perfetto});
   command->add_flag("--communication", options->communication, "write sends and receives too, with --format csv");
   add_path(*command, "--output", options->output, "write to this file instead of standard output");
   command->callback([options] {
     if (options->communication && options->format != Format::Csv) {
       throw ConfigError("schedule: --communication goes with --format csv");
     }
-    options->pictures.check_format(options->format);
+    if (!options->shape.has_lists()) options->pictures.check_format(options->format);
     write_output(options->output, written(*options));
   });
 }

@@ -17,6 +17,7 @@
 #include "help.h"
 #include "limit_flags.h"
 #include "options.h"
+#include "pair_flags.h"
 #include "passes/unroll.h"
 #include "pictures.h"
 #include "render/timeline_json.h"
@@ -35,6 +36,7 @@ struct Options {
   std::string schedules;  // of a sweep
   ShapeFlags shape;
   CostFlags costs;
+  PairFlags pairs;
   PictureFlags pictures;
   std::int64_t steps = 1;
   std::int64_t cores = 1;
@@ -61,6 +63,10 @@ Timeline timeline_of(const Schedule& schedule, const CostModel& costs, const Opt
   return simulate_steps_on_cores(schedule, options.steps, costs, shared);
 }
 
+CostModel costs_of(const Schedule& schedule, const Options& options) {
+  return options.pairs.with_time(options.costs.costs_of(schedule));
+}
+
 Schedule all_steps(const Schedule& step, const Options& options) {
   return options.steps == 1 ? step : unroll(step, options.steps);
 }
@@ -69,7 +75,7 @@ Schedule all_steps(const Schedule& step, const Options& options) {
 double makespan_of(const Schedule& step, const Options& options) {
   if (!check_limits(step, options.limits.limits()).empty()) return std::numeric_limits<double>::infinity();
   const Schedule schedule = all_steps(step, options);
-  return timeline_of(schedule, options.costs.costs_of(schedule), options).makespan;
+  return timeline_of(schedule, costs_of(schedule, options), options).makespan;
 }
 
 /// `chimera-zb: --order deepest ends first at these costs`
@@ -86,13 +92,13 @@ std::string choice_as_text(const Generator& generator, const PipelineShape& chos
 MakeSchedule fastest(const Options& options, std::string& choices) {
   return [&options, &choices](const Generator& generator, const PipelineShape& asked) {
     const auto shapes = options.shape.by_costs(generator, asked);
-    ShapedSchedule best =
-        fastest_of(generator, shapes, [&](const Schedule& step) { return makespan_of(step, options); });
+    ShapedSchedule best = fastest_of(
+        generator, shapes, [&](const Schedule& step) { return makespan_of(options.pairs.paired(step), options); });
     if (shapes.size() > 1) {
       const std::string choice = choice_as_text(generator, best.shape);
       if (choices.find(choice) == std::string::npos) choices += choice;
     }
-    return std::move(best.schedule);
+    return options.pairs.paired(std::move(best.schedule));
   };
 }
 
@@ -104,12 +110,12 @@ Schedule chosen_schedule(const Options& options, const MakeSchedule& make) {
     throw ConfigError(
         "simulate: --file has a shape already; leave out --stages, --micro-batches and the other shape flags");
   }
-  return read_schedule(options.file);
+  return options.pairs.paired(read_schedule(options.file));
 }
 
 Panel simulated(const Schedule& step, const Options& options) {
   const Schedule schedule = all_steps(step, options);
-  const CostModel costs = options.costs.costs_of(schedule);
+  const CostModel costs = costs_of(schedule, options);
   Timeline timeline = timeline_of(schedule, costs, options);
   if (!std::isfinite(timeline.makespan)) {
     throw ConfigError("simulate: the makespan is too large for a number; use a larger unit of time");
@@ -227,13 +233,11 @@ std::string sweep_of(const Options& options) {
   if (options.name.empty() == options.schedules.empty()) {
     throw ConfigError("simulate: a sweep wants one of NAME and --schedules all or NAME,NAME");
   }
-  const Format format = options.format_option->count() == 0 ? Format::Csv : options.format;
-  if (format != Format::Csv && format != Format::Json && format != Format::Text) {
-    throw ConfigError(fmt::format("--format {} shows one schedule; a sweep is csv, json or text", to_text(format)));
-  }
+  const Format format = format_of_sweep(*options.format_option, options.format);
   return swept({.schedules = listed_schedules(options.name.empty() ? options.schedules : options.name),
                 .shape = options.shape,
                 .costs = options.costs,
+                .pairs = options.pairs,
                 .limits = options.limits.limits(),
                 .limited_by = options.limits.in_words()},
                format);
@@ -270,6 +274,7 @@ void add_simulate(CLI::App& program, int&) {
       "  chimera simulate chimera --stages 4 --micro-batches 4 --costs costs.json --sync eager --steps 3\n"
       "  chimera simulate chimera --stages 4 --micro-batches 4 --cores 2   # four processes on two cores\n"
       "  chimera simulate chimera --stages 4 --micro-batches 8 --costs costs.json --contention 0.2 0.5 1\n"
+      "  chimera simulate dualpipe --stages 8 --micro-batches 16 --pair-time 0.8\n"
       "  chimera simulate --schedules all --stages 4,8,16 --micro-batches D,2D,4D > sweep.csv\n"
       "  chimera simulate chimera --stages 8 --micro-batches D..4D --chunks 1,2 --latency 0.1 --format json\n"
       "  chimera simulate --schedules all --stages 8 --micro-batches 16 --memory 8e9 --activation-bytes 1e9 "
@@ -293,7 +298,9 @@ void add_simulate(CLI::App& program, int&) {
                    "sweep: a row for each of these schedules, NAME,NAME or all, and each shape of the lists below")
       ->type_name("NAMES");
   options->shape.add_to(*command, Counts::Lists);
+  options->pairs.add_to(*command);
   options->costs.add_to(*command, Counts::Lists);
+  options->pairs.add_time_to(*command);
   add_count(*command, "--steps", options->steps,
             "training steps to time in a row; an asynchronous schedule has no flush between them (default 1)");
   options->cores_option = add_count(*command, "--cores", options->cores,

@@ -39,15 +39,15 @@ class Sweeper {
       return;
     }
     const auto panel = [&](const Schedule& schedule) {
-      const CostModel costs = flags.costs_of(schedule);
+      const CostModel costs = sweep_.pairs.with_time(flags.costs_of(schedule));
       return panel_of(schedule, simulate(schedule, costs), costs);
     };
     const auto makespan = [&](const Schedule& schedule) {
-      const Panel timed = panel(schedule);
+      const Panel timed = panel(sweep_.pairs.paired(schedule));
       return fits(timed) ? timed.timeline.makespan : std::numeric_limits<double>::infinity();
     };
     const auto [shape, schedule] = fastest_of(generator, sweep_.shape.by_costs(generator, *asked), makespan);
-    const Panel best = panel(schedule);
+    const Panel best = panel(sweep_.pairs.paired(schedule));
     if (fits(best)) {
       rows_.push_back(row_of(generator, shape, flags, best));
     } else {
@@ -146,6 +146,12 @@ std::string as_json_lines(const std::vector<SweepRow>& rows) {
 }
 
 std::vector<SweepRow> sweep_rows(const Sweep& sweep) { return Sweeper(sweep).rows(); }
+
+Format format_of_sweep(const CLI::Option& given, Format format) {
+  if (given.count() == 0) return Format::Csv;
+  if (format == Format::Csv || format == Format::Json || format == Format::Text) return format;
+  throw ConfigError(fmt::format("--format {} shows one schedule; a sweep is csv, json or text", to_text(format)));
+}
 
 std::string swept(const Sweep& sweep, Format format) {
   const auto rows = sweep_rows(sweep);

@@ -1,11 +1,12 @@
 #pragma once
-// `chimera simulate` over lists of shapes and times: a row for each schedule, shape and combination of times.
+// Lists of schedules, shapes and times: a row for each combination, simulated.
 
 #include <string>
 #include <vector>
 
 #include "check/check_limits.h"
 #include "options.h"
+#include "pair_flags.h"
 
 namespace chimera::apps {
 
@@ -14,6 +15,7 @@ struct Sweep {
   std::vector<std::string> schedules;
   const ShapeFlags& shape;
   const CostFlags& costs;
+  const PairFlags& pairs;
   Limits limits = {};           // what exceeds them has no row
   std::string limited_by = {};  // the flags that say so
 };
@@ -41,5 +43,8 @@ using SweepRow = std::vector<SweepCell>;
 /// are to choose from, the one that ends first is taken. Shapes that a schedule does not exist for have no row. Throws
 /// ConfigError where there is no row at all.
 [[nodiscard]] std::string swept(const Sweep& sweep, Format format);
+
+/// What a sweep is written as: CSV, unless --format is given. Throws ConfigError for a format of one schedule.
+[[nodiscard]] Format format_of_sweep(const CLI::Option& given, Format format);
 
 }  // namespace chimera::apps

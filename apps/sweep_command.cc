@@ -19,6 +19,7 @@
 #include "limit_flags.h"
 #include "options.h"
 #include "own_command.h"
+#include "pair_flags.h"
 #include "paper_figures.h"
 #include "render/chart.h"
 #include "runs/run_history.h"
@@ -31,6 +32,7 @@ struct Options {
   std::string schedules;
   ShapeFlags shape;
   CostFlags costs;
+  PairFlags pairs;
   std::string train;  // data to train on; empty: simulated alone
   std::string output;
   std::string chart;
@@ -234,6 +236,7 @@ void run_sweep(const Options& options, const std::vector<std::string>& more) {
   auto rows = sweep_rows({.schedules = listed_schedules(options.schedules.empty() ? "all" : options.schedules),
                           .shape = options.shape,
                           .costs = options.costs,
+                          .pairs = options.pairs,
                           .limits = options.limits.limits(),
                           .limited_by = options.limits.in_words()});
   if (options.pareto) rows = fronts_of(rows);
@@ -277,6 +280,7 @@ void add_sweep(CLI::App& program, int&) {
   command->add_option("--schedules", options->schedules, "NAME,NAME or all (default all)")->type_name("NAMES");
   options->shape.add_to(*command, Counts::Lists);
   options->costs.add_to(*command, Counts::Lists);
+  options->pairs.add_time_to(*command);
   options->limits.add_to(*command, "a schedule that holds more has no row (default: no limit)");
   begin_group(*command, heading::kRunning);
   add_path(*command, "--train", options->train, "train every row on this data too");

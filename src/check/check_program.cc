@@ -70,7 +70,10 @@ class ProgramRun {
   bool step(std::size_t worker, const Instruction& instruction) {
     if (!in_range(worker, instruction)) return true;
     switch (instruction.kind) {
-      case InstructionKind::Compute: compute(worker, instruction.op); return true;
+      case InstructionKind::Compute:
+        if (begins_pair(instruction)) check_pair(worker);
+        compute(worker, instruction.op);
+        return true;
       case InstructionKind::Recompute: recompute(worker, instruction.op); return true;
       case InstructionKind::StartSend: start_send(worker, instruction); return true;
       case InstructionKind::PostReceive: post_receive(worker, instruction); return true;
@@ -129,6 +132,20 @@ class ProgramRun {
     if (gives_weight_gradient(op.kind) && program_.tied && uses_tied_matrix(op.stage, program_.stages) &&
         collectives_.has_started(worker, tied_matrix(program_.stages))) {
       bad(worker, "the all-reduce of the tied matrix has started");
+    }
+  }
+
+  /// What stands right behind the first op of a pair runs beside it, so it may not need that op.
+  void check_pair(std::size_t worker) {
+    const auto& instructions = program_.workers[worker];
+    const std::size_t next = next_[worker] + 1;
+    const bool is_op = next < instructions.size() && instructions[next].kind == InstructionKind::Compute;
+    if (!is_op || instructions[next].op.paired) return bad(worker, "the first of a pair without a second one");
+    const Op& second = instructions[next].op;
+    if (second.micro_batch == instructions[next - 1].op.micro_batch) {
+      bad(worker, "a pair of one micro-batch");
+    } else if (in_range(worker, instructions[next])) {
+      check_inputs(worker, second);
     }
   }
 

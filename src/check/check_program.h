@@ -28,6 +28,8 @@ enum class SummedStages : std::uint8_t {
 /// - where a program updates stages one by one instead: updates in order, each with all gradients since the one before
 ///   (after their sum, where there is one), every gradient in one, no optimizer step; every op with a weight version
 ///   that is held: made, and not dropped;
+/// - of a pair (Op::paired), the two ops one behind the other, of two micro-batches, the inputs of both there before
+/// it;
 /// - of several steps, the norms once for each, behind the step's ops and updates;
 /// - all-reduces started in one order: no cycle in the orders of all workers together, so that groups that share
 ///   workers cannot block each other where a collective starts only after the one before.

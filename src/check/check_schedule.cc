@@ -2,11 +2,10 @@
 
 #include <fmt/format.h>
 
+#include "check/check_pairs.h"
 #include "check/check_placement.h"
 #include "check/check_versions.h"
 #include "check/findings.h"
-#include "check/wait_cycle.h"
-#include "schedule/dependencies.h"
 
 namespace chimera {
 namespace {
@@ -29,7 +28,8 @@ class ScheduleCheck {
     placed_ = findings_.empty();
     check_ops();
     check_complete();
-    if (all_in_range_) check_acyclic();
+    if (all_in_range_) check_acyclic(schedule_, Pairs::InOrder, findings_);
+    if (findings_.empty() && has_pairs(schedule_)) check_pairs(schedule_, findings_);
     if (schedule_.updates && findings_.empty()) check_versions(schedule_, findings_);
     return findings_.take();
   }
@@ -111,26 +111,6 @@ class ScheduleCheck {
     } else if (!whole && !(input && weight)) {
       missing([&] { return fmt::format("{}{}{} is missing", s, input ? 'W' : 'I', m); });
     }
-  }
-
-  void check_acyclic() {
-    const OpTable table(schedule_);
-    const auto visited = visit_in_dependency_order(table, [](OpIndex) {});
-    const auto cycle = shortest_wait_cycle(table, visited);
-    if (!cycle.empty()) report_cycle(cycle);
-  }
-
-  void report_cycle(const std::vector<Wait>& cycle) {
-    const auto op_text = [&](Place place) { return to_text(schedule_.workers[place.worker][place.position]); };
-    std::string message;
-    std::vector<Place> places;
-    for (const Wait& wait : cycle) {
-      message += fmt::format("{}worker {} cannot run {} (its op {}) before {} (op {} of worker {})",
-                             message.empty() ? "" : "; ", wait.op.worker, op_text(wait.op), wait.op.position,
-                             op_text(wait.input), wait.input.position, wait.input.worker);
-      places.insert(places.end(), {wait.op, wait.input});
-    }
-    findings_.add(ViolationKind::Cycle, std::move(places), [&] { return message; });
   }
 
   static constexpr std::int64_t kMostPlaces = 10'000;

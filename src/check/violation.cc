@@ -11,6 +11,7 @@ const char* to_text(ViolationKind kind) {
     case ViolationKind::MissingOp: return "missing_op";
     case ViolationKind::MixedReplicas: return "mixed_replicas";
     case ViolationKind::Cycle: return "cycle";
+    case ViolationKind::BadPair: return "bad_pair";
     case ViolationKind::MissingVersion: return "missing_version";
     case ViolationKind::WrongVersion: return "wrong_version";
     case ViolationKind::MixedVersions: return "mixed_versions";

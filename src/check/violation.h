@@ -16,6 +16,7 @@ enum class ViolationKind : std::uint8_t {
   MissingOp,        ///< an op that is not there
   MixedReplicas,    ///< a micro-batch in two replicas
   Cycle,            ///< ops that wait for each other
+  BadPair,          ///< two ops that are no pair, or pairs that wait for each other where they run together
   MissingVersion,   ///< an op that uses a weight version which does not exist when it runs
   WrongVersion,     ///< a forward that uses another weight version than the schedule's rule says
   MixedVersions,    ///< forward and backward of a micro-batch at a stage with different weights

@@ -10,9 +10,10 @@ constexpr std::size_t kNowhere = static_cast<std::size_t>(-1);
 
 class CycleSearch {
  public:
-  CycleSearch(const OpTable& table, const std::vector<std::size_t>& visited)
+  CycleSearch(const OpTable& table, const std::vector<std::size_t>& visited, Pairs pairs)
       : table_(table),
         visited_(visited),
+        pairs_(pairs),
         waits_(visited.size()),
         tried_(visited.size(), 0),
         reach_(visited.size(), kNowhere) {
@@ -39,6 +40,16 @@ class CycleSearch {
     std::size_t before;  // the event it came from
     std::size_t depth;   // waits so far
   };
+
+  /// Where the op begins: a pair that runs together, with its first op.
+  std::size_t begin(const Place& op) const {
+    const auto& ops = table_.schedule().workers[op.worker];
+    return op.position > 0 && num_at_once(ops, op.position - 1, pairs_) > 1 ? op.position - 1 : op.position;
+  }
+  /// The last op that has to run with it.
+  std::size_t end(const Place& op) const {
+    return op.position + num_at_once(table_.schedule().workers[op.worker], op.position, pairs_) - 1;
+  }
 
   /// A wait for an op further ahead on the same worker says no more than the worker's order.
   void collect_waits(std::size_t w) {
@@ -91,16 +102,16 @@ class CycleSearch {
     if (closing) best_ = path_to(*closing);
   }
 
-  static bool closes(const Event& event, const Wait& start) {
-    return event.wait.input.worker == start.op.worker && event.wait.input.position >= start.op.position;
+  bool closes(const Event& event, const Wait& start) const {
+    return event.wait.input.worker == start.op.worker && end(event.wait.input) >= begin(start.op);
   }
 
   void arrive(const Event& event) {
     const Place& place = event.wait.input;
     std::size_t& reach = reach_[place.worker];
-    if (reach != kNowhere && reach >= place.position) return;
+    if (reach != kNowhere && reach >= end(place)) return;
     if (reach == kNowhere) touched_.push_back(place.worker);
-    reach = place.position;
+    reach = end(place);
     events_.push_back(event);
   }
 
@@ -108,7 +119,7 @@ class CycleSearch {
     const Event event = events_[e];
     const auto& waits = waits_[event.wait.input.worker];
     std::size_t& tried = tried_[event.wait.input.worker];
-    for (; tried < waits.size() && waits[tried].op.position <= event.wait.input.position; ++tried) {
+    for (; tried < waits.size() && begin(waits[tried].op) <= end(event.wait.input); ++tried) {
       ++effort_;
       arrive({waits[tried], e, event.depth + 1});
     }
@@ -123,6 +134,7 @@ class CycleSearch {
 
   const OpTable& table_;
   const std::vector<std::size_t>& visited_;
+  Pairs pairs_;
   std::vector<std::vector<Wait>> waits_;  // [worker], ascending by op
   std::vector<Wait> best_;
   std::size_t effort_ = 0;
@@ -135,8 +147,8 @@ class CycleSearch {
 
 }  // namespace
 
-std::vector<Wait> shortest_wait_cycle(const OpTable& table, const std::vector<std::size_t>& visited) {
-  return CycleSearch(table, visited).run();
+std::vector<Wait> shortest_wait_cycle(const OpTable& table, const std::vector<std::size_t>& visited, Pairs pairs) {
+  return CycleSearch(table, visited, pairs).run();
 }
 
 }  // namespace chimera

@@ -14,14 +14,16 @@ struct Wait {
 };
 
 /// A cycle of waiting ops with the fewest waits: each input stands at or behind the next wait's op on one worker, the
-/// last one's at or behind the first's. `visited[w]` counts the ops of worker w that can run, as
+/// last one's at or behind the first's. Where pairs run together, both ops of one stand at the place of the first for
+/// what waits, and of the second for what is waited for. `visited[w]` counts the ops of worker w that can run, as
 /// visit_in_dependency_order returns it; no cycle where that is all of them.
 ///
 /// Worker orders are chains, so what an op waits for in k waits is a prefix of each worker's stuck ops. The search from
 /// one wait therefore looks at every wait once, and goes no deeper than the best cycle so far; searches start from the
 /// front of the workers' lists. Effort: linear to find some cycle, then at most kSearchEffort looks at a wait in all.
 /// A cycle found within that is a shortest one; where the effort ran out, the shortest of those seen.
-[[nodiscard]] std::vector<Wait> shortest_wait_cycle(const OpTable& table, const std::vector<std::size_t>& visited);
+[[nodiscard]] std::vector<Wait> shortest_wait_cycle(const OpTable& table, const std::vector<std::size_t>& visited,
+                                                    Pairs pairs = Pairs::InOrder);
 inline constexpr std::size_t kSearchEffort = 20'000'000;
 
 }  // namespace chimera

@@ -46,7 +46,7 @@ Generator dualpipe_entry() {
           .refusal = dualpipe_refusal,
           .rule =
               "Two replicas in opposite directions, fed from both ends, with split backward; in the middle a forward "
-              "of one direction and a backward of the other stand side by side.",
+              "of one direction and a backward of the other are a pair, which may run together.",
           .constraints = "D even, N even, N >= 2D",
           .closed_form = "bubble (D/2-1)(F+I-W)",
           .activations = "D+1",

@@ -9,8 +9,11 @@ std::vector<Op> dualpipe_order(const Chunk& near, const Chunk& far, std::int64_t
   order.repeat(2 * inward, {F0});
   order.repeat(h + 1, {F0, F1});
   order.repeat(inward, {I1, OldestW, F1});
-  order.repeat(near.count - 2 * H + h + 1, {F0, B1, F1, B0});
-  order.repeat(inward, {B1, F1, B0});
+  // The first backward of the middle workers has nothing beside it.
+  const std::int64_t first = inward == 0 ? 1 : 0;
+  order.repeat(first, {F0, B1, F1, And, B0});
+  order.repeat(near.count - 2 * H + h + 1 - first, {F0, And, B1, F1, And, B0});
+  order.repeat(inward, {B1, F1, And, B0});
   // The last h + 1 of these backwards are split.
   order.repeat((h + 1) / 2, {B1, B0});
   if (h % 2 == 0) order.repeat(1, {B1, I0});

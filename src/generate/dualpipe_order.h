@@ -11,7 +11,7 @@ namespace chimera {
 
 /// A worker's ops where two streams of n micro-batches, n >= 2H, cross 2H stages from opposite ends: `near` is its
 /// stage at distance h < H from its stream's entrance, `far` the other stream's, at distance 2H-1-h. In the middle each
-/// forward is followed by the other stream's backward (a pair that may overlap); only backwards at the ends are split,
+/// forward and the other stream's backward are a pair; only backwards at the ends are split,
 /// where their weight gradients fill bubbles. Source: the step list of DeepSeek-AI's DualPipe.
 [[nodiscard]] std::vector<Op> dualpipe_order(const Chunk& near, const Chunk& far, std::int64_t h, std::int64_t H);
 

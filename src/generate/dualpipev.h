@@ -9,7 +9,7 @@ namespace chimera {
 /// down the D workers and up again, worker w holding stages w and 2D-1-w. What DualPipe's other direction was is the
 /// way up. Any D; N at least 2D.
 ///
-/// Where a pair takes F + B, each worker waits (D - 1)(F + I - W) within the makespan, times being those of one stage,
+/// Where pairs run in order, each worker waits (D - 1)(F + I - W) within the makespan, times being those of one stage,
 /// if W <= I <= F <= I + W; every worker holds the activations of 2D + 1 stages, D + 1/2 stage units. Throws
 /// ConfigError if D or N is not positive, N < 2D, or the ops are too many. Source: DeepSeek-AI, DualPipe (its
 /// repository), 2025; the fold is Sea AI Lab's "cut in half".

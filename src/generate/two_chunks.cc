@@ -16,6 +16,7 @@ OpKind kind_of(Step step) {
     case Step::W0:
     case Step::W1:
     case Step::OldestW: return OpKind::BackwardWeight;
+    case Step::And: break;
   }
   return OpKind::Forward;
 }
@@ -41,7 +42,7 @@ void TwoChunks::repeat(std::int64_t times, std::initializer_list<Step> steps) {
     for (const Step step : steps) write(step);
     if (ops_.size() != before) continue;
     for (const Step step : steps) {  // the other times would write nothing either
-      if (step != Step::OldestW) next_of(step) += times - done - 1;
+      if (step != Step::OldestW && step != Step::And) next_of(step) += times - done - 1;
     }
     return;
   }
@@ -49,6 +50,10 @@ void TwoChunks::repeat(std::int64_t times, std::initializer_list<Step> steps) {
 
 void TwoChunks::write(Step step) {
   if (step == Step::OldestW) return write_oldest_weight_gradient();
+  if (step == Step::And) {
+    ops_.back().paired = true;
+    return;
+  }
   const Chunk& chunk = progress_[chunk_of(step)].chunk;
   const std::int64_t m = next_of(step)++;
   if (m < chunk.count) ops_.push_back({kind_of(step), chunk.replica, chunk.stage, MicroBatchId(chunk.first + m)});

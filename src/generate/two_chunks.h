@@ -21,8 +21,9 @@ struct Chunk {
 };
 
 /// F, B, I or W of chunk 0 or 1 on the next micro-batch there (B and I share a counter); or the weight gradient of the
-/// worker's oldest I, of either chunk, that OldestW has not had yet. A rule uses W0 and W1, or OldestW.
-enum class Step : std::uint8_t { F0, F1, B0, B1, I0, I1, W0, W1, OldestW };
+/// worker's oldest I, of either chunk, that OldestW has not had yet. A rule uses W0 and W1, or OldestW. And stands
+/// between the two of a pair, both of which write an op.
+enum class Step : std::uint8_t { F0, F1, B0, B1, I0, I1, W0, W1, OldestW, And };
 
 /// Writes one worker's ops by such a rule.
 class TwoChunks {

@@ -42,7 +42,7 @@ class Lowering {
       : schedule_(schedule),
         options_(options),
         table_(schedule),
-        start_(unit_start_times(table_)),
+        start_(unit_start_times(table_, options.pairs)),
         under_way_(schedule.workers.size()),
         trains_(has_backward(schedule)) {
     if (schedule.updates) {
@@ -79,19 +79,29 @@ class Lowering {
     next_update_ = 0;
     num_sums_ = 0;
     start_all_reduces(w, -1);
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      post_receives(i);
-      end_steps_before(start_[table_.first(w) + static_cast<OpIndex>(i)]);
-      recompute(ops[i]);
-      wait_for_inputs(w, i);
-      out_.push_back({InstructionKind::Compute, ops[i], {}});
+    for (std::size_t i = 0; i < ops.size(); i += num_at_once(ops, i, options_.pairs)) lower_at_once(w, i);
+    post_receives(ops.size());
+    finish(w);
+    return std::move(out_);
+  }
+
+  /// The op at `begin`, or the pair that begins there.
+  void lower_at_once(std::size_t w, std::size_t begin) {
+    const auto& ops = schedule_.workers[w];
+    const std::size_t end = begin + num_at_once(ops, begin, options_.pairs);
+    post_receives(begin);
+    end_steps_before(start_[table_.first(w) + static_cast<OpIndex>(begin)]);
+    for (std::size_t i = begin; i < end; ++i) recompute(ops[i]);
+    for (std::size_t i = begin; i < end; ++i) wait_for_inputs(w, i);
+    for (std::size_t i = begin; i < end; ++i) {
+      add(InstructionKind::Compute, ops[i]);
+      out_.back().op.paired = i + 1 < end;
+    }
+    for (std::size_t i = begin; i < end; ++i) {
       if (destination_[i] != kHere) send(w, i);
       start_all_reduces(w, static_cast<std::int64_t>(i));
       update_weights(w, i);
     }
-    post_receives(ops.size());
-    finish(w);
-    return std::move(out_);
   }
 
   /// Where the result of each of the worker's ops goes, and from where the inputs come.
@@ -141,7 +151,7 @@ class Lowering {
       std::size_t position = k < ahead ? 0 : turns_[k - ahead];
       if (options_.discipline == ChannelDiscipline::SerialPair) {
         for (; send != sends_.end() && send->to == peer && send->position < turns_[k]; ++send) {
-          behind = send->position + 1;
+          behind = send->position + num_at_once(schedule_.workers[w], send->position, options_.pairs);
         }
         position = std::max(position, behind);
       }
@@ -172,22 +182,28 @@ class Lowering {
     return low;
   }
 
+  /// Only the Compute of a pair's first op says that it is one (lower_at_once).
+  void add(InstructionKind kind, Op op, WorkerId peer = {}) {
+    op.paired = false;
+    out_.push_back({kind, op, peer});
+  }
+
   void post_receives(std::size_t position) {
     for (; next_post_ < posts_.size() && posts_[next_post_].position == position; ++next_post_) {
       const OpIndex maker = posts_[next_post_].maker;
-      out_.push_back({InstructionKind::PostReceive, op_of(maker), worker_id(table_.worker(maker))});
+      add(InstructionKind::PostReceive, op_of(maker), worker_id(table_.worker(maker)));
     }
   }
 
   void recompute(const Op& op) {
     if (!gives_input_gradient(op.kind) || !options_.recompute.contains(op.stage)) return;
-    out_.push_back({InstructionKind::Recompute, op, {}});
+    add(InstructionKind::Recompute, op);
   }
 
   void wait_for_inputs(std::size_t w, std::size_t i) {
     const Op& op = schedule_.workers[w][i];
     if (input_[i] != kNoOp) {
-      out_.push_back({InstructionKind::WaitReceive, op_of(input_[i]), worker_id(table_.worker(input_[i]))});
+      add(InstructionKind::WaitReceive, op_of(input_[i]), worker_id(table_.worker(input_[i])));
     }
     if (!gives_input_gradient(op.kind)) return;
     // The gradient of a sent activation has arrived, so the activation itself has.
@@ -214,11 +230,11 @@ class Lowering {
       }
       under_way.push_back(i);
     }
-    out_.push_back({InstructionKind::StartSend, op, worker_id(to)});
+    add(InstructionKind::StartSend, op, worker_id(to));
   }
 
   void wait_for_send(std::size_t w, std::size_t i) {
-    out_.push_back({InstructionKind::WaitSend, schedule_.workers[w][i], worker_id(destination_[i])});
+    add(InstructionKind::WaitSend, schedule_.workers[w][i], worker_id(destination_[i]));
   }
 
   /// Starts the all-reduces whose turn has come after the op at `position` (-1: before all).
@@ -303,7 +319,10 @@ Schedule forward_only(const Schedule& schedule) {
   result.updates.reset();
   for (auto& ops : result.workers) {
     std::erase_if(ops, [](const Op& op) { return op.kind != OpKind::Forward; });
-    for (Op& op : ops) op.weight_version = 0;
+    for (Op& op : ops) {
+      op.weight_version = 0;
+      op.paired = false;
+    }
   }
   return result;
 }

@@ -16,7 +16,8 @@ struct LoweringOptions {
   std::int64_t sends_behind = 2;     // sends a channel may have under way that no arriving gradient accounts for
   std::set<StageId> recompute = {};  // activation checkpointing: stages that forward again before B or I
   AllReduceOptions all_reduces = {};
-  std::int64_t steps = 1;  // of an unrolled asynchronous schedule; divides its micro-batches
+  Pairs pairs = Pairs::InOrder;  // together: the two Computes of a pair stand side by side, the first one paired
+  std::int64_t steps = 1;        // of an unrolled asynchronous schedule; divides its micro-batches
 };
 
 /// The program of a schedule: receives, sends, all-reduces, the sum of norms and losses, and the optimizer step.
@@ -32,7 +33,9 @@ struct LoweringOptions {
 /// - wait-send of an activation stands where its gradient has arrived, hence never blocks; any other send, and one of a
 ///   recomputed stage, which is to be freed early, is waited for before the channel's send `sends_behind` places later
 ///   is started, or at the end;
-/// - recompute stands before the wait for the gradient that its backward needs: the two overlap.
+/// - recompute stands before the wait for the gradient that its backward needs: the two overlap;
+/// - a pair that runs together is one op in all this, with one place in t: what its ops wait for stands before both,
+///   what they send behind both.
 /// *Why it cannot get stuck with zero buffering.* Take the message earliest in t that never completes. All that its two
 /// ends wait for before issuing it is earlier in t, hence completes, and so are the transfers queued before it; so both
 /// ends issue it and it completes. `check` does not rely on this: it runs the program.

@@ -67,6 +67,7 @@ Json ops_json(const Schedule& schedule, const Timeline& timeline, const OpNumber
               {"microBatch", integers(schedule.workers, [](const Op& op) { return op.micro_batch.value(); })},
               {"start", times(timed, [](const TimedOp& op) { return op.start; })},
               {"end", times(timed, [](const TimedOp& op) { return op.end; })}};
+  if (has_pairs(schedule)) ops["paired"] = integers(schedule.workers, [](const Op& op) { return op.paired ? 1 : 0; });
   if (schedule.updates) {
     ops["version"] = integers(schedule.workers, [](const Op& op) { return op.weight_version; });
   }

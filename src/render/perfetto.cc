@@ -25,6 +25,13 @@ std::vector<std::vector<bool>> marked(const Schedule& schedule, const std::vecto
   return marks;
 }
 
+/// The other op of the pair that the op is in, if any.
+std::string pair_argument(const std::vector<Op>& ops, std::size_t i) {
+  const bool is_first = ops[i].paired && i + 1 < ops.size();
+  if (!is_first && (i == 0 || !ops[i - 1].paired)) return "";
+  return fmt::format(R"(,"pair_with":"{}")", to_text(ops[is_first ? i + 1 : i - 1]));
+}
+
 /// One timeline's part of a trace.
 class TimelineTrace {
  public:
@@ -38,9 +45,9 @@ class TimelineTrace {
       for (std::size_t i = 0; i < schedule_.workers[w].size(); ++i) {
         const Op& op = schedule_.workers[w][i];
         slice(TraceProcess::Ops, w, to_text(op), timeline_.workers[w].ops[i].start, timeline_.workers[w].ops[i].end,
-              fmt::format(R"("stage":{},"replica":{},"micro_batch":{},"weight_version":{},"critical":{})",
+              fmt::format(R"("stage":{},"replica":{},"micro_batch":{},"weight_version":{},"critical":{}{})",
                           op.stage.value(), op.replica.value(), op.micro_batch.value(), op.weight_version,
-                          critical[w][i] ? "true" : "false"));
+                          critical[w][i] ? "true" : "false", pair_argument(schedule_.workers[w], i)));
       }
       for (const TimedUpdate& update : timeline_.workers[w].updates) {
         if (update.end > update.start) slice(TraceProcess::Ops, w, "optimizer step", update.start, update.end, "");

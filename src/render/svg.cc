@@ -124,6 +124,10 @@ class SvgPicture {
         "}}\n"
         ".rule {{ stroke: #999; fill: none }}\n.bound {{ stroke: #1b1b1b; stroke-dasharray: 3 3 }}\n",
         to_hex(kAllReduceColor), to_hex(kUpdateColor));
+    if (has_pairs(panel_.schedule)) {
+      put(".pair {{ fill: none; stroke: #000; stroke-width: 1.2; stroke-dasharray: 4 2 }}\n"
+          ".half {{ font-size: 9px }}\n");
+    }
     std::vector<std::pair<std::string, Color>> hatched;
     for (const OpKind kind : kinds_) {
       for (std::size_t r = 0; r < num_replicas(); ++r) {
@@ -172,7 +176,10 @@ class SvgPicture {
       }
     }
     const auto& ops = panel_.schedule.workers[worker];
-    for (std::size_t i = 0; i < ops.size(); ++i) op(ops[i], panel_.timeline.workers[worker].ops[i], top);
+    for (std::size_t i = 0; i < ops.size(); ++i) op(worker, i, top);
+    for (std::size_t i = 0; i + 1 < ops.size(); ++i) {
+      if (ops[i].paired) pair(worker, i, top);
+    }
     for (const TimedUpdate& update : panel_.timeline.workers[worker].updates) {
       if (!takes_time(update)) continue;
       box("update", {update.start, update.end}, top, kOpHeight,
@@ -183,15 +190,42 @@ class SvgPicture {
     if (memory_height_ > 0) memory(worker, top + kOpHeight + all_reduce_height_);
   }
 
-  void op(const Op& op, const TimedOp& time, double top) {
+  /// The part of its row that an op has: of a pair whose ops run at one time each has half.
+  struct Lane {
+    double top = 0;
+    double height = kOpHeight;
+  };
+  [[nodiscard]] Lane lane_of(std::size_t worker, std::size_t position) const {
+    const auto& ops = panel_.schedule.workers[worker];
+    const WorkerTimeline& timeline = panel_.timeline.workers[worker];
+    if (runs_with_next(ops, timeline, position)) return {0, kOpHeight / 2};
+    if (position > 0 && runs_with_next(ops, timeline, position - 1)) return {kOpHeight / 2, kOpHeight / 2};
+    return {};
+  }
+
+  /// Draws a frame around both ops.
+  void pair(std::size_t worker, std::size_t first, double top) {
+    const TimedOp& one = panel_.timeline.workers[worker].ops[first];
+    const TimedOp& other = panel_.timeline.workers[worker].ops[first + 1];
+    put("<path class=\"pair\" d=\"M{} {}h{}v{}H{}z\"/>\n", pixels(x(one.start)), pixels(top),
+        pixels(std::max(0.0, (std::max(one.end, other.end) - one.start) * scale_ - 0.75)), pixels(kOpHeight),
+        pixels(x(one.start)));
+  }
+
+  void op(std::size_t worker, std::size_t position, double row_top) {
+    const Op& op = panel_.schedule.workers[worker][position];
+    const TimedOp& time = panel_.timeline.workers[worker].ops[position];
+    const Lane lane = lane_of(worker, position);
     const std::string label = to_text(op);
-    box(fmt::format("{}{}", letter(op.kind), op.replica.value()), time, top, kOpHeight,
+    box(fmt::format("{}{}", letter(op.kind), op.replica.value()), time, row_top + lane.top, lane.height,
         fmt::format("{}: stage {}, micro-batch {}, replica {}, {:.6g} to {:.6g}", label, op.stage.value(),
                     op.micro_batch.value(), op.replica.value(), time.start, time.end));
     const double width = (time.end - time.start) * scale_;
     for (const std::string& text : {label, std::to_string(op.micro_batch.value())}) {
       if (static_cast<double>(text.size()) * kLetterWidth + 3 > width) continue;
-      put("<text class=\"op\" x=\"{}\" y=\"{}\">{}</text>", pixels(x(time.start) + width / 2), pixels(top + 15), text);
+      const bool half = lane.height < kOpHeight;
+      put("<text class=\"{}\" x=\"{}\" y=\"{}\">{}</text>", half ? "op half" : "op", pixels(x(time.start) + width / 2),
+          pixels(row_top + lane.top + lane.height / 2 + (half ? 3.5 : 4)), text);
       break;
     }
     put("\n");
@@ -230,9 +264,10 @@ class SvgPicture {
   void critical_path() {
     for (const Place& place : panel_.explanation.critical_path) {
       const TimedOp& time = panel_.timeline.workers[place.worker].ops[place.position];
+      const Lane lane = lane_of(place.worker, place.position);
       put("<path class=\"critical\" d=\"M{} {}h{}v{}H{}z\"/>\n", pixels(x(time.start) + 0.5),
-          pixels(y(place.worker) + 1), pixels(std::max(0.0, (time.end - time.start) * scale_ - 1.75)),
-          pixels(kOpHeight - 2), pixels(x(time.start) + 0.5));
+          pixels(y(place.worker) + lane.top + 1), pixels(std::max(0.0, (time.end - time.start) * scale_ - 1.75)),
+          pixels(lane.height - 2), pixels(x(time.start) + 0.5));
     }
   }
 
@@ -259,6 +294,7 @@ class SvgPicture {
         entries.emplace_back(fmt::format("{}{}", letter(*kinds_.begin()), r), replica_name(panel_.schedule, r));
       }
     }
+    if (has_pairs(panel_.schedule)) entries.emplace_back("pair", "two ops of a pair");
     if (all_reduce_height_ > 0) entries.emplace_back("all-reduce", "all-reduce");
     if (has_updates_) entries.emplace_back("update", "optimizer step");
     for (const IdleCause cause : causes_) {

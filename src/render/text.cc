@@ -18,6 +18,7 @@ struct Cell {
   std::string text = ".";
   const Op* op = nullptr;  // none: a bubble, or nothing
   bool begins = true;      // whether the op's box begins here
+  bool joins = false;      // the op's to the one before, with which it is a pair
 };
 
 /// Rows of cells of one width, and what they mean.
@@ -48,6 +49,15 @@ bool fits_cells(const Timeline& timeline, double unit) {
   });
 }
 
+constexpr const char* kPairNote = "& two ops of a pair";
+
+/// An op's box, its label in the first cell.
+void draw_box(std::vector<Cell>& row, std::size_t start, std::size_t end, std::string label, const Op& op, bool joins) {
+  for (std::size_t c = start; c < std::min(end, row.size()); ++c) {
+    row[c] = {c == start ? std::move(label) : "\"", &op, c == start, c == start && joins};
+  }
+}
+
 /// Draws one cell for each unit of time.
 Grid in_cells(const Schedule& schedule, const Timeline& timeline, double unit) {
   Grid grid;
@@ -59,40 +69,67 @@ Grid in_cells(const Schedule& schedule, const Timeline& timeline, double unit) {
     auto& row = grid.rows.emplace_back(grid.columns);
     const auto& ops = schedule.workers[w];
     for (std::size_t i = 0; i < ops.size(); ++i) {
-      const std::size_t start = rounded(timeline.workers[w].ops[i].start / unit);
+      std::size_t start = rounded(timeline.workers[w].ops[i].start / unit);
       const std::size_t end = rounded(timeline.workers[w].ops[i].end / unit);
-      for (std::size_t c = start; c < std::min(end, grid.columns); ++c) {
-        row[c] = {c == start ? to_text(ops[i]) : "\"", &ops[i], c == start};
-        grid.width = std::max(grid.width, row[c].text.size());
+      bool joins = i > 0 && ops[i - 1].paired;
+      std::string label = to_text(ops[i]);
+      if (joins && runs_with_next(ops, timeline.workers[w], i - 1)) {
+        // Both have the same cells: the second op is named in the next, where there is one.
+        if (start + 1 < end) {
+          ++start;
+        } else {
+          label = to_text(ops[i - 1]) + "&" + label;
+          joins = false;
+        }
       }
+      if (start < grid.columns) grid.width = std::max(grid.width, label.size());
+      draw_box(row, start, end, std::move(label), ops[i], joins);
     }
   }
+  if (has_pairs(schedule)) grid.notes.emplace_back(kPairNote);
   return grid;
 }
 
-/// The longest label, and the shortest op, of all workers.
+/// The longest label, and the shortest op, of all workers; of pairs that run at one time apart.
 struct Extremes {
   std::size_t letters = 1;
+  std::size_t letters_of_pair = 0;
   double shortest = 0;
+  double shortest_pair = 0;
+
+  /// Letters for a unit of time, so that the shortest holds the longest label and a blank.
+  [[nodiscard]] double scale() const {
+    const double of_ops = static_cast<double>(letters + 1) / shortest;
+    if (letters_of_pair == 0) return of_ops;
+    return std::max(of_ops, static_cast<double>(letters_of_pair + 1) / shortest_pair);
+  }
 };
 
+/// `0F1`, or of a pair that runs at one time `0F1&0B0`; of its second op nothing.
+std::string label_of(const std::vector<Op>& ops, const WorkerTimeline& timeline, std::size_t i) {
+  if (i > 0 && runs_with_next(ops, timeline, i - 1)) return "";
+  return runs_with_next(ops, timeline, i) ? to_text(ops[i]) + "&" + to_text(ops[i + 1]) : to_text(ops[i]);
+}
+
 Extremes extremes(const Schedule& schedule, const Timeline& timeline) {
-  Extremes found{1, timeline.makespan};
+  Extremes found{.shortest = timeline.makespan, .shortest_pair = timeline.makespan};
   for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
-    for (std::size_t i = 0; i < schedule.workers[w].size(); ++i) {
+    const auto& ops = schedule.workers[w];
+    for (std::size_t i = 0; i < ops.size(); ++i) {
       const TimedOp& time = timeline.workers[w].ops[i];
-      found.letters = std::max(found.letters, to_text(schedule.workers[w][i]).size());
-      found.shortest = std::min(found.shortest, time.end - time.start);
+      const bool pair = runs_with_next(ops, timeline.workers[w], i);
+      auto& letters = pair ? found.letters_of_pair : found.letters;
+      auto& shortest = pair ? found.shortest_pair : found.shortest;
+      letters = std::max(letters, label_of(ops, timeline.workers[w], i).size());
+      shortest = std::min(shortest, time.end - time.start);
     }
   }
   return found;
 }
 
-/// One cell a letter, so many for a unit of time that the shortest op holds the longest label and a blank; none where
-/// that is too wide.
+/// One cell a letter; none where that is too wide.
 std::optional<Grid> to_scale(const Schedule& schedule, const Timeline& timeline) {
-  const auto [letters, shortest] = extremes(schedule, timeline);
-  const double scale = static_cast<double>(letters + 1) / shortest;
+  const double scale = extremes(schedule, timeline).scale();
   if (!(timeline.makespan * scale <= static_cast<double>(kMostScaledColumns))) return std::nullopt;
   Grid grid;
   grid.separated = false;
@@ -102,20 +139,23 @@ std::optional<Grid> to_scale(const Schedule& schedule, const Timeline& timeline)
   grid.notes = {". a bubble, - the op goes on; to scale"};
   for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
     auto& row = grid.rows.emplace_back(grid.columns);
-    for (std::size_t i = 0; i < schedule.workers[w].size(); ++i) {
-      const Op& op = schedule.workers[w][i];
-      const std::string label = to_text(op);
+    const auto& ops = schedule.workers[w];
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      const std::string label = label_of(ops, timeline.workers[w], i);
+      if (label.empty()) continue;
       const std::size_t start = rounded(timeline.workers[w].ops[i].start * scale);
       const std::size_t end = rounded(timeline.workers[w].ops[i].end * scale);
+      const bool joined = ops[i].paired && !runs_with_next(ops, timeline.workers[w], i);
       for (std::size_t c = start; c < std::min(end, grid.columns); ++c) {
         if (c + 1 == end) {
-          row[c] = {" ", nullptr, true};
+          row[c] = {joined ? "&" : " ", nullptr, true};
         } else {
-          row[c] = {c - start < label.size() ? label.substr(c - start, 1) : "-", &op, c == start};
+          row[c] = {c - start < label.size() ? label.substr(c - start, 1) : "-", &ops[i], c == start};
         }
       }
     }
   }
+  if (has_pairs(schedule)) grid.notes.emplace_back(kPairNote);
   return grid;
 }
 
@@ -129,10 +169,11 @@ Grid in_order(const Schedule& schedule) {
   for (const auto& ops : schedule.workers) {
     auto& row = grid.rows.emplace_back(grid.columns, Cell{"", nullptr, true});
     for (std::size_t i = 0; i < std::min(ops.size(), grid.columns); ++i) {
-      row[i] = {to_text(ops[i]), &ops[i], true};
+      row[i] = {to_text(ops[i]), &ops[i], true, i > 0 && ops[i - 1].paired};
       grid.width = std::max(grid.width, row[i].text.size());
     }
   }
+  if (has_pairs(schedule)) grid.notes.emplace_back(kPairNote);
   return grid;
 }
 
@@ -218,7 +259,7 @@ class TextPicture {
         line += "\x1b[0m";
         colored = nullptr;
       }
-      if (grid_.separated) line += ' ';
+      if (grid_.separated) line += cell.joins ? '&' : ' ';
       if (style_.colored && cell.op != nullptr && colored == nullptr) {
         line += escape_sequence(*cell.op, schedule_.placement.num_replicas());
         colored = cell.op;

@@ -23,9 +23,9 @@ std::string list(const Values& values, const ToText& to_text) {
 }
 
 std::string op_json(const Op& op, const TimedOp& time) {
-  return fmt::format(R"({{"op": "{}", "stage": {}, "replica": {}, "micro_batch": {}, "start": {}, "end": {}}})",
-                     letter(op.kind), op.stage.value(), op.replica.value(), op.micro_batch.value(), number(time.start),
-                     number(time.end));
+  return fmt::format(R"({{"op": "{}", "stage": {}, "replica": {}, "micro_batch": {}{}, "start": {}, "end": {}}})",
+                     letter(op.kind), op.stage.value(), op.replica.value(), op.micro_batch.value(),
+                     op.paired ? ", \"paired\": true" : "", number(time.start), number(time.end));
 }
 
 std::string place_json(const Place& place) {

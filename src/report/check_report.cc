@@ -21,15 +21,16 @@ void add(const std::vector<Violation>& violations, CheckReport& report) {
   }
 }
 
-void add_programs(CheckReport& report) {
+void add_programs(CheckReport& report, Pairs pairs) {
   for (const ChannelDiscipline discipline : kDisciplines) {
-    const Program program = lower(report.schedule, {.discipline = discipline});
+    const Program program = lower(report.schedule, {.discipline = discipline, .pairs = pairs});
     const auto violations = check(program, discipline);
+    const std::string level =
+        fmt::format("program, {}{}", to_text(discipline), pairs == Pairs::Together ? ", pairs together" : "");
     for (const Violation& violation : violations) {
-      report.findings.push_back(
-          {fmt::format("program, {}", to_text(discipline)), violation, excerpt(program, violation.places)});
+      report.findings.push_back({level, violation, excerpt(program, violation.places)});
     }
-    if (violations.empty()) report.proofs.push_back({discipline, peak_posted_receives(program)});
+    if (violations.empty()) report.proofs.push_back({level, peak_posted_receives(program)});
   }
 }
 
@@ -60,7 +61,8 @@ CheckReport examine(Schedule schedule, const Limits& limits, bool strict_order) 
   if (!report.findings.empty()) return report;
   add(check_limits(report.schedule, limits), report);
   add(check_sample_order(report.schedule, strict_order ? Severity::Violation : Severity::Note), report);
-  add_programs(report);
+  add_programs(report, Pairs::InOrder);
+  if (has_pairs(report.schedule)) add_programs(report, Pairs::Together);
   return report;
 }
 
@@ -81,8 +83,8 @@ std::string check_text(const CheckReport& report) {
   text += fmt::format("  schedule: complete, placed right, free of cycles{}\n",
                       schedule.updates ? ", weight versions right" : "");
   for (const Proof& proof : report.proofs) {
-    text += fmt::format("  program, {}: cannot get stuck; at most {} receives posted ahead on a worker\n",
-                        to_text(proof.discipline), proof.receives_ahead);
+    text += fmt::format("  {}: cannot get stuck; at most {} receives posted ahead on a worker\n", proof.level,
+                        proof.receives_ahead);
   }
   return text;
 }

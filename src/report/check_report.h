@@ -14,14 +14,14 @@
 namespace chimera {
 
 struct Finding {
-  std::string level;  // "schedule", or "program" and its discipline
+  std::string level;  // "schedule", or "program", its discipline, and whether pairs run together
   Violation violation;
   std::string excerpt;  // the rows of the counter-example
 };
 
 /// Of a program that cannot get stuck.
 struct Proof {
-  ChannelDiscipline discipline;
+  std::string level;            // as a finding's
   std::int64_t receives_ahead;  // most receives that a worker has posted and not yet waited for
 };
 
@@ -34,7 +34,8 @@ struct CheckReport {
   [[nodiscard]] bool is_valid() const { return count(Severity::Violation) == 0; }
 };
 
-/// Checks the schedule and, where that is sound, its limits and its programs, one for each channel discipline.
+/// Checks the schedule and, where that is sound, its limits and its programs, one for each channel discipline; of
+/// one with pairs, those that run its pairs together, too.
 /// Gradients out of sample order are a violation where the order is `strict`, else a note.
 [[nodiscard]] CheckReport examine(Schedule schedule, const Limits& limits, bool strict_order);
 

@@ -24,8 +24,9 @@ OpTable::OpTable(const Schedule& schedule) : schedule_(&schedule), first_(schedu
   }
 }
 
-DependencyWalk::DependencyWalk(const OpTable& table)
+DependencyWalk::DependencyWalk(const OpTable& table, Pairs pairs)
     : table_(table),
+      pairs_(pairs),
       state_(table.size(), kNone),
       next_waiter_(table.schedule().workers.size(), kNone),
       next_(next_waiter_.size(), 0) {
@@ -34,20 +35,26 @@ DependencyWalk::DependencyWalk(const OpTable& table)
 
 std::vector<std::size_t> DependencyWalk::visited() const { return next_; }
 
-std::vector<std::int64_t> unit_start_times(const OpTable& table) {
+std::vector<std::int64_t> unit_start_times(const OpTable& table, Pairs pairs) {
   std::vector<std::int64_t> start(table.size(), 0);
   std::vector<std::int64_t> worker_free(table.schedule().workers.size(), 0);
   OpIndex visited = 0;
-  visit_in_dependency_order(table, [&](OpIndex index) {
-    const Op& op = table.op(index);
-    std::int64_t& free = worker_free[table.worker(index)];
-    for (const OpIndex input : table.inputs(op)) {
-      if (input != kNoOp) free = std::max(free, start[input] + unit_duration(table.op(input).kind));
-    }
-    start[index] = free;
-    free += unit_duration(op.kind);
+  OpIndex second = kNoOp;  // of the pair whose first op was visited last
+  const auto visit = [&](OpIndex index) {
     ++visited;
-  });
+    if (index == second) return;
+    const std::span<const Op> ops = table.at_once(index, pairs);
+    std::int64_t& free = worker_free[table.worker(index)];
+    for (const Op& op : ops) {
+      for (const OpIndex input : table.inputs(op)) {
+        if (input != kNoOp) free = std::max(free, start[input] + unit_duration(table.op(input).kind));
+      }
+    }
+    std::fill_n(start.begin() + index, ops.size(), free);
+    for (const Op& op : ops) free += unit_duration(op.kind);
+    if (ops.size() > 1) second = index + 1;
+  };
+  visit_in_dependency_order(table, visit, pairs);
   if (visited != table.size()) {
     throw ScheduleError("schedule '" + table.schedule().name +
                         "' has a cycle of waiting workers; run `chimera check` on it");

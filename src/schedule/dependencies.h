@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "schedule/schedule.h"
@@ -27,6 +28,10 @@ class OpTable {
   [[nodiscard]] OpIndex first(std::size_t worker) const { return first_[worker]; }
   [[nodiscard]] std::size_t worker(OpIndex op) const { return worker_[op]; }
   [[nodiscard]] const Op& op(OpIndex op) const { return schedule_->workers[worker_[op]][op - first_[worker_[op]]]; }
+  /// The ops that run as one from `op` on, where a pair or a single op begins.
+  [[nodiscard]] std::span<const Op> at_once(OpIndex op, Pairs pairs) const {
+    return ops_at_once(schedule_->workers[worker_[op]], op - first_[worker_[op]], pairs);
+  }
   /// The op of that kind, stage and micro-batch; kNoOp where the schedule has none.
   [[nodiscard]] OpIndex find(OpKind kind, StageId stage, MicroBatchId micro_batch) const;
   /// The op (B or I) that gives the gradient of the stage's input; kNoOp where none does.
@@ -85,7 +90,8 @@ inline OpIndex OpTable::consumer(const Op& op) const {
 /// for, so a run is linear in the ops.
 class DependencyWalk {
  public:
-  explicit DependencyWalk(const OpTable& table);
+  /// Where pairs run together, both ops of one wait for the inputs of both.
+  explicit DependencyWalk(const OpTable& table, Pairs pairs = Pairs::InOrder);
 
   /// Calls visit(OpIndex) for every op that can ever run, each after all it needs and after its predecessor on the
   /// worker.
@@ -110,22 +116,34 @@ class DependencyWalk {
   void advance(std::uint32_t worker, Visit&& visit) {
     const std::vector<Op>& ops = table_.schedule().workers[worker];
     const OpIndex first = table_.first(worker);
-    for (std::size_t& position = next_[worker]; position < ops.size(); ++position) {
-      for (const OpIndex input : table_.inputs(ops[position])) {
-        if (input == kNoOp || state_[input] == kDone) continue;
-        next_waiter_[worker] = state_[input];
-        state_[input] = worker + 1;
-        return;
+    for (std::size_t& position = next_[worker]; position < ops.size();) {
+      const std::size_t end = position + num_at_once(ops, position, pairs_);
+      for (std::size_t i = position; i < end; ++i) {
+        if (waits(worker, ops[i])) return;
       }
-      const auto index = static_cast<OpIndex>(first + position);
-      visit(index);
-      std::uint32_t waiter = state_[index];
-      state_[index] = kDone;
-      for (; waiter != kNone; waiter = next_waiter_[waiter - 1]) ready_.push_back(waiter - 1);
+      for (; position < end; ++position) {
+        const auto index = static_cast<OpIndex>(first + position);
+        visit(index);
+        std::uint32_t waiter = state_[index];
+        state_[index] = kDone;
+        for (; waiter != kNone; waiter = next_waiter_[waiter - 1]) ready_.push_back(waiter - 1);
+      }
     }
   }
 
+  /// Whether the worker has to wait for an input of the op; then it is noted as waiting.
+  bool waits(std::uint32_t worker, const Op& op) {
+    for (const OpIndex input : table_.inputs(op)) {
+      if (input == kNoOp || state_[input] == kDone) continue;
+      next_waiter_[worker] = state_[input];
+      state_[input] = worker + 1;
+      return true;
+    }
+    return false;
+  }
+
   const OpTable& table_;
+  Pairs pairs_;
   std::vector<std::uint32_t> state_;        // [op]
   std::vector<std::uint32_t> next_waiter_;  // [worker]: as state_, of the op that the worker waits for
   std::vector<std::size_t> next_;           // [worker]: position of the op to be tried next
@@ -133,11 +151,12 @@ class DependencyWalk {
 };
 
 /// Visits every op that can ever run, each after all it needs and after its predecessor on the worker. Returns, for
-/// each worker, how many of its ops were visited: all of them exactly if dependencies and orders form no cycle.
+/// each worker, how many of its ops were visited: all of them exactly if dependencies and orders (and pairs, where they
+/// run together) form no cycle.
 /// Execution is confluent (an op never disables another), so what is visited does not depend on the visiting order.
 template <class Visit>
-std::vector<std::size_t> visit_in_dependency_order(const OpTable& table, Visit&& visit) {
-  DependencyWalk walk(table);
+std::vector<std::size_t> visit_in_dependency_order(const OpTable& table, Visit&& visit, Pairs pairs = Pairs::InOrder) {
+  DependencyWalk walk(table, pairs);
   walk.run(visit);
   return walk.visited();
 }
@@ -146,7 +165,8 @@ std::vector<std::size_t> visit_in_dependency_order(const OpTable& table, Visit&&
 [[nodiscard]] constexpr std::int64_t unit_duration(OpKind kind) { return kind == OpKind::Backward ? 2 : 1; }
 
 /// Start of every op in whole units when F = I = W = 1 and B = 2, every op as soon as possible and messages take no
-/// time: the topological order that lowering uses. Throws ScheduleError where the dependencies form a cycle.
-std::vector<std::int64_t> unit_start_times(const OpTable& table);
+/// time: the topological order that lowering uses. The ops of a pair that runs together have one start; each is done
+/// after its own duration, and the worker after both. Throws ScheduleError where the dependencies form a cycle.
+std::vector<std::int64_t> unit_start_times(const OpTable& table, Pairs pairs = Pairs::InOrder);
 
 }  // namespace chimera

@@ -27,13 +27,14 @@ enum Field : std::uint8_t {
   kReplica,
   kMicroBatch,
   kWeightVersion,
+  kPaired,
 };
 
 struct FieldText {
   const char* name;
   const char* expected;
 };
-inline constexpr std::array<FieldText, 19> kFields = {{
+inline constexpr std::array<FieldText, 20> kFields = {{
     {"format", "a string"},
     {"version", "an integer"},
     {"name", "a string"},
@@ -53,6 +54,7 @@ inline constexpr std::array<FieldText, 19> kFields = {{
     {"replica", "an integer"},
     {"micro_batch", "an integer"},
     {"weight_version", "an integer"},
+    {"paired", "true or false"},
 }};
 
 /// The fields first .. last of an object; those in `optional` may be missing.
@@ -66,6 +68,6 @@ inline constexpr Fields kFileFields = {
     kFormat, kWorkers, bit(kScale) | bit(kSynchronous) | bit(kPerUpdate) | bit(kVersions) | bit(kDelay)};
 inline constexpr Fields kHeaderFields = {kFormat, kReplicas, kFileFields.optional};
 inline constexpr Fields kReplicaFields = {kId, kHolders, 0};
-inline constexpr Fields kOpFields = {kKind, kWeightVersion, bit(kWeightVersion)};
+inline constexpr Fields kOpFields = {kKind, kPaired, bit(kWeightVersion) | bit(kPaired)};
 
 }  // namespace chimera

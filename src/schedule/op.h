@@ -24,6 +24,8 @@ struct Op {
   MicroBatchId micro_batch;  // unique across replicas
   /// The weights it uses: those after this many updates of its stage. 0 throughout a synchronous schedule.
   std::int32_t weight_version = 0;
+  /// Whether it and the op behind it on its worker are a pair, which may run together (Pairs).
+  bool paired = false;
   friend bool operator==(const Op&, const Op&) = default;
 };
 

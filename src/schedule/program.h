@@ -14,7 +14,7 @@
 namespace chimera {
 
 enum class InstructionKind : std::uint8_t {
-  Compute,         ///< run `op`
+  Compute,         ///< run `op`; where it is paired, side by side with the Compute right behind it
   Recompute,       ///< run again, from its kept input, the forward whose backward (B or I) is `op`
   PostReceive,     ///< offer room for the tensor that `op` makes on worker `peer`; does not block
   WaitReceive,     ///< block until that tensor has arrived
@@ -69,6 +69,11 @@ enum class ChannelDiscipline : std::uint8_t {
 /// Whether Instruction::op means anything.
 [[nodiscard]] constexpr bool names_an_op(InstructionKind kind) {
   return !is_all_reduce(kind) && kind != InstructionKind::ReduceScalars && kind != InstructionKind::OptimizerStep;
+}
+
+/// Whether the op and that of the next instruction run side by side.
+[[nodiscard]] constexpr bool begins_pair(const Instruction& instruction) {
+  return instruction.kind == InstructionKind::Compute && instruction.op.paired;
 }
 
 [[nodiscard]] constexpr bool is_transfer(InstructionKind kind) {

@@ -53,4 +53,16 @@ std::int64_t num_ops(const Schedule& schedule) {
   return count;
 }
 
+bool has_pairs(const Schedule& schedule) {
+  return std::ranges::any_of(schedule.workers,
+                             [](const std::vector<Op>& ops) { return std::ranges::any_of(ops, &Op::paired); });
+}
+
+Schedule without_pairs(Schedule schedule) {
+  for (auto& ops : schedule.workers) {
+    for (Op& op : ops) op.paired = false;
+  }
+  return schedule;
+}
+
 }  // namespace chimera

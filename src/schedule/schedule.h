@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,14 @@ struct Placement {
   friend bool operator==(const Placement&, const Placement&) = default;
 };
 
+/// How a worker runs its pairs. A pair is a forward (Op::paired) and, right behind it, a whole backward or an input
+/// gradient of another micro-batch, neither of which needs the other: where hardware would be idle in one of them, the
+/// two take less time together than one after the other.
+enum class Pairs : std::uint8_t {
+  InOrder,   ///< one op after the other, as if they were no pairs
+  Together,  ///< both start when the inputs of both are there, and others have their results when both are done
+};
+
 /// The op (or instruction) at `position` of a worker's list.
 struct Place {
   std::size_t worker = 0;
@@ -103,5 +112,20 @@ struct Schedule {
 
 /// Number of ops on all workers.
 [[nodiscard]] std::int64_t num_ops(const Schedule& schedule);
+
+/// How many of a worker's ops run as one from `position` on, where a pair or a single op begins: 1 or 2.
+[[nodiscard]] inline std::size_t num_at_once(const std::vector<Op>& ops, std::size_t position, Pairs pairs) {
+  return pairs == Pairs::Together && ops[position].paired && position + 1 < ops.size() ? 2 : 1;
+}
+
+/// Those ops.
+[[nodiscard]] inline std::span<const Op> ops_at_once(const std::vector<Op>& ops, std::size_t position, Pairs pairs) {
+  return std::span(ops).subspan(position, num_at_once(ops, position, pairs));
+}
+
+/// Whether any of its ops are pairs.
+[[nodiscard]] bool has_pairs(const Schedule& schedule);
+/// The same schedule without pairs.
+[[nodiscard]] Schedule without_pairs(Schedule schedule);
 
 }  // namespace chimera

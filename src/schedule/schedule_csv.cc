@@ -34,20 +34,23 @@ class Writer {
   }
 
   void cell(std::int64_t stage, std::string_view action) {
-    if (in_row_) text_ += ',';
-    in_row_ = true;
+    separate();
     number(stage);
     text_ += action;
   }
   void cell(std::int64_t stage, std::string_view action, const Op& op) {
     cell(stage, action);
-    number(op.micro_batch.value());
-    if (op.replica != ReplicaId(0)) suffix('r', op.replica.value());
+    add_micro_batch(op);
   }
+  /// An op, or half a cell of a pair.
   void compute(const Op& op) {
-    const char kind = letter(op.kind);
-    cell(op.stage.value(), std::string_view(&kind, 1), op);
-    if (op.weight_version != 0) suffix('v', op.weight_version);
+    const bool ends_pair = in_pair_;
+    in_pair_ = op.paired && !ends_pair;
+    if (!ends_pair) separate();
+    if (in_pair_) text_ += '(';
+    add(op);
+    if (in_pair_) text_ += ';';
+    if (ends_pair) text_ += ")OVERLAP_F_B";
   }
   void end_row() {
     text_ += '\n';
@@ -56,6 +59,20 @@ class Writer {
   std::string text() { return std::move(text_); }
 
  private:
+  void separate() {
+    if (in_row_) text_ += ',';
+    in_row_ = true;
+  }
+  void add(const Op& op) {
+    number(op.stage.value());
+    text_ += letter(op.kind);
+    add_micro_batch(op);
+    if (op.weight_version != 0) suffix('v', op.weight_version);
+  }
+  void add_micro_batch(const Op& op) {
+    number(op.micro_batch.value());
+    if (op.replica != ReplicaId(0)) suffix('r', op.replica.value());
+  }
   void number(std::int64_t value) {
     char digits[24];
     const auto end = std::to_chars(std::begin(digits), std::end(digits), value).ptr;
@@ -68,6 +85,7 @@ class Writer {
 
   std::string text_;
   bool in_row_ = false;
+  bool in_pair_ = false;
 };
 
 /// A transfer as PyTorch names it: by the sender's stage where it is sent, by the receiver's where it is received.

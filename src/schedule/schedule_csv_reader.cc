@@ -43,12 +43,11 @@ std::optional<std::int64_t> take_suffix(std::string_view& text, char name) {
 }
 
 /// What a cell other than an op asks for, as the notes name it.
-enum Dropped : std::uint8_t { kMessages, kSharding, kReduction, kOverlap };
-constexpr std::array<const char*, 4> kNotes = {
+enum Dropped : std::uint8_t { kMessages, kSharding, kReduction };
+constexpr std::array<const char*, 3> kNotes = {
     "sends and receives are dropped: lowering makes the messages of a schedule",
     "UNSHARD and RESHARD are dropped: how a stage is stored is no part of a schedule",
-    "REDUCE_GRAD are dropped: gradients are summed after the last backward of a stage",
-    "OVERLAP_F_B pairs read as two ops each, in order"};
+    "REDUCE_GRAD are dropped: gradients are summed after the last backward of a stage"};
 
 struct Action {
   std::string_view name;
@@ -133,7 +132,7 @@ class CsvReader {
 
   void add(std::string_view cell) {
     if (cell.front() == '(') {
-      add_overlap(cell);
+      add_pair(cell);
     } else if (const auto op = as_op(cell)) {
       add(*op);
     } else if (const auto dropped = as_dropped(cell)) {
@@ -143,16 +142,16 @@ class CsvReader {
     }
   }
 
-  void add_overlap(std::string_view cell) {
+  void add_pair(std::string_view cell) {
     constexpr std::string_view kEnd = ")OVERLAP_F_B";
     const auto middle = cell.find(';');
     if (!cell.ends_with(kEnd) || middle == cell.npos) refuse(cell);
-    const auto first = as_op(trimmed(cell.substr(1, middle - 1)));
+    auto first = as_op(trimmed(cell.substr(1, middle - 1)));
     const auto second = as_op(trimmed(cell.substr(middle + 1, cell.size() - kEnd.size() - middle - 1)));
     if (!first || !second) refuse(cell);
+    first->paired = true;
     add(*first);
     add(*second);
-    ++dropped_[kOverlap];
   }
 
   void add(const Op& op) {

@@ -43,6 +43,7 @@ void write_op(Out out, const Op& op, bool versioned) {
   fmt::format_to(out, R"({{"op": "{}", "stage": {}, "replica": {}, "micro_batch": {})", letter(op.kind),
                  op.stage.value(), op.replica.value(), op.micro_batch.value());
   if (versioned) fmt::format_to(out, ", \"weight_version\": {}", op.weight_version);
+  if (op.paired) fmt::format_to(out, ", \"paired\": true");
   fmt::format_to(out, "}}");
 }
 

@@ -17,8 +17,8 @@ namespace chimera {
 /// Reads what to_json writes, to the end of the text. Faults of meaning (a wrong worker, a doubled op, an id out of
 /// range) are read as they are, for check() to report; ids beyond their type become its largest value. Throws
 /// ConfigError, with the place, for anything outside the grammar: syntax, unknown, doubled or missing field, wrong
-/// type, unknown op, another format or version. Memory follows the ops and placements read so far, and more than
-/// kMostOps of these are refused, as are 64 KiB without a value.
+/// type, unknown op, a paired op without one behind it that is not, another format or version. Memory follows the ops
+/// and placements read so far, and more than kMostOps of these are refused, as are 64 KiB without a value.
 [[nodiscard]] Schedule schedule_from_json(TextSource& text);
 /// The same of a text in memory; `source` names it in messages.
 [[nodiscard]] Schedule schedule_from_json(std::string_view text, const std::string& source);

@@ -41,8 +41,8 @@ class ScheduleReader {
   // The events, as nlohmann names them.
   bool null() { return mismatch("null"); }
   bool boolean(bool value) {
-    if (!expects(kSynchronous)) return mismatch("a boolean");
-    synchronous_ = value;
+    if (!expects(kSynchronous) && !expects(kPaired)) return mismatch("a boolean");
+    (field_ == kPaired ? op_.paired : synchronous_) = value;
     return seen();
   }
   bool number_integer(Json::number_integer_t value) { return integer(value); }
@@ -94,6 +94,7 @@ class ScheduleReader {
   [[nodiscard]] std::int64_t count(std::int64_t value) const;
   void add_holder(std::int64_t worker);
   void finish_op();
+  void finish_worker();
   void finish_file();
   void enter(Where where) {
     where_ = where;
@@ -224,6 +225,7 @@ bool ScheduleReader::start_array(std::size_t) {
 
 bool ScheduleReader::end_array() {
   if (where_ == Where::Ops) {
+    finish_worker();
     where_ = Where::Workers;
   } else if (where_ == Where::Holders) {
     where_ = Where::Replica;
@@ -265,10 +267,8 @@ bool ScheduleReader::integer(std::int64_t value) {
     }
   } else if (expects(kScale)) {
     return scale(static_cast<double>(value));
-  } else if (where_ == Where::File && std::string_view(expected()) == "an integer") {
-    file_integer(value);
-  } else if (where_ == Where::Op && field_ != kKind) {
-    op_integer(value);
+  } else if (in_object() && std::string_view(expected()) == "an integer") {
+    where_ == Where::File ? file_integer(value) : op_integer(value);
   } else {
     mismatch("a number");
   }
@@ -318,7 +318,18 @@ void ScheduleReader::add_holder(std::int64_t worker) {
 void ScheduleReader::finish_op() {
   auto& first = (seen_ & bit(kWeightVersion)) != 0 ? versioned_op_ : unversioned_op_;
   if (!first) first = object_path();
-  schedule_.workers.back().push_back(op_);
+  auto& ops = schedule_.workers.back();
+  if (op_.paired && !ops.empty() && ops.back().paired) {
+    fail(object_path() + ".paired", "the op before is paired with this one already");
+  }
+  ops.push_back(op_);
+}
+
+void ScheduleReader::finish_worker() {
+  const auto& ops = schedule_.workers.back();
+  if (ops.empty() || !ops.back().paired) return;
+  fail(fmt::format("workers[{}][{}].paired", schedule_.workers.size() - 1, ops.size() - 1),
+       "no op of its worker follows that it could be paired with");
 }
 
 void ScheduleReader::finish_file() {

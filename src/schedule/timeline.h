@@ -82,6 +82,13 @@ struct WorkerTimeline {
   std::vector<TimedUpdate> updates = {};         // in order; one a step where the schedule is synchronous
 };
 
+/// Whether the op at `position` is the first of a pair whose ops run at one time.
+[[nodiscard]] inline bool runs_with_next(const std::vector<Op>& ops, const WorkerTimeline& timeline,
+                                         std::size_t position) {
+  return ops[position].paired && position + 1 < ops.size() &&
+         timeline.ops[position + 1].start < timeline.ops[position].end;
+}
+
 struct Timeline {
   std::vector<WorkerTimeline> workers;
   double makespan = 0;         // until the last op, all-reduce and update has ended

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/error.h"
@@ -58,6 +59,7 @@ void require_valid(const Schedule& schedule, const CostModel& model) {
   const std::int64_t stages = schedule.stages;
   require_stages(model, stages);
   require_time(model.latency, "latency");
+  require_time(model.pair.value_or(0), "pair");
   require_optional_list(model.optimizer, stages, "optimizer");
   require_optional_list(model.recompute, stages, "recompute");
   require_memory(model.memory, stages);
@@ -124,6 +126,7 @@ CostModel CostModel::uniform(const Schedule& schedule, const StageCosts& share, 
 CostTable::CostTable(const Schedule& schedule, const CostModel& model)
     : optimizer_(model.optimizer), delay_(model.latency), blocking_sends_(model.blocking_sends) {
   require_valid(schedule, model);
+  if (model.pair && has_pairs(schedule)) pair_ = model.pair;
   const double scale = schedule.micro_batch_scale;
   for (const double again : model.recompute) recomputations_.push_back(again * scale);
   durations_.reserve(model.stages.size() * kOpKinds);
@@ -145,6 +148,30 @@ CostTable::CostTable(const Schedule& schedule, const CostModel& model)
   sums_ = {.every_stage = model.all_reduce->every_stage || model.all_reduce->data_parallel > 1,
            .placement = model.all_reduce_placement,
            .tied = model.all_reduce->tied.has_value()};
+}
+
+double CostTable::duration(std::span<const Op> at_once) const {
+  if (at_once.size() == 1) return duration(at_once.front());
+  double in_order = 0;
+  double longest = 0;
+  for (const Op& op : at_once) {
+    const double time = duration(op) - recomputation(op);
+    in_order += time;
+    longest = std::max(longest, time);
+  }
+  return recomputation(at_once) + std::max(pair_.value_or(1) * in_order, longest);
+}
+
+double CostTable::recomputation(std::span<const Op> at_once) const {
+  double again = 0;
+  for (const Op& op : at_once) again += recomputation(op);
+  return again;
+}
+
+double CostTable::least_duration(OpKind kind, StageId stage) const {
+  const double part = kind == OpKind::BackwardWeight ? 1 : std::min(1.0, pair_.value_or(1));
+  const double again = recomputation(kind, stage);
+  return again + part * (duration(kind, stage) - again);
 }
 
 double CostTable::link_time(const Op& made) const {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -63,8 +64,10 @@ struct MessageBuffers {
 };
 
 struct CostModel {
-  std::vector<StageCosts> stages;  // one for each stage of the schedule
-  double latency = 0;              // of a message to another worker: pure delay, any number in flight
+  std::vector<StageCosts> stages;             // one for each stage of the schedule
+  double latency = 0;                         // of a message to another worker: pure delay, any number in flight
+  std::optional<double> pair = std::nullopt;  // what the ops of a pair take together, as a part of what they take one
+                                              // after the other, but no less than the longer; none: they run in order
   std::optional<LinkCosts> links = std::nullopt;
   std::optional<AllReduceCosts> all_reduce = std::nullopt;  // none: gradients are not summed
   std::vector<double> optimizer = {};                       // [S], updating one copy of the stage; empty: no time
@@ -102,6 +105,13 @@ class CostTable {
     return recomputations_.empty() || !gives_input_gradient(kind) ? 0 : recomputations_[stage.index()];
   }
   [[nodiscard]] double recomputation(const Op& op) const { return recomputation(op.kind, op.stage); }
+  /// How the schedule's pairs run; in order where it has none.
+  [[nodiscard]] Pairs pairs() const { return pair_ ? Pairs::Together : Pairs::InOrder; }
+  /// Of one op, or of a pair that runs together: what it takes of its worker's time, and the recomputation before it.
+  [[nodiscard]] double duration(std::span<const Op> at_once) const;
+  [[nodiscard]] double recomputation(std::span<const Op> at_once) const;
+  /// The least that the op takes of its worker's time: where the schedule has pairs that run together, its part of one.
+  [[nodiscard]] double least_duration(OpKind kind, StageId stage) const;
   /// How long the result of the op, which another stage needs, takes on its link, and how long it is on its way after.
   [[nodiscard]] double link_time(const Op& made) const;
   [[nodiscard]] double delay() const { return delay_; }
@@ -130,6 +140,7 @@ class CostTable {
   std::vector<double> all_reduces_;     // [parameter group]
   AllReduceOptions sums_;
   std::vector<double> optimizer_;
+  std::optional<double> pair_;  // of a schedule with pairs
   double delay_ = 0;
   bool blocking_sends_;
 };

@@ -111,6 +111,7 @@ OrderedJson memory_json(const std::vector<StageMemory>& stages) {
 
 std::string costs_to_json(const CostModel& costs) {
   OrderedJson json = {{"latency", costs.latency}, {"stages", stages_json(costs.stages)}};
+  if (costs.pair) json["pair"] = *costs.pair;
   if (costs.links) json["links"] = links_json(*costs.links);
   if (costs.all_reduce) json["all_reduce"] = all_reduce_json(*costs.all_reduce);
   if (!costs.optimizer.empty()) json["optimizer"] = costs.optimizer;
@@ -125,10 +126,12 @@ std::string costs_to_json(const CostModel& costs) {
 CostModel costs_from_json(const std::string& text, const std::string& source, std::int64_t stages) {
   const nlohmann::json json = parse_json(text, source);
   const JsonValue root(json, source);
-  root.expect_object({"latency", "stages", "links", "all_reduce", "optimizer", "recompute", "memory", "buffers"});
+  root.expect_object(
+      {"latency", "stages", "pair", "links", "all_reduce", "optimizer", "recompute", "memory", "buffers"});
   CostModel costs;
   costs.latency = root.number("latency");
   for (const JsonValue& stage : root.field("stages").list(stages, "stage")) costs.stages.push_back(read_stage(stage));
+  if (root.has("pair")) costs.pair = root.number("pair");
   if (root.has("links")) costs.links = read_links(root.field("links"), stages);
   if (root.has("all_reduce")) costs.all_reduce = read_all_reduce(root.field("all_reduce"), stages);
   if (root.has("optimizer")) costs.optimizer = root.field("optimizer").numbers(stages, "stage");

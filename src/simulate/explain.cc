@@ -40,7 +40,7 @@ class Explainer {
     }
   }
 
-  /// The input of an op that arrives last, and when; kNoOp where the op has none.
+  /// The input of an op, or of a pair, that arrives last, and when; kNoOp where there is none.
   struct LastInput {
     OpIndex op = kNoOp;
     double arrived = -1;
@@ -68,10 +68,12 @@ class Explainer {
 
   LastInput last_input(OpIndex op) const {
     LastInput last;
-    for (const OpIndex input : table_.inputs(table_.op(op))) {
-      if (input == kNoOp) continue;
-      const double arrived = table_.worker(input) == table_.worker(op) ? timed(input).end : arrived_[input];
-      if (arrived > last.arrived) last = {input, arrived};
+    for (const Op& each : table_.at_once(op, costs_.pairs())) {
+      for (const OpIndex input : table_.inputs(each)) {
+        if (input == kNoOp) continue;
+        const double arrived = table_.worker(input) == table_.worker(op) ? timed(input).end : arrived_[input];
+        if (arrived > last.arrived) last = {input, arrived};
+      }
     }
     return last;
   }
@@ -122,7 +124,7 @@ class Explainer {
       }
       wait_for_input(worker, at, op, first ? IdleCause::WarmUp : IdleCause::Dependency);
       first = false;
-      at = timeline.ops[i].end;
+      at = std::max(at, timeline.ops[i].end);
       const bool last = i + 1 == timeline.ops.size();
       wait(worker, at,
            last ? std::min(released(op), timeline_.makespan) : std::min(released(op), timeline.ops[i + 1].start),
@@ -191,8 +193,9 @@ class Explainer {
     return Place{worker, update.after - 1};
   }
 
-  /// The op right after which this one began.
+  /// The op right after which this one, or its pair, began.
   std::optional<Place> before(Place at) const {
+    if (at.position > 0 && table_.at_once(index(at) - 1, costs_.pairs()).size() > 1) --at.position;
     const double start = timed(index(at)).start;
     const WorkerTimeline& worker = timeline_.workers[at.worker];
     const auto later = std::partition_point(worker.updates.begin(), worker.updates.end(),

@@ -17,7 +17,8 @@ Timeline forwards_just_in_time(const Schedule& schedule, const CostModel& costs,
   };
   std::vector<OpIndex> forwards;
   for (OpIndex op = 0; op < table.size(); ++op) {
-    if (table.op(op).kind == OpKind::Forward) forwards.push_back(op);
+    const bool together = costs.pair && table.op(op).paired;  // its backward would have to move, too
+    if (table.op(op).kind == OpKind::Forward && !together) forwards.push_back(op);
   }
   // The ops that limit a forward start later, so they have been moved before it is looked at.
   std::sort(forwards.begin(), forwards.end(), [&](OpIndex a, OpIndex b) { return timed(a).start > timed(b).start; });

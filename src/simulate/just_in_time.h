@@ -8,8 +8,8 @@
 namespace chimera {
 
 /// The same run with every forward as late as it can be without delaying another op: how the paper draws its figures.
-/// At equal F and B this puts each op of Chimera into its slot. Makespan and order are those of `timeline`. Requires
-/// costs without links and blocking sends.
+/// One that runs together with a backward stays where it is. At equal F and B this puts each op of Chimera into its
+/// slot. Makespan and order are those of `timeline`. Requires costs without links and blocking sends.
 [[nodiscard]] Timeline forwards_just_in_time(const Schedule& schedule, const CostModel& costs, Timeline timeline);
 
 }  // namespace chimera

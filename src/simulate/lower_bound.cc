@@ -64,7 +64,7 @@ double busiest(const Schedule& schedule, const CostTable& costs) {
   double most = 0;
   for (const auto& ops : schedule.workers) {
     double work = 0;
-    for (const Op& op : ops) work += costs.duration(op);
+    for (const Op& op : ops) work += costs.least_duration(op.kind, op.stage);
     most = std::max(most, work);
   }
   return most;
@@ -130,7 +130,9 @@ class Flow {
     const bool on = kind == OpKind::Forward && stage + 1 < classes_.size();
     const bool back = gives_input_gradient(kind) && stage > 0;
     if (costs_.blocking_sends() && (on || back)) filled.block = message(on ? stage : stage - 1).first;
-    filled.body = duration(stage, kind) + filled.block;
+    // The two messages of a pair are sent at once, so that its worker waits for half of both at least.
+    const double waited = costs_.pairs() == Pairs::Together ? filled.block / 2 : filled.block;
+    filled.body = costs_.least_duration(kind, StageId(static_cast<std::int64_t>(stage))) + waited;
   }
 
   /// What comes after an op of that duration whose start is `start`, and a message. `early`: the part of the op that is

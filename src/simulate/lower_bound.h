@@ -23,6 +23,11 @@ namespace chimera {
 /// least head + sum of bodies + least tail over all subsets of the worker's ops, is the bound; the largest over all
 /// workers is returned. It contains the longest path (a subset of one) and head + work + tail (all of the worker).
 ///
+/// *Pairs.* A pair takes no less than either of its ops, so that flows are as they are without. Where the schedule has
+/// pairs, and running them together saves time, the body of every F, B and I is the part that it takes of a pair,
+/// recomputation apart: the worker has a pair for as long as both parts last one after the other, and each of these
+/// starts and ends within it. So the bound holds for every order with whatever pairs.
+///
 /// That takes ops times classes on a worker. Where a worker has more than 16 classes and the product is above 2^24, the
 /// bound is the longest path and, for each worker, head + work + tail: linear in the ops. Where ops are missing or
 /// doubled, or the replicas have more than 2^22 stages together, it is the work of the busiest worker.

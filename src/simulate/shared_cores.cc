@@ -22,9 +22,6 @@
 namespace chimera {
 namespace {
 
-/// The all-reduces that each worker launches: [step][worker]; empty where nothing is summed at the end of steps.
-using Launches = std::vector<std::vector<std::vector<AllReduceStart>>>;
-
 /// Runs all steps once.
 class CoresRun {
  public:
@@ -70,6 +67,7 @@ class CoresRun {
     std::size_t position = 0;  // of its next op
     double free = 0;           // since when it has nothing running
     bool busy = false;
+    std::size_t sending = 0;                                 // blocking messages whose arrival is not known yet
     std::size_t launched = 0;                                // sums of this step
     bool ended_ops = false;                                  // of this step, so that all are launched
     std::optional<std::size_t> update_after = std::nullopt;  // asynchronous: the op whose update is to come
@@ -96,15 +94,22 @@ class CoresRun {
     return worker.step < steps_summed_ ? all_summed_ : kNever;
   }
 
-  const Op& next_op(std::size_t w) const { return schedule_.workers[w][workers_[w].position]; }
+  /// The op, or the pair, that comes next.
+  std::span<const Op> next_ops(std::size_t w) const {
+    return ops_at_once(schedule_.workers[w], workers_[w].position, costs_.pairs());
+  }
 
-  bool recomputes_first(std::size_t w) const { return !workers_[w].recomputed && costs_.recomputation(next_op(w)) > 0; }
+  bool recomputes_first(std::size_t w) const {
+    return !workers_[w].recomputed && costs_.recomputation(next_ops(w)) > 0;
+  }
 
   double op_ready(std::size_t w) const {
     double start = workers_[w].free;
     if (recomputes_first(w)) return start;
-    for (const OpIndex input : table_.inputs(next_op(w))) {
-      if (input != kNoOp) start = std::max(start, arrival(input, w));
+    for (const Op& op : next_ops(w)) {
+      for (const OpIndex input : table_.inputs(op)) {
+        if (input != kNoOp) start = std::max(start, arrival(input, w));
+      }
     }
     return start;
   }
@@ -134,22 +139,30 @@ class CoresRun {
 
   void begin_recomputation(std::size_t w, double now) {
     workers_[w].recomputed = now;
-    begin(w, Work::Recomputation, costs_.recomputation(next_op(w)), now);
+    begin(w, Work::Recomputation, costs_.recomputation(next_ops(w)), now);
   }
 
   /// In the timeline the op begins with its recomputation, as late as that can be.
   void begin_op(std::size_t w, double now) {
     const Worker& worker = workers_[w];
-    const double again = costs_.recomputation(next_op(w));
+    const auto ops = next_ops(w);
+    const double again = costs_.recomputation(ops);
     double start = now;
     if (worker.recomputed) start = now > worker.free ? std::max(*worker.recomputed, now - again) : *worker.recomputed;
-    timeline_.workers[w].ops[worker.position].start = start;
-    begin(w, Work::Op, costs_.duration(next_op(w)) - again, now);
+    double in_order = -again;
+    for (std::size_t k = 0; k < ops.size(); ++k) {
+      timeline_.workers[w].ops[worker.position + k].start = start;
+      in_order += costs_.duration(ops[k]);
+    }
+    // A pair does the work of both its ops, in less time on more cores.
+    const double time = costs_.duration(ops) - again;
+    begin(w, Work::Op, time, now, 1, time > 0 ? in_order / time : 1);
   }
 
-  void begin(std::size_t w, Work kind, double time, double now, double share = 1) {
+  /// `share` of the time computes, on so many `cores`.
+  void begin(std::size_t w, Work kind, double time, double now, double share = 1, double cores = 1) {
     workers_[w].busy = true;
-    begin({.kind = kind, .of = w, .left = time, .demand = share, .share = share, .since = now});
+    begin({.kind = kind, .of = w, .left = time, .demand = share * cores, .share = share, .since = now});
   }
 
   void begin(const Activity& activity) {
@@ -199,12 +212,14 @@ class CoresRun {
 
   void finish_op(std::size_t w, double now) {
     Worker& worker = workers_[w];
-    const std::size_t position = worker.position++;
+    const auto ops = next_ops(w);
     worker.recomputed.reset();
-    const Op& op = schedule_.workers[w][position];
-    timeline_.workers[w].ops[position].end = now;
-    send(static_cast<OpIndex>(table_.first(w) + position), op, w, now);
-    if (updates_.completes_update(op)) worker.update_after = position;
+    for (const Op& op : ops) {
+      const std::size_t position = worker.position++;
+      timeline_.workers[w].ops[position].end = now;
+      send(static_cast<OpIndex>(table_.first(w) + position), op, w, now);
+      if (updates_.completes_update(op)) worker.update_after = position;
+    }
     if (worker.position < ranges_[worker.step][w].end) launch(w, now);
   }
 
@@ -259,7 +274,7 @@ class CoresRun {
   void end_message(OpIndex made, double now) {
     const std::size_t from = table_.worker(made);
     arrived_[made] = now + costs_.delay();
-    if (costs_.blocking_sends()) workers_[from].free = arrived_[made];
+    if (costs_.blocking_sends() && --workers_[from].sending == 0) workers_[from].free = now + costs_.delay();
     const std::optional<OpIndex> next = queues_.pop(from, consuming_worker(made));
     if (next) begin_message(*next, now);
   }
@@ -270,12 +285,15 @@ class CoresRun {
     if (consumer == kNoOp || table_.worker(consumer) == w) return;
     if (contends_ && costs_.link_time(op) > 0) {
       arrived_[index] = kNever;
-      if (costs_.blocking_sends()) workers_[w].free = kNever;
+      if (costs_.blocking_sends()) {
+        workers_[w].free = kNever;
+        ++workers_[w].sending;
+      }
       if (queues_.push(w, table_.worker(consumer), index)) begin_message(index, now);
       return;
     }
     arrived_[index] = links_.send(w, table_.worker(consumer), op, now).arrived;
-    if (costs_.blocking_sends()) workers_[w].free = arrived_[index];
+    if (costs_.blocking_sends()) workers_[w].free = std::max(workers_[w].free, arrived_[index]);
   }
 
   void begin_step(std::size_t w) {
@@ -348,19 +366,6 @@ void require_valid(const SharedCores& cores) {
   }
 }
 
-Launches launches_in(const Schedule& schedule, const std::vector<std::vector<StepRange>>& ranges,
-                     const CostTable& costs) {
-  Launches launches;
-  if (schedule.updates || !costs.has_all_reduces()) return launches;
-  const auto steps = static_cast<std::int64_t>(ranges.size());
-  for (std::int64_t step = 0; step < steps; ++step) {
-    const Schedule part =
-        part_of(schedule, schedule.micro_batches / steps, step, ranges[static_cast<std::size_t>(step)]);
-    launches.push_back(launches_of_step(OpTable(part), costs));
-  }
-  return launches;
-}
-
 double work_of_ops(const Schedule& schedule, const CostTable& costs) {
   double work = 0;
   for (const auto& ops : schedule.workers) {
@@ -382,7 +387,7 @@ Timeline simulate_steps_on_cores(const Schedule& unrolled, std::int64_t steps, c
   std::vector<std::vector<StepRange>> ranges = {whole_range(unrolled)};
   if (!unrolled.updates) ranges = step_ranges(unrolled, steps);
   Timeline timeline = empty_timeline(unrolled);
-  CoresRun(unrolled, ranges, table, cores, launches_in(unrolled, ranges, table), timeline).run();
+  CoresRun(unrolled, ranges, table, cores, launches_of_steps(unrolled, ranges, table), timeline).run();
   if (unrolled.updates) end_steps_with_ops(unrolled, steps, timeline);
   count_peaks(unrolled, timeline);
   sum_up(timeline);

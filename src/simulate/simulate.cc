@@ -34,10 +34,15 @@ class StepRun {
 
   void run() {
     OpIndex visited = 0;
-    visit_in_dependency_order(table_, [&](OpIndex op) {
-      time_op(op);
+    OpIndex second = kNoOp;  // of the pair that was timed last
+    const auto visit = [&](OpIndex op) {
       ++visited;
-    });
+      if (op == second) return;
+      const auto ops = table_.at_once(op, costs_.pairs());
+      time_at_once(op, ops);
+      if (ops.size() > 1) second = op + 1;
+    };
+    visit_in_dependency_order(table_, visit, costs_.pairs());
     if (visited != table_.size()) throw_stuck(table_.schedule());
   }
 
@@ -50,20 +55,26 @@ class StepRun {
     return arrived_.empty() ? timed(made, maker).end + costs_.delay() : arrived_[made];
   }
 
-  void time_op(OpIndex index) {
-    const Op& op = table_.op(index);
+  /// Times an op, or a pair: `ops`, from `index` on.
+  void time_at_once(OpIndex index, std::span<const Op> ops) {
     const std::size_t worker = table_.worker(index);
-    const double again = costs_.recomputation(op);
+    const double again = costs_.recomputation(ops);
     const double recomputed = free_[worker] + again;
     double ready = recomputed;
-    for (const OpIndex input : table_.inputs(op)) {
-      if (input != kNoOp) ready = std::max(ready, arrival(input, worker));
+    for (const Op& op : ops) {
+      for (const OpIndex input : table_.inputs(op)) {
+        if (input != kNoOp) ready = std::max(ready, arrival(input, worker));
+      }
     }
-    const double end = ready + (costs_.duration(op) - again);
-    timed(index, worker) = {ready > recomputed ? std::max(free_[worker], ready - again) : free_[worker], end};
+    const double end = ready + (costs_.duration(ops) - again);
+    const double start = ready > recomputed ? std::max(free_[worker], ready - again) : free_[worker];
     free_[worker] = end;
-    if (!arrived_.empty()) send(index, op, worker, end);
-    if (updates_.completes_update(op)) update(op.stage, worker, index);
+    for (const Op& op : ops) {
+      timed(index, worker) = {start, end};
+      if (!arrived_.empty()) send(index, op, worker, end);
+      if (updates_.completes_update(op)) update(op.stage, worker, index);
+      ++index;
+    }
   }
 
   void send(OpIndex index, const Op& op, std::size_t worker, double ready) {
@@ -71,7 +82,7 @@ class StepRun {
     const OpIndex consumer = table_.consumer(op);
     if (consumer == kNoOp || table_.worker(consumer) == worker) return;
     arrived_[index] = links_.send(worker, table_.worker(consumer), op, ready).arrived;
-    if (costs_.blocking_sends()) free_[worker] = arrived_[index];
+    if (costs_.blocking_sends()) free_[worker] = std::max(free_[worker], arrived_[index]);
   }
 
   void update(StageId stage, std::size_t worker, OpIndex index) {

@@ -15,6 +15,8 @@ namespace chimera {
 /// A forward that is run again (CostModel::recompute) needs no input but its own, so that it takes place while the
 /// gradient of its backward is still on its way; in the timeline both are one op, which begins as late as that allows.
 ///
+/// Where the costs say what a pair takes, both of its ops start when the inputs of both are there, and end together.
+///
 /// A result that another worker needs leaves when its op ends (simulate/links.h); the sender goes on at once, unless
 /// sends block. A synchronous step ends with all-reduces and, once all workers have done theirs, one update a
 /// worker (simulate/synchronisation.h); in an

@@ -55,7 +55,11 @@ void count_peaks(const Schedule& schedule, Timeline& timeline) {
 void sum_up(Timeline& timeline) {
   double busiest = 0;
   for (WorkerTimeline& worker : timeline.workers) {
-    for (const TimedOp& op : worker.ops) worker.busy += op.end - op.start;
+    double until = 0;  // of the ops before: those of a pair may run at once
+    for (const TimedOp& op : worker.ops) {
+      worker.busy += std::max(0.0, op.end - std::max(op.start, until));
+      until = std::max(until, op.end);
+    }
     if (!worker.ops.empty()) {
       worker.inner_idle = std::max(0.0, worker.ops.back().end - worker.ops.front().start - worker.busy);
       timeline.ops_end = std::max(timeline.ops_end, worker.ops.back().end);

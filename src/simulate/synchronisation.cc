@@ -6,7 +6,20 @@ namespace chimera {
 
 std::vector<std::vector<AllReduceStart>> launches_of_step(const OpTable& step, const CostTable& costs) {
   if (!costs.has_all_reduces()) return std::vector<std::vector<AllReduceStart>>(step.schedule().workers.size());
-  return place_all_reduces(step, unit_start_times(step), costs.sums());
+  return place_all_reduces(step, unit_start_times(step, costs.pairs()), costs.sums());
+}
+
+Launches launches_of_steps(const Schedule& schedule, const std::vector<std::vector<StepRange>>& ranges,
+                           const CostTable& costs) {
+  Launches launches;
+  if (schedule.updates || !costs.has_all_reduces()) return launches;
+  const auto steps = static_cast<std::int64_t>(ranges.size());
+  for (std::int64_t step = 0; step < steps; ++step) {
+    const Schedule part =
+        part_of(schedule, schedule.micro_batches / steps, step, ranges[static_cast<std::size_t>(step)]);
+    launches.push_back(launches_of_step(OpTable(part), costs));
+  }
+  return launches;
 }
 
 Synchronisation::Synchronisation(const Schedule& schedule, const CostTable& costs, Timeline& timeline)

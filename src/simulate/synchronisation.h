@@ -17,6 +17,13 @@ namespace chimera {
 /// where the costs have no all-reduces.
 [[nodiscard]] std::vector<std::vector<AllReduceStart>> launches_of_step(const OpTable& step, const CostTable& costs);
 
+/// The all-reduces that each worker launches: [step][worker]; empty where nothing is summed at the end of steps.
+using Launches = std::vector<std::vector<std::vector<AllReduceStart>>>;
+
+/// Those of all steps of a schedule, whose ops are in `ranges`.
+[[nodiscard]] Launches launches_of_steps(const Schedule& schedule, const std::vector<std::vector<StepRange>>& ranges,
+                                         const CostTable& costs);
+
 /// Adds the all-reduces and the updates of one step to a timeline whose ops up to there are timed. Ops go on beside
 /// sums, undisturbed (SumLanes). No worker updates before all have ended their ops and all-reduces: the gradients' norm
 /// over all stages comes first (ReduceScalars of a program, which itself takes no time here).

@@ -194,14 +194,25 @@ TEST(ScheduleCommandTest, WritesBothDialectsOfCsv) {
 }
 
 TEST(CheckCommandTest, ReadsCsvAndNotesWhatItDrops) {
-  const std::string cells = "0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,(1F0;1B0)OVERLAP_F_B,1SEND_B0\n";
+  const std::string cells = "0F0,0SEND_F0,0RECV_B0,0B0,0REDUCE_GRAD\n1RECV_F0,1F0,1B0,1SEND_B0\n";
   const ProgramResult result = run_program({"check", "-"}, cells);
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_THAT(result.output, HasSubstr("valid: csv, 2 stages, 1 micro-batches"));
   const auto notes = lines_of(result.messages);
   ASSERT_EQ(notes.size(), 2U);
   EXPECT_THAT(notes[0], HasSubstr("4 sends and receives are dropped"));
-  EXPECT_THAT(notes[1], HasSubstr("1 OVERLAP_F_B pairs read as two ops each"));
+  EXPECT_THAT(notes[1], HasSubstr("1 REDUCE_GRAD are dropped"));
+}
+
+TEST(CheckCommandTest, ProvesPairsInOrderAndTogether) {
+  const auto lines = lines_of(output_of({"check", "-"}, output_of({"schedule", "dualpipe", "--stages", "2",
+                                                                   "--micro-batches", "4", "--format", "json"})));
+  ASSERT_EQ(lines.size(), 7U);
+  EXPECT_THAT(lines[3], HasSubstr("program, per-direction channels: cannot get stuck"));
+  EXPECT_THAT(lines[5], HasSubstr("program, per-direction channels, pairs together: cannot get stuck"));
+  EXPECT_THAT(lines[6], HasSubstr("program, one serial queue per pair, pairs together: cannot get stuck"));
+  const ProgramResult same = run_program({"check", "-"}, "0F0,0B0\n1F0,(1F0;1B0)OVERLAP_F_B\n");
+  EXPECT_EQ(same.exit_code, 1);
 }
 
 TEST(CheckCommandTest, RefusesJunkAfterCellsWithItsPlace) {

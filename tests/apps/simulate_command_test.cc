@@ -71,6 +71,23 @@ TEST(SimulateCostsTest, TheTextSaysWhatTheTimeGoesInto) {
     EXPECT_THAT(result.output, HasSubstr(words));
 }
 
+TEST(SimulateCostsTest, PairsTakeTheTimeThatTheyAreGiven) {
+  const auto makespan = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"simulate", "1f1b", "--stages", "1", "--micro-batches", "2", "--format", "json"});
+    return json::parse(run_program(more).output)["makespan"].get<double>();
+  };
+  EXPECT_EQ(makespan({}), 6);
+  EXPECT_EQ(makespan({"--pair-time", "0.5"}), 6) << "1F1B has no pairs of its own";
+  const std::string cells = "0F0,0F1,0B0,0B1\n";
+  const auto of_file = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"simulate", "--file", "-", "--format", "json"});
+    return json::parse(run_program(more, cells).output)["makespan"].get<double>();
+  };
+  EXPECT_EQ(of_file({"--pairs", "neighbours"}), 6);
+  EXPECT_DOUBLE_EQ(of_file({"--pairs", "neighbours", "--pair-time", "0.9"}), 1 + 2.7 + 2);
+  EXPECT_EQ(of_file({"--pairs", "none", "--pair-time", "0.9"}), 6);
+}
+
 TEST(SimulateCostsTest, WorkersMayShareCores) {
   EXPECT_EQ(report({"--cores", "2"})["makespan"], report({})["makespan"]);
   EXPECT_EQ(report({"--cores", "1"})["makespan"], 12);

@@ -165,6 +165,23 @@ TEST(SweepTest, ALimitLeavesOutWhatHoldsMore) {
                   {"--max-in-flight", "5 stage units in flight, 4 allowed"}});
 }
 
+TEST(SweepTest, ScheduleTakesListsToo) {
+  const ProgramResult result = run_program(
+      {"schedule", "1f1b", "--with", "gpipe", "--stages", "2,4", "--micro-batches", "D..2D", "--format", "json"});
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  std::istringstream lines(result.output);
+  std::vector<std::string> rows;
+  for (std::string line; std::getline(lines, line);) {
+    const json row = json::parse(line);
+    rows.push_back(row["schedule"].get<std::string>() + " " + std::to_string(row["stages"].get<int>()) + " " +
+                   std::to_string(row["micro_batches"].get<int>()) + " " + std::to_string(row["makespan"].get<int>()));
+  }
+  EXPECT_THAT(rows, ElementsAre("1f1b 2 2 9", "gpipe 2 2 9", "1f1b 2 4 15", "gpipe 2 4 15", "1f1b 4 4 21",
+                                "gpipe 4 4 21", "1f1b 4 8 33", "gpipe 4 8 33"));
+  EXPECT_EQ(run_program({"schedule", "1f1b", "--stages", "2,4", "--micro-batches", "4", "--format", "svg"}).exit_code,
+            2);
+}
+
 TEST(SweepTest, RefusesWhatIsNoSweep) {
   const auto refused = [](Words words, const std::vector<std::string>& said) {
     words.insert(words.begin(), "simulate");

@@ -68,7 +68,8 @@ bool has_inputs(const Op& op, std::int64_t stages, const std::set<Task>& done) {
   }
 }
 
-bool ends(const Schedule& schedule) {
+/// `together`: a paired op and the one behind it run at once, so that both have what they need beforehand.
+bool ends(const Schedule& schedule, bool together) {
   std::set<Task> done;
   std::vector<std::size_t> next(schedule.workers.size(), 0);
   std::size_t num_ops = 0;
@@ -77,13 +78,30 @@ bool ends(const Schedule& schedule) {
     moves = false;
     for (std::size_t w = 0; w < next.size(); ++w) {
       const auto& ops = schedule.workers[w];
-      for (; next[w] < ops.size() && has_inputs(ops[next[w]], schedule.stages, done); ++next[w]) {
-        done.insert(task(ops[next[w]]));
+      while (next[w] < ops.size()) {
+        const std::size_t first = next[w];
+        const std::size_t last = together && ops[first].paired ? first + 1 : first;
+        if (!has_inputs(ops[first], schedule.stages, done) || !has_inputs(ops[last], schedule.stages, done)) break;
+        for (; next[w] <= last; ++next[w]) done.insert(task(ops[next[w]]));
         moves = true;
       }
     }
   }
   return done.size() == num_ops;
+}
+
+/// Every paired op is a forward before a B or I of another micro-batch, in a synchronous schedule.
+bool pairs_mean_something(const Schedule& schedule) {
+  for (const auto& ops : schedule.workers) {
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      if (!ops[i].paired) continue;
+      if (schedule.updates || i + 1 == ops.size() || ops[i].kind != OpKind::Forward) return false;
+      const Op& second = ops[i + 1];
+      const bool backward = second.kind == OpKind::Backward || second.kind == OpKind::BackwardInput;
+      if (!backward || second.micro_batch == ops[i].micro_batch) return false;
+    }
+  }
+  return true;
 }
 
 /// Plays the updates of one stage of one replica; `ops` are its ops in their worker's order.
@@ -145,8 +163,10 @@ class WorkerList {
       : program_(program), worker_(worker), trains_(trains), updates_stages_(updates_stages) {}
 
   bool means_something() {
-    for (const Instruction& instruction : program_.workers[worker_]) {
-      if (!follows(instruction)) return false;
+    const auto& list = program_.workers[worker_];
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      if (begins_pair(list[i]) && (i + 1 == list.size() || !can_run_beside(list[i + 1], list[i]))) return false;
+      if (!follows(list[i])) return false;
     }
     if (sends_ != 0 || receives_ != 0 || num_scalars_ != program_.steps) return false;
     if (num_steps_ != (trains_ && !updates_stages_ ? 1 : 0)) return false;
@@ -169,6 +189,15 @@ class WorkerList {
     std::int32_t newest = 0;
     int gradients = 0;
   };
+
+  static bool begins_pair(const Instruction& instruction) {
+    return instruction.kind == InstructionKind::Compute && instruction.op.paired;
+  }
+
+  bool can_run_beside(const Instruction& second, const Instruction& first) const {
+    return second.kind == InstructionKind::Compute && !second.op.paired &&
+           second.op.micro_batch != first.op.micro_batch && has_inputs(second.op, program_.stages, here_);
+  }
 
   bool follows(const Instruction& instruction) {
     const Transfer transfer{task(instruction.op), instruction.peer.value()};
@@ -334,8 +363,8 @@ bool plays(const Schedule& schedule) {
       tasks.insert(task(op));
     }
   }
-  return has_each_once(tasks, schedule.stages, schedule.micro_batches, true) && ends(schedule) &&
-         versions_right(schedule);
+  return has_each_once(tasks, schedule.stages, schedule.micro_batches, true) && ends(schedule, false) &&
+         pairs_mean_something(schedule) && ends(schedule, true) && versions_right(schedule);
 }
 
 bool plays(const Program& program, ChannelDiscipline discipline, std::size_t most_states) {

@@ -59,7 +59,8 @@ void damage_lists(std::vector<std::vector<T>>& workers, Dice& dice, std::size_t 
 constexpr std::size_t kListDamages = 7;
 
 void damage_op(Op& op, const Schedule& schedule, Dice& dice) {
-  switch (dice.below(5)) {
+  switch (dice.below(6)) {
+    case 4: op.paired = !op.paired; break;
     case 0: op.kind = static_cast<OpKind>(dice.below(kOpKinds)); break;
     case 1: op.stage = StageId(dice.id(schedule.stages + 2) - 1); break;
     case 2: op.micro_batch = MicroBatchId(dice.id(schedule.micro_batches + 2) - 1); break;
@@ -148,7 +149,8 @@ void damage(Schedule& schedule, Dice& dice) {
 constexpr std::size_t kInstructionKinds = static_cast<std::size_t>(InstructionKind::DropWeights) + 1;
 
 void damage(Instruction& instruction, const Program& program, Dice& dice) {
-  switch (dice.below(7)) {
+  switch (dice.below(8)) {
+    case 7: instruction.op.paired = !instruction.op.paired; break;
     case 6: instruction.group = ParameterGroupId(dice.id(program.stages + 2) - 1); break;
     case 5: instruction.step += static_cast<std::int32_t>(dice.below(3)) - 1; break;
     case 4: instruction.op.weight_version += static_cast<std::int32_t>(dice.below(3)) - 1; break;
@@ -231,10 +233,13 @@ TEST(MutationTest, SchedulesAreJudgedAsTheInterpreterDoes) {
     verdicts.count(violations);
     if (!violations.empty() || seed % 4 != 0) continue;
     for (const ChannelDiscipline discipline : kDisciplines) {
-      const Program program = lower(mutant, {.discipline = discipline});
-      const auto stuck = check(program, discipline);
-      ASSERT_TRUE(stuck.empty()) << mutant.name << ", seed " << seed << ": " << in_words(stuck);
-      ASSERT_TRUE(testing::plays(program, discipline)) << mutant.name << ", seed " << seed;
+      for (const Pairs pairs : {Pairs::InOrder, Pairs::Together}) {
+        if (pairs == Pairs::Together && !has_pairs(mutant)) continue;
+        const Program program = lower(mutant, {.discipline = discipline, .pairs = pairs});
+        const auto stuck = check(program, discipline);
+        ASSERT_TRUE(stuck.empty()) << mutant.name << ", seed " << seed << ": " << in_words(stuck);
+        ASSERT_TRUE(testing::plays(program, discipline)) << mutant.name << ", seed " << seed;
+      }
     }
   }
   verdicts.print("schedules");
@@ -250,7 +255,7 @@ TEST(MutationTest, ProgramsAreJudgedAsTheInterpreterDoes) {
     for (const Generator& generator : generators()) {
       for (const PipelineShape& shape : some_shapes(generator.name)) {
         const Schedule schedule = generator.generate(shape);
-        originals.push_back(lower(schedule, {.discipline = discipline}));
+        originals.push_back(lower(schedule, {.discipline = discipline, .pairs = Pairs::Together}));
         if (schedule.updates) {
           const bool sums = originals.size() % 2 == 0;
           originals.push_back(

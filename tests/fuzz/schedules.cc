@@ -43,11 +43,13 @@ void exercise_schedule(const Schedule& schedule) {
   if (schedule.stages * schedule.micro_batches > kSmall) return;
   if (!check(schedule).empty() || schedule.updates) return;
   for (const ChannelDiscipline discipline : {ChannelDiscipline::PerDirection, ChannelDiscipline::SerialPair}) {
-    const Program program = lower(schedule, {.discipline = discipline});
+    const Program program = lower(schedule, {.discipline = discipline, .pairs = Pairs::Together});
     require(check(program, discipline).empty(), "a sound schedule's program cannot get stuck");
     require_same(from_csv(to_csv(schedule, program)), schedule, "CSV with messages reads back");
   }
-  const Timeline timeline = simulate(schedule, CostModel::uniform(schedule, StageCosts{}, 0.25));
+  CostModel costs = CostModel::uniform(schedule, StageCosts{}, 0.25);
+  costs.pair = 0.75;
+  const Timeline timeline = simulate(schedule, costs);
   require(timeline.makespan >= timeline.lower_bound * (1 - 1e-9), "no makespan is below the bound");
 }
 

@@ -30,6 +30,59 @@ TEST(DualpipeTest, BubbleIsTheClosedForm) {
   }
 }
 
+/// What the first worker waits within the makespan, where the F and B of a pair complete jointly in time `together`.
+double bubble_of_pairs(const PipelineShape& shape, const SplitCosts& share, double together) {
+  const Schedule schedule = dualpipe(shape);
+  const auto& [f, i, w] = share;
+  CostModel costs = CostModel::uniform(schedule, {f, i + w, i, w});
+  costs.pair = together / (f + i + w);
+  const Timeline timeline = simulate(schedule, costs);
+  return timeline.makespan - timeline.workers.front().busy;
+}
+
+TEST(DualpipeTest, TheBubbleOfPairsThatCompleteJointlyIsThePublishedOneLessWhatPairsSave) {
+  for (std::int64_t depth = 4; depth <= 12; depth += 2) {
+    for (const std::int64_t n : {2 * depth, 2 * depth + 2, 4 * depth}) {
+      for (const auto& [f, i, w] : {SplitCosts{1, 1, 1}, SplitCosts{1, 1, 0.5}, SplitCosts{1, 1, 0}}) {
+        const double in_order = f + i + w;
+        for (const double together : {i + w, 0.8 * in_order, 0.9 * in_order, in_order}) {
+          if (together < i + w) continue;  // a pair takes no less than its B
+          const auto stages = static_cast<double>(depth / 2 - 1);
+          const double published = stages * (together + (i + w) - 3 * w);
+          EXPECT_NEAR(bubble_of_pairs({depth, n}, {f, i, w}, together),
+                      published - (stages - 1) * (in_order - together), 1e-9)
+              << testing::describe("dualpipe", {depth, n}) << " W=" << w << " F&B=" << together;
+        }
+      }
+    }
+  }
+}
+
+TEST(DualpipeTest, TheBubbleOfPairsIsAtMostThePublishedOneWhereInputGradientsTakeLonger) {
+  for (const auto& [f, i, w] : {SplitCosts{1, 1.3, 0.7}, SplitCosts{1, 1.2, 1}, SplitCosts{1, 2, 1}}) {
+    for (const double part : {0.8, 0.9, 1.0}) {
+      const double together = part * (f + i + w);
+      EXPECT_LT(bubble_of_pairs({8, 20}, {f, i, w}, together), 3 * (together + (i + w) - 3 * w));
+    }
+  }
+}
+
+/// Each worker's pairs: `0F8&3B12`.
+std::vector<std::string> pairs_of(const std::vector<Op>& ops) {
+  std::vector<std::string> pairs;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    if (ops[i].paired) pairs.push_back(to_text(ops[i]) + "&" + to_text(ops[i + 1]));
+  }
+  return pairs;
+}
+
+TEST(DualpipeTest, PairsAreThoseOfTheStepList) {
+  const Schedule schedule = dualpipe({4, 8});
+  EXPECT_THAT(pairs_of(schedule.workers[0]), ::testing::ElementsAre("0F3&3B5", "3F6&0B0", "3F7&0B1"));
+  // The middle: its first backward, 2B4, stands alone behind 1F2.
+  EXPECT_THAT(pairs_of(schedule.workers[1]), ::testing::ElementsAre("2F6&1B0", "1F3&2B5", "2F7&1B1"));
+}
+
 TEST(DualpipeTest, EveryWorkerHoldsDepthAndOneActivations) {
   for (std::int64_t depth = 2; depth <= 12; depth += 2) {
     for (const std::int64_t n : {2 * depth, 2 * depth + 2, 4 * depth}) {

@@ -57,6 +57,22 @@ TEST(SvgTest, ShowsWhatTheExplanationHolds) {
       << "F, B, down, up, all-reduce, four causes, critical path, memory; and the sums";
 }
 
+TEST(SvgTest, FramesPairsAndStacksThoseThatRunTogether) {
+  Schedule schedule = find_generator("gpipe").generate({1, 2});
+  schedule.workers[0][1].paired = true;
+  CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));
+  const std::string in_order = to_svg(panel_of(schedule, simulate(schedule, costs), costs));
+  EXPECT_EQ(count(in_order, "<path class=\"pair\""), 2) << "the frame, and the legend's";
+  EXPECT_EQ(count(in_order, "class=\"op half\""), 0);
+  costs.pair = 0.8;
+  const std::string together = to_svg(panel_of(schedule, simulate(schedule, costs), costs));
+  EXPECT_EQ(count(together, "<path class=\"pair\""), 2);
+  EXPECT_EQ(count(together, "class=\"op half\""), 2);
+  EXPECT_EQ(count(together, "height=\"11\""), 2);
+  const std::string alone = to_svg(panel_of(without_pairs(schedule), simulate(schedule, costs), costs));
+  EXPECT_EQ(count(alone, "pair"), 0);
+}
+
 TEST(SvgTest, NeedsNoExplanation) {
   Panel panel = testing::panel_of("1f1b", {4, 4});
   panel.explanation = {};

@@ -47,6 +47,23 @@ TEST(TextTest, TimesFarBelowTheUnitAreDrawnToScale) {
   }
 }
 
+TEST(TextTest, ThePairsOfAPictureAreJoined) {
+  Schedule schedule = find_generator("gpipe").generate({1, 2});  // 0F0 0F1 0B0 0B1
+  schedule.workers[0][1].paired = true;
+  CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));
+  EXPECT_EQ(to_text(schedule, simulate(schedule, costs)),
+            "worker 0 | 0F0 0F1&0B0  \"  0B1  \"         . a bubble, found by simulate()\n& two ops of a pair\n");
+  costs.pair = 1;  // both in three slots, the second named in the second
+  EXPECT_EQ(to_text(schedule, simulate(schedule, costs)),
+            "worker 0 | 0F0 0F1&0B0  \"  0B1  \"         . a bubble, found by simulate()\n& two ops of a pair\n");
+  costs.pair = 0.8;
+  EXPECT_EQ(to_text(schedule, simulate(schedule, costs)),
+            "worker 0 | 0F0 0F1&0B0-- 0B1----         . a bubble, - the op goes on; to scale\n& two ops of a pair\n");
+  costs = CostModel::uniform(schedule, testing::costs(1, 1));
+  costs.pair = 0;  // one slot for both
+  EXPECT_THAT(to_text(schedule, simulate(schedule, costs)), HasSubstr("|   0F0   0F1&0B0   0B1  "));
+}
+
 TEST(TextTest, NoOpsAreNoColumns) {
   Schedule schedule = find_generator("1f1b").generate({2, 2});
   for (auto& ops : schedule.workers) ops.clear();

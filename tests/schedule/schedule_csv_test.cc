@@ -14,7 +14,6 @@ namespace chimera {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -59,7 +58,7 @@ TEST(ScheduleCsvTest, ReadsBackWhatItWrites) {
       if (back.name == "csv") schedule.name = "csv";  // all that a plain file does not say
       EXPECT_EQ(back, schedule) << testing::describe(generator.name, shape);
       if (schedule.updates) continue;
-      EXPECT_EQ(read(to_csv(schedule, lower(schedule))).schedule, schedule)
+      EXPECT_EQ(read(to_csv(schedule, lower(schedule, {.pairs = Pairs::Together}))).schedule, schedule)
           << testing::describe(generator.name, shape) << " with messages";
     }
   }
@@ -99,10 +98,24 @@ TEST(ScheduleCsvTest, SkipsIdleCells) {
   EXPECT_TRUE(result.notes.empty());
 }
 
-TEST(ScheduleCsvTest, ReadsAnOverlappedPairAsTwoOps) {
+TEST(ScheduleCsvTest, AnOverlappedCellIsAPair) {
   const ReadSchedule result = read("0F0,0F1,(0F2;0B0)OVERLAP_F_B,( 0F3 ; 0I1 )OVERLAP_F_B");
   EXPECT_EQ(ops_of(result.schedule, 0), "0F0 0F1 0F2 0B0 0F3 0I1");
-  EXPECT_THAT(result.notes, ElementsAre("text: 2 OVERLAP_F_B pairs read as two ops each, in order"));
+  std::vector<bool> paired;
+  for (const Op& op : result.schedule.workers[0]) paired.push_back(op.paired);
+  EXPECT_THAT(paired, ElementsAre(false, false, true, false, true, false));
+  EXPECT_TRUE(result.notes.empty());
+  EXPECT_EQ(to_csv(result.schedule), "0F0,0F1,(0F2;0B0)OVERLAP_F_B,(0F3;0I1)OVERLAP_F_B\n");
+}
+
+TEST(ScheduleCsvTest, AProgramThatRunsPairsTogetherHasTheirMessagesAround) {
+  const Schedule schedule = read("0F0,0F1,(0F2;0B0)OVERLAP_F_B,0B1,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n").schedule;
+  LoweringOptions options = {.discipline = ChannelDiscipline::SerialPair, .receives_ahead = 0};
+  EXPECT_THAT(to_csv(schedule, lower(schedule, options)),
+              StartsWith("0F0,0SEND_F0,0F1,0SEND_F1,0F2,0SEND_F2,0RECV_B0,0B0,"));
+  options.pairs = Pairs::Together;
+  EXPECT_THAT(to_csv(schedule, lower(schedule, options)),
+              StartsWith("0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,(0F2;0B0)OVERLAP_F_B,0SEND_F2,"));
 }
 
 TEST(ScheduleCsvTest, DropsWhatAScheduleDoesNotSayWithANote) {

@@ -32,6 +32,43 @@ TEST(ScheduleJsonTest, KeepsSizesAndWeightVersions) {
   EXPECT_EQ(schedule_from_json(to_json(schedule), "text"), schedule);
 }
 
+/// A file of one worker with these ops.
+std::string file_of(const std::string& ops) {
+  return R"({"format": "chimera-schedule", "version": 1, "name": "x", "stages": 1, "micro_batches": 2,
+    "replicas": [{"id": 0, "workers": [0]}], "workers": [[)" +
+         ops + "]]}";
+}
+
+std::string op_of(const std::string& kind, const std::string& rest) {
+  return R"({"op": ")" + kind + R"(", "stage": 0, "replica": 0, "micro_batch": 0)" + rest + "}";
+}
+
+TEST(ScheduleJsonTest, AnOpSaysThatItIsPairedWithTheNext) {
+  const Schedule schedule =
+      schedule_from_json(file_of(op_of("F", R"(, "paired": true)") + "," + op_of("B", R"(, "paired": false)")), "text");
+  EXPECT_TRUE(schedule.workers[0][0].paired);
+  EXPECT_FALSE(schedule.workers[0][1].paired);
+  EXPECT_EQ(schedule_from_json(to_json(schedule), "text"), schedule);
+  EXPECT_EQ(to_json(without_pairs(schedule)).find("paired"), std::string::npos);
+}
+
+TEST(ScheduleJsonTest, APairIsTwoOps) {
+  const std::string paired = op_of("F", R"(, "paired": true)");
+  const auto message_of = [](const std::string& ops) -> std::string {
+    try {
+      (void)schedule_from_json(file_of(ops), "text");
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(message_of(paired), "text: workers[0][0].paired: no op of its worker follows that it could be paired with");
+  EXPECT_EQ(message_of(paired + "," + paired + "," + op_of("B", "")),
+            "text: workers[0][1].paired: the op before is paired with this one already");
+  EXPECT_EQ(message_of(op_of("F", R"(, "paired": 1)")),
+            "text: workers[0][0].paired: expected true or false, found a number");
+}
+
 TEST(ScheduleJsonTest, ReadsFaultsOfMeaningAsTheyAre) {
   const Schedule schedule = schedule_from_json(R"({"format": "chimera-schedule", "version": 1, "name": "mine",
     "stages": 2, "micro_batches": 1, "replicas": [{"id": 0, "workers": [0, 7]}],

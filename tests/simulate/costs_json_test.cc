@@ -34,6 +34,14 @@ TEST(CostsJsonTest, LinksHaveTimesOfTheirOwnOrBytes) {
   EXPECT_THAT(refusal(with(R"(, "links": {"alpha": 1, "seconds": [3, 4]})")), ::testing::HasSubstr("seconds"));
 }
 
+TEST(CostsJsonTest, APairHasATimeOfItsOwn) {
+  const CostModel costs = read(with(R"(, "pair": 0.8)"));
+  EXPECT_EQ(costs.pair, 0.8);
+  EXPECT_EQ(read(costs_to_json(costs)).pair, 0.8);
+  EXPECT_FALSE(read(with("")).pair);
+  EXPECT_THAT(refusal(with(R"(, "pair": -1)")), ::testing::HasSubstr("pair: expected a finite number of 0 or more"));
+}
+
 TEST(CostsJsonTest, ReadsWhatItWrites) {
   const std::string text = with(R"(, "links": {"alpha": 1, "beta": 2, "bytes": [3]},
       "all_reduce": {"seconds": [0.1, 0.7], "tied": 0.25}, "optimizer": [8, 9], "recompute": 10,

@@ -64,6 +64,7 @@ class Panel {
     this.mostMemory = this.memory.amount.reduce((most, amount) => Math.max(most, amount), 0);
     this.hasAllReduces = this.allReduces.stage.length > 0;
     this.hasMemory = this.mostMemory > 0;
+    this.hasHalves = (this.ops.paired || []).some((paired, op) => paired && this.laneOf(op).share < 1);
   }
 
   indexMessages() {
@@ -77,6 +78,22 @@ class Panel {
 
   workerOf(op) {
     return firstAbove(this.ops.first, op, 0, this.ops.first.length) - 1;
+  }
+
+  /** The other op of the pair that the op is in, or kNone. */
+  pairOf(op) {
+    const {paired} = this.ops;
+    if (!paired) return kNone;
+    if (paired[op]) return op + 1;
+    return op > 0 && paired[op - 1] ? op - 1 : kNone;
+  }
+
+  /** The part of its row that an op has, from the top: half where it runs at one time with the other of its pair. */
+  laneOf(op) {
+    const other = this.pairOf(op);
+    const first = Math.min(op, other);
+    if (other === kNone || this.ops.start[first + 1] >= this.ops.end[first]) return {from: 0, share: 1};
+    return {from: op === first ? 0 : 0.5, share: 0.5};
   }
 
   label(op) {
@@ -113,6 +130,7 @@ class Panel {
       `worker ${this.workerOf(op)}, ${number(ops.start[op])} to ${number(ops.end[op])} ` +
           `(${duration(ops.start[op], ops.end[op])})`,
     ];
+    if (this.pairOf(op) !== kNone) lines.push(`a pair with ${this.label(this.pairOf(op))}`);
     if (ops.version) lines.push(`weights after ${ops.version[op]} updates`);
     lines.push(...this.describeWait(op));
     if (this.isCritical[op]) lines.push("on the critical path");
@@ -123,7 +141,8 @@ class Panel {
   describeWait(op) {
     const {ops, bubbles, messages} = this;
     const worker = this.workerOf(op);
-    const free = op > ops.first[worker] ? ops.end[op - 1] : 0;
+    const before = this.laneOf(op).from > 0 ? op - 2 : op - 1;  // a pair waits as one
+    const free = before >= ops.first[worker] ? ops.end[before] : 0;
     const lines = [];
     const last = firstAbove(bubbles.start, free - this.makespan * 1e-6, bubbles.first[worker],
                             bubbles.first[worker + 1]);
@@ -133,7 +152,7 @@ class Panel {
     if (lines.length === 0) {
       const waited = ops.start[op] - free > this.makespan * 1e-6;
       if (waited) lines.push(`waited ${duration(free, ops.start[op])}`);
-      else lines.push(op > ops.first[worker] ? `right after ${this.label(op - 1)}` : "first of its worker");
+      else lines.push(before >= ops.first[worker] ? `right after ${this.label(before)}` : "first of its worker");
     }
     const message = this.messageTo[op];
     if (message !== kNone) {

@@ -83,7 +83,7 @@ class Painter {
   boxes(panel, [first, last], y, height) {
     const {context, view, theme} = this;
     const {kind, replica, microBatch, start, end} = panel.ops;
-    const size = Math.min(13, height * 0.72);
+    const size = Math.min(13, height * (panel.hasHalves ? 0.4 : 0.72));
     context.font = `${size}px system-ui, "DejaVu Sans", sans-serif`;
     context.textAlign = "center";
     context.textBaseline = "middle";
@@ -91,17 +91,40 @@ class Painter {
       const left = view.x(start[op]);
       const width = Math.max(0.5, (end[op] - start[op]) * view.scale);
       const gap = width > 6 ? 1 : 0;
+      const lane = panel.laneOf(op);
+      const top = y + lane.from * height;
+      const tall = lane.share * height;
       const dimmed = view.pinned !== null && view.pinned !== microBatch[op];
       context.globalAlpha = dimmed ? 0.2 : 1;
       context.fillStyle = panel.fills[kind[op]][replica[op]];
-      context.fillRect(left, y, width - gap, height);
+      context.fillRect(left, top, width - gap, tall);
       if (panel.replicas[replica[op]].hatched && width >= 3) {
         context.fillStyle = theme.replica;
-        context.fillRect(left, y, width - gap, height);
+        context.fillRect(left, top, width - gap, tall);
       }
-      if (size >= 7 && width >= size) this.boxLabel(panel, op, left + (width - gap) / 2, y + height / 2, width);
+      if (Math.min(size, tall) >= 7 && width >= size) {
+        this.boxLabel(panel, op, left + (width - gap) / 2, top + tall / 2, width);
+      }
     }
     context.globalAlpha = 1;
+    this.pairs(panel, [first, last], y, height);
+  }
+
+  /** A frame around both ops of every pair, where it is wide enough to be seen. */
+  pairs(panel, [first, last], y, height) {
+    const {context, view} = this;
+    const {paired, start, end} = panel.ops;
+    if (!paired) return;
+    context.strokeStyle = "#000000";
+    context.lineWidth = 1;
+    context.setLineDash([4, 2]);
+    for (let op = first; op < last; ++op) {
+      if (!paired[op]) continue;
+      const left = view.x(start[op]);
+      const width = view.x(Math.max(end[op], end[op + 1])) - left;
+      if (width > 6) context.strokeRect(left + 0.5, y + 0.5, width - 2, height - 1);
+    }
+    context.setLineDash([]);
   }
 
   /** Stage, letter and micro-batch where they fit, else the micro-batch alone, as papers draw it. */
@@ -135,8 +158,8 @@ class Painter {
     const tall = Math.max(1, Math.round(height));
     const kinds = kLetters.map(() => new Float32Array(width));
     const causes = theme.causes.map(() => new Float32Array(width));
-    this.addShares(panel.ops, worker, (op) => kinds[panel.ops.kind[op]]);
-    this.addShares(panel.bubbles, worker, (bubble) => causes[panel.bubbles.cause[bubble]]);
+    this.addShares(panel.ops, worker, (op) => kinds[panel.ops.kind[op]], (op) => panel.laneOf(op).share);
+    this.addShares(panel.bubbles, worker, (bubble) => causes[panel.bubbles.cause[bubble]], () => 1);
     const image = new ImageData(width, tall);
     const pixels = new Uint32Array(image.data.buffer);
     const stack = (shares, colours, fromBelow) => {
@@ -161,15 +184,16 @@ class Painter {
     context.drawImage(canvas, view.left, y, width, height);
   }
 
-  addShares(spans, worker, sharesOf) {
+  addShares(spans, worker, sharesOf, weightOf) {
     const {view} = this;
     const [first, last] = this.visible(spans, worker);
     for (let i = first; i < last; ++i) {
       const from = Math.max(0, view.x(spans.start[i]) - view.left);
       const to = Math.min(view.plotWidth, view.x(spans.end[i]) - view.left);
       const shares = sharesOf(i);
+      const weight = weightOf(i);
       for (let column = Math.floor(from); column < to; ++column) {
-        shares[column] += Math.min(to, column + 1) - Math.max(from, column);
+        shares[column] += weight * (Math.min(to, column + 1) - Math.max(from, column));
       }
     }
   }

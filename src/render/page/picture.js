@@ -3,8 +3,10 @@
 
 /** Where the centre of an op's box stands, and its edges. */
 function boxOf(view, panel, op) {
-  const y = view.yOf(panel, panel.workerOf(op));
-  const height = lanes(panel, view).ops;
+  const row = lanes(panel, view).ops;
+  const lane = panel.laneOf(op);
+  const y = view.yOf(panel, panel.workerOf(op)) + lane.from * row;
+  const height = lane.share * row;
   return {left: view.x(panel.ops.start[op]), right: view.x(panel.ops.end[op]), top: y, height, middle: y + height / 2};
 }
 

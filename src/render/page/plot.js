@@ -68,8 +68,9 @@ class Plot {
       const lines = [`worker ${worker}, ${number(start[update])} to ${number(end[update])}`, ...memory];
       return {panel, worker, op: kNone, heading: "optimizer step", lines};
     }
-    const op = panel.spanAt(panel.ops, worker, time);
-    if (op !== kNone) {
+    const first = panel.spanAt(panel.ops, worker, time);
+    if (first !== kNone) {
+      const op = panel.laneOf(first).share < 1 && offset >= opsHeight / 2 ? first + 1 : first;
       const {heading, lines} = panel.describeOp(op);
       return {panel, worker, op, heading, lines: [...lines, ...memory]};
     }

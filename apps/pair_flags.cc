@@ -1,0 +1,40 @@
+#include "pair_flags.h"
+
+#include <utility>
+
+#include "core/error.h"
+#include "options.h"
+#include "passes/pair_neighbours.h"
+
+namespace chimera::apps {
+
+void PairFlags::add_to(CLI::App& app) {
+  add_choice(
+      app, "--pairs", choice,
+      "which ops are pairs, that may run together: the schedule's own, every forward and the backward of another "
+      "micro-batch right behind it, or none (default own)");
+}
+
+void PairFlags::add_time_to(CLI::App& app) {
+  time_option = add_number(app, "--pair-time", time,
+                           "what the two ops of a pair take together, as a part of what they take one after the other, "
+                           "but no less than the longer one (default: they run one after the other)");
+}
+
+Schedule PairFlags::paired(Schedule schedule) const {
+  switch (choice) {
+    case PairChoice::Own: return schedule;
+    case PairChoice::Neighbours: return pair_neighbours(std::move(schedule));
+    case PairChoice::None: return without_pairs(std::move(schedule));
+  }
+  return schedule;
+}
+
+CostModel PairFlags::with_time(CostModel costs) const {
+  if (time_option == nullptr || time_option->count() == 0) return costs;
+  if (costs.pair) throw ConfigError("--pair-time: --costs says it already; give one of the two");
+  costs.pair = time;
+  return costs;
+}
+
+}  // namespace chimera::apps
