@@ -68,6 +68,10 @@ void add_parallelism(CLI::App& command, TrainCommandLine& flags) {
   add_choice(command, "--sync", o.sync,
              "when a worker launches the gradient all-reduce of a stage: after its last op (post), after the stage's "
              "last backward (eager), or early only where the worker waits anyway (eager-opt) (default eager-opt)");
+  command.add_flag_function(
+      "--overlap-pairs", [&o](std::int64_t) { o.pairs = Pairs::Together; },
+      "run the two ops of a pair side by side, the forward on a second thread of the rank: for schedules with pairs, "
+      "where ranks have idle cores");
   add_choice(command, "--transport", o.transport,
              "whether ranks are processes that are connected over loopback, or threads (default processes)");
   add_choice(command, "--device", o.device,

@@ -29,7 +29,7 @@ void require_valid(const std::vector<Violation>& violations, const Schedule& sch
 }  // namespace
 
 Program training_program(const RunShape& shape, const ProgramChoices& choices) {
-  LoweringOptions options{.discipline = choices.discipline, .recompute = choices.recompute};
+  LoweringOptions options{.discipline = choices.discipline, .recompute = choices.recompute, .pairs = choices.pairs};
   options.all_reduces = {
       .every_stage = shape.ranks.data_parallel > 1 || choices.canonical, .placement = choices.sync, .tied = shape.tied};
   return proven(shape.schedule, options);

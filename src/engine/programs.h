@@ -16,7 +16,8 @@ struct ProgramChoices {
   ChannelDiscipline discipline = ChannelDiscipline::PerDirection;
   AllReducePlacement sync = AllReducePlacement::EagerOpt;
   std::set<StageId> recompute = {};  // stages that run forward again before backward
-  bool canonical = false;            // the blocks of every stage are added in one order, also where one rank holds it
+  Pairs pairs = Pairs::InOrder;
+  bool canonical = false;  // the blocks of every stage are added in one order, also where one rank holds it
 };
 
 /// One step of a synchronous schedule. Groups run it side by side and meet only where all workers of a group do, or all

@@ -57,15 +57,25 @@ Executor::Key Executor::key(const Op& op) {
 StepResult Executor::run(const std::vector<Instruction>& program, const StepHooks& hooks) {
   begin(program);
   result_.is_skipped = hooks.leaves_out_update;
-  for (const Instruction& instruction : program) {
-    current_ = &instruction;
-    if (hooks.on_instruction) hooks.on_instruction(instruction);
-    if (hooks.tracer != nullptr) hooks.tracer->mark();
-    execute(instruction, hooks);
+  for (std::size_t i = 0; i < program.size(); ++i) {
+    note(program[i], hooks);
+    if (begins_pair(program[i])) {
+      note(program[i + 1], hooks);
+      compute_pair(program[i], program[i + 1], hooks);
+      ++i;
+    } else {
+      execute(program[i], hooks);
+    }
   }
   if (hooks.tracer != nullptr) hooks.tracer->mark();
   current_ = nullptr;
   return std::move(result_);
+}
+
+void Executor::note(const Instruction& instruction, const StepHooks& hooks) {
+  current_ = &instruction;
+  if (hooks.on_instruction) hooks.on_instruction(instruction);
+  if (hooks.tracer != nullptr) hooks.tracer->mark();
 }
 
 void Executor::begin(const std::vector<Instruction>& program) {
@@ -141,7 +151,12 @@ void Executor::compute(const Op& op, const StepHooks& hooks) {
   const bool adds_to_block = canonical_ && gives_weight_gradient(op.kind);
   if (adds_to_block) canonical_->open(op);
   switch (op.kind) {
-    case OpKind::Forward: forward(op, hooks); break;
+    case OpKind::Forward: {
+      Forward forward = begin_forward(op, hooks);
+      run(forward);
+      end_forward(std::move(forward));
+      break;
+    }
     case OpKind::Backward: backward(op); break;
     case OpKind::BackwardInput: input_gradient(op); break;
     case OpKind::BackwardWeight: weight_gradient(op); break;
@@ -150,24 +165,51 @@ void Executor::compute(const Op& op, const StepHooks& hooks) {
   if (trains_) op_times_.add(op, stopwatch.elapsed());
 }
 
-void Executor::forward(const Op& op, const StepHooks& hooks) {
-  const bool spoiled = fault_point("forward");
-  at::Tensor input;
+void Executor::compute_pair(const Instruction& first, const Instruction& second, const StepHooks& hooks) {
+  Forward forward = begin_forward(first.op, hooks);
+  Duration duration;
+  if (!helper_) helper_.emplace();
+  std::future<void> end = helper_->begin([&] {
+    const Stopwatch stopwatch(shape_.counts_cpu_time);
+    run(forward);
+    duration = stopwatch.elapsed();
+  });
+  try {
+    compute(second.op, hooks);
+  } catch (...) {
+    end.wait();
+    throw;
+  }
+  current_ = &first;
+  end.get();
+  end_forward(std::move(forward));
+  op_times_.add(first.op, duration);
+}
+
+Executor::Forward Executor::begin_forward(const Op& op, const StepHooks& hooks) {
+  Forward forward{.op = op, .stage = stages_.at(op.stage), .is_spoiled = fault_point("forward")};
+  at::Tensor& input = forward.activation.input;
   if (op.stage != StageId(0)) {
     // A leaf of this worker's own graph: the tensor itself may be another worker's.
     input = take(at_stage(op, op.stage.value() - 1)).detach();
     if (trains_) input.requires_grad_(true);
   }
-  const bool keeps_graph = trains_ && !recomputed_.contains(op.stage);
-  Activation activation = run_forward(op, std::move(input), keeps_graph, hooks);
-  if (spoiled) spoil(activation.output);
+  forward.keeps_graph = trains_ && !recomputed_.contains(op.stage);
+  forward.batch = hooks.load(op.stage, op.micro_batch);
+  return forward;
+}
+
+void Executor::end_forward(Forward forward) {
+  const Op& op = forward.op;
+  Activation& activation = forward.activation;
+  if (forward.is_spoiled) spoil(activation.output);
   non_finite_.look(op, activation.output);
   if (op.stage == last_stage_) {
     losses_[op.micro_batch] = activation.output.detach();
   } else {
     tensors_[key(op)] = activation.output.detach().contiguous();
   }
-  if (!keeps_graph) activation.output.reset();
+  if (!forward.keeps_graph) activation.output.reset();
   if (trains_) activations_[key(op)] = std::move(activation);
 }
 
@@ -175,17 +217,21 @@ void Executor::recompute(const Op& backward, const StepHooks& hooks) {
   const Stopwatch stopwatch(shape_.counts_cpu_time);
   const Op op = forward_of(backward);
   use_weights(op);
+  Forward again{.op = op, .stage = stages_.at(op.stage), .batch = hooks.load(op.stage, op.micro_batch)};
   Activation& activation = activations_.at(key(op));
-  activation = run_forward(op, std::move(activation.input), /*keeps_graph=*/true, hooks);
+  again.activation.input = std::move(activation.input);
+  run(again);
+  activation = std::move(again.activation);
   op_times_.add_recomputation(op.stage, stopwatch.elapsed());
 }
 
-Executor::Activation Executor::run_forward(const Op& op, at::Tensor input, bool keeps_graph, const StepHooks& hooks) {
-  const at::AutoGradMode mode(keeps_graph);
-  auto weight_gradients = keeps_graph ? c10::make_intrusive<WeightGradients>() : WeightGradients::Pointer();
-  const WeightGradients::Scope scope(weight_gradients);
-  at::Tensor output = stages_.at(op.stage)->forward(input, hooks.load(op.stage, op.micro_batch));
-  return {std::move(input), std::move(output), std::move(weight_gradients)};
+void Executor::run(Forward& forward) {
+  const at::AutoGradMode mode(forward.keeps_graph);
+  Activation& activation = forward.activation;
+  if (forward.keeps_graph) activation.weight_gradients = c10::make_intrusive<WeightGradients>();
+  const WeightGradients::Scope scope(activation.weight_gradients);
+  activation.output = forward.stage->forward(activation.input, forward.batch);
+  forward.batch = {};
 }
 
 void Executor::backward(const Op& op) { propagate(op, /*defer_weight_gradients=*/false); }

@@ -16,6 +16,7 @@
 #include "model/weight_gradients.h"
 #include "runtime/canonical_sums.h"
 #include "runtime/gradient_norms.h"
+#include "runtime/helper_thread.h"
 #include "runtime/non_finite.h"
 #include "runtime/op_times.h"
 #include "runtime/program_shape.h"
@@ -62,7 +63,8 @@ struct StepResult {
   bool is_skipped = false;       // weights were not updated, as something was not finite or the hooks have it so
 };
 
-/// Owns nothing that outlives a step but its measurements: stages, transport and hooks are borrowed.
+/// Owns nothing that outlives a step but its measurements: stages, transport and hooks are borrowed. A pair of the
+/// program runs on two threads: its forward on one of the executor's own, its backward on the worker's.
 /// Activations are freed by their backward (after I only what W needs is kept, until W), a sent activation when the
 /// program waits for its send, a received gradient by the backward that uses it. A forward of a stage that the program
 /// recomputes keeps only its input. A program may be a piece of a longer one: what is under way at its end goes on in
@@ -100,16 +102,27 @@ class Executor {
     at::Tensor output;
     WeightGradients::Pointer weight_gradients;
   };
+  struct Forward {  // one under way, which needs nothing else of the executor
+    Op op;
+    Stage* stage = nullptr;
+    MicroBatch batch;
+    Activation activation;  // its input; once it has run the rest
+    bool keeps_graph = true;
+    bool is_spoiled = false;
+  };
   using Key = std::uint64_t;
   static Key key(const Op& op);
 
   void begin(const std::vector<Instruction>& program);
+  void note(const Instruction& instruction, const StepHooks& hooks);
   const TensorSpec& message(const Op& maker) const;
   void execute(const Instruction& instruction, const StepHooks& hooks);
   void compute(const Op& op, const StepHooks& hooks);
-  void forward(const Op& op, const StepHooks& hooks);
+  void compute_pair(const Instruction& forward, const Instruction& backward, const StepHooks& hooks);
+  Forward begin_forward(const Op& op, const StepHooks& hooks);
+  static void run(Forward& forward);
+  void end_forward(Forward forward);
   void recompute(const Op& backward, const StepHooks& hooks);
-  Activation run_forward(const Op& op, at::Tensor input, bool keeps_graph, const StepHooks& hooks);
   void backward(const Op& op);
   void input_gradient(const Op& op);
   void weight_gradient(const Op& op);
@@ -144,6 +157,7 @@ class Executor {
   Instruction blamed_;  // where current_ points once an op is to blame
   StepResult result_;
   OpTimes op_times_;
+  std::optional<HelperThread> helper_;                                  // since the first pair
   std::unordered_set<StageId> recomputed_;                              // stages whose forwards the program runs again
   std::unordered_map<StageId, WeightVersions> versions_;                // of stages that programs update by themselves
   std::unordered_map<Key, Activation> activations_;                     // by forward op

@@ -24,7 +24,8 @@ struct MemorySample {
 /// One step of a worker, in monotonic_seconds() of its own clock.
 struct StepTrace {
   std::int64_t step = 0;                  // from 0
-  std::vector<double> boundaries;         // instruction i ran from boundaries[i] to boundaries[i + 1]
+  std::vector<double> boundaries;         // instruction i ran from boundaries[i] to boundaries[i + 1];
+                                          // the first of a pair until the end of the second
   std::vector<double> summed_until;       // [parameter group]: when the transport had the sum, where it says; else 0
   std::vector<MemorySample> memory = {};  // [boundary], where memory is looked at
 };

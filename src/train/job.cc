@@ -163,6 +163,16 @@ std::vector<std::string> parameter_names(const Job& job) {
   return names;
 }
 
+void require_pairs(const JobShape& job) {
+  if (job.options.device != DeviceKind::Cpu)
+    throw ConfigError("--overlap-pairs: pairs run side by side on CPUs alone; use --device cpu");
+  if (has_pairs(job.schedule)) return;
+  throw ConfigError(
+      fmt::format("--overlap-pairs: schedule {} has no pairs; dualpipe and dualpipev have, and `chimera schedule NAME "
+                  "--pairs neighbours --format json` writes others with pairs for --schedule-file",
+                  job.schedule.name));
+}
+
 /// The programs of training: of one step, or of the runs of an asynchronous schedule.
 void lower_training(Job& job) {
   const std::set<StageId> recompute = recomputed_stages(job);
@@ -176,6 +186,7 @@ void lower_training(Job& job) {
   job.training = training_program(job, {.discipline = discipline_of(job.options),
                                         .sync = job.options.sync,
                                         .recompute = recompute,
+                                        .pairs = job.options.pairs,
                                         .canonical = job.canonical.has_value()});
 }
 
@@ -204,6 +215,7 @@ JobShape job_shape(const TrainOptions& options) {
   job.tied = job.model.tied;
   require_fitting(job);
   if (job.schedule.updates) require_asynchronous(job);
+  if (job.options.pairs == Pairs::Together) require_pairs(job);
   if (options.different_copies == DifferentCopies::Repair) require_repairable(job);
   return job;
 }

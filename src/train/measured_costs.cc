@@ -95,6 +95,8 @@ CostModel measured_op_costs(const Job& job, const OpTimes& times, double Duratio
     recomputes = recomputes || costs.recompute.back() > 0;
   }
   if (!recomputes) costs.recompute.clear();
+  // Measured beside each other, the two of a pair take as long as the longer one.
+  if (job.options.pairs == Pairs::Together) costs.pair = 0;
   return costs;
 }
 

@@ -76,7 +76,9 @@ class StepReader {
     WorkerTimeline& timeline = step_.timeline.workers[w];
     auto& recomputations = step_.recomputations.emplace_back();
     for (std::size_t i = 0; i < program.size(); ++i) {
-      const TimedOp time{boundaries[i] - step_.start, boundaries[i + 1] - step_.start};
+      // The two of a pair begin together, so that the second one's boundaries are those of both.
+      const std::size_t last = begins_pair(program[i]) ? i + 1 : i;
+      const TimedOp time{boundaries[i] - step_.start, boundaries[last + 1] - step_.start};
       const Op& op = program[i].op;
       switch (program[i].kind) {
         case InstructionKind::Compute: timeline.ops.push_back(time); break;

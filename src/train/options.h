@@ -77,6 +77,7 @@ struct TrainOptions {
   ReductionOrder reduction = ReductionOrder::Natural;
   std::int64_t reduction_blocks = 0;  // Q, of canonical; 0: default_reduction_blocks
   AllReducePlacement sync = AllReducePlacement::EagerOpt;
+  Pairs pairs = Pairs::InOrder;  // together: on two threads of a rank
   bool shard_optimizer = false;  // optimizer state once over the copies of a stage
   std::int64_t micro_batch_size = 4;
   std::int64_t sequence = 128;  // tokens of a sample

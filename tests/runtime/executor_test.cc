@@ -5,6 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+
 #include "core/error.h"
 #include "generate/registry.h"
 #include "model/linear.h"
@@ -107,6 +112,90 @@ TEST(ExecutorTest, GradientsStartFromZeroEachStep) {
   for (int step = 0; step < 2; ++step) {
     (void)executor.run(program.workers[0], hooks());
     EXPECT_EQ(stage.gradients().item<double>(), 2 * (1 + 2 + 3));
+  }
+}
+
+/// Where two threads meet, or learn that the other one does not come.
+class Meeting {
+ public:
+  bool come() {
+    std::unique_lock lock(mutex_);
+    ++came_;
+    both_are_here_.notify_all();
+    return both_are_here_.wait_for(lock, std::chrono::seconds(20), [this] { return came_ == 2; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable both_are_here_;
+  int came_ = 0;
+};
+
+/// y = w x^2, summed. The forward of micro-batch 1 and the backward of micro-batch 0 call `in_pair`.
+class Squares final : public Stage {
+ public:
+  Squares(std::function<void(bool forward)> in_pair)
+      : Stage({{"weight", at::full({1}, 3.0, at::kDouble)}}), in_pair_(std::move(in_pair)) {}
+  at::Tensor forward(const at::Tensor& /*input*/, const MicroBatch& batch) override {
+    if (number_++ == 1) in_pair_(true);
+    at::Tensor y = batch.tokens * batch.tokens * parameters()[0].value;
+    if (number_ == 1) y.register_hook([this](const at::Tensor& /*gradient*/) { in_pair_(false); });
+    return y.sum();
+  }
+
+ private:
+  std::function<void(bool forward)> in_pair_;
+  int number_ = 0;
+};
+
+Program one_pair(Pairs pairs) {
+  Schedule schedule = find_generator("gpipe").generate({1, 2});  // 0F0 0F1 0B0 0B1
+  schedule.workers[0][1].paired = true;
+  return lower(schedule, {.pairs = pairs});
+}
+
+TEST(ExecutorTest, ThePairsOfAProgramRunBesideEachOther) {
+  const Program program = one_pair(Pairs::Together);
+  Recorder transport;
+  Meeting meeting;
+  bool forward_met = false;
+  bool backward_met = false;
+  Squares stage([&](bool forward) { (forward ? forward_met : backward_met) = meeting.come(); });
+  Executor executor(WorkerId(0), {{StageId(0), &stage}}, transport, kMessage, shape_of(program));
+  std::vector<std::string> noted;
+  StepHooks watched = hooks();
+  watched.on_instruction = [&](const Instruction& instruction) { noted.push_back(to_text(instruction)); };
+  EXPECT_THAT(executor.run(program.workers[0], watched).losses, ElementsAre(6, 24));
+  EXPECT_TRUE(forward_met);
+  EXPECT_TRUE(backward_met);
+  EXPECT_EQ(stage.gradients().item<double>(), 2 * (1 + 4));
+  EXPECT_THAT(noted, ElementsAre("0F0", "0F1", "0B0", "0B1", "sum norms and losses", "optimizer step"));
+  EXPECT_EQ(executor.op_times().count(StageId(0), OpKind::Forward), 2);
+  EXPECT_EQ(executor.op_times().count(StageId(0), OpKind::Backward), 2);
+}
+
+TEST(ExecutorTest, InOrderTheForwardOfAPairEndsFirst) {
+  const Program program = one_pair(Pairs::InOrder);
+  Recorder transport;
+  std::vector<bool> order;
+  Squares stage([&](bool forward) { order.push_back(forward); });
+  Executor executor(WorkerId(0), {{StageId(0), &stage}}, transport, kMessage, shape_of(program));
+  EXPECT_THAT(executor.run(program.workers[0], hooks()).losses, ElementsAre(6, 24));
+  EXPECT_THAT(order, ElementsAre(true, false));
+}
+
+TEST(ExecutorTest, WhatEitherOpOfAPairThrowsEndsTheStepAtThatOp) {
+  const Program program = one_pair(Pairs::Together);
+  for (const bool forward_throws : {true, false}) {
+    Recorder transport;
+    Squares stage([&](bool forward) {
+      if (forward == forward_throws) throw Error("spoiled");
+    });
+    Executor executor(WorkerId(0), {{StageId(0), &stage}}, transport, kMessage, shape_of(program));
+    EXPECT_THROW((void)executor.run(program.workers[0], hooks()), std::exception);
+    EXPECT_EQ(executor.current(), forward_throws ? "0F1" : "0B0");
+    executor.drop();
+    EXPECT_THAT(executor.run(program.workers[0], hooks()).losses, ElementsAre(6, 24)) << "the step can be run again";
   }
 }
 

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "generate/registry.h"
 #include "model_config/logit_chunks.h"
+#include "passes/pair_neighbours.h"
 #include "support/schedules.h"
 #include "support/training.h"
 
@@ -61,6 +62,25 @@ TEST(CanonicalTest, EveryScheduleComputesTheBitsOfTheUnpipelinedModel) {
         expect_same_bits(canonical(generator.name, shape, DataType::Float32), testing::describe(generator.name, shape));
       }
     }
+  }
+}
+
+TEST(CanonicalTest, PairsSideBySideComputeThemToo) {
+  const auto expect_same = [](TrainOptions options, const std::string& what) {
+    options.pairs = Pairs::Together;
+    expect_same_bits(options, what);
+    options.recompute = {RecomputeRule::Full};
+    expect_same_bits(options, what + ", recomputed");
+  };
+  for (const std::int64_t depth : {2, 4}) {
+    expect_same(canonical("dualpipe", {depth, kMicroBatches}, DataType::Float32), "dualpipe");
+    expect_same(canonical("dualpipev", {depth, kMicroBatches}, DataType::Float32), "dualpipev");
+  }
+  for (const char* name : {"1f1b", "zb-h1", "chimera"}) {
+    const PipelineShape shape{.stages = 4, .micro_batches = kMicroBatches};
+    TrainOptions options = canonical(name, shape, DataType::Float32);
+    options.given = std::make_shared<const Schedule>(pair_neighbours(find_generator(name).generate(shape)));
+    expect_same(options, std::string(name) + " with its neighbours as pairs");
   }
 }
 
