@@ -36,4 +36,23 @@ Op Rounds::op(OpKind kind, std::int64_t worker, std::int64_t k) const {
   return {kind, ReplicaId(0), StageId(chunk * depth_ + worker), MicroBatchId(micro_batch)};
 }
 
+std::vector<std::vector<Op>> one_f_one_b_in_rounds(const PipelineShape& shape, bool pairs) {
+  const Rounds rounds(shape);
+  std::vector<std::vector<Op>> workers(static_cast<std::size_t>(shape.stages));
+  for (std::int64_t r = 0; r < shape.stages; ++r) {
+    auto& ops = workers[static_cast<std::size_t>(r)];
+    const std::int64_t ahead = 2 * (shape.stages - 1 - r) + (shape.chunks - 1) * rounds.group() + (pairs ? 1 : 0);
+    const std::int64_t warm_up = std::min(ahead, rounds.passes());
+    for (std::int64_t k = 0; k < warm_up; ++k) ops.push_back(rounds.op(OpKind::Forward, r, k));
+    for (std::int64_t k = 0; k < rounds.passes(); ++k) {
+      if (warm_up + k < rounds.passes()) {
+        ops.push_back(rounds.op(OpKind::Forward, r, warm_up + k));
+        ops.back().paired = pairs;
+      }
+      ops.push_back(rounds.op(OpKind::Backward, r, k));
+    }
+  }
+  return workers;
+}
+
 }  // namespace chimera

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "schedule/schedule.h"
 
@@ -33,5 +34,10 @@ class Rounds {
   std::int64_t group_;
   std::int64_t passes_;
 };
+
+/// 1F1B in such rounds: worker r warms up with 2(D-1-r) + (v-1) group() forwards, or as many as there are, then runs
+/// one forward and one backward in turn, then the remaining backwards. With `pairs` it warms up with one more, and the
+/// two of a turn are a pair. [worker]
+[[nodiscard]] std::vector<std::vector<Op>> one_f_one_b_in_rounds(const PipelineShape& shape, bool pairs);
 
 }  // namespace chimera

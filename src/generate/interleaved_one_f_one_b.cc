@@ -1,7 +1,5 @@
 #include "generate/interleaved_one_f_one_b.h"
 
-#include <algorithm>
-
 #include "generate/interleaved.h"
 #include "generate/shape.h"
 
@@ -20,20 +18,8 @@ Schedule interleaved_one_f_one_b(const PipelineShape& shape) {
   require_shape(kInterleaved, interleaved_one_f_one_b_refusal(shape));
   const std::int64_t depth = shape.stages;
   const std::int64_t chunks = shape.chunks;
-  const Rounds rounds(shape);
-
-  Schedule schedule{kInterleaved, depth * chunks, shape.micro_batches, loop_placement(depth, chunks), {}};
-  schedule.workers.resize(static_cast<std::size_t>(depth));
-  for (std::int64_t r = 0; r < depth; ++r) {
-    auto& ops = schedule.workers[static_cast<std::size_t>(r)];
-    const std::int64_t warm_up = std::min(2 * (depth - 1 - r) + (chunks - 1) * rounds.group(), rounds.passes());
-    for (std::int64_t k = 0; k < warm_up; ++k) ops.push_back(rounds.op(OpKind::Forward, r, k));
-    for (std::int64_t k = 0; k < rounds.passes(); ++k) {
-      if (warm_up + k < rounds.passes()) ops.push_back(rounds.op(OpKind::Forward, r, warm_up + k));
-      ops.push_back(rounds.op(OpKind::Backward, r, k));
-    }
-  }
-  return schedule;
+  return {kInterleaved, depth * chunks, shape.micro_batches, loop_placement(depth, chunks),
+          one_f_one_b_in_rounds(shape, /*pairs=*/false)};
 }
 
 Generator interleaved_one_f_one_b_entry() {

@@ -8,6 +8,7 @@
 #include "generate/chimera.h"
 #include "generate/chimera_rotated.h"
 #include "generate/chimera_zb.h"
+#include "generate/combined_one_f_one_b.h"
 #include "generate/dualpipe.h"
 #include "generate/dualpipev.h"
 #include "generate/gems.h"
@@ -34,6 +35,7 @@ std::span<const Generator> generators() {
       gpipe_entry(),
       one_f_one_b_entry(),
       interleaved_one_f_one_b_entry(),
+      combined_one_f_one_b_entry(),
       looped_bfs_entry(),
       gems_entry(),
       chimera_entry(),
