@@ -19,6 +19,7 @@
 #include "count_list.h"
 #include "help.h"
 #include "simulate/costs_json.h"
+#include "simulate/link_matrix.h"
 
 namespace chimera::apps {
 namespace {
@@ -292,6 +293,9 @@ void CostFlags::add_to(CLI::App& app, Counts counts) {
   add_path(
       app, "--costs", file,
       "JSON file with the costs of every stage and op, of links, all-reduces and memory (docs/schedule_format.md)");
+  add_path(app, "--links", links,
+           "JSON or CSV file with alpha and beta of the link from each worker to each other one, in place of --latency "
+           "and of those in --costs (docs/schedule_format.md)");
   sync_option =
       add_choice(app, "--sync", sync,
                  "when a worker launches the gradient all-reduces that --costs describes (default eager-opt)");
@@ -301,6 +305,7 @@ void CostFlags::add_to(CLI::App& app, Counts counts) {
 
 CostModel CostFlags::costs_of(const Schedule& schedule) const {
   CostModel costs = file.empty() ? given_times(schedule) : read_file(schedule);
+  if (!links.empty()) add_links(costs);
   if (data_parallel < 1) throw ConfigError(fmt::format("--data-parallel: {} is not 1 or more", data_parallel));
   if (sync_option->count() > 0 && !costs.all_reduce)
     throw ConfigError("--sync needs all-reduces: say in --costs FILE what they cost (all_reduce)");
@@ -361,6 +366,14 @@ CostModel CostFlags::read_file(const Schedule& schedule) const {
       throw ConfigError(flag.option->get_name() + ": --costs says it already; give one of the two");
   }
   return costs_from_json(read_whole(file), file, schedule.stages);
+}
+
+void CostFlags::add_links(CostModel& costs) const {
+  if (given(&CostFlags::latency)) throw ConfigError("--latency: --links says it already; give one of the two");
+  if (!costs.links) costs.links.emplace();
+  costs.links->matrix = links_from_text(read_whole(links), links);
+  if (costs.links->matrix->needs_bytes() && costs.links->bytes.empty())
+    throw ConfigError("--links: betas need the bytes of messages; say them in --costs FILE (links: bytes)");
 }
 
 std::ifstream open_input(const std::string& path) {

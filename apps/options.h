@@ -130,7 +130,7 @@ struct TimeFlag {
   std::vector<double> values = {};  // what a list names, where lists are taken
 };
 
-/// --forward, --backward or --input-gradient and --weight-gradient, --latency; or --costs. With either --sync,
+/// --forward, --backward or --input-gradient and --weight-gradient, --latency; or --costs. With either --links, --sync,
 /// --blocking-sends and --data-parallel.
 struct CostFlags {
   double forward = 1;
@@ -138,7 +138,8 @@ struct CostFlags {
   double input_gradient = 0;
   double weight_gradient = 0;
   double latency = 0;
-  std::string file;  // empty: the times above
+  std::string file;   // empty: the times above
+  std::string links;  // of pairs of workers, a file; empty: alike
   AllReducePlacement sync = AllReducePlacement::EagerOpt;
   bool blocking_sends = false;
   std::int64_t data_parallel = 1;
@@ -160,6 +161,7 @@ struct CostFlags {
  private:
   [[nodiscard]] CostModel given_times(const Schedule& schedule) const;
   [[nodiscard]] CostModel read_file(const Schedule& schedule) const;
+  void add_links(CostModel& costs) const;
 };
 
 /// A file, open for reading. Throws ConfigError where it cannot be.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/error.h"
 
@@ -45,6 +46,29 @@ void require_memory(const std::vector<StageMemory>& memory, std::int64_t stages)
   }
 }
 
+void require_matrix(const std::vector<std::vector<double>>& rows, std::size_t workers, const std::string& what) {
+  if (rows.size() != workers)
+    throw ConfigError(fmt::format("{}: {} rows where the schedule has {} workers", what, rows.size(), workers));
+  for (std::size_t from = 0; from < workers; ++from)
+    require_list(rows[from], static_cast<std::int64_t>(workers), fmt::format("{}, row {}", what, from));
+}
+
+void require_links(const LinkCosts& links, const Schedule& schedule) {
+  const std::int64_t boundaries = schedule.stages - 1;
+  require_time(links.alpha, "links: alpha");
+  require_time(links.beta, "links: beta");
+  require_optional_list(links.seconds, boundaries, "links: seconds");
+  require_optional_list(links.copies, boundaries, "links: copies");
+  if (!links.matrix) {
+    if (links.seconds.empty()) require_list(links.bytes, boundaries, "links: bytes");
+    return;
+  }
+  require_matrix(links.matrix->alphas, schedule.workers.size(), "links: alphas");
+  if (!links.matrix->needs_bytes()) return;
+  require_matrix(links.matrix->betas, schedule.workers.size(), "links: betas");
+  require_list(links.bytes, boundaries, "links: bytes, which betas need");
+}
+
 void require_all_reduce(const AllReduceCosts& costs, std::int64_t stages) {
   require_time(costs.alpha, "all-reduce: alpha");
   require_time(costs.beta, "all-reduce: beta");
@@ -63,12 +87,7 @@ void require_valid(const Schedule& schedule, const CostModel& model) {
   require_optional_list(model.optimizer, stages, "optimizer");
   require_optional_list(model.recompute, stages, "recompute");
   require_memory(model.memory, stages);
-  if (model.links) {
-    require_time(model.links->alpha, "links: alpha");
-    require_time(model.links->beta, "links: beta");
-    require_optional_list(model.links->seconds, stages - 1, "links: seconds");
-    if (model.links->seconds.empty()) require_list(model.links->bytes, stages - 1, "links: bytes");
-  }
+  if (model.links) require_links(*model.links, schedule);
   if (model.all_reduce) require_all_reduce(*model.all_reduce, stages);
 }
 
@@ -137,12 +156,7 @@ CostTable::CostTable(const Schedule& schedule, const CostModel& model)
       durations_.push_back(model.stages[s].of(kind) * scale + recomputation(kind, stage));
     }
   }
-  if (model.links) {
-    delay_ += model.links->alpha;
-    if (model.links->beta > 0 || !model.links->seconds.empty()) {
-      for (const double seconds : model.links->times()) link_times_.push_back(seconds * scale);
-    }
-  }
+  if (model.links) add_links(schedule, *model.links);
   if (!model.all_reduce) return;
   all_reduces_ = all_reduce_times(schedule, *model.all_reduce);
   sums_ = {.every_stage = model.all_reduce->every_stage || model.all_reduce->data_parallel > 1,
@@ -168,15 +182,44 @@ double CostTable::recomputation(std::span<const Op> at_once) const {
   return again;
 }
 
-double CostTable::least_duration(OpKind kind, StageId stage) const {
-  const double part = kind == OpKind::BackwardWeight ? 1 : std::min(1.0, pair_.value_or(1));
-  const double again = recomputation(kind, stage);
-  return again + part * (duration(kind, stage) - again);
+double CostTable::least_duration(const Op& op) const {
+  const double part = op.kind == OpKind::BackwardWeight ? 1 : std::min(1.0, pair_.value_or(1));
+  const double again = recomputation(op);
+  return again + part * (duration(op) - again);
 }
 
-double CostTable::link_time(const Op& made) const {
-  if (link_times_.empty()) return 0;
-  return link_times_[made.stage.index() - (made.kind == OpKind::Forward ? 0 : 1)];
+void CostTable::add_links(const Schedule& schedule, const LinkCosts& links) {
+  if (!links.copies.empty()) add_copies(schedule, links);
+  if (links.matrix) return add_matrix(schedule, links);
+  delay_ += links.alpha;
+  if (links.beta == 0 && links.seconds.empty()) return;
+  for (const double seconds : links.times()) link_times_.push_back(seconds * schedule.micro_batch_scale);
+}
+
+void CostTable::add_copies(const Schedule& schedule, const LinkCosts& links) {
+  for (const auto& row : schedule.placement.worker_of) {
+    const auto over = [&](std::size_t boundary) {
+      return row[boundary] == row[boundary + 1] ? 0 : links.copies[boundary] * schedule.micro_batch_scale;
+    };
+    for (std::size_t s = 0; s < row.size(); ++s) {
+      const double both = (s > 0 ? over(s - 1) : 0) + (s + 1 < row.size() ? over(s) : 0);
+      copies_.insert(copies_.end(), 2, both);  // the gradients have the same ways, back
+    }
+  }
+}
+
+void CostTable::add_matrix(const Schedule& schedule, const LinkCosts& links) {
+  const LinkMatrix& matrix = *links.matrix;
+  for (const auto& row : schedule.placement.worker_of) {
+    for (std::size_t b = 0; b + 1 < row.size(); ++b) {
+      for (const auto& [from, to] : {std::pair(row[b], row[b + 1]), std::pair(row[b + 1], row[b])}) {
+        delays_.push_back(delay_ + matrix.alphas[from.index()][to.index()]);
+        double seconds = links.seconds.empty() ? 0 : links.seconds[b];
+        if (matrix.needs_bytes()) seconds = matrix.betas[from.index()][to.index()] * links.bytes[b];
+        link_times_.push_back(seconds * schedule.micro_batch_scale);
+      }
+    }
+  }
 }
 
 std::vector<double> CostTable::updates(const Schedule& schedule) const {

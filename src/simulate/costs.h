@@ -21,6 +21,14 @@ struct StageCosts {
   [[nodiscard]] double of(OpKind kind) const;
 };
 
+/// Links of several kinds: [from][to], alpha and beta of a message from one worker to another. Entries from a worker to
+/// itself count for nothing.
+struct LinkMatrix {
+  std::vector<std::vector<double>> alphas = {};
+  std::vector<std::vector<double>> betas = {};  // empty: 0 each
+  [[nodiscard]] bool needs_bytes() const { return !betas.empty(); }
+};
+
 /// A point-to-point message of L bytes takes alpha + beta L; or alpha + `seconds`, where links are of several kinds or
 /// measured. For all but alpha it has the link from sender to receiver to itself; alpha is pure delay, with any number
 /// of messages in flight.
@@ -29,7 +37,12 @@ struct LinkCosts {
   double beta = 0;
   std::vector<double> bytes = {};    // [S - 1], of a full micro-batch between stages s and s+1, either way
   std::vector<double> seconds = {};  // [S - 1], or empty
-  /// Of a full micro-batch over each boundary, without alpha.
+  /// [S - 1], or empty: what a full micro-batch's message takes of its sender's compute, and again of its receiver's,
+  /// as where it is copied through the host's memory. It counts as time of the op that makes it, and of the op that
+  /// needs it once it has arrived.
+  std::vector<double> copies = {};
+  std::optional<LinkMatrix> matrix = std::nullopt;  // in place of alpha and beta
+  /// Of a full micro-batch over each boundary, without alpha, where there is no matrix.
   [[nodiscard]] std::vector<double> times() const;
 };
 
@@ -91,15 +104,16 @@ struct CostModel {
 class CostTable {
  public:
   /// Throws ConfigError where a cost is negative or not finite, or a list has not one entry for each stage (of `bytes`
-  /// of the links: for each boundary), naming it; and for all-reduces between several workers in an asynchronous
-  /// schedule.
+  /// of the links: for each boundary; of a link matrix: for each worker), naming it; and for all-reduces between
+  /// several workers in an asynchronous schedule.
   CostTable(const Schedule& schedule, const CostModel& model);
 
-  /// What the op takes of its worker's time, its recomputation included.
+  /// What ops of that kind and stage take of their workers' time, recomputation included, copies of messages not.
   [[nodiscard]] double duration(OpKind kind, StageId stage) const {
     return durations_[stage.index() * kOpKinds + static_cast<std::size_t>(kind)];
   }
-  [[nodiscard]] double duration(const Op& op) const { return duration(op.kind, op.stage); }
+  /// The same with the copies of its messages: all that the op takes.
+  [[nodiscard]] double duration(const Op& op) const { return duration(op.kind, op.stage) + copies(op); }
   /// The part of it in which the op's forward runs again: before it, while its gradient may still be on its way.
   [[nodiscard]] double recomputation(OpKind kind, StageId stage) const {
     return recomputations_.empty() || !gives_input_gradient(kind) ? 0 : recomputations_[stage.index()];
@@ -111,14 +125,16 @@ class CostTable {
   [[nodiscard]] double duration(std::span<const Op> at_once) const;
   [[nodiscard]] double recomputation(std::span<const Op> at_once) const;
   /// The least that the op takes of its worker's time: where the schedule has pairs that run together, its part of one.
-  [[nodiscard]] double least_duration(OpKind kind, StageId stage) const;
+  [[nodiscard]] double least_duration(const Op& op) const;
   /// How long the result of the op, which another stage needs, takes on its link, and how long it is on its way after.
-  [[nodiscard]] double link_time(const Op& made) const;
-  [[nodiscard]] double delay() const { return delay_; }
+  [[nodiscard]] double link_time(const Op& made) const {
+    return link_times_.empty() ? 0 : link_times_[message_index(made)];
+  }
+  [[nodiscard]] double delay(const Op& made) const { return delays_.empty() ? delay_ : delays_[message_index(made)]; }
   /// The least that a message takes: its time on the link and the delay.
-  [[nodiscard]] double message_time(const Op& made) const { return link_time(made) + delay_; }
-  /// Whether messages occupy links or hold up their senders; else they only arrive `delay` later.
-  [[nodiscard]] bool has_traffic() const { return !link_times_.empty() || blocking_sends_; }
+  [[nodiscard]] double message_time(const Op& made) const { return link_time(made) + delay(made); }
+  /// Whether messages occupy links, are of several kinds or hold up their senders; else all arrive one delay later.
+  [[nodiscard]] bool has_traffic() const { return !link_times_.empty() || !delays_.empty() || blocking_sends_; }
   [[nodiscard]] bool blocking_sends() const { return blocking_sends_; }
   /// Time of the sum of the group's gradients; 0 where one worker alone has them.
   [[nodiscard]] double all_reduce(ParameterGroupId group) const {
@@ -134,9 +150,29 @@ class CostTable {
   [[nodiscard]] const AllReduceOptions& sums() const { return sums_; }
 
  private:
+  [[nodiscard]] double copies(const Op& op) const {
+    if (copies_.empty() || op.kind == OpKind::BackwardWeight) return 0;
+    const std::size_t stage = op.replica.index() * durations_.size() / kOpKinds + op.stage.index();
+    return copies_[2 * stage + (op.kind == OpKind::Forward ? 0 : 1)];
+  }
+  /// In link_times_ and delays_.
+  [[nodiscard]] std::size_t message_index(const Op& made) const {
+    const bool onward = made.kind == OpKind::Forward;
+    const std::size_t boundary = made.stage.index() - (onward ? 0 : 1);
+    if (delays_.empty()) return boundary;
+    const std::size_t boundaries = durations_.size() / kOpKinds - 1;
+    return 2 * (made.replica.index() * boundaries + boundary) + (onward ? 0 : 1);
+  }
+  void add_links(const Schedule& schedule, const LinkCosts& links);
+  void add_copies(const Schedule& schedule, const LinkCosts& links);
+  void add_matrix(const Schedule& schedule, const LinkCosts& links);
+
   std::vector<double> durations_;       // [stage][kind]
   std::vector<double> recomputations_;  // [stage]; empty without
-  std::vector<double> link_times_;      // [boundary]; empty without links
+  std::vector<double> link_times_;      // [boundary], or [replica][boundary][onward, back] as delays_; empty without
+                                        // links
+  std::vector<double> delays_;          // [replica][boundary][onward, back]; empty: delay_
+  std::vector<double> copies_;          // [replica][stage][forward, gradient]: of what the op needs and what it makes
   std::vector<double> all_reduces_;     // [parameter group]
   AllReduceOptions sums_;
   std::vector<double> optimizer_;

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "schedule/json_value.h"
+#include "simulate/link_matrix.h"
 
 namespace chimera {
 namespace {
@@ -23,16 +24,25 @@ StageCosts read_stage(const JsonValue& value) {
   return costs;
 }
 
+constexpr const char* kBoundary = "boundary between stages";
+
 LinkCosts read_links(const JsonValue& value, std::int64_t stages) {
   LinkCosts costs;
+  if (value.has("copies")) costs.copies = value.field("copies").numbers(stages - 1, kBoundary);
+  if (value.has("alphas")) {
+    value.expect_object({"alphas", "betas", "bytes", "copies"});
+    costs.matrix = read_link_matrix(value);
+    if (costs.matrix->needs_bytes()) costs.bytes = value.field("bytes").numbers(stages - 1, kBoundary);
+    return costs;
+  }
   costs.alpha = value.number("alpha");
   if (value.has("seconds")) {
-    value.expect_object({"alpha", "seconds"});
-    costs.seconds = value.field("seconds").numbers(stages - 1, "boundary between stages");
+    value.expect_object({"alpha", "seconds", "copies"});
+    costs.seconds = value.field("seconds").numbers(stages - 1, kBoundary);
   } else {
-    value.expect_object({"alpha", "beta", "bytes", "seconds"});
+    value.expect_object({"alpha", "beta", "bytes", "seconds", "alphas", "copies"});
     costs.beta = value.number("beta");
-    costs.bytes = value.field("bytes").numbers(stages - 1, "boundary between stages");
+    costs.bytes = value.field("bytes").numbers(stages - 1, kBoundary);
   }
   return costs;
 }
@@ -90,8 +100,17 @@ OrderedJson all_reduce_json(const AllReduceCosts& costs) {
 }
 
 OrderedJson links_json(const LinkCosts& costs) {
-  if (!costs.seconds.empty()) return {{"alpha", costs.alpha}, {"seconds", costs.seconds}};
-  return {{"alpha", costs.alpha}, {"beta", costs.beta}, {"bytes", costs.bytes}};
+  OrderedJson json;
+  if (costs.matrix) {
+    json["alphas"] = costs.matrix->alphas;
+    if (costs.matrix->needs_bytes()) json.update({{"betas", costs.matrix->betas}, {"bytes", costs.bytes}});
+  } else if (costs.seconds.empty()) {
+    json = {{"alpha", costs.alpha}, {"beta", costs.beta}, {"bytes", costs.bytes}};
+  } else {
+    json = {{"alpha", costs.alpha}, {"seconds", costs.seconds}};
+  }
+  if (!costs.copies.empty()) json["copies"] = costs.copies;
+  return json;
 }
 
 OrderedJson memory_json(const std::vector<StageMemory>& stages) {

@@ -26,11 +26,11 @@ class Links {
   /// The message with the result of `made`, which is ready at that time. Requires from != to.
   Transfer send(std::size_t from, std::size_t to, const Op& made, double ready) {
     const double link_time = costs_.link_time(made);
-    if (link_time == 0) return {ready, ready + costs_.delay()};
+    if (link_time == 0) return {ready, ready + costs_.delay(made)};
     double& free = free_[(static_cast<std::uint64_t>(from) << 32) | to];
     const double sent = ready > free ? ready : free;
     free = sent + link_time;
-    return {sent, free + costs_.delay()};
+    return {sent, free + costs_.delay(made)};
   }
 
  private:

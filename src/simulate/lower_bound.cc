@@ -64,7 +64,7 @@ double busiest(const Schedule& schedule, const CostTable& costs) {
   double most = 0;
   for (const auto& ops : schedule.workers) {
     double work = 0;
-    for (const Op& op : ops) work += costs.least_duration(op.kind, op.stage);
+    for (const Op& op : ops) work += costs.least_duration(op);
     most = std::max(most, work);
   }
   return most;
@@ -101,15 +101,17 @@ class Flow {
     const auto& row = schedule_.placement.worker_of[replica_.index()];
     return row[stage] != row[stage + 1];
   }
-  /// Time and, on a link of its own, spacing of the messages over the boundary behind `stage`.
-  [[nodiscard]] Progression message(std::size_t stage) const {
+  [[nodiscard]] Op op_of(std::size_t stage, OpKind kind) const {
+    return {kind, replica_, StageId(static_cast<std::int64_t>(stage)), {}};
+  }
+  /// Time and, on a link of its own, spacing of the messages over the boundary behind `stage`: activations onward, or
+  /// gradients back.
+  [[nodiscard]] Progression message(std::size_t stage, bool onward) const {
     if (!crosses(stage)) return {};
-    const Op made{OpKind::Forward, replica_, StageId(static_cast<std::int64_t>(stage)), {}};
+    const Op made = onward ? op_of(stage, OpKind::Forward) : op_of(stage + 1, OpKind::BackwardInput);
     return {costs_.message_time(made), costs_.link_time(made)};
   }
-  [[nodiscard]] double duration(std::size_t stage, OpKind kind) const {
-    return costs_.duration(kind, StageId(static_cast<std::int64_t>(stage)));
-  }
+  [[nodiscard]] double duration(std::size_t stage, OpKind kind) const { return costs_.duration(op_of(stage, kind)); }
   /// The recomputation in its B or I, before it needs the gradient.
   [[nodiscard]] double recomputation(std::size_t stage) const {
     return costs_.recomputation(OpKind::Backward, StageId(static_cast<std::int64_t>(stage)));
@@ -129,10 +131,10 @@ class Flow {
     filled.count = counts_[stage][static_cast<std::size_t>(kind)];
     const bool on = kind == OpKind::Forward && stage + 1 < classes_.size();
     const bool back = gives_input_gradient(kind) && stage > 0;
-    if (costs_.blocking_sends() && (on || back)) filled.block = message(on ? stage : stage - 1).first;
+    if (costs_.blocking_sends() && (on || back)) filled.block = message(on ? stage : stage - 1, on).first;
     // The two messages of a pair are sent at once, so that its worker waits for half of both at least.
     const double waited = costs_.pairs() == Pairs::Together ? filled.block / 2 : filled.block;
-    filled.body = costs_.least_duration(kind, StageId(static_cast<std::int64_t>(stage))) + waited;
+    filled.body = costs_.least_duration(op_of(stage, kind)) + waited;
   }
 
   /// What comes after an op of that duration whose start is `start`, and a message. `early`: the part of the op that is
@@ -148,7 +150,7 @@ class Flow {
     Progression heads;
     for (std::size_t s = 0; s <= last; ++s) {
       at(s, OpKind::Forward).heads = spaced(heads, at(s, OpKind::Forward).body);
-      heads = after(heads, duration(s, OpKind::Forward), s < last ? message(s) : Progression{});
+      heads = after(heads, duration(s, OpKind::Forward), s < last ? message(s, true) : Progression{});
     }
     for (std::size_t s = last + 1; s-- > 0;) {
       // When the gradient is there and the forward has run again, which it does after its first run.
@@ -159,7 +161,7 @@ class Flow {
         at(s, kind).heads = spaced({heads.first - again, heads.step}, at(s, kind).body);
       const Progression split = after(heads, duration(s, OpKind::BackwardInput), {}, again);
       at(s, OpKind::BackwardWeight).heads = spaced(split, duration(s, OpKind::BackwardWeight));
-      heads = after(heads, gradient_duration(s), s > 0 ? message(s - 1) : Progression{}, again);
+      heads = after(heads, gradient_duration(s), s > 0 ? message(s - 1, false) : Progression{}, again);
     }
   }
 
@@ -179,11 +181,12 @@ class Flow {
       const Progression least = has(s, OpKind::Backward) ? longer(onward, done) : longer(onward, weight);
       const bool is_last = s + 1 == classes_.size();
       // Only the last stage has to run its forward again after what comes before the op, which is that forward.
-      onward = after(least, gradient_duration(s), is_last ? Progression{} : message(s), is_last ? 0 : recomputation(s));
+      onward = after(least, gradient_duration(s), is_last ? Progression{} : message(s, false),
+                     is_last ? 0 : recomputation(s));
     }
     for (std::size_t s = classes_.size(); s-- > 0;) {
       give_tails(at(s, OpKind::Forward), onward);
-      onward = after(onward, duration(s, OpKind::Forward), s > 0 ? message(s - 1) : Progression{});
+      onward = after(onward, duration(s, OpKind::Forward), s > 0 ? message(s - 1, true) : Progression{});
     }
   }
 

@@ -68,6 +68,7 @@ class CoresRun {
     double free = 0;           // since when it has nothing running
     bool busy = false;
     std::size_t sending = 0;                                 // blocking messages whose arrival is not known yet
+    double sent = 0;                                         // when the last of those that are known arrives
     std::size_t launched = 0;                                // sums of this step
     bool ended_ops = false;                                  // of this step, so that all are launched
     std::optional<std::size_t> update_after = std::nullopt;  // asynchronous: the op whose update is to come
@@ -273,16 +274,19 @@ class CoresRun {
 
   void end_message(OpIndex made, double now) {
     const std::size_t from = table_.worker(made);
-    arrived_[made] = now + costs_.delay();
-    if (costs_.blocking_sends() && --workers_[from].sending == 0) workers_[from].free = now + costs_.delay();
+    Worker& sender = workers_[from];
+    arrived_[made] = now + costs_.delay(table_.op(made));
+    sender.sent = std::max(sender.sent, arrived_[made]);
+    if (costs_.blocking_sends() && --sender.sending == 0) sender.free = sender.sent;
     const std::optional<OpIndex> next = queues_.pop(from, consuming_worker(made));
     if (next) begin_message(*next, now);
   }
 
   void send(OpIndex index, const Op& op, std::size_t w, double now) {
-    arrived_[index] = now + costs_.delay();  // for an op on a worker that its placement does not say
     const OpIndex consumer = table_.consumer(op);
-    if (consumer == kNoOp || table_.worker(consumer) == w) return;
+    if (consumer == kNoOp) return;
+    arrived_[index] = now + costs_.delay(op);  // for an op on a worker that its placement does not say
+    if (table_.worker(consumer) == w) return;
     if (contends_ && costs_.link_time(op) > 0) {
       arrived_[index] = kNever;
       if (costs_.blocking_sends()) {

@@ -52,7 +52,7 @@ class StepRun {
   double arrival(OpIndex made, std::size_t worker) {
     const std::size_t maker = table_.worker(made);
     if (maker == worker) return timed(made, maker).end;
-    return arrived_.empty() ? timed(made, maker).end + costs_.delay() : arrived_[made];
+    return arrived_.empty() ? timed(made, maker).end + costs_.delay(table_.op(made)) : arrived_[made];
   }
 
   /// Times an op, or a pair: `ops`, from `index` on.
@@ -78,9 +78,10 @@ class StepRun {
   }
 
   void send(OpIndex index, const Op& op, std::size_t worker, double ready) {
-    arrived_[index] = ready + costs_.delay();  // for an op on a worker that its placement does not say
     const OpIndex consumer = table_.consumer(op);
-    if (consumer == kNoOp || table_.worker(consumer) == worker) return;
+    if (consumer == kNoOp) return;
+    arrived_[index] = ready + costs_.delay(op);  // for an op on a worker that its placement does not say
+    if (table_.worker(consumer) == worker) return;
     arrived_[index] = links_.send(worker, table_.worker(consumer), op, ready).arrived;
     if (costs_.blocking_sends()) free_[worker] = std::max(free_[worker], arrived_[index]);
   }

@@ -42,6 +42,24 @@ TEST(CostsJsonTest, APairHasATimeOfItsOwn) {
   EXPECT_THAT(refusal(with(R"(, "pair": -1)")), ::testing::HasSubstr("pair: expected a finite number of 0 or more"));
 }
 
+TEST(CostsJsonTest, LinksHaveCopiesAtTheirEndsAndKinds) {
+  const CostModel costs =
+      read(with(R"(, "links": {"alphas": [[0, 1], [2, 0]], "betas": [[0, 3], [4, 0]], "bytes": [5], "copies": [6]})"));
+  EXPECT_EQ(costs.links->matrix->alphas[1][0], 2);
+  EXPECT_EQ(costs.links->matrix->betas[0][1], 3);
+  EXPECT_EQ(costs.links->bytes, std::vector<double>{5});
+  EXPECT_EQ(costs.links->copies, std::vector<double>{6});
+  EXPECT_EQ(costs_to_json(read(costs_to_json(costs))), costs_to_json(costs));
+  EXPECT_EQ(read(with(R"(, "links": {"alpha": 1, "beta": 2, "bytes": [3], "copies": 7})")).links->copies,
+            std::vector<double>{7});
+  EXPECT_THAT(refusal(with(R"(, "links": {"alphas": [[0, 1], [2]]})")),
+              ::testing::HasSubstr("costs.json: links.alphas[1]: "));
+  EXPECT_THAT(refusal(with(R"(, "links": {"alphas": [[0, 1], [2, 0]], "betas": [[0]]})")),
+              ::testing::HasSubstr("links.betas: 1 rows, where alphas has 2"));
+  EXPECT_THAT(refusal(with(R"(, "links": {"alphas": [[0, 1], [2, 0]], "betas": [[0, 1], [2, 0]]})")),
+              ::testing::HasSubstr("'bytes' is missing"));
+}
+
 TEST(CostsJsonTest, ReadsWhatItWrites) {
   const std::string text = with(R"(, "links": {"alpha": 1, "beta": 2, "bytes": [3]},
       "all_reduce": {"seconds": [0.1, 0.7], "tied": 0.25}, "optimizer": [8, 9], "recompute": 10,

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "core/error.h"
+#include "simulate/shared_cores.h"
 #include "simulate/simulate.h"
 #include "support/schedules.h"
 
@@ -20,6 +22,13 @@ std::vector<double> starts(const WorkerTimeline& worker) {
   std::vector<double> times;
   for (const TimedOp& op : worker.ops) times.push_back(op.start);
   return times;
+}
+
+void expect_alike(const Timeline& one, const Timeline& other) {
+  EXPECT_EQ(one.makespan, other.makespan);
+  EXPECT_EQ(one.lower_bound, other.lower_bound);
+  for (std::size_t w = 0; w < one.workers.size(); ++w)
+    EXPECT_EQ(starts(one.workers[w]), starts(other.workers[w])) << "worker " << w;
 }
 
 TEST(LinksTest, CarryOneMessageAtATime) {
@@ -64,6 +73,95 @@ TEST(LinksTest, BlockingSendsHoldTheSender) {
   const Timeline timeline = simulate(schedule, costs);
   EXPECT_EQ(starts(timeline.workers[0]), (std::vector<double>{0, 3, 10, 13}));
   EXPECT_EQ(starts(timeline.workers[1]), (std::vector<double>{3, 6, 7, 10}));
+}
+
+TEST(LinksTest, CopiesTakeTheComputeOfBothEnds) {
+  const Schedule schedule = find_generator("gpipe").generate({2, 2});
+  CostModel costs = with_links(schedule, 4, 0);
+  costs.links->copies = {0.5};
+  const Timeline timeline = simulate(schedule, costs);
+  // Forwards of 1.5 leave at 1.5 and 3, arrive at 5.5 and 9.5, and take 0.5 more there; gradients likewise.
+  EXPECT_EQ(starts(timeline.workers[0]), (std::vector<double>{0, 1.5, 16.5, 20.5}));
+  EXPECT_EQ(starts(timeline.workers[1]), (std::vector<double>{5.5, 9.5, 11, 12.5}));
+  EXPECT_EQ(timeline.makespan, 22);
+  EXPECT_EQ(timeline.workers[0].busy, 6);
+  expect_alike(simulate_on_cores(schedule, costs, {.cores = 2}), timeline);
+}
+
+TEST(LinksTest, CopiesOfHalfMicroBatchesTakeHalf) {
+  Schedule schedule = find_generator("gpipe").generate({2, 1});
+  schedule.micro_batch_scale = 0.5;
+  CostModel costs = with_links(schedule, 0, 0);
+  costs.links->copies = {2};
+  EXPECT_EQ(simulate(schedule, costs).makespan, 4 * (0.5 + 1));
+}
+
+TEST(LinksTest, RecomputationComesBeforeTheCopyOfTheGradient) {
+  const Schedule schedule = find_generator("gpipe").generate({2, 1});
+  CostModel costs = with_links(schedule, 0, 3);
+  costs.links->copies = {1};
+  costs.recompute = {4, 0};
+  // F 0..2, arrives at 5, F 5..7, B 7..9, arrives at 12; the forward runs again at 8, then the copy and the B.
+  const Timeline timeline = simulate(schedule, costs);
+  EXPECT_EQ(starts(timeline.workers[0]), (std::vector<double>{0, 8}));
+  EXPECT_EQ(timeline.makespan, 14);
+}
+
+TEST(LinksTest, EveryPairOfWorkersMayHaveALinkOfItsOwn) {
+  const Schedule schedule = find_generator("chimera").generate({2, 2});
+  CostModel costs = with_links(schedule, 0, 0);
+  costs.links = LinkCosts{.bytes = {10}};
+  costs.links->matrix = LinkMatrix{{{9, 1}, {0.5, 9}}, {{9, 0.1}, {0.05, 9}}};
+  // The down replica's activations and the up one's gradients go from worker 0 to 1 in 2, the others back in 1.
+  const Timeline timeline = simulate(schedule, costs);
+  EXPECT_EQ(starts(timeline.workers[0]), (std::vector<double>{0, 2, 3, 6}));
+  EXPECT_EQ(starts(timeline.workers[1]), (std::vector<double>{0, 3, 4, 6}));
+  EXPECT_EQ(timeline.makespan, 7);
+  EXPECT_LE(timeline.lower_bound, 7);
+  expect_alike(simulate_on_cores(schedule, costs, {.cores = 2}), timeline);
+}
+
+TEST(LinksTest, MatricesWithoutBytesAreDelays) {
+  const Schedule schedule = find_generator("gpipe").generate({3, 2});
+  CostModel costs = CostModel::uniform(schedule, testing::costs(1, 1), /*latency=*/0.25);
+  costs.links = LinkCosts{.matrix = LinkMatrix{{{0, 1, 100}, {2, 0, 3}, {100, 4, 0}}}};
+  // On the first worker forwards end at 1 and 2; the way out is 1.25 + 1 + 3.25, the way back 4.25 + 1 + 2.25.
+  const Timeline timeline = simulate(schedule, costs);
+  EXPECT_EQ(starts(timeline.workers[2]), (std::vector<double>{6.5, 7.5, 8.5, 9.5}));
+  EXPECT_EQ(starts(timeline.workers[0]), (std::vector<double>{0, 1, 17, 18}));
+}
+
+TEST(LinksTest, AllLinksAlikeAreAMatrixOfOneNumber) {
+  for (const char* name : {"chimera", "1f1b", "interleaved-1f1b", "zb-v"}) {
+    SCOPED_TRACE(name);
+    const Schedule schedule = find_generator(name).generate({4, 8});
+    CostModel costs = with_links(schedule, 0.5, 0.25);
+    const Timeline alike = simulate(schedule, costs);
+    const LinkCosts uniform = *costs.links;
+    const auto all = [](double value) { return std::vector<std::vector<double>>(4, std::vector<double>(4, value)); };
+    costs.links = LinkCosts{.bytes = uniform.bytes, .matrix = LinkMatrix{all(uniform.alpha), all(uniform.beta)}};
+    expect_alike(simulate(schedule, costs), alike);
+  }
+}
+
+TEST(LinksTest, RefusesMatricesOfOtherShapes) {
+  const Schedule schedule = find_generator("gpipe").generate({2, 1});
+  CostModel costs = CostModel::uniform(schedule, testing::costs(1, 1));
+  const auto refusal = [&](const LinkMatrix& matrix, const std::vector<double>& bytes) -> std::string {
+    costs.links = LinkCosts{.bytes = bytes, .matrix = matrix};
+    try {
+      (void)simulate(schedule, costs);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "simulated";
+  };
+  EXPECT_EQ(refusal({{{0, 1, 1}, {1, 0, 1}, {1, 1, 0}}}, {}), "links: alphas: 3 rows where the schedule has 2 workers");
+  EXPECT_EQ(refusal({{{0, 1}, {1}}}, {}), "links: alphas, row 1: 1 entries where the schedule needs 2");
+  EXPECT_EQ(refusal({{{0, -1}, {1, 0}}}, {}), "links: alphas, row 0 [1]: -1 is not a finite number of 0 or more");
+  EXPECT_EQ(refusal({{{0, 1}, {1, 0}}, {{0, 1}}}, {1}), "links: betas: 1 rows where the schedule has 2 workers");
+  EXPECT_EQ(refusal({{{0, 1}, {1, 0}}, {{0, 1}, {1, 0}}}, {}),
+            "links: bytes, which betas need: 0 entries where the schedule needs 1");
 }
 
 TEST(LinksTest, StagesOnOneWorkerSendNothing) {

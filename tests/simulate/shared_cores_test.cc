@@ -27,7 +27,10 @@ CostModel rich_costs(const Schedule& schedule) {
     costs.recompute.push_back(s % 2 == 0 ? 0.3 : 0);
   }
   costs.latency = 0.05;
-  costs.links = LinkCosts{.alpha = 0.01, .beta = 0.02, .bytes = std::vector<double>(stages - 1, 3.0)};
+  costs.links = LinkCosts{.alpha = 0.01,
+                          .beta = 0.02,
+                          .bytes = std::vector<double>(stages - 1, 3.0),
+                          .copies = std::vector<double>(stages - 1, 0.07)};
   return costs;
 }
 

@@ -1,0 +1,147 @@
+#include "simulate/link_matrix.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "core/parse_number.h"
+
+namespace chimera {
+namespace {
+
+using Rows = std::vector<std::vector<double>>;
+
+constexpr std::int64_t kMostWorkers = 4096;  // a row of the file for each pair of them
+
+Rows read_rows(const JsonValue& value, std::optional<std::size_t> workers) {
+  const std::vector<JsonValue> rows = value.list();
+  if (workers && rows.size() != *workers)
+    value.fail(fmt::format("{} rows, where alphas has {}", rows.size(), *workers));
+  Rows result;
+  for (const JsonValue& row : rows) {
+    std::vector<double>& numbers = result.emplace_back();
+    for (const JsonValue& entry : row.list(static_cast<std::int64_t>(rows.size()), "worker"))
+      numbers.push_back(entry.number());
+  }
+  return result;
+}
+
+/// A line of CSV.
+struct Pair {
+  std::int64_t from = 0;
+  std::int64_t to = 0;
+  double alpha = 0;
+  double beta = 0;
+};
+
+class CsvLinks {
+ public:
+  CsvLinks(const std::string& text, const std::string& source) : lines_(text), source_(source) {}
+
+  LinkMatrix run() {
+    std::string line;
+    if (!next(line) || (line != "from,to,alpha,beta" && line != "from,to,alpha"))
+      fail("expected the line 'from,to,alpha,beta' or 'from,to,alpha', or a JSON object");
+    columns_ = line == "from,to,alpha" ? 3 : 4;
+    while (next(line)) {
+      if (!line.empty()) pairs_.push_back(read_pair(line));
+    }
+    return matrix();
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const {
+    throw ConfigError(fmt::format("{}: line {}: {}", source_, line_, what));
+  }
+
+  bool next(std::string& line) {
+    ++line_;
+    if (!std::getline(lines_, line)) return false;
+    if (line.ends_with('\r')) line.pop_back();
+    return true;
+  }
+
+  Pair read_pair(const std::string& line) const {
+    std::vector<std::string> cells;
+    std::stringstream rest(line);
+    for (std::string cell; std::getline(rest, cell, ',');) cells.push_back(cell);
+    if (cells.size() != columns_) fail(fmt::format("{} cells where there should be {}", cells.size(), columns_));
+    Pair pair{worker(cells[0]), worker(cells[1]), seconds(cells[2]), columns_ == 4 ? seconds(cells[3]) : 0};
+    if (pair.from == pair.to) fail(fmt::format("worker {} has no link to itself", pair.from));
+    return pair;
+  }
+
+  std::int64_t worker(const std::string& cell) const {
+    const auto number = parse_number<std::int64_t>(cell);
+    if (!number || *number < 0 || *number >= kMostWorkers)
+      fail(fmt::format("'{}' is no worker, 0 to {}", cell, kMostWorkers - 1));
+    return *number;
+  }
+
+  double seconds(const std::string& cell) const {
+    const auto number = parse_number<double>(cell);
+    if (!number || !(*number >= 0 && *number <= JsonValue::kMost))
+      fail(fmt::format("'{}' is not a finite number of 0 or more", cell));
+    return *number;
+  }
+
+  [[nodiscard]] LinkMatrix matrix() const {
+    std::int64_t workers = 0;
+    for (const Pair& pair : pairs_) workers = std::max({workers, pair.from + 1, pair.to + 1});
+    const auto count = static_cast<std::size_t>(workers);
+    const Rows unknown(count, std::vector<double>(count, -1));
+    LinkMatrix links{unknown, columns_ == 4 ? unknown : Rows{}};
+    for (const Pair& pair : pairs_) put(pair, links);
+    for (std::size_t from = 0; from < count; ++from) {
+      for (std::size_t to = 0; to < count; ++to) {
+        if (from != to && links.alphas[from][to] < 0)
+          throw ConfigError(fmt::format("{}: no line for the link from worker {} to {}", source_, from, to));
+      }
+      links.alphas[from][from] = 0;
+      if (columns_ == 4) links.betas[from][from] = 0;
+    }
+    return links;
+  }
+
+  void put(const Pair& pair, LinkMatrix& links) const {
+    const auto from = static_cast<std::size_t>(pair.from);
+    const auto to = static_cast<std::size_t>(pair.to);
+    if (links.alphas[from][to] >= 0)
+      throw ConfigError(fmt::format("{}: two lines for the link from worker {} to {}", source_, from, to));
+    links.alphas[from][to] = pair.alpha;
+    if (columns_ == 4) links.betas[from][to] = pair.beta;
+  }
+
+  std::istringstream lines_;
+  const std::string& source_;
+  std::int64_t line_ = 0;
+  std::size_t columns_ = 0;
+  std::vector<Pair> pairs_;
+};
+
+}  // namespace
+
+LinkMatrix read_link_matrix(const JsonValue& value) {
+  LinkMatrix links{read_rows(value.field("alphas"), std::nullopt)};
+  if (value.has("betas")) links.betas = read_rows(value.field("betas"), links.alphas.size());
+  return links;
+}
+
+LinkMatrix links_from_text(const std::string& text, const std::string& source) {
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string::npos || text[first] != '{') return CsvLinks(text, source).run();
+  const nlohmann::json json = parse_json(text, source);
+  const JsonValue root(json, source);
+  root.expect_object({"alphas", "betas"});
+  return read_link_matrix(root);
+}
+
+}  // namespace chimera
