@@ -2,9 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 
-#include "plan/machine.h"
+#include "plan/predict.h"
 
 namespace chimera {
 namespace {
@@ -47,6 +48,42 @@ TEST(MachineLibraryTest, TheP100TakesThePublishedTimes) {
   EXPECT_DOUBLE_EQ(time.forward, 4.50e-3);
   EXPECT_DOUBLE_EQ(time.input_gradient + time.weight_gradient, 7.65e-3);
   EXPECT_EQ(machine.workers_per_node, 1);
+}
+
+/// A row of what NVIDIA publishes of BERT-large in float32 on one server (the profile's `sources` say where).
+struct PublishedThroughput {
+  std::int64_t gpus;
+  std::int64_t sequence;
+  std::int64_t micro_batch_size;
+  double sequences_per_second;
+};
+
+TEST(MachineLibraryTest, TheV100TrainsAsFastAsPublished) {
+  PlanProblem problem;
+  problem.model = find_model("bert-large");
+  problem.machine = read_machine(CHIMERA_SOURCE_DIR "/machines/v100-nvlink.json");
+  problem.memory_bytes = problem.machine.memory_bytes;
+  const auto error = [&](const PublishedThroughput& row) {
+    problem.workers = row.gpus;
+    problem.mini_batch = row.gpus * row.micro_batch_size;
+    problem.workload.sequence = row.sequence;
+    const Candidate candidate{.schedule = "1f1b",
+                              .shape = {.stages = 1, .micro_batches = 1},
+                              .data_parallel = row.gpus,
+                              .micro_batch_size = row.micro_batch_size};
+    return std::abs(Predictor(problem).predict(candidate).sequences_per_second / row.sequences_per_second - 1);
+  };
+  for (const PublishedThroughput& fitted : {PublishedThroughput{1, 128, 8, 23.9}, {1, 128, 32, 36.3}})
+    EXPECT_LT(error(fitted), 0.002) << fitted.micro_batch_size;
+  for (const PublishedThroughput& row : {PublishedThroughput{4, 128, 8, 86.9},
+                                         {8, 128, 8, 167.8},
+                                         {4, 128, 32, 141.5},
+                                         {8, 128, 32, 281.3},
+                                         {1, 512, 4, 6.9},
+                                         {4, 512, 4, 26.4},
+                                         {8, 512, 4, 52.4}}) {
+    EXPECT_LT(error(row), 0.1) << row.gpus << " GPUs, sequences of " << row.sequence;
+  }
 }
 
 }  // namespace
