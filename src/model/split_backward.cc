@@ -1,6 +1,7 @@
 #include "model/split_backward.h"
 
 #include <ATen/ATen.h>
+#include <c10/util/intrusive_ptr.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/engine.h>
@@ -11,6 +12,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <type_traits>
 #include <typeinfo>
 #include <unordered_map>
 #include <utility>
@@ -29,6 +31,15 @@ using torch::autograd::Node;
 using torch::autograd::variable_list;
 using NodePointer = decltype(Edge::function);  // a shared or an intrusive one, by the version of torch
 using TensorFunction = std::function<at::Tensor(const at::Tensor&)>;
+
+template <typename Made, typename... Arguments>
+NodePointer make_node(Arguments&&... arguments) {
+  if constexpr (std::is_same_v<NodePointer, std::shared_ptr<Node>>) {
+    return std::make_shared<Made>(std::forward<Arguments>(arguments)...);
+  } else {
+    return c10::make_intrusive<Made>(std::forward<Arguments>(arguments)...);
+  }
+}
 
 /// Which nodes of a graph lie on a way from its root to `target`.
 class Path {
@@ -170,7 +181,7 @@ class ParameterFeeder {
     } else {
       node_->del_post_hook(post_hook_);
       if (seen_->empty()) return;  // I did not come here
-      start.edges.emplace_back(NodePointer(new KnownGradients(*node_, std::move(*seen_))), 0);
+      start.edges.emplace_back(make_node<KnownGradients>(*node_, std::move(*seen_)), 0);
       start.gradients.push_back(KnownGradients::start());
     }
   }
