@@ -34,18 +34,24 @@ std::string times_file(const std::string& folder) { return folder + "/times.json
 
 /// What rank 0 measured, for the launcher.
 void write_times(const std::string& folder, const GridTimes& times) {
-  nlohmann::json machines = nlohmann::json::array();
-  for (const MachineProfile& machine : times.machines) machines.push_back(to_json(machine));
-  std::ofstream(times_file(folder)) << nlohmann::json{{"seconds", times.seconds}, {"machines", machines}};
+  const auto texts = [](const std::vector<MachineProfile>& machines) {
+    nlohmann::json list = nlohmann::json::array();
+    for (const MachineProfile& machine : machines) list.push_back(to_json(machine));
+    return list;
+  };
+  std::ofstream(times_file(folder)) << nlohmann::json{
+      {"seconds", times.seconds}, {"machines", texts(times.machines)}, {"on_sockets", texts(times.on_sockets)}};
 }
 
 GridTimes read_times(const std::string& folder) {
   const auto json = nlohmann::json::parse(std::ifstream(times_file(folder)));
-  GridTimes times{json.at("seconds").get<std::vector<std::vector<double>>>(), {}};
-  for (const auto& machine : json.at("machines")) {
-    times.machines.push_back(machine_from_json(machine.get<std::string>(), "the measured profile"));
-  }
-  return times;
+  const auto profiles = [&](const char* name) {
+    std::vector<MachineProfile> machines;
+    for (const auto& machine : json.at(name))
+      machines.push_back(machine_from_json(machine.get<std::string>(), "the measured profile"));
+    return machines;
+  };
+  return {json.at("seconds").get<std::vector<std::vector<double>>>(), profiles("machines"), profiles("on_sockets")};
 }
 
 int measure_as_rank(const ValidationFlags& flags, const RankEnvironment& rank) {

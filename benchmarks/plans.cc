@@ -145,11 +145,12 @@ std::vector<Measured> measure(const Options& options, const Problem& problem, co
                                        .share_memory = problem.share_memory});
   Predictor predictor(plan_problem(problem, profiled(options, problem, *transport, rank.rank)));
   const Plan plan = make_plan(predictor, {.schedules = problem.schedules, .top = 0});
-  std::vector<TrainOptions> runs;
-  for (const RankedCandidate& each : plan.ranked) runs.push_back(train_options(options, problem, each.candidate));
+  std::vector<ContestRun> runs;
+  for (const RankedCandidate& each : plan.ranked)
+    runs.emplace_back(train_options(options, problem, each.candidate), problem.share_memory);
   Lockstep ranks(*transport, rank.rank, profile_ranks({}, available_cores()).computing);
   SpeedGauge gauge(ranks, {{"gpt2-mini", 2}});
-  StepContest contest(ranks, rank.world_size, gauge, runs, meeting, problem.share_memory);
+  StepContest contest(ranks, rank.world_size, gauge, runs, meeting);
   contest.round();
   contest.forget();
   for (std::int64_t round = 0; round < options.rounds; ++round) contest.round();

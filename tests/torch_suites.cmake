@@ -7,6 +7,7 @@ set(torch_suites
   CanonicalTest
   CheckpointTest
   ClockOffsetTest
+  ContentionTest
   ContinuationTest
   ContinuedTextTest
   DataOrderTest

@@ -59,10 +59,11 @@ std::vector<Validated> run_validation(const ValidationOptions& options, const Me
     (void)predict(read_machine(options.machine), runs.front());  // what is wrong with it, now
   const GridTimes times = measure(runs);
   const MachineProfile machine = machine_of(options, times.machines);
+  const MachineProfile on_sockets = times.on_sockets.empty() ? machine : machine_of(options, times.on_sockets);
   const TemporaryFolder folder;
   std::vector<Validated> all;
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    const RunPrediction prediction = predict(machine, runs[i]);
+    const RunPrediction prediction = predict(runs[i].sockets ? on_sockets : machine, runs[i]);
     Validated one{runs[i], prediction.step_seconds, times.seconds[i], prediction.peak_bytes};
     count_tensors(options, folder, one);
     all.push_back(one);

@@ -19,8 +19,9 @@ struct ValidationOptions {
 
 /// What was measured of the grid's runs.
 struct GridTimes {
-  std::vector<std::vector<double>> seconds;  // [run][round] of a step, at the machine's median speed
-  std::vector<MachineProfile> machines;      // profiles taken between the rounds, if any, at that speed
+  std::vector<std::vector<double>> seconds;     // [run][round] of a step, at the machine's median speed
+  std::vector<MachineProfile> machines;         // profiles taken between the rounds, if any, at that speed
+  std::vector<MachineProfile> on_sockets = {};  // the same, with what sums over sockets take; perhaps none
 };
 using MeasureGrid = std::function<GridTimes(const std::vector<GridRun>&)>;
 

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "generate/default_schedule.h"
+#include "model_config/config.h"
 
 namespace chimera {
 namespace {
@@ -44,7 +46,43 @@ std::string row(const Validated& one) {
 
 std::string verdict(double value, double limit) { return value <= limit ? "met" : "NOT MET"; }
 
+/// Chimera and two groups of 1F1B, in which every stage has two copies.
+void add_sums(std::vector<GridRun>& grid) {
+  struct Shape {
+    const char* schedule;
+    std::int64_t stages;
+    std::int64_t data_parallel;
+  };
+  for (const auto& [model, vocabulary] : {std::pair{"gpt2-tiny", 32768}, {"gpt2-mini", 16384}}) {
+    for (const Shape& shape : {Shape{"chimera", 2, 1}, Shape{"chimera", 4, 1}, Shape{"1f1b", 2, 2}}) {
+      GridRun run{model, 1, shape.schedule, shape.stages, shape.stages};
+      run.data_parallel = shape.data_parallel;
+      run.sequence = 32;
+      run.vocabulary = vocabulary;
+      grid.insert(grid.end(), 2, run);
+      grid.back().sockets = true;
+    }
+  }
+}
+
+void add_attention(std::vector<GridRun>& grid) {
+  for (const char* schedule : kRepresentativeSchedules) {
+    for (const std::int64_t stages : {2, 4}) {
+      GridRun run{"gpt2-tiny", 1, schedule, stages, stages};
+      run.sequence = 1024;
+      grid.insert(grid.end(), 2, run);
+      grid.back().recomputes = true;
+    }
+  }
+}
+
 }  // namespace
+
+ModelConfig model_of(const GridRun& run) {
+  ModelOverrides overrides;
+  if (run.vocabulary > 0) overrides.vocabulary = run.vocabulary;
+  return with_overrides(find_model(run.model), overrides);
+}
 
 std::vector<GridRun> validation_grid() {
   std::vector<GridRun> grid;
@@ -60,32 +98,45 @@ std::vector<GridRun> validation_grid() {
       }
     }
   }
+  add_sums(grid);
+  add_attention(grid);
   return grid;
 }
 
 std::string in_words(const GridRun& run) {
-  return fmt::format("{} b {}, {} D {} N {}{}{}", run.model, run.micro_batch_size, run.schedule, run.stages,
-                     run.micro_batches, run.recomputes ? ", recompute" : "",
-                     run.transport == TransportKind::Threads ? ", threads" : "");
+  std::string words = fmt::format("{} b {}, {}", run.model, run.micro_batch_size, run.schedule);
+  if (run.data_parallel > 1) words += fmt::format(" W {}", run.data_parallel);
+  words += fmt::format(" D {} N {}", run.stages, run.micro_batches);
+  if (run.vocabulary > 0) words += fmt::format(", vocabulary {}", run.vocabulary);
+  if (run.sequence != kUsualSequence) words += fmt::format(", sequence {}", run.sequence);
+  if (run.recomputes) words += ", recompute";
+  if (run.transport == TransportKind::Threads) words += ", threads";
+  return run.sockets ? words + ", sockets" : words;
 }
 
 std::vector<std::string> training_flags(const GridRun& run) {
-  return {"--model",
-          run.model,
-          "--micro-batch-size",
-          std::to_string(run.micro_batch_size),
-          "--schedule",
-          run.schedule,
-          "--stages",
-          std::to_string(run.stages),
-          "--micro-batches",
-          std::to_string(run.micro_batches),
-          "--recompute",
-          run.recomputes ? "full" : "none",
-          "--transport",
-          to_text(run.transport),
-          "--threads",
-          "1"};
+  std::vector<std::string> flags = {"--model",
+                                    run.model,
+                                    "--micro-batch-size",
+                                    std::to_string(run.micro_batch_size),
+                                    "--schedule",
+                                    run.schedule,
+                                    "--stages",
+                                    std::to_string(run.stages),
+                                    "--micro-batches",
+                                    std::to_string(run.micro_batches),
+                                    "--recompute",
+                                    run.recomputes ? "full" : "none",
+                                    "--transport",
+                                    to_text(run.transport),
+                                    "--threads",
+                                    "1",
+                                    "--data-parallel",
+                                    std::to_string(run.data_parallel),
+                                    "--sequence",
+                                    std::to_string(run.sequence)};
+  if (run.vocabulary > 0) flags.insert(flags.end(), {"--vocabulary", std::to_string(run.vocabulary)});
+  return flags;
 }
 
 double Validated::time_error() const { return predicted_seconds / median(seconds) - 1; }
@@ -139,6 +190,10 @@ std::string to_json(const std::vector<Validated>& runs, const std::string& machi
                     {"micro_batch_size", one.run.micro_batch_size},
                     {"recompute", one.run.recomputes ? "full" : "none"},
                     {"transport", to_text(one.run.transport)},
+                    {"data_parallel", one.run.data_parallel},
+                    {"sequence", one.run.sequence},
+                    {"vocabulary", model_of(one.run).vocabulary},
+                    {"sockets", one.run.sockets},
                     {"predicted_seconds", one.predicted_seconds},
                     {"step_seconds", one.seconds},
                     {"predicted_bytes", one.predicted_bytes},

@@ -6,8 +6,11 @@
 #include <vector>
 
 #include "core/choices.h"
+#include "model_config/config.h"
 
 namespace chimera {
+
+inline constexpr std::int64_t kUsualSequence = 128;
 
 /// One training run of the grid.
 struct GridRun {
@@ -18,10 +21,19 @@ struct GridRun {
   std::int64_t micro_batches = 2;
   bool recomputes = false;
   TransportKind transport = TransportKind::Processes;
+  std::int64_t data_parallel = 1;
+  std::int64_t sequence = kUsualSequence;
+  std::int64_t vocabulary = 0;  // 0: the model's own
+  bool sockets = false;         // processes sum gradients over sockets, not in memory that they share
 };
 
+/// The run's model, with its vocabulary.
+[[nodiscard]] ModelConfig model_of(const GridRun& run);
+
 /// Four schedules (one of them with a split backward) on 2 and 4 workers with N = D and 2D, two shapes of models, with
-/// and without recomputation, as processes and as threads: 96 runs, as threads recompute nothing.
+/// and without recomputation, as processes and as threads: 96 runs, as threads recompute nothing. Then runs whose
+/// sums dominate: two models with large vocabularies on short sequences, N = D, three ways to have copies of stages, in
+/// shared memory and over sockets; and runs whose attention does: sequences of 1,024, all four schedules.
 [[nodiscard]] std::vector<GridRun> validation_grid();
 
 /// `gpt2-mini b 2, chimera D 4 N 8, recompute, threads`.

@@ -92,8 +92,10 @@ std::optional<EquationOne> equation_one(const Schedule& schedule, const Pipeline
   equation.backward *= part;
   if (schedule.workers.size() > 1) {
     equation.point_to_point = costs.latency;
-    if (costs.links)
-      equation.point_to_point += costs.links->alpha + mean_of(costs.links->times()) * schedule.micro_batch_scale;
+    if (costs.links) {
+      const double link = mean_of(costs.links->times()) + 2 * mean_of(costs.links->copies);
+      equation.point_to_point += costs.links->alpha + link * schedule.micro_batch_scale;
+    }
   }
   equation.critical = paper.critical_ops(shape, equation.forward > 0 ? equation.backward / equation.forward : 2);
   Sums(paper, schedule, shape, CostTable(schedule, costs), equation).run();

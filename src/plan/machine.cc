@@ -194,9 +194,10 @@ OrderedJson matrix_flops_json(const MachineProfile& machine) {
   return flops;
 }
 
+OrderedJson link_json(const LinkTimes& times) { return {{"alpha", times.alpha}, {"beta", times.beta}}; }
+
 OrderedJson links_json(const LinkProfile& links) {
-  const auto link = [](const LinkTimes& times) { return OrderedJson{{"alpha", times.alpha}, {"beta", times.beta}}; };
-  return {{"within_node", link(links.within_node)}, {"between_nodes", link(links.between_nodes)}};
+  return {{"within_node", link_json(links.within_node)}, {"between_nodes", link_json(links.between_nodes)}};
 }
 
 }  // namespace
@@ -226,7 +227,7 @@ MachineProfile machine_from_json(const std::string& text, const std::string& sou
                       "busy_delay",       "core_imbalance", "memory_bandwidth",
                       "sum_rank_loss",    "scale_loss",     "optimizer_seconds",
                       "matrix_flops",     "op_overhead",    "step_overhead",
-                      "contention"});
+                      "contention",       "message_copy"});
   if (root.text("format") != kFormat) root.field("format").fail(fmt::format("expected '{}'", kFormat));
   if (root.count("version") != kVersion) root.field("version").fail(fmt::format("expected {}", kVersion));
   MachineProfile machine;
@@ -247,6 +248,7 @@ MachineProfile machine_from_json(const std::string& text, const std::string& sou
   if (machine.score_traffic > 0 && machine.memory_bandwidth == 0) {
     root.field("kernels").field("score_traffic").fail("needs memory_bandwidth, bytes a second, to take time");
   }
+  if (root.has("message_copy")) machine.message_copy = read_link(root.field("message_copy"));
   if (root.has("contention")) machine.contention = read_contention(root.field("contention"));
   if (root.has("sum_rank_loss")) machine.sum_rank_loss = root.number("sum_rank_loss", kMostRatio);
   if (root.has("scale_loss")) machine.scale_loss = root.number("scale_loss", kMostRatio);
@@ -282,6 +284,7 @@ std::string to_json(const MachineProfile& machine) {
                             {"busy_delay", machine.busy_delay},
                             {"core_imbalance", machine.core_imbalance},
                             {"memory_bandwidth", machine.memory_bandwidth},
+                            {"message_copy", link_json(machine.message_copy)},
                             {"contention",
                              {{"ops_by_sums", machine.contention.ops_by_sums},
                               {"sums_by_ops", machine.contention.sums_by_ops},

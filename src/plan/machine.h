@@ -68,7 +68,11 @@ struct MachineProfile {
   std::vector<LayerTimes> layers = {};
   LinkProfile point_to_point = {};
   LinkProfile all_reduce = {};
-  /// What ops, messages and sums of one worker cost each other where each worker has a device of its own.
+  /// What a message of L bytes takes of its sender's and again of its receiver's compute, alpha + beta L: copies
+  /// through the host's memory, or the processor's work for sockets. It counts where workers have devices of their own,
+  /// and where no core is left for messages.
+  LinkTimes message_copy = {};
+  /// What ops, messages and sums of one worker cost each other where each worker has a device or core of its own.
   Contention contention = {};
   /// By what share beta of a sum grows with each doubling of its workers beyond two.
   double sum_rank_loss = 0;

@@ -24,6 +24,16 @@ void require_equal(const std::vector<MachineProfile>& machines, std::int64_t Mac
   }
 }
 
+LinkTimes mean_copy(const std::vector<MachineProfile>& machines) {
+  LinkTimes mean;
+  const auto count = static_cast<double>(machines.size());
+  for (const MachineProfile& machine : machines) {
+    mean.alpha += machine.message_copy.alpha / count;
+    mean.beta += machine.message_copy.beta / count;
+  }
+  return mean;
+}
+
 Contention mean_contention(const std::vector<MachineProfile>& machines) {
   Contention mean;
   const auto count = static_cast<double>(machines.size());
@@ -136,6 +146,7 @@ MachineProfile merge_machines(const std::vector<MachineProfile>& machines) {
   merged.busy_delay = mean_of(machines, &MachineProfile::busy_delay);
   merged.core_imbalance = mean_of(machines, &MachineProfile::core_imbalance);
   merged.memory_bandwidth = mean_of(machines, &MachineProfile::memory_bandwidth);
+  merged.message_copy = mean_copy(machines);
   merged.contention = mean_contention(machines);
   merged.sum_rank_loss = mean_of(machines, &MachineProfile::sum_rank_loss);
   merged.scale_loss = mean_of(machines, &MachineProfile::scale_loss);

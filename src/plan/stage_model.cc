@@ -132,11 +132,9 @@ class Builder {
       waits.*part = full(sums_.of(stage, part));
       return full(layers_.of(stage, part)) * slowest_core() + waits.*part;
     };
-    const std::size_t s = model_.costs.stages.size();
     const double more = full(machine_.op_overhead);
-    const double messages = messages_take_cores() ? (message_seconds(s) + message_seconds(s + 1)) / 2 : 0;
-    const double forward = sum(&LayerTime::forward) + messages;
-    const double input = sum(&LayerTime::input_gradient) + messages;
+    const double forward = sum(&LayerTime::forward);
+    const double input = sum(&LayerTime::input_gradient);
     const double weight = sum(&LayerTime::weight_gradient);
     model_.costs.stages.push_back({forward + more, input + weight + more, input + more, weight + more});
     recomputation_.push_back(sum(&LayerTime::recompute) + more);
@@ -172,16 +170,17 @@ class Builder {
   /// Whether sending and receiving, which the processor does, holds up ops: no core is left for it.
   [[nodiscard]] bool messages_take_cores() const {
     const std::int64_t workers = std::min(problem_.workers, machine_.workers_per_node);
-    return machine_.cores > 0 && !on_several_nodes() && 2 * workers * machine_.threads > machine_.cores;
+    return machine_.cores > 0 && 2 * workers * machine_.threads > machine_.cores;
   }
 
-  /// The mean, over replicas, of a message into that stage from the one before it: some workers hold both.
-  [[nodiscard]] double message_seconds(std::size_t stage) const {
-    if (stage == 0 || stage >= model_.costs.memory.size()) return 0;
-    double crossings = 0;
-    for (const auto& row : schedule_.placement.worker_of) crossings += row[stage - 1] != row[stage] ? 1 : 0;
-    const double each = full(link().alpha) + link().beta * model_.costs.memory[stage].boundary;
-    return each * crossings / static_cast<double>(schedule_.placement.worker_of.size());
+  /// What a message takes of the compute at each of its ends. Where nobody measured what it takes of cores that ops
+  /// need: half its time.
+  [[nodiscard]] LinkTimes copy() const {
+    const LinkTimes& measured = machine_.message_copy;
+    const bool is_measured = measured.alpha > 0 || measured.beta > 0;
+    if (machine_.cores > 0 && !messages_take_cores()) return {};
+    if (is_measured || machine_.cores == 0) return measured;
+    return on_several_nodes() ? LinkTimes{} : LinkTimes{link().alpha / 2, link().beta / 2};
   }
 
   /// Whether the workers on both sides of a boundary are on one node, in every replica and group.
@@ -210,12 +209,20 @@ class Builder {
   }
 
   void add_links() {
+    const LinkTimes at_ends = copy();
     LinkCosts costs;
     costs.alpha = link().alpha;
     costs.beta = link().beta;
-    if (messages_take_cores()) costs.alpha = costs.beta = 0;  // both ends' ops have the time
+    if (machine_.cores > 0) {  // a message's time, as it was measured, has what its ends do
+      costs.alpha = std::max(0.0, costs.alpha - 2 * at_ends.alpha);
+      costs.beta = std::max(0.0, costs.beta - 2 * at_ends.beta);
+    }
     if (shares_cores(problem_)) costs.alpha += machine_.busy_delay;
-    for (std::size_t s = 1; s < model_.costs.memory.size(); ++s) costs.bytes.push_back(model_.costs.memory[s].boundary);
+    for (std::size_t s = 1; s < model_.costs.memory.size(); ++s) {
+      costs.bytes.push_back(model_.costs.memory[s].boundary);
+      costs.copies.push_back(full(at_ends.alpha) + at_ends.beta * costs.bytes.back());
+    }
+    if (at_ends == LinkTimes{}) costs.copies.clear();
     if (on_several_nodes()) take_near_links(costs);
     model_.costs.links = costs;
   }

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
-#include <set>
+#include <memory>
 
 #include "core/cores.h"
 #include "plan/merge_machines.h"
 #include "profile/profiler.h"
 #include "profile/step_contest.h"
+#include "transport/gloo/gloo_transport.h"
 
 namespace chimera {
 namespace {
@@ -20,6 +20,9 @@ TrainOptions options_of(const GridRun& run, const std::string& data) {
   TrainOptions options;
   options.model = run.model;
   options.data = data;
+  if (run.vocabulary > 0) options.overrides.vocabulary = run.vocabulary;
+  options.sequence = run.sequence;
+  options.data_parallel = run.data_parallel;
   options.schedule = run.schedule;
   options.shape = {run.stages, run.micro_batches, 2};
   options.micro_batch_size = run.micro_batch_size;
@@ -30,33 +33,56 @@ TrainOptions options_of(const GridRun& run, const std::string& data) {
   return options;
 }
 
-std::vector<TrainOptions> all_options(const GridMeasurement& grid) {
-  std::vector<TrainOptions> all;
-  for (const GridRun& run : grid.runs) all.push_back(options_of(run, grid.data));
+std::vector<ContestRun> all_options(const GridMeasurement& grid) {
+  std::vector<ContestRun> all;
+  for (const GridRun& run : grid.runs) all.emplace_back(options_of(run, grid.data), !run.sockets);
   return all;
 }
 
+bool any_on_sockets(const GridMeasurement& grid) {
+  return std::ranges::any_of(grid.runs, [](const GridRun& run) { return run.sockets; });
+}
+
+/// The layers that runs have, and nothing else; those of the first runs come first.
+std::vector<ProfiledModel> profiled_models(const GridMeasurement& grid) {
+  std::vector<ProfiledModel> models;
+  for (const GridRun& run : grid.runs) {
+    const ProfiledModel own{model_of(run), run.sequence, {run.micro_batch_size}};
+    const auto known = std::ranges::find_if(
+        models, [&](const ProfiledModel& other) { return other.model == own.model && other.sequence == own.sequence; });
+    if (known == models.end()) {
+      models.push_back(own);
+    } else if (std::ranges::count(known->micro_batch_sizes, run.micro_batch_size) == 0) {
+      known->micro_batch_sizes.push_back(run.micro_batch_size);
+      std::ranges::sort(known->micro_batch_sizes);
+    }
+  }
+  return models;
+}
+
+/// The first few kinds of blocks: the gauge runs around every step.
 std::vector<GaugedBlocks> gauged_blocks(const GridMeasurement& grid) {
-  std::map<std::string, std::int64_t> models;
-  for (const GridRun& run : grid.runs) models[run.model] = run.micro_batch_size;
+  constexpr std::size_t kMost = 2;
   std::vector<GaugedBlocks> blocks;
-  for (const auto& [model, size] : models) blocks.push_back({model, size});
+  for (const ProfiledModel& each : profiled_models(grid)) {
+    if (blocks.size() < kMost) blocks.push_back({each.model.name, each.micro_batch_sizes.front(), each.sequence});
+  }
   return blocks;
 }
 
-/// Layers and sizes that the runs have, and nothing else.
 ProfileOptions profile_options(const GridMeasurement& grid) {
-  std::set<std::string> models;
-  std::set<std::int64_t> sizes;
-  for (const GridRun& run : grid.runs) {
-    models.insert(run.model);
-    sizes.insert(run.micro_batch_size);
-  }
   ProfileOptions options;
-  options.models.assign(models.begin(), models.end());
-  options.micro_batch_sizes.assign(sizes.begin(), sizes.end());
+  options.models.clear();
+  options.others = profiled_models(grid);
   options.seconds = grid.profile_seconds;
   return options;
+}
+
+/// Profiles of one network, united and brought to the median speed.
+void unite(std::vector<MachineProfile>& machines, double gauge, const SpeedGauge& speed) {
+  if (machines.size() < 2) return;
+  const MachineProfile machine = merge_machines(machines);
+  machines = {with_slower_layers(machine, gauge / speed.seconds_on(machine))};
 }
 
 }  // namespace
@@ -70,9 +96,19 @@ GridTimes measure_grid(const GridMeasurement& grid, Transport& transport, int ra
                        const std::function<void(const std::string&)>& say) {
   const ProfileOptions profile = profile_options(grid);
   GridTimes times;
+  std::unique_ptr<Transport> sockets;
+  if (grid.profiles && any_on_sockets(grid)) {
+    sockets = connect_gloo({.rank = rank,
+                            .world_size = world_size,
+                            .meeting = meeting_in_file(grid.folder + "/sockets"),
+                            .groups = profile_groups(),
+                            .share_memory = false});
+  }
   const auto take_profile = [&] {
     if (!grid.profiles) return;
     times.machines.push_back(measure_machine(profile, transport, rank, [](const std::string&) {}).machine);
+    if (!sockets) return;
+    times.on_sockets.push_back(with_links_of(*sockets, profile, rank, times.machines.back()));
   };
   Lockstep ranks(transport, rank, profile_ranks(profile, available_cores()).computing);
   SpeedGauge gauge(ranks, gauged_blocks(grid));
@@ -87,10 +123,7 @@ GridTimes measure_grid(const GridMeasurement& grid, Transport& transport, int ra
     say(fmt::format("round {} of {}\n", round + 1, grid.rounds));
   }
   times.seconds = at_median_speed(contest.times());
-  if (times.machines.size() > 1) {
-    const MachineProfile machine = merge_machines(times.machines);
-    times.machines = {with_slower_layers(machine, median_gauge(contest.times()) / gauge.seconds_on(machine))};
-  }
+  for (auto* machines : {&times.machines, &times.on_sockets}) unite(*machines, median_gauge(contest.times()), gauge);
   return times;
 }
 

@@ -9,12 +9,14 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <set>
 
 #include "bench/machine_line.h"
 #include "bench/statistics.h"
 #include "core/cores.h"
 #include "core/error.h"
 #include "data/samples.h"
+#include "profile/contention_bench.h"
 #include "profile/host_bench.h"
 #include "profile/matrix_bench.h"
 #include "profile/stage_bench.h"
@@ -32,20 +34,26 @@ SampleKind sample_kind(const ModelConfig& model) {
 
 /// A layer that is measured, with what it took in every round.
 struct Item {
-  Item(const ModelConfig& model, LayerKind kind, const ProfileOptions& options)
-      : layers{model, kind, options.sequence, scalar_type(options.dtype)}, bench(layers) {}
+  Item(const ProfiledModel& profiled, LayerKind kind, DataType dtype)
+      : layers{profiled.model, kind, profiled.sequence, scalar_type(dtype)},
+        sizes(profiled.micro_batch_sizes),
+        bench(layers) {}
   BenchedLayers layers;
+  std::vector<std::int64_t> sizes;  // of micro-batches
   StageBench bench;
   std::map<std::int64_t, std::vector<LayerTime>> times;  // by micro-batch size, a value a round
 };
 using Items = std::vector<std::unique_ptr<Item>>;
 
 Items make_items(const ProfileOptions& options) {
+  std::vector<ProfiledModel> all;
+  for (const std::string& name : options.models)
+    all.push_back({find_model(name), options.sequence, options.micro_batch_sizes});
+  all.insert(all.end(), options.others.begin(), options.others.end());
   Items items;
-  for (const std::string& name : options.models) {
-    for (const LayerKind kind : {LayerKind::Embedding, LayerKind::Block, LayerKind::Head}) {
-      items.push_back(std::make_unique<Item>(find_model(name), kind, options));
-    }
+  for (const ProfiledModel& profiled : all) {
+    for (const LayerKind kind : {LayerKind::Embedding, LayerKind::Block, LayerKind::Head})
+      items.push_back(std::make_unique<Item>(profiled, kind, options.dtype));
   }
   return items;
 }
@@ -64,6 +72,12 @@ struct MeasuredRounds {
   double core_imbalance = 0;
 };
 
+std::set<std::int64_t> all_sizes(const Items& items) {
+  std::set<std::int64_t> sizes;
+  for (const auto& item : items) sizes.insert(item->sizes.begin(), item->sizes.end());
+  return sizes;
+}
+
 /// Rounds over all layers and sizes until the time is over.
 MeasuredRounds measure_layers(Lockstep& ranks, const ProfileOptions& options, Items& items, double seconds,
                               const std::function<void(const std::string&)>& say) {
@@ -71,8 +85,9 @@ MeasuredRounds measure_layers(Lockstep& ranks, const ProfileOptions& options, It
   MeasuredRounds measured;
   std::vector<double> excesses;
   while (ranks.go_on(measured.rounds + 1, deadline)) {
-    for (const std::int64_t size : options.micro_batch_sizes) {
+    for (const std::int64_t size : all_sizes(items)) {
       for (const auto& item : items) {  // after another layer each time, as in a pipeline
+        if (std::ranges::count(item->sizes, size) == 0) continue;
         const LayerTime time = ranks.computes() ? item->bench.run(size, options.threads) : LayerTime{};
         const double excess = excess_of_slowest(ranks, time.forward + time.input_gradient + time.weight_gradient);
         if (measured.rounds < 0) continue;
@@ -105,9 +120,9 @@ LayerTime median_of(std::int64_t micro_batch_size, const std::vector<LayerTime>&
 
 /// Medians, averaged over the ranks that compute.
 LayerTimes times_of(Lockstep& ranks, const ProfileOptions& options, Item& item) {
-  LayerTimes layer{item.layers.kind, item.layers.model, options.sequence, options.dtype, {}};
+  LayerTimes layer{item.layers.kind, item.layers.model, item.layers.sequence, options.dtype, {}};
   layer.model.layers = 1;
-  for (const std::int64_t size : options.micro_batch_sizes) {
+  for (const std::int64_t size : item.sizes) {
     LayerTime time = median_of(size, item.times[size]);
     std::array<double, 5> numbers = {time.forward, time.input_gradient, time.weight_gradient, time.recompute,
                                      time.spread};
@@ -117,11 +132,35 @@ LayerTimes times_of(Lockstep& ranks, const ProfileOptions& options, Item& item) 
   return layer;
 }
 
-double installed_memory() {
-  return static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+/// Blocks of the first model on the fewest sequences: what is under way beside messages and sums.
+OpWork compute_of(const ProfileOptions& options, Items& items) {
+  Item& blocks = *items[1];
+  return [&blocks, threads = options.threads] { (void)blocks.bench.run(blocks.sizes.front(), threads); };
 }
 
 LinkProfile everywhere(const LinkTimes& link) { return {link, link}; }
+
+/// Messages and sums of ranks 0 and 1 while nobody computes. Only rank 0 knows.
+LinkSamples measure_quiet_links(Lockstep& ranks, double seconds, MachineProfile& machine) {
+  const LinkSamples links = measure_links(ranks, kPairGroup, seconds);
+  if (ranks.rank() == 0) {
+    machine.point_to_point = everywhere(fit_messages(links.messages));
+    machine.all_reduce = everywhere(fit_sums(links.sums));
+  }
+  return links;
+}
+
+/// What ops, messages and sums cost each other; nothing is known where one rank alone computes.
+void measure_contention(Lockstep& ranks, double seconds, const OpWork& compute, MachineProfile& machine) {
+  if (ranks.computing() < 2) return;
+  machine.contention = measure_sums_beside_ops(ranks, kPairGroup, machine.all_reduce.within_node, compute, seconds / 2);
+  machine.message_copy = measure_message_copies(ranks, compute, seconds / 3);
+  machine.contention.transfers = measure_transfers_at_once(ranks, seconds / 6);
+}
+
+double installed_memory() {
+  return static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+}
 
 std::string row(const LayerTimes& layer, const LayerTime& time) {
   return fmt::format("{:<12} {:<9} {:>5} {:>11.3f} {:>11.3f} {:>11.3f} {:>11.3f} {:>8.1f}\n", layer.model.name,
@@ -206,7 +245,7 @@ MachineReport measure_machine(const ProfileOptions& options, Transport& transpor
 
   Items items = make_items(options);
   say("links");
-  report.links = measure_links(ranks, kPairGroup, 0.15 * options.seconds);
+  report.links = measure_quiet_links(ranks, 0.15 * options.seconds, machine);
   machine.busy_delay = measure_busy_delay(ranks, 0.05 * options.seconds);
   say("host");
   machine.op_overhead = measure_op_overhead(ranks, kPairGroup, 0.05 * options.seconds);
@@ -214,15 +253,21 @@ MachineReport measure_machine(const ProfileOptions& options, Transport& transpor
   machine.optimizer_seconds =
       measure_optimizer(ranks, items[1]->bench.stage(), options.threads, 0.05 * options.seconds);
   machine.matrix_flops = measure_matrix_flops(ranks, options.threads, 0.05 * options.seconds);
-  const MeasuredRounds layers = measure_layers(ranks, options, items, 0.7 * options.seconds, say);
+  say("contention");
+  measure_contention(ranks, 0.1 * options.seconds, compute_of(options, items), machine);
+  const MeasuredRounds layers = measure_layers(ranks, options, items, 0.6 * options.seconds, say);
   report.rounds = layers.rounds;
   machine.core_imbalance = layers.core_imbalance;
   for (const auto& item : items) machine.layers.push_back(times_of(ranks, options, *item));
-  if (rank == 0) {
-    machine.point_to_point = everywhere(fit_messages(report.links.messages));
-    machine.all_reduce = everywhere(fit_sums(report.links.sums));
-  }
   return report;
+}
+
+MachineProfile with_links_of(Transport& transport, const ProfileOptions& options, int rank, MachineProfile machine) {
+  Lockstep ranks(transport, rank, profile_ranks(options, available_cores()).computing);
+  Items items = make_items(options);
+  (void)measure_quiet_links(ranks, 0.15 * options.seconds, machine);
+  measure_contention(ranks, 0.1 * options.seconds, compute_of(options, items), machine);
+  return machine;
 }
 
 std::string to_text(const MachineReport& report) {
@@ -242,6 +287,13 @@ std::string to_text(const MachineReport& report) {
   text += fit_line_of("line - sums", report.links.sums, sum, 2);
   text += fmt::format("busy cores         delay a message by {:.1f} us\n", 1e6 * machine.busy_delay);
   text += fmt::format("slowest core       {:.1f} % over their mean\n", 100 * machine.core_imbalance);
+  const LinkTimes& copy = machine.message_copy;
+  text += fmt::format("message copies     take {:.1f} us and {:.3f} ns a byte of each end's core\n", 1e6 * copy.alpha,
+                      1e9 * copy.beta);
+  const Contention& contention = machine.contention;
+  text += fmt::format(
+      "contention         ops beside a sum {:+.0f} %, a sum beside ops {:+.0f} %, two transfers at once {:+.0f} %\n",
+      100 * contention.ops_by_sums, 100 * contention.sums_by_ops, 100 * contention.transfers);
   for (const auto& [type, flops] : machine.matrix_flops) {
     text += fmt::format("products of {:<8}  {:.1f} GFLOP/s a worker\n", to_text(type), 1e-9 * flops);
   }

@@ -12,10 +12,18 @@
 
 namespace chimera {
 
+/// A model's layers on micro-batches of those sizes.
+struct ProfiledModel {
+  ModelConfig model = {};
+  std::int64_t sequence = 128;
+  std::vector<std::int64_t> micro_batch_sizes = {};
+};
+
 struct ProfileOptions {
   std::vector<std::string> models = {"gpt2-mini", "bert-tiny"};  // presets, or TOML files
   std::vector<std::int64_t> micro_batch_sizes = {1, 2, 4, 8};
   std::int64_t sequence = 128;
+  std::vector<ProfiledModel> others = {};  // measured too
   DataType dtype = DataType::Float32;
   std::int64_t threads = 1;  // intra-op threads of a worker
   double seconds = 45;       // for the measurements; each is made a few times however long it takes
@@ -45,6 +53,11 @@ struct MachineReport {
 /// and then. The report is rank 0's.
 [[nodiscard]] MachineReport measure_machine(const ProfileOptions& options, Transport& transport, int rank,
                                             const std::function<void(const std::string&)>& say);
+
+/// The same machine, with messages, sums and contention as they are on another transport of the same ranks, which has
+/// profile_groups() too. All ranks call it; what rank 0 gets counts.
+[[nodiscard]] MachineProfile with_links_of(Transport& transport, const ProfileOptions& options, int rank,
+                                           MachineProfile machine);
 
 /// What was measured, as a table.
 [[nodiscard]] std::string to_text(const MachineReport& report);

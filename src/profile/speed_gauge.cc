@@ -8,7 +8,8 @@ SpeedGauge::SpeedGauge(Lockstep& ranks, const std::vector<GaugedBlocks>& blocks)
   for (const GaugedBlocks& each : blocks) {
     BenchedLayers layers;
     layers.model = find_model(each.model);
-    items_.push_back({StageBench(layers), layers.model, each.micro_batch_size});
+    layers.sequence = each.sequence;
+    items_.push_back({StageBench(layers), layers.model, each.micro_batch_size, each.sequence});
   }
 }
 
@@ -26,8 +27,8 @@ double SpeedGauge::seconds() {
 double SpeedGauge::seconds_on(const MachineProfile& machine) const {
   double seconds = 0;
   for (const Item& item : items_) {
-    const LayerTime time =
-        layer_time(machine, item.model, LayerKind::Block, {.micro_batch_size = item.micro_batch_size});
+    const LayerTime time = layer_time(machine, item.model, LayerKind::Block,
+                                      {.micro_batch_size = item.micro_batch_size, .sequence = item.sequence});
     const double pass = time.forward + time.input_gradient + time.weight_gradient;
     seconds += static_cast<double>(item.bench.layers()) * (2 * pass + time.recompute);  // and once recomputed
   }

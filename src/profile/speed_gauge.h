@@ -9,10 +9,11 @@
 
 namespace chimera {
 
-/// What the speed is gauged with: blocks of a model, on a micro-batch of that many sequences.
+/// What the speed is gauged with: blocks of a model, on a micro-batch of that many sequences of that length.
 struct GaugedBlocks {
   std::string model;
   std::int64_t micro_batch_size = 1;
+  std::int64_t sequence = 128;
 };
 
 /// The same work again and again, on all cores at once.
@@ -29,6 +30,7 @@ class SpeedGauge {
     StageBench bench;
     ModelConfig model;
     std::int64_t micro_batch_size;
+    std::int64_t sequence;
   };
   Lockstep& ranks_;
   std::vector<Item> items_;

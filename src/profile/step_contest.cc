@@ -99,29 +99,30 @@ class StepContest::Threads : public Entrant {
   std::vector<std::optional<Trainer>> trainers_;
 };
 
-int StepContest::ranks_for(const std::vector<TrainOptions>& runs, bool as_threads) {
+int StepContest::ranks_for(const std::vector<ContestRun>& runs, bool as_threads) {
   std::int64_t most = 1;
-  for (const TrainOptions& run : runs) {
+  for (const auto& [run, _] : runs) {
     if (on_threads(run) == as_threads) most = std::max(most, job_shape(run).num_ranks());
   }
   return static_cast<int>(most);
 }
 
-StepContest::StepContest(Lockstep& ranks, int world_size, SpeedGauge& gauge, const std::vector<TrainOptions>& runs,
-                         const std::string& folder, bool share_memory)
+StepContest::StepContest(Lockstep& ranks, int world_size, SpeedGauge& gauge, const std::vector<ContestRun>& runs,
+                         const std::string& folder)
     : ranks_(ranks), gauge_(gauge), order_(shuffled(runs.size())), times_(runs.size()) {
   const int rank = ranks.rank();
   if (rank == 0) threads_ = std::make_unique<RankThreads>(ranks_for(runs, /*as_threads=*/true));
   for (std::size_t k = 0; k < runs.size(); ++k) {
     auto& entrant = entrants_.emplace_back();
-    const auto needed = static_cast<int>(job_shape(runs[k]).num_ranks());
-    if (on_threads(runs[k])) {
+    const TrainOptions& run = runs[k].options;
+    const auto needed = static_cast<int>(job_shape(run).num_ranks());
+    if (on_threads(run)) {
       if (rank != 0) continue;
-      entrant = std::make_unique<Threads>(runs[k], *threads_);
+      entrant = std::make_unique<Threads>(run, *threads_);
     } else if (needed > world_size) {
       throw ConfigError(fmt::format("a run of {} processes among {}", needed, world_size));
     } else if (rank < needed) {
-      entrant = std::make_unique<Processes>(runs[k], rank, fmt::format("{}-store-{}", folder, k), share_memory);
+      entrant = std::make_unique<Processes>(run, rank, fmt::format("{}-store-{}", folder, k), runs[k].share_memory);
     }
   }
 }

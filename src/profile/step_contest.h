@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "profile/lockstep.h"
@@ -13,20 +14,26 @@
 
 namespace chimera {
 
+/// A run that takes part.
+struct ContestRun {
+  TrainOptions options;
+  bool share_memory = true;  // false: processes sum gradients over sockets
+  ContestRun(TrainOptions run, bool shares = true) : options(std::move(run)), share_memory(shares) {}
+};
+
 class StepContest {
  public:
   /// All ranks construct it, with the same runs; run k's W D processes are the first of `ranks`, and what trains as
   /// threads does so in rank 0. `folder`: what the paths of files begin with that all ranks may make, to meet there.
-  /// Without `share_memory`, processes sum gradients over sockets.
   /// Throws what prepare_job() and the transports throw, ConfigError where `world_size` ranks are too few for a run.
-  StepContest(Lockstep& ranks, int world_size, SpeedGauge& gauge, const std::vector<TrainOptions>& runs,
-              const std::string& folder, bool share_memory = true);
+  StepContest(Lockstep& ranks, int world_size, SpeedGauge& gauge, const std::vector<ContestRun>& runs,
+              const std::string& folder);
   ~StepContest();
   StepContest(const StepContest&) = delete;
   StepContest& operator=(const StepContest&) = delete;
 
   /// Ranks that the largest of these runs needs, of those on threads or of the others.
-  [[nodiscard]] static int ranks_for(const std::vector<TrainOptions>& runs, bool as_threads);
+  [[nodiscard]] static int ranks_for(const std::vector<ContestRun>& runs, bool as_threads);
 
   /// Two steps of each run, in another order every time; the first brings its memory back into caches. All ranks call
   /// it. Adds the seconds of the second by rank 0's clock to times()[run]; what others get means nothing.

@@ -48,6 +48,38 @@ TEST(ValidateTest, SetsPredictionsBesideMeasurements) {
   }
 }
 
+TEST(ValidateTest, RunsOverSocketsArePredictedByTheirProfile) {
+  const TemporaryFolder folder;
+  const std::string program = folder.file("program");
+  std::ofstream(program) << kProgram;
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  const ValidationOptions options{.program = program, .only = "gpt2-tiny b 1, chimera D 2 N 2, vocabulary"};
+  const MeasureGrid measure = [](const std::vector<GridRun>& runs) {
+    MachineProfile memory = read_machine(kMachine);
+    MachineProfile sockets = memory;
+    memory.name = "memory";
+    sockets.name = "sockets";
+    return GridTimes{std::vector<std::vector<double>>(runs.size(), {0.5, 0.5}), {memory}, {sockets}};
+  };
+  const PredictRun predict = [](const MachineProfile& machine, const GridRun&) {
+    return RunPrediction{machine.name == "sockets" ? 2.0 : 1.0, 1};
+  };
+  const auto runs = run_validation(options, measure, predict, [](const std::string&) {});
+  ASSERT_EQ(runs.size(), 2U);
+  for (const Validated& one : runs) EXPECT_EQ(one.predicted_seconds, one.run.sockets ? 2.0 : 1.0);
+}
+
+TEST(ValidateTest, SumsOfLargeVocabulariesTakeMoreOnSlowerLinks) {
+  MachineProfile machine = read_machine(kMachine);
+  for (const GridRun& run : validation_grid()) {
+    if (run.vocabulary == 0) continue;
+    const double before = predict_run(machine, run).step_seconds;
+    MachineProfile slower = machine;
+    for (LinkTimes* link : {&slower.all_reduce.within_node, &slower.all_reduce.between_nodes}) link->beta *= 2;
+    EXPECT_GT(predict_run(slower, run).step_seconds, before) << in_words(run);
+  }
+}
+
 TEST(ValidateTest, PredictsEveryRunOfTheGrid) {
   const MachineProfile machine = read_machine(kMachine);
   for (const GridRun& run : validation_grid()) {
@@ -67,8 +99,8 @@ TEST(ValidateTest, RefusesAGridWithoutRuns) {
     FAIL();
   } catch (const ConfigError& error) {
     EXPECT_STREQ(error.what(),
-                 "--only 'gpt4': no run of the grid is called so; they read like 'bert-tiny b 8, zb-h1 D 4 N 8, "
-                 "threads'");
+                 "--only 'gpt4': no run of the grid is called so; they read like 'gpt2-tiny b 1, zb-h1 D 4 N 4, "
+                 "sequence 1024, recompute'");
   }
 }
 

@@ -27,11 +27,13 @@ TEST(ValidationTest, TheGridVariesWhatIsPromised) {
     stages.insert(run.stages);
   }
   EXPECT_EQ(names.size(), grid.size()) << "no run twice";
-  EXPECT_EQ(models.size(), 2U);
+  EXPECT_EQ(models, (std::set<std::string>{"bert-tiny", "gpt2-mini", "gpt2-tiny"}));
   EXPECT_GE(schedules.size(), 3U);
   EXPECT_EQ(stages, (std::set<std::int64_t>{2, 4}));
   EXPECT_TRUE(names.contains("gpt2-mini b 2, chimera D 4 N 8, recompute"));
   EXPECT_TRUE(names.contains("bert-tiny b 8, zb-h1 D 2 N 2, threads"));
+  EXPECT_TRUE(names.contains("gpt2-mini b 1, 1f1b W 2 D 2 N 2, vocabulary 16384, sequence 32, sockets"));
+  EXPECT_TRUE(names.contains("gpt2-tiny b 1, chimera D 4 N 4, sequence 1024, recompute"));
 }
 
 TEST(ValidationTest, ErrorsAreRelativeToTheMedianMeasurement) {

@@ -38,7 +38,9 @@ std::string refusal_without(const std::string& object, const std::string& field)
 }
 
 TEST(MachineTest, ReadsWhatItWrites) {
-  const MachineProfile machine = round_machine();
+  MachineProfile machine = round_machine();
+  machine.message_copy = {1e-5, 2e-10};
+  machine.contention = {0.1, 0.2, 0.3};
   EXPECT_EQ(machine_from_json(to_json(machine), "here.json"), machine);
 }
 

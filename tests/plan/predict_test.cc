@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 
+#include "generate/registry.h"
 #include "plan/compare_models.h"
 #include "plan/machines.h"
 #include "plan/train_flags.h"
@@ -135,13 +136,32 @@ TEST(PredictTest, MessagesHoldUpOpsWhereNoCoreIsLeftForThem) {
   const double half = (1 + 2 * roomy.memory[1].boundary) / 2;  // the message between the stages, to and fro
   EXPECT_EQ(full.links->alpha, 0);
   EXPECT_EQ(full.links->beta, 0);
-  for (const std::size_t s : {0U, 1U}) {
-    EXPECT_DOUBLE_EQ(full.stages[s].forward, roomy.stages[s].forward + half);
-    EXPECT_DOUBLE_EQ(full.stages[s].backward, roomy.stages[s].backward + half);
-    EXPECT_DOUBLE_EQ(full.stages[s].input_gradient, roomy.stages[s].input_gradient + half);
-    EXPECT_DOUBLE_EQ(full.stages[s].weight_gradient, roomy.stages[s].weight_gradient);
-  }
+  const Schedule schedule = find_generator("1f1b").generate({2, 2});
+  const CostTable times(schedule, full);
+  const CostTable alone(schedule, roomy);
+  for (const Op& op : schedule.workers[0]) EXPECT_DOUBLE_EQ(times.duration(op), alone.duration(op) + half);
+  for (const Op& op : schedule.workers[1]) EXPECT_DOUBLE_EQ(times.duration(op), alone.duration(op) + half);
+  const Op weights{OpKind::BackwardWeight, ReplicaId(0), StageId(1), MicroBatchId(0)};
+  EXPECT_DOUBLE_EQ(times.duration(weights), alone.duration(weights));
   EXPECT_EQ(costs_with(1).links->alpha, 100) << "both ends wait for a core";
+}
+
+TEST(PredictTest, MessagesHoldUpOpsByWhatWasMeasuredOfThem) {
+  PlanProblem problem = round_problem(2, 4);
+  problem.machine.message_copy = {0.25, 0.5};
+  const auto links_with = [&](std::int64_t cores) {
+    problem.machine.cores = cores;
+    return Predictor(problem).prepare(two_stages("1f1b", 2, 2)).model.costs.links.value();
+  };
+  const LinkCosts full = links_with(2);
+  EXPECT_DOUBLE_EQ(full.copies[0], 0.25 + 0.5 * full.bytes[0]);
+  EXPECT_EQ(full.alpha, 0.5) << "the rest of the message's time, in which its ends compute";
+  EXPECT_EQ(full.beta, 1);
+  EXPECT_TRUE(links_with(4).copies.empty()) << "other cores do it";
+  const LinkCosts device = links_with(0);
+  EXPECT_EQ(device.copies, full.copies);
+  EXPECT_EQ(device.alpha, 1);
+  EXPECT_EQ(device.beta, 2) << "copies come before and after a device's link";
 }
 
 TEST(PredictTest, MessagesWithinAWorkerAreNone) {
@@ -151,7 +171,9 @@ TEST(PredictTest, MessagesWithinAWorkerAreNone) {
   const CostModel costs = Predictor(problem).prepare(folded).model.costs;
   ASSERT_EQ(costs.stages.size(), 4U);  // of two blocks each; worker 1 holds stages 1 and 2
   const double half = (1 + 2 * costs.memory[1].boundary) / 2;
-  EXPECT_DOUBLE_EQ(costs.stages[1].forward, 2 * 4 + 10 + half) << "from stage 0, and nothing to stage 2";
+  const CostTable table(find_generator("zb-v").generate({2, 2}), costs);
+  const Op forward{OpKind::Forward, ReplicaId(0), StageId(1), MicroBatchId(0)};
+  EXPECT_DOUBLE_EQ(table.duration(forward), 2 * 4 + 10 + half) << "from stage 0, and nothing to stage 2";
 }
 
 TEST(PredictTest, OpsTakeWhatTheSlowestCoreTakesUnlessCoresAreShared) {

@@ -1,0 +1,240 @@
+#include "profile/contention_bench.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <ctime>
+#include <memory>
+#include <vector>
+
+#include "bench/line_fit.h"
+#include "bench/statistics.h"
+#include "model/shared_tensor.h"
+
+namespace chimera {
+namespace {
+
+constexpr int kPair = 2;  // ranks that sum and exchange messages
+constexpr double kLargestSum = 256 << 20;
+
+/// CPU time of all threads of this process.
+double process_seconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+double median_of(const std::vector<double>& values) { return values.empty() ? 0 : spread_of(values).median; }
+
+/// The mean over ranks 0 and 1, for all ranks.
+double mean_of_pair(Lockstep& ranks, double value) {
+  double sum = ranks.rank() < kPair ? value / kPair : 0;
+  ranks.transport().all_sum({&sum, 1});
+  return sum;
+}
+
+double seconds_of_call(const OpWork& work) {
+  const double start = monotonic_seconds();
+  work();
+  return monotonic_seconds() - start;
+}
+
+/// One side of a sum beside ops.
+class SumBesideOps {
+ public:
+  SumBesideOps(Lockstep& ranks, ParameterGroupId group, std::int64_t elements, const OpWork& compute)
+      : ranks_(ranks), group_(group), gradients_(shared_zeros(elements, at::kFloat)), compute_(compute) {}
+
+  TimesBeside round() {
+    TimesBeside times;
+    ranks_.meet();
+    times.ops_alone = seconds_of_call(compute_);
+    ranks_.meet();
+    times.sum_alone = seconds_of_call([this] { (void)start()->wait(); });
+    ranks_.meet();
+    const double begin = monotonic_seconds();
+    const auto ended = std::make_shared<std::atomic<double>>(0);
+    const auto sum = start();
+    sum->call_when_done([ended] { ended->store(monotonic_seconds()); });
+    compute_();
+    times.ops = monotonic_seconds() - begin;
+    (void)sum->wait();
+    const double waited = monotonic_seconds();
+    times.sum = (ended->load() > 0 ? ended->load() : waited) - begin;
+    return times;
+  }
+
+ private:
+  std::unique_ptr<Pending> start() { return ranks_.transport().start_all_reduce(group_, gradients_); }
+
+  Lockstep& ranks_;
+  ParameterGroupId group_;
+  at::Tensor gradients_;
+  const OpWork& compute_;
+};
+
+/// Messages of a size to and from the other rank of the pair, while it computes as we do.
+class Exchange {
+ public:
+  Exchange(Lockstep& ranks, const OpWork& compute) : ranks_(ranks), compute_(compute) {}
+
+  /// CPU seconds for each message sent or received.
+  double round(std::int64_t bytes) {
+    const double alone = cpu_seconds(0, bytes);
+    return std::max(0.0, cpu_seconds(kMessages, bytes) - alone) / (2 * kMessages);
+  }
+
+ private:
+  static constexpr int kMessages = 8;  // each way
+
+  double cpu_seconds(int messages, std::int64_t bytes) {
+    const at::Tensor tensor = at::ones({bytes / 4}, at::kFloat);
+    const TensorSpec spec{tensor.sizes().vec(), tensor.scalar_type()};
+    const RankId peer(1 - ranks_.rank());
+    std::vector<std::unique_ptr<Pending>> pending;
+    ranks_.meet();
+    const double start = process_seconds();
+    for (int i = 0; i < messages; ++i)
+      pending.push_back(ranks_.transport().post_receive(peer, spec, {turn_ + i, Op{}}));
+    for (int i = 0; i < messages; ++i)
+      pending.push_back(ranks_.transport().start_send(peer, tensor, {turn_ + i, Op{}}));
+    compute_();
+    for (const auto& each : pending) (void)each->wait();
+    turn_ += messages;
+    return process_seconds() - start;
+  }
+
+  Lockstep& ranks_;
+  const OpWork& compute_;
+  std::int64_t turn_ = 0;
+};
+
+/// Messages from rank 0 to the first few others at once, each of which answers.
+class Fan {
+ public:
+  explicit Fan(Lockstep& ranks) : ranks_(ranks) {}
+
+  /// Rank 0's seconds until all have answered.
+  double round(int receivers, std::int64_t bytes) {
+    ranks_.meet();
+    const at::Tensor tensor = at::ones({bytes / 4}, at::kFloat);
+    const double start = monotonic_seconds();
+    if (ranks_.rank() == 0) {
+      send_and_hear(receivers, tensor);
+    } else if (ranks_.rank() <= receivers) {
+      answer(tensor);
+    }
+    ++turn_;
+    return monotonic_seconds() - start;
+  }
+
+ private:
+  [[nodiscard]] MessageTag tag() const { return {turn_, Op{}}; }
+  static TensorSpec spec_of(const at::Tensor& tensor) { return {tensor.sizes().vec(), tensor.scalar_type()}; }
+
+  void send_and_hear(int receivers, const at::Tensor& tensor) {
+    std::vector<std::unique_ptr<Pending>> pending;
+    for (int to = 1; to <= receivers; ++to)
+      pending.push_back(ranks_.transport().post_receive(RankId(to), spec_of(word_), tag()));
+    for (int to = 1; to <= receivers; ++to) pending.push_back(ranks_.transport().start_send(RankId(to), tensor, tag()));
+    for (const auto& each : pending) (void)each->wait();
+  }
+
+  void answer(const at::Tensor& tensor) {
+    (void)ranks_.transport().post_receive(RankId(0), spec_of(tensor), tag())->wait();
+    (void)ranks_.transport().start_send(RankId(0), word_, tag())->wait();
+  }
+
+  Lockstep& ranks_;
+  at::Tensor word_ = at::ones({1}, at::kFloat);
+  std::int64_t turn_ = 0;
+};
+
+}  // namespace
+
+Contention slowed_down(const TimesBeside& times) {
+  const double both = std::min(times.ops, times.sum);
+  // What each had done by then, of its time alone.
+  const double ops_done = times.ops_alone - (times.ops - both);
+  const double sum_done = times.sum_alone - (times.sum - both);
+  const auto share = [both](double done) { return done > 0 ? std::max(0.0, both / done - 1) : 0.0; };
+  return {.ops_by_sums = share(ops_done), .sums_by_ops = share(sum_done)};
+}
+
+Contention measure_sums_beside_ops(Lockstep& ranks, ParameterGroupId group, const LinkTimes& sums,
+                                   const OpWork& compute, double seconds) {
+  double alone = ranks.computes() ? seconds_of_call(compute) : 0;
+  ranks.average({&alone, 1});
+  std::array<double, 2> sum = {ranks.rank() == 0 ? sums.alpha : 0, ranks.rank() == 0 ? sums.beta : 0};
+  ranks.transport().all_sum(sum);  // what rank 0 measured
+  const double bytes = sum[1] > 0 ? std::clamp(2 * alone / sum[1], 4096.0, kLargestSum) : kLargestSum;
+  std::unique_ptr<SumBesideOps> beside;
+  if (ranks.rank() < kPair)
+    beside = std::make_unique<SumBesideOps>(ranks, group, static_cast<std::int64_t>(bytes / 4), compute);
+  std::vector<double> ops;
+  std::vector<double> summed;
+  const double deadline = monotonic_seconds() + seconds;
+  for (std::int64_t round = 0; ranks.go_on(round, deadline); ++round) {
+    if (beside) {
+      const Contention slowed = slowed_down(beside->round());
+      if (round == 0) continue;  // first touches of memory
+      ops.push_back(slowed.ops_by_sums);
+      summed.push_back(slowed.sums_by_ops);
+      continue;
+    }
+    for (int part = 0; part < 3; ++part) {
+      ranks.meet();
+      if (ranks.computes() && part != 1) compute();
+    }
+  }
+  return {.ops_by_sums = mean_of_pair(ranks, median_of(ops)), .sums_by_ops = mean_of_pair(ranks, median_of(summed))};
+}
+
+LinkTimes measure_message_copies(Lockstep& ranks, const OpWork& compute, double seconds) {
+  constexpr std::array<std::int64_t, 4> kSizes = {4 << 10, 64 << 10, 256 << 10, 1 << 20};
+  std::array<std::vector<double>, kSizes.size()> times;
+  Exchange exchange(ranks, compute);
+  const double deadline = monotonic_seconds() + seconds;
+  for (std::int64_t round = 0; ranks.go_on(round, deadline); ++round) {
+    for (std::size_t i = 0; i < kSizes.size(); ++i) {
+      if (ranks.rank() < kPair) {
+        const double each = exchange.round(kSizes[i]);
+        if (round > 0) times[i].push_back(each);
+        continue;
+      }
+      for (int part = 0; part < 2; ++part) {
+        ranks.meet();
+        if (ranks.computes()) compute();
+      }
+    }
+  }
+  std::vector<TimedSize> points;
+  for (std::size_t i = 0; i < kSizes.size(); ++i) {
+    const double each = mean_of_pair(ranks, median_of(times[i]));
+    if (each > 0) points.push_back({static_cast<double>(kSizes[i]), each});
+  }
+  if (points.size() < 2) return {};
+  const Line line = fit_line(points);
+  return {line.alpha, line.beta};
+}
+
+double measure_transfers_at_once(Lockstep& ranks, double seconds) {
+  constexpr std::int64_t kSmall = 1 << 10;
+  constexpr std::int64_t kLarge = 4 << 20;
+  Fan fan(ranks);
+  std::vector<double> shares;
+  const double deadline = monotonic_seconds() + seconds;
+  for (std::int64_t round = 0; ranks.go_on(round, deadline); ++round) {
+    const double answer = fan.round(1, kSmall);
+    const double one = fan.round(1, kLarge) - answer;
+    const double two = fan.round(2, kLarge) - answer;
+    if (round > 0 && one > 0) shares.push_back(std::max(0.0, two / one - 1));
+  }
+  double share = ranks.rank() == 0 ? median_of(shares) : 0;
+  ranks.transport().all_sum({&share, 1});
+  return share;
+}
+
+}  // namespace chimera
