@@ -17,7 +17,7 @@ namespace chimera {
 namespace {
 
 constexpr int kPair = 2;  // ranks that sum and exchange messages
-constexpr double kLargestSum = 256 << 20;
+constexpr double kMostBytesBesideOps = 256 << 20;
 
 /// CPU time of all threads of this process.
 double process_seconds() {
@@ -169,7 +169,7 @@ Contention measure_sums_beside_ops(Lockstep& ranks, ParameterGroupId group, cons
   ranks.average({&alone, 1});
   std::array<double, 2> sum = {ranks.rank() == 0 ? sums.alpha : 0, ranks.rank() == 0 ? sums.beta : 0};
   ranks.transport().all_sum(sum);  // what rank 0 measured
-  const double bytes = sum[1] > 0 ? std::clamp(2 * alone / sum[1], 4096.0, kLargestSum) : kLargestSum;
+  const double bytes = sum[1] > 0 ? std::clamp(2 * alone / sum[1], 4096.0, kMostBytesBesideOps) : kMostBytesBesideOps;
   std::unique_ptr<SumBesideOps> beside;
   if (ranks.rank() < kPair)
     beside = std::make_unique<SumBesideOps>(ranks, group, static_cast<std::int64_t>(bytes / 4), compute);

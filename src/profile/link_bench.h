@@ -15,7 +15,7 @@ struct LinkSamples {
   std::vector<TimedSize> sums;      // of both ranks
 };
 
-/// Sends messages of 1 KiB .. 4 MiB to and fro, and sums as many bytes, in rounds over the sizes, for `seconds`.
+/// Sends messages of 1 KiB .. 4 MiB to and fro, and sums 1 KiB .. 64 MiB, in rounds over the sizes, for `seconds`.
 /// `group` is the transport's group of ranks 0 and 1. All ranks call it; the result is rank 0's.
 [[nodiscard]] LinkSamples measure_links(Lockstep& ranks, ParameterGroupId group, double seconds);
 
