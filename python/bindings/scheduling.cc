@@ -5,13 +5,13 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <exception>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "long_call.h"
 #include "plan/balance.h"
 #include "playground/playground.h"
 #include "schedule/schedule_json.h"
@@ -21,41 +21,12 @@ namespace nb = nanobind;
 
 namespace {
 
-/// Calls Python's progress function, and lets signals (Ctrl-C) end a long request. What either raises is kept, as
-/// answer() would take it for a refusal.
-class PythonProgress {
- public:
-  explicit PythonProgress(std::optional<nb::callable> function) : function_(std::move(function)) {}
-
-  void operator()(const std::string& now) {
-    const nb::gil_scoped_acquire locked;
-    try {
-      if (PyErr_CheckSignals() != 0) nb::raise_python_error();
-      if (function_) (*function_)(now);
-    } catch (...) {
-      raised_ = std::current_exception();
-      throw;
-    }
-  }
-
-  void raise_again() const {
-    if (raised_) std::rethrow_exception(raised_);
-  }
-
- private:
-  std::optional<nb::callable> function_;
-  std::exception_ptr raised_;
-};
-
-std::string answer(const std::string& request, std::optional<nb::callable> progress) {
-  PythonProgress reports(std::move(progress));
-  std::string answered;
-  {
-    const nb::gil_scoped_release unlocked;
-    answered = chimera::playground::answer(request, [&](const std::string& now) { reports(now); });
-  }
-  reports.raise_again();
-  return answered;
+std::string answer(std::string request, const std::optional<nb::callable>& progress) {
+  return chimera::run_interruptibly(
+      [request = std::move(request)](const chimera::Report& report) {
+        return chimera::playground::answer(request, report);
+      },
+      progress);
 }
 
 /// The fields of LayerLoad, in their order.
@@ -64,23 +35,30 @@ chimera::LayerLoad load_of(const std::vector<double>& numbers) {
 }
 
 /// A cut of layers into the schedule's stages, in JSON.
-std::string balanced(const std::string& schedule_text, const std::vector<std::vector<double>>& layers, double boundary,
+std::string cut(const chimera::Schedule& schedule, const chimera::ModelLoads& loads,
+                const chimera::BalanceOptions& options) {
+  const auto found = chimera::balance(schedule, loads, options);
+  if (!found) return "{}";
+  return nlohmann::json{{"layers", found->layers},
+                        {"slowest", found->slowest},
+                        {"least", found->least},
+                        {"costs", costs_to_json(stage_costs(loads, found->layers, options.recompute))}}
+      .dump();
+}
+
+std::string balanced(std::string schedule, const std::vector<std::vector<double>>& layers, double boundary,
                      double memory, bool recompute) {
-  const nb::gil_scoped_release unlocked;
-  const chimera::Schedule schedule = chimera::schedule_from_json(schedule_text, "schedule");
   chimera::ModelLoads loads;
   for (const std::vector<double>& layer : layers) loads.blocks.push_back(load_of(layer));
   loads.boundary = boundary;
   chimera::BalanceOptions options;
   options.recompute = recompute;
   if (memory > 0) options.memory = memory;
-  const auto found = chimera::balance(schedule, loads, options);
-  if (!found) return "{}";
-  return nlohmann::json{{"layers", found->layers},
-                        {"slowest", found->slowest},
-                        {"least", found->least},
-                        {"costs", costs_to_json(stage_costs(loads, found->layers, recompute))}}
-      .dump();
+  return chimera::run_interruptibly(
+      [=, schedule = std::move(schedule)](const chimera::Report&) {
+        return cut(chimera::schedule_from_json(schedule, "schedule"), loads, options);
+      },
+      std::nullopt);
 }
 
 }  // namespace
@@ -96,5 +74,6 @@ NB_MODULE(_scheduling, module) {
       "answer", &answer, nb::arg("request"), nb::arg("progress") = nb::none(),
       nb::sig("def answer(request: str, progress: collections.abc.Callable[[str], object] | None = None) -> str"),
       "The answer to a request, both in JSON; a refused one gets {\"error\": \"one line\"}. `progress` is called "
-      "now and then by requests that take long, with JSON; what it raises ends the request.");
+      "now and then by requests that take long, with JSON; what it raises ends the request, as Ctrl-C does.");
+  nb::module_::import_("atexit").attr("register")(nb::cpp_function(&chimera::await_given_up));
 }

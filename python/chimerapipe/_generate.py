@@ -104,7 +104,7 @@ def search(
     limits = {"max_in_flight": max_in_flight, "split_backward": split_backward}
     budget = {"seconds": seconds, "iterations": iterations}
     request.update({name: value for name, value in {**limits, **budget}.items() if value is not None})
-    found = ask(request, progress or _ignore)
+    found = ask(request, progress)
     return SearchResult(
         Schedule.from_json(found["schedule"]["text"]),
         found["makespan"],
@@ -113,10 +113,6 @@ def search(
         found["origin"],
         found["pareto"],
     )
-
-
-def _ignore(_now: object) -> None:
-    """Signals are looked at where progress is reported."""
 
 
 def search_placements() -> Sequence[str]:

@@ -6,6 +6,8 @@
 #include <map>
 #include <numeric>
 
+#include "core/interruption.h"
+
 namespace chimera {
 namespace {
 
@@ -150,6 +152,7 @@ bool CutSearch::visit(std::size_t stage, std::size_t first) {
     found_.push_back(cut_);
     return true;
   }
+  allow_interruption();
   if (++steps_ >= kMostSteps || !has_room(stage, first)) return false;
   Failed here = state(stage, first);
   if (failed_.contains(here)) return false;

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "core/interruption.h"
 #include "plan/balanced_cut.h"
 #include "plan/worker_memory.h"
 
@@ -101,6 +102,7 @@ class Planner {
   /// where messages then wait so long that memory does not suffice, it recomputes more: by that order, too, it has to
   /// hold less every time.
   Outcome try_out(Candidate candidate, double seconds) {
+    allow_interruption();
     double memory = predictor_.problem().memory_bytes;
     while (const auto planned = fitted(predictor_, candidate, options_, memory)) {
       const auto prediction = predictor_.predict_below(seconds, *planned, candidate);
@@ -135,6 +137,7 @@ class Planner {
   const Candidate* smallest = nullptr;
   std::set<std::string> seen;
   for (const Candidate& candidate : candidates) {
+    allow_interruption();
     const bool deep_enough = candidate.shape.micro_batches > 4 * candidate.shape.stages;
     if (options.given.empty() && deep_enough && candidate.micro_batch_size > 1) continue;
     const PlannedSchedule planned = predictor.prepare(candidate);

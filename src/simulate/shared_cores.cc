@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/interruption.h"
 #include "schedule/dependencies.h"
 #include "simulate/activities.h"
 #include "simulate/link_queues.h"
@@ -49,6 +50,7 @@ class CoresRun {
     if (!schedule_.updates) timeline_.step_ends.assign(ranges_.size(), 0);
     for (std::size_t w = 0; w < workers_.size(); ++w) begin_step(w);
     for (double now = next_event(); now < kNever; now = next_event()) {
+      allow_interruption();
       for (const Activity& activity : activities_.finished(now)) finish(activity, now);
       for (std::size_t w = 0; w < workers_.size(); ++w) {
         while (ready(w) <= now) begin_next(w, now);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/interruption.h"
 #include "schedule/dependencies.h"
 #include "simulate/links.h"
 #include "simulate/lower_bound.h"
@@ -36,6 +37,7 @@ class StepRun {
     OpIndex visited = 0;
     OpIndex second = kNoOp;  // of the pair that was timed last
     const auto visit = [&](OpIndex op) {
+      allow_interruption();
       ++visited;
       if (op == second) return;
       const auto ops = table_.at_once(op, costs_.pairs());
