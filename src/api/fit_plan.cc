@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "engine/canonical.h"
 #include "engine/programs.h"
+#include "engine/talking_pairs.h"
 #include "model_config/partition.h"
 
 namespace chimera {
@@ -72,10 +73,20 @@ std::vector<std::int64_t> partition_ends(const FitPlan& plan) {
   return ends;
 }
 
-std::set<StageId> recomputed_stages(const FitPlan& plan) {
-  std::set<StageId> stages;
-  for (std::int64_t s = 0; plan.options.recompute && s < plan.schedule.stages; ++s) stages.emplace(s);
-  return stages;
+/// Throws ConfigError for a stage that there is not, and for `auto`: what a user's modules hold is not known here.
+std::set<StageId> recomputed_stages(const RecomputeChoice& choice, std::int64_t stages) {
+  std::set<StageId> all;
+  for (std::int64_t s = 0; s < stages; ++s) all.emplace(s);
+  switch (choice.rule) {
+    case RecomputeRule::None: return {};
+    case RecomputeRule::Full: return all;
+    case RecomputeRule::Listed:
+      if (std::ranges::includes(all, choice.stages)) return choice.stages;
+      break;
+    case RecomputeRule::Auto: break;
+  }
+  throw ConfigError(
+      fmt::format("recompute {}: expected none, full, or stages of 0 to {} such as 0,1", to_text(choice), stages - 1));
 }
 
 }  // namespace
@@ -90,7 +101,27 @@ ModuleStageSpec FitPlan::stage(StageId id) const {
 }
 
 ModuleUse FitPlan::use(StageId id) const {
-  return {.replicated = rank_groups()[id.index()].size() > 1, .recomputed = options.recompute};
+  return {.replicated = rank_groups()[id.index()].size() > 1, .recomputed = recompute.contains(id)};
+}
+
+RankId FitPlan::owner(StageId id) const {
+  return ranks.rank({GroupId(0), schedule.placement.worker(ReplicaId(0), id)});
+}
+
+std::vector<RankPair> FitPlan::talking_pairs() const {
+  std::set<RankPair> pairs;
+  add_talking_pairs(ranks, program, pairs);
+  add_talking_pairs(ranks, validation, pairs);
+  const RankGroups holders = rank_groups();
+  for (std::size_t s = 0; s < holders.size(); ++s) {
+    const RankId giver = owner(StageId(static_cast<std::int64_t>(s)));
+    for (const RankId taker : holders[s]) {
+      if (taker == giver) continue;
+      const auto [low, high] = std::minmax({static_cast<int>(giver.value()), static_cast<int>(taker.value())});
+      pairs.insert({low, high});
+    }
+  }
+  return {pairs.begin(), pairs.end()};
 }
 
 FitPlan plan_fit(Model model, Data data, FitOptions options) {
@@ -102,12 +133,14 @@ FitPlan plan_fit(Model model, Data data, FitOptions options) {
   static_cast<RunShape&>(plan) = run_shape(request_of(plan.options));
   require_trainable(plan);
   plan.ends = partition_ends(plan);
+  plan.recompute = recomputed_stages(plan.options.recompute, plan.schedule.stages);
   if (plan.options.reduction == ReductionOrder::Canonical) {
     plan.canonical = canonical_reduction(plan, plan.options.reduction_blocks, "FitOptions::reduction_blocks");
   }
-  plan.program =
-      training_program(plan, {.recompute = recomputed_stages(plan), .canonical = plan.canonical.has_value()});
-  plan.validation = validation_program(plan, ChannelDiscipline::PerDirection);
+  plan.program = training_program(
+      plan,
+      {.discipline = plan.options.discipline, .recompute = plan.recompute, .canonical = plan.canonical.has_value()});
+  plan.validation = validation_program(plan, plan.options.discipline);
   return plan;
 }
 

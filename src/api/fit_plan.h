@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,9 +16,11 @@
 #include "generate/default_schedule.h"
 #include "model/layer.h"
 #include "model/module_stage.h"
+#include "plan/recompute_choice.h"
 #include "runtime/block_sums.h"
 #include "schedule/program.h"
 #include "schedule/schedule.h"
+#include "transport/neighbours.h"
 
 namespace chimera {
 
@@ -53,10 +56,11 @@ struct FitOptions {
   std::int64_t data_parallel = 1;           // W: groups that run the schedule side by side
   std::int64_t micro_batch_size = 1;        // samples
   std::int64_t steps = 1;
-  std::uint64_t seed = 1;  // of initial values and KeyedDropout
+  std::uint64_t seed = 1;                                          // of initial values and KeyedDropout
+  ChannelDiscipline discipline = ChannelDiscipline::PerDirection;  // of messages: SerialPair for make_pair_transport()
   ReductionOrder reduction = ReductionOrder::Natural;
   std::int64_t reduction_blocks = 0;  // Q, of canonical; 0: default_reduction_blocks()
-  bool recompute = false;             // activation checkpointing: stages keep only their inputs and run forward again
+  RecomputeChoice recompute;          // activation checkpointing: stages that keep only their inputs; not `auto`
   OptimizerOptions optimizer;
   LearningRate learning_rate;
   double clip = 0;           // largest global gradient norm; 0: no clipping
@@ -69,6 +73,7 @@ struct FitPlan : RunShape {
   Data data;
   FitOptions options;
   std::vector<std::int64_t> ends;  // [stage]: the first layer behind it
+  std::set<StageId> recompute;     // stages that run forward again before backward
   Program program;
   Program validation;  // forwards alone
   std::optional<CanonicalReduction> canonical;
@@ -79,10 +84,15 @@ struct FitPlan : RunShape {
   [[nodiscard]] ModuleStageSpec stage(StageId id) const;
   /// How stages are used: copied where several ranks hold one.
   [[nodiscard]] ModuleUse use(StageId id) const;
+  /// The rank whose values of a stage count where several hold it: that of replica 0 in group 0.
+  [[nodiscard]] RankId owner(StageId id) const;
+  /// The ranks that exchange messages, initial values among them, ascending.
+  [[nodiscard]] std::vector<RankPair> talking_pairs() const;
 };
 
 /// Generates or takes the schedule, checks it, lowers it and proves that its program cannot get stuck. Calls no
-/// factory. Throws ConfigError for a shape that does not fit, names that do not exist, and asynchronous schedules;
+/// factory. Throws ConfigError for a shape that does not fit, names that do not exist, asynchronous schedules, and
+/// stages to recompute that there are not;
 /// ScheduleError where check() finds a violation.
 [[nodiscard]] FitPlan plan_fit(Model model, Data data, FitOptions options);
 

@@ -15,11 +15,6 @@ namespace {
 
 constexpr std::size_t kMostDimensions = 16;
 
-/// Whose stage counts.
-RankId owner(const FitPlan& plan, StageId stage) {
-  return plan.ranks.rank({GroupId(0), plan.schedule.placement.worker(ReplicaId(0), stage)});
-}
-
 /// A shape as numbers that all_sum carries from its owner to all: type, dimensions, sizes.
 std::vector<double> to_numbers(const TensorShape& shape, const std::string& name) {
   if (shape.sizes.size() > kMostDimensions) {
@@ -61,9 +56,9 @@ void share_initial_values(const FitPlan& plan, RankId rank, const std::map<Stage
   const auto groups = plan.rank_groups();
   for (const auto& [id, stage] : stages) {
     for (const auto& [name, value] : stage->values()) {
-      if (rank != owner(plan, id)) {
+      if (rank != plan.owner(id)) {
         const TensorSpec spec{value.sizes().vec(), value.scalar_type()};
-        receives.emplace_back(value, transport.post_receive(owner(plan, id), spec, {}));
+        receives.emplace_back(value, transport.post_receive(plan.owner(id), spec, {}));
         continue;
       }
       for (const RankId other : groups[id.index()]) {
@@ -82,7 +77,7 @@ std::vector<std::string> gather_parameter_names(const FitPlan& plan, RankId rank
   std::vector<std::string> texts(static_cast<std::size_t>(plan.schedule.stages));
   std::vector<double> lengths(texts.size(), 0);
   for (const auto& [id, stage] : stages) {
-    if (rank != owner(plan, id)) continue;
+    if (rank != plan.owner(id)) continue;
     for (const Parameter& parameter : stage->parameters()) texts[id.index()] += parameter.name + '\n';
     lengths[id.index()] = static_cast<double>(texts[id.index()].size());
   }
@@ -113,10 +108,12 @@ std::vector<TensorSpec> find_boundaries(const FitPlan& plan, RankId rank, const 
   for (std::int64_t s = 0; s < plan.schedule.stages; ++s) {
     const StageId id(s);
     std::vector<double> numbers(kMostDimensions + 2, 0);
-    if (rank == owner(plan, id)) {
-      const at::Tensor input = s == 0 ? at::Tensor() : at::zeros(boundaries.back().sizes, boundaries.back().dtype);
+    if (rank == plan.owner(id)) {
       const bool reads_data = s == 0 || s + 1 == plan.schedule.stages;
       ModuleStage& stage = *stages.at(id);
+      const at::Device device = stage.gradients().device();
+      const at::Tensor input =
+          s == 0 ? at::Tensor() : at::zeros(boundaries.back().sizes, at::device(device).dtype(boundaries.back().dtype));
       numbers =
           to_numbers(stage.output_shape(input, reads_data ? first_micro_batch(plan) : MicroBatch()), stage.name());
     }

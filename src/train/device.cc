@@ -9,28 +9,13 @@
 
 #include "core/cores.h"
 #include "core/error.h"
+#include "engine/talking_pairs.h"
 #include "launch/launcher.h"
 
 namespace chimera {
 namespace {
 
 bool has_processes(const TrainOptions& options) { return options.transport == TransportKind::Processes; }
-
-void add_pairs(const Job& job, const Program& program, std::set<RankPair>& pairs) {
-  for (std::size_t w = 0; w < program.workers.size(); ++w) {
-    for (const Instruction& instruction : program.workers[w]) {
-      if (!is_transfer(instruction.kind)) continue;
-      for (std::int64_t group = 0; group < job.ranks.data_parallel; ++group) {
-        const auto rank_of = [&](WorkerId worker) {
-          return static_cast<int>(job.ranks.rank({GroupId(group), worker}).value());
-        };
-        const auto [low, high] =
-            std::minmax({rank_of(WorkerId(static_cast<std::int64_t>(w))), rank_of(instruction.peer)});
-        pairs.insert({low, high});
-      }
-    }
-  }
-}
 
 /// Each rank that holds a stage may have to give it to any other.
 void add_twins(const Job& job, std::set<RankPair>& pairs) {
@@ -64,9 +49,9 @@ ChannelDiscipline discipline_of(const TrainOptions& options) {
 
 std::vector<RankPair> talking_pairs(const Job& job) {
   std::set<RankPair> pairs;
-  add_pairs(job, job.training, pairs);
-  add_pairs(job, job.validation, pairs);
-  for (const auto& [steps, run] : job.runs) add_pairs(job, run.program, pairs);
+  add_talking_pairs(job.ranks, job.training, pairs);
+  add_talking_pairs(job.ranks, job.validation, pairs);
+  for (const auto& [steps, run] : job.runs) add_talking_pairs(job.ranks, run.program, pairs);
   if (job.options.observes()) {  // rank 0 is asked for its clock
     for (int rank = 1; rank < static_cast<int>(job.num_ranks()); ++rank) pairs.insert({0, rank});
   }

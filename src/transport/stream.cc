@@ -33,6 +33,20 @@ OwnStream::OwnStream(at::Device device) {
   guard_.emplace(streams.getStreamFromGlobalPool(device));
 }
 
+RankStream::RankStream(at::Device device) : device_(device) {
+  if (!has_streams(device)) return;
+  const c10::impl::VirtualGuardImpl streams(device.type());
+  streams.setDevice(device);
+  stream_ = streams.getStreamFromGlobalPool(device);
+}
+
+StreamMark RankStream::run(const StreamMark& begin, const std::function<void()>& work) const {
+  const c10::OptionalStreamGuard guard(stream_);
+  begin.await();
+  work();
+  return StreamMark(device_);
+}
+
 at::Tensor Handover::take() const {
   if (!tensor.defined()) return {};
   ready.await();

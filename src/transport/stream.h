@@ -6,6 +6,7 @@
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -36,6 +37,19 @@ class OwnStream {
 
  private:
   std::optional<c10::StreamGuard> guard_;
+};
+
+/// A stream of its own for a rank that a caller has work now and then: always the same one, as torch keeps memory for
+/// each stream.
+class RankStream {
+ public:
+  explicit RankStream(at::Device device);
+  /// Runs `work` on this stream, once that has come to `begin`. Returns the mark of its end.
+  StreamMark run(const StreamMark& begin, const std::function<void()>& work) const;
+
+ private:
+  at::Device device_;
+  std::optional<c10::Stream> stream_;  // none on the CPU
 };
 
 /// A tensor that one thread hands to another.

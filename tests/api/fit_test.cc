@@ -23,6 +23,7 @@
 #include "core/user_code_error.h"
 #include "generate/registry.h"
 #include "model/keyed_dropout.h"
+#include "support/fake_network.h"
 #include "transport/gloo/gloo_transport.h"
 #include "transport/threads/rank_threads.h"
 
@@ -113,7 +114,7 @@ Outcome run(const FitOptions& options) {
 /// The same samples and micro-batches, one after the other on one rank.
 Outcome run_unpipelined(FitOptions options) {
   options.schedule = "none";
-  options.recompute = false;
+  options.recompute = {};
   return run(options);
 }
 
@@ -148,13 +149,57 @@ TEST(FitTest, GroupsRecomputationAndOwnOrdersTrainAlike) {
 
   const Outcome expected = run_unpipelined(small_options("none", {4, 4}));
   FitOptions recomputed = small_options("chimera-zb", {4, 4});
-  recomputed.recompute = true;
-  expect_equal(run(recomputed), expected);
+  for (const char* stages : {"full", "1", "0,3"}) {
+    SCOPED_TRACE(stages);
+    recomputed.recompute = parse_recompute(stages);
+    expect_equal(run(recomputed), expected);
+  }
 
   FitOptions own = small_options("", {});
   own.own_schedule = find_generator("zb-h1").generate({4, 4});
   own.partition = {1, 3, 3, 1};
   expect_equal(run(own), expected);
+}
+
+/// Over communicators of pairs as strict as NCCL's, one a thread.
+Outcome run_over_pairs(FitOptions options) {
+  options.discipline = ChannelDiscipline::SerialPair;
+  const FitPlan plan = plan_fit(small_network(), images, options);
+  const auto ranks = static_cast<int>(plan.num_ranks());
+  testing::FakeNetwork network(ranks, plan.rank_groups(), plan.talking_pairs());
+  Outcome result;
+  std::mutex mutex;
+  const auto train = [&](RankId rank) {
+    at::set_num_threads(1);
+    const auto transport = make_pair_transport(network.communicators(static_cast<int>(rank.value())));
+    RankFit trainer(plan, rank, *transport);
+    std::vector<FitStep> steps;
+    for (std::int64_t step = 0; step < options.steps; ++step) steps.push_back(trainer.train_step(step));
+    const std::lock_guard lock(mutex);
+    for (const auto& [id, stage] : trainer.stages()) {
+      for (const auto& [name, value] : stage->values()) result.parameters.emplace(name, value.detach());
+    }
+    if (rank != RankId(0)) return;
+    for (const FitStep& step : steps) {
+      result.losses.push_back(step.loss);
+      result.gradient_norms.push_back(step.gradient_norm);
+    }
+  };
+  static_cast<void>(RankThreads(ranks).run(ranks, train, [&](const std::string& why) { network.close(why); }));
+  EXPECT_EQ(network.why_closed(), "");
+  return result;
+}
+
+TEST(FitTest, CommunicatorsOfPairsTrainAlike) {
+  const Outcome expected = run_unpipelined(small_options("none", {4, 4}));
+  for (const char* schedule : {"1f1b", "chimera", "chimera-zb", "zb-v"}) {
+    SCOPED_TRACE(schedule);
+    expect_equal(run_over_pairs(small_options(schedule, {4, 4})), expected);
+  }
+  FitOptions groups = small_options("chimera", {4, 4});
+  groups.data_parallel = 2;
+  groups.reduction = ReductionOrder::Canonical;
+  expect_equal(run_over_pairs(groups), run_unpipelined(groups));
 }
 
 TEST(FitTest, CanonicalReductionGivesEqualBitsToEveryLayout) {
@@ -295,6 +340,10 @@ TEST(FitTest, RefusesPlansThatDoNotFit) {
   options.reduction = ReductionOrder::Canonical;
   options.reduction_blocks = 3;
   EXPECT_THAT(refusal(model, options), HasSubstr("FitOptions::reduction_blocks 3: 4 micro-batches"));
+  options.recompute = parse_recompute("0,4");
+  EXPECT_THAT(refusal(model, options), HasSubstr("recompute 0,4: expected none, full, or stages of 0 to 3"));
+  options.recompute = parse_recompute("auto");
+  EXPECT_THAT(refusal(model, options), HasSubstr("recompute auto: expected none, full, or stages of 0 to 3"));
   options.partition = {2, 2, 2, 3};
   EXPECT_THAT(refusal(model, options), HasSubstr("[2, 2, 2, 3] must be 4 positive numbers that add up to 8"));
 }

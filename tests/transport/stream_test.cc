@@ -116,7 +116,23 @@ TEST_F(StreamTest, AThreadHasItsStreamBackAfterwards) {
   EXPECT_EQ(current, 0);
 }
 
+TEST_F(StreamTest, ARankWorksOnItsStreamBetweenWhatTheCallerMarks) {
+  const RankStream stream(kDevice);
+  for (int step = 0; step < 2; ++step) {
+    const StreamMark begin(kDevice);
+    const StreamMark end = stream.run(begin, [] { EXPECT_EQ(current, 1); });
+    end.await();
+    EXPECT_EQ(current, 0);
+  }
+  EXPECT_THAT(lines, ElementsAre("stream 0 records event 1", "stream 1 awaits event 1", "stream 1 records event 2",
+                                 "stream 0 awaits event 2", "stream 0 records event 3", "stream 1 awaits event 3",
+                                 "stream 1 records event 4", "stream 0 awaits event 4"));
+}
+
 TEST_F(StreamTest, OnTheCpuThereIsNothingToDo) {
+  bool has_run = false;
+  RankStream(at::kCPU).run(StreamMark(at::kCPU), [&] { has_run = true; }).await();
+  EXPECT_TRUE(has_run);
   const OwnStream stream(at::kCPU);
   const at::Tensor tensor = at::ones({2});
   EXPECT_TRUE(Handover(tensor).take().is_same(tensor));
