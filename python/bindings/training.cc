@@ -1,122 +1,31 @@
 // The training half in Python: a pipeline of the user's modules on the C++ executor and transports.
 
 #include <ATen/Parallel.h>
-#include <torch/csrc/Exceptions.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <utility>
 #include <vector>
 
 #include "api/rank_fit.h"
 #include "checkpoints.h"
-#include "core/user_code_error.h"
 #include "schedule/schedule_json.h"
 #include "transport/gloo/gloo_transport.h"
+#include "transport/pairs/pair_transport.h"
+#include "transport/stream.h"
 #include "transport/threads/rank_threads.h"
 #include "transport/threads/thread_transport.h"
+#include "user_code.h"
 
 namespace py = pybind11;
 
 namespace {
 
 using namespace chimera;
-
-/// Calls Python with the GIL. What it raises becomes a UserCodeError.
-template <class Call>
-auto in_python(const Call& call) {
-  const py::gil_scoped_acquire locked;
-  try {
-    return call();
-  } catch (py::error_already_set& error) {
-    std::string line = error.what();
-    line = line.substr(0, line.find('\n'));
-    throw UserCodeError(line, std::current_exception());
-  }
-}
-
-/// Has Python raise what was caught here. Python's own errors go on with their traceback; with the GIL.
-[[noreturn]] void raise_again() {
-  try {
-    throw;
-  } catch (const UserCodeError& error) {
-    std::rethrow_exception(error.cause());
-  } catch (python_error& error) {  // of a node of Python in a backward
-    error.restore();
-    throw py::error_already_set();
-  }
-}
-
-/// A Python object that may be dropped by any thread.
-class Held {
- public:
-  explicit Held(py::object object)
-      : object_(new py::object(std::move(object)), [](py::object* held) {
-          const py::gil_scoped_acquire locked;
-          delete held;
-        }) {}
-  [[nodiscard]] const py::object& get() const { return *object_; }
-
- private:
-  std::shared_ptr<py::object> object_;
-};
-
-/// Parameters by name in their module, each once.
-using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
-
-/// One of the user's layers: its parameters under their names, and a call of Python from tensor to tensor.
-class PythonModule : public torch::nn::Module {
- public:
-  PythonModule(std::string kind, py::object call, const NamedTensors& parameters)
-      : torch::nn::Module(std::move(kind)), call_(std::move(call)) {
-    for (const auto& [name, tensor] : parameters) add(*this, name, tensor);
-  }
-
-  at::Tensor forward(const at::Tensor& input) {
-    return in_python([&] { return call_.get()(input).cast<at::Tensor>(); });
-  }
-
- private:
-  /// Torch has no dots in names: those of Python are a module's own in a tree of modules.
-  static void add(torch::nn::Module& module, const std::string& name, const at::Tensor& tensor) {
-    const auto dot = name.find('.');
-    if (dot == std::string::npos) {
-      module.register_parameter(name, tensor, tensor.requires_grad());
-      return;
-    }
-    const std::string first = name.substr(0, dot);
-    const auto children = module.named_children();
-    const auto* child = children.find(first);
-    const auto inner = child ? *child : module.register_module(first, std::make_shared<torch::nn::Module>());
-    add(*inner, name.substr(dot + 1), tensor);
-  }
-
-  Held call_;
-};
-
-struct PythonLayer {
-  std::string kind;
-  py::object call;
-  NamedTensors parameters;
-};
-
-/// [layer] of one rank; none where the rank does not hold it.
-using RankLayers = std::map<std::int64_t, PythonLayer>;
-
-Loss python_loss(const py::object& sum, const py::object& count) {
-  const auto counted = [count = Held(count)](const at::Tensor& target) {
-    return in_python([&] { return count.get()(target).cast<std::int64_t>(); });
-  };
-  return {.sum = [sum = Held(sum), counted](const at::Tensor& output, const at::Tensor& target) -> LossSum {
-            const at::Tensor value = in_python([&] { return sum.get()(output, target).cast<at::Tensor>(); });
-            return {value, counted(target)};
-          },
-          .count = counted};
-}
 
 /// The samples of the step under way: those of all groups, or of one.
 struct CurrentBatch {
@@ -158,8 +67,16 @@ class Plan {
     return stages;
   }
   /// The rank whose stage counts where several hold copies.
-  [[nodiscard]] std::int64_t owner(std::int64_t stage) const {
-    return plan_.ranks.rank({GroupId(0), plan_.schedule.placement.worker(ReplicaId(0), StageId(stage))}).value();
+  [[nodiscard]] std::int64_t owner(std::int64_t stage) const { return plan_.owner(StageId(stage)).value(); }
+  /// The ranks that exchange messages, the lower one first.
+  [[nodiscard]] std::vector<RankPair> talking_pairs() const { return plan_.talking_pairs(); }
+  [[nodiscard]] std::vector<std::vector<std::int64_t>> rank_groups() const {
+    std::vector<std::vector<std::int64_t>> groups;
+    for (const auto& members : plan_.rank_groups()) {
+      auto& group = groups.emplace_back();
+      for (const RankId member : members) group.push_back(member.value());
+    }
+    return groups;
   }
   [[nodiscard]] bool is_copied(std::int64_t stage) const { return plan_.use(StageId(stage)).replicated; }
 
@@ -176,18 +93,19 @@ struct OwnGradient {
 /// The ranks of this process: all of them as threads, or one.
 class Run {
  public:
-  /// `layers`: of each rank of this process.
+  using Group = Communicators::Group;
+
+  /// `layers`: of each rank of this process, with parameters on `device`.
   Run(const Plan& plan, const std::vector<RankLayers>& layers, std::int64_t first_rank, const py::object& loss,
-      const py::object& count)
-      : first_rank_(first_rank), batch_(std::make_shared<CurrentBatch>()) {
+      const py::object& count, const at::Device& device)
+      : first_rank_(first_rank), device_(device), batch_(std::make_shared<CurrentBatch>()) {
     const auto data = [batch = batch_](const SampleRange& range) { return batch->part(range); };
     for (const RankLayers& own : layers) {
       auto rank_plan = std::make_unique<FitPlan>(plan.get());
       rank_plan->data = data;
       rank_plan->model.loss = python_loss(loss, count);
       for (const auto& [index, layer] : own) {
-        const auto module = std::make_shared<PythonModule>(layer.kind, layer.call, layer.parameters);
-        rank_plan->model.layers[static_cast<std::size_t>(index)] = [module] { return Layer(module); };
+        rank_plan->model.layers[static_cast<std::size_t>(index)] = [made = made_layer(layer)] { return made; };
       }
       plans_.push_back(std::move(rank_plan));
     }
@@ -213,7 +131,18 @@ class Run {
     options.world_size = static_cast<int>(world_size);
     options.meeting = meeting;
     options.groups = plans_.front()->rank_groups();
+    options.pairs = plans_.front()->talking_pairs();
     guarded([&] { transports_.push_back(connect_gloo(options)); });
+  }
+
+  /// Takes process groups that are ready, as Communicators has them; the plan's program is one for serial pairs.
+  void join_groups(const Group& everyone, const std::vector<Group>& groups, const std::map<int, Group>& pairs) {
+    transports_.push_back(make_pair_transport({.rank = static_cast<int>(first_rank_),
+                                               .device = device_,
+                                               .pairs = pairs,
+                                               .groups = plans_.front()->rank_groups(),
+                                               .process_groups = groups,
+                                               .everyone = everyone}));
   }
 
   /// Makes the stages. Collective, as all below. The batch's first samples find the shapes of messages.
@@ -223,7 +152,10 @@ class Run {
       const int ranks = static_cast<int>(plans_.size());
       threads_ = std::make_unique<RankThreads>(ranks);
       hub_ = std::make_unique<ThreadHub>(ranks, plans_.front()->rank_groups());
-      for (int r = 0; r < ranks; ++r) transports_.push_back(hub_->transport(RankId(r)));
+      for (int r = 0; r < ranks; ++r) {
+        transports_.push_back(hub_->transport(RankId(r)));
+        streams_.emplace_back(device_);
+      }
     }
     const auto torch_threads = at::get_num_threads();
     on_all_ranks([&](std::size_t r) {
@@ -276,10 +208,14 @@ class Run {
     if (over_) throw Error("this pipeline has failed before; make another");
     guarded([&] {
       if (!threads_) return body(0);
+      const StreamMark begin(device_);
+      std::vector<StreamMark> ends(plans_.size());
       const auto failure = threads_->run(
-          static_cast<int>(plans_.size()), [&](RankId each) { body(each.index()); },
+          static_cast<int>(plans_.size()),
+          [&](RankId each) { ends[each.index()] = streams_[each.index()].run(begin, [&] { body(each.index()); }); },
           [&](const std::string& why) { hub_->close(why); });
       if (failure) std::rethrow_exception(failure->error);
+      for (const StreamMark& end : ends) end.await();
     });
   }
 
@@ -295,7 +231,7 @@ class Run {
         throw;
       }
     } catch (...) {
-      raise_again();
+      raise_in_python();
     }
   }
 
@@ -316,10 +252,12 @@ class Run {
   }
 
   std::int64_t first_rank_;
+  at::Device device_;
   std::shared_ptr<CurrentBatch> batch_;
   std::vector<std::unique_ptr<FitPlan>> plans_;  // [rank of this process]
   std::unique_ptr<RankThreads> threads_;         // of several
   std::unique_ptr<ThreadHub> hub_;
+  std::vector<RankStream> streams_;  // [rank], of threads
   std::vector<std::unique_ptr<Transport>> transports_;
   std::vector<std::unique_ptr<RankFit>> ranks_;
   std::vector<OwnGradient> own_;
@@ -328,13 +266,15 @@ class Run {
 };
 
 Plan make_plan(const std::string& schedule, std::int64_t layers, const std::vector<std::int64_t>& partition,
-               std::int64_t data_parallel, std::int64_t micro_batch_size, bool recompute,
-               const std::string& reduction) {
+               std::int64_t data_parallel, std::int64_t micro_batch_size, const std::vector<std::int64_t>& recompute,
+               const std::string& reduction, bool serial_pairs) {
   FitOptions options;
   options.partition = partition;
   options.data_parallel = data_parallel;
   options.micro_batch_size = micro_batch_size;
-  options.recompute = recompute;
+  for (const std::int64_t stage : recompute) options.recompute.stages.emplace(stage);
+  if (!recompute.empty()) options.recompute.rule = RecomputeRule::Listed;
+  if (serial_pairs) options.discipline = ChannelDiscipline::SerialPair;
   options.reduction = parse_named<ReductionOrder>("reduction", reduction);
   return {schedule, layers, std::move(options)};
 }
@@ -365,19 +305,24 @@ PYBIND11_MODULE(_training, module) {
            py::arg("kind"), py::arg("call"), py::arg("parameters"));
   py::class_<Plan>(module, "Plan")
       .def(py::init(&make_plan), py::arg("schedule"), py::arg("layers"), py::arg("partition"), py::arg("data_parallel"),
-           py::arg("micro_batch_size"), py::arg("recompute"), py::arg("reduction"))
+           py::arg("micro_batch_size"), py::arg("recompute"), py::arg("reduction"), py::arg("serial_pairs"))
       .def_property_readonly("num_ranks", &Plan::num_ranks)
       .def_property_readonly("mini_batch", &Plan::mini_batch)
       .def_property_readonly("stage_layers", &Plan::stage_layers)
       .def("group", &Plan::group)
       .def("stages_of", &Plan::stages_of)
       .def("owner", &Plan::owner)
+      .def("talking_pairs", &Plan::talking_pairs)
+      .def("rank_groups", &Plan::rank_groups)
       .def("is_copied", &Plan::is_copied);
   py::class_<Run>(module, "Run")
-      .def(py::init<const Plan&, const std::vector<RankLayers>&, std::int64_t, const py::object&, const py::object&>(),
-           py::arg("plan"), py::arg("layers"), py::arg("first_rank"), py::arg("loss"), py::arg("count"))
+      .def(py::init<const Plan&, const std::vector<RankLayers>&, std::int64_t, const py::object&, const py::object&,
+                    const at::Device&>(),
+           py::arg("plan"), py::arg("layers"), py::arg("first_rank"), py::arg("loss"), py::arg("count"),
+           py::arg("device"))
       .def("join_in_file", &join_in_file)
       .def("join_at_server", &join_at_server)
+      .def("join_groups", &Run::join_groups, py::arg("everyone"), py::arg("groups"), py::arg("pairs"))
       .def("start", &Run::start)
       .def("step", &Run::step)
       .def("validate", &Run::validate)

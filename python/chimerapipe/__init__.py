@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ._hugging_face import layers_of
     from ._measure import measure, profile
     from ._pipeline import Pipeline, Step
+    from ._saving import Saving
 
 __all__ = [
     "Bubble",
@@ -33,6 +34,7 @@ __all__ = [
     "Pipeline",
     "Plan",
     "Profile",
+    "Saving",
     "Schedule",
     "ScheduleEntry",
     "ScheduleError",
@@ -55,8 +57,9 @@ __all__ = [
 
 
 _OF_TORCH = {
-    "LoadedCheckpoint": "_checkpoint",
+    "LoadedCheckpoint": "_pipeline",
     "Pipeline": "_pipeline",
+    "Saving": "_pipeline",
     "Step": "_pipeline",
     "layers_of": "_hugging_face",
     "measure": "_measure",

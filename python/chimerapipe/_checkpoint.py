@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from . import _training
+from ._processes import Understanding
 
 ConfigError = _training.ConfigError
 
@@ -41,6 +42,53 @@ class OptimizerPart:
     """What is no tensor: by parameter and name."""
     record: dict[str, Any]
     """Kind, and the hyperparameters of its groups."""
+
+
+NamedTensors = list[tuple[str, Tensor]]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A checkpoint that ranks write together, and this rank's part of it."""
+
+    folder: str
+    step: int
+    rank: int
+    ranks: int
+    run: str
+    """The record of the run, in JSON."""
+    weights: NamedTensors
+    state: NamedTensors
+    """Of the optimizer."""
+    keep: int
+    """The newest checkpoints that stay; 0: all."""
+
+    def copied(self) -> Parts:
+        """The same in memory of its own, for training goes on."""
+        return replace(self, weights=_copies(self.weights), state=_copies(self.state))
+
+    def write(self, together: Understanding) -> None:
+        """All ranks do; rank 0 commits what they have written. Raises on all of them where one fails."""
+        try:
+            together.all_or_none(self._write_own)
+            together.all_or_none(self._commit)
+        except Exception:
+            if self.rank == 0:
+                _training.abandon(self.folder, self.step)
+            raise
+        if self.keep > 0 and self.rank == 0:
+            _training.remove_superfluous(self.folder, self.step, self.keep)
+
+    def _write_own(self) -> None:
+        _training.write_part(self.folder, self.step, self.rank, self.ranks, self.weights, self.state)
+
+    def _commit(self) -> None:
+        if self.rank == 0:
+            _training.commit(self.folder, self.step, self.ranks, self.run)
+
+
+def _copies(tensors: NamedTensors) -> NamedTensors:
+    return [(name, tensor.detach().to("cpu", copy=True)) for name, tensor in tensors]
 
 
 def optimizer_part(
@@ -90,10 +138,21 @@ def restore_optimizer(
         for name, value in saved.items():
             _set_hyperparameter(group, name, value)
     names = _state_names(reader.names())
+    placed = {id(p): group for group in optimizer.param_groups for p in group["params"]}
     numbers = record.get("numbers", {})
     for name, parameter in parameters:
-        state = {_LOADED_AS.get(key, key): reader.read(f"{name}.{key}") for key in names.get(name, ())}
+        group = placed.get(id(parameter), {})
+        state = {
+            _LOADED_AS.get(key, key): _placed(reader.read(f"{name}.{key}"), parameter, group)
+            for key in names.get(name, ())
+        }
         optimizer.state[parameter] = {**state, **numbers.get(name, {})}
+
+
+def _placed(value: Tensor, parameter: nn.Parameter, group: Mapping[str, Any]) -> Tensor:
+    """Where torch's optimizers keep it: beside the parameter, counts of steps on the CPU but for fused kernels."""
+    beside = value.dim() > 0 or group.get("fused") or group.get("capturable")
+    return value.to(parameter.device) if beside else value
 
 
 def _set_hyperparameter(group: dict[str, Any], name: str, value: Any) -> None:

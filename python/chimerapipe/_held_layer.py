@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from . import _training
+from ._devices import bring_to, generator_states
 
 LayerOrFactory: TypeAlias = nn.Module | Callable[[], nn.Module]
 ConfigError = _training.ConfigError
@@ -19,27 +20,31 @@ ConfigError = _training.ConfigError
 class Autocast:
     """The caller's autocast, which torch knows of its own thread alone, for rank threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device) -> None:
+        self._type = device.type
         self._dtype: torch.dtype | None = None
 
     def take_over(self) -> None:
         """Whatever holds where this is called holds from now on in `call`."""
-        self._dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
+        self._dtype = torch.get_autocast_dtype(self._type) if torch.is_autocast_enabled(self._type) else None
 
     def call(self, function: Callable[..., Any], *arguments: Tensor) -> Any:
         """The function's result under it."""
         if self._dtype is None:
             return function(*arguments)
-        with torch.autocast("cpu", dtype=self._dtype):
+        with torch.autocast(self._type, dtype=self._dtype):
             return function(*arguments)
 
 
 class HeldLayer:
     """A layer as a rank calls it."""
 
-    def __init__(self, index: int, module: nn.Module, repeats: bool, own: bool, autocast: Autocast) -> None:
+    def __init__(
+        self, index: int, module: nn.Module, repeats: bool, own: bool, autocast: Autocast, device: torch.device
+    ) -> None:
         self.index = index
         self.module = module
+        self._device = device
         self.repeats = repeats  # copies of it are trained, or its forward runs twice
         self.own = own  # of the ranks that hold it, this one's counts
         self._autocast = autocast
@@ -70,7 +75,7 @@ class HeldLayer:
                     buffer.copy_(value)
 
     def _probe(self, tensor: Tensor) -> Any:
-        before = torch.get_rng_state()
+        before = generator_states(self._device)
         versions = {name: (id(buffer), buffer._version) for name, buffer in self.module.named_buffers()}
         output = self.module(tensor)
         if not self.repeats:
@@ -81,7 +86,7 @@ class HeldLayer:
                     f"{self._name()} writes to its buffer '{name}', which copies of it, or a recomputed forward, would "
                     "do differently; use a module that keeps none (GroupNorm, LayerNorm), or another schedule"
                 )
-        if not torch.equal(before, torch.get_rng_state()):
+        if not all(map(torch.equal, before, generator_states(self._device))):
             raise ConfigError(
                 f"{self._name()} draws random numbers, which copies of it, or a recomputed forward, would draw "
                 "differently; set its dropout to 0, or choose another schedule"
@@ -89,27 +94,30 @@ class HeldLayer:
         return output
 
     def _name(self) -> str:
-        return f"layer {self.index} ({type(self.module).__name__})"
+        return in_words(self.index, self.module)
 
 
-def made_layer(layer: LayerOrFactory, index: int, own: bool) -> nn.Module:
-    """The layer itself for the rank that owns it, a copy for others. Raises ConfigError for one that is not trained."""
+def in_words(index: int, module: nn.Module) -> str:
+    """As messages name it: `layer 3 (Linear)`."""
+    return f"layer {index} ({type(module).__name__})"
+
+
+def made_layer(layer: LayerOrFactory, index: int, own: bool, device: torch.device) -> nn.Module:
+    """The layer itself for the rank that owns it, a copy for others, on the device.
+
+    Raises ConfigError for one that is not trained.
+    """
     if isinstance(layer, nn.Module):
         if isinstance(layer, nn.parallel.DistributedDataParallel):
             raise ConfigError(f"layer {index} is wrapped in DistributedDataParallel; use data_parallel= instead")
         made = layer if own else copy.deepcopy(layer)
     else:
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(index)  # the same values in every copy
+            torch.default_generator.manual_seed(index)  # the same values in every copy
             made = layer()
         if not isinstance(made, nn.Module):
             raise ConfigError(f"layer {index}: the factory gave a {type(made).__name__}, no nn.Module")
-    for name, value in [*made.named_parameters(), *made.named_buffers()]:
-        if value.device.type != "cpu":
-            raise ConfigError(
-                f"layer {index} ({type(made).__name__}) has '{name}' on {value.device}; Pipeline trains on CPUs: "
-                "give it layers there (GPUs are for `chimera train --device cuda`)"
-            )
+    bring_to(device, made, in_words(index, made))
     return made
 
 
@@ -124,13 +132,3 @@ def refuse_shared_parameters(held: list[list[HeldLayer]]) -> None:
                     raise ConfigError(
                         f"layers {other} and {layer.index} share a parameter ({other_name}, {name}); give each its own"
                     )
-
-
-@contextlib.contextmanager
-def untouched_generator() -> Iterator[None]:
-    """Torch's generator is afterwards as it was."""
-    state = torch.get_rng_state()
-    try:
-        yield
-    finally:
-        torch.set_rng_state(state)

@@ -7,7 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from . import _training
+from ._torch_version import require_same_torch
+
+require_same_torch()
+from . import _training  # noqa: E402
 
 
 def layers_of(model: nn.Module) -> list[nn.Module]:

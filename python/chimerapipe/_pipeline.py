@@ -7,11 +7,12 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor, nn
 
+from ._partition import Partition
 from ._schedule import Schedule
 from ._torch_version import require_same_torch
 
@@ -19,20 +20,18 @@ require_same_torch()
 from . import _training  # noqa: E402
 from ._checkpoint import (  # noqa: E402
     LoadedCheckpoint,
+    Parts,
     as_json,
     optimizer_part,
     read_into,
     restore_optimizer,
 )
-from ._held_layer import (  # noqa: E402
-    Autocast,
-    HeldLayer,
-    LayerOrFactory,
-    made_layer,
-    refuse_shared_parameters,
-    untouched_generator,
-)
+from ._devices import own_device, require_on, untouched_generators, uses_nccl  # noqa: E402
+from ._held_layer import Autocast, HeldLayer, LayerOrFactory, made_layer, refuse_shared_parameters  # noqa: E402
+from ._measure import listed  # noqa: E402
 from ._processes import Processes  # noqa: E402
+from ._recompute import Recompute, recomputed_stages  # noqa: E402
+from ._saving import Saver, Saving  # noqa: E402
 
 ConfigError = _training.ConfigError
 
@@ -48,23 +47,24 @@ class Step:
 
 
 class Pipeline:
-    """A list of layers, cut into the stages of a schedule.
+    """Layers, cut into the stages of a schedule: an nn.Sequential, a list, or a model that `layers_of` knows.
 
-    Under torchrun (or another launcher that sets RANK and WORLD_SIZE) every process is a rank, over Gloo; without one
-    all ranks are threads of this process, for notebooks and tests. Each layer maps one tensor to one tensor and must
-    not write to its input. docs/python.md says what else holds, and what is refused.
+    Under torchrun (or another launcher that sets RANK and WORLD_SIZE) every process is a rank, over Gloo, or NCCL with
+    a GPU for each; without one all ranks are threads of this process, for notebooks and tests. Each layer maps one
+    tensor to one tensor and must not write to its input. docs/python.md says what else holds, and what is refused.
     """
 
     def __init__(
         self,
-        layers: nn.Sequential | Sequence[LayerOrFactory],
+        layers: nn.Module | Sequence[LayerOrFactory],
         loss: Callable[[Tensor, Tensor], Tensor],
         schedule: Schedule,
         *,
         micro_batch_size: int = 1,
-        partition: Sequence[int] = (),
+        partition: Sequence[int] | Partition = (),
         data_parallel: int = 1,
-        recompute: bool = False,
+        recompute: Recompute = False,
+        device: torch.device | str = "cpu",
         reduction: str = "natural",
         count: Callable[[Tensor], int] = Tensor.numel,
     ) -> None:
@@ -72,22 +72,27 @@ class Pipeline:
 
         `loss`: from the last layer's output and the target the *sum* of losses. `count`: how many there are in a
         target, so that a step's loss is their mean. `micro_batch_size`: samples of one micro-batch. `partition`: layers
-        of each stage; left out: even. `data_parallel`: W, groups that run the schedule side by side. `recompute`:
-        stages keep their inputs alone and run forward again. `reduction`: `canonical` adds gradients in one order, so
-        that all schedules, depths and widths with equal micro-batches give equal bits; `natural` as they come. Layers
-        may be factories, called for the layers of this rank alone.
+        of each stage, or what `partition` has found; left out: even. `data_parallel`: W, groups that run the schedule
+        side by side. `recompute`: stages that keep their inputs alone and run forward again: all (True), their numbers,
+        or a function of the number. `device`: `cuda` moves the layers of this rank to its GPU. `reduction`: `canonical`
+        adds gradients in one order, so that all schedules, depths and widths with equal micro-batches give equal bits;
+        `natural` as they come. Layers may be factories, called for the layers of this rank alone.
         """
-        self._layers = list(layers)
+        self._layers = listed(layers)
+        self._processes = Processes()
+        self._device = own_device(device, self._processes.world)
+        over_nccl = uses_nccl(self._device, self._processes.world)
+        self._recomputed = recomputed_stages(recompute, schedule.stages)
         self._plan = _training.Plan(
             schedule.to_json(),
             len(self._layers),
-            list(partition),
+            list(partition.layers if isinstance(partition, Partition) else partition),
             data_parallel,
             micro_batch_size,
-            recompute,
+            self._recomputed,
             reduction,
+            over_nccl,
         )
-        self._processes = Processes()
         self._world, self._rank = self._processes.world, self._processes.rank
         if self._world not in (1, self._plan.num_ranks):
             raise ConfigError(
@@ -104,25 +109,43 @@ class Pipeline:
             "micro_batch_size": micro_batch_size,
             "data_parallel": data_parallel,
             "partition": [end - first for first, end in self._plan.stage_layers],
-            "recompute": recompute,
+            "recompute": self._recomputed,
             "reduction": reduction,
+            "device": self._device.type,
         }
-        self._recompute = recompute
         self._started = False
-        self._autocast = Autocast()
+        self._autocast = Autocast(self._device)
+        self._saver = Saver(self._processes)
         ranks = [self._rank] if self._world > 1 else range(self._plan.num_ranks)
         self._held = [self._layers_of(rank) for rank in ranks]
         refuse_shared_parameters(self._held)
         self._run = _training.Run(
-            self._plan, [self._as_given(held) for held in self._held], self._rank, self._checked(loss), count
+            self._plan,
+            [self._as_given(held) for held in self._held],
+            self._rank,
+            self._checked(loss),
+            count,
+            self._device,
         )
-        if self._world > 1:
+        if over_nccl:
+            self._processes.guarded(lambda: self._processes.join_gpus(self._run, self._plan, self._device))
+        elif self._world > 1:
             self._processes.guarded(lambda: self._processes.join(self._run))
 
     @property
     def rank(self) -> int:
         """Of this process; 0 where all ranks are threads."""
         return self._rank
+
+    @property
+    def device(self) -> torch.device:
+        """Where this process's layers, inputs and targets are."""
+        return self._device
+
+    @property
+    def recomputed(self) -> list[int]:
+        """The stages that run forward again."""
+        return list(self._recomputed)
 
     @property
     def width(self) -> int:
@@ -211,8 +234,11 @@ class Pipeline:
             for layer in self._layers[first:end]:
                 if isinstance(layer, nn.Module):
                     for value in [*layer.parameters(), *layer.buffers()]:
-                        torch.distributed.broadcast(value.detach(), self._plan.owner(stage), group=group)
+                        moved = value.detach().cpu()  # itself, where it is there
+                        torch.distributed.broadcast(moved, self._plan.owner(stage), group=group)
+                        value.detach().copy_(moved)
 
+    @overload
     def save_checkpoint(
         self,
         folder: str | os.PathLike[str],
@@ -220,38 +246,51 @@ class Pipeline:
         optimizer: torch.optim.Optimizer | None = None,
         extra: Mapping[str, Any] | None = None,
         keep: int = 0,
-    ) -> str:
+        wait: Literal[True] = True,
+    ) -> str: ...
+    @overload
+    def save_checkpoint(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        optimizer: torch.optim.Optimizer | None = None,
+        extra: Mapping[str, Any] | None = None,
+        keep: int = 0,
+        wait: Literal[False],
+    ) -> Saving: ...
+    def save_checkpoint(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        optimizer: torch.optim.Optimizer | None = None,
+        extra: Mapping[str, Any] | None = None,
+        keep: int = 0,
+        wait: bool = True,
+    ) -> str | Saving:
         """Writes `folder/step-N`, which any layout loads and `chimera checkpoint` reads; collective. Returns its path.
 
         Weights and buffers, the optimizer's state by global names, and the steps done. The folder has its name only
         once all of it is on the disk, so that whatever happens the checkpoints before stay whole. `extra`: what else to
         keep, as JSON has it (the state of a learning-rate schedule). `keep`: the newest checkpoints that stay, 0: all.
+
+        `wait`: False copies all of it and returns a `Saving` at once; a thread writes the copy while training goes on.
+        Of one that fails the rank that failed prints a line. A save waits for the one before it.
         """
         path, step, together = os.fspath(folder), int(self._run.steps), self._processes
+        self._saver.await_last()
         own = [layer for layer in self._all() if layer.own]
         weights = [(f"{n.index}.{name}", value) for n in own for name, value in n.module.state_dict().items()]
         trained = [(f"{n.index}.{name}", value) for n in own for name, value in n.module.named_parameters()]
         state = together.all_or_none(lambda: optimizer_part(optimizer, trained))
         numbers = [each for part in together.gathered(state.numbers) for each in part.items()]
         record = {**self._record(step), "optimizer": {**state.record, "numbers": dict(numbers)}, "extra": extra or {}}
-
-        def write() -> None:
-            _training.write_part(path, step, self._rank, self._world, weights, state.tensors)
-
-        def commit() -> None:
-            if self._rank == 0:
-                _training.commit(path, step, self._world, as_json(record, "save_checkpoint"))
-
-        try:
-            together.all_or_none(write)
-            together.all_or_none(commit)
-        except Exception:
-            if self._rank == 0:
-                _training.abandon(path, step)
-            raise
-        if keep > 0 and self._rank == 0:
-            _training.remove_superfluous(path, step, keep)
-        return os.path.join(path, f"step-{step:08}")
+        run = together.all_or_none(lambda: as_json(record, "save_checkpoint"))
+        parts = Parts(path, step, self._rank, self._world, run, weights, state.tensors, keep)
+        saved_as = os.path.join(path, f"step-{step:08}")
+        if wait:
+            parts.write(together)
+            return saved_as
+        return self._saver.start(saved_as, step, parts.copied().write)
 
     def load_checkpoint(
         self, path: str | os.PathLike[str], *, optimizer: torch.optim.Optimizer | None = None
@@ -309,11 +348,12 @@ class Pipeline:
         held = []
         for stage in self._plan.stages_of(rank):
             first, end = self._plan.stage_layers[stage]
-            repeats = self._plan.is_copied(stage) or self._recompute
+            repeats = self._plan.is_copied(stage) or stage in self._recomputed
             for index in range(first, end):
                 own = self._world > 1 or self._plan.owner(stage) == rank
-                made = made_layer(self._layers[index], index, own)
-                held.append(HeldLayer(index, made, repeats, self._plan.owner(stage) == rank, self._autocast))
+                made = made_layer(self._layers[index], index, own, self._device)
+                is_owner = self._plan.owner(stage) == rank
+                held.append(HeldLayer(index, made, repeats, is_owner, self._autocast, self._device))
         return held
 
     @staticmethod
@@ -337,11 +377,12 @@ class Pipeline:
             if len(tensor) != self.batch_size:
                 wanted = self.batch_size
                 raise ConfigError(f"{name}: {len(tensor)} samples, where a step of this process takes {wanted}")
+            require_on(self._device, name, tensor)
         self._autocast.take_over()
         if self._started:
             return
         self._started = True
-        with untouched_generator(), contextlib.ExitStack() as probes:
+        with untouched_generators(self._device), contextlib.ExitStack() as probes:
             for layer in self._all():
                 probes.enter_context(layer.probing())
             self._processes.guarded(lambda: self._run.start(inputs, targets))

@@ -8,14 +8,47 @@ import os
 import socket
 import sys
 import tempfile
+import time
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import torch
 
 from . import _training
 
 _MEETINGS = itertools.count()  # of this process's pipelines, which all processes make in one order
+_POLL_SECONDS = 0.01
+
+
+class OtherRankError(_training.Error):
+    """What another rank said of its failure."""
+
+
+class Understanding(Protocol):
+    """How ranks tell each other whether a part of a common task has succeeded on all of them."""
+
+    def all_or_none(self, call: Callable[[], Any]) -> Any:
+        """What it returns. Where it fails on one process all raise: that one its own error, others what it says."""
+
+    def leave(self) -> None:
+        """To be called after the last part."""
+
+
+def _outcome(rank: int, call: Callable[[], Any], exchange: Callable[[str], list[str]]) -> Any:
+    """One part: `exchange` gives the words of this rank to all, empty where it succeeded, and returns those of all."""
+    failure: Exception | None = None
+    result = None
+    try:
+        result = call()
+    except Exception as error:
+        failure = error
+    words = exchange("" if failure is None else f"rank {rank}: {failure}")
+    if failure is not None:
+        raise failure
+    for other in words:
+        if other:
+            raise OtherRankError(other)
+    return result
 
 
 class Processes:
@@ -36,19 +69,16 @@ class Processes:
 
     def all_or_none(self, call: Callable[[], Any]) -> Any:
         """What it returns. Where it fails on one process all raise: that one its own error, others what it says."""
-        failure: Exception | None = None
-        result = None
-        try:
-            result = call()
-        except Exception as error:
-            failure = error
-        words = self.gathered(None if failure is None else f"rank {self.rank}: {failure}")
-        if failure is not None:
-            raise failure
-        for other in words:
-            if other is not None:
-                raise _training.Error(other)
-        return result
+        return _outcome(self.rank, call, self.gathered)
+
+    def leave(self) -> None:
+        """Nobody waits: parts are collective."""
+
+    def understanding(self) -> Understanding:
+        """One that any thread may use meanwhile. All processes make theirs in one order."""
+        if self.world == 1:
+            return self
+        return _InStore(_common_store(), f"chimerapipe/understanding {next(_MEETINGS)}", self.rank, self.world)
 
     def group(self) -> Any:
         """The caller's default group, or one of our own in its place: beside one that has NCCL alone, a Gloo one."""
@@ -62,10 +92,7 @@ class Processes:
 
     def join(self, run: _training.Run) -> None:
         """Connects the run's transports; all processes make their pipelines in one order."""
-        if torch.distributed.is_initialized():
-            store = torch.distributed.distributed_c10d._get_default_store()
-        else:
-            store = _launchers_store()
+        store = _common_store()
         key = f"chimerapipe/meeting {next(_MEETINGS)}"
         if os.environ.get("LOCAL_WORLD_SIZE", str(self.world)) == str(self.world):
             if self.rank == 0:
@@ -83,6 +110,26 @@ class Processes:
         if self.rank == 0:
             store.set(key, str(_free_port()))
         run.join_at_server(host, int(store.get(key)), self.world)
+
+    def join_gpus(self, run: _training.Run, plan: _training.Plan, device: torch.device) -> None:
+        """Connects them over NCCL; every communicator is made at once, in one order on all ranks."""
+        os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # streams beyond it share queues, and would wait
+        store = torch.distributed.PrefixStore(f"chimerapipe/groups {next(_MEETINGS)}", _common_store())
+
+        def made(name: str, members: list[int]) -> Any:
+            if self.rank not in members or len(members) == 1:
+                return None
+            own = torch.distributed.PrefixStore(name, store)
+            return new_backend(own, members.index(self.rank), len(members), device)
+
+        everyone = made("everyone", list(range(self.world)))
+        groups = [made(f"group {number}", members) for number, members in enumerate(plan.rank_groups())]
+        pairs = {}
+        for low, high in plan.talking_pairs():
+            pair = made(f"pair {low} {high}", [low, high])
+            if pair is not None:
+                pairs[high if self.rank == low else low] = pair
+        run.join_groups(everyone, groups, pairs)
 
     def guarded(self, call: Callable[[], Any]) -> Any:
         """Ends this process quietly where another rank has the reason; else what failed is raised as it is."""
@@ -107,6 +154,50 @@ class Processes:
             _end_process(1)
 
         sys.excepthook = print_and_end
+
+
+def new_backend(store: Any, rank: int, size: int, device: torch.device) -> Any:
+    """A connected process group of GPUs."""
+    options = torch.distributed.ProcessGroupNCCL.Options()
+    group = torch.distributed.ProcessGroupNCCL(store, rank, size, options)
+    group.eager_connect_single_device(device)
+    return group
+
+
+class _InStore:
+    """By keys in the launcher's store, which need no collective."""
+
+    def __init__(self, store: Any, name: str, rank: int, world: int) -> None:
+        self._store, self._name, self._rank, self._world = store, name, rank, world
+        self._parts = itertools.count()
+
+    def all_or_none(self, call: Callable[[], Any]) -> Any:
+        return _outcome(self._rank, call, self._exchange)
+
+    def leave(self) -> None:
+        """Rank 0 goes last, as the store may be in its process."""
+        self._store.set(f"{self._name}/left/{self._rank}", "")
+        if self._rank == 0:
+            self._await([f"{self._name}/left/{rank}" for rank in range(self._world)])
+
+    def _exchange(self, words: str) -> list[str]:
+        part = next(self._parts)
+        keys = [f"{self._name}/{part}/{rank}" for rank in range(self._world)]
+        self._store.set(keys[self._rank], words)
+        self._await(keys)
+        return [self._store.get(key).decode() for key in keys]
+
+    def _await(self, keys: list[str]) -> None:
+        """Looks now and then: a call that waits would keep the store from others."""
+        while not self._store.check(keys):
+            time.sleep(_POLL_SECONDS)
+
+
+def _common_store() -> Any:
+    """The caller's, or the launcher's."""
+    if torch.distributed.is_initialized():
+        return torch.distributed.distributed_c10d._get_default_store()
+    return _launchers_store()
 
 
 @functools.cache

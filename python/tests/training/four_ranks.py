@@ -6,12 +6,16 @@ four_ranks.py FOLDER, where rank threads have left a checkpoint.
 import os
 import runpy
 import sys
+from datetime import timedelta
 from pathlib import Path
+from unittest import mock
 
 import torch
 from equality import MODELS, SCHEDULES, expect_equal
 from test_checkpoints import LAYOUTS, train, trainer
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+import chimerapipe as cp
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -25,6 +29,7 @@ def main(folder):
     torch.set_num_threads(1)
     check_gradients()
     go_on_from_checkpoints(folder)
+    train_over_pairs()
     runpy.run_path(str(EXAMPLES / "fine_tune_llama.py"))["main"](folder / "llama")
 
 
@@ -48,7 +53,9 @@ def go_on_from_checkpoints(folder):
     example, pipeline, optimizer = trainer(LAYOUTS[1])
     pipeline.load_checkpoint(folder / "processes", optimizer=optimizer)
     losses += train(example, pipeline, optimizer, 1)
-    pipeline.save_checkpoint(folder / "processes", optimizer=optimizer)
+    saving = pipeline.save_checkpoint(folder / "processes", optimizer=optimizer, wait=False)
+    train(example, pipeline, optimizer, 1)
+    saving.wait()
     report(f"losses {losses}")
     if os.environ["RANK"] == "2":
         next(iter(optimizer.state.values()))["strange"] = object()
@@ -56,6 +63,21 @@ def go_on_from_checkpoints(folder):
         pipeline.save_checkpoint(folder / "processes", optimizer=optimizer)
     except Exception as error:
         report(f"refused: {error}")
+
+
+def gloo_backend(store, rank, size, device):
+    return torch.distributed.ProcessGroupGloo(store, rank, size, timedelta(minutes=1))
+
+
+def train_over_pairs():
+    """In the order and over the groups that NCCL gets, here Gloo's on the CPU."""
+    with (
+        mock.patch.object(cp._pipeline, "uses_nccl", lambda device, world: world > 1),
+        mock.patch.object(cp._processes, "new_backend", gloo_backend),
+    ):
+        for schedule in SCHEDULES:
+            expect_equal("perceptron", schedule)
+    report(f"{len(SCHEDULES)} schedules over pairs")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import threading
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from test_pipeline import pipeline_of
 from torch import nn
 
 import chimerapipe as cp
+from chimerapipe import _training
 
 LAYOUTS = [("chimera", 4, 8, 1), ("zb-h1", 2, 4, 2), ("interleaved-1f1b", 2, 8, 1)]
 
@@ -113,6 +115,43 @@ def test_a_save_that_fails_leaves_the_checkpoints_before(tmp_path):
         pipeline.save_checkpoint(tmp_path, optimizer=optimizer)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["latest", "step-00000001", "step-00000002.tmp"]
     assert pipeline.load_checkpoint(tmp_path, optimizer=optimizer).step == 1
+
+
+def test_training_goes_on_while_a_checkpoint_is_written(tmp_path, monkeypatch):
+    example, pipeline, optimizer = trainer(LAYOUTS[0])
+    train(example, pipeline, optimizer, 2)
+    pipeline.save_checkpoint(tmp_path / "at once", optimizer=optimizer)
+    trained = threading.Event()
+    write = _training.write_part
+
+    def slowly(*arguments):
+        assert trained.wait(60)
+        write(*arguments)
+
+    monkeypatch.setattr(_training, "write_part", slowly)
+    saving = pipeline.save_checkpoint(tmp_path / "meanwhile", optimizer=optimizer, wait=False)
+    train(example, pipeline, optimizer, 2)
+    assert not saving.done() and saving.step == 2 and not (tmp_path / "meanwhile" / "latest").exists()
+    trained.set()
+    assert pipeline.save_checkpoint(tmp_path / "meanwhile", optimizer=optimizer, keep=2).endswith("step-00000004")
+    assert saving.done()
+    assert saving.wait() == saving.path == str(tmp_path / "meanwhile" / "step-00000002")
+    same = chimera("diff", tmp_path / "at once", saving.path)
+    assert (same.returncode, same.stdout) == (0, "equal in every bit\n")
+
+
+def test_a_save_that_fails_meanwhile_is_told_and_the_next_one_works(tmp_path, capfd):
+    example, pipeline, optimizer = trainer(LAYOUTS[0])
+    train(example, pipeline, optimizer, 1)
+    (tmp_path / "step-00000001.tmp").write_text("in the way")
+    saving = pipeline.save_checkpoint(tmp_path, optimizer=optimizer, wait=False)
+    train(example, pipeline, optimizer, 1)
+    pipeline.save_checkpoint(tmp_path, optimizer=optimizer, wait=False).wait()
+    with pytest.raises(Exception, match="step-00000001"):
+        saving.wait()
+    line = capfd.readouterr().err
+    assert line.startswith("chimerapipe: rank 0: the checkpoint of step 1 is not saved: ") and line.count("\n") == 1
+    assert pipeline.load_checkpoint(tmp_path).step == 2
 
 
 def test_checkpoints_of_another_model_are_refused_by_name(tmp_path):

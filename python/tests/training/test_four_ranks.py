@@ -48,6 +48,10 @@ def test_checkpoints_of_threads_and_processes_are_one_format(run):
     assert chimera("diff", folder / "processes", folder / "threads").stdout == "equal in every bit\n"
 
 
+def test_every_schedule_trains_over_communicators_of_pairs(run):
+    assert len(lines(run[2], f"{len(SCHEDULES)} schedules over pairs")) == 4, run[2]
+
+
 def test_the_example_fine_tunes_a_llama_and_saves_it(run):
     folder, _, printed = run
     losses = [float(loss) for loss in re.findall(r"^step \d+: loss ([0-9.]+)$", printed, re.MULTILINE)]

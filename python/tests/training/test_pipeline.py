@@ -36,6 +36,37 @@ def test_convolutions_with_and_without_recomputation(name):
         expect_unpipelined(example, pipeline_of(example, name, 2, 4, micro_batch_size=2, recompute=recompute))
 
 
+@pytest.mark.parametrize(
+    ("choice", "expected"),
+    [(True, [0, 1, 2, 3]), ("full", [0, 1, 2, 3]), ("none", []), ([2, 0], [0, 2]), (lambda stage: stage > 1, [2, 3])],
+)
+def test_the_chosen_stages_run_forward_again(choice, expected):
+    example = perceptron(samples=4)
+    calls = [0] * 4
+    for index, layer in enumerate(example.layers):
+        layer.register_forward_hook(lambda *_, index=index: calls.__setitem__(index, calls[index] + 1))
+    pipeline = pipeline_of(example, "zb-h1", recompute=choice)
+    assert pipeline.recomputed == expected
+    pipeline.step(example.inputs, example.targets)
+    calls[:] = [0] * 4
+    expect_unpipelined(example, pipeline)
+    assert [calls[index] - 4 - 1 for index in range(4)] == [4 * (index in expected) for index in range(4)]
+
+
+def test_layers_that_draw_train_beside_recomputed_stages():
+    example = perceptron(samples=4)
+    example.layers[1] = nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.5)).double()
+    pipeline_of(example, "1f1b", recompute=[0, 2]).step(example.inputs, example.targets)
+    refused(example.layers[1], "layer 1 .*random", name="1f1b", micro_batch_size=2, recompute=[1])
+
+
+@pytest.mark.parametrize("choice", ["some", "auto", [4], [-1], 3])
+def test_recomputation_of_what_there_is_not_is_refused(choice):
+    with pytest.raises(cp._pipeline.ConfigError, match=r"recompute=.*stages of 0 to 3") as refusal:
+        pipeline_of(perceptron(samples=4), recompute=choice)
+    assert ("cp.plan" in str(refusal.value)) == (choice == "auto")
+
+
 def test_an_optimizer_of_torch_updates_all_copies_alike():
     example = perceptron(samples=8)
     alone = nn.Sequential(*copy.deepcopy(example.layers))
@@ -204,7 +235,6 @@ def test_other_refusals():
             return super().forward(x), x
 
     refused(Pair(6, 6).double(), r"layer 1 \(Pair\) gives a tuple", micro_batch_size=2)
-    refused(nn.Linear(6, 6, device="meta"), r"layer 1 \(Linear\) has 'weight' on meta; Pipeline trains on CPUs")
     example = perceptron(samples=8)
     example.layers[3] = example.layers[2]
     with pytest.raises(Exception, match="share a parameter"):

@@ -1,0 +1,85 @@
+"""Where a pipeline computes: on CPUs, or on GPUs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from . import _training
+
+ConfigError = _training.ConfigError
+
+
+def own_device(wanted: torch.device | str, world: int) -> torch.device:
+    """The device of this process's tensors, with its number.
+
+    `wanted`: `cpu`; `cuda`, which is the GPU of the launcher's LOCAL_RANK, or torch's current one where all ranks are
+    threads; or one GPU, `cuda:1`. Raises ConfigError where there is none.
+    """
+    device = torch.device(wanted)
+    if device.type == "cpu":
+        return torch.device("cpu")
+    if device.type != "cuda":
+        raise ConfigError(f"device {device}: expected cpu or cuda")
+    if not torch.cuda.is_available():
+        why = "torch finds none" if torch.version.cuda else "this torch is built without CUDA"
+        raise ConfigError(f"device {device}: no usable GPU here ({why}); leave device out, to train on the CPU")
+    index, gpus = device.index, torch.cuda.device_count()
+    if index is None:
+        index = int(os.environ.get("LOCAL_RANK", "0")) if world > 1 else torch.cuda.current_device()
+    if index >= gpus:
+        raise ConfigError(
+            f"device cuda: GPU {index} is asked for, but this host has {gpus}; start as many processes as there are "
+            "GPUs, or train on threads, which share one"
+        )
+    if world > 1:
+        torch.cuda.set_device(index)
+    return torch.device("cuda", index)
+
+
+def uses_nccl(device: torch.device, world: int) -> bool:
+    """Whether ranks are processes with a GPU each."""
+    return world > 1 and device.type == "cuda"
+
+
+def require_on(device: torch.device, name: str, tensor: Tensor) -> None:
+    """Raises ConfigError for inputs or targets that lie elsewhere."""
+    if tensor.device != device:
+        raise ConfigError(
+            f"{name} are on {tensor.device}, but this pipeline computes on {device}; give {name}.to({device})"
+        )
+
+
+def bring_to(device: torch.device, module: nn.Module, name: str) -> None:
+    """Moves a layer from the CPU to the pipeline's GPU. Raises ConfigError for one that lies anywhere else."""
+    for own_name, value in [*module.named_parameters(), *module.named_buffers()]:
+        if value.device not in (device, torch.device("cpu")):
+            hint = "move the layer to the CPU" if device.type == "cuda" else "move it there, or give device='cuda'"
+            raise ConfigError(
+                f"{name} has '{own_name}' on {value.device}, but this pipeline computes on {device}; {hint}"
+            )
+    module.to(device)
+
+
+def generator_states(device: torch.device) -> list[Tensor]:
+    """Of torch's generators that a layer on the device may draw from."""
+    states = [torch.get_rng_state()]
+    if device.type == "cuda":
+        states.append(torch.cuda.get_rng_state(device))
+    return states
+
+
+@contextlib.contextmanager
+def untouched_generators(device: torch.device) -> Iterator[None]:
+    """They are afterwards as they were."""
+    states = generator_states(device)
+    try:
+        yield
+    finally:
+        torch.set_rng_state(states[0])
+        for state in states[1:]:
+            torch.cuda.set_rng_state(state, device)

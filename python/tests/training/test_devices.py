@@ -1,0 +1,75 @@
+"""Where layers and inputs are. What needs a GPU is skipped where there is none, by name."""
+
+import copy
+
+import pytest
+import torch
+from equality import SCHEDULES
+from models import perceptron
+from test_pipeline import pipeline_of
+from torch import nn
+
+import chimerapipe as cp
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no GPU")
+
+
+def refusal(layer=None, inputs=None, **options):
+    example = perceptron(samples=4)
+    if layer is not None:
+        example.layers[1] = layer
+    with pytest.raises(cp._pipeline.ConfigError) as raised:
+        pipeline_of(example, **options).step(example.inputs if inputs is None else inputs, example.targets)
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
+
+
+def test_what_lies_elsewhere_is_refused_in_one_line():
+    expected = "layer 1 (Linear) has 'weight' on meta, but this pipeline computes on cpu; move it there"
+    assert refusal(nn.Linear(6, 6, device="meta")).startswith(expected)
+    elsewhere = torch.empty(4, 6, device="meta")
+    assert refusal(inputs=elsewhere) == "inputs are on meta, but this pipeline computes on cpu; give inputs.to(cpu)"
+    assert refusal(device="mps") == "device mps: expected cpu or cuda"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_cuda_without_a_gpu_is_refused_in_one_line():
+    assert refusal(device="cuda").startswith("device cuda: no usable GPU here (")
+    assert refusal(device="cuda:3").startswith("device cuda:3: no usable GPU here (")
+
+
+@needs_gpu
+def test_more_processes_than_gpus_are_refused():
+    assert "this host has" in refusal(device=f"cuda:{torch.cuda.device_count()}")
+
+
+@needs_gpu
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_rank_threads_on_one_gpu_train_as_the_cpu_does(name):
+    example = perceptron(samples=8)
+    on_gpu = copy.deepcopy(example)
+    results = []
+    for made, device in ((example, "cpu"), (on_gpu, "cuda")):
+        pipeline = pipeline_of(made, name, 2, 4, micro_batch_size=2, recompute=[0], device=device)
+        optimizer = torch.optim.AdamW(pipeline.parameters(), lr=0.01)
+        inputs, targets = made.inputs.to(pipeline.device), made.targets.to(pipeline.device)
+        results.append([pipeline.step(inputs, targets, optimizer=optimizer, clip=0.1).loss for _ in range(3)])
+    assert results[1] == pytest.approx(results[0], rel=1e-9)
+
+
+@needs_gpu
+def test_checkpoints_of_a_gpu_go_on_there_and_on_the_cpu(tmp_path):
+    losses = []
+    for device in ("cuda", "cuda", "cpu"):
+        torch.manual_seed(1)
+        example = perceptron(samples=4)
+        pipeline = pipeline_of(example, device=device)
+        optimizer = torch.optim.AdamW(pipeline.parameters(), lr=0.01)
+        inputs, targets = example.inputs.to(pipeline.device), example.targets.to(pipeline.device)
+        if losses:
+            pipeline.load_checkpoint(tmp_path, optimizer=optimizer)
+        else:
+            pipeline.step(inputs, targets, optimizer=optimizer)
+            pipeline.save_checkpoint(tmp_path, optimizer=optimizer, wait=False).wait()
+        losses.append(pipeline.step(inputs, targets, optimizer=optimizer).loss)
+    assert losses[1:] == pytest.approx(losses[:1] * 2, rel=1e-9)
