@@ -48,8 +48,7 @@ def profile(
     `sizes`: micro-batch sizes to measure, in samples; left out: 1 and the example's, between which `plan` draws a line.
     The rest as in `measure`.
     """
-    listed = isinstance(model, nn.Sequential) or not isinstance(model, nn.Module)
-    layers = list(model) if listed else _known_layers(model)
+    layers = listed(model)
     wanted = sorted(set(sizes or (1, len(example))))
     if not layers or wanted[0] < 1 or wanted[-1] > len(example):
         raise ValueError(f"profile: needs layers, and sizes from 1 to the example's {len(example)} samples")
@@ -60,10 +59,13 @@ def profile(
     return Profile(measured)
 
 
-def _known_layers(model: Any) -> list[nn.Module]:
+def listed(model: Any) -> list[Any]:
+    """The layers of an nn.Sequential or a list as they are; of any other module what `layers_of` makes of it."""
+    if isinstance(model, nn.Sequential | nn.ModuleList) or not isinstance(model, nn.Module):
+        return list(model)
     from ._hugging_face import layers_of
 
-    return layers_of(model)
+    return list(layers_of(model))
 
 
 def _measured(
@@ -73,10 +75,10 @@ def _measured(
     example = example.detach().requires_grad_(differentiable)
     forward, whole, input_alone = [], [], []
     for run in range(repeats + 1):
-        seconds, output = _timed(lambda: layer(example))
+        seconds, output = _timed(example, lambda: layer(example))
         gradient = torch.ones_like(output)
-        inner, _ = _timed(lambda: _input_gradient(output, example, gradient) if differentiable else None)
-        both, _ = _timed(lambda: output.backward(gradient) if output.requires_grad else None)
+        inner, _ = _timed(example, lambda: _input_gradient(output, example, gradient) if differentiable else None)
+        both, _ = _timed(example, lambda: output.backward(gradient) if output.requires_grad else None)
         if run > 0:
             forward.append(seconds)
             whole.append(both)
@@ -97,9 +99,12 @@ def _measured(
     return cost, output.detach()
 
 
-def _timed(call: Callable[[], Any]) -> tuple[float, Any]:
+def _timed(example: Tensor, call: Callable[[], Any]) -> tuple[float, Any]:
+    """Seconds until the device of the example has done what it was given, and the result."""
     start = time.perf_counter()
     result = call()
+    if example.is_cuda:
+        torch.cuda.synchronize(example.device)
     return time.perf_counter() - start, result
 
 

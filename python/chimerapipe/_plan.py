@@ -14,6 +14,7 @@ from ._engine import ScheduleError, ask
 from ._generate import schedule
 from ._profile import Profile
 from ._schedule import Schedule
+from ._tables import html_table
 from ._timeline import Timeline
 
 _MACHINES = Path(__file__).parent / "machines"
@@ -70,7 +71,7 @@ class Candidate:
             "micro_batch_size": self.micro_batch_size,
             "partition": self.partition,
             "data_parallel": self.data_parallel,
-            "recompute": bool(self.recompute),
+            "recompute": self.recompute,
         }
 
     def row(self) -> dict[str, object]:
@@ -120,6 +121,12 @@ class Plan(Sequence[Candidate]):
         """A dict for each candidate, for `pandas.DataFrame`."""
         return [candidate.row() for candidate in self.candidates]
 
+    def __repr__(self) -> str:
+        return f"<Plan: {len(self)} of {self.considered} candidates, best: {self.best.words}>"
+
+    def _repr_html_(self) -> str:
+        return html_table(self.rows(), f"{len(self)} of {self.considered} candidates, the fastest first")
+
     def __str__(self) -> str:
         lines = ["     s/step   samples/s  bubble      GiB  recompute"]
         for place, each in enumerate(self.candidates, 1):
@@ -159,7 +166,7 @@ def plan(
     own layers only its links, sums, updates, cores and memory count, and without one these take no time. `schedules`:
     names to consider; left out: all synchronous ones. `stages`, `data_parallel`, `micro_batch_sizes`: the values of D,
     W and b to consider; left out: any. `partition`: `even`, `balanced`, or layers of each stage as in `8,9,9,6`. A
-    stage that lacks memory is recomputed; of own layers then all are, as `Pipeline` does. `workload`, of a preset:
+    worker that lacks memory recomputes as many of its stages as it must. `workload`, of a preset:
     `sequence`, `dtype`, `optimizer`, `dropout`, and sizes in place of its own: `layers`, `hidden`, `heads`,
     `key_value_heads`, `vocabulary`, `tied`. Raises ScheduleError where nothing fits, with the least memory that would
     do.
@@ -173,7 +180,7 @@ def plan(
     if isinstance(model, Profile):
         if workload:
             raise ScheduleError(f"{', '.join(workload)}: of preset models alone; own layers are as they were measured")
-        request |= {"layers": _measured(model), "recompute_all": True}
+        request["layers"] = _measured(model)
         if machine is None and memory is None:
             memory = 1e18
     else:

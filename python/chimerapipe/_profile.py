@@ -9,6 +9,7 @@ from typing import overload
 from ._costs import Costs
 from ._partition import LayerCost, stage_costs
 from ._schedule import Schedule
+from ._tables import html_table
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,13 @@ class Profile(Sequence[LayerCost]):
             for size, costs in sorted(self.sizes.items())
             for index, cost in enumerate(costs)
         ]
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(map(str, sorted(self.sizes)))
+        return f"<Profile: {len(self)} layers, micro-batches of {sizes} samples>"
+
+    def _repr_html_(self) -> str:
+        return html_table(self.rows(), "seconds and bytes of each layer and micro-batch size")
 
     def __str__(self) -> str:
         lines = ["layer  samples     forward    backward  weights MiB  activations MiB  name"]
