@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from ._costs import Costs
 from ._engine import ScheduleError, ask
@@ -111,7 +111,11 @@ class Plan(Sequence[Candidate]):
         """The fastest."""
         return self.candidates[0]
 
-    def __getitem__(self, index: Any) -> Any:
+    @overload
+    def __getitem__(self, index: int) -> Candidate: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Candidate]: ...
+    def __getitem__(self, index: int | slice) -> Candidate | Sequence[Candidate]:
         return self.candidates[index]
 
     def __len__(self) -> int:
