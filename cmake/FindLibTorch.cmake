@@ -1,10 +1,16 @@
 # Finds LibTorch and defines LibTorch::LibTorch; after find_package(fmt).
-# Looks in TORCH_DIR (a libtorch folder, or a site-packages/torch), else in the project's own .venv. Installed with the
-# package, which uses it too.
+# Looks in TORCH_DIR (a libtorch folder, or a site-packages/torch), else in the project's own .venv, or, where pip
+# builds, in the Python that it builds for. Installed with the package, which uses it too.
 # The package file that torch ships is not used: on a CUDA wheel it insists on a CUDA toolkit.
 
 set(_torch_roots ${TORCH_DIR})
-if(NOT TORCH_DIR)
+set(_torch_help "run ./dev build, which installs it, or set TORCH_DIR to an installed torch")
+if(SKBUILD AND NOT TORCH_DIR)
+  execute_process(COMMAND ${Python_EXECUTABLE} -c
+    "import importlib.util as u; s = u.find_spec('torch'); print(s.submodule_search_locations[0] if s else '')"
+    OUTPUT_STRIP_TRAILING_WHITESPACE OUTPUT_VARIABLE _torch_roots)
+  set(_torch_help "this Python has no torch; install it first, and give pip --no-build-isolation")
+elseif(NOT TORCH_DIR)
   file(GLOB _torch_roots ${PROJECT_SOURCE_DIR}/.venv/lib/python3*/site-packages/torch)
 endif()
 find_path(LIBTORCH_ROOT NAMES include/ATen/ATen.h PATHS ${_torch_roots} NO_DEFAULT_PATH)
@@ -15,7 +21,7 @@ find_path(FMT_HEADERS fmt/format.h)
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(LibTorch
   REQUIRED_VARS LIBTORCH_ROOT LIBTORCH_CPU LIBTORCH_C10 FMT_HEADERS
-  REASON_FAILURE_MESSAGE "run ./dev build, which installs it, or set TORCH_DIR to an installed torch")
+  REASON_FAILURE_MESSAGE ${_torch_help})
 
 if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
   add_library(LibTorch::LibTorch INTERFACE IMPORTED GLOBAL)

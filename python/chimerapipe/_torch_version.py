@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+_BUILD = "CHIMERA_WITH_TORCH=1 pip install . --no-build-isolation"  # in the sources; docs/python.md
+
 
 def require_same_torch() -> None:
     """Imports torch and compares. Raises ImportError with what would be right."""
@@ -14,11 +16,11 @@ def require_same_torch() -> None:
         from ._built_for import TORCH
     except ImportError:
         raise ImportError(
-            "this chimerapipe was built without torch and has schedules alone; build its training half by ./dev python"
+            f"this chimerapipe was built without torch and has schedules alone; in its sources build the rest: {_BUILD}"
         ) from None
     have = ".".join(torch.__version__.split(".")[:2])
     if have != TORCH:
         raise ImportError(
             f"chimerapipe was built for torch {TORCH}, but torch {torch.__version__} is installed; install torch "
-            f"{TORCH}, or build chimerapipe for this one: TORCH_DIR=FOLDER ./dev python"
+            f"{TORCH}, or in the sources of chimerapipe build it for this one: {_BUILD}"
         )

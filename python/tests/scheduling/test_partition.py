@@ -27,6 +27,21 @@ def test_both_stages_of_a_bidirectional_worker_count():
     assert abs((times[0] + times[3]) - (times[1] + times[2])) <= 2
 
 
+def test_a_number_of_stages_stands_for_a_schedule():
+    found = cp.partition([layer(3), *[layer(1)] * 5], 4)
+    assert found.schedule == cp.schedule("chimera", 4, 4) and len(found.layers) == 4
+    assert found.rows()[0]["workers"] == "0, 3"
+    assert cp.partition([layer(1)] * 6, 3).schedule.name == "1f1b"
+    assert found._repr_html_().startswith("<table>") and "<svg" in found._repr_html_()
+    assert repr(found).startswith("<Partition [") and found.timeline().makespan > 0
+
+
+@pytest.mark.parametrize("what", [[], [object()], None])
+def test_layers_that_were_not_measured_are_refused(what):
+    with pytest.raises(cp.ScheduleError, match="needs a profile of layers; of a model give an example"):
+        cp.partition(what, 2)
+
+
 def test_memory_is_kept_to_or_nothing_fits():
     layers = [layer(1, activations=100.0)] * 4
     with pytest.raises(cp.ScheduleError, match="fits in 50 bytes"):

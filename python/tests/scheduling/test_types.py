@@ -8,7 +8,7 @@ from pathlib import Path
 
 import chimerapipe as cp
 
-PYTHON = Path(__file__).parents[2]
+PROJECT = Path(__file__).parents[3]
 
 
 def test_mypy_is_content(tmp_path):
@@ -19,7 +19,7 @@ def test_mypy_is_content(tmp_path):
         "rows: list[str] = [violation.message for violation in cp.Schedule(['0F0 0B0']).check()]\n"
         "wrong: str = makespan\n"
     )
-    command = [sys.executable, "-m", "mypy", "--strict", f"--config-file={PYTHON / 'pyproject.toml'}"]
+    command = [sys.executable, "-m", "mypy", "--strict", f"--config-file={PROJECT / 'pyproject.toml'}"]
     command += [f"--cache-dir={tmp_path}", str(Path(cp.__file__).parent), str(program)]
     found = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     assert [line for line in found.splitlines() if "error" in line and not line.startswith("Found")] == [

@@ -18,7 +18,7 @@ def test_gradients_are_those_of_the_model_itself(name):
     loss.backward()
     expected = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
     schedule = cp.schedule(name, 2, 2)
-    pipeline = cp.Pipeline(cp.layers_of(model), cross_entropy, schedule, micro_batch_size=2, data_parallel=2)
+    pipeline = cp.Pipeline(model, cross_entropy, schedule, micro_batch_size=2, data_parallel=2)
     step = pipeline.step(ids, targets)
     assert step.loss == pytest.approx(loss.item(), rel=TOLERANCE)
     for name, parameter in model.named_parameters():
@@ -40,3 +40,5 @@ def test_a_model_is_profiled_by_its_layers():
     assert sum(best.partition) == 4
     with pytest.raises(Exception, match="Linear is none of"):
         cp.profile(torch.nn.Linear(2, 2), torch.randn(2, 2))
+    cut = cp.partition(llama(), 2, torch.randint(31, (2, 5)), memory=1e9)
+    assert sum(cut.layers) == 4 and cut.layer_costs[3].weights == found[3].weights
