@@ -100,7 +100,6 @@ class OpenCheckpoint {
 }  // namespace
 
 void bind_checkpoints(py::module_& module) {
-  py::register_exception<CheckpointError>(module, "CheckpointError", module.attr("Error"));
   const py::call_guard<py::gil_scoped_release> unlocked;
   module.def("write_part", &write_part, py::arg("folder"), py::arg("step"), py::arg("rank"), py::arg("ranks"),
              py::arg("weights"), py::arg("state"), unlocked);

@@ -13,6 +13,7 @@
 
 #include "api/rank_fit.h"
 #include "checkpoints.h"
+#include "errors.h"
 #include "schedule/schedule_json.h"
 #include "transport/gloo/gloo_transport.h"
 #include "transport/pairs/pair_transport.h"
@@ -294,10 +295,7 @@ void join_at_server(Run& run, const std::string& host, std::uint16_t port, std::
 
 PYBIND11_MODULE(_training, module) {
   module.doc() = "The compiled training half.";
-  py::register_exception<chimera::Error>(module, "Error");
-  py::register_exception<chimera::ConfigError>(module, "ConfigError", module.attr("Error"));
-  py::register_exception<chimera::ScheduleError>(module, "ScheduleError", module.attr("Error"));
-  py::register_exception<chimera::PeerLostError>(module, "PeerLostError", module.attr("Error"));
+  chimera::bind_errors(module);
   py::class_<PythonLayer>(module, "Layer")
       .def(py::init([](std::string kind, py::object call, NamedTensors parameters) {
              return PythonLayer{std::move(kind), std::move(call), std::move(parameters)};

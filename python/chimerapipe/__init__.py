@@ -17,15 +17,17 @@ from ._schedule import Schedule, Updates, Violation
 from ._timeline import Bubble, Timeline
 
 if TYPE_CHECKING:
-    from ._checkpoint import LoadedCheckpoint
+    from ._checkpoint import CheckpointError, LoadedCheckpoint
     from ._hugging_face import layers_of
     from ._measure import measure, profile
-    from ._pipeline import Pipeline, Step
+    from ._pipeline import ConfigError, Pipeline, Step
     from ._saving import Saving
 
 __all__ = [
     "Bubble",
     "Candidate",
+    "CheckpointError",
+    "ConfigError",
     "Costs",
     "LayerCost",
     "LoadedCheckpoint",
@@ -57,6 +59,8 @@ __all__ = [
 
 
 _OF_TORCH = {
+    "CheckpointError": "_pipeline",
+    "ConfigError": "_pipeline",
     "LoadedCheckpoint": "_pipeline",
     "Pipeline": "_pipeline",
     "Saving": "_pipeline",

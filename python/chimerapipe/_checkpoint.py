@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from . import _training
 from ._processes import Understanding
 
+CheckpointError = _training.CheckpointError
 ConfigError = _training.ConfigError
 
 _SAVED_AS = {"exp_avg": "first_moment", "exp_avg_sq": "second_moment"}

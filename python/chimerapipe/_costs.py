@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ._engine import ScheduleError
+
 
 @dataclass(frozen=True)
 class Costs:
@@ -34,7 +36,13 @@ class Costs:
     @staticmethod
     def from_json(text: str) -> Costs:
         """Reads what `chimera train --op-times` writes: costs as a run measured them, in seconds."""
-        file = json.loads(text)
+        try:
+            return Costs._of_file(json.loads(text))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ScheduleError(f"costs: {error!r}; docs/schedule_format.md says what a file of costs has") from None
+
+    @staticmethod
+    def _of_file(file: dict[str, Any]) -> Costs:
         stages = file.pop("stages")
 
         def gradient(stage: dict[str, float], name: str) -> float:

@@ -20,7 +20,10 @@ def own_device(wanted: torch.device | str, world: int) -> torch.device:
     `wanted`: `cpu`; `cuda`, which is the GPU of the launcher's LOCAL_RANK, or torch's current one where all ranks are
     threads; or one GPU, `cuda:1`. Raises ConfigError where there is none.
     """
-    device = torch.device(wanted)
+    try:
+        device = torch.device(wanted)
+    except (RuntimeError, TypeError):
+        raise ConfigError(f"device {wanted}: expected cpu or cuda") from None
     if device.type == "cpu":
         return torch.device("cpu")
     if device.type != "cuda":
@@ -47,7 +50,9 @@ def uses_nccl(device: torch.device, world: int) -> bool:
 
 
 def require_on(device: torch.device, name: str, tensor: Tensor) -> None:
-    """Raises ConfigError for inputs or targets that lie elsewhere."""
+    """Raises ConfigError for inputs or targets that are no tensor, or lie elsewhere."""
+    if not isinstance(tensor, Tensor):
+        raise ConfigError(f"{name}: a {type(tensor).__name__}; give a tensor whose first dimension are samples")
     if tensor.device != device:
         raise ConfigError(
             f"{name} are on {tensor.device}, but this pipeline computes on {device}; give {name}.to({device})"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ._engine import Progress, ask
+from ._engine import Progress, ScheduleError, ask
 from ._costs import Costs
 from ._schedule import Schedule, _of_file
 
@@ -94,6 +94,8 @@ def search(
     which the result depends on `seed` alone. `progress` gets a dict now and then; Ctrl-C ends the search.
     """
     request: dict[str, object] = {"do": "search", "seed": seed}
+    if start is None and (stages is None or micro_batches is None):
+        raise ScheduleError("search: give a schedule to improve, or stages and micro_batches")
     if start is not None:
         request["schedule"] = {"text": start.to_json()}
     else:

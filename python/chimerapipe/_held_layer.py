@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
@@ -111,6 +112,8 @@ def made_layer(layer: LayerOrFactory, index: int, own: bool, device: torch.devic
         if isinstance(layer, nn.parallel.DistributedDataParallel):
             raise ConfigError(f"layer {index} is wrapped in DistributedDataParallel; use data_parallel= instead")
         made = layer if own else copy.deepcopy(layer)
+    elif not callable(layer):
+        raise ConfigError(f"layer {index} is a {type(layer).__name__}; give an nn.Module, or a function that makes one")
     else:
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(index)  # the same values in every copy
@@ -119,6 +122,19 @@ def made_layer(layer: LayerOrFactory, index: int, own: bool, device: torch.devic
             raise ConfigError(f"layer {index}: the factory gave a {type(made).__name__}, no nn.Module")
     bring_to(device, made, in_words(index, made))
     return made
+
+
+def counted(count: Callable[[Tensor], int]) -> Callable[[Tensor], int]:
+    """The same, which raises TypeError for what is no whole number."""
+
+    def checked(target: Tensor) -> int:
+        number = count(target)
+        try:
+            return operator.index(number)
+        except TypeError:
+            raise TypeError(f"count gives a {type(number).__name__}; it must be an int") from None
+
+    return checked
 
 
 def refuse_shared_parameters(held: list[list[HeldLayer]]) -> None:

@@ -19,6 +19,7 @@ from ._torch_version import require_same_torch
 require_same_torch()
 from . import _training  # noqa: E402
 from ._checkpoint import (  # noqa: E402
+    CheckpointError,
     LoadedCheckpoint,
     Parts,
     as_json,
@@ -27,7 +28,15 @@ from ._checkpoint import (  # noqa: E402
     restore_optimizer,
 )
 from ._devices import own_device, require_on, untouched_generators, uses_nccl  # noqa: E402
-from ._held_layer import Autocast, HeldLayer, LayerOrFactory, made_layer, refuse_shared_parameters  # noqa: E402
+from ._held_layer import (  # noqa: E402
+    Autocast,
+    HeldLayer,
+    LayerOrFactory,
+    counted,
+    in_words,
+    made_layer,
+    refuse_shared_parameters,
+)
 from ._measure import listed  # noqa: E402
 from ._processes import Processes  # noqa: E402
 from ._recompute import Recompute, recomputed_stages  # noqa: E402
@@ -78,6 +87,10 @@ class Pipeline:
         adds gradients in one order, so that all schedules, depths and widths with equal micro-batches give equal bits;
         `natural` as they come. Layers may be factories, called for the layers of this rank alone.
         """
+        if not isinstance(schedule, Schedule):
+            raise ConfigError(f"schedule: a {type(schedule).__name__}; give what cp.schedule or cp.Schedule makes")
+        if not callable(loss):
+            raise ConfigError(f"loss: a {type(loss).__name__}; give a function of output and target")
         self._layers = listed(layers)
         self._processes = Processes()
         self._device = own_device(device, self._processes.world)
@@ -124,7 +137,7 @@ class Pipeline:
             [self._as_given(held) for held in self._held],
             self._rank,
             self._checked(loss),
-            count,
+            counted(count),
             self._device,
         )
         if over_nccl:
@@ -220,7 +233,11 @@ class Pipeline:
         """Copies values into this process's stages; `state` may hold other layers too."""
         for layer in self._all():
             prefix = f"{layer.index}."
-            layer.module.load_state_dict({n.removeprefix(prefix): v for n, v in state.items() if n.startswith(prefix)})
+            own = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+            try:
+                layer.module.load_state_dict(own)
+            except RuntimeError as error:
+                raise RuntimeError(f"{in_words(layer.index, layer.module)}: {error}") from None
 
     def gather(self) -> None:
         """Copies what other processes have trained into the layers given to this one; collective.
@@ -374,10 +391,10 @@ class Pipeline:
 
     def _start(self, inputs: Tensor, targets: Tensor) -> None:
         for name, tensor in (("inputs", inputs), ("targets", targets)):
+            require_on(self._device, name, tensor)
             if len(tensor) != self.batch_size:
                 wanted = self.batch_size
                 raise ConfigError(f"{name}: {len(tensor)} samples, where a step of this process takes {wanted}")
-            require_on(self._device, name, tensor)
         self._autocast.take_over()
         if self._started:
             return

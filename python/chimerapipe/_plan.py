@@ -188,6 +188,11 @@ def plan(
         if machine is None and memory is None:
             memory = 1e18
     else:
+        if not isinstance(model, str):
+            raise ScheduleError(
+                f"plan: needs a preset's name or a profile, not a {type(model).__name__}; cp.profile(layers, x) "
+                "measures one"
+            )
         request |= {"model": model, **_workload(workload)}
         if machine is None:
             raise ScheduleError(f"machine is missing; give a profile's file, or one of {', '.join(machines())}")

@@ -129,6 +129,7 @@ def test_a_profile_is_its_layers_and_gives_costs():
         ({"model": profile(), "workers": 2, "mini_batch": 2, "sequence": 9}, "sequence: of preset models"),
         ({"model": profile(), "workers": 16, "mini_batch": 3}, "16 workers"),
         ({"model": profile(), "workers": 0, "mini_batch": 3}, "workers"),
+        ({"model": [object()], "workers": 2, "mini_batch": 3}, "not a list; cp.profile"),
     ],
 )
 def test_refusals_are_one_line(arguments, words):

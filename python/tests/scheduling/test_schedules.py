@@ -160,3 +160,10 @@ def test_plans_of_torch_are_read_from_their_actions():
         pipeline_order = {1: [None, "1F0", "1B0", "1F1", "1B1"], 0: ["0F0", "0F1", None, "0B0", None, "0B1"]}
 
     assert cp.Schedule.from_torch(Plan()).workers == cp.schedule("1f1b", 2, 2).workers
+
+
+def test_what_is_missing_is_named():
+    with pytest.raises(cp.ScheduleError, match="give a schedule to improve, or stages and micro_batches"):
+        cp.search(stages=4)
+    with pytest.raises(cp.ScheduleError, match="costs: KeyError.*stages.*schedule_format.md"):
+        cp.Costs.from_json("{}")

@@ -18,7 +18,7 @@ def refusal(layer=None, inputs=None, **options):
     example = perceptron(samples=4)
     if layer is not None:
         example.layers[1] = layer
-    with pytest.raises(cp._pipeline.ConfigError) as raised:
+    with pytest.raises(cp.ConfigError) as raised:
         pipeline_of(example, **options).step(example.inputs if inputs is None else inputs, example.targets)
     assert "\n" not in str(raised.value)
     return str(raised.value)

@@ -62,7 +62,7 @@ def test_layers_that_draw_train_beside_recomputed_stages():
 
 @pytest.mark.parametrize("choice", ["some", "auto", [4], [-1], 3])
 def test_recomputation_of_what_there_is_not_is_refused(choice):
-    with pytest.raises(cp._pipeline.ConfigError, match=r"recompute=.*stages of 0 to 3") as refusal:
+    with pytest.raises(cp.ConfigError, match=r"recompute=.*stages of 0 to 3") as refusal:
         pipeline_of(perceptron(samples=4), recompute=choice)
     assert ("cp.plan" in str(refusal.value)) == (choice == "auto")
 
@@ -242,6 +242,38 @@ def test_other_refusals():
     example = perceptron(samples=8)
     with pytest.raises(Exception, match="8 samples, where a step of this process takes 4"):
         pipeline_of(example).step(example.inputs, example.targets)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"schedule": "1f1b"}, "schedule: a str; give what cp.schedule"),
+        ({"loss": None}, "loss: a NoneType; give a function"),
+        ({"partition": [1, 2, 2]}, r"^partition \[1, 2, 2\] must be 2 positive numbers"),
+        ({"micro_batch_size": 0}, "^micro_batch_size must be at least 1"),
+        ({"layers": ["x", "y"]}, "layer 0 is a str; give an nn.Module, or a function"),
+        ({"layers": [lambda: 3, lambda: 3]}, "layer 0: the factory gave a int"),
+        ({"layers": nn.Linear(6, 6)}, "Linear is none of Llama"),
+        ({"device": "gpu"}, "device gpu: expected cpu or cuda"),
+    ],
+)
+def test_wrong_arguments_are_refused_in_pythons_words(arguments, words):
+    usual = {"layers": perceptron(4).layers, "loss": squares, "schedule": cp.schedule("1f1b", 2, 4)}
+    with pytest.raises(cp.ConfigError, match=words) as refusal:
+        cp.Pipeline(**{**usual, **arguments})
+    assert "\n" not in str(refusal.value)
+
+
+def test_wrong_values_in_a_step_are_refused_in_pythons_words():
+    example = perceptron(samples=4)
+    for pipeline, inputs, error, words in (
+        (pipeline_of(example, "1f1b"), [1, 2, 3, 4], cp.ConfigError, "inputs: a list; give a tensor"),
+        (pipeline_of(example, "1f1b", count=lambda target: 0.5), example.inputs, TypeError, "count gives a float"),
+        (pipeline_of(example, "1f1b", count=lambda target: 0), example.inputs, Exception, "1: count counts nothing"),
+        (pipeline_of(example, "1f1b"), example.inputs * torch.nan, Exception, "not finite.*lower learning rate"),
+    ):
+        with pytest.raises(error, match=words):
+            pipeline.step(inputs, example.targets)
 
 
 def test_a_schedule_of_ones_own_trains():

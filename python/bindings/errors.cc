@@ -1,0 +1,79 @@
+#include "errors.h"
+
+#include <exception>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "checkpoint/error.h"
+#include "core/error.h"
+
+namespace py = pybind11;
+
+namespace chimera {
+namespace {
+
+std::string in_pythons_words(std::string message) {
+  using Words = std::pair<std::string_view, std::string_view>;
+  for (const auto& [here, there] :
+       {Words{"FitOptions::", ""}, {"Loss::count", "count"}, {"--learning-rate", "learning rate"}}) {
+    for (auto at = message.find(here); at != std::string::npos; at = message.find(here, at + there.size()))
+      message.replace(at, here.size(), there);
+  }
+  return message;
+}
+
+struct Kinds {
+  py::object error;
+  py::object config;
+  py::object schedule;
+  py::object peer_lost;
+  py::object checkpoint;
+};
+
+/// For ever: exceptions may be raised until the process ends.
+Kinds& kinds() {
+  static auto* const all = new Kinds;
+  return *all;
+}
+
+void raise(const py::object& kind, const std::exception& error) {
+  PyErr_SetString(kind.ptr(), in_pythons_words(error.what()).c_str());
+}
+
+void translate(std::exception_ptr thrown) {
+  try {
+    std::rethrow_exception(std::move(thrown));
+  } catch (const ConfigError& error) {
+    raise(kinds().config, error);
+  } catch (const ScheduleError& error) {
+    raise(kinds().schedule, error);
+  } catch (const PeerLostError& error) {
+    raise(kinds().peer_lost, error);
+  } catch (const CheckpointError& error) {
+    raise(kinds().checkpoint, error);
+  } catch (const Error& error) {
+    raise(kinds().error, error);
+  }
+}
+
+}  // namespace
+
+void bind_errors(py::module_& module) {
+  const auto add = [&](const char* name, const py::object& base, const char* text) {
+    const std::string full = "chimerapipe." + std::string(name);
+    const auto made =
+        py::reinterpret_steal<py::object>(PyErr_NewExceptionWithDoc(full.c_str(), text, base.ptr(), nullptr));
+    module.attr(name) = made;
+    return made;
+  };
+  kinds().error = add("Error", py::reinterpret_borrow<py::object>(PyExc_Exception), "What ends a run.");
+  kinds().config = add("ConfigError", kinds().error, "What cannot be trained so: one line, with what would be right.");
+  kinds().schedule = add("ScheduleError", kinds().error, "A schedule that cannot be what it claims.");
+  kinds().peer_lost = add("PeerLostError", kinds().error, "Another rank has failed, whose error is the news.");
+  kinds().checkpoint =
+      add("CheckpointError", kinds().error, "A checkpoint that cannot be written, or has not the bytes that were.");
+  py::register_exception_translator(&translate);
+}
+
+}  // namespace chimera
