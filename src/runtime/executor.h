@@ -105,8 +105,8 @@ class Executor {
   struct Forward {  // one under way, which needs nothing else of the executor
     Op op;
     Stage* stage = nullptr;
-    MicroBatch batch;
-    Activation activation;  // its input; once it has run the rest
+    MicroBatch batch = {};
+    Activation activation = {};  // its input; once it has run the rest
     bool keeps_graph = true;
     bool is_spoiled = false;
   };

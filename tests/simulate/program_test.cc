@@ -112,7 +112,7 @@ class ProgramTimer {
       if (sends_ == Sends::Unbuffered && posted == posted_.end()) return false;
       const double begin = std::max({time, sends_ == Sends::Unbuffered ? posted->second : 0, free});
       free = begin + costs_.link_time(made);
-      transfers_[tensor(made)] = {free, free + costs_.delay()};
+      transfers_[tensor(made)] = {free, free + costs_.delay(made)};
       ++moved;
       if (tensor(made) == tensor(op)) return true;
     }
