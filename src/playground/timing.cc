@@ -95,7 +95,9 @@ Json totals_json(const Panel& panel) {
 std::string csv_of(const Schedule& schedule, bool communication) {
   if (!communication) return to_csv(schedule);
   if (schedule.updates) throw ConfigError("PyTorch's CSV has no updates between ops; export it without messages");
-  return to_csv(schedule, lower(schedule, {.discipline = ChannelDiscipline::SerialPair, .receives_ahead = 0}));
+  return to_csv(
+      schedule,
+      lower(schedule, {.discipline = ChannelDiscipline::SerialPair, .receives_ahead = 0, .pairs = Pairs::Together}));
 }
 
 std::string file_of(const std::string& format, const JsonValue& request) {

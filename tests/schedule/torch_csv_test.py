@@ -58,9 +58,10 @@ class TorchCsvTest(unittest.TestCase):
         print("PyTorch read:", ", ".join(sorted(names)))
 
     def dry_run(self, reader):
-        """PyTorch's own, which knows ops and messages only; raises where receives and sends block each other."""
-        orders = {worker: [action for action in actions if str(action.computation_type.value) not in
-                           ("UNSHARD", "RESHARD", "REDUCE_GRAD")]
+        """PyTorch's own, which knows ops and messages only, no pairs (not those of its DualPipeV either); raises where
+        receives and sends block each other."""
+        orders = {worker: [action for cell in actions for action in cell.sub_actions or [cell]
+                           if str(action.computation_type.value) not in ("UNSHARD", "RESHARD", "REDUCE_GRAD")]
                   for worker, actions in reader.pipeline_order_with_comms.items()}
         holder = reader.stage_index_to_group_rank
         SCHEDULES._simulate_comms_compute(orders, lambda stage: holder[stage], reader._num_stages)
