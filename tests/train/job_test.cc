@@ -32,5 +32,18 @@ TEST(JobShapeTest, HoldsOptionsToTheirLimits) {
   EXPECT_THROW((void)job_shape(options), ConfigError);
 }
 
+TEST(JobShapeTest, OnlyScheduledPairsRunSideBySide) {
+  TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {4, 8});
+  options.pairs = Pairs::Together;
+  EXPECT_THROW((void)job_shape(options), ConfigError);
+  options.schedule = "dualpipe";
+  EXPECT_EQ(job_shape(options).num_ranks(), 4);
+  const Job job = prepare_job(options);
+  const auto is_pair = [](const Instruction& instruction) { return begins_pair(instruction); };
+  EXPECT_TRUE(std::ranges::any_of(job.training.workers[0], is_pair));
+  options.pairs = Pairs::InOrder;
+  EXPECT_FALSE(std::ranges::any_of(prepare_job(options).training.workers[0], is_pair));
+}
+
 }  // namespace
 }  // namespace chimera
