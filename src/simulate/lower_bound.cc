@@ -271,6 +271,14 @@ std::vector<double> after_gradients(const Schedule& schedule, const CostTable& c
 
 }  // namespace
 
+double work_of_ops(const Schedule& schedule, const CostTable& costs) {
+  double work = 0;
+  for (const auto& ops : schedule.workers) {
+    for (const Op& op : ops) work += costs.duration(op);
+  }
+  return work;
+}
+
 double lower_bound(const Schedule& schedule, const CostTable& costs) {
   const auto stages = static_cast<std::size_t>(schedule.stages);
   const std::vector<Counts> counts = count_ops(schedule);

@@ -33,4 +33,7 @@ namespace chimera {
 /// doubled, or the replicas have more than 2^22 stages together, it is the work of the busiest worker.
 [[nodiscard]] double lower_bound(const Schedule& schedule, const CostTable& costs);
 
+/// What all ops take on one core, one after the other.
+[[nodiscard]] double work_of_ops(const Schedule& schedule, const CostTable& costs);
+
 }  // namespace chimera

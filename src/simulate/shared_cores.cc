@@ -372,14 +372,6 @@ void require_valid(const SharedCores& cores) {
   }
 }
 
-double work_of_ops(const Schedule& schedule, const CostTable& costs) {
-  double work = 0;
-  for (const auto& ops : schedule.workers) {
-    for (const Op& op : ops) work += costs.duration(op);
-  }
-  return work;
-}
-
 }  // namespace
 
 Timeline simulate_on_cores(const Schedule& schedule, const CostModel& costs, const SharedCores& cores) {
