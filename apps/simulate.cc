@@ -275,6 +275,7 @@ void add_simulate(CLI::App& program, int&) {
       "  chimera simulate chimera --stages 4 --micro-batches 4 --cores 2   # four processes on two cores\n"
       "  chimera simulate chimera --stages 4 --micro-batches 8 --costs costs.json --contention 0.2 0.5 1\n"
       "  chimera simulate dualpipe --stages 8 --micro-batches 16 --pair-time 0.8\n"
+      "  chimera simulate chimera --stages 4 --micro-batches 8 --links hosts.csv   # from,to,alpha for each pair\n"
       "  chimera simulate --schedules all --stages 4,8,16 --micro-batches D,2D,4D > sweep.csv\n"
       "  chimera simulate chimera --stages 8 --micro-batches D..4D --chunks 1,2 --latency 0.1 --format json\n"
       "  chimera simulate --schedules all --stages 8 --micro-batches 16 --memory 8e9 --activation-bytes 1e9 "

@@ -82,7 +82,7 @@ ProfileOptions profile_options(const GridMeasurement& grid) {
 void unite(std::vector<MachineProfile>& machines, double gauge, const SpeedGauge& speed) {
   if (machines.size() < 2) return;
   const MachineProfile machine = merge_machines(machines);
-  machines = {with_slower_layers(machine, gauge / speed.seconds_on(machine))};
+  machines = {on_slower_processor(machine, gauge / speed.seconds_on(machine))};
 }
 
 }  // namespace

@@ -43,13 +43,19 @@ double median_gauge(const std::vector<std::vector<GaugedTime>>& times) {
   return spread_of(gauges).median;
 }
 
-MachineProfile with_slower_layers(MachineProfile machine, double factor) {
+MachineProfile on_slower_processor(MachineProfile machine, double factor) {
   for (LayerTimes& layer : machine.layers) {
     for (LayerTime& time : layer.times) {
       for (double* part : {&time.forward, &time.input_gradient, &time.weight_gradient, &time.recompute})
         *part *= factor;
     }
   }
+  for (LinkTimes* link : {&machine.point_to_point.within_node, &machine.point_to_point.between_nodes,
+                          &machine.all_reduce.within_node, &machine.all_reduce.between_nodes, &machine.message_copy}) {
+    link->alpha *= factor;
+    link->beta *= factor;
+  }
+  for (double* seconds : {&machine.optimizer_seconds, &machine.op_overhead, &machine.step_overhead}) *seconds *= factor;
   return machine;
 }
 

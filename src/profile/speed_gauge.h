@@ -45,8 +45,9 @@ struct GaugedTime {
 /// The gauge's median over all times.
 [[nodiscard]] double median_gauge(const std::vector<std::vector<GaugedTime>>& times);
 
-/// The profile with all layer times multiplied by `factor`.
-[[nodiscard]] MachineProfile with_slower_layers(MachineProfile machine, double factor);
+/// The profile where the processor does everything `factor` times as slowly: layers, updates, messages, sums and
+/// overheads.
+[[nodiscard]] MachineProfile on_slower_processor(MachineProfile machine, double factor);
 
 /// [run][time]: what each would have taken, had the machine always been as fast as in the median of all gauges.
 [[nodiscard]] std::vector<std::vector<double>> at_median_speed(const std::vector<std::vector<GaugedTime>>& times);

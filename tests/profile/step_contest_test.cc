@@ -22,10 +22,18 @@ TEST(SpeedGaugeTest, TimesAreScaledToTheMedianSpeed) {
   EXPECT_THAT(scaled[1], ElementsAre(DoubleEq(7), DoubleEq(16)));
 }
 
-TEST(SpeedGaugeTest, LayersSlowDownAlike) {
+TEST(SpeedGaugeTest, AllThatTheProcessorDoesSlowsDownAlike) {
   MachineProfile machine;
   machine.layers.push_back({LayerKind::Block, find_model("gpt2-tiny"), 128, DataType::Float32, {{1, 2, 3, 4, 5, 0.1}}});
-  const MachineProfile slower = with_slower_layers(machine, 2);
+  machine.all_reduce = {{1, 2}, {3, 4}};
+  machine.message_copy = {5, 6};
+  machine.optimizer_seconds = 7;
+  machine.contention.ops_by_sums = 0.5;
+  const MachineProfile slower = on_slower_processor(machine, 2);
+  EXPECT_EQ(slower.all_reduce, (LinkProfile{{2, 4}, {6, 8}}));
+  EXPECT_EQ(slower.message_copy, (LinkTimes{10, 12}));
+  EXPECT_EQ(slower.optimizer_seconds, 14);
+  EXPECT_EQ(slower.contention, machine.contention) << "shares stay";
   EXPECT_EQ(slower.layers[0].times[0], (LayerTime{1, 4, 6, 8, 10, 0.1}));
 }
 
