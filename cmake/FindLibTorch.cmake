@@ -9,7 +9,7 @@ if(SKBUILD AND NOT TORCH_DIR)
   execute_process(COMMAND ${Python_EXECUTABLE} -c
     "import importlib.util as u; s = u.find_spec('torch'); print(s.submodule_search_locations[0] if s else '')"
     OUTPUT_STRIP_TRAILING_WHITESPACE OUTPUT_VARIABLE _torch_roots)
-  set(_torch_help "this Python has no torch; install it first, and give pip --no-build-isolation")
+  set(_torch_help "this Python has no torch, so install it first, and give pip --no-build-isolation")
 elseif(NOT TORCH_DIR)
   file(GLOB _torch_roots ${PROJECT_SOURCE_DIR}/.venv/lib/python3*/site-packages/torch)
 endif()

@@ -26,9 +26,9 @@ def recomputed_stages(choice: Recompute, stages: int) -> list[int]:
     if callable(choice):
         return [stage for stage in every if choice(stage)]
     if isinstance(choice, Iterable) and not isinstance(choice, str):
-        numbers = sorted({operator.index(stage) for stage in choice})
-        if set(numbers) <= set(every):
-            return numbers
+        given = set(choice)
+        if given <= set(every):
+            return sorted(map(operator.index, given))
     planned = "; what memory asks for is found by cp.plan(cp.profile(layers, x), ..., memory=...)"
     raise _training.ConfigError(
         f"recompute={choice!r}: expected True, False, 'full', 'none', stages of 0 to {stages - 1}, or a function of "
