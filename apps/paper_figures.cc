@@ -8,8 +8,8 @@
 #include <map>
 #include <vector>
 
+#include "bench/paper_scale.h"
 #include "bench/paper_tables.h"
-#include "bench/scale.h"
 #include "core/error.h"
 #include "core/output_file.h"
 #include "generate/registry.h"

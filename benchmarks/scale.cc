@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/scale.h"
+#include "bench/paper_scale.h"
 #include "generate/registry.h"
 #include "generate/shape_axis.h"
 

@@ -54,7 +54,7 @@ void add_sums(std::vector<GridRun>& grid) {
     std::int64_t data_parallel;
   };
   for (const auto& [model, vocabulary] : {std::pair{"gpt2-tiny", 32768}, {"gpt2-mini", 16384}}) {
-    for (const Shape& shape : {Shape{"chimera", 2, 1}, Shape{"chimera", 4, 1}, Shape{"1f1b", 2, 2}}) {
+    for (const Shape& shape : {Shape{kPaperSchedule, 2, 1}, Shape{kPaperSchedule, 4, 1}, Shape{kPlainSchedule, 2, 2}}) {
       GridRun run{model, 1, shape.schedule, shape.stages, shape.stages};
       run.data_parallel = shape.data_parallel;
       run.sequence = 32;

@@ -7,8 +7,8 @@
 namespace chimera {
 namespace {
 
-/// "[/path/debug_logger.cc:9] ERROR failed to connect, …" and "[E1123 … ProcessGroupGloo.cpp:67] Gloo connectFullMesh
-/// failed with …".
+/// "[/path/debug_logger.cc:9] ERROR failed to connect, ..." and "[E1123 ... ProcessGroupGloo.cpp:67] Gloo
+/// connectFullMesh failed with ...".
 bool tells_of_connecting(std::string_view line) {
   const auto says = [line](std::string_view words) { return line.find(words) != std::string_view::npos; };
   return line.starts_with('[') && says("/gloo/") && (says("failed to connect") || says("connectFullMesh failed"));

@@ -1,4 +1,4 @@
-#include "bench/scale.h"
+#include "bench/paper_scale.h"
 
 #include "core/error.h"
 
