@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <array>
@@ -144,7 +145,13 @@ int run_with_restarts(const LaunchPlan& plan) {
 
 }  // namespace
 
-std::string own_executable() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
+std::string own_executable() {
+  std::error_code unknown;
+  const auto path = std::filesystem::read_symlink("/proc/self/exe", unknown);
+  if (!unknown) return path.string();
+  // Without /proc, as in a bare chroot: the path that the kernel was told to start.
+  return reinterpret_cast<const char*>(::getauxval(AT_EXECFN));  // NOLINT(performance-no-int-to-ptr)
+}
 
 int launch(const LaunchPlan& plan) {
   if (plan.ranks < 1 || plan.ranks > kMostRanks) {

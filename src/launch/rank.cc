@@ -107,9 +107,13 @@ void tell_launcher(const std::string& line) {
   [[maybe_unused]] const ssize_t written = ::write(required_number(kReportVariable), line.data(), line.size());
 }
 
-/// One line on standard error. A rank that lost a peer waits a moment: the one to blame speaks first.
+/// How long a rank that lost a peer lets others speak first, where no launcher of ours sorts them: the one to blame, or
+/// the watch of hosts, which ends the ranks of a host that is cut off one after the other.
+constexpr std::chrono::milliseconds kGraceAmongHosts{1000};
+
+/// One line on standard error.
 void tell_people(const RankPlace& place, const FailureReport& report) {
-  if (!report.own_cause) std::this_thread::sleep_for(kVictimGrace);
+  if (!report.own_cause) std::this_thread::sleep_for(kGraceAmongHosts);
   const std::string message = report.own_cause
                                   ? describe_failure(place.rank, {.report = report, .ending = {}})
                                   : fmt::format("rank {} ended at {}: {}", place.rank, report.op, report.message);
