@@ -7,6 +7,7 @@ set(torch_suites
   CanonicalTest
   CheckpointTest
   ClockOffsetTest
+  ConnectLogTest
   ContentionTest
   ContinuationTest
   ContinuedTextTest
