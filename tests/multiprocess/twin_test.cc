@@ -89,7 +89,7 @@ TEST(TrainingTwinLimitsTest, AStageWithoutACopyStartsAgainFromTheCheckpoint) {
   const Scratch scratch;
   const Arguments flags = {"--recover",    "twin", "--checkpoint",   scratch.path("run"),
                            "--save-every", "2",    "--max-restarts", "1"};
-  const ProgramResult result = run_with(training(scratch, kChimera + flags), "kill@step:1:4,kill@step:2:4");
+  const ProgramResult result = run_with(training(scratch, kChimera + flags), "kill@step:2:4,kill@leave:1:1");
   EXPECT_EQ(result.exit_code, 0) << result.messages;
   EXPECT_THAT(complaints(result),
               ElementsAre(MatchesRegex("chimera: not recovered: no rank is left that holds stage [12]"),
