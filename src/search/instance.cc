@@ -40,7 +40,7 @@ void connect_stages(Instance& instance, const SearchProblem& problem, const Cost
     if (instance.replica[chain] != instance.replica[next]) continue;
     const auto connect_step = [&](LaneStep step, std::size_t from, std::size_t to) {
       const OpKind kind = kind_of(problem.split_backward, step);
-      const double message_time = costs.message_time({kind, {}, stage_of(problem, from), {}});
+      const double message_time = costs.message_time({kind, replica_of(problem, from), stage_of(problem, from), {}});
       connect(instance.lanes, static_cast<LaneIndex>(kLanesOfChain * from) + step,
               static_cast<LaneIndex>(kLanesOfChain * to) + step, message_time);
     };
@@ -58,7 +58,7 @@ void add_lanes(Instance& instance, const SearchProblem& problem, const CostTable
     lane.worker = static_cast<std::int32_t>(problem.layout.placement.worker(replica, stage).value());
     lane.count = step == kWeightStep && !problem.split_backward ? 0 : count;
     lane.first = instance.ops;
-    lane.duration = costs.duration(kind_of(problem.split_backward, step), stage);
+    lane.duration = costs.duration(Op{kind_of(problem.split_backward, step), replica, stage, {}});
     lane.takes = step == kForwardStep;
     lane.releases = step == (problem.split_backward ? kWeightStep : kInputStep);
     instance.ops += lane.count;

@@ -37,6 +37,11 @@ struct SearchProblem {
   std::vector<HoldingLimit> limits;
 };
 
+/// Whether a message takes as long between any two workers, so that these may change places.
+[[nodiscard]] inline bool links_are_alike(const SearchProblem& problem) {
+  return !problem.costs.links || !problem.costs.links->matrix;
+}
+
 using LaneIndex = std::int32_t;
 inline constexpr LaneIndex kNoLane = -1;
 inline constexpr LaneIndex kLanesOfChain = 3;

@@ -204,6 +204,11 @@ std::vector<Layout> every_layout(const PipelineShape& shape) {
 PlacementSearch search_placements(const std::vector<SearchProblem>& problems,
                                   const std::function<std::vector<Schedule>(const Layout&)>& starts,
                                   const SearchOptions& options) {
+  if (problems.size() > 1 && !std::ranges::all_of(problems, links_are_alike)) {
+    throw ConfigError(
+        "search: --placement any takes workers for alike, which links between pairs of them tell apart; name a "
+        "placement");
+  }
   return Rounds(problems, starts, options).run();
 }
 

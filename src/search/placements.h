@@ -29,7 +29,7 @@ struct PlacementSearch {
 /// Searches the problems, which differ in their placement alone, in rounds (search()): each round has the same part of
 /// the time and searches the best quarter of those before it. A placement whose lower bound is no better than the best
 /// find is searched no more. `starts` gives the schedules to start from on a layout. Throws as search() does, where no
-/// placement leaves room.
+/// placement leaves room; and for several placements where links tell workers apart (links_are_alike()).
 [[nodiscard]] PlacementSearch search_placements(const std::vector<SearchProblem>& problems,
                                                 const std::function<std::vector<Schedule>(const Layout&)>& starts,
                                                 const SearchOptions& options);

@@ -58,6 +58,7 @@ std::vector<std::size_t> orbits(const std::vector<std::vector<std::size_t>>& ima
 }
 
 bool replicas_are_alike(const SearchProblem& problem, const std::vector<std::size_t>& orbit) {
+  if (!links_are_alike(problem)) return false;
   const auto& micro_batches = problem.layout.micro_batches;
   for (const auto& ids : micro_batches) {
     if (ids.size() != micro_batches.front().size()) return false;
@@ -90,12 +91,14 @@ SearchProblem of_first_replica(const SearchProblem& problem, const std::vector<s
   return first;
 }
 
-/// The instance of the folded problem. Delays are kept: next stages may be on one joined worker, and a message apart.
+/// The instance of the folded problem. Delays, and the copies in durations, are kept: next stages may be on one joined
+/// worker, and a message apart.
 Instance joined(const SearchProblem& first, const SearchProblem& problem) {
   Instance instance = make_instance(first);
   const Instance whole = make_instance(problem);
   for (std::size_t lane = 0; lane < instance.lanes.size(); ++lane) {
     instance.lanes[lane].delay = whole.lanes[lane].delay;
+    instance.lanes[lane].duration = whole.lanes[lane].duration;
   }
   return instance;
 }

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
@@ -52,7 +52,7 @@ class CsvLinks {
       fail("expected the line 'from,to,alpha,beta' or 'from,to,alpha', or a JSON object");
     columns_ = line == "from,to,alpha" ? 3 : 4;
     while (next(line)) {
-      if (!line.empty()) pairs_.push_back(read_pair(line));
+      if (!line.empty()) add(read_pair(line));
     }
     return matrix();
   }
@@ -93,38 +93,45 @@ class CsvLinks {
     return *number;
   }
 
-  [[nodiscard]] LinkMatrix matrix() const {
-    std::int64_t workers = 0;
-    for (const Pair& pair : pairs_) workers = std::max({workers, pair.from + 1, pair.to + 1});
-    const auto count = static_cast<std::size_t>(workers);
-    const Rows unknown(count, std::vector<double>(count, -1));
-    LinkMatrix links{unknown, columns_ == 4 ? unknown : Rows{}};
-    for (const Pair& pair : pairs_) put(pair, links);
-    for (std::size_t from = 0; from < count; ++from) {
-      for (std::size_t to = 0; to < count; ++to) {
-        if (from != to && links.alphas[from][to] < 0)
-          throw ConfigError(fmt::format("{}: no line for the link from worker {} to {}", source_, from, to));
-      }
-      links.alphas[from][from] = 0;
-      if (columns_ == 4) links.betas[from][from] = 0;
-    }
-    return links;
+  void add(const Pair& pair) {
+    if (!pairs_.emplace(std::pair{pair.from, pair.to}, pair).second)
+      throw ConfigError(fmt::format("{}: two lines for the link from worker {} to {}", source_, pair.from, pair.to));
+    workers_ = std::max({workers_, pair.from + 1, pair.to + 1});
   }
 
-  void put(const Pair& pair, LinkMatrix& links) const {
-    const auto from = static_cast<std::size_t>(pair.from);
-    const auto to = static_cast<std::size_t>(pair.to);
-    if (links.alphas[from][to] >= 0)
-      throw ConfigError(fmt::format("{}: two lines for the link from worker {} to {}", source_, from, to));
-    links.alphas[from][to] = pair.alpha;
-    if (columns_ == 4) links.betas[from][to] = pair.beta;
+  /// Before there is a matrix, which a file of one line could make large.
+  void require_all_pairs() const {
+    auto next = pairs_.begin();
+    for (std::int64_t from = 0; from < workers_; ++from) {
+      for (std::int64_t to = 0; to < workers_; ++to) {
+        if (from == to) continue;
+        if (next == pairs_.end() || next->first != std::pair{from, to})
+          throw ConfigError(fmt::format("{}: no line for the link from worker {} to {}", source_, from, to));
+        ++next;
+      }
+    }
+  }
+
+  [[nodiscard]] LinkMatrix matrix() const {
+    require_all_pairs();
+    const auto count = static_cast<std::size_t>(workers_);
+    const Rows nothing(count, std::vector<double>(count));
+    LinkMatrix links{nothing, columns_ == 4 ? nothing : Rows{}};
+    for (const auto& [workers, pair] : pairs_) {
+      const auto from = static_cast<std::size_t>(pair.from);
+      const auto to = static_cast<std::size_t>(pair.to);
+      links.alphas[from][to] = pair.alpha;
+      if (columns_ == 4) links.betas[from][to] = pair.beta;
+    }
+    return links;
   }
 
   std::istringstream lines_;
   const std::string& source_;
   std::int64_t line_ = 0;
   std::size_t columns_ = 0;
-  std::vector<Pair> pairs_;
+  std::map<std::pair<std::int64_t, std::int64_t>, Pair> pairs_;  // by (from, to)
+  std::int64_t workers_ = 0;
 };
 
 }  // namespace

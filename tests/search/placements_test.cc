@@ -61,6 +61,12 @@ TEST(PlacementsTest, TooManyOrNoneAreRefused) {
   EXPECT_THROW((void)every_layout({.stages = 0, .micro_batches = 1}), ConfigError);
 }
 
+TEST(PlacementsTest, AreNotSearchedWhereLinksTellWorkersApart) {
+  auto problems = problems_of({.stages = 2, .micro_batches = 2}, {{1, 2, 1, 1}, {1, 2, 1, 1}}, 0);
+  for (SearchProblem& problem : problems) problem.costs.links = LinkCosts{.matrix = LinkMatrix{{{0, 1}, {2, 0}}, {}}};
+  EXPECT_THROW((void)search_placements(problems, no_starts, schedules_timed(100)), ConfigError);
+}
+
 // With equal stages nothing beats Chimera's placement at N = D = 4: the critical path of its bound is met.
 TEST(PlacementsTest, TheBestIsAtLeastAsFastAsChimerasOwn) {
   const std::vector<StageCosts> stages = {{1, 2, 1.2, 0.8}, {1.3, 2, 1, 1}, {0.7, 2, 1, 0.6}, {1.6, 2, 1.9, 1.1}};

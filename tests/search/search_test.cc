@@ -114,6 +114,15 @@ TEST(SearchTest, ProvesTheOptimumOfSmallProblems) {
   EXPECT_NEAR(exact.makespan, testing::EveryOrder(problem).shortest_makespan(), 1e-9);
 }
 
+// Two replicas that cross the same link in opposite directions are alike only where both directions are.
+TEST(SearchTest, LinksOfTheirOwnTellReplicasApart) {
+  SearchProblem problem = alike(PlacementKind::Bidirectional, {.stages = 2, .micro_batches = 2}, split(1, 1.5, 0.5));
+  problem.costs.links = LinkCosts{.matrix = LinkMatrix{{{0, 0.25}, {2, 0}}, {}}};
+  const SearchResult result = search_for(problem, 200'000);
+  EXPECT_DOUBLE_EQ(result.gap, 0);
+  EXPECT_NEAR(result.makespan, testing::EveryOrder(problem).shortest_makespan(), 1e-9);
+}
+
 TEST(SearchTest, TheParetoFrontTradesTimeForMemory) {
   const SearchResult result = search_for(eight_stages(8, 2, 0.1), 20'000);
   ASSERT_GT(result.pareto.size(), 4U);
