@@ -61,7 +61,8 @@ double GradientNorms::add(ParameterGroupId id, const SquaresShare& share, std::v
   std::int64_t first = 0;
   double sum = 0;
   for (const Parameter& parameter : groups_.at(id)->parameters()) {
-    const bool own = share.has(std::exchange(first, first + parameter.value.numel()), elements);
+    const std::int64_t count = parameter.value.numel();
+    const bool own = share.has(std::exchange(first, first + count), count, elements);
     if (!own) continue;
     const double squares = sum_of_squares(parameter.value.grad());
     const auto name = std::lower_bound(names.begin(), names.end(), parameter.name);

@@ -11,13 +11,15 @@ namespace chimera {
 /// out here because ATen's norm of float32 in float64 takes several times as long as reading the memory.
 [[nodiscard]] double sum_of_squares(const at::Tensor& tensor);
 
-/// The part of a list's elements that one of several members sums: parameters are dealt out as they begin in the list
-/// of all elements, cut into equal runs.
+/// The part of a list's elements that one of several members sums: of the list of all elements, cut into equal runs,
+/// the parameters whose middle lies in its run. A matrix that is half of the list, first or last in it, is one member's
+/// then, and the rest another's.
 struct SquaresShare {
   std::int64_t member = 0;
   std::int64_t members = 1;
-  [[nodiscard]] bool has(std::int64_t first_element, std::int64_t elements) const {
-    return first_element * members / elements == member;
+  /// Whether it has the parameter of `count` elements from `first` on, of `elements` in all.
+  [[nodiscard]] bool has(std::int64_t first, std::int64_t count, std::int64_t elements) const {
+    return (2 * first + count) * members / (2 * elements) == member;
   }
 };
 
