@@ -160,12 +160,12 @@ double peak_flops(const Job& job, const Asked& all) {
   return peak;
 }
 
-/// Metrics are whole lines already, so a run in one process may end at once.
 void end_on_signal(int signal) { ::_exit(128 + signal); }
 
-void end_cleanly_on_signals() {
+/// Metrics are whole lines already, so a run in one process may end at once, unless it saves.
+void end_cleanly_on_signals(const Job& job) {
   ::signal(SIGINT, end_on_signal);
-  ::signal(SIGTERM, end_on_signal);
+  if (job.options.checkpoint.folder.empty()) ::signal(SIGTERM, end_on_signal);
 }
 
 std::chrono::milliseconds milliseconds(double seconds) {
@@ -219,7 +219,7 @@ int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry 
     if (job.options.max_restarts > 0) {
       throw ConfigError("--max-restarts is for runs of several processes; this one has one");
     }
-    end_cleanly_on_signals();
+    end_cleanly_on_signals(job);
     return run_threads(job);
   }
   hash_large_data(job);

@@ -2,13 +2,16 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <iostream>
 
 #include "commands.h"
 #include "launch/launcher.h"
+#include "launch/signal_inbox.h"
 
 namespace chimera::apps {
 namespace {
@@ -21,6 +24,22 @@ std::filesystem::path library_path() {
   std::filesystem::path beside = folder / kLibrary;
   if (exists(beside)) return beside;
   return folder.parent_path() / CHIMERA_LIBRARY_FOLDER / kLibrary;
+}
+
+bool saves_checkpoints(const std::vector<std::string>& arguments) {
+  const auto says_so = [](const std::string& word) {
+    return word == "--checkpoint" || word.starts_with("--checkpoint=");
+  };
+  return arguments.front() == "train" && std::ranges::any_of(arguments, says_so);
+}
+
+void end_with_nothing_to_save(int /*signal*/) { ::_exit(static_cast<int>(kSavedExit)); }
+
+/// Until the run takes these signals itself: one that is asked to save before it has begun has lost nothing.
+void take_early_signals() {
+  for (const int signal : kSavingSignals) {
+    if (::signal(signal, end_with_nothing_to_save) == SIG_IGN) ::signal(signal, SIG_IGN);  // nohup
+  }
 }
 
 }  // namespace
@@ -40,6 +59,7 @@ void list_training_commands(CLI::App& program) {
 }
 
 int run_training_half(int argc, char** argv) {
+  if (saves_checkpoints({argv + 1, argv + argc})) take_early_signals();
   const std::string path = library_path().string();
   void* library = ::dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
   void* entry = library == nullptr ? nullptr : ::dlsym(library, "chimera_training_main");

@@ -3,6 +3,7 @@
 
 #include <signal.h>
 
+#include <array>
 #include <chrono>
 #include <optional>
 
@@ -18,6 +19,9 @@ inline constexpr std::chrono::milliseconds kSameSignal{500};
 /// Exit code of a job that a signal has asked to end, and that has saved where it was: started again it goes on.
 /// EX_TEMPFAIL of sysexits.h, for which batch systems can start a job again.
 inline constexpr ExitCode kSavedExit{75};
+
+/// What asks a run that saves checkpoints to save and end.
+inline constexpr std::array kSavingSignals = {SIGTERM, SIGUSR1, SIGHUP};
 
 /// What a shell says of a program that a signal has ended.
 [[nodiscard]] constexpr int exit_code_of_signal(int signal_number) { return 128 + signal_number; }

@@ -6,7 +6,6 @@
 #include <cstdint>
 
 #include "core/clock.h"
-#include "launch/signal_inbox.h"
 
 namespace chimera {
 namespace {
@@ -31,15 +30,15 @@ StopSignals::StopSignals(Second second) {
   struct sigaction action {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
-  for (std::size_t i = 0; i < kSignals.size(); ++i) {
-    ::sigaction(kSignals[i], nullptr, &before_[i]);
-    const bool is_ignored = kSignals[i] == SIGHUP && before_[i].sa_handler == SIG_IGN;
-    if (!is_ignored) ::sigaction(kSignals[i], &action, nullptr);
+  for (std::size_t i = 0; i < kSavingSignals.size(); ++i) {
+    ::sigaction(kSavingSignals[i], nullptr, &before_[i]);
+    const bool is_ignored = kSavingSignals[i] == SIGHUP && before_[i].sa_handler == SIG_IGN;
+    if (!is_ignored) ::sigaction(kSavingSignals[i], &action, nullptr);
   }
 }
 
 StopSignals::~StopSignals() {
-  for (std::size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &before_[i], nullptr);
+  for (std::size_t i = 0; i < kSavingSignals.size(); ++i) ::sigaction(kSavingSignals[i], &before_[i], nullptr);
   asked_at = 0;
 }
 

@@ -5,6 +5,8 @@
 
 #include <array>
 
+#include "launch/signal_inbox.h"
+
 namespace chimera {
 
 /// While it lives, SIGTERM, SIGUSR1 and, unless it was ignored (nohup), SIGHUP ask the run in this process to save
@@ -23,8 +25,7 @@ class StopSignals {
   ~StopSignals();
 
  private:
-  static constexpr std::array kSignals = {SIGTERM, SIGUSR1, SIGHUP};
-  std::array<struct sigaction, kSignals.size()> before_{};
+  std::array<struct sigaction, kSavingSignals.size()> before_{};
 };
 
 /// Whether such a signal has come.

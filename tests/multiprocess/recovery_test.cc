@@ -1,8 +1,15 @@
 // Runs that are asked to end, or fail, and go on: with the numbers of a run that nothing has disturbed.
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
 
+#include <array>
+#include <fstream>
+
+#include "core/file_descriptor.h"
 #include "multiprocess/training.h"
 #include "support/scratch.h"
 
@@ -56,6 +63,32 @@ struct Request {
   Arguments flags;
   int ranks;  // processes besides the one that was started
 };
+
+/// Whether the process takes that signal itself, or is gone.
+bool catches(pid_t process, int signal_number) {
+  std::ifstream status("/proc/" + std::to_string(process) + "/status");
+  if (!status) return true;
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("SigCgt:")) return (std::stoull(line.substr(7), nullptr, 16) >> (signal_number - 1) & 1U) != 0;
+  }
+  return false;
+}
+
+// It waits for a schedule on standard input, from a pipe into which nobody writes.
+TEST(TrainingRequestTest, ARunThatHasNotBegunIsToBeTriedAgain) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+  const FileDescriptor read_end(ends[0]);
+  const FileDescriptor write_end(ends[1]);
+  for (const int signal_number : {SIGTERM, SIGUSR1, SIGHUP}) {
+    const Scratch scratch;
+    ProgramRun run(small_training(scratch) + Arguments{"--schedule-file", "-", "--checkpoint", scratch.path("run")},
+                   {.in_process = [&] { ::dup2(read_end.get(), STDIN_FILENO); }});
+    while (!catches(run.process(), signal_number)) run.watch_for(std::chrono::milliseconds(1));
+    run.send(run.process(), signal_number);
+    EXPECT_EQ(run.wait().exit_code, kSaved) << signal_number;
+  }
+}
 
 /// Whoever is asked in step 5: one rank, or the launcher.
 TEST(TrainingRequestTest, ARunThatIsAskedToEndSavesAndGoesOnElsewhere) {
