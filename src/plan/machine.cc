@@ -220,14 +220,30 @@ double matrix_peak(const MachineProfile& machine, DataType dtype, std::int64_t w
 MachineProfile machine_from_json(const std::string& text, const std::string& source) {
   const nlohmann::json json = parse_json(text, source);
   const JsonValue root(json, source);
-  root.expect_object({"format",           "version",        "name",
-                      "sources",          "cores",          "threads",
-                      "workers_per_node", "memory_bytes",   "layers",
-                      "kernels",          "point_to_point", "all_reduce",
-                      "busy_delay",       "core_imbalance", "memory_bandwidth",
-                      "sum_rank_loss",    "scale_loss",     "optimizer_seconds",
-                      "matrix_flops",     "op_overhead",    "step_overhead",
-                      "contention",       "message_copy"});
+  root.expect_object({"format",
+                      "version",
+                      "name",
+                      "sources",
+                      "cores",
+                      "threads",
+                      "workers_per_node",
+                      "memory_bytes",
+                      "layers",
+                      "kernels",
+                      "point_to_point",
+                      "all_reduce",
+                      "busy_delay",
+                      "core_imbalance",
+                      "core_sharing",
+                      "memory_bandwidth",
+                      "sum_rank_loss",
+                      "scale_loss",
+                      "optimizer_seconds",
+                      "matrix_flops",
+                      "op_overhead",
+                      "step_overhead",
+                      "contention",
+                      "message_copy"});
   if (root.text("format") != kFormat) root.field("format").fail(fmt::format("expected '{}'", kFormat));
   if (root.count("version") != kVersion) root.field("version").fail(fmt::format("expected {}", kVersion));
   MachineProfile machine;
@@ -244,6 +260,7 @@ MachineProfile machine_from_json(const std::string& text, const std::string& sou
   machine.all_reduce = read_links(root.field("all_reduce"));
   if (root.has("busy_delay")) machine.busy_delay = root.number("busy_delay", kMostSeconds);
   if (root.has("core_imbalance")) machine.core_imbalance = root.number("core_imbalance", kMostRatio);
+  if (root.has("core_sharing")) machine.core_sharing = root.number("core_sharing", kMostRatio);
   if (root.has("memory_bandwidth")) machine.memory_bandwidth = root.number("memory_bandwidth", kMostBytes);
   if (machine.score_traffic > 0 && machine.memory_bandwidth == 0) {
     root.field("kernels").field("score_traffic").fail("needs memory_bandwidth, bytes a second, to take time");
@@ -283,6 +300,7 @@ std::string to_json(const MachineProfile& machine) {
                             {"all_reduce", links_json(machine.all_reduce)},
                             {"busy_delay", machine.busy_delay},
                             {"core_imbalance", machine.core_imbalance},
+                            {"core_sharing", machine.core_sharing},
                             {"memory_bandwidth", machine.memory_bandwidth},
                             {"message_copy", link_json(machine.message_copy)},
                             {"contention",

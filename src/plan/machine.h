@@ -82,6 +82,8 @@ struct MachineProfile {
   double busy_delay = 0;
   /// How much longer an op takes on the slowest of the cores than on average, where all compute at once: a share.
   double core_imbalance = 0;
+  /// By what share an op takes longer where workers share their cores: caches have what another one left there.
+  double core_sharing = 0;
   double optimizer_seconds = 0;  // of an update, for each parameter
   /// FLOP/s of a worker's products of large matrices of that type, while all workers of a node compute; of the types
   /// that are known.

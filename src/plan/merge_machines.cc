@@ -145,6 +145,7 @@ MachineProfile merge_machines(const std::vector<MachineProfile>& machines) {
   merged.all_reduce = merged_links(machines, &MachineProfile::all_reduce);
   merged.busy_delay = mean_of(machines, &MachineProfile::busy_delay);
   merged.core_imbalance = mean_of(machines, &MachineProfile::core_imbalance);
+  merged.core_sharing = mean_of(machines, &MachineProfile::core_sharing);
   merged.memory_bandwidth = mean_of(machines, &MachineProfile::memory_bandwidth);
   merged.message_copy = mean_copy(machines);
   merged.contention = mean_contention(machines);

@@ -1,6 +1,7 @@
 #include "profile/contention_bench.h"
 
 #include <ATen/ATen.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <array>
@@ -152,6 +153,68 @@ class Fan {
   std::int64_t turn_ = 0;
 };
 
+/// This thread stays on one core until it is destroyed.
+class Pinned {
+ public:
+  explicit Pinned(int core) {
+    CPU_ZERO(&all_);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    is_pinned_ = ::sched_getaffinity(0, sizeof all_, &all_) == 0 && ::sched_setaffinity(0, sizeof one, &one) == 0;
+  }
+  ~Pinned() {
+    if (is_pinned_) (void)::sched_setaffinity(0, sizeof all_, &all_);
+  }
+  Pinned(const Pinned&) = delete;
+  Pinned& operator=(const Pinned&) = delete;
+
+ private:
+  cpu_set_t all_{};
+  bool is_pinned_ = false;
+};
+
+/// Ranks 0 and 1 on that core, one after the other, then both.
+class TurnsOnOneCore {
+ public:
+  TurnsOnOneCore(Lockstep& ranks, const OpWork& compute) : ranks_(ranks), compute_(compute) {}
+
+  /// By what share the ops took longer beside those of the other rank.
+  double round(int core) {
+    const Pinned pinned(core);
+    double alone = 0;
+    for (int turn = 0; turn < kPair; ++turn) {
+      ranks_.meet();
+      if (ranks_.rank() == turn) alone = cpu_seconds();
+    }
+    ranks_.meet();
+    return std::max(0.0, cpu_seconds() / alone - 1);
+  }
+
+ private:
+  static constexpr double kLeast = 0.03;  // many turns
+
+  double cpu_seconds() {
+    const Stopwatch watch;
+    int calls = 0;
+    do {
+      compute_();
+      ++calls;
+    } while (watch.elapsed().cpu_seconds < kLeast);
+    return watch.elapsed().cpu_seconds / calls;
+  }
+
+  Lockstep& ranks_;
+  const OpWork& compute_;
+};
+
+/// A core that rank 0 may run on, for all ranks.
+int core_of_first(Lockstep& ranks) {
+  double core = ranks.rank() == 0 ? std::max(0, ::sched_getcpu()) : 0;
+  ranks.transport().all_sum({&core, 1});
+  return static_cast<int>(core);
+}
+
 }  // namespace
 
 Contention slowed_down(const TimesBeside& times) {
@@ -235,6 +298,22 @@ double measure_transfers_at_once(Lockstep& ranks, double seconds) {
   double share = ranks.rank() == 0 ? median_of(shares) : 0;
   ranks.transport().all_sum({&share, 1});
   return share;
+}
+
+double measure_core_sharing(Lockstep& ranks, const OpWork& compute, double seconds) {
+  const int core = core_of_first(ranks);
+  TurnsOnOneCore turns(ranks, compute);
+  std::vector<double> shares;
+  const double deadline = monotonic_seconds() + seconds;
+  for (std::int64_t round = 0; ranks.go_on(round, deadline); ++round) {
+    if (ranks.rank() < kPair) {
+      const double share = turns.round(core);
+      if (round > 0) shares.push_back(share);
+      continue;
+    }
+    for (int part = 0; part < kPair + 1; ++part) ranks.meet();
+  }
+  return mean_of_pair(ranks, median_of(shares));
 }
 
 }  // namespace chimera

@@ -39,4 +39,9 @@ struct TimesBeside {
 /// below 0. The median over rounds in which both take turns. Three ranks or more call it, and all get the result.
 [[nodiscard]] double measure_transfers_at_once(Lockstep& ranks, double seconds);
 
+/// By what share ops take longer, in CPU time, where ranks 0 and 1 take turns on one core instead of having one each;
+/// none below 0. The median over rounds in which both take turns; 0 where a core cannot be chosen. All ranks call it,
+/// and all get the result.
+[[nodiscard]] double measure_core_sharing(Lockstep& ranks, const OpWork& compute, double seconds);
+
 }  // namespace chimera

@@ -45,11 +45,10 @@ double sum(Lockstep& ranks, ParameterGroupId group, const at::Tensor& tensor) {
   return monotonic_seconds() - start;
 }
 
-std::vector<TimedSize> lower_quartiles(const Times& times) {
+std::vector<TimedSize> points_of(const Times& times, double Spread::*typical) {
   std::vector<TimedSize> points;
-  for (const auto& [bytes, seconds] : times) {
-    points.push_back({static_cast<double>(bytes), spread_of(seconds).low});
-  }
+  for (const auto& [bytes, seconds] : times)
+    points.push_back({static_cast<double>(bytes), spread_of(seconds).*typical});
   return points;
 }
 
@@ -71,7 +70,7 @@ LinkSamples measure_links(Lockstep& ranks, ParameterGroupId group, double second
       if (round > 0) messages[bytes].push_back(message);
     }
   }
-  return {lower_quartiles(messages), lower_quartiles(sums)};
+  return {points_of(messages, &Spread::low), points_of(sums, &Spread::median)};
 }
 
 double measure_busy_delay(Lockstep& ranks, double seconds) {

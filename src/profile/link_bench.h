@@ -9,7 +9,8 @@
 
 namespace chimera {
 
-/// What ranks 0 and 1 measured over some sizes: lower quartiles, as other programs' turns only lengthen them.
+/// What ranks 0 and 1 measured over some sizes. Of messages the lower quartiles, as other programs' turns only lengthen
+/// them; of sums, in which several threads of both ranks take turns themselves, the medians.
 struct LinkSamples {
   std::vector<TimedSize> messages;  // one way
   std::vector<TimedSize> sums;      // of both ranks

@@ -153,9 +153,10 @@ LinkSamples measure_quiet_links(Lockstep& ranks, double seconds, MachineProfile&
 /// What ops, messages and sums cost each other; nothing is known where one rank alone computes.
 void measure_contention(Lockstep& ranks, double seconds, const OpWork& compute, MachineProfile& machine) {
   if (ranks.computing() < 2) return;
-  machine.contention = measure_sums_beside_ops(ranks, kPairGroup, machine.all_reduce.within_node, compute, seconds / 2);
+  machine.contention = measure_sums_beside_ops(ranks, kPairGroup, machine.all_reduce.within_node, compute, seconds / 3);
   machine.message_copy = measure_message_copies(ranks, compute, seconds / 3);
   machine.contention.transfers = measure_transfers_at_once(ranks, seconds / 6);
+  machine.core_sharing = measure_core_sharing(ranks, compute, seconds / 6);
 }
 
 std::int64_t parameters_of(Stage& stage) {
@@ -263,7 +264,8 @@ MachineReport measure_machine(const ProfileOptions& options, Transport& transpor
   say("host");
   machine.op_overhead = measure_op_overhead(ranks, kPairGroup, 0.05 * options.seconds);
   machine.step_overhead = measure_step_overhead(ranks);
-  machine.optimizer_seconds = measure_optimizer(ranks, largest_stage(items), options.threads, 0.05 * options.seconds);
+  machine.optimizer_seconds =
+      measure_optimizer(ranks, kPairGroup, largest_stage(items), options.threads, 0.05 * options.seconds);
   machine.matrix_flops = measure_matrix_flops(ranks, options.threads, 0.05 * options.seconds);
   say("contention");
   measure_contention(ranks, 0.1 * options.seconds, compute_of(options, items), machine);
@@ -302,6 +304,8 @@ std::string to_text(const MachineReport& report) {
   const LinkTimes& copy = machine.message_copy;
   text += fmt::format("message copies     take {:.1f} us and {:.3f} ns a byte of each end's core\n", 1e6 * copy.alpha,
                       1e9 * copy.beta);
+  text += fmt::format("shared cores       {:.1f} % more for an op, beside another worker's on its core\n",
+                      100 * machine.core_sharing);
   const Contention& contention = machine.contention;
   text += fmt::format(
       "contention         ops beside a sum {:+.0f} %, a sum beside ops {:+.0f} %, two transfers at once {:+.0f} %\n",

@@ -36,6 +36,9 @@ TEST(TrainingProfileTest, MeasuresWhatItReads) {
   EXPECT_GT(machine["all_reduce"]["within_node"]["beta"], 0);
   EXPECT_GT(machine["optimizer_seconds"], 0);
   EXPECT_GT(machine["op_overhead"], 0);
+  EXPECT_GE(machine.at("core_sharing"), 0);
+  EXPECT_LT(machine.at("core_sharing"), 1) << "turns cost less than the work";
+  EXPECT_THAT(result.output, HasSubstr("shared cores "));
   for (const char* type : {"float32", "float64"}) EXPECT_GT(machine["matrix_flops"][type], 1e8) << type;
   EXPECT_GT(machine["matrix_flops"]["float32"], machine["matrix_flops"]["float64"]);
   EXPECT_FALSE(result.left_files);

@@ -211,12 +211,15 @@ TEST(MachineTest, CoresAreEvenAndAtOnceThereUnlessItSaysOtherwise) {
   json machine = json::parse(to_json(round_machine()));
   machine["busy_delay"] = 0.25;
   machine["core_imbalance"] = 0.5;
+  machine["core_sharing"] = 0.125;
   const MachineProfile other = machine_from_json(machine.dump(), "here.json");
   EXPECT_EQ(other.busy_delay, 0.25);
   EXPECT_EQ(other.core_imbalance, 0.5);
+  EXPECT_EQ(other.core_sharing, 0.125);
   EXPECT_EQ(machine_from_json(to_json(other), "here.json"), other);
   machine.erase("busy_delay");
   machine.erase("core_imbalance");
+  machine.erase("core_sharing");
   EXPECT_EQ(machine_from_json(machine.dump(), "here.json"), round_machine());
 }
 
