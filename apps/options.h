@@ -63,6 +63,13 @@ CLI::Option* add_choice(CLI::App& app, const std::string& flag, Enum& value, con
       app, flag, names_of<Enum>(), [&value, flag](const std::string& word) { value = parse_named<Enum>(flag, word); },
       description);
 }
+template <class Enum>
+CLI::Option* add_choice(CLI::App& app, const std::string& flag, std::optional<Enum>& value,
+                        const std::string& description) {
+  return add_word(
+      app, flag, names_of<Enum>(), [&value, flag](const std::string& word) { value = parse_named<Enum>(flag, word); },
+      description);
+}
 /// --format, one of `formats`; the first is the default.
 CLI::Option* add_format(CLI::App& app, Format& format, const std::vector<Format>& formats);
 

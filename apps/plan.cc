@@ -59,6 +59,10 @@ void add_given(CLI::App& command, Options& options) {
   add_allowed(command, "--micro-batch-size", options.given.micro_batch_sizes, "sequences of a micro-batch");
   add_allowed(command, "--pipelines", options.given.pipelines,
               "2f, of schedules that have several; others are then left out");
+  add_choice(
+      command, "--replica-layout", options.given.replica_layout,
+      "near or far: copies of a worker, or the workers of a pipeline, side by side on a node (default: the faster "
+      "one)");
   command
       .add_option_function<std::string>(
           "--tensor-parallel",
@@ -89,8 +93,8 @@ void require_papers_choice(const Options& options) {
     throw ConfigError("--rule paper knows no tensor parallelism; leave out --tensor-parallel, or --rule");
   if (!options.given.empty() || options.recompute.rule != RecomputeRule::Auto) {
     throw ConfigError(
-        "--rule paper decides --stages, --data-parallel, --micro-batch-size, --pipelines and --recompute itself; leave "
-        "them out, or --rule");
+        "--rule paper decides --stages, --data-parallel, --micro-batch-size, --pipelines, --replica-layout and "
+        "--recompute itself; leave them out, or --rule");
   }
   if (options.questions.pareto)
     throw ConfigError("--rule paper takes all the memory there is; leave out --pareto, or --rule");

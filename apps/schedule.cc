@@ -102,10 +102,8 @@ void add_schedule(CLI::App& program, int&) {
       "schedule with split backwards, a whole backward takes two slots. `chimera simulate` starts every op as soon as "
       "it can run.\n"
       "\nA list is 4,8,16, or 1..4, or for --micro-batches in stages, D,2D,4D or D..4D. With a list the result is a "
-      "row "
-      "for each schedule, --with those beside it, and each shape that exists, with F, I and W of one unit and B of "
-      "two: "
-      "CSV, with --format json a JSON object a line, with --format text a table.");
+      "row for each schedule, --with those beside it, and each shape that exists, with F, I and W of one unit and B of "
+      "two: CSV, with --format json a JSON object a line, with --format text a table.");
   auto options = std::make_shared<Options>();
   command->add_option("NAME", options->name, "name of the schedule; `chimera schedules` lists them")->required();
   options->shape.add_to(*command, Counts::Lists);

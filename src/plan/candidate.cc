@@ -22,6 +22,8 @@ std::string in_words(const Candidate& candidate) {
   text += fmt::format("  W {} x {}D {}, {} micro-batches of {}", candidate.data_parallel, tensor, shape.stages,
                       shape.micro_batches, candidate.micro_batch_size);
   if (candidate.partition.rule != PartitionRule::Even) text += ", stages of " + to_text(candidate.partition);
+  if (candidate.replica_layout != ReplicaLayout::Near)
+    text += ", replicas " + std::string(to_text(candidate.replica_layout));
   return text;
 }
 

@@ -12,6 +12,7 @@
 #include "plan/machine.h"
 #include "plan/recompute_choice.h"
 #include "schedule/all_reduce_placement.h"
+#include "schedule/rank_layout.h"
 #include "schedule/schedule.h"
 
 namespace chimera {
@@ -50,6 +51,7 @@ struct Candidate {
   std::int64_t tensor_parallel = 1;  // T, workers that share each stage's layers: for plans, nothing trains so
   PartitionChoice partition = {};
   std::set<StageId> recompute = {};  // stages that run their forward again
+  ReplicaLayout replica_layout = ReplicaLayout::Near;
 };
 
 /// `chimera  W 8 x D 4, 8 micro-batches of 8`: a candidate in a few words, what is as usual left out.

@@ -76,8 +76,20 @@ class Enumeration {
     const std::int64_t share = problem_.mini_batch / groups;
     for (const std::int64_t size : divisors(share)) {
       if (!allows(options_.given.micro_batch_sizes, size)) continue;
-      add({.data_parallel = groups, .micro_batch_size = size, .tensor_parallel = tensor}, depth, share / size);
+      for (const ReplicaLayout layout : layouts(tensor, depth, groups)) {
+        add({.data_parallel = groups, .micro_batch_size = size, .tensor_parallel = tensor, .replica_layout = layout},
+            depth, share / size);
+      }
     }
+  }
+
+  /// Those that differ, unless one is given.
+  [[nodiscard]] std::vector<ReplicaLayout> layouts(std::int64_t tensor, std::int64_t depth, std::int64_t groups) const {
+    if (options_.given.replica_layout) return {*options_.given.replica_layout};
+    const std::int64_t places = problem_.machine.workers_per_node / tensor;  // of ranks, on a node
+    const bool differ = depth > 1 && groups > 1 && places > 1 && depth * groups > places;
+    if (!differ) return {ReplicaLayout::Near};
+    return {ReplicaLayout::Near, ReplicaLayout::Far};
   }
 
   /// Adds what there is of D and N with W, b and T of `like`.
@@ -126,6 +138,7 @@ std::string in_words(const GivenConfiguration& given, const RecomputeChoice& rec
   add("--micro-batch-size", given.micro_batch_sizes);
   add("--pipelines", given.pipelines);
   if (given.tensor_parallel != std::vector<std::int64_t>{1}) add("--tensor-parallel", given.tensor_parallel);
+  if (given.replica_layout) flags.push_back(fmt::format("--replica-layout {}", to_text(*given.replica_layout)));
   if (recompute.rule == RecomputeRule::Listed) flags.push_back("--recompute " + to_text(recompute));
   return fmt::format("{}", fmt::join(flags, ", "));
 }

@@ -22,10 +22,12 @@ struct GivenConfiguration {
   std::vector<std::int64_t> micro_batch_sizes = {};
   std::vector<std::int64_t> pipelines = {};         // 2f; schedules without that parameter are then left out
   std::vector<std::int64_t> tensor_parallel = {1};  // T; empty: all that can_split()
+  std::optional<ReplicaLayout> replica_layout = {};
   /// Whether nothing is given but, perhaps, a free or no tensor parallelism.
   [[nodiscard]] bool empty() const {
     const bool usual = tensor_parallel.empty() || tensor_parallel == std::vector<std::int64_t>{1};
-    return usual && stages.empty() && data_parallel.empty() && micro_batch_sizes.empty() && pipelines.empty();
+    return usual && stages.empty() && data_parallel.empty() && micro_batch_sizes.empty() && pipelines.empty() &&
+           !replica_layout;
   }
 };
 
@@ -57,10 +59,10 @@ struct Plan {
 [[nodiscard]] std::vector<std::string> synchronous_schedules();
 
 /// All candidates: every D that divides P (P/T, with tensor parallelism) and is at most the number of layers, W = P/D
-/// where it divides the mini-batch,
-/// every b that divides what a group gets, and every schedule with each of its shapes (TakenAxis::planned) that
-/// takes D and N; of these, what `given` allows. D = 1 is data parallelism, listed once. None of more
-/// than 2^21 ops. Recomputation is not chosen yet. Throws ConfigError, with what would do, where there is none.
+/// where it divides the mini-batch, every b that divides what a group gets, copies near and far where nodes hold
+/// several of the run's workers but not all, and every schedule with each of its shapes (TakenAxis::planned) that takes
+/// D and N; of these, what `given` allows. D = 1 is data parallelism, listed once. None of more than 2^21 ops.
+/// Recomputation is not chosen yet. Throws ConfigError, with what would do, where there is none.
 [[nodiscard]] std::vector<Candidate> candidates_of(const PlanProblem& problem, const PlanOptions& options);
 
 /// Ranks the candidates by simulated step time. Each recomputes what its memory asks for (stages_to_recompute), and no

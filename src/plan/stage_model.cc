@@ -41,9 +41,10 @@ class Builder {
         candidate_(candidate),
         schedule_(schedule),
         workload_(problem.workload),
-        ranks_{static_cast<std::int64_t>(schedule.workers.size()), candidate.data_parallel} {
+        ranks_{static_cast<std::int64_t>(schedule.workers.size()), candidate.data_parallel, candidate.replica_layout} {
     const double size = static_cast<double>(candidate.micro_batch_size) * schedule.micro_batch_scale;
     workload_.micro_batch_size = std::llround(size);
+    near_ = near_boundaries();
     for (const OwnLayer& layer : problem.layers)
       layers_.own.push_back(time_at(layer.times, static_cast<double>(workload_.micro_batch_size)));
     if (!is_own()) {
@@ -119,10 +120,11 @@ class Builder {
   /// Costs are those of full micro-batches.
   [[nodiscard]] double full(double of_micro_batch) const { return of_micro_batch / schedule_.micro_batch_scale; }
 
-  /// What the ops that others wait for take, over the mean: workers that share their cores even it out. And what many
-  /// workers lose.
+  /// What the ops that others wait for take, over the mean: workers that share their cores even it out, and lose what
+  /// their turns cost. And what many workers lose.
   [[nodiscard]] double slowest_core() const {
-    const double slowest = problem_.workers > 1 && !shares_cores(problem_) ? 1 + machine_.core_imbalance : 1;
+    const double more = shares_cores(problem_) ? machine_.core_sharing : machine_.core_imbalance;
+    const double slowest = problem_.workers > 1 ? 1 + more : 1;
     return slowest * (1 + machine_.scale_loss * std::log2(static_cast<double>(problem_.workers)));
   }
 
@@ -160,11 +162,12 @@ class Builder {
       model_.costs.recompute[stage.index()] = std::max(recomputation_[stage.index()], kLeast);
   }
 
-  [[nodiscard]] bool on_several_nodes() const { return ranks_.num_ranks() > places_per_node(); }
+  /// Whether the workers on both sides of a boundary are on two nodes, in any replica and group.
+  [[nodiscard]] bool messages_leave_nodes() const { return std::ranges::find(near_, false) != near_.end(); }
 
   [[nodiscard]] const LinkTimes& link() const {
     const LinkProfile& links = machine_.point_to_point;
-    return on_several_nodes() ? links.between_nodes : links.within_node;
+    return messages_leave_nodes() ? links.between_nodes : links.within_node;
   }
 
   /// Whether sending and receiving, which the processor does, holds up ops: no core is left for it.
@@ -180,7 +183,7 @@ class Builder {
     const bool is_measured = measured.alpha > 0 || measured.beta > 0;
     if (machine_.cores > 0 && !messages_take_cores()) return {};
     if (is_measured || machine_.cores == 0) return measured;
-    return on_several_nodes() ? LinkTimes{} : LinkTimes{link().alpha / 2, link().beta / 2};
+    return messages_leave_nodes() ? LinkTimes{} : LinkTimes{link().alpha / 2, link().beta / 2};
   }
 
   /// Whether the workers on both sides of a boundary are on one node, in every replica and group.
@@ -196,12 +199,19 @@ class Builder {
 
   [[nodiscard]] std::int64_t node_of(RankId rank) const { return rank.value() / places_per_node(); }
 
-  /// Messages within a node travel on its links, though the run is on several.
+  [[nodiscard]] std::vector<bool> near_boundaries() const {
+    std::vector<bool> near(static_cast<std::size_t>(schedule_.stages - 1), true);
+    if (ranks_.num_ranks() <= places_per_node()) return near;
+    for (std::size_t boundary = 0; boundary < near.size(); ++boundary) near[boundary] = is_near(boundary);
+    return near;
+  }
+
+  /// Messages within a node travel on its links, though others leave theirs.
   void take_near_links(LinkCosts& costs) const {
     std::vector<double> seconds = costs.times();
     bool any = false;
     for (std::size_t boundary = 0; boundary < seconds.size(); ++boundary) {
-      if (!is_near(boundary)) continue;
+      if (!near_[boundary]) continue;
       seconds[boundary] = machine_.point_to_point.within_node.beta * costs.bytes[boundary];
       any = true;
     }
@@ -223,7 +233,7 @@ class Builder {
       costs.copies.push_back(full(at_ends.alpha) + at_ends.beta * costs.bytes.back());
     }
     if (at_ends == LinkTimes{}) costs.copies.clear();
-    if (on_several_nodes()) take_near_links(costs);
+    if (messages_leave_nodes()) take_near_links(costs);
     model_.costs.links = costs;
   }
 
@@ -275,6 +285,7 @@ class Builder {
   LayerCosts layers_;
   LayerCosts sums_;                                  // over the T workers
   std::array<std::int64_t, kLayerKinds> held_ = {};  // parameters of one of them
+  std::vector<bool> near_;                           // [boundary]: is_near()
   RankGroups ranks_of_;
   std::vector<double> recomputation_;  // [stage], where it is recomputed
   StageModel model_;

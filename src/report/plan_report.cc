@@ -99,6 +99,7 @@ Json candidate_json(const ReportedCandidate& reported) {
   Json json = {{"schedule", candidate.schedule},
                {"data_parallel", candidate.data_parallel},
                {"tensor_parallel", candidate.tensor_parallel},
+               {"replica_layout", to_text(candidate.replica_layout)},
                {"stages", candidate.shape.stages},
                {"micro_batch_size", candidate.micro_batch_size},
                {"micro_batches", candidate.shape.micro_batches}};

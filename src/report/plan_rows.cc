@@ -19,10 +19,11 @@ std::string schedule_text(const Candidate& candidate) {
   return text.substr(0, text.find("  "));
 }
 
-/// W x D, or W x T x D where `split`: some candidate splits operators.
+/// W x D, or W x T x D where `split`: some candidate splits operators. `far` where copies are not side by side.
 std::string workers_text(const Candidate& candidate, bool split) {
   const std::string tensor = split ? fmt::format("{} x ", candidate.tensor_parallel) : "";
-  return fmt::format("{} x {}{}", candidate.data_parallel, tensor, candidate.shape.stages);
+  const bool near = candidate.replica_layout == ReplicaLayout::Near;
+  return fmt::format("{}{} x {}{}", near ? "" : "far ", candidate.data_parallel, tensor, candidate.shape.stages);
 }
 
 std::string csv_line(std::vector<std::string> cells) {
@@ -93,8 +94,8 @@ std::string plan_csv(const PlanReport& report) {
   std::vector<std::string> columns = {"rank",   "schedule",      "data_parallel",   "tensor_parallel",
                                       "stages", "micro_batches", "micro_batch_size"};
   for (const ShapeAxis& axis : shape_axes()) columns.emplace_back(axis.name);
-  columns.insert(columns.end(), {"partition", "recompute", "step_seconds", "sequences_per_second", "bubble_ratio",
-                                 "peak_memory_bytes", "equation_1_seconds"});
+  columns.insert(columns.end(), {"replica_layout", "partition", "recompute", "step_seconds", "sequences_per_second",
+                                 "bubble_ratio", "peak_memory_bytes", "equation_1_seconds"});
   std::string text = csv_line(columns);
   for (std::size_t i = 0; i < report.candidates.size(); ++i) {
     const auto& [candidate, prediction] = report.candidates[i].ranked;
@@ -110,7 +111,8 @@ std::string plan_csv(const PlanReport& report) {
       const bool taken = find_axis(find_generator(candidate.schedule), axis.axis) != nullptr;
       cells.push_back(taken ? axis.text(shape) : "");
     }
-    cells.insert(cells.end(), {to_text(candidate.partition), recomputed(candidate)});
+    cells.insert(cells.end(),
+                 {std::string(to_text(candidate.replica_layout)), to_text(candidate.partition), recomputed(candidate)});
     for (const double number : {prediction.step_seconds, prediction.sequences_per_second, prediction.bubble_ratio,
                                 prediction.peak_memory_bytes})
       cells.push_back(fmt::format("{:.10g}", number));

@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "generate/registry.h"
 #include "plan/machines.h"
+#include "plan/train_flags.h"
 #include "plan/worker_memory.h"
 
 namespace chimera {
@@ -65,6 +66,30 @@ TEST(PlanTest, WithoutCommunicationDataParallelismWins) {
   const Plan plan = planned(problem_of(4, 8));
   EXPECT_EQ(plan.ranked.front().candidate.shape.stages, 1);
   EXPECT_DOUBLE_EQ(plan.ranked.front().prediction.step_seconds, 2 * 8 * 3);  // two sequences through eight layers
+}
+
+TEST(PlanTest, CopiesAreNearOrFarAsTheLinksBetweenNodesAsk) {
+  PlanProblem problem = problem_of(4, 8);
+  problem.machine.workers_per_node = 2;
+  PlanOptions options{.schedules = {"1f1b"}, .given = {.stages = {2}}};
+  const auto chosen = [&] { return planned(problem, options).ranked.front().candidate; };
+  problem.machine.all_reduce.between_nodes.beta = 1;
+  EXPECT_EQ(chosen().replica_layout, ReplicaLayout::Near) << "sums stay on their nodes";
+  problem.machine.all_reduce = {};
+  problem.machine.point_to_point.between_nodes.alpha = 10;
+  EXPECT_EQ(chosen().replica_layout, ReplicaLayout::Far) << "messages do";
+  EXPECT_THAT(in_words(chosen()), ::testing::EndsWith(", replicas far"));
+  EXPECT_THAT(to_words(train_flags(problem, chosen())), ::testing::IsSupersetOf({"--replica-layout", "far"}));
+  options.given.replica_layout = ReplicaLayout::Near;
+  EXPECT_EQ(chosen().replica_layout, ReplicaLayout::Near);
+}
+
+TEST(PlanTest, CopiesAreNearWhereThatChangesNoLink) {
+  for (const std::int64_t places : {1, 4}) {
+    PlanProblem problem = problem_of(4, 8);
+    problem.machine.workers_per_node = places;
+    for (const Candidate& each : candidates_of(problem, {})) EXPECT_EQ(each.replica_layout, ReplicaLayout::Near);
+  }
 }
 
 TEST(PlanTest, DearSumsOfGradientsMakeOnePipelineWin) {

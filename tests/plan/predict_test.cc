@@ -71,6 +71,19 @@ TEST(PredictTest, MessagesAndSumsTakeTheLinksBetweenNodesOnceWorkersAreOnSeveral
   EXPECT_DOUBLE_EQ(Predictor(problem).prepare(candidate).model.costs.all_reduce->seconds[1], 4 * 7 + 1.5 * 8 * bytes);
 }
 
+TEST(PredictTest, FarReplicasKeepMessagesOnANodeAndSumsLeaveIt) {
+  PlanProblem problem = round_problem(4, 4);  // two workers a node
+  Candidate candidate = two_stages("1f1b", 1, 2);
+  candidate.data_parallel = 2;
+  candidate.replica_layout = ReplicaLayout::Far;
+  const StageModel model = Predictor(problem).prepare(candidate).model;
+  const LinkCosts links = model.costs.links.value();
+  EXPECT_EQ(links.alpha, 1);
+  EXPECT_EQ(links.times(), (std::vector<double>{2 * links.bytes[0]}));
+  const double bytes = 4.0 * static_cast<double>(model.footprints[1].parameters);
+  EXPECT_DOUBLE_EQ(model.costs.all_reduce->seconds[1], 2 * 7 + 1 * 8 * bytes);
+}
+
 TEST(PredictTest, MessagesWithinANodeTakeItsLinksThoughTheRunIsOnSeveral) {
   PlanProblem problem = round_problem(4, 8);  // two workers a node
   Candidate candidate = two_stages("1f1b", 4, 2);
@@ -176,9 +189,10 @@ TEST(PredictTest, MessagesWithinAWorkerAreNone) {
   EXPECT_DOUBLE_EQ(table.duration(forward), 2 * 4 + 10 + half) << "from stage 0, and nothing to stage 2";
 }
 
-TEST(PredictTest, OpsTakeWhatTheSlowestCoreTakesUnlessCoresAreShared) {
+TEST(PredictTest, OpsTakeWhatTheSlowestCoreTakesOrWhatTurnsOnSharedCoresCost) {
   PlanProblem problem = round_problem(2, 4);
   problem.machine.core_imbalance = 0.5;
+  problem.machine.core_sharing = 0.25;
   const auto forward = [&](std::int64_t workers, std::int64_t cores, const Candidate& candidate) {
     problem.workers = workers;
     problem.machine.cores = cores;
@@ -186,7 +200,7 @@ TEST(PredictTest, OpsTakeWhatTheSlowestCoreTakesUnlessCoresAreShared) {
   };
   EXPECT_DOUBLE_EQ(forward(2, 8, two_stages("1f1b", 2, 2)), 5 * 4 * 1.5 + 10);
   problem.machine.point_to_point = {};
-  EXPECT_DOUBLE_EQ(forward(2, 1, two_stages("1f1b", 2, 2)), 5 * 4 + 10) << "evened out";
+  EXPECT_DOUBLE_EQ(forward(2, 1, two_stages("1f1b", 2, 2)), 5 * 4 * 1.25 + 10) << "evened out";
   const Candidate alone{.schedule = "1f1b", .shape = {.stages = 1, .micro_batches = 2}, .micro_batch_size = 2};
   EXPECT_DOUBLE_EQ(forward(1, 8, alone), 10 * 4 + 10) << "waits for nobody";
 }
