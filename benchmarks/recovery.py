@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """What failures and preemptions cost, and whether the run that goes on is the one that nothing has disturbed.
 
-  benchmarks/recovery.py [--kills 100] [--twins 100] [--preemptions 100] [--faults 300] [--flips 300] [--seed 1]
-      [--program build/chimera]
+  benchmarks/recovery.py [--kills 100] [--twins 100] [--preemptions 100] [--faults 300] [--flips 1000] [--nans 1000]
+      [--seed 1] [--program build/chimera]
 
-Five campaigns on gpt2-tiny, four ranks, `--reduction canonical`; 0 leaves one out.
+Six campaigns on gpt2-tiny, four ranks, `--reduction canonical`; 0 leaves one out.
 
 kills        one run with --max-restarts: a random rank gets SIGKILL at a random moment, again and again. Measured is the
              time from the kill until two more steps are done than before: the next one may have been as good as done.
@@ -19,126 +19,26 @@ faults       short runs with --max-restarts, each with one fault (CHIMERA_FAULT)
 flips        short runs with --verify-messages, --on-different-copies repair and --recover twin on four copies of each stage.
              In each one bit flips in a message, a weight or a moment of the optimizer, before or after an update. Each
              must say so and end with exit code 0 and the parameters of the undisturbed run after every step.
+nans         one NaN after the other in an output or in a gradient that is passed back, in runs as threads with --non-finite skip
+             (twenty in each) or abort, and in processes with rollback. Each must be found in its step, at its rank, stage and
+             micro-batch; only those steps may make no update, and no checkpoint may hold anything that is not finite.
 
 Exits with 1 where anything was not as it must be."""
-import argparse
+import array
 import json
+import math
 import os
 import random
 import re
-import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-RANKS = 4
-PATIENCE = 120  # seconds for anything
-SHAPE = ["--model", "gpt2-tiny", "--schedule", "chimera", "--stages", str(RANKS), "--micro-batches", "8",
-         "--micro-batch-size", "2", "--sequence", "32", "--reduction", "canonical", "--dropout", "0.1",
-         "--learning-rate-shape", "constant"]
-failures = []
-
-
-def require(condition, what):
-    if not condition:
-        failures.append(what)
-        print(f"FAILED: {what}", flush=True)
-
-
-def percentile(values, share):
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
-
-
-def describe(name, seconds):
-    print(f"{name}: median {statistics.median(seconds):.2f} s, p95 {percentile(seconds, 0.95):.2f} s, "
-          f"longest {max(seconds):.2f} s", flush=True)
-
-
-class Run:
-    """A training run whose metrics are read as they come. `steps` has the hash of the parameters after each step."""
-
-    def __init__(self, options, folder, steps, flags, fault=""):
-        self.options, self.folder, self.last_step = options, Path(folder), steps
-        self.flags = [options.program, "train", "--data", options.data, *SHAPE, "--steps", str(steps), *flags]
-        self.fault = fault
-        self.steps, self.contradictions = {}, []
-        self.news = threading.Condition()
-        self.process = None
-        pipe = self.folder / "metrics.pipe"
-        os.mkfifo(pipe)
-        self.flags += ["--metrics", pipe]
-        self.pipe = os.open(pipe, os.O_RDWR)  # stays open however often the run ends
-        threading.Thread(target=self.read, daemon=True).start()
-
-    def read(self):
-        with os.fdopen(os.dup(self.pipe)) as lines:
-            for line in lines:
-                metrics = json.loads(line)
-                step, found = metrics["step"], metrics["parameters_hash"]
-                with self.news:
-                    if self.steps.setdefault(step, found) != found:
-                        self.contradictions.append(step)
-                    self.news.notify_all()
-
-    def start(self):
-        with open(self.folder / "messages", "ab") as messages:
-            self.process = subprocess.Popen(self.flags, stdout=subprocess.DEVNULL, stderr=messages,
-                                            start_new_session=True, env={**os.environ, "CHIMERA_FAULT": self.fault})
-
-    def newest(self):
-        with self.news:
-            return max(self.steps, default=0)
-
-    def await_step_after(self, step):
-        """Whether it came; else the run has ended."""
-        limit = time.monotonic() + PATIENCE
-        with self.news:
-            while max(self.steps, default=0) <= step and time.monotonic() < limit:
-                if self.process.poll() is not None:
-                    return False
-                self.news.wait(0.05)
-            return max(self.steps, default=0) > step
-
-    def ranks(self):
-        path = f"/proc/{self.process.pid}/task/{self.process.pid}/children"
-        return [int(child) for child in Path(path).read_text().split()]
-
-    def end(self):
-        try:
-            return self.process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            os.killpg(self.process.pid, signal.SIGKILL)
-            return self.process.wait()
-
-    def messages(self):
-        return (self.folder / "messages").read_text(errors="replace")
-
-
-def undisturbed(options, folder, steps):
-    """Hashes of the parameters after each step of a run in one process."""
-    metrics = Path(folder, f"undisturbed-{steps}.jsonl")
-    subprocess.run([options.program, "train", "--data", options.data, *SHAPE, "--steps", str(steps), "--transport",
-                    "threads", "--metrics", metrics], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    return {line["step"]: line["parameters_hash"] for line in map(json.loads, metrics.read_text().splitlines())}
-
-
-def require_undisturbed(run, name, folder):
-    require(not run.contradictions, f"{name}: steps done again differ: {run.contradictions[:5]}")
-    clean = undisturbed(run.options, folder, max(run.steps))
-    equal = sum(run.steps.get(step) == found for step, found in clean.items())
-    require(equal == len(clean), f"{name}: parameters differ from those of the undisturbed run")
-    print(f"{name}: {equal} of {len(clean)} steps with the parameters of the undisturbed run", flush=True)
-
-
-def saving(folder, *flags):
-    return ["--checkpoint", str(Path(folder, "run")), "--save-every", "5", *flags]
+from faulted import (MICRO_BATCHES, RANKS, Run, campaign_parser, describe, failures, own_text, require, require_undisturbed, saving,
+                     undisturbed)
 
 
 def kill_campaign(options, chance):
@@ -205,8 +105,10 @@ def preemption_campaign(options, chance):
         seconds = []
         for number in range(options.preemptions):
             run.start()
-            if chance.random() < 0.9:  # else it comes while the run starts
+            if chance.random() < 0.9:
                 run.await_step_after(run.newest())
+            else:  # while the run starts
+                run.await_signals()
             time.sleep(chance.uniform(0, 0.5))
             kind = chance.choice([signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP])
             start = time.monotonic()
@@ -240,7 +142,7 @@ def fault_campaign(options, chance):
             run = Run(options, folder, steps, saving(folder, "--max-restarts", "2", "--hang-seconds", "2"), fault)
             run.start()
             code = run.end()
-            run.await_step_after(steps - 1)
+            run.close()
             good = code == 0 and run.steps == clean and not run.contradictions
             require(good, f"fault {number}, {fault}: exit code {code}, {len(run.steps)} steps: {run.messages()[-500:]}")
             equal += good
@@ -271,7 +173,7 @@ def flip_campaign(options, chance):
             run = Run(options, folder, steps, flags, fault)
             run.start()
             code = run.end()
-            run.await_step_after(steps - 1)
+            run.close()
             is_found = re.search("changed on the way|changed since the last|differed from most", run.messages()) is not None
             is_equal = code == 0 and run.steps == clean and not run.contradictions
             require(is_found and is_equal, f"flip {number}, {fault}: exit code {code}: {run.messages()[-500:]}")
@@ -280,22 +182,93 @@ def flip_campaign(options, chance):
           "every step", flush=True)
 
 
+def ops_of_ranks(options):
+    """[rank]["forward" or "backward"]: (stage, micro-batch) of the rank's ops in a step, in their order."""
+    flags = ["schedule", "chimera", "--stages", str(RANKS), "--micro-batches", str(MICRO_BATCHES), "--format", "json"]
+    schedule = json.loads(subprocess.run([options.program, *flags], check=True, stdout=subprocess.PIPE).stdout)
+    return [{point: [(op["stage"], op["micro_batch"]) for op in ops if op["op"] == point[0].upper()]
+             for point in ("forward", "backward")} for ops in schedule["workers"]]
+
+
+def random_nan(chance, ops, step):
+    """CHIMERA_FAULT's words for a NaN in that step, and what must be said of it."""
+    rank, point = chance.randrange(RANKS), chance.choice(["forward", "backward"])
+    places = ops[rank][point]
+    index = chance.choice([index for index, (stage, _) in enumerate(places) if point == "forward" or stage > 0])
+    stage, micro_batch = places[index]
+    if point == "backward":
+        where = f"the gradient that stage {stage} passes back for micro-batch {micro_batch}"
+    elif stage == RANKS - 1:
+        where = f"the loss of micro-batch {micro_batch} (stage {stage})"
+    else:
+        where = f"the output of stage {stage} for micro-batch {micro_batch}"
+    return f"nan@{point}:{rank}:{(step - 1) * len(places) + index + 1}", f"{where} is not finite in step {step};", rank
+
+
+def values_are_finite(file):
+    with open(file, "rb") as opened:
+        opened.seek(8 + int.from_bytes(opened.read(8), "little"))
+        return math.isfinite(sum(array.array("f", opened.read())))
+
+
+def nan_run(options, clean, faults, steps, folder, policy):
+    """Trains with these NaNs. None: all was said and done as it must be; else what was not."""
+    layout = ["--max-restarts", "1"] if policy == "rollback" else ["--transport", "threads"]
+    run = Run(options, folder, steps, saving(folder, "--non-finite", policy, *layout),
+              ",".join(words for words, _, _ in faults))
+    run.start()
+    code = run.end()
+    run.close()
+    said = run.messages()
+    if code != (1 if policy == "abort" else 0):
+        return f"exit code {code}: {said[-300:]}"
+    for _, what, rank in faults:
+        speaker = f"rank {rank}: {what}" if policy == "skip" else f"{what} try"
+        if said.count(what) != 1 or speaker not in said or (policy != "skip" and f"rank {rank} failed at" not in said):
+            return f"not said once: {speaker}: {said[-300:]}"
+    if policy == "rollback" and run.steps != clean:
+        return "parameters differ from those of the undisturbed run"
+    if policy == "skip":
+        hashes = [run.steps[step] for step in range(1, steps + 1)]
+        without = {step for step, (one, next_) in enumerate(zip(hashes, hashes[1:]), 2) if one == next_}
+        if without != {int(what.rsplit(" ", 1)[1].rstrip(";")) for _, what, _ in faults}:
+            return f"steps {sorted(without)} made no update"
+    spoiled = [file for file in Path(folder, "run").glob("step-*/*.safetensors") if not values_are_finite(file)]
+    return f"{spoiled[0]} has values that are not finite" if spoiled else None
+
+
+def nan_campaign(options, chance):
+    ops, steps, many = ops_of_ranks(options), 60, 20
+    with tempfile.TemporaryDirectory() as folder:
+        clean = undisturbed(options, folder, steps)
+    found, left = dict.fromkeys(["skip", "abort", "rollback"], 0), options.nans
+    while left > 0:
+        policy = chance.choice(["skip", "abort", "rollback"])
+        count = min(left, many) if policy == "skip" else 1
+        places = sorted(chance.sample(range(2, steps), count))
+        faults = [random_nan(chance, ops, step) for step in places]
+        with tempfile.TemporaryDirectory() as folder:
+            wrong = nan_run(options, clean, faults, steps, folder, policy)
+        require(wrong is None, f"nans, --non-finite {policy}, {faults[0][0]}: {wrong}")
+        found[policy] += count * (wrong is None)
+        left -= count
+    print(f"nans: {sum(found.values())} of {options.nans} found in their step, where they were made: " +
+          ", ".join(f"{count} with {policy}" for policy, count in found.items()), flush=True)
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = campaign_parser(__doc__)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--twins", type=int, default=100)
     parser.add_argument("--preemptions", type=int, default=100)
     parser.add_argument("--faults", type=int, default=300)
-    parser.add_argument("--flips", type=int, default=300)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--program", default=str(ROOT / "build/chimera"))
-    parser.add_argument("--data", default=str(ROOT / "README.md"))
+    parser.add_argument("--flips", type=int, default=1000)
+    parser.add_argument("--nans", type=int, default=1000)
     options = parser.parse_args()
-    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; gpt2-tiny, {RANKS} ranks", flush=True)
     campaigns = {kill_campaign: options.kills, twin_campaign: options.twins, preemption_campaign: options.preemptions,
-                 fault_campaign: options.faults, flip_campaign: options.flips}
-    with tempfile.TemporaryDirectory() as folder:  # whatever happens to the text meanwhile
-        options.data = shutil.copy(options.data, folder)
+                 fault_campaign: options.faults, flip_campaign: options.flips,
+                 nan_campaign: options.nans}
+    with own_text(options):
         for campaign, count in campaigns.items():
             if count > 0:
                 campaign(options, random.Random(f"{options.seed} {campaign.__name__}"))
