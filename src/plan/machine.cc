@@ -19,6 +19,7 @@ constexpr const char* kFormat = "chimera-machine";
 constexpr std::int64_t kVersion = 1;
 constexpr double kMostSeconds = 1e9;  // of anything: 30 years
 constexpr double kMostBytes = 1e18;
+constexpr double kMostOverlap = 0.99;
 constexpr double kMostRatio = 1e6;
 constexpr double kMostFlops = 1e24;  // a second, of anything
 
@@ -143,10 +144,11 @@ void read_kernels(const JsonValue& value, MachineProfile& machine) {
 }
 
 Contention read_contention(const JsonValue& value) {
-  value.expect_object({"ops_by_sums", "sums_by_ops", "transfers"});
+  value.expect_object({"ops_by_sums", "sums_by_ops", "transfers", "sums_overlap"});
   return {.ops_by_sums = value.number("ops_by_sums", kMostRatio),
           .sums_by_ops = value.number("sums_by_ops", kMostRatio),
-          .transfers = value.number("transfers", kMostRatio)};
+          .transfers = value.number("transfers", kMostRatio),
+          .sums_overlap = value.has("sums_overlap") ? value.number("sums_overlap", kMostOverlap) : 0};
 }
 
 std::map<DataType, double> read_matrix_flops(const JsonValue& value) {
@@ -306,7 +308,8 @@ std::string to_json(const MachineProfile& machine) {
                             {"contention",
                              {{"ops_by_sums", machine.contention.ops_by_sums},
                               {"sums_by_ops", machine.contention.sums_by_ops},
-                              {"transfers", machine.contention.transfers}}},
+                              {"transfers", machine.contention.transfers},
+                              {"sums_overlap", machine.contention.sums_overlap}}},
                             {"sum_rank_loss", machine.sum_rank_loss},
                             {"scale_loss", machine.scale_loss},
                             {"optimizer_seconds", machine.optimizer_seconds},

@@ -41,6 +41,7 @@ Contention mean_contention(const std::vector<MachineProfile>& machines) {
     mean.ops_by_sums += machine.contention.ops_by_sums / count;
     mean.sums_by_ops += machine.contention.sums_by_ops / count;
     mean.transfers += machine.contention.transfers / count;
+    mean.sums_overlap += machine.contention.sums_overlap / count;
   }
   return mean;
 }

@@ -27,6 +27,7 @@ namespace {
 
 constexpr std::int64_t kMostLocalWorkers = 1024;  // all that `chimera train` starts are on this machine
 const ParameterGroupId kPairGroup(2);             // ranks 0 and 1, behind the stages of the pipeline of two
+const ParameterGroupId kOtherPairGroup(3);        // they too
 
 SampleKind sample_kind(const ModelConfig& model) {
   return is_causal(model.family) ? SampleKind::NextToken : SampleKind::MaskedPairs;
@@ -154,6 +155,7 @@ LinkSamples measure_quiet_links(Lockstep& ranks, double seconds, MachineProfile&
 void measure_contention(Lockstep& ranks, double seconds, const OpWork& compute, MachineProfile& machine) {
   if (ranks.computing() < 2) return;
   machine.contention = measure_sums_beside_ops(ranks, kPairGroup, machine.all_reduce.within_node, compute, seconds / 3);
+  machine.contention.sums_overlap = measure_sums_overlap(ranks, {kPairGroup, kOtherPairGroup}, seconds / 6);
   machine.message_copy = measure_message_copies(ranks, compute, seconds / 3);
   machine.contention.transfers = measure_transfers_at_once(ranks, seconds / 6);
   machine.core_sharing = measure_core_sharing(ranks, compute, seconds / 6);
@@ -238,7 +240,7 @@ void require_measurable(const ProfileOptions& options, int cores) {
 RankGroups profile_groups() {
   const RankId first(0);
   const RankId second(1);
-  return {{first}, {second}, {first, second}};
+  return {{first}, {second}, {first, second}, {first, second}};
 }
 
 MachineReport measure_machine(const ProfileOptions& options, Transport& transport, int rank,
@@ -308,8 +310,10 @@ std::string to_text(const MachineReport& report) {
                       100 * machine.core_sharing);
   const Contention& contention = machine.contention;
   text += fmt::format(
-      "contention         ops beside a sum {:+.0f} %, a sum beside ops {:+.0f} %, two transfers at once {:+.0f} %\n",
-      100 * contention.ops_by_sums, 100 * contention.sums_by_ops, 100 * contention.transfers);
+      "contention         ops beside a sum {:+.0f} %, a sum beside ops {:+.0f} %, two transfers at once {:+.0f} %, "
+      "a sum with the next one under way {:+.0f} %\n",
+      100 * contention.ops_by_sums, 100 * contention.sums_by_ops, 100 * contention.transfers,
+      -100 * contention.sums_overlap);
   for (const auto& [type, flops] : machine.matrix_flops) {
     text += fmt::format("products of {:<8}  {:.1f} GFLOP/s a worker\n", to_text(type), 1e-9 * flops);
   }

@@ -1,5 +1,5 @@
 #pragma once
-// What ops, messages and sums of gradients cost each other where they run beside each other on one worker.
+// What ops, messages and sums of gradients cost each other, or save, where they run beside each other on one worker.
 
 #include <algorithm>
 #include <cstddef>
@@ -14,8 +14,11 @@ struct Contention {
   /// A message or a sum, for every other one that leaves the same worker, or comes to it; a sum does both on all of its
   /// workers. The worst end decides. 1: they divide the bandwidth of one network interface evenly.
   double transfers = 0;
+  /// The part of a sum's time that is saved while all of its workers have launched another one: the transport has begun
+  /// that too, and one's bytes travel while the other's are added. In [0, 1).
+  double sums_overlap = 0;
 
-  [[nodiscard]] bool any() const { return ops_by_sums > 0 || sums_by_ops > 0 || transfers > 0; }
+  [[nodiscard]] bool any() const { return ops_by_sums > 0 || sums_by_ops > 0 || transfers > 0 || sums_overlap > 0; }
   friend bool operator==(const Contention&, const Contention&) = default;
 };
 

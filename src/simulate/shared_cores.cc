@@ -40,6 +40,7 @@ class CoresRun {
         all_reduce_share_(cores.all_reduce_share),
         links_(costs),
         contends_(cores.contention.any()),
+        sums_overlap_(cores.contention.sums_overlap),
         in_use_(cores.contention, schedule.workers.size()),
         update_times_(costs.updates(schedule)),
         updates_(schedule),
@@ -196,7 +197,8 @@ class CoresRun {
     if (activity.kind != Work::Sum) return in_use_.op(activity.of);
     double slowest = 1;
     for (const WorkerId worker : groups_[activity.of]) slowest = std::max(slowest, in_use_.sum(worker.index()));
-    return slowest;
+    const ParameterGroupId group(static_cast<std::int64_t>(activity.of));
+    return sums_.has_next(group) ? slowest * (1 - sums_overlap_) : slowest;
   }
 
   std::size_t consuming_worker(OpIndex op) const { return table_.worker(table_.consumer(table_.op(op))); }
@@ -350,6 +352,7 @@ class CoresRun {
   Links links_;
   LinkQueues queues_;  // in place of links_ where there is contention
   bool contends_;
+  double sums_overlap_;
   WorkersInUse in_use_;
   std::vector<double> update_times_;  // [worker], at the end of a synchronous step
   UpdateCounter updates_;
@@ -370,6 +373,8 @@ void require_valid(const SharedCores& cores) {
     if (!std::isfinite(share) || share < 0)
       throw ConfigError(fmt::format("contention: {} is not a finite number of 0 or more", share));
   }
+  if (!(contention.sums_overlap >= 0 && contention.sums_overlap < 1))
+    throw ConfigError(fmt::format("contention: an overlap of sums of {} is not in [0, 1)", contention.sums_overlap));
 }
 
 }  // namespace

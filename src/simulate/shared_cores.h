@@ -33,8 +33,8 @@ struct SharedCores {
 /// bit; with one core and nothing to wait for it is the sum of all work.
 ///
 /// The lower bound is simulate()'s, or the work of all ops over `cores` where that is more.
-/// Throws as simulate() does, and ConfigError unless cores > 0, all_reduce_share is in [0, 1] and shares of contention
-/// are finite and not negative.
+/// Throws as simulate() does, and ConfigError unless cores > 0, all_reduce_share is in [0, 1] and contention is as its
+/// fields say.
 [[nodiscard]] Timeline simulate_on_cores(const Schedule& schedule, const CostModel& costs, const SharedCores& cores);
 
 /// The same for `steps` steps in a row, as simulate_steps() has them.

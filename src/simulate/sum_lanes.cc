@@ -30,6 +30,11 @@ bool SumLanes::can_begin(ParameterGroupId group) const {
   });
 }
 
+bool SumLanes::has_next(ParameterGroupId group) const {
+  return std::ranges::all_of(groups_[group.index()],
+                             [&](WorkerId worker) { return lanes_[worker.index()].launched.size() > 1; });
+}
+
 std::vector<SumLanes::Begun> SumLanes::begin_ready() {
   std::vector<Begun> begun;
   std::erase_if(complete_, [&](ParameterGroupId group) {

@@ -32,6 +32,8 @@ class SumLanes {
   [[nodiscard]] std::vector<Begun> begin_ready();
   void end(ParameterGroupId group, double time);
 
+  /// Whether all workers of a sum that has begun have launched another one.
+  [[nodiscard]] bool has_next(ParameterGroupId group) const;
   /// Whether all sums that the worker has launched have ended.
   [[nodiscard]] bool is_free(std::size_t worker) const { return lanes_[worker].launched.empty(); }
   /// End of the last sum that the worker took part in.

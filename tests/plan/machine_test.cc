@@ -40,7 +40,7 @@ std::string refusal_without(const std::string& object, const std::string& field)
 TEST(MachineTest, ReadsWhatItWrites) {
   MachineProfile machine = round_machine();
   machine.message_copy = {1e-5, 2e-10};
-  machine.contention = {0.1, 0.2, 0.3};
+  machine.contention = {0.1, 0.2, 0.3, 0.4};
   EXPECT_EQ(machine_from_json(to_json(machine), "here.json"), machine);
 }
 
@@ -183,6 +183,8 @@ TEST(MachineTest, NothingContendsUnlessItSaysSo) {
   machine["contention"] = {{"ops_by_sums", 0.25}, {"sums_by_ops", 0.5}, {"transfers", 1}};
   const MachineProfile other = machine_from_json(machine.dump(), "here.json");
   EXPECT_EQ(other.contention, (Contention{0.25, 0.5, 1}));
+  machine["contention"]["sums_overlap"] = 0.75;
+  EXPECT_EQ(machine_from_json(machine.dump(), "here.json").contention, (Contention{0.25, 0.5, 1, 0.75}));
   EXPECT_EQ(machine_from_json(to_json(other), "here.json"), other);
   machine.erase("contention");
   EXPECT_EQ(machine_from_json(machine.dump(), "here.json"), round_machine());

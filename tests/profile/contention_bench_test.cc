@@ -39,6 +39,8 @@ TEST(ContentionTest, AllRanksGetWhatThePairMeasured) {
     const LinkTimes sums{1e-6, rank.value() == 0 ? 1e-9 : 0};
     contention[rank.index()] = measure_sums_beside_ops(ranks, ParameterGroupId(2), sums, compute, 0.001);
     contention[rank.index()].transfers = measure_transfers_at_once(ranks, 0.001);
+    contention[rank.index()].sums_overlap =
+        measure_sums_overlap(ranks, {ParameterGroupId(2), ParameterGroupId(3)}, 0.001);
     copies[rank.index()] = measure_message_copies(ranks, compute, 0.001);
   });
   for (int rank = 1; rank < kRanks; ++rank) {
@@ -48,6 +50,8 @@ TEST(ContentionTest, AllRanksGetWhatThePairMeasured) {
   EXPECT_GE(contention[0].ops_by_sums, 0);
   EXPECT_GE(contention[0].sums_by_ops, 0);
   EXPECT_GE(contention[0].transfers, 0);
+  EXPECT_GE(contention[0].sums_overlap, 0);
+  EXPECT_LE(contention[0].sums_overlap, 0.9);
   EXPECT_GE(copies[0].alpha, 0);
   EXPECT_GE(copies[0].beta, 0);
 }

@@ -175,12 +175,30 @@ TEST(ContentionTest, AnOpAndASumHoldEachOtherUp) {
   EXPECT_DOUBLE_EQ(timeline.makespan, 8 + (3 - 4 / 1.5) + 3);
 }
 
+TEST(ContentionTest, ASumIsFasterWhileTheNextOneIsUnderWayToo) {
+  const Schedule schedule = find_generator("chimera").generate({.stages = 2, .micro_batches = 2});
+  CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));
+  costs.all_reduce = AllReduceCosts{.seconds = {4, 4}};
+  costs.all_reduce_placement = AllReducePlacement::Post;
+  const Timeline timeline =
+      simulate_on_cores(schedule, costs, {.cores = cores_without_end(), .contention = {.sums_overlap = 0.75}});
+  const auto& sums = timeline.workers[0].all_reduces;
+  ASSERT_EQ(sums.size(), 2U);
+  EXPECT_DOUBLE_EQ(sums[0].end - sums[0].start, 1) << "of 4";
+  EXPECT_DOUBLE_EQ(sums[1].end - sums[1].start, 4) << "nothing is under way beside it";
+  EXPECT_EQ(simulate(schedule, costs).makespan - timeline.makespan, 3);
+}
+
 TEST(ContentionTest, BadSharesAreRefused) {
   const Schedule schedule = find_generator("gpipe").generate({.stages = 2, .micro_batches = 1});
   const CostModel costs = costs_of_two_groups(schedule);
   for (const double share : {-1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
     const SharedCores shared{.cores = 1, .contention = {.transfers = share}};
     EXPECT_THROW((void)simulate_on_cores(schedule, costs, shared), ConfigError) << share;
+  }
+  for (const double overlap : {-0.1, 1.0, std::nan("")}) {
+    const SharedCores shared{.cores = 1, .contention = {.sums_overlap = overlap}};
+    EXPECT_THROW((void)simulate_on_cores(schedule, costs, shared), ConfigError) << overlap;
   }
 }
 
