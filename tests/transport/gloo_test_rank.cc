@@ -97,10 +97,25 @@ void lose_all_sum(Transport& transport, RankId me) {
   transport.all_sum(value);
 }
 
+/// Memory files that this process has mapped.
+std::int64_t mapped_files() {
+  std::ifstream maps("/proc/self/maps");
+  std::int64_t files = 0;
+  for (std::string line; std::getline(maps, line);) files += line.find("memfd:chimera") != std::string::npos;
+  return files;
+}
+
 /// Both hand in; what happens while the sum is formed is up to CHIMERA_FAULT.
 void sum_in_shared_memory(Transport& transport, RankId) {
   const at::Tensor sum = transport.start_all_reduce(ParameterGroupId(0), at::ones({1000}))->wait();
   if (!at::equal(sum, at::full({1000}, 2.0))) throw std::runtime_error("took an incomplete sum");
+}
+
+/// All of four ranks on two hosts hand in; what happens while the sum is formed is up to CHIMERA_FAULT.
+void sum_on_two_hosts(Transport& transport, RankId) {
+  const at::Tensor sum = transport.start_all_reduce(ParameterGroupId(2), at::ones({1000}))->wait();
+  if (!at::equal(sum, at::full({1000}, 4.0))) throw std::runtime_error("took an incomplete sum");
+  if (mapped_files() == 0) throw std::runtime_error("nothing was added in shared memory");
 }
 
 /// Rank 1 may open no more files when it is to map rank 0's memory.
@@ -120,14 +135,6 @@ void die_in_sum_over_sockets(Transport& transport, RankId me) {
   auto pending = transport.start_all_reduce(ParameterGroupId(0), at::ones({kElements}));
   if (me == kOne) ::raise(SIGKILL);
   if (!at::equal(pending->wait(), at::full({kElements}, 2.0))) throw std::runtime_error("took an incomplete sum");
-}
-
-/// Memory files that this process has mapped.
-std::int64_t mapped_files() {
-  std::ifstream maps("/proc/self/maps");
-  std::int64_t files = 0;
-  for (std::string line; std::getline(maps, line);) files += line.find("memfd:chimera") != std::string::npos;
-  return files;
 }
 
 /// Tensors that lie elsewhere are summed in files that are used again.
@@ -184,12 +191,14 @@ void play(const std::string& part, Transport& transport, RankId me) {
   static const std::map<std::string, std::function<void(Transport&, RankId)>> kParts{
       {"contract", contract_part},
       {"contract_over_sockets", contract_part},
+      {"contract_on_two_hosts", contract_part},
       {"join", [](Transport&, RankId) {}},
       {"lose_receive", lose_receive},
       {"lose_send", lose_send},
       {"lose_all_reduce", lose_all_reduce},
       {"lose_all_sum", lose_all_sum},
       {"sum_in_shared_memory", sum_in_shared_memory},
+      {"sum_on_two_hosts", sum_on_two_hosts},
       {"fail_to_map", fail_to_map},
       {"die_in_sum_over_sockets", die_in_sum_over_sockets},
       {"map_few_files", map_few_files},
@@ -259,6 +268,7 @@ int run(const std::vector<std::string>& arguments) {
       .start_up_timeout = std::chrono::milliseconds(std::stoi(arguments.at(5))),
       .groups = groups_of(arguments.at(1), world_size),
       .share_memory = !arguments.at(1).ends_with("over_sockets"),
+      .hosts = arguments.at(1).ends_with("on_two_hosts") ? std::vector{0, 0, 1, 1} : std::vector<int>{},
   };
   at::set_num_threads(1);
   set_fault_rank(options.rank);

@@ -60,7 +60,32 @@ TEST(GlooTransportTest, HoldsTheContractQuietly) {
   EXPECT_EQ(ranks.output(), "");
 }
 
-// As ranks of several hosts do, who sum by Gloo alone.
+// Two ranks on each: the group of all four sums in two levels, those of one rank on each host by Gloo alone.
+TEST(GlooTransportTest, HoldsTheContractOnTwoHosts) {
+  const Ranks ranks("contract_on_two_hosts", contract::kWorkers);
+  EXPECT_THAT(ranks.await_all(), Each(0)) << ranks.output();
+  EXPECT_EQ(ranks.output(), "");
+}
+
+TEST(GlooTransportTest, SumsOfTwoHostsAreFormedInTheMemoryOfEach) {
+  const Ranks ranks("sum_on_two_hosts", contract::kWorkers);
+  EXPECT_THAT(ranks.await_all(), Each(0)) << ranks.output();
+}
+
+TEST(GlooTransportTest, ADeathDuringASumIsSeenOnBothHosts) {
+  const Ranks ranks("sum_on_two_hosts", contract::kWorkers, "kill@sum:1");
+  EXPECT_EQ(ranks.await_rank(1), -SIGKILL) << ranks.output();
+  for (const std::size_t rank : {0, 2, 3}) EXPECT_EQ(ranks.await_rank(rank), 3) << ranks.output();
+}
+
+TEST(GlooTransportTest, AMemberThatCannotAddFailsTheSumOnBothHosts) {
+  const Ranks ranks("sum_on_two_hosts", contract::kWorkers, "throw@sum:1");
+  EXPECT_EQ(ranks.await_rank(1), 4) << ranks.output();
+  for (const std::size_t rank : {0, 2, 3}) EXPECT_EQ(ranks.await_rank(rank), 3) << ranks.output();
+  EXPECT_THAT(ranks.output(), HasSubstr("rank 1: all-reduce of stage 2: fault injected at sum"));
+}
+
+// As ranks do that may share no memory, who sum by Gloo alone.
 TEST(GlooTransportTest, HoldsTheContractWithoutSharedMemory) {
   const Ranks ranks("contract_over_sockets", contract::kWorkers);
   EXPECT_THAT(ranks.await_all(), Each(0)) << ranks.output();

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <exception>
 #include <future>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <random>
 #include <thread>
@@ -16,7 +18,6 @@
 #include "core/error.h"
 #include "core/fault_point.h"
 #include "transport/gloo/connect_log.h"
-#include "transport/gloo/shared_sum.h"
 
 namespace chimera {
 namespace {
@@ -37,6 +38,7 @@ std::shared_ptr<gloo::transport::Device> create_device(const std::string& addres
 std::int64_t gloo_descriptors(std::int64_t world_size, const RankGroups& groups, const std::vector<RankPair>& pairs) {
   constexpr std::int64_t kCommon = 8;      // listener, epoll, its pipe, the store and what is open for a moment
   constexpr std::int64_t kDirections = 2;  // of messages, a connection each
+  constexpr std::int64_t kLevels = 2;      // of sums over several hosts, which take fewer than that of one level
   if (world_size == 1) return 0;
   std::vector<std::int64_t> sockets;  // [rank]
   for (int rank = 0; rank < world_size; ++rank) {
@@ -48,7 +50,7 @@ std::int64_t gloo_descriptors(std::int64_t world_size, const RankGroups& groups,
     sockets[static_cast<std::size_t>(high)] += kDirections;
   }
   for (const auto& group : groups) {
-    for (const RankId rank : group) sockets[rank.index()] += static_cast<std::int64_t>(group.size()) - 1;
+    for (const RankId rank : group) sockets[rank.index()] += kLevels * (static_cast<std::int64_t>(group.size()) - 1);
   }
   return kCommon + *std::ranges::max_element(sockets);
 }
@@ -58,7 +60,7 @@ GlooConnections::GlooConnections(const GlooOptions& options)
       meeting_(options.meeting, options.start_up_timeout, options.breaker),
       tree_(options.breaker),
       process_groups_(options.groups.size()),
-      shares_(options.groups.size()) {}
+      sum_groups_(options.groups.size()) {}
 
 void GlooConnections::join() {
   fault_point("rendezvous");
@@ -124,8 +126,8 @@ void GlooConnections::compare(const Fingerprint& own) {
   require_equal(own, of_ranks, options_.rank);
 }
 
-// Each rank says where its memory is to be found, tries that of those it sums with, and says whether it can map that.
-void GlooConnections::find_shared_memory() {
+// Each rank says where its memory is to be found, and tries that of those it sums with.
+std::vector<std::vector<bool>> GlooConnections::mapped_members() {
   const SharedMemory memory(sizeof(std::int64_t));
   const SharedAddress own = memory.address();
   std::random_device random;
@@ -133,22 +135,80 @@ void GlooConnections::find_shared_memory() {
   std::memcpy(memory.data(), &mark, sizeof mark);
   const at::Tensor all =
       tree_.gather(at::tensor({own.process, own.descriptor, own.file, mark}, at::kLong), options_.start_up_timeout);
-  std::vector<double> unmapped(options_.groups.size(), 0);  // members that cannot map all others'
+  std::vector<std::vector<bool>> mapped(options_.groups.size());
   for (std::size_t g = 0; g < options_.groups.size(); ++g) {
     if (!process_groups_[g]) continue;
     std::vector<MarkedMemory> memories;
     for (const RankId member : options_.groups[g]) {
       const auto* word = all[member.value()].const_data_ptr<std::int64_t>();
-      memories.push_back({{word[0], word[1], word[2]}, word[3]});
+      const bool is_near = options_.hosts.empty() || options_.hosts[member.index()] == options_.hosts[static_cast<std::size_t>(options_.rank)];
+      memories.push_back(is_near ? MarkedMemory{{word[0], word[1], word[2]}, word[3]} : MarkedMemory{{-1}, 0});
     }
-    if (!std::ranges::all_of(mappable(memories), std::identity())) unmapped[g] = 1;
+    mapped[g] = mappable(memories);
   }
-  tree_.sum(unmapped, options_.start_up_timeout);
-  for (std::size_t g = 0; g < unmapped.size(); ++g) shares_[g] = unmapped[g] == 0;
+  // Until all have tried.
+  tree_.barrier(options_.start_up_timeout);
+  return mapped;
+}
+
+// A host's members are those who can map each other's memory; it goes by the first of them.
+void GlooConnections::find_shared_memory() {
+  const auto mapped = mapped_members();
+  const auto count = static_cast<std::int64_t>(options_.groups.size());
+  const at::Tensor own = at::full({count}, -1, at::kLong);
+  for (std::size_t g = 0; g < mapped.size(); ++g) {
+    const auto first = std::ranges::find(mapped[g], true);
+    if (first == mapped[g].end()) continue;
+    own.data_ptr<std::int64_t>()[g] = options_.groups[g][static_cast<std::size_t>(first - mapped[g].begin())].value();
+  }
+  const at::Tensor all = tree_.gather(own, options_.start_up_timeout);  // [rank][group]: the rank's host
+  const auto host_of = [&](RankId rank, std::size_t g) {
+    return RankId(all[rank.value()].const_data_ptr<std::int64_t>()[g]);
+  };
+  std::vector<double> unclear(options_.groups.size(), 0);  // members who cannot map all of their host, or map others
+  for (std::size_t g = 0; g < mapped.size(); ++g) {
+    for (std::size_t m = 0; m < mapped[g].size(); ++m) {
+      const bool is_near = host_of(options_.groups[g][m], g) == host_of(RankId(options_.rank), g);
+      if (mapped[g][m] != is_near) unclear[g] = 1;
+    }
+  }
+  tree_.sum(unclear, options_.start_up_timeout);
+  for (std::size_t g = 0; g < mapped.size(); ++g) {
+    if (mapped[g].empty() || unclear[g] > 0) continue;
+    std::vector<RankId> hosts;
+    for (const RankId member : options_.groups[g]) hosts.push_back(host_of(member, g));
+    connect_sums(g, hosts);
+  }
+}
+
+/// `hosts`: [member].
+void GlooConnections::connect_sums(std::size_t group, const std::vector<RankId>& hosts) {
+  const auto& members = options_.groups[group];
+  std::map<RankId, std::vector<RankId>> members_of;  // [host]
+  for (std::size_t m = 0; m < members.size(); ++m) members_of[hosts[m]].push_back(members[m]);
+  if (members_of.size() == 1) {
+    sum_groups_[group].host = process_groups_[group];
+    return;
+  }
+  const RankId self(options_.rank);
+  const RankId own_host = hosts[static_cast<std::size_t>(std::ranges::find(members, self) - members.begin())];
+  const auto& near = members_of.at(own_host);
+  if (near.size() == 1 || std::ranges::any_of(members_of, [&](const auto& host) { return host.second.size() != near.size(); }))
+    return;
+  const auto place = static_cast<int>(std::ranges::find(near, self) - near.begin());
+  const auto host = static_cast<int>(std::distance(members_of.begin(), members_of.find(own_host)));
+  sum_groups_[group] = {
+      .host = create(fmt::format("group{} host{}", group, own_host.value()), place, near.size(), /*threads=*/1),
+      .counterparts = create(fmt::format("group{} place{}", group, place), host, members_of.size(), /*threads=*/1)};
 }
 
 std::vector<GlooGroup> GlooConnections::take_groups() noexcept {
   std::vector<GlooGroup> groups = std::exchange(process_groups_, {});
+  for (SumGroups& sum : std::exchange(sum_groups_, {})) {
+    if (!sum.counterparts) continue;  // `host` is among the process groups, if it is any
+    groups.push_back(std::move(sum.host));
+    groups.push_back(std::move(sum.counterparts));
+  }
   for (GlooGroup& group : tree_.take_groups()) groups.push_back(std::move(group));
   for (GlooGroup& group : channels_.take_groups()) groups.push_back(std::move(group));
   return groups;

@@ -11,6 +11,7 @@
 #include "transport/gloo/meeting_store.h"
 #include "transport/gloo/message_channels.h"
 #include "transport/gloo/rank_tree.h"
+#include "transport/gloo/shared_sum.h"
 
 namespace chimera {
 
@@ -36,8 +37,9 @@ class GlooConnections {
   [[nodiscard]] const RankTree& tree() const { return tree_; }
   /// The process group of a parameter group; null where this rank is no member, or the only one.
   [[nodiscard]] const GlooGroup& group(ParameterGroupId id) const { return process_groups_[id.index()]; }
-  /// Whether all members of the parameter group can map each other's memory.
-  [[nodiscard]] bool shares_memory(ParameterGroupId id) const { return shares_[id.index()]; }
+  /// Those of its sums that shared memory has a part in. `host` is null where Gloo sums alone: where members may not
+  /// share memory, or are not as many on each of several hosts.
+  [[nodiscard]] const SumGroups& sum_groups(ParameterGroupId id) const { return sum_groups_[id.index()]; }
 
  private:
   void connect_groups();
@@ -49,6 +51,8 @@ class GlooConnections {
   [[nodiscard]] std::vector<GlooGroup> take_groups() noexcept;
   void compare(const Fingerprint& own);
   void find_shared_memory();
+  [[nodiscard]] std::vector<std::vector<bool>> mapped_members();
+  void connect_sums(std::size_t group, const std::vector<RankId>& hosts);
 
   GlooOptions options_;
   MeetingStore meeting_;
@@ -56,7 +60,7 @@ class GlooConnections {
   RankTree tree_;
   MessageChannels channels_;
   std::vector<GlooGroup> process_groups_;  // by parameter group
-  std::vector<bool> shares_;               // likewise
+  std::vector<SumGroups> sum_groups_;      // likewise
 };
 
 }  // namespace chimera

@@ -93,7 +93,7 @@ class GlooTransport final : public Transport {
     sum_memory_->close();
     connections_.close();
   }
-  /// For a group of several members, this rank among them.
+  /// For a group that sums in shared memory, this rank among its members.
   std::unique_ptr<Pending> start_shared_sum(ParameterGroupId id, at::Tensor gradients,
                                             const std::vector<at::Tensor>& parts, const SumOrder* order);
 
@@ -225,7 +225,7 @@ std::unique_ptr<Pending> GlooTransport::start_all_reduce(ParameterGroupId id, at
   static_cast<void>(place_in_group(groups_, id, RankId(rank_)));  // throws unless a member
   const GlooGroup& group = connections_.group(id);
   if (!group) return std::make_unique<Completed>(std::move(gradients));
-  if (connections_.shares_memory(id)) return start_shared_sum(id, std::move(gradients), {}, nullptr);
+  if (connections_.sum_groups(id).host) return start_shared_sum(id, std::move(gradients), {}, nullptr);
   const Operation operation{OperationKind::AllReduce, id.value()};
   return guarded([&] { return to_text(rank_, operation); },
                  [&] {
@@ -241,7 +241,8 @@ std::unique_ptr<Pending> GlooTransport::start_ordered_all_reduce(ParameterGroupI
                                                                  std::vector<at::Tensor> parts, const SumOrder& order) {
   static_cast<void>(place_in_group(groups_, id, RankId(rank_)));  // throws unless a member
   const GlooGroup& group = connections_.group(id);
-  if (group && connections_.shares_memory(id)) return start_shared_sum(id, std::move(gradients), parts, &order);
+  const bool on_one_host = connections_.sum_groups(id).host && !connections_.sum_groups(id).counterparts;
+  if (group && on_one_host) return start_shared_sum(id, std::move(gradients), parts, &order);
   const Operation operation{OperationKind::AllReduce, id.value()};
   return guarded([&] { return to_text(rank_, operation); },
                  [&]() -> std::unique_ptr<Pending> {
@@ -260,8 +261,8 @@ std::unique_ptr<Pending> GlooTransport::start_shared_sum(ParameterGroupId id, at
   return guarded([&] { return to_text(rank_, operation); },
                  [&] {
                    return std::make_unique<CollectivePending<SharedSum>>(*this, operation, gradients,
-                                                                         connections_.group(id), sum_memory_, gradients,
-                                                                         parts, order, timeout_);
+                                                                         connections_.sum_groups(id), sum_memory_,
+                                                                         gradients, parts, order, timeout_);
                  });
 }
 

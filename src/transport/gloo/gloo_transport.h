@@ -30,8 +30,10 @@ struct GlooOptions {
   std::optional<std::vector<RankPair>> pairs = std::nullopt;
   /// What all ranks must have in common; empty: nothing is compared.
   Fingerprint fingerprint = {};
-  /// Sum gradients in memory that the members of a group map, where all of them run on one host and may.
+  /// Sum gradients in memory that the members of a group on one host map, where they may.
   bool share_memory = true;
+  /// [rank]: its host; ranks of two hosts do not try each other's memory. Empty: they find out.
+  std::vector<int> hosts = {};
   /// For a rank that is to outlive the loss of others: breaks the connections of this transport, also while they are
   /// made, from another thread. Null: such a rank ends.
   std::shared_ptr<ConnectionBreaker> breaker = nullptr;
@@ -46,9 +48,11 @@ struct GlooOptions {
 /// group of three and more. What all ranks do together goes over a tree. So a rank's sockets grow with its neighbours.
 ///
 /// Sends do not complete before the receive is posted. Start functions, too, throw where a connection is already lost.
-/// Stage gradients are summed in shared memory, in ascending order of workers, or where memory cannot be shared in
-/// Gloo's ring order (ascending only for groups of two): deterministic, with the same bits on every member. all_sum
-/// adds in ascending order of workers, as ThreadHub does.
+/// Stage gradients are summed in shared memory, in ascending order of workers; over several hosts with as many members
+/// each, two or more, in two levels: so on every host, then each member's slice between the hosts, in Gloo's ring order
+/// (ascending only for two); where memory cannot be shared or hosts differ, in Gloo's ring order of all members. In
+/// each case deterministic, with the same bits on every member. all_sum adds in ascending order of workers, as
+/// ThreadHub does.
 ///
 /// At its end (no failure, no exception under way) the transport waits up to three seconds for the others, so that a
 /// rank that is ready early breaks no connection in use. After a failure it leaves everything to the end of the

@@ -117,7 +117,8 @@ std::vector<bool> mappable(const std::vector<MarkedMemory>& memories) {
 }
 
 struct SharedSum::State {
-  GlooGroup group;
+  GlooGroup group;         // of the host
+  GlooGroup counterparts;  // null: there is one host
   std::shared_ptr<SumMemory> memory;
   int fault_rank = 0;  // of the rank, for the group's thread
   const SumOrder* order = nullptr;
@@ -154,66 +155,106 @@ struct SharedSum::State {
   /// On the group's thread, once all have handed in. The sum that tells all members how many failed comes next there.
   void add_or_note_why() noexcept {
     try {
+      const c10::ParallelGuard one_thread(true);
+      const at::NoGradGuard no_grad;
       set_fault_rank(fault_rank);
       fault_point("sum");
-      const auto adding = memory->begin_to_add();
-      add();
+      const Slice own_slice = slice();
+      add(own_slice);
+      if (counterparts) add_hosts(own_slice);
     } catch (...) {
       failure = std::current_exception();
       *failures.data_ptr<int>() = 1;
     }
   }
 
-  /// This member's slice of all members' parts.
-  void add() {
-    const c10::ParallelGuard one_thread(true);
-    const at::NoGradGuard no_grad;
-    const auto members = static_cast<std::size_t>(group->getSize());
-    std::vector<at::Tensor> sums;                // [member]
+  /// What this member adds: of all members' gradients and parts.
+  struct Slice {
+    std::vector<at::Tensor> sums;                // [member]: its gradients
     std::vector<std::vector<at::Tensor>> parts;  // [member]
+    std::int64_t first = 0;                      // element
+    std::int64_t end = 0;
+    std::int64_t chunk = 0;  // elements
+
+    /// The sum, where it is formed.
+    [[nodiscard]] at::Tensor sum() const { return sums.front().narrow(0, first, end - first); }
+    /// Calls `use(first, count)` with one chunk after the other.
+    template <class Use>
+    void for_each_chunk(const Use& use) const {
+      for (std::int64_t at = first; at < end; at += chunk) use(at, std::min(chunk, end - at));
+    }
+  };
+
+  [[nodiscard]] Slice slice() const {
+    Slice slice;
+    const auto members = static_cast<std::size_t>(group->getSize());
     for (std::size_t member = 0; member < members; ++member) {
-      sums.push_back(tensor(member, 0));
-      auto& of_member = parts.emplace_back();
+      slice.sums.push_back(tensor(member, 0));
+      auto& of_member = slice.parts.emplace_back();
       const std::size_t count = order == nullptr ? 0 : order->parts[member].size();
       for (std::size_t i = 0; i < count; ++i) of_member.push_back(tensor(member, 1 + i));
     }
-    const auto size = static_cast<std::int64_t>(sums.front().element_size());
+    const at::Tensor& whole = slice.sums.front();
+    const auto size = static_cast<std::int64_t>(whole.element_size());
     const std::int64_t line = kLineBytes / size;
-    const std::int64_t count = sums.front().numel();
-    const std::int64_t slice = (count / group->getSize() + line) / line * line;
-    const std::int64_t first = std::min(count, group->getRank() * slice);
-    const std::int64_t end = std::min(count, first + slice);
-    const std::int64_t chunk = kChunkBytes / size;
-    for (std::int64_t at = first; at < end; at += chunk) add_chunk(sums, parts, at, std::min(chunk, end - at));
+    const std::int64_t length = (whole.numel() / group->getSize() + line) / line * line;
+    slice.first = std::min(whole.numel(), group->getRank() * length);
+    slice.end = std::min(whole.numel(), slice.first + length);
+    slice.chunk = kChunkBytes / size;
+    return slice;
   }
 
-  void add_chunk(const std::vector<at::Tensor>& sums, const std::vector<std::vector<at::Tensor>>& parts,
-                 std::int64_t first, std::int64_t count) const {
+  /// The parts of this host's members.
+  void add(const Slice& slice) const {
+    const auto adding = memory->begin_to_add();
+    slice.for_each_chunk([&](std::int64_t first, std::int64_t count) {
+      const at::Tensor sum = sum_of_chunk(slice, first, count);
+      if (!counterparts) hand_out(sum, slice, first, count);
+    });
+  }
+
+  /// The sums of all hosts.
+  void add_hosts(const Slice& slice) const {
+    if (slice.first == slice.end) return;  // so it is on the other hosts
+    std::vector<at::Tensor> sum{slice.sum()};
+    c10d::AllreduceOptions options;
+    options.timeout = timeout;
+    wait_for_collective(*counterparts->allreduce(sum, options), timeout, memory->breaker.get());
+    const auto adding = memory->begin_to_add();
+    slice.for_each_chunk([&](std::int64_t first, std::int64_t count) {
+      hand_out(slice.sums.front().narrow(0, first, count), slice, first, count);
+    });
+  }
+
+  [[nodiscard]] at::Tensor sum_of_chunk(const Slice& slice, std::int64_t first, std::int64_t count) const {
     const auto cut = [&](const at::Tensor& tensor) { return tensor.narrow(0, first, count); };
-    at::Tensor sum;
     if (order == nullptr) {
-      sum = cut(sums.front());
-      for (std::size_t member = 1; member < sums.size(); ++member) sum.add_(cut(sums[member]));
-    } else {
-      std::vector<std::vector<at::Tensor>> chunks;
-      for (const auto& of_member : parts) {
-        auto& cuts = chunks.emplace_back();
-        for (const at::Tensor& part : of_member) cuts.push_back(cut(part));
-      }
-      sum = add_in_order(*order, chunks);
+      at::Tensor sum = cut(slice.sums.front());
+      for (std::size_t member = 1; member < slice.sums.size(); ++member) sum.add_(cut(slice.sums[member]));
+      return sum;
     }
-    for (const at::Tensor& gradients : sums) {
-      at::Tensor target = cut(gradients);
+    std::vector<std::vector<at::Tensor>> chunks;
+    for (const auto& of_member : slice.parts) {
+      auto& cuts = chunks.emplace_back();
+      for (const at::Tensor& part : of_member) cuts.push_back(cut(part));
+    }
+    return add_in_order(*order, chunks);
+  }
+
+  static void hand_out(const at::Tensor& sum, const Slice& slice, std::int64_t first, std::int64_t count) {
+    for (const at::Tensor& gradients : slice.sums) {
+      at::Tensor target = gradients.narrow(0, first, count);
       if (target.data_ptr() != sum.data_ptr()) target.copy_(sum);
     }
   }
 };
 
-SharedSum::SharedSum(const GlooGroup& group, std::shared_ptr<SumMemory> memory, const at::Tensor& gradients,
+SharedSum::SharedSum(const SumGroups& groups, std::shared_ptr<SumMemory> memory, const at::Tensor& gradients,
                      const std::vector<at::Tensor>& parts, const SumOrder* order, std::chrono::milliseconds timeout)
     : state_(std::make_shared<State>()) {
   State& state = *state_;
-  state.group = group;
+  state.group = groups.host;
+  state.counterparts = groups.counterparts;
   state.memory = std::move(memory);
   state.fault_rank = fault_rank();
   state.order = order;
@@ -224,8 +265,8 @@ SharedSum::SharedSum(const GlooGroup& group, std::shared_ptr<SumMemory> memory, 
     for (const auto& trees : order->parts) {
       state.most_parts = std::max(state.most_parts, static_cast<std::int64_t>(trees.size()));
     }
-    if (order->parts.size() != static_cast<std::size_t>(group->getSize()) ||
-        order->parts[static_cast<std::size_t>(group->getRank())].size() != parts.size()) {
+    if (order->parts.size() != static_cast<std::size_t>(state.group->getSize()) ||
+        order->parts[static_cast<std::size_t>(state.group->getRank())].size() != parts.size()) {
       throw TransportError("a member's parts are not those of the order");
     }
   }
@@ -242,7 +283,7 @@ SharedSum::SharedSum(const GlooGroup& group, std::shared_ptr<SumMemory> memory, 
   std::vector<at::Tensor> failures{state.failures};
   c10d::AllreduceOptions options;
   options.timeout = timeout;
-  state.added = group->allreduce(failures, options);
+  state.added = state.group->allreduce(failures, options);
 }
 
 void SharedSum::wait() {

@@ -1,5 +1,6 @@
 #pragma once
-// All-reduces over ranks of one host, formed in memory that all of them map; only notifications are sent.
+// All-reduces over ranks of one host, formed in memory that all of them map; only notifications are sent. Over several
+// hosts with as many members each, every host does so, and slices are summed between hosts.
 
 #include <ATen/core/Tensor.h>
 
@@ -90,16 +91,23 @@ struct MarkedMemory {
 /// [rank]: whether this rank can map its memory.
 [[nodiscard]] std::vector<bool> mappable(const std::vector<MarkedMemory>& memories);
 
-/// An all-reduce under way over the members of a group who can all map each other's memory. Every member owns a slice:
-/// once all have handed in, it adds that slice of everyone's parts and writes the sum into everyone's gradients, on the
-/// group's own thread, so that the caller need not wait for it to go on. What does not lie in shared memory is copied
-/// there and back. Started at construction, without blocking; throws what Gloo throws, and what StagingMemory throws.
-/// Fault point: sum, on the group's thread, once all have handed in.
+/// The process groups of a sum. Over several hosts, each member of a host owns a slice of the sum, as its counterparts
+/// on the other hosts do.
+struct SumGroups {
+  GlooGroup host;      // members who can all map each other's memory
+  GlooGroup counterparts;  // null: all members are on one host
+};
+
+/// An all-reduce under way. Every member of a host owns a slice: once all of that host have handed in, it adds that
+/// slice of everyone's parts, sums it with its counterparts on other hosts, and writes the sum into everyone's
+/// gradients, on the group's own thread, so that the caller need not wait for it to go on. What does not lie in shared
+/// memory is copied there and back. Started at construction, without blocking; throws what Gloo throws, and what
+/// StagingMemory throws. Fault point: sum, on the group's thread, once all of the host have handed in.
 class SharedSum {
  public:
-  /// `gradients` becomes the sum of the parts in the given order; without one, of all members' `gradients` in ascending
-  /// order. `order` lives until the wait.
-  SharedSum(const GlooGroup& group, std::shared_ptr<SumMemory> memory, const at::Tensor& gradients,
+  /// `gradients` becomes the sum of the parts in the given order, which wants one host; without one, of all members'
+  /// `gradients`: those of a host in ascending order, then the hosts' sums in Gloo's. `order` lives until the wait.
+  SharedSum(const SumGroups& groups, std::shared_ptr<SumMemory> memory, const at::Tensor& gradients,
             const std::vector<at::Tensor>& parts, const SumOrder* order, std::chrono::milliseconds timeout);
   /// Returns once all members' gradients are the sum. Where a member could not add its slice none of them is: that
   /// member throws why, what MappedPeers throws, and the others throw PeerLostError("another member could not ...").
