@@ -169,7 +169,7 @@ std::string to_text(const std::vector<Validated>& runs, const std::string& machi
   text += "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n";
   for (const Validated& one : runs) text += row(one);
   text +=
-      fmt::format("\n{} runs, none left out; medians of {} steps each\n\n", runs.size(), runs.front().seconds.size());
+      fmt::format("\n{} runs, none left out; medians of {} turns each\n\n", runs.size(), runs.front().seconds.size());
   text += fmt::format(
       "- step time: median error {:.1f} % (5 %: {}), worst {:.1f} % (15 %: {}); the same run twice: {:.1f} %\n",
       100 * all.median_time_error, verdict(all.median_time_error, 0.05), 100 * all.worst_time_error,

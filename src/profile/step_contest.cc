@@ -4,10 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 #include <numeric>
 #include <optional>
 
+#include "bench/statistics.h"
 #include "core/error.h"
 #include "core/random.h"
 #include "train/trainer.h"
@@ -28,6 +30,15 @@ std::vector<std::size_t> shuffled(std::size_t count) {
   const CounterRandom random(1, "contest");
   for (std::size_t i = count; i > 1; --i) std::swap(order[i - 1], order[random.below(i, i)]);
   return order;
+}
+
+/// Steps that rank 0 has time for in a turn, for all ranks. `seconds`: of one.
+std::size_t steps_of_turn(Lockstep& ranks, double seconds) {
+  constexpr double kTurn = 0.2;
+  constexpr double kMost = 9;
+  double steps = ranks.rank() == 0 ? std::clamp(std::floor(kTurn / seconds), 1.0, kMost) : 0;
+  ranks.transport().all_sum({&steps, 1});
+  return static_cast<std::size_t>(steps);
 }
 
 int intra_op_threads(const Job& job) { return static_cast<int>(std::max<std::int64_t>(1, job.options.threads)); }
@@ -109,7 +120,7 @@ int StepContest::ranks_for(const std::vector<ContestRun>& runs, bool as_threads)
 
 StepContest::StepContest(Lockstep& ranks, int world_size, SpeedGauge& gauge, const std::vector<ContestRun>& runs,
                          const std::string& folder)
-    : ranks_(ranks), gauge_(gauge), order_(shuffled(runs.size())), times_(runs.size()) {
+    : ranks_(ranks), gauge_(gauge), order_(shuffled(runs.size())), steps_(runs.size(), 1), times_(runs.size()) {
   const int rank = ranks.rank();
   if (rank == 0) threads_ = std::make_unique<RankThreads>(ranks_for(runs, /*as_threads=*/true));
   for (std::size_t k = 0; k < runs.size(); ++k) {
@@ -135,15 +146,17 @@ void StepContest::round() {
   for (std::size_t turn = 0; turn < count; ++turn) {
     const std::size_t k = order_[(turn + rounds_ * kShift) % count];
     ranks_.meet();
-    double seconds = 0;
-    if (entrants_[k]) {
-      entrants_[k]->step();
+    std::vector<double> seconds(entrants_[k] ? steps_[k] : 0);
+    if (entrants_[k]) entrants_[k]->step();
+    for (double& each : seconds) {
       const double start = monotonic_seconds();
       entrants_[k]->step();
-      seconds = monotonic_seconds() - start;
+      each = monotonic_seconds() - start;
     }
     const double after = gauge_.seconds();
-    times_[k].push_back({seconds, (before + after) / 2});
+    const double median = seconds.empty() ? 0 : spread_of(seconds).median;
+    if (rounds_ == 0) steps_[k] = steps_of_turn(ranks_, median);
+    times_[k].push_back({median, (before + after) / 2});
     before = after;
   }
   ++rounds_;

@@ -35,8 +35,9 @@ class StepContest {
   /// Ranks that the largest of these runs needs, of those on threads or of the others.
   [[nodiscard]] static int ranks_for(const std::vector<ContestRun>& runs, bool as_threads);
 
-  /// Two steps of each run, in another order every time; the first brings its memory back into caches. All ranks call
-  /// it. Adds the seconds of the second by rank 0's clock to times()[run]; what others get means nothing.
+  /// A turn of each run, in another order every time: a step that brings its memory back into caches, then as many as a
+  /// fifth of a second has room for, from one to nine; in the first round one. All ranks call it. Adds the median of
+  /// these by rank 0's clock to times()[run]; what others get means nothing.
   void round();
   [[nodiscard]] const std::vector<std::vector<GaugedTime>>& times() const { return times_; }
   /// Rounds before this do not count.
@@ -52,6 +53,7 @@ class StepContest {
   std::unique_ptr<RankThreads> threads_;
   std::vector<std::unique_ptr<Entrant>> entrants_;  // [run]; null where this rank takes no part
   std::vector<std::size_t> order_;
+  std::vector<std::size_t> steps_;  // [run]: of a turn that count
   std::vector<std::vector<GaugedTime>> times_;  // [run][round]
   std::size_t rounds_ = 0;
 };

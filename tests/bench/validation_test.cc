@@ -52,7 +52,7 @@ TEST(ValidationTest, SummaryIsOfAbsoluteErrors) {
   EXPECT_NEAR(all.worst_time_error, 0.2, 1e-12);
   EXPECT_NEAR(all.median_memory_error, 0.1, 1e-12);
   const std::string text = to_text(runs, "a machine");
-  EXPECT_THAT(text, HasSubstr("3 runs, none left out; medians of 2 steps each"));
+  EXPECT_THAT(text, HasSubstr("3 runs, none left out; medians of 2 turns each"));
   EXPECT_THAT(text, HasSubstr("median error 10.0 % (5 %: NOT MET), worst 20.0 % (15 %: NOT MET)"));
 }
 
