@@ -25,13 +25,13 @@ std::string trained_folder(const Scratch& scratch, const std::string& model, con
 }
 
 /// On one thread, as threads that wait for each other wait long where other tests run beside them.
-Arguments generate(const std::string& folder, const Arguments& more) {
-  return Arguments{"generate", "--from", folder, "--threads", "1"} + more;
+Arguments generate(const std::string& folder, const Arguments& more, const std::string& threads = "1") {
+  return Arguments{"generate", "--from", folder, "--threads", threads} + more;
 }
 
 /// The prompts of its JSON.
-json said(const std::string& folder, const Arguments& more) {
-  const ProgramResult result = run_program(generate(folder, more) + Arguments{"--format", "json"});
+json said(const std::string& folder, const Arguments& more, const std::string& threads = "1") {
+  const ProgramResult result = run_program(generate(folder, more, threads) + Arguments{"--format", "json"});
   EXPECT_EQ(result.exit_code, 0) << result.messages;
   EXPECT_EQ(result.messages, "");
   EXPECT_EQ(result.orphans, 0);
@@ -89,7 +89,7 @@ TEST(TrainingGenerateTest, DrawsDependOnTheSeed) {
   const std::string folder = trained_folder(scratch, "gpt2-tiny");
   const Arguments words = {"--prompt", "a", "--prompt", "a", "--tokens", "40", "--temperature", "2"};
   const json first = said(folder, words);
-  EXPECT_EQ(said(folder, words + Arguments{"--seed", "1", "--threads", "2"}), first);
+  EXPECT_EQ(said(folder, words + Arguments{"--seed", "1"}, /*threads=*/"2"), first);
   EXPECT_NE(first[0], first[1]) << "each prompt has draws of its own";
   EXPECT_NE(said(folder, words + Arguments{"--seed", "2"}), first);
 }
