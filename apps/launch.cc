@@ -74,8 +74,11 @@ Words host_words(const Options& options, const HostRanks& ranks) {
 }
 
 std::vector<HostCommand> host_commands(const Options& options) {
-  if (options.command.empty() || options.command.front() != kTrain.name) {
-    throw ConfigError("expected `--` and the command whose ranks are started: chimera launch --hosts a,b -- train ...");
+  const bool trains = !options.command.empty() && options.command.front() == kTrain.name;
+  if (!trains && !measures_between_hosts(options.command)) {
+    throw ConfigError(
+        "expected `--` and the command whose ranks are started: chimera launch --hosts a,b -- train ..., or "
+        "profile --between ...");
   }
   require_between("--nproc", options.ranks, 1, 1024);
   if (options.port != 0) require_between("--port", options.port, 1, 65535);
@@ -136,7 +139,8 @@ void add_flags(CLI::App& command, Options& options) {
       ->type_name("NAME[=VALUE]");
   command.add_flag("--dry-run", options.dry_run, "start nothing, but print the command for each host")->type_name("");
   command.add_flag("--part", options.part)->group("");
-  command.add_option("command", options.command, "train and its flags, behind --")->type_name("-- train ...");
+  command.add_option("command", options.command, "train, or profile --between, and its flags, behind --")
+      ->type_name("-- train ...");
 }
 
 }  // namespace
@@ -148,6 +152,7 @@ void add_launch(CLI::App& program, int& exit_code) {
       "  chimera launch --hosts a,b --nproc 4 -- train --data book.txt --stages 8\n"
       "  chimera launch --hosts a:4,b:2,c:2 --ssh 'ssh -p 2222 -o BatchMode=yes' -- train --data book.txt --stages 8\n"
       "  chimera launch --hosts a,b --dry-run -- train --data book.txt --stages 2\n"
+      "  chimera launch --hosts a,b -- profile --between here.json --output cluster.json   # their links\n"
       "\nFor clusters without a scheduler; with SLURM use srun (docs/clusters.md). Hosts need the same program at the "
       "same path, or --program, the folder in which this is called, and the data. Ranks are numbered host by host. "
       "They meet at the first host, and know a secret that is made for each job and travels over ssh's standard "

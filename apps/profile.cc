@@ -25,6 +25,8 @@ namespace {
 struct Flags {
   ProfileOptions options;
   std::vector<std::string> merged;  // --merge
+  std::string between;              // profile that gets the links between two hosts; empty: they are not measured
+  std::string interface;
   std::string name;
   std::string output;
   Format format = Format::Text;
@@ -61,8 +63,39 @@ int measure_as_rank(const Flags& flags, const RankEnvironment& rank) {
   return static_cast<int>(ExitCode::Success);
 }
 
+/// As one of two processes that a launcher has started on two hosts.
+int measure_between(const Flags& flags, const Invocation& invocation) {
+  constexpr int kHosts = 2;
+  constexpr double kShareOfSeconds = 0.15;  // as links have in a profile of one host
+  if (!invocation.place || invocation.place->world_size != kHosts) {
+    throw ConfigError(
+        "--between measures from one host to another: start it once on each of two, as in `chimera launch --hosts a,b "
+        "-- profile --between here.json --output cluster.json`");
+  }
+  const int self = invocation.place->rank;
+  const MachineProfile machine = self == 0 ? read_machine(flags.between) : MachineProfile{};
+  if (self == 0 && !flags.output.empty()) require_writable_whole(flags.output);
+  at::set_num_threads(1);
+  RankEnvironment rank = join_place(*invocation.place);
+  if (!flags.interface.empty()) rank.meeting.interface = flags.interface;
+  const auto transport = connect_gloo({.rank = self,
+                                       .world_size = kHosts,
+                                       .meeting = rank.meeting,
+                                       .groups = profile_groups(),
+                                       .share_memory = false});
+  const LinkSamples links = measure_between_hosts(*transport, self, kShareOfSeconds * flags.options.seconds);
+  if (self == 0) {
+    MachineProfile whole = with_links_between(machine, links);
+    if (!flags.name.empty()) whole.name = flags.name;
+    print(flags, whole, to_text(links));
+  }
+  return static_cast<int>(ExitCode::Success);
+}
+
 int run(const Flags& flags, const Invocation& invocation) {
   if (invocation.rank) return measure_as_rank(flags, *invocation.rank);
+  if (!flags.between.empty()) return measure_between(flags, invocation);
+  if (!flags.interface.empty()) throw ConfigError("--interface belongs to --between");
   if (!flags.merged.empty()) {
     merge(flags);
     return static_cast<int>(ExitCode::Success);
@@ -94,6 +127,13 @@ void add_flags(CLI::App& command, Flags& flags) {
              "time for the measurements; exceeded where a few repetitions of each take longer (default 45)");
   command.add_option("--merge", flags.merged, "measure nothing, but merge these profiles of nodes that are alike")
       ->type_name("FILE FILE");
+  add_path(command, "--between", flags.between,
+           "measure only the links between the two hosts that this is started on, and put them into this profile of one "
+           "of them");
+  command
+      .add_option("--interface", flags.interface,
+                  "network interface that --between measures, such as eth0 (default: the one that leads to the first host)")
+      ->type_name("NAME");
   command.add_option("--name", flags.name, "name of the machine in the profile (default: its host name)")
       ->type_name("TEXT");
   begin_group(command, heading::kOutput);
@@ -110,6 +150,7 @@ void add_profile(CLI::App& program, const Invocation& invocation, int& exit_code
       "  chimera profile --output here.json\n"
       "  chimera profile --model gpt2 --micro-batch-sizes 1,2 --sequence 256 --output here.json\n"
       "  chimera profile --merge node-a.json node-b.json --output both.json\n"
+      "  chimera launch --hosts a,b -- profile --between here.json --output cluster.json\n"
       "\nThe command takes about a minute, in which nothing else should run. It starts as many processes as can "
       "compute at once (cores / --threads) and two more, and measures in all of them at the same time, in rounds, as "
       "training does. For every model and micro-batch size it measures forward, input gradient, weight gradient and "
@@ -120,8 +161,8 @@ void add_profile(CLI::App& program, const Invocation& invocation, int& exit_code
       "ops and "
       "steps. The profile has medians, and lower quartiles for links. With --threads 1 the times of layers are CPU "
       "times, which do not grow when other programs take their turns. docs/machine_profile.md explains every field.\n"
-      "\nThe profile assumes that links between nodes are as fast as those within one; edit them, or merge a profile "
-      "that has others.");
+      "\nA profile of one machine assumes that links between nodes are as fast as those within one. --between, started "
+      "on two nodes, measures them, over sockets; a plan for more workers than a node has cores for then knows both.");
   auto flags = std::make_shared<Flags>();
   add_flags(*command, *flags);
   command->callback([flags, &invocation, &exit_code] {

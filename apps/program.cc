@@ -100,12 +100,13 @@ std::optional<RankPlace> place_among_others(const std::vector<std::string>& argu
   return place && place->world_size > 1 ? place : std::nullopt;
 }
 
-/// Processes that others started are the ranks of a training run; anything else would be done several times at once.
-void require_fitting_place(const RankPlace& place, const std::string& command) {
+/// Processes that others started are the ranks of a training run, or measure between hosts; anything else would be done
+/// several times at once.
+void require_fitting_place(const RankPlace& place, const std::vector<std::string>& arguments) {
   if (!place.conflict.empty()) throw ConfigError(place.conflict);
-  if (command == kTrain.name) return;
+  if (arguments.front() == kTrain.name || measures_between_hosts(arguments)) return;
   throw ConfigError(fmt::format("{} has started {} processes, and `chimera {}` starts its own; start one",
-                                to_text(place.launcher), place.world_size, command));
+                                to_text(place.launcher), place.world_size, arguments.front()));
 }
 
 int parse_and_run(CLI::App& program, int argc, char** argv) {
@@ -169,7 +170,7 @@ int run_program(int argc, char** argv, const AddTraining& add_training, ProgramE
       check_fault_plan();
       invocation = {.arguments = {argv + 1, argv + argc}, .rank = join_launcher(), .place = {}, .entry = entry};
       invocation.place = place_among_others(invocation.arguments);
-      if (invocation.place) require_fitting_place(*invocation.place, invocation.arguments.front());
+      if (invocation.place) require_fitting_place(*invocation.place, invocation.arguments);
       const int code = parse_and_run(program, argc, argv);
       return code != 0 ? code : exit_code;
     } catch (const ConfigError& error) {

@@ -286,6 +286,27 @@ MachineProfile with_links_of(Transport& transport, const ProfileOptions& options
   return machine;
 }
 
+LinkSamples measure_between_hosts(Transport& transport, int rank, double seconds) {
+  constexpr int kHosts = 2;
+  Lockstep ranks(transport, rank, kHosts);
+  return measure_links(ranks, kPairGroup, seconds);
+}
+
+MachineProfile with_links_between(MachineProfile machine, const LinkSamples& links) {
+  machine.sources.push_back("chimera profile --between: " + machine_line());
+  machine.point_to_point.between_nodes = fit_messages(links.messages);
+  machine.all_reduce.between_nodes = fit_sums(links.sums);
+  if (machine.cores > 0) machine.workers_per_node = std::max<std::int64_t>(1, machine.cores / machine.threads);
+  return machine;
+}
+
+std::string to_text(const LinkSamples& links) {
+  const LinkTimes message = fit_messages(links.messages);
+  const LinkTimes sum = fit_sums(links.sums);
+  return link_line("messages", message) + link_line("sums", sum) +
+         fit_line_of("line - messages", links.messages, message, 1) + fit_line_of("line - sums", links.sums, sum, 2);
+}
+
 std::string to_text(const MachineReport& report) {
   const MachineProfile& machine = report.machine;
   std::string text = machine.sources.front() + "\n";
@@ -296,11 +317,7 @@ std::string to_text(const MachineReport& report) {
   for (const LayerTimes& layer : machine.layers) {
     for (const LayerTime& time : layer.times) text += row(layer, time);
   }
-  const LinkTimes& message = machine.point_to_point.within_node;
-  const LinkTimes& sum = machine.all_reduce.within_node;
-  text += "\n" + link_line("messages", message) + link_line("sums", sum);
-  text += fit_line_of("line - messages", report.links.messages, message, 1);
-  text += fit_line_of("line - sums", report.links.sums, sum, 2);
+  text += "\n" + to_text(report.links);
   text += fmt::format("busy cores         delay a message by {:.1f} us\n", 1e6 * machine.busy_delay);
   text += fmt::format("slowest core       {:.1f} % over their mean\n", 100 * machine.core_imbalance);
   const LinkTimes& copy = machine.message_copy;

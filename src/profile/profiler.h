@@ -59,6 +59,15 @@ struct MachineReport {
 [[nodiscard]] MachineProfile with_links_of(Transport& transport, const ProfileOptions& options, int rank,
                                            MachineProfile machine);
 
+/// Between two hosts: one of two ranks, each on one of them, over a transport with profile_groups() that shares no
+/// memory. Takes about so many seconds. Rank 0 gets what was measured.
+[[nodiscard]] LinkSamples measure_between_hosts(Transport& transport, int rank, double seconds);
+/// The machine with those messages and sums between its nodes, each of which has as many workers as its cores have room
+/// for, where its workers share cores.
+[[nodiscard]] MachineProfile with_links_between(MachineProfile machine, const LinkSamples& links);
+/// The fitted lines, and how far they are off.
+[[nodiscard]] std::string to_text(const LinkSamples& links);
+
 /// What was measured, as a table.
 [[nodiscard]] std::string to_text(const MachineReport& report);
 

@@ -49,6 +49,25 @@ TEST(TrainingProfileTest, MeasuresWhatItReads) {
   EXPECT_EQ(json::parse(merged.output)["layers"].size(), 6U);
 }
 
+TEST(TrainingProfileTest, PutsTheLinksBetweenTwoHostsIntoAProfile) {
+  const Scratch scratch;
+  const std::string cluster = scratch.path("cluster.json");
+  const ProgramResult result = run_program({"launch", "--nproc", "2", "--", "profile", "--between", kP100, "--seconds",
+                                            "0.2", "--name", "both", "--output", cluster});
+  ASSERT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_THAT(result.output, HasSubstr("line - sums"));
+  json machine = json::parse(read_file(cluster));
+  json before = json::parse(read_file(kP100));
+  EXPECT_EQ(machine["name"], "both");
+  for (const char* links : {"point_to_point", "all_reduce"}) {
+    EXPECT_EQ(machine[links]["within_node"], before[links]["within_node"]);
+    EXPECT_NE(machine[links]["between_nodes"], before[links]["between_nodes"]);
+    EXPECT_GT(machine[links]["between_nodes"]["beta"], 0);
+  }
+  EXPECT_EQ(machine["workers_per_node"], before["workers_per_node"]) << "its workers share no cores";
+  EXPECT_EQ(machine["sources"].size(), before["sources"].size() + 1);
+}
+
 TEST(ProfileRefusalTest, Flags) {
   for (const auto& [flags, words] : std::vector<Refusal>{
            {{"--model", "gpt3"}, {"unknown model 'gpt3'", "gpt2"}},
@@ -62,6 +81,8 @@ TEST(ProfileRefusalTest, Flags) {
            {{"--merge", kP100}, {"one profile alone needs no merging"}},
            {{"--merge", kP100, CHIMERA_SOURCE_DIR "/machines/v100-nvlink.json"},
             {"differ in workers_per_node: 1 and 8"}},
+           {{"--between", kP100}, {"--between measures from one host to another", "chimera launch --hosts a,b"}},
+           {{"--interface", "lo"}, {"--interface belongs to --between"}},
            {{"--merge", kP100, "missing.json"}, {"machine profile missing.json: cannot be read"}},
        }) {
     expect_refusal({Arguments{"profile"} + flags, words});
