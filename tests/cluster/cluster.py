@@ -201,6 +201,28 @@ ReturnToService=2
                 daemon.kill()
 
 
+class OwnProcesses:
+    """Processes that see each other alone, as those of a host do; `enter` runs a command among them."""
+
+    def __init__(self, enter):
+        words = [*enter, "unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sleep", "infinity"]
+        self.holder = subprocess.Popen(words)
+        children = pathlib.Path(f"/proc/{self.holder.pid}/task/{self.holder.pid}/children")
+        end = time.monotonic() + PATIENCE
+        first = []
+        while not first or pathlib.Path(f"/proc/{first[0]}/cmdline").read_bytes() != b"sleep\0infinity\0":
+            if time.monotonic() > end:
+                raise TimeoutError("no processes of its own")
+            time.sleep(0.01)
+            first = children.read_text().split()
+        spaces = f"/proc/{first[0]}/ns"
+        self.enter = [*enter, "nsenter", f"--pid={spaces}/pid", f"--mount={spaces}/mnt"]
+
+    def end(self):
+        self.holder.kill()
+        self.holder.wait()
+
+
 class Hosts:
     """Network namespaces on one bridge: 10.77.0.1, 10.77.0.2, ..."""
 
@@ -229,6 +251,17 @@ class Hosts:
     def enter(self, index):
         return ["nsenter", f"--net=/run/netns/{self.names[index]}"]
 
+    def throttle(self, rate):
+        """Lets no more leave each host, such as 100mbit."""
+        for name in self.names:
+            self.run(["tc", "-n", name, "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", rate, "burst", "256kb", "latency",
+                      "400ms"])
+
+    def sent_bytes(self, index):
+        """That have left the host."""
+        table = subprocess.run([*self.enter(index), "cat", "/proc/self/net/dev"], check=True, capture_output=True, text=True)
+        return next(int(line.split(":")[1].split()[8]) for line in table.stdout.splitlines() if "eth0:" in line)
+
     def listeners(self, index):
         """Addresses that somebody listens at."""
         table = subprocess.run([*self.enter(index), "cat", "/proc/net/tcp", "/proc/net/tcp6"], capture_output=True, text=True)
@@ -236,7 +269,11 @@ class Hosts:
         return {row[1].split(":")[0] for row in rows if len(row) > 3 and row[3] == "0A"}
 
     def ip(self, *words):
-        subprocess.run(["ip", *words], check=True, capture_output=True)
+        self.run(["ip", *words])
+
+    @staticmethod
+    def run(words):
+        subprocess.run(words, check=True, capture_output=True)
 
     def __exit__(self, *_):
         for name in [*self.names, self.switch]:
