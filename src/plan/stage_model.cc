@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "model_config/parameters.h"
 #include "passes/lower.h"
@@ -237,13 +238,23 @@ class Builder {
     model_.costs.links = costs;
   }
 
-  [[nodiscard]] const LinkTimes& sum_link(const std::vector<RankId>& ranks) const {
-    const bool near = node_of(ranks.front()) == node_of(ranks.back());  // ascending
-    return near ? machine_.all_reduce.within_node : machine_.all_reduce.between_nodes;
+  /// How many of these each node has, where that is as many on all of them; else 1.
+  [[nodiscard]] std::int64_t ranks_on_each_node(const std::vector<RankId>& ranks) const {
+    std::map<std::int64_t, std::int64_t> counts;
+    for (const RankId rank : ranks) ++counts[node_of(rank)];
+    const std::int64_t first = counts.begin()->second;
+    return std::ranges::all_of(counts, [&](const auto& node) { return node.second == first; }) ? first : 1;
   }
 
+  /// Processes of several nodes sum in two levels (GlooTransport), devices in one.
   [[nodiscard]] double sum_seconds(const std::vector<RankId>& ranks, double bytes) const {
-    return chimera::sum_seconds(machine_, sum_link(ranks), static_cast<std::int64_t>(ranks.size()), bytes);
+    const auto& [within, between] = machine_.all_reduce;
+    const auto count = static_cast<std::int64_t>(ranks.size());
+    if (node_of(ranks.front()) == node_of(ranks.back()))  // ascending
+      return chimera::sum_seconds(machine_, within, count, bytes);
+    const std::int64_t near = machine_.cores > 0 ? ranks_on_each_node(ranks) : 1;
+    const double on_each = near > 1 ? chimera::sum_seconds(machine_, within, near, bytes) : 0;
+    return on_each + chimera::sum_seconds(machine_, between, count / near, bytes);
   }
 
   void add_sums() {
