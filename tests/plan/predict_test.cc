@@ -69,9 +69,9 @@ TEST(PredictTest, MessagesAndSumsTakeTheLinksBetweenNodesOnceWorkersAreOnSeveral
   EXPECT_DOUBLE_EQ(costs.all_reduce->seconds[1], 2 * 5 + 1 * 6 * bytes);
   candidate.schedule = "chimera";  // and now the copies of a stage are on both
   const auto sum = [&] { return Predictor(problem).prepare(candidate).model.costs.all_reduce->seconds[1]; };
-  EXPECT_DOUBLE_EQ(sum(), (2 * 5 + 1 * 6 * bytes) + (2 * 7 + 1 * 8 * bytes)) << "on each node, then between them";
-  problem.machine.cores = 0;
   EXPECT_DOUBLE_EQ(sum(), 4 * 7 + 1.5 * 8 * bytes) << "devices";
+  problem.machine.cores = 2;
+  EXPECT_DOUBLE_EQ(sum(), (2 * 5 + 1 * 6 * bytes) + (2 * 7 + 1 * 8 * bytes)) << "on each node, then between them";
 }
 
 TEST(PredictTest, FarReplicasKeepMessagesOnANodeAndSumsLeaveIt) {
