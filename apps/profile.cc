@@ -78,11 +78,8 @@ int measure_between(const Flags& flags, const Invocation& invocation) {
   at::set_num_threads(1);
   RankEnvironment rank = join_place(*invocation.place);
   if (!flags.interface.empty()) rank.meeting.interface = flags.interface;
-  const auto transport = connect_gloo({.rank = self,
-                                       .world_size = kHosts,
-                                       .meeting = rank.meeting,
-                                       .groups = profile_groups(),
-                                       .share_memory = false});
+  const auto transport = connect_gloo(
+      {.rank = self, .world_size = kHosts, .meeting = rank.meeting, .groups = profile_groups(), .share_memory = false});
   const LinkSamples links = measure_between_hosts(*transport, self, kShareOfSeconds * flags.options.seconds);
   if (self == 0) {
     MachineProfile whole = with_links_between(machine, links);
@@ -127,12 +124,14 @@ void add_flags(CLI::App& command, Flags& flags) {
              "time for the measurements; exceeded where a few repetitions of each take longer (default 45)");
   command.add_option("--merge", flags.merged, "measure nothing, but merge these profiles of nodes that are alike")
       ->type_name("FILE FILE");
-  add_path(command, "--between", flags.between,
-           "measure only the links between the two hosts that this is started on, and put them into this profile of one "
-           "of them");
+  add_path(
+      command, "--between", flags.between,
+      "measure only the links between the two hosts that this is started on, and put them into this profile of one "
+      "of them");
   command
-      .add_option("--interface", flags.interface,
-                  "network interface that --between measures, such as eth0 (default: the one that leads to the first host)")
+      .add_option(
+          "--interface", flags.interface,
+          "network interface that --between measures, such as eth0 (default: the one that leads to the first host)")
       ->type_name("NAME");
   command.add_option("--name", flags.name, "name of the machine in the profile (default: its host name)")
       ->type_name("TEXT");

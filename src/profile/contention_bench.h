@@ -41,8 +41,8 @@ struct TimesBeside {
 [[nodiscard]] double measure_transfers_at_once(Lockstep& ranks, double seconds);
 
 /// By what share a sum of 16 MiB takes less while the next one is under way too (Contention::sums_overlap): two of
-/// ranks 0 and 1, in two groups of theirs, begun at once, beside one alone. At most 0.9. The median over rounds in which
-/// both take turns; all ranks call it, and all get the result.
+/// ranks 0 and 1, in two groups of theirs, begun at once, beside one alone. At most 0.9. The median over rounds in
+/// which both take turns; all ranks call it, and all get the result.
 [[nodiscard]] double measure_sums_overlap(Lockstep& ranks, const std::array<ParameterGroupId, 2>& groups,
                                           double seconds);
 

@@ -53,7 +53,7 @@ class StepContest {
   std::unique_ptr<RankThreads> threads_;
   std::vector<std::unique_ptr<Entrant>> entrants_;  // [run]; null where this rank takes no part
   std::vector<std::size_t> order_;
-  std::vector<std::size_t> steps_;  // [run]: of a turn that count
+  std::vector<std::size_t> steps_;              // [run]: of a turn that count
   std::vector<std::vector<GaugedTime>> times_;  // [run][round]
   std::size_t rounds_ = 0;
 };

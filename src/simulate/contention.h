@@ -48,6 +48,8 @@ class WorkersInUse {
     const InUse& here = in_use_[worker];
     return beside(std::max(here.leaving, here.coming)) + (here.ops > 0 ? contention_.sums_by_ops : 0);
   }
+  /// By what that of a sum is multiplied while the next one is under way too.
+  [[nodiscard]] double beside_next_sum() const { return 1 - contention_.sums_overlap; }
 
  private:
   struct InUse {

@@ -40,7 +40,6 @@ class CoresRun {
         all_reduce_share_(cores.all_reduce_share),
         links_(costs),
         contends_(cores.contention.any()),
-        sums_overlap_(cores.contention.sums_overlap),
         in_use_(cores.contention, schedule.workers.size()),
         update_times_(costs.updates(schedule)),
         updates_(schedule),
@@ -198,7 +197,7 @@ class CoresRun {
     double slowest = 1;
     for (const WorkerId worker : groups_[activity.of]) slowest = std::max(slowest, in_use_.sum(worker.index()));
     const ParameterGroupId group(static_cast<std::int64_t>(activity.of));
-    return sums_.has_next(group) ? slowest * (1 - sums_overlap_) : slowest;
+    return sums_.has_next(group) ? slowest * in_use_.beside_next_sum() : slowest;
   }
 
   std::size_t consuming_worker(OpIndex op) const { return table_.worker(table_.consumer(table_.op(op))); }
@@ -352,7 +351,6 @@ class CoresRun {
   Links links_;
   LinkQueues queues_;  // in place of links_ where there is contention
   bool contends_;
-  double sums_overlap_;
   WorkersInUse in_use_;
   std::vector<double> update_times_;  // [worker], at the end of a synchronous step
   UpdateCounter updates_;

@@ -141,7 +141,8 @@ std::vector<std::vector<bool>> GlooConnections::mapped_members() {
     std::vector<MarkedMemory> memories;
     for (const RankId member : options_.groups[g]) {
       const auto* word = all[member.value()].const_data_ptr<std::int64_t>();
-      const bool is_near = options_.hosts.empty() || options_.hosts[member.index()] == options_.hosts[static_cast<std::size_t>(options_.rank)];
+      const bool is_near = options_.hosts.empty() ||
+                           options_.hosts[member.index()] == options_.hosts[static_cast<std::size_t>(options_.rank)];
       memories.push_back(is_near ? MarkedMemory{{word[0], word[1], word[2]}, word[3]} : MarkedMemory{{-1}, 0});
     }
     mapped[g] = mappable(memories);
@@ -193,7 +194,8 @@ void GlooConnections::connect_sums(std::size_t group, const std::vector<RankId>&
   const RankId self(options_.rank);
   const RankId own_host = hosts[static_cast<std::size_t>(std::ranges::find(members, self) - members.begin())];
   const auto& near = members_of.at(own_host);
-  if (near.size() == 1 || std::ranges::any_of(members_of, [&](const auto& host) { return host.second.size() != near.size(); }))
+  if (near.size() == 1 ||
+      std::ranges::any_of(members_of, [&](const auto& host) { return host.second.size() != near.size(); }))
     return;
   const auto place = static_cast<int>(std::ranges::find(near, self) - near.begin());
   const auto host = static_cast<int>(std::distance(members_of.begin(), members_of.find(own_host)));

@@ -94,7 +94,7 @@ struct MarkedMemory {
 /// The process groups of a sum. Over several hosts, each member of a host owns a slice of the sum, as its counterparts
 /// on the other hosts do.
 struct SumGroups {
-  GlooGroup host;      // members who can all map each other's memory
+  GlooGroup host;          // members who can all map each other's memory
   GlooGroup counterparts;  // null: all members are on one host
 };
 
