@@ -91,6 +91,8 @@ int measure_between(const Flags& flags, const Invocation& invocation) {
 
 int run(const Flags& flags, const Invocation& invocation) {
   if (invocation.rank) return measure_as_rank(flags, *invocation.rank);
+  if (!flags.between.empty() && !flags.merged.empty())
+    throw ConfigError("--between measures and --merge does not; leave out one");
   if (!flags.between.empty()) return measure_between(flags, invocation);
   if (!flags.interface.empty()) throw ConfigError("--interface belongs to --between");
   if (!flags.merged.empty()) {

@@ -159,8 +159,7 @@ struct SharedSum::State {
       const at::NoGradGuard no_grad;
       set_fault_rank(fault_rank);
       fault_point("sum");
-      const Slice own_slice = slice();
-      add(own_slice);
+      const Slice own_slice = add();
       if (counterparts) add_hosts(own_slice);
     } catch (...) {
       failure = std::current_exception();
@@ -204,13 +203,15 @@ struct SharedSum::State {
     return slice;
   }
 
-  /// The parts of this host's members.
-  void add(const Slice& slice) const {
+  /// The parts of this host's members; returns the slice that was added.
+  [[nodiscard]] Slice add() const {
     const auto adding = memory->begin_to_add();
-    slice.for_each_chunk([&](std::int64_t first, std::int64_t count) {
-      const at::Tensor sum = sum_of_chunk(slice, first, count);
-      if (!counterparts) hand_out(sum, slice, first, count);
+    Slice own_slice = slice();
+    own_slice.for_each_chunk([&](std::int64_t first, std::int64_t count) {
+      const at::Tensor sum = sum_of_chunk(own_slice, first, count);
+      if (!counterparts) hand_out(sum, own_slice, first, count);
     });
+    return own_slice;
   }
 
   /// The sums of all hosts.
