@@ -37,15 +37,15 @@ inline constexpr CommandName kBench{"bench", "Compare training runs side by side
 inline constexpr CommandName kExport{"export", "Write a model's folder anew: other types of tensors, other files"};
 inline constexpr CommandName kEvaluate{"evaluate", "Compute loss and perplexity of a model on a file"};
 inline constexpr CommandName kGenerate{"generate", "Let a model continue texts"};
+/// Of all flags, so it needs those of the training half too.
+inline constexpr const char* kReference = "reference";
+inline constexpr std::array kTrainingCommands{kTrain, kProfile, kBench, kExport, kEvaluate, kGenerate};
+
 /// Whether the words are `profile` with the flag that makes it one of two ranks.
 [[nodiscard]] inline bool measures_between_hosts(const std::vector<std::string>& words) {
   const auto is_flag = [](const std::string& word) { return word == "--between" || word.starts_with("--between="); };
   return !words.empty() && words.front() == kProfile.name && std::ranges::any_of(words, is_flag);
 }
-
-/// Of all flags, so it needs those of the training half too.
-inline constexpr const char* kReference = "reference";
-inline constexpr std::array kTrainingCommands{kTrain, kProfile, kBench, kExport, kEvaluate, kGenerate};
 
 void add_schedules(CLI::App& program, int& exit_code);
 void add_schedule(CLI::App& program, int& exit_code);
