@@ -65,10 +65,13 @@ void require_distinct(const Output& output, const Output& other) {
   throw ConfigError(fmt::format("{} {}: {} writes it; give another one", output.flag, output.path, other.flag));
 }
 
-/// Lines of metrics are added one by one.
+/// Lines of metrics are added one by one. A pipe is not opened: its reader would take the end of this for that of the
+/// lines.
 void require_appendable(const Output& output) {
-  const std::ofstream file(output.path, std::ios::app);
-  if (file) return;
+  if (is_kept(output.path) ? std::ofstream(output.path, std::ios::app).is_open()
+                           : ::access(output.path.c_str(), W_OK) == 0) {
+    return;
+  }
   throw ConfigError(fmt::format("{} {}: cannot be written ({})", output.flag, output.path, system_message(errno)));
 }
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <future>
 
 #include "training.h"
 
@@ -18,6 +19,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::SizeIs;
 
 /// Both ends of something that a program can have as its stdout and stderr.
 struct Stream {
@@ -106,6 +108,16 @@ class MetricsPipe {
  private:
   FileDescriptor reader_;
 };
+
+TEST(TrainingOutputTest, APipeInTheFileSystemHasAllLinesOfMetrics) {
+  const Scratch scratch;
+  const std::string path = scratch.path("metrics.jsonl");
+  check_system(::mkfifo(path.c_str(), 0600), "make a pipe");
+  auto lines = std::async(std::launch::async, [&] { return read_file(path); });  // until its writer closes it
+  const ProgramResult result = ProgramRun(short_training(scratch), {.ranks = 2}).wait();
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(lines_of(lines.get()), SizeIs(4));
+}
 
 TEST(TrainingOutputTest, SignalsEndARunWhoseReaderHasPaused) {
   for (const Arguments& flags : {Arguments{}, Arguments{"--transport", "threads"}}) {
