@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <limits>
 #include <utility>
 
 #include "launch/orders.h"
@@ -25,6 +26,11 @@ RecoveryLink::RecoveryLink(int rank, std::int64_t epoch, FileDescriptor orders, 
       thread_([this] { take_orders(); }) {}
 
 RecoveryLink::~RecoveryLink() {
+  {
+    const std::lock_guard lock(mutex_);
+    left_ = std::numeric_limits<std::int64_t>::max();  // a rank that fails does not wait for others any more
+  }
+  news_.notify_all();
   ::shutdown(orders_.get(), SHUT_RDWR);
   thread_.join();
 }

@@ -63,7 +63,8 @@ void Trainer::repair(const DifferingStage& stage) {
   }
 }
 
-/// Before a rank says that it has all gradients of a step: they are of no use where its own weights changed meanwhile.
+/// Before a rank says that it has all gradients of a step, which are of no use where its own weights changed meanwhile,
+/// and before it gives its weights to another one.
 void Trainer::require_unchanged() const {
   if (hashes_.empty() || hash_copies() == hashes_) return;
   throw Error(

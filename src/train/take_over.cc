@@ -40,6 +40,7 @@ std::vector<RankState> gather(const RankState& own, RankId rank, std::int64_t ra
 void Trainer::drop_step() {
   fault_point("leave");
   executor_->drop();
+  if (job_.options.watches_weights()) require_unchanged();  // who replaces a rank that is lost is given these
   hashes_.clear();
   if (checkpointer_) checkpointer_->drop();
 }

@@ -311,6 +311,7 @@ double Trainer::learning_rate(std::int64_t step) const {
 
 void Trainer::optimizer_step(std::int64_t step, double gradient_norm) {
   const auto start = Clock::now();
+  hashes_.clear();
   optimizer_->step(learning_rate(step), clip_factor(gradient_norm, job_.options.clip));
   for (const auto& [id, stage] : stages_) stage->update_copies();
   optimizer_seconds_ += seconds_since(start);

@@ -135,7 +135,7 @@ class Trainer {
   std::map<StageId, std::unique_ptr<Optimizer>> stage_optimizers_;  // in its place, where schedules are asynchronous
   std::unique_ptr<Executor> executor_;
   std::vector<StageCopies> copies_;
-  StateHashes hashes_;                        // when they were compared last
+  StateHashes hashes_;                        // when they were compared last, unless an update came after
   std::optional<Checkpointer> checkpointer_;  // where the job saves checkpoints
   StepMetrics last_metrics_;                  // of the last step that was done
   std::optional<Tracer> tracer_;

@@ -98,6 +98,32 @@ TEST(BitFlipTest, OneInAWeightAtRestIsFoundBeforeItsStepCountsAndTheRankIsReplac
   EXPECT_EQ(numbers_in(scratch), undisturbed());
 }
 
+/// Rank 1, or rank 0, is lost while rank 2 computes with a weight that has changed.
+Arguments flip_beside_a_kill(int rank) {
+  return {"CHIMERA_FAULT=flip@step:2:3,kill@backward:" + std::to_string(rank) + ":17"};
+}
+
+TEST(BitFlipTest, OneInAWeightAtRestIsNotGivenToTheRankThatReplacesItsTwin) {
+  const Scratch scratch;
+  const Arguments saves = {"--checkpoint", scratch.path("run"), "--save-every", "1", "--max-restarts", "1"};
+  const ProgramResult result =
+      ProgramRun(training(scratch, kTwoCopies + kRepair + Arguments{"--recover", "twin"} + saves),
+                 {.environment = flip_beside_a_kill(1)})
+          .wait();
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_THAT(result.messages, HasSubstr("restart 1 of 1")) << "no rank has these stages any more";
+  EXPECT_EQ(numbers_in(scratch), undisturbed());
+}
+
+TEST(BitFlipTest, OneInAWeightAtRestIsFoundWhereAnotherRankIsLostMeanwhile) {
+  const Scratch scratch;
+  const ProgramResult result = ProgramRun(training(scratch, kTwoCopies + kRepair + Arguments{"--recover", "twin"}),
+                                          {.environment = flip_beside_a_kill(0)})
+                                   .wait();
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_EQ(numbers_in(scratch), undisturbed());
+}
+
 TEST(BitFlipTest, NoCopiesAreRepairedThatARunDoesNotHave) {
   const auto refusal = [](const Arguments& flags) {
     const Scratch scratch;
