@@ -137,11 +137,6 @@ bool Windows::narrow_worker(WindowState& state, std::size_t worker) {
   return true;
 }
 
-std::uint8_t& Windows::known(const View& view, std::size_t i, std::size_t j) const {
-  const std::size_t n = places_[view.worker].size();
-  return (*view.before)[view.backwards ? j * n + i : i * n + j];
-}
-
 /// False where the opposite is known.
 bool Windows::precede(const View& view, std::size_t i, std::size_t j) {
   std::uint8_t& before = known(view, i, j);
@@ -160,12 +155,9 @@ void Windows::look_at(const View& view) {
   const auto& places = places_[view.worker];
   now_.clear();
   for (std::size_t i = 0; i < places.size(); ++i) {
-    now_.push_back({head(view, i), duration(places[i]), tail(view, i)});
+    now_.push_back({head(view, i), duration(places[i]), tail(view, i), i});
   }
-  by_head_.resize(places.size());
-  std::iota(by_head_.begin(), by_head_.end(), 0);
-  std::stable_sort(by_head_.begin(), by_head_.end(),
-                   [&](std::size_t a, std::size_t b) { return now_[a].head < now_[b].head; });
+  std::stable_sort(now_.begin(), now_.end(), [](const Window& a, const Window& b) { return a.head < b.head; });
 }
 
 /// Finds pairs of which one order takes too long.
@@ -185,8 +177,8 @@ bool Windows::decide_pairs(const View& view) {
 void Windows::wait_for_predecessors(const View& view) {
   for (std::size_t j = 0; j < now_.size(); ++j) {
     double time = 0;
-    for (const std::size_t i : by_head_) {
-      if (known(view, i, j) != 0) time = std::max(time, now_[i].head) + now_[i].duration;
+    for (const Window& window : now_) {
+      if (known(view, window.place, j) != 0) time = std::max(time, window.head) + window.duration;
     }
     raise(head(view, j), time, view.worker);
   }
@@ -200,43 +192,54 @@ bool Windows::find_edges(const View& view) {
   std::stable_sort(by_tail_.begin(), by_tail_.end(),
                    [&](std::size_t a, std::size_t b) { return now_[a].tail > now_[b].tail; });
   inside_.assign(n, 0);
+  followed_.assign(n, 0);
   for (std::size_t next = 0; next < n;) {
     const double least_tail = now_[by_tail_[next]].tail;
     while (next < n && now_[by_tail_[next]].tail >= least_tail) inside_[by_tail_[next++]] = 1;
-    if (!find_edges_of(view, deadline_ - least_tail)) return false;
+    if (!find_edges_of(view, next, deadline_ - least_tail)) return false;
   }
   return true;
 }
 
-/// The ops `inside_` end by `end`. ends_[p]: the end of those among them from the p-th on, in the order of heads.
-bool Windows::find_edges_of(const View& view, double end) {
+/// The ops `inside_`, the first `count` by tails, end by `end`. ends_[p]: the end of those among them from the p-th on,
+/// in the order of heads.
+bool Windows::find_edges_of(const View& view, std::size_t count, double end) {
   const std::size_t n = now_.size();
-  ends_.assign(n + 1, 0);
-  sums_.assign(n + 1, 0);
+  ends_.resize(n + 1);
+  sums_.resize(n + 1);
+  double sum = 0;
+  double all = 0;
+  ends_[n] = sums_[n] = 0;
+  double longest = 0;
   for (std::size_t p = n; p-- > 0;) {
-    const std::size_t i = by_head_[p];
-    const bool inside = inside_[i] != 0;
-    sums_[p] = sums_[p + 1] + (inside ? now_[i].duration : 0);
-    ends_[p] = inside ? std::max(ends_[p + 1], now_[i].head + sums_[p]) : ends_[p + 1];
+    const Window& window = now_[p];
+    if (inside_[p] != 0) {
+      sum += window.duration;
+      all = std::max(all, window.head + sum);
+    } else {
+      longest = std::max(longest, window.duration);
+    }
+    sums_[p] = sum;
+    ends_[p] = all;
   }
-  if (ends_[0] > end + least_) return false;
+  if (all > end + least_) return false;
+  if (all + longest <= end + least_) return true;  // who begins later is found with pairs
+  later_.clear();
   double ahead = 0;  // longest, through those so far and all behind
   for (std::size_t p = 0; p < n; ++p) {
-    const std::size_t i = by_head_[p];
-    if (inside_[i] != 0) {
-      ahead = std::max(ahead, now_[i].head + sums_[p]);
+    const Window& window = now_[p];
+    if (inside_[p] != 0) {
+      ahead = std::max(ahead, window.head + sums_[p]);
       continue;
     }
-    const double body = now_[i].duration;
-    const double together = std::max({ahead + body, now_[i].head + body + sums_[p], ends_[p]});
+    const double together = std::max({ahead + window.duration, window.head + window.duration + sums_[p], ends_[p]});
     if (together <= end + least_) continue;
-    for (const std::size_t j : by_head_) {
-      if (inside_[j] != 0 && !precede(view, j, i)) return false;
+    for (std::size_t& next = followed_[p]; next < count; ++next) {
+      if (!precede(view, now_[by_tail_[next]].place, window.place)) return false;
     }
-    later_.emplace_back(i, ends_[0]);
+    later_.emplace_back(window.place, all);
   }
   for (const auto& [i, time] : later_) raise(head(view, i), time, view.worker);
-  later_.clear();
   return true;
 }
 

@@ -23,6 +23,9 @@ struct WindowState {
   std::vector<std::vector<std::uint8_t>> before;  // [worker][i * n + j]: whether its i-th op precedes its j-th
 };
 
+/// What one state costs, in schedules timed.
+inline constexpr std::int64_t kTimedForAState = 256;
+
 /// Draws conclusions from a time limit until none is left:
 ///
 /// - along the dependencies, and from op to op of a lane;
@@ -64,6 +67,7 @@ class Windows {
     double head = 0;
     double duration = 0;
     double tail = 0;
+    std::size_t place = 0;  // in its worker\'s list
   };
   /// One worker's windows, forwards or backwards in time: then heads are tails, and what precedes follows.
   struct View {
@@ -81,7 +85,9 @@ class Windows {
   [[nodiscard]] double& head(const View& view, std::size_t i) const { return (*view.head)[places_[view.worker][i].op]; }
   [[nodiscard]] double& tail(const View& view, std::size_t i) const { return (*view.tail)[places_[view.worker][i].op]; }
   /// Whether the worker's i-th op precedes its j-th.
-  [[nodiscard]] std::uint8_t& known(const View& view, std::size_t i, std::size_t j) const;
+  [[nodiscard]] std::uint8_t& known(const View& view, std::size_t i, std::size_t j) const {
+    return (*view.before)[view.backwards ? j * places_[view.worker].size() + i : i * places_[view.worker].size() + j];
+  }
 
   [[nodiscard]] bool precedes_anyway(const Place& a, const Place& b) const;
   bool narrow_all(WindowState& state);
@@ -93,7 +99,7 @@ class Windows {
   bool decide_pairs(const View& view);
   void wait_for_predecessors(const View& view);
   bool find_edges(const View& view);
-  bool find_edges_of(const View& view, double end);
+  bool find_edges_of(const View& view, std::size_t count, double end);
   void wait_for_room(const View& view);
   void look_for_choice(const WindowState& state, std::size_t worker, bool overlapping, Precedence& best,
                        double& least) const;
@@ -107,10 +113,10 @@ class Windows {
   std::vector<std::int64_t> room_;                             // [worker]: micro-batches
   std::vector<std::uint8_t> stale_;                            // [worker]: whether something changed there
   // Lists that are kept between calls.
-  std::vector<Window> now_;  // [i]
-  std::vector<std::size_t> by_head_;
+  std::vector<Window> now_;  // by their heads
   std::vector<std::size_t> by_tail_;
   std::vector<std::uint8_t> inside_;
+  std::vector<std::size_t> followed_;  // [i]: of by_tail_, known to precede it
   std::vector<double> ends_;
   std::vector<double> sums_;
   std::vector<std::pair<std::size_t, double>> later_;
