@@ -8,17 +8,14 @@
 namespace chimera {
 namespace {
 
-/// Beyond which nothing is better, but for rounding.
-double deadline_below(double makespan) { return makespan * (1 - kRounding); }
-
 Precedence turned(const Precedence& choice) { return {choice.second, choice.first}; }
 
 }  // namespace
 
-BranchAndBound::BranchAndBound(const Instance& instance, double makespan, std::int64_t part, int digits)
+BranchAndBound::BranchAndBound(const Instance& instance, double makespan, WindowState state, std::int64_t part,
+                               int digits)
     : windows_(instance), instance_(instance) {
   const double deadline = deadline_below(makespan);
-  WindowState state = windows_.at_start();
   if (!windows_.narrow(state, deadline)) return;
   for (int digit = 0; digit < digits; ++digit) {
     const auto choice = windows_.tightest_choice(state);
@@ -61,34 +58,6 @@ bool can_be_exact(const Instance& instance) {
   if (instance.ops > kMostExactOps) return false;
   return std::all_of(instance.lanes.begin(), instance.lanes.end(),
                      [](const Lane& lane) { return lane.count == 0 || lane.duration > 0; });
-}
-
-double raised_bound(const Instance& instance, double bound, double makespan, Phase phase) {
-  constexpr double kClose = 1e-4;
-  for (const auto& chains : instance.chains) {
-    std::size_t ops = 0;
-    for (const std::int32_t chain : chains) {
-      for (LaneIndex step = 0; step < kLanesOfChain; ++step) {
-        ops += static_cast<std::size_t>(instance.lanes[static_cast<std::size_t>(kLanesOfChain * chain + step)].count);
-      }
-    }
-    if (ops > kMostNarrowedOps) return bound;
-  }
-  Windows windows(instance);
-  const auto refuted = [&](double deadline) {
-    phase.count(kTimedForAState);
-    WindowState state = windows.at_start();
-    return !windows.narrow(state, deadline);
-  };
-  const double almost = deadline_below(makespan);
-  if (bound >= almost || phase.over()) return bound;
-  if (refuted(almost)) return makespan;
-  double open = almost;
-  while (open - bound > kClose * open && !phase.over()) {
-    const double middle = (bound + open) / 2;
-    (refuted(middle) ? bound : open) = middle;
-  }
-  return bound;
 }
 
 }  // namespace chimera

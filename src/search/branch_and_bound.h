@@ -19,9 +19,10 @@ namespace chimera {
 class BranchAndBound {
  public:
   /// Part `part` of the tree of all orders that beat `makespan`, which some schedule has or more: its first decisions
-  /// are the binary digits of that number, `digits` of them. All parts for one makespan together are the whole tree:
-  /// which pairs are decided first depends on nothing else.
-  BranchAndBound(const Instance& instance, double makespan, std::int64_t part = 0, int digits = 0);
+  /// are the binary digits of that number, `digits` of them. All parts for one makespan and one `state`, which says
+  /// what is so in every schedule that beats it, together are the whole tree: which pairs are decided first depends on
+  /// nothing else.
+  BranchAndBound(const Instance& instance, double makespan, WindowState state, std::int64_t part = 0, int digits = 0);
 
   /// Searches for less than `best.makespan` until the phase is over; replaces `best` with what it finds. Whether it has
   /// gone through its whole part: then no order of that part beats `best`.
@@ -48,15 +49,5 @@ class BranchAndBound {
 
 /// No larger problem is tried exactly.
 inline constexpr std::int32_t kMostExactOps = 480;
-
-/// What one state costs, in schedules timed.
-inline constexpr std::int64_t kTimedForAState = 256;
-
-/// A lower bound between `bound` and `makespan`, which some schedule has: the largest of a few makespans between them
-/// that Windows refutes, each halving what is left. Large problems (kMostNarrowedOps on a worker) keep `bound`.
-[[nodiscard]] double raised_bound(const Instance& instance, double bound, double makespan, Phase phase);
-
-/// Of a worker's ops, for which all pairs are looked at.
-inline constexpr std::size_t kMostNarrowedOps = 400;
 
 }  // namespace chimera

@@ -12,13 +12,13 @@
 #include "check/check_schedule.h"
 #include "core/error.h"
 #include "search/arrangement.h"
-#include "search/branch_and_bound.h"
 #include "search/budget.h"
 #include "search/evaluator.h"
 #include "search/limits.h"
 #include "search/list_scheduling.h"
 #include "search/lower_bound.h"
 #include "search/pareto.h"
+#include "search/raised_bound.h"
 #include "search/searcher.h"
 #include "simulate/simulate.h"
 
@@ -62,17 +62,20 @@ class Search {
                    Phase(phase, arrangement.folded ? kShareOfLists / 2 : kShareOfLists));
     Best symmetric = arrangement.folded ? best_symmetric(arrangement, whole, goal, phase) : Best();
     if (whole.solution.makespan <= goal || phase.over()) return bound;
-    const double raised = raised_bound(arrangement.whole, bound, whole.solution.makespan, Phase(phase, kShareOfBound));
+    const RaisedBound raised =
+        raise_bound(arrangement.whole, bound, whole.solution.makespan, Phase(phase, kShareOfBound));
+    if (whole.solution.makespan <= raised.bound * (1 + kRounding)) return raised.bound;
     return search_together(arrangement, raised, symmetric, whole, phase);
   }
 
   /// Lets the searchers search in rounds, each twice as long as the one before, so that what one finds soon helps the
   /// others and little is lost when they are done. Returns the lower bound: the best makespan where proven.
-  double search_together(const Arrangement& arrangement, double bound, Best symmetric, Best whole, const Phase& phase) {
-    const double goal = bound * (1 + kRounding);
+  double search_together(const Arrangement& arrangement, const RaisedBound& raised, Best symmetric, Best whole,
+                         const Phase& phase) {
+    const double goal = raised.bound * (1 + kRounding);
     std::deque<Searcher> searchers;
     for (int i = 0; i < kSearchers; ++i) {
-      searchers.emplace_back(arrangement, goal, whole.solution.makespan, i, random_.seed());
+      searchers.emplace_back(arrangement, goal, whole.solution.makespan, raised.state, i, random_.seed());
     }
     for (int round = kRounds; round > 0 && !phase.over() && whole.solution.makespan > goal; --round) {
       for (Searcher& each : searchers) each.learn(symmetric, whole);
@@ -87,7 +90,7 @@ class Search {
       report();
       if (std::ranges::all_of(searchers, &Searcher::exhausted)) return whole.solution.makespan;
     }
-    return bound;
+    return raised.bound;
   }
 
   /// Each on a thread, while this one reports; on one processor, or without threads, one after the other.
@@ -267,7 +270,7 @@ class Search {
   // Shares of what is left at that time.
   static constexpr double kShareOfProblem = 0.75;
   static constexpr double kShareOfLists = 0.1;
-  static constexpr double kShareOfBound = 0.2;
+  static constexpr double kShareOfBound = 0.3;
 
   const SearchProblem& problem_;
   const std::vector<Schedule>& starts_;

@@ -13,9 +13,10 @@ static_assert(kSearchers == 2, "one digit tells the parts of the tree apart");
 
 }  // namespace
 
-Searcher::Searcher(const Arrangement& arrangement, double goal, double makespan, int number, std::uint64_t seed)
+Searcher::Searcher(const Arrangement& arrangement, double goal, double makespan, const WindowState& state, int number,
+                   std::uint64_t seed)
     : arrangement_(arrangement), goal_(goal), random_(seed) {
-  if (can_be_exact(arrangement.whole)) exact_.emplace(arrangement.whole, makespan, number, 1);
+  if (can_be_exact(arrangement.whole)) exact_.emplace(arrangement.whole, makespan, state, number, 1);
 }
 
 void Searcher::learn(const Best& symmetric, const Best& whole) {

@@ -20,8 +20,9 @@ inline constexpr int kSearchers = 2;
 class Searcher {
  public:
   /// `number`: 0 .. kSearchers - 1. All are given one `makespan`, which some schedule has: the parts of the tree of
-  /// those that beat it are theirs. `goal`: no makespan is less.
-  Searcher(const Arrangement& arrangement, double goal, double makespan, int number, std::uint64_t seed);
+  /// those that beat it, of which `state` tells what is so, are theirs. `goal`: no makespan is less.
+  Searcher(const Arrangement& arrangement, double goal, double makespan, const WindowState& state, int number,
+           std::uint64_t seed);
 
   /// Goes on from these, if they are better than its own.
   void learn(const Best& symmetric, const Best& whole);

@@ -74,6 +74,42 @@ bool Windows::narrow(WindowState& state, double deadline, Precedence added) {
   return precede(view, i, place_of_[added.second].second) && narrow_all(state);
 }
 
+bool Windows::probe(WindowState& state, double deadline, Phase phase) {
+  if (!narrow(state, deadline)) return false;
+  for (bool has_learned = true; has_learned;) {
+    has_learned = false;
+    for (std::size_t worker = 0; worker < places_.size(); ++worker) {
+      const auto& places = places_[worker];
+      for (std::size_t pair = 0; pair < places.size() * places.size(); ++pair) {
+        const std::size_t i = pair / places.size();
+        const std::size_t j = pair % places.size();
+        if (!says_most(state, worker, i, j)) continue;
+        if (phase.over()) return true;
+        phase.count(kTimedForAState);
+        assumed_ = state;
+        if (narrow(assumed_, deadline, {places[i].op, places[j].op})) continue;
+        if (!narrow(state, deadline, {places[j].op, places[i].op})) return false;
+        has_learned = true;
+      }
+    }
+  }
+  return true;
+}
+
+/// Whether it is open that i precedes j, and follows from no other open precedence between ops of their lanes: one that
+/// is not refuted leaves little hope to refute what follows from it.
+bool Windows::says_most(const WindowState& state, std::size_t worker, std::size_t i, std::size_t j) const {
+  const auto& places = places_[worker];
+  const std::size_t n = places.size();
+  const auto& before = state.before[worker];
+  const auto is_open = [&](std::size_t a, std::size_t b) {
+    return a != b && before[a * n + b] == 0 && before[b * n + a] == 0;
+  };
+  if (!is_open(i, j)) return false;
+  if (i + 1 < n && places[i + 1].lane == places[i].lane && is_open(i + 1, j)) return false;
+  return j == 0 || places[j - 1].lane != places[j].lane || !is_open(i, j - 1);
+}
+
 bool Windows::narrow_all(WindowState& state) {
   while (true) {
     if (!follow_messages(state)) return false;

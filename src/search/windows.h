@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "search/budget.h"
 #include "search/instance.h"
 
 namespace chimera {
@@ -25,6 +26,9 @@ struct WindowState {
 
 /// What one state costs, in schedules timed.
 inline constexpr std::int64_t kTimedForAState = 256;
+
+/// Beyond which nothing is better, but for rounding.
+[[nodiscard]] inline double deadline_below(double makespan) { return makespan * (1 - kRounding); }
 
 /// Draws conclusions from a time limit until none is left:
 ///
@@ -47,6 +51,11 @@ class Windows {
 
   /// narrow() after one op precedes another of its worker.
   bool narrow(WindowState& state, double deadline, Precedence added);
+
+  /// narrow(), which then assumes of two ops of a worker that one precedes the other, pair after pair: where that is
+  /// refuted it is the other way round (shaving: Martin and Shmoys, IPCO 1996). Until nothing more follows, or the
+  /// phase is over.
+  bool probe(WindowState& state, double deadline, Phase phase);
 
   /// Two ops of a worker that could still run in either order, the pair with the least time to spare: first the order
   /// that leaves more. Pairs that would overlap if every op started at its head come first. None where all pairs are
@@ -91,6 +100,7 @@ class Windows {
 
   [[nodiscard]] bool precedes_anyway(const Place& a, const Place& b) const;
   bool narrow_all(WindowState& state);
+  [[nodiscard]] bool says_most(const WindowState& state, std::size_t worker, std::size_t i, std::size_t j) const;
   void raise(double& value, double to, std::size_t worker);
   bool follow_messages(WindowState& state);
   bool narrow_worker(WindowState& state, std::size_t worker);
@@ -113,6 +123,7 @@ class Windows {
   std::vector<std::int64_t> room_;                             // [worker]: micro-batches
   std::vector<std::uint8_t> stale_;                            // [worker]: whether something changed there
   // Lists that are kept between calls.
+  WindowState assumed_;
   std::vector<Window> now_;  // by their heads
   std::vector<std::size_t> by_tail_;
   std::vector<std::uint8_t> inside_;

@@ -7,6 +7,7 @@
 #include "search/list_scheduling.h"
 #include "search/lower_bound.h"
 #include "search/problems.h"
+#include "search/raised_bound.h"
 
 namespace chimera {
 namespace {
@@ -39,6 +40,9 @@ Solution longest(const Instance& instance) {
   return {{}, sum};
 }
 
+/// What is so in every schedule.
+WindowState everything(const Instance& instance) { return Windows(instance).at_start(); }
+
 /// Without a start: everything must be found by branching, in all four quarters of the tree. Each knows what those
 /// before it found, so that none has the deadlines of another.
 Solution solved(const SearchProblem& problem) {
@@ -47,7 +51,7 @@ Solution solved(const SearchProblem& problem) {
   const double any = best.makespan;
   for (const std::int64_t part : {0, 1, 2, 3}) {
     Budget budget(std::nullopt, 200'000 * kTimedForAState);
-    EXPECT_TRUE(BranchAndBound(instance, any, part, 2).run(best, Phase(budget)));
+    EXPECT_TRUE(BranchAndBound(instance, any, everything(instance), part, 2).run(best, Phase(budget)));
   }
   return best;
 }
@@ -60,15 +64,15 @@ double solved_apart(const SearchProblem& problem, double told) {
   for (const std::int64_t part : {0, 1}) {
     Solution best{{}, part == 0 ? any : told};
     Budget budget(std::nullopt, 200'000 * kTimedForAState);
-    EXPECT_TRUE(BranchAndBound(instance, any, part, 1).run(best, Phase(budget)));
+    EXPECT_TRUE(BranchAndBound(instance, any, everything(instance), part, 1).run(best, Phase(budget)));
     if (!best.orders.empty()) least = std::min(least, best.makespan);
   }
   return least;
 }
 
 double raised(const Instance& instance, double makespan) {
-  Budget budget(std::nullopt, 100 * kTimedForAState);
-  return raised_bound(instance, LowerBound(instance).at_start(), makespan, Phase(budget));
+  Budget budget(std::nullopt, 400 * kTimedForAState);
+  return raise_bound(instance, LowerBound(instance).at_start(), makespan, Phase(budget)).bound;
 }
 
 class SmallProblemTest : public ::testing::TestWithParam<std::size_t> {};
@@ -99,9 +103,9 @@ TEST(BranchAndBoundTest, GoesOnWhereItWasCutShort) {
     const Instance instance = make_instance(problem);
     Solution at_once = longest(instance);
     Budget all(std::nullopt, 200'000 * kTimedForAState);
-    EXPECT_TRUE(BranchAndBound(instance, at_once.makespan).run(at_once, Phase(all)));
+    EXPECT_TRUE(BranchAndBound(instance, at_once.makespan, everything(instance)).run(at_once, Phase(all)));
     Solution in_steps = longest(instance);
-    BranchAndBound search(instance, in_steps.makespan);
+    BranchAndBound search(instance, in_steps.makespan, everything(instance));
     for (bool done = false; !done; ++steps) {
       Budget one(std::nullopt, 1);
       done = search.run(in_steps, Phase(one));

@@ -5,9 +5,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "search/branch_and_bound.h"
 #include "search/lower_bound.h"
 #include "search/problems.h"
+#include "search/raised_bound.h"
 #include "search/starts.h"
 
 namespace chimera {
@@ -54,7 +54,8 @@ TEST(SolvedOrdersTest, NoBoundIsAboveTheOptimum) {
     const double bound = LowerBound(instance).at_start();
     EXPECT_LE(bound, solved.makespan + 1e-6) << solved.name;
     Budget budget(std::nullopt, 100 * kTimedForAState);
-    EXPECT_LE(raised_bound(instance, bound, solved.makespan + 1, Phase(budget)), solved.makespan + 1e-6) << solved.name;
+    EXPECT_LE(raise_bound(instance, bound, solved.makespan + 1, Phase(budget)).bound, solved.makespan + 1e-6)
+        << solved.name;
   }
 }
 

@@ -7,9 +7,18 @@
 #include "core/random.h"
 #include "search/lower_bound.h"
 #include "search/problems.h"
+#include "search/raised_bound.h"
 
 namespace chimera {
 namespace {
+
+/// Two replicas on four workers with five micro-batches, of which a worker holds four at most.
+SearchProblem small_problem() {
+  SearchProblem problem = testing::alike(PlacementKind::Bidirectional, {.stages = 4, .micro_batches = 5}, {}, 0.3, 4);
+  problem.costs.stages = {testing::split(0.9, 1.2, 0.8), testing::split(1.1, 1.2, 0.9), testing::split(1.0, 1.3, 0.7),
+                          testing::split(1.2, 1.0, 1.1)};
+  return problem;
+}
 
 /// Decides pair after pair by chance until that is refuted, or all are decided. Whether it was refuted.
 bool dives(Windows& windows, WindowState state, double deadline, std::uint64_t seed) {
@@ -38,6 +47,23 @@ TEST(WindowsTest, WhatWasRefutedLeavesNothingBehind) {
     refuted += dives(used, std::move(state), deadline, seed) ? 1 : 0;
   }
   EXPECT_GT(refuted, 100);
+}
+
+TEST(WindowsTest, ProbingRefutesWhatNarrowingDoesNot) {
+  const Instance instance = make_instance(small_problem());
+  Windows windows(instance);
+  Budget budget(std::nullopt, 10'000 * kTimedForAState);
+  int more = 0;
+  const double bound = LowerBound(instance).at_start();
+  for (double deadline = bound; deadline < 1.1 * bound; deadline *= 1.002) {
+    WindowState narrowed = windows.at_start();
+    WindowState probed = windows.at_start();
+    const bool may_be = windows.narrow(narrowed, deadline);
+    const bool may_still_be = windows.probe(probed, deadline, Phase(budget));
+    EXPECT_TRUE(may_be || !may_still_be);
+    more += may_be && !may_still_be ? 1 : 0;
+  }
+  EXPECT_GT(more, 5);
 }
 
 }  // namespace
