@@ -96,6 +96,7 @@ int main(int argc, char** argv) {
   CLI::App app("How often the search proves its schedule optimal", "proofs");
   chimera::benchmarks::Options options;
   options.search.seconds = 60;
+  options.search.wants_front = false;
   app.add_option("--count", options.count, "random problems (default 100)");
   app.add_option("--seconds", options.search.seconds, "for each problem (default 60)");
   app.add_option("--seed", options.seed, "of the problems (default 0)");

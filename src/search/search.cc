@@ -46,8 +46,8 @@ class Search {
         random_(options.seed) {}
 
   SearchResult run() {
-    lower_bound_ = std::max(lower_bound_, solve(problem_, Phase(budget_, kShareOfProblem)));
-    sweep_lower_limits();
+    lower_bound_ = std::max(lower_bound_, solve(problem_, Phase(budget_, options_.wants_front ? kShareOfProblem : 1)));
+    if (options_.wants_front) sweep_lower_limits();
     return result();
   }
 
@@ -62,10 +62,18 @@ class Search {
                    Phase(phase, arrangement.folded ? kShareOfLists / 2 : kShareOfLists));
     Best symmetric = arrangement.folded ? best_symmetric(arrangement, whole, goal, phase) : Best();
     if (whole.solution.makespan <= goal || phase.over()) return bound;
-    const RaisedBound raised =
-        raise_bound(arrangement.whole, bound, whole.solution.makespan, Phase(phase, kShareOfBound));
+    const RaisedBound raised = raise(arrangement, bound, whole.solution.makespan, Phase(phase, kShareOfBound));
     if (whole.solution.makespan <= raised.bound * (1 + kRounding)) return raised.bound;
     return search_together(arrangement, raised, symmetric, whole, phase);
+  }
+
+  /// On a thread where there is more than one processor, while this one reports.
+  RaisedBound raise(const Arrangement& arrangement, double bound, double makespan, Phase phase) const {
+    const auto run = [&] { return raise_bound(arrangement.whole, bound, makespan, phase); };
+    if (std::thread::hardware_concurrency() <= 1) return run();
+    auto running = std::async(std::launch::async, run);
+    report_until_ready(running);
+    return running.get();
   }
 
   /// Lets the searchers search in rounds, each twice as long as the one before, so that what one finds soon helps the
@@ -109,7 +117,6 @@ class Search {
   }
 
   void run_at_once(std::deque<Searcher>& searchers, std::vector<Budget>& budgets) const {
-    constexpr std::chrono::milliseconds kBetweenReports{100};
     std::atomic<bool> is_stopped = false;
     std::vector<std::future<void>> running;  // wait for their threads when they are destroyed
     for (std::size_t i = 0; i < searchers.size(); ++i) {
@@ -118,13 +125,19 @@ class Search {
     }
     try {
       for (auto& each : running) {
-        while (each.wait_for(kBetweenReports) != std::future_status::ready) report();
+        report_until_ready(each);
         each.get();
       }
     } catch (...) {
       is_stopped = true;
       throw;
     }
+  }
+
+  template <typename Result>
+  void report_until_ready(std::future<Result>& running) const {
+    constexpr std::chrono::milliseconds kBetweenReports{100};
+    while (running.wait_for(kBetweenReports) != std::future_status::ready) report();
   }
 
   /// The larger of two: one knows the limits; simulate()'s needs a schedule, holds for every order of its ops, and may

@@ -25,6 +25,7 @@ struct SearchOptions {
   std::optional<std::int64_t> iterations;  // schedules timed; with no `seconds`, the result depends on nothing
                                            // but the problem, the starts and the seed
   std::uint64_t seed = 0;
+  bool wants_front = true;  // else all the time goes to the problem itself, and `pareto` is what came of that
   std::function<void(const SearchProgress&)> progress = nullptr;  // called now and then, from the caller's thread
 };
 
