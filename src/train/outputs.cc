@@ -68,10 +68,11 @@ void require_distinct(const Output& output, const Output& other) {
 /// Lines of metrics are added one by one. A pipe is not opened: its reader would take the end of this for that of the
 /// lines.
 void require_appendable(const Output& output) {
-  if (is_kept(output.path) ? std::ofstream(output.path, std::ios::app).is_open()
-                           : ::access(output.path.c_str(), W_OK) == 0) {
-    return;
-  }
+  std::error_code unreadable;
+  const bool can_be_written = std::filesystem::is_fifo(output.path, unreadable)
+                                  ? ::access(output.path.c_str(), W_OK) == 0
+                                  : std::ofstream(output.path, std::ios::app).is_open();
+  if (can_be_written) return;
   throw ConfigError(fmt::format("{} {}: cannot be written ({})", output.flag, output.path, system_message(errno)));
 }
 
