@@ -22,6 +22,7 @@ using testing::DiskFault;
 using ::testing::ElementsAre;
 using testing::FaultyDisk;
 using ::testing::IsEmpty;
+using testing::kSampleRanks;
 using testing::read_file;
 using testing::save_sample;
 using testing::Scratch;
@@ -42,9 +43,9 @@ std::vector<float> read_sample(const Checkpoint& checkpoint) {
 }
 
 /// Saves a checkpoint with one fault. Returns whether the save came to its end.
-bool save_with_fault(FaultyDisk& disk, const std::string& folder, std::int64_t step) {
+bool save_with_fault(FaultyDisk& disk, const std::string& folder, std::int64_t step, int ranks = kSampleRanks) {
   try {
-    save_sample(disk, folder, step, kNewestOnly);
+    save_sample(disk, folder, step, kNewestOnly, ranks);
     return true;
   } catch (const CheckpointError&) {
   } catch (const testing::Killed&) {
@@ -80,11 +81,12 @@ TEST(CommitTest, TheCheckpointHasWhatWasSaved) {
 }
 
 TEST(CommitTest, EveryCallOfASaveMayFail) {
+  constexpr int kRanks = 5;  // so that there are 500
   FaultyDisk counting;
   {
     const Scratch scratch;
     save_sample(sound_disk(), scratch.path("run"), 10);
-    save_sample(counting, scratch.path("run"), 20, kNewestOnly);
+    save_sample(counting, scratch.path("run"), 20, kNewestOnly, kRanks);
   }
   ASSERT_GE(counting.calls() * static_cast<int>(std::size(testing::kDiskFaults)), 500);
   for (const DiskFault fault : testing::kDiskFaults) {
@@ -93,7 +95,7 @@ TEST(CommitTest, EveryCallOfASaveMayFail) {
       const std::string folder = scratch.path("run");
       save_sample(sound_disk(), folder, 10);
       FaultyDisk disk(fault, call);
-      const bool saved = save_with_fault(disk, folder, 20);
+      const bool saved = save_with_fault(disk, folder, 20, kRanks);
       const std::int64_t found = newest_good(folder);
       ASSERT_TRUE(found == 20 || (found == 10 && !saved)) << "fault " << static_cast<int>(fault) << " at " << call;
       remove_leftovers(real_disk(), folder);

@@ -1,5 +1,5 @@
 #pragma once
-// A small checkpoint of two ranks.
+// A small checkpoint, of two ranks unless more are asked for.
 
 #include <cstdint>
 #include <string>
@@ -14,7 +14,8 @@ inline constexpr int kSampleRanks = 2;
 
 /// Saves a checkpoint of that step as a run does: each rank's weights and optimizer state, the commit, and the removal
 /// of what does not stay. The tensors' elements depend on the step. Throws what the disk throws.
-void save_sample(Disk& disk, const std::string& folder, std::int64_t step, const Retention& retention = {});
+void save_sample(Disk& disk, const std::string& folder, std::int64_t step, const Retention& retention = {},
+                 int ranks = kSampleRanks);
 
 /// The elements of `rank-1.weight` at that step.
 [[nodiscard]] std::vector<float> sample_elements(std::int64_t step);
