@@ -16,7 +16,9 @@ std::size_t ops_of(const Instance& instance, const std::vector<std::int32_t>& ch
   return ops;
 }
 
-/// One way to refute a deadline: false where it does; else it adds to the state.
+/// A lower bound above `bound`, at most `open`, which is not refuted. `known`: what is so in every schedule that ends
+/// by `open`. `conclude(state, deadline)` adds to the state what follows, or returns false where no schedule ends by
+/// then.
 template <typename Conclude>
 double bisect(double bound, double open, double close, WindowState known, const Phase& phase, Conclude conclude) {
   while (open - bound > close * open && !phase.over()) {

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "search/raised_bound.h"
+
 namespace chimera {
 namespace {
 
@@ -9,6 +11,7 @@ constexpr const char* kLocalSearch = "local search from ";
 // Shares of what is left at that time.
 constexpr double kShareBeforeExact = 0.3;
 constexpr double kShareOfSymmetric = 0.7;
+static_assert(kMostExactOps <= kMostNarrowedOps, "what is searched exactly has a state to begin with");
 static_assert(kSearchers == 2, "one digit tells the parts of the tree apart");
 
 }  // namespace
