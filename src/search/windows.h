@@ -76,7 +76,7 @@ class Windows {
     double head = 0;
     double duration = 0;
     double tail = 0;
-    std::size_t place = 0;  // in its worker\'s list
+    std::size_t place = 0;  // in its worker's list
   };
   /// One worker's windows, forwards or backwards in time: then heads are tails, and what precedes follows.
   struct View {
