@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
-#include <signal.h>
 #include <sys/auxv.h>
 #include <unistd.h>
 
@@ -115,15 +113,6 @@ StartOutcome run_start(const LaunchPlan& plan, const Start& start, SignalInbox& 
   return outcome;
 }
 
-/// Waits before a restart; a signal that comes meanwhile, or has come, ends the job. What is to be saved is saved.
-std::optional<int> wait_unless_signalled(SignalInbox& signals, std::chrono::milliseconds pause) {
-  pollfd watched{signals.fd(), POLLIN, 0};
-  ::poll(&watched, 1, static_cast<int>(pause.count()));
-  const auto number = signals.next();
-  if (!number) return std::nullopt;
-  return *number == SIGINT ? exit_code_of_signal(*number) : static_cast<int>(kSavedExit);
-}
-
 int run_with_restarts(const LaunchPlan& plan) {
   SignalInbox signals;  // before the first rank, so that no signal finds ranks and no reader
   Restarts restarts(plan.most_restarts);
@@ -134,7 +123,7 @@ int run_with_restarts(const LaunchPlan& plan) {
     const Restarts::Advice advice = restarts.after_failure(*outcome.failed_step);
     if (!advice.why_not.empty()) messages().write(fmt::format("chimera: {}\n", advice.why_not));
     if (!advice.again) return outcome.exit_code;
-    if (const auto code = wait_unless_signalled(signals, advice.pause)) return *code;
+    if (const auto code = wait_between_starts(signals, advice.pause)) return *code;
     const NextStart next = plan.next_start(*outcome.failed_step);
     start = {.restarts = restarts.done(), .arguments = plan.arguments};
     start.arguments.insert(start.arguments.end(), next.arguments.begin(), next.arguments.end());

@@ -1,5 +1,6 @@
 #include "launch/signal_inbox.h"
 
+#include <poll.h>
 #include <sys/signalfd.h>
 
 namespace chimera {
@@ -31,6 +32,19 @@ std::optional<int> SignalInbox::next() {
   signalfd_siginfo info{};
   if (::read(fd_.get(), &info, sizeof info) != static_cast<ssize_t>(sizeof info)) return std::nullopt;
   return static_cast<int>(info.ssi_signo);
+}
+
+bool SignalInbox::waiting() const {
+  pollfd watched{fd_.get(), POLLIN, 0};
+  return ::poll(&watched, 1, 0) > 0;
+}
+
+std::optional<int> wait_between_starts(SignalInbox& signals, std::chrono::milliseconds pause) {
+  pollfd watched{signals.fd(), POLLIN, 0};
+  ::poll(&watched, 1, static_cast<int>(pause.count()));
+  const auto number = signals.next();
+  if (!number) return std::nullopt;
+  return *number == SIGINT ? exit_code_of_signal(*number) : static_cast<int>(kSavedExit);
 }
 
 }  // namespace chimera

@@ -42,11 +42,18 @@ class SignalInbox {
   [[nodiscard]] int fd() const { return fd_.get(); }
   /// The number of the next waiting signal; nothing where none waits.
   [[nodiscard]] std::optional<int> next();
+  /// Whether there is one, which stays.
+  [[nodiscard]] bool waiting() const;
 
  private:
   FileDescriptor fd_;
   sigset_t previous_mask_{};
   struct sigaction previous_child_action_ {};
 };
+
+/// Waits between two starts of a job that saves checkpoints. Returns the exit code with which a signal ends the job,
+/// one that comes meanwhile or that has come: after SIGINT that of the signal, else kSavedExit, as all that is to be
+/// saved is saved. Nothing where no signal has come.
+[[nodiscard]] std::optional<int> wait_between_starts(SignalInbox& signals, std::chrono::milliseconds pause);
 
 }  // namespace chimera
