@@ -13,7 +13,7 @@ Restarts::Advice Restarts::after_failure(std::int64_t step) {
   furthest_step_ = std::max(furthest_step_, step);
   if (most_ == 0) return {};
   if (in_same_step_ == kSameStep) {
-    const std::string place = step == 0 ? "before its first step" : fmt::format("in step {}", step);
+    const std::string place = step == 0 ? words_.first : fmt::format("{} {}", words_.later, step);
     return {.why_not = fmt::format("not {}: it has failed {} {} times in a row", words_.again, place, kSameStep)};
   }
   if (done_ == most_) return {.why_not = fmt::format("not {}: {} {} are over", words_.again, words_.flag, most_)};

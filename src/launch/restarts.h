@@ -7,6 +7,14 @@
 
 namespace chimera {
 
+/// What is counted, in words.
+struct RestartWords {
+  const char* again = "restarted";
+  const char* flag = "--max-restarts";
+  const char* first = "before its first step";  ///< where the step is 0
+  const char* later = "in step";                ///< before the number of any other
+};
+
 /// Counts the starts of one job that have failed. A job that gets further each time is started again at once. One that
 /// does not is made to wait longer and longer, and is given up once it has failed kSameStep times in a row in the same
 /// step: what ends it there would do so again.
@@ -16,14 +24,8 @@ class Restarts {
   static constexpr std::chrono::seconds kFirstPause{1};
   static constexpr std::chrono::seconds kLongestPause{60};
 
-  /// What is counted, in words.
-  struct Words {
-    const char* again;
-    const char* flag;
-  };
-  static constexpr Words kRestartWords{"restarted", "--max-restarts"};
   /// `most`: that are allowed.
-  explicit Restarts(int most, Words words = kRestartWords) : most_(most), words_(words) {}
+  explicit Restarts(int most, RestartWords words = {}) : most_(most), words_(words) {}
 
   /// What to do now that a start has failed.
   struct Advice {
@@ -38,7 +40,7 @@ class Restarts {
 
  private:
   int most_;
-  Words words_;
+  RestartWords words_;
   int done_ = 0;
   int in_same_step_ = 0;             // failures in a row
   int without_gain_ = 0;             // failures since one came further than all before

@@ -41,6 +41,12 @@ TEST(RestartsTest, TheSameStepThreeTimesInARowIsALoop) {
   EXPECT_EQ(at_start.after_failure(0).why_not, "not restarted: it has failed before its first step 3 times in a row");
 }
 
+TEST(RestartsTest, WhatIsCountedHasItsOwnWords) {
+  Restarts restarts(100, {.again = "begun", .first = "at first", .later = "after"});
+  for (const std::int64_t step : {0, 0, 7, 7}) EXPECT_TRUE(restarts.after_failure(step).again);
+  EXPECT_EQ(restarts.after_failure(7).why_not, "not begun: it has failed after 7 3 times in a row");
+}
+
 TEST(RestartsTest, WhereNoneIsAllowedNothingIsSaid) {
   Restarts restarts(0);
   for (int failure = 0; failure < 3; ++failure) {
