@@ -14,9 +14,7 @@
 namespace chimera {
 namespace {
 
-constexpr int kMostRanksOfAHost = 1024;
-
-HostRanks parse_host(std::string_view word, int otherwise) {
+HostRanks parse_host(std::string_view word, int otherwise, const char* flag) {
   HostRanks ranks{.host = std::string(word), .count = otherwise};
   const auto colon = word.rfind(':');
   const bool is_bare_address = colon != std::string_view::npos && !word.starts_with('[') && word.find(':') != colon;
@@ -24,9 +22,8 @@ HostRanks parse_host(std::string_view word, int otherwise) {
   if (colon != std::string_view::npos && !is_bare_address && !ends_in_bracket) {
     const auto count = parse_number<int>(std::string(word.substr(colon + 1)));
     if (!count || *count < 1 || *count > kMostRanksOfAHost) {
-      throw ConfigError(
-          fmt::format("--hosts: '{}' has no number of ranks behind its colon; expected HOST:N, N from 1 to {}", word,
-                      kMostRanksOfAHost));
+      throw ConfigError(fmt::format("{}: '{}' has no number of ranks behind its colon; expected HOST:N, N from 1 to {}",
+                                    flag, word, kMostRanksOfAHost));
     }
     ranks.host = word.substr(0, colon);
     ranks.count = *count;
@@ -35,7 +32,7 @@ HostRanks parse_host(std::string_view word, int otherwise) {
     ranks.host = ranks.host.substr(1, ranks.host.size() - 2);
   // What begins with a dash, ssh would take as an option.
   if (ranks.host.empty() || ranks.host.starts_with('-')) {
-    throw ConfigError(fmt::format("--hosts: '{}' names no host; expected a list as in a,b:4", word));
+    throw ConfigError(fmt::format("{}: '{}' names no host; expected a list as in a,b:4", flag, word));
   }
   return ranks;
 }
@@ -45,24 +42,24 @@ bool is_for_others(std::string_view variable) {
   const std::string_view name = variable.substr(0, variable.find('='));
   const std::array own = {kRankVariable,       kWorldSizeVariable,     kLocalRankVariable,  kLocalSizeVariable,
                           kStoreVariable,      kMasterAddressVariable, kMasterPortVariable, kSecretVariable,
-                          kSecretFileVariable, kPartVariable};
+                          kSecretFileVariable, kPartVariable,          kStartVariable};
   return std::ranges::any_of(kPrefixes, [&](std::string_view prefix) { return name.starts_with(prefix); }) &&
          std::ranges::none_of(own, [&](std::string_view each) { return name == each; });
 }
 
 }  // namespace
 
-std::vector<HostRanks> parse_hosts(std::string_view list, int otherwise) {
+std::vector<HostRanks> parse_hosts(std::string_view list, int otherwise, const char* flag) {
   std::vector<HostRanks> hosts;
   int first = 0;
   while (true) {
     const auto comma = list.find(',');
-    HostRanks ranks = parse_host(list.substr(0, comma), otherwise);
+    HostRanks ranks = parse_host(list.substr(0, comma), otherwise, flag);
     ranks.first = first;
     first += ranks.count;
     const auto same = [&](const HostRanks& other) { return other.host == ranks.host; };
     if (std::ranges::any_of(hosts, same)) {
-      throw ConfigError(fmt::format("--hosts has '{}' twice; give it once, with all its ranks", ranks.host));
+      throw ConfigError(fmt::format("{} has '{}' twice; give it once, with all its ranks", flag, ranks.host));
     }
     hosts.push_back(std::move(ranks));
     if (comma == std::string_view::npos) return hosts;

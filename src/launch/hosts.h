@@ -15,9 +15,12 @@ struct HostRanks {
   int count = 1;
 };
 
+/// That a list may give to one host.
+inline constexpr int kMostRanksOfAHost = 1024;
+
 /// "a,b:4,[fd00::1]:2" with `otherwise` ranks where a host does not say how many; in that order. Throws ConfigError for
-/// a number that is none, a host without a name, and one that comes twice.
-[[nodiscard]] std::vector<HostRanks> parse_hosts(std::string_view list, int otherwise);
+/// a number that is none, a host without a name, and one that comes twice; it names the flag that gave the list.
+[[nodiscard]] std::vector<HostRanks> parse_hosts(std::string_view list, int otherwise, const char* flag = "--hosts");
 
 /// "ranks 4 .. 7 on b", "rank 4 on b".
 [[nodiscard]] std::string to_text(const HostRanks& ranks);

@@ -37,6 +37,7 @@ TEST(HostsTest, RefusesWhatIsNoListOfHosts) {
     EXPECT_THROW(static_cast<void>(parse_hosts(list, 1)), ConfigError) << list;
   }
   EXPECT_THAT([] { return parse_hosts("a:1,a:2", 1); }, ThrowsMessage<ConfigError>(HasSubstr("'a' twice")));
+  EXPECT_THAT([] { return parse_hosts("a:0", 1, "--spare"); }, ThrowsMessage<ConfigError>(HasSubstr("--spare: 'a:0'")));
 }
 
 TEST(HostsTest, AnOrderIsReadAsItWasWritten) {
