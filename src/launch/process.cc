@@ -32,12 +32,14 @@ void send_through_pidfd(int pidfd, int signal_number) {
 /// Attributes and file actions of one posix_spawn.
 class SpawnPlan {
  public:
-  SpawnPlan(const std::vector<int>& descriptors, int input) {
+  explicit SpawnPlan(const Command& command) {
     ::posix_spawn_file_actions_init(&actions_);
     ::posix_spawnattr_init(&attributes_);
     // A descriptor copied onto itself loses its close-on-exec flag, in the child alone.
-    for (const int fd : descriptors) ::posix_spawn_file_actions_adddup2(&actions_, fd, fd);
-    if (input >= 0) ::posix_spawn_file_actions_adddup2(&actions_, input, STDIN_FILENO);
+    for (const int fd : command.descriptors) ::posix_spawn_file_actions_adddup2(&actions_, fd, fd);
+    copy(command.input, STDIN_FILENO);
+    copy(command.output, STDOUT_FILENO);
+    copy(command.errors, STDERR_FILENO);
     sigset_t signals;
     ::sigemptyset(&signals);
     ::sigaddset(&signals, SIGINT);
@@ -58,6 +60,10 @@ class SpawnPlan {
   [[nodiscard]] const posix_spawnattr_t* attributes() const { return &attributes_; }
 
  private:
+  void copy(int fd, int standard) {
+    if (fd >= 0) ::posix_spawn_file_actions_adddup2(&actions_, fd, standard);
+  }
+
   posix_spawn_file_actions_t actions_{};
   posix_spawnattr_t attributes_{};
 };
@@ -83,7 +89,7 @@ std::vector<char*> c_array(std::vector<std::string>& strings) {
 }
 
 pid_t spawn(const Command& command) {
-  const SpawnPlan plan(command.descriptors, command.input);
+  const SpawnPlan plan(command);
   std::vector<std::string> arguments = {command.executable};
   arguments.insert(arguments.end(), command.arguments.begin(), command.arguments.end());
   std::vector<std::string> environment = merged_environment(command.environment);

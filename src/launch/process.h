@@ -26,7 +26,10 @@ struct Command {
   /// In place of the executable, this is run in a fork of this process where that is safe (see safe_to_fork()). It
   /// finds loaded what this process has loaded, in memory that both share. Null: always the executable.
   ProgramEntry entry = nullptr;
-  int input = -1;  ///< becomes the standard input of an executable; -1: that of this process
+  /// Become the standard input, output and error of an executable; -1: those of this process.
+  int input = -1;
+  int output = -1;
+  int errors = -1;
 };
 
 /// Whether this process has no threads but those of its consoles, whose part in a fork is known. Other threads may hold
