@@ -1,0 +1,63 @@
+// On what layouts a run may go on that has lost ranks.
+
+#include "launch/smaller_layout.h"
+
+#include <gmock/gmock.h>
+
+namespace chimera {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+/// "D x W, N".
+std::vector<std::string> in_words(const RunLayout& now, std::int64_t ranks) {
+  std::vector<std::string> words;
+  for (const RunLayout& layout : smaller_layouts(now, ranks)) {
+    words.push_back(std::to_string(layout.workers) + " x " + std::to_string(layout.data_parallel) + ", " +
+                    std::to_string(layout.micro_batches));
+  }
+  return words;
+}
+
+TEST(SmallerLayoutTest, FewerGroupsComeBeforeFewerWorkers) {
+  EXPECT_THAT(in_words({.workers = 2, .data_parallel = 3, .micro_batches = 2, .mini_batch = 24}, 5),
+              ElementsAre("2 x 2, 3", "2 x 1, 6", "1 x 3, 2", "1 x 2, 3", "1 x 1, 6"));
+}
+
+TEST(SmallerLayoutTest, MicroBatchesAreDealtOutWhole) {
+  EXPECT_THAT(in_words({.workers = 2, .data_parallel = 4, .micro_batches = 2, .mini_batch = 8}, 7),
+              ElementsAre("2 x 2, 4", "2 x 1, 8", "1 x 4, 2", "1 x 2, 4", "1 x 1, 8"));
+}
+
+TEST(SmallerLayoutTest, OnePipelineIsCutIntoFewerStages) {
+  EXPECT_THAT(in_words({.workers = 4, .data_parallel = 1, .micro_batches = 4, .mini_batch = 4}, 3),
+              ElementsAre("3 x 1, 4", "2 x 1, 4", "1 x 2, 2", "1 x 1, 4"));
+  EXPECT_THAT(in_words({.workers = 1, .data_parallel = 1, .micro_batches = 4, .mini_batch = 4}, 1), IsEmpty());
+}
+
+TEST(SmallerLayoutTest, AllHaveTheMiniBatchAndTheRanksThatAreLeft) {
+  const RunLayout now{.workers = 8, .data_parallel = 12, .micro_batches = 10, .mini_batch = 240};
+  for (std::int64_t ranks = 1; ranks < now.ranks(); ++ranks) {
+    for (const RunLayout& layout : smaller_layouts(now, ranks)) {
+      EXPECT_LE(layout.ranks(), ranks);
+      EXPECT_EQ(layout.data_parallel * layout.micro_batches, 120);
+      EXPECT_EQ(layout.mini_batch, 240);
+    }
+  }
+}
+
+TEST(SmallerLayoutTest, ReadsWhatADryRunPrints) {
+  const RunLayout layout{.workers = 2, .data_parallel = 3, .micro_batches = 4, .mini_batch = 24};
+  EXPECT_EQ(parse_layout(R"({"workers": 2, "data_parallel": 3, "micro_batches": 4, "mini_batch": 24, "fits": true})"),
+            layout);
+  EXPECT_THAT(layout_flags(layout), ElementsAre("--stages", "2", "--data-parallel", "3", "--micro-batches", "4"));
+  for (const char* text :
+       {"", "{}", "[1]", R"({"workers": 0, "data_parallel": 1, "micro_batches": 1, "mini_batch": 1})",
+        R"({"workers": "2", "data_parallel": 1, "micro_batches": 1, "mini_batch": 1})"}) {
+    EXPECT_EQ(parse_layout(text), std::nullopt) << text;
+  }
+}
+
+}  // namespace
+}  // namespace chimera
