@@ -1,15 +1,18 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <sstream>
 
+#include "checkpoint/find.h"
 #include "commands.h"
 #include "core/error.h"
 #include "help.h"
 #include "launch/environment.h"
-#include "launch/host_launcher.h"
+#include "launch/host_restarts.h"
 #include "launch/launcher.h"
 #include "launch/part.h"
 #include "meeting/secret.h"
@@ -23,7 +26,9 @@ using Words = std::vector<std::string>;
 
 struct Options {
   std::string hosts;
+  std::string spares;
   std::int64_t ranks = 1;
+  std::int64_t max_restarts = 0;
   std::string ssh = "ssh -o BatchMode=yes";
   std::string program = own_executable();
   std::string master;
@@ -40,12 +45,42 @@ std::int64_t any_port() {
   return 20000 + (numbers[0] * 256 + numbers[1]) % 10000;
 }
 
+/// What the last of `words` give a flag; none: they do not have it.
+std::optional<std::string> value_of(const std::string& flag, const Words& words) {
+  std::optional<std::string> value;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == flag && i + 1 < words.size()) value = words[i + 1];
+    if (words[i].starts_with(flag + "=")) value = words[i].substr(flag.size() + 1);
+  }
+  return value;
+}
+
 /// Without USER@.
 std::string name_of(const std::string& host) { return host.substr(host.find('@') + 1); }
 
 Words split(const std::string& text) {
   std::istringstream words(text);
   return {std::istream_iterator<std::string>(words), {}};
+}
+
+/// Without --hosts all ranks are on this machine.
+std::vector<HostRanks> hosts_of(const Options& options) {
+  return parse_hosts(options.hosts.empty() ? "localhost" : options.hosts, static_cast<int>(options.ranks));
+}
+
+/// A spare without a number has as many ranks as it is wanted to.
+std::vector<HostRanks> spares_of(const Options& options) {
+  if (options.spares.empty()) return {};
+  if (options.hosts.empty() || options.max_restarts == 0) {
+    throw ConfigError("--spare takes the place of a lost host; give --hosts and --max-restarts too");
+  }
+  const std::vector<HostRanks> hosts = hosts_of(options);
+  std::vector<HostRanks> spares = parse_hosts(options.spares, kMostRanksOfAHost, "--spare");
+  for (const HostRanks& spare : spares) {
+    const auto same = [&](const HostRanks& host) { return host.host == spare.host; };
+    if (std::ranges::any_of(hosts, same)) throw ConfigError(fmt::format("--spare {}: it is in --hosts", spare.host));
+  }
+  return spares;
 }
 
 Words variables_of(const Options& options, const std::vector<HostRanks>& hosts) {
@@ -55,41 +90,52 @@ Words variables_of(const Options& options, const std::vector<HostRanks>& hosts) 
     if (own == nullptr) throw ConfigError(fmt::format("--variable {}: it is not set here; give NAME=VALUE", each));
     variables.push_back(*own == '\0' ? each : fmt::format("{}={}", each, own));
   }
+  const bool is_first = hosts.front().host == hosts_of(options).front().host;  // whose address --master is
   const std::string master = options.hosts.empty() ? "127.0.0.1" : name_of(hosts.front().host);
-  variables.push_back(fmt::format("{}={}", kMasterAddressVariable, options.master.empty() ? master : options.master));
+  const bool is_given = is_first && !options.master.empty();
+  variables.push_back(fmt::format("{}={}", kMasterAddressVariable, is_given ? options.master : master));
   variables.push_back(fmt::format("{}={}", kMasterPortVariable, options.port > 0 ? options.port : any_port()));
   return variables;
 }
 
-/// What is run on this machine for one host; the rest is said on its standard input.
-Words host_words(const Options& options, const HostRanks& ranks) {
+/// What is run on this machine to run the program on a host, in this folder.
+Words program_on(const Options& options, const std::string& host, const Words& arguments) {
   const std::string folder = std::filesystem::current_path().string();
-  const std::string command =
-      fmt::format("cd {} && exec {}", shell_words({folder}), shell_words({options.program, "launch", "--part"}));
+  Words program = arguments;
+  program.insert(program.begin(), options.program);
+  const std::string command = fmt::format("cd {} && exec {}", shell_words({folder}), shell_words(program));
   if (options.hosts.empty()) return {"/bin/sh", "-c", command};
   Words words = split(options.ssh);
   if (words.empty()) throw ConfigError("--ssh has no words; expected a command such as 'ssh -p 2222'");
-  words.insert(words.end(), {ranks.host, command});
+  words.insert(words.end(), {host, command});
   return words;
 }
 
-std::vector<HostCommand> host_commands(const Options& options) {
-  const bool trains = !options.command.empty() && options.command.front() == kTrain.name;
-  if (!trains && !measures_between_hosts(options.command)) {
+bool trains(const Options& options) { return !options.command.empty() && options.command.front() == kTrain.name; }
+
+void require_sense(const Options& options) {
+  if (!trains(options) && !measures_between_hosts(options.command)) {
     throw ConfigError(
         "expected `--` and the command whose ranks are started: chimera launch --hosts a,b -- train ..., or "
         "profile --between ...");
   }
   require_between("--nproc", options.ranks, 1, 1024);
+  require_between("--max-restarts", options.max_restarts, 0, 1'000'000'000);
   if (options.port != 0) require_between("--port", options.port, 1, 65535);
-  const auto hosts = parse_hosts(options.hosts.empty() ? "localhost" : options.hosts, static_cast<int>(options.ranks));
+  if (options.max_restarts > 0 && (!trains(options) || !value_of("--checkpoint", options.command))) {
+    throw ConfigError("--max-restarts goes on from checkpoints; give `train` --checkpoint FOLDER behind the --");
+  }
+}
+
+std::vector<HostCommand> host_commands(const Options& options, const std::vector<HostRanks>& hosts,
+                                       const Words& arguments) {
   const Words variables = variables_of(options, hosts);
   std::vector<HostCommand> commands;
   for (const HostRanks& ranks : hosts) {
-    commands.push_back({.words = host_words(options, ranks),
+    commands.push_back({.words = program_on(options, ranks.host, {"launch", "--part"}),
                         .order = {.ranks = ranks,
                                   .world_size = hosts.back().first + hosts.back().count,
-                                  .arguments = options.command,
+                                  .arguments = arguments,
                                   .variables = variables}});
   }
   return commands;
@@ -105,21 +151,42 @@ std::string dry_run_text(const std::vector<HostCommand>& commands) {
   return text;
 }
 
-int start(std::vector<HostCommand> commands) {
-  const std::string secret = make_secret();
-  for (HostCommand& command : commands) {
-    command.order.variables.push_back(fmt::format("{}={}", kSecretVariable, secret));
-  }
-  return launch_on_hosts(commands);
+/// The newest checkpoint as it is seen from here; its bytes are compared by the ranks, which may find an older one.
+HostResume resume_of(const Options& options) {
+  const std::string folder = *value_of("--checkpoint", options.command);
+  const auto newest = newest_checkpoint(folder, 0).checkpoint;
+  HostResume resume{0, {}, fmt::format("no checkpoint is seen in {}", folder)};
+  if (newest) resume = {newest->manifest.step, {}, fmt::format("goes on from {}", newest->path)};
+  if (newest || !value_of("--resume", options.command)) resume.arguments = {"--resume", "auto"};
+  return resume;
+}
+
+int start(const Options& options) {
+  const auto commands_for = [&](const std::vector<HostRanks>& hosts, const Words& arguments) {
+    std::vector<HostCommand> commands = host_commands(options, hosts, arguments);
+    const std::string secret = make_secret();
+    for (HostCommand& command : commands) {
+      command.order.variables.push_back(fmt::format("{}={}", kSecretVariable, secret));
+    }
+    return commands;
+  };
+  return launch_on_hosts(
+      {.hosts = hosts_of(options),
+       .spares = spares_of(options),
+       .arguments = options.command,
+       .start = commands_for,
+       .program_on = [&](const std::string& host, const Words& words) { return program_on(options, host, words); },
+       .most_restarts = static_cast<int>(options.max_restarts),
+       .resume = [&] { return resume_of(options); }});
 }
 
 void add_flags(CLI::App& command, Options& options) {
   begin_group(command, heading::kRunning);
   command
       .add_option("--hosts", options.hosts,
-                  "hosts and how many ranks each has, in the order of ranks; ssh names them "
+                  "hosts and how many ranks each has, as in a:4,b:2, in the order of ranks; ssh names them "
                   "(default: this machine, without ssh)")
-      ->type_name("HOST[:N],..");
+      ->type_name("HOSTS");
   add_count(command, "--nproc", options.ranks, "ranks of a host that has no number of its own (default 1)");
   command
       .add_option("--ssh", options.ssh,
@@ -132,6 +199,14 @@ void add_flags(CLI::App& command, Options& options) {
                   "name or address of the first host as the others know it (default: as in --hosts)")
       ->type_name("HOST");
   add_count(command, "--port", options.port, "TCP port of the first host where the ranks meet (default: any)");
+  add_count(command, "--max-restarts", options.max_restarts,
+            "how often a job that has failed is started again, from its newest checkpoint: on the hosts that answer, "
+            "on spares, or on fewer ranks (default 0)");
+  command
+      .add_option("--spare", options.spares,
+                  "hosts that stand in for those that do not answer, and how many ranks each may have (default: as "
+                  "many as the host had)")
+      ->type_name("HOSTS");
   command
       .add_option("--variable", options.variables,
                   "environment variable that ranks get besides CHIMERA_*, OMP_*, MKL_*, KMP_*, GLOO_*, NCCL_*, TORCH_* "
@@ -152,6 +227,7 @@ void add_launch(CLI::App& program, int& exit_code) {
       "  chimera launch --hosts a,b --nproc 4 -- train --data book.txt --stages 8\n"
       "  chimera launch --hosts a:4,b:2,c:2 --ssh 'ssh -p 2222 -o BatchMode=yes' -- train --data book.txt --stages 8\n"
       "  chimera launch --hosts a,b --dry-run -- train --data book.txt --stages 2\n"
+      "  chimera launch --hosts a,b --spare c --max-restarts 5 -- train --data book.txt --stages 2 --checkpoint run\n"
       "  chimera launch --hosts a,b -- profile --between here.json --output cluster.json   # their links\n"
       "\nFor clusters without a scheduler; with SLURM use srun (docs/clusters.md). Hosts need the same program at the "
       "same path, or --program, the folder in which this is called, and the data. Ranks are numbered host by host. "
@@ -160,6 +236,9 @@ void add_launch(CLI::App& program, int& exit_code) {
       "\nWhere a rank fails its own words come first, then which host it was on, and all ranks on all hosts end; so "
       "they do when this command dies or a connection breaks. The first SIGTERM, SIGHUP or SIGUSR1 has a run with "
       "--checkpoint save; Ctrl-C ends it.\n"
+      "\nWith --max-restarts a job that has failed goes on from its newest checkpoint, which all hosts have to see. "
+      "A host that does not answer within 10 s is lost: a spare takes its place, or the job goes on with fewer groups "
+      "or else fewer stages, and the same mini-batch. Once it answers, the next restart takes it back.\n"
       "\nExit codes are those of `chimera train`.");
   auto options = std::make_shared<Options>();
   add_flags(*command, *options);
@@ -168,9 +247,12 @@ void add_launch(CLI::App& program, int& exit_code) {
       exit_code = run_part(STDIN_FILENO);
       return;
     }
-    auto commands = host_commands(*options);
-    if (options->dry_run) return write_output("", dry_run_text(commands));
-    exit_code = start(std::move(commands));
+    require_sense(*options);
+    static_cast<void>(spares_of(*options));
+    if (options->dry_run) {
+      return write_output("", dry_run_text(host_commands(*options, hosts_of(*options), options->command)));
+    }
+    exit_code = start(*options);
   });
 }
 

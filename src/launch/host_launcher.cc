@@ -16,7 +16,6 @@
 #include "core/error.h"
 #include "core/file_descriptor.h"
 #include "launch/process.h"
-#include "launch/signal_inbox.h"
 #include "launch/verdict.h"
 
 namespace chimera {
@@ -72,7 +71,7 @@ class HostWatch {
     for (const HostCommand& command : commands) hosts_.push_back(start(command));
   }
 
-  int run() {
+  HostsEnding run() {
     while (std::ranges::any_of(hosts_, &Host::running)) {
       wait_for_news();
       for (Host& host : hosts_) {
@@ -83,7 +82,7 @@ class HostWatch {
       while (const auto number = signals_.next()) take_signal(*number);
       judge();
     }
-    return exit_code();
+    return {exit_code(), first_ != nullptr && signal_ == 0, passed_on_ != 0};
   }
 
  private:
@@ -163,12 +162,8 @@ class HostWatch {
 
 }  // namespace
 
-int launch_on_hosts(const std::vector<HostCommand>& hosts) {
-  ::signal(SIGPIPE, SIG_IGN);  // a host that is gone
-  SignalInbox signals;
-  const int code = HostWatch(hosts, signals).run();
-  messages().drain(kPromptEnd);
-  return code;
+HostsEnding run_on_hosts(const std::vector<HostCommand>& hosts, SignalInbox& signals) {
+  return HostWatch(hosts, signals).run();
 }
 
 }  // namespace chimera

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "launch/hosts.h"
+#include "launch/signal_inbox.h"
 
 namespace chimera {
 
@@ -14,14 +15,20 @@ struct HostCommand {
   PartOrder order;
 };
 
-/// Runs them and returns the job's exit code: 0; kSavedExit; 128 + n after signal n; else that of the first host to
+/// How a start of a job has ended.
+struct HostsEnding {
+  int exit_code = 0;
+  bool failed = false;         ///< because a host has, and not because SIGINT or a second signal ended it
+  bool asked_to_save = false;  ///< a signal had asked it to save
+};
+
+/// Runs them. The exit code of the job: 0; kSavedExit; 128 + n after signal n; else that of the first host to
 /// fail for a reason of its own, which is named on standard error, one line, behind what its rank has said. Then the
 /// others' standard input is closed, on which they end (see run_part()): so they do where this process dies. The first
 /// SIGTERM, SIGHUP or SIGUSR1 is passed on to rank 0, which saves where the run saves checkpoints; a second one, and
 /// Ctrl-C, end everything.
 ///
-/// Call it from the main thread, with no other thread running that takes signals. Throws Error where the system refuses
-/// a process; those already started are ended then.
-[[nodiscard]] int launch_on_hosts(const std::vector<HostCommand>& hosts);
+/// Throws Error where the system refuses a process; those already started are ended then.
+[[nodiscard]] HostsEnding run_on_hosts(const std::vector<HostCommand>& hosts, SignalInbox& signals);
 
 }  // namespace chimera

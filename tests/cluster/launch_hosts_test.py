@@ -6,9 +6,11 @@ Usage: launch_hosts_test.py CHIMERA [CLASS.TEST...]
 In place of ssh most tests have a script that runs the command on this machine, without a terminal and in a session of its own.
 """
 
+import json
 import os
 import pathlib
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,12 +21,17 @@ from cluster import CHIMERA, LOOPBACK, PATIENCE, Hosts, Slurm, TrainingTest, has
 
 FAKE_SSH = """#!/bin/sh
 host=$1
+# This one works once, and is dead from then on: it refuses connections, or lets them hang.
+if [ "$host" = "$FRAIL" ] && ! mkdir "$0.used" 2>/dev/null; then
+  [ -z "$HANGS" ] || { : > "$0.asked"; exec sleep 1000; }
+  host=gone
+fi
 [ "$host" != gone ] || { echo 'ssh: connect to host gone port 22: No route to host' >&2; exit 255; }
 exec setsid --wait sh -c "$2"
 """
 
 
-class LaunchTest(TrainingTest):
+class LaunchedTest(TrainingTest):
     def setUp(self):
         super().setUp()
         self.ssh = self.folder / "ssh"
@@ -65,6 +72,8 @@ class LaunchTest(TrainingTest):
             self.assertLess(time.monotonic(), end, "nothing is trained")
             time.sleep(0.02)
 
+
+class LaunchTest(LaunchedTest):
     def test_trains_as_the_local_run(self):
         self.assert_trains_as_the_local_run(self.launch())
         self.assert_trains_as_the_local_run(self.launch("a:1,b:3", stages=4), stages=4)
@@ -176,6 +185,89 @@ class LaunchTest(TrainingTest):
             self.assertIn(complaint, result.stderr)
 
 
+class RestartsTest(LaunchedTest):
+    def launch_again(self, hosts="a,b", *flags, master=LOOPBACK):
+        to_first = ["--master", master] if master else []
+        return [CHIMERA, "launch", "--hosts", hosts, "--ssh", str(self.ssh), *to_first, "--max-restarts", "3", *flags, "--",
+                *self.training()[1:], "--checkpoint", "run", "--save-every", "1"]
+
+    def assert_goes_on_as_the_undisturbed_run(self, words, *also, **variables):
+        """The first checkpoint is that of step 1, where rank 0 dies. Returns what was said."""
+        result = self.run_words([*self.training(), *also])
+        self.assertEqual(result.returncode, 0, result.stderr)
+        expected = self.losses()
+        job = self.start_job([*words, *also], CHIMERA_FAULT="kill@after-rename:0:1", **variables)
+        _, said = job.communicate(timeout=PATIENCE)
+        self.assertEqual(job.returncode, 0, said)
+        self.assertIn("rank 0 was killed by signal 9 (Killed)", said)
+        self.assertIn("chimera: restart 1 of 3: goes on from run/step-00000001\n", said)
+        self.assertEqual(self.losses(), expected)
+        self.await_none()
+        return said
+
+    def test_a_killed_rank_begins_again_on_its_host(self):
+        said = self.assert_goes_on_as_the_undisturbed_run(self.launch_again())
+        self.assertNotIn("does not answer", said)
+
+    def test_a_spare_takes_the_place_of_the_first_host(self):
+        words = self.launch_again("127.0.0.1,b", "--spare", "gone,127.0.0.2:1", master=None)
+        said = self.assert_goes_on_as_the_undisturbed_run(words, FRAIL="127.0.0.1")
+        self.assertIn("chimera: host 127.0.0.1 does not answer (ssh: connect to host gone port 22: No route to host); "
+                      "127.0.0.2 takes its place\n", said)
+
+    def test_fewer_ranks_go_on_with_fewer_groups(self):
+        said = self.assert_goes_on_as_the_undisturbed_run(self.launch_again("a,b", "--nproc", "2"), "--data-parallel", "2",
+                                                          FRAIL="b")
+        self.assertIn("chimera: 2 of 4 ranks are left: goes on with --stages 2 --data-parallel 1 --micro-batches 8\n", said)
+
+    def test_fewer_ranks_go_on_with_fewer_stages(self):
+        said = self.assert_goes_on_as_the_undisturbed_run(self.launch_again("a:3,b"), "--stages=4", FRAIL="b")
+        self.assertIn("chimera: 3 of 4 ranks are left: goes on with --stages 2 --data-parallel 1 --micro-batches 4\n", said)
+
+    def test_ends_where_nothing_fits(self):
+        job = self.start_job(self.launch_again(), CHIMERA_FAULT="kill@after-rename:0:1", FRAIL="b")
+        _, said = job.communicate(timeout=PATIENCE)
+        self.assertEqual(job.returncode, 1, said)
+        self.assertIn("chimera: not restarted: 1 of 2 ranks are left, and no layout of so few has the same mini-batch "
+                      "(chimera: --stages must be even, not 1", said)
+        self.await_none()
+
+    def test_a_signal_ends_what_waits_for_hosts(self):
+        for number, code in ((signal.SIGTERM, 75), (signal.SIGINT, 130)):
+            job = self.start_job(self.launch_again(), CHIMERA_FAULT="kill@after-rename:0:1", FRAIL="b", HANGS="1")
+            asked = pathlib.Path(f"{self.ssh}.asked")
+            end = time.monotonic() + PATIENCE
+            while not asked.exists():
+                self.assertLess(time.monotonic(), end, "nobody is asked")
+                time.sleep(0.02)
+            job.send_signal(number)
+            _, said = job.communicate(timeout=PATIENCE)
+            self.assertEqual(job.returncode, code, said)
+            self.assertNotIn("not restarted", said)
+            self.await_none()
+            asked.unlink()
+            pathlib.Path(f"{self.ssh}.used").rmdir()
+            shutil.rmtree(self.folder / "run")
+
+    def test_wrong_usage_is_not_tried_again(self):
+        job = self.start_job([*self.launch_again(), "--stages", "4"])
+        _, said = job.communicate(timeout=PATIENCE)
+        self.assertEqual(job.returncode, 2, said)
+        self.assertNotIn("restart", said)
+
+    def test_refuses_what_cannot_go_on(self):
+        for words, complaint in ((["--max-restarts", "1", "--", "train"], "give `train` --checkpoint FOLDER"),
+                                 (["--max-restarts", "-1", "--", "train"], "--max-restarts"),
+                                 (["--spare", "c", "--", "train"], "give --hosts and --max-restarts too"),
+                                 (["--hosts", "a", "--spare", "b,a", "--max-restarts", "1", "--", "train", "--checkpoint=x"],
+                                  "--spare a: it is in --hosts"),
+                                 (["--hosts", "a", "--spare", "b:0", "--max-restarts", "1", "--", "train", "--checkpoint=x"],
+                                  "--spare: 'b:0' has no number of ranks")):
+            result = self.run_words([CHIMERA, "launch", *words])
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertIn(complaint, result.stderr)
+
+
 class SshdHosts(Hosts):
     """Hosts with a real sshd each, in which root may log in with a key that is made for them."""
 
@@ -214,6 +306,42 @@ class SshTest(TrainingTest):
             words = [*hosts.enter(0), CHIMERA, "launch", "--hosts", f"{hosts.address(0)},{hosts.address(1)}", "--nproc", "2",
                      "--ssh", hosts.ssh(), "--", *self.training(stages=4)[1:]]
             self.assert_trains_as_the_local_run(words, stages=4)
+
+
+    @takes_long
+    def test_a_spare_goes_on_for_a_host_whose_cable_is_cut(self):
+        with SshdHosts(3, self.folder) as hosts:
+            listed = f"{hosts.address(0)},{hosts.address(1)}"
+            words = [*hosts.enter(0), CHIMERA, "launch", "--hosts", listed, "--spare", hosts.address(2), "--nproc", "2",
+                     "--max-restarts", "1", "--ssh", hosts.ssh(), "--", *self.training(stages=4)[1:], "--steps", "1000000",
+                     "--checkpoint", str(self.folder / "run"), "--save-every", "1"]
+            job = subprocess.Popen(words, env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                   text=True)
+            self.addCleanup(job.kill)
+            self.await_steps(5)
+            hosts.ip("-n", hosts.switch, "link", "set", "port1", "down")
+            said = ""
+            while "goes on from" not in said:
+                line = job.stderr.readline()
+                self.assertTrue(line, said)
+                said += line
+            self.assertIn(f"host {hosts.address(1)} does not answer; {hosts.address(2)} takes its place\n", said)
+            self.await_steps(len(self.steps()) + 5)
+            job.send_signal(signal.SIGTERM)
+            job.communicate(timeout=PATIENCE)
+            self.assertEqual(job.returncode, 75)
+            self.assertEqual(self.steps(), list(range(1, len(self.steps()) + 1)))
+
+    def steps(self):
+        """Those that the metrics have, whole lines alone."""
+        text = self.metrics.read_text() if self.metrics.exists() else ""
+        return [json.loads(line)["step"] for line in text[:text.rfind("\n") + 1].splitlines()]
+
+    def await_steps(self, count):
+        end = time.monotonic() + PATIENCE
+        while len(self.steps()) < count:
+            self.assertLess(time.monotonic(), end, "nothing is trained")
+            time.sleep(0.02)
 
 
 class SbatchTest(TrainingTest):
