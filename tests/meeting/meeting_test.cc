@@ -2,8 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <array>
 #include <chrono>
@@ -12,6 +14,7 @@
 #include <optional>
 
 #include "meeting/address.h"
+#include "meeting/channel.h"
 #include "meeting/client.h"
 #include "meeting/request.h"
 #include "meeting/server.h"
@@ -64,6 +67,16 @@ TEST(MeetingTest, AWordOfOneIsReadByAnother) {
     static_cast<void>(one.ask({.kind = RequestKind::Set, .names = {"name"}, .value = value}));
     EXPECT_EQ(other.ask({.kind = RequestKind::Get, .names = {"name"}}).value, value) << host;
   }
+}
+
+TEST(MeetingTest, NoPartOfAMessageWaitsForTheOneBefore) {
+  FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const FileDescriptor same(::dup(socket.get()));
+  const Channel channel(std::move(socket));
+  int is_sent_at_once = 0;
+  socklen_t size = sizeof is_sent_at_once;
+  ASSERT_EQ(::getsockopt(same.get(), IPPROTO_TCP, TCP_NODELAY, &is_sent_at_once, &size), 0);
+  EXPECT_NE(is_sent_at_once, 0);
 }
 
 TEST(MeetingTest, AnswersAsC10dStoresDo) {
