@@ -53,13 +53,16 @@ struct Question {
 }  // namespace
 
 std::vector<std::optional<CommandReply>> ask(const std::vector<std::vector<std::string>>& commands,
-                                             std::chrono::milliseconds patience, const SignalInbox& signals) {
+                                             std::chrono::milliseconds patience, const SignalInbox& signals,
+                                             std::size_t enough) {
   const FileDescriptor nothing(check_system(::open("/dev/null", O_RDONLY | O_CLOEXEC), "open /dev/null"));
   std::vector<Question> questions;
   questions.reserve(commands.size());
   for (const auto& words : commands) questions.emplace_back(words, nothing);
   const auto deadline = Clock::now() + patience;
   const auto is_open = [](const Question& question) { return question.process.running(); };
+  const auto agrees = [](const Question& question) { return question.reply && question.reply->exit_code == 0; };
+  const auto needed = questions.begin() + static_cast<std::ptrdiff_t>(std::min(enough, questions.size()));
   while (std::ranges::any_of(questions, is_open) && Clock::now() < deadline) {
     std::vector<pollfd> watched = {{signals.fd(), POLLIN, 0}};
     for (const Question& question : questions) watched.push_back({question.process.pidfd(), POLLIN, 0});
@@ -67,7 +70,7 @@ std::vector<std::optional<CommandReply>> ask(const std::vector<std::vector<std::
     const int timeout = static_cast<int>(std::max<std::int64_t>(left.count(), 0));
     if (::poll(watched.data(), watched.size(), timeout) < 0 && errno != EINTR) check_system(-1, "watch commands");
     for (Question& question : questions) question.look();
-    if (watched.front().revents != 0) break;
+    if (watched.front().revents != 0 || std::all_of(questions.begin(), needed, agrees)) break;
   }
   std::vector<std::optional<CommandReply>> replies;
   for (Question& question : questions) replies.push_back(std::move(question.reply));

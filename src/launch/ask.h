@@ -2,6 +2,8 @@
 // Short commands whose answers are awaited for a limited time.
 
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,10 +21,11 @@ struct CommandReply {
 };
 
 /// Runs commands side by side, with nothing on their standard input; the first word of each is looked up in PATH. Those
-/// that still run after `patience` are killed and have no reply; so are all that still run when a signal comes, which
-/// stays in the inbox. Throws Error where the system refuses a process.
+/// that still run after `patience`, or once the first `enough` have all answered with 0, are killed and have no reply;
+/// so are those that run when a signal comes, which stays in the inbox. Throws Error where the system refuses a
+/// process.
 [[nodiscard]] std::vector<std::optional<CommandReply>> ask(const std::vector<std::vector<std::string>>& commands,
                                                            std::chrono::milliseconds patience,
-                                                           const SignalInbox& signals);
+                                                           const SignalInbox& signals, std::size_t enough = SIZE_MAX);
 
 }  // namespace chimera

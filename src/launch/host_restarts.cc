@@ -104,7 +104,7 @@ class HostRestarts {
     const Words names = places_.names();
     std::vector<Words> commands;
     for (const std::string& name : names) commands.push_back(job_.program_on(name, {"--version"}));
-    const auto replies = ask(commands, kAnswerWithin, signals_);
+    const auto replies = ask(commands, kAnswerWithin, signals_, job_.hosts.size());  // spares only where one is lost
     std::map<std::string, std::string> silent;
     for (std::size_t i = 0; i < names.size(); ++i) {
       if (!replies[i]) silent[names[i]] = "";

@@ -33,10 +33,10 @@ struct HostJob {
 
 /// Runs the job as run_on_hosts() does, and returns its exit code. Where the plan allows it, a job that has failed,
 /// other than with ExitCode::Usage, is started again. All hosts and spares are asked before whether they run the
-/// program, and have 10 s to answer. HostPlaces says who is on. Where ranks are missing, the job goes on with the first
-/// of smaller_layouts() that the program accepts in a dry run on the first host; where none is, it ends with
-/// ExitCode::No. Lines on standard error say what is done. A signal that comes between two starts ends the job as
-/// wait_between_starts() says; one that asks it to save as it fails, too.
+/// program, and have 10 s to answer; nobody waits for spares where all hosts do. HostPlaces says who is on. Where ranks
+/// are missing, the job goes on with the first of smaller_layouts() that the program accepts in a dry run on the first
+/// host; where none is, it ends with ExitCode::No. Lines on standard error say what is done. A signal that comes
+/// between two starts ends the job as wait_between_starts() says; one that asks it to save as it fails, too.
 ///
 /// Call it from the main thread, with no other thread running that takes signals. Throws Error where the system refuses
 /// a process; those already started are ended then.

@@ -36,6 +36,15 @@ TEST(AskTest, WhoDoesNotAnswerInTimeIsKilled) {
             (std::vector<std::optional<CommandReply>>(2)));
 }
 
+TEST(AskTest, NobodyElseIsAwaitedOnceThoseThatAreNeededAgree) {
+  const SignalInbox signals;
+  const auto replies = ask({shell("exit 0"), shell("exit 0"), {"sleep", "1000"}}, std::chrono::minutes(10), signals, 2);
+  EXPECT_EQ(replies[1]->exit_code, 0);
+  EXPECT_EQ(replies[2], std::nullopt);
+  const auto others = ask({shell("exit 1"), shell("echo here")}, std::chrono::minutes(10), signals, 1);
+  EXPECT_EQ(others[1]->output, "here\n") << "the first has not agreed";
+}
+
 TEST(AskTest, ASignalEndsTheQuestionsAndStays) {
   SignalInbox signals;
   EXPECT_FALSE(signals.waiting());
