@@ -79,6 +79,7 @@ set(torch_suites
   SafetensorsTest
   SamplingTest
   SaveIntervalTest
+  SaveRetriesTest
   SerialPairsTest
   SettlementTest
   ShardedOptimizerTest

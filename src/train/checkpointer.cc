@@ -80,11 +80,12 @@ std::span<double> Checkpointer::sums() {
   const Outcome outcome = outcome_;
   const bool has_ended = outcome != Outcome::None && (phase_ == Phase::Writing || is_first);
   const double every = job_.options.checkpoint.every.seconds;
-  const auto since = std::chrono::steady_clock::now() - last_save_;
-  const bool is_time = is_first && every > 0 && std::chrono::duration<double>(since).count() >= every;
+  const auto now = std::chrono::steady_clock::now();
+  const bool is_time = is_first && every > 0 && std::chrono::duration<double>(now - last_save_).count() >= every;
+  const bool is_retry = is_first && phase_ == Phase::Idle && retries_.is_due(now);
   const std::uint64_t requests = save_requests();
   sums_.fill(0);
-  if (is_time || std::exchange(seen_requests_, requests) != requests) sums_[kWanted] = 1;
+  if (is_time || is_retry || std::exchange(seen_requests_, requests) != requests) sums_[kWanted] = 1;
   sums_[kStop] = stop_requested() ? 1 : 0;
   if (phase_ != Phase::Idle && has_ended) {
     sums_[phase_ == Phase::Writing ? kWritten : kCommitted] = 1;
@@ -172,7 +173,12 @@ void Checkpointer::advance() {
     if (rank_ == RankId(0)) start([this] { commit_parts(); });
   } else if (phase_ == Phase::Committing && sums_[kCommitted] > 0) {
     phase_ = Phase::Idle;
-    if (!failed_ && sums_[kFailed] == 0) saved_ = saving_;
+    if (failed_ || sums_[kFailed] > 0) {
+      retries_.note_failure(std::chrono::steady_clock::now());
+    } else {
+      saved_ = saving_;
+      retries_.note_success();
+    }
   }
 }
 

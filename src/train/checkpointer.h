@@ -20,13 +20,14 @@
 #include "train/checkpoint_part.h"
 #include "train/job.h"
 #include "train/metrics.h"
+#include "train/save_retries.h"
 #include "transport/transport.h"
 
 namespace chimera {
 
 /// Saves the checkpoints of one rank's run, by Job::options.checkpoint. Used by the rank's thread; job, transport and
-/// disk are borrowed. A save that fails is told on messages(), and the next one is tried all the same. There is never
-/// more than one under way: one that is due meanwhile begins when it is done.
+/// disk are borrowed. A save that fails is told on messages(), and tried again (SaveRetries) with what weights are
+/// then. There is never more than one under way: one that is due meanwhile begins when it is done.
 class Checkpointer {
  public:
   /// Makes the folder, on rank 0, and removes what a run that was killed left in it. Throws ConfigError where the
@@ -90,6 +91,7 @@ class Checkpointer {
   std::int64_t saved_ = 0;           // the newest one committed
   StepMetrics saved_metrics_;        // of the step that is being saved
   std::chrono::steady_clock::time_point last_save_ = std::chrono::steady_clock::now();
+  SaveRetries retries_;  // on rank 0
   std::array<double, kNumSums> sums_{};
   std::mutex mutex_;
   std::condition_variable_any begun_;
