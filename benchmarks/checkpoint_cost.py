@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """What saving costs: the same training with a checkpoint every 20 steps and without, in rounds that take turns.
 
-  benchmarks/checkpoint_cost.py [--model gpt2-mini] [--steps 100] [--rounds 5] [--folder /var/tmp]
+  benchmarks/checkpoint_cost.py [--model gpt2-mini] [--steps 100] [--rounds 5] [--folder /var/tmp] [--slow SECONDS]
 
 Times are those at which lines of --metrics arrive, through a pipe. `s/step` is the time from the first line to the last one over
-their number, `longest` the longest time between two lines, in mean steps: 2 means that a step was delayed by one."""
+their number, `longest` the longest time between two lines, in mean steps: 2 means that a step was delayed by one.
+
+--slow has each fsync() take so much longer, as where a disk is slow (build/tests/multiprocess/libslow_disk.so)."""
 import argparse
 import os
 import statistics
@@ -17,6 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 EVERY = 20  # steps
+SLOW_DISK = ROOT / "build/tests/multiprocess/libslow_disk.so"
 
 
 def arrivals(pipe, times):
@@ -37,7 +40,8 @@ def train(options, folder, saves):
                    str(options.steps), "--stages", "2", "--micro-batches", "4", "--metrics", pipe]
         if saves:
             command += ["--checkpoint", Path(scratch, "run"), "--save-every", str(EVERY)]
-        subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+        slow = {"LD_PRELOAD": str(SLOW_DISK), "SLOW_DISK_SECONDS": str(options.slow)} if options.slow > 0 else {}
+        subprocess.run(command, env=os.environ | slow, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
         reader.join()
     steps = [later - earlier for earlier, later in zip(times[1:], times[2:])]  # the first one touches all memory
     return statistics.mean(steps), max(steps) / statistics.mean(steps)
@@ -50,6 +54,7 @@ def main():
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--folder", default="/var/tmp", help="on the disk that is to be measured")
+    parser.add_argument("--slow", type=float, default=0)
     options = parser.parse_args()
     results = {False: [], True: []}
     for round_ in range(options.rounds):

@@ -1,4 +1,4 @@
-// Disks that fail or are full while a run saves and writes its metrics: it goes on, and so do its files.
+// Disks that fail, are full or slow while a run saves and writes its metrics: it goes on, and so do its files.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,8 +18,14 @@ using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::Contains;
 using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::EndsWith;
+using ::testing::Gt;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Lt;
+using ::testing::Not;
+using ::testing::SizeIs;
 
 /// A small file system in memory, for this process and those that it starts, while it lives.
 class SmallFileSystem {
@@ -35,11 +41,38 @@ class SmallFileSystem {
     if (stands_) ::umount2(path_.c_str(), MNT_DETACH);
   }
   [[nodiscard]] bool stands() const { return stands_; }
+  /// Until then no file of it may be written. The system refuses that while one is open for writing: returns whether it
+  /// did.
+  [[nodiscard]] bool is_made_read_only() const { return remount(MS_RDONLY) == 0; }
+  void make_writable() const { ASSERT_EQ(remount(0), 0); }
 
  private:
+  [[nodiscard]] int remount(unsigned long flags) const {
+    return ::mount("none", path_.c_str(), "tmpfs", MS_REMOUNT | flags, "size=24m");
+  }
+
   std::string path_;
   bool stands_ = false;
 };
+
+/// A run on two ranks that saves in the folder `run` of the disk.
+Arguments saving_training(const Scratch& scratch, const std::string& steps, const std::string& save_every,
+                          const std::string& metrics = "metrics.jsonl") {
+  return small_training(scratch, metrics) +
+         Arguments{"--model",         "gpt2-tiny", "--stages",     "2",        "--steps",      steps,
+                   "--keep",          "1",         "--save-every", save_every, "--checkpoint", scratch.path("disk/run"),
+                   "--flight-record", "none"};
+}
+
+/// Steps of the checkpoints that are there.
+std::vector<int> saved_steps(const Scratch& scratch) {
+  std::vector<int> steps;
+  for (const auto& entry : std::filesystem::directory_iterator(scratch.path("disk/run"))) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with("step-") && !name.ends_with(".tmp")) steps.push_back(std::stoi(name.substr(5)));
+  }
+  return steps;
+}
 
 TEST(DiskTest, AFullOneEndsNothingAndFilesGoOnWhenThereIsRoom) {
   const Scratch scratch;
@@ -47,9 +80,7 @@ TEST(DiskTest, AFullOneEndsNothingAndFilesGoOnWhenThereIsRoom) {
   if (!disk.stands()) GTEST_SKIP() << "needs the right to mount a file system";
   const std::string filler = scratch.path("disk/filler");
   std::ofstream(filler) << std::string(22 << 20, 'x');
-  ProgramRun run(small_training(scratch, "disk/metrics.jsonl") +
-                 Arguments{"--model", "gpt2-tiny", "--stages", "2", "--steps", "60", "--checkpoint",
-                           scratch.path("disk/run"), "--save-every", "2", "--keep", "1", "--flight-record", "none"});
+  ProgramRun run(saving_training(scratch, "60", "2", "disk/metrics.jsonl"));
   run.await_message("is not saved");
   std::filesystem::remove(filler);
   const ProgramResult result = run.wait();
@@ -59,6 +90,52 @@ TEST(DiskTest, AFullOneEndsNothingAndFilesGoOnWhenThereIsRoom) {
   EXPECT_THAT(complaints(result), Each(AnyOf(unsaved, HasSubstr("--metrics"))));
   EXPECT_EQ(read_metrics(scratch.path("disk/metrics.jsonl")).size(), 60U);
   EXPECT_EQ(run_program({"checkpoint", "verify", scratch.path("disk/run/step-00000060")}).exit_code, 0);
+}
+
+TEST(DiskTest, AReadOnlyOneEndsNothing) {
+  const Scratch scratch;
+  const SmallFileSystem disk(scratch.path("disk"));
+  if (!disk.stands()) GTEST_SKIP() << "needs the right to mount a file system";
+  ProgramRun run(saving_training(scratch, "100000", "20"));
+  run.await_message("step 1/");
+  while (saved_steps(scratch).empty()) run.watch_for(std::chrono::milliseconds(1));
+  while (!disk.is_made_read_only()) run.watch_for(std::chrono::milliseconds(1));
+  run.await_message("is not saved");
+  EXPECT_THAT(saved_steps(scratch), Not(IsEmpty()));
+  disk.make_writable();
+  run.send(run.process(), SIGTERM);
+  const ProgramResult result = run.wait();
+  EXPECT_EQ(result.exit_code, 75) << result.messages;
+  EXPECT_THAT(result.messages, HasSubstr("Read-only file system); training goes on"));
+  EXPECT_EQ(run_program({"checkpoint", "verify", scratch.path("disk/run")}).exit_code, 0);
+}
+
+TEST(DiskTest, ASaveThatFailedIsTriedAgainBeforeTheNextIsDue) {
+  const Scratch scratch;
+  const SmallFileSystem disk(scratch.path("disk"));
+  if (!disk.stands()) GTEST_SKIP() << "needs the right to mount a file system";
+  const std::string filler = scratch.path("disk/filler");
+  std::ofstream(filler) << std::string(23 << 20, 'x');
+  ProgramRun run(saving_training(scratch, "100000", "150"));
+  run.await_message("is not saved");
+  std::filesystem::remove(filler);
+  while (saved_steps(scratch).empty()) run.watch_for(std::chrono::milliseconds(1));
+  EXPECT_THAT(saved_steps(scratch), ElementsAre(AllOf(Gt(150), Lt(300))));
+  run.send(run.process(), SIGTERM);
+  EXPECT_EQ(run.wait().exit_code, 75);
+}
+
+TEST(DiskTest, ASlowOneHoldsUpNoStep) {
+  const Scratch scratch;
+  std::filesystem::create_directory(scratch.path("disk"));
+  const Arguments arguments = saving_training(scratch, "200", "2") + Arguments{"--keep-every", "1"};
+  ProgramRun run(arguments, {.environment = {"LD_PRELOAD=" CHIMERA_SLOW_DISK, "SLOW_DISK_SECONDS=0.1"}});
+  const ProgramResult result = run.wait();
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_THAT(complaints(result), IsEmpty());
+  // A save syncs its files one after the other, for longer than some steps: were these held up, all 100 would be there.
+  EXPECT_THAT(saved_steps(scratch), AllOf(Contains(200), SizeIs(Lt(67))));
+  EXPECT_EQ(run_program({"checkpoint", "verify", scratch.path("disk/run")}).exit_code, 0);
 }
 
 TEST(DiskTest, DataThatVanishesIsNamed) {
