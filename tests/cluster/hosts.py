@@ -1,0 +1,105 @@
+"""Hosts that are network namespaces on one bridge, and processes of their own. Namespaces are what root may make."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import time
+
+PATIENCE = 60
+
+
+def has(*programs):
+    return all(shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin:/sbin") for program in programs)
+
+
+def namespaces_work():
+    """Whether hosts can be made: containers often may not."""
+    if os.geteuid() != 0 or not has("ip", "nsenter"):
+        return False
+    hosts = Hosts(1)
+    try:
+        with hosts:
+            return True
+    except subprocess.CalledProcessError:
+        hosts.__exit__()
+        return False
+
+
+class OwnProcesses:
+    """Processes that see each other alone, as those of a host do; `enter` runs a command among them."""
+
+    def __init__(self, enter):
+        words = [*enter, "unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sleep", "infinity"]
+        self.holder = subprocess.Popen(words)
+        children = pathlib.Path(f"/proc/{self.holder.pid}/task/{self.holder.pid}/children")
+        end = time.monotonic() + PATIENCE
+        first = []
+        while not first or pathlib.Path(f"/proc/{first[0]}/cmdline").read_bytes() != b"sleep\0infinity\0":
+            if time.monotonic() > end:
+                raise TimeoutError("no processes of its own")
+            time.sleep(0.01)
+            first = children.read_text().split()
+        spaces = f"/proc/{first[0]}/ns"
+        self.enter = [*enter, "nsenter", f"--pid={spaces}/pid", f"--mount={spaces}/mnt"]
+
+    def end(self):
+        self.holder.kill()
+        self.holder.wait()
+
+
+class Hosts:
+    """Network namespaces on one bridge: 10.77.0.1, 10.77.0.2, ..."""
+
+    def __init__(self, count):
+        prefix = f"ch{os.getpid()}"
+        self.switch = f"{prefix}sw"
+        self.names = [f"{prefix}h{index}" for index in range(count)]
+
+    def __enter__(self):
+        self.ip("netns", "add", self.switch)
+        self.ip("-n", self.switch, "link", "add", "br0", "type", "bridge")
+        self.ip("-n", self.switch, "link", "set", "br0", "up")
+        for index, name in enumerate(self.names):
+            self.ip("netns", "add", name)
+            self.ip("-n", name, "link", "set", "lo", "up")
+            self.ip("-n", name, "link", "add", "eth0", "type", "veth", "peer", "name", f"port{index}", "netns", self.switch)
+            self.ip("-n", self.switch, "link", "set", f"port{index}", "master", "br0", "up")
+            self.ip("-n", name, "addr", "add", f"{self.address(index)}/24", "dev", "eth0")
+            self.ip("-n", name, "link", "set", "eth0", "up")
+        return self
+
+    @staticmethod
+    def address(index):
+        return f"10.77.0.{index + 1}"
+
+    def enter(self, index):
+        return ["nsenter", f"--net=/run/netns/{self.names[index]}"]
+
+    def throttle(self, rate):
+        """Lets no more leave each host, such as 100mbit."""
+        for name in self.names:
+            self.run(["tc", "-n", name, "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", rate, "burst", "256kb", "latency",
+                      "400ms"])
+
+    def sent_bytes(self, index):
+        """That have left the host."""
+        table = subprocess.run([*self.enter(index), "cat", "/proc/self/net/dev"], check=True, capture_output=True, text=True)
+        return next(int(line.split(":")[1].split()[8]) for line in table.stdout.splitlines() if "eth0:" in line)
+
+    def listeners(self, index):
+        """Addresses that somebody listens at."""
+        table = subprocess.run([*self.enter(index), "cat", "/proc/net/tcp", "/proc/net/tcp6"], capture_output=True, text=True)
+        rows = [line.split() for line in table.stdout.splitlines()]
+        return {row[1].split(":")[0] for row in rows if len(row) > 3 and row[3] == "0A"}
+
+    def ip(self, *words):
+        self.run(["ip", *words])
+
+    @staticmethod
+    def run(words):
+        subprocess.run(words, check=True, capture_output=True)
+
+    def __exit__(self, *_):
+        for name in [*self.names, self.switch]:
+            subprocess.run(["ip", "netns", "del", name], capture_output=True)
