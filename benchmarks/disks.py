@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""What a run does whose disk fails again and again.
+
+  benchmarks/disks.py [--failures 100] [--seed 1] [--program build/chimera]
+
+gpt2-tiny on four ranks saves after every tenth step on a small file system in memory (needs what root may do). Again and again that
+file system is filled, or made read-only, until a save has failed. Then the checkpoint before it must be whole, and once there
+is room again a later one must come, without a word to the run. After the last one every step must have the parameters of a run that
+nothing has disturbed. Exits with 1 where anything was not as it must be."""
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from faulted import Run, campaign_parser, describe, failures, own_text, require, require_undisturbed
+
+SIZE = 24 << 20  # bytes of the file system
+
+
+class Disk:
+    """In a mount namespace of this process and those that it starts."""
+
+    def __init__(self, path):
+        self.path = path
+        path.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "none", path], check=True)
+
+    def close(self):
+        subprocess.run(["umount", "--lazy", self.path], check=True)
+
+    def remount(self, how):
+        return subprocess.run(["mount", "-o", f"remount,{how}", self.path], capture_output=True).returncode == 0
+
+    def fill(self):
+        with open(self.path / "filler", "wb", buffering=0) as filler:
+            try:
+                while True:
+                    filler.write(bytes(1 << 16))
+            except OSError:
+                pass
+
+    def spoil(self, kind):
+        if kind == "full":
+            self.fill()
+        else:
+            while not self.remount("ro"):  # the system refuses it while a file is open for writing
+                time.sleep(0.001)
+
+    def mend(self, kind):
+        if kind == "full":
+            (self.path / "filler").unlink()
+        else:
+            require(self.remount("rw"), "the file system cannot be mended")
+
+
+def checkpoints(folder):
+    return sorted(int(path.parent.name[5:]) for path in folder.glob("step-*[0-9]/manifest.json"))
+
+
+def fail(options, run, disk, kind):
+    """One failure from its beginning to the next checkpoint. Returns the seconds from the end of the failure until then."""
+    said = run.messages().count("is not saved")
+    disk.spoil(kind)
+    newest = run.newest()
+    while run.messages().count("is not saved") == said and run.process.poll() is None:
+        time.sleep(0.005)
+    require(run.await_step_after(max(newest, run.newest())), f"{kind}: no steps any more: {run.messages()[-500:]}")
+    kept = checkpoints(disk.path / "run")
+    verified = subprocess.run([options.program, "checkpoint", "verify", disk.path / "run"], capture_output=True)
+    require(verified.returncode == 0, f"{kind}: the checkpoint before it is not whole: {verified.stderr.decode()}")
+    start = time.monotonic()
+    disk.mend(kind)
+    while max(checkpoints(disk.path / "run")) <= max(kept) and time.monotonic() < start + 120:
+        time.sleep(0.005)
+    require(max(checkpoints(disk.path / "run")) > max(kept), f"{kind}: no checkpoint after it: {run.messages()[-500:]}")
+    return time.monotonic() - start
+
+
+def campaign(options, chance, folder):
+    disk = Disk(folder / "disk")
+    try:
+        flags = ["--checkpoint", str(disk.path / "run"), "--save-every", "10", "--keep", "2", "--flight-record", "none"]
+        run = Run(options, folder, 1_000_000, flags)
+        run.start()
+        while not checkpoints(disk.path / "run"):
+            time.sleep(0.01)
+        kinds = [chance.choice(["full", "read-only"]) for _ in range(options.failures)]
+        seconds = [fail(options, run, disk, kind) for kind in kinds]
+        run.process.send_signal(signal.SIGTERM)
+        require(run.end() == 75, f"the run did not save at its end: {run.messages()[-500:]}")
+        run.close()
+        describe(f"{len(kinds)} failures ({kinds.count('full')} x full, {kinds.count('read-only')} x read-only), from there being "
+                 "room to the next checkpoint", seconds)
+        print(f"{run.messages().count('is not saved')} lines said that a checkpoint is not saved")
+        require_undisturbed(run, "in the end", folder)
+    finally:
+        disk.close()
+
+
+def main():
+    parser = campaign_parser(__doc__)
+    parser.add_argument("--failures", type=int, default=100)
+    options = parser.parse_args()
+    if not os.environ.get("CHIMERA_OWN_MOUNTS"):  # this program once more, where mounts are its own
+        own = os.environ | {"CHIMERA_OWN_MOUNTS": "1"}
+        os.execvpe("unshare", ["unshare", "--mount", sys.executable, *sys.argv], own)
+    with own_text(options), tempfile.TemporaryDirectory() as folder:
+        campaign(options, random.Random(options.seed), Path(folder))
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
