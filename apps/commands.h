@@ -41,9 +41,14 @@ inline constexpr CommandName kGenerate{"generate", "Let a model continue texts"}
 inline constexpr const char* kReference = "reference";
 inline constexpr std::array kTrainingCommands{kTrain, kProfile, kBench, kExport, kEvaluate, kGenerate};
 
-/// Whether the words are `profile` with the flag that makes it one of two ranks.
+/// Has `profile` measure, as one of two ranks, the links between their hosts, and print these alone (profile_hosts.h).
+inline constexpr const char* kLinksFlag = "--links";
+
+/// Whether the words are `profile` with a flag that makes it one of two ranks.
 [[nodiscard]] inline bool measures_between_hosts(const std::vector<std::string>& words) {
-  const auto is_flag = [](const std::string& word) { return word == "--between" || word.starts_with("--between="); };
+  const auto is_flag = [](const std::string& word) {
+    return word == kLinksFlag || word == "--between" || word.starts_with("--between=");
+  };
   return !words.empty() && words.front() == kProfile.name && std::ranges::any_of(words, is_flag);
 }
 

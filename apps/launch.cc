@@ -2,15 +2,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <optional>
-#include <sstream>
 
 #include "checkpoint/find.h"
 #include "commands.h"
 #include "core/error.h"
 #include "help.h"
+#include "host_flags.h"
 #include "launch/environment.h"
 #include "launch/host_restarts.h"
 #include "launch/launcher.h"
@@ -25,13 +24,10 @@ namespace {
 using Words = std::vector<std::string>;
 
 struct Options {
-  std::string hosts;
+  HostFlags on;
   std::string spares;
   std::int64_t ranks = 1;
   std::int64_t max_restarts = 0;
-  std::string ssh = "ssh -o BatchMode=yes";
-  std::string program = own_executable();
-  std::string master;
   std::int64_t port = 0;
   Words variables;
   bool dry_run = false;
@@ -58,20 +54,15 @@ std::optional<std::string> value_of(const std::string& flag, const Words& words)
 /// Without USER@.
 std::string name_of(const std::string& host) { return host.substr(host.find('@') + 1); }
 
-Words split(const std::string& text) {
-  std::istringstream words(text);
-  return {std::istream_iterator<std::string>(words), {}};
-}
-
 /// Without --hosts all ranks are on this machine.
 std::vector<HostRanks> hosts_of(const Options& options) {
-  return parse_hosts(options.hosts.empty() ? "localhost" : options.hosts, static_cast<int>(options.ranks));
+  return parse_hosts(options.on.hosts.empty() ? "localhost" : options.on.hosts, static_cast<int>(options.ranks));
 }
 
 /// A spare without a number has as many ranks as it is wanted to.
 std::vector<HostRanks> spares_of(const Options& options) {
   if (options.spares.empty()) return {};
-  if (options.hosts.empty() || options.max_restarts == 0) {
+  if (options.on.hosts.empty() || options.max_restarts == 0) {
     throw ConfigError("--spare takes the place of a lost host; give --hosts and --max-restarts too");
   }
   const std::vector<HostRanks> hosts = hosts_of(options);
@@ -91,24 +82,11 @@ Words variables_of(const Options& options, const std::vector<HostRanks>& hosts) 
     variables.push_back(*own == '\0' ? each : fmt::format("{}={}", each, own));
   }
   const bool is_first = hosts.front().host == hosts_of(options).front().host;  // whose address --master is
-  const std::string master = options.hosts.empty() ? "127.0.0.1" : name_of(hosts.front().host);
-  const bool is_given = is_first && !options.master.empty();
-  variables.push_back(fmt::format("{}={}", kMasterAddressVariable, is_given ? options.master : master));
+  const std::string master = options.on.hosts.empty() ? "127.0.0.1" : name_of(hosts.front().host);
+  const bool is_given = is_first && !options.on.master.empty();
+  variables.push_back(fmt::format("{}={}", kMasterAddressVariable, is_given ? options.on.master : master));
   variables.push_back(fmt::format("{}={}", kMasterPortVariable, options.port > 0 ? options.port : any_port()));
   return variables;
-}
-
-/// What is run on this machine to run the program on a host, in this folder.
-Words program_on(const Options& options, const std::string& host, const Words& arguments) {
-  const std::string folder = std::filesystem::current_path().string();
-  Words program = arguments;
-  program.insert(program.begin(), options.program);
-  const std::string command = fmt::format("cd {} && exec {}", shell_words({folder}), shell_words(program));
-  if (options.hosts.empty()) return {"/bin/sh", "-c", command};
-  Words words = split(options.ssh);
-  if (words.empty()) throw ConfigError("--ssh has no words; expected a command such as 'ssh -p 2222'");
-  words.insert(words.end(), {host, command});
-  return words;
 }
 
 bool trains(const Options& options) { return !options.command.empty() && options.command.front() == kTrain.name; }
@@ -132,7 +110,7 @@ std::vector<HostCommand> host_commands(const Options& options, const std::vector
   const Words variables = variables_of(options, hosts);
   std::vector<HostCommand> commands;
   for (const HostRanks& ranks : hosts) {
-    commands.push_back({.words = program_on(options, ranks.host, {"launch", "--part"}),
+    commands.push_back({.words = program_on(options.on, ranks.host, {"launch", "--part"}),
                         .order = {.ranks = ranks,
                                   .world_size = hosts.back().first + hosts.back().count,
                                   .arguments = arguments,
@@ -175,29 +153,18 @@ int start(const Options& options) {
        .spares = spares_of(options),
        .arguments = options.command,
        .start = commands_for,
-       .program_on = [&](const std::string& host, const Words& words) { return program_on(options, host, words); },
+       .program_on = [&](const std::string& host, const Words& words) { return program_on(options.on, host, words); },
        .most_restarts = static_cast<int>(options.max_restarts),
        .resume = [&] { return resume_of(options); }});
 }
 
 void add_flags(CLI::App& command, Options& options) {
   begin_group(command, heading::kRunning);
-  command
-      .add_option("--hosts", options.hosts,
-                  "hosts and how many ranks each has, as in a:4,b:2, in the order of ranks; ssh names them "
-                  "(default: this machine, without ssh)")
-      ->type_name("HOSTS");
+  add_hosts(command, options.on,
+            "hosts and how many ranks each has, as in a:4,b:2, in the order of ranks; ssh names them "
+            "(default: this machine, without ssh)");
   add_count(command, "--nproc", options.ranks, "ranks of a host that has no number of its own (default 1)");
-  command
-      .add_option("--ssh", options.ssh,
-                  "command that runs another one on a host; the host and the command are added "
-                  "to it (default 'ssh -o BatchMode=yes')")
-      ->type_name("COMMAND");
-  add_path(command, "--program", options.program, "chimera on the hosts (default: the path of this one)");
-  command
-      .add_option("--master", options.master,
-                  "name or address of the first host as the others know it (default: as in --hosts)")
-      ->type_name("HOST");
+  add_ways_to_hosts(command, options.on);
   add_count(command, "--port", options.port, "TCP port of the first host where the ranks meet (default: any)");
   add_count(command, "--max-restarts", options.max_restarts,
             "how often a job that has failed is started again, from its newest checkpoint: on the hosts that answer, "

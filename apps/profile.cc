@@ -12,11 +12,13 @@
 #include "core/freed_memory.h"
 #include "core/output_file.h"
 #include "help.h"
+#include "host_flags.h"
 #include "launch/launcher.h"
 #include "model_flags.h"
 #include "options.h"
 #include "plan/merge_machines.h"
 #include "profile/profiler.h"
+#include "profile_hosts.h"
 #include "transport/gloo/gloo_transport.h"
 
 namespace chimera::apps {
@@ -26,6 +28,8 @@ struct Flags {
   ProfileOptions options;
   std::vector<std::string> merged;  // --merge
   std::string between;              // profile that gets the links between two hosts; empty: they are not measured
+  bool links = false;               // the same, and nothing else is printed; for profile_hosts()
+  HostFlags on;                     // hosts to measure from here; none: this machine
   std::string interface;
   std::string name;
   std::string output;
@@ -73,7 +77,8 @@ int measure_between(const Flags& flags, const Invocation& invocation) {
         "-- profile --between here.json --output cluster.json`");
   }
   const int self = invocation.place->rank;
-  const MachineProfile machine = self == 0 ? read_machine(flags.between) : MachineProfile{};
+  const bool has_profile = self == 0 && !flags.between.empty();
+  const MachineProfile machine = has_profile ? read_machine(flags.between) : MachineProfile{};
   if (self == 0 && !flags.output.empty()) require_writable_whole(flags.output);
   at::set_num_threads(1);
   RankEnvironment rank = join_place(*invocation.place);
@@ -81,20 +86,34 @@ int measure_between(const Flags& flags, const Invocation& invocation) {
   const auto transport = connect_gloo(
       {.rank = self, .world_size = kHosts, .meeting = rank.meeting, .groups = profile_groups(), .share_memory = false});
   const LinkSamples links = measure_between_hosts(*transport, self, kShareOfSeconds * flags.options.seconds);
-  if (self == 0) {
-    MachineProfile whole = with_links_between(machine, links);
+  if (self == 0 && flags.links) {
+    write_output("", to_json(fit_links(links)));
+  } else if (self == 0) {
+    MachineProfile whole = with_links_between(machine, fit_links(links));
     if (!flags.name.empty()) whole.name = flags.name;
     print(flags, whole, to_text(links));
   }
   return static_cast<int>(ExitCode::Success);
 }
 
+/// Several hosts, from here.
+int measure_hosts(const Flags& flags) {
+  if (!flags.output.empty()) require_writable_whole(flags.output);
+  MachineProfile machine = profile_hosts(flags.on, flags.options, flags.interface);
+  if (!flags.name.empty()) machine.name = flags.name;
+  const NodeLinks links{machine.point_to_point.between_nodes, machine.all_reduce.between_nodes, ""};
+  print(flags, machine,
+        fmt::format("{}: {} layers; between nodes:\n{}", machine.name, machine.layers.size(), to_text(links)));
+  return static_cast<int>(ExitCode::Success);
+}
+
 int run(const Flags& flags, const Invocation& invocation) {
   if (invocation.rank) return measure_as_rank(flags, *invocation.rank);
-  if (!flags.between.empty() && !flags.merged.empty())
-    throw ConfigError("--between measures and --merge does not; leave out one");
-  if (!flags.between.empty()) return measure_between(flags, invocation);
-  if (!flags.interface.empty()) throw ConfigError("--interface belongs to --between");
+  const int ways = (flags.on.hosts.empty() ? 0 : 1) + (flags.between.empty() ? 0 : 1) + (flags.merged.empty() ? 0 : 1);
+  if (ways > 1) throw ConfigError("--hosts, --between and --merge are three ways to a profile; give one of them");
+  if (flags.links || !flags.between.empty()) return measure_between(flags, invocation);
+  if (!flags.on.hosts.empty()) return measure_hosts(flags);
+  if (!flags.interface.empty()) throw ConfigError("--interface belongs to --hosts or --between");
   if (!flags.merged.empty()) {
     merge(flags);
     return static_cast<int>(ExitCode::Success);
@@ -133,8 +152,14 @@ void add_flags(CLI::App& command, Flags& flags) {
   command
       .add_option(
           "--interface", flags.interface,
-          "network interface that --between measures, such as eth0 (default: the one that leads to the first host)")
+          "network interface that --hosts and --between measure, such as eth0 (default: the one that leads to the "
+          "first host)")
       ->type_name("NAME");
+  add_hosts(command, flags.on,
+            "hosts that measure themselves, at the same time, and then the links between the first two, as in a,b,c; "
+            "ssh names them (default: this machine)");
+  add_ways_to_hosts(command, flags.on);
+  command.add_flag(kLinksFlag, flags.links)->group("");
   command.add_option("--name", flags.name, "name of the machine in the profile (default: its host name)")
       ->type_name("TEXT");
   begin_group(command, heading::kOutput);
@@ -151,6 +176,7 @@ void add_profile(CLI::App& program, const Invocation& invocation, int& exit_code
       "  chimera profile --output here.json\n"
       "  chimera profile --model gpt2 --micro-batch-sizes 1,2 --sequence 256 --output here.json\n"
       "  chimera profile --merge node-a.json node-b.json --output both.json\n"
+      "  chimera profile --hosts a,b --output cluster.json\n"
       "  chimera launch --hosts a,b -- profile --between here.json --output cluster.json\n"
       "\nThe command takes about a minute, in which nothing else should run. It starts as many processes as can "
       "compute at once (cores / --threads) and two more, and measures in all of them at the same time, in rounds, as "
@@ -162,8 +188,9 @@ void add_profile(CLI::App& program, const Invocation& invocation, int& exit_code
       "ops and "
       "steps. The profile has medians, and lower quartiles for links. With --threads 1 the times of layers are CPU "
       "times, which do not grow when other programs take their turns. docs/machine_profile.md explains every field.\n"
-      "\nA profile of one machine assumes that links between nodes are as fast as those within one. --between, started "
-      "on two nodes, measures them, over sockets; a plan for more workers than a node has cores for then knows both.");
+      "\nA profile of one machine assumes that links between nodes are as fast as those within one. --hosts has each "
+      "of several measure itself, and two of them the links between them, over sockets; --between, started on two "
+      "nodes, measures these links alone. A plan for more workers than a node has cores for then knows both kinds.");
   auto flags = std::make_shared<Flags>();
   add_flags(*command, *flags);
   command->callback([flags, &invocation, &exit_code] {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 
 #include "core/error.h"
 #include "core/memory_file.h"
@@ -51,6 +52,13 @@ struct Question {
 };
 
 }  // namespace
+
+std::string last_line(std::string errors) {
+  constexpr std::string_view kName = "chimera: ";
+  while (!errors.empty() && (errors.back() == '\n' || errors.back() == '\r')) errors.pop_back();
+  errors.erase(0, errors.rfind('\n') + 1);
+  return errors.starts_with(kName) ? errors.substr(kName.size()) : errors;
+}
 
 std::vector<std::optional<CommandReply>> ask(const std::vector<std::vector<std::string>>& commands,
                                              std::chrono::milliseconds patience, const SignalInbox& signals,

@@ -20,6 +20,9 @@ struct CommandReply {
   friend bool operator==(const CommandReply&, const CommandReply&) = default;
 };
 
+/// The last line that an answer's `errors` say, without this program's name.
+[[nodiscard]] std::string last_line(std::string errors);
+
 /// Runs commands side by side, with nothing on their standard input; the first word of each is looked up in PATH. Those
 /// that still run after `patience`, or once the first `enough` have all answered with 0, are killed and have no reply;
 /// so are those that run when a signal comes, which stays in the inbox. Throws Error where the system refuses a

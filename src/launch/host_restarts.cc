@@ -7,7 +7,6 @@
 #include <chrono>
 #include <map>
 #include <optional>
-#include <string_view>
 
 #include "core/console.h"
 #include "core/error.h"
@@ -29,14 +28,6 @@ constexpr std::chrono::seconds kDryRunWithin{120};  // it loads LibTorch first
 constexpr RestartWords kHostWords{.first = "before its first checkpoint", .later = "behind the checkpoint of step"};
 
 void say(const std::string& line) { messages().write(fmt::format("chimera: {}\n", line)); }
-
-/// The last line that says anything, without this program's name.
-std::string last_line(std::string text) {
-  constexpr std::string_view kName = "chimera: ";
-  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
-  text.erase(0, text.rfind('\n') + 1);
-  return text.starts_with(kName) ? text.substr(kName.size()) : text;
-}
 
 Words together(Words words, const Words& more) {
   words.insert(words.end(), more.begin(), more.end());

@@ -292,19 +292,26 @@ LinkSamples measure_between_hosts(Transport& transport, int rank, double seconds
   return measure_links(ranks, kPairGroup, seconds);
 }
 
-MachineProfile with_links_between(MachineProfile machine, const LinkSamples& links) {
-  machine.sources.push_back("chimera profile --between: " + machine_line());
-  machine.point_to_point.between_nodes = fit_messages(links.messages);
-  machine.all_reduce.between_nodes = fit_sums(links.sums);
+NodeLinks fit_links(const LinkSamples& links) {
+  return {fit_messages(links.messages), fit_sums(links.sums), "chimera profile --between: " + machine_line()};
+}
+
+MachineProfile with_links_between(MachineProfile machine, const NodeLinks& links) {
+  machine.sources.push_back(links.source);
+  machine.point_to_point.between_nodes = links.messages;
+  machine.all_reduce.between_nodes = links.sums;
   if (machine.cores > 0) machine.workers_per_node = std::max<std::int64_t>(1, machine.cores / machine.threads);
   return machine;
 }
 
+std::string to_text(const NodeLinks& links) {
+  return link_line("messages", links.messages) + link_line("sums", links.sums);
+}
+
 std::string to_text(const LinkSamples& links) {
-  const LinkTimes message = fit_messages(links.messages);
-  const LinkTimes sum = fit_sums(links.sums);
-  return link_line("messages", message) + link_line("sums", sum) +
-         fit_line_of("line - messages", links.messages, message, 1) + fit_line_of("line - sums", links.sums, sum, 2);
+  const NodeLinks fitted = fit_links(links);
+  return to_text(fitted) + fit_line_of("line - messages", links.messages, fitted.messages, 1) +
+         fit_line_of("line - sums", links.sums, fitted.sums, 2);
 }
 
 std::string to_text(const MachineReport& report) {

@@ -46,6 +46,13 @@ struct MachineReport {
   std::int64_t rounds = 0;  // in which each layer was measured
 };
 
+/// Links between two nodes, over their network.
+struct NodeLinks {
+  LinkTimes messages;
+  LinkTimes sums;
+  std::string source;  ///< by what they were measured, and where
+};
+
 /// Groups of ranks that the transport of measure_machine() must have.
 [[nodiscard]] RankGroups profile_groups();
 
@@ -62,9 +69,12 @@ struct MachineReport {
 /// Between two hosts: one of two ranks, each on one of them, over a transport with profile_groups() that shares no
 /// memory. Takes about so many seconds. Rank 0 gets what was measured.
 [[nodiscard]] LinkSamples measure_between_hosts(Transport& transport, int rank, double seconds);
-/// The machine with those messages and sums between its nodes, each of which has as many workers as its cores have room
+/// The links that these samples fit best.
+[[nodiscard]] NodeLinks fit_links(const LinkSamples& links);
+/// The machine with those links between its nodes, each of which has as many workers as its cores have room
 /// for, where its workers share cores.
-[[nodiscard]] MachineProfile with_links_between(MachineProfile machine, const LinkSamples& links);
+[[nodiscard]] MachineProfile with_links_between(MachineProfile machine, const NodeLinks& links);
+[[nodiscard]] std::string to_text(const NodeLinks& links);
 /// The fitted lines, and how far they are off.
 [[nodiscard]] std::string to_text(const LinkSamples& links);
 

@@ -7,6 +7,7 @@ In place of ssh most tests have a script that runs the command on this machine, 
 """
 
 import json
+import json
 import os
 import pathlib
 import shlex
@@ -174,6 +175,33 @@ class LaunchTest(LaunchedTest):
         self.assertEqual(job.returncode, 75, said)
         self.assertIn("ended as a signal asked", said)
         self.await_none()
+
+    def profile(self, hosts, *flags):
+        return self.run_words([CHIMERA, "profile", "--hosts", hosts, "--ssh", str(self.ssh), "--master", LOOPBACK, "--model",
+                               "gpt2-tiny", "--micro-batch-sizes", "1", "--sequence", "16", "--seconds", "1", *flags])
+
+    def test_profiles_hosts_and_the_links_between_them(self):
+        profile = self.folder / "cluster.json"
+        result = self.profile("a,b", "--output", str(profile), "--name", "ours")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertRegex(result.stdout, r"^ours: 3 layers; between nodes:\n")
+        machine = json.loads(profile.read_text())
+        self.assertEqual([source.split(":")[0] for source in machine["sources"]],
+                         ["chimera profile", "chimera profile --between"], "both hosts are this machine")
+        for kind in ("point_to_point", "all_reduce"):
+            self.assertNotEqual(machine[kind]["between_nodes"], machine[kind]["within_node"])
+
+    def test_a_host_that_does_not_measure_itself_is_named(self):
+        profile = self.folder / "cluster.json"
+        result = self.profile("a,gone", "--output", str(profile))
+        self.assertEqual(result.returncode, 1, result.stdout)
+        self.assertIn("chimera: host gone does not measure itself: ssh: connect to host gone port 22: No route to host\n",
+                      result.stderr)
+        self.assertFalse(profile.exists())
+        for words, complaint in ((["a"], "give two hosts or more"), (["a,b", "--between", "x"], "give one of them")):
+            result = self.profile(*words)
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertIn(complaint, result.stderr)
 
     def test_refuses_what_makes_no_job(self):
         for words, complaint in ((["--hosts", "a:0", "--", "train"], "has no number of ranks"),

@@ -1,0 +1,53 @@
+#include "host_flags.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <iterator>
+#include <sstream>
+
+#include "core/error.h"
+#include "options.h"
+#include "own_command.h"
+
+namespace chimera::apps {
+namespace {
+
+std::vector<std::string> split(const std::string& text) {
+  std::istringstream words(text);
+  return {std::istream_iterator<std::string>(words), {}};
+}
+
+}  // namespace
+
+void add_hosts(CLI::App& command, HostFlags& flags, const std::string& help) {
+  command.add_option("--hosts", flags.hosts, help)->type_name("HOSTS");
+}
+
+void add_ways_to_hosts(CLI::App& command, HostFlags& flags) {
+  command
+      .add_option("--ssh", flags.ssh,
+                  "command that runs another one on a host; the host and the command are added "
+                  "to it (default 'ssh -o BatchMode=yes')")
+      ->type_name("COMMAND");
+  add_path(command, "--program", flags.program, "chimera on the hosts (default: the path of this one)");
+  command
+      .add_option("--master", flags.master,
+                  "name or address of the first host as the others know it (default: as in --hosts)")
+      ->type_name("HOST");
+}
+
+std::vector<std::string> program_on(const HostFlags& flags, const std::string& host,
+                                    const std::vector<std::string>& arguments) {
+  const std::string folder = std::filesystem::current_path().string();
+  std::vector<std::string> program = arguments;
+  program.insert(program.begin(), flags.program);
+  const std::string command = fmt::format("cd {} && exec {}", shell_words({folder}), shell_words(program));
+  if (flags.hosts.empty()) return {"/bin/sh", "-c", command};
+  std::vector<std::string> words = split(flags.ssh);
+  if (words.empty()) throw ConfigError("--ssh has no words; expected a command such as 'ssh -p 2222'");
+  words.insert(words.end(), {host, command});
+  return words;
+}
+
+}  // namespace chimera::apps

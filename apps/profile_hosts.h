@@ -1,0 +1,22 @@
+#pragma once
+// Profiles several hosts from here: each by itself, and the links between two of them.
+
+#include <string>
+
+#include "host_flags.h"
+#include "plan/machine.h"
+#include "profile/profiler.h"
+
+namespace chimera::apps {
+
+/// All hosts of --hosts measure themselves at the same time; then the first two measure their links over the network,
+/// through `interface` unless it is empty. Returns all as one profile (merge_machines()). Says what it does on standard
+/// error. Throws ConfigError for fewer than two hosts, and Error where one does not measure, with its reason, or where
+/// a signal comes.
+[[nodiscard]] MachineProfile profile_hosts(const HostFlags& flags, const ProfileOptions& options,
+                                           const std::string& interface);
+
+/// What --links prints, and what profile_hosts() reads.
+[[nodiscard]] std::string to_json(const NodeLinks& links);
+
+}  // namespace chimera::apps
