@@ -109,7 +109,7 @@ void tell_launcher(const std::string& line) {
 
 /// How long a rank that lost a peer lets others speak first, where no launcher of ours sorts them: the one to blame, or
 /// the watch of hosts, which ends the ranks of a host that is cut off one after the other.
-constexpr std::chrono::milliseconds kGraceAmongHosts{1000};
+constexpr std::chrono::milliseconds kGraceAmongHosts{1500};
 
 /// One line on standard error.
 void tell_people(const RankPlace& place, const FailureReport& report) {

@@ -33,6 +33,18 @@ std::string own_host() {
   return name.data();
 }
 
+/// Makes an event readable.
+void raise(const FileDescriptor& event) {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(event.get(), &one, sizeof one);
+}
+
+/// Makes it unreadable. Returns whether it was readable.
+bool lower(const FileDescriptor& event) {
+  std::uint64_t count = 0;
+  return ::read(event.get(), &count, sizeof count) > 0;
+}
+
 /// The proof of the words, then the words.
 std::string sealed(std::string_view secret, const std::string& words) {
   return std::string(bytes_of(prove(secret, words))) + words;
@@ -48,24 +60,35 @@ std::optional<std::string> unsealed(std::string_view secret, std::string_view da
   return words;
 }
 
+/// "rank 1", "ranks 1, 2"
+std::string ranks_text(const std::vector<int>& ranks) {
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+}
+
+/// Those on the host of the first one.
+std::vector<int> on_one_host(const std::map<int, HeardRank>& all, std::vector<int> ranks) {
+  const std::string& host = all.at(ranks.front()).host;
+  std::erase_if(ranks, [&](int rank) { return all.at(rank).host != host; });
+  return ranks;
+}
+
 }  // namespace
+
+std::string describe_gone(const std::map<int, HeardRank>& all, const std::vector<int>& gone) {
+  const std::vector<int> ranks = on_one_host(all, gone);
+  return fmt::format("{} on host {} {} gone: killed, or ended without a word", ranks_text(ranks),
+                     all.at(ranks.front()).host, ranks.size() == 1 ? "is" : "are");
+}
 
 std::string describe_silence(const std::map<int, HeardRank>& all, const std::vector<int>& silent,
                              std::chrono::milliseconds limit) {
   const std::string& host = all.at(silent.front()).host;
-  std::vector<int> there;
-  int others = 0;
-  for (const auto& [rank, heard] : all) {
-    if (heard.host != host) continue;
-    if (std::ranges::find(silent, rank) == silent.end()) {
-      ++others;
-    } else {
-      there.push_back(rank);
-    }
-  }
+  const std::vector<int> there = on_one_host(all, silent);
+  const auto ranks_of_host = std::ranges::count_if(all, [&](const auto& heard) { return heard.second.host == host; });
   const double seconds = std::chrono::duration<double>(limit).count();
-  const std::string ranks = fmt::format("rank{} {}", there.size() == 1 ? "" : "s", fmt::join(there, ", "));
-  if (others > 0) return fmt::format("{} on host {} silent for {:g} s: stopped", ranks, host, seconds);
+  const std::string ranks = ranks_text(there);
+  if (ranks_of_host > std::ssize(there))
+    return fmt::format("{} on host {} silent for {:g} s: stopped", ranks, host, seconds);
   return fmt::format("host {} ({}) silent for {:g} s: it is down, stopped or cut off", host, ranks, seconds);
 }
 
@@ -103,22 +126,29 @@ Heartbeats::Heartbeats(const std::string& address, std::uint16_t port, Heartbeat
 }
 
 void Heartbeats::begin() {
-  stop_ = FileDescriptor(check_system(::eventfd(0, EFD_CLOEXEC), "watch the other hosts"));
+  for (FileDescriptor* event : {&stop_, &news_}) {
+    *event = FileDescriptor(check_system(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "watch the other hosts"));
+  }
   const NoSignals none;
   thread_ = std::thread([this] { watch(); });
 }
 
 Heartbeats::~Heartbeats() {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(stop_.get(), &one, sizeof one);
+  raise(stop_);
   thread_.join();
+}
+
+void Heartbeats::leave() {
+  leaves_ = true;
+  raise(news_);
 }
 
 void Heartbeats::watch() {
   auto next = Clock::now();
   while (true) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()).count();
-    std::array<pollfd, 2> watched = {{{stop_.get(), POLLIN, 0}, {socket_.get(), POLLIN, 0}}};
+    const auto until = settled_ ? std::min(next, *settled_) : next;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
+    std::array<pollfd, 3> watched = {{{stop_.get(), POLLIN, 0}, {socket_.get(), POLLIN, 0}, {news_.get(), POLLIN, 0}}};
     ::poll(watched.data(), watched.size(), static_cast<int>(std::max<std::int64_t>(left, 0)));
     if (watched[0].revents != 0) return;
     const auto now = Clock::now();
@@ -127,10 +157,11 @@ void Heartbeats::watch() {
     }
     receive();
     if (!verdict_.empty()) return options_.on_silence(verdict_, /*own=*/false);
-    if (now < next) continue;
+    std::string verdict = options_.rank == 0 ? find_gone() : "";
+    if (!lower(news_) && verdict.empty() && now < next) continue;
     next = now + kBeat;
     const std::vector<int> lost = silent();
-    const std::string verdict = lost.empty() ? "" : describe_silence(heard_, lost, options_.limit);
+    if (verdict.empty() && !lost.empty()) verdict = describe_silence(heard_, lost, options_.limit);
     if (options_.rank != 0 || !verdict.empty()) {
       for (const auto& [rank, address] : addresses_) send_to(address, verdict);
     }
@@ -138,22 +169,37 @@ void Heartbeats::watch() {
   }
 }
 
+/// Who is gone, in words, once all that live and have lost a rank will have said so; empty: nobody, or nobody knows
+/// yet.
+std::string Heartbeats::find_gone() {
+  const auto leaves = [](const auto& heard) { return heard.second.leaves; };
+  const auto now = Clock::now();
+  if (!settled_ && (leaves_ || std::ranges::any_of(heard_, leaves))) {
+    settled_ = now + options_.settling;
+  }
+  if (!settled_ || now < *settled_) return "";
+  settled_ = Clock::time_point::max();  // looked once
+  const std::vector<int> gone = silent_for(options_.settling * 4 / 5);
+  return gone.empty() ? "" : describe_gone(heard_, gone);
+}
+
 // Ranks of a host that dies were heard last at different moments: whoever has been silent for nearly as long counts
 // too.
 std::vector<int> Heartbeats::silent() const {
-  const auto now = Clock::now();
-  const auto silent_for = [&](std::chrono::milliseconds time) {
-    std::vector<int> ranks;
-    for (const auto& [rank, heard] : heard_) {
-      if (now - heard.last > time) ranks.push_back(rank);
-    }
-    return ranks;
-  };
   return silent_for(options_.limit).empty() ? std::vector<int>() : silent_for(options_.limit * 4 / 5);
 }
 
+std::vector<int> Heartbeats::silent_for(std::chrono::milliseconds time) const {
+  const auto now = Clock::now();
+  std::vector<int> ranks;
+  for (const auto& [rank, heard] : heard_) {
+    if (!heard.leaves && now - heard.last > time) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
 void Heartbeats::send_to(const SocketAddress& to, const std::string& verdict) {
-  const Json words = Json::array({options_.rank, ++sent_, host_, verdict});
+  const Json words = Json::array({options_.rank, ++sent_, host_, verdict, leaves_.load()});
   const std::string datagram = sealed(options_.secret, words.dump());
   ::sendto(socket_.get(), datagram.data(), datagram.size(), MSG_DONTWAIT, to.get(), to.size);
 }
@@ -180,7 +226,8 @@ void Heartbeats::take(std::string_view datagram, const SocketAddress& from) {
     HeardRank& heard = heard_[rank];
     const auto count = json.at(1).get<std::uint64_t>();
     if (count <= heard.count) return;
-    heard = {.host = json.at(2).get<std::string>(), .last = Clock::now(), .count = count};
+    heard = {
+        .host = json.at(2).get<std::string>(), .last = Clock::now(), .count = count, .leaves = json.at(4).get<bool>()};
     if (options_.rank == 0) {
       addresses_[rank] = from;
       send_to(from, "");

@@ -39,6 +39,7 @@
 #include "train/stop_signals.h"
 #include "train/train_through_losses.h"
 #include "train/trainer.h"
+#include "transport/connection_breaker.h"
 #include "transport/gloo/gloo_transport.h"
 #include "transport/stream.h"
 #include "transport/threads/rank_threads.h"
@@ -264,7 +265,9 @@ std::unique_ptr<Transport> connect(const Job& job, const RankEnvironment& rank) 
                          .start_up_timeout = rank.placed ? milliseconds(job.options.meeting_seconds) : kGlooPatience,
                          .groups = job.rank_groups(),
                          .pairs = talking_pairs(job),
-                         .fingerprint = std::move(own)});
+                         .fingerprint = std::move(own),
+                         // A rank that ends lives on until it is clear who is to blame: others are to know at once.
+                         .breaker = rank.placed ? std::make_shared<ConnectionBreaker>() : nullptr});
   }
   note_progress({RankProgress::Phase::Joining});
   return accelerator().connect({.rank = rank.rank,
@@ -337,6 +340,7 @@ int run_rank(const Job& job, RankEnvironment rank) {
   fix_products(job);
   std::string op = "start-up";
   if (rank.placed && rank.rank == 0) begin_own_flight(job);
+  std::unique_ptr<Heartbeats> heartbeats;
   try {
     if (rank.world_size != job.num_ranks()) {
       throw ConfigError(fmt::format("this rank's options make a job of {} ranks, but {} were started", job.num_ranks(),
@@ -356,7 +360,7 @@ int run_rank(const Job& job, RankEnvironment rank) {
       Transport& transport = epochs ? static_cast<Transport&>(*epochs) : *connected;
       if (rank.placed) recorded.emplace(job, rank.rank);  // now rank 0 has made the folder
       rank.meeting_file.reset();                          // all have joined
-      const auto heartbeats = watch_hosts(job, rank, transport);
+      heartbeats = watch_hosts(job, rank, transport);
       note_progress({RankProgress::Phase::StartUp});
       std::optional<MemoryMeter> meter = meter_of(job);
       // Until the process is gone: a signal that comes late must not make it a failure.
@@ -365,6 +369,7 @@ int run_rank(const Job& job, RankEnvironment rank) {
       is_whole = train_as(job, RankId(rank.rank), transport, meter, op, epochs ? &*epochs : nullptr);
       std::array<double, 1> nothing{};
       if (heartbeats) transport.all_sum(nothing);  // none is missed that has ended in order
+      heartbeats.reset();
     }
     op = "its end";
     if (rank.placed && rank.rank == 0) end_own_flight(job, std::nullopt);
@@ -372,6 +377,7 @@ int run_rank(const Job& job, RankEnvironment rank) {
     return exit_code(is_whole);
   } catch (...) {
     const Failure failure = failure_of(std::current_exception(), op);
+    if (heartbeats) heartbeats->leave();
     report_failure(failure.op, failure.message, failure.own_cause, failure.code == ExitCode::Usage, failure.is_final);
     return static_cast<int>(failure.code);
   }

@@ -91,8 +91,14 @@ class HostFaultsTest(TrainingTest):
 
     def test_a_dead_process(self):
         self.ranks[3].kill()
-        said = self.assert_ends([0, 1, 2])
-        self.assertTrue(all(re.match(r"chimera: rank [012] ended at ", line) for line in said), said)
+        self.assertEqual(self.assert_ends([0, 1, 2]),
+                         ["chimera: rank 3 on host h1 is gone: killed, or ended without a word"])
+
+    @takes_long
+    def test_a_dead_first_process(self):
+        self.ranks[0].kill()
+        said = self.assert_ends([1, 2, 3])
+        self.assertTrue(all(re.match(r"chimera: rank [123] ended at ", line) for line in said), said)
 
     @takes_long
     def test_a_short_cut_is_survived(self):

@@ -16,6 +16,7 @@ namespace chimera {
 namespace {
 
 using std::chrono::milliseconds;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -38,6 +39,7 @@ class Rank {
     rank->beats_.emplace("127.0.0.1", port, rank->options(number, secret));
     return rank;
   }
+  Heartbeats& beats() { return *beats_; }
   Told told() {
     auto future = told_.get_future();
     if (future.wait_for(std::chrono::minutes(1)) != std::future_status::ready) return {"nothing in a minute"};
@@ -49,6 +51,7 @@ class Rank {
     return {.rank = rank,
             .secret = secret,
             .limit = milliseconds(600),
+            .settling = milliseconds(300),
             .on_silence = [this](const std::string& reason, bool own) {
               told_.set_value({reason, own});
             }};
@@ -73,6 +76,19 @@ TEST(HeartbeatsTest, RankZeroNamesTheSilentOneAndTellsTheOthers) {
   EXPECT_FALSE(passed_on.own);
 }
 
+TEST(HeartbeatsTest, OfARankThatLosesAnotherTheOneThatIsGoneIsNamed) {
+  FileDescriptor socket = Heartbeats::socket_at("127.0.0.1");
+  const std::uint16_t port = Heartbeats::port_of(socket);
+  const auto first = Rank::first(std::move(socket));
+  const auto second = Rank::other(1, port);
+  Rank::other(2, port).reset();  // killed right after its first datagram
+  second->beats().leave();       // which has lost it
+  const Told found = first->told();
+  EXPECT_THAT(found.reason, StartsWith("rank 2 on host "));
+  EXPECT_THAT(found.reason, EndsWith(" is gone: killed, or ended without a word"));
+  EXPECT_EQ(second->told().reason, found.reason);
+}
+
 TEST(HeartbeatsTest, OthersMissRankZero) {
   const FileDescriptor socket = Heartbeats::socket_at("127.0.0.1");  // of a rank 0 that answers once
   const auto second = Rank::other(1, Heartbeats::port_of(socket));
@@ -84,12 +100,19 @@ TEST(HeartbeatsTest, OthersMissRankZero) {
   ASSERT_GT(
       ::recvfrom(socket.get(), buffer.data(), buffer.size(), 0, reinterpret_cast<sockaddr*>(&from.storage), &from.size),
       0);
-  const std::string words = R"([0, 1, "far", ""])";
+  const std::string words = R"([0, 1, "far", "", false])";
   const std::string datagram = std::string(bytes_of(prove("a word", words))) + words;
   ASSERT_GT(::sendto(socket.get(), datagram.data(), datagram.size(), 0, from.get(), from.size), 0);
   const Told found = second->told();
   EXPECT_EQ(found.reason, "host far (rank 0) silent for 0.6 s: it is down, stopped or cut off");
   EXPECT_TRUE(found.own);
+}
+
+TEST(HeartbeatsTest, RanksThatAreGoneAreNamedWithTheirHost) {
+  const std::map<int, HeardRank> all = {{1, {.host = "a"}}, {2, {.host = "b"}}, {3, {.host = "b"}}};
+  EXPECT_EQ(describe_gone(all, {3}), "rank 3 on host b is gone: killed, or ended without a word");
+  EXPECT_EQ(describe_gone(all, {2, 3}), "ranks 2, 3 on host b are gone: killed, or ended without a word");
+  EXPECT_EQ(describe_gone(all, {1, 3}), "rank 1 on host a is gone: killed, or ended without a word");
 }
 
 TEST(HeartbeatsTest, AHostOfWhichNobodyIsHeardIsNamedItself) {
