@@ -39,7 +39,8 @@ std::vector<std::vector<std::string>> all_helps() {
 
 /// What the program prints where COLUMNS says how wide the terminal is; empty: it does not.
 std::string help_at(const std::vector<std::string>& arguments, const std::string& columns) {
-  return ProgramRun(arguments, {.environment = {"COLUMNS=" + columns}}).wait().output;
+  const bool is_copy = needs_training_half(arguments);
+  return ProgramRun(arguments, {.environment = {"COLUMNS=" + columns}, .is_copy = is_copy}).wait().output;
 }
 
 std::size_t longest_line(const std::string& text) {

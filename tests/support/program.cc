@@ -103,6 +103,11 @@ Main training_main() {
 
 }  // namespace
 
+bool needs_training_half(const std::vector<std::string>& arguments) {
+  constexpr std::array kCommands = {"train", "profile", "bench", "export", "evaluate", "generate"};
+  return !arguments.empty() && std::ranges::count(kCommands, arguments[0]) > 0;
+}
+
 ProgramRun::ProgramRun(const std::vector<std::string>& arguments, ProgramSetup setup)
     : setup_(std::move(setup)), shared_memory_before_(shared_memory_files()) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);

@@ -27,6 +27,9 @@ struct ProgramSetup {
   bool is_copy = false;
 };
 
+/// Whether the arguments are those of a subcommand for which the program loads its training half.
+[[nodiscard]] bool needs_training_half(const std::vector<std::string>& arguments);
+
 struct ProgramResult {
   int exit_code = -1;       ///< -1 where a signal killed it
   int killed_by = 0;        ///< that signal

@@ -3,21 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <array>
-
 #include "program.h"
 
 namespace chimera::testing {
-namespace {
-
-bool needs_training_half(const std::vector<std::string>& arguments) {
-  constexpr std::array kCommands = {"train", "profile", "bench", "export", "evaluate", "generate"};
-  return !arguments.empty() && std::ranges::count(kCommands, arguments[0]) > 0;
-}
-
-}  // namespace
-
 void expect_refusal(const Refusal& refusal) {
   std::string command = "chimera";
   for (const std::string& argument : refusal.arguments) command += argument.empty() ? " ''" : " " + argument;
