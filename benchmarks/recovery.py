@@ -25,6 +25,7 @@ nans         one NaN after the other in an output or in a gradient that is passe
 
 Exits with 1 where anything was not as it must be."""
 import array
+import collections
 import json
 import math
 import os
@@ -94,6 +95,8 @@ def twin_campaign(options, chance):
         run.process.send_signal(signal.SIGTERM)
         require(run.end() == 75, "twins: the run did not save at its end")
         describe(f"twins: {len(seconds)} kills, {lost} steps lost, from the kill to two new steps", seconds)
+        victims = collections.Counter(re.findall(r"chimera: rank (\d+) was killed", messages))
+        print("twins: kills of each rank: " + ", ".join(str(victims[str(rank)]) for rank in range(RANKS)), flush=True)
         within = [float(number) for number in re.findall(r"goes on with step \d+ after ([\d.]+) s", messages)]
         describe("twins: from the death to the next step's beginning", within)
         require_undisturbed(run, "twins", folder)
