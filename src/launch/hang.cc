@@ -8,7 +8,7 @@
 namespace chimera {
 
 HangWatch::Duration HangWatch::interval() const {
-  return std::clamp<Duration>(beyond_ / 8, std::chrono::milliseconds(20), std::chrono::seconds(1));
+  return std::clamp<Duration>(beyond_ / 16, std::chrono::milliseconds(20), std::chrono::seconds(1));
 }
 
 /// Whether a process has computed in the time that passed, even one that shares its core with many others; or waits for
