@@ -9,8 +9,8 @@ Six campaigns on gpt2-tiny, four ranks, `--reduction canonical`; 0 leaves one ou
 kills        one run with --max-restarts: a random rank gets SIGKILL at a random moment, again and again. Measured is the
              time from the kill until two more steps are done than before: the next one may have been as good as done.
              Every step, also one that is done again, must have the parameters of a run that nothing has disturbed.
-twins        the same with --recover twin: the other ranks go on. Counted are the steps that had been done and were done
-             again.
+twins        the same with --recover twin: the other ranks go on. Measured is the time from the kill until the step with
+             which they go on is done; counted are the steps that had been done before and were done again.
 preemptions  SIGTERM, SIGUSR1 or SIGHUP to the launcher or to all processes at a random moment, then the same command
              again. Measured is the time from the signal to the end, which must come with exit code 75.
 faults       short runs with --max-restarts, each with one fault (CHIMERA_FAULT) of a random kind, at a random place of a
@@ -66,10 +66,14 @@ def kill_campaign(options, chance):
         require_undisturbed(run, "kills", folder)
 
 
-def lost_steps(run, newest):
-    """How many of the steps that were done when a rank was killed the run did again, by its last line about that."""
-    first = int(re.findall(r"goes on with step (\d+) after", run.messages())[-1])
-    return max(0, newest + 1 - first)
+def await_recovery(run, number):
+    """The step with which the run went on after its recovery of that number, from 1; none where it has ended."""
+    while run.process.poll() is None:
+        steps = re.findall(r"; recovery \d+ of \d+: goes on with step (\d+) after", run.messages())
+        if len(steps) >= number:
+            return int(steps[number - 1])
+        time.sleep(0.001)
+    return None
 
 
 def twin_campaign(options, chance):
@@ -84,17 +88,18 @@ def twin_campaign(options, chance):
             time.sleep(chance.uniform(0.1, 1.5))
             start, newest = time.monotonic(), run.newest()
             os.kill(chance.choice(run.ranks()), signal.SIGKILL)
-            if not run.await_step_after(newest + 1):  # the next one may have been done already
+            first = await_recovery(run, kill + 1)
+            if first is None or not run.await_step_after(first - 1):
                 break
             seconds.append(time.monotonic() - start)
-            lost += lost_steps(run, newest)
+            lost += max(0, newest + 1 - first)
         messages = run.messages()
         require(len(seconds) == options.twins, f"twins: only {len(seconds)} were survived: {messages[-500:]}")
         require(lost == 0, f"twins: {lost} steps were lost")
         require(messages.count("; recovery ") == options.twins, f"twins: not all were recovered: {messages[-500:]}")
         run.process.send_signal(signal.SIGTERM)
         require(run.end() == 75, "twins: the run did not save at its end")
-        describe(f"twins: {len(seconds)} kills, {lost} steps lost, from the kill to two new steps", seconds)
+        describe(f"twins: {len(seconds)} kills, {lost} steps lost, from the kill to the first new step", seconds)
         victims = collections.Counter(re.findall(r"chimera: rank (\d+) was killed", messages))
         print("twins: kills of each rank: " + ", ".join(str(victims[str(rank)]) for rank in range(RANKS)), flush=True)
         within = [float(number) for number in re.findall(r"goes on with step \d+ after ([\d.]+) s", messages)]
