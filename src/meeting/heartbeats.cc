@@ -157,7 +157,7 @@ void Heartbeats::watch() {
     }
     receive();
     if (!verdict_.empty()) return options_.on_silence(verdict_, /*own=*/false);
-    std::string verdict = options_.rank == 0 ? find_gone() : "";
+    std::string verdict = find_gone();
     if (!lower(news_) && verdict.empty() && now < next) continue;
     next = now + kBeat;
     const std::vector<int> lost = silent();
@@ -178,7 +178,7 @@ std::string Heartbeats::find_gone() {
     settled_ = now + options_.settling;
   }
   if (!settled_ || now < *settled_) return "";
-  settled_ = Clock::time_point::max();  // looked once
+  settled_ = now + kBeat;  // for the next look
   const std::vector<int> gone = silent_for(options_.settling * 4 / 5);
   return gone.empty() ? "" : describe_gone(heard_, gone);
 }

@@ -64,7 +64,7 @@ class Heartbeats {
   ~Heartbeats();
 
   /// This rank is about to end, as it has failed or lost another one. Others that lose it then end soon, too; rank 0
-  /// finds out who is gone without having said so.
+  /// finds out who is gone without having said so, and the others whether rank 0 is.
   void leave();
 
  private:
@@ -83,7 +83,7 @@ class Heartbeats {
   FileDescriptor stop_;  // readable once the watch is to end
   FileDescriptor news_;  // readable once this rank leaves
   std::atomic<bool> leaves_ = false;
-  std::optional<std::chrono::steady_clock::time_point> settled_;  // rank 0: when all that leave will have said so
+  std::optional<std::chrono::steady_clock::time_point> settled_;  // when all that leave will have said so
   std::map<int, HeardRank> heard_;
   std::map<int, SocketAddress> addresses_;  // rank 0: of the others; else of rank 0
   std::uint64_t sent_ = 0;

@@ -89,9 +89,8 @@ TEST(HeartbeatsTest, OfARankThatLosesAnotherTheOneThatIsGoneIsNamed) {
   EXPECT_EQ(second->told().reason, found.reason);
 }
 
-TEST(HeartbeatsTest, OthersMissRankZero) {
-  const FileDescriptor socket = Heartbeats::socket_at("127.0.0.1");  // of a rank 0 that answers once
-  const auto second = Rank::other(1, Heartbeats::port_of(socket));
+/// What a rank 0 on host "far" does that answers once.
+void answer_once(const FileDescriptor& socket) {
   pollfd watched{socket.get(), POLLIN, 0};
   ASSERT_EQ(::poll(&watched, 1, 60'000), 1);
   std::array<char, 1024> buffer{};
@@ -103,8 +102,24 @@ TEST(HeartbeatsTest, OthersMissRankZero) {
   const std::string words = R"([0, 1, "far", "", false])";
   const std::string datagram = std::string(bytes_of(prove("a word", words))) + words;
   ASSERT_GT(::sendto(socket.get(), datagram.data(), datagram.size(), 0, from.get(), from.size), 0);
+}
+
+TEST(HeartbeatsTest, OthersMissRankZero) {
+  const FileDescriptor socket = Heartbeats::socket_at("127.0.0.1");
+  const auto second = Rank::other(1, Heartbeats::port_of(socket));
+  answer_once(socket);
   const Told found = second->told();
   EXPECT_EQ(found.reason, "host far (rank 0) silent for 0.6 s: it is down, stopped or cut off");
+  EXPECT_TRUE(found.own);
+}
+
+TEST(HeartbeatsTest, ARankThatLosesRankZeroNamesIt) {
+  const FileDescriptor socket = Heartbeats::socket_at("127.0.0.1");
+  const auto second = Rank::other(1, Heartbeats::port_of(socket));
+  answer_once(socket);
+  second->beats().leave();
+  const Told found = second->told();
+  EXPECT_EQ(found.reason, "rank 0 on host far is gone: killed, or ended without a word");
   EXPECT_TRUE(found.own);
 }
 
