@@ -82,7 +82,8 @@ TEST(ProfileRefusalTest, Flags) {
            {{"--merge", kP100, CHIMERA_SOURCE_DIR "/machines/v100-nvlink.json"},
             {"differ in workers_per_node: 1 and 8"}},
            {{"--between", kP100}, {"--between measures from one host to another", "chimera launch --hosts a,b"}},
-           {{"--between", kP100, "--merge", kP100, kP100}, {"--hosts, --between and --merge are three ways to a profile"}},
+           {{"--between", kP100, "--merge", kP100, kP100},
+            {"--hosts, --between and --merge are three ways to a profile"}},
            {{"--interface", "lo"}, {"--interface belongs to --hosts or --between"}},
            {{"--merge", kP100, "missing.json"}, {"machine profile missing.json: cannot be read"}},
        }) {
