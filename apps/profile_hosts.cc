@@ -97,6 +97,11 @@ std::string to_json(const NodeLinks& links) {
 MachineProfile profile_hosts(const HostFlags& flags, const ProfileOptions& options, const std::string& interface) {
   const std::vector<HostRanks> hosts = parse_hosts(flags.hosts, 1);
   if (hosts.size() < 2) throw ConfigError("--hosts: give two hosts or more, as in a,b, to measure what lies between");
+  for (const HostRanks& host : hosts) {
+    if (host.count != 1)
+      throw ConfigError(
+          fmt::format("--hosts: {}:{}: give hosts alone; each measures all its cores", host.host, host.count));
+  }
   const MachineProfile whole = merge_machines(measure_each(flags, hosts, options));
   return with_links_between(whole, measure_links(flags, hosts, options.seconds, interface));
 }

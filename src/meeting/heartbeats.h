@@ -29,7 +29,7 @@ struct HeardRank {
 [[nodiscard]] std::string describe_silence(const std::map<int, HeardRank>& all, const std::vector<int>& silent,
                                            std::chrono::milliseconds limit);
 
-/// "rank 3 on host b is gone: it was killed, or ended without a word"; of several, those on the host of the first one.
+/// "rank 3 on host b is gone: killed, or ended without a word"; of several, those on the host of the first one.
 /// `gone` as `silent` above.
 [[nodiscard]] std::string describe_gone(const std::map<int, HeardRank>& all, const std::vector<int>& gone);
 

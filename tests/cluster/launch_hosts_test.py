@@ -198,7 +198,8 @@ class LaunchTest(LaunchedTest):
         self.assertIn("chimera: host gone does not measure itself: ssh: connect to host gone port 22: No route to host\n",
                       result.stderr)
         self.assertFalse(profile.exists())
-        for words, complaint in ((["a"], "give two hosts or more"), (["a,b", "--between", "x"], "give one of them")):
+        for words, complaint in ((["a"], "give two hosts or more"), (["a:2,b"], "a:2: give hosts alone"),
+                                 (["a,b", "--between", "x"], "give one of them")):
             result = self.profile(*words)
             self.assertEqual(result.returncode, 2, result.stderr)
             self.assertIn(complaint, result.stderr)
