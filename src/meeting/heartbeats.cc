@@ -81,13 +81,13 @@ std::string describe_gone(const std::map<int, HeardRank>& all, const std::vector
 }
 
 std::string describe_silence(const std::map<int, HeardRank>& all, const std::vector<int>& silent,
-                             std::chrono::milliseconds limit) {
+                             std::chrono::milliseconds limit, const std::string& own_host) {
   const std::string& host = all.at(silent.front()).host;
   const std::vector<int> there = on_one_host(all, silent);
   const auto ranks_of_host = std::ranges::count_if(all, [&](const auto& heard) { return heard.second.host == host; });
   const double seconds = std::chrono::duration<double>(limit).count();
   const std::string ranks = ranks_text(there);
-  if (ranks_of_host > std::ssize(there))
+  if (host == own_host || ranks_of_host > std::ssize(there))
     return fmt::format("{} on host {} silent for {:g} s: stopped", ranks, host, seconds);
   return fmt::format("host {} ({}) silent for {:g} s: it is down, stopped or cut off", host, ranks, seconds);
 }
@@ -161,7 +161,7 @@ void Heartbeats::watch() {
     if (!lower(news_) && verdict.empty() && now < next) continue;
     next = now + kBeat;
     const std::vector<int> lost = silent();
-    if (verdict.empty() && !lost.empty()) verdict = describe_silence(heard_, lost, options_.limit);
+    if (verdict.empty() && !lost.empty()) verdict = describe_silence(heard_, lost, options_.limit, host_);
     if (options_.rank != 0 || !verdict.empty()) {
       for (const auto& [rank, address] : addresses_) send_to(address, verdict);
     }

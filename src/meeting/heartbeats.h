@@ -25,9 +25,10 @@ struct HeardRank {
 };
 
 /// "host b (ranks 2, 3) has been silent for 2.5 s: it is down, stopped or cut off"; where others on its host are heard,
-/// "rank 3 on host b ... : it is stopped". `silent` ascending, none of it empty; [rank].
+/// or where it is `own_host`, on which whoever says this lives, "rank 3 on host b ... : stopped". `silent` ascending,
+/// none of it empty; [rank].
 [[nodiscard]] std::string describe_silence(const std::map<int, HeardRank>& all, const std::vector<int>& silent,
-                                           std::chrono::milliseconds limit);
+                                           std::chrono::milliseconds limit, const std::string& own_host);
 
 /// "rank 3 on host b is gone: killed, or ended without a word"; of several, those on the host of the first one.
 /// `gone` as `silent` above.

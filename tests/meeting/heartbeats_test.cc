@@ -132,11 +132,16 @@ TEST(HeartbeatsTest, RanksThatAreGoneAreNamedWithTheirHost) {
 
 TEST(HeartbeatsTest, AHostOfWhichNobodyIsHeardIsNamedItself) {
   const std::map<int, HeardRank> all = {{1, {.host = "a"}}, {2, {.host = "b"}}, {3, {.host = "b"}}};
-  EXPECT_EQ(describe_silence(all, {2, 3}, milliseconds(3000)),
+  EXPECT_EQ(describe_silence(all, {2, 3}, milliseconds(3000), "c"),
             "host b (ranks 2, 3) silent for 3 s: it is down, stopped or cut off");
-  EXPECT_EQ(describe_silence(all, {3}, milliseconds(3000)), "rank 3 on host b silent for 3 s: stopped");
-  EXPECT_EQ(describe_silence(all, {1}, milliseconds(3000)),
+  EXPECT_EQ(describe_silence(all, {3}, milliseconds(3000), "c"), "rank 3 on host b silent for 3 s: stopped");
+  EXPECT_EQ(describe_silence(all, {1}, milliseconds(3000), "c"),
             "host a (rank 1) silent for 3 s: it is down, stopped or cut off");
+}
+
+TEST(HeartbeatsTest, TheHostOfWhoeverMissesARankIsNotDown) {
+  const std::map<int, HeardRank> all = {{1, {.host = "a"}}, {2, {.host = "b"}}};  // rank 0 is on host a
+  EXPECT_EQ(describe_silence(all, {1}, milliseconds(3000), "a"), "rank 1 on host a silent for 3 s: stopped");
 }
 
 }  // namespace
