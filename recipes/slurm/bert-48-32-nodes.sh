@@ -18,11 +18,11 @@ srun --kill-on-bad-exit=1 "${CHIMERA:-chimera}" train --model bert-48 --sequence
 steps=$!
 # The run saves, if it has --checkpoint, and ends with 75.
 trap 'scancel --signal=USR1 "$SLURM_JOB_ID"' USR1
-while :; do
-  wait "$steps"
-  code=$?
-  kill -0 "$steps" 2>/dev/null || break # else a signal has ended the wait alone
+while kill -0 "$steps" 2>/dev/null; do
+  wait "$steps" # which a signal ends too
 done
+wait "$steps" # its exit code is kept
+code=$?
 if [ "$code" -eq 75 ]; then
   scontrol requeue "$SLURM_JOB_ID"
 fi

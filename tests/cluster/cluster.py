@@ -1,4 +1,4 @@
-"""What the tests of clusters share: a training run, ranks by hand, hosts (hosts.py), and SLURM.
+"""What the tests of clusters share: a training run, ranks by hand, and hosts (hosts.py).
 
 A test's first argument is the program. Launchers and rights that are missing skip their tests; with CHIMERA_NEED_LAUNCHERS
 they fail instead (`./dev clusters` installs them). Namespaces are what root may make.
@@ -7,18 +7,14 @@ they fail instead (`./dev clusters` installs them). Namespaces are what root may
 import json
 import os
 import pathlib
-import shutil
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
-from hosts import PATIENCE, Hosts, OwnProcesses, has, namespaces_work  # the tests take them from here
+from hosts import LOOPBACK, PATIENCE, Hosts, OwnProcesses, free_port, has, namespaces_work  # tests take them from here
 
 CHIMERA = str(pathlib.Path(sys.argv[1]).resolve())
-LOOPBACK = "127.0.0.1"
 
 
 def needs(what, is_there):
@@ -37,12 +33,6 @@ def without_launchers():
     words = ("CHIMERA_", "OMPI_", "PMI", "SLURM_", "TORCHELASTIC_", "MASTER_", "LOCAL_")
     return {name: value for name, value in os.environ.items()
             if not name.startswith(words) and name not in ("RANK", "WORLD_SIZE")}
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return probe.getsockname()[1]
 
 
 class TrainingTest(unittest.TestCase):
@@ -93,93 +83,3 @@ class TrainingTest(unittest.TestCase):
         said = [process.communicate(timeout=PATIENCE)[1] for process in processes]
         complaints = ["".join(line for line in text.splitlines(True) if line.startswith("chimera:")) for text in said]
         return complaints, [process.returncode for process in processes]
-
-
-class Slurm:
-    """A cluster of two nodes, both this host, as this user."""
-
-    NODES = ("n0", "n1")
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.configuration = str(folder / "slurm.conf")
-        self.daemons = []
-
-    def start_all(self):
-        folder, host = self.folder, socket.gethostname()
-        control, *nodes = (free_port() for _ in range(1 + len(self.NODES)))
-        user = os.environ.get("USER", "root")
-        settings = f"""ClusterName=test
-SlurmctldHost={host}({LOOPBACK})
-SlurmctldPort={control}
-SlurmUser={user}
-SlurmdUser={user}
-AuthInfo=socket={folder}/munge/socket
-StateSaveLocation={folder}/state
-SlurmctldPidFile={folder}/ctld.pid
-SlurmctldLogFile={folder}/ctld.log
-SlurmdPidFile={folder}/%n.pid
-SlurmdLogFile={folder}/%n.log
-SlurmdSpoolDir={folder}/spool.%n
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/none
-MpiDefault=none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU
-SlurmdParameters=config_overrides
-SlurmctldParameters=node_reg_mem_percent=1
-ReturnToService=2
-"""
-        for name, port in zip(self.NODES, nodes):
-            settings += f"NodeName={name} NodeHostname={host} NodeAddr={LOOPBACK} Port={port} CPUs=8 RealMemory=1000\n"
-        settings += "PartitionName=main Nodes=ALL Default=YES State=UP\n"
-        pathlib.Path(self.configuration).write_text(settings)
-        (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
-        (folder / "munge").mkdir(mode=0o755)
-        (folder / "state").mkdir()
-        key = folder / "key"
-        key.write_bytes(os.urandom(1024))
-        key.chmod(0o600)
-        folder.chmod(0o755)
-        munge = folder / "munge"
-        self.start("munged", "--foreground", "--force", f"--key-file={key}", f"--socket={munge}/socket",
-                   f"--pid-file={munge}/pid", f"--log-file={munge}/log", f"--seed-file={munge}/seed")
-        self.await_file(munge / "socket")
-        self.start("slurmctld", "-D", "-f", self.configuration, "-c")
-        for name in self.NODES:
-            self.start("slurmd", "-D", "-f", self.configuration, "-N", name)
-        self.await_nodes(len(nodes))
-
-    def start(self, program, *arguments):
-        path = shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin")
-        environment = without_launchers() | {"SLURM_CONF": self.configuration}
-        self.daemons.append(subprocess.Popen([path, *arguments], env=environment, stdout=subprocess.DEVNULL,
-                                             stderr=subprocess.DEVNULL))
-
-    def await_file(self, path):
-        end = time.monotonic() + PATIENCE
-        while not path.exists():
-            if time.monotonic() > end:
-                raise TimeoutError(f"{path} does not appear")
-            time.sleep(0.02)
-
-    def await_nodes(self, count):
-        end = time.monotonic() + PATIENCE
-        environment = os.environ | {"SLURM_CONF": self.configuration}
-        while True:
-            states = subprocess.run(["sinfo", "-h", "-N", "-o", "%t"], env=environment, capture_output=True, text=True)
-            if states.stdout.split() == ["idle"] * count:
-                return
-            if time.monotonic() > end:
-                raise TimeoutError(f"nodes are not idle: {states.stdout}{states.stderr}")
-            time.sleep(0.1)
-
-    def stop(self):
-        for daemon in reversed(self.daemons):
-            daemon.terminate()
-        for daemon in self.daemons:
-            try:
-                daemon.wait(10)
-            except subprocess.TimeoutExpired:
-                daemon.kill()

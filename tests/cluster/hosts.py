@@ -3,10 +3,18 @@
 import os
 import pathlib
 import shutil
+import socket
 import subprocess
 import time
 
 PATIENCE = 60
+LOOPBACK = "127.0.0.1"
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return probe.getsockname()[1]
 
 
 def has(*programs):

@@ -1,12 +1,10 @@
-"""`chimera launch --hosts` starts the ranks of a training run over ssh and ends them together; `chimera plan --sbatch` writes
-a job that SLURM runs.
+"""`chimera launch --hosts` starts the ranks of a training run over ssh and ends them together.
 
 Usage: launch_hosts_test.py CHIMERA [CLASS.TEST...]
 
 In place of ssh most tests have a script that runs the command on this machine, without a terminal and in a session of its own.
 """
 
-import json
 import json
 import os
 import pathlib
@@ -18,7 +16,7 @@ import sys
 import time
 import unittest
 
-from cluster import CHIMERA, LOOPBACK, PATIENCE, Hosts, Slurm, TrainingTest, has, namespaces_work, needs, takes_long
+from cluster import CHIMERA, LOOPBACK, PATIENCE, Hosts, TrainingTest, has, namespaces_work, needs, takes_long
 
 FAKE_SSH = """#!/bin/sh
 host=$1
@@ -190,6 +188,13 @@ class LaunchTest(LaunchedTest):
                          ["chimera profile", "chimera profile --between"], "both hosts are this machine")
         for kind in ("point_to_point", "all_reduce"):
             self.assertNotEqual(machine[kind]["between_nodes"], machine[kind]["within_node"])
+        self.assertEqual(machine["workers_per_node"], machine["cores"])
+        self.assertLessEqual(machine["contention"]["node_transfers"], 1)
+
+    def test_profiles_hosts_with_the_ranks_that_they_will_have(self):
+        result = self.profile("a:3,b:3", "--format", "json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(json.loads(result.stdout)["workers_per_node"], 3)
 
     def test_a_host_that_does_not_measure_itself_is_named(self):
         profile = self.folder / "cluster.json"
@@ -198,7 +203,7 @@ class LaunchTest(LaunchedTest):
         self.assertIn("chimera: host gone does not measure itself: ssh: connect to host gone port 22: No route to host\n",
                       result.stderr)
         self.assertFalse(profile.exists())
-        for words, complaint in ((["a"], "give two hosts or more"), (["a:2,b"], "a:2: give hosts alone"),
+        for words, complaint in ((["a"], "give two hosts or more"), (["a:2,b"], "give all hosts as many ranks"),
                                  (["a,b", "--between", "x"], "give one of them")):
             result = self.profile(*words)
             self.assertEqual(result.returncode, 2, result.stderr)
@@ -371,29 +376,6 @@ class SshTest(TrainingTest):
         while len(self.steps()) < count:
             self.assertLess(time.monotonic(), end, "nothing is trained")
             time.sleep(0.02)
-
-
-class SbatchTest(TrainingTest):
-    @takes_long
-    @needs("SLURM", has("slurmctld", "slurmd", "srun", "sbatch", "munged"))
-    def test_slurm_runs_the_plan(self):
-        machine = pathlib.Path(__file__).parents[2] / "machines" / "p100-aries.json"
-        script = self.folder / "job.sh"
-        planned = self.run_words([CHIMERA, "plan", "--model", "gpt2-tiny", "--workers", "4", "--mini-batch", "8", "--memory", "2",
-                                  "--machine", str(machine), "--sequence", "32", "--stages", "4", "--sbatch", str(script),
-                                  "--ranks-per-node", "2"])
-        self.assertEqual(planned.returncode, 0, planned.stderr)
-        slurm = Slurm(self.folder)
-        self.addCleanup(slurm.stop)
-        slurm.start_all()
-        flags = ["--data", str(self.text), "--steps", "3", "--metrics", str(self.metrics)]
-        # No address has the nodes' names.
-        server = {"MASTER_ADDR": LOOPBACK, "MASTER_PORT": "21999", "CHIMERA": CHIMERA, "SLURM_CONF": slurm.configuration}
-        log = self.folder / "log"
-        result = self.run_words(["sbatch", "--wait", f"--output={log}", str(script), *flags], **server)
-        self.assertEqual(result.returncode, 0, result.stderr + (log.read_text() if log.exists() else ""))
-        self.assertEqual(len(self.losses()), 3)
-        self.assertNotIn("without a secret", log.read_text())
 
 
 unittest.main(argv=[sys.argv[0], *sys.argv[2:]])

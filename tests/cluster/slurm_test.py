@@ -1,0 +1,204 @@
+"""A real SLURM of two nodes runs training: its ranks train as the local run does, jobs of `chimera plan --sbatch` save and are
+queued again, and what fails is named and ends everywhere.
+
+Usage: slurm_test.py CHIMERA [CLASS.TEST...]
+"""
+
+import json
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import unittest
+
+from cluster import CHIMERA, LOOPBACK, PATIENCE, TrainingTest, free_port, has, namespaces_work, needs
+from slurm import Slurm
+
+HAS_SLURM = has("slurmctld", "slurmd", "srun", "sbatch", "scancel", "scontrol", "munged")
+MACHINE = pathlib.Path(__file__).parents[2] / "machines" / "p100-aries.json"
+MOST = 8  # seconds until all ranks have ended, on a busy machine
+
+
+class SlurmTest(TrainingTest):
+    def start_slurm(self, own_hosts=False):
+        self.slurm = Slurm(self.folder, own_hosts)
+        self.addCleanup(self.slurm.stop)
+        self.slurm.start_all()
+
+    def plan(self):
+        """Writes a job for two nodes of two ranks. Returns the script."""
+        script = self.folder / "job.sh"
+        planned = self.run_words([CHIMERA, "plan", "--model", "gpt2-tiny", "--workers", "4", "--mini-batch", "8", "--memory", "2",
+                                  "--machine", str(MACHINE), "--sequence", "32", "--stages", "4", "--schedules", "chimera",
+                                  "--sbatch", str(script), "--ranks-per-node", "2"])
+        self.assertEqual(planned.returncode, 0, planned.stderr)
+        return script
+
+    def lines(self):
+        """The metrics of each step, whole lines alone, without what the clock says."""
+        text = self.metrics.read_text() if self.metrics.exists() else ""
+        steps = [json.loads(line) for line in text[:text.rfind("\n") + 1].splitlines()]
+        return [{name: step[name] for name in ("step", "loss", "grad_norm", "parameters_hash")} for step in steps]
+
+    def await_steps(self, count=3):
+        self.slurm.wait_for(f"{count} steps", lambda: len(self.lines()) >= count)
+
+
+@needs("SLURM", HAS_SLURM)
+class SrunTest(SlurmTest):
+    def test_trains_as_the_local_run(self):
+        self.start_slurm()
+        variables = {"SLURM_CONF": self.slurm.configuration}
+        self.assert_trains_as_the_local_run(["srun", "-n", "2", *self.training()], **variables)
+        variables |= {"MASTER_ADDR": LOOPBACK, "MASTER_PORT": str(free_port()),  # no address has the nodes' names
+                      "CHIMERA_SECRET": "a word"}
+        self.assert_trains_as_the_local_run(["srun", "-N", "2", "-n", "4", *self.training(stages=4)], stages=4, **variables)
+
+
+class JobScriptTest(SlurmTest):
+    """What the script does, with commands in place of SLURM's."""
+
+    def run_job(self, **commands):
+        tools = self.folder / "bin"
+        tools.mkdir()
+        for name, lines in commands.items():
+            (tools / name).write_text(f"#!/bin/sh\n{lines}\n")
+            (tools / name).chmod(0o700)
+        path = f"{tools}:{self.environment['PATH']}"
+        return self.run_words(["bash", str(self.plan())], PATH=path, HERE=str(self.folder), SLURM_JOB_ID="7")
+
+    REQUEUE = 'echo "$@" > "$HERE/scontrol"'
+
+    def test_a_run_that_ends_before_the_script_looks_is_queued_again(self):
+        srun = 'trap "exit 75" USR1; echo $$ > "$HERE/srun"; kill -USR1 $PPID; while :; do sleep 0.02; done'
+        scancel = 'read -r srun < "$HERE/srun"; kill -USR1 "$srun"; while kill -0 "$srun" 2>/dev/null; do sleep 0.02; done'
+        job = self.run_job(srun=srun, scancel=scancel, scontrol=self.REQUEUE)
+        self.assertEqual(job.returncode, 75, job.stderr)
+        self.assertEqual((self.folder / "scontrol").read_text(), "requeue 7\n")
+
+    def test_another_end_is_the_jobs_own(self):
+        job = self.run_job(srun="exit 3", scancel="exit 1", scontrol=self.REQUEUE)
+        self.assertEqual(job.returncode, 3, job.stderr)
+        self.assertFalse((self.folder / "scontrol").exists())
+
+
+@needs("SLURM", HAS_SLURM)
+class JobTest(SlurmTest):
+    STEPS = 100
+
+    def submit(self, script, *flags, **variables):
+        log = self.folder / "log"
+        # No address has the nodes' names.
+        server = {"MASTER_ADDR": LOOPBACK, "MASTER_PORT": str(free_port()), "CHIMERA": CHIMERA,
+                  "SLURM_CONF": self.slurm.configuration}
+        result = self.run_words(["sbatch", "--parsable", f"--output={log}", str(script), *flags], **server, **variables)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.log = log
+        return result.stdout.strip()
+
+    def state(self, job):
+        shown = self.slurm.ask("scontrol", "show", "job", job, "--oneliner")
+        return {name: re.search(rf"\b{name}=(\S+)", shown)[1] for name in ("JobState", "Restarts", "ExitCode")}
+
+    def await_end(self, job):
+        self.slurm.wait_for("the end of the job",
+                            lambda: self.state(job)["JobState"] not in ("PENDING", "RUNNING", "COMPLETING", "REQUEUED"))
+        return self.state(job)
+
+    def local_lines(self, script, *flags):
+        """Those of the same run on this machine."""
+        line = next(line for line in script.read_text().splitlines() if line.startswith("srun "))
+        words = shlex.split(line.partition(" train ")[2].rstrip("\\"))
+        result = self.run_words([CHIMERA, "train", *words, *flags])
+        self.assertEqual(result.returncode, 0, result.stderr)
+        lines = self.lines()
+        self.metrics.unlink()
+        return lines
+
+    def test_saves_when_its_time_is_over_and_goes_on_when_queued_again(self):
+        script = self.plan()
+        flags = ["--data", str(self.text), "--steps", str(self.STEPS), "--reduction", "canonical", "--metrics",
+                 str(self.metrics)]
+        expected = self.local_lines(script, *flags)
+        self.assertEqual(len(expected), self.STEPS)
+        self.start_slurm()
+        job = self.submit(script, *flags, "--checkpoint", str(self.folder / "run"), "--resume", "auto",
+                          CHIMERA_FAULT="slow@step")  # long enough to be told before its end
+        self.await_steps()
+        self.slurm.ask("scancel", "--batch", "--signal=USR1", job)  # as SLURM does when the time is nearly over
+        end = self.await_end(job)
+        said = self.log.read_text()
+        self.assertEqual(end, {"JobState": "COMPLETED", "Restarts": "1", "ExitCode": "0:0"}, said)
+        saved = re.search(r"chimera: ended as a signal asked; step (\d+) is saved", said)
+        self.assertTrue(saved, said)
+        self.assertLess(int(saved[1]), self.STEPS)
+        self.assertIn(f"goes on from {self.folder}/run/step-{int(saved[1]):08}\n", said)
+        self.assertNotIn("without a secret", said)
+        self.assertEqual(self.lines(), expected)
+
+
+@needs("SLURM, or the right to make network namespaces", HAS_SLURM and namespaces_work())
+class FaultsTest(SlurmTest):
+    """Four ranks on two hosts, with nothing but what `srun` tells them."""
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(self.end_job)  # behind the end of SLURM, with whose hosts srun ends
+        self.job = None
+        self.start_slurm(own_hosts=True)
+        words = self.slurm.words("srun", "-N", "2", "-n", "4", "--ntasks-per-node=2", "--kill-on-bad-exit=1",
+                                 *self.training(stages=4), "--steps", "1000000")
+        environment = self.slurm.environment | {"CHIMERA_SECRET": "a word"}
+        self.log = self.folder / "log"
+        with self.log.open("w") as log:
+            self.job = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=log)
+        self.await_steps()
+
+    def end_job(self):
+        if self.job:
+            self.job.wait(PATIENCE)
+
+    def process_of(self, rank):
+        ranks = self.slurm.processes(rank // 2, "chimera")
+        return [process for process, variables in ranks.items() if f"SLURM_PROCID={rank}" in variables]
+
+    def left(self, *names):
+        return [process for node in range(2) for process in self.slurm.processes(node, *names)]
+
+    def await_ranks(self):
+        self.slurm.wait_for("the end of all ranks", lambda: not self.left("chimera"), MOST)
+
+    def cancel(self):
+        self.slurm.ask("scancel", self.slurm.ask("squeue", "-h", "-o", "%A").strip())
+
+    def assert_ends(self):
+        """All ranks do soon, then srun, which has an exit code, and the daemons of the step. Returns what was said."""
+        self.await_ranks()
+        self.assertNotEqual(self.job.wait(PATIENCE), 0)
+        self.slurm.wait_for("the end of the step", lambda: not self.left("chimera", "slurmstepd"), MOST)
+        return self.log.read_text()
+
+    def test_a_killed_rank(self):
+        self.slurm.kill(1, "KILL", self.process_of(3))
+        self.assertIn("srun: error: n1: task 3: Killed\n", self.assert_ends())
+
+    def test_a_stopped_rank(self):
+        self.slurm.kill(0, "STOP", self.process_of(1))
+        said = self.assert_ends()
+        self.assertEqual([line for line in said.splitlines() if line.startswith("chimera:")],
+                         ["chimera: rank 1 on host n0 silent for 2.5 s: stopped"])
+
+    def test_a_cancelled_job(self):
+        self.cancel()
+        self.assertIn("CANCELLED", self.assert_ends())
+
+    def test_a_killed_daemon_of_a_step(self):
+        """srun goes on to wait for that daemon by itself, until the job is cancelled."""
+        self.slurm.kill(1, "KILL", self.slurm.processes(1, "slurmstepd"))
+        self.await_ranks()
+        self.cancel()
+        self.assertIn("chimera: ranks 2, 3 on host n1 are gone: killed, or ended without a word\n", self.assert_ends())
+
+
+unittest.main(argv=[sys.argv[0], *sys.argv[2:]])
