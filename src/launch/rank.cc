@@ -2,8 +2,10 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +19,7 @@
 #include "core/error.h"
 #include "core/fault_point.h"
 #include "core/file_descriptor.h"
+#include "core/no_signals.h"
 #include "core/output_file.h"
 #include "core/parse_number.h"
 #include "launch/environment.h"
@@ -49,6 +52,28 @@ int required_number(const char* name) {
 void live_no_longer_than(pid_t launcher) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != launcher) ::_exit(static_cast<int>(ExitCode::PeerLost));
+}
+
+/// Ends this rank when the process that started it has died, as a launcher of others does that is killed (SLURM's
+/// slurmstepd): nobody else would. The kernel's own signal is of no use, as it means the thread that started us.
+void end_with_parent(int rank) {
+  const pid_t parent = ::getppid();
+  if (parent == 0) return;  // in a container, which ends with its first process
+  const auto end = [rank] {
+    messages().write(fmt::format("chimera: rank {} ends: the process that started it is gone\n", rank));
+    messages().drain(kPromptEnd);
+    ::_exit(static_cast<int>(ExitCode::PeerLost));
+  };
+  const int process = static_cast<int>(::syscall(SYS_pidfd_open, parent, 0U));  // for as long as this process lives
+  if (::getppid() != parent) end();
+  if (process < 0) return;  // the system has none of these
+  const NoSignals none;
+  std::thread([process, end] {
+    pollfd ended{process, POLLIN, 0};
+    while (::poll(&ended, 1, -1) <= 0) {
+    }
+    end();
+  }).detach();
 }
 
 /// Ctrl-C reaches every process of the terminal; only the launcher acts on it. It started us with SIGINT blocked.
@@ -156,6 +181,7 @@ std::optional<RankEnvironment> rank_environment() {
 RankEnvironment join_place(const RankPlace& place) {
   ::signal(SIGPIPE, SIG_IGN);
   if (std::getenv(kPartVariable) != nullptr) live_no_longer_than(required_number(kPartVariable));
+  if (place.launcher != LauncherKind::Variables) end_with_parent(place.rank);
   own_place = place;
   RankEnvironment self{.rank = place.rank,
                        .world_size = place.world_size,

@@ -26,7 +26,9 @@ struct RankEnvironment {
 };
 
 /// As rank_environment(), of a process that another launcher has put there. From now on report_failure() tells people,
-/// and torchrun where that has given a file for it (TORCHELASTIC_ERROR_FILE). Throws what meeting_point() throws.
+/// and torchrun where that has given a file for it (TORCHELASTIC_ERROR_FILE), and this process ends with
+/// ExitCode::PeerLost when the one dies by which a launcher has started it (not one by hand, who may leave it alone).
+/// Throws what meeting_point() throws.
 [[nodiscard]] RankEnvironment join_place(const RankPlace& place);
 
 /// In a process that launch() started, returns its place in the job. Elsewhere it returns and changes nothing. Call it

@@ -364,11 +364,14 @@ int run_rank(const Job& job, RankEnvironment rank) {
       note_progress({RankProgress::Phase::StartUp});
       std::optional<MemoryMeter> meter = meter_of(job);
       // Until the process is gone: a signal that comes late must not make it a failure.
-      static const auto signals =
+      static auto signals =
           stop_signals(job, rank.placed ? StopSignals::Second::EndsProcess : StopSignals::Second::Nothing);
       is_whole = train_as(job, RankId(rank.rank), transport, meter, op, epochs ? &*epochs : nullptr);
-      std::array<double, 1> nothing{};
-      if (heartbeats) transport.all_sum(nothing);  // none is missed that has ended in order
+      if (rank.placed) {  // a launcher may end the others as soon as one has ended with kSavedExit
+        if (signals) signals->ignore_all();
+        std::array<double, 1> nothing{};
+        transport.all_sum(nothing);  // none has ended, or is missed, before the others are done too
+      }
       heartbeats.reset();
     }
     op = "its end";

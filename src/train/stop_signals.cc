@@ -42,6 +42,13 @@ StopSignals::~StopSignals() {
   asked_at = 0;
 }
 
+void StopSignals::ignore_all() {
+  struct sigaction nothing {};
+  nothing.sa_handler = SIG_IGN;
+  for (const int number : kSavingSignals) ::sigaction(number, &nothing, nullptr);
+  before_.fill(nothing);
+}
+
 bool stop_requested() noexcept { return asked_at != 0; }
 
 }  // namespace chimera

@@ -24,6 +24,9 @@ class StopSignals {
   /// Restores what was in force before; nothing is asked for any more.
   ~StopSignals();
 
+  /// To be called when all is done but the end of the process: from now on, and after its life, signals do nothing.
+  void ignore_all();
+
  private:
   std::array<struct sigaction, kSavingSignals.size()> before_{};
 };

@@ -3,6 +3,7 @@
 Usage: launchers_test.py CHIMERA [CLASS.TEST...]
 """
 
+import os
 import signal
 import socket
 import subprocess
@@ -11,7 +12,7 @@ import threading
 import time
 import unittest
 
-from cluster import CHIMERA, LOOPBACK, Hosts, Slurm, TrainingTest, free_port, has, namespaces_work, needs
+from cluster import CHIMERA, LOOPBACK, PATIENCE, Hosts, TrainingTest, free_port, has, namespaces_work, needs
 
 
 def own_torchrun():
@@ -184,6 +185,64 @@ class VariablesTest(TrainingTest):
         _, codes = self.ended(self.start_on_one_host(self.training(), 2, CHIMERA_FAULT="kill@forward:1:3"))
         self.assertEqual(codes, [3, -signal.SIGKILL])
 
+    def test_a_rank_ends_with_the_process_by_which_a_launcher_started_it(self):
+        words = ["sh", "-c", '"$@"; exit $?', "sh", *self.training(), "--steps", "1000000"]
+        place = {"SLURM_NODEID": "0", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "2",
+                 "CHIMERA_STORE": str(self.folder / "store")}
+        ranks = []
+        for rank in ("0", "1"):
+            own = {"SLURM_PROCID": rank, "SLURM_LOCALID": rank}
+            ranks.append(subprocess.Popen(words, env=self.environment | place | own, stdout=subprocess.DEVNULL,
+                                          stderr=subprocess.PIPE, text=True, start_new_session=True))
+            self.addCleanup(self.end_group, ranks[-1].pid)
+        self.await_steps()
+        ranks[1].kill()  # the shell alone
+        complaints, codes = self.ended(ranks)
+        self.assertEqual(codes, [3, -signal.SIGKILL])
+        self.assertEqual(complaints[1], "chimera: rank 1 ends: the process that started it is gone\n")
+
+    def test_a_launchers_signal_behind_the_save_changes_no_exit_code(self):
+        """Launchers end the other ranks as soon as one has ended with another code than 0, which 75 is."""
+        words = [*self.training(), "--steps", "1000000", "--checkpoint", str(self.folder / "run")]
+        place = {"CHIMERA_WORLD_SIZE": "2", "CHIMERA_LOCAL_WORLD_SIZE": "2"}
+        reader, writer = os.pipe()  # which nobody reads: rank 0 tries for two seconds to say its last words
+        self.addCleanup(os.close, reader)
+        ranks = [subprocess.Popen(words, env=self.environment | place | {"CHIMERA_RANK": rank, "CHIMERA_LOCAL_RANK": rank},
+                                  stdout=out, stderr=subprocess.DEVNULL) for rank, out in (("0", writer), ("1", None))]
+        os.close(writer)
+        for rank in ranks:
+            self.addCleanup(rank.kill)
+        self.await_steps()
+        filler = os.open(f"/proc/self/fd/{reader}", os.O_WRONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, filler)
+        with self.assertRaises(BlockingIOError):
+            while True:
+                os.write(filler, b"." * 512)
+        for rank in ranks:
+            rank.send_signal(signal.SIGUSR1)
+        asked = time.monotonic()
+        self.assertEqual(ranks[1].wait(PATIENCE), 75)
+        last = asked
+        while ranks[0].poll() is None:
+            ranks[0].terminate()
+            last = time.monotonic()
+            time.sleep(0.01)
+        self.assertGreater(last - asked, 0.5, "until then two signals count as one")
+        self.assertEqual(ranks[0].returncode, 75)
+
+    @staticmethod
+    def end_group(group):
+        try:
+            os.killpg(group, signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # as all of it has ended
+
+    def await_steps(self):
+        end = time.monotonic() + PATIENCE
+        while not (self.metrics.exists() and self.metrics.read_text()):
+            self.assertLess(time.monotonic(), end, "nothing is trained")
+            time.sleep(0.02)
+
 
 class LaunchersTest(TrainingTest):
     def mpirun(self, name, *flags):
@@ -228,17 +287,6 @@ class LaunchersTest(TrainingTest):
         cause = result.stderr[result.stderr.index("Root Cause"):]
         self.assertRegex(cause, r"rank      : 1 \(local_rank: 1\)")
         self.assertRegex(cause, r"traceback : rank 1 failed at .*: fault injected at forward")
-
-    @needs("SLURM", has("slurmctld", "slurmd", "srun", "munged"))
-    def test_srun(self):
-        slurm = Slurm(self.folder)
-        self.addCleanup(slurm.stop)
-        slurm.start_all()
-        self.assert_trains_as_the_local_run(["srun", "-n", "2", *self.training()], SLURM_CONF=slurm.configuration)
-        server = {"MASTER_ADDR": LOOPBACK, "MASTER_PORT": str(free_port()),  # no address has the nodes' names
-                  "CHIMERA_SECRET": "a word"}
-        self.assert_trains_as_the_local_run(["srun", "-N", "2", "-n", "4", *self.training(stages=4)], stages=4,
-                                            SLURM_CONF=slurm.configuration, **server)
 
 
 @needs("the right to make network namespaces", namespaces_work())
