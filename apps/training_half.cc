@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 
@@ -42,6 +43,10 @@ void take_early_signals() {
   }
 }
 
+/// OpenMP's threads that wait for each other sleep, unless the user says otherwise. Else they spin for milliseconds, and
+/// where other programs run take the core from the one that they wait for. OpenMP reads it when it is loaded.
+void let_waiting_threads_sleep() { ::setenv("OMP_WAIT_POLICY", "passive", /*overwrite=*/0); }
+
 }  // namespace
 
 bool needs_training_half(const std::vector<std::string>& arguments) {
@@ -60,6 +65,7 @@ void list_training_commands(CLI::App& program) {
 
 int run_training_half(int argc, char** argv) {
   if (saves_checkpoints({argv + 1, argv + argc})) take_early_signals();
+  let_waiting_threads_sleep();
   const std::string path = library_path().string();
   void* library = ::dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
   void* entry = library == nullptr ? nullptr : ::dlsym(library, "chimera_training_main");

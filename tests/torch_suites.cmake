@@ -108,6 +108,6 @@ set(torch_suites
 )
 foreach(suite ${torch_suites})
   add_test(NAME torch.${suite} COMMAND chimera_torch_tests --gtest_filter=${suite}.*:*/${suite}.*)
-  set_tests_properties(torch.${suite} PROPERTIES TIMEOUT ${long_time_limit})
+  set_tests_properties(torch.${suite} PROPERTIES TIMEOUT ${long_time_limit} ENVIRONMENT OMP_WAIT_POLICY=passive)
 endforeach()
 set_tests_properties(torch.HundredStepsTest PROPERTIES TIMEOUT 3600) # with CHIMERA_LONG_TESTS

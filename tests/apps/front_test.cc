@@ -25,6 +25,17 @@ TEST(FrontTest, SchedulingNeedsNoLibTorch) {
   EXPECT_THAT(libraries_of({"trian"}), Not(HasSubstr("libtorch")));
 }
 
+/// What OpenMP says of its settings, on stderr, when it is loaded.
+std::string openmp_settings(std::vector<std::string> environment) {
+  environment.emplace_back("OMP_DISPLAY_ENV=true");
+  return ProgramRun({"train", "--help"}, {.environment = std::move(environment)}).wait().messages;
+}
+
+TEST(FrontTest, WaitingThreadsSleepUnlessTheUserSaysOtherwise) {
+  EXPECT_THAT(openmp_settings({}), HasSubstr("OMP_WAIT_POLICY = 'PASSIVE'"));
+  EXPECT_THAT(openmp_settings({"OMP_WAIT_POLICY=active"}), HasSubstr("OMP_WAIT_POLICY = 'ACTIVE'"));
+}
+
 TEST(FrontTest, KnowsTheSubcommandsItHasNotLoaded) {
   const std::string help = run_program({"--help"}).output;
   for (const char* name : {"train", "profile", "bench", "export", "evaluate", "generate"})
