@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <map>
 
 #include "support/refusal.h"
 #include "training.h"
@@ -14,13 +15,21 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-/// The folder of a model that has seen a few sentences.
-std::string trained_folder(const Scratch& scratch, const std::string& model, const Arguments& more = {}) {
-  std::string folder = scratch.path("model");
+void train_into(const std::string& folder, const std::string& model, const Arguments& more) {
+  const Scratch scratch;
   const ProgramResult result = run_program(small_training(scratch) + more +
                                            Arguments{"--model", model, "--schedule", "none", "--micro-batches", "2",
                                                      "--steps", "30", "--learning-rate", "0.01", "--export", folder});
   EXPECT_EQ(result.exit_code, 0) << result.messages;
+}
+
+/// The folder of a model that has seen a few sentences: a copy, as each is trained once for all tests.
+std::string trained_folder(const Scratch& scratch, const std::string& model, const Arguments& more = {}) {
+  static std::map<Arguments, Scratch> trained;
+  const auto [original, is_new] = trained.try_emplace(Arguments{model} + more);
+  if (is_new) train_into(original->second.path("model"), model, more);
+  std::string folder = scratch.path("model");
+  std::filesystem::copy(original->second.path("model"), folder, std::filesystem::copy_options::recursive);
   return folder;
 }
 

@@ -249,7 +249,9 @@ ProgramResult ProgramRun::wait() {
 }
 
 ProgramResult run_program(const std::vector<std::string>& arguments, const std::string& input) {
-  return ProgramRun(arguments, {.input = input}).wait();
+  constexpr std::array kStartNoProgram = {"train", "evaluate", "generate", "export"};  // their ranks are forks
+  const bool is_copy = !arguments.empty() && std::ranges::count(kStartNoProgram, arguments[0]) > 0;
+  return ProgramRun(arguments, {.input = input, .is_copy = is_copy}).wait();
 }
 
 }  // namespace chimera::testing

@@ -23,7 +23,7 @@ struct ProgramSetup {
   std::optional<int> messages{};           ///< what it has as stderr in place of a pipe that is read; negative: none
   std::optional<int> output{};             ///< what it has as stdout, likewise
   /// The new process is a copy of this one, which has loaded the training half, and not the program started anew:
-  /// spares the half second that LibTorch takes to load. For command lines that start no process and no thread.
+  /// spares the fifth of a second that LibTorch takes to load. For command lines that start no program anew.
   bool is_copy = false;
 };
 
@@ -93,7 +93,7 @@ class ProgramRun {
   ProgramResult result_;
 };
 
-/// Runs the program to its end.
+/// Runs the program to its end; where it trains or generates, in a copy of this process.
 [[nodiscard]] ProgramResult run_program(const std::vector<std::string>& arguments, const std::string& input = "");
 
 }  // namespace chimera::testing
