@@ -144,11 +144,12 @@ void read_kernels(const JsonValue& value, MachineProfile& machine) {
 }
 
 Contention read_contention(const JsonValue& value) {
-  value.expect_object({"ops_by_sums", "sums_by_ops", "transfers", "sums_overlap"});
+  value.expect_object({"ops_by_sums", "sums_by_ops", "transfers", "sums_overlap", "node_transfers"});
   return {.ops_by_sums = value.number("ops_by_sums", kMostRatio),
           .sums_by_ops = value.number("sums_by_ops", kMostRatio),
           .transfers = value.number("transfers", kMostRatio),
-          .sums_overlap = value.has("sums_overlap") ? value.number("sums_overlap", kMostOverlap) : 0};
+          .sums_overlap = value.has("sums_overlap") ? value.number("sums_overlap", kMostOverlap) : 0,
+          .node_transfers = value.has("node_transfers") ? value.number("node_transfers", kMostRatio) : 0};
 }
 
 std::map<DataType, double> read_matrix_flops(const JsonValue& value) {
@@ -309,7 +310,8 @@ std::string to_json(const MachineProfile& machine) {
                              {{"ops_by_sums", machine.contention.ops_by_sums},
                               {"sums_by_ops", machine.contention.sums_by_ops},
                               {"transfers", machine.contention.transfers},
-                              {"sums_overlap", machine.contention.sums_overlap}}},
+                              {"sums_overlap", machine.contention.sums_overlap},
+                              {"node_transfers", machine.contention.node_transfers}}},
                             {"sum_rank_loss", machine.sum_rank_loss},
                             {"scale_loss", machine.scale_loss},
                             {"optimizer_seconds", machine.optimizer_seconds},

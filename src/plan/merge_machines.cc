@@ -42,6 +42,7 @@ Contention mean_contention(const std::vector<MachineProfile>& machines) {
     mean.sums_by_ops += machine.contention.sums_by_ops / count;
     mean.transfers += machine.contention.transfers / count;
     mean.sums_overlap += machine.contention.sums_overlap / count;
+    if (machine.contention.node_transfers > 0) mean.node_transfers = machine.contention.node_transfers;
   }
   return mean;
 }

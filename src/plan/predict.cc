@@ -41,10 +41,13 @@ double cores_of_group(const PlanProblem& problem, const Candidate& candidate) {
          static_cast<double>(candidate.data_parallel * candidate.tensor_parallel * machine.threads);
 }
 
-Timeline timed(const PlanProblem& problem, const Candidate& candidate, const Run& run, const CostModel& costs) {
-  SharedCores cores{.cores = std::numeric_limits<double>::infinity()};
+Timeline timed(const PlanProblem& problem, const Candidate& candidate, const Run& run, const StageModel& model) {
+  const CostModel& costs = model.costs;
+  SharedCores cores{.cores = std::numeric_limits<double>::infinity(), .nodes = model.nodes};
   if (shares_cores(problem)) {
     cores.cores = cores_of_group(problem, candidate);
+    cores.all_reduce_share = model.computing_share_of_sums;
+    cores.contention.node_transfers = problem.machine.contention.node_transfers;
   } else if (problem.machine.contention.any()) {
     cores.contention = problem.machine.contention;
   } else {
@@ -83,7 +86,7 @@ std::shared_ptr<const Schedule> Predictor::schedule_of(const Candidate& candidat
 }
 
 double Predictor::step_seconds(const PlannedSchedule& planned, const Candidate& candidate) const {
-  return timed(problem_, candidate, run_of(planned.schedule), planned.model.costs).period + planned.model.step_seconds;
+  return timed(problem_, candidate, run_of(planned.schedule), planned.model).period + planned.model.step_seconds;
 }
 
 double Predictor::step_seconds_on_own_cores(const PlannedSchedule& planned) const {
@@ -99,7 +102,7 @@ std::optional<Prediction> Predictor::predict_below(double seconds, const Planned
                                                    const Candidate& candidate) const {
   const CostModel& costs = planned.model.costs;
   const Run run = run_of(planned.schedule);
-  const Timeline timeline = timed(problem_, candidate, run, costs);
+  const Timeline timeline = timed(problem_, candidate, run, planned.model);
   Prediction prediction;
   prediction.step_seconds = timeline.period + planned.model.step_seconds;
   if (prediction.step_seconds >= seconds) return std::nullopt;

@@ -67,6 +67,10 @@ class Builder {
     if (!candidate_.recompute.empty()) add_recomputation();
     add_links();
     add_sums();
+    if (ranks_.num_ranks() > places_per_node()) {
+      add_nodes();
+      if (model_.costs.all_reduce) add_computing_share(*model_.costs.all_reduce);
+    }
     add_updates();
     model_.costs.all_reduce_placement = problem_.sync;
     model_.costs.blocking_sends = problem_.blocking_sends;
@@ -250,11 +254,45 @@ class Builder {
   [[nodiscard]] double sum_seconds(const std::vector<RankId>& ranks, double bytes) const {
     const auto& [within, between] = machine_.all_reduce;
     const auto count = static_cast<std::int64_t>(ranks.size());
-    if (node_of(ranks.front()) == node_of(ranks.back()))  // ascending
-      return chimera::sum_seconds(machine_, within, count, bytes);
+    if (!is_over_nodes(ranks)) return chimera::sum_seconds(machine_, within, count, bytes);
     const std::int64_t near = machine_.cores > 0 ? ranks_on_each_node(ranks) : 1;
     const double on_each = near > 1 ? chimera::sum_seconds(machine_, within, near, bytes) : 0;
     return on_each + chimera::sum_seconds(machine_, between, count / near, bytes);
+  }
+
+  [[nodiscard]] bool is_over_nodes(const std::vector<RankId>& ranks) const {
+    return node_of(ranks.front()) != node_of(ranks.back());  // ascending
+  }
+
+  void add_nodes() {
+    const auto node = [&](std::int64_t group, std::int64_t worker) {
+      return node_of(ranks_.rank({GroupId(group), WorkerId(worker)}));
+    };
+    NodesOfGroup& nodes = model_.nodes;
+    std::vector<std::int64_t> known;
+    for (std::int64_t worker = 0; worker < ranks_.workers; ++worker) {
+      const auto own = std::ranges::find(known, node(0, worker));
+      nodes.node_of.push_back(static_cast<std::size_t>(own - known.begin()));
+      if (own == known.end()) known.push_back(node(0, worker));
+      int copies = 0;
+      for (std::int64_t group = 0; group < ranks_.data_parallel; ++group)
+        copies += node(group, worker) == node(0, worker) ? 1 : 0;
+      nodes.copies.push_back(copies);
+    }
+    for (const auto& ranks : ranks_of_) nodes.sums_leave.push_back(is_over_nodes(ranks));
+  }
+
+  void add_computing_share(const AllReduceCosts& costs) {
+    double computing = 0;
+    double all = 0;
+    const auto add = [&](const std::vector<RankId>& ranks, double seconds, double bytes) {
+      const auto count = static_cast<std::int64_t>(ranks.size());
+      computing += std::min(seconds, chimera::sum_seconds(machine_, machine_.all_reduce.within_node, count, bytes));
+      all += seconds;
+    };
+    for (std::size_t s = 0; s < costs.seconds.size(); ++s) add(ranks_of_[s], costs.seconds[s], summed_bytes_[s]);
+    if (costs.tied) add(ranks_of_.back(), *costs.tied, summed_bytes_.back());
+    if (all > 0) model_.computing_share_of_sums = computing / all;
   }
 
   void add_sums() {
@@ -267,9 +305,13 @@ class Builder {
     for (std::size_t s = 0; s < model_.footprints.size(); ++s) {
       double bytes = static_cast<double>(model_.footprints[s].parameters) * weight_bytes;
       if (tied && uses_tied_matrix(StageId(static_cast<std::int64_t>(s)), schedule_.stages)) bytes -= matrix;
-      costs.seconds.push_back(sum_seconds(ranks_of_[s], std::max(0.0, bytes)));
+      summed_bytes_.push_back(std::max(0.0, bytes));
+      costs.seconds.push_back(sum_seconds(ranks_of_[s], summed_bytes_.back()));
     }
-    if (tied) costs.tied = sum_seconds(ranks_of_.back(), matrix);
+    if (tied) {
+      summed_bytes_.push_back(matrix);
+      costs.tied = sum_seconds(ranks_of_.back(), matrix);
+    }
     // Copies of an asynchronous schedule's only replica are other groups'; none where there is one group.
     if (schedule_.updates && candidate_.data_parallel == 1) return;
     model_.costs.all_reduce = costs;
@@ -298,6 +340,7 @@ class Builder {
   std::array<std::int64_t, kLayerKinds> held_ = {};  // parameters of one of them
   std::vector<bool> near_;                           // [boundary]: is_near()
   RankGroups ranks_of_;
+  std::vector<double> summed_bytes_;   // [parameter group]
   std::vector<double> recomputation_;  // [stage], where it is recomputed
   StageModel model_;
 };

@@ -5,6 +5,7 @@
 
 #include "model_config/partition.h"
 #include "plan/candidate.h"
+#include "simulate/contention.h"
 #include "simulate/costs.h"
 
 namespace chimera {
@@ -16,6 +17,8 @@ struct StageModel {
                                            // of the T workers
   std::vector<LayerTime> tensor_sums;      // [S]: the part of the costs that sums within ops are, over T workers
   double step_seconds = 0;                 // that a step takes beyond its ops, messages, sums and updates
+  NodesOfGroup nodes = {};                 // empty: all workers are on one
+  double computing_share_of_sums = 1;      // of their time: what they would take on one node
 };
 
 /// The candidate's costs; `partition` has one entry for each stage of `schedule`, which is the candidate's.

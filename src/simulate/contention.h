@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <span>
 #include <vector>
+
+#include "core/ids.h"
 
 namespace chimera {
 
@@ -17,24 +20,56 @@ struct Contention {
   /// The part of a sum's time that is saved while all of its workers have launched another one: the transport has begun
   /// that too, and one's bytes travel while the other's are added. In [0, 1).
   double sums_overlap = 0;
+  /// In place of `transfers`, a message or a sum between nodes, for every other one that leaves the same node, or comes
+  /// to it. 0: it is not known.
+  double node_transfers = 0;
 
-  [[nodiscard]] bool any() const { return ops_by_sums > 0 || sums_by_ops > 0 || transfers > 0 || sums_overlap > 0; }
+  [[nodiscard]] bool any() const {
+    return ops_by_sums > 0 || sums_by_ops > 0 || transfers > 0 || sums_overlap > 0 || node_transfers > 0;
+  }
   friend bool operator==(const Contention&, const Contention&) = default;
+};
+
+/// Where the workers of one of several groups are that all do the same at the same time. Empty: on one node.
+struct NodesOfGroup {
+  std::vector<std::size_t> node_of = {};  // [worker]
+  std::vector<int> copies = {};           // [worker]: groups whose worker is on the same node, this one included
+  std::vector<bool> sums_leave = {};      // [parameter group]: whether its sum is one over several nodes
+  friend bool operator==(const NodesOfGroup&, const NodesOfGroup&) = default;
 };
 
 /// What runs on each worker at the moment, and how much it slows down.
 class WorkersInUse {
  public:
-  WorkersInUse(const Contention& contention, std::size_t workers) : contention_(contention), in_use_(workers) {}
+  WorkersInUse(const Contention& contention, std::size_t workers, const NodesOfGroup& nodes)
+      : contention_(contention), nodes_(nodes), in_use_(workers), of_nodes_(workers) {}
 
   void count_op(std::size_t worker, int change) { in_use_[worker].ops += change; }
   void count_message(std::size_t from, std::size_t to, int change) {
+    if (leaves_node(from, to)) {
+      of_nodes_[nodes_.node_of[from]].leaving += nodes_.copies[from] * change;
+      of_nodes_[nodes_.node_of[to]].coming += nodes_.copies[to] * change;
+      return;
+    }
     in_use_[from].leaving += change;
     in_use_[to].coming += change;
   }
-  void count_sum(std::size_t worker, int change) {
+  void count_sum(std::span<const WorkerId> workers, std::size_t group, int change) {
+    for (const WorkerId worker : workers) count_own_sum(worker.index(), change, !leaves_node(group));
+    if (!leaves_node(group)) return;
+    for (std::size_t i = 0; i < workers.size(); ++i) {
+      const std::size_t node = nodes_.node_of[workers[i].index()];
+      const auto on_it = [&](WorkerId worker) { return nodes_.node_of[worker.index()] == node; };
+      if (std::ranges::any_of(workers.first(i), on_it)) continue;  // a node has its part of the sum once
+      of_nodes_[node].leaving += change;
+      of_nodes_[node].coming += change;
+    }
+  }
+  void count_own_sum(std::size_t worker, int change, bool is_transfer = true) {
     in_use_[worker].sums += change;
-    count_message(worker, worker, change);
+    if (!is_transfer) return;
+    in_use_[worker].leaving += change;
+    in_use_[worker].coming += change;
   }
 
   /// How many times as long as alone an op on that worker takes, a message, a sum on one of its workers.
@@ -42,11 +77,29 @@ class WorkersInUse {
     return in_use_[worker].sums > 0 ? 1 + contention_.ops_by_sums : 1;
   }
   [[nodiscard]] double message(std::size_t from, std::size_t to) const {
-    return beside(std::max(in_use_[from].leaving, in_use_[to].coming));
+    if (leaves_node(from, to)) {
+      const int most = std::max(of_nodes_[nodes_.node_of[from]].leaving, of_nodes_[nodes_.node_of[to]].coming);
+      return beside(most, contention_.node_transfers);
+    }
+    return beside(std::max(in_use_[from].leaving, in_use_[to].coming), contention_.transfers);
   }
-  [[nodiscard]] double sum(std::size_t worker) const {
+  [[nodiscard]] double own_sum(std::size_t worker) const {
     const InUse& here = in_use_[worker];
-    return beside(std::max(here.leaving, here.coming)) + (here.ops > 0 ? contention_.sums_by_ops : 0);
+    return beside(std::max(here.leaving, here.coming), contention_.transfers) + by_ops(worker);
+  }
+  /// Of these workers' sum.
+  [[nodiscard]] double sum(std::span<const WorkerId> workers, std::size_t group) const {
+    double slowest = 1;
+    for (const WorkerId worker : workers) {
+      if (!leaves_node(group)) {
+        slowest = std::max(slowest, own_sum(worker.index()));
+        continue;
+      }
+      const InUse& node = of_nodes_[nodes_.node_of[worker.index()]];
+      const double alone = beside(std::max(node.leaving, node.coming), contention_.node_transfers);
+      slowest = std::max(slowest, alone + by_ops(worker.index()));
+    }
+    return slowest;
   }
   /// By what that of a sum is multiplied while the next one is under way too.
   [[nodiscard]] double beside_next_sum() const { return 1 - contention_.sums_overlap; }
@@ -58,10 +111,20 @@ class WorkersInUse {
     int leaving = 0;  // messages and sums
     int coming = 0;
   };
-  [[nodiscard]] double beside(int transfers) const { return 1 + contention_.transfers * (transfers - 1); }
+  static double beside(int transfers, double share) { return 1 + share * (transfers - 1); }
+  [[nodiscard]] double by_ops(std::size_t worker) const {
+    return in_use_[worker].ops > 0 ? contention_.sums_by_ops : 0;
+  }
+  [[nodiscard]] bool knows_nodes() const { return contention_.node_transfers > 0 && !nodes_.node_of.empty(); }
+  [[nodiscard]] bool leaves_node(std::size_t from, std::size_t to) const {
+    return knows_nodes() && nodes_.node_of[from] != nodes_.node_of[to];
+  }
+  [[nodiscard]] bool leaves_node(std::size_t group) const { return knows_nodes() && nodes_.sums_leave[group]; }
 
   Contention contention_;
-  std::vector<InUse> in_use_;  // [worker]
+  const NodesOfGroup& nodes_;
+  std::vector<InUse> in_use_;    // [worker]
+  std::vector<InUse> of_nodes_;  // [node]: what leaves it and comes to it, ops and sums apart
 };
 
 }  // namespace chimera

@@ -40,7 +40,7 @@ class CoresRun {
         all_reduce_share_(cores.all_reduce_share),
         links_(costs),
         contends_(cores.contention.any()),
-        in_use_(cores.contention, schedule.workers.size()),
+        in_use_(cores.contention, schedule.workers.size(), cores.nodes),
         update_times_(costs.updates(schedule)),
         updates_(schedule),
         workers_(schedule.workers.size()),
@@ -179,9 +179,9 @@ class CoresRun {
       const auto op = static_cast<OpIndex>(activity.of);
       in_use_.count_message(table_.worker(op), consuming_worker(op), change);
     } else if (activity.kind == Work::Sum) {
-      for (const WorkerId worker : groups_[activity.of]) in_use_.count_sum(worker.index(), change);
+      in_use_.count_sum(groups_[activity.of], activity.of, change);
     } else if (activity.kind == Work::OwnSum) {
-      in_use_.count_sum(activity.of, change);
+      in_use_.count_own_sum(activity.of, change);
     } else {
       in_use_.count_op(activity.of, change);
     }
@@ -192,10 +192,9 @@ class CoresRun {
       const auto op = static_cast<OpIndex>(activity.of);
       return in_use_.message(table_.worker(op), consuming_worker(op));
     }
-    if (activity.kind == Work::OwnSum) return in_use_.sum(activity.of);
+    if (activity.kind == Work::OwnSum) return in_use_.own_sum(activity.of);
     if (activity.kind != Work::Sum) return in_use_.op(activity.of);
-    double slowest = 1;
-    for (const WorkerId worker : groups_[activity.of]) slowest = std::max(slowest, in_use_.sum(worker.index()));
+    const double slowest = in_use_.sum(groups_[activity.of], activity.of);
     const ParameterGroupId group(static_cast<std::int64_t>(activity.of));
     return sums_.has_next(group) ? slowest * in_use_.beside_next_sum() : slowest;
   }
@@ -367,7 +366,8 @@ void require_valid(const SharedCores& cores) {
   if (!(cores.all_reduce_share >= 0 && cores.all_reduce_share <= 1))
     throw ConfigError(fmt::format("share of all-reduces that computes: {} is not in [0, 1]", cores.all_reduce_share));
   const Contention& contention = cores.contention;
-  for (const double share : {contention.ops_by_sums, contention.sums_by_ops, contention.transfers}) {
+  for (const double share :
+       {contention.ops_by_sums, contention.sums_by_ops, contention.transfers, contention.node_transfers}) {
     if (!std::isfinite(share) || share < 0)
       throw ConfigError(fmt::format("contention: {} is not a finite number of 0 or more", share));
   }

@@ -21,6 +21,7 @@ struct SharedCores {
   /// the rest it waits for the network.
   double all_reduce_share = 1;
   Contention contention = {};
+  NodesOfGroup nodes = {};  // for contention.node_transfers
 };
 
 /// What simulate() says, except that things take longer where cores are scarce: while ops and updates run on k workers,

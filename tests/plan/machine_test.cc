@@ -185,6 +185,10 @@ TEST(MachineTest, NothingContendsUnlessItSaysSo) {
   EXPECT_EQ(other.contention, (Contention{0.25, 0.5, 1}));
   machine["contention"]["sums_overlap"] = 0.75;
   EXPECT_EQ(machine_from_json(machine.dump(), "here.json").contention, (Contention{0.25, 0.5, 1, 0.75}));
+  machine["contention"]["node_transfers"] = 0.5;
+  const MachineProfile nodes = machine_from_json(machine.dump(), "here.json");
+  EXPECT_EQ(nodes.contention.node_transfers, 0.5);
+  EXPECT_EQ(machine_from_json(to_json(nodes), "here.json"), nodes);
   EXPECT_EQ(machine_from_json(to_json(other), "here.json"), other);
   machine.erase("contention");
   EXPECT_EQ(machine_from_json(machine.dump(), "here.json"), round_machine());

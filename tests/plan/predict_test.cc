@@ -87,6 +87,42 @@ TEST(PredictTest, FarReplicasKeepMessagesOnANodeAndSumsLeaveIt) {
   EXPECT_DOUBLE_EQ(model.costs.all_reduce->seconds[1], 2 * 7 + 1 * 8 * bytes);
 }
 
+TEST(PredictTest, NodesAreThoseOfTheReplicasLayout) {
+  PlanProblem problem = round_problem(4, 4);  // two workers a node
+  Candidate candidate = two_stages("1f1b", 1, 2);
+  candidate.data_parallel = 2;
+  const auto nodes = [&] { return Predictor(problem).prepare(candidate).model.nodes; };
+  EXPECT_EQ(nodes(), (NodesOfGroup{{0, 1}, {2, 2}, {false, false}})) << "copies side by side";
+  candidate.replica_layout = ReplicaLayout::Far;
+  EXPECT_EQ(nodes(), (NodesOfGroup{{0, 0}, {1, 1}, {true, true}}));
+  problem.machine.workers_per_node = 4;
+  EXPECT_EQ(nodes(), NodesOfGroup{}) << "all on one";
+}
+
+TEST(PredictTest, GroupsOnANodeSendThroughItsInterface) {
+  PlanProblem problem = round_problem(4, 4);  // two workers a node
+  problem.machine.cores = 2;
+  Candidate candidate = two_stages("1f1b", 1, 2);
+  candidate.data_parallel = 2;
+  const auto step = [&](double share) {
+    problem.machine.contention.node_transfers = share;
+    Predictor predictor(problem);
+    return predictor.step_seconds(predictor.prepare(candidate), candidate);
+  };
+  const double bytes = Predictor(problem).prepare(candidate).model.costs.links->bytes[0];
+  EXPECT_NEAR(step(1) - step(0), 2 * 4 * bytes, 1e-6 * bytes) << "a message there and one back, at half speed";
+}
+
+TEST(PredictTest, SumsBetweenNodesComputeAsLongAsOnOne) {
+  PlanProblem problem = round_problem(4, 4);  // two workers a node
+  Candidate candidate = two_stages("1f1b", 1, 2);
+  candidate.data_parallel = 2;
+  const auto share = [&] { return Predictor(problem).prepare(candidate).model.computing_share_of_sums; };
+  EXPECT_EQ(share(), 1) << "each on one node";
+  candidate.replica_layout = ReplicaLayout::Far;
+  EXPECT_NEAR(share(), 6.0 / 8, 1e-6) << "of seconds a byte";
+}
+
 TEST(PredictTest, MessagesWithinANodeTakeItsLinksThoughTheRunIsOnSeveral) {
   PlanProblem problem = round_problem(4, 8);  // two workers a node
   Candidate candidate = two_stages("1f1b", 4, 2);

@@ -160,6 +160,45 @@ TEST(ContentionTest, MessagesOfBothDirectionsPassUnhindered) {
               simulate(schedule, costs));
 }
 
+TEST(ContentionTest, MessagesOfAllGroupsDivideTheInterfaceOfTheirNode) {
+  const Schedule schedule = find_generator("gpipe").generate({.stages = 2, .micro_batches = 1});
+  const CostModel costs = costs_of_two_groups(schedule);
+  // Copies of a stage are side by side on a node: two messages leave it at once, and sums stay on it.
+  const Timeline timeline =
+      simulate_on_cores(schedule, costs,
+                        {.cores = cores_without_end(),
+                         .contention = {.node_transfers = 1},
+                         .nodes = {.node_of = {0, 1}, .copies = {2, 2}, .sums_leave = {false, false}}});
+  EXPECT_EQ(timeline.workers[1].ops[0].start, 3);
+  EXPECT_EQ(timeline.workers[0].ops[1].start, 8);
+  EXPECT_EQ(timeline.makespan, 13);
+}
+
+TEST(ContentionTest, SumsOfTwoWorkersDivideTheInterfaceOfTheirNode) {
+  const Schedule schedule = find_generator("gpipe").generate({.stages = 2, .micro_batches = 1});
+  CostModel costs = costs_of_two_groups(schedule);
+  costs.all_reduce->seconds = {6, 6};
+  SharedCores shared{.cores = cores_without_end(),
+                     .contention = {.node_transfers = 1},
+                     .nodes = {.node_of = {0, 0}, .copies = {1, 1}, .sums_leave = {true, true}}};
+  const Timeline timeline = simulate_on_cores(schedule, costs, shared);
+  EXPECT_EQ(timeline.workers[1].all_reduces[0].start, 5);
+  EXPECT_EQ(timeline.workers[1].all_reduces[0].end, 14) << "the other one begins at 8";
+  EXPECT_EQ(timeline.workers[0].all_reduces[0].end, 17);
+  shared.nodes.sums_leave = {false, false};
+  EXPECT_EQ(simulate_on_cores(schedule, costs, shared).makespan, 14) << "on links of the node";
+}
+
+TEST(ContentionTest, ANodeHasItsPartOfASumOnce) {
+  const Schedule schedule = find_generator("chimera").generate({.stages = 2, .micro_batches = 2});
+  const CostModel costs = costs_of_two_groups(schedule);  // all four copies of a stage: two on each node
+  expect_same(simulate_on_cores(schedule, costs,
+                                {.cores = cores_without_end(),
+                                 .contention = {.node_transfers = 1},
+                                 .nodes = {.node_of = {0, 0}, .copies = {1, 1}, .sums_leave = {true, true}}}),
+              simulate(schedule, costs));
+}
+
 TEST(ContentionTest, AnOpAndASumHoldEachOtherUp) {
   // one worker with two stages: 0F0 1F0 1B0 0B0; the sum of stage 1 runs beside 0B0
   Schedule schedule = find_generator("looped-bfs").generate({.stages = 1, .micro_batches = 1, .chunks = 2});
