@@ -101,7 +101,8 @@ int measure_hosts(const Flags& flags) {
   if (!flags.output.empty()) require_writable_whole(flags.output);
   MachineProfile machine = profile_hosts(flags.on, flags.options, flags.interface);
   if (!flags.name.empty()) machine.name = flags.name;
-  const NodeLinks links{machine.point_to_point.between_nodes, machine.all_reduce.between_nodes, ""};
+  const NodeLinks links{machine.point_to_point.between_nodes, machine.all_reduce.between_nodes,
+                        machine.contention.node_transfers, ""};
   print(flags, machine,
         fmt::format("{}: {} layers; between nodes:\n{}", machine.name, machine.layers.size(), to_text(links)));
   return static_cast<int>(ExitCode::Success);
@@ -155,9 +156,11 @@ void add_flags(CLI::App& command, Flags& flags) {
           "network interface that --hosts and --between measure, such as eth0 (default: the one that leads to the "
           "first host)")
       ->type_name("NAME");
-  add_hosts(command, flags.on,
-            "hosts that measure themselves, at the same time, and then the links between the first two, as in a,b,c; "
-            "ssh names them (default: this machine)");
+  add_hosts(
+      command, flags.on,
+      "hosts that measure themselves, at the same time, and then the links between the first two, as in a,b,c, or "
+      "as in a:2,b:2 where each will have 2 ranks (default: as many as it has cores for); ssh names them (default: "
+      "this machine)");
   add_ways_to_hosts(command, flags.on);
   command.add_flag(kLinksFlag, flags.links)->group("");
   command.add_option("--name", flags.name, "name of the machine in the profile (default: its host name)")

@@ -38,4 +38,11 @@ struct Line {
   return alpha < 0 ? Line{0, xy / xx} : Line{alpha, beta};
 }
 
+/// From the shortest one's time, as alpha, to the longest one, beta not below 0: of a network that lets a burst pass
+/// before it holds back, which the short ones are. `points`: at least two, by ascending sizes.
+[[nodiscard]] inline Line line_between_ends(const std::vector<TimedSize>& points) {
+  const double alpha = points.front().seconds;
+  return {alpha, std::max(0.0, (points.back().seconds - alpha) / points.back().bytes)};
+}
+
 }  // namespace chimera

@@ -156,7 +156,10 @@ class Fan {
 /// One side of two sums at once.
 class TwoSums {
  public:
-  TwoSums(Lockstep& ranks, const std::array<ParameterGroupId, 2>& groups) : ranks_(ranks), groups_(groups) {}
+  TwoSums(Lockstep& ranks, const std::array<ParameterGroupId, 2>& groups, std::int64_t bytes)
+      : ranks_(ranks),
+        groups_(groups),
+        gradients_{shared_zeros(bytes / 4, at::kFloat), shared_zeros(bytes / 4, at::kFloat)} {}
 
   /// The part of one's time that is saved.
   double round() {
@@ -165,8 +168,6 @@ class TwoSums {
   }
 
  private:
-  static constexpr std::int64_t kBytes = 16 << 20;
-
   double seconds_of(std::size_t count) {
     ranks_.meet();
     const double start = monotonic_seconds();
@@ -179,7 +180,7 @@ class TwoSums {
 
   Lockstep& ranks_;
   std::array<ParameterGroupId, 2> groups_;
-  std::array<at::Tensor, 2> gradients_ = {shared_zeros(kBytes / 4, at::kFloat), shared_zeros(kBytes / 4, at::kFloat)};
+  std::array<at::Tensor, 2> gradients_;
 };
 
 /// This thread stays on one core until it is destroyed.
@@ -329,10 +330,11 @@ double measure_transfers_at_once(Lockstep& ranks, double seconds) {
   return share;
 }
 
-double measure_sums_overlap(Lockstep& ranks, const std::array<ParameterGroupId, 2>& groups, double seconds) {
+double measure_sums_overlap(Lockstep& ranks, const std::array<ParameterGroupId, 2>& groups, double seconds,
+                            std::int64_t bytes) {
   constexpr double kMost = 0.9;
   std::unique_ptr<TwoSums> sums;
-  if (ranks.rank() < kPair) sums = std::make_unique<TwoSums>(ranks, groups);
+  if (ranks.rank() < kPair) sums = std::make_unique<TwoSums>(ranks, groups, bytes);
   std::vector<double> shares;
   const double deadline = monotonic_seconds() + seconds;
   for (std::int64_t round = 0; ranks.go_on(round, deadline); ++round) {

@@ -40,11 +40,11 @@ struct TimesBeside {
 /// below 0. The median over rounds in which both take turns. Three ranks or more call it, and all get the result.
 [[nodiscard]] double measure_transfers_at_once(Lockstep& ranks, double seconds);
 
-/// By what share a sum of 16 MiB takes less while the next one is under way too (Contention::sums_overlap): two of
+/// By what share a sum takes less while the next one is under way too (Contention::sums_overlap): two of
 /// ranks 0 and 1, in two groups of theirs, begun at once, beside one alone. At most 0.9. The median over rounds in
-/// which both take turns; all ranks call it, and all get the result.
+/// which both take turns; all ranks call it, with as many bytes, and all get the result.
 [[nodiscard]] double measure_sums_overlap(Lockstep& ranks, const std::array<ParameterGroupId, 2>& groups,
-                                          double seconds);
+                                          double seconds, std::int64_t bytes = 16 << 20);
 
 /// By what share ops take longer, in CPU time, where ranks 0 and 1 take turns on one core instead of having one each;
 /// none below 0. The median over rounds in which both take turns; 0 where a core cannot be chosen. All ranks call it,

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::int64_t kSmallest = 1 << 10;
 constexpr std::int64_t kLargest = 4 << 20;
+constexpr double kMoment = 0.2;                 // seconds
 constexpr std::int64_t kLargestSum = 64 << 20;  // gradients of stages, which no cache holds
 
 using Times = std::map<std::int64_t, std::vector<double>>;  // by bytes
@@ -59,15 +60,20 @@ LinkSamples measure_links(Lockstep& ranks, ParameterGroupId group, double second
   Times sums;
   std::map<std::int64_t, at::Tensor> gradients;
   for (std::int64_t bytes = kSmallest; bytes <= kLargestSum; bytes *= 2) gradients[bytes] = gradients_of(bytes);
+  const double longest = std::max(kMoment, seconds / 4);
   const double deadline = monotonic_seconds() + seconds;
   for (std::int64_t round = 0; ranks.go_on(round, deadline); ++round) {
-    if (ranks.rank() > 1) continue;
-    for (const auto& [bytes, summed] : gradients) {
-      const double both = sum(ranks, group, summed);
-      if (round > 0) sums[bytes].push_back(both);  // the first round touches buffers
-      if (bytes > kLargest) continue;
-      const double message = ping_pong(ranks, message_of(bytes), round);
-      if (round > 0) messages[bytes].push_back(message);
+    for (auto each = gradients.begin(); each != gradients.end(); ++each) {
+      const auto& [bytes, summed] = *each;
+      const double start = monotonic_seconds();
+      if (ranks.rank() <= 1) {
+        const double both = sum(ranks, group, summed);
+        if (round > 0) sums[bytes].push_back(both);  // the first round touches buffers
+        const double message = bytes > kLargest ? 0 : ping_pong(ranks, message_of(bytes), round);
+        if (round > 0 && bytes <= kLargest) messages[bytes].push_back(message);
+      }
+      if (round > 0 || bytes == kSmallest || ranks.agree(monotonic_seconds() - start < longest)) continue;
+      gradients.erase(std::next(each), gradients.end());
     }
   }
   return {points_of(messages, &Spread::low), points_of(sums, &Spread::median)};
@@ -98,14 +104,8 @@ double measure_busy_delay(Lockstep& ranks, double seconds) {
   return std::max(0.0, mean(busy) - mean(idle));
 }
 
-LinkTimes fit_messages(const std::vector<TimedSize>& messages) {
-  const Line line = fit_line(messages);
-  return {line.alpha, line.beta};
-}
+LinkTimes as_messages(const Line& line) { return {line.alpha, line.beta}; }
 
-LinkTimes fit_sums(const std::vector<TimedSize>& sums) {
-  const Line line = fit_line(sums);  // 2 log2(2) alpha + 2 (2 - 1) / 2 beta L
-  return {line.alpha / 2, line.beta};
-}
+LinkTimes as_sums(const Line& line) { return {line.alpha / 2, line.beta}; }  // 2 log2(2) alpha + 2 (2 - 1) / 2 beta L
 
 }  // namespace chimera

@@ -14,10 +14,12 @@ namespace chimera {
 struct LinkSamples {
   std::vector<TimedSize> messages;  // one way
   std::vector<TimedSize> sums;      // of both ranks
+  double at_once = 0;               // by what share a sum takes longer beside another one, between hosts
 };
 
-/// Sends messages of 1 KiB .. 4 MiB to and fro, and sums 1 KiB .. 64 MiB, in rounds over the sizes, for `seconds`.
-/// `group` is the transport's group of ranks 0 and 1. All ranks call it; the result is rank 0's.
+/// Sends messages of 1 KiB .. 4 MiB to and fro, and sums 1 KiB .. 64 MiB, in rounds over the sizes, for `seconds`. The
+/// first size that takes a quarter of that, and more than a moment, is the largest. `group` is the transport's group of
+/// ranks 0 and 1. All ranks call it; the result is rank 0's.
 [[nodiscard]] LinkSamples measure_links(Lockstep& ranks, ParameterGroupId group, double seconds);
 
 /// What a small message takes more, in the mean, while all ranks but 0 and 1 compute: with as many of them as there are
@@ -25,7 +27,7 @@ struct LinkSamples {
 [[nodiscard]] double measure_busy_delay(Lockstep& ranks, double seconds);
 
 /// alpha and beta of messages; and of sums, by the formula of LinkTimes for two workers.
-[[nodiscard]] LinkTimes fit_messages(const std::vector<TimedSize>& messages);
-[[nodiscard]] LinkTimes fit_sums(const std::vector<TimedSize>& sums);
+[[nodiscard]] LinkTimes as_messages(const Line& line);
+[[nodiscard]] LinkTimes as_sums(const Line& line);
 
 }  // namespace chimera

@@ -145,8 +145,8 @@ LinkProfile everywhere(const LinkTimes& link) { return {link, link}; }
 LinkSamples measure_quiet_links(Lockstep& ranks, double seconds, MachineProfile& machine) {
   const LinkSamples links = measure_links(ranks, kPairGroup, seconds);
   if (ranks.rank() == 0) {
-    machine.point_to_point = everywhere(fit_messages(links.messages));
-    machine.all_reduce = everywhere(fit_sums(links.sums));
+    machine.point_to_point = everywhere(as_messages(fit_line(links.messages)));
+    machine.all_reduce = everywhere(as_sums(fit_line(links.sums)));
   }
   return links;
 }
@@ -197,6 +197,10 @@ std::string fit_line_of(const char* name, const std::vector<TimedSize>& points, 
     text += fmt::format(" {:.0f}K {:+.0f} %", bytes / 1024, 100 * (fitted / seconds - 1));
   }
   return text + "\n";
+}
+
+std::string fit_lines_of(const LinkSamples& links, const LinkTimes& messages, const LinkTimes& sums) {
+  return fit_line_of("line - messages", links.messages, messages, 1) + fit_line_of("line - sums", links.sums, sums, 2);
 }
 
 }  // namespace
@@ -288,30 +292,40 @@ MachineProfile with_links_of(Transport& transport, const ProfileOptions& options
 
 LinkSamples measure_between_hosts(Transport& transport, int rank, double seconds) {
   constexpr int kHosts = 2;
+  constexpr double kLeastBytes = 4096;
+  constexpr double kMostBytes = 16 << 20;
   Lockstep ranks(transport, rank, kHosts);
-  return measure_links(ranks, kPairGroup, seconds);
+  LinkSamples links = measure_links(ranks, kPairGroup, seconds);
+  const double beta = rank == 0 ? line_between_ends(links.sums).beta : 0;
+  double bytes = rank == 0 && beta > 0 ? std::clamp(seconds / 16 / beta, kLeastBytes, kMostBytes) : 0;
+  transport.all_sum({&bytes, 1});
+  const auto whole = static_cast<std::int64_t>(std::max(kLeastBytes, bytes));
+  links.at_once = 1 - measure_sums_overlap(ranks, {kPairGroup, kOtherPairGroup}, seconds / 2, whole);
+  return links;
 }
 
 NodeLinks fit_links(const LinkSamples& links) {
-  return {fit_messages(links.messages), fit_sums(links.sums), "chimera profile --between: " + machine_line()};
+  return {as_messages(line_between_ends(links.messages)), as_sums(line_between_ends(links.sums)), links.at_once,
+          "chimera profile --between: " + machine_line()};
 }
 
 MachineProfile with_links_between(MachineProfile machine, const NodeLinks& links) {
   machine.sources.push_back(links.source);
   machine.point_to_point.between_nodes = links.messages;
   machine.all_reduce.between_nodes = links.sums;
+  machine.contention.node_transfers = links.transfers;
   if (machine.cores > 0) machine.workers_per_node = std::max<std::int64_t>(1, machine.cores / machine.threads);
   return machine;
 }
 
 std::string to_text(const NodeLinks& links) {
-  return link_line("messages", links.messages) + link_line("sums", links.sums);
+  return link_line("messages", links.messages) + link_line("sums", links.sums) +
+         fmt::format("{:<16} {:+.0f} %\n", "two sums at once", 100 * links.transfers);
 }
 
 std::string to_text(const LinkSamples& links) {
   const NodeLinks fitted = fit_links(links);
-  return to_text(fitted) + fit_line_of("line - messages", links.messages, fitted.messages, 1) +
-         fit_line_of("line - sums", links.sums, fitted.sums, 2);
+  return to_text(fitted) + fit_lines_of(links, fitted.messages, fitted.sums);
 }
 
 std::string to_text(const MachineReport& report) {
@@ -324,7 +338,9 @@ std::string to_text(const MachineReport& report) {
   for (const LayerTimes& layer : machine.layers) {
     for (const LayerTime& time : layer.times) text += row(layer, time);
   }
-  text += "\n" + to_text(report.links);
+  const LinkTimes& messages = machine.point_to_point.within_node;
+  const LinkTimes& sums = machine.all_reduce.within_node;
+  text += "\n" + link_line("messages", messages) + link_line("sums", sums) + fit_lines_of(report.links, messages, sums);
   text += fmt::format("busy cores         delay a message by {:.1f} us\n", 1e6 * machine.busy_delay);
   text += fmt::format("slowest core       {:.1f} % over their mean\n", 100 * machine.core_imbalance);
   const LinkTimes& copy = machine.message_copy;

@@ -50,7 +50,8 @@ struct MachineReport {
 struct NodeLinks {
   LinkTimes messages;
   LinkTimes sums;
-  std::string source;  ///< by what they were measured, and where
+  double transfers = 0;  ///< Contention::node_transfers
+  std::string source;    ///< by what they were measured, and where
 };
 
 /// Groups of ranks that the transport of measure_machine() must have.
@@ -69,7 +70,7 @@ struct NodeLinks {
 /// Between two hosts: one of two ranks, each on one of them, over a transport with profile_groups() that shares no
 /// memory. Takes about so many seconds. Rank 0 gets what was measured.
 [[nodiscard]] LinkSamples measure_between_hosts(Transport& transport, int rank, double seconds);
-/// The links that these samples fit best.
+/// Lines from the shortest to the longest of them.
 [[nodiscard]] NodeLinks fit_links(const LinkSamples& links);
 /// The machine with those links between its nodes, each of which has as many workers as its cores have room
 /// for, where its workers share cores.

@@ -24,5 +24,12 @@ TEST(LineFitTest, NeverFallsBelowNought) {
   EXPECT_GT(steep.beta, 1e-3);
 }
 
+TEST(LineFitTest, HeedsTheEndsAloneWhereABurstPasses) {
+  const Line line = line_between_ends({{1000, 12}, {2000, 12}, {4000, 12}, {8000, 28}});
+  EXPECT_EQ(line.alpha, 12);
+  EXPECT_DOUBLE_EQ(line.beta, 2e-3);
+  EXPECT_EQ(line_between_ends({{1000, 3}, {2000, 2}}).beta, 0);
+}
+
 }  // namespace
 }  // namespace chimera
