@@ -184,8 +184,7 @@ class LaunchTest(LaunchedTest):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertRegex(result.stdout, r"^ours: 3 layers; between nodes:\n")
         machine = json.loads(profile.read_text())
-        self.assertEqual([source.split(":")[0] for source in machine["sources"]],
-                         ["chimera profile", "chimera profile --between"], "both hosts are this machine")
+        self.assertEqual({source.split(":")[0] for source in machine["sources"]}, {"chimera profile", "chimera profile --between"})
         for kind in ("point_to_point", "all_reduce"):
             self.assertNotEqual(machine[kind]["between_nodes"], machine[kind]["within_node"])
         self.assertEqual(machine["workers_per_node"], machine["cores"])
