@@ -8,6 +8,6 @@ list(REMOVE_DUPLICATES suites)
 set(tests "")
 foreach(suite ${suites})
   string(APPEND tests "add_test(${PREFIX}${suite} \"${EXECUTABLE}\" \"--gtest_filter=${suite}.*:*/${suite}.*\")\n"
-    "set_tests_properties(${PREFIX}${suite} PROPERTIES TIMEOUT ${TIMEOUT} ENVIRONMENT \"${ENVIRONMENT}\")\n")
+    "set_tests_properties(${PREFIX}${suite} PROPERTIES COST 10 TIMEOUT ${TIMEOUT} ENVIRONMENT \"${ENVIRONMENT}\")\n")
 endforeach()
 file(WRITE ${LIST} "${tests}")

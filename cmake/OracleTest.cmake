@@ -20,5 +20,5 @@ function(chimera_oracle_test name script)
   add_test(NAME ${name} COMMAND ${python} ${CMAKE_CURRENT_SOURCE_DIR}/${script} ${ARGN})
   set(environment PYTHONDONTWRITEBYTECODE=1 "PYTHONPATH=${PROJECT_SOURCE_DIR}/tests/support" HF_HUB_OFFLINE=1
     TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=1)
-  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600 ENVIRONMENT "${environment}")
+  set_tests_properties(${name} PROPERTIES COST 20 SKIP_RETURN_CODE 77 TIMEOUT 600 ENVIRONMENT "${environment}")
 endfunction()
