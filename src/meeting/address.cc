@@ -227,4 +227,14 @@ std::string own_address(const MeetingPoint& meeting) {
   throw TransportError(fmt::format("cannot find a way to {}: {}", place_of(meeting), system_message(errno)));
 }
 
+std::string own_interface(const MeetingPoint& meeting) {
+  const std::string address = own_address(meeting);
+  if (!meeting.interface.empty()) return meeting.interface;
+  std::set<std::string> names;
+  for (const InterfaceAddress& each : interface_addresses(names)) {
+    if (to_text(each.address) == address) return each.interface;
+  }
+  throw TransportError(fmt::format("no interface of this host has the address {} any more", address));
+}
+
 }  // namespace chimera

@@ -45,4 +45,7 @@ struct SocketAddress {
 /// or it has no address; TransportError where no way leads to the server.
 [[nodiscard]] std::string own_address(const MeetingPoint& meeting);
 
+/// The network interface of that address: the meeting's, where it names one. Throws as own_address() does.
+[[nodiscard]] std::string own_interface(const MeetingPoint& meeting);
+
 }  // namespace chimera

@@ -59,6 +59,13 @@ TEST(AddressTest, AnInterfaceTakesItsPlace) {
               ThrowsMessage<ConfigError>(AllOf(HasSubstr("--interface wire7: this host has none"), HasSubstr("lo"))));
 }
 
+TEST(AddressTest, AnInterfaceIsTheMeetingsOrThatOfTheWayThere) {
+  EXPECT_EQ(own_interface({.host = "10.1.2.3", .port = 7, .interface = "lo"}), "lo");
+  EXPECT_EQ(own_interface({.host = "127.0.0.1", .port = 7}), "lo");
+  EXPECT_THAT([] { return own_interface({.host = "127.0.0.1", .port = 7, .interface = "wire7"}); },
+              ThrowsMessage<ConfigError>(HasSubstr("--interface wire7: this host has none")));
+}
+
 TEST(AddressTest, ListensAtThatAddressAlone) {
   const FileDescriptor listener = listen_at({.host = "127.0.0.1"});
   SocketAddress own;
