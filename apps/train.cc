@@ -190,9 +190,6 @@ int run_placed(const Job& job, const RankPlace& place, const std::string& interf
     throw ConfigError(fmt::format("--recover twin: {} has started the ranks, and would have to replace them",
                                   to_text(place.launcher)));
   }
-  if (uses_gpu(job.options) && !place.on_one_host()) {
-    throw ConfigError("--device cuda: the GPUs of one host only; start all ranks there");
-  }
   require_descriptors(descriptors_needed(job), fmt::format("{} ranks", job.num_ranks()), "use fewer ranks");
   if (place.rank == 0) output().write(describe(job));
   RankEnvironment rank = join_place(place);
@@ -319,6 +316,7 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       all.words.insert(all.words.end(), {"--from", all.options.from});
     }
     if (all.dry_run) return print_dry_run(all);
+    if (const auto& place = invocation.place) take_gpu(all.options, place->local_rank, place->local_size);
     Job job = prepare_job(all.options);
     job.peak_flops = peak_flops(job, all);
     all.words.insert(all.words.begin(), "train");

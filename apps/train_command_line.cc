@@ -75,8 +75,8 @@ void add_parallelism(CLI::App& command, TrainCommandLine& flags) {
   add_choice(command, "--transport", o.transport,
              "whether ranks are processes that are connected over loopback, or threads (default processes)");
   add_choice(command, "--device", o.device,
-             "where tensors live; cuda: each process has a GPU of its own and NCCL connects them, or all threads share "
-             "the first GPU (default cpu)");
+             "where tensors live; cuda: each process has the GPU of its number on the host and NCCL connects them, or "
+             "all threads share the first GPU (default cpu)");
   add_count(command, "--threads", o.threads,
             "intra-op threads of a rank (default: cores / ranks, at least 1; 1 with --reduction canonical)");
 }
@@ -97,7 +97,11 @@ void add_numbers(CLI::App& command, TrainCommandLine& flags) {
       "type that layers compute with; bfloat16 is mixed precision: master weights, gradients and their sums stay "
       "float32 (default float32)");
   command.add_flag("--force-bfloat16", o.force_bfloat16,
-                   "compute with bfloat16 even where the CPU has neither AVX512-BF16 nor AMX, which is very slow");
+                   "compute with bfloat16 even where the CPU has neither AVX512-BF16 nor AMX, or the GPU none, which "
+                   "is very slow");
+  command.add_flag("--tf32", o.tf32,
+                   "on a GPU, multiply float32 as TensorFloat32, whose factors have 10 bits behind the point: faster, "
+                   "and not the CPU's numbers");
   add_count(command, "--seed", o.seed, "seed of initial weights, order of the data and dropout masks (default 1)");
   add_choice(command, "--reduction", o.reduction,
              "order in which gradients are added: that of the schedule (natural), or one that makes training "

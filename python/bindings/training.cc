@@ -136,8 +136,11 @@ class Run {
     guarded([&] { transports_.push_back(connect_gloo(options)); });
   }
 
-  /// Takes process groups that are ready, as Communicators has them; the plan's program is one for serial pairs.
-  void join_groups(const Group& everyone, const std::vector<Group>& groups, const std::map<int, Group>& pairs) {
+  /// Takes process groups that are ready, as Communicators has them: of a pair the one to the peer, and that from it.
+  void join_groups(const Group& everyone, const std::vector<Group>& groups,
+                   const std::map<int, std::pair<Group, Group>>& both) {
+    std::map<int, Communicators::Pair> pairs;
+    for (const auto& [peer, pair] : both) pairs[peer] = {.out = pair.first, .in = pair.second};
     transports_.push_back(make_pair_transport({.rank = static_cast<int>(first_rank_),
                                                .device = device_,
                                                .pairs = pairs,
@@ -268,14 +271,13 @@ class Run {
 
 Plan make_plan(const std::string& schedule, std::int64_t layers, const std::vector<std::int64_t>& partition,
                std::int64_t data_parallel, std::int64_t micro_batch_size, const std::vector<std::int64_t>& recompute,
-               const std::string& reduction, bool serial_pairs) {
+               const std::string& reduction) {
   FitOptions options;
   options.partition = partition;
   options.data_parallel = data_parallel;
   options.micro_batch_size = micro_batch_size;
   for (const std::int64_t stage : recompute) options.recompute.stages.emplace(stage);
   if (!recompute.empty()) options.recompute.rule = RecomputeRule::Listed;
-  if (serial_pairs) options.discipline = ChannelDiscipline::SerialPair;
   options.reduction = parse_named<ReductionOrder>("reduction", reduction);
   return {schedule, layers, std::move(options)};
 }
@@ -303,7 +305,7 @@ PYBIND11_MODULE(_training, module) {
            py::arg("kind"), py::arg("call"), py::arg("parameters"));
   py::class_<Plan>(module, "Plan")
       .def(py::init(&make_plan), py::arg("schedule"), py::arg("layers"), py::arg("partition"), py::arg("data_parallel"),
-           py::arg("micro_batch_size"), py::arg("recompute"), py::arg("reduction"), py::arg("serial_pairs"))
+           py::arg("micro_batch_size"), py::arg("recompute"), py::arg("reduction"))
       .def_property_readonly("num_ranks", &Plan::num_ranks)
       .def_property_readonly("mini_batch", &Plan::mini_batch)
       .def_property_readonly("stage_layers", &Plan::stage_layers)

@@ -126,9 +126,12 @@ class Processes:
         groups = [made(f"group {number}", members) for number, members in enumerate(plan.rank_groups())]
         pairs = {}
         for low, high in plan.talking_pairs():
-            pair = made(f"pair {low} {high}", [low, high])
-            if pair is not None:
-                pairs[high if self.rank == low else low] = pair
+            up = made(f"pair {low} {high}", [low, high])  # from the lower rank to the higher
+            down = made(f"pair {high} {low}", [low, high])
+            if self.rank == low:
+                pairs[high] = (up, down)
+            if self.rank == high:
+                pairs[low] = (down, up)
         run.join_groups(everyone, groups, pairs)
 
     def guarded(self, call: Callable[[], Any]) -> Any:

@@ -137,10 +137,8 @@ FitPlan plan_fit(Model model, Data data, FitOptions options) {
   if (plan.options.reduction == ReductionOrder::Canonical) {
     plan.canonical = canonical_reduction(plan, plan.options.reduction_blocks, "FitOptions::reduction_blocks");
   }
-  plan.program = training_program(
-      plan,
-      {.discipline = plan.options.discipline, .recompute = plan.recompute, .canonical = plan.canonical.has_value()});
-  plan.validation = validation_program(plan, plan.options.discipline);
+  plan.program = training_program(plan, {.recompute = plan.recompute, .canonical = plan.canonical.has_value()});
+  plan.validation = validation_program(plan);
   return plan;
 }
 

@@ -56,8 +56,7 @@ struct FitOptions {
   std::int64_t data_parallel = 1;           // W: groups that run the schedule side by side
   std::int64_t micro_batch_size = 1;        // samples
   std::int64_t steps = 1;
-  std::uint64_t seed = 1;                                          // of initial values and KeyedDropout
-  ChannelDiscipline discipline = ChannelDiscipline::PerDirection;  // of messages: SerialPair for make_pair_transport()
+  std::uint64_t seed = 1;  // of initial values and KeyedDropout
   ReductionOrder reduction = ReductionOrder::Natural;
   std::int64_t reduction_blocks = 0;  // Q, of canonical; 0: default_reduction_blocks()
   RecomputeChoice recompute;          // activation checkpointing: stages that keep only their inputs; not `auto`

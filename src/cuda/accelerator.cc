@@ -5,16 +5,24 @@
 
 #include "transport/accelerator.h"
 
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <cuda_runtime_api.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <algorithm>
 #include <cstdlib>
+#include <memory>
+#include <span>
+#include <string>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+#include <vector>
 
 #include "core/error.h"
 #include "transport/gloo/meeting_store.h"
+#include "transport/pairs/meet.h"
 
 namespace chimera {
 namespace {
@@ -24,52 +32,91 @@ std::string first_line(const c10::Error& error) {
   return text.substr(0, text.find('\n'));
 }
 
-/// Makes the process groups of a rank one after the other; making one waits for its other members.
-class Joining {
- public:
-  explicit Joining(const NcclOptions& options)
-      : options_(options),
-        device_(at::kCUDA, static_cast<c10::DeviceIndex>(options.rank)),
-        meeting_(std::make_shared<MeetingStore>(options.meeting, options.start_up_timeout)) {}
+/// Thread blocks of a GPU that a message may take while it waits for its other end. Messages of all peers may wait at
+/// once, two of each: together they must leave room for what they wait for, on GPUs of a hundred multiprocessors.
+constexpr int kBlocksOfAMessage = 4;
 
-  Communicators run() {
-    Communicators to{.keep = meeting_, .rank = options_.rank, .device = device_, .groups = options_.groups};
-    if (options_.world_size == 1) return to;
-    to.everyone = join("everyone", options_.rank, options_.world_size);
-    for (std::size_t g = 0; g < to.groups.size(); ++g) to.process_groups.push_back(join_group(g));
-    for (const auto& [low, high] : options_.pairs) {
-      if (options_.rank != low && options_.rank != high) continue;
-      const bool is_low = options_.rank == low;
-      to.pairs[is_low ? high : low] = join(fmt::format("pair{}-{}", low, high), is_low ? 0 : 1, 2);
-    }
-    return to;
+/// The process groups of this rank, in the order in which they were made.
+class Groups {
+ public:
+  using Group = c10::intrusive_ptr<c10d::ProcessGroupNCCL>;
+
+  explicit Groups(const NcclOptions& options)
+      : meeting_(std::make_shared<MeetingStore>(options.meeting, options.start_up_timeout)),
+        device_(at::kCUDA, static_cast<c10::DeviceIndex>(options.gpu)),
+        timeout_(options.timeout) {}
+
+  [[nodiscard]] MeetingStore& meeting() const { return *meeting_; }
+  [[nodiscard]] at::Device device() const { return device_; }
+
+  Group make(const std::string& name, int member, int size) {
+    auto options = c10d::ProcessGroupNCCL::Options::create();
+    options->group_name = name;
+    options->timeout = timeout_;
+    if (name.starts_with("pair")) options->config.maxCTAs = kBlocksOfAMessage;
+    auto store = c10::make_intrusive<c10d::PrefixStore>(name, meeting_->store());
+    made_.push_back(c10::make_intrusive<c10d::ProcessGroupNCCL>(std::move(store), member, size, std::move(options)));
+    made_.back()->eagerConnectSingleDevice(device_);
+    return made_.back();
+  }
+
+  /// One group of NCCL calls: a communicator that is aborted waits for its kernels, which may wait for another's.
+  void abort() {
+    if (made_.empty()) return;
+    made_.front()->groupStart();
+    for (const Group& group : made_) group->abort();
+    made_.front()->groupEnd();
+  }
+
+  void shut_down() {
+    for (const Group& group : made_) group->shutdown();
   }
 
  private:
-  Communicators::Group join_group(std::size_t g) {
-    const auto& members = options_.groups[g];
-    const auto place = std::find(members.begin(), members.end(), RankId(options_.rank));
-    if (place == members.end() || members.size() == 1) return {};
-    return join(fmt::format("group{}", g), static_cast<int>(place - members.begin()), static_cast<int>(members.size()));
-  }
-
-  Communicators::Group join(const std::string& name, int member, int size) {
-    auto group_options = c10d::ProcessGroupNCCL::Options::create();
-    group_options->group_name = name;
-    auto group = c10::make_intrusive<c10d::ProcessGroupNCCL>(
-        c10::make_intrusive<c10d::PrefixStore>(name, meeting_->store()), member, size, std::move(group_options));
-    group->eagerConnectSingleDevice(device_);
-    return group;
-  }
-
-  const NcclOptions& options_;
-  at::Device device_;
   std::shared_ptr<MeetingStore> meeting_;
+  at::Device device_;
+  std::chrono::milliseconds timeout_;
+  std::vector<Group> made_;
 };
+
+Communicators join(const NcclOptions& options, const GpuTraits& gpu) {
+  const auto groups = std::make_shared<Groups>(options);
+  groups->meeting().await_all(options.rank, options.world_size);
+  compare_attendees(*groups->meeting().store(), {options.rank, options.fingerprint, gpu.uuid}, options.world_size);
+  try {
+    Communicators to = make_communicators(
+        {options.rank, options.world_size, options.groups, options.pairs},
+        [&](const std::string& name, int member, int size) { return groups->make(name, member, size); });
+    to.device = groups->device();
+    to.end = [groups](bool has_failed) { has_failed ? groups->abort() : groups->shut_down(); };
+    return to;
+  } catch (...) {
+    groups->abort();
+    throw;
+  }
+}
 
 class CudaAccelerator final : public Accelerator {
  public:
   [[nodiscard]] int num_devices() const override { return c10::cuda::device_count(); }
+
+  [[nodiscard]] GpuTraits traits(int gpu) const override {
+    cudaDeviceProp properties{};
+    C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, gpu));
+    constexpr int kAmpere = 8;  // the first with tensor cores for these types
+    const auto bytes = std::as_bytes(std::span(properties.uuid.bytes));
+    return {.name = properties.name,
+            .uuid = fmt::format("{:02x}", fmt::join(bytes.begin(), bytes.end(), "")),
+            .has_bfloat16 = properties.major >= kAmpere,
+            .has_tf32 = properties.major >= kAmpere,
+            .memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem)};
+  }
+
+  [[nodiscard]] std::int64_t peak_bytes(int gpu) const override {
+    using c10::CachingAllocator::StatType;
+    const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(gpu));
+    return stats.allocated_bytes[static_cast<std::size_t>(StatType::AGGREGATE)].peak;
+  }
 
   [[nodiscard]] std::string problem() const override {
     try {
@@ -81,11 +128,12 @@ class CudaAccelerator final : public Accelerator {
   }
 
   [[nodiscard]] std::unique_ptr<Transport> connect(const NcclOptions& options) const override {
-    // Streams beyond this number share hardware queues, where a receive that waits would hold others back.
-    ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
+    for (const auto& [name, value] : nccl_variables(options.meeting)) {
+      ::setenv(name.c_str(), value.c_str(), /*overwrite=*/0);
+    }
     try {
-      c10::cuda::set_device(static_cast<c10::DeviceIndex>(options.rank));
-      return make_pair_transport(Joining(options).run());
+      c10::cuda::set_device(static_cast<c10::DeviceIndex>(options.gpu));
+      return make_pair_transport(join(options, traits(options.gpu)));
     } catch (const c10::Error& error) {
       throw TransportError(
           fmt::format("rank {}: joining {} ranks over NCCL: {}", options.rank, options.world_size, first_line(error)));
@@ -96,7 +144,7 @@ class CudaAccelerator final : public Accelerator {
 }  // namespace
 }  // namespace chimera
 
-extern "C" __attribute__((visibility("default"))) const chimera::Accelerator* chimera_accelerator_1() {
+extern "C" __attribute__((visibility("default"))) const chimera::Accelerator* chimera_accelerator_2() {
   static const chimera::CudaAccelerator accelerator;
   return &accelerator;
 }

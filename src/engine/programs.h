@@ -1,5 +1,6 @@
 #pragma once
-// The programs of a run: lowered from its schedule, and proven before anything is started.
+// The programs of a run: lowered from its schedule, and proven before anything is started. Every transport has a queue
+// for each direction of a pair of ranks, so they are programs for ChannelDiscipline::PerDirection.
 
 #include <cstdint>
 #include <set>
@@ -13,7 +14,6 @@
 namespace chimera {
 
 struct ProgramChoices {
-  ChannelDiscipline discipline = ChannelDiscipline::PerDirection;
   AllReducePlacement sync = AllReducePlacement::EagerOpt;
   std::set<StageId> recompute = {};  // stages that run forward again before backward
   Pairs pairs = Pairs::InOrder;
@@ -26,7 +26,7 @@ struct ProgramChoices {
 [[nodiscard]] Program training_program(const RunShape& shape, const ProgramChoices& choices);
 
 /// The program of validation: the forwards alone. Throws as training_program().
-[[nodiscard]] Program validation_program(const RunShape& shape, ChannelDiscipline discipline);
+[[nodiscard]] Program validation_program(const RunShape& shape);
 
 /// What the executors of a group have to know of the run's programs.
 [[nodiscard]] ProgramShape program_shape(const RunShape& shape, GroupId group);

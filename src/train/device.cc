@@ -1,5 +1,6 @@
 #include "train/device.h"
 
+#include <ATen/Context.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
 
@@ -9,11 +10,15 @@
 
 #include "core/cores.h"
 #include "core/error.h"
+#include "core/resident_memory.h"
 #include "engine/talking_pairs.h"
 #include "launch/launcher.h"
+#include "train/precision.h"
 
 namespace chimera {
 namespace {
+
+const Accelerator* instead = nullptr;
 
 bool has_processes(const TrainOptions& options) { return options.transport == TransportKind::Processes; }
 
@@ -34,17 +39,14 @@ bool uses_gpu(const TrainOptions& options) { return options.device == DeviceKind
 
 at::Device device_of(const TrainOptions& options, RankId rank) {
   if (!uses_gpu(options)) return at::kCPU;
-  return {at::kCUDA, static_cast<c10::DeviceIndex>(has_processes(options) ? rank.value() : 0)};
+  const auto own = options.gpu.value_or(static_cast<int>(rank.value()));
+  return {accelerator().type(), static_cast<c10::DeviceIndex>(has_processes(options) ? own : 0)};
 }
 
 int intra_op_threads(const JobShape& job) {
   if (job.options.threads > 0) return static_cast<int>(job.options.threads);
   if (job.options.reduction == ReductionOrder::Canonical) return 1;
   return std::max(available_cores() / static_cast<int>(job.num_ranks()), 1);
-}
-
-ChannelDiscipline discipline_of(const TrainOptions& options) {
-  return uses_gpu(options) && has_processes(options) ? ChannelDiscipline::SerialPair : ChannelDiscipline::PerDirection;
 }
 
 std::vector<RankPair> talking_pairs(const Job& job) {
@@ -77,10 +79,15 @@ const Accelerator& open_accelerator(const std::string& path) {
 }
 
 const Accelerator& accelerator() {
+  if (instead != nullptr) return *instead;
   static const Accelerator& library =
       open_accelerator(std::filesystem::path(own_executable()).parent_path() / "libchimera_cuda.so");
   return library;
 }
+
+AcceleratorInstead::AcceleratorInstead(const Accelerator& accelerator) { instead = &accelerator; }
+
+AcceleratorInstead::~AcceleratorInstead() { instead = nullptr; }
 
 void require_device(const TrainOptions& options, std::int64_t ranks) {
   if (!uses_gpu(options)) return;
@@ -91,12 +98,52 @@ void require_device(const TrainOptions& options, std::int64_t ranks) {
   if (const std::string problem = gpus.problem(); !problem.empty()) {
     throw ConfigError(fmt::format("--device cuda: no usable GPU here ({}); use --device cpu", problem));
   }
-  if (has_processes(options) && ranks > gpus.num_devices()) {
+  if (has_processes(options) && !options.gpu && ranks > gpus.num_devices()) {
     throw ConfigError(
         fmt::format("--device cuda: {} processes need a GPU each, this machine has {}; use --transport "
                     "threads, which share the first",
                     ranks, gpus.num_devices()));
   }
+  require_numbers(options, gpus.traits(options.gpu.value_or(0)));
+}
+
+void require_numbers(const TrainOptions& options, const GpuTraits& gpu) {
+  if (!uses_gpu(options)) {
+    if (options.tf32) throw ConfigError("--tf32: TensorFloat32 is a type of GPUs; leave it out, or use --device cuda");
+    if (!options.force_bfloat16) require_fast_numbers(options.dtype, has_native_bfloat16());
+    return;
+  }
+  if (options.tf32 && !gpu.has_tf32) throw ConfigError(fmt::format("--tf32: {} has none; leave it out", gpu.name));
+  if (options.dtype != DataType::BFloat16 || options.force_bfloat16 || gpu.has_bfloat16) return;
+  throw ConfigError(fmt::format(
+      "--dtype bfloat16: {} emulates it; use --dtype float32, or --force-bfloat16 to try all the same", gpu.name));
+}
+
+int gpu_of(int local_rank, int local_size, int visible) {
+  if (visible == 1) return 0;
+  if (local_size <= visible) return local_rank;
+  throw ConfigError(
+      fmt::format("--device cuda: {} processes on this host need a GPU each, it has {}; start as many processes on "
+                  "a host as it has GPUs",
+                  local_size, visible));
+}
+
+void take_gpu(TrainOptions& options, int local_rank, int local_size) {
+  if (!uses_gpu(options) || !has_processes(options)) return;
+  options.gpu = 0;
+  require_device(options, local_size);
+  options.gpu = gpu_of(local_rank, local_size, accelerator().num_devices());
+}
+
+std::function<double()> peak_memory_of(at::Device device) {
+  if (device.is_cpu()) return peak_resident_bytes;
+  return [&gpus = accelerator(), gpu = static_cast<int>(device.index())] {
+    return static_cast<double>(gpus.peak_bytes(gpu));
+  };
+}
+
+void use_numbers(const TrainOptions& options) {
+  if (uses_gpu(options)) at::globalContext().setFloat32MatmulPrecision(options.tf32 ? "high" : "highest");
 }
 
 }  // namespace chimera

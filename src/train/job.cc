@@ -52,7 +52,7 @@ void require_possible(const TrainOptions& options) {
   if (options.end_of_document != kNoToken) {
     require_between("--end-of-document", options.end_of_document, 0, std::numeric_limits<std::int32_t>::max());
   }
-  if (!options.force_bfloat16) require_fast_numbers(options.dtype, has_native_bfloat16());
+  if (!uses_gpu(options)) require_numbers(options, {});  // else when the GPU is known: require_device()
   require_between("--reduction-blocks", options.reduction_blocks, 0, kMany);
   if (options.reduction_blocks > 0 && options.reduction != ReductionOrder::Canonical) {
     throw ConfigError("--reduction-blocks is for --reduction canonical");
@@ -183,8 +183,7 @@ void lower_training(Job& job) {
     }
     return;
   }
-  job.training = training_program(job, {.discipline = discipline_of(job.options),
-                                        .sync = job.options.sync,
+  job.training = training_program(job, {.sync = job.options.sync,
                                         .recompute = recompute,
                                         .pairs = job.options.pairs,
                                         .canonical = job.canonical.has_value()});
@@ -237,7 +236,7 @@ Job prepare_job(const JobShape& shape) {
   job.parameters = parameter_names(job);
   require_memory(job);
   lower_training(job);
-  if (options.validate_every > 0) job.validation = validation_program(job, discipline_of(options));
+  if (options.validate_every > 0) job.validation = validation_program(job);
   open_data(job);
   job.prompt = training_prompt(job);
   open_checkpoints(job);

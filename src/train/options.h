@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -84,13 +85,15 @@ struct TrainOptions {
   std::int64_t steps = 100;
   std::int64_t seed = 1;
   DataType dtype = DataType::Float32;
-  bool force_bfloat16 = false;  // even where the CPU has to emulate it
+  bool force_bfloat16 = false;  // even where the processor has to emulate it
+  bool tf32 = false;            // on a GPU, products of float32 round their factors to TensorFloat32
   OptimizerOptions optimizer = {.weight_decay = 0.01};
   LearningRate learning_rate;
   double clip = 1.0;   // largest global gradient norm; 0: no clipping
   double dropout = 0;  // the probability that an element becomes 0, in [0, 1)
   TransportKind transport = TransportKind::Processes;
   DeviceKind device = DeviceKind::Cpu;  // of GPUs, one for each process, or the first for all threads
+  std::optional<int> gpu;               // of this process, where another launcher has placed it; none: that of its rank
   RecomputeChoice recompute;            // activation checkpointing
   double memory = 0;                    // GiB that a worker has, for recompute "auto"
   double hang_seconds = kHangSeconds;   // without progress, beyond the longest op, after which ranks hang; 0: never

@@ -84,6 +84,7 @@ void use_threads(const Job& job) {
   static std::once_flag once;
   std::call_once(once, [] { at::set_num_interop_threads(1); });
   at::set_num_threads(intra_op_threads(job));
+  use_numbers(job.options);
 }
 
 /// The meter of this process, where somebody wants to know.
@@ -255,26 +256,31 @@ std::chrono::milliseconds milliseconds(double seconds) {
 constexpr std::chrono::milliseconds kRejoiningPatience = std::chrono::seconds(10);
 
 std::unique_ptr<Transport> connect(const Job& job, const RankEnvironment& rank) {
-  if (job.options.device == DeviceKind::Cpu) {
-    Fingerprint own = fingerprint(job);
-    note_progress({RankProgress::Phase::Joining});
+  Fingerprint own = fingerprint(job);
+  note_progress({RankProgress::Phase::Joining});
+  const std::chrono::milliseconds timeout = rank.placed ? kPlacedPatience : kGlooPatience;
+  const auto start_up_timeout = rank.placed ? milliseconds(job.options.meeting_seconds) : kGlooPatience;
+  if (!uses_gpu(job.options)) {
     return connect_gloo({.rank = rank.rank,
                          .world_size = rank.world_size,
                          .meeting = rank.meeting,
-                         .timeout = rank.placed ? kPlacedPatience : kGlooPatience,
-                         .start_up_timeout = rank.placed ? milliseconds(job.options.meeting_seconds) : kGlooPatience,
+                         .timeout = timeout,
+                         .start_up_timeout = start_up_timeout,
                          .groups = job.rank_groups(),
                          .pairs = talking_pairs(job),
                          .fingerprint = std::move(own),
                          // A rank that ends lives on until it is clear who is to blame: others are to know at once.
                          .breaker = rank.placed ? std::make_shared<ConnectionBreaker>() : nullptr});
   }
-  note_progress({RankProgress::Phase::Joining});
   return accelerator().connect({.rank = rank.rank,
                                 .world_size = rank.world_size,
+                                .gpu = static_cast<int>(device_of(job.options, RankId(rank.rank)).index()),
                                 .meeting = rank.meeting,
                                 .groups = job.rank_groups(),
-                                .pairs = talking_pairs(job)});
+                                .pairs = talking_pairs(job),
+                                .fingerprint = std::move(own),
+                                .start_up_timeout = start_up_timeout,
+                                .timeout = timeout});
 }
 
 /// The ranks that begin have gone on from the same checkpoint; those that come later have none.

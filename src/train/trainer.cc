@@ -11,7 +11,6 @@
 #include "core/cores.h"
 #include "core/error.h"
 #include "core/fault_point.h"
-#include "core/resident_memory.h"
 #include "engine/held_stages.h"
 #include "engine/programs.h"
 #include "engine/sharded_optimizer.h"
@@ -210,7 +209,7 @@ StepMetrics Trainer::do_step(std::int64_t step) {
             return loader_.training(first + id.value() / n, stage, MicroBatchId(id.value() % n));
           },
       .optimizer_step = [&](double norm) { optimizer_step(step, norm); },
-      .peak_memory = peak_resident_bytes,
+      .peak_memory = peak_memory_of(device_),
       .update_weights = [&](StageId stage, MicroBatchId last, double norm) { update_weights(stage, last, norm); },
       .sums = checkpointer_ ? checkpointer_->sums() : std::span<double>(),
       .skip_non_finite = leaves_out || job_.options.skips_non_finite(step + 1) ? skip_hook(step + 1) : nullptr,
@@ -284,7 +283,7 @@ double Trainer::validate() {
         .on_instruction = [&](const Instruction& instruction) { note_instruction(instruction); },
         .load = [&](StageId stage, MicroBatchId id) { return loader_.validation(batch, stage, id); },
         .optimizer_step = {},
-        .peak_memory = peak_resident_bytes,
+        .peak_memory = peak_memory_of(device_),
     };
     loss += sum_in_data_order(job_, executor_->run(job_.validation.workers[place_.worker.index()], hooks).losses);
   }

@@ -162,8 +162,7 @@ TEST(FitTest, GroupsRecomputationAndOwnOrdersTrainAlike) {
 }
 
 /// Over communicators of pairs as strict as NCCL's, one a thread.
-Outcome run_over_pairs(FitOptions options) {
-  options.discipline = ChannelDiscipline::SerialPair;
+Outcome run_over_pairs(const FitOptions& options) {
   const FitPlan plan = plan_fit(small_network(), images, options);
   const auto ranks = static_cast<int>(plan.num_ranks());
   testing::FakeNetwork network(ranks, plan.rank_groups(), plan.talking_pairs());

@@ -37,8 +37,7 @@ TEST(ProgramsTest, AStageOfOneWorkerIsSummedOverGroupsAndInCanonicalRuns) {
 }
 
 TEST(ProgramsTest, ValidationRunsForwardsAlone) {
-  const Program program =
-      validation_program(run_shape({.schedule = {.name = "chimera", .shape = {2, 2}}}), ChannelDiscipline::SerialPair);
+  const Program program = validation_program(run_shape({.schedule = {.name = "chimera", .shape = {2, 2}}}));
   for (const auto& worker : program.workers) {
     for (const Instruction& instruction : worker) {
       EXPECT_NE(instruction.kind, InstructionKind::OptimizerStep);

@@ -81,7 +81,7 @@ at::Tensor exchanged(const std::vector<std::shared_ptr<Call>>& calls, std::size_
 FakeNetwork::FakeNetwork(int ranks, RankGroups groups, std::vector<RankPair> pairs)
     : ranks_(ranks), groups_(std::move(groups)), everyone_(group_of(static_cast<std::size_t>(ranks))) {
   for (const auto& group : groups_) process_groups_.push_back(group_of(group.size()));
-  for (const RankPair& pair : pairs) pairs_.emplace(pair, group_of(2));
+  for (const RankPair& pair : pairs) pairs_.emplace(pair, std::array{group_of(2), group_of(2)});
 }
 
 Communicators FakeNetwork::communicators(int rank) {
@@ -97,9 +97,12 @@ Communicators FakeNetwork::communicators(int rank) {
     const auto member = static_cast<std::size_t>(place - groups_[g].begin());
     group = c10::make_intrusive<FakeBackend>(*this, process_groups_[g], member);
   }
-  for (auto& [pair, group] : pairs_) {
-    if (pair.first == rank) to.pairs[pair.second] = c10::make_intrusive<FakeBackend>(*this, group, 0U);
-    if (pair.second == rank) to.pairs[pair.first] = c10::make_intrusive<FakeBackend>(*this, group, 1U);
+  for (auto& [pair, directions] : pairs_) {
+    const auto end = [&](std::size_t direction, std::size_t member) {
+      return c10::make_intrusive<FakeBackend>(*this, directions[direction], member);
+    };
+    if (pair.first == rank) to.pairs[pair.second] = {.out = end(0, 0), .in = end(1, 0)};
+    if (pair.second == rank) to.pairs[pair.first] = {.out = end(1, 1), .in = end(0, 1)};
   }
   return to;
 }

@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 
+#include <array>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -56,7 +57,7 @@ class FakeNetwork {
   RankGroups groups_;
   Group everyone_;
   std::vector<Group> process_groups_;
-  std::map<RankPair, Group> pairs_;
+  std::map<RankPair, std::array<Group, 2>> pairs_;  // from the lower rank to the higher, and back
 };
 
 }  // namespace chimera::testing

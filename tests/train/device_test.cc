@@ -2,13 +2,17 @@
 
 #include "train/device.h"
 
+#include <ATen/Context.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
 
 #include "core/error.h"
+#include "core/resident_memory.h"
+#include "support/fake_accelerator.h"
 #include "support/training.h"
+#include "train/precision.h"
 
 namespace chimera {
 namespace {
@@ -23,16 +27,22 @@ TrainOptions on(DeviceKind device, TransportKind transport) {
   return options;
 }
 
+template <class Action>
+std::string refusal_of(Action&& action) {
+  try {
+    action();
+    return "";
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+}
+
 TEST(DeviceTest, ProcessesHaveAGpuEachAndThreadsShareTheFirst) {
+  const testing::FakeAccelerator gpus;
+  const AcceleratorInstead instead(gpus);
   EXPECT_EQ(device_of(on(DeviceKind::Cpu, TransportKind::Processes), RankId(3)), at::Device(at::kCPU));
   EXPECT_EQ(device_of(on(DeviceKind::Cuda, TransportKind::Processes), RankId(3)), at::Device(at::kCUDA, 3));
   EXPECT_EQ(device_of(on(DeviceKind::Cuda, TransportKind::Threads), RankId(3)), at::Device(at::kCUDA, 0));
-}
-
-TEST(DeviceTest, OnlyNcclNeedsOneQueueAPair) {
-  EXPECT_EQ(discipline_of(on(DeviceKind::Cuda, TransportKind::Processes)), ChannelDiscipline::SerialPair);
-  EXPECT_EQ(discipline_of(on(DeviceKind::Cuda, TransportKind::Threads)), ChannelDiscipline::PerDirection);
-  EXPECT_EQ(discipline_of(on(DeviceKind::Cpu, TransportKind::Processes)), ChannelDiscipline::PerDirection);
 }
 
 TEST(DeviceTest, SaysWhereTheLibraryIsMissing) {
@@ -52,6 +62,84 @@ TEST(DeviceTest, SaysWhyALibraryDoesNotLoad) {
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("cannot load " + path), HasSubstr("ELF"), HasSubstr("./dev cuda-build")));
   }
+}
+
+TEST(DeviceTest, APlacedProcessHasTheGpuOfItsNumberOnTheHost) {
+  const testing::FakeAccelerator gpus;  // four
+  const AcceleratorInstead instead(gpus);
+  TrainOptions options = on(DeviceKind::Cuda, TransportKind::Processes);
+  take_gpu(options, /*local_rank=*/1, /*local_size=*/4);
+  EXPECT_EQ(device_of(options, RankId(5)), at::Device(at::kCUDA, 1));  // rank 5 of eight, the second of its host
+  EXPECT_NO_THROW(require_device(options, 8));
+
+  TrainOptions on_cpu = on(DeviceKind::Cpu, TransportKind::Processes);
+  take_gpu(on_cpu, 1, 400);
+  EXPECT_EQ(on_cpu.gpu, std::nullopt);
+}
+
+TEST(DeviceTest, MoreProcessesThanGpusOnAHostAreRefusedInOneLine) {
+  testing::FakeAccelerator gpus;
+  const AcceleratorInstead instead(gpus);
+  TrainOptions options = on(DeviceKind::Cuda, TransportKind::Processes);
+  EXPECT_THAT(refusal_of([&] { take_gpu(options, 4, 8); }),
+              AllOf(HasSubstr("8 processes on this host"), HasSubstr("it has 4"), ::testing::Not(HasSubstr("\n"))));
+  const TrainOptions launched = on(DeviceKind::Cuda, TransportKind::Processes);
+  EXPECT_THAT(refusal_of([&] { require_device(launched, 5); }), HasSubstr("5 processes need a GPU each"));
+  gpus.fault = "no driver";
+  EXPECT_THAT(refusal_of([&] { take_gpu(options, 0, 1); }), HasSubstr("no usable GPU here (no driver)"));
+}
+
+TEST(DeviceTest, AProcessThatIsShownOneGpuHasThat) { EXPECT_EQ(gpu_of(3, 4, 1), 0); }
+
+TEST(DeviceTest, TheDeviceDecidesAboutTypesOfNumbers) {
+  testing::FakeAccelerator gpus;
+  const AcceleratorInstead instead(gpus);
+  TrainOptions options = on(DeviceKind::Cuda, TransportKind::Threads);
+  options.dtype = DataType::BFloat16;
+  options.tf32 = true;
+  EXPECT_EQ(refusal_of([&] { require_device(options, 1); }), "");
+  gpus.each = {.name = "Old GPU"};
+  EXPECT_THAT(refusal_of([&] { require_device(options, 1); }), HasSubstr("--tf32: Old GPU has none"));
+  options.tf32 = false;
+  EXPECT_THAT(refusal_of([&] { require_device(options, 1); }), HasSubstr("Old GPU emulates it"));
+  options.force_bfloat16 = true;
+  EXPECT_EQ(refusal_of([&] { require_device(options, 1); }), "");
+}
+
+TEST(DeviceTest, TheCpuDoesNotDecideForTheGpu) {
+  const testing::FakeAccelerator gpus;
+  const AcceleratorInstead instead(gpus);
+  TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {2, 2});
+  options.dtype = DataType::BFloat16;
+  options.transport = TransportKind::Threads;
+  const bool native = has_native_bfloat16();
+  EXPECT_EQ(refusal_of([&] { static_cast<void>(job_shape(options)); }) == "", native);
+  options.device = DeviceKind::Cuda;
+  EXPECT_EQ(refusal_of([&] { static_cast<void>(job_shape(options)); }), "");
+}
+
+TEST(DeviceTest, OnlyGpusHaveTensorFloat32) {
+  TrainOptions options = on(DeviceKind::Cpu, TransportKind::Threads);
+  options.tf32 = true;
+  EXPECT_THAT(refusal_of([&] { require_numbers(options, {}); }), HasSubstr("--tf32"));
+}
+
+TEST(DeviceTest, Float32IsMultipliedExactlyUnlessAskedOtherwise) {
+  TrainOptions options = on(DeviceKind::Cuda, TransportKind::Threads);
+  options.tf32 = true;
+  use_numbers(options);
+  EXPECT_EQ(at::globalContext().float32MatmulPrecision(), at::Float32MatmulPrecision::HIGH);
+  options.tf32 = false;
+  use_numbers(options);
+  EXPECT_EQ(at::globalContext().float32MatmulPrecision(), at::Float32MatmulPrecision::HIGHEST);
+}
+
+TEST(DeviceTest, MemoryIsThatOfTheDevice) {
+  testing::FakeAccelerator gpus;
+  gpus.peak = 1000;
+  const AcceleratorInstead instead(gpus);
+  EXPECT_EQ(peak_memory_of(at::Device(at::kCUDA, 3))(), 1003);
+  EXPECT_EQ(peak_memory_of(at::kCPU)(), peak_resident_bytes());
 }
 
 }  // namespace

@@ -128,13 +128,22 @@ class Broadcasts final : public Pending {
 class PairTransport final : public Transport {
  public:
   explicit PairTransport(Communicators communicators) : to_(std::move(communicators)) {}
+  PairTransport(const PairTransport&) = delete;
+  PairTransport& operator=(const PairTransport&) = delete;
+  ~PairTransport() override {
+    if (!to_.end) return;
+    try {
+      to_.end(std::uncaught_exceptions() > exceptions_before_);
+    } catch (const std::exception&) {  // nobody needs the groups any more
+    }
+  }
 
   std::unique_ptr<Pending> start_send(RankId to, at::Tensor tensor, const MessageTag& /*tag*/) override {
     const int peer = static_cast<int>(to.value());
     const std::string operation = fmt::format("rank {}: send to rank {}", to_.rank, peer);
     return guarded(operation, [&] {
       std::vector<at::Tensor> tensors{tensor};
-      auto work = pair(peer).send(tensors, member(peer), kTag);
+      auto work = pair(peer).out->send(tensors, member(peer), kTag);
       return std::make_unique<UnderWay>(operation, std::move(work), std::move(tensor), at::Tensor());
     });
   }
@@ -145,7 +154,7 @@ class PairTransport final : public Transport {
     return guarded(operation, [&] {
       const at::Tensor tensor = at::empty(spec.sizes, at::TensorOptions(to_.device).dtype(spec.dtype));
       std::vector<at::Tensor> tensors{tensor};
-      auto work = pair(peer).recv(tensors, member(peer), kTag);
+      auto work = pair(peer).in->recv(tensors, member(peer), kTag);
       return std::make_unique<UnderWay>(operation, std::move(work), at::Tensor(), tensor);
     });
   }
@@ -196,10 +205,10 @@ class PairTransport final : public Transport {
  private:
   static constexpr int kTag = 0;  // NCCL has none
 
-  [[nodiscard]] c10d::Backend& pair(int peer) const {
+  [[nodiscard]] const Communicators::Pair& pair(int peer) const {
     const auto found = to_.pairs.find(peer);
     if (found == to_.pairs.end()) throw TransportError("there is no communicator of this pair");
-    return *found->second;
+    return found->second;
   }
   /// The peer's number within the pair.
   [[nodiscard]] int member(int peer) const { return peer > to_.rank ? 1 : 0; }
@@ -225,9 +234,53 @@ class PairTransport final : public Transport {
   }
 
   Communicators to_;
+  int exceptions_before_ = std::uncaught_exceptions();
+};
+
+/// Of one member, by the names of all.
+class Joining {
+ public:
+  using Make = std::function<Group(const std::string& name, int member, int size)>;
+  Joining(const CommunicatorPlan& plan, const Make& make) : plan_(plan), make_(make) {}
+
+  Group group(std::size_t g) const {
+    const auto& members = plan_.groups[g];
+    const auto place = std::find(members.begin(), members.end(), RankId(plan_.rank));
+    if (place == members.end() || members.size() == 1) return {};
+    return make_(fmt::format("group{}", g), static_cast<int>(place - members.begin()),
+                 static_cast<int>(members.size()));
+  }
+
+  Communicators::Pair pair(const RankPair& ranks) const {
+    const auto [low, high] = ranks;
+    const int member = plan_.rank == low ? 0 : 1;
+    Group up = make_(fmt::format("pair{}-{}", low, high), member, 2);
+    Group down = make_(fmt::format("pair{}-{}", high, low), member, 2);
+    if (member == 1) std::swap(up, down);
+    return {.out = std::move(up), .in = std::move(down)};
+  }
+
+ private:
+  const CommunicatorPlan& plan_;
+  const Make& make_;
 };
 
 }  // namespace
+
+Communicators make_communicators(const CommunicatorPlan& plan,
+                                 const std::function<Group(const std::string& name, int member, int size)>& make) {
+  Communicators to{.rank = plan.rank, .groups = plan.groups};
+  to.process_groups.resize(plan.groups.size());
+  if (plan.world_size == 1) return to;
+  const Joining joining(plan, make);
+  to.everyone = make("everyone", plan.rank, plan.world_size);
+  for (std::size_t g = 0; g < plan.groups.size(); ++g) to.process_groups[g] = joining.group(g);
+  for (const RankPair& pair : plan.pairs) {
+    if (plan.rank == pair.first) to.pairs[pair.second] = joining.pair(pair);
+    if (plan.rank == pair.second) to.pairs[pair.first] = joining.pair(pair);
+  }
+  return to;
+}
 
 std::unique_ptr<Transport> make_pair_transport(Communicators communicators) {
   return std::make_unique<PairTransport>(std::move(communicators));

@@ -1,10 +1,12 @@
 #pragma once
-// Ranks over c10d process groups with a communicator for each pair of ranks: NCCL's way.
+// Ranks over c10d process groups with two communicators for each pair of ranks, one a direction: NCCL's way.
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <vector>
 
@@ -17,21 +19,44 @@ namespace chimera {
 /// The process groups of one rank, all ready.
 struct Communicators {
   using Group = c10::intrusive_ptr<c10d::Backend>;
+  /// The two of a pair of ranks, in both of which the lower rank is member 0: each carries one direction.
+  struct Pair {
+    Group out = {};  // to the peer
+    Group in = {};   // from it
+  };
   std::shared_ptr<void> keep = {};  // what the groups need to live
   int rank = 0;
-  at::Device device = at::kCPU;     // of messages and gradients
-  std::map<int, Group> pairs = {};  // by peer: the two of them, the lower rank as member 0
+  at::Device device = at::kCPU;    // of messages and gradients
+  std::map<int, Pair> pairs = {};  // by peer
   RankGroups groups = {};
   std::vector<Group> process_groups = {};  // by parameter group; null where this rank is no member, or the only one
   Group everyone = {};                     // null where there is one rank
+  /// Called once, when the transport goes: `has_failed` where an exception ends it, so that peers may never come and
+  /// what is under way has to be aborted. May be empty.
+  std::function<void(bool has_failed)> end = {};
 };
 
-/// Issues every transfer when it is called, in program order, on the communicator of the pair: both directions share
-/// one queue. So the program must be one that `check` accepts with ChannelDiscipline::SerialPair, where the two ends of
-/// each pair issue its transfers in one order and nothing has to be grouped; what must progress together, the exchanges
-/// of an ordered sum, c10d groups itself. On a device that works in streams a wait makes the current stream wait, not
-/// the thread; only all_sum(), whose values are the CPU's, blocks it. Tags do not travel: looking at one would wait for
-/// the device.
+/// The ranks that a rank makes communicators with: as in GlooOptions.
+struct CommunicatorPlan {
+  int rank = 0;
+  int world_size = 1;
+  RankGroups groups = {};
+  std::vector<RankPair> pairs = {};  ///< ascending
+};
+
+/// Makes the communicators of a rank one after the other by `make`, which waits for the other members: everyone, then
+/// the parameter groups, then the pairs, ascending, of each the one that carries from the lower rank to the higher and
+/// then the other. As all ranks make theirs in this order, no two of them wait for each other in different ones.
+[[nodiscard]] Communicators make_communicators(
+    const CommunicatorPlan& plan,
+    const std::function<Communicators::Group(const std::string& name, int member, int size)>& make);
+
+/// Issues every transfer when it is called, in program order, on the communicator of its direction: a queue each, so
+/// that both directions of a pair are on their way at once. So the program must be one that `check` accepts with
+/// ChannelDiscipline::PerDirection: the two ends of each queue then issue its transfers in one order. What must
+/// progress together, the exchanges of an ordered sum, c10d groups itself. On a device that works in streams a wait
+/// makes the current stream wait, not the thread; only the sums of numbers, which go to the CPU, block it. Tags do not
+/// travel: looking at one would wait for the device.
 ///
 /// Sums of gradients are in the order of the groups' own all-reduce; ordered and all_sum as for every transport. Throws
 /// TransportError, PeerLostError where a group says that its network or a peer failed.

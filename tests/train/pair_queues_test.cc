@@ -1,4 +1,4 @@
-// Training in NCCL's order: both directions of a pair of ranks share one queue.
+// Training over communicators as NCCL has them: a queue for each direction of a pair of ranks.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,6 @@
 
 #include "core/error.h"
 #include "generate/registry.h"
-#include "passes/lower.h"
 #include "support/fake_network.h"
 #include "support/schedules.h"
 #include "support/training.h"
@@ -18,17 +17,8 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
-using ::testing::HasSubstr;
 
 constexpr std::int64_t kSteps = 2;
-
-/// The job with its program lowered for `discipline`, as --device cuda has it with processes.
-Job job_for(const TrainOptions& options, ChannelDiscipline discipline) {
-  Job job = prepare_job(options);
-  job.training = lower(job.schedule, {.discipline = discipline,
-                                      .all_reduces = {.every_stage = job.ranks.data_parallel > 1 || job.canonical}});
-  return job;
-}
 
 /// The losses of all ranks as threads over communicators of pairs; or why they ended early.
 struct Outcome {
@@ -54,7 +44,7 @@ Outcome train_over_pairs(const Job& job) {
   return outcome;
 }
 
-TEST(SerialPairsTest, EverySchedulesProgramsMeetOnThem) {
+TEST(PairQueuesTest, EverySchedulesProgramsMeetOnThem) {
   for (const Generator& generator : generators()) {
     for (const PipelineShape& shape : testing::with_flags(generator, {4, 8})) {
       Schedule schedule;
@@ -65,7 +55,7 @@ TEST(SerialPairsTest, EverySchedulesProgramsMeetOnThem) {
       }
       if (schedule.updates || schedule.stages > 8) continue;
       const TrainOptions options = testing::small_options("gpt2-tiny", generator.name, shape);
-      const Outcome outcome = train_over_pairs(job_for(options, ChannelDiscipline::SerialPair));
+      const Outcome outcome = train_over_pairs(prepare_job(options));
       const std::string what = testing::describe(generator.name, shape);
       ASSERT_EQ(outcome.error, "") << what;
       EXPECT_THAT(outcome.losses,
@@ -75,23 +65,17 @@ TEST(SerialPairsTest, EverySchedulesProgramsMeetOnThem) {
   }
 }
 
-TEST(SerialPairsTest, ProgramsForQueuesPerDirectionWouldNotMeet) {
-  const TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {4, 8});
-  const Outcome outcome = train_over_pairs(job_for(options, ChannelDiscipline::PerDirection));
-  EXPECT_THAT(outcome.error, HasSubstr("both ends of a pair"));
-}
-
-TEST(SerialPairsTest, CanonicalSumsAndGroupsGiveTheBitsOfThreads) {
+TEST(PairQueuesTest, CanonicalSumsAndGroupsGiveTheBitsOfThreads) {
   TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {2, 4});
   options.reduction = ReductionOrder::Canonical;
   options.dtype = DataType::Float32;
   options.data_parallel = 2;
-  const Outcome outcome = train_over_pairs(job_for(options, ChannelDiscipline::SerialPair));
+  const Outcome outcome = train_over_pairs(prepare_job(options));
   ASSERT_EQ(outcome.error, "");
   EXPECT_THAT(outcome.losses, ElementsAreArray(testing::train(options, kSteps).losses));
 }
 
-TEST(SerialPairsTest, OnlyRanksThatExchangeMessagesHaveACommunicator) {
+TEST(PairQueuesTest, OnlyRanksThatExchangeMessagesHaveACommunicator) {
   TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {3, 3});
   EXPECT_THAT(talking_pairs(prepare_job(options)), ElementsAre(RankPair{0, 1}, RankPair{1, 2}));
   options.data_parallel = 2;

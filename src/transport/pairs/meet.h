@@ -1,0 +1,30 @@
+#pragma once
+// What ranks on GPUs make sure of before they are connected, and what NCCL is told about where to listen.
+
+#include <string>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <utility>
+#include <vector>
+
+#include "core/meeting_point.h"
+#include "transport/fingerprint.h"
+
+namespace chimera {
+
+/// What a rank says of itself where the ranks meet.
+struct Attendee {
+  int rank = 0;
+  Fingerprint fingerprint = {};  ///< empty: nobody compares
+  std::string gpu = {};          ///< its GpuTraits::uuid; empty: nobody compares
+};
+
+/// To be called by all ranks, once all have come. Compares what they say of themselves. Throws what require_equal()
+/// throws where they were started differently; ConfigError on the ranks that have one GPU together, PeerLostError on
+/// the others.
+void compare_attendees(c10d::Store& store, const Attendee& own, int world_size);
+
+/// The variables that NCCL reads, by name, so that it listens where the ranks meet and nowhere else: on one host on the
+/// loopback interface, on several on that of own_interface(). Variables that the user has set come before them.
+[[nodiscard]] std::vector<std::pair<std::string, std::string>> nccl_variables(const MeetingPoint& meeting);
+
+}  // namespace chimera

@@ -1,0 +1,33 @@
+#pragma once
+// GPUs that are not there, for whatever decides by what they say.
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#include "transport/accelerator.h"
+
+namespace chimera::testing {
+
+struct FakeAccelerator final : Accelerator {
+  at::DeviceType device_type = at::kCUDA;
+  int devices = 4;
+  GpuTraits each = {.name = "Fake GPU", .uuid = "", .has_bfloat16 = true, .has_tf32 = true, .memory_bytes = 1 << 30};
+  std::string fault = {};
+  std::int64_t peak = 0;
+
+  [[nodiscard]] at::DeviceType type() const override { return device_type; }
+  [[nodiscard]] int num_devices() const override { return devices; }
+  [[nodiscard]] GpuTraits traits(int gpu) const override {
+    GpuTraits traits = each;
+    traits.uuid = std::to_string(gpu);
+    return traits;
+  }
+  [[nodiscard]] std::int64_t peak_bytes(int gpu) const override { return peak + gpu; }
+  [[nodiscard]] std::string problem() const override { return fault; }
+  [[nodiscard]] std::unique_ptr<Transport> connect(const NcclOptions& /*options*/) const override {
+    throw std::logic_error("nobody connects these");
+  }
+};
+
+}  // namespace chimera::testing

@@ -1,0 +1,277 @@
+#include "support/fake_device.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <fmt/format.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace chimera::testing {
+namespace {
+
+const at::Device kDevice(kFakeDevice, 0);
+thread_local c10::StreamId current = 0;
+
+struct FakeStreams final : c10::impl::DeviceGuardImplInterface {
+  static constexpr c10::DeviceType static_type = kFakeDevice;
+  FakeStreams() = default;
+  explicit FakeStreams(c10::DeviceType /*type*/) {}
+  [[nodiscard]] c10::DeviceType type() const override { return kFakeDevice; }
+  [[nodiscard]] c10::Device exchangeDevice(c10::Device /*device*/) const override { return kDevice; }
+  [[nodiscard]] c10::Device getDevice() const override { return kDevice; }
+  void setDevice(c10::Device /*device*/) const override {}
+  void uncheckedSetDevice(c10::Device /*device*/) const noexcept override {}
+  [[nodiscard]] c10::Stream getStream(c10::Device device) const override {
+    return c10::Stream(c10::Stream::UNSAFE, device, current);
+  }
+  [[nodiscard]] c10::Stream getStreamFromGlobalPool(c10::Device device, bool /*high*/) const override {
+    return c10::Stream(c10::Stream::UNSAFE, device, FakeDevice::get().next_stream());
+  }
+  [[nodiscard]] c10::Stream exchangeStream(c10::Stream stream) const override {
+    return c10::Stream(c10::Stream::UNSAFE, kDevice, std::exchange(current, stream.id()));
+  }
+  /// Autograd starts a thread for it.
+  [[nodiscard]] c10::DeviceIndex deviceCount() const noexcept override { return 1; }
+  void record(void** event, const c10::Stream& stream, const c10::DeviceIndex /*index*/,
+              const c10::EventFlag /*flag*/) const override {
+    const std::intptr_t number = FakeDevice::get().next_event();
+    *event = reinterpret_cast<void*>(number);
+    FakeDevice::get().told(fmt::format("stream {} records event {}", stream.id(), number));
+  }
+  void block(void* event, const c10::Stream& stream) const override {
+    FakeDevice::get().told(
+        fmt::format("stream {} awaits event {}", stream.id(), reinterpret_cast<std::intptr_t>(event)));
+  }
+  [[nodiscard]] bool queryEvent(void* event) const override {
+    return FakeDevice::get().is_done(reinterpret_cast<std::intptr_t>(event));
+  }
+  void destroyEvent(void* /*event*/, const c10::DeviceIndex /*index*/) const noexcept override {}
+};
+
+C10_REGISTER_GUARD_IMPL(PrivateUse1, FakeStreams);
+
+/// Memory that counts as pinned: that of its allocator.
+class PinnedMemory final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(std::size_t size) override {
+    c10::DataPtr memory = c10::GetCPUAllocator()->allocate(std::max<std::size_t>(size, 1));
+    const std::scoped_lock lock(mutex_);
+    addresses_.insert(memory.get());
+    return memory;
+  }
+  void copy_data(void* to, const void* from, std::size_t size) const override { default_copy_data(to, from, size); }
+  /// Of an address that was pinned once: who frees it says nothing.
+  bool has(const void* address) const {
+    const std::scoped_lock lock(mutex_);
+    return addresses_.contains(address);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::set<const void*> addresses_;
+};
+
+PinnedMemory& pinned_memory() {
+  static PinnedMemory memory;
+  return memory;
+}
+
+struct FakeHooks final : at::PrivateUse1HooksInterface {
+  [[nodiscard]] bool isBuilt() const override { return true; }
+  [[nodiscard]] bool isAvailable() const override { return true; }
+  [[nodiscard]] bool hasPrimaryContext(c10::DeviceIndex /*device*/) const override { return true; }
+  [[nodiscard]] c10::DeviceIndex deviceCount() const override { return 1; }
+  [[nodiscard]] c10::DeviceIndex getCurrentDevice() const override { return 0; }
+  [[nodiscard]] c10::Allocator* getPinnedMemoryAllocator() const override { return &pinned_memory(); }
+  [[nodiscard]] bool isPinnedPtr(const void* data) const override { return pinned_memory().has(data); }
+};
+
+bool is_fake(const at::Tensor& tensor) { return tensor.defined() && tensor.device().type() == kFakeDevice; }
+
+/// The same memory, sizes and strides on another device.
+at::Tensor same_memory(const at::Tensor& tensor, at::Device device) {
+  return at::for_blob(tensor.data_ptr(), tensor.sizes())
+      .strides(tensor.strides())
+      .deleter([tensor](void* /*data*/) {})
+      .options(tensor.options().device(device))
+      .target_device(device)
+      .make_tensor();
+}
+
+/// What an op of the device was called with, as the CPU's tensors.
+class Call {
+ public:
+  explicit Call(const c10::OperatorHandle& op) : op_(op) {}
+
+  void run(torch::jit::Stack& stack) {
+    const std::size_t arguments = op_.schema().arguments().size();
+    for (std::size_t i = stack.size() - arguments; i < stack.size(); ++i) stack[i] = on_cpu(stack[i]);
+    op_.callBoxed(stack);
+    const std::size_t results = op_.schema().returns().size();
+    for (std::size_t i = stack.size() - results; i < stack.size(); ++i) stack[i] = on_device(stack[i]);
+  }
+
+ private:
+  at::Tensor on_cpu(const at::Tensor& tensor) {
+    if (!is_fake(tensor)) return tensor;
+    views_.emplace_back(same_memory(tensor, at::kCPU), tensor);
+    return views_.back().first;
+  }
+
+  c10::IValue on_cpu(const c10::IValue& value) {
+    if (value.isTensor()) return on_cpu(value.toTensor());
+    if (value.isDevice()) return value.toDevice().type() == kFakeDevice ? c10::IValue(at::Device(at::kCPU)) : value;
+    if (value.isTensorList()) {
+      std::vector<at::Tensor> tensors;
+      for (const at::Tensor& each : value.toTensorVector()) tensors.push_back(on_cpu(each));
+      return tensors;
+    }
+    if (value.isOptionalTensorList()) {
+      c10::List<std::optional<at::Tensor>> tensors;
+      for (const std::optional<at::Tensor>& each : value.toOptionalTensorVector()) {
+        tensors.push_back(each ? std::optional(on_cpu(*each)) : std::nullopt);
+      }
+      return tensors;
+    }
+    return value;
+  }
+
+  at::Tensor on_device(const at::Tensor& tensor) const {
+    if (!tensor.defined()) return tensor;
+    for (const auto& [view, original] : views_) {
+      if (view.is_same(tensor)) return original;
+    }
+    return same_memory(tensor, kDevice);
+  }
+
+  c10::IValue on_device(const c10::IValue& value) const {
+    if (value.isTensor()) return on_device(value.toTensor());
+    if (value.isTensorList()) {
+      std::vector<at::Tensor> tensors;
+      for (const at::Tensor& each : value.toTensorVector()) tensors.push_back(on_device(each));
+      return tensors;
+    }
+    if (!value.isNone()) FakeDevice::get().waited(op_.schema().name() + " gives the host a value");
+    return value;
+  }
+
+  const c10::OperatorHandle& op_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> views_;
+};
+
+/// How large their results are depends on values.
+bool depends_on_values(const std::string& op) {
+  static const std::set<std::string> ops = {"aten::nonzero", "aten::masked_select", "aten::_unique2",
+                                            "aten::repeat_interleave"};
+  return ops.contains(op);
+}
+
+void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  if (depends_on_values(op.schema().name())) FakeDevice::get().waited(op.schema().name());
+  Call(op).run(*stack);
+}
+
+at::Scalar read_element(const at::Tensor& tensor) {
+  FakeDevice::get().waited("reads an element");
+  return at::_local_scalar_dense(same_memory(tensor, at::kCPU));
+}
+
+at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
+  const auto memory = [](const at::Tensor& tensor) { return is_fake(tensor) ? same_memory(tensor, at::kCPU) : tensor; };
+  if (is_fake(from) != is_fake(to)) {
+    const at::Tensor& host = is_fake(from) ? to : from;
+    const char* direction = is_fake(from) ? "to the host" : "to the device";
+    const bool pinned = pinned_memory().has(host.storage().data());
+    if (!non_blocking) FakeDevice::get().waited(fmt::format("copies {} elements {}", from.numel(), direction));
+    if (non_blocking && !pinned) FakeDevice::get().waited(fmt::format("copies {}, but not pinned", direction));
+  }
+  memory(to).copy_(memory(from));
+  return to;
+}
+
+void record_stream(at::Tensor& /*tensor*/, at::Stream stream) {
+  FakeDevice::get().told(fmt::format("memory is kept for stream {}", stream.id()));
+}
+
+TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
+  library.fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_cpu>());
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
+  library.impl("record_stream", record_stream);
+  library.impl("_local_scalar_dense", read_element);
+  library.impl("_copy_from", copy_from);
+}
+
+}  // namespace
+
+FakeDevice& FakeDevice::get() {
+  static FakeDevice device;
+  return device;
+}
+
+void FakeDevice::install() {
+  static FakeHooks hooks;
+  if (at::isPrivateUse1HooksRegistered()) return;
+  at::RegisterPrivateUse1HooksInterface(&hooks);
+  c10::register_privateuse1_backend("fake");
+}
+
+void FakeDevice::clear() {
+  const std::scoped_lock lock(mutex_);
+  lines_.clear();
+  waits_.clear();
+  events_ = 0;
+  done_up_to_ = std::numeric_limits<std::intptr_t>::max();
+  streams_ = 0;
+}
+
+std::vector<std::string> FakeDevice::lines() {
+  const std::scoped_lock lock(mutex_);
+  return lines_;
+}
+
+std::vector<std::string> FakeDevice::waits() {
+  const std::scoped_lock lock(mutex_);
+  return waits_;
+}
+
+void FakeDevice::finish_events_up_to(std::intptr_t event) {
+  const std::scoped_lock lock(mutex_);
+  done_up_to_ = event;
+}
+
+void FakeDevice::told(std::string line) {
+  const std::scoped_lock lock(mutex_);
+  lines_.push_back(std::move(line));
+}
+
+void FakeDevice::waited(std::string what) {
+  const std::scoped_lock lock(mutex_);
+  waits_.push_back(std::move(what));
+}
+
+std::intptr_t FakeDevice::next_event() {
+  const std::scoped_lock lock(mutex_);
+  return ++events_;
+}
+
+c10::StreamId FakeDevice::next_stream() {
+  const std::scoped_lock lock(mutex_);
+  return ++streams_;
+}
+
+bool FakeDevice::is_done(std::intptr_t event) {
+  const std::scoped_lock lock(mutex_);
+  return event <= done_up_to_;
+}
+
+c10::StreamId current_fake_stream() { return current; }
+
+}  // namespace chimera::testing

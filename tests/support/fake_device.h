@@ -1,0 +1,56 @@
+#pragma once
+// A device that works in streams, as a GPU does, and is none: its tensors lie in the CPU's memory and its kernels are
+// the CPU's, run at once. It writes down what streams are told, and what makes the host wait.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <limits>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace chimera::testing {
+
+inline constexpr auto kFakeDevice = c10::DeviceType::PrivateUse1;
+
+/// What the streams of the device were told, and where the host waited for it. One for the process; for the first it is
+/// enough to name the device, the rest needs install().
+class FakeDevice {
+ public:
+  static FakeDevice& get();
+
+  /// Makes it the accelerator of this process, with kernels and pinned memory. Nothing undoes that.
+  static void install();
+
+  /// Forgets everything, and numbers streams and events from 1 again.
+  void clear();
+
+  /// "stream 1 records event 1", "stream 2 awaits event 1", "memory is kept for stream 2".
+  std::vector<std::string> lines();
+  /// Calls that made the host wait: reading an element, copies that are not asynchronous, or only seem to be as their
+  /// memory is not pinned, and ops whose result depends on values.
+  std::vector<std::string> waits();
+  /// The events up to this one are done, later ones are not. Without it all are.
+  void finish_events_up_to(std::intptr_t event);
+
+  // for the device's own parts
+  void told(std::string line);
+  void waited(std::string what);
+  std::intptr_t next_event();
+  c10::StreamId next_stream();
+  bool is_done(std::intptr_t event);
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::string> lines_;
+  std::vector<std::string> waits_;
+  std::intptr_t events_ = 0;
+  std::intptr_t done_up_to_ = std::numeric_limits<std::intptr_t>::max();
+  c10::StreamId streams_ = 0;
+};
+
+/// The calling thread's current stream.
+[[nodiscard]] c10::StreamId current_fake_stream();
+
+}  // namespace chimera::testing

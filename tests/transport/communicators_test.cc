@@ -1,0 +1,154 @@
+// Communicators of pairs: how ranks make them, what goes over them at once, how they end, and what ranks make sure of
+// before. NCCL's place is taken by groups that are as strict (support/fake_network.h).
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <vector>
+
+#include "core/error.h"
+#include "support/fake_network.h"
+#include "transport/pairs/meet.h"
+
+namespace chimera {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// The names of the communicators that a rank makes, in order.
+std::vector<std::string> names_of(int rank, const CommunicatorPlan& plan) {
+  std::vector<std::string> names;
+  CommunicatorPlan own = plan;
+  own.rank = rank;
+  static_cast<void>(make_communicators(own, [&](const std::string& name, int /*member*/, int /*size*/) {
+    names.push_back(name);
+    return Communicators::Group();
+  }));
+  return names;
+}
+
+TEST(CommunicatorsTest, AllRanksMakeTheirsInOneOrderOneForEachDirection) {
+  const CommunicatorPlan plan = {
+      .world_size = 3, .groups = {{RankId(0), RankId(2)}, {RankId(1)}}, .pairs = {{0, 1}, {0, 2}, {1, 2}}};
+  EXPECT_THAT(names_of(0, plan), ElementsAre("everyone", "group0", "pair0-1", "pair1-0", "pair0-2", "pair2-0"));
+  EXPECT_THAT(names_of(1, plan), ElementsAre("everyone", "pair0-1", "pair1-0", "pair1-2", "pair2-1"));
+  EXPECT_THAT(names_of(2, plan), ElementsAre("everyone", "group0", "pair0-2", "pair2-0", "pair1-2", "pair2-1"));
+  EXPECT_THAT(names_of(0, {.world_size = 1, .groups = {{RankId(0)}}}), ElementsAre());
+}
+
+TEST(CommunicatorsTest, WhatOneEndSendsOnAnOtherReceivesOn) {
+  const CommunicatorPlan plan = {.world_size = 2, .pairs = {{0, 1}}};
+  std::map<std::string, Communicators::Group> made;
+  std::vector<Communicators> ranks;
+  testing::FakeNetwork network(2, {}, {{0, 1}});
+  for (int rank = 0; rank < 2; ++rank) {
+    CommunicatorPlan own = plan;
+    own.rank = rank;
+    ranks.push_back(make_communicators(own, [&](const std::string& name, int member, int /*size*/) {
+      EXPECT_EQ(member, rank);
+      Communicators::Group& group = made[name];
+      if (!group) group = network.communicators(0).everyone;  // any will do
+      return group;
+    }));
+  }
+  EXPECT_EQ(ranks[0].pairs[1].out, made["pair0-1"]);
+  EXPECT_EQ(ranks[1].pairs[0].in, made["pair0-1"]);
+  EXPECT_EQ(ranks[1].pairs[0].out, made["pair1-0"]);
+  EXPECT_EQ(ranks[0].pairs[1].in, made["pair1-0"]);
+}
+
+/// Both ranks issue first one direction, then the other: in one queue for both, two receives or sends would meet.
+TEST(CommunicatorsTest, BothDirectionsAreUnderWayAtOnce) {
+  for (const bool receives_first : {false, true}) {
+    testing::FakeNetwork network(2, {}, {{0, 1}});
+    const auto play = [&](int rank) {
+      const auto transport = make_pair_transport(network.communicators(rank));
+      const RankId peer(1 - rank);
+      std::unique_ptr<Pending> send;
+      std::unique_ptr<Pending> receive;
+      const auto start_send = [&] { send = transport->start_send(peer, at::full({2}, rank, at::kFloat), {}); };
+      if (!receives_first) start_send();
+      receive = transport->post_receive(peer, {.sizes = {2}, .dtype = at::kFloat}, {});
+      if (receives_first) start_send();
+      send->wait();
+      return receive->wait()[1].item<double>();
+    };
+    auto other = std::async(std::launch::async, play, 1);
+    EXPECT_EQ(play(0), 1);
+    EXPECT_EQ(other.get(), 0);
+    EXPECT_EQ(network.why_closed(), "");
+  }
+}
+
+TEST(CommunicatorsTest, ATransportThatAnExceptionEndsAbortsWhatIsUnderWay) {
+  std::vector<bool> ends;
+  const auto end = [&](bool has_failed) { ends.push_back(has_failed); };
+  try {
+    const auto transport = make_pair_transport({.end = end});
+    throw TransportError("a peer is gone");
+  } catch (const TransportError&) {
+    EXPECT_THAT(ends, ElementsAre(true));
+  }
+  ends.clear();
+  make_pair_transport({.end = end}).reset();
+  EXPECT_THAT(ends, ElementsAre(false));
+}
+
+/// What each rank's comparison throws, or "".
+std::vector<std::string> compare(const std::vector<Attendee>& attendees) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  std::vector<std::string> errors(attendees.size());
+  std::vector<std::jthread> ranks;
+  for (std::size_t r = 0; r < attendees.size(); ++r) {
+    ranks.emplace_back([&, r] {
+      try {
+        compare_attendees(*store, attendees[r], static_cast<int>(attendees.size()));
+      } catch (const ConfigError& error) {
+        errors[r] = error.what();
+      } catch (const PeerLostError& error) {
+        errors[r] = std::string("peer lost: ") + error.what();
+      }
+    });
+  }
+  ranks.clear();
+  return errors;
+}
+
+TEST(CommunicatorsTest, RanksThatWereStartedDifferentlyAreRefused) {
+  const Fingerprint right = {{"the build", 1}, {"--seed", 2}};
+  const Fingerprint wrong = {{"the build", 1}, {"--seed", 3}};
+  EXPECT_THAT(compare({{0, right, "a"}, {1, right, "b"}}), ElementsAre("", ""));
+  EXPECT_THAT(compare({{0, right, "a"}, {1, right, "b"}, {2, wrong, "c"}}),
+              ElementsAre(HasSubstr("peer lost"), HasSubstr("rank 2 was started differently"), HasSubstr("--seed")));
+}
+
+TEST(CommunicatorsTest, RanksThatHaveOneGpuTogetherAreRefused) {
+  EXPECT_THAT(compare({{0, {}, "a"}, {1, {}, "b"}, {2, {}, "a"}}),
+              ElementsAre(AllOf(HasSubstr("ranks 0, 2 do not have a GPU each"), HasSubstr("as many processes")),
+                          HasSubstr("peer lost"), HasSubstr("ranks 0, 2")));
+  EXPECT_THAT(compare({{0, {}, ""}, {1, {}, ""}}), ElementsAre("", "")) << "nobody knows";
+}
+
+TEST(CommunicatorsTest, NcclListensOnTheInterfaceOfTheMeetingAlone) {
+  using Variable = std::pair<std::string, std::string>;
+  MeetingPoint meeting = meeting_in_file("/nowhere");
+  EXPECT_THAT(nccl_variables(meeting), ::testing::Contains(Variable("NCCL_SOCKET_IFNAME", "=lo")));
+  meeting = {};
+  meeting.host = "127.0.0.1";
+  meeting.port = 7;
+  EXPECT_THAT(nccl_variables(meeting), ::testing::Contains(Variable("NCCL_SOCKET_IFNAME", "=lo")));
+  meeting.interface = "wire7";
+  EXPECT_THROW(static_cast<void>(nccl_variables(meeting)), ConfigError);
+}
+
+}  // namespace
+}  // namespace chimera
