@@ -144,7 +144,7 @@ class CudaAccelerator final : public Accelerator {
 }  // namespace
 }  // namespace chimera
 
-extern "C" __attribute__((visibility("default"))) const chimera::Accelerator* chimera_accelerator_2() {
+extern "C" __attribute__((visibility("default"))) const chimera::Accelerator* chimera_accelerator_3() {
   static const chimera::CudaAccelerator accelerator;
   return &accelerator;
 }

@@ -52,7 +52,7 @@ class AdamW final : public Optimizer {
     const at::NoGradGuard no_grad;
     for (State& state : states_) {
       const auto divisor = scale(state.group, gradient_factor);
-      for (at::Tensor& count : state.steps) count.add_(1);
+      at::_foreach_add_(state.steps, 1);
       at::_fused_adamw_(state.group.parameters, state.group.gradients, state.means, state.squares, {}, state.steps,
                         learning_rate, options_.beta1, options_.beta2, state.group.weight_decay, options_.epsilon,
                         false, false, divisor);
@@ -127,10 +127,11 @@ class Lamb final : public Optimizer {
       state.mean.mul_(options_.beta1).add_(state.gradient, 1 - options_.beta1);
       state.square.mul_(options_.beta2).addcmul_(state.gradient, state.gradient, 1 - options_.beta2);
       const at::Tensor& update = make_update(state);
-      const double weight_norm = std::sqrt(sum_of_squares(state.parameter));
-      const double update_norm = std::sqrt(sum_of_squares(update));
-      const double trust = weight_norm > 0 && update_norm > 0 ? weight_norm / update_norm : 1;
-      state.parameter.add_(update, -learning_rate * trust);
+      if (state.parameter.is_cpu()) {
+        state.parameter.add_(update, -learning_rate * trust_ratio(state.parameter, update));
+      } else {
+        state.parameter.addcmul_(update, device_trust_ratio(state.parameter, update), -learning_rate);
+      }
     }
   }
 
@@ -160,6 +161,19 @@ class Lamb final : public Optimizer {
     at::Tensor square;
     double weight_decay = 0;
   };
+
+  static double trust_ratio(const at::Tensor& weight, const at::Tensor& update) {
+    const double weight_norm = std::sqrt(sum_of_squares(weight));
+    const double update_norm = std::sqrt(sum_of_squares(update));
+    return weight_norm > 0 && update_norm > 0 ? weight_norm / update_norm : 1;
+  }
+
+  /// The same where the weight lies, in its type: nobody waits for it.
+  static at::Tensor device_trust_ratio(const at::Tensor& weight, const at::Tensor& update) {
+    const at::Tensor norms = sums_of_squares({weight, update}).sqrt_();
+    at::Tensor ratio = norms[0] / norms[1];
+    return ratio.masked_fill_((norms == 0).any(), 1).to(weight.scalar_type());
+  }
 
   /// AdamW's direction with the decay in it, in the memory of the gradient.
   const at::Tensor& make_update(State& state) const {

@@ -85,7 +85,7 @@ at::Tensor BertStage::sentence_logits(const at::Tensor& hidden) const {
 
 at::Tensor BertStage::loss(const at::Tensor& hidden, const MicroBatch& batch) const {
   const at::Tensor targets = batch.targets.flatten();
-  const at::Tensor places = target_places(targets);
+  const at::Tensor places = batch.target_places.defined() ? batch.target_places : target_places(targets);
   const at::Tensor masked = transform(hidden.flatten(0, 1).index_select(0, places));
   return linear_cross_entropy(masked, head_.decoder, targets.index_select(0, places), batch.token_loss_scale) +
          cross_entropy_sum(sentence_logits(hidden), batch.next_sentence) * batch.sentence_loss_scale;

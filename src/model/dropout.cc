@@ -13,6 +13,7 @@
 
 #include "core/random.h"
 #include "core/random_words.h"
+#include "model/device_words.h"
 
 namespace chimera {
 namespace {
@@ -58,9 +59,19 @@ void apply(const Masks& masks, std::int64_t sample, std::int64_t chunk, const El
   }
 }
 
+/// `input` times the mask, both on a device that is not the CPU: the same words, the same arithmetic.
+at::Tensor masked_on_device(const at::Tensor& input, const Masks& masks) {
+  const std::int64_t samples = input.size(0);
+  const at::Tensor words = device_words({masks.key, masks.step, masks.first_sample, masks.place}, samples,
+                                        input.numel() / samples, input.device());
+  const at::ScalarType wide = at::toOpMathType(input.scalar_type());
+  const at::Tensor factors = words.ge(static_cast<std::int64_t>(masks.drop_below)).to(wide).mul_(masks.scale);
+  return (input.to(wide) * factors.view(input.sizes())).to(input.scalar_type());
+}
+
 /// `input` times the mask.
 at::Tensor masked(const at::Tensor& input, const Masks& masks) {
-  if (!input.is_cpu()) return input * masked(at::ones(input.sizes(), input.scalar_type()), masks).to(input.device());
+  if (!input.is_cpu()) return masked_on_device(input, masks);
   const at::Tensor in = input.contiguous();
   const at::Tensor out = at::empty_like(in);
   const std::int64_t samples = in.size(0);

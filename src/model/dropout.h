@@ -30,8 +30,8 @@ struct Dropout {
 
 /// `input` [b, ...], its elements set to 0 with the given probability and otherwise divided by 1 - probability; `input`
 /// itself where dropout is not active. Keeps no mask: backward makes it again, at 1 to 2 ns an element. Where an
-/// element stands within its sample decides, not where the sample stands in the micro-batch. Masks are made on the CPU
-/// and sent to tensors elsewhere.
+/// element stands within its sample decides, not where the sample stands in the micro-batch. Masks are made where the
+/// input lies.
 [[nodiscard]] at::Tensor dropout(const at::Tensor& input, const Dropout& masks, DropoutSite site);
 
 }  // namespace chimera

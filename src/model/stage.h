@@ -24,6 +24,8 @@ class KeyValueCache;
 struct MicroBatch {
   at::Tensor tokens = {};          ///< [b, L] int64
   at::Tensor targets = {};         ///< [b, L] int64; kIgnored (-100, model/layers.h) where no loss is taken
+  at::Tensor target_places = {};   ///< [n] int64, of target_places(); BERT only; undefined = the stage finds them, for
+                                   ///< which it waits for a device
   at::Tensor token_types = {};     ///< [b, L] int64, 0 or 1; BERT only
   at::Tensor attention_mask = {};  ///< [b, L] bool, true = attend; BERT only; undefined = everywhere
   at::Tensor documents = {};       ///< [b, L] int64, the number of each token's document; GPT-2, Llama; undefined = one

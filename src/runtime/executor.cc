@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/fault_point.h"
 #include "runtime/culprit.h"
+#include "runtime/host_numbers.h"
 
 namespace chimera {
 namespace {
@@ -312,25 +313,40 @@ void Executor::update_weights(const Op& op, const StepHooks& hooks) {
 }
 
 // One number for each thing that one worker knows: squared norms (GradientNorms), losses
-// [groups][micro-batches], memory [groups][workers].
-void Executor::reduce_scalars(std::int64_t step, const StepHooks& hooks) {
+// [groups][micro-batches], memory [groups][workers], and the hooks' own. On a device what it has made stays there until
+// all numbers of all ranks are read together: the one time in a step at which the host waits for it.
+std::vector<double> Executor::sum_numbers(std::int64_t step, const StepHooks& hooks, std::size_t num_losses) {
   const std::size_t squares = norms_.count();
-  const auto num_groups = static_cast<std::size_t>(shape_.ranks.data_parallel);
-  const auto micro_batches = static_cast<std::size_t>(shape_.micro_batches);
   const auto workers = static_cast<std::size_t>(shape_.ranks.workers);
-  const std::size_t num_losses = num_groups * micro_batches;
-  const std::size_t own_losses = squares + shape_.group.index() * micro_batches;
-  std::vector<double> values = norms_.take(step, trains_);  // a piece may end a step whose updates came before
-  values.resize(squares + num_losses + num_groups * workers, 0);
-  const std::int64_t first = step * shape_.micro_batches;
-  for (std::int64_t m = 0; m < shape_.micro_batches; ++m) {
-    const auto loss = losses_.extract(MicroBatchId(first + m));
-    if (loss) values[own_losses + static_cast<std::size_t>(m)] = loss.mapped().item<double>();
-  }
+  const std::size_t own_losses = squares + shape_.group.index() * static_cast<std::size_t>(shape_.micro_batches);
+  std::vector<double> values(squares + num_losses + static_cast<std::size_t>(shape_.ranks.data_parallel) * workers, 0);
   values[squares + num_losses + shape_.group.index() * workers + worker_.index()] = hooks.peak_memory();
   values.insert(values.end(), hooks.sums.begin(), hooks.sums.end());
+  std::map<std::int64_t, at::Tensor> losses;  // by number
+  for (std::int64_t m = 0; m < shape_.micro_batches; ++m) {
+    if (auto loss = losses_.extract(MicroBatchId(step * shape_.micro_batches + m))) {
+      losses[static_cast<std::int64_t>(own_losses) + m] = std::move(loss.mapped());
+    }
+  }
   if (trains_) fault_point("vote");
+  const at::Device device = groups_.begin()->second->gradients().device();
+  if (!device.is_cpu()) {
+    const at::Tensor all = on_device(values, device);
+    norms_.take(step, trains_, all.narrow(0, 0, static_cast<std::int64_t>(squares)));
+    for (const auto& [number, loss] : losses) all.narrow(0, number, 1).copy_(loss);
+    return transport_.sum_to_host(all);
+  }
+  std::ranges::copy(norms_.take(step, trains_), values.begin());  // a piece may end a step whose updates came before
+  for (const auto& [number, loss] : losses) values[static_cast<std::size_t>(number)] = loss.item<double>();
   transport_.all_sum(values);
+  return values;
+}
+
+void Executor::reduce_scalars(std::int64_t step, const StepHooks& hooks) {
+  const std::size_t squares = norms_.count();
+  const auto num_losses = static_cast<std::size_t>(shape_.ranks.data_parallel * shape_.micro_batches);
+  const std::int64_t first = step * shape_.micro_batches;
+  std::vector<double> values = sum_numbers(step, hooks, num_losses);
   std::copy(values.end() - static_cast<std::ptrdiff_t>(hooks.sums.size()), values.end(), hooks.sums.begin());
   values.resize(values.size() - hooks.sums.size());
   const auto suspects = non_finite_.take_before(MicroBatchId(first + shape_.micro_batches));

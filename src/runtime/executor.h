@@ -134,6 +134,7 @@ class Executor {
   void wait_all_reduce(ParameterGroupId id);
   void update_weights(const Op& op, const StepHooks& hooks);
   void use_weights(const Op& op);
+  std::vector<double> sum_numbers(std::int64_t step, const StepHooks& hooks, std::size_t num_losses);
   void reduce_scalars(std::int64_t step, const StepHooks& hooks);
   void meet_non_finite(std::span<const double> squares, const std::vector<Op>& suspects, std::int64_t step,
                        const StepHooks& hooks);

@@ -1,12 +1,36 @@
 #include "runtime/gradient_norms.h"
 
+#include <ATen/ATen.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
+#include "runtime/host_numbers.h"
+
 namespace chimera {
+namespace {
+
+std::vector<at::Tensor> gradients_of(const std::vector<Parameter>& parameters) {
+  std::vector<at::Tensor> gradients;
+  for (const Parameter& parameter : parameters) gradients.push_back(parameter.value.grad());
+  return gradients;
+}
+
+/// On the CPU in the order that sum_of_squares() has; elsewhere all at once, waited for once.
+std::vector<double> squares_of(const std::vector<Parameter>& parameters) {
+  std::vector<double> squares;
+  if (parameters.empty()) return squares;
+  if (!parameters.front().value.is_cpu()) {
+    const at::Tensor sums = sums_of_squares(gradients_of(parameters)).cpu();
+    return {sums.const_data_ptr<double>(), sums.const_data_ptr<double>() + sums.numel()};
+  }
+  for (const Parameter& parameter : parameters) squares.push_back(sum_of_squares(parameter.value.grad()));
+  return squares;
+}
+
+}  // namespace
 
 std::vector<double> GradientNorms::take(std::int64_t step, bool has_gradients) {
   if (auto updates = updates_.extract(step)) return std::move(updates.mapped());
@@ -15,6 +39,15 @@ std::vector<double> GradientNorms::take(std::int64_t step, bool has_gradients) {
     if (has_gradients) add(id, share_of(id), values);
   }
   return values;
+}
+
+void GradientNorms::take(std::int64_t step, bool has_gradients, at::Tensor values) {
+  if (updates_.contains(step) || !has_gradients) {
+    const std::vector<double> noted = take(step, has_gradients);
+    values.add_(on_device(noted, values.device()));
+    return;
+  }
+  for (const auto& [id, group] : groups_) add(id, share_of(id), values);
 }
 
 double GradientNorms::note_update(ParameterGroupId id, std::int64_t step) {
@@ -54,22 +87,52 @@ SquaresShare GradientNorms::share_of(ParameterGroupId id) const {
   return {shape_.group.value() * size + place, shape_.ranks.data_parallel * size};
 }
 
-/// Returns their sum.
-double GradientNorms::add(ParameterGroupId id, const SquaresShare& share, std::vector<double>& values) const {
-  const auto& names = shape_.parameters;
+std::vector<Parameter> GradientNorms::counted(ParameterGroupId id, const SquaresShare& share) const {
   const std::int64_t elements = groups_.at(id)->gradients().numel();
   std::int64_t first = 0;
-  double sum = 0;
+  std::vector<Parameter> own;
   for (const Parameter& parameter : groups_.at(id)->parameters()) {
     const std::int64_t count = parameter.value.numel();
-    const bool own = share.has(std::exchange(first, first + count), count, elements);
-    if (!own) continue;
-    const double squares = sum_of_squares(parameter.value.grad());
-    const auto name = std::lower_bound(names.begin(), names.end(), parameter.name);
-    values[names.empty() ? id.index() : static_cast<std::size_t>(name - names.begin())] += squares;
-    sum += squares;
+    if (share.has(std::exchange(first, first + count), count, elements)) own.push_back(parameter);
+  }
+  return own;
+}
+
+std::size_t GradientNorms::number_of(ParameterGroupId id, const Parameter& parameter) const {
+  const auto& names = shape_.parameters;
+  if (names.empty()) return id.index();
+  return static_cast<std::size_t>(std::lower_bound(names.begin(), names.end(), parameter.name) - names.begin());
+}
+
+/// Returns their sum.
+double GradientNorms::add(ParameterGroupId id, const SquaresShare& share, std::vector<double>& values) const {
+  const std::vector<Parameter> parameters = counted(id, share);
+  const std::vector<double> squares = squares_of(parameters);
+  double sum = 0;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    values[number_of(id, parameters[i])] += squares[i];
+    sum += squares[i];
   }
   return sum;
+}
+
+void GradientNorms::add(ParameterGroupId id, const SquaresShare& share, at::Tensor values) {
+  const std::vector<Parameter> parameters = counted(id, share);
+  if (parameters.empty()) return;
+  const at::Tensor squares = sums_of_squares(gradients_of(parameters));
+  if (shape_.parameters.empty()) {
+    values.narrow(0, id.value(), 1).add_(squares.sum());
+    return;
+  }
+  at::Tensor& numbers = numbers_[id];
+  if (!numbers.defined()) {  // once a run
+    numbers = at::empty({squares.size(0)}, at::kLong);
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      numbers.data_ptr<std::int64_t>()[i] = static_cast<std::int64_t>(number_of(id, parameters[i]));
+    }
+    numbers = numbers.to(values.device());
+  }
+  values.index_copy_(0, numbers, squares);  // each parameter is counted once
 }
 
 }  // namespace chimera

@@ -1,6 +1,8 @@
 #pragma once
 // One worker's part in the gradient norms of a step.
 
+#include <ATen/core/Tensor.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -32,6 +34,9 @@ class GradientNorms {
   /// This rank's numbers for a step: squared norms of the updates noted in it, which are then forgotten. Without
   /// updates, those of the present gradients, or zeros where nothing has made any (`has_gradients`).
   [[nodiscard]] std::vector<double> take(std::int64_t step, bool has_gradients);
+  /// The same on the device of the gradients, where that is not the CPU: adds them to `values` [count()], in float64,
+  /// which is there too. Nobody waits for it.
+  void take(std::int64_t step, bool has_gradients, at::Tensor values);
   /// Notes that the group is about to be updated by its present gradients, one of ProgramShape::updates in that step.
   /// Returns their norm.
   double note_update(ParameterGroupId id, std::int64_t step);
@@ -45,11 +50,17 @@ class GradientNorms {
   [[nodiscard]] bool answers_for(ParameterGroupId id) const;
   [[nodiscard]] SquaresShare share_of(ParameterGroupId id) const;
   double add(ParameterGroupId id, const SquaresShare& share, std::vector<double>& values) const;
+  void add(ParameterGroupId id, const SquaresShare& share, at::Tensor values);
+  /// Those whose gradients this share counts.
+  [[nodiscard]] std::vector<Parameter> counted(ParameterGroupId id, const SquaresShare& share) const;
+  /// The number of a parameter of the group.
+  [[nodiscard]] std::size_t number_of(ParameterGroupId id, const Parameter& parameter) const;
 
   const ProgramShape& shape_;
   WorkerId worker_;
   const Groups& groups_;
   std::unordered_map<std::int64_t, std::vector<double>> updates_;  // by step: squares of its updates so far
+  std::unordered_map<ParameterGroupId, at::Tensor> numbers_;       // of the parameters counted, on their device
 };
 
 }  // namespace chimera

@@ -39,4 +39,8 @@ double sum_of_squares(const at::Tensor& tensor) {
   return norm * norm;
 }
 
+at::Tensor sums_of_squares(const std::vector<at::Tensor>& tensors) {
+  return at::stack(at::_foreach_norm(tensors, 2, at::kDouble)).square_();
+}
+
 }  // namespace chimera

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "model/layers.h"
+
 namespace chimera {
 namespace {
 
@@ -17,6 +19,16 @@ at::Tensor stacked(const std::vector<Sample>& samples, const std::vector<Element
   Element* next = static_cast<Element*>(tensor.data_ptr());
   for (const Sample& sample : samples) next = std::copy((sample.*field).begin(), (sample.*field).end(), next);
   return tensor;
+}
+
+/// Those that it has.
+std::vector<at::Tensor*> tensors_of(MicroBatch& batch) {
+  std::vector<at::Tensor*> tensors;
+  for (at::Tensor* tensor : {&batch.tokens, &batch.targets, &batch.target_places, &batch.token_types,
+                             &batch.attention_mask, &batch.documents, &batch.next_sentence}) {
+    if (tensor->defined()) tensors.push_back(tensor);
+  }
+  return tensors;
 }
 
 }  // namespace
@@ -34,6 +46,7 @@ MicroBatch make_micro_batch(const std::vector<Sample>& samples, Family family, s
   batch.sentence_loss_scale = 1.0 / static_cast<double>(mini_batch);
   if (!samples.front().documents.empty()) batch.documents = stacked(samples, &Sample::documents, at::kLong);
   if (!is_causal(family)) {
+    batch.target_places = target_places(batch.targets.flatten());
     batch.token_types = stacked(samples, &Sample::token_types, at::kLong);
     const at::Tensor attention = stacked(samples, &Sample::attention, at::kByte).to(at::kBool);
     if (!attention.all().item<bool>()) batch.attention_mask = attention;  // nothing to hide: no mask, a faster kernel
@@ -44,12 +57,15 @@ MicroBatch make_micro_batch(const std::vector<Sample>& samples, Family family, s
   return batch;
 }
 
+MicroBatch ready_for(MicroBatch batch, at::Device device) {
+  if (device.is_cpu()) return batch;
+  for (at::Tensor* tensor : tensors_of(batch)) *tensor = tensor->pin_memory();
+  return batch;
+}
+
 MicroBatch on_device(MicroBatch batch, at::Device device) {
   if (device.is_cpu()) return batch;
-  for (at::Tensor* tensor : {&batch.tokens, &batch.targets, &batch.token_types, &batch.attention_mask, &batch.documents,
-                             &batch.next_sentence}) {
-    if (tensor->defined()) *tensor = tensor->pin_memory().to(device, /*non_blocking=*/true);
-  }
+  for (at::Tensor* tensor : tensors_of(batch)) *tensor = tensor->to(device, /*non_blocking=*/true);
   return batch;
 }
 

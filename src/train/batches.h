@@ -15,8 +15,10 @@ namespace chimera {
 [[nodiscard]] MicroBatch make_micro_batch(const std::vector<Sample>& samples, Family family,
                                           std::int64_t targets_per_sample, std::int64_t mini_batch);
 
-/// The micro-batch with its tensors on `device`: the same ones on the CPU, copies through pinned memory elsewhere,
-/// which the calling thread's current stream makes without being waited for.
+/// The micro-batch as on_device() wants it for `device`: for the CPU itself, else copies in pinned memory.
+[[nodiscard]] MicroBatch ready_for(MicroBatch batch, at::Device device);
+/// The micro-batch with its tensors on `device`: the same ones on the CPU, copies elsewhere. From pinned memory the
+/// calling thread's current stream makes them without being waited for.
 [[nodiscard]] MicroBatch on_device(MicroBatch batch, at::Device device);
 
 }  // namespace chimera

@@ -10,7 +10,7 @@ Loader::Loader(const Job& job, const GroupWorker& place, at::Device device)
     : job_(job),
       place_(place),
       device_(device),
-      prefetcher_([&samples = *job.training_samples](const BatchPlace& at) { return samples_at(samples, at); }) {
+      prefetcher_([this](const BatchPlace& at) { return made(*job_.training_samples, at); }) {
   std::unordered_set<MicroBatchId> seen;
   for (const Op& op : job_.schedule.workers[place_.worker.index()]) {
     if (op.kind != OpKind::Forward || !reads_samples(op.stage)) continue;
@@ -31,7 +31,7 @@ void Loader::begin_step(std::int64_t step) {
 MicroBatch Loader::training(std::int64_t step, StageId stage, MicroBatchId micro_batch) {
   MicroBatch batch;
   const BatchPlace place = place_of(step, micro_batch);
-  if (reads_samples(stage)) batch = loaded(*job_.training_samples, prefetcher_.get(place));
+  if (reads_samples(stage)) batch = on_device(prefetcher_.get(place), device_);
   batch.dropout = {.probability = job_.options.dropout,
                    .seed = static_cast<std::uint64_t>(job_.options.seed),
                    .step = step,
@@ -44,8 +44,7 @@ MicroBatch Loader::training(std::int64_t step, StageId stage, MicroBatchId micro
 
 MicroBatch Loader::validation(std::int64_t batch, StageId stage, MicroBatchId micro_batch) const {
   if (!reads_samples(stage)) return {};
-  const Samples& source = *job_.validation_samples;
-  return loaded(source, samples_at(source, place_of(batch, micro_batch)));
+  return on_device(made(*job_.validation_samples, place_of(batch, micro_batch)), device_);
 }
 
 /// Blocks of causal models see hidden states alone, unless attention stays inside documents; those of BERT a mask.
@@ -59,9 +58,8 @@ BatchPlace Loader::place_of(std::int64_t step, MicroBatchId micro_batch) const {
   return {step, first, job_.micro_batch_size(), job_.mini_batch()};
 }
 
-MicroBatch Loader::loaded(const Samples& source, const std::vector<Sample>& samples) const {
-  return on_device(make_micro_batch(samples, job_.model.family, source.targets_per_sample(), job_.mini_batch()),
-                   device_);
+MicroBatch Loader::made(const Samples& source, const BatchPlace& place) const {
+  return ready_for(make_micro_batch(source, job_.model.family, place), device_);
 }
 
 }  // namespace chimera

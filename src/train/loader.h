@@ -1,5 +1,6 @@
 #pragma once
-// What the stages of one rank read: the samples of each micro-batch, made while the step before runs.
+// What the stages of one rank read: the samples of each micro-batch, made while the step before runs, and for a device
+// laid into pinned memory then.
 
 #include <ATen/core/Tensor.h>
 
@@ -18,8 +19,8 @@ class Loader {
  public:
   Loader(const Job& job, const GroupWorker& place, at::Device device);
 
-  /// From now on a thread makes the samples of this step (from 0) and then of the next, but of none behind the run's
-  /// last. Forgets those of steps that are over.
+  /// From now on a thread makes the micro-batches of this step (from 0) and then of the next, but of none behind the
+  /// run's last. Forgets those of steps that are over.
   void begin_step(std::int64_t step);
   /// The micro-batch of that training step (from 0), with its dropout masks and the scales of its loss. Empty for a
   /// stage that reads hidden states alone. Throws what reading the data throws, on whichever thread that was.
@@ -32,13 +33,13 @@ class Loader {
  private:
   [[nodiscard]] bool reads_samples(StageId stage) const;
   [[nodiscard]] BatchPlace place_of(std::int64_t step, MicroBatchId micro_batch) const;
-  [[nodiscard]] MicroBatch loaded(const Samples& source, const std::vector<Sample>& samples) const;
+  [[nodiscard]] MicroBatch made(const Samples& source, const BatchPlace& place) const;
 
   const Job& job_;
   GroupWorker place_;
   at::Device device_;
   std::vector<MicroBatchId> micro_batches_;  // of a step, that this worker reads, in the order of their forwards
-  SamplePrefetcher prefetcher_;
+  Prefetcher<MicroBatch> prefetcher_;        // last: its thread uses the others
 };
 
 }  // namespace chimera

@@ -47,6 +47,7 @@ Trainer::Trainer(const Job& job, RankId rank, Transport& transport, Beginning be
       verified_(job.options.verify_messages ? std::optional<VerifiedMessages>(transport) : std::nullopt),
       transport_(verified_ ? static_cast<Transport&>(*verified_) : transport),
       loader_(job, place_, device_),
+      progress_(device_),
       copies_(stage_copies(job)),
       first_step_(job.first_step),
       done_(job.first_step),
@@ -301,7 +302,8 @@ void Trainer::note_instruction(const Instruction& instruction) {
     if (done_ == step_ && job_.options.watches_weights()) require_unchanged();
     voted_for_ = std::max(voted_for_, step_ + 1);
   }
-  note_progress({RankProgress::Phase::Steps, step_ + 1, instruction});
+  progress_.note({RankProgress::Phase::Steps, step_ + 1, instruction});
+  if (instruction.kind == InstructionKind::ReduceScalars) progress_.catch_up();  // here the host waits for the device
 }
 
 double Trainer::learning_rate(std::int64_t step) const {

@@ -14,6 +14,7 @@
 #include "runtime/executor.h"
 #include "train/checkpointer.h"
 #include "train/copies.h"
+#include "train/device_progress.h"
 #include "train/job.h"
 #include "train/loader.h"
 #include "train/metrics.h"
@@ -128,6 +129,7 @@ class Trainer {
   std::optional<VerifiedMessages> verified_;  // where the job verifies messages
   Transport& transport_;
   Loader loader_;
+  DeviceProgress progress_;
   std::map<StageId, std::unique_ptr<Stage>> stages_;
   std::unique_ptr<TiedWeight> tied_;  // where the model is tied and this worker uses its matrix
   std::map<ParameterGroupId, ParameterGroup*> trained_;

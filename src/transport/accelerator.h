@@ -59,8 +59,8 @@ class Accelerator {
 };
 
 /// The C function of libchimera_cuda.so that returns its Accelerator, which lives as long as the library. Its number
-/// changes with this interface.
-inline constexpr const char* kAcceleratorEntry = "chimera_accelerator_2";
+/// changes with this interface, and with Transport.
+inline constexpr const char* kAcceleratorEntry = "chimera_accelerator_3";
 using AcceleratorEntry = const Accelerator* (*)();
 
 }  // namespace chimera

@@ -30,6 +30,7 @@ class ForwardingTransport : public Transport {
     return ranks_->start_all_gather(group, std::move(buffer), counts);
   }
   void all_sum(std::span<double> values) override { ranks_->all_sum(values); }
+  std::vector<double> sum_to_host(const at::Tensor& values) override { return ranks_->sum_to_host(values); }
 
  protected:
   ForwardingTransport() = default;  // forward_to() comes before any other call

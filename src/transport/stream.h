@@ -20,6 +20,8 @@ class StreamMark {
   explicit StreamMark(at::Device device);
   /// Makes the calling thread's current stream wait until the marked one has come here. The thread itself goes on.
   void await() const;
+  /// Whether the marked stream has come here. Nobody waits.
+  [[nodiscard]] bool is_reached() const { return event_ == nullptr || event_->query(); }
 
  private:
   std::shared_ptr<c10::Event> event_;  // none on the CPU

@@ -52,6 +52,9 @@ class Transport {
                                                     const std::vector<std::int64_t>& counts) = 0;
   /// Sums `values` over all ranks, in place; blocks. The same bits on every rank.
   virtual void all_sum(std::span<double> values) = 0;
+  /// The same of doubles that lie on a device, flat and contiguous; returns the sums. On a device that works in streams
+  /// it waits for all that made them, once.
+  [[nodiscard]] virtual std::vector<double> sum_to_host(const at::Tensor& values);
 };
 
 }  // namespace chimera

@@ -104,6 +104,12 @@ at::Tensor same_memory(const at::Tensor& tensor, at::Device device) {
       .make_tensor();
 }
 
+/// `to` becomes what `from` is.
+void adopt(const at::Tensor& to, const at::Tensor& from) {
+  to.unsafeGetTensorImpl()->set_storage_keep_dtype(from.storage());
+  to.unsafeGetTensorImpl()->set_sizes_contiguous(from.sizes());
+}
+
 /// What an op of the device was called with, as the CPU's tensors.
 class Call {
  public:
@@ -120,7 +126,10 @@ class Call {
  private:
   at::Tensor on_cpu(const at::Tensor& tensor) {
     if (!is_fake(tensor)) return tensor;
-    views_.emplace_back(same_memory(tensor, at::kCPU), tensor);
+    const bool may_grow = tensor.numel() == 0;  // as what arange() writes to
+    views_.emplace_back(
+        may_grow ? at::empty(tensor.sizes(), tensor.options().device(at::kCPU)) : same_memory(tensor, at::kCPU),
+        tensor);
     return views_.back().first;
   }
 
@@ -145,7 +154,9 @@ class Call {
   at::Tensor on_device(const at::Tensor& tensor) const {
     if (!tensor.defined()) return tensor;
     for (const auto& [view, original] : views_) {
-      if (view.is_same(tensor)) return original;
+      if (!view.is_same(tensor)) continue;
+      if (view.sizes() != original.sizes()) adopt(original, same_memory(view, kDevice));
+      return original;
     }
     return same_memory(tensor, kDevice);
   }

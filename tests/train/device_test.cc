@@ -12,6 +12,7 @@
 #include "core/resident_memory.h"
 #include "support/fake_accelerator.h"
 #include "support/training.h"
+#include "train/gpu_peak.h"
 #include "train/precision.h"
 
 namespace chimera {
@@ -139,7 +140,17 @@ TEST(DeviceTest, MemoryIsThatOfTheDevice) {
   gpus.peak = 1000;
   const AcceleratorInstead instead(gpus);
   EXPECT_EQ(peak_memory_of(at::Device(at::kCUDA, 3))(), 1003);
-  EXPECT_EQ(peak_memory_of(at::kCPU)(), peak_resident_bytes());
+  const double before = peak_resident_bytes();
+  EXPECT_GE(peak_memory_of(at::kCPU)(), before);
+}
+
+TEST(DeviceTest, PeaksAreThoseOfTheLongestNameThatFits) {
+  EXPECT_EQ(bfloat16_peak("NVIDIA H200"), 989.4e12);
+  EXPECT_EQ(bfloat16_peak("NVIDIA H200 NVL"), 835e12);
+  EXPECT_EQ(bfloat16_peak("NVIDIA A100-SXM4-80GB"), 312e12);
+  EXPECT_EQ(bfloat16_peak("NVIDIA L40S"), 362e12);
+  EXPECT_EQ(bfloat16_peak("NVIDIA L4"), 121e12);
+  EXPECT_EQ(bfloat16_peak("Fake GPU"), 0);
 }
 
 }  // namespace

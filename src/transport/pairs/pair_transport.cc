@@ -199,7 +199,13 @@ class PairTransport final : public Transport {
 
   void all_sum(std::span<double> values) override {
     if (!to_.everyone) return;
-    guarded(fmt::format("rank {}: all-sum", to_.rank), [&] { sum_over_everyone(values); });
+    const auto count = static_cast<std::int64_t>(values.size());
+    std::ranges::copy(sum_to_host(at::from_blob(values.data(), {count}, at::kDouble).to(to_.device)), values.begin());
+  }
+
+  std::vector<double> sum_to_host(const at::Tensor& values) override {
+    if (!to_.everyone) return on_host(values);
+    return guarded(fmt::format("rank {}: all-sum", to_.rank), [&] { return on_host(sum_over_everyone(values)); });
   }
 
  private:
@@ -221,16 +227,20 @@ class PairTransport final : public Transport {
     return fmt::format("rank {}: all-reduce of stage {}", to_.rank, id.value());
   }
 
-  /// Gathers and adds on the CPU in ascending order of ranks.
-  void sum_over_everyone(std::span<double> values) const {
-    const auto count = static_cast<std::int64_t>(values.size());
-    std::vector<at::Tensor> mine{at::from_blob(values.data(), {count}, at::kDouble).to(to_.device)};
+  /// Gathers, and adds in ascending order of ranks.
+  [[nodiscard]] at::Tensor sum_over_everyone(const at::Tensor& values) const {
+    std::vector<at::Tensor> mine{values};
     std::vector<std::vector<at::Tensor>> all(1);
-    for (int rank = 0; rank < to_.everyone->getSize(); ++rank) all.front().push_back(at::empty_like(mine.front()));
+    for (int rank = 0; rank < to_.everyone->getSize(); ++rank) all.front().push_back(at::empty_like(values));
     to_.everyone->allgather(all, mine)->wait();
-    at::Tensor sum = all.front().front().cpu();
-    for (std::size_t rank = 1; rank < all.front().size(); ++rank) sum.add_(all.front()[rank].cpu());
-    std::copy_n(sum.data_ptr<double>(), values.size(), values.begin());
+    at::Tensor sum = all.front().front();
+    for (std::size_t rank = 1; rank < all.front().size(); ++rank) sum.add_(all.front()[rank]);
+    return sum;
+  }
+
+  static std::vector<double> on_host(const at::Tensor& values) {
+    const at::Tensor own = values.cpu();
+    return {own.const_data_ptr<double>(), own.const_data_ptr<double>() + own.numel()};
   }
 
   Communicators to_;

@@ -1,0 +1,209 @@
+// Training on a device that works in streams and is none (support/fake_device.h): the CPU's numbers, and a host that
+// waits for the device once a step.
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "core/random_words.h"
+#include "engine/optimizer.h"
+#include "model/device_words.h"
+#include "runtime/sum_of_squares.h"
+#include "support/fake_accelerator.h"
+#include "support/fake_device.h"
+#include "support/fake_network.h"
+#include "support/training.h"
+#include "train/batches.h"
+#include "train/device.h"
+#include "train/loader.h"
+
+namespace chimera {
+namespace {
+
+using ::testing::DoubleNear;
+using ::testing::ElementsAre;
+using testing::FakeDevice;
+using ::testing::Pointwise;
+using ::testing::SizeIs;
+
+const at::Device kDevice(testing::kFakeDevice, 0);
+
+/// With GPUs that are fake devices.
+class FakeDeviceTest : public ::testing::Test {
+ protected:
+  FakeDeviceTest() {
+    gpus_.device_type = testing::kFakeDevice;
+    FakeDevice::install();
+    FakeDevice::get().clear();
+  }
+
+  testing::FakeAccelerator gpus_;
+  AcceleratorInstead instead_{gpus_};
+};
+
+TrainOptions on_device(TrainOptions options) {
+  options.device = DeviceKind::Cuda;
+  options.transport = TransportKind::Threads;
+  return options;
+}
+
+TrainOptions options_of(const std::string& model, const std::string& schedule) {
+  TrainOptions options = testing::small_options(model, schedule, {4, 4});
+  options.clip = 0.5;  // less than the norm
+  options.optimizer.weight_decay = 0.1;
+  return options;
+}
+
+TEST_F(FakeDeviceTest, EveryKindOfScheduleTrainsAsOnTheCpu) {
+  for (const std::string model : {"gpt2-tiny", "llama-tiny", "bert-tiny"}) {
+    for (const std::string schedule : {"none", "1f1b", "chimera", "zb-h1"}) {
+      SCOPED_TRACE(model + " " + schedule);
+      TrainOptions options = options_of(model, schedule);
+      options.dropout = 0.1;
+      const testing::Trained cpu = testing::train(options, 3);
+      const testing::Trained device = testing::train(on_device(options), 3);
+      EXPECT_THAT(device.losses, Pointwise(DoubleNear(1e-9), cpu.losses));
+      EXPECT_THAT(device.gradient_norms, Pointwise(DoubleNear(1e-9), cpu.gradient_norms));
+      for (const auto& [name, values] : device.parameters) {
+        EXPECT_TRUE(values.front().device() == kDevice) << name;
+        EXPECT_TRUE(at::allclose(values.front().cpu(), cpu.parameters.at(name).front(), 0, 1e-9)) << name;
+      }
+    }
+  }
+}
+
+/// What made the host wait in two steps of training, of all ranks together, start-up left out.
+std::vector<std::string> waits_of_two_steps(const TrainOptions& options) {
+  std::vector<std::string> waits;
+  for (const std::int64_t steps : {1, 3}) {
+    FakeDevice::get().clear();
+    const Job job = prepare_job(options);
+    run_rank_threads(static_cast<int>(job.num_ranks()), job.rank_groups(), [&](RankId rank, Transport& transport) {
+      at::set_num_threads(1);
+      Trainer trainer(job, rank, transport);
+      for (std::int64_t step = 0; step < steps; ++step) static_cast<void>(trainer.train_step(step));
+    });
+    std::vector<std::string> all = FakeDevice::get().waits();
+    for (const std::string& before : waits) {  // those of start-up and the first step
+      if (const auto found = std::ranges::find(all, before); found != all.end()) all.erase(found);
+    }
+    waits = std::move(all);
+  }
+  return waits;
+}
+
+TEST_F(FakeDeviceTest, TheHostWaitsForTheDeviceOnceAStep) {
+  for (const std::string model : {"gpt2-tiny", "llama-tiny", "bert-tiny"}) {
+    for (const std::string schedule : {"none", "chimera", "zb-h1"}) {
+      TrainOptions options = on_device(options_of(model, schedule));
+      options.dropout = 0.1;
+      const std::vector<std::string> waits = waits_of_two_steps(options);
+      const std::size_t ranks = schedule == "none" ? 1 : 4;
+      EXPECT_THAT(waits, SizeIs(2 * ranks)) << model << " " << schedule << ": " << fmt::format("{}", waits);
+    }
+  }
+}
+
+TEST_F(FakeDeviceTest, OptimizersAndTypesOfNumbersWaitNoMore) {
+  for (const OptimizerKind optimizer : {OptimizerKind::AdamW, OptimizerKind::Lamb, OptimizerKind::Sgd}) {
+    for (const DataType dtype : {DataType::Float32, DataType::BFloat16}) {
+      TrainOptions options = on_device(options_of("gpt2-tiny", "1f1b"));
+      options.dtype = dtype;
+      options.optimizer.kind = optimizer;
+      EXPECT_THAT(waits_of_two_steps(options), SizeIs(8)) << to_text(optimizer) << " " << to_text(dtype);
+    }
+  }
+}
+
+TEST_F(FakeDeviceTest, OptimizersUpdateAsOnTheCpu) {
+  for (const OptimizerKind optimizer : {OptimizerKind::Lamb, OptimizerKind::Sgd}) {
+    TrainOptions options = options_of("gpt2-tiny", "none");
+    options.optimizer.kind = optimizer;
+    const testing::Trained cpu = testing::train(options, 3);
+    EXPECT_THAT(testing::train(on_device(options), 3).losses, Pointwise(DoubleNear(1e-9), cpu.losses));
+  }
+}
+
+TEST_F(FakeDeviceTest, WithoutPinnedMemoryTheHostWouldWait) {
+  static_cast<void>(at::ones({3}).to(kDevice));
+  static_cast<void>(at::ones({3}).to(kDevice, /*non_blocking=*/true));
+  static_cast<void>(at::ones({3}).pin_memory().to(kDevice, /*non_blocking=*/true));
+  static_cast<void>(at::ones({3}, kDevice).sum().item());
+  EXPECT_THAT(FakeDevice::get().waits(), ElementsAre("copies 3 elements to the device",
+                                                     "copies to the device, but not pinned", "reads an element"));
+}
+
+TEST_F(FakeDeviceTest, TheLoaderPinsWhatItMakesAhead) {
+  TrainOptions options = on_device(testing::small_options("bert-tiny", "1f1b", {4, 4}));
+  const Job job = prepare_job(options);
+  Loader loader(job, {GroupId(0), WorkerId(0)}, kDevice);
+  for (std::int64_t step = 0; step < 3; ++step) {
+    loader.begin_step(step);
+    for (std::int64_t m = 0; m < 4; ++m) {
+      const MicroBatch batch = loader.training(step, StageId(0), MicroBatchId(m));
+      const MicroBatch right = make_micro_batch(
+          *job.training_samples, job.model.family,
+          {step, job.first_sample(GroupId(0), MicroBatchId(m)), job.micro_batch_size(), job.mini_batch()});
+      EXPECT_TRUE(batch.tokens.device() == kDevice);
+      EXPECT_THAT(FakeDevice::get().waits(), ElementsAre());
+      EXPECT_TRUE(at::equal(batch.tokens.cpu(), right.tokens)) << step << " " << m;
+      EXPECT_TRUE(at::equal(batch.targets.cpu(), right.targets)) << step << " " << m;
+      FakeDevice::get().clear();
+    }
+  }
+  EXPECT_EQ(loader.made_late(), 0);
+}
+
+TEST_F(FakeDeviceTest, MasksAreMadeOnTheDeviceAndAreTheCpus) {
+  for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16}) {
+    for (const std::int64_t columns : {1, 64, 100, 4099}) {
+      const at::Tensor input = at::rand({3, columns}, at::kDouble).to(type);
+      const Dropout masks = {
+          .probability = 0.3, .seed = 11, .step = 5, .first_sample = 0xffff'fffeLL, .layer = 2};  // wraps around
+      const at::Tensor on_cpu = dropout(input, masks, DropoutSite::AttentionOutput);
+      const at::Tensor there = input.to(kDevice);
+      FakeDevice::get().clear();
+      const at::Tensor made = dropout(there, masks, DropoutSite::AttentionOutput);
+      EXPECT_THAT(FakeDevice::get().waits(), ElementsAre());
+      EXPECT_TRUE(at::equal(made.cpu(), on_cpu)) << type << " " << columns;
+    }
+  }
+}
+
+TEST_F(FakeDeviceTest, ADevicesWordsAreThoseOfTheCpu) {
+  constexpr std::uint64_t kKey = 0xfedc'ba98'7654'3210U;
+  const at::Tensor words = device_words({kKey, 7, 0xffff'ffffU, 0x8000'0001U}, 2, 1000, at::kCPU);
+  std::array<std::uint32_t, 1000> right{};
+  for (std::uint32_t sample = 0; sample < 2; ++sample) {
+    random_words(kKey, {7, 0xffff'ffffU + sample, 0x8000'0001U}, 0, right);
+    for (std::int64_t i = 0; i < 1000; ++i) {
+      ASSERT_EQ(words[sample][i].item<std::int64_t>(), right[static_cast<std::size_t>(i)]) << sample << " " << i;
+    }
+  }
+}
+
+TEST_F(FakeDeviceTest, NormsAreThoseOfTheCpu) {
+  const std::vector<at::Tensor> tensors = {at::rand({5, 7}), at::rand({1}), at::rand({300}).sub(0.5)};
+  std::vector<at::Tensor> there;
+  for (const at::Tensor& tensor : tensors) there.push_back(tensor.to(kDevice));
+  const at::Tensor sums = sums_of_squares(there).cpu();
+  for (std::int64_t i = 0; i < 3; ++i) {
+    EXPECT_NEAR(sums[i].item<double>(), sum_of_squares(tensors[static_cast<std::size_t>(i)]), 1e-9);
+  }
+}
+
+/// Over communicators of pairs the numbers of all ranks are added where they lie.
+TEST_F(FakeDeviceTest, SumsOverAllRanksAreReadOnce) {
+  testing::FakeNetwork network(1, {}, {});
+  const auto alone = make_pair_transport(network.communicators(0));
+  const at::Tensor values = at::full({2}, 0.5, at::TensorOptions(kDevice).dtype(at::kDouble));
+  EXPECT_THAT(alone->sum_to_host(values), ElementsAre(0.5, 0.5));
+  EXPECT_THAT(FakeDevice::get().waits(), SizeIs(1));
+}
+
+}  // namespace
+}  // namespace chimera
