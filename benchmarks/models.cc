@@ -1,4 +1,4 @@
-// How fast models compute, for each FLOP: families and types of numbers side by side.
+// How fast models compute, for each FLOP: families and types of numbers side by side, on the CPU or on a GPU.
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -11,17 +11,22 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "bench/machine_line.h"
 #include "core/choices.h"
+#include "core/error.h"
 #include "core/freed_memory.h"
 #include "data/samples.h"
+#include "launch/launcher.h"
 #include "model/stage.h"
 #include "model_config/model_flops.h"
 #include "train/batches.h"
+#include "train/device.h"
+#include "train/gpu_peak.h"
 #include "train/precision.h"
 
 namespace chimera::benchmarks {
@@ -37,24 +42,58 @@ struct Options {
   std::int64_t sequence = 128;
   int threads = 1;
   int rounds = 7;
+  int micro_batches = 1;  // of a round; on a GPU several, as the host is ahead of it
+  bool blocks = false;    // without embedding and head
+  std::string device = "cpu";
+  double peak = 0;  // TFLOP/s of bfloat16; 0: the GPU's data sheet
 };
 
-/// A whole model on one worker; what is timed is a forward and a backward of one micro-batch.
+/// Where to compute: opens the GPUs' library, which lies beside the program `chimera`.
+at::Device device_of(const Options& options) {
+  if (options.device == "cpu") return at::kCPU;
+  const auto library = std::filesystem::path(own_executable()).parent_path().parent_path() / "libchimera_cuda.so";
+  const Accelerator& gpus = open_accelerator(library);
+  if (const std::string problem = gpus.problem(); !problem.empty()) {
+    throw ConfigError("--device cuda: no usable GPU here (" + problem + ")");
+  }
+  return {gpus.type(), 0};
+}
+
+/// The FLOPs of a forward and backward of one micro-batch.
+double flops_of(const ModelConfig& config, const Options& options) {
+  const Workload workload = {.micro_batch_size = options.micro_batch_size, .sequence = options.sequence};
+  if (!options.blocks) return model_flops(config, workload);
+  const LayerFootprint block = layer_footprint(config, LayerKind::Block, workload);
+  return static_cast<double>(config.layers) *
+         (block.forward_flops + block.input_gradient_flops + block.weight_gradient_flops);
+}
+
+/// A model on one worker, whole or its blocks alone; what is timed is a forward and a backward of each micro-batch.
 class Contestant {
  public:
-  Contestant(const std::string& model, const std::string& dtype, const Options& options)
-      : model_(model), dtype_(dtype), config_(config_of(model, options)) {
+  Contestant(const std::string& model, const std::string& dtype, const Options& options, at::Device device)
+      : model_(model), dtype_(dtype), config_(config_of(model, options)), micro_batches_(options.micro_batches) {
     const auto kind = is_causal(config_.family) ? SampleKind::NextToken : SampleKind::MaskedPairs;
     const Samples samples(text_in_memory(text_, "text"), SampleOptions{kind, options.sequence, 1});
-    batch_ = make_micro_batch(samples, config_.family, {0, 0, options.micro_batch_size, options.micro_batch_size});
-    const auto type = parse_named<DataType>("--dtype", dtype);
-    stage_ = make_stage(config_, StageLayers{0, config_.layers, true, true}, scalar_type(type), 1);
-    flops_ = model_flops(config_, {.micro_batch_size = options.micro_batch_size, .sequence = options.sequence});
+    batch_ = on_device(
+        make_micro_batch(samples, config_.family, {0, 0, options.micro_batch_size, options.micro_batch_size}), device);
+    const auto type = scalar_type(parse_named<DataType>("--dtype", dtype));
+    stage_ = make_stage(config_, StageLayers{0, config_.layers, !options.blocks, !options.blocks}, type, 1, {}, device);
+    if (options.blocks) {
+      hidden_ = at::randn({options.micro_batch_size, options.sequence, config_.hidden},
+                          at::TensorOptions(device).dtype(type));
+      gradient_ = at::randn_like(hidden_);
+    }
+    flops_ = flops_of(config_, options) * options.micro_batches;
   }
 
   void run(bool counts) {
     const auto start = Clock::now();
-    torch::autograd::backward({stage_->forward({}, batch_)}, {at::Tensor()});
+    for (int i = 0; i < micro_batches_; ++i) {
+      const at::Tensor input = hidden_.defined() ? hidden_.detach().requires_grad_() : at::Tensor();
+      torch::autograd::backward({stage_->forward(input, batch_)}, {gradient_});
+    }
+    static_cast<void>(stage_->gradients()[0].item<double>());  // waits for a device
     if (counts) seconds_.push_back(std::chrono::duration<double>(Clock::now() - start).count());
   }
 
@@ -80,34 +119,53 @@ class Contestant {
   std::string dtype_;
   ModelConfig config_;
   std::vector<std::uint8_t> text_ = std::vector<std::uint8_t>(1 << 16, 'a');
+  int micro_batches_;
   MicroBatch batch_;
+  at::Tensor hidden_;    // of blocks alone
+  at::Tensor gradient_;  // of what they give
   std::unique_ptr<Stage> stage_;
   double flops_ = 0;
   std::vector<double> seconds_;
 };
 
+/// In FLOP/s; 0 where nobody says.
+double peak_of(const Options& options, at::Device device) {
+  if (options.peak > 0 || device.is_cpu()) return 1e12 * options.peak;
+  const auto library = std::filesystem::path(own_executable()).parent_path().parent_path() / "libchimera_cuda.so";
+  const std::string name = open_accelerator(library).traits(device.index()).name;
+  const double peak = bfloat16_peak(name);
+  fmt::print("{}: {}\n", name,
+             peak > 0 ? fmt::format("{:g} TFLOP/s of bfloat16 by its data sheet", 1e-12 * peak)
+                      : "its data sheet is not known here; give --peak");
+  return peak;
+}
+
 void run_all(const Options& options) {
   at::set_num_threads(options.threads);
+  const at::Device device = device_of(options);
   keep_freed_memory();  // as the trainer does
   fmt::print("{}\n", machine_line("LibTorch " TORCH_VERSION));
-  fmt::print("Forward and backward of {} x {} tokens, {} threads, {} rounds in turn\n", options.micro_batch_size,
-             options.sequence, options.threads, options.rounds);
+  fmt::print("Forward and backward of {} times {} x {} tokens{}, {} threads, {} rounds in turn\n",
+             options.micro_batches, options.micro_batch_size, options.sequence, options.blocks ? ", blocks alone" : "",
+             options.threads, options.rounds);
+  const double peak = peak_of(options, device);
   std::vector<std::unique_ptr<Contestant>> contestants;
   for (const std::string& model : options.models) {
     for (const std::string& dtype : options.dtypes) {
-      contestants.push_back(std::make_unique<Contestant>(model, dtype, options));
+      contestants.push_back(std::make_unique<Contestant>(model, dtype, options, device));
     }
   }
   for (int round = 0; round <= options.rounds; ++round) {  // the first warms up
     for (const auto& contestant : contestants) contestant->run(round > 0);
   }
-  fmt::print("{:<16} {:>6} {:>6} {:<9} {:>10} {:>9} {:>15}\n", "model", "layers", "hidden", "type", "median ms",
-             "GFLOP/s", "of the first's");
+  fmt::print("{:<16} {:>6} {:>6} {:<9} {:>10} {:>9} {:>15}{}\n", "model", "layers", "hidden", "type", "median ms",
+             "GFLOP/s", "of the first's", peak > 0 ? fmt::format(" {:>9}", "of peak") : "");
   const double first = contestants.front()->gigaflops();
   for (const auto& each : contestants) {
-    fmt::print("{:<16} {:>6} {:>6} {:<9} {:>10.1f} {:>9.1f} {:>15.2f}\n", each->model(), each->config().layers,
+    fmt::print("{:<16} {:>6} {:>6} {:<9} {:>10.1f} {:>9.1f} {:>15.2f}{}\n", each->model(), each->config().layers,
                each->config().hidden, each->dtype(), 1e3 * each->median_seconds(), each->gigaflops(),
-               each->gigaflops() / first);
+               each->gigaflops() / first,
+               peak > 0 ? fmt::format(" {:>7.1f} %", 100 * 1e9 * each->gigaflops() / peak) : "");
   }
 }
 
@@ -123,6 +181,10 @@ int main(int count, char** words) {
   app.add_option("--micro-batch-size", options.micro_batch_size)->capture_default_str();
   app.add_option("--sequence", options.sequence)->capture_default_str();
   app.add_option("--threads", options.threads)->capture_default_str();
+  app.add_option("--micro-batches", options.micro_batches, "of a round")->check(CLI::Range(1, 1000));
+  app.add_flag("--blocks", options.blocks, "without embedding and head, from hidden states to hidden states");
+  app.add_option("--device", options.device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}));
+  app.add_option("--peak", options.peak, "TFLOP/s of which shares are printed (default: the GPU's data sheet)");
   app.add_option("--rounds", options.rounds)->check(CLI::Range(1, 1000))->capture_default_str();
   CLI11_PARSE(app, count, words);
   try {

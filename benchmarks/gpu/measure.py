@@ -1,0 +1,209 @@
+#!/usr/bin/env python3
+"""Builds for GPUs, tests, measures and compares on this machine, in ten minutes and without a network: `./dev gpu`.
+
+    measure.py [--dry-run] [--peak TFLOPS] [--seconds 600]
+
+Parts, each with a limit of its own, none of which may take what the others need: the library for GPUs and the program
+are built from what `./dev cuda-build` has installed; the tests that need a GPU run, and one that skips has failed; the
+blocks of gpt2-64 at 1,024 tokens are measured as a share of the GPU's peak in bfloat16 (--peak where its data sheet is
+not known); a run trains; the same blocks are measured by transformers and torch.distributed.pipelining where an
+interpreter has them (`./dev oracles`). What the parts print is kept in build/gpu. Exits with 1 where a part has failed,
+2 where there is no GPU, or nothing to build from. --dry-run says what would run.
+"""
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MODEL = ["--layers", "8", "--sequence", "1024", "--micro-batch-size", "4", "--micro-batches", "10"]
+ASKED_SHARE = 60  # percent of peak
+SKIPPED = re.compile(r"^\[  SKIPPED \] (\S+)|^SKIPPED \[\d+\] (\S+)", re.MULTILINE)
+
+
+@dataclasses.dataclass
+class Part:
+    """A command; `skip` says why there is nothing to run."""
+    name: str
+    command: list
+    limit: int  # seconds
+    skip: str = ""
+
+
+@dataclasses.dataclass
+class Outcome:
+    part: Part
+    state: str  # passed, FAILED, not run
+    why: str = ""
+    text: str = ""
+    seconds: float = 0.0
+
+
+def run_limited(command, limit, log):
+    """Its exit status, None where the limit was over; all that it started is then ended."""
+    with open(log, "w") as output:
+        child = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+        try:
+            return child.wait(timeout=limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)  # its own session
+            child.wait()
+            return None
+
+
+def run_part(part, folder, seconds_left):
+    if part.skip:
+        return Outcome(part, "not run", part.skip)
+    limit = min(part.limit, seconds_left)
+    if limit < 1:
+        return Outcome(part, "FAILED", "no time is left")
+    log, start = folder / f"{part.name}.log", time.monotonic()
+    status = run_limited(part.command, limit, log)
+    seconds, text = time.monotonic() - start, log.read_text(errors="replace")
+    skipped = sorted({a or b for a, b in SKIPPED.findall(text)})
+    if status is None:
+        return Outcome(part, "FAILED", f"not done within {limit:.0f} s", text, seconds)
+    if status != 0:
+        return Outcome(part, "FAILED", f"exit code {status}: {last_line(text)}", text, seconds)
+    if skipped:
+        return Outcome(part, "FAILED", "skipped on a machine with a GPU: " + ", ".join(skipped), text, seconds)
+    return Outcome(part, "passed", "", text, seconds)
+
+
+def last_line(text):
+    lines = text.strip().splitlines()
+    return lines[-1] if lines else "(it printed nothing)"
+
+
+def run_all(parts, folder, seconds):
+    """In order, the build first: without it nothing else runs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    end, outcomes = time.monotonic() + seconds, []
+    for part in parts:
+        if outcomes and outcomes[0].state == "FAILED":
+            part = dataclasses.replace(part, skip="nothing is built")
+        print(f"== {part.name}", file=sys.stderr, flush=True)
+        outcomes.append(run_part(part, folder, end - time.monotonic()))
+    return outcomes
+
+
+def share_of_peak(text):
+    """Of the table that `models` prints; None where it knows no peak."""
+    found = re.search(r"([\d.]+) %$", text, re.MULTILINE)
+    return float(found.group(1)) if found else None
+
+
+def our_milliseconds(text):
+    found = re.search(r"^gpt2-64 +\d+ +\d+ +\S+ +([\d.]+)", text, re.MULTILINE)
+    return float(found.group(1)) if found else None
+
+
+def peer_milliseconds(text):
+    lines = [line for line in text.splitlines() if line.startswith("{")]
+    return json.loads(lines[-1])["milliseconds"] if lines else None
+
+
+def summary(outcomes):
+    by_name = {outcome.part.name: outcome for outcome in outcomes}
+    lines = [f"{o.part.name:<22} {o.state:<8} {o.seconds:5.0f} s  {o.why}".rstrip() for o in outcomes]
+    measured = by_name.get("blocks")
+    if measured is None or measured.state != "passed":
+        return lines
+    share, ours = share_of_peak(measured.text), our_milliseconds(measured.text)
+    if share is not None:
+        verdict = "as asked" if share >= ASKED_SHARE else f"asked: {ASKED_SHARE} %"
+        lines.append(f"gpt2-64's blocks at 1,024 tokens: {share:.1f} % of the GPU's peak in bfloat16 ({verdict})")
+    for name, outcome in by_name.items():
+        if not name.startswith("peer-") or outcome.state != "passed" or ours is None:
+            continue
+        theirs = peer_milliseconds(outcome.text)
+        lines.append(f"{name[5:]}: {theirs:.1f} ms where ours take {ours:.1f} ms: {theirs / ours:.2f} times")
+    return lines
+
+
+def torch_folder():
+    """That of the full torch; None where it is not there."""
+    if "TORCH_DIR" in os.environ:
+        return pathlib.Path(os.environ["TORCH_DIR"])
+    found = sorted((ROOT / ".venv-cuda").glob("lib/python3*/site-packages/torch"))
+    return found[-1] if found and (ROOT / ".venv-cuda/torch-packages").exists() else None
+
+
+def can_import(python, *packages):
+    """Whether the interpreter is there and finds them; without importing any."""
+    code = "import importlib.util, sys; sys.exit(any(importlib.util.find_spec(p) is None for p in sys.argv[1:]))"
+    return python.exists() and subprocess.run([python, "-c", code, *packages], check=False).returncode == 0
+
+
+def peer(name, *flags):
+    oracles, plain = ROOT / ".venv-oracles/bin/python3", ROOT / ".venv-cuda/bin/python3"
+    needed = ["torch", "transformers"] if name == "transformers" else ["torch", "safetensors"]
+    python = next((p for p in (oracles, plain) if can_import(p, *needed)), None)
+    skip = "" if python else f"no interpreter has {' and '.join(needed)}: ./dev oracles, where there is a network"
+    label = "-".join(["peer", name, *(flag for flag in flags if not flag.startswith("--"))])
+    return Part(label, [python, ROOT / "benchmarks/gpu/others.py", name, *MODEL, *flags], 60, skip)
+
+
+def parts_of(options):
+    preset = "ci" if os.environ.get("CI") else "release"
+    torch = f"'{torch_folder()}'"
+    cores = os.cpu_count() or 1
+    build = (f"cmake --preset cuda -DTORCH_DIR={torch} && cmake --build --preset cuda -j {cores} && "
+             f"cmake --preset {preset} && "
+             f"cmake --build --preset {preset} -j {cores} --target chimera chimera_program_tests models")
+    peak = ["--peak", str(options.peak)] if options.peak else []
+    blocks = ["build/benchmarks/models", "--device", "cuda", "--blocks", "--models", "gpt2-64", "--dtypes", "bfloat16"]
+    train = ["build/chimera", "train", "--device", "cuda", "--transport", "threads", "--model", "gpt2", "--dtype",
+             "bfloat16", "--data", "corpus/bible.txt", "--sequence", "512", "--stages", "4", "--steps", "20"]
+    python = ROOT / ".venv-python/bin/python3"
+    no_package = "" if python.exists() else "the Python package is not built: ./dev python"
+    return [
+        Part("build", ["sh", "-c", build], 300),
+        Part("tests", ["build/chimera_program_tests", "--gtest_filter=TrainingDeviceTest.*"], 90),
+        Part("python-tests", ["env", "PYTHONPATH=build/python", python, "-m", "pytest", "-q", "-rs",
+                              "python/tests/training/test_devices.py"], 60, no_package),
+        Part("blocks", [*blocks, *MODEL, *peak], 60),
+        Part("train", train, 60),
+        peer("transformers", "--attention", "sdpa"),
+        peer("transformers", "--attention", "eager"),
+        peer("pipelining"),
+    ]
+
+
+def refusal():
+    """Why nothing can run here, one line; empty where it can."""
+    if not pathlib.Path("/dev/nvidiactl").exists():
+        return "this machine has no GPU (no /dev/nvidiactl)"
+    if torch_folder() is None:
+        return "the full torch is not here; run ./dev cuda-build where there is a network, then this"
+    return ""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument("--peak", type=float, help="TFLOP/s of bfloat16 (default: by the name of the GPU)")
+    parser.add_argument("--seconds", type=float, default=600, help="for all parts together")
+    options = parser.parse_args()
+    why_not = refusal()
+    if why_not and not options.dry_run:
+        print(f"dev: gpu: {why_not}", file=sys.stderr)
+        return 2
+    parts = parts_of(options)
+    if options.dry_run:
+        for part in parts:
+            print(f"{part.name:<22} {part.limit:>4} s  {part.skip or ' '.join(map(str, part.command))}")
+        return 0
+    outcomes = run_all(parts, ROOT / "build/gpu", options.seconds)
+    print("\n".join(summary(outcomes)))
+    return 1 if any(outcome.state == "FAILED" for outcome in outcomes) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

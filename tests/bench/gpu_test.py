@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""`./dev gpu` where there is no GPU: it refuses in one line, its parts fit into their time, and failures, skips and
+time limits show in its summary. gpu_test.py ROOT [MODELS: the benchmark program]"""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(sys.argv[1])
+MODELS = sys.argv[2] if len(sys.argv) > 2 else None
+sys.path.insert(0, str(ROOT / "benchmarks/gpu"))
+import measure  # noqa: E402
+
+TABLE = """Forward and backward of 10 times 4 x 1024 tokens, blocks alone, 1 threads, 7 rounds in turn
+model            layers hidden type       median ms   GFLOP/s  of the first's   of peak
+gpt2-64               8   1280 bfloat16       100.0  640000.0            1.00    64.7 %
+"""
+
+
+def shell(name, script, limit=30, **more):
+    return measure.Part(name, ["sh", "-c", script], limit, **more)
+
+
+class GpuTest(unittest.TestCase):
+    def run_parts(self, *parts, seconds=60):
+        with tempfile.TemporaryDirectory() as folder:
+            outcomes = measure.run_all(parts, pathlib.Path(folder), seconds)
+        return outcomes, measure.summary(outcomes)
+
+    @unittest.skipIf(os.path.exists("/dev/nvidiactl"), "this machine has a GPU")
+    def test_without_a_gpu_it_refuses_in_one_line(self):
+        ended = subprocess.run([ROOT / "dev", "gpu"], capture_output=True, text=True, check=False)
+        self.assertEqual((ended.returncode, ended.stdout), (2, ""))
+        self.assertEqual(ended.stderr, "dev: gpu: this machine has no GPU (no /dev/nvidiactl)\n")
+
+    def test_the_parts_are_named_with_their_limits(self):
+        ended = subprocess.run([ROOT / "dev", "gpu", "--dry-run"], capture_output=True, text=True, check=True)
+        names = [line.split()[0] for line in ended.stdout.splitlines()]
+        self.assertEqual(names[:5], ["build", "tests", "python-tests", "blocks", "train"])
+        self.assertEqual(len(names), len(set(names)))
+
+    def test_a_skip_is_a_failure(self):
+        outcomes, lines = self.run_parts(shell("tests", "echo '[  SKIPPED ] DeviceTest.OnAGpu (0 ms)'"))
+        self.assertEqual(outcomes[0].state, "FAILED")
+        self.assertIn("DeviceTest.OnAGpu", lines[0])
+        outcomes, _ = self.run_parts(shell("python", "echo 'SKIPPED [1] test_devices.py:9: no GPU'"))
+        self.assertEqual(outcomes[0].state, "FAILED")
+
+    def test_what_takes_too_long_is_ended_and_leaves_the_others_their_time(self):
+        outcomes, lines = self.run_parts(shell("build", "true"), shell("slow", "sleep 60 & sleep 60", limit=1),
+                                         shell("next", "true"))
+        self.assertEqual([o.state for o in outcomes], ["passed", "FAILED", "passed"])
+        self.assertIn("not done within 1 s", lines[1])
+
+    def test_after_all_the_time_nothing_begins(self):
+        outcomes, _ = self.run_parts(shell("build", "true"), shell("next", "touch /nowhere"), seconds=0)
+        self.assertEqual([o.why for o in outcomes], ["no time is left", "nothing is built"])
+
+    def test_without_a_build_nothing_runs(self):
+        outcomes, lines = self.run_parts(shell("build", "echo cannot compile; exit 3"), shell("tests", "exit 1"))
+        self.assertEqual([o.state for o in outcomes], ["FAILED", "not run"])
+        self.assertIn("exit code 3: cannot compile", lines[0])
+
+    def test_the_summary_has_share_and_others(self):
+        part = shell("blocks", "cat <<'END'\n" + TABLE + "END")
+        other = shell("peer-pipelining", """echo '{"peer": "pipelining", "micro_batches": 10, "milliseconds": 150.0}'""")
+        lines = self.run_parts(part, other, shell("peer-other", "true", skip="it is not there"))[1]
+        self.assertIn("64.7 % of the GPU's peak in bfloat16 (as asked)", lines[3])
+        self.assertIn("pipelining: 150.0 ms where ours take 100.0 ms: 1.50 times", lines[4])
+        self.assertIn("it is not there", lines[2])
+
+    @unittest.skipUnless(MODELS, "built without LibTorch")
+    def test_it_reads_what_the_benchmark_prints(self):
+        command = [MODELS, "--blocks", "--models", "gpt2-64", "--dtypes", "float32", "--layers", "1", "--sequence", "8",
+                   "--micro-batch-size", "1", "--micro-batches", "2", "--rounds", "1", "--peak", "1"]
+        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        self.assertGreater(measure.share_of_peak(text), 0)
+        self.assertGreater(measure.our_milliseconds(text), 0)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
