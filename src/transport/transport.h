@@ -38,7 +38,8 @@ class Transport {
   /// Posts the receive of the next message from `from`. The tensor that arrives is read-only. Its wait() throws
   /// throw_mismatch() where the sender's tag is another one.
   virtual std::unique_ptr<Pending> post_receive(RankId from, const TensorSpec& spec, const MessageTag& tag) = 0;
-  /// Starts the sum of `gradients` (flat, contiguous) in place over the members of the group.
+  /// Starts the sum of `gradients` (flat, contiguous) in place over the members of the group, whose sum before has been
+  /// waited for. (Sums of other groups may be under way.)
   virtual std::unique_ptr<Pending> start_all_reduce(ParameterGroupId group, at::Tensor gradients) = 0;
   /// Starts the sum of the `parts` that the members of the group hold, added in one order that all of them
   /// give: the same bits however the parts are spread. `gradients` becomes the sum; the parts are the transport's.

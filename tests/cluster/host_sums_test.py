@@ -54,6 +54,14 @@ class HostSumsTest(TrainingTest):
             self.assertGreaterEqual(each, self.gradient_bytes())
             self.assertLessEqual(each, TCP_AND_IP * self.gradient_bytes())
 
+    def test_a_sum_that_is_launched_holds_up_nobody(self):
+        """The first to launch it, on one host, still has to send what the other host waits for."""
+        words = [CHIMERA, "train", "--model", "gpt2-tiny", "--data", str(self.text), "--schedule", "chimera", "--stages", "2",
+                 "--data-parallel", "2", "--replica-layout", "near", "--micro-batches", "1", "--micro-batch-size", "2",
+                 "--sequence", "16", "--steps", "30", "--dtype", "float64", "--metrics", str(self.metrics)]
+        self.train(words)
+        self.assertEqual(len(self.losses()), 30)
+
     def test_canonical_sums_are_those_of_one_host(self):
         words = self.words(3, "--reduction", "canonical", "--dtype", "float64")
         self.train(words)

@@ -118,6 +118,17 @@ void sum_on_two_hosts(Transport& transport, RankId) {
   if (mapped_files() == 0) throw std::runtime_error("nothing was added in shared memory");
 }
 
+/// Rank 0, whose host-mate has handed in before it, then sends what the other host waits for before it hands in.
+void go_on_beside_a_sum_on_two_hosts(Transport& transport, RankId me) {
+  const RankId host_mate(1), other_host(2);
+  if (me == kZero) transport.post_receive(host_mate, kSmall, {})->wait();
+  if (me == other_host) transport.post_receive(kZero, kSmall, {})->wait();
+  const auto sum = transport.start_all_reduce(ParameterGroupId(2), at::ones({1000}));
+  if (me == host_mate) transport.start_send(kZero, at::ones({2}), {})->wait();
+  if (me == kZero) transport.start_send(other_host, at::ones({2}), {})->wait();
+  if (!at::equal(sum->wait(), at::full({1000}, 4.0))) throw std::runtime_error("took an incomplete sum");
+}
+
 /// Rank 1 may open no more files when it is to map rank 0's memory.
 void fail_to_map(Transport& transport, RankId me) {
   const SharedMemory memory(8000);  // made before the limit
@@ -199,6 +210,7 @@ void play(const std::string& part, Transport& transport, RankId me) {
       {"lose_all_sum", lose_all_sum},
       {"sum_in_shared_memory", sum_in_shared_memory},
       {"sum_on_two_hosts", sum_on_two_hosts},
+      {"go_on_beside_a_sum_on_two_hosts", go_on_beside_a_sum_on_two_hosts},
       {"fail_to_map", fail_to_map},
       {"die_in_sum_over_sockets", die_in_sum_over_sockets},
       {"map_few_files", map_few_files},

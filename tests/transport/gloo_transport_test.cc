@@ -72,6 +72,12 @@ TEST(GlooTransportTest, SumsOfTwoHostsAreFormedInTheMemoryOfEach) {
   EXPECT_THAT(ranks.await_all(), Each(0)) << ranks.output();
 }
 
+// All of rank 0's host have handed in by the time at which it is told so: it then adds by itself, but waits for nobody.
+TEST(GlooTransportTest, WhoHandsInLastWaitsForNoOtherHost) {
+  const Ranks ranks("go_on_beside_a_sum_on_two_hosts", contract::kWorkers, "slow@handed-in");
+  EXPECT_THAT(ranks.await_all(), Each(0)) << ranks.output();
+}
+
 TEST(GlooTransportTest, ADeathDuringASumIsSeenOnBothHosts) {
   const Ranks ranks("sum_on_two_hosts", contract::kWorkers, "kill@sum:1");
   EXPECT_EQ(ranks.await_rank(1), -SIGKILL) << ranks.output();

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <condition_variable>
 #include <cstring>
 #include <exception>
 #include <utility>
@@ -116,20 +117,27 @@ std::vector<bool> mappable(const std::vector<MarkedMemory>& memories) {
   return found;
 }
 
-struct SharedSum::State {
+struct SharedSum::State : std::enable_shared_from_this<State> {
   GlooGroup group;         // of the host
   GlooGroup counterparts;  // null: there is one host
   std::shared_ptr<SumMemory> memory;
-  int fault_rank = 0;  // of the rank, for the group's thread
+  int fault_rank = 0;  // of the rank, for the groups' threads
   const SumOrder* order = nullptr;
-  std::vector<Shared> own;                // gradients, then parts
-  std::int64_t most_parts = 0;            // of a member
-  std::vector<at::Tensor> addresses;      // [member]: those of its gradients and parts
-  c10::intrusive_ptr<c10d::Work> gather;  // all have handed in
-  c10::intrusive_ptr<c10d::Work> added;   // all have added
-  at::Tensor failures;                    // [1] whether it could not add; then how many could not
-  std::exception_ptr failure;             // the own one
-  std::chrono::milliseconds timeout{};
+  std::vector<Shared> own;                     // gradients, then parts
+  std::int64_t most_parts = 0;                 // of a member
+  std::vector<at::Tensor> addresses;           // [member]: those of its gradients and parts
+  c10::intrusive_ptr<c10d::Work> gather;       // all of the host have handed in
+  c10::intrusive_ptr<c10d::Work> hosts_added;  // the slices of all hosts
+  c10::intrusive_ptr<c10d::Work> added;        // all of the host have added
+  at::Tensor failures;                         // [1] whether it could not add; then how many could not
+  std::exception_ptr failure;                  // the own one
+  std::chrono::milliseconds timeout{};         // of each of the three, and of all
+
+  std::mutex mutex;  // of what follows
+  std::condition_variable news;
+  std::vector<std::function<void()>> when_done;
+  bool is_over = false;
+  bool is_aborted = false;
 
   void announce() {
     const auto size = (1 + most_parts) * kWords;
@@ -152,19 +160,71 @@ struct SharedSum::State {
         data.get(), gradients.sizes(), [data](void*) {}, gradients.options());
   }
 
-  /// On the group's thread, once all have handed in. The sum that tells all members how many failed comes next there.
-  void add_or_note_why() noexcept {
+  /// Once all of the host have handed in, or could not. On the group's thread, or, where that has already happened, on
+  /// the caller's: nothing here may wait.
+  void on_gathered(bool has_failed) noexcept {
+    if (has_failed) return end();  // wait() says why
     try {
       const c10::ParallelGuard one_thread(true);
-      const at::NoGradGuard no_grad;
       set_fault_rank(fault_rank);
       fault_point("sum");
-      const Slice own_slice = add();
-      if (counterparts) add_hosts(own_slice);
+      const at::NoGradGuard no_grad;
+      Slice own_slice = add();
+      if (counterparts && own_slice.first < own_slice.end) return start_adding_hosts(std::move(own_slice));
+    } catch (...) {
+      note_failure();
+    }
+    tell_members();
+  }
+
+  void note_failure() noexcept {
+    failure = std::current_exception();
+    *failures.data_ptr<int>() = 1;  // nobody must take the sum for whole
+  }
+
+  /// Sums how many members could not add; this is over when it is.
+  void tell_members() noexcept {
+    try {
+      std::vector<at::Tensor> sum{failures};
+      added = group->allreduce(sum, all_reduce_options());
+      added->getFuture()->addCallback([self = shared_from_this()](c10::ivalue::Future&) { self->end(); });
     } catch (...) {
       failure = std::current_exception();
-      *failures.data_ptr<int>() = 1;
+      end();
     }
+  }
+
+  void end() noexcept {
+    std::unique_lock lock(mutex);
+    while (!when_done.empty()) {
+      const auto calls = std::exchange(when_done, {});
+      lock.unlock();
+      if (added && !added->getFuture()->hasError()) {
+        for (const auto& done : calls) done();
+      }
+      lock.lock();
+    }
+    is_over = true;
+    news.notify_all();
+  }
+
+  /// Throws where it is not over in time, or `breaker` (null: none) breaks the connections meanwhile.
+  void await_end(ConnectionBreaker* breaker) {
+    const ConnectionBreaker::Wait wait(breaker, [self = shared_from_this()] {
+      const std::lock_guard lock(self->mutex);
+      self->is_aborted = true;
+      self->news.notify_all();
+    });
+    std::unique_lock lock(mutex);
+    const auto has_ended = [&] { return is_over || is_aborted; };
+    if (!news.wait_for(lock, timeout, has_ended)) throw std::runtime_error("Timed out");
+    if (!is_over) throw std::runtime_error("aborted");
+  }
+
+  [[nodiscard]] c10d::AllreduceOptions all_reduce_options() const {
+    c10d::AllreduceOptions options;
+    options.timeout = timeout;
+    return options;
   }
 
   /// What this member adds: of all members' gradients and parts.
@@ -203,7 +263,7 @@ struct SharedSum::State {
     return slice;
   }
 
-  /// The parts of this host's members; returns the slice that was added.
+  /// Adds the parts of this host's members; returns the slice that was added.
   [[nodiscard]] Slice add() const {
     const auto adding = memory->begin_to_add();
     Slice own_slice = slice();
@@ -214,17 +274,27 @@ struct SharedSum::State {
     return own_slice;
   }
 
-  /// The sums of all hosts.
-  void add_hosts(const Slice& slice) const {
-    if (slice.first == slice.end) return;  // so it is on the other hosts
+  /// Sums the slice with those of the counterparts, on their group's thread.
+  void start_adding_hosts(Slice slice) {
     std::vector<at::Tensor> sum{slice.sum()};
-    c10d::AllreduceOptions options;
-    options.timeout = timeout;
-    wait_for_collective(*counterparts->allreduce(sum, options), timeout, memory->breaker.get());
-    const auto adding = memory->begin_to_add();
-    slice.for_each_chunk([&](std::int64_t first, std::int64_t count) {
-      hand_out(slice.sums.front().narrow(0, first, count), slice, first, count);
-    });
+    hosts_added = counterparts->allreduce(sum, all_reduce_options());
+    hosts_added->getFuture()->addCallback([self = shared_from_this(), slice = std::move(slice)](
+                                              c10::ivalue::Future& sums) { self->on_hosts_added(sums, slice); });
+  }
+
+  void on_hosts_added(c10::ivalue::Future& sums, const Slice& slice) noexcept {
+    try {
+      if (sums.hasError()) std::rethrow_exception(sums.exception_ptr());
+      const c10::ParallelGuard one_thread(true);
+      const at::NoGradGuard no_grad;
+      const auto adding = memory->begin_to_add();
+      slice.for_each_chunk([&](std::int64_t first, std::int64_t count) {
+        hand_out(slice.sums.front().narrow(0, first, count), slice, first, count);
+      });
+    } catch (...) {
+      note_failure();
+    }
+    tell_members();
   }
 
   [[nodiscard]] at::Tensor sum_of_chunk(const Slice& slice, std::int64_t first, std::int64_t count) const {
@@ -273,34 +343,30 @@ SharedSum::SharedSum(const SumGroups& groups, std::shared_ptr<SumMemory> memory,
   }
   state.failures = at::zeros({1}, at::kInt);
   state.announce();
-  state.gather->getFuture()->addCallback([shared = state_](c10::ivalue::Future& gather) {
-    if (gather.hasError()) {
-      *shared->failures.data_ptr<int>() = 1;  // nobody must take the sum for whole
-    } else {
-      shared->add_or_note_why();
-    }
-  });
-  // The group's one thread comes to it after the adding above.
-  std::vector<at::Tensor> failures{state.failures};
-  c10d::AllreduceOptions options;
-  options.timeout = timeout;
-  state.added = state.group->allreduce(failures, options);
+  fault_point("handed-in");
+  state.gather->getFuture()->addCallback(
+      [shared = state_](c10::ivalue::Future& gather) { shared->on_gathered(gather.hasError()); });
 }
 
 void SharedSum::wait() {
   State& state = *state_;
-  ConnectionBreaker* const breaker = state.memory->breaker.get();
-  wait_for_collective(*state.gather, state.timeout, breaker);
-  wait_for_collective(*state.added, state.timeout, breaker);
+  state.await_end(state.memory->breaker.get());
+  wait_for(*state.gather, state.timeout);
   if (state.failure) std::rethrow_exception(state.failure);
+  // The groups' threads hold this state, and with it the groups, until they have ended their work.
+  if (state.hosts_added) wait_for(*state.hosts_added, state.timeout);
+  wait_for(*state.added, state.timeout);
   if (*state.failures.data_ptr<int>() > 0) throw PeerLostError("another member could not add its part of the sum");
   state.own.front().copy_back();
 }
 
 void SharedSum::call_when_done(std::function<void()> done) {
-  state_->added->getFuture()->addCallback([done = std::move(done)](c10::ivalue::Future& added) {
-    if (!added.hasError()) done();
-  });
+  State& state = *state_;
+  {
+    const std::lock_guard lock(state.mutex);
+    if (!state.is_over) return state.when_done.push_back(std::move(done));
+  }
+  if (state.added && !state.added->getFuture()->hasError()) done();
 }
 
 }  // namespace chimera

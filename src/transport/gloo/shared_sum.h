@@ -100,9 +100,11 @@ struct SumGroups {
 
 /// An all-reduce under way. Every member of a host owns a slice: once all of that host have handed in, it adds that
 /// slice of everyone's parts, sums it with its counterparts on other hosts, and writes the sum into everyone's
-/// gradients, on the group's own thread, so that the caller need not wait for it to go on. What does not lie in shared
-/// memory is copied there and back. Started at construction, without blocking; throws what Gloo throws, and what
-/// StagingMemory throws. Fault point: sum, on the group's thread, once all of the host have handed in.
+/// gradients, on the groups' own threads, so that the caller need not wait for it to go on. (The last of a host to hand
+/// in may add its slice itself.) What does not lie in shared memory is copied there and back. Started at construction,
+/// which waits for nobody; throws what Gloo throws, and what StagingMemory throws. Fault points: handed-in, of the
+/// caller; sum, once all of the host have handed in. A rank's next sum over the same groups starts after wait() has
+/// returned: Gloo's collectives of a group have one order on all its members.
 class SharedSum {
  public:
   /// `gradients` becomes the sum of the parts in the given order, which wants one host; without one, of all members'
