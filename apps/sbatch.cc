@@ -38,11 +38,11 @@ set -u
 # Ranks prove to each other that they are of this job.
 CHIMERA_SECRET=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
 export CHIMERA_SECRET
+# The run saves, if it has --checkpoint, and ends with 75.
+trap 'scancel --signal=USR1 "$SLURM_JOB_ID"' USR1
 srun --kill-on-bad-exit=1 "${{CHIMERA:-chimera}}" train {flags} \
   "$@" &
 steps=$!
-# The run saves, if it has --checkpoint, and ends with 75.
-trap 'scancel --signal=USR1 "$SLURM_JOB_ID"' USR1
 while kill -0 "$steps" 2>/dev/null; do
   wait "$steps" # which a signal ends too
 done

@@ -13,11 +13,11 @@ set -u
 # Ranks prove to each other that they are of this job.
 CHIMERA_SECRET=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
 export CHIMERA_SECRET
+# The run saves, if it has --checkpoint, and ends with 75.
+trap 'scancel --signal=USR1 "$SLURM_JOB_ID"' USR1
 srun --kill-on-bad-exit=1 "${CHIMERA:-chimera}" train --model bert-48 --sequence 128 --dtype float32 --optimizer adamw --schedule chimera --stages 8 --micro-batches 16 --data-parallel 4 --micro-batch-size 8 --recompute none --partition even --pipelines 2 --chunks 1 --scale doubling \
   "$@" &
 steps=$!
-# The run saves, if it has --checkpoint, and ends with 75.
-trap 'scancel --signal=USR1 "$SLURM_JOB_ID"' USR1
 while kill -0 "$steps" 2>/dev/null; do
   wait "$steps" # which a signal ends too
 done
