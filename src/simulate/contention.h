@@ -55,7 +55,13 @@ class WorkersInUse {
     in_use_[to].coming += change;
   }
   void count_sum(std::span<const WorkerId> workers, std::size_t group, int change) {
-    for (const WorkerId worker : workers) count_own_sum(worker.index(), change, !leaves_node(group));
+    for (const WorkerId worker : workers) {
+      InUse& here = in_use_[worker.index()];
+      here.sums += change;
+      if (leaves_node(group)) continue;
+      here.leaving += change;
+      here.coming += change;
+    }
     if (!leaves_node(group)) return;
     for (std::size_t i = 0; i < workers.size(); ++i) {
       const std::size_t node = nodes_.node_of[workers[i].index()];
@@ -64,12 +70,6 @@ class WorkersInUse {
       of_nodes_[node].leaving += change;
       of_nodes_[node].coming += change;
     }
-  }
-  void count_own_sum(std::size_t worker, int change, bool is_transfer = true) {
-    in_use_[worker].sums += change;
-    if (!is_transfer) return;
-    in_use_[worker].leaving += change;
-    in_use_[worker].coming += change;
   }
 
   /// How many times as long as alone an op on that worker takes, a message, a sum on one of its workers.
@@ -83,21 +83,14 @@ class WorkersInUse {
     }
     return beside(std::max(in_use_[from].leaving, in_use_[to].coming), contention_.transfers);
   }
-  [[nodiscard]] double own_sum(std::size_t worker) const {
-    const InUse& here = in_use_[worker];
-    return beside(std::max(here.leaving, here.coming), contention_.transfers) + by_ops(worker);
-  }
   /// Of these workers' sum.
   [[nodiscard]] double sum(std::span<const WorkerId> workers, std::size_t group) const {
     double slowest = 1;
+    const bool leaves = leaves_node(group);
+    const double share = leaves ? contention_.node_transfers : contention_.transfers;
     for (const WorkerId worker : workers) {
-      if (!leaves_node(group)) {
-        slowest = std::max(slowest, own_sum(worker.index()));
-        continue;
-      }
-      const InUse& node = of_nodes_[nodes_.node_of[worker.index()]];
-      const double alone = beside(std::max(node.leaving, node.coming), contention_.node_transfers);
-      slowest = std::max(slowest, alone + by_ops(worker.index()));
+      const InUse& there = leaves ? of_nodes_[nodes_.node_of[worker.index()]] : in_use_[worker.index()];
+      slowest = std::max(slowest, beside(std::max(there.leaving, there.coming), share) + by_ops(worker.index()));
     }
     return slowest;
   }

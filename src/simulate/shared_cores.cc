@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <optional>
 #include <utility>
@@ -181,7 +182,7 @@ class CoresRun {
     } else if (activity.kind == Work::Sum) {
       in_use_.count_sum(groups_[activity.of], activity.of, change);
     } else if (activity.kind == Work::OwnSum) {
-      in_use_.count_own_sum(activity.of, change);
+      in_use_.count_sum(std::array{WorkerId(static_cast<std::int64_t>(activity.of))}, own_group(activity.of), change);
     } else {
       in_use_.count_op(activity.of, change);
     }
@@ -192,7 +193,9 @@ class CoresRun {
       const auto op = static_cast<OpIndex>(activity.of);
       return in_use_.message(table_.worker(op), consuming_worker(op));
     }
-    if (activity.kind == Work::OwnSum) return in_use_.own_sum(activity.of);
+    if (activity.kind == Work::OwnSum) {
+      return in_use_.sum(std::array{WorkerId(static_cast<std::int64_t>(activity.of))}, own_group(activity.of));
+    }
     if (activity.kind != Work::Sum) return in_use_.op(activity.of);
     const double slowest = in_use_.sum(groups_[activity.of], activity.of);
     const ParameterGroupId group(static_cast<std::int64_t>(activity.of));
@@ -310,10 +313,15 @@ class CoresRun {
     if (range.begin < range.end) launch(w, worker.free);
   }
 
+  /// Asynchronous: the parameters of the stage that the worker updates.
+  std::size_t own_group(std::size_t w) const {
+    return parameters_of(schedule_.workers[w][*workers_[w].update_after].stage).index();
+  }
+
   void begin_own_update(std::size_t w, double now) {
-    const StageId stage = schedule_.workers[w][*workers_[w].update_after].stage;
+    const ParameterGroupId group(static_cast<std::int64_t>(own_group(w)));
     workers_[w].update_start = now;
-    begin(w, Work::OwnSum, costs_.all_reduce(parameters_of(stage)), now, all_reduce_share_);
+    begin(w, Work::OwnSum, costs_.all_reduce(group), now, all_reduce_share_);
   }
 
   void begin_optimizer(std::size_t w, double now) {

@@ -189,6 +189,20 @@ TEST(ContentionTest, SumsOfTwoWorkersDivideTheInterfaceOfTheirNode) {
   EXPECT_EQ(simulate_on_cores(schedule, costs, shared).makespan, 14) << "on links of the node";
 }
 
+TEST(ContentionTest, SumsOfAsynchronousUpdatesDivideTheInterfaceOfTheirNode) {
+  const Schedule schedule = find_generator("pipedream").generate({.stages = 2, .micro_batches = 1});
+  CostModel costs = costs_of_two_groups(schedule);
+  costs.all_reduce->seconds = {6, 6};
+  SharedCores shared{.cores = cores_without_end(),
+                     .contention = {.node_transfers = 1},
+                     .nodes = {.node_of = {0, 0}, .copies = {1, 1}, .sums_leave = {true, true}}};
+  const Timeline timeline = simulate_on_cores(schedule, costs, shared);
+  EXPECT_EQ(timeline.workers[1].updates[0].end, 14) << "as those of a step do";
+  EXPECT_EQ(timeline.workers[0].updates[0].end, 17);
+  shared.nodes.sums_leave = {false, false};
+  EXPECT_EQ(simulate_on_cores(schedule, costs, shared).makespan, 14) << "on links of the node";
+}
+
 TEST(ContentionTest, ANodeHasItsPartOfASumOnce) {
   const Schedule schedule = find_generator("chimera").generate({.stages = 2, .micro_batches = 2});
   const CostModel costs = costs_of_two_groups(schedule);  // all four copies of a stage: two on each node
