@@ -11,6 +11,7 @@ function(chimera_discover_suites executable)
     COMMAND ${CMAKE_COMMAND} -D EXECUTABLE=$<TARGET_FILE:${executable}> -D LIST=${list} -D TIMEOUT=${suites_TIMEOUT}
       -D "PREFIX=${suites_PREFIX}" -D "FILTER=${suites_FILTER}" -D "ENVIRONMENT=${suites_ENVIRONMENT}"
       -P ${CHIMERA_LIST_SUITES})
+  set_property(TARGET ${executable} APPEND PROPERTY LINK_DEPENDS ${CHIMERA_LIST_SUITES})
   set(include ${CMAKE_CURRENT_BINARY_DIR}/${name}_include.cmake)
   file(WRITE ${include} "if(EXISTS \"${list}\")\n  include(\"${list}\")\nelse()\n"
     "  add_test(${executable}_NOT_BUILT ${executable}_NOT_BUILT)\nendif()\n")
