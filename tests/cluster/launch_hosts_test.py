@@ -188,7 +188,7 @@ class LaunchTest(LaunchedTest):
         for kind in ("point_to_point", "all_reduce"):
             self.assertNotEqual(machine[kind]["between_nodes"], machine[kind]["within_node"])
         self.assertEqual(machine["workers_per_node"], machine["cores"])
-        self.assertLessEqual(machine["contention"]["node_transfers"], 1)
+        self.assertGreater(machine["contention"]["node_transfers"], 0)
 
     def test_profiles_hosts_with_the_ranks_that_they_will_have(self):
         result = self.profile("a:3,b:3", "--format", "json")

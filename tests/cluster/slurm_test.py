@@ -17,7 +17,7 @@ from slurm import Slurm
 
 HAS_SLURM = has("slurmctld", "slurmd", "srun", "sbatch", "scancel", "scontrol", "munged")
 MACHINE = pathlib.Path(__file__).parents[2] / "machines" / "p100-aries.json"
-MOST = 8  # seconds until all ranks have ended, on a busy machine
+MOST = 20  # seconds until all ranks have ended, on a busy machine: docs/clusters.md says how soon they do on another
 
 
 class SlurmTest(TrainingTest):

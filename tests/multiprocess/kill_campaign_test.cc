@@ -77,8 +77,9 @@ bool ends_the_job(const std::string& schedule, int ranks, const Kill& kill) {
   return true;
 }
 
-/// Kills until so many have ended a job, at moments spread evenly over the time that the job takes. A job that ends
-/// before its kill shows that it takes less: where other programs come and go, the first one's time is no measure.
+/// Kills until so many have ended a job, at moments spread evenly over `duration`, about the time that the job takes.
+/// A job that ends before its kill shows that it takes less: where other programs come and go, the first one's time is
+/// no measure.
 void campaign(const std::string& schedule, int ranks, int kills, microseconds duration) {
   const CounterRandom random(static_cast<std::uint64_t>(ranks), schedule + " kills");
   std::uint64_t draw = 0;
