@@ -93,7 +93,8 @@ class ProgramRun {
   ProgramResult result_;
 };
 
-/// Runs the program to its end; where it trains or generates, in a copy of this process.
+/// Runs the program to its end; where it trains or generates, in a copy of this process, which must not have
+/// computed with several threads.
 [[nodiscard]] ProgramResult run_program(const std::vector<std::string>& arguments, const std::string& input = "");
 
 }  // namespace chimera::testing
