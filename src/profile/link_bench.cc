@@ -60,20 +60,29 @@ LinkSamples measure_links(Lockstep& ranks, ParameterGroupId group, double second
   Times sums;
   std::map<std::int64_t, at::Tensor> gradients;
   for (std::int64_t bytes = kSmallest; bytes <= kLargestSum; bytes *= 2) gradients[bytes] = gradients_of(bytes);
+  const auto measure = [&](std::int64_t bytes, std::int64_t round) {
+    if (ranks.rank() > 1) return;
+    const double both = sum(ranks, group, gradients[bytes]);
+    if (round > 0) sums[bytes].push_back(both);  // the first round touches buffers
+    if (bytes > kLargest) return;
+    const double message = ping_pong(ranks, message_of(bytes), round);
+    if (round > 0) messages[bytes].push_back(message);
+  };
   const double longest = std::max(kMoment, seconds / 4);
+  const auto is_long = [&](std::int64_t bytes) {
+    const double start = monotonic_seconds();
+    measure(bytes, 0);
+    return !ranks.agree(monotonic_seconds() - start < longest);
+  };
   const double deadline = monotonic_seconds() + seconds;
   for (std::int64_t round = 0; ranks.go_on(round, deadline); ++round) {
     for (auto each = gradients.begin(); each != gradients.end(); ++each) {
-      const auto& [bytes, summed] = *each;
-      const double start = monotonic_seconds();
-      if (ranks.rank() <= 1) {
-        const double both = sum(ranks, group, summed);
-        if (round > 0) sums[bytes].push_back(both);  // the first round touches buffers
-        const double message = bytes > kLargest ? 0 : ping_pong(ranks, message_of(bytes), round);
-        if (round > 0 && bytes <= kLargest) messages[bytes].push_back(message);
+      if (round > 0) {
+        measure(each->first, round);
+      } else if (is_long(each->first) && is_long(each->first) && each->first > kSmallest) {
+        // Once may be another program's turn.
+        gradients.erase(std::next(each), gradients.end());
       }
-      if (round > 0 || bytes == kSmallest || ranks.agree(monotonic_seconds() - start < longest)) continue;
-      gradients.erase(std::next(each), gradients.end());
     }
   }
   return {points_of(messages, &Spread::low), points_of(sums, &Spread::median)};

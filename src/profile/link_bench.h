@@ -18,8 +18,9 @@ struct LinkSamples {
 };
 
 /// Sends messages of 1 KiB .. 4 MiB to and fro, and sums 1 KiB .. 64 MiB, in rounds over the sizes, for `seconds`. The
-/// first size that takes a quarter of that, and more than a moment, is the largest. `group` is the transport's group of
-/// ranks 0 and 1. All ranks call it; the result is rank 0's.
+/// first size that takes a quarter of that, and more than a moment, twice in a row is the largest, so that a slow
+/// network takes a few times as long. `group` is the transport's group of ranks 0 and 1. All ranks call it; the result
+/// is rank 0's.
 [[nodiscard]] LinkSamples measure_links(Lockstep& ranks, ParameterGroupId group, double seconds);
 
 /// What a small message takes more, in the mean, while all ranks but 0 and 1 compute: with as many of them as there are

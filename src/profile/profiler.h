@@ -68,7 +68,7 @@ struct NodeLinks {
                                            MachineProfile machine);
 
 /// Between two hosts: one of two ranks, each on one of them, over a transport with profile_groups() that shares no
-/// memory. Takes about so many seconds. Rank 0 gets what was measured.
+/// memory. Takes about so many seconds, on a slow network a few times as many. Rank 0 gets what was measured.
 [[nodiscard]] LinkSamples measure_between_hosts(Transport& transport, int rank, double seconds);
 /// Lines from the shortest to the longest of them.
 [[nodiscard]] NodeLinks fit_links(const LinkSamples& links);
