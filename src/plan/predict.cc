@@ -33,7 +33,15 @@ Run run_of(const std::shared_ptr<const Schedule>& schedule) {
   return {std::make_shared<const Schedule>(unroll(*schedule, steps)), steps};
 }
 
-/// Cores for a group of workers, in those that one of them uses.
+/// SharedCores::cores.
+double cores_of(const PlanProblem& problem, const Candidate& candidate, const NodesOfGroup& nodes) {
+  const MachineProfile& machine = problem.machine;
+  const std::int64_t threads = candidate.tensor_parallel * machine.threads;
+  const std::int64_t groups = nodes.node_of.empty() ? candidate.data_parallel : 1;
+  return static_cast<double>(machine.cores) / static_cast<double>(threads * groups);
+}
+
+/// Cores of all nodes for a group of workers, in those that one of them uses.
 double cores_of_group(const PlanProblem& problem, const Candidate& candidate) {
   const MachineProfile& machine = problem.machine;
   const double nodes = static_cast<double>(problem.workers) / static_cast<double>(machine.workers_per_node);
@@ -45,7 +53,7 @@ Timeline timed(const PlanProblem& problem, const Candidate& candidate, const Run
   const CostModel& costs = model.costs;
   SharedCores cores{.cores = std::numeric_limits<double>::infinity(), .nodes = model.nodes};
   if (shares_cores(problem)) {
-    cores.cores = cores_of_group(problem, candidate);
+    cores.cores = cores_of(problem, candidate, model.nodes);
     cores.all_reduce_share = model.computing_share_of_sums;
     cores.contention.node_transfers = problem.machine.contention.node_transfers;
   } else if (problem.machine.contention.any()) {

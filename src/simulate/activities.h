@@ -18,7 +18,7 @@ struct Activity {
   Work kind = Work::Op;
   std::size_t of = 0;  // the worker; of a Message, its op; of a Sum, the parameter group
   double left = 0;     // of its time on free cores, at `since`
-  double demand = 1;   // cores that it would use
+  double demand = 1;   // cores that it would use, on each of its workers
   double share = 1;    // part of its time that it computes
   double since = 0;
   double rate = 0;  // 0: not begun
@@ -33,10 +33,11 @@ struct Activity {
   }
 };
 
-/// All activities that run, each at the rate that `cores` leave it.
+/// All activities that run, each at the rate that the cores of its nodes leave it.
 class Activities {
  public:
-  explicit Activities(double cores) : cores_(cores) {}
+  /// `cores`: of each node.
+  Activities(double cores, std::size_t nodes) : cores_(cores), demands_(nodes) {}
 
   void begin(const Activity& activity) { running_.push_back(activity); }
 
@@ -55,14 +56,20 @@ class Activities {
     return result;
   }
 
-  /// Sets all rates, after some have begun or finished. `slowdown(activity)`: how many times as long as alone it takes
-  /// beside what else runs on its workers.
-  template <typename Slowdown>
-  void share_out(double now, const Slowdown& slowdown) {
-    double demand = 0;
-    for (const Activity& activity : running_) demand += activity.demand;
-    const double rate = demand > cores_ ? cores_ / demand : 1;
+  /// Sets all rates, after some have begun or finished. `for_each_node(activity, use)` calls `use(node, cores)` with
+  /// what the activity would use; the node that leaves it least decides. `slowdown(activity)`: how many times as long
+  /// as alone it takes beside what else runs on its workers.
+  template <typename ForEachNode, typename Slowdown>
+  void share_out(double now, const ForEachNode& for_each_node, const Slowdown& slowdown) {
+    std::ranges::fill(demands_, 0.0);
+    for (const Activity& activity : running_) {
+      for_each_node(activity, [this](std::size_t node, double cores) { demands_[node] += cores; });
+    }
     for (Activity& activity : running_) {
+      double rate = 1;
+      for_each_node(activity, [&](std::size_t node, double) {
+        if (demands_[node] > cores_) rate = std::min(rate, cores_ / demands_[node]);
+      });
       const double share = activity.share;
       activity.go_on(now, (rate == 1 || share == 0 ? 1 : 1 / (1 - share + share / rate)) / slowdown(activity));
     }
@@ -70,6 +77,7 @@ class Activities {
 
  private:
   double cores_;
+  std::vector<double> demands_;  // [node]
   std::vector<Activity> running_;
 };
 

@@ -2,7 +2,9 @@
 // What ops, messages and sums of gradients cost each other, or save, where they run beside each other on one worker.
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -30,11 +32,18 @@ struct Contention {
   friend bool operator==(const Contention&, const Contention&) = default;
 };
 
+/// Throws ConfigError unless it is as its fields say.
+void require_valid(const Contention& contention);
+
 /// Where the workers of one of several groups are that all do the same at the same time. Empty: on one node.
 struct NodesOfGroup {
   std::vector<std::size_t> node_of = {};  // [worker]
   std::vector<int> copies = {};           // [worker]: groups whose worker is on the same node, this one included
   std::vector<bool> sums_leave = {};      // [parameter group]: whether its sum is one over several nodes
+
+  [[nodiscard]] std::size_t count() const { return node_of.empty() ? 1 : *std::ranges::max_element(node_of) + 1; }
+  [[nodiscard]] std::size_t node(std::size_t worker) const { return node_of.empty() ? 0 : node_of[worker]; }
+  [[nodiscard]] int copies_of(std::size_t worker) const { return copies.empty() ? 1 : copies[worker]; }
   friend bool operator==(const NodesOfGroup&, const NodesOfGroup&) = default;
 };
 
@@ -71,6 +80,10 @@ class WorkersInUse {
       of_nodes_[node].coming += change;
     }
   }
+  /// A sum of which this worker alone is modelled.
+  void count_own_sum(std::size_t worker, std::size_t group, int change) {
+    count_sum(std::array{WorkerId(static_cast<std::int64_t>(worker))}, group, change);
+  }
 
   /// How many times as long as alone an op on that worker takes, a message, a sum on one of its workers.
   [[nodiscard]] double op(std::size_t worker) const {
@@ -93,6 +106,9 @@ class WorkersInUse {
       slowest = std::max(slowest, beside(std::max(there.leaving, there.coming), share) + by_ops(worker.index()));
     }
     return slowest;
+  }
+  [[nodiscard]] double own_sum(std::size_t worker, std::size_t group) const {
+    return sum(std::array{WorkerId(static_cast<std::int64_t>(worker))}, group);
   }
   /// By what that of a sum is multiplied while the next one is under way too.
   [[nodiscard]] double beside_next_sum() const { return 1 - contention_.sums_overlap; }

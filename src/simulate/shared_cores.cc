@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -16,6 +14,7 @@
 #include "simulate/link_queues.h"
 #include "simulate/links.h"
 #include "simulate/lower_bound.h"
+#include "simulate/running_worker.h"
 #include "simulate/steps.h"
 #include "simulate/summary.h"
 #include "simulate/synchronisation.h"
@@ -35,13 +34,14 @@ class CoresRun {
         costs_(costs),
         launches_(launches),
         timeline_(timeline),
-        activities_(cores.cores),
+        activities_(cores.cores, cores.nodes.count()),
         sums_(schedule, costs, timeline),
         groups_(gradient_groups(schedule.placement, costs.sums().tied)),
         all_reduce_share_(cores.all_reduce_share),
         links_(costs),
         contends_(cores.contention.any()),
         in_use_(cores.contention, schedule.workers.size(), cores.nodes),
+        nodes_(cores.nodes),
         update_times_(costs.updates(schedule)),
         updates_(schedule),
         workers_(schedule.workers.size()),
@@ -57,7 +57,9 @@ class CoresRun {
         while (ready(w) <= now) begin_next(w, now);
       }
       for (const auto& [group, start] : sums_.begin_ready()) begin_sum(group, start);
-      activities_.share_out(now, [this](const Activity& activity) { return contends_ ? slowdown(activity) : 1.0; });
+      activities_.share_out(
+          now, [this](const Activity& activity, const auto& use) { for_each_node(activity, use); },
+          [this](const Activity& activity) { return contends_ ? slowdown(activity) : 1.0; });
     }
     for (std::size_t w = 0; w < workers_.size(); ++w) {
       if (workers_[w].position < schedule_.workers[w].size()) throw_stuck(schedule_);
@@ -65,19 +67,7 @@ class CoresRun {
   }
 
  private:
-  struct Worker {
-    std::size_t step = 0;
-    std::size_t position = 0;  // of its next op
-    double free = 0;           // since when it has nothing running
-    bool busy = false;
-    std::size_t sending = 0;                                 // blocking messages whose arrival is not known yet
-    double sent = 0;                                         // when the last of those that are known arrives
-    std::size_t launched = 0;                                // sums of this step
-    bool ended_ops = false;                                  // of this step, so that all are launched
-    std::optional<std::size_t> update_after = std::nullopt;  // asynchronous: the op whose update is to come
-    double update_start = 0;                                 // of it
-    std::optional<double> recomputed = std::nullopt;         // since when its next op's forward runs again, or did
-  };
+  using Worker = RunningWorker;
 
   bool synchronous() const { return !schedule_.updates; }
 
@@ -182,10 +172,19 @@ class CoresRun {
     } else if (activity.kind == Work::Sum) {
       in_use_.count_sum(groups_[activity.of], activity.of, change);
     } else if (activity.kind == Work::OwnSum) {
-      in_use_.count_sum(std::array{WorkerId(static_cast<std::int64_t>(activity.of))}, own_group(activity.of), change);
+      in_use_.count_own_sum(activity.of, own_group(activity.of), change);
     } else {
       in_use_.count_op(activity.of, change);
     }
+  }
+
+  /// Calls `use(node, cores)` with what the activity, and those like it of other groups, would use of each worker's.
+  template <class Use>
+  void for_each_node(const Activity& activity, const Use& use) const {
+    if (activity.demand == 0) return;
+    const auto on = [&](std::size_t w) { use(nodes_.node(w), nodes_.copies_of(w) * activity.demand); };
+    if (activity.kind != Work::Sum) return on(activity.of);
+    for (const WorkerId worker : groups_[activity.of]) on(worker.index());
   }
 
   double slowdown(const Activity& activity) const {
@@ -193,9 +192,7 @@ class CoresRun {
       const auto op = static_cast<OpIndex>(activity.of);
       return in_use_.message(table_.worker(op), consuming_worker(op));
     }
-    if (activity.kind == Work::OwnSum) {
-      return in_use_.sum(std::array{WorkerId(static_cast<std::int64_t>(activity.of))}, own_group(activity.of));
-    }
+    if (activity.kind == Work::OwnSum) return in_use_.own_sum(activity.of, own_group(activity.of));
     if (activity.kind != Work::Sum) return in_use_.op(activity.of);
     const double slowest = in_use_.sum(groups_[activity.of], activity.of);
     const ParameterGroupId group(static_cast<std::int64_t>(activity.of));
@@ -263,7 +260,7 @@ class CoresRun {
     begin({.kind = Work::Sum,
            .of = group.index(),
            .left = costs_.all_reduce(group),
-           .demand = all_reduce_share_ * static_cast<double>(groups_[group.index()].size()),
+           .demand = all_reduce_share_,
            .share = all_reduce_share_,
            .since = now});
   }
@@ -359,6 +356,7 @@ class CoresRun {
   LinkQueues queues_;  // in place of links_ where there is contention
   bool contends_;
   WorkersInUse in_use_;
+  const NodesOfGroup& nodes_;
   std::vector<double> update_times_;  // [worker], at the end of a synchronous step
   UpdateCounter updates_;
   std::vector<Worker> workers_;
@@ -373,14 +371,7 @@ void require_valid(const SharedCores& cores) {
   if (!(cores.cores > 0)) throw ConfigError(fmt::format("cores: {} is not a number above 0", cores.cores));
   if (!(cores.all_reduce_share >= 0 && cores.all_reduce_share <= 1))
     throw ConfigError(fmt::format("share of all-reduces that computes: {} is not in [0, 1]", cores.all_reduce_share));
-  const Contention& contention = cores.contention;
-  for (const double share :
-       {contention.ops_by_sums, contention.sums_by_ops, contention.transfers, contention.node_transfers}) {
-    if (!std::isfinite(share) || share < 0)
-      throw ConfigError(fmt::format("contention: {} is not a finite number of 0 or more", share));
-  }
-  if (!(contention.sums_overlap >= 0 && contention.sums_overlap < 1))
-    throw ConfigError(fmt::format("contention: an overlap of sums of {} is not in [0, 1)", contention.sums_overlap));
+  require_valid(cores.contention);
 }
 
 }  // namespace
@@ -400,7 +391,8 @@ Timeline simulate_steps_on_cores(const Schedule& unrolled, std::int64_t steps, c
   if (unrolled.updates) end_steps_with_ops(unrolled, steps, timeline);
   count_peaks(unrolled, timeline);
   sum_up(timeline);
-  const double bound = std::max(lower_bound(unrolled, table), work_of_ops(unrolled, table) / cores.cores);
+  const double all_cores = cores.cores * static_cast<double>(cores.nodes.count());
+  const double bound = std::max(lower_bound(unrolled, table), work_of_ops(unrolled, table) / all_cores);
   timeline.lower_bound = std::min(bound, timeline.makespan);
   return timeline;
 }

@@ -172,6 +172,20 @@ TEST(PredictTest, WorkersThatShareCoresTakeTurns) {
   EXPECT_NEAR(shared.step_seconds, 4 * 2 * (5 * (3 + 1 + 2) + 20) + 11, 1e-9);  // all work, one op after the other
 }
 
+TEST(PredictTest, CopiesSideBySideTakeTurnsOnTheirNodesCores) {
+  PlanProblem problem = round_problem(4, 4);  // two workers a node
+  problem.machine.point_to_point = {};
+  problem.machine.all_reduce = {};
+  problem.machine.optimizer_seconds = 0;
+  Candidate candidate = two_stages("1f1b", 1, 2);
+  candidate.data_parallel = 2;  // of the stages, whose ops take turns anyway, one is on each node
+  const auto step = [&](std::int64_t cores) {
+    problem.machine.cores = cores;
+    return Predictor(problem).predict(candidate).step_seconds - 11;
+  };
+  EXPECT_NEAR(step(1), 2 * step(2), 1e-9);
+}
+
 TEST(PredictTest, MessagesHoldUpOpsWhereNoCoreIsLeftForThem) {
   PlanProblem problem = round_problem(2, 4);
   problem.machine.busy_delay = 100;

@@ -309,6 +309,29 @@ struct TwoCopies {
   }
 };
 
+TEST(SharedCoresTest, EachNodeHasItsOwnCores) {
+  const Schedule schedule = find_generator("gpipe").generate({.stages = 2, .micro_batches = 1});
+  const CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));
+  const auto makespan = [&](double cores, const NodesOfGroup& nodes) {
+    return simulate_on_cores(schedule, costs, {.cores = cores, .nodes = nodes}).makespan;
+  };
+  // One op runs at a time. Two groups whose copies of a stage are side by side take turns on their node's core.
+  EXPECT_EQ(makespan(1, {.node_of = {0, 1}, .copies = {1, 1}, .sums_leave = {true, true}}), 6);
+  EXPECT_EQ(makespan(1, {.node_of = {0, 1}, .copies = {2, 2}, .sums_leave = {false, false}}), 12);
+  EXPECT_EQ(makespan(2, {.node_of = {0, 1}, .copies = {2, 2}, .sums_leave = {false, false}}), 6);
+}
+
+TEST(SharedCoresTest, AWorkerHasNoCoreOfAnotherNode) {
+  const Schedule schedule = find_generator("gpipe").generate({.stages = 2, .micro_batches = 2});
+  const CostModel costs = CostModel::uniform(schedule, testing::costs(1, 1));
+  const auto makespan = [&](const std::vector<std::size_t>& node_of, double cores) {
+    const NodesOfGroup nodes{.node_of = node_of, .copies = {1, 1}, .sums_leave = {false, false}};
+    return simulate_on_cores(schedule, costs, {.cores = cores, .nodes = nodes}).makespan;
+  };
+  EXPECT_EQ(makespan({0, 0}, 1), 8) << "all work of both";
+  EXPECT_EQ(makespan({0, 1}, 1), makespan({0, 0}, 2));
+}
+
 TEST(SharedCoresTest, SumsComputeOnEachOfTheirWorkers) {
   const TwoCopies example;
   const auto ends = [&](double cores, double share) {
