@@ -43,8 +43,8 @@ void take_early_signals() {
   }
 }
 
-/// OpenMP's threads that wait for each other sleep, unless the user says otherwise. Else they spin for milliseconds, and
-/// where other programs run take the core from the one that they wait for. OpenMP reads it when it is loaded.
+/// OpenMP's threads that wait for each other sleep, unless the user says otherwise. Else they spin for milliseconds,
+/// and where other programs run take the core from the one that they wait for. OpenMP reads it when it is loaded.
 void let_waiting_threads_sleep() { ::setenv("OMP_WAIT_POLICY", "passive", /*overwrite=*/0); }
 
 }  // namespace

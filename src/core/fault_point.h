@@ -23,10 +23,11 @@ void set_fault_rank(int rank);
 /// (forward, backward, all-reduce) and `flip` (step, updated, moments, message) return true: the caller then makes a
 /// number of its result a NaN, or flips a bit of a weight, of what the optimizer remembers or of a message. Points:
 /// start, rendezvous, connected, step, forward, backward, message (one has arrived), all-reduce, handed-in and
-/// sum (in shared memory: this rank has handed in its gradients; all of its host have), vote (a rank has all gradients of a step and is about to say so), optimizer (before an update), updated and
-/// moments (after it), leave (a rank that lost another leaves the step), restore (each tensor that a rank gives or
-/// takes in a recovery), resume (it is about to go on), tokenized (it is noted how far), save, saved (around a rank's
-/// part of a checkpoint), before-manifest, before-rename, after-rename (its commit). Throws as check_fault_plan().
+/// sum (in shared memory: this rank has handed in its gradients; all of its host have), vote (a rank has all gradients
+/// of a step and is about to say so), optimizer (before an update), updated and moments (after it), leave (a rank that
+/// lost another leaves the step), restore (each tensor that a rank gives or takes in a recovery), resume (it is about
+/// to go on), tokenized (it is noted how far), save, saved (around a rank's part of a checkpoint), before-manifest,
+/// before-rename, after-rename (its commit). Throws as check_fault_plan().
 bool fault_point(std::string_view point);
 
 }  // namespace chimera
