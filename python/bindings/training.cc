@@ -141,12 +141,14 @@ class Run {
                    const std::map<int, std::pair<Group, Group>>& both) {
     std::map<int, Communicators::Pair> pairs;
     for (const auto& [peer, pair] : both) pairs[peer] = {.out = pair.first, .in = pair.second};
-    transports_.push_back(make_pair_transport({.rank = static_cast<int>(first_rank_),
-                                               .device = device_,
-                                               .pairs = pairs,
-                                               .groups = plans_.front()->rank_groups(),
-                                               .process_groups = groups,
-                                               .everyone = everyone}));
+    Communicators to{.rank = static_cast<int>(first_rank_),
+                     .device = device_,
+                     .pairs = pairs,
+                     .groups = plans_.front()->rank_groups(),
+                     .process_groups = groups,
+                     .everyone = everyone,
+                     .sums_in_order = plans_.front()->canonical.has_value()};
+    guarded([&] { transports_.push_back(make_pair_transport(std::move(to))); });
   }
 
   /// Makes the stages. Collective, as all below. The batch's first samples find the shapes of messages.

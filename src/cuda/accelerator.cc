@@ -88,6 +88,7 @@ Communicators join(const NcclOptions& options, const GpuTraits& gpu) {
         {options.rank, options.world_size, options.groups, options.pairs},
         [&](const std::string& name, int member, int size) { return groups->make(name, member, size); });
     to.device = groups->device();
+    to.sums_in_order = options.sums_in_order;
     to.end = [groups](bool has_failed) { has_failed ? groups->abort() : groups->shut_down(); };
     return to;
   } catch (...) {
@@ -144,7 +145,7 @@ class CudaAccelerator final : public Accelerator {
 }  // namespace
 }  // namespace chimera
 
-extern "C" __attribute__((visibility("default"))) const chimera::Accelerator* chimera_accelerator_3() {
+extern "C" __attribute__((visibility("default"))) const chimera::Accelerator* chimera_accelerator_4() {
   static const chimera::CudaAccelerator accelerator;
   return &accelerator;
 }

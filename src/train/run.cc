@@ -278,6 +278,7 @@ std::unique_ptr<Transport> connect(const Job& job, const RankEnvironment& rank) 
                                 .meeting = rank.meeting,
                                 .groups = job.rank_groups(),
                                 .pairs = talking_pairs(job),
+                                .sums_in_order = job.canonical.has_value(),
                                 .fingerprint = std::move(own),
                                 .start_up_timeout = start_up_timeout,
                                 .timeout = timeout});

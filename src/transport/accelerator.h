@@ -24,6 +24,7 @@ struct NcclOptions {
   MeetingPoint meeting;  ///< as in GlooOptions
   RankGroups groups;
   std::vector<RankPair> pairs;   ///< ranks that exchange messages, ascending; the same on every rank
+  bool sums_in_order = false;    ///< as in Communicators
   Fingerprint fingerprint = {};  ///< compared before ranks are connected; empty: is not
   std::chrono::milliseconds start_up_timeout = std::chrono::minutes(2);  ///< for each step of finding the others
   /// What takes longer ends the process: NCCL does not say who holds the others up.
@@ -52,15 +53,15 @@ class Accelerator {
   /// Why there are none, one line, as CUDA says it; empty where there are.
   [[nodiscard]] virtual std::string problem() const = 0;
   /// Joins the other ranks over NCCL; returns once all have joined, with every communicator made
-  /// (make_communicators()). NCCL listens on the interface of the meeting (nccl_variables()). When the transport goes
-  /// because of an exception, all that is under way is aborted. Throws TransportError, and what compare_attendees()
-  /// throws.
+  /// (make_communicators()) and connected (make_pair_transport()). NCCL listens on the interface of the meeting
+  /// (nccl_variables()). When the transport goes because of an exception, all that is under way is aborted. Throws
+  /// TransportError, and what compare_attendees() throws.
   [[nodiscard]] virtual std::unique_ptr<Transport> connect(const NcclOptions& options) const = 0;
 };
 
 /// The C function of libchimera_cuda.so that returns its Accelerator, which lives as long as the library. Its number
 /// changes with this interface, and with Transport.
-inline constexpr const char* kAcceleratorEntry = "chimera_accelerator_3";
+inline constexpr const char* kAcceleratorEntry = "chimera_accelerator_4";
 using AcceleratorEntry = const Accelerator* (*)();
 
 }  // namespace chimera

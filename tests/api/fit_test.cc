@@ -170,7 +170,8 @@ Outcome run_over_pairs(const FitOptions& options) {
   std::mutex mutex;
   const auto train = [&](RankId rank) {
     at::set_num_threads(1);
-    const auto transport = make_pair_transport(network.communicators(static_cast<int>(rank.value())));
+    const auto transport =
+        make_pair_transport(network.communicators(static_cast<int>(rank.value()), plan.canonical.has_value()));
     RankFit trainer(plan, rank, *transport);
     std::vector<FitStep> steps;
     for (std::int64_t step = 0; step < options.steps; ++step) steps.push_back(trainer.train_step(step));

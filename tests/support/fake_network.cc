@@ -61,6 +61,11 @@ class FakeBackend final : public c10d::Backend {
   FakeNetwork::Group& group_;
 };
 
+FakeNetwork::Way way_of(Kind kind) {
+  const bool transfers = kind == Kind::Send || kind == Kind::Receive || kind == Kind::AllToAll;
+  return transfers ? FakeNetwork::Way::Transfers : FakeNetwork::Way::Collectives;
+}
+
 FakeNetwork::Group group_of(std::size_t members) {
   return {.waiting = std::vector<std::deque<std::shared_ptr<Call>>>(members)};
 }
@@ -84,8 +89,9 @@ FakeNetwork::FakeNetwork(int ranks, RankGroups groups, std::vector<RankPair> pai
   for (const RankPair& pair : pairs) pairs_.emplace(pair, std::array{group_of(2), group_of(2)});
 }
 
-Communicators FakeNetwork::communicators(int rank) {
+Communicators FakeNetwork::communicators(int rank, bool sums_in_order) {
   Communicators to;
+  to.sums_in_order = sums_in_order;
   to.rank = rank;
   to.groups = groups_;
   if (ranks_ > 1) to.everyone = c10::make_intrusive<FakeBackend>(*this, everyone_, static_cast<std::size_t>(rank));
@@ -119,16 +125,20 @@ std::string FakeNetwork::why_closed() {
 }
 
 void FakeNetwork::issue(Group& group, std::size_t member, const std::shared_ptr<Call>& call) {
-  const std::scoped_lock lock(mutex_);
+  std::unique_lock lock(mutex_);
   group.waiting[member].push_back(call);
-  if (std::ranges::any_of(group.waiting, [](const auto& calls) { return calls.empty(); })) return;
-  std::vector<std::shared_ptr<Call>> met;
-  for (auto& calls : group.waiting) {
-    met.push_back(calls.front());
-    calls.pop_front();
+  std::set<std::size_t>& connecting = group.connecting[way_of(call->kind)];
+  connecting.insert(member);
+  if (std::ranges::none_of(group.waiting, [](const auto& calls) { return calls.empty(); })) {
+    std::vector<std::shared_ptr<Call>> met;
+    for (auto& calls : group.waiting) {
+      met.push_back(calls.front());
+      calls.pop_front();
+    }
+    carry_out(met);
   }
-  carry_out(met);
   changed_.notify_all();
+  wait_until(lock, [&] { return connecting.size() == group.waiting.size(); });
 }
 
 void FakeNetwork::carry_out(const std::vector<std::shared_ptr<Call>>& calls) {
@@ -162,8 +172,19 @@ void FakeNetwork::carry_out(const std::vector<std::shared_ptr<Call>>& calls) {
 
 void FakeNetwork::wait_for(const Call& call) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return call.done || !why_.empty(); });
-  if (!call.done) throw c10::DistBackendError({}, why_);
+  wait_until(lock, [&] { return call.done; });
+}
+
+void FakeNetwork::wait_until(std::unique_lock<std::mutex>& lock, const std::function<bool()>& is_done) {
+  const auto own = waits_.insert(waits_.end(), is_done);
+  const auto goes_on = [](const auto& wait) { return wait(); };
+  if (std::ssize(waits_) == ranks_ && std::ranges::none_of(waits_, goes_on) && why_.empty()) {
+    why_ = "all ranks wait for each other";
+    changed_.notify_all();
+  }
+  changed_.wait(lock, [&] { return is_done() || !why_.empty(); });
+  waits_.erase(own);
+  if (!is_done()) throw c10::DistBackendError({}, why_);
 }
 
 }  // namespace chimera::testing

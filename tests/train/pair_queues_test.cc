@@ -31,7 +31,8 @@ Outcome train_over_pairs(const Job& job) {
   Outcome outcome;
   const auto train = [&](RankId rank) {
     at::set_num_threads(1);
-    const auto transport = make_pair_transport(network.communicators(static_cast<int>(rank.value())));
+    const auto transport =
+        make_pair_transport(network.communicators(static_cast<int>(rank.value()), job.canonical.has_value()));
     Trainer trainer(job, rank, *transport);
     for (std::int64_t step = 0; step < kSteps; ++step) {
       const StepMetrics metrics = trainer.train_step(step);

@@ -89,6 +89,32 @@ TEST(CommunicatorsTest, BothDirectionsAreUnderWayAtOnce) {
   }
 }
 
+/// NCCL connects two members where both make their first call: no rank's thread may stand there for one that comes
+/// later in its program. Here nobody comes to a sum before rank 0 has what rank 2 sends last.
+TEST(CommunicatorsTest, NoFirstCallOfAProgramWaitsForTheOtherMembers) {
+  const RankGroups groups = {{RankId(0), RankId(1), RankId(2)}};
+  const ParameterGroupId all(0);
+  testing::FakeNetwork network(3, groups, {{0, 1}, {0, 2}, {1, 2}});
+  const auto play = [&](int rank) {
+    const auto transport = make_pair_transport(network.communicators(rank, /*sums_in_order=*/true));
+    const at::Tensor ones = at::ones({3}, at::kFloat);
+    std::vector<std::unique_ptr<Pending>> pending;
+    for (int peer = 0; peer < 3; ++peer) {
+      if (peer != rank) pending.push_back(transport->post_receive(RankId(peer), {{3}, at::kFloat}, {}));
+    }
+    if (rank != 2) pending.push_back(transport->start_all_reduce(all, ones.clone()));
+    for (int peer = 2; peer >= 0; --peer) {
+      if (peer != rank) pending.push_back(transport->start_send(RankId(peer), ones, {}));
+    }
+    if (rank == 2) pending.push_back(transport->start_all_reduce(all, ones.clone()));
+    for (const auto& each : pending) each->wait();
+  };
+  std::vector<std::future<void>> ranks;
+  for (int rank = 0; rank < 3; ++rank) ranks.push_back(std::async(std::launch::async, play, rank));
+  for (auto& rank : ranks) EXPECT_NO_THROW(rank.get());
+  EXPECT_EQ(network.why_closed(), "");
+}
+
 TEST(CommunicatorsTest, ATransportThatAnExceptionEndsAbortsWhatIsUnderWay) {
   std::vector<bool> ends;
   const auto end = [&](bool has_failed) { ends.push_back(has_failed); };
@@ -136,6 +162,11 @@ TEST(CommunicatorsTest, RanksThatHaveOneGpuTogetherAreRefused) {
               ElementsAre(AllOf(HasSubstr("ranks 0, 2 do not have a GPU each"), HasSubstr("as many processes")),
                           HasSubstr("peer lost"), HasSubstr("ranks 0, 2")));
   EXPECT_THAT(compare({{0, {}, ""}, {1, {}, ""}}), ElementsAre("", "")) << "nobody knows";
+}
+
+TEST(CommunicatorsTest, NcclConnectsRingsAndTreesWithTheCommunicator) {
+  using Variable = std::pair<std::string, std::string>;
+  EXPECT_THAT(nccl_variables(meeting_in_file("/nowhere")), ::testing::Contains(Variable("NCCL_RUNTIME_CONNECT", "0")));
 }
 
 TEST(CommunicatorsTest, NcclListensOnTheInterfaceOfTheMeetingAlone) {

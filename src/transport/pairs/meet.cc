@@ -66,6 +66,9 @@ std::vector<std::pair<std::string, std::string>> nccl_variables(const MeetingPoi
   const std::string interface = meeting.host.empty() ? "lo" : own_interface(meeting);
   return {{"NCCL_SOCKET_IFNAME", "=" + interface},  // this one, not those whose names begin so
           {"NCCL_RAS_ENABLE", "0"},                 // one more port, which answers anyone
+          // Else rings and trees are connected at the first collective that takes them, which size decides, and the
+          // thread that calls it waits for the other members.
+          {"NCCL_RUNTIME_CONNECT", "0"},
           // Streams beyond this number share hardware queues, where a receive that waits would hold others back.
           {"CUDA_DEVICE_MAX_CONNECTIONS", "32"}};
 }

@@ -23,8 +23,9 @@ struct Attendee {
 /// the others.
 void compare_attendees(c10d::Store& store, const Attendee& own, int world_size);
 
-/// The variables that NCCL reads, by name, so that it listens where the ranks meet and nowhere else: on one host on the
-/// loopback interface, on several on that of own_interface(). Variables that the user has set come before them.
+/// The variables that NCCL reads, by name, so that it listens where the ranks meet and nowhere else (on one host on the
+/// loopback interface, on several on that of own_interface()), and connects what collectives need with a communicator
+/// instead of at their first call. Variables that the user has set come before them.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> nccl_variables(const MeetingPoint& meeting);
 
 }  // namespace chimera

@@ -130,6 +130,21 @@ class PairTransport final : public Transport {
   explicit PairTransport(Communicators communicators) : to_(std::move(communicators)) {}
   PairTransport(const PairTransport&) = delete;
   PairTransport& operator=(const PairTransport&) = delete;
+
+  /// Makes the first call of each kind on every group. In NCCL's first transfer between two members of a communicator
+  /// each connects to the other, and its thread waits there for the other's first call: a program in which ranks begin
+  /// with receives from each other would stay there for ever. Here all make these calls in one order, that of
+  /// make_communicators(), one after the other. (A rank's pairs in ascending order of peers are in ascending order.)
+  void connect() {
+    if (!to_.everyone) return;
+    guarded(fmt::format("rank {}: connecting with its peers", to_.rank), [&] {
+      static_cast<void>(sum_over_everyone(nothing(at::kDouble)));
+      for (const Group& group : to_.process_groups) connect_group(group);
+      for (const auto& [peer, pair] : to_.pairs) connect_pair(peer, pair);
+      static_cast<void>(on_host(sum_over_everyone(nothing(at::kDouble))));  // all ranks are through, and their devices
+    });
+  }
+
   ~PairTransport() override {
     if (!to_.end) return;
     try {
@@ -219,6 +234,29 @@ class PairTransport final : public Transport {
   /// The peer's number within the pair.
   [[nodiscard]] int member(int peer) const { return peer > to_.rank ? 1 : 0; }
 
+  [[nodiscard]] at::Tensor nothing(at::ScalarType type, std::int64_t elements = 1) const {
+    return at::zeros({elements}, at::TensorOptions(to_.device).dtype(type));
+  }
+  void connect_group(const Group& group) const {
+    if (!group) return;
+    std::vector<at::Tensor> sum{nothing(at::kFloat)};
+    group->allreduce(sum)->wait();
+    if (!to_.sums_in_order) return;
+    at::Tensor outgoing = nothing(at::kFloat, group->getSize());
+    at::Tensor arrived = nothing(at::kFloat, group->getSize());
+    std::vector<std::int64_t> sent(static_cast<std::size_t>(group->getSize()), 1);
+    std::vector<std::int64_t> received = sent;
+    group->alltoall_base(arrived, outgoing, received, sent)->wait();
+  }
+  void connect_pair(int peer, const Communicators::Pair& pair) const {
+    std::vector<at::Tensor> element{nothing(at::kFloat)};
+    const auto send = [&] { pair.out->send(element, member(peer), kTag)->wait(); };
+    const auto receive = [&] { pair.in->recv(element, member(peer), kTag)->wait(); };
+    const bool is_lower = to_.rank < peer;
+    is_lower ? send() : receive();
+    is_lower ? receive() : send();
+  }
+
   [[nodiscard]] const Group& group_of(ParameterGroupId id) const {
     static_cast<void>(place_in_group(to_.groups, id, RankId(to_.rank)));  // throws unless a member
     return to_.process_groups[id.index()];
@@ -293,7 +331,9 @@ Communicators make_communicators(const CommunicatorPlan& plan,
 }
 
 std::unique_ptr<Transport> make_pair_transport(Communicators communicators) {
-  return std::make_unique<PairTransport>(std::move(communicators));
+  auto transport = std::make_unique<PairTransport>(std::move(communicators));
+  transport->connect();
+  return transport;
 }
 
 }  // namespace chimera

@@ -31,6 +31,7 @@ struct Communicators {
   RankGroups groups = {};
   std::vector<Group> process_groups = {};  // by parameter group; null where this rank is no member, or the only one
   Group everyone = {};                     // null where there is one rank
+  bool sums_in_order = false;              // whether start_ordered_all_reduce() will be called
   /// Called once, when the transport goes: `has_failed` where an exception ends it, so that peers may never come and
   /// what is under way has to be aborted. May be empty.
   std::function<void(bool has_failed)> end = {};
@@ -57,6 +58,11 @@ struct CommunicatorPlan {
 /// progress together, the exchanges of an ordered sum, c10d groups itself. On a device that works in streams a wait
 /// makes the current stream wait, not the thread; only the sums of numbers, which go to the CPU, block it. Tags do not
 /// travel: looking at one would wait for the device.
+///
+/// Collective: returns once all ranks have called it. Every group carries an element first, in one order on all ranks,
+/// as NCCL connects two members at the first transfer between them, where each one's thread waits for the other's: the
+/// steps' programs have orders of their own. With NCCL_RUNTIME_CONNECT=0 (nccl_variables()) what collectives need is
+/// connected with the communicator, whatever their sizes. Source: ncclTransportP2pSetup, NVIDIA/nccl#783.
 ///
 /// Sums of gradients are in the order of the groups' own all-reduce; ordered and all_sum as for every transport. Throws
 /// TransportError, PeerLostError where a group says that its network or a peer failed.
