@@ -26,6 +26,7 @@
 #include "train/epochs.h"
 #include "train/fingerprint.h"
 #include "train/next_start.h"
+#include "train/own_flight.h"
 #include "train/report.h"
 #include "train_command_line.h"
 #include "train_options.h"

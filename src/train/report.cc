@@ -94,7 +94,7 @@ Progress::Progress(std::int64_t steps) : steps_(steps), on_terminal_(::isatty(ST
 void Progress::show(const StepMetrics& metrics) {
   const bool last = metrics.step == steps_;
   std::string line = progress_line(metrics, steps_);
-  if (metrics.sample) line += "\n" + sample_line(*metrics.sample);
+  if (metrics.sample) line.append("\n").append(sample_line(*metrics.sample));
   const bool stays = last || metrics.validation_loss || metrics.sample;
   if (on_terminal_) {
     if (stays) messages().write("\r\033[K" + line + "\n");

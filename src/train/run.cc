@@ -35,6 +35,7 @@
 #include "train/fingerprint.h"
 #include "train/host_watch.h"
 #include "train/observation.h"
+#include "train/own_flight.h"
 #include "train/report.h"
 #include "train/stop_signals.h"
 #include "train/train_through_losses.h"
@@ -114,50 +115,6 @@ void say_saved(const Job& job) {
 std::optional<StopSignals> stop_signals(const Job& job, StopSignals::Second second) {
   if (job.options.checkpoint.folder.empty()) return std::nullopt;
   return std::optional<StopSignals>(std::in_place, second);
-}
-
-/// While it lives, what the calling thread does as this rank is recorded, where the job wants that.
-class RecordedRank {
- public:
-  RecordedRank(const Job& job, int rank) {
-    const std::string folder = job.options.flight_folder();
-    if (folder.empty()) return;
-    try {
-      recorder_.emplace(flight_path(folder, rank), rank);
-      record_flight_on(&*recorder_);
-    } catch (const Error& error) {
-      messages().write(fmt::format("chimera: rank {}: --flight-record {}\n", rank, error.what()));
-    }
-  }
-  RecordedRank(const RecordedRank&) = delete;
-  RecordedRank& operator=(const RecordedRank&) = delete;
-  ~RecordedRank() { record_flight_on(nullptr); }
-
- private:
-  std::optional<FlightRecorder> recorder_;
-};
-
-/// The folder of the records of a job that has no launcher of ours.
-void begin_own_flight(const Job& job) {
-  const std::string folder = job.options.flight_folder();
-  if (folder.empty()) return;
-  try {
-    begin_flight(folder, flight_job(job));
-  } catch (const Error& error) {
-    messages().write(fmt::format("chimera: --flight-record: {}\n", error.what()));
-  }
-}
-
-/// What becomes of it when the job has ended.
-void end_own_flight(const Job& job, const std::optional<FlightVerdict>& verdict) {
-  const std::string folder = job.options.flight_folder();
-  if (folder.empty()) return;
-  try {
-    if (!verdict) return remove_flight(folder);
-    write_verdict(folder, *verdict);
-  } catch (const Error& error) {
-    messages().write(fmt::format("chimera: --flight-record: {}\n", error.what()));
-  }
 }
 
 int exit_code(bool is_whole) { return static_cast<int>(is_whole ? ExitCode::Success : kSavedExit); }
@@ -303,12 +260,6 @@ Epochs::Connect connect_epochs(const Job& job, const RankEnvironment& rank) {
 }
 
 }  // namespace
-
-FlightJob flight_job(const Job& job) {
-  FlightJob flight{.schedule = job.schedule.name, .ranks = {}, .sums = job.rank_groups()};
-  for (std::int64_t rank = 0; rank < job.num_ranks(); ++rank) flight.ranks.push_back(job.ranks.place(RankId(rank)));
-  return flight;
-}
 
 int run_threads(const Job& job) {
   fix_products(job);

@@ -1,7 +1,6 @@
 #pragma once
 // Runs a job in this process: all ranks as threads, or one of them as a process. Both turn failures into an exit code.
 
-#include "launch/flight_folder.h"
 #include "launch/rank.h"
 #include "train/job.h"
 
@@ -11,9 +10,6 @@ namespace chimera {
 /// channels; the first to fail for a reason of its own is printed. Returns the exit code, kSavedExit where a
 /// signal has asked the run to save and end.
 [[nodiscard]] int run_threads(const Job& job);
-
-/// Who the ranks of the job are, for what they record.
-[[nodiscard]] FlightJob flight_job(const Job& job);
 
 /// Runs this process as one rank over Gloo. A failure is told to the launcher, which prints it. Returns the exit code,
 /// as run_threads().
