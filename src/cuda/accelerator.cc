@@ -60,13 +60,7 @@ class Groups {
     return made_.back();
   }
 
-  /// One group of NCCL calls: a communicator that is aborted waits for its kernels, which may wait for another's.
-  void abort() {
-    if (made_.empty()) return;
-    made_.front()->groupStart();
-    for (const Group& group : made_) group->abort();
-    made_.front()->groupEnd();
-  }
+  void abort() { abort_together({made_.begin(), made_.end()}); }
 
   void shut_down() {
     for (const Group& group : made_) group->shutdown();

@@ -299,6 +299,13 @@ int run_rank(const Job& job, RankEnvironment rank) {
   std::string op = "start-up";
   if (rank.placed && rank.rank == 0) begin_own_flight(job);
   std::unique_ptr<Heartbeats> heartbeats;
+  std::optional<int> told;  // the exit code of a failure that has been reported
+  const auto tell = [&] {
+    const Failure failure = failure_of(std::current_exception(), op);
+    if (heartbeats) heartbeats->leave();
+    report_failure(failure.op, failure.message, failure.own_cause, failure.code == ExitCode::Usage, failure.is_final);
+    return static_cast<int>(failure.code);
+  };
   try {
     if (rank.world_size != job.num_ranks()) {
       throw ConfigError(fmt::format("this rank's options make a job of {} ranks, but {} were started", job.num_ranks(),
@@ -324,7 +331,13 @@ int run_rank(const Job& job, RankEnvironment rank) {
       // Until the process is gone: a signal that comes late must not make it a failure.
       static auto signals =
           stop_signals(job, rank.placed ? StopSignals::Second::EndsProcess : StopSignals::Second::Nothing);
-      is_whole = train_as(job, RankId(rank.rank), transport, meter, op, epochs ? &*epochs : nullptr);
+      try {
+        is_whole = train_as(job, RankId(rank.rank), transport, meter, op, epochs ? &*epochs : nullptr);
+      } catch (...) {
+        // NCCL's end may take long where peers are gone. (Gloo's is the sooner known to them, the sooner it comes.)
+        if (uses_gpu(job.options)) told = tell();
+        throw;
+      }
       if (rank.placed) {  // a launcher may end the others as soon as one has ended with kSavedExit
         if (signals) signals->ignore_all();
         std::array<double, 1> nothing{};
@@ -337,10 +350,7 @@ int run_rank(const Job& job, RankEnvironment rank) {
     finish_output(kPatientEnd);
     return exit_code(is_whole);
   } catch (...) {
-    const Failure failure = failure_of(std::current_exception(), op);
-    if (heartbeats) heartbeats->leave();
-    report_failure(failure.op, failure.message, failure.own_cause, failure.code == ExitCode::Usage, failure.is_final);
-    return static_cast<int>(failure.code);
+    return told ? *told : tell();
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // GPUs that are not there, for whatever decides by what they say.
 
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -15,6 +16,9 @@ struct FakeAccelerator final : Accelerator {
   GpuTraits each = {.name = "Fake GPU", .uuid = "", .has_bfloat16 = true, .has_tf32 = true, .memory_bytes = 1 << 30};
   std::string fault = {};
   std::int64_t peak = 0;
+  std::function<std::unique_ptr<Transport>()> connects = []() -> std::unique_ptr<Transport> {
+    throw std::logic_error("nobody connects these");
+  };
 
   [[nodiscard]] at::DeviceType type() const override { return device_type; }
   [[nodiscard]] int num_devices() const override { return devices; }
@@ -25,9 +29,7 @@ struct FakeAccelerator final : Accelerator {
   }
   [[nodiscard]] std::int64_t peak_bytes(int gpu) const override { return peak + gpu; }
   [[nodiscard]] std::string problem() const override { return fault; }
-  [[nodiscard]] std::unique_ptr<Transport> connect(const NcclOptions& /*options*/) const override {
-    throw std::logic_error("nobody connects these");
-  }
+  [[nodiscard]] std::unique_ptr<Transport> connect(const NcclOptions& /*options*/) const override { return connects(); }
 };
 
 }  // namespace chimera::testing

@@ -2,15 +2,22 @@
 // waits for the device once a step.
 
 #include <ATen/ATen.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <map>
 
+#include "core/error.h"
 #include "core/random_words.h"
 #include "engine/optimizer.h"
+#include "launch/environment.h"
 #include "model/device_words.h"
 #include "runtime/sum_of_squares.h"
 #include "support/fake_accelerator.h"
@@ -20,6 +27,7 @@
 #include "train/batches.h"
 #include "train/device.h"
 #include "train/loader.h"
+#include "train/run.h"
 
 namespace chimera {
 namespace {
@@ -194,6 +202,72 @@ TEST_F(FakeDeviceTest, NormsAreThoseOfTheCpu) {
   for (std::int64_t i = 0; i < 3; ++i) {
     EXPECT_NEAR(sums[i].item<double>(), sum_of_squares(tensors[static_cast<std::size_t>(i)]), 1e-9);
   }
+}
+
+/// Fails with the first thing that it is asked for, and at its end looks for what has been reported by then.
+class FailingTransport final : public Transport {
+ public:
+  FailingTransport(int reports, std::string& reported) : reports_(reports), reported_(reported) {}
+  FailingTransport(const FailingTransport&) = delete;
+  FailingTransport& operator=(const FailingTransport&) = delete;
+  ~FailingTransport() override {
+    std::array<char, 4096> text{};
+    reported_.assign(text.data(), static_cast<std::size_t>(std::max<ssize_t>(::read(reports_, text.data(), 4096), 0)));
+  }
+  std::unique_ptr<Pending> start_send(RankId, at::Tensor, const MessageTag&) override { fail(); }
+  std::unique_ptr<Pending> post_receive(RankId, const TensorSpec&, const MessageTag&) override { fail(); }
+  std::unique_ptr<Pending> start_all_reduce(ParameterGroupId, at::Tensor) override { fail(); }
+  std::unique_ptr<Pending> start_ordered_all_reduce(ParameterGroupId, at::Tensor, std::vector<at::Tensor>,
+                                                    const SumOrder&) override {
+    fail();
+  }
+  std::unique_ptr<Pending> start_all_gather(ParameterGroupId, at::Tensor, const std::vector<std::int64_t>&) override {
+    fail();
+  }
+  void all_sum(std::span<double>) override { fail(); }
+
+ private:
+  [[noreturn]] static void fail() { throw TransportError("the cable is cut"); }
+  int reports_;
+  std::string& reported_;
+};
+
+/// The environment of a rank that launch() started.
+class LaunchedHere {
+ public:
+  LaunchedHere() {
+    EXPECT_EQ(::pipe2(pipe_.data(), O_NONBLOCK), 0);
+    for (const auto& [name, value] : variables()) ::setenv(name, std::to_string(value).c_str(), 1);
+  }
+  LaunchedHere(const LaunchedHere&) = delete;
+  LaunchedHere& operator=(const LaunchedHere&) = delete;
+  ~LaunchedHere() {
+    for (const auto& [name, value] : variables()) ::unsetenv(name);
+    for (const int end : pipe_) ::close(end);
+  }
+  [[nodiscard]] int reports() const { return pipe_[0]; }
+
+ private:
+  [[nodiscard]] std::map<const char*, int> variables() const {
+    return {{kLauncherVariable, ::getppid()}, {kReportVariable, pipe_[1]}, {kRankVariable, 0}};
+  }
+  std::array<int, 2> pipe_{};
+};
+
+/// Aborting NCCL's communicators may take long.
+TEST_F(FakeDeviceTest, ARankOverNcclSaysWhyItFailsBeforeItAborts) {
+  const LaunchedHere launched;
+  std::string reported;
+  gpus_.connects = [&] { return std::make_unique<FailingTransport>(launched.reports(), reported); };
+  TrainOptions options = on_device(options_of("gpt2-tiny", "1f1b"));
+  options.transport = TransportKind::Processes;
+  RankEnvironment rank;
+  rank.world_size = 4;
+  EXPECT_NE(run_rank(prepare_job(options), rank), 0);
+  const auto report = parse_report(reported.substr(0, reported.find('\n')));
+  ASSERT_TRUE(report) << "nothing was reported by then";
+  EXPECT_THAT(report->message, ::testing::HasSubstr("the cable is cut"));
+  EXPECT_EQ(std::ranges::count(reported, '\n'), 1);
 }
 
 /// Over communicators of pairs the numbers of all ranks are added where they lie.

@@ -6,8 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <future>
+#include <latch>
 #include <map>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
@@ -127,6 +129,26 @@ TEST(CommunicatorsTest, ATransportThatAnExceptionEndsAbortsWhatIsUnderWay) {
   ends.clear();
   make_pair_transport({.end = end}).reset();
   EXPECT_THAT(ends, ElementsAre(false));
+}
+
+/// A group whose abort ends only when all others' have begun, and that then throws.
+struct StubbornGroup final : c10d::Backend {
+  explicit StubbornGroup(std::latch& begun) : Backend(0, 2), begun_(begun) {}
+  void abort() override {
+    begun_.arrive_and_wait();
+    throw std::runtime_error("it does not answer");
+  }
+
+ private:
+  std::latch& begun_;
+};
+
+TEST(CommunicatorsTest, AllAreAbortedAtOnceWhateverOneDoes) {
+  std::latch begun(3);
+  std::vector<Communicators::Group> groups;
+  for (int group = 0; group < 3; ++group) groups.push_back(c10::make_intrusive<StubbornGroup>(begun));
+  EXPECT_NO_THROW(abort_together(groups));
+  EXPECT_TRUE(begun.try_wait());
 }
 
 /// What each rank's comparison throws, or "".

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <future>
 #include <string>
 #include <type_traits>
 
@@ -328,6 +329,17 @@ Communicators make_communicators(const CommunicatorPlan& plan,
     if (plan.rank == pair.second) to.pairs[pair.first] = joining.pair(pair);
   }
   return to;
+}
+
+void abort_together(const std::vector<Group>& groups) {
+  std::vector<std::future<void>> aborts;
+  for (const Group& group : groups) aborts.push_back(std::async(std::launch::async, [&group] { group->abort(); }));
+  for (auto& abort : aborts) {
+    try {
+      abort.get();
+    } catch (const std::exception&) {  // the others end all the same
+    }
+  }
 }
 
 std::unique_ptr<Transport> make_pair_transport(Communicators communicators) {

@@ -52,6 +52,12 @@ struct CommunicatorPlan {
     const CommunicatorPlan& plan,
     const std::function<Communicators::Group(const std::string& name, int member, int size)>& make);
 
+/// Aborts what is under way in all of them at once, a thread each, and returns when all have ended: a communicator ends
+/// only when its kernels have, which may wait for those of another (NCCL frees memory, for which the device must be
+/// done), and c10d aborts each on a thread of its own, so that a group of NCCL calls around several holds none of them
+/// together. What one throws is dropped.
+void abort_together(const std::vector<Communicators::Group>& groups);
+
 /// Issues every transfer when it is called, in program order, on the communicator of its direction: a queue each, so
 /// that both directions of a pair are on their way at once. So the program must be one that `check` accepts with
 /// ChannelDiscipline::PerDirection: the two ends of each queue then issue its transfers in one order. What must
