@@ -12,7 +12,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cstdlib>
 #include <memory>
 #include <span>
 #include <string>
@@ -123,9 +122,7 @@ class CudaAccelerator final : public Accelerator {
   }
 
   [[nodiscard]] std::unique_ptr<Transport> connect(const NcclOptions& options) const override {
-    for (const auto& [name, value] : nccl_variables(options.meeting)) {
-      ::setenv(name.c_str(), value.c_str(), /*overwrite=*/0);
-    }
+    set_unless_set(nccl_variables(options.meeting));
     try {
       c10::cuda::set_device(static_cast<c10::DeviceIndex>(options.gpu));
       return make_pair_transport(join(options, traits(options.gpu)));

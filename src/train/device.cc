@@ -14,6 +14,7 @@
 #include "engine/talking_pairs.h"
 #include "launch/launcher.h"
 #include "train/precision.h"
+#include "transport/pairs/meet.h"
 
 namespace chimera {
 namespace {
@@ -94,6 +95,7 @@ void require_device(const TrainOptions& options, std::int64_t ranks) {
   if (options.observes()) {
     throw ConfigError("--device cuda: --trace, --op-times and --timeline read the clocks of CPUs; leave them out");
   }
+  if (has_processes(options)) set_unless_set(cuda_variables());
   const Accelerator& gpus = accelerator();
   if (const std::string problem = gpus.problem(); !problem.empty()) {
     throw ConfigError(fmt::format("--device cuda: no usable GPU here ({}); use --device cpu", problem));

@@ -45,6 +45,8 @@ class AcceleratorInstead {
 
 /// Throws ConfigError where the options ask for GPUs and this machine cannot give as many as `ranks` need: no library,
 /// no GPU, or too few for one a process; or where its GPUs cannot compute with the options' numbers (require_numbers).
+/// To be called before anything else here: where ranks are processes it first sets what CUDA reads when it starts
+/// (cuda_variables()).
 void require_device(const TrainOptions& options, std::int64_t ranks);
 
 /// Throws ConfigError where the device that computes would have to emulate the options' numbers: of the CPU and of the

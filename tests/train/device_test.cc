@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <fstream>
 
 #include "core/error.h"
@@ -88,6 +89,37 @@ TEST(DeviceTest, MoreProcessesThanGpusOnAHostAreRefusedInOneLine) {
   EXPECT_THAT(refusal_of([&] { require_device(launched, 5); }), HasSubstr("5 processes need a GPU each"));
   gpus.fault = "no driver";
   EXPECT_THAT(refusal_of([&] { take_gpu(options, 0, 1); }), HasSubstr("no usable GPU here (no driver)"));
+}
+
+/// What the environment says of `name` when someone asks for the GPUs.
+struct ObservingAccelerator final : Accelerator {
+  testing::FakeAccelerator gpus = {};
+  mutable std::string seen = {};
+  [[nodiscard]] int num_devices() const override { return gpus.num_devices(); }
+  [[nodiscard]] GpuTraits traits(int gpu) const override { return gpus.traits(gpu); }
+  [[nodiscard]] std::int64_t peak_bytes(int gpu) const override { return gpus.peak_bytes(gpu); }
+  [[nodiscard]] std::string problem() const override {
+    const char* value = std::getenv("CUDA_MODULE_LOADING");
+    seen = value == nullptr ? "" : value;
+    return "";
+  }
+  [[nodiscard]] std::unique_ptr<Transport> connect(const NcclOptions& options) const override {
+    return gpus.connect(options);
+  }
+};
+
+TEST(DeviceTest, ProcessesLoadAllKernelsWhenCudaStartsUnlessTheUserSaysOtherwise) {
+  const ObservingAccelerator gpus;
+  const AcceleratorInstead instead(gpus);
+  ::unsetenv("CUDA_MODULE_LOADING");
+  require_device(on(DeviceKind::Cuda, TransportKind::Threads), 1);
+  EXPECT_EQ(gpus.seen, "") << "threads' kernels wait for nobody";
+  require_device(on(DeviceKind::Cuda, TransportKind::Processes), 2);
+  EXPECT_EQ(gpus.seen, "EAGER");
+  ::setenv("CUDA_MODULE_LOADING", "LAZY", /*overwrite=*/1);
+  require_device(on(DeviceKind::Cuda, TransportKind::Processes), 2);
+  EXPECT_EQ(gpus.seen, "LAZY");
+  ::unsetenv("CUDA_MODULE_LOADING");
 }
 
 TEST(DeviceTest, AProcessThatIsShownOneGpuHasThat) { EXPECT_EQ(gpu_of(3, 4, 1), 0); }

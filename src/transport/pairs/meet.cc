@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "core/error.h"
@@ -62,15 +63,23 @@ void compare_attendees(c10d::Store& store, const Attendee& own, int world_size) 
   require_own_gpu(gpus, own.rank);
 }
 
-std::vector<std::pair<std::string, std::string>> nccl_variables(const MeetingPoint& meeting) {
+VariableList cuda_variables() {
+  return {{"CUDA_MODULE_LOADING", "EAGER"},
+          // Streams beyond this number share hardware queues, where a receive that waits would hold others back.
+          {"CUDA_DEVICE_MAX_CONNECTIONS", "32"}};
+}
+
+VariableList nccl_variables(const MeetingPoint& meeting) {
   const std::string interface = meeting.host.empty() ? "lo" : own_interface(meeting);
   return {{"NCCL_SOCKET_IFNAME", "=" + interface},  // this one, not those whose names begin so
           {"NCCL_RAS_ENABLE", "0"},                 // one more port, which answers anyone
           // Else rings and trees are connected at the first collective that takes them, which size decides, and the
           // thread that calls it waits for the other members.
-          {"NCCL_RUNTIME_CONNECT", "0"},
-          // Streams beyond this number share hardware queues, where a receive that waits would hold others back.
-          {"CUDA_DEVICE_MAX_CONNECTIONS", "32"}};
+          {"NCCL_RUNTIME_CONNECT", "0"}};
+}
+
+void set_unless_set(const VariableList& variables) {
+  for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), /*overwrite=*/0);
 }
 
 }  // namespace chimera

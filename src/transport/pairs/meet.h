@@ -23,9 +23,20 @@ struct Attendee {
 /// the others.
 void compare_attendees(c10d::Store& store, const Attendee& own, int world_size);
 
-/// The variables that NCCL reads, by name, so that it listens where the ranks meet and nowhere else (on one host on the
+/// Variables of the environment, by name.
+using VariableList = std::vector<std::pair<std::string, std::string>>;
+
+/// What CUDA reads when it starts, for processes whose GPUs wait for each other: every kernel is loaded then, as to
+/// load one later may wait for all that is under way on the GPU (source: CUDA Programming Guide, Lazy Loading,
+/// Potential Hazards), a receive among it whose sender waits likewise; and streams have hardware queues of their own.
+[[nodiscard]] VariableList cuda_variables();
+
+/// The variables that NCCL reads, so that it listens where the ranks meet and nowhere else (on one host on the
 /// loopback interface, on several on that of own_interface()), and connects what collectives need with a communicator
 /// instead of at their first call. Variables that the user has set come before them.
-[[nodiscard]] std::vector<std::pair<std::string, std::string>> nccl_variables(const MeetingPoint& meeting);
+[[nodiscard]] VariableList nccl_variables(const MeetingPoint& meeting);
+
+/// Sets those in this process's environment that the user has not set. No other thread may read it meanwhile.
+void set_unless_set(const VariableList& variables);
 
 }  // namespace chimera
