@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <array>
 #include <functional>
 #include <map>
 #include <memory>
@@ -78,6 +79,12 @@ class Plan {
       for (const RankId member : members) group.push_back(member.value());
     }
     return groups;
+  }
+  /// Thread blocks of everyone's communicator, of a group's and of a pair's, on GPUs of so many multiprocessors.
+  [[nodiscard]] std::array<int, 3> block_limits(int multiprocessors) const {
+    const BlockLimits limits = chimera::block_limits(
+        {0, static_cast<int>(plan_.num_ranks()), plan_.rank_groups(), plan_.talking_pairs()}, multiprocessors);
+    return {limits.everyone, limits.group, limits.pair};
   }
   [[nodiscard]] bool is_copied(std::int64_t stage) const { return plan_.use(StageId(stage)).replicated; }
 
@@ -316,6 +323,7 @@ PYBIND11_MODULE(_training, module) {
       .def("owner", &Plan::owner)
       .def("talking_pairs", &Plan::talking_pairs)
       .def("rank_groups", &Plan::rank_groups)
+      .def("block_limits", &Plan::block_limits)
       .def("is_copied", &Plan::is_copied);
   py::class_<Run>(module, "Run")
       .def(py::init<const Plan&, const std::vector<RankLayers>&, std::int64_t, const py::object&, const py::object&,

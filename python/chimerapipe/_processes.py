@@ -116,18 +116,19 @@ class Processes:
         os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # streams beyond it share queues, and would wait
         store = torch.distributed.PrefixStore(f"chimerapipe/groups {next(_MEETINGS)}", _common_store())
 
-        def made(name: str, members: list[int]) -> Any:
+        def made(name: str, members: list[int], blocks: int) -> Any:
             if self.rank not in members or len(members) == 1:
                 return None
             own = torch.distributed.PrefixStore(name, store)
-            return new_backend(own, members.index(self.rank), len(members), device)
+            return new_backend(own, members.index(self.rank), len(members), device, blocks)
 
-        everyone = made("everyone", list(range(self.world)))
-        groups = [made(f"group {number}", members) for number, members in enumerate(plan.rank_groups())]
+        of_everyone, of_group, of_pair = plan.block_limits(min(self.gathered(multiprocessors(device))))
+        everyone = made("everyone", list(range(self.world)), of_everyone)
+        groups = [made(f"group {number}", members, of_group) for number, members in enumerate(plan.rank_groups())]
         pairs = {}
         for low, high in plan.talking_pairs():
-            up = made(f"pair {low} {high}", [low, high])  # from the lower rank to the higher
-            down = made(f"pair {high} {low}", [low, high])
+            up = made(f"pair {low} {high}", [low, high], of_pair)  # from the lower rank to the higher
+            down = made(f"pair {high} {low}", [low, high], of_pair)
             if self.rank == low:
                 pairs[high] = (up, down)
             if self.rank == high:
@@ -159,9 +160,15 @@ class Processes:
         sys.excepthook = print_and_end
 
 
-def new_backend(store: Any, rank: int, size: int, device: torch.device) -> Any:
-    """A connected process group of GPUs."""
+def multiprocessors(device: torch.device) -> int:
+    """Of a GPU."""
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)
+
+
+def new_backend(store: Any, rank: int, size: int, device: torch.device, blocks: int) -> Any:
+    """A connected process group of GPUs, whose kernels take so many thread blocks at most."""
     options = torch.distributed.ProcessGroupNCCL.Options()
+    options.config.max_ctas = blocks
     group = torch.distributed.ProcessGroupNCCL(store, rank, size, options)
     group.eager_connect_single_device(device)
     return group

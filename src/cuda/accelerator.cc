@@ -31,10 +31,6 @@ std::string first_line(const c10::Error& error) {
   return text.substr(0, text.find('\n'));
 }
 
-/// Thread blocks of a GPU that a message may take while it waits for its other end. Messages of all peers may wait at
-/// once, two of each: together they must leave room for what they wait for, on GPUs of a hundred multiprocessors.
-constexpr int kBlocksOfAMessage = 4;
-
 /// The process groups of this rank, in the order in which they were made.
 class Groups {
  public:
@@ -48,13 +44,14 @@ class Groups {
   [[nodiscard]] MeetingStore& meeting() const { return *meeting_; }
   [[nodiscard]] at::Device device() const { return device_; }
 
-  Group make(const std::string& name, int member, int size) {
+  Group make(const NewCommunicator& wanted) {
     auto options = c10d::ProcessGroupNCCL::Options::create();
-    options->group_name = name;
+    options->group_name = wanted.name;
     options->timeout = timeout_;
-    if (name.starts_with("pair")) options->config.maxCTAs = kBlocksOfAMessage;
-    auto store = c10::make_intrusive<c10d::PrefixStore>(name, meeting_->store());
-    made_.push_back(c10::make_intrusive<c10d::ProcessGroupNCCL>(std::move(store), member, size, std::move(options)));
+    options->config.maxCTAs = wanted.blocks;
+    auto store = c10::make_intrusive<c10d::PrefixStore>(wanted.name, meeting_->store());
+    made_.push_back(
+        c10::make_intrusive<c10d::ProcessGroupNCCL>(std::move(store), wanted.member, wanted.size, std::move(options)));
     made_.back()->eagerConnectSingleDevice(device_);
     return made_.back();
   }
@@ -75,11 +72,14 @@ class Groups {
 Communicators join(const NcclOptions& options, const GpuTraits& gpu) {
   const auto groups = std::make_shared<Groups>(options);
   groups->meeting().await_all(options.rank, options.world_size);
-  compare_attendees(*groups->meeting().store(), {options.rank, options.fingerprint, gpu.uuid}, options.world_size);
+  c10d::Store& store = *groups->meeting().store();
+  compare_attendees(store, {options.rank, options.fingerprint, gpu.uuid}, options.world_size);
+  const CommunicatorPlan plan{options.rank, options.world_size, options.groups, options.pairs};
+  const BlockLimits limits =
+      block_limits(plan, least_of_all(store, options.rank, gpu.multiprocessors, options.world_size));
   try {
-    Communicators to = make_communicators(
-        {options.rank, options.world_size, options.groups, options.pairs},
-        [&](const std::string& name, int member, int size) { return groups->make(name, member, size); });
+    Communicators to =
+        make_communicators(plan, limits, [&](const NewCommunicator& wanted) { return groups->make(wanted); });
     to.device = groups->device();
     to.sums_in_order = options.sums_in_order;
     to.end = [groups](bool has_failed) { has_failed ? groups->abort() : groups->shut_down(); };
@@ -101,6 +101,7 @@ class CudaAccelerator final : public Accelerator {
     const auto bytes = std::as_bytes(std::span(properties.uuid.bytes));
     return {.name = properties.name,
             .uuid = fmt::format("{:02x}", fmt::join(bytes.begin(), bytes.end(), "")),
+            .multiprocessors = properties.multiProcessorCount,
             .has_bfloat16 = properties.major >= kAmpere,
             .has_tf32 = properties.major >= kAmpere,
             .memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem)};

@@ -35,6 +35,7 @@ struct NcclOptions {
 struct GpuTraits {
   std::string name = {};          ///< as its maker calls it: "NVIDIA H200"
   std::string uuid = {};          ///< no other GPU of any host has it
+  int multiprocessors = 0;        ///< on which kernels run side by side
   bool has_bfloat16 = false;      ///< multiplies bfloat16 itself
   bool has_tf32 = false;          ///< multiplies float32 rounded to TensorFloat32
   std::int64_t memory_bytes = 0;  ///< of its own

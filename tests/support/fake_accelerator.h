@@ -13,7 +13,12 @@ namespace chimera::testing {
 struct FakeAccelerator final : Accelerator {
   at::DeviceType device_type = at::kCUDA;
   int devices = 4;
-  GpuTraits each = {.name = "Fake GPU", .uuid = "", .has_bfloat16 = true, .has_tf32 = true, .memory_bytes = 1 << 30};
+  GpuTraits each = {.name = "Fake GPU",
+                    .uuid = "",
+                    .multiprocessors = 100,
+                    .has_bfloat16 = true,
+                    .has_tf32 = true,
+                    .memory_bytes = 1 << 30};
   std::string fault = {};
   std::int64_t peak = 0;
   std::function<std::unique_ptr<Transport>()> connects = []() -> std::unique_ptr<Transport> {

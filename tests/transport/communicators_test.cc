@@ -31,8 +31,8 @@ std::vector<std::string> names_of(int rank, const CommunicatorPlan& plan) {
   std::vector<std::string> names;
   CommunicatorPlan own = plan;
   own.rank = rank;
-  static_cast<void>(make_communicators(own, [&](const std::string& name, int /*member*/, int /*size*/) {
-    names.push_back(name);
+  static_cast<void>(make_communicators(own, {}, [&](const NewCommunicator& wanted) {
+    names.push_back(wanted.name);
     return Communicators::Group();
   }));
   return names;
@@ -47,6 +47,65 @@ TEST(CommunicatorsTest, AllRanksMakeTheirsInOneOrderOneForEachDirection) {
   EXPECT_THAT(names_of(0, {.world_size = 1, .groups = {{RankId(0)}}}), ElementsAre());
 }
 
+/// D ranks of which every two exchange messages, and all sum `sums` groups of parameters.
+CommunicatorPlan everyone_with_everyone(int ranks, std::size_t sums) {
+  CommunicatorPlan plan = {.world_size = ranks, .pairs = all_pairs(ranks)};
+  std::vector<RankId> all;
+  for (int rank = 0; rank < ranks; ++rank) all.emplace_back(rank);
+  plan.groups.assign(sums, all);
+  return plan;
+}
+
+/// Thread blocks of all communicators that a rank makes.
+int blocks_of(const CommunicatorPlan& plan, const BlockLimits& limits) {
+  int blocks = 0;
+  static_cast<void>(make_communicators(plan, limits, [&](const NewCommunicator& wanted) {
+    EXPECT_GE(wanted.blocks, 1) << wanted.name;
+    blocks += wanted.blocks;
+    return Communicators::Group();
+  }));
+  return blocks;
+}
+
+TEST(CommunicatorsTest, AllThatMayWaitTogetherLeaveHalfOfAGpu) {
+  for (const int multiprocessors : {40, 80, 108, 132, 148}) {
+    for (const int ranks : {2, 3, 5, 8, 9}) {
+      for (const std::size_t sums : {0, 1, 2, 3}) {
+        CommunicatorPlan plan = everyone_with_everyone(ranks, sums);
+        plan.rank = ranks - 1;
+        EXPECT_LE(blocks_of(plan, block_limits(plan, multiprocessors)), multiprocessors / 2)
+            << multiprocessors << " " << ranks << " " << sums;
+      }
+    }
+  }
+}
+
+TEST(CommunicatorsTest, SumsAreNotHeldToLessThanMessages) {
+  const BlockLimits few = block_limits(everyone_with_everyone(3, 2), 132);
+  EXPECT_EQ(few.pair, 4);
+  EXPECT_EQ(few.group, 16);
+  const BlockLimits many = block_limits(everyone_with_everyone(8, 3), 132);
+  EXPECT_EQ(many.pair, 2);
+  EXPECT_EQ(many.group, 8);
+}
+
+TEST(CommunicatorsTest, MoreCommunicatorsThanAGpuHoldsAreRefusedInOneLine) {
+  try {
+    static_cast<void>(block_limits(everyone_with_everyone(8, 6), 40));
+    FAIL() << "14 + 6 + 1 are more than 20";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("21 communicators"), HasSubstr("40 multiprocessors")));
+  }
+}
+
+TEST(CommunicatorsTest, AllRanksHearTheLeastNumber) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  const auto least = [&](int rank, int number) { return least_of_all(*store, rank, number, 2); };
+  auto other = std::async(std::launch::async, least, 1, 80);
+  EXPECT_EQ(least(0, 132), 80);
+  EXPECT_EQ(other.get(), 80);
+}
+
 TEST(CommunicatorsTest, WhatOneEndSendsOnAnOtherReceivesOn) {
   const CommunicatorPlan plan = {.world_size = 2, .pairs = {{0, 1}}};
   std::map<std::string, Communicators::Group> made;
@@ -55,9 +114,9 @@ TEST(CommunicatorsTest, WhatOneEndSendsOnAnOtherReceivesOn) {
   for (int rank = 0; rank < 2; ++rank) {
     CommunicatorPlan own = plan;
     own.rank = rank;
-    ranks.push_back(make_communicators(own, [&](const std::string& name, int member, int /*size*/) {
-      EXPECT_EQ(member, rank);
-      Communicators::Group& group = made[name];
+    ranks.push_back(make_communicators(own, {}, [&](const NewCommunicator& wanted) {
+      EXPECT_EQ(wanted.member, rank);
+      Communicators::Group& group = made[wanted.name];
       if (!group) group = network.communicators(0).everyone;  // any will do
       return group;
     }));

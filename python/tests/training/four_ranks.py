@@ -65,7 +65,8 @@ def go_on_from_checkpoints(folder):
         report(f"refused: {error}")
 
 
-def gloo_backend(store, rank, size, device):
+def gloo_backend(store, rank, size, device, blocks):
+    assert blocks >= 1
     return torch.distributed.ProcessGroupGloo(store, rank, size, timedelta(minutes=1))
 
 
@@ -74,6 +75,7 @@ def train_over_pairs():
     with (
         mock.patch.object(cp._pipeline, "uses_nccl", lambda device, world: world > 1),
         mock.patch.object(cp._processes, "new_backend", gloo_backend),
+        mock.patch.object(cp._processes, "multiprocessors", lambda device: 132),
     ):
         for schedule in SCHEDULES:
             expect_equal("perceptron", schedule)

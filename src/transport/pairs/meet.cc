@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 
 #include "core/error.h"
 #include "meeting/address.h"
@@ -61,6 +62,17 @@ void compare_attendees(c10d::Store& store, const Attendee& own, int world_size) 
   }
   if (!own.fingerprint.empty()) require_equal(own.fingerprint, words, own.rank);
   require_own_gpu(gpus, own.rank);
+}
+
+int least_of_all(c10d::Store& store, int rank, int number, int world_size) {
+  const auto key = [](int of) { return fmt::format("number {}", of); };
+  const std::string own = std::to_string(number);
+  store.set(key(rank), Bytes(own.begin(), own.end()));
+  for (int other = 0; other < world_size; ++other) {
+    const Bytes text = store.get(key(other));
+    number = std::min(number, std::stoi(std::string(text.begin(), text.end())));
+  }
+  return number;
 }
 
 VariableList cuda_variables() {

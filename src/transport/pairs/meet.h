@@ -23,6 +23,9 @@ struct Attendee {
 /// the others.
 void compare_attendees(c10d::Store& store, const Attendee& own, int world_size);
 
+/// To be called by all ranks: the least of the numbers that they give.
+[[nodiscard]] int least_of_all(c10d::Store& store, int rank, int number, int world_size);
+
 /// Variables of the environment, by name.
 using VariableList = std::vector<std::pair<std::string, std::string>>;
 

@@ -45,12 +45,33 @@ struct CommunicatorPlan {
   std::vector<RankPair> pairs = {};  ///< ascending
 };
 
+/// Thread blocks that a kernel of a communicator may take. It takes them while it waits for the other members, and
+/// nothing else can then have their multiprocessors.
+struct BlockLimits {
+  int everyone = 1;  ///< its sums are small
+  int group = 16;
+  int pair = 4;
+};
+
+/// Limits with which the communicators of a rank, each of which may have a kernel that waits, take at most half of a
+/// GPU's multiprocessors: the other half is for what they wait for, which ends by itself. Pairs get less where groups
+/// would else have less than they. Powers of two, as NCCL makes the channels of transfers one. The same on all ranks,
+/// as NCCL wants it, where all give the same number. Throws ConfigError where a block each is more than the half.
+[[nodiscard]] BlockLimits block_limits(const CommunicatorPlan& plan, int multiprocessors);
+
+/// A communicator that a rank is about to make.
+struct NewCommunicator {
+  std::string name = {};  ///< the same on its members, and no other's
+  int member = 0;         ///< what this rank is in it
+  int size = 0;
+  int blocks = 0;  ///< its BlockLimits
+};
+
 /// Makes the communicators of a rank one after the other by `make`, which waits for the other members: everyone, then
 /// the parameter groups, then the pairs, ascending, of each the one that carries from the lower rank to the higher and
 /// then the other. As all ranks make theirs in this order, no two of them wait for each other in different ones.
-[[nodiscard]] Communicators make_communicators(
-    const CommunicatorPlan& plan,
-    const std::function<Communicators::Group(const std::string& name, int member, int size)>& make);
+[[nodiscard]] Communicators make_communicators(const CommunicatorPlan& plan, const BlockLimits& limits,
+                                               const std::function<Communicators::Group(const NewCommunicator&)>& make);
 
 /// Aborts what is under way in all of them at once, a thread each, and returns when all have ended: a communicator ends
 /// only when its kernels have, which may wait for those of another (NCCL frees memory, for which the device must be
