@@ -17,6 +17,7 @@
 #include "errors.h"
 #include "schedule/schedule_json.h"
 #include "transport/gloo/gloo_transport.h"
+#include "transport/pairs/meet.h"
 #include "transport/pairs/pair_transport.h"
 #include "transport/stream.h"
 #include "transport/threads/rank_threads.h"
@@ -155,6 +156,10 @@ class Run {
                      .process_groups = groups,
                      .everyone = everyone,
                      .sums_in_order = plans_.front()->canonical.has_value()};
+    to.end = [all = all_groups(to)](bool has_failed) {
+      if (has_failed) return abort_together(all);
+      for (const Group& group : all) group->shutdown();
+    };
     guarded([&] { transports_.push_back(make_pair_transport(std::move(to))); });
   }
 
@@ -302,6 +307,19 @@ void join_at_server(Run& run, const std::string& host, std::uint16_t port, std::
   run.join_processes(meeting, world_size);
 }
 
+/// What ranks that are processes with a GPU each set before CUDA starts. `host` and `port`: where those of several
+/// hosts meet; empty: all are on one.
+std::map<std::string, std::string> gpu_variables(const std::string& host, std::uint16_t port) {
+  MeetingPoint meeting;
+  meeting.host = host;
+  meeting.port = port;
+  std::map<std::string, std::string> variables;
+  for (const VariableList& list : {cuda_variables(), nccl_variables(meeting)}) {
+    variables.insert(list.begin(), list.end());
+  }
+  return variables;
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_training, module) {
@@ -337,5 +355,12 @@ PYBIND11_MODULE(_training, module) {
       .def("step", &Run::step)
       .def("validate", &Run::validate)
       .def_property("steps", &Run::steps, &Run::set_steps);
+  module.def("gpu_variables", [](const std::string& host, std::uint16_t port) {
+    try {
+      return gpu_variables(host, port);
+    } catch (...) {
+      raise_in_python();
+    }
+  });
   chimera::bind_checkpoints(module);
 }

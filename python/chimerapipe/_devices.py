@@ -28,6 +28,8 @@ def own_device(wanted: torch.device | str, world: int) -> torch.device:
         return torch.device("cpu")
     if device.type != "cuda":
         raise ConfigError(f"device {device}: expected cpu or cuda")
+    if world > 1:
+        _set_gpu_variables(world)
     if not torch.cuda.is_available():
         why = "torch finds none" if torch.version.cuda else "this torch is built without CUDA"
         raise ConfigError(f"device {device}: no usable GPU here ({why}); leave device out, to train on the CPU")
@@ -42,6 +44,15 @@ def own_device(wanted: torch.device | str, world: int) -> torch.device:
     if world > 1:
         torch.cuda.set_device(index)
     return torch.device("cuda", index)
+
+
+def _set_gpu_variables(world: int) -> None:
+    """What CUDA and NCCL read when they start, where the user has not set it. Does nothing once CUDA has started."""
+    on_one_host = os.environ.get("LOCAL_WORLD_SIZE", str(world)) == str(world)
+    host = "" if on_one_host else os.environ["MASTER_ADDR"]
+    port = 0 if on_one_host else int(os.environ["MASTER_PORT"])
+    for name, value in _training.gpu_variables(host, port).items():
+        os.environ.setdefault(name, value)
 
 
 def uses_nccl(device: torch.device, world: int) -> bool:

@@ -113,7 +113,6 @@ class Processes:
 
     def join_gpus(self, run: _training.Run, plan: _training.Plan, device: torch.device) -> None:
         """Connects them over NCCL; every communicator is made at once, in one order on all ranks."""
-        os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # streams beyond it share queues, and would wait
         store = torch.distributed.PrefixStore(f"chimerapipe/groups {next(_MEETINGS)}", _common_store())
 
         def made(name: str, members: list[int], blocks: int) -> Any:

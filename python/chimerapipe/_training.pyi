@@ -64,6 +64,7 @@ class Run:
     def validate(self, inputs: Tensor, targets: Tensor) -> float: ...
     steps: int
 
+def gpu_variables(host: str, port: int) -> dict[str, str]: ...
 def write_part(
     folder: str,
     step: int,

@@ -26,6 +26,18 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+/// A group whose abort ends only when all others' have begun, and that then throws.
+struct StubbornGroup final : c10d::Backend {
+  explicit StubbornGroup(std::latch& begun) : Backend(0, 2), begun_(begun) {}
+  void abort() override {
+    begun_.arrive_and_wait();
+    throw std::runtime_error("it does not answer");
+  }
+
+ private:
+  std::latch& begun_;
+};
+
 /// The names of the communicators that a rank makes, in order.
 std::vector<std::string> names_of(int rank, const CommunicatorPlan& plan) {
   std::vector<std::string> names;
@@ -104,6 +116,19 @@ TEST(CommunicatorsTest, AllRanksHearTheLeastNumber) {
   auto other = std::async(std::launch::async, least, 1, 80);
   EXPECT_EQ(least(0, 132), 80);
   EXPECT_EQ(other.get(), 80);
+}
+
+TEST(CommunicatorsTest, WhatEndsThemFindsAllOfThemInTheOrderInWhichTheyWereMade) {
+  const CommunicatorPlan plan = {
+      .rank = 1, .world_size = 3, .groups = {{RankId(0)}, {RankId(0), RankId(1)}}, .pairs = {{0, 1}, {1, 2}}};
+  std::latch nobody(0);
+  std::vector<Communicators::Group> made;
+  const Communicators of = make_communicators(plan, {}, [&](const NewCommunicator& /*wanted*/) {
+    made.push_back(c10::make_intrusive<StubbornGroup>(nobody));
+    return made.back();
+  });
+  EXPECT_THAT(made, ::testing::SizeIs(6));
+  EXPECT_EQ(all_groups(of), made);
 }
 
 TEST(CommunicatorsTest, WhatOneEndSendsOnAnOtherReceivesOn) {
@@ -189,18 +214,6 @@ TEST(CommunicatorsTest, ATransportThatAnExceptionEndsAbortsWhatIsUnderWay) {
   make_pair_transport({.end = end}).reset();
   EXPECT_THAT(ends, ElementsAre(false));
 }
-
-/// A group whose abort ends only when all others' have begun, and that then throws.
-struct StubbornGroup final : c10d::Backend {
-  explicit StubbornGroup(std::latch& begun) : Backend(0, 2), begun_(begun) {}
-  void abort() override {
-    begun_.arrive_and_wait();
-    throw std::runtime_error("it does not answer");
-  }
-
- private:
-  std::latch& begun_;
-};
 
 TEST(CommunicatorsTest, AllAreAbortedAtOnceWhateverOneDoes) {
   std::latch begun(3);

@@ -1,6 +1,7 @@
 """Where layers and inputs are. What needs a GPU is skipped where there is none, by name."""
 
 import copy
+import os
 
 import pytest
 import torch
@@ -36,6 +37,30 @@ def test_cuda_without_a_gpu_is_refused_in_one_line(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert refusal(device="cuda").startswith("device cuda: no usable GPU here (")
     assert refusal(device="cuda:3").startswith("device cuda:3: no usable GPU here (")
+
+
+def variables_where_cuda_starts(monkeypatch, world):
+    names = ["CUDA_MODULE_LOADING", "CUDA_DEVICE_MAX_CONNECTIONS", "NCCL_SOCKET_IFNAME", "NCCL_RAS_ENABLE"]
+    for name in [*names, "LOCAL_WORLD_SIZE"]:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NCCL_RAS_ENABLE", "1")
+    seen = {}
+
+    def starts():
+        seen.update({name: os.environ.get(name) for name in names})
+        return False
+
+    monkeypatch.setattr(torch.cuda, "is_available", starts)
+    with pytest.raises(cp.ConfigError):
+        cp._devices.own_device("cuda", world)
+    for name in names:
+        os.environ.pop(name, None)
+    return list(seen.values())
+
+
+def test_processes_set_what_cuda_and_nccl_read_before_cuda_starts(monkeypatch):
+    assert variables_where_cuda_starts(monkeypatch, 2) == ["EAGER", "32", "=lo", "1"], "the user's stays"
+    assert variables_where_cuda_starts(monkeypatch, 1) == [None, None, None, "1"], "threads need none"
 
 
 @needs_gpu

@@ -103,6 +103,17 @@ Communicators make_communicators(const CommunicatorPlan& plan, const BlockLimits
   return to;
 }
 
+std::vector<Group> all_groups(const Communicators& of) {
+  std::vector<Group> groups{of.everyone};
+  groups.insert(groups.end(), of.process_groups.begin(), of.process_groups.end());
+  for (const auto& [peer, pair] : of.pairs) {
+    groups.push_back(of.rank < peer ? pair.out : pair.in);
+    groups.push_back(of.rank < peer ? pair.in : pair.out);
+  }
+  std::erase_if(groups, [](const Group& group) { return !group; });
+  return groups;
+}
+
 void abort_together(const std::vector<Group>& groups) {
   std::vector<std::future<void>> aborts;
   for (const Group& group : groups) aborts.push_back(std::async(std::launch::async, [&group] { group->abort(); }));

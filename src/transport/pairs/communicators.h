@@ -73,6 +73,9 @@ struct NewCommunicator {
 [[nodiscard]] Communicators make_communicators(const CommunicatorPlan& plan, const BlockLimits& limits,
                                                const std::function<Communicators::Group(const NewCommunicator&)>& make);
 
+/// All of a rank, in the order in which make_communicators() makes them.
+[[nodiscard]] std::vector<Communicators::Group> all_groups(const Communicators& of);
+
 /// Aborts what is under way in all of them at once, a thread each, and returns when all have ended: a communicator ends
 /// only when its kernels have, which may wait for those of another (NCCL frees memory, for which the device must be
 /// done), and c10d aborts each on a thread of its own, so that a group of NCCL calls around several holds none of them
