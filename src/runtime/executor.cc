@@ -334,7 +334,7 @@ std::vector<double> Executor::sum_numbers(std::int64_t step, const StepHooks& ho
     const at::Tensor all = on_device(values, device);
     norms_.take(step, trains_, all.narrow(0, 0, static_cast<std::int64_t>(squares)));
     for (const auto& [number, loss] : losses) all.narrow(0, number, 1).copy_(loss);
-    return transport_.sum_to_host(all);
+    return transport_.sum_to_host(all, hooks.before_wait);
   }
   std::ranges::copy(norms_.take(step, trains_), values.begin());  // a piece may end a step whose updates came before
   for (const auto& [number, loss] : losses) values[static_cast<std::size_t>(number)] = loss.item<double>();

@@ -43,6 +43,9 @@ struct StepHooks {
   /// Updates the weights of one stage, given the norm of its own gradients; `last` is the last micro-batch that
   /// entered. Called by programs that update stages one by one.
   std::function<void(StageId stage, MicroBatchId last, double gradient_norm)> update_weights = {};
+  /// Called where it is set, and layers are on a device, when that has been given all of the step up to the optimizer's
+  /// part, before the host waits for it.
+  std::function<void()> before_wait = {};
   /// Numbers of this worker that are added over all workers beside the step's own sums, in place: as many on each.
   std::span<double> sums = {};
   /// Where it is set, a step whose loss or gradient norm is not finite ends nothing: this is told what was not, on all

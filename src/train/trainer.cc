@@ -212,6 +212,7 @@ StepMetrics Trainer::do_step(std::int64_t step) {
       .optimizer_step = [&](double norm) { optimizer_step(step, norm); },
       .peak_memory = peak_memory_of(device_),
       .update_weights = [&](StageId stage, MicroBatchId last, double norm) { update_weights(stage, last, norm); },
+      .before_wait = [&] { progress_.catch_up(); },
       .sums = checkpointer_ ? checkpointer_->sums() : std::span<double>(),
       .skip_non_finite = leaves_out || job_.options.skips_non_finite(step + 1) ? skip_hook(step + 1) : nullptr,
       .leaves_out_update = leaves_out,
@@ -285,6 +286,7 @@ double Trainer::validate() {
         .load = [&](StageId stage, MicroBatchId id) { return loader_.validation(batch, stage, id); },
         .optimizer_step = {},
         .peak_memory = peak_memory_of(device_),
+        .before_wait = [&] { progress_.catch_up(); },
     };
     loss += sum_in_data_order(job_, executor_->run(job_.validation.workers[place_.worker.index()], hooks).losses);
   }
@@ -292,8 +294,10 @@ double Trainer::validate() {
 }
 
 std::string Trainer::say() {
-  return chimera::say(job_, borrow<Stage>(stages_), rank_, transport_,
-                      [&] { note_instruction({.kind = InstructionKind::ReduceScalars}); });
+  return chimera::say(job_, borrow<Stage>(stages_), rank_, transport_, [&] {
+    note_instruction({.kind = InstructionKind::ReduceScalars});
+    progress_.catch_up();
+  });
 }
 
 void Trainer::note_instruction(const Instruction& instruction) {
@@ -303,7 +307,6 @@ void Trainer::note_instruction(const Instruction& instruction) {
     voted_for_ = std::max(voted_for_, step_ + 1);
   }
   progress_.note({RankProgress::Phase::Steps, step_ + 1, instruction});
-  if (instruction.kind == InstructionKind::ReduceScalars) progress_.catch_up();  // here the host waits for the device
 }
 
 double Trainer::learning_rate(std::int64_t step) const {

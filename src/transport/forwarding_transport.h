@@ -30,7 +30,9 @@ class ForwardingTransport : public Transport {
     return ranks_->start_all_gather(group, std::move(buffer), counts);
   }
   void all_sum(std::span<double> values) override { ranks_->all_sum(values); }
-  std::vector<double> sum_to_host(const at::Tensor& values) override { return ranks_->sum_to_host(values); }
+  std::vector<double> sum_to_host(const at::Tensor& values, const std::function<void()>& before_wait) override {
+    return ranks_->sum_to_host(values, before_wait);
+  }
 
  protected:
   ForwardingTransport() = default;  // forward_to() comes before any other call

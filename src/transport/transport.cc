@@ -4,7 +4,8 @@
 
 namespace chimera {
 
-std::vector<double> Transport::sum_to_host(const at::Tensor& values) {
+std::vector<double> Transport::sum_to_host(const at::Tensor& values, const std::function<void()>& before_wait) {
+  if (before_wait) before_wait();
   const at::Tensor own = values.cpu();
   std::vector<double> sums(own.const_data_ptr<double>(), own.const_data_ptr<double>() + own.numel());
   all_sum(std::span(sums));

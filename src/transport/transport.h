@@ -54,8 +54,10 @@ class Transport {
   /// Sums `values` over all ranks, in place; blocks. The same bits on every rank.
   virtual void all_sum(std::span<double> values) = 0;
   /// The same of doubles that lie on a device, flat and contiguous; returns the sums. On a device that works in streams
-  /// it waits for all that made them, once.
-  [[nodiscard]] virtual std::vector<double> sum_to_host(const at::Tensor& values);
+  /// it waits for all that made them, once, and calls `before_wait`, unless it is empty, when the device has been given
+  /// all that is to be waited for.
+  [[nodiscard]] virtual std::vector<double> sum_to_host(const at::Tensor& values,
+                                                        const std::function<void()>& before_wait);
 };
 
 }  // namespace chimera

@@ -18,6 +18,13 @@ namespace {
 const at::Device kDevice(kFakeDevice, 0);
 thread_local c10::StreamId current = 0;
 
+/// What the host, a thread of it, has learned by looking at events since it last gave the device something.
+struct Looking {
+  std::intptr_t at = 0;  // the event
+  bool again_and_again = false;
+};
+thread_local Looking looking;
+
 struct FakeStreams final : c10::impl::DeviceGuardImplInterface {
   static constexpr c10::DeviceType static_type = kFakeDevice;
   FakeStreams() = default;
@@ -40,6 +47,7 @@ struct FakeStreams final : c10::impl::DeviceGuardImplInterface {
   [[nodiscard]] c10::DeviceIndex deviceCount() const noexcept override { return 1; }
   void record(void** event, const c10::Stream& stream, const c10::DeviceIndex /*index*/,
               const c10::EventFlag /*flag*/) const override {
+    FakeDevice::get().given();
     const std::intptr_t number = FakeDevice::get().next_event();
     *event = reinterpret_cast<void*>(number);
     FakeDevice::get().told(fmt::format("stream {} records event {}", stream.id(), number));
@@ -49,7 +57,9 @@ struct FakeStreams final : c10::impl::DeviceGuardImplInterface {
         fmt::format("stream {} awaits event {}", stream.id(), reinterpret_cast<std::intptr_t>(event)));
   }
   [[nodiscard]] bool queryEvent(void* event) const override {
-    return FakeDevice::get().is_done(reinterpret_cast<std::intptr_t>(event));
+    const auto number = reinterpret_cast<std::intptr_t>(event);
+    FakeDevice::get().looked_at(number);
+    return FakeDevice::get().is_done(number);
   }
   void destroyEvent(void* /*event*/, const c10::DeviceIndex /*index*/) const noexcept override {}
 };
@@ -184,6 +194,7 @@ bool depends_on_values(const std::string& op) {
 }
 
 void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  FakeDevice::get().given();
   if (depends_on_values(op.schema().name())) FakeDevice::get().waited(op.schema().name());
   Call(op).run(*stack);
 }
@@ -204,6 +215,17 @@ at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_bloc
   }
   memory(to).copy_(memory(from));
   return to;
+}
+
+/// As the GPUs' kernel: the products of narrow numbers are added to a wide sum without being rounded. There is none of
+/// the CPU.
+at::Tensor& add_wide_product(const at::Tensor& term, const at::Tensor& left, const at::Tensor& right,
+                             at::ScalarType type, const at::Scalar& beta, const at::Scalar& alpha, at::Tensor& sum) {
+  FakeDevice::get().given();
+  if (!sum.is_same(term)) throw std::logic_error("a product is added, but not in place");
+  const auto wide = [&](const at::Tensor& tensor) { return same_memory(tensor, at::kCPU).to(type); };
+  same_memory(sum, at::kCPU).addmm_(wide(left), wide(right), beta, alpha);
+  return sum;
 }
 
 void record_stream(at::Tensor& /*tensor*/, at::Stream stream) {
@@ -240,6 +262,8 @@ void FakeDevice::clear() {
   waits_.clear();
   events_ = 0;
   done_up_to_ = std::numeric_limits<std::intptr_t>::max();
+  answers_late_ = false;
+  looked_at_.clear();
   streams_ = 0;
 }
 
@@ -264,6 +288,7 @@ void FakeDevice::told(std::string line) {
 }
 
 void FakeDevice::waited(std::string what) {
+  looking = {};
   const std::scoped_lock lock(mutex_);
   waits_.push_back(std::move(what));
 }
@@ -278,8 +303,24 @@ c10::StreamId FakeDevice::next_stream() {
   return ++streams_;
 }
 
+void FakeDevice::answer_late() {
+  const std::scoped_lock lock(mutex_);
+  answers_late_ = true;
+}
+
+void FakeDevice::looked_at(std::intptr_t event) {
+  looking.again_and_again = looking.again_and_again || looking.at == event;
+  looking.at = event;
+}
+
+void FakeDevice::given() {
+  if (looking.again_and_again) waited("looks at events until the device is done");
+  looking = {};
+}
+
 bool FakeDevice::is_done(std::intptr_t event) {
   const std::scoped_lock lock(mutex_);
+  if (answers_late_ && looked_at_.insert(event).second) return false;
   return event <= done_up_to_;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,10 +30,13 @@ class FakeDevice {
   /// "stream 1 records event 1", "stream 2 awaits event 1", "memory is kept for stream 2".
   std::vector<std::string> lines();
   /// Calls that made the host wait: reading an element, copies that are not asynchronous, or only seem to be as their
-  /// memory is not pinned, and ops whose result depends on values.
+  /// memory is not pinned, ops whose result depends on values; and looking at one event again and again before the
+  /// device is given more. (Before one of the others that is the same wait.)
   std::vector<std::string> waits();
   /// The events up to this one are done, later ones are not. Without it all are.
   void finish_events_up_to(std::intptr_t event);
+  /// From now on to clear() each event is found done by the second look at it, as by a host that is ahead.
+  void answer_late();
 
   // for the device's own parts
   void told(std::string line);
@@ -40,6 +44,8 @@ class FakeDevice {
   std::intptr_t next_event();
   c10::StreamId next_stream();
   bool is_done(std::intptr_t event);
+  void looked_at(std::intptr_t event);
+  void given();  // something to do
 
  private:
   std::mutex mutex_;
@@ -47,6 +53,8 @@ class FakeDevice {
   std::vector<std::string> waits_;
   std::intptr_t events_ = 0;
   std::intptr_t done_up_to_ = std::numeric_limits<std::intptr_t>::max();
+  bool answers_late_ = false;
+  std::set<std::intptr_t> looked_at_;
   c10::StreamId streams_ = 0;
 };
 

@@ -28,6 +28,7 @@
 #include "train/device.h"
 #include "train/loader.h"
 #include "train/run.h"
+#include "transport/stream.h"
 
 namespace chimera {
 namespace {
@@ -89,9 +90,11 @@ std::vector<std::string> waits_of_two_steps(const TrainOptions& options) {
   std::vector<std::string> waits;
   for (const std::int64_t steps : {1, 3}) {
     FakeDevice::get().clear();
+    FakeDevice::get().answer_late();
     const Job job = prepare_job(options);
     run_rank_threads(static_cast<int>(job.num_ranks()), job.rank_groups(), [&](RankId rank, Transport& transport) {
       at::set_num_threads(1);
+      const OwnStream stream(device_of(options, rank));
       Trainer trainer(job, rank, transport);
       for (std::int64_t step = 0; step < steps; ++step) static_cast<void>(trainer.train_step(step));
     });
@@ -114,6 +117,23 @@ TEST_F(FakeDeviceTest, TheHostWaitsForTheDeviceOnceAStep) {
       EXPECT_THAT(waits, SizeIs(2 * ranks)) << model << " " << schedule << ": " << fmt::format("{}", waits);
     }
   }
+}
+
+TEST_F(FakeDeviceTest, LookingAtEventsUntilTheDeviceIsDoneCountsAsAWait) {
+  const at::Tensor there = at::ones({3}, kDevice);
+  FakeDevice::get().answer_late();
+  const auto look = [mark = StreamMark(kDevice)] { return mark.is_reached(); };
+  EXPECT_FALSE(look());
+  there.add_(1);  // the host has gone on
+  EXPECT_THAT(FakeDevice::get().waits(), ElementsAre());
+  while (!look()) {
+  }
+  EXPECT_TRUE(look());
+  static_cast<void>(there.cpu());
+  EXPECT_THAT(FakeDevice::get().waits(), SizeIs(1)) << "the same wait";
+  EXPECT_TRUE(look() && look());
+  there.add_(1);
+  EXPECT_THAT(FakeDevice::get().waits(), SizeIs(2));
 }
 
 TEST_F(FakeDeviceTest, OptimizersAndTypesOfNumbersWaitNoMore) {
@@ -275,7 +295,7 @@ TEST_F(FakeDeviceTest, SumsOverAllRanksAreReadOnce) {
   testing::FakeNetwork network(1, {}, {});
   const auto alone = make_pair_transport(network.communicators(0));
   const at::Tensor values = at::full({2}, 0.5, at::TensorOptions(kDevice).dtype(at::kDouble));
-  EXPECT_THAT(alone->sum_to_host(values), ElementsAre(0.5, 0.5));
+  EXPECT_THAT(alone->sum_to_host(values, {}), ElementsAre(0.5, 0.5));
   EXPECT_THAT(FakeDevice::get().waits(), SizeIs(1));
 }
 

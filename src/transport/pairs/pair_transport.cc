@@ -215,12 +215,17 @@ class PairTransport final : public Transport {
   void all_sum(std::span<double> values) override {
     if (!to_.everyone) return;
     const auto count = static_cast<std::int64_t>(values.size());
-    std::ranges::copy(sum_to_host(at::from_blob(values.data(), {count}, at::kDouble).to(to_.device)), values.begin());
+    std::ranges::copy(sum_to_host(at::from_blob(values.data(), {count}, at::kDouble).to(to_.device), {}),
+                      values.begin());
   }
 
-  std::vector<double> sum_to_host(const at::Tensor& values) override {
-    if (!to_.everyone) return on_host(values);
-    return guarded(fmt::format("rank {}: all-sum", to_.rank), [&] { return on_host(sum_over_everyone(values)); });
+  std::vector<double> sum_to_host(const at::Tensor& values, const std::function<void()>& before_wait) override {
+    if (!to_.everyone) return Transport::sum_to_host(values, before_wait);
+    return guarded(fmt::format("rank {}: all-sum", to_.rank), [&] {
+      const at::Tensor sums = sum_over_everyone(values);
+      if (before_wait) before_wait();
+      return on_host(sums);
+    });
   }
 
  private:
