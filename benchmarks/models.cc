@@ -56,6 +56,9 @@ at::Device device_of(const Options& options) {
   if (const std::string problem = gpus.problem(); !problem.empty()) {
     throw ConfigError("--device cuda: no usable GPU here (" + problem + ")");
   }
+  TrainOptions numbers;
+  numbers.device = DeviceKind::Cuda;
+  use_numbers(numbers);
   return {gpus.type(), 0};
 }
 

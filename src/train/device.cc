@@ -145,7 +145,9 @@ std::function<double()> peak_memory_of(at::Device device) {
 }
 
 void use_numbers(const TrainOptions& options) {
-  if (uses_gpu(options)) at::globalContext().setFloat32MatmulPrecision(options.tf32 ? "high" : "highest");
+  if (!uses_gpu(options)) return;
+  at::globalContext().setFloat32MatmulPrecision(options.tf32 ? "high" : "highest");
+  at::globalContext().setAllowBF16ReductionCuBLAS(/*allow_reduced_precision=*/false);
 }
 
 }  // namespace chimera

@@ -66,7 +66,9 @@ void take_gpu(TrainOptions& options, int local_rank, int local_size);
 /// of tensors that it has had there.
 [[nodiscard]] std::function<double()> peak_memory_of(at::Device device);
 
-/// Sets how this process multiplies float32 on GPUs: exactly, or with --tf32 rounded to TensorFloat32.
+/// Sets how this process multiplies on GPUs: float32 exactly, or with --tf32 rounded to TensorFloat32; and bfloat16
+/// with float32 sums, also where cuBLAS adds up parts of a product (split-K), which torch by default lets it do in
+/// bfloat16.
 void use_numbers(const TrainOptions& options);
 
 }  // namespace chimera

@@ -165,6 +165,8 @@ TEST(DeviceTest, Float32IsMultipliedExactlyUnlessAskedOtherwise) {
   options.tf32 = false;
   use_numbers(options);
   EXPECT_EQ(at::globalContext().float32MatmulPrecision(), at::Float32MatmulPrecision::HIGHEST);
+  EXPECT_EQ(at::globalContext().allowBF16ReductionCuBLAS(),
+            at::CuBLASReductionOption::DisallowReducedPrecisionAllowSplitK);
 }
 
 TEST(DeviceTest, MemoryIsThatOfTheDevice) {
