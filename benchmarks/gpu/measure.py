@@ -4,11 +4,12 @@
     measure.py [--dry-run] [--peak TFLOPS] [--seconds 600]
 
 Parts, each with a limit of its own, none of which may take what the others need: the library for GPUs and the program
-are built from what `./dev cuda-build` has installed; the tests that need a GPU run, and one that skips has failed; the
-blocks of gpt2-64 at 1,024 tokens are measured as a share of the GPU's peak in bfloat16 (--peak where its data sheet is
-not known); a run trains; the same blocks are measured by transformers and torch.distributed.pipelining where an
-interpreter has them (`./dev oracles`). What the parts print is kept in build/gpu. Exits with 1 where a part has failed,
-2 where there is no GPU, or nothing to build from. --dry-run says what would run.
+are built from what `./dev cuda-build` has installed, the Python package too where `./dev python` has; the tests that
+need a GPU run, and one that skips, or that is not there, has failed; the blocks of gpt2-64 at 1,024 tokens are measured
+as a share of the GPU's peak in bfloat16 (--peak where its data sheet is not known), and no share, or less than 60 %, has
+failed; runs train, over NCCL where there are two GPUs; the same blocks are measured by transformers and
+torch.distributed.pipelining where an interpreter has them (`./dev oracles`). What the parts print is kept in build/gpu.
+Exits with 1 where a part has failed, 2 where there is no GPU, or nothing to build from. --dry-run says what would run.
 """
 import argparse
 import dataclasses
@@ -24,6 +25,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODEL = ["--layers", "8", "--sequence", "1024", "--micro-batch-size", "4", "--micro-batches", "10"]
 ASKED_SHARE = 60  # percent of peak
+SECONDS = 600  # for all parts together, whose own limits are no more
 SKIPPED = re.compile(r"^\[  SKIPPED \] (\S+)|^SKIPPED \[\d+\] (\S+)", re.MULTILINE)
 
 
@@ -34,6 +36,7 @@ class Part:
     command: list
     limit: int  # seconds
     skip: str = ""
+    verdict: object = None  # a function: why what it printed is a failure, empty where it is none
 
 
 @dataclasses.dataclass
@@ -73,7 +76,8 @@ def run_part(part, folder, seconds_left):
         return Outcome(part, "FAILED", f"exit code {status}: {last_line(text)}", text, seconds)
     if skipped:
         return Outcome(part, "FAILED", "skipped on a machine with a GPU: " + ", ".join(skipped), text, seconds)
-    return Outcome(part, "passed", "", text, seconds)
+    why = part.verdict(text) if part.verdict else ""
+    return Outcome(part, "FAILED" if why else "passed", why, text, seconds)
 
 
 def last_line(text):
@@ -99,6 +103,21 @@ def share_of_peak(text):
     return float(found.group(1)) if found else None
 
 
+def too_small_a_share(text):
+    share = share_of_peak(text)
+    if share is None:
+        return "it printed no share of the peak; give --peak TFLOPS"
+    return "" if share >= ASKED_SHARE else f"{share:.1f} % of the peak, asked are {ASKED_SHARE} %"
+
+
+def no_test_ran(text):
+    return "" if re.search(r"^\[  PASSED  \] [1-9]", text, re.MULTILINE) else "no test has this name"
+
+
+def no_milliseconds(text):
+    return "" if peer_milliseconds(text) is not None else "it printed no milliseconds"
+
+
 def our_milliseconds(text):
     found = re.search(r"^gpt2-64 +\d+ +\d+ +\S+ +([\d.]+)", text, re.MULTILINE)
     return float(found.group(1)) if found else None
@@ -113,7 +132,7 @@ def summary(outcomes):
     by_name = {outcome.part.name: outcome for outcome in outcomes}
     lines = [f"{o.part.name:<22} {o.state:<8} {o.seconds:5.0f} s  {o.why}".rstrip() for o in outcomes]
     measured = by_name.get("blocks")
-    if measured is None or measured.state != "passed":
+    if measured is None or measured.state == "not run":
         return lines
     share, ours = share_of_peak(measured.text), our_milliseconds(measured.text)
     if share is not None:
@@ -123,6 +142,8 @@ def summary(outcomes):
         if not name.startswith("peer-") or outcome.state != "passed" or ours is None:
             continue
         theirs = peer_milliseconds(outcome.text)
+        if theirs is None:
+            continue
         lines.append(f"{name[5:]}: {theirs:.1f} ms where ours take {ours:.1f} ms: {theirs / ours:.2f} times")
     return lines
 
@@ -147,7 +168,21 @@ def peer(name, *flags):
     python = next((p for p in (oracles, plain) if can_import(p, *needed)), None)
     skip = "" if python else f"no interpreter has {' and '.join(needed)}: ./dev oracles, where there is a network"
     label = "-".join(["peer", name, *(flag for flag in flags if not flag.startswith("--"))])
-    return Part(label, [python, ROOT / "benchmarks/gpu/others.py", name, *MODEL, *flags], 60, skip)
+    return Part(label, [python, ROOT / "benchmarks/gpu/others.py", name, *MODEL, *flags], 30, skip, no_milliseconds)
+
+
+def count_gpus():
+    return len(list(pathlib.Path("/dev").glob("nvidia[0-9]*")))
+
+
+def over_nccl(gpus, schedule, *flags):
+    """Ranks as processes, two stages or as many as four GPUs allow."""
+    skip = "" if gpus >= 2 else "this machine has one GPU"
+    stages = 4 if gpus >= 4 else 2
+    return Part("-".join(["nccl", schedule, *(flag for flag in flags if not flag.startswith("--"))]),
+                ["build/chimera", "train", "--device", "cuda", "--transport", "processes", "--schedule", schedule,
+                 "--stages", str(stages), "--micro-batches", "4", "--model", "gpt2-mini", "--dtype", "bfloat16",
+                 "--data", "corpus/bible.txt", "--sequence", "128", "--steps", "10", *flags], 30, skip)
 
 
 def parts_of(options):
@@ -157,19 +192,25 @@ def parts_of(options):
     build = (f"cmake --preset cuda -DTORCH_DIR={torch} && cmake --build --preset cuda -j {cores} && "
              f"cmake --preset {preset} && "
              f"cmake --build --preset {preset} -j {cores} --target chimera chimera_program_tests models")
+    python = ROOT / ".venv-python/bin/python3"
+    no_package = "" if python.exists() else "the Python package cannot be built: ./dev python, where there is a network"
+    if not no_package:
+        build += " chimera_python"
     peak = ["--peak", str(options.peak)] if options.peak else []
     blocks = ["build/benchmarks/models", "--device", "cuda", "--blocks", "--models", "gpt2-64", "--dtypes", "bfloat16"]
     train = ["build/chimera", "train", "--device", "cuda", "--transport", "threads", "--model", "gpt2", "--dtype",
              "bfloat16", "--data", "corpus/bible.txt", "--sequence", "512", "--stages", "4", "--steps", "20"]
-    python = ROOT / ".venv-python/bin/python3"
-    no_package = "" if python.exists() else "the Python package is not built: ./dev python"
+    gpus = count_gpus()
     return [
-        Part("build", ["sh", "-c", build], 300),
-        Part("tests", ["build/chimera_program_tests", "--gtest_filter=TrainingDeviceTest.*"], 90),
+        Part("build", ["sh", "-c", build], 210),
+        Part("tests", ["build/chimera_program_tests", "--gtest_filter=TrainingDeviceTest.*"], 45, "", no_test_ran),
         Part("python-tests", ["env", "PYTHONPATH=build/python", python, "-m", "pytest", "-q", "-rs",
-                              "python/tests/training/test_devices.py"], 60, no_package),
-        Part("blocks", [*blocks, *MODEL, *peak], 60),
+                              "python/tests/training/test_devices.py"], 45, no_package),
+        Part("blocks", [*blocks, *MODEL, *peak], 60, "", too_small_a_share),
         Part("train", train, 60),
+        over_nccl(gpus, "1f1b"),
+        over_nccl(gpus, "chimera"),
+        over_nccl(gpus, "chimera", "--reduction", "canonical"),
         peer("transformers", "--attention", "sdpa"),
         peer("transformers", "--attention", "eager"),
         peer("pipelining"),
@@ -189,7 +230,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dry-run", action="store_true")
     parser.add_argument("--peak", type=float, help="TFLOP/s of bfloat16 (default: by the name of the GPU)")
-    parser.add_argument("--seconds", type=float, default=600, help="for all parts together")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="for all parts together")
     options = parser.parse_args()
     why_not = refusal()
     if why_not and not options.dry_run:

@@ -39,7 +39,37 @@ class GpuTest(unittest.TestCase):
         ended = subprocess.run([ROOT / "dev", "gpu", "--dry-run"], capture_output=True, text=True, check=True)
         names = [line.split()[0] for line in ended.stdout.splitlines()]
         self.assertEqual(names[:5], ["build", "tests", "python-tests", "blocks", "train"])
+        self.assertEqual([name for name in names if name.startswith("nccl")],
+                         ["nccl-1f1b", "nccl-chimera", "nccl-chimera-canonical"])
         self.assertEqual(len(names), len(set(names)))
+
+    def test_the_limits_of_all_parts_fit_into_the_time(self):
+        ended = subprocess.run([ROOT / "dev", "gpu", "--dry-run"], capture_output=True, text=True, check=True)
+        limits = [int(line.split()[1]) for line in ended.stdout.splitlines()]
+        self.assertLessEqual(sum(limits), measure.SECONDS)
+        self.assertLessEqual(measure.SECONDS, 600)
+
+    def verdict(self, verdict, printed):
+        outcomes, lines = self.run_parts(shell("blocks", f"cat <<'END'\n{printed}\nEND", verdict=verdict))
+        return outcomes[0].state, lines
+
+    def test_a_small_share_of_the_peak_or_none_is_a_failure(self):
+        state, lines = self.verdict(measure.too_small_a_share, TABLE.replace("64.7", "59.9"))
+        self.assertEqual(state, "FAILED")
+        self.assertIn("59.9 % of the peak, asked are 60 %", lines[0])
+        self.assertEqual(self.verdict(measure.too_small_a_share, TABLE.replace("64.7 %", ""))[0], "FAILED")
+        self.assertEqual(self.verdict(measure.too_small_a_share, TABLE)[0], "passed")
+
+    def test_a_filter_that_matches_no_test_is_a_failure(self):
+        self.assertEqual(self.verdict(measure.no_test_ran, "[==========] 0 tests\n[  PASSED  ] 0 tests.")[0], "FAILED")
+        self.assertEqual(self.verdict(measure.no_test_ran, "[  PASSED  ] 2 tests.")[0], "passed")
+
+    def test_others_that_measure_nothing_have_failed(self):
+        part = shell("blocks", "cat <<'END'\n" + TABLE + "END")
+        outcomes, lines = self.run_parts(part, shell("peer-silent", "true", verdict=measure.no_milliseconds))
+        self.assertEqual([o.state for o in outcomes], ["passed", "FAILED"])
+        self.assertIn("it printed no milliseconds", lines[1])
+        self.assertEqual(self.run_parts(part, shell("peer-silent", "true"))[1][-1][:11], "gpt2-64's b")
 
     def test_a_skip_is_a_failure(self):
         outcomes, lines = self.run_parts(shell("tests", "echo '[  SKIPPED ] DeviceTest.OnAGpu (0 ms)'"))
