@@ -82,6 +82,8 @@ Communicators join(const NcclOptions& options, const GpuTraits& gpu) {
         make_communicators(plan, limits, [&](const NewCommunicator& wanted) { return groups->make(wanted); });
     to.device = groups->device();
     to.sums_in_order = options.sums_in_order;
+    to.keep = groups;  // the groups read the meeting's store
+    to.connected = [groups] { groups->meeting().close_doors(); };
     to.end = [groups](bool has_failed) { has_failed ? groups->abort() : groups->shut_down(); };
     return to;
   } catch (...) {

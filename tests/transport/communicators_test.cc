@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <future>
 #include <latch>
 #include <map>
@@ -199,6 +200,25 @@ TEST(CommunicatorsTest, NoFirstCallOfAProgramWaitsForTheOtherMembers) {
   for (int rank = 0; rank < 3; ++rank) ranks.push_back(std::async(std::launch::async, play, rank));
   for (auto& rank : ranks) EXPECT_NO_THROW(rank.get());
   EXPECT_EQ(network.why_closed(), "");
+}
+
+TEST(CommunicatorsTest, WhoMeetsIsToldWhenAllAreConnected) {
+  testing::FakeNetwork network(2, {}, {{0, 1}});
+  std::atomic<int> come = 0;
+  std::atomic<int> told = 0;
+  const auto join = [&](int rank) {
+    Communicators to = network.communicators(rank);
+    to.connected = [&] {
+      EXPECT_EQ(come, 2);
+      ++told;
+    };
+    ++come;
+    return make_pair_transport(std::move(to));
+  };
+  auto other = std::async(std::launch::async, join, 1);
+  const auto own = join(0);
+  static_cast<void>(other.get());
+  EXPECT_EQ(told, 2);
 }
 
 TEST(CommunicatorsTest, ATransportThatAnExceptionEndsAbortsWhatIsUnderWay) {

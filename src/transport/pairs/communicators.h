@@ -32,6 +32,8 @@ struct Communicators {
   std::vector<Group> process_groups = {};  // by parameter group; null where this rank is no member, or the only one
   Group everyone = {};                     // null where there is one rank
   bool sums_in_order = false;              // whether start_ordered_all_reduce() will be called
+  /// Called once, when all ranks have made and connected all of theirs. May be empty.
+  std::function<void()> connected = {};
   /// Called once, when the transport goes: `has_failed` where an exception ends it, so that peers may never come and
   /// what is under way has to be aborted. May be empty.
   std::function<void(bool has_failed)> end = {};

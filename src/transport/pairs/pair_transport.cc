@@ -136,13 +136,8 @@ class PairTransport final : public Transport {
   /// with receives from each other would stay there for ever. Here all make these calls in one order, that of
   /// make_communicators(), one after the other. (A rank's pairs in ascending order of peers are in ascending order.)
   void connect() {
-    if (!to_.everyone) return;
-    guarded(fmt::format("rank {}: connecting with its peers", to_.rank), [&] {
-      static_cast<void>(sum_over_everyone(nothing(at::kDouble)));
-      for (const Group& group : to_.process_groups) connect_group(group);
-      for (const auto& [peer, pair] : to_.pairs) connect_pair(peer, pair);
-      static_cast<void>(on_host(sum_over_everyone(nothing(at::kDouble))));  // all ranks are through, and their devices
-    });
+    if (to_.everyone) connect_groups();
+    if (to_.connected) to_.connected();
   }
 
   ~PairTransport() override {
@@ -238,6 +233,15 @@ class PairTransport final : public Transport {
   }
   /// The peer's number within the pair.
   [[nodiscard]] int member(int peer) const { return peer > to_.rank ? 1 : 0; }
+
+  void connect_groups() const {
+    guarded(fmt::format("rank {}: connecting with its peers", to_.rank), [&] {
+      static_cast<void>(sum_over_everyone(nothing(at::kDouble)));
+      for (const Group& group : to_.process_groups) connect_group(group);
+      for (const auto& [peer, pair] : to_.pairs) connect_pair(peer, pair);
+      static_cast<void>(on_host(sum_over_everyone(nothing(at::kDouble))));  // all ranks are through, and their devices
+    });
+  }
 
   [[nodiscard]] at::Tensor nothing(at::ScalarType type, std::int64_t elements = 1) const {
     return at::zeros({elements}, at::TensorOptions(to_.device).dtype(type));
