@@ -44,6 +44,13 @@ class FakeBackend final : public c10d::Backend {
                                            const c10d::AllgatherOptions& /*options*/) override {
     return issue({.kind = Kind::AllGather, .in = mine.front(), .out = all.front()});
   }
+  c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& tensors,
+                                           const c10d::BroadcastOptions& options) override {
+    return issue({.kind = Kind::Broadcast,
+                  .in = tensors.front(),
+                  .out = {tensors.front()},
+                  .root = static_cast<int>(options.rootRank)});
+  }
   c10::intrusive_ptr<c10d::Work> alltoall_base(at::Tensor& arrived, at::Tensor& outgoing,
                                                std::vector<std::int64_t>& received, std::vector<std::int64_t>& sent,
                                                const c10d::AllToAllOptions& /*options*/) override {
@@ -158,6 +165,11 @@ void FakeNetwork::carry_out(const std::vector<std::shared_ptr<Call>>& calls) {
     at::Tensor sum = first.in.clone();
     for (std::size_t member = 1; member < calls.size(); ++member) sum.add_(calls[member]->in);
     for (const auto& call : calls) call->out.front().copy_(sum);
+  } else if (first.kind == Kind::Broadcast) {
+    const auto other_root = [&](const auto& call) { return call->root != first.root; };
+    if (std::ranges::any_of(calls, other_root)) throw std::logic_error("members name different roots");
+    const at::Tensor& sent = calls[static_cast<std::size_t>(first.root)]->in;
+    for (const auto& call : calls) call->out.front().copy_(sent);
   } else if (first.kind == Kind::AllGather) {
     for (const auto& call : calls) {
       for (std::size_t member = 0; member < calls.size(); ++member) call->out[member].copy_(calls[member]->in);

@@ -36,12 +36,13 @@ class FakeNetwork {
   /// Why it was closed; empty: it was not.
   [[nodiscard]] std::string why_closed();
 
-  enum class Kind { Send, Receive, AllReduce, AllGather, AllToAll };
+  enum class Kind { Send, Receive, AllReduce, AllGather, AllToAll, Broadcast };
   /// What a member was asked for.
   struct Call {
     Kind kind = Kind::Send;
     at::Tensor in = {};
     std::vector<at::Tensor> out = {};
+    int root = 0;                             // Broadcast: the member that has it
     std::vector<std::int64_t> sent = {};      // AllToAll: elements to each member
     std::vector<std::int64_t> received = {};  // likewise from each
     bool done = false;

@@ -76,6 +76,16 @@ TEST(PairQueuesTest, CanonicalSumsAndGroupsGiveTheBitsOfThreads) {
   EXPECT_THAT(outcome.losses, ElementsAreArray(testing::train(options, kSteps).losses));
 }
 
+TEST(PairQueuesTest, CopiesThatShareAnOptimizerHandEachOtherWhatTheyUpdate) {
+  TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {2, 4});
+  options.data_parallel = 2;
+  options.shard_optimizer = true;
+  const Outcome outcome = train_over_pairs(prepare_job(options));
+  ASSERT_EQ(outcome.error, "");
+  EXPECT_THAT(outcome.losses,
+              ::testing::Pointwise(::testing::DoubleNear(1e-12), testing::train(options, kSteps).losses));
+}
+
 TEST(PairQueuesTest, OnlyRanksThatExchangeMessagesHaveACommunicator) {
   TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {3, 3});
   EXPECT_THAT(talking_pairs(prepare_job(options)), ElementsAre(RankPair{0, 1}, RankPair{1, 2}));
