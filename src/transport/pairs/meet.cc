@@ -87,7 +87,9 @@ VariableList nccl_variables(const MeetingPoint& meeting) {
           {"NCCL_RAS_ENABLE", "0"},                 // one more port, which answers anyone
           // Else rings and trees are connected at the first collective that takes them, which size decides, and the
           // thread that calls it waits for the other members.
-          {"NCCL_RUNTIME_CONNECT", "0"}};
+          {"NCCL_RUNTIME_CONNECT", "0"},
+          // c10d would say of each rank's first message that it waits for others of its communicator.
+          {"TORCH_NCCL_SHOW_EAGER_INIT_P2P_SERIALIZATION_WARNING", "0"}};
 }
 
 void set_unless_set(const VariableList& variables) {
