@@ -17,10 +17,14 @@ using torch::autograd::variable_list;
 /// [..., n] -> [rows, n]
 at::Tensor rows_of(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 
-/// sum += left right, whose type may be narrower: then their product is rounded to it first.
+/// sum += left right, whose type may be narrower: then the CPU rounds their product to it first. GPUs add it as it is
+/// (their kernel takes float32 sums of products of bfloat16 or float16, and the sum itself in place of the term that it
+/// is added to: _addmm_dtype_out_cuda in ATen/native/cuda/Blas.cpp).
 void add_product(at::Tensor sum, const at::Tensor& left, const at::Tensor& right) {
   if (sum.scalar_type() == left.scalar_type()) {
     sum.addmm_(left, right);
+  } else if (!sum.is_cpu()) {
+    at::addmm_out(sum, sum, left, right, sum.scalar_type());
   } else {
     sum.add_(left.mm(right));
   }

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <set>
+#include <stdexcept>
 #include <utility>
 
 namespace chimera::testing {
@@ -238,6 +239,7 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("record_stream", record_stream);
+  library.impl("addmm.dtype_out", add_wide_product);
   library.impl("_local_scalar_dense", read_element);
   library.impl("_copy_from", copy_from);
 }

@@ -19,6 +19,7 @@
 #include "engine/optimizer.h"
 #include "launch/environment.h"
 #include "model/device_words.h"
+#include "model/linear.h"
 #include "runtime/sum_of_squares.h"
 #include "support/fake_accelerator.h"
 #include "support/fake_device.h"
@@ -153,6 +154,21 @@ TEST_F(FakeDeviceTest, OptimizersUpdateAsOnTheCpu) {
     options.optimizer.kind = optimizer;
     const testing::Trained cpu = testing::train(options, 3);
     EXPECT_THAT(testing::train(on_device(options), 3).losses, Pointwise(DoubleNear(1e-9), cpu.losses));
+  }
+}
+
+TEST_F(FakeDeviceTest, ProductsOfBfloat16AreAddedToFloat32UnroundedAndInPlace) {
+  for (const WeightLayout layout : {WeightLayout::InOut, WeightLayout::OutIn}) {
+    const at::Tensor input = at::rand({7, 3}).to(at::kBFloat16);
+    const at::Tensor output = at::rand({7, 5}).to(at::kBFloat16);
+    at::Tensor product = input.to(at::kFloat).t().mm(output.to(at::kFloat));  // [in, out]
+    if (layout == WeightLayout::OutIn) product = product.t();
+    Linear layer{.weight = at::zeros(product.sizes(), kDevice).requires_grad_(), .bias = {}, .layout = layout};
+    const at::Tensor gradient = gradient_of(layer.weight);
+    gradient.fill_(0.25);
+    add_weight_gradient(layer, input.to(kDevice), output.to(kDevice));
+    EXPECT_TRUE(layer.weight.grad().is_same(gradient));
+    EXPECT_TRUE(at::allclose(gradient.cpu(), product + 0.25, 0, 1e-6));
   }
 }
 
