@@ -4,7 +4,8 @@
   benchmarks/cluster_plans.py [--only TEXT] [--rounds 4] [--steps 12] [--seconds 15] [--program build/chimera]
 
 Ten problems. For each, hosts are made: network namespaces on one bridge, what leaves them throttled by `tc tbf`, each
-on one core (its processes are pinned), with processes of its own. Then the commands of a user run, with a stand-in for
+on one core (its processes are pinned; where there are more hosts than cores each has a part of one, by a cgroup), with
+processes of its own. Then the commands of a user run, with a stand-in for
 ssh that enters the hosts: `chimera profile --hosts` measures, `chimera plan --top 0` lists all candidates that fit, and
 `chimera launch --hosts` trains every one of them, in rounds in which they take turns. Measured is the median of a
 candidate's step times, the first two of each run left out. What has no step within 1.5 times the fastest in the first
@@ -55,7 +56,6 @@ class Problem(typing.NamedTuple):
         return self.hosts * self.ranks
 
 
-# Four hosts of one rank share two cores, which no profile knows: there the network has to be what takes the time.
 SIZES = {size: ("--micro-batch-size", f"{size},{2 * size}") for size in (2, 4)}  # so that candidates are not too many
 PROBLEMS = [
     Problem("2 hosts, unlimited", 2, 1, 0, "gpt2-mini", 512, 8, 64, given=SIZES[2]),
@@ -85,6 +85,33 @@ def throttle(hosts, rate):
                    "burst", str(burst), "latency", "400ms"])
 
 
+class PartOfACore:
+    """A group of processes that get a part of the time of a core, in turns of two milliseconds: a slower core."""
+
+    PERIOD = 2000  # microseconds
+
+    def __init__(self, name, part):
+        self.is_old = Path("/sys/fs/cgroup/cpu/cpu.shares").exists() or Path("/sys/fs/cgroup/cpu/tasks").exists()
+        self.folder = Path("/sys/fs/cgroup/cpu" if self.is_old else "/sys/fs/cgroup", name)
+        self.folder.mkdir()
+        if self.is_old:
+            (self.folder / "cpu.cfs_period_us").write_text(str(self.PERIOD))
+            (self.folder / "cpu.cfs_quota_us").write_text(str(int(part * self.PERIOD)))
+        else:
+            (self.folder / "cpu.max").write_text(f"{int(part * self.PERIOD)} {self.PERIOD}")
+
+    def enter(self):
+        """A line of shell after which a shell, and what it starts, belongs to it."""
+        return f"echo $$ > {self.folder}/cgroup.procs; "
+
+    def end(self):
+        """Once its processes have ended."""
+        end = time.monotonic() + PATIENCE
+        while (self.folder / "cgroup.procs").read_text() and time.monotonic() < end:
+            time.sleep(0.01)
+        self.folder.rmdir()
+
+
 class Cluster:
     """The problem's hosts, and a stand-in for ssh that enters them."""
 
@@ -103,7 +130,12 @@ class Cluster:
                 own = OwnProcesses(self.hosts.enter(host))
                 stack.callback(own.end)
                 words = " ".join([*own.enter, "taskset", "--cpu-list", str(cores[host % len(cores)])])
-                cases.append(f"{self.hosts.address(host)}) exec {words} setsid --wait sh -c \"$2\" ;;\n")
+                limit = ""
+                if self.problem.hosts > len(cores):  # several hosts on a core: each has its part of it, busy or not
+                    part = PartOfACore(self.hosts.names[host], len(cores) / self.problem.hosts)
+                    stack.callback(part.end)
+                    limit = part.enter()
+                cases.append(f"{self.hosts.address(host)}) {limit}exec {words} setsid --wait sh -c \"$2\" ;;\n")
             self.ssh.write_text("#!/bin/sh\ncase $1 in\n" + "".join(cases) + "esac\nexit 255\n")
             self.ssh.chmod(0o700)
             self.stack = stack.pop_all()
