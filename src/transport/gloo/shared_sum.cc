@@ -352,10 +352,11 @@ void SharedSum::wait() {
   State& state = *state_;
   state.await_end(state.memory->breaker.get());
   wait_for(*state.gather, state.timeout);
-  if (state.failure) std::rethrow_exception(state.failure);
-  // The groups' threads hold this state, and with it the groups, until they have ended their work.
+  // The groups' threads hold this state, and with it the groups, until they have ended their work. First what tells
+  // that another member is lost, which the own failure may come from: its memory cannot be mapped any more.
   if (state.hosts_added) wait_for(*state.hosts_added, state.timeout);
-  wait_for(*state.added, state.timeout);
+  if (state.added) wait_for(*state.added, state.timeout);
+  if (state.failure) std::rethrow_exception(state.failure);
   if (*state.failures.data_ptr<int>() > 0) throw PeerLostError("another member could not add its part of the sum");
   state.own.front().copy_back();
 }
