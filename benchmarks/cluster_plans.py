@@ -5,10 +5,10 @@
 
 Ten problems. For each, hosts are made: network namespaces on one bridge, what leaves them throttled by `tc tbf`, each
 on one core (its processes are pinned; where there are more hosts than cores each has a part of one, by a cgroup), with
-processes of its own. Then the commands of a user run, with a stand-in for
-ssh that enters the hosts: `chimera profile --hosts` measures, `chimera plan --top 0` lists all candidates that fit, and
-`chimera launch --hosts` trains every one of them, in rounds in which they take turns. Measured is the median of a
-candidate's step times, the first two of each run left out. What has no step within 1.5 times the fastest in the first
+processes of its own. Then the commands of a user run, with a stand-in for ssh that enters the hosts: `chimera profile
+--hosts` measures, `chimera plan --top 0` lists all candidates that fit, and `chimera launch --hosts` trains every one
+of them, in rounds in which they take turns. Measured is the median of a candidate's step times, the first two of each
+run left out. What has no step within 1.5 times the fastest in the first
 round, which is short, is out, but for the planner's choice.
 
 Needs what root may do, and tc. Exits with 77 where this machine does not let us, and with 1 if all ten problems were
@@ -91,7 +91,7 @@ class PartOfACore:
     PERIOD = 2000  # microseconds
 
     def __init__(self, name, part):
-        self.is_old = Path("/sys/fs/cgroup/cpu/cpu.shares").exists() or Path("/sys/fs/cgroup/cpu/tasks").exists()
+        self.is_old = Path("/sys/fs/cgroup/cpu/tasks").exists()  # version 1
         self.folder = Path("/sys/fs/cgroup/cpu" if self.is_old else "/sys/fs/cgroup", name)
         self.folder.mkdir()
         if self.is_old:
@@ -127,14 +127,14 @@ class Cluster:
             cores = sorted(os.sched_getaffinity(0))
             cases = []
             for host in range(self.problem.hosts):
-                own = OwnProcesses(self.hosts.enter(host))
-                stack.callback(own.end)
-                words = " ".join([*own.enter, "taskset", "--cpu-list", str(cores[host % len(cores)])])
                 limit = ""
                 if self.problem.hosts > len(cores):  # several hosts on a core: each has its part of it, busy or not
                     part = PartOfACore(self.hosts.names[host], len(cores) / self.problem.hosts)
-                    stack.callback(part.end)
+                    stack.callback(part.end)  # after its processes have ended, below
                     limit = part.enter()
+                own = OwnProcesses(self.hosts.enter(host))
+                stack.callback(own.end)
+                words = " ".join([*own.enter, "taskset", "--cpu-list", str(cores[host % len(cores)])])
                 cases.append(f"{self.hosts.address(host)}) {limit}exec {words} setsid --wait sh -c \"$2\" ;;\n")
             self.ssh.write_text("#!/bin/sh\ncase $1 in\n" + "".join(cases) + "esac\nexit 255\n")
             self.ssh.chmod(0o700)

@@ -174,13 +174,22 @@ TEST(ContentionTest, MessagesOfAllGroupsDivideTheInterfaceOfTheirNode) {
   EXPECT_EQ(timeline.makespan, 13);
 }
 
-TEST(ContentionTest, SumsOfTwoWorkersDivideTheInterfaceOfTheirNode) {
-  const Schedule schedule = find_generator("gpipe").generate({.stages = 2, .micro_batches = 1});
+CostModel costs_with_long_sums(const Schedule& schedule) {
   CostModel costs = costs_of_two_groups(schedule);
   costs.all_reduce->seconds = {6, 6};
-  SharedCores shared{.cores = cores_without_end(),
-                     .contention = {.node_transfers = 1},
-                     .nodes = {.node_of = {0, 0}, .copies = {1, 1}, .sums_leave = {true, true}}};
+  return costs;
+}
+
+SharedCores both_on_one_of_several_nodes() {
+  return {.cores = cores_without_end(),
+          .contention = {.node_transfers = 1},
+          .nodes = {.node_of = {0, 0}, .copies = {1, 1}, .sums_leave = {true, true}}};
+}
+
+TEST(ContentionTest, SumsOfTwoWorkersDivideTheInterfaceOfTheirNode) {
+  const Schedule schedule = find_generator("gpipe").generate({.stages = 2, .micro_batches = 1});
+  const CostModel costs = costs_with_long_sums(schedule);
+  SharedCores shared = both_on_one_of_several_nodes();
   const Timeline timeline = simulate_on_cores(schedule, costs, shared);
   EXPECT_EQ(timeline.workers[1].all_reduces[0].start, 5);
   EXPECT_EQ(timeline.workers[1].all_reduces[0].end, 14) << "the other one begins at 8";
@@ -191,11 +200,8 @@ TEST(ContentionTest, SumsOfTwoWorkersDivideTheInterfaceOfTheirNode) {
 
 TEST(ContentionTest, SumsOfAsynchronousUpdatesDivideTheInterfaceOfTheirNode) {
   const Schedule schedule = find_generator("pipedream").generate({.stages = 2, .micro_batches = 1});
-  CostModel costs = costs_of_two_groups(schedule);
-  costs.all_reduce->seconds = {6, 6};
-  SharedCores shared{.cores = cores_without_end(),
-                     .contention = {.node_transfers = 1},
-                     .nodes = {.node_of = {0, 0}, .copies = {1, 1}, .sums_leave = {true, true}}};
+  const CostModel costs = costs_with_long_sums(schedule);
+  SharedCores shared = both_on_one_of_several_nodes();
   const Timeline timeline = simulate_on_cores(schedule, costs, shared);
   EXPECT_EQ(timeline.workers[1].updates[0].end, 14) << "as those of a step do";
   EXPECT_EQ(timeline.workers[0].updates[0].end, 17);
