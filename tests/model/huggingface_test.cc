@@ -14,7 +14,7 @@
 namespace chimera {
 namespace {
 
-double norm_of_all_gradients(const SafetensorsFile& file) {
+double norm_of_all_gradients(const LoadedTensors& file) {
   double squares = 0;
   for (const auto& [name, tensor] : file.tensors) {
     if (name.starts_with("gradients/")) squares += tensor.square().sum().item<double>();

@@ -13,7 +13,7 @@ namespace chimera {
 namespace {
 
 /// The model file stands in the metadata.
-ModelConfig config_of(const std::string& path, const SafetensorsFile& file) {
+ModelConfig config_of(const std::string& path, const LoadedTensors& file) {
   const std::string model_file = path + ".model.toml";
   std::ofstream(model_file) << file.metadata.at("model_file");
   ModelConfig config = find_model(model_file);
@@ -22,12 +22,12 @@ ModelConfig config_of(const std::string& path, const SafetensorsFile& file) {
 }
 
 /// The tensor of that name, or an undefined one.
-at::Tensor find_tensor(const SafetensorsFile& file, const std::string& name) {
+at::Tensor find_tensor(const LoadedTensors& file, const std::string& name) {
   const auto found = file.tensors.find(name);
   return found == file.tensors.end() ? at::Tensor() : found->second;
 }
 
-MicroBatch batch_of(const SafetensorsFile& file) {
+MicroBatch batch_of(const LoadedTensors& file) {
   MicroBatch batch{.tokens = find_tensor(file, "tokens"),
                    .targets = find_tensor(file, "targets"),
                    .token_types = find_tensor(file, "token_types"),
@@ -38,7 +38,7 @@ MicroBatch batch_of(const SafetensorsFile& file) {
   return batch;
 }
 
-void set_weights(const ParameterGroup& group, const SafetensorsFile& file) {
+void set_weights(const ParameterGroup& group, const LoadedTensors& file) {
   const torch::autograd::AutoGradMode no_grad(false);
   for (const Parameter& parameter : group.parameters()) {
     const at::Tensor value = find_tensor(file, "weights/" + parameter.name);

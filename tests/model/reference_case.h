@@ -11,8 +11,7 @@
 namespace chimera {
 
 struct ReferenceCase {
-  SafetensorsFile
-      file;  ///< `weights/NAME`, `tokens`, `targets` and so on; `logits`, `loss`, `gradients/NAME` to compare
+  LoadedTensors file;  ///< `weights/NAME`, `tokens`, `targets` and so on; `logits`, `loss`, `gradients/NAME` to compare
   ModelConfig config;
   at::ScalarType dtype = at::kDouble;  ///< that of the weights
   MicroBatch batch;

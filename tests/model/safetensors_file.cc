@@ -27,7 +27,7 @@ at::Tensor read_tensor(const nlohmann::json& entry, std::string_view data) {
 
 }  // namespace
 
-SafetensorsFile read_safetensors(const std::string& path) {
+LoadedTensors read_safetensors(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(file), {}};
   std::uint64_t header_bytes = 0;
@@ -36,7 +36,7 @@ SafetensorsFile read_safetensors(const std::string& path) {
   if (header_bytes > bytes.size() - sizeof header_bytes) throw Error(path + ": header longer than the file");
   const std::string_view rest = std::string_view(bytes).substr(sizeof header_bytes);
 
-  SafetensorsFile result;
+  LoadedTensors result;
   const auto header = nlohmann::json::parse(rest.substr(0, header_bytes));
   for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") {

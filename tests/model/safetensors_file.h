@@ -9,12 +9,12 @@
 namespace chimera {
 
 /// A safetensors file in memory: u64 length of the header, a JSON header, then the raw little-endian elements.
-struct SafetensorsFile {
+struct LoadedTensors {
   std::map<std::string, std::string> metadata;
   std::map<std::string, at::Tensor> tensors;  ///< float64, float32, int64 and bool
 };
 
 /// Throws Error for a file that is not of that form.
-[[nodiscard]] SafetensorsFile read_safetensors(const std::string& path);
+[[nodiscard]] LoadedTensors read_safetensors(const std::string& path);
 
 }  // namespace chimera

@@ -18,7 +18,7 @@ TEST(SafetensorsTest, WritesWhatAReaderReads) {
   const at::Tensor numbers = at::arange(6, at::kDouble).reshape({2, 3});
   write_safetensors(path, {{"b", numbers.t()}, {"a", at::tensor({7L, -1L})}, {"none", at::empty({0, 4}, at::kDouble)}},
                     {{"format", "pt"}});
-  const SafetensorsFile file = read_safetensors(path);
+  const LoadedTensors file = read_safetensors(path);
   std::filesystem::remove(path);
   EXPECT_EQ(file.metadata.at("format"), "pt");
   EXPECT_TRUE(at::equal(file.tensors.at("b"), numbers.t()));
