@@ -173,9 +173,9 @@ std::string to_text(const TopView& view, std::size_t columns) {
 }
 
 std::string to_json(const TopView& view) {
-  using Json = nlohmann::ordered_json;
-  const auto or_null = [](const auto& value) { return value ? Json(*value) : Json(); };
-  Json json = {{"run", view.run.name},
+  using OrderedJson = nlohmann::ordered_json;
+  const auto or_null = [](const auto& value) { return value ? OrderedJson(*value) : OrderedJson(); };
+  OrderedJson json = {{"run", view.run.name},
                {"metrics", view.run.metrics},
                {"state", state_of(view)},
                {"process", or_null(view.process)},
@@ -192,7 +192,7 @@ std::string to_json(const TopView& view) {
     json["step_seconds"] = median_of(recent(view.run, &StepRecord::step_seconds, kRecent));
     json["peak_memory_bytes"] = last.peak_memory_bytes;
   }
-  json["ranks"] = Json::array();
+  json["ranks"] = OrderedJson::array();
   for (const LiveRank& rank : view.ranks) {
     json["ranks"].push_back({{"step", rank.step}, {"doing", rank.doing}, {"waiting", rank.waiting}});
   }

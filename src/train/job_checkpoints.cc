@@ -150,8 +150,8 @@ void open_checkpoints(Job& job) {
       const auto& progress = newest.checkpoint->manifest.run.at("progress");
       job.first_step = newest.checkpoint->manifest.step;
       job.options.resume.from = newest.checkpoint->path;
-      checkpoints->resumed.emplace(*std::move(newest.checkpoint), std::move(tensors),
-                                   progress.at("updates").get<std::int64_t>(), watch_of(progress));
+      checkpoints->resumed = ResumedRun{*std::move(newest.checkpoint), std::move(tensors),
+                                        progress.at("updates").get<std::int64_t>(), watch_of(progress)};
     }
   } catch (const CheckpointError& error) {
     throw ConfigError(fmt::format("--resume: {}", error.what()));

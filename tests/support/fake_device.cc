@@ -27,7 +27,6 @@ struct Looking {
 thread_local Looking looking;
 
 struct FakeStreams final : c10::impl::DeviceGuardImplInterface {
-  static constexpr c10::DeviceType static_type = kFakeDevice;
   FakeStreams() = default;
   explicit FakeStreams(c10::DeviceType /*type*/) {}
   [[nodiscard]] c10::DeviceType type() const override { return kFakeDevice; }

@@ -111,8 +111,8 @@ Communicators FakeNetwork::communicators(int rank, bool sums_in_order) {
     group = c10::make_intrusive<FakeBackend>(*this, process_groups_[g], member);
   }
   for (auto& [pair, directions] : pairs_) {
-    const auto end = [&](std::size_t direction, std::size_t member) {
-      return c10::make_intrusive<FakeBackend>(*this, directions[direction], member);
+    const auto end = [this, &both = directions](std::size_t direction, std::size_t member) {
+      return c10::make_intrusive<FakeBackend>(*this, both[direction], member);
     };
     if (pair.first == rank) to.pairs[pair.second] = {.out = end(0, 0), .in = end(1, 0)};
     if (pair.second == rank) to.pairs[pair.first] = {.out = end(1, 1), .in = end(0, 1)};

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 #include <vector>
 
 #include "core/error.h"
@@ -51,7 +52,7 @@ struct Model {
     bool is_settled = true;    ///< or it has not yet done what settle() says
     bool is_told = false;      ///< the sum is on its way
     std::int64_t content = 0;  ///< what its weights are: the number of updates that they have seen
-    friend auto operator<=>(const Rank& a, const Rank& b) { return a.key() <=> b.key(); }
+    friend bool operator<(const Rank& a, const Rank& b) { return a.key() < b.key(); }
     [[nodiscard]] std::vector<std::int64_t> key() const {
       return {state.has_weights ? 1 : 0, state.done,      state.voted_for, static_cast<std::int64_t>(at),
               is_settled ? 1 : 0,        is_told ? 1 : 0, content};
@@ -59,7 +60,9 @@ struct Model {
   };
   std::vector<Rank> ranks = std::vector<Rank>(3);
   int losses = 0;
-  friend auto operator<=>(const Model&, const Model&) = default;
+  friend bool operator<(const Model& a, const Model& b) {
+    return std::tie(a.ranks, a.losses) < std::tie(b.ranks, b.losses);
+  }
 };
 
 constexpr std::int64_t kSteps = 3;

@@ -56,11 +56,9 @@ int rounds_until_all_are_connected(int ranks, const std::vector<RankPair>& pairs
   for (int round = 1;; ++round) {
     std::set<RankPair> ready;
     bool all_done = true;
-    for (const auto& [low, high] : pairs) {
-      const auto wants = [&](int rank) {
-        return at[rank] < orders[rank].size() && orders[rank][at[rank]] == RankPair{low, high};
-      };
-      if (wants(low) && wants(high)) ready.insert({low, high});
+    for (const RankPair& pair : pairs) {
+      const auto wants = [&](int rank) { return at[rank] < orders[rank].size() && orders[rank][at[rank]] == pair; };
+      if (wants(pair.first) && wants(pair.second)) ready.insert(pair);
     }
     for (const auto& [low, high] : ready) ++at[low], ++at[high];
     for (int rank = 0; rank < ranks; ++rank) all_done = all_done && at[rank] == orders[rank].size();
