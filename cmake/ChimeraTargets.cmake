@@ -49,14 +49,19 @@ function(chimera_use_torch target)
   endif()
 endfunction()
 
+# Files of a room together, a few at a time, unless -DCHIMERA_UNITY=OFF.
+function(chimera_compile_together target)
+  if(CHIMERA_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 7)
+    # Meant for headers: in a file that is compiled with its neighbours, an unnamed namespace is nobody else's either.
+    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  endif()
+endfunction()
+
 function(chimera_library name)
   cmake_parse_arguments(ARG "TORCH" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
   add_library(chimera_${name} STATIC ${ARG_SOURCES})
-  if(CHIMERA_UNITY)
-    set_target_properties(chimera_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 7)
-    # Meant for headers: in a file that is compiled with its neighbours, an unnamed namespace is nobody else's either.
-    target_compile_options(chimera_${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
-  endif()
+  chimera_compile_together(chimera_${name})
   target_link_libraries(chimera_${name} PUBLIC $<BUILD_INTERFACE:chimera_options> ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
   if(ARG_TORCH)
     chimera_use_torch(chimera_${name})
