@@ -15,6 +15,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <utility>
 
+#include "core/background_threads.h"
 #include "core/error.h"
 #include "core/fault_point.h"
 #include "transport/gloo/connect_log.h"
@@ -28,8 +29,11 @@ constexpr auto kLeaveTimeout = std::chrono::seconds(3);
 constexpr auto kMostClosing = std::chrono::milliseconds(100);
 constexpr auto kBetweenBreaks = std::chrono::milliseconds(1);
 
-/// Where Gloo listens: at the address, or for ranks of one host at loopback.
+/// Where Gloo listens: at the address, or for ranks of one host at loopback. Its thread looks after events again and
+/// again while another thread has the connection's lock: one that it took the core from would not give the lock back
+/// for a whole turn, 4 ms.
 std::shared_ptr<gloo::transport::Device> create_device(const std::string& address) {
+  const BackgroundThreads events;
   return ProcessGroupGloo::createDeviceForHostname(address.empty() ? "127.0.0.1" : address);
 }
 
