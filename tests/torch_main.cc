@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "core/console.h"
+#include "support/training.h"
 
 int main(int argc, char** argv) {
   ::testing::InitGoogleMock(&argc, argv);
@@ -10,6 +11,7 @@ int main(int argc, char** argv) {
 #ifdef CHIMERA_SANITIZED
   return code;  // leaks are looked for at exit
 #else
+  chimera::testing::remove_text_file();
   chimera::end_at_once(code, chimera::kPromptEnd);  // LibTorch takes longer to unregister its operators than to start
 #endif
 }
