@@ -11,7 +11,7 @@
 namespace chimera::apps {
 namespace {
 
-struct Options {
+struct CheckArguments {
   std::string file;
   Format format = Format::Text;
   LimitFlags limits;
@@ -34,7 +34,7 @@ void add_check(CLI::App& program, int& exit_code) {
       "must also exist, agree and not be too many. Where a limit is exceeded, the first op of each worker that exceeds "
       "it is named, the earliest of them first.\n"
       "\nExit codes: 0 the schedule is valid; 1 it is not; 2 the text is no schedule.");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CheckArguments>();
   command->add_option("FILE", options->file, "schedule in JSON or CSV; - reads standard input")->required();
   options->limits.add_to(*command);
   command->add_flag("--strict-order", options->strict_order,

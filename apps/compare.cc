@@ -9,13 +9,13 @@
 namespace chimera::apps {
 namespace {
 
-struct Options {
+struct CompareArguments {
   std::vector<std::string> runs;
   Format format = Format::Text;
   std::string output;
 };
 
-std::string compared(const Options& options) {
+std::string compared(const CompareArguments& options) {
   std::vector<RunHistory> runs;
   for (const std::string& path : options.runs) runs.push_back(read_run(path));
   for (const RunHistory& run : runs) (void)figures_of(run);  // each has a step
@@ -40,7 +40,7 @@ void add_compare(CLI::App& program, int&) {
       "\nA run is a folder with metrics.jsonl, or a metrics file. Configurations are those of the newest checkpoint "
       "beside the metrics; a run without one is compared by its numbers alone. Medians leave out the first step. "
       "`times the first` is throughput over that of the first run.");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CompareArguments>();
   command->add_option("RUN", options->runs, "folders of runs, or metrics files")->required();
   begin_group(*command, heading::kOutput);
   add_format(*command, options->format, {Format::Text, Format::Json, Format::Svg, Format::Html});

@@ -171,7 +171,7 @@ constexpr std::array kDemos = {
     Demo{"train", "the same gradients through a pipeline as without one", show_train},
     Demo{"performance", "four schedules train side by side, predicted beside measured", show_performance}};
 
-struct Options {
+struct DemoArguments {
   std::string name;
   std::string folder;
   bool unattended = false;
@@ -180,13 +180,13 @@ struct Options {
   }
 };
 
-void show(const Demo& demo, const Options& options) {
+void show(const Demo& demo, const DemoArguments& options) {
   DemoStage stage(options.folder, options.pauses());
   demo.show(stage);
 }
 
 /// Asks which demo to show, until the answer is none of them.
-void menu(const Options& options) {
+void menu(const DemoArguments& options) {
   while (true) {
     std::cout << "\nWhat would you like to see?\n";
     for (std::size_t d = 0; d < kDemos.size(); ++d) {
@@ -201,7 +201,7 @@ void menu(const Options& options) {
   }
 }
 
-void add_flags(CLI::App& command, Options& options) {
+void add_flags(CLI::App& command, DemoArguments& options) {
   begin_group(command, heading::kOutput);
   add_path(command, "--folder", options.folder,
            "keep the files of the demo in this folder (default: they are removed)");
@@ -219,7 +219,7 @@ void add_demo(CLI::App& program, int&) {
       "\nA demo explains what it shows and prints every command before it runs it, so that you can run it too. On a "
       "terminal it waits for Enter before each. `train` and `performance` train small models on this machine, on text "
       "that is this program's own --help. `chimera tour` has a menu of all demos.");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<DemoArguments>();
   std::vector<std::string> names;
   for (const Demo& demo : kDemos) names.emplace_back(demo.name);
   add_word(
@@ -240,7 +240,7 @@ void add_tour(CLI::App& program, int&) {
       "  chimera tour\n"
       "  chimera tour --unattended > tour.txt\n"
       "\nOn a terminal there is a menu; with --unattended, or where nobody can answer, all demos are shown.");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<DemoArguments>();
   add_flags(*command, *options);
   command->callback([options] {
     if (options->pauses()) return menu(*options);

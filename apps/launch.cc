@@ -23,7 +23,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-struct Options {
+struct LaunchArguments {
   HostFlags on;
   std::string spares;
   std::int64_t ranks = 1;
@@ -55,12 +55,12 @@ std::optional<std::string> value_of(const std::string& flag, const Words& words)
 std::string name_of(const std::string& host) { return host.substr(host.find('@') + 1); }
 
 /// Without --hosts all ranks are on this machine.
-std::vector<HostRanks> hosts_of(const Options& options) {
+std::vector<HostRanks> hosts_of(const LaunchArguments& options) {
   return parse_hosts(options.on.hosts.empty() ? "localhost" : options.on.hosts, static_cast<int>(options.ranks));
 }
 
 /// A spare without a number has as many ranks as it is wanted to.
-std::vector<HostRanks> spares_of(const Options& options) {
+std::vector<HostRanks> spares_of(const LaunchArguments& options) {
   if (options.spares.empty()) return {};
   if (options.on.hosts.empty() || options.max_restarts == 0) {
     throw ConfigError("--spare takes the place of a lost host; give --hosts and --max-restarts too");
@@ -74,7 +74,7 @@ std::vector<HostRanks> spares_of(const Options& options) {
   return spares;
 }
 
-Words variables_of(const Options& options, const std::vector<HostRanks>& hosts) {
+Words variables_of(const LaunchArguments& options, const std::vector<HostRanks>& hosts) {
   Words variables = variables_for_others();
   for (const std::string& each : options.variables) {
     const char* own = each.find('=') == std::string::npos ? std::getenv(each.c_str()) : "";
@@ -89,9 +89,11 @@ Words variables_of(const Options& options, const std::vector<HostRanks>& hosts) 
   return variables;
 }
 
-bool trains(const Options& options) { return !options.command.empty() && options.command.front() == kTrain.name; }
+bool trains(const LaunchArguments& options) {
+  return !options.command.empty() && options.command.front() == kTrain.name;
+}
 
-void require_sense(const Options& options) {
+void require_sense(const LaunchArguments& options) {
   if (!trains(options) && !measures_between_hosts(options.command)) {
     throw ConfigError(
         "expected `--` and the command whose ranks are started: chimera launch --hosts a,b -- train ..., or "
@@ -105,7 +107,7 @@ void require_sense(const Options& options) {
   }
 }
 
-std::vector<HostCommand> host_commands(const Options& options, const std::vector<HostRanks>& hosts,
+std::vector<HostCommand> host_commands(const LaunchArguments& options, const std::vector<HostRanks>& hosts,
                                        const Words& arguments) {
   const Words variables = variables_of(options, hosts);
   std::vector<HostCommand> commands;
@@ -130,7 +132,7 @@ std::string dry_run_text(const std::vector<HostCommand>& commands) {
 }
 
 /// The newest checkpoint as it is seen from here; its bytes are compared by the ranks, which may find an older one.
-HostResume resume_of(const Options& options) {
+HostResume resume_of(const LaunchArguments& options) {
   const std::string folder = *value_of("--checkpoint", options.command);
   const auto newest = newest_checkpoint(folder, 0).checkpoint;
   HostResume resume{0, {}, fmt::format("no checkpoint is seen in {}", folder)};
@@ -139,7 +141,7 @@ HostResume resume_of(const Options& options) {
   return resume;
 }
 
-int start(const Options& options) {
+int start(const LaunchArguments& options) {
   const auto commands_for = [&](const std::vector<HostRanks>& hosts, const Words& arguments) {
     std::vector<HostCommand> commands = host_commands(options, hosts, arguments);
     const std::string secret = make_secret();
@@ -158,7 +160,7 @@ int start(const Options& options) {
        .resume = [&] { return resume_of(options); }});
 }
 
-void add_flags(CLI::App& command, Options& options) {
+void add_flags(CLI::App& command, LaunchArguments& options) {
   begin_group(command, heading::kRunning);
   add_hosts(command, options.on,
             "hosts and how many ranks each has, as in a:4,b:2, in the order of ranks; ssh names them "
@@ -207,7 +209,7 @@ void add_launch(CLI::App& program, int& exit_code) {
       "A host that does not answer within 10 s is lost: a spare takes its place, or the job goes on with fewer groups "
       "or else fewer stages, and the same mini-batch. Once it answers, the next restart takes it back.\n"
       "\nExit codes are those of `chimera train`.");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<LaunchArguments>();
   add_flags(*command, *options);
   command->callback([options, &exit_code] {
     if (options->part) {

@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::int64_t kSequence = 128;  // as `chimera train`
 
-struct Options {
+struct ModelArguments {
   std::string name;
   ModelFlags flags;
   std::int64_t stages = 1;
@@ -40,7 +40,7 @@ struct Options {
   std::string output;
 };
 
-Workload workload_of(const Options& options, const ModelConfig& model) {
+Workload workload_of(const ModelArguments& options, const ModelConfig& model) {
   Workload workload = chimera::workload_of(options.dtype, options.optimizer);
   workload.micro_batch_size = options.micro_batch_size;
   workload.sequence = options.sequence;
@@ -51,7 +51,7 @@ Workload workload_of(const Options& options, const ModelConfig& model) {
 }
 
 /// Whose stages they are. Where nothing but their number counts, no ops are made.
-Schedule schedule_of(const Options& options) {
+Schedule schedule_of(const ModelArguments& options) {
   if (options.partition.rule != PartitionRule::Balanced && options.schedule_option->count() == 0) {
     Schedule schedule;
     schedule.stages = options.stages;
@@ -62,7 +62,7 @@ Schedule schedule_of(const Options& options) {
   return generator.generate(usual_shape(generator, options.stages, micro_batches));
 }
 
-ModelReport report_of(const Options& options) {
+ModelReport report_of(const ModelArguments& options) {
   const ModelConfig model = with_overrides(find_model_or_folder(options.name), options.flags.overrides());
   constexpr std::int64_t kMany = 1'000'000'000;
   if (options.stages < 1) throw ConfigError(fmt::format("--stages must be at least 1, not {}", options.stages));
@@ -106,7 +106,7 @@ void add_model(CLI::App& program, int&) {
       ", or a TOML file with the fields family, layers, hidden, heads, feed_forward, vocabulary, positions, tied, and "
       "those of docs/models.md. A tied matrix counts once in the total; the stage with the embedding has it, and so "
       "has the stage with the head.");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ModelArguments>();
   command->add_option("NAME", options->name, "a preset, a TOML file, or a Hugging Face folder")->required();
   begin_group(*command, heading::kModel);
   options->flags.add_to(*command);

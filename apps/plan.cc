@@ -19,7 +19,7 @@
 namespace chimera::apps {
 namespace {
 
-struct Options {
+struct PlanArguments {
   PlanFlags problem;
   std::vector<std::string> schedules;
   PlanRule rule = PlanRule::Simulation;
@@ -53,7 +53,7 @@ void add_allowed(CLI::App& command, const std::string& flag, std::vector<std::in
       ->type_name("N,N..N");
 }
 
-void add_given(CLI::App& command, Options& options) {
+void add_given(CLI::App& command, PlanArguments& options) {
   add_allowed(command, "--stages", options.given.stages, "D, the workers of one pipeline (default: all that would do)");
   add_allowed(command, "--data-parallel", options.given.data_parallel, "W, the groups of D workers");
   add_allowed(command, "--micro-batch-size", options.given.micro_batch_sizes, "sequences of a micro-batch");
@@ -83,7 +83,7 @@ void add_given(CLI::App& command, Options& options) {
 }
 
 /// The paper's rule chooses among even cuts of its own schedule; what asks for others contradicts it.
-void require_papers_choice(const Options& options) {
+void require_papers_choice(const PlanArguments& options) {
   for (const std::string& name : options.schedules) {
     if (find_generator(name).name == kPaperSchedule) continue;
     throw ConfigError(
@@ -104,7 +104,7 @@ void require_papers_choice(const Options& options) {
   }
 }
 
-PlanReport make_report(const Options& options) {
+PlanReport make_report(const PlanArguments& options) {
   if (options.rule == PlanRule::Paper) require_papers_choice(options);
   const PlanOptions plan_options{.schedules = options.schedules,
                                  .given = options.given,
@@ -123,7 +123,7 @@ void require_trainable(const Candidate& candidate, const char* flag) {
                   flag, candidate.tensor_parallel, flag));
 }
 
-std::vector<TrainFlag> all_flags(const Options& options, const PlanProblem& problem, const Candidate& candidate) {
+std::vector<TrainFlag> all_flags(const PlanArguments& options, const PlanProblem& problem, const Candidate& candidate) {
   auto flags = options.problem.workload_flags();
   const auto planned = train_flags(problem, candidate);
   flags.insert(flags.end(), planned.begin(), planned.end());
@@ -131,7 +131,7 @@ std::vector<TrainFlag> all_flags(const Options& options, const PlanProblem& prob
 }
 
 /// Trains the best ones and notes their step times.
-void measure(const Options& options, PlanReport& report) {
+void measure(const PlanArguments& options, PlanReport& report) {
   std::vector<std::vector<std::string>> runs;
   for (std::size_t i = 0; i < report.candidates.size() && runs.size() < static_cast<std::size_t>(options.run); ++i) {
     require_trainable(report.candidates[i].ranked.candidate, "--run");
@@ -157,7 +157,7 @@ std::string description(const PlanReport& report) {
       report.problem.mini_batch, chosen.prediction.step_seconds, chosen.prediction.peak_memory_bytes / (1 << 30));
 }
 
-void write_plan(const Options& options, const PlanReport& report) {
+void write_plan(const PlanArguments& options, const PlanReport& report) {
   if (options.output.empty()) return;
   const RankedCandidate& chosen = report.plan.ranked.front();
   require_trainable(chosen.candidate, "--output");
@@ -165,7 +165,7 @@ void write_plan(const Options& options, const PlanReport& report) {
                                        description(report) + "chimera train --config THIS --data FILE"));
 }
 
-void write_job(const Options& options, const PlanReport& report) {
+void write_job(const PlanArguments& options, const PlanReport& report) {
   if (options.sbatch.empty()) return;
   const Candidate& chosen = report.plan.ranked.front().candidate;
   require_trainable(chosen, "--sbatch");
@@ -177,7 +177,7 @@ void write_job(const Options& options, const PlanReport& report) {
                                     .flags = to_words(all_flags(options, report.problem, chosen))}));
 }
 
-void require_sense(const Options& options) {
+void require_sense(const PlanArguments& options) {
   if (options.top < 0) throw ConfigError(fmt::format("--top must be 0 or more, not {}", options.top));
   if (options.run < 0) throw ConfigError(fmt::format("--run must be 0 or more, not {}", options.run));
   if (options.sbatch.empty() && options.ranks_option->count() > 0) {
@@ -185,7 +185,7 @@ void require_sense(const Options& options) {
   }
 }
 
-void write_costs(const Options& options, const PlanReport& report) {
+void write_costs(const PlanArguments& options, const PlanReport& report) {
   if (options.costs.empty()) return;
   Predictor predictor(report.problem);
   write_output(options.costs, costs_to_json(predictor.prepare(report.plan.ranked.front().candidate).model.costs));
@@ -220,7 +220,7 @@ void add_plan(CLI::App& program, int& exit_code) {
       "(docs/machine_profile.md). docs/planner.md explains the models and their limits, and compares with the paper's "
       "tables.\n"
       "\nExit code 2: nothing fits.");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<PlanArguments>();
   options->problem.add_to(*command);
   begin_group(*command, heading::kPlanning);
   command->add_option("--schedules", options->schedules, "schedules to consider (default: all synchronous ones)")

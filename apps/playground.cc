@@ -17,7 +17,7 @@
 namespace chimera::apps {
 namespace {
 
-struct Options {
+struct PlaygroundArguments {
   std::string output;
   std::string answer;
 };
@@ -52,7 +52,7 @@ void add_playground(CLI::App& program, int&) {
       "\nThe page is one file that loads nothing and opens from disk, without a network: the scheduling half of this "
       "program runs in it, compiled to WebAssembly. --answer answers requests as the page makes them, with the same "
       "bytes; docs/playground.md lists them.");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<PlaygroundArguments>();
   begin_group(*command, heading::kOutput);
   add_path(*command, "--output", options->output, "write the page to this file");
   add_path(*command, "--answer", options->answer,

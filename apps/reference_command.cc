@@ -13,7 +13,7 @@
 namespace chimera::apps {
 namespace {
 
-struct Options {
+struct ReferenceArguments {
   std::string kind;
   std::string command;
   std::string folder;
@@ -29,7 +29,7 @@ const CommandEntry& named(const CommandEntry& program, const std::string& name) 
   throw ConfigError(unknown_name("--command", name, names));
 }
 
-std::string written(const CommandEntry& program, const Options& options) {
+std::string written(const CommandEntry& program, const ReferenceArguments& options) {
   if (options.kind == "man") return to_man_page(named(program, options.command), version());
   if (options.kind == "markdown") return to_markdown(named(program, options.command));
   if (!options.command.empty()) throw ConfigError("--command goes with man and markdown; a shell's completion has all");
@@ -68,7 +68,7 @@ void add_reference(CLI::App& program, int&) {
       "\nAll of them are written from the flags that the program itself reads; `cmake --install` and the Debian "
       "package "
       "put them where man and the shells look. markdown is what the book of the documentation shows.");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ReferenceArguments>();
   add_word(
       *command, "KIND", {"man", "markdown", "bash", "zsh", "fish", "all"},
       [options](const std::string& kind) { options->kind = kind; }, "what to write; all: everything, to --folder")

@@ -16,7 +16,7 @@
 namespace chimera::apps {
 namespace {
 
-struct Options {
+struct ScheduleArguments {
   std::string name;
   ShapeFlags shape;
   PairFlags pairs;
@@ -54,7 +54,7 @@ std::string as_csv(const Schedule& schedule, bool communication) {
 }
 
 /// A row for each shape and each of the schedules, at one unit for F, I and W and two for B.
-std::string sweep_of(const Options& options) {
+std::string sweep_of(const ScheduleArguments& options) {
   if (options.communication) throw ConfigError("schedule: --communication goes with one shape; leave it out");
   std::string names = options.name;
   for (const std::string& other : options.pictures.with) names += "," + other;
@@ -65,7 +65,7 @@ std::string sweep_of(const Options& options) {
                format_of_sweep(*options.format_option, options.format));
 }
 
-std::string written(const Options& options) {
+std::string written(const ScheduleArguments& options) {
   if (options.shape.has_lists()) return sweep_of(options);
   const MakeSchedule make = [&](const Generator& generator, const PipelineShape& asked) {
     return options.pairs.paired(generator.generate(asked));
@@ -104,7 +104,7 @@ void add_schedule(CLI::App& program, int&) {
       "\nA list is 4,8,16, or 1..4, or for --micro-batches in stages, D,2D,4D or D..4D. With a list the result is a "
       "row for each schedule, --with those beside it, and each shape that exists, with F, I and W of one unit and B of "
       "two: CSV, with --format json a JSON object a line, with --format text a table.");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ScheduleArguments>();
   command->add_option("NAME", options->name, "name of the schedule; `chimera schedules` lists them")->required();
   options->shape.add_to(*command, Counts::Lists);
   options->pairs.add_to(*command);

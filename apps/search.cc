@@ -22,7 +22,7 @@
 namespace chimera::apps {
 namespace {
 
-struct Options {
+struct SearchArguments {
   ShapeFlags shape;
   CostFlags costs;
   std::string placement;
@@ -61,7 +61,7 @@ std::vector<std::string> placement_names() {
 }
 
 /// The one that --placement names; else the last that takes all of the shape's flags; else the first.
-const NamedPlacement& chosen_placement(const Options& options) {
+const NamedPlacement& chosen_placement(const SearchArguments& options) {
   if (options.placement == kAnyPlacement) return any_placement();
   const auto& flags = options.shape.axes;
   const NamedPlacement* chosen = &named_placements().front();
@@ -83,7 +83,7 @@ std::string flags_of(const NamedPlacement& placement) {
   return flags.empty() ? "no such flag" : fmt::format("{}", fmt::join(flags, " and "));
 }
 
-PipelineShape chosen_shape(const Options& options, const NamedPlacement& placement) {
+PipelineShape chosen_shape(const SearchArguments& options, const NamedPlacement& placement) {
   const ShapeFlags& flags = options.shape;
   if (flags.stages->count() == 0) throw ConfigError("search: --stages is missing; give D, the workers of one pipeline");
   if (flags.micro_batches->count() == 0) {
@@ -100,12 +100,12 @@ PipelineShape chosen_shape(const Options& options, const NamedPlacement& placeme
 }
 
 /// Whole where --backward alone says what a backward costs.
-bool splits_backward(const Options& options) {
+bool splits_backward(const SearchArguments& options) {
   return !options.whole_backward && !options.costs.given(&CostFlags::backward);
 }
 
 /// --memory, by the bytes of the other flags or of --costs.
-HoldingLimit memory_limit(const Options& options, const Layout& layout, const CostModel& costs) {
+HoldingLimit memory_limit(const SearchArguments& options, const Layout& layout, const CostModel& costs) {
   const auto given = [](const CLI::Option* option) { return option->count() > 0; };
   const auto& bytes = options.bytes_options;
   if (std::all_of(bytes.begin(), bytes.end(), given)) {
@@ -117,7 +117,7 @@ HoldingLimit memory_limit(const Options& options, const Layout& layout, const Co
   return limit_memory(layout, options.memory, costs, "--memory");
 }
 
-SearchProblem problem_of(const Options& options, const Layout& layout) {
+SearchProblem problem_of(const SearchArguments& options, const Layout& layout) {
   SearchProblem problem{layout, options.costs.costs_of(without_ops(layout)), splits_backward(options), {}};
   if (options.max_in_flight_option->count() > 0) {
     problem.limits.push_back(limit_in_flight(layout, options.max_in_flight, "--max-in-flight"));
@@ -146,7 +146,7 @@ class ProgressLines {
   double next_ = kSecondsBetween;
 };
 
-SearchOptions search_options(const Options& options) {
+SearchOptions search_options(const SearchArguments& options) {
   SearchOptions chosen;
   if (options.seed < 0) throw ConfigError(fmt::format("--seed: {} is not 0 or more", options.seed));
   if (options.iterations_option->count() > 0 && options.iterations < 1) {
@@ -189,7 +189,7 @@ std::string placement_text(const Schedule& schedule) {
   return text;
 }
 
-std::string found(const Options& options) {
+std::string found(const SearchArguments& options) {
   const NamedPlacement& placement = chosen_placement(options);
   const PipelineShape shape = chosen_shape(options, placement);
   const bool any = placement.name == any_placement().name;
@@ -221,7 +221,7 @@ void add_search(CLI::App& program, int&) {
       "Activations in flight are counted in stage units: one unit is a worker's whole share of the model, forwarded "
       "for one micro-batch whose weight gradient is not yet done. With --iterations and without --seconds, the result "
       "is deterministic: the same seed gives the same schedule.");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<SearchArguments>();
   options->shape.add_to(*command);
   add_word(
       *command, "--placement", placement_names(),

@@ -30,7 +30,7 @@
 namespace chimera::apps {
 namespace {
 
-struct Options {
+struct SimulateArguments {
   std::string name;
   std::string file;
   std::string schedules;  // of a sweep
@@ -48,7 +48,7 @@ struct Options {
   std::string output;
 };
 
-Timeline timeline_of(const Schedule& schedule, const CostModel& costs, const Options& options) {
+Timeline timeline_of(const Schedule& schedule, const CostModel& costs, const SimulateArguments& options) {
   if (options.cores_option->count() == 0 && options.contention.empty())
     return simulate_steps(schedule, options.steps, costs);
   SharedCores shared{.cores = std::numeric_limits<double>::infinity()};
@@ -63,16 +63,16 @@ Timeline timeline_of(const Schedule& schedule, const CostModel& costs, const Opt
   return simulate_steps_on_cores(schedule, options.steps, costs, shared);
 }
 
-CostModel costs_of(const Schedule& schedule, const Options& options) {
+CostModel costs_of(const Schedule& schedule, const SimulateArguments& options) {
   return options.pairs.with_time(options.costs.costs_of(schedule));
 }
 
-Schedule all_steps(const Schedule& step, const Options& options) {
+Schedule all_steps(const Schedule& step, const SimulateArguments& options) {
   return options.steps == 1 ? step : unroll(step, options.steps);
 }
 
 /// Infinite where the schedule holds more than it may.
-double makespan_of(const Schedule& step, const Options& options) {
+double makespan_of(const Schedule& step, const SimulateArguments& options) {
   if (!check_limits(step, options.limits.limits()).empty()) return std::numeric_limits<double>::infinity();
   const Schedule schedule = all_steps(step, options);
   return timeline_of(schedule, costs_of(schedule, options), options).makespan;
@@ -89,7 +89,7 @@ std::string choice_as_text(const Generator& generator, const PipelineShape& chos
 }
 
 /// Of the schedules that costs decide among, the one that ends first at the costs of the flags; `choices` says which.
-MakeSchedule fastest(const Options& options, std::string& choices) {
+MakeSchedule fastest(const SimulateArguments& options, std::string& choices) {
   return [&options, &choices](const Generator& generator, const PipelineShape& asked) {
     const auto shapes = options.shape.by_costs(generator, asked);
     ShapedSchedule best = fastest_of(
@@ -102,7 +102,7 @@ MakeSchedule fastest(const Options& options, std::string& choices) {
   };
 }
 
-Schedule chosen_schedule(const Options& options, const MakeSchedule& make) {
+Schedule chosen_schedule(const SimulateArguments& options, const MakeSchedule& make) {
   if (options.name.empty() == options.file.empty())
     throw ConfigError("simulate: give the NAME of a schedule, or --file FILE");
   if (options.file.empty()) return options.shape.generate(options.name, options.pictures.with, make);
@@ -113,7 +113,7 @@ Schedule chosen_schedule(const Options& options, const MakeSchedule& make) {
   return options.pairs.paired(read_schedule(options.file));
 }
 
-Panel simulated(const Schedule& step, const Options& options) {
+Panel simulated(const Schedule& step, const SimulateArguments& options) {
   const Schedule schedule = all_steps(step, options);
   const CostModel costs = costs_of(schedule, options);
   Timeline timeline = timeline_of(schedule, costs, options);
@@ -209,19 +209,19 @@ std::string as_text(const std::vector<Panel>& panels, const TextStyle& style) {
 }
 
 /// Throws ConfigError where the schedule holds more than it may.
-void require_limit(const Options& options, const Panel& panel) {
+void require_limit(const SimulateArguments& options, const Panel& panel) {
   const auto violations = check_limits(panel.schedule, options.limits.limits());
   if (violations.empty()) return;
   const bool in_flight = violations.front().kind == ViolationKind::OverInFlight;
   throw ConfigError(fmt::format("{}: {}", in_flight ? "--max-in-flight" : "--memory", violations.front().message));
 }
 
-bool is_sweep(const Options& options) {
+bool is_sweep(const SimulateArguments& options) {
   return !options.schedules.empty() || options.shape.has_lists() || !options.costs.lists().empty();
 }
 
 /// A row for each schedule and shape: as CSV, unless --format says another.
-std::string sweep_of(const Options& options) {
+std::string sweep_of(const SimulateArguments& options) {
   const auto refuse = [](bool given, const char* what) {
     if (given) throw ConfigError(fmt::format("simulate: {} goes with one schedule of one shape; leave it out", what));
   };
@@ -243,7 +243,7 @@ std::string sweep_of(const Options& options) {
                format);
 }
 
-std::string written(const Options& options) {
+std::string written(const SimulateArguments& options) {
   if (is_sweep(options)) return sweep_of(options);
   if (options.format == Format::Csv)
     throw ConfigError("--format csv is the rows of a sweep; give --schedules or a list");
@@ -289,7 +289,7 @@ void add_simulate(CLI::App& program, int&) {
       "k), and an all-reduce counts as one more on each of its workers. Where a schedule has two orders and --order "
       "names "
       "none, the one that ends first at these costs is timed.");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<SimulateArguments>();
   command->add_option("NAME", options->name, "name of the schedule; `chimera schedules` lists them");
   begin_group(*command, heading::kSchedule);
   add_path(*command, "--file", options->file,

@@ -28,7 +28,7 @@
 namespace chimera::apps {
 namespace {
 
-struct Options {
+struct SweepArguments {
   std::string schedules;
   ShapeFlags shape;
   CostFlags costs;
@@ -122,7 +122,7 @@ std::vector<std::string> measure(const SweepRow& row, const std::string& data, c
 }
 
 /// Adds what training measures. Rows are written as they come, and those that the file has already are not trained.
-std::vector<SweepRow> with_measured(std::vector<SweepRow> rows, const Options& options,
+std::vector<SweepRow> with_measured(std::vector<SweepRow> rows, const SweepArguments& options,
                                     const std::vector<std::string>& more) {
   const auto before = measured_before(options.output, rows.front());
   std::vector<SweepRow> done;
@@ -222,7 +222,7 @@ std::string drawn(const std::vector<SweepRow>& rows, const std::string& value, c
   return to_svg(chart);
 }
 
-void run_sweep(const Options& options, const std::vector<std::string>& more) {
+void run_sweep(const SweepArguments& options, const std::vector<std::string>& more) {
   if (!options.paper.empty()) return write_paper_figures(options.paper, shipped_file("machines/p100-aries.json"));
   if (!options.train.empty() && options.format != Format::Csv) {
     throw ConfigError("--format json goes without --train, whose table is CSV that a later sweep reads");
@@ -275,7 +275,7 @@ void add_sweep(CLI::App& program, int&) {
       "prints. --paper draws the figures of the Chimera paper of "
       "which values are known, each with the paper's beside ours.");
   command->allow_extras();
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<SweepArguments>();
   begin_group(*command, heading::kSchedule);
   command->add_option("--schedules", options->schedules, "NAME,NAME or all (default all)")->type_name("NAMES");
   options->shape.add_to(*command, Counts::Lists);

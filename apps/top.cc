@@ -18,7 +18,7 @@
 namespace chimera::apps {
 namespace {
 
-struct Options {
+struct TopArguments {
   std::string run;
   bool once = false;
   double interval = 1;
@@ -41,7 +41,7 @@ std::chrono::milliseconds watched(double interval) {
 }
 
 /// Rewrites the view on the terminal until Ctrl-C.
-void show_live(const Options& options) {
+void show_live(const TopArguments& options) {
   std::signal(SIGINT, end_view);
   std::signal(SIGTERM, end_view);
   const auto interval = std::chrono::duration<double>(options.interval);
@@ -70,7 +70,7 @@ void add_top(CLI::App& program, int&) {
       "a rank that hardly waits while most others do: they wait for it. Looking costs the run nothing.\n"
       "\nOn a terminal the view is rewritten until Ctrl-C; elsewhere, with --once and with --format json it is printed "
       "once (docs/live.md).");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TopArguments>();
   command->add_option("RUN", options->run, "folder of a run, or its metrics file")->required();
   begin_group(*command, heading::kOutput);
   command->add_flag("--once", options->once, "print the view once");
