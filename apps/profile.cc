@@ -101,8 +101,12 @@ int measure_hosts(const Flags& flags) {
   if (!flags.output.empty()) require_writable_whole(flags.output);
   MachineProfile machine = profile_hosts(flags.on, flags.options, flags.interface);
   if (!flags.name.empty()) machine.name = flags.name;
-  const NodeLinks links{machine.point_to_point.between_nodes, machine.all_reduce.between_nodes,
-                        machine.contention.node_transfers, ""};
+  const NodeLinks links{machine.point_to_point.between_nodes,
+                        machine.all_reduce.between_nodes,
+                        machine.contention.node_transfers,
+                        machine.node_message_copy,
+                        machine.step_overhead,
+                        ""};
   print(flags, machine,
         fmt::format("{}: {} layers; between nodes:\n{}", machine.name, machine.layers.size(), to_text(links)));
   return static_cast<int>(ExitCode::Success);

@@ -80,7 +80,8 @@ NodeLinks measure_links(const HostFlags& flags, const std::vector<HostRanks>& ho
   if (measured.exit_code != 0) throw Error(fmt::format("the links between {} are not measured", pair));
   try {
     const auto json = nlohmann::json::parse(measured.output);
-    return {link_of(json.at("messages")), link_of(json.at("sums")), json.at("transfers"), json.at("source")};
+    return {link_of(json.at("messages")), link_of(json.at("sums")), json.at("transfers"),
+            link_of(json.at("copies")),   json.at("step_overhead"), json.at("source")};
   } catch (const nlohmann::json::exception& error) {
     throw Error(fmt::format("the links between {}: {}", pair, error.what()));
   }
@@ -92,12 +93,14 @@ std::string to_json(const NodeLinks& links) {
   const nlohmann::ordered_json json = {{"messages", to_ordered_json(links.messages)},
                                        {"sums", to_ordered_json(links.sums)},
                                        {"transfers", links.transfers},
+                                       {"copies", to_ordered_json(links.copies)},
+                                       {"step_overhead", links.step_overhead},
                                        {"source", links.source}};
   return json.dump(2) + "\n";
 }
 
 MachineProfile profile_hosts(const HostFlags& flags, const ProfileOptions& options, const std::string& interface) {
-  constexpr int kNotGiven = 0;
+  constexpr int kNotGiven = 0;  // as with_links_between() has it
   const std::vector<HostRanks> hosts = parse_hosts(flags.hosts, kNotGiven);
   if (hosts.size() < 2) throw ConfigError("--hosts: give two hosts or more, as in a,b, to measure what lies between");
   const int ranks = hosts.front().count;
@@ -107,10 +110,8 @@ MachineProfile profile_hosts(const HostFlags& flags, const ProfileOptions& optio
           "--hosts: give all hosts as many ranks, as in a:2,b:2, or none a number; a plan wants nodes "
           "that are alike");
   }
-  MachineProfile whole = merge_machines(measure_each(flags, hosts, options));
-  whole = with_links_between(whole, measure_links(flags, hosts, options.seconds, interface));
-  if (ranks != kNotGiven) whole.workers_per_node = ranks;
-  return whole;
+  const MachineProfile machine = merge_machines(measure_each(flags, hosts, options));
+  return with_links_between(machine, measure_links(flags, hosts, options.seconds, interface), ranks);
 }
 
 }  // namespace chimera::apps

@@ -246,7 +246,8 @@ MachineProfile machine_from_json(const std::string& text, const std::string& sou
                       "op_overhead",
                       "step_overhead",
                       "contention",
-                      "message_copy"});
+                      "message_copy",
+                      "node_message_copy"});
   if (root.text("format") != kFormat) root.field("format").fail(fmt::format("expected '{}'", kFormat));
   if (root.count("version") != kVersion) root.field("version").fail(fmt::format("expected {}", kVersion));
   MachineProfile machine;
@@ -269,6 +270,7 @@ MachineProfile machine_from_json(const std::string& text, const std::string& sou
     root.field("kernels").field("score_traffic").fail("needs memory_bandwidth, bytes a second, to take time");
   }
   if (root.has("message_copy")) machine.message_copy = read_link(root.field("message_copy"));
+  if (root.has("node_message_copy")) machine.node_message_copy = read_link(root.field("node_message_copy"));
   if (root.has("contention")) machine.contention = read_contention(root.field("contention"));
   if (root.has("sum_rank_loss")) machine.sum_rank_loss = root.number("sum_rank_loss", kMostRatio);
   if (root.has("scale_loss")) machine.scale_loss = root.number("scale_loss", kMostRatio);
@@ -306,6 +308,7 @@ std::string to_json(const MachineProfile& machine) {
                             {"core_sharing", machine.core_sharing},
                             {"memory_bandwidth", machine.memory_bandwidth},
                             {"message_copy", link_json(machine.message_copy)},
+                            {"node_message_copy", link_json(machine.node_message_copy)},
                             {"contention",
                              {{"ops_by_sums", machine.contention.ops_by_sums},
                               {"sums_by_ops", machine.contention.sums_by_ops},

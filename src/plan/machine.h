@@ -72,6 +72,8 @@ struct MachineProfile {
   /// through the host's memory, or the processor's work for sockets. It counts where workers have devices of their own,
   /// and where no core is left for messages.
   LinkTimes message_copy = {};
+  /// The same of a message between nodes; zeros: as within one.
+  LinkTimes node_message_copy = {};
   /// What ops, messages and sums of one worker cost each other where each worker has a device or core of its own.
   Contention contention = {};
   /// By what share beta of a sum grows with each doubling of its workers beyond two.

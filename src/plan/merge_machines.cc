@@ -24,12 +24,12 @@ void require_equal(const std::vector<MachineProfile>& machines, std::int64_t Mac
   }
 }
 
-LinkTimes mean_copy(const std::vector<MachineProfile>& machines) {
+LinkTimes mean_of(const std::vector<MachineProfile>& machines, LinkTimes MachineProfile::*entry) {
   LinkTimes mean;
   const auto count = static_cast<double>(machines.size());
   for (const MachineProfile& machine : machines) {
-    mean.alpha += machine.message_copy.alpha / count;
-    mean.beta += machine.message_copy.beta / count;
+    mean.alpha += (machine.*entry).alpha / count;
+    mean.beta += (machine.*entry).beta / count;
   }
   return mean;
 }
@@ -149,7 +149,8 @@ MachineProfile merge_machines(const std::vector<MachineProfile>& machines) {
   merged.core_imbalance = mean_of(machines, &MachineProfile::core_imbalance);
   merged.core_sharing = mean_of(machines, &MachineProfile::core_sharing);
   merged.memory_bandwidth = mean_of(machines, &MachineProfile::memory_bandwidth);
-  merged.message_copy = mean_copy(machines);
+  merged.message_copy = mean_of(machines, &MachineProfile::message_copy);
+  merged.node_message_copy = mean_of(machines, &MachineProfile::node_message_copy);
   merged.contention = mean_contention(machines);
   merged.sum_rank_loss = mean_of(machines, &MachineProfile::sum_rank_loss);
   merged.scale_loss = mean_of(machines, &MachineProfile::scale_loss);

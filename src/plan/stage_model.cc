@@ -181,14 +181,15 @@ class Builder {
     return machine_.cores > 0 && 2 * workers * machine_.threads > machine_.cores;
   }
 
-  /// What a message takes of the compute at each of its ends. Where nobody measured what it takes of cores that ops
-  /// need: half its time.
-  [[nodiscard]] LinkTimes copy() const {
-    const LinkTimes& measured = machine_.message_copy;
-    const bool is_measured = measured.alpha > 0 || measured.beta > 0;
+  /// What a message takes of the compute at each of its ends, within a node or between two. Where nobody measured what
+  /// it takes of cores that ops need: half its time.
+  [[nodiscard]] LinkTimes copy(bool is_near) const {
+    const bool has_own = !is_near && machine_.node_message_copy != LinkTimes{};
+    const LinkTimes& measured = has_own ? machine_.node_message_copy : machine_.message_copy;
     if (machine_.cores > 0 && !messages_take_cores()) return {};
-    if (is_measured || machine_.cores == 0) return measured;
-    return messages_leave_nodes() ? LinkTimes{} : LinkTimes{link().alpha / 2, link().beta / 2};
+    if (measured != LinkTimes{} || machine_.cores == 0) return measured;
+    const LinkTimes& near = machine_.point_to_point.within_node;
+    return is_near ? LinkTimes{near.alpha / 2, near.beta / 2} : LinkTimes{};
   }
 
   /// Whether the workers on both sides of a boundary are on one node, in every replica and group.
@@ -224,7 +225,7 @@ class Builder {
   }
 
   void add_links() {
-    const LinkTimes at_ends = copy();
+    const LinkTimes at_ends = copy(!messages_leave_nodes());
     LinkCosts costs;
     costs.alpha = link().alpha;
     costs.beta = link().beta;
@@ -234,10 +235,11 @@ class Builder {
     }
     if (shares_cores(problem_)) costs.alpha += machine_.busy_delay;
     for (std::size_t s = 1; s < model_.costs.memory.size(); ++s) {
+      const LinkTimes taken = copy(near_[s - 1]);
       costs.bytes.push_back(model_.costs.memory[s].boundary);
-      costs.copies.push_back(full(at_ends.alpha) + at_ends.beta * costs.bytes.back());
+      costs.copies.push_back(full(taken.alpha) + taken.beta * costs.bytes.back());
     }
-    if (at_ends == LinkTimes{}) costs.copies.clear();
+    if (std::ranges::count(costs.copies, 0) == std::ssize(costs.copies)) costs.copies.clear();
     if (messages_leave_nodes()) take_near_links(costs);
     model_.costs.links = costs;
   }

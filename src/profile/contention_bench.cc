@@ -285,15 +285,15 @@ Contention measure_sums_beside_ops(Lockstep& ranks, ParameterGroupId group, cons
   return {.ops_by_sums = mean_of_pair(ranks, median_of(ops)), .sums_by_ops = mean_of_pair(ranks, median_of(summed))};
 }
 
-LinkTimes measure_message_copies(Lockstep& ranks, const OpWork& compute, double seconds) {
-  constexpr std::array<std::int64_t, 4> kSizes = {4 << 10, 64 << 10, 256 << 10, 1 << 20};
-  std::array<std::vector<double>, kSizes.size()> times;
+LinkTimes measure_message_copies(Lockstep& ranks, const OpWork& compute, double seconds, std::int64_t largest) {
+  const std::array<std::int64_t, 4> sizes = {largest / 256, largest / 16, largest / 4, largest};
+  std::array<std::vector<double>, sizes.size()> times;
   Exchange exchange(ranks, compute);
   const double deadline = monotonic_seconds() + seconds;
   for (std::int64_t round = 0; ranks.go_on(round, deadline); ++round) {
-    for (std::size_t i = 0; i < kSizes.size(); ++i) {
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
       if (ranks.rank() < kPair) {
-        const double each = exchange.round(kSizes[i]);
+        const double each = exchange.round(sizes[i]);
         if (round > 0) times[i].push_back(each);
         continue;
       }
@@ -304,9 +304,9 @@ LinkTimes measure_message_copies(Lockstep& ranks, const OpWork& compute, double 
     }
   }
   std::vector<TimedSize> points;
-  for (std::size_t i = 0; i < kSizes.size(); ++i) {
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
     const double each = mean_of_pair(ranks, median_of(times[i]));
-    if (each > 0) points.push_back({static_cast<double>(kSizes[i]), each});
+    if (each > 0) points.push_back({static_cast<double>(sizes[i]), each});
   }
   if (points.size() < 2) return {};
   const Line line = fit_line(points);

@@ -32,9 +32,10 @@ struct TimesBeside {
                                                  const OpWork& compute, double seconds);
 
 /// What a message of L bytes takes of the processor at each of its ends, alpha + beta L: CPU time of ranks 0 and 1 that
-/// exchange messages while they compute, less that of computing alone, for each message sent or received. Medians; all
-/// ranks call it, and all get the result.
-[[nodiscard]] LinkTimes measure_message_copies(Lockstep& ranks, const OpWork& compute, double seconds);
+/// exchange messages of a 256th of `largest` bytes up to all of it while they compute, less that of computing alone,
+/// for each message sent or received. Medians; all ranks call it, and all get the result.
+[[nodiscard]] LinkTimes measure_message_copies(Lockstep& ranks, const OpWork& compute, double seconds,
+                                               std::int64_t largest = 1 << 20);
 
 /// By what share messages of 4 MiB from rank 0 to ranks 1 and 2 at once take longer than one to rank 1 alone; none
 /// below 0. The median over rounds in which both take turns. Three ranks or more call it, and all get the result.

@@ -15,6 +15,8 @@ struct LinkSamples {
   std::vector<TimedSize> messages;  // one way
   std::vector<TimedSize> sums;      // of both ranks
   double at_once = 0;               // by what share a sum takes longer beside another one, between hosts
+  LinkTimes copies = {};            // what a message takes of the processor at each of its ends, between hosts
+  double step_overhead = 0;         // MachineProfile::step_overhead, between hosts
 };
 
 /// Sends messages of 1 KiB .. 4 MiB to and fro, and sums 1 KiB .. 64 MiB, in rounds over the sizes, for `seconds`. The

@@ -1,5 +1,6 @@
 #include "profile/profiler.h"
 
+#include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -151,14 +152,27 @@ LinkSamples measure_quiet_links(Lockstep& ranks, double seconds, MachineProfile&
   return links;
 }
 
-/// What ops, messages and sums cost each other; nothing is known where one rank alone computes.
+/// What ops, messages and sums cost each other. Where there is a core for one rank alone, all of them take turns, and
+/// what is left to know is what messages and turns take of it.
 void measure_contention(Lockstep& ranks, double seconds, const OpWork& compute, MachineProfile& machine) {
+  machine.message_copy = measure_message_copies(ranks, compute, seconds / 3);
+  machine.core_sharing = measure_core_sharing(ranks, compute, seconds / 6);
   if (ranks.computing() < 2) return;
   machine.contention = measure_sums_beside_ops(ranks, kPairGroup, machine.all_reduce.within_node, compute, seconds / 3);
   machine.contention.sums_overlap = measure_sums_overlap(ranks, {kPairGroup, kOtherPairGroup}, seconds / 6);
-  machine.message_copy = measure_message_copies(ranks, compute, seconds / 3);
   machine.contention.transfers = measure_transfers_at_once(ranks, seconds / 6);
-  machine.core_sharing = measure_core_sharing(ranks, compute, seconds / 6);
+}
+
+/// Ops for ranks that have no model: some milliseconds.
+OpWork multiply_matrices() {
+  constexpr std::int64_t kRows = 512;
+  return [one = at::ones({kRows, kRows})] { (void)at::mm(one, one); };
+}
+
+/// What a link of that beta carries in so many seconds, within limits.
+std::int64_t bytes_in(double seconds, double beta, double most) {
+  constexpr double kLeast = 4096;
+  return static_cast<std::int64_t>(beta > 0 ? std::clamp(seconds / beta, kLeast, most) : most);
 }
 
 std::int64_t parameters_of(Stage& stage) {
@@ -292,35 +306,52 @@ MachineProfile with_links_of(Transport& transport, const ProfileOptions& options
 
 LinkSamples measure_between_hosts(Transport& transport, int rank, double seconds) {
   constexpr int kHosts = 2;
-  constexpr double kLeastBytes = 4096;
-  constexpr double kMostBytes = 16 << 20;
+  constexpr double kMostSummed = 16 << 20;
+  constexpr double kMostSent = 1 << 20;
+  constexpr int kSentAtOnce = 8;
   Lockstep ranks(transport, rank, kHosts);
   LinkSamples links = measure_links(ranks, kPairGroup, seconds);
-  const double beta = rank == 0 ? line_between_ends(links.sums).beta : 0;
-  double bytes = rank == 0 && beta > 0 ? std::clamp(seconds / 16 / beta, kLeastBytes, kMostBytes) : 0;
-  transport.all_sum({&bytes, 1});
-  const auto whole = static_cast<std::int64_t>(std::max(kLeastBytes, bytes));
-  links.at_once = 1 - measure_sums_overlap(ranks, {kPairGroup, kOtherPairGroup}, seconds / 2, whole);
+  double beta = rank == 0 ? line_between_ends(links.sums).beta : 0;
+  transport.all_sum({&beta, 1});
+  const double moment = seconds / 16;
+  links.at_once =
+      1 - measure_sums_overlap(ranks, {kPairGroup, kOtherPairGroup}, seconds / 2, bytes_in(moment, beta, kMostSummed));
+  links.copies =
+      measure_message_copies(ranks, multiply_matrices(), seconds / 2, bytes_in(moment / kSentAtOnce, beta, kMostSent));
+  links.step_overhead = measure_step_overhead(ranks);
   return links;
 }
 
 NodeLinks fit_links(const LinkSamples& links) {
-  return {as_messages(line_between_ends(links.messages)), as_sums(line_between_ends(links.sums)), links.at_once,
+  return {as_messages(line_between_ends(links.messages)),
+          as_sums(line_between_ends(links.sums)),
+          links.at_once,
+          links.copies,
+          links.step_overhead,
           "chimera profile --between: " + machine_line()};
 }
 
-MachineProfile with_links_between(MachineProfile machine, const NodeLinks& links) {
+MachineProfile with_links_between(MachineProfile machine, const NodeLinks& links, std::int64_t workers_per_node) {
   machine.sources.push_back(links.source);
   machine.point_to_point.between_nodes = links.messages;
   machine.all_reduce.between_nodes = links.sums;
   machine.contention.node_transfers = links.transfers;
-  if (machine.cores > 0) machine.workers_per_node = std::max<std::int64_t>(1, machine.cores / machine.threads);
+  machine.node_message_copy = links.copies;
+  if (workers_per_node > 0) {
+    machine.workers_per_node = workers_per_node;
+  } else if (machine.cores > 0) {
+    machine.workers_per_node = std::max<std::int64_t>(1, machine.cores / machine.threads);
+  }
+  // Ranks of a node, then nodes.
+  machine.step_overhead = links.step_overhead + (machine.workers_per_node > 1 ? machine.step_overhead : 0);
   return machine;
 }
 
 std::string to_text(const NodeLinks& links) {
   return link_line("messages", links.messages) + link_line("sums", links.sums) +
-         fmt::format("{:<16} {:+.0f} %\n", "two sums at once", 100 * links.transfers);
+         fmt::format("{:<16} {:+.0f} %\n", "two sums at once", 100 * links.transfers) +
+         link_line("message copies", links.copies) +
+         fmt::format("{:<16} {:.1f} us\n", "end of a step", 1e6 * links.step_overhead);
 }
 
 std::string to_text(const LinkSamples& links) {

@@ -50,8 +50,10 @@ struct MachineReport {
 struct NodeLinks {
   LinkTimes messages;
   LinkTimes sums;
-  double transfers = 0;  ///< Contention::node_transfers
-  std::string source;    ///< by what they were measured, and where
+  double transfers = 0;      ///< Contention::node_transfers
+  LinkTimes copies = {};     ///< MachineProfile::node_message_copy
+  double step_overhead = 0;  ///< of a step that ranks of both end together
+  std::string source;        ///< by what they were measured, and where
 };
 
 /// Groups of ranks that the transport of measure_machine() must have.
@@ -72,9 +74,10 @@ struct NodeLinks {
 [[nodiscard]] LinkSamples measure_between_hosts(Transport& transport, int rank, double seconds);
 /// Lines from the shortest to the longest of them.
 [[nodiscard]] NodeLinks fit_links(const LinkSamples& links);
-/// The machine with those links between its nodes, each of which has as many workers as its cores have room
-/// for, where its workers share cores.
-[[nodiscard]] MachineProfile with_links_between(MachineProfile machine, const NodeLinks& links);
+/// The machine with those links between its nodes, each of which has that many workers; 0: as many as its cores have
+/// room for, where its workers share cores.
+[[nodiscard]] MachineProfile with_links_between(MachineProfile machine, const NodeLinks& links,
+                                                std::int64_t workers_per_node = 0);
 [[nodiscard]] std::string to_text(const NodeLinks& links);
 /// The fitted lines, and how far they are off.
 [[nodiscard]] std::string to_text(const LinkSamples& links);

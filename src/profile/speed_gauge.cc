@@ -50,8 +50,9 @@ MachineProfile on_slower_processor(MachineProfile machine, double factor) {
         *part *= factor;
     }
   }
-  for (LinkTimes* link : {&machine.point_to_point.within_node, &machine.point_to_point.between_nodes,
-                          &machine.all_reduce.within_node, &machine.all_reduce.between_nodes, &machine.message_copy}) {
+  for (LinkTimes* link :
+       {&machine.point_to_point.within_node, &machine.point_to_point.between_nodes, &machine.all_reduce.within_node,
+        &machine.all_reduce.between_nodes, &machine.message_copy, &machine.node_message_copy}) {
     link->alpha *= factor;
     link->beta *= factor;
   }

@@ -40,6 +40,7 @@ std::string refusal_without(const std::string& object, const std::string& field)
 TEST(MachineTest, ReadsWhatItWrites) {
   MachineProfile machine = round_machine();
   machine.message_copy = {1e-5, 2e-10};
+  machine.node_message_copy = {3e-5, 4e-10};
   machine.contention = {0.1, 0.2, 0.3, 0.4};
   EXPECT_EQ(machine_from_json(to_json(machine), "here.json"), machine);
 }

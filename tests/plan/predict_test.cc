@@ -230,6 +230,20 @@ TEST(PredictTest, MessagesHoldUpOpsByWhatWasMeasuredOfThem) {
   EXPECT_EQ(device.beta, 2) << "copies come before and after a device's link";
 }
 
+TEST(PredictTest, MessagesBetweenNodesHoldUpOpsByWhatWasMeasuredOfThem) {
+  PlanProblem problem = round_problem(4, 4);  // two workers a node
+  problem.machine.cores = 2;
+  problem.machine.message_copy = {0.25, 0.5};
+  Candidate candidate = two_stages("1f1b", 4, 1);
+  candidate.shape.stages = 4;
+  const auto copies = [&] { return Predictor(problem).prepare(candidate).model.costs.links.value().copies; };
+  const std::vector<double> alike = copies();
+  ASSERT_EQ(alike.size(), 3U);
+  EXPECT_EQ(alike[1], alike[0]) << "as within a node, where nothing else is known";
+  problem.machine.node_message_copy = {2, 0.5};
+  EXPECT_EQ(copies(), (std::vector<double>{alike[0], alike[1] + 1.75, alike[2]}));
+}
+
 TEST(PredictTest, MessagesWithinAWorkerAreNone) {
   PlanProblem problem = round_problem(2, 4);
   problem.machine.cores = 2;

@@ -27,11 +27,13 @@ TEST(SpeedGaugeTest, AllThatTheProcessorDoesSlowsDownAlike) {
   machine.layers.push_back({LayerKind::Block, find_model("gpt2-tiny"), 128, DataType::Float32, {{1, 2, 3, 4, 5, 0.1}}});
   machine.all_reduce = {{1, 2}, {3, 4}};
   machine.message_copy = {5, 6};
+  machine.node_message_copy = {7, 8};
   machine.optimizer_seconds = 7;
   machine.contention.ops_by_sums = 0.5;
   const MachineProfile slower = on_slower_processor(machine, 2);
   EXPECT_EQ(slower.all_reduce, (LinkProfile{{2, 4}, {6, 8}}));
   EXPECT_EQ(slower.message_copy, (LinkTimes{10, 12}));
+  EXPECT_EQ(slower.node_message_copy, (LinkTimes{14, 16}));
   EXPECT_EQ(slower.optimizer_seconds, 14);
   EXPECT_EQ(slower.contention, machine.contention) << "shares stay";
   EXPECT_EQ(slower.layers[0].times[0], (LayerTime{1, 4, 6, 8, 10, 0.1}));
