@@ -5,6 +5,7 @@
 
 #include "host_flags.h"
 #include "plan/machine.h"
+#include "profile/node_links.h"
 #include "profile/profiler.h"
 
 namespace chimera::apps {

@@ -1,6 +1,5 @@
 #include "profile/profiler.h"
 
-#include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -19,6 +18,7 @@
 #include "data/samples.h"
 #include "profile/contention_bench.h"
 #include "profile/host_bench.h"
+#include "profile/link_text.h"
 #include "profile/matrix_bench.h"
 #include "profile/stage_bench.h"
 #include "train/precision.h"
@@ -27,8 +27,6 @@ namespace chimera {
 namespace {
 
 constexpr std::int64_t kMostLocalWorkers = 1024;  // all that `chimera train` starts are on this machine
-const ParameterGroupId kPairGroup(2);             // ranks 0 and 1, behind the stages of the pipeline of two
-const ParameterGroupId kOtherPairGroup(3);        // they too
 
 SampleKind sample_kind(const ModelConfig& model) {
   return is_causal(model.family) ? SampleKind::NextToken : SampleKind::MaskedPairs;
@@ -154,25 +152,15 @@ LinkSamples measure_quiet_links(Lockstep& ranks, double seconds, MachineProfile&
 
 /// What ops, messages and sums cost each other. Where there is a core for one rank alone, all of them take turns, and
 /// what is left to know is what messages and turns take of it.
-void measure_contention(Lockstep& ranks, double seconds, const OpWork& compute, MachineProfile& machine) {
+void measure_contention(Lockstep& ranks, double seconds, const ProfileOptions& options, Items& items,
+                        MachineProfile& machine) {
+  const OpWork compute = compute_of(options, items);
   machine.message_copy = measure_message_copies(ranks, compute, seconds / 3);
   machine.core_sharing = measure_core_sharing(ranks, compute, seconds / 6);
   if (ranks.computing() < 2) return;
   machine.contention = measure_sums_beside_ops(ranks, kPairGroup, machine.all_reduce.within_node, compute, seconds / 3);
   machine.contention.sums_overlap = measure_sums_overlap(ranks, {kPairGroup, kOtherPairGroup}, seconds / 6);
   machine.contention.transfers = measure_transfers_at_once(ranks, seconds / 6);
-}
-
-/// Ops for ranks that have no model: some milliseconds.
-OpWork multiply_matrices() {
-  constexpr std::int64_t kRows = 512;
-  return [one = at::ones({kRows, kRows})] { (void)at::mm(one, one); };
-}
-
-/// What a link of that beta carries in so many seconds, within limits.
-std::int64_t bytes_in(double seconds, double beta, double most) {
-  constexpr double kLeast = 4096;
-  return static_cast<std::int64_t>(beta > 0 ? std::clamp(seconds / beta, kLeast, most) : most);
 }
 
 std::int64_t parameters_of(Stage& stage) {
@@ -196,25 +184,6 @@ std::string row(const LayerTimes& layer, const LayerTime& time) {
   return fmt::format("{:<12} {:<9} {:>5} {:>11.3f} {:>11.3f} {:>11.3f} {:>11.3f} {:>8.1f}\n", layer.model.name,
                      to_text(layer.kind), time.micro_batch_size, 1e3 * time.forward, 1e3 * time.input_gradient,
                      1e3 * time.weight_gradient, 1e3 * time.recompute, 100 * time.spread);
-}
-
-std::string link_line(const char* name, const LinkTimes& link) {
-  return fmt::format("{:<16} alpha {:>8.1f} us, beta {:>7.3f} ns a byte ({:.2f} GB/s)\n", name, 1e6 * link.alpha,
-                     1e9 * link.beta, link.beta > 0 ? 1e-9 / link.beta : 0);
-}
-
-/// The error of the fitted line at each size, per cent.
-std::string fit_line_of(const char* name, const std::vector<TimedSize>& points, const LinkTimes& link, double alphas) {
-  std::string text = fmt::format("{:<16}", name);
-  for (const auto& [bytes, seconds] : points) {
-    const double fitted = alphas * link.alpha + link.beta * bytes;
-    text += fmt::format(" {:.0f}K {:+.0f} %", bytes / 1024, 100 * (fitted / seconds - 1));
-  }
-  return text + "\n";
-}
-
-std::string fit_lines_of(const LinkSamples& links, const LinkTimes& messages, const LinkTimes& sums) {
-  return fit_line_of("line - messages", links.messages, messages, 1) + fit_line_of("line - sums", links.sums, sums, 2);
 }
 
 }  // namespace
@@ -255,12 +224,6 @@ void require_measurable(const ProfileOptions& options, int cores) {
   require_fast_numbers(options.dtype, has_native_bfloat16());
 }
 
-RankGroups profile_groups() {
-  const RankId first(0);
-  const RankId second(1);
-  return {{first}, {second}, {first, second}, {first, second}};
-}
-
 MachineReport measure_machine(const ProfileOptions& options, Transport& transport, int rank,
                               const std::function<void(const std::string&)>& say) {
   const int cores = available_cores();
@@ -288,7 +251,7 @@ MachineReport measure_machine(const ProfileOptions& options, Transport& transpor
       measure_optimizer(ranks, kPairGroup, largest_stage(items), options.threads, 0.05 * options.seconds);
   machine.matrix_flops = measure_matrix_flops(ranks, options.threads, 0.05 * options.seconds);
   say("contention");
-  measure_contention(ranks, 0.1 * options.seconds, compute_of(options, items), machine);
+  measure_contention(ranks, 0.1 * options.seconds, options, items, machine);
   const MeasuredRounds layers = measure_layers(ranks, options, items, 0.6 * options.seconds, say);
   report.rounds = layers.rounds;
   machine.core_imbalance = layers.core_imbalance;
@@ -300,63 +263,8 @@ MachineProfile with_links_of(Transport& transport, const ProfileOptions& options
   Lockstep ranks(transport, rank, profile_ranks(options, available_cores()).computing);
   Items items = make_items(options);
   (void)measure_quiet_links(ranks, 0.15 * options.seconds, machine);
-  measure_contention(ranks, 0.1 * options.seconds, compute_of(options, items), machine);
+  measure_contention(ranks, 0.1 * options.seconds, options, items, machine);
   return machine;
-}
-
-LinkSamples measure_between_hosts(Transport& transport, int rank, double seconds) {
-  constexpr int kHosts = 2;
-  constexpr double kMostSummed = 16 << 20;
-  constexpr double kMostSent = 1 << 20;
-  constexpr int kSentAtOnce = 8;
-  Lockstep ranks(transport, rank, kHosts);
-  LinkSamples links = measure_links(ranks, kPairGroup, seconds);
-  double beta = rank == 0 ? line_between_ends(links.sums).beta : 0;
-  transport.all_sum({&beta, 1});
-  const double moment = seconds / 16;
-  links.at_once =
-      1 - measure_sums_overlap(ranks, {kPairGroup, kOtherPairGroup}, seconds / 2, bytes_in(moment, beta, kMostSummed));
-  links.copies =
-      measure_message_copies(ranks, multiply_matrices(), seconds / 2, bytes_in(moment / kSentAtOnce, beta, kMostSent));
-  links.step_overhead = measure_step_overhead(ranks);
-  return links;
-}
-
-NodeLinks fit_links(const LinkSamples& links) {
-  return {as_messages(line_between_ends(links.messages)),
-          as_sums(line_between_ends(links.sums)),
-          links.at_once,
-          links.copies,
-          links.step_overhead,
-          "chimera profile --between: " + machine_line()};
-}
-
-MachineProfile with_links_between(MachineProfile machine, const NodeLinks& links, std::int64_t workers_per_node) {
-  machine.sources.push_back(links.source);
-  machine.point_to_point.between_nodes = links.messages;
-  machine.all_reduce.between_nodes = links.sums;
-  machine.contention.node_transfers = links.transfers;
-  machine.node_message_copy = links.copies;
-  if (workers_per_node > 0) {
-    machine.workers_per_node = workers_per_node;
-  } else if (machine.cores > 0) {
-    machine.workers_per_node = std::max<std::int64_t>(1, machine.cores / machine.threads);
-  }
-  // Ranks of a node, then nodes.
-  machine.step_overhead = links.step_overhead + (machine.workers_per_node > 1 ? machine.step_overhead : 0);
-  return machine;
-}
-
-std::string to_text(const NodeLinks& links) {
-  return link_line("messages", links.messages) + link_line("sums", links.sums) +
-         fmt::format("{:<16} {:+.0f} %\n", "two sums at once", 100 * links.transfers) +
-         link_line("message copies", links.copies) +
-         fmt::format("{:<16} {:.1f} us\n", "end of a step", 1e6 * links.step_overhead);
-}
-
-std::string to_text(const LinkSamples& links) {
-  const NodeLinks fitted = fit_links(links);
-  return to_text(fitted) + fit_lines_of(links, fitted.messages, fitted.sums);
 }
 
 std::string to_text(const MachineReport& report) {

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "profile/node_links.h"
 #include "profile/profiler.h"
 #include "transport/threads/rank_threads.h"
 
