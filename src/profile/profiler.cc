@@ -138,6 +138,17 @@ OpWork compute_of(const ProfileOptions& options, Items& items) {
   return [&blocks, threads = options.threads] { (void)blocks.bench.run(blocks.sizes.front(), threads); };
 }
 
+/// All layers of the first model, of its blocks a few at most: what workers that share a core take turns with.
+OpWork all_layers_of(const ProfileOptions& options, Items& items) {
+  constexpr std::int64_t kMostBlocks = 4;
+  return [&items, blocks = std::min(kMostBlocks, items[1]->layers.model.layers), threads = options.threads] {
+    const auto run = [&](std::size_t layer) { (void)items[layer]->bench.run(items[layer]->sizes.front(), threads); };
+    run(0);
+    for (std::int64_t block = 0; block < blocks; ++block) run(1);
+    run(2);
+  };
+}
+
 LinkProfile everywhere(const LinkTimes& link) { return {link, link}; }
 
 /// Messages and sums of ranks 0 and 1 while nobody computes. Only rank 0 knows.
@@ -156,7 +167,7 @@ void measure_contention(Lockstep& ranks, double seconds, const ProfileOptions& o
                         MachineProfile& machine) {
   const OpWork compute = compute_of(options, items);
   machine.message_copy = measure_message_copies(ranks, compute, seconds / 3);
-  machine.core_sharing = measure_core_sharing(ranks, compute, seconds / 6);
+  machine.core_sharing = measure_core_sharing(ranks, all_layers_of(options, items), seconds / 6);
   if (ranks.computing() < 2) return;
   machine.contention = measure_sums_beside_ops(ranks, kPairGroup, machine.all_reduce.within_node, compute, seconds / 3);
   machine.contention.sums_overlap = measure_sums_overlap(ranks, {kPairGroup, kOtherPairGroup}, seconds / 6);
