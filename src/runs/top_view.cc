@@ -176,13 +176,13 @@ std::string to_json(const TopView& view) {
   using OrderedJson = nlohmann::ordered_json;
   const auto or_null = [](const auto& value) { return value ? OrderedJson(*value) : OrderedJson(); };
   OrderedJson json = {{"run", view.run.name},
-               {"metrics", view.run.metrics},
-               {"state", state_of(view)},
-               {"process", or_null(view.process)},
-               {"steps", or_null(planned_steps(view.run))},
-               {"seconds_since_last_step", view.seconds_since_last},
-               {"eta_seconds", or_null(seconds_left(view))},
-               {"waiting_share", or_null(waiting_share(view))}};
+                      {"metrics", view.run.metrics},
+                      {"state", state_of(view)},
+                      {"process", or_null(view.process)},
+                      {"steps", or_null(planned_steps(view.run))},
+                      {"seconds_since_last_step", view.seconds_since_last},
+                      {"eta_seconds", or_null(seconds_left(view))},
+                      {"waiting_share", or_null(waiting_share(view))}};
   const bool has_steps = !view.run.steps.empty();
   json["step"] = has_steps ? view.run.steps.back().step : 0;
   if (has_steps) {
