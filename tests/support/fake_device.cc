@@ -9,6 +9,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <stdexcept>
 #include <utility>
@@ -71,20 +72,20 @@ class PinnedMemory final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t size) override {
     c10::DataPtr memory = c10::GetCPUAllocator()->allocate(std::max<std::size_t>(size, 1));
+    void* const address = memory.get();
     const std::scoped_lock lock(mutex_);
-    addresses_.insert(memory.get());
-    return memory;
+    pinned_.emplace(address, std::move(memory));
+    return {address, at::kCPU};
   }
   void copy_data(void* to, const void* from, std::size_t size) const override { default_copy_data(to, from, size); }
-  /// Of an address that was pinned once: who frees it says nothing.
   bool has(const void* address) const {
     const std::scoped_lock lock(mutex_);
-    return addresses_.contains(address);
+    return pinned_.contains(address);
   }
 
  private:
   mutable std::mutex mutex_;
-  std::set<const void*> addresses_;
+  std::map<const void*, c10::DataPtr> pinned_;  // to the end: an address given back might become one that is not pinned
 };
 
 PinnedMemory& pinned_memory() {

@@ -157,6 +157,9 @@ TEST(GlooTransportTest, AMemberThatCannotAddFailsTheSumOfAll) {
 }
 
 TEST(GlooTransportTest, AMemberThatMayNotMapTheOthersFailsTheSumOfAll) {
+#ifdef CHIMERA_SANITIZED
+  GTEST_SKIP() << "without descriptors the thread sanitizer cannot name what is suppressed";
+#endif
   const Ranks ranks("fail_to_map", 2);
   EXPECT_EQ(ranks.await_rank(1), 4) << ranks.output();
   EXPECT_EQ(ranks.await_rank(0), 3) << ranks.output();
