@@ -8,7 +8,8 @@
 namespace chimera {
 
 HangWatch::Duration HangWatch::interval() const {
-  return std::clamp<Duration>(beyond_ / 16, std::chrono::milliseconds(20), std::chrono::seconds(1));
+  // Nor less than the turns of others on a busy core, in which a process that computes seems to wait.
+  return std::clamp<Duration>(beyond_ / 16, std::chrono::milliseconds(50), std::chrono::seconds(1));
 }
 
 /// Whether a process has computed in the time that passed, even one that shares its core with many others; or waits for
