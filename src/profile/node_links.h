@@ -9,13 +9,13 @@
 
 namespace chimera {
 
-/// Links between two nodes, over their network.
+/// Links between two nodes, over their network, in seconds and bytes.
 struct NodeLinks {
   LinkTimes messages;
   LinkTimes sums;
   double transfers = 0;      ///< Contention::node_transfers
   LinkTimes copies = {};     ///< MachineProfile::node_message_copy
-  double step_overhead = 0;  ///< of a step that ranks of both end together
+  double step_overhead = 0;  ///< seconds of a step that ranks of both end together
   std::string source;        ///< by what they were measured, and where
 };
 

@@ -157,7 +157,7 @@ TEST(GlooTransportTest, AMemberThatCannotAddFailsTheSumOfAll) {
 }
 
 TEST(GlooTransportTest, AMemberThatMayNotMapTheOthersFailsTheSumOfAll) {
-#ifdef CHIMERA_SANITIZED
+#ifdef CHIMERA_THREAD_SANITIZED
   GTEST_SKIP() << "without descriptors the thread sanitizer cannot name what is suppressed";
 #endif
   const Ranks ranks("fail_to_map", 2);
