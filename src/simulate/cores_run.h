@@ -1,0 +1,368 @@
+#pragma once
+// One simulation of shared_cores.h: workers, messages and sums as events in time.
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "core/interruption.h"
+#include "schedule/dependencies.h"
+#include "simulate/activities.h"
+#include "simulate/link_queues.h"
+#include "simulate/links.h"
+#include "simulate/running_worker.h"
+#include "simulate/shared_cores.h"
+#include "simulate/steps.h"
+#include "simulate/sum_lanes.h"
+#include "simulate/summary.h"
+#include "simulate/synchronisation.h"
+#include "simulate/weight_versions.h"
+
+namespace chimera {
+
+/// Runs all steps once.
+class CoresRun {
+ public:
+  CoresRun(const Schedule& schedule, const std::vector<std::vector<StepRange>>& ranges, const CostTable& costs,
+           const SharedCores& cores, const Launches& launches, Timeline& timeline)
+      : schedule_(schedule),
+        table_(schedule),
+        ranges_(ranges),
+        costs_(costs),
+        launches_(launches),
+        timeline_(timeline),
+        activities_(cores.cores, cores.nodes.count()),
+        sums_(schedule, costs, timeline),
+        groups_(gradient_groups(schedule.placement, costs.sums().tied)),
+        all_reduce_share_(cores.all_reduce_share),
+        links_(costs),
+        contends_(cores.contention.any()),
+        in_use_(cores.contention, schedule.workers.size(), cores.nodes),
+        nodes_(cores.nodes),
+        update_times_(costs.updates(schedule)),
+        updates_(schedule),
+        workers_(schedule.workers.size()),
+        arrived_(table_.size(), kNever) {}
+
+  void run() {
+    if (!schedule_.updates) timeline_.step_ends.assign(ranges_.size(), 0);
+    for (std::size_t w = 0; w < workers_.size(); ++w) begin_step(w);
+    for (double now = next_event(); now < kNever; now = next_event()) {
+      allow_interruption();
+      for (const Activity& activity : activities_.finished(now)) finish(activity, now);
+      for (std::size_t w = 0; w < workers_.size(); ++w) {
+        while (ready(w) <= now) begin_next(w, now);
+      }
+      for (const auto& [group, start] : sums_.begin_ready()) begin_sum(group, start);
+      activities_.share_out(
+          now, [this](const Activity& activity, const auto& use) { for_each_node(activity, use); },
+          [this](const Activity& activity) { return contends_ ? slowdown(activity) : 1.0; });
+    }
+    for (std::size_t w = 0; w < workers_.size(); ++w) {
+      if (workers_[w].position < schedule_.workers[w].size()) throw_stuck(schedule_);
+    }
+  }
+
+ private:
+  using Worker = RunningWorker;
+
+  bool synchronous() const { return !schedule_.updates; }
+
+  double next_event() const {
+    double next = activities_.next_finish();
+    for (std::size_t w = 0; w < workers_.size(); ++w) next = std::min(next, ready(w));
+    return next;
+  }
+
+  /// When the worker may begin what comes next.
+  double ready(std::size_t w) const {
+    const Worker& worker = workers_[w];
+    if (worker.busy || worker.step == ranges_.size()) return kNever;
+    if (worker.update_after) return worker.free;
+    if (worker.position < ranges_[worker.step][w].end) return op_ready(w);
+    if (!synchronous()) return kNever;
+    if (!worker.ended_ops) return worker.free;
+    return worker.step < steps_summed_ ? all_summed_ : kNever;
+  }
+
+  /// The op, or the pair, that comes next.
+  std::span<const Op> next_ops(std::size_t w) const {
+    return ops_at_once(schedule_.workers[w], workers_[w].position, costs_.pairs());
+  }
+
+  bool recomputes_first(std::size_t w) const {
+    return !workers_[w].recomputed && costs_.recomputation(next_ops(w)) > 0;
+  }
+
+  double op_ready(std::size_t w) const {
+    double start = workers_[w].free;
+    if (recomputes_first(w)) return start;
+    for (const Op& op : next_ops(w)) {
+      for (const OpIndex input : table_.inputs(op)) {
+        if (input != kNoOp) start = std::max(start, arrival(input, w));
+      }
+    }
+    return start;
+  }
+
+  double arrival(OpIndex made, std::size_t w) const {
+    const std::size_t maker = table_.worker(made);
+    if (maker != w) return arrived_[made];
+    const std::size_t position = made - table_.first(w);
+    return position < workers_[w].position ? timeline_.workers[w].ops[position].end : kNever;
+  }
+
+  void begin_next(std::size_t w, double now) {
+    Worker& worker = workers_[w];
+    if (worker.update_after) {
+      begin_own_update(w, now);
+    } else if (worker.position < ranges_[worker.step][w].end) {
+      recomputes_first(w) ? begin_recomputation(w, now) : begin_op(w, now);
+    } else if (!worker.ended_ops) {
+      worker.ended_ops = true;
+      launch(w, now);
+      end_sums(w);
+    } else {
+      timeline_.workers[w].updates.push_back({worker.position, now, now});
+      begin(w, Work::Update, update_times_[w], now);
+    }
+  }
+
+  void begin_recomputation(std::size_t w, double now) {
+    workers_[w].recomputed = now;
+    begin(w, Work::Recomputation, costs_.recomputation(next_ops(w)), now);
+  }
+
+  /// In the timeline the op begins with its recomputation, as late as that can be.
+  void begin_op(std::size_t w, double now) {
+    const Worker& worker = workers_[w];
+    const auto ops = next_ops(w);
+    const double again = costs_.recomputation(ops);
+    double start = now;
+    if (worker.recomputed) start = now > worker.free ? std::max(*worker.recomputed, now - again) : *worker.recomputed;
+    double in_order = -again;
+    for (std::size_t k = 0; k < ops.size(); ++k) {
+      timeline_.workers[w].ops[worker.position + k].start = start;
+      in_order += costs_.duration(ops[k]);
+    }
+    // A pair does the work of both its ops, in less time on more cores.
+    const double time = costs_.duration(ops) - again;
+    begin(w, Work::Op, time, now, 1, time > 0 ? in_order / time : 1);
+  }
+
+  /// `share` of the time computes, on so many `cores`.
+  void begin(std::size_t w, Work kind, double time, double now, double share = 1, double cores = 1) {
+    workers_[w].busy = true;
+    begin({.kind = kind, .of = w, .left = time, .demand = share * cores, .share = share, .since = now});
+  }
+
+  void begin(const Activity& activity) {
+    activities_.begin(activity);
+    count(activity, 1);
+  }
+
+  /// What runs beside others on its workers.
+  void count(const Activity& activity, int change) {
+    if (activity.kind == Work::Message) {
+      const auto op = static_cast<OpIndex>(activity.of);
+      in_use_.count_message(table_.worker(op), consuming_worker(op), change);
+    } else if (activity.kind == Work::Sum) {
+      in_use_.count_sum(groups_[activity.of], activity.of, change);
+    } else if (activity.kind == Work::OwnSum) {
+      in_use_.count_own_sum(activity.of, own_group(activity.of), change);
+    } else {
+      in_use_.count_op(activity.of, change);
+    }
+  }
+
+  /// Calls `use(node, cores)` with what the activity, and those like it of other groups, would use of each worker's.
+  template <class Use>
+  void for_each_node(const Activity& activity, const Use& use) const {
+    if (activity.demand == 0) return;
+    const auto on = [&](std::size_t w) { use(nodes_.node(w), nodes_.copies_of(w) * activity.demand); };
+    if (activity.kind != Work::Sum) return on(activity.of);
+    for (const WorkerId worker : groups_[activity.of]) on(worker.index());
+  }
+
+  double slowdown(const Activity& activity) const {
+    if (activity.kind == Work::Message) {
+      const auto op = static_cast<OpIndex>(activity.of);
+      return in_use_.message(table_.worker(op), consuming_worker(op));
+    }
+    if (activity.kind == Work::OwnSum) return in_use_.own_sum(activity.of, own_group(activity.of));
+    if (activity.kind != Work::Sum) return in_use_.op(activity.of);
+    const double slowest = in_use_.sum(groups_[activity.of], activity.of);
+    const ParameterGroupId group(static_cast<std::int64_t>(activity.of));
+    return sums_.has_next(group) ? slowest * in_use_.beside_next_sum() : slowest;
+  }
+
+  std::size_t consuming_worker(OpIndex op) const { return table_.worker(table_.consumer(table_.op(op))); }
+
+  void finish(const Activity& activity, double now) {
+    count(activity, -1);
+    if (activity.kind == Work::Sum) return end_sum(ParameterGroupId(static_cast<std::int64_t>(activity.of)), now);
+    if (activity.kind == Work::Message) return end_message(static_cast<OpIndex>(activity.of), now);
+    Worker& worker = workers_[activity.of];
+    worker.busy = false;
+    worker.free = now;
+    if (activity.kind == Work::Op) finish_op(activity.of, now);
+    if (activity.kind == Work::OwnSum) begin_optimizer(activity.of, now);
+    if (activity.kind == Work::Update) finish_update(activity.of, now);
+  }
+
+  void finish_op(std::size_t w, double now) {
+    Worker& worker = workers_[w];
+    const auto ops = next_ops(w);
+    worker.recomputed.reset();
+    for (const Op& op : ops) {
+      const std::size_t position = worker.position++;
+      timeline_.workers[w].ops[position].end = now;
+      send(static_cast<OpIndex>(table_.first(w) + position), op, w, now);
+      if (updates_.completes_update(op)) worker.update_after = position;
+    }
+    if (worker.position < ranges_[worker.step][w].end) launch(w, now);
+  }
+
+  /// Launches the sums whose turn has come.
+  void launch(std::size_t w, double now) {
+    if (launches_.empty()) return;
+    Worker& worker = workers_[w];
+    const auto& launches = launches_[worker.step][w];
+    const std::size_t begin = ranges_[worker.step][w].begin;
+    for (; worker.launched < launches.size(); ++worker.launched) {
+      const auto& [group, after] = launches[worker.launched];
+      const std::size_t ops_before = begin + static_cast<std::size_t>(after + 1);
+      if (ops_before > worker.position) return;
+      sums_.launch(w, group, now, ops_before);
+    }
+  }
+
+  void end_sum(ParameterGroupId group, double now) {
+    sums_.end(group, now);
+    for (const WorkerId worker : groups_[group.index()]) end_sums(worker.index());
+  }
+
+  /// Counts the worker in where it has done the ops and sums of its step. When all have, they update.
+  void end_sums(std::size_t w) {
+    const Worker& worker = workers_[w];
+    if (!worker.ended_ops || !sums_.is_free(w)) return;
+    last_summed_ = std::max({last_summed_, worker.free, sums_.free_since(w)});
+    if (++workers_summed_ < workers_.size()) return;
+    workers_summed_ = 0;
+    ++steps_summed_;
+    all_summed_ = last_summed_;
+  }
+
+  void begin_sum(ParameterGroupId group, double now) {
+    begin({.kind = Work::Sum,
+           .of = group.index(),
+           .left = costs_.all_reduce(group),
+           .demand = all_reduce_share_,
+           .share = all_reduce_share_,
+           .since = now});
+  }
+
+  void begin_message(OpIndex made, double now) {
+    begin({.kind = Work::Message,
+           .of = static_cast<std::size_t>(made),
+           .left = costs_.link_time(table_.op(made)),
+           .demand = 0,
+           .share = 0,
+           .since = now});
+  }
+
+  void end_message(OpIndex made, double now) {
+    const std::size_t from = table_.worker(made);
+    Worker& sender = workers_[from];
+    arrived_[made] = now + costs_.delay(table_.op(made));
+    sender.sent = std::max(sender.sent, arrived_[made]);
+    if (costs_.blocking_sends() && --sender.sending == 0) sender.free = sender.sent;
+    const std::optional<OpIndex> next = queues_.pop(from, consuming_worker(made));
+    if (next) begin_message(*next, now);
+  }
+
+  void send(OpIndex index, const Op& op, std::size_t w, double now) {
+    const OpIndex consumer = table_.consumer(op);
+    if (consumer == kNoOp) return;
+    arrived_[index] = now + costs_.delay(op);  // for an op on a worker that its placement does not say
+    if (table_.worker(consumer) == w) return;
+    if (contends_ && costs_.link_time(op) > 0) {
+      arrived_[index] = kNever;
+      if (costs_.blocking_sends()) {
+        workers_[w].free = kNever;
+        ++workers_[w].sending;
+      }
+      if (queues_.push(w, table_.worker(consumer), index)) begin_message(index, now);
+      return;
+    }
+    arrived_[index] = links_.send(w, table_.worker(consumer), op, now).arrived;
+    if (costs_.blocking_sends()) workers_[w].free = std::max(workers_[w].free, arrived_[index]);
+  }
+
+  void begin_step(std::size_t w) {
+    Worker& worker = workers_[w];
+    worker.launched = 0;
+    worker.ended_ops = false;
+    const StepRange& range = ranges_[worker.step][w];
+    if (range.begin < range.end) launch(w, worker.free);
+  }
+
+  /// Asynchronous: the parameters of the stage that the worker updates.
+  std::size_t own_group(std::size_t w) const {
+    return parameters_of(schedule_.workers[w][*workers_[w].update_after].stage).index();
+  }
+
+  void begin_own_update(std::size_t w, double now) {
+    const ParameterGroupId group(static_cast<std::int64_t>(own_group(w)));
+    workers_[w].update_start = now;
+    begin(w, Work::OwnSum, costs_.all_reduce(group), now, all_reduce_share_);
+  }
+
+  void begin_optimizer(std::size_t w, double now) {
+    const Place place{w, *workers_[w].update_after};
+    const StageId stage = schedule_.workers[w][place.position].stage;
+    const double start = workers_[w].update_start;
+    const std::size_t after = place.position + 1;
+    if (now > start) timeline_.workers[w].all_reduces.push_back({parameters_of(stage), start, now, place, after});
+    timeline_.workers[w].updates.push_back({after, start, now});
+    begin(w, Work::Update, costs_.optimizer(stage), now);
+  }
+
+  void finish_update(std::size_t w, double now) {
+    Worker& worker = workers_[w];
+    timeline_.workers[w].updates.back().end = now;
+    if (worker.update_after) {
+      worker.update_after.reset();
+      return;
+    }
+    timeline_.step_ends[worker.step] = std::max(timeline_.step_ends[worker.step], now);
+    if (++worker.step < ranges_.size()) begin_step(w);
+  }
+
+  const Schedule& schedule_;
+  OpTable table_;
+  const std::vector<std::vector<StepRange>>& ranges_;  // [step][worker]
+  const CostTable& costs_;
+  const Launches& launches_;
+  Timeline& timeline_;
+  Activities activities_;
+  SumLanes sums_;
+  std::vector<std::vector<WorkerId>> groups_;  // [parameter group]: who sums its gradients
+  double all_reduce_share_;
+  Links links_;
+  LinkQueues queues_;  // in place of links_ where there is contention
+  bool contends_;
+  WorkersInUse in_use_;
+  const NodesOfGroup& nodes_;
+  std::vector<double> update_times_;  // [worker], at the end of a synchronous step
+  UpdateCounter updates_;
+  std::vector<Worker> workers_;
+  std::size_t workers_summed_ = 0;  // that have done the ops and sums of the step under way
+  double last_summed_ = 0;          // when the last of them had
+  std::size_t steps_summed_ = 0;    // steps whose ops and sums all workers have done
+  double all_summed_ = 0;           // since when, of the last of them
+  std::vector<double> arrived_;     // [op]: at its consumer on another worker; kNever before that is known
+};
+
+}  // namespace chimera
