@@ -63,9 +63,13 @@ std::vector<MachineProfile> measure_each(const HostFlags& flags, const std::vect
   return machines;
 }
 
-nlohmann::ordered_json to_ordered_json(const LinkTimes& link) { return {{"alpha", link.alpha}, {"beta", link.beta}}; }
+nlohmann::ordered_json to_ordered_json(const LinkTimes& link) {
+  return {{"alpha", link.alpha}, {"beta", link.beta}, {"burst", link.burst}};
+}
 
-LinkTimes link_of(const nlohmann::json& json) { return {.alpha = json.at("alpha"), .beta = json.at("beta")}; }
+LinkTimes link_of(const nlohmann::json& json) {
+  return {.alpha = json.at("alpha"), .beta = json.at("beta"), .burst = json.at("burst")};
+}
 
 /// Between the first two hosts.
 NodeLinks measure_links(const HostFlags& flags, const std::vector<HostRanks>& hosts, double seconds,

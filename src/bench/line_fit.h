@@ -45,4 +45,25 @@ struct Line {
   return {alpha, std::max(0.0, (points.back().seconds - alpha) / points.back().bytes)};
 }
 
+/// A line behind a burst: seconds = alpha + beta * max(0, bytes - burst).
+struct BurstLine {
+  Line line;
+  double burst = 0;  // bytes
+};
+
+/// Of a network that lets a burst pass before it holds back: alpha is the shortest one's time; the rest is the line, of
+/// least relative errors, through those from 64 KiB on. (What is not much longer than a burst, and comes again and
+/// again, finds a part of it recovered.) `points`: at least two, by ascending sizes.
+[[nodiscard]] inline BurstLine fit_behind_burst(const std::vector<TimedSize>& points) {
+  constexpr double kLong = 64 << 10;
+  const double alpha = points.front().seconds;
+  std::vector<TimedSize> turned;  // bytes = burst + (seconds - alpha) / beta, so that no burst is below 0
+  for (const auto& [bytes, seconds] : points) {
+    if (bytes >= kLong && seconds > alpha) turned.push_back({seconds - alpha, bytes});
+  }
+  if (turned.size() < 3) return {line_between_ends(points)};
+  const Line line = fit_line(turned);
+  return {{alpha, line.beta > 0 ? 1 / line.beta : 0}, line.alpha};
+}
+
 }  // namespace chimera

@@ -127,8 +127,10 @@ LayerTimes read_layer(const JsonValue& value) {
 }
 
 LinkTimes read_link(const JsonValue& value) {
-  value.expect_object({"alpha", "beta"});
-  return {value.number("alpha", kMostSeconds), value.number("beta", kMostSeconds)};
+  value.expect_object({"alpha", "beta", "burst"});
+  LinkTimes times{value.number("alpha", kMostSeconds), value.number("beta", kMostSeconds)};
+  if (value.has("burst")) times.burst = value.number("burst", kMostBytes);
+  return times;
 }
 
 LinkProfile read_links(const JsonValue& value) {
@@ -197,7 +199,11 @@ OrderedJson matrix_flops_json(const MachineProfile& machine) {
   return flops;
 }
 
-OrderedJson link_json(const LinkTimes& times) { return {{"alpha", times.alpha}, {"beta", times.beta}}; }
+OrderedJson link_json(const LinkTimes& times) {
+  OrderedJson json = {{"alpha", times.alpha}, {"beta", times.beta}};
+  if (times.burst > 0) json["burst"] = times.burst;
+  return json;
+}
 
 OrderedJson links_json(const LinkProfile& links) {
   return {{"within_node", link_json(links.within_node)}, {"between_nodes", link_json(links.between_nodes)}};

@@ -33,11 +33,13 @@ struct LayerTimes {
   friend bool operator==(const LayerTimes&, const LayerTimes&) = default;
 };
 
-/// A message of L bytes takes alpha + beta L seconds. A sum of L bytes over r workers takes 2 log2(r) alpha +
-/// 2 (r-1)/r beta L (Rabenseifner's algorithm; Li and Hoefler, SC'21, section 3.4).
+/// A message of L bytes takes alpha + beta L seconds; over a link that lets a burst pass before it holds back (a token
+/// bucket, as clouds and `tc tbf` have), alpha + beta (L - burst) where the link was idle before. A sum of L bytes over
+/// r workers takes 2 log2(r) alpha + 2 (r-1)/r beta L (Rabenseifner's algorithm; Li and Hoefler, SC'21, section 3.4).
 struct LinkTimes {
   double alpha = 0;
   double beta = 0;
+  double burst = 0;  // bytes, of messages
   friend bool operator==(const LinkTimes&, const LinkTimes&) = default;
 };
 

@@ -30,6 +30,7 @@ LinkTimes mean_of(const std::vector<MachineProfile>& machines, LinkTimes Machine
   for (const MachineProfile& machine : machines) {
     mean.alpha += (machine.*entry).alpha / count;
     mean.beta += (machine.*entry).beta / count;
+    mean.burst += (machine.*entry).burst / count;
   }
   return mean;
 }

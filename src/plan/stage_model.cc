@@ -224,6 +224,11 @@ class Builder {
     if (any) costs.seconds = seconds;
   }
 
+  /// What links between nodes let pass at once.
+  void add_bursts(LinkCosts& costs) const {
+    for (const bool near : near_) costs.bursts.push_back(near ? 0 : link().beta * link().burst);
+  }
+
   void add_links() {
     const LinkTimes at_ends = copy(!messages_leave_nodes());
     LinkCosts costs;
@@ -241,6 +246,7 @@ class Builder {
     }
     if (std::ranges::count(costs.copies, 0) == std::ssize(costs.copies)) costs.copies.clear();
     if (messages_leave_nodes()) take_near_links(costs);
+    if (link().burst > 0) add_bursts(costs);
     model_.costs.links = costs;
   }
 

@@ -29,8 +29,9 @@ struct LinkSamples {
 /// cores, whoever sends or receives waits for one. All ranks call it; the result is rank 0's.
 [[nodiscard]] double measure_busy_delay(Lockstep& ranks, double seconds);
 
-/// alpha and beta of messages; and of sums, by the formula of LinkTimes for two workers.
+/// Of messages; and of sums, by the formula of LinkTimes for two workers.
 [[nodiscard]] LinkTimes as_messages(const Line& line);
+[[nodiscard]] LinkTimes as_messages(const BurstLine& line);
 [[nodiscard]] LinkTimes as_sums(const Line& line);
 
 }  // namespace chimera

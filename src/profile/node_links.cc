@@ -47,7 +47,7 @@ LinkSamples measure_between_hosts(Transport& transport, int rank, double seconds
 }
 
 NodeLinks fit_links(const LinkSamples& links) {
-  return {as_messages(line_between_ends(links.messages)),
+  return {as_messages(fit_behind_burst(links.messages)),
           as_sums(line_between_ends(links.sums)),
           links.at_once,
           links.copies,

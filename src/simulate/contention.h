@@ -44,20 +44,28 @@ struct NodesOfGroup {
   [[nodiscard]] std::size_t count() const { return node_of.empty() ? 1 : *std::ranges::max_element(node_of) + 1; }
   [[nodiscard]] std::size_t node(std::size_t worker) const { return node_of.empty() ? 0 : node_of[worker]; }
   [[nodiscard]] int copies_of(std::size_t worker) const { return copies.empty() ? 1 : copies[worker]; }
+  /// Of these copies, how many send at once what they all have to send, where their node has so many cores: those that
+  /// take turns on a core are done one after the other.
+  [[nodiscard]] int copies_that_send(std::size_t worker, double cores) const {
+    const int all = copies_of(worker);
+    return cores < all ? std::max(1, static_cast<int>(cores)) : all;
+  }
   friend bool operator==(const NodesOfGroup&, const NodesOfGroup&) = default;
 };
 
 /// What runs on each worker at the moment, and how much it slows down.
 class WorkersInUse {
  public:
-  WorkersInUse(const Contention& contention, std::size_t workers, const NodesOfGroup& nodes)
-      : contention_(contention), nodes_(nodes), in_use_(workers), of_nodes_(workers) {}
+  /// `cores`: of each node.
+  WorkersInUse(const Contention& contention, std::size_t workers, const NodesOfGroup& nodes, double cores)
+      : contention_(contention), nodes_(nodes), cores_(cores), in_use_(workers), of_nodes_(workers) {}
 
   void count_op(std::size_t worker, int change) { in_use_[worker].ops += change; }
   void count_message(std::size_t from, std::size_t to, int change) {
     if (leaves_node(from, to)) {
-      of_nodes_[nodes_.node_of[from]].leaving += nodes_.copies[from] * change;
-      of_nodes_[nodes_.node_of[to]].coming += nodes_.copies[to] * change;
+      const int at_once = nodes_.copies_that_send(from, cores_);
+      of_nodes_[nodes_.node_of[from]].leaving += at_once * change;
+      of_nodes_[nodes_.node_of[to]].coming += std::max(1, nodes_.copies[to] * at_once / nodes_.copies[from]) * change;
       return;
     }
     in_use_[from].leaving += change;
@@ -132,6 +140,7 @@ class WorkersInUse {
 
   Contention contention_;
   const NodesOfGroup& nodes_;
+  double cores_;
   std::vector<InUse> in_use_;    // [worker]
   std::vector<InUse> of_nodes_;  // [node]: what leaves it and comes to it, ops and sums apart
 };

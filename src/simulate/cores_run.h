@@ -17,6 +17,7 @@
 #include "simulate/sum_lanes.h"
 #include "simulate/summary.h"
 #include "simulate/synchronisation.h"
+#include "simulate/token_buckets.h"
 #include "simulate/weight_versions.h"
 
 namespace chimera {
@@ -36,10 +37,12 @@ class CoresRun {
         sums_(schedule, costs, timeline),
         groups_(gradient_groups(schedule.placement, costs.sums().tied)),
         all_reduce_share_(cores.all_reduce_share),
+        cores_(cores.cores),
         links_(costs),
         contends_(cores.contention.any()),
-        in_use_(cores.contention, schedule.workers.size(), cores.nodes),
+        in_use_(cores.contention, schedule.workers.size(), cores.nodes, cores.cores),
         nodes_(cores.nodes),
+        buckets_(std::max(cores.nodes.count(), schedule.workers.size())),
         update_times_(costs.updates(schedule)),
         updates_(schedule),
         workers_(schedule.workers.size()),
@@ -160,6 +163,26 @@ class CoresRun {
   void begin(const Activity& activity) {
     activities_.begin(activity);
     count(activity, 1);
+    for_each_sender(activity, [&](std::size_t w) {
+      buckets_.begin(interface(w), activity.since);
+      if (activity.kind != Work::Message) buckets_.empty(interface(w));
+    });
+  }
+
+  /// What the worker sends leaves its node by one interface; where nodes are not known, each has one of its own.
+  [[nodiscard]] std::size_t interface(std::size_t w) const { return nodes_.node_of.empty() ? w : nodes_.node(w); }
+
+  /// Calls `act` with every worker whose interface the activity uses.
+  template <class Act>
+  void for_each_sender(const Activity& activity, const Act& act) const {
+    if (activity.kind == Work::OwnSum) act(activity.of);
+    if (activity.kind == Work::Message) {
+      const auto op = static_cast<OpIndex>(activity.of);
+      if (costs_.burst(table_.op(op)) > 0) act(table_.worker(op));
+    }
+    if (activity.kind != Work::Sum) return;
+    if (!nodes_.sums_leave.empty() && !nodes_.sums_leave[activity.of]) return;
+    for (const WorkerId worker : groups_[activity.of]) act(worker.index());
   }
 
   /// What runs beside others on its workers.
@@ -201,6 +224,7 @@ class CoresRun {
 
   void finish(const Activity& activity, double now) {
     count(activity, -1);
+    for_each_sender(activity, [&](std::size_t w) { buckets_.end(interface(w), now); });
     if (activity.kind == Work::Sum) return end_sum(ParameterGroupId(static_cast<std::int64_t>(activity.of)), now);
     if (activity.kind == Work::Message) return end_message(static_cast<OpIndex>(activity.of), now);
     Worker& worker = workers_[activity.of];
@@ -264,9 +288,15 @@ class CoresRun {
   }
 
   void begin_message(OpIndex made, double now) {
+    const Op& op = table_.op(made);
+    const std::size_t from = table_.worker(made);
+    double time = costs_.link_time(op);
+    if (costs_.burst(op) > 0) {
+      time -= buckets_.take(interface(from), now, time, costs_.burst(op), nodes_.copies_that_send(from, cores_));
+    }
     begin({.kind = Work::Message,
            .of = static_cast<std::size_t>(made),
-           .left = costs_.link_time(table_.op(made)),
+           .left = time,
            .demand = 0,
            .share = 0,
            .since = now});
@@ -350,11 +380,13 @@ class CoresRun {
   SumLanes sums_;
   std::vector<std::vector<WorkerId>> groups_;  // [parameter group]: who sums its gradients
   double all_reduce_share_;
+  double cores_;  // of each node
   Links links_;
   LinkQueues queues_;  // in place of links_ where there is contention
   bool contends_;
   WorkersInUse in_use_;
   const NodesOfGroup& nodes_;
+  TokenBuckets buckets_;              // of bursts
   std::vector<double> update_times_;  // [worker], at the end of a synchronous step
   UpdateCounter updates_;
   std::vector<Worker> workers_;

@@ -59,6 +59,7 @@ void require_links(const LinkCosts& links, const Schedule& schedule) {
   require_time(links.beta, "links: beta");
   require_optional_list(links.seconds, boundaries, "links: seconds");
   require_optional_list(links.copies, boundaries, "links: copies");
+  require_optional_list(links.bursts, boundaries, "links: bursts");
   if (!links.matrix) {
     if (links.seconds.empty()) require_list(links.bytes, boundaries, "links: bytes");
     return;
@@ -194,6 +195,7 @@ void CostTable::add_links(const Schedule& schedule, const LinkCosts& links) {
   delay_ += links.alpha;
   if (links.beta == 0 && links.seconds.empty()) return;
   for (const double seconds : links.times()) link_times_.push_back(seconds * schedule.micro_batch_scale);
+  bursts_ = links.bursts;
 }
 
 void CostTable::add_copies(const Schedule& schedule, const LinkCosts& links) {

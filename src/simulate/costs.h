@@ -1,6 +1,7 @@
 #pragma once
 // What ops, messages, sums of gradients and weight updates cost, in any one unit of time.
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -41,6 +42,10 @@ struct LinkCosts {
   /// as where it is copied through the host's memory. It counts as time of the op that makes it, and of the op that
   /// needs it once it has arrived.
   std::vector<double> copies = {};
+  /// [S - 1], or empty: the part of its time on the link that a message need not wait for, where the link was idle as
+  /// long before; the link is busy for it all the same. Of nodes whose transfers divide an interface (Contention), the
+  /// interface lets so much pass, whatever leaves it. Where there is no matrix.
+  std::vector<double> bursts = {};
   std::optional<LinkMatrix> matrix = std::nullopt;  // in place of alpha and beta
   /// Of a full micro-batch over each boundary, without alpha, where there is no matrix.
   [[nodiscard]] std::vector<double> times() const;
@@ -131,8 +136,12 @@ class CostTable {
     return link_times_.empty() ? 0 : link_times_[message_index(made)];
   }
   [[nodiscard]] double delay(const Op& made) const { return delays_.empty() ? delay_ : delays_[message_index(made)]; }
+  /// How much sooner than its time on the link is over the result has left it, where it was idle before.
+  [[nodiscard]] double burst(const Op& made) const { return bursts_.empty() ? 0 : bursts_[message_index(made)]; }
   /// The least that a message takes: its time on the link and the delay.
-  [[nodiscard]] double message_time(const Op& made) const { return link_time(made) + delay(made); }
+  [[nodiscard]] double message_time(const Op& made) const {
+    return std::max(0.0, link_time(made) - burst(made)) + delay(made);
+  }
   /// Whether messages occupy links, are of several kinds or hold up their senders; else all arrive one delay later.
   [[nodiscard]] bool has_traffic() const { return !link_times_.empty() || !delays_.empty() || blocking_sends_; }
   [[nodiscard]] bool blocking_sends() const { return blocking_sends_; }
@@ -172,6 +181,7 @@ class CostTable {
   std::vector<double> link_times_;      // [boundary], or [replica][boundary][onward, back] as delays_; empty without
                                         // links
   std::vector<double> delays_;          // [replica][boundary][onward, back]; empty: delay_
+  std::vector<double> bursts_;          // [boundary]; empty without
   std::vector<double> copies_;          // [replica][stage][forward, gradient]: of what the op needs and what it makes
   std::vector<double> all_reduces_;     // [parameter group]
   AllReduceOptions sums_;

@@ -36,11 +36,12 @@ LinkCosts read_links(const JsonValue& value, std::int64_t stages) {
     return costs;
   }
   costs.alpha = value.number("alpha");
+  if (value.has("bursts")) costs.bursts = value.field("bursts").numbers(stages - 1, kBoundary);
   if (value.has("seconds")) {
-    value.expect_object({"alpha", "seconds", "copies"});
+    value.expect_object({"alpha", "seconds", "copies", "bursts"});
     costs.seconds = value.field("seconds").numbers(stages - 1, kBoundary);
   } else {
-    value.expect_object({"alpha", "beta", "bytes", "seconds", "alphas", "copies"});
+    value.expect_object({"alpha", "beta", "bytes", "seconds", "alphas", "copies", "bursts"});
     costs.beta = value.number("beta");
     costs.bytes = value.field("bytes").numbers(stages - 1, kBoundary);
   }
@@ -110,6 +111,7 @@ OrderedJson links_json(const LinkCosts& costs) {
     json = {{"alpha", costs.alpha}, {"seconds", costs.seconds}};
   }
   if (!costs.copies.empty()) json["copies"] = costs.copies;
+  if (!costs.bursts.empty()) json["bursts"] = costs.bursts;
   return json;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // Messages on their links: who sends when, and when it arrives.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <unordered_map>
@@ -28,9 +29,10 @@ class Links {
     const double link_time = costs_.link_time(made);
     if (link_time == 0) return {ready, ready + costs_.delay(made)};
     double& free = free_[(static_cast<std::uint64_t>(from) << 32) | to];
-    const double sent = ready > free ? ready : free;
-    free = sent + link_time;
-    return {sent, free + costs_.delay(made)};
+    const double burst = costs_.burst(made);
+    const double sent = std::max(ready, free - burst);
+    free = std::max(ready, free) + link_time;
+    return {sent, std::max(sent, free - burst) + costs_.delay(made)};
   }
 
  private:

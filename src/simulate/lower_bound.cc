@@ -109,7 +109,8 @@ class Flow {
   [[nodiscard]] Progression message(std::size_t stage, bool onward) const {
     if (!crosses(stage)) return {};
     const Op made = onward ? op_of(stage, OpKind::Forward) : op_of(stage + 1, OpKind::BackwardInput);
-    return {costs_.message_time(made), costs_.link_time(made)};
+    const double link_time = costs_.link_time(made);
+    return {costs_.message_time(made), link_time < costs_.burst(made) ? 0 : link_time};
   }
   [[nodiscard]] double duration(std::size_t stage, OpKind kind) const { return costs_.duration(op_of(stage, kind)); }
   /// The recomputation in its B or I, before it needs the gradient.

@@ -24,6 +24,32 @@ TEST(LineFitTest, NeverFallsBelowNought) {
   EXPECT_GT(steep.beta, 1e-3);
 }
 
+TEST(LineFitTest, FindsTheBurstThatPassesBeforeALinkHoldsBack) {
+  const auto seconds = [](double bytes) { return 0.5 + 1e-3 * std::max(0.0, bytes - 3000); };
+  std::vector<TimedSize> points;
+  for (double bytes = 1024; bytes <= 4 << 20; bytes *= 2) points.push_back({bytes, seconds(bytes)});
+  for (TimedSize& point : points) {
+    if (point.bytes > 1024 && point.bytes < 64 << 10) point.seconds = 0.5 + 0.5e-3 * point.bytes;  // to and fro at once
+  }
+  const auto [line, burst] = fit_behind_burst(points);
+  EXPECT_NEAR(burst, 3000, 1e-3);
+  EXPECT_NEAR(line.alpha, 0.5, 1e-12);
+  EXPECT_NEAR(line.beta, 1e-3, 1e-12);
+}
+
+TEST(LineFitTest, NoBurstIsBelowNought) {
+  std::vector<TimedSize> points;
+  for (double bytes = 1024; bytes <= 1 << 20; bytes *= 2) points.push_back({bytes, 0.5 + 1e-3 * bytes});
+  for (TimedSize& point : points) point.seconds += point.bytes >= 64 << 10 ? 20 : 0;
+  EXPECT_EQ(fit_behind_burst(points).burst, 0);
+}
+
+TEST(LineFitTest, WithoutLongMessagesNoBurstIsKnown) {
+  const auto [line, burst] = fit_behind_burst({{1000, 12}, {2000, 12}, {4000, 12}, {8000, 28}});
+  EXPECT_EQ(burst, 0);
+  EXPECT_DOUBLE_EQ(line.beta, 2e-3);
+}
+
 TEST(LineFitTest, HeedsTheEndsAloneWhereABurstPasses) {
   const Line line = line_between_ends({{1000, 12}, {2000, 12}, {4000, 12}, {8000, 28}});
   EXPECT_EQ(line.alpha, 12);

@@ -42,6 +42,7 @@ TEST(MachineTest, ReadsWhatItWrites) {
   machine.message_copy = {1e-5, 2e-10};
   machine.node_message_copy = {3e-5, 4e-10};
   machine.contention = {0.1, 0.2, 0.3, 0.4};
+  machine.point_to_point.between_nodes.burst = 16000;
   EXPECT_EQ(machine_from_json(to_json(machine), "here.json"), machine);
 }
 

@@ -136,6 +136,17 @@ TEST(PredictTest, MessagesWithinANodeTakeItsLinksThoughTheRunIsOnSeveral) {
   EXPECT_EQ(costs.links->alpha, 3);
 }
 
+TEST(PredictTest, BurstsPassOnLinksBetweenNodesAlone) {
+  PlanProblem problem = round_problem(4, 8);               // two workers a node
+  problem.machine.point_to_point.between_nodes.burst = 3;  // bytes, of 4 s each
+  Candidate candidate = two_stages("1f1b", 4, 2);
+  candidate.shape.stages = 4;
+  Predictor predictor(problem);
+  EXPECT_EQ(predictor.prepare(candidate).model.costs.links->bursts, (std::vector<double>{0, 12, 0}));
+  problem.machine.point_to_point.between_nodes.burst = 0;
+  EXPECT_TRUE(Predictor(problem).prepare(candidate).model.costs.links->bursts.empty());
+}
+
 TEST(PredictTest, OpsTakeLongerOnManyWorkersWhereTheProfileSaysSo) {
   PlanProblem problem = round_problem(4, 8);
   problem.machine.cores = 0;

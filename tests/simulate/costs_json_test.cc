@@ -50,6 +50,9 @@ TEST(CostsJsonTest, LinksHaveCopiesAtTheirEndsAndKinds) {
   EXPECT_EQ(costs.links->bytes, std::vector<double>{5});
   EXPECT_EQ(costs.links->copies, std::vector<double>{6});
   EXPECT_EQ(costs_to_json(read(costs_to_json(costs))), costs_to_json(costs));
+  const CostModel bursts = read(with(R"(, "links": {"alpha": 1, "beta": 2, "bytes": [3], "bursts": [4]})"));
+  EXPECT_EQ(bursts.links->bursts, std::vector<double>{4});
+  EXPECT_EQ(costs_from_json(costs_to_json(bursts), "costs", 2).links->bursts, std::vector<double>{4});
   EXPECT_EQ(read(with(R"(, "links": {"alpha": 1, "beta": 2, "bytes": [3], "copies": 7})")).links->copies,
             std::vector<double>{7});
   EXPECT_THAT(refusal(with(R"(, "links": {"alphas": [[0, 1], [2]]})")),

@@ -39,6 +39,28 @@ TEST(LinksTest, CarryOneMessageAtATime) {
   EXPECT_EQ(starts(timeline.workers[0]), (std::vector<double>{0, 1, 2, 19, 23, 27}));
 }
 
+TEST(LinksTest, ABurstPassesBeforeALinkHoldsBack) {
+  const Schedule schedule = find_generator("gpipe").generate({2, 3});
+  CostModel costs = with_links(schedule, 4, 0);
+  costs.links->bursts = {1};
+  // The link is busy as before, but every message has left it 1 sooner; alike where contention could slow it down.
+  const SharedCores shared{.cores = 2, .contention = {.transfers = 1}};
+  for (const Timeline& timeline : {simulate(schedule, costs), simulate_on_cores(schedule, costs, shared)}) {
+    EXPECT_EQ(starts(timeline.workers[1]), (std::vector<double>{4, 8, 12, 13, 14, 15}));
+    EXPECT_EQ(starts(timeline.workers[0]), (std::vector<double>{0, 1, 2, 17, 21, 25}));
+  }
+}
+
+TEST(LinksTest, WhatIsShorterThanTheBurstPassesAtOnceUntilThatIsUsedUp) {
+  const Schedule schedule = find_generator("gpipe").generate({2, 3});
+  CostModel costs = with_links(schedule, 4, 0);
+  costs.links->bursts = {5};
+  const SharedCores shared{.cores = 2, .contention = {.transfers = 1}};
+  for (const Timeline& timeline : {simulate(schedule, costs), simulate_on_cores(schedule, costs, shared)}) {
+    EXPECT_EQ(starts(timeline.workers[1]), (std::vector<double>{1, 4, 8, 9, 10, 11}));
+  }
+}
+
 TEST(LinksTest, DelayHoldsAnyNumberOfMessages) {
   const Schedule schedule = find_generator("gpipe").generate({2, 3});
   const Timeline timeline = simulate(schedule, with_links(schedule, 0, 4));
@@ -142,6 +164,15 @@ TEST(LinksTest, AllLinksAlikeAreAMatrixOfOneNumber) {
     costs.links = LinkCosts{.bytes = uniform.bytes, .matrix = LinkMatrix{all(uniform.alpha), all(uniform.beta)}};
     expect_alike(simulate(schedule, costs), alike);
   }
+}
+
+TEST(LinksTest, RefusesBurstsThatAreNoTimes) {
+  const Schedule schedule = find_generator("gpipe").generate({2, 1});
+  CostModel costs = with_links(schedule, 1, 0);
+  costs.links->bursts = {1, 2};
+  EXPECT_THROW(static_cast<void>(simulate(schedule, costs)), ConfigError);
+  costs.links->bursts = {-1};
+  EXPECT_THROW(static_cast<void>(simulate(schedule, costs)), ConfigError);
 }
 
 TEST(LinksTest, RefusesMatricesOfOtherShapes) {

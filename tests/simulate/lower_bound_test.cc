@@ -310,6 +310,8 @@ TEST(LowerBoundTest, HoldsForLinksAndBlockingSends) {
     costs.links = LinkCosts{0.5, 0.5, {static_cast<double>(random.below(0, 8))}};
     costs.blocking_sends = seed % 3 == 0;
     EXPECT_LE(lower_bound(schedule, CostTable(schedule, costs)), optimum(schedule, costs) + kTiny) << seed;
+    costs.links->bursts = {static_cast<double>(random.below(1, 5))};
+    EXPECT_LE(lower_bound(schedule, CostTable(schedule, costs)), optimum(schedule, costs) + kTiny) << seed;
   }
 }
 

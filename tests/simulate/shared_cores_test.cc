@@ -174,6 +174,34 @@ TEST(ContentionTest, MessagesOfAllGroupsDivideTheInterfaceOfTheirNode) {
   EXPECT_EQ(timeline.makespan, 13);
 }
 
+/// As above, on nodes of one core: one of the two copies is done first, and its message leaves alone.
+TEST(ContentionTest, CopiesThatTakeTurnsOnACoreSendOneAfterTheOther) {
+  const Schedule schedule = find_generator("gpipe").generate({.stages = 2, .micro_batches = 1});
+  const CostModel costs = costs_of_two_groups(schedule);
+  const Timeline timeline =
+      simulate_on_cores(schedule, costs,
+                        {.cores = 1,
+                         .all_reduce_share = 0,
+                         .contention = {.node_transfers = 1},
+                         .nodes = {.node_of = {0, 1}, .copies = {2, 2}, .sums_leave = {false, false}}});
+  // Two forwards take 2, a message 1, two backwards 4.
+  EXPECT_EQ(timeline.workers[1].ops[0].start, 3);
+  EXPECT_EQ(timeline.workers[0].ops[1].start, 3 + 2 + 4 + 1);
+}
+
+/// Two stages far from each other, each with a copy beside it: what a node lets pass at once is for both.
+TEST(ContentionTest, CopiesOnANodeShareItsBurst) {
+  const Schedule schedule = find_generator("gpipe").generate({.stages = 2, .micro_batches = 1});
+  CostModel costs = costs_of_two_groups(schedule);
+  costs.links->bursts = {0.5};
+  SharedCores shared{.cores = cores_without_end(),
+                     .contention = {.node_transfers = 1},
+                     .nodes = {.node_of = {0, 1}, .copies = {2, 2}, .sums_leave = {false, false}}};
+  EXPECT_EQ(simulate_on_cores(schedule, costs, shared).workers[1].ops[0].start, 1 + 2 * (1 - 0.25));
+  shared.nodes.copies = {1, 1};
+  EXPECT_EQ(simulate_on_cores(schedule, costs, shared).workers[1].ops[0].start, 1 + 1 - 0.5);
+}
+
 CostModel costs_with_long_sums(const Schedule& schedule) {
   CostModel costs = costs_of_two_groups(schedule);
   costs.all_reduce->seconds = {6, 6};
