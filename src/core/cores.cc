@@ -20,6 +20,8 @@ int available_cores(const std::filesystem::path& root) {
   return std::max(static_cast<int>(allowed), 1);
 }
 
+bool has_whole_core(const std::filesystem::path& root) { return cgroup_limits(root).cores >= 1; }
+
 double available_memory_bytes(const std::filesystem::path& root) {
   struct sysinfo machine {};
   ::sysinfo(&machine);

@@ -5,16 +5,18 @@
 #include <span>
 
 #include "core/clock.h"
+#include "core/cores.h"
 #include "core/ids.h"
 #include "runtime/op_times.h"
 #include "transport/transport.h"
 
 namespace chimera {
 
-/// What a duration counts for: CPU time where a worker has one thread, which other programs' turns do not lengthen,
-/// else time on the clock.
+/// What a duration counts for: CPU time where a worker has one thread and a whole core, which other programs' turns do
+/// not lengthen, else time on the clock: it has what its control groups make it wait.
 [[nodiscard]] inline double seconds_of(const Duration& duration, std::int64_t threads) {
-  return threads == 1 ? duration.cpu_seconds : duration.wall_seconds;
+  static const bool is_whole = has_whole_core();
+  return threads == 1 && is_whole ? duration.cpu_seconds : duration.wall_seconds;
 }
 
 /// One rank's side. All ranks call the same functions in the same order.

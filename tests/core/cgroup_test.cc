@@ -32,6 +32,17 @@ TEST_F(CgroupTest, WithoutControlGroupsThereAreNoLimits) {
   EXPECT_TRUE(std::isinf(limits.cores) && std::isinf(limits.memory_bytes) && std::isinf(limits.swap_bytes));
   EXPECT_EQ(out_of_memory_kills(root()), std::nullopt);
   EXPECT_EQ(available_cores(root()), available_cores());
+  EXPECT_TRUE(has_whole_core(root()));
+}
+
+TEST_F(CgroupTest, APartOfACoreIsNoWholeOne) {  // docker run --cpus=0.5
+  write("proc/self/cgroup", "0::/\n");
+  write("proc/self/mountinfo", "31 1 0:28 / /sys/fs/cgroup ro - cgroup2 cgroup rw\n");
+  write("sys/fs/cgroup/cpu.max", "50000 100000\n");
+  EXPECT_FALSE(has_whole_core(root()));
+  EXPECT_EQ(available_cores(root()), 1);
+  write("sys/fs/cgroup/cpu.max", "100000 100000\n");
+  EXPECT_TRUE(has_whole_core(root()));
 }
 
 TEST_F(CgroupTest, AContainerSeesItsGroupAsTheMount) {  // docker run --cpus=1.5 --memory=8g
