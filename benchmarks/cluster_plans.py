@@ -65,9 +65,10 @@ PROBLEMS = [
     Problem("2 hosts, 50 Mbit/s, large head", 2, 1, 50, "gpt2-tiny", 8192, 8, 64, given=SIZES[2]),
     Problem("2 hosts of 2, 1000 Mbit/s", 2, 2, 1000, "gpt2-mini", 512, 8, 64, "1f1b,chimera", SIZES[2]),
     Problem("2 hosts of 2, 100 Mbit/s", 2, 2, 100, "gpt2-tiny", 4096, 16, 64, "1f1b,chimera", SIZES[2]),
-    Problem("4 hosts, 200 Mbit/s", 4, 1, 200, "gpt2-tiny", 512, 16, 32, given=SIZES[2]),
-    Problem("4 hosts, 100 Mbit/s, BERT", 4, 1, 100, "bert-tiny", 512, 16, 32, given=SIZES[2]),
-    Problem("4 hosts, 50 Mbit/s", 4, 1, 50, "gpt2-tiny", 4096, 16, 32, given=SIZES[2]),
+    # A part of a core is turns of milliseconds: a slower core for what takes several of them, as these sequences do.
+    Problem("4 hosts, 200 Mbit/s", 4, 1, 200, "gpt2-tiny", 512, 8, 256, given=SIZES[2]),
+    Problem("4 hosts, 100 Mbit/s, BERT", 4, 1, 100, "bert-tiny", 512, 8, 256, given=SIZES[2]),
+    Problem("4 hosts, 50 Mbit/s", 4, 1, 50, "gpt2-tiny", 4096, 8, 256, given=SIZES[2]),
 ]
 MODELS = {  # family, layers, hidden, heads, positions
     "gpt2-tiny": ("gpt2", 4, 64, 4, 1024),
@@ -182,6 +183,7 @@ def planned(options, problem, cluster, model, folder):
                 problem.mini_batch, "--schedules", problem.schedules, *problem.given, "--top", 0, "--format", "json"])
     if options.keep:
         kept = Path(options.keep, problem.name.replace("/", " a "))
+        kept.parent.mkdir(parents=True, exist_ok=True)
         kept.with_suffix(".machine.json").write_text(machine.read_text())
         kept.with_suffix(".plan.json").write_text(text)
         kept.with_suffix(".links.txt").write_text(links)
