@@ -102,6 +102,10 @@ void add_numbers(CLI::App& command, TrainCommandLine& flags) {
   command.add_flag("--tf32", o.tf32,
                    "on a GPU, multiply float32 as TensorFloat32, whose factors have 10 bits behind the point: faster, "
                    "and not the CPU's numbers");
+  command.add_flag(
+      "--cuda-graphs", o.cuda_graphs,
+      "on a GPU, record the third step's work up to its sums as a CUDA graph and repeat that from then on, "
+      "as layers are small and launching takes longer than they do; needs more memory");
   add_count(command, "--seed", o.seed, "seed of initial weights, order of the data and dropout masks (default 1)");
   add_choice(command, "--reduction", o.reduction,
              "order in which gradients are added: that of the schedule (natural), or one that makes training "

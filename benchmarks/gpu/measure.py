@@ -7,7 +7,7 @@ Parts, each with a limit of its own, none of which may take what the others need
 are built from what `./dev cuda-build` has installed, the Python package too where `./dev python` has; the tests that
 need a GPU run, and one that skips, or that is not there, has failed; the blocks of gpt2-64 at 1,024 tokens are measured
 as a share of the GPU's peak in bfloat16 (--peak where its data sheet is not known), and no share, or less than 60 %,
-has failed; runs train, over NCCL where there are two GPUs; the same blocks are measured by transformers and
+has failed; runs train, over NCCL where there are two GPUs, and a small model with CUDA graphs and without; the same blocks are measured by transformers and
 torch.distributed.pipelining where an interpreter has them (`./dev oracles`). What the parts print is kept in build/gpu.
 Exits with 1 where a part has failed, 2 where there is no GPU, or nothing to build from. --dry-run says what would run.
 """
@@ -18,6 +18,7 @@ import os
 import pathlib
 import re
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -128,9 +129,29 @@ def peer_milliseconds(text):
     return json.loads(lines[-1])["milliseconds"] if lines else None
 
 
+def step_milliseconds(text):
+    """Of a run that has printed its metrics, the median of the steps from the fourth on; None where it has not."""
+    steps = [json.loads(line)["step_seconds"] for line in text.splitlines() if line.startswith('{"step"')]
+    return 1e3 * statistics.median(steps[3:]) if len(steps) > 3 else None
+
+
+def no_steps(text):
+    return "" if step_milliseconds(text) is not None else "it printed no steps"
+
+
+def of_graphs(by_name):
+    """What CUDA graphs change, in a list of at most one line."""
+    with_and_without = [by_name.get(name) for name in ("small-graphs", "small")]
+    if any(outcome is None or outcome.state != "passed" for outcome in with_and_without):
+        return []
+    graphs, plain = (step_milliseconds(outcome.text) for outcome in with_and_without)
+    return [f"--cuda-graphs: a step of gpt2-mini takes {graphs:.2f} ms in place of {plain:.2f}: {plain / graphs:.2f} times"]
+
+
 def summary(outcomes):
     by_name = {outcome.part.name: outcome for outcome in outcomes}
     lines = [f"{o.part.name:<22} {o.state:<8} {o.seconds:5.0f} s  {o.why}".rstrip() for o in outcomes]
+    lines += of_graphs(by_name)
     measured = by_name.get("blocks")
     if measured is None or measured.state == "not run":
         return lines
@@ -179,10 +200,19 @@ def over_nccl(gpus, schedule, *flags):
     """Ranks as processes, two stages or as many as four GPUs allow."""
     skip = "" if gpus >= 2 else "this machine has one GPU"
     stages = 4 if gpus >= 4 else 2
-    return Part("-".join(["nccl", schedule, *(flag for flag in flags if not flag.startswith("--"))]),
+    return Part("-".join(["nccl", schedule, *(flag.lstrip("-") for flag in flags if flag != "--reduction")]),
                 ["build/chimera", "train", "--device", "cuda", "--transport", "processes", "--schedule", schedule,
                  "--stages", str(stages), "--micro-batches", "4", "--model", "gpt2-mini", "--dtype", "bfloat16",
                  "--data", "corpus/bible.txt", "--sequence", "128", "--steps", "10", *flags], 30, skip)
+
+
+def small(name, *flags):
+    """A model whose kernels take less time than launching them, on one GPU; ends with its metrics."""
+    metrics = f"build/gpu/{name}.jsonl"
+    train = ["build/chimera", "train", "--device", "cuda", "--transport", "threads", "--schedule", "none",
+             "--micro-batches", "8", "--micro-batch-size", "1", "--model", "gpt2-mini", "--dtype", "bfloat16", "--data",
+             "corpus/bible.txt", "--sequence", "128", "--steps", "40", "--metrics", metrics, *flags]
+    return Part(name, ["sh", "-c", f"{' '.join(train)} && cat {metrics}"], 20, "", no_steps)
 
 
 def parts_of(options):
@@ -202,13 +232,16 @@ def parts_of(options):
              "bfloat16", "--data", "corpus/bible.txt", "--sequence", "512", "--stages", "4", "--steps", "20"]
     gpus = count_gpus()
     return [
-        Part("build", ["sh", "-c", build], 210),
+        Part("build", ["sh", "-c", build], 140),
         Part("tests", ["build/chimera_program_tests", "--gtest_filter=TrainingDeviceTest.*"], 45, "", no_test_ran),
         Part("python-tests", ["env", "PYTHONPATH=build/python", python, "-m", "pytest", "-q", "-rs",
                               "python/tests/training/test_devices.py"], 45, no_package),
         Part("blocks", [*blocks, *MODEL, *peak], 60, "", too_small_a_share),
         Part("train", train, 60),
+        small("small"),
+        small("small-graphs", "--cuda-graphs"),
         over_nccl(gpus, "1f1b"),
+        over_nccl(gpus, "chimera", "--cuda-graphs"),
         over_nccl(gpus, "chimera"),
         over_nccl(gpus, "chimera", "--reduction", "canonical"),
         peer("transformers", "--attention", "sdpa"),

@@ -5,6 +5,7 @@
 
 #include "transport/accelerator.h"
 
+#include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -92,6 +93,33 @@ Communicators join(const NcclOptions& options, const GpuTraits& gpu) {
   }
 }
 
+class CudaGraph final : public RecordedWork {
+ public:
+  /// Other threads of this process may do what a thread that records may not: the loader pins memory, c10d looks at
+  /// events.
+  explicit CudaGraph(const std::function<void()>& work) {
+    graph_.capture_begin(/*pool=*/{0, 0}, cudaStreamCaptureModeThreadLocal);
+    try {
+      work();
+    } catch (...) {
+      end_quietly();
+      throw;
+    }
+    graph_.capture_end();
+  }
+  void repeat() override { graph_.replay(); }
+
+ private:
+  /// CUDA may have given the recording up, and says so again.
+  void end_quietly() {
+    try {
+      graph_.capture_end();
+    } catch (const c10::Error&) {
+    }
+  }
+  at::cuda::CUDAGraph graph_;
+};
+
 class CudaAccelerator final : public Accelerator {
  public:
   [[nodiscard]] int num_devices() const override { return c10::cuda::device_count(); }
@@ -124,6 +152,15 @@ class CudaAccelerator final : public Accelerator {
     }
   }
 
+  [[nodiscard]] std::unique_ptr<RecordedWork> record(const std::function<void()>& work) const override {
+    try {
+      c10::cuda::device_synchronize();  // nothing of before is under way when recording begins
+      return std::make_unique<CudaGraph>(work);
+    } catch (const c10::Error& error) {
+      throw Error(fmt::format("recording a step for --cuda-graphs: {}", first_line(error)));
+    }
+  }
+
   [[nodiscard]] std::unique_ptr<Transport> connect(const NcclOptions& options) const override {
     set_unless_set(nccl_variables(options.meeting));
     try {
@@ -139,7 +176,7 @@ class CudaAccelerator final : public Accelerator {
 }  // namespace
 }  // namespace chimera
 
-extern "C" __attribute__((visibility("default"))) const chimera::Accelerator* chimera_accelerator_4() {
+extern "C" __attribute__((visibility("default"))) const chimera::Accelerator* chimera_accelerator_5() {
   static const chimera::CudaAccelerator accelerator;
   return &accelerator;
 }

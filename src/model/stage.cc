@@ -6,6 +6,15 @@
 
 namespace chimera {
 
+std::vector<at::Tensor*> tensors_of(MicroBatch& batch) {
+  std::vector<at::Tensor*> tensors;
+  for (at::Tensor* tensor : {&batch.tokens, &batch.targets, &batch.target_places, &batch.token_types,
+                             &batch.attention_mask, &batch.documents, &batch.next_sentence}) {
+    if (tensor->defined()) tensors.push_back(tensor);
+  }
+  return tensors;
+}
+
 Stage::Stage(std::vector<Parameter> parameters, const TiedLeaves& tied, std::optional<at::ScalarType> compute)
     : ParameterGroup(std::move(parameters)),
       compute_type_(compute.value_or(this->parameters().front().value.scalar_type())) {

@@ -38,6 +38,9 @@ struct MicroBatch {
   KeyValueCache* cache = nullptr;
 };
 
+/// The tensors that the micro-batch has, in the order of its fields.
+[[nodiscard]] std::vector<at::Tensor*> tensors_of(MicroBatch& batch);
+
 /// Parameters and a forward function. Backward is autograd's; it accumulates into gradients(), and where the model is
 /// tied into those of the tied matrix.
 class Stage : public ParameterGroup {

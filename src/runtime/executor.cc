@@ -52,19 +52,42 @@ Executor::Key Executor::key(const Op& op) {
 StepResult Executor::run(const std::vector<Instruction>& program, const StepHooks& hooks) {
   begin(program);
   result_.is_skipped = hooks.leaves_out_update;
-  for (std::size_t i = 0; i < program.size(); ++i) {
-    note(program[i], hooks);
-    if (begins_pair(program[i])) {
-      note(program[i + 1], hooks);
-      compute_pair(program[i], program[i + 1], hooks);
-      ++i;
-    } else {
-      execute(program[i], hooks);
-    }
+  std::span<const Instruction> rest(program);
+  if (hooks.record && trains_ && !recorded_.is_before()) {
+    const auto sums = std::ranges::find(rest, InstructionKind::ReduceScalars, &Instruction::kind);
+    const auto repeated = static_cast<std::size_t>(sums - rest.begin());
+    repeat_part(rest.first(repeated), hooks);
+    rest = rest.subspan(repeated);
   }
+  run_part(rest, hooks);
   if (hooks.tracer != nullptr) hooks.tracer->mark();
   current_ = nullptr;
   return std::move(result_);
+}
+
+void Executor::run_part(std::span<const Instruction> part, const StepHooks& hooks) {
+  for (std::size_t i = 0; i < part.size(); ++i) {
+    note(part[i], hooks);
+    if (begins_pair(part[i])) {
+      note(part[i + 1], hooks);
+      compute_pair(part[i], part[i + 1], hooks);
+      ++i;
+    } else {
+      execute(part[i], hooks);
+    }
+  }
+}
+
+/// By that time every transfer and sum has been waited for: what is recorded leaves nothing under way.
+void Executor::repeat_part(std::span<const Instruction> part, const StepHooks& hooks) {
+  note(part.front(), hooks);
+  const auto run = [&](std::span<const Instruction> recorded, const RecordedSteps::Load& load) {
+    StepHooks silent = hooks;
+    silent.on_instruction = {};
+    silent.load = load;
+    run_part(recorded, silent);
+  };
+  recorded_.run(part, hooks.load, hooks.record, run, losses_);
 }
 
 void Executor::note(const Instruction& instruction, const StepHooks& hooks) {
@@ -102,6 +125,7 @@ void Executor::drop() {
   weight_gradients_.clear();
   activations_.clear();
   non_finite_.forget();
+  recorded_ = {};
   if (canonical_) canonical_->drop();
 }
 

@@ -20,6 +20,7 @@
 #include "runtime/non_finite.h"
 #include "runtime/op_times.h"
 #include "runtime/program_shape.h"
+#include "runtime/recorded_steps.h"
 #include "runtime/tracer.h"
 #include "runtime/weight_versions.h"
 #include "schedule/program.h"
@@ -56,6 +57,10 @@ struct StepHooks {
   bool leaves_out_update = false;
   /// Notes when instructions run, in the step it has begun; borrowed. Null: nothing is noted.
   Tracer* tracer = nullptr;
+  /// Where it is set, what training gives the device up to the step's sums is recorded in the third step and repeated
+  /// from then on (RecordedSteps); `on_instruction` is then called before all of that once, with its first. Not for
+  /// programs that update stages one by one, nor with dropout.
+  RecordWork record = {};
 };
 
 struct StepResult {
@@ -117,6 +122,8 @@ class Executor {
   static Key key(const Op& op);
 
   void begin(const std::vector<Instruction>& program);
+  void run_part(std::span<const Instruction> part, const StepHooks& hooks);
+  void repeat_part(std::span<const Instruction> part, const StepHooks& hooks);
   void note(const Instruction& instruction, const StepHooks& hooks);
   const TensorSpec& message(const Op& maker) const;
   void execute(const Instruction& instruction, const StepHooks& hooks);
@@ -162,12 +169,13 @@ class Executor {
   StepResult result_;
   OpTimes op_times_;
   std::optional<HelperThread> helper_;                                  // since the first pair
+  RecordedSteps recorded_;                                              // of steps that are recorded
   std::unordered_set<StageId> recomputed_;                              // stages whose forwards the program runs again
   std::unordered_map<StageId, WeightVersions> versions_;                // of stages that programs update by themselves
   std::unordered_map<Key, Activation> activations_;                     // by forward op
   std::unordered_map<Key, WeightGradients::Pointer> weight_gradients_;  // between I and W, by the forward op
-  std::unordered_map<Key, at::Tensor> tensors_;          // made or arrived here, by the op that makes them
-  std::unordered_map<MicroBatchId, at::Tensor> losses_;  // [] each
+  std::unordered_map<Key, at::Tensor> tensors_;  // made or arrived here, by the op that makes them
+  RecordedSteps::Losses losses_;
   std::unordered_map<Key, std::unique_ptr<Pending>> sends_;
   std::unordered_map<Key, std::unique_ptr<Pending>> receives_;
   std::unordered_map<ParameterGroupId, std::unique_ptr<Pending>> all_reduces_;

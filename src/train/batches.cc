@@ -21,16 +21,6 @@ at::Tensor stacked(const std::vector<Sample>& samples, const std::vector<Element
   return tensor;
 }
 
-/// Those that it has.
-std::vector<at::Tensor*> tensors_of(MicroBatch& batch) {
-  std::vector<at::Tensor*> tensors;
-  for (at::Tensor* tensor : {&batch.tokens, &batch.targets, &batch.target_places, &batch.token_types,
-                             &batch.attention_mask, &batch.documents, &batch.next_sentence}) {
-    if (tensor->defined()) tensors.push_back(tensor);
-  }
-  return tensors;
-}
-
 }  // namespace
 
 MicroBatch make_micro_batch(const Samples& samples, Family family, const BatchPlace& place) {

@@ -121,6 +121,20 @@ void require_numbers(const TrainOptions& options, const GpuTraits& gpu) {
       "--dtype bfloat16: {} emulates it; use --dtype float32, or --force-bfloat16 to try all the same", gpu.name));
 }
 
+RecordWork record_on(const Accelerator& gpus) {
+  return [&gpus](const std::function<void()>& work) { return gpus.record(work); };
+}
+
+void require_recordable(const TrainOptions& options, std::int64_t ranks) {
+  if (!options.cuda_graphs) return;
+  const auto refuse = [](const char* why) { throw ConfigError(std::string("--cuda-graphs: ") + why); };
+  if (!uses_gpu(options)) refuse("only GPUs have them; leave it out, or use --device cuda");
+  if (options.dropout > 0) refuse("a graph repeats its dropout masks; use --dropout 0, or leave it out");
+  if (!has_processes(options) && ranks > 1) {
+    refuse("a graph is one rank's, and threads hand each other tensors; use --transport processes, or leave it out");
+  }
+}
+
 int gpu_of(int local_rank, int local_size, int visible) {
   if (visible == 1) return 0;
   if (local_size <= visible) return local_rank;

@@ -62,6 +62,13 @@ void require_numbers(const TrainOptions& options, const GpuTraits& gpu);
 /// Throws as gpu_of() and require_device() do.
 void take_gpu(TrainOptions& options, int local_rank, int local_size);
 
+/// Records on these GPUs, which are borrowed.
+[[nodiscard]] RecordWork record_on(const Accelerator& gpus);
+
+/// Throws ConfigError where --cuda-graphs does not go with the options: on the CPU; where ranks are threads that hand
+/// each other tensors; with dropout, whose masks are numbers of the host in every step.
+void require_recordable(const TrainOptions& options, std::int64_t ranks);
+
 /// What a step reports as memory: of the CPU the largest resident set of this process so far, of a GPU the most bytes
 /// of tensors that it has had there.
 [[nodiscard]] std::function<double()> peak_memory_of(at::Device device);

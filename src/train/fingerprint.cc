@@ -171,7 +171,7 @@ Fingerprint fingerprint(const Job& job) {
       {"the data", data_hash(job)},
       {"--seed", hash_of(o.seed)},
       {"--dtype", hash_of(o.dtype)},
-      {"--device, --tf32", hash_of(o.device, o.tf32)},
+      {"--device, --tf32, --cuda-graphs", hash_of(o.device, o.tf32, o.cuda_graphs)},
       {"--micro-batch-size", hash_of(job.micro_batch_size())},
       {"--sequence", hash_of(o.sequence)},
       {"--steps", hash_of(o.steps)},

@@ -232,6 +232,7 @@ Job cut_job(const JobShape& shape) {
 Job prepare_job(const JobShape& shape) {
   Job job = cut_job(shape);
   const TrainOptions& options = job.options;
+  require_recordable(options, job.num_ranks());
   require_device(options, job.num_ranks());
   job.parameters = parameter_names(job);
   require_memory(job);

@@ -87,6 +87,7 @@ struct TrainOptions {
   DataType dtype = DataType::Float32;
   bool force_bfloat16 = false;  // even where the processor has to emulate it
   bool tf32 = false;            // on a GPU, products of float32 round their factors to TensorFloat32
+  bool cuda_graphs = false;     // on a GPU, a step up to its sums is recorded once and then repeated
   OptimizerOptions optimizer = {.weight_decay = 0.01};
   LearningRate learning_rate;
   double clip = 1.0;   // largest global gradient norm; 0: no clipping

@@ -332,6 +332,7 @@ int run_rank(const Job& job, RankEnvironment rank) {
       static auto signals =
           stop_signals(job, rank.placed ? StopSignals::Second::EndsProcess : StopSignals::Second::Nothing);
       try {
+        const OwnStream stream(device_of(job.options, RankId(rank.rank)));
         is_whole = train_as(job, RankId(rank.rank), transport, meter, op, epochs ? &*epochs : nullptr);
       } catch (...) {
         // NCCL's end may take long where peers are gone. (Gloo's is the sooner known to them, the sooner it comes.)

@@ -12,6 +12,7 @@
 #include "core/meeting_point.h"
 #include "transport/fingerprint.h"
 #include "transport/pairs/pair_transport.h"
+#include "transport/recorded_work.h"
 #include "transport/transport.h"
 
 namespace chimera {
@@ -53,6 +54,9 @@ class Accelerator {
   [[nodiscard]] virtual std::int64_t peak_bytes(int gpu) const = 0;
   /// Why there are none, one line, as CUDA says it; empty where there are.
   [[nodiscard]] virtual std::string problem() const = 0;
+  /// RecordWork, with streams of this process's own thread and of those that it waits for. What CUDA says against it is
+  /// thrown as Error, one line.
+  [[nodiscard]] virtual std::unique_ptr<RecordedWork> record(const std::function<void()>& work) const = 0;
   /// Joins the other ranks over NCCL; returns once all have joined, with every communicator made
   /// (make_communicators()) and connected (make_pair_transport()). NCCL listens on the interface of the meeting
   /// (nccl_variables()). When the transport goes because of an exception, all that is under way is aborted. Throws
@@ -62,7 +66,7 @@ class Accelerator {
 
 /// The C function of libchimera_cuda.so that returns its Accelerator, which lives as long as the library. Its number
 /// changes with this interface, and with Transport.
-inline constexpr const char* kAcceleratorEntry = "chimera_accelerator_4";
+inline constexpr const char* kAcceleratorEntry = "chimera_accelerator_5";
 using AcceleratorEntry = const Accelerator* (*)();
 
 }  // namespace chimera

@@ -40,7 +40,7 @@ class GpuTest(unittest.TestCase):
         names = [line.split()[0] for line in ended.stdout.splitlines()]
         self.assertEqual(names[:5], ["build", "tests", "python-tests", "blocks", "train"])
         self.assertEqual([name for name in names if name.startswith("nccl")],
-                         ["nccl-1f1b", "nccl-chimera", "nccl-chimera-canonical"])
+                         ["nccl-1f1b", "nccl-chimera-cuda-graphs", "nccl-chimera", "nccl-chimera-canonical"])
         self.assertEqual(len(names), len(set(names)))
 
     def test_the_limits_of_all_parts_fit_into_the_time(self):
@@ -100,6 +100,18 @@ class GpuTest(unittest.TestCase):
         self.assertIn("64.7 % of the GPU's peak in bfloat16 (as asked)", lines[3])
         self.assertIn("pipelining: 150.0 ms where ours take 100.0 ms: 1.50 times", lines[4])
         self.assertIn("it is not there", lines[2])
+
+    def test_the_summary_has_what_graphs_change(self):
+        def steps(*seconds):
+            return "".join(f'{{"step": {i + 1}, "step_seconds": {s}}}\n' for i, s in enumerate(seconds))
+
+        def run(*seconds):
+            return shell("small-graphs", f"cat <<'END'\n{steps(*seconds)}END", verdict=measure.no_steps)
+
+        plain = shell("small", f"cat <<'END'\n{steps(9, 9, 9, 0.02, 0.02, 0.03)}END", verdict=measure.no_steps)
+        lines = self.run_parts(plain, run(9, 9, 9, 0.01, 0.01, 0.07))[1]
+        self.assertEqual(lines[2:], ["--cuda-graphs: a step of gpt2-mini takes 10.00 ms in place of 20.00: 2.00 times"])
+        self.assertEqual(self.run_parts(plain, run(9, 9, 9))[0][1].state, "FAILED")
 
     @unittest.skipUnless(MODELS, "built without LibTorch")
     def test_it_reads_what_the_benchmark_prints(self):

@@ -79,5 +79,19 @@ TEST(TrainingDeviceTest, ThreadsOnOneGpuTrainAsTheCpuDoes) {
   }
 }
 
+TEST(TrainingDeviceTest, AStepThatIsAGraphTrainsAsOthersDo) {
+  if (!has_gpu()) GTEST_SKIP() << "this machine has no GPU";
+  if (!has_library()) GTEST_SKIP() << "./dev cuda-build has not been run";
+  const Arguments common = {"--model",     "gpt2-tiny", "--schedule",      "none", "--steps",  "10",
+                            "--transport", "threads",   "--micro-batches", "4",    "--device", "cuda"};
+  const auto plain = train(common);
+  const auto graphs = train(common + Arguments{"--cuda-graphs"});
+  ASSERT_EQ(plain.size(), graphs.size());
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    const double loss = plain[i].at("loss").get<double>();
+    EXPECT_NEAR(graphs[i].at("loss").get<double>(), loss, 1e-6 * loss) << "step " << i;
+  }
+}
+
 }  // namespace
 }  // namespace chimera::testing

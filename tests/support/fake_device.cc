@@ -9,8 +9,10 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
+#include <span>
 #include <stdexcept>
 #include <utility>
 
@@ -19,6 +21,7 @@ namespace {
 
 const at::Device kDevice(kFakeDevice, 0);
 thread_local c10::StreamId current = 0;
+thread_local int unrecorded = 0;
 
 /// What the host, a thread of it, has learned by looking at events since it last gave the device something.
 struct Looking {
@@ -51,9 +54,11 @@ struct FakeStreams final : c10::impl::DeviceGuardImplInterface {
     FakeDevice::get().given();
     const std::intptr_t number = FakeDevice::get().next_event();
     *event = reinterpret_cast<void*>(number);
+    FakeDevice::get().recorded(number, stream.id());
     FakeDevice::get().told(fmt::format("stream {} records event {}", stream.id(), number));
   }
   void block(void* event, const c10::Stream& stream) const override {
+    FakeDevice::get().awaited(reinterpret_cast<std::intptr_t>(event), stream.id());
     FakeDevice::get().told(
         fmt::format("stream {} awaits event {}", stream.id(), reinterpret_cast<std::intptr_t>(event)));
   }
@@ -121,6 +126,33 @@ void adopt(const at::Tensor& to, const at::Tensor& from) {
   to.unsafeGetTensorImpl()->set_sizes_contiguous(from.sizes());
 }
 
+/// All tensors of the values, in order.
+std::vector<at::Tensor> tensors_in(std::span<const c10::IValue> values) {
+  std::vector<at::Tensor> tensors;
+  for (const c10::IValue& value : values) {
+    if (value.isTensor()) tensors.push_back(value.toTensor());
+    if (value.isTensorList()) std::ranges::copy(value.toTensorVector(), std::back_inserter(tensors));
+  }
+  return tensors;
+}
+
+/// Calls the op with the same values again, and lays its results where the first ones are.
+std::function<void()> again(const c10::OperatorHandle& op, const torch::jit::Stack& inputs,
+                            const torch::jit::Stack& outputs) {
+  const std::size_t count = op.schema().returns().size();
+  const std::vector<at::Tensor> first = tensors_in(std::span(outputs).last(count));
+  return [op, inputs, first, count] {
+    const at::AutoDispatchBelowADInplaceOrView kernels_alone;
+    torch::jit::Stack stack = inputs;
+    op.callBoxed(stack);
+    const std::vector<at::Tensor> results = tensors_in(std::span<const c10::IValue>(stack).last(count));
+    for (std::size_t i = 0; i < first.size(); ++i) {
+      if (!first[i].defined() || first[i].data_ptr() == results[i].data_ptr()) continue;
+      first[i].copy_(results[i]);
+    }
+  };
+}
+
 /// What an op of the device was called with, as the CPU's tensors.
 class Call {
  public:
@@ -129,7 +161,9 @@ class Call {
   void run(torch::jit::Stack& stack) {
     const std::size_t arguments = op_.schema().arguments().size();
     for (std::size_t i = stack.size() - arguments; i < stack.size(); ++i) stack[i] = on_cpu(stack[i]);
+    const torch::jit::Stack inputs(stack.end() - static_cast<std::ptrdiff_t>(arguments), stack.end());
     op_.callBoxed(stack);
+    if (auto* recording = FakeDevice::get().recording()) recording->push_back(again(op_, inputs, stack));
     const std::size_t results = op_.schema().returns().size();
     for (std::size_t i = stack.size() - results; i < stack.size(); ++i) stack[i] = on_device(stack[i]);
   }
@@ -215,6 +249,10 @@ at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_bloc
     if (non_blocking && !pinned) FakeDevice::get().waited(fmt::format("copies {}, but not pinned", direction));
   }
   memory(to).copy_(memory(from));
+  if (auto* recording = FakeDevice::get().recording()) {
+    if (!is_fake(from)) throw std::logic_error("a recorded copy reads the host's memory");
+    recording->push_back([to = memory(to), from = memory(from)] { to.copy_(from); });
+  }
   return to;
 }
 
@@ -224,8 +262,10 @@ at::Tensor& add_wide_product(const at::Tensor& term, const at::Tensor& left, con
                              at::ScalarType type, const at::Scalar& beta, const at::Scalar& alpha, at::Tensor& sum) {
   FakeDevice::get().given();
   if (!sum.is_same(term)) throw std::logic_error("a product is added, but not in place");
-  const auto wide = [&](const at::Tensor& tensor) { return same_memory(tensor, at::kCPU).to(type); };
-  same_memory(sum, at::kCPU).addmm_(wide(left), wide(right), beta, alpha);
+  const auto wide = [type](const at::Tensor& tensor) { return same_memory(tensor, at::kCPU).to(type); };
+  const auto add = [=, sum = same_memory(sum, at::kCPU)] { sum.addmm_(wide(left), wide(right), beta, alpha); };
+  add();
+  if (auto* recording = FakeDevice::get().recording()) recording->push_back(add);
   return sum;
 }
 
@@ -267,6 +307,8 @@ void FakeDevice::clear() {
   answers_late_ = false;
   looked_at_.clear();
   streams_ = 0;
+  given_count_ = 0;
+  events_of_recordings_.clear();
 }
 
 std::vector<std::string> FakeDevice::lines() {
@@ -290,6 +332,7 @@ void FakeDevice::told(std::string line) {
 }
 
 void FakeDevice::waited(std::string what) {
+  if (recording() != nullptr) throw std::logic_error("while it is recorded: " + what);
   looking = {};
   const std::scoped_lock lock(mutex_);
   waits_.push_back(std::move(what));
@@ -311,11 +354,19 @@ void FakeDevice::answer_late() {
 }
 
 void FakeDevice::looked_at(std::intptr_t event) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (events_of_recordings_.contains(event)) throw std::logic_error("looks at an event of a recording");
+  }
   looking.again_and_again = looking.again_and_again || looking.at == event;
   looking.at = event;
 }
 
 void FakeDevice::given() {
+  {
+    const std::scoped_lock lock(mutex_);
+    ++given_count_;
+  }
   if (looking.again_and_again) waited("looks at events until the device is done");
   looking = {};
 }
@@ -324,6 +375,75 @@ bool FakeDevice::is_done(std::intptr_t event) {
   const std::scoped_lock lock(mutex_);
   if (answers_late_ && looked_at_.insert(event).second) return false;
   return event <= done_up_to_;
+}
+
+std::int64_t FakeDevice::given_count() {
+  const std::scoped_lock lock(mutex_);
+  return given_count_;
+}
+
+FakeDevice::Unrecorded::Unrecorded() { ++unrecorded; }
+
+FakeDevice::Unrecorded::~Unrecorded() { --unrecorded; }
+
+FakeDevice::Recording* FakeDevice::recording() {
+  if (unrecorded > 0) return nullptr;
+  const std::scoped_lock lock(mutex_);
+  const auto found = recordings_.find(current);
+  return found == recordings_.end() ? nullptr : found->second.get();
+}
+
+void FakeDevice::recorded(std::intptr_t event, c10::StreamId stream) {
+  const std::scoped_lock lock(mutex_);
+  if (recordings_.contains(stream)) events_of_recordings_.insert(event);
+}
+
+void FakeDevice::awaited(std::intptr_t event, c10::StreamId stream) {
+  const std::scoped_lock lock(mutex_);
+  if (recordings_.contains(stream) && !events_of_recordings_.contains(event)) {
+    throw std::logic_error("a recording waits for what came before it");
+  }
+}
+
+namespace {
+
+class Repeated final : public RecordedWork {
+ public:
+  explicit Repeated(std::shared_ptr<FakeDevice::Recording> work) : work_(std::move(work)) {}
+  void repeat() override {
+    FakeDevice::get().given();
+    if (std::exchange(is_done_, true)) {
+      for (const auto& kernel : *work_) kernel();
+    }
+  }
+
+ private:
+  std::shared_ptr<FakeDevice::Recording> work_;
+  bool is_done_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<RecordedWork> FakeDevice::record(const std::function<void()>& work) {
+  const auto own = std::make_shared<Recording>();
+  const c10::StreamId stream = current;
+  if (stream == 0) throw std::logic_error("the default stream cannot be recorded");
+  {
+    const std::scoped_lock lock(mutex_);
+    recordings_[stream] = own;
+  }
+  const auto end = [&] {
+    const std::scoped_lock lock(mutex_);
+    recordings_.erase(stream);
+  };
+  try {
+    work();
+  } catch (...) {
+    end();
+    throw;
+  }
+  end();
+  return std::make_unique<Repeated>(own);
 }
 
 c10::StreamId current_fake_stream() { return current; }

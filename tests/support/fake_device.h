@@ -5,11 +5,16 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <limits>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
 #include <vector>
+
+#include "transport/recorded_work.h"
 
 namespace chimera::testing {
 
@@ -35,6 +40,24 @@ class FakeDevice {
   std::vector<std::string> waits();
   /// The events up to this one are done, later ones are not. Without it all are.
   void finish_events_up_to(std::intptr_t event);
+  /// Kernels and copies that the host has given it, or recorded.
+  std::int64_t given_count();
+  /// As a graph of CUDA: what the calling thread's current stream is given meanwhile is done again, kernel by kernel on
+  /// the same memory, by repeat(). As strict: throws where the work waits for the device, copies from the host's
+  /// memory, or looks at an event of the recording; or waits for one that was recorded before. Unlike CUDA it does all
+  /// of it at once while it records; so the first repeat(), which must come before anything else, does nothing.
+  std::unique_ptr<RecordedWork> record(const std::function<void()>& work);
+  /// The calling thread's stream's recording: takes what is to be done again. Null where there is none.
+  using Recording = std::vector<std::function<void()>>;
+  Recording* recording();
+  /// While it lives, the calling thread records nothing.
+  class Unrecorded {
+   public:
+    Unrecorded();
+    Unrecorded(const Unrecorded&) = delete;
+    Unrecorded& operator=(const Unrecorded&) = delete;
+    ~Unrecorded();
+  };
   /// From now on to clear() each event is found done by the second look at it, as by a host that is ahead.
   void answer_late();
 
@@ -46,6 +69,8 @@ class FakeDevice {
   bool is_done(std::intptr_t event);
   void looked_at(std::intptr_t event);
   void given();  // something to do
+  void recorded(std::intptr_t event, c10::StreamId stream);
+  void awaited(std::intptr_t event, c10::StreamId stream);
 
  private:
   std::mutex mutex_;
@@ -56,6 +81,9 @@ class FakeDevice {
   bool answers_late_ = false;
   std::set<std::intptr_t> looked_at_;
   c10::StreamId streams_ = 0;
+  std::int64_t given_count_ = 0;
+  std::map<c10::StreamId, std::shared_ptr<Recording>> recordings_;  // under way
+  std::set<std::intptr_t> events_of_recordings_;
 };
 
 /// The calling thread's current stream.

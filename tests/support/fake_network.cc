@@ -4,23 +4,29 @@
 #include <stdexcept>
 #include <utility>
 
+#include "support/fake_device.h"
+
 namespace chimera::testing {
 namespace {
 
 using Call = FakeNetwork::Call;
 using Kind = FakeNetwork::Kind;
 
+/// The call may be made again, by a recording (FakeDevice::record()): then it is another.
 class FakeWork final : public c10d::Work {
  public:
-  FakeWork(FakeNetwork& network, std::shared_ptr<Call> call) : network_(network), call_(std::move(call)) {}
+  using Latest = std::shared_ptr<std::shared_ptr<Call>>;
+  FakeWork(FakeNetwork& network, Latest call) : network_(network), call_(std::move(call)) {}
   bool wait(std::chrono::milliseconds /*timeout*/) override {
-    network_.wait_for(*call_);
+    const auto wait = [&network = network_, call = call_] { network.wait_for(**call); };
+    wait();
+    if (auto* recording = FakeDevice::get().recording()) recording->push_back(wait);
     return true;
   }
 
  private:
   FakeNetwork& network_;
-  std::shared_ptr<Call> call_;
+  Latest call_;
 };
 
 class FakeBackend final : public c10d::Backend {
@@ -59,9 +65,15 @@ class FakeBackend final : public c10d::Backend {
 
  private:
   c10::intrusive_ptr<c10d::Work> issue(Call call) {
-    auto shared = std::make_shared<Call>(std::move(call));
-    network_.issue(group_, static_cast<std::size_t>(getRank()), shared);
-    return c10::make_intrusive<FakeWork>(network_, std::move(shared));
+    const auto latest = std::make_shared<std::shared_ptr<Call>>();
+    const auto make = [&network = network_, &group = group_, member = static_cast<std::size_t>(getRank()), latest,
+                       call = std::move(call)] {
+      *latest = std::make_shared<Call>(call);
+      network.issue(group, member, *latest);
+    };
+    make();
+    if (auto* recording = FakeDevice::get().recording()) recording->push_back(make);
+    return c10::make_intrusive<FakeWork>(network_, latest);
   }
 
   FakeNetwork& network_;
@@ -150,6 +162,7 @@ void FakeNetwork::issue(Group& group, std::size_t member, const std::shared_ptr<
 
 void FakeNetwork::carry_out(const std::vector<std::shared_ptr<Call>>& calls) {
   const at::NoGradGuard no_graph;
+  const FakeDevice::Unrecorded by_the_call;
   const Call& first = *calls.front();
   const bool transfer = first.kind == Kind::Send || first.kind == Kind::Receive;
   const auto differs = [&](const auto& call) { return call->kind != first.kind; };

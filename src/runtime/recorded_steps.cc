@@ -1,0 +1,62 @@
+#include "runtime/recorded_steps.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace chimera {
+
+bool RecordedSteps::is_before() {
+  if (steps_before_ == 0) return false;
+  --steps_before_;
+  return true;
+}
+
+void RecordedSteps::run(std::span<const Instruction> part, const Load& load, const RecordWork& record, const Run& run,
+                        Losses& losses) {
+  Batches batches = load_all(part, load);
+  if (work_ && has_sizes_of(batches)) {
+    take_over(batches);
+  } else {
+    work_.reset();  // before its memory is needed again
+    losses_.clear();
+    batches_ = std::move(batches);
+    work_ = record([&] { run(part, [&](StageId stage, MicroBatchId id) { return batches_.at({stage, id}); }); });
+    losses_ = std::move(losses);
+    ++recordings_;
+  }
+  work_->repeat();
+  losses = losses_;
+}
+
+RecordedSteps::Batches RecordedSteps::load_all(std::span<const Instruction> part, const Load& load) {
+  Batches batches;
+  for (const Instruction& instruction : part) {
+    const Op& op = instruction.op;
+    if (instruction.kind != InstructionKind::Compute || op.kind != OpKind::Forward) continue;
+    batches.emplace(Place(op.stage, op.micro_batch), load(op.stage, op.micro_batch));
+  }
+  return batches;
+}
+
+bool RecordedSteps::has_sizes_of(Batches& batches) {
+  return std::ranges::equal(batches_, batches, [](auto& recorded, auto& own) {
+    const auto sizes = [](at::Tensor* tensor) { return tensor->sizes(); };
+    const auto has = [](const MicroBatch& batch) {  // which of the tensors that not every micro-batch has
+      return std::vector{batch.attention_mask.defined(), batch.documents.defined(), batch.target_places.defined()};
+    };
+    return recorded.first == own.first && has(recorded.second) == has(own.second) &&
+           std::ranges::equal(tensors_of(recorded.second), tensors_of(own.second), {}, sizes, sizes);
+  });
+}
+
+void RecordedSteps::take_over(Batches& batches) {
+  for (auto& [place, batch] : batches) {
+    const std::vector<at::Tensor*> from = tensors_of(batch);
+    const std::vector<at::Tensor*> to = tensors_of(batches_.at(place));
+    for (std::size_t i = 0; i < from.size(); ++i) to[i]->copy_(*from[i], /*non_blocking=*/true);
+  }
+}
+
+}  // namespace chimera
