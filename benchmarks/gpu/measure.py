@@ -7,8 +7,9 @@ Parts, each with a limit of its own, none of which may take what the others need
 are built from what `./dev cuda-build` has installed, the Python package too where `./dev python` has; the tests that
 need a GPU run, and one that skips, or that is not there, has failed; the blocks of gpt2-64 at 1,024 tokens are measured
 as a share of the GPU's peak in bfloat16 (--peak where its data sheet is not known), and no share, or less than 60 %,
-has failed; runs train, over NCCL where there are two GPUs, and a small model with CUDA graphs and without; the same blocks are measured by transformers and
-torch.distributed.pipelining where an interpreter has them (`./dev oracles`). What the parts print is kept in build/gpu.
+has failed; runs train, over NCCL where there are two GPUs, and a small model with CUDA graphs and without; the same
+blocks are measured by transformers and torch.distributed.pipelining where an interpreter has them (`./dev oracles`).
+What the parts print is kept in build/gpu.
 Exits with 1 where a part has failed, 2 where there is no GPU, or nothing to build from. --dry-run says what would run.
 """
 import argparse

@@ -6,6 +6,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <map>
+
 #include "core/error.h"
 #include "support/fake_accelerator.h"
 #include "support/fake_device.h"
@@ -144,7 +147,6 @@ TEST_F(RecordedStepsTest, TheHostGivesTheDeviceLittleThen) {
 
 /// Also while it is recorded, where a wait would be an error of CUDA's.
 TEST_F(RecordedStepsTest, TheHostWaitsOnceAStep) {
-  const std::vector<std::string> before = FakeDevice::get().waits();
   FakeDevice::get().answer_late();
   ASSERT_EQ(train(recorded(options_of("gpt2-tiny", "none"))).error, "");
   const auto with = static_cast<std::int64_t>(FakeDevice::get().waits().size());
@@ -167,11 +169,9 @@ class DoneAgain final : public RecordedWork {
 TEST(RecordedPartTest, IsRecordedAnewForMicroBatchesOfOtherSizesAlone) {
   const std::vector<Instruction> part = {{.op = {.micro_batch = MicroBatchId(0)}}};
   RecordedSteps steps;
-  std::int64_t columns = 0;
   double sum = 0;
   RecordedSteps::Losses losses;
   const auto step = [&](at::Tensor tokens) {
-    columns = tokens.size(1);
     steps.run(
         part, [&](StageId, MicroBatchId) { return MicroBatch{.tokens = std::move(tokens)}; },
         [](const std::function<void()>& work) { return std::make_unique<DoneAgain>(work); },
