@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 RANKS = 4
 MICRO_BATCHES = 8
 PATIENCE = 120  # seconds for anything
+SKIPPED = 77  # exit code of a campaign that this machine does not allow
 SHAPE = ["--model", "gpt2-tiny", "--schedule", "chimera", "--stages", str(RANKS), "--micro-batches",
          str(MICRO_BATCHES), "--micro-batch-size", "2", "--sequence", "32", "--reduction", "canonical", "--dropout",
          "0.1", "--learning-rate-shape", "constant"]

@@ -27,7 +27,7 @@ import time
 from pathlib import Path
 
 from bad_cable import BadCable
-from faulted import RANKS, SHAPE, campaign_parser, describe, failures, own_text, require, undisturbed
+from faulted import RANKS, SHAPE, SKIPPED, campaign_parser, describe, failures, own_text, require, undisturbed
 
 STEPS = 6
 TROUBLES = {
@@ -41,7 +41,6 @@ TROUBLES = {
 }
 SILENT = "silent for 2.5 s: it is down, stopped or cut off"
 LONGEST_END = 8  # seconds until all ranks have ended
-SKIPPED = 77  # exit code where this machine does not let us
 
 
 class Job:
