@@ -17,7 +17,7 @@
 #include "model_flags.h"
 #include "options.h"
 #include "plan/merge_machines.h"
-#include "profile/node_links.h"
+#include "profile/host_links.h"
 #include "profile/profiler.h"
 #include "profile_hosts.h"
 #include "transport/gloo/gloo_transport.h"

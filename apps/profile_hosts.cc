@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <iostream>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "commands.h"
@@ -14,6 +13,7 @@
 #include "launch/hosts.h"
 #include "own_command.h"
 #include "plan/merge_machines.h"
+#include "plan/node_links.h"
 
 namespace chimera::apps {
 namespace {
@@ -63,14 +63,6 @@ std::vector<MachineProfile> measure_each(const HostFlags& flags, const std::vect
   return machines;
 }
 
-nlohmann::ordered_json to_ordered_json(const LinkTimes& link) {
-  return {{"alpha", link.alpha}, {"beta", link.beta}, {"burst", link.burst}};
-}
-
-LinkTimes link_of(const nlohmann::json& json) {
-  return {.alpha = json.at("alpha"), .beta = json.at("beta"), .burst = json.at("burst")};
-}
-
 /// Between the first two hosts.
 NodeLinks measure_links(const HostFlags& flags, const std::vector<HostRanks>& hosts, double seconds,
                         const std::string& interface) {
@@ -82,26 +74,10 @@ NodeLinks measure_links(const HostFlags& flags, const std::vector<HostRanks>& ho
   std::cerr << fmt::format("{} and {} measure the links between them\n", hosts[0].host, hosts[1].host);
   const CommandResult measured = run_own(words);
   if (measured.exit_code != 0) throw Error(fmt::format("the links between {} are not measured", pair));
-  try {
-    const auto json = nlohmann::json::parse(measured.output);
-    return {link_of(json.at("messages")), link_of(json.at("sums")), json.at("transfers"),
-            link_of(json.at("copies")),   json.at("step_overhead"), json.at("source")};
-  } catch (const nlohmann::json::exception& error) {
-    throw Error(fmt::format("the links between {}: {}", pair, error.what()));
-  }
+  return node_links_from_json(measured.output, "the links between " + pair);
 }
 
 }  // namespace
-
-std::string to_json(const NodeLinks& links) {
-  const nlohmann::ordered_json json = {{"messages", to_ordered_json(links.messages)},
-                                       {"sums", to_ordered_json(links.sums)},
-                                       {"transfers", links.transfers},
-                                       {"copies", to_ordered_json(links.copies)},
-                                       {"step_overhead", links.step_overhead},
-                                       {"source", links.source}};
-  return json.dump(2) + "\n";
-}
 
 MachineProfile profile_hosts(const HostFlags& flags, const ProfileOptions& options, const std::string& interface) {
   constexpr int kNotGiven = 0;  // as with_links_between() has it

@@ -5,7 +5,6 @@
 
 #include "host_flags.h"
 #include "plan/machine.h"
-#include "profile/node_links.h"
 #include "profile/profiler.h"
 
 namespace chimera::apps {
@@ -17,8 +16,5 @@ namespace chimera::apps {
 /// measure, with its reason, or where a signal comes.
 [[nodiscard]] MachineProfile profile_hosts(const HostFlags& flags, const ProfileOptions& options,
                                            const std::string& interface);
-
-/// What --links prints, and what profile_hosts() reads.
-[[nodiscard]] std::string to_json(const NodeLinks& links);
 
 }  // namespace chimera::apps

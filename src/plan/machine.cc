@@ -10,15 +10,13 @@
 #include "core/input_file.h"
 #include "core/nearest.h"
 #include "model_config/config_json.h"
-#include "schedule/json_value.h"
+#include "plan/profile_json.h"
 
 namespace chimera {
 namespace {
 
 constexpr const char* kFormat = "chimera-machine";
 constexpr std::int64_t kVersion = 1;
-constexpr double kMostSeconds = 1e9;  // of anything: 30 years
-constexpr double kMostBytes = 1e18;
 constexpr double kMostOverlap = 0.99;
 constexpr double kMostRatio = 1e6;
 constexpr double kMostFlops = 1e24;  // a second, of anything
@@ -126,13 +124,6 @@ LayerTimes read_layer(const JsonValue& value) {
   return layer;
 }
 
-LinkTimes read_link(const JsonValue& value) {
-  value.expect_object({"alpha", "beta", "burst"});
-  LinkTimes times{value.number("alpha", kMostSeconds), value.number("beta", kMostSeconds)};
-  if (value.has("burst")) times.burst = value.number("burst", kMostBytes);
-  return times;
-}
-
 LinkProfile read_links(const JsonValue& value) {
   value.expect_object({"within_node", "between_nodes"});
   return {read_link(value.field("within_node")), read_link(value.field("between_nodes"))};
@@ -197,12 +188,6 @@ OrderedJson matrix_flops_json(const MachineProfile& machine) {
   OrderedJson flops = OrderedJson::object();
   for (const auto& [type, number] : machine.matrix_flops) flops[to_text(type)] = number;
   return flops;
-}
-
-OrderedJson link_json(const LinkTimes& times) {
-  OrderedJson json = {{"alpha", times.alpha}, {"beta", times.beta}};
-  if (times.burst > 0) json["burst"] = times.burst;
-  return json;
 }
 
 OrderedJson links_json(const LinkProfile& links) {

@@ -1,4 +1,4 @@
-#include "profile/node_links.h"
+#include "profile/host_links.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -53,22 +53,6 @@ NodeLinks fit_links(const LinkSamples& links) {
           links.copies,
           links.step_overhead,
           "chimera profile --between: " + machine_line()};
-}
-
-MachineProfile with_links_between(MachineProfile machine, const NodeLinks& links, std::int64_t workers_per_node) {
-  machine.sources.push_back(links.source);
-  machine.point_to_point.between_nodes = links.messages;
-  machine.all_reduce.between_nodes = links.sums;
-  machine.contention.node_transfers = links.transfers;
-  machine.node_message_copy = links.copies;
-  if (workers_per_node > 0) {
-    machine.workers_per_node = workers_per_node;
-  } else if (machine.cores > 0) {
-    machine.workers_per_node = std::max<std::int64_t>(1, machine.cores / machine.threads);
-  }
-  // Ranks of a node, then nodes.
-  machine.step_overhead = links.step_overhead + (machine.workers_per_node > 1 ? machine.step_overhead : 0);
-  return machine;
 }
 
 std::string to_text(const NodeLinks& links) {

@@ -4,7 +4,6 @@
 
 #include <vector>
 
-#include "profile/node_links.h"
 #include "profile/profiler.h"
 #include "transport/threads/rank_threads.h"
 
@@ -25,26 +24,6 @@ TEST(ContentionTest, WhatEndsFirstWasSlowedDownAllItsTime) {
 TEST(ContentionTest, NothingIsSlowedDownByLessThanNothing) {
   EXPECT_EQ(slowed_down({.ops_alone = 4, .sum_alone = 2, .ops = 3.5, .sum = 1.5}), Contention{});
   EXPECT_EQ(slowed_down({.ops_alone = 1, .sum_alone = 1, .ops = 5, .sum = 1}).ops_by_sums, 0) << "somebody else's turn";
-}
-
-TEST(LinksBetweenTest, TakeThePlaceOfWhatWasMeasuredOnANode) {
-  MachineProfile machine;
-  machine.cores = 4;
-  machine.threads = 2;
-  machine.message_copy = {1, 2};
-  machine.step_overhead = 0.5;
-  const NodeLinks links{
-      .messages = {3, 4}, .sums = {5, 6}, .transfers = 7, .copies = {8, 9}, .step_overhead = 0.25, .source = "there"};
-  const MachineProfile whole = with_links_between(machine, links);
-  EXPECT_EQ(whole.workers_per_node, 2) << "as many as there are cores for";
-  EXPECT_EQ(whole.point_to_point.between_nodes, links.messages);
-  EXPECT_EQ(whole.all_reduce.between_nodes, links.sums);
-  EXPECT_EQ(whole.contention.node_transfers, 7);
-  EXPECT_EQ(whole.message_copy, machine.message_copy);
-  EXPECT_EQ(whole.node_message_copy, links.copies);
-  EXPECT_EQ(whole.step_overhead, 0.75) << "ranks of a node, then nodes";
-  EXPECT_EQ(with_links_between(machine, links, 1).step_overhead, 0.25) << "nodes alone";
-  EXPECT_EQ(with_links_between(machine, links, 3).workers_per_node, 3);
 }
 
 TEST(ContentionTest, AllRanksGetWhatThePairMeasured) {
