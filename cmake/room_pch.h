@@ -1,7 +1,8 @@
 #pragma once
-// The one precompiled header of the rooms that do not use LibTorch.
+// The one precompiled header of what does not use LibTorch: rooms, and programs that parse flags.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <chrono>
