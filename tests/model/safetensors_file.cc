@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -21,7 +22,7 @@ at::Tensor read_tensor(const nlohmann::json& entry, std::string_view data) {
   const at::Tensor tensor =
       at::empty(entry.at("shape").get<std::vector<std::int64_t>>(), kTypes.at(entry.at("dtype").get<std::string>()));
   if (begin > end || end > data.size() || end - begin != tensor.nbytes()) throw Error("tensor outside of the file");
-  std::memcpy(tensor.mutable_data_ptr(), data.data() + begin, end - begin);
+  std::ranges::copy(data.substr(begin, end - begin), static_cast<char*>(tensor.mutable_data_ptr()));  // or nothing
   return tensor;
 }
 
