@@ -24,12 +24,9 @@ MachineProfile with_links_between(MachineProfile machine, const NodeLinks& links
 }
 
 std::string to_json(const NodeLinks& links) {
-  const nlohmann::ordered_json json = {{"messages", link_json(links.messages)},
-                                       {"sums", link_json(links.sums)},
-                                       {"transfers", links.transfers},
-                                       {"copies", link_json(links.copies)},
-                                       {"step_overhead", links.step_overhead},
-                                       {"source", links.source}};
+  const nlohmann::ordered_json json = {{"messages", link_json(links.messages)}, {"sums", link_json(links.sums)},
+                                       {"transfers", links.transfers},          {"copies", link_json(links.copies)},
+                                       {"step_overhead", links.step_overhead},  {"source", links.source}};
   return json.dump(2) + "\n";
 }
 
