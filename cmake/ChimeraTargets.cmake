@@ -1,8 +1,8 @@
 # chimera_library(NAME SOURCES ... [PUBLIC ...] [PRIVATE ...] [LIGHT] [TORCH]): one room of one floor.
 # chimera_executable(NAME SOURCES ... [LIBRARIES ...] [TORCH])
 # LIGHT: what it does itself takes no time, so the compiler spends less on it.
-# TORCH: link LibTorch and reuse the one precompiled header of its headers. Rooms without it that use fmt reuse another
-# one, of the standard library's headers, fmt's and JSON's: room_pch.h.
+# TORCH: link LibTorch and reuse the one precompiled header of its headers: torch_pch.h. Rooms and programs without it
+# that use fmt reuse another one, of the standard library's headers, fmt's, JSON's and CLI11's: room_pch.h.
 # Files of a room are compiled together, a few at a time: what their headers cost is paid once. A name of an unnamed
 # namespace is then one of its room. -DCHIMERA_UNITY=OFF compiles each by itself, in rooms without LibTorch with no
 # precompiled header: what a file forgets to include is found there.
@@ -42,6 +42,7 @@ function(chimera_precompile_torch)
   target_precompile_headers(chimera_torch_pch PRIVATE ${PROJECT_SOURCE_DIR}/cmake/torch_pch.h)
 endfunction()
 
+# The header that was compiled for the target `carrier`.
 function(chimera_reuse_header target carrier)
   get_target_property(type ${target} TYPE)
   if(type STREQUAL EXECUTABLE) # as the header was compiled; an executable's own -fPIE would not fit it

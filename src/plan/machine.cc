@@ -18,7 +18,6 @@ namespace {
 constexpr const char* kFormat = "chimera-machine";
 constexpr std::int64_t kVersion = 1;
 constexpr double kMostOverlap = 0.99;
-constexpr double kMostRatio = 1e6;
 constexpr double kMostFlops = 1e24;  // a second, of anything
 
 std::string read_text(const std::string& path) {

@@ -36,7 +36,7 @@ NodeLinks node_links_from_json(const std::string& text, const std::string& sourc
   root.expect_object({"messages", "sums", "transfers", "copies", "step_overhead", "source"});
   return {.messages = read_link(root.field("messages")),
           .sums = read_link(root.field("sums")),
-          .transfers = root.number("transfers"),
+          .transfers = root.number("transfers", kMostRatio),
           .copies = read_link(root.field("copies")),
           .step_overhead = root.number("step_overhead", kMostSeconds),
           .source = root.text("source")};

@@ -10,6 +10,7 @@ namespace chimera {
 
 inline constexpr double kMostSeconds = 1e9;  // of anything: 30 years
 inline constexpr double kMostBytes = 1e18;
+inline constexpr double kMostRatio = 1e6;  // of a slow-down and the like
 
 /// `alpha` and `beta`, and `burst` where there is one. Throws ConfigError, naming the entry, for anything else.
 [[nodiscard]] LinkTimes read_link(const JsonValue& value);
