@@ -33,7 +33,9 @@ def campaign_parser(description):
 
 @contextlib.contextmanager
 def own_text(options):
-    """Says what it runs on, and trains on a copy of the text, whatever happens to it meanwhile."""
+    """Says what it runs on, and trains on a copy of the text, whatever happens to it meanwhile. Has runs take SIGHUP, which
+    they leave ignored where the campaign was started by nohup."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; gpt2-tiny, {RANKS} ranks", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         options.data = shutil.copy(options.data, folder)
