@@ -12,6 +12,7 @@
 
 #include "core/random.h"
 #include "passes/lower.h"
+#include "passes/pair_neighbours.h"
 #include "passes/unroll.h"
 #include "simulate/shared_cores.h"
 #include "simulate/simulate.h"
@@ -71,10 +72,7 @@ class ProgramTimer {
     const std::size_t peer = instruction.peer.index();
     switch (instruction.kind) {
       case InstructionKind::Recompute: clock_[w] += costs_.recomputation(op); return true;
-      case InstructionKind::Compute:
-        clock_[w] += costs_.duration(op) - costs_.recomputation(op);
-        workers_[w].op_ends.push_back(clock_[w]);
-        return true;
+      case InstructionKind::Compute: return compute(w, op);
       case InstructionKind::PostReceive: posted_[tensor(op)] = clock_[w]; return true;
       case InstructionKind::StartSend: sent_[{w, peer}].emplace_back(op, clock_[w]); return true;
       case InstructionKind::WaitReceive: return wait(w, {peer, w}, op, &Transfer::arrived);
@@ -86,6 +84,17 @@ class ProgramTimer {
       case InstructionKind::ReduceScalars: return wait_for_all(w);
       case InstructionKind::DropWeights: return true;
     }
+    return true;
+  }
+
+  /// The first op of a pair waits for the second one, whose Compute is the worker's next instruction.
+  bool compute(std::size_t w, const Op& op) {
+    std::vector<Op>& ops = at_once_[w];
+    ops.push_back(op);
+    if (op.paired) return true;
+    clock_[w] += costs_.duration(ops) - costs_.recomputation(ops);
+    workers_[w].op_ends.insert(workers_[w].op_ends.end(), ops.size(), clock_[w]);
+    ops.clear();
     return true;
   }
 
@@ -176,8 +185,9 @@ class ProgramTimer {
   std::vector<double> update_;
   std::vector<std::vector<WorkerId>> groups_;  // [stage]
   std::vector<WorkerTimes> workers_;
-  std::vector<double> clock_;      // [worker]
-  std::vector<std::size_t> next_;  // [worker]: its next instruction
+  std::vector<double> clock_;                       // [worker]
+  std::vector<std::size_t> next_;                   // [worker]: its next instruction
+  std::map<std::size_t, std::vector<Op>> at_once_;  // by worker: the ops of a pair, until both are known
   std::map<Tensor, double> posted_;
   std::map<Tensor, Transfer> transfers_;
   std::map<Channel, std::vector<std::pair<Op, double>>> sent_;
@@ -211,11 +221,12 @@ CostModel any_costs(const Schedule& schedule, const Sums& sums, std::uint64_t se
     costs.recompute.push_back(s % 3 == 1 ? draw() : 0);
   }
   costs.all_reduce_placement = sums.placement;
+  if (has_pairs(schedule) && seed % 3 != 0) costs.pair = seed % 3 == 1 ? 0 : 0.75;
   return costs;
 }
 
 Program program_of(const Schedule& schedule, const CostTable& table) {
-  LoweringOptions options{.all_reduces = table.sums()};
+  LoweringOptions options{.all_reduces = table.sums(), .pairs = table.pairs()};
   for (std::int64_t s = 0; s < schedule.stages; ++s) {
     if (table.recomputation(OpKind::Backward, StageId(s)) > 0) options.recompute.emplace(s);
   }
@@ -269,6 +280,7 @@ void for_all_programs(std::int64_t most_stages, const Visit& visit) {
     for (const PipelineShape& shape : testing::small_shapes(generator.name, most_stages)) {
       const Schedule step = generator.generate(shape);
       const Schedule schedule = step.updates ? unroll(step, 2) : step;
+      const Schedule paired = pair_neighbours(step);
       for (const auto placement : {AllReducePlacement::Post, AllReducePlacement::Eager, AllReducePlacement::EagerOpt}) {
         for (const std::int64_t groups : {1, 2}) {
           for (const bool tied : {false, true}) {
@@ -276,7 +288,9 @@ void for_all_programs(std::int64_t most_stages, const Visit& visit) {
             SCOPED_TRACE(testing::describe(generator.name, shape) + " sync " +
                          std::to_string(static_cast<int>(placement)) + " W " + std::to_string(groups) +
                          (tied ? " tied" : ""));
-            visit(schedule, any_costs(schedule, {placement, groups, tied}, ++seed));
+            const Sums sums{placement, groups, tied};
+            visit(schedule, any_costs(schedule, sums, ++seed));
+            if (has_pairs(paired) && !tied) visit(paired, any_costs(paired, sums, ++seed));
             if (::testing::Test::HasFailure()) return;
           }
         }
