@@ -62,6 +62,34 @@ Candidate candidate_of(const Job& job) {
   return candidate;
 }
 
+/// What the ops of a pair take together, of what they take one after the other (CostModel::pair). Each has the threads
+/// of a rank: that is no more than the longer op takes where there are cores for both; where ranks share cores, their
+/// simulation sees to it.
+double pair_time(const PlanProblem& problem) {
+  const MachineProfile& machine = problem.machine;
+  const std::int64_t ranks = std::min(problem.workers, machine.workers_per_node);
+  return shares_cores(problem) || 2 * ranks * machine.threads <= machine.cores ? 0 : 1;
+}
+
+/// The planner's model of the stages, with what the run does otherwise than the planner's candidates.
+StageModel model_of(const Job& job, const PlanProblem& problem, const Candidate& candidate) {
+  StageModel model = stage_model(problem, candidate, job.schedule, job.partition);
+  if (job.options.pairs == Pairs::Together) model.costs.pair = pair_time(problem);
+  if (model.costs.all_reduce) model.costs.all_reduce->every_stage = job.canonical.has_value();
+  return model;
+}
+
+/// Seconds that the worker's ops take, each pair that runs together once.
+double op_seconds(const std::vector<Op>& ops, const CostTable& costs) {
+  double seconds = 0;
+  for (std::size_t i = 0; i < ops.size();) {
+    const auto at_once = ops_at_once(ops, i, costs.pairs());
+    seconds += costs.duration(at_once);
+    i += at_once.size();
+  }
+  return seconds;
+}
+
 /// [worker of a group]: what it holds.
 std::vector<std::vector<HeldStage>> held_stages(const Job& job) {
   std::vector<std::vector<HeldStage>> held(static_cast<std::size_t>(job.ranks.workers));
@@ -125,8 +153,8 @@ MachineProfile assumed_machine(const Job& job) {
 Forecast forecast(const Job& job, const MachineProfile& machine) {
   const PlanProblem problem = problem_of(job, machine);
   const Candidate candidate = candidate_of(job);
-  PlannedSchedule planned{std::make_shared<const Schedule>(job.schedule), job.partition, {}};
-  planned.model = stage_model(problem, candidate, job.schedule, job.partition);
+  const PlannedSchedule planned{std::make_shared<const Schedule>(job.schedule), job.partition,
+                                model_of(job, problem, candidate)};
   const Prediction step = Predictor(problem).predict(planned, candidate);
   Forecast result{machine.name, step.step_seconds, step.bubble_ratio, problem.memory_bytes, {}, {}};
   for (const StageLayers& layers : job.partition) {
@@ -141,8 +169,7 @@ Forecast forecast(const Job& job, const MachineProfile& machine) {
     rank.stages = held[worker];
     add_parameters(job, planned.model, rank);
     rank.peak_memory_bytes = step.worker_bytes[worker];
-    rank.compute_seconds = updates.empty() ? 0 : updates[worker];
-    for (const Op& op : job.schedule.workers[worker]) rank.compute_seconds += costs.duration(op);
+    rank.compute_seconds = op_seconds(job.schedule.workers[worker], costs) + (updates.empty() ? 0 : updates[worker]);
     rank.bubble_ratio = std::max(1 - rank.compute_seconds / step.step_seconds, 0.0);
     result.ranks.push_back(std::move(rank));
   }

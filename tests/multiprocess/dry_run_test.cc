@@ -5,6 +5,8 @@
 
 #include <sys/resource.h>
 
+#include <fstream>
+
 #include "training.h"
 
 namespace chimera::testing {
@@ -70,6 +72,28 @@ TEST(DryRunTest, TakesEveryKindOfRun) {
     const json run = dry_run(Arguments{"--model", "gpt2-tiny"} + flags);
     EXPECT_GT(run["step_seconds"].get<double>(), 0) << flags[1];
   }
+}
+
+/// A profile of a machine with so many cores.
+std::string machine_of(int cores, const Scratch& scratch) {
+  std::ifstream file(CHIMERA_SOURCE_DIR "/machines/h200.json");
+  json machine = json::parse(file);
+  machine["cores"] = cores;
+  return scratch.write("machine.json", machine.dump());
+}
+
+TEST(DryRunTest, PairsSaveTimeWhereThereAreCoresForBoth) {
+  const Scratch scratch;
+  const auto seconds = [&](int cores, const Arguments& pairs) {
+    return dry_run(Arguments{"--model", "gpt2-tiny", "--schedule", "dualpipev", "--stages", "2", "--micro-batches", "8",
+                             "--machine", machine_of(cores, scratch)} +
+                   pairs)["step_seconds"]
+        .get<double>();
+  };
+  const Arguments together = {"--overlap-pairs"};
+  EXPECT_LT(seconds(64, together), 0.9 * seconds(64, {}));
+  EXPECT_GT(seconds(2, together), 0.95 * seconds(2, {})) << "a core for each rank";
+  EXPECT_GT(seconds(1, together), 0.95 * seconds(1, {})) << "half a core for each rank";
 }
 
 TEST(DryRunTest, TextHasALineForEveryRankAndStage) {
