@@ -44,10 +44,10 @@ int main() {
   options.steps = 200;
   options.learning_rate.peak = 0.01;
   try {
-    const chimera::FitPlan plan = plan_fit(model, rings, options);
-    const auto timeline = simulate(plan.schedule, chimera::CostModel::uniform(plan.schedule, {}));
-    std::printf("%s\n", to_text(plan.schedule, timeline).c_str());
-    const auto parameters = fit(plan, [](const chimera::FitStep& step) {
+    const chimera::FitRun run = prepare_fit(model, rings, options);
+    const auto timeline = simulate(run.schedule, chimera::CostModel::uniform(run.schedule, {}));
+    std::printf("%s\n", to_text(run.schedule, timeline).c_str());
+    const auto parameters = fit(run, [](const chimera::FitStep& step) {
       if (step.step % 50 == 0 || step.step == 1) std::printf("step %3ld  loss %.3f\n", step.step, step.loss);
     });
     std::printf("%zu parameters, the last one %s\n", parameters.size(), parameters.rbegin()->first.c_str());

@@ -49,11 +49,11 @@ class Plan {
     const auto none = [](const at::Tensor& input) { return input; };
     Model model{std::vector<LayerFactory>(static_cast<std::size_t>(layers), [none] { return Layer(none); }), {}};
     model.loss.sum = [](const at::Tensor&, const at::Tensor&) { return LossSum(); };
-    plan_ = plan_fit(
+    plan_ = prepare_fit(
         std::move(model), [](const SampleRange&) { return Batch(); }, std::move(options));
   }
 
-  [[nodiscard]] const FitPlan& get() const { return plan_; }
+  [[nodiscard]] const FitRun& get() const { return plan_; }
   [[nodiscard]] std::int64_t num_ranks() const { return plan_.num_ranks(); }
   [[nodiscard]] std::int64_t mini_batch() const { return plan_.mini_batch(); }
   [[nodiscard]] std::int64_t group(std::int64_t rank) const { return plan_.ranks.place(RankId(rank)).group.value(); }
@@ -90,7 +90,7 @@ class Plan {
   [[nodiscard]] bool is_copied(std::int64_t stage) const { return plan_.use(StageId(stage)).replicated; }
 
  private:
-  FitPlan plan_;
+  FitRun plan_;
 };
 
 /// Gradients where backwards add to them. Python's code may put others in their place, or none.
@@ -110,16 +110,16 @@ class Run {
       : first_rank_(first_rank), device_(device), batch_(std::make_shared<CurrentBatch>()) {
     const auto data = [batch = batch_](const SampleRange& range) { return batch->part(range); };
     for (const RankLayers& own : layers) {
-      auto rank_plan = std::make_unique<FitPlan>(plan.get());
-      rank_plan->data = data;
-      rank_plan->model.loss = python_loss(loss, count);
+      auto rank_run = std::make_unique<FitRun>(plan.get());
+      rank_run->data = data;
+      rank_run->model.loss = python_loss(loss, count);
       for (const auto& [index, layer] : own) {
-        rank_plan->model.layers[static_cast<std::size_t>(index)] = [made = made_layer(layer)] { return made; };
+        rank_run->model.layers[static_cast<std::size_t>(index)] = [made = made_layer(layer)] { return made; };
       }
-      plans_.push_back(std::move(rank_plan));
+      runs_.push_back(std::move(rank_run));
     }
-    ranks_.resize(plans_.size());
-    if (plans_.size() == 1 && plan.num_ranks() > 1) {
+    ranks_.resize(runs_.size());
+    if (runs_.size() == 1 && plan.num_ranks() > 1) {
       const std::int64_t of_group = plan.get().mini_batch() / plan.get().ranks.data_parallel;
       batch_->first = plan.group(first_rank) * of_group;
     }
@@ -139,8 +139,8 @@ class Run {
     options.rank = static_cast<int>(first_rank_);
     options.world_size = static_cast<int>(world_size);
     options.meeting = meeting;
-    options.groups = plans_.front()->rank_groups();
-    options.pairs = plans_.front()->talking_pairs();
+    options.groups = runs_.front()->rank_groups();
+    options.pairs = runs_.front()->talking_pairs();
     guarded([&] { transports_.push_back(connect_gloo(options)); });
   }
 
@@ -152,10 +152,10 @@ class Run {
     Communicators to{.rank = static_cast<int>(first_rank_),
                      .device = device_,
                      .pairs = pairs,
-                     .groups = plans_.front()->rank_groups(),
+                     .groups = runs_.front()->rank_groups(),
                      .process_groups = groups,
                      .everyone = everyone,
-                     .sums_in_order = plans_.front()->canonical.has_value()};
+                     .sums_in_order = runs_.front()->canonical.has_value()};
     to.end = [all = all_groups(to)](bool has_failed) {
       if (has_failed) return abort_together(all);
       for (const Group& group : all) group->shutdown();
@@ -167,9 +167,9 @@ class Run {
   void start(const at::Tensor& input, const at::Tensor& target) {
     batch_->batch = {input, target};
     if (transports_.empty()) {
-      const int ranks = static_cast<int>(plans_.size());
+      const int ranks = static_cast<int>(runs_.size());
       threads_ = std::make_unique<RankThreads>(ranks);
-      hub_ = std::make_unique<ThreadHub>(ranks, plans_.front()->rank_groups());
+      hub_ = std::make_unique<ThreadHub>(ranks, runs_.front()->rank_groups());
       for (int r = 0; r < ranks; ++r) {
         transports_.push_back(hub_->transport(RankId(r)));
         streams_.emplace_back(device_);
@@ -178,7 +178,7 @@ class Run {
     const auto torch_threads = at::get_num_threads();
     on_all_ranks([&](std::size_t r) {
       at::set_num_threads(torch_threads);
-      ranks_[r] = std::make_unique<RankFit>(*plans_[r], rank(r), *transports_[r]);
+      ranks_[r] = std::make_unique<RankFit>(*runs_[r], rank(r), *transports_[r]);
     });
     for (const auto& each : ranks_) {
       for (const auto& [id, stage] : each->stages()) {
@@ -227,9 +227,9 @@ class Run {
     guarded([&] {
       if (!threads_) return body(0);
       const StreamMark begin(device_);
-      std::vector<StreamMark> ends(plans_.size());
+      std::vector<StreamMark> ends(runs_.size());
       const auto failure = threads_->run(
-          static_cast<int>(plans_.size()),
+          static_cast<int>(runs_.size()),
           [&](RankId each) { ends[each.index()] = streams_[each.index()].run(begin, [&] { body(each.index()); }); },
           [&](const std::string& why) { hub_->close(why); });
       if (failure) std::rethrow_exception(failure->error);
@@ -272,8 +272,8 @@ class Run {
   std::int64_t first_rank_;
   at::Device device_;
   std::shared_ptr<CurrentBatch> batch_;
-  std::vector<std::unique_ptr<FitPlan>> plans_;  // [rank of this process]
-  std::unique_ptr<RankThreads> threads_;         // of several
+  std::vector<std::unique_ptr<FitRun>> runs_;  // [rank of this process]
+  std::unique_ptr<RankThreads> threads_;       // of several
   std::unique_ptr<ThreadHub> hub_;
   std::vector<RankStream> streams_;  // [rank], of threads
   std::vector<std::unique_ptr<Transport>> transports_;

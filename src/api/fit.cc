@@ -26,16 +26,16 @@ class IntraOpThreads {
 
 }  // namespace
 
-Parameters fit(const FitPlan& plan, const std::function<void(const FitStep&)>& on_step) {
-  const auto ranks = static_cast<int>(plan.num_ranks());
+Parameters fit(const FitRun& run, const std::function<void(const FitStep&)>& on_step) {
+  const auto ranks = static_cast<int>(run.num_ranks());
   const int threads =
-      plan.options.threads > 0 ? static_cast<int>(plan.options.threads) : std::max(available_cores() / ranks, 1);
+      run.options.threads > 0 ? static_cast<int>(run.options.threads) : std::max(available_cores() / ranks, 1);
   Parameters parameters;
   std::mutex mutex;
-  run_rank_threads(ranks, plan.rank_groups(), [&](RankId rank, Transport& transport) {
+  run_rank_threads(ranks, run.rank_groups(), [&](RankId rank, Transport& transport) {
     const IntraOpThreads limit(threads);
-    RankFit trainer(plan, rank, transport);
-    for (std::int64_t step = 0; step < plan.options.steps; ++step) {
+    RankFit trainer(run, rank, transport);
+    for (std::int64_t step = 0; step < run.options.steps; ++step) {
       const FitStep done = trainer.train_step(step);
       if (on_step && rank == RankId(0)) on_step(done);
     }

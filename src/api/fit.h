@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "api/fit_plan.h"
+#include "api/fit_run.h"
 #include "api/rank_fit.h"
 #include "core/error.h"
 
@@ -16,10 +16,10 @@ namespace chimera {
 /// Parameters and buffers by name, `3.weight`: global layer index and the module's own name.
 using Parameters = std::map<std::string, at::Tensor>;
 
-/// Trains all steps of the plan, every rank a thread of this process. `on_step` is called after each step on the
+/// Trains all steps of the run, every rank a thread of this process. `on_step` is called after each step on the
 /// caller's thread. Returns the parameters, which no one else refers to.
 /// Throws what failed first: ConfigError for a module that cannot be trained so (see ModuleStage), Error for a loss
 /// that is not finite, what the data function or `on_step` throws.
-Parameters fit(const FitPlan& plan, const std::function<void(const FitStep&)>& on_step = {});
+Parameters fit(const FitRun& run, const std::function<void(const FitStep&)>& on_step = {});
 
 }  // namespace chimera

@@ -37,28 +37,28 @@ TensorShape from_numbers(const std::vector<double>& numbers) {
 }
 
 /// The micro-batch that shapes are found with.
-MicroBatch first_micro_batch(const FitPlan& plan) {
-  const Batch batch = plan.data({.step = 0, .first = 0, .count = plan.micro_batch_size()});
+MicroBatch first_micro_batch(const FitRun& run) {
+  const Batch batch = run.data({.step = 0, .first = 0, .count = run.micro_batch_size()});
   MicroBatch result;
   result.tokens = batch.input;
   result.targets = batch.target;
-  result.dropout.seed = plan.options.seed;
+  result.dropout.seed = run.options.seed;
   return result;
 }
 
 }  // namespace
 
-void share_initial_values(const FitPlan& plan, RankId rank, const std::map<StageId, ModuleStage*>& stages,
+void share_initial_values(const FitRun& run, RankId rank, const std::map<StageId, ModuleStage*>& stages,
                           Transport& transport) {
   const at::NoGradGuard no_graph;
   std::vector<std::unique_ptr<Pending>> sends;
   std::vector<std::pair<at::Tensor, std::unique_ptr<Pending>>> receives;
-  const auto groups = plan.rank_groups();
+  const auto groups = run.rank_groups();
   for (const auto& [id, stage] : stages) {
     for (const auto& [name, value] : stage->values()) {
-      if (rank != plan.owner(id)) {
+      if (rank != run.owner(id)) {
         const TensorSpec spec{value.sizes().vec(), value.scalar_type()};
-        receives.emplace_back(value, transport.post_receive(plan.owner(id), spec, {}));
+        receives.emplace_back(value, transport.post_receive(run.owner(id), spec, {}));
         continue;
       }
       for (const RankId other : groups[id.index()]) {
@@ -71,13 +71,13 @@ void share_initial_values(const FitPlan& plan, RankId rank, const std::map<Stage
   for (auto& pending : sends) pending->wait();
 }
 
-std::vector<std::string> gather_parameter_names(const FitPlan& plan, RankId rank,
+std::vector<std::string> gather_parameter_names(const FitRun& run, RankId rank,
                                                 const std::map<StageId, ModuleStage*>& stages, Transport& transport) {
   // Texts travel as numbers, which is all that every transport sums: first their lengths, then their letters.
-  std::vector<std::string> texts(static_cast<std::size_t>(plan.schedule.stages));
+  std::vector<std::string> texts(static_cast<std::size_t>(run.schedule.stages));
   std::vector<double> lengths(texts.size(), 0);
   for (const auto& [id, stage] : stages) {
-    if (rank != plan.owner(id)) continue;
+    if (rank != run.owner(id)) continue;
     for (const Parameter& parameter : stage->parameters()) texts[id.index()] += parameter.name + '\n';
     lengths[id.index()] = static_cast<double>(texts[id.index()].size());
   }
@@ -102,20 +102,19 @@ std::vector<std::string> gather_parameter_names(const FitPlan& plan, RankId rank
   return names;
 }
 
-std::vector<TensorSpec> find_boundaries(const FitPlan& plan, RankId rank, const std::map<StageId, ModuleStage*>& stages,
+std::vector<TensorSpec> find_boundaries(const FitRun& run, RankId rank, const std::map<StageId, ModuleStage*>& stages,
                                         Transport& transport) {
   std::vector<TensorSpec> boundaries;
-  for (std::int64_t s = 0; s < plan.schedule.stages; ++s) {
+  for (std::int64_t s = 0; s < run.schedule.stages; ++s) {
     const StageId id(s);
     std::vector<double> numbers(kMostDimensions + 2, 0);
-    if (rank == plan.owner(id)) {
-      const bool reads_data = s == 0 || s + 1 == plan.schedule.stages;
+    if (rank == run.owner(id)) {
+      const bool reads_data = s == 0 || s + 1 == run.schedule.stages;
       ModuleStage& stage = *stages.at(id);
       const at::Device device = stage.gradients().device();
       const at::Tensor input =
           s == 0 ? at::Tensor() : at::zeros(boundaries.back().sizes, at::device(device).dtype(boundaries.back().dtype));
-      numbers =
-          to_numbers(stage.output_shape(input, reads_data ? first_micro_batch(plan) : MicroBatch()), stage.name());
+      numbers = to_numbers(stage.output_shape(input, reads_data ? first_micro_batch(run) : MicroBatch()), stage.name());
     }
     transport.all_sum(numbers);
     const TensorShape shape = from_numbers(numbers);

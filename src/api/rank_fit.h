@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "api/fit_plan.h"
+#include "api/fit_run.h"
 #include "engine/optimizer.h"
 #include "runtime/executor.h"
 #include "transport/transport.h"
@@ -22,14 +22,14 @@ struct FitStep {
   double learning_rate = 0;
 };
 
-/// Holds the stages of one rank and trains them. One thread; plan and transport are borrowed. All ranks make theirs and
+/// Holds the stages of one rank and trains them. One thread; run and transport are borrowed. All ranks make theirs and
 /// call train_step() together.
 class RankFit {
  public:
   /// `transport` connects all ranks: threads (transport/threads/thread_transport.h) or processes
   /// (transport/gloo/gloo_transport.h). Makes the rank's stages, makes their copies equal and finds the shapes of
   /// messages. Throws ConfigError where a module cannot be trained so; see ModuleStage.
-  RankFit(const FitPlan& plan, RankId rank, Transport& transport);
+  RankFit(const FitRun& run, RankId rank, Transport& transport);
 
   /// `step` counts from 0. Throws Error where the loss is not finite or nothing was counted.
   FitStep train_step(std::int64_t step);
@@ -50,7 +50,7 @@ class RankFit {
   StepResult run(const Program& program, std::int64_t step, const Update& update);
   MicroBatch load(std::int64_t step, StageId stage, MicroBatchId micro_batch) const;
 
-  const FitPlan& plan_;
+  const FitRun& run_;
   GroupWorker place_;
   Transport& transport_;
   std::map<StageId, std::unique_ptr<ModuleStage>> stages_;

@@ -104,7 +104,7 @@ struct Outcome {
 
 Outcome run(const FitOptions& options) {
   Outcome result;
-  result.parameters = fit(plan_fit(small_network(), images, options), [&](const FitStep& step) {
+  result.parameters = fit(prepare_fit(small_network(), images, options), [&](const FitStep& step) {
     result.losses.push_back(step.loss);
     result.gradient_norms.push_back(step.gradient_norm);
   });
@@ -163,16 +163,16 @@ TEST(FitTest, GroupsRecomputationAndOwnOrdersTrainAlike) {
 
 /// Over communicators of pairs as strict as NCCL's, one a thread.
 Outcome run_over_pairs(const FitOptions& options) {
-  const FitPlan plan = plan_fit(small_network(), images, options);
-  const auto ranks = static_cast<int>(plan.num_ranks());
-  testing::FakeNetwork network(ranks, plan.rank_groups(), plan.talking_pairs());
+  const FitRun run = prepare_fit(small_network(), images, options);
+  const auto ranks = static_cast<int>(run.num_ranks());
+  testing::FakeNetwork network(ranks, run.rank_groups(), run.talking_pairs());
   Outcome result;
   std::mutex mutex;
   const auto train = [&](RankId rank) {
     at::set_num_threads(1);
     const auto transport =
-        make_pair_transport(network.communicators(static_cast<int>(rank.value()), plan.canonical.has_value()));
-    RankFit trainer(plan, rank, *transport);
+        make_pair_transport(network.communicators(static_cast<int>(rank.value()), run.canonical.has_value()));
+    RankFit trainer(run, rank, *transport);
     std::vector<FitStep> steps;
     for (std::int64_t step = 0; step < options.steps; ++step) steps.push_back(trainer.train_step(step));
     const std::lock_guard lock(mutex);
@@ -225,11 +225,11 @@ TEST(FitTest, HalvedMicroBatchesTrainAlike) {
 }
 
 /// All values of a parameter, of every rank that holds it, before the first step.
-std::map<std::string, std::vector<at::Tensor>> initial_values(const FitPlan& plan) {
+std::map<std::string, std::vector<at::Tensor>> initial_values(const FitRun& run) {
   std::map<std::string, std::vector<at::Tensor>> values;
   std::mutex mutex;
-  run_rank_threads(static_cast<int>(plan.num_ranks()), plan.rank_groups(), [&](RankId rank, Transport& transport) {
-    const RankFit trainer(plan, rank, transport);
+  run_rank_threads(static_cast<int>(run.num_ranks()), run.rank_groups(), [&](RankId rank, Transport& transport) {
+    const RankFit trainer(run, rank, transport);
     const std::lock_guard lock(mutex);
     for (const auto& [id, stage] : trainer.stages()) {
       for (const Parameter& parameter : stage->parameters()) {
@@ -253,7 +253,7 @@ TEST(FitTest, CopiesOfAStageStartEqualWhateverTheFactoriesDo) {
   const auto points = [](const SampleRange& range) {
     return Batch{at::zeros({range.count, 2}, at::kDouble), at::zeros({range.count}, at::kLong)};
   };
-  const auto values = initial_values(plan_fit(model, points, small_options("chimera", {4, 4})));
+  const auto values = initial_values(prepare_fit(model, points, small_options("chimera", {4, 4})));
   EXPECT_EQ(made, 16) << "each rank makes the layers of its own stages alone";
   for (const auto& [name, copies] : values) {
     ASSERT_EQ(copies.size(), 2U) << name;
@@ -263,7 +263,7 @@ TEST(FitTest, CopiesOfAStageStartEqualWhateverTheFactoriesDo) {
 
 TEST(FitTest, RanksOverGlooTrainAlike) {
   const FitOptions options = small_options("chimera", {2, 2});
-  const FitPlan plan = plan_fit(small_network(), images, options);
+  const FitRun run = prepare_fit(small_network(), images, options);
   const FileDescriptor store(::memfd_create("store", MFD_CLOEXEC));
   std::vector<std::vector<double>> losses(2);
   const auto train = [&](RankId rank) {
@@ -271,8 +271,8 @@ TEST(FitTest, RanksOverGlooTrainAlike) {
     const auto transport = connect_gloo({.rank = static_cast<int>(rank.value()),
                                          .world_size = 2,
                                          .meeting = meeting_in_file("/proc/self/fd/" + std::to_string(store.get())),
-                                         .groups = plan.rank_groups()});
-    RankFit trainer(plan, rank, *transport);
+                                         .groups = run.rank_groups()});
+    RankFit trainer(run, rank, *transport);
     for (std::int64_t step = 0; step < options.steps; ++step)
       losses[rank.index()].push_back(trainer.train_step(step).loss);
   };
@@ -284,7 +284,7 @@ TEST(FitTest, RanksOverGlooTrainAlike) {
 
 std::string refusal(const Model& model, const FitOptions& options, const Data& data = images) {
   try {
-    fit(plan_fit(model, data, options));
+    fit(prepare_fit(model, data, options));
   } catch (const Error& error) {
     return error.what();
   }
@@ -295,7 +295,7 @@ TEST(FitTest, ModulesWithBuffersTrainWhereNothingIsCopied) {
   Model model = small_network();
   model.layers[2] = in_double([] { return nn::Sequential(nn::Conv2d(6, 2, 2), nn::BatchNorm2d(2)); });
   EXPECT_EQ(refusal(model, small_options("1f1b", {4, 4})), "not refused");
-  const Parameters trained = fit(plan_fit(model, images, small_options("zb-h1", {4, 4})));
+  const Parameters trained = fit(prepare_fit(model, images, small_options("zb-h1", {4, 4})));
   EXPECT_EQ(trained.at("2.1.num_batches_tracked").item<std::int64_t>(), 3 * 4) << "steps times micro-batches";
   EXPECT_THAT(refusal(model, small_options("chimera", {4, 4})), HasSubstr("layer 2: torch::nn::BatchNorm2dImpl (1)"));
 }
@@ -349,9 +349,9 @@ TEST(FitTest, RefusesPlansThatDoNotFit) {
 }
 
 TEST(FitTest, AnUpdateOfTheCallersOwnTakesThePlaceOfTheOptimizer) {
-  const FitPlan plan = plan_fit(small_network(), images, small_options("none", {1, 4}));
-  run_rank_threads(1, plan.rank_groups(), [&](RankId rank, Transport& transport) {
-    RankFit trainer(plan, rank, transport);
+  const FitRun run = prepare_fit(small_network(), images, small_options("none", {1, 4}));
+  run_rank_threads(1, run.rank_groups(), [&](RankId rank, Transport& transport) {
+    RankFit trainer(run, rank, transport);
     ModuleStage& stage = *trainer.stages().at(StageId(0));
     const double before = trainer.validation_loss(0);
     double seen = 0;
@@ -374,9 +374,9 @@ TEST(FitTest, WhatAUsersCodeRaisesInAnotherLanguagePassesThrough) {
   model.layers[6] = [&]() -> Layer {
     return Layer([&](const at::Tensor&) -> at::Tensor { throw UserCodeError("in short", raised); });
   };
-  const FitPlan plan = plan_fit(model, images, small_options("1f1b", {4, 4}));
+  const FitRun run = prepare_fit(model, images, small_options("1f1b", {4, 4}));
   try {
-    fit(plan);
+    fit(run);
     ADD_FAILURE() << "nothing was thrown";
   } catch (const UserCodeError& error) {
     EXPECT_EQ(error.cause(), raised);

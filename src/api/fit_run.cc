@@ -1,4 +1,4 @@
-#include "api/fit_plan.h"
+#include "api/fit_run.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -22,11 +22,11 @@ void require(bool fits, const char* what) {
   if (!fits) throw ConfigError(what);
 }
 
-void require_possible(const FitPlan& plan) {
-  const FitOptions& options = plan.options;
-  require(!plan.model.layers.empty(), "Model::layers: a model needs at least one layer");
-  require(plan.model.loss.sum && plan.model.loss.count, "Model::loss: needs both of its functions");
-  require(static_cast<bool>(plan.data), "Data: needs a function that gives batches");
+void require_possible(const FitRun& run) {
+  const FitOptions& options = run.options;
+  require(!run.model.layers.empty(), "Model::layers: a model needs at least one layer");
+  require(run.model.loss.sum && run.model.loss.count, "Model::loss: needs both of its functions");
+  require(static_cast<bool>(run.data), "Data: needs a function that gives batches");
   require(options.data_parallel >= 1, "FitOptions::data_parallel must be at least 1");
   require(options.micro_batch_size >= 1, "FitOptions::micro_batch_size must be at least 1");
   require(options.steps >= 1, "FitOptions::steps must be at least 1");
@@ -45,28 +45,28 @@ RunRequest request_of(const FitOptions& options) {
           .micro_batch_size = options.micro_batch_size};
 }
 
-void require_trainable(const FitPlan& plan) {
-  if (plan.schedule.updates) {
+void require_trainable(const FitRun& run) {
+  if (run.schedule.updates) {
     throw ConfigError(
         fmt::format("schedule {}: asynchronous schedules do not train a model of one's own; choose one with a flush",
-                    plan.schedule.name));
+                    run.schedule.name));
   }
-  require_whole_micro_batches(plan, "FitOptions::micro_batch_size");
+  require_whole_micro_batches(run, "FitOptions::micro_batch_size");
 }
 
-std::vector<std::int64_t> partition_ends(const FitPlan& plan) {
-  const auto layers = static_cast<std::int64_t>(plan.model.layers.size());
-  const auto& counts = plan.options.partition;
+std::vector<std::int64_t> partition_ends(const FitRun& run) {
+  const auto layers = static_cast<std::int64_t>(run.model.layers.size());
+  const auto& counts = run.options.partition;
   std::vector<std::int64_t> ends;
   if (counts.empty()) {
-    for (const StageLayers& stage : even_partition(layers, plan.schedule.stages)) ends.push_back(stage.end_layer);
+    for (const StageLayers& stage : even_partition(layers, run.schedule.stages)) ends.push_back(stage.end_layer);
     return ends;
   }
   const bool positive = std::ranges::all_of(counts, [](std::int64_t count) { return count > 0; });
   const auto total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-  if (!positive || total != layers || static_cast<std::int64_t>(counts.size()) != plan.schedule.stages) {
+  if (!positive || total != layers || static_cast<std::int64_t>(counts.size()) != run.schedule.stages) {
     throw ConfigError(fmt::format("FitOptions::partition [{}] must be {} positive numbers that add up to {} layers",
-                                  fmt::join(counts, ", "), plan.schedule.stages, layers));
+                                  fmt::join(counts, ", "), run.schedule.stages, layers));
   }
   ends.resize(counts.size());
   std::partial_sum(counts.begin(), counts.end(), ends.begin());
@@ -91,24 +91,22 @@ std::set<StageId> recomputed_stages(const RecomputeChoice& choice, std::int64_t 
 
 }  // namespace
 
-SampleRange FitPlan::samples(std::int64_t step, GroupId group, MicroBatchId micro_batch) const {
+SampleRange FitRun::samples(std::int64_t step, GroupId group, MicroBatchId micro_batch) const {
   return {step, first_sample(group, micro_batch), micro_batch_size()};
 }
 
-ModuleStageSpec FitPlan::stage(StageId id) const {
+ModuleStageSpec FitRun::stage(StageId id) const {
   const bool last = id.value() + 1 == schedule.stages;
   return {id, id.value() == 0 ? 0 : ends[id.index() - 1], ends[id.index()], last ? &model.loss : nullptr};
 }
 
-ModuleUse FitPlan::use(StageId id) const {
+ModuleUse FitRun::use(StageId id) const {
   return {.replicated = rank_groups()[id.index()].size() > 1, .recomputed = recompute.contains(id)};
 }
 
-RankId FitPlan::owner(StageId id) const {
-  return ranks.rank({GroupId(0), schedule.placement.worker(ReplicaId(0), id)});
-}
+RankId FitRun::owner(StageId id) const { return ranks.rank({GroupId(0), schedule.placement.worker(ReplicaId(0), id)}); }
 
-std::vector<RankPair> FitPlan::talking_pairs() const {
+std::vector<RankPair> FitRun::talking_pairs() const {
   std::set<RankPair> pairs;
   add_talking_pairs(ranks, program, pairs);
   add_talking_pairs(ranks, validation, pairs);
@@ -124,22 +122,22 @@ std::vector<RankPair> FitPlan::talking_pairs() const {
   return {pairs.begin(), pairs.end()};
 }
 
-FitPlan plan_fit(Model model, Data data, FitOptions options) {
-  FitPlan plan;
-  plan.model = std::move(model);
-  plan.data = std::move(data);
-  plan.options = std::move(options);
-  require_possible(plan);
-  static_cast<RunShape&>(plan) = run_shape(request_of(plan.options));
-  require_trainable(plan);
-  plan.ends = partition_ends(plan);
-  plan.recompute = recomputed_stages(plan.options.recompute, plan.schedule.stages);
-  if (plan.options.reduction == ReductionOrder::Canonical) {
-    plan.canonical = canonical_reduction(plan, plan.options.reduction_blocks, "FitOptions::reduction_blocks");
+FitRun prepare_fit(Model model, Data data, FitOptions options) {
+  FitRun run;
+  run.model = std::move(model);
+  run.data = std::move(data);
+  run.options = std::move(options);
+  require_possible(run);
+  static_cast<RunShape&>(run) = run_shape(request_of(run.options));
+  require_trainable(run);
+  run.ends = partition_ends(run);
+  run.recompute = recomputed_stages(run.options.recompute, run.schedule.stages);
+  if (run.options.reduction == ReductionOrder::Canonical) {
+    run.canonical = canonical_reduction(run, run.options.reduction_blocks, "FitOptions::reduction_blocks");
   }
-  plan.program = training_program(plan, {.recompute = plan.recompute, .canonical = plan.canonical.has_value()});
-  plan.validation = validation_program(plan);
-  return plan;
+  run.program = training_program(run, {.recompute = run.recompute, .canonical = run.canonical.has_value()});
+  run.validation = validation_program(run);
+  return run;
 }
 
 }  // namespace chimera

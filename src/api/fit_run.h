@@ -67,7 +67,7 @@ struct FitOptions {
 };
 
 /// A run with every choice made and checked, the same on all ranks.
-struct FitPlan : RunShape {
+struct FitRun : RunShape {
   Model model;
   Data data;
   FitOptions options;
@@ -93,6 +93,6 @@ struct FitPlan : RunShape {
 /// factory. Throws ConfigError for a shape that does not fit, names that do not exist, asynchronous schedules, and
 /// stages to recompute that there are not;
 /// ScheduleError where check() finds a violation.
-[[nodiscard]] FitPlan plan_fit(Model model, Data data, FitOptions options);
+[[nodiscard]] FitRun prepare_fit(Model model, Data data, FitOptions options);
 
 }  // namespace chimera
