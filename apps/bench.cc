@@ -9,6 +9,7 @@
 
 #include "bench/contest.h"
 #include "bench/machine_line.h"
+#include "bench_validation.h"
 #include "commands.h"
 #include "core/error.h"
 #include "help.h"
@@ -16,7 +17,6 @@
 #include "options.h"
 #include "train/export_job.h"
 #include "train_options.h"
-#include "validate.h"
 
 namespace chimera::apps {
 namespace {

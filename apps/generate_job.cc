@@ -84,7 +84,7 @@ void add_prompt(GenerateJob& job, const GivenPrompt& given) {
 }
 
 void require_sense(const GenerateOptions& options) {
-  validate(options.continuation.sampling);
+  require_valid(options.continuation.sampling);
   require_between("--tokens", options.tokens.value_or(0), 0, std::numeric_limits<std::int32_t>::max());
   require_between("--stages", options.stages, 1, kMostStages);
   require_between("--threads", options.threads, 0, kMostThreads);

@@ -24,7 +24,7 @@
 #include "train/descriptors.h"
 #include "train/device.h"
 #include "train/epochs.h"
-#include "train/fingerprint.h"
+#include "train/job_fingerprint.h"
 #include "train/next_start.h"
 #include "train/own_flight.h"
 #include "train/report.h"

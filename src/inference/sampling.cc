@@ -37,7 +37,7 @@ void keep_top_p(at::Tensor& scores, double share) {
 
 }  // namespace
 
-void validate(const SamplingOptions& options) {
+void require_valid(const SamplingOptions& options) {
   if (!(options.temperature >= 0 && std::isfinite(options.temperature))) {
     throw ConfigError(fmt::format("--temperature must be at least 0, not {:g}", options.temperature));
   }

@@ -17,7 +17,7 @@ struct SamplingOptions {
 
 /// Throws ConfigError, naming the flag, unless the temperature and top_k are at least 0, top_p is above 0 and at most
 /// 1, and the seed is not negative.
-void validate(const SamplingOptions& options);
+void require_valid(const SamplingOptions& options);
 
 /// The probabilities of all tokens, [V] float64, at a temperature above 0: of the scores `logits` [V], rounded to
 /// float32. Throws Error where the highest of them is not finite, or one is no number.

@@ -163,11 +163,11 @@ ModelConfig with_overrides(ModelConfig config, const ModelOverrides& overrides) 
   if (overrides.key_value_heads) config.key_value_heads = overrides.key_value_heads;
   config.vocabulary = overrides.vocabulary.value_or(config.vocabulary);
   config.tied = overrides.tied.value_or(config.tied);
-  validate(config);
+  require_valid(config);
   return config;
 }
 
-void validate(const ModelConfig& config) {
+void require_valid(const ModelConfig& config) {
   check_size(config, "layers", config.layers, kMostLayers);
   check_size(config, "hidden", config.hidden, kLargestSize);
   check_size(config, "heads", config.heads, kLargestSize);

@@ -109,7 +109,7 @@ inline constexpr std::int64_t kTokenTypes = 2;
 /// `vocabulary`, `positions` (integers) and `tied` (true or false); perhaps with `norm_epsilon` and, of Llama, any
 /// other field of ModelConfig, `rope_scaling` as a table.
 /// Throws ConfigError with the file, and the line where there is one, for an unreadable file, bad TOML, an unknown or
-/// missing field, a wrong type, or sizes that validate() refuses.
+/// missing field, a wrong type, or sizes that require_valid() refuses.
 [[nodiscard]] ModelConfig read_model_file(const std::string& path);
 /// The same of the text of a file of that path.
 [[nodiscard]] ModelConfig model_from_toml(const std::string& text, const std::string& path);
@@ -120,7 +120,7 @@ inline constexpr std::int64_t kTokenTypes = 2;
 /// Throws ConfigError unless every size is positive and at most 10^9 (layers: 10^6), there are at most 10^15 parameters
 /// and heads divide hidden; for Llama also unless key and value heads divide heads, heads are of even width, and the
 /// numbers of rotary positions are in their ranges; for other families if Llama's fields are used.
-void validate(const ModelConfig& config);
+void require_valid(const ModelConfig& config);
 
 /// Throws ConfigError where a sequence of so many tokens is longer than the model's sliding window: each token would
 /// then see fewer than all before it, which is not supported.

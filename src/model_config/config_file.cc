@@ -179,7 +179,7 @@ ModelConfig model_from_toml(const std::string& text, const std::string& path) {
   fields.get_if_there("norm_epsilon", config.norm_epsilon);
   if (family == Family::Llama) read_llamas_fields(fields, config);
   try {
-    validate(config);
+    require_valid(config);
   } catch (const ConfigError& error) {
     throw ConfigError(fmt::format("{}: {}", path, error.what()));
   }

@@ -71,7 +71,7 @@ void read_gpt2(const ConfigFields& config, ModelConfig& model) {
   model.hidden = config.integer("n_embd", kGpt2Defaults.hidden);
   model.layers = config.integer("n_layer", kGpt2Defaults.layers);
   model.heads = config.integer("n_head", kGpt2Defaults.heads);
-  constexpr std::int64_t kWidest = 1'000'000'000;  // before the product; validate() refuses wider ones
+  constexpr std::int64_t kWidest = 1'000'000'000;  // before the product; require_valid() refuses wider ones
   model.feed_forward = config.integer("n_inner", 4 * std::clamp<std::int64_t>(model.hidden, 0, kWidest));
   model.norm_epsilon = config.number("layer_norm_epsilon", 1e-5);
   model.tied = config.truth("tie_word_embeddings", true);
@@ -298,7 +298,7 @@ ModelConfig model_from_config_json(const std::string& text, const std::string& s
     case Family::Llama: read_llama(config, known, model); break;
   }
   try {
-    validate(model);
+    require_valid(model);
   } catch (const ConfigError& error) {
     throw ConfigError(fmt::format("{}: {}", source, error.what()));
   }

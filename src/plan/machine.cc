@@ -81,7 +81,7 @@ ModelConfig read_model(const JsonValue& value) {
   model.positions = value.count("positions", 1);
   model.tied = value.truth("tied");
   try {
-    validate(model);
+    require_valid(model);
   } catch (const ConfigError& error) {
     value.fail(error.what());
   }

@@ -6,7 +6,7 @@
 
 #include "model_config/config_json.h"
 #include "train/device.h"
-#include "train/fingerprint.h"
+#include "train/job_fingerprint.h"
 #include "train/recompute.h"
 
 namespace chimera {

@@ -157,7 +157,7 @@ bool Trainer::close_step(const std::function<void(const StepMetrics&)>& on_step)
   if (last || metrics.step % options.steps_between_comparisons() == 0) compare_copies();
   if (job_.canonical) metrics.parameters_hash = hash_parameters();
   if (options.validate_every > 0 && (metrics.step % options.validate_every == 0 || last)) {
-    metrics.validation_loss = validate();
+    metrics.validation_loss = validation_loss();
   }
   if (options.sample_every > 0 && (metrics.step % options.sample_every == 0 || last)) metrics.sample = say();
   on_step(metrics);
@@ -276,7 +276,7 @@ std::vector<const ParameterGroup*> Trainer::own_groups() const {
 
 std::string Trainer::hash_parameters() { return parameters_hash(job_.parameters, own_groups(), transport_); }
 
-double Trainer::validate() {
+double Trainer::validation_loss() {
   const std::int64_t samples = job_.validation_samples->count();
   const std::int64_t batches = std::clamp<std::int64_t>(samples / job_.mini_batch(), 1, job_.options.validate_batches);
   double loss = 0;

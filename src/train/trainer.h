@@ -76,7 +76,7 @@ class Trainer {
   /// asynchronous schedule the next ones are under way already, up to the end of the run (Job::run_of).
   StepMetrics train_step(std::int64_t step);
   /// Mean loss over the first --validate-batches mini-batches of the validation split, or fewer where it has fewer.
-  double validate();
+  double validation_loss();
   /// What the model says after the job's prompt.
   std::string say();
 

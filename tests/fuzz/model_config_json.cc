@@ -11,7 +11,7 @@ void exercise_config_json(std::string_view bytes) {
   const std::string text(bytes);
   const auto model = read_or_refuse([&] { return model_from_config_json(text, kSource, "model"); });
   if (!model) return;
-  validate(*model);
+  require_valid(*model);
   require(parameter_count(*model) > 0, "every model has parameters");
   const std::string other = with_element_type(text, ElementType::BF16);
   require(model_from_config_json(other, kSource, "model") == *model, "the type of tensors changes no model");

@@ -32,7 +32,7 @@ std::vector<std::int64_t> drawable(const at::Tensor& logits, const SamplingOptio
 
 std::string refusal(const SamplingOptions& options) {
   try {
-    validate(options);
+    require_valid(options);
   } catch (const ConfigError& error) {
     return error.what();
   }

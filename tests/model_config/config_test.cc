@@ -21,7 +21,7 @@ TEST(ModelConfigTest, EveryPresetIsValidAndFoundByItsName) {
   for (const std::string& name : preset_names()) {
     const ModelConfig config = find_model(name);
     EXPECT_EQ(config.name, name);
-    EXPECT_NO_THROW(validate(config)) << name;
+    EXPECT_NO_THROW(require_valid(config)) << name;
     if (config.family == Family::Llama) continue;
     EXPECT_EQ(config.feed_forward, 4 * config.hidden) << name;
     EXPECT_EQ(config.tied, name == "gpt2") << name;
@@ -99,7 +99,7 @@ TEST(ModelConfigTest, RefusesNumbersThatRotaryPositionsDoNotHave) {
     ModelConfig config = find_model("llama-3.2-1b");
     change(config);
     try {
-      validate(config);
+      require_valid(config);
     } catch (const ConfigError& error) {
       return error.what();
     }
@@ -140,7 +140,7 @@ TEST(ModelConfigTest, RefusesEverySizeOutOfRangeByName) {
     for (const std::int64_t size : {std::int64_t{0}, std::int64_t{-1}, std::int64_t{1'000'000'001}}) {
       ModelConfig config = find_model("bert-tiny");
       config.*field = size;
-      EXPECT_THAT([&] { validate(config); },
+      EXPECT_THAT([&] { require_valid(config); },
                   ThrowsMessage<ConfigError>(AllOf(HasSubstr("bert-tiny"), HasSubstr(name))));
     }
   }
@@ -150,7 +150,7 @@ TEST(ModelConfigTest, RefusesMoreParametersThanCanBeCounted) {
   ModelConfig config = find_model("gpt2-tiny");
   config.hidden = 1'000'000'000;
   config.layers = 1'000'000;
-  EXPECT_THAT([&] { validate(config); }, ThrowsMessage<ConfigError>(HasSubstr("parameters")));
+  EXPECT_THAT([&] { require_valid(config); }, ThrowsMessage<ConfigError>(HasSubstr("parameters")));
 }
 
 }  // namespace

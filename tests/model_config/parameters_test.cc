@@ -119,7 +119,7 @@ TEST(ParameterCountTest, TakesNoMemoryOrTimeForHugeModels) {
   config.layers = 1'000'000;
   config.hidden = 4096;
   config.feed_forward = 16'384;
-  validate(config);
+  require_valid(config);
   const std::int64_t block = 12LL * 4096 * 4096 + 13 * 4096;
   EXPECT_EQ(parameter_count(config), 1'000'000 * block + (256 + 1024 + 2 + 256) * 4096);
 }

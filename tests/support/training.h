@@ -91,7 +91,7 @@ inline Trained train(const TrainOptions& options, std::int64_t steps) {
       result.parameters_hashes.push_back(metrics.parameters_hash.value_or(""));
     }
     collect(trainer, result);
-    if (options.validate_every > 0) result.validation_losses.push_back(trainer.validate());
+    if (options.validate_every > 0) result.validation_losses.push_back(trainer.validation_loss());
   });
   Trained trained = std::move(results.front());
   for (std::size_t w = 1; w < results.size(); ++w) {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "support/training.h"
-#include "train/fingerprint.h"
+#include "train/job_fingerprint.h"
 #include "transport/process.h"
 
 namespace chimera {

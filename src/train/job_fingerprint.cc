@@ -1,6 +1,6 @@
 #define XXH_STATIC_LINKING_ONLY
 #define XXH_INLINE_ALL
-#include "train/fingerprint.h"
+#include "train/job_fingerprint.h"
 
 #include <ATen/Version.h>
 #include <xxhash.h>

@@ -1,4 +1,4 @@
-#include "validate.h"
+#include "bench_validation.h"
 
 #include <ATen/Parallel.h>
 
