@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <optional>
 #include <string>
@@ -12,17 +14,50 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/nearest.h"
+#include "core/names.h"
 #include "core/parse_number.h"
 
 namespace chimera {
+namespace {
+
+/// What a fault does: see fault_point().
+enum class FaultAction : std::uint8_t {
+  Kill,
+  KillLauncher,
+  Terminate,
+  TerminateLauncher,
+  Throw,
+  Segfault,
+  Stop,
+  Hang,
+  Slow,
+  NotANumber,
+  Flip
+};
+
+}  // namespace
+
+template <>
+inline constexpr auto kNames<FaultAction> =
+    std::to_array<Named<FaultAction>>({{FaultAction::Kill, "kill"},
+                                       {FaultAction::KillLauncher, "kill-launcher"},
+                                       {FaultAction::Terminate, "terminate"},
+                                       {FaultAction::TerminateLauncher, "terminate-launcher"},
+                                       {FaultAction::Throw, "throw"},
+                                       {FaultAction::Segfault, "segfault"},
+                                       {FaultAction::Stop, "stop"},
+                                       {FaultAction::Hang, "hang"},
+                                       {FaultAction::Slow, "slow"},
+                                       {FaultAction::NotANumber, "nan"},
+                                       {FaultAction::Flip, "flip"}});
+
 namespace {
 
 /// For which `slow` keeps a thread in each passage.
 constexpr std::chrono::milliseconds kSlowness{20};
 
 struct Fault {
-  std::string action;
+  FaultAction action = FaultAction::Kill;
   std::string point;
   int rank = 0;
   int count = 1;
@@ -47,15 +82,13 @@ void require_known(const std::string& point) {
 
 Fault parse_fault(std::string_view text) {
   const auto at = text.find('@');
-  Fault fault{.action = std::string(text.substr(0, at)), .point = {}};
-  static const std::vector<std::string> actions = {"kill",  "kill-launcher", "terminate", "terminate-launcher",
-                                                   "throw", "segfault",      "stop",      "hang",
-                                                   "slow",  "nan",           "flip"};
-  if (at == std::string_view::npos || std::ranges::find(actions, fault.action) == actions.end()) {
+  const auto action = find_named<FaultAction>(text.substr(0, at));
+  if (at == std::string_view::npos || !action) {
     throw ConfigError(
         "CHIMERA_FAULT: expected ACTION@POINT[:RANK[:COUNT[:START]]] with ACTION kill, kill-launcher, terminate, "
         "terminate-launcher, throw, segfault, stop, hang, slow, nan or flip");
   }
+  Fault fault{.action = *action, .point = {}};
   std::string_view rest = text.substr(at + 1);
   const auto next = [&rest] {
     const auto colon = rest.find(':');
@@ -65,11 +98,12 @@ Fault parse_fault(std::string_view text) {
   };
   fault.point = std::string(next());
   require_known(fault.point);
-  if (fault.action == "nan" && fault.point != "forward" && fault.point != "backward" && fault.point != "all-reduce") {
+  if (fault.action == FaultAction::NotANumber && fault.point != "forward" && fault.point != "backward" &&
+      fault.point != "all-reduce") {
     throw ConfigError("CHIMERA_FAULT: nan needs a tensor, at forward, backward or all-reduce, not at " + fault.point);
   }
   static const std::vector<std::string> with_bits = {"step", "updated", "moments", "message"};
-  if (fault.action == "flip" && std::ranges::find(with_bits, fault.point) == with_bits.end()) {
+  if (fault.action == FaultAction::Flip && std::ranges::find(with_bits, fault.point) == with_bits.end()) {
     throw ConfigError("CHIMERA_FAULT: flip needs bits, at step, updated, moments or message, not at " + fault.point);
   }
   if (!rest.empty()) fault.rank = required_number(next());
@@ -105,14 +139,20 @@ thread_local int told_rank = 0;
 thread_local std::vector<int> passages;  // [fault]
 
 void fail(const Fault& what) {
-  if (what.action == "kill") ::kill(::getpid(), SIGKILL);
-  if (what.action == "kill-launcher") ::kill(::getppid(), SIGKILL);
-  if (what.action == "terminate") ::kill(::getpid(), SIGTERM);
-  if (what.action == "terminate-launcher") ::kill(::getppid(), SIGTERM);
-  if (what.action == "stop") ::raise(SIGSTOP);
-  while (what.action == "hang") ::pause();
-  if (what.action == "segfault") ::raise(SIGSEGV);
-  if (what.action == "throw") throw Error("fault injected at " + what.point);
+  switch (what.action) {
+    case FaultAction::Kill: ::kill(::getpid(), SIGKILL); break;
+    case FaultAction::KillLauncher: ::kill(::getppid(), SIGKILL); break;
+    case FaultAction::Terminate: ::kill(::getpid(), SIGTERM); break;
+    case FaultAction::TerminateLauncher: ::kill(::getppid(), SIGTERM); break;
+    case FaultAction::Throw: throw Error("fault injected at " + what.point);
+    case FaultAction::Segfault: ::raise(SIGSEGV); break;
+    case FaultAction::Stop: ::raise(SIGSTOP); break;
+    case FaultAction::Hang:
+      while (true) ::pause();
+    case FaultAction::Slow:        // fault_point() itself
+    case FaultAction::NotANumber:  // its caller
+    case FaultAction::Flip: break;
+  }
 }
 
 }  // namespace
@@ -133,10 +173,10 @@ bool fault_point(std::string_view point) {
     if (fault.point != point || fault.rank != told_rank) continue;
     if (fault.start != 0 && fault.start != start_of_job()) continue;
     ++passages[i];
-    if (fault.action == "slow" && passages[i] >= fault.count) std::this_thread::sleep_for(kSlowness);
+    if (fault.action == FaultAction::Slow && passages[i] >= fault.count) std::this_thread::sleep_for(kSlowness);
     if (passages[i] != fault.count) continue;
     fail(fault);
-    spoils = spoils || fault.action == "nan" || fault.action == "flip";
+    spoils = spoils || fault.action == FaultAction::NotANumber || fault.action == FaultAction::Flip;
   }
   return spoils;
 }

@@ -78,7 +78,7 @@ Json modelled(const JsonValue& request) {
   const double memory = number_or(request, "memory_bytes", 0);
   const std::set<StageId> recompute = recomputed(choice, schedule, stages, memory);
   const ModelReport report{model, partition, workload,
-                           parse_named<DataType>("dtype", text_or(request, "dtype", "float32")),
+                           parse_named<DataType>("dtype", text_or(request, "dtype", to_text(DataType::Float32))),
                            parse_named<OptimizerKind>("optimizer", text_or(request, "optimizer", "adamw"))};
   CostModel costs = flop_costs(report);
   if (!recompute.empty()) costs.recompute.assign(costs.stages.size(), 0);
