@@ -15,6 +15,7 @@
 #include "core/nearest.h"
 #include "core/output_file.h"
 #include "core/temporary_folder.h"
+#include "generate/shape_axis.h"
 #include "help.h"
 #include "limit_flags.h"
 #include "options.h"
@@ -189,10 +190,10 @@ std::string curve_of(const SweepRow& row, const std::string& over, bool front) {
     if (cell.column == "micro_batches") name += fmt::format(", N = {}", cell.text);
     if (is_time(cell)) name += fmt::format(", {} {}", spoken(cell.column), cell.text);
     if (front) continue;
-    if (cell.column == "pipelines" && cell.text != "2") name += fmt::format(", {} pipelines", cell.text);
-    if ((cell.column == "chunks" || cell.column == "waves") && cell.text != "1")
-      name += fmt::format(", {} {}", cell.text, cell.column);
-    if (cell.column == "scale" && cell.text != "direct") name += ", " + cell.text;
+    for (const ShapeAxis& axis : shape_axes()) {
+      if (cell.column != axis.name || cell.text == axis.text(PipelineShape())) continue;
+      name += axis.is_number() ? fmt::format(", {} {}", cell.text, axis.name) : ", " + cell.text;
+    }
   }
   return name;
 }

@@ -7,7 +7,6 @@
 
 #include "check/check_schedule.h"
 #include "core/error.h"
-#include "generate/one_f_one_b.h"
 #include "generate/registry.h"
 
 namespace chimera {
@@ -17,7 +16,7 @@ Schedule unpipelined(std::int64_t micro_batches, std::int64_t groups) {
   if (micro_batches < 1 || micro_batches > kMostOps / 2 / groups) {
     throw ConfigError(fmt::format("--micro-batches must be 1 to {}, not {}", kMostOps / 2 / groups, micro_batches));
   }
-  Schedule schedule = one_f_one_b({1, micro_batches * groups});
+  Schedule schedule = find_generator(kPlainSchedule).generate({1, micro_batches * groups});
   schedule.name = "none";
   return schedule;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "generate/registry.h"
 #include "plan/plan.h"
 #include "plan/worker_memory.h"
 
@@ -31,7 +32,9 @@ std::int64_t largest_that_fits(Predictor& predictor, Candidate candidate, std::i
 Plan plan_by_paper_rule(Predictor& predictor, std::int64_t top) {
   const PlanProblem& problem = predictor.problem();
   Plan plan;
-  for (std::int64_t depth = 2; depth <= std::min(problem.workers, problem.model.layers); depth += 2) {
+  const Generator& paper = find_generator(kPaperSchedule);
+  for (std::int64_t depth = 1; depth <= std::min(problem.workers, problem.model.layers); ++depth) {
+    if (paper.refusal({.stages = depth, .micro_batches = depth})) continue;
     const std::int64_t groups = problem.workers / depth;
     if (problem.workers % depth != 0 || problem.mini_batch % groups != 0) continue;
     ++plan.considered;
@@ -51,9 +54,10 @@ Plan plan_by_paper_rule(Predictor& predictor, std::int64_t top) {
   }
   if (plan.considered == 0) {
     throw ConfigError(fmt::format(
-        "{} workers, mini-batch {}: the paper's rule needs W x D = {} with D even, at most the {} layers of "
-        "{}, and W dividing the mini-batch",
-        problem.workers, problem.mini_batch, problem.workers, problem.model.layers, problem.model.name));
+        "{} workers, mini-batch {}: the paper's rule needs W x D = {} with a D of schedule {} ({}), at most the {} "
+        "layers of {}, and W dividing the mini-batch",
+        problem.workers, problem.mini_batch, problem.workers, paper.name, paper.constraints, problem.model.layers,
+        problem.model.name));
   }
   if (plan.ranked.empty()) {
     throw ConfigError(

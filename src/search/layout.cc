@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
-#include "generate/chimera.h"
+#include "generate/registry.h"
 #include "generate/shape.h"
 
 namespace chimera {
@@ -29,7 +29,7 @@ Layout bidirectional(const PipelineShape& shape) {
   }
   PipelineShape direct = shape;
   direct.scale = ScaleMethod::Direct;
-  const Schedule schedule = chimera(direct);
+  const Schedule schedule = find_generator(kPaperSchedule).generate(direct);
   return {shape.stages, schedule.stages, schedule.placement, micro_batches_of_replicas(schedule)};
 }
 

@@ -43,17 +43,25 @@ bool is_data(const std::filesystem::path& file) {
   return std::ranges::find(names, file.filename()) != names.end();
 }
 
-/// Those of all rooms but generate/, and of the subcommands.
-std::vector<Literal> literals_outside() {
-  std::vector<Literal> found;
+/// The sources of all rooms but generate/, and of the subcommands.
+std::vector<std::filesystem::path> sources_outside() {
+  std::vector<std::filesystem::path> found;
   for (const char* folder : {"src", "apps"}) {
     for (const auto& entry :
          std::filesystem::recursive_directory_iterator(std::filesystem::path(CHIMERA_SOURCE_DIR) / folder)) {
       const auto extension = entry.path().extension();
       if ((extension != ".h" && extension != ".cc") || entry.path().parent_path().filename() == "generate") continue;
-      if (is_data(entry.path())) continue;
-      for (const Literal& literal : literals_of(entry.path())) found.push_back(literal);
+      found.push_back(entry.path());
     }
+  }
+  return found;
+}
+
+std::vector<Literal> literals_outside() {
+  std::vector<Literal> found;
+  for (const auto& source : sources_outside()) {
+    if (is_data(source)) continue;
+    for (const Literal& literal : literals_of(source)) found.push_back(literal);
   }
   return found;
 }
@@ -84,6 +92,24 @@ TEST(ScheduleNamesTest, StandInGenerateAlone) {
       EXPECT_FALSE(names.contains(said) && !program) << place << " says " << said << ": \"" << text << '"';
     }
   }
+}
+
+/// Whoever includes a schedule's own header calls it by name without a word of it.
+TEST(ScheduleNamesTest, TheirHeadersAreIncludedInGenerateAlone) {
+  const std::set<std::string> open = {"default_schedule.h", "generator.h", "paper_model.h",
+                                      "registry.h",         "shape.h",     "shape_axis.h"};
+  const std::regex include(R"re(#include "generate/([^"]*)")re");
+  int includes = 0;
+  for (const auto& source : sources_outside()) {
+    std::ifstream lines(source);
+    for (std::string line; std::getline(lines, line);) {
+      std::smatch match;
+      if (!std::regex_search(line, match, include)) continue;
+      ++includes;
+      EXPECT_TRUE(open.contains(match[1])) << source << ": " << line;
+    }
+  }
+  EXPECT_GT(includes, 20) << "the reader of includes found next to nothing";
 }
 
 }  // namespace

@@ -314,8 +314,9 @@ TEST(PaperRuleTest, RecomputesOnlyWhereOneSequenceDoesNotFit) {
 
 TEST(PaperRuleTest, NeedsAnEvenDepth) {
   Predictor predictor(problem_of(7, 7));
-  EXPECT_THAT([&] { (void)plan_by_paper_rule(predictor); },
-              ThrowsMessage<ConfigError>(HasSubstr("the paper's rule needs W x D = 7 with D even")));
+  EXPECT_THAT(
+      [&] { (void)plan_by_paper_rule(predictor); },
+      ThrowsMessage<ConfigError>(HasSubstr("the paper's rule needs W x D = 7 with a D of schedule chimera (D even,")));
 }
 
 }  // namespace
