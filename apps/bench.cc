@@ -168,7 +168,8 @@ void add_flags(CLI::App& command, Options& options) {
       ->check(CLI::Range(0.0, 100.0));
   add_path(command, "--export", options.folder,
            "run nothing, but write weights.safetensors, batches.safetensors and job.json into this folder, so that "
-           "other programs can train the same");
+           "other programs can train the same",
+           PathKind::Folder);
   begin_group(command, "Validation of the planner");
   command.add_flag(
       "--validate", options.validates,

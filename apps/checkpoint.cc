@@ -167,7 +167,7 @@ void convert(const CheckpointCommand& command) {
 
 void add_convert_flags(CLI::App& command, ConvertOptions& options) {
   begin_group(command, heading::kOutput);
-  add_path(command, "--output", options.output, "write to this new folder")->required();
+  add_path(command, "--output", options.output, "write to this new folder", PathKind::Folder)->required();
   add_element_type(command, "--dtype", options.dtype, "type of all tensors (default: each keeps its own)");
   add_shard_size(command, "--shard-size", options.shard_bytes);
   add_path(command, "--tokenizer", options.tokenizer,

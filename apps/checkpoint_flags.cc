@@ -13,7 +13,8 @@ void CheckpointFlags::add_to(CLI::App& app, TrainOptions& options) {
   CheckpointOptions& checkpoint = options.checkpoint;
   begin_group(app, heading::kCheckpoints);
   add_path(app, "--checkpoint", checkpoint.folder,
-           "save weights, optimizer state and place in the data to this folder now and then, and after the last step");
+           "save weights, optimizer state and place in the data to this folder now and then, and after the last step",
+           PathKind::Folder);
   details = {
       app.add_option_function<std::string>(
              "--save-every",
@@ -56,7 +57,8 @@ void CheckpointFlags::add_to(CLI::App& app, TrainOptions& options) {
   add_path(
       app, "--resume", options.resume.from,
       "go on from a checkpoint, as if the run had never stopped: a folder of them, whose newest good one is taken; "
-      "one of them; auto: that of --checkpoint, if it has any; or none");
+      "one of them; auto: that of --checkpoint, if it has any; or none",
+      PathKind::Folder);
   other_data = app.add_flag("--resume-other-data", options.resume.other_data,
                             "go on even if the data, the mini-batch, the sequence or the seed is not that of the "
                             "checkpoint's run");

@@ -203,8 +203,8 @@ void menu(const DemoArguments& options) {
 
 void add_flags(CLI::App& command, DemoArguments& options) {
   begin_group(command, heading::kOutput);
-  add_path(command, "--folder", options.folder,
-           "keep the files of the demo in this folder (default: they are removed)");
+  add_path(command, "--folder", options.folder, "keep the files of the demo in this folder (default: they are removed)",
+           PathKind::Folder);
   command.add_flag("--unattended", options.unattended, "never wait for Enter");
 }
 

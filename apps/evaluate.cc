@@ -68,7 +68,8 @@ void add_flags(CLI::App& command, EvaluateFlags& flags) {
   add_path(
       command, "--from", o.from,
       "Hugging Face folder: config.json and safetensors; or a checkpoint, or a folder of these, of which it is the "
-      "newest good one")
+      "newest good one",
+      PathKind::Folder)
       ->required();
   begin_group(command, heading::kData);
   add_data(command, "--data", o.data,

@@ -44,7 +44,7 @@ void add_export(CLI::App& program, const Invocation&, int&) {
   auto options = std::make_shared<ExportOptions>();
   command->add_option("RUN", options->source, "folder of a model, a checkpoint, or a folder of these")->required();
   begin_group(*command, heading::kOutput);
-  add_path(*command, "--output", options->output, "write to this new folder")->required();
+  add_path(*command, "--output", options->output, "write to this new folder", PathKind::Folder)->required();
   add_element_type(*command, "--dtype", options->dtype, "type of all tensors (default: each keeps its own)");
   add_shard_size(*command, "--shard-size", options->shard_bytes);
   add_path(

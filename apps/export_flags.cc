@@ -30,7 +30,8 @@ CLI::Option* add_shard_size(CLI::App& app, const std::string& flag, std::uint64_
 
 void ExportFlags::add_to(CLI::App& app, TrainOptions& options) {
   add_path(app, "--export", options.export_folder,
-           "write the trained model into this new folder when the run ends, for transformers to load");
+           "write the trained model into this new folder when the run ends, for transformers to load",
+           PathKind::Folder);
   details = {add_element_type(app, "--export-dtype", options.export_dtype,
                               "type of its tensors (default: that of the weights, float32 or float64)"),
              add_shard_size(app, "--export-shard-size", options.export_shard_bytes)};

@@ -37,7 +37,8 @@ void add_flags(CLI::App& command, GenerateOptions& o) {
   add_path(
       command, "--from", o.from,
       "Hugging Face folder of a GPT-2 or Llama model: config.json and safetensors; or a checkpoint, or a folder of "
-      "these, of which it is the newest good one")
+      "these, of which it is the newest good one",
+      PathKind::Folder)
       ->required();
   add_path(command, "--tokenizer", o.tokenizer,
            "tokenizer.json, vocab.json or the folder of one (default: that of --from or of its run, else `bytes` where "

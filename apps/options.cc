@@ -77,16 +77,14 @@ void require_between(const char* flag, std::int64_t value, std::int64_t least, s
   }
 }
 
-CLI::Option* add_path(CLI::App& app, const std::string& flag, std::string& path, const std::string& description) {
-  return app
-      .add_option_function<std::string>(
-          flag,
-          [&path, flag](const std::string& text) {
-            if (text.empty()) throw ConfigError(flag + ": the name of a file is missing");
-            path = text;
-          },
-          description)
-      ->type_name("FILE");
+CLI::Option* add_path(CLI::App& app, const std::string& flag, std::string& path, const std::string& description,
+                      PathKind kind) {
+  const bool is_folder = kind == PathKind::Folder;
+  const auto take = [&path, flag, is_folder](const std::string& text) {
+    if (text.empty()) throw ConfigError(flag + ": the name of a " + (is_folder ? "folder" : "file") + " is missing");
+    path = text;
+  };
+  return app.add_option_function<std::string>(flag, take, description)->type_name(is_folder ? "DIR" : "FILE");
 }
 
 CLI::Option* add_data(CLI::App& app, const std::string& flag, std::string& data, const std::string& description) {

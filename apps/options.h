@@ -49,8 +49,11 @@ CLI::Option* add_number(CLI::App& app, const std::string& flag, double& value, c
                         double least = 0);
 /// Throws ConfigError, with the range, where a flag's value is not in it.
 void require_between(const char* flag, std::int64_t value, std::int64_t least, std::int64_t most);
-/// A flag that takes the path of a file; an empty one is an error.
-CLI::Option* add_path(CLI::App& app, const std::string& flag, std::string& path, const std::string& description);
+/// What lies at a path that a flag takes.
+enum class PathKind : std::uint8_t { File, Folder };
+/// A flag that takes the path of a file, or of a folder; an empty one is an error.
+CLI::Option* add_path(CLI::App& app, const std::string& flag, std::string& path, const std::string& description,
+                      PathKind kind = PathKind::File);
 /// A flag that takes data, in one word or several: a path, or a mixture of paths (data/mixture.h).
 CLI::Option* add_data(CLI::App& app, const std::string& flag, std::string& data, const std::string& description);
 /// A flag that takes one of `names`, of which `take` gets it; another one is an error that says the nearest.

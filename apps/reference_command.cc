@@ -76,7 +76,8 @@ void add_reference(CLI::App& program, int&) {
   begin_group(*command, heading::kOutput);
   command->add_option("--command", options->command, "the subcommand that a page is about (default: the program)")
       ->type_name("NAME");
-  add_path(*command, "--folder", options->folder, "folder for all of it: man/, markdown/, completions/");
+  add_path(*command, "--folder", options->folder, "folder for all of it: man/, markdown/, completions/",
+           PathKind::Folder);
   command->callback([options, &program] {
     const CommandEntry entry = entry_of(program);
     if ((options->kind == "all") != !options->folder.empty()) {

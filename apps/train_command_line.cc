@@ -12,7 +12,8 @@ void add_model_and_data(CLI::App& command, TrainCommandLine& flags) {
   flags.model_name =
       command.add_option("--model", o.model, "a preset, or a TOML file (default gpt2-mini): " + listed_models())
           ->type_name("NAME");
-  add_path(command, "--from", o.from, "Hugging Face folder whose model is trained on: config.json and safetensors");
+  add_path(command, "--from", o.from, "Hugging Face folder whose model is trained on: config.json and safetensors",
+           PathKind::Folder);
   flags.model.add_to(command);
   add_number(command, "--dropout", o.dropout, "probability with which dropout zeroes an element (default 0)");
   begin_group(command, heading::kData);
@@ -161,7 +162,7 @@ void add_output(CLI::App& command, TrainCommandLine& flags) {
   begin_group(command, heading::kOutput);
   add_path(command, "--metrics", o.metrics, "write one JSON object a step to this file");
   add_path(command, "--tensorboard", o.tensorboard,
-           "write the same numbers to an event file in this folder, for TensorBoard");
+           "write the same numbers to an event file in this folder, for TensorBoard", PathKind::Folder);
   add_path(command, "--trace", o.trace,
            "write what every rank ran in the last steps (at most 8), as a trace for ui.perfetto.dev");
   add_path(command, "--timeline", o.timeline,
@@ -178,7 +179,8 @@ void add_output(CLI::App& command, TrainCommandLine& flags) {
            "write as JSON the most bytes of tensors that were alive at once on each rank, counted at every allocation");
   add_path(command, "--flight-record", o.flight_record,
            "folder where each rank keeps its last 20,000 instructions, for `chimera diagnose` should the run fail; or "
-           "none (default: flight in the folder of --checkpoint)");
+           "none (default: flight in the folder of --checkpoint)",
+           PathKind::Folder);
   flags.exports.add_to(command, o);
   add_format(command, flags.format, {Format::Text, Format::Json});
 }

@@ -126,6 +126,13 @@ TEST(HelpTest, FlagsStandUnderHeadings) {
   }
 }
 
+TEST(HelpTest, SaysWhichFlagsTakeAFolder) {
+  const std::string help = help_at({"train", "--help"}, "");
+  EXPECT_THAT(help, HasSubstr("\n  --checkpoint DIR  "));
+  EXPECT_THAT(help, HasSubstr("\n  --tensorboard DIR  "));
+  EXPECT_THAT(help, HasSubstr("\n  --metrics FILE  "));
+}
+
 TEST(HelpTest, OfTheProgramListsTheExitCodes) {
   const ProgramResult result = run_program({"--help"});
   EXPECT_EQ(result.exit_code, 0);

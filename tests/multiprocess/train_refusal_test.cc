@@ -260,7 +260,7 @@ TEST_F(TrainRefusalTest, ObservationFiles) {
 
 TEST_F(TrainRefusalTest, FoldersOfEvents) {
   expect_refusals({
-      {{"--tensorboard", ""}, {"--tensorboard: the name of a file is missing"}},
+      {{"--tensorboard", ""}, {"--tensorboard: the name of a folder is missing"}},
       {{"--tensorboard", data_}, {"--tensorboard " + data_, "is no folder"}},
       {{"--tensorboard", data_ + "/logs"}, {"--tensorboard " + data_ + "/logs", "is no folder"}},
       {{"--tensorboard", scratch_.path("logs"), "--stages", "3"}, {"--stages must be even"}},
