@@ -37,7 +37,7 @@ void add_diagnose(CLI::App& program, int&) {
       "that the launcher blamed is guilty; where it could blame none, as it was killed itself, the one that waited for "
       "nobody. Of a run that still runs, it says where its ranks are.");
   auto command = std::make_shared<DiagnoseCommand>();
-  diagnose->add_option("run", command->run, "folder of --checkpoint or --flight-record")->type_name("DIR")->required();
+  diagnose->add_option("RUN", command->run, "folder of --checkpoint or --flight-record")->required();
   begin_group(*diagnose, heading::kOutput);
   add_count(*diagnose, "--events", command->events,
             "last instructions that are printed: of the guilty rank, in JSON of each (default 8)");

@@ -183,8 +183,7 @@ void add_flags(CLI::App& command, LaunchArguments& options) {
       ->type_name("NAME[=VALUE]");
   command.add_flag("--dry-run", options.dry_run, "start nothing, but print the command for each host")->type_name("");
   command.add_flag("--part", options.part)->group("");
-  command.add_option("command", options.command, "train, or profile --between, and its flags, behind --")
-      ->type_name("-- train ...");
+  command.add_option("COMMAND", options.command, "train, or profile --between, and its flags, behind --");
 }
 
 }  // namespace

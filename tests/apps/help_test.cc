@@ -133,6 +133,13 @@ TEST(HelpTest, SaysWhichFlagsTakeAFolder) {
   EXPECT_THAT(help, HasSubstr("\n  --metrics FILE  "));
 }
 
+TEST(HelpTest, NamesArgumentsInCapitals) {
+  const std::regex usage(R"(Usage: chimera[a-z -]*( \[FLAGS\])?( \[?[A-Z]+(\.\.\.)?\]?)*\n)");
+  for (const auto& arguments : all_helps()) {
+    EXPECT_TRUE(std::regex_search(help_at(arguments, ""), usage)) << arguments.front();
+  }
+}
+
 TEST(HelpTest, OfTheProgramListsTheExitCodes) {
   const ProgramResult result = run_program({"--help"});
   EXPECT_EQ(result.exit_code, 0);
