@@ -126,7 +126,8 @@ void add_tokenize(CLI::App& program, int&) {
       ->required();
   flags->field =
       command
-          ->add_option("--field", options.inputs.field, "of a line's object; every FILE is JSONL then (default text)")
+          ->add_option("--field", options.inputs.field,
+                       "field of a line's object that holds the text; every FILE is JSONL then (default text)")
           ->type_name("NAME");
   command
       ->add_option("--end-of-document", options.end_of_document,
@@ -144,7 +145,8 @@ void add_tokenize(CLI::App& program, int&) {
   add_path(*command, "--output", options.output,
            "PREFIX of PREFIX.bin and, for megatron, PREFIX.idx; - prints ids, one document a line")
       ->required();
-  flags->output_format = add_choice(*command, "--output-format", options.format, "of the files (default megatron)");
+  flags->output_format =
+      add_choice(*command, "--output-format", options.format, "format of the files (default megatron)");
   add_format(*command, flags->format, {Format::Text, Format::Json});
   command->callback([flags] { run(*flags); });
 }

@@ -106,7 +106,7 @@ void add_numbers(CLI::App& command, TrainCommandLine& flags) {
   command.add_flag(
       "--cuda-graphs", o.cuda_graphs,
       "on a GPU, record the third step's work up to its sums as a CUDA graph and repeat that from then on, "
-      "as layers are small and launching takes longer than they do; needs more memory");
+      "which is faster where layers are small and launching takes longer than they do; needs more memory");
   add_count(command, "--seed", o.seed, "seed of initial weights, order of the data and dropout masks (default 1)");
   add_choice(command, "--reduction", o.reduction,
              "order in which gradients are added: that of the schedule (natural), or one that makes training "
