@@ -198,10 +198,11 @@ void add_checkpoint(CLI::App& program, int& exit_code) {
       "  chimera checkpoint convert run --output path/to/model\n"
       "\nWhere one checkpoint is meant, a folder of them stands for its newest good one. docs/checkpoints.md says how "
       "they are saved and gone on from, docs/checkpoint_format.md what they are.");
-  const auto add = [&](const char* name, const char* description, const char* what,
+  const auto add = [&](const char* name, const char* description, const char* what, const char* footer,
                        const std::function<int(const CheckpointCommand&)>& act) {
     auto options = std::make_shared<CheckpointCommand>();
     auto* sub = command->add_subcommand(name, description);
+    sub->footer(footer);
     sub->add_option(what, options->path, "a checkpoint, or a folder of them")->required();
     sub->callback([options, act, &exit_code] { exit_code = refusing_as_usage([&] { return act(*options); }); });
     return std::pair(sub, options);
@@ -213,20 +214,43 @@ void add_checkpoint(CLI::App& program, int& exit_code) {
     };
   };
   const auto with_format = [](const auto& added) {
+    begin_group(*added.first, heading::kOutput);
     add_format(*added.first, added.second->format, {Format::Text, Format::Json});
   };
-  with_format(add("list", "List the checkpoints of a folder", "FOLDER", answering(list)));
-  with_format(add("show", "Show what a checkpoint says of itself", "CHECKPOINT", answering(show)));
-  const auto verifying = add("verify", "Compare all bytes with their hashes", "CHECKPOINT",
-                             [](const CheckpointCommand& c) { return verify(c) ? 0 : 1; });
-  verifying.first->footer("Exit codes: 0 all are good; 1 one is not.");
-  with_format(verifying);
+  with_format(add("list", "List the checkpoints of a folder", "FOLDER",
+                  "Examples:\n"
+                  "  chimera checkpoint list run\n"
+                  "  chimera checkpoint list run --format json",
+                  answering(list)));
+  with_format(add("show", "Show what a checkpoint says of itself", "CHECKPOINT",
+                  "Examples:\n"
+                  "  chimera checkpoint show run\n"
+                  "  chimera checkpoint show run/step-00000100 --format json\n"
+                  "\nOf a folder of checkpoints it shows the newest one.",
+                  answering(show)));
+  with_format(add("verify", "Compare all bytes with their hashes", "CHECKPOINT",
+                  "Examples:\n"
+                  "  chimera checkpoint verify run\n"
+                  "  chimera checkpoint verify run/step-00000100\n"
+                  "\nOf a folder of checkpoints it verifies all.\n"
+                  "\nExit codes: 0 all are good; 1 one is not.",
+                  [](const CheckpointCommand& c) { return verify(c) ? 0 : 1; }));
   const auto diff = add("diff", "Say which tensors differ, and by how much", "FIRST",
+                        "Examples:\n"
+                        "  chimera checkpoint diff run other\n"
+                        "  chimera checkpoint diff run other/step-00000100 --format json\n"
+                        "\nOf a folder of checkpoints it compares the newest good one.\n"
+                        "\nExit codes: 0 they are equal; 1 they differ.",
                         [](const CheckpointCommand& c) { return differ(c) ? 1 : 0; });
   diff.first->add_option("SECOND", diff.second->other, "the one that it is compared with")->required();
-  diff.first->footer("Exit codes: 0 they are equal; 1 they differ.");
   with_format(diff);
-  const auto converting = add("convert", "Write the model as a Hugging Face folder", "CHECKPOINT", answering(convert));
+  const auto converting =
+      add("convert", "Write the model as a Hugging Face folder", "CHECKPOINT",
+          "Examples:\n"
+          "  chimera checkpoint convert run --output path/to/model\n"
+          "  chimera checkpoint convert run/step-00000100 --output path/to/small --dtype bfloat16\n"
+          "\nOf a folder of checkpoints it converts the newest good one. docs/folders.md says what the folder has.",
+          answering(convert));
   add_convert_flags(*converting.first, converting.second->convert);
 }
 

@@ -17,9 +17,16 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// The names below "Subcommands:".
-std::vector<std::string> subcommands() {
-  const std::string help = run_program({"--help"}).output;
+using Arguments = std::vector<std::string>;
+
+Arguments with_help(Arguments command) {
+  command.emplace_back("--help");
+  return command;
+}
+
+/// The names below "Subcommands:" in the help of a command.
+std::vector<std::string> subcommands(const Arguments& command = {}) {
+  const std::string help = run_program(with_help(command)).output;
   std::istringstream lines(help.substr(std::min(help.find("Subcommands:\n"), help.size())));
   std::vector<std::string> names;
   std::string line;
@@ -30,15 +37,33 @@ std::vector<std::string> subcommands() {
   return names;
 }
 
-/// The arguments of every --help: that of the program, and those of its subcommands.
-std::vector<std::vector<std::string>> all_helps() {
-  std::vector<std::vector<std::string>> helps = {{"--help"}};
-  for (const std::string& name : subcommands()) helps.push_back({name, "--help"});
+/// The command, and all below it. Commands of the training half have none, and take long to start.
+std::vector<Arguments> commands_from(const Arguments& command) {
+  std::vector<Arguments> commands = {command};
+  if (needs_training_half(command)) return commands;
+  for (const std::string& name : subcommands(command)) {
+    Arguments inner = command;
+    inner.push_back(name);
+    for (Arguments& each : commands_from(inner)) commands.push_back(std::move(each));
+  }
+  return commands;
+}
+
+/// The arguments of every --help: that of the program, those of its subcommands, and of theirs.
+std::vector<Arguments> all_helps() {
+  std::vector<Arguments> helps;
+  for (const Arguments& command : commands_from({})) helps.push_back(with_help(command));
   return helps;
 }
 
+std::string in_words(const Arguments& arguments) {
+  std::string words;
+  for (const std::string& argument : arguments) words += (words.empty() ? "" : " ") + argument;
+  return words;
+}
+
 /// What the program prints where COLUMNS says how wide the terminal is; empty: it does not.
-std::string help_at(const std::vector<std::string>& arguments, const std::string& columns) {
+std::string help_at(const Arguments& arguments, const std::string& columns) {
   const bool is_copy = needs_training_half(arguments);
   return ProgramRun(arguments, {.environment = {"COLUMNS=" + columns}, .is_copy = is_copy}).wait().output;
 }
@@ -57,10 +82,12 @@ std::vector<std::string> words_of(const std::string& text) {
 }
 
 TEST(HelpTest, EverySubcommandHasExamples) {
-  const auto names = subcommands();
-  EXPECT_THAT(names, ::testing::IsSupersetOf({"schedules", "schedule", "check", "simulate", "model"}));
-  for (const std::string& name : names) {
-    const ProgramResult result = run_program({name, "--help"});
+  const auto commands = commands_from({});
+  EXPECT_THAT(commands, ::testing::IsSupersetOf({Arguments{"schedules"}, Arguments{"simulate"}, Arguments{"model"},
+                                                 Arguments{"checkpoint", "convert"}, Arguments{"tokenizer", "train"}}));
+  for (const Arguments& command : commands) {
+    const std::string name = in_words(command);
+    const ProgramResult result = run_program(with_help(command));
     EXPECT_EQ(result.exit_code, 0) << name;
     EXPECT_EQ(result.messages, "") << name;
     EXPECT_THAT(result.output, HasSubstr("Examples:\n  chimera " + name)) << name;
@@ -72,7 +99,7 @@ TEST(HelpTest, NoLineIsLongerThanTheTerminalIsWide) {
                                                                    {"300", 120}, {"", 100},  {"wide", 100}};
   for (const auto& arguments : all_helps()) {
     for (const auto& [columns, width] : widths) {
-      EXPECT_LE(longest_line(help_at(arguments, columns)), width) << arguments.front() << ", COLUMNS=" << columns;
+      EXPECT_LE(longest_line(help_at(arguments, columns)), width) << in_words(arguments) << ", COLUMNS=" << columns;
     }
   }
   EXPECT_GT(longest_line(help_at({"plan", "--help"}, "120")), 110U);  // uses what there is
@@ -85,7 +112,7 @@ TEST(HelpTest, SaysTheSameAtAnyWidth) {
     // The comment of an example stands above it where the line is too long for both.
     std::ranges::sort(narrow);
     std::ranges::sort(wide);
-    EXPECT_EQ(narrow, wide) << arguments.front();
+    EXPECT_EQ(narrow, wide) << in_words(arguments);
   }
 }
 
@@ -122,7 +149,7 @@ TEST(HelpTest, TakesTheWidthOfTheTerminal) {
 TEST(HelpTest, FlagsStandUnderHeadings) {
   EXPECT_THAT(help_at({"simulate", "--help"}, ""), HasSubstr("\nCosts:\n  --forward X"));
   for (const auto& arguments : all_helps()) {
-    EXPECT_THAT(help_at(arguments, ""), ::testing::Not(HasSubstr("\nOptions:\n"))) << arguments.front();
+    EXPECT_THAT(help_at(arguments, ""), ::testing::Not(HasSubstr("\nOptions:\n"))) << in_words(arguments);
   }
 }
 
@@ -136,7 +163,7 @@ TEST(HelpTest, SaysWhichFlagsTakeAFolder) {
 TEST(HelpTest, NamesArgumentsInCapitals) {
   const std::regex usage(R"(Usage: chimera[a-z -]*( \[FLAGS\])?( \[?[A-Z]+(\.\.\.)?\]?)*\n)");
   for (const auto& arguments : all_helps()) {
-    EXPECT_TRUE(std::regex_search(help_at(arguments, ""), usage)) << arguments.front();
+    EXPECT_TRUE(std::regex_search(help_at(arguments, ""), usage)) << in_words(arguments);
   }
 }
 
