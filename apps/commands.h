@@ -24,7 +24,7 @@ struct Invocation {
   ProgramEntry entry = nullptr;    // of the program, for ranks that need not load it anew
 };
 
-/// As `chimera --help` lists it.
+/// A subcommand as `chimera --help` lists it.
 struct CommandName {
   const char* name;
   const char* description;
@@ -37,7 +37,7 @@ inline constexpr CommandName kBench{"bench", "Compare training runs side by side
 inline constexpr CommandName kExport{"export", "Write a model's folder anew: other types of tensors, other files"};
 inline constexpr CommandName kEvaluate{"evaluate", "Compute loss and perplexity of a model on a file"};
 inline constexpr CommandName kGenerate{"generate", "Let a model continue texts"};
-/// Of all flags, so it needs those of the training half too.
+/// The command that lists all flags, so that it needs those of the training half too.
 inline constexpr const char* kReference = "reference";
 inline constexpr std::array kTrainingCommands{kTrain, kProfile, kBench, kExport, kEvaluate, kGenerate};
 

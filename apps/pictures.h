@@ -30,7 +30,7 @@ struct PictureFlags {
   ColorChoice color = ColorChoice::Auto;
 
   void add_to(CLI::App& app);
-  /// For text that goes to `output` (empty: standard output): coloured and folded on a terminal, plain elsewhere.
+  /// The style of text that goes to `output` (empty: standard output): coloured and folded on a terminal, else plain.
   /// NO_COLOR (no-color.org) and TERM=dumb turn `auto` off.
   [[nodiscard]] TextStyle text_style(const std::string& output) const;
   /// Throws ConfigError where schedules stand side by side in a format that shows one only.

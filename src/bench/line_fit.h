@@ -38,8 +38,8 @@ struct Line {
   return alpha < 0 ? Line{0, xy / xx} : Line{alpha, beta};
 }
 
-/// From the shortest one's time, as alpha, to the longest one, beta not below 0: of a network that lets a burst pass
-/// before it holds back, which the short ones are. `points`: at least two, by ascending sizes.
+/// The line from the shortest one's time, as alpha, to the longest one, beta not below 0: of a network that lets a
+/// burst pass before it holds back, which the short ones are. `points`: at least two, by ascending sizes.
 [[nodiscard]] inline Line line_between_ends(const std::vector<TimedSize>& points) {
   const double alpha = points.front().seconds;
   return {alpha, std::max(0.0, (points.back().seconds - alpha) / points.back().bytes)};
@@ -51,9 +51,9 @@ struct BurstLine {
   double burst = 0;  // bytes
 };
 
-/// Of a network that lets a burst pass before it holds back: alpha is the shortest one's time; the rest is the line, of
-/// least relative errors, through those from 64 KiB on. (What is not much longer than a burst, and comes again and
-/// again, finds a part of it recovered.) `points`: at least two, by ascending sizes.
+/// The line of a network that lets a burst pass before it holds back: alpha is the shortest one's time; the rest is the
+/// line, of least relative errors, through those from 64 KiB on. (What is not much longer than a burst, and comes again
+/// and again, finds a part of it recovered.) `points`: at least two, by ascending sizes.
 [[nodiscard]] inline BurstLine fit_behind_burst(const std::vector<TimedSize>& points) {
   constexpr double kLong = 64 << 10;
   const double alpha = points.front().seconds;

@@ -40,7 +40,7 @@ class BlockHasher {
   ~BlockHasher();
 
   void add(std::span<const std::byte> bytes);
-  /// Of all blocks, once everything was added.
+  /// The hashes of all blocks, once everything was added.
   [[nodiscard]] std::vector<Hash128> finish();
 
  private:

@@ -30,7 +30,7 @@ class Disk {
   virtual void remove_folder(const std::string& path);
 };
 
-/// Of this machine.
+/// The disk of this machine.
 [[nodiscard]] Disk& real_disk();
 
 /// Writes a new file, or one in place of an old one, and waits until the disk has its bytes. Its name may still be

@@ -21,7 +21,7 @@ class CheckpointTensors {
   CheckpointTensors(const std::string& checkpoint, const Manifest& manifest);
 
   [[nodiscard]] std::optional<WeightFiles::Found> find(std::string_view tensor) const;
-  /// Of all tensors, ascending.
+  /// The names of all tensors, ascending.
   [[nodiscard]] std::vector<std::string> names() const;
 
  private:

@@ -25,8 +25,8 @@ class Interruptible {
   const std::atomic<bool>* outer_;
 };
 
-/// For the outer loops of what may take seconds; it costs nanoseconds. Throws Interrupted where an Interruptible of
-/// this thread is wanted to end.
+/// A call for the outer loops of what may take seconds; it costs nanoseconds. Throws Interrupted where an Interruptible
+/// of this thread is wanted to end.
 void allow_interruption();
 
 }  // namespace chimera

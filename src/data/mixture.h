@@ -19,7 +19,7 @@ struct MixtureEntry {
 /// does not begin with a number and a colon, is one path. Throws ConfigError for weights that are no such numbers.
 [[nodiscard]] std::vector<MixtureEntry> parse_mixture(const std::string& text);
 
-/// Of every kMixtureBlock samples in a row each source gives its share exactly: weight / sum of weights, rounded to
+/// Each source gives exactly its share of every kMixtureBlock samples in a row: weight / sum of weights, rounded to
 /// whole samples by largest remainders. Their order in the block is a permutation of its own, by seed and block. So
 /// where a sample comes from is a function of seed and place, in O(1) memory and time.
 class Mixture {
@@ -31,7 +31,7 @@ class Mixture {
     std::size_t source = 0;
     std::int64_t position = 0;  ///< how many samples of that source the blocks and slots before it have
   };
-  /// Of the sample at place `position` of the order of all. One source: that position.
+  /// Where the sample at place `position` of the order of all lies. One source: at that position.
   [[nodiscard]] Place place(std::int64_t position) const;
   /// Samples of each source in a block.
   [[nodiscard]] std::vector<std::int64_t> shares() const;

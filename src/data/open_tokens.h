@@ -15,7 +15,7 @@ namespace chimera {
 
 /// How files become tokens.
 struct TokenOptions {
-  /// Of the model: ids are below it.
+  /// The size of the model's vocabulary: ids are below it.
   std::int64_t vocabulary = std::numeric_limits<std::int64_t>::max();
   /// The token that ends documents in raw files, and begins them in llm.c's, in place of theirs.
   std::optional<std::int64_t> end_of_document = {};
@@ -33,8 +33,8 @@ struct FoundTokens {
   std::string format;                             ///< for people: "text", "Megatron tokens", "a folder of 12 shards"
 };
 
-/// Of a shard of llm.c's; nothing where the file does not begin with one of its magic numbers. Throws ConfigError,
-/// naming the file, where the header does not describe the file, or says that it holds something else.
+/// The layout of a shard of llm.c's; nothing where the file does not begin with one of its magic numbers. Throws
+/// ConfigError, naming the file, where the header does not describe the file, or says that it holds something else.
 [[nodiscard]] std::optional<TokenLayout> llmc_layout(const DataFile& file, const TokenOptions& options);
 
 /// Opens what `path` names. It is told by content, in this order:

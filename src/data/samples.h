@@ -64,7 +64,7 @@ class Samples {
   /// Throws ConfigError for a sequence that is too short, or longer than a source allows: then it names the source, its
   /// tokens, and the tokens that one sample needs.
   Samples(MixedTokens tokens, const SampleOptions& options);
-  /// Of one source.
+  /// Samples of one source.
   Samples(TokenView tokens, const SampleOptions& options);
 
   /// Windows of all sources, at least 1: samples in an epoch, where there is one source.
@@ -93,9 +93,9 @@ class OrderedSamples {
 
   /// Windows, at least 1.
   [[nodiscard]] std::int64_t count() const;
-  /// Of 0 .. count() - 1.
+  /// The sample at `index`, 0 .. count() - 1.
   [[nodiscard]] Sample sample(std::int64_t index) const;
-  /// As Samples::targets_per_sample().
+  /// The same as Samples::targets_per_sample().
   [[nodiscard]] std::int64_t targets_per_sample() const;
 
  private:

@@ -47,7 +47,7 @@ class TokenFile {
   /// Fills `tokens` from token `first` on. Throws ConfigError, naming the place, for an id outside the vocabulary;
   /// Error where the file has shrunk; std::out_of_range for tokens beyond the end, which no caller asks for.
   void read(std::int64_t first, std::span<std::int64_t> tokens) const;
-  /// Of the tokens after `first`, `count` - 1 of them, adds those that begin a document, counted from the file's start.
+  /// Adds those of the `count` - 1 tokens after `first` that begin a document, counted from the file's start.
   void add_document_starts(std::int64_t first, std::int64_t count, std::vector<std::int64_t>& starts) const;
 
  private:

@@ -50,7 +50,7 @@ class TokenView {
   [[nodiscard]] const std::string& name() const { return name_; }
   /// `count` tokens from `first` on, all of 0 .. size() - 1.
   [[nodiscard]] std::vector<std::int64_t> read(std::int64_t first, std::int64_t count) const;
-  /// As TokenStream::document_starts.
+  /// The same as TokenStream::document_starts.
   [[nodiscard]] std::vector<std::int64_t> document_starts(std::int64_t first, std::int64_t count) const;
 
  private:

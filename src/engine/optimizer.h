@@ -36,12 +36,12 @@ class Optimizer {
   virtual void set_steps(std::int64_t steps) = 0;
 };
 
-/// By `options.kind`: AdamW with decoupled decay (Loshchilov and Hutter, ICLR'19; the fused kernel of ATen); plain SGD
-/// with the same decay; or LAMB (You et al., ICLR'20, algorithm 2), which takes AdamW's step, decay included, of each
-/// tensor times the ratio of its norm to the step's (1 where either is 0). LibTorch has no LAMB.
+/// The optimizer of `options.kind`: AdamW with decoupled decay (Loshchilov and Hutter, ICLR'19; the fused kernel of
+/// ATen); plain SGD with the same decay; or LAMB (You et al., ICLR'20, algorithm 2), which takes AdamW's step, decay
+/// included, of each tensor times the ratio of its norm to the step's (1 where either is 0). LibTorch has no LAMB.
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
                                                         const std::vector<Parameter>& parameters);
-/// Of all parameters of these groups.
+/// One optimizer of all parameters of these groups.
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
                                                         const std::vector<ParameterGroup*>& trained);
 

@@ -16,10 +16,10 @@ namespace chimera {
 /// far (Graham 1969: at most 4/3 of the best balance), the first of several. Members may be left without any.
 [[nodiscard]] std::vector<std::size_t> owners_of(const std::vector<std::int64_t>& sizes, std::size_t members);
 
-/// As make_optimizer(), but where several workers hold a stage, each keeps optimizer state only for the parameters that
-/// it owns, updates these, and hands them to the others; all bits are those of an unsharded optimizer. In each step it
-/// asks the transport for one all-gather a stage, started and waited for in the order of the stages on every worker. So
-/// they cannot block each other, even where a collective starts only after the one before.
+/// Does what make_optimizer() does, but where several workers hold a stage, each keeps optimizer state only for the
+/// parameters that it owns, updates these, and hands them to the others; all bits are those of an unsharded optimizer.
+/// In each step it asks the transport for one all-gather a stage, started and waited for in the order of the stages on
+/// every worker. So they cannot block each other, even where a collective starts only after the one before.
 ///
 /// No further memory is needed: the parameters travel in ParameterGroup::gradients(), which hold no gradients after a
 /// step.

@@ -44,8 +44,8 @@ struct Flight {
   std::optional<FlightVerdict> verdict;                        ///< none: the job runs, or its launcher was killed
   std::vector<std::optional<std::vector<FlightEvent>>> ranks;  ///< [rank]; none: it has left none that can be read
 };
-/// Of a run's folder, a folder of flight records in it, or such a folder itself. Throws ConfigError where there is
-/// none, or what is there makes no sense.
+/// Reads the flight of a run's folder, of a folder of flight records in it, or of such a folder itself. Throws
+/// ConfigError where there is none, or what is there makes no sense.
 [[nodiscard]] Flight read_flight_folder(const std::string& path);
 
 }  // namespace chimera

@@ -25,8 +25,8 @@ struct RankEnvironment {
   std::int64_t epoch = 0;          ///< that it begins in: after 0 it takes the place of a rank that was lost
 };
 
-/// As rank_environment(), of a process that another launcher has put there. From now on report_failure() tells people,
-/// and torchrun where that has given a file for it (TORCHELASTIC_ERROR_FILE), and this process ends with
+/// Does what rank_environment() does, in a process that another launcher has put there. From now on report_failure()
+/// tells people, and torchrun where that has given a file for it (TORCHELASTIC_ERROR_FILE), and this process ends with
 /// ExitCode::PeerLost when the one dies by which a launcher has started it (not one by hand, who may leave it alone).
 /// Throws what meeting_point() throws.
 [[nodiscard]] RankEnvironment join_place(const RankPlace& place);

@@ -34,7 +34,7 @@ struct RecoveryNote {
   friend bool operator==(const RecoveryNote&, const RecoveryNote&) = default;
 };
 
-/// From the first lost peer to naming a victim for want of a culprit.
+/// The time from the first lost peer to naming a victim for want of a culprit.
 inline constexpr std::chrono::milliseconds kVictimGrace{300};
 
 /// One line, newline included, of at most PIPE_BUF bytes, so that a write of it is atomic. A longer message is cut,

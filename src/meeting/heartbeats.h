@@ -38,8 +38,8 @@ struct HeartbeatOptions {
   int rank = 0;
   std::string secret = {};                ///< of the job: datagrams of others mean nothing
   std::chrono::milliseconds limit{2500};  ///< with the pause between datagrams, less than 3 s
-  /// From the first word of a rank that it ends until the others that have lost one will have said so too; a rank that
-  /// has not, and is silent for nearly as long, is gone.
+  /// The time from the first word of a rank that it ends until the others that have lost one will have said so too; a
+  /// rank that has not, and is silent for nearly as long, is gone.
   std::chrono::milliseconds settling{750};
   /// Called once, on a thread of its own, where someone is gone or has been silent for longer: rank 0 calls it for any
   /// rank, with `own` true; the others for rank 0, with `own` true, or with what rank 0 has found out.

@@ -15,7 +15,7 @@ namespace chimera {
 /// Throws Error for a type that safetensors files do not have.
 [[nodiscard]] ElementType element_type(at::ScalarType type);
 
-/// Of floating-point numbers. Throws Error for other types.
+/// The type of floating-point numbers in LibTorch. Throws Error for other types.
 [[nodiscard]] at::ScalarType floating_type(ElementType type);
 
 /// Elements that are converted at a time: their bytes stay in a core's cache, and are too few for malloc() to map them

@@ -81,7 +81,7 @@ struct ModelConfig {
   return config.head_size.value_or(config.hidden / config.heads);
 }
 
-/// By default as Hugging Face has it: 1e-5 of GPT-2, 1e-12 of BERT, 1e-6 of Llama.
+/// The model's norm_epsilon, or where it has none that of Hugging Face: 1e-5 of GPT-2, 1e-12 of BERT, 1e-6 of Llama.
 [[nodiscard]] double norm_epsilon_of(const ModelConfig& config);
 
 /// Single fields that replace those of a configuration; `hidden` also makes feed_forward 4 * hidden, of Llama, which

@@ -21,8 +21,8 @@ struct TokenChunks {
   [[nodiscard]] std::int64_t last_size() const { return tokens == 0 ? 0 : size_of(count() - 1); }
 };
 
-/// As few chunks as `most_logits` allows, of about equal size. A function of the numbers of tokens and words alone: the
-/// same sums in the same order for every schedule.
+/// Makes as few chunks as `most_logits` allows, of about equal size. A function of the numbers of tokens and words
+/// alone: the same sums in the same order for every schedule.
 [[nodiscard]] constexpr TokenChunks chunks_of(std::int64_t tokens, std::int64_t vocabulary,
                                               std::int64_t most_logits = kLogitsOfChunk) {
   if (tokens == 0) return {};

@@ -21,7 +21,7 @@ struct ExportPlan {
   std::string index;  ///< the text of model.safetensors.index.json; empty where one file has everything
 };
 
-/// By default as save_pretrained does.
+/// The default of save_pretrained.
 inline constexpr std::uint64_t kDefaultShardBytes = 5'000'000'000;
 
 /// Deals the tensors (name, type and shape), in their order, to files of at most `shard_bytes` of elements each; a

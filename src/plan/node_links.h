@@ -24,7 +24,7 @@ struct NodeLinks {
 [[nodiscard]] MachineProfile with_links_between(MachineProfile machine, const NodeLinks& links,
                                                 std::int64_t workers_per_node = 0);
 
-/// As JSON text that node_links_from_json() reads back to the same value.
+/// The links as JSON text that node_links_from_json() reads back to the same value.
 [[nodiscard]] std::string to_json(const NodeLinks& links);
 /// Reads it from a text that messages call `source`. Throws ConfigError as machine_from_json() does.
 [[nodiscard]] NodeLinks node_links_from_json(const std::string& text, const std::string& source);

@@ -56,7 +56,7 @@ class Predictor {
                                                         const Candidate& candidate) const;
   /// The simulator's step time alone.
   [[nodiscard]] double step_seconds(const PlannedSchedule& planned, const Candidate& candidate) const;
-  /// Likewise, if every worker had cores of its own, and nothing slowed down what runs beside it (Contention).
+  /// What it would be if every worker had cores of its own, and nothing slowed down what runs beside it (Contention).
   [[nodiscard]] double step_seconds_on_own_cores(const PlannedSchedule& planned) const;
 
  private:

@@ -19,10 +19,10 @@ struct TrainFlag {
 /// plan does not recompute stays so.
 [[nodiscard]] std::vector<TrainFlag> train_flags(const PlanProblem& problem, const Candidate& candidate);
 
-/// As words of a command line: `--stages 4 --shard-optimizer`.
+/// The flags as words of a command line: `--stages 4 --shard-optimizer`.
 [[nodiscard]] std::vector<std::string> to_words(const std::vector<TrainFlag>& flags);
 
-/// As a TOML document, one key a line, which `chimera train --config` reads; `comment` goes above, line by line.
+/// The flags as TOML, one key a line, which `chimera train --config` reads; `comment` goes above, line by line.
 [[nodiscard]] std::string to_toml(const std::vector<TrainFlag>& flags, const std::string& comment);
 
 }  // namespace chimera

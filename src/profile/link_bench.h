@@ -29,7 +29,7 @@ struct LinkSamples {
 /// cores, whoever sends or receives waits for one. All ranks call it; the result is rank 0's.
 [[nodiscard]] double measure_busy_delay(Lockstep& ranks, double seconds);
 
-/// Of messages; and of sums, by the formula of LinkTimes for two workers.
+/// What the line says of messages; and of sums, by the formula of LinkTimes for two workers.
 [[nodiscard]] LinkTimes as_messages(const Line& line);
 [[nodiscard]] LinkTimes as_messages(const BurstLine& line);
 [[nodiscard]] LinkTimes as_sums(const Line& line);

@@ -19,7 +19,7 @@ struct Finding {
   std::string excerpt;  // the rows of the counter-example
 };
 
-/// Of a program that cannot get stuck.
+/// The proof that a program cannot get stuck.
 struct Proof {
   std::string level;            // as a finding's
   std::int64_t receives_ahead;  // most receives that a worker has posted and not yet waited for

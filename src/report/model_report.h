@@ -27,7 +27,7 @@ struct ModelReport {
 /// The bars as a picture.
 [[nodiscard]] std::string model_svg(const ModelReport& report);
 
-/// As `chimera simulate --costs` reads them; times are 10^9 FLOPs.
+/// The costs as `chimera simulate --costs` reads them; times are 10^9 FLOPs.
 [[nodiscard]] CostModel flop_costs(const ModelReport& report);
 
 }  // namespace chimera

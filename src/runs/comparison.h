@@ -14,7 +14,7 @@ struct Difference {
   std::string field;
   std::vector<std::string> values;  ///< [run]
 };
-/// In the order of the first run that has the field.
+/// The fields that differ, in the order of the first run that has them.
 [[nodiscard]] std::vector<Difference> differences_of(const std::vector<RunHistory>& runs);
 
 /// What each run came to, beside the first one, and what differs. Throws ConfigError where a run has no step.

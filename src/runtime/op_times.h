@@ -64,7 +64,7 @@ class OpTimes {
   }
   [[nodiscard]] std::int64_t num_stages() const { return static_cast<std::int64_t>(entries_.size()); }
 
-  /// As plain numbers, so that sums over workers can be formed; from_numbers reads them back.
+  /// The times as plain numbers, so that sums over workers can be formed; from_numbers reads them back.
   [[nodiscard]] std::vector<double> to_numbers() const {
     std::vector<double> numbers;
     for (const auto& stage : entries_) {

@@ -44,7 +44,7 @@ struct NodesOfGroup {
   [[nodiscard]] std::size_t count() const { return node_of.empty() ? 1 : *std::ranges::max_element(node_of) + 1; }
   [[nodiscard]] std::size_t node(std::size_t worker) const { return node_of.empty() ? 0 : node_of[worker]; }
   [[nodiscard]] int copies_of(std::size_t worker) const { return copies.empty() ? 1 : copies[worker]; }
-  /// Of these copies, how many send at once what they all have to send, where their node has so many cores: those that
+  /// How many of these copies send at once what they all have to send, where their node has so many cores: those that
   /// take turns on a core are done one after the other.
   [[nodiscard]] int copies_that_send(std::size_t worker, double cores) const {
     const int all = copies_of(worker);
@@ -104,7 +104,7 @@ class WorkersInUse {
     }
     return beside(std::max(in_use_[from].leaving, in_use_[to].coming), contention_.transfers);
   }
-  /// Of these workers' sum.
+  /// The same of these workers' sum.
   [[nodiscard]] double sum(std::span<const WorkerId> workers, std::size_t group) const {
     double slowest = 1;
     const bool leaves = leaves_node(group);

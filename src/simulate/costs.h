@@ -47,7 +47,7 @@ struct LinkCosts {
   /// interface lets so much pass, whatever leaves it. Where there is no matrix.
   std::vector<double> bursts = {};
   std::optional<LinkMatrix> matrix = std::nullopt;  // in place of alpha and beta
-  /// Of a full micro-batch over each boundary, without alpha, where there is no matrix.
+  /// The time of a full micro-batch over each boundary, without alpha, where there is no matrix.
   [[nodiscard]] std::vector<double> times() const;
 };
 
@@ -126,7 +126,7 @@ class CostTable {
   [[nodiscard]] double recomputation(const Op& op) const { return recomputation(op.kind, op.stage); }
   /// How the schedule's pairs run; in order where it has none.
   [[nodiscard]] Pairs pairs() const { return pair_ ? Pairs::Together : Pairs::InOrder; }
-  /// Of one op, or of a pair that runs together: what it takes of its worker's time, and the recomputation before it.
+  /// What one op, or a pair that runs together, takes of its worker's time; and the recomputation before it.
   [[nodiscard]] double duration(std::span<const Op> at_once) const;
   [[nodiscard]] double recomputation(std::span<const Op> at_once) const;
   /// The least that the op takes of its worker's time: where the schedule has pairs that run together, its part of one.
@@ -164,7 +164,7 @@ class CostTable {
     const std::size_t stage = op.replica.index() * durations_.size() / kOpKinds + op.stage.index();
     return copies_[2 * stage + (op.kind == OpKind::Forward ? 0 : 1)];
   }
-  /// In link_times_ and delays_.
+  /// The message's place in link_times_ and delays_.
   [[nodiscard]] std::size_t message_index(const Op& made) const {
     const bool onward = made.kind == OpKind::Forward;
     const std::size_t boundary = made.stage.index() - (onward ? 0 : 1);

@@ -13,7 +13,7 @@ namespace chimera {
 
 /// Cores that the workers of one group share on each node, for any length of time evenly.
 struct SharedCores {
-  /// Of a node whose workers compute with t threads: its cores / t. All groups do the same at the same time, so that
+  /// The cores / t of a node whose workers compute with t threads. All groups do the same at the same time, so that
   /// one timeline stands for all: what a worker computes counts as often as its node has copies of it. Without `nodes`,
   /// where W groups share one machine: its cores / (W t). Infinite: a core (a device) for everything.
   double cores = 1;

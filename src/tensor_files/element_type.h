@@ -58,7 +58,7 @@ inline constexpr auto kNames<ElementType> = std::to_array<Named<ElementType>>({
     {ElementType::U64, "U64"},
 });
 
-/// Of one element; those of 4 and 6 lie packed.
+/// The bits of one element; those of 4 and 6 lie packed.
 [[nodiscard]] constexpr std::uint64_t bits_of(ElementType type) {
   switch (type) {
     case ElementType::F4: return 4;

@@ -48,7 +48,7 @@ class TensorTable {
   TensorTable(const std::string& path, std::uint64_t file_bytes, const ReadBytes& read);
 
   [[nodiscard]] std::size_t size() const { return rows_.size(); }
-  /// In ascending order of names.
+  /// The tensor at place `i` in ascending order of names.
   [[nodiscard]] TensorEntry operator[](std::size_t i) const;
   [[nodiscard]] std::optional<TensorEntry> find(std::string_view name) const;
   /// The names, ascending.

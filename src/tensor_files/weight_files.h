@@ -28,9 +28,9 @@ class WeightFiles {
     TensorEntry tensor;
   };
   [[nodiscard]] std::optional<Found> find(std::string_view tensor) const;
-  /// Of all tensors, ascending.
+  /// The names of all tensors, ascending.
   [[nodiscard]] std::vector<std::string> names() const;
-  /// In the order in which the index first names them.
+  /// The files in the order in which the index first names them.
   [[nodiscard]] const std::vector<SafetensorsFile>& files() const { return files_; }
 
  private:

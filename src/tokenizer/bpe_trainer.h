@@ -44,7 +44,7 @@ struct TrainedBpe {
 /// the vocabulary is too small for what it begins with.
 [[nodiscard]] TrainedBpe train_bpe(const WordCounts& words, const BpeTraining& training);
 
-/// As a tokenizer.json, which tokenizer_from_json and the package tokenizers read.
+/// The vocabulary as a tokenizer.json, which tokenizer_from_json and the package tokenizers read.
 [[nodiscard]] std::string to_tokenizer_json(const TrainedBpe& trained);
 
 }  // namespace chimera

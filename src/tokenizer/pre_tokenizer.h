@@ -36,7 +36,7 @@ using WordBuffers = std::array<std::string, 4>;
 class PreTokenizer {
  public:
   PreTokenizer() = default;
-  /// At most as many steps as there are buffers.
+  /// `steps`: at most as many as there are buffers.
   explicit PreTokenizer(std::vector<WordsStep> steps) : steps_(std::move(steps)) {}
 
   [[nodiscard]] const std::vector<WordsStep>& steps() const { return steps_; }

@@ -22,7 +22,7 @@ namespace chimera {
                                                                const std::string& merges_source,
                                                                const TokenizerConfig& config = {});
 
-/// Of vocab.txt (a token a line, ids from 0).
+/// The tokenizer of vocab.txt (a token a line, ids from 0).
 [[nodiscard]] std::unique_ptr<Tokenizer> tokenizer_from_words(const std::string& text, const std::string& source,
                                                               const TokenizerConfig& config = {});
 

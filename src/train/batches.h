@@ -11,7 +11,7 @@ namespace chimera {
 /// Tokens, targets, masks and loss scales of a micro-batch, [b, L] each. The scales are 1 over the target tokens and
 /// over the sequences of the whole step.
 [[nodiscard]] MicroBatch make_micro_batch(const Samples& samples, Family family, const BatchPlace& place);
-/// Of these samples, in a step of `mini_batch` samples that have `targets_per_sample` each.
+/// A micro-batch of these samples, in a step of `mini_batch` samples that have `targets_per_sample` each.
 [[nodiscard]] MicroBatch make_micro_batch(const std::vector<Sample>& samples, Family family,
                                           std::int64_t targets_per_sample, std::int64_t mini_batch);
 

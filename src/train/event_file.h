@@ -28,7 +28,7 @@ class EventFile {
   explicit EventFile(const std::string& folder);
   /// Adds the step, as RecordFile::add() does.
   void write(const StepMetrics& metrics);
-  /// As RecordFile::finish().
+  /// Does what RecordFile::finish() does.
   void finish() { records_.finish(); }
 
  private:

@@ -24,7 +24,7 @@ inline constexpr const char* kLeftOutName = "left-out.json";
 [[nodiscard]] std::vector<LeftOutSteps> read_left_out(const std::string& folder);
 /// Writes the file, whole or not at all. Throws ConfigError where it cannot be written.
 void write_left_out(const std::string& folder, const std::vector<LeftOutSteps>& ranges);
-/// For a run that begins anew: removes the file, where there is one.
+/// Removes the file, where there is one, for a run that begins anew.
 void forget_left_out(const std::string& folder);
 
 /// Whether one of them has the step.

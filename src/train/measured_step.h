@@ -40,7 +40,7 @@ struct MeasuredStep {
   /// An all-reduce goes from the last member's launch (where a sum is formed in waits alone: or the first member's
   /// wait) to its end on the worker. No lower bound is known: it is 0.
   Timeline timeline;
-  /// As explain_measured() does it; recomputations are no idle time.
+  /// What explain_measured() says of it; recomputations are no idle time.
   Explanation explanation;
   std::vector<MeasuredTransfer> transfers;                         // in the order of their arrows in the explanation
   std::vector<std::vector<MeasuredRecomputation>> recomputations;  // [worker]

@@ -45,7 +45,7 @@ class MetricsFile {
   explicit MetricsFile(const std::string& path, std::int64_t last_step = 0);
   /// Adds a line, as RecordFile::add() does.
   void write(const StepMetrics& metrics) { lines_.add(to_json_line(metrics)); }
-  /// As RecordFile::finish().
+  /// Does what RecordFile::finish() does.
   void finish() { lines_.finish(); }
 
  private:

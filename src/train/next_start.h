@@ -6,7 +6,7 @@
 
 namespace chimera {
 
-/// From the newest good checkpoint of the job's folder; where that has none yet, from where the job itself began.
+/// The start from the newest good checkpoint of the job's folder; where that has none yet, from where the job began.
 /// Says on messages() which newer checkpoints were refused. The arguments are flags of `chimera train`.
 [[nodiscard]] NextStart next_start(const Job& job, std::int64_t failed_step);
 

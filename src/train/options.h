@@ -23,7 +23,7 @@
 
 namespace chimera {
 
-/// For a token that is not given.
+/// Stands for a token that is not given.
 inline constexpr std::int64_t kNoToken = -1;
 
 /// What becomes of a step whose loss or gradient is not finite.
