@@ -317,7 +317,10 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       all.words.insert(all.words.end(), {"--from", all.options.from});
     }
     if (all.dry_run) return print_dry_run(all);
-    if (const auto& place = invocation.place) take_gpu(all.options, place->local_rank, place->local_size);
+    if (const auto& place = invocation.place) {
+      all.options.local_ranks = place->local_size;
+      take_gpu(all.options, place->local_rank, place->local_size);
+    }
     Job job = prepare_job(all.options);
     job.peak_flops = peak_flops(job, all);
     all.words.insert(all.words.begin(), "train");

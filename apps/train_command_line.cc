@@ -78,8 +78,9 @@ void add_parallelism(CLI::App& command, TrainCommandLine& flags) {
   add_choice(command, "--device", o.device,
              "where tensors live; cuda: each process has the GPU of its number on the host and NCCL connects them, or "
              "all threads share the first GPU (default cpu)");
-  add_count(command, "--threads", o.threads,
-            "intra-op threads of a rank (default: cores / ranks, at least 1; 1 with --reduction canonical)");
+  add_count(
+      command, "--threads", o.threads,
+      "intra-op threads of a rank (default: cores / ranks of this host, at least 1; 1 with --reduction canonical)");
 }
 
 void add_optimisation(CLI::App& command, TrainCommandLine& flags) {

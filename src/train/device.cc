@@ -47,7 +47,7 @@ at::Device device_of(const TrainOptions& options, RankId rank) {
 int intra_op_threads(const JobShape& job) {
   if (job.options.threads > 0) return static_cast<int>(job.options.threads);
   if (job.options.reduction == ReductionOrder::Canonical) return 1;
-  return std::max(available_cores() / static_cast<int>(job.num_ranks()), 1);
+  return std::max(available_cores() / static_cast<int>(job.local_ranks()), 1);
 }
 
 std::vector<RankPair> talking_pairs(const Job& job) {

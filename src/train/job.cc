@@ -134,22 +134,32 @@ double copies_of_stage(const Job& job, StageId stage, std::size_t members) {
   return tensors;
 }
 
-/// A lower bound on the memory of a run: what the workers, which share this machine, hold in any case.
-void require_memory(const Job& job) {
-  if (job.options.device != DeviceKind::Cpu) return;  // a GPU says itself what it has no room for
+/// [rank]: a lower bound on the bytes that it holds of weights, gradients and optimizer. Copies of a stage hold as much
+/// each.
+std::vector<double> least_bytes(const Job& job) {
   const auto element_bytes = static_cast<double>(bytes_of(master_type(job.options.dtype)));
   const auto groups = job.rank_groups();
   const std::int64_t tied = job.model.tied ? tied_parameter(job.model).count() : 0;
-  double needed = 0;
+  std::vector<double> held(static_cast<std::size_t>(job.num_ranks()));
   for (std::size_t s = 0; s < groups.size(); ++s) {
     std::int64_t own = tied;  // what the last group holds, where there is a tied matrix
     if (s < job.partition.size()) {
       own = parameter_count(job.model, job.partition[s]);
       if (job.partition[s].embedding || job.partition[s].head) own -= tied;
     }
-    needed += static_cast<double>(own) * copies_of_stage(job, StageId(static_cast<std::int64_t>(s)), groups[s].size()) *
-              element_bytes;
+    const double tensors = copies_of_stage(job, StageId(static_cast<std::int64_t>(s)), groups[s].size());
+    const double bytes = static_cast<double>(own) * tensors * element_bytes / static_cast<double>(groups[s].size());
+    for (const RankId rank : groups[s]) held[rank.index()] += bytes;
   }
+  return held;
+}
+
+/// What the ranks of this host hold in any case. Which ones they are is known once all have met: at least the smallest.
+void require_memory(const Job& job) {
+  if (job.options.device != DeviceKind::Cpu) return;  // a GPU says itself what it has no room for
+  std::vector<double> held = least_bytes(job);
+  std::ranges::sort(held);
+  const double needed = std::accumulate(held.begin(), held.begin() + job.local_ranks(), 0.0);
   require_memory_for(job.model, "weights, gradients and optimizer", needed);
 }
 

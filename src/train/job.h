@@ -34,6 +34,8 @@ struct JobShape : RunShape {
     std::int64_t steps = 0;
   };
   [[nodiscard]] Run run_of(std::int64_t step) const;
+  /// How many ranks are on this host.
+  [[nodiscard]] std::int64_t local_ranks() const { return options.local_ranks.value_or(static_cast<int>(num_ranks())); }
 };
 
 /// A run with all that its ranks need.

@@ -95,11 +95,12 @@ struct TrainOptions {
   TransportKind transport = TransportKind::Processes;
   DeviceKind device = DeviceKind::Cpu;  // of GPUs, one for each process, or the first for all threads
   std::optional<int> gpu;               // of this process, where another launcher has placed it; none: that of its rank
+  std::optional<int> local_ranks;       // of this host, where another launcher has placed them; none: all ranks
   RecomputeChoice recompute;            // activation checkpointing
   double memory = 0;                    // GiB that a worker has, for recompute "auto"
   double hang_seconds = kHangSeconds;   // without progress, beyond the longest op, after which ranks hang; 0: never
   double meeting_seconds = 120;         // that ranks have to find each other where another launcher started them
-  std::int64_t threads = 0;             // intra-op threads of a rank; 0: cores / ranks, at least 1
+  std::int64_t threads = 0;             // intra-op threads of a rank; 0: cores / ranks of this host, at least 1
   std::int64_t validate_every = 0;      // steps; 0: never
   std::int64_t validate_batches = 4;    // mini-batches of the validation split that one validation looks at, at most
   std::int64_t sample_every = 0;        // steps between continuations of `prompt`; 0: none

@@ -126,7 +126,7 @@ std::string describe(const Job& job) {
 }
 
 StepForecast forecast(const Job& job, const RunSummary& run, int cores) {
-  const bool shares_cores = cores < job.num_ranks();
+  const bool shares_cores = cores < job.local_ranks();
   const CostModel costs =
       measured_op_costs(job, run.op_times, shares_cores ? &Duration::cpu_seconds : &Duration::wall_seconds);
   const Timeline timeline = timed(job.schedule, costs);
@@ -134,7 +134,8 @@ StepForecast forecast(const Job& job, const RunSummary& run, int cores) {
   for (const WorkerTimeline& worker : timeline.workers) work += worker.busy;
   work *= static_cast<double>(job.ranks.data_parallel) / static_cast<double>(steps_to_time(job.schedule));
   StepForecast made{.period = timeline.period, .bubble_ratio = timeline.bubble_ratio};
-  if (shares_cores) made.turns = work / cores;
+  const double share = static_cast<double>(job.local_ranks()) / static_cast<double>(job.num_ranks());
+  if (shares_cores) made.turns = work * share / cores;  // as on each other host
   made.step_seconds = std::max(made.period, made.turns) + run.optimizer_seconds;
   return made;
 }
@@ -151,7 +152,7 @@ std::string summary(const Job& job, const RunSummary& run, int cores) {
     text += fmt::format(
         "  {} ranks share {} cores here and take turns: ops are measured in core time, and the step takes at\n"
         "  least their sum over the cores, {:.4f} s\n",
-        job.num_ranks(), cores, made.turns);
+        job.local_ranks(), cores, made.turns);
   }
   return text;
 }

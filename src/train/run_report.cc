@@ -26,7 +26,7 @@ std::string note_of(const Job& job, const StepForecast& made, int cores) {
     note += fmt::format(
         " {} ranks shared {} cores and took turns, so a step takes at least the sum of their ops over "
         "the cores.",
-        job.num_ranks(), cores);
+        job.local_ranks(), cores);
   }
   return note;
 }

@@ -58,7 +58,7 @@ Trainer::Trainer(const Job& job, RankId rank, Transport& transport, Beginning be
                            scalar_type(job.options.dtype)};
   ProgramShape shape = program_shape(job, place_.group);
   shape.parameters = job.parameters;
-  shape.counts_cpu_time = available_cores() < job.num_ranks();
+  shape.counts_cpu_time = available_cores() < job.local_ranks();
   if (job.canonical) shape.canonical = &*job.canonical;
   executor_ =
       std::make_unique<Executor>(place_.worker, borrow<Stage>(stages_), transport_, message, shape, tied_.get());

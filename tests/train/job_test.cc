@@ -4,8 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include "core/cores.h"
 #include "core/error.h"
+#include "model_config/parameters.h"
 #include "support/training.h"
+#include "train/device.h"
 
 namespace chimera {
 namespace {
@@ -30,6 +33,22 @@ TEST(JobShapeTest, HoldsOptionsToTheirLimits) {
   TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {4, 8});
   options.sequence = 1 << 20;
   EXPECT_THROW((void)job_shape(options), ConfigError);
+}
+
+TEST(JobTest, OnlyTheRanksOfThisHostNeedItsMemoryAndItsCores) {
+  TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {4, 4});
+  options.data_parallel = 8;
+  options.dtype = DataType::Float32;
+  options.overrides.hidden = 1024;
+  const auto bytes_of_group = [&] {  // weights, gradients and two moments
+    return 16.0 * static_cast<double>(parameter_count(job_shape(options).model));
+  };
+  for (options.overrides.layers = 4; 2 * bytes_of_group() < available_memory_bytes();)
+    options.overrides.layers = 2 * *options.overrides.layers;
+  EXPECT_THROW((void)prepare_job(options), ConfigError) << "eight groups of which each takes half the memory or more";
+  options.local_ranks = 2;  // half a group
+  const Job job = prepare_job(options);
+  EXPECT_EQ(intra_op_threads(job), std::max(available_cores() / 2, 1));
 }
 
 TEST(JobShapeTest, OnlyScheduledPairsRunSideBySide) {
