@@ -136,6 +136,7 @@ class Run {
   /// Joins the other processes of the run.
   void join_processes(const MeetingPoint& meeting, std::int64_t world_size) {
     GlooOptions options;
+    options.timeout = std::chrono::minutes(30);  // no launcher of ours finds hangs
     options.rank = static_cast<int>(first_rank_);
     options.world_size = static_cast<int>(world_size);
     options.meeting = meeting;

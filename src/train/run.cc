@@ -196,11 +196,6 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
   }
 }
 
-// Gloo must outlast everything: it counts the time in which the job is stopped (Ctrl-Z, fg), and of a hang it could
-// only name a victim. The launcher, which does neither, finds who is to blame. (In milliseconds this fits into 31
-// bits.)
-constexpr std::chrono::milliseconds kGlooPatience = std::chrono::hours(24 * 20);
-
 /// Where another launcher started the ranks, nobody finds out who of those that are still there holds the others up:
 /// what hangs for so long ends itself.
 constexpr std::chrono::milliseconds kPlacedPatience = std::chrono::minutes(30);
@@ -250,7 +245,6 @@ Epochs::Connect connect_epochs(const Job& job, const RankEnvironment& rank) {
     return connect_gloo({.rank = rank.rank,
                          .world_size = rank.world_size,
                          .meeting = meeting,
-                         .timeout = kGlooPatience,
                          .start_up_timeout = is_first ? kGlooPatience : kRejoiningPatience,
                          .groups = job.rank_groups(),
                          .pairs = talking_pairs(job),

@@ -15,13 +15,18 @@
 
 namespace chimera {
 
+/// Outlasts all that ranks wait for. Gloo counts the time in which a job is stopped (Ctrl-Z, fg), and of a hang it could
+/// only name a victim: the launcher, which does neither, finds who is to blame. In milliseconds this fits into 31 bits.
+inline constexpr std::chrono::milliseconds kGlooPatience = std::chrono::hours(24 * 20);
+
 /// How a rank finds the others. Rank r is worker r.
 struct GlooOptions {
   int rank = 0;
   int world_size = 1;
   MeetingPoint meeting;  ///< the same for all ranks
-  /// Limit of any wait. A wait that runs out breaks all connections of the rank: a last resort, above hang detection.
-  std::chrono::milliseconds timeout = std::chrono::minutes(30);
+  /// Limit of any wait. A wait that runs out breaks all connections of the rank: a last resort where no launcher finds
+  /// hangs.
+  std::chrono::milliseconds timeout = kGlooPatience;
   /// Limit of each step of finding and connecting the others.
   std::chrono::milliseconds start_up_timeout = std::chrono::minutes(1);
   RankGroups groups;
