@@ -187,8 +187,11 @@ Stage& largest_stage(Items& items) {
   return (*largest)->bench.stage();
 }
 
-double installed_memory() {
-  return static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+/// What is installed, or less where a control group allows less.
+double memory_of_host() {
+  const double installed =
+      static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+  return std::min(installed, available_memory_bytes());
 }
 
 std::string row(const LayerTimes& layer, const LayerTime& time) {
@@ -249,7 +252,7 @@ MachineReport measure_machine(const ProfileOptions& options, Transport& transpor
   machine.cores = cores;
   machine.threads = options.threads;
   machine.workers_per_node = kMostLocalWorkers;
-  machine.memory_bytes = installed_memory() / computing;
+  machine.memory_bytes = memory_of_host() / computing;
 
   Items items = make_items(options);
   say("links");

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "check/check_schedule.h"
+#include "core/cores.h"
 #include "core/error.h"
 #include "search/arrangement.h"
 #include "search/budget.h"
@@ -70,7 +71,7 @@ class Search {
   /// On a thread where there is more than one processor, while this one reports.
   RaisedBound raise(const Arrangement& arrangement, double bound, double makespan, Phase phase) const {
     const auto run = [&] { return raise_bound(arrangement.whole, bound, makespan, phase); };
-    if (std::thread::hardware_concurrency() <= 1) return run();
+    if (available_cores() <= 1) return run();
     auto running = std::async(std::launch::async, run);
     report_until_ready(running);
     return running.get();
@@ -104,7 +105,7 @@ class Search {
   /// Each on a thread, while this one reports; on one processor, or without threads, one after the other.
   void run_all(std::deque<Searcher>& searchers, Phase phase) const {
     std::vector<Budget> budgets;
-    if (std::thread::hardware_concurrency() > 1) {
+    if (available_cores() > 1) {
       budgets.assign(searchers.size(), phase.for_one_of(kSearchers, 1));
       run_at_once(searchers, budgets);
     } else {
