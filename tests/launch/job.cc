@@ -67,6 +67,7 @@ void Job::start(const std::vector<std::string>& arguments, const std::string& fa
   launcher_ = check_system(::fork(), "fork");
   if (launcher_ == 0) {
     ::setpgid(0, 0);
+    ::signal(SIGHUP, SIG_DFL);  // nohup, with which tests may run, has it ignored, and the launcher leaves it so
     ::dup2(output.write.get(), STDOUT_FILENO);
     ::dup2(messages.write.get(), STDERR_FILENO);
     ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);

@@ -134,6 +134,7 @@ void ProgramRun::start(const std::vector<std::string>& arguments) {
   process_ = check_system(::fork(), "fork");
   if (process_ == 0) {
     ::setpgid(0, 0);
+    ::signal(SIGHUP, SIG_DFL);  // nohup, with which tests may run, has it ignored, and the program leaves it so
     ::dup2(input.get(), STDIN_FILENO);
     give(setup_.output.value_or(output.write.get()), STDOUT_FILENO);
     give(setup_.messages.value_or(messages.write.get()), STDERR_FILENO);
