@@ -1,6 +1,7 @@
 #include "model/initial_values.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include "core/random.h"
@@ -40,6 +41,19 @@ TEST(InitialValuesTest, AreTheRandomNumbersOfTheParametersName) {
   const at::Tensor value = value_of(*stage, "h.3.attn.c_attn.weight");
   const CounterRandom random(7, "h.3.attn.c_attn.weight");
   EXPECT_EQ(value[2][5].item<double>(), 0.02 * random.normal(2 * 24 + 5));
+}
+
+TEST(InitialValuesTest, AreTheSameOnAnyNumberOfThreads) {
+  ModelConfig config = small_model(Family::Gpt2);
+  config.vocabulary = 5000;  // its matrix is worth several threads
+  const int before = at::get_num_threads();
+  at::set_num_threads(1);
+  const auto one = make_stage(config, whole(config), at::kFloat, 7);
+  at::set_num_threads(3);
+  const auto three = make_stage(config, whole(config), at::kFloat, 7);
+  at::set_num_threads(before);
+  for (const Parameter& parameter : three->parameters())
+    EXPECT_TRUE(at::equal(parameter.value, value_of(*one, parameter.name))) << parameter.name;
 }
 
 TEST(InitialValuesTest, DifferBySeedAndName) {

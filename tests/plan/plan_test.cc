@@ -130,13 +130,15 @@ TEST(PlanTest, RankingFewerChangesNoneOfThem) {
   PlanProblem problem = with_a_dear_head(problem_of(4, 32));
   problem.machine.all_reduce.within_node.alpha = 1000;  // pipelines win, whose stages have to balance
   PlanOptions options;
-  options.top = 20;
+  options.top = 0;  // all
   const Plan many = planned(problem, options);
+  EXPECT_EQ(many.pruned, 0);
   EXPECT_TRUE(std::ranges::any_of(
       many.ranked, [](const RankedCandidate& each) { return to_text(each.candidate.partition) != "even"; }));
   for (const std::int64_t top : {1, 5}) {
     options.top = top;
     const Plan few = planned(problem, options);
+    EXPECT_GT(few.pruned, 0);
     ASSERT_EQ(few.ranked.size(), static_cast<std::size_t>(top));
     for (std::size_t i = 0; i < few.ranked.size(); ++i)
       EXPECT_EQ(few.ranked[i].prediction.step_seconds, many.ranked[i].prediction.step_seconds) << top << " " << i;
