@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -11,6 +10,7 @@
 #include "bench/machine_line.h"
 #include "bench_validation.h"
 #include "commands.h"
+#include "core/console.h"
 #include "core/error.h"
 #include "help.h"
 #include "launch/launcher.h"
@@ -103,8 +103,7 @@ std::string as_json(const std::vector<Contender>& list, const std::vector<Score>
 void compare(Options options, const Words& shared) {
   options.contest.most_disturbed = options.most_disturbed / 100;
   const auto list = contenders(options, shared);
-  const auto scores =
-      run_contest(list, options.contest, [](const std::string& words) { std::cerr << words << std::flush; });
+  const auto scores = run_contest(list, options.contest, [](const std::string& words) { messages().write(words); });
   write_output(options.output, options.format == Format::Json ? as_json(list, scores) : as_text(list, scores));
 }
 

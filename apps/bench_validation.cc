@@ -3,12 +3,12 @@
 #include <ATen/Parallel.h>
 
 #include <fstream>
-#include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "bench/machine_line.h"
 #include "bench/random_letters.h"
 #include "bench/training_run.h"
+#include "core/console.h"
 #include "core/error.h"
 #include "core/freed_memory.h"
 #include "launch/launcher.h"
@@ -20,7 +20,7 @@
 namespace chimera::apps {
 namespace {
 
-void say(const std::string& words) { std::cerr << words << std::flush; }
+void say(const std::string& words) { messages().write(words); }
 
 GridMeasurement measurement(const ValidationFlags& flags, const std::string& folder) {
   return {.runs = chosen_runs(flags.only),

@@ -2,8 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <iostream>
-
+#include "core/console.h"
 #include "core/error.h"
 
 #ifdef CHIMERA_WITH_TORCH
@@ -31,7 +30,7 @@ std::vector<double> measured_steps(const std::vector<std::vector<std::string>>& 
     contenders.push_back({fmt::format("run {}", contenders.size() + 1), command + " --metrics \"$CHIMERA_METRICS\""});
   }
   const ContestOptions options{.rounds = 3};
-  const auto say = [](const std::string& words) { std::cerr << words << std::flush; };
+  const auto say = [](const std::string& words) { messages().write(words); };
   std::vector<double> seconds;
   for (const Score& score : run_contest(contenders, options, say))
     seconds.push_back(spread_of(score.step_seconds).median);

@@ -1,12 +1,12 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
-#include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "commands.h"
+#include "core/console.h"
 #include "core/cores.h"
 #include "core/error.h"
 #include "core/freed_memory.h"
@@ -57,12 +57,12 @@ int measure_as_rank(const Flags& flags, const RankEnvironment& rank) {
   const auto transport = connect_gloo(
       {.rank = rank.rank, .world_size = rank.world_size, .meeting = rank.meeting, .groups = profile_groups()});
   const auto say = [&](const std::string& words) {
-    if (rank.rank == 0) std::cerr << fmt::format("\r{:<40}", words) << std::flush;
+    if (rank.rank == 0) messages().show(fmt::format("\r{:<40}", words));
   };
   MachineReport report = measure_machine(flags.options, *transport, rank.rank, say);
   if (rank.rank != 0) return static_cast<int>(ExitCode::Success);
   say("");
-  std::cerr << "\r" << std::flush;
+  messages().write("\r");
   if (!flags.name.empty()) report.machine.name = flags.name;
   print(flags, report.machine, to_text(report));
   return static_cast<int>(ExitCode::Success);

@@ -4,11 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <iostream>
 #include <memory>
 #include <optional>
 
 #include "commands.h"
+#include "core/console.h"
 #include "core/error.h"
 #include "help.h"
 #include "options.h"
@@ -136,9 +136,8 @@ class ProgressLines {
   void operator()(const SearchProgress& progress) {
     if (progress.seconds < next_) return;
     next_ = progress.seconds + kSecondsBetween;
-    std::cerr << fmt::format("search: {:.0f} s, makespan {:.6g} by {}, lower bound {:.6g}\n", progress.seconds,
-                             progress.makespan, progress.origin, progress.lower_bound)
-              << std::flush;
+    messages().write(fmt::format("search: {:.0f} s, makespan {:.6g} by {}, lower bound {:.6g}\n", progress.seconds,
+                                 progress.makespan, progress.origin, progress.lower_bound));
   }
 
  private:
