@@ -300,7 +300,7 @@ void add_sweep(CLI::App& program, int&) {
       ->add_option("--over", options->over,
                    "column along its x axis (default micro_batches; peak_stage_units with --pareto)")
       ->type_name("COLUMN");
-  add_path(*command, "--paper", options->paper, "write the paper's figures into this folder instead");
+  add_path(*command, "--paper", options->paper, "write the paper's figures into this folder instead", PathKind::Folder);
   command->callback([options, command] { run_sweep(*options, command->remaining()); });
 }
 

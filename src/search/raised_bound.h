@@ -19,7 +19,7 @@ struct RaisedBound {
 /// (kMostNarrowedOps on a worker) keep `bound`, and have no state.
 [[nodiscard]] RaisedBound raise_bound(const Instance& instance, double bound, double makespan, Phase phase);
 
-/// Of a worker's ops, for which all pairs are looked at.
+/// The most ops of a worker for which all pairs are looked at.
 inline constexpr std::size_t kMostNarrowedOps = 480;
 
 }  // namespace chimera

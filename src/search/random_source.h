@@ -14,7 +14,7 @@ class RandomSource {
   double uniform() { return static_cast<double>(engine_() >> 11) * 0x1p-53; }
   /// Uniform in 0 .. bound-1, up to a bias below bound / 2^64.
   std::size_t below(std::size_t bound) { return static_cast<std::size_t>(engine_() % bound); }
-  /// For another source: 64 bits, wherever size_t has fewer.
+  /// A seed for another source: 64 bits, wherever size_t has fewer.
   std::uint64_t seed() { return engine_(); }
   bool chance(double probability) { return uniform() < probability; }
 

@@ -11,7 +11,7 @@
 
 namespace chimera {
 
-/// Of two ops of a worker the first runs before the second. Ops by their number in the instance.
+/// The first of two ops of a worker runs before the second. Ops by their number in the instance.
 struct Precedence {
   std::size_t first = 0;
   std::size_t second = 0;
