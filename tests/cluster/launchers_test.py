@@ -4,6 +4,7 @@ Usage: launchers_test.py CHIMERA [CLASS.TEST...]
 """
 
 import os
+import pathlib
 import signal
 import socket
 import subprocess
@@ -136,6 +137,16 @@ class VariablesTest(TrainingTest):
         complaints, codes = self.ended(ranks)
         self.assertEqual(codes, [1, 1])
         self.assertIn("rank 0 failed at start-up: 2 of 4 ranks have not come within 1 s: 1, 3\n", complaints[0])
+
+    def test_a_model_larger_than_this_host_is_refused_only_where_all_of_it_is_here(self):
+        meminfo = dict(line.split(":") for line in pathlib.Path("/proc/meminfo").read_text().splitlines())
+        memory = 1024 * sum(int(meminfo[kind].split()[0]) for kind in ("MemTotal", "SwapTotal"))
+        layer = 12 * 1024**2 * 4 * 8  # bytes of its weights, gradients and moments in float64
+        size = ["--hidden", "1024", "--layers", str(16 * (1 + memory // (16 * layer))), "--meeting-seconds", "1"]
+        for ranks_here, said in [("1", "15 of 16 ranks have not come"), ("16", "GiB, this machine")]:
+            store = {"CHIMERA_STORE": str(self.folder / ranks_here), "CHIMERA_LOCAL_WORLD_SIZE": ranks_here}
+            complaints, _ = self.ended([self.start([*self.training(stages=16), *size], 0, 16, **store)])
+            self.assertIn(said, complaints[0])
 
     def test_says_that_nobody_listens(self):
         server = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port())}
