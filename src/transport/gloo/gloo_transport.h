@@ -15,8 +15,9 @@
 
 namespace chimera {
 
-/// Outlasts all that ranks wait for. Gloo counts the time in which a job is stopped (Ctrl-Z, fg), and of a hang it could
-/// only name a victim: the launcher, which does neither, finds who is to blame. In milliseconds this fits into 31 bits.
+/// A limit that outlasts all that ranks wait for. Gloo counts the time in which a job is stopped (Ctrl-Z, fg), and of a
+/// hang it could only name a victim: the launcher, which does neither, finds who is to blame. In milliseconds this fits
+/// into 31 bits.
 inline constexpr std::chrono::milliseconds kGlooPatience = std::chrono::hours(24 * 20);
 
 /// How a rank finds the others. Rank r is worker r.
