@@ -2,6 +2,8 @@
 // A training run made concrete: every choice resolved and checked before anything is started. First its shape, which
 // is cheap, then what is prepared from it.
 
+#include <algorithm>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -34,8 +36,10 @@ struct JobShape : RunShape {
     std::int64_t steps = 0;
   };
   [[nodiscard]] Run run_of(std::int64_t step) const;
-  /// How many ranks are on this host.
-  [[nodiscard]] std::int64_t local_ranks() const { return options.local_ranks.value_or(static_cast<int>(num_ranks())); }
+  /// How many ranks are on this host, of those that the run has.
+  [[nodiscard]] std::int64_t local_ranks() const {
+    return std::min<std::int64_t>(options.local_ranks.value_or(std::numeric_limits<int>::max()), num_ranks());
+  }
 };
 
 /// A run with all that its ranks need.

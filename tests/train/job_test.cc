@@ -49,6 +49,8 @@ TEST(JobTest, OnlyTheRanksOfThisHostNeedItsMemoryAndItsCores) {
   options.local_ranks = 2;  // half a group
   const Job job = prepare_job(options);
   EXPECT_EQ(intra_op_threads(job), std::max(available_cores() / 2, 1));
+  options.local_ranks = 1000;  // of whoever started too many: they are told so when they meet
+  EXPECT_EQ(job_shape(options).local_ranks(), 32);
 }
 
 TEST(JobShapeTest, OnlyScheduledPairsRunSideBySide) {
