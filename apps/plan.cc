@@ -183,6 +183,7 @@ void require_sense(const PlanArguments& options) {
   if (options.sbatch.empty() && options.ranks_option->count() > 0) {
     throw ConfigError("--ranks-per-node is for --sbatch; give that too, or leave it out");
   }
+  require_whole_nodes(options.problem.workers, options.ranks_of_node);  // said before the search, which may be long
 }
 
 void write_costs(const PlanArguments& options, const PlanReport& report) {

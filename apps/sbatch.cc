@@ -20,11 +20,14 @@ std::string as_comment(const std::string& text) {
 
 }  // namespace
 
+void require_whole_nodes(std::int64_t ranks, std::int64_t ranks_of_node) {
+  if (ranks_of_node >= 1 && ranks % ranks_of_node == 0) return;
+  throw ConfigError(
+      fmt::format("--ranks-per-node {} does not divide the {} ranks; expected one that does", ranks_of_node, ranks));
+}
+
 std::string sbatch_script(const SlurmJob& job) {
-  if (job.ranks_of_node < 1 || job.ranks % job.ranks_of_node != 0) {
-    throw ConfigError(fmt::format("--ranks-per-node {} does not divide the {} ranks; expected one that does",
-                                  job.ranks_of_node, job.ranks));
-  }
+  require_whole_nodes(job.ranks, job.ranks_of_node);
   return fmt::format(R"(#!/bin/bash
 {comment}# sbatch THIS --data FILE --checkpoint FOLDER --resume auto   # further flags of `chimera train` come last
 #SBATCH --job-name={name}

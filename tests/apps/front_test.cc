@@ -60,6 +60,13 @@ TEST(FrontTest, FlagsOfTrainingStandUnderHeadings) {
   EXPECT_THAT(train, HasSubstr("\nSchedule and shape:\n  --schedule NAME"));
 }
 
+TEST(FrontTest, HelpSaysWhichFlagsTakeAFolder) {
+  const std::string help = help_of("train");
+  EXPECT_THAT(help, HasSubstr("\n  --checkpoint DIR  "));
+  EXPECT_THAT(help, HasSubstr("\n  --tensorboard DIR  "));
+  EXPECT_THAT(help, HasSubstr("\n  --metrics FILE  "));
+}
+
 TEST(FrontTest, QuotedExamplesAreContinuedBetweenWords) {
   EXPECT_THAT(help_of("bench"), HasSubstr("\n    --command 'mine=python3 mine.py exported'\n"));
 }

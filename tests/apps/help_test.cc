@@ -153,13 +153,6 @@ TEST(HelpTest, FlagsStandUnderHeadings) {
   }
 }
 
-TEST(HelpTest, SaysWhichFlagsTakeAFolder) {
-  const std::string help = help_at({"train", "--help"}, "");
-  EXPECT_THAT(help, HasSubstr("\n  --checkpoint DIR  "));
-  EXPECT_THAT(help, HasSubstr("\n  --tensorboard DIR  "));
-  EXPECT_THAT(help, HasSubstr("\n  --metrics FILE  "));
-}
-
 TEST(HelpTest, NamesArgumentsInCapitals) {
   const std::regex usage(R"(Usage: chimera[a-z -]*( \[FLAGS\])?( \[?[A-Z]+(\.\.\.)?\]?)*\n)");
   for (const auto& arguments : all_helps()) {

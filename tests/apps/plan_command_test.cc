@@ -194,9 +194,10 @@ TEST(PlanCommandTest, RefusesInOneLine) {
 }
 
 Words job_of_32(const Words& more) {
-  Words words = {"plan", "--model",     "bert-48", "--workers",   "32",      "--mini-batch", "512", "--memory",
-                 "16",   "--machine",   kP100,     "--schedules", "chimera", "--stages",     "8",   "--data-parallel",
-                 "4",    "--pipelines", "2"};
+  Words words = {
+      "plan", "--model",     "bert-48", "--workers",          "32",      "--mini-batch", "512", "--memory",
+      "16",   "--machine",   kP100,     "--schedules",        "chimera", "--stages",     "8",   "--data-parallel",
+      "4",    "--pipelines", "2",       "--micro-batch-size", "8"};
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }

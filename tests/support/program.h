@@ -14,14 +14,21 @@
 
 namespace chimera::testing {
 
+/// A program that says nothing for so long hangs; with sanitizers all takes many times as long.
+#ifdef CHIMERA_SANITIZED
+inline constexpr std::chrono::seconds kPatience{300};
+#else
+inline constexpr std::chrono::seconds kPatience{60};
+#endif
+
 struct ProgramSetup {
   std::string input{};                     ///< what standard input reads; at most a pipe's capacity unless it is read
   std::vector<std::string> environment{};  ///< NAME=value, on top of this process's
   int ranks = 0;                           ///< of the job it will start; their deaths are then observed
-  std::chrono::seconds deadline{60};       ///< without any news; then everything is killed and the test fails
-  std::function<void()> in_process{};      ///< called in the new process, before it becomes the program
-  std::optional<int> messages{};           ///< what it has as stderr in place of a pipe that is read; negative: none
-  std::optional<int> output{};             ///< what it has as stdout, likewise
+  std::chrono::seconds deadline = kPatience;  ///< without any news; then everything is killed and the test fails
+  std::function<void()> in_process{};         ///< called in the new process, before it becomes the program
+  std::optional<int> messages{};              ///< what it has as stderr in place of a pipe that is read; negative: none
+  std::optional<int> output{};                ///< what it has as stdout, likewise
   /// The new process is a copy of this one, which has loaded the training half, and not the program started anew:
   /// spares the fifth of a second that LibTorch takes to load. For command lines that start no program anew.
   bool is_copy = false;

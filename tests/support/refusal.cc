@@ -12,7 +12,7 @@ void expect_refusal(const Refusal& refusal) {
   SCOPED_TRACE(command);
   const ProgramResult result =
       ProgramRun(refusal.arguments,
-                 {.ranks = 0, .deadline = std::chrono::seconds(10), .is_copy = needs_training_half(refusal.arguments)})
+                 {.ranks = 0, .deadline = kPatience / 6, .is_copy = needs_training_half(refusal.arguments)})
           .wait();
   EXPECT_EQ(result.exit_code, 2) << "killed by signal " << result.killed_by;
   EXPECT_EQ(result.output, "");
