@@ -13,9 +13,9 @@
 #include "core/console.h"
 #include "core/error.h"
 #include "help.h"
-#include "launch/launcher.h"
+#include "launch/local/launcher.h"
 #include "options.h"
-#include "train/export_job.h"
+#include "train/export/export_job.h"
 #include "train_options.h"
 
 namespace chimera::apps {

@@ -11,7 +11,7 @@
 #include "core/console.h"
 #include "core/error.h"
 #include "core/freed_memory.h"
-#include "launch/launcher.h"
+#include "launch/local/launcher.h"
 #include "options.h"
 #include "profile/measure_grid.h"
 #include "profile/profiler.h"

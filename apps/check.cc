@@ -1,11 +1,11 @@
 #include <memory>
 
+#include "answers/check_answer.h"
 #include "commands.h"
 #include "core/error.h"
 #include "help.h"
 #include "limit_flags.h"
 #include "options.h"
-#include "report/check_report.h"
 #include "schedule_file.h"
 
 namespace chimera::apps {

@@ -3,10 +3,10 @@
 #include <optional>
 
 #include "core/error.h"
-#include "model_folder/config_json.h"
+#include "hugging_face/config_json.h"
 
 #ifdef CHIMERA_WITH_TORCH
-#include "train/convert_folder.h"
+#include "train/export/convert_folder.h"
 #endif
 
 namespace chimera::apps {

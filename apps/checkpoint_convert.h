@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "model_folder/export_plan.h"
+#include "hugging_face/export_plan.h"
 
 namespace chimera::apps {
 

@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "help.h"
 #include "options.h"
-#include "train/next_start.h"
+#include "train/recover/next_start.h"
 
 namespace chimera::apps {
 

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "launch/place.h"
-#include "launch/process.h"
-#include "launch/rank.h"
+#include "launch/local/place.h"
+#include "launch/local/process.h"
+#include "launch/local/rank.h"
 
 namespace chimera::apps {
 

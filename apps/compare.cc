@@ -4,7 +4,7 @@
 #include "core/error.h"
 #include "help.h"
 #include "options.h"
-#include "runs/comparison.h"
+#include "telemetry/comparison.h"
 
 namespace chimera::apps {
 namespace {

@@ -19,7 +19,7 @@
 #include "help.h"
 #include "options.h"
 #include "own_command.h"
-#include "runs/run_history.h"
+#include "telemetry/run_history.h"
 
 namespace chimera::apps {
 namespace {

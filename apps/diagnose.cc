@@ -2,7 +2,7 @@
 
 #include "commands.h"
 #include "help.h"
-#include "launch/diagnosis.h"
+#include "launch/flight/diagnosis.h"
 #include "options.h"
 
 namespace chimera::apps {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "train/dry_run.h"
+#include "train/setup/dry_run.h"
 
 namespace chimera::apps {
 

@@ -1,4 +1,4 @@
-#include "train/evaluate.h"
+#include "train/loop/evaluate.h"
 
 #include <fmt/format.h>
 
@@ -16,7 +16,7 @@
 #include "help.h"
 #include "options.h"
 #include "progress_line.h"
-#include "train/report.h"
+#include "train/observe/progress_report.h"
 
 namespace chimera::apps {
 namespace {

@@ -9,10 +9,10 @@
 #include "core/error.h"
 #include "export_flags.h"
 #include "help.h"
-#include "model_folder/config_json.h"
-#include "model_folder/export_plan.h"
+#include "hugging_face/config_json.h"
+#include "hugging_face/export_plan.h"
 #include "options.h"
-#include "train/convert_folder.h"
+#include "train/export/convert_folder.h"
 
 namespace chimera::apps {
 namespace {

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
-#include "model_folder/config_json.h"
-#include "model_folder/export_plan.h"
+#include "hugging_face/config_json.h"
+#include "hugging_face/export_plan.h"
 #include "options.h"
 
 namespace chimera::apps {

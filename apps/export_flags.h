@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "train/options.h"
+#include "train/setup/options.h"
 
 namespace chimera::apps {
 

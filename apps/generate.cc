@@ -10,7 +10,7 @@
 #include "core/freed_memory.h"
 #include "generate_job.h"
 #include "help.h"
-#include "launch/launcher.h"
+#include "launch/local/launcher.h"
 
 namespace chimera::apps {
 namespace {

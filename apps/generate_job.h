@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "core/choices.h"
+#include "hugging_face/model_folder.h"
 #include "inference/continuation.h"
-#include "launch/rank.h"
+#include "launch/local/rank.h"
 #include "model_config/partition.h"
-#include "model_folder/model_folder.h"
 #include "options.h"
 #include "tokenizer/tokenizer.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "launch/launcher.h"
+#include "launch/local/launcher.h"
 
 namespace chimera::apps {
 

@@ -10,13 +10,13 @@
 #include "core/error.h"
 #include "help.h"
 #include "host_flags.h"
-#include "launch/environment.h"
-#include "launch/host_restarts.h"
-#include "launch/launcher.h"
-#include "launch/part.h"
-#include "meeting/secret.h"
+#include "launch/hosts/host_restarts.h"
+#include "launch/hosts/part.h"
+#include "launch/local/environment.h"
+#include "launch/local/launcher.h"
 #include "options.h"
 #include "own_command.h"
+#include "rendezvous/secret.h"
 
 namespace chimera::apps {
 namespace {

@@ -5,16 +5,16 @@
 #include <algorithm>
 #include <memory>
 
+#include "answers/model_answer.h"
 #include "commands.h"
 #include "core/error.h"
 #include "generate/registry.h"
 #include "help.h"
+#include "hugging_face/find_model.h"
 #include "model_flags.h"
-#include "model_folder/find_model.h"
 #include "options.h"
 #include "partition_flag.h"
 #include "plan/named_partition.h"
-#include "report/model_report.h"
 #include "simulate/costs_json.h"
 
 namespace chimera::apps {

@@ -13,7 +13,7 @@
 #include "bench/training_run.h"
 #include "core/error.h"
 #include "core/file_descriptor.h"
-#include "launch/launcher.h"
+#include "launch/local/launcher.h"
 
 namespace chimera::apps {
 namespace {

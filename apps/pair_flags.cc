@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 #include "options.h"
-#include "passes/pair_neighbours.h"
+#include "passes/pair_neighbors.h"
 
 namespace chimera::apps {
 

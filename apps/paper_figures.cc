@@ -16,8 +16,8 @@
 #include "plan/machine.h"
 #include "render/chart.h"
 #include "render/svg.h"
-#include "runs/page.h"
 #include "simulate/simulate.h"
+#include "telemetry/page.h"
 
 namespace chimera::apps {
 namespace {

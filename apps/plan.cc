@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "answers/plan_answer.h"
 #include "commands.h"
 #include "core/error.h"
 #include "core/nearest.h"
@@ -12,7 +13,6 @@
 #include "options.h"
 #include "plan_flags.h"
 #include "plan_run.h"
-#include "report/plan_report.h"
 #include "sbatch.h"
 #include "simulate/costs_json.h"
 

@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "help.h"
-#include "model_folder/find_model.h"
+#include "hugging_face/find_model.h"
 #include "options.h"
 
 namespace chimera::apps {

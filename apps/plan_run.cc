@@ -8,8 +8,8 @@
 #ifdef CHIMERA_WITH_TORCH
 #include "bench/contest.h"
 #include "bench/random_letters.h"
-#include "launch/launcher.h"
-#include "train/job.h"
+#include "launch/local/launcher.h"
+#include "train/setup/job.h"
 #include "train_options.h"
 #endif
 

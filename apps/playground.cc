@@ -1,4 +1,4 @@
-#include "playground/playground.h"
+#include "answers/playground.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 #include "core/error.h"
 #include "core/input_file.h"
 #include "help.h"
-#include "launch/launcher.h"
+#include "launch/local/launcher.h"
 #include "options.h"
 
 namespace chimera::apps {

@@ -13,7 +13,7 @@
 #include "core/output_file.h"
 #include "help.h"
 #include "host_flags.h"
-#include "launch/launcher.h"
+#include "launch/local/launcher.h"
 #include "model_flags.h"
 #include "options.h"
 #include "plan/merge_machines.h"

@@ -9,8 +9,8 @@
 
 #include "commands.h"
 #include "core/error.h"
-#include "launch/ask.h"
-#include "launch/hosts.h"
+#include "launch/hosts/hosts.h"
+#include "launch/local/ask.h"
 #include "own_command.h"
 #include "plan/merge_machines.h"
 #include "plan/node_links.h"

@@ -7,13 +7,13 @@
 #include <memory>
 #include <optional>
 
+#include "answers/search_answer.h"
 #include "commands.h"
 #include "core/console.h"
 #include "core/error.h"
 #include "help.h"
 #include "options.h"
 #include "render/text.h"
-#include "report/search_report.h"
 #include "search/limits.h"
 #include "search/placements.h"
 #include "search/starts.h"

@@ -23,8 +23,8 @@
 #include "pair_flags.h"
 #include "paper_figures.h"
 #include "render/chart.h"
-#include "runs/run_history.h"
 #include "sweep.h"
+#include "telemetry/run_history.h"
 
 namespace chimera::apps {
 namespace {

@@ -1,4 +1,4 @@
-#include "tokenize/tokenize.h"
+#include "data/tokenize.h"
 
 #include <fmt/format.h>
 

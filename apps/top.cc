@@ -13,7 +13,7 @@
 #include "core/error.h"
 #include "help.h"
 #include "options.h"
-#include "runs/top_view.h"
+#include "telemetry/top_view.h"
 
 namespace chimera::apps {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/run.h"
+#include "train/loop/run.h"
 
 #include <fmt/format.h>
 #include <signal.h>
@@ -18,16 +18,16 @@
 #include "core/freed_memory.h"
 #include "dry_run_report.h"
 #include "export_flags.h"
-#include "launch/launcher.h"
+#include "launch/local/launcher.h"
 #include "schedule/schedule_json.h"
 #include "schedule_file.h"
-#include "train/descriptors.h"
-#include "train/device.h"
-#include "train/epochs.h"
-#include "train/job_fingerprint.h"
-#include "train/next_start.h"
-#include "train/own_flight.h"
-#include "train/report.h"
+#include "train/observe/own_flight.h"
+#include "train/observe/progress_report.h"
+#include "train/recover/next_start.h"
+#include "train/recover/reconnecting_transport.h"
+#include "train/setup/descriptors.h"
+#include "train/setup/device.h"
+#include "train/setup/job_fingerprint.h"
 #include "train_command_line.h"
 #include "train_options.h"
 

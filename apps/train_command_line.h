@@ -10,7 +10,7 @@
 #include "model_flags.h"
 #include "optimizer_flags.h"
 #include "options.h"
-#include "train/options.h"
+#include "train/setup/options.h"
 #include "train_plan.h"
 
 namespace chimera::apps {

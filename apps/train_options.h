@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "train/options.h"
+#include "train/setup/options.h"
 
 namespace chimera::apps {
 

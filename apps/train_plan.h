@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "options.h"
-#include "train/options.h"
+#include "train/setup/options.h"
 
 namespace chimera {
 namespace apps {

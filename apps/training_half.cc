@@ -11,8 +11,8 @@
 #include <iostream>
 
 #include "commands.h"
-#include "launch/launcher.h"
-#include "launch/signal_inbox.h"
+#include "launch/local/launcher.h"
+#include "launch/local/signal_inbox.h"
 
 namespace chimera::apps {
 namespace {

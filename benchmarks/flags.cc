@@ -21,9 +21,9 @@
 #include "bench/statistics.h"
 #include "bench/training_run.h"
 #include "core/error.h"
-#include "launch/launcher.h"
-#include "launch/rank.h"
-#include "train/trainer.h"
+#include "launch/local/launcher.h"
+#include "launch/local/rank.h"
+#include "train/loop/trainer.h"
 #include "transport/gloo/gloo_transport.h"
 #include "transport/threads/thread_transport.h"
 

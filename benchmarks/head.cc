@@ -21,8 +21,8 @@
 #include "model/stage.h"
 #include "model/weight_gradients.h"
 #include "runtime/memory_meter.h"
-#include "train/batches.h"
-#include "train/precision.h"
+#include "train/loop/batches.h"
+#include "train/setup/precision.h"
 
 namespace chimera::benchmarks {
 namespace {

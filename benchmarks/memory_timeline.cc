@@ -14,8 +14,8 @@
 
 #include "bench/machine_line.h"
 #include "core/file_descriptor.h"
-#include "launch/launcher.h"
-#include "launch/rank.h"
+#include "launch/local/launcher.h"
+#include "launch/local/rank.h"
 #include "profile/run_memory.h"
 #include "transport/gloo/gloo_transport.h"
 

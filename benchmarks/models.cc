@@ -21,13 +21,13 @@
 #include "core/error.h"
 #include "core/freed_memory.h"
 #include "data/samples.h"
-#include "launch/launcher.h"
+#include "launch/local/launcher.h"
 #include "model/stage.h"
 #include "model_config/model_flops.h"
-#include "train/batches.h"
-#include "train/device.h"
-#include "train/gpu_peak.h"
-#include "train/precision.h"
+#include "train/loop/batches.h"
+#include "train/setup/device.h"
+#include "train/setup/gpu_peak.h"
+#include "train/setup/precision.h"
 
 namespace chimera::benchmarks {
 namespace {

@@ -15,7 +15,7 @@
 #include "bench/random_letters.h"
 #include "bench/training_run.h"
 #include "generate/registry.h"
-#include "launch/launcher.h"
+#include "launch/local/launcher.h"
 #include "simulate/simulate.h"
 
 namespace chimera::benchmarks {

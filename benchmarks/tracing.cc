@@ -16,9 +16,9 @@
 #include "bench/statistics.h"
 #include "core/clock.h"
 #include "core/file_descriptor.h"
-#include "launch/launcher.h"
-#include "launch/rank.h"
-#include "train/trainer.h"
+#include "launch/local/launcher.h"
+#include "launch/local/rank.h"
+#include "train/loop/trainer.h"
 #include "transport/gloo/gloo_transport.h"
 
 namespace chimera::benchmarks {

@@ -1,20 +1,18 @@
-# chimera_library(NAME SOURCES ... [PUBLIC ...] [PRIVATE ...] [LIGHT] [TORCH]): one room of one floor.
+# chimera_library(NAME [SOURCES ...] [GENERATED ...] [PUBLIC ...] [PRIVATE ...] [LIGHT] [TORCH]): the library of the room
+#   NAME, from SOURCES or from all sources below its folder.
 # chimera_executable(NAME SOURCES ... [LIBRARIES ...] [TORCH])
-# LIGHT: what it does itself takes no time, so the compiler spends less on it.
-# TORCH: link LibTorch and reuse the one precompiled header of its headers: torch_pch.h. Rooms and programs without it
-# that use fmt reuse another one, of the standard library's headers, fmt's, JSON's and CLI11's: room_pch.h.
-# Files of a room are compiled together, a few at a time: what their headers cost is paid once. A name of an unnamed
-# namespace is then one of its room. -DCHIMERA_UNITY=OFF compiles each by itself, in rooms without LibTorch with no
-# precompiled header: what a file forgets to include is found there.
+# LIGHT compiles with less optimization, for code whose own run time does not matter.
+# TORCH links LibTorch and reuses the precompiled header torch_pch.h. Other targets that use fmt reuse room_pch.h.
+# Sources of a room are compiled together, seven at a time, so a name in an unnamed namespace is shared by the room.
+# -DCHIMERA_UNITY=OFF compiles each source by itself, without precompiled headers in rooms without LibTorch; that finds
+# missing includes.
 
 # `CCACHE` is "CCACHE-NOTFOUND" where there is no such program: ask whether it is there, never pass it on as it is.
 set(CHIMERA_COMPILER_CACHE ccache CACHE STRING "Program that caches what the compiler makes, used where installed")
 find_program(CCACHE ${CHIMERA_COMPILER_CACHE})
 if(CCACHE)
-  # A precompiled header is cached only with these two allowances. The compiler itself says which headers it read
-  # (CCACHE_DEPEND): nothing is preprocessed only to find that out.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_DEPEND=1
-    ${CCACHE})
+  file(RELATIVE_PATH up ${CMAKE_BINARY_DIR} ${PROJECT_SOURCE_DIR})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/cmake/cached_compile ${PROJECT_SOURCE_DIR} ${up} ${CCACHE})
 endif()
 
 add_library(chimera_options INTERFACE)
@@ -24,7 +22,8 @@ target_compile_options(chimera_options INTERFACE
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict> # GCC 12 warns of its own string concatenation (GCC bug 105651)
   $<$<BOOL:${CHIMERA_WERROR}>:-Werror>)
 if(CCACHE)
-  target_compile_options(chimera_options INTERFACE -fpch-preprocess)
+  target_compile_options(chimera_options INTERFACE -fpch-preprocess
+    "$<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>")
 endif()
 if(CHIMERA_SANITIZE)
   target_compile_options(chimera_options INTERFACE -fsanitize=${CHIMERA_SANITIZE} -fno-omit-frame-pointer)
@@ -39,7 +38,7 @@ endif()
 function(chimera_precompile_torch)
   add_library(chimera_torch_pch STATIC ${PROJECT_SOURCE_DIR}/cmake/torch_pch.cc)
   target_link_libraries(chimera_torch_pch PUBLIC chimera_options CLI11::CLI11 LibTorch::LibTorch)
-  target_precompile_headers(chimera_torch_pch PRIVATE ${PROJECT_SOURCE_DIR}/cmake/torch_pch.h)
+  target_precompile_headers(chimera_torch_pch PRIVATE <../cmake/torch_pch.h>)
 endfunction()
 
 # The header that was compiled for the target `carrier`.
@@ -65,17 +64,37 @@ function(chimera_precompile_rooms)
   if(CHIMERA_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL Clang)
     add_library(chimera_room_pch STATIC ${PROJECT_SOURCE_DIR}/cmake/room_pch.cc)
     target_link_libraries(chimera_room_pch PUBLIC chimera_options fmt::fmt nlohmann_json::nlohmann_json CLI11::CLI11)
-    target_precompile_headers(chimera_room_pch PRIVATE ${PROJECT_SOURCE_DIR}/cmake/room_pch.h)
+    target_precompile_headers(chimera_room_pch PRIVATE <../cmake/room_pch.h>)
   endif()
 endfunction()
 
-# Files of a room together, a few at a time, unless -DCHIMERA_UNITY=OFF.
+# Compiles the sources of a target together, a few at a time, unless -DCHIMERA_UNITY=OFF. CMake's own UNITY_BUILD would
+# name them by absolute paths, which no other clone finds in the compiler cache.
 function(chimera_compile_together target)
-  if(CHIMERA_UNITY)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 7)
-    # Meant for headers: in a file that is compiled with its neighbours, an unnamed namespace is nobody else's either.
-    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  if(NOT CHIMERA_UNITY)
+    return()
   endif()
+  get_target_property(sources ${target} SOURCES)
+  set(units "")
+  set(text "")
+  set(count 0)
+  foreach(source ${sources})
+    get_filename_component(source ${source} ABSOLUTE)
+    file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR}/src ${source})
+    string(APPEND text "#include \"${path}\"\n")
+    math(EXPR count "${count} + 1")
+    math(EXPR position "${count} % 7")
+    list(LENGTH sources number)
+    if(position EQUAL 0 OR count EQUAL number)
+      set(unit ${CMAKE_CURRENT_BINARY_DIR}/${target}_unit_${count}.cc)
+      file(CONFIGURE OUTPUT ${unit} CONTENT "${text}" @ONLY)
+      list(APPEND units ${unit})
+      set(text "")
+    endif()
+  endforeach()
+  set_property(TARGET ${target} PROPERTY SOURCES ${units})
+  # Meant for headers: in a file that is compiled with its neighbours, an unnamed namespace is nobody else's either.
+  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
 endfunction()
 
 # A fifth less time to compile than with -O3. The WebAssembly keeps what makes it small.
@@ -86,17 +105,26 @@ function(chimera_optimize_lightly target)
 endfunction()
 
 function(chimera_library name)
-  cmake_parse_arguments(ARG "LIGHT;TORCH" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  cmake_parse_arguments(ARG "LIGHT;TORCH" "" "SOURCES;GENERATED;PUBLIC;PRIVATE" ${ARGN})
+  list(TRANSFORM ARG_SOURCES PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/${name}/)
+  if(NOT ARG_SOURCES)
+    file(GLOB_RECURSE ARG_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc)
+  endif()
   add_library(chimera_${name} STATIC ${ARG_SOURCES})
   chimera_compile_together(chimera_${name})
+  target_sources(chimera_${name} PRIVATE ${ARG_GENERATED})
   target_link_libraries(chimera_${name} PUBLIC $<BUILD_INTERFACE:chimera_options> ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
   if(ARG_LIGHT)
     chimera_optimize_lightly(chimera_${name})
   endif()
   if(ARG_TORCH)
     chimera_use_torch(chimera_${name})
-  elseif(TARGET chimera_room_pch AND fmt::fmt IN_LIST ARG_PRIVATE) # the header was compiled with fmt's definitions
-    chimera_reuse_header(chimera_${name} chimera_room_pch)
+    set_property(GLOBAL APPEND PROPERTY CHIMERA_TORCH_ROOMS ${name})
+  else()
+    set_property(GLOBAL APPEND PROPERTY CHIMERA_ROOMS ${name})
+    if(TARGET chimera_room_pch AND fmt::fmt IN_LIST ARG_PRIVATE) # the header was compiled with fmt's definitions
+      chimera_reuse_header(chimera_${name} chimera_room_pch)
+    endif()
   endif()
 endfunction()
 

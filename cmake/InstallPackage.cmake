@@ -6,13 +6,14 @@ set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/Chimera)
 
 add_library(chimera_scheduling INTERFACE)
 set_target_properties(chimera_scheduling PROPERTIES EXPORT_NAME scheduling)
-set(scheduling_rooms core meeting schedule tokenizer generate passes check simulate tensor_files checkpoint render
-  search data tokenize launch runs model_config model_folder plan report playground)
+get_property(scheduling_rooms GLOBAL PROPERTY CHIMERA_ROOMS)
+list(REMOVE_ITEM scheduling_rooms bench)
 set(training_rooms)
 if(CHIMERA_WITH_TORCH)
   add_library(chimera_training INTERFACE)
   set_target_properties(chimera_training PROPERTIES EXPORT_NAME chimera)
-  set(training_rooms model transport inference runtime engine train api)
+  get_property(training_rooms GLOBAL PROPERTY CHIMERA_TORCH_ROOMS)
+  list(REMOVE_ITEM training_rooms profile)
   target_link_libraries(chimera_training INTERFACE chimera_scheduling)
 endif()
 

@@ -21,7 +21,5 @@ target_include_directories(chimera_options SYSTEM BEFORE INTERFACE ${PROJECT_SOU
 target_compile_options(chimera_options INTERFACE -fwasm-exceptions)
 target_link_options(chimera_options INTERFACE -fwasm-exceptions)
 
-foreach(room core schedule generate passes check simulate render search model_config plan report playground)
-  add_subdirectory(src/${room})
-endforeach()
+add_subdirectory(src)
 add_subdirectory(apps/web)

@@ -5,7 +5,7 @@
 
 #include <cstdio>
 
-#include "api/fit.h"
+#include "engine/fit.h"
 #include "render/text.h"
 #include "simulate/simulate.h"
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "playground/playground.h"
+#include "answers/playground.h"
 
 extern "C" {
 

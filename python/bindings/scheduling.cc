@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "answers/playground.h"
 #include "long_call.h"
 #include "plan/balance.h"
-#include "playground/playground.h"
 #include "schedule/schedule_json.h"
 #include "simulate/costs_json.h"
 

@@ -10,9 +10,9 @@
 #include "checkpoint/sealed_json.h"
 #include "checkpoint/shard.h"
 #include "core/fault_point.h"
-#include "tensor_files/safetensors_file.h"
-#include "tensor_files/weight_files.h"
-#include "tensor_files/weight_index.h"
+#include "safetensors/safetensors_file.h"
+#include "safetensors/weight_files.h"
+#include "safetensors/weight_index.h"
 
 namespace chimera {
 namespace {

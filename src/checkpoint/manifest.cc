@@ -9,7 +9,7 @@
 #include "checkpoint/error.h"
 #include "checkpoint/sealed_json.h"
 #include "core/printable.h"
-#include "tensor_files/regular_file.h"
+#include "safetensors/regular_file.h"
 
 namespace chimera {
 namespace {

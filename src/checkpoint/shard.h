@@ -9,7 +9,7 @@
 
 #include "checkpoint/disk.h"
 #include "checkpoint/manifest.h"
-#include "tensor_files/safetensors_layout.h"
+#include "safetensors/safetensors_layout.h"
 
 namespace chimera {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "checkpoint/manifest.h"
-#include "tensor_files/weight_files.h"
+#include "safetensors/weight_files.h"
 
 namespace chimera {
 

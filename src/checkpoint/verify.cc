@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "core/error.h"
-#include "tensor_files/regular_file.h"
+#include "safetensors/regular_file.h"
 
 namespace chimera {
 namespace {

@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "core/error.h"
-#include "transport/gloo/meeting_store.h"
-#include "transport/pairs/meet.h"
+#include "transport/gloo/rendezvous_store.h"
+#include "transport/pairs/communicator_ids.h"
 
 namespace chimera {
 namespace {

@@ -5,8 +5,8 @@
 #include <functional>
 #include <memory>
 
+#include "hugging_face/model_folder.h"
 #include "model/first_values.h"
-#include "model_folder/model_folder.h"
 
 namespace chimera {
 

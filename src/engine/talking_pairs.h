@@ -5,7 +5,7 @@
 
 #include "schedule/program.h"
 #include "schedule/rank_layout.h"
-#include "transport/neighbours.h"
+#include "transport/neighbors.h"
 
 namespace chimera {
 

@@ -8,7 +8,7 @@
 #include <functional>
 #include <string>
 
-#include "tensor_files/element_type.h"
+#include "safetensors/element_type.h"
 
 namespace chimera {
 

@@ -11,7 +11,7 @@
 
 #include "core/error.h"
 #include "model/element_types.h"
-#include "tensor_files/safetensors_layout.h"
+#include "safetensors/safetensors_layout.h"
 
 namespace chimera {
 namespace {

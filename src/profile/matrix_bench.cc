@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "bench/statistics.h"
-#include "train/precision.h"
+#include "train/setup/precision.h"
 
 namespace chimera {
 namespace {

@@ -21,7 +21,7 @@
 #include "profile/link_text.h"
 #include "profile/matrix_bench.h"
 #include "profile/stage_bench.h"
-#include "train/precision.h"
+#include "train/setup/precision.h"
 
 namespace chimera {
 namespace {

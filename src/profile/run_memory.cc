@@ -10,9 +10,9 @@
 #include "runtime/memory_meter.h"
 #include "simulate/explain.h"
 #include "simulate/simulate.h"
-#include "train/measured_costs.h"
-#include "train/observation.h"
-#include "train/trainer.h"
+#include "train/loop/trainer.h"
+#include "train/observe/measured_costs.h"
+#include "train/observe/observation.h"
 
 namespace chimera::benchmarks {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "simulate/costs.h"
-#include "train/job.h"
+#include "train/setup/job.h"
 #include "transport/transport.h"
 
 namespace chimera::benchmarks {

@@ -9,7 +9,7 @@
 #include "core/random.h"
 #include "profile/lockstep.h"
 #include "runtime/op_times.h"
-#include "train/batches.h"
+#include "train/loop/batches.h"
 
 namespace chimera {
 namespace {

@@ -12,7 +12,7 @@
 #include "bench/statistics.h"
 #include "core/error.h"
 #include "core/random.h"
-#include "train/trainer.h"
+#include "train/loop/trainer.h"
 #include "transport/gloo/gloo_transport.h"
 #include "transport/threads/thread_transport.h"
 

@@ -9,7 +9,7 @@
 
 #include "profile/lockstep.h"
 #include "profile/speed_gauge.h"
-#include "train/job.h"
+#include "train/setup/job.h"
 #include "transport/threads/rank_threads.h"
 
 namespace chimera {

@@ -16,7 +16,7 @@
 #include "simulate/steps.h"
 #include "simulate/sum_lanes.h"
 #include "simulate/summary.h"
-#include "simulate/synchronisation.h"
+#include "simulate/synchronization.h"
 #include "simulate/token_buckets.h"
 #include "simulate/weight_versions.h"
 

@@ -9,7 +9,7 @@
 #include "simulate/lower_bound.h"
 #include "simulate/steps.h"
 #include "simulate/summary.h"
-#include "simulate/synchronisation.h"
+#include "simulate/synchronization.h"
 #include "simulate/weight_versions.h"
 
 namespace chimera {

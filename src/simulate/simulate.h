@@ -19,7 +19,7 @@ namespace chimera {
 ///
 /// A result that another worker needs leaves when its op ends (simulate/links.h); the sender goes on at once, unless
 /// sends block. A synchronous step ends with all-reduces and, once all workers have done theirs, one update a
-/// worker (simulate/synchronisation.h); in an
+/// worker (simulate/synchronization.h); in an
 /// asynchronous schedule a worker sums and updates right after the op that completes an update, before its next op.
 /// Throws ScheduleError where ops wait for each other in a cycle, and ConfigError as CostTable does. Requires a
 /// schedule that check() accepts; of one that lacks ops, each is timed as if the missing ones were not needed.

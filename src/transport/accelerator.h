@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/meeting_point.h"
+#include "core/rendezvous_point.h"
 #include "transport/fingerprint.h"
 #include "transport/pairs/pair_transport.h"
 #include "transport/recorded_work.h"

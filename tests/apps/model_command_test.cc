@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "support/paths.h"
 #include "support/program.h"
 #include "support/refusal.h"
 #include "support/scratch.h"
@@ -24,7 +25,7 @@ std::string output_of(const std::vector<std::string>& arguments) {
 
 TEST(ModelCommandTest, TextHasATableOfLayersOneOfStagesAndBars) {
   EXPECT_EQ(output_of({"model", "gpt2-tiny", "--stages", "2", "--micro-batch-size", "1", "--sequence", "64"}),
-            read_file(CHIMERA_SOURCE_DIR "/tests/golden/model-gpt2-tiny.txt"));
+            read_file(testing::source_path("/tests/golden/model-gpt2-tiny.txt")));
 }
 
 TEST(ModelCommandTest, JsonHasTheFieldsOfEveryStage) {

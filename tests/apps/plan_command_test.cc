@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "support/paths.h"
 #include "support/program.h"
 #include "support/refusal.h"
 #include "support/scratch.h"
@@ -16,7 +17,7 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 using Words = std::vector<std::string>;
 
-const std::string kP100 = CHIMERA_SOURCE_DIR "/machines/p100-aries.json";
+const std::string kP100 = testing::source_path("/machines/p100-aries.json");
 
 Words bert_48(const Words& more = {}) {
   Words words = {"plan", "--model",  "bert-48", "--workers", "32", "--mini-batch",
@@ -211,7 +212,7 @@ TEST(PlanCommandTest, WritesAJobForSlurm) {
   EXPECT_THAT(job.output, HasSubstr(" --stages 8 "));
   EXPECT_THAT(job.output, HasSubstr(" --data-parallel 4 "));
   EXPECT_THAT(job.output, HasSubstr("export CHIMERA_SECRET\n"));
-  EXPECT_EQ(job.output, read_file(CHIMERA_SOURCE_DIR "/recipes/slurm/bert-48-32-nodes.sh"));
+  EXPECT_EQ(job.output, read_file(testing::source_path("/recipes/slurm/bert-48-32-nodes.sh")));
   const ProgramResult filled = run_program(job_of_32({"--sbatch", "-", "--ranks-per-node", "4"}));
   EXPECT_THAT(filled.output, HasSubstr("#SBATCH --nodes=8\n#SBATCH --ntasks=32\n#SBATCH --ntasks-per-node=4\n"));
 }

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "support/paths.h"
 #include "support/program.h"
 
 namespace chimera::testing {
@@ -13,7 +14,7 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-const std::filesystem::path kSource = CHIMERA_SOURCE_DIR;
+const std::filesystem::path kSource = testing::source_path("");
 
 /// The output of a command that must succeed and say nothing else.
 std::string output_of(const std::vector<std::string>& arguments, const std::string& input = "") {

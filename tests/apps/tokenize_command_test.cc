@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "support/paths.h"
 #include "support/program.h"
 #include "support/refusal.h"
 #include "support/scratch.h"
@@ -93,9 +94,9 @@ TEST(TokenizeCommandTest, RefusesWhatItCannotDo) {
       {{"tokenize", "-", "--tokenizer", "bytes", "--output", "out", "--workers", "9999"},
        {"--workers must be 0 to 1024"}},
       {{"tokenizer", "train", "-", "--vocabulary", "100"}, {"no text to learn from"}},
-      {{"tokenizer", "train", CHIMERA_SOURCE_DIR "/README.md", "--vocabulary", "256"},
+      {{"tokenizer", "train", testing::source_path("/README.md"), "--vocabulary", "256"},
        {"1 special tokens and 256 bytes take 257"}},
-      {{"tokenizer", "train", CHIMERA_SOURCE_DIR "/README.md", "--special", "a", "--special", "a"},
+      {{"tokenizer", "train", testing::source_path("/README.md"), "--special", "a", "--special", "a"},
        {"'a' is given twice"}},
   };
   for (const Refusal& refusal : refusals) expect_refusal(refusal);

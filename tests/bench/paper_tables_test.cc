@@ -12,12 +12,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "support/paths.h"
+
 namespace chimera {
 namespace {
 
 constexpr double kWithin = 0.1;
 
-MachineProfile p100() { return read_machine(CHIMERA_SOURCE_DIR "/machines/p100-aries.json"); }
+MachineProfile p100() { return read_machine(testing::source_path("/machines/p100-aries.json")); }
 
 void expect_within(double predicted, double measured, const std::string& what) {
   EXPECT_LE(std::abs(predicted / measured - 1), kWithin) << what << ": " << predicted << " for " << measured;

@@ -7,11 +7,12 @@
 
 #include "bench/training_run.h"
 #include "core/error.h"
+#include "support/paths.h"
 
 namespace chimera {
 namespace {
 
-const std::string kMachine = CHIMERA_SOURCE_DIR "/machines/p100-aries.json";
+const std::string kMachine = testing::source_path("/machines/p100-aries.json");
 
 /// Takes 300 bytes of tensors on one of its ranks, whatever it is asked for.
 constexpr const char* kProgram = R"(#!/bin/sh

@@ -11,23 +11,31 @@
 #include <string>
 #include <vector>
 
+#include "support/paths.h"
+
 namespace chimera {
 namespace {
 
-/// The floor of each room, from the ground up. Rooms on one floor do not know each other.
-const std::map<std::string, int> kFloors = {
-    {"core", 0},      {"schedule", 1},   {"generate", 2}, {"passes", 2},       {"check", 2},
-    {"simulate", 2},  {"render", 3},     {"search", 3},   {"model_config", 3}, {"model", 4},
-    {"data", 4},      {"launch", 4},     {"bench", 6},    {"transport", 4},    {"plan", 5},
-    {"runtime", 5},   {"cuda", 5},       {"engine", 6},   {"train", 7},        {"api", 7},
-    {"profile", 8},   {"tokenizer", 2},  {"tokenize", 5}, {"tensor_files", 1}, {"model_folder", 4},
-    {"inference", 5}, {"checkpoint", 2}, {"report", 6},   {"playground", 7},   {"runs", 5},
-    {"meeting", 1},
+struct Rooms {
+  std::map<std::string, int> floors;    ///< Floor of each room, from the ground up
+  std::set<std::string> with_libtorch;  ///< Rooms that use LibTorch
 };
 
-/// The rooms that use LibTorch. No other room sees anything of it, nor of them.
-const std::set<std::string> kTorchRooms = {"model",  "transport", "inference", "runtime", "cuda",
-                                           "engine", "train",     "api",       "profile"};
+/// Returns the table of src/README.md.
+Rooms read_rooms() {
+  Rooms rooms;
+  std::ifstream file(testing::source_path("/src/README.md"));
+  const std::regex row(R"re(^\| (\d+) \| `([a-z_]+)` \| (yes)? ?\|)re");
+  std::smatch match;
+  for (std::string line; std::getline(file, line);) {
+    if (!std::regex_search(line, match, row)) continue;
+    rooms.floors[match[2]] = std::stoi(match[1]);
+    if (match[3].matched) rooms.with_libtorch.insert(match[2]);
+  }
+  return rooms;
+}
+
+const Rooms kRooms = read_rooms();
 
 struct Edge {
   std::string from_room;
@@ -53,26 +61,30 @@ std::vector<Edge> include_edges(const std::filesystem::path& root, const std::re
 
 /// From room to room.
 std::vector<Edge> room_edges() {
-  return include_edges(CHIMERA_SOURCE_DIR "/src", std::regex(R"re(^\s*#\s*include\s+"([a-z_]+)/[^"]+")re"));
+  return include_edges(testing::source_path("/src"), std::regex(R"re(^\s*#\s*include\s+"([a-z_]+)/[^"]+")re"));
 }
 
 /// From rooms to LibTorch's own headers.
 std::vector<Edge> torch_edges() {
-  return include_edges(CHIMERA_SOURCE_DIR "/src", std::regex(R"re(^\s*#\s*include\s+[<"](ATen|c10|torch)/)re"));
+  return include_edges(testing::source_path("/src"), std::regex(R"re(^\s*#\s*include\s+[<"](ATen|c10|torch)/)re"));
 }
 
 bool points_down(const Edge& edge) {
   if (edge.from_room == edge.to_room) return true;
-  return kFloors.at(edge.to_room) < kFloors.at(edge.from_room);
+  return kRooms.floors.at(edge.to_room) < kRooms.floors.at(edge.from_room);
 }
 
 bool brings_torch_below_its_line(const Edge& edge) {
-  return kTorchRooms.contains(edge.to_room) && !kTorchRooms.contains(edge.from_room);
+  return kRooms.with_libtorch.contains(edge.to_room) && !kRooms.with_libtorch.contains(edge.from_room);
 }
 
 TEST(FloorsTest, EveryRoomHasAFloor) {
-  for (const auto& entry : std::filesystem::directory_iterator(CHIMERA_SOURCE_DIR "/src")) {
-    EXPECT_TRUE(kFloors.contains(entry.path().filename().string())) << entry.path();
+  EXPECT_GT(kRooms.floors.size(), 20U) << "the table of src/README.md could not be read";
+  for (const auto& [room, floor] : kRooms.floors) {
+    EXPECT_TRUE(std::filesystem::is_directory(testing::source_path("/src/") + room)) << room;
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(testing::source_path("/src"))) {
+    if (entry.is_directory()) EXPECT_TRUE(kRooms.floors.contains(entry.path().filename().string())) << entry.path();
   }
 }
 
@@ -80,7 +92,7 @@ TEST(FloorsTest, NoIncludePointsUpward) {
   const auto edges = room_edges();
   EXPECT_GT(edges.size(), 20U) << "the reader of includes found next to nothing";
   for (const Edge& edge : edges) {
-    ASSERT_TRUE(kFloors.contains(edge.to_room)) << edge.file << " includes from unknown room " << edge.to_room;
+    ASSERT_TRUE(kRooms.floors.contains(edge.to_room)) << edge.file << " includes from unknown room " << edge.to_room;
     EXPECT_TRUE(points_down(edge)) << edge.file << ": " << edge.from_room << " includes " << edge.to_room;
   }
 }
@@ -95,7 +107,7 @@ TEST(FloorsTest, LibTorchBeginsBetweenRooms) {
   const auto edges = torch_edges();
   EXPECT_GT(edges.size(), 20U) << "the reader of includes found next to nothing";
   for (const Edge& edge : edges) {
-    EXPECT_TRUE(kTorchRooms.contains(edge.from_room)) << edge.file << " includes " << edge.to_room;
+    EXPECT_TRUE(kRooms.with_libtorch.contains(edge.from_room)) << edge.file << " includes " << edge.to_room;
   }
   for (const Edge& edge : room_edges()) {
     EXPECT_FALSE(brings_torch_below_its_line(edge))

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "megatron.h"
+#include "support/paths.h"
 #include "support/scratch.h"
 
 namespace chimera {
@@ -20,7 +21,7 @@ using ::testing::Not;
 using testing::Scratch;
 
 /// Written by tools/make_token_fixtures.py.
-std::string fixture(const std::string& name) { return CHIMERA_SOURCE_DIR "/tests/data/fixtures/" + name; }
+std::string fixture(const std::string& name) { return testing::source_path("/tests/data/fixtures/") + name; }
 
 using Tokens = std::vector<std::int64_t>;
 const Tokens kEndingDocuments = {5, 6, 7, 99, 11, 12, 13, 99, 21, 99};

@@ -7,6 +7,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "support/paths.h"
+
 namespace chimera {
 namespace {
 
@@ -23,7 +25,7 @@ TEST(LearningRateTest, WarmsUpThenFollowsACosineToATenth) {
 
 // tools/record_learning_rates wrote them.
 TEST(LearningRateTest, IsThatOfPyTorchsSchedulers) {
-  std::ifstream file(CHIMERA_SOURCE_DIR "/tests/fixtures/learning_rates.json");
+  std::ifstream file(testing::source_path("/tests/fixtures/learning_rates.json"));
   std::size_t runs = 0;
   for (const auto& run : nlohmann::json::parse(file)) {
     LearningRate rate{.peak = run["peak"], .warmup = run["warmup"], .minimum = run["minimum"].get<double>()};

@@ -9,11 +9,12 @@
 #include <string>
 
 #include "fuzz/fuzzer.h"
+#include "support/paths.h"
 
 namespace chimera::testing {
 namespace {
 
-const std::filesystem::path kCorpus = CHIMERA_SOURCE_DIR "/tests/fuzz/corpus";
+const std::filesystem::path kCorpus = testing::source_path("/tests/fuzz/corpus");
 
 TEST(FuzzCorpusTest, EveryReaderHasOneAndNoOneElse) {
   std::set<std::string> folders, readers;

@@ -1,8 +1,8 @@
 // Any bytes as the config.json of a Hugging Face folder.
 
 #include "fuzz/fuzzer.h"
+#include "hugging_face/config_json.h"
 #include "model_config/parameters.h"
-#include "model_folder/config_json.h"
 
 namespace chimera::testing {
 namespace {

@@ -4,8 +4,8 @@
 #include <cctype>
 #include <nlohmann/json.hpp>
 
+#include "answers/playground.h"
 #include "fuzz/fuzzer.h"
-#include "playground/playground.h"
 
 namespace chimera::testing {
 namespace {

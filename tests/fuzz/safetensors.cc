@@ -3,8 +3,8 @@
 #include <cstring>
 
 #include "fuzz/fuzzer.h"
-#include "tensor_files/safetensors_layout.h"
-#include "tensor_files/tensor_table.h"
+#include "safetensors/safetensors_layout.h"
+#include "safetensors/tensor_table.h"
 
 namespace chimera::testing {
 namespace {

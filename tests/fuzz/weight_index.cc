@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "fuzz/fuzzer.h"
-#include "tensor_files/weight_map.h"
+#include "safetensors/weight_map.h"
 
 namespace chimera::testing {
 namespace {

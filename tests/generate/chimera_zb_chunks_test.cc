@@ -12,6 +12,7 @@
 #include "generate/chimera_zb.h"
 #include "render/slots.h"
 #include "render/text.h"
+#include "support/paths.h"
 #include "support/schedules.h"
 
 namespace chimera {
@@ -133,7 +134,7 @@ TEST(ChimeraZbChunksTest, AnyCountRunsInEitherOrderWithAtMostOneUnitMore) {
 /// Rows of the document's table, D = 8: | N | 2f | v | slots and deepest at equal costs | with latency | at unequal
 /// ones |
 TEST(ChimeraZbChunksTest, DocumentedMakespansAreTheMeasuredOnes) {
-  std::ifstream document(CHIMERA_SOURCE_DIR "/docs/chimera_zb.md");
+  std::ifstream document(testing::source_path("/docs/chimera_zb.md"));
   int rows = 0;
   for (std::string line; std::getline(document, line);) {
     std::ranges::replace(line, '|', ' ');

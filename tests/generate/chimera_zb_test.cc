@@ -11,6 +11,7 @@
 #include "check/check_schedule.h"
 #include "core/error.h"
 #include "generate/chimera.h"
+#include "support/paths.h"
 #include "support/schedules.h"
 
 namespace chimera {
@@ -98,7 +99,7 @@ TEST(ChimeraZbTest, NoCostsBeatTheBound) {
 
 /// Rows of the document's table: | D | N | 2f | v | makespan | bound | activations |
 TEST(ChimeraZbTest, DocumentedFiguresAreTheMeasuredOnes) {
-  std::ifstream document(CHIMERA_SOURCE_DIR "/docs/chimera_zb.md");
+  std::ifstream document(testing::source_path("/docs/chimera_zb.md"));
   int rows = 0;
   for (std::string line; std::getline(document, line);) {
     std::istringstream cells(line);
@@ -120,7 +121,7 @@ TEST(ChimeraZbTest, DocumentedFiguresAreTheMeasuredOnes) {
 }
 
 TEST(ChimeraZbTest, DocumentShowsTheGoldenPicture) {
-  std::ifstream document(CHIMERA_SOURCE_DIR "/docs/chimera_zb.md");
+  std::ifstream document(testing::source_path("/docs/chimera_zb.md"));
   std::ostringstream text;
   text << document.rdbuf();
   EXPECT_THAT(text.str(), HasSubstr(testing::golden("chimera-zb.txt")));

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "schedule/schedule_csv.h"
+#include "support/paths.h"
 #include "support/schedules.h"
 
 namespace chimera {
@@ -32,7 +33,7 @@ TEST(InterleavedZbTest, OrdersAtDepthFour) {
 }
 
 TEST(InterleavedZbTest, IsPyTorchs) {
-  std::ifstream file(CHIMERA_SOURCE_DIR "/tests/fixtures/torch_csv/interleaved_zero_bubble.csv");
+  std::ifstream file(testing::source_path("/tests/fixtures/torch_csv/interleaved_zero_bubble.csv"));
   TextSource text(file, "interleaved_zero_bubble.csv");
   Schedule theirs = schedule_from_csv(text).schedule;
   theirs.name = "interleaved-zb";

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "schedule/schedule_csv.h"
+#include "support/paths.h"
 #include "support/schedules.h"
 
 namespace chimera {
@@ -38,7 +39,7 @@ TEST(LoopedBfsTest, MakespanAndActivationsAreTheClosedForms) {
 }
 
 TEST(LoopedBfsTest, IsPyTorchsWithBackwardsInTheOrderOfTheSamples) {
-  std::ifstream file(CHIMERA_SOURCE_DIR "/tests/fixtures/torch_csv/looped_bfs.csv");
+  std::ifstream file(testing::source_path("/tests/fixtures/torch_csv/looped_bfs.csv"));
   TextSource text(file, "looped_bfs.csv");
   Schedule theirs = schedule_from_csv(text).schedule;
   for (auto& ops : theirs.workers) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "generate/registry.h"
+#include "support/paths.h"
 
 namespace chimera {
 namespace {
@@ -48,7 +49,7 @@ std::vector<std::filesystem::path> sources_outside() {
   std::vector<std::filesystem::path> found;
   for (const char* folder : {"src", "apps"}) {
     for (const auto& entry :
-         std::filesystem::recursive_directory_iterator(std::filesystem::path(CHIMERA_SOURCE_DIR) / folder)) {
+         std::filesystem::recursive_directory_iterator(std::filesystem::path(testing::source_path("")) / folder)) {
       const auto extension = entry.path().extension();
       if ((extension != ".h" && extension != ".cc") || entry.path().parent_path().filename() == "generate") continue;
       found.push_back(entry.path());

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "support/paths.h"
 #include "tokenizer/tokenizer_json.h"
 
 namespace chimera {
@@ -59,7 +60,7 @@ TEST(ContinuedTextTest, StopsAtTheFirstOfSeveralTexts) {
 }
 
 TEST(ContinuedTextTest, StopsInTheMiddleOfTokens) {
-  std::ifstream file(CHIMERA_SOURCE_DIR "/tests/fixtures/tokenizers/gpt2.json");
+  std::ifstream file(testing::source_path("/tests/fixtures/tokenizers/gpt2.json"));
   const auto tokenizer = tokenizer_from_json(nlohmann::json::parse(file)["tokenizer"].dump(), "gpt2");
   const std::string words = "the king went to his house and the people went to the king";
   ASSERT_LT(encode(*tokenizer, words).size(), words.size()) << "some tokens have several characters";

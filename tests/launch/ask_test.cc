@@ -1,6 +1,6 @@
 // Commands that answer, and commands that do not.
 
-#include "launch/ask.h"
+#include "launch/local/ask.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

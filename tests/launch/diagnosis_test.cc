@@ -1,4 +1,4 @@
-#include "launch/diagnosis.h"
+#include "launch/flight/diagnosis.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

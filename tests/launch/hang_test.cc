@@ -1,6 +1,6 @@
 // When a job hangs, and because of whom. Time is an argument: nothing here waits.
 
-#include "launch/hang.h"
+#include "launch/flight/hang.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Which ranks each host of a job has, and what it is told.
 
-#include "launch/hosts.h"
+#include "launch/hosts/hosts.h"
 
 #include <gmock/gmock.h>
 

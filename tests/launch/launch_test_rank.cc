@@ -23,11 +23,11 @@
 
 #include "core/error.h"
 #include "core/file_descriptor.h"
-#include "launch/hang.h"
-#include "launch/launcher.h"
-#include "launch/rank.h"
-#include "launch/recovery_link.h"
-#include "launch/signal_inbox.h"
+#include "launch/flight/hang.h"
+#include "launch/local/launcher.h"
+#include "launch/local/rank.h"
+#include "launch/local/recovery_link.h"
+#include "launch/local/signal_inbox.h"
 
 namespace chimera {
 namespace {

@@ -1,4 +1,4 @@
-#include "launch/launcher.h"
+#include "launch/local/launcher.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,8 +6,8 @@
 
 #include "core/error.h"
 #include "job.h"
-#include "launch/rank.h"
-#include "launch/signal_inbox.h"
+#include "launch/local/rank.h"
+#include "launch/local/signal_inbox.h"
 #include "support/scratch.h"
 
 namespace chimera {

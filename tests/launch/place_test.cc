@@ -1,4 +1,4 @@
-#include "launch/place.h"
+#include "launch/local/place.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "launch/recovery.h"
+#include "launch/local/recovery.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "launch/report.h"
+#include "launch/local/failure_report.h"
 
 #include <gtest/gtest.h>
 #include <limits.h>

@@ -1,4 +1,4 @@
-#include "launch/restarts.h"
+#include "launch/local/restarts.h"
 
 #include <gtest/gtest.h>
 

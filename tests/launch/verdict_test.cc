@@ -1,4 +1,4 @@
-#include "launch/verdict.h"
+#include "launch/local/verdict.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -10,6 +10,7 @@
 #include "model/bert_stage.h"
 #include "model/examples.h"
 #include "model/reference_case.h"
+#include "support/paths.h"
 
 namespace chimera {
 namespace {
@@ -24,15 +25,14 @@ double norm_of_all_gradients(const LoadedTensors& file) {
 
 double largest_difference(const at::Tensor& a, const at::Tensor& b) { return (a - b).abs().max().item<double>(); }
 
-class HuggingFaceTest : public testing::TestWithParam<const char*> {
+class HuggingFaceTest : public ::testing::TestWithParam<const char*> {
  protected:
-  ReferenceCase case_ =
-      read_case(std::string(CHIMERA_SOURCE_DIR "/tests/model/fixtures/") + GetParam() + ".safetensors");
+  ReferenceCase case_ = read_case(testing::source_path("/tests/model/fixtures/") + GetParam() + ".safetensors");
   const std::map<std::string, at::Tensor>& expected_ = case_.file.tensors;
 };
 INSTANTIATE_TEST_SUITE_P(Models, HuggingFaceTest,
-                         testing::Values("gpt2_untied", "gpt2_tied", "bert_untied", "bert_tied", "llama", "llama3",
-                                         "mistral", "qwen2", "qwen3"),
+                         ::testing::Values("gpt2_untied", "gpt2_tied", "bert_untied", "bert_tied", "llama", "llama3",
+                                           "mistral", "qwen2", "qwen3"),
                          [](const auto& file) { return std::string(file.param); });
 
 TEST_P(HuggingFaceTest, HasTheSameParameters) {

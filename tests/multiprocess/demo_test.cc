@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <regex>
 
+#include "support/paths.h"
 #include "support/program.h"
 
 namespace chimera::testing {
@@ -27,7 +28,7 @@ TEST(TrainingSweepTest, GoesOnWhereItsFileEnds) {
   const std::string table = scratch.path("sweep.csv");
   const auto sweep = [&](const std::string& counts) {
     return run_program({"sweep", "--schedules", "1f1b", "--stages", "2", "--micro-batches", counts, "--train",
-                        CHIMERA_SOURCE_DIR "/README.md", "--output", table, "--model", "gpt2-tiny", "--steps", "2",
+                        testing::source_path("/README.md"), "--output", table, "--model", "gpt2-tiny", "--steps", "2",
                         "--sequence", "32", "--transport", "threads"});
   };
   const auto lines = [](const std::string& text) { return std::ranges::count(text, '\n'); };

@@ -7,6 +7,7 @@
 
 #include <fstream>
 
+#include "support/paths.h"
 #include "training.h"
 
 namespace chimera::testing {
@@ -54,7 +55,7 @@ TEST(DryRunTest, SaysWhatEveryRankHoldsAndDoes) {
 TEST(DryRunTest, PredictsWithTheProfileOfAMachine) {
   const Arguments flags = {"--model",         "gpt2", "--stages",   "8",
                            "--micro-batches", "8",    "--sequence", "512",
-                           "--layers",        "16",   "--machine",  CHIMERA_SOURCE_DIR "/machines/v100-nvlink.json"};
+                           "--layers",        "16",   "--machine",  testing::source_path("/machines/v100-nvlink.json")};
   const json one = dry_run(flags + Arguments{"--schedule", "gpipe"});
   const json other = dry_run(flags + Arguments{"--schedule", "chimera"});
   EXPECT_GT(one["step_seconds"].get<double>(), other["step_seconds"].get<double>());
@@ -76,7 +77,7 @@ TEST(DryRunTest, TakesEveryKindOfRun) {
 
 /// A profile of a machine with so many cores.
 std::string machine_of(int cores, const Scratch& scratch) {
-  std::ifstream file(CHIMERA_SOURCE_DIR "/machines/h200.json");
+  std::ifstream file(testing::source_path("/machines/h200.json"));
   json machine = json::parse(file);
   machine["cores"] = cores;
   return scratch.write("machine.json", machine.dump());

@@ -10,8 +10,8 @@
 #include "core/console.h"
 #include "core/error.h"
 #include "core/names.h"
-#include "launch/launcher.h"
-#include "launch/rank.h"
+#include "launch/local/launcher.h"
+#include "launch/local/rank.h"
 #include "support/training.h"
 #include "transport/gloo/gloo_transport.h"
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "support/paths.h"
 #include "support/refusal.h"
 #include "training.h"
 
@@ -11,7 +12,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const std::string kP100 = CHIMERA_SOURCE_DIR "/machines/p100-aries.json";
+const std::string kP100 = testing::source_path("/machines/p100-aries.json");
 
 std::vector<double> losses(const std::string& metrics) {
   std::vector<double> result;

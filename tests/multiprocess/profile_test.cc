@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "support/paths.h"
 #include "support/refusal.h"
 #include "training.h"
 
@@ -12,7 +13,7 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-const std::string kP100 = CHIMERA_SOURCE_DIR "/machines/p100-aries.json";
+const std::string kP100 = testing::source_path("/machines/p100-aries.json");
 
 TEST(TrainingProfileTest, MeasuresWhatItReads) {
   const Scratch scratch;
@@ -79,7 +80,7 @@ TEST(ProfileRefusalTest, Flags) {
            {{"--dtype", "float16"}, {"float16"}},
            {{"--seconds", "-1"}, {"--seconds: '-1' is not a number of at least 0"}},
            {{"--merge", kP100}, {"one profile alone needs no merging"}},
-           {{"--merge", kP100, CHIMERA_SOURCE_DIR "/machines/v100-nvlink.json"},
+           {{"--merge", kP100, testing::source_path("/machines/v100-nvlink.json")},
             {"differ in workers_per_node: 1 and 8"}},
            {{"--between", kP100}, {"--between measures from one host to another", "chimera launch --hosts a,b"}},
            {{"--between", kP100, "--merge", kP100, kP100},

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 
+#include "support/paths.h"
 #include "training.h"
 
 namespace chimera::testing {
@@ -17,7 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
 
-const fs::path kRecipes = CHIMERA_SOURCE_DIR "/recipes";
+const fs::path kRecipes = testing::source_path("/recipes");
 
 json dry_run(const Arguments& flags) {
   const ProgramResult result = run_program(Arguments{"train", "--dry-run", "--format", "json"} + flags);

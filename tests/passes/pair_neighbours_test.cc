@@ -1,4 +1,4 @@
-#include "passes/pair_neighbours.h"
+#include "passes/pair_neighbors.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

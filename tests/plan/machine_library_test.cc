@@ -6,13 +6,14 @@
 #include <filesystem>
 
 #include "plan/predict.h"
+#include "support/paths.h"
 
 namespace chimera {
 namespace {
 
 std::vector<std::filesystem::path> machine_files() {
   std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(CHIMERA_SOURCE_DIR "/machines")) {
+  for (const auto& entry : std::filesystem::directory_iterator(testing::source_path("/machines"))) {
     files.push_back(entry.path());
   }
   return files;
@@ -43,7 +44,7 @@ TEST(MachineLibraryTest, EveryFileTimesEveryModel) {
 }
 
 TEST(MachineLibraryTest, TheP100TakesThePublishedTimes) {
-  const MachineProfile machine = read_machine(CHIMERA_SOURCE_DIR "/machines/p100-aries.json");
+  const MachineProfile machine = read_machine(testing::source_path("/machines/p100-aries.json"));
   const LayerTime time = layer_time(machine, find_model("bert-48"), LayerKind::Block, {.micro_batch_size = 8});
   EXPECT_DOUBLE_EQ(time.forward, 4.50e-3);
   EXPECT_DOUBLE_EQ(time.input_gradient + time.weight_gradient, 7.65e-3);
@@ -61,7 +62,7 @@ struct PublishedThroughput {
 TEST(MachineLibraryTest, TheV100TrainsAsFastAsPublished) {
   PlanProblem problem;
   problem.model = find_model("bert-large");
-  problem.machine = read_machine(CHIMERA_SOURCE_DIR "/machines/v100-nvlink.json");
+  problem.machine = read_machine(testing::source_path("/machines/v100-nvlink.json"));
   problem.memory_bytes = problem.machine.memory_bytes;
   const auto error = [&](const PublishedThroughput& row) {
     problem.workers = row.gpus;

@@ -9,6 +9,7 @@
 #include "check/check_schedule.h"
 #include "generate/registry.h"
 #include "schedule/schedule_csv.h"
+#include "support/paths.h"
 
 namespace chimera {
 namespace {
@@ -18,14 +19,14 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 ReadSchedule read_fixture(const std::string& file) {
-  std::ifstream in(CHIMERA_SOURCE_DIR "/tests/fixtures/torch_csv/" + file, std::ios::binary);
+  std::ifstream in(testing::source_path("/tests/fixtures/torch_csv/") + file, std::ios::binary);
   EXPECT_TRUE(in) << file;
   TextSource text(in, file);
   return schedule_from_csv(text);
 }
 
 std::string text_with_plain_line_ends(const std::string& file) {
-  std::ifstream in(CHIMERA_SOURCE_DIR "/tests/fixtures/torch_csv/" + file, std::ios::binary);
+  std::ifstream in(testing::source_path("/tests/fixtures/torch_csv/") + file, std::ios::binary);
   std::string text(std::istreambuf_iterator<char>(in), {});
   std::erase(text, '\r');
   return text;

@@ -9,6 +9,7 @@
 #include "search/problems.h"
 #include "search/raised_bound.h"
 #include "search/starts.h"
+#include "support/paths.h"
 
 namespace chimera {
 namespace {
@@ -26,7 +27,7 @@ PlacementKind kind_of(const std::string& placement) {
 }
 
 std::vector<Solved> solved_problems() {
-  std::ifstream file(CHIMERA_SOURCE_DIR "/tests/fixtures/solved_orders.json");
+  std::ifstream file(testing::source_path("/tests/fixtures/solved_orders.json"));
   std::vector<Solved> all;
   for (const auto& each : nlohmann::json::parse(file)) {
     Solved& solved = all.emplace_back();

@@ -12,7 +12,7 @@
 
 #include "core/random.h"
 #include "passes/lower.h"
-#include "passes/pair_neighbours.h"
+#include "passes/pair_neighbors.h"
 #include "passes/unroll.h"
 #include "simulate/shared_cores.h"
 #include "simulate/simulate.h"

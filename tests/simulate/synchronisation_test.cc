@@ -1,4 +1,4 @@
-#include "simulate/synchronisation.h"
+#include "simulate/synchronization.h"
 
 #include <gtest/gtest.h>
 

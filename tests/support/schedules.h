@@ -14,6 +14,7 @@
 #include "generate/registry.h"
 #include "schedule/schedule.h"
 #include "simulate/simulate.h"
+#include "support/paths.h"
 
 namespace chimera::testing {
 
@@ -126,7 +127,7 @@ inline std::string describe(const std::string& name, const PipelineShape& shape)
 }
 
 inline std::string golden(const std::string& file) {
-  std::ifstream in(std::string(CHIMERA_SOURCE_DIR "/tests/golden/") + file);
+  std::ifstream in(source_path("/tests/golden/") + file);
   EXPECT_TRUE(in) << "no golden file " << file;
   std::ostringstream text;
   text << in.rdbuf();

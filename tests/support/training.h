@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "train/device.h"
-#include "train/job.h"
-#include "train/trainer.h"
+#include "train/loop/trainer.h"
+#include "train/setup/device.h"
+#include "train/setup/job.h"
 #include "transport/stream.h"
 #include "transport/threads/rank_threads.h"
 

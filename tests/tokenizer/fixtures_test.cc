@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "support/paths.h"
 #include "tokenizer/bpe_trainer.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/tokenizer_json.h"
@@ -17,7 +18,7 @@ namespace {
 using nlohmann::json;
 
 json fixture(const std::string& name) {
-  std::ifstream file(CHIMERA_SOURCE_DIR "/tests/fixtures/tokenizers/" + name + ".json");
+  std::ifstream file(testing::source_path("/tests/fixtures/tokenizers/") + name + ".json");
   return json::parse(file);
 }
 

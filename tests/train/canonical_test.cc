@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "generate/registry.h"
 #include "model_config/logit_chunks.h"
-#include "passes/pair_neighbours.h"
+#include "passes/pair_neighbors.h"
 #include "support/schedules.h"
 #include "support/training.h"
 

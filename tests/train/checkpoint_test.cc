@@ -14,7 +14,7 @@
 #include "core/error.h"
 #include "support/scratch.h"
 #include "support/training.h"
-#include "train/save_request.h"
+#include "train/recover/save_request.h"
 
 namespace chimera {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 #include "support/training.h"
-#include "train/report.h"
+#include "train/observe/progress_report.h"
 
 namespace chimera {
 namespace {

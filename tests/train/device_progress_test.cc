@@ -1,13 +1,13 @@
 // What is seen of a rank whose device is behind its host.
 
-#include "train/device_progress.h"
+#include "train/observe/device_progress.h"
 
 #include <gtest/gtest.h>
 
 #include <future>
 #include <thread>
 
-#include "launch/rank.h"
+#include "launch/local/rank.h"
 #include "support/fake_device.h"
 
 namespace chimera {

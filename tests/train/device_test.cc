@@ -1,6 +1,6 @@
 // --device cuda where there is no GPU, or no library for it; and which device and order a job has.
 
-#include "train/device.h"
+#include "train/setup/device.h"
 
 #include <ATen/Context.h>
 #include <gmock/gmock.h>
@@ -13,8 +13,8 @@
 #include "core/resident_memory.h"
 #include "support/fake_accelerator.h"
 #include "support/training.h"
-#include "train/gpu_peak.h"
-#include "train/precision.h"
+#include "train/setup/gpu_peak.h"
+#include "train/setup/precision.h"
 
 namespace chimera {
 namespace {

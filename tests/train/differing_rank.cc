@@ -5,10 +5,10 @@
 
 #include "core/console.h"
 #include "core/error.h"
-#include "launch/launcher.h"
-#include "launch/rank.h"
+#include "launch/local/launcher.h"
+#include "launch/local/rank.h"
 #include "support/training.h"
-#include "train/run.h"
+#include "train/loop/run.h"
 
 namespace chimera {
 namespace {

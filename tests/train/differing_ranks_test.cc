@@ -3,8 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "support/paths.h"
 #include "support/training.h"
-#include "train/job_fingerprint.h"
+#include "train/setup/job_fingerprint.h"
 #include "transport/process.h"
 
 namespace chimera {
@@ -75,7 +76,7 @@ TEST(DifferingRanksTest, EachDifferenceHasItsPart) {
   EXPECT_THAT(changed([](TrainOptions& o) { o.optimizer.decayed = DecayedWeights::All; }), ElementsAre("--decay"));
   EXPECT_THAT(changed([](TrainOptions& o) { o.optimizer.beta2 = 0.95; }), ElementsAre("--beta1, --beta2, --epsilon"));
   EXPECT_THAT(changed([](TrainOptions& o) { o.learning_rate.minimum = 0; }), ElementsAre("--min-learning-rate"));
-  EXPECT_THAT(changed([](TrainOptions& o) { o.data = CHIMERA_SOURCE_DIR "/README.md"; }), ElementsAre("the data"));
+  EXPECT_THAT(changed([](TrainOptions& o) { o.data = testing::source_path("/README.md"); }), ElementsAre("the data"));
 }
 
 }  // namespace

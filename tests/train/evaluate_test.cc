@@ -1,6 +1,6 @@
 // Loss and perplexity of a folder's model on a whole file.
 
-#include "train/evaluate.h"
+#include "train/loop/evaluate.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 #include "core/error.h"
 #include "support/scratch.h"
 #include "support/training.h"
-#include "train/export_model.h"
+#include "train/export/export_model.h"
 
 namespace chimera {
 namespace {

@@ -17,7 +17,7 @@
 #include "core/error.h"
 #include "core/random_words.h"
 #include "engine/optimizer.h"
-#include "launch/environment.h"
+#include "launch/local/environment.h"
 #include "model/device_words.h"
 #include "model/linear.h"
 #include "runtime/sum_of_squares.h"
@@ -25,10 +25,10 @@
 #include "support/fake_device.h"
 #include "support/fake_network.h"
 #include "support/training.h"
-#include "train/batches.h"
-#include "train/device.h"
-#include "train/loader.h"
-#include "train/run.h"
+#include "train/loop/batches.h"
+#include "train/loop/loader.h"
+#include "train/loop/run.h"
+#include "train/setup/device.h"
 #include "transport/stream.h"
 
 namespace chimera {

@@ -1,6 +1,6 @@
 // A job's shape is cheap, and what it says is what the prepared job has.
 
-#include "train/job.h"
+#include "train/setup/job.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "model_config/parameters.h"
 #include "support/training.h"
-#include "train/device.h"
+#include "train/setup/device.h"
 
 namespace chimera {
 namespace {

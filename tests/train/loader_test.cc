@@ -1,10 +1,10 @@
-#include "train/loader.h"
+#include "train/loop/loader.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include "support/training.h"
-#include "train/batches.h"
+#include "train/loop/batches.h"
 
 namespace chimera {
 namespace {

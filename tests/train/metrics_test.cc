@@ -1,4 +1,4 @@
-#include "train/metrics.h"
+#include "telemetry/metrics.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "support/paths.h"
 #include "support/scratch.h"
 
 namespace chimera {
@@ -127,7 +128,7 @@ TEST(MetricsFileTest, APipeThatNobodyReadsAnyMoreIsNoError) {
 /// Names that stand first in the rows of a table: | `name` | ...
 std::vector<std::string> documented_fields() {
   std::vector<std::string> names;
-  for (const std::string& line : testing::lines_of(read_file(CHIMERA_SOURCE_DIR "/docs/metrics.md"))) {
+  for (const std::string& line : testing::lines_of(read_file(testing::source_path("/docs/metrics.md")))) {
     if (line.starts_with("| `")) names.push_back(line.substr(3, line.find('`', 3) - 3));
   }
   return names;

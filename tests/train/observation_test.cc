@@ -1,4 +1,4 @@
-#include "train/observation.h"
+#include "train/observe/observation.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include "simulate/costs_json.h"
 #include "simulate/simulate.h"
 #include "support/training.h"
-#include "train/measured_costs.h"
+#include "train/observe/measured_costs.h"
 
 namespace chimera {
 namespace {

@@ -10,7 +10,7 @@
 #include "support/fake_network.h"
 #include "support/schedules.h"
 #include "support/training.h"
-#include "train/device.h"
+#include "train/setup/device.h"
 
 namespace chimera {
 namespace {

@@ -14,7 +14,7 @@
 #include "support/fake_device.h"
 #include "support/fake_network.h"
 #include "support/training.h"
-#include "train/device.h"
+#include "train/setup/device.h"
 
 namespace chimera {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/report.h"
+#include "train/observe/progress_report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "support/training.h"
-#include "train/efficiency.h"
+#include "train/observe/efficiency.h"
 
 namespace chimera {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/save_retries.h"
+#include "train/recover/save_retries.h"
 
 #include <gtest/gtest.h>
 

@@ -10,8 +10,8 @@
 
 #include "core/error.h"
 #include "support/scratch.h"
-#include "train/left_out_steps.h"
-#include "train/loss_watch.h"
+#include "telemetry/loss_watch.h"
+#include "train/loop/left_out_steps.h"
 
 namespace chimera {
 namespace {

@@ -1,6 +1,6 @@
 // Ranks that take longer than others for the same ops.
 
-#include "train/stragglers.h"
+#include "train/observe/stragglers.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "transport/gloo/gloo_transport.h"
-#include "transport/neighbours.h"
+#include "transport/neighbors.h"
 
 namespace chimera {
 namespace {

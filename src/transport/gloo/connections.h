@@ -8,9 +8,9 @@
 
 #include "transport/gloo/gloo_transport.h"
 #include "transport/gloo/group.h"
-#include "transport/gloo/meeting_store.h"
 #include "transport/gloo/message_channels.h"
 #include "transport/gloo/rank_tree.h"
+#include "transport/gloo/rendezvous_store.h"
 #include "transport/gloo/shared_sum.h"
 
 namespace chimera {

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "core/meeting_point.h"
+#include "core/rendezvous_point.h"
 #include "transport/connection_breaker.h"
 #include "transport/fingerprint.h"
-#include "transport/neighbours.h"
+#include "transport/neighbors.h"
 #include "transport/transport.h"
 
 namespace chimera {
@@ -46,7 +46,7 @@ struct GlooOptions {
 };
 
 /// Where the ranks meet in a file, they listen on 127.0.0.1 alone, as ranks of one host. Else each listens at
-/// own_address() (meeting/address.h) alone.
+/// own_address() (rendezvous/address.h) alone.
 ///
 /// Calls leave_header_room(), so that messages need not be copies. Joins the other ranks; returns once all have joined.
 /// Each direction between two ranks that have messages for each other, and each stage with several members, has a

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "transport/gloo/group.h"
-#include "transport/neighbours.h"
+#include "transport/neighbors.h"
 
 namespace chimera {
 

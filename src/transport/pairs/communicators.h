@@ -11,7 +11,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <vector>
 
-#include "transport/neighbours.h"
+#include "transport/neighbors.h"
 #include "transport/transport.h"
 
 namespace chimera {

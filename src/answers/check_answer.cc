@@ -1,0 +1,103 @@
+#include "answers/check_answer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "check/check_program.h"
+#include "check/check_schedule.h"
+#include "passes/lower.h"
+#include "render/excerpt.h"
+
+namespace chimera {
+namespace {
+
+constexpr ChannelDiscipline kDisciplines[] = {ChannelDiscipline::PerDirection, ChannelDiscipline::SerialPair};
+
+void add(const std::vector<Violation>& violations, CheckReport& report) {
+  for (const Violation& violation : violations) {
+    report.findings.push_back({"schedule", violation, excerpt(report.schedule, violation.places)});
+  }
+}
+
+void add_programs(CheckReport& report, Pairs pairs) {
+  for (const ChannelDiscipline discipline : kDisciplines) {
+    const Program program = lower(report.schedule, {.discipline = discipline, .pairs = pairs});
+    const auto violations = check(program, discipline);
+    const std::string level =
+        fmt::format("program, {}{}", to_text(discipline), pairs == Pairs::Together ? ", pairs together" : "");
+    for (const Violation& violation : violations) {
+      report.findings.push_back({level, violation, excerpt(program, violation.places)});
+    }
+    if (violations.empty()) report.proofs.push_back({level, peak_posted_receives(program)});
+  }
+}
+
+const char* to_text(Severity severity) { return severity == Severity::Violation ? "violation" : "note"; }
+
+nlohmann::ordered_json finding_json(const Finding& finding) {
+  nlohmann::ordered_json places = nlohmann::ordered_json::array();
+  for (const Place& place : finding.violation.places) {
+    places.push_back({{"worker", place.worker}, {"position", place.position}});
+  }
+  return {{"level", finding.level},
+          {"kind", to_text(finding.violation.kind)},
+          {"message", finding.violation.message},
+          {"places", places}};
+}
+
+}  // namespace
+
+std::size_t CheckReport::count(Severity severity) const {
+  return static_cast<std::size_t>(std::count_if(findings.begin(), findings.end(), [&](const Finding& finding) {
+    return finding.violation.severity == severity;
+  }));
+}
+
+CheckReport examine(Schedule schedule, const Limits& limits, bool strict_order) {
+  CheckReport report{std::move(schedule), {}, {}};
+  add(check(report.schedule), report);
+  if (!report.findings.empty()) return report;
+  add(check_limits(report.schedule, limits), report);
+  add(check_sample_order(report.schedule, strict_order ? Severity::Violation : Severity::Note), report);
+  add_programs(report, Pairs::InOrder);
+  if (has_pairs(report.schedule)) add_programs(report, Pairs::Together);
+  return report;
+}
+
+std::string check_text(const CheckReport& report) {
+  const Schedule& schedule = report.schedule;
+  std::string text;
+  for (const Finding& finding : report.findings) {
+    text += fmt::format("{} ({}): {}\n{}", to_text(finding.violation.severity), finding.level,
+                        finding.violation.message, finding.excerpt);
+  }
+  if (!report.is_valid()) {
+    const std::size_t violations = report.count(Severity::Violation);
+    return text + fmt::format("invalid: {} violation{}\n", violations, violations == 1 ? "" : "s");
+  }
+  text += fmt::format("valid: {}, {} stages, {} micro-batches, {} replicas, {} workers, {} ops\n", schedule.name,
+                      schedule.stages, schedule.micro_batches, schedule.placement.num_replicas(),
+                      schedule.workers.size(), num_ops(schedule));
+  text += fmt::format("  schedule: complete, placed right, free of cycles{}\n",
+                      schedule.updates ? ", weight versions right" : "");
+  for (const Proof& proof : report.proofs) {
+    text += fmt::format("  {}: cannot get stuck; at most {} receives posted ahead on a worker\n", proof.level,
+                        proof.receives_ahead);
+  }
+  return text;
+}
+
+std::string check_json(const CheckReport& report) {
+  nlohmann::ordered_json json = {{"valid", report.is_valid()},
+                                 {"name", report.schedule.name},
+                                 {"violations", nlohmann::ordered_json::array()},
+                                 {"notes", nlohmann::ordered_json::array()}};
+  for (const Finding& finding : report.findings) {
+    json[finding.violation.severity == Severity::Violation ? "violations" : "notes"].push_back(finding_json(finding));
+  }
+  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace chimera

@@ -1,0 +1,191 @@
+#include "answers/model_answer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "model_config/config_json.h"
+#include "model_config/parameters.h"
+#include "render/bars.h"
+#include "render/panel.h"
+
+namespace chimera {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr LayerKind kKinds[] = {LayerKind::Embedding, LayerKind::Block, LayerKind::Head};
+
+/// `1.234 TFLOP`, in at most four digits.
+std::string flops_text(double flops) {
+  constexpr const char* kUnits[] = {"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP"};
+  std::size_t unit = 0;
+  for (; flops >= 1000 && unit + 1 < std::size(kUnits); ++unit) flops /= 1000;
+  return fmt::format("{:.4g} {}", flops, kUnits[unit]);
+}
+
+double backward_flops(const auto& footprint) {
+  return footprint.input_gradient_flops + footprint.weight_gradient_flops;
+}
+
+/// The most beyond what is kept from op to op, of a step of F and B.
+double working_set(const StageFootprint& stage) {
+  return std::max(stage.forward_working_set, stage.backward_working_set);
+}
+
+std::string blocks_of(const StageLayers& stage) {
+  if (stage.first_layer == stage.end_layer) return "no block";
+  return fmt::format("blocks {} to {}", stage.first_layer, stage.end_layer - 1);
+}
+
+std::string parts(const StageLayers& stage) {
+  return fmt::format("{}{}{}", stage.embedding ? "embedding, " : "", blocks_of(stage), stage.head ? ", head" : "");
+}
+
+std::vector<StageFootprint> footprints(const ModelReport& report) {
+  std::vector<StageFootprint> result;
+  for (const StageLayers& stage : report.partition) {
+    result.push_back(stage_footprint(report.model, stage, report.workload));
+  }
+  return result;
+}
+
+std::string workload_words(const ModelReport& report) {
+  return fmt::format("one micro-batch of {} x {} tokens, {}, {}{}", report.workload.micro_batch_size,
+                     report.workload.sequence, to_text(report.dtype), to_text(report.optimizer),
+                     report.workload.dropout ? ", dropout" : "");
+}
+
+BarChart chart_of(const ModelReport& report, const std::vector<StageFootprint>& stages) {
+  BarChart chart{fmt::format("{}: memory of stages, {}", report.model.name, workload_words(report)),
+                 {{"weights", color_of(OpKind::Forward), 'w'},
+                  {"gradients", color_of(OpKind::Backward), 'g'},
+                  {"optimizer", kUpdateColor, 'o'},
+                  {"activations", color_of(OpKind::BackwardWeight), 'a'},
+                  {"working set", kAllReduceColor, 't'}},
+                 {}};
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    const StageMemory& memory = stages[s].memory;
+    chart.bars.push_back(
+        {fmt::format("stage {}", s),
+         {memory.weights, memory.gradients, memory.optimizer, memory.activations, working_set(stages[s])}});
+  }
+  return chart;
+}
+
+std::string layer_table(const ModelReport& report) {
+  std::string text = fmt::format("{:<12} {:>14} {:>12} {:>12} {:>11} {:>10}\n", "layer", "parameters", "F", "I + W",
+                                 "activations", "I to W");
+  for (const LayerKind kind : kKinds) {
+    const LayerFootprint layer = layer_footprint(report.model, kind, report.workload);
+    const bool many = kind == LayerKind::Block && report.model.layers > 1;
+    text += fmt::format("{:<12} {:>14} {:>12} {:>12} {:>11} {:>10}\n",
+                        many ? fmt::format("block x {}", report.model.layers) : to_text(kind), layer.parameters,
+                        flops_text(layer.forward_flops), flops_text(backward_flops(layer)),
+                        bytes_text(layer.activations), bytes_text(layer.deferred));
+  }
+  return text;
+}
+
+std::string stage_table(const ModelReport& report, const std::vector<StageFootprint>& stages) {
+  std::size_t width = 6;
+  for (const StageLayers& stage : report.partition) width = std::max(width, parts(stage).size());
+  std::string text = fmt::format("{:>5}  {:<{}} {:>14} {:>12} {:>12} {:>10} {:>10} {:>10} {:>11} {:>9} {:>10} {:>11}\n",
+                                 "stage", "layers", width, "parameters", "F", "I + W", "weights", "gradients",
+                                 "optimizer", "activations", "boundary", "I to W", "working set");
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    const StageFootprint& stage = stages[s];
+    const StageMemory& memory = stage.memory;
+    text += fmt::format("{:>5}  {:<{}} {:>14} {:>12} {:>12} {:>10} {:>10} {:>10} {:>11} {:>9} {:>10} {:>11}\n", s,
+                        parts(report.partition[s]), width, stage.parameters, flops_text(stage.forward_flops),
+                        flops_text(backward_flops(stage)), bytes_text(memory.weights), bytes_text(memory.gradients),
+                        bytes_text(memory.optimizer), bytes_text(memory.activations), bytes_text(memory.boundary),
+                        bytes_text(memory.deferred.value_or(memory.activations)), bytes_text(working_set(stage)));
+  }
+  return text;
+}
+
+Json work_json(const auto& footprint) {
+  return {{"forward_flops", footprint.forward_flops},
+          {"input_gradient_flops", footprint.input_gradient_flops},
+          {"weight_gradient_flops", footprint.weight_gradient_flops}};
+}
+
+Json stage_json(const StageLayers& layers, const StageFootprint& stage) {
+  Json json = {{"parameters", stage.parameters},
+               {"layers", layers.end_layer - layers.first_layer},
+               {"first_layer", layers.first_layer},
+               {"embedding", layers.embedding},
+               {"head", layers.head}};
+  json.update(work_json(stage));
+  json.update({{"weights_bytes", stage.memory.weights},
+               {"gradients_bytes", stage.memory.gradients},
+               {"optimizer_bytes", stage.memory.optimizer},
+               {"activations_bytes", stage.memory.activations},
+               {"boundary_bytes", stage.memory.boundary},
+               {"deferred_bytes", stage.memory.deferred.value_or(stage.memory.activations)}});
+  for (const OpKind kind : {OpKind::Forward, OpKind::Backward, OpKind::BackwardInput, OpKind::BackwardWeight}) {
+    json["working_set_bytes"][std::string(1, letter(kind))] = stage.working_set(kind);
+  }
+  return json;
+}
+
+/// As in "32 heads (8 of keys and values) of 64".
+std::string head_words(const ModelConfig& model) {
+  std::string words = fmt::format("{} heads", model.heads);
+  if (model.family != Family::Llama) return words;
+  return words + fmt::format(" of {} ({} of keys and values)", head_size_of(model), key_value_heads_of(model));
+}
+
+}  // namespace
+
+std::string model_text(const ModelReport& report) {
+  const ModelConfig& model = report.model;
+  const auto stages = footprints(report);
+  return fmt::format(
+             "{}: {} parameters\n  {}, {} layers, {} wide, {}, feed-forward {}, vocabulary {}, {} positions, "
+             "head {}\n  for {}\n\n",
+             model.name, parameter_count(model), to_text(model.family), model.layers, model.hidden, head_words(model),
+             model.feed_forward, model.vocabulary, model.positions, model.tied ? "tied" : "untied",
+             workload_words(report)) +
+         layer_table(report) + "\n" + stage_table(report, stages) + "\n" + to_text(chart_of(report, stages));
+}
+
+std::string model_json(const ModelReport& report) {
+  const ModelConfig& model = report.model;
+  Json json = {{"name", model.name}, {"parameters", parameter_count(model)}, {"layers", model.layers}};
+  json.update(layer_sizes_json(model));
+  json.update({{"micro_batch_size", report.workload.micro_batch_size},
+               {"sequence", report.workload.sequence},
+               {"dtype", to_text(report.dtype)},
+               {"optimizer", report.optimizer},
+               {"dropout", report.workload.dropout}});
+  for (const LayerKind kind : kKinds) {
+    const LayerFootprint layer = layer_footprint(model, kind, report.workload);
+    Json& entry = json["layer_kinds"][to_text(kind)] = {{"parameters", layer.parameters}};
+    entry.update(work_json(layer));
+    entry.update({{"activations_bytes", layer.activations}, {"deferred_bytes", layer.deferred}});
+  }
+  json["stages"] = Json::array();
+  for (const StageLayers& stage : report.partition) {
+    json["stages"].push_back(stage_json(stage, stage_footprint(model, stage, report.workload)));
+  }
+  return json.dump(2) + "\n";
+}
+
+std::string model_svg(const ModelReport& report) { return to_svg(chart_of(report, footprints(report))); }
+
+CostModel flop_costs(const ModelReport& report) {
+  CostModel costs;
+  for (const StageLayers& layers : report.partition) {
+    const StageFootprint stage = stage_footprint(report.model, layers, report.workload);
+    const double input = stage.input_gradient_flops / 1e9;
+    const double weight = stage.weight_gradient_flops / 1e9;
+    costs.stages.push_back({stage.forward_flops / 1e9, input + weight, input, weight});
+    costs.memory.push_back(stage.memory);
+  }
+  return costs;
+}
+
+}  // namespace chimera

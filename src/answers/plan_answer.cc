@@ -1,0 +1,217 @@
+#include "answers/plan_answer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "answers/plan_rows.h"
+#include "generate/shape_axis.h"
+#include "model_config/parameters.h"
+
+namespace chimera {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kGiB = 1 << 30;
+constexpr double kGain = 0.999;        // of the step time: what counts as faster
+constexpr double kWorthSaying = 0.05;  // a larger difference of the models is explained
+
+std::string parts_of_a_step(const Prediction& prediction) {
+  std::string text = fmt::format("  a worker's step: {:.4g} s of ops", prediction.busy_seconds);
+  for (int cause = 0; cause < kIdleCauses; ++cause) {
+    const double seconds = prediction.idle_seconds[static_cast<std::size_t>(cause)];
+    if (seconds > 0) text += fmt::format(", {:.4g} s {}", seconds, to_text(static_cast<IdleCause>(cause)));
+  }
+  return text + "\n";
+}
+
+std::string both_models(const ReportedCandidate& reported) {
+  if (!reported.models) return "  equation 1 has no closed form for this schedule\n";
+  const ModelComparison& models = *reported.models;
+  const double off = models.paper_seconds / models.simulated_seconds - 1;
+  const EquationOne& paper = *reported.ranked.prediction.paper;
+  std::string text = fmt::format(
+      "  equation 1: {:.4g} s ({:+.1f} %) = ({:.4g} + {:.4g}) x {} + ({:.4g} + {:.4g}) x {} + {:.4g} of sums\n",
+      models.paper_seconds, 100 * off, paper.forward, paper.point_to_point, paper.critical.forwards, paper.backward,
+      paper.point_to_point, paper.critical.backwards, paper.unoverlapped);
+  if (std::abs(off) <= kWorthSaying || models.causes.empty()) return text;
+  text += "    beyond it the simulator has";
+  for (std::size_t i = 0; i < models.causes.size(); ++i)
+    text += fmt::format("{} {:+.4g} s {}", i == 0 ? "" : ",", models.causes[i].seconds, models.causes[i].name);
+  return text + "\n";
+}
+
+std::string gains_text(const PlanReport& report) {
+  const ReportedCandidate& chosen = report.candidates.front();
+  const double seconds = chosen.ranked.prediction.step_seconds;
+  std::string text = fmt::format("  a network that takes no time: {:.4g} s ({:.2f} times as fast)\n",
+                                 chosen.gains.free_network_seconds, seconds / chosen.gains.free_network_seconds);
+  if (!chosen.ranked.candidate.recompute.empty())
+    text +=
+        fmt::format("  memory for no recomputation: {:.4g} s ({:.2f} times as fast)\n",
+                    chosen.gains.without_recomputation_seconds, seconds / chosen.gains.without_recomputation_seconds);
+  if (report.with_more_memory) {
+    const auto& better = *report.with_more_memory;
+    text += fmt::format("  twice the memory: {:.4g} s ({:.2f} times as fast): {}, recompute {}\n",
+                        better.prediction.step_seconds, seconds / better.prediction.step_seconds,
+                        in_words(better.candidate), recomputed(better.candidate));
+  } else if (report.rule != PlanRule::Paper) {
+    text += "  twice the memory: no gain\n";
+  }
+  return text;
+}
+
+Json idle_json(const Prediction& prediction) {
+  Json idle = Json::object();
+  for (int cause = 0; cause < kIdleCauses; ++cause)
+    idle[to_text(static_cast<IdleCause>(cause))] = prediction.idle_seconds[static_cast<std::size_t>(cause)];
+  return idle;
+}
+
+Json equation_json(const EquationOne& equation, const std::optional<ModelComparison>& models) {
+  Json json = {{"seconds", equation.seconds},
+               {"forward", equation.forward},
+               {"backward", equation.backward},
+               {"point_to_point", equation.point_to_point},
+               {"critical_forwards", equation.critical.forwards},
+               {"critical_backwards", equation.critical.backwards},
+               {"all_reduce", equation.all_reduce},
+               {"unoverlapped", equation.unoverlapped}};
+  if (!models) return json;
+  Json causes = Json::array();
+  for (const DifferenceCause& cause : models->causes)
+    causes.push_back({{"cause", cause.name}, {"seconds", cause.seconds}});
+  json["simulator_beyond"] = causes;
+  return json;
+}
+
+Json parts_json(const StepParts& parts) {
+  Json json = Json::object();
+  for (const Named<StepPart>& part : kNames<StepPart>) json[part.name] = parts.of(part.value);
+  return json;
+}
+
+Json candidate_json(const ReportedCandidate& reported) {
+  const auto& [candidate, prediction] = reported.ranked;
+  Json json = {{"schedule", candidate.schedule},
+               {"data_parallel", candidate.data_parallel},
+               {"tensor_parallel", candidate.tensor_parallel},
+               {"replica_layout", to_text(candidate.replica_layout)},
+               {"stages", candidate.shape.stages},
+               {"micro_batch_size", candidate.micro_batch_size},
+               {"micro_batches", candidate.shape.micro_batches}};
+  for (const ShapeAxis& axis : shape_axes()) {
+    Json& value = json[std::string(axis.name)];
+    if (axis.is_number()) {
+      value = axis.get(candidate.shape);
+    } else {
+      value = axis.text(candidate.shape);
+    }
+  }
+  json.update({{"partition", to_text(candidate.partition)},
+               {"recompute", recomputed(candidate)},
+               {"step_seconds", prediction.step_seconds},
+               {"sequences_per_second", prediction.sequences_per_second},
+               {"bubble_ratio", prediction.bubble_ratio},
+               {"peak_memory_bytes", prediction.peak_memory_bytes},
+               {"worker_memory_bytes", prediction.worker_bytes},
+               {"fits", prediction.fits},
+               {"busy_seconds", prediction.busy_seconds},
+               {"idle_seconds", idle_json(prediction)},
+               {"free_network_seconds", reported.gains.free_network_seconds},
+               {"without_recomputation_seconds", reported.gains.without_recomputation_seconds}});
+  if (prediction.paper) json["equation_1"] = equation_json(*prediction.paper, reported.models);
+  if (reported.parts) json["step_parts"] = parts_json(*reported.parts);
+  if (reported.measured_seconds) json["measured_step_seconds"] = *reported.measured_seconds;
+  return json;
+}
+
+ReportedCandidate reported(Predictor& predictor, const RankedCandidate& ranked) {
+  ReportedCandidate result{ranked, possible_gains(predictor, ranked.candidate), std::nullopt, std::nullopt,
+                           std::nullopt};
+  if (ranked.prediction.paper) result.models = compare_models(predictor, ranked.candidate);
+  return result;
+}
+
+/// Finds the parts of the step of that row (from 1) and of the row after it: of the first, where there is none.
+void explain_beside_next(Predictor& predictor, std::int64_t row, PlanReport& report) {
+  const auto count = static_cast<std::int64_t>(report.candidates.size());
+  if (row > count) {
+    throw ConfigError(fmt::format("--explain {}: the table has {} rows; name one of them, or raise --top", row, count));
+  }
+  for (const std::int64_t index : {row - 1, row % count}) {
+    ReportedCandidate& each = report.candidates[static_cast<std::size_t>(index)];
+    each.parts = step_parts(predictor, each.ranked.candidate);
+  }
+}
+
+/// The best plan with twice the memory, where it is faster.
+std::optional<RankedCandidate> with_more_memory(const Predictor& predictor, PlanOptions options, double seconds) {
+  options.top = 1;
+  Predictor roomy = predictor.with_memory(2 * predictor.problem().memory_bytes);
+  const Plan plan = make_plan(roomy, options);
+  if (plan.ranked.front().prediction.step_seconds >= kGain * seconds) return std::nullopt;
+  return plan.ranked.front();
+}
+
+}  // namespace
+
+PlanReport plan_report(const PlanProblem& problem, const PlanOptions& options, PlanRule rule,
+                       const PlanQuestions& questions) {
+  Predictor predictor(problem);
+  const bool by_paper = rule == PlanRule::Paper;
+  PlanReport report{problem,      by_paper ? plan_by_paper_rule(predictor, options.top) : make_plan(predictor, options),
+                    rule,         {},
+                    std::nullopt, {}};
+  for (const RankedCandidate& ranked : report.plan.ranked) report.candidates.push_back(reported(predictor, ranked));
+  if (questions.explain > 0) explain_beside_next(predictor, questions.explain, report);
+  if (questions.pareto) {
+    for (const RankedCandidate& ranked : time_against_memory(predictor, options))
+      report.frontier.push_back(reported(predictor, ranked));
+  }
+  if (!by_paper)
+    report.with_more_memory = with_more_memory(predictor, options, report.plan.ranked.front().prediction.step_seconds);
+  return report;
+}
+
+std::string plan_text(const PlanReport& report) {
+  const PlanProblem& problem = report.problem;
+  std::string text =
+      fmt::format("{}: {} parameters, sequences of {}; {} workers ({}) of {:.4g} GiB, mini-batch {}\n\n",
+                  problem.model.name, parameter_count(problem.model), problem.workload.sequence, problem.workers,
+                  problem.machine.name, problem.memory_bytes / kGiB, problem.mini_batch);
+  text += plan_rows(report.candidates);
+  const ReportedCandidate& chosen = report.candidates.front();
+  text += fmt::format("\nchosen{}: {}, recompute {}\n", report.rule == PlanRule::Paper ? " by the paper's rule" : "",
+                      in_words(chosen.ranked.candidate), recomputed(chosen.ranked.candidate));
+  text += parts_of_a_step(chosen.ranked.prediction) + both_models(chosen) + gains_text(report);
+  if (const std::string parts = explained_rows(report.candidates); !parts.empty())
+    text += "\nwhere a worker's step goes, in seconds\n" + parts + "\n";
+  if (!report.frontier.empty())
+    text += "\ntime against memory: the fastest, then the fastest in at least 5 % less, and so on\n" +
+            plan_rows(report.frontier) + "\n";
+  text += fmt::format("{} candidates: {} do not fit, {} cannot be faster than the slowest above\n",
+                      report.plan.considered, report.plan.too_large, report.plan.pruned);
+  return text;
+}
+
+std::string plan_json(const PlanReport& report) {
+  Json candidates = Json::array();
+  for (const ReportedCandidate& each : report.candidates) candidates.push_back(candidate_json(each));
+  Json json = {{"chosen", candidates.front()},       {"candidates", candidates},
+               {"rule", to_text(report.rule)},       {"considered", report.plan.considered},
+               {"too_large", report.plan.too_large}, {"pruned", report.plan.pruned}};
+  for (const ReportedCandidate& each : report.frontier) json["pareto"].push_back(candidate_json(each));
+  if (report.with_more_memory) {
+    const auto& better = *report.with_more_memory;
+    json["with_twice_the_memory"] = candidate_json({better, {}, std::nullopt, std::nullopt, std::nullopt});
+    for (const char* unknown : {"free_network_seconds", "without_recomputation_seconds"})
+      json["with_twice_the_memory"].erase(unknown);
+  }
+  return json.dump(1) + "\n";
+}
+
+}  // namespace chimera

@@ -1,0 +1,183 @@
+#include "answers/requests.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "check/check_schedule.h"
+#include "core/choices.h"
+#include "core/error.h"
+#include "core/nearest.h"
+#include "generate/registry.h"
+#include "schedule/schedule_csv.h"
+#include "simulate/costs_json.h"
+
+namespace chimera::playground {
+namespace {
+
+std::int64_t value_on(const ShapeAxis& axis, const JsonValue& value) {
+  if (axis.is_number()) {
+    if (!value.json().is_number_integer()) value.fail("is no whole number");
+    return value.json().get<std::int64_t>();
+  }
+  const std::string word = value.text();
+  const auto found = std::find(axis.names.begin(), axis.names.end(), word);
+  if (found == axis.names.end()) {
+    value.fail(unknown_name(axis.name, word, std::vector<std::string>(axis.names.begin(), axis.names.end())));
+  }
+  return found - axis.names.begin();
+}
+
+void set_parameter(const std::string& name, const JsonValue& parameters, PipelineShape& shape) {
+  std::vector<std::string> names;
+  for (const ShapeAxis& axis : shape_axes()) {
+    names.emplace_back(axis.name);
+    if (axis.name == name) return axis.set(shape, value_on(axis, parameters.field(name.c_str())));
+  }
+  parameters.fail(unknown_name("parameter", name, names));
+}
+
+void require_few(std::int64_t ops) {
+  if (ops <= kMostPlayedOps) return;
+  throw ConfigError(
+      fmt::format("{} ops are more than the {} that the playground holds; use fewer stages or "
+                  "micro-batches, or the program",
+                  ops, kMostPlayedOps));
+}
+
+Schedule generated(const JsonValue& value) {
+  value.expect_object({"name", "stages", "micro_batches", "parameters"});
+  const Generator& generator = find_generator(value.text("name"));
+  const PipelineShape shape =
+      requested_shape(value, usual_shape(generator, value.count("stages", 1), value.count("micro_batches", 1)));
+  // Every worker runs each of its stages at least forward and backward.
+  if (!generator.refusal(shape))
+    require_few(2 * shape.stages * shape.micro_batches * std::max<std::int64_t>(1, generator.stages_a_worker(shape)));
+  Schedule schedule = generator.generate(shape);
+  require_few(num_ops(schedule));
+  return schedule;
+}
+
+StageCosts share_of(const JsonValue& value) {
+  const double input = number_or(value, "input_gradient", 1);
+  const double weight = number_or(value, "weight_gradient", 1);
+  return {number_or(value, "forward", 1), input + weight, input, weight};
+}
+
+void scale(StageCosts& costs, double factor) {
+  for (double* part : {&costs.forward, &costs.backward, &costs.input_gradient, &costs.weight_gradient}) *part *= factor;
+}
+
+CostModel given_costs(const JsonValue& value, const Schedule& schedule) {
+  value.expect_object({"forward", "input_gradient", "weight_gradient", "latency", "stage_factors", "all_reduce",
+                       "weights", "activations"});
+  CostModel costs = CostModel::uniform(schedule, share_of(value), number_or(value, "latency", 0));
+  if (value.has("stage_factors")) {
+    const std::vector<double> factors = value.field("stage_factors").numbers(schedule.stages, "stage");
+    for (std::size_t s = 0; s < factors.size(); ++s) scale(costs.stages[s], factors[s]);
+  }
+  if (const double seconds = number_or(value, "all_reduce", 0); seconds > 0 && !schedule.updates) {
+    costs.all_reduce.emplace();
+    costs.all_reduce->seconds.assign(costs.stages.size(), seconds);
+  }
+  const double weights = number_or(value, "weights", 0);
+  const double activations = number_or(value, "activations", 0);
+  if (weights > 0 || activations > 0) {
+    const double share = share_of_stage(schedule);
+    costs.memory.assign(costs.stages.size(), {.weights = weights * share, .activations = activations * share});
+  }
+  return costs;
+}
+
+Schedule read(const JsonValue& value) {
+  value.expect_object({"text"});
+  const std::string text = value.text("text");
+  TextSource source(text, "schedule");
+  Schedule schedule = schedule_from_text(source).schedule;
+  require_few(num_ops(schedule));
+  return schedule;
+}
+
+}  // namespace
+
+double number_or(const JsonValue& value, const char* name, double otherwise) {
+  return value.has(name) ? value.number(name) : otherwise;
+}
+
+std::int64_t count_or(const JsonValue& value, const char* name, std::int64_t otherwise, std::int64_t least) {
+  return value.has(name) ? value.count(name, least) : otherwise;
+}
+
+bool truth_or(const JsonValue& value, const char* name, bool otherwise) {
+  return value.has(name) ? value.truth(name) : otherwise;
+}
+
+std::string text_or(const JsonValue& value, const char* name, const std::string& otherwise) {
+  return value.has(name) ? value.text(name) : otherwise;
+}
+
+PipelineShape requested_shape(const JsonValue& value, PipelineShape shape) {
+  shape.stages = value.count("stages", 1);
+  shape.micro_batches = value.count("micro_batches", 1);
+  if (!value.has("parameters")) return shape;
+  const JsonValue parameters = value.field("parameters");
+  if (!parameters.json().is_object()) parameters.fail("is no object");
+  for (const auto& entry : parameters.json().items()) set_parameter(entry.key(), parameters, shape);
+  return shape;
+}
+
+Schedule requested_schedule(const JsonValue& value) { return value.has("text") ? read(value) : generated(value); }
+
+Schedule valid_schedule(const JsonValue& value) {
+  Schedule schedule = requested_schedule(value);
+  if (!value.has("text")) return schedule;
+  const auto violations = check(schedule);
+  if (!violations.empty()) throw ScheduleError(violations.front().message);
+  return schedule;
+}
+
+CostModel requested_costs(const JsonValue& request, const Schedule& schedule) {
+  const nlohmann::json usual = nlohmann::json::object();
+  const JsonValue value = request.has("costs") ? request.field("costs") : JsonValue(usual, "costs");
+  CostModel costs =
+      value.has("file") ? costs_from_json(value.text("file"), "costs", schedule.stages) : given_costs(value, schedule);
+  costs.all_reduce_placement =
+      parse_named<AllReducePlacement>("sync", text_or(request, "sync", to_text(AllReducePlacement::EagerOpt)));
+  costs.blocking_sends = truth_or(request, "blocking_sends", false);
+  if (costs.all_reduce) costs.all_reduce->data_parallel = count_or(request, "data_parallel", 1, 1);
+  return costs;
+}
+
+ModelConfig requested_model(const JsonValue& request) {
+  const std::string name = request.text("model");
+  const auto presets = preset_names();
+  if (std::find(presets.begin(), presets.end(), name) == presets.end())
+    request.field("model").fail(unknown_name("model", name, presets));
+  ModelOverrides fields;
+  if (request.has("overrides")) {
+    const JsonValue value = request.field("overrides");
+    value.expect_object({"layers", "hidden", "heads", "key_value_heads", "vocabulary", "tied"});
+    const auto take = [&](const char* field, std::optional<std::int64_t>& into) {
+      if (value.has(field)) into = value.count(field, 1);
+    };
+    take("layers", fields.layers);
+    take("hidden", fields.hidden);
+    take("heads", fields.heads);
+    take("key_value_heads", fields.key_value_heads);
+    take("vocabulary", fields.vocabulary);
+    if (value.has("tied")) fields.tied = value.truth("tied");
+  }
+  return with_overrides(find_model(name), fields);
+}
+
+Workload requested_workload(const JsonValue& request) {
+  Workload workload = workload_of(parse_named<DataType>("dtype", text_or(request, "dtype", to_text(DataType::Float32))),
+                                  parse_named<OptimizerKind>("optimizer", text_or(request, "optimizer", "adamw")));
+  workload.micro_batch_size = count_or(request, "micro_batch_size", 4, 1);
+  workload.sequence = count_or(request, "sequence", 128, 1);
+  workload.dropout = truth_or(request, "dropout", false);
+  return workload;
+}
+
+}  // namespace chimera::playground

@@ -1,0 +1,340 @@
+#include "hugging_face/config_json.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/nearest.h"
+#include "hugging_face/config_fields.h"
+#include "schedule/json_value.h"
+
+namespace chimera {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Fields that a config.json leaves out have these values, those of the classes in transformers 5.
+struct Defaults {
+  std::int64_t vocabulary, layers, hidden, heads, key_value_heads, head_size, feed_forward, positions;
+};
+constexpr Defaults kGpt2Defaults{50'257, 12, 768, 12, 0, 0, 0, 1024};
+constexpr Defaults kBertDefaults{30'522, 12, 768, 12, 0, 0, 3072, 512};
+
+/// A class of transformers that Chimera has.
+struct KnownClass {
+  const char* model_type;
+  const char* architecture;
+  Family family;
+  Defaults defaults;
+};
+constexpr std::array<KnownClass, 6> kClasses = {{
+    {"gpt2", "GPT2LMHeadModel", Family::Gpt2, kGpt2Defaults},
+    {"bert", "BertForPreTraining", Family::Bert, kBertDefaults},
+    {"llama", "LlamaForCausalLM", Family::Llama, {32'000, 32, 4096, 32, 0, 0, 11'008, 2048}},
+    {"mistral", "MistralForCausalLM", Family::Llama, {32'000, 32, 4096, 32, 8, 0, 14'336, 131'072}},
+    {"qwen2", "Qwen2ForCausalLM", Family::Llama, {151'936, 32, 4096, 32, 32, 0, 22'016, 32'768}},
+    {"qwen3", "Qwen3ForCausalLM", Family::Llama, {151'936, 32, 4096, 32, 32, 128, 22'016, 32'768}},
+}};
+
+const KnownClass& class_of(const ConfigFields& config) {
+  const std::string type = config.text("model_type", "");
+  const auto known = std::ranges::find(kClasses, type, &KnownClass::model_type);
+  if (known == kClasses.end()) {
+    std::vector<std::string> types;
+    for (const KnownClass& one : kClasses) types.emplace_back(one.model_type);
+    config.fail(type.empty() ? "has no model_type" : unknown_name("model_type", type, types));
+  }
+  if (!config.has("architectures")) return *known;
+  const Json& architectures = config["architectures"];
+  if (architectures.is_array() && architectures.size() == 1 && architectures[0] == known->architecture) return *known;
+  config.fail(fmt::format("architectures must be [\"{}\"] for model_type {}, not {}", known->architecture, type,
+                          architectures.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 100)));
+}
+
+void require_plain(const ConfigFields& config) {
+  for (const char* field :
+       {"quantization_config", "auto_map", "is_encoder_decoder", "add_cross_attention", "is_decoder", "pruned_heads"}) {
+    config.require_absent(field);
+  }
+}
+
+void read_gpt2(const ConfigFields& config, ModelConfig& model) {
+  config.require("activation_function", {"gelu_new", "gelu_pytorch_tanh"});
+  config.require("scale_attn_weights", true);
+  config.require("scale_attn_by_inverse_layer_idx", false);
+  config.require("reorder_and_upcast_attn", false);
+  model.vocabulary = config.integer("vocab_size", kGpt2Defaults.vocabulary);
+  model.positions = config.integer("n_positions", kGpt2Defaults.positions);
+  model.hidden = config.integer("n_embd", kGpt2Defaults.hidden);
+  model.layers = config.integer("n_layer", kGpt2Defaults.layers);
+  model.heads = config.integer("n_head", kGpt2Defaults.heads);
+  constexpr std::int64_t kWidest = 1'000'000'000;  // before the product; require_valid() refuses wider ones
+  model.feed_forward = config.integer("n_inner", 4 * std::clamp<std::int64_t>(model.hidden, 0, kWidest));
+  model.norm_epsilon = config.number("layer_norm_epsilon", 1e-5);
+  model.tied = config.truth("tie_word_embeddings", true);
+}
+
+/// The sizes, by the names that all classes but GPT-2 have for them.
+void read_sizes(const ConfigFields& config, const Defaults& defaults, ModelConfig& model) {
+  model.vocabulary = config.integer("vocab_size", defaults.vocabulary);
+  model.positions = config.integer("max_position_embeddings", defaults.positions);
+  model.hidden = config.integer("hidden_size", defaults.hidden);
+  model.layers = config.integer("num_hidden_layers", defaults.layers);
+  model.heads = config.integer("num_attention_heads", defaults.heads);
+  model.feed_forward = config.integer("intermediate_size", defaults.feed_forward);
+}
+
+void read_bert(const ConfigFields& config, ModelConfig& model) {
+  config.require("hidden_act", {"gelu"});
+  config.require("position_embedding_type", {"absolute"});
+  if (config.integer("type_vocab_size", kTokenTypes) != kTokenTypes) {
+    config.fail(fmt::format("type_vocab_size is {}; Chimera trains on pairs of sentences, which need {}",
+                            config.integer("type_vocab_size", 0), kTokenTypes));
+  }
+  read_sizes(config, kBertDefaults, model);
+  model.norm_epsilon = config.number("layer_norm_eps", 1e-12);
+  model.tied = config.truth("tie_word_embeddings", true);
+}
+
+/// `rope_parameters` of version 5, or `rope_scaling` of version 4; theta may stand outside.
+void read_rope(const ConfigFields& config, ModelConfig& model) {
+  config.require("partial_rotary_factor", 1.0);
+  config.require("rope_interleaved", false);
+  model.rope_theta = config.number("rope_theta", model.rope_theta);
+  const char* const name = config.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
+  if (!config.has(name)) return;
+  if (config.has("rope_scaling") && config[name] != config["rope_scaling"]) {
+    config.fail("rope_parameters and rope_scaling say different things; leave one of them out");
+  }
+  const ConfigFields rope = config.object(name);
+  rope.require("partial_rotary_factor", 1.0);
+  const char* const type = rope.has("rope_type") ? "rope_type" : "type";
+  for (const Json& value : config[name]) {
+    if (value.is_object()) rope.fail("has numbers of its own for some layers; Chimera has one rule for all");
+  }
+  rope.require(type, {"default", "linear", "llama3"});
+  model.rope_theta = rope.number("rope_theta", model.rope_theta);
+  const std::string rule = rope.text(type, "default");
+  if (rule == "default") return;
+  RopeScaling& scaling = model.rope_scaling;
+  if (!rope.has("factor")) rope.fail(fmt::format("factor is missing; rope type {} needs it", rule));
+  scaling.factor = rope.number("factor", 1);
+  scaling.type = RopeScalingType::Linear;
+  if (rule == "linear") return;
+  scaling.type = RopeScalingType::Llama3;
+  for (const char* field : {"low_freq_factor", "high_freq_factor"}) {
+    if (!rope.has(field)) rope.fail(fmt::format("{} is missing; rope type llama3 needs it", field));
+  }
+  scaling.low_frequency_factor = rope.number("low_freq_factor", 1);
+  scaling.high_frequency_factor = rope.number("high_freq_factor", 1);
+  scaling.original_positions = config.integer("original_max_position_embeddings",
+                                              rope.integer("original_max_position_embeddings", model.positions));
+}
+
+/// Of Qwen: some layers may look back less far than others. The shortest window limits the sequence.
+void read_window_of_layers(const ConfigFields& config, ModelConfig& model) {
+  const bool slides =
+      config.truth("use_sliding_window", false) && (config.has("sliding_window") || !config.names("sliding_window"));
+  bool some_layer_slides = config.integer("max_window_layers", 28) < model.layers;
+  if (config.has("layer_types")) {
+    some_layer_slides = false;
+    for (const Json& type : config["layer_types"]) {
+      if (type == "sliding_attention") {
+        some_layer_slides = true;
+      } else if (type != "full_attention") {
+        config.fail(fmt::format("layer_types has {}; Chimera has full_attention and sliding_attention",
+                                type.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 60)));
+      }
+    }
+    if (some_layer_slides && !slides) config.fail("layer_types has sliding_attention, but no sliding_window is used");
+  }
+  if (slides && some_layer_slides) model.sliding_window = config.integer("sliding_window", 4096);
+}
+
+void read_window(const ConfigFields& config, std::string_view type, ModelConfig& model) {
+  if (type.starts_with("qwen")) {
+    read_window_of_layers(config, model);
+  } else if (type == "mistral" && (config.has("sliding_window") || !config.names("sliding_window"))) {
+    model.sliding_window = config.integer("sliding_window", 4096);
+  }
+}
+
+AttentionBias attention_bias_of(const ConfigFields& config, std::string_view type) {
+  if (type == "qwen2") return AttentionBias::QueryKeyValue;
+  if (type == "mistral") return AttentionBias::None;
+  return config.truth("attention_bias", false) ? AttentionBias::All : AttentionBias::None;
+}
+
+void read_llama(const ConfigFields& config, const KnownClass& known, ModelConfig& model) {
+  const std::string_view type = known.model_type;
+  const Defaults& defaults = known.defaults;
+  config.require("hidden_act", {"silu", "swish"});
+  read_sizes(config, defaults, model);
+  model.norm_epsilon = config.number("rms_norm_eps", 1e-6);
+  model.tied = config.truth("tie_word_embeddings", false);
+  // Null means as many as heads, a missing field the class's number.
+  const bool as_heads = config.names("num_key_value_heads") || defaults.key_value_heads == 0;
+  model.key_value_heads = config.integer("num_key_value_heads", as_heads ? model.heads : defaults.key_value_heads);
+  if (config.has("head_dim") || (!config.names("head_dim") && defaults.head_size > 0)) {
+    model.head_size = config.integer("head_dim", defaults.head_size);
+  }
+  model.attention_bias = attention_bias_of(config, type);
+  model.feed_forward_bias = type == "llama" && config.truth("mlp_bias", false);
+  model.query_key_norm = type == "qwen3";
+  read_rope(config, model);
+  read_window(config, type, model);
+}
+
+struct ElementWord {
+  ElementType type;
+  const char* word;
+};
+constexpr std::array<ElementWord, 4> kElementWords = {{{ElementType::F32, "float32"},
+                                                       {ElementType::F64, "float64"},
+                                                       {ElementType::BF16, "bfloat16"},
+                                                       {ElementType::F16, "float16"}}};
+
+const char* word_of(ElementType type) {
+  const auto known = std::ranges::find(kElementWords, type, &ElementWord::type);
+  if (known == kElementWords.end()) throw Error("config.json has no word for tensors of " + to_text(type));
+  return known->word;
+}
+
+/// The class that has what the model has. Llama itself is the one without a mark of its own.
+const KnownClass& class_for(const ModelConfig& model) {
+  if (model.family != Family::Llama) {
+    return *std::ranges::find(kClasses, model.family, &KnownClass::family);
+  }
+  const char* type = "llama";
+  if (model.query_key_norm) type = "qwen3";
+  if (model.sliding_window) type = model.query_key_norm ? "qwen3" : "mistral";
+  if (model.attention_bias == AttentionBias::QueryKeyValue) type = "qwen2";
+  return *std::ranges::find(kClasses, std::string_view(type), &KnownClass::model_type);
+}
+
+Json rope_json(const ModelConfig& model) {
+  const RopeScaling& scaling = model.rope_scaling;
+  Json rope = {{"rope_theta", model.rope_theta}, {"rope_type", "default"}};
+  if (scaling.type == RopeScalingType::None) return rope;
+  rope["rope_type"] = to_text(scaling.type);
+  rope["factor"] = scaling.factor;
+  if (scaling.type == RopeScalingType::Linear) return rope;
+  rope["low_freq_factor"] = scaling.low_frequency_factor;
+  rope["high_freq_factor"] = scaling.high_frequency_factor;
+  rope["original_max_position_embeddings"] = scaling.original_positions;
+  return rope;
+}
+
+void add_llama(const ModelConfig& model, std::string_view type, Json& json) {
+  json["hidden_act"] = "silu";
+  json["max_position_embeddings"] = model.positions;
+  json["hidden_size"] = model.hidden;
+  json["num_hidden_layers"] = model.layers;
+  json["num_attention_heads"] = model.heads;
+  json["num_key_value_heads"] = key_value_heads_of(model);
+  json["head_dim"] = head_size_of(model);
+  json["intermediate_size"] = model.feed_forward;
+  json["rms_norm_eps"] = norm_epsilon_of(model);
+  json["rope_parameters"] = rope_json(model);
+  if (type == "llama") json["mlp_bias"] = model.feed_forward_bias;
+  if (type == "llama" || type == "qwen3") json["attention_bias"] = model.attention_bias == AttentionBias::All;
+  if (type != "llama") json["sliding_window"] = model.sliding_window ? Json(*model.sliding_window) : Json();
+  if (type.starts_with("qwen") && model.sliding_window) {
+    json["use_sliding_window"] = true;
+    json["max_window_layers"] = 0;
+  }
+}
+
+void add_gpt2(const ModelConfig& model, Json& json) {
+  json["activation_function"] = "gelu_new";
+  json["n_positions"] = model.positions;
+  json["n_embd"] = model.hidden;
+  json["n_layer"] = model.layers;
+  json["n_head"] = model.heads;
+  json["n_inner"] = model.feed_forward;
+  json["layer_norm_epsilon"] = norm_epsilon_of(model);
+  for (const char* rate : {"resid_pdrop", "embd_pdrop", "attn_pdrop"}) json[rate] = 0.0;
+}
+
+void add_bert(const ModelConfig& model, Json& json) {
+  json["hidden_act"] = "gelu";
+  json["max_position_embeddings"] = model.positions;
+  json["hidden_size"] = model.hidden;
+  json["num_hidden_layers"] = model.layers;
+  json["num_attention_heads"] = model.heads;
+  json["intermediate_size"] = model.feed_forward;
+  json["layer_norm_eps"] = norm_epsilon_of(model);
+  json["type_vocab_size"] = kTokenTypes;
+  for (const char* rate : {"hidden_dropout_prob", "attention_probs_dropout_prob"}) json[rate] = 0.0;
+}
+
+}  // namespace
+
+std::vector<std::string> element_words() {
+  std::vector<std::string> words;
+  for (const ElementWord& known : kElementWords) words.emplace_back(known.word);
+  return words;
+}
+
+ElementType element_type_of_word(const std::string& what, const std::string& word) {
+  const auto known = std::ranges::find(kElementWords, std::string_view(word), &ElementWord::word);
+  if (known == kElementWords.end()) throw ConfigError(unknown_name(what, word, element_words()));
+  return known->type;
+}
+
+ModelConfig model_from_config_json(const std::string& text, const std::string& source, const std::string& name) {
+  (void)parse_json(text, source);  // refuses a field that stands there twice
+  const Json json = Json::parse(text);
+  const ConfigFields config(json, source);
+  const KnownClass& known = class_of(config);
+  require_plain(config);
+  ModelConfig model{.name = name, .family = known.family};
+  switch (known.family) {
+    case Family::Gpt2: read_gpt2(config, model); break;
+    case Family::Bert: read_bert(config, model); break;
+    case Family::Llama: read_llama(config, known, model); break;
+  }
+  try {
+    require_valid(model);
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("{}: {}", source, error.what()));
+  }
+  return model;
+}
+
+std::string to_config_json(const ModelConfig& model, ElementType type) {
+  const KnownClass& known = class_for(model);
+  Json json = {
+      {"architectures", {known.architecture}}, {"model_type", known.model_type},    {"dtype", word_of(type)},
+      {"vocab_size", model.vocabulary},        {"tie_word_embeddings", model.tied}, {"initializer_range", 0.02}};
+  switch (model.family) {
+    case Family::Gpt2: add_gpt2(model, json); break;
+    case Family::Bert: add_bert(model, json); break;
+    case Family::Llama: add_llama(model, known.model_type, json); break;
+  }
+  // Ids of a class's own tokenizer, which a missing field would stand for, may lie beyond this vocabulary.
+  for (const char* token : {"bos_token_id", "eos_token_id", "pad_token_id"}) json[token] = nullptr;
+  ModelConfig read_back = model_from_config_json(json.dump(), kConfigName, model.name);
+  read_back.norm_epsilon = model.norm_epsilon;  // written where the model leaves it to its family
+  read_back.key_value_heads = model.key_value_heads;
+  read_back.head_size = model.head_size;
+  if (read_back != model) {
+    throw ConfigError(
+        fmt::format("model '{}' mixes features of several classes of transformers, none of which has them "
+                    "all; it cannot be exported",
+                    model.name));
+  }
+  return json.dump(2) + "\n";
+}
+
+std::string with_element_type(const std::string& config_json, ElementType type) {
+  Json json = Json::parse(config_json);
+  json.erase("torch_dtype");
+  json["dtype"] = word_of(type);
+  return json.dump(2) + "\n";
+}
+
+}  // namespace chimera

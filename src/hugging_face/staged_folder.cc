@@ -1,0 +1,202 @@
+#include "hugging_face/staged_folder.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "safetensors/weight_files.h"
+
+namespace chimera {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kUnfinished = ".unfinished-";
+
+[[noreturn]] void fail_to_write(const std::string& path, int cause) {
+  throw ConfigError(fmt::format("{}: cannot be written ({})", path, system_message(cause)));
+}
+
+/// What the system may still have to bring to the disk while more is written: so finish() never waits for long.
+constexpr std::uint64_t kMostUnsyncedBytes = 64 << 20;
+
+/// `folder` without a slash at its end, so that names beside it can be made.
+std::string without_slash(std::string folder) {
+  while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
+  return folder;
+}
+
+fs::path parent_of(const std::string& folder) {
+  const fs::path parent = fs::path(without_slash(folder)).parent_path();
+  return parent.empty() ? "." : parent;
+}
+
+bool is_on_other_file_system(const std::string& folder, const fs::path& other) {
+  struct stat here {};
+  struct stat there {};
+  return ::stat(folder.c_str(), &here) == 0 && ::stat(other.c_str(), &there) == 0 && here.st_dev != there.st_dev;
+}
+
+/// A folder of that name can be moved there.
+void require_free_place(const std::string& folder) {
+  std::error_code error;
+  const std::string name = fs::path(without_slash(folder)).filename().string();
+  if (name.empty() || name == "." || name == "..") {
+    throw ConfigError(fmt::format("{}: is no name for a new folder", folder));
+  }
+  const fs::file_status status = fs::symlink_status(without_slash(folder), error);
+  if (!fs::exists(status)) return;
+  if (!fs::is_directory(status) || !fs::is_empty(folder, error)) {
+    throw ConfigError(fmt::format("{}: is there already; give a new folder", folder));
+  }
+  if (is_on_other_file_system(folder, parent_of(folder))) {
+    throw ConfigError(fmt::format("{}: a file system is mounted there; give a new folder in it", folder));
+  }
+}
+
+/// Until it has reached the disk, a name included: of a file or a folder.
+void sync(const std::string& path) {
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0 || ::fsync(file.get()) != 0) fail_to_write(path, errno);
+}
+
+FileDescriptor open_folder(const std::string& path) {
+  return FileDescriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+}
+
+/// Holds an open folder until it is closed, unless somebody else does (EWOULDBLOCK).
+bool hold(const FileDescriptor& folder) { return ::flock(folder.get(), LOCK_EX | LOCK_NB) == 0; }
+
+bool is_removed(const FileDescriptor& folder) {
+  struct stat status {};
+  return ::fstat(folder.get(), &status) != 0 || status.st_nlink == 0;
+}
+
+/// Removes what killed writers of `folder` have left beside it.
+void remove_leftovers(const std::string& folder) {
+  const std::string beginning = fs::path(folder).filename().string() + kUnfinished;
+  std::vector<fs::path> leftovers;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(parent_of(folder), error)) {
+    const std::string name = entry.path().filename().string();
+    const bool is_one =
+        name.starts_with(beginning) && name.find_first_not_of("0123456789", beginning.size()) == std::string::npos;
+    if (is_one) leftovers.push_back(entry.path());
+  }
+  for (const fs::path& leftover : leftovers) {
+    const FileDescriptor opened = open_folder(leftover.string());
+    if (hold(opened)) fs::remove_all(leftover, error);
+  }
+}
+
+}  // namespace
+
+void require_new_folder(const std::string& folder, std::uint64_t bytes) {
+  require_free_place(folder);
+  const fs::path parent = parent_of(folder);
+  std::error_code error;
+  const fs::space_info space = fs::space(parent, error);
+  if (error) throw ConfigError(fmt::format("{}: cannot be made ({})", folder, error.message()));
+  if (::access(parent.c_str(), W_OK | X_OK) != 0) fail_to_write(folder, errno);
+  if (space.available >= bytes) return;
+  throw ConfigError(fmt::format("{}: {:.1f} GB are needed there, and {:.1f} are free", folder,
+                                static_cast<double>(bytes) / 1e9, static_cast<double>(space.available) / 1e9));
+}
+
+std::string StagedFolder::path_of(const std::string& folder, std::int64_t number) {
+  return fmt::format("{}{}{}", without_slash(folder), kUnfinished, number);
+}
+
+StagedFolder::StagedFolder(std::string folder) : folder_(without_slash(std::move(folder))) {
+  require_free_place(folder_);
+  remove_leftovers(folder_);
+  constexpr std::int64_t kNames = 1000;
+  while (number_ < kNames) {
+    path_ = path_of(folder_, ++number_);
+    if (::mkdir(path_.c_str(), 0777) != 0) {
+      if (errno == EEXIST) continue;
+      break;
+    }
+    lock_ = open_folder(path_);
+    const bool is_taken = !hold(lock_) && errno == EWOULDBLOCK;  // file systems without locks keep leftovers
+    if (!is_taken && !is_removed(lock_)) return;                 // else another writer took it for a leftover
+  }
+  fail_to_write(path_, errno);
+}
+
+StagedFolder::~StagedFolder() {
+  std::error_code none;
+  if (!committed_) fs::remove_all(path_, none);
+}
+
+void StagedFolder::make_weights(const ExportPlan& plan) const {
+  for (const ExportFile& file : plan.files) {
+    write(file.name, file.layout.head);
+    const std::string path = path_ + "/" + file.name;
+    if (::truncate(path.c_str(), static_cast<off_t>(file.layout.file_bytes)) != 0) fail_to_write(path, errno);
+  }
+  if (!plan.index.empty()) write(kIndexName, plan.index);
+}
+
+void StagedFolder::write(const std::string& name, const std::string& text) const {
+  const std::string path = path_ + "/" + name;
+  const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  if (file.get() < 0) fail_to_write(path, errno);
+  for (std::string_view left = text; !left.empty();) {
+    const ssize_t written = ::write(file.get(), left.data(), left.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) fail_to_write(path, written < 0 ? errno : ENOSPC);
+    left.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+bool StagedFolder::copy(const std::string& source, const std::string& name) const {
+  std::error_code error;
+  if (!fs::is_regular_file(source, error)) return false;
+  if (fs::copy_file(source, fs::path(path_) / name, error)) return true;
+  throw ConfigError(fmt::format("{}: cannot be copied to {} ({})", source, path_, error.message()));
+}
+
+void StagedFolder::commit() {
+  for (const fs::directory_entry& entry : fs::directory_iterator(path_)) sync(entry.path().string());
+  sync(path_);
+  if (std::rename(path_.c_str(), folder_.c_str()) != 0) fail_to_write(folder_, errno);
+  committed_ = true;
+  sync(parent_of(folder_).string());
+}
+
+PartWriter::PartWriter(std::string path) : path_(std::move(path)), file_(::open(path_.c_str(), O_WRONLY | O_CLOEXEC)) {
+  if (file_.get() < 0) fail_to_write(path_, errno);
+}
+
+void PartWriter::write(std::uint64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::pwrite(file_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) fail_to_write(path_, written < 0 ? errno : ENOSPC);
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+    offset += static_cast<std::uint64_t>(written);
+    unsynced_bytes_ += static_cast<std::uint64_t>(written);
+  }
+  if (unsynced_bytes_ >= kMostUnsyncedBytes) sync_data();
+}
+
+void PartWriter::sync_data() {
+  if (::fdatasync(file_.get()) != 0) fail_to_write(path_, errno);
+  unsynced_bytes_ = 0;
+}
+
+void PartWriter::finish() {
+  if (::fsync(file_.get()) != 0) fail_to_write(path_, errno);
+}
+
+}  // namespace chimera

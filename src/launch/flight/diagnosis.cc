@@ -1,0 +1,210 @@
+#include "launch/flight/diagnosis.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <span>
+
+namespace chimera {
+namespace {
+
+using Events = std::vector<FlightEvent>;
+using Json = nlohmann::ordered_json;
+using Phase = RankProgress::Phase;
+
+/// Looks at who has done what another rank waits for.
+class Waits {
+ public:
+  explicit Waits(const Flight& flight) : flight_(flight) {}
+
+  /// The ranks that `rank` waits for while it is at that.
+  [[nodiscard]] std::vector<int> of(int rank, const RankProgress& at) const {
+    if (at.phase == Phase::Joining) return all_but(rank, [](const FlightEvent& e) { return is_beyond_start(e); });
+    if (at.phase != Phase::Steps) return {};
+    const Instruction& waits = at.instruction;
+    const auto has_begun = [&](InstructionKind kind) {
+      return [&, kind](const FlightEvent& event) { return has_done(event.progress, kind, at); };
+    };
+    switch (waits.kind) {
+      case InstructionKind::WaitReceive: return peer(rank, waits, has_begun(InstructionKind::StartSend));
+      case InstructionKind::WaitSend: return peer(rank, waits, has_begun(InstructionKind::PostReceive));
+      case InstructionKind::WaitAllReduce: return members(rank, waits, has_begun(InstructionKind::StartAllReduce));
+      case InstructionKind::ReduceScalars: return all_but(rank, has_begun(InstructionKind::ReduceScalars));
+      default: return {};
+    }
+  }
+
+ private:
+  using Condition = std::function<bool(const FlightEvent&)>;
+
+  static bool is_beyond_start(const FlightEvent& event) { return event.progress.phase != Phase::StartUp; }
+
+  /// Whether `progress` is `kind` on what is waited for in that step, or comes after it.
+  static bool has_done(const RankProgress& progress, InstructionKind kind, const RankProgress& waiting) {
+    if (progress.phase != Phase::Steps) return progress.phase == Phase::Ending;
+    const Instruction& other = progress.instruction;
+    const Instruction& waits = waiting.instruction;
+    if (progress.step != waiting.step || other.kind != kind) return progress.step > waiting.step;
+    return is_transfer(kind) ? other.op == waits.op : !is_all_reduce(kind) || other.group == waits.group;
+  }
+
+  [[nodiscard]] bool has(int rank, const Condition& condition) const {
+    const auto& events = flight_.ranks[static_cast<std::size_t>(rank)];
+    return events && std::ranges::any_of(*events, condition);
+  }
+
+  [[nodiscard]] std::vector<int> without(std::vector<int> ranks, int self, const Condition& condition) const {
+    std::erase_if(ranks, [&](int rank) { return rank == self || has(rank, condition); });
+    return ranks;
+  }
+
+  [[nodiscard]] std::vector<int> all_but(int self, const Condition& condition) const {
+    std::vector<int> ranks;
+    for (std::size_t rank = 0; rank < flight_.ranks.size(); ++rank) ranks.push_back(static_cast<int>(rank));
+    return without(ranks, self, condition);
+  }
+
+  /// The worker at the other end, in the same data-parallel group.
+  [[nodiscard]] std::vector<int> peer(int self, const Instruction& waits, const Condition& condition) const {
+    const GroupWorker other{flight_.job.ranks[static_cast<std::size_t>(self)].group, waits.peer};
+    const auto found = std::ranges::find(flight_.job.ranks, other);
+    if (found == flight_.job.ranks.end()) return {};
+    return without({static_cast<int>(found - flight_.job.ranks.begin())}, self, condition);
+  }
+
+  [[nodiscard]] std::vector<int> members(int self, const Instruction& waits, const Condition& condition) const {
+    std::vector<int> ranks;
+    if (waits.group.index() >= flight_.job.sums.size()) return ranks;
+    for (const RankId rank : flight_.job.sums[waits.group.index()]) {
+      if (rank.index() < flight_.ranks.size()) ranks.push_back(static_cast<int>(rank.value()));
+    }
+    return without(ranks, self, condition);
+  }
+
+  const Flight& flight_;
+};
+
+/// When the job ended, or else when any of its ranks last began anything.
+std::int64_t end_of(const Flight& flight) {
+  std::int64_t end = flight.verdict ? flight.verdict->nanoseconds : 0;
+  for (const auto& events : flight.ranks) {
+    if (!flight.verdict && events && !events->empty()) end = std::max(end, events->back().nanoseconds);
+  }
+  return end;
+}
+
+/// Of the ranks that may be guilty the one that has been at the same for longest.
+std::optional<int> infer_guilty(const std::vector<RankFinding>& ranks) {
+  std::vector<RankFinding> suspects;
+  for (const RankFinding& rank : ranks) {
+    if (rank.at && rank.at->phase != Phase::Ending) suspects.push_back(rank);
+  }
+  if (std::ranges::any_of(suspects, [](const RankFinding& rank) { return rank.waits_for.empty(); })) {
+    std::erase_if(suspects, [](const RankFinding& rank) { return !rank.waits_for.empty(); });
+  }
+  if (suspects.empty()) return std::nullopt;
+  return std::ranges::max_element(suspects, {}, &RankFinding::seconds)->rank;
+}
+
+std::string place_of(const RankFinding& rank) { return rank.at ? to_text(*rank.at) : "no record"; }
+
+/// `rank 2 (1B3 in step 4)`.
+std::string waited_for(const Diagnosis& diagnosis, const std::vector<int>& ranks) {
+  std::vector<std::string> texts;
+  for (const int rank : ranks) {
+    texts.push_back(fmt::format("rank {} ({})", rank, place_of(diagnosis.ranks[static_cast<std::size_t>(rank)])));
+  }
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+std::span<const FlightEvent> last_of(const Events& events, std::size_t count) {
+  return std::span(events).last(std::min(count, events.size()));
+}
+
+double seconds_before(std::int64_t end, const FlightEvent& event) {
+  return static_cast<double>(end - event.nanoseconds) / 1e9;
+}
+
+Json findings_json(const Diagnosis& diagnosis, const Flight& flight, std::size_t events) {
+  Json ranks = Json::array();
+  for (const RankFinding& rank : diagnosis.ranks) {
+    Json last = Json::array();
+    const Events record = flight.ranks[static_cast<std::size_t>(rank.rank)].value_or(Events{});
+    for (const FlightEvent& event : last_of(record, events)) {
+      last.push_back({{"seconds_before_end", seconds_before(end_of(flight), event)}, {"at", to_text(event.progress)}});
+    }
+    ranks.push_back({{"rank", rank.rank},
+                     {"at", rank.at ? Json(to_text(*rank.at)) : Json()},
+                     {"step", rank.at ? Json(rank.at->step) : Json()},
+                     {"seconds", rank.seconds},
+                     {"waits_for", rank.waits_for},
+                     {"events", last}});
+  }
+  return ranks;
+}
+
+}  // namespace
+
+Diagnosis diagnose(const Flight& flight) {
+  Diagnosis diagnosis;
+  const std::int64_t end = end_of(flight);
+  const Waits waits(flight);
+  for (std::size_t r = 0; r < flight.ranks.size(); ++r) {
+    RankFinding finding{.rank = static_cast<int>(r), .at = {}, .seconds = 0, .waits_for = {}};
+    if (const auto& events = flight.ranks[r]; events && !events->empty()) {
+      finding.at = events->back().progress;
+      finding.seconds = std::max(0.0, seconds_before(end, events->back()));
+      finding.waits_for = waits.of(finding.rank, *finding.at);
+    }
+    diagnosis.ranks.push_back(std::move(finding));
+  }
+  if (flight.verdict) diagnosis.reason = flight.verdict->reason;
+  const bool is_blamed = flight.verdict && flight.verdict->culprit;
+  diagnosis.guilty = is_blamed ? flight.verdict->culprit : infer_guilty(diagnosis.ranks);
+  diagnosis.is_inferred = !is_blamed;
+  if (!diagnosis.guilty || static_cast<std::size_t>(*diagnosis.guilty) >= diagnosis.ranks.size()) return diagnosis;
+  const RankFinding& guilty = diagnosis.ranks[static_cast<std::size_t>(*diagnosis.guilty)];
+  diagnosis.op = is_blamed && !flight.verdict->op.empty() ? flight.verdict->op : guilty.at ? to_text(*guilty.at) : "";
+  return diagnosis;
+}
+
+std::string to_text(const Diagnosis& diagnosis, const Flight& flight, std::size_t events) {
+  std::string text = fmt::format("{}: {}\n", flight.folder,
+                                 diagnosis.reason.empty() ? "no launcher has said how this ended" : diagnosis.reason);
+  if (diagnosis.guilty) {
+    text += fmt::format("guilty: rank {}, at {}{}\n", *diagnosis.guilty, diagnosis.op,
+                        diagnosis.is_inferred ? " (it waits for nobody, or for longest)" : "");
+  } else {
+    text += "guilty: no rank\n";
+  }
+  text += fmt::format("\n{:>4}  {:44}  {:>9}  {}\n", "rank", "was at", "for", "waiting for");
+  for (const RankFinding& rank : diagnosis.ranks) {
+    const std::string line = fmt::format("{:>4}  {:44}  {:>7.3f} s  {}", rank.rank, place_of(rank), rank.seconds,
+                                         waited_for(diagnosis, rank.waits_for));
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  if (!diagnosis.guilty || events == 0) return text;
+  const auto& record = flight.ranks[static_cast<std::size_t>(*diagnosis.guilty)];
+  if (!record) return text;
+  text += fmt::format("\nlast of rank {}, seconds before the end:\n", *diagnosis.guilty);
+  for (const FlightEvent& event : last_of(*record, events)) {
+    text += fmt::format("{:>10.6f}  {}\n", seconds_before(end_of(flight), event), to_text(event.progress));
+  }
+  return text;
+}
+
+std::string to_json(const Diagnosis& diagnosis, const Flight& flight, std::size_t events) {
+  const Json json = {{"folder", flight.folder},
+                     {"schedule", flight.job.schedule},
+                     {"reason", diagnosis.reason},
+                     {"guilty", diagnosis.guilty ? Json(*diagnosis.guilty) : Json()},
+                     {"inferred", diagnosis.is_inferred},
+                     {"op", diagnosis.op},
+                     {"ranks", findings_json(diagnosis, flight, events)}};
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace chimera

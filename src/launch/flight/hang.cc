@@ -1,0 +1,69 @@
+#include "launch/flight/hang.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+
+namespace chimera {
+
+HangWatch::Duration HangWatch::interval() const {
+  // Nor less than the turns of others on a busy core, in which a process that computes seems to wait.
+  return std::clamp<Duration>(beyond_ / 16, std::chrono::milliseconds(50), std::chrono::seconds(1));
+}
+
+/// Whether a process has computed in the time that passed, even one that shares its core with many others; or waits for
+/// a disk, as long as that takes.
+bool HangWatch::works(const Look& look, Duration passed) const {
+  if (look.waits_for_disk) return true;
+  for (std::size_t i = 0; i < std::min(look.work.size(), last_.work.size()); ++i) {
+    if (kWorkFactor * (look.work[i] - last_.work[i]) > passed) return true;
+  }
+  return false;
+}
+
+bool HangWatch::look(Clock::time_point now, const Look& look) {
+  const Duration passed = last_look_ ? std::min(now - *last_look_, 2 * interval()) : Duration::zero();
+  last_look_ = now;
+  pause_ += passed;
+  counted_ += works(look, passed) ? passed / kWorkFactor : passed;
+  if (look.counts != last_.counts) {
+    if (last_.in_steps) longest_ = std::max(longest_, counted_);
+    pause_ = counted_ = Duration::zero();
+  }
+  last_ = look;
+  const Duration at_start = look.stopped ? beyond_ : at_start_;
+  if (!look.in_steps) return counted_ > at_start;
+  if (!first_step_) first_step_ = look.step;
+  const bool has_seen_all = look.step == 0 || look.step > *first_step_;
+  return counted_ > longest_ + (has_seen_all ? beyond_ : std::max(beyond_, at_start));
+}
+
+HangWatch::Look look_at(const ProgressPage& page, int ranks) {
+  HangWatch::Look seen{.counts = {}, .in_steps = true, .work = {}};
+  for (int rank = 0; rank < ranks; ++rank) {
+    const RankProgress last = page.last(rank);
+    seen.counts.push_back(page.count(rank));
+    seen.in_steps = seen.in_steps && last.phase == RankProgress::Phase::Steps;
+    seen.step = rank == 0 ? last.step : std::min(seen.step, last.step);
+  }
+  return seen;
+}
+
+const StuckRank& find_stuck(std::span<const StuckRank> ranks) {
+  const auto innocence = [](const StuckRank& rank) {
+    const RankProgress& at = rank.progress;
+    return std::tuple(!rank.stopped, waits_for_others(at), at.phase, at.step);
+  };
+  return *std::ranges::min_element(ranks, {}, innocence);
+}
+
+std::string describe_hang(const StuckRank& stuck, HangWatch::Duration pause) {
+  const char* state = stuck.stopped                      ? "stopped by a signal"
+                      : waits_for_others(stuck.progress) ? "like the others, it waits"
+                                                         : "it hangs";
+  return fmt::format("rank {} has made no progress for {:.1f} s: {} at {}", stuck.rank,
+                     std::chrono::duration<double>(pause).count(), state, to_text(stuck.progress));
+}
+
+}  // namespace chimera

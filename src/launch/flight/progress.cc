@@ -1,0 +1,101 @@
+#include "launch/flight/progress.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <type_traits>
+
+#include "core/error.h"
+#include "core/memory_file.h"
+
+namespace chimera {
+namespace {
+
+static_assert(std::is_trivially_copyable_v<RankProgress>, "it is passed on as bytes");
+constexpr std::size_t kWords = (sizeof(RankProgress) + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t);
+using Word = std::atomic<std::uint64_t>;
+static_assert(Word::is_always_lock_free, "a lock would be one process's own");
+
+}  // namespace
+
+std::string to_text(const RankProgress& progress) {
+  switch (progress.phase) {
+    case RankProgress::Phase::StartUp: return "start-up";
+    case RankProgress::Phase::Joining: return "joining the other ranks";
+    case RankProgress::Phase::Steps: return fmt::format("{} in step {}", to_text(progress.instruction), progress.step);
+    case RankProgress::Phase::Ending: return "its end";
+  }
+  return {};
+}
+
+bool waits_for_others(const RankProgress& progress) {
+  if (progress.phase != RankProgress::Phase::Steps) return progress.phase == RankProgress::Phase::Joining;
+  switch (progress.instruction.kind) {
+    case InstructionKind::WaitReceive:
+    case InstructionKind::WaitSend:
+    case InstructionKind::WaitAllReduce:
+    case InstructionKind::ReduceScalars: return true;
+    default: return false;
+  }
+}
+
+/// Two cache lines, so that no rank slows another down.
+struct alignas(128) ProgressPage::Slot {
+  Word count = 0;
+  std::array<Word, kWords> progress = {};
+};
+
+ProgressPage::ProgressPage(int ranks) : ranks_(static_cast<std::size_t>(ranks)) {
+  page_ = make_memory_file(kProgressName, ranks_ * sizeof(Slot));
+  map(PROT_READ | PROT_WRITE);
+}
+
+ProgressPage::ProgressPage(FileDescriptor page, int ranks)
+    : ProgressPage(std::move(page), static_cast<std::size_t>(ranks), PROT_READ | PROT_WRITE) {}
+
+ProgressPage::ProgressPage(FileDescriptor page, std::size_t ranks, int protection)
+    : page_(std::move(page)), ranks_(ranks) {
+  map(protection);
+}
+
+ProgressPage ProgressPage::seen(FileDescriptor page) {
+  struct stat status {};
+  check_system(::fstat(page.get(), &status), "look at the progress page");
+  const auto bytes = static_cast<std::size_t>(status.st_size);
+  if (bytes == 0 || bytes % sizeof(Slot) != 0) throw Error("this is no progress page of ranks");
+  return {std::move(page), bytes / sizeof(Slot), PROT_READ};
+}
+
+void ProgressPage::map(int protection) {
+  void* memory = ::mmap(nullptr, ranks_ * sizeof(Slot), protection, MAP_SHARED, page_.get(), 0);
+  if (memory == MAP_FAILED) check_system(-1, "map the progress page");
+  slots_ = static_cast<Slot*>(memory);  // zeros are a valid slot: nothing noted yet
+}
+
+ProgressPage::~ProgressPage() {
+  if (slots_ != nullptr) ::munmap(slots_, ranks_ * sizeof(Slot));
+}
+
+void ProgressPage::note(int rank, const RankProgress& progress) {
+  Slot& slot = slots_[rank];
+  std::array<std::uint64_t, kWords> words{};
+  std::memcpy(words.data(), &progress, sizeof progress);
+  for (std::size_t i = 0; i < kWords; ++i) slot.progress[i].store(words[i], std::memory_order_relaxed);
+  slot.count.store(slot.count.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+}
+
+std::uint64_t ProgressPage::count(int rank) const { return slots_[rank].count.load(std::memory_order_acquire); }
+
+RankProgress ProgressPage::last(int rank) const {
+  std::array<std::uint64_t, kWords> words{};
+  for (std::size_t i = 0; i < kWords; ++i) words[i] = slots_[rank].progress[i].load(std::memory_order_relaxed);
+  RankProgress progress;
+  std::memcpy(static_cast<void*>(&progress), words.data(), sizeof progress);
+  return progress;
+}
+
+}  // namespace chimera

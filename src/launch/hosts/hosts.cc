@@ -1,0 +1,102 @@
+#include "launch/hosts/hosts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/parse_number.h"
+#include "launch/local/environment.h"
+#include "launch/local/place.h"
+
+namespace chimera {
+namespace {
+
+HostRanks parse_host(std::string_view word, int otherwise, const char* flag) {
+  HostRanks ranks{.host = std::string(word), .count = otherwise};
+  const auto colon = word.rfind(':');
+  const bool is_bare_address = colon != std::string_view::npos && !word.starts_with('[') && word.find(':') != colon;
+  const bool ends_in_bracket = word.ends_with(']');
+  if (colon != std::string_view::npos && !is_bare_address && !ends_in_bracket) {
+    const auto count = parse_number<int>(std::string(word.substr(colon + 1)));
+    if (!count || *count < 1 || *count > kMostRanksOfAHost) {
+      throw ConfigError(fmt::format("{}: '{}' has no number of ranks behind its colon; expected HOST:N, N from 1 to {}",
+                                    flag, word, kMostRanksOfAHost));
+    }
+    ranks.host = word.substr(0, colon);
+    ranks.count = *count;
+  }
+  if (ranks.host.starts_with('[') && ranks.host.ends_with(']'))
+    ranks.host = ranks.host.substr(1, ranks.host.size() - 2);
+  // What begins with a dash, ssh would take as an option.
+  if (ranks.host.empty() || ranks.host.starts_with('-')) {
+    throw ConfigError(fmt::format("{}: '{}' names no host; expected a list as in a,b:4", flag, word));
+  }
+  return ranks;
+}
+
+bool is_for_others(std::string_view variable) {
+  constexpr std::array kPrefixes = {"CHIMERA_", "OMP_", "MKL_", "KMP_", "GLOO_", "NCCL_", "TORCH_", "CUDA_"};
+  const std::string_view name = variable.substr(0, variable.find('='));
+  const std::array own = {kRankVariable,       kWorldSizeVariable,     kLocalRankVariable,  kLocalSizeVariable,
+                          kStoreVariable,      kMasterAddressVariable, kMasterPortVariable, kSecretVariable,
+                          kSecretFileVariable, kPartVariable,          kStartVariable};
+  return std::ranges::any_of(kPrefixes, [&](std::string_view prefix) { return name.starts_with(prefix); }) &&
+         std::ranges::none_of(own, [&](std::string_view each) { return name == each; });
+}
+
+}  // namespace
+
+std::vector<HostRanks> parse_hosts(std::string_view list, int otherwise, const char* flag) {
+  std::vector<HostRanks> hosts;
+  int first = 0;
+  while (true) {
+    const auto comma = list.find(',');
+    HostRanks ranks = parse_host(list.substr(0, comma), otherwise, flag);
+    ranks.first = first;
+    first += ranks.count;
+    const auto same = [&](const HostRanks& other) { return other.host == ranks.host; };
+    if (std::ranges::any_of(hosts, same)) {
+      throw ConfigError(fmt::format("{} has '{}' twice; give it once, with all its ranks", flag, ranks.host));
+    }
+    hosts.push_back(std::move(ranks));
+    if (comma == std::string_view::npos) return hosts;
+    list.remove_prefix(comma + 1);
+  }
+}
+
+std::string to_text(const HostRanks& ranks) {
+  if (ranks.count == 1) return fmt::format("rank {} on {}", ranks.first, ranks.host);
+  return fmt::format("ranks {} .. {} on {}", ranks.first, ranks.first + ranks.count - 1, ranks.host);
+}
+
+std::string to_line(const PartOrder& order) {
+  const nlohmann::json json = {{"host", order.ranks.host},     {"first", order.ranks.first},
+                               {"count", order.ranks.count},   {"world_size", order.world_size},
+                               {"arguments", order.arguments}, {"variables", order.variables}};
+  return json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+}
+
+PartOrder parse_part(const std::string& line) {
+  try {
+    const auto json = nlohmann::json::parse(line);
+    return {.ranks = {json.at("host"), json.at("first"), json.at("count")},
+            .world_size = json.at("world_size"),
+            .arguments = json.at("arguments"),
+            .variables = json.at("variables")};
+  } catch (const nlohmann::json::exception&) {
+    throw ConfigError("--part is for `chimera launch` itself, which says on standard input what to start");
+  }
+}
+
+std::vector<std::string> variables_for_others() {
+  std::vector<std::string> variables;
+  for (const auto& [name, value] : own_variables()) {
+    if (is_for_others(name)) variables.push_back(fmt::format("{}={}", name, value));
+  }
+  return variables;
+}
+
+}  // namespace chimera

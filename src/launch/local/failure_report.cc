@@ -1,0 +1,77 @@
+#include "launch/local/failure_report.h"
+
+#include <limits.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace chimera {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kLeft = "left";
+constexpr const char* kResumed = "resumed";
+
+/// The first `length` bytes of `text` on one line.
+std::string one_line(std::string_view text, std::size_t length) {
+  std::string line(text.substr(0, length));
+  std::replace_if(
+      line.begin(), line.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
+  return line;
+}
+
+std::string dump(const FailureReport& report, std::size_t length) {
+  const json object = {{"rank", report.rank},
+                       {"op", one_line(report.op, length)},
+                       {"message", one_line(report.message, length)},
+                       {"own_cause", report.own_cause},
+                       {"usage", report.usage},
+                       {"final", report.is_final}};
+  return object.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+std::string to_line(const FailureReport& report) {
+  std::size_t length = PIPE_BUF;
+  std::string line = dump(report, length);
+  for (; line.size() > PIPE_BUF; line = dump(report, length)) length /= 2;  // escapes make bytes longer: try, then look
+  return line;
+}
+
+std::optional<FailureReport> parse_report(std::string_view line) {
+  const json object = json::parse(line, nullptr, false);
+  const bool complete = object.is_object() && object.contains("rank") && object["rank"].is_number_integer() &&
+                        object.contains("op") && object["op"].is_string() && object.contains("message") &&
+                        object["message"].is_string() && object.contains("own_cause") &&
+                        object["own_cause"].is_boolean() && object.contains("usage") && object["usage"].is_boolean() &&
+                        object.contains("final") && object["final"].is_boolean();
+  if (!complete) return std::nullopt;
+  return FailureReport{
+      object["rank"].get<int>(),       object["op"].get<std::string>(), object["message"].get<std::string>(),
+      object["own_cause"].get<bool>(), object["usage"].get<bool>(),     object["final"].get<bool>()};
+}
+
+std::string to_line(const RecoveryNote& note) {
+  const json object = {
+      {"rank", note.rank}, {note.kind == RecoveryNote::Kind::Left ? kLeft : kResumed, note.epoch}, {"step", note.step}};
+  return object.dump() + "\n";
+}
+
+std::optional<RecoveryNote> parse_note(std::string_view line) {
+  const json object = json::parse(line, nullptr, false);
+  const auto number = [&](const char* name) {
+    return object.contains(name) && object[name].is_number_integer()
+               ? std::optional<std::int64_t>(object[name].get<std::int64_t>())
+               : std::nullopt;
+  };
+  if (!object.is_object() || !number("rank") || !number("step")) return std::nullopt;
+  const auto left = number(kLeft);
+  const auto epoch = left ? left : number(kResumed);
+  if (!epoch) return std::nullopt;
+  return RecoveryNote{static_cast<int>(*number("rank")), left ? RecoveryNote::Kind::Left : RecoveryNote::Kind::Resumed,
+                      *epoch, *number("step")};
+}
+
+}  // namespace chimera

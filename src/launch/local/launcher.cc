@@ -1,0 +1,154 @@
+#include "launch/local/launcher.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "core/cgroup.h"
+#include "core/console.h"
+#include "core/error.h"
+#include "core/memory_file.h"
+#include "launch/local/environment.h"
+#include "launch/local/restarts.h"
+#include "launch/local/signal_inbox.h"
+#include "launch/local/supervisor.h"
+
+namespace chimera {
+namespace {
+
+constexpr int kMostRanks = 1024;
+
+FileDescriptor memory_file(const char* name, std::string_view text) {
+  FileDescriptor file = make_memory_file(name, 0);
+  while (!text.empty()) {
+    const ssize_t written = ::write(file.get(), text.data(), text.size());
+    if (written < 0) check_system(-1, "write a file in memory");
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return file;
+}
+
+std::string path_of(const FileDescriptor& file) {
+  return file.get() < 0 ? "" : fmt::format("/proc/self/fd/{}", file.get());
+}
+
+RankChannels open_channels(const LaunchPlan& plan) {
+  RankChannels channels{
+      .store = {}, .input = {}, .report_read = {}, .report_write = {}, .progress = ProgressPage(plan.ranks)};
+  channels.store = memory_file("chimera-store", "");
+  if (!plan.input.empty()) channels.input = memory_file("chimera-input", plan.input);
+  std::array<int, 2> ends{};
+  check_system(::pipe2(ends.data(), O_CLOEXEC), "create a pipe");
+  channels.report_read = FileDescriptor(ends[0]);
+  channels.report_write = FileDescriptor(ends[1]);
+  check_system(::fcntl(ends[0], F_SETFL, O_NONBLOCK), "set up a pipe");
+  return channels;
+}
+
+/// One start of the job: how many there were before, and what its ranks are called with.
+struct Start {
+  int restarts = 0;
+  std::vector<std::string> arguments;
+};
+
+/// `orders`: the rank's end of an OrderChannel; -1: it has none.
+Command rank_command(const LaunchPlan& plan, const Start& start, const RankChannels& channels, int rank,
+                     std::int64_t epoch, int orders) {
+  std::vector<int> descriptors = {channels.store.get(), channels.report_write.get(), channels.progress.descriptor()};
+  if (channels.input.get() >= 0) descriptors.push_back(channels.input.get());
+  std::vector<std::string> arguments = start.arguments;
+  if (epoch > 0)
+    arguments.insert(arguments.end(), plan.replacement_arguments.begin(), plan.replacement_arguments.end());
+  Command command{
+      .executable = plan.executable,
+      .arguments = std::move(arguments),
+      .environment = {fmt::format("{}={}", kRankVariable, rank), fmt::format("{}={}", kWorldSizeVariable, plan.ranks),
+                      fmt::format("{}={}", kStoreVariable, path_of(channels.store)),
+                      fmt::format("{}={}", kInputVariable, path_of(channels.input)),
+                      fmt::format("{}={}", kReportVariable, channels.report_write.get()),
+                      fmt::format("{}={}", kProgressVariable, channels.progress.descriptor()),
+                      fmt::format("{}={}", kStartVariable, start.restarts + epoch),
+                      fmt::format("{}={}", kLauncherVariable, ::getpid())},
+      .descriptors = std::move(descriptors),
+      .entry = plan.entry};
+  if (orders >= 0) {
+    command.descriptors.push_back(orders);
+    command.environment.push_back(fmt::format("{}={}", kOrdersVariable, orders));
+    command.environment.push_back(fmt::format("{}={}", kEpochVariable, epoch));
+  }
+  return command;
+}
+
+/// Does what is nice to have for later: where it fails that is said, and the job goes on.
+void try_flight(const std::string& folder, const std::function<void()>& task) {
+  try {
+    if (!folder.empty()) task();
+  } catch (const Error& error) {
+    messages().write(fmt::format("chimera: --flight-record: {}\n", error.what()));
+  }
+}
+
+StartOutcome run_start(const LaunchPlan& plan, const Start& start, SignalInbox& signals) {
+  RankChannels channels = open_channels(plan);
+  const auto kills = out_of_memory_kills(plan.root);
+  try_flight(plan.flight_folder, [&] { begin_flight(plan.flight_folder, plan.flight_job); });
+  RankProcesses ranks(plan.ranks, plan.most_recoveries, plan.copies, channels.progress,
+                      [&](int rank, std::int64_t epoch, int orders) {
+                        return ChildProcess(rank_command(plan, start, channels, rank, epoch, orders));
+                      });
+  StartOutcome outcome = Supervisor(std::move(ranks), channels, signals, plan, kills).run();
+  try_flight(plan.flight_folder, [&] {
+    const bool is_well = !outcome.verdict || outcome.exit_code == static_cast<int>(kSavedExit);
+    if (!is_well) return write_verdict(plan.flight_folder, *outcome.verdict);
+    remove_flight(plan.flight_folder);
+  });
+  return outcome;
+}
+
+int run_with_restarts(const LaunchPlan& plan) {
+  SignalInbox signals;  // before the first rank, so that no signal finds ranks and no reader
+  Restarts restarts(plan.most_restarts);
+  Start start{.restarts = 0, .arguments = plan.arguments};
+  while (true) {
+    const StartOutcome outcome = run_start(plan, start, signals);
+    if (!outcome.failed_step || outcome.exit_code == static_cast<int>(ExitCode::Usage)) return outcome.exit_code;
+    const Restarts::Advice advice = restarts.after_failure(*outcome.failed_step);
+    if (!advice.why_not.empty()) messages().write(fmt::format("chimera: {}\n", advice.why_not));
+    if (!advice.again) return outcome.exit_code;
+    if (const auto code = wait_between_starts(signals, advice.pause)) return *code;
+    const NextStart next = plan.next_start(*outcome.failed_step);
+    start = {.restarts = restarts.done(), .arguments = plan.arguments};
+    start.arguments.insert(start.arguments.end(), next.arguments.begin(), next.arguments.end());
+    messages().write(
+        fmt::format("chimera: restart {} of {}: {}\n", restarts.done(), plan.most_restarts, next.description));
+  }
+}
+
+}  // namespace
+
+std::string own_executable() {
+  std::error_code unknown;
+  const auto path = std::filesystem::read_symlink("/proc/self/exe", unknown);
+  if (!unknown) return path.string();
+  // Without /proc, as in a bare chroot: the path that the kernel was told to start.
+  return reinterpret_cast<const char*>(::getauxval(AT_EXECFN));  // NOLINT(performance-no-int-to-ptr)
+}
+
+int launch(const LaunchPlan& plan) {
+  if (plan.ranks < 1 || plan.ranks > kMostRanks) {
+    throw ConfigError(fmt::format("cannot start {} ranks; expected 1 .. {}", plan.ranks, kMostRanks));
+  }
+  const int exit_code = run_with_restarts(plan);
+  messages().drain(kPromptEnd);
+  return exit_code;
+}
+
+}  // namespace chimera

@@ -1,0 +1,81 @@
+#pragma once
+// Where launchers other than our own have put this process: torchrun, srun, mpirun, or variables set by hand.
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/file_descriptor.h"
+#include "core/names.h"
+#include "core/rendezvous_point.h"
+
+namespace chimera {
+
+/// Who starts the processes of a job.
+enum class LauncherKind { Variables, Torchrun, OpenMpi, Slurm, Hydra };
+template <>
+inline constexpr auto kNames<LauncherKind> = std::to_array<Named<LauncherKind>>({{LauncherKind::Variables, "CHIMERA_*"},
+                                                                                 {LauncherKind::Torchrun, "torchrun"},
+                                                                                 {LauncherKind::OpenMpi, "Open MPI"},
+                                                                                 {LauncherKind::Slurm, "SLURM"},
+                                                                                 {LauncherKind::Hydra, "MPICH"}});
+
+/// Environment variables, by name.
+using Variables = std::map<std::string, std::string>;
+/// Those of this process.
+[[nodiscard]] Variables own_variables();
+
+/// One of several processes that a launcher started as one job.
+struct RankPlace {
+  LauncherKind launcher = LauncherKind::Variables;
+  int rank = 0;  ///< 0 .. world_size - 1
+  int world_size = 1;
+  int local_rank = 0;  ///< among the processes of this host, 0 .. local_size - 1
+  int local_size = 1;
+  Variables read = {};        ///< the variables that say so
+  std::string conflict = {};  ///< how another launcher contradicts them, one line; empty: none does
+
+  [[nodiscard]] bool on_one_host() const { return local_size == world_size; }
+};
+
+/// The place that the variables say, by the first launcher that has set any: CHIMERA_*, torchrun, Open MPI, SLURM,
+/// MPICH. None where no launcher has, or where our own did (CHIMERA_LAUNCHER_PID). The shell of a SLURM batch script is
+/// in no place, its steps are. A second launcher that has started this process as one of several is
+/// in conflict, unless they are the same processes, or one a host. Throws ConfigError, one line, where variables are
+/// missing, malformed or impossible.
+[[nodiscard]] std::optional<RankPlace> find_place(const Variables& variables);
+
+/// The variable in which a launcher gives a process its rank.
+[[nodiscard]] const char* rank_variable(LauncherKind launcher);
+
+/// Where the ranks of the place's job meet. On one host: in CHIMERA_STORE, or in a file of this user's own that is
+/// called after the launcher's process, as all ranks see it. On several: at MASTER_ADDR:MASTER_PORT
+/// (CHIMERA_MASTER_ADDR and CHIMERA_MASTER_PORT before these), with SLURM by default at the step's first node and a
+/// port made of the job's number. There CHIMERA_SECRET, or the file that CHIMERA_SECRET_FILE names, is the secret, and
+/// GLOO_SOCKET_IFNAME the interface. Throws ConfigError where nothing says where, or the secret is not one; Error where
+/// the file's folder cannot be made or is not this user's.
+[[nodiscard]] MeetingPoint meeting_point(const RankPlace& place, const Variables& variables);
+
+/// The file in which the ranks of a host meet, while this one joins the others. What an earlier start has left in it is
+/// wiped by whoever comes first; at its end rank 0 removes it. Two jobs that one process starts by hand at the same
+/// time have the same file, unless CHIMERA_STORE says otherwise.
+class MeetingFile {
+ public:
+  /// Throws Error where the file cannot be made.
+  MeetingFile(std::string path, bool removes);
+  MeetingFile(const MeetingFile&) = delete;
+  MeetingFile& operator=(const MeetingFile&) = delete;
+  ~MeetingFile();
+
+ private:
+  std::string path_;
+  bool removes_;
+  FileDescriptor lock_;  // shared by all who use the file
+};
+
+/// The names of a list as SLURM writes them: "n[0-2,07],login" is n0, n1, n2, n07, login. Throws ConfigError for
+/// brackets that do not close.
+[[nodiscard]] std::vector<std::string> expand_hosts(const std::string& list);
+
+}  // namespace chimera

@@ -1,0 +1,210 @@
+#include "launch/local/process.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <string_view>
+
+#include "core/console.h"
+#include "core/error.h"
+
+namespace chimera {
+namespace {
+
+// By number: the wrappers that glibc 2.36 declares cannot be linked from C++.
+int open_pidfd(pid_t pid) { return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0U)); }
+void send_through_pidfd(int pidfd, int signal_number) {
+  ::syscall(SYS_pidfd_send_signal, pidfd, signal_number, nullptr, 0U);
+}
+
+/// Attributes and file actions of one posix_spawn.
+class SpawnPlan {
+ public:
+  explicit SpawnPlan(const Command& command) {
+    ::posix_spawn_file_actions_init(&actions_);
+    ::posix_spawnattr_init(&attributes_);
+    // A descriptor copied onto itself loses its close-on-exec flag, in the child alone.
+    for (const int fd : command.descriptors) ::posix_spawn_file_actions_adddup2(&actions_, fd, fd);
+    copy(command.input, STDIN_FILENO);
+    copy(command.output, STDOUT_FILENO);
+    copy(command.errors, STDERR_FILENO);
+    sigset_t signals;
+    ::sigemptyset(&signals);
+    ::sigaddset(&signals, SIGINT);
+    ::posix_spawnattr_setsigmask(&attributes_, &signals);
+    ::sigaddset(&signals, SIGTERM);
+    ::sigaddset(&signals, SIGCHLD);
+    ::posix_spawnattr_setsigdefault(&attributes_, &signals);
+    ::posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  }
+  SpawnPlan(const SpawnPlan&) = delete;
+  SpawnPlan& operator=(const SpawnPlan&) = delete;
+  ~SpawnPlan() {
+    ::posix_spawnattr_destroy(&attributes_);
+    ::posix_spawn_file_actions_destroy(&actions_);
+  }
+
+  [[nodiscard]] const posix_spawn_file_actions_t* actions() const { return &actions_; }
+  [[nodiscard]] const posix_spawnattr_t* attributes() const { return &attributes_; }
+
+ private:
+  void copy(int fd, int standard) {
+    if (fd >= 0) ::posix_spawn_file_actions_adddup2(&actions_, fd, standard);
+  }
+
+  posix_spawn_file_actions_t actions_{};
+  posix_spawnattr_t attributes_{};
+};
+
+std::string_view name_of(std::string_view variable) { return variable.substr(0, variable.find('=')); }
+
+/// This process's variables with those of `additions` in place of their namesakes.
+std::vector<std::string> merged_environment(const std::vector<std::string>& additions) {
+  std::vector<std::string> merged = additions;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const auto replaces = [&](const std::string& addition) { return name_of(addition) == name_of(*variable); };
+    if (std::ranges::none_of(additions, replaces)) merged.emplace_back(*variable);
+  }
+  return merged;
+}
+
+/// The null-terminated array of C strings that exec wants; borrows from `strings`.
+std::vector<char*> c_array(std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  for (std::string& string : strings) pointers.push_back(string.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+pid_t spawn(const Command& command) {
+  const SpawnPlan plan(command);
+  std::vector<std::string> arguments = {command.executable};
+  arguments.insert(arguments.end(), command.arguments.begin(), command.arguments.end());
+  std::vector<std::string> environment = merged_environment(command.environment);
+  pid_t pid = 0;
+  const int error = ::posix_spawnp(&pid, command.executable.c_str(), plan.actions(), plan.attributes(),
+                                   c_array(arguments).data(), c_array(environment).data());
+  if (error != 0) throw Error("cannot start " + command.executable + ": " + system_message(error));
+  return pid;
+}
+
+/// As exec does: no handlers, and SIGINT, SIGTERM and SIGCHLD do what they do by default. SIGINT alone is blocked.
+void take_signals_as_after_exec() {
+  for (int number = 1; number < NSIG; ++number) {
+    struct sigaction action {};
+    const bool ignored = ::sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+    if (!ignored || number == SIGINT || number == SIGTERM || number == SIGCHLD) ::signal(number, SIG_DFL);
+  }
+  sigset_t interrupt;
+  ::sigemptyset(&interrupt);
+  ::sigaddset(&interrupt, SIGINT);
+  ::sigprocmask(SIG_SETMASK, &interrupt, nullptr);
+}
+
+/// As exec does, but for those that it is to leave open.
+void close_descriptors_but(const std::vector<int>& kept) {
+  std::vector<int> open;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    open.push_back(std::stoi(entry.path().filename().string()));
+  }
+  for (const int fd : open) {
+    const int flags = ::fcntl(fd, F_GETFD);  // fails for that of the iteration, which is closed by now
+    if (flags >= 0 && (flags & FD_CLOEXEC) != 0 && std::ranges::find(kept, fd) == kept.end()) ::close(fd);
+  }
+}
+
+/// The child's part. What throws here ends the process: it must not unwind into what its launcher was doing. Nor does
+/// it destroy the global variables, copies of the launcher's: a file that one of them owns is still in use.
+[[noreturn]] void run_entry(const Command& command) noexcept {
+  take_signals_as_after_exec();
+  close_descriptors_but(command.descriptors);
+  restart_consoles();
+  for (const std::string& variable : command.environment) {
+    const std::string name(name_of(variable));
+    ::setenv(name.c_str(), variable.c_str() + name.size() + 1, 1);
+  }
+  std::vector<std::string> arguments = {command.executable};
+  arguments.insert(arguments.end(), command.arguments.begin(), command.arguments.end());
+  const auto argc = static_cast<int>(arguments.size());
+  end_at_once(command.entry(argc, c_array(arguments).data()), kPromptEnd);
+}
+
+pid_t fork_entry(const Command& command) {
+  std::cout.flush();  // what waits in a buffer would be written twice
+  std::fflush(nullptr);
+  const pid_t pid = ::fork();
+  if (pid < 0) throw Error("cannot start a rank: " + system_message(errno));
+  if (pid == 0) run_entry(command);
+  return pid;
+}
+
+}  // namespace
+
+bool safe_to_fork() {
+  const std::filesystem::directory_iterator threads("/proc/self/task");
+  return std::distance(begin(threads), end(threads)) == 1 + console_threads();
+}
+
+ChildProcess::ChildProcess(const Command& command) {
+  pid_ = command.entry != nullptr && safe_to_fork() ? fork_entry(command) : spawn(command);
+  pidfd_ = FileDescriptor(open_pidfd(pid_));
+  if (pidfd_.get() >= 0) return;
+  const std::string reason = system_message(errno);
+  ::kill(pid_, SIGKILL);
+  ::waitpid(pid_, nullptr, 0);
+  throw Error("cannot watch the process of " + command.executable + ": " + reason);
+}
+
+ChildProcess::~ChildProcess() {
+  if (!running()) return;
+  send(SIGKILL);
+  siginfo_t ignored{};
+  ::waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &ignored, WEXITED);
+}
+
+void ChildProcess::send(int signal_number) const { send_through_pidfd(pidfd_.get(), signal_number); }
+
+std::chrono::nanoseconds ChildProcess::processor_time() const {
+  clockid_t clock{};
+  timespec time{};
+  const bool known = running() && ::clock_getcpuclockid(pid_, &clock) == 0 && ::clock_gettime(clock, &time) == 0;
+  return known ? std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec) : std::chrono::seconds(0);
+}
+
+bool ChildProcess::stopped() const {
+  siginfo_t info{};
+  const int found =
+      ::waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &info, WSTOPPED | WNOHANG | WNOWAIT);  // leaves it to be seen
+  return found == 0 && info.si_pid != 0;
+}
+
+bool ChildProcess::waits_for_disk() const {
+  if (!running()) return false;
+  std::ifstream file("/proc/" + std::to_string(pid_) + "/stat");
+  std::string line;
+  std::getline(file, line);
+  const auto name_end = line.rfind(')');  // the name of a program may have any characters
+  return name_end != std::string::npos && line.substr(name_end + 1).starts_with(" D");
+}
+
+std::optional<Ending> ChildProcess::reap() {
+  siginfo_t info{};
+  check_system(::waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &info, WEXITED | WNOHANG), "wait for a rank");
+  if (info.si_pid == 0) return std::nullopt;
+  pidfd_ = FileDescriptor();
+  return Ending{info.si_code == CLD_EXITED ? Ending::Kind::Exited : Ending::Kind::Killed, info.si_status};
+}
+
+}  // namespace chimera

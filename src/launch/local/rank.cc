@@ -1,0 +1,218 @@
+#include "launch/local/rank.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <thread>
+
+#include "core/console.h"
+#include "core/error.h"
+#include "core/fault_point.h"
+#include "core/file_descriptor.h"
+#include "core/no_signals.h"
+#include "core/output_file.h"
+#include "core/parse_number.h"
+#include "launch/flight/flight_record.h"
+#include "launch/local/environment.h"
+#include "launch/local/failure_report.h"
+#include "launch/local/verdict.h"
+
+namespace chimera {
+namespace {
+
+std::string required_variable(const char* name) {
+  const char* value = std::getenv(name);
+  if (value == nullptr) {
+    throw ConfigError(
+        fmt::format("{} is set but {} is not; unset it to start a job of its own", kLauncherVariable, name));
+  }
+  return value;
+}
+
+int required_number(const char* name) {
+  const std::string text = required_variable(name);
+  const auto number = parse_number<int>(text);
+  if (!number || *number < 0) {
+    throw ConfigError(fmt::format("{} is '{}'; expected a number, as the launcher sets it", name, text));
+  }
+  return *number;
+}
+
+/// The kernel kills this process when the launcher dies. Had it died before, nobody would: then the rank ends itself.
+void live_no_longer_than(pid_t launcher) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != launcher) ::_exit(static_cast<int>(ExitCode::PeerLost));
+}
+
+/// Ends this rank when the process that started it has died, as a launcher of others does that is killed (SLURM's
+/// slurmstepd): nobody else would. The kernel's own signal is of no use, as it means the thread that started us.
+void end_with_parent(int rank) {
+  const pid_t parent = ::getppid();
+  if (parent == 0) return;  // in a container, which ends with its first process
+  const auto end = [rank] {
+    messages().write(fmt::format("chimera: rank {} ends: the process that started it is gone\n", rank));
+    messages().drain(kPromptEnd);
+    ::_exit(static_cast<int>(ExitCode::PeerLost));
+  };
+  const int process = static_cast<int>(::syscall(SYS_pidfd_open, parent, 0U));  // for as long as this process lives
+  if (::getppid() != parent) end();
+  if (process < 0) return;  // the system has none of these
+  const NoSignals none;
+  std::thread([process, end] {
+    pollfd ended{process, POLLIN, 0};
+    while (::poll(&ended, 1, -1) <= 0) {
+    }
+    end();
+  }).detach();
+}
+
+/// Ctrl-C reaches every process of the terminal; only the launcher acts on it. It started us with SIGINT blocked.
+void leave_interrupts_to_launcher() {
+  ::signal(SIGINT, SIG_IGN);
+  sigset_t interrupt;
+  ::sigemptyset(&interrupt);
+  ::sigaddset(&interrupt, SIGINT);
+  ::pthread_sigmask(SIG_UNBLOCK, &interrupt, nullptr);
+}
+
+void close_on_exec(int fd) { check_system(::fcntl(fd, F_SETFD, FD_CLOEXEC), "use a descriptor of the launcher"); }
+
+/// The descriptor N of "/proc/self/fd/N", the value of `variable`.
+int descriptor_of(const char* variable, const std::string& path) {
+  constexpr std::string_view kPrefix = "/proc/self/fd/";
+  const auto fd = path.starts_with(kPrefix) ? parse_number<int>(path.substr(kPrefix.size())) : std::nullopt;
+  if (!fd) {
+    throw ConfigError(fmt::format("{} is '{}'; expected {}N, as the launcher sets it", variable, path, kPrefix));
+  }
+  return *fd;
+}
+
+/// The page on which this process notes its progress; it lives as long as the process.
+struct OwnProgress {
+  ProgressPage page;
+  int rank;
+};
+std::optional<OwnProgress> own_progress;
+
+/// The page on which the calling thread does, if it is a rank by itself.
+struct ThreadProgress {
+  ProgressPage* page = nullptr;
+  int rank = 0;
+};
+thread_local ThreadProgress thread_progress;
+
+/// Where another launcher has put this process.
+std::optional<RankPlace> own_place;
+
+/// For torchrun, whose table of failures shows the earliest.
+void write_error_file(const std::string& path, const std::string& message) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now).count();
+  const nlohmann::json report = {
+      {"message",
+       {{"message", message}, {"extraInfo", {{"py_callstack", message}, {"timestamp", std::to_string(seconds)}}}}}};
+  try {
+    write_whole(path, report.dump());
+  } catch (const Error&) {  // people are told all the same
+  }
+}
+
+/// Nobody is left to tell where the launcher is gone; the kernel ends this process then.
+void tell_launcher(const std::string& line) {
+  [[maybe_unused]] const ssize_t written = ::write(required_number(kReportVariable), line.data(), line.size());
+}
+
+/// How long a rank that lost a peer lets others speak first, where no launcher of ours sorts them: the one to blame, or
+/// the watch of hosts, which ends the ranks of a host that is cut off one after the other.
+constexpr std::chrono::milliseconds kGraceAmongHosts{1500};
+
+/// One line on standard error.
+void tell_people(const RankPlace& place, const FailureReport& report) {
+  if (!report.own_cause) std::this_thread::sleep_for(kGraceAmongHosts);
+  const std::string message = report.own_cause
+                                  ? describe_failure(place.rank, {.report = report, .ending = {}})
+                                  : fmt::format("rank {} ended at {}: {}", place.rank, report.op, report.message);
+  messages().write("chimera: " + message + "\n");
+  messages().drain(kPromptEnd);
+  const char* path = std::getenv("TORCHELASTIC_ERROR_FILE");
+  if (path != nullptr && *path != '\0' && report.own_cause) write_error_file(path, message);
+}
+
+}  // namespace
+
+std::optional<RankEnvironment> rank_environment() {
+  if (std::getenv(kLauncherVariable) == nullptr) return std::nullopt;
+  live_no_longer_than(required_number(kLauncherVariable));
+  leave_interrupts_to_launcher();
+  ::signal(SIGPIPE, SIG_IGN);
+  RankEnvironment self{.rank = required_number(kRankVariable),
+                       .world_size = required_number(kWorldSizeVariable),
+                       .meeting = meeting_in_file(required_variable(kStoreVariable)),
+                       .input_path = required_variable(kInputVariable)};
+  if (self.rank >= self.world_size) {
+    throw ConfigError(fmt::format("{} is {}; expected less than {} = {}", kRankVariable, self.rank, kWorldSizeVariable,
+                                  self.world_size));
+  }
+  close_on_exec(required_number(kReportVariable));
+  close_on_exec(descriptor_of(kStoreVariable, self.meeting.file));
+  if (!self.input_path.empty()) close_on_exec(descriptor_of(kInputVariable, self.input_path));
+  close_on_exec(required_number(kProgressVariable));
+  if (std::getenv(kOrdersVariable) != nullptr) {
+    self.orders = required_number(kOrdersVariable);
+    self.epoch = required_number(kEpochVariable);
+    close_on_exec(*self.orders);
+  }
+  own_progress.emplace(OwnProgress{{FileDescriptor(required_number(kProgressVariable)), self.world_size}, self.rank});
+  set_fault_rank(self.rank);
+  fault_point("start");
+  return self;
+}
+
+RankEnvironment join_place(const RankPlace& place) {
+  ::signal(SIGPIPE, SIG_IGN);
+  if (std::getenv(kPartVariable) != nullptr) live_no_longer_than(required_number(kPartVariable));
+  if (place.launcher != LauncherKind::Variables) end_with_parent(place.rank);
+  own_place = place;
+  RankEnvironment self{.rank = place.rank,
+                       .world_size = place.world_size,
+                       .meeting = meeting_point(place, own_variables()),
+                       .input_path = "",
+                       .placed = true};
+  if (!self.meeting.file.empty()) {
+    self.meeting_file = std::make_shared<const MeetingFile>(self.meeting.file, self.rank == 0);
+  }
+  set_fault_rank(self.rank);
+  fault_point("start");
+  return self;
+}
+
+void note_progress(const RankProgress& progress) {
+  record_flight(progress);
+  if (thread_progress.page != nullptr) {
+    thread_progress.page->note(thread_progress.rank, progress);
+  } else if (own_progress) {
+    own_progress->page.note(own_progress->rank, progress);
+  }
+}
+
+void note_progress_on(ProgressPage* page, int rank) { thread_progress = {page, rank}; }
+
+void report_failure(const std::string& op, const std::string& message, bool own_cause, bool usage, bool is_final) {
+  if (own_place) return tell_people(*own_place, {own_place->rank, op, message, own_cause, usage, is_final});
+  if (std::getenv(kLauncherVariable) == nullptr) return;
+  tell_launcher(to_line(FailureReport{required_number(kRankVariable), op, message, own_cause, usage, is_final}));
+}
+
+void note_recovery(const RecoveryNote& note) { tell_launcher(to_line(note)); }
+
+}  // namespace chimera

@@ -1,0 +1,300 @@
+#include "launch/local/supervisor.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <string_view>
+#include <utility>
+
+#include "core/cgroup.h"
+#include "core/clock.h"
+#include "core/console.h"
+#include "core/error.h"
+#include "launch/local/failure_report.h"
+
+namespace chimera {
+namespace {
+
+using std::chrono::milliseconds;
+using Phase = RankProgress::Phase;
+
+constexpr milliseconds kTerminationGrace{500};  ///< from SIGTERM to SIGKILL
+
+bool was_killed(const Ending& ending) { return ending.kind == Ending::Kind::Killed && ending.value == SIGKILL; }
+
+bool has_saved(const RankRecord& record) {
+  return record.ending && record.ending->kind == Ending::Kind::Exited &&
+         record.ending->value == static_cast<int>(kSavedExit);
+}
+
+std::string in_words(int signal_number) {
+  return fmt::format("signal {} ({})", signal_number, ::sigdescr_np(signal_number));
+}
+
+}  // namespace
+
+Supervisor::Supervisor(RankProcesses ranks, const RankChannels& channels, SignalInbox& signals, const LaunchPlan& plan,
+                       std::optional<std::uint64_t> kills)
+    : ranks_(std::move(ranks)),
+      records_(ranks_.all().size()),
+      reports_(channels.report_read),
+      progress_(channels.progress),
+      signals_(signals),
+      plan_(plan),
+      kills_(kills) {
+  if (plan.hang.count() > 0) hang_watch_.emplace(plan.hang, plan.hang_at_start);
+}
+
+StartOutcome Supervisor::run() {
+  while (ranks_.any_running()) {
+    wait_for_news();
+    reap();
+    read_reports();
+    read_signals();
+    judge();
+    if (!verdict_) advance_recovery();
+  }
+  return outcome();
+}
+
+/// Returns when a rank ended, a report or a signal came, the deadline is over, or it is time to look for a hang.
+void Supervisor::wait_for_news() const {
+  std::vector<pollfd> watched = {{signals_.fd(), POLLIN, 0}, {reports_.get(), POLLIN, 0}};
+  for (const ChildProcess& rank : ranks_.all())
+    watched.push_back({rank.pidfd(), POLLIN, 0});  // poll skips ended ones: -1
+  std::optional<Clock::duration> most;
+  if (deadline_) {
+    most = std::max(*deadline_ - Clock::now(), Clock::duration::zero());
+  } else if (hang_watch_) {
+    most = hang_watch_->interval();
+  }
+  const int timeout = most ? static_cast<int>(std::chrono::ceil<milliseconds>(*most).count()) : -1;
+  if (::poll(watched.data(), watched.size(), timeout) < 0 && errno != EINTR) check_system(-1, "watch the ranks");
+}
+
+void Supervisor::reap() {
+  for (std::size_t rank = 0; rank < records_.size(); ++rank) {
+    ChildProcess& process = ranks_.all()[rank];
+    if (!process.running()) continue;
+    RankRecord& record = records_[rank];
+    record.ending = process.reap();
+    if (record.ending && !verdict_) record.out_of_memory = was_killed(*record.ending) && memory_ran_out();
+  }
+}
+
+/// Whether the kernel has ended a process for want of memory since the ranks started.
+bool Supervisor::memory_ran_out() const {
+  const auto now = out_of_memory_kills(plan_.root);
+  return now && kills_ && *now > *kills_;
+}
+
+/// Takes in the reports, then lists the ranks that are newly known to fail: those with a report first, as they came.
+void Supervisor::read_reports() {
+  std::array<char, 4096> buffer;
+  for (ssize_t size = 0; (size = ::read(reports_.get(), buffer.data(), buffer.size())) > 0;) {
+    unread_.append(buffer.data(), static_cast<std::size_t>(size));
+  }
+  for (auto end = unread_.find('\n'); end != std::string::npos; end = unread_.find('\n')) {
+    const std::string_view line = std::string_view(unread_).substr(0, end);
+    const auto progress = ranks_.may_recover() ? parse_note(line) : std::nullopt;
+    if (progress) {
+      ranks_.note(*progress);
+    } else {
+      note(parse_report(line));
+    }
+    unread_.erase(0, end + 1);
+  }
+  for (std::size_t rank = 0; rank < records_.size(); ++rank) note_failure(static_cast<int>(rank));
+}
+
+void Supervisor::note(const std::optional<FailureReport>& report) {
+  if (!report || report->rank < 0 || report->rank >= static_cast<int>(records_.size())) return;
+  if (ranks_.is_leaving() && !report->own_cause) return;  // it says so of the epoch that it leaves
+  RankRecord& record = record_of(report->rank);
+  if (!record.report) record.report = report;  // a rank's first words name the cause
+  note_failure(report->rank);
+}
+
+void Supervisor::note_failure(int rank) {
+  const bool known = ranks_.is_lost(rank) || std::ranges::find(failures_, rank) != failures_.end();
+  if (!known && part_of(record_of(rank)) != Part::None) failures_.push_back(rank);
+}
+
+void Supervisor::read_signals() {
+  while (const auto number = signals_.next()) take_signal(*number);
+}
+
+/// The first signal but Ctrl-C has ranks that can save do so; whatever comes well after it ends the job at once.
+void Supervisor::take_signal(int number) {
+  if (signal_) return;
+  const bool can_save = plan_.saves && (ranks_.is_recovering() || all_are_in({Phase::Steps, Phase::Ending}));
+  if (number == SIGINT || !can_save) {
+    signal_ = number;
+  } else if (!saving_) {
+    saving_ = Clock::now();
+    messages().write(
+        fmt::format("chimera: {}: saves after this step and ends; a second one ends at once\n", in_words(number)));
+    for (int rank = 0; rank < plan_.ranks; ++rank) {
+      if (ranks_[rank].running() && ranks_.has_trained(rank)) ranks_[rank].send(SIGUSR1);
+    }
+  } else if (Clock::now() - *saving_ >= kSameSignal) {
+    signal_ = number;
+  }
+}
+
+/// Whether all ranks are in one of these phases. Before its first step a job has nothing to save, and nothing that
+/// could be recovered.
+bool Supervisor::all_are_in(std::initializer_list<RankProgress::Phase> phases) const {
+  for (int rank = 0; rank < plan_.ranks; ++rank) {
+    if (std::ranges::find(phases, progress_.last(rank).phase) == phases.end()) return false;
+  }
+  return true;
+}
+
+void Supervisor::judge() {
+  const bool over_time = deadline_ && Clock::now() >= *deadline_;
+  if (verdict_) {
+    if (over_time) kill_rest();
+  } else if (signal_) {
+    end_job("ended by " + in_words(*signal_));
+  } else if (!failures_.empty()) {
+    judge_failures(over_time);
+  } else if (hangs()) {
+    end_hang();
+  }
+}
+
+void Supervisor::judge_failures(bool over_time) {
+  auto culprit = find_culprit(records_, failures_);
+  if (!culprit && (over_time || !ranks_.any_running())) culprit = failures_.front();
+  if (!culprit) {
+    if (!deadline_) deadline_ = Clock::now() + kVictimGrace;
+  } else if (!lose_failed(*culprit)) {
+    blame(*culprit);
+  }
+}
+
+/// All ranks that failed, but for those that only say that they lost others: they run, and wait.
+bool Supervisor::lose_failed(int culprit) {
+  std::vector<int> lost;
+  std::vector<std::string> reasons;
+  for (const int rank : failures_) {
+    const bool is_victim = part_of(record_of(rank)) == Part::Victim;
+    if (is_victim && ranks_[rank].running()) continue;
+    if (is_final(record_of(rank))) return false;
+    lost.push_back(rank);
+    if (!is_victim) reasons.push_back(describe_failure(rank, record_of(rank)));
+  }
+  if (reasons.empty()) reasons.push_back(describe_failure(culprit, record_of(culprit)));
+  return lose(lost, culprit, fmt::format("{}", fmt::join(reasons, "; ")));
+}
+
+/// Where the job can go on without these ranks it does, with new ones in their place. Returns whether it can.
+bool Supervisor::lose(const std::vector<int>& ranks, int culprit, const std::string& reason) {
+  if (!ranks_.may_recover() || (!ranks_.is_recovering() && !all_are_in({Phase::Steps}))) return false;
+  const std::string why_not = ranks_.lose(ranks, reason, progress_.last(culprit).step);
+  if (!why_not.empty()) {
+    messages().write("chimera: " + why_not + "\n");
+    return false;
+  }
+  for (RankRecord& record : records_) record = {};
+  failures_.clear();
+  deadline_.reset();
+  watch_anew();
+  return true;
+}
+
+void Supervisor::advance_recovery() {
+  if (!ranks_.is_recovering()) return;
+  for (const int rank : ranks_.advance()) record_of(rank) = {};
+  if (const auto line = ranks_.finish()) {
+    messages().write("chimera: " + *line + "\n");
+    watch_anew();
+  }
+}
+
+/// Ranks that were replaced, or wait for that, have the time that a start takes.
+void Supervisor::watch_anew() {
+  if (plan_.hang.count() > 0) hang_watch_.emplace(plan_.hang);
+}
+
+/// Takes a look at the ranks' progress.
+bool Supervisor::hangs() {
+  if (!hang_watch_) return false;
+  HangWatch::Look look = look_at(progress_, plan_.ranks);
+  if (plan_.waits_idle) {
+    for (const ChildProcess& rank : ranks_.all()) look.work.push_back(rank.processor_time());
+  }
+  look.waits_for_disk =
+      std::ranges::any_of(ranks_.all(), [](const ChildProcess& rank) { return rank.waits_for_disk(); });
+  look.stopped = std::ranges::any_of(ranks_.all(), [](const ChildProcess& rank) { return rank.stopped(); });
+  return hang_watch_->look(Clock::now(), look);
+}
+
+void Supervisor::end_hang() {
+  std::vector<StuckRank> stuck;
+  for (int rank = 0; rank < plan_.ranks; ++rank) {
+    if (!ranks_[rank].running()) continue;
+    stuck.push_back({rank, ranks_[rank].stopped(), progress_.last(rank)});
+  }
+  if (stuck.empty()) return;  // the last rank ended meanwhile
+  const StuckRank& found = find_stuck(stuck);
+  const std::string reason = describe_hang(found, hang_watch_->pause());
+  if (lose({found.rank}, found.rank, reason)) return;
+  hung_ = true;
+  culprit_ = found.rank;
+  end_job(reason);
+}
+
+void Supervisor::blame(int rank) {
+  culprit_ = rank;
+  end_job(describe_failure(rank, record_of(rank)));
+}
+
+/// Says why, and ends all ranks, save the one whose own exit code is still to come. Those that save take a SIGTERM as
+/// the request to do so, so they are killed: what they have begun to save is not, what they have saved is good.
+void Supervisor::end_job(std::string reason) {
+  if (ranks_.is_recovering() && !signal_) reason = ranks_.reason() + "; " + reason;
+  messages().write("chimera: " + reason + "\n");
+  verdict_ = FlightVerdict{.reason = reason,
+                           .culprit = culprit_,
+                           .op = culprit_ && record_of(*culprit_).report ? record_of(*culprit_).report->op : "",
+                           .nanoseconds = monotonic_nanoseconds()};
+  for (int rank = 0; rank < plan_.ranks; ++rank) {
+    if (ranks_[rank].running() && culprit_ != rank) ranks_[rank].send(plan_.saves ? SIGKILL : SIGTERM);
+  }
+  deadline_ = Clock::now() + kTerminationGrace;
+}
+
+void Supervisor::kill_rest() {
+  for (const ChildProcess& rank : ranks_.all()) {
+    if (rank.running()) rank.send(SIGKILL);
+  }
+  deadline_.reset();
+}
+
+StartOutcome Supervisor::outcome() {
+  if (culprit_) {
+    const RankProgress at = progress_.last(*culprit_);
+    const int code = hung_ ? static_cast<int>(ExitCode::No) : job_exit_code(record_of(*culprit_));
+    return {code, at.phase == RankProgress::Phase::Steps ? at.step : 0, verdict_};
+  }
+  if (signal_) return {signal_exit_code(), std::nullopt, verdict_};
+  const bool saved = std::ranges::any_of(records_, has_saved);
+  return {static_cast<int>(saved ? kSavedExit : ExitCode::Success), std::nullopt, std::nullopt};
+}
+
+/// A run that had nothing to save yet goes on as one that has saved.
+int Supervisor::signal_exit_code() const {
+  const bool loses_nothing = plan_.saves && !saving_ && *signal_ != SIGINT;
+  return loses_nothing ? static_cast<int>(kSavedExit) : exit_code_of_signal(*signal_);
+}
+
+}  // namespace chimera

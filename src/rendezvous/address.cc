@@ -1,0 +1,240 @@
+#include "rendezvous/address.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+
+namespace chimera {
+namespace {
+
+SocketAddress copy_of(const sockaddr* address, socklen_t size) {
+  SocketAddress copy;
+  std::memcpy(&copy.storage, address, size);
+  copy.size = size;
+  return copy;
+}
+
+bool is_loopback(const SocketAddress& address) {
+  if (address.family() == AF_INET) {
+    const auto* four = reinterpret_cast<const sockaddr_in*>(&address.storage);
+    return (ntohl(four->sin_addr.s_addr) >> 24U) == 127;
+  }
+  return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(&address.storage)->sin6_addr) != 0;
+}
+
+bool is_link_local(const SocketAddress& address) {
+  return address.family() == AF_INET6 &&
+         IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(&address.storage)->sin6_addr) != 0;
+}
+
+void set_port(SocketAddress& address, std::uint16_t port) {
+  if (address.family() == AF_INET) {
+    reinterpret_cast<sockaddr_in*>(&address.storage)->sin_port = htons(port);
+  } else {
+    reinterpret_cast<sockaddr_in6*>(&address.storage)->sin6_port = htons(port);
+  }
+}
+
+/// What the system knows of a name or address; `flags` as getaddrinfo() has them. None: nothing.
+std::vector<SocketAddress> look_up(const MeetingPoint& meeting, int flags, int& error) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags;
+  addrinfo* found = nullptr;
+  error = ::getaddrinfo(meeting.host.c_str(), std::to_string(meeting.port).c_str(), &hints, &found);
+  if (error != 0) return {};
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
+  std::vector<SocketAddress> addresses;
+  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+    addresses.push_back(copy_of(each->ai_addr, each->ai_addrlen));
+  }
+  return addresses;
+}
+
+/// One address of one of this host's interfaces.
+struct InterfaceAddress {
+  std::string interface;
+  SocketAddress address;
+};
+
+std::vector<InterfaceAddress> interface_addresses(std::set<std::string>& names) {
+  ifaddrs* list = nullptr;
+  check_system(::getifaddrs(&list), "list this host's network interfaces");
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, &::freeifaddrs);
+  std::vector<InterfaceAddress> found;
+  for (const ifaddrs* each = list; each != nullptr; each = each->ifa_next) {
+    names.insert(each->ifa_name);
+    if (each->ifa_addr == nullptr || (each->ifa_flags & IFF_UP) == 0) continue;
+    const int family = each->ifa_addr->sa_family;
+    if (family == AF_INET) found.push_back({each->ifa_name, copy_of(each->ifa_addr, sizeof(sockaddr_in))});
+    if (family == AF_INET6) found.push_back({each->ifa_name, copy_of(each->ifa_addr, sizeof(sockaddr_in6))});
+  }
+  return found;
+}
+
+/// The interface's address that others reach best: of `family` (AF_UNSPEC: any), one that is valid beyond the link,
+/// IPv4.
+SocketAddress address_of_interface(const std::string& interface, int family) {
+  std::set<std::string> names;
+  std::optional<SocketAddress> best;
+  const auto rank_of = [family](const SocketAddress& address) {
+    return std::array{family == AF_UNSPEC || address.family() == family, !is_link_local(address),
+                      address.family() == AF_INET};
+  };
+  for (const InterfaceAddress& each : interface_addresses(names)) {
+    if (each.interface != interface) continue;
+    if (!best || rank_of(each.address) > rank_of(*best)) best = each.address;
+  }
+  if (!names.contains(interface)) {
+    throw ConfigError(
+        fmt::format("--interface {}: this host has none of that name; it has {}", interface, fmt::join(names, ", ")));
+  }
+  if (!best) throw ConfigError(fmt::format("--interface {}: it has no address, or is down", interface));
+  return *best;
+}
+
+/// The address from which `to` is reached; none where no way leads there. A datagram socket that connects sends
+/// nothing: it looks up the route.
+std::optional<SocketAddress> address_towards(const SocketAddress& to) {
+  const FileDescriptor socket(::socket(to.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  SocketAddress own;
+  own.size = sizeof own.storage;
+  if (socket.get() < 0 || ::connect(socket.get(), to.get(), to.size) != 0 ||
+      ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&own.storage), &own.size) != 0) {
+    return std::nullopt;
+  }
+  return own;
+}
+
+/// Where the way out begins: towards an address that is kept for examples (RFC 5737, RFC 3849), which nothing is sent
+/// to; else the first address that is not this host's alone.
+SocketAddress outward_address(const MeetingPoint& meeting) {
+  for (const char* example : {"192.0.2.1", "2001:db8::1"}) {
+    int error = 0;
+    for (const SocketAddress& address : look_up({.host = example, .port = 9}, AI_NUMERICHOST, error)) {
+      if (const auto own = address_towards(address)) return *own;
+    }
+  }
+  std::set<std::string> names;
+  for (const InterfaceAddress& each : interface_addresses(names)) {
+    if (!is_loopback(each.address) && !is_link_local(each.address)) return each.address;
+  }
+  throw TransportError(fmt::format(
+      "'{}' is this host, and no address of it leads out; name its address, or give --interface", meeting.host));
+}
+
+bool is_meant_as_it_is(const MeetingPoint& meeting) {
+  int error = 0;
+  return meeting.host.find("localhost") != std::string::npos || !look_up(meeting, AI_NUMERICHOST, error).empty();
+}
+
+/// The first of `addresses` that `use` is content with, as a socket; or why the last was not.
+std::optional<FileDescriptor> first_socket(const std::vector<SocketAddress>& addresses, int flags, std::string& reason,
+                                           const std::function<bool(int socket, const SocketAddress&)>& use) {
+  for (const SocketAddress& address : addresses) {
+    FileDescriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | flags, 0));
+    if (socket.get() >= 0 && use(socket.get(), address)) return socket;
+    reason = system_message(errno);
+  }
+  return std::nullopt;
+}
+
+bool connect_by(int socket, const SocketAddress& address, Deadline deadline) {
+  if (::connect(socket, address.get(), address.size) == 0) return true;
+  if (errno != EINPROGRESS) return false;
+  pollfd watched{socket, POLLOUT, 0};
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
+  constexpr std::int64_t kMostPatience = 5000;  // with one that does not answer: another attempt may find it there
+  if (::poll(&watched, 1, static_cast<int>(std::clamp<std::int64_t>(left, 0, kMostPatience))) == 0) errno = ETIMEDOUT;
+  if (watched.revents == 0) return false;
+  socklen_t size = sizeof(int);
+  int error = 0;
+  ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size);
+  errno = error;
+  return error == 0;
+}
+
+}  // namespace
+
+std::string to_text(const SocketAddress& address) {
+  std::array<char, NI_MAXHOST> text{};
+  const int error = ::getnameinfo(address.get(), address.size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
+  if (error != 0) throw Error(fmt::format("cannot write an address: {}", ::gai_strerror(error)));
+  return text.data();
+}
+
+std::string place_of(const MeetingPoint& meeting) { return fmt::format("{}:{}", meeting.host, meeting.port); }
+
+std::vector<SocketAddress> server_addresses(const MeetingPoint& meeting) {
+  int error = 0;
+  std::vector<SocketAddress> addresses = look_up(meeting, 0, error);
+  if (addresses.empty()) {
+    throw TransportError(fmt::format("the ranks cannot meet at {}: {}", place_of(meeting), ::gai_strerror(error)));
+  }
+  if (is_meant_as_it_is(meeting) || std::ranges::none_of(addresses, is_loopback)) return addresses;
+  std::erase_if(addresses, is_loopback);
+  if (addresses.empty()) {
+    addresses = {meeting.interface.empty() ? outward_address(meeting)
+                                           : address_of_interface(meeting.interface, AF_UNSPEC)};
+    set_port(addresses.front(), meeting.port);
+  }
+  return addresses;
+}
+
+FileDescriptor listen_at(const MeetingPoint& meeting) {
+  std::string reason;
+  auto listener = first_socket(server_addresses(meeting), 0, reason, [](int socket, const SocketAddress& address) {
+    const int on = 1;
+    ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    return ::bind(socket, address.get(), address.size) == 0 && ::listen(socket, SOMAXCONN) == 0;
+  });
+  if (!listener) {
+    throw TransportError(fmt::format("cannot listen, for the ranks to meet, at {}: {}", place_of(meeting), reason));
+  }
+  return std::move(*listener);
+}
+
+FileDescriptor connect_to(const MeetingPoint& meeting, Deadline deadline) {
+  std::string reason;
+  auto connected =
+      first_socket(server_addresses(meeting), SOCK_NONBLOCK, reason,
+                   [&](int socket, const SocketAddress& address) { return connect_by(socket, address, deadline); });
+  if (!connected) throw ChannelError(reason);
+  return std::move(*connected);
+}
+
+std::string own_address(const MeetingPoint& meeting) {
+  const auto addresses = server_addresses(meeting);
+  if (!meeting.interface.empty()) {
+    return to_text(address_of_interface(meeting.interface, addresses.front().family()));
+  }
+  for (const SocketAddress& address : addresses) {
+    if (const auto own = address_towards(address)) return to_text(*own);
+  }
+  throw TransportError(fmt::format("cannot find a way to {}: {}", place_of(meeting), system_message(errno)));
+}
+
+std::string own_interface(const MeetingPoint& meeting) {
+  const std::string address = own_address(meeting);
+  if (!meeting.interface.empty()) return meeting.interface;
+  std::set<std::string> names;
+  for (const InterfaceAddress& each : interface_addresses(names)) {
+    if (to_text(each.address) == address) return each.interface;
+  }
+  throw TransportError(fmt::format("no interface of this host has the address {} any more", address));
+}
+
+}  // namespace chimera

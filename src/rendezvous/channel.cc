@@ -1,0 +1,143 @@
+#include "rendezvous/channel.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "rendezvous/secret.h"
+
+namespace chimera {
+namespace {
+
+constexpr std::string_view kGreeting = "chimera meeting 1\n";  // the protocol's name and version
+constexpr std::uint8_t kWelcome = 1;
+constexpr std::uint8_t kStranger = 0;
+
+std::span<const std::uint8_t> as_bytes(std::string_view text) {
+  return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
+}
+
+Proof proof_of(std::string_view secret, std::string_view who, const Proof& server, const Proof& client) {
+  std::string words(who);
+  words += bytes_of(server);
+  words += bytes_of(client);
+  return prove(secret, words);
+}
+
+}  // namespace
+
+Channel::Channel(FileDescriptor socket) : socket_(std::move(socket)) {
+  // Else the kernel keeps the second half of a message until the first is acknowledged, which takes it 40 ms.
+  const int on = 1;
+  ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+void Channel::close() noexcept { ::shutdown(socket_.get(), SHUT_RDWR); }
+
+void Channel::await(short events, Deadline deadline) const {
+  pollfd watched{socket_.get(), events, 0};
+  while (true) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    if (left.count() <= 0) throw ChannelError("no answer in time");
+    const int ready = ::poll(&watched, 1, static_cast<int>(std::min<std::int64_t>(left.count(), 60'000)));
+    if (ready > 0) return;
+    if (ready < 0 && errno != EINTR) throw ChannelError("cannot wait for a socket: " + system_message(errno));
+  }
+}
+
+void Channel::send_bytes(std::span<const std::uint8_t> bytes, Deadline deadline) {
+  while (!bytes.empty()) {
+    const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0) {
+      bytes = bytes.subspan(static_cast<std::size_t>(sent));
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      await(POLLOUT, deadline);
+    } else if (errno != EINTR) {
+      throw ChannelError("the connection broke: " + system_message(errno));
+    }
+  }
+}
+
+/// False where the other end closed before the first byte.
+bool Channel::fill(std::span<std::uint8_t> bytes, Deadline deadline) {
+  for (std::size_t filled = 0; filled < bytes.size();) {
+    const ssize_t got = ::recv(socket_.get(), bytes.data() + filled, bytes.size() - filled, MSG_DONTWAIT);
+    if (got > 0) {
+      filled += static_cast<std::size_t>(got);
+    } else if (got == 0) {
+      if (filled == 0) return false;
+      throw ChannelError("the connection ended within a message");
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      await(POLLIN, deadline);
+    } else if (errno != EINTR) {
+      throw ChannelError("the connection broke: " + system_message(errno));
+    }
+  }
+  return true;
+}
+
+void Channel::receive_bytes(std::span<std::uint8_t> bytes, Deadline deadline) {
+  if (!bytes.empty() && !fill(bytes, deadline)) throw ChannelError("the other end closed the connection");
+}
+
+void Channel::send(std::string_view message, Deadline deadline) {
+  if (message.size() > kMostBytes) throw ChannelError("a message of a meeting is too long");
+  const auto size = static_cast<std::uint32_t>(message.size());
+  std::array<std::uint8_t, sizeof size> head{};
+  std::memcpy(head.data(), &size, sizeof size);  // hosts of one job have one order of bytes
+  send_bytes(head, deadline);
+  send_bytes(as_bytes(message), deadline);
+}
+
+std::optional<std::string> Channel::receive(Deadline deadline) {
+  std::uint32_t size = 0;
+  std::array<std::uint8_t, sizeof size> head{};
+  if (!fill(head, deadline)) return std::nullopt;
+  std::memcpy(&size, head.data(), sizeof size);
+  if (size > kMostBytes) throw ChannelError("a message of a meeting is too long");
+  std::string message(size, '\0');
+  receive_bytes({reinterpret_cast<std::uint8_t*>(message.data()), message.size()}, deadline);
+  return message;
+}
+
+void greet_as_server(Channel& channel, std::string_view secret, Deadline deadline) {
+  const Proof own = random_numbers();
+  channel.send_bytes(as_bytes(kGreeting), deadline);
+  channel.send_bytes(own, deadline);
+  Proof theirs{};
+  Proof proof{};
+  channel.receive_bytes(theirs, deadline);
+  channel.receive_bytes(proof, deadline);
+  const bool known = same_proof(proof, proof_of(secret, "client", own, theirs));
+  const std::array<std::uint8_t, 1> verdict{known ? kWelcome : kStranger};
+  channel.send_bytes(verdict, deadline);
+  if (!known) throw ChannelError("a stranger");
+  channel.send_bytes(proof_of(secret, "server", own, theirs), deadline);
+}
+
+void greet_as_client(Channel& channel, std::string_view secret, Deadline deadline) {
+  std::array<std::uint8_t, kGreeting.size()> greeting{};
+  Proof theirs{};
+  channel.receive_bytes(greeting, deadline);
+  if (!std::ranges::equal(greeting, as_bytes(kGreeting))) throw ChannelError("it is another program");
+  channel.receive_bytes(theirs, deadline);
+  const Proof own = random_numbers();
+  channel.send_bytes(own, deadline);
+  channel.send_bytes(proof_of(secret, "client", theirs, own), deadline);
+  std::array<std::uint8_t, 1> verdict{};
+  channel.receive_bytes(verdict, deadline);
+  if (verdict[0] != kWelcome) {
+    throw ConfigError("rank 0 has another secret than this rank; give all ranks of the job one CHIMERA_SECRET");
+  }
+  Proof proof{};
+  channel.receive_bytes(proof, deadline);
+  if (!same_proof(proof, proof_of(secret, "server", theirs, own))) throw ChannelError("it does not know the secret");
+}
+
+}  // namespace chimera

@@ -1,0 +1,241 @@
+#include "rendezvous/heartbeats.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "core/error.h"
+#include "core/no_signals.h"
+#include "rendezvous/secret.h"
+
+namespace chimera {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Json = nlohmann::json;
+
+constexpr std::chrono::milliseconds kBeat{250};
+constexpr std::chrono::milliseconds kStopped{1000};  // beyond its pause: this process has not run itself
+constexpr std::size_t kMostBytes = 1024;
+
+std::string own_host() {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+/// Makes an event readable.
+void raise(const FileDescriptor& event) {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(event.get(), &one, sizeof one);
+}
+
+/// Makes it unreadable. Returns whether it was readable.
+bool lower(const FileDescriptor& event) {
+  std::uint64_t count = 0;
+  return ::read(event.get(), &count, sizeof count) > 0;
+}
+
+/// The proof of the words, then the words.
+std::string sealed(std::string_view secret, const std::string& words) {
+  return std::string(bytes_of(prove(secret, words))) + words;
+}
+
+/// The words behind their proof; none where it is another secret's.
+std::optional<std::string> unsealed(std::string_view secret, std::string_view datagram) {
+  if (datagram.size() <= kProofBytes) return std::nullopt;
+  Proof proof{};
+  std::copy_n(datagram.begin(), kProofBytes, proof.begin());
+  std::string words(datagram.substr(kProofBytes));
+  if (!same_proof(proof, prove(secret, words))) return std::nullopt;
+  return words;
+}
+
+/// "rank 1", "ranks 1, 2"
+std::string ranks_text(const std::vector<int>& ranks) {
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+}
+
+/// Those on the host of the first one.
+std::vector<int> on_one_host(const std::map<int, HeardRank>& all, std::vector<int> ranks) {
+  const std::string& host = all.at(ranks.front()).host;
+  std::erase_if(ranks, [&](int rank) { return all.at(rank).host != host; });
+  return ranks;
+}
+
+}  // namespace
+
+std::string describe_gone(const std::map<int, HeardRank>& all, const std::vector<int>& gone) {
+  const std::vector<int> ranks = on_one_host(all, gone);
+  return fmt::format("{} on host {} {} gone: killed, or ended without a word", ranks_text(ranks),
+                     all.at(ranks.front()).host, ranks.size() == 1 ? "is" : "are");
+}
+
+std::string describe_silence(const std::map<int, HeardRank>& all, const std::vector<int>& silent,
+                             std::chrono::milliseconds limit, const std::string& own_host) {
+  const std::string& host = all.at(silent.front()).host;
+  const std::vector<int> there = on_one_host(all, silent);
+  const auto ranks_of_host = std::ranges::count_if(all, [&](const auto& heard) { return heard.second.host == host; });
+  const double seconds = std::chrono::duration<double>(limit).count();
+  const std::string ranks = ranks_text(there);
+  if (host == own_host || ranks_of_host > std::ssize(there))
+    return fmt::format("{} on host {} silent for {:g} s: stopped", ranks, host, seconds);
+  return fmt::format("host {} ({}) silent for {:g} s: it is down, stopped or cut off", host, ranks, seconds);
+}
+
+FileDescriptor Heartbeats::socket_at(const std::string& address) {
+  const SocketAddress at = server_addresses({.host = address}).front();
+  FileDescriptor socket(::socket(at.family(), SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (socket.get() < 0 || ::bind(socket.get(), at.get(), at.size) != 0) {
+    throw TransportError(fmt::format("cannot listen for datagrams at {}: {}", address, system_message(errno)));
+  }
+  return socket;
+}
+
+std::uint16_t Heartbeats::port_of(const FileDescriptor& socket) {
+  SocketAddress own;
+  own.size = sizeof own.storage;
+  check_system(::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&own.storage), &own.size), "name a socket");
+  const bool is_four = own.family() == AF_INET;
+  return ntohs(is_four ? reinterpret_cast<const sockaddr_in*>(&own.storage)->sin_port
+                       : reinterpret_cast<const sockaddr_in6*>(&own.storage)->sin6_port);
+}
+
+Heartbeats::Heartbeats(FileDescriptor socket, HeartbeatOptions options)
+    : options_(std::move(options)), host_(own_host()), socket_(std::move(socket)) {
+  begin();
+}
+
+Heartbeats::Heartbeats(const std::string& address, std::uint16_t port, HeartbeatOptions options)
+    : options_(std::move(options)), host_(own_host()) {
+  const SocketAddress to = server_addresses({.host = address, .port = port}).front();
+  addresses_[0] = to;
+  socket_ = FileDescriptor(
+      check_system(::socket(to.family(), SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), "open a socket for datagrams"));
+  send_to(to, "");
+  begin();
+}
+
+void Heartbeats::begin() {
+  for (FileDescriptor* event : {&stop_, &news_}) {
+    *event = FileDescriptor(check_system(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "watch the other hosts"));
+  }
+  const NoSignals none;
+  thread_ = std::thread([this] { watch(); });
+}
+
+Heartbeats::~Heartbeats() {
+  raise(stop_);
+  thread_.join();
+}
+
+void Heartbeats::leave() {
+  leaves_ = true;
+  raise(news_);
+}
+
+void Heartbeats::watch() {
+  auto next = Clock::now();
+  while (true) {
+    const auto until = settled_ ? std::min(next, *settled_) : next;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
+    std::array<pollfd, 3> watched = {{{stop_.get(), POLLIN, 0}, {socket_.get(), POLLIN, 0}, {news_.get(), POLLIN, 0}}};
+    ::poll(watched.data(), watched.size(), static_cast<int>(std::max<std::int64_t>(left, 0)));
+    if (watched[0].revents != 0) return;
+    const auto now = Clock::now();
+    if (now - next > kStopped) {
+      for (auto& [rank, heard] : heard_) heard.last = now;
+    }
+    receive();
+    if (!verdict_.empty()) return options_.on_silence(verdict_, /*own=*/false);
+    std::string verdict = find_gone();
+    if (!lower(news_) && verdict.empty() && now < next) continue;
+    next = now + kBeat;
+    const std::vector<int> lost = silent();
+    if (verdict.empty() && !lost.empty()) verdict = describe_silence(heard_, lost, options_.limit, host_);
+    if (options_.rank != 0 || !verdict.empty()) {
+      for (const auto& [rank, address] : addresses_) send_to(address, verdict);
+    }
+    if (!verdict.empty()) return options_.on_silence(verdict, /*own=*/true);
+  }
+}
+
+/// Who is gone, in words, once all that live and have lost a rank will have said so; empty: nobody, or nobody knows
+/// yet.
+std::string Heartbeats::find_gone() {
+  const auto leaves = [](const auto& heard) { return heard.second.leaves; };
+  const auto now = Clock::now();
+  if (!settled_ && (leaves_ || std::ranges::any_of(heard_, leaves))) {
+    settled_ = now + options_.settling;
+  }
+  if (!settled_ || now < *settled_) return "";
+  settled_ = now + kBeat;  // for the next look
+  const std::vector<int> gone = silent_for(options_.settling * 4 / 5);
+  return gone.empty() ? "" : describe_gone(heard_, gone);
+}
+
+// Ranks of a host that dies were heard last at different moments: whoever has been silent for nearly as long counts
+// too.
+std::vector<int> Heartbeats::silent() const {
+  return silent_for(options_.limit).empty() ? std::vector<int>() : silent_for(options_.limit * 4 / 5);
+}
+
+std::vector<int> Heartbeats::silent_for(std::chrono::milliseconds time) const {
+  const auto now = Clock::now();
+  std::vector<int> ranks;
+  for (const auto& [rank, heard] : heard_) {
+    if (!heard.leaves && now - heard.last > time) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+void Heartbeats::send_to(const SocketAddress& to, const std::string& verdict) {
+  const Json words = Json::array({options_.rank, ++sent_, host_, verdict, leaves_.load()});
+  const std::string datagram = sealed(options_.secret, words.dump());
+  ::sendto(socket_.get(), datagram.data(), datagram.size(), MSG_DONTWAIT, to.get(), to.size);
+}
+
+void Heartbeats::receive() {
+  std::array<char, kMostBytes> buffer{};
+  while (true) {
+    SocketAddress from;
+    from.size = sizeof from.storage;
+    const ssize_t size = ::recvfrom(socket_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT,
+                                    reinterpret_cast<sockaddr*>(&from.storage), &from.size);
+    if (size < 0 && errno != EINTR && errno != ECONNREFUSED) return;  // refused: what an earlier one was told
+    if (size > 0) take({buffer.data(), static_cast<std::size_t>(size)}, from);
+  }
+}
+
+void Heartbeats::take(std::string_view datagram, const SocketAddress& from) {
+  const auto words = unsealed(options_.secret, datagram);
+  if (!words) return;
+  try {
+    const Json json = Json::parse(*words);
+    if (!json.at(0).is_number_unsigned() || !json.at(1).is_number_unsigned()) return;
+    const int rank = json.at(0).get<int>();
+    HeardRank& heard = heard_[rank];
+    const auto count = json.at(1).get<std::uint64_t>();
+    if (count <= heard.count) return;
+    heard = {
+        .host = json.at(2).get<std::string>(), .last = Clock::now(), .count = count, .leaves = json.at(4).get<bool>()};
+    if (options_.rank == 0) {
+      addresses_[rank] = from;
+      send_to(from, "");
+    } else if (rank == 0) {
+      verdict_ = json.at(3).get<std::string>();
+    }
+  } catch (const Json::exception&) {
+  }
+}
+
+}  // namespace chimera

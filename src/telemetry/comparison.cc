@@ -1,0 +1,231 @@
+#include "telemetry/comparison.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "render/encoding.h"
+#include "render/panel.h"
+#include "telemetry/page.h"
+
+namespace chimera {
+namespace {
+
+/// A line of the comparison: what, and its value of each run.
+struct Row {
+  std::string name;
+  std::vector<std::string> values;
+};
+
+std::vector<RunFigures> all_figures(const std::vector<RunHistory>& runs) {
+  std::vector<RunFigures> figures;
+  for (const RunHistory& run : runs) figures.push_back(figures_of(run));
+  return figures;
+}
+
+std::vector<std::string> names_of(const std::vector<RunHistory>& runs) {
+  std::vector<std::string> names;
+  for (const RunHistory& run : runs) names.push_back(run.name);
+  return names;
+}
+
+std::string memory_text(double bytes) { return bytes > 0 ? bytes_text(bytes) : "-"; }
+
+std::vector<Row> figure_rows(const std::vector<RunFigures>& all) {
+  std::vector<Row> rows;
+  const auto add = [&](const char* name, const auto& text_of) {
+    Row row{name, {}};
+    for (const RunFigures& one : all) row.values.push_back(text_of(one));
+    rows.push_back(std::move(row));
+  };
+  add("steps", [](const RunFigures& one) { return std::to_string(one.steps); });
+  add("last loss", [](const RunFigures& one) { return fmt::format("{:.4f}", one.final_loss); });
+  add("best validation loss", [](const RunFigures& one) {
+    return one.best_validation_loss ? fmt::format("{:.4f}", *one.best_validation_loss) : "-";
+  });
+  add("tokens/s, median", [](const RunFigures& one) { return fmt::format("{:.0f}", one.tokens_per_second); });
+  add("times the first", [&](const RunFigures& one) {
+    const double first = all.front().tokens_per_second;
+    return first > 0 ? fmt::format("{:.2f}", one.tokens_per_second / first) : "-";
+  });
+  add("s/step, median", [](const RunFigures& one) { return fmt::format("{:.4f}", one.step_seconds); });
+  add("peak memory", [](const RunFigures& one) { return memory_text(one.peak_memory_bytes); });
+  add("seconds in steps", [](const RunFigures& one) { return fmt::format("{:.1f}", one.total_seconds); });
+  return rows;
+}
+
+std::size_t letters(const std::string& text) {
+  return static_cast<std::size_t>(std::ranges::count_if(text, [](unsigned char c) { return (c & 0xC0U) != 0x80U; }));
+}
+
+std::string padded(const std::string& text, std::size_t columns, bool to_the_right) {
+  const std::string blanks(columns - std::min(columns, letters(text)), ' ');
+  return to_the_right ? blanks + text : text + blanks;
+}
+
+/// Columns as wide as their widest cell.
+std::string as_table(const std::vector<std::string>& head, const std::vector<Row>& rows) {
+  std::size_t first = 0;
+  std::vector<std::size_t> widths;
+  for (const std::string& name : head) widths.push_back(letters(name));
+  for (const Row& row : rows) {
+    first = std::max(first, letters(row.name));
+    for (std::size_t c = 0; c < row.values.size(); ++c) widths[c] = std::max(widths[c], letters(row.values[c]));
+  }
+  const auto line = [&](const std::string& name, const std::vector<std::string>& values) {
+    std::string text = padded(name, first, false);
+    for (std::size_t c = 0; c < values.size(); ++c) text += "  " + padded(values[c], widths[c], true);
+    return text + "\n";
+  };
+  std::string text = line("", head);
+  for (const Row& row : rows) text += line(row.name, row.values);
+  return text;
+}
+
+std::vector<Row> difference_rows(const std::vector<RunHistory>& runs) {
+  std::vector<Row> rows;
+  for (const Difference& difference : differences_of(runs)) {
+    Row row{difference.field, difference.values};
+    std::ranges::replace(row.values, std::string(), std::string("-"));
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+/// Why there are no differences to show; empty where there are some.
+std::string no_differences(const std::vector<RunHistory>& runs) {
+  std::string without;
+  for (const RunHistory& run : runs) {
+    if (run.configuration.empty()) without += (without.empty() ? "" : ", ") + run.name;
+  }
+  if (!without.empty())
+    return "no configuration known of " + without + ": it stands in the checkpoints of a run's folder";
+  return differences_of(runs).empty() ? "the configurations are the same" : "";
+}
+
+std::string rows_as_html(const std::vector<std::string>& names, const std::vector<Row>& rows) {
+  std::vector<std::string> head = {""};
+  head.insert(head.end(), names.begin(), names.end());
+  std::vector<std::vector<TableCell>> cells;
+  for (const Row& row : rows) {
+    auto& line = cells.emplace_back();
+    line.push_back({row.name});
+    for (const std::string& value : row.values) line.push_back({value, true});
+  }
+  return html_table(head, cells);
+}
+
+}  // namespace
+
+LineChart loss_chart(const std::vector<RunHistory>& runs, CurveOver over) {
+  return {.title = over == CurveOver::Steps ? "Loss over steps" : "Loss over time",
+          .x_label = over == CurveOver::Steps ? "step" : "seconds in steps",
+          .y_label = "loss, nats a token; dashed: validation",
+          .series = loss_curves(runs, over)};
+}
+
+std::vector<Difference> differences_of(const std::vector<RunHistory>& runs) {
+  std::vector<Difference> found;
+  std::vector<std::string> seen;
+  for (const RunHistory& run : runs) {
+    for (const auto& [field, any] : run.configuration) {
+      if (std::ranges::find(seen, field) != seen.end()) continue;
+      seen.push_back(field);
+      Difference difference{field, {}};
+      for (const RunHistory& other : runs) difference.values.push_back(value_of(other.configuration, field));
+      const bool all_equal = std::ranges::all_of(
+          difference.values, [&](const std::string& value) { return value == difference.values.front(); });
+      if (!all_equal) found.push_back(std::move(difference));
+    }
+  }
+  return found;
+}
+
+std::vector<Series> loss_curves(const std::vector<RunHistory>& runs, CurveOver over) {
+  std::vector<Series> curves;
+  for (const RunHistory& run : runs) {
+    Series training{run.name};
+    Series validation{run.name + ", validation"};
+    double seconds = 0;
+    for (const StepRecord& step : run.steps) {
+      seconds += step.step_seconds;
+      const double x = over == CurveOver::Steps ? static_cast<double>(step.step) : seconds;
+      training.points.emplace_back(x, step.loss);
+      if (step.validation_loss) validation.points.emplace_back(x, *step.validation_loss);
+    }
+    validation.like = static_cast<int>(curves.size());
+    validation.style = CurveStyle::Marks;
+    curves.push_back(std::move(training));
+    if (!validation.points.empty()) curves.push_back(std::move(validation));
+  }
+  return curves;
+}
+
+std::vector<Series> step_curves(const std::vector<RunHistory>& runs, double StepRecord::*field) {
+  std::vector<Series> curves;
+  for (const RunHistory& run : runs) {
+    auto& points = curves.emplace_back(Series{run.name}).points;
+    for (const StepRecord& step : run.steps) points.emplace_back(step.step, step.*field);
+  }
+  return curves;
+}
+
+std::string comparison_text(const std::vector<RunHistory>& runs) {
+  std::string text = as_table(names_of(runs), figure_rows(all_figures(runs))) + "\n";
+  const auto rows = difference_rows(runs);
+  if (!rows.empty()) text += "what differs\n" + as_table(names_of(runs), rows);
+  const std::string why = no_differences(runs);
+  return why.empty() ? text : text + why + "\n";
+}
+
+std::string comparison_json(const std::vector<RunHistory>& runs) {
+  using Json = nlohmann::ordered_json;
+  Json json = {{"runs", Json::array()}, {"differences", Json::object()}};
+  for (const RunHistory& run : runs) {
+    const RunFigures figures = figures_of(run);
+    Json configuration = Json::object();
+    for (const auto& [field, value] : run.configuration) configuration[field] = value;
+    json["runs"].push_back(
+        {{"name", run.name},
+         {"metrics", run.metrics},
+         {"steps", figures.steps},
+         {"last_loss", figures.final_loss},
+         {"best_validation_loss", figures.best_validation_loss ? Json(*figures.best_validation_loss) : Json()},
+         {"tokens_per_second", figures.tokens_per_second},
+         {"step_seconds", figures.step_seconds},
+         {"peak_memory_bytes", figures.peak_memory_bytes},
+         {"total_seconds", figures.total_seconds},
+         {"configuration", std::move(configuration)}});
+  }
+  for (const Difference& difference : differences_of(runs)) json["differences"][difference.field] = difference.values;
+  return json.dump(2) + "\n";
+}
+
+std::string comparison_svg(const std::vector<RunHistory>& runs) { return to_svg(loss_chart(runs, CurveOver::Steps)); }
+
+std::string comparison_page(const std::vector<RunHistory>& runs) {
+  const auto names = names_of(runs);
+  std::vector<Section> sections = {{"What they came to", rows_as_html(names, figure_rows(all_figures(runs)))}};
+  const auto rows = difference_rows(runs);
+  const std::string why = no_differences(runs);
+  sections.push_back({"What differs", (rows.empty() ? "" : rows_as_html(names, rows)) +
+                                          (why.empty() ? "" : fmt::format("<p>{}.</p>", escaped_markup(why)))});
+  sections.push_back({"Loss", side_by_side({to_svg(loss_chart(runs, CurveOver::Steps)),
+                                            to_svg(loss_chart(runs, CurveOver::Seconds))})});
+  const LineChart rate{.title = "Tokens a second",
+                       .x_label = "step",
+                       .y_label = "tokens/s",
+                       .series = step_curves(runs, &StepRecord::tokens_per_second),
+                       .from_zero = true};
+  const LineChart time{.title = "Time of a step",
+                       .x_label = "step",
+                       .y_label = "seconds",
+                       .series = step_curves(runs, &StepRecord::step_seconds),
+                       .from_zero = true};
+  sections.push_back({"Throughput", side_by_side({to_svg(rate), to_svg(time)})});
+  return html_page("Runs side by side", fmt::format("{} runs", runs.size()), sections);
+}
+
+}  // namespace chimera

@@ -1,0 +1,120 @@
+#include "telemetry/event_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <chrono>
+#include <filesystem>
+
+#include "core/crc32c.h"
+#include "core/error.h"
+
+namespace chimera {
+namespace {
+
+// Protocol buffers, as far as events need them: fields of a number and a wire type each. Written out, as the packages
+// that do it want a compiler of their own for five fields.
+
+enum class WireType : std::uint8_t { Varint = 0, Fixed64 = 1, Bytes = 2, Fixed32 = 5 };
+
+void add_little_endian(std::string& out, std::uint64_t number, int bytes) {
+  for (int i = 0; i < bytes; ++i) out += static_cast<char>((number >> (8U * static_cast<unsigned>(i))) & 0xFFU);
+}
+
+void add_varint(std::string& out, std::uint64_t number) {
+  for (; number >= 0x80; number >>= 7U) out += static_cast<char>((number & 0x7FU) | 0x80U);
+  out += static_cast<char>(number);
+}
+
+void add_key(std::string& out, int field, WireType type) {
+  add_varint(out, (static_cast<std::uint64_t>(field) << 3U) | static_cast<std::uint64_t>(type));
+}
+
+void add_bytes(std::string& out, int field, std::string_view bytes) {
+  add_key(out, field, WireType::Bytes);
+  add_varint(out, bytes.size());
+  out += bytes;
+}
+
+/// Event.wall_time = 1.
+std::string event_at(double wall_time) {
+  std::string event;
+  add_key(event, 1, WireType::Fixed64);
+  add_little_endian(event, std::bit_cast<std::uint64_t>(wall_time), 8);
+  return event;
+}
+
+/// Summary.value = 1, of Value.tag = 1 and Value.simple_value = 2.
+void add_scalar(std::string& summary, std::string_view tag, double number) {
+  std::string value;
+  add_bytes(value, 1, tag);
+  add_key(value, 2, WireType::Fixed32);
+  add_little_endian(value, std::bit_cast<std::uint32_t>(static_cast<float>(number)), 4);
+  add_bytes(summary, 1, value);
+}
+
+std::string masked_checksum(std::string_view bytes) {
+  const std::uint32_t sum = crc32c(bytes);
+  std::string text;
+  add_little_endian(text, ((sum >> 15U) | (sum << 17U)) + 0xA282EAD8U, 4);
+  return text;
+}
+
+double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+
+std::string new_path(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw ConfigError(fmt::format("--tensorboard {}: cannot be made ({})", folder, error.message()));
+  std::array<char, 256> host{};
+  (void)::gethostname(host.data(), host.size() - 1);
+  return fmt::format("{}/events.out.tfevents.{:.0f}.{}.{}", folder, now(), host.data(), ::getpid());
+}
+
+RecordFile new_file(const std::string& folder) {
+  const std::string path = new_path(folder);
+  FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  if (file.get() < 0) {
+    throw ConfigError(fmt::format("--tensorboard {}: cannot be written ({})", folder, system_message(errno)));
+  }
+  return {std::move(file), "--tensorboard " + path};
+}
+
+}  // namespace
+
+std::string event_record(std::string_view data) {
+  std::string length;
+  add_little_endian(length, data.size(), 8);
+  return length + masked_checksum(length) + std::string(data) + masked_checksum(data);
+}
+
+std::string step_event(const StepMetrics& metrics, double wall_time) {
+  std::string summary;
+  add_scalar(summary, "loss", metrics.loss);
+  add_scalar(summary, "grad_norm", metrics.gradient_norm);
+  add_scalar(summary, "learning_rate", metrics.learning_rate);
+  add_scalar(summary, "step_seconds", metrics.step_seconds);
+  add_scalar(summary, "tokens_per_second", metrics.tokens_per_second);
+  add_scalar(summary, "peak_memory_bytes", metrics.peak_memory_bytes);
+  if (metrics.utilization) add_scalar(summary, "mfu", *metrics.utilization);
+  if (metrics.validation_loss) add_scalar(summary, "validation_loss", *metrics.validation_loss);
+  std::string event = event_at(wall_time);
+  add_key(event, 2, WireType::Varint);  // Event.step
+  add_varint(event, static_cast<std::uint64_t>(metrics.step));
+  add_bytes(event, 5, summary);  // Event.summary
+  return event;
+}
+
+EventFile::EventFile(const std::string& folder) : records_(new_file(folder)) {
+  std::string version = event_at(now());
+  add_bytes(version, 3, "brain.Event:2");  // Event.file_version
+  records_.add(event_record(version));
+}
+
+void EventFile::write(const StepMetrics& metrics) { records_.add(event_record(step_event(metrics, now()))); }
+
+}  // namespace chimera

@@ -1,0 +1,110 @@
+#include "telemetry/report_page.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "render/chart.h"
+#include "render/encoding.h"
+#include "render/svg.h"
+#include "telemetry/comparison.h"
+#include "telemetry/page.h"
+
+namespace chimera {
+namespace {
+
+std::string figures_list(const RunHistory& run) {
+  const RunFigures figures = figures_of(run);
+  std::string text = "<dl class=\"figures\">\n";
+  const auto add = [&](const char* name, const std::string& value) {
+    text += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", name, escaped_markup(value));
+  };
+  add("steps", std::to_string(figures.steps));
+  add("last loss", fmt::format("{:.4f}", figures.final_loss));
+  if (figures.best_validation_loss) add("best validation loss", fmt::format("{:.4f}", *figures.best_validation_loss));
+  add("tokens a second", fmt::format("{:.0f}", figures.tokens_per_second));
+  add("seconds a step", fmt::format("{:.3f}", figures.step_seconds));
+  if (const auto mfu = run.steps.back().utilization) add("MFU", fmt::format("{:.1f} %", 100 * *mfu));
+  if (figures.peak_memory_bytes > 0) add("largest process", bytes_text(figures.peak_memory_bytes));
+  return text + "</dl>\n";
+}
+
+LineChart memory_chart(const RunHistory& run) {
+  Series memory{"largest process"};
+  constexpr double kMiB = 1 << 20;
+  for (const StepRecord& step : run.steps) memory.points.emplace_back(step.step, step.peak_memory_bytes / kMiB);
+  return {.title = "Memory of the largest process so far",
+          .x_label = "step",
+          .y_label = "MiB resident",
+          .series = {std::move(memory)},
+          .from_zero = true};
+}
+
+LineChart curve_chart(const RunHistory& run, const char* title, const char* label,
+                      std::optional<double> StepRecord::*field) {
+  Series curve{title};
+  for (const StepRecord& step : run.steps) {
+    if (step.*field) curve.points.emplace_back(step.step, *(step.*field));
+  }
+  return {.title = title, .x_label = "step", .y_label = label, .series = {std::move(curve)}, .from_zero = true};
+}
+
+std::string forecast_table(const RunReport& report) {
+  std::vector<std::vector<TableCell>> rows;
+  for (const ReportedForecast& forecast : report.forecasts) {
+    const double error = forecast.measured != 0 ? 100 * (forecast.predicted / forecast.measured - 1) : 0;
+    rows.push_back({{fmt::format("{}, {}", forecast.name, forecast.unit)},
+                    {fmt::format("{:.4g}", forecast.predicted), true},
+                    {fmt::format("{:.4g}", forecast.measured), true},
+                    {fmt::format("{:+.1f} %", error), true}});
+  }
+  return html_table({"", "predicted", "measured", "error"}, rows) +
+         fmt::format("<p>{}</p>\n", escaped_markup(report.forecast_note));
+}
+
+std::string timeline_pictures(const std::vector<Panel>& panels) {
+  std::string text;
+  for (const Panel& panel : panels) {
+    std::int64_t ops = 0;
+    for (const auto& worker : panel.schedule.workers) ops += static_cast<std::int64_t>(worker.size());
+    if (ops > kMostSvgOps / 20) {
+      text += fmt::format("<p>{}: {} ops are too many for this page; `--timeline` draws them.</p>\n",
+                          escaped_markup(panel.title), ops);
+    } else {
+      text += "<div class=\"picture\">" + to_svg(panel) + "</div>\n";
+    }
+  }
+  return text;
+}
+
+std::string configuration_table(const Configuration& configuration) {
+  std::vector<std::vector<TableCell>> rows;
+  for (const auto& [field, value] : configuration) rows.push_back({{field}, {value}});
+  return html_table({"field", "value"}, rows);
+}
+
+}  // namespace
+
+std::string to_page(const RunReport& report) {
+  const RunHistory& run = report.run;
+  std::vector<Section> sections = {{"At a glance", figures_list(run)}};
+  sections.push_back({"Loss", side_by_side({to_svg(loss_chart({run}, CurveOver::Steps)),
+                                            to_svg(loss_chart({run}, CurveOver::Seconds))})});
+  const LineChart speed{.title = "Tokens a second",
+                        .x_label = "step",
+                        .y_label = "tokens/s",
+                        .series = step_curves({run}, &StepRecord::tokens_per_second),
+                        .from_zero = true};
+  sections.push_back({"Throughput and memory", side_by_side({to_svg(speed), to_svg(memory_chart(run))})});
+  if (!report.forecasts.empty()) sections.push_back({"Predicted and measured", forecast_table(report)});
+  if (!report.timelines.empty())
+    sections.push_back({"One step, worker by worker", timeline_pictures(report.timelines)});
+  sections.push_back(
+      {"Optimisation",
+       side_by_side({to_svg(curve_chart(run, "Gradient norm", "before clipping", &StepRecord::gradient_norm)),
+                     to_svg(curve_chart(run, "Learning rate", "", &StepRecord::learning_rate))})});
+  if (!run.configuration.empty()) sections.push_back({"Configuration", configuration_table(run.configuration)});
+  return html_page(run.name, report.subtitle, sections);
+}
+
+}  // namespace chimera

@@ -1,0 +1,126 @@
+#include "telemetry/run_history.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "core/error.h"
+#include "core/input_file.h"
+
+namespace chimera {
+namespace {
+
+using Json = nlohmann::json;
+
+/// The number of a field; none where it is missing or no number. A loss that JSON cannot say is `null`.
+std::optional<double> number_of(const Json& line, const char* field) {
+  const auto found = line.find(field);
+  if (found == line.end() || !found->is_number()) return std::nullopt;
+  return found->get<double>();
+}
+
+StepRecord parse_step(std::string_view text, const std::string& where) {
+  const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!line.is_object() || !line.contains("step") || !line["step"].is_number_integer()) {
+    throw ConfigError(where +
+                      ": this is no step of a run; a metrics file has a JSON object with \"step\" on every line");
+  }
+  const auto number = [&](const char* field) {
+    return number_of(line, field).value_or(std::numeric_limits<double>::quiet_NaN());
+  };
+  return {.step = line["step"].get<std::int64_t>(),
+          .loss = number("loss"),
+          .step_seconds = number_of(line, "step_seconds").value_or(0),
+          .tokens_per_second = number_of(line, "tokens_per_second").value_or(0),
+          .peak_memory_bytes = number_of(line, "peak_memory_bytes").value_or(0),
+          .learning_rate = number_of(line, "learning_rate"),
+          .gradient_norm = number_of(line, "grad_norm"),
+          .utilization = number_of(line, "mfu"),
+          .seconds_left = number_of(line, "eta_seconds"),
+          .validation_loss = number_of(line, "validation_loss")};
+}
+
+constexpr std::size_t kMostMetricsBytes = std::size_t{1} << 30;
+
+}  // namespace
+
+std::vector<StepRecord> parse_metrics(const std::string& path, const std::string& text) {
+  std::vector<StepRecord> steps;
+  std::size_t number = 1;
+  std::size_t begin = 0;
+  for (std::size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n', begin), ++number) {
+    const std::string_view line(text.data() + begin, end - begin);
+    if (!line.empty()) steps.push_back(parse_step(line, fmt::format("{}:{}", path, number)));
+    begin = end + 1;
+  }
+  return steps;
+}
+
+std::string metrics_path(const std::string& run) {
+  namespace fs = std::filesystem;
+  std::error_code none;
+  if (!fs::is_directory(run, none)) {
+    if (!fs::exists(run, none)) {
+      throw ConfigError(
+          fmt::format("{}: there is no such run; give the folder of --checkpoint that has a metrics.jsonl, or the file "
+                      "of --metrics",
+                      run));
+    }
+    return run;
+  }
+  const fs::path inside = fs::path(run) / "metrics.jsonl";
+  if (fs::is_regular_file(inside, none)) return inside.string();
+  throw ConfigError(
+      fmt::format("{}: no metrics.jsonl in this folder; train with --metrics {}, or give the file of --metrics", run,
+                  inside.string()));
+}
+
+RunHistory read_run(const std::string& path) {
+  RunHistory run{.name = path, .metrics = metrics_path(path), .steps = {}, .configuration = {}};
+  while (run.name.size() > 1 && run.name.ends_with('/')) run.name.pop_back();
+  run.steps = parse_metrics(run.metrics, read_whole(run.metrics, kMostMetricsBytes));
+  const auto folder = std::filesystem::path(run.metrics).parent_path();
+  run.configuration = configuration_of(folder.empty() ? "." : folder.string());
+  return run;
+}
+
+std::optional<std::int64_t> planned_steps(const RunHistory& run) {
+  const std::string text = value_of(run.configuration, "hyperparameters.steps");
+  const std::int64_t steps = std::strtoll(text.c_str(), nullptr, 10);
+  return steps > 0 ? std::optional(steps) : std::nullopt;
+}
+
+double median_of(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+RunFigures figures_of(const RunHistory& run) {
+  if (run.steps.empty()) throw ConfigError(fmt::format("{}: this run has done no step yet", run.metrics));
+  RunFigures figures{.steps = run.steps.back().step, .final_loss = run.steps.back().loss};
+  std::vector<double> rates;
+  std::vector<double> seconds;
+  for (const StepRecord& step : run.steps) {
+    figures.peak_memory_bytes = std::max(figures.peak_memory_bytes, step.peak_memory_bytes);
+    figures.total_seconds += step.step_seconds;
+    if (step.validation_loss) {
+      figures.best_validation_loss =
+          std::min(*step.validation_loss, figures.best_validation_loss.value_or(*step.validation_loss));
+    }
+    if (&step == &run.steps.front() && run.steps.size() > 1) continue;
+    rates.push_back(step.tokens_per_second);
+    seconds.push_back(step.step_seconds);
+  }
+  figures.tokens_per_second = median_of(std::move(rates));
+  figures.step_seconds = median_of(std::move(seconds));
+  return figures;
+}
+
+}  // namespace chimera

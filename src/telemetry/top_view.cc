@@ -1,0 +1,203 @@
+#include "telemetry/top_view.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "render/panel.h"
+
+namespace chimera {
+namespace {
+
+constexpr std::size_t kRecent = 20;  // steps that rates and times are the median of
+
+/// One of the last steps' numbers, in order.
+std::vector<double> recent(const RunHistory& run, double StepRecord::*field, std::size_t count) {
+  std::vector<double> values;
+  const std::size_t first = run.steps.size() > count ? run.steps.size() - count : 0;
+  for (std::size_t i = first; i < run.steps.size(); ++i) values.push_back(run.steps[i].*field);
+  return values;
+}
+
+/// Bars of eight heights, the lowest value to the highest; each the mean of as many values as it takes.
+std::string sparkline(const std::vector<double>& values, std::size_t columns) {
+  constexpr std::array<const char*, 8> kBars = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  std::vector<double> means;
+  const std::size_t bars = std::min(columns, values.size());
+  for (std::size_t b = 0; b < bars; ++b) {
+    const std::size_t first = b * values.size() / bars;
+    const std::size_t end = (b + 1) * values.size() / bars;
+    double sum = 0;
+    for (std::size_t i = first; i < end; ++i) sum += values[i];
+    means.push_back(sum / static_cast<double>(end - first));
+  }
+  std::erase_if(means, [](double mean) { return !std::isfinite(mean); });
+  if (means.empty()) return "";
+  const auto [least, most] = std::ranges::minmax(means);
+  std::string line;
+  for (const double mean : means) {
+    const double height = most > least ? (mean - least) / (most - least) : 0;
+    line += kBars[static_cast<std::size_t>(height * 7.0 + 0.5)];
+  }
+  return line;
+}
+
+std::string bar(double share, std::size_t columns) {
+  const auto filled = static_cast<std::size_t>(std::lround(share * static_cast<double>(columns)));
+  std::string text;
+  for (std::size_t i = 0; i < columns; ++i) text += i < filled ? "█" : "·";
+  return text;
+}
+
+std::string duration_text(double seconds) {
+  const auto whole = static_cast<std::int64_t>(std::llround(std::clamp(seconds, 0.0, 1e12)));
+  if (whole < 60) return fmt::format("{} s", whole);
+  if (whole < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);
+  return fmt::format("{} h {} min", whole / 3600, whole % 3600 / 60);
+}
+
+bool is_done(const TopView& view) {
+  if (view.run.steps.empty()) return false;
+  const auto planned = planned_steps(view.run);
+  return planned && view.run.steps.back().step >= *planned;
+}
+
+const char* state_of(const TopView& view) {
+  if (view.process) return "running";
+  return is_done(view) ? "ended" : "unknown";
+}
+
+/// Seconds that are left: those of the last line, less the time since then.
+std::optional<double> seconds_left(const TopView& view) {
+  if (view.run.steps.empty() || is_done(view)) return std::nullopt;
+  const auto left = view.run.steps.back().seconds_left;
+  if (!left) return std::nullopt;
+  return std::max(0.0, *left - (view.process ? view.seconds_since_last : 0));
+}
+
+/// The share of their time that the ranks wait for each other, in steps.
+std::optional<double> waiting_share(const TopView& view) {
+  if (view.ranks.size() < 2) return std::nullopt;
+  double sum = 0;
+  for (const LiveRank& rank : view.ranks) sum += rank.waiting;
+  return sum / static_cast<double>(view.ranks.size());
+}
+
+std::string state_in_words(const TopView& view) {
+  const std::string ago = duration_text(view.seconds_since_last) + " ago";
+  if (view.process) return fmt::format("running here, process {}; last step {}", *view.process, ago);
+  if (is_done(view)) return "ended; all steps are done, " + ago;
+  return fmt::format("no process here writes it: it runs elsewhere, or has ended; last step {}", ago);
+}
+
+std::string steps_as_text(const TopView& view, std::size_t columns) {
+  const RunHistory& run = view.run;
+  if (run.steps.empty()) return "no step yet\n";
+  const StepRecord& last = run.steps.back();
+  const auto planned = planned_steps(run);
+  std::string text = fmt::format("step      {}", last.step);
+  if (planned) {
+    const double share = static_cast<double>(last.step) / static_cast<double>(*planned);
+    text += fmt::format(" of {}   {} {:.0f} %", *planned, bar(std::min(share, 1.0), 24), 100 * share);
+  }
+  if (const auto left = seconds_left(view)) text += "   ETA " + duration_text(*left);
+  text += fmt::format("\nloss      {:.4f}", last.loss);
+  const auto losses = recent(run, &StepRecord::loss, kRecent);
+  text += fmt::format("   {} of the last {} steps {:.4f}", "median", losses.size(), median_of(losses));
+  for (auto step = run.steps.rbegin(); step != run.steps.rend(); ++step) {
+    if (!step->validation_loss) continue;
+    text += fmt::format("   validation {:.4f} (step {})", *step->validation_loss, step->step);
+    break;
+  }
+  text += fmt::format("\n          {}\n", sparkline(recent(run, &StepRecord::loss, run.steps.size()), columns - 12));
+  const double seconds = median_of(recent(run, &StepRecord::step_seconds, kRecent));
+  text += fmt::format("speed     {:.0f} tokens/s   {:.3f} s a step",
+                      median_of(recent(run, &StepRecord::tokens_per_second, kRecent)), seconds);
+  if (last.utilization) text += fmt::format("   MFU {:.1f} %", 100 * *last.utilization);
+  text += fmt::format("\n          {}\n",
+                      sparkline(recent(run, &StepRecord::tokens_per_second, run.steps.size()), columns - 12));
+  const std::size_t hundred = std::min<std::size_t>(run.steps.size(), 100);
+  const auto slowest = std::max_element(run.steps.end() - static_cast<std::ptrdiff_t>(hundred), run.steps.end(),
+                                        [](const auto& a, const auto& b) { return a.step_seconds < b.step_seconds; });
+  text += fmt::format("          slowest of the last {}: step {}, {:.3f} s, {:.1f} times the median\n", hundred,
+                      slowest->step, slowest->step_seconds, seconds > 0 ? slowest->step_seconds / seconds : 1);
+  if (last.peak_memory_bytes > 0) {
+    text += fmt::format("memory    {} at most in one process\n", bytes_text(last.peak_memory_bytes));
+  }
+  return text;
+}
+
+std::string ranks_as_text(const TopView& view) {
+  if (view.ranks.empty()) return "";
+  const auto slow = stragglers(view.ranks);
+  std::string text;
+  if (const auto waiting = waiting_share(view)) {
+    text += fmt::format("bubble    ranks wait for each other {:.0f} % of their time\n", 100 * *waiting);
+  }
+  text += fmt::format("\n{:>4} {:>8}  {:<28} {}\n", "rank", "step", "does now", "waits for others");
+  constexpr std::size_t kMostRanks = 64;
+  for (std::size_t r = 0; r < std::min(view.ranks.size(), kMostRanks); ++r) {
+    const LiveRank& rank = view.ranks[r];
+    text += fmt::format("{:>4} {:>8}  {:<28} {} {:>3.0f} %{}\n", r, rank.step == 0 ? "-" : std::to_string(rank.step),
+                        rank.doing.substr(0, 28), bar(rank.waiting, 10), 100 * rank.waiting,
+                        std::ranges::find(slow, r) == slow.end() ? "" : "  straggler: the others wait for it");
+  }
+  if (view.ranks.size() > kMostRanks) text += fmt::format("     and {} more\n", view.ranks.size() - kMostRanks);
+  return text;
+}
+
+}  // namespace
+
+TopView look_at(const std::string& path, std::chrono::milliseconds watched) {
+  TopView view{.run = read_run(path)};
+  if (const auto live = LiveRun::find(view.run.metrics)) {
+    view.process = live->process();
+    view.ranks = live->watch(watched);
+    view.run = read_run(path);  // steps have been done meanwhile
+  }
+  std::error_code error;
+  const auto written = std::filesystem::last_write_time(view.run.metrics, error);
+  const auto age = std::filesystem::file_time_type::clock::now() - written;
+  if (!error) view.seconds_since_last = std::max(0.0, std::chrono::duration<double>(age).count());
+  return view;
+}
+
+std::string to_text(const TopView& view, std::size_t columns) {
+  return fmt::format("{}\n{}\n\n", view.run.name, state_in_words(view)) +
+         steps_as_text(view, std::max<std::size_t>(columns, 40)) + ranks_as_text(view);
+}
+
+std::string to_json(const TopView& view) {
+  using OrderedJson = nlohmann::ordered_json;
+  const auto or_null = [](const auto& value) { return value ? OrderedJson(*value) : OrderedJson(); };
+  OrderedJson json = {{"run", view.run.name},
+                      {"metrics", view.run.metrics},
+                      {"state", state_of(view)},
+                      {"process", or_null(view.process)},
+                      {"steps", or_null(planned_steps(view.run))},
+                      {"seconds_since_last_step", view.seconds_since_last},
+                      {"eta_seconds", or_null(seconds_left(view))},
+                      {"waiting_share", or_null(waiting_share(view))}};
+  const bool has_steps = !view.run.steps.empty();
+  json["step"] = has_steps ? view.run.steps.back().step : 0;
+  if (has_steps) {
+    const StepRecord& last = view.run.steps.back();
+    json["loss"] = last.loss;
+    json["tokens_per_second"] = median_of(recent(view.run, &StepRecord::tokens_per_second, kRecent));
+    json["step_seconds"] = median_of(recent(view.run, &StepRecord::step_seconds, kRecent));
+    json["peak_memory_bytes"] = last.peak_memory_bytes;
+  }
+  json["ranks"] = OrderedJson::array();
+  for (const LiveRank& rank : view.ranks) {
+    json["ranks"].push_back({{"step", rank.step}, {"doing", rank.doing}, {"waiting", rank.waiting}});
+  }
+  json["stragglers"] = stragglers(view.ranks);
+  return json.dump(2) + "\n";
+}
+
+}  // namespace chimera

@@ -1,0 +1,95 @@
+#include "train/export/export_job.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "core/error.h"
+#include "engine/stored_values.h"
+#include "model/safetensors.h"
+#include "model/stage.h"
+#include "model_config/config_json.h"
+#include "train/loop/batches.h"
+#include "train/setup/precision.h"
+
+namespace chimera {
+namespace {
+
+using Tensors = std::map<std::string, at::Tensor>;
+
+Tensors first_weights(const Job& job) {
+  const StageLayers whole = even_partition(job.model.layers, 1).front();
+  const at::ScalarType dtype = scalar_type(master_type(job.options.dtype));
+  const FirstValue value = first_values(job.from, job.options.seed);
+  Tensors weights;
+  const auto add = [&](const ParameterGroup& group) {
+    for (const Parameter& parameter : group.parameters()) weights[parameter.name] = parameter.value.detach();
+  };
+  std::unique_ptr<TiedWeight> tied;
+  if (job.model.tied) add(*(tied = make_tied_weight(job.model, {.embedding = true, .head = true}, dtype, value)));
+  add(*make_stage(job.model, whole, dtype, value, tied ? tied->leaves() : TiedLeaves{}));
+  return weights;
+}
+
+Tensors all_batches(const Job& job) {
+  std::map<std::string, std::vector<at::Tensor>> steps;
+  for (std::int64_t step = 0; step < job.options.steps; ++step) {
+    const MicroBatch batch =
+        make_micro_batch(*job.training_samples, job.model.family, {step, 0, job.mini_batch(), job.mini_batch()});
+    steps["tokens"].push_back(batch.tokens);
+    steps["targets"].push_back(batch.targets);
+    if (is_causal(job.model.family)) continue;
+    steps["token_types"].push_back(batch.token_types);
+    steps["next_sentence"].push_back(batch.next_sentence);
+  }
+  Tensors batches;
+  for (const auto& [name, tensors] : steps) batches[name] = at::stack(tensors);
+  return batches;
+}
+
+std::string settings(const Job& job) {
+  const ModelConfig& model = job.model;
+  const TrainOptions& options = job.options;
+  nlohmann::ordered_json sizes = layer_sizes_json(model);
+  sizes["layers"] = model.layers;
+  nlohmann::ordered_json text = {{"model", sizes},
+                                 {"micro_batches", job.micro_batches()},
+                                 {"micro_batch_size", job.micro_batch_size()},
+                                 {"sequence", options.sequence},
+                                 {"dtype", to_text(options.dtype)},
+                                 {"optimizer", to_text(options.optimizer.kind)},
+                                 {"weight_decay", options.optimizer.weight_decay},
+                                 {"decay", to_text(options.optimizer.decayed)},
+                                 {"betas", {options.optimizer.beta1, options.optimizer.beta2}},
+                                 {"epsilon", options.optimizer.epsilon},
+                                 {"clip", options.clip}};
+  for (std::int64_t step = 0; step < options.steps; ++step) {
+    text["learning_rates"].push_back(options.learning_rate.at(step, options.steps));
+  }
+  return text.dump(1) + "\n";
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text << std::flush;
+  if (!file) throw ConfigError(path + ": cannot be written");
+}
+
+}  // namespace
+
+void export_job(const Job& job, const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw ConfigError(fmt::format("{}: cannot be made ({})", folder, error.message()));
+  write_safetensors(folder + "/weights.safetensors", first_weights(job));
+  write_safetensors(folder + "/batches.safetensors", all_batches(job));
+  write_text(folder + "/job.json", settings(job));
+}
+
+}  // namespace chimera

@@ -1,0 +1,132 @@
+#include "train/export/export_model.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "core/error.h"
+#include "hugging_face/config_json.h"
+#include "hugging_face/folder_files.h"
+#include "hugging_face/staged_folder.h"
+#include "hugging_face/stored_names.h"
+#include "launch/local/rank.h"
+#include "model/element_types.h"
+
+namespace chimera {
+namespace {
+
+/// Runs `act` on every rank and adds the numbers it returns. Where it throws on one, none goes on.
+double in_agreement(Transport& transport, const std::function<double()>& act) {
+  std::vector<double> failures_and_number = {0, 0};
+  std::exception_ptr failure;
+  try {
+    failures_and_number[1] = act();
+  } catch (...) {
+    failure = std::current_exception();
+    failures_and_number[0] = 1;
+  }
+  transport.all_sum(failures_and_number);
+  if (failure) std::rethrow_exception(failure);
+  if (failures_and_number[0] > 0) throw PeerLostError("another rank could not write its part of --export");
+  return failures_and_number[1];
+}
+
+/// Where the elements of a tensor belong.
+struct Destination {
+  const ExportFile* file = nullptr;
+  const TensorEntry* tensor = nullptr;
+};
+
+std::map<std::string, Destination> destinations_of(const ExportPlan& plan) {
+  std::map<std::string, Destination> destinations;
+  for (const ExportFile& file : plan.files) {
+    for (const TensorEntry& tensor : file.layout.tensors) destinations[tensor.name] = {&file, &tensor};
+  }
+  return destinations;
+}
+
+/// In the type of the file, a block at a time.
+void write_elements(const at::Tensor& value, const TensorEntry& tensor, PartWriter& writer) {
+  const at::Tensor flat = value.detach().view({-1});
+  std::uint64_t at = tensor.begin;
+  for_each_block(flat.numel(), [&](std::int64_t first, std::int64_t count) {
+    const at::Tensor block = converted(flat.narrow(0, first, count), tensor.type, tensor.name);
+    writer.write(at, {static_cast<const std::byte*>(block.const_data_ptr()), block.nbytes()});
+    at += block.nbytes();
+    note_progress({RankProgress::Phase::Ending});
+  });
+}
+
+void write_own(const ModelConfig& model, const std::vector<const ParameterGroup*>& own, const ExportPlan& plan,
+               const std::string& folder) {
+  const std::map<std::string, Destination> destinations = destinations_of(plan);
+  std::map<const ExportFile*, PartWriter> writers;
+  for (const ParameterGroup* group : own) {
+    for (const Parameter& parameter : group->parameters()) {
+      for (const std::string& name : exported_names(model, parameter.name)) {
+        const Destination& destination = destinations.at(name);
+        auto writer = writers.find(destination.file);
+        if (writer == writers.end()) {
+          writer = writers.emplace(destination.file, PartWriter(folder + "/" + destination.file->name)).first;
+        }
+        write_elements(parameter.value, *destination.tensor, writer->second);
+      }
+    }
+  }
+  for (auto& [file, writer] : writers) writer.finish();
+}
+
+/// What --export-dtype says, or the type of the weights.
+ElementType element_type_of(const TrainOptions& options) {
+  if (options.export_dtype.empty()) return element_type_of_word("--export-dtype", to_text(master_type(options.dtype)));
+  return element_type_of_word("--export-dtype", options.export_dtype);
+}
+
+}  // namespace
+
+ExportPlan planned_export(const JobShape& job) {
+  return plan_export(exported_tensors(job.model, element_type_of(job.options)), job.options.export_shard_bytes);
+}
+
+void require_exportable(const JobShape& job) {
+  const ElementType type = element_type_of(job.options);
+  if (!job.from) (void)to_config_json(job.model, type);
+  std::uint64_t bytes = 0;
+  for (const ExportFile& file : planned_export(job).files) bytes += file.layout.file_bytes;
+  try {
+    require_new_folder(job.options.export_folder, bytes);
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("--export {}", error.what()));
+  }
+}
+
+void export_model(const Job& job, const std::vector<const ParameterGroup*>& own, RankId rank, Transport& transport) {
+  const std::string& folder = job.options.export_folder;
+  const ExportPlan plan = planned_export(job);
+  std::optional<StagedFolder> staged;  // on rank 0
+  const double number = in_agreement(transport, [&] {
+    if (rank != RankId(0)) return 0.0;
+    staged.emplace(folder).make_weights(plan);
+    return static_cast<double>(staged->number());
+  });
+  in_agreement(transport, [&] {
+    write_own(job.model, own, plan, StagedFolder::path_of(folder, static_cast<std::int64_t>(number)));
+    return 0.0;
+  });
+  in_agreement(transport, [&] {
+    if (rank != RankId(0)) return 0.0;
+    add_description(*staged, job.model, job.from.get(), element_type_of(job.options));
+    add_tokenizer(*staged, job.model, job.tokenizer);
+    staged->commit();
+    return 0.0;
+  });
+}
+
+}  // namespace chimera

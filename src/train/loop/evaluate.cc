@@ -1,0 +1,108 @@
+#include "train/loop/evaluate.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "core/cores.h"
+#include "core/error.h"
+#include "data/corpus.h"
+#include "engine/stored_values.h"
+#include "model_config/parameters.h"
+#include "train/loop/batches.h"
+#include "train/setup/data_tokenizer.h"
+#include "train/setup/limits.h"
+#include "train/setup/precision.h"
+
+namespace chimera {
+namespace {
+
+/// A folder's model in one stage.
+class WholeModel {
+ public:
+  WholeModel(const std::shared_ptr<const ModelFolder>& folder, at::ScalarType dtype) {
+    const ModelConfig& model = folder->model();
+    const FirstValue value = stored_values(folder);
+    if (model.tied) tied_ = make_tied_weight(model, {true, true}, dtype, value);
+    stage_ = make_stage(model, {0, model.layers, true, true}, dtype, value, tied_ ? tied_->leaves() : TiedLeaves{});
+  }
+
+  /// As Stage::forward of a last stage.
+  double loss(const MicroBatch& batch) { return stage_->forward({}, batch).item<double>(); }
+
+ private:
+  std::unique_ptr<TiedWeight> tied_;
+  std::unique_ptr<Stage> stage_;
+};
+
+std::vector<Sample> samples_between(const OrderedSamples& source, std::int64_t first, std::int64_t end) {
+  std::vector<Sample> samples;
+  for (std::int64_t i = first; i < end; ++i) samples.push_back(source.sample(i));
+  return samples;
+}
+
+void require_finite(double loss, std::int64_t first, std::int64_t end, const std::string& folder) {
+  if (std::isfinite(loss)) return;
+  throw Error(fmt::format(
+      "the loss of windows {} to {} is {}; {} may hold weights that are not finite, or too large for the --dtype",
+      first, end - 1, loss, folder));
+}
+
+/// Of each loss of a window is its mean over the window's targets (and its one pair), and all windows have as many.
+double mean_loss(const EvaluationOptions& options, const OrderedSamples& samples, Family family, WholeModel& model,
+                 const std::function<void(const EvaluationProgress&)>& progress) {
+  const at::NoGradGuard no_graph;
+  const auto start = std::chrono::steady_clock::now();
+  double sum = 0;
+  EvaluationProgress now{.windows = samples.count()};
+  while (now.windows_done < now.windows) {
+    const std::int64_t first = now.windows_done;
+    const std::int64_t end = std::min(first + options.micro_batch_size, now.windows);
+    const double loss = model.loss(
+        make_micro_batch(samples_between(samples, first, end), family, samples.targets_per_sample(), /*mini_batch=*/1));
+    require_finite(loss, first, end, options.from);
+    sum += loss;
+    now.windows_done = end;
+    now.loss = sum / static_cast<double>(end);
+    now.tokens_done = end * options.sequence;
+    now.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    progress(now);
+  }
+  return now.loss;
+}
+
+/// The weights, and with mixed precision their narrow copies.
+double weight_bytes(const ModelConfig& model, DataType dtype) {
+  const std::int64_t copies = master_type(dtype) == dtype ? 0 : bytes_of(dtype);
+  return static_cast<double>(parameter_count(model)) * static_cast<double>(bytes_of(master_type(dtype)) + copies);
+}
+
+}  // namespace
+
+Evaluation evaluate(const EvaluationOptions& options, const std::function<void(const EvaluationProgress&)>& progress) {
+  if (!options.force_bfloat16) require_fast_numbers(options.dtype, has_native_bfloat16());
+  const auto folder = std::make_shared<const ModelFolder>(options.from);
+  const ModelConfig& model = folder->model();
+  require_fitting_batch(model, options.sequence, options.micro_batch_size);
+  require_memory_for(model, "weights", weight_bytes(model, options.dtype));
+  const DataTokenizer tokenizer(options.tokenizer, folder.get(), model);
+  const WholeSource source = open_whole_source(options.data, tokenizer.token_options());
+  SampleOptions sample_options = tokenizer.sample_options(source.is_plain_text);
+  sample_options.sequence = options.sequence;
+  sample_options.seed = static_cast<std::uint64_t>(options.seed);
+  const OrderedSamples samples(source.tokens, sample_options);
+  at::set_num_threads(options.threads > 0 ? static_cast<int>(options.threads) : available_cores());
+  WholeModel whole(folder, scalar_type(options.dtype));
+  return {.loss = mean_loss(options, samples, model.family, whole, progress),
+          .tokens = samples.count() * samples.targets_per_sample(),
+          .windows = samples.count(),
+          .data = source.description};
+}
+
+}  // namespace chimera

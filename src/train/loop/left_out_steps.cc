@@ -1,0 +1,70 @@
+#include "train/loop/left_out_steps.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <system_error>
+
+#include "checkpoint/error.h"
+#include "checkpoint/sealed_json.h"
+#include "core/error.h"
+#include "core/output_file.h"
+
+namespace chimera {
+namespace {
+
+constexpr const char* kRanges = "left_out";
+
+std::string path_in(const std::string& folder) { return folder + "/" + kLeftOutName; }
+
+LeftOutSteps range_of(const nlohmann::ordered_json& pair) {
+  const LeftOutSteps range{pair.at(0).get<std::int64_t>(), pair.at(1).get<std::int64_t>()};
+  if (pair.size() != 2 || range.first < 1 || range.last < range.first) {
+    throw CheckpointError(fmt::format("{} is no range of steps", pair.dump()));
+  }
+  return range;
+}
+
+}  // namespace
+
+std::vector<LeftOutSteps> read_left_out(const std::string& folder) {
+  const std::string path = path_in(folder);
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return {};
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const auto refuse = [&](const char* why) -> ConfigError {
+    return ConfigError(
+        fmt::format("{}: {}; it names the steps that --spike leaves out; remove it to do them all", path, why));
+  };
+  try {
+    std::vector<LeftOutSteps> ranges;
+    const auto object = unsealed(path, text);
+    for (const auto& pair : object.at(kRanges)) ranges.push_back(range_of(pair));
+    return ranges;
+  } catch (const CheckpointError& error) {
+    throw refuse(error.what());
+  } catch (const nlohmann::json::exception&) {
+    throw refuse("has no list of ranges");
+  }
+}
+
+void write_left_out(const std::string& folder, const std::vector<LeftOutSteps>& ranges) {
+  auto pairs = nlohmann::ordered_json::array();
+  for (const LeftOutSteps& range : ranges) pairs.push_back({range.first, range.last});
+  write_whole(path_in(folder), sealed(nlohmann::ordered_json{{kRanges, pairs}}));
+}
+
+void forget_left_out(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::remove(path_in(folder), error);
+  if (error) throw ConfigError(fmt::format("{}: cannot be removed ({})", path_in(folder), error.message()));
+}
+
+bool leaves_out(const std::vector<LeftOutSteps>& ranges, std::int64_t step) {
+  return std::ranges::any_of(ranges, [&](const LeftOutSteps& range) { return range.contains(step); });
+}
+
+}  // namespace chimera

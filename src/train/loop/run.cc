@@ -1,0 +1,352 @@
+#include "train/loop/run.h"
+
+#include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/checkpoint_folder.h"
+#include "core/clock.h"
+#include "core/console.h"
+#include "core/cores.h"
+#include "core/error.h"
+#include "core/fault_point.h"
+#include "core/output_file.h"
+#include "launch/flight/thread_watch.h"
+#include "launch/local/signal_inbox.h"
+#include "runtime/memory_meter.h"
+#include "telemetry/event_file.h"
+#include "train/export/export_model.h"
+#include "train/loop/trainer.h"
+#include "train/observe/efficiency.h"
+#include "train/observe/observation.h"
+#include "train/observe/own_flight.h"
+#include "train/observe/progress_report.h"
+#include "train/recover/final_error.h"
+#include "train/recover/host_watch.h"
+#include "train/recover/reconnecting_transport.h"
+#include "train/recover/stop_signals.h"
+#include "train/recover/train_through_rank_losses.h"
+#include "train/setup/device.h"
+#include "train/setup/job_fingerprint.h"
+#include "transport/connection_breaker.h"
+#include "transport/gloo/gloo_transport.h"
+#include "transport/stream.h"
+#include "transport/threads/rank_threads.h"
+
+namespace chimera {
+namespace {
+
+/// Why a worker ended.
+struct Failure {
+  std::string op;
+  std::string message;
+  bool own_cause = true;
+  ExitCode code = ExitCode::No;  // of this rank
+  bool is_final = false;         // no twin helps
+};
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+/// The failure behind an exception, its message as one line.
+Failure failure_of(const std::exception_ptr& exception, const std::string& op) {
+  try {
+    std::rethrow_exception(exception);
+  } catch (const PeerLostError& error) {
+    return {op, first_line(error.what()), false, ExitCode::PeerLost};
+  } catch (const ConfigError& error) {
+    return {op, first_line(error.what()), true, ExitCode::Usage};
+  } catch (const FinalError& error) {
+    return {op, first_line(error.what()), true, ExitCode::No, /*is_final=*/true};
+  } catch (const c10::Error& error) {
+    return {op, first_line(error.what_without_backtrace())};
+  } catch (const std::exception& error) {
+    return {op, first_line(error.what())};
+  }
+}
+
+/// MKL reads this once, at its first product: it then adds in an order that does not depend on where matrices lie.
+void fix_products(const Job& job) {
+  if (job.canonical) ::setenv("MKL_CBWR", "AUTO", /*overwrite=*/0);
+}
+
+void use_threads(const Job& job) {
+  static std::once_flag once;
+  std::call_once(once, [] { at::set_num_interop_threads(1); });
+  at::set_num_threads(intra_op_threads(job));
+  use_numbers(job.options);
+}
+
+/// The meter of this process, where somebody wants to know.
+std::optional<MemoryMeter> meter_of(const Job& job) {
+  if (job.options.tensor_memory.empty()) return std::nullopt;
+  return std::optional<MemoryMeter>(std::in_place, static_cast<std::size_t>(job.num_ranks()));
+}
+
+/// Gathers the most bytes that every rank held; rank 0 writes them.
+void write_tensor_memory(const Job& job, RankId rank, Transport& transport, const MemoryMeter& meter) {
+  std::vector<double> bytes(static_cast<std::size_t>(job.num_ranks()), 0);
+  bytes[rank.index()] = static_cast<double>(meter.peak_bytes(rank));
+  transport.all_sum(bytes);
+  if (rank == RankId(0)) {
+    write_whole(job.options.tensor_memory, fmt::format("{{\"peak_bytes\": [{:.0f}]}}\n", fmt::join(bytes, ", ")));
+  }
+}
+
+void say_saved(const Job& job) {
+  const std::string& folder = job.options.checkpoint.folder;
+  messages().write(
+      fmt::format("chimera: ended as a signal asked; step {} is saved in {}, --resume auto goes on there\n",
+                  listed_steps(folder).back(), folder));
+}
+
+/// What signals do while the job runs, where it saves checkpoints.
+std::optional<StopSignals> stop_signals(const Job& job, StopSignals::Second second) {
+  if (job.options.checkpoint.folder.empty()) return std::nullopt;
+  return std::optional<StopSignals>(std::in_place, second);
+}
+
+int exit_code(bool is_whole) { return static_cast<int>(is_whole ? ExitCode::Success : kSavedExit); }
+
+/// The last step that is in all files.
+std::int64_t last_closed_step(const Trainer& trainer) {
+  const std::int64_t done = trainer.steps_done();
+  return trainer.is_closed() ? done : done - 1;
+}
+
+/// Trains as one rank; rank 0 writes metrics, shows progress and closes with the summary. Returns whether all steps are
+/// done; else the run was asked to end, and is saved. Throws what the trainer throws, after `op` has noted where.
+/// `epochs`: the transport of a rank that goes on after others were lost; null: it ends with them.
+bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<MemoryMeter>& meter, std::string& op,
+              Epochs* epochs = nullptr) {
+  set_fault_rank(static_cast<int>(rank.value()));
+  use_threads(job);
+  std::optional<MemoryMeter::Recording> recording;
+  if (meter) recording.emplace(*meter, rank);
+  std::optional<Trainer> trainer;
+  try {
+    const bool speaks = rank == RankId(0);
+    std::optional<EventFile> events;
+    std::optional<MetricsFile> metrics;  // emptied only when the model stands
+    std::string lines;                   // of the metrics, for --report: also those of the run's earlier starts
+    const auto open_files = [&] {
+      if (!speaks || metrics || events) return;
+      if (!job.options.report.empty()) lines = kept_lines(job.options.metrics, last_closed_step(*trainer));
+      if (!job.options.tensorboard.empty()) events.emplace(job.options.tensorboard);
+      if (!job.options.metrics.empty()) metrics.emplace(job.options.metrics, last_closed_step(*trainer));
+    };
+    Progress progress(job.options.steps);
+    Pace pace(job.options.steps);
+    auto last = std::chrono::steady_clock::now();
+    std::int64_t spoken = 0;  // the last step that was told
+    const auto on_step = [&](StepMetrics step) {
+      if (!speaks || step.step <= spoken) return;
+      spoken = step.step;
+      if (job.peak_flops > 0) step.utilization = step_flops(job) / step.step_seconds / job.peak_flops;
+      const auto now = std::chrono::steady_clock::now();
+      step.seconds_left = pace.seconds_left(step.step, std::chrono::duration<double>(now - last).count());
+      last = now;
+      if (metrics) metrics->write(step);
+      if (!job.options.report.empty()) lines += to_json_line(step);
+      if (events) events->write(step);
+      progress.show(step);
+    };
+    RunSummary run;
+    if (epochs != nullptr) {
+      run = train_through_losses(job, rank, *epochs, trainer, open_files, on_step);
+      note_progress({RankProgress::Phase::Ending});  // who is lost from now on is not replaced
+    } else {
+      trainer.emplace(job, rank, transport);
+      open_files();
+      trainer->trace(job.options.observes());
+      run = trainer->run(on_step);
+    }
+    // First what cannot be computed again.
+    const bool is_saved = trainer->finish_checkpoints();
+    if (run.is_whole && !job.options.export_folder.empty()) export_model(job, trainer->own_groups(), rank, transport);
+    if (const Tracer* tracer = run.steps > 0 ? trainer->tracer() : nullptr) {
+      const auto recorded = gather_steps(job, rank, transport, *tracer);
+      if (speaks) write_observations(job, recorded, run, lines);
+    }
+    if (meter) write_tensor_memory(job, rank, transport, *meter);
+    if (speaks && run.steps > 0) output().write(summary(job, run, available_cores()));
+    if (speaks && !run.paces.empty()) output().write(straggler_report(run.paces, run.step_seconds));
+    if (metrics) metrics->finish();
+    if (events) events->finish();
+    if (!is_saved) {
+      throw Error(fmt::format("--checkpoint {}: the last step is not saved", job.options.checkpoint.folder));
+    }
+    note_progress({RankProgress::Phase::Ending});
+    if (speaks && !run.is_whole) say_saved(job);
+    return run.is_whole;
+  } catch (...) {
+    op = trainer ? trainer->current() : "start-up";
+    throw;
+  }
+}
+
+/// Where another launcher started the ranks, nobody finds out who of those that are still there holds the others up:
+/// what hangs for so long ends itself.
+constexpr std::chrono::milliseconds kPlacedPatience = std::chrono::minutes(30);
+
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(seconds));
+}
+
+/// Another rank that is lost while all connect anew can keep the others waiting for so long.
+constexpr std::chrono::milliseconds kRejoiningPatience = std::chrono::seconds(10);
+
+std::unique_ptr<Transport> connect(const Job& job, const RankEnvironment& rank) {
+  Fingerprint own = fingerprint(job);
+  note_progress({RankProgress::Phase::Joining});
+  const std::chrono::milliseconds timeout = rank.placed ? kPlacedPatience : kGlooPatience;
+  const auto start_up_timeout = rank.placed ? milliseconds(job.options.meeting_seconds) : kGlooPatience;
+  if (!uses_gpu(job.options)) {
+    return connect_gloo({.rank = rank.rank,
+                         .world_size = rank.world_size,
+                         .meeting = rank.meeting,
+                         .timeout = timeout,
+                         .start_up_timeout = start_up_timeout,
+                         .groups = job.rank_groups(),
+                         .pairs = talking_pairs(job),
+                         .fingerprint = std::move(own),
+                         // A rank that ends lives on until it is clear who is to blame: others are to know at once.
+                         .breaker = rank.placed ? std::make_shared<ConnectionBreaker>() : nullptr});
+  }
+  return accelerator().connect({.rank = rank.rank,
+                                .world_size = rank.world_size,
+                                .gpu = static_cast<int>(device_of(job.options, RankId(rank.rank)).index()),
+                                .meeting = rank.meeting,
+                                .groups = job.rank_groups(),
+                                .pairs = talking_pairs(job),
+                                .sums_in_order = job.canonical.has_value(),
+                                .fingerprint = std::move(own),
+                                .start_up_timeout = start_up_timeout,
+                                .timeout = timeout});
+}
+
+/// The ranks that begin have gone on from the same checkpoint; those that come later have none.
+Epochs::Connect connect_epochs(const Job& job, const RankEnvironment& rank) {
+  return [&job, rank, own = fingerprint(job)](const MeetingPoint& meeting,
+                                              const std::shared_ptr<ConnectionBreaker>& breaker, bool is_first) {
+    Fingerprint compared = own;
+    if (!is_first) std::erase_if(compared, [](const auto& part) { return part.name == kResumeFlag; });
+    return connect_gloo({.rank = rank.rank,
+                         .world_size = rank.world_size,
+                         .meeting = meeting,
+                         .start_up_timeout = is_first ? kGlooPatience : kRejoiningPatience,
+                         .groups = job.rank_groups(),
+                         .pairs = talking_pairs(job),
+                         .fingerprint = std::move(compared),
+                         .breaker = breaker});
+  };
+}
+
+}  // namespace
+
+int run_threads(const Job& job) {
+  fix_products(job);
+  begin_own_flight(job);
+  const auto ranks = static_cast<int>(job.num_ranks());
+  std::vector<std::string> ops(static_cast<std::size_t>(ranks));  // [rank]: where it failed
+  std::optional<MemoryMeter> meter = meter_of(job);
+  std::atomic<bool> is_whole = true;
+  const auto signals = stop_signals(job, StopSignals::Second::EndsProcess);
+  ThreadWatch watch(ranks, milliseconds(job.options.hang_seconds), milliseconds(job.options.hang_seconds_at_start()),
+                    !uses_gpu(job.options));
+  const auto failed = try_rank_threads(ranks, job.rank_groups(), [&](RankId rank, Transport& transport) {
+    const ThreadWatch::Rank watched(watch, static_cast<int>(rank.value()));
+    const RecordedRank recorded(job, static_cast<int>(rank.value()));
+    const OwnStream stream(device_of(job.options, rank));
+    if (!train_as(job, rank, transport, meter, ops[rank.index()])) is_whole = false;
+  });
+  if (!failed) {
+    end_own_flight(job, std::nullopt);
+    finish_output(kPatientEnd);
+    return exit_code(is_whole);
+  }
+  const Failure failure = failure_of(failed->error, ops[failed->rank.index()]);
+  const std::string where = failure.op.empty() ? "" : " at " + failure.op;
+  const std::string reason = fmt::format("rank {} failed{}: {}", failed->rank.value(), where, failure.message);
+  messages().write("chimera: " + reason + "\n");
+  end_own_flight(job, FlightVerdict{.reason = reason,
+                                    .culprit = static_cast<int>(failed->rank.value()),
+                                    .op = failure.op,
+                                    .nanoseconds = monotonic_nanoseconds()});
+  messages().drain(kPromptEnd);
+  return static_cast<int>(ExitCode::No);
+}
+
+int run_rank(const Job& job, RankEnvironment rank) {
+  fix_products(job);
+  std::string op = "start-up";
+  if (rank.placed && rank.rank == 0) begin_own_flight(job);
+  std::unique_ptr<Heartbeats> heartbeats;
+  std::optional<int> told;  // the exit code of a failure that has been reported
+  const auto tell = [&] {
+    const Failure failure = failure_of(std::current_exception(), op);
+    if (heartbeats) heartbeats->leave();
+    report_failure(failure.op, failure.message, failure.own_cause, failure.code == ExitCode::Usage, failure.is_final);
+    return static_cast<int>(failure.code);
+  };
+  try {
+    if (rank.world_size != job.num_ranks()) {
+      throw ConfigError(fmt::format("this rank's options make a job of {} ranks, but {} were started", job.num_ranks(),
+                                    rank.world_size));
+    }
+    bool is_whole = true;
+    std::optional<RecordedRank> recorded;
+    if (!rank.placed) recorded.emplace(job, rank.rank);
+    {
+      std::optional<Epochs> epochs;
+      std::unique_ptr<Transport> connected;
+      if (rank.orders) {
+        epochs.emplace(rank, connect_epochs(job, rank));
+      } else {
+        connected = connect(job, rank);
+      }
+      Transport& transport = epochs ? static_cast<Transport&>(*epochs) : *connected;
+      if (rank.placed) recorded.emplace(job, rank.rank);  // now rank 0 has made the folder
+      rank.meeting_file.reset();                          // all have joined
+      heartbeats = watch_hosts(job, rank, transport);
+      note_progress({RankProgress::Phase::StartUp});
+      std::optional<MemoryMeter> meter = meter_of(job);
+      // Until the process is gone: a signal that comes late must not make it a failure.
+      static auto signals =
+          stop_signals(job, rank.placed ? StopSignals::Second::EndsProcess : StopSignals::Second::Nothing);
+      try {
+        const OwnStream stream(device_of(job.options, RankId(rank.rank)));
+        is_whole = train_as(job, RankId(rank.rank), transport, meter, op, epochs ? &*epochs : nullptr);
+      } catch (...) {
+        // NCCL's end may take long where peers are gone. (Gloo's is the sooner known to them, the sooner it comes.)
+        if (uses_gpu(job.options)) told = tell();
+        throw;
+      }
+      if (rank.placed) {  // a launcher may end the others as soon as one has ended with kSavedExit
+        if (signals) signals->ignore_all();
+        std::array<double, 1> nothing{};
+        transport.all_sum(nothing);  // none has ended, or is missed, before the others are done too
+      }
+      heartbeats.reset();
+    }
+    op = "its end";
+    if (rank.placed && rank.rank == 0) end_own_flight(job, std::nullopt);
+    finish_output(kPatientEnd);
+    return exit_code(is_whole);
+  } catch (...) {
+    return told ? *told : tell();
+  }
+}
+
+}  // namespace chimera

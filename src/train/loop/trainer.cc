@@ -1,0 +1,364 @@
+#include "train/loop/trainer.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "core/console.h"
+#include "core/cores.h"
+#include "core/error.h"
+#include "core/fault_point.h"
+#include "engine/held_stages.h"
+#include "engine/programs.h"
+#include "engine/sharded_optimizer.h"
+#include "engine/stored_values.h"
+#include "launch/local/rank.h"
+#include "train/loop/parameters_hash.h"
+#include "train/recover/job_checkpoints.h"
+#include "train/setup/device.h"
+#include "train/setup/precision.h"
+#include "train/setup/training_prompt.h"
+
+namespace chimera {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+/// 0 of none: a rank may have taken the place of another after the last step.
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+Trainer::Trainer(const Job& job, RankId rank, Transport& transport, Beginning beginning)
+    : job_(job),
+      rank_(rank),
+      place_(job.ranks.place(rank)),
+      device_(device_of(job.options, rank)),
+      verified_(job.options.verify_messages ? std::optional<VerifiedMessages>(transport) : std::nullopt),
+      transport_(verified_ ? static_cast<Transport&>(*verified_) : transport),
+      loader_(job, place_, device_),
+      progress_(device_),
+      copies_(stage_copies(job)),
+      first_step_(job.first_step),
+      done_(job.first_step),
+      has_weights_(beginning == Beginning::Own) {
+  make_model();
+  make_optimizers();
+  const TensorSpec message{{job.micro_batch_size(), job.options.sequence, job.model.hidden},
+                           scalar_type(job.options.dtype)};
+  ProgramShape shape = program_shape(job, place_.group);
+  shape.parameters = job.parameters;
+  shape.counts_cpu_time = available_cores() < job.local_ranks();
+  if (job.canonical) shape.canonical = &*job.canonical;
+  executor_ =
+      std::make_unique<Executor>(place_.worker, borrow<Stage>(stages_), transport_, message, shape, tied_.get());
+  make_checkpointer();
+}
+
+/// Takes over what the optimizers kept, where the run goes on, and prepares to save what they keep now.
+void Trainer::make_checkpointer() {
+  last_metrics_.step = job_.first_step;
+  if (job_.first_step > 0) {
+    last_metrics_.updates = job_.checkpoints->resumed->updates;
+    last_metrics_.loss_watch = job_.checkpoints->resumed->loss_watch;
+  }
+  std::vector<Optimizer*> optimizers;
+  if (optimizer_) optimizers.push_back(optimizer_.get());
+  for (const auto& [id, optimizer] : stage_optimizers_) optimizers.push_back(optimizer.get());
+  std::vector<OptimizerTensor> state;
+  for (Optimizer* optimizer : optimizers) {
+    if (job_.first_step > 0) resume_optimizer(job_, *optimizer);
+    for (OptimizerTensor& tensor : optimizer->state()) state.push_back(std::move(tensor));
+  }
+  if (!job_.options.checkpoint.folder.empty()) checkpointer_.emplace(job_, rank_, transport_, trained_, state);
+}
+
+void Trainer::make_optimizers() {
+  if (job_.schedule.updates) {
+    for (const auto& [id, stage] : stages_) {
+      stage_optimizers_[id] = make_optimizer(job_.options.optimizer, {stage.get()});
+    }
+    return;
+  }
+  std::vector<ParameterGroup*> in_order;
+  for (const auto& [id, group] : trained_) in_order.push_back(group);
+  optimizer_ = job_.options.shard_optimizer
+                   ? make_sharded_optimizer(job_.options.optimizer, trained_, job_.rank_groups(), rank_, transport_)
+                   : make_optimizer(job_.options.optimizer, in_order);
+}
+
+/// Those of a new model, of the one that training starts from, or of the checkpoint that it goes on from.
+FirstValue Trainer::first_value() const {
+  if (!has_weights_) {
+    return [](const ParameterSpec& parameter, const at::TensorOptions& options) {
+      return at::empty(parameter.shape, options);
+    };
+  }
+  const bool resumes = job_.first_step > 0;
+  return [value = resumes ? resumed_values(job_) : first_values(job_.from, job_.options.seed)](
+             const ParameterSpec& parameter, const at::TensorOptions& options) {
+    note_progress({RankProgress::Phase::StartUp});  // the values of a large stage take their time
+    return value(parameter, options);
+  };
+}
+
+/// Makes the stages that this worker holds in any replica, and its tied matrix.
+void Trainer::make_model() {
+  const at::ScalarType dtype = scalar_type(job_.options.dtype);
+  const FirstValue value = first_value();
+  const std::vector<StageId> held = job_.stages_of(place_.worker);
+  const auto holds = [&](std::int64_t stage) { return std::ranges::binary_search(held, StageId(stage)); };
+  const TiedUses uses{holds(0), holds(job_.schedule.stages - 1)};
+  if (job_.model.tied && uses.any()) tied_ = make_tied_weight(job_.model, uses, dtype, value, device_);
+  const TiedLeaves tied = tied_ ? tied_->leaves() : TiedLeaves{};
+  stages_ = make_held_stages(job_, place_.worker, [&](StageId id) {
+    return make_stage(job_.model, job_.partition[id.index()], dtype, value, tied, device_);
+  });
+  for (const auto& [id, stage] : stages_) trained_[parameters_of(id)] = stage.get();
+  if (tied_) trained_[tied_matrix(job_.schedule.stages)] = tied_.get();
+}
+
+RunSummary Trainer::run(const std::function<void(const StepMetrics&)>& on_step) {
+  const std::int64_t steps = job_.options.steps;
+  const bool repairs = job_.options.different_copies == DifferentCopies::Repair;
+  if (repairs && is_closed_ && hashes_.empty()) compare_copies();  // as they must not have changed in the first step
+  bool goes_on = is_closed_ || close_step(on_step);
+  while (goes_on && done_ < steps) {
+    const StepMetrics metrics = do_step(done_);
+    if (done_ == first_step_ + 1 && done_ < steps) {  // first touches of memory and caches
+      executor_->forget_op_times();
+      optimizer_seconds_ = 0;
+    } else {
+      step_seconds_.push_back(metrics.step_seconds);
+    }
+    goes_on = close_step(on_step);
+  }
+  RunSummary summary;
+  if (done_ > first_step_) summary = summarise();
+  summary.is_whole = done_ == steps;
+  return summary;
+}
+
+/// All that follows a step. Returns whether the run goes on.
+bool Trainer::close_step(const std::function<void(const StepMetrics&)>& on_step) {
+  const TrainOptions& options = job_.options;
+  StepMetrics& metrics = last_metrics_;
+  const bool last = metrics.step == options.steps;
+  if (last || metrics.step % options.steps_between_comparisons() == 0) compare_copies();
+  if (job_.canonical) metrics.parameters_hash = hash_parameters();
+  if (options.validate_every > 0 && (metrics.step % options.validate_every == 0 || last)) {
+    metrics.validation_loss = validation_loss();
+  }
+  if (options.sample_every > 0 && (metrics.step % options.sample_every == 0 || last)) metrics.sample = say();
+  on_step(metrics);
+  const bool goes_on = !checkpointer_ || save_where_due(metrics);
+  is_closed_ = true;
+  return goes_on;
+}
+
+/// Returns whether the run goes on. A checkpoint is of copies that are equal: what flipped a bit of one of them ends
+/// the run before.
+bool Trainer::save_where_due(const StepMetrics& metrics) {
+  const bool is_due = checkpointer_->is_due(metrics.step);
+  const bool stops = checkpointer_->stops_after(metrics.step);
+  if ((is_due || stops) && metrics.step % job_.options.steps_between_comparisons() != 0) compare_copies();
+  if (is_due) checkpointer_->save(metrics);
+  return !stops;
+}
+
+void Trainer::trace(bool on, std::function<MemorySample()> look_at_memory) {
+  tracer_.reset();
+  if (!on) return;
+  tracer_.emplace(job_.training.workers[place_.worker.index()].size(), job_.worker_groups().size(),
+                  std::move(look_at_memory));
+}
+
+std::string Trainer::current() const {
+  const std::string instruction = executor_->current();
+  return instruction.empty() ? fmt::format("step {}", step_ + 1) : instruction;
+}
+
+StepMetrics Trainer::train_step(std::int64_t step) {
+  StepMetrics metrics = do_step(step);
+  if (job_.canonical) metrics.parameters_hash = hash_parameters();
+  return metrics;
+}
+
+StepMetrics Trainer::do_step(std::int64_t step) {
+  step_ = step;
+  rehearse_flip("step", 0);
+  const auto start = Clock::now();
+  loader_.begin_step(step);
+  const std::int64_t n = job_.schedule.micro_batches;
+  const bool leaves_out = chimera::leaves_out(job_.left_out, step + 1);
+  const std::int64_t first = job_.schedule.updates ? 0 : step;  // an asynchronous run numbers its micro-batches on
+  const StepHooks hooks{
+      .step = first + 1,
+      .on_instruction = [&](const Instruction& instruction) { note_instruction(instruction); },
+      .load =
+          [&](StageId stage, MicroBatchId id) {
+            return loader_.training(first + id.value() / n, stage, MicroBatchId(id.value() % n));
+          },
+      .optimizer_step = [&](double norm) { optimizer_step(step, norm); },
+      .peak_memory = peak_memory_of(device_),
+      .update_weights = [&](StageId stage, MicroBatchId last, double norm) { update_weights(stage, last, norm); },
+      .before_wait = [&] { progress_.catch_up(); },
+      .sums = checkpointer_ ? checkpointer_->sums() : std::span<double>(),
+      .skip_non_finite = leaves_out || job_.options.skips_non_finite(step + 1) ? skip_hook(step + 1) : nullptr,
+      .leaves_out_update = leaves_out,
+      .tracer = tracer_ ? &*tracer_ : nullptr,
+      .record = job_.options.cuda_graphs ? record_on(accelerator()) : RecordWork(),
+  };
+  if (tracer_) tracer_->begin_step(step);
+  const StepResult result = executor_->run(instructions(step), hooks);
+  StepMetrics metrics;
+  metrics.step = step + 1;
+  metrics.loss = sum_in_data_order(job_, result.losses) / static_cast<double>(job_.updates());
+  metrics.gradient_norm = result.gradient_norm;
+  metrics.learning_rate = learning_rate(step);
+  metrics.tokens = job_.mini_batch() * job_.options.sequence;
+  metrics.step_seconds = seconds_since(start);
+  metrics.tokens_per_second = static_cast<double>(metrics.tokens) / metrics.step_seconds;
+  metrics.peak_memory_bytes = result.peak_memory_bytes;
+  if (!leaves_out) skipped_in_row_ = result.is_skipped ? skipped_in_row_ + 1 : 0;
+  skipped_ += result.is_skipped ? 1 : 0;
+  metrics.is_skipped = result.is_skipped;
+  metrics.skipped = skipped_;
+  metrics.updates = last_metrics_.updates + (result.is_skipped ? 0 : job_.updates());
+  if (job_.options.spike > 0) watch_loss(metrics);
+  last_metrics_ = metrics;
+  done_ = metrics.step;
+  is_closed_ = false;
+  rehearse_flip("updated", 0);
+  rehearse_flip("moments", 1);
+  return metrics;
+}
+
+/// Says what was not finite, or ends the run where that has gone on for too long.
+std::function<void(const std::string&, bool)> Trainer::skip_hook(std::int64_t step) {
+  return [this, step](const std::string& what, bool is_own) {
+    if (skipped_in_row_ == kMostSkippedInRow) {
+      const std::string why = fmt::format("{}, nor was anything in the {} steps before", what, kMostSkippedInRow);
+      if (is_own) throw Error(why + "; try a lower --learning-rate");
+      throw PeerLostError(why);
+    }
+    if (!is_own) return;
+    messages().write(fmt::format("chimera: rank {}: {}; step {} makes no update\n", rank_.value(), what, step));
+  };
+}
+
+/// The instructions of this worker in a step.
+const std::vector<Instruction>& Trainer::instructions(std::int64_t step) {
+  if (!job_.schedule.updates) return job_.training.workers[place_.worker.index()];
+  const auto [first, steps] = job_.run_of(step);
+  piece_ = job_.runs.at(steps).piece(place_.worker.index(), step - first, first);
+  return piece_;
+}
+
+std::vector<const ParameterGroup*> Trainer::own_groups() const {
+  const WorkerGroups groups = job_.worker_groups();
+  std::vector<const ParameterGroup*> own;
+  for (const auto& [id, group] : trained_) {
+    if (place_.group == GroupId(0) && groups[id.index()].front() == place_.worker) own.push_back(group);
+  }
+  return own;
+}
+
+std::string Trainer::hash_parameters() { return parameters_hash(job_.parameters, own_groups(), transport_); }
+
+double Trainer::validation_loss() {
+  const std::int64_t samples = job_.validation_samples->count();
+  const std::int64_t batches = std::clamp<std::int64_t>(samples / job_.mini_batch(), 1, job_.options.validate_batches);
+  double loss = 0;
+  for (std::int64_t batch = 0; batch < batches; ++batch) {
+    const StepHooks hooks{
+        .step = step_ + 1,
+        .on_instruction = [&](const Instruction& instruction) { note_instruction(instruction); },
+        .load = [&](StageId stage, MicroBatchId id) { return loader_.validation(batch, stage, id); },
+        .optimizer_step = {},
+        .peak_memory = peak_memory_of(device_),
+        .before_wait = [&] { progress_.catch_up(); },
+    };
+    loss += sum_in_data_order(job_, executor_->run(job_.validation.workers[place_.worker.index()], hooks).losses);
+  }
+  return loss / static_cast<double>(batches);
+}
+
+std::string Trainer::say() {
+  return chimera::say(job_, borrow<Stage>(stages_), rank_, transport_, [&] {
+    note_instruction({.kind = InstructionKind::ReduceScalars});
+    progress_.catch_up();
+  });
+}
+
+void Trainer::note_instruction(const Instruction& instruction) {
+  // Whoever comes here has waited for all gradients. Validation has no gradients, and no step that could be given up.
+  if (instruction.kind == InstructionKind::ReduceScalars) {
+    if (done_ == step_ && job_.options.watches_weights()) require_unchanged();
+    voted_for_ = std::max(voted_for_, step_ + 1);
+  }
+  progress_.note({RankProgress::Phase::Steps, step_ + 1, instruction});
+}
+
+double Trainer::learning_rate(std::int64_t step) const {
+  return job_.options.learning_rate.at(step, job_.options.steps);
+}
+
+void Trainer::optimizer_step(std::int64_t step, double gradient_norm) {
+  const auto start = Clock::now();
+  hashes_.clear();
+  optimizer_->step(learning_rate(step), clip_factor(gradient_norm, job_.options.clip));
+  for (const auto& [id, stage] : stages_) stage->update_copies();
+  optimizer_seconds_ += seconds_since(start);
+}
+
+void Trainer::update_weights(StageId stage, MicroBatchId last, double gradient_norm) {
+  const auto start = Clock::now();
+  stage_optimizers_.at(stage)->step(learning_rate(last.value() / job_.schedule.micro_batches),
+                                    clip_factor(gradient_norm, job_.options.clip));
+  optimizer_seconds_ += seconds_since(start);
+}
+
+RunSummary Trainer::summarise() {
+  // The replicas of a stage measured the same ops; sums and counts over all workers give the mean.
+  std::vector<double> numbers = executor_->op_times().to_numbers();
+  const std::size_t num_times = numbers.size();
+  numbers.resize(num_times + static_cast<std::size_t>(job_.num_ranks()), 0);
+  numbers[num_times + rank_.index()] =
+      optimizer_seconds_ / static_cast<double>(std::max<std::size_t>(step_seconds_.size(), 1));
+  transport_.all_sum(numbers);
+  RunSummary summary;
+  summary.steps = static_cast<std::int64_t>(step_seconds_.size());
+  summary.optimizer_seconds =
+      *std::max_element(numbers.begin() + static_cast<std::ptrdiff_t>(num_times), numbers.end());
+  numbers.resize(num_times);
+  summary.op_times = OpTimes::from_numbers(numbers);
+  summary.step_seconds = median(step_seconds_);
+  if (job_.options.report_stragglers) summary.paces = compare_paces();
+  return summary;
+}
+
+/// Hands what each rank has measured to all.
+std::vector<RankPace> Trainer::compare_paces() {
+  const std::vector<double> own = executor_->op_times().to_numbers();
+  const auto size = static_cast<std::ptrdiff_t>(own.size());
+  std::vector<double> all(own.size() * static_cast<std::size_t>(job_.num_ranks()), 0);
+  std::ranges::copy(own, all.begin() + size * rank_.value());
+  transport_.all_sum(all);
+  std::vector<OpTimes> times;
+  for (auto part = all.begin(); part != all.end(); part += size)
+    times.push_back(OpTimes::from_numbers({part, part + size}));
+  return paces(times, std::ssize(step_seconds_));
+}
+
+}  // namespace chimera

@@ -1,0 +1,191 @@
+#include "train/observe/measured_step.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "schedule/dependencies.h"
+#include "simulate/explain.h"
+#include "simulate/summary.h"
+
+namespace chimera {
+namespace {
+
+/// When a rank began and ended an all-reduce: its launch, its wait, and when it was done.
+struct MeasuredSum {
+  double launched = 0;
+  double awaited = 0;
+  double done = 0;
+  bool done_in_wait = true;
+};
+
+Op forward_of(Op op) {
+  op.kind = OpKind::Forward;
+  return op;
+}
+
+/// The all-reduces of a rank.
+std::map<ParameterGroupId, MeasuredSum> sums_of(const Job& job, const RecordedStep& recorded, RankId rank) {
+  std::map<ParameterGroupId, MeasuredSum> sums;
+  const auto& program = job.training.workers[job.ranks.place(rank).worker.index()];
+  const auto& boundaries = recorded.boundaries[rank.index()];
+  for (std::size_t i = 0; i < program.size(); ++i) {
+    if (!is_all_reduce(program[i].kind)) continue;
+    MeasuredSum& sum = sums[program[i].group];
+    if (program[i].kind == InstructionKind::StartAllReduce) sum.launched = boundaries[i];
+    if (program[i].kind != InstructionKind::WaitAllReduce) continue;
+    const double noted = recorded.summed_until[rank.index()][program[i].group.index()];
+    sum.awaited = boundaries[i];
+    sum.done_in_wait = noted == 0;
+    sum.done = sum.done_in_wait ? boundaries[i + 1] : noted;
+  }
+  std::erase_if(sums, [](const auto& entry) { return entry.second.done == 0; });
+  return sums;
+}
+
+/// Reads a group's instructions and their times.
+class StepReader {
+ public:
+  StepReader(const Job& job, GroupId group, const RecordedStep& recorded)
+      : job_(job), group_(group), recorded_(recorded), table_(job.schedule) {
+    step_.step = recorded.step;
+    step_.start = std::numeric_limits<double>::infinity();
+    for (const auto& boundaries : recorded.boundaries) step_.start = std::min(step_.start, boundaries.front());
+    step_.timeline.workers.resize(job.schedule.workers.size());
+  }
+
+  MeasuredStep run() {
+    for (std::size_t w = 0; w < job_.schedule.workers.size(); ++w) read_worker(w);
+    pair_messages();
+    add_all_reduces();
+    sum_up();
+    step_.explanation = explain_measured(job_.schedule, step_.timeline, messages_);
+    for (std::size_t w = 0; w < step_.recomputations.size(); ++w) cut_bubbles(w);
+    return std::move(step_);
+  }
+
+ private:
+  [[nodiscard]] RankId rank(std::size_t worker) const {
+    return job_.ranks.rank({group_, WorkerId(static_cast<std::int64_t>(worker))});
+  }
+
+  void read_worker(std::size_t w) {
+    const auto& program = job_.training.workers[w];
+    const auto& boundaries = recorded_.boundaries[rank(w).index()];
+    WorkerTimeline& timeline = step_.timeline.workers[w];
+    auto& recomputations = step_.recomputations.emplace_back();
+    for (std::size_t i = 0; i < program.size(); ++i) {
+      // The two of a pair begin together, so that the second one's boundaries are those of both.
+      const std::size_t last = begins_pair(program[i]) ? i + 1 : i;
+      const TimedOp time{boundaries[i] - step_.start, boundaries[last + 1] - step_.start};
+      const Op& op = program[i].op;
+      switch (program[i].kind) {
+        case InstructionKind::Compute: timeline.ops.push_back(time); break;
+        case InstructionKind::Recompute: recomputations.push_back({forward_of(op), time}); break;
+        case InstructionKind::StartSend: sent_[index(op)] = time.start; break;
+        case InstructionKind::WaitReceive: awaited_[index(op)] = time; break;
+        case InstructionKind::OptimizerStep:
+          timeline.updates.push_back({timeline.ops.size(), time.start, time.end});
+          break;
+        default: break;
+      }
+    }
+    ends_.push_back(boundaries.back() - step_.start);
+  }
+
+  [[nodiscard]] OpIndex index(const Op& op) const { return table_.find(op.kind, op.stage, op.micro_batch); }
+  [[nodiscard]] Place place(OpIndex op) const { return {table_.worker(op), op - table_.first(table_.worker(op))}; }
+
+  void pair_messages() {
+    for (const auto& [made, sent] : sent_) {
+      const OpIndex consumer = table_.consumer(table_.op(made));
+      const TimedOp& wait = awaited_.at(made);
+      messages_.push_back({place(made), place(consumer), sent, wait.end});
+      step_.transfers.push_back(
+          {table_.op(made), table_.worker(made), table_.worker(consumer), sent, wait.start, wait.end});
+    }
+  }
+
+  void add_all_reduces() {
+    const auto groups = job_.rank_groups();
+    std::vector<std::map<ParameterGroupId, MeasuredSum>> sums;  // [rank]
+    for (std::int64_t r = 0; r < job_.num_ranks(); ++r) sums.push_back(sums_of(job_, recorded_, RankId(r)));
+    for (std::size_t w = 0; w < step_.timeline.workers.size(); ++w) {
+      auto& own = step_.timeline.workers[w].all_reduces;
+      step_.launched.emplace_back();
+      for (const auto& [group, sum] : sums[rank(w).index()]) {
+        if (groups[group.index()].size() < 2) continue;
+        const double end = sum.done - step_.start;
+        const double start = std::min(first_progress(group, groups[group.index()], sums) - step_.start, end);
+        own.push_back({group, start, end});
+        step_.launched.back().push_back({group, sum.launched - step_.start, end});
+      }
+      std::sort(own.begin(), own.end(), [](const auto& a, const auto& b) { return a.end < b.end; });
+    }
+  }
+
+  /// The time from which the members of the group can have summed.
+  static double first_progress(ParameterGroupId group, const std::vector<RankId>& members,
+                               const std::vector<std::map<ParameterGroupId, MeasuredSum>>& sums) {
+    double last_launch = -std::numeric_limits<double>::infinity();
+    double first_wait = std::numeric_limits<double>::infinity();
+    bool done_in_wait = true;
+    for (const RankId member : members) {
+      const MeasuredSum& sum = sums[member.index()].at(group);
+      last_launch = std::max(last_launch, sum.launched);
+      first_wait = std::min(first_wait, sum.awaited);
+      done_in_wait = done_in_wait && sum.done_in_wait;
+    }
+    return done_in_wait ? std::max(last_launch, first_wait) : last_launch;
+  }
+
+  void sum_up() {
+    Timeline& timeline = step_.timeline;
+    timeline.makespan = *std::max_element(ends_.begin(), ends_.end());
+    timeline.step_ends = {timeline.makespan};
+    for (std::size_t w = 0; w < timeline.workers.size(); ++w) {
+      for (const auto& again : step_.recomputations[w]) timeline.workers[w].busy += again.time.end - again.time.start;
+    }
+    count_peaks(job_.schedule, timeline);
+    chimera::sum_up(timeline);
+  }
+
+  /// Takes the recomputations out of a worker's bubbles; both ascend.
+  void cut_bubbles(std::size_t worker) {
+    std::vector<Bubble> cut;
+    auto busy = step_.recomputations[worker].begin();
+    const auto end = step_.recomputations[worker].end();
+    for (Bubble bubble : step_.explanation.bubbles[worker]) {
+      for (; busy != end && busy->time.start < bubble.end; ++busy) {
+        if (busy->time.end <= bubble.start) continue;
+        if (busy->time.start > bubble.start) {
+          cut.push_back(bubble);
+          cut.back().end = busy->time.start;
+        }
+        bubble.start = busy->time.end;
+        if (bubble.start >= bubble.end) break;
+      }
+      if (bubble.start < bubble.end) cut.push_back(bubble);
+    }
+    step_.explanation.bubbles[worker] = std::move(cut);
+  }
+
+  const Job& job_;
+  GroupId group_;
+  const RecordedStep& recorded_;
+  OpTable table_;
+  MeasuredStep step_;
+  std::vector<double> ends_;            // [worker]
+  std::map<OpIndex, double> sent_;      // by the op that makes the message
+  std::map<OpIndex, TimedOp> awaited_;  // likewise: the receiver's wait
+  std::vector<Message> messages_;
+};
+
+}  // namespace
+
+MeasuredStep measured_step(const Job& job, GroupId group, const RecordedStep& recorded) {
+  return StepReader(job, group, recorded).run();
+}
+
+}  // namespace chimera

@@ -1,0 +1,239 @@
+#include "train/observe/observation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "core/output_file.h"
+#include "render/html.h"
+#include "render/perfetto.h"
+#include "simulate/costs_json.h"
+#include "simulate/explain.h"
+#include "simulate/simulate.h"
+#include "train/observe/measured_costs.h"
+#include "train/observe/run_report.h"
+#include "transport/clock_offset.h"
+
+namespace chimera {
+namespace {
+
+constexpr double kMicroseconds = 1e6;  // of a second
+
+/// Hands every rank the numbers of each: [rank]. `sizes` are known to all.
+std::vector<std::vector<double>> share(std::vector<double> own, const std::vector<std::size_t>& sizes, RankId rank,
+                                       Transport& transport) {
+  std::vector<double> all;
+  for (std::size_t r = 0; r < sizes.size(); ++r) {
+    if (r == rank.index()) {
+      all.insert(all.end(), own.begin(), own.end());
+    } else {
+      all.resize(all.size() + sizes[r], 0);
+    }
+  }
+  transport.all_sum(all);
+  std::vector<std::vector<double>> shared;
+  auto next = all.begin();
+  for (const std::size_t size : sizes) {
+    shared.emplace_back(next, next + static_cast<std::ptrdiff_t>(size));
+    next += static_cast<std::ptrdiff_t>(size);
+  }
+  return shared;
+}
+
+std::vector<double> moved(std::vector<double> times, double offset) {
+  for (double& time : times) {
+    if (time != 0) time += offset;
+  }
+  return times;
+}
+
+/// Puts intervals that may overlap on as few lanes as they need, in order of their starts.
+class Lanes {
+ public:
+  std::size_t lane_for(double start, double end) {
+    std::size_t lane = 0;
+    while (lane < free_.size() && free_[lane] > start) ++lane;
+    if (lane == free_.size()) free_.push_back(0);
+    free_[lane] = end;
+    return lane;
+  }
+
+ private:
+  std::vector<double> free_;
+};
+
+class TraceWriter {
+ public:
+  TraceWriter(const Job& job, const std::vector<std::vector<MeasuredStep>>& steps) : job_(job), steps_(steps) {}
+
+  std::string write() {
+    for (std::size_t s = 0; s < steps_.size(); ++s) {
+      const auto& groups = steps_[s];
+      const double next = s + 1 < steps_.size() ? steps_[s + 1].front().start : std::numeric_limits<double>::infinity();
+      for (std::size_t g = 0; g < groups.size(); ++g)
+        write_group(groups[g], next - groups[g].start, GroupId(static_cast<std::int64_t>(g)));
+    }
+    for (std::int64_t rank = 0; rank < job_.num_ranks(); ++rank) write_lanes(RankId(rank));
+    return events_.text();
+  }
+
+ private:
+  /// Something that may overlap with others of its kind on one rank.
+  struct Interval {
+    double start = 0;
+    double end = 0;
+    std::string name;
+    std::string arguments;
+  };
+  using ByRank = std::vector<std::vector<Interval>>;
+
+  [[nodiscard]] std::string name_of(RankId rank) const {
+    const GroupWorker place = job_.ranks.place(rank);
+    if (job_.ranks.data_parallel == 1) return fmt::format("worker {}", place.worker.value());
+    return fmt::format("group {}, worker {}", place.group.value(), place.worker.value());
+  }
+
+  /// The explanation until `end`, when the first rank begins the next step: some are done before others.
+  static Explanation until(Explanation explanation, double end) {
+    for (auto& bubbles : explanation.bubbles) {
+      std::erase_if(bubbles, [&](const Bubble& bubble) { return bubble.start >= end; });
+      for (Bubble& bubble : bubbles) bubble.end = std::min(bubble.end, end);
+    }
+    return explanation;
+  }
+
+  void write_group(const MeasuredStep& step, double end, GroupId group) {
+    TraceFrame frame{.start = step.start - steps_.front().front().start, .tracks = {}};
+    for (std::int64_t w = 0; w < job_.ranks.workers; ++w) {
+      const RankId rank = job_.ranks.rank({group, WorkerId(w)});
+      frame.tracks.push_back({rank.index(), name_of(rank)});
+    }
+    add_ops(job_.schedule, step.timeline, until(step.explanation, end), frame, events_);
+    for (std::size_t w = 0; w < frame.tracks.size(); ++w) {
+      const std::size_t rank = frame.tracks[w].number;
+      for (const auto& [op, time] : step.recomputations[w]) {
+        events_.slice(TraceProcess::Ops, rank, "recompute " + to_text(op), frame.start + time.start,
+                      frame.start + time.end, fmt::format(R"("step":{})", step.step + 1));
+      }
+      for (const TimedAllReduce& sum : step.launched[w]) {
+        sums_[rank].push_back({frame.start + sum.start, frame.start + sum.end,
+                               fmt::format("all-reduce of stage {}", sum.group.value()),
+                               fmt::format(R"("stage":{},"step":{})", sum.group.value(), step.step + 1)});
+      }
+    }
+    for (const MeasuredTransfer& transfer : step.transfers) {
+      transfers_[frame.tracks[transfer.to].number].push_back(
+          {frame.start + transfer.sent, frame.start + std::max(transfer.sent, transfer.arrived), to_text(transfer.made),
+           fmt::format(R"("from":"{}","to":"{}","awaited":{},"step":{})", frame.tracks[transfer.from].name,
+                       frame.tracks[transfer.to].name, frame.start + transfer.awaited, step.step + 1)});
+    }
+  }
+
+  void write_lanes(RankId rank) {
+    write_lanes(TraceProcess::AllReduces, rank, sums_[rank.index()]);
+    write_lanes(TraceProcess::Transfers, rank, transfers_[rank.index()]);
+  }
+
+  void write_lanes(TraceProcess process, RankId rank, std::vector<Interval>& intervals) {
+    constexpr std::size_t kMostLanes = 1000;  // of a rank; more share the last
+    std::sort(intervals.begin(), intervals.end(), [](const auto& a, const auto& b) { return a.start < b.start; });
+    Lanes lanes;
+    for (const Interval& interval : intervals) {
+      const std::size_t lane = std::min(lanes.lane_for(interval.start, interval.end), kMostLanes - 1);
+      const std::size_t track = rank.index() * kMostLanes + lane;
+      events_.name(process, {track, lane == 0 ? name_of(rank) : fmt::format("{} ({})", name_of(rank), lane + 1)});
+      events_.slice(process, track, interval.name, interval.start, interval.end, interval.arguments);
+    }
+  }
+
+  const Job& job_;
+  const std::vector<std::vector<MeasuredStep>>& steps_;
+  ByRank sums_ = ByRank(static_cast<std::size_t>(job_.num_ranks()));
+  ByRank transfers_ = ByRank(static_cast<std::size_t>(job_.num_ranks()));
+  TraceEvents events_{kMicroseconds};
+};
+
+const MeasuredStep& median_step(const std::vector<std::vector<MeasuredStep>>& steps) {
+  std::vector<const MeasuredStep*> of_group_0;
+  for (const auto& groups : steps) of_group_0.push_back(&groups.front());
+  const auto middle = of_group_0.begin() + static_cast<std::ptrdiff_t>(of_group_0.size() / 2);
+  std::nth_element(of_group_0.begin(), middle, of_group_0.end(),
+                   [](const auto* a, const auto* b) { return a->timeline.makespan < b->timeline.makespan; });
+  return **middle;
+}
+
+Panel panel_of(const Job& job, std::string title, Timeline timeline, Explanation explanation, const CostModel& costs) {
+  const Totals totals = totals_of(job.schedule, timeline, explanation, costs);
+  return {.title = std::move(title),
+          .schedule = job.schedule,
+          .timeline = std::move(timeline),
+          .explanation = std::move(explanation),
+          .totals = totals,
+          .memory_in_bytes = !costs.memory.empty()};
+}
+
+}  // namespace
+
+std::vector<RecordedStep> gather_steps(const Job& job, RankId rank, Transport& transport, const Tracer& tracer) {
+  const bool one_clock = job.options.transport == TransportKind::Threads;
+  const double offset = one_clock ? 0 : measure_clock_offset(transport, rank, job.num_ranks());
+  std::vector<std::size_t> num_boundaries;
+  for (std::int64_t r = 0; r < job.num_ranks(); ++r) {
+    num_boundaries.push_back(job.training.workers[job.ranks.place(RankId(r)).worker.index()].size() + 1);
+  }
+  const std::vector<std::size_t> num_sums(num_boundaries.size(), job.worker_groups().size());
+  std::vector<RecordedStep> steps;
+  for (const auto& trace : tracer.steps()) {
+    steps.push_back({trace->step, share(moved(trace->boundaries, offset), num_boundaries, rank, transport),
+                     share(moved(trace->summed_until, offset), num_sums, rank, transport)});
+  }
+  return steps;
+}
+
+std::vector<std::vector<MeasuredStep>> measured_steps(const Job& job, const std::vector<RecordedStep>& recorded) {
+  std::vector<std::vector<MeasuredStep>> steps;
+  for (const RecordedStep& step : recorded) {
+    auto& groups = steps.emplace_back();
+    for (std::int64_t group = 0; group < job.ranks.data_parallel; ++group)
+      groups.push_back(measured_step(job, GroupId(group), step));
+  }
+  return steps;
+}
+
+std::string trace_text(const Job& job, const std::vector<std::vector<MeasuredStep>>& steps) {
+  return TraceWriter(job, steps).write();
+}
+
+std::vector<Panel> timeline_panels(const Job& job, const std::vector<std::vector<MeasuredStep>>& steps,
+                                   const CostModel& costs) {
+  const MeasuredStep& step = median_step(steps);
+  Timeline simulated = simulate(job.schedule, costs);
+  Timeline measured = step.timeline;
+  measured.lower_bound = simulated.lower_bound;
+  Explanation explanation = explain(job.schedule, costs, simulated);
+  return {panel_of(job, fmt::format("{}, step {} as it ran, in seconds", job.schedule.name, step.step + 1),
+                   std::move(measured), step.explanation, costs),
+          panel_of(job, fmt::format("{}, simulated with the measured op times", job.schedule.name),
+                   std::move(simulated), std::move(explanation), costs)};
+}
+
+std::string timeline_page(const Job& job, const std::vector<std::vector<MeasuredStep>>& steps, const CostModel& costs) {
+  return to_html(timeline_panels(job, steps, costs));
+}
+
+void write_observations(const Job& job, const std::vector<RecordedStep>& recorded, const RunSummary& run,
+                        const std::string& metrics) {
+  const TrainOptions& options = job.options;
+  auto steps = measured_steps(job, recorded);
+  if (!options.trace.empty()) write_whole(options.trace, trace_text(job, steps));
+  if (steps.size() > 1 && recorded.front().step == 0) steps.erase(steps.begin());  // first touches of memory and caches
+  const CostModel costs = measured_costs(job, run.op_times, steps);
+  if (!options.op_times.empty()) write_whole(options.op_times, costs_to_json(costs));
+  if (!options.timeline.empty()) write_whole(options.timeline, timeline_page(job, steps, costs));
+  if (!options.report.empty()) {
+    write_whole(options.report, report_text(job, run, metrics, timeline_panels(job, steps, costs)));
+  }
+}
+
+}  // namespace chimera

@@ -1,0 +1,160 @@
+#include "train/observe/progress_report.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "core/console.h"
+#include "model_config/parameters.h"
+#include "passes/unroll.h"
+#include "render/slots.h"
+#include "render/text.h"
+#include "simulate/simulate.h"
+#include "train/observe/measured_costs.h"
+
+namespace chimera {
+namespace {
+
+std::string memory_in_words(double bytes) {
+  constexpr double kMiB = 1 << 20;
+  return bytes < 1024 * kMiB ? fmt::format("{:.0f} MiB", bytes / kMiB) : fmt::format("{:.2f} GiB", bytes / kMiB / 1024);
+}
+
+constexpr std::size_t kColumns = 100;  // of a progress line
+
+/// A part of a line; the one with the highest number above 0 is the first that a narrow line does without.
+struct Part {
+  std::string text;
+  int spare = 0;
+};
+
+std::string joined_within(std::vector<Part> parts, std::size_t columns) {
+  while (true) {
+    std::string line;
+    for (const Part& part : parts) line += (line.empty() ? "" : "  ") + part.text;
+    const auto next = std::ranges::max_element(parts, {}, &Part::spare);
+    if (line.size() <= columns || next->spare == 0) return line;
+    parts.erase(next);
+  }
+}
+
+bool fits_a_page(const Schedule& schedule) { return schedule.stages <= 16 && schedule.micro_batches <= 32; }
+
+/// `, 2 groups of 4 side by side`; empty where there is one group.
+std::string groups_in_words(const Job& job) {
+  if (job.ranks.data_parallel == 1) return "";
+  return fmt::format(", {} groups of {} side by side", job.ranks.data_parallel, job.ranks.workers);
+}
+
+Timeline timed(const Schedule& schedule, const CostModel& costs) {
+  const std::int64_t steps = steps_to_time(schedule);
+  return steps == 1 ? simulate(schedule, costs) : simulate_steps(unroll(schedule, steps), steps, costs);
+}
+
+}  // namespace
+
+std::string in_words(std::chrono::duration<double> time) {
+  const auto seconds = static_cast<std::int64_t>(time.count() + 0.5);
+  if (seconds < 60) return fmt::format("{} s", seconds);
+  if (seconds < 3600) return fmt::format("{} min {} s", seconds / 60, seconds % 60);
+  return fmt::format("{} h {} min", seconds / 3600, seconds % 3600 / 60);
+}
+
+std::string tokens_per_second(double rate) {
+  return rate < 10'000 ? fmt::format("{:.0f} tok/s", rate) : fmt::format("{:.1f} ktok/s", rate / 1000);
+}
+
+std::string progress_line(const StepMetrics& metrics, std::int64_t steps) {
+  std::vector<Part> parts = {{fmt::format("step {}/{}", metrics.step, steps)},
+                             {fmt::format("loss {:.4f}", metrics.loss)}};
+  if (metrics.validation_loss) parts.push_back({fmt::format("validation {:.4f}", *metrics.validation_loss)});
+  parts.push_back({fmt::format("grad {:.2f}", metrics.gradient_norm), 3});
+  parts.push_back({tokens_per_second(metrics.tokens_per_second)});
+  if (metrics.utilization) parts.push_back({fmt::format("MFU {:.1f} %", 100 * *metrics.utilization), 1});
+  if (metrics.peak_memory_bytes > 0) parts.push_back({memory_in_words(metrics.peak_memory_bytes), 2});
+  parts.push_back({fmt::format("{:.3f} s/step", metrics.step_seconds), 4});
+  const double left = metrics.seconds_left.value_or(metrics.step_seconds * static_cast<double>(steps - metrics.step));
+  parts.push_back({"ETA " + in_words(std::chrono::duration<double>(left))});
+  return joined_within(std::move(parts), kColumns);
+}
+
+std::string sample_line(const std::string& sample) {
+  std::string line = "  sample: " + sample;
+  std::ranges::replace_if(
+      line, [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
+  return line;
+}
+
+Progress::Progress(std::int64_t steps) : steps_(steps), on_terminal_(::isatty(STDERR_FILENO) == 1) {}
+
+// Each line is written in one piece, as the launcher writes to the same place.
+void Progress::show(const StepMetrics& metrics) {
+  const bool last = metrics.step == steps_;
+  std::string line = progress_line(metrics, steps_);
+  if (metrics.sample) line.append("\n").append(sample_line(*metrics.sample));
+  const bool stays = last || metrics.validation_loss || metrics.sample;
+  if (on_terminal_) {
+    if (stays) messages().write("\r\033[K" + line + "\n");
+    if (!stays) messages().show("\r\033[K" + line);
+    return;
+  }
+  const std::int64_t every = std::max<std::int64_t>(steps_ / 20, 1);
+  const bool shows = stays || metrics.step == 1 || metrics.step % every == 0;
+  if (shows) messages().write(line + "\n");
+}
+
+std::string describe(const Job& job) {
+  const TrainOptions& options = job.options;
+  std::string text =
+      fmt::format("{}: {} parameters, {} layers, {} wide; {}\n", job.model.name, parameter_count(job.model),
+                  job.model.layers, job.model.hidden, to_text(options.dtype));
+  const std::string ranks = job.num_ranks() == 1 ? "worker" : to_text(options.transport);
+  text += fmt::format("schedule {}: {} stages on {} {}{}, {} micro-batches of {} x {} tokens a step\n",
+                      job.schedule.name, job.schedule.stages, job.num_ranks(), ranks, groups_in_words(job),
+                      job.micro_batches(), job.micro_batch_size(), options.sequence);
+  if (job.corpus && !job.corpus->is_plain_text()) text += fmt::format("data: {}\n", job.corpus->description());
+  if (job.first_step > 0) text += fmt::format("goes on from {}\n", job.options.resume.from);
+  if (job.options.partition.rule != PartitionRule::Even && job.partition.size() > 1)
+    text += fmt::format("layers on the stages: {}\n", to_text(job.partition));
+  if (job.ranks.workers > 1 && fits_a_page(job.schedule)) {
+    text += fmt::format("\n{}\n", to_text(job.schedule, in_slots(job.schedule)));
+  }
+  return text;
+}
+
+StepForecast forecast(const Job& job, const RunSummary& run, int cores) {
+  const bool shares_cores = cores < job.local_ranks();
+  const CostModel costs =
+      measured_op_costs(job, run.op_times, shares_cores ? &Duration::cpu_seconds : &Duration::wall_seconds);
+  const Timeline timeline = timed(job.schedule, costs);
+  double work = 0;
+  for (const WorkerTimeline& worker : timeline.workers) work += worker.busy;
+  work *= static_cast<double>(job.ranks.data_parallel) / static_cast<double>(steps_to_time(job.schedule));
+  StepForecast made{.period = timeline.period, .bubble_ratio = timeline.bubble_ratio};
+  const double share = static_cast<double>(job.local_ranks()) / static_cast<double>(job.num_ranks());
+  if (shares_cores) made.turns = work * share / cores;  // as on each other host
+  made.step_seconds = std::max(made.period, made.turns) + run.optimizer_seconds;
+  return made;
+}
+
+std::string summary(const Job& job, const RunSummary& run, int cores) {
+  const StepForecast made = forecast(job, run, cores);
+  std::string text = fmt::format("\nstep time: measured {:.4f} s (median); predicted {:.4f} s ({:+.1f} %)\n",
+                                 run.step_seconds, made.step_seconds, 100 * (made.step_seconds / run.step_seconds - 1));
+  text += fmt::format(
+      "  `simulate` with the measured mean of every op: {} {:.4f} s, bubble ratio {:.2f};"
+      " optimizer step {:.4f} s\n",
+      job.schedule.updates ? "a step of several" : "makespan", made.period, made.bubble_ratio, run.optimizer_seconds);
+  if (made.turns > 0) {
+    text += fmt::format(
+        "  {} ranks share {} cores here and take turns: ops are measured in core time, and the step takes at\n"
+        "  least their sum over the cores, {:.4f} s\n",
+        job.local_ranks(), cores, made.turns);
+  }
+  return text;
+}
+
+}  // namespace chimera

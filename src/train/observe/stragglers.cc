@@ -1,0 +1,67 @@
+#include "train/observe/stragglers.h"
+
+#include <fmt/format.h>
+
+namespace chimera {
+namespace {
+
+/// The mean of an op on all ranks but one; none where no other runs it.
+std::optional<double> mean_elsewhere(const std::vector<OpTimes>& times, std::size_t rank, StageId stage, OpKind kind) {
+  double seconds = 0;
+  double count = 0;
+  for (std::size_t other = 0; other < times.size(); ++other) {
+    if (other == rank) continue;
+    const double ops = times[other].count(stage, kind);
+    seconds += ops * times[other].mean(stage, kind).wall_seconds;
+    count += ops;
+  }
+  return count > 0 ? std::optional(seconds / count) : std::nullopt;
+}
+
+RankPace pace_of(const std::vector<OpTimes>& times, std::size_t rank) {
+  RankPace pace{.rank = RankId(static_cast<std::int64_t>(rank)), .seconds = 0, .elsewhere = 0};
+  for (std::int64_t s = 0; s < times[rank].num_stages(); ++s) {
+    for (int k = 0; k < kOpKinds; ++k) {
+      const StageId stage(s);
+      const auto kind = static_cast<OpKind>(k);
+      const double ops = times[rank].count(stage, kind);
+      if (ops == 0) continue;
+      pace.seconds += ops * times[rank].mean(stage, kind).wall_seconds;
+      const auto mean = mean_elsewhere(times, rank, stage, kind);
+      pace.elsewhere = mean && pace.elsewhere ? std::optional(*pace.elsewhere + ops * *mean) : std::nullopt;
+    }
+  }
+  return pace;
+}
+
+}  // namespace
+
+std::vector<RankPace> paces(const std::vector<OpTimes>& times, std::int64_t steps) {
+  std::vector<RankPace> ranks;
+  for (std::size_t rank = 0; rank < times.size(); ++rank) {
+    RankPace pace = pace_of(times, rank);
+    pace.seconds /= static_cast<double>(steps);
+    if (pace.elsewhere) *pace.elsewhere /= static_cast<double>(steps);
+    ranks.push_back(pace);
+  }
+  return ranks;
+}
+
+std::string straggler_report(const std::vector<RankPace>& ranks, double step_seconds) {
+  std::string text = "\nrank  computes, s/step  its ops on other ranks\n";
+  std::string slow;
+  for (const RankPace& pace : ranks) {
+    text += fmt::format("{:4}  {:16.4f}  {:>22}\n", pace.rank.value(), pace.seconds,
+                        pace.elsewhere ? fmt::format("{:.4f}", *pace.elsewhere) : "none");
+    if (!pace.elsewhere || pace.seconds < kStragglerRatio * *pace.elsewhere) continue;
+    slow += fmt::format(
+        "rank {} is slow: its ops take {:.2f} times what they take elsewhere; a step loses up to {:.4f} s "
+        "to it ({:.1f} %)\n",
+        pace.rank.value(), pace.seconds / *pace.elsewhere, pace.lost(), 100 * pace.lost() / step_seconds);
+  }
+  return text + (slow.empty() ? fmt::format("no rank takes {:.0f} % longer than others do for the same\n",
+                                            100 * (kStragglerRatio - 1))
+                              : slow);
+}
+
+}  // namespace chimera

@@ -1,0 +1,244 @@
+#include "train/recover/checkpointer.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+
+#include <cerrno>
+#include <exception>
+#include <filesystem>
+#include <utility>
+
+#include "checkpoint/commit.h"
+#include "checkpoint/error.h"
+#include "core/console.h"
+#include "core/error.h"
+#include "core/fault_point.h"
+#include "launch/local/rank.h"
+#include "train/recover/job_checkpoints.h"
+#include "train/recover/save_request.h"
+#include "train/recover/stop_signals.h"
+
+namespace chimera {
+namespace {
+
+/// The folder, made where it is missing, and held as long as the descriptor is open.
+FileDescriptor hold_folder(Disk& disk, const std::string& folder) {
+  try {
+    std::error_code none;
+    std::filesystem::create_directories(std::filesystem::path(folder).parent_path(), none);
+    disk.make_folder(folder);
+    remove_leftovers(disk, folder);
+  } catch (const CheckpointError& error) {
+    throw ConfigError(fmt::format("--checkpoint {}", error.what()));
+  }
+  FileDescriptor held(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (held.get() < 0) {
+    throw ConfigError(fmt::format("--checkpoint {}: cannot be opened ({})", folder, system_message(errno)));
+  }
+  if (::flock(held.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    throw ConfigError(fmt::format("--checkpoint {}: another run saves there; give another folder", folder));
+  }
+  return held;
+}
+
+/// The section of Manifest::run that changes from step to step.
+nlohmann::ordered_json progress_of(const Job& job, const StepMetrics& metrics) {
+  nlohmann::ordered_json progress = {{"step", metrics.step},
+                                     {"updates", metrics.updates},
+                                     {"samples", metrics.step * job.mini_batch()},
+                                     {"tokens", metrics.step * metrics.tokens},
+                                     {"learning_rate", metrics.learning_rate},
+                                     {"loss", metrics.loss},
+                                     {"grad_norm", metrics.gradient_norm},
+                                     {"tokens_per_second", metrics.tokens_per_second}};
+  const LossWatch& watch = metrics.loss_watch;
+  if (watch.losses > 0) {
+    progress["loss_watch"] = {
+        {"mean", watch.mean}, {"distance", watch.distance}, {"variance", watch.variance}, {"losses", watch.losses}};
+  }
+  return progress;
+}
+
+}  // namespace
+
+Checkpointer::Checkpointer(const Job& job, RankId rank, Transport& transport,
+                           const std::map<ParameterGroupId, ParameterGroup*>& trained,
+                           const std::vector<OptimizerTensor>& state, Disk& disk)
+    : job_(job),
+      rank_(rank),
+      transport_(transport),
+      disk_(disk),
+      part_(job, rank, trained, state),
+      seen_requests_(save_requests()),
+      saved_(job.first_step) {
+  if (rank == RankId(0)) lock_ = hold_folder(disk, job.options.checkpoint.folder);
+}
+
+std::span<double> Checkpointer::sums() {
+  const bool is_first = rank_ == RankId(0);
+  const Outcome outcome = outcome_;
+  const bool has_ended = outcome != Outcome::None && (phase_ == Phase::Writing || is_first);
+  const double every = job_.options.checkpoint.every.seconds;
+  const auto now = std::chrono::steady_clock::now();
+  const bool is_time = is_first && every > 0 && std::chrono::duration<double>(now - last_save_).count() >= every;
+  const bool is_retry = is_first && phase_ == Phase::Idle && retries_.is_due(now);
+  const std::uint64_t requests = save_requests();
+  sums_.fill(0);
+  if (is_time || is_retry || std::exchange(seen_requests_, requests) != requests) sums_[kWanted] = 1;
+  sums_[kStop] = stop_requested() ? 1 : 0;
+  if (phase_ != Phase::Idle && has_ended) {
+    sums_[phase_ == Phase::Writing ? kWritten : kCommitted] = 1;
+    sums_[kFailed] = outcome == Outcome::Failed ? 1 : 0;
+  }
+  return sums_;
+}
+
+bool Checkpointer::is_due(std::int64_t step) {
+  advance();
+  const SaveInterval& every = job_.options.checkpoint.every;
+  if (sums_[kWanted] > 0 || (every.steps > 0 && step % every.steps == 0)) wanted_ = true;
+  if (sums_[kStop] > 0) stopping_ = true;
+  const bool is_last = step == job_.options.steps || stops_after(step);  // which finish() saves
+  return wanted_ && phase_ == Phase::Idle && !is_last && may_save_after(step);
+}
+
+/// Updates of an asynchronous schedule are under way except at a flush.
+bool Checkpointer::may_save_after(std::int64_t step) const {
+  return !job_.schedule.updates || job_.run_of(step).first == step;
+}
+
+void Checkpointer::save(const StepMetrics& metrics) {
+  wanted_ = false;
+  saving_ = metrics.step;
+  saved_metrics_ = metrics;
+  last_save_ = std::chrono::steady_clock::now();
+  phase_ = Phase::Writing;
+  part_.copy();
+  start([this] { write_part(); });
+}
+
+bool Checkpointer::finish(const StepMetrics& last) {
+  agree();
+  if (saved_ != last.step) {
+    save(last);
+    agree();
+  }
+  return saved_ == last.step;
+}
+
+/// Waits until no save is under way on any rank.
+void Checkpointer::agree() {
+  while (phase_ != Phase::Idle) {
+    while (phase_ == Phase::Writing || rank_ == RankId(0)) {
+      if (outcome_ != Outcome::None) break;
+      note_progress({RankProgress::Phase::Ending});  // however slow the disk is, this is no hang
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    transport_.all_sum(sums());
+    advance();
+  }
+}
+
+void Checkpointer::drop() {
+  while (phase_ != Phase::Idle && outcome_ == Outcome::None) {
+    note_progress({RankProgress::Phase::Joining});  // however slow the disk is, this is no hang
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  is_dropped_ = phase_ != Phase::Idle;
+  wanted_ = wanted_ || is_dropped_;
+  phase_ = Phase::Idle;
+  outcome_ = Outcome::None;
+  sums_.fill(0);
+}
+
+std::array<double, Checkpointer::kNumPlans> Checkpointer::plans() const {
+  return {static_cast<double>(saved_), wanted_ ? 1.0 : 0.0, stopping_ ? 1.0 : 0.0};
+}
+
+void Checkpointer::go_on(std::span<const double> plans) {
+  saved_ = static_cast<std::int64_t>(plans[0]);
+  wanted_ = plans[1] > 0;
+  stopping_ = plans[2] > 0;
+  if (std::exchange(is_dropped_, false) && rank_ == RankId(0)) {
+    abandon(disk_, job_.options.checkpoint.folder, saving_);
+  }
+}
+
+/// What follows from the sums, on every rank alike.
+void Checkpointer::advance() {
+  if (phase_ == Phase::Writing && sums_[kWritten] == static_cast<double>(job_.num_ranks())) {
+    phase_ = Phase::Committing;
+    failed_ = sums_[kFailed] > 0;
+    if (rank_ == RankId(0)) start([this] { commit_parts(); });
+  } else if (phase_ == Phase::Committing && sums_[kCommitted] > 0) {
+    phase_ = Phase::Idle;
+    if (failed_ || sums_[kFailed] > 0) {
+      retries_.note_failure(std::chrono::steady_clock::now());
+    } else {
+      saved_ = saving_;
+      retries_.note_success();
+    }
+  }
+}
+
+/// Has the thread of saves run `task`; the one before has ended.
+void Checkpointer::start(std::function<void()> task) {
+  outcome_ = Outcome::None;
+  if (!thread_.joinable()) {
+    thread_ = std::jthread([this, rank = fault_rank()](const std::stop_token& stopped) {
+      set_fault_rank(rank);
+      work(stopped);
+    });
+  }
+  const std::lock_guard lock(mutex_);
+  task_ = std::move(task);
+  begun_.notify_one();
+}
+
+/// The thread of saves: what a task throws is told, and is its outcome.
+void Checkpointer::work(const std::stop_token& stopped) {
+  while (true) {
+    std::function<void()> task;
+    {
+      std::unique_lock lock(mutex_);
+      if (!begun_.wait(lock, stopped, [&] { return task_ != nullptr; })) return;
+      task = std::exchange(task_, nullptr);
+    }
+    try {
+      task();
+      outcome_ = Outcome::Done;
+    } catch (const std::exception& error) {
+      messages().write(fmt::format("chimera: rank {}: the checkpoint of step {} is not saved: {}; training goes on\n",
+                                   rank_.value(), saving_, error.what()));
+      outcome_ = Outcome::Failed;
+    }
+  }
+}
+
+void Checkpointer::write_part() {
+  fault_point("save");
+  const std::string unfinished = open_unfinished(disk_, job_.options.checkpoint.folder, saving_);
+  finish_part(disk_, unfinished, static_cast<int>(rank_.value()), part_.write(disk_, unfinished, [] {}));
+  fault_point("saved");
+}
+
+void Checkpointer::commit_parts() {
+  const CheckpointOptions& options = job_.options.checkpoint;
+  if (failed_) return abandon(disk_, options.folder, saving_);  // whoever failed has said why
+  try {
+    Description description{job_.checkpoints->record, job_.checkpoints->files};
+    description.run["progress"] = progress_of(job_, saved_metrics_);
+    commit(disk_, options.folder, saving_, static_cast<int>(job_.num_ranks()), description);
+  } catch (const std::exception&) {
+    abandon(disk_, options.folder, saving_);
+    throw;
+  }
+  try {
+    remove_superfluous(disk_, options.folder, saving_, options.keep);
+  } catch (const CheckpointError& error) {
+    messages().write(fmt::format("chimera: an old checkpoint is not removed: {}; training goes on\n", error.what()));
+  }
+}
+
+}  // namespace chimera

@@ -1,0 +1,103 @@
+#pragma once
+// Saving checkpoints while training goes on: each rank copies its part and writes it on a thread of its own; when all
+// ranks have, rank 0 commits the checkpoint. Ranks agree by a few numbers that travel with the sums of every step, so
+// that no step waits for a disk.
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "checkpoint/disk.h"
+#include "core/file_descriptor.h"
+#include "telemetry/metrics.h"
+#include "train/recover/checkpoint_part.h"
+#include "train/recover/save_retries.h"
+#include "train/setup/job.h"
+#include "transport/transport.h"
+
+namespace chimera {
+
+/// Saves the checkpoints of one rank's run, by Job::options.checkpoint. Used by the rank's thread; job, transport and
+/// disk are borrowed. A save that fails is told on messages(), and tried again (SaveRetries) with what weights are
+/// then. There is never more than one under way: one that is due meanwhile begins when it is done.
+class Checkpointer {
+ public:
+  /// Makes the folder, on rank 0, and removes what a run that was killed left in it. Throws ConfigError where the
+  /// folder cannot be made, or another run holds it.
+  Checkpointer(const Job& job, RankId rank, Transport& transport,
+               const std::map<ParameterGroupId, ParameterGroup*>& trained, const std::vector<OptimizerTensor>& state,
+               Disk& disk = real_disk());
+  Checkpointer(const Checkpointer&) = delete;
+  Checkpointer& operator=(const Checkpointer&) = delete;
+
+  /// What the next step is to sum over all ranks, in place.
+  [[nodiscard]] std::span<double> sums();
+  /// To be called after each step, with what its sums() have become. Returns whether a checkpoint is to be saved now:
+  /// then save(). The same on every rank.
+  [[nodiscard]] bool is_due(std::int64_t step);
+  /// To be called after is_due(): whether the run is to end with this step, as some rank was asked to (stop_signals.h).
+  /// The same on every rank. An asynchronous schedule goes on to its next flush.
+  [[nodiscard]] bool stops_after(std::int64_t step) const { return stopping_ && may_save_after(step); }
+  /// Copies this rank's part as it is after that step, and begins to write it.
+  void save(const StepMetrics& metrics);
+  /// Waits for the save under way, then saves what the last step left unless it was saved. Returns whether the
+  /// newest checkpoint is that of the last step. All ranks call it.
+  [[nodiscard]] bool finish(const StepMetrics& last);
+
+  /// Numbers that all ranks must have in common: the newest checkpoint, whether one is due, whether the run is to end.
+  static constexpr std::size_t kNumPlans = 3;
+  [[nodiscard]] std::array<double, kNumPlans> plans() const;
+  /// After ranks were lost: gives up the save under way, once nothing more is written for it here.
+  void drop();
+  /// To be called on all ranks after drop(), or after construction on those that were not there: with the plans() of
+  /// one of the others. A checkpoint that was given up is due again.
+  void go_on(std::span<const double> plans);
+
+ private:
+  enum class Phase : std::uint8_t { Idle, Writing, Committing };
+  enum class Outcome : std::uint8_t { None, Done, Failed };
+  /// The numbers that travel.
+  enum Sum : std::uint8_t { kWanted, kWritten, kFailed, kCommitted, kStop, kNumSums };
+
+  void start(std::function<void()> task);
+  void work(const std::stop_token& stopped);
+  void agree();
+  void advance();
+  void write_part();
+  void commit_parts();
+  [[nodiscard]] bool may_save_after(std::int64_t step) const;
+
+  const Job& job_;
+  RankId rank_;
+  Transport& transport_;
+  Disk& disk_;
+  CheckpointPart part_;
+  FileDescriptor lock_;  // of the folder, on rank 0
+  Phase phase_ = Phase::Idle;
+  bool wanted_ = false;              // a save is due
+  bool stopping_ = false;            // the run is to end
+  bool failed_ = false;              // on any rank: the one under way
+  bool is_dropped_ = false;          // the last save was given up
+  std::uint64_t seen_requests_ = 0;  // of request_save()
+  std::int64_t saving_ = 0;          // the step that is being saved
+  std::int64_t saved_ = 0;           // the newest one committed
+  StepMetrics saved_metrics_;        // of the step that is being saved
+  std::chrono::steady_clock::time_point last_save_ = std::chrono::steady_clock::now();
+  SaveRetries retries_;  // on rank 0
+  std::array<double, kNumSums> sums_{};
+  std::mutex mutex_;
+  std::condition_variable_any begun_;
+  std::function<void()> task_;                    // for the thread to take; empty: none
+  std::atomic<Outcome> outcome_ = Outcome::None;  // of the task that was begun last
+  std::jthread thread_;                           // of saves. Last: it ends before what it uses
+};
+
+}  // namespace chimera

@@ -1,0 +1,122 @@
+#define XXH_STATIC_LINKING_ONLY
+#define XXH_INLINE_ALL
+#include "train/recover/copies.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/error.h"
+
+namespace chimera {
+namespace {
+
+/// 32 bits each: exact in a sum with zeros.
+using Halves = std::pair<double, double>;
+
+Halves halves_of(std::uint64_t hash) {
+  return {static_cast<double>(hash >> 32U), static_cast<double>(hash & 0xffffffffU)};
+}
+
+DifferingStage stage_of(const StageCopies& copies, const std::vector<Halves>& hashes) {
+  const auto count = [&](const Halves& hash) { return std::ranges::count(hashes, hash); };
+  const auto right = std::ranges::max_element(hashes, {}, count);
+  DifferingStage stage{.copies = copies,
+                       .odd = {},
+                       .right = copies.ranks[static_cast<std::size_t>(right - hashes.begin())],
+                       .has_majority = 2 * count(*right) > std::ssize(hashes)};
+  for (std::size_t i = 0; i < hashes.size(); ++i) {
+    if (hashes[i] != *right) stage.odd.push_back(copies.ranks[i]);
+  }
+  return stage;
+}
+
+std::string numbers(const std::vector<RankId>& ranks) {
+  std::vector<std::int64_t> values;
+  for (const RankId rank : ranks) values.push_back(rank.value());
+  return fmt::format("{}", fmt::join(values, ", "));
+}
+
+}  // namespace
+
+std::vector<StageCopies> stage_copies(const Job& job) {
+  std::vector<StageCopies> all;
+  const auto add = [&](ParameterGroupId group, std::vector<RankId> ranks) {
+    if (ranks.size() > 1) all.push_back({group, std::move(ranks)});
+  };
+  const auto groups = job.worker_groups();
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const ParameterGroupId group(static_cast<std::int64_t>(g));
+    if (!job.schedule.updates) {
+      add(group, job.rank_groups()[g]);
+      continue;
+    }
+    for (const WorkerId worker : groups[g]) {
+      std::vector<RankId> ranks;
+      for (std::int64_t w = 0; w < job.ranks.data_parallel; ++w) ranks.push_back(job.ranks.rank({GroupId(w), worker}));
+      add(group, std::move(ranks));
+    }
+  }
+  return all;
+}
+
+void require_repairable(const JobShape& job) {
+  const auto refuse = [](const std::string& why) { throw ConfigError("--on-different-copies repair: " + why); };
+  if (job.schedule.updates) {
+    refuse(fmt::format("schedule {} is asynchronous, and its stages are never all between two updates",
+                       job.schedule.name));
+  }
+  if (job.options.shard_optimizer) {
+    refuse("--shard-optimizer keeps optimizer state once, and no other rank has it; leave out one of them");
+  }
+  if (job.options.device != DeviceKind::Cpu) refuse("is for ranks on CPUs; leave it out");
+  const auto has_copies = [](const auto& group) { return group.size() > 1; };
+  if (!std::ranges::any_of(job.rank_groups(), has_copies)) {
+    refuse("each rank alone holds its stages; take a bidirectional schedule, as chimera, or --data-parallel 2");
+  }
+}
+
+std::uint64_t hash_bytes(std::span<const at::Tensor> tensors) {
+  XXH3_state_t state;
+  XXH3_64bits_reset(&state);
+  for (const at::Tensor& tensor : tensors) {
+    const at::Tensor value = tensor.cpu();
+    XXH3_64bits_update(&state, value.data_ptr(), value.nbytes());
+  }
+  return XXH3_64bits_digest(&state);
+}
+
+std::vector<DifferingStage> differing_stages(const std::vector<StageCopies>& copies, const StateHashes& own,
+                                             RankId rank, Transport& transport) {
+  std::vector<double> numbers;  // [copies][rank] two halves
+  for (const StageCopies& stage : copies) {
+    for (const RankId member : stage.ranks) {
+      const auto [high, low] = halves_of(member == rank ? own.at(stage.group) : 0);
+      numbers.insert(numbers.end(), {high, low});
+    }
+  }
+  if (numbers.empty()) return {};
+  transport.all_sum(numbers);
+  std::vector<DifferingStage> differing;
+  auto number = numbers.begin();
+  for (const StageCopies& stage : copies) {
+    std::vector<Halves> hashes;
+    for (std::size_t i = 0; i < stage.ranks.size(); ++i, number += 2) hashes.emplace_back(number[0], number[1]);
+    if (DifferingStage found = stage_of(stage, hashes); !found.odd.empty()) differing.push_back(std::move(found));
+  }
+  return differing;
+}
+
+std::string describe(const DifferingStage& stage, std::int64_t step) {
+  const std::string which = stage.has_majority ? fmt::format("that of rank {} from the others", numbers(stage.odd))
+                                               : "and none is known to be right";
+  return fmt::format(
+      "the copies of stage {} on ranks {} differ after step {}, {}: memory, a processor or a network changed bits; "
+      "test the machine, and train again",
+      stage.copies.group.value(), numbers(stage.copies.ranks), step, which);
+}
+
+}  // namespace chimera

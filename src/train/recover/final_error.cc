@@ -1,0 +1,17 @@
+#include "train/recover/final_error.h"
+
+#include <array>
+
+namespace chimera {
+
+void end_everywhere(const std::string& why, bool is_own, Transport& transport) {
+  if (is_own) throw FinalError(why);
+  std::array<double, 1> nothing{};
+  try {
+    transport.all_sum(nothing);  // the one to report does not come: no other rank ends before it
+  } catch (const TransportError&) {
+  }
+  throw FinalElsewhereError(why);
+}
+
+}  // namespace chimera

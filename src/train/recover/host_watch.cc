@@ -1,0 +1,54 @@
+#include "train/recover/host_watch.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/console.h"
+#include "core/error.h"
+#include "core/file_descriptor.h"
+#include "launch/local/place.h"
+#include "rendezvous/address.h"
+
+namespace chimera {
+namespace {
+
+/// What a rank does that has found out, or heard from rank 0, who is silent: ends, at once, as it may wait for it for
+/// ever. One rank of the job speaks; of a silent rank 0, one rank of each host.
+void end_for_silence(int rank, const std::string& reason, bool own) {
+  const auto place = find_place(own_variables());
+  if (own && (rank == 0 || (place && place->local_rank == 0))) {
+    messages().write("chimera: " + reason + "\n");
+    messages().drain(kPromptEnd);
+  }
+  ::_exit(static_cast<int>(ExitCode::PeerLost));
+}
+
+}  // namespace
+
+std::unique_ptr<Heartbeats> watch_hosts(const Job& job, const RankEnvironment& rank, Transport& transport) {
+  if (!rank.placed || rank.meeting.host.empty() || job.options.hang_seconds == 0) return nullptr;
+  constexpr std::size_t kMostLetters = 128;  // of an address with its interface
+  HeartbeatOptions options{.rank = rank.rank, .secret = rank.meeting.secret, .on_silence = {}};
+  options.on_silence = [rank = rank.rank](const std::string& reason, bool own) { end_for_silence(rank, reason, own); };
+  FileDescriptor socket;
+  std::vector<double> words(1 + kMostLetters, 0);  // port and address
+  if (rank.rank == 0) {
+    const std::string address = own_address(rank.meeting);
+    socket = Heartbeats::socket_at(address);
+    words[0] = Heartbeats::port_of(socket);
+    std::ranges::copy(address.substr(0, kMostLetters), words.begin() + 1);
+  }
+  transport.all_sum(words);
+  if (rank.rank == 0) return std::make_unique<Heartbeats>(std::move(socket), std::move(options));
+  std::string address;
+  for (std::size_t i = 1; i < words.size() && words[i] != 0; ++i) address += static_cast<char>(words[i]);
+  return std::make_unique<Heartbeats>(address, static_cast<std::uint16_t>(words[0]), std::move(options));
+}
+
+}  // namespace chimera

@@ -1,0 +1,184 @@
+#include "train/recover/job_checkpoints.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <utility>
+
+#include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/error.h"
+#include "core/console.h"
+#include "core/cores.h"
+#include "core/error.h"
+#include "engine/stored_values.h"
+#include "hugging_face/config_json.h"
+#include "hugging_face/generation_config.h"
+#include "hugging_face/stored_names.h"
+#include "launch/local/rank.h"
+#include "train/observe/run_record.h"
+
+namespace chimera {
+namespace {
+
+constexpr const char* kAuto = "auto";
+constexpr const char* kNone = "none";
+
+void note_slow_checkpoint() { note_progress({RankProgress::Phase::StartUp}); }
+
+/// The newest good checkpoint that --resume `from` names; none where the run begins with the first step.
+Newest look_up(const TrainOptions& options, const std::string& from) {
+  if (from.empty() || from == kNone) return {};
+  if (options.resume.is_checked) return {open_checkpoint(from, /*threads=*/0), {}};
+  if (from != kAuto) return find_checkpoint(from, available_cores(), note_slow_checkpoint);
+  if (options.checkpoint.folder.empty()) {
+    throw ConfigError("--resume auto looks into the folder of --checkpoint; give one");
+  }
+  Newest newest = newest_checkpoint(options.checkpoint.folder, available_cores(), note_slow_checkpoint);
+  if (newest.checkpoint || newest.refused.empty()) return newest;
+  throw CheckpointError(fmt::format("{}: has no good checkpoint; {}", options.checkpoint.folder, newest.refused[0]));
+}
+
+[[noreturn]] void refuse(const Checkpoint& checkpoint, const std::string& why) {
+  throw ConfigError(fmt::format("--resume {}: {}", checkpoint.path, why));
+}
+
+void require_same_run(const Job& job, const Checkpoint& checkpoint) {
+  const RunDifferences differing = differences(checkpoint.manifest.run, job.checkpoints->record);
+  if (!differing.model.empty()) {
+    refuse(checkpoint, fmt::format("is of another model or optimizer ({})", fmt::join(differing.model, "; ")));
+  }
+  if (!differing.data.empty() && !job.options.resume.other_data) {
+    refuse(checkpoint, fmt::format("its run had other samples ({}); --resume-other-data goes on all the same",
+                                   fmt::join(differing.data, "; ")));
+  }
+  if (job.options.resume.is_checked) return;  // the launcher has said it
+  std::vector<std::string> other = differing.data;
+  other.insert(other.end(), differing.other.begin(), differing.other.end());
+  if (other.empty()) return;
+  messages().write(fmt::format("chimera: --resume {}: goes on otherwise than its run would have ({})\n",
+                               checkpoint.path, fmt::join(other, "; ")));
+}
+
+/// An asynchronous schedule begins where a run of steps without a flush does.
+void require_beginning(const Job& job, const Checkpoint& checkpoint) {
+  const std::int64_t step = checkpoint.manifest.step;
+  if (step > job.options.steps) {
+    refuse(checkpoint, fmt::format("has done {} steps; --steps {} are fewer", step, job.options.steps));
+  }
+  if (!job.schedule.updates || step == job.options.steps || job.run_of(step).first == step) return;
+  refuse(checkpoint, fmt::format("schedule {} is asynchronous and cannot begin at step {}, where it has no flush; give "
+                                 "a --save-every that divides it",
+                                 job.schedule.name, step));
+}
+
+/// Saves must not mix with those of another run.
+void require_own_folder(const Job& job) {
+  const TrainOptions& options = job.options;
+  if (options.checkpoint.folder.empty() || options.resume.is_checked) return;
+  for (const std::int64_t step : listed_steps(options.checkpoint.folder)) {
+    if (step <= job.first_step) continue;
+    throw ConfigError(fmt::format("--checkpoint {}: has {} of another run; give --resume auto or another folder",
+                                  options.checkpoint.folder, checkpoint_name(step)));
+  }
+}
+
+void require_saving(const Job& job) {
+  if (job.options.checkpoint.folder.empty() || !job.schedule.updates) return;
+  const auto refuse_schedule = [&](const char* why) {
+    throw ConfigError(fmt::format("--checkpoint: schedule {} is asynchronous, {}", job.schedule.name, why));
+  };
+  if (job.options.checkpoint.every.steps == 0) {
+    refuse_schedule("and is saved where it has a flush; give --save-every in steps");
+  }
+  for (const auto& workers : job.worker_groups()) {
+    if (workers.size() > 1)
+      refuse_schedule("and its copies of a stage are not equal, so that no one model can be saved");
+  }
+}
+
+/// config.json, where transformers has a class for the model.
+std::map<std::string, std::string> description_of(const Job& job) {
+  std::map<std::string, std::string> files;
+  const ElementType type = element_type_of_word("--dtype", to_text(master_type(job.options.dtype)));
+  try {
+    files[kConfigName] = job.from ? with_element_type(job.from->config_json(), type) : to_config_json(job.model, type);
+    if (is_causal(job.model.family)) files[kGenerationConfigName] = "{\n  \"_from_model_config\": true\n}\n";
+  } catch (const ConfigError&) {
+    // Then weights and manifest are all there is.
+  }
+  return files;
+}
+
+LossWatch watch_of(const nlohmann::ordered_json& progress) {
+  if (!progress.contains("loss_watch")) return {};
+  const auto& watch = progress.at("loss_watch");
+  return {.mean = watch.at("mean").get<double>(),
+          .distance = watch.at("distance").get<double>(),
+          .variance = watch.at("variance").get<double>(),
+          .losses = watch.at("losses").get<std::int64_t>()};
+}
+
+WeightFiles::Found found_tensor(const ResumedRun& resumed, const std::string& name,
+                                const std::vector<std::int64_t>& shape) {
+  auto found = resumed.tensors.find(name);
+  if (!found) throw CheckpointError(fmt::format("{}: has no tensor {}", resumed.checkpoint.path, name));
+  if (found->tensor.shape != shape) {
+    throw CheckpointError(fmt::format("{}: tensor {} has shape [{}], not [{}]", found->file->path(), name,
+                                      fmt::join(found->tensor.shape, ", "), fmt::join(shape, ", ")));
+  }
+  return *std::move(found);
+}
+
+}  // namespace
+
+void open_checkpoints(Job& job) {
+  const std::string asked = std::exchange(job.options.resume.from, kNone);
+  if ((asked.empty() || asked == kNone) && job.options.checkpoint.folder.empty()) return;
+  require_saving(job);
+  auto checkpoints = std::make_shared<JobCheckpoints>();
+  checkpoints->record = run_record(job);
+  checkpoints->files = description_of(job);
+  job.checkpoints = checkpoints;
+  try {
+    Newest newest = look_up(job.options, asked);
+    for (const std::string& why : newest.refused) messages().write(fmt::format("chimera: refused {}\n", why));
+    if (newest.checkpoint) {
+      require_same_run(job, *newest.checkpoint);
+      require_beginning(job, *newest.checkpoint);
+      CheckpointTensors tensors(newest.checkpoint->path, newest.checkpoint->manifest);
+      const auto& progress = newest.checkpoint->manifest.run.at("progress");
+      job.first_step = newest.checkpoint->manifest.step;
+      job.options.resume.from = newest.checkpoint->path;
+      checkpoints->resumed = ResumedRun{*std::move(newest.checkpoint), std::move(tensors),
+                                        progress.at("updates").get<std::int64_t>(), watch_of(progress)};
+    }
+  } catch (const CheckpointError& error) {
+    throw ConfigError(fmt::format("--resume: {}", error.what()));
+  } catch (const nlohmann::json::exception& error) {
+    throw ConfigError(fmt::format("--resume: the manifest's progress is not complete ({})", error.what()));
+  }
+  if (asked != kAuto) require_own_folder(job);  // newer ones there were refused then, and are replaced in time
+}
+
+FirstValue resumed_values(const Job& job) {
+  return values_at([&resumed = *job.checkpoints->resumed, &model = job.model](const ParameterSpec& parameter) {
+    return found_tensor(resumed, exported_names(model, parameter.name).front(), parameter.shape);
+  });
+}
+
+void resume_optimizer(const Job& job, Optimizer& optimizer) {
+  const ResumedRun& resumed = *job.checkpoints->resumed;
+  for (const OptimizerTensor& state : optimizer.state()) {
+    note_slow_checkpoint();
+    read_values(found_tensor(resumed, state_name(job.model, state.parameter, state.kind), state.value.sizes().vec()),
+                state.value);
+  }
+  optimizer.set_steps(resumed.updates);
+}
+
+std::string state_name(const ModelConfig& model, const std::string& parameter, const std::string& kind) {
+  return fmt::format("{}.{}", exported_names(model, parameter).front(), kind);
+}
+
+}  // namespace chimera

@@ -1,0 +1,81 @@
+#include "train/recover/reconnecting_transport.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "core/error.h"
+#include "launch/local/failure_report.h"
+
+namespace chimera {
+namespace {
+
+/// Who has lost another rank waits for what the launcher makes of that.
+constexpr std::chrono::hours kForTheLauncher{24 * 365};
+
+[[noreturn]] void refuse(const std::string& why) { throw ConfigError("--recover twin: " + why); }
+
+}  // namespace
+
+void require_twins(const Job& job) {
+  const TrainOptions& options = job.options;
+  if (job.num_ranks() == 1 || options.transport == TransportKind::Threads) {
+    refuse("is for runs of several processes; this one has one");
+  }
+  if (options.device != DeviceKind::Cpu) refuse("is for ranks on CPUs; use --recover restart");
+  if (job.schedule.updates) {
+    refuse(fmt::format("schedule {} is asynchronous, and its copies of a stage are not equal; use --recover restart",
+                       job.schedule.name));
+  }
+  if (options.shard_optimizer) {
+    refuse(
+        "--shard-optimizer keeps optimizer state once, and no other rank has that of a lost one; leave out one of "
+        "them");
+  }
+  if (options.observes()) {
+    refuse("--trace, --op-times, --timeline and --report need ranks that see all steps; leave them out");
+  }
+  for (const auto& group : job.rank_groups()) {
+    if (group.size() == 1) {
+      refuse(
+          fmt::format("rank {} alone holds what no other could give back; take a bidirectional schedule, as "
+                      "chimera, or --data-parallel 2",
+                      group.front().value()));
+    }
+  }
+}
+
+Epochs::Epochs(const RankEnvironment& rank, Connect connect)
+    : first_meeting_(rank.meeting),
+      connect_(std::move(connect)),
+      link_(rank.rank, rank.epoch, FileDescriptor(*rank.orders), [breaker = breaker_] { breaker->break_all(); }) {}
+
+void Epochs::join() {
+  note_progress({RankProgress::Phase::Joining});
+  if (!is_recovering() && !link_.must_leave(std::chrono::milliseconds(0))) {
+    connected_ = connect_(first_meeting_, breaker_, /*is_first=*/true);
+  } else {
+    const FileDescriptor store = link_.rejoin([this] { breaker_->mend(); });
+    note_progress({RankProgress::Phase::Joining});
+    connected_ = connect_(meeting_in_file(fmt::format("/proc/self/fd/{}", store.get())), breaker_, /*is_first=*/false);
+  }
+  forward_to(connected_.get());
+}
+
+bool Epochs::must_leave(const std::exception& error, const std::string& op) {
+  const bool has_lost_another = dynamic_cast<const PeerLostError*>(&error) != nullptr;
+  if (!has_lost_another) return link_.must_leave(kVictimGrace);
+  if (!link_.must_leave(std::chrono::milliseconds(0))) report_failure(op, error.what(), /*own_cause=*/false);
+  return link_.must_leave(kForTheLauncher);
+}
+
+void Epochs::leave() {
+  note_progress({RankProgress::Phase::Joining});
+  breaker_->break_all();
+  connected_.reset();
+}
+
+}  // namespace chimera

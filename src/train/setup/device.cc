@@ -1,0 +1,167 @@
+#include "train/setup/device.h"
+
+#include <ATen/Context.h>
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "core/cores.h"
+#include "core/error.h"
+#include "core/resident_memory.h"
+#include "engine/talking_pairs.h"
+#include "launch/local/launcher.h"
+#include "train/setup/precision.h"
+#include "transport/pairs/communicator_ids.h"
+
+namespace chimera {
+namespace {
+
+const Accelerator* instead = nullptr;
+
+bool has_processes(const TrainOptions& options) { return options.transport == TransportKind::Processes; }
+
+/// Each rank that holds a stage may have to give it to any other.
+void add_twins(const Job& job, std::set<RankPair>& pairs) {
+  for (const auto& group : job.rank_groups()) {
+    for (const RankId giver : group) {
+      for (const RankId taker : group) {
+        if (giver < taker) pairs.insert({static_cast<int>(giver.value()), static_cast<int>(taker.value())});
+      }
+    }
+  }
+}
+
+}  // namespace
+
+bool uses_gpu(const TrainOptions& options) { return options.device == DeviceKind::Cuda; }
+
+at::Device device_of(const TrainOptions& options, RankId rank) {
+  if (!uses_gpu(options)) return at::kCPU;
+  const auto own = options.gpu.value_or(static_cast<int>(rank.value()));
+  return {accelerator().type(), static_cast<c10::DeviceIndex>(has_processes(options) ? own : 0)};
+}
+
+int intra_op_threads(const JobShape& job) {
+  if (job.options.threads > 0) return static_cast<int>(job.options.threads);
+  if (job.options.reduction == ReductionOrder::Canonical) return 1;
+  return std::max(available_cores() / static_cast<int>(job.local_ranks()), 1);
+}
+
+std::vector<RankPair> talking_pairs(const Job& job) {
+  std::set<RankPair> pairs;
+  add_talking_pairs(job.ranks, job.training, pairs);
+  add_talking_pairs(job.ranks, job.validation, pairs);
+  for (const auto& [steps, run] : job.runs) add_talking_pairs(job.ranks, run.program, pairs);
+  if (job.options.observes()) {  // rank 0 is asked for its clock
+    for (int rank = 1; rank < static_cast<int>(job.num_ranks()); ++rank) pairs.insert({0, rank});
+  }
+  const bool copies_are_given =
+      job.options.recover == Recover::Twin || job.options.different_copies == DifferentCopies::Repair;
+  if (copies_are_given) add_twins(job, pairs);
+  return {pairs.begin(), pairs.end()};
+}
+
+const Accelerator& open_accelerator(const std::string& path) {
+  if (!std::filesystem::exists(path)) {
+    throw ConfigError(
+        fmt::format("--device cuda: {} is not there; build it with ./dev cuda-build, or use --device cpu", path));
+  }
+  void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* entry = library == nullptr ? nullptr : ::dlsym(library, kAcceleratorEntry);
+  if (entry == nullptr) {
+    throw ConfigError(
+        fmt::format("--device cuda: cannot load {} ({}); build it again with ./dev cuda-build, or use --device cpu",
+                    path, ::dlerror()));
+  }
+  return *reinterpret_cast<AcceleratorEntry>(entry)();
+}
+
+const Accelerator& accelerator() {
+  if (instead != nullptr) return *instead;
+  static const Accelerator& library =
+      open_accelerator(std::filesystem::path(own_executable()).parent_path() / "libchimera_cuda.so");
+  return library;
+}
+
+AcceleratorInstead::AcceleratorInstead(const Accelerator& accelerator) { instead = &accelerator; }
+
+AcceleratorInstead::~AcceleratorInstead() { instead = nullptr; }
+
+void require_device(const TrainOptions& options, std::int64_t ranks) {
+  if (!uses_gpu(options)) return;
+  if (options.observes()) {
+    throw ConfigError("--device cuda: --trace, --op-times and --timeline read the clocks of CPUs; leave them out");
+  }
+  if (has_processes(options)) set_unless_set(cuda_variables());
+  const Accelerator& gpus = accelerator();
+  if (const std::string problem = gpus.problem(); !problem.empty()) {
+    throw ConfigError(fmt::format("--device cuda: no usable GPU here ({}); use --device cpu", problem));
+  }
+  if (has_processes(options) && !options.gpu && ranks > gpus.num_devices()) {
+    throw ConfigError(
+        fmt::format("--device cuda: {} processes need a GPU each, this machine has {}; use --transport "
+                    "threads, which share the first",
+                    ranks, gpus.num_devices()));
+  }
+  require_numbers(options, gpus.traits(options.gpu.value_or(0)));
+}
+
+void require_numbers(const TrainOptions& options, const GpuTraits& gpu) {
+  if (!uses_gpu(options)) {
+    if (options.tf32) throw ConfigError("--tf32: TensorFloat32 is a type of GPUs; leave it out, or use --device cuda");
+    if (!options.force_bfloat16) require_fast_numbers(options.dtype, has_native_bfloat16());
+    return;
+  }
+  if (options.tf32 && !gpu.has_tf32) throw ConfigError(fmt::format("--tf32: {} has none; leave it out", gpu.name));
+  if (options.dtype != DataType::BFloat16 || options.force_bfloat16 || gpu.has_bfloat16) return;
+  throw ConfigError(fmt::format(
+      "--dtype bfloat16: {} emulates it; use --dtype float32, or --force-bfloat16 to try all the same", gpu.name));
+}
+
+RecordWork record_on(const Accelerator& gpus) {
+  return [&gpus](const std::function<void()>& work) { return gpus.record(work); };
+}
+
+void require_recordable(const TrainOptions& options, std::int64_t ranks) {
+  if (!options.cuda_graphs) return;
+  const auto refuse = [](const char* why) { throw ConfigError(std::string("--cuda-graphs: ") + why); };
+  if (!uses_gpu(options)) refuse("only GPUs have them; leave it out, or use --device cuda");
+  if (options.dropout > 0) refuse("a graph repeats its dropout masks; use --dropout 0, or leave it out");
+  if (!has_processes(options) && ranks > 1) {
+    refuse("a graph is one rank's, and threads hand each other tensors; use --transport processes, or leave it out");
+  }
+}
+
+int gpu_of(int local_rank, int local_size, int visible) {
+  if (visible == 1) return 0;
+  if (local_size <= visible) return local_rank;
+  throw ConfigError(
+      fmt::format("--device cuda: {} processes on this host need a GPU each, it has {}; start as many processes on "
+                  "a host as it has GPUs",
+                  local_size, visible));
+}
+
+void take_gpu(TrainOptions& options, int local_rank, int local_size) {
+  if (!uses_gpu(options) || !has_processes(options)) return;
+  options.gpu = 0;
+  require_device(options, local_size);
+  options.gpu = gpu_of(local_rank, local_size, accelerator().num_devices());
+}
+
+std::function<double()> peak_memory_of(at::Device device) {
+  if (device.is_cpu()) return peak_resident_bytes;
+  return [&gpus = accelerator(), gpu = static_cast<int>(device.index())] {
+    return static_cast<double>(gpus.peak_bytes(gpu));
+  };
+}
+
+void use_numbers(const TrainOptions& options) {
+  if (!uses_gpu(options)) return;
+  at::globalContext().setFloat32MatmulPrecision(options.tf32 ? "high" : "highest");
+  at::globalContext().setAllowBF16ReductionCuBLAS(/*allow_reduced_precision=*/false);
+}
+
+}  // namespace chimera

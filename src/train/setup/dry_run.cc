@@ -1,0 +1,179 @@
+#include "train/setup/dry_run.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+
+#include "core/cores.h"
+#include "model_config/parameters.h"
+#include "plan/predict.h"
+#include "simulate/costs.h"
+#include "train/setup/device.h"
+#include "train/setup/precision.h"
+#include "train/setup/recompute.h"
+
+namespace chimera {
+namespace {
+
+constexpr double kAssumedBandwidth = 4e9;  // bytes a second, of messages
+constexpr double kAssumedLatency = 30e-6;  // seconds, of a message between processes
+constexpr double kUpdatedBytes = 28;       // that AdamW reads and writes for a parameter in float32
+
+/// FLOP/s of a product of matrices as wide as a small layer, on that many threads.
+double product_speed(at::ScalarType type, int threads) {
+  constexpr std::int64_t kWidth = 512;
+  constexpr int kProducts = 5;
+  const at::NoGradGuard no_grad;
+  at::set_num_threads(threads);
+  const at::Tensor one = at::ones({kWidth, kWidth}, type);
+  double shortest = 1e9;
+  for (int i = 0; i < kProducts; ++i) {  // the first makes the threads
+    const auto start = std::chrono::steady_clock::now();
+    static_cast<void>(at::matmul(one, one));
+    shortest = std::min(shortest, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  return 2.0 * kWidth * kWidth * kWidth / shortest;
+}
+
+PlanProblem problem_of(const Job& job, const MachineProfile& machine) {
+  PlanProblem problem;
+  problem.model = job.model;
+  problem.machine = machine;
+  problem.workers = job.num_ranks();
+  problem.mini_batch = job.mini_batch();
+  problem.memory_bytes = machine.memory_bytes;
+  problem.workload = workload_of(job.options);
+  problem.sync = job.options.sync;
+  problem.shard_optimizer = job.options.shard_optimizer;
+  return problem;
+}
+
+Candidate candidate_of(const Job& job) {
+  Candidate candidate{.schedule = job.schedule.name,
+                      .shape = job.options.shape,
+                      .data_parallel = job.ranks.data_parallel,
+                      .micro_batch_size = job.options.micro_batch_size,
+                      .recompute = recomputed_stages(job)};
+  candidate.shape.micro_batches = job.schedule.micro_batches;
+  return candidate;
+}
+
+/// What the ops of a pair take together, of what they take one after the other (CostModel::pair). Each has the threads
+/// of a rank: that is no more than the longer op takes where there are cores for both; where ranks share cores, their
+/// simulation sees to it.
+double pair_time(const PlanProblem& problem) {
+  const MachineProfile& machine = problem.machine;
+  const std::int64_t ranks = std::min(problem.workers, machine.workers_per_node);
+  return shares_cores(problem) || 2 * ranks * machine.threads <= machine.cores ? 0 : 1;
+}
+
+/// The planner's model of the stages, with what the run does otherwise than the planner's candidates.
+StageModel model_of(const Job& job, const PlanProblem& problem, const Candidate& candidate) {
+  StageModel model = stage_model(problem, candidate, job.schedule, job.partition);
+  if (job.options.pairs == Pairs::Together) model.costs.pair = pair_time(problem);
+  if (model.costs.all_reduce) model.costs.all_reduce->every_stage = job.canonical.has_value();
+  return model;
+}
+
+/// Seconds that the worker's ops take, each pair that runs together once.
+double op_seconds(const std::vector<Op>& ops, const CostTable& costs) {
+  double seconds = 0;
+  for (std::size_t i = 0; i < ops.size();) {
+    const auto at_once = ops_at_once(ops, i, costs.pairs());
+    seconds += costs.duration(at_once);
+    i += at_once.size();
+  }
+  return seconds;
+}
+
+/// [worker of a group]: what it holds.
+std::vector<std::vector<HeldStage>> held_stages(const Job& job) {
+  std::vector<std::vector<HeldStage>> held(static_cast<std::size_t>(job.ranks.workers));
+  const Placement& placement = job.schedule.placement;
+  for (std::size_t r = 0; r < placement.num_replicas(); ++r) {
+    const ReplicaId replica(static_cast<std::int64_t>(r));
+    for (std::int64_t s = 0; s < job.schedule.stages; ++s) {
+      held[placement.worker(replica, StageId(s)).index()].push_back({replica, StageId(s)});
+    }
+  }
+  return held;
+}
+
+/// What a worker trains of the stages that it holds: a stage of two replicas once, and a tied matrix once.
+void add_parameters(const Job& job, const StageModel& model, RankForecast& rank) {
+  std::set<StageId> stages;
+  for (const HeldStage& held : rank.stages) stages.insert(held.stage);
+  for (const StageId stage : stages) {
+    const StageMemory& memory = model.costs.memory[stage.index()];
+    rank.parameters += parameter_count(job.model, job.partition[stage.index()]);
+    rank.weights_bytes += memory.weights;
+    rank.gradients_bytes += memory.gradients;
+    rank.optimizer_bytes += memory.optimizer;
+  }
+  const bool both_ends = stages.contains(StageId(0)) && stages.contains(StageId(job.schedule.stages - 1));
+  if (job.model.tied && both_ends && job.schedule.stages > 1) rank.parameters -= tied_parameter(job.model).count();
+}
+
+}  // namespace
+
+MachineProfile assumed_machine(const Job& job) {
+  const int threads = intra_op_threads(job);
+  const double speed = product_speed(scalar_type(job.options.dtype), threads);
+  Workload workload = workload_of(job.options);
+  workload.micro_batch_size = job.micro_batch_size();
+  MachineProfile machine;
+  machine.name = fmt::format("this machine, at the {:.3g} GFLOP/s of a matrix product (--machine: a measured profile)",
+                             speed / 1e9);
+  machine.cores = available_cores();
+  machine.threads = threads;
+  machine.workers_per_node = job.num_ranks();
+  machine.memory_bytes = available_memory_bytes() / static_cast<double>(job.num_ranks());
+  for (const LayerKind kind : {LayerKind::Embedding, LayerKind::Block, LayerKind::Head}) {
+    const LayerFootprint work = layer_footprint(job.model, kind, workload);
+    machine.layers.push_back({kind,
+                              job.model,
+                              workload.sequence,
+                              job.options.dtype,
+                              {{.micro_batch_size = workload.micro_batch_size,
+                                .forward = work.forward_flops / speed,
+                                .input_gradient = work.input_gradient_flops / speed,
+                                .weight_gradient = work.weight_gradient_flops / speed,
+                                .recompute = work.forward_flops / speed}}});
+  }
+  const LinkTimes link{kAssumedLatency, 1 / kAssumedBandwidth};
+  machine.point_to_point = machine.all_reduce = {link, link};
+  machine.optimizer_seconds = kUpdatedBytes / kAssumedBandwidth;
+  return machine;
+}
+
+Forecast forecast(const Job& job, const MachineProfile& machine) {
+  const PlanProblem problem = problem_of(job, machine);
+  const Candidate candidate = candidate_of(job);
+  const PlannedSchedule planned{std::make_shared<const Schedule>(job.schedule), job.partition,
+                                model_of(job, problem, candidate)};
+  const Prediction step = Predictor(problem).predict(planned, candidate);
+  Forecast result{machine.name, step.step_seconds, step.bubble_ratio, problem.memory_bytes, {}, {}};
+  for (const StageLayers& layers : job.partition) {
+    result.stage_parameters.push_back(parameter_count(job.model, layers));
+  }
+  const CostTable costs(job.schedule, planned.model.costs);
+  const std::vector<double> updates = costs.updates(job.schedule);
+  const auto held = held_stages(job);
+  for (std::int64_t r = 0; r < job.num_ranks(); ++r) {
+    RankForecast rank{.rank = RankId(r), .place = job.ranks.place(RankId(r))};
+    const std::size_t worker = rank.place.worker.index();
+    rank.stages = held[worker];
+    add_parameters(job, planned.model, rank);
+    rank.peak_memory_bytes = step.worker_bytes[worker];
+    rank.compute_seconds = op_seconds(job.schedule.workers[worker], costs) + (updates.empty() ? 0 : updates[worker]);
+    rank.bubble_ratio = std::max(1 - rank.compute_seconds / step.step_seconds, 0.0);
+    result.ranks.push_back(std::move(rank));
+  }
+  return result;
+}
+
+}  // namespace chimera

@@ -1,0 +1,261 @@
+#include "train/setup/job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "core/error.h"
+#include "engine/canonical.h"
+#include "engine/programs.h"
+#include "hugging_face/same_model.h"
+#include "model_config/parameters.h"
+#include "plan/named_partition.h"
+#include "train/export/export_model.h"
+#include "train/recover/copies.h"
+#include "train/recover/job_checkpoints.h"
+#include "train/setup/asynchronous.h"
+#include "train/setup/device.h"
+#include "train/setup/job_data.h"
+#include "train/setup/limits.h"
+#include "train/setup/outputs.h"
+#include "train/setup/precision.h"
+#include "train/setup/recompute.h"
+#include "train/setup/training_prompt.h"
+
+namespace chimera {
+namespace {
+
+constexpr std::int64_t kMostRanks = 1024;    // on one machine
+constexpr std::int64_t kMostThreads = 1024;  // of a rank
+
+void require_between(const char* flag, std::int64_t value, std::int64_t least, std::int64_t most) {
+  if (value < least || value > most) {
+    throw ConfigError(fmt::format("{} must be {} to {}, not {}", flag, least, most, value));
+  }
+}
+
+void require_possible(const TrainOptions& options) {
+  constexpr std::int64_t kMany = 1'000'000'000;
+  require_between("--micro-batch-size", options.micro_batch_size, 1, kMany);
+  require_between("--sequence", options.sequence, 1, kMany);
+  require_between("--steps", options.steps, 1, kMany);
+  require_between("--seed", options.seed, 0, std::numeric_limits<std::int64_t>::max());
+  require_between("--warmup", options.learning_rate.warmup, 0, kMany);
+  require_between("--cooldown", options.learning_rate.cooldown.value_or(0), 0, kMany);
+  require_between("--threads", options.threads, 0, kMostThreads);
+  require_between("--validate-every", options.validate_every, 0, kMany);
+  require_between("--sample-every", options.sample_every, 0, kMany);
+  require_between("--validate-batches", options.validate_batches, 1, kMany);
+  if (options.end_of_document != kNoToken) {
+    require_between("--end-of-document", options.end_of_document, 0, std::numeric_limits<std::int32_t>::max());
+  }
+  if (!uses_gpu(options)) require_numbers(options, {});  // else when the GPU is known: require_device()
+  require_between("--reduction-blocks", options.reduction_blocks, 0, kMany);
+  if (options.reduction_blocks > 0 && options.reduction != ReductionOrder::Canonical) {
+    throw ConfigError("--reduction-blocks is for --reduction canonical");
+  }
+  require_between("--data-parallel", options.data_parallel, 1, kMostRanks);
+  constexpr double kWeek = 7 * 24 * 3600;
+  if (!(options.hang_seconds >= 0 && options.hang_seconds <= kWeek)) {
+    throw ConfigError(fmt::format("--hang-seconds must be 0 to {:g}, not {:g}", kWeek, options.hang_seconds));
+  }
+  if (!(options.meeting_seconds >= 1 && options.meeting_seconds <= kWeek)) {
+    throw ConfigError(fmt::format("--meeting-seconds must be 1 to {:g}, not {:g}", kWeek, options.meeting_seconds));
+  }
+  for (const std::string& fault : {fault_of(options.learning_rate, options.steps), fault_of(options.optimizer)}) {
+    if (!fault.empty()) throw ConfigError("--" + fault);
+  }
+  if (options.verify_messages && options.device != DeviceKind::Cpu) {
+    throw ConfigError("--verify-messages: is for tensors on CPUs; use --device cpu, or leave it out");
+  }
+  if (!(options.dropout >= 0 && options.dropout < 1)) {
+    throw ConfigError(fmt::format("--dropout must be at least 0 and below 1, not {:g}", options.dropout));
+  }
+}
+
+RunRequest request_of(const TrainOptions& options) {
+  return {.schedule = {options.schedule, options.shape, options.given},
+          .data_parallel = options.data_parallel,
+          .replica_layout = options.replica_layout,
+          .micro_batch_size = options.micro_batch_size};
+}
+
+RunShape shape_of(const TrainOptions& options) {
+  try {
+    return run_shape(request_of(options));
+  } catch (const ScheduleError& error) {
+    if (options.given == nullptr) throw;
+    throw ConfigError(
+        fmt::format("{0}: {1}; `chimera check {0}` lists all violations", options.schedule_file, error.what()));
+  }
+}
+
+/// Unpipelined, there is nothing to cut.
+std::vector<StageLayers> partition_of(const Job& job) {
+  const TrainOptions& options = job.options;
+  if (request_of(options).schedule.is_unpipelined()) return even_partition(job.model.layers, 1);
+  return named_partition(options.partition,
+                         {.schedule = job.schedule,
+                          .model = job.model,
+                          .workload = {.micro_batch_size = options.micro_batch_size, .sequence = options.sequence},
+                          .recompute = options.recompute.rule != RecomputeRule::None});
+}
+
+void require_fitting(const JobShape& job) {
+  require_whole_micro_batches(job, "--micro-batch-size");
+  require_fitting_batch(job.model, job.options.sequence, job.options.micro_batch_size);
+  if (job.num_ranks() > kMostRanks) {
+    const std::string groups =
+        job.ranks.data_parallel == 1 ? "" : fmt::format(" times --data-parallel {}", job.ranks.data_parallel);
+    throw ConfigError(fmt::format("{} {}{}: at most {} ranks run on one machine",
+                                  job.options.given == nullptr ? "--stages" : "workers", job.ranks.workers, groups,
+                                  kMostRanks));
+  }
+}
+
+/// Tensors as large as the stage's weights that all ranks hold of it together: weights, gradients, the optimizer's
+/// moments, and what canonical reduction keeps apart.
+double copies_of_stage(const Job& job, StageId stage, std::size_t members) {
+  const auto moments = static_cast<double>(moments_of(job.options.optimizer.kind));
+  const auto copies = static_cast<double>(members);
+  const DataType dtype = job.options.dtype;
+  double weights_and_gradients = 2;
+  if (master_type(dtype) != dtype) {  // with copies of the weights to compute with
+    weights_and_gradients += static_cast<double>(bytes_of(dtype)) / static_cast<double>(bytes_of(master_type(dtype)));
+  }
+  double tensors = weights_and_gradients * copies + moments * (job.options.shard_optimizer ? 1 : copies);
+  if (!job.canonical) return tensors;
+  for (const auto& parts : job.canonical->orders[stage.index()].parts) {
+    tensors += static_cast<double>(spare_buffers(parts));
+  }
+  return tensors;
+}
+
+/// [rank]: a lower bound on the bytes that it holds of weights, gradients and optimizer. Copies of a stage hold as much
+/// each.
+std::vector<double> least_bytes(const Job& job) {
+  const auto element_bytes = static_cast<double>(bytes_of(master_type(job.options.dtype)));
+  const auto groups = job.rank_groups();
+  const std::int64_t tied = job.model.tied ? tied_parameter(job.model).count() : 0;
+  std::vector<double> held(static_cast<std::size_t>(job.num_ranks()));
+  for (std::size_t s = 0; s < groups.size(); ++s) {
+    std::int64_t own = tied;  // what the last group holds, where there is a tied matrix
+    if (s < job.partition.size()) {
+      own = parameter_count(job.model, job.partition[s]);
+      if (job.partition[s].embedding || job.partition[s].head) own -= tied;
+    }
+    const double tensors = copies_of_stage(job, StageId(static_cast<std::int64_t>(s)), groups[s].size());
+    const double bytes = static_cast<double>(own) * tensors * element_bytes / static_cast<double>(groups[s].size());
+    for (const RankId rank : groups[s]) held[rank.index()] += bytes;
+  }
+  return held;
+}
+
+/// What the ranks of this host hold in any case. Which ones they are is known once all have met: at least the smallest.
+void require_memory(const Job& job) {
+  if (job.options.device != DeviceKind::Cpu) return;  // a GPU says itself what it has no room for
+  std::vector<double> held = least_bytes(job);
+  std::ranges::sort(held);
+  const double needed = std::accumulate(held.begin(), held.begin() + job.local_ranks(), 0.0);
+  require_memory_for(job.model, "weights, gradients and optimizer", needed);
+}
+
+std::vector<std::string> parameter_names(const Job& job) {
+  std::vector<std::string> names;
+  for (const StageLayers& stage : job.partition) {
+    for (const ParameterSpec& parameter : stage_parameters(job.model, stage)) names.push_back(parameter.name);
+  }
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());  // a tied matrix belongs to two stages
+  return names;
+}
+
+void require_pairs(const JobShape& job) {
+  if (job.options.device != DeviceKind::Cpu)
+    throw ConfigError("--overlap-pairs: pairs run side by side on CPUs alone; use --device cpu");
+  if (has_pairs(job.schedule)) return;
+  throw ConfigError(
+      fmt::format("--overlap-pairs: schedule {} has no pairs; `chimera schedule NAME --pairs neighbours --format json` "
+                  "writes it with pairs for --schedule-file",
+                  job.schedule.name));
+}
+
+/// The programs of training: of one step, or of the runs of an asynchronous schedule.
+void lower_training(Job& job) {
+  const std::set<StageId> recompute = recomputed_stages(job);
+  if (job.schedule.updates) {
+    for (const std::int64_t step : {std::int64_t{0}, job.options.steps - 1}) {
+      const std::int64_t steps = job.run_of(step).steps;
+      if (!job.runs.contains(steps)) job.runs.emplace(steps, stream_program(job, steps, recompute));
+    }
+    return;
+  }
+  job.training = training_program(job, {.sync = job.options.sync,
+                                        .recompute = recompute,
+                                        .pairs = job.options.pairs,
+                                        .canonical = job.canonical.has_value()});
+}
+
+}  // namespace
+
+JobShape::Run JobShape::run_of(std::int64_t step) const {
+  std::int64_t pause = std::gcd(options.validate_every, options.sample_every);  // the other where one is 0
+  if (!options.checkpoint.folder.empty()) pause = std::gcd(pause, options.checkpoint.every.steps);
+  const std::int64_t longest = pause > 0 ? pause : options.steps;
+  const std::int64_t first = step / longest * longest;
+  return {first, std::min(longest, options.steps - first)};
+}
+
+JobShape job_shape(const TrainOptions& options) {
+  require_possible(options);
+  JobShape job;
+  job.options = options;
+  if (options.from.empty()) {
+    job.model = with_overrides(find_model(options.model), options.overrides);
+  } else {
+    job.from = std::make_shared<const ModelFolder>(options.from);
+    job.model = job.from->model();
+    require_no_contradiction(*job.from, options.model, options.overrides);
+  }
+  static_cast<RunShape&>(job) = shape_of(options);
+  job.tied = job.model.tied;
+  require_fitting(job);
+  if (job.schedule.updates) require_asynchronous(job);
+  if (job.options.pairs == Pairs::Together) require_pairs(job);
+  if (options.different_copies == DifferentCopies::Repair) require_repairable(job);
+  return job;
+}
+
+Job cut_job(const JobShape& shape) {
+  Job job;
+  static_cast<JobShape&>(job) = shape;
+  job.partition = partition_of(job);
+  if (job.options.reduction == ReductionOrder::Canonical) {
+    job.canonical = canonical_reduction(job, job.options.reduction_blocks, "--reduction-blocks");
+  }
+  return job;
+}
+
+Job prepare_job(const JobShape& shape) {
+  Job job = cut_job(shape);
+  const TrainOptions& options = job.options;
+  require_recordable(options, job.num_ranks());
+  require_device(options, job.num_ranks());
+  job.parameters = parameter_names(job);
+  require_memory(job);
+  lower_training(job);
+  if (options.validate_every > 0) job.validation = validation_program(job);
+  open_data(job);
+  job.prompt = training_prompt(job);
+  open_checkpoints(job);
+  const bool goes_on = job.first_step > 0 || options.resume.is_checked;  // else what is there is of another run
+  if (goes_on && !options.checkpoint.folder.empty()) job.left_out = read_left_out(options.checkpoint.folder);
+  require_outputs(options);
+  if (!options.export_folder.empty()) require_exportable(job);
+  return job;
+}
+
+}  // namespace chimera

@@ -1,0 +1,163 @@
+#include "transport/gloo/rendezvous_store.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <future>
+#include <thread>
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "rendezvous/address.h"
+#include "rendezvous/client.h"
+#include "transport/gloo/breakable_store.h"
+
+namespace chimera {
+namespace {
+
+/// What c10d asks of a store, asked of a MeetingServer. c10d's own TCPStore serves whoever connects, believes any
+/// length that it is told, and waits for a stopped server for ever.
+class ServedStore final : public c10d::Store {
+ public:
+  ServedStore(const MeetingPoint& meeting, std::chrono::milliseconds timeout)
+      : Store(timeout), client_(std::make_shared<MeetingClient>(meeting, timeout)) {}
+  ServedStore(std::shared_ptr<MeetingClient> client, std::chrono::milliseconds timeout)
+      : Store(timeout), client_(std::move(client)) {}
+
+  c10::intrusive_ptr<Store> clone() override { return c10::make_intrusive<ServedStore>(client_, timeout_); }
+
+  using Store::set;
+  void set(const std::string& key, const std::vector<std::uint8_t>& value) override {
+    static_cast<void>(client_->ask({.kind = RequestKind::Set, .names = {key}, .value = {value.begin(), value.end()}}));
+  }
+  std::vector<std::uint8_t> get(const std::string& key) override {
+    const Answer answer = client_->ask({.kind = RequestKind::Get, .names = {key}, .timeout = timeout_});
+    if (!answer.is_there) throw late(timeout_);
+    return {answer.value.begin(), answer.value.end()};
+  }
+  std::int64_t add(const std::string& key, std::int64_t value) override {
+    return client_->ask({.kind = RequestKind::Add, .names = {key}, .number = value}).number;
+  }
+  bool deleteKey(const std::string& key) override {
+    return client_->ask({.kind = RequestKind::Remove, .names = {key}}).is_there;
+  }
+  bool check(const std::vector<std::string>& keys) override {
+    return client_->ask({.kind = RequestKind::Check, .names = keys}).is_there;
+  }
+  std::int64_t getNumKeys() override { return client_->ask({.kind = RequestKind::Count}).number; }
+  void wait(const std::vector<std::string>& keys) override { wait(keys, timeout_); }
+  void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override {
+    if (!client_->ask({.kind = RequestKind::Wait, .names = keys, .timeout = timeout}).is_there) throw late(timeout);
+  }
+
+ private:
+  static TransportError late(std::chrono::milliseconds timeout) {
+    return TransportError(fmt::format("nothing came within {} ms", timeout.count()));
+  }
+
+  std::shared_ptr<MeetingClient> client_;
+};
+
+/// The store that torchrun's agent has opened.
+c10::intrusive_ptr<c10d::Store> connect_agent(const MeetingPoint& meeting, std::chrono::milliseconds timeout) {
+  c10d::TCPStoreOptions options;
+  options.port = meeting.port;
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  // TCPStore's own limit does not hold where something else listens and says nothing. Then the thread waits on, until
+  // the process ends.
+  std::packaged_task<c10::intrusive_ptr<c10d::Store>()> connecting(
+      [host = meeting.host, options] { return c10::make_intrusive<c10d::TCPStore>(host, options); });
+  auto connected = connecting.get_future();
+  std::thread(std::move(connecting)).detach();
+  const auto no_answer = [&] {
+    return TransportError(
+        fmt::format("no answer from {}, where torchrun's agent has put the meeting of the ranks, within "
+                    "{:g} s",
+                    place_of(meeting), std::chrono::duration<double>(timeout).count()));
+  };
+  if (connected.wait_for(timeout + std::chrono::seconds(1)) != std::future_status::ready) throw no_answer();
+  try {
+    return connected.get();
+  } catch (const std::exception&) {
+    throw no_answer();
+  }
+}
+
+std::string key_of(int rank) { return fmt::format("rank {}", rank); }
+
+constexpr const char* kAllAreHere = "all";
+
+std::vector<int> missing_of(c10d::Store& store, int world_size) {
+  std::vector<int> missing;
+  try {
+    for (int rank = 0; rank < world_size; ++rank) {
+      if (!store.check({key_of(rank)})) missing.push_back(rank);
+    }
+  } catch (const std::exception&) {
+    throw PeerLostError("the server at which the ranks meet is gone, and rank 0 with it");
+  }
+  return missing;
+}
+
+}  // namespace
+
+MeetingStore::MeetingStore(const MeetingPoint& meeting, std::chrono::milliseconds timeout,
+                           const std::shared_ptr<ConnectionBreaker>& breaker)
+    : meeting_(meeting) {
+  if (meeting.host.empty()) {
+    file_ = std::make_unique<StoreFile>(meeting.file);
+    store_ = c10::make_intrusive<c10d::FileStore>(file_->path(), /*num_workers=*/-1);
+    store_->setTimeout(timeout);
+    if (breaker) store_ = breakable_store(store_, breaker);
+    return;
+  }
+  if (meeting.listens) server_ = std::make_unique<MeetingServer>(listen_at(meeting), meeting.secret);
+  c10::intrusive_ptr<c10d::Store> served;
+  if (meeting.is_agent) {
+    served = connect_agent(meeting, timeout);
+  } else {
+    served = c10::make_intrusive<ServedStore>(meeting, timeout);
+  }
+  store_ = c10::make_intrusive<c10d::PrefixStore>("chimera/" + meeting.attempt, std::move(served));
+}
+
+MeetingStore::~MeetingStore() = default;
+
+// Rank 0 alone looks for all of them: else every rank would ask for every other.
+void MeetingStore::await_all(int rank, int world_size) {
+  store_->set(key_of(rank), std::vector<std::uint8_t>{1});
+  std::vector<std::string> keys;
+  for (int each = 0; each < world_size; ++each) keys.push_back(key_of(each));
+  try {
+    if (rank == 0) {
+      store_->wait(keys);
+      store_->set(kAllAreHere, std::vector<std::uint8_t>{1});
+    } else {
+      store_->wait({kAllAreHere});
+    }
+  } catch (const std::exception&) {
+    const std::vector<int> missing = missing_of(*store_, world_size);
+    throw TransportError(fmt::format("{} of {} ranks have not come within {:g} s: {}", missing.size(), world_size,
+                                     std::chrono::duration<double>(store_->getTimeout()).count(),
+                                     fmt::join(missing, ", ")));
+  }
+}
+
+std::string MeetingStore::own_address() const { return meeting_.host.empty() ? "" : chimera::own_address(meeting_); }
+
+void MeetingStore::close_doors() {
+  if (server_) server_->stop_listening();
+}
+
+void MeetingStore::abandon() noexcept {
+  store_.release();
+  static_cast<void>(server_.release());  // its threads serve on
+  if (file_) file_->abandon();
+}
+
+}  // namespace chimera

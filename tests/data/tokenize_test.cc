@@ -1,0 +1,296 @@
+// Files of text to files of tokens, seen as their readers see them.
+
+#include "data/tokenize.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "support/scratch.h"
+#include "tokenizer/bpe_trainer.h"
+
+namespace chimera::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// Everything that a run needs, in a folder of its own.
+class TokenizeTest : public ::testing::Test {
+ protected:
+  TokenizeTest() {
+    for (int i = 0; i < 400; ++i)
+      text_ += "In the beginning " + std::to_string(i * 7919) + " God created; the heaven.\n";
+    WordCounts words;
+    words.add(text_);
+    scratch_.write("tokenizer.json", to_tokenizer_json(train_bpe(words, {.vocabulary = 400})));
+    options_.tokenizer = scratch_.path("tokenizer.json");
+    options_.output = scratch_.path("out");
+    options_.inputs.field = "text";
+    options_.block_bytes = 1000;
+  }
+
+  TokenizeReport run() {
+    return tokenize(options_, [](const TokenizeReport&) {});
+  }
+  /// The same, with ids printed.
+  std::string printed() {
+    std::string all;
+    TokenizeOptions options = options_;
+    options.output = "-";
+    options.print = [&all](const std::string& text) { all += text; };
+    tokenize(options, [](const TokenizeReport&) {});
+    return all;
+  }
+  /// A run that breaks when it reports another block after so many.
+  void break_after(int blocks) {
+    const auto report = [&blocks](const TokenizeReport&) {
+      if (blocks-- == 0) throw std::runtime_error("broken");
+    };
+    EXPECT_THROW(tokenize(options_, report), std::runtime_error);
+  }
+  std::string refusal() {
+    try {
+      run();
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "not refused";
+  }
+  [[nodiscard]] bool exists(const std::string& name) const { return std::filesystem::exists(scratch_.path(name)); }
+
+  Scratch scratch_;
+  std::string text_;
+  TokenizeOptions options_;
+};
+
+template <class Number>
+std::vector<Number> numbers_at(const std::string& bytes, std::size_t offset, std::size_t count) {
+  std::vector<Number> numbers(count);
+  EXPECT_LE(offset + count * sizeof(Number), bytes.size());
+  std::memcpy(numbers.data(), bytes.data() + offset, count * sizeof(Number));
+  return numbers;
+}
+
+/// The ids of each text, as one line each.
+std::string lines_of_ids(const std::string& tokenizer, const std::vector<std::string>& texts) {
+  const auto opened = open_tokenizer(tokenizer);
+  std::string lines;
+  for (const std::string& text : texts) {
+    std::string line;
+    for (const TokenId id : encode(*opened, text)) line += (line.empty() ? "" : " ") + std::to_string(id);
+    lines += line + "\n";
+  }
+  return lines;
+}
+
+TEST_F(TokenizeTest, DocumentsKeepTheirOrderWhateverTheWorkersAndBlocks) {
+  std::string lines;
+  std::vector<std::string> texts = {text_};
+  for (int i = 0; i < 300; ++i) {
+    texts.push_back("line " + std::to_string(i) + std::string(static_cast<std::size_t>(i % 37), 'x'));
+    lines += R"({"id": 1, "text": ")" + texts.back() + "\"}\n";
+  }
+  texts.push_back("the last");
+  options_.inputs.paths = {scratch_.write("a.txt", text_), scratch_.write("b.jsonl", lines),
+                           scratch_.write("c.txt", "the last")};
+  const std::string expected = lines_of_ids(options_.tokenizer, texts);
+  for (const int workers : {1, 2, 5}) {
+    for (const std::size_t block : {50U, 1000U, 1000000U}) {
+      options_.workers = workers;
+      options_.block_bytes = block;
+      EXPECT_EQ(printed(), expected) << workers << " workers, blocks of " << block;
+    }
+  }
+}
+
+TEST_F(TokenizeTest, MegatronHasAnIndexOfTheDocuments) {
+  options_.inputs.paths = {scratch_.write("a.txt", "the heaven"), scratch_.write("b.txt", "God")};
+  const TokenizeReport report = run();
+  const auto tokenizer = open_tokenizer(options_.tokenizer);
+  const auto first = static_cast<std::int32_t>(encode(*tokenizer, "the heaven").size()) + 1;
+  const auto second = static_cast<std::int32_t>(encode(*tokenizer, "God").size()) + 1;
+  const std::string index = read_file(scratch_.path("out.idx"));
+  const std::string tokens = read_file(scratch_.path("out.bin"));
+  EXPECT_EQ(report.tokens, first + second);
+  EXPECT_EQ(report.documents, 2);
+  EXPECT_EQ(index.substr(0, 9), std::string("MMIDIDX\0\0", 9));
+  EXPECT_THAT(numbers_at<std::uint64_t>(index, 9, 1), ElementsAre(1U));
+  EXPECT_EQ(index[17], 8);  // 16 bits without a sign
+  EXPECT_THAT(numbers_at<std::uint64_t>(index, 18, 2), ElementsAre(2U, 3U));
+  EXPECT_THAT(numbers_at<std::int32_t>(index, 34, 2), ElementsAre(first, second));
+  EXPECT_THAT(numbers_at<std::int64_t>(index, 42, 2), ElementsAre(0, 2 * first));
+  EXPECT_THAT(numbers_at<std::int64_t>(index, 58, 3), ElementsAre(0, 1, 2));
+  EXPECT_EQ(index.size(), 82U);
+  TokenIds expected = encode(*tokenizer, "the heaven");
+  expected.push_back(0);
+  for (const TokenId id : encode(*tokenizer, "God")) expected.push_back(id);
+  expected.push_back(0);
+  const auto found = numbers_at<std::uint16_t>(tokens, 0, tokens.size() / 2);
+  EXPECT_EQ(TokenIds(found.begin(), found.end()), expected);
+}
+
+TEST_F(TokenizeTest, LlmcBeginsDocumentsWithTheEndOfTextAndCountsTokens) {
+  options_.inputs.paths = {scratch_.write("a.txt", "the"), scratch_.write("b.txt", "God")};
+  options_.format = TokenFileFormat::Llmc;
+  const TokenizeReport report = run();
+  const std::string file = read_file(scratch_.path("out.bin"));
+  EXPECT_THAT(numbers_at<std::int32_t>(file, 0, 4),
+              ElementsAre(20240520, 1, static_cast<std::int32_t>(report.tokens), 0));
+  ASSERT_EQ(file.size(), 1024 + 2 * static_cast<std::size_t>(report.tokens));
+  EXPECT_EQ(numbers_at<std::uint16_t>(file, 1024, 1).front(), 0);
+  EXPECT_NE(numbers_at<std::uint16_t>(file, file.size() - 2, 1).front(), 0);
+  EXPECT_FALSE(exists("out.idx"));
+}
+
+TEST_F(TokenizeTest, RawIsTokensAlone) {
+  options_.inputs.paths = {scratch_.write("a.txt", "the heaven")};
+  options_.format = TokenFileFormat::Raw;
+  options_.end_of_document = "none";
+  run();
+  const std::string file = read_file(scratch_.path("out.bin"));
+  const auto found = numbers_at<std::uint16_t>(file, 0, file.size() / 2);
+  EXPECT_EQ(TokenIds(found.begin(), found.end()), encode(*open_tokenizer(options_.tokenizer), "the heaven"));
+}
+
+TEST_F(TokenizeTest, ABrokenRunGoesOnWhereItWas) {
+  const std::string lines = R"({"text": "God"})"
+                            "\n"
+                            R"({"text": "the heaven"})"
+                            "\n";
+  options_.inputs.paths = {scratch_.write("a.txt", text_), scratch_.write("b.jsonl", lines)};
+  run();
+  const std::string tokens = read_file(scratch_.path("out.bin"));
+  const std::string index = read_file(scratch_.path("out.idx"));
+  for (const int blocks : {0, 3, 12, 18}) {
+    options_.output = scratch_.path("again" + std::to_string(blocks));
+    options_.save_every = 1500;
+    break_after(blocks);
+    EXPECT_FALSE(std::filesystem::exists(options_.output + ".bin"));
+    const TokenizeReport report = run();
+    EXPECT_EQ(report.resumed > 0, blocks > 0) << blocks;
+    EXPECT_EQ(read_file(options_.output + ".bin"), tokens) << blocks;
+    EXPECT_EQ(read_file(options_.output + ".idx"), index) << blocks;
+    for (const char* rest : {".resume", ".bin.unfinished", ".idx.unfinished"}) {
+      EXPECT_FALSE(std::filesystem::exists(options_.output + rest)) << rest;
+    }
+  }
+}
+
+TEST_F(TokenizeTest, AChangedInputBeginsAnew) {
+  options_.inputs.paths = {scratch_.write("a.txt", text_)};
+  options_.save_every = 1000;
+  break_after(5);
+  EXPECT_TRUE(exists("out.resume"));
+  scratch_.write("a.txt", text_ + "more");
+  EXPECT_EQ(run().resumed, 0);
+  EXPECT_FALSE(exists("out.resume"));
+}
+
+/// What a broken run noted belongs to no later one: another run that wrote to the same place came in between.
+TEST_F(TokenizeTest, ARunInBetweenEndsTheClaimOfABrokenOne) {
+  options_.inputs.paths = {scratch_.write("a.txt", text_)};
+  options_.format = TokenFileFormat::Raw;
+  run();
+  const std::string whole = read_file(scratch_.path("out.bin"));
+  options_.save_every = 1000;
+  break_after(8);
+  TokenizeOptions first = options_;
+  options_.inputs.paths = {scratch_.write("b.txt", "other words " + text_)};
+  break_after(3);
+  options_ = first;
+  EXPECT_EQ(run().resumed, 0);
+  EXPECT_EQ(read_file(scratch_.path("out.bin")), whole);
+}
+
+TEST_F(TokenizeTest, BeginsAnewWhereWhatWasWrittenIsGone) {
+  options_.inputs.paths = {scratch_.write("a.txt", text_)};
+  options_.save_every = 1000;
+  break_after(5);
+  std::filesystem::resize_file(scratch_.path("out.bin.unfinished"), 1);
+  EXPECT_EQ(run().resumed, 0);
+  EXPECT_TRUE(exists("out.bin"));
+}
+
+TEST_F(TokenizeTest, TwoRunsDoNotWriteTheSameFiles) {
+  const TokenWriter other(options_.output, options_.format, 400);
+  options_.inputs.paths = {scratch_.write("a.txt", text_)};
+  EXPECT_THAT(refusal(), HasSubstr("out.idx.unfinished: another run is writing it"));
+}
+
+/// How invalid text is treated decides what the files hold.
+TEST_F(TokenizeTest, AnotherTreatmentOfInvalidTextBeginsAnew) {
+  options_.inputs.paths = {scratch_.write("a.txt", text_)};
+  options_.save_every = 1000;
+  break_after(5);
+  options_.invalid = InvalidText::Replace;
+  EXPECT_EQ(run().resumed, 0);
+}
+
+TEST_F(TokenizeTest, MegatronsFormatNeedsAMarkToKeepEmptyDocuments) {
+  options_.inputs.paths = {scratch_.write("a.txt", "")};
+  options_.empty = EmptyDocument::Keep;
+  options_.end_of_document = "none";
+  EXPECT_THAT(refusal(), HasSubstr("--empty keep: Megatron's format has no documents without tokens"));
+}
+
+TEST_F(TokenizeTest, WhatIsRefusedLeavesNothingBehind) {
+  const std::pair<std::vector<std::string>, std::string> refusals[] = {
+      {{scratch_.write("bad.txt", "good \xFF bad")}, "bad.txt: byte 5 is not valid UTF-8; give --invalid replace"},
+      {{scratch_.write("empty.txt", "")}, "empty.txt: the document is empty; give --empty skip"},
+      {{scratch_.write("e.jsonl", "{\"text\": \"a\"}\n\n{\"text\": \"\"}\n")},
+       "e.jsonl: line 3: the document is empty"},
+      {{scratch_.write("f.jsonl", "{\"txt\": \"a\", \"n\": 1}\n")},
+       "f.jsonl: line 1: the field 'text' is missing; found: txt, n"},
+      {{scratch_.write("g.jsonl", "{\"text\": \"a\"}\n{\"text\": 1}\n")},
+       "g.jsonl: line 2: the field 'text' is no text"},
+      {{scratch_.write("h.jsonl", "{\"text\": \"a\", \"text\": \"b\"}\n")},
+       "h.jsonl: line 1: the field 'text' stands here twice"},
+      {{scratch_.write("i.jsonl", "{\"text\": \"a\"\n")}, "i.jsonl: line 1: JSON: "},
+      {{scratch_.write("j.jsonl", "[1]\n")}, "j.jsonl: line 1: expected a JSON object"},
+      {{scratch_.write("k.jsonl", "{\"text\": \"\xFF\"}\n")}, "k.jsonl: line 1: is not valid UTF-8"},
+      {{scratch_.write("l.jsonl", "\n \n")}, "the input has no document with a token; nothing is written"},
+      {{scratch_.path("none.txt")}, "none.txt: cannot be read (No such file or directory)"},
+      {{"/"}, "/: is a directory"},
+  };
+  for (const auto& [paths, message] : refusals) {
+    options_.inputs.paths = paths;
+    EXPECT_THAT(refusal(), HasSubstr(message));
+    for (const char* name : {"out.bin", "out.idx", "out.bin.unfinished", "out.idx.unfinished", "out.resume"}) {
+      EXPECT_FALSE(exists(name)) << message << ": " << name;
+    }
+  }
+  options_.inputs.paths = {scratch_.write("a.txt", "text")};
+  options_.end_of_document = "<end>";
+  EXPECT_THAT(refusal(), HasSubstr("--end-of-document: '<end>' is no token of"));
+  options_.end_of_document = "";
+  options_.output = scratch_.path("no/such/folder/out");
+  EXPECT_THAT(refusal(), HasSubstr("cannot be written (No such file or directory)"));
+}
+
+TEST_F(TokenizeTest, PoliciesForInvalidTextAndEmptyDocuments) {
+  options_.inputs.paths = {
+      scratch_.write("a.jsonl", "{\"text\": \"\"}\n{\"text\": \"the \xFF God\"}\n{\"text\": \"God\"}\n")};
+  options_.invalid = InvalidText::Replace;
+  options_.empty = EmptyDocument::Skip;
+  EXPECT_EQ(printed(), lines_of_ids(options_.tokenizer, {"the \uFFFD God", "God"}));
+  EXPECT_EQ(run().skipped, 1);
+  options_.empty = EmptyDocument::Keep;
+  EXPECT_EQ(printed(), lines_of_ids(options_.tokenizer, {"", "the \uFFFD God", "God"}));
+  EXPECT_EQ(run().documents, 3);
+}
+
+TEST_F(TokenizeTest, RawRefusesALargeVocabulary) {
+  EXPECT_EQ(token_type(TokenFileFormat::Raw, 65'536), TokenType::U16);
+  EXPECT_THROW((void)token_type(TokenFileFormat::Raw, 65'537), ConfigError);
+  EXPECT_EQ(token_type(TokenFileFormat::Llmc, 65'537), TokenType::U32);
+  EXPECT_EQ(token_type(TokenFileFormat::Megatron, 65'500), TokenType::I32);
+}
+
+}  // namespace
+}  // namespace chimera::testing

@@ -1,0 +1,387 @@
+// A user's own model: whatever the schedule, the losses and weights of the unpipelined run on the same samples.
+// Tolerance: float64 has 16 digits; sums over micro-batches and replicas in another order cost a few of the last ones.
+
+#include "engine/fit.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <torch/nn.h>
+
+#include <atomic>
+#include <cmath>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "core/file_descriptor.h"
+#include "core/user_code_error.h"
+#include "generate/registry.h"
+#include "model/keyed_dropout.h"
+#include "support/fake_network.h"
+#include "transport/gloo/gloo_transport.h"
+#include "transport/threads/rank_threads.h"
+
+namespace chimera {
+namespace {
+
+namespace nn = torch::nn;
+using ::testing::HasSubstr;
+
+constexpr std::int64_t kClasses = 5;
+constexpr std::int64_t kIgnored = -1;  // a target that the loss leaves out
+
+/// A factory of modules in float64.
+template <class Make>
+LayerFactory in_double(Make make) {
+  return [make]() -> Layer {
+    auto module = make();
+    module->to(at::kDouble);
+    return module;
+  };
+}
+
+/// Images [b, 3, 8, 8]; some of the labels [b] are to be ignored, so that micro-batches differ in what they count.
+Batch images(const SampleRange& range) {
+  std::vector<at::Tensor> inputs;
+  const at::Tensor labels = at::empty({range.count}, at::kLong);
+  for (std::int64_t i = 0; i < range.count; ++i) {
+    const std::int64_t sample = range.first + i;
+    const auto generator = at::make_generator<at::CPUGeneratorImpl>(range.step * 1000 + sample);
+    inputs.push_back(at::randn({3, 8, 8}, generator, at::kDouble));
+    labels[i] = sample % 3 == 0 ? kIgnored : (range.step + sample) % kClasses;
+  }
+  return {at::stack(inputs), labels};
+}
+
+std::int64_t labelled(const at::Tensor& target) { return target.ne(kIgnored).sum().item<std::int64_t>(); }
+
+LossSum cross_entropy(const at::Tensor& output, const at::Tensor& target) {
+  const auto options = nn::functional::CrossEntropyFuncOptions().reduction(torch::kSum).ignore_index(kIgnored);
+  return {nn::functional::cross_entropy(output, target, options), labelled(target)};
+}
+
+/// Eight layers, whose outputs all differ in shape.
+Model small_network() {
+  const auto convolution = [](std::int64_t in, std::int64_t out) {
+    return in_double([=] { return nn::Sequential(nn::Conv2d(in, out, 2), nn::GroupNorm(1, out), nn::Tanh()); });
+  };
+  const auto linear = [](std::int64_t in, std::int64_t out) {
+    return in_double([=] { return nn::Sequential(nn::Linear(in, out), KeyedDropout(0.2), nn::GELU()); });
+  };
+  Model model;
+  model.layers = {convolution(3, 4), convolution(4, 6),
+                  convolution(6, 2), in_double([] { return nn::Sequential(nn::Flatten(), nn::Linear(50, 20)); }),
+                  linear(20, 18),    linear(18, 16),
+                  linear(16, 14),    in_double([] { return nn::Linear(14, kClasses); })};
+  model.loss = {.sum = cross_entropy, .count = labelled};
+  return model;
+}
+
+FitOptions small_options(const std::string& schedule, const PipelineShape& shape) {
+  FitOptions options;
+  options.schedule = schedule;
+  options.shape = shape;
+  options.micro_batch_size = 2;
+  options.steps = 3;
+  options.optimizer.kind = OptimizerKind::Sgd;
+  options.learning_rate.peak = 0.1;
+  options.clip = 1;
+  options.threads = 1;
+  return options;
+}
+
+struct Outcome {
+  std::vector<double> losses;
+  std::vector<double> gradient_norms;
+  Parameters parameters;
+};
+
+Outcome run(const FitOptions& options) {
+  Outcome result;
+  result.parameters = fit(prepare_fit(small_network(), images, options), [&](const FitStep& step) {
+    result.losses.push_back(step.loss);
+    result.gradient_norms.push_back(step.gradient_norm);
+  });
+  return result;
+}
+
+/// The same samples and micro-batches, one after the other on one rank.
+Outcome run_unpipelined(FitOptions options) {
+  options.schedule = "none";
+  options.recompute = {};
+  return run(options);
+}
+
+void expect_equal(const Outcome& actual, const Outcome& expected) {
+  ASSERT_EQ(actual.losses.size(), expected.losses.size());
+  for (std::size_t i = 0; i < expected.losses.size(); ++i) {
+    EXPECT_NEAR(actual.losses[i], expected.losses[i], 1e-12) << "step " << i + 1;
+    EXPECT_NEAR(actual.gradient_norms[i], expected.gradient_norms[i], 1e-12) << "step " << i + 1;
+  }
+  ASSERT_EQ(actual.parameters.size(), expected.parameters.size());
+  for (const auto& [name, value] : expected.parameters) {
+    EXPECT_TRUE(at::allclose(actual.parameters.at(name), value, 1e-11, 1e-12)) << name;
+  }
+}
+
+TEST(FitTest, EveryScheduleTrainsLikeTheUnpipelinedModel) {
+  const Outcome expected = run_unpipelined(small_options("none", {4, 8}));
+  EXPECT_EQ(expected.parameters.count("0.0.weight"), 1U) << "global layer index and the module's own name";
+  for (const Generator& generator : generators()) {
+    const PipelineShape shape = usual_shape(generator, 4, 8);
+    const Schedule schedule = generator.generate(shape);
+    if (schedule.updates || schedule.stages > 8) continue;
+    SCOPED_TRACE(generator.name);
+    expect_equal(run(small_options(generator.name, shape)), expected);
+  }
+}
+
+TEST(FitTest, GroupsRecomputationAndOwnOrdersTrainAlike) {
+  FitOptions groups = small_options("chimera", {4, 4});
+  groups.data_parallel = 2;
+  expect_equal(run(groups), run_unpipelined(groups));
+
+  const Outcome expected = run_unpipelined(small_options("none", {4, 4}));
+  FitOptions recomputed = small_options("chimera-zb", {4, 4});
+  for (const char* stages : {"full", "1", "0,3"}) {
+    SCOPED_TRACE(stages);
+    recomputed.recompute = parse_recompute(stages);
+    expect_equal(run(recomputed), expected);
+  }
+
+  FitOptions own = small_options("", {});
+  own.own_schedule = find_generator("zb-h1").generate({4, 4});
+  own.partition = {1, 3, 3, 1};
+  expect_equal(run(own), expected);
+}
+
+/// Over communicators of pairs as strict as NCCL's, one a thread.
+Outcome run_over_pairs(const FitOptions& options) {
+  const FitRun run = prepare_fit(small_network(), images, options);
+  const auto ranks = static_cast<int>(run.num_ranks());
+  testing::FakeNetwork network(ranks, run.rank_groups(), run.talking_pairs());
+  Outcome result;
+  std::mutex mutex;
+  const auto train = [&](RankId rank) {
+    at::set_num_threads(1);
+    const auto transport =
+        make_pair_transport(network.communicators(static_cast<int>(rank.value()), run.canonical.has_value()));
+    RankFit trainer(run, rank, *transport);
+    std::vector<FitStep> steps;
+    for (std::int64_t step = 0; step < options.steps; ++step) steps.push_back(trainer.train_step(step));
+    const std::lock_guard lock(mutex);
+    for (const auto& [id, stage] : trainer.stages()) {
+      for (const auto& [name, value] : stage->values()) result.parameters.emplace(name, value.detach());
+    }
+    if (rank != RankId(0)) return;
+    for (const FitStep& step : steps) {
+      result.losses.push_back(step.loss);
+      result.gradient_norms.push_back(step.gradient_norm);
+    }
+  };
+  static_cast<void>(RankThreads(ranks).run(ranks, train, [&](const std::string& why) { network.close(why); }));
+  EXPECT_EQ(network.why_closed(), "");
+  return result;
+}
+
+TEST(FitTest, CommunicatorsOfPairsTrainAlike) {
+  const Outcome expected = run_unpipelined(small_options("none", {4, 4}));
+  for (const char* schedule : {"1f1b", "chimera", "chimera-zb", "zb-v"}) {
+    SCOPED_TRACE(schedule);
+    expect_equal(run_over_pairs(small_options(schedule, {4, 4})), expected);
+  }
+  FitOptions groups = small_options("chimera", {4, 4});
+  groups.data_parallel = 2;
+  groups.reduction = ReductionOrder::Canonical;
+  expect_equal(run_over_pairs(groups), run_unpipelined(groups));
+}
+
+TEST(FitTest, CanonicalReductionGivesEqualBitsToEveryLayout) {
+  const auto outcome = [](const std::string& schedule, const PipelineShape& shape, std::int64_t groups) {
+    FitOptions options = small_options(schedule, shape);
+    options.data_parallel = groups;
+    options.reduction = ReductionOrder::Canonical;
+    return run(options);
+  };
+  const Outcome expected = outcome("1f1b", {2, 8}, 1);
+  for (const Outcome& other : {outcome("chimera", {4, 8}, 1), outcome("zb-h1", {4, 4}, 2)}) {
+    EXPECT_EQ(other.losses, expected.losses);
+    EXPECT_EQ(other.gradient_norms, expected.gradient_norms);
+    for (const auto& [name, value] : expected.parameters) EXPECT_TRUE(at::equal(other.parameters.at(name), value));
+  }
+}
+
+TEST(FitTest, HalvedMicroBatchesTrainAlike) {
+  FitOptions halved = small_options("chimera", {.stages = 4, .micro_batches = 8, .scale = ScaleMethod::Halving});
+  FitOptions reference = small_options("none", {4, 16});
+  reference.micro_batch_size = 1;
+  expect_equal(run(halved), run_unpipelined(reference));
+}
+
+/// All values of a parameter, of every rank that holds it, before the first step.
+std::map<std::string, std::vector<at::Tensor>> initial_values(const FitRun& run) {
+  std::map<std::string, std::vector<at::Tensor>> values;
+  std::mutex mutex;
+  run_rank_threads(static_cast<int>(run.num_ranks()), run.rank_groups(), [&](RankId rank, Transport& transport) {
+    const RankFit trainer(run, rank, transport);
+    const std::lock_guard lock(mutex);
+    for (const auto& [id, stage] : trainer.stages()) {
+      for (const Parameter& parameter : stage->parameters()) {
+        values[parameter.name].push_back(parameter.value.detach().clone());
+      }
+    }
+  });
+  return values;
+}
+
+TEST(FitTest, CopiesOfAStageStartEqualWhateverTheFactoriesDo) {
+  std::atomic<int> made = 0;
+  Model model = small_network();
+  for (LayerFactory& factory : model.layers) {
+    factory = in_double([&made] {
+      nn::Linear layer(2, 2);
+      nn::init::constant_(layer->weight, ++made);
+      return layer;
+    });
+  }
+  const auto points = [](const SampleRange& range) {
+    return Batch{at::zeros({range.count, 2}, at::kDouble), at::zeros({range.count}, at::kLong)};
+  };
+  const auto values = initial_values(prepare_fit(model, points, small_options("chimera", {4, 4})));
+  EXPECT_EQ(made, 16) << "each rank makes the layers of its own stages alone";
+  for (const auto& [name, copies] : values) {
+    ASSERT_EQ(copies.size(), 2U) << name;
+    EXPECT_TRUE(at::equal(copies[0], copies[1])) << name;
+  }
+}
+
+TEST(FitTest, RanksOverGlooTrainAlike) {
+  const FitOptions options = small_options("chimera", {2, 2});
+  const FitRun run = prepare_fit(small_network(), images, options);
+  const FileDescriptor store(::memfd_create("store", MFD_CLOEXEC));
+  std::vector<std::vector<double>> losses(2);
+  const auto train = [&](RankId rank) {
+    at::set_num_threads(1);
+    const auto transport = connect_gloo({.rank = static_cast<int>(rank.value()),
+                                         .world_size = 2,
+                                         .meeting = meeting_in_file("/proc/self/fd/" + std::to_string(store.get())),
+                                         .groups = run.rank_groups()});
+    RankFit trainer(run, rank, *transport);
+    for (std::int64_t step = 0; step < options.steps; ++step)
+      losses[rank.index()].push_back(trainer.train_step(step).loss);
+  };
+  EXPECT_FALSE(RankThreads(2).run(2, train, [](const std::string& why) { ADD_FAILURE() << why; }));
+  const std::vector<double> expected = run_unpipelined(options).losses;
+  EXPECT_EQ(losses[0], losses[1]);
+  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(losses[0][i], expected[i], 1e-12);
+}
+
+std::string refusal(const Model& model, const FitOptions& options, const Data& data = images) {
+  try {
+    fit(prepare_fit(model, data, options));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "not refused";
+}
+
+TEST(FitTest, ModulesWithBuffersTrainWhereNothingIsCopied) {
+  Model model = small_network();
+  model.layers[2] = in_double([] { return nn::Sequential(nn::Conv2d(6, 2, 2), nn::BatchNorm2d(2)); });
+  EXPECT_EQ(refusal(model, small_options("1f1b", {4, 4})), "not refused");
+  const Parameters trained = fit(prepare_fit(model, images, small_options("zb-h1", {4, 4})));
+  EXPECT_EQ(trained.at("2.1.num_batches_tracked").item<std::int64_t>(), 3 * 4) << "steps times micro-batches";
+  EXPECT_THAT(refusal(model, small_options("chimera", {4, 4})), HasSubstr("layer 2: torch::nn::BatchNorm2dImpl (1)"));
+}
+
+TEST(FitTest, SaysWhatIsWrongWithAModel) {
+  Model in_place = small_network();
+  in_place.layers[4] =
+      in_double([] { return nn::Sequential(nn::ReLU(nn::ReLUOptions(/*inplace=*/true)), nn::Linear(20, 18)); });
+  EXPECT_THAT(refusal(in_place, small_options("1f1b", {4, 4})),
+              HasSubstr("stage 2 (layers 4 to 5) writes to its input"));
+
+  Model misfit = small_network();
+  misfit.layers[5] = in_double([] { return nn::Linear(17, 16); });
+  EXPECT_THAT(refusal(misfit, small_options("chimera", {4, 4})),
+              HasSubstr("stage 2, layer 5 (torch::nn::LinearImpl), on an input [2, 18] of Double"));
+
+  Model thrower = small_network();
+  thrower.layers[6] = []() -> Layer { throw std::runtime_error("no such file"); };
+  EXPECT_THAT(refusal(thrower, small_options("1f1b", {4, 4})), HasSubstr("layer 6 could not be made: no such file"));
+}
+
+TEST(FitTest, SaysWhatIsWrongWithData) {
+  const auto uneven = [](const SampleRange& range) {
+    return images({range.step, range.first, range.step == 1 ? range.count + 1 : range.count});
+  };
+  EXPECT_THAT(refusal(small_network(), small_options("1f1b", {4, 4}), uneven), HasSubstr("must have one shape"));
+  const auto nothing = [](const SampleRange& range) {
+    Batch batch = images(range);
+    batch.target.fill_(kIgnored);
+    return batch;
+  };
+  EXPECT_THAT(refusal(small_network(), small_options("1f1b", {4, 4}), nothing),
+              HasSubstr("step 1: Loss::count counts"));
+}
+
+TEST(FitTest, RefusesPlansThatDoNotFit) {
+  const Model model = small_network();
+  EXPECT_THAT(refusal(model, small_options("chimer", {4, 4})), HasSubstr("chimera"));
+  EXPECT_THAT(refusal(model, small_options("pipedream", {4, 4})), HasSubstr("asynchronous"));
+  EXPECT_THAT(refusal(model, small_options("1f1b", {16, 4})), HasSubstr("cannot cut 8 layers into 16 stages"));
+  FitOptions options = small_options("1f1b", {4, 4});
+  options.reduction = ReductionOrder::Canonical;
+  options.reduction_blocks = 3;
+  EXPECT_THAT(refusal(model, options), HasSubstr("FitOptions::reduction_blocks 3: 4 micro-batches"));
+  options.recompute = parse_recompute("0,4");
+  EXPECT_THAT(refusal(model, options), HasSubstr("recompute 0,4: expected none, full, or stages of 0 to 3"));
+  options.recompute = parse_recompute("auto");
+  EXPECT_THAT(refusal(model, options), HasSubstr("recompute auto: expected none, full, or stages of 0 to 3"));
+  options.partition = {2, 2, 2, 3};
+  EXPECT_THAT(refusal(model, options), HasSubstr("[2, 2, 2, 3] must be 4 positive numbers that add up to 8"));
+}
+
+TEST(FitTest, AnUpdateOfTheCallersOwnTakesThePlaceOfTheOptimizer) {
+  const FitRun run = prepare_fit(small_network(), images, small_options("none", {1, 4}));
+  run_rank_threads(1, run.rank_groups(), [&](RankId rank, Transport& transport) {
+    RankFit trainer(run, rank, transport);
+    ModuleStage& stage = *trainer.stages().at(StageId(0));
+    const double before = trainer.validation_loss(0);
+    double seen = 0;
+    const FitStep step = trainer.train_step(0, [&](double norm) {
+      seen = norm;
+      const at::NoGradGuard no_graph;
+      for (const Parameter& parameter : stage.parameters()) at::Tensor(parameter.value).zero_();
+    });
+    EXPECT_DOUBLE_EQ(step.loss, before);
+    EXPECT_EQ(seen, step.gradient_norm);
+    EXPECT_GT(seen, 0);
+    EXPECT_GT(stage.gradients().abs().sum().item<double>(), 0);
+    EXPECT_NEAR(trainer.validation_loss(0), std::log(kClasses), 1e-12);
+  });
+}
+
+TEST(FitTest, WhatAUsersCodeRaisesInAnotherLanguagePassesThrough) {
+  const auto raised = std::make_exception_ptr(std::out_of_range("as it was"));
+  Model model = small_network();
+  model.layers[6] = [&]() -> Layer {
+    return Layer([&](const at::Tensor&) -> at::Tensor { throw UserCodeError("in short", raised); });
+  };
+  const FitRun run = prepare_fit(model, images, small_options("1f1b", {4, 4}));
+  try {
+    fit(run);
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const UserCodeError& error) {
+    EXPECT_EQ(error.cause(), raised);
+  }
+}
+
+}  // namespace
+}  // namespace chimera

@@ -1,0 +1,80 @@
+// Which address a name stands for, and which one this host is reached at.
+
+#include "rendezvous/address.h"
+
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <array>
+
+#include "core/error.h"
+
+namespace chimera {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+using ::testing::ThrowsMessage;
+
+TEST(AddressTest, AddressesStandForThemselves) {
+  for (const char* host : {"127.0.0.1", "::1", "10.1.2.3", "127.0.1.1"}) {
+    const auto addresses = server_addresses({.host = host, .port = 7});
+    ASSERT_EQ(addresses.size(), 1U);
+    EXPECT_EQ(to_text(addresses.front()), host);
+  }
+}
+
+TEST(AddressTest, LocalhostIsLoopback) {
+  EXPECT_THAT(to_text(server_addresses({.host = "localhost", .port = 7}).front()),
+              ::testing::AnyOf("127.0.0.1", "::1"));
+}
+
+// /etc/hosts of Debian has the host's own name at 127.0.1.1, where nobody else can reach it.
+TEST(AddressTest, AnotherNameOfThisHostIsNotLoopback) {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  try {
+    for (const SocketAddress& address : server_addresses({.host = name.data(), .port = 7})) {
+      EXPECT_THAT(to_text(address), ::testing::Not(StartsWith("127.")));
+    }
+  } catch (const TransportError& error) {  // a machine without a network
+    EXPECT_THAT(error.what(), ::testing::AnyOf(HasSubstr("no address of it leads out"), HasSubstr("cannot meet at")));
+  }
+}
+
+TEST(AddressTest, SaysThatNobodyKnowsTheName) {
+  EXPECT_THAT([] { return server_addresses({.host = "no.such.host.invalid", .port = 7}); },
+              ThrowsMessage<TransportError>(HasSubstr("cannot meet at no.such.host.invalid:7")));
+}
+
+TEST(AddressTest, TheOwnAddressIsTheOneOnTheWay) {
+  EXPECT_EQ(own_address({.host = "127.0.0.1", .port = 7}), "127.0.0.1");
+  EXPECT_EQ(own_address({.host = "::1", .port = 7}), "::1");
+}
+
+TEST(AddressTest, AnInterfaceTakesItsPlace) {
+  EXPECT_EQ(own_address({.host = "10.1.2.3", .port = 7, .interface = "lo"}), "127.0.0.1");
+  EXPECT_THAT([] { return own_address({.host = "127.0.0.1", .port = 7, .interface = "wire7"}); },
+              ThrowsMessage<ConfigError>(AllOf(HasSubstr("--interface wire7: this host has none"), HasSubstr("lo"))));
+}
+
+TEST(AddressTest, AnInterfaceIsTheMeetingsOrThatOfTheWayThere) {
+  EXPECT_EQ(own_interface({.host = "10.1.2.3", .port = 7, .interface = "lo"}), "lo");
+  EXPECT_EQ(own_interface({.host = "127.0.0.1", .port = 7}), "lo");
+  EXPECT_THAT([] { return own_interface({.host = "127.0.0.1", .port = 7, .interface = "wire7"}); },
+              ThrowsMessage<ConfigError>(HasSubstr("--interface wire7: this host has none")));
+}
+
+TEST(AddressTest, ListensAtThatAddressAlone) {
+  const FileDescriptor listener = listen_at({.host = "127.0.0.1"});
+  SocketAddress own;
+  own.size = sizeof own.storage;
+  ASSERT_EQ(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&own.storage), &own.size), 0);
+  EXPECT_EQ(to_text(own), "127.0.0.1");
+  EXPECT_THAT([] { static_cast<void>(listen_at({.host = "192.0.2.1", .port = 7})); },
+              ThrowsMessage<TransportError>(HasSubstr("cannot listen, for the ranks to meet, at 192.0.2.1:7")));
+}
+
+}  // namespace
+}  // namespace chimera

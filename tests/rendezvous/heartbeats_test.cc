@@ -1,0 +1,148 @@
+// A rank that says nothing any more is named by all who wait for it.
+
+#include "rendezvous/heartbeats.h"
+
+#include <gmock/gmock.h>
+#include <poll.h>
+
+#include <array>
+#include <future>
+#include <memory>
+#include <optional>
+
+#include "rendezvous/secret.h"
+
+namespace chimera {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+/// What one rank has been told.
+struct Told {
+  std::string reason;
+  bool own = false;
+};
+
+/// A rank with its heartbeats, and the promise of what it will be told.
+class Rank {
+ public:
+  static std::unique_ptr<Rank> first(FileDescriptor socket) {
+    auto rank = std::make_unique<Rank>();
+    rank->beats_.emplace(std::move(socket), rank->options(0, "a word"));
+    return rank;
+  }
+  static std::unique_ptr<Rank> other(int number, std::uint16_t port, const std::string& secret = "a word") {
+    auto rank = std::make_unique<Rank>();
+    rank->beats_.emplace("127.0.0.1", port, rank->options(number, secret));
+    return rank;
+  }
+  Heartbeats& beats() { return *beats_; }
+  Told told() {
+    auto future = told_.get_future();
+    if (future.wait_for(std::chrono::minutes(1)) != std::future_status::ready) return {"nothing in a minute"};
+    return future.get();
+  }
+
+ private:
+  HeartbeatOptions options(int rank, const std::string& secret) {
+    return {.rank = rank,
+            .secret = secret,
+            .limit = milliseconds(600),
+            .settling = milliseconds(300),
+            .on_silence = [this](const std::string& reason, bool own) {
+              told_.set_value({reason, own});
+            }};
+  }
+  std::promise<Told> told_;
+  std::optional<Heartbeats> beats_;  // gone before the promise
+};
+
+TEST(HeartbeatsTest, RankZeroNamesTheSilentOneAndTellsTheOthers) {
+  FileDescriptor socket = Heartbeats::socket_at("127.0.0.1");
+  const std::uint16_t port = Heartbeats::port_of(socket);
+  const auto first = Rank::first(std::move(socket));
+  const auto second = Rank::other(1, port);
+  Rank::other(2, port).reset();                  // its first datagram is on its way at once
+  Rank::other(3, port, "another word").reset();  // whom nobody knows, and nobody misses
+  const Told found = first->told();
+  EXPECT_THAT(found.reason, StartsWith("rank 2 on host "));
+  EXPECT_THAT(found.reason, HasSubstr("silent for 0.6 s: stopped"));
+  EXPECT_TRUE(found.own);
+  const Told passed_on = second->told();
+  EXPECT_EQ(passed_on.reason, found.reason);
+  EXPECT_FALSE(passed_on.own);
+}
+
+TEST(HeartbeatsTest, OfARankThatLosesAnotherTheOneThatIsGoneIsNamed) {
+  FileDescriptor socket = Heartbeats::socket_at("127.0.0.1");
+  const std::uint16_t port = Heartbeats::port_of(socket);
+  const auto first = Rank::first(std::move(socket));
+  const auto second = Rank::other(1, port);
+  Rank::other(2, port).reset();  // killed right after its first datagram
+  second->beats().leave();       // which has lost it
+  const Told found = first->told();
+  EXPECT_THAT(found.reason, StartsWith("rank 2 on host "));
+  EXPECT_THAT(found.reason, EndsWith(" is gone: killed, or ended without a word"));
+  EXPECT_EQ(second->told().reason, found.reason);
+}
+
+/// What a rank 0 on host "far" does that answers once.
+void answer_once(const FileDescriptor& socket) {
+  pollfd watched{socket.get(), POLLIN, 0};
+  ASSERT_EQ(::poll(&watched, 1, 60'000), 1);
+  std::array<char, 1024> buffer{};
+  SocketAddress from;
+  from.size = sizeof from.storage;
+  ASSERT_GT(
+      ::recvfrom(socket.get(), buffer.data(), buffer.size(), 0, reinterpret_cast<sockaddr*>(&from.storage), &from.size),
+      0);
+  const std::string words = R"([0, 1, "far", "", false])";
+  const std::string datagram = std::string(bytes_of(prove("a word", words))) + words;
+  ASSERT_GT(::sendto(socket.get(), datagram.data(), datagram.size(), 0, from.get(), from.size), 0);
+}
+
+TEST(HeartbeatsTest, OthersMissRankZero) {
+  const FileDescriptor socket = Heartbeats::socket_at("127.0.0.1");
+  const auto second = Rank::other(1, Heartbeats::port_of(socket));
+  answer_once(socket);
+  const Told found = second->told();
+  EXPECT_EQ(found.reason, "host far (rank 0) silent for 0.6 s: it is down, stopped or cut off");
+  EXPECT_TRUE(found.own);
+}
+
+TEST(HeartbeatsTest, ARankThatLosesRankZeroNamesIt) {
+  const FileDescriptor socket = Heartbeats::socket_at("127.0.0.1");
+  const auto second = Rank::other(1, Heartbeats::port_of(socket));
+  answer_once(socket);
+  second->beats().leave();
+  const Told found = second->told();
+  EXPECT_EQ(found.reason, "rank 0 on host far is gone: killed, or ended without a word");
+  EXPECT_TRUE(found.own);
+}
+
+TEST(HeartbeatsTest, RanksThatAreGoneAreNamedWithTheirHost) {
+  const std::map<int, HeardRank> all = {{1, {.host = "a"}}, {2, {.host = "b"}}, {3, {.host = "b"}}};
+  EXPECT_EQ(describe_gone(all, {3}), "rank 3 on host b is gone: killed, or ended without a word");
+  EXPECT_EQ(describe_gone(all, {2, 3}), "ranks 2, 3 on host b are gone: killed, or ended without a word");
+  EXPECT_EQ(describe_gone(all, {1, 3}), "rank 1 on host a is gone: killed, or ended without a word");
+}
+
+TEST(HeartbeatsTest, AHostOfWhichNobodyIsHeardIsNamedItself) {
+  const std::map<int, HeardRank> all = {{1, {.host = "a"}}, {2, {.host = "b"}}, {3, {.host = "b"}}};
+  EXPECT_EQ(describe_silence(all, {2, 3}, milliseconds(3000), "c"),
+            "host b (ranks 2, 3) silent for 3 s: it is down, stopped or cut off");
+  EXPECT_EQ(describe_silence(all, {3}, milliseconds(3000), "c"), "rank 3 on host b silent for 3 s: stopped");
+  EXPECT_EQ(describe_silence(all, {1}, milliseconds(3000), "c"),
+            "host a (rank 1) silent for 3 s: it is down, stopped or cut off");
+}
+
+TEST(HeartbeatsTest, TheHostOfWhoeverMissesARankIsNotDown) {
+  const std::map<int, HeardRank> all = {{1, {.host = "a"}}, {2, {.host = "b"}}};  // rank 0 is on host a
+  EXPECT_EQ(describe_silence(all, {1}, milliseconds(3000), "a"), "rank 1 on host a silent for 3 s: stopped");
+}
+
+}  // namespace
+}  // namespace chimera

@@ -1,0 +1,53 @@
+#pragma once
+// Safetensors files for the tests of this room, sound and unsound.
+
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/error.h"
+#include "safetensors/tensor_table.h"
+#include "safetensors/weight_map.h"
+
+namespace chimera {
+
+/// Reads from a text as from a file.
+inline ReadBytes reader_of(std::string_view text) {
+  return [text](std::uint64_t offset, std::span<std::byte> into) {
+    if (offset > text.size() || into.size() > text.size() - offset) throw Error("read beyond the end");
+    std::memcpy(into.data(), text.data() + offset, into.size());
+  };
+}
+
+/// A file with that header and as many bytes behind it.
+inline std::string file_of(std::string_view header, std::size_t data_bytes) {
+  std::string text;
+  for (std::size_t i = 0; i < 8; ++i) text += static_cast<char>(header.size() >> (8 * i) & 0xffU);
+  return text + std::string(header) + std::string(data_bytes, 'x');
+}
+
+inline TensorTable table_of(std::string_view file) { return {"w", file.size(), reader_of(file)}; }
+
+/// What the reader says of a file; empty where it takes it.
+inline std::string refusal_of(std::string_view file) {
+  try {
+    (void)table_of(file);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// Likewise of an index.
+inline std::string index_refusal_of(std::string_view text) {
+  try {
+    (void)read_weight_map("i", text.size(), reader_of(text));
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace chimera

@@ -1,0 +1,66 @@
+#include "telemetry/comparison.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+
+namespace chimera {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+RunHistory run_of(const std::string& name, double speed, const Configuration& configuration = {}) {
+  RunHistory run{.name = name, .metrics = name, .steps = {}, .configuration = configuration};
+  for (int step = 1; step <= 4; ++step) {
+    run.steps.push_back(
+        {.step = step, .loss = 5.0 / step, .step_seconds = 1 / speed, .tokens_per_second = 100 * speed});
+  }
+  run.steps.back().validation_loss = 1.5;
+  return run;
+}
+
+TEST(ComparisonTest, SetsFiguresBesideTheFirst) {
+  const std::string text = comparison_text({run_of("a", 1), run_of("b", 2)});
+  EXPECT_THAT(text, ::testing::ContainsRegex("times the first +1.00 +2.00\n"));
+  EXPECT_THAT(text, HasSubstr("no configuration known of a, b"));
+}
+
+TEST(ComparisonTest, NamesWhatDiffersAndNothingElse) {
+  const std::vector<RunHistory> runs = {
+      run_of("a", 1, {{"model.layers", "8"}, {"layout.schedule", "chimera"}}),
+      run_of("b", 1, {{"model.layers", "8"}, {"layout.schedule", "1f1b"}, {"x", "1"}})};
+  const auto differences = differences_of(runs);
+  ASSERT_EQ(differences.size(), 2U);
+  EXPECT_EQ(differences[0].field, "layout.schedule");
+  EXPECT_THAT(differences[1].values, ::testing::ElementsAre("", "1"));
+  const std::string text = comparison_text(runs);
+  EXPECT_THAT(text, HasSubstr("layout.schedule  chimera  1f1b"));
+  EXPECT_THAT(text, Not(HasSubstr("model.layers")));
+  EXPECT_EQ(nlohmann::json::parse(comparison_json(runs))["differences"]["layout.schedule"][1], "1f1b");
+  EXPECT_THAT(comparison_text({runs[0], runs[0]}), HasSubstr("the configurations are the same"));
+}
+
+TEST(ComparisonTest, PagesAndPicturesHoldAnyName) {
+  const std::vector<RunHistory> runs = {run_of("<a>", 1), run_of("b&c", 2)};
+  const std::string page = comparison_page(runs);
+  EXPECT_THAT(page, HasSubstr("&lt;a&gt;"));
+  EXPECT_THAT(page, Not(HasSubstr("<a>")));
+  EXPECT_THAT(page, Not(HasSubstr("http://www.w3.org/1999")));
+  EXPECT_THAT(comparison_svg(runs), HasSubstr("b&amp;c, validation"));
+}
+
+TEST(ComparisonTest, ARunWithoutStepsIsNamed) {
+  EXPECT_THAT(
+      [&] {
+        (void)comparison_text(
+            {run_of("a", 1), RunHistory{.name = "b", .metrics = "b.jsonl", .steps = {}, .configuration = {}}});
+      },
+      ::testing::ThrowsMessage<ConfigError>(HasSubstr("b.jsonl: this run has done no step")));
+}
+
+}  // namespace
+}  // namespace chimera

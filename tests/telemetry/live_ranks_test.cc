@@ -1,0 +1,57 @@
+#include "telemetry/live_ranks.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "core/error.h"
+#include "support/scratch.h"
+
+namespace chimera {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+TEST(LiveRanksTest, FindsWhoWritesTheMetricsAndWhatTheRanksDo) {
+  const testing::Scratch folder;
+  const std::string path = folder.write("metrics.jsonl", "");
+  EXPECT_FALSE(LiveRun::find(path));
+  const FileDescriptor reader(::open(path.c_str(), O_RDONLY));
+  EXPECT_FALSE(LiveRun::find(path)) << "who only reads is no run";
+  const FileDescriptor writer(::open(path.c_str(), O_WRONLY | O_APPEND));
+  ProgressPage page(2);
+  page.note(0, {.phase = RankProgress::Phase::Joining});
+  page.note(1, {.phase = RankProgress::Phase::Steps, .step = 7});
+  const auto run = LiveRun::find(path);
+  ASSERT_TRUE(run);
+  EXPECT_EQ(run->process(), ::getpid());
+  const auto ranks = run->watch(std::chrono::milliseconds(0));
+  ASSERT_EQ(ranks.size(), 2U);
+  EXPECT_EQ(ranks[0].doing, "joining the other ranks");
+  EXPECT_EQ(ranks[0].waiting, 1);
+  EXPECT_EQ(ranks[1].step, 7);
+  EXPECT_EQ(ranks[1].waiting, 0);
+}
+
+TEST(LiveRanksTest, AFileOfAnotherKindIsNoPage) {
+  const testing::Scratch folder;
+  const std::string path = folder.write("odd", "nine bytes");
+  EXPECT_THROW((void)ProgressPage::seen(FileDescriptor(::open(path.c_str(), O_RDONLY))), Error);
+}
+
+TEST(LiveRanksTest, AStragglerHardlyWaitsWhileTheOthersDo) {
+  const auto ranks = [](std::vector<double> waiting) {
+    std::vector<LiveRank> all;
+    for (const double share : waiting) all.push_back({0, "", share});
+    return all;
+  };
+  EXPECT_THAT(stragglers(ranks({0.6, 0.05, 0.7, 0.6})), ElementsAre(1));
+  EXPECT_THAT(stragglers(ranks({0.5, 0.4, 0.45, 0.5})), IsEmpty());
+  EXPECT_THAT(stragglers(ranks({0.1, 0.01, 0.1, 0.1})), IsEmpty()) << "nobody waits long";
+  EXPECT_THAT(stragglers({}), IsEmpty());
+}
+
+}  // namespace
+}  // namespace chimera

@@ -1,0 +1,67 @@
+#include "telemetry/top_view.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace chimera {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TopView view_of(std::int64_t steps, const std::string& planned) {
+  TopView view;
+  view.run.name = "run";
+  for (std::int64_t step = 1; step <= steps; ++step) {
+    view.run.steps.push_back({.step = step,
+                              .loss = 6 - 0.1 * static_cast<double>(step),
+                              .step_seconds = step == 5 ? 3.0 : 0.5,
+                              .tokens_per_second = 1000,
+                              .peak_memory_bytes = 1 << 20,
+                              .seconds_left = 90});
+  }
+  if (!planned.empty()) view.run.configuration = {{"hyperparameters.steps", planned}};
+  view.seconds_since_last = 30;
+  return view;
+}
+
+TEST(TopViewTest, SaysHowFarTheRunIs) {
+  const std::string text = to_text(view_of(10, "40"), 80);
+  EXPECT_THAT(text, HasSubstr("step      10 of 40"));
+  EXPECT_THAT(text, HasSubstr("25 %"));
+  EXPECT_THAT(text, HasSubstr("slowest of the last 10: step 5, 3.000 s, 6.0 times the median"));
+  EXPECT_THAT(text, HasSubstr("no process here writes it"));
+  EXPECT_THAT(to_text(view_of(40, "40"), 80), HasSubstr("ended; all steps are done"));
+  EXPECT_THAT(to_text(view_of(0, ""), 80), HasSubstr("no step yet"));
+}
+
+TEST(TopViewTest, TimeGoesOnWhileTheRunDoes) {
+  TopView view = view_of(10, "40");
+  EXPECT_EQ(nlohmann::json::parse(to_json(view))["eta_seconds"], 90);
+  view.process = 17;
+  EXPECT_EQ(nlohmann::json::parse(to_json(view))["eta_seconds"], 60);
+  EXPECT_EQ(nlohmann::json::parse(to_json(view))["state"], "running");
+}
+
+TEST(TopViewTest, ShowsRanksAndNamesTheStraggler) {
+  TopView view = view_of(10, "");
+  view.process = 17;
+  view.ranks = {{11, "1F3", 0.75}, {11, "2B1", 0.0}, {11, "3F0", 0.75}, {11, "0F2", 0.7}};
+  const std::string text = to_text(view, 80);
+  EXPECT_THAT(text, HasSubstr("ranks wait for each other 55 % of their time"));
+  EXPECT_THAT(text, HasSubstr("   1       11  2B1                          ··········   0 %  straggler"));
+  const auto json = nlohmann::json::parse(to_json(view));
+  EXPECT_EQ(json["stragglers"], nlohmann::json({1}));
+  EXPECT_EQ(json["ranks"][0]["doing"], "1F3");
+  EXPECT_NEAR(json["waiting_share"].get<double>(), 0.55, 1e-12);
+}
+
+TEST(TopViewTest, WithoutRanksNothingIsSaidOfThem) {
+  EXPECT_THAT(to_text(view_of(3, ""), 80), Not(HasSubstr("rank")));
+  EXPECT_TRUE(nlohmann::json::parse(to_json(view_of(3, "")))["waiting_share"].is_null());
+}
+
+}  // namespace
+}  // namespace chimera
