@@ -6,7 +6,7 @@
 #include "hugging_face/config_json.h"
 
 #ifdef CHIMERA_WITH_TORCH
-#include "train/export/convert_folder.h"
+#include "train/export/export_model.h"
 #endif
 
 namespace chimera::apps {

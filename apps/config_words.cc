@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
+#include "core/choices.h"
 #include "core/error.h"
-#include "core/input_file.h"
-#include "core/nearest.h"
+#include "core/files.h"
 #include "core/printable.h"
 
 namespace chimera::apps {

@@ -8,11 +8,11 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/find.h"
+#include "checkpoint/checkpoint_folder.h"
 #include "commands.h"
+#include "core/cgroup.h"
 #include "core/console.h"
-#include "core/cores.h"
-#include "core/freed_memory.h"
+#include "core/resident_memory.h"
 #include "help.h"
 #include "options.h"
 #include "progress_line.h"

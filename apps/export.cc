@@ -3,16 +3,16 @@
 #include <memory>
 #include <optional>
 
-#include "checkpoint/find.h"
+#include "checkpoint/checkpoint_folder.h"
 #include "commands.h"
-#include "core/cores.h"
+#include "core/cgroup.h"
 #include "core/error.h"
 #include "export_flags.h"
 #include "help.h"
 #include "hugging_face/config_json.h"
 #include "hugging_face/export_plan.h"
 #include "options.h"
-#include "train/export/convert_folder.h"
+#include "train/export/export_model.h"
 
 namespace chimera::apps {
 namespace {

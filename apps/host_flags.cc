@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 #include "options.h"
-#include "own_command.h"
+#include "program.h"
 
 namespace chimera::apps {
 namespace {

@@ -5,18 +5,18 @@
 #include <memory>
 #include <optional>
 
-#include "checkpoint/find.h"
+#include "checkpoint/checkpoint_folder.h"
 #include "commands.h"
 #include "core/error.h"
 #include "help.h"
 #include "host_flags.h"
+#include "launch/hosts/host_launcher.h"
 #include "launch/hosts/host_restarts.h"
-#include "launch/hosts/part.h"
-#include "launch/local/environment.h"
 #include "launch/local/launcher.h"
+#include "launch/local/place.h"
 #include "options.h"
-#include "own_command.h"
-#include "rendezvous/secret.h"
+#include "program.h"
+#include "rendezvous/channel.h"
 
 namespace chimera::apps {
 namespace {

@@ -10,12 +10,11 @@
 #include "core/error.h"
 #include "generate/registry.h"
 #include "help.h"
-#include "hugging_face/find_model.h"
+#include "hugging_face/model_folder.h"
 #include "model_flags.h"
 #include "options.h"
-#include "partition_flag.h"
-#include "plan/named_partition.h"
-#include "simulate/costs_json.h"
+#include "plan/plan.h"
+#include "simulate/costs.h"
 
 namespace chimera::apps {
 namespace {

@@ -1,22 +1,55 @@
 #pragma once
-// Flags that several subcommands share, and how they read and write files.
 
 #include <CLI/CLI.hpp>
-
 #include <array>
 #include <cstdint>
 #include <fstream>
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/choices.h"
 #include "generate/registry.h"
+#include "model_config/partition.h"
 #include "schedule/schedule.h"
 #include "simulate/simulate.h"
 
+// What a flag that takes several numbers says.
+
+// --partition: how the model's layers are dealt out to stages.
+
+// Flags that several subcommands share, and how they read and write files.
+
+namespace chimera::apps {
+
+/// What stands between the commas of a list; one part, perhaps empty, where there are none. Borrows from `list`.
+[[nodiscard]] std::vector<std::string_view> parts_of(std::string_view list);
+
+/// No flag lists more numbers.
+inline constexpr std::size_t kMostListed = 10'000;
+
+/// Whether the text lists numbers, or says one in stages, in place of giving one.
+[[nodiscard]] bool is_list(const std::string& text);
+
+/// `4,8,16`, `1..4` or a mixture, in the order given. Where `depth` is not 0, numbers may be multiples of it: `D`,
+/// `2D`, and `D..4D` for all multiples from one to the other. Throws ConfigError, saying what the flag takes, for
+/// anything else, for more than kMostListed numbers and for a multiple of D that does not fit an integer.
+[[nodiscard]] std::vector<std::int64_t> parse_count_list(const std::string& flag, const std::string& text,
+                                                         std::int64_t depth = 0);
+
+/// Numbers of at least `least`, separated by commas, in the order given: `0,0.1,0.3`. Throws ConfigError, saying what
+/// the flag takes, for anything else and for more than kMostListed of them.
+[[nodiscard]] std::vector<double> parse_number_list(const std::string& flag, const std::string& text, double least);
+
+/// The flag, with its help.
+void add_partition(CLI::App& app, PartitionChoice& partition);
+
+}  // namespace chimera::apps
+
 namespace chimera {
+
 namespace apps {
 
 /// --format: what a report or picture is written as. Each subcommand has some of them.
@@ -180,4 +213,5 @@ struct CostFlags {
 void write_output(const std::string& path, const std::string& text);
 
 }  // namespace apps
+
 }  // namespace chimera

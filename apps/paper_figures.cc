@@ -11,13 +11,13 @@
 #include "bench/paper_scale.h"
 #include "bench/paper_tables.h"
 #include "core/error.h"
-#include "core/output_file.h"
+#include "core/files.h"
 #include "generate/registry.h"
 #include "plan/machine.h"
 #include "render/chart.h"
 #include "render/svg.h"
 #include "simulate/simulate.h"
-#include "telemetry/page.h"
+#include "telemetry/report_page.h"
 
 namespace chimera::apps {
 namespace {

@@ -1,22 +1,96 @@
 #include <fmt/format.h>
-
+#include <cstdint>
 #include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
 
 #include "answers/plan_answer.h"
 #include "commands.h"
+#include "core/choices.h"
 #include "core/error.h"
-#include "core/nearest.h"
-#include "count_list.h"
 #include "generate/registry.h"
 #include "help.h"
 #include "model_flags.h"
 #include "options.h"
 #include "plan_flags.h"
 #include "plan_run.h"
-#include "sbatch.h"
-#include "simulate/costs_json.h"
+#include "program.h"
+#include "simulate/costs.h"
+
+// A plan as a job of SLURM.
 
 namespace chimera::apps {
+
+struct SlurmJob {
+  std::string name;                ///< as `squeue` lists it
+  std::string comment;             ///< lines about the plan
+  std::int64_t ranks = 1;          ///< D W
+  std::int64_t ranks_of_node = 1;  ///< divides them
+  std::vector<std::string> flags;  ///< of `chimera train`
+};
+
+/// Throws ConfigError where the ranks do not fill whole nodes.
+void require_whole_nodes(std::int64_t ranks, std::int64_t ranks_of_node);
+
+/// A script for `sbatch`: asks for the nodes, starts a task for each rank, and is queued again where the run has saved
+/// and ended as a signal asked, which SLURM sends two minutes before the time is over. What follows the script on the
+/// command line of `sbatch` are further flags of `chimera train`. Throws as require_whole_nodes does.
+[[nodiscard]] std::string sbatch_script(const SlurmJob& job);
+
+namespace {
+
+/// Each line of the text behind "# ".
+std::string as_comment(const std::string& text) {
+  std::string comment;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) comment += "# " + line + "\n";
+  return comment;
+}
+
+}  // namespace
+
+void require_whole_nodes(std::int64_t ranks, std::int64_t ranks_of_node) {
+  if (ranks_of_node >= 1 && ranks % ranks_of_node == 0) return;
+  throw ConfigError(
+      fmt::format("--ranks-per-node {} does not divide the {} ranks; expected one that does", ranks_of_node, ranks));
+}
+
+std::string sbatch_script(const SlurmJob& job) {
+  require_whole_nodes(job.ranks, job.ranks_of_node);
+  return fmt::format(R"(#!/bin/bash
+{comment}# sbatch THIS --data FILE --checkpoint FOLDER --resume auto   # further flags of `chimera train` come last
+#SBATCH --job-name={name}
+#SBATCH --nodes={nodes}
+#SBATCH --ntasks={ranks}
+#SBATCH --ntasks-per-node={ranks_of_node}
+#SBATCH --signal=B:USR1@120
+#SBATCH --requeue
+#SBATCH --open-mode=append
+set -u
+# Ranks prove to each other that they are of this job.
+CHIMERA_SECRET=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
+export CHIMERA_SECRET
+# The run saves, if it has --checkpoint, and ends with 75.
+trap 'scancel --signal=USR1 "$SLURM_JOB_ID"' USR1
+srun --kill-on-bad-exit=1 "${{CHIMERA:-chimera}}" train {flags} \
+  "$@" &
+steps=$!
+while kill -0 "$steps" 2>/dev/null; do
+  wait "$steps" # which a signal ends too
+done
+wait "$steps" # its exit code is kept
+code=$?
+if [ "$code" -eq 75 ]; then
+  scontrol requeue "$SLURM_JOB_ID"
+fi
+exit "$code"
+)",
+                     fmt::arg("comment", as_comment(job.comment)), fmt::arg("name", job.name),
+                     fmt::arg("nodes", job.ranks / job.ranks_of_node), fmt::arg("ranks", job.ranks),
+                     fmt::arg("ranks_of_node", job.ranks_of_node), fmt::arg("flags", shell_words(job.flags)));
+}
+
 namespace {
 
 struct PlanArguments {

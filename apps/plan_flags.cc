@@ -1,15 +1,31 @@
 #include "plan_flags.h"
 
 #include <fmt/format.h>
-
 #include <filesystem>
+#include <span>
+#include <utility>
 
 #include "core/error.h"
 #include "help.h"
-#include "hugging_face/find_model.h"
+#include "hugging_face/model_folder.h"
 #include "options.h"
 
 namespace chimera::apps {
+
+ShapedSchedule fastest_of(const Generator& generator, const std::vector<PipelineShape>& shapes,
+                          const std::function<double(const Schedule&)>& makespan) {
+  ShapedSchedule best{shapes.front(), generator.generate(shapes.front())};
+  if (shapes.size() == 1) return best;
+  double least = makespan(best.schedule);
+  for (const PipelineShape& shape : std::span(shapes).subspan(1)) {
+    ShapedSchedule other{shape, generator.generate(shape)};
+    const double time = makespan(other.schedule);
+    if (time >= least) continue;
+    least = time;
+    best = std::move(other);
+  }
+  return best;
+}
 
 void PlanFlags::add_to(CLI::App& app) {
   begin_group(app, heading::kModel);

@@ -1,16 +1,31 @@
 #pragma once
-// The flags that say what is to be planned.
 
 #include <CLI/CLI.hpp>
-
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "generate/registry.h"
 #include "model_flags.h"
 #include "plan/candidate.h"
 #include "plan/train_flags.h"
+#include "schedule/schedule.h"
+
+// Where a schedule has several orders and costs decide among them.
+
+// The flags that say what is to be planned.
 
 namespace chimera::apps {
+
+struct ShapedSchedule {
+  PipelineShape shape;
+  Schedule schedule;
+};
+
+/// The generator's schedule of the shape that ends first by `makespan`, of equals the first. With one shape nothing is
+/// timed. Throws ConfigError where the generator refuses one.
+[[nodiscard]] ShapedSchedule fastest_of(const Generator& generator, const std::vector<PipelineShape>& shapes,
+                                        const std::function<double(const Schedule&)>& makespan);
 
 struct PlanFlags {
   std::string model = "gpt2-mini";

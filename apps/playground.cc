@@ -9,7 +9,7 @@
 
 #include "commands.h"
 #include "core/error.h"
-#include "core/input_file.h"
+#include "core/files.h"
 #include "help.h"
 #include "launch/local/launcher.h"
 #include "options.h"

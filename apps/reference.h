@@ -1,11 +1,11 @@
 #pragma once
-// What the program says of its subcommands and flags, as a value: man pages, completions of shells and the pages of the
-// book are written from it, so that none of them can differ from --help.
 
 #include <CLI/CLI.hpp>
-
 #include <string>
 #include <vector>
+
+// What the program says of its subcommands and flags, as a value: man pages, completions of shells and the pages of the
+// book are written from it, so that none of them can differ from --help.
 
 namespace chimera::apps {
 

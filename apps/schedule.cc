@@ -11,7 +11,7 @@
 #include "render/slots.h"
 #include "schedule/schedule_csv.h"
 #include "schedule/schedule_json.h"
-#include "sweep.h"
+#include "sweep_command.h"
 
 namespace chimera::apps {
 namespace {

@@ -7,7 +7,7 @@
 #include <memory>
 #include <optional>
 
-#include "answers/search_answer.h"
+#include "answers/check_answer.h"
 #include "commands.h"
 #include "core/console.h"
 #include "core/error.h"
@@ -15,8 +15,8 @@
 #include "options.h"
 #include "render/text.h"
 #include "search/limits.h"
+#include "search/list_scheduling.h"
 #include "search/placements.h"
-#include "search/starts.h"
 #include "simulate/simulate.h"
 
 namespace chimera::apps {

@@ -13,19 +13,19 @@
 #include "check/check_limits.h"
 #include "commands.h"
 #include "core/error.h"
-#include "fastest.h"
 #include "help.h"
 #include "limit_flags.h"
 #include "options.h"
 #include "pair_flags.h"
 #include "passes/unroll.h"
 #include "pictures.h"
+#include "plan_flags.h"
 #include "render/timeline_json.h"
 #include "schedule_file.h"
 #include "simulate/explain.h"
 #include "simulate/shared_cores.h"
 #include "simulate/simulate.h"
-#include "sweep.h"
+#include "sweep_command.h"
 
 namespace chimera::apps {
 namespace {

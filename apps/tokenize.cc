@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "core/cgroup.h"
 #include "core/console.h"
-#include "core/cores.h"
 #include "core/error.h"
 #include "help.h"
 #include "options.h"

@@ -5,7 +5,7 @@
 
 #include "commands.h"
 #include "core/error.h"
-#include "core/input_file.h"
+#include "core/files.h"
 #include "help.h"
 #include "options.h"
 #include "tokenizer/bpe_trainer.h"

@@ -1,37 +1,161 @@
-#include "train/loop/run.h"
-
-#include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <algorithm>
 #include <chrono>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 
-#include "checkpoint/find.h"
+#include "checkpoint/checkpoint_folder.h"
 #include "commands.h"
 #include "config_words.h"
+#include "core/cgroup.h"
 #include "core/console.h"
-#include "core/cores.h"
-#include "core/descriptors.h"
 #include "core/error.h"
-#include "core/freed_memory.h"
-#include "dry_run_report.h"
+#include "core/file_descriptor.h"
+#include "core/resident_memory.h"
 #include "export_flags.h"
 #include "launch/local/launcher.h"
+#include "model_config/parameters.h"
+#include "render/panel.h"
 #include "schedule/schedule_json.h"
 #include "schedule_file.h"
+#include "train/loop/run.h"
 #include "train/observe/own_flight.h"
 #include "train/observe/progress_report.h"
-#include "train/recover/next_start.h"
+#include "train/recover/job_checkpoints.h"
 #include "train/recover/reconnecting_transport.h"
-#include "train/setup/descriptors.h"
 #include "train/setup/device.h"
+#include "train/setup/dry_run.h"
+#include "train/setup/job.h"
 #include "train/setup/job_fingerprint.h"
 #include "train_command_line.h"
 #include "train_options.h"
 
+// What `chimera train --dry-run` prints.
+
 namespace chimera::apps {
+
+/// The run in a few lines, what is predicted, and one line a rank.
+[[nodiscard]] std::string dry_run_text(const Job& job, const Forecast& forecast);
+/// The same in full. Fields: docs/dry_run.md.
+[[nodiscard]] std::string dry_run_json(const Job& job, const Forecast& forecast);
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double peak_bytes(const Forecast& forecast) {
+  return std::ranges::max_element(forecast.ranks, {}, &RankForecast::peak_memory_bytes)->peak_memory_bytes;
+}
+
+std::vector<std::int64_t> ranks_with(const Forecast& forecast, StageId stage) {
+  std::vector<std::int64_t> ranks;
+  for (const RankForecast& rank : forecast.ranks) {
+    if (std::ranges::count(rank.stages, stage, &HeldStage::stage) > 0) ranks.push_back(rank.rank.value());
+  }
+  return ranks;
+}
+
+std::string stages_text(const RankForecast& rank) {
+  std::vector<std::int64_t> stages;
+  for (const HeldStage& held : rank.stages) stages.push_back(held.stage.value());
+  return fmt::format("{}", fmt::join(stages, ", "));
+}
+
+Json stage_json(const Job& job, const Forecast& forecast, std::size_t s) {
+  const StageLayers& layers = job.partition[s];
+  return {{"stage", s},
+          {"first_layer", layers.first_layer},
+          {"layers", layers.end_layer - layers.first_layer},
+          {"embedding", layers.embedding},
+          {"head", layers.head},
+          {"parameters", forecast.stage_parameters[s]},
+          {"ranks", ranks_with(forecast, StageId(static_cast<std::int64_t>(s)))}};
+}
+
+Json rank_json(const Forecast& forecast, const RankForecast& rank) {
+  Json stages = Json::array();
+  for (const HeldStage& held : rank.stages) {
+    stages.push_back({{"replica", held.replica.value()}, {"stage", held.stage.value()}});
+  }
+  return {{"rank", rank.rank.value()},
+          {"group", rank.place.group.value()},
+          {"worker", rank.place.worker.value()},
+          {"stages", stages},
+          {"parameters", rank.parameters},
+          {"weights_bytes", rank.weights_bytes},
+          {"gradients_bytes", rank.gradients_bytes},
+          {"optimizer_bytes", rank.optimizer_bytes},
+          {"peak_memory_bytes", rank.peak_memory_bytes},
+          {"compute_seconds", rank.compute_seconds},
+          {"bubble_ratio", rank.bubble_ratio},
+          {"step_seconds", forecast.step_seconds}};
+}
+
+}  // namespace
+
+std::string dry_run_text(const Job& job, const Forecast& forecast) {
+  const auto tokens = static_cast<double>(job.mini_batch() * job.options.sequence);
+  std::string text = fmt::format(
+      "dry run, nothing is started: {}, {} parameters\n"
+      "schedule {}: {} stages on {} ranks ({} x {}), {} micro-batches of {} x {} tokens a step\n"
+      "predicted: {:.4g} s a step, {:.4g} tokens/s, bubble ratio {:.2f}; a rank takes {} at most, of {}\n"
+      "  for {}\n\n",
+      job.model.name, parameter_count(job.model), job.schedule.name, job.schedule.stages, job.num_ranks(),
+      job.ranks.data_parallel, job.ranks.workers, job.micro_batches(), job.micro_batch_size(), job.options.sequence,
+      forecast.step_seconds, tokens / forecast.step_seconds, forecast.bubble_ratio, bytes_text(peak_bytes(forecast)),
+      bytes_text(forecast.memory_bytes), forecast.machine);
+  std::size_t width = 6;
+  for (const RankForecast& rank : forecast.ranks) width = std::max(width, stages_text(rank).size());
+  text += fmt::format("{:>5} {:>5} {:>6}  {:<{}} {:>14} {:>10} {:>10} {:>10} {:>10} {:>10} {:>7}\n", "rank", "group",
+                      "worker", "stages", width, "parameters", "weights", "gradients", "optimizer", "peak", "computes",
+                      "bubble");
+  for (const RankForecast& rank : forecast.ranks) {
+    text += fmt::format("{:>5} {:>5} {:>6}  {:<{}} {:>14} {:>10} {:>10} {:>10} {:>10} {:>8.4g} s {:>7.2f}\n",
+                        rank.rank.value(), rank.place.group.value(), rank.place.worker.value(), stages_text(rank),
+                        width, rank.parameters, bytes_text(rank.weights_bytes), bytes_text(rank.gradients_bytes),
+                        bytes_text(rank.optimizer_bytes), bytes_text(rank.peak_memory_bytes), rank.compute_seconds,
+                        rank.bubble_ratio);
+  }
+  text += fmt::format("\n{:>5}  {:<22} {:>14}  {}\n", "stage", "layers", "parameters", "on ranks");
+  for (std::size_t s = 0; s < job.partition.size(); ++s) {
+    const StageLayers& layers = job.partition[s];
+    const std::string blocks = fmt::format("{}{} to {}{}", layers.embedding ? "embedding, " : "", layers.first_layer,
+                                           layers.end_layer - 1, layers.head ? ", head" : "");
+    text += fmt::format("{:>5}  {:<22} {:>14}  {}\n", s, blocks, forecast.stage_parameters[s],
+                        fmt::join(ranks_with(forecast, StageId(static_cast<std::int64_t>(s))), ", "));
+  }
+  return text;
+}
+
+std::string dry_run_json(const Job& job, const Forecast& forecast) {
+  Json json = {{"model", job.model.name},
+               {"parameters", parameter_count(job.model)},
+               {"schedule", job.schedule.name},
+               {"data_parallel", job.ranks.data_parallel},
+               {"workers", job.ranks.workers},
+               {"micro_batches", job.schedule.micro_batches},
+               {"micro_batch_size", job.micro_batch_size()},
+               {"mini_batch", job.mini_batch()},
+               {"sequence", job.options.sequence},
+               {"machine", forecast.machine},
+               {"step_seconds", forecast.step_seconds},
+               {"bubble_ratio", forecast.bubble_ratio},
+               {"peak_memory_bytes", peak_bytes(forecast)},
+               {"memory_bytes", forecast.memory_bytes},
+               {"fits", peak_bytes(forecast) <= forecast.memory_bytes},
+               {"stages", Json::array()},
+               {"ranks", Json::array()}};
+  for (std::size_t s = 0; s < job.partition.size(); ++s) json["stages"].push_back(stage_json(job, forecast, s));
+  for (const RankForecast& rank : forecast.ranks) json["ranks"].push_back(rank_json(forecast, rank));
+  return json.dump(2) + "\n";
+}
+
 namespace {
 
 using Words = std::vector<std::string>;

@@ -1,9 +1,189 @@
 #include "train_command_line.h"
 
+#include <fmt/format.h>
+#include <iostream>
+
+#include "core/error.h"
 #include "help.h"
-#include "partition_flag.h"
+#include "options.h"
+#include "plan/plan.h"
+#include "plan/train_flags.h"
+#include "plan_flags.h"
+#include "train/recover/job_checkpoints.h"
 
 namespace chimera::apps {
+
+void CheckpointFlags::add_to(CLI::App& app, TrainOptions& options) {
+  CheckpointOptions& checkpoint = options.checkpoint;
+  begin_group(app, heading::kCheckpoints);
+  add_path(app, "--checkpoint", checkpoint.folder,
+           "save weights, optimizer state and place in the data to this folder now and then, and after the last step",
+           PathKind::Folder);
+  details = {
+      app.add_option_function<std::string>(
+             "--save-every",
+             [&checkpoint](const std::string& text) { checkpoint.every = parse_save_interval("--save-every", text); },
+             "steps between checkpoints, or a time such as 30s, 10min, 2h (default 10min)")
+          ->type_name("N|TIME"),
+      add_count(app, "--keep", checkpoint.keep.last, "newest checkpoints that stay (default 3)"),
+      add_count(app, "--keep-every", checkpoint.keep.every,
+                "checkpoints of steps that are multiples of this stay too; 0: none (default 0)"),
+      add_count(app, "--max-restarts", options.max_restarts,
+                "how often a job whose ranks die, fail or hang is started again from its newest good checkpoint "
+                "(default 0)")};
+  add_choice(
+      app, "--recover", options.recover,
+      "what becomes of a run that loses a rank: it starts again as --max-restarts says (restart); a new rank takes "
+      "over "
+      "weights and optimizer state from the ranks that hold the same stages, and no step is lost (twin); or it ends "
+      "(none) (default restart)");
+  recoveries = add_count(app, "--max-recoveries", options.max_recoveries,
+                         "how often --recover twin replaces ranks in one start of the run (default 100)");
+  add_choice(
+      app, "--non-finite", options.non_finite,
+      "what becomes of a step whose loss or gradient is not finite: it ends the run (abort); its update is not made "
+      "(skip); or --max-restarts starts the run again from its newest checkpoint, and skips the step if it is not "
+      "finite again (rollback) (default abort)");
+  app.add_option_function<std::string>(
+         "--spike", [&options](const std::string& text) { options.spike = parse_deviations("--spike", text); },
+         "start the run again from its newest checkpoint, as --max-restarts allows, when a loss lies so many "
+         "deviations "
+         "above what those before let expect, and leave out the updates that led there (default: none does)")
+      ->type_name("N[sigma]");
+  spike_skip = add_count(app, "--spike-skip", options.spike_skip,
+                         "mini-batches up to a spike whose updates are left out then (default 10)");
+  add_choice(
+      app, "--on-different-copies", options.different_copies,
+      "what becomes of copies of a stage that are not equal, as a bit flipped: they end the run (abort); or they "
+      "are compared after every step, and those that are unlike most take over weights and optimizer state from "
+      "the others (repair) (default abort)");
+  app.add_option(kFailedStepFlag, options.failed_step)->group("");  // for restarts alone
+  add_path(
+      app, "--resume", options.resume.from,
+      "go on from a checkpoint, as if the run had never stopped: a folder of them, whose newest good one is taken; "
+      "one of them; auto: that of --checkpoint, if it has any; or none",
+      PathKind::Folder);
+  other_data = app.add_flag("--resume-other-data", options.resume.other_data,
+                            "go on even if the data, the mini-batch, the sequence or the seed is not that of the "
+                            "checkpoint's run");
+}
+
+void CheckpointFlags::require_sense(const TrainOptions& options) const {
+  for (const CLI::Option* option : details) {
+    if (option->count() > 0 && options.checkpoint.folder.empty()) {
+      throw ConfigError(fmt::format("{} is for --checkpoint", option->get_name()));
+    }
+  }
+  if (options.non_finite == NonFinite::Rollback && options.max_restarts == 0) {
+    throw ConfigError("--non-finite rollback starts the run again, as --max-restarts allows; give that too");
+  }
+  if (options.spike > 0 && options.max_restarts == 0) {
+    throw ConfigError(
+        "--spike starts the run again from its newest checkpoint, as --max-restarts allows; give --checkpoint and that "
+        "too");
+  }
+  if (spike_skip->count() > 0 && options.spike == 0) throw ConfigError("--spike-skip is for --spike");
+  if (other_data->count() > 0 && options.resume.from.empty()) {
+    throw ConfigError("--resume-other-data is for --resume");
+  }
+  if (options.max_restarts > 0 && options.transport == TransportKind::Threads) {
+    throw ConfigError("--max-restarts starts processes again; leave out --transport threads");
+  }
+  if (options.recover == Recover::None && options.max_restarts > 0) {
+    throw ConfigError("--recover none leaves nothing to --max-restarts; leave out one of them");
+  }
+  if (recoveries->count() > 0 && options.recover != Recover::Twin) {
+    throw ConfigError("--max-recoveries is for --recover twin");
+  }
+  constexpr std::int64_t kMany = 1'000'000'000;
+  require_between("--max-recoveries", options.max_recoveries, 1, kMany);
+  require_between("--spike-skip", options.spike_skip, 1, kMany);
+  require_between("--keep", options.checkpoint.keep.last, 1, kMany);
+  require_between("--max-restarts", options.max_restarts, 0, kMany);
+  require_between("--keep-every", options.checkpoint.keep.every, 0, kMany);
+}
+
+void OptimizerFlags::add_to(CLI::App& app, OptimizerOptions& optimizer, LearningRate& rate) {
+  add_choice(app, "--optimizer", optimizer.kind, "optimizer of the master weights (default adamw)");
+  of_adam = {
+      add_number(app, "--beta1", optimizer.beta1,
+                 "share of the running mean of gradients that a step keeps, of adamw and lamb (default 0.9)"),
+      add_number(app, "--beta2", optimizer.beta2, "the same of the squares of gradients (default 0.999)"),
+      add_number(app, "--epsilon", optimizer.epsilon, "what is added to the root of the latter (default 1e-8)"),
+  };
+  add_number(app, "--weight-decay", optimizer.weight_decay, "decoupled weight decay (default 0.01)");
+  add_choice(app, "--decay", optimizer.decayed,
+             "which weights decay: matrices, which biases and norms are not; matrices without embeddings; or all "
+             "(default matrices)");
+  add_number(app, "--learning-rate", rate.peak, "largest learning rate, after the warm-up (default 0.001)");
+  add_count(app, "--warmup", rate.warmup, "steps in which the learning rate rises linearly (default 0)");
+  add_choice(app, "--learning-rate-shape", rate.shape,
+             "how the learning rate then falls: along a cosine or a line; in the last steps alone (wsd: warm-up, "
+             "stable, decay); or not at all (default cosine)");
+  minimum_option =
+      add_number(app, "--min-learning-rate", minimum, "where it falls to (default a tenth of the largest)");
+  cooldown_option = add_count(app, "--cooldown", cooldown, "last steps in which wsd falls (default a tenth of all)");
+  cooldown_shape_option =
+      add_choice(app, "--cooldown-shape", rate.cooldown_shape, "how wsd falls in them (default linear)");
+}
+
+void OptimizerFlags::complete(const OptimizerOptions& optimizer, LearningRate& rate) const {
+  if (minimum_option->count() > 0) rate.minimum = minimum;
+  if (cooldown_option->count() > 0) rate.cooldown = cooldown;
+  if (cooldown_shape_option->count() > 0 && rate.shape != LearningRateShape::Wsd) {
+    throw ConfigError("--cooldown-shape is for --learning-rate-shape wsd");
+  }
+  if (optimizer.kind != OptimizerKind::Sgd) return;
+  for (const CLI::Option* option : of_adam) {
+    if (option->count() == 0) continue;
+    throw ConfigError(fmt::format("{} means nothing to --optimizer sgd; leave it out", option->get_name()));
+  }
+}
+
+void TrainPlanFlags::add_to(CLI::App& app) {
+  plan_option =
+      add_choice(app, "--plan", plan,
+                 "auto: let the planner choose schedule, W, D, N, micro-batch size, partition and recomputation, as "
+                 "`chimera plan` does from the next three flags and --memory (default none)");
+  others = {add_path(app, "--machine", machine,
+                     "profile of the machine, in JSON, for --plan auto, --dry-run and the MFU of a run"),
+            add_count(app, "--workers", workers, "P, the workers in all: W x D, for --plan auto"),
+            add_count(app, "--mini-batch", mini_batch, "sequences of a step over all workers, for --plan auto")};
+}
+
+void TrainPlanFlags::require_sense() const {
+  if (plan_option->count() > 0) return;
+  for (const CLI::Option* option : others) {
+    const bool used = option->get_name() == "--machine";
+    if (option->count() > 0 && !used) throw ConfigError(fmt::format("{} is for --plan auto", option->get_name()));
+  }
+}
+
+std::vector<std::string> TrainPlanFlags::planned_words(const TrainOptions& options, bool schedule_given) const {
+  PlanFlags flags;
+  flags.model = options.from.empty() ? options.model : options.from;
+  flags.workers = workers;
+  flags.mini_batch = mini_batch;
+  flags.machine = machine;
+  flags.sequence = options.sequence;
+  flags.dtype = options.dtype;
+  flags.optimizer = options.optimizer.kind;
+  flags.sync = options.sync;
+  flags.dropout = options.dropout > 0;
+  flags.shard_optimizer = options.shard_optimizer;
+  const PlanProblem problem = flags.problem(options.overrides, options.memory);
+  Predictor predictor(problem);
+  PlanOptions plan_options{.schedules = {}, .top = 1};
+  if (schedule_given) plan_options.schedules = {options.schedule};
+  const RankedCandidate best = make_plan(predictor, plan_options).ranked.front();
+  std::cerr << fmt::format("plan: {}, recompute {}; predicted {:.4g} s a step, {:.4g} GiB\n", in_words(best.candidate),
+                           to_text(recompute_choice(best.candidate.recompute, num_stages(best.candidate))),
+                           best.prediction.step_seconds, best.prediction.peak_memory_bytes / (1 << 30));
+  auto words = to_words(train_flags(problem, best.candidate));
+  words.emplace_back("--plan=none");
+  return words;
+}
+
 namespace {
 
 void add_model_and_data(CLI::App& command, TrainCommandLine& flags) {

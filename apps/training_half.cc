@@ -12,7 +12,7 @@
 
 #include "commands.h"
 #include "launch/local/launcher.h"
-#include "launch/local/signal_inbox.h"
+#include "launch/local/process.h"
 
 namespace chimera::apps {
 namespace {

@@ -26,8 +26,8 @@
 #include "core/resident_memory.h"
 #include "core/shared_memory.h"
 #include "engine/stored_values.h"
-#include "hugging_face/folder_files.h"
-#include "train/setup/precision.h"
+#include "hugging_face/model_folder.h"
+#include "train/setup/device.h"
 
 namespace chimera::benchmarks {
 namespace {

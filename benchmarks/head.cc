@@ -18,11 +18,11 @@
 #include "bench/machine_line.h"
 #include "core/choices.h"
 #include "data/samples.h"
+#include "model/linear.h"
 #include "model/stage.h"
-#include "model/weight_gradients.h"
 #include "runtime/memory_meter.h"
-#include "train/loop/batches.h"
-#include "train/setup/precision.h"
+#include "train/loop/loader.h"
+#include "train/setup/device.h"
 
 namespace chimera::benchmarks {
 namespace {

@@ -9,7 +9,7 @@
 #include "bench/machine_line.h"
 #include "generate/registry.h"
 #include "passes/unroll.h"
-#include "profile/step_memory.h"
+#include "profile/run_memory.h"
 #include "simulate/simulate.h"
 
 namespace chimera::benchmarks {

@@ -19,15 +19,13 @@
 #include "bench/machine_line.h"
 #include "core/choices.h"
 #include "core/error.h"
-#include "core/freed_memory.h"
+#include "core/resident_memory.h"
 #include "data/samples.h"
 #include "launch/local/launcher.h"
 #include "model/stage.h"
-#include "model_config/model_flops.h"
-#include "train/loop/batches.h"
+#include "model_config/parameters.h"
+#include "train/loop/loader.h"
 #include "train/setup/device.h"
-#include "train/setup/gpu_peak.h"
-#include "train/setup/precision.h"
 
 namespace chimera::benchmarks {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "core/error.h"
 #include "plan/plan.h"
-#include "plan/step_parts.h"
+#include "plan/predict.h"
 
 namespace chimera {
 namespace {

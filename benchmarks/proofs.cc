@@ -10,8 +10,8 @@
 #include "bench/machine_line.h"
 #include "core/random.h"
 #include "search/limits.h"
+#include "search/list_scheduling.h"
 #include "search/search.h"
-#include "search/starts.h"
 
 namespace chimera::benchmarks {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "bench/paper_scale.h"
+#include "generate/generator.h"
 #include "generate/registry.h"
-#include "generate/shape_axis.h"
 
 namespace chimera {
 namespace {

@@ -15,7 +15,7 @@
 
 #include "bench/machine_line.h"
 #include "search/limits.h"
-#include "search/starts.h"
+#include "search/list_scheduling.h"
 
 namespace chimera::benchmarks {
 namespace {

@@ -12,11 +12,9 @@
 
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/commit.h"
-#include "checkpoint/error.h"
-#include "checkpoint/find.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/shard.h"
-#include "checkpoint/tensors.h"
-#include "core/cores.h"
+#include "core/cgroup.h"
 #include "model/element_types.h"
 
 namespace py = pybind11;

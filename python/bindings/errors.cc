@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "checkpoint/error.h"
+#include "checkpoint/manifest.h"
 #include "core/error.h"
 
 namespace py = pybind11;

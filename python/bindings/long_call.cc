@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/interruption.h"
+#include "core/signals.h"
 
 namespace nb = nanobind;
 

@@ -15,7 +15,7 @@
 #include "long_call.h"
 #include "plan/balance.h"
 #include "schedule/schedule_json.h"
-#include "simulate/costs_json.h"
+#include "simulate/costs.h"
 
 namespace nb = nanobind;
 

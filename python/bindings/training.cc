@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "checkpoints.h"
-#include "engine/rank_fit.h"
+#include "engine/fit.h"
 #include "errors.h"
 #include "schedule/schedule_json.h"
 #include "transport/gloo/gloo_transport.h"
-#include "transport/pairs/communicator_ids.h"
+#include "transport/pairs/communicators.h"
 #include "transport/pairs/pair_transport.h"
 #include "transport/stream.h"
 #include "transport/threads/rank_threads.h"

@@ -4,7 +4,7 @@
 
 #include <exception>
 
-#include "core/user_code_error.h"
+#include "core/error.h"
 
 namespace py = pybind11;
 

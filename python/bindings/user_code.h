@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "model/layer.h"
+#include "model/layers.h"
 #include "model/module_stage.h"
 
 namespace chimera {

@@ -1,17 +1,40 @@
 #pragma once
-// What `chimera check` prints: a schedule's faults with their counter-examples, or what was proven.
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "check/check_limits.h"
 #include "check/violation.h"
+#include "generate/generator.h"
 #include "schedule/program.h"
 #include "schedule/schedule.h"
+#include "search/layout.h"
+#include "search/search.h"
+
+// What `chimera search` takes and prints.
+
+// What `chimera check` prints: a schedule's faults with their counter-examples, or what was proven.
 
 namespace chimera {
+
+/// What each placement is called, the parameters of the shape that it takes, and its chunks where nobody says them.
+struct NamedPlacement {
+  const char* name;
+  PlacementKind kind;
+  std::vector<Axis> axes = {};
+  std::int64_t chunks = 1;
+
+  [[nodiscard]] bool takes(Axis axis) const;
+};
+
+/// All of them; the first is the default.
+[[nodiscard]] std::span<const NamedPlacement> named_placements();
+
+/// The find and its front, with the schedule as JSON.
+[[nodiscard]] std::string search_json(const SearchResult& result);
 
 struct Finding {
   std::string level;  // "schedule", or "program", its discipline, and whether pairs run together

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "model_config/config_json.h"
+#include "model_config/config.h"
 #include "model_config/parameters.h"
 #include "render/bars.h"
 #include "render/panel.h"

@@ -1,5 +1,4 @@
 #pragma once
-// What `chimera plan` prints.
 
 #include <optional>
 #include <string>
@@ -7,7 +6,9 @@
 
 #include "plan/compare_models.h"
 #include "plan/plan.h"
-#include "plan/step_parts.h"
+#include "plan/predict.h"
+
+// What `chimera plan` prints.
 
 namespace chimera {
 

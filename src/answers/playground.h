@@ -1,10 +1,11 @@
 #pragma once
-// The playground's one door to the scheduling half: a request in JSON, its answer in JSON. The page calls it as
-// WebAssembly, `chimera playground --answer` as part of the program, and both give the same bytes.
 
 #include <functional>
 #include <string>
 #include <string_view>
+
+// The playground's one door to the scheduling half: a request in JSON, its answer in JSON. The page calls it as
+// WebAssembly, `chimera playground --answer` as part of the program, and both give the same bytes.
 
 namespace chimera::playground {
 

@@ -8,10 +8,9 @@
 #include "check/check_schedule.h"
 #include "core/choices.h"
 #include "core/error.h"
-#include "core/nearest.h"
 #include "generate/registry.h"
 #include "schedule/schedule_csv.h"
-#include "simulate/costs_json.h"
+#include "simulate/costs.h"
 
 namespace chimera::playground {
 namespace {

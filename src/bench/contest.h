@@ -1,6 +1,4 @@
 #pragma once
-// Training runs compared on a machine that is never quite quiet: in rounds, one after the other, so that a change of
-// its speed meets all alike, and repeated where others took too much of it.
 
 #include <cstdint>
 #include <functional>
@@ -9,6 +7,9 @@
 
 #include "bench/statistics.h"
 #include "bench/training_run.h"
+
+// Training runs compared on a machine that is never quite quiet: in rounds, one after the other, so that a change of
+// its speed meets all alike, and repeated where others took too much of it.
 
 namespace chimera {
 

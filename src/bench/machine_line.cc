@@ -6,7 +6,7 @@
 #include <ctime>
 #include <fstream>
 
-#include "core/cores.h"
+#include "core/cgroup.h"
 
 namespace chimera {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/temporary_folder.h"
+#include "core/files.h"
 
 namespace chimera {
 

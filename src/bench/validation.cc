@@ -1,14 +1,18 @@
 #include "bench/validation.h"
 
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "generate/default_schedule.h"
+#include "bench/training_run.h"
+#include "core/error.h"
+#include "generate/registry.h"
 #include "model_config/config.h"
+#include "plan/machine.h"
+#include "plan/predict.h"
 
 namespace chimera {
 namespace {
@@ -208,6 +212,94 @@ std::string to_json(const std::vector<Validated>& runs, const std::string& machi
                                        {"worst_memory_error", all.worst_memory_error},
                                        {"runs", list}};
   return json.dump(1) + "\n";
+}
+
+namespace {
+
+std::string with_words(std::string line, const std::vector<std::string>& words) {
+  for (const std::string& word : words) line += " " + shell_word(word);
+  return line;
+}
+
+/// Trains as the program does, three steps, and notes what tensors and processes hold at most.
+void count_tensors(const ValidationOptions& options, const TemporaryFolder& folder, Validated& one) {
+  const std::string tensors = folder.file("tensors.json");
+  const std::string metrics = folder.file("memory.jsonl");
+  std::vector<std::string> words = training_flags(one.run);
+  words.insert(words.end(), {"--data", options.data, "--steps", "3", "--tensor-memory", tensors});
+  TrainingRun run(with_words(shell_word(options.program) + " train", words) + " --metrics \"$CHIMERA_METRICS\"",
+                  metrics);
+  (void)run.wait(0);
+  const auto peaks = nlohmann::json::parse(std::ifstream(tensors)).at("peak_bytes").get<std::vector<double>>();
+  one.bytes = std::ranges::max(peaks);
+  std::ifstream lines(metrics);
+  for (std::string line; std::getline(lines, line);) {
+    one.resident_bytes = nlohmann::json::parse(line).at("peak_memory_bytes").get<double>();
+  }
+}
+
+MachineProfile machine_of(const ValidationOptions& options, const std::vector<MachineProfile>& measured) {
+  if (!options.machine.empty()) return read_machine(options.machine);
+  return measured.size() == 1 ? measured.front() : merge_machines(measured);
+}
+
+}  // namespace
+
+std::vector<GridRun> chosen_runs(const std::string& only) {
+  std::vector<GridRun> runs = validation_grid();
+  std::erase_if(runs, [&](const GridRun& run) { return in_words(run).find(only) == std::string::npos; });
+  if (runs.empty()) {
+    throw ConfigError(fmt::format("--only '{}': no run of the grid is called so; they read like '{}'", only,
+                                  in_words(validation_grid().back())));
+  }
+  return runs;
+}
+
+std::vector<Validated> run_validation(const ValidationOptions& options, const MeasureGrid& measure,
+                                      const PredictRun& predict, const std::function<void(const std::string&)>& say) {
+  const std::vector<GridRun> runs = chosen_runs(options.only);
+  if (!options.machine.empty())
+    (void)predict(read_machine(options.machine), runs.front());  // what is wrong with it, now
+  const GridTimes times = measure(runs);
+  const MachineProfile machine = machine_of(options, times.machines);
+  const MachineProfile on_sockets = times.on_sockets.empty() ? machine : machine_of(options, times.on_sockets);
+  const TemporaryFolder folder;
+  std::vector<Validated> all;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const RunPrediction prediction = predict(runs[i].sockets ? on_sockets : machine, runs[i]);
+    Validated one{runs[i], prediction.step_seconds, times.seconds[i], prediction.peak_bytes};
+    count_tensors(options, folder, one);
+    all.push_back(one);
+    say(".");
+  }
+  say("\n");
+  return all;
+}
+
+RunPrediction predict_run(const MachineProfile& machine, const GridRun& run) {
+  PlanProblem problem;
+  problem.model = model_of(run);
+  problem.machine = machine;
+  if (run.transport == TransportKind::Threads) {  // tensors change hands
+    problem.machine.point_to_point = {};
+    problem.machine.message_copy = {};
+    problem.machine.busy_delay = 0;
+  }
+  problem.workers = run.data_parallel * run.stages;
+  problem.mini_batch = run.data_parallel * run.micro_batches * run.micro_batch_size;
+  problem.memory_bytes = machine.memory_bytes;
+  problem.workload.micro_batch_size = run.micro_batch_size;
+  problem.workload.sequence = run.sequence;
+  Candidate candidate;
+  candidate.schedule = run.schedule;
+  candidate.shape = {run.stages, run.micro_batches, 2};
+  candidate.data_parallel = run.data_parallel;
+  candidate.micro_batch_size = run.micro_batch_size;
+  if (run.recomputes) {
+    for (std::int64_t stage = 0; stage < run.stages; ++stage) candidate.recompute.insert(StageId(stage));
+  }
+  const Prediction prediction = Predictor(problem).predict(candidate);
+  return {prediction.step_seconds, prediction.peak_memory_bytes};
 }
 
 }  // namespace chimera

@@ -1,12 +1,17 @@
 #pragma once
-// How well predictions from a profile hold: a grid of training runs, predicted and measured.
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "core/choices.h"
 #include "model_config/config.h"
+#include "plan/machine.h"
+
+// How well predictions from a profile hold: a grid of training runs, predicted and measured.
+
+// Runs the validation grid with the built program.
 
 namespace chimera {
 
@@ -70,5 +75,39 @@ struct ValidationSummary {
 /// Table and summary, in Markdown. `machine`: a line on where and when it was measured.
 [[nodiscard]] std::string to_text(const std::vector<Validated>& runs, const std::string& machine);
 [[nodiscard]] std::string to_json(const std::vector<Validated>& runs, const std::string& machine);
+
+struct ValidationOptions {
+  std::string program = {};  // that trains
+  std::string machine = {};  // a profile; empty: measured in turns with the runs
+  std::string data = {};     // the text that all train on
+  std::string only = {};     // runs whose words contain this text; empty: all
+};
+
+/// What was measured of the grid's runs.
+struct GridTimes {
+  std::vector<std::vector<double>> seconds;     // [run][round] of a step, at the machine's median speed
+  std::vector<MachineProfile> machines;         // profiles taken between the rounds, if any, at that speed
+  std::vector<MachineProfile> on_sockets = {};  // the same, with what sums over sockets take; perhaps none
+};
+using MeasureGrid = std::function<GridTimes(const std::vector<GridRun>&)>;
+
+/// What the planner says of a run: seconds of a step, bytes of tensors on the worker with most.
+struct RunPrediction {
+  double step_seconds = 0;
+  double peak_bytes = 0;
+};
+using PredictRun = std::function<RunPrediction(const MachineProfile&, const GridRun&)>;
+
+/// The grid's runs whose words contain `only`. Throws ConfigError where there is none.
+[[nodiscard]] std::vector<GridRun> chosen_runs(const std::string& only);
+
+/// Measures the chosen runs, trains each once more to count its tensors, and predicts all of them. `say` gets a few
+/// words after every one. Throws what chosen_runs(), `measure` and `predict` throw; Error where a run fails.
+[[nodiscard]] std::vector<Validated> run_validation(const ValidationOptions& options, const MeasureGrid& measure,
+                                                    const PredictRun& predict,
+                                                    const std::function<void(const std::string&)>& say);
+
+/// The planner's prediction (Predictor) for the run as a candidate.
+[[nodiscard]] RunPrediction predict_run(const MachineProfile& machine, const GridRun& run);
 
 }  // namespace chimera

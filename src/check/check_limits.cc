@@ -6,7 +6,7 @@
 #include <functional>
 #include <utility>
 
-#include "check/findings.h"
+#include "check/violation.h"
 #include "schedule/dependencies.h"
 
 namespace chimera {

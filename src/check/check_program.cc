@@ -1,19 +1,257 @@
 #include "check/check_program.h"
 
 #include <fmt/format.h>
-
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <limits>
 #include <optional>
+#include <set>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
-#include "check/channels.h"
-#include "check/check_placement.h"
+#include "check/check_schedule.h"
 #include "check/collectives.h"
-#include "check/findings.h"
-#include "check/held_versions.h"
-#include "check/program_tensors.h"
+#include "check/violation.h"
+#include "schedule/program.h"
 
 namespace chimera {
+
+/// One end's start of a transfer.
+struct Issue {
+  std::uint32_t tensor = 0;
+  std::uint32_t worker = 0;
+  std::uint32_t position = 0;  // of the instruction
+  bool is_send = false;
+};
+
+/// The queues between workers: an issue meets the oldest one of the queue's other end that has met none.
+class Channels {
+ public:
+  Channels(std::size_t workers, ChannelDiscipline discipline) : of_worker_(workers), discipline_(discipline) {}
+
+  /// The other end's issue that this one meets, if that is there already; otherwise this one is kept for it. After a
+  /// meeting that should not have been (`break_channel`) nothing meets on the queue.
+  std::optional<Issue> issue(const Issue& issue, std::uint32_t peer) {
+    Queue& queue = queues_[queue_of(issue, peer)];
+    if (queue.is_broken) return std::nullopt;
+    if (queue.is_empty() || queue.front().worker == issue.worker) {
+      queue.waiting.push_back(issue);
+      return std::nullopt;
+    }
+    return queue.pop();
+  }
+
+  void break_channel(const Issue& issue, std::uint32_t peer) { queues_[queue_of(issue, peer)].is_broken = true; }
+
+ private:
+  struct Queue {
+    std::vector<Issue> waiting;  // of one end, from `head` on
+    std::size_t head = 0;
+    bool is_broken = false;
+    [[nodiscard]] bool is_empty() const { return head == waiting.size(); }
+    [[nodiscard]] const Issue& front() const { return waiting[head]; }
+    Issue pop() {
+      const Issue first = waiting[head++];
+      if (is_empty()) {
+        waiting.clear();
+        head = 0;
+      }
+      return first;
+    }
+  };
+
+  struct Named {
+    std::uint64_t name;  // the other end and, with queues per direction, the direction
+    std::uint32_t queue;
+  };
+
+  std::uint64_t name(std::uint32_t peer, bool is_send) const {
+    return 2 * std::uint64_t{peer} + (discipline_ == ChannelDiscipline::PerDirection && is_send ? 1 : 0);
+  }
+
+  std::uint32_t queue_of(const Issue& issue, std::uint32_t peer) {
+    const std::uint64_t named = name(peer, issue.is_send);
+    const auto found = place_of(issue.worker, named);
+    if (found != of_worker_[issue.worker].end() && found->name == named) return found->queue;
+    const auto queue = static_cast<std::uint32_t>(queues_.size());
+    queues_.emplace_back();
+    of_worker_[issue.worker].insert(found, {named, queue});
+    const std::uint64_t other = name(issue.worker, !issue.is_send);
+    of_worker_[peer].insert(place_of(peer, other), {other, queue});
+    return queue;
+  }
+
+  std::vector<Named>::iterator place_of(std::uint32_t worker, std::uint64_t named) {
+    auto& known = of_worker_[worker];
+    return std::lower_bound(known.begin(), known.end(), named,
+                            [](const Named& a, std::uint64_t b) { return a.name < b; });
+  }
+
+  std::vector<std::vector<Named>> of_worker_;  // ascending by name
+  std::vector<Queue> queues_;
+  ChannelDiscipline discipline_;
+};
+
+/// The weight versions that the workers of a program hold as it runs, and the gradients that wait for an update: of
+/// each stage of each replica, which the worker that holds it updates by itself. Ops are in the placement's range.
+class HeldVersions {
+ public:
+  explicit HeldVersions(const Program& program)
+      : stages_(static_cast<std::size_t>(program.stages)), gradients_(program.placement.num_replicas() * stages_, 0) {}
+
+  /// Whether the version that the op names is held.
+  [[nodiscard]] bool holds(const Op& op) const {
+    const auto copy = copies_.find(index(op));
+    return copy == copies_.end() ? op.weight_version == 0 : copy->second.held.contains(op.weight_version);
+  }
+  /// Number of updates of the op's stage so far.
+  [[nodiscard]] std::int32_t newest(const Op& op) const {
+    const auto copy = copies_.find(index(op));
+    return copy == copies_.end() ? 0 : copy->second.newest;
+  }
+  /// Weight gradients since the last update.
+  [[nodiscard]] std::int32_t gradients(const Op& op) const { return gradients_[index(op)]; }
+
+  void add_gradient(const Op& op) { ++gradients_[index(op)]; }
+  void drop(const Op& op) { copies_[index(op)].held.erase(op.weight_version); }
+  void update(const Op& op) {
+    Copy& copy = copies_[index(op)];
+    copy.held.insert(++copy.newest);
+    gradients_[index(op)] = 0;
+  }
+  /// Adds gradients that entered no update, and newest versions that are dropped.
+  void report_unfinished(Findings& findings) const;
+  /// Whether any stage has been updated, or any version dropped.
+  [[nodiscard]] bool any_updates() const { return !copies_.empty(); }
+
+ private:
+  struct Copy {
+    std::int32_t newest = 0;
+    std::set<std::int32_t> held = {0};
+  };
+
+  [[nodiscard]] std::size_t index(const Op& op) const { return op.replica.index() * stages_ + op.stage.index(); }
+
+  std::size_t stages_;
+  std::vector<std::int32_t> gradients_;           // [replica][stage]
+  std::unordered_map<std::size_t, Copy> copies_;  // by the same index; those without entry hold version 0 alone
+};
+
+inline constexpr std::int32_t kNobody = -1;
+
+/// What one op makes, and its one transfer.
+struct Tensor {
+  std::int32_t made_on = kNobody;  // worker
+  std::int32_t sent_to = kNobody;
+  std::int32_t receiver = kNobody;
+  std::int32_t received_from = kNobody;
+  bool is_transferred = false;
+  bool send_waited = false;
+  bool receive_waited = false;
+  [[nodiscard]] bool is_on(std::int32_t worker) const {
+    return made_on == worker || (receive_waited && receiver == worker);
+  }
+};
+
+/// What the ops of a program have made so far. Ops are in the program's range.
+class ProgramTensors {
+ public:
+  explicit ProgramTensors(const Program& program) : stages_(program.stages), micro_batches_(program.micro_batches) {}
+
+  Tensor& at(const Op& op) {
+    auto& table = tables_[static_cast<std::size_t>(op.kind)];
+    if (table.empty()) table.resize(static_cast<std::size_t>(stages_ * micro_batches_));
+    return table[slot(op.stage.value(), op.micro_batch)];
+  }
+  [[nodiscard]] bool is_on(std::size_t worker, OpKind kind, std::int64_t stage, MicroBatchId micro_batch) const {
+    const auto& table = tables_[static_cast<std::size_t>(kind)];
+    return !table.empty() && table[slot(stage, micro_batch)].is_on(static_cast<std::int32_t>(worker));
+  }
+  /// A number of its own for each tensor.
+  [[nodiscard]] std::uint32_t number(const Op& op) const {
+    const auto kinds_before = static_cast<std::size_t>(op.kind) * static_cast<std::size_t>(stages_);
+    return static_cast<std::uint32_t>(kinds_before * static_cast<std::size_t>(micro_batches_) +
+                                      slot(op.stage.value(), op.micro_batch));
+  }
+  /// Adds the ops that have not run, or should not have, and the transfers that were not waited for.
+  void report_unfinished(bool trains, Findings& findings) const;
+
+ private:
+  [[nodiscard]] std::size_t slot(std::int64_t stage, MicroBatchId micro_batch) const {
+    return static_cast<std::size_t>(stage * micro_batches_) + micro_batch.index();
+  }
+  [[nodiscard]] bool has_run(OpKind kind, std::int64_t stage, MicroBatchId micro_batch) const;
+  void report_missing(std::int64_t stage, MicroBatchId micro_batch, bool trains, Findings& findings) const;
+  void report_transfer(const Tensor& tensor, std::size_t slot, Findings& findings) const;
+
+  std::int64_t stages_;
+  std::int64_t micro_batches_;
+  std::array<std::vector<Tensor>, kOpKinds> tables_;  // [kind][stage * N + micro-batch]; empty where not used
+};
+
+void HeldVersions::report_unfinished(Findings& findings) const {
+  for (std::size_t copy = 0; copy < gradients_.size(); ++copy) {
+    Op newest{OpKind::Backward,
+              ReplicaId(static_cast<std::int64_t>(copy / stages_)),
+              StageId(static_cast<std::int64_t>(copy % stages_)),
+              {}};
+    newest.weight_version = this->newest(newest);
+    if (gradients(newest) > 0) {
+      findings.add(ViolationKind::BadDataFlow, {}, [&] {
+        return fmt::format("{} gradients of stage {} of replica {} enter no update", gradients(newest),
+                           newest.stage.value(), newest.replica.value());
+      });
+    }
+    if (!holds(newest)) {
+      findings.add(ViolationKind::MissingVersion, {}, [&] {
+        return fmt::format("the newest weights of stage {} of replica {} are dropped", newest.stage.value(),
+                           newest.replica.value());
+      });
+    }
+  }
+}
+
+void ProgramTensors::report_unfinished(bool trains, Findings& findings) const {
+  for (std::int64_t s = 0; s < stages_; ++s) {
+    for (std::int64_t m = 0; m < micro_batches_; ++m) report_missing(s, MicroBatchId(m), trains, findings);
+  }
+  for (const auto& table : tables_) {
+    for (std::size_t i = 0; i < table.size(); ++i) report_transfer(table[i], i, findings);
+  }
+}
+
+bool ProgramTensors::has_run(OpKind kind, std::int64_t stage, MicroBatchId micro_batch) const {
+  const auto& table = tables_[static_cast<std::size_t>(kind)];
+  return !table.empty() && table[slot(stage, micro_batch)].made_on != kNobody;
+}
+
+void ProgramTensors::report_missing(std::int64_t stage, MicroBatchId id, bool trains, Findings& findings) const {
+  const bool whole = has_run(OpKind::Backward, stage, id);
+  const bool input = has_run(OpKind::BackwardInput, stage, id);
+  const bool weight = has_run(OpKind::BackwardWeight, stage, id);
+  const bool backward = whole ? !input && !weight : input && weight;
+  if (has_run(OpKind::Forward, stage, id) && backward == trains && (backward || !(whole || input || weight))) return;
+  findings.add(ViolationKind::MissingOp, {}, [&] {
+    return fmt::format("micro-batch {} at stage {}: the program runs{}{}{}{}, not F{}", id.value(), stage,
+                       has_run(OpKind::Forward, stage, id) ? " F" : "", whole ? " B" : "", input ? " I" : "",
+                       weight ? " W" : "", trains ? " and B (or F, I and W)" : " alone");
+  });
+}
+
+void ProgramTensors::report_transfer(const Tensor& tensor, std::size_t slot, Findings& findings) const {
+  const auto report_wait = [&](const char* what, std::int32_t worker) {
+    findings.add(ViolationKind::BadDataFlow, {}, [&] {
+      return fmt::format("worker {} never waits for the {} of a tensor of micro-batch {} at stage {}", worker, what,
+                         slot % static_cast<std::size_t>(micro_batches_),
+                         slot / static_cast<std::size_t>(micro_batches_));
+    });
+  };
+  if (tensor.sent_to != kNobody && !tensor.send_waited) report_wait("send", tensor.made_on);
+  if (tensor.receiver != kNobody && !tensor.receive_waited) report_wait("receive", tensor.receiver);
+}
+
 namespace {
 
 constexpr std::uint32_t kNoTensor = std::numeric_limits<std::uint32_t>::max();

@@ -1,13 +1,253 @@
 #include "check/check_schedule.h"
 
 #include <fmt/format.h>
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <string>
 
-#include "check/check_pairs.h"
-#include "check/check_placement.h"
-#include "check/check_versions.h"
-#include "check/findings.h"
+#include "check/violation.h"
+#include "check/wait_cycle.h"
+#include "schedule/dependencies.h"
 
 namespace chimera {
+namespace {
+
+/// Why the op and the one behind it are no pair, if they are none.
+std::optional<std::string> fault_of_pair(const Schedule& schedule, const std::vector<Op>& ops, std::size_t position) {
+  if (schedule.updates) return "paired; an asynchronous schedule has no pairs";
+  if (ops[position].kind != OpKind::Forward) return "paired; a pair begins with a forward";
+  if (position + 1 == ops.size()) return "paired, but no op follows it on its worker";
+  const Op& second = ops[position + 1];
+  if (!gives_input_gradient(second.kind)) {
+    return fmt::format("paired with {}; the second op of a pair is B or I", to_text(second));
+  }
+  if (second.micro_batch == ops[position].micro_batch) {
+    return fmt::format("paired with {}, which needs it: it is of the same micro-batch", to_text(second));
+  }
+  return std::nullopt;
+}
+
+/// The op, or the pair that it runs in: `0F1&0B0`.
+std::string in_words(const Schedule& schedule, Place place, Pairs pairs) {
+  const auto& ops = schedule.workers[place.worker];
+  if (place.position > 0 && num_at_once(ops, place.position - 1, pairs) > 1) --place.position;
+  const std::string text = to_text(ops[place.position]);
+  return num_at_once(ops, place.position, pairs) > 1 ? text + "&" + to_text(ops[place.position + 1]) : text;
+}
+
+std::string in_words(const Schedule& schedule, const std::vector<Wait>& cycle, Pairs pairs) {
+  std::string message = pairs == Pairs::Together ? "where pairs run together, " : "";
+  for (std::size_t i = 0; i < cycle.size(); ++i) {
+    const auto& [op, input] = cycle[i];
+    message += fmt::format("{}worker {} cannot run {} (its op {}) before {} (op {} of worker {})", i == 0 ? "" : "; ",
+                           op.worker, in_words(schedule, op, pairs), op.position, in_words(schedule, input, pairs),
+                           input.position, input.worker);
+  }
+  return message;
+}
+
+}  // namespace
+
+void check_acyclic(const Schedule& schedule, Pairs pairs, Findings& findings) {
+  const OpTable table(schedule);
+  const auto visited = visit_in_dependency_order(
+      table, [](OpIndex) {}, pairs);
+  const auto cycle = shortest_wait_cycle(table, visited, pairs);
+  if (cycle.empty()) return;
+  std::vector<Place> places;
+  for (const Wait& wait : cycle) places.insert(places.end(), {wait.op, wait.input});
+  const auto kind = pairs == Pairs::Together ? ViolationKind::BadPair : ViolationKind::Cycle;
+  findings.add(kind, std::move(places), [&] { return in_words(schedule, cycle, pairs); });
+}
+
+void check_pairs(const Schedule& schedule, Findings& findings) {
+  bool all_right = true;
+  for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
+    const auto& ops = schedule.workers[w];
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      if (!ops[i].paired) continue;
+      const auto fault = fault_of_pair(schedule, ops, i);
+      if (!fault) continue;
+      all_right = false;
+      findings.add_at(schedule, ViolationKind::BadPair, {w, i}, "{}", *fault);
+    }
+  }
+  if (all_right) check_acyclic(schedule, Pairs::Together, findings);
+}
+
+namespace {
+
+constexpr std::size_t kMostReplicas = std::numeric_limits<std::int16_t>::max();  // as ReplicaId counts
+
+void check_row(std::size_t r, const std::vector<WorkerId>& row, std::int64_t stages, std::size_t num_workers,
+               Findings& findings) {
+  const auto workers = static_cast<std::int64_t>(num_workers);
+  if (static_cast<std::int64_t>(row.size()) != stages) {
+    findings.add(ViolationKind::BadPlacement, {}, [&] {
+      return fmt::format("replica {} places {} stages; the schedule has {}", r, row.size(), stages);
+    });
+  }
+  for (std::size_t s = 0; s < row.size(); ++s) {
+    if (row[s].value() >= 0 && row[s].value() < workers) continue;
+    findings.add(ViolationKind::BadPlacement, {}, [&] {
+      return fmt::format("replica {} places stage {} on worker {}; there are workers 0 to {}", r, s, row[s].value(),
+                         workers - 1);
+    });
+  }
+}
+
+}  // namespace
+
+bool check_placement(const Placement& placement, std::int64_t stages, std::int64_t micro_batches,
+                     std::size_t num_workers, Findings& findings) {
+  const bool has_counts = stages >= 1 && micro_batches >= 1 && micro_batches <= kMostOps / stages;
+  if (!has_counts) {
+    findings.add(ViolationKind::OutOfRange, {}, [&] {
+      return fmt::format("{} stages and {} micro-batches; both are positive, their product at most {}", stages,
+                         micro_batches, kMostOps);
+    });
+  }
+  const auto report = [&](auto message) { findings.add(ViolationKind::BadPlacement, {}, message); };
+  const std::size_t replicas = placement.num_replicas();
+  if (replicas == 0) report([] { return std::string("the schedule has no replica"); });
+  if (replicas > kMostReplicas) {
+    report([&] { return fmt::format("{} replicas; ops can name {} at most", replicas, kMostReplicas); });
+  }
+  for (std::size_t r = 0; r < replicas; ++r) check_row(r, placement.worker_of[r], stages, num_workers, findings);
+  return has_counts;
+}
+
+namespace {
+
+/// A stage of a replica: the worker that holds it updates it by itself.
+struct Copy {
+  std::int32_t made = 0;      // updates so far: the newest version
+  std::int64_t in_group = 0;  // weight gradients since
+  std::int64_t kept = 1;      // versions
+  std::size_t last_use = 0;   // where the last uses of its versions stand in last_use_
+};
+
+class VersionCheck {
+ public:
+  VersionCheck(const Schedule& schedule, Findings& findings)
+      : schedule_(schedule),
+        updates_(*schedule.updates),
+        findings_(findings),
+        copies_(schedule.placement.num_replicas() * static_cast<std::size_t>(schedule.stages)),
+        group_of_(static_cast<std::size_t>(schedule.micro_batches)),
+        forward_version_(static_cast<std::size_t>(schedule.stages * schedule.micro_batches)) {
+    std::size_t uses = 0;
+    const auto micro_batches = micro_batches_of_replicas(schedule);
+    for (std::size_t r = 0; r < micro_batches.size(); ++r) {
+      for (std::size_t rank = 0; rank < micro_batches[r].size(); ++rank) {
+        group_of_[micro_batches[r][rank].index()] = static_cast<std::int64_t>(rank) / updates_.micro_batches;
+      }
+      num_updates_.push_back(static_cast<std::int64_t>(micro_batches[r].size()) / updates_.micro_batches);
+      for (std::int64_t s = 0; s < schedule.stages; ++s) {
+        copy(ReplicaId(static_cast<std::int64_t>(r)), StageId(s)).last_use = uses;
+        uses += static_cast<std::size_t>(num_updates_.back()) + 1;
+      }
+    }
+    last_use_.resize(uses);
+  }
+
+  void run() {
+    for (std::size_t w = 0; w < schedule_.workers.size(); ++w) {
+      const auto& ops = schedule_.workers[w];
+      for (std::size_t i = 0; i < ops.size(); ++i) {
+        if (can_exist(ops[i])) last_use(ops[i], ops[i].weight_version) = i;
+      }
+      for (std::size_t i = 0; i < ops.size(); ++i) check_op({w, i});
+    }
+  }
+
+ private:
+  Copy& copy(ReplicaId replica, StageId stage) {
+    return copies_[replica.index() * static_cast<std::size_t>(schedule_.stages) + stage.index()];
+  }
+
+  bool can_exist(const Op& op) const {
+    return op.weight_version >= 0 && op.weight_version <= num_updates_[op.replica.index()];
+  }
+
+  std::size_t& last_use(const Op& op, std::int32_t version) {
+    return last_use_[copy(op.replica, op.stage).last_use + static_cast<std::size_t>(version)];
+  }
+
+  void check_op(Place place) {
+    const Op& op = schedule_.workers[place.worker][place.position];
+    Copy& held = copy(op.replica, op.stage);
+    const std::int32_t version = op.weight_version;
+    if (version < 0 || version > held.made) {
+      findings_.add_at(schedule_, ViolationKind::MissingVersion, place,
+                       "uses weight version {} of its stage, which has had {} updates", version, held.made);
+    } else if (version < held.made && last_use(op, version) == place.position) {
+      --held.kept;
+    }
+    std::int32_t& forward =
+        forward_version_[op.stage.index() * static_cast<std::size_t>(schedule_.micro_batches) + op.micro_batch.index()];
+    if (op.kind == OpKind::Forward) {
+      forward = version;
+      if (version != version_for(op, held)) {
+        findings_.add_at(schedule_, ViolationKind::WrongVersion, place,
+                         "uses weight version {}, not {} as the schedule's updates say", version,
+                         version_for(op, held));
+      }
+    } else if (forward != version) {
+      findings_.add_at(schedule_, ViolationKind::MixedVersions, place, "uses weight version {}, its forward used {}",
+                       version, forward);
+    }
+    if (gives_weight_gradient(op.kind)) accumulate(op, place, held);
+  }
+
+  /// The version that a forward must use.
+  std::int64_t version_for(const Op& forward, const Copy& held) const {
+    if (!updates_.delay) return held.made;
+    return std::max<std::int64_t>(0, group_of_[forward.micro_batch.index()] - *updates_.delay);
+  }
+
+  void accumulate(const Op& op, Place place, Copy& held) {
+    const std::int64_t group = group_of_[op.micro_batch.index()];
+    if (group != held.made) {
+      findings_.add_at(schedule_, ViolationKind::UpdateOrder, place,
+                       "belongs to update {} of its stage, but update {} is still to be made", group + 1,
+                       held.made + 1);
+    }
+    if (++held.in_group < updates_.micro_batches) return;
+    held.in_group = 0;
+    const bool old_is_kept = last_use(op, held.made) > place.position;
+    ++held.made;
+    if (!old_is_kept) return;
+    if (++held.kept <= updates_.versions) return;
+    findings_.add_at(schedule_, ViolationKind::TooManyVersions, place,
+                     "makes weight version {} of its stage while older ones are needed: {} kept, {} allowed", held.made,
+                     held.kept, updates_.versions);
+  }
+
+  const Schedule& schedule_;
+  const AsynchronousUpdates& updates_;
+  Findings& findings_;
+  std::vector<Copy> copies_;                   // [replica][stage]
+  std::vector<std::int64_t> num_updates_;      // [replica], at each of its stages
+  std::vector<std::size_t> last_use_;          // [replica][stage][version]: position of the last op that uses it
+  std::vector<std::int64_t> group_of_;         // [micro-batch]: the updates of its replica that come before its own
+  std::vector<std::int32_t> forward_version_;  // [stage][micro-batch]
+};
+
+}  // namespace
+
+void check_versions(const Schedule& schedule, Findings& findings) {
+  if (schedule.updates->micro_batches < 1 || schedule.updates->versions < 1) {
+    findings.add(ViolationKind::OutOfRange, {}, [&] {
+      return fmt::format("{} micro-batches an update and {} weight versions; both are positive",
+                         schedule.updates->micro_batches, schedule.updates->versions);
+    });
+    return;
+  }
+  VersionCheck(schedule, findings).run();
+}
+
 namespace {
 
 /// The kinds of op seen at one (stage, micro-batch), a bit each.

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "check/shortest_cycle.h"
+#include "check/wait_cycle.h"
 
 namespace chimera {
 

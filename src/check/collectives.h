@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "check/findings.h"
+#include "check/violation.h"
 #include "schedule/program.h"
 
 namespace chimera {

@@ -6,13 +6,11 @@
 #include <utility>
 
 #include "checkpoint/checkpoint_folder.h"
-#include "checkpoint/error.h"
-#include "checkpoint/sealed_json.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/shard.h"
 #include "core/fault_point.h"
-#include "safetensors/safetensors_file.h"
+#include "safetensors/safetensors_layout.h"
 #include "safetensors/weight_files.h"
-#include "safetensors/weight_index.h"
 
 namespace chimera {
 namespace {

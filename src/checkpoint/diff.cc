@@ -13,7 +13,7 @@
 #include <mutex>
 #include <thread>
 
-#include "checkpoint/error.h"
+#include "checkpoint/manifest.h"
 
 namespace chimera {
 namespace {

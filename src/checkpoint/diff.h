@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/tensors.h"
+#include "checkpoint/shard.h"
 
 namespace chimera {
 

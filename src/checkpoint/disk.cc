@@ -10,8 +10,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "checkpoint/error.h"
-#include "checkpoint/open_file.h"
+#include "checkpoint/manifest.h"
 #include "core/file_descriptor.h"
 
 namespace chimera {

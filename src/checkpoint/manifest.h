@@ -1,16 +1,66 @@
 #pragma once
-// What a checkpoint consists of: the one file that a reader believes, once its own hash fits. docs/checkpoint_format.md
-// describes it.
-
-#include <nlohmann/json.hpp>
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/block_hashes.h"
+#include "checkpoint/disk.h"
+#include "core/error.h"
+
+// What is wrong with a checkpoint.
+
+// A file that is being written to a Disk.
+
+// A JSON object that carries the hash of its own text: no byte of it can change unnoticed.
+
+// What a checkpoint consists of: the one file that a reader believes, once its own hash fits. docs/checkpoint_format.md
+// describes it.
 
 namespace chimera {
+
+/// A checkpoint that cannot be written, or whose bytes are not those that were written; names the file, and the field
+/// or the bytes.
+class CheckpointError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Owns the descriptor. The disk is borrowed. Throws what the disk throws.
+class OpenFile {
+ public:
+  OpenFile(Disk& disk, std::string path) : disk_(disk), path_(std::move(path)), file_(disk.create(path_)) {}
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+  ~OpenFile() { disk_.close(file_); }
+
+  /// Writes all of the bytes, behind what was written.
+  void write(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) bytes = bytes.subspan(disk_.write(file_, bytes, path_));
+  }
+  void sync() { disk_.sync(file_, path_); }
+
+ private:
+  Disk& disk_;
+  std::string path_;
+  int file_;
+};
+
+/// The object as text, its last member `xxh3_128`: the hash of all bytes before the comma in front of it. The object,
+/// which is not empty, has no such member.
+[[nodiscard]] std::string sealed(const nlohmann::ordered_json& object);
+
+/// The text of an object, which ends before the line end in front of its last brace, with the seal and the brace. Of
+/// another text the result is sealed, but no object.
+[[nodiscard]] std::string sealed(std::string open_object);
+
+/// The object of a text that sealed() made, without the seal. `path` is what messages call the text. Throws
+/// CheckpointError where the seal is missing or does not fit, where the text is no JSON object in UTF-8, or where it is
+/// nested more than 16 deep.
+[[nodiscard]] nlohmann::ordered_json unsealed(const std::string& path, const std::string& text);
 
 inline constexpr const char* kManifestName = "manifest.json";
 inline constexpr int kCheckpointVersion = 1;

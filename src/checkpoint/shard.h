@@ -1,17 +1,40 @@
 #pragma once
-// The files of tensors of a checkpoint, as one rank writes them.
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "checkpoint/disk.h"
 #include "checkpoint/manifest.h"
 #include "safetensors/safetensors_layout.h"
+#include "safetensors/weight_files.h"
+
+// The tensors of a checkpoint, by name, whichever file they are in.
+
+// The files of tensors of a checkpoint, as one rank writes them.
 
 namespace chimera {
+
+/// All tensors of a checkpoint, open for reading. Headers are in memory, elements are not. Any number of threads may
+/// read.
+class CheckpointTensors {
+ public:
+  /// Opens the safetensors files that the manifest names. Throws CheckpointError where one cannot be read or is
+  /// unsound, or where two have a tensor of the same name.
+  CheckpointTensors(const std::string& checkpoint, const Manifest& manifest);
+
+  [[nodiscard]] std::optional<WeightFiles::Found> find(std::string_view tensor) const;
+  /// The names of all tensors, ascending.
+  [[nodiscard]] std::vector<std::string> names() const;
+
+ private:
+  std::vector<SafetensorsFile> files_;
+};
 
 /// What a file of tensors is for.
 enum class ShardKind : std::uint8_t { Weights, OptimizerState };

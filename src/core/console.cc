@@ -16,7 +16,7 @@
 
 #include "core/error.h"
 #include "core/file_descriptor.h"
-#include "core/no_signals.h"
+#include "core/signals.h"
 
 namespace chimera {
 namespace {

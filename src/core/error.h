@@ -1,7 +1,11 @@
 #pragma once
-// What ends a run. Expected answers (a violation, an absent value) are values, never exceptions.
 
+#include <exception>
 #include <stdexcept>
+#include <string>
+#include <utility>
+
+// What ends a run. Expected answers (a violation, an absent value) are values, never exceptions.
 
 namespace chimera {
 
@@ -43,6 +47,17 @@ enum class ExitCode : int {
   PeerLost = 3,       ///< a rank ended because another one did; never the code of the whole job
   Interrupted = 130,  ///< Ctrl-C
   Terminated = 143,   ///< SIGTERM
+};
+
+/// What a user's code in another language raised. Passes through as it is, so that whoever speaks that language can
+/// raise `cause` again, with all that belongs to it.
+class UserCodeError : public Error {
+ public:
+  UserCodeError(const std::string& message, std::exception_ptr cause) : Error(message), cause_(std::move(cause)) {}
+  [[nodiscard]] const std::exception_ptr& cause() const { return cause_; }
+
+ private:
+  std::exception_ptr cause_;
 };
 
 }  // namespace chimera

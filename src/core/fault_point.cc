@@ -13,9 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "core/choices.h"
 #include "core/error.h"
-#include "core/names.h"
-#include "core/parse_number.h"
 
 namespace chimera {
 namespace {

@@ -2,7 +2,22 @@
 
 #include <sys/resource.h>
 
+#include <cstdlib>  // defines __GLIBC__
+#include <limits>
+
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 namespace chimera {
+
+void keep_freed_memory() {
+#ifdef __GLIBC__
+  constexpr int kNever = std::numeric_limits<int>::max();
+  (void)::mallopt(M_TRIM_THRESHOLD, kNever);
+  (void)::mallopt(M_MMAP_THRESHOLD, kNever);
+#endif
+}
 
 double peak_resident_bytes() {
   rusage usage{};

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <string>
 
-#include "core/memory_file.h"
+#include "core/file_descriptor.h"
 
 namespace chimera {
 namespace {

@@ -22,7 +22,7 @@
 
 #include "core/error.h"
 #include "transport/gloo/rendezvous_store.h"
-#include "transport/pairs/communicator_ids.h"
+#include "transport/pairs/communicators.h"
 
 namespace chimera {
 namespace {

@@ -9,9 +9,9 @@
 #include <optional>
 #include <system_error>
 
+#include "core/choices.h"
 #include "core/error.h"
-#include "core/parse_number.h"
-#include "data/permutation.h"
+#include "data/samples.h"
 
 namespace chimera {
 namespace {

@@ -11,8 +11,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "core/descriptors.h"
 #include "core/error.h"
+#include "core/file_descriptor.h"
 
 namespace chimera {
 namespace {

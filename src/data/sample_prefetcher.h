@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/no_signals.h"
+#include "core/signals.h"
 #include "data/samples.h"
 
 namespace chimera {

@@ -1,11 +1,20 @@
 #pragma once
-// Tokens as training samples, in an order that depends on the seed alone.
 
 #include <cstdint>
+#include <span>
+#include <string_view>
 #include <vector>
 
+#include "core/masked_tokens.h"
+#include "core/random.h"
 #include "data/corpus.h"
-#include "data/documents.h"
+#include "data/token_stream.h"
+
+// Tokens as training samples, in an order that depends on the seed alone.
+
+// How a BERT sample is made from text: where a window is cut in two, which texts are paired, what is masked.
+
+// A shuffled order that is computed, never stored.
 
 namespace chimera {
 
@@ -102,6 +111,36 @@ class OrderedSamples {
   TokenView tokens_;
   SampleOptions options_;
   std::int64_t window_;  ///< tokens of a window
+};
+
+/// Where in a window of at least 5 tokens a second text begins: behind the sentence end that is nearest the middle; for
+/// want of one the line end, the blank, the middle itself. Only the middle half is searched.
+[[nodiscard]] std::int64_t find_cut(std::span<const std::int64_t> window);
+
+/// The sample at place `position` of the order of all epochs, whose own window is `window`.
+[[nodiscard]] Sample masked_pair(const TokenView& tokens, const SampleOptions& options, std::int64_t position,
+                                 std::int64_t window);
+
+/// A permutation of 0 .. size - 1, chosen by seed and stream, in O(1) memory and time.
+/// A Feistel network permutes the smallest 2^(2k) >= size; a result outside is permuted again until it falls inside
+/// (cycle walking, fewer than 4 turns on average). The round function is CounterRandom.
+/// Source: Black and Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002.
+class Permutation {
+ public:
+  /// size > 0. `stream` tells the permutations of one seed apart.
+  Permutation(std::int64_t size, std::uint64_t seed, std::string_view stream);
+  /// The stream "data.permutation.NUMBER"; the number is e.g. the epoch.
+  Permutation(std::int64_t size, std::uint64_t seed, std::int64_t number);
+
+  /// The image of `i`, both in 0 .. size - 1.
+  [[nodiscard]] std::int64_t operator()(std::int64_t i) const;
+
+ private:
+  [[nodiscard]] std::uint64_t feistel(std::uint64_t value) const;
+
+  std::uint64_t size_;
+  unsigned half_bits_;
+  CounterRandom round_function_;
 };
 
 }  // namespace chimera

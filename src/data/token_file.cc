@@ -1,14 +1,171 @@
 #include "data/token_file.h"
 
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <stdexcept>
 #include <utility>
+#include <vector>
 
 #include "core/error.h"
 
 namespace chimera {
+namespace {
+
+constexpr auto kHeaderBytes = static_cast<std::int64_t>(sizeof(MegatronIndexHeader));
+constexpr std::int64_t kLengthBytes = sizeof(std::int32_t);
+constexpr std::int64_t kPointerBytes = sizeof(std::int64_t);
+constexpr std::int64_t kDocumentBytes = sizeof(std::int64_t);
+
+template <class... Values>
+[[noreturn]] void refuse_index(const DataFile& file, fmt::format_string<Values...> message, Values&&... values) {
+  throw ConfigError(fmt::format("{}: {}", file.path(), fmt::format(message, std::forward<Values>(values)...)));
+}
+
+/// Entries of one of the lists of an index, read in blocks one after the other.
+template <class Entry>
+class Entries {
+ public:
+  Entries(const DataFile& file, std::int64_t offset, std::int64_t count) : file_(file), offset_(offset), left_(count) {}
+
+  Entry next() {
+    if (at_ == block_.size()) fill();
+    return block_[at_++];
+  }
+
+ private:
+  void fill() {
+    constexpr std::int64_t kBlock = 1 << 16;
+    block_.resize(static_cast<std::size_t>(std::min(left_, kBlock)));
+    const auto bytes = std::as_writable_bytes(std::span(block_));
+    file_.read(offset_, bytes);
+    offset_ += static_cast<std::int64_t>(bytes.size());
+    left_ -= static_cast<std::int64_t>(block_.size());
+    at_ = 0;
+  }
+
+  const DataFile& file_;
+  std::int64_t offset_;
+  std::int64_t left_;
+  std::vector<Entry> block_;
+  std::size_t at_ = 0;
+};
+
+}  // namespace
+
+MegatronIndex::MegatronIndex(DataFile file, std::int64_t token_bytes)
+    : file_(std::move(file)), token_bytes_(token_bytes) {
+  check_header();
+  check_sequences();
+  check_documents();
+}
+
+std::int64_t MegatronIndex::lengths_at() const { return kHeaderBytes; }
+std::int64_t MegatronIndex::pointers_at() const { return lengths_at() + sequences_ * kLengthBytes; }
+std::int64_t MegatronIndex::documents_at() const { return pointers_at() + sequences_ * kPointerBytes; }
+
+void MegatronIndex::check_header() {
+  if (file_.size() < kHeaderBytes) {
+    refuse_index(file_, "has {} bytes; the header of an index takes {}", file_.size(), kHeaderBytes);
+  }
+  const auto header = file_.number_at<MegatronIndexHeader>(0);
+  if (header.magic != kMegatronMagic) refuse_index(file_, "does not begin as Megatron's indices do, with MMIDIDX");
+  if (const std::uint64_t version = header.version; version != kMegatronVersion) {
+    refuse_index(file_, "is of version {}; expected {}", version, kMegatronVersion);
+  }
+  const auto type = megatron_type(header.type_code);
+  if (!type) {
+    refuse_index(file_, "gives its tokens the type {}; expected 1 to 5 or 8, which are whole numbers",
+                 unsigned{header.type_code});
+  }
+  type_ = *type;
+  // Counts of more entries than the file has bytes are not multiplied.
+  const std::uint64_t sequences = header.sequences;
+  const std::uint64_t documents = header.documents;
+  const auto most = static_cast<std::uint64_t>(file_.size());
+  const bool fits = sequences <= most && documents <= most;
+  const std::uint64_t expected =
+      fits ? kHeaderBytes + sequences * (kLengthBytes + kPointerBytes) + documents * kDocumentBytes : 0;
+  if (fits && sequences > 0 && most == expected + sequences) {
+    refuse_index(file_, "has a mode for each sequence, as data of several kinds have; expected text alone");
+  }
+  if (!fits || most != expected) {
+    refuse_index(file_, "has {} bytes, which {} sequences and {} document entries do not take{}", most, sequences,
+                 documents, fits ? fmt::format("; expected {}", expected) : "");
+  }
+  if (sequences == 0 || documents < 2) refuse_index(file_, "has no documents; expected one at least");
+  sequences_ = static_cast<std::int64_t>(sequences);
+  documents_ = static_cast<std::int64_t>(documents) - 1;
+}
+
+void MegatronIndex::check_sequences() const {
+  const std::int64_t width = width_of(type_);
+  Entries<std::int32_t> lengths(file_, lengths_at(), sequences_);
+  Entries<std::int64_t> pointers(file_, pointers_at(), sequences_);
+  std::int64_t end = 0;  // of the sequences so far, in bytes of the .bin
+  for (std::int64_t i = 0; i < sequences_; ++i) {
+    const std::int64_t length = lengths.next();
+    const std::int64_t pointer = pointers.next();
+    if (length < 0) refuse_index(file_, "sequence {} has {} tokens; expected at least 1", i, length);
+    if (length == 0) refuse_index(file_, "sequence {} is empty; expected at least 1 token", i);
+    if (pointer != end) {
+      const char* fault = pointer < 0 || pointer >= token_bytes_ ? "outside the tokens"
+                          : pointer < end                        ? "inside another sequence"
+                                                                 : "behind a hole";
+      refuse_index(file_, "sequence {} begins at byte {} of the tokens, {}; expected byte {}", i, pointer, fault, end);
+    }
+    if (length > (token_bytes_ - end) / width) {
+      refuse_index(file_, "sequence {} has {} tokens from byte {} on, but the tokens end at byte {}", i, length, end,
+                   token_bytes_);
+    }
+    end += length * width;
+  }
+  if (end != token_bytes_) {
+    refuse_index(file_, "its sequences end at byte {} of the tokens, which have {} bytes", end, token_bytes_);
+  }
+}
+
+void MegatronIndex::check_documents() const {
+  Entries<std::int64_t> starts(file_, documents_at(), documents_ + 1);
+  std::int64_t last = starts.next();
+  if (last != 0) refuse_index(file_, "document 0 begins with sequence {}; expected sequence 0", last);
+  for (std::int64_t i = 1; i <= documents_; ++i) {
+    const std::int64_t start = starts.next();
+    if (start < 0 || start > sequences_) {
+      refuse_index(file_, "document {} ends before sequence {}; there are {}", i - 1, start, sequences_);
+    }
+    if (start == last) refuse_index(file_, "document {} is empty; expected at least one sequence", i - 1);
+    if (start < last) {
+      refuse_index(file_,
+                   "document {} begins with sequence {} and ends before sequence {}; expected documents in order",
+                   i - 1, last, start);
+    }
+    last = start;
+  }
+  if (last != sequences_) {
+    refuse_index(file_, "its documents end with sequence {}; expected the last of {}", last - 1, sequences_);
+  }
+}
+
+std::int64_t MegatronIndex::document_start(std::int64_t document) const {
+  const auto changed = [&]() -> Error { return Error(file_.path() + " has changed since the run began"); };
+  const auto sequence = file_.number_at<std::int64_t>(documents_at() + document * kDocumentBytes);
+  if (sequence < 0 || sequence > sequences_) throw changed();
+  if (sequence == sequences_) return token_bytes_ / width_of(type_);
+  const auto pointer = file_.number_at<std::int64_t>(pointers_at() + sequence * kPointerBytes);
+  if (pointer < 0 || pointer > token_bytes_) throw changed();
+  return pointer / width_of(type_);
+}
+
+std::int64_t MegatronIndex::document_of(std::int64_t position) const {
+  std::int64_t first = 0;  // begins at or before the position
+  std::int64_t end = documents_;
+  while (end - first > 1) {
+    const std::int64_t middle = first + (end - first) / 2;
+    (document_start(middle) <= position ? first : end) = middle;
+  }
+  return first;
+}
+
 namespace {
 
 /// Reads numbers of one type into wider ones.

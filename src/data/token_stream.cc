@@ -1,7 +1,6 @@
 #include "data/token_stream.h"
 
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <stdexcept>
 

@@ -1,5 +1,4 @@
 #pragma once
-// Tokens of several files as one sequence, and consecutive parts of it.
 
 #include <cstdint>
 #include <memory>
@@ -8,9 +7,22 @@
 #include <utility>
 #include <vector>
 
+#include "core/choices.h"
 #include "data/token_file.h"
 
+// What becomes of a document that ends inside a sample.
+
+// Tokens of several files as one sequence, and consecutive parts of it.
+
 namespace chimera {
+
+enum class Documents : std::uint8_t {
+  Pack,   ///< the next one follows, as if they were one text
+  Split,  ///< the same tokens, but a token sees those of its own document alone
+};
+template <>
+inline constexpr auto kNames<Documents> = std::to_array<Named<Documents>>({{Documents::Pack, "pack"},
+                                                                           {Documents::Split, "split"}});
 
 /// The tokens of files one after the other. A document ends with its file, unless a mark separates the documents: such
 /// files may be cut anywhere.

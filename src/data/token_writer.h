@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/choices.h"
 #include "core/file_descriptor.h"
-#include "core/names.h"
 #include "data/token_format.h"
 
 namespace chimera {

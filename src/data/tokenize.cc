@@ -1,20 +1,347 @@
 #include "data/tokenize.h"
 
-#include <fmt/format.h>
+#include <simdjson.h>
+#include <sys/stat.h>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <algorithm>
+#include <charconv>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
+#include <deque>
+#include <exception>
 #include <filesystem>
+#include <fstream>
+#include <functional>
 #include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <system_error>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "core/error.h"
 #include "core/fault_point.h"
-#include "data/ordered_workers.h"
-#include "data/resume_file.h"
+#include "core/files.h"
+#include "core/printable.h"
+#include "core/signals.h"
+#include "data/text_inputs.h"
+#include "data/token_writer.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/unicode.h"
+
+// Threads that work on jobs side by side, and hand the results back in the order of the jobs.
+
+// What a broken tokenization needs to go on.
 
 namespace chimera {
+
+template <class Job, class Result>
+class OrderedWorkers {
+ public:
+  using Work = std::function<Result(Job&)>;
+
+  /// `make_work` is called once for each worker, here; what it returns is that worker's own. Where the system has no
+  /// more threads to give, there are fewer workers, for the same results. Throws std::system_error where it gives none.
+  OrderedWorkers(int workers, const std::function<Work()>& make_work) {
+    const NoSignals none;  // they are for the thread that waits for them
+    try {
+      for (int i = 0; i < workers; ++i) {
+        threads_.emplace_back([this, work = make_work()] { run(work); });
+      }
+    } catch (const std::system_error&) {
+      if (threads_.empty()) throw;
+    }
+  }
+  OrderedWorkers(const OrderedWorkers&) = delete;
+  OrderedWorkers& operator=(const OrderedWorkers&) = delete;
+  ~OrderedWorkers() {
+    {
+      const std::lock_guard lock(mutex_);
+      stops_ = true;
+    }
+    has_job_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  void submit(Job job) {
+    {
+      const std::lock_guard lock(mutex_);
+      tasks_.push_back(std::make_shared<Task>(std::move(job)));
+      waiting_.push_back(tasks_.back());
+    }
+    has_job_.notify_one();
+  }
+
+  /// Jobs whose results have not been taken.
+  [[nodiscard]] std::size_t in_flight() const { return tasks_.size(); }
+
+  /// The result of the oldest of them, once it is there. Throws what its work has thrown.
+  Result take() {
+    const std::shared_ptr<Task> task = tasks_.front();
+    tasks_.pop_front();
+    std::unique_lock lock(mutex_);
+    has_result_.wait(lock, [&] { return task->result.has_value() || task->error; });
+    if (task->error) std::rethrow_exception(task->error);
+    return std::move(*task->result);
+  }
+
+ private:
+  struct Task {
+    explicit Task(Job given) : job(std::move(given)) {}
+    Job job;
+    std::optional<Result> result;
+    std::exception_ptr error;
+  };
+
+  void run(const Work& work) {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      has_job_.wait(lock, [this] { return stops_ || !waiting_.empty(); });
+      if (stops_) return;
+      const std::shared_ptr<Task> task = waiting_.front();
+      waiting_.pop_front();
+      lock.unlock();
+      std::optional<Result> result;
+      std::exception_ptr error;
+      try {
+        result = work(task->job);
+      } catch (...) {
+        error = std::current_exception();
+      }
+      lock.lock();
+      task->result = std::move(result);
+      task->error = error;
+      has_result_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable has_job_;
+  std::condition_variable has_result_;
+  bool stops_ = false;
+  std::deque<std::shared_ptr<Task>> tasks_;    // in order, those not taken; of the caller's thread alone
+  std::deque<std::shared_ptr<Task>> waiting_;  // those that no worker has begun
+  std::vector<std::thread> threads_;
+};
+
+/// How far a tokenization has come.
+struct TokenizeState {
+  InputPlace place;
+  WrittenTokens written;
+  std::int64_t skipped = 0;
+  std::int64_t bytes = 0;  ///< of input
+};
+
+/// All that decides what the files of tokens hold: names, sizes and times of the inputs, the tokenizer's files,
+/// options. Two calls of equal keys write equal files.
+[[nodiscard]] std::string resume_key(const Inputs& inputs, const std::string& tokenizer, const std::string& options);
+
+/// Replaces the file.
+void write_resume(const std::string& path, const std::string& key, const TokenizeState& state);
+
+/// What the file says; nothing where there is none, or it has another key, or is malformed.
+[[nodiscard]] std::optional<TokenizeState> read_resume(const std::string& path, const std::string& key);
+
+namespace {
+
+template <class Number>
+void append_as(std::string& bytes, const TokenIds& ids) {
+  std::vector<Number> numbers(ids.begin(), ids.end());
+  bytes.append(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(Number));
+}
+
+void append_decimal(std::string& text, TokenId id) {
+  char digits[16];
+  const auto [end, error] = std::to_chars(std::begin(digits), std::end(digits), id);
+  text.append(digits, end);
+}
+
+/// The text of a field. `fail` gets what is wrong.
+template <class Fail>
+std::string_view text_of(simdjson::dom::element line, const std::string& field, Fail fail) {
+  simdjson::dom::object object;
+  if (line.get(object) != simdjson::SUCCESS) fail("expected a JSON object");
+  std::optional<simdjson::dom::element> found;
+  std::vector<std::string> names;
+  for (const auto& [name, value] : object) {
+    if (name == field && found) fail(fmt::format("the field '{}' stands here twice; leave one of them out", field));
+    if (name == field) found = value;
+    if (names.size() < 8) names.push_back(printable(name));
+  }
+  if (!found) {
+    fail(fmt::format("the field '{}' is missing; found: {}; give --field", field, fmt::join(names, ", ")));
+  }
+  std::string_view text;
+  if (found->get(text) != simdjson::SUCCESS) fail(fmt::format("the field '{}' is no text", field));
+  return text;
+}
+
+}  // namespace
+
+struct BlockEncoder::Json {
+  simdjson::dom::parser parser;
+};
+
+BlockEncoder::BlockEncoder(const Tokenizer& tokenizer, const std::vector<std::string>& paths, EncodingOptions options)
+    : tokenizer_(tokenizer),
+      paths_(paths),
+      options_(std::move(options)),
+      encoder_(tokenizer.make_encoder()),
+      json_(std::make_unique<Json>()) {}
+
+BlockEncoder::~BlockEncoder() = default;
+
+std::string BlockEncoder::name(const InputBlock& block) const {
+  const std::string& path = paths_[static_cast<std::size_t>(block.begin.file)];
+  return path == "-" ? "standard input" : path;
+}
+
+EncodedBlock BlockEncoder::encode(InputBlock& block) {
+  done_ = {.input_bytes = static_cast<std::int64_t>(block.size), .begin = block.begin, .end = block.end};
+  if (block.jsonl) {
+    encode_lines(block);
+  } else {
+    encode_text(block);
+  }
+  return std::move(done_);
+}
+
+void BlockEncoder::encode_text(const InputBlock& block) {
+  ids_.clear();
+  std::string replaced;
+  std::string_view text = block.text();
+  if (const auto place = find_invalid_utf8(text)) {
+    if (options_.invalid == InvalidText::Refuse) {
+      throw ConfigError(fmt::format("{}: byte {} is not valid UTF-8; give --invalid replace to read it as U+FFFD",
+                                    name(block), block.begin.offset + static_cast<std::int64_t>(*place)));
+    }
+    replaced = with_replacements(text);
+    text = replaced;
+  }
+  encoder_->encode(text, ids_, !block.begins_document);
+  put(block.begins_document, block.ends_document, name(block));
+}
+
+void BlockEncoder::encode_lines(InputBlock& block) {
+  std::int64_t line = block.begin.line;
+  for (std::size_t start = 0; start < block.size; ++line) {
+    const std::size_t end = std::min(block.bytes.find('\n', start), block.size);
+    const std::string_view text = std::string_view(block.bytes).substr(start, end - start);
+    if (text.find_first_not_of(" \t\r") != text.npos) encode_line(block, start, end - start, line);
+    start = end + 1;
+  }
+}
+
+void BlockEncoder::encode_line(InputBlock& block, std::size_t start, std::size_t size, std::int64_t line) {
+  const auto place = [&] { return fmt::format("{}: line {}", name(block), line); };
+  const auto fail = [&](const std::string& what) { throw ConfigError(fmt::format("{}: {}", place(), what)); };
+  simdjson::dom::element element;
+  // The block goes on behind the line: nothing needs to be copied.
+  auto error = json_->parser.parse(block.bytes.data() + start, size, false).get(element);
+  if (error == simdjson::UTF8_ERROR && options_.invalid == InvalidText::Replace) {
+    error = json_->parser.parse(with_replacements(std::string_view(block.bytes).substr(start, size))).get(element);
+  }
+  if (error == simdjson::UTF8_ERROR) fail("is not valid UTF-8; give --invalid replace to read it as U+FFFD");
+  if (error != simdjson::SUCCESS) fail(fmt::format("JSON: {}", simdjson::error_message(error)));
+  ids_.clear();
+  encoder_->encode(text_of(element, options_.field, fail), ids_);
+  put(true, true, place());
+}
+
+void BlockEncoder::put(bool begins, bool ends, const std::string& place) {
+  if (begins && ends && ids_.empty()) {
+    if (options_.empty == EmptyDocument::Refuse) {
+      throw ConfigError(fmt::format("{}: the document is empty; give --empty skip to leave it out, or keep", place));
+    }
+    if (options_.empty == EmptyDocument::Skip) {
+      ++done_.skipped;
+      return;
+    }
+  }
+  if (options_.separator && options_.separator_first && begins) ids_.insert(ids_.begin(), *options_.separator);
+  if (options_.separator && !options_.separator_first && ends) ids_.push_back(*options_.separator);
+  done_.ids += static_cast<std::int64_t>(ids_.size());
+  if (!options_.type) {
+    for (std::size_t i = 0; i < ids_.size(); ++i) {
+      if (i > 0 || !begins) done_.tokens += ' ';
+      append_decimal(done_.tokens, ids_[i]);
+    }
+    if (ends) done_.tokens += '\n';
+  } else {
+    put_ids();
+  }
+  if (ends) done_.ends.push_back(done_.tokens.size());
+}
+
+void BlockEncoder::put_ids() {
+  switch (*options_.type) {
+    case TokenType::U8:
+    case TokenType::I8: return append_as<std::uint8_t>(done_.tokens, ids_);
+    case TokenType::U16:
+    case TokenType::I16: return append_as<std::uint16_t>(done_.tokens, ids_);
+    case TokenType::U32:
+    case TokenType::I32: return append_as<std::uint32_t>(done_.tokens, ids_);
+    case TokenType::I64: return append_as<std::uint64_t>(done_.tokens, ids_);
+  }
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+/// Name, size and time of a file; a file that is written anew has another time.
+json stamp(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return {path};
+  return {path, status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
+}
+
+}  // namespace
+
+std::string resume_key(const Inputs& inputs, const std::string& tokenizer, const std::string& options) {
+  json key;
+  for (const std::string& path : inputs.paths) key["inputs"].push_back(stamp(path));
+  key["field"] = {inputs.field, inputs.all_jsonl};
+  key["tokenizer"] = {tokenizer};
+  for (const TokenizerFile& file : tokenizer_files(tokenizer)) key["tokenizer"].push_back(stamp(file.path));
+  key["options"] = options;
+  return key.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+void write_resume(const std::string& path, const std::string& key, const TokenizeState& state) {
+  const json file = {
+      {"key", key},
+      {"place", {state.place.file, state.place.offset, state.place.line, state.place.in_document ? 1 : 0}},
+      {"written", {state.written.tokens, state.written.documents, state.written.open_document}},
+      {"skipped", state.skipped},
+      {"bytes", state.bytes}};
+  write_whole(path, file.dump() + "\n");
+}
+
+std::optional<TokenizeState> read_resume(const std::string& path, const std::string& key) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) return std::nullopt;
+  try {
+    const json file = json::parse(read_whole(path));
+    if (file.at("key") != key) return std::nullopt;
+    const auto place = file.at("place").get<std::array<std::int64_t, 4>>();
+    const auto written = file.at("written").get<std::array<std::int64_t, 3>>();
+    return TokenizeState{.place = {place[0], place[1], place[2], place[3] != 0},
+                         .written = {written[0], written[1], written[2]},
+                         .skipped = file.at("skipped").get<std::int64_t>(),
+                         .bytes = file.at("bytes").get<std::int64_t>()};
+  } catch (const json::exception&) {
+    return std::nullopt;
+  }
+}
+
 namespace {
 
 constexpr const char* kText = "-";

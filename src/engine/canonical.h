@@ -5,7 +5,7 @@
 #include <string>
 
 #include "engine/run_shape.h"
-#include "runtime/block_sums.h"
+#include "runtime/canonical_sums.h"
 
 namespace chimera {
 

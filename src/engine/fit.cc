@@ -2,14 +2,369 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <memory>
 #include <mutex>
+#include <numeric>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
-#include "core/cores.h"
+#include "core/cgroup.h"
+#include "core/error.h"
+#include "core/resident_memory.h"
+#include "engine/canonical.h"
+#include "engine/programs.h"
+#include "engine/run_shape.h"
+#include "model_config/partition.h"
 #include "transport/threads/rank_threads.h"
+#include "transport/transport.h"
+
+// What the ranks of a user's model tell each other before the first step.
 
 namespace chimera {
+
+/// Makes parameters equal over the copies of each stage: those of replica 0 in group 0 are sent to the ranks that hold
+/// another. `stages` are those of this rank; `transport` connects all ranks.
+void share_initial_values(const FitRun& run, RankId rank, const std::map<StageId, ModuleStage*>& stages,
+                          Transport& transport);
+
+/// The names of all trained parameters of the model, ascending: the order in which squared norms are added whatever the
+/// layout.
+[[nodiscard]] std::vector<std::string> gather_parameter_names(const FitRun& run, RankId rank,
+                                                              const std::map<StageId, ModuleStage*>& stages,
+                                                              Transport& transport);
+
+/// [S - 1] what each stage but the last gives for a micro-batch. Found by running replica 0 of group 0 once, stage
+/// after stage, the first on the first samples of step 0, the others on zeros; the last one runs too, so that what
+/// cannot work fails here. Every stage in `stages` then insists on that shape.
+[[nodiscard]] std::vector<TensorSpec> find_boundaries(const FitRun& run, RankId rank,
+                                                      const std::map<StageId, ModuleStage*>& stages,
+                                                      Transport& transport);
+
+namespace {
+
+void require(bool fits, const char* what) {
+  if (!fits) throw ConfigError(what);
+}
+
+void require_possible(const FitRun& run) {
+  const FitOptions& options = run.options;
+  require(!run.model.layers.empty(), "Model::layers: a model needs at least one layer");
+  require(run.model.loss.sum && run.model.loss.count, "Model::loss: needs both of its functions");
+  require(static_cast<bool>(run.data), "Data: needs a function that gives batches");
+  require(options.data_parallel >= 1, "FitOptions::data_parallel must be at least 1");
+  require(options.micro_batch_size >= 1, "FitOptions::micro_batch_size must be at least 1");
+  require(options.steps >= 1, "FitOptions::steps must be at least 1");
+  require(options.learning_rate.warmup >= 0, "FitOptions::learning_rate.warmup must be at least 0");
+  require(options.reduction_blocks >= 0, "FitOptions::reduction_blocks must be at least 0");
+  require(options.threads >= 0, "FitOptions::threads must be at least 0");
+  for (const std::string& fault : {fault_of(options.learning_rate, options.steps), fault_of(options.optimizer)}) {
+    if (!fault.empty()) throw ConfigError("FitOptions: " + fault);
+  }
+}
+
+RunRequest request_of(const FitOptions& options) {
+  return {.schedule = {options.schedule, options.shape,
+                       options.own_schedule ? std::make_shared<const Schedule>(*options.own_schedule) : nullptr},
+          .data_parallel = options.data_parallel,
+          .micro_batch_size = options.micro_batch_size};
+}
+
+void require_trainable(const FitRun& run) {
+  if (run.schedule.updates) {
+    throw ConfigError(
+        fmt::format("schedule {}: asynchronous schedules do not train a model of one's own; choose one with a flush",
+                    run.schedule.name));
+  }
+  require_whole_micro_batches(run, "FitOptions::micro_batch_size");
+}
+
+std::vector<std::int64_t> partition_ends(const FitRun& run) {
+  const auto layers = static_cast<std::int64_t>(run.model.layers.size());
+  const auto& counts = run.options.partition;
+  std::vector<std::int64_t> ends;
+  if (counts.empty()) {
+    for (const StageLayers& stage : even_partition(layers, run.schedule.stages)) ends.push_back(stage.end_layer);
+    return ends;
+  }
+  const bool positive = std::ranges::all_of(counts, [](std::int64_t count) { return count > 0; });
+  const auto total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  if (!positive || total != layers || static_cast<std::int64_t>(counts.size()) != run.schedule.stages) {
+    throw ConfigError(fmt::format("FitOptions::partition [{}] must be {} positive numbers that add up to {} layers",
+                                  fmt::join(counts, ", "), run.schedule.stages, layers));
+  }
+  ends.resize(counts.size());
+  std::partial_sum(counts.begin(), counts.end(), ends.begin());
+  return ends;
+}
+
+/// Throws ConfigError for a stage that there is not, and for `auto`: what a user's modules hold is not known here.
+std::set<StageId> recomputed_stages(const RecomputeChoice& choice, std::int64_t stages) {
+  std::set<StageId> all;
+  for (std::int64_t s = 0; s < stages; ++s) all.emplace(s);
+  switch (choice.rule) {
+    case RecomputeRule::None: return {};
+    case RecomputeRule::Full: return all;
+    case RecomputeRule::Listed:
+      if (std::ranges::includes(all, choice.stages)) return choice.stages;
+      break;
+    case RecomputeRule::Auto: break;
+  }
+  throw ConfigError(
+      fmt::format("recompute {}: expected none, full, or stages of 0 to {} such as 0,1", to_text(choice), stages - 1));
+}
+
+}  // namespace
+
+SampleRange FitRun::samples(std::int64_t step, GroupId group, MicroBatchId micro_batch) const {
+  return {step, first_sample(group, micro_batch), micro_batch_size()};
+}
+
+ModuleStageSpec FitRun::stage(StageId id) const {
+  const bool last = id.value() + 1 == schedule.stages;
+  return {id, id.value() == 0 ? 0 : ends[id.index() - 1], ends[id.index()], last ? &model.loss : nullptr};
+}
+
+ModuleUse FitRun::use(StageId id) const {
+  return {.replicated = rank_groups()[id.index()].size() > 1, .recomputed = recompute.contains(id)};
+}
+
+RankId FitRun::owner(StageId id) const { return ranks.rank({GroupId(0), schedule.placement.worker(ReplicaId(0), id)}); }
+
+std::vector<RankPair> FitRun::talking_pairs() const {
+  std::set<RankPair> pairs;
+  add_talking_pairs(ranks, program, pairs);
+  add_talking_pairs(ranks, validation, pairs);
+  const RankGroups holders = rank_groups();
+  for (std::size_t s = 0; s < holders.size(); ++s) {
+    const RankId giver = owner(StageId(static_cast<std::int64_t>(s)));
+    for (const RankId taker : holders[s]) {
+      if (taker == giver) continue;
+      const auto [low, high] = std::minmax({static_cast<int>(giver.value()), static_cast<int>(taker.value())});
+      pairs.insert({low, high});
+    }
+  }
+  return {pairs.begin(), pairs.end()};
+}
+
+FitRun prepare_fit(Model model, Data data, FitOptions options) {
+  FitRun run;
+  run.model = std::move(model);
+  run.data = std::move(data);
+  run.options = std::move(options);
+  require_possible(run);
+  static_cast<RunShape&>(run) = run_shape(request_of(run.options));
+  require_trainable(run);
+  run.ends = partition_ends(run);
+  run.recompute = recomputed_stages(run.options.recompute, run.schedule.stages);
+  if (run.options.reduction == ReductionOrder::Canonical) {
+    run.canonical = canonical_reduction(run, run.options.reduction_blocks, "FitOptions::reduction_blocks");
+  }
+  run.program = training_program(run, {.recompute = run.recompute, .canonical = run.canonical.has_value()});
+  run.validation = validation_program(run);
+  return run;
+}
+
+namespace {
+
+constexpr std::size_t kMostDimensions = 16;
+
+/// A shape as numbers that all_sum carries from its owner to all: type, dimensions, sizes.
+std::vector<double> to_numbers(const TensorShape& shape, const std::string& name) {
+  if (shape.sizes.size() > kMostDimensions) {
+    throw ConfigError(fmt::format("{} gives a tensor of {} dimensions; at most {} travel", name, shape.sizes.size(),
+                                  kMostDimensions));
+  }
+  std::vector<double> numbers(kMostDimensions + 2, 0);
+  numbers[0] = static_cast<double>(shape.dtype);
+  numbers[1] = static_cast<double>(shape.sizes.size());
+  std::copy(shape.sizes.begin(), shape.sizes.end(), numbers.begin() + 2);
+  return numbers;
+}
+
+TensorShape from_numbers(const std::vector<double>& numbers) {
+  TensorShape shape;
+  shape.dtype = static_cast<at::ScalarType>(numbers[0]);
+  const auto dimensions = static_cast<std::ptrdiff_t>(numbers[1]);
+  shape.sizes.assign(numbers.begin() + 2, numbers.begin() + 2 + dimensions);
+  return shape;
+}
+
+/// The micro-batch that shapes are found with.
+MicroBatch first_micro_batch(const FitRun& run) {
+  const Batch batch = run.data({.step = 0, .first = 0, .count = run.micro_batch_size()});
+  MicroBatch result;
+  result.tokens = batch.input;
+  result.targets = batch.target;
+  result.dropout.seed = run.options.seed;
+  return result;
+}
+
+}  // namespace
+
+void share_initial_values(const FitRun& run, RankId rank, const std::map<StageId, ModuleStage*>& stages,
+                          Transport& transport) {
+  const at::NoGradGuard no_graph;
+  std::vector<std::unique_ptr<Pending>> sends;
+  std::vector<std::pair<at::Tensor, std::unique_ptr<Pending>>> receives;
+  const auto groups = run.rank_groups();
+  for (const auto& [id, stage] : stages) {
+    for (const auto& [name, value] : stage->values()) {
+      if (rank != run.owner(id)) {
+        const TensorSpec spec{value.sizes().vec(), value.scalar_type()};
+        receives.emplace_back(value, transport.post_receive(run.owner(id), spec, {}));
+        continue;
+      }
+      for (const RankId other : groups[id.index()]) {
+        // A copy, as the value is about to be trained and a thread may read later.
+        if (other != rank) sends.push_back(transport.start_send(other, value.detach().contiguous().clone(), {}));
+      }
+    }
+  }
+  for (auto& [value, pending] : receives) value.copy_(pending->wait());
+  for (auto& pending : sends) pending->wait();
+}
+
+std::vector<std::string> gather_parameter_names(const FitRun& run, RankId rank,
+                                                const std::map<StageId, ModuleStage*>& stages, Transport& transport) {
+  // Texts travel as numbers, which is all that every transport sums: first their lengths, then their letters.
+  std::vector<std::string> texts(static_cast<std::size_t>(run.schedule.stages));
+  std::vector<double> lengths(texts.size(), 0);
+  for (const auto& [id, stage] : stages) {
+    if (rank != run.owner(id)) continue;
+    for (const Parameter& parameter : stage->parameters()) texts[id.index()] += parameter.name + '\n';
+    lengths[id.index()] = static_cast<double>(texts[id.index()].size());
+  }
+  transport.all_sum(lengths);
+  std::vector<double> letters(static_cast<std::size_t>(std::accumulate(lengths.begin(), lengths.end(), 0.0)), 0);
+  auto place = letters.begin();
+  for (std::size_t s = 0; s < texts.size(); ++s) {
+    std::ranges::transform(texts[s], place, [](char letter) { return static_cast<unsigned char>(letter); });
+    place += static_cast<std::ptrdiff_t>(lengths[s]);
+  }
+  transport.all_sum(letters);
+  std::vector<std::string> names(1);
+  for (const double letter : letters) {
+    if (letter == '\n') {
+      names.emplace_back();
+    } else {
+      names.back() += static_cast<char>(static_cast<unsigned char>(letter));
+    }
+  }
+  names.pop_back();
+  std::ranges::sort(names);
+  return names;
+}
+
+std::vector<TensorSpec> find_boundaries(const FitRun& run, RankId rank, const std::map<StageId, ModuleStage*>& stages,
+                                        Transport& transport) {
+  std::vector<TensorSpec> boundaries;
+  for (std::int64_t s = 0; s < run.schedule.stages; ++s) {
+    const StageId id(s);
+    std::vector<double> numbers(kMostDimensions + 2, 0);
+    if (rank == run.owner(id)) {
+      const bool reads_data = s == 0 || s + 1 == run.schedule.stages;
+      ModuleStage& stage = *stages.at(id);
+      const at::Device device = stage.gradients().device();
+      const at::Tensor input =
+          s == 0 ? at::Tensor() : at::zeros(boundaries.back().sizes, at::device(device).dtype(boundaries.back().dtype));
+      numbers = to_numbers(stage.output_shape(input, reads_data ? first_micro_batch(run) : MicroBatch()), stage.name());
+    }
+    transport.all_sum(numbers);
+    const TensorShape shape = from_numbers(numbers);
+    boundaries.push_back({shape.sizes, shape.dtype});
+    if (const auto found = stages.find(id); found != stages.end()) found->second->expect_output(shape);
+  }
+  boundaries.pop_back();
+  return boundaries;
+}
+
+RankFit::RankFit(const FitRun& run, RankId rank, Transport& transport)
+    : run_(run), place_(run.ranks.place(rank)), transport_(transport) {
+  stages_ = make_held_stages(run, place_.worker, [&](StageId id) {
+    return make_module_stage(run.stage(id), run.model.layers, run.use(id), run.options.seed);
+  });
+  const std::map<StageId, ModuleStage*> stages = borrow<ModuleStage>(stages_);
+  share_initial_values(run, rank, stages, transport);
+  // Making stages draws from the process's generator, and so may their first forwards: these come after, one by one.
+  std::array<double, 1> made{};
+  transport.all_sum(made);
+  ProgramShape shape = program_shape(run, place_.group);
+  shape.boundaries = find_boundaries(run, rank, stages, transport);
+  if (run.canonical) {
+    shape.canonical = &*run.canonical;
+    shape.parameters = gather_parameter_names(run, rank, stages, transport);
+  }
+  executor_ = std::make_unique<Executor>(place_.worker, borrow<Stage>(stages_), transport_, TensorSpec(), shape);
+}
+
+FitStep RankFit::train_step(std::int64_t step) {
+  if (!optimizer_) {
+    std::vector<ParameterGroup*> in_order;
+    for (const auto& [id, stage] : stages_) in_order.push_back(stage.get());
+    optimizer_ = make_optimizer(run_.options.optimizer, in_order);
+  }
+  const double rate = run_.options.learning_rate.at(step, run_.options.steps);
+  FitStep done = train_step(step, [&](double norm) { optimizer_->step(rate, clip_factor(norm, run_.options.clip)); });
+  done.learning_rate = rate;
+  return done;
+}
+
+FitStep RankFit::train_step(std::int64_t step, const Update& update) {
+  const StepResult result = run(run_.program, step, update);
+  return {step + 1, sum_in_data_order(run_, result.losses), result.gradient_norm, 0};
+}
+
+double RankFit::validation_loss(std::int64_t step) {
+  return sum_in_data_order(run_, run(run_.validation, step, {}).losses);
+}
+
+StepResult RankFit::run(const Program& program, std::int64_t step, const Update& update) {
+  load_targets(step);
+  const StepHooks hooks{
+      .step = step + 1,
+      .load = [&](StageId stage, MicroBatchId id) { return load(step, stage, id); },
+      .optimizer_step = update,
+      .peak_memory = peak_resident_bytes,
+  };
+  return executor_->run(program.workers[place_.worker.index()], hooks);
+}
+
+/// Loads the targets of the micro-batches whose last stage is here, and sums the counts of all ranks.
+void RankFit::load_targets(std::int64_t step) {
+  targets_.clear();
+  const StageId last(run_.schedule.stages - 1);
+  const auto replicas = micro_batches_of_replicas(run_.schedule);
+  std::array<double, 1> count{};
+  for (std::size_t r = 0; r < replicas.size(); ++r) {
+    if (run_.schedule.placement.worker(ReplicaId(static_cast<std::int64_t>(r)), last) != place_.worker) continue;
+    for (const MicroBatchId id : replicas[r]) {
+      targets_[id] = run_.data(run_.samples(step, place_.group, id)).target;
+      count[0] += static_cast<double>(run_.model.loss.count(targets_[id]));
+    }
+  }
+  transport_.all_sum(count);
+  if (!(count[0] > 0)) throw Error(fmt::format("step {}: Loss::count counts nothing in any target", step + 1));
+  loss_scale_ = 1 / count[0];
+}
+
+MicroBatch RankFit::load(std::int64_t step, StageId stage, MicroBatchId micro_batch) const {
+  const SampleRange samples = run_.samples(step, place_.group, micro_batch);
+  MicroBatch batch;
+  if (stage == StageId(0)) batch.tokens = run_.data(samples).input;
+  if (stage.value() + 1 == run_.schedule.stages) batch.targets = targets_.at(micro_batch);
+  batch.token_loss_scale = loss_scale_;
+  batch.dropout = {.seed = run_.options.seed, .step = step, .first_sample = samples.first};
+  return batch;
+}
+
 namespace {
 
 /// Torch's threads for ops called from this thread; as before at its end.

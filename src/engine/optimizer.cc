@@ -5,7 +5,7 @@
 #include <cmath>
 #include <optional>
 
-#include "runtime/sum_of_squares.h"
+#include "runtime/gradient_norms.h"
 
 namespace chimera {
 namespace {

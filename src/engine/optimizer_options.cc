@@ -1,10 +1,102 @@
 #include "engine/optimizer_options.h"
 
 #include <fmt/format.h>
-
+#include <algorithm>
+#include <cmath>
+#include <numbers>
 #include <utility>
 
 namespace chimera {
+namespace {
+
+double ratio(std::int64_t part, std::int64_t whole) { return static_cast<double>(part) / static_cast<double>(whole); }
+
+double half_cosine(double q) { return 0.5 * (1 + std::cos(std::numbers::pi * q)); }
+
+/// Of the way down, what is left after its part q.
+double left_of(CooldownShape shape, double q) {
+  switch (shape) {
+    case CooldownShape::Linear: return 1 - q;
+    case CooldownShape::Cosine: return half_cosine(q);
+    case CooldownShape::Sqrt: return 1 - std::sqrt(q);
+  }
+  return 0;
+}
+
+/// The same of a whole run, that many steps after the warm-up.
+double left_of(const LearningRate& rate, std::int64_t step, std::int64_t steps) {
+  const std::int64_t remaining = std::max<std::int64_t>(steps - rate.warmup, 1);
+  const double q = std::min(ratio(step - rate.warmup, remaining), 1.0);
+  switch (rate.shape) {
+    case LearningRateShape::Cosine: return half_cosine(q);
+    case LearningRateShape::Linear: return 1 - q;
+    case LearningRateShape::Constant: return 1;
+    case LearningRateShape::Wsd: break;
+  }
+  const std::int64_t cooldown = rate.cooldown_steps(steps);
+  const std::int64_t cooled = std::min(step - (steps - cooldown), cooldown);
+  return cooled <= 0 ? 1 : left_of(rate.cooldown_shape, ratio(cooled, cooldown));
+}
+
+}  // namespace
+
+double LearningRate::at(std::int64_t step, std::int64_t steps) const {
+  if (step < warmup) return peak * ratio(step + 1, warmup);
+  const double floor = minimum.value_or(0.1 * peak);
+  return floor + (peak - floor) * left_of(*this, step, steps);
+}
+
+std::int64_t LearningRate::cooldown_steps(std::int64_t steps) const {
+  return shape == LearningRateShape::Wsd ? cooldown.value_or(steps / 10) : 0;
+}
+
+std::string fault_of(const LearningRate& rate, std::int64_t steps) {
+  if (!(rate.peak > 0)) return "learning-rate must be above 0";
+  if (rate.minimum && !(*rate.minimum >= 0 && *rate.minimum <= rate.peak)) {
+    return fmt::format("min-learning-rate must be 0 to the learning rate, {:g}, not {:g}", rate.peak, *rate.minimum);
+  }
+  if (rate.minimum && rate.shape == LearningRateShape::Constant) {
+    return "min-learning-rate means nothing to a constant learning rate; leave it out";
+  }
+  if (rate.cooldown && rate.shape != LearningRateShape::Wsd) {
+    return "cooldown is for learning-rate-shape wsd";
+  }
+  const std::int64_t cooldown = rate.cooldown_steps(steps);
+  if (cooldown < 0) return fmt::format("cooldown must be at least 0, not {}", cooldown);
+  if (cooldown > 0 && cooldown > steps - rate.warmup) {
+    return fmt::format("cooldown: {} steps of it and {} of warm-up are more than the run's {}", cooldown, rate.warmup,
+                       steps);
+  }
+  return "";
+}
+
+namespace {
+
+/// Whether `part` is one of the parts that dots separate.
+bool has_part(std::string_view name, std::string_view part) {
+  while (true) {
+    const auto dot = std::min(name.find('.'), name.size());
+    if (name.substr(0, dot) == part) return true;
+    if (dot == name.size()) return false;
+    name.remove_prefix(dot + 1);
+  }
+}
+
+}  // namespace
+
+bool is_embedding(std::string_view name, std::int64_t dimensions) {
+  const bool named = name.find("embed") != std::string_view::npos || has_part(name, "wte") || has_part(name, "wpe");
+  return named && dimensions >= 2;
+}
+
+bool decays(DecayedWeights decayed, std::string_view name, std::int64_t dimensions) {
+  switch (decayed) {
+    case DecayedWeights::Matrices: return dimensions >= 2;
+    case DecayedWeights::NoEmbeddings: return dimensions >= 2 && !is_embedding(name, dimensions);
+    case DecayedWeights::All: return true;
+  }
+  return true;
+}
 
 std::string fault_of(const OptimizerOptions& options) {
   for (const auto& [name, beta] : {std::pair("beta1", options.beta1), std::pair("beta2", options.beta2)}) {

@@ -1,7 +1,7 @@
 #include "engine/programs.h"
 
 #include <fmt/format.h>
-
+#include <algorithm>
 #include <vector>
 
 #include "check/check_program.h"
@@ -10,6 +10,23 @@
 #include "passes/lower.h"
 
 namespace chimera {
+
+void add_talking_pairs(const RankLayout& ranks, const Program& program, std::set<RankPair>& pairs) {
+  for (std::size_t w = 0; w < program.workers.size(); ++w) {
+    for (const Instruction& instruction : program.workers[w]) {
+      if (!is_transfer(instruction.kind)) continue;
+      for (std::int64_t group = 0; group < ranks.data_parallel; ++group) {
+        const auto rank_of = [&](WorkerId worker) {
+          return static_cast<int>(ranks.rank({GroupId(group), worker}).value());
+        };
+        const auto [low, high] =
+            std::minmax({rank_of(WorkerId(static_cast<std::int64_t>(w))), rank_of(instruction.peer)});
+        pairs.insert({low, high});
+      }
+    }
+  }
+}
+
 namespace {
 
 Program proven(const Schedule& schedule, const LoweringOptions& options) {

@@ -1,17 +1,25 @@
 #pragma once
-// The programs of a run: lowered from its schedule, and proven before anything is started. Every transport has a queue
-// for each direction of a pair of ranks, so they are programs for ChannelDiscipline::PerDirection.
 
 #include <cstdint>
 #include <set>
 
 #include "engine/run_shape.h"
-#include "passes/stream.h"
+#include "passes/unroll.h"
 #include "runtime/executor.h"
-#include "schedule/all_reduce_placement.h"
+#include "schedule/place_all_reduces.h"
 #include "schedule/program.h"
+#include "schedule/rank_layout.h"
+#include "transport/groups.h"
+
+// Which ranks have to be connected for the messages of a program.
+
+// The programs of a run: lowered from its schedule, and proven before anything is started. Every transport has a queue
+// for each direction of a pair of ranks, so they are programs for ChannelDiscipline::PerDirection.
 
 namespace chimera {
+
+/// Adds the pairs of ranks between which the program's transfers go, in every group.
+void add_talking_pairs(const RankLayout& ranks, const Program& program, std::set<RankPair>& pairs);
 
 struct ProgramChoices {
   AllReducePlacement sync = AllReducePlacement::EagerOpt;

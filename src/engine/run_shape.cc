@@ -1,7 +1,6 @@
 #include "engine/run_shape.h"
 
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 

@@ -1,16 +1,20 @@
 #pragma once
-// The shape of a run: which rank runs which ops on which samples. All that follows from a schedule and the number of
-// data-parallel groups, found without a model's sizes, data or programs.
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "generate/default_schedule.h"
+#include "generate/registry.h"
 #include "schedule/rank_layout.h"
 #include "schedule/schedule.h"
+
+// The shape of a run: which rank runs which ops on which samples. All that follows from a schedule and the number of
+// data-parallel groups, found without a model's sizes, data or programs.
+
+// The stages of one rank, owned by whoever trains them and borrowed by everything else.
 
 namespace chimera {
 
@@ -79,5 +83,21 @@ void require_whole_micro_batches(const RunShape& shape, const std::string& what)
 /// The sum of a step's losses, [group][micro-batch], in the order of the data: every schedule adds the same numbers in
 /// the same order.
 [[nodiscard]] double sum_in_data_order(const RunShape& shape, std::span<const double> losses);
+
+/// The stages that the worker holds in any replica, by id: each is what `make(StageId)` returns, a std::unique_ptr.
+template <class Make>
+[[nodiscard]] auto make_held_stages(const RunShape& shape, WorkerId worker, const Make& make) {
+  std::map<StageId, decltype(make(StageId()))> stages;
+  for (const StageId id : shape.stages_of(worker)) stages.emplace(id, make(id));
+  return stages;
+}
+
+/// The same stages as pointers to `Base`.
+template <class Base, class Made>
+[[nodiscard]] std::map<StageId, Base*> borrow(const std::map<StageId, std::unique_ptr<Made>>& stages) {
+  std::map<StageId, Base*> borrowed;
+  for (const auto& [id, stage] : stages) borrowed.emplace(id, stage.get());
+  return borrowed;
+}
 
 }  // namespace chimera

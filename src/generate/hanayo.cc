@@ -2,10 +2,76 @@
 
 #include <utility>
 
+#include "generate/deepest_first.h"
 #include "generate/list_schedule.h"
 #include "generate/shape.h"
+#include "generate/split_order.h"
 
 namespace chimera {
+
+std::optional<std::string> wave_pattern_refusal(const PipelineShape& shape) { return insane(shape, 6); }
+
+Schedule wave_pattern(const char* name, const PipelineShape& shape,
+                      const std::function<PatternSlots(std::int64_t depth, std::int64_t worker)>& slots_of) {
+  require_shape(name, wave_pattern_refusal(shape));
+  constexpr std::int64_t kPeriod = 6;
+  const std::int64_t depth = shape.stages;
+  Schedule schedule{name, 2 * depth, shape.micro_batches, wave_placement(depth, 2), {}};
+  for (std::int64_t r = 0; r < depth; ++r) {
+    const PatternSlots slots = slots_of(depth, r);
+    const StageId down(r);
+    const StageId up(2 * depth - 1 - r);
+    std::vector<SlottedOp> ops;
+    for (std::int64_t m = 0; m < shape.micro_batches; ++m) {
+      const auto add = [&](std::int64_t slot, OpKind kind, StageId stage) {
+        ops.push_back({slot + kPeriod * m, {kind, ReplicaId(0), stage, MicroBatchId(m)}});
+      };
+      add(slots.forward_down, OpKind::Forward, down);
+      add(slots.forward_up, OpKind::Forward, up);
+      add(slots.gradient_up, OpKind::BackwardInput, up);
+      add(slots.gradient_down, OpKind::BackwardInput, down);
+    }
+    SplitOrder order;
+    order.add_unsorted(std::move(ops));
+    schedule.workers.push_back(order.take());
+  }
+  return schedule;
+}
+
+namespace {
+
+constexpr const char* kHanayoZb = "hanayo-zb";
+
+std::optional<std::string> hanayo_zb_refusal(const PipelineShape& shape) { return wave_refusal(shape, 3); }
+
+}  // namespace
+
+Schedule hanayo_zb(const PipelineShape& shape) {
+  require_shape(kHanayoZb, hanayo_zb_refusal(shape));
+  const std::int64_t chunks = 2 * shape.waves;
+  return deepest_first({.name = kHanayoZb,
+                        .placement = wave_placement(shape.stages, chunks),
+                        .replica_of = std::vector<ReplicaId>(static_cast<std::size_t>(shape.micro_batches)),
+                        .admitted = shape.stages,
+                        .most_held = shape.stages * chunks});
+}
+
+Generator hanayo_zb_entry() {
+  return {.name = kHanayoZb,
+          .generate = hanayo_zb,
+          .refusal = hanayo_zb_refusal,
+          .rule =
+              "Hanayo's waves with B cut into I and W: of the F and I that can run the one farthest along its way goes "
+              "first, W fills what is free, and D micro-batches are on their way at most.",
+          .constraints = "any D, N, w",
+          .closed_form = "N(F+I+W) + (D-1)F/2w, F=I=W, D | N",
+          .activations = "D",
+          .source = "ours",
+          .figure = {4, 4},
+          .axes = {waves()},
+          .stages_a_worker = [](const PipelineShape& shape) { return 2 * shape.waves; }};
+}
+
 namespace {
 
 constexpr const char* kHanayo = "hanayo";

@@ -3,29 +3,20 @@
 #include <algorithm>
 #include <array>
 
+#include "core/choices.h"
 #include "core/error.h"
-#include "core/nearest.h"
 #include "generate/chimera.h"
 #include "generate/chimera_rotated.h"
 #include "generate/chimera_zb.h"
-#include "generate/combined_one_f_one_b.h"
 #include "generate/dualpipe.h"
-#include "generate/dualpipev.h"
 #include "generate/gems.h"
 #include "generate/gpipe.h"
 #include "generate/hanayo.h"
-#include "generate/hanayo_zb.h"
-#include "generate/interleaved_one_f_one_b.h"
-#include "generate/interleaved_zb.h"
-#include "generate/looped_bfs.h"
+#include "generate/interleaved.h"
 #include "generate/one_f_one_b.h"
 #include "generate/pipedream.h"
-#include "generate/pipedream_two_bw.h"
-#include "generate/v_half.h"
-#include "generate/v_min.h"
-#include "generate/zb_h1.h"
-#include "generate/zb_h2.h"
-#include "generate/zb_v.h"
+#include "generate/two_chunks.h"
+#include "generate/zero_bubble.h"
 
 namespace chimera {
 

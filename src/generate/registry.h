@@ -1,16 +1,31 @@
 #pragma once
-// Every schedule by name. What is known of a schedule stands in its entry (generator.h), and no other part of the
-// program tells schedules apart by their names.
 
+#include <array>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "generate/default_schedule.h"
 #include "generate/generator.h"
 #include "schedule/schedule.h"
 
+// The schedules that the program itself chooses where nobody names one.
+
+// Every schedule by name. What is known of a schedule stands in its entry (generator.h), and no other part of the
+// program tells schedules apart by their names.
+
 namespace chimera {
+
+/// What trains where the user names no schedule.
+inline constexpr const char* kDefaultSchedule = "chimera";
+
+/// The paper's own, for which its rule of choice is made.
+inline constexpr const char* kPaperSchedule = "chimera";
+
+/// The plainest schedule: one stage on each worker, any D and N.
+inline constexpr const char* kPlainSchedule = "1f1b";
+
+/// One of each kind: all forwards first, one forward and one backward, two directions, backward in two.
+inline constexpr std::array kRepresentativeSchedules = {"gpipe", "1f1b", "chimera", "zb-h1"};
 
 /// All of them, in the order of the lists that users see.
 [[nodiscard]] std::span<const Generator> generators();

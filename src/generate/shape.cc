@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "generate/shape_axis.h"
+#include "generate/generator.h"
 
 namespace chimera {
 

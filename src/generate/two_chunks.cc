@@ -1,5 +1,10 @@
 #include "generate/two_chunks.h"
 
+#include <algorithm>
+
+#include "generate/hanayo.h"
+#include "generate/shape.h"
+
 namespace chimera {
 namespace {
 
@@ -65,6 +70,114 @@ void TwoChunks::write_oldest_weight_gradient() {
   Op op = ops_[oldest_++];
   op.kind = OpKind::BackwardWeight;
   ops_.push_back(op);
+}
+
+namespace {
+
+constexpr const char* kZbV = "zb-v";
+
+std::optional<std::string> zb_v_refusal(const PipelineShape& shape) { return insane(shape, 6); }
+
+}  // namespace
+
+Schedule zb_v(const PipelineShape& shape) {
+  require_shape(kZbV, zb_v_refusal(shape));
+  using enum Step;
+  const std::int64_t depth = shape.stages;
+  const std::int64_t n = std::max(shape.micro_batches, 2 * depth - 1);
+  Schedule schedule{kZbV, 2 * depth, shape.micro_batches, wave_placement(depth, 2), {}};
+  for (std::int64_t w = 0; w < depth; ++w) {
+    TwoChunks order({.stage = StageId(w), .count = shape.micro_batches},
+                    {.stage = StageId(2 * depth - 1 - w), .count = shape.micro_batches});
+    order.repeat(2 * (depth - w) - 1, {F0});
+    order.repeat(w, {F1, F0});
+    order.repeat(depth - w, {F1, I1, W1});
+    order.repeat(n - (2 * depth - 1 - w), {F0, I0, W0, F1, I1, W1});
+    order.repeat(depth - 1 - w, {I0, W0, F1, I1, W1});
+    order.repeat(w, {I0, I1});
+    order.repeat(depth - w, {I0, W0});
+    order.repeat(w, {W1});
+    order.repeat(w, {W0});
+    schedule.workers.push_back(order.take());
+  }
+  return schedule;
+}
+
+Generator zb_v_entry() {
+  return {.name = kZbV,
+          .generate = zb_v,
+          .refusal = zb_v_refusal,
+          .rule =
+              "Each worker holds stages r and 2D-1-r, so that a micro-batch comes back to the worker it started from; "
+              "split backward. The activations of 1F1B, no replica.",
+          .constraints = "any D, N",
+          .closed_form = "N(F+I+W)+(D-1)max(I/2, I-W)",
+          .activations = "2D halves",
+          .source = "Qi et al., NeurIPS'24",
+          .stages_a_worker = [](const PipelineShape&) { return std::int64_t{2}; }};
+}
+
+namespace {
+
+constexpr const char* kVHalf = "v-half";
+
+}  // namespace
+
+Schedule v_half(const PipelineShape& shape) {
+  return wave_pattern(kVHalf, shape, [](std::int64_t depth, std::int64_t r) -> PatternSlots {
+    const std::int64_t shift = depth % 2 == 0 ? 3 : 0;  // keeps the four apart in every worker's six slots
+    return {.forward_down = 2 * r,
+            .forward_up = 3 * depth - 2 - r,
+            .gradient_up = 3 * depth - 1 + shift + 2 * r,
+            .gradient_down = 6 * depth - 2 + shift - r};
+  });
+}
+
+Generator v_half_entry() {
+  return {.name = kVHalf,
+          .generate = v_half,
+          .refusal = wave_pattern_refusal,
+          .rule =
+              "Each worker holds stages r and 2D-1-r, as in ZB-V; one pattern of F and I, repeated every six slots: a "
+              "forward goes down the workers at half speed and up again at full speed, and so does the gradient on its "
+              "way back. W fills the free slots. All workers hold about half of what 1F1B's first does.",
+          .constraints = "any D, N",
+          .closed_form = "bubble 7D/4-1 (even D), 7(D-1)/4 (odd), F=I=W=1",
+          .activations = "(D+2) div 2",
+          .source = "Qi et al., NeurIPS'24",
+          .figure = {4, 4},
+          .stages_a_worker = [](const PipelineShape&) { return std::int64_t{2}; }};
+}
+
+namespace {
+
+constexpr const char* kVMin = "v-min";
+
+}  // namespace
+
+Schedule v_min(const PipelineShape& shape) {
+  return wave_pattern(kVMin, shape, [](std::int64_t depth, std::int64_t r) -> PatternSlots {
+    const std::int64_t shift = depth % 3 == 0 ? 2 : 0;  // keeps the four apart in every worker's six slots
+    return {.forward_down = r,
+            .forward_up = 2 * depth - 1 - r,
+            .gradient_up = 2 * depth + shift + r,
+            .gradient_down = 4 * depth - 1 + shift - r};
+  });
+}
+
+Generator v_min_entry() {
+  return {.name = kVMin,
+          .generate = v_min,
+          .refusal = wave_pattern_refusal,
+          .rule =
+              "As V-Half, but a micro-batch goes down, up and back without a wait, one every six slots: a third of "
+              "1F1B's activations, and no room for latency or unequal times.",
+          .constraints = "any D, N",
+          .closed_form = "bubble 2D-5/2 (2D-3/2 where 3 divides D), F=I=W=1",
+          .activations = "(D+4) div 3",
+          .source = "Qi et al., NeurIPS'24",
+          .figure = {4, 4},
+          .stages_a_worker = [](const PipelineShape&) { return std::int64_t{2}; }};
 }
 
 }  // namespace chimera

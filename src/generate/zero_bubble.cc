@@ -30,4 +30,46 @@ Schedule zero_bubble(const char* name, const PipelineShape& shape, std::int64_t 
   return schedule;
 }
 
+namespace {
+
+constexpr const char* kZbH1 = "zb-h1";
+
+}  // namespace
+
+Schedule zb_h1(const PipelineShape& shape) { return zero_bubble(kZbH1, shape, 1); }
+
+Generator zb_h1_entry() {
+  return {.name = kZbH1,
+          .generate = zb_h1,
+          .refusal = zero_bubble_refusal,
+          .rule =
+              "1F1B with B cut into I and W: I goes on at once, W fills what would be a bubble, and the activations "
+              "stay those of 1F1B's first stage on every worker.",
+          .constraints = "any D, N",
+          .closed_form = "inner bubble (D-1)(F+I-W), N >= D",
+          .activations = "min(D, N)",
+          .source = "Qi et al., ICLR'24"};
+}
+
+namespace {
+
+constexpr const char* kZbH2 = "zb-h2";
+
+}  // namespace
+
+Schedule zb_h2(const PipelineShape& shape) { return zero_bubble(kZbH2, shape, 2); }
+
+Generator zb_h2_entry() {
+  return {.name = kZbH2,
+          .generate = zb_h2,
+          .refusal = zero_bubble_refusal,
+          .rule =
+              "As ZB-H1 with nearly twice the warm-up forwards. No bubble inside a worker's work at equal times, at "
+              "the price of 2D-1 activations; the makespan of a flushed step still holds (D-1)F.",
+          .constraints = "any D, N",
+          .closed_form = "inner bubble (D-1)(F+I-2W), N >= 2D-1",
+          .activations = "min(2D-1, N)",
+          .source = "Qi et al., ICLR'24"};
+}
+
 }  // namespace chimera

@@ -1,17 +1,152 @@
 #include "hugging_face/config_json.h"
 
 #include <fmt/format.h>
-
+#include <fmt/ranges.h>
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
+#include "core/choices.h"
 #include "core/error.h"
-#include "core/nearest.h"
-#include "hugging_face/config_fields.h"
 #include "schedule/json_value.h"
 
+// The fields of a config.json, with messages that say which one is wrong.
+
 namespace chimera {
+
+/// One object of a config.json; the JSON must outlive it. Everything here throws ConfigError where a field has another
+/// type than is asked for, or a value that Chimera has nothing for.
+class ConfigFields {
+ public:
+  ConfigFields(const nlohmann::ordered_json& json, std::string source);
+
+  [[noreturn]] void fail(const std::string& what) const;
+
+  /// Whether the field is there and not null.
+  [[nodiscard]] bool has(const char* name) const;
+  /// Whether it is there, perhaps as null.
+  [[nodiscard]] bool names(const char* name) const { return json_.contains(name); }
+  /// An object within this one.
+  [[nodiscard]] ConfigFields object(const char* name) const;
+  [[nodiscard]] const nlohmann::ordered_json& operator[](const char* name) const { return json_.at(name); }
+
+  // Values; `absent` where the field is missing or null.
+  [[nodiscard]] std::int64_t integer(const char* name, std::int64_t absent) const;
+  [[nodiscard]] double number(const char* name, double absent) const;
+  [[nodiscard]] bool truth(const char* name, bool absent) const;
+  [[nodiscard]] std::string text(const char* name, const char* absent) const;
+
+  /// Refuses every value but `supported`, which is also that of a missing field.
+  void require(const char* name, bool supported) const;
+  void require(const char* name, double supported) const;
+  /// Refuses all but these texts; a missing field is the first.
+  void require(const char* name, std::initializer_list<const char*> supported) const;
+  /// Refuses the field wherever it says something: not null, false, nor empty.
+  void require_absent(const char* name) const;
+
+ private:
+  [[nodiscard]] const nlohmann::ordered_json* find(const char* name) const;
+  [[noreturn]] void fail_type(const char* name, const char* expected) const;
+  [[noreturn]] void refuse(const char* name, const std::string& supported) const;
+
+  const nlohmann::ordered_json& json_;
+  std::string source_;
+};
+
+namespace {
+
+/// A value as messages show it.
+std::string shown_value(const nlohmann::ordered_json& value) {
+  constexpr std::size_t kLongest = 60;
+  const std::string text = value.dump(-1, ' ', /*ensure_ascii=*/true, nlohmann::ordered_json::error_handler_t::replace);
+  return text.size() > kLongest ? text.substr(0, kLongest) + " ..." : text;
+}
+
+}  // namespace
+
+ConfigFields::ConfigFields(const nlohmann::ordered_json& json, std::string source)
+    : json_(json), source_(std::move(source)) {
+  if (!json.is_object()) fail("must be an object");
+}
+
+void ConfigFields::fail(const std::string& what) const { throw ConfigError(fmt::format("{}: {}", source_, what)); }
+
+void ConfigFields::fail_type(const char* name, const char* expected) const {
+  fail(fmt::format("{} must be {}, not {}", name, expected, shown_value(json_.at(name))));
+}
+
+void ConfigFields::refuse(const char* name, const std::string& supported) const {
+  fail(fmt::format("{} is {}, which Chimera does not have; {}", name, shown_value(json_.at(name)), supported));
+}
+
+const nlohmann::ordered_json* ConfigFields::find(const char* name) const {
+  const auto found = json_.find(name);
+  return found == json_.end() || found->is_null() ? nullptr : &*found;
+}
+
+bool ConfigFields::has(const char* name) const { return find(name) != nullptr; }
+
+ConfigFields ConfigFields::object(const char* name) const {
+  return {json_.at(name), fmt::format("{}: {}", source_, name)};
+}
+
+std::int64_t ConfigFields::integer(const char* name, std::int64_t absent) const {
+  const auto* const value = find(name);
+  if (value == nullptr) return absent;
+  const bool fits = value->is_number_integer() &&
+                    (!value->is_number_unsigned() ||
+                     value->get<std::uint64_t>() <= std::uint64_t{std::numeric_limits<std::int64_t>::max()});
+  if (!fits) fail_type(name, "a whole number");
+  return value->get<std::int64_t>();
+}
+
+double ConfigFields::number(const char* name, double absent) const {
+  const auto* const value = find(name);
+  if (value == nullptr) return absent;
+  if (!value->is_number()) fail_type(name, "a number");
+  return value->get<double>();
+}
+
+bool ConfigFields::truth(const char* name, bool absent) const {
+  const auto* const value = find(name);
+  if (value == nullptr) return absent;
+  if (!value->is_boolean()) fail_type(name, "true or false");
+  return value->get<bool>();
+}
+
+std::string ConfigFields::text(const char* name, const char* absent) const {
+  const auto* const value = find(name);
+  if (value == nullptr) return absent;
+  if (!value->is_string()) fail_type(name, "a text");
+  return value->get<std::string>();
+}
+
+void ConfigFields::require(const char* name, bool supported) const {
+  if (truth(name, supported) != supported) refuse(name, fmt::format("it has {}", supported));
+}
+
+void ConfigFields::require(const char* name, double supported) const {
+  if (number(name, supported) != supported) refuse(name, fmt::format("it has {}", supported));
+}
+
+void ConfigFields::require(const char* name, std::initializer_list<const char*> supported) const {
+  const std::string value = text(name, *supported.begin());
+  const auto is_value = [&](const char* one) { return value == one; };
+  if (std::ranges::none_of(supported, is_value)) refuse(name, fmt::format("it has {}", fmt::join(supported, ", ")));
+}
+
+void ConfigFields::require_absent(const char* name) const {
+  const auto* const value = find(name);
+  if (value == nullptr || (value->is_boolean() && !value->get<bool>())) return;
+  if (value->is_structured() && value->empty()) return;
+  refuse(name, "leave such a model to transformers");
+}
+
 namespace {
 
 using Json = nlohmann::ordered_json;

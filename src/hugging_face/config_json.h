@@ -1,6 +1,4 @@
 #pragma once
-// config.json of a Hugging Face folder: what a model is, as `transformers` writes it. Six classes are known:
-// GPT2LMHeadModel, BertForPreTraining, LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM.
 
 #include <cstddef>
 #include <string>
@@ -8,6 +6,9 @@
 
 #include "model_config/config.h"
 #include "safetensors/element_type.h"
+
+// config.json of a Hugging Face folder: what a model is, as `transformers` writes it. Six classes are known:
+// GPT2LMHeadModel, BertForPreTraining, LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM.
 
 namespace chimera {
 

@@ -9,7 +9,6 @@
 
 #include "core/error.h"
 #include "safetensors/weight_files.h"
-#include "safetensors/weight_index.h"
 
 namespace chimera {
 namespace {

@@ -2,17 +2,24 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <system_error>
 #include <utility>
 
 #include "core/error.h"
-#include "core/input_file.h"
+#include "core/files.h"
 #include "hugging_face/config_json.h"
 #include "hugging_face/stored_names.h"
+#include "model_config/config.h"
 #include "safetensors/header_reader.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/tokenizer_json.h"
 
 namespace chimera {
 namespace {
@@ -122,6 +129,153 @@ WeightFiles::Found ModelFolder::find(const ParameterSpec& parameter) const {
 
 std::vector<ParameterSpec> all_parameters(const ModelConfig& model) {
   return stage_parameters(model, {0, model.layers, true, true});
+}
+
+ModelConfig find_model_or_folder(const std::string& name) {
+  std::error_code error;
+  return std::filesystem::is_directory(name, error) ? ModelFolder(name).model() : find_model(name);
+}
+
+namespace {
+
+/// All that makes a model, what is left to its family included.
+nlohmann::ordered_json sizes_of(ModelConfig model) {
+  model.norm_epsilon = norm_epsilon_of(model);
+  if (model.family == Family::Llama) {
+    model.key_value_heads = key_value_heads_of(model);
+    model.head_size = head_size_of(model);
+  }
+  nlohmann::ordered_json sizes = layer_sizes_json(model);
+  sizes["layers"] = model.layers;
+  return sizes;
+}
+
+}  // namespace
+
+void require_no_contradiction(const ModelFolder& folder, const std::string& model, const ModelOverrides& overrides) {
+  const ModelConfig& own = folder.model();
+  const ModelConfig given = with_overrides(model.empty() ? own : find_model(model), overrides);
+  const nlohmann::ordered_json ours = sizes_of(own);
+  const nlohmann::ordered_json theirs = sizes_of(given);
+  for (const auto& [field, value] : ours.items()) {
+    const bool follows_hidden = field == "feed_forward" && model.empty();  // --hidden makes it anew
+    if (theirs.value(field, nlohmann::ordered_json()) == value || follows_hidden) continue;
+    throw ConfigError(
+        fmt::format("{}: its model has {} {}, and the flags say {}; leave out the flags that describe the "
+                    "model",
+                    folder.path(), field, value.dump(), theirs.value(field, nlohmann::ordered_json()).dump()));
+  }
+}
+
+namespace {
+
+constexpr const char* kEndOfText = "eos_token_id";
+
+std::int64_t token_of(const nlohmann::json& json, const std::string& source) {
+  if (json.is_number_integer() && json >= 0 && json <= std::numeric_limits<std::int32_t>::max()) return json;
+  throw ConfigError(fmt::format("{}: {} must be the number of a token, a list of them or null", source, kEndOfText));
+}
+
+std::vector<std::int64_t> named_tokens(const std::string& text, const std::string& source) {
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) throw ConfigError(source + ": is no JSON object");
+  const auto field = json.find(kEndOfText);
+  if (field == json.end() || field->is_null()) return {};
+  if (!field->is_array()) return {token_of(*field, source)};
+  std::vector<std::int64_t> tokens;
+  for (const nlohmann::json& token : *field) tokens.push_back(token_of(token, source));
+  return tokens;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> end_tokens(const ModelFolder& folder) {
+  const std::filesystem::path path = std::filesystem::path(folder.path()) / kGenerationConfigName;
+  std::error_code absent;
+  if (std::filesystem::exists(path, absent)) {
+    return named_tokens(read_whole(path.string(), kMostConfigBytes), path.string());
+  }
+  return named_tokens(folder.config_json(), (path.parent_path() / kConfigName).string());
+}
+
+namespace {
+
+constexpr std::size_t kBytesInAll = 256;
+
+/// What transformers opens each kind of file with. It would take the class of the model, which may cut text otherwise.
+const std::map<std::string, std::string> kTokenizerClasses = {
+    {"tokenizer.json", "PreTrainedTokenizerFast"}, {"vocab.json", "GPT2Tokenizer"}, {"vocab.txt", "BertTokenizer"}};
+
+std::string beside(const std::string& folder, const std::string& name) {
+  return (std::filesystem::path(folder) / name).string();
+}
+
+void write_config(const StagedFolder& folder, const nlohmann::ordered_json& config) {
+  folder.write(kTokenizerConfig, config.dump(2) + "\n");
+}
+
+/// What the model knows besides bytes, from 256 on, by the names that transformers has for them.
+std::vector<std::pair<std::string, std::string>> special_tokens(const ModelConfig& model) {
+  if (is_causal(model.family)) return {};
+  return {{"pad_token", "[PAD]"}, {"cls_token", "[CLS]"}, {"sep_token", "[SEP]"}, {"mask_token", "[MASK]"}};
+}
+
+void make_byte_tokenizer(const StagedFolder& folder, const ModelConfig& model) {
+  nlohmann::ordered_json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                                   {"clean_up_tokenization_spaces", false},
+                                   {"model_max_length", model.positions}};
+  std::vector<std::string> tokens;
+  for (const auto& [name, token] : special_tokens(model)) {
+    config[name] = token;
+    tokens.push_back(token);
+  }
+  folder.write("tokenizer.json", byte_tokenizer_json(tokens));
+  write_config(folder, config);
+}
+
+}  // namespace
+
+std::vector<TensorEntry> exported_tensors(const ModelConfig& model, ElementType type) {
+  std::vector<TensorEntry> tensors;
+  for (const ParameterSpec& parameter : all_parameters(model)) {
+    for (const std::string& name : exported_names(model, parameter.name)) {
+      tensors.push_back({.name = name, .type = type, .shape = parameter.shape});
+    }
+  }
+  return tensors;
+}
+
+void add_description(const StagedFolder& folder, const ModelConfig& model, const ModelFolder* source,
+                     std::optional<ElementType> type) {
+  if (source == nullptr) {
+    folder.write(kConfigName, to_config_json(model, type.value_or(ElementType::F32)));
+    if (is_causal(model.family)) folder.write(kGenerationConfigName, "{\n  \"_from_model_config\": true\n}\n");
+    return;
+  }
+  folder.write(kConfigName, type ? with_element_type(source->config_json(), *type) : source->config_json());
+  folder.copy(beside(source->path(), kGenerationConfigName), kGenerationConfigName);
+}
+
+void add_tokenizer(const StagedFolder& folder, const ModelConfig& model, const std::string& path) {
+  if (path == kBytes) return make_byte_tokenizer(folder, model);
+  if (path.empty()) return;
+  bool has_config = false;
+  for (const TokenizerFile& file : tokenizer_files(path)) {
+    folder.copy(file.path, file.name);
+    has_config = has_config || file.name == kTokenizerConfig;
+  }
+  const std::optional<TokenizerFile> main = main_tokenizer_file(path);
+  if (has_config || !main) return;
+  nlohmann::ordered_json config;
+  config["tokenizer_class"] = kTokenizerClasses.at(main->name);
+  write_config(folder, config);
+}
+
+void require_room_for_bytes(const ModelConfig& model) {
+  const std::size_t tokens = kBytesInAll + special_tokens(model).size();
+  if (model.vocabulary >= static_cast<std::int64_t>(tokens)) return;
+  throw ConfigError(
+      fmt::format("model {} has a vocabulary of {}; bytes as tokens need {}", model.name, model.vocabulary, tokens));
 }
 
 }  // namespace chimera

@@ -10,7 +10,6 @@
 #include "core/error.h"
 #include "model/layers.h"
 #include "model/linear.h"
-#include "model/weight_gradients.h"
 
 namespace chimera {
 namespace {

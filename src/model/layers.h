@@ -1,15 +1,89 @@
 #pragma once
-// The layers of a transformer as free functions on tensors. None of them writes to its arguments.
-// Letters in shapes: b sequences of a micro-batch, L tokens of a sequence, H hidden width, V vocabulary.
 
 #include <ATen/core/Tensor.h>
-
+#include <torch/nn/module.h>
+#include <concepts>
 #include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
 
 #include "model/dropout.h"
 #include "model/linear.h"
 
+// A layer of a user's model: anything that maps a tensor to a tensor.
+
+// The gated activation of Llama's feed-forward layer.
+// Source: Shazeer, "GLU Variants Improve Transformer", 2020.
+
+// The layers of a transformer as free functions on tensors. None of them writes to its arguments.
+// Letters in shapes: b sequences of a micro-batch, L tokens of a sequence, H hidden width, V vocabulary.
+
 namespace chimera {
+
+/// A torch::nn module as users hold it: its holder (torch::nn::Linear, torch::nn::Sequential, ...) or a shared pointer.
+template <class T>
+concept ModulePointer = requires(T module, const at::Tensor& tensor) {
+  { module->forward(tensor) } -> std::convertible_to<at::Tensor>;
+};
+
+/// torch::nn::AnyModule.
+template <class T>
+concept ErasedModule = requires(T module, const at::Tensor& tensor) {
+  { module.ptr() } -> std::convertible_to<std::shared_ptr<torch::nn::Module>>;
+  { module.forward(tensor) } -> std::convertible_to<at::Tensor>;
+};
+
+/// A function without parameters of its own.
+template <class T>
+concept TensorMap = !ModulePointer<T> && !ErasedModule<T> && std::invocable<T&, const at::Tensor&> &&
+                    std::convertible_to<std::invoke_result_t<T&, const at::Tensor&>, at::Tensor>;
+
+/// A module that maps one tensor to one tensor, or a function that does. It must not write to its input.
+class Layer {
+ public:
+  template <class T>
+  requires ModulePointer<T> Layer(T module)  // NOLINT(google-explicit-constructor): a factory returns its module
+      : module_(pointer(module)),
+        forward_([held = std::move(module)](const at::Tensor& input) mutable { return held->forward(input); }) {}
+
+  template <class T>
+  requires ErasedModule<T> Layer(T module)  // NOLINT(google-explicit-constructor): likewise
+      : module_(module.ptr()),
+        forward_([held = std::move(module)](const at::Tensor& input) mutable { return held.forward(input); }) {}
+
+  template <class T>
+  requires TensorMap<T> &&(!std::same_as<T, Layer>)Layer(T function)  // NOLINT(google-explicit-constructor): likewise
+      : forward_(std::move(function)) {}
+
+  [[nodiscard]] at::Tensor operator()(const at::Tensor& input) const { return forward_(input); }
+  /// Null for a function.
+  [[nodiscard]] const std::shared_ptr<torch::nn::Module>& module() const { return module_; }
+  /// The module's class, e.g. `torch::nn::LinearImpl`; `function` without one.
+  [[nodiscard]] std::string name() const { return module_ ? module_->name() : "function"; }
+
+ private:
+  template <class T>
+  static std::shared_ptr<torch::nn::Module> pointer(const std::shared_ptr<T>& module) {
+    return module;
+  }
+  template <class Holder>
+  static std::shared_ptr<torch::nn::Module> pointer(const Holder& module) {
+    return module.ptr();
+  }
+
+  std::shared_ptr<torch::nn::Module> module_;
+  std::function<at::Tensor(const at::Tensor&)> forward_;
+};
+
+/// Makes a layer, a new one at every call: each rank calls those of its own stages, once a stage.
+using LayerFactory = std::function<Layer()>;
+
+/// silu(gate) * up, where silu(x) = x sigmoid(x); all [..., F]. Keeps its two inputs, not silu(gate), which backward
+/// makes again.
+[[nodiscard]] at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);
 
 /// A target at which no loss is taken.
 inline constexpr std::int64_t kIgnored = -100;

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "model/layers.h"
-#include "model/weight_gradients.h"
+#include "model/linear.h"
 
 namespace chimera {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "model/linear.h"
-#include "model_config/logit_chunks.h"
+#include "model_config/footprint.h"
 
 namespace chimera {
 

@@ -1,5 +1,4 @@
 #pragma once
-// A stage made of a user's modules.
 
 #include <cstdint>
 #include <functional>
@@ -8,11 +7,25 @@
 #include <vector>
 
 #include "core/ids.h"
-#include "model/layer.h"
-#include "model/module_rules.h"
+#include "model/layers.h"
 #include "model/stage.h"
 
+// Which modules give the same numbers however a model is cut, copied and run.
+
+// A stage made of a user's modules.
+
 namespace chimera {
+
+/// What the runtime does with a stage that a module must allow for.
+struct ModuleUse {
+  bool replicated = false;  // several workers train copies of it
+  bool recomputed = false;  // a forward runs twice
+};
+
+/// Throws ConfigError, naming the layer and the module within it, for what such a use makes wrong: modules with
+/// buffers, which copies would fill differently and recomputation twice; and modules that draw random numbers from
+/// torch's generator when training, as recomputation would draw others. Functions are not looked into.
+void require_repeatable(const Layer& layer, std::int64_t index, const ModuleUse& use);
 
 /// The loss of a micro-batch, as two numbers that can be added up over micro-batches.
 struct LossSum {

@@ -1,13 +1,20 @@
 #pragma once
-// Tensors that are trained together: what is summed over workers, measured and updated as one.
 
 #include <ATen/core/Tensor.h>
-
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
+// Tensors where other ranks of the host can add to them.
+
+// Tensors that are trained together: what is summed over workers, measured and updated as one.
+
 namespace chimera {
+
+/// `count` zeros; on the CPU they lie in memory of their own that other processes can map (core/shared_memory.h), and
+/// are reported to whoever counts LibTorch's memory.
+[[nodiscard]] at::Tensor shared_zeros(std::int64_t count, const at::TensorOptions& options);
 
 /// A tensor that is trained: a leaf that requires grad. Its .grad() is a view into the flat gradients of its group.
 struct Parameter {

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "model/weight_gradients.h"
+#include "model/linear.h"
 
 namespace chimera {
 namespace {

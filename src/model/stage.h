@@ -1,9 +1,6 @@
 #pragma once
-// A stage: what one worker runs forward and backward. The runtime knows stages only through this interface.
-// Letters in shapes: b sequences of a micro-batch, L tokens of a sequence, H hidden width.
 
 #include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -14,6 +11,9 @@
 #include "model/tied_weight.h"
 #include "model_config/config.h"
 #include "model_config/partition.h"
+
+// A stage: what one worker runs forward and backward. The runtime knows stages only through this interface.
+// Letters in shapes: b sequences of a micro-batch, L tokens of a sequence, H hidden width.
 
 namespace chimera {
 

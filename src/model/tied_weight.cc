@@ -4,7 +4,6 @@
 
 #include <utility>
 
-#include "model/first_values.h"
 #include "model/initial_values.h"
 #include "model_config/parameters.h"
 

@@ -1,12 +1,16 @@
 #pragma once
-// Which transformer is trained: the sizes that fix every parameter. Presets by name, others from TOML files.
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "core/names.h"
+#include "core/choices.h"
+
+// Which transformer is trained: the sizes that fix every parameter. Presets by name, others from TOML files.
+
+// A model's sizes as JSON, as every file and report of this program has them.
 
 namespace chimera {
 
@@ -125,5 +129,10 @@ void require_valid(const ModelConfig& config);
 /// Throws ConfigError where a sequence of so many tokens is longer than the model's sliding window: each token would
 /// then see fewer than all before it, which is not supported.
 void require_no_sliding(const ModelConfig& config, std::int64_t sequence);
+
+/// The fields of a model file (model_config/config.h) but `layers`: `family`, `hidden`, `heads`, `feed_forward`,
+/// `vocabulary`, `positions`, `tied`; of Llama all others too but a missing `sliding_window`. They fix what one layer
+/// of each kind is.
+[[nodiscard]] nlohmann::ordered_json layer_sizes_json(const ModelConfig& model);
 
 }  // namespace chimera

@@ -1,13 +1,12 @@
 #include "model_config/footprint.h"
 
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <numeric>
 #include <vector>
 
 #include "core/error.h"
-#include "model_config/layer_tensors.h"
+#include "core/masked_tokens.h"
 #include "model_config/parameters.h"
 
 namespace chimera {
@@ -144,6 +143,212 @@ double StageFootprint::working_set(OpKind kind) const {
     case OpKind::BackwardWeight: return weight_gradient_working_set;
   }
   return 0;
+}
+
+namespace {
+
+/// Tokens at which a loss is taken.
+std::int64_t num_targets(const ModelConfig& config, const Workload& workload) {
+  return workload.micro_batch_size * (is_causal(config.family) ? workload.sequence : masked_count(workload.sequence));
+}
+
+}  // namespace
+
+LayerTensors::LayerTensors(const ModelConfig& config, const Workload& workload)
+    : causal_(is_causal(config.family)),
+      llama_(config.family == Family::Llama),
+      has_query_key_norm_(config.query_key_norm),
+      has_feed_forward_bias_(!llama_ || config.feed_forward_bias),
+      dropout_(workload.dropout),
+      split_documents_(workload.split_documents && causal_),
+      element_(static_cast<double>(workload.compute_bytes)),
+      wide_(std::max(element_, 4.0)),
+      weight_(static_cast<double>(workload.weight_bytes)),
+      sequences_(static_cast<double>(workload.micro_batch_size)),
+      length_(static_cast<double>(workload.sequence)),
+      tokens_(sequences_ * length_),
+      chunks_(chunks_of(num_targets(config, workload), config.vocabulary)),
+      targets_(static_cast<double>(chunks_.tokens)),
+      width_(static_cast<double>(config.hidden)),
+      inner_width_(static_cast<double>(config.feed_forward)),
+      vocabulary_(static_cast<double>(config.vocabulary)),
+      heads_(static_cast<double>(config.heads)),
+      key_heads_(static_cast<double>(key_value_heads_of(config))),
+      head_size_(static_cast<double>(head_size_of(config))),
+      query_width_(heads_ * head_size_),
+      key_width_(key_heads_ * head_size_) {}
+
+double LayerTensors::kept(LayerKind kind) const {
+  switch (kind) {
+    case LayerKind::Embedding: return kept_by_embedding();
+    case LayerKind::Block: return kept_by_block();
+    case LayerKind::Head: return kept_by_head();
+  }
+  return 0;
+}
+
+double LayerTensors::deferred(LayerKind kind) const {
+  if (kind == LayerKind::Embedding) return embedded() + (causal_ ? 1 : 2) * indices();
+  if (kind == LayerKind::Block) return deferred_by_block();
+  const double logits = scored() + kTokenBytes * targets_ + kept_logits();
+  if (causal_) return logits;
+  // The transform's input and its output's gradient; the pooler's; the input of the scores and their gradient.
+  return 2 * scored() + logits + element_ * sequences_ * (3 * width_ + 2);
+}
+
+double LayerTensors::deferred_by_block() const {
+  // Inputs: of both projections of attention (BERT's first is the layer's own) and of the feed-forward sub-layer.
+  const double inputs = (causal_ ? 2 : 1) * hidden() + queries() + inner();
+  // Gradients: of query, key and value, attention's output and the layer's; before the activation function, where
+  // Llama has two.
+  const double gradients = queries() + 2 * keys() + 2 * hidden() + (llama_ ? 2 : 1) * inner();
+  return inputs + gradients;
+}
+
+double LayerTensors::kept_by_embedding() const {
+  if (causal_) return indices() + hidden();
+  return 2 * indices() + hidden() + statistics() + hidden();  // tokens and types, their sum, the norm of it
+}
+
+/// Query, key, value and result. With dropout in single operations: probabilities, before dropout and after.
+double LayerTensors::kept_by_attention() const {
+  double kept = 2 * queries() + 2 * keys();
+  if (has_query_key_norm_) kept += queries() + keys() + statistics(tokens_ * (heads_ + key_heads_));
+  if (!dropout_) return kept + wide_ * tokens_ * heads_;        // log of the sum of exponentials
+  if (causal_ && !split_documents_) kept += length_ * length_;  // the mask
+  // Key and value as views keep the tensor that GPT-2 has for all three.
+  if (causal_ && !llama_ && !copies_projections()) kept += hidden();
+  return kept + pairs(wide_) + pairs(element_);
+}
+
+bool LayerTensors::copies_projections() const { return dropout_ && sequences_ > 1 && heads_ > 1; }
+
+/// GPT-2: both norms' results, the sum between, the output; Llama too. BERT: both norms' arguments and results. The
+/// feed-forward sub-layer before its activation function and after.
+double LayerTensors::kept_by_block() const {
+  return kept_by_attention() + 4 * hidden() + (llama_ ? 3 : 2) * inner() + 2 * statistics();
+}
+
+double LayerTensors::kept_by_head() const {
+  // The scored hidden states, their gradient and norm; the targets.
+  const double logits = 2 * scored() + statistics(targets_) + kTokenBytes * targets_ + kept_logits();
+  if (causal_) return logits;
+  const double sentence =
+      sequences_ * (2 * element_ * width_ + 2 * wide_ + kTokenBytes);  // input, tanh, scores, target
+  return 3 * scored() + kTokenBytes * targets_ + logits + sentence;    // the transform; where targets are
+}
+
+/// The bytes that micro-batches hold themselves, beside what the stage keeps.
+double LayerTensors::loaded(const StageLayers& stage) const {
+  const double documents = split_documents_ ? indices() : 0;
+  if (causal_ && !stage.embedding && !stage.head) return documents;
+  const double inputs = documents + (stage.embedding ? 0 : (causal_ ? 1 : 2) * indices());
+  if (causal_) return inputs + (stage.head ? 0 : indices());
+  return inputs + indices() + (stage.head ? 0 : kTokenBytes * (targets_ + sequences_));
+}
+
+/// Projections that a block has beside the copies that it keeps.
+double LayerTensors::copied_projections() const {
+  if (!dropout_) return 0;
+  if (!llama_) return copies_projections() ? 3 * hidden() : causal_ ? 0 : hidden();
+  return queries() + (sequences_ > 1 && key_heads_ > 1 ? 2 * keys() : 0);
+}
+
+/// Most at the end of the last layer, or inside it.
+double LayerTensors::forward_working_set(const StageLayers& stage) const {
+  double most = 0;
+  double later = 0;  // what layers keep after the one looked at
+  if (stage.head) {
+    most = chunk_of_logits() - kept_logits() + dropped_output();
+    later += left_by_head();
+  }
+  if (stage.end_layer > stage.first_layer) {
+    // Variables of a block that nothing keeps: the mask of documents, the projections that were copied, what is added
+    // to the sum.
+    const double mask = dropout_ ? document_mask() : 0;
+    const double copied = mask + copied_projections();
+    const double added = causal_ && !dropout_ ? 1 : 2;
+    most = std::max(most, copied + added * hidden() - later);
+    if (dropout_) {
+      const double after_attention =
+          queries() + (causal_ ? 3 : 4) * hidden() + (llama_ ? 3 : 2) * inner() + (causal_ ? 1 : 2) * statistics();
+      const double scores = pairs(element_) + (element_ < wide_ ? pairs(wide_) : 0);
+      most = std::max(most, copied + queries() + scores - after_attention - later);
+    }
+    later += static_cast<double>(stage.end_layer - stage.first_layer) * kept_by_block() + kept_document_mask();
+  }
+  if (stage.embedding) {
+    const double added = llama_ ? (dropout_ ? 1 : 0) : causal_ ? 1 : 3;  // positions, types, what dropout leaves
+    const double looked_up = added * embedded() + (is_narrow() ? embedded() : 0);
+    const double normed = causal_ ? 0 : hidden() + statistics();
+    most = std::max(most, looked_up - normed - later);
+  }
+  return most + loaded(stage);
+}
+
+/// Working set of a weight gradient in a wider type: the converted product, and what a bias sums, converted.
+double LayerTensors::product(double in, double out, bool has_bias) const {
+  if (!is_narrow()) return 0;
+  return std::max((element_ + weight_) * in * out, has_bias ? weight_ * tokens_ * out : 0);
+}
+
+/// Working set of ATen's fused attention backward on one thread: scores and their gradients, block by block.
+double LayerTensors::attention_scratch() const {
+  const double queries = length_ >= 768 ? 256 : length_ >= 192 ? 64 : 32;
+  return 2 * wide_ * std::min(queries, length_) * std::min(512.0, length_);
+}
+
+/// Working set of the head's weight gradient: the last chunk's logits' gradient, then the others', made again.
+double LayerTensors::weight_gradient_of_logits() const {
+  const double scaled = element_ * last_chunk() * width_ + product(width_, vocabulary_, !causal_);
+  const double last = std::max(scaled, causal_ ? 0 : weight_ * vocabulary_);
+  const double again = chunk_of_logits() - kept_logits();
+  return chunks_.count() > 1 ? std::max(last, again) : last;
+}
+
+/// That of B, or of I, which keeps what W needs. Layers run from the last; `live` is what there is beyond the start.
+double LayerTensors::backward_working_set(const StageLayers& stage, bool defers) const {
+  const auto blocks = static_cast<double>(stage.end_layer - stage.first_layer);
+  const double kept_input = defers && !causal_ ? hidden() : 0;
+  double most = 0;
+  double live = 0;
+  if (stage.head) {
+    most = defers ? hidden() : weight_gradient_of_logits();
+    live = (defers ? deferred(LayerKind::Head) : 0) - kept_by_head();
+    // BERT's hidden states get gradients from masked tokens and from the order of sentences.
+    if (!causal_) most = std::max(most, live + 2 * hidden() + (defers ? 0 : scored()));
+  }
+  if (blocks > 0) {
+    const double masked = dropout_ ? hidden() : 0;
+    const double added = defers ? 0 : product(inner_width_, width_, has_feed_forward_bias_);
+    most = std::max(most, live + masked + (defers ? 2 : 1) * inner() + added);
+    if (llama_)
+      most = std::max(most, live + (defers ? masked + 3 * inner() : 2 * inner()));  // of gate and what it gates
+    // Attention: gradients of query, key and value, and with dropout those of its scores.
+    const double replaced_output = stage.head ? hidden() : 0;
+    if (defers && !dropout_) most = std::max(most, live + 2 * queries() + 2 * keys() + attention_scratch());
+    if (dropout_) {
+      const double scores = 2 * pairs(wide_) - pairs(element_) - (is_narrow() ? hidden() : 0);
+      const double beside = defers ? 2 * queries() + 2 * keys() - replaced_output : -(llama_ ? 3 : 2) * inner();
+      most = std::max(most, live + scores + beside - (causal_ ? 0 : hidden()));
+    }
+    live += blocks * ((defers ? deferred(LayerKind::Block) + kept_input : 0) - kept_by_block());
+    const bool replaced = !defers || dropout_ || !causal_;  // the output's gradient, which stays until the end
+    if (!stage.head && replaced) live += hidden();
+  }
+  if (stage.embedding) {
+    const double normed = causal_ ? 0 : hidden() + statistics();
+    const double positions = defers || llama_ ? 0 : weight_ * length_ * width_;  // the sum over sequences
+    most = std::max(most, live - normed + (is_narrow() ? embedded() : 0) + positions);
+  }
+  return most;
+}
+
+/// The working set of the first linear layer: those after it have the room that it frees.
+double LayerTensors::weight_gradient_working_set(const StageLayers& stage) const {
+  if (stage.head) return weight_gradient_of_logits();
+  if (stage.end_layer == stage.first_layer) return llama_ ? 0 : weight_ * length_ * width_;
+  return std::max(product(inner_width_, width_, has_feed_forward_bias_), has_feed_forward_bias_ ? weight_ * width_ : 0);
 }
 
 }  // namespace chimera

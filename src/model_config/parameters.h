@@ -1,17 +1,26 @@
 #pragma once
-// The parameters of a model as names, shapes and initial values. Nothing is allocated, so that models of any size can
-// be counted. Names, shapes and layouts are those of Hugging Face's GPT2LMHeadModel (without its prefix
-// `transformer.`), BertForPreTraining, and LlamaForCausalLM with its relatives of Mistral, Qwen2 and Qwen3, always with
-// the global layer index.
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "model_config/config.h"
+#include "model_config/footprint.h"
 #include "model_config/partition.h"
 
+// What a model's arithmetic takes, whoever computes it and how often.
+
+// The parameters of a model as names, shapes and initial values. Nothing is allocated, so that models of any size can
+// be counted. Names, shapes and layouts are those of Hugging Face's GPT2LMHeadModel (without its prefix
+// `transformer.`), BertForPreTraining, and LlamaForCausalLM with its relatives of Mistral, Qwen2 and Qwen3, always with
+// the global layer index.
+
 namespace chimera {
+
+/// FLOPs of one forward and backward of the whole model for a micro-batch: what model FLOPs utilization counts
+/// (Chowdhery et al., PaLM, 2022, appendix B). Products that recomputation or the head make again are not in it.
+/// Throws ConfigError as layer_footprint() does.
+[[nodiscard]] double model_flops(const ModelConfig& config, const Workload& workload);
 
 /// What a parameter holds before the first step.
 struct Initial {

@@ -6,8 +6,8 @@
 #include <cctype>
 #include <charconv>
 
+#include "core/choices.h"
 #include "core/error.h"
-#include "core/nearest.h"
 
 namespace chimera {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/names.h"
+#include "core/choices.h"
 
 namespace chimera {
 

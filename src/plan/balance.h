@@ -1,5 +1,4 @@
 #pragma once
-// Cutting a model into stages such that no worker is slower than it must be, and none lacks memory.
 
 #include <cstdint>
 #include <functional>
@@ -9,10 +8,20 @@
 
 #include "model_config/config.h"
 #include "model_config/footprint.h"
+#include "plan/predict.h"
 #include "schedule/schedule.h"
 #include "simulate/costs.h"
 
+// A candidate's stages cut anew, with the times of the machine at hand.
+
+// Cutting a model into stages such that no worker is slower than it must be, and none lacks memory.
+
 namespace chimera {
+
+/// The layers of each stage that balance() finds for the candidate's schedule with the machine's
+/// times and the problem's memory, by an effort of some 10^5 simulated ops; none where that is the even cut, or nothing
+/// fits.
+[[nodiscard]] std::optional<PartitionChoice> balanced_cut(Predictor& predictor, const Candidate& candidate);
 
 /// What one layer adds to a stage: times of a full micro-batch, in any unit, and bytes.
 struct LayerLoad {

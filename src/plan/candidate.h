@@ -1,19 +1,20 @@
 #pragma once
-// What the planner chooses among, and for whom.
 
 #include <cstdint>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "generate/default_schedule.h"
+#include "generate/registry.h"
 #include "model_config/config.h"
 #include "model_config/footprint.h"
 #include "plan/machine.h"
 #include "plan/recompute_choice.h"
-#include "schedule/all_reduce_placement.h"
+#include "schedule/place_all_reduces.h"
 #include "schedule/rank_layout.h"
 #include "schedule/schedule.h"
+
+// What the planner chooses among, and for whom.
 
 namespace chimera {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <functional>
 
-#include "plan/step_parts.h"
+#include "plan/predict.h"
 
 namespace chimera {
 namespace {

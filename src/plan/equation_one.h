@@ -1,15 +1,16 @@
 #pragma once
-// The paper's performance model: a step's time as counts of forwards and backwards on the critical path.
-// Source: Li and Hoefler, SC'21, section 3.4, equation 1; GPipe, DAPPLE, GEMS, PipeDream and PipeDream-2BW by the
-// closed forms of their own makespans, in the same terms.
 
 #include <cstdint>
 #include <optional>
 #include <string>
 
-#include "generate/paper_model.h"
+#include "generate/generator.h"
 #include "schedule/schedule.h"
 #include "simulate/costs.h"
+
+// The paper's performance model: a step's time as counts of forwards and backwards on the critical path.
+// Source: Li and Hoefler, SC'21, section 3.4, equation 1; GPipe, DAPPLE, GEMS, PipeDream and PipeDream-2BW by the
+// closed forms of their own makespans, in the same terms.
 
 namespace chimera {
 

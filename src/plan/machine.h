@@ -1,14 +1,23 @@
 #pragma once
-// A machine as the planner sees it: what layers, messages, sums and updates take there. Measured by `chimera profile`,
-// edited by hand, or made up from public figures.
 
 #include <cstdint>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "model_config/footprint.h"
+#include "schedule/json_value.h"
 #include "simulate/contention.h"
+
+// A machine as the planner sees it: what layers, messages, sums and updates take there. Measured by `chimera profile`,
+// edited by hand, or made up from public figures.
+
+// What the JSON files of profiles have in common: limits, and links.
+
+// Links between two nodes, as they are measured apart from the nodes themselves.
+
+// Profiles of several nodes as one.
 
 namespace chimera {
 
@@ -124,5 +133,42 @@ struct MachineProfile {
 /// nearest measured micro-batch size. Throws ConfigError where the profile has no layer of that kind at all.
 [[nodiscard]] LayerTime layer_time(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
                                    const Workload& workload);
+
+inline constexpr double kMostSeconds = 1e9;  // of anything: 30 years
+inline constexpr double kMostBytes = 1e18;
+inline constexpr double kMostRatio = 1e6;  // of a slow-down and the like
+
+/// `alpha` and `beta`, and `burst` where there is one. Throws ConfigError, naming the entry, for anything else.
+[[nodiscard]] LinkTimes read_link(const JsonValue& value);
+/// What read_link() reads back to the same value.
+[[nodiscard]] nlohmann::ordered_json link_json(const LinkTimes& times);
+
+/// Links between two nodes, over their network, in seconds and bytes.
+struct NodeLinks {
+  LinkTimes messages;
+  LinkTimes sums;
+  double transfers = 0;      ///< Contention::node_transfers
+  LinkTimes copies = {};     ///< MachineProfile::node_message_copy
+  double step_overhead = 0;  ///< seconds of a step that ranks of both end together
+  std::string source;        ///< by what they were measured, and where
+  friend bool operator==(const NodeLinks&, const NodeLinks&) = default;
+};
+
+/// The machine with those links between its nodes, each of which has that many workers; 0: as many as its cores have
+/// room for, where its workers share cores.
+[[nodiscard]] MachineProfile with_links_between(MachineProfile machine, const NodeLinks& links,
+                                                std::int64_t workers_per_node = 0);
+
+/// The links as JSON text that node_links_from_json() reads back to the same value.
+[[nodiscard]] std::string to_json(const NodeLinks& links);
+/// Reads it from a text that messages call `source`. Throws ConfigError as machine_from_json() does.
+[[nodiscard]] NodeLinks node_links_from_json(const std::string& text, const std::string& source);
+
+/// One profile of nodes that were measured apart, for plans over all of them. Layers are united; a layer and
+/// micro-batch size that several measured takes the mean of their times and the largest spread. Links within nodes, the
+/// update and the overheads are means; memory is the least. Links between nodes are those of the last profile in which
+/// they differ from the links within, as one node alone cannot measure them; where there is none, those within.
+/// Throws ConfigError for fewer than two, and where nodes differ in cores, threads or workers.
+[[nodiscard]] MachineProfile merge_machines(const std::vector<MachineProfile>& machines);
 
 }  // namespace chimera

@@ -1,13 +1,33 @@
 #pragma once
-// The planner: which W, D, micro-batch size, schedule and recomputation trains a model fastest on P workers.
 
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "model_config/config.h"
+#include "model_config/footprint.h"
+#include "model_config/partition.h"
 #include "plan/predict.h"
+#include "schedule/schedule.h"
+
+// --partition: how a model is to be cut into the stages of a schedule.
+
+// The planner: which W, D, micro-batch size, schedule and recomputation trains a model fastest on P workers.
 
 namespace chimera {
+
+/// What a partition depends on beyond the choice.
+struct PartitionProblem {
+  const Schedule& schedule;
+  const ModelConfig& model;
+  Workload workload;       // of full micro-batches
+  bool recompute = false;  // all stages run forward again
+};
+
+/// Even: even_partition(). Balanced: by FLOPs, see balance() (the cut of the shortest simulated step without messages
+/// found by ranking some 4 million ops, or a few cuts of a long schedule). Listed: explicit_partition(). Depends on
+/// nothing but its arguments, so that all ranks find the same. Throws ConfigError for more stages than layers.
+[[nodiscard]] std::vector<StageLayers> named_partition(const PartitionChoice& choice, const PartitionProblem& problem);
 
 /// What chooses among candidates: make_plan(), or plan_by_paper_rule().
 enum class PlanRule : std::uint8_t { Simulation, Paper };

@@ -5,8 +5,8 @@
 #include <set>
 #include <string>
 
+#include "core/choices.h"
 #include "core/ids.h"
-#include "core/names.h"
 
 namespace chimera {
 

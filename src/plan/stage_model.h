@@ -1,5 +1,4 @@
 #pragma once
-// A model cut into stages as the simulator wants it: times from a machine profile, bytes from footprints.
 
 #include <vector>
 
@@ -7,6 +6,8 @@
 #include "plan/candidate.h"
 #include "simulate/contention.h"
 #include "simulate/costs.h"
+
+// A model cut into stages as the simulator wants it: times from a machine profile, bytes from footprints.
 
 namespace chimera {
 

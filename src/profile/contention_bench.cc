@@ -10,9 +10,8 @@
 #include <memory>
 #include <vector>
 
-#include "bench/line_fit.h"
 #include "bench/statistics.h"
-#include "model/shared_tensor.h"
+#include "model/parameter_group.h"
 
 namespace chimera {
 namespace {

@@ -1,17 +1,14 @@
 #include "profile/host_bench.h"
 
 #include <ATen/ATen.h>
-
 #include <array>
 
 #include "bench/statistics.h"
 #include "engine/optimizer.h"
 #include "generate/registry.h"
 #include "passes/lower.h"
-#include "profile/subgroup_transport.h"
-#include "profile/trivial_stage.h"
 #include "runtime/executor.h"
-#include "runtime/sum_of_squares.h"
+#include "runtime/gradient_norms.h"
 
 namespace chimera {
 namespace {

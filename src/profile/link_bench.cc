@@ -1,13 +1,17 @@
 #include "profile/link_bench.h"
 
 #include <ATen/ATen.h>
-
+#include <fmt/format.h>
 #include <algorithm>
 #include <map>
 #include <numeric>
 
+#include "bench/machine_line.h"
 #include "bench/statistics.h"
-#include "model/shared_tensor.h"
+#include "model/parameter_group.h"
+#include "profile/contention_bench.h"
+#include "profile/host_bench.h"
+#include "profile/profiler.h"
 
 namespace chimera {
 namespace {
@@ -127,5 +131,84 @@ LinkTimes as_messages(const Line& line) { return {line.alpha, line.beta}; }
 LinkTimes as_messages(const BurstLine& line) { return {line.line.alpha, line.line.beta, line.burst}; }
 
 LinkTimes as_sums(const Line& line) { return {line.alpha / 2, line.beta}; }  // 2 log2(2) alpha + 2 (2 - 1) / 2 beta L
+
+namespace {
+
+/// The error of the fitted line at each size, per cent.
+std::string fit_line_of(const char* name, const std::vector<TimedSize>& points, const LinkTimes& link, double alphas) {
+  std::string text = fmt::format("{:<16}", name);
+  for (const auto& [bytes, seconds] : points) {
+    const double fitted = alphas * link.alpha + link.beta * std::max(0.0, bytes - link.burst);
+    text += fmt::format(" {:.0f}K {:+.0f} %", bytes / 1024, 100 * (fitted / seconds - 1));
+  }
+  return text + "\n";
+}
+
+}  // namespace
+
+std::string link_line(const char* name, const LinkTimes& link) {
+  const std::string burst = link.burst > 0 ? fmt::format(", {:.1f} kB at once", 1e-3 * link.burst) : "";
+  return fmt::format("{:<16} alpha {:>8.1f} us, beta {:>7.3f} ns a byte ({:.2f} GB/s){}\n", name, 1e6 * link.alpha,
+                     1e9 * link.beta, link.beta > 0 ? 1e-9 / link.beta : 0, burst);
+}
+
+std::string fit_lines_of(const LinkSamples& links, const LinkTimes& messages, const LinkTimes& sums) {
+  return fit_line_of("line - messages", links.messages, messages, 1) + fit_line_of("line - sums", links.sums, sums, 2);
+}
+
+namespace {
+
+/// Ops for ranks that have no model: some milliseconds.
+OpWork multiply_matrices() {
+  constexpr std::int64_t kRows = 512;
+  return [one = at::ones({kRows, kRows})] { (void)at::mm(one, one); };
+}
+
+/// What a link of that beta carries in so many seconds, within limits.
+std::int64_t bytes_in(double seconds, double beta, double most) {
+  constexpr double kLeast = 4096;
+  return static_cast<std::int64_t>(beta > 0 ? std::clamp(seconds / beta, kLeast, most) : most);
+}
+
+}  // namespace
+
+LinkSamples measure_between_hosts(Transport& transport, int rank, double seconds) {
+  constexpr int kHosts = 2;
+  constexpr double kMostSummed = 16 << 20;
+  constexpr double kMostSent = 1 << 20;
+  constexpr int kSentAtOnce = 8;
+  Lockstep ranks(transport, rank, kHosts);
+  LinkSamples links = measure_links(ranks, kPairGroup, seconds);
+  double beta = rank == 0 ? line_between_ends(links.sums).beta : 0;
+  transport.all_sum({&beta, 1});
+  const double moment = seconds / 16;
+  links.at_once =
+      1 - measure_sums_overlap(ranks, {kPairGroup, kOtherPairGroup}, seconds / 2, bytes_in(moment, beta, kMostSummed));
+  links.copies =
+      measure_message_copies(ranks, multiply_matrices(), seconds / 2, bytes_in(moment / kSentAtOnce, beta, kMostSent));
+  links.step_overhead = measure_step_overhead(ranks);
+  return links;
+}
+
+NodeLinks fit_links(const LinkSamples& links) {
+  return {as_messages(fit_behind_burst(links.messages)),
+          as_sums(line_between_ends(links.sums)),
+          links.at_once,
+          links.copies,
+          links.step_overhead,
+          "chimera profile --between: " + machine_line()};
+}
+
+std::string to_text(const NodeLinks& links) {
+  return link_line("messages", links.messages) + link_line("sums", links.sums) +
+         fmt::format("{:<16} {:+.0f} %\n", "two sums at once", 100 * links.transfers) +
+         link_line("message copies", links.copies) +
+         fmt::format("{:<16} {:.1f} us\n", "end of a step", 1e6 * links.step_overhead);
+}
+
+std::string to_text(const LinkSamples& links) {
+  const NodeLinks fitted = fit_links(links);
+  return to_text(fitted) + fit_lines_of(links, fitted.messages, fitted.sums);
+}
 
 }  // namespace chimera

@@ -1,11 +1,18 @@
 #pragma once
-// Messages and sums between two real processes.
 
+#include <string>
 #include <vector>
 
-#include "bench/line_fit.h"
+#include "bench/statistics.h"
 #include "plan/machine.h"
 #include "profile/lockstep.h"
+#include "transport/transport.h"
+
+// Messages and sums between two real processes.
+
+// Measured links in words.
+
+// Links between two nodes, measured by a process on each of them.
 
 namespace chimera {
 
@@ -33,5 +40,19 @@ struct LinkSamples {
 [[nodiscard]] LinkTimes as_messages(const Line& line);
 [[nodiscard]] LinkTimes as_messages(const BurstLine& line);
 [[nodiscard]] LinkTimes as_sums(const Line& line);
+
+/// alpha and beta in a row of a table.
+[[nodiscard]] std::string link_line(const char* name, const LinkTimes& link);
+/// How far lines are from what was measured at each size, in per cent: a row for messages, and one for sums.
+[[nodiscard]] std::string fit_lines_of(const LinkSamples& links, const LinkTimes& messages, const LinkTimes& sums);
+
+/// Between two hosts: one of two ranks, each on one of them, over a transport with profile_groups() that shares no
+/// memory. Takes about so many seconds, on a slow network a few times as many. Rank 0 gets what was measured.
+[[nodiscard]] LinkSamples measure_between_hosts(Transport& transport, int rank, double seconds);
+/// Lines from the shortest to the longest of them.
+[[nodiscard]] NodeLinks fit_links(const LinkSamples& links);
+[[nodiscard]] std::string to_text(const NodeLinks& links);
+/// The fitted lines, and how far they are off.
+[[nodiscard]] std::string to_text(const LinkSamples& links);
 
 }  // namespace chimera

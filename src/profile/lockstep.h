@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <span>
 
+#include "core/cgroup.h"
 #include "core/clock.h"
-#include "core/cores.h"
 #include "core/ids.h"
-#include "runtime/op_times.h"
+#include "runtime/tracer.h"
 #include "transport/transport.h"
 
 namespace chimera {

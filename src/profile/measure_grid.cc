@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <memory>
 
-#include "core/cores.h"
-#include "plan/merge_machines.h"
+#include "core/cgroup.h"
+#include "plan/machine.h"
 #include "profile/profiler.h"
 #include "profile/step_contest.h"
 #include "transport/gloo/gloo_transport.h"

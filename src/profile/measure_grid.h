@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/run_validation.h"
+#include "bench/validation.h"
 #include "profile/lockstep.h"
 
 namespace chimera {

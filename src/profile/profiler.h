@@ -1,17 +1,30 @@
 #pragma once
-// `chimera profile`: what layers, messages, sums and updates take on this machine, measured by several processes at
-// once, as training runs them.
 
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "core/ids.h"
 #include "plan/machine.h"
 #include "profile/link_bench.h"
-#include "profile/profile_groups.h"
 #include "transport/transport.h"
 
+// Groups of ranks that sum while a machine is measured.
+
+// `chimera profile`: what layers, messages, sums and updates take on this machine, measured by several processes at
+// once, as training runs them.
+
 namespace chimera {
+
+inline const ParameterGroupId kPairGroup(2);       // ranks 0 and 1, behind the stages of a pipeline of two
+inline const ParameterGroupId kOtherPairGroup(3);  // they too
+
+/// Groups of ranks that the transport of measure_machine() must have.
+[[nodiscard]] inline RankGroups profile_groups() {
+  const RankId first(0);
+  const RankId second(1);
+  return {{first}, {second}, {first, second}, {first, second}};
+}
 
 /// A model's layers on micro-batches of those sizes.
 struct ProfiledModel {

@@ -8,8 +8,8 @@
 
 #include "core/random.h"
 #include "profile/lockstep.h"
-#include "runtime/op_times.h"
-#include "train/loop/batches.h"
+#include "runtime/tracer.h"
+#include "train/loop/loader.h"
 
 namespace chimera {
 namespace {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "data/samples.h"
+#include "model/linear.h"
 #include "model/stage.h"
-#include "model/weight_gradients.h"
 #include "plan/machine.h"
 
 namespace chimera {

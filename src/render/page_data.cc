@@ -8,7 +8,7 @@
 
 #include "render/colors.h"
 #include "render/encoding.h"
-#include "render/replicas.h"
+#include "render/slots.h"
 
 namespace chimera {
 namespace {

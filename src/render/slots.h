@@ -1,11 +1,21 @@
 #pragma once
-// When a schedule's figure shows each op.
+
+#include <string>
 
 #include "render/panel.h"
 #include "schedule/schedule.h"
 #include "schedule/timeline.h"
 
+// When a schedule's figure shows each op.
+
 namespace chimera {
+
+/// The way a replica's first D stages run through the D workers, which later ones may turn: "down" from each worker to
+/// the next (the last's next is the first), "up" likewise backwards, "" where neither holds.
+[[nodiscard]] std::string direction(const Schedule& schedule, std::size_t replica);
+
+/// `down`, `up`, or `replica 2`.
+[[nodiscard]] std::string replica_name(const Schedule& schedule, std::size_t replica);
 
 /// The timeline of the figure that the schedule's paper draws: every op takes one slot, a whole backward
 /// `whole_backward` of them, and starts as soon as it can. Only where the paper spaces forwards (draws_forwards_late)

@@ -11,7 +11,7 @@
 #include "core/error.h"
 #include "render/colors.h"
 #include "render/encoding.h"
-#include "render/replicas.h"
+#include "render/slots.h"
 
 namespace chimera {
 namespace {

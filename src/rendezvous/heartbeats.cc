@@ -14,8 +14,8 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/no_signals.h"
-#include "rendezvous/secret.h"
+#include "core/signals.h"
+#include "rendezvous/channel.h"
 
 namespace chimera {
 namespace {

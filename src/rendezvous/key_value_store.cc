@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/parse_number.h"
+#include "core/choices.h"
 
 namespace chimera {
 

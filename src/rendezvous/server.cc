@@ -2,13 +2,147 @@
 
 #include <sys/socket.h>
 
+#include <fmt/format.h>
 #include <algorithm>
+#include <nlohmann/json.hpp>
+#include <thread>
 #include <utility>
 
-#include "core/no_signals.h"
-#include "rendezvous/request.h"
+#include "core/signals.h"
+#include "rendezvous/address.h"
 
 namespace chimera {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::chrono::milliseconds kLongestWait = std::chrono::hours(24 * 7);  // what --meeting-seconds allows
+
+Json binary(const std::string& text) { return Json::binary({text.begin(), text.end()}); }
+
+std::string text_of(const Json& json) {
+  const auto& bytes = json.get_binary();
+  return {bytes.begin(), bytes.end()};
+}
+
+/// Other numbers may be beyond all integers.
+std::int64_t integer_of(const Json& json) {
+  if (!json.is_number_integer()) throw ChannelError("not a message of a meeting");
+  return json.get<std::int64_t>();
+}
+
+std::string as_bytes(const Json& json) {
+  std::string bytes;
+  Json::to_cbor(json, bytes);
+  return bytes;
+}
+
+/// Runs `read` on an array of so many values.
+template <class Read>
+auto read_array(std::string_view bytes, std::size_t size, Read&& read) {
+  try {
+    const Json json = Json::from_cbor(bytes);
+    if (json.is_array() && json.size() == size) return read(json);
+  } catch (const Json::exception&) {
+  }
+  throw ChannelError("not a message of a meeting");
+}
+
+std::size_t fewest_names(RequestKind kind) {
+  return kind == RequestKind::Count || kind == RequestKind::Check || kind == RequestKind::Wait ? 0 : 1;
+}
+
+}  // namespace
+
+std::string to_bytes(const Request& request) {
+  Json names = Json::array();
+  for (const std::string& name : request.names) names.push_back(binary(name));
+  return as_bytes(Json::array({static_cast<int>(request.kind), std::move(names), binary(request.value), request.number,
+                               request.timeout.count()}));
+}
+
+std::string to_bytes(const Answer& answer) {
+  return as_bytes(Json::array({answer.is_there, binary(answer.value), answer.number}));
+}
+
+Request read_request(std::string_view bytes) {
+  return read_array(bytes, 5, [](const Json& json) {
+    const std::int64_t kind = integer_of(json[0]);
+    if (kind < 0 || kind > static_cast<int>(RequestKind::Wait)) throw ChannelError("not a request of a meeting");
+    Request request{.kind = static_cast<RequestKind>(kind)};
+    if (!json[1].is_array()) throw ChannelError("not a request of a meeting");
+    for (const Json& name : json[1]) request.names.push_back(text_of(name));
+    if (request.names.size() < fewest_names(request.kind)) throw ChannelError("a request without a name");
+    request.value = text_of(json[2]);
+    request.number = integer_of(json[3]);
+    request.timeout = std::chrono::milliseconds(std::clamp<std::int64_t>(integer_of(json[4]), 0, kLongestWait.count()));
+    return request;
+  });
+}
+
+Answer read_answer(std::string_view bytes) {
+  return read_array(bytes, 3, [](const Json& json) {
+    return Answer{.is_there = json[0].get<bool>(), .value = text_of(json[1]), .number = integer_of(json[2])};
+  });
+}
+
+Answer answer(Words& words, const Request& request) {
+  switch (request.kind) {
+    case RequestKind::Set: words.set(request.names.front(), request.value); return {.is_there = true};
+    case RequestKind::Get: {
+      if (!words.wait({request.names.front()}, after(request.timeout))) return {};
+      return {.is_there = true, .value = words.find(request.names.front()).value_or("")};
+    }
+    case RequestKind::Add: return {.is_there = true, .number = words.add(request.names.front(), request.number)};
+    case RequestKind::Remove: return {.is_there = words.remove(request.names.front())};
+    case RequestKind::Count: return {.is_there = true, .number = words.count()};
+    case RequestKind::Check: return {.is_there = words.has_all(request.names)};
+    case RequestKind::Wait: return {.is_there = words.wait(request.names, after(request.timeout))};
+  }
+  return {};
+}
+
+namespace {
+
+constexpr std::chrono::milliseconds kPause{50};  // between attempts
+
+Channel greeted(const MeetingPoint& meeting, std::chrono::milliseconds timeout) {
+  const Deadline deadline = after(timeout);
+  std::string reason;
+  while (true) {
+    try {
+      Channel channel(connect_to(meeting, deadline));
+      greet_as_client(channel, meeting.secret, deadline);
+      return channel;
+    } catch (const ChannelError& error) {
+      reason = error.what();
+    }
+    if (std::chrono::steady_clock::now() + kPause >= deadline) break;
+    std::this_thread::sleep_for(kPause);
+  }
+  throw TransportError(
+      fmt::format("no answer from {}, where the ranks meet, within {:g} s; rank 0 answers there once it has started, "
+                  "unless another "
+                  "program has the port ({})",
+                  place_of(meeting), std::chrono::duration<double>(timeout).count(), reason));
+}
+
+}  // namespace
+
+MeetingClient::MeetingClient(const MeetingPoint& meeting, std::chrono::milliseconds timeout)
+    : channel_(greeted(meeting, timeout)) {}
+
+Answer MeetingClient::ask(const Request& request) {
+  const std::scoped_lock lock(mutex_);
+  const Deadline deadline = after(request.timeout + kAnswerTime);
+  try {
+    channel_.send(to_bytes(request), deadline);
+    if (const auto message = channel_.receive(deadline)) return read_answer(*message);
+  } catch (const ChannelError&) {
+  }
+  throw PeerLostError("the server at which the ranks meet is gone, and rank 0 with it");
+}
+
 namespace {
 
 constexpr std::chrono::milliseconds kSendTime{10'000};  // in which a rank takes its answer

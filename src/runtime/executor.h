@@ -1,32 +1,58 @@
 #pragma once
-// Runs one worker's program: a loop and a switch. It cannot know which schedule the program came from.
 
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
+#include <thread>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
+#include "model/linear.h"
 #include "model/stage.h"
-#include "model/weight_gradients.h"
 #include "runtime/canonical_sums.h"
 #include "runtime/gradient_norms.h"
-#include "runtime/helper_thread.h"
 #include "runtime/non_finite.h"
-#include "runtime/op_times.h"
-#include "runtime/program_shape.h"
 #include "runtime/recorded_steps.h"
 #include "runtime/tracer.h"
 #include "runtime/weight_versions.h"
 #include "schedule/program.h"
 #include "transport/transport.h"
 
+// A second thread of a worker, for what runs beside its own.
+
+// Runs one worker's program: a loop and a switch. It cannot know which schedule the program came from.
+
 namespace chimera {
+
+/// Runs one piece of work at a time, with LibTorch's thread-local state (gradients on or off, what counts memory) of
+/// whoever hands it over. The thread ends with the object.
+class HelperThread {
+ public:
+  HelperThread();
+  ~HelperThread();
+  HelperThread(const HelperThread&) = delete;
+  HelperThread& operator=(const HelperThread&) = delete;
+
+  /// Begins `work`; the future has its end, or what it threw. Requires that the work before has ended.
+  [[nodiscard]] std::future<void> begin(const std::function<void()>& work);
+
+ private:
+  void loop();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<std::packaged_task<void()>> next_;
+  bool ends_ = false;
+  std::thread thread_;
+};
 
 /// What a step needs from outside the runtime. All are called on the worker's own thread.
 struct StepHooks {

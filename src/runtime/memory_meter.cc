@@ -1,9 +1,17 @@
 #include "runtime/memory_meter.h"
 
+#include <ATen/ATen.h>
 #include <algorithm>
 #include <utility>
 
 namespace chimera {
+
+at::Tensor on_device(std::span<const double> numbers, at::Device device) {
+  const auto options = at::TensorOptions().dtype(at::kDouble).pinned_memory(!device.is_cpu());
+  const at::Tensor host = at::empty({static_cast<std::int64_t>(numbers.size())}, options);
+  std::ranges::copy(numbers, host.data_ptr<double>());
+  return host.to(device, /*non_blocking=*/true);
+}
 
 /// What LibTorch's allocator calls, on whichever thread allocates or frees.
 class MemoryMeter::Reporter final : public c10::MemoryReportingInfoBase {

@@ -1,19 +1,27 @@
 #pragma once
-// Counts the bytes of tensors that are alive, by the rank whose thread allocated them.
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
-
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "runtime/tracer.h"
 #include "schedule/rank_layout.h"
 
+// Numbers of the host on their way to a device.
+
+// Counts the bytes of tensors that are alive, by the rank whose thread allocated them.
+
 namespace chimera {
+
+/// A copy of the numbers on `device`, flat, in float64. On a device that works in streams nobody waits for it: it goes
+/// through pinned memory, in the calling thread's current stream.
+[[nodiscard]] at::Tensor on_device(std::span<const double> numbers, at::Device device);
 
 /// One meter for all rank threads of a process, as a tensor made by one may be freed by another: it counts for the
 /// rank that made it as long as anyone holds it. Only CPU tensors made while a Recording lives count: not what stood

@@ -10,7 +10,7 @@
 
 #include "model/stage.h"
 #include "schedule/program.h"
-#include "transport/recorded_work.h"
+#include "transport/recorder.h"
 
 namespace chimera {
 

@@ -12,7 +12,7 @@
 #include "core/fault_point.h"
 #include "runtime/culprit.h"
 #include "runtime/executor.h"
-#include "runtime/host_numbers.h"
+#include "runtime/memory_meter.h"
 
 namespace chimera {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "core/names.h"
+#include "core/choices.h"
 
 namespace chimera {
 

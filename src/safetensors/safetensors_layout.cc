@@ -1,7 +1,6 @@
 #include "safetensors/safetensors_layout.h"
 
 #include <fmt/format.h>
-
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"

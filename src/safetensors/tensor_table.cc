@@ -1,7 +1,6 @@
 #include "safetensors/tensor_table.h"
 
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -10,7 +9,6 @@
 #include "core/character_iterator.h"
 #include "core/error.h"
 #include "safetensors/header_reader.h"
-#include "safetensors/json_characters.h"
 
 namespace chimera {
 namespace {

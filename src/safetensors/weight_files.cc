@@ -1,17 +1,140 @@
 #include "safetensors/weight_files.h"
 
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/character_iterator.h"
 #include "core/error.h"
 #include "safetensors/header_reader.h"
 #include "safetensors/regular_file.h"
-#include "safetensors/weight_map.h"
 
 namespace chimera {
+namespace {
+
+constexpr const char* kSuffix = ".safetensors";
+constexpr std::size_t kDeepest = 100;  // objects and arrays within each other
+
+/// Hears nlohmann's SAX events and keeps the texts of `weight_map`.
+class WeightMapReader {
+ public:
+  WeightMapReader(std::string path, WeightMap& map) : path_(std::move(path)), map_(map) {}
+
+  [[nodiscard]] bool found() const { return found_; }
+
+  bool null() { return other(); }
+  bool boolean(bool /*value*/) { return other(); }
+  bool number_integer(std::int64_t /*value*/) { return other(); }
+  bool number_unsigned(std::uint64_t /*value*/) { return other(); }
+  bool number_float(double /*value*/, const std::string& /*text*/) { return other(); }
+  bool binary(nlohmann::json::binary_t& /*value*/) { return other(); }
+  bool string(std::string& value) {
+    if (!in_map_) return other();
+    map_.rows.push_back({map_.texts.keep(name_), index_of(std::move(value))});
+    return true;
+  }
+  bool start_object(std::size_t /*size*/) {
+    if (depth_ == 1 && name_ == "weight_map") {
+      if (found_) fail("weight_map stands there twice");
+      found_ = in_map_ = true;
+      return deeper();
+    }
+    return depth_ == 0 ? deeper() : other() && deeper();
+  }
+  bool end_object() {
+    in_map_ = false;
+    --depth_;
+    return true;
+  }
+  bool start_array(std::size_t /*size*/) { return other() && deeper(); }
+  bool end_array() {
+    --depth_;
+    return true;
+  }
+  bool key(std::string& name) {
+    if (in_map_ || depth_ == 1) name_ = std::move(name);
+    return true;
+  }
+  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& error) {
+    fail(fmt::format("byte {}: {}", position, json_fault(error)));
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const { throw ConfigError(fmt::format("{}: {}", path_, what)); }
+  /// A value that is no file of a tensor.
+  bool other() const {
+    if (in_map_) fail(fmt::format("weight_map: tensor {}: the name of a file must be a text", shown_name(name_)));
+    if (depth_ == 0) fail("must be an object with the field weight_map");
+    if (depth_ == 1 && name_ == "weight_map") fail("weight_map must be an object");
+    return true;
+  }
+  bool deeper() {
+    if (++depth_ > kDeepest) fail(fmt::format("more than {} objects and arrays within each other", kDeepest));
+    return true;
+  }
+  std::uint32_t index_of(std::string file) {
+    const auto next = static_cast<std::uint32_t>(map_.files.size());
+    const auto [known, is_new] = indices_.try_emplace(file, next);
+    if (!is_new) return known->second;
+    require_plain(file);
+    if (next == kMostWeightFiles) fail(fmt::format("weight_map names more than {} files", kMostWeightFiles));
+    map_.files.push_back(std::move(file));
+    return next;
+  }
+  void require_plain(const std::string& file) const {
+    const bool plain = file.find('/') == file.npos && file.find('\0') == file.npos && !file.starts_with('.');
+    if (plain && file.ends_with(kSuffix)) return;
+    fail(
+        fmt::format("weight_map: tensor {} is said to be in {}; it must be a file of this folder, named without one, "
+                    "such as model-00001-of-00002{}",
+                    shown_name(name_), shown_name(file), kSuffix));
+  }
+
+  std::string path_;
+  WeightMap& map_;
+  std::map<std::string, std::uint32_t> indices_;  // of files
+  std::string name_;
+  std::size_t depth_ = 0;
+  bool found_ = false;
+  bool in_map_ = false;
+};
+
+}  // namespace
+
+WeightMap read_weight_map(const std::string& path, std::uint64_t bytes, const ReadBytes& read) {
+  if (bytes > kMostIndexBytes) {
+    throw ConfigError(fmt::format("{}: has {} bytes; no index has more than {}", path, bytes, kMostIndexBytes));
+  }
+  WeightMap map;
+  WeightMapReader reader(path, map);
+  JsonBytes characters(path, read, 0, bytes);
+  (void)nlohmann::json::sax_parse(CharacterIterator(characters), CharacterIterator<JsonBytes>(), &reader);
+  if (!reader.found()) throw ConfigError(path + ": has no weight_map; it is no index of safetensors files");
+  if (map.rows.empty()) throw ConfigError(path + ": its weight_map names no tensor");
+  std::ranges::sort(map.rows, {}, &WeightMap::Row::tensor);
+  const auto twice = std::ranges::adjacent_find(map.rows, {}, &WeightMap::Row::tensor);
+  if (twice != map.rows.end()) {
+    throw ConfigError(fmt::format("{}: weight_map: tensor {} stands there twice", path, shown_name(twice->tensor)));
+  }
+  return map;
+}
+
+std::string weight_index(const std::vector<std::pair<std::string, std::vector<TensorEntry>>>& files) {
+  nlohmann::ordered_json map = nlohmann::ordered_json::object();
+  std::uint64_t total = 0;
+  for (const auto& [file, tensors] : files) {
+    for (const TensorEntry& tensor : tensors) {
+      map[tensor.name] = file;
+      total += tensor.bytes;
+    }
+  }
+  const nlohmann::ordered_json index = {{"metadata", {{"total_size", total}}}, {"weight_map", std::move(map)}};
+  return index.dump(2) + "\n";
+}
+
 namespace {
 
 namespace fs = std::filesystem;

@@ -1,6 +1,4 @@
 #pragma once
-// Which op needs which: F(s) needs F(s-1); B(s) and I(s) need F(s) and the input gradient of s+1; W(s) needs I(s).
-// Every question about time or order (simulate, check, lowering) is one walk over these dependencies.
 
 #include <array>
 #include <cstdint>
@@ -8,9 +6,29 @@
 #include <span>
 #include <vector>
 
+#include "core/ids.h"
 #include "schedule/schedule.h"
 
+// What is summed together: the gradients of each stage, and above them those of a tied matrix.
+
+// Which op needs which: F(s) needs F(s-1); B(s) and I(s) need F(s) and the input gradient of s+1; W(s) needs I(s).
+// Every question about time or order (simulate, check, lowering) is one walk over these dependencies.
+
 namespace chimera {
+
+/// Parameters whose gradients the same workers sum in one go: group s are those of stage s alone. A tied matrix, which
+/// belongs to no stage, is the group above the last stage's.
+using ParameterGroupId = Id<struct ParameterGroupTag, std::int32_t>;
+
+/// The parameters of a stage, without a tied matrix.
+[[nodiscard]] constexpr ParameterGroupId parameters_of(StageId stage) { return ParameterGroupId(stage.value()); }
+
+/// The tied matrix of a model that is cut into `stages`.
+[[nodiscard]] constexpr ParameterGroupId tied_matrix(std::int64_t stages) { return ParameterGroupId(stages); }
+
+/// The workers that sum the gradients of each parameter group, [group], ascending and distinct: what stage_groups()
+/// and, of a model that may be tied, gradient_groups() give.
+using WorkerGroups = std::vector<std::vector<WorkerId>>;
 
 /// Number of an op counted over all workers: worker 0's ops first, in order.
 using OpIndex = std::uint32_t;

@@ -7,8 +7,8 @@
 #include <set>
 #include <utility>
 
+#include "core/choices.h"
 #include "core/error.h"
-#include "core/nearest.h"
 #include "core/printable.h"
 
 namespace chimera {

@@ -1,15 +1,28 @@
 #pragma once
-// When each worker launches the sums of the gradients of the stages it holds: the one rule that lowering follows and
-// that predictions time.
 
 #include <cstdint>
 #include <vector>
 
-#include "schedule/all_reduce_placement.h"
+#include "core/choices.h"
 #include "schedule/dependencies.h"
-#include "schedule/parameter_groups.h"
+
+// When each worker launches the sums of the gradients of the stages it holds: the one rule that lowering follows and
+// that predictions time.
 
 namespace chimera {
+
+/// When a worker of a synchronous schedule launches the sum of a stage's gradients.
+/// Source: Li and Hoefler, SC'21, section 3.2.
+enum class AllReducePlacement : std::uint8_t {
+  Eager,     ///< right after the stage's last backward on that worker
+  EagerOpt,  ///< so where the worker has a bubble between that and its last op, else after its last op
+  Post,      ///< after the worker's last op
+};
+template <>
+inline constexpr auto kNames<AllReducePlacement> =
+    std::to_array<Named<AllReducePlacement>>({{AllReducePlacement::Post, "post"},
+                                              {AllReducePlacement::Eager, "eager"},
+                                              {AllReducePlacement::EagerOpt, "eager-opt"}});
 
 struct AllReduceOptions {
   bool every_stage = false;  // also stages that one worker holds, as where other groups run the schedule too

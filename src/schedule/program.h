@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/ids.h"
+#include "schedule/dependencies.h"
 #include "schedule/op.h"
-#include "schedule/parameter_groups.h"
 #include "schedule/schedule.h"
 
 namespace chimera {

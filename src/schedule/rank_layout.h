@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/choices.h"
 #include "core/ids.h"
-#include "core/names.h"
-#include "schedule/parameter_groups.h"
+#include "schedule/dependencies.h"
 
 namespace chimera {
 

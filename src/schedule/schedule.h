@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "core/choices.h"
 #include "core/ids.h"
-#include "core/names.h"
 #include "schedule/op.h"
 
 namespace chimera {

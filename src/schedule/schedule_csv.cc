@@ -1,9 +1,16 @@
 #include "schedule/schedule_csv.h"
 
+#include <fmt/format.h>
+#include <algorithm>
+#include <array>
 #include <charconv>
+#include <limits>
 #include <map>
+#include <optional>
+#include <string_view>
 
-#include "schedule/csv_shape.h"
+#include "core/error.h"
+#include "core/printable.h"
 #include "schedule/schedule_json.h"
 
 namespace chimera {
@@ -142,6 +149,240 @@ std::string to_csv(const Schedule& schedule, const Program& program) {
   Writer out(schedule);
   for (const auto& instructions : program.workers) write_worker(out, instructions);
   return out.text();
+}
+
+namespace {
+
+constexpr std::int64_t kMostLines = kMostOps / 2;  // each has a stage, and each stage two ops or more
+constexpr std::size_t kLongestCell = 200;
+
+std::string_view trimmed(std::string_view text) {
+  const auto first = text.find_first_not_of(" \t");
+  return first == text.npos ? std::string_view() : text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+/// Takes decimal digits off the front; numbers beyond 2^31 - 1 become it. None where there is no digit.
+std::optional<std::int64_t> take_number(std::string_view& text) {
+  const auto digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  if (digits == 0) return std::nullopt;
+  std::int64_t value = 0;
+  for (const char c : text.substr(0, digits)) {
+    value = std::min<std::int64_t>(value * 10 + (c - '0'), std::numeric_limits<std::int32_t>::max());
+  }
+  text.remove_prefix(digits);
+  return value;
+}
+
+/// `r5` where `name` is r; 0 where the text starts otherwise. None where no number follows the name.
+std::optional<std::int64_t> take_suffix(std::string_view& text, char name) {
+  if (text.empty() || text.front() != name) return 0;
+  text.remove_prefix(1);
+  return take_number(text);
+}
+
+/// What a cell other than an op asks for, as the notes name it.
+enum Dropped : std::uint8_t { kMessages, kSharding, kReduction };
+constexpr std::array<const char*, 3> kNotes = {
+    "sends and receives are dropped: lowering makes the messages of a schedule",
+    "UNSHARD and RESHARD are dropped: how a stage is stored is no part of a schedule",
+    "REDUCE_GRAD are dropped: gradients are summed after the last backward of a stage"};
+
+struct Action {
+  std::string_view name;
+  Dropped dropped;
+  bool has_micro_batch;
+};
+constexpr std::array<Action, 7> kActions = {{{"SEND_F", kMessages, true},
+                                             {"RECV_F", kMessages, true},
+                                             {"SEND_B", kMessages, true},
+                                             {"RECV_B", kMessages, true},
+                                             {"UNSHARD", kSharding, false},
+                                             {"RESHARD", kSharding, false},
+                                             {"REDUCE_GRAD", kReduction, false}}};
+
+class CsvReader {
+ public:
+  explicit CsvReader(TextSource& text) : text_(text) {}
+
+  ReadSchedule read() {
+    if (text_.peek() == '#') read_header();
+    while (text_.peek() != TextSource::kEnd) read_row();
+    if (!has_header_) infer_shape();
+    ReadSchedule result{std::move(schedule_), {}};
+    for (std::size_t i = 0; i < kNotes.size(); ++i) {
+      if (dropped_[i] > 0) result.notes.push_back(fmt::format("{}: {} {}", text_.name(), dropped_[i], kNotes[i]));
+    }
+    return result;
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const { fail_at(row_, column_, what); }
+  [[noreturn]] void fail_at(std::int64_t row, std::int64_t column, const std::string& what) const {
+    throw ConfigError(fmt::format("{}: row {}, column {}: {}", text_.name(), row, column, what));
+  }
+  [[noreturn]] void refuse(std::string_view cell) const {
+    fail(fmt::format("'{}' is no cell of a schedule; one is like 2F5 (stage, F B I or W, micro-batch{})",
+                     printable(cell), suffixes()));
+  }
+
+  [[nodiscard]] const char* suffixes() const {
+    if (schedule_.updates) return "; r and v name replica and weight version";
+    return has_header_ ? "; r names the replica" : "";
+  }
+
+  void read_header() {
+    text_.advance();
+    schedule_ = header_from_json(text_);
+    has_header_ = true;
+    if (text_.peek() != TextSource::kEnd) text_.advance();  // the line end
+    row_ = 2;
+  }
+
+  void read_row() {
+    if (static_cast<std::int64_t>(schedule_.workers.size()) == kMostLines) {
+      fail(fmt::format("more than {} workers", kMostLines));
+    }
+    schedule_.workers.emplace_back();
+    column_ = 1;
+    while (read_cell()) ++column_;
+    if (row_ == 1 && column_ == 1 && trimmed(cell_).empty()) {
+      fail("expected the ops of worker 0; a first worker without ops needs the first line # {...}");
+    }
+    if (text_.peek() != TextSource::kEnd) text_.advance();
+    ++row_;
+  }
+
+  /// Reads one cell and its comma; false where the row ends with it.
+  bool read_cell() {
+    cell_.clear();
+    int c = text_.peek();
+    for (; c != ',' && c != '\n' && c != TextSource::kEnd; c = text_.peek()) {
+      if (cell_.size() == kLongestCell) refuse(cell_);
+      cell_ += static_cast<char>(c);
+      text_.advance();
+    }
+    if (c != ',' && cell_.ends_with('\r')) cell_.pop_back();
+    const std::string_view cell = trimmed(cell_);
+    if (!cell.empty()) add(cell);
+    if (c == ',') text_.advance();
+    return c == ',';
+  }
+
+  void add(std::string_view cell) {
+    if (cell.front() == '(') {
+      add_pair(cell);
+    } else if (const auto op = as_op(cell)) {
+      add(*op);
+    } else if (const auto dropped = as_dropped(cell)) {
+      ++dropped_[*dropped];
+    } else {
+      refuse(cell);
+    }
+  }
+
+  void add_pair(std::string_view cell) {
+    constexpr std::string_view kEnd = ")OVERLAP_F_B";
+    const auto middle = cell.find(';');
+    if (!cell.ends_with(kEnd) || middle == cell.npos) refuse(cell);
+    auto first = as_op(trimmed(cell.substr(1, middle - 1)));
+    const auto second = as_op(trimmed(cell.substr(middle + 1, cell.size() - kEnd.size() - middle - 1)));
+    if (!first || !second) refuse(cell);
+    first->paired = true;
+    add(*first);
+    add(*second);
+  }
+
+  void add(const Op& op) {
+    if (++num_ops_ > kMostOps) fail(fmt::format("more than {} ops", kMostOps));
+    if (!has_header_) remember_largest(op);
+    schedule_.workers.back().push_back(op);
+  }
+
+  [[nodiscard]] std::optional<Op> as_op(std::string_view cell) const {
+    const auto stage = take_number(cell);
+    const auto kind = stage && !cell.empty() ? op_kind(cell.front()) : std::nullopt;
+    if (!kind) return std::nullopt;
+    cell.remove_prefix(1);
+    const auto micro_batch = take_number(cell);
+    if (!micro_batch) return std::nullopt;
+    const auto replica = has_header_ ? take_suffix(cell, 'r') : 0;
+    const auto version = replica && schedule_.updates ? take_suffix(cell, 'v') : 0;
+    if (!replica || !version || !cell.empty()) return std::nullopt;
+    constexpr std::int64_t kLastReplica = std::numeric_limits<std::int16_t>::max();
+    return Op{*kind, ReplicaId(std::min(*replica, kLastReplica)), StageId(*stage), MicroBatchId(*micro_batch),
+              static_cast<std::int32_t>(*version)};
+  }
+
+  [[nodiscard]] std::optional<Dropped> as_dropped(std::string_view cell) const {
+    if (!take_number(cell)) return std::nullopt;
+    for (const Action& action : kActions) {
+      if (!cell.starts_with(action.name)) continue;
+      cell.remove_prefix(action.name.size());
+      if (action.has_micro_batch && (!take_number(cell) || (has_header_ && !take_suffix(cell, 'r')))) break;
+      if (cell.empty()) return action.dropped;
+    }
+    return std::nullopt;
+  }
+
+  /// The largest id and its cell: what the text must have ops for.
+  struct Largest {
+    std::int64_t id = -1;
+    std::int64_t row = 1;
+    std::int64_t column = 1;
+    void see(std::int64_t other, std::int64_t at_row, std::int64_t at_column) {
+      if (other > id) *this = {other, at_row, at_column};
+    }
+  };
+
+  void remember_largest(const Op& op) {
+    stage_.see(op.stage.value(), row_, column_);
+    micro_batch_.see(op.micro_batch.value(), row_, column_);
+  }
+
+  void infer_shape() {
+    if (num_ops_ == 0) fail_at(1, 1, "no op in the text; a schedule has cells like 2F5");
+    for (const auto& [largest, what] : {std::pair{stage_, "stage"}, std::pair{micro_batch_, "micro-batch"}}) {
+      if (largest.id < num_ops_) continue;
+      fail_at(largest.row, largest.column,
+              fmt::format("{} {} in a text of {} ops; ids count from 0", what, largest.id, num_ops_));
+    }
+    const std::int64_t stages = stage_.id + 1;
+    const std::int64_t micro_batches = micro_batch_.id + 1;
+    if (stages * micro_batches > kMostOps / 2) {
+      fail_at(stage_.row, stage_.column,
+              fmt::format("{} stages times {} micro-batches are more than {} ops", stages, micro_batches, kMostOps));
+    }
+    CsvShape shape;
+    for (std::size_t w = 0; w < schedule_.workers.size(); ++w) {
+      for (const Op& op : schedule_.workers[w]) shape.add(op, w);
+    }
+    schedule_.name = "csv";
+    schedule_.stages = stages;
+    schedule_.micro_batches = micro_batches;
+    schedule_.placement = shape.placement();
+  }
+
+  TextSource& text_;
+  Schedule schedule_;
+  bool has_header_ = false;
+  std::int64_t row_ = 1;
+  std::int64_t column_ = 1;
+  std::string cell_;
+  std::int64_t num_ops_ = 0;
+  Largest stage_;
+  Largest micro_batch_;
+  std::array<std::int64_t, kNotes.size()> dropped_{};
+};
+
+}  // namespace
+
+ReadSchedule schedule_from_csv(TextSource& text) { return CsvReader(text).read(); }
+
+ReadSchedule schedule_from_text(TextSource& text) {
+  const int first = text.first_visible();
+  if (first == TextSource::kEnd) throw ConfigError(text.name() + ": is empty; expected a schedule in JSON or CSV");
+  if (first == '{' || first == '[') return {schedule_from_json(text), {}};
+  return schedule_from_csv(text);
 }
 
 }  // namespace chimera

@@ -1,11 +1,114 @@
 #include "schedule/schedule_json.h"
 
 #include <fmt/format.h>
-
+#include <algorithm>
+#include <array>
+#include <cstdint>
 #include <iterator>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
+
+#include "core/character_iterator.h"
+#include "core/choices.h"
+#include "core/error.h"
+#include "core/printable.h"
+#include "schedule/json_value.h"
+#include "schedule/text_source.h"
+
+// The characters of a TextSource for nlohmann's parser (core/character_iterator.h).
+
+// The fields of a schedule in JSON, and what their values must be. The grammar stands in docs/schedule_format.md.
+
+// Reads a schedule event by event (nlohmann's SAX interface): nothing is kept but the schedule itself.
 
 namespace chimera {
+
+inline constexpr std::int64_t kLongestRun = 65536;  // characters without a value: the parser keeps a value's text
+
+/// The characters of a text, or of its first line.
+struct Cursor {
+  TextSource& text;
+  bool one_line = false;
+  std::int64_t run = 0;  // characters since the last value
+
+  [[nodiscard]] bool at_end() const {
+    const int c = text.peek();
+    return c == TextSource::kEnd || (one_line && c == '\n');
+  }
+  [[nodiscard]] char peek() const { return static_cast<char>(text.peek()); }
+  void advance() {
+    text.advance();
+    if (++run > kLongestRun) {
+      throw ConfigError(fmt::format("{}: JSON: more than {} characters without a value", text.name(), kLongestRun));
+    }
+  }
+};
+
+/// Fields of the file, of a replica and of an op.
+enum Field : std::uint8_t {
+  kFormat,
+  kVersion,
+  kName,
+  kStages,
+  kMicroBatches,
+  kScale,
+  kSynchronous,
+  kPerUpdate,
+  kVersions,
+  kDelay,
+  kReplicas,
+  kWorkers,
+  kId,
+  kHolders,
+  kKind,
+  kStage,
+  kReplica,
+  kMicroBatch,
+  kWeightVersion,
+  kPaired,
+};
+
+struct FieldText {
+  const char* name;
+  const char* expected;
+};
+inline constexpr std::array<FieldText, 20> kFields = {{
+    {"format", "a string"},
+    {"version", "an integer"},
+    {"name", "a string"},
+    {"stages", "an integer"},
+    {"micro_batches", "an integer"},
+    {"micro_batch_scale", "a number above 0 and up to 1"},
+    {"synchronous", "true or false"},
+    {"micro_batches_per_update", "an integer"},
+    {"weight_versions", "an integer"},
+    {"update_delay", "an integer"},
+    {"replicas", "an array"},
+    {"workers", "an array"},
+    {"id", "an integer"},
+    {"workers", "an array"},
+    {"op", "a string"},
+    {"stage", "an integer"},
+    {"replica", "an integer"},
+    {"micro_batch", "an integer"},
+    {"weight_version", "an integer"},
+    {"paired", "true or false"},
+}};
+
+/// The fields first .. last of an object; those in `optional` may be missing.
+struct Fields {
+  Field first;
+  Field last;
+  std::uint32_t optional;
+};
+constexpr std::uint32_t bit(Field field) { return std::uint32_t{1} << field; }
+inline constexpr Fields kFileFields = {
+    kFormat, kWorkers, bit(kScale) | bit(kSynchronous) | bit(kPerUpdate) | bit(kVersions) | bit(kDelay)};
+inline constexpr Fields kHeaderFields = {kFormat, kReplicas, kFileFields.optional};
+inline constexpr Fields kReplicaFields = {kId, kHolders, 0};
+inline constexpr Fields kOpFields = {kKind, kPaired, bit(kWeightVersion) | bit(kPaired)};
+
 namespace {
 
 using Out = std::back_insert_iterator<std::string>;
@@ -65,5 +168,355 @@ std::string to_json(const Schedule& schedule) {
   }
   return text + "]}\n";
 }
+
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::int64_t kMostWorkers = kMostOps / 2;  // each has a stage, and each stage two ops or more
+constexpr std::size_t kLongestName = 1000;           // bytes
+
+/// What is being read: the whole text, an object (whose current field is `field_`) or an array.
+enum class Where : std::uint8_t { Text, File, Replicas, Replica, Holders, Workers, Ops, Op };
+
+template <class IdType, class Rep>
+IdType saturated(std::int64_t value) {
+  return IdType(std::clamp<std::int64_t>(value, -1, std::numeric_limits<Rep>::max()));
+}
+
+class ScheduleReader {
+ public:
+  ScheduleReader(Cursor& cursor, const Fields& file_fields) : cursor_(cursor), file_fields_(file_fields) {}
+
+  Schedule result() { return std::move(schedule_); }
+
+  // The events, as nlohmann names them.
+  bool null() { return mismatch("null"); }
+  bool boolean(bool value) {
+    if (!expects(kSynchronous) && !expects(kPaired)) return mismatch("a boolean");
+    (field_ == kPaired ? op_.paired : synchronous_) = value;
+    return seen();
+  }
+  bool number_integer(Json::number_integer_t value) { return integer(value); }
+  bool number_unsigned(Json::number_unsigned_t value) {
+    constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+    return integer(value > static_cast<std::uint64_t>(kMost) ? kMost : static_cast<std::int64_t>(value));
+  }
+  bool number_float(Json::number_float_t value, const Json::string_t& /*text*/) {
+    return expects(kScale) ? scale(value) : mismatch("a fraction, or a number beyond 2^64");
+  }
+  bool string(Json::string_t& value);
+  bool binary(Json::binary_t& /*value*/) { return mismatch("bytes"); }
+  bool start_object(std::size_t /*size*/);
+  bool key(Json::string_t& name);
+  bool end_object();
+  bool start_array(std::size_t /*size*/);
+  bool end_array();
+  bool parse_error(std::size_t /*position*/, const std::string& /*token*/, const nlohmann::detail::exception& error) {
+    fail("JSON", parser_message(error));
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& path, const std::string& what) const {
+    throw ConfigError(fmt::format("{}: {}: {}", cursor_.text.name(), path.empty() ? "top level" : path, what));
+  }
+  bool mismatch(const char* found) const {
+    fail(value_path(), fmt::format("expected {}, found {}", expected(), found));
+  }
+  bool seen() {
+    cursor_.run = 0;
+    return true;
+  }
+
+  [[nodiscard]] bool in_object() const {
+    return where_ == Where::File || where_ == Where::Replica || where_ == Where::Op;
+  }
+  [[nodiscard]] bool expects(Field field) const { return in_object() && field_ == field; }
+  [[nodiscard]] const char* expected() const;
+  [[nodiscard]] std::string object_path() const;
+  [[nodiscard]] std::string value_path() const;
+  [[nodiscard]] const Fields& fields() const {
+    return where_ == Where::File ? file_fields_ : where_ == Where::Replica ? kReplicaFields : kOpFields;
+  }
+
+  bool integer(std::int64_t value);
+  bool scale(double value);
+  void file_integer(std::int64_t value);
+  void op_integer(std::int64_t value);
+  [[nodiscard]] std::int64_t count(std::int64_t value) const;
+  void add_holder(std::int64_t worker);
+  void finish_op();
+  void finish_worker();
+  void finish_file();
+  void enter(Where where) {
+    where_ = where;
+    seen_ = 0;
+  }
+
+  Cursor& cursor_;
+  Fields file_fields_;
+  Schedule schedule_;
+  Where where_ = Where::Text;
+  Field field_ = kFormat;        // of the object being read
+  std::uint32_t seen_ = 0;       // its fields so far
+  std::uint32_t file_seen_ = 0;  // the file's, while an array of it is read
+  std::uint32_t replica_seen_ = 0;
+  Op op_;
+  std::int64_t num_ops_ = 0;
+  std::int64_t num_holders_ = 0;
+  bool synchronous_ = true;
+  AsynchronousUpdates updates_;
+  std::optional<std::string> versioned_op_;    // the first that says its weight version
+  std::optional<std::string> unversioned_op_;  // the first that does not
+};
+
+const char* ScheduleReader::expected() const {
+  switch (where_) {
+    case Where::Text:
+    case Where::Replicas:
+    case Where::Ops: return "an object";
+    case Where::Workers: return "an array";
+    case Where::Holders: return "an integer";
+    case Where::File:
+    case Where::Replica:
+    case Where::Op: break;
+  }
+  return kFields[field_].expected;
+}
+
+std::string ScheduleReader::object_path() const {
+  if (where_ == Where::Replica) return fmt::format("replicas[{}]", schedule_.placement.num_replicas() - 1);
+  if (where_ == Where::Op) {
+    return fmt::format("workers[{}][{}]", schedule_.workers.size() - 1, schedule_.workers.back().size());
+  }
+  return "";
+}
+
+std::string ScheduleReader::value_path() const {
+  switch (where_) {
+    case Where::Text: return "";
+    case Where::Replicas: return fmt::format("replicas[{}]", schedule_.placement.num_replicas());
+    case Where::Holders:
+      return fmt::format("replicas[{}].workers[{}]", schedule_.placement.num_replicas() - 1,
+                         schedule_.placement.worker_of.back().size());
+    case Where::Workers: return fmt::format("workers[{}]", schedule_.workers.size());
+    case Where::Ops:
+      return fmt::format("workers[{}][{}]", schedule_.workers.size() - 1, schedule_.workers.back().size());
+    case Where::File:
+    case Where::Replica:
+    case Where::Op: break;
+  }
+  const std::string object = object_path();
+  return object.empty() ? kFields[field_].name : object + "." + kFields[field_].name;
+}
+
+bool ScheduleReader::start_object(std::size_t) {
+  if (where_ == Where::Text) {
+    enter(Where::File);
+  } else if (where_ == Where::Replicas) {
+    schedule_.placement.worker_of.emplace_back();
+    enter(Where::Replica);
+  } else if (where_ == Where::Ops) {
+    if (++num_ops_ > kMostOps) fail(value_path(), fmt::format("more than {} ops", kMostOps));
+    op_ = Op{};
+    enter(Where::Op);
+  } else {
+    mismatch("an object");
+  }
+  return seen();
+}
+
+bool ScheduleReader::key(Json::string_t& name) {
+  for (int f = fields().first; f <= fields().last; ++f) {
+    if (name != kFields[static_cast<std::size_t>(f)].name) continue;
+    field_ = static_cast<Field>(f);
+    if ((seen_ & bit(field_)) != 0) fail(object_path(), fmt::format("field '{}' stands here twice", name));
+    seen_ |= bit(field_);
+    return seen();
+  }
+  std::vector<std::string> known;
+  for (int f = fields().first; f <= fields().last; ++f) known.emplace_back(kFields[static_cast<std::size_t>(f)].name);
+  fail(object_path(), unknown_name("field", printable(name), known));
+}
+
+bool ScheduleReader::end_object() {
+  for (int f = fields().first; f <= fields().last; ++f) {
+    if (((seen_ | fields().optional) & bit(static_cast<Field>(f))) != 0) continue;
+    fail(object_path(), fmt::format("field '{}' is missing", kFields[static_cast<std::size_t>(f)].name));
+  }
+  if (where_ == Where::Op) {
+    finish_op();
+    where_ = Where::Ops;
+  } else if (where_ == Where::Replica) {
+    where_ = Where::Replicas;
+  } else {
+    finish_file();
+    where_ = Where::Text;
+  }
+  return seen();
+}
+
+bool ScheduleReader::start_array(std::size_t) {
+  if (expects(kReplicas) || expects(kWorkers)) {
+    file_seen_ = seen_;
+    enter(field_ == kReplicas ? Where::Replicas : Where::Workers);
+  } else if (expects(kHolders)) {
+    replica_seen_ = seen_;
+    enter(Where::Holders);
+  } else if (where_ == Where::Workers) {
+    if (static_cast<std::int64_t>(schedule_.workers.size()) == kMostWorkers) {
+      fail(value_path(), fmt::format("more than {} workers", kMostWorkers));
+    }
+    schedule_.workers.emplace_back();
+    enter(Where::Ops);
+  } else {
+    mismatch("an array");
+  }
+  return seen();
+}
+
+bool ScheduleReader::end_array() {
+  if (where_ == Where::Ops) {
+    finish_worker();
+    where_ = Where::Workers;
+  } else if (where_ == Where::Holders) {
+    where_ = Where::Replica;
+    seen_ = replica_seen_;
+  } else {
+    where_ = Where::File;
+    seen_ = file_seen_;
+  }
+  return seen();
+}
+
+bool ScheduleReader::string(Json::string_t& value) {
+  if (expects(kFormat)) {
+    if (value != "chimera-schedule") {
+      fail("format", fmt::format("expected \"chimera-schedule\", found \"{}\"", printable(value)));
+    }
+  } else if (expects(kName)) {
+    if (value.size() > kLongestName) fail("name", fmt::format("longer than {} bytes", kLongestName));
+    schedule_.name = value;
+  } else if (expects(kKind)) {
+    const auto kind = value.size() == 1 ? op_kind(value[0]) : std::nullopt;
+    if (!kind) {
+      fail(value_path(), fmt::format("unknown op '{}'; known: F, B, I, W", printable(value)));
+    }
+    op_.kind = *kind;
+  } else {
+    mismatch("a string");
+  }
+  return seen();
+}
+
+bool ScheduleReader::integer(std::int64_t value) {
+  if (where_ == Where::Holders) {
+    add_holder(value);
+  } else if (expects(kId)) {
+    const auto id = static_cast<std::int64_t>(schedule_.placement.num_replicas()) - 1;
+    if (value != id) {
+      fail(value_path(), fmt::format("replicas are listed in order of their ids; expected {}, found {}", id, value));
+    }
+  } else if (expects(kScale)) {
+    return scale(static_cast<double>(value));
+  } else if (in_object() && std::string_view(expected()) == "an integer") {
+    where_ == Where::File ? file_integer(value) : op_integer(value);
+  } else {
+    mismatch("a number");
+  }
+  return seen();
+}
+
+bool ScheduleReader::scale(double value) {
+  if (!(value > 0 && value <= 1)) fail(value_path(), fmt::format("expected {}, found {}", expected(), value));
+  schedule_.micro_batch_scale = value;
+  return seen();
+}
+
+void ScheduleReader::file_integer(std::int64_t value) {
+  switch (field_) {
+    case kVersion:
+      if (value != 1) fail("version", fmt::format("this program reads version 1, found {}", value));
+      break;
+    case kStages: schedule_.stages = count(value); break;
+    case kMicroBatches: schedule_.micro_batches = count(value); break;
+    case kPerUpdate: updates_.micro_batches = count(value); break;
+    case kVersions: updates_.versions = count(value); break;
+    case kDelay: updates_.delay = count(value); break;
+    default: break;
+  }
+}
+
+std::int64_t ScheduleReader::count(std::int64_t value) const {
+  if (value < 1 || value > kMostOps) fail(value_path(), fmt::format("expected 1 to {}, found {}", kMostOps, value));
+  return value;
+}
+
+void ScheduleReader::op_integer(std::int64_t value) {
+  if (field_ == kStage) op_.stage = saturated<StageId, std::int32_t>(value);
+  if (field_ == kReplica) op_.replica = saturated<ReplicaId, std::int16_t>(value);
+  if (field_ == kMicroBatch) op_.micro_batch = saturated<MicroBatchId, std::int32_t>(value);
+  if (field_ == kWeightVersion) {
+    op_.weight_version =
+        static_cast<std::int32_t>(std::clamp<std::int64_t>(value, -1, std::numeric_limits<std::int32_t>::max()));
+  }
+}
+
+void ScheduleReader::add_holder(std::int64_t worker) {
+  if (++num_holders_ > kMostOps) fail(value_path(), fmt::format("more than {} stages of replicas", kMostOps));
+  schedule_.placement.worker_of.back().push_back(saturated<WorkerId, std::int32_t>(worker));
+}
+
+void ScheduleReader::finish_op() {
+  auto& first = (seen_ & bit(kWeightVersion)) != 0 ? versioned_op_ : unversioned_op_;
+  if (!first) first = object_path();
+  auto& ops = schedule_.workers.back();
+  if (op_.paired && !ops.empty() && ops.back().paired) {
+    fail(object_path() + ".paired", "the op before is paired with this one already");
+  }
+  ops.push_back(op_);
+}
+
+void ScheduleReader::finish_worker() {
+  const auto& ops = schedule_.workers.back();
+  if (ops.empty() || !ops.back().paired) return;
+  fail(fmt::format("workers[{}][{}].paired", schedule_.workers.size() - 1, ops.size() - 1),
+       "no op of its worker follows that it could be paired with");
+}
+
+void ScheduleReader::finish_file() {
+  if (schedule_.stages * schedule_.micro_batches > kMostOps / 2) {
+    fail("micro_batches", fmt::format("{} stages times {} micro-batches are more than {} ops", schedule_.stages,
+                                      schedule_.micro_batches, kMostOps));
+  }
+  for (const Field field : {kPerUpdate, kVersions, kDelay}) {
+    const bool given = (seen_ & bit(field)) != 0;
+    if (synchronous_ && given)
+      fail(kFields[field].name, "only an asynchronous schedule has it (\"synchronous\": false)");
+    if (!synchronous_ && !given && field != kDelay) fail("", fmt::format("field '{}' is missing", kFields[field].name));
+  }
+  if (synchronous_ && versioned_op_) {
+    fail(*versioned_op_ + ".weight_version", "only ops of an asynchronous schedule have it (\"synchronous\": false)");
+  }
+  if (!synchronous_ && unversioned_op_) fail(*unversioned_op_, "field 'weight_version' is missing");
+  if (!synchronous_) schedule_.updates = updates_;
+}
+
+Schedule read(Cursor cursor, const Fields& file_fields) {
+  ScheduleReader reader(cursor, file_fields);
+  (void)Json::sax_parse(CharacterIterator(cursor), CharacterIterator<Cursor>(), &reader);
+  return reader.result();
+}
+
+}  // namespace
+
+Schedule schedule_from_json(TextSource& text) { return read(Cursor{.text = text}, kFileFields); }
+
+Schedule schedule_from_json(std::string_view text, const std::string& source) {
+  TextSource in(text, source);
+  return schedule_from_json(in);
+}
+
+Schedule header_from_json(TextSource& text) { return read(Cursor{.text = text, .one_line = true}, kHeaderFields); }
 
 }  // namespace chimera

@@ -1,11 +1,12 @@
 #pragma once
-// A schedule as JSON, both ways. The grammar stands in docs/schedule_format.md.
 
 #include <string>
 #include <string_view>
 
 #include "schedule/schedule.h"
 #include "schedule/text_source.h"
+
+// A schedule as JSON, both ways. The grammar stands in docs/schedule_format.md.
 
 namespace chimera {
 

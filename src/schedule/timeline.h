@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "schedule/parameter_groups.h"
+#include "schedule/dependencies.h"
 #include "schedule/schedule.h"
 
 namespace chimera {

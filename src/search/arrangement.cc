@@ -1,10 +1,148 @@
 #include "search/arrangement.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "search/limits.h"
 
 namespace chimera {
+namespace {
+
+constexpr std::size_t kUnknown = std::numeric_limits<std::size_t>::max();
+
+/// images[r][w]: the worker that takes w's place when replica 0 is moved onto replica r. Empty where that is no
+/// one-to-one map.
+std::vector<std::vector<std::size_t>> images_of_workers(const Layout& layout) {
+  std::vector<std::vector<std::size_t>> images;
+  const auto workers = static_cast<std::size_t>(layout.workers);
+  const auto& base = layout.placement.worker_of.front();
+  for (const auto& row : layout.placement.worker_of) {
+    auto& image = images.emplace_back(workers, kUnknown);
+    std::vector<bool> taken(workers, false);
+    for (std::size_t s = 0; s < row.size(); ++s) {
+      std::size_t& to = image[base[s].index()];
+      if (to == row[s].index()) continue;
+      if (to != kUnknown || taken[row[s].index()]) return {};
+      to = row[s].index();
+      taken[to] = true;
+    }
+    if (std::find(image.begin(), image.end(), kUnknown) != image.end()) return {};
+  }
+  return images;
+}
+
+/// Whether each map moves every replica onto a replica, and none but the first leaves a worker in place.
+bool form_a_symmetry(const Layout& layout, const std::vector<std::vector<std::size_t>>& images) {
+  const auto& rows = layout.placement.worker_of;
+  for (std::size_t r = 1; r < images.size(); ++r) {
+    for (std::size_t w = 0; w < images[r].size(); ++w) {
+      if (images[r][w] == w) return false;
+    }
+    for (const auto& row : rows) {
+      std::vector<WorkerId> moved;
+      for (const WorkerId worker : row) moved.emplace_back(static_cast<std::int64_t>(images[r][worker.index()]));
+      if (std::find(rows.begin(), rows.end(), moved) == rows.end()) return false;
+    }
+  }
+  return true;
+}
+
+/// The number of each worker's orbit: of the workers that it may take the place of.
+std::vector<std::size_t> orbits(const std::vector<std::vector<std::size_t>>& images) {
+  std::vector<std::size_t> orbit(images.front().size(), kUnknown);
+  std::size_t next = 0;
+  for (std::size_t w = 0; w < orbit.size(); ++w) {
+    if (orbit[w] != kUnknown) continue;
+    for (const auto& image : images) orbit[image[w]] = next;
+    ++next;
+  }
+  return orbit;
+}
+
+bool replicas_are_alike(const SearchProblem& problem, const std::vector<std::size_t>& orbit) {
+  if (!links_are_alike(problem)) return false;
+  const auto& micro_batches = problem.layout.micro_batches;
+  for (const auto& ids : micro_batches) {
+    if (ids.size() != micro_batches.front().size()) return false;
+  }
+  for (const HoldingLimit& limit : problem.limits) {
+    for (std::size_t v = 0; v < orbit.size(); ++v) {
+      for (std::size_t w = 0; w < v; ++w) {
+        if (orbit[v] == orbit[w] && limit.room_of_worker[v] != limit.room_of_worker[w]) return false;
+      }
+    }
+  }
+  return true;
+}
+
+/// The problem of replica 0 alone on the joined workers.
+SearchProblem of_first_replica(const SearchProblem& problem, const std::vector<std::size_t>& orbit) {
+  SearchProblem first = problem;
+  const std::size_t workers = *std::max_element(orbit.begin(), orbit.end()) + 1;
+  first.layout.workers = static_cast<std::int64_t>(workers);
+  first.layout.placement.worker_of.resize(1);
+  first.layout.micro_batches.resize(1);
+  for (WorkerId& worker : first.layout.placement.worker_of.front()) {
+    worker = WorkerId(static_cast<std::int64_t>(orbit[worker.index()]));
+  }
+  for (HoldingLimit& limit : first.limits) {
+    std::vector<double> room(workers);
+    for (std::size_t w = 0; w < orbit.size(); ++w) room[orbit[w]] = limit.room_of_worker[w];
+    limit.room_of_worker = room;
+  }
+  return first;
+}
+
+/// The instance of the folded problem. Delays, and the copies in durations, are kept: next stages may be on one joined
+/// worker, and a message apart.
+Instance joined(const SearchProblem& first, const SearchProblem& problem) {
+  Instance instance = make_instance(first);
+  const Instance whole = make_instance(problem);
+  for (std::size_t lane = 0; lane < instance.lanes.size(); ++lane) {
+    instance.lanes[lane].delay = whole.lanes[lane].delay;
+    instance.lanes[lane].duration = whole.lanes[lane].duration;
+  }
+  return instance;
+}
+
+}  // namespace
+
+std::optional<FoldedProblem> fold(const SearchProblem& problem) {
+  if (problem.layout.placement.num_replicas() < 2) return std::nullopt;
+  const auto images = images_of_workers(problem.layout);
+  if (images.empty() || !form_a_symmetry(problem.layout, images)) return std::nullopt;
+  const auto orbit = orbits(images);
+  if (!replicas_are_alike(problem, orbit)) return std::nullopt;
+  const SearchProblem first = of_first_replica(problem, orbit);
+  if (find_shortage(first)) return std::nullopt;
+  return FoldedProblem{joined(first, problem), orbit};
+}
+
+Orders fold_orders(const SearchProblem& problem, const FoldedProblem& folded, const Orders& orders) {
+  const auto lanes = static_cast<LaneIndex>(kLanesOfChain * problem.layout.stages);
+  Orders joined(static_cast<std::size_t>(folded.instance.workers));
+  for (std::size_t w = 0; w < orders.size(); ++w) {
+    auto& order = joined[folded.worker[w]];
+    if (!order.empty()) continue;
+    for (const LaneIndex lane : orders[w]) order.push_back(lane % lanes);
+  }
+  return joined;
+}
+
+Orders unfold(const SearchProblem& problem, const FoldedProblem& folded, const Orders& orders) {
+  const auto stages = static_cast<std::size_t>(problem.layout.stages);
+  const auto& rows = problem.layout.placement.worker_of;
+  Orders unfolded(static_cast<std::size_t>(problem.layout.workers));
+  for (std::size_t w = 0; w < unfolded.size(); ++w) {
+    for (const LaneIndex lane : orders[folded.worker[w]]) {
+      const auto stage = static_cast<std::size_t>(lane / kLanesOfChain);
+      std::size_t replica = 0;
+      while (rows[replica][stage].index() != w) ++replica;  // one does: the symmetry moves a holder of the stage here
+      unfolded[w].push_back(static_cast<LaneIndex>(kLanesOfChain * replica * stages) + lane);
+    }
+  }
+  return unfolded;
+}
 
 void take_if_better(Best& best, const Best& other) {
   if (other.solution.makespan < best.solution.makespan) best = other;

@@ -1,4 +1,14 @@
 #pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "schedule/schedule.h"
+#include "search/layout.h"
+#include "simulate/costs.h"
+
 // The problem as the inner loops of the search see it: dense numbers instead of ids.
 //
 // A chain is one stage of one replica, on its worker: its micro-batches come by as forwards, then as backwards. A lane
@@ -11,14 +21,7 @@
 // smallest start of the second has k starts of the first at least d before it, hence the k-th smallest of the first.
 // So all dependencies hold again, at the same times, and as many micro-batches are in flight at any time.
 
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
-
-#include "schedule/schedule.h"
-#include "search/layout.h"
-#include "simulate/costs.h"
+// What bounds on a problem ask of its lanes.
 
 namespace chimera {
 
@@ -113,5 +116,15 @@ void require_room(const SearchProblem& problem);
 
 /// Whether every worker keeps to every limit, and each lane stays behind the one before it in its chain.
 [[nodiscard]] bool admissible(const Instance& instance, const Orders& orders);
+
+/// All lanes, each after its input and the lane before it in its chain: forwards from the first stage on, then input
+/// gradients from the last one back, then weight gradients.
+[[nodiscard]] std::vector<std::size_t> lanes_in_order(const Instance& instance);
+
+/// The most micro-batches that the chain can have in flight if it has its worker for itself; at least 1.
+[[nodiscard]] std::int32_t most_in_flight_alone(const Instance& instance, std::size_t chain);
+
+/// The most micro-batches that the worker can have in flight, if each counts as the smallest one on it.
+[[nodiscard]] std::int64_t most_in_flight(const Instance& instance, std::size_t worker);
 
 }  // namespace chimera

@@ -1,14 +1,22 @@
 #pragma once
-// List scheduling that may wait: a free worker takes the op that a rule ranks first, even one that is still on its way.
 
 #include <array>
 #include <cstdint>
 #include <vector>
 
+#include "schedule/schedule.h"
+#include "search/annealing.h"
 #include "search/instance.h"
-#include "search/random_source.h"
+#include "search/layout.h"
+
+// List scheduling that may wait: a free worker takes the op that a rule ranks first, even one that is still on its way.
 
 namespace chimera {
+
+/// The schedules of all registered generators, with every scale method, that place the stages as the layout does and
+/// deal each replica as many micro-batches: synchronous ones of full micro-batches. `shape` is what the layout was made
+/// of. Their micro-batches may be numbered in another way.
+[[nodiscard]] std::vector<Schedule> generated_starts(const Layout& layout, const PipelineShape& shape);
 
 /// Ranks the ops that a worker may run next: the smallest number runs first. Of the k-th op of a lane of stage s it is
 /// step[F, I (or B), W] + age * k - depth * s + patience * t + a random number below `noise`, where t is how much

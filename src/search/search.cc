@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "check/check_schedule.h"
-#include "core/cores.h"
+#include "core/cgroup.h"
 #include "core/error.h"
 #include "search/arrangement.h"
 #include "search/budget.h"
@@ -18,12 +18,32 @@
 #include "search/limits.h"
 #include "search/list_scheduling.h"
 #include "search/lower_bound.h"
-#include "search/pareto.h"
-#include "search/raised_bound.h"
 #include "search/searcher.h"
 #include "simulate/simulate.h"
 
 namespace chimera {
+namespace {
+
+/// Whether a is as good as b in both, but for rounding.
+bool covers(double makespan_a, double peak_a, double makespan_b, double peak_b) {
+  return makespan_a <= makespan_b * (1 + kRounding) && peak_a <= peak_b + kRounding;
+}
+
+}  // namespace
+
+bool ParetoFront::admits(double makespan, double peak) const {
+  return std::none_of(finds_.begin(), finds_.end(),
+                      [&](const Find& find) { return covers(find.makespan, find.peak, makespan, peak); });
+}
+
+void ParetoFront::add(Find find) {
+  std::erase_if(finds_,
+                [&](const Find& other) { return covers(find.makespan, find.peak, other.makespan, other.peak); });
+  const auto place =
+      std::find_if(finds_.begin(), finds_.end(), [&](const Find& other) { return other.makespan > find.makespan; });
+  finds_.insert(place, std::move(find));
+}
+
 namespace {
 
 void require_costs(const Instance& instance) {

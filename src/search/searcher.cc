@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "search/raised_bound.h"
+#include "search/lower_bound.h"
 
 namespace chimera {
 namespace {

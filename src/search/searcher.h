@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <optional>
 
+#include "search/annealing.h"
 #include "search/arrangement.h"
 #include "search/branch_and_bound.h"
 #include "search/budget.h"
-#include "search/random_source.h"
 
 namespace chimera {
 

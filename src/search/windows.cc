@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-#include "search/lanes.h"
+#include "search/instance.h"
 
 namespace chimera {
 namespace {

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/choices.h"
 #include "core/error.h"
-#include "core/parse_number.h"
 
 namespace chimera {
 namespace {

@@ -1,17 +1,520 @@
 #include "simulate/shared_cores.h"
 
 #include <fmt/format.h>
-
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <optional>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
-#include "simulate/cores_run.h"
+#include "core/signals.h"
+#include "schedule/dependencies.h"
+#include "simulate/links.h"
 #include "simulate/lower_bound.h"
+#include "simulate/memory.h"
 #include "simulate/steps.h"
+#include "simulate/sum_lanes.h"
 #include "simulate/summary.h"
+#include "simulate/token_buckets.h"
+
+// What computes at the moment, and how fast: the processor-sharing part of shared_cores.h.
+
+// Messages that wait for their link, where how long those before them take is not known beforehand.
+
+// One simulation of shared_cores.h: workers, messages and sums as events in time.
 
 namespace chimera {
+
+inline constexpr double kNever = std::numeric_limits<double>::infinity();
+
+/// What needs cores for a while.
+enum class Work : std::uint8_t { Recomputation, Op, Message, Sum, OwnSum, Update };
+
+struct Activity {
+  Work kind = Work::Op;
+  std::size_t of = 0;  // the worker; of a Message, its op; of a Sum, the parameter group
+  double left = 0;     // of its time on free cores, at `since`
+  double demand = 1;   // cores that it would use, on each of its workers
+  double share = 1;    // part of its time that it computes
+  double since = 0;
+  double rate = 0;  // 0: not begun
+  double finish = kNever;
+
+  void go_on(double now, double new_rate) {
+    if (new_rate == rate) return;
+    left = std::max(0.0, left - (now - since) * rate);
+    since = now;
+    rate = new_rate;
+    finish = now + left / rate;
+  }
+};
+
+/// All activities that run, each at the rate that the cores of its nodes leave it.
+class Activities {
+ public:
+  /// `cores`: of each node.
+  Activities(double cores, std::size_t nodes) : cores_(cores), demands_(nodes) {}
+
+  void begin(const Activity& activity) { running_.push_back(activity); }
+
+  [[nodiscard]] double next_finish() const {
+    double next = kNever;
+    for (const Activity& activity : running_) next = std::min(next, activity.finish);
+    return next;
+  }
+
+  /// Takes out what has finished by `now`.
+  [[nodiscard]] std::vector<Activity> finished(double now) {
+    const auto done = std::stable_partition(running_.begin(), running_.end(),
+                                            [&](const Activity& activity) { return activity.finish > now; });
+    std::vector<Activity> result(done, running_.end());
+    running_.erase(done, running_.end());
+    return result;
+  }
+
+  /// Sets all rates, after some have begun or finished. `for_each_node(activity, use)` calls `use(node, cores)` with
+  /// what the activity would use; the node that leaves it least decides. `slowdown(activity)`: how many times as long
+  /// as alone it takes beside what else runs on its workers.
+  template <typename ForEachNode, typename Slowdown>
+  void share_out(double now, const ForEachNode& for_each_node, const Slowdown& slowdown) {
+    std::ranges::fill(demands_, 0.0);
+    for (const Activity& activity : running_) {
+      for_each_node(activity, [this](std::size_t node, double cores) { demands_[node] += cores; });
+    }
+    for (Activity& activity : running_) {
+      double rate = 1;
+      for_each_node(activity, [&](std::size_t node, double) {
+        if (demands_[node] > cores_) rate = std::min(rate, cores_ / demands_[node]);
+      });
+      const double share = activity.share;
+      activity.go_on(now, (rate == 1 || share == 0 ? 1 : 1 / (1 - share + share / rate)) / slowdown(activity));
+    }
+  }
+
+ private:
+  double cores_;
+  std::vector<double> demands_;  // [node]
+  std::vector<Activity> running_;
+};
+
+/// Every ordered pair of workers has a link that carries one message at a time, in the order of `push`: links.h, for
+/// messages whose speed changes while they are on their way.
+class LinkQueues {
+ public:
+  /// Whether the link is free, so that the message with the result of `made` begins now; else it waits.
+  [[nodiscard]] bool push(std::size_t from, std::size_t to, OpIndex made) {
+    std::deque<OpIndex>& queue = queues_[key(from, to)];
+    queue.push_back(made);
+    return queue.size() == 1;
+  }
+  /// Ends the message under way on that link; the one that begins now, if one waits.
+  [[nodiscard]] std::optional<OpIndex> pop(std::size_t from, std::size_t to) {
+    std::deque<OpIndex>& queue = queues_.at(key(from, to));
+    queue.pop_front();
+    return queue.empty() ? std::nullopt : std::optional(queue.front());
+  }
+
+ private:
+  static std::uint64_t key(std::size_t from, std::size_t to) { return (static_cast<std::uint64_t>(from) << 32) | to; }
+
+  std::unordered_map<std::uint64_t, std::deque<OpIndex>> queues_;  // (from, to): the first is under way
+};
+
+/// How far a worker has come in a run on shared cores (shared_cores.h).
+struct RunningWorker {
+  std::size_t step = 0;
+  std::size_t position = 0;  // of its next op
+  double free = 0;           // since when it has nothing running
+  bool busy = false;
+  std::size_t sending = 0;                                 // blocking messages whose arrival is not known yet
+  double sent = 0;                                         // when the last of those that are known arrives
+  std::size_t launched = 0;                                // sums of this step
+  bool ended_ops = false;                                  // of this step, so that all are launched
+  std::optional<std::size_t> update_after = std::nullopt;  // asynchronous: the op whose update is to come
+  double update_start = 0;                                 // of it
+  std::optional<double> recomputed = std::nullopt;         // since when its next op's forward runs again, or did
+};
+
+/// Runs all steps once.
+class CoresRun {
+ public:
+  CoresRun(const Schedule& schedule, const std::vector<std::vector<StepRange>>& ranges, const CostTable& costs,
+           const SharedCores& cores, const Launches& launches, Timeline& timeline)
+      : schedule_(schedule),
+        table_(schedule),
+        ranges_(ranges),
+        costs_(costs),
+        launches_(launches),
+        timeline_(timeline),
+        activities_(cores.cores, cores.nodes.count()),
+        sums_(schedule, costs, timeline),
+        groups_(gradient_groups(schedule.placement, costs.sums().tied)),
+        all_reduce_share_(cores.all_reduce_share),
+        cores_(cores.cores),
+        links_(costs),
+        contends_(cores.contention.any()),
+        in_use_(cores.contention, schedule.workers.size(), cores.nodes, cores.cores),
+        nodes_(cores.nodes),
+        buckets_(std::max(cores.nodes.count(), schedule.workers.size())),
+        update_times_(costs.updates(schedule)),
+        updates_(schedule),
+        workers_(schedule.workers.size()),
+        arrived_(table_.size(), kNever) {}
+
+  void run() {
+    if (!schedule_.updates) timeline_.step_ends.assign(ranges_.size(), 0);
+    for (std::size_t w = 0; w < workers_.size(); ++w) begin_step(w);
+    for (double now = next_event(); now < kNever; now = next_event()) {
+      allow_interruption();
+      for (const Activity& activity : activities_.finished(now)) finish(activity, now);
+      for (std::size_t w = 0; w < workers_.size(); ++w) {
+        while (ready(w) <= now) begin_next(w, now);
+      }
+      for (const auto& [group, start] : sums_.begin_ready()) begin_sum(group, start);
+      activities_.share_out(
+          now, [this](const Activity& activity, const auto& use) { for_each_node(activity, use); },
+          [this](const Activity& activity) { return contends_ ? slowdown(activity) : 1.0; });
+    }
+    for (std::size_t w = 0; w < workers_.size(); ++w) {
+      if (workers_[w].position < schedule_.workers[w].size()) throw_stuck(schedule_);
+    }
+  }
+
+ private:
+  using Worker = RunningWorker;
+
+  bool synchronous() const { return !schedule_.updates; }
+
+  double next_event() const {
+    double next = activities_.next_finish();
+    for (std::size_t w = 0; w < workers_.size(); ++w) next = std::min(next, ready(w));
+    return next;
+  }
+
+  /// When the worker may begin what comes next.
+  double ready(std::size_t w) const {
+    const Worker& worker = workers_[w];
+    if (worker.busy || worker.step == ranges_.size()) return kNever;
+    if (worker.update_after) return worker.free;
+    if (worker.position < ranges_[worker.step][w].end) return op_ready(w);
+    if (!synchronous()) return kNever;
+    if (!worker.ended_ops) return worker.free;
+    return worker.step < steps_summed_ ? all_summed_ : kNever;
+  }
+
+  /// The op, or the pair, that comes next.
+  std::span<const Op> next_ops(std::size_t w) const {
+    return ops_at_once(schedule_.workers[w], workers_[w].position, costs_.pairs());
+  }
+
+  bool recomputes_first(std::size_t w) const {
+    return !workers_[w].recomputed && costs_.recomputation(next_ops(w)) > 0;
+  }
+
+  double op_ready(std::size_t w) const {
+    double start = workers_[w].free;
+    if (recomputes_first(w)) return start;
+    for (const Op& op : next_ops(w)) {
+      for (const OpIndex input : table_.inputs(op)) {
+        if (input != kNoOp) start = std::max(start, arrival(input, w));
+      }
+    }
+    return start;
+  }
+
+  double arrival(OpIndex made, std::size_t w) const {
+    const std::size_t maker = table_.worker(made);
+    if (maker != w) return arrived_[made];
+    const std::size_t position = made - table_.first(w);
+    return position < workers_[w].position ? timeline_.workers[w].ops[position].end : kNever;
+  }
+
+  void begin_next(std::size_t w, double now) {
+    Worker& worker = workers_[w];
+    if (worker.update_after) {
+      begin_own_update(w, now);
+    } else if (worker.position < ranges_[worker.step][w].end) {
+      recomputes_first(w) ? begin_recomputation(w, now) : begin_op(w, now);
+    } else if (!worker.ended_ops) {
+      worker.ended_ops = true;
+      launch(w, now);
+      end_sums(w);
+    } else {
+      timeline_.workers[w].updates.push_back({worker.position, now, now});
+      begin(w, Work::Update, update_times_[w], now);
+    }
+  }
+
+  void begin_recomputation(std::size_t w, double now) {
+    workers_[w].recomputed = now;
+    begin(w, Work::Recomputation, costs_.recomputation(next_ops(w)), now);
+  }
+
+  /// In the timeline the op begins with its recomputation, as late as that can be.
+  void begin_op(std::size_t w, double now) {
+    const Worker& worker = workers_[w];
+    const auto ops = next_ops(w);
+    const double again = costs_.recomputation(ops);
+    double start = now;
+    if (worker.recomputed) start = now > worker.free ? std::max(*worker.recomputed, now - again) : *worker.recomputed;
+    double in_order = -again;
+    for (std::size_t k = 0; k < ops.size(); ++k) {
+      timeline_.workers[w].ops[worker.position + k].start = start;
+      in_order += costs_.duration(ops[k]);
+    }
+    // A pair does the work of both its ops, in less time on more cores.
+    const double time = costs_.duration(ops) - again;
+    begin(w, Work::Op, time, now, 1, time > 0 ? in_order / time : 1);
+  }
+
+  /// `share` of the time computes, on so many `cores`.
+  void begin(std::size_t w, Work kind, double time, double now, double share = 1, double cores = 1) {
+    workers_[w].busy = true;
+    begin({.kind = kind, .of = w, .left = time, .demand = share * cores, .share = share, .since = now});
+  }
+
+  void begin(const Activity& activity) {
+    activities_.begin(activity);
+    count(activity, 1);
+    for_each_sender(activity, [&](std::size_t w) {
+      buckets_.begin(interface(w), activity.since);
+      if (activity.kind != Work::Message) buckets_.empty(interface(w));
+    });
+  }
+
+  /// What the worker sends leaves its node by one interface; where nodes are not known, each has one of its own.
+  [[nodiscard]] std::size_t interface(std::size_t w) const { return nodes_.node_of.empty() ? w : nodes_.node(w); }
+
+  /// Calls `act` with every worker whose interface the activity uses.
+  template <class Act>
+  void for_each_sender(const Activity& activity, const Act& act) const {
+    if (activity.kind == Work::OwnSum) act(activity.of);
+    if (activity.kind == Work::Message) {
+      const auto op = static_cast<OpIndex>(activity.of);
+      if (costs_.burst(table_.op(op)) > 0) act(table_.worker(op));
+    }
+    if (activity.kind != Work::Sum) return;
+    if (!nodes_.sums_leave.empty() && !nodes_.sums_leave[activity.of]) return;
+    for (const WorkerId worker : groups_[activity.of]) act(worker.index());
+  }
+
+  /// What runs beside others on its workers.
+  void count(const Activity& activity, int change) {
+    if (activity.kind == Work::Message) {
+      const auto op = static_cast<OpIndex>(activity.of);
+      in_use_.count_message(table_.worker(op), consuming_worker(op), change);
+    } else if (activity.kind == Work::Sum) {
+      in_use_.count_sum(groups_[activity.of], activity.of, change);
+    } else if (activity.kind == Work::OwnSum) {
+      in_use_.count_own_sum(activity.of, own_group(activity.of), change);
+    } else {
+      in_use_.count_op(activity.of, change);
+    }
+  }
+
+  /// Calls `use(node, cores)` with what the activity, and those like it of other groups, would use of each worker's.
+  template <class Use>
+  void for_each_node(const Activity& activity, const Use& use) const {
+    if (activity.demand == 0) return;
+    const auto on = [&](std::size_t w) { use(nodes_.node(w), nodes_.copies_of(w) * activity.demand); };
+    if (activity.kind != Work::Sum) return on(activity.of);
+    for (const WorkerId worker : groups_[activity.of]) on(worker.index());
+  }
+
+  double slowdown(const Activity& activity) const {
+    if (activity.kind == Work::Message) {
+      const auto op = static_cast<OpIndex>(activity.of);
+      return in_use_.message(table_.worker(op), consuming_worker(op));
+    }
+    if (activity.kind == Work::OwnSum) return in_use_.own_sum(activity.of, own_group(activity.of));
+    if (activity.kind != Work::Sum) return in_use_.op(activity.of);
+    const double slowest = in_use_.sum(groups_[activity.of], activity.of);
+    const ParameterGroupId group(static_cast<std::int64_t>(activity.of));
+    return sums_.has_next(group) ? slowest * in_use_.beside_next_sum() : slowest;
+  }
+
+  std::size_t consuming_worker(OpIndex op) const { return table_.worker(table_.consumer(table_.op(op))); }
+
+  void finish(const Activity& activity, double now) {
+    count(activity, -1);
+    for_each_sender(activity, [&](std::size_t w) { buckets_.end(interface(w), now); });
+    if (activity.kind == Work::Sum) return end_sum(ParameterGroupId(static_cast<std::int64_t>(activity.of)), now);
+    if (activity.kind == Work::Message) return end_message(static_cast<OpIndex>(activity.of), now);
+    Worker& worker = workers_[activity.of];
+    worker.busy = false;
+    worker.free = now;
+    if (activity.kind == Work::Op) finish_op(activity.of, now);
+    if (activity.kind == Work::OwnSum) begin_optimizer(activity.of, now);
+    if (activity.kind == Work::Update) finish_update(activity.of, now);
+  }
+
+  void finish_op(std::size_t w, double now) {
+    Worker& worker = workers_[w];
+    const auto ops = next_ops(w);
+    worker.recomputed.reset();
+    for (const Op& op : ops) {
+      const std::size_t position = worker.position++;
+      timeline_.workers[w].ops[position].end = now;
+      send(static_cast<OpIndex>(table_.first(w) + position), op, w, now);
+      if (updates_.completes_update(op)) worker.update_after = position;
+    }
+    if (worker.position < ranges_[worker.step][w].end) launch(w, now);
+  }
+
+  /// Launches the sums whose turn has come.
+  void launch(std::size_t w, double now) {
+    if (launches_.empty()) return;
+    Worker& worker = workers_[w];
+    const auto& launches = launches_[worker.step][w];
+    const std::size_t begin = ranges_[worker.step][w].begin;
+    for (; worker.launched < launches.size(); ++worker.launched) {
+      const auto& [group, after] = launches[worker.launched];
+      const std::size_t ops_before = begin + static_cast<std::size_t>(after + 1);
+      if (ops_before > worker.position) return;
+      sums_.launch(w, group, now, ops_before);
+    }
+  }
+
+  void end_sum(ParameterGroupId group, double now) {
+    sums_.end(group, now);
+    for (const WorkerId worker : groups_[group.index()]) end_sums(worker.index());
+  }
+
+  /// Counts the worker in where it has done the ops and sums of its step. When all have, they update.
+  void end_sums(std::size_t w) {
+    const Worker& worker = workers_[w];
+    if (!worker.ended_ops || !sums_.is_free(w)) return;
+    last_summed_ = std::max({last_summed_, worker.free, sums_.free_since(w)});
+    if (++workers_summed_ < workers_.size()) return;
+    workers_summed_ = 0;
+    ++steps_summed_;
+    all_summed_ = last_summed_;
+  }
+
+  void begin_sum(ParameterGroupId group, double now) {
+    begin({.kind = Work::Sum,
+           .of = group.index(),
+           .left = costs_.all_reduce(group),
+           .demand = all_reduce_share_,
+           .share = all_reduce_share_,
+           .since = now});
+  }
+
+  void begin_message(OpIndex made, double now) {
+    const Op& op = table_.op(made);
+    const std::size_t from = table_.worker(made);
+    double time = costs_.link_time(op);
+    if (costs_.burst(op) > 0) {
+      time -= buckets_.take(interface(from), now, time, costs_.burst(op), nodes_.copies_that_send(from, cores_));
+    }
+    begin({.kind = Work::Message,
+           .of = static_cast<std::size_t>(made),
+           .left = time,
+           .demand = 0,
+           .share = 0,
+           .since = now});
+  }
+
+  void end_message(OpIndex made, double now) {
+    const std::size_t from = table_.worker(made);
+    Worker& sender = workers_[from];
+    arrived_[made] = now + costs_.delay(table_.op(made));
+    sender.sent = std::max(sender.sent, arrived_[made]);
+    if (costs_.blocking_sends() && --sender.sending == 0) sender.free = sender.sent;
+    const std::optional<OpIndex> next = queues_.pop(from, consuming_worker(made));
+    if (next) begin_message(*next, now);
+  }
+
+  void send(OpIndex index, const Op& op, std::size_t w, double now) {
+    const OpIndex consumer = table_.consumer(op);
+    if (consumer == kNoOp) return;
+    arrived_[index] = now + costs_.delay(op);  // for an op on a worker that its placement does not say
+    if (table_.worker(consumer) == w) return;
+    if (contends_ && costs_.link_time(op) > 0) {
+      arrived_[index] = kNever;
+      if (costs_.blocking_sends()) {
+        workers_[w].free = kNever;
+        ++workers_[w].sending;
+      }
+      if (queues_.push(w, table_.worker(consumer), index)) begin_message(index, now);
+      return;
+    }
+    arrived_[index] = links_.send(w, table_.worker(consumer), op, now).arrived;
+    if (costs_.blocking_sends()) workers_[w].free = std::max(workers_[w].free, arrived_[index]);
+  }
+
+  void begin_step(std::size_t w) {
+    Worker& worker = workers_[w];
+    worker.launched = 0;
+    worker.ended_ops = false;
+    const StepRange& range = ranges_[worker.step][w];
+    if (range.begin < range.end) launch(w, worker.free);
+  }
+
+  /// Asynchronous: the parameters of the stage that the worker updates.
+  std::size_t own_group(std::size_t w) const {
+    return parameters_of(schedule_.workers[w][*workers_[w].update_after].stage).index();
+  }
+
+  void begin_own_update(std::size_t w, double now) {
+    const ParameterGroupId group(static_cast<std::int64_t>(own_group(w)));
+    workers_[w].update_start = now;
+    begin(w, Work::OwnSum, costs_.all_reduce(group), now, all_reduce_share_);
+  }
+
+  void begin_optimizer(std::size_t w, double now) {
+    const Place place{w, *workers_[w].update_after};
+    const StageId stage = schedule_.workers[w][place.position].stage;
+    const double start = workers_[w].update_start;
+    const std::size_t after = place.position + 1;
+    if (now > start) timeline_.workers[w].all_reduces.push_back({parameters_of(stage), start, now, place, after});
+    timeline_.workers[w].updates.push_back({after, start, now});
+    begin(w, Work::Update, costs_.optimizer(stage), now);
+  }
+
+  void finish_update(std::size_t w, double now) {
+    Worker& worker = workers_[w];
+    timeline_.workers[w].updates.back().end = now;
+    if (worker.update_after) {
+      worker.update_after.reset();
+      return;
+    }
+    timeline_.step_ends[worker.step] = std::max(timeline_.step_ends[worker.step], now);
+    if (++worker.step < ranges_.size()) begin_step(w);
+  }
+
+  const Schedule& schedule_;
+  OpTable table_;
+  const std::vector<std::vector<StepRange>>& ranges_;  // [step][worker]
+  const CostTable& costs_;
+  const Launches& launches_;
+  Timeline& timeline_;
+  Activities activities_;
+  SumLanes sums_;
+  std::vector<std::vector<WorkerId>> groups_;  // [parameter group]: who sums its gradients
+  double all_reduce_share_;
+  double cores_;  // of each node
+  Links links_;
+  LinkQueues queues_;  // in place of links_ where there is contention
+  bool contends_;
+  WorkersInUse in_use_;
+  const NodesOfGroup& nodes_;
+  TokenBuckets buckets_;              // of bursts
+  std::vector<double> update_times_;  // [worker], at the end of a synchronous step
+  UpdateCounter updates_;
+  std::vector<Worker> workers_;
+  std::size_t workers_summed_ = 0;  // that have done the ops and sums of the step under way
+  double last_summed_ = 0;          // when the last of them had
+  std::size_t steps_summed_ = 0;    // steps whose ops and sums all workers have done
+  double all_summed_ = 0;           // since when, of the last of them
+  std::vector<double> arrived_;     // [op]: at its consumer on another worker; kNever before that is known
+};
+
 namespace {
 
 void require_valid(const SharedCores& cores) {

@@ -1,6 +1,4 @@
 #pragma once
-// Times a schedule whose workers are processes on a few cores, or whose sums and messages get in each other's way: what
-// runs at once shares what there is.
 
 #include <cstdint>
 
@@ -8,6 +6,9 @@
 #include "schedule/timeline.h"
 #include "simulate/contention.h"
 #include "simulate/costs.h"
+
+// Times a schedule whose workers are processes on a few cores, or whose sums and messages get in each other's way: what
+// runs at once shares what there is.
 
 namespace chimera {
 

@@ -1,14 +1,21 @@
 #pragma once
-// Times a schedule: costs in, timeline out.
 
 #include <cstdint>
 
 #include "schedule/schedule.h"
 #include "schedule/timeline.h"
 #include "simulate/costs.h"
-#include "simulate/just_in_time.h"
+
+// A timeline as figures show it.
+
+// Times a schedule: costs in, timeline out.
 
 namespace chimera {
+
+/// The same run with every forward as late as it can be without delaying another op: how the paper draws its figures.
+/// One that runs together with a backward stays where it is. At equal F and B this puts each op of Chimera into its
+/// slot. Makespan and order are those of `timeline`. Requires costs without links and blocking sends.
+[[nodiscard]] Timeline forwards_just_in_time(const Schedule& schedule, const CostModel& costs, Timeline timeline);
 
 /// Runs every worker's ops in their order, each as soon as its inputs have arrived.
 ///

@@ -4,8 +4,8 @@
 
 #include "core/error.h"
 #include "simulate/costs.h"
+#include "simulate/memory.h"
 #include "simulate/steps.h"
-#include "simulate/weight_versions.h"
 
 namespace chimera {
 namespace {

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "render/encoding.h"
 #include "render/panel.h"
-#include "telemetry/page.h"
+#include "telemetry/report_page.h"
 
 namespace chimera {
 namespace {

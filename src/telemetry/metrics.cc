@@ -1,18 +1,74 @@
 #include "telemetry/metrics.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <unistd.h>
 
+#include <fmt/format.h>
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <utility>
 
+#include "core/console.h"
 #include "core/error.h"
 
 namespace chimera {
+
+double LossWatch::deviation() const { return std::max(std::sqrt(variance), kLeastDeviation * std::abs(mean)); }
+
+double LossWatch::deviations_above(double loss) const {
+  if (losses < kWarmUp || loss <= expected()) return 0;
+  return (loss - expected()) / deviation();
+}
+
+void LossWatch::note(double loss) {
+  const double above = loss - mean;
+  if (losses > 0) {  // the first one has none before it
+    const double weight = std::max(1 / static_cast<double>(losses), kDistanceWeight);
+    const double difference = above - distance;
+    distance += weight * difference;
+    variance = (1 - weight) * (variance + weight * difference * difference);
+  }
+  ++losses;
+  mean += std::max(1 / static_cast<double>(losses), kWeight) * above;
+}
+
+RecordFile::RecordFile(FileDescriptor file, std::string name, off_t size)
+    : file_(std::move(file)), name_(std::move(name)), size_(size) {}
+
+void RecordFile::add(const std::string& record) {
+  waiting_ += record;
+  const int cause = write_waiting();
+  if (cause != 0 && !has_failed_) {
+    messages().write(fmt::format("chimera: {}: {}; training goes on, and writes what is missing when it can\n", name_,
+                                 system_message(cause)));
+  }
+  if (cause == 0 && has_failed_)
+    messages().write(fmt::format("chimera: {}: is written again, with all lines\n", name_));
+  has_failed_ = cause != 0;
+}
+
+void RecordFile::finish() {
+  const int cause = write_waiting();
+  if (cause != 0) throw Error(fmt::format("{}: its end is missing: {}", name_, system_message(cause)));
+}
+
+int RecordFile::write_waiting() {
+  if (waiting_.empty()) return 0;
+  const auto written = ::write(file_.get(), waiting_.data(), waiting_.size());
+  const int cause = written < 0 ? errno : ENOSPC;
+  if (written != static_cast<ssize_t>(waiting_.size()) && cause != EPIPE) {
+    // Takes back the part for which there was room.
+    [[maybe_unused]] const int cut = ::ftruncate(file_.get(), size_);
+    return cause;
+  }
+  size_ += static_cast<off_t>(waiting_.size());
+  waiting_.clear();
+  return 0;
+}
 
 namespace {
 

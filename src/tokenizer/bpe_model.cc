@@ -1,7 +1,6 @@
 #include "tokenizer/bpe_model.h"
 
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <queue>
 

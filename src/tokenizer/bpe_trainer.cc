@@ -9,8 +9,8 @@
 
 #include "core/error.h"
 #include "tokenizer/byte_alphabet.h"
+#include "tokenizer/pre_tokenizer.h"
 #include "tokenizer/unicode.h"
-#include "tokenizer/word_scanner.h"
 
 namespace chimera {
 namespace {

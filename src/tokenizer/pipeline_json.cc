@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "core/nearest.h"
+#include "core/choices.h"
 #include "core/printable.h"
 
 namespace chimera {

@@ -1,5 +1,4 @@
 #pragma once
-// The tokenizers of Hugging Face's files: added tokens, a normalizer, a pre-tokenizer, a model, a template, a decoder.
 
 #include <memory>
 #include <string>
@@ -9,11 +8,24 @@
 #include "tokenizer/decoder.h"
 #include "tokenizer/normalizer.h"
 #include "tokenizer/pre_tokenizer.h"
-#include "tokenizer/text_cuts.h"
 #include "tokenizer/tokenizer.h"
-#include "tokenizer/word_model.h"
+#include "tokenizer/word_piece_model.h"
+
+// Whether the parts of a pipeline let a text be encoded in two parts.
+
+// The tokenizers of Hugging Face's files: added tokens, a normalizer, a pre-tokenizer, a model, a template, a decoder.
 
 namespace chimera {
+
+/// Whether a text may be cut before a single blank between a character that is no white space and a letter: whether
+/// both parts, the second of which goes on instead of beginning, then have the tokens of the whole.
+enum class CutRule {
+  Never,        ///< perhaps not: what stands on one side may change tokens of the other
+  Always,       ///< a word begins there
+  ModelDecides  ///< it is inside a word, as it stands in the text but for signs in place of blanks
+};
+
+[[nodiscard]] CutRule cut_rule(const Normalizer& normalizer, const PreTokenizer& pre_tokenizer);
 
 /// A place of a template: a special token, or a text.
 struct TemplatePlace {

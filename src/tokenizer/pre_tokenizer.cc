@@ -2,6 +2,140 @@
 
 #include "tokenizer/unicode.h"
 
+namespace chimera {
+namespace {
+
+constexpr unsigned kAnyWord = kLetter | kNumber | kSpace;
+
+/// A text and the classes of its characters.
+struct Scanner {
+  std::string_view text;
+  const CharacterTable& table = character_table();
+
+  [[nodiscard]] unsigned char byte(std::size_t i) const { return static_cast<unsigned char>(text[i]); }
+  [[nodiscard]] bool at_end(std::size_t i) const { return i >= text.size(); }
+
+  /// The classes of the character at `i`, which then stands behind it.
+  [[nodiscard]] unsigned take(std::size_t& i) const {
+    const unsigned char lead = byte(i);
+    if (lead < 0x80) {
+      ++i;
+      return table[lead];
+    }
+    return table[next_character(text, i)];
+  }
+
+  /// The end of the run of characters from `i` that have one of `classes`, at most `most` of them.
+  [[nodiscard]] std::size_t run(std::size_t i, unsigned classes, std::size_t most = ~std::size_t{0}) const {
+    for (; most > 0 && !at_end(i); --most) {
+      std::size_t next = i;
+      if ((take(next) & classes) == 0) break;
+      i = next;
+    }
+    return i;
+  }
+
+  /// The end of the run of characters from `i` that are no letter, number or white space.
+  [[nodiscard]] std::size_t run_of_others(std::size_t i) const {
+    while (!at_end(i)) {
+      std::size_t next = i;
+      if ((take(next) & kAnyWord) != 0) break;
+      i = next;
+    }
+    return i;
+  }
+
+  [[nodiscard]] bool is_line_end(std::size_t i) const { return byte(i) == '\n' || byte(i) == '\r'; }
+
+  /// The end of white space that begins at `i` and is no word's beginning: all but its last character, which belongs to
+  /// the next word or is one by itself; all of it at the end of the text.
+  [[nodiscard]] std::size_t white_space(std::size_t i, bool line_ends_first) const {
+    std::size_t last = i;      // where the run's last character begins
+    std::size_t line_end = i;  // behind its last line end
+    std::size_t end = i;
+    while (!at_end(end)) {
+      std::size_t next = end;
+      if ((take(next) & kSpace) == 0) break;
+      if (is_line_end(end)) line_end = next;
+      last = end;
+      end = next;
+    }
+    if (line_ends_first && line_end > i) return line_end;
+    return at_end(end) || last == i ? end : last;
+  }
+
+  /// The end of the contraction at `i`, such as 's; `i` itself where there is none.
+  [[nodiscard]] std::size_t contraction(std::size_t i, bool any_case) const {
+    if (byte(i) != '\'' || at_end(i + 1)) return i;
+    const auto letter = [&](std::size_t at) -> unsigned char {
+      if (at_end(at)) return 0;
+      const unsigned char c = byte(at);
+      return any_case && c >= 'A' && c <= 'Z' ? static_cast<unsigned char>(c + 0x20) : c;
+    };
+    switch (letter(i + 1)) {
+      case 's':
+      case 't':
+      case 'm':
+      case 'd': return i + 2;
+      case 'r':
+      case 'v': return letter(i + 2) == 'e' ? i + 3 : i;
+      case 'l': return letter(i + 2) == 'l' ? i + 3 : i;
+      case 0xC5: return any_case && !at_end(i + 2) && byte(i + 2) == 0xBF ? i + 3 : i;  // the long s, U+017F
+      default: return i;
+    }
+  }
+};
+
+std::size_t end_of_gpt2_word(const Scanner& scanner, std::size_t start) {
+  if (const std::size_t end = scanner.contraction(start, false); end > start) return end;
+  const std::size_t body = scanner.byte(start) == ' ' ? start + 1 : start;
+  if (!scanner.at_end(body)) {
+    std::size_t next = body;
+    const unsigned classes = scanner.take(next);
+    if ((classes & kLetter) != 0) return scanner.run(next, kLetter);
+    if ((classes & kNumber) != 0) return scanner.run(next, kNumber);
+    if ((classes & kSpace) == 0) return scanner.run_of_others(next);
+  }
+  return scanner.white_space(start, false);
+}
+
+std::size_t end_of_llama3_word(const Scanner& scanner, std::size_t start, std::size_t most_digits) {
+  if (const std::size_t end = scanner.contraction(start, true); end > start) return end;
+  std::size_t second = start;
+  const unsigned first = scanner.take(second);
+  if ((first & kLetter) != 0) return scanner.run(second, kLetter);
+  if ((first & kNumber) != 0) return scanner.run(second, kNumber, most_digits - 1);
+  if (!scanner.is_line_end(start)) {
+    const std::size_t letters = scanner.run(second, kLetter);
+    if (letters > second) return letters;
+  }
+  const std::size_t body = scanner.byte(start) == ' ' ? second : start;
+  const std::size_t others = scanner.run_of_others(body);
+  if (others > body) {
+    std::size_t end = others;
+    while (!scanner.at_end(end) && scanner.is_line_end(end)) ++end;
+    return end;
+  }
+  return scanner.white_space(start, true);
+}
+
+}  // namespace
+
+template <>
+std::size_t word_end<WordPattern::Gpt2>(std::string_view text, std::size_t start) {
+  return end_of_gpt2_word({text}, start);
+}
+template <>
+std::size_t word_end<WordPattern::Llama3>(std::string_view text, std::size_t start) {
+  return end_of_llama3_word({text}, start, 3);
+}
+template <>
+std::size_t word_end<WordPattern::Qwen2>(std::string_view text, std::size_t start) {
+  return end_of_llama3_word({text}, start, 1);
+}
+
+}  // namespace chimera
+
 namespace chimera::pre_tokenizer_detail {
 namespace {
 

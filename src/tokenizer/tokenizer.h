@@ -1,5 +1,4 @@
 #pragma once
-// Text as token ids and back, whatever kind of tokenizer does it.
 
 #include <array>
 #include <cstdint>
@@ -9,6 +8,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+// Text as token ids and back, whatever kind of tokenizer does it.
 
 namespace chimera {
 

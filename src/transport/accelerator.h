@@ -12,7 +12,7 @@
 #include "core/rendezvous_point.h"
 #include "transport/fingerprint.h"
 #include "transport/pairs/pair_transport.h"
-#include "transport/recorded_work.h"
+#include "transport/recorder.h"
 #include "transport/transport.h"
 
 namespace chimera {

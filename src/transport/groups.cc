@@ -1,12 +1,62 @@
 #include "transport/groups.h"
 
 #include <fmt/format.h>
-
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "core/error.h"
 
 namespace chimera {
+namespace {
+
+/// The subtrees below a root that has all others of `range`, in equal parts.
+std::vector<RankRange> parts_below(RankRange range) {
+  const int others = range.end - range.first - 1;
+  const int parts = std::min(kTreeBranches, others);
+  std::vector<RankRange> found;
+  for (int part = 0; part < parts; ++part) {
+    found.push_back({range.first + 1 + others * part / parts, range.first + 1 + others * (part + 1) / parts});
+  }
+  return found;
+}
+
+}  // namespace
+
+std::vector<RankPair> all_pairs(int world_size) {
+  std::vector<RankPair> pairs;
+  for (int low = 0; low < world_size; ++low) {
+    for (int high = low + 1; high < world_size; ++high) pairs.emplace_back(low, high);
+  }
+  return pairs;
+}
+
+std::vector<RankPair> connecting_order(int rank, std::vector<RankPair> pairs) {
+  std::ranges::sort(pairs);
+  std::map<int, std::set<int>> taken;  // [rank]: rounds
+  std::map<int, RankPair> own;         // by round
+  for (const RankPair& pair : pairs) {
+    int round = 0;
+    while (taken[pair.first].contains(round) || taken[pair.second].contains(round)) ++round;
+    taken[pair.first].insert(round);
+    taken[pair.second].insert(round);
+    if (pair.first == rank || pair.second == rank) own[round] = pair;
+  }
+  std::vector<RankPair> order;
+  for (const auto& [round, pair] : own) order.push_back(pair);
+  return order;
+}
+
+TreePlace place_in_tree(int rank, int world_size) {
+  TreePlace place{.subtree = {0, world_size}};
+  while (true) {
+    place.children = parts_below(place.subtree);
+    if (rank == place.subtree.first) return place;
+    place.parent = place.subtree.first;
+    place.subtree = *std::ranges::find_if(
+        place.children, [rank](const RankRange& child) { return rank >= child.first && rank < child.end; });
+  }
+}
 
 std::size_t place_in_group(const RankGroups& groups, ParameterGroupId group, RankId rank) {
   if (group.index() < groups.size()) {

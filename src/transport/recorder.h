@@ -1,14 +1,36 @@
 #pragma once
-// A transport with nobody at the other end, which records the calls made to it: for tests of a Transport's users.
 
+#include <functional>
 #include <map>
+#include <memory>
 #include <queue>
 #include <string>
 #include <vector>
 
 #include "transport/transport.h"
 
+// Work for a device that is recorded once and then given to it as a whole: a CUDA graph.
+
+// A transport with nobody at the other end, which records the calls made to it: for tests of a Transport's users.
+
 namespace chimera {
+
+/// What a stream was to be given. Tensors that were made meanwhile have memory that is its own: they hold what the last
+/// repetition left there, as long as it lives.
+class RecordedWork {
+ public:
+  RecordedWork() = default;
+  RecordedWork(const RecordedWork&) = delete;
+  RecordedWork& operator=(const RecordedWork&) = delete;
+  virtual ~RecordedWork() = default;
+  /// Gives all of it to the calling thread's current stream. Nobody waits. What was read of the host while it was
+  /// recorded (numbers, sizes, addresses) is what it was then.
+  virtual void repeat() = 0;
+};
+
+/// Calls a function and records what that gives to the calling thread's current stream, and to others that wait for
+/// this one and are waited for, in place of having it done. Throws Error where the function waits for the device.
+using RecordWork = std::function<std::unique_ptr<RecordedWork>(const std::function<void()>& work)>;
 
 /// Records the calls of one worker, in order, one line each, for example
 ///   send to 1: [2, 3] Float         receive from 0: [2, 3] Float      all-reduce stage 1: [10] Double

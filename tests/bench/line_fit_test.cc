@@ -1,4 +1,4 @@
-#include "bench/line_fit.h"
+#include "bench/statistics.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "bench/run_validation.h"
+#include "bench/validation.h"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,11 @@
 // Pairs: what is none, and which pairs wait for each other where they run together.
 
-#include "check/check_pairs.h"
+#include "check/check_schedule.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "check/check_program.h"
-#include "check/check_schedule.h"
 #include "passes/lower.h"
 #include "schedule/dependencies.h"
 #include "schedule/schedule_csv.h"

@@ -5,7 +5,6 @@
 #include <random>
 
 #include "check/check_schedule.h"
-#include "check/shortest_cycle.h"
 #include "support/schedules.h"
 
 namespace chimera {

@@ -8,11 +8,10 @@
 #include <filesystem>
 
 #include "checkpoint/checkpoint_folder.h"
-#include "checkpoint/error.h"
 #include "checkpoint/faulty_disk.h"
-#include "checkpoint/find.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/sample_checkpoint.h"
-#include "checkpoint/tensors.h"
+#include "checkpoint/shard.h"
 #include "support/scratch.h"
 
 namespace chimera {

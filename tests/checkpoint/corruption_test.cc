@@ -9,8 +9,8 @@
 #include <fstream>
 #include <random>
 
-#include "checkpoint/error.h"
-#include "checkpoint/find.h"
+#include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/sample_checkpoint.h"
 #include "checkpoint/verify.h"
 #include "support/scratch.h"

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "checkpoint/error.h"
+#include "checkpoint/manifest.h"
 
 namespace chimera::testing {
 

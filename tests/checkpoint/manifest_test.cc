@@ -3,9 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "checkpoint/error.h"
-#include "checkpoint/sealed_json.h"
-
 namespace chimera {
 namespace {
 

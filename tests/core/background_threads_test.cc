@@ -1,4 +1,4 @@
-#include "core/background_threads.h"
+#include "core/signals.h"
 
 #include <gtest/gtest.h>
 

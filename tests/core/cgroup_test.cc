@@ -7,7 +7,6 @@
 
 #include <cmath>
 
-#include "core/cores.h"
 #include "support/scratch.h"
 
 namespace chimera {

@@ -1,4 +1,4 @@
-#include "core/freed_memory.h"
+#include "core/resident_memory.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

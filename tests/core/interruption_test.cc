@@ -1,6 +1,6 @@
 // Computations that are given up from outside.
 
-#include "core/interruption.h"
+#include "core/signals.h"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,10 @@
 // Words of enumerations: one table serves reading, printing and the list of what is legal.
 
-#include "core/names.h"
+#include "core/choices.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
-
-#include "core/choices.h"
 
 namespace chimera {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/nearest.h"
+#include "core/choices.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "core/output_file.h"
+#include "core/files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

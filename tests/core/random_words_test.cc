@@ -1,4 +1,4 @@
-#include "core/random_words.h"
+#include "core/random.h"
 
 #include <Random123/philox.h>
 #include <gtest/gtest.h>

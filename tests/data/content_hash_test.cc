@@ -1,4 +1,4 @@
-#include "data/content_hash.h"
+#include "data/data_file.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "data/masked_pairs.h"
+#include "data/samples.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

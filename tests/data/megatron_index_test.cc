@@ -1,4 +1,4 @@
-#include "data/megatron_index.h"
+#include "data/token_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,7 +8,6 @@
 #include <string>
 
 #include "core/error.h"
-#include "data/masked_pairs.h"
 #include "text.h"
 
 namespace chimera {

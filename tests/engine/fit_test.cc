@@ -20,9 +20,8 @@
 
 #include "core/error.h"
 #include "core/file_descriptor.h"
-#include "core/user_code_error.h"
 #include "generate/registry.h"
-#include "model/keyed_dropout.h"
+#include "model/dropout.h"
 #include "support/fake_network.h"
 #include "transport/gloo/gloo_transport.h"
 #include "transport/threads/rank_threads.h"

@@ -1,4 +1,4 @@
-#include "engine/learning_rate.h"
+#include "engine/optimizer_options.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

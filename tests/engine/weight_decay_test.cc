@@ -1,4 +1,4 @@
-#include "engine/weight_decay.h"
+#include "engine/optimizer_options.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

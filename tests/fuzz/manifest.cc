@@ -4,8 +4,6 @@
 
 #include <optional>
 
-#include "checkpoint/error.h"
-#include "checkpoint/sealed_json.h"
 #include "fuzz/fuzzer.h"
 
 namespace chimera::testing {

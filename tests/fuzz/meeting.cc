@@ -1,7 +1,7 @@
 // Any bytes as what a rank asks for at a meeting, and as the answer.
 
 #include "fuzz/fuzzer.h"
-#include "rendezvous/request.h"
+#include "rendezvous/server.h"
 
 namespace chimera::testing {
 namespace {

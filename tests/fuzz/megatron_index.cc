@@ -1,6 +1,6 @@
 // Any bytes as Megatron's index of a file of tokens, whose size the first four bytes say.
 
-#include "data/megatron_index.h"
+#include "data/token_file.h"
 
 #include <algorithm>
 #include <cstring>

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "fuzz/fuzzer.h"
-#include "safetensors/weight_map.h"
+#include "safetensors/weight_files.h"
 
 namespace chimera::testing {
 namespace {

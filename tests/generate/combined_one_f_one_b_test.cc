@@ -1,11 +1,10 @@
-#include "generate/combined_one_f_one_b.h"
+#include "generate/interleaved.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "check/check_schedule.h"
 #include "core/error.h"
-#include "generate/interleaved_one_f_one_b.h"
 #include "support/schedules.h"
 
 namespace chimera {

@@ -1,4 +1,4 @@
-#include "generate/dualpipev.h"
+#include "generate/dualpipe.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,6 @@
 #include <array>
 
 #include "core/error.h"
-#include "generate/dualpipe.h"
 #include "support/schedules.h"
 
 namespace chimera {

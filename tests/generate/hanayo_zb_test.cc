@@ -1,10 +1,9 @@
-#include "generate/hanayo_zb.h"
+#include "generate/hanayo.h"
 
 #include <gtest/gtest.h>
 
 #include "check/check_schedule.h"
 #include "core/error.h"
-#include "generate/hanayo.h"
 #include "support/schedules.h"
 
 namespace chimera {

@@ -1,4 +1,4 @@
-#include "generate/interleaved_one_f_one_b.h"
+#include "generate/interleaved.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

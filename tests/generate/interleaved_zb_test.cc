@@ -1,4 +1,4 @@
-#include "generate/interleaved_zb.h"
+#include "generate/interleaved.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

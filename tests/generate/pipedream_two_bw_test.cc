@@ -1,4 +1,4 @@
-#include "generate/pipedream_two_bw.h"
+#include "generate/pipedream.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "generate/v_min.h"
+#include "generate/two_chunks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "generate/zb_h1.h"
+#include "generate/zero_bubble.h"
 
 #include <gtest/gtest.h>
 

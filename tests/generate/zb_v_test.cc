@@ -1,4 +1,4 @@
-#include "generate/zb_v.h"
+#include "generate/two_chunks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

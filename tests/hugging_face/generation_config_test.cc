@@ -1,4 +1,4 @@
-#include "hugging_face/generation_config.h"
+#include "hugging_face/model_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,6 @@
 
 #include "core/error.h"
 #include "hugging_face/config_json.h"
-#include "hugging_face/folder_files.h"
 #include "safetensors/safetensors_layout.h"
 #include "support/scratch.h"
 

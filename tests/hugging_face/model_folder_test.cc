@@ -9,9 +9,6 @@
 
 #include "core/error.h"
 #include "hugging_face/config_json.h"
-#include "hugging_face/find_model.h"
-#include "hugging_face/folder_files.h"
-#include "hugging_face/same_model.h"
 #include "safetensors/safetensors_layout.h"
 #include "support/scratch.h"
 

@@ -8,7 +8,7 @@
 #include <mutex>
 
 #include "core/error.h"
-#include "engine/held_stages.h"
+#include "engine/run_shape.h"
 #include "model/examples.h"
 #include "transport/threads/rank_threads.h"
 

@@ -1,4 +1,4 @@
-#include "inference/continued_text.h"
+#include "inference/continuation.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

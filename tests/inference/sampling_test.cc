@@ -1,4 +1,4 @@
-#include "inference/sampling.h"
+#include "inference/continuation.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

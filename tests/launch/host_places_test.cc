@@ -1,6 +1,6 @@
 // Who has the place of a host that does not answer.
 
-#include "launch/hosts/host_places.h"
+#include "launch/hosts/host_restarts.h"
 
 #include <gmock/gmock.h>
 

@@ -25,9 +25,9 @@
 #include "core/file_descriptor.h"
 #include "launch/flight/hang.h"
 #include "launch/local/launcher.h"
+#include "launch/local/process.h"
 #include "launch/local/rank.h"
-#include "launch/local/recovery_link.h"
-#include "launch/local/signal_inbox.h"
+#include "launch/local/recovery.h"
 
 namespace chimera {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "core/error.h"
 #include "job.h"
+#include "launch/local/process.h"
 #include "launch/local/rank.h"
-#include "launch/local/signal_inbox.h"
 #include "support/scratch.h"
 
 namespace chimera {

@@ -1,4 +1,4 @@
-#include "launch/local/restarts.h"
+#include "launch/local/launcher.h"
 
 #include <gtest/gtest.h>
 

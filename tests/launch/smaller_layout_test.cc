@@ -1,6 +1,6 @@
 // On what layouts a run may go on that has lost ranks.
 
-#include "launch/hosts/smaller_layout.h"
+#include "launch/hosts/host_restarts.h"
 
 #include <gmock/gmock.h>
 

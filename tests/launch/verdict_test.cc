@@ -1,4 +1,4 @@
-#include "launch/local/verdict.h"
+#include "launch/local/failure_report.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

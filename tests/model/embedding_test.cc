@@ -6,7 +6,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "core/error.h"
-#include "model/weight_gradients.h"
+#include "model/linear.h"
 #include "runtime/memory_meter.h"
 
 namespace chimera {

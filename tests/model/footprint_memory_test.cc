@@ -14,8 +14,8 @@
 
 #include "core/masked_tokens.h"
 #include "model/layers.h"
+#include "model/linear.h"
 #include "model/stage.h"
-#include "model/weight_gradients.h"
 #include "model_config/footprint.h"
 #include "runtime/memory_meter.h"
 

@@ -9,7 +9,7 @@
 
 #include "core/error.h"
 #include "model/layers.h"
-#include "model/weight_gradients.h"
+#include "model/linear.h"
 #include "runtime/memory_meter.h"
 
 namespace chimera {

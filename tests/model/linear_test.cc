@@ -4,8 +4,6 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "model/weight_gradients.h"
-
 namespace chimera {
 namespace {
 

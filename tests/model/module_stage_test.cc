@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "model/keyed_dropout.h"
+#include "model/dropout.h"
 
 namespace chimera {
 namespace {

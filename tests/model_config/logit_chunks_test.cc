@@ -1,4 +1,4 @@
-#include "model_config/logit_chunks.h"
+#include "model_config/footprint.h"
 
 #include <gtest/gtest.h>
 

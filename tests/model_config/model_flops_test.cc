@@ -1,4 +1,4 @@
-#include "model_config/model_flops.h"
+#include "model_config/parameters.h"
 
 #include <gtest/gtest.h>
 

@@ -7,9 +7,9 @@
 #include <iostream>
 #include <string_view>
 
+#include "core/choices.h"
 #include "core/console.h"
 #include "core/error.h"
-#include "core/names.h"
 #include "launch/local/launcher.h"
 #include "launch/local/rank.h"
 #include "support/training.h"

@@ -1,4 +1,4 @@
-#include "passes/place_updates.h"
+#include "passes/lower.h"
 
 #include <gtest/gtest.h>
 

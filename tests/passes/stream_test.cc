@@ -1,11 +1,10 @@
-#include "passes/stream.h"
+#include "passes/unroll.h"
 
 #include <gtest/gtest.h>
 
 #include "check/check_program.h"
 #include "core/error.h"
 #include "generate/registry.h"
-#include "passes/unroll.h"
 
 namespace chimera {
 namespace {

@@ -1,4 +1,4 @@
-#include "plan/merge_machines.h"
+#include "plan/machine.h"
 
 #include <gtest/gtest.h>
 

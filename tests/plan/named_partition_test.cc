@@ -1,4 +1,4 @@
-#include "plan/named_partition.h"
+#include "plan/plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "plan/node_links.h"
+#include "plan/machine.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Where the time of a planned step goes, on a machine simple enough to know.
 
-#include "plan/step_parts.h"
+#include "plan/predict.h"
 
 #include <gtest/gtest.h>
 

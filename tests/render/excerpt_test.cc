@@ -1,4 +1,4 @@
-#include "render/excerpt.h"
+#include "render/text.h"
 
 #include <gtest/gtest.h>
 

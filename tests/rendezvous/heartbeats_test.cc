@@ -10,7 +10,7 @@
 #include <memory>
 #include <optional>
 
-#include "rendezvous/secret.h"
+#include "rendezvous/channel.h"
 
 namespace chimera {
 namespace {

@@ -15,8 +15,6 @@
 
 #include "rendezvous/address.h"
 #include "rendezvous/channel.h"
-#include "rendezvous/client.h"
-#include "rendezvous/request.h"
 #include "rendezvous/server.h"
 
 namespace chimera {

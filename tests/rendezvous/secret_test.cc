@@ -1,6 +1,6 @@
 // What proves that a process belongs to a job.
 
-#include "rendezvous/secret.h"
+#include "rendezvous/channel.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -9,7 +9,7 @@
 #include <fstream>
 
 #include "core/error.h"
-#include "core/temporary_folder.h"
+#include "core/files.h"
 
 namespace chimera {
 namespace {

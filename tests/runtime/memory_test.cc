@@ -8,7 +8,7 @@
 #include "generate/registry.h"
 #include "model_config/parameters.h"
 #include "passes/unroll.h"
-#include "profile/step_memory.h"
+#include "profile/run_memory.h"
 #include "runtime/memory_meter.h"
 
 namespace chimera {

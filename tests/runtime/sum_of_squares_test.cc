@@ -1,4 +1,4 @@
-#include "runtime/sum_of_squares.h"
+#include "runtime/gradient_norms.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

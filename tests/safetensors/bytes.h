@@ -9,7 +9,7 @@
 
 #include "core/error.h"
 #include "safetensors/tensor_table.h"
-#include "safetensors/weight_map.h"
+#include "safetensors/weight_files.h"
 
 namespace chimera {
 

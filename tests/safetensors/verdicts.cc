@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "safetensors/safetensors_file.h"
+#include "safetensors/safetensors_layout.h"
 
 namespace {
 

@@ -7,7 +7,6 @@
 #include "search/list_scheduling.h"
 #include "search/lower_bound.h"
 #include "search/problems.h"
-#include "search/raised_bound.h"
 
 namespace chimera {
 namespace {

@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "search/list_scheduling.h"
 #include "search/problems.h"
-#include "search/starts.h"
 
 namespace chimera {
 namespace {

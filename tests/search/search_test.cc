@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "generate/registry.h"
+#include "search/list_scheduling.h"
 #include "search/problems.h"
-#include "search/starts.h"
 
 namespace chimera {
 namespace {

@@ -5,10 +5,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "search/list_scheduling.h"
 #include "search/lower_bound.h"
 #include "search/problems.h"
-#include "search/raised_bound.h"
-#include "search/starts.h"
 #include "support/paths.h"
 
 namespace chimera {

@@ -1,4 +1,4 @@
-#include "search/symmetry.h"
+#include "search/arrangement.h"
 
 #include <gtest/gtest.h>
 

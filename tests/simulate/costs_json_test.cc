@@ -1,4 +1,4 @@
-#include "simulate/costs_json.h"
+#include "simulate/costs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

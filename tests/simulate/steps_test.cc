@@ -4,8 +4,8 @@
 
 #include "core/error.h"
 #include "simulate/explain.h"
+#include "simulate/memory.h"
 #include "simulate/simulate.h"
-#include "simulate/weight_versions.h"
 #include "support/schedules.h"
 
 namespace chimera {

@@ -1,4 +1,4 @@
-#include "simulate/synchronization.h"
+#include "simulate/sum_lanes.h"
 
 #include <gtest/gtest.h>
 

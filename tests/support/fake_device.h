@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/recorded_work.h"
+#include "transport/recorder.h"
 
 namespace chimera::testing {
 

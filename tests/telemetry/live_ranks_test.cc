@@ -1,4 +1,4 @@
-#include "telemetry/live_ranks.h"
+#include "telemetry/top_view.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
 // The words of a text, as the patterns' alternatives have them one by one.
 
-#include "tokenizer/word_scanner.h"
+#include "tokenizer/pre_tokenizer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

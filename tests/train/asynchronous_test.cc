@@ -10,7 +10,7 @@
 
 #include "core/error.h"
 #include "support/training.h"
-#include "train/loop/batches.h"
+#include "train/loop/loader.h"
 
 namespace chimera {
 namespace {

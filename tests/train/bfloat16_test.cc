@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 #include "support/training.h"
-#include "train/setup/precision.h"
+#include "train/setup/device.h"
 #include "transport/recorder.h"
 
 namespace chimera {

@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 #include "generate/registry.h"
-#include "model_config/logit_chunks.h"
+#include "model_config/footprint.h"
 #include "passes/pair_neighbors.h"
 #include "support/schedules.h"
 #include "support/training.h"

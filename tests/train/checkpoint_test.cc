@@ -9,12 +9,11 @@
 
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/commit.h"
-#include "checkpoint/find.h"
-#include "checkpoint/tensors.h"
+#include "checkpoint/shard.h"
 #include "core/error.h"
 #include "support/scratch.h"
 #include "support/training.h"
-#include "train/recover/save_request.h"
+#include "train/recover/checkpointer.h"
 
 namespace chimera {
 namespace {

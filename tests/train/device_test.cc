@@ -13,8 +13,6 @@
 #include "core/resident_memory.h"
 #include "support/fake_accelerator.h"
 #include "support/training.h"
-#include "train/setup/gpu_peak.h"
-#include "train/setup/precision.h"
 
 namespace chimera {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/cores.h"
+#include "core/cgroup.h"
 #include "core/error.h"
 #include "model_config/parameters.h"
 #include "support/training.h"

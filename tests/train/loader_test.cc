@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "support/training.h"
-#include "train/loop/batches.h"
 
 namespace chimera {
 namespace {

@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "simulate/costs_json.h"
+#include "simulate/costs.h"
 #include "simulate/simulate.h"
 #include "support/training.h"
-#include "train/observe/measured_costs.h"
+#include "train/observe/measured_step.h"
 
 namespace chimera {
 namespace {

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "support/training.h"
-#include "train/observe/efficiency.h"
 
 namespace chimera {
 namespace {

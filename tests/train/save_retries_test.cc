@@ -1,4 +1,4 @@
-#include "train/recover/save_retries.h"
+#include "train/recover/checkpointer.h"
 
 #include <gtest/gtest.h>
 

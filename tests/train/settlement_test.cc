@@ -1,6 +1,6 @@
 // Where ranks go on after a loss: the rule, and a model of a job in which any rank may die at any moment.
 
-#include "train/loop/settlement.h"
+#include "train/loop/trainer.h"
 
 #include <gtest/gtest.h>
 

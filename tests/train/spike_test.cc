@@ -10,7 +10,7 @@
 
 #include "core/error.h"
 #include "support/scratch.h"
-#include "telemetry/loss_watch.h"
+#include "telemetry/metrics.h"
 #include "train/loop/left_out_steps.h"
 
 namespace chimera {

@@ -18,7 +18,7 @@
 
 #include "core/error.h"
 #include "support/fake_network.h"
-#include "transport/pairs/communicator_ids.h"
+#include "transport/pairs/communicators.h"
 
 namespace chimera {
 namespace {

@@ -1,6 +1,6 @@
 // Gloo's own lines about attempts to connect stay away from standard error; all else is written as ever.
 
-#include "transport/gloo/connect_log.h"
+#include "transport/gloo/connections.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Room before a tensor's first element, and who may use it.
 
-#include "transport/header_room.h"
+#include "transport/message.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/CPUAllocator.h>
@@ -9,8 +9,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-
-#include "transport/message.h"
 
 namespace chimera {
 namespace {

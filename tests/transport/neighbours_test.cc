@@ -6,7 +6,7 @@
 #include <set>
 
 #include "transport/gloo/gloo_transport.h"
-#include "transport/neighbors.h"
+#include "transport/groups.h"
 
 namespace chimera {
 namespace {

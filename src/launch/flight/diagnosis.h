@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "launch/flight/flight_folder.h"
+#include "launch/flight/flight_record.h"
 
 namespace chimera {
 

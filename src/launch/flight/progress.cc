@@ -10,7 +10,7 @@
 #include <type_traits>
 
 #include "core/error.h"
-#include "core/memory_file.h"
+#include "core/file_descriptor.h"
 
 namespace chimera {
 namespace {

@@ -1,24 +1,393 @@
 #include "launch/hosts/host_launcher.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <optional>
+#include <sstream>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "core/choices.h"
 #include "core/console.h"
 #include "core/error.h"
 #include "core/file_descriptor.h"
+#include "launch/hosts/hosts.h"
+#include "launch/local/failure_report.h"
+#include "launch/local/launcher.h"
+#include "launch/local/place.h"
 #include "launch/local/process.h"
-#include "launch/local/verdict.h"
+#include "rendezvous/channel.h"
+
+// Where the ranks of a job that another launcher started meet.
 
 namespace chimera {
+namespace {
+
+constexpr std::size_t kLongestLine = std::size_t{1} << 20U;
+
+/// Lines that come through a descriptor.
+class Lines {
+ public:
+  explicit Lines(int input) : input_(input) {}
+  [[nodiscard]] int descriptor() const { return input_; }
+  [[nodiscard]] bool ended() const { return ended_; }
+
+  /// Takes in what is there now; waits where nothing is.
+  void read() {
+    std::array<char, 4096> buffer{};
+    const ssize_t got = ::read(input_, buffer.data(), buffer.size());
+    if (got > 0 && text_.size() < kLongestLine) {
+      text_.append(buffer.data(), static_cast<std::size_t>(got));
+    } else if (got >= 0 || errno != EINTR) {
+      ended_ = true;
+    }
+  }
+  std::optional<std::string> next() {
+    const auto end = text_.find('\n');
+    if (end == std::string::npos) return std::nullopt;
+    std::string line = text_.substr(0, end);
+    text_.erase(0, end + 1);
+    return line;
+  }
+
+ private:
+  int input_;
+  std::string text_;
+  bool ended_ = false;
+};
+
+PartOrder read_order(Lines& lines) {
+  while (!lines.ended()) {
+    if (const auto line = lines.next()) return parse_part(*line);
+    lines.read();
+  }
+  return parse_part("");
+}
+
+Command rank_command(const PartOrder& order, int place) {
+  Command command{
+      .executable = own_executable(), .arguments = order.arguments, .environment = order.variables, .descriptors = {}};
+  const auto set = [&](const char* name, auto value) {
+    command.environment.push_back(fmt::format("{}={}", name, value));
+  };
+  set(kRankVariable, order.ranks.first + place);
+  set(kWorldSizeVariable, order.world_size);
+  set(kLocalRankVariable, place);
+  set(kLocalSizeVariable, order.ranks.count);
+  set(kPartVariable, ::getpid());
+  return command;
+}
+
+/// The ranks of one host, from their start to the end of the last.
+class PartWatch {
+ public:
+  PartWatch(const PartOrder& order, Lines& lines, SignalInbox& signals)
+      : order_(order), lines_(lines), signals_(signals), records_(static_cast<std::size_t>(order.ranks.count)) {
+    for (int place = 0; place < order.ranks.count; ++place) ranks_.emplace_back(rank_command(order, place));
+  }
+
+  int run() {
+    while (std::ranges::any_of(ranks_, [](const ChildProcess& rank) { return rank.running(); })) {
+      wait_for_news();
+      reap();
+      read_signals();
+      judge();
+    }
+    return exit_code();
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void wait_for_news() {
+    std::vector<pollfd> watched = {{signals_.fd(), POLLIN, 0}, {lines_.ended() ? -1 : lines_.descriptor(), POLLIN, 0}};
+    for (const ChildProcess& rank : ranks_) watched.push_back({rank.pidfd(), POLLIN, 0});
+    int timeout = -1;
+    if (grace_) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(*grace_ - Clock::now());
+      timeout = static_cast<int>(std::max<std::int64_t>(left.count(), 0));
+    }
+    if (::poll(watched.data(), watched.size(), timeout) < 0 && errno != EINTR) check_system(-1, "watch the ranks");
+    if (watched[1].revents != 0) lines_.read();
+  }
+
+  void reap() {
+    for (std::size_t place = 0; place < ranks_.size(); ++place) {
+      if (!ranks_[place].running()) continue;
+      records_[place].ending = ranks_[place].reap();
+      if (!records_[place].ending || ended_) continue;
+      if (part_of(records_[place]) != Part::None) failures_.push_back(static_cast<int>(place));
+    }
+  }
+
+  void read_signals() {
+    while (const auto number = signals_.next()) signal_ = signal_.value_or(*number);
+    while (const auto line = lines_.next()) {
+      const auto number = parse_number<int>(*line);
+      if (number && ranks_.front().running()) ranks_.front().send(*number);
+    }
+    if (lines_.ended()) signal_ = signal_.value_or(SIGTERM);  // nobody is left who wants the job
+  }
+
+  void judge() {
+    if (ended_) return;
+    if (signal_) return end_all();
+    if (failures_.empty()) return;
+    culprit_ = find_culprit(records_, failures_);
+    if (!culprit_ && !grace_) grace_ = Clock::now() + kVictimGrace;
+    if (!culprit_ && Clock::now() < *grace_) return;
+    if (culprit_ && record_of_culprit().ending->kind == Ending::Kind::Killed) {  // it could not say so itself
+      messages().write(fmt::format("chimera: {}, on {}\n",
+                                   describe_failure(order_.ranks.first + *culprit_, record_of_culprit()),
+                                   order_.ranks.host));
+    }
+    end_all();
+  }
+
+  void end_all() {
+    ended_ = true;
+    grace_.reset();
+    for (const ChildProcess& rank : ranks_) {
+      if (rank.running()) rank.send(SIGKILL);
+    }
+  }
+
+  [[nodiscard]] const RankRecord& record_of_culprit() const { return records_[static_cast<std::size_t>(*culprit_)]; }
+
+  [[nodiscard]] int exit_code() const {
+    if (culprit_) return job_exit_code(record_of_culprit());
+    if (!failures_.empty()) return static_cast<int>(ExitCode::PeerLost);
+    if (ended_) return exit_code_of_signal(*signal_);
+    const bool saved = std::ranges::any_of(records_, [](const RankRecord& record) {
+      return record.ending && record.ending->value == static_cast<int>(kSavedExit);
+    });
+    return static_cast<int>(saved ? kSavedExit : ExitCode::Success);
+  }
+
+  const PartOrder& order_;
+  Lines& lines_;
+  SignalInbox& signals_;
+  std::vector<ChildProcess> ranks_;
+  std::vector<RankRecord> records_;
+  std::vector<int> failures_;  ///< places of ranks, as they were seen to fail
+  std::optional<int> culprit_;
+  std::optional<int> signal_;
+  std::optional<Clock::time_point> grace_;  ///< until which victims wait for one to blame
+  bool ended_ = false;
+};
+
+}  // namespace
+
+int run_part(int input) {
+  SignalInbox signals;  // before the first rank, so that no signal finds ranks and no reader
+  Lines lines(input);
+  const PartOrder order = read_order(lines);
+  const int code = PartWatch(order, lines, signals).run();
+  messages().drain(kPromptEnd);
+  return code;
+}
+
+namespace {
+
+constexpr const char* kInterfaceVariable = "GLOO_SOCKET_IFNAME";  // c10d itself reads it in its Python half alone
+
+std::string value_of(const Variables& variables, const std::string& name) {
+  const auto found = variables.find(name);
+  return found == variables.end() ? "" : found->second;
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// Fields of /proc/PID/stat (proc(5)), from the process state on; empty where there is no such process.
+std::vector<std::string> stat_of(pid_t process) {
+  const std::string text = read_file(fmt::format("/proc/{}/stat", process));
+  const auto name_end = text.rfind(") ");  // the name may hold anything
+  if (name_end == std::string::npos) return {};
+  std::istringstream fields(text.substr(name_end + 2));
+  return {std::istream_iterator<std::string>(fields), {}};
+}
+
+/// Whether the process was started with this variable. One whose variables this user may not read is not ours.
+bool started_with(pid_t process, const std::string& variable) {
+  std::istringstream variables(read_file(fmt::format("/proc/{}/environ", process)));
+  for (std::string each; std::getline(variables, each, '\0');) {
+    if (each.starts_with(variable + "=")) return true;
+  }
+  return false;
+}
+
+/// The process that gave this one its rank, as all ranks of the host see it, scripts between them or not: number and
+/// start time, which no other process has until the system is started anew.
+std::string launcher_process(const RankPlace& place) {
+  constexpr std::size_t kParent = 1;
+  constexpr std::size_t kStartTime = 19;
+  pid_t process = ::getppid();
+  for (auto stat = stat_of(process); stat.size() > kStartTime; stat = stat_of(process)) {
+    if (!started_with(process, rank_variable(place.launcher))) return fmt::format("{}-{}", process, stat[kStartTime]);
+    process = std::stoi(stat[kParent]);
+  }
+  return fmt::format("{}", process);
+}
+
+/// A folder of this user alone.
+std::filesystem::path own_folder() {
+  std::error_code error;
+  const std::filesystem::path parent = std::filesystem::temp_directory_path(error);
+  if (error)
+    throw Error("no folder for the ranks to meet in: " + error.message() + "; set TMPDIR to one that is there");
+  const std::filesystem::path folder = parent / fmt::format("chimera-{}", ::getuid());
+  ::mkdir(folder.c_str(), 0700);
+  struct stat status {};
+  const bool is_own = ::lstat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == ::getuid() &&
+                      (status.st_mode & 077U) == 0;
+  if (!is_own) {
+    throw Error(fmt::format("'{}', where the ranks meet, is not a folder of this user alone; remove it, or set TMPDIR",
+                            folder.string()));
+  }
+  return folder;
+}
+
+std::uint16_t port_of(const std::string& variable, const std::string& text) {
+  const auto port = parse_number<std::uint16_t>(text);
+  if (!port || *port == 0) throw ConfigError(fmt::format("{} is '{}'; expected a port, 1 .. 65535", variable, text));
+  return *port;
+}
+
+/// What the variables say themselves; nothing where they do not.
+std::optional<MeetingPoint> given_server(const Variables& variables) {
+  for (const auto& [host, port] :
+       {std::pair(kMasterAddressVariable, kMasterPortVariable), std::pair("MASTER_ADDR", "MASTER_PORT")}) {
+    const std::string address = value_of(variables, host);
+    const std::string number = value_of(variables, port);
+    if (address.empty() != number.empty()) {
+      throw ConfigError(fmt::format("{} is set but {} is not; set both, or none", address.empty() ? port : host,
+                                    address.empty() ? host : port));
+    }
+    if (!address.empty()) return MeetingPoint{.host = address, .port = port_of(port, number)};
+  }
+  return std::nullopt;
+}
+
+/// What CHIMERA_SECRET says, or the file of CHIMERA_SECRET_FILE; empty where neither is set.
+std::string job_secret(const Variables& variables) {
+  const std::string file = value_of(variables, kSecretFileVariable);
+  const std::string secret = value_of(variables, kSecretVariable);
+  if (!file.empty() && !secret.empty()) {
+    throw ConfigError(fmt::format("{} and {} are both set; set one", kSecretVariable, kSecretFileVariable));
+  }
+  return file.empty() ? secret : read_secret(file);
+}
+
+/// Of the step's own: its first node has rank 0; steps that run side by side have ports of their own.
+MeetingPoint slurm_server(const Variables& variables) {
+  constexpr unsigned long kFirstPort = 20000;  // below those that systems give to clients
+  constexpr unsigned long kPorts = 10000;
+  const auto nodes = expand_hosts(value_of(variables, "SLURM_STEP_NODELIST"));
+  if (nodes.empty()) throw ConfigError("SLURM_STEP_NODELIST is not set; set MASTER_ADDR and MASTER_PORT");
+  const auto number = [&](const char* name) { return std::strtoul(value_of(variables, name).c_str(), nullptr, 10); };
+  const unsigned long port = kFirstPort + (number("SLURM_JOB_ID") * 16 + number("SLURM_STEP_ID")) % kPorts;
+  return {.host = nodes.front(), .port = static_cast<std::uint16_t>(port)};
+}
+
+/// FileStore locks the file itself at every use, so the lock is a file beside it.
+std::string lock_path(const std::string& path) { return path + ".lock"; }
+
+}  // namespace
+
+MeetingFile::MeetingFile(std::string path, bool removes) : path_(std::move(path)), removes_(removes) {
+  lock_ = FileDescriptor(check_system(::open(lock_path(path_).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600),
+                                      "make the file in which the ranks meet"));
+  const bool is_first = ::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0;
+  if (is_first) std::filesystem::remove(path_);
+  check_system(::flock(lock_.get(), LOCK_SH), "lock the file in which the ranks meet");
+}
+
+MeetingFile::~MeetingFile() {
+  std::error_code ignored;
+  if (!removes_) return;
+  std::filesystem::remove(path_, ignored);
+  std::filesystem::remove(lock_path(path_), ignored);
+}
+
+std::vector<std::string> expand_hosts(const std::string& list) {
+  std::vector<std::string> hosts;
+  for (std::size_t at = 0; at < list.size();) {
+    const auto comma = list.find(',', at);
+    const auto open = list.find('[', at);
+    if (open == std::string::npos || comma < open) {
+      hosts.push_back(list.substr(at, comma - at));
+      at = comma == std::string::npos ? list.size() : comma + 1;
+      continue;
+    }
+    const auto close = list.find(']', open);
+    if (close == std::string::npos)
+      throw ConfigError(fmt::format("the node list '{}' has a bracket that does not close", list));
+    const std::string prefix = list.substr(at, open - at);
+    std::istringstream ranges(list.substr(open + 1, close - open - 1));
+    for (std::string range; std::getline(ranges, range, ',');) {
+      const auto dash = range.find('-');
+      const std::string first = range.substr(0, dash);
+      const long last = std::strtol(range.c_str() + (dash == std::string::npos ? 0 : dash + 1), nullptr, 10);
+      for (long n = std::strtol(first.c_str(), nullptr, 10); n <= last; ++n) {
+        hosts.push_back(fmt::format("{}{:0>{}}", prefix, n, first.size()));
+      }
+    }
+    at = close + 1;
+    if (at < list.size() && list[at++] != ',') {
+      throw ConfigError(
+          fmt::format("the node list '{}' goes on after a bracket; set MASTER_ADDR and MASTER_PORT", list));
+    }
+  }
+  return hosts;
+}
+
+MeetingPoint meeting_point(const RankPlace& place, const Variables& variables) {
+  const std::string file = value_of(variables, kStoreVariable);
+  if (!file.empty() && !place.on_one_host() && place.launcher != LauncherKind::Variables) {
+    throw ConfigError(
+        fmt::format("{} is a file, where ranks of one host meet, but {} has started {} on several; set "
+                    "MASTER_ADDR and MASTER_PORT instead",
+                    kStoreVariable, to_text(place.launcher), place.world_size));
+  }
+  if (!file.empty()) return meeting_in_file(file);
+  const bool agent = value_of(variables, "TORCHELASTIC_USE_AGENT_STORE") == "True";
+  const std::string restart = value_of(variables, "TORCHELASTIC_RESTART_COUNT");
+  auto server = given_server(variables);
+  if (place.on_one_host() && (!server || agent)) {
+    return meeting_in_file(own_folder() / fmt::format("meeting-{}-{}", launcher_process(place), restart));
+  }
+  if (!server && place.launcher == LauncherKind::Slurm) server = slurm_server(variables);
+  if (!server) {
+    throw ConfigError(
+        fmt::format("{} has put {} of {} processes on this host, and nothing says where they meet the others; set "
+                    "MASTER_ADDR to an address of rank 0's host and MASTER_PORT to a free port of it",
+                    to_text(place.launcher), place.local_size, place.world_size));
+  }
+  server->is_agent = agent;
+  server->listens = place.rank == 0 && !agent;
+  server->secret = job_secret(variables);
+  server->interface = value_of(variables, kInterfaceVariable);
+  server->attempt = value_of(variables, "TORCHELASTIC_RUN_ID") + "/" + restart;
+  return *server;
+}
+
 namespace {
 
 constexpr std::chrono::milliseconds kFarGrace{1000};  // for a host that fails by itself, once others have lost it

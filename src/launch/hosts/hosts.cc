@@ -6,9 +6,8 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "core/choices.h"
 #include "core/error.h"
-#include "core/parse_number.h"
-#include "launch/local/environment.h"
 #include "launch/local/place.h"
 
 namespace chimera {

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "core/error.h"
-#include "core/memory_file.h"
+#include "core/file_descriptor.h"
 #include "launch/local/process.h"
 
 namespace chimera {

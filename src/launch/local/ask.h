@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "launch/local/signal_inbox.h"
+#include "launch/local/process.h"
 
 namespace chimera {
 

@@ -1,10 +1,11 @@
 #include "launch/local/launcher.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include <fmt/format.h>
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <filesystem>
@@ -15,13 +16,31 @@
 #include "core/cgroup.h"
 #include "core/console.h"
 #include "core/error.h"
-#include "core/memory_file.h"
-#include "launch/local/environment.h"
-#include "launch/local/restarts.h"
-#include "launch/local/signal_inbox.h"
+#include "core/file_descriptor.h"
+#include "launch/local/place.h"
+#include "launch/local/process.h"
 #include "launch/local/supervisor.h"
 
 namespace chimera {
+
+Restarts::Advice Restarts::after_failure(std::int64_t step) {
+  in_same_step_ = step == last_step_ ? in_same_step_ + 1 : 1;
+  without_gain_ = step > furthest_step_ ? 0 : without_gain_ + 1;
+  last_step_ = step;
+  furthest_step_ = std::max(furthest_step_, step);
+  if (most_ == 0) return {};
+  if (in_same_step_ == kSameStep) {
+    const std::string place = step == 0 ? words_.first : fmt::format("{} {}", words_.later, step);
+    return {.why_not = fmt::format("not {}: it has failed {} {} times in a row", words_.again, place, kSameStep)};
+  }
+  if (done_ == most_) return {.why_not = fmt::format("not {}: {} {} are over", words_.again, words_.flag, most_)};
+  ++done_;
+  const int doublings = std::min(without_gain_ - 1, 6);
+  return {.again = true,
+          .pause = without_gain_ == 0 ? std::chrono::seconds(0)
+                                      : std::min(kFirstPause * (1 << std::max(doublings, 0)), kLongestPause)};
+}
+
 namespace {
 
 constexpr int kMostRanks = 1024;

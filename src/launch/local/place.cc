@@ -1,15 +1,14 @@
 #include "launch/local/place.h"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
+#include <fmt/format.h>
 #include <charconv>
 #include <functional>
 #include <string_view>
 
+#include "core/choices.h"
 #include "core/error.h"
-#include "core/parse_number.h"
-#include "launch/local/environment.h"
 
 namespace chimera {
 namespace {

@@ -15,17 +15,16 @@
 #include <string_view>
 #include <thread>
 
+#include "core/choices.h"
 #include "core/console.h"
 #include "core/error.h"
 #include "core/fault_point.h"
 #include "core/file_descriptor.h"
-#include "core/no_signals.h"
-#include "core/output_file.h"
-#include "core/parse_number.h"
+#include "core/files.h"
+#include "core/signals.h"
 #include "launch/flight/flight_record.h"
-#include "launch/local/environment.h"
 #include "launch/local/failure_report.h"
-#include "launch/local/verdict.h"
+#include "launch/local/place.h"
 
 namespace chimera {
 namespace {

@@ -14,9 +14,9 @@
 #include "engine/stored_values.h"
 #include "model/safetensors.h"
 #include "model/stage.h"
-#include "model_config/config_json.h"
-#include "train/loop/batches.h"
-#include "train/setup/precision.h"
+#include "model_config/config.h"
+#include "train/loop/loader.h"
+#include "train/setup/device.h"
 
 namespace chimera {
 namespace {

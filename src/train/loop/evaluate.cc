@@ -10,15 +10,15 @@
 #include <memory>
 #include <vector>
 
-#include "core/cores.h"
+#include "core/cgroup.h"
 #include "core/error.h"
 #include "data/corpus.h"
 #include "engine/stored_values.h"
 #include "model_config/parameters.h"
-#include "train/loop/batches.h"
+#include "train/loop/loader.h"
 #include "train/setup/data_tokenizer.h"
-#include "train/setup/limits.h"
-#include "train/setup/precision.h"
+#include "train/setup/device.h"
+#include "train/setup/options.h"
 
 namespace chimera {
 namespace {

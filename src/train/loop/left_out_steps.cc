@@ -8,10 +8,9 @@
 #include <iterator>
 #include <system_error>
 
-#include "checkpoint/error.h"
-#include "checkpoint/sealed_json.h"
+#include "checkpoint/manifest.h"
 #include "core/error.h"
-#include "core/output_file.h"
+#include "core/files.h"
 
 namespace chimera {
 namespace {

@@ -2,27 +2,65 @@
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
-
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
+#include <vector>
 
+#include "core/cgroup.h"
 #include "core/console.h"
-#include "core/cores.h"
 #include "core/error.h"
 #include "core/fault_point.h"
-#include "engine/held_stages.h"
 #include "engine/programs.h"
+#include "engine/run_shape.h"
 #include "engine/sharded_optimizer.h"
 #include "engine/stored_values.h"
 #include "launch/local/rank.h"
 #include "train/loop/parameters_hash.h"
+#include "train/recover/copies.h"
+#include "train/recover/final_error.h"
 #include "train/recover/job_checkpoints.h"
+#include "train/setup/data_tokenizer.h"
 #include "train/setup/device.h"
-#include "train/setup/precision.h"
-#include "train/setup/training_prompt.h"
+
+// What becomes of a step whose loss is a spike: that part of the trainer.
+
+// How the copies of a stage are kept equal: that part of the trainer.
+
+// How the ranks of a job go on after they have lost others: that part of the trainer.
 
 namespace chimera {
+namespace {
+
+/// The rank with weights that has done most steps; of equals the first.
+RankId furthest(std::span<const RankState> states) {
+  const auto steps = [](const RankState& state) { return state.has_weights ? state.done : -1; };
+  return RankId(std::ranges::max_element(states, {}, steps) - states.begin());
+}
+
+}  // namespace
+
+Settlement settle(std::span<const RankState> states, const RankGroups& groups) {
+  Settlement all{.done = 0, .teller = furthest(states), .givers = {}};
+  all.done = states[all.teller.index()].done;
+  for (std::size_t rank = 0; rank < states.size(); ++rank) {
+    const RankState& state = states[rank];
+    if (!state.has_weights || state.done == all.done) continue;
+    if (state.done + 1 != all.done || state.voted_for != all.done) {
+      throw Error(fmt::format("rank {} has done step {} and cannot do step {}, which rank {} has done", rank,
+                              state.done, all.done, all.teller.value()));
+    }
+  }
+  for (std::size_t group = 0; group < groups.size(); ++group) {
+    const auto giver =
+        std::ranges::find_if(groups[group], [&](RankId rank) { return states[rank.index()].has_weights; });
+    if (giver == groups[group].end()) throw Error(fmt::format("no rank is left that holds stage {}", group));
+    all.givers.push_back(*giver);
+  }
+  return all;
+}
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -359,6 +397,213 @@ std::vector<RankPace> Trainer::compare_paces() {
   for (auto part = all.begin(); part != all.end(); part += size)
     times.push_back(OpTimes::from_numbers({part, part + size}));
   return paces(times, std::ssize(step_seconds_));
+}
+
+/// Notes the loss of a step. A spike ends the run, before anything follows from the step: all ranks have the same loss.
+/// Rank 0 notes which steps the next start is to leave out. What this run leaves out says nothing about its model.
+void Trainer::watch_loss(StepMetrics& metrics) {
+  metrics.loss_watch = last_metrics_.loss_watch;
+  if (metrics.is_skipped) return;
+  const LossWatch& watch = metrics.loss_watch;
+  const double deviations = watch.deviations_above(metrics.loss);
+  if (deviations <= job_.options.spike) return metrics.loss_watch.note(metrics.loss);
+  const LeftOutSteps range{std::max<std::int64_t>(metrics.step - job_.options.spike_skip + 1, 1), metrics.step};
+  if (rank_ == RankId(0)) {
+    std::vector<LeftOutSteps> all = job_.left_out;
+    all.push_back(range);
+    write_left_out(job_.options.checkpoint.folder, all);
+  }
+  end_everywhere(
+      fmt::format("the loss, {:.4f}, is {:.1f} deviations of {:.4f} above the expected {:.4f} (--spike {:g}); "
+                  "steps {} to {} make no update from now on",
+                  metrics.loss, deviations, watch.deviation(), watch.expected(), job_.options.spike, range.first,
+                  range.last),
+      rank_ == RankId(0), transport_);
+}
+
+namespace {
+
+/// Rehearses a fault: flips one of the leading bits of a tensor's first number.
+void flip_a_bit(const at::Tensor& value) {
+  static_cast<std::uint8_t*>(value.data_ptr())[value.element_size() - 2] ^= 1U;
+}
+
+}  // namespace
+
+/// Passes a fault point. `tensor`: of state_of() the first group here, 0 for a weight, 1 for what is remembered of it.
+void Trainer::rehearse_flip(std::string_view point, std::size_t tensor) {
+  if (fault_point(point)) flip_a_bit(state_of(trained_.begin()->first).at(tensor));
+}
+
+/// Of all stages here that others hold too.
+StateHashes Trainer::hash_copies() const {
+  StateHashes hashes;
+  for (const StageCopies& stage : copies_) {
+    const auto& ranks = stage.ranks;
+    if (std::ranges::find(ranks, rank_) != ranks.end()) hashes[stage.group] = hash_bytes(state_of(stage.group));
+  }
+  return hashes;
+}
+
+void Trainer::compare_copies() {
+  hashes_ = hash_copies();
+  const auto differing = differing_stages(copies_, hashes_, rank_, transport_);
+  if (differing.empty()) return;
+  const bool repairs = job_.options.different_copies == DifferentCopies::Repair &&
+                       std::ranges::all_of(differing, &DifferingStage::has_majority);
+  if (!repairs) {
+    const DifferingStage& first = differing.front();
+    end_everywhere(describe(first, done_), rank_ == first.odd.front(), transport_);
+  }
+  for (const DifferingStage& stage : differing) repair(stage);
+  for (const auto& [id, stage] : stages_) stage->update_copies();
+  hashes_ = hash_copies();
+}
+
+/// Those that are unlike most take weights and optimizer state from one of these.
+void Trainer::repair(const DifferingStage& stage) {
+  for (const RankId odd : stage.odd) {
+    give_or_take(stage.copies.group, stage.right, odd);
+    if (rank_ != odd) continue;
+    messages().write(fmt::format(
+        "chimera: rank {0}: its copy of stage {1} differed from most after step {2}, and is now that of rank {3}; test "
+        "memory and processors of the machine of rank {0}\n",
+        odd.value(), stage.copies.group.value(), done_, stage.right.value()));
+  }
+}
+
+/// Before a rank says that it has all gradients of a step, which are of no use where its own weights changed meanwhile,
+/// and before it gives its weights to another one.
+void Trainer::require_unchanged() const {
+  if (hashes_.empty() || hash_copies() == hashes_) return;
+  throw Error(
+      "weights or optimizer state of this rank changed since the last update: memory or a processor changes bits");
+}
+
+namespace {
+
+constexpr std::size_t kNumbersOfState = 3;
+
+void write(const RankState& state, double* numbers) {
+  numbers[0] = state.has_weights ? 1 : 0;
+  numbers[1] = static_cast<double>(state.done);
+  numbers[2] = static_cast<double>(state.voted_for);
+}
+
+/// What each rank has, [rank]; all call it.
+std::vector<RankState> gather(const RankState& own, RankId rank, std::int64_t ranks, Transport& transport) {
+  std::vector<double> numbers(kNumbersOfState * static_cast<std::size_t>(ranks), 0);
+  write(own, numbers.data() + kNumbersOfState * rank.index());
+  transport.all_sum(numbers);
+  std::vector<RankState> states;
+  for (auto number = numbers.begin(); number != numbers.end(); number += kNumbersOfState) {
+    states.push_back({.has_weights = number[0] > 0,
+                      .done = static_cast<std::int64_t>(number[1]),
+                      .voted_for = static_cast<std::int64_t>(number[2])});
+  }
+  return states;
+}
+
+}  // namespace
+
+void Trainer::drop_step() {
+  fault_point("leave");
+  executor_->drop();
+  if (job_.options.watches_weights()) require_unchanged();  // who replaces a rank that is lost is given these
+  hashes_.clear();
+  if (checkpointer_) checkpointer_->drop();
+}
+
+void Trainer::take_over() {
+  const RankState own{has_weights_, done_, voted_for_};
+  const std::vector<RankState> states = gather(own, rank_, job_.num_ranks(), transport_);
+  const RankGroups groups = job_.rank_groups();
+  const Settlement all = settle(states, groups);
+  const bool is_behind = has_weights_ && done_ < all.done;
+  agree_on_last_step(all.teller);
+  if (is_behind && !last_metrics_.is_skipped) optimizer_step(all.done - 1, last_metrics_.gradient_norm);
+  for (std::size_t group = 0; group < groups.size(); ++group) {
+    for (const RankId rank : groups[group]) {
+      const bool takes = !states[rank.index()].has_weights;
+      if (takes) give_or_take(ParameterGroupId(static_cast<std::int64_t>(group)), all.givers[group], rank);
+    }
+  }
+  if (!has_weights_) {
+    optimizer_->set_steps(last_metrics_.updates);
+    for (const auto& [id, stage] : stages_) stage->update_copies();
+  }
+  has_weights_ = true;
+  done_ = all.done;
+  step_ = std::max<std::int64_t>(done_ - 1, 0);
+  is_closed_ = done_ == first_step_;
+  fault_point("resume");
+}
+
+/// Every rank takes over what the one that tells knows of the step that is done now, and of those before.
+void Trainer::agree_on_last_step(RankId teller) {
+  StepMetrics& last = last_metrics_;
+  double is_skipped = last.is_skipped ? 1 : 0;
+  const std::array<double*, 10> measured = {&last.loss,
+                                            &last.gradient_norm,
+                                            &last.learning_rate,
+                                            &last.step_seconds,
+                                            &last.tokens_per_second,
+                                            &last.peak_memory_bytes,
+                                            &last.loss_watch.mean,
+                                            &last.loss_watch.distance,
+                                            &last.loss_watch.variance,
+                                            &is_skipped};
+  const std::array<std::int64_t*, 8> counted = {
+      &last.step, &last.tokens,     &last.skipped, &last.updates, &last.loss_watch.losses,
+      &skipped_,  &skipped_in_row_, &first_step_};
+  const auto plans = checkpointer_ ? checkpointer_->plans() : std::array<double, Checkpointer::kNumPlans>{};
+  std::vector<double> numbers;
+  for (const double* value : measured) numbers.push_back(*value);
+  for (const std::int64_t* value : counted) numbers.push_back(static_cast<double>(*value));
+  numbers.insert(numbers.end(), plans.begin(), plans.end());
+  if (rank_ != teller) std::ranges::fill(numbers, 0);
+  transport_.all_sum(numbers);
+  if (rank_ != teller) last = {};
+  auto number = numbers.begin();
+  for (double* value : measured) *value = *number++;
+  for (std::int64_t* value : counted) *value = static_cast<std::int64_t>(*number++);
+  last.is_skipped = is_skipped > 0;
+  if (checkpointer_) checkpointer_->go_on({number, numbers.end()});
+}
+
+/// Weights and what the optimizer remembers of them, in an order that is the same on all ranks that hold the group.
+/// Weights alone where optimizer state is shared out, and on a GPU, from where a hash would have to fetch it.
+std::vector<at::Tensor> Trainer::state_of(ParameterGroupId group) const {
+  std::vector<at::Tensor> tensors;
+  std::vector<OptimizerTensor> remembered;
+  if (!job_.options.shard_optimizer && device_.is_cpu()) {
+    remembered = optimizer_ ? optimizer_->state() : stage_optimizers_.at(StageId(group.value()))->state();
+  }
+  for (const Parameter& parameter : trained_.at(group)->parameters()) {
+    tensors.push_back(parameter.value.detach());
+    for (const OptimizerTensor& state : remembered) {
+      if (state.parameter == parameter.name) tensors.push_back(state.value);
+    }
+  }
+  return tensors;
+}
+
+/// Tensor by tensor: one rank has both in memory, and all that give or take do so in one order.
+void Trainer::give_or_take(ParameterGroupId group, RankId giver, RankId taker) {
+  if (rank_ != giver && rank_ != taker) return;
+  const at::NoGradGuard no_grad;
+  MessageTag tag{last_metrics_.step, {OpKind::Forward, ReplicaId(0), StageId(group.value()), MicroBatchId(0)}};
+  for (at::Tensor& tensor : state_of(group)) {
+    fault_point("restore");
+    note_progress({RankProgress::Phase::StartUp});
+    if (rank_ == giver) {
+      transport_.start_send(taker, tensor, tag)->wait();
+    } else {
+      const TensorSpec spec{tensor.sizes().vec(), tensor.scalar_type()};
+      tensor.copy_(transport_.post_receive(giver, spec, tag)->wait());
+    }
+    tag.op.micro_batch = MicroBatchId(tag.op.micro_batch.value() + 1);
+  }
 }
 
 }  // namespace chimera

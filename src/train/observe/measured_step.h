@@ -1,12 +1,17 @@
 #pragma once
-// One step as it ran, in the form that simulate() predicts it in.
 
 #include <cstdint>
 #include <vector>
 
 #include "runtime/tracer.h"
 #include "schedule/timeline.h"
+#include "simulate/costs.h"
+#include "train/loop/trainer.h"
 #include "train/setup/job.h"
+
+// One step as it ran, in the form that simulate() predicts it in.
+
+// Measured times as costs: what `simulate` is fed to predict the step, and what --op-times writes.
 
 namespace chimera {
 
@@ -49,5 +54,15 @@ struct MeasuredStep {
 
 /// What a group did in a recorded step of the job.
 [[nodiscard]] MeasuredStep measured_step(const Job& job, GroupId group, const RecordedStep& recorded);
+
+/// Means of the run's ops and recomputations by one of the clocks, in seconds, for full micro-batches.
+[[nodiscard]] CostModel measured_op_costs(const Job& job, const OpTimes& times, double Duration::*clock);
+
+/// The same by the wall clock, and from the recorded steps (at least one, of all groups: [step][group]) what else a
+/// step takes: the median latency of messages whose receiver was waiting already, from the end of the op that makes
+/// them; the mean of each stage's all-reduces, where it has several copies; and of each stage's share of its workers'
+/// optimizer step, by its parameters.
+[[nodiscard]] CostModel measured_costs(const Job& job, const OpTimes& times,
+                                       const std::vector<std::vector<MeasuredStep>>& steps);
 
 }  // namespace chimera

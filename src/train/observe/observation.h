@@ -1,5 +1,4 @@
 #pragma once
-// What a run writes about itself at its end: --trace, --op-times, --timeline, --report.
 
 #include <string>
 #include <vector>
@@ -8,9 +7,19 @@
 #include "simulate/costs.h"
 #include "train/loop/trainer.h"
 #include "train/observe/measured_step.h"
+#include "train/setup/job.h"
 #include "transport/transport.h"
 
+// The page of --report: the run as its rank 0 saw it.
+
+// What a run writes about itself at its end: --trace, --op-times, --timeline, --report.
+
 namespace chimera {
+
+/// The page (telemetry/report_page.h) of a run that has ended: `metrics` are the lines of its steps, `timelines` one
+/// step as it ran and as simulated.
+[[nodiscard]] std::string report_text(const Job& job, const RunSummary& run, const std::string& metrics,
+                                      std::vector<Panel> timelines);
 
 /// The steps that all ranks' tracers have kept, on rank 0's clock, whose offsets are measured now. All ranks call it
 /// together, between steps; all get all.

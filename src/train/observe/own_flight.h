@@ -3,7 +3,6 @@
 
 #include <optional>
 
-#include "launch/flight/flight_folder.h"
 #include "launch/flight/flight_record.h"
 #include "train/setup/job.h"
 

@@ -1,9 +1,10 @@
 #include "train/observe/progress_report.h"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
+#include <fmt/format.h>
 #include <algorithm>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -13,9 +14,26 @@
 #include "render/slots.h"
 #include "render/text.h"
 #include "simulate/simulate.h"
-#include "train/observe/measured_costs.h"
+#include "train/observe/measured_step.h"
+#include "train/setup/dry_run.h"
 
 namespace chimera {
+
+double step_flops(const Job& job) {
+  Workload workload = workload_of(job.options);
+  workload.micro_batch_size = job.micro_batch_size();
+  return model_flops(job.model, workload) * static_cast<double>(job.mini_batch() / job.micro_batch_size());
+}
+
+double Pace::seconds_left(std::int64_t step, double seconds) {
+  constexpr std::size_t kSteps = 20;
+  if (step == 2) last_.clear();
+  last_.push_back(seconds);
+  if (last_.size() > kSteps) last_.pop_front();
+  const double mean = std::accumulate(last_.begin(), last_.end(), 0.0) / static_cast<double>(last_.size());
+  return mean * static_cast<double>(steps_ - step);
+}
+
 namespace {
 
 std::string memory_in_words(double bytes) {

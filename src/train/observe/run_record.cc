@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 #include <torch/headeronly/version.h>
 
-#include "model_config/config_json.h"
+#include "model_config/config.h"
 #include "train/setup/device.h"
+#include "train/setup/dry_run.h"
 #include "train/setup/job_fingerprint.h"
-#include "train/setup/recompute.h"
 
 namespace chimera {
 namespace {

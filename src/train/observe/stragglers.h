@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/op_times.h"
+#include "runtime/tracer.h"
 #include "schedule/rank_layout.h"
 
 namespace chimera {

@@ -1,8 +1,6 @@
 #pragma once
-// Saving checkpoints while training goes on: each rank copies its part and writes it on a thread of its own; when all
-// ranks have, rank 0 commits the checkpoint. Ranks agree by a few numbers that travel with the sums of every step, so
-// that no step waits for a disk.
 
+#include <ATen/core/Tensor.h>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -11,19 +9,85 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "checkpoint/disk.h"
+#include "checkpoint/shard.h"
 #include "core/file_descriptor.h"
+#include "engine/optimizer.h"
+#include "model/parameter_group.h"
 #include "telemetry/metrics.h"
-#include "train/recover/checkpoint_part.h"
-#include "train/recover/save_retries.h"
 #include "train/setup/job.h"
 #include "transport/transport.h"
 
+// What one rank writes of a checkpoint, and the copy of it that is written while training goes on.
+
+// Asking the run in this process for a checkpoint that it would not save yet.
+
+// When a save that failed is tried again.
+
+// Saving checkpoints while training goes on: each rank copies its part and writes it on a thread of its own; when all
+// ranks have, rank 0 commits the checkpoint. Ranks agree by a few numbers that travel with the sums of every step, so
+// that no step waits for a disk.
+
 namespace chimera {
+
+/// The tensors that a rank writes. Each of the model is written once: the ranks that hold a stage share its parameters
+/// by size, as a sharded optimizer does (engine/sharded_optimizer.h), so that each has the state of those it writes.
+class CheckpointPart {
+ public:
+  /// `trained`: what the rank holds; `state`: what its optimizers keep. Their tensors are those of the run, and are
+  /// read by copy().
+  CheckpointPart(const Job& job, RankId rank, const std::map<ParameterGroupId, ParameterGroup*>& trained,
+                 const std::vector<OptimizerTensor>& state);
+
+  /// Copies all of it into memory of its own, which stays for the next copy.
+  void copy();
+  /// Writes what was copied into an unfinished checkpoint. `progress` is called now and then.
+  [[nodiscard]] std::vector<FileRecord> write(Disk& disk, const std::string& unfinished,
+                                              const std::function<void()>& progress) const;
+
+ private:
+  struct Piece {
+    TensorEntry entry;
+    at::Tensor source;  // not what it refers to now: weight versions lie in turn in other memory
+    at::Tensor copy;    // on the CPU; undefined before the first copy
+  };
+  static void add(std::vector<Piece>& pieces, std::string name, const at::Tensor& source);
+
+  int rank_;
+  int ranks_;
+  std::vector<Piece> weights_;
+  std::vector<Piece> state_;
+};
+
+/// A checkpoint is saved after the step under way, or as soon as the one that is being saved has been. It is enough
+/// that one rank is asked. May be called by a signal handler.
+void request_save() noexcept;
+
+/// How often that was called.
+[[nodiscard]] std::uint64_t save_requests() noexcept;
+
+/// After a failed save the next try comes kFirstPause later, after each further one twice as late, up to kLongestPause.
+class SaveRetries {
+ public:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds kFirstPause{250};
+  static constexpr std::chrono::milliseconds kLongestPause{60'000};
+
+  void note_failure(Clock::time_point now);
+  void note_success() { *this = {}; }
+  /// Whether the last save failed, and its pause is over.
+  [[nodiscard]] bool is_due(Clock::time_point now) const { return next_ && now >= *next_; }
+
+ private:
+  std::chrono::milliseconds pause_ = kFirstPause;
+  std::optional<Clock::time_point> next_;
+};
 
 /// Saves the checkpoints of one rank's run, by Job::options.checkpoint. Used by the rank's thread; job, transport and
 /// disk are borrowed. A save that fails is told on messages(), and tried again (SaveRetries) with what weights are

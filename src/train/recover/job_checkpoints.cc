@@ -2,23 +2,35 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
 #include <filesystem>
 #include <utility>
 
 #include "checkpoint/checkpoint_folder.h"
-#include "checkpoint/error.h"
+#include "checkpoint/manifest.h"
+#include "core/cgroup.h"
 #include "core/console.h"
-#include "core/cores.h"
 #include "core/error.h"
 #include "engine/stored_values.h"
 #include "hugging_face/config_json.h"
-#include "hugging_face/generation_config.h"
+#include "hugging_face/model_folder.h"
 #include "hugging_face/stored_names.h"
 #include "launch/local/rank.h"
 #include "train/observe/run_record.h"
 
 namespace chimera {
+
+NextStart next_start(const Job& job, std::int64_t failed_step) {
+  const Newest newest = newest_checkpoint(job.options.checkpoint.folder, available_cores());
+  for (const std::string& why : newest.refused) messages().write(fmt::format("chimera: refused {}\n", why));
+  if (newest.checkpoint) {
+    return {.arguments = {kFailedStepFlag, std::to_string(failed_step), "--resume", newest.checkpoint->path},
+            .description =
+                fmt::format("goes on from step {} ({})", newest.checkpoint->manifest.step, newest.checkpoint->path)};
+  }
+  return {.arguments = {kFailedStepFlag, std::to_string(failed_step)},
+          .description = fmt::format("no checkpoint yet, begins again after step {}", job.first_step)};
+}
+
 namespace {
 
 constexpr const char* kAuto = "auto";

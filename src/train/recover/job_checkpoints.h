@@ -1,5 +1,4 @@
 #pragma once
-// The checkpoint that a job goes on from, and what those that it saves say of it.
 
 #include <cstdint>
 #include <map>
@@ -8,14 +7,26 @@
 #include <optional>
 #include <string>
 
-#include "checkpoint/find.h"
-#include "checkpoint/tensors.h"
+#include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/shard.h"
 #include "engine/optimizer.h"
-#include "model/first_values.h"
-#include "telemetry/loss_watch.h"
+#include "launch/local/launcher.h"
+#include "model/initial_values.h"
+#include "telemetry/metrics.h"
 #include "train/setup/job.h"
 
+// Where a run that has failed goes on.
+
+// The checkpoint that a job goes on from, and what those that it saves say of it.
+
 namespace chimera {
+
+/// The start from the newest good checkpoint of the job's folder; where that has none yet, from where the job began.
+/// Says on messages() which newer checkpoints were refused. The arguments are flags of `chimera train`.
+[[nodiscard]] NextStart next_start(const Job& job, std::int64_t failed_step);
+
+/// The flag with which ranks are told the step, from 1, in which the start before has failed.
+inline constexpr const char* kFailedStepFlag = "--failed-step";
 
 /// The checkpoint that a job goes on from, open for reading: each rank reads its own tensors alone.
 struct ResumedRun {

@@ -1,15 +1,20 @@
 #pragma once
-// The connections of a rank whose job outlives the loss of others (launch/local/recovery.h).
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "core/rendezvous_point.h"
 #include "launch/local/rank.h"
-#include "launch/local/recovery_link.h"
+#include "launch/local/recovery.h"
+#include "train/loop/trainer.h"
 #include "train/setup/job.h"
 #include "transport/connection_breaker.h"
 #include "transport/forwarding_transport.h"
+
+// The connections of a rank whose job outlives the loss of others (launch/local/recovery.h).
+
+// Training that goes on when ranks are lost.
 
 namespace chimera {
 
@@ -47,5 +52,13 @@ class Epochs final : public ForwardingTransport {
 
 /// Throws ConfigError where a job cannot go on without a rank in any case: --recover twin.
 void require_twins(const Job& job);
+
+/// Makes the trainer and trains all steps; when other ranks are lost it goes on with those that take their place. The
+/// trainer's transport is `epochs`. `on_begin` is called whenever the trainer has weights and is about to go on,
+/// `on_step` as Trainer::run() does, perhaps twice with the same step. Throws what the trainer throws, unless that came
+/// of the loss of another rank.
+RunSummary train_through_losses(const Job& job, RankId rank, Epochs& epochs, std::optional<Trainer>& trainer,
+                                const std::function<void()>& on_begin,
+                                const std::function<void(const StepMetrics&)>& on_step);
 
 }  // namespace chimera

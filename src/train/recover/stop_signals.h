@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "launch/local/signal_inbox.h"
+#include "launch/local/process.h"
 
 namespace chimera {
 

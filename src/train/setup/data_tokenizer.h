@@ -1,16 +1,46 @@
 #pragma once
-// What makes tokens of the text that a model reads, and which ids the samples of the model need of it.
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
 #include "data/open_tokens.h"
 #include "data/samples.h"
+#include "engine/run_shape.h"
 #include "hugging_face/model_folder.h"
+#include "inference/continuation.h"
+#include "model/stage.h"
 #include "model_config/config.h"
 #include "tokenizer/tokenizer.h"
+#include "transport/transport.h"
+
+// What a model says now and then as it trains: --sample-every and --prompt.
+
+// What makes tokens of the text that a model reads, and which ids the samples of the model need of it.
 
 namespace chimera {
+
+struct Job;
+
+/// New tokens of each sample, or as many as the model has positions for.
+inline constexpr std::int64_t kSampleTokens = 64;
+
+/// A prompt that the model in training continues greedily.
+struct TrainingPrompt {
+  std::shared_ptr<const Tokenizer> tokenizer;
+  Prompt prompt;
+  ContinuationOptions options;
+};
+
+/// The prompt of a job whose data are open; none where it does not ask for samples. Throws ConfigError, one line, where
+/// the model is not causal, or the prompt has no tokens, or some that do not fit the model.
+[[nodiscard]] std::shared_ptr<const TrainingPrompt> training_prompt(const Job& job);
+
+/// What the model says now. All ranks call it between steps, and all get the text; the stages of replica 0 in group 0
+/// make it. `stages`: those of this rank. `on_token` is called after each token.
+[[nodiscard]] std::string say(const Job& job, const std::map<StageId, Stage*>& stages, RankId rank,
+                              Transport& transport, const std::function<void()>& on_token);
 
 /// The tokenizer of a model's folder, as open_tokenizer takes it: the folder, where it has one; where it is a
 /// checkpoint, that which its run recorded, if it is still there; else nothing.

@@ -1,22 +1,85 @@
 #include "train/setup/device.h"
 
-#include <ATen/Context.h>
 #include <dlfcn.h>
-#include <fmt/format.h>
 
+#include <ATen/Context.h>
+#include <ATen/cpu/Utils.h>
+#include <fmt/format.h>
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <set>
+#include <stdexcept>
 
-#include "core/cores.h"
+#include "core/cgroup.h"
 #include "core/error.h"
 #include "core/resident_memory.h"
-#include "engine/talking_pairs.h"
+#include "engine/programs.h"
 #include "launch/local/launcher.h"
-#include "train/setup/precision.h"
-#include "transport/pairs/communicator_ids.h"
+#include "transport/pairs/communicators.h"
 
 namespace chimera {
+namespace {
+
+struct Peak {
+  std::string_view begins;  // of the name
+  double teraflops;
+};
+
+// What begins longer comes first.
+constexpr std::array kPeaks = {
+    Peak{"NVIDIA B200", 2250},
+    Peak{"NVIDIA GH200", 989.4},
+    Peak{"NVIDIA H200 NVL", 835},
+    Peak{"NVIDIA H200", 989.4},
+    Peak{"NVIDIA H100 NVL", 835},
+    Peak{"NVIDIA H100 PCIe", 756},
+    Peak{"NVIDIA H100 80GB HBM3", 989.4},
+    Peak{"NVIDIA A100", 312},
+    Peak{"NVIDIA A800", 312},
+    Peak{"NVIDIA A40", 149.7},
+    Peak{"NVIDIA A30", 165},
+    Peak{"NVIDIA A10G", 70},
+    Peak{"NVIDIA A10", 125},
+    Peak{"NVIDIA L40S", 362},
+    Peak{"NVIDIA L40", 181},
+    Peak{"NVIDIA L4", 121},
+};
+
+}  // namespace
+
+double bfloat16_peak(std::string_view name) {
+  for (const Peak& peak : kPeaks) {
+    if (name.starts_with(peak.begins)) return 1e12 * peak.teraflops;
+  }
+  return 0;
+}
+
+at::ScalarType scalar_type(DataType type) {
+  switch (type) {
+    case DataType::Float32: return at::kFloat;
+    case DataType::Float64: return at::kDouble;
+    case DataType::BFloat16: return at::kBFloat16;
+  }
+  throw std::logic_error("a data type without a scalar type");
+}
+
+bool has_native_bfloat16() {
+  const auto capabilities = at::cpu::get_cpu_capabilities();
+  const auto has = [&](const char* name) {
+    const auto found = capabilities.find(name);
+    return found != capabilities.end() && found->second.toBool();
+  };
+  return has("avx512_bf16") || has("amx_bf16");
+}
+
+void require_fast_numbers(DataType dtype, bool native) {
+  if (dtype != DataType::BFloat16 || native) return;
+  throw ConfigError(
+      "--dtype bfloat16: this CPU has neither AVX512-BF16 nor AMX and would be far slower than with float32; use "
+      "--dtype float32, or --force-bfloat16 to try all the same");
+}
+
 namespace {
 
 const Accelerator* instead = nullptr;

@@ -1,18 +1,38 @@
 #pragma once
-// Where a job computes: --device.
 
 #include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "core/choices.h"
 #include "schedule/program.h"
 #include "train/setup/job.h"
 #include "transport/accelerator.h"
 
+// What GPUs could do, as their makers say.
+
+// The types of numbers in LibTorch, and which of them this machine computes with at a bearable speed.
+
+// Where a job computes: --device.
+
 namespace chimera {
+
+/// Products of bfloat16 without sparsity, accumulated in float32, in FLOPs a second, by NVIDIA's data sheet of the GPU
+/// that calls itself `name` ("NVIDIA H200"); 0 where we do not have that.
+[[nodiscard]] double bfloat16_peak(std::string_view name);
+
+/// LibTorch's name of the type.
+[[nodiscard]] at::ScalarType scalar_type(DataType type);
+
+/// Whether this CPU multiplies bfloat16 itself, by AVX512-BF16 or AMX. Others emulate it, 10 to 500 times slower than
+/// float32.
+[[nodiscard]] bool has_native_bfloat16();
+
+/// Throws ConfigError for bfloat16 on a CPU that is not `native`.
+void require_fast_numbers(DataType dtype, bool native);
 
 /// The device of a rank's tensors: the CPU; or a GPU, the first for all threads, and for each process one of its own:
 /// TrainOptions::gpu, or where our own launcher has started it, all ranks on this host, that of its rank.

@@ -1,14 +1,28 @@
 #pragma once
-// What a run would do on every rank, by arithmetic: nothing is started, allocated or trained.
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "core/ids.h"
+#include "model_config/footprint.h"
 #include "plan/machine.h"
 #include "train/setup/job.h"
 
+// --recompute (activation checkpointing): which stages keep only their input and run forward again before backward.
+
+// What a run would do on every rank, by arithmetic: nothing is started, allocated or trained.
+
 namespace chimera {
+
+/// What full micro-batches of such a run ask of layers.
+[[nodiscard]] Workload workload_of(const TrainOptions& options);
+
+/// What --recompute of the job's options names: none; all stages; `auto`, those that have to so that every worker fits
+/// in --memory GiB, by the bytes that planning counts (plan/worker_memory.h); or those listed. Throws ConfigError for a
+/// stage that the job does not have, for `auto` without --memory, and where not even recomputing all stages fits.
+[[nodiscard]] std::set<StageId> recomputed_stages(const Job& job);
 
 /// A stage as one rank holds it, for a replica.
 struct HeldStage {

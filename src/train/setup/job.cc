@@ -1,31 +1,179 @@
 #include "train/setup/job.h"
 
-#include <fmt/format.h>
+#include <unistd.h>
 
+#include <fmt/format.h>
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <initializer_list>
 #include <limits>
+#include <memory>
 #include <numeric>
+#include <vector>
 
 #include "core/error.h"
+#include "core/file_descriptor.h"
+#include "core/files.h"
+#include "data/mixture.h"
 #include "engine/canonical.h"
 #include "engine/programs.h"
-#include "hugging_face/same_model.h"
+#include "hugging_face/model_folder.h"
 #include "model_config/parameters.h"
-#include "plan/named_partition.h"
+#include "plan/plan.h"
 #include "train/export/export_model.h"
 #include "train/recover/copies.h"
 #include "train/recover/job_checkpoints.h"
-#include "train/setup/asynchronous.h"
+#include "train/setup/data_tokenizer.h"
 #include "train/setup/device.h"
-#include "train/setup/job_data.h"
-#include "train/setup/limits.h"
-#include "train/setup/outputs.h"
-#include "train/setup/precision.h"
-#include "train/setup/recompute.h"
-#include "train/setup/training_prompt.h"
+#include "train/setup/dry_run.h"
+#include "train/setup/options.h"
+#include "transport/gloo/gloo_transport.h"
 
 namespace chimera {
+
+void require_asynchronous(const JobShape& job) {
+  const auto refuse = [&](const char* flag, const char* reason) {
+    throw ConfigError(fmt::format("{}: schedule {} is asynchronous, {}", flag, job.schedule.name, reason));
+  };
+  if (job.options.reduction != ReductionOrder::Natural)
+    refuse("--reduction canonical", "its updates depend on its order of ops");
+  if (job.options.sync != AllReducePlacement::EagerOpt)
+    refuse("--sync", "it sums gradients at its updates; leave the flag out");
+  if (job.options.non_finite != NonFinite::Abort)
+    refuse("--non-finite", "and has updated weights before it knows; leave the flag out");
+  if (job.options.spike > 0) refuse("--spike", "and has updated weights before it knows; leave the flag out");
+  if (job.options.shard_optimizer) refuse("--shard-optimizer", "and each worker makes its updates alone");
+  if (job.options.device != DeviceKind::Cpu)
+    refuse("--device cuda", "and such schedules run on CPUs alone; use --device cpu");
+  if (job.options.dtype == DataType::BFloat16) refuse("--dtype bfloat16", "and its versions are float32 or float64");
+  if (job.options.observes()) refuse("--trace, --op-times and --timeline", "and its steps overlap; leave them out");
+  if (job.model.tied) refuse("--tied true", "which would update the matrix in two places apart; use --tied false");
+  const std::int64_t most = std::numeric_limits<std::int32_t>::max();
+  if (job.options.steps > most / job.schedule.micro_batches) {
+    throw ConfigError(fmt::format("--steps {}: at most {} steps of {} micro-batches run by an asynchronous schedule",
+                                  job.options.steps, most / job.schedule.micro_batches, job.schedule.micro_batches));
+  }
+}
+
+namespace {
+
+/// A flag and the file that it has the run write.
+struct Output {
+  const char* flag;
+  const std::string& path;
+};
+
+bool is_same_file(const std::string& one, const std::string& other) {
+  std::error_code absent;
+  return one == other || std::filesystem::equivalent(one, other, absent);
+}
+
+/// Not /dev/null, which many may write to.
+bool is_kept(const std::string& path) {
+  std::error_code absent;
+  return !std::filesystem::exists(path, absent) || std::filesystem::is_regular_file(path, absent);
+}
+
+/// Adds a file, or those of a folder.
+void add_files(std::vector<std::string>& files, const std::string& path) {
+  std::error_code unreadable;
+  if (!std::filesystem::is_directory(path, unreadable)) return files.push_back(path);
+  for (const auto& entry : std::filesystem::directory_iterator(path, unreadable))
+    files.push_back(entry.path().string());
+}
+
+std::vector<std::string> inputs(const TrainOptions& options) {
+  std::vector<std::string> files = options.files_read;
+  for (const std::string& path : {options.model, options.schedule_file, options.tokenizer, options.from}) {
+    add_files(files, path);
+  }
+  for (const std::string& data : {options.data, options.validation}) {
+    for (const MixtureEntry& entry : parse_mixture(data)) add_files(files, entry.path);
+  }
+  return files;
+}
+
+void require_no_input(const Output& output, const TrainOptions& options) {
+  for (const std::string& input : inputs(options)) {
+    if (!is_same_file(output.path, input)) continue;
+    throw ConfigError(fmt::format("{} {}: is the file that the run reads; give another one", output.flag, output.path));
+  }
+}
+
+void require_distinct(const Output& output, const Output& other) {
+  if (!is_same_file(output.path, other.path) || !is_kept(output.path)) return;
+  throw ConfigError(fmt::format("{} {}: {} writes it; give another one", output.flag, output.path, other.flag));
+}
+
+/// Lines of metrics are added one by one. A pipe is not opened: its reader would take the end of this for that of the
+/// lines.
+void require_appendable(const Output& output) {
+  std::error_code unreadable;
+  const bool can_be_written = std::filesystem::is_fifo(output.path, unreadable)
+                                  ? ::access(output.path.c_str(), W_OK) == 0
+                                  : std::ofstream(output.path, std::ios::app).is_open();
+  if (can_be_written) return;
+  throw ConfigError(fmt::format("{} {}: cannot be written ({})", output.flag, output.path, system_message(errno)));
+}
+
+void require_replaceable(const Output& output) {
+  try {
+    require_writable_whole(output.path);
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("{} {}", output.flag, error.what()));
+  }
+}
+
+/// The folder is made once the run has begun: that it can be is what its nearest parent that exists says.
+void require_folder(const std::string& flag, const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::path place = fs::absolute(path, error).lexically_normal();
+  while (!fs::exists(place, error) && place.has_relative_path()) place = place.parent_path();
+  if (!fs::is_directory(place, error)) {
+    throw ConfigError(fmt::format("{} {}: {} is no folder", flag, path, place.string()));
+  }
+  if (::access(place.c_str(), W_OK | X_OK) != 0) {
+    throw ConfigError(fmt::format("{} {}: cannot be written ({})", flag, path, system_message(errno)));
+  }
+}
+
+}  // namespace
+
+void require_outputs(const TrainOptions& options) {
+  if (!options.tensor_memory.empty() && options.device != DeviceKind::Cpu) {
+    throw ConfigError("--tensor-memory counts tensors on the CPU; leave it out with --device cuda");
+  }
+  std::vector<Output> given;
+  for (const Output& output : std::initializer_list<Output>{{"--metrics", options.metrics},
+                                                            {"--trace", options.trace},
+                                                            {"--op-times", options.op_times},
+                                                            {"--tensor-memory", options.tensor_memory},
+                                                            {"--timeline", options.timeline},
+                                                            {"--report", options.report}}) {
+    if (output.path.empty()) continue;
+    require_no_input(output, options);
+    for (const Output& other : given) require_distinct(output, other);
+    given.push_back(output);
+  }
+  if (!options.tensorboard.empty()) require_folder("--tensorboard", options.tensorboard);
+  if (!options.checkpoint.folder.empty()) require_folder("--checkpoint", options.checkpoint.folder);
+  if (!options.export_folder.empty() && is_same_file(options.export_folder, options.from)) {
+    throw ConfigError(fmt::format("--export {}: is the folder of --from; give another one", options.export_folder));
+  }
+  for (const Output& output : given) {
+    if (&output.path == &options.metrics) {
+      require_appendable(output);
+    } else {
+      require_replaceable(output);
+    }
+  }
+}
+
 namespace {
 
 constexpr std::int64_t kMostRanks = 1024;    // on one machine
@@ -256,6 +404,70 @@ Job prepare_job(const JobShape& shape) {
   require_outputs(options);
   if (!options.export_folder.empty()) require_exportable(job);
   return job;
+}
+
+namespace {
+
+DataOptions data_options(const TrainOptions& options, const DataTokenizer& tokenizer) {
+  DataOptions data{.data = options.data,
+                   .validation = options.validation,
+                   .seed = static_cast<std::uint64_t>(options.seed),
+                   .tokens = tokenizer.token_options()};
+  if (options.end_of_document != kNoToken) data.tokens.end_of_document = options.end_of_document;
+  return data;
+}
+
+/// BERT's pairs have texts of their own.
+void require_documents(const Job& job) {
+  if (job.options.documents == Documents::Pack || is_causal(job.model.family)) return;
+  throw ConfigError(fmt::format("--documents split: samples of model {} are pairs of texts; use pack", job.model.name));
+}
+
+}  // namespace
+
+void open_data(Job& job) {
+  const TrainOptions& options = job.options;
+  if (options.data.empty()) throw ConfigError("--data is missing; give a UTF-8 text file, or one of tokens");
+  const DataTokenizer tokenizer(options.tokenizer, job.from.get(), job.model);
+  job.corpus = std::make_shared<Corpus>(open_corpus(data_options(options, tokenizer)));
+  require_documents(job);
+  SampleOptions samples = tokenizer.sample_options(job.corpus->is_plain_text());
+  samples.sequence = options.sequence;
+  samples.seed = static_cast<std::uint64_t>(options.seed);
+  samples.documents = options.documents;
+  job.tokenizer = tokenizer.source(job.corpus->is_plain_text());
+  job.training_samples.emplace(job.corpus->split(Split::Train), samples);
+  if (options.validate_every > 0) job.validation_samples.emplace(job.corpus->split(Split::Validation), samples);
+}
+
+namespace {
+
+/// Memory files of a rank that holds so many parameter groups: their gradients, those of both uses of a tied matrix,
+/// and the blocks of a canonical reduction.
+std::int64_t memory_files(const Job& job, std::int64_t groups) {
+  constexpr std::int64_t kBlocks = 8;
+  const auto replicas = static_cast<std::int64_t>(job.schedule.placement.num_replicas());
+  return groups * (job.canonical ? 2 + kBlocks * replicas : 2);
+}
+
+}  // namespace
+
+std::int64_t descriptors_needed(const Job& job) {
+  constexpr std::int64_t kOwn = 20;  // standard streams, the launcher's channels, files that are read and written
+  const std::int64_t ranks = job.num_ranks();
+  const RankGroups groups = job.rank_groups();
+  std::vector<std::int64_t> held(static_cast<std::size_t>(ranks), 0);  // [rank]: parameter groups
+  for (const auto& group : groups) {
+    for (const RankId rank : group) ++held[rank.index()];
+  }
+  std::int64_t files = 0;
+  std::int64_t most = 0;
+  for (const std::int64_t count : held) {
+    files += memory_files(job, count);
+    most = std::max(most, memory_files(job, count));
+  }
+  if (job.options.transport == TransportKind::Threads || ranks == 1) return kOwn + files;
+  return kOwn + std::max(ranks, most + gloo_descriptors(ranks, groups, talking_pairs(job)));
 }
 
 }  // namespace chimera

@@ -1,8 +1,7 @@
 #pragma once
-// A training run made concrete: every choice resolved and checked before anything is started. First its shape, which
-// is cheap, then what is prepared from it.
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
 #include <map>
 #include <memory>
@@ -13,11 +12,22 @@
 #include "engine/run_shape.h"
 #include "hugging_face/model_folder.h"
 #include "model_config/partition.h"
-#include "passes/stream.h"
-#include "runtime/block_sums.h"
+#include "passes/unroll.h"
+#include "runtime/canonical_sums.h"
 #include "schedule/program.h"
 #include "train/loop/left_out_steps.h"
 #include "train/setup/options.h"
+
+// A training run made concrete: every choice resolved and checked before anything is started. First its shape, which
+// is cheap, then what is prepared from it.
+
+// The data of a run, opened.
+
+// Training by a schedule that updates weights between its ops.
+
+// The files that a run writes.
+
+// How many files the processes of a job have open.
 
 namespace chimera {
 
@@ -74,5 +84,20 @@ struct Job : JobShape {
 /// fit.
 [[nodiscard]] Job prepare_job(const JobShape& shape);
 [[nodiscard]] inline Job prepare_job(const TrainOptions& options) { return prepare_job(job_shape(options)); }
+
+/// Opens what --data and --validation name, and makes of it the samples of training and, where asked for, of
+/// validation. Throws ConfigError, one line, for data that cannot be read or do not fit the model.
+void open_data(Job& job);
+
+/// Throws ConfigError for options that an asynchronous schedule gives no meaning to, and for more micro-batches than
+/// can be numbered.
+void require_asynchronous(const JobShape& job);
+
+/// Makes sure, before anything is started, that each file can be written and is none of those that the run reads, nor
+/// another one that it writes. Throws ConfigError.
+void require_outputs(const TrainOptions& options);
+
+/// Files that a process of the job has open at once, at most: each rank, or all of them as threads, or their launcher.
+[[nodiscard]] std::int64_t descriptors_needed(const Job& job);
 
 }  // namespace chimera

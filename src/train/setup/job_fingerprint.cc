@@ -15,10 +15,10 @@
 #include <string_view>
 #include <type_traits>
 
-#include "data/content_hash.h"
+#include "data/data_file.h"
 #include "hugging_face/model_folder.h"
 #include "launch/local/rank.h"
-#include "model_config/config_json.h"
+#include "model_config/config.h"
 #include "model_config/parameters.h"
 
 namespace chimera {

@@ -1,5 +1,4 @@
 #pragma once
-// What a training run is asked for: the flags of `chimera train`, with their defaults.
 
 #include <algorithm>
 #include <cstdint>
@@ -8,20 +7,61 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/checkpoint_folder.h"
 #include "core/choices.h"
-#include "data/documents.h"
+#include "data/token_stream.h"
 #include "engine/optimizer_options.h"
-#include "generate/default_schedule.h"
+#include "generate/registry.h"
 #include "hugging_face/export_plan.h"
 #include "model_config/config.h"
 #include "model_config/partition.h"
 #include "plan/recompute_choice.h"
-#include "schedule/all_reduce_placement.h"
+#include "schedule/place_all_reduces.h"
 #include "schedule/rank_layout.h"
 #include "schedule/schedule.h"
-#include "train/setup/checkpoint_options.h"
+
+// When a run saves checkpoints, and which of them it keeps: --checkpoint and the flags beside it.
+
+// What a model and this machine have room for, found out before anything is allocated.
+
+// What a training run is asked for: the flags of `chimera train`, with their defaults.
 
 namespace chimera {
+
+/// How often checkpoints are saved: after so many steps, or after so much time.
+struct SaveInterval {
+  std::int64_t steps = 0;  ///< 0: by time
+  double seconds = 0;      ///< 0: by steps
+  friend bool operator==(const SaveInterval&, const SaveInterval&) = default;
+};
+
+/// `100` (steps), `30s`, `10min` or `2h`. Throws ConfigError for anything else, and for 0.
+[[nodiscard]] SaveInterval parse_save_interval(const std::string& flag, const std::string& text);
+
+/// Deviations: `5` or `5sigma`. Throws ConfigError for anything else, and for what is not above 0.
+[[nodiscard]] double parse_deviations(const std::string& flag, const std::string& text);
+
+struct CheckpointOptions {
+  std::string folder;  ///< empty: none are saved
+  SaveInterval every{.steps = 0, .seconds = 600};
+  Retention keep;
+};
+
+/// Where a run begins.
+struct ResumeOptions {
+  std::string from;  ///< `auto`: the newest checkpoint of CheckpointOptions::folder, if there is one; a folder of
+                     ///< checkpoints, or one of them; empty or `none`: with the first step
+  bool other_data = false;  ///< goes on with other data or another mini-batch too
+  bool is_checked = false;  ///< by the launcher: `from` is one checkpoint, whose bytes are good
+};
+
+/// Throws ConfigError where the sequence (--sequence) is longer than the model's positions or its sliding window, or
+/// where no machine holds the hidden states of a micro-batch of so many sequences (--micro-batch-size).
+void require_fitting_batch(const ModelConfig& model, std::int64_t sequence, std::int64_t micro_batch_size);
+
+/// Throws ConfigError where this machine, or its control group, has less memory than `bytes`, which `what` of the model
+/// (such as "weights") needs in any case.
+void require_memory_for(const ModelConfig& model, const std::string& what, double bytes);
 
 /// Stands for a token that is not given.
 inline constexpr std::int64_t kNoToken = -1;

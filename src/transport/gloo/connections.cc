@@ -2,25 +2,167 @@
 
 #include <ATen/Functions.h>
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 #include <exception>
 #include <future>
+#include <iostream>
 #include <iterator>
 #include <map>
 #include <memory>
 #include <random>
+#include <streambuf>
+#include <string_view>
 #include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <utility>
 
-#include "core/background_threads.h"
 #include "core/error.h"
 #include "core/fault_point.h"
-#include "transport/gloo/connect_log.h"
+#include "core/signals.h"
 
 namespace chimera {
+namespace {
+
+/// "[/path/debug_logger.cc:9] ERROR failed to connect, ..." and "[E1123 ... ProcessGroupGloo.cpp:67] Gloo
+/// connectFullMesh failed with ...".
+bool tells_of_connecting(std::string_view line) {
+  const auto says = [line](std::string_view words) { return line.find(words) != std::string_view::npos; };
+  return line.starts_with('[') && says("/gloo/") && (says("failed to connect") || says("connectFullMesh failed"));
+}
+
+/// Passes on what it is given, except those lines: each is written at once, and std::cerr holds nothing back.
+class WithoutConnectLog : public std::streambuf {
+ public:
+  explicit WithoutConnectLog(std::streambuf* to) : to_(to) {}
+
+ protected:
+  std::streamsize xsputn(const char* text, std::streamsize size) override {
+    const bool dropped = tells_of_connecting({text, static_cast<std::size_t>(size)});
+    return dropped ? size : to_->sputn(text, size);
+  }
+  int_type overflow(int_type character) override { return to_->sputc(traits_type::to_char_type(character)); }
+  int sync() override { return to_->pubsync(); }
+
+ private:
+  std::streambuf* to_;
+};
+
+}  // namespace
+
+void drop_connect_log() {
+  // Never destroyed: threads of Gloo may write until the process ends.
+  [[maybe_unused]] static const std::streambuf* const replaced =
+      std::cerr.rdbuf(new WithoutConnectLog(std::cerr.rdbuf()));
+}
+
+void MessageChannels::connect(int rank, const std::vector<RankPair>& pairs, const Connect& connect) {
+  for (const auto& [low, high] : connecting_order(rank, pairs)) {
+    const int other = rank == low ? high : low;
+    groups_[{low, high}] = connect(fmt::format("{} to {}", low, high), other);
+    groups_[{high, low}] = connect(fmt::format("{} to {}", high, low), other);
+  }
+}
+
+const GlooGroup& MessageChannels::between(int from, int to) const {
+  const auto found = groups_.find({from, to});
+  if (found == groups_.end()) {
+    throw TransportError(
+        fmt::format("ranks {} and {} have no connection: no message between them was foreseen", from, to));
+  }
+  return found->second;
+}
+
+std::vector<GlooGroup> MessageChannels::take_groups() noexcept {
+  std::vector<GlooGroup> taken;
+  for (auto& [ranks, group] : std::exchange(groups_, {})) taken.push_back(std::move(group));
+  return taken;
+}
+
+namespace {
+
+constexpr int kLower = 0;  // in a group of two
+constexpr int kHigher = 1;
+constexpr int kTag = 0;
+
+}  // namespace
+
+RankTree::RankTree(std::shared_ptr<ConnectionBreaker> breaker) : breaker_(std::move(breaker)) {}
+
+void RankTree::complete(const Works& works, std::chrono::milliseconds timeout) const {
+  for (const auto& work : works) wait_for(*work, timeout, breaker_.get());
+}
+
+void RankTree::connect(int rank, int world_size, const Connect& connect) {
+  world_size_ = world_size;
+  place_ = place_in_tree(rank, world_size);
+  if (place_.parent >= 0) parent_ = connect(place_.parent);
+  for (const RankRange& child : place_.children) children_.push_back(connect(child.first));
+}
+
+/// The rows of this rank's subtree, which its parent has too.
+at::Tensor RankTree::collect(const at::Tensor& mine, std::chrono::milliseconds timeout) const {
+  std::vector<std::int64_t> sizes = mine.sizes().vec();
+  sizes.insert(sizes.begin(), place_.subtree.end - place_.subtree.first);
+  const at::Tensor rows = at::empty(sizes, mine.options());
+  rows[0].copy_(mine);
+  Works works;
+  for (std::size_t child = 0; child < children_.size(); ++child) {
+    const RankRange& ranks = place_.children[child];
+    std::vector<at::Tensor> part{rows.narrow(0, ranks.first - place_.subtree.first, ranks.end - ranks.first)};
+    works.push_back(children_[child]->recv(part, kHigher, kTag));
+  }
+  complete(works, timeout);
+  if (parent_) {
+    std::vector<at::Tensor> all{rows};
+    complete({parent_->send(all, kLower, kTag)}, timeout);
+  }
+  return rows;
+}
+
+/// What the root has as `message`, all have then.
+void RankTree::hand_down(at::Tensor& message, std::chrono::milliseconds timeout) const {
+  std::vector<at::Tensor> tensors{message};
+  if (parent_) complete({parent_->recv(tensors, kLower, kTag)}, timeout);
+  Works works;
+  for (const GlooGroup& child : children_) works.push_back(child->send(tensors, kHigher, kTag));
+  complete(works, timeout);
+}
+
+at::Tensor RankTree::gather(const at::Tensor& mine, std::chrono::milliseconds timeout) const {
+  at::Tensor all = collect(mine, timeout);
+  if (parent_) {
+    std::vector<std::int64_t> sizes = mine.sizes().vec();
+    sizes.insert(sizes.begin(), world_size_);
+    all = at::empty(sizes, mine.options());
+  }
+  hand_down(all, timeout);
+  return all;
+}
+
+void RankTree::sum(std::span<double> values, std::chrono::milliseconds timeout) const {
+  const auto count = static_cast<std::int64_t>(values.size());
+  const at::Tensor mine = at::from_blob(values.data(), {count}, at::kDouble);
+  const at::Tensor rows = collect(mine, timeout);
+  at::Tensor sum = rows[0].clone();
+  if (!parent_) {
+    for (std::int64_t rank = 1; rank < rows.size(0); ++rank) sum.add_(rows[rank]);
+  }
+  hand_down(sum, timeout);
+  std::copy_n(sum.const_data_ptr<double>(), count, values.begin());
+}
+
+void RankTree::barrier(std::chrono::milliseconds timeout) const {
+  double nothing = 0;
+  sum({&nothing, 1}, timeout);
+}
+
+std::vector<GlooGroup> RankTree::take_groups() noexcept {
+  std::vector<GlooGroup> taken = std::exchange(children_, {});
+  if (parent_) taken.push_back(std::move(parent_));
+  return taken;
+}
+
 namespace {
 
 using c10d::ProcessGroupGloo;

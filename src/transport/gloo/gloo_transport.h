@@ -1,19 +1,72 @@
 #pragma once
-// Ranks as processes, over c10d's Gloo backend (TCP).
 
 #include <chrono>
+#include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/rendezvous_point.h"
+#include "schedule/reduction_tree.h"
 #include "transport/connection_breaker.h"
 #include "transport/fingerprint.h"
-#include "transport/neighbors.h"
+#include "transport/gloo/group.h"
+#include "transport/groups.h"
 #include "transport/transport.h"
 
+// Operations over Gloo, and why they failed, in words.
+
+// Collectives of a Gloo group besides Gloo's own. Both start at construction, without blocking, and throw what Gloo
+// throws.
+
+// Ranks as processes, over c10d's Gloo backend (TCP).
+
 namespace chimera {
+
+enum class OperationKind { Send, Receive, AllReduce, AllGather };
+
+struct Operation {
+  OperationKind kind;
+  std::int64_t other;  // the other rank, or the stage
+};
+
+/// `rank 1: receive from rank 0`.
+[[nodiscard]] std::string to_text(int rank, const Operation& operation);
+
+/// Throws the error for a failure of `operation` ("rank 1: receive from rank 0"). Gloo reports a broken connection and
+/// a wait that ran out by the same type, and c10d wraps what happens while connecting: only the text tells them apart.
+[[noreturn]] void rethrow_gloo(const std::string& operation, const std::exception& error);
+
+/// An all-gather of unequal parts, in place: every owner sends its part of a buffer straight to every other member.
+/// Nothing is copied, and all directions are under way at once, whatever the parts' sizes; Gloo's all-gather knows
+/// equal ones only.
+class GlooAllGather {
+ public:
+  /// Member m owns the `counts[m]` elements behind those of the members before it.
+  GlooAllGather(const GlooGroup& group, const at::Tensor& buffer, const std::vector<std::int64_t>& counts,
+                std::chrono::milliseconds timeout);
+  void wait();
+
+ private:
+  std::chrono::milliseconds timeout_;
+  std::vector<c10::intrusive_ptr<c10d::Work>> works_;
+};
+
+/// Adds the members' parts in one order (SliceExchange). The adding is done by the group's own thread as soon as the
+/// parts are here: the caller need not wait for it to go on. One at a time in each group.
+class GlooOrderedSum {
+ public:
+  /// `gradients` becomes the sum.
+  GlooOrderedSum(const GlooGroup& group, const at::Tensor& gradients, const std::vector<at::Tensor>& parts,
+                 const SumOrder& order, std::chrono::milliseconds timeout);
+  void wait();
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;  // shared with the group's thread, which may outlive a failure
+};
 
 /// A limit that outlasts all that ranks wait for. Gloo counts the time in which a job is stopped (Ctrl-Z, fg), and of a
 /// hang it could only name a victim: the launcher, which does neither, finds who is to blame. In milliseconds this fits

@@ -1,5 +1,4 @@
 #pragma once
-// c10d's store at a job's meeting point.
 
 #include <chrono>
 #include <memory>
@@ -9,9 +8,37 @@
 #include "core/rendezvous_point.h"
 #include "rendezvous/server.h"
 #include "transport/connection_breaker.h"
-#include "transport/gloo/store_file.h"
+
+// A c10d store whose waits can be ended from outside.
+
+// c10d's store at a job's meeting point.
 
 namespace chimera {
+
+/// What `store` does, except that a wait for a key throws PeerLostError soon after `breaker` has broken connections:
+/// whoever would have set the key may never come.
+[[nodiscard]] c10::intrusive_ptr<c10d::Store> breakable_store(c10::intrusive_ptr<c10d::Store> store,
+                                                              std::shared_ptr<ConnectionBreaker> breaker);
+
+/// The file through which ranks meet, kept open. FileStore reopens its file by name at every use, even in its
+/// destructor: a name that leads to our own descriptor stays right whatever becomes of the path or descriptor that the
+/// caller named.
+class StoreFile {
+ public:
+  /// Opens `path`, made where it is missing. Throws TransportError where it cannot be opened.
+  explicit StoreFile(const std::string& path);
+  StoreFile(const StoreFile&) = delete;
+  StoreFile& operator=(const StoreFile&) = delete;
+  ~StoreFile();
+
+  /// A name of the open file, for this process alone.
+  [[nodiscard]] std::string path() const;
+  /// Leaves the file open until the process ends.
+  void abandon() { descriptor_ = -1; }
+
+ private:
+  int descriptor_;
+};
 
 /// A FileStore; a store at rank 0's MeetingServer, whose operations all end in time; or the TCPStore of torchrun's
 /// agent.

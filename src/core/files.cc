@@ -1,0 +1,131 @@
+#include "core/files.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <string_view>
+#include <system_error>
+
+#include "core/error.h"
+#include "core/file_descriptor.h"
+
+namespace chimera {
+namespace {
+
+std::string read_all(std::istream& in, const std::string& name, std::size_t most) {
+  std::string text;
+  std::array<char, 1 << 16> block;
+  while (in.read(block.data(), block.size()) || in.gcount() > 0) {
+    text.append(block.data(), static_cast<std::size_t>(in.gcount()));
+    if (text.size() > most) {
+      throw ConfigError(name + ": is longer than " + std::to_string(most) + " bytes; give a file of at most as many");
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string read_whole(const std::string& path, std::size_t most) {
+  if (path == "-") return read_all(std::cin, "standard input", most);
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    throw ConfigError(path + ": is a directory; give a file, or - for standard input");
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw ConfigError(path + ": cannot be read (" + std::generic_category().message(errno) + ")");
+  return read_all(file, path, most);
+}
+
+namespace {
+
+[[noreturn]] void fail(const std::string& path, int cause) {
+  throw ConfigError(path + ": cannot be written (" + std::generic_category().message(cause) + ")");
+}
+
+bool is_replaced(const std::string& path) {
+  std::error_code none;
+  return !std::filesystem::exists(path, none) || std::filesystem::is_regular_file(path, none);
+}
+
+/// A new empty file beside `path`, open for writing, under a name that nobody has.
+struct Unfinished {
+  explicit Unfinished(const std::string& path) : name(path + ".unfinished") {
+    constexpr int kNames = 1000;
+    for (int i = 1; i <= kNames && !open(); ++i) name = path + ".unfinished-" + std::to_string(i);
+    if (file.get() < 0) fail(path, errno);
+  }
+
+  std::string name;
+  FileDescriptor file;
+
+ private:
+  /// False where the name is taken.
+  bool open() {
+    file = FileDescriptor(::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    return file.get() >= 0 || errno != EEXIST;
+  }
+};
+
+/// The errno of a failure, or 0.
+int write_all(const FileDescriptor& file, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(file.get(), text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return written < 0 ? errno : ENOSPC;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return 0;
+}
+
+FileDescriptor open_existing(const std::string& path) {
+  FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (file.get() < 0) fail(path, errno);
+  return file;
+}
+
+}  // namespace
+
+void write_whole(const std::string& path, const std::string& text) {
+  if (!is_replaced(path)) {
+    const int cause = write_all(open_existing(path), text);
+    if (cause != 0) fail(path, cause);
+    return;
+  }
+  const Unfinished unfinished(path);
+  int cause = write_all(unfinished.file, text);
+  if (cause == 0 && std::rename(unfinished.name.c_str(), path.c_str()) == 0) return;
+  if (cause == 0) cause = errno;
+  std::remove(unfinished.name.c_str());
+  fail(path, cause);
+}
+
+void require_writable_whole(const std::string& path) {
+  std::error_code none;
+  if (std::filesystem::is_directory(path, none)) fail(path, EISDIR);
+  if (!is_replaced(path)) {
+    open_existing(path);
+    return;
+  }
+  std::remove(Unfinished(path).name.c_str());
+}
+
+TemporaryFolder::TemporaryFolder() {
+  std::string pattern = (std::filesystem::temp_directory_path() / "chimera-XXXXXX").string();
+  if (::mkdtemp(pattern.data()) == nullptr) throw Error("cannot make a folder " + pattern);
+  folder_ = pattern;
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+}  // namespace chimera

@@ -1,0 +1,20 @@
+#include "core/signals.h"
+
+namespace chimera {
+namespace {
+
+thread_local const std::atomic<bool>* interruption_wanted = nullptr;
+
+}  // namespace
+
+Interruptible::Interruptible(const std::atomic<bool>& wanted) : outer_(interruption_wanted) {
+  interruption_wanted = &wanted;
+}
+
+Interruptible::~Interruptible() { interruption_wanted = outer_; }
+
+void allow_interruption() {
+  if (interruption_wanted != nullptr && interruption_wanted->load(std::memory_order_relaxed)) throw Interrupted();
+}
+
+}  // namespace chimera

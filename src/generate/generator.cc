@@ -1,0 +1,61 @@
+#include "generate/generator.h"
+
+#include <array>
+
+#include "core/choices.h"
+
+namespace chimera {
+namespace {
+
+/// The words of an enumeration whose values count from 0, in their order.
+template <NamedEnum Enum>
+constexpr auto words_of() {
+  std::array<std::string_view, kNames<Enum>.size()> words{};
+  for (const Named<Enum>& named : kNames<Enum>) words[static_cast<std::size_t>(named.value)] = named.name;
+  return words;
+}
+
+constexpr auto kScales = words_of<ScaleMethod>();
+constexpr auto kOrders = words_of<OpOrder>();
+
+template <auto Field>
+std::int64_t get(const PipelineShape& shape) {
+  return static_cast<std::int64_t>(shape.*Field);
+}
+
+template <auto Field>
+void set(PipelineShape& shape, std::int64_t value) {
+  shape.*Field = static_cast<std::remove_reference_t<decltype(shape.*Field)>>(value);
+}
+
+/// An axis that is a field of the shape.
+template <auto Field>
+constexpr ShapeAxis field(Axis axis, std::string_view name, std::string_view symbol, std::string_view meaning,
+                          std::int64_t least, std::span<const std::string_view> names = {}) {
+  return {axis, name, symbol, meaning, least, names, get<Field>, set<Field>};
+}
+
+constexpr std::array kAxes = {
+    field<&PipelineShape::pipelines>(Axis::Pipelines, "pipelines", "2f", "2f, the pipelines through the same workers",
+                                     1),
+    field<&PipelineShape::chunks>(Axis::Chunks, "chunks", "v", "v, the virtual stages on each worker", 1),
+    field<&PipelineShape::waves>(Axis::Waves, "waves", "w", "w, the waves through the workers", 1),
+    field<&PipelineShape::scale>(Axis::Scale, "scale", "", "how N > D micro-batches are scheduled", 0, kScales),
+    field<&PipelineShape::order>(Axis::Order, "order", "",
+                                 "the rule of the order: slots, fastest at equal times; deepest, whatever has come "
+                                 "farthest, for latency and unequal times; auto: the better at the costs of simulate, "
+                                 "else deepest for whole units of more than one chunk",
+                                 0, kOrders),
+};
+
+}  // namespace
+
+std::string ShapeAxis::text(std::int64_t value) const {
+  return is_number() ? std::to_string(value) : std::string(names[static_cast<std::size_t>(value)]);
+}
+
+std::span<const ShapeAxis> shape_axes() { return kAxes; }
+
+const ShapeAxis& shape_axis(Axis axis) { return kAxes[static_cast<std::size_t>(axis)]; }
+
+}  // namespace chimera

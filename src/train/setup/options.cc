@@ -1,0 +1,73 @@
+#include "train/setup/options.h"
+
+#include <fmt/format.h>
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <string_view>
+
+#include "core/cgroup.h"
+#include "core/choices.h"
+#include "core/error.h"
+
+namespace chimera {
+
+SaveInterval parse_save_interval(const std::string& flag, const std::string& text) {
+  struct Unit {
+    std::string_view name;
+    double seconds;  // 0: steps
+  };
+  constexpr std::array<Unit, 4> kUnits = {{{"", 0}, {"s", 1}, {"min", 60}, {"h", 3600}}};
+  constexpr std::int64_t kMost = 1'000'000'000;
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string_view name(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  const auto unit = std::ranges::find(kUnits, name, &Unit::name);
+  if (error != std::errc() || unit == kUnits.end() || number < 1 || number > kMost) {
+    throw ConfigError(fmt::format("{} '{}': must be steps, such as 100, or a time: 30s, 10min, 2h", flag, text));
+  }
+  if (unit->seconds == 0) return {.steps = number, .seconds = 0};
+  return {.steps = 0, .seconds = static_cast<double>(number) * unit->seconds};
+}
+
+double parse_deviations(const std::string& flag, const std::string& text) {
+  constexpr std::string_view kUnit = "sigma";
+  constexpr double kMost = 1e6;
+  const bool has_unit = text.size() > kUnit.size() && text.ends_with(kUnit);
+  const auto number =
+      parse_number<double>(std::string_view(text).substr(0, text.size() - (has_unit ? kUnit.size() : 0)));
+  if (!number || !(*number > 0 && *number <= kMost)) {
+    throw ConfigError(fmt::format("{} '{}': must be deviations above 0, such as 5sigma", flag, text));
+  }
+  return *number;
+}
+
+namespace {
+
+constexpr std::int64_t kMostElements = 100'000'000'000;  // of one message: far beyond any machine
+
+}  // namespace
+
+void require_fitting_batch(const ModelConfig& model, std::int64_t sequence, std::int64_t micro_batch_size) {
+  if (sequence > model.positions) {
+    throw ConfigError(fmt::format("--sequence {} is longer than the {} positions of model {}", sequence,
+                                  model.positions, model.name));
+  }
+  require_no_sliding(model, sequence);
+  if (micro_batch_size > kMostElements / sequence / model.hidden) {
+    throw ConfigError(
+        fmt::format("--micro-batch-size {} times sequence {} times hidden {} is more than any machine holds",
+                    micro_batch_size, sequence, model.hidden));
+  }
+}
+
+void require_memory_for(const ModelConfig& model, const std::string& what, double bytes) {
+  const double available = available_memory_bytes();
+  if (bytes <= available) return;
+  constexpr double kGiB = 1 << 30;
+  throw ConfigError(
+      fmt::format("model {}: {} need {:.1f} GiB, this machine (or its control group) has {:.1f}; use a smaller model",
+                  model.name, what, bytes / kGiB, available / kGiB));
+}
+
+}  // namespace chimera
