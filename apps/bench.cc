@@ -24,20 +24,18 @@
 #include "train_options.h"
 #include "transport/gloo/gloo_transport.h"
 
-// `chimera bench --validate`.
-
 namespace chimera::apps {
 
 struct ValidationFlags {
-  std::string machine = {};  // a profile; empty: measured in turns with the runs
-  std::string only = {};     // runs whose words contain this
+  std::string machine = {};  // profile; empty: measured, alternating with the runs
+  std::string only = {};     // only runs whose words contain this
   std::int64_t rounds = 8;
   Format format = Format::Text;
   std::string output = {};  // empty: standard output
-  std::string folder = {};  // where ranks find the text and meet; made by the launcher
+  std::string folder = {};  // created by the launcher for text and rendezvous of the ranks
 };
 
-/// Starts the ranks that measure, then writes the table; in a rank, measures. Returns the exit code.
+/// Starts the measuring ranks and writes the table; in a rank, measures. Returns the exit code.
 [[nodiscard]] int run_validation(const ValidationFlags& flags, const Invocation& invocation);
 
 namespace {
@@ -54,7 +52,7 @@ GridMeasurement measurement(const ValidationFlags& flags, const std::string& fol
 
 std::string times_file(const std::string& folder) { return folder + "/times.json"; }
 
-/// What rank 0 measured, for the launcher.
+/// Writes rank 0's measurements for the launcher.
 void write_times(const std::string& folder, const GridTimes& times) {
   const auto texts = [](const std::vector<MachineProfile>& machines) {
     nlohmann::json list = nlohmann::json::array();
@@ -117,8 +115,8 @@ namespace {
 
 struct Options {
   std::vector<std::string> schedules;
-  std::vector<std::string> runs;      // each a few flags of `chimera train`
-  std::vector<std::string> commands;  // each NAME=COMMAND
+  std::vector<std::string> runs;      // flags of `chimera train` for each run
+  std::vector<std::string> commands;  // NAME=COMMAND for each command
   std::string folder;                 // --export
   bool validates = false;
   ValidationFlags validation;
@@ -135,7 +133,7 @@ Words joined(Words words, const Words& more) {
   return words;
 }
 
-/// `chimera train` with these words, whose last ones count; refuses, before anything runs, what it would refuse.
+/// Returns a run of `chimera train`; later words override earlier ones. Throws ConfigError for invalid flags.
 Contender training(const std::string& name, const Words& words) {
   (void)prepare_job(train_options(words));
   std::string command = shell_word(own_executable()) + " train";
@@ -201,7 +199,7 @@ void compare(Options options, const Words& shared) {
   write_output(options.output, options.format == Format::Json ? as_json(list, scores) : as_text(list, scores));
 }
 
-/// The grid is fixed: of the flags of a comparison only those count that say how to measure.
+/// Only flags on how to measure apply, because the grid is fixed.
 int validate_grid(const Options& options, const CLI::App& command, const Words& shared, const Invocation& invocation) {
   if (!shared.empty()) {
     throw ConfigError(fmt::format("--validate trains a grid of its own; leave out '{}'", shared.front()));
@@ -271,7 +269,7 @@ void add_flags(CLI::App& command, Options& options) {
            "predict from this machine profile (default: one measured in turns with the runs)");
   command.add_option("--only", options.validation.only, "train only the runs of the grid whose words contain this")
       ->type_name("TEXT");
-  command.add_option("--grid-folder", options.validation.folder)->group("");  // given to ranks
+  command.add_option("--grid-folder", options.validation.folder)->group("");  // for ranks
   begin_group(command, heading::kOutput);
   add_format(command, options.format, {Format::Text, Format::Json});
   add_path(command, "--output", options.output, "write the table to this file");

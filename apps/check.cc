@@ -42,7 +42,7 @@ void add_check(CLI::App& program, int& exit_code) {
   begin_group(*command, heading::kOutput);
   add_format(*command, options->format, {Format::Text, Format::Json});
   command->callback([options, &exit_code] {
-    (void)options->limits.limits();  // refused before anything is read
+    (void)options->limits.limits();  // reject bad flags before reading
     const CheckReport report = examine(load_schedule(options->file), options->limits.limits(), options->strict_order);
     write_output("", options->format == Format::Json ? check_json(report) : check_text(report));
     exit_code = static_cast<int>(report.is_valid() ? ExitCode::Success : ExitCode::No);

@@ -35,17 +35,17 @@ std::uint64_t bytes_of(const Manifest& manifest) {
 
 std::string in_megabytes(std::uint64_t bytes) { return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6); }
 
-/// A value as it is written for people.
 std::string in_words(const Json& value) { return value.is_string() ? std::string(value) : value.dump(); }
 
-/// The loss of the last step, where the manifest has one.
+/// Returns the loss of the last step, if recorded.
 Json loss_of(const Manifest& manifest) {
   const auto progress = manifest.run.find("progress");
   if (progress == manifest.run.end() || !progress->is_object() || !progress->contains("loss")) return nullptr;
   return progress->at("loss");
 }
 
-/// The checkpoint itself, or those of the folder. Throws ConfigError where there is none.
+/// Returns the checkpoints of a folder, or the path itself if it is a checkpoint. Throws CheckpointError if there is
+/// none.
 std::vector<std::string> checkpoints_at(const std::string& path) {
   std::vector<std::string> paths;
   for (const std::int64_t step : listed_steps(path)) paths.push_back(checkpoint_path(path, step));
@@ -54,7 +54,7 @@ std::vector<std::string> checkpoints_at(const std::string& path) {
   return paths;
 }
 
-/// Names one checkpoint; of a folder its newest good one.
+/// Opens a checkpoint, or the newest valid one of a folder.
 Checkpoint one_checkpoint(const std::string& path) { return *find_checkpoint(path, available_cores()).checkpoint; }
 
 void print(const CheckpointCommand& command, const Json& json, const std::string& text) {
@@ -102,7 +102,7 @@ void show(const CheckpointCommand& command) {
   print(command, json, text);
 }
 
-/// What is wrong with a checkpoint; empty where nothing is.
+/// Returns the faults of a checkpoint.
 std::vector<std::string> faults_of(const std::string& path) {
   try {
     std::vector<std::string> faults;
@@ -174,7 +174,7 @@ void add_convert_flags(CLI::App& command, ConvertOptions& options) {
            "the run, where it still is)");
 }
 
-/// CheckpointError is an answer where checkpoints are looked at, and wrong usage where there is none.
+/// Converts CheckpointError to ConfigError, for commands that need a checkpoint.
 template <class Act>
 auto refusing_as_usage(const Act& act) {
   try {

@@ -1,6 +1,4 @@
 #pragma once
-// `chimera checkpoint convert`: a checkpoint as a Hugging Face folder, which is `chimera export` of the folder that a
-// checkpoint is.
 
 #include <cstdint>
 #include <string>
@@ -11,12 +9,12 @@ namespace chimera::apps {
 
 struct ConvertOptions {
   std::string output;
-  std::string dtype;      // empty: each tensor's own
-  std::string tokenizer;  // empty: that of the checkpoint's run, where it is known
+  std::string dtype;      // empty: unchanged
+  std::string tokenizer;  // empty: the run's tokenizer, if recorded
   std::uint64_t shard_bytes = kDefaultShardBytes;
 };
 
-/// Writes the folder. Needs LibTorch; without it throws ConfigError.
+/// Exports a checkpoint as a Hugging Face folder. Throws ConfigError without LibTorch.
 void convert_checkpoint(const std::string& checkpoint, const ConvertOptions& options);
 
 }  // namespace chimera::apps

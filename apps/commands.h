@@ -1,6 +1,5 @@
 #pragma once
-// The subcommands of `chimera`. Each adds itself to the program; its callback runs after the command line is parsed,
-// prints to standard output, and returns through `exit_code`.
+// The subcommands of `chimera`. Each adds itself to the program; its callback sets `exit_code`.
 
 #include <CLI/CLI.hpp>
 
@@ -16,35 +15,34 @@
 
 namespace chimera::apps {
 
-/// How this process was called: by a user, or by a launcher as one of its ranks.
+/// How a user or a launcher started this process.
 struct Invocation {
   std::vector<std::string> arguments;  // argv[1..]
   std::optional<RankEnvironment> rank;
-  std::optional<RankPlace> place;  // of several processes that another launcher started
-  ProgramEntry entry = nullptr;    // of the program, for ranks that need not load it anew
+  std::optional<RankPlace> place;  // set if another launcher started several processes
+  ProgramEntry entry = nullptr;    // for forked ranks
 };
 
-/// A subcommand as `chimera --help` lists it.
 struct CommandName {
   const char* name;
   const char* description;
 };
 
-// Those of the training half, which the program in front lists too.
+// Subcommands that need LibTorch.
 inline constexpr CommandName kTrain{"train", "Train a model through a pipeline schedule"};
 inline constexpr CommandName kProfile{"profile", "Measure this machine for the planner"};
 inline constexpr CommandName kBench{"bench", "Compare training runs side by side"};
 inline constexpr CommandName kExport{"export", "Write a model's folder anew: other types of tensors, other files"};
 inline constexpr CommandName kEvaluate{"evaluate", "Compute loss and perplexity of a model on a file"};
 inline constexpr CommandName kGenerate{"generate", "Let a model continue texts"};
-/// The command that lists all flags, so that it needs those of the training half too.
+/// Lists all flags, including those that need LibTorch.
 inline constexpr const char* kReference = "reference";
 inline constexpr std::array kTrainingCommands{kTrain, kProfile, kBench, kExport, kEvaluate, kGenerate};
 
-/// Has `profile` measure, as one of two ranks, the links between their hosts, and print these alone (profile_hosts.h).
+/// Makes `profile`, run on two ranks, print only the links between their hosts.
 inline constexpr const char* kLinksFlag = "--links";
 
-/// Whether the words are `profile` with a flag that makes it one of two ranks.
+/// Returns whether the words are `profile` with a flag for two ranks.
 [[nodiscard]] inline bool measures_between_hosts(const std::vector<std::string>& words) {
   const auto is_flag = [](const std::string& word) {
     return word == kLinksFlag || word == "--between" || word.starts_with("--between=");

@@ -18,7 +18,7 @@ struct CompareArguments {
 std::string compared(const CompareArguments& options) {
   std::vector<RunHistory> runs;
   for (const std::string& path : options.runs) runs.push_back(read_run(path));
-  for (const RunHistory& run : runs) (void)figures_of(run);  // each has a step
+  for (const RunHistory& run : runs) (void)figures_of(run);  // throws if a run has no step
   switch (options.format) {
     case Format::Json: return comparison_json(runs);
     case Format::Html: return comparison_page(runs);

@@ -13,7 +13,7 @@
 namespace chimera::apps {
 namespace {
 
-/// Throws ConfigError that names the file, the line and what is wrong there.
+/// Throws ConfigError with file, line and reason.
 toml::table parse(const std::string& text, const std::string& path) {
   try {
     return toml::parse(text, path);
@@ -23,7 +23,7 @@ toml::table parse(const std::string& text, const std::string& path) {
   }
 }
 
-/// The names that may be keys: all long flags but those about the command line itself.
+/// Returns the legal keys: all long flags except those about the command line.
 std::vector<std::string> keys_of(const CLI::App& command) {
   std::vector<std::string> keys;
   for (const CLI::Option* option : command.get_options()) {
@@ -34,7 +34,7 @@ std::vector<std::string> keys_of(const CLI::App& command) {
   return keys;
 }
 
-/// `--key=value`, or `--key` alone for what takes no value; empty for such a flag that is not given.
+/// Returns `--key=value`, `--key` for a flag without value, or nothing if that is false.
 std::string word_of(const std::string& key, const toml::node& node, const CLI::Option& option, const std::string& at) {
   const bool takes_value = option.get_items_expected_max() > 0;
   if (const auto truth = node.value_exact<bool>()) {

@@ -1,5 +1,4 @@
 #pragma once
-// --config: the flags of a subcommand from a TOML file.
 
 #include <CLI/CLI.hpp>
 
@@ -8,11 +7,10 @@
 
 namespace chimera::apps {
 
-/// The file's keys as words of a command line. Each key is a flag of `command` without its dashes; its value a string,
-/// a number, or true or false (of a flag that takes no value: whether it is given). Throws ConfigError with file and
-/// line for bad TOML, an unknown key, with the nearest known one, and a value of another type.
+/// Returns the flags of a TOML file as words of a command line. Keys are flags of `command` without dashes; values are
+/// strings, numbers or booleans (also for flags without a value). Throws ConfigError, with file and line, for bad TOML,
+/// an unknown key, or a value of another type.
 [[nodiscard]] std::vector<std::string> config_words(const std::string& path, const CLI::App& command);
-/// The same of the text of a file of that path.
 [[nodiscard]] std::vector<std::string> config_words_of(const std::string& text, const std::string& path,
                                                        const CLI::App& command);
 

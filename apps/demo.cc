@@ -25,49 +25,40 @@
 #include "program.h"
 #include "telemetry/run_history.h"
 
-// What a demo speaks through: explanations, the commands that it runs, and bars.
-
-// The demos: what Chimera does, shown by its own commands.
-
 namespace chimera::apps {
 
 using Words = std::vector<std::string>;
 
-/// A demo under way: prints to standard output, and keeps its files in one folder.
+/// Output of a running demo, and the folder of its files.
 class DemoStage {
  public:
-  /// Files go to `folder`, which stays, or where it is empty into one that is removed at the end. With `pauses` it
-  /// waits for Enter before every command.
+  /// If `folder` is empty, uses a temporary folder. With `pauses`, waits for Enter before each command.
   DemoStage(const std::string& folder, bool pauses);
   DemoStage(const DemoStage&) = delete;
   DemoStage& operator=(const DemoStage&) = delete;
 
-  /// A heading.
   void title(const std::string& words);
-  /// A paragraph, wrapped.
   void say(const std::string& words);
-  /// Prints the command as a person would type it, runs it, and shows what it prints, indented. Throws Error where it
-  /// ends with a code other than `expected`.
+  /// Prints and runs a command, and shows its output indented. Throws Error if its exit code is not `expected`.
   void run(const Words& words, int expected = 0);
-  /// The same, but what the command prints is returned instead. Throws likewise.
+  /// Does the same, but returns the output.
   [[nodiscard]] std::string ask(const Words& words);
-  /// A line for each name: a bar as long as its value's share of the largest, and what `label` says.
+  /// A bar, relative to the largest value, with a label.
   struct Bar {
     std::string name;
     double value = 0;
     std::string label;
   };
   void bars(const std::vector<Bar>& bars);
-  /// The path of a file of the demo.
   [[nodiscard]] std::string file(const std::string& name) const { return (folder_ / name).string(); }
-  /// Some English text to train on: what this program says of itself in its --help.
+  /// Returns the path of a training text, made from --help.
   [[nodiscard]] std::string text();
 
  private:
   void show(const Words& words);
 
   std::filesystem::path folder_;
-  std::optional<TemporaryFolder> temporary_;  // where no other is given
+  std::optional<TemporaryFolder> temporary_;  // if no folder is given
   bool pauses_;
 };
 
@@ -240,11 +231,11 @@ void show_train(DemoStage& stage) {
       "--checkpoint to go on after any end, --export for a folder that transformers load.");
 }
 
-/// What a schedule came to when it trained, and what the simulator says.
+/// Measured and simulated speed of a schedule.
 struct Contender {
   std::string schedule;
-  double measured = 0;   // tokens a second
-  double predicted = 0;  // likewise
+  double measured = 0;   // tokens per second
+  double predicted = 0;  // tokens per second
 };
 
 Contender train_contender(DemoStage& stage, const std::string& schedule, const std::string& workers) {
@@ -315,7 +306,7 @@ void show(const Demo& demo, const DemoArguments& options) {
   demo.show(stage);
 }
 
-/// Asks which demo to show, until the answer is none of them.
+/// Asks which demo to show until the user quits.
 void menu(const DemoArguments& options) {
   while (true) {
     std::cout << "\nWhat would you like to see?\n";

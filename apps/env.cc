@@ -11,7 +11,7 @@
 namespace chimera::apps {
 namespace {
 
-/// A file or HOST:PORT, and who may come there; or why nobody knows.
+/// Returns the rendezvous file or HOST:PORT with its access rule, or the error.
 std::string meeting_text(const RankPlace& place, const Variables& variables) {
   try {
     const MeetingPoint meeting = meeting_point(place, variables);

@@ -20,8 +20,8 @@ namespace {
 struct ExportOptions {
   std::string source;
   std::string output;
-  std::string dtype;      // empty: each tensor's own
-  std::string tokenizer;  // empty: that of the source
+  std::string dtype;      // empty: unchanged
+  std::string tokenizer;  // empty: tokenizer of the source
   std::uint64_t shard_bytes = kDefaultShardBytes;
 };
 

@@ -39,44 +39,40 @@
 #include "transport/gloo/gloo_transport.h"
 #include "transport/threads/rank_threads.h"
 
-// What `chimera generate` is asked for, and how it is done on one rank or on several.
-
 namespace chimera::apps {
 
-/// A prompt as the command line has it.
 struct GivenPrompt {
-  std::string words;       ///< text, or numbers of tokens separated by commas
-  bool is_tokens = false;  ///< which of both
+  std::string words;  ///< text, or token ids separated by commas
+  bool is_tokens = false;
 };
 
 struct GenerateOptions {
-  std::string from;       // a Hugging Face folder
-  std::string tokenizer;  // empty: that of the folder or, of a byte model, bytes
+  std::string from;       // Hugging Face folder
+  std::string tokenizer;  // empty: tokenizer of the folder; for a byte model, bytes
   std::vector<GivenPrompt> prompts;
-  std::optional<std::int64_t> tokens;  // new ones of each prompt; none: 100, or what the positions have room for
+  std::optional<std::int64_t> tokens;  // new tokens per prompt; default: 100, or the remaining positions
   ContinuationOptions continuation;
   DataType dtype = DataType::Float32;
   std::int64_t stages = 1;
-  std::int64_t threads = 0;  // intra-op, of a rank; 0: cores / ranks, at least 1
+  std::int64_t threads = 0;  // intra-op threads per rank; 0: cores / ranks, at least 1
   Format format = Format::Text;
 };
 
-/// All of it looked at, before anything is started.
+/// A validated request.
 struct GenerateJob {
   GenerateOptions options;
   std::shared_ptr<const ModelFolder> folder;
-  std::vector<StageLayers> partition;    // [stage], which rank that holds
-  std::unique_ptr<Tokenizer> tokenizer;  // null: ids are all there is
+  std::vector<StageLayers> partition;    // [stage]: its layers; stages and ranks have the same numbers
+  std::unique_ptr<Tokenizer> tokenizer;  // null: only ids are known
   std::vector<Prompt> prompts;
-  std::vector<std::int64_t> tokens;  // [prompt]: new ones, at most
+  std::vector<std::int64_t> tokens;  // [prompt]: maximum of new tokens
 };
 
-/// Reads the headers of the folder's weights, its tokenizer and the prompts. Throws ConfigError, one line, for what
-/// does not fit.
+/// Reads weight headers, tokenizer and prompts. Throws ConfigError if they do not fit together.
 [[nodiscard]] GenerateJob prepare_generate(const GenerateOptions& options);
 
-/// Continues all prompts in this process, or as the rank that a launcher has started. What the model says goes to
-/// standard output. Throws Error; a rank that only lost another one tells the launcher. Returns the exit code.
+/// Continues all prompts, in this process or as a rank, and prints to standard output. Throws Error. Returns the exit
+/// code.
 [[nodiscard]] int run_generate(const GenerateJob& job, const std::optional<RankEnvironment>& rank);
 
 namespace {
@@ -86,7 +82,7 @@ constexpr std::int64_t kMostStages = 1024;
 constexpr std::int64_t kMostThreads = 1024;
 constexpr std::int64_t kByteVocabulary = 256;
 
-/// The file or folder of the tokenizer, "bytes", or nothing.
+/// Returns file, folder, "bytes", or an empty text.
 std::string tokenizer_path(const GenerateOptions& options, const ModelConfig& model) {
   if (!options.tokenizer.empty()) return options.tokenizer;
   if (std::string own = tokenizer_of_folder(options.from); !own.empty()) return own;
@@ -148,7 +144,7 @@ void require_sense(const GenerateOptions& options) {
   }
 }
 
-/// What is said of the prompts, as it is said or at the end.
+/// Writes the continuations: text immediately, JSON at the end.
 class Writer {
  public:
   explicit Writer(const GenerateJob& job) : job_(job) {}
@@ -184,7 +180,6 @@ class Writer {
   nlohmann::ordered_json json_ = {{"prompts", nlohmann::ordered_json::array()}};
 };
 
-/// The stage of a rank, which has the rank's number.
 struct OwnStage {
   std::unique_ptr<TiedWeight> tied;
   std::unique_ptr<Stage> stage;
@@ -285,7 +280,7 @@ void add_prompts(CLI::App& command, GenerateOptions& options) {
             },
             description)
         ->type_name(type)
-        ->trigger_on_parse();  // once for each, in the order of the command line
+        ->trigger_on_parse();  // once per flag, in the order of the command line
   };
   add("--prompt", false, "TEXT", "a text to go on with; may be repeated");
   add("--prompt-ids", true, "N,N", "the same as numbers of tokens; may be repeated");
@@ -333,7 +328,7 @@ void add_flags(CLI::App& command, GenerateOptions& o) {
   add_format(command, o.format, {Format::Text, Format::Json});
 }
 
-/// Folder of the model: ranks take the checkpoint that their launcher found.
+/// Returns the model's folder. A rank uses the folder that its launcher found.
 std::string model_folder(const std::string& from, const Invocation& invocation) {
   if (!invocation.rank) return resolved_model_folder(from, available_cores());
   std::ifstream found(invocation.rank->input_path);

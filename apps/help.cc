@@ -15,10 +15,10 @@ namespace {
 constexpr std::size_t kFewestColumns = 80;
 constexpr std::size_t kMostColumns = 120;
 constexpr std::size_t kUsualColumns = 100;
-constexpr std::size_t kNameColumns = 28;  // names of flags, and what they take
+constexpr std::size_t kNameColumns = 28;  // width of flag names with their values
 constexpr std::string_view kComment = "   # ";
 
-/// The words of a text; of a shell line, quoted ones stay whole.
+/// Splits a text at blanks, for a shell line only outside quotes.
 std::vector<std::string> words_of(const std::string& text, bool is_shell) {
   std::vector<std::string> words;
   std::string word;
@@ -36,7 +36,7 @@ std::vector<std::string> words_of(const std::string& text, bool is_shell) {
   return words;
 }
 
-/// The words of a shell line, each flag together with the value that follows it.
+/// Splits a shell line; a flag and its value stay together.
 std::vector<std::string> flags_of_line(const std::string& line) {
   std::vector<std::string> parts;
   bool lacks_value = false;
@@ -52,7 +52,7 @@ std::vector<std::string> flags_of_line(const std::string& line) {
   return parts;
 }
 
-/// Lines of at most `columns` characters, and longer ones for words that are. All but the last end in `continuation`.
+/// Wraps lines at `columns`; only a longer word exceeds it. All lines but the last end in `continuation`.
 std::vector<std::string> wrapped(const std::vector<std::string>& words, std::size_t columns,
                                  std::string_view continuation = "") {
   std::vector<std::string> lines;

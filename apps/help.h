@@ -1,5 +1,4 @@
 #pragma once
-// What --help looks like: flags in named groups, and no line longer than the terminal is wide (at least 80).
 
 #include <CLI/CLI.hpp>
 
@@ -8,11 +7,10 @@
 
 namespace chimera::apps {
 
-/// Lays out the help of a command:
-/// - flags under the headings that begin_group() gave them, and --help last;
-/// - descriptions in a column of their own, wrapped at spaces;
-/// - of the footer, every line as a paragraph, except that lines that begin with two spaces are examples: shell lines
-///   that stay whole, or are continued with a backslash where they are too long.
+/// Formats the help of a command:
+/// - flags under the headings of begin_group(), --help last;
+/// - descriptions in a separate column;
+/// - each line of the footer as a paragraph. Lines that start with two spaces are shell examples.
 class HelpFormatter : public CLI::Formatter {
  public:
   explicit HelpFormatter(std::size_t columns);
@@ -25,14 +23,13 @@ class HelpFormatter : public CLI::Formatter {
 
  private:
   [[nodiscard]] std::string groups(const CLI::App* app) const;
-  /// `name` on the left, `text` beside it, or below it where the name is long.
+  /// Returns `name` on the left and `text` to its right, or below a long name.
   [[nodiscard]] std::string beside(const std::string& name, const std::string& text) const;
   [[nodiscard]] std::string example(const std::string& line) const;
 
   std::size_t columns_;
 };
 
-/// The headings under which flags stand, in the order in which a command adds them.
 namespace heading {
 inline constexpr const char* kModel = "Model";
 inline constexpr const char* kData = "Data";
@@ -54,11 +51,11 @@ inline constexpr const char* kOutput = "Output";
 inline constexpr const char* kHelp = "Help";
 }  // namespace heading
 
-/// Puts the flags that are added to the command from now on under this heading.
+/// Puts the flags added from now on under this heading.
 void begin_group(CLI::App& command, const char* group);
 
-/// Lays out the help of the program and its subcommands for a reader of `descriptor`. Its columns are those that the
-/// environment variable COLUMNS says, else those of the terminal there, in either case 80 to 120; else 100.
+/// Sets the help format of the program and its subcommands. The width is COLUMNS or the terminal's, 80 to 120; else
+/// 100.
 void lay_out_help(CLI::App& program, int descriptor);
 
 }  // namespace chimera::apps

@@ -1,5 +1,4 @@
 #pragma once
-// Flags that say which hosts a command runs on, and how it gets there.
 
 #include <CLI/CLI.hpp>
 #include <string>
@@ -10,19 +9,18 @@
 namespace chimera::apps {
 
 struct HostFlags {
-  std::string hosts;  ///< as parse_hosts() takes them; empty: this machine alone
+  std::string hosts;  ///< for parse_hosts(); empty: this machine only
   std::string ssh = "ssh -o BatchMode=yes";
   std::string program = own_executable();
-  std::string master;  ///< the first host as the others know it; empty: by its name in `hosts`
+  std::string master;  ///< address of the first host for the others; empty: its name in `hosts`
 };
 
-/// --hosts with this help text.
 void add_hosts(CLI::App& command, HostFlags& flags, const std::string& help);
-/// --ssh, --program and --master.
+/// Adds --ssh, --program and --master.
 void add_ways_to_hosts(CLI::App& command, HostFlags& flags);
 
-/// The words that, run here, run the program with these arguments on a host, in the folder in which this one runs.
-/// Throws ConfigError where --ssh has no words.
+/// Returns the local command that runs this program on a host, in the current folder. Throws ConfigError if --ssh is
+/// blank.
 [[nodiscard]] std::vector<std::string> program_on(const HostFlags& flags, const std::string& host,
                                                   const std::vector<std::string>& arguments);
 

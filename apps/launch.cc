@@ -35,13 +35,13 @@ struct LaunchArguments {
   Words command;
 };
 
-/// A port that no other job is likely to have, below those that systems give to clients.
+/// Returns a random port below the ephemeral range.
 std::int64_t any_port() {
   const Proof numbers = random_numbers();
   return 20000 + (numbers[0] * 256 + numbers[1]) % 10000;
 }
 
-/// What the last of `words` give a flag; none: they do not have it.
+/// Returns the last value of a flag in `words`, if any.
 std::optional<std::string> value_of(const std::string& flag, const Words& words) {
   std::optional<std::string> value;
   for (std::size_t i = 0; i < words.size(); ++i) {
@@ -51,15 +51,14 @@ std::optional<std::string> value_of(const std::string& flag, const Words& words)
   return value;
 }
 
-/// Without USER@.
+/// Removes USER@.
 std::string name_of(const std::string& host) { return host.substr(host.find('@') + 1); }
 
-/// Without --hosts all ranks are on this machine.
 std::vector<HostRanks> hosts_of(const LaunchArguments& options) {
   return parse_hosts(options.on.hosts.empty() ? "localhost" : options.on.hosts, static_cast<int>(options.ranks));
 }
 
-/// A spare without a number has as many ranks as it is wanted to.
+/// A spare without a number gets as many ranks as needed.
 std::vector<HostRanks> spares_of(const LaunchArguments& options) {
   if (options.spares.empty()) return {};
   if (options.on.hosts.empty() || options.max_restarts == 0) {
@@ -81,7 +80,8 @@ Words variables_of(const LaunchArguments& options, const std::vector<HostRanks>&
     if (own == nullptr) throw ConfigError(fmt::format("--variable {}: it is not set here; give NAME=VALUE", each));
     variables.push_back(*own == '\0' ? each : fmt::format("{}={}", each, own));
   }
-  const bool is_first = hosts.front().host == hosts_of(options).front().host;  // whose address --master is
+  // --master is the address of the original first host
+  const bool is_first = hosts.front().host == hosts_of(options).front().host;
   const std::string master = options.on.hosts.empty() ? "127.0.0.1" : name_of(hosts.front().host);
   const bool is_given = is_first && !options.on.master.empty();
   variables.push_back(fmt::format("{}={}", kMasterAddressVariable, is_given ? options.on.master : master));
@@ -121,7 +121,7 @@ std::vector<HostCommand> host_commands(const LaunchArguments& options, const std
   return commands;
 }
 
-/// As a person could type it; on standard input goes what the comment says, and a secret.
+/// Returns the commands as shell lines, with the ranks' arguments as comments.
 std::string dry_run_text(const std::vector<HostCommand>& commands) {
   std::string text;
   for (const HostCommand& command : commands) {
@@ -131,7 +131,7 @@ std::string dry_run_text(const std::vector<HostCommand>& commands) {
   return text;
 }
 
-/// The newest checkpoint as it is seen from here; its bytes are compared by the ranks, which may find an older one.
+/// Finds the newest checkpoint. The ranks verify its hashes, and may choose an older one.
 HostResume resume_of(const LaunchArguments& options) {
   const std::string folder = *value_of("--checkpoint", options.command);
   const auto newest = newest_checkpoint(folder, 0).checkpoint;

@@ -1,5 +1,4 @@
 #pragma once
-// The flags that limit what workers may hold.
 
 #include <CLI/CLI.hpp>
 
@@ -10,13 +9,13 @@
 
 namespace chimera::apps {
 
-/// --max-in-flight; and --memory with --activation-bytes and --weight-bytes.
+/// --max-in-flight, and --memory with --activation-bytes and --weight-bytes.
 struct LimitFlags {
-  /// `consequence`: what becomes of a schedule that holds more, for --help; may be empty.
+  /// `consequence`: help text on schedules beyond the limit.
   void add_to(CLI::App& app, const std::string& consequence = "");
-  /// What the flags say; throws ConfigError where the last three do not come together.
+  /// Throws ConfigError if only some of the last three flags are given.
   [[nodiscard]] Limits limits() const;
-  /// `--max-in-flight 4, --memory 1e9`: those that are given.
+  /// Returns the given flags, such as `--max-in-flight 4, --memory 1e9`.
   [[nodiscard]] std::string in_words() const;
 
  private:

@@ -1,5 +1,5 @@
-// chimera: the program in front, which starts in milliseconds as it knows nothing of LibTorch. What needs LibTorch is
-// in a library that is loaded when a subcommand asks for it.
+// The program without LibTorch, which starts in milliseconds. Subcommands that need LibTorch are in a library loaded on
+// demand.
 
 #include "core/console.h"
 #include "program.h"

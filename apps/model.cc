@@ -19,7 +19,7 @@
 namespace chimera::apps {
 namespace {
 
-constexpr std::int64_t kSequence = 128;  // as `chimera train`
+constexpr std::int64_t kSequence = 128;  // as in `chimera train`
 
 struct ModelArguments {
   std::string name;
@@ -28,7 +28,7 @@ struct ModelArguments {
   PartitionChoice partition;
   std::string schedule = kPlainSchedule;
   CLI::Option* schedule_option = nullptr;
-  std::int64_t micro_batches = 0;  // 0: as many as stages
+  std::int64_t micro_batches = 0;  // 0: number of stages
   std::int64_t micro_batch_size = 4;
   std::int64_t sequence = kSequence;
   CLI::Option* sequence_option = nullptr;
@@ -49,7 +49,7 @@ Workload workload_of(const ModelArguments& options, const ModelConfig& model) {
   return workload;
 }
 
-/// Whose stages they are. Where nothing but their number counts, no ops are made.
+/// Generates ops only if the partition or an explicit --schedule needs them.
 Schedule schedule_of(const ModelArguments& options) {
   if (options.partition.rule != PartitionRule::Balanced && options.schedule_option->count() == 0) {
     Schedule schedule;

@@ -1,5 +1,4 @@
 #pragma once
-// --layers, --hidden, --heads, --key-value-heads, --vocabulary, --tied: single fields that replace those of a model.
 
 #include <CLI/CLI.hpp>
 
@@ -24,11 +23,9 @@ struct ModelFlags {
   CLI::Option* vocabulary_option = nullptr;
 
   void add_to(CLI::App& app);
-  /// The fields that were given.
   [[nodiscard]] ModelOverrides overrides() const;
 };
 
-/// The presets, separated by commas.
 [[nodiscard]] std::string listed_models();
 
 }  // namespace chimera::apps

@@ -21,7 +21,7 @@
 namespace chimera::apps {
 namespace {
 
-/// What the axis means, who takes it, and what it is where nothing is said.
+/// Returns the meaning of the axis, its schedules, and its default.
 std::string help_of(const ShapeAxis& axis) {
   std::vector<std::string> takers;
   std::vector<std::string> usual;
@@ -91,7 +91,7 @@ CLI::Option* add_data(CLI::App& app, const std::string& flag, std::string& data,
   };
   return app.add_option_function<std::vector<std::string>>(flag, join, description)
       ->type_name("DATA")
-      ->trigger_on_parse();  // so that a later flag replaces an earlier one, words and all
+      ->trigger_on_parse();  // so that a later flag replaces all words of an earlier one
 }
 
 CLI::Option* add_word(CLI::App& app, const std::string& flag, std::vector<std::string> names,
@@ -131,7 +131,7 @@ void ShapeFlags::add_to(CLI::App& app, Counts counts) {
   stages = add("--stages", shape.stages, stages_list, "D, the workers of one pipeline");
   micro_batches = add("--micro-batches", shape.micro_batches, micro_batches_list,
                       "N, the micro-batches that one data-parallel group runs in a step, all directions together");
-  axes.reserve(shape_axes().size());  // what options write into stays in place
+  axes.reserve(shape_axes().size());  // options keep pointers to the elements
   for (const ShapeAxis& axis : shape_axes()) {
     axes.push_back({axis});
     AxisFlag& flag = axes.back();
@@ -269,7 +269,7 @@ void CostFlags::add_to(CLI::App& app, Counts counts) {
         "time that its input gradient takes, where backwards are split; needs --weight-gradient"},
        {&CostFlags::weight_gradient, "time that its weight gradient takes; needs --input-gradient"},
        {&CostFlags::latency, "delay of a point-to-point message between workers (default 0)"}}};
-  times.reserve(described.size());  // what options write into stays in place
+  times.reserve(described.size());  // options keep pointers to the elements
   for (std::size_t t = 0; t < described.size(); ++t) {
     const auto [time, description] = described[t];
     TimeFlag& flag = times.emplace_back(TimeFlag{kTimeColumns[t], time});

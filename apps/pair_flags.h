@@ -1,5 +1,4 @@
 #pragma once
-// Flags for pairs of ops: which ones a schedule has, and what they take together.
 
 #include <CLI/CLI.hpp>
 
@@ -10,10 +9,10 @@
 namespace chimera {
 namespace apps {
 
-/// --pairs: which ops of a schedule are pairs.
+/// Which ops of a schedule form pairs (--pairs).
 enum class PairChoice : std::uint8_t {
-  Own,         ///< those that its generator or file says
-  Neighbours,  ///< every forward and the backward right behind it (pair_neighbours)
+  Own,         ///< as in its generator or file
+  Neighbours,  ///< each forward and the backward directly after it (pair_neighbours)
   None,
 };
 
@@ -25,17 +24,15 @@ inline constexpr auto kNames<apps::PairChoice> = std::to_array<Named<apps::PairC
 
 namespace apps {
 
-/// --pairs and, where times are asked for, --pair-time.
 struct PairFlags {
   PairChoice choice = PairChoice::Own;
   double time = 1;
-  CLI::Option* time_option = nullptr;  // null: the command takes no times
+  CLI::Option* time_option = nullptr;  // null: the command has no times
 
   void add_to(CLI::App& app);
   void add_time_to(CLI::App& app);
-  /// The schedule with the pairs that the flags say.
   [[nodiscard]] Schedule paired(Schedule schedule) const;
-  /// The costs with the pairs' time. Throws ConfigError where they say one already.
+  /// Adds the time of pairs. Throws ConfigError if `costs` has such a time.
   [[nodiscard]] CostModel with_time(CostModel costs) const;
 };
 

@@ -22,7 +22,7 @@
 namespace chimera::apps {
 namespace {
 
-/// A number of the paper, and ours.
+/// A value of the paper and ours.
 struct PaperValue {
   std::string figure;
   std::string what;
@@ -31,13 +31,13 @@ struct PaperValue {
 };
 
 struct Figure {
-  std::string name;  // `figure-3`, of its file too
+  std::string name;  // `figure-3`; also the file name
   std::string caption;
   std::string svg;
   std::vector<PaperValue> values;
 };
 
-/// A schedule of the paper's drawings. Times in units of a forward.
+/// A schedule drawn in the paper. Times are in units of a forward.
 struct Drawing {
   const char* figure;
   const char* caption;
@@ -78,7 +78,7 @@ Figure drawn(const Drawing& drawing) {
           {{drawing.figure, "makespan", drawing.makespan, timeline.makespan}}};
 }
 
-/// One picture for each configuration of figure 9, with a group of bars for each schedule.
+/// Draws a picture for each configuration of figure 9, with a group of bars per schedule.
 std::vector<Figure> memory_figures(const MachineProfile& machine) {
   const MemoryFit fit = fit_figure_9(machine);
   std::vector<Figure> figures;
@@ -136,7 +136,7 @@ Figure throughput_figure(const MachineProfile& machine) {
   return figure;
 }
 
-/// GPT-2-64 on hundreds of workers. Of what the paper measured, the two ratios of its abstract are known.
+/// Draws GPT-2-64 on hundreds of workers. Only two ratios of the paper's measurements are known, from its abstract.
 Figure scaling_figure(const std::string& machine) {
   Figure figure{
       "scaling",

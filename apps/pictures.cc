@@ -16,7 +16,7 @@
 namespace chimera::apps {
 namespace {
 
-/// An environment variable that is set and not empty.
+/// Returns whether an environment variable is set and not empty.
 bool is_set(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr && *value != '\0';

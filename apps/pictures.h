@@ -1,5 +1,4 @@
 #pragma once
-// Flags of the subcommands that draw, and what they draw.
 
 #include <CLI/CLI.hpp>
 
@@ -13,7 +12,6 @@
 namespace chimera {
 namespace apps {
 
-/// --color.
 enum class ColorChoice : std::uint8_t { Auto, Always, Never };
 
 }  // namespace apps
@@ -24,24 +22,23 @@ inline constexpr auto kNames<apps::ColorChoice> = std::to_array<Named<apps::Colo
 
 namespace apps {
 
-/// --with, --color.
 struct PictureFlags {
-  std::vector<std::string> with;  // schedules to show beside the first one
+  std::vector<std::string> with;  // schedules to draw with the first
   ColorChoice color = ColorChoice::Auto;
 
   void add_to(CLI::App& app);
-  /// The style of text that goes to `output` (empty: standard output): coloured and folded on a terminal, else plain.
-  /// NO_COLOR (no-color.org) and TERM=dumb turn `auto` off.
+  /// Returns the text style for `output` (empty: standard output). NO_COLOR (no-color.org) and TERM=dumb disable
+  /// `auto`.
   [[nodiscard]] TextStyle text_style(const std::string& output) const;
-  /// Throws ConfigError where schedules stand side by side in a format that shows one only.
+  /// Throws ConfigError if --with is given and the format shows one schedule only.
   void check_format(Format format) const;
-  /// The schedules named by --with. A name takes those of the shape flags that apply to it, and D and N of `first`;
-  /// what ends in .json or .csv is a file, which must hold a valid schedule.
+  /// Returns the schedules of --with: names with the shape flags that apply and D and N of `first`, or .json and .csv
+  /// files of valid schedules.
   [[nodiscard]] std::vector<Schedule> beside(const Schedule& first, const ShapeFlags& shape,
                                              const MakeSchedule& make = as_asked) const;
 };
 
-/// `svg` or `perfetto`, of the first panel, or `html`, of all.
+/// Draws the first panel as `svg` or `perfetto`, or all panels as `html`.
 [[nodiscard]] std::string drawn(Format format, const std::vector<Panel>& panels);
 
 }  // namespace apps

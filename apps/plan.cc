@@ -18,29 +18,26 @@
 #include "program.h"
 #include "simulate/costs.h"
 
-// A plan as a job of SLURM.
-
 namespace chimera::apps {
 
 struct SlurmJob {
-  std::string name;                ///< as `squeue` lists it
+  std::string name;                ///< in `squeue`
   std::string comment;             ///< lines about the plan
   std::int64_t ranks = 1;          ///< D W
-  std::int64_t ranks_of_node = 1;  ///< divides them
+  std::int64_t ranks_of_node = 1;  ///< must divide `ranks`
   std::vector<std::string> flags;  ///< of `chimera train`
 };
 
-/// Throws ConfigError where the ranks do not fill whole nodes.
+/// Throws ConfigError if the ranks do not fill whole nodes.
 void require_whole_nodes(std::int64_t ranks, std::int64_t ranks_of_node);
 
-/// A script for `sbatch`: asks for the nodes, starts a task for each rank, and is queued again where the run has saved
-/// and ended as a signal asked, which SLURM sends two minutes before the time is over. What follows the script on the
-/// command line of `sbatch` are further flags of `chimera train`. Throws as require_whole_nodes does.
+/// Returns a script for `sbatch` with a task per rank. SLURM sends a signal two minutes before the time limit, and the
+/// job is requeued after the run has saved. Further arguments are flags of `chimera train`. Throws as
+/// require_whole_nodes() does.
 [[nodiscard]] std::string sbatch_script(const SlurmJob& job);
 
 namespace {
 
-/// Each line of the text behind "# ".
 std::string as_comment(const std::string& text) {
   std::string comment;
   std::istringstream lines(text);
@@ -104,7 +101,7 @@ struct PlanArguments {
   PlanQuestions questions;
   std::int64_t top = 10;
   std::int64_t run = 0;
-  std::string data;  // for that; empty: random letters
+  std::string data;  // text for measured runs; empty: random letters
   Format format = Format::Text;
   std::string output;
   std::string costs;
@@ -113,7 +110,7 @@ struct PlanArguments {
   CLI::Option* ranks_option = nullptr;
 };
 
-/// A flag that takes whole numbers of 1 or more: those that a candidate may have.
+/// Adds a flag for a list of positive integers.
 void add_allowed(CLI::App& command, const std::string& flag, std::vector<std::int64_t>& values,
                  const std::string& description) {
   command
@@ -156,7 +153,7 @@ void add_given(CLI::App& command, PlanArguments& options) {
       ->type_name("STAGES");
 }
 
-/// The paper's rule chooses among even cuts of its own schedule; what asks for others contradicts it.
+/// Throws ConfigError for flags outside the paper's rule: its own schedule with even partitions.
 void require_papers_choice(const PlanArguments& options) {
   for (const std::string& name : options.schedules) {
     if (find_generator(name).name == kPaperSchedule) continue;
@@ -188,7 +185,7 @@ PlanReport make_report(const PlanArguments& options) {
   return plan_report(options.problem.problem(), plan_options, options.rule, options.questions);
 }
 
-/// Nothing trains with tensor parallelism.
+/// Training does not support tensor parallelism.
 void require_trainable(const Candidate& candidate, const char* flag) {
   if (candidate.tensor_parallel == 1) return;
   throw ConfigError(
@@ -204,7 +201,6 @@ std::vector<TrainFlag> all_flags(const PlanArguments& options, const PlanProblem
   return flags;
 }
 
-/// Trains the best ones and notes their step times.
 void measure(const PlanArguments& options, PlanReport& report) {
   std::vector<std::vector<std::string>> runs;
   for (std::size_t i = 0; i < report.candidates.size() && runs.size() < static_cast<std::size_t>(options.run); ++i) {
@@ -221,7 +217,6 @@ std::string printed(const PlanReport& report, Format format) {
   return format == Format::Csv ? plan_csv(report) : plan_text(report);
 }
 
-/// What stands above the best plan wherever it is written.
 std::string description(const PlanReport& report) {
   const RankedCandidate& chosen = report.plan.ranked.front();
   return fmt::format(
@@ -257,7 +252,7 @@ void require_sense(const PlanArguments& options) {
   if (options.sbatch.empty() && options.ranks_option->count() > 0) {
     throw ConfigError("--ranks-per-node is for --sbatch; give that too, or leave it out");
   }
-  require_whole_nodes(options.problem.workers, options.ranks_of_node);  // said before the search, which may be long
+  require_whole_nodes(options.problem.workers, options.ranks_of_node);  // before the search, which may be long
 }
 
 void write_costs(const PlanArguments& options, const PlanReport& report) {

@@ -11,10 +11,6 @@
 #include "plan/train_flags.h"
 #include "schedule/schedule.h"
 
-// Where a schedule has several orders and costs decide among them.
-
-// The flags that say what is to be planned.
-
 namespace chimera::apps {
 
 struct ShapedSchedule {
@@ -22,8 +18,8 @@ struct ShapedSchedule {
   Schedule schedule;
 };
 
-/// The generator's schedule of the shape that ends first by `makespan`, of equals the first. With one shape nothing is
-/// timed. Throws ConfigError where the generator refuses one.
+/// Generates the schedule of each shape and returns the fastest by `makespan`, the first of equals. Throws ConfigError
+/// if the generator rejects a shape.
 [[nodiscard]] ShapedSchedule fastest_of(const Generator& generator, const std::vector<PipelineShape>& shapes,
                                         const std::function<double(const Schedule&)>& makespan);
 
@@ -32,7 +28,7 @@ struct PlanFlags {
   ModelFlags overrides;
   std::int64_t workers = 0;
   std::int64_t mini_batch = 0;
-  double memory = 0;  // GiB; 0: what the machine has
+  double memory = 0;  // GiB; 0: memory of the machine
   std::string machine;
   std::int64_t sequence = 128;
   DataType dtype = DataType::Float32;
@@ -42,11 +38,11 @@ struct PlanFlags {
   bool shard_optimizer = false;
 
   void add_to(CLI::App& app);
-  /// Throws ConfigError where a flag is missing or wrong, or the machine's profile is.
+  /// Throws ConfigError if a flag or the machine's profile is missing or invalid.
   [[nodiscard]] PlanProblem problem() const { return problem(overrides.overrides(), memory); }
-  /// The same with the model's fields and the memory (GiB; 0: what the machine has) from elsewhere.
+  /// Uses other model fields and memory (GiB; 0: of the machine).
   [[nodiscard]] PlanProblem problem(const ModelOverrides& fields, double gibibytes) const;
-  /// Model and workload as flags of `chimera train`.
+  /// Returns model and workload as flags of `chimera train`.
   [[nodiscard]] std::vector<TrainFlag> workload_flags() const;
 };
 

@@ -24,7 +24,7 @@ std::vector<double> measured_steps(const std::vector<std::vector<std::string>>& 
   std::vector<Contender> contenders;
   for (std::vector<std::string> words : runs) {
     words.insert(words.end(), {"--data", text, "--steps", "8"});
-    (void)prepare_job(train_options(words));  // refuses what training would
+    (void)prepare_job(train_options(words));  // throws if training would reject the flags
     std::string command = shell_word(own_executable()) + " train";
     for (const std::string& word : words) command += fmt::format(" {}", shell_word(word));
     contenders.push_back({fmt::format("run {}", contenders.size() + 1), command + " --metrics \"$CHIMERA_METRICS\""});

@@ -1,13 +1,12 @@
 #pragma once
-// Plans measured: training runs of some candidates, taking turns.
 
 #include <string>
 #include <vector>
 
 namespace chimera::apps {
 
-/// Median step time of each run, of flags of `chimera train` beside --data, in seconds. Without LibTorch, and with it
-/// where a run would be refused, throws ConfigError. `data`: a text; empty: random letters.
+/// Returns the median seconds per step of training runs with these flags, which alternate. Throws ConfigError without
+/// LibTorch, or for invalid flags. `data`: a text file; empty: random letters.
 [[nodiscard]] std::vector<double> measured_steps(const std::vector<std::vector<std::string>>& runs,
                                                  const std::string& data);
 

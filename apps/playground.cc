@@ -22,7 +22,7 @@ struct PlaygroundArguments {
   std::string answer;
 };
 
-/// The page of the web build: installed in share/chimera beside bin, or in web/ of the folder that has the program.
+/// Returns the page of the web build, from share/chimera of the installation or web/ of the build folder.
 std::string page_path() {
   const std::filesystem::path folder = std::filesystem::path(own_executable()).parent_path();
   for (const auto& page :
@@ -32,7 +32,7 @@ std::string page_path() {
   throw ConfigError("playground: this program was built without its page; `./dev playground` in the sources builds it");
 }
 
-/// Answers every line of the file, each on a line.
+/// Answers each line of the file with a line.
 void answer_lines(const std::string& path) {
   std::ifstream file;
   if (path != "-") file = open_input(path);

@@ -26,15 +26,11 @@
 #include "program.h"
 #include "transport/gloo/gloo_transport.h"
 
-// Profiles several hosts from here: each by itself, and the links between two of them.
-
 namespace chimera::apps {
 
-/// All hosts of --hosts measure themselves at the same time; then the first two measure their links over the network,
-/// through `interface` unless it is empty. Returns all as one profile (merge_machines()), whose nodes have as many
-/// workers as --hosts gives ranks to each, or else as their cores have room for. Says what it does on standard error.
-/// Throws ConfigError for fewer than two hosts and for numbers of ranks that differ, and Error where one does not
-/// measure, with its reason, or where a signal comes.
+/// Profiles all hosts of --hosts in parallel, then the links between the first two, through `interface` unless empty.
+/// Returns one profile (merge_machines()). Throws ConfigError for fewer than two hosts or different numbers of ranks.
+/// Throws Error, with the reason, if a host fails or a signal arrives.
 [[nodiscard]] MachineProfile profile_hosts(const HostFlags& flags, const ProfileOptions& options,
                                            const std::string& interface);
 
@@ -42,7 +38,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-constexpr std::chrono::hours kPatience{6};  // for hosts that measure large models; Ctrl-C ends it
+constexpr std::chrono::hours kPatience{6};  // for large models
 
 Words options_as_words(const ProfileOptions& options) {
   return {"--model",
@@ -85,7 +81,6 @@ std::vector<MachineProfile> measure_each(const HostFlags& flags, const std::vect
   return machines;
 }
 
-/// Between the first two hosts.
 NodeLinks measure_links(const HostFlags& flags, const std::vector<HostRanks>& hosts, double seconds,
                         const std::string& interface) {
   const std::string pair = hosts[0].host + "," + hosts[1].host;
@@ -102,7 +97,7 @@ NodeLinks measure_links(const HostFlags& flags, const std::vector<HostRanks>& ho
 }  // namespace
 
 MachineProfile profile_hosts(const HostFlags& flags, const ProfileOptions& options, const std::string& interface) {
-  constexpr int kNotGiven = 0;  // as with_links_between() has it
+  constexpr int kNotGiven = 0;  // see with_links_between()
   const std::vector<HostRanks> hosts = parse_hosts(flags.hosts, kNotGiven);
   if (hosts.size() < 2) throw ConfigError("--hosts: give two hosts or more, as in a,b, to measure what lies between");
   const int ranks = hosts.front().count;
@@ -121,9 +116,9 @@ namespace {
 struct Flags {
   ProfileOptions options;
   std::vector<std::string> merged;  // --merge
-  std::string between;              // profile that gets the links between two hosts; empty: they are not measured
-  bool links = false;               // the same, and nothing else is printed; for profile_hosts()
-  HostFlags on;                     // hosts to measure from here; none: this machine
+  std::string between;              // profile that receives the links between two hosts
+  bool links = false;               // print only these links, for profile_hosts()
+  HostFlags on;                     // hosts to measure; empty: this machine
   std::string interface;
   std::string name;
   std::string output;
@@ -161,10 +156,10 @@ int measure_as_rank(const Flags& flags, const RankEnvironment& rank) {
   return static_cast<int>(ExitCode::Success);
 }
 
-/// As one of two processes that a launcher has started on two hosts.
+/// Measures in one process of a pair on two hosts.
 int measure_between(const Flags& flags, const Invocation& invocation) {
   constexpr int kHosts = 2;
-  constexpr double kShareOfSeconds = 0.15;  // as links have in a profile of one host
+  constexpr double kShareOfSeconds = 0.15;  // as in profiles of a single host
   if (!invocation.place || invocation.place->world_size != kHosts) {
     throw ConfigError(
         "--between measures from one host to another: start it once on each of two, as in `chimera launch --hosts a,b "
@@ -190,7 +185,6 @@ int measure_between(const Flags& flags, const Invocation& invocation) {
   return static_cast<int>(ExitCode::Success);
 }
 
-/// Several hosts, from here.
 int measure_hosts(const Flags& flags) {
   if (!flags.output.empty()) require_writable_whole(flags.output);
   MachineProfile machine = profile_hosts(flags.on, flags.options, flags.interface);
@@ -295,7 +289,7 @@ void add_profile(CLI::App& program, const Invocation& invocation, int& exit_code
   auto flags = std::make_shared<Flags>();
   add_flags(*command, *flags);
   command->callback([flags, &invocation, &exit_code] {
-    keep_freed_memory();  // as the trainer does
+    keep_freed_memory();  // as in the trainer
     exit_code = run(*flags, invocation);
   });
 }

@@ -120,16 +120,14 @@ const CLI::App& chosen_command(const CLI::App& program) {
   return chosen.empty() ? program : chosen_command(*chosen.front());
 }
 
-/// "chimera", or that and the names of subcommands.
 std::string called_as(const CLI::App& command) {
   if (command.get_parent() == nullptr) return "chimera";
   return called_as(*command.get_parent()) + " " + command.get_name();
 }
 
-/// `chimera --help`, or that of a subcommand.
 std::string help_of(const CLI::App& command) { return fmt::format("`{} --help`", called_as(command)); }
 
-/// One line for what CLI11 could not place: the flag or word, and the nearest known one.
+/// Returns a message with the nearest known flag.
 std::string unexpected(const CLI::App& command, const std::string& word) {
   if (word.rfind("--", 0) != 0) return fmt::format("unexpected argument '{}'; see {}", word, help_of(command));
   std::vector<std::string> flags;
@@ -139,38 +137,39 @@ std::string unexpected(const CLI::App& command, const std::string& word) {
   return unknown_name("flag", word.substr(0, word.find('=')), flags);
 }
 
-/// Names of files and words of a file may hold line ends.
+/// Replaces control characters, which file names may contain.
 std::string one_line(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
   return text;
 }
 
-/// One line on standard error, written at once; a rank tells its launcher, which prints it.
+/// Prints the error in one line; a rank sends it to its launcher.
 int fail(const Invocation& invocation, const std::string& message, ExitCode code) {
   if (invocation.rank) {
     report_failure("start-up", message, true, code == ExitCode::Usage);
   } else if (!invocation.place || invocation.place->rank == 0) {
     std::cerr << fmt::format("chimera: {}\n", one_line(message)) << std::flush;
-  } else if (invocation.place->local_rank == 0 || code != ExitCode::Usage) {  // the host's others are configured alike
+    // other ranks of the host have the same configuration
+  } else if (invocation.place->local_rank == 0 || code != ExitCode::Usage) {
     std::cerr << fmt::format("chimera: rank {}: {}\n", invocation.place->rank, one_line(message)) << std::flush;
   }
   return static_cast<int>(code);
 }
 
-/// Joins the launcher that started this process, if one did. A rank that fails even here tells it, and ends.
+/// Joins the launcher of this process, if any. On failure, reports to the launcher and exits.
 std::optional<RankEnvironment> join_launcher() {
   try {
     return rank_environment();
   } catch (const ConfigError&) {
-    throw;  // not the variables that a launcher sets: nobody to tell
+    throw;  // the launcher's variables are invalid: no launcher to report to
   } catch (const std::exception& error) {
     report_failure("start", error.what(), true);
     end_at_once(static_cast<int>(ExitCode::No), kPromptEnd);
   }
 }
 
-/// Where another launcher has put this process among others, for a command that starts ranks or is one.
+/// Returns the place of this process among several of another launcher, for a training subcommand.
 std::optional<RankPlace> place_among_others(const std::vector<std::string>& arguments) {
   const auto is_command = [&](const CommandName& command) { return arguments.front() == command.name; };
   if (arguments.empty() || std::ranges::none_of(kTrainingCommands, is_command)) return std::nullopt;
@@ -178,8 +177,7 @@ std::optional<RankPlace> place_among_others(const std::vector<std::string>& argu
   return place && place->world_size > 1 ? place : std::nullopt;
 }
 
-/// Processes that others started are the ranks of a training run, or measure between hosts; anything else would be done
-/// several times at once.
+/// Throws ConfigError for a command that must not run several times at once.
 void require_fitting_place(const RankPlace& place, const std::vector<std::string>& arguments) {
   if (!place.conflict.empty()) throw ConfigError(place.conflict);
   if (arguments.front() == kTrain.name || measures_between_hosts(arguments)) return;
@@ -260,7 +258,7 @@ int run_program(int argc, char** argv, const AddTraining& add_training, ProgramE
     }
   };
   const int code = run();
-  // Threads of connections that a failed rank has given up still run, and nothing may be torn down around them.
+  // Connection threads of a failed rank may still run, so destructors must not.
   if (invocation.rank && code != 0) end_at_once(code, kPromptEnd);
   return code;
 }

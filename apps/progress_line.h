@@ -1,5 +1,4 @@
 #pragma once
-// How far a long command is, for people.
 
 #include <chrono>
 #include <functional>
@@ -7,15 +6,14 @@
 
 namespace chimera::apps {
 
-/// A line on standard error, now and then. On a terminal it is rewritten five times a second. Elsewhere each stays, one
-/// every ten seconds, so that a command that takes less says nothing.
+/// Progress on standard error: on a terminal a line rewritten five times a second, else a line every ten seconds.
 class ProgressLine {
  public:
   ProgressLine();
 
-  /// Shows what `make` returns, if it is time for that.
+  /// Shows the result of `make` if it is time.
   void show(const std::function<std::string()>& make);
-  /// Takes the line away from a terminal.
+  /// Clears the line on a terminal.
   void clear() const;
 
  private:

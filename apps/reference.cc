@@ -17,10 +17,6 @@
 #include "model_config/config.h"
 #include "options.h"
 
-// Man pages, and pages of the book.
-
-// Completions for bash, zsh and fish.
-
 namespace chimera::apps {
 namespace {
 
@@ -37,7 +33,6 @@ bool is_lower_word(const std::string& word) {
   });
 }
 
-/// The names that a flag, or the argument of a subcommand, is known to take.
 std::vector<std::string> known_names(const std::string& command, const std::string& name) {
   const std::string what = name == "NAME" ? command : name;
   if (what == "--schedule" || what == "--schedules" || what == "schedule" || what == "simulate")
@@ -61,14 +56,14 @@ FlagEntry flag_of(const std::string& command, const CLI::Option* option) {
   return flag;
 }
 
-/// The groups of --help, in its order: arguments first, help last.
+/// Returns the groups of --help in order: arguments first, help last.
 std::vector<FlagGroup> groups_of(const CLI::App& app) {
   std::vector<FlagGroup> groups;
   FlagGroup arguments{"Arguments", {}};
   FlagGroup help{heading::kHelp, {}};
   for (const CLI::Option* option : app.get_options()) {
     const std::string& group = option->get_group();
-    if (group.empty()) continue;  // not for people
+    if (group.empty()) continue;  // hidden flags
     if (option->get_positional()) {
       arguments.flags.push_back(flag_of(app.get_name(), option));
     } else if (group == heading::kHelp) {
@@ -154,7 +149,7 @@ std::string written(const CommandEntry& program, const ReferenceArguments& optio
   return options.kind == "zsh" ? zsh_completion(program) : fish_completion(program);
 }
 
-/// Pages of all subcommands, and every shell's completion, as `cmake --install` puts them below the prefix.
+/// Writes man pages, Markdown pages and completions in the layout of `cmake --install`.
 void write_folder(const CommandEntry& program, const std::string& folder) {
   namespace fs = std::filesystem;
   const fs::path root = folder;
@@ -207,7 +202,7 @@ void add_reference(CLI::App& program, int&) {
 
 namespace {
 
-/// Text for man(7): no line begins with a control character, and dashes are those of a keyboard.
+/// Escapes text for man(7): control characters at line starts, and hyphens.
 std::string roff(const std::string& text) {
   std::string result;
   for (const char c : text) {
@@ -244,7 +239,7 @@ std::string dashed(std::string name) {
   return name;
 }
 
-/// A cell of a Markdown table, which a bar would end.
+/// Escapes bars.
 std::string table_cell(const std::string& text) {
   std::string result;
   for (const char c : text) {
@@ -254,7 +249,7 @@ std::string table_cell(const std::string& text) {
   return result;
 }
 
-/// What --help says below its flags; the heading one level below `level`.
+/// Returns the text of --help; headings are one level below `level`.
 std::string markdown_body(const CommandEntry& command) {
   std::string text = fmt::format("{}.\n\n```\n{}\n```\n\n", command.description, command.usage);
   for (const std::string& paragraph : command.paragraphs) text += paragraph + "\n\n";
@@ -314,7 +309,6 @@ std::vector<std::string> flag_names_of(const CommandEntry& command) {
   return names;
 }
 
-/// The names that its arguments are known to take.
 std::vector<std::string> known_arguments(const CommandEntry& command) {
   std::vector<std::string> names;
   for (const FlagGroup& group : command.groups) {
@@ -331,7 +325,7 @@ std::vector<std::string> names_below(const CommandEntry& command) {
   return names;
 }
 
-/// In single quotes of a shell, where `also` are characters that it wants a backslash before.
+/// Quotes a text for a shell; characters in `also` get a backslash.
 std::string quoted(const std::string& text, const std::string& also = "") {
   std::string result = "'";
   for (const char c : text) {
@@ -345,7 +339,7 @@ std::string quoted(const std::string& text, const std::string& also = "") {
   return result + "'";
 }
 
-/// The flags of a command whose words are known.
+/// Returns the cases of the flags with known values.
 std::string bash_words(const CommandEntry& command) {
   std::string text;
   for (const FlagGroup& group : command.groups) {
@@ -384,7 +378,7 @@ std::string zsh_flags(const CommandEntry& command) {
   return text;
 }
 
-/// Brackets end the description of a flag of zsh, and colons its parts.
+/// Escapes brackets and colons, which zsh interprets in descriptions.
 CommandEntry for_zsh(CommandEntry command) {
   for (FlagGroup& group : command.groups) {
     for (FlagEntry& flag : group.flags) {

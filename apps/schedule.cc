@@ -47,13 +47,13 @@ std::string as_csv(const Schedule& schedule, bool communication) {
   if (schedule.updates) {
     throw ConfigError("schedule: PyTorch's CSV has no updates between ops; leave out --communication");
   }
-  // Receives as PyTorch places them: it matches both directions of a pair of workers in one order, none ahead of turn.
+  // Receives as in PyTorch, which matches both directions of a pair of workers in one order, without receives ahead.
   return to_csv(
       schedule,
       lower(schedule, {.discipline = ChannelDiscipline::SerialPair, .receives_ahead = 0, .pairs = Pairs::Together}));
 }
 
-/// A row for each shape and each of the schedules, at one unit for F, I and W and two for B.
+/// Returns a row per shape and schedule. F, I and W take a unit of time, B two.
 std::string sweep_of(const ScheduleArguments& options) {
   if (options.communication) throw ConfigError("schedule: --communication goes with one shape; leave it out");
   std::string names = options.name;
@@ -75,7 +75,7 @@ std::string written(const ScheduleArguments& options) {
   if (options.format == Format::Csv) return as_csv(schedule, options.communication);
   std::vector<Schedule> drawn_together = options.pictures.beside(schedule, options.shape, make);
   drawn_together.insert(drawn_together.begin(), schedule);
-  // Beside I and W of a slot each, a whole backward takes two: the work of all pictures is the same.
+  // A whole backward takes two units if other pictures split it into I and W, so that all have the same work.
   const bool mixed = drawn_together.size() > 1 && std::ranges::any_of(drawn_together, splits_backwards);
   std::vector<Panel> panels;
   for (const Schedule& each : drawn_together) panels.push_back(figure_of(each, mixed ? 2 : 1));

@@ -6,11 +6,11 @@
 
 namespace chimera::apps {
 
-/// The schedule in a file, or on standard input for `-`: JSON or CSV, as its first character says. What the text says
-/// beyond a schedule is noted on standard error. Throws ConfigError where there is no schedule to read.
+/// Reads a JSON or CSV schedule, from standard input for `-`. Reports unused content on standard error. Throws
+/// ConfigError if the file has no schedule.
 [[nodiscard]] Schedule load_schedule(const std::string& path);
 
-/// The same, for a schedule that must be valid. Throws ScheduleError with the first violation where it is not.
+/// Throws ScheduleError, with the first violation, if the schedule is not valid.
 [[nodiscard]] Schedule read_schedule(const std::string& path);
 
 }  // namespace chimera::apps

@@ -42,12 +42,12 @@ struct SearchArguments {
   CLI::Option* iterations_option = nullptr;
 };
 
-/// Larger schedules are not drawn as text.
+/// Limit for drawings as text.
 constexpr std::int64_t kMostDrawnOps = 400;
 
 constexpr const char* kAnyPlacement = "any";
 
-/// What --placement any takes of the shape; it is no placement itself.
+/// Returns the parameters of --placement any, which is not a placement itself.
 const NamedPlacement& any_placement() {
   static const NamedPlacement placement{kAnyPlacement, PlacementKind::Bidirectional, {Axis::Pipelines, Axis::Chunks}};
   return placement;
@@ -60,7 +60,7 @@ std::vector<std::string> placement_names() {
   return names;
 }
 
-/// The one that --placement names; else the last that takes all of the shape's flags; else the first.
+/// Returns the placement of --placement; else the last that accepts all given shape flags; else the first.
 const NamedPlacement& chosen_placement(const SearchArguments& options) {
   if (options.placement == kAnyPlacement) return any_placement();
   const auto& flags = options.shape.axes;
@@ -76,7 +76,7 @@ const NamedPlacement& chosen_placement(const SearchArguments& options) {
   return *chosen;
 }
 
-/// `--pipelines and --chunks`, or that there are none.
+/// Returns `--pipelines and --chunks`, or that there is no flag.
 std::string flags_of(const NamedPlacement& placement) {
   std::vector<std::string> flags;
   for (const Axis axis : placement.axes) flags.push_back(shape_axis(axis).flag());
@@ -99,12 +99,12 @@ PipelineShape chosen_shape(const SearchArguments& options, const NamedPlacement&
   return flags.as_given(usual);
 }
 
-/// Whole where --backward alone says what a backward costs.
+/// A backward is whole if only --backward gives its cost.
 bool splits_backward(const SearchArguments& options) {
   return !options.whole_backward && !options.costs.given(&CostFlags::backward);
 }
 
-/// --memory, by the bytes of the other flags or of --costs.
+/// Returns the limit of --memory, in bytes of the other flags or of --costs.
 HoldingLimit memory_limit(const SearchArguments& options, const Layout& layout, const CostModel& costs) {
   const auto given = [](const CLI::Option* option) { return option->count() > 0; };
   const auto& bytes = options.bytes_options;
@@ -130,7 +130,7 @@ SearchProblem problem_of(const SearchArguments& options, const Layout& layout) {
   return problem;
 }
 
-/// Every few seconds, once a run has lasted so long that one may wonder.
+/// Prints progress every few seconds of a long run.
 class ProgressLines {
  public:
   void operator()(const SearchProgress& progress) {
@@ -176,7 +176,7 @@ std::string as_text(const SearchResult& result, const CostModel& costs) {
   return text;
 }
 
-/// A line for each replica: the workers of its stages.
+/// Returns a line per replica with the workers of its stages.
 std::string placement_text(const Schedule& schedule) {
   std::string text;
   for (std::size_t r = 0; r < schedule.placement.num_replicas(); ++r) {

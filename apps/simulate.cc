@@ -41,7 +41,7 @@ struct SimulateArguments {
   std::int64_t steps = 1;
   std::int64_t cores = 1;
   CLI::Option* cores_option = nullptr;
-  std::vector<double> contention;  // empty, or as Contention has them
+  std::vector<double> contention;  // empty, or as in Contention
   LimitFlags limits;
   Format format = Format::Text;
   CLI::Option* format_option = nullptr;
@@ -71,14 +71,14 @@ Schedule all_steps(const Schedule& step, const SimulateArguments& options) {
   return options.steps == 1 ? step : unroll(step, options.steps);
 }
 
-/// Infinite where the schedule holds more than it may.
+/// Returns infinity if the schedule exceeds the limits.
 double makespan_of(const Schedule& step, const SimulateArguments& options) {
   if (!check_limits(step, options.limits.limits()).empty()) return std::numeric_limits<double>::infinity();
   const Schedule schedule = all_steps(step, options);
   return timeline_of(schedule, costs_of(schedule, options), options).makespan;
 }
 
-/// `chimera-zb: --order deepest ends first at these costs`
+/// Returns `chimera-zb: --order deepest ends first at these costs`.
 std::string choice_as_text(const Generator& generator, const PipelineShape& chosen) {
   std::string text = generator.name + ":";
   for (const TakenAxis& taken : generator.axes) {
@@ -88,7 +88,7 @@ std::string choice_as_text(const Generator& generator, const PipelineShape& chos
   return text + " ends first at these costs\n";
 }
 
-/// Of the schedules that costs decide among, the one that ends first at the costs of the flags; `choices` says which.
+/// Generates the fastest of the schedules that costs decide among, and records it in `choices`.
 MakeSchedule fastest(const SimulateArguments& options, std::string& choices) {
   return [&options, &choices](const Generator& generator, const PipelineShape& asked) {
     const auto shapes = options.shape.by_costs(generator, asked);
@@ -153,7 +153,7 @@ std::string causes_as_text(const Timeline& timeline, const Explanation& explanat
   return text;
 }
 
-/// `critical path: 26 in 6 F and 10 B, 0 between them, 0 after them; worker 0 (0F0) to worker 3 (0B2)`
+/// Returns `critical path: 26 in 6 F and 10 B, 0 between them, 0 after them; worker 0 (0F0) to worker 3 (0B2)`.
 std::string critical_path_as_text(const Panel& panel) {
   const auto& path = panel.explanation.critical_path;
   if (path.empty()) return "critical path: no op\n";
@@ -208,7 +208,7 @@ std::string as_text(const std::vector<Panel>& panels, const TextStyle& style) {
   return text + comparison(panels);
 }
 
-/// Throws ConfigError where the schedule holds more than it may.
+/// Throws ConfigError if the schedule exceeds the limits.
 void require_limit(const SimulateArguments& options, const Panel& panel) {
   const auto violations = check_limits(panel.schedule, options.limits.limits());
   if (violations.empty()) return;
@@ -220,7 +220,7 @@ bool is_sweep(const SimulateArguments& options) {
   return !options.schedules.empty() || options.shape.has_lists() || !options.costs.lists().empty();
 }
 
-/// A row for each schedule and shape: as CSV, unless --format says another.
+/// Returns a row per schedule and shape, by default as CSV.
 std::string sweep_of(const SimulateArguments& options) {
   const auto refuse = [](bool given, const char* what) {
     if (given) throw ConfigError(fmt::format("simulate: {} goes with one schedule of one shape; leave it out", what));

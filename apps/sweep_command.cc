@@ -49,7 +49,7 @@ class Sweeper {
  private:
   void add(const Generator& generator, const PipelineShape& lists, const CostFlags& flags) {
     const auto asked = sweep_.shape.taken_of(generator, lists);
-    if (!asked) return;  // a parameter that it does not take has another value than the first: the same shape again
+    if (!asked) return;  // duplicate: differs only in a parameter that the schedule lacks
     if (const auto refusal = generator.refusal(*asked)) {
       refusal_ = generator.name + ": " + *refusal;
       return;
@@ -153,7 +153,7 @@ std::string as_json_lines(const std::vector<SweepRow>& rows) {
   for (const SweepRow& row : rows) {
     nlohmann::ordered_json json;
     for (const SweepCell& cell : row) {
-      if (cell.text.empty()) continue;  // a parameter that the schedule does not take
+      if (cell.text.empty()) continue;  // a parameter that the schedule lacks
       json[cell.column] = cell.is_number ? nlohmann::ordered_json::parse(cell.text) : nlohmann::ordered_json(cell.text);
     }
     text += json.dump() + "\n";
@@ -182,7 +182,7 @@ struct SweepArguments {
   ShapeFlags shape;
   CostFlags costs;
   PairFlags pairs;
-  std::string train;  // data to train on; empty: simulated alone
+  std::string train;  // training data; empty: simulation only
   std::string output;
   std::string chart;
   std::string value;
@@ -193,7 +193,7 @@ struct SweepArguments {
   Format format = Format::Csv;
 };
 
-/// What training adds to a row.
+/// Columns that training adds.
 constexpr std::array kMeasured = {"tokens_per_second", "step_seconds", "peak_memory_bytes", "last_loss"};
 
 std::vector<std::string> split(const std::string& line) {
@@ -207,7 +207,7 @@ std::vector<std::string> split(const std::string& line) {
   return parts;
 }
 
-/// What names a row among others: all that comes before its makespan.
+/// Returns the cells before the makespan, which identify a row.
 std::string key_of(const SweepRow& row) {
   std::string key;
   for (const SweepCell& cell : row) {
@@ -224,7 +224,7 @@ std::string head_of(const SweepRow& row) {
   return head;
 }
 
-/// What a file of an earlier sweep has measured: by the key of its row. Throws ConfigError where it is another table.
+/// Returns the measurements of an earlier sweep by key_of(). Throws ConfigError if the file has other columns.
 std::map<std::string, std::vector<std::string>> measured_before(const std::string& path, const SweepRow& like) {
   std::map<std::string, std::vector<std::string>> found;
   if (path.empty() || !std::filesystem::exists(path)) return found;
@@ -247,14 +247,13 @@ std::map<std::string, std::vector<std::string>> measured_before(const std::strin
   return found;
 }
 
-/// Trains one row for as many steps as the flags say.
 std::vector<std::string> measure(const SweepRow& row, const std::string& data, const std::vector<std::string>& more) {
   const TemporaryFolder folder;
   const std::string metrics = folder.file("metrics.jsonl");
   std::vector<std::string> words = {"train", "--data", data, "--metrics", metrics};
   for (const SweepCell& cell : row) {
     if (cell.column == "makespan") break;
-    if (cell.text.empty()) continue;  // a parameter that the schedule does not take
+    if (cell.text.empty()) continue;  // a parameter that the schedule lacks
     std::string flag = "--" + cell.column;
     std::ranges::replace(flag, '_', '-');
     words.insert(words.end(), {flag, cell.text});
@@ -270,7 +269,7 @@ std::vector<std::string> measure(const SweepRow& row, const std::string& data, c
           fmt::format("{:.0f}", figures.peak_memory_bytes), fmt::format("{:.10g}", figures.final_loss)};
 }
 
-/// Adds what training measures. Rows are written as they come, and those that the file has already are not trained.
+/// Adds measurements. Writes rows one by one, and skips training for rows that the file has.
 std::vector<SweepRow> with_measured(std::vector<SweepRow> rows, const SweepArguments& options,
                                     const std::vector<std::string>& more) {
   const auto before = measured_before(options.output, rows.front());
@@ -293,7 +292,7 @@ double number_in(const SweepRow& row, const std::string& column) {
 
 bool is_time(const SweepCell& cell) { return std::ranges::find(kTimeColumns, cell.column) != kTimeColumns.end(); }
 
-/// What rows of one front have in common: the schedule, D, N and the times.
+/// Returns whether two rows have the same schedule, D, N and times.
 bool are_alternatives(const SweepRow& a, const SweepRow& b) {
   for (std::size_t c = 0; c < a.size() && a[c].column != "makespan"; ++c) {
     if ((c < 3 || is_time(a[c])) && a[c].text != b[c].text) return false;
@@ -301,14 +300,13 @@ bool are_alternatives(const SweepRow& a, const SweepRow& b) {
   return true;
 }
 
-/// Whether a is as good as b in time and memory.
+/// Returns whether a is at least as good as b in time and memory.
 bool covers(const SweepRow& a, const SweepRow& b) {
   return number_in(a, "makespan") <= number_in(b, "makespan") &&
          number_in(a, "peak_stage_units") <= number_in(b, "peak_stage_units");
 }
 
-/// The rows that no other one of the same schedule, D and N beats in time or memory and equals in the other; of equal
-/// ones the first.
+/// Returns the Pareto front in time and memory for each schedule, D, N and times.
 std::vector<SweepRow> fronts_of(const std::vector<SweepRow>& rows) {
   std::vector<SweepRow> fronts;
   for (const SweepRow& row : rows) {
@@ -321,14 +319,12 @@ std::vector<SweepRow> fronts_of(const std::vector<SweepRow>& rows) {
   return fronts;
 }
 
-/// A column's name in a sentence: `input gradient`.
 std::string spoken(std::string column) {
   std::ranges::replace(column, '_', ' ');
   return column;
 }
 
-/// The curve that a row belongs to: its schedule, and all else that names it but what is drawn over. A front is one
-/// curve, whatever its points are made with.
+/// Returns the name of a row's curve. A front is one curve, whatever parameters its points have.
 std::string curve_of(const SweepRow& row, const std::string& over, bool front) {
   std::string name = row.front().text;
   for (const SweepCell& cell : row) {

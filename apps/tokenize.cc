@@ -24,7 +24,7 @@ struct TokenizeFlags {
   TokenizeOptions options;
   CLI::Option* field = nullptr;
   CLI::Option* output_format = nullptr;
-  std::int64_t workers = 0;  // 0: as many as cores
+  std::int64_t workers = 0;  // 0: number of cores
   std::int64_t save_every = 256;
   Format format = Format::Text;
 };

@@ -15,7 +15,7 @@ namespace chimera::apps {
 namespace {
 
 constexpr std::int64_t kLargestVocabulary = 1 << 22;
-constexpr std::size_t kMostText = std::size_t{16} << 30;  // bytes of a file
+constexpr std::size_t kMostText = std::size_t{16} << 30;  // bytes per file
 
 struct TrainTokenizerOptions {
   std::vector<std::string> files;

@@ -34,7 +34,7 @@ std::size_t terminal_columns() {
   return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUsual;
 }
 
-/// How long the ranks are watched for a view: a part of the interval, so that the view stays current.
+/// Returns how long to observe the ranks for a view, as a part of the interval.
 std::chrono::milliseconds watched(double interval) {
   constexpr double kLongest = 500;
   return std::chrono::milliseconds(static_cast<std::int64_t>(std::min(interval * 500, kLongest)));

@@ -36,13 +36,10 @@
 #include "train_command_line.h"
 #include "train_options.h"
 
-// What `chimera train --dry-run` prints.
-
 namespace chimera::apps {
 
-/// The run in a few lines, what is predicted, and one line a rank.
 [[nodiscard]] std::string dry_run_text(const Job& job, const Forecast& forecast);
-/// The same in full. Fields: docs/dry_run.md.
+/// Fields: docs/dry_run.md.
 [[nodiscard]] std::string dry_run_json(const Job& job, const Forecast& forecast);
 
 namespace {
@@ -169,7 +166,8 @@ void require_positive_shape(const TrainCommandLine& flags) {
   if (shape.micro_batches->count() > 0) require("--micro-batches", shape.shape.micro_batches);
 }
 
-/// The schedule of --schedule-file. A rank gets it from its launcher, as standard input can be read but once.
+/// Returns the schedule of --schedule-file. A rank gets it from its launcher, because standard input can be read only
+/// once.
 std::shared_ptr<const Schedule> given_schedule(const TrainCommandLine& flags, const Invocation& invocation) {
   if (flags.schedule->count() > 0) throw ConfigError("--schedule-file is a schedule already; leave out --schedule");
   if (flags.shape.given()) {
@@ -206,7 +204,6 @@ TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation
   return options;
 }
 
-/// Flags read from words.
 struct Parsed {
   CLI::App command;
   TrainCommandLine flags;
@@ -214,21 +211,21 @@ struct Parsed {
   explicit Parsed(const Words& words) {
     flags.add_to(command);
     try {
-      command.parse(Words(words.rbegin(), words.rend()));  // CLI11 takes the last word first
+      command.parse(Words(words.rbegin(), words.rend()));  // CLI11 takes the words in reverse order
     } catch (const CLI::ParseError& error) {
       throw ConfigError(fmt::format("{}; see `chimera train --help`", error.what()));
     }
   }
 };
 
-/// What the words ask for, and with which words they ask for it once --config and --plan have added theirs.
+/// The request and its words, after --config and --plan.
 struct Asked {
   TrainOptions options;
   Words words;
-  std::optional<Format> dry_run;  // what it is printed as
-  std::string machine;            // whose profile predicts it, or gives MFU its measure; empty: none
-  bool plans = false;             // whether that is what the profile is there for
-  std::string interface;          // that ranks on several hosts talk through
+  std::optional<Format> dry_run;  // its output format
+  std::string machine;            // profile for the prediction or for MFU; empty: not given
+  bool plans = false;             // whether the profile is for planning
+  std::string interface;
 };
 
 Words planned_words(const Parsed& parsed) {
@@ -274,9 +271,9 @@ void print_dry_run(const Asked& all) {
   write_output("", *all.dry_run == Format::Json ? dry_run_json(job, expected) : dry_run_text(job, expected));
 }
 
-/// What MFU is measured by; 0 where no profile says.
+/// Returns the peak FLOP/s for MFU; 0 if unknown.
 double peak_flops(const Job& job, const Asked& all) {
-  if (all.machine.empty() || all.machine == "-") return 0;  // standard input can be read but once
+  if (all.machine.empty() || all.machine == "-") return 0;  // standard input can be read only once
   const double peak = matrix_peak(read_machine(all.machine), job.options.dtype, job.num_ranks(), intra_op_threads(job));
   if (peak == 0 && !all.plans) {
     throw ConfigError(fmt::format("--machine {}: has no matrix_flops of {}; `chimera profile` measures them",
@@ -287,7 +284,7 @@ double peak_flops(const Job& job, const Asked& all) {
 
 void end_on_signal(int signal) { ::_exit(128 + signal); }
 
-/// Metrics are whole lines already, so a run in one process may end at once, unless it saves.
+/// Metrics are complete lines, so a run in one process may end immediately, unless it saves.
 void end_cleanly_on_signals(const Job& job) {
   ::signal(SIGINT, end_on_signal);
   if (job.options.checkpoint.folder.empty()) ::signal(SIGTERM, end_on_signal);
@@ -297,7 +294,6 @@ std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(seconds));
 }
 
-/// As one of the processes that another launcher started.
 int run_placed(const Job& job, const RankPlace& place, const std::string& interface) {
   const bool has_processes = job.num_ranks() > 1 && job.options.transport == TransportKind::Processes;
   if (!has_processes || job.num_ranks() != place.world_size) {
@@ -333,7 +329,7 @@ int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry 
   if (has_twins) require_twins(job);
   require_descriptors(descriptors_needed(job), fmt::format("{} ranks", job.num_ranks()), "use fewer ranks");
   if (job.first_step == 0 && !job.options.checkpoint.folder.empty()) forget_left_out(job.options.checkpoint.folder);
-  ::signal(SIGPIPE, SIG_IGN);  // whoever reads, the run goes on to its end
+  ::signal(SIGPIPE, SIG_IGN);  // a run continues without a reader of its output
   output().write(describe(job));
   output().drain(kPromptEnd);
   if (output().error() != 0) finish_output(kPromptEnd);
@@ -436,7 +432,7 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
   command->callback([flags, &invocation, &exit_code] {
     keep_freed_memory();
     Asked all = asked({invocation.arguments.begin() + 1, invocation.arguments.end()}, invocation);
-    if (!all.options.from.empty() && !invocation.rank) {  // ranks take what is found here
+    if (!all.options.from.empty() && !invocation.rank) {  // ranks use the same model folder
       all.options.from = resolved_model_folder(all.options.from, available_cores());
       all.words.insert(all.words.end(), {"--from", all.options.from});
     }
@@ -448,7 +444,7 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
     Job job = prepare_job(all.options);
     job.peak_flops = peak_flops(job, all);
     all.words.insert(all.words.begin(), "train");
-    if (!all.options.resume.from.empty()) {  // ranks take the checkpoint that was found here
+    if (!all.options.resume.from.empty()) {  // ranks use the same checkpoint
       all.words.insert(all.words.end(), {"--resume", job.options.resume.from});
     }
     if (invocation.rank) {

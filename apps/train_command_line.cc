@@ -57,7 +57,7 @@ void CheckpointFlags::add_to(CLI::App& app, TrainOptions& options) {
       "what becomes of copies of a stage that are not equal, as a bit flipped: they end the run (abort); or they "
       "are compared after every step, and those that are unlike most take over weights and optimizer state from "
       "the others (repair) (default abort)");
-  app.add_option(kFailedStepFlag, options.failed_step)->group("");  // for restarts alone
+  app.add_option(kFailedStepFlag, options.failed_step)->group("");  // for restarts only
   add_path(
       app, "--resume", options.resume.from,
       "go on from a checkpoint, as if the run had never stopped: a folder of them, whose newest good one is taken; "
@@ -380,7 +380,7 @@ void TrainCommandLine::add_to(CLI::App& command) {
   add_running(command, *this);
   checkpoints.add_to(command, options);
   add_output(command, *this);
-  for (CLI::Option* option : command.get_options()) {  // so that flags override those of a script
+  for (CLI::Option* option : command.get_options()) {  // so that later flags override those of a script
     if (option->get_expected_max() <= 1) option->take_last();
   }
 }

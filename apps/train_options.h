@@ -1,5 +1,4 @@
 #pragma once
-// The flags of `chimera train` for subcommands that start or prepare training runs.
 
 #include <string>
 #include <vector>
@@ -8,7 +7,7 @@
 
 namespace chimera::apps {
 
-/// What the words of a command line ask `chimera train` for. Throws ConfigError as the command itself.
+/// Parses words as `chimera train` does, with the same ConfigErrors.
 [[nodiscard]] TrainOptions train_options(const std::vector<std::string>& words);
 
 }  // namespace chimera::apps

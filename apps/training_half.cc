@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kLibrary = "libchimera_training.so";
 
-/// Beside the program as it is built, or in the library folder of the prefix it is installed under.
+/// Returns the library next to the program, or in the installation's library folder.
 std::filesystem::path library_path() {
   const std::filesystem::path folder = std::filesystem::path(own_executable()).parent_path();
   std::filesystem::path beside = folder / kLibrary;
@@ -36,15 +36,15 @@ bool saves_checkpoints(const std::vector<std::string>& arguments) {
 
 void end_with_nothing_to_save(int /*signal*/) { ::_exit(static_cast<int>(kSavedExit)); }
 
-/// Until the run takes these signals itself: one that is asked to save before it has begun has lost nothing.
+/// Handles these signals until the run does; before it starts, there is nothing to save.
 void take_early_signals() {
   for (const int signal : kSavingSignals) {
     if (::signal(signal, end_with_nothing_to_save) == SIG_IGN) ::signal(signal, SIG_IGN);  // nohup
   }
 }
 
-/// OpenMP's threads that wait for each other sleep, unless the user says otherwise. Else they spin for milliseconds,
-/// and where other programs run take the core from the one that they wait for. OpenMP reads it when it is loaded.
+/// Makes waiting OpenMP threads sleep, unless the user decided otherwise. Spinning threads take cores from the threads
+/// they wait for if other programs run. Must be called before OpenMP is loaded.
 void let_waiting_threads_sleep() { ::setenv("OMP_WAIT_POLICY", "passive", /*overwrite=*/0); }
 
 }  // namespace

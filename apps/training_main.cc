@@ -1,4 +1,4 @@
-// The entry of libchimera_training.so: the whole program, the subcommands that need LibTorch included.
+// Entry of libchimera_training.so: the program with all subcommands.
 
 #include "core/console.h"
 #include "program.h"
@@ -21,7 +21,7 @@ void add_training(CLI::App& program, const Invocation& invocation, int& exit_cod
 extern "C" int chimera_training_main(int argc, char** argv) {
   const int code = chimera::apps::run_program(argc, argv, chimera::apps::add_training, chimera_training_main);
 #ifdef CHIMERA_SANITIZED
-  return code;  // leaks are looked for at exit
+  return code;  // the leak checker runs at exit
 #else
   chimera::end_at_once(code, chimera::kPromptEnd);  // LibTorch takes longer to unregister its operators than to start
 #endif

@@ -1,4 +1,4 @@
-// The playground's one function as a page or Node calls it. Strings are UTF-8 that ends with a zero byte.
+// C interface of the playground for a page or Node. Strings are UTF-8 and zero-terminated.
 
 #include <string>
 
@@ -6,10 +6,10 @@
 
 extern "C" {
 
-/// Given by the page (apps/web/engine_library.js): passes on what a long request reports.
+/// Provided by the page (apps/web/engine_library.js): receives progress of a long request.
 void chimera_report(const char* progress);
 
-/// The answer stays until the next call.
+/// Returns the answer, valid until the next call.
 const char* chimera_answer(const char* request) {
   static std::string text;
   text = chimera::playground::answer(request, [](const std::string& progress) { chimera_report(progress.c_str()); });

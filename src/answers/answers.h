@@ -1,6 +1,6 @@
 #pragma once
-// What is answered to each kind of request. All throw ConfigError for what a request says wrong, and ScheduleError for
-// a schedule that cannot run.
+// Answers by kind of request. All throw ConfigError for an invalid request, and ScheduleError for a schedule that
+// cannot run.
 
 #include <nlohmann/json.hpp>
 
@@ -11,21 +11,19 @@ namespace chimera::playground {
 
 using Json = nlohmann::ordered_json;
 
-/// All that the page offers by name: schedules with their parameters, placements, models, words, colours.
+/// Returns the page's names: schedules with parameters, placements, models, words, colors.
 [[nodiscard]] Json catalog();
-/// A schedule's times at given costs: the panel that pages draw, or its totals alone.
+/// Returns times at given costs: a panel to draw, or just totals.
 [[nodiscard]] Json simulated(const JsonValue& request);
-/// A schedule or its timeline as the text of a file.
+/// Returns the file of a schedule or its timeline.
 [[nodiscard]] Json exported(const JsonValue& request);
-/// A schedule in JSON, right or wrong.
+/// Returns a schedule as JSON, valid or not.
 [[nodiscard]] Json read_as_it_is(const JsonValue& request);
-/// What is wrong with a schedule, and a picture of how far it runs.
+/// Returns a schedule's faults, and a picture of the part that runs.
 [[nodiscard]] Json checked(const JsonValue& request);
-/// A faster schedule.
 [[nodiscard]] Json searched(const JsonValue& request, const Progress& progress);
-/// A model cut into stages, and what each worker holds.
+/// Returns a partitioned model and the memory of each worker.
 [[nodiscard]] Json modelled(const JsonValue& request);
-/// Ranked ways to train.
 [[nodiscard]] Json planned(const JsonValue& request);
 
 }  // namespace chimera::playground

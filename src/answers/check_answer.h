@@ -14,13 +14,8 @@
 #include "search/layout.h"
 #include "search/search.h"
 
-// What `chimera search` takes and prints.
-
-// What `chimera check` prints: a schedule's faults with their counter-examples, or what was proven.
-
 namespace chimera {
 
-/// What each placement is called, the parameters of the shape that it takes, and its chunks where nobody says them.
 struct NamedPlacement {
   const char* name;
   PlacementKind kind;
@@ -30,22 +25,22 @@ struct NamedPlacement {
   [[nodiscard]] bool takes(Axis axis) const;
 };
 
-/// All of them; the first is the default.
+/// Returns all placements, the default first.
 [[nodiscard]] std::span<const NamedPlacement> named_placements();
 
-/// The find and its front, with the schedule as JSON.
+/// Returns the result and its Pareto front.
 [[nodiscard]] std::string search_json(const SearchResult& result);
 
 struct Finding {
   std::string level;  // "schedule", or "program", its discipline, and whether pairs run together
   Violation violation;
-  std::string excerpt;  // the rows of the counter-example
+  std::string excerpt;  // rows of the counter-example
 };
 
-/// The proof that a program cannot get stuck.
+/// Proof that a program cannot deadlock.
 struct Proof {
-  std::string level;            // as a finding's
-  std::int64_t receives_ahead;  // most receives that a worker has posted and not yet waited for
+  std::string level;
+  std::int64_t receives_ahead;  // maximum posted and unfinished receives of a worker
 };
 
 struct CheckReport {
@@ -57,13 +52,13 @@ struct CheckReport {
   [[nodiscard]] bool is_valid() const { return count(Severity::Violation) == 0; }
 };
 
-/// Checks the schedule and, where that is sound, its limits and its programs, one for each channel discipline; of
-/// one with pairs, those that run its pairs together, too.
-/// Gradients out of sample order are a violation where the order is `strict`, else a note.
+/// Checks the schedule and, if it is valid, its limits and its programs for each channel discipline (schedules with
+/// pairs: also programs that run pairs together). Gradients out of sample order are a violation if `strict_order`, else
+/// a note.
 [[nodiscard]] CheckReport examine(Schedule schedule, const Limits& limits, bool strict_order);
 
 [[nodiscard]] std::string check_text(const CheckReport& report);
-/// `valid`, `name`, `violations` and `notes`, these with level, kind, message and places.
+/// Returns `valid`, `name`, `violations` and `notes`; entries have level, kind, message and places.
 [[nodiscard]] std::string check_json(const CheckReport& report);
 
 }  // namespace chimera

@@ -17,7 +17,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr LayerKind kKinds[] = {LayerKind::Embedding, LayerKind::Block, LayerKind::Head};
 
-/// `1.234 TFLOP`, in at most four digits.
 std::string flops_text(double flops) {
   constexpr const char* kUnits[] = {"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP"};
   std::size_t unit = 0;
@@ -29,7 +28,6 @@ double backward_flops(const auto& footprint) {
   return footprint.input_gradient_flops + footprint.weight_gradient_flops;
 }
 
-/// The most beyond what is kept from op to op, of a step of F and B.
 double working_set(const StageFootprint& stage) {
   return std::max(stage.forward_working_set, stage.backward_working_set);
 }
@@ -131,7 +129,6 @@ Json stage_json(const StageLayers& layers, const StageFootprint& stage) {
   return json;
 }
 
-/// As in "32 heads (8 of keys and values) of 64".
 std::string head_words(const ModelConfig& model) {
   std::string words = fmt::format("{} heads", model.heads);
   if (model.family != Family::Llama) return words;

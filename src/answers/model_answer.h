@@ -1,5 +1,5 @@
 #pragma once
-// What `chimera model` prints: a model's layers and stages, their work and memory.
+// Output of `chimera model`.
 
 #include <string>
 #include <vector>
@@ -11,7 +11,6 @@
 
 namespace chimera {
 
-/// A cut model and what it is run on.
 struct ModelReport {
   ModelConfig model;
   std::vector<StageLayers> partition;
@@ -20,14 +19,14 @@ struct ModelReport {
   OptimizerKind optimizer;
 };
 
-/// Tables of layers and of stages, and a bar of memory for each stage.
+/// Returns tables of layers and stages, and memory bars.
 [[nodiscard]] std::string model_text(const ModelReport& report);
-/// All sizes in full. Fields: docs/footprint.md.
+/// Returns exact sizes. Fields: docs/footprint.md.
 [[nodiscard]] std::string model_json(const ModelReport& report);
-/// The bars as a picture.
+/// Returns the memory bars.
 [[nodiscard]] std::string model_svg(const ModelReport& report);
 
-/// The costs as `chimera simulate --costs` reads them; times are 10^9 FLOPs.
+/// Returns costs for `chimera simulate --costs`; times are 10^9 FLOPs.
 [[nodiscard]] CostModel flop_costs(const ModelReport& report);
 
 }  // namespace chimera

@@ -8,7 +8,6 @@
 namespace chimera::playground {
 namespace {
 
-/// Times the ops that run; the others keep no time.
 std::vector<std::size_t> time_running(const OpTable& table, const CostTable& costs, Timeline& timeline) {
   const auto timed = [&](OpIndex op) -> TimedOp& {
     const std::size_t worker = table.worker(op);

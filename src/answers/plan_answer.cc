@@ -12,17 +12,15 @@
 #include "generate/registry.h"
 #include "model_config/parameters.h"
 
-// The tables of `chimera plan`.
-
 namespace chimera {
 
-/// What the candidate recomputes, as --recompute takes it.
+/// Returns the value of --recompute.
 [[nodiscard]] std::string recomputed(const Candidate& candidate);
 
-/// One row a candidate, numbered from 1, under a heading. At least one candidate.
+/// Returns a heading and a row per candidate. Requires at least one.
 [[nodiscard]] std::string plan_rows(const std::vector<ReportedCandidate>& candidates);
 
-/// The parts of the steps of those that have them, side by side: seconds and percent of the step. Empty where none has.
+/// Returns a column per explained candidate: seconds and percent of its step by part. May be empty.
 [[nodiscard]] std::string explained_rows(const std::vector<ReportedCandidate>& candidates);
 
 namespace {
@@ -30,8 +28,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr double kGiB = 1 << 30;
-constexpr double kGain = 0.999;        // of the step time: what counts as faster
-constexpr double kWorthSaying = 0.05;  // a larger difference of the models is explained
+constexpr double kGain = 0.999;
+constexpr double kWorthSaying = 0.05;  // relative difference above which models are explained
 
 std::string parts_of_a_step(const Prediction& prediction) {
   std::string text = fmt::format("  a worker's step: {:.4g} s of ops", prediction.busy_seconds);
@@ -150,7 +148,7 @@ ReportedCandidate reported(Predictor& predictor, const RankedCandidate& ranked) 
   return result;
 }
 
-/// Finds the parts of the step of that row (from 1) and of the row after it: of the first, where there is none.
+/// Explains the row (from 1) and the next row, or the first after the last.
 void explain_beside_next(Predictor& predictor, std::int64_t row, PlanReport& report) {
   const auto count = static_cast<std::int64_t>(report.candidates.size());
   if (row > count) {
@@ -162,7 +160,6 @@ void explain_beside_next(Predictor& predictor, std::int64_t row, PlanReport& rep
   }
 }
 
-/// The best plan with twice the memory, where it is faster.
 std::optional<RankedCandidate> with_more_memory(const Predictor& predictor, PlanOptions options, double seconds) {
   options.top = 1;
   Predictor roomy = predictor.with_memory(2 * predictor.problem().memory_bytes);
@@ -232,13 +229,13 @@ namespace {
 
 constexpr double kBytesInGiB = 1 << 30;
 
-/// The schedule with what is special about its shape.
+/// Returns the schedule with its parameters.
 std::string schedule_text(const Candidate& candidate) {
   const std::string text = in_words(candidate);
   return text.substr(0, text.find("  "));
 }
 
-/// W x D, or W x T x D where `split`: some candidate splits operators. `far` where copies are not side by side.
+/// Returns W x D, or W x T x D if `split`, after `far` if copies are not adjacent.
 std::string workers_text(const Candidate& candidate, bool split) {
   const std::string tensor = split ? fmt::format("{} x ", candidate.tensor_parallel) : "";
   const bool near = candidate.replica_layout == ReplicaLayout::Near;
@@ -247,7 +244,7 @@ std::string workers_text(const Candidate& candidate, bool split) {
 
 std::string csv_line(std::vector<std::string> cells) {
   for (std::string& cell : cells) {
-    if (cell.find(',') != std::string::npos) cell = "\"" + cell + "\"";  // a list of stages
+    if (cell.find(',') != std::string::npos) cell = "\"" + cell + "\"";  // list of stages
   }
   return fmt::format("{}\n", fmt::join(cells, ","));
 }

@@ -41,12 +41,9 @@
 #include "simulate/explain.h"
 #include "simulate/simulate.h"
 
-// The answers that run a schedule: its panel and its files.
-
 namespace chimera::playground {
 namespace {
 
-/// A parameter's value as requests have it.
 Json value_json(const ShapeAxis& axis, std::int64_t value) {
   if (axis.is_number()) return value;
   return axis.text(value);
@@ -133,7 +130,6 @@ Limits requested_limits(const JsonValue& request) {
   return limits;
 }
 
-/// Whether ops have places in a picture.
 bool can_be_drawn(const CheckReport& report) {
   return std::none_of(report.findings.begin(), report.findings.end(), [](const Finding& finding) {
     return finding.violation.kind == ViolationKind::BadPlacement || finding.violation.kind == ViolationKind::OutOfRange;
@@ -148,7 +144,6 @@ Json counter_examples(const CheckReport& report) {
   return texts;
 }
 
-/// The schedule's rows, as the editor has them.
 Json rows_json(const Schedule& schedule) {
   Json rows = Json::array();
   for (const std::vector<Op>& ops : schedule.workers) {
@@ -184,7 +179,7 @@ std::set<StageId> all_stages(std::int64_t stages) {
   return all;
 }
 
-/// The stages to recompute, by --recompute's words. With `auto` none where not even recomputing all helps.
+/// Returns the stages to recompute. With `auto`, all stages if even this does not fit.
 std::set<StageId> recomputed(const RecomputeChoice& choice, const Schedule& schedule, const StageModel& model,
                              double memory) {
   switch (choice.rule) {
@@ -201,7 +196,6 @@ std::set<StageId> recomputed(const RecomputeChoice& choice, const Schedule& sche
   return choice.stages;
 }
 
-/// What each worker holds of the stages, computes in a step, and has in memory at most.
 Json workers_json(const Schedule& schedule, const StageModel& model, const std::set<StageId>& recompute) {
   const std::vector<double> peaks = peaks_by_order(schedule, model, recompute);
   Json workers = Json::array();
@@ -260,13 +254,12 @@ namespace {
 
 constexpr double kSecondsBetweenReports = 0.1;
 
-/// Where the ops are to be ordered, and from which orders the search sets out.
 struct Start {
   Layout layout;
   std::vector<Schedule> schedules;
 };
 
-/// That of a schedule: its placement, and its own order.
+/// Uses the placement and order of a schedule.
 Start start_from(const JsonValue& value) {
   Schedule schedule = valid_schedule(value);
   if (schedule.updates || schedule.micro_batch_scale != 1)
@@ -276,7 +269,7 @@ Start start_from(const JsonValue& value) {
   return {std::move(layout), {std::move(schedule)}};
 }
 
-/// That of a shape and a placement's name: all generated orders.
+/// Uses a shape and a placement name with all generated orders.
 Start start_of_shape(const JsonValue& request) {
   const std::string name = text_or(request, "placement", named_placements().front().name);
   std::vector<std::string> known;
@@ -301,7 +294,6 @@ bool splits_backwards(const Start& start) {
       });
 }
 
-/// Reports, not too often, how far a search is.
 std::function<void(const SearchProgress&)> reporter(const Progress& progress) {
   if (!progress) return nullptr;
   return [progress, next = 0.0](const SearchProgress& now) mutable {
@@ -340,7 +332,7 @@ Json searched(const JsonValue& request, const Progress& progress) {
 
 namespace {
 
-/// A schedule of one step or several, with its costs.
+/// Schedule of several steps, or of a single step.
 struct Timed {
   Schedule schedule;
   CostModel costs;
@@ -362,8 +354,7 @@ Timed timed(const JsonValue& request) {
   return {std::move(schedule), std::move(costs), std::move(timeline)};
 }
 
-/// Its panel. Sliders say what workers hold, not what messages and gradients take: their volumes then are numbers of
-/// tensors.
+/// Sliders set no sizes of messages and gradients; volumes are then numbers of tensors.
 Panel panel_of(Timed run, const JsonValue& request) {
   Panel panel = chimera::panel_of(std::move(run.schedule), std::move(run.timeline), run.costs);
   if (request.has("costs") && request.field("costs").has("file")) return panel;
@@ -478,8 +469,8 @@ OwnLayer requested_layer(const JsonValue& value) {
   return layer;
 }
 
-/// A preset model on a machine, or `layers` as they were measured, whose machine says no more than what messages, sums
-/// and updates take: nothing where there is none.
+/// Sets a preset model on a machine, or measured `layers` with an optional machine for messages, all-reduces and
+/// updates.
 void set_model(const JsonValue& request, PlanProblem& problem) {
   const bool own = request.has("layers");
   if (!own || request.has("machine")) problem.machine = machine_from_json(request.text("machine"), "machine");
@@ -509,7 +500,6 @@ PlanProblem requested_problem(const JsonValue& request) {
   return problem;
 }
 
-/// The values that a part of the configuration may have; none: any.
 std::vector<std::int64_t> given_counts(const JsonValue& request, const char* name) {
   std::vector<std::int64_t> counts;
   if (!request.has(name)) return counts;
@@ -535,7 +525,6 @@ PlanOptions requested_options(const JsonValue& request) {
   return options;
 }
 
-/// As requests name a schedule.
 Json schedule_json(const Candidate& candidate) {
   Json parameters = Json::object();
   for (const TakenAxis& taken : find_generator(candidate.schedule).axes) {
@@ -552,7 +541,7 @@ Json schedule_json(const Candidate& candidate) {
           {"parameters", parameters}};
 }
 
-/// What opens a candidate elsewhere: its schedule and costs, the bound on its step, and the flags that train it.
+/// Returns data to open a candidate elsewhere.
 Json opened(const PlanProblem& problem, Predictor& predictor, const Candidate& candidate) {
   const PlannedSchedule planned = predictor.prepare(candidate);
   Json layers = Json::array();

@@ -50,7 +50,7 @@ Schedule generated(const JsonValue& value) {
   const Generator& generator = find_generator(value.text("name"));
   const PipelineShape shape =
       requested_shape(value, usual_shape(generator, value.count("stages", 1), value.count("micro_batches", 1)));
-  // Every worker runs each of its stages at least forward and backward.
+  // A lower bound before generation: every worker runs each of its stages at least forward and backward.
   if (!generator.refusal(shape))
     require_few(2 * shape.stages * shape.micro_batches * std::max<std::int64_t>(1, generator.stages_a_worker(shape)));
   Schedule schedule = generator.generate(shape);

@@ -1,5 +1,4 @@
 #pragma once
-// The parts that several kinds of requests have in common.
 
 #include <cstdint>
 #include <string>
@@ -12,36 +11,33 @@
 
 namespace chimera::playground {
 
-/// Most ops of a schedule that the page makes or reads.
 inline constexpr std::int64_t kMostPlayedOps = 1'000'000;
 
-/// A field's value, or what stands for it where the request does not have it.
+/// Return a field's value, or `otherwise` if it is missing.
 [[nodiscard]] double number_or(const JsonValue& value, const char* name, double otherwise);
 [[nodiscard]] std::int64_t count_or(const JsonValue& value, const char* name, std::int64_t otherwise,
                                     std::int64_t least = 0);
 [[nodiscard]] bool truth_or(const JsonValue& value, const char* name, bool otherwise);
 [[nodiscard]] std::string text_or(const JsonValue& value, const char* name, const std::string& otherwise);
 
-/// `stages`, `micro_batches` and `parameters`, an object with values of shape_axes() by their names, which replace
-/// those of `shape`. Throws ConfigError for an unknown parameter.
+/// Applies `stages`, `micro_batches` and `parameters` (keyed by names of shape_axes()) to `shape`. Throws ConfigError
+/// for an unknown parameter.
 [[nodiscard]] PipelineShape requested_shape(const JsonValue& value, PipelineShape shape = {});
 
-/// {"name", "stages", "micro_batches", "parameters"} of a generated schedule, or {"text"} with one in JSON or CSV,
-/// which is taken as it is. Throws ConfigError where there is none of that name and shape, or it has more than
-/// kMostPlayedOps ops.
+/// Generates a schedule from {"name", "stages", "micro_batches", "parameters"}, or parses {"text"}, JSON or CSV,
+/// without validation. Throws ConfigError if name or shape is invalid, or for more than kMostPlayedOps ops.
 [[nodiscard]] Schedule requested_schedule(const JsonValue& value);
-/// The same, and a text's schedule must be one. Throws ScheduleError with its first fault.
+/// Also validates text. Throws ScheduleError with the first fault.
 [[nodiscard]] Schedule valid_schedule(const JsonValue& value);
 
-/// The costs in the field `costs`: {"file": text} as `chimera simulate --costs` reads it, or times of a worker's whole
-/// share (`forward`, `input_gradient`, `weight_gradient`, `latency`), `stage_factors` of each stage, the time of one
-/// stage's `all_reduce`, and of a share the bytes of `weights` and `activations`. Beside `costs` the fields `sync`,
-/// `data_parallel` and `blocking_sends`, as the flags of these names.
+/// Reads `costs`: {"file": text} as in `chimera simulate --costs`, or single fields. These are times of a worker's
+/// whole share (`forward`, `input_gradient`, `weight_gradient`, `latency`), `stage_factors` per stage, the `all_reduce`
+/// time of a stage, and bytes of `weights` and `activations` per share. The request's `sync`, `data_parallel` and
+/// `blocking_sends` are like the flags of these names.
 [[nodiscard]] CostModel requested_costs(const JsonValue& request, const Schedule& schedule);
 
-/// `model`, a preset, with the fields of `overrides` in place of its own.
 [[nodiscard]] ModelConfig requested_model(const JsonValue& request);
-/// `micro_batch_size`, `sequence`, `dtype`, `optimizer` and `dropout`.
+/// Reads `micro_batch_size`, `sequence`, `dtype`, `optimizer` and `dropout`.
 [[nodiscard]] Workload requested_workload(const JsonValue& request);
 
 }  // namespace chimera::playground

@@ -14,27 +14,25 @@
 
 #include "bench/machine_line.h"
 
-// How much of the machine others used while something was measured.
-
 namespace chimera {
 
-/// Counts from its construction on. Linux only, as the rest.
+/// Measures CPU use by others. Linux only.
 class CompetingLoad {
  public:
   CompetingLoad();
-  /// The share of all cores' time, 0 .. 1, that went to other processes than this one and its children (waited for by
-  /// now), or to other machines on the same host.
+  /// Returns the share of all cores' time, 0 .. 1, used by others: processes except this one and its waited-for
+  /// children, and other virtual machines.
   [[nodiscard]] double share() const;
 
  private:
-  double busy_;  // seconds of all cores
-  double own_;   // seconds of this process and its children
+  double busy_;  // seconds over all cores
+  double own_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
 namespace {
 
-/// Seconds in which cores were not idle since the machine started.
+/// Returns non-idle core seconds since boot.
 double busy_seconds() {
   std::ifstream file("/proc/stat");
   std::string name;
@@ -83,7 +81,7 @@ class Contest {
   }
 
  private:
-  /// Runs until the machine was left alone meanwhile, as long as there are retries.
+  /// Repeats disturbed runs while retries remain.
   TrainingFigures measure(const Contender& contender, Score& score) {
     while (true) {
       const CompetingLoad others;
@@ -129,7 +127,7 @@ class Contest {
   const std::function<void(const std::string&)>& say_;
   TemporaryFolder folder_;
   std::vector<Score> scores_;
-  std::vector<double> losses_;  // of the first run
+  std::vector<double> losses_;  // losses of the first run
 };
 
 }  // namespace

@@ -11,7 +11,6 @@
 namespace chimera {
 namespace {
 
-/// The value of the first `KEY : VALUE` line of /proc/cpuinfo.
 std::string processor() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {

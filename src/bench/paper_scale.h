@@ -1,5 +1,5 @@
 #pragma once
-// GPT-2-64 on hundreds of workers, on paper: schedules beside each other, each at its own best configuration.
+// Predicts GPT-2-64 on hundreds of workers, each schedule in its best configuration.
 
 #include <cstdint>
 #include <optional>
@@ -11,33 +11,31 @@
 
 namespace chimera {
 
-/// What is compared: as in SC'21, sequences of 632 tokens on P100s of 16 GB.
+/// Settings of SC'21: sequences of 632 tokens on P100s with 16 GB.
 struct ScaleOptions {
   std::string machine = "machines/p100-aries.json";
   std::string model = "gpt2-64";
   std::int64_t sequence = 632;
-  double memory = 16e9;         // bytes of a worker
-  bool blocking_sends = false;  // workers wait for their messages, and sums start after their last op
-  bool recompute_all = false;   // where anything has to be recomputed, all stages are
+  double memory = 16e9;         // bytes per worker
+  bool blocking_sends = false;  // workers wait for their messages, and all-reduces start after their last op
+  bool recompute_all = false;   // if memory requires recomputation, recompute all stages
 };
 
-/// A line of the comparison: what is planned, and what of it is given.
 struct ScaleLine {
   std::string name;
   std::string schedule;
   std::vector<std::int64_t> pipelines = {};  // 2f
 };
-/// First what the paper compares, Chimera with f = 1; then the best of Chimera's other shapes.
+/// Returns the paper's comparison (Chimera with f = 1), then Chimera's other shapes.
 [[nodiscard]] const std::vector<ScaleLine>& scale_lines();
 
-/// The fastest of a line, with as many sequences a step as there are workers; none where nothing fits. PipeDream
-/// updates after every micro-batch, so its mini-batch is what memory admits at once, W b. Throws ConfigError where the
-/// machine's profile cannot be read.
+/// Returns the fastest candidate, with a sequence per worker in each mini-batch; empty if nothing fits. PipeDream
+/// updates after every micro-batch, so its mini-batch is W b. Throws ConfigError if the machine profile cannot be read.
 [[nodiscard]] std::optional<std::pair<PlanProblem, RankedCandidate>> best_at_scale(const ScaleOptions& options,
                                                                                    const ScaleLine& line,
                                                                                    std::int64_t workers);
 
-/// How many times the throughput of another schedule Chimera with f = 1 has, by the paper's abstract: on 2,048 nodes.
+/// Throughput of Chimera with f = 1 over another schedule's, from the paper's abstract.
 struct PaperRatio {
   std::string schedule;
   double ratio;

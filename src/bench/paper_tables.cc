@@ -25,7 +25,7 @@ PlanProblem problem_of(const MachineProfile& machine, const std::string& model, 
   return problem;
 }
 
-/// The place where the rising function is `target`; an end where it is nowhere between.
+/// Bisects a rising function; returns an end of the interval if no point inside reaches `target`.
 double solve(const std::function<double(double)>& rising, double target, double low, double high) {
   for (int i = 0; i < 50; ++i) {
     const double middle = (low + high) / 2;
@@ -34,8 +34,7 @@ double solve(const std::function<double(double)>& rising, double target, double 
   return (low + high) / 2;
 }
 
-/// With heads as the paper's programs have them, which score every token at once, in place of ours: the same rates
-/// over other FLOPs (docs/footprint.md).
+/// Scales heads to the paper's FLOPs, which score every token at once (docs/footprint.md).
 MachineProfile score_every_token(MachineProfile machine) {
   for (LayerTimes& layer : machine.layers) {
     if (layer.kind != LayerKind::Head || layer.model.family != Family::Bert) continue;
@@ -109,9 +108,8 @@ class Figure13 {
   std::vector<PlannedSchedule> planned_;
 };
 
-/// Gives a stage the head of the paper's programs in place of ours, which scores a chunk of tokens at a time: they
-/// score every token at once (BERT's too, masked or not), keep the log-probabilities from forward to backward and have
-/// a second tensor of their size in both.
+/// Uses the paper's head, which scores every token at once (also unmasked tokens of BERT), keeps the log-probabilities
+/// until backward, and has a second tensor of this size in both.
 void keep_all_logits(PlannedSchedule& planned, std::size_t stage, const PlanProblem& problem,
                      const Candidate& candidate, double scale) {
   Workload workload = problem.workload;
@@ -120,7 +118,7 @@ void keep_all_logits(PlannedSchedule& planned, std::size_t stage, const PlanProb
   const auto tokens = static_cast<double>(workload.micro_batch_size * workload.sequence);
   const auto width = static_cast<double>(problem.model.hidden);
   const double logits = 4 * tokens * static_cast<double>(problem.model.vocabulary);
-  const double norms = 8 * tokens + 4 * tokens * width * (bert ? 3 : 1);  // BERT's transform has two layers more
+  const double norms = 8 * tokens + 4 * tokens * width * (bert ? 3 : 1);  // BERT's transform has two more layers
   const double freed_by_ours = bert ? 4 * tokens * width : 0;             // the last block's output
   const double ours = layer_footprint(problem.model, LayerKind::Head, workload).activations - freed_by_ours;
   planned.model.costs.memory[stage].activations += scale * (norms + logits - ours);
@@ -132,7 +130,7 @@ void keep_all_logits(PlannedSchedule& planned, std::size_t stage, const PlanProb
 
 std::optional<MemoryRange> range(double most, double least) { return MemoryRange{most, least}; }
 
-/// The solution of three linear equations, by Cramer's rule.
+/// Cramer's rule.
 using Row = std::array<double, 3>;
 double determinant(const std::array<Row, 3>& m) {
   return m[0][0] * (m[1][1] * m[2][2] - m[1][2] * m[2][1]) - m[0][1] * (m[1][0] * m[2][2] - m[1][2] * m[2][0]) +
@@ -267,7 +265,7 @@ MemoryFit fit_figure_9(MachineProfile machine, double score_bytes) {
   };
   Row x = {16, 0, 1.5};
   const Row step = {0.01, 1e6, 1e-3};
-  for (int i = 0; i < 10; ++i) {  // Newton; nearly linear
+  for (int i = 0; i < 10; ++i) {  // Newton's method; nearly linear
     std::array<Row, 3> slopes{};
     Row missing{};
     for (std::size_t row = 0; row < 3; ++row) {

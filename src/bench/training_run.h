@@ -1,5 +1,4 @@
 #pragma once
-// A training run as a program under way: any command that writes one JSON object a step, as `chimera train --metrics`.
 
 #include <cstdio>
 #include <string>
@@ -9,18 +8,18 @@
 
 namespace chimera {
 
-/// What a run wrote of its steps. Medians leave the first steps out, which touch memory and fill caches.
+/// Metrics of a run. Medians exclude the first steps, which warm up memory and caches.
 struct TrainingFigures {
   double tokens_per_second = 0;
   double step_seconds = 0;
-  std::vector<double> losses;  // of every step
+  std::vector<double> losses;  // losses of all steps
 };
 
-/// `text` as one word of a shell line.
+/// Quotes `text` for the shell.
 [[nodiscard]] std::string shell_word(const std::string& text);
 
-/// Runs `command` in a shell from construction on, with CHIMERA_METRICS naming the file that it writes: `step` (from
-/// 1), `loss`, `step_seconds` and `tokens_per_second` on each line. Its standard output is dropped.
+/// Runs `command` in a shell from construction on, without standard output. The command writes `step` (from 1), `loss`,
+/// `step_seconds` and `tokens_per_second` as JSON lines to the file CHIMERA_METRICS.
 class TrainingRun {
  public:
   TrainingRun(std::string command, std::string metrics);
@@ -28,8 +27,7 @@ class TrainingRun {
   TrainingRun& operator=(const TrainingRun&) = delete;
   ~TrainingRun();
 
-  /// Waits for the end. Throws Error, with what the command said, where it failed or wrote no more than `skipped`
-  /// steps.
+  /// Waits for the end. Throws Error, with the command's messages, if it fails or writes at most `skipped` steps.
   [[nodiscard]] TrainingFigures wait(std::int64_t skipped);
 
  private:

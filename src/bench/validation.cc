@@ -28,7 +28,6 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-/// Median and largest of the absolute values.
 struct Errors {
   double median = 0;
   double worst = 0;
@@ -50,7 +49,7 @@ std::string row(const Validated& one) {
 
 std::string verdict(double value, double limit) { return value <= limit ? "met" : "NOT MET"; }
 
-/// Chimera and two groups of 1F1B, in which every stage has two copies.
+/// Adds Chimera, and two groups of 1F1B; both have two copies of each stage.
 void add_sums(std::vector<GridRun>& grid) {
   struct Shape {
     const char* schedule;
@@ -221,7 +220,7 @@ std::string with_words(std::string line, const std::vector<std::string>& words) 
   return line;
 }
 
-/// Trains as the program does, three steps, and notes what tensors and processes hold at most.
+/// Trains three steps and records peak bytes of tensors and processes.
 void count_tensors(const ValidationOptions& options, const TemporaryFolder& folder, Validated& one) {
   const std::string tensors = folder.file("tensors.json");
   const std::string metrics = folder.file("memory.jsonl");
@@ -258,8 +257,7 @@ std::vector<GridRun> chosen_runs(const std::string& only) {
 std::vector<Validated> run_validation(const ValidationOptions& options, const MeasureGrid& measure,
                                       const PredictRun& predict, const std::function<void(const std::string&)>& say) {
   const std::vector<GridRun> runs = chosen_runs(options.only);
-  if (!options.machine.empty())
-    (void)predict(read_machine(options.machine), runs.front());  // what is wrong with it, now
+  if (!options.machine.empty()) (void)predict(read_machine(options.machine), runs.front());  // fails early
   const GridTimes times = measure(runs);
   const MachineProfile machine = machine_of(options, times.machines);
   const MachineProfile on_sockets = times.on_sockets.empty() ? machine : machine_of(options, times.on_sockets);
@@ -280,7 +278,7 @@ RunPrediction predict_run(const MachineProfile& machine, const GridRun& run) {
   PlanProblem problem;
   problem.model = model_of(run);
   problem.machine = machine;
-  if (run.transport == TransportKind::Threads) {  // tensors change hands
+  if (run.transport == TransportKind::Threads) {  // tensors are passed by reference
     problem.machine.point_to_point = {};
     problem.machine.message_copy = {};
     problem.machine.busy_delay = 0;

@@ -9,15 +9,12 @@
 #include "model_config/config.h"
 #include "plan/machine.h"
 
-// How well predictions from a profile hold: a grid of training runs, predicted and measured.
-
-// Runs the validation grid with the built program.
+// Compares predictions from a machine profile with a grid of training runs.
 
 namespace chimera {
 
 inline constexpr std::int64_t kUsualSequence = 128;
 
-/// One training run of the grid.
 struct GridRun {
   std::string model = {};
   std::int64_t micro_batch_size = 1;
@@ -29,40 +26,38 @@ struct GridRun {
   std::int64_t data_parallel = 1;
   std::int64_t sequence = kUsualSequence;
   std::int64_t vocabulary = 0;  // 0: the model's own
-  bool sockets = false;         // processes sum gradients over sockets, not in memory that they share
+  bool sockets = false;         // processes all-reduce over sockets instead of shared memory
 };
 
-/// The run's model, with its vocabulary.
 [[nodiscard]] ModelConfig model_of(const GridRun& run);
 
-/// Four schedules (one of them with a split backward) on 2 and 4 workers with N = D and 2D, two shapes of models, with
-/// and without recomputation, as processes and as threads: 96 runs, as threads recompute nothing. Then runs whose
-/// sums dominate: two models with large vocabularies on short sequences, N = D, three ways to have copies of stages, in
-/// shared memory and over sockets; and runs whose attention does: sequences of 1,024, all four schedules.
+/// Returns the grid. 96 runs combine four schedules (one with split backwards), 2 and 4 workers, N = D and 2D, two
+/// models, as processes with and without recomputation, and as threads. Further runs are dominated by all-reduces
+/// (large vocabularies, short sequences, three ways to replicate stages, in shared memory and over sockets) or by
+/// attention (sequences of 1,024).
 [[nodiscard]] std::vector<GridRun> validation_grid();
 
 /// `gpt2-mini b 2, chimera D 4 N 8, recompute, threads`.
 [[nodiscard]] std::string in_words(const GridRun& run);
 
-/// The flags of `chimera train` for it, but for data and steps.
+/// Returns flags of `chimera train`, except data and steps.
 [[nodiscard]] std::vector<std::string> training_flags(const GridRun& run);
 
-/// What a prediction says of a run, and what came of it.
 struct Validated {
   GridRun run;
   double predicted_seconds = 0;
-  std::vector<double> seconds = {};  // of a step, each time that the run was measured: two or more
-  double predicted_bytes = 0;        // of tensors, on the worker with most
+  std::vector<double> seconds = {};  // per step; at least two measurements
+  double predicted_bytes = 0;        // bytes of tensors on the worker with the maximum
   double bytes = 0;
-  double resident_bytes = 0;  // of the largest process, LibTorch itself included
+  double resident_bytes = 0;  // largest process, including LibTorch
 
-  [[nodiscard]] double time_error() const;    // predicted over measured (the median), less 1
-  [[nodiscard]] double memory_error() const;  // likewise
-  /// The same run measured twice: the medians of every other time and of the rest, larger over smaller, less 1.
+  [[nodiscard]] double time_error() const;    // predicted over median measured time, minus 1
+  [[nodiscard]] double memory_error() const;  // predicted over measured bytes, minus 1
+  /// Returns the noise of repeated measurements: medians of the even and the odd ones, larger over smaller, minus 1.
   [[nodiscard]] double spread() const;
 };
 
-/// Absolute errors over all runs.
+/// Absolute errors.
 struct ValidationSummary {
   double median_time_error = 0;
   double worst_time_error = 0;
@@ -72,42 +67,39 @@ struct ValidationSummary {
 };
 [[nodiscard]] ValidationSummary summarise(const std::vector<Validated>& runs);
 
-/// Table and summary, in Markdown. `machine`: a line on where and when it was measured.
+/// `machine`: time and place of the measurement.
 [[nodiscard]] std::string to_text(const std::vector<Validated>& runs, const std::string& machine);
 [[nodiscard]] std::string to_json(const std::vector<Validated>& runs, const std::string& machine);
 
 struct ValidationOptions {
-  std::string program = {};  // that trains
-  std::string machine = {};  // a profile; empty: measured in turns with the runs
-  std::string data = {};     // the text that all train on
-  std::string only = {};     // runs whose words contain this text; empty: all
+  std::string program = {};
+  std::string machine = {};  // profile; empty: measured between the runs
+  std::string data = {};
+  std::string only = {};  // text in in_words() of the runs; empty: all
 };
 
-/// What was measured of the grid's runs.
 struct GridTimes {
-  std::vector<std::vector<double>> seconds;     // [run][round] of a step, at the machine's median speed
-  std::vector<MachineProfile> machines;         // profiles taken between the rounds, if any, at that speed
-  std::vector<MachineProfile> on_sockets = {};  // the same, with what sums over sockets take; perhaps none
+  std::vector<std::vector<double>> seconds;     // [run][round]: step seconds at the machine's median speed
+  std::vector<MachineProfile> machines;         // measured between rounds, at that speed; may be empty
+  std::vector<MachineProfile> on_sockets = {};  // the same with all-reduces over sockets; may be empty
 };
 using MeasureGrid = std::function<GridTimes(const std::vector<GridRun>&)>;
 
-/// What the planner says of a run: seconds of a step, bytes of tensors on the worker with most.
 struct RunPrediction {
   double step_seconds = 0;
   double peak_bytes = 0;
 };
 using PredictRun = std::function<RunPrediction(const MachineProfile&, const GridRun&)>;
 
-/// The grid's runs whose words contain `only`. Throws ConfigError where there is none.
+/// Returns runs whose in_words() contains `only`. Throws ConfigError if no run does.
 [[nodiscard]] std::vector<GridRun> chosen_runs(const std::string& only);
 
-/// Measures the chosen runs, trains each once more to count its tensors, and predicts all of them. `say` gets a few
-/// words after every one. Throws what chosen_runs(), `measure` and `predict` throw; Error where a run fails.
+/// Measures the chosen runs, trains each again to count tensors, and predicts all. Calls `say` after each run. Throws
+/// exceptions of chosen_runs(), `measure` and `predict`, and Error if a run fails.
 [[nodiscard]] std::vector<Validated> run_validation(const ValidationOptions& options, const MeasureGrid& measure,
                                                     const PredictRun& predict,
                                                     const std::function<void(const std::string&)>& say);
 
-/// The planner's prediction (Predictor) for the run as a candidate.
 [[nodiscard]] RunPrediction predict_run(const MachineProfile& machine, const GridRun& run);
 
 }  // namespace chimera

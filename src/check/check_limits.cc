@@ -12,14 +12,13 @@
 namespace chimera {
 namespace {
 
-/// Sums of a few thousand shares may differ from a limit by rounding.
+/// Allows for rounding in sums of a few thousand shares.
 constexpr double kRounding = 1e-9;
 
 std::size_t num_copies(const Schedule& schedule) {
   return schedule.placement.num_replicas() * static_cast<std::size_t>(schedule.stages);
 }
 
-/// A number for the op's stage of its replica.
 std::size_t copy_of(const Schedule& schedule, const Op& op) {
   return op.replica.index() * static_cast<std::size_t>(schedule.stages) + op.stage.index();
 }
@@ -29,7 +28,7 @@ std::string in_words(const Schedule& schedule, Place place) {
                      to_text(schedule.workers[place.worker][place.position]));
 }
 
-/// The amount that a worker holds while each of its ops runs.
+/// What a worker holds during each op.
 struct Held {
   std::vector<double> activations;  // [op], stage units
   std::vector<double> weights;      // [op], shares
@@ -62,7 +61,7 @@ class Accounts {
   }
 
  private:
-  /// [op]: versions of the worker's stages that are kept while it runs, beside the newest of each.
+  /// Returns [op]: old versions of the worker's stages that are kept.
   std::vector<std::int64_t> older_versions(std::size_t worker) {
     const auto& ops = schedule_.workers[worker];
     std::vector<std::int64_t> kept(ops.size() + 1, 0);
@@ -83,11 +82,11 @@ class Accounts {
 
   struct Updates {
     std::int64_t gradients = 0;
-    std::vector<std::size_t> last_use;  // [version]: position of the last op that uses it
-    std::vector<std::size_t> replaced;  // [version]: position of the op that makes the next one
+    std::vector<std::size_t> last_use;  // [version]: position of its last use
+    std::vector<std::size_t> replaced;  // [version]: position of the op that makes the next version
   };
 
-  /// Adds the copy's versions to the differences of `kept`, once.
+  /// Adds the copy's old versions to the differences in `kept`.
   static void count_older(Updates& copy, std::vector<std::int64_t>& kept) {
     for (std::size_t v = 0; v < std::min(copy.replaced.size(), copy.last_use.size()); ++v) {
       if (copy.last_use[v] <= copy.replaced[v]) continue;
@@ -98,12 +97,12 @@ class Accounts {
   }
 
   const Schedule& schedule_;
-  double unit_;  // of a share, that one stage counts
+  double unit_;  // in shares
   std::vector<std::int64_t> stages_held_;
   std::vector<Updates> updates_;
 };
 
-/// The first op of a worker at which `amount` is above the limit, and the most of all its ops.
+/// A worker's first op over the limit, and its largest amount.
 struct Excess {
   Place place;
   double amount = 0;

@@ -8,29 +8,27 @@
 
 namespace chimera {
 
-/// Bytes that a worker may hold, and what counts. A worker's whole share of the model stands for all stages that one
-/// replica places on it; with S stages on D workers a stage counts D/S of a share.
+/// A limit of bytes on a worker. A *share* is all stages that one replica places on a worker: with S stages on D
+/// workers, a stage is D/S of a share.
 struct MemoryLimit {
-  double bytes = 0;             // that a worker may hold
-  double weight_bytes = 0;      // of a share's weights, with gradients and optimizer state where they are to count
-  double activation_bytes = 0;  // of a share's activations of one full micro-batch
+  double bytes = 0;             // limit
+  double weight_bytes = 0;      // of a share's weights, with gradients and optimizer state if they count
+  double activation_bytes = 0;  // of a share's activations for one full micro-batch
 };
 
 struct Limits {
-  /// Most activations a worker may hold, in stage units: a share's activations of one full micro-batch are 1.
+  /// In stage units: a share's activations of a full micro-batch.
   std::optional<double> in_flight = std::nullopt;
   std::optional<MemoryLimit> memory = std::nullopt;
 };
 
-/// Returns each worker's first op over a limit, the earliest of all workers first (ops of one unit of time, B of two).
-/// An op's activations are held from its F until its B or W has ended. Weights count once for each stage of each
-/// replica on the worker, and once more for each older weight version that an op still to come uses. Buffers of
-/// messages do not count. Requires a schedule that check() accepts.
+/// Returns each worker's first op over a limit, in order of start (unit_start_times). Activations count from F to the
+/// end of B or W, weights once per stage of each replica, and once per older version that a later op uses. Message
+/// buffers do not count. Requires a schedule that check() accepts.
 [[nodiscard]] std::vector<Violation> check_limits(const Schedule& schedule, const Limits& limits);
 
-/// Whether the gradients of each stage of each replica are accumulated in ascending micro-batch id: the order of the
-/// samples, in which sums of floating-point numbers are the unpipelined model's. Returns the first op out of order at
-/// each stage of each replica, as findings of the given severity. Requires a schedule that check() accepts.
+/// Returns the first op of each stage of each replica that accumulates gradients out of ascending micro-batch order
+/// (the order of the unpipelined model), with this severity. Requires a schedule that check() accepts.
 [[nodiscard]] std::vector<Violation> check_sample_order(const Schedule& schedule, Severity severity);
 
 }  // namespace chimera

@@ -18,21 +18,20 @@
 
 namespace chimera {
 
-/// One end's start of a transfer.
+/// A start-send or post-receive.
 struct Issue {
   std::uint32_t tensor = 0;
   std::uint32_t worker = 0;
-  std::uint32_t position = 0;  // of the instruction
+  std::uint32_t position = 0;
   bool is_send = false;
 };
 
-/// The queues between workers: an issue meets the oldest one of the queue's other end that has met none.
+/// The queues between workers: an issue matches the oldest unmatched issue of the queue's other end.
 class Channels {
  public:
   Channels(std::size_t workers, ChannelDiscipline discipline) : of_worker_(workers), discipline_(discipline) {}
 
-  /// The other end's issue that this one meets, if that is there already; otherwise this one is kept for it. After a
-  /// meeting that should not have been (`break_channel`) nothing meets on the queue.
+  /// Returns the matching issue, if there is one; otherwise keeps this issue. After break_channel() nothing matches.
   std::optional<Issue> issue(const Issue& issue, std::uint32_t peer) {
     Queue& queue = queues_[queue_of(issue, peer)];
     if (queue.is_broken) return std::nullopt;
@@ -47,7 +46,7 @@ class Channels {
 
  private:
   struct Queue {
-    std::vector<Issue> waiting;  // of one end, from `head` on
+    std::vector<Issue> waiting;  // from `head` on, of the same end
     std::size_t head = 0;
     bool is_broken = false;
     [[nodiscard]] bool is_empty() const { return head == waiting.size(); }
@@ -63,7 +62,7 @@ class Channels {
   };
 
   struct Named {
-    std::uint64_t name;  // the other end and, with queues per direction, the direction
+    std::uint64_t name;  // peer and, with queues per direction, the direction
     std::uint32_t queue;
   };
 
@@ -89,29 +88,25 @@ class Channels {
                             [](const Named& a, std::uint64_t b) { return a.name < b; });
   }
 
-  std::vector<std::vector<Named>> of_worker_;  // ascending by name
+  std::vector<std::vector<Named>> of_worker_;  // [worker], ascending by name
   std::vector<Queue> queues_;
   ChannelDiscipline discipline_;
 };
 
-/// The weight versions that the workers of a program hold as it runs, and the gradients that wait for an update: of
-/// each stage of each replica, which the worker that holds it updates by itself. Ops are in the placement's range.
+/// Weight versions held during the run, and gradients since the last update. Requires ops in range.
 class HeldVersions {
  public:
   explicit HeldVersions(const Program& program)
       : stages_(static_cast<std::size_t>(program.stages)), gradients_(program.placement.num_replicas() * stages_, 0) {}
 
-  /// Whether the version that the op names is held.
   [[nodiscard]] bool holds(const Op& op) const {
     const auto copy = copies_.find(index(op));
     return copy == copies_.end() ? op.weight_version == 0 : copy->second.held.contains(op.weight_version);
   }
-  /// Number of updates of the op's stage so far.
   [[nodiscard]] std::int32_t newest(const Op& op) const {
     const auto copy = copies_.find(index(op));
     return copy == copies_.end() ? 0 : copy->second.newest;
   }
-  /// Weight gradients since the last update.
   [[nodiscard]] std::int32_t gradients(const Op& op) const { return gradients_[index(op)]; }
 
   void add_gradient(const Op& op) { ++gradients_[index(op)]; }
@@ -121,9 +116,8 @@ class HeldVersions {
     copy.held.insert(++copy.newest);
     gradients_[index(op)] = 0;
   }
-  /// Adds gradients that entered no update, and newest versions that are dropped.
+  /// Adds gradients without an update, and dropped newest versions.
   void report_unfinished(Findings& findings) const;
-  /// Whether any stage has been updated, or any version dropped.
   [[nodiscard]] bool any_updates() const { return !copies_.empty(); }
 
  private:
@@ -136,14 +130,14 @@ class HeldVersions {
 
   std::size_t stages_;
   std::vector<std::int32_t> gradients_;           // [replica][stage]
-  std::unordered_map<std::size_t, Copy> copies_;  // by the same index; those without entry hold version 0 alone
+  std::unordered_map<std::size_t, Copy> copies_;  // by the same index; a missing entry has version 0 only
 };
 
 inline constexpr std::int32_t kNobody = -1;
 
-/// What one op makes, and its one transfer.
+/// The result of an op, and its transfer.
 struct Tensor {
-  std::int32_t made_on = kNobody;  // worker
+  std::int32_t made_on = kNobody;
   std::int32_t sent_to = kNobody;
   std::int32_t receiver = kNobody;
   std::int32_t received_from = kNobody;
@@ -155,7 +149,7 @@ struct Tensor {
   }
 };
 
-/// What the ops of a program have made so far. Ops are in the program's range.
+/// Results of the ops so far. Requires ops in range.
 class ProgramTensors {
  public:
   explicit ProgramTensors(const Program& program) : stages_(program.stages), micro_batches_(program.micro_batches) {}
@@ -169,13 +163,12 @@ class ProgramTensors {
     const auto& table = tables_[static_cast<std::size_t>(kind)];
     return !table.empty() && table[slot(stage, micro_batch)].is_on(static_cast<std::int32_t>(worker));
   }
-  /// A number of its own for each tensor.
   [[nodiscard]] std::uint32_t number(const Op& op) const {
     const auto kinds_before = static_cast<std::size_t>(op.kind) * static_cast<std::size_t>(stages_);
     return static_cast<std::uint32_t>(kinds_before * static_cast<std::size_t>(micro_batches_) +
                                       slot(op.stage.value(), op.micro_batch));
   }
-  /// Adds the ops that have not run, or should not have, and the transfers that were not waited for.
+  /// Adds missing or superfluous ops, and transfers without a wait.
   void report_unfinished(bool trains, Findings& findings) const;
 
  private:
@@ -188,7 +181,7 @@ class ProgramTensors {
 
   std::int64_t stages_;
   std::int64_t micro_batches_;
-  std::array<std::vector<Tensor>, kOpKinds> tables_;  // [kind][stage * N + micro-batch]; empty where not used
+  std::array<std::vector<Tensor>, kOpKinds> tables_;  // [kind][stage * N + micro-batch]; empty if the kind is unused
 };
 
 void HeldVersions::report_unfinished(Findings& findings) const {
@@ -304,7 +297,7 @@ class ProgramRun {
     ready_.push_back(worker);
   }
 
-  /// Runs the worker's next instruction; false where it blocks.
+  /// Returns false if the instruction blocks.
   bool step(std::size_t worker, const Instruction& instruction) {
     if (!in_range(worker, instruction)) return true;
     switch (instruction.kind) {
@@ -373,7 +366,7 @@ class ProgramRun {
     }
   }
 
-  /// What stands right behind the first op of a pair runs beside it, so it may not need that op.
+  /// Checks that the second op of a pair does not need the first.
   void check_pair(std::size_t worker) {
     const auto& instructions = program_.workers[worker];
     const std::size_t next = next_[worker] + 1;
@@ -393,7 +386,7 @@ class ProgramRun {
            op.weight_version, versions_.newest(op));
   }
 
-  /// The step of the op's micro-batch is still to be summed.
+  /// Checks that the norms of the op's step are not yet summed.
   void check_step(std::size_t worker, const Op& op) {
     const std::int64_t step = op.micro_batch.value() / (program_.micro_batches / program_.steps);
     if (step < collectives_.arrivals(worker)) bad(worker, kAlreadySummed);
@@ -473,7 +466,6 @@ class ProgramRun {
     });
   }
 
-  /// The worker blocks until that tensor is transferred.
   bool await(std::size_t worker, const Op& op) {
     awaited_[worker] = issue_of(worker, op, false).tensor;
     return false;
@@ -571,7 +563,6 @@ class ProgramRun {
     versions_.drop(op);
   }
 
-  /// Reports what is missing from a program of which every worker has reached its end.
   void report_unfinished() {
     tensors_.report_unfinished(trains_, findings_);
     for (std::size_t w = 0; w < next_.size(); ++w) report_end(w);
@@ -603,16 +594,16 @@ class ProgramRun {
   SummedStages summed_;
   Findings findings_;
   Channels channels_;
-  std::vector<std::size_t> next_;       // [worker]: instruction it stands at
-  std::vector<std::size_t> ready_;      // workers to try again
-  std::vector<bool> is_ready_;          // [worker]: is in ready_
-  std::vector<std::uint32_t> awaited_;  // [worker]: the tensor whose transfer it last blocked for
+  std::vector<std::size_t> next_;   // [worker]: current instruction
+  std::vector<std::size_t> ready_;  // workers to retry
+  std::vector<bool> is_ready_;
+  std::vector<std::uint32_t> awaited_;  // [worker]: tensor of its last blocking wait
   ProgramTensors tensors_;
-  std::vector<std::size_t> scalars_at_;  // [worker]: where it sums norms and losses
-  std::vector<std::size_t> num_steps_;   // [worker]: optimizer steps
+  std::vector<std::size_t> scalars_at_;  // [worker]: position of its current ReduceScalars
+  std::vector<std::size_t> num_steps_;
   Collectives collectives_;
   HeldVersions versions_;
-  bool trains_ = false;  // anything runs backward, or updates
+  bool trains_ = false;  // there is a backward, an all-reduce or an update
 };
 
 }  // namespace

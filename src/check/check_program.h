@@ -8,48 +8,39 @@
 
 namespace chimera {
 
-/// The stages whose gradients a training program must sum.
+/// Stages whose gradients a training program must sum.
 enum class SummedStages : std::uint8_t {
-  OfSeveralWorkers,  ///< where one worker holds a stage, its gradients are the sum already
-  All                ///< other groups run the program too, or the sum is formed in an order of its own
+  OfSeveralWorkers,  ///< several workers hold the stage; otherwise its gradients are already the sum
+  All                ///< other groups run the program too, or the reduction is canonical
 };
 
-/// Whether a program always runs to its end, under zero buffering: a transfer happens only when both its start-send and
-/// its post-receive have been issued, matched in queue order by the discipline; workers block at waits (and in
-/// ReduceScalars) only. And whether it then has done what it should:
-/// - every op once, on the worker that holds its stage, with its inputs there: F at every stage for every micro-batch,
-///   and where anything runs backward, B (or I and W) too;
-/// - every tensor sent at most once, each send meeting the receive of the same tensor, every transfer waited for once
-///   by each end, after its start;
-/// - where anything runs backward: each of the `summed` stages (and of a tied program stage S, the tied matrix) summed
-///   once by every worker that holds it, after the worker's last weight gradient of it; waited for before the norms are
-///   summed; these once by every worker, behind its ops; then one optimizer step. Without backward: no sum of
-///   gradients, no step;
-/// - where a program updates stages one by one instead: updates in order, each with all gradients since the one before
-///   (after their sum, where there is one), every gradient in one, no optimizer step; every op with a weight version
-///   that is held: made, and not dropped;
-/// - of a pair (Op::paired), the two ops one behind the other, of two micro-batches, the inputs of both there before
-/// it;
-/// - of several steps, the norms once for each, behind the step's ops and updates;
-/// - all-reduces started in one order: no cycle in the orders of all workers together, so that groups that share
-///   workers cannot block each other where a collective starts only after the one before.
+/// Checks that a program always completes without buffering. A transfer happens only after both its start-send and its
+/// post-receive, matched in queue order by the discipline. Workers block only at waits and in ReduceScalars. Also
+/// checks the work of a program, and of a training program (with a backward, all-reduce or update):
+/// - Every op runs once, on the worker that holds its stage, with its inputs there: F at every stage for every
+///   micro-batch and, in training, B (or I and W).
+/// - Every tensor is sent at most once, each send matches the receive of the same tensor, and each end waits once for
+///   every transfer, after its start.
+/// - In training, every worker sums each of its `summed` stages (and the tied matrix, group S) once, after its last
+///   weight gradient of it. It waits for the result, sums the norms once after its ops, and runs one optimizer step.
+///   Other programs have no sum of gradients and no step.
+/// - With UpdateWeights instead, updates are in order. Each has all gradients since the update before, after their
+///   all-reduce if any, and no gradient is left over. There is no optimizer step. Ops use weight versions that are
+///   made and not dropped.
+/// - The two ops of a pair (Op::paired) are adjacent, of different micro-batches, with all inputs there before both.
+/// - With several steps, the norms are summed once per step, after its ops and updates.
+/// - The orders of all-reduce starts on the workers form no cycle, so that groups that share workers cannot block each
+///   other.
 ///
-/// One maximal run decides, because runs are confluent. Let an instruction be *enabled* where its worker stands at it
-/// and what it waits for has happened. (1) An enabled instruction stays so whatever other workers do: a wait looks at
-/// events that are never undone (a transfer matched, all members started, all workers arrived), anything else waits for
-/// nothing. (2) What an instruction does depends on the program alone, not on timing: there is no receive-any, so the
-/// k-th entry of each end of a queue is fixed by the lists, which entries match is fixed by k, and a transfer has
-/// happened exactly if the first k entries of both ends are issued and agree. (3) So two enabled instructions of two
-/// workers lead to the same state in either order: the diamond property. By Newman's lemma, as every run is finite, all
-/// maximal runs end in the same state: if one gets to the end of every worker, all do, and if one is stuck, all are, at
-/// the same instructions. Whether a worker finds what it needs (its inputs, an earlier issue) depends on its own
-/// list before the instruction only, so whether there are violations does not depend on the order either. The run is
-/// linear in the instructions: a worker is tried again only when what it waits for has happened.
+/// One run decides, because runs are confluent. An instruction is enabled if its worker is at it and the events that it
+/// waits for have happened. These are never undone, so it stays enabled. Its effect depends only on the program: there
+/// is no receive-any, so the lists determine the k-th entry at each end of a queue. So two enabled instructions of two
+/// workers commute. By Newman's lemma, all maximal runs end in the same state. The run takes time linear in the
+/// instructions.
 ///
-/// Returns all violations up to where workers are stuck (of each kind the first 20,000, then their number), none
-/// exactly if the program is right; of a deadlock a shortest cycle of workers that wait for each other
-/// (check/shortest_cycle.h; a worker in ReduceScalars counts as waiting for the first 64 that have not arrived), or the
-/// ended worker that one waits for. Never throws; takes any ids.
+/// Returns the violations found before workers block (20,000 of each kind, then their number), empty if and only if the
+/// program is correct. A deadlock is a shortest cycle of workers that wait for each other, or a worker that waits for
+/// an ended worker. A worker in ReduceScalars waits for the first 64 missing workers. Never throws; accepts any ids.
 [[nodiscard]] std::vector<Violation> check(const Program& program, ChannelDiscipline discipline,
                                            SummedStages summed = SummedStages::OfSeveralWorkers);
 

@@ -13,7 +13,7 @@
 namespace chimera {
 namespace {
 
-/// Why the op and the one behind it are no pair, if they are none.
+/// Returns why the op and the next op are no pair, if so.
 std::optional<std::string> fault_of_pair(const Schedule& schedule, const std::vector<Op>& ops, std::size_t position) {
   if (schedule.updates) return "paired; an asynchronous schedule has no pairs";
   if (ops[position].kind != OpKind::Forward) return "paired; a pair begins with a forward";
@@ -28,7 +28,7 @@ std::optional<std::string> fault_of_pair(const Schedule& schedule, const std::ve
   return std::nullopt;
 }
 
-/// The op, or the pair that it runs in: `0F1&0B0`.
+/// Returns the op, or the pair that it runs in: `0F1&0B0`.
 std::string in_words(const Schedule& schedule, Place place, Pairs pairs) {
   const auto& ops = schedule.workers[place.worker];
   if (place.position > 0 && num_at_once(ops, place.position - 1, pairs) > 1) --place.position;
@@ -78,7 +78,7 @@ void check_pairs(const Schedule& schedule, Findings& findings) {
 
 namespace {
 
-constexpr std::size_t kMostReplicas = std::numeric_limits<std::int16_t>::max();  // as ReplicaId counts
+constexpr std::size_t kMostReplicas = std::numeric_limits<std::int16_t>::max();  // range of ReplicaId
 
 void check_row(std::size_t r, const std::vector<WorkerId>& row, std::int64_t stages, std::size_t num_workers,
                Findings& findings) {
@@ -120,12 +120,12 @@ bool check_placement(const Placement& placement, std::int64_t stages, std::int64
 
 namespace {
 
-/// A stage of a replica: the worker that holds it updates it by itself.
+/// A stage of a replica, with its own updates.
 struct Copy {
   std::int32_t made = 0;      // updates so far: the newest version
-  std::int64_t in_group = 0;  // weight gradients since
+  std::int64_t in_group = 0;  // weight gradients since the last update
   std::int64_t kept = 1;      // versions
-  std::size_t last_use = 0;   // where the last uses of its versions stand in last_use_
+  std::size_t last_use = 0;   // index in last_use_ of its version 0
 };
 
 class VersionCheck {
@@ -201,7 +201,6 @@ class VersionCheck {
     if (gives_weight_gradient(op.kind)) accumulate(op, place, held);
   }
 
-  /// The version that a forward must use.
   std::int64_t version_for(const Op& forward, const Copy& held) const {
     if (!updates_.delay) return held.made;
     return std::max<std::int64_t>(0, group_of_[forward.micro_batch.index()] - *updates_.delay);
@@ -229,9 +228,9 @@ class VersionCheck {
   const AsynchronousUpdates& updates_;
   Findings& findings_;
   std::vector<Copy> copies_;                   // [replica][stage]
-  std::vector<std::int64_t> num_updates_;      // [replica], at each of its stages
-  std::vector<std::size_t> last_use_;          // [replica][stage][version]: position of the last op that uses it
-  std::vector<std::int64_t> group_of_;         // [micro-batch]: the updates of its replica that come before its own
+  std::vector<std::int64_t> num_updates_;      // [replica], per stage
+  std::vector<std::size_t> last_use_;          // [replica][stage][version]: position of its last use
+  std::vector<std::int64_t> group_of_;         // [micro-batch]: updates of its replica before its own
   std::vector<std::int32_t> forward_version_;  // [stage][micro-batch]
 };
 
@@ -250,7 +249,7 @@ void check_versions(const Schedule& schedule, Findings& findings) {
 
 namespace {
 
-/// The kinds of op seen at one (stage, micro-batch), a bit each.
+/// Kinds of ops seen at one (stage, micro-batch), one bit each.
 using KindSet = std::uint8_t;
 constexpr KindSet bit(OpKind kind) { return static_cast<KindSet>(1U << static_cast<unsigned>(kind)); }
 constexpr KindSet kWhole = bit(OpKind::Forward) | bit(OpKind::Backward);
@@ -323,7 +322,7 @@ class ScheduleCheck {
     return static_cast<std::size_t>(stage * schedule_.micro_batches + micro_batch);
   }
 
-  /// Lists what is missing at the first kMostPlaces places.
+  /// Reports the first kMostPlaces places.
   void check_complete() {
     std::int64_t incomplete = 0;
     for (std::size_t i = 0; i < seen_.size(); ++i) {
@@ -359,7 +358,7 @@ class ScheduleCheck {
   bool placed_ = false;
   bool all_in_range_ = true;
   std::vector<KindSet> seen_;             // [stage * N + micro-batch]
-  std::vector<std::int64_t> replica_of_;  // [micro-batch], -1 where not yet seen
+  std::vector<std::int64_t> replica_of_;  // [micro-batch], -1 before its first op
 };
 
 }  // namespace

@@ -7,42 +7,37 @@
 
 namespace chimera {
 
-/// Adds each pair that is none (Pairs says what one is; an asynchronous schedule has none), and where all are right,
-/// whether pairs that run together wait for each other: a pair starts only when the inputs of both its ops are there,
-/// so it cannot run where one of them needs the other through other workers' messages, though the ops run one after the
-/// other. Then a shortest cycle of waits, as for ops. Requires ops in range.
+/// Adds invalid pairs (see Pairs; an asynchronous schedule has no pairs). If all are valid, runs check_acyclic() for
+/// Pairs::Together. Requires ops in range.
 void check_pairs(const Schedule& schedule, Findings& findings);
 
-/// Adds a shortest cycle of ops that wait for each other, where some cannot run. Requires ops in range.
+/// Adds a shortest cycle of ops that wait for each other, if any. Requires ops in range.
 void check_acyclic(const Schedule& schedule, Pairs pairs, Findings& findings);
 
-/// Adds what is wrong with the counts and with who holds what: stages and micro-batches positive and their product at
-/// most kMostOps, at least one replica, and in each every stage on one of the workers. Returns whether the counts are
-/// right.
+/// Adds errors in counts (stages and micro-batches are positive, their product is at most kMostOps) and placement (one
+/// or more replicas, each with every stage on a worker). Returns whether the counts are right.
 bool check_placement(const Placement& placement, std::int64_t stages, std::int64_t micro_batches,
                      std::size_t num_workers, Findings& findings);
 
-/// Adds what is wrong with the weight versions of an asynchronous schedule whose ops are all there, placed right and
-/// free of cycles. Each replica's micro-batches, ascending, fall into groups of `updates.micro_batches`; the last
-/// backward (B, or W) of a group at a stage makes the stage's next version (an incomplete last group makes none).
-/// - An op uses a version that has been made when its turn comes in the worker's order.
-/// - A forward uses the version that the rule of `updates` gives it: the newest, or the one with the stated delay.
+/// Adds errors in the weight versions of an asynchronous schedule that passes all other checks. Each replica's
+/// micro-batches, ascending, form groups of `updates.micro_batches`. The last backward (B or W) of a full group at a
+/// stage makes the stage's next version.
+/// - An op uses a version that exists at its position in the worker's order.
+/// - A forward uses the version given by `updates`: the newest, or the delayed one.
 /// - All ops of a micro-batch at a stage use one version.
-/// - Updates are made in order, and no weight gradient of a later group comes before an update: it would enter its sum.
-/// - At most `updates.versions` versions of a stage are kept at once. Kept are the newest and every one that an op
-///   still to come uses, so of micro-batches in flight and of those still to be admitted.
-/// Time linear in the ops; memory linear in stages x micro-batches.
+/// - Updates are made in order, and no weight gradient of a later group precedes an update, whose sum it would enter.
+/// - At most `updates.versions` versions of a stage are kept: the newest, and every version that a later op uses.
+///
+/// Takes time linear in the ops, and memory linear in stages x micro-batches.
 void check_versions(const Schedule& schedule, Findings& findings);
 
-/// Whether a schedule is one: every (stage, micro-batch) forwarded once and run backward once (B, or I and W), by one
-/// replica, on the worker that holds the stage, and the workers' orders free of cycles with the dependencies. Where all
-/// that holds, whether its pairs are pairs and can run together (check/check_pairs.h), and the weight versions right: 0
-/// throughout a synchronous schedule; in an asynchronous one as check/check_versions.h says.
+/// Checks that every (stage, micro-batch) has one F and one B (or I and W), in one replica, on the worker that holds
+/// the stage, and that worker orders and dependencies form no cycle. If so, checks pairs (check_pairs) and weight
+/// versions (check_versions; all 0 in a synchronous schedule).
 ///
-/// Returns all violations (of each kind the first ten or twenty thousand, then their number), none exactly if the
-/// schedule may be lowered, its pairs in order or together; of ops that wait for each other a shortest cycle
-/// (check/wait_cycle.h), its places by pairs: the op, and what it waits for. Never throws; takes any ids. Time linear
-/// in the ops and in stages x micro-batches.
+/// Returns the violations (the first 10,000 or 20,000 of each kind, then their number), empty if and only if the
+/// schedule may be lowered, with any Pairs. A cycle is a shortest one (shortest_wait_cycle), with two places per wait:
+/// the op and its input. Never throws; accepts any ids. Takes time linear in the ops and in stages x micro-batches.
 [[nodiscard]] std::vector<Violation> check(const Schedule& schedule);
 
 }  // namespace chimera

@@ -89,7 +89,7 @@ void Collectives::check_order(Findings& findings) const {
 
 namespace {
 
-/// Workers that a worker in a sum of norms is taken to wait for: enough to name, too few to make a graph quadratic.
+/// Most workers that a worker in ReduceScalars waits for, to keep the graph linear.
 constexpr std::size_t kMostMissing = 64;
 
 class Deadlock {
@@ -101,7 +101,6 @@ class Deadlock {
     }
   }
 
-  /// A shortest cycle of workers; where there is none, a worker that waits for one that has ended.
   void report(Findings& findings) const {
     std::vector<std::uint32_t> workers = shortest_cycle(waits_for_);
     std::optional<std::size_t> ended;

@@ -9,9 +9,7 @@
 
 namespace chimera {
 
-/// What the workers of a program have done together so far: sums of the gradients of parameter groups over the workers
-/// that hold them, and the sums of norms and losses over all, one a step. Requires a placement on the program's
-/// workers.
+/// Progress of a program's all-reduces, and of its sums of norms and losses, one per step. Requires a valid placement.
 class Collectives {
  public:
   explicit Collectives(const Program& program);
@@ -28,28 +26,28 @@ class Collectives {
   [[nodiscard]] bool is_complete(ParameterGroupId group) const {
     return num_started_[group.index()] == members(group).size();
   }
-  /// Starts the worker's part of the sum. Returns whether all members have started now.
+  /// Returns whether all members have started now.
   bool start(std::size_t worker, ParameterGroupId group);
   void set_waited(std::size_t worker, ParameterGroupId group) { find(worker, group)->has_waited = true; }
-  /// The sum of a group that the worker holds alone has been used: it may be summed again.
+  /// Allows another all-reduce of a group that the worker holds alone.
   void restart(std::size_t worker, ParameterGroupId group);
 
-  /// How many sums of norms and losses the worker has finished, with the one it is in.
+  /// Returns how many sums of norms and losses the worker has joined.
   [[nodiscard]] std::int64_t arrivals(std::size_t worker) const { return arrivals_[worker]; }
-  /// Whether the worker is in the last step's sum of norms and losses, or has finished it.
+  /// Returns whether the worker has joined the last step's sum of norms and losses.
   [[nodiscard]] bool has_arrived(std::size_t worker) const { return arrivals_[worker] == steps_; }
-  /// Whether all workers have arrived in the sum that this worker is in.
+  /// Returns whether all workers have joined the worker's current sum.
   [[nodiscard]] bool all_arrived(std::size_t worker) const {
     return num_arrived_[static_cast<std::size_t>(arrivals_[worker] - 1)] == arrivals_.size();
   }
   void arrive(std::size_t worker);
-  /// Some workers that have not arrived in the sum that the worker is in, ascending.
+  /// Returns up to `most` workers that have not joined the worker's current sum.
   [[nodiscard]] std::vector<std::size_t> first_missing(std::size_t worker, std::size_t most) const;
 
-  /// Groups of several workers (or every stage), and the tied matrix, that this worker holds and has not started, or
-  /// not waited for.
+  /// Returns the worker's groups whose all-reduce it has not started or not waited for, without stages that it holds
+  /// alone unless `every_stage`.
   [[nodiscard]] std::vector<ParameterGroupId> unfinished(std::size_t worker, bool every_stage) const;
-  /// Adds a cycle in the orders in which workers start their all-reduces, if there is one.
+  /// Adds a cycle in the orders of started all-reduces, if any.
   void check_order(Findings& findings) const;
 
  private:
@@ -64,18 +62,18 @@ class Collectives {
     return const_cast<Held*>(static_cast<const Collectives*>(this)->find(worker, group));
   }
 
-  WorkerGroups groups_;                               // [group]
-  ParameterGroupId tied_;                             // the tied matrix, if there is one
-  std::vector<std::vector<Held>> held_;               // [worker], ascending by group
-  std::vector<std::vector<ParameterGroupId>> order_;  // [worker]: its starts, those of stages it holds alone left out
-  std::vector<std::size_t> num_started_;              // [group]
+  WorkerGroups groups_;                  // [group]
+  ParameterGroupId tied_;                // tied matrix, if any
+  std::vector<std::vector<Held>> held_;  // [worker], ascending by group
+  // [worker]: started all-reduces, without stages that it holds alone
+  std::vector<std::vector<ParameterGroupId>> order_;
+  std::vector<std::size_t> num_started_;  // [group]
   std::int64_t steps_;
   std::vector<std::int64_t> arrivals_;    // [worker]
   std::vector<std::size_t> num_arrived_;  // [step]
 };
 
-/// Adds the deadlock of the workers that stand before instruction next[w] and cannot go on, if there are any.
-/// Returns whether there are.
+/// Adds the deadlock of workers that are blocked at instruction next[w]. Returns whether there are any.
 bool report_stuck(const Program& program, const std::vector<std::size_t>& next, const Collectives& collectives,
                   Findings& findings);
 

@@ -8,62 +8,59 @@
 
 #include "schedule/schedule.h"
 
-// What check() finds: a fault and its counter-example, in words and as places in the schedule.
-
 namespace chimera {
 
 enum class ViolationKind : std::uint8_t {
-  BadPlacement,     ///< a replica that does not place every stage on a worker
-  OutOfRange,       ///< an op with a stage, replica or micro-batch that the schedule does not have
-  WrongWorker,      ///< an op on a worker that does not hold its stage
-  DoubledOp,        ///< an op that is there twice
-  MissingOp,        ///< an op that is not there
-  MixedReplicas,    ///< a micro-batch in two replicas
-  Cycle,            ///< ops that wait for each other
-  BadPair,          ///< two ops that are no pair, or pairs that wait for each other where they run together
-  MissingVersion,   ///< an op that uses a weight version which does not exist when it runs
-  WrongVersion,     ///< a forward that uses another weight version than the schedule's rule says
-  MixedVersions,    ///< forward and backward of a micro-batch at a stage with different weights
-  UpdateOrder,      ///< a weight gradient that comes before an earlier update, whose sum it would enter
-  TooManyVersions,  ///< more weight versions of a stage kept at once than the schedule says
-  OverInFlight,     ///< more activations held than --max-in-flight
-  OverMemory,       ///< more bytes held than --memory
-  SampleOrder,      ///< gradients accumulated in another order than the replica's samples
-  BadDataFlow,      ///< an instruction that uses what is not there, or repeats or leaves out a step
-  Mismatch,         ///< a send that meets the receive of another tensor
-  AllReduceOrder,   ///< groups whose members start their all-reduces in different orders
-  Deadlock,         ///< workers that wait for each other's messages
+  BadPlacement,     ///< a replica does not place every stage on a worker
+  OutOfRange,       ///< an op's stage, replica or micro-batch does not exist
+  WrongWorker,      ///< an op is on a worker that does not hold its stage
+  DoubledOp,        ///< an op occurs twice
+  MissingOp,        ///< an op is missing
+  MixedReplicas,    ///< a micro-batch is in two replicas
+  Cycle,            ///< ops wait for each other
+  BadPair,          ///< two ops are no valid pair, or pairs that run together wait for each other
+  MissingVersion,   ///< an op uses a weight version that does not exist when it runs
+  WrongVersion,     ///< a forward uses another weight version than the schedule's rule gives
+  MixedVersions,    ///< forward and backward of a micro-batch at a stage use different versions
+  UpdateOrder,      ///< a weight gradient precedes an earlier update, whose sum it would enter
+  TooManyVersions,  ///< more versions of a stage are kept than the schedule allows
+  OverInFlight,     ///< more activations are held than --max-in-flight
+  OverMemory,       ///< more bytes are held than --memory
+  SampleOrder,      ///< gradients are not accumulated in the order of the replica's samples
+  BadDataFlow,      ///< an instruction uses a missing value, or repeats or omits a step
+  Mismatch,         ///< a send is matched with the receive of another tensor
+  AllReduceOrder,   ///< members of groups start their all-reduces in different orders
+  Deadlock,         ///< workers wait for each other
 };
 
-/// `missing_op`: the kind's name in JSON.
+/// Returns the name in JSON: `missing_op`.
 [[nodiscard]] const char* to_text(ViolationKind kind);
 
 enum class Severity : std::uint8_t {
-  Violation,  ///< the schedule is not valid
-  Note,       ///< worth knowing; the schedule is valid
+  Violation,  ///< the schedule is invalid
+  Note,       ///< the schedule is valid
 };
 
 struct Violation {
   ViolationKind kind;
-  std::string message;        // one line; a cycle's links are joined by "; "
-  std::vector<Place> places;  // the counter-example
+  std::string message;        // one line; links of a cycle are separated by "; "
+  std::vector<Place> places;  // counterexample
   Severity severity = Severity::Violation;
 };
 
-/// Violations as they are found. Of each kind the first kMostListed are kept and the others counted: a file of a few
-/// bytes can claim a hundred million missing ops.
+/// Collects violations: the first kMostListed of each kind, and the number of others, because a small file can claim
+/// 10^8 missing ops.
 class Findings {
  public:
   static constexpr std::size_t kMostListed = 20'000;
 
-  /// `message` makes the text; it is called only for a violation that is kept.
+  /// Calls `message` for the text only if the violation is kept.
   template <class Message>
   void add(ViolationKind kind, std::vector<Place> places, const Message& message) {
     if (++counts_[static_cast<std::size_t>(kind)] > kMostListed) return;
     listed_.push_back({kind, message(), std::move(places)});
   }
 
-  /// A violation by one op; its message names the place, then says `format` of `parts`.
   template <class... Parts>
   void add_at(const Schedule& schedule, ViolationKind kind, Place place, fmt::format_string<Parts...> format,
               Parts... parts) {
@@ -74,12 +71,12 @@ class Findings {
     });
   }
 
-  /// Adds a line that speaks for many, beyond the bound.
+  /// Adds a line for many violations, without limit.
   void add_summary(ViolationKind kind, std::string message) { listed_.push_back({kind, std::move(message), {}}); }
 
   [[nodiscard]] bool empty() const { return listed_.empty(); }
 
-  /// All of them, and a line for each kind of which there are more.
+  /// Returns all violations, and one line per kind for those beyond the limit.
   [[nodiscard]] std::vector<Violation> take() {
     for (std::size_t kind = 0; kind < counts_.size(); ++kind) {
       if (counts_[kind] <= kMostListed) continue;

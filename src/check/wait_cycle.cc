@@ -26,7 +26,7 @@ class Search {
   }
 
  private:
-  /// Removes nodes that lead nowhere, again and again: every node left leads to a cycle.
+  /// Removes nodes without live successors, so that every remaining node leads to a cycle.
   void strike_off_ends() {
     std::vector<std::vector<std::uint32_t>> predecessors(successors_.size());
     std::vector<std::size_t> open(successors_.size());
@@ -67,7 +67,7 @@ class Search {
     for (const std::uint32_t node : reached_) from_[node] = kNone;
   }
 
-  /// Whether an edge leads back to the start.
+  /// Returns whether an edge leads to the start.
   bool expand(std::uint32_t node, std::uint32_t start) {
     for (const std::uint32_t next : successors_[node]) {
       ++effort_;
@@ -81,7 +81,7 @@ class Search {
 
   const Graph& successors_;
   std::vector<bool> alive_;
-  std::vector<std::uint32_t> from_;  // [node]: where the search came from
+  std::vector<std::uint32_t> from_;  // [node]: predecessor in the search
   std::vector<std::uint32_t> reached_;
   std::vector<std::uint32_t> best_;
   std::size_t effort_ = 0;
@@ -121,24 +121,24 @@ class CycleSearch {
   }
 
  private:
-  /// A step of a search: having come by `wait`, everything up to its input on that worker must run first.
+  /// A step of a search: all ops up to the input of `wait` on its worker must run first.
   struct Event {
     Wait wait;
-    std::size_t before;  // the event it came from
-    std::size_t depth;   // waits so far
+    std::size_t before;
+    std::size_t depth;
   };
 
-  /// Where the op begins: a pair that runs together, with its first op.
+  /// Returns the position of the op or of its pair's first op.
   std::size_t begin(const Place& op) const {
     const auto& ops = table_.schedule().workers[op.worker];
     return op.position > 0 && num_at_once(ops, op.position - 1, pairs_) > 1 ? op.position - 1 : op.position;
   }
-  /// The last op that has to run with it.
+  /// Returns the last position that runs together with the op.
   std::size_t end(const Place& op) const {
     return op.position + num_at_once(table_.schedule().workers[op.worker], op.position, pairs_) - 1;
   }
 
-  /// A wait for an op further ahead on the same worker says no more than the worker's order.
+  /// Collects the waits of blocked ops, except waits implied by the worker's own order.
   void collect_waits(std::size_t w) {
     const auto& ops = table_.schedule().workers[w];
     for (std::size_t i = visited_[w]; i < ops.size(); ++i) {
@@ -152,8 +152,8 @@ class CycleSearch {
     }
   }
 
-  /// The first op of a stuck worker waits for one that stands on a stuck worker: following these must close a cycle.
-  /// (Unless ops are doubled or misplaced: then a worker may stand before an op that could run.)
+  /// Follows the first waits of blocked workers until a worker repeats. Empty if duplicate or misplaced ops block a
+  /// worker that has no wait.
   std::vector<Wait> cycle_of_heads() const {
     std::size_t worker = 0;
     while (worker < waits_.size() && waits_[worker].empty()) ++worker;
@@ -169,7 +169,6 @@ class CycleSearch {
     return path;
   }
 
-  /// Looks for a cycle through `start` with fewer waits than the best.
   void search_from(const Wait& start) {
     events_.clear();
     touched_.clear();
@@ -225,11 +224,11 @@ class CycleSearch {
   std::vector<std::vector<Wait>> waits_;  // [worker], ascending by op
   std::vector<Wait> best_;
   std::size_t effort_ = 0;
-  // State of one search:
+  // Reset by search_from():
   std::vector<Event> events_;
-  std::vector<std::size_t> touched_;  // workers reached
-  std::vector<std::size_t> tried_;    // [worker]: waits looked at
-  std::vector<std::size_t> reach_;    // [worker]: the last op that must run first
+  std::vector<std::size_t> touched_;
+  std::vector<std::size_t> tried_;  // [worker]: waits tried
+  std::vector<std::size_t> reach_;  // [worker]: last op that must run first
 };
 
 }  // namespace

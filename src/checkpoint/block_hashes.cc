@@ -16,7 +16,7 @@ constexpr std::size_t kHalfDigits = 16;
 
 Hash128 from(const XXH128_hash_t& hash) { return {hash.high64, hash.low64}; }
 
-/// Half of a hash; none where a character is no lower-case digit.
+/// Returns nothing if a character is no lower-case hexadecimal digit.
 std::optional<std::uint64_t> parse_half(std::string_view digits) {
   std::uint64_t half = 0;
   const auto is_digit = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
@@ -41,7 +41,7 @@ std::optional<Hash128> parse_hash128(std::string_view text) {
 
 struct BlockHasher::State {
   XXH3_state_t block{};
-  std::uint64_t filled = 0;  // bytes of the block under way
+  std::uint64_t filled = 0;  // bytes in the current block
   std::vector<Hash128> blocks;
 
   State() { XXH3_128bits_reset(&block); }

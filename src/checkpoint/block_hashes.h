@@ -1,5 +1,4 @@
 #pragma once
-// Hashes by which a reader knows that every byte of a file is the one that was written.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +11,7 @@
 
 namespace chimera {
 
-/// XXH3, 128 bits. As text 32 hexadecimal digits, as `xxh128sum` prints them.
+/// XXH3 with 128 bits. As text, 32 hexadecimal digits as from `xxh128sum`.
 struct Hash128 {
   std::uint64_t high = 0;
   std::uint64_t low = 0;
@@ -20,18 +19,18 @@ struct Hash128 {
 };
 [[nodiscard]] Hash128 hash128(std::span<const std::byte> bytes);
 [[nodiscard]] std::string to_text(const Hash128& hash);
-/// None where the text is not 32 lower-case hexadecimal digits.
+/// Returns nothing unless the text is 32 lower-case hexadecimal digits.
 [[nodiscard]] std::optional<Hash128> parse_hash128(std::string_view text);
 
-/// Files are hashed in blocks of so many bytes, the last of which may be shorter: so that many threads can check one
-/// file, and a message can say where it is wrong.
+/// Files are hashed in blocks of this size, to verify them in parallel and to locate faults. The last block may be
+/// shorter.
 inline constexpr std::uint64_t kHashBlockBytes = std::uint64_t{4} << 20;
-/// Blocks of a file of so many bytes.
+/// Returns the number of blocks in a file.
 [[nodiscard]] constexpr std::uint64_t blocks_of(std::uint64_t bytes) {
   return bytes / kHashBlockBytes + (bytes % kHashBlockBytes == 0 ? 0 : 1);
 }
 
-/// Hashes a file while it is written, from its first byte to its last.
+/// Hashes a file while it is written sequentially.
 class BlockHasher {
  public:
   BlockHasher();
@@ -40,7 +39,7 @@ class BlockHasher {
   ~BlockHasher();
 
   void add(std::span<const std::byte> bytes);
-  /// The hashes of all blocks, once everything was added.
+  /// Returns the hashes of all blocks. May be called once, at the end.
   [[nodiscard]] std::vector<Hash128> finish();
 
  private:

@@ -22,7 +22,7 @@ constexpr std::string_view kUnfinished = ".tmp";
 constexpr std::size_t kLeastDigits = 8;
 constexpr std::size_t kMostDigits = 12;
 
-/// Names of the folders in a folder.
+/// Returns the names of subfolders.
 std::vector<std::string> folders_in(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;

@@ -26,7 +26,7 @@ std::string parent_of(const std::string& folder) {
   return parent.empty() ? "." : parent.string();
 }
 
-/// What the ranks have written, without their notes.
+/// Returns the files of all ranks, and removes the records of their parts.
 std::vector<FileRecord> take_parts(Disk& disk, const std::string& unfinished, int ranks) {
   std::vector<FileRecord> files;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -46,7 +46,7 @@ FileRecord add_text(Disk& disk, const std::string& unfinished, const std::string
   return {name, text.size(), hasher.finish()};
 }
 
-/// Where the weights are, as other readers of safetensors in several files want to know.
+/// Returns the index of weights for other readers of safetensors in several files.
 std::string index_of(const std::string& unfinished, const std::vector<FileRecord>& files) {
   std::vector<std::pair<std::string, std::vector<TensorEntry>>> weights;
   for (const FileRecord& file : files) {
@@ -67,7 +67,7 @@ void move_to_its_place(Disk& disk, const std::string& folder, std::int64_t step)
     disk.sync_folder(folder);
     return;
   }
-  // One that was refused, or the same again.
+  // A rejected checkpoint, or the same step again.
   if (!disk.exchange(unfinished, place)) {
     remove_with_files(disk, place);
     disk.rename(unfinished, place);

@@ -1,7 +1,6 @@
 #pragma once
-// How a checkpoint comes to be: every rank writes its part into `step-N.tmp`; when all have, one of them writes the
-// manifest and gives the folder its name. Whatever happens in between, the checkpoints before stay as they are, and one
-// with a manifest is whole.
+// Each rank writes its part into `step-N.tmp`; then one rank writes the manifest and renames the folder. A failure
+// leaves earlier checkpoints intact. A checkpoint with a manifest is complete.
 
 #include <nlohmann/json.hpp>
 
@@ -15,26 +14,24 @@
 
 namespace chimera {
 
-/// Makes the folder that a checkpoint of `step` is written to, and `folder` itself, where they are missing. Returns its
-/// path. Any rank may be the first.
+/// Creates `folder` and the unfinished checkpoint in it, unless they exist. Returns the path of the latter.
 [[nodiscard]] std::string open_unfinished(Disk& disk, const std::string& folder, std::int64_t step);
 
-/// Notes in the unfinished checkpoint that all files of a rank have reached the disk, and their hashes.
+/// Records that all files of a rank are on the disk, with their hashes.
 void finish_part(Disk& disk, const std::string& unfinished, int rank, const std::vector<FileRecord>& files);
 
-/// What a checkpoint has besides tensors.
+/// Content of a checkpoint besides tensors.
 struct Description {
   nlohmann::ordered_json run;                ///< Manifest::run
-  std::map<std::string, std::string> files;  ///< texts by name, such as config.json
+  std::map<std::string, std::string> files;  ///< text by file name, such as config.json
 };
 
-/// Once all `ranks` have finished their parts: adds the description, the index of the weights and the manifest, and
-/// moves the checkpoint to its place, over one of the same step if there is one. Then `latest` says its name. On return
-/// the disk has all of it. Throws CheckpointError; a checkpoint of that step may then be there or not, but no other one
-/// was touched.
+/// Commits a checkpoint after all `ranks` have finished their parts: adds description, weight index and manifest,
+/// replaces a checkpoint of the same step, and updates `latest`. Returns when the disk has everything. Throws
+/// CheckpointError; then a checkpoint of this step may exist or not, but others are intact.
 void commit(Disk& disk, const std::string& folder, std::int64_t step, int ranks, const Description& description);
 
-/// Removes an unfinished checkpoint that will not be finished; keeps quiet where it cannot.
+/// Removes an unfinished checkpoint. Ignores errors.
 void abandon(Disk& disk, const std::string& folder, std::int64_t step);
 
 }  // namespace chimera

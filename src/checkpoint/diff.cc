@@ -27,7 +27,7 @@ Number stored(const std::byte* bytes) {
   return number;
 }
 
-/// 1 sign bit, 5 of exponent, 10 of fraction: IEEE 754, binary16.
+/// IEEE 754 binary16: sign bit, 5 bits of exponent, 10 of fraction.
 double half_precision(std::uint16_t bits) {
   const int exponent = bits >> 10 & 0x1f;
   const int fraction = bits & 0x3ff;
@@ -48,7 +48,7 @@ double number_at(ElementType type, const std::byte* bytes, const std::string& te
   }
 }
 
-/// A piece of a tensor's elements.
+/// Buffered elements of a tensor.
 class Elements {
  public:
   explicit Elements(const WeightFiles::Found& found)

@@ -1,5 +1,4 @@
 #pragma once
-// In which tensors two checkpoints differ, and by how much.
 
 #include <cstdint>
 #include <string>
@@ -11,16 +10,16 @@ namespace chimera {
 
 struct TensorDifference {
   std::string name;
-  std::string reason;           ///< why no elements were compared: `only in the first`, `shape [2] and [3]`; else empty
+  /// the reason if elements were not compared, such as `only in the first` or `shape [2] and [3]`
+  std::string reason;
   std::uint64_t elements = 0;   ///< of the tensor
-  std::uint64_t differing = 0;  ///< of them, in any bit
-  double largest = 0;           ///< |a - b|, of those that are numbers in both; NaN where one is none
-  double relative = 0;          ///< |a - b| / |a| over the whole tensor
+  std::uint64_t differing = 0;  ///< elements that differ in any bit
+  double largest = 0;           ///< maximum |a - b|; NaN if a difference is NaN
+  double relative = 0;          ///< norm of a - b, relative to a
 };
 
-/// The tensors that differ, ascending by name. Types may differ: elements are compared as numbers. A few megabytes of
-/// each are in memory on each of up to `threads` threads. Throws CheckpointError where a file cannot be read, or where
-/// elements are no floating-point numbers.
+/// Returns the tensors that differ, by name. Elements are compared as numbers, so types may differ. Uses a few
+/// megabytes per thread. Throws CheckpointError if a file cannot be read or elements are not floating-point.
 [[nodiscard]] std::vector<TensorDifference> differing_tensors(const CheckpointTensors& first,
                                                               const CheckpointTensors& second, int threads);
 

@@ -1,5 +1,5 @@
 #pragma once
-// The system calls by which checkpoints are written, as an interface: so that a test can have each of them fail.
+// System calls that write checkpoints. Tests override them to inject failures. Each throws CheckpointError if it fails.
 
 #include <cstddef>
 #include <span>
@@ -7,36 +7,33 @@
 
 namespace chimera {
 
-/// Files and folders. Each function is one system call, and throws CheckpointError where that fails.
 class Disk {
  public:
   virtual ~Disk() = default;
-  /// Makes a folder, in one that is there. Returns false where it is there already.
+  /// Creates a folder. Returns false if it exists.
   virtual bool make_folder(const std::string& path);
-  /// Makes a file, or empties it, for writing. Returns its descriptor, for close().
+  /// Creates or truncates a file. Returns its descriptor, for close().
   virtual int create(const std::string& path);
-  /// Writes some of the bytes, at least one, behind what was written. Returns how many. `path` is for messages.
+  /// Appends at least one of the bytes. Returns how many. `path` is for messages.
   virtual std::size_t write(int file, std::span<const std::byte> bytes, const std::string& path);
-  /// Waits until the disk has the file's bytes.
+  /// Waits until the file's bytes are on the disk.
   virtual void sync(int file, const std::string& path);
   virtual void close(int file) noexcept;
-  /// Waits until the disk has the names in a folder.
+  /// Waits until the folder's entries are on the disk.
   virtual void sync_folder(const std::string& path);
-  /// Moves a file, over one that is there, or a folder, over an empty one.
+  /// Renames, replacing a file by a file or an empty folder by a folder.
   virtual void rename(const std::string& from, const std::string& to);
-  /// Gives each of two paths what the other one has. Returns false where the file system cannot.
+  /// Swaps two paths atomically. Returns false if the file system does not support it.
   virtual bool exchange(const std::string& one, const std::string& other);
   virtual void remove_file(const std::string& path);
   virtual void remove_folder(const std::string& path);
 };
 
-/// The disk of this machine.
 [[nodiscard]] Disk& real_disk();
 
-/// Writes a new file, or one in place of an old one, and waits until the disk has its bytes. Its name may still be
-/// lost.
+/// Writes or replaces a file, and waits until its bytes are on the disk, but not its folder entry.
 void write_file(Disk& disk, const std::string& path, const std::string& text);
-/// Removes a folder and the files in it. It has no folders.
+/// Removes a folder that contains only files.
 void remove_with_files(Disk& disk, const std::string& folder);
 
 }  // namespace chimera

@@ -39,11 +39,10 @@ std::vector<std::string> CheckpointTensors::names() const {
 
 namespace {
 
-/// What the system may still have to bring to the disk while more is written: other users of the disk do not wait
-/// for all of a shard.
+/// Limit of bytes that are not on the disk yet, so that other users of the disk do not wait for a whole shard.
 constexpr std::uint64_t kMostUnsynced = std::uint64_t{64} << 20;
 
-/// A file and the hashes of what is written to it.
+/// A file that is hashed while written.
 class HashedFile {
  public:
   HashedFile(Disk& disk, const std::string& path, const std::function<void()>& progress)

@@ -14,10 +14,10 @@
 namespace chimera {
 namespace {
 
-/// A file under examination by several threads.
+/// A file that several threads verify.
 struct Examined {
   const FileRecord* record = nullptr;
-  std::unique_ptr<RegularFile> file;  // none: it cannot be read, or has another size
+  std::unique_ptr<RegularFile> file;  // null if the file is unreadable or has another size
   std::uint64_t first_block = 0;      // counted over all files
   std::mutex mutex{};
   std::uint64_t faulty_block = UINT64_MAX;

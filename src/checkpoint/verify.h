@@ -1,5 +1,4 @@
 #pragma once
-// Whether the bytes of a checkpoint are those that were written.
 
 #include <cstdint>
 #include <functional>
@@ -10,15 +9,13 @@
 
 namespace chimera {
 
-/// What is wrong with a file of a checkpoint.
 struct FileFault {
   std::string file;  ///< without folder
   std::string what;
 };
 
-/// Reads all files that the manifest names and compares sizes and hashes, with up to `threads` threads, each with one
-/// block in memory. Returns what is wrong, at most one fault for each file, in the manifest's order: the first block
-/// that differs. `progress` is called by any of the threads now and then.
+/// Compares sizes and hashes of all files in the manifest, with up to `threads` threads and one block of memory per
+/// thread. Returns the first fault of each file, in the order of the manifest. Any of the threads may call `progress`.
 [[nodiscard]] std::vector<FileFault> verify_files(const std::string& checkpoint, const Manifest& manifest, int threads,
                                                   const std::function<void()>& progress = {});
 

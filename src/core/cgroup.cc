@@ -32,7 +32,6 @@ std::vector<std::string> words_of(const std::string& line) {
   return words;
 }
 
-/// Whether `name` stands in a list such as "rw,cpu,cpuacct".
 bool lists(const std::string& list, std::string_view name) {
   std::istringstream items(list);
   for (std::string item; std::getline(items, item, ',');) {
@@ -41,13 +40,13 @@ bool lists(const std::string& list, std::string_view name) {
   return false;
 }
 
-/// The number that a word is; nothing for "max", which means no limit, and "-1", which did so in version 1.
+/// Parses a limit; nothing for "max" and "-1", which mean no limit.
 std::optional<double> number(std::string_view word) {
   const auto value = parse_number<double>(word);
   return value && *value >= 0 ? value : std::nullopt;
 }
 
-/// The numbers of a file's first line: all of them, or none.
+/// Returns the numbers of the first line of a file, or an empty list if a word is no number.
 std::vector<double> numbers_in(const fs::path& path) {
   const auto lines = lines_of(path);
   std::vector<double> numbers;
@@ -59,12 +58,12 @@ std::vector<double> numbers_in(const fs::path& path) {
   return numbers;
 }
 
-/// A hierarchy of control groups as it is mounted here, and this process's place in it.
+/// A mounted hierarchy and this process's group in it.
 struct Hierarchy {
   fs::path mount;
   fs::path group;  ///< relative to `mount`; empty: the mount itself
 
-  /// The directories of the group and of those around it, the group's own first.
+  /// Returns the directories of the group and its ancestors, the group first.
   [[nodiscard]] std::vector<fs::path> directories() const {
     std::vector<fs::path> all;
     for (fs::path place = group; !place.empty(); place = place.parent_path()) all.push_back(mount / place);
@@ -73,15 +72,15 @@ struct Hierarchy {
   }
 };
 
-/// The group named in /proc/self/cgroup, seen from a mount that shows the hierarchy from `root` on. A container sees
-/// its own group as the mount itself, whatever name it has outside.
+/// Returns the group relative to a mount that shows the hierarchy from `root`. A container's own group is the mount
+/// itself.
 fs::path seen_from(const std::string& root, const std::string& group) {
   const fs::path relative = fs::path(group).lexically_relative(root);
   if (relative.empty() || relative == "." || *relative.begin() == "..") return {};
   return relative;
 }
 
-/// The hierarchy of `controller` (version 1), or the one of version 2 where `controller` is empty.
+/// Finds the hierarchy of `controller` (version 1), or of version 2 if it is empty.
 std::optional<Hierarchy> find_hierarchy(const fs::path& root, std::string_view controller) {
   std::string group;
   for (const std::string& line : lines_of(root / "proc/self/cgroup")) {  // NUMBER:CONTROLLERS:GROUP
@@ -112,7 +111,6 @@ std::optional<double> first_number(const fs::path& path) {
   return numbers.empty() ? std::nullopt : std::optional(numbers.front());
 }
 
-/// A quota of processor time in a period, as cores.
 std::optional<double> cores(const std::vector<double>& quota_and_period) {
   if (quota_and_period.size() != 2 || quota_and_period[1] <= 0) return std::nullopt;
   return quota_and_period[0] / quota_and_period[1];
@@ -143,7 +141,7 @@ void add_memory_1(const Hierarchy& hierarchy, CgroupLimits& limits) {
   }
 }
 
-/// The count in a line "oom_kill 3" of a file.
+/// Returns N of a line "oom_kill N".
 std::optional<std::uint64_t> kills_in(const fs::path& path) {
   for (const std::string& line : lines_of(path)) {
     const auto words = words_of(line);

@@ -5,37 +5,30 @@
 #include <limits>
 #include <optional>
 
-// The processor and the memory as this process may use them.
-
-// What the control groups of this process allow it: the limits of containers (`docker run --cpus=4 --memory=8g`), batch
-// systems and systemd. Groups of version 1 and 2 count, the process's own and all those around it.
-
 namespace chimera {
 
-/// Cores that this process may keep busy, at least 1: those that it may run on, or fewer where its control groups give
-/// it less processor time (whole cores of it). `root` as cgroup_limits() has it.
+/// Returns how many cores this process may keep busy, at least 1, from its CPU affinity and control groups. For `root`
+/// see cgroup_limits().
 [[nodiscard]] int available_cores(const std::filesystem::path& root = "/");
 
-/// Whether its control groups give this process the time of a core at least, so that a thread which computes is not
-/// made to wait by them.
+/// Returns whether the control groups grant this process at least one core.
 [[nodiscard]] bool has_whole_core(const std::filesystem::path& root = "/");
 
-/// Bytes that all processes here may take together, swap included: those of the machine, or fewer where the control
-/// groups of this process allow less. What is in use already counts too. `root` as cgroup_limits() has it.
+/// Returns the machine's bytes of memory and swap, used or not, or fewer if the control groups allow less.
 [[nodiscard]] double available_memory_bytes(const std::filesystem::path& root = "/");
 
 struct CgroupLimits {
-  double cores = std::numeric_limits<double>::infinity();         ///< processor time a second, of all cores together
-  double memory_bytes = std::numeric_limits<double>::infinity();  ///< resident and in the file cache
-  double swap_bytes = std::numeric_limits<double>::infinity();    ///< on top of them
+  double cores = std::numeric_limits<double>::infinity();         ///< seconds of processor time per second
+  double memory_bytes = std::numeric_limits<double>::infinity();  ///< resident memory and file cache
+  double swap_bytes = std::numeric_limits<double>::infinity();    ///< in addition to memory_bytes
 };
 
-/// The smallest limits around this process; infinite where no control group sets one. `root` stands for `/`: the files
-/// read lie in its `proc` and where `proc/self/mountinfo` says.
+/// Returns the lowest limits of this process's control groups (versions 1 and 2) and their ancestors; infinity if none
+/// is set. `root` replaces `/` in all paths read.
 [[nodiscard]] CgroupLimits cgroup_limits(const std::filesystem::path& root = "/");
 
-/// How many processes of this process's group the kernel has ended for want of memory so far (of the whole machine
-/// where it belongs to no group). Returns nothing where the kernel does not say.
+/// Returns how many processes the kernel has killed for lack of memory in this process's group, or on the machine if
+/// there is no group. Returns nothing if the kernel has no such count.
 [[nodiscard]] std::optional<std::uint64_t> out_of_memory_kills(const std::filesystem::path& root = "/");
 
 }  // namespace chimera

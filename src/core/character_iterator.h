@@ -1,13 +1,12 @@
 #pragma once
-// Characters that are made one by one, as an iterator, which is what nlohmann's parser reads.
 
 #include <cstddef>
 #include <iterator>
 
 namespace chimera {
 
-/// The characters of a source, once, from front to end; without a source it is the end. The source has `bool at_end()`,
-/// `char peek()`, the character that is next, and `void advance()`, which goes past it and may refuse the text.
+/// Single-pass iterator over generated characters, as input of nlohmann's parser. The end iterator has no source. A
+/// source has `bool at_end()`, `char peek()` and `void advance()`, which may throw.
 template <class Source>
 class CharacterIterator {
  public:

@@ -8,7 +8,7 @@
 namespace chimera {
 namespace {
 
-constexpr std::size_t kLongestName = 64;  // that is quoted in full
+constexpr std::size_t kLongestName = 64;  // longer names are cut in messages
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
@@ -28,7 +28,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::optional<std::string> nearest(std::string_view name, std::span<const std::string> candidates) {
-  // A name of any length may come from the command line; far longer ones than any candidate are near to none.
+  // Names from a command line may be of any length. A name this long is near no candidate.
   if (name.size() > kLongestName) return std::nullopt;
   std::optional<std::string> best;
   std::size_t best_distance = std::max<std::size_t>(2, name.size() / 2) + 1;

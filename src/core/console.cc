@@ -21,13 +21,13 @@
 namespace chimera {
 namespace {
 
-/// Writes all of it, however long the reader takes. The errno of a failure, or 0.
+/// Returns the errno of a failure, or 0.
 int write_all(int descriptor, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(descriptor, text.data(), text.size());
     if (written >= 0) {
       text.remove_prefix(static_cast<std::size_t>(written));
-    } else if (errno == EAGAIN) {  // somebody has made the terminal non-blocking
+    } else if (errno == EAGAIN) {  // another program has made the terminal non-blocking
       pollfd room{descriptor, POLLOUT, 0};
       ::poll(&room, 1, -1);
     } else if (errno != EINTR) {
@@ -47,7 +47,7 @@ struct Console::State {
 
   explicit State(int to) : descriptor(to) {}
 
-  /// The thread: writes what waits, for ever.
+  /// Writes pending texts forever.
   void run() {
     std::unique_lock lock(mutex);
     while (true) {
@@ -62,7 +62,7 @@ struct Console::State {
       lock.lock();
       writing = false;
       failed = failed || cause != 0;
-      if (cause != EPIPE && cause != EIO) error = error != 0 ? error : cause;  // EIO: a terminal that was closed
+      if (cause != EPIPE && cause != EIO) error = error != 0 ? error : cause;  // EIO: the terminal was closed
       if (waiting.empty()) drained.notify_all();
     }
   }
@@ -72,14 +72,14 @@ struct Console::State {
   std::condition_variable news;
   std::condition_variable drained;
   std::deque<Text> waiting;
-  std::size_t bytes = 0;  ///< that wait
+  std::size_t bytes = 0;  ///< pending bytes
   bool started = false;
   bool writing = false;
   bool failed = false;
   int error = 0;
 };
 
-/// Whether the system gives a thread.
+/// Returns false if the system has no thread to give.
 bool Console::start_writer(const std::shared_ptr<State>& state) {
   const NoSignals none;
   try {
@@ -99,7 +99,7 @@ void Console::show(std::string text) { put(std::move(text), true); }
 void Console::put(std::string text, bool passing) {
   const std::scoped_lock lock(state_->mutex);
   State& state = *state_;
-  if (!state.started && !start_writer(state_)) {  // a process that may have no more threads: wait for the reader then
+  if (!state.started && !start_writer(state_)) {  // no more threads allowed: write here
     static_cast<void>(write_all(state.descriptor, text));
     return;
   }
@@ -120,8 +120,7 @@ void Console::put(std::string text, bool passing) {
 bool Console::drain(std::chrono::milliseconds patience) {
   std::unique_lock lock(state_->mutex);
   const auto all_written = [&] { return state_->waiting.empty() && !state_->writing; };
-  constexpr int kRounds =
-      20;  // in which the reader would take something: on a busy machine the writer waits for its turn
+  constexpr int kRounds = 20;  // a ready reader gets more rounds: on a busy machine the writer thread waits for a core
   for (int round = 0; round < kRounds; ++round) {
     if (state_->drained.wait_for(lock, patience, all_written)) return true;
     pollfd room{state_->descriptor, POLLOUT, 0};
@@ -142,7 +141,7 @@ bool Console::has_writer() const {
 
 namespace {
 
-/// They are never destroyed, as their threads go on until the process ends.
+/// Never destroyed, because the writer threads run until the process ends.
 struct Consoles {
   Console* output = new Console(STDOUT_FILENO);
   Console* messages = new Console(STDERR_FILENO);
@@ -162,7 +161,7 @@ Console& messages() { return *consoles().messages; }
 int console_threads() { return static_cast<int>(output().has_writer()) + static_cast<int>(messages().has_writer()); }
 
 void restart_consoles() {
-  // Kept, but never used again: a thread that is not here may hold its locks.
+  // Leaked: a thread that this process lacks may hold its locks.
   [[maybe_unused]] static Consoles inherited = consoles();
   consoles() = Consoles();
 }
@@ -188,7 +187,7 @@ void end_at_once(int exit_code, std::chrono::milliseconds patience) {
 void keep_standard_descriptors() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) >= 0) continue;
-    const int opened = ::open("/dev/null", O_RDWR);  // takes the lowest free number, which is this one
+    const int opened = ::open("/dev/null", O_RDWR);  // takes the lowest free number, `descriptor`
     if (opened >= 0 && opened != descriptor) ::close(opened);
   }
 }

@@ -5,9 +5,9 @@
 namespace chimera {
 namespace {
 
-constexpr std::uint32_t kPolynomial = 0x82F63B78;  // its bits reversed
+constexpr std::uint32_t kPolynomial = 0x82F63B78;  // bit-reversed
 
-/// [byte]: what eight bits of division leave of it.
+/// [byte]: remainder after eight division steps
 constexpr std::array<std::uint32_t, 256> kRemainders = [] {
   std::array<std::uint32_t, 256> table{};
   for (std::uint32_t byte = 0; byte < table.size(); ++byte) {

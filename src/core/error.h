@@ -5,35 +5,33 @@
 #include <string>
 #include <utility>
 
-// What ends a run. Expected answers (a violation, an absent value) are values, never exceptions.
-
 namespace chimera {
 
-/// Base of every error that a user may meet. The message is one line: what, where, what would be right.
+/// Base of all errors that a user may see. The message is one line: the problem, its place, the expected value.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// Wrong usage or configuration; names the legal values. The program exits with 2.
+/// Wrong usage or configuration. The message names the legal values. Exit code 2.
 class ConfigError : public Error {
  public:
   using Error::Error;
 };
 
-/// A schedule or program that cannot be what it claims; names worker and op.
+/// A schedule or program that is inconsistent. The message names worker and op.
 class ScheduleError : public Error {
  public:
   using Error::Error;
 };
 
-/// A transfer or collective that failed; names rank, peer and op. The transport is unusable afterwards.
+/// A failed transfer or collective. The message names rank, peer and op. The transport is unusable afterwards.
 class TransportError : public Error {
  public:
   using Error::Error;
 };
 
-/// A TransportError whose cause lies with another rank: that one's error is the news, not this one.
+/// A TransportError caused by the failure of another rank, which reports the cause.
 class PeerLostError : public TransportError {
  public:
   using TransportError::TransportError;
@@ -41,16 +39,15 @@ class PeerLostError : public TransportError {
 
 /// Exit codes of the program, as `--help` lists them.
 enum class ExitCode : int {
-  Success = 0,        ///< done, or the answer is "yes"
-  No = 1,             ///< the answer is "no": an invalid schedule, a failed run
+  Success = 0,        ///< done, or the answer is yes
+  No = 1,             ///< the answer is no: an invalid schedule, a failed run
   Usage = 2,          ///< wrong usage or configuration
-  PeerLost = 3,       ///< a rank ended because another one did; never the code of the whole job
+  PeerLost = 3,       ///< a rank ended because of another rank; never the code of a whole job
   Interrupted = 130,  ///< Ctrl-C
   Terminated = 143,   ///< SIGTERM
 };
 
-/// What a user's code in another language raised. Passes through as it is, so that whoever speaks that language can
-/// raise `cause` again, with all that belongs to it.
+/// Exception of user code in another language; its binding can raise `cause` again.
 class UserCodeError : public Error {
  public:
   UserCodeError(const std::string& message, std::exception_ptr cause) : Error(message), cause_(std::move(cause)) {}

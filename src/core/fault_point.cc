@@ -19,7 +19,6 @@
 namespace chimera {
 namespace {
 
-/// What a fault does: see fault_point().
 enum class FaultAction : std::uint8_t {
   Kill,
   KillLauncher,
@@ -52,7 +51,6 @@ inline constexpr auto kNames<FaultAction> =
 
 namespace {
 
-/// For which `slow` keeps a thread in each passage.
 constexpr std::chrono::milliseconds kSlowness{20};
 
 struct Fault {
@@ -60,7 +58,7 @@ struct Fault {
   std::string point;
   int rank = 0;
   int count = 1;
-  int start = 1;  // of the job; 0: every one
+  int start = 1;  // number of the job's start; 0: every start
 };
 
 int required_number(std::string_view text) {
@@ -128,14 +126,14 @@ const std::vector<Fault>& planned_faults() {
   return value;
 }
 
-/// Which start of the job this is, from 1: a launcher that has started it before says so.
+/// Returns the number of this start, from 1. A launcher that restarts the job sets the variable.
 int start_of_job() {
   static const char* const restarts = std::getenv("CHIMERA_START");
   return restarts == nullptr ? 1 : 1 + required_number(restarts);
 }
 
 thread_local int told_rank = 0;
-thread_local std::vector<int> passages;  // [fault]
+thread_local std::vector<int> passages;  // [fault]: calls of its point
 
 void fail(const Fault& what) {
   switch (what.action) {
@@ -148,8 +146,8 @@ void fail(const Fault& what) {
     case FaultAction::Stop: ::raise(SIGSTOP); break;
     case FaultAction::Hang:
       while (true) ::pause();
-    case FaultAction::Slow:        // fault_point() itself
-    case FaultAction::NotANumber:  // its caller
+    case FaultAction::Slow:        // done by fault_point()
+    case FaultAction::NotANumber:  // done by the caller
     case FaultAction::Flip: break;
   }
 }

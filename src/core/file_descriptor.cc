@@ -14,7 +14,7 @@ namespace chimera {
 
 void require_descriptors(std::int64_t needed, const std::string& who, const std::string& remedy) {
   rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;  // then the system refuses what is too much
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   if (limit.rlim_cur < limit.rlim_max) {
     limit.rlim_cur = limit.rlim_max;
     ::setrlimit(RLIMIT_NOFILE, &limit);
@@ -27,7 +27,7 @@ void require_descriptors(std::int64_t needed, const std::string& who, const std:
 
 namespace {
 
-/// A file in the folder; none where the folder takes no such file, or has no room for it.
+/// Returns an unnamed file, or nothing if the folder does not support it or lacks space.
 FileDescriptor make_nameless_file(const std::string& folder, std::size_t bytes) {
   FileDescriptor file(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   if (file.get() < 0 || bytes == 0) return file;

@@ -55,7 +55,7 @@ bool is_replaced(const std::string& path) {
   return !std::filesystem::exists(path, none) || std::filesystem::is_regular_file(path, none);
 }
 
-/// A new empty file beside `path`, open for writing, under a name that nobody has.
+/// A new file next to `path`, open for writing, with an unused name.
 struct Unfinished {
   explicit Unfinished(const std::string& path) : name(path + ".unfinished") {
     constexpr int kNames = 1000;
@@ -67,14 +67,14 @@ struct Unfinished {
   FileDescriptor file;
 
  private:
-  /// False where the name is taken.
+  /// Returns false if the name is in use.
   bool open() {
     file = FileDescriptor(::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     return file.get() >= 0 || errno != EEXIST;
   }
 };
 
-/// The errno of a failure, or 0.
+/// Returns the errno of a failure, or 0.
 int write_all(const FileDescriptor& file, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(file.get(), text.data(), text.size());

@@ -1,5 +1,4 @@
 #pragma once
-// Foreign text in messages of one line.
 
 #include <cstddef>
 #include <string>
@@ -7,9 +6,9 @@
 
 namespace chimera {
 
-/// A piece of a text as a message may quote it: its first `most` bytes, those that are no printable ASCII as \xNN.
+/// Returns the first `most` bytes of a text; other bytes than printable ASCII become \xNN.
 [[nodiscard]] std::string printable(std::string_view text, std::size_t most = 40);
-/// How much of a parser's own message, which may quote the text, is worth telling.
+/// Limit of printable() for the message of a parser, which may quote the text.
 inline constexpr std::size_t kParserMessage = 300;
 
 }  // namespace chimera

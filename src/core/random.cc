@@ -8,10 +8,9 @@
 #include <cmath>
 #include <numbers>
 
-// The rounds are spelled out here, not taken from Random123, because compilers vectorise only this form. A test
-// compares.
+// The rounds are spelled out, because compilers vectorize only this form. A test compares it with Random123.
 
-#define XXH_INLINE_ALL  // header-only: one hash, no library to link
+#define XXH_INLINE_ALL  // header-only, no library to link
 
 namespace chimera {
 namespace {
@@ -105,7 +104,8 @@ std::uint64_t CounterRandom::below(std::uint64_t index, std::uint64_t bound) con
 
 double CounterRandom::normal(std::uint64_t index) const {
   const auto words = block(key_, stream_, index);
-  const double radius = std::sqrt(-2.0 * std::log(1.0 - to_unit(words[0])));  // 1 - u lies in (0, 1]
+  // 1 - u is in (0, 1]
+  const double radius = std::sqrt(-2.0 * std::log(1.0 - to_unit(words[0])));
   return radius * std::cos(2.0 * std::numbers::pi * to_unit(words[1]));
 }
 

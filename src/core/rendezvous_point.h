@@ -1,5 +1,4 @@
 #pragma once
-// Where the ranks of a job find each other.
 
 #include <cstdint>
 #include <string>
@@ -7,18 +6,19 @@
 
 namespace chimera {
 
-/// Ranks exchange their addresses in a file or, where they run on several hosts, at a server.
+/// The file or server that holds the key-value store for the rendezvous of a job.
 struct MeetingPoint {
-  /// A file that all ranks can open, empty at first; removed by whoever made it. May be "/proc/self/fd/N" of a memfd:
-  /// it is opened anew, so N may be closed once the ranks have joined. Empty: `host`.
+  /// File that all ranks can open, initially empty. May be "/proc/self/fd/N"; N may be closed after the rendezvous. If
+  /// empty, `host` applies.
   std::string file = {};
-  std::string host = {};       ///< a name or address, IPv4 or IPv6, of the host whose rank listens
-  std::uint16_t port = 0;      ///< TCP
-  bool listens = false;        ///< this rank is the server, at this address alone; the others are its clients
-  bool is_agent = false;       ///< torchrun's agent is the server: a TCPStore, which asks nobody for a secret
-  std::string attempt = {};    ///< what keeps the words of one start of the job from those of another; may be empty
-  std::string secret = {};     ///< that whoever joins has to know; empty: anyone who reaches the server may
-  std::string interface = {};  ///< through which ranks on several hosts talk; empty: the one that leads to the server
+  std::string host = {};     ///< name or address of the server's host
+  std::uint16_t port = 0;    ///< TCP port
+  bool listens = false;      ///< whether this rank runs the server, on this address only
+  bool is_agent = false;     ///< whether torchrun's agent runs the server: a TCPStore, without a secret
+  std::string attempt = {};  ///< key prefix that separates attempts of the job; may be empty
+  std::string secret = {};   ///< required from clients; empty: anyone may connect
+  /// for traffic between hosts; empty: the interface of the route to the server
+  std::string interface = {};
 };
 
 [[nodiscard]] inline MeetingPoint meeting_in_file(std::string path) {

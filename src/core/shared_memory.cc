@@ -14,7 +14,7 @@
 namespace chimera {
 namespace {
 
-/// The memory files that this process has made, by their first byte.
+/// Memory files that this process created, by first byte.
 struct Made {
   std::mutex mutex;
   std::map<const std::byte*, const SharedMemory*, std::less<>> files;
@@ -48,7 +48,7 @@ SharedMemory::SharedMemory(const SharedAddress& address) {
   if (inode_ != address.file) throw Error("cannot open shared memory " + path + ": it is another file");
   size_ = static_cast<std::size_t>(status.st_size);
   map();
-  file_ = {};  // a mapping needs no descriptor; others find the file by its maker's
+  file_ = {};  // a mapping needs no descriptor
 }
 
 void SharedMemory::map() {

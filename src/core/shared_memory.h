@@ -1,5 +1,4 @@
 #pragma once
-// Memory that other processes of the same host can map: a memory file of Linux, found by process and descriptor.
 
 #include <cstddef>
 #include <cstdint>
@@ -9,21 +8,21 @@
 
 namespace chimera {
 
-/// Where another process finds memory of this one.
+/// Address of shared memory, valid in other processes of the host.
 struct SharedAddress {
   std::int64_t process = 0;
   std::int64_t descriptor = 0;
-  std::int64_t file = 0;    // the memory file's inode: descriptors are used again
-  std::int64_t offset = 0;  // bytes
+  std::int64_t file = 0;    // inode, because descriptors are reused
+  std::int64_t offset = 0;  // in bytes
 };
 
-/// A mapped memory file; unmapped at the end. The pages go with the last process that maps them.
+/// A mapped memory file. Its pages are freed when no process maps them.
 class SharedMemory {
  public:
-  /// Makes a file of `bytes` zeros. Throws Error where the system gives none.
+  /// Creates a file of `bytes` zeros. Throws Error if the system refuses.
   explicit SharedMemory(std::size_t bytes);
-  /// Maps the whole file that another process (or this one) has there. Throws Error where that is not on this host, may
-  /// not be opened, or is another file by now.
+  /// Maps the whole file at an address. Throws Error if it cannot be opened, or if the descriptor belongs to another
+  /// file now.
   explicit SharedMemory(const SharedAddress& address);
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
@@ -31,7 +30,7 @@ class SharedMemory {
 
   [[nodiscard]] std::byte* data() const { return data_; }
   [[nodiscard]] std::size_t size() const { return size_; }
-  /// The address of the first byte. Requires that this process has made the file.
+  /// Returns the address of the first byte. Requires that this object created the file.
   [[nodiscard]] SharedAddress address() const;
 
  private:
@@ -43,8 +42,7 @@ class SharedMemory {
   std::byte* data_ = nullptr;
 };
 
-/// Where other processes find the byte at `address`; nothing unless it lies in a SharedMemory that this process has
-/// made and that is alive.
+/// Returns the shared address of `address`, or nothing if it is not in a live SharedMemory that this process created.
 [[nodiscard]] std::optional<SharedAddress> shared_address(const void* address);
 
 }  // namespace chimera

@@ -7,22 +7,16 @@
 #include <atomic>
 #include <exception>
 
-// How a long computation is given up from outside: by another thread, while the computing one looks now and then.
-
-// Threads that take no signals.
-
-// Threads that let those go first that compute.
-
 namespace chimera {
 
-/// What allow_interruption() throws. No Error: nothing was wrong with what was asked for.
+/// Thrown by allow_interruption(). Not an Error, because the request was valid.
 class Interrupted : public std::exception {
  public:
   [[nodiscard]] const char* what() const noexcept override { return "interrupted"; }
 };
 
-/// While it lives, allow_interruption() on the calling thread obeys `wanted`, which is borrowed. They may be nested;
-/// the inner one counts.
+/// While it lives, allow_interruption() on this thread tests `wanted`, a borrowed flag. If nested, the innermost
+/// applies.
 class Interruptible {
  public:
   explicit Interruptible(const std::atomic<bool>& wanted);
@@ -34,12 +28,12 @@ class Interruptible {
   const std::atomic<bool>* outer_;
 };
 
-/// A call for the outer loops of what may take seconds; it costs nanoseconds. Throws Interrupted where an Interruptible
-/// of this thread is wanted to end.
+/// Throws Interrupted if the flag of this thread's Interruptible is set. For the outer loops of long computations;
+/// costs nanoseconds.
 void allow_interruption();
 
-/// Blocks all signals of the calling thread while it lives: a thread started meanwhile never takes one, and a write of
-/// it into a closed pipe only fails.
+/// Blocks all signals of the calling thread while it lives. Threads started meanwhile keep them blocked, so that their
+/// writes to a closed pipe only fail.
 class NoSignals {
  public:
   NoSignals() {
@@ -55,9 +49,8 @@ class NoSignals {
   sigset_t previous_{};
 };
 
-/// A thread started while it lives runs as soon as a core is free, but takes none from a thread that computes because
-/// something has arrived for it: it waits for the next turn. Does nothing to a thread whose turns are not the usual
-/// ones (chrt).
+/// While it lives, new threads of the calling thread get the policy SCHED_BATCH: they do not preempt computing threads
+/// when they wake up. Has no effect if the calling thread's policy is not SCHED_OTHER.
 class BackgroundThreads {
  public:
   BackgroundThreads() : is_usual_(::sched_getscheduler(0) == SCHED_OTHER) { set(SCHED_BATCH); }

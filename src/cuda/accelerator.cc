@@ -1,5 +1,5 @@
-// GPUs through libtorch_cuda, ranks over c10d's NCCL backend. Built into libchimera_cuda.so, which the program opens
-// only for --device cuda.
+// Accelerator over libtorch_cuda and c10d's NCCL backend. Built as libchimera_cuda.so, which is loaded only for
+// --device cuda.
 #define USE_DISTRIBUTED
 #define USE_C10D_NCCL
 
@@ -32,7 +32,7 @@ std::string first_line(const c10::Error& error) {
   return text.substr(0, text.find('\n'));
 }
 
-/// The process groups of this rank, in the order in which they were made.
+/// Process groups of this rank, in creation order.
 class Groups {
  public:
   using Group = c10::intrusive_ptr<c10d::ProcessGroupNCCL>;
@@ -83,7 +83,7 @@ Communicators join(const NcclOptions& options, const GpuTraits& gpu) {
         make_communicators(plan, limits, [&](const NewCommunicator& wanted) { return groups->make(wanted); });
     to.device = groups->device();
     to.sums_in_order = options.sums_in_order;
-    to.keep = groups;  // the groups read the meeting's store
+    to.keep = groups;  // Process groups read the store
     to.connected = [groups] { groups->meeting().close_doors(); };
     to.end = [groups](bool has_failed) { has_failed ? groups->abort() : groups->shut_down(); };
     return to;
@@ -95,8 +95,7 @@ Communicators join(const NcclOptions& options, const GpuTraits& gpu) {
 
 class CudaGraph final : public RecordedWork {
  public:
-  /// Other threads of this process may do what a thread that records may not: the loader pins memory, c10d looks at
-  /// events.
+  /// Thread-local, because other threads use calls that a capture forbids: the loader pins memory, c10d queries events.
   explicit CudaGraph(const std::function<void()>& work) {
     graph_.capture_begin(/*pool=*/{0, 0}, cudaStreamCaptureModeThreadLocal);
     try {
@@ -110,7 +109,7 @@ class CudaGraph final : public RecordedWork {
   void repeat() override { graph_.replay(); }
 
  private:
-  /// CUDA may have given the recording up, and says so again.
+  /// An aborted capture throws again here.
   void end_quietly() {
     try {
       graph_.capture_end();
@@ -127,7 +126,7 @@ class CudaAccelerator final : public Accelerator {
   [[nodiscard]] GpuTraits traits(int gpu) const override {
     cudaDeviceProp properties{};
     C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, gpu));
-    constexpr int kAmpere = 8;  // the first with tensor cores for these types
+    constexpr int kAmpere = 8;  // First with tensor cores for these types
     const auto bytes = std::as_bytes(std::span(properties.uuid.bytes));
     return {.name = properties.name,
             .uuid = fmt::format("{:02x}", fmt::join(bytes.begin(), bytes.end(), "")),
@@ -154,7 +153,7 @@ class CudaAccelerator final : public Accelerator {
 
   [[nodiscard]] std::unique_ptr<RecordedWork> record(const std::function<void()>& work) const override {
     try {
-      c10::cuda::device_synchronize();  // nothing of before is under way when recording begins
+      c10::cuda::device_synchronize();  // Capture requires an idle device
       return std::make_unique<CudaGraph>(work);
     } catch (const c10::Error& error) {
       throw Error(fmt::format("recording a step for --cuda-graphs: {}", first_line(error)));

@@ -15,7 +15,7 @@
 namespace chimera {
 namespace {
 
-/// A validation that is a share; nothing where it names files.
+/// Returns the share, or nothing if `validation` names files.
 std::optional<double> share_of(const std::string& validation) {
   std::error_code absent;
   if (validation.empty() || std::filesystem::exists(validation, absent)) return std::nullopt;
@@ -27,12 +27,11 @@ std::optional<double> share_of(const std::string& validation) {
   throw ConfigError(fmt::format("--validation {}: expected a share of at least 0 and below 1, or a file", validation));
 }
 
-/// The whole of a stream.
 TokenView whole(const std::shared_ptr<const TokenStream>& stream, const std::string& name) {
   return {stream, 0, stream->size(), name};
 }
 
-/// What opening the sources adds up to.
+/// Data of the sources opened so far.
 struct Opened {
   std::vector<TokenView> training;
   std::vector<TokenView> validation;
@@ -45,7 +44,7 @@ bool is_bytes_of_text(const TokenFile& file) {
   return file.layout().format == kTextFormat && file.layout().type == TokenType::U8;
 }
 
-/// Reads, and so checks, what the header of open_corpus says.
+/// Reads ids to check them: see open_corpus().
 void look_at_ids(const TokenStream& stream) {
   constexpr std::int64_t kBlocks = 64;
   constexpr std::int64_t kBlock = std::int64_t{1} << 19;
@@ -57,7 +56,7 @@ void look_at_ids(const TokenStream& stream) {
   }
 }
 
-/// Notes a stream that one of the views keeps.
+/// Records the files of a stream; a view must own it.
 void add_stream(const std::shared_ptr<const TokenStream>& stream, Opened& opened) {
   const auto& files = stream->files();
   const bool is_plain_text = std::all_of(files.begin(), files.end(), is_bytes_of_text);
@@ -74,7 +73,7 @@ void describe(const std::string& path, const std::string& format, std::int64_t t
   opened.description += fmt::format("{}: {}, {} tokens", path, format, tokens);
 }
 
-/// Of `path`, what there is to train on.
+/// Opens the training tokens of `path`.
 FoundTokens open_training(const std::string& path, const TokenOptions& options, Opened& opened) {
   FoundTokens found = open_tokens(path, options);
   if (!found.training) {
@@ -85,12 +84,11 @@ FoundTokens open_training(const std::string& path, const TokenOptions& options, 
   return found;
 }
 
-/// The shards that are kept apart for that, or all of it.
 const std::shared_ptr<const TokenStream>& for_validation(const FoundTokens& found) {
   return found.validation ? found.validation : found.training;
 }
 
-/// Adds what `path`, one of --validation, has for that: the shards that it keeps apart, or all of it.
+/// Adds the validation shards of `path`, or else all of it.
 void add_validation(const std::string& path, const TokenOptions& options, Opened& opened) {
   const FoundTokens found = open_tokens(path, options);
   const auto& stream = for_validation(found);
@@ -99,7 +97,7 @@ void add_validation(const std::string& path, const TokenOptions& options, Opened
   opened.validation.push_back(whole(stream, path + " (validation)"));
 }
 
-/// Cuts off what is for validation: `share` of it, or nothing where it keeps shards apart for that.
+/// Adds the views of a source. Validation is its shards for validation, or else the last `share` of its tokens.
 void split_source(const std::string& path, const FoundTokens& found, std::optional<double> share, Opened& opened) {
   const auto& stream = found.training;
   if (found.validation && share) {

@@ -33,7 +33,7 @@ namespace {
 }
 
 FileDescriptor open_regular(const std::string& path) {
-  // Non-blocking: to open a pipe would wait for its writer.
+  // Non-blocking, because opening a pipe would wait for its writer.
   FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) refuse_data(path, system_message(errno));
   struct stat status {};
@@ -91,7 +91,7 @@ namespace {
 
 constexpr std::size_t kHexDigits = 16;
 
-/// The file that keeps the hash of a file in that state.
+/// Returns the path of the cache entry.
 std::string kept_in(const HashCache& cache, const DataFile::State& state) {
   return fmt::format("{}/{:x}-{:x}-{:x}-{:x}", cache.folder, state.device, state.inode, state.size, state.modified);
 }
@@ -113,7 +113,7 @@ void keep_hash(const HashCache& cache, const std::string& path, std::uint64_t ha
   try {
     write_whole(path, fmt::format("{:016x}", hash));
   } catch (const Error&) {
-    // Then the next run reads the file again.
+    // The next run hashes the file again.
   }
 }
 
@@ -144,7 +144,7 @@ HashCache default_hash_cache() {
 std::uint64_t content_hash(const DataFile& file, const HashCache& cache, const std::function<void()>& progress) {
   if (cache.folder.empty() || file.size() < cache.least_bytes) return read_and_hash(file, progress);
   const DataFile::State before = file.state();
-  if (before.links == 0) return read_and_hash(file, progress);  // nobody will open it again
+  if (before.links == 0) return read_and_hash(file, progress);  // an in-memory file is never opened again
   const std::string path = kept_in(cache, before);
   if (const auto hash = kept_hash(path)) return *hash;
   const std::uint64_t hash = read_and_hash(file, progress);

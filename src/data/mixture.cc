@@ -44,7 +44,7 @@ std::vector<MixtureEntry> parse_mixture(const std::string& text) {
     if (is_weighted(word)) {
       entries.push_back(weighted(word));
     } else if (!word.empty()) {
-      entries.back().path += " " + std::string(word);  // of a name with blanks
+      entries.back().path += " " + std::string(word);  // part of a name with blanks
     }
     start = end + 1;
   }

@@ -47,7 +47,7 @@ TokenFile open_megatron(const std::string& prefix, const TokenOptions& options) 
   return {std::move(tokens), std::move(layout), options.vocabulary};
 }
 
-/// Files of llm.c that hold something else.
+/// Magic numbers of llm.c files without tokens.
 constexpr std::array<std::pair<std::int32_t, const char*>, 4> kOtherLlmcFiles = {
     {{20240522, "questions for evaluation"}, {20240326, "a model"}, {20240327, "a state"}, {20240328, "a tokenizer"}}};
 
@@ -95,7 +95,7 @@ TokenFile open_file(const std::string& path, const TokenOptions& options) {
   return open_text(std::move(file), options);
 }
 
-/// Whether one of the words of a file's name says that it is for validation: fineweb_val_000000.bin, val.bin.
+/// Returns whether a word of the file name marks a validation shard: fineweb_val_000000.bin, val.bin.
 bool is_for_validation(const fs::path& file) {
   std::string word;
   for (const char letter : file.stem().string() + ".") {
@@ -109,7 +109,6 @@ bool is_for_validation(const fs::path& file) {
   return false;
 }
 
-/// The files of a folder with that ending, by name.
 std::vector<fs::path> files_ending_in(const std::string& suffix, const std::string& folder) {
   std::vector<fs::path> files;
   std::error_code error;
@@ -139,7 +138,7 @@ FoundTokens open_folder(const std::string& folder, const TokenOptions& options) 
                     "file",
                     folder));
   }
-  const std::size_t files = shards.empty() ? texts.size() : 2 * shards.size();  // perhaps each with an index
+  const std::size_t files = shards.empty() ? texts.size() : 2 * shards.size();  // each may have an index
   constexpr std::size_t kOthers = 64;
   require_descriptors(static_cast<std::int64_t>(files + kOthers), fmt::format("the shards of {}", folder),
                       "use fewer, larger shards");

@@ -1,5 +1,4 @@
 #pragma once
-// What a path holds: text, tokens in one of three formats, or a folder of such files.
 
 #include <cstdint>
 #include <functional>
@@ -13,38 +12,35 @@
 
 namespace chimera {
 
-/// How files become tokens.
 struct TokenOptions {
-  /// The size of the model's vocabulary: ids are below it.
+  /// Vocabulary size of the model.
   std::int64_t vocabulary = std::numeric_limits<std::int64_t>::max();
-  /// The token that ends documents in raw files, and begins them in llm.c's, in place of theirs.
+  /// The token that ends documents in raw files; in llm.c files, overrides the token that starts them.
   std::optional<std::int64_t> end_of_document = {};
-  /// The ids of a text file of at most kMostTextBytes. Nothing: its bytes are its tokens.
+  /// Tokenizer of text files of at most kMostTextBytes. If absent, bytes are tokens.
   std::function<std::vector<std::int32_t>(const DataFile& text)> encode = {};
 };
 
-/// A longer text is for `chimera tokenize`, which need not keep it in memory: 256 MiB.
+/// Longer texts require `chimera tokenize`.
 inline constexpr std::int64_t kMostTextBytes = std::int64_t{256} << 20;
 
-/// What a path holds: at least one of the two.
 struct FoundTokens {
-  std::shared_ptr<const TokenStream> training;    ///< null where a folder has shards for validation alone
-  std::shared_ptr<const TokenStream> validation;  ///< null where no shards are kept apart for that
-  std::string format;                             ///< for people: "text", "Megatron tokens", "a folder of 12 shards"
+  std::shared_ptr<const TokenStream> training;    ///< null if a folder has only validation shards
+  std::shared_ptr<const TokenStream> validation;  ///< null if there are no validation shards
+  std::string format;                             ///< for messages, such as "Megatron tokens"
 };
 
-/// The layout of a shard of llm.c's; nothing where the file does not begin with one of its magic numbers. Throws
-/// ConfigError, naming the file, where the header does not describe the file, or says that it holds something else.
+/// Returns the layout of an llm.c shard, or nothing without its magic number. Throws ConfigError, naming the file, if
+/// the header contradicts the file or declares other content.
 [[nodiscard]] std::optional<TokenLayout> llmc_layout(const DataFile& file, const TokenOptions& options);
 
-/// Opens what `path` names. It is told by content, in this order:
-/// - a folder: its *.bin in the order of their names, or its *.txt where it has none; other files are not read. Shards
-///   with the word "val" or "validation" in their name are for validation.
-/// - PREFIX, PREFIX.bin or PREFIX.idx, where PREFIX.idx is there: Megatron's format.
-/// - a file that begins with one of llm.c's magic numbers: that format.
-/// - another *.bin: raw 16-bit tokens, which nothing in the file says.
-/// - anything else: text.
-/// Throws ConfigError, naming the file, for what is missing, empty, truncated, or contradicts itself.
+/// Opens `path`. The first match is the format:
+/// - a folder: its *.bin or its *.txt, by name. The word "val" or "validation" in a name marks a validation shard.
+/// - PREFIX, PREFIX.bin or PREFIX.idx, if PREFIX.idx exists: Megatron's format.
+/// - a file with a magic number of llm.c: that format.
+/// - another *.bin: raw 16-bit tokens.
+/// - any other file: text.
+/// Throws ConfigError, naming the file, if a file is missing, empty, truncated or inconsistent.
 [[nodiscard]] FoundTokens open_tokens(const std::string& path, const TokenOptions& options);
 
 }  // namespace chimera

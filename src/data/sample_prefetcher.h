@@ -1,6 +1,4 @@
 #pragma once
-// Samples, or what is made of them, ahead of their use, on a thread of their own: reading text and masking it costs the
-// compute thread nothing.
 
 #include <compare>
 #include <condition_variable>
@@ -21,35 +19,33 @@
 
 namespace chimera {
 
-/// The samples that one micro-batch takes from its step.
+/// Samples of one micro-batch within its step.
 struct BatchPlace {
   std::int64_t step = 0;        // from 0
-  std::int64_t first = 0;       // index of its first sample in the step
-  std::int64_t size = 1;        // b
-  std::int64_t mini_batch = 1;  // samples of the step
+  std::int64_t first = 0;       // first sample, within the step
+  std::int64_t size = 1;        // number of samples (b)
+  std::int64_t mini_batch = 1;  // samples per step
   friend auto operator<=>(const BatchPlace&, const BatchPlace&) = default;
 };
 
-/// The samples at a place, in order.
 [[nodiscard]] std::vector<Sample> samples_at(const Samples& samples, const BatchPlace& place);
 
-/// Makes what belongs to places that are announced, and keeps it until it is forgotten, so that several stages may
-/// read the same: it never holds more than what was announced since. What get() returns depends on the place alone,
-/// whoever makes it and when. One thread calls.
+/// Makes data of announced micro-batches on a background thread, and keeps it until forget_before(), because several
+/// stages use it. Not thread-safe.
 template <class Made>
 class Prefetcher {
  public:
   using Make = std::function<Made(const BatchPlace&)>;
 
-  /// `make` is called on both threads, at once perhaps. Where no thread can be had, the caller of get() makes all.
+  /// `make` must be pure and thread-safe. If no thread can be started, get() makes everything.
   explicit Prefetcher(Make make) : make_(std::move(make)) {
     const NoSignals no_signals;
     try {
       thread_ = std::thread([this] { work(); });
-    } catch (const std::system_error&) {  // a limit of threads or memory: nothing is made ahead
+    } catch (const std::system_error&) {  // see the constructor
     }
   }
-  /// Waits for what is being made, not for what is announced.
+  /// Waits for the running call of `make`.
   ~Prefetcher() {
     {
       const std::lock_guard lock(mutex_);
@@ -61,7 +57,7 @@ class Prefetcher {
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
 
-  /// Makes these, too, in their order, after those announced before.
+  /// Queues micro-batches.
   void prefetch(const std::vector<BatchPlace>& places) {
     if (!thread_.joinable()) return;
     for (const BatchPlace& place : places) {
@@ -73,21 +69,20 @@ class Prefetcher {
     }
     changed_.notify_one();
   }
-  /// What belongs to steps before `step` is not needed any more.
+  /// Drops all data of steps before `step`.
   void forget_before(std::int64_t step) {
     announced_.erase(announced_.begin(), announced_.lower_bound(BatchPlace{.step = step, .first = 0, .size = 0}));
     const std::lock_guard lock(mutex_);
     std::erase_if(tasks_, [step](const auto& task) { return task.first.step < step; });
   }
-  /// What belongs to `place`: waits until it is made; makes it where it was not announced. Throws what `make` threw
-  /// there.
+  /// Returns the data of a micro-batch: waits for it, or makes it if not announced. Rethrows exceptions of `make`.
   [[nodiscard]] Made get(const BatchPlace& place) {
     const auto found = announced_.find(place);
     if (found != announced_.end()) return found->second.get();
     ++made_late_;
     return make_(place);
   }
-  /// Calls of get() that made something themselves.
+  /// Returns how many calls of get() made the data.
   [[nodiscard]] std::int64_t made_late() const { return made_late_; }
 
  private:
@@ -106,13 +101,13 @@ class Prefetcher {
   }
 
   Make make_;
-  std::map<BatchPlace, std::shared_future<Made>> announced_;  // of the calling thread
-  std::int64_t made_late_ = 0;                                // likewise
-  std::mutex mutex_;                                          // of what follows
+  std::map<BatchPlace, std::shared_future<Made>> announced_;  // caller's thread only
+  std::int64_t made_late_ = 0;                                // caller's thread only
+  std::mutex mutex_;                                          // guards the members below
   std::condition_variable changed_;
-  std::deque<std::pair<BatchPlace, Task>> tasks_;  // that nobody has begun, in the order of their announcement
+  std::deque<std::pair<BatchPlace, Task>> tasks_;  // not started yet
   bool ends_ = false;
-  std::thread thread_;  // the last member: it uses the others
+  std::thread thread_;  // last member, because it uses the others
 };
 
 using SamplePrefetcher = Prefetcher<std::vector<Sample>>;

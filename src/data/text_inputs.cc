@@ -12,7 +12,7 @@
 namespace chimera {
 namespace {
 
-constexpr std::size_t kPadding = 64;  // bytes behind a block, which readers of JSON may look at
+constexpr std::size_t kPadding = 64;  // zeros after a block, which JSON parsers may read
 constexpr std::size_t kLongestLine = std::size_t{1} << 30;
 
 [[noreturn]] void cannot_read(const std::string& path, int cause) {
@@ -21,7 +21,7 @@ constexpr std::size_t kLongestLine = std::size_t{1} << 30;
 
 std::string name_of(const std::string& path) { return path == "-" ? "standard input" : path; }
 
-/// Does not open it: a pipe's writer would lose what it has to say.
+/// Uses stat, because opening and closing a pipe would break its writer.
 struct stat status_of(const std::string& path) {
   struct stat status {};
   if ((path == "-" ? ::fstat(STDIN_FILENO, &status) : ::stat(path.c_str(), &status)) != 0) {
@@ -50,7 +50,8 @@ std::int64_t total_bytes(const Inputs& inputs) {
 
 bool has_stream(const Inputs& inputs) {
   return std::ranges::any_of(inputs.paths, [](const std::string& path) {
-    return path == "-" || !S_ISREG(status_of(path).st_mode);  // standard input may be a file, from its middle on
+    // standard input may be a file that is already partly read
+    return path == "-" || !S_ISREG(status_of(path).st_mode);
   });
 }
 
@@ -94,7 +95,7 @@ std::size_t InputReader::end_of_part() {
     fill(wanted);
     if (at_end_) return ahead_.size();
     if (const std::size_t cut = tokenizer_.find_cut(ahead_, searched); cut > 0) return cut;
-    // The last characters may become a place to cut with what comes behind them.
+    // A cut in the last characters may depend on the text that follows.
     constexpr std::size_t kUndecided = 16;
     searched = std::max<std::size_t>(ahead_.size(), kUndecided + 1) - kUndecided;
   }
@@ -122,7 +123,7 @@ bool InputReader::next(InputBlock& block) {
       is_open_ = false;
     }
     block.end = place_;
-    if (jsonl && block.size == 0) continue;  // a file's end
+    if (jsonl && block.size == 0) continue;  // end of the file
     return true;
   }
   return false;

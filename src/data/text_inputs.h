@@ -1,5 +1,5 @@
 #pragma once
-// Files of text as documents, in blocks that can be tokenized apart.
+// Text files in blocks that can be tokenized independently.
 
 #include <cstdint>
 #include <string>
@@ -10,25 +10,24 @@
 
 namespace chimera {
 
-/// What is read. A text file is one document; a JSONL file has one a line, in a field of its object.
+/// Input files. A text file, or a line of a JSONL file, is one document.
 struct Inputs {
   std::vector<std::string> paths;  ///< "-": standard input
-  std::string field;               ///< of JSONL
-  bool all_jsonl = false;          ///< every path; otherwise those that end in .jsonl
+  std::string field;               ///< JSONL field with the text
+  bool all_jsonl = false;          ///< if false, only names that end in .jsonl
 };
 
-/// Where a block ends, and the next one begins.
 struct InputPlace {
   std::int64_t file = 0;     ///< index of the path
-  std::int64_t offset = 0;   ///< bytes
-  std::int64_t line = 1;     ///< of JSONL
-  bool in_document = false;  ///< a text goes on
+  std::int64_t offset = 0;   ///< in bytes
+  std::int64_t line = 1;     ///< for JSONL
+  bool in_document = false;  ///< inside a text document
   friend bool operator==(const InputPlace&, const InputPlace&) = default;
 };
 
-/// Part of a file: whole lines of JSONL, or a part of a text that encodes to the ids that it has in the whole.
+/// Whole lines of JSONL, or a part of a text that can be tokenized alone.
 struct InputBlock {
-  std::string bytes;  ///< followed by zeros, which `size` does not count
+  std::string bytes;  ///< `size` bytes and zeros as padding
   std::size_t size = 0;
   bool jsonl = false;
   bool begins_document = true;
@@ -38,14 +37,13 @@ struct InputBlock {
   [[nodiscard]] std::string_view text() const { return std::string_view(bytes).substr(0, size); }
 };
 
-/// Reads the files one after the other. Everything throws ConfigError, naming the path, for what cannot be read.
+/// Reads the files in order. Throws ConfigError, naming the path, if a file cannot be read.
 class InputReader {
  public:
-  /// The tokenizer must outlive this. Begins at `place`, where an earlier reader ended a block. `block_bytes`: about so
-  /// many bytes a block.
+  /// Starts at `place`, the end of an earlier block. The tokenizer must outlive the reader.
   InputReader(Inputs inputs, const Tokenizer& tokenizer, InputPlace place = {}, std::size_t block_bytes = kBlockBytes);
 
-  /// The next block; false at the end of all.
+  /// Reads the next block. Returns false at the end.
   bool next(InputBlock& block);
 
   static constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
@@ -64,18 +62,16 @@ class InputReader {
   std::size_t block_bytes_;
   FileDescriptor file_;
   bool is_open_ = false;
-  bool at_end_ = false;  // of the file
-  std::string ahead_;    // read, and not yet in a block
+  bool at_end_ = false;  // of the current file
+  std::string ahead_;    // read, but not in a block yet
 };
 
-/// Bytes of all files together; 0 where one of them is a stream. Throws ConfigError for one that cannot be read or is a
-/// directory.
+/// Returns the bytes of all files, or 0 if one is a stream. Throws ConfigError if one is a directory or unreadable.
 [[nodiscard]] std::int64_t total_bytes(const Inputs& inputs);
 
-/// Whether one of the inputs can be read but once, from its start: standard input, a pipe. Throws as total_bytes().
+/// Returns whether an input cannot be read twice: standard input or a pipe. Throws as total_bytes() does.
 [[nodiscard]] bool has_stream(const Inputs& inputs);
 
-/// Whether a path is read as JSONL.
 [[nodiscard]] bool is_jsonl(const Inputs& inputs, const std::string& path);
 
 }  // namespace chimera

@@ -21,7 +21,7 @@ template <class... Values>
   throw ConfigError(fmt::format("{}: {}", file.path(), fmt::format(message, std::forward<Values>(values)...)));
 }
 
-/// Entries of one of the lists of an index, read in blocks one after the other.
+/// Reads a list of an index in blocks.
 template <class Entry>
 class Entries {
  public:
@@ -78,7 +78,7 @@ void MegatronIndex::check_header() {
                  unsigned{header.type_code});
   }
   type_ = *type;
-  // Counts of more entries than the file has bytes are not multiplied.
+  // Counts above the file size are rejected first, so that the product cannot overflow.
   const std::uint64_t sequences = header.sequences;
   const std::uint64_t documents = header.documents;
   const auto most = static_cast<std::uint64_t>(file_.size());
@@ -101,7 +101,7 @@ void MegatronIndex::check_sequences() const {
   const std::int64_t width = width_of(type_);
   Entries<std::int32_t> lengths(file_, lengths_at(), sequences_);
   Entries<std::int64_t> pointers(file_, pointers_at(), sequences_);
-  std::int64_t end = 0;  // of the sequences so far, in bytes of the .bin
+  std::int64_t end = 0;  // end of the previous sequence in the .bin, in bytes
   for (std::int64_t i = 0; i < sequences_; ++i) {
     const std::int64_t length = lengths.next();
     const std::int64_t pointer = pointers.next();
@@ -157,7 +157,7 @@ std::int64_t MegatronIndex::document_start(std::int64_t document) const {
 }
 
 std::int64_t MegatronIndex::document_of(std::int64_t position) const {
-  std::int64_t first = 0;  // begins at or before the position
+  std::int64_t first = 0;  // starts at or before the position
   std::int64_t end = documents_;
   while (end - first > 1) {
     const std::int64_t middle = first + (end - first) / 2;
@@ -168,7 +168,6 @@ std::int64_t MegatronIndex::document_of(std::int64_t position) const {
 
 namespace {
 
-/// Reads numbers of one type into wider ones.
 template <class Stored>
 void read_as(const DataFile& file, std::int64_t offset, std::span<std::int64_t> tokens) {
   std::vector<Stored> stored(tokens.size());

@@ -11,29 +11,23 @@
 #include "data/data_file.h"
 #include "data/token_format.h"
 
-// Megatron's .idx: where the documents of a file of tokens begin.
-
-// Token ids in one file, whatever they are stored as.
-
 namespace chimera {
 
-/// An index that was found to describe its .bin: sequences of at least one token that follow each other from the first
-/// byte to the last, and documents of at least one sequence that do the same. So the tokens of the .bin, in order, are
-/// those of the documents, in order. The entries stay in the file and are read when asked for.
+/// Megatron's .idx. The constructor checks that non-empty sequences cover the .bin, and non-empty documents the
+/// sequences, without gaps. Entries are read on demand.
 class MegatronIndex {
  public:
-  /// Reads the whole index once, in blocks; `token_bytes` is the size of the .bin. Throws ConfigError, with the path,
-  /// the entry and what would be right, for an index that does not describe that file. Megatron's own reader checks
-  /// the header alone.
+  /// Reads and checks the whole index of a .bin of `token_bytes` bytes. Throws ConfigError with path, entry and
+  /// expected value.
   MegatronIndex(DataFile file, std::int64_t token_bytes);
 
   [[nodiscard]] const DataFile& file() const { return file_; }
   [[nodiscard]] TokenType type() const { return type_; }
   [[nodiscard]] std::int64_t documents() const { return documents_; }
-  /// The number of the first token of a document; for `document` = documents(), the number of tokens. Throws Error
-  /// where the index has changed since it was checked.
+  /// Returns the first token of a document, or the number of tokens for documents(). Throws Error if the index has
+  /// changed.
   [[nodiscard]] std::int64_t document_start(std::int64_t document) const;
-  /// The document that token `position` belongs to, by binary search.
+  /// Returns the document of token `position`, by binary search.
   [[nodiscard]] std::int64_t document_of(std::int64_t position) const;
 
  private:
@@ -48,42 +42,41 @@ class MegatronIndex {
   std::int64_t token_bytes_;
   TokenType type_ = TokenType::U16;
   std::int64_t sequences_ = 0;
-  std::int64_t documents_ = 0;  ///< one less than entries of the list
+  std::int64_t documents_ = 0;  ///< entries of the list - 1
 };
 
-/// The token that separates documents, where nothing else tells them apart.
 struct DocumentMark {
   std::int64_t id = 0;
-  bool begins = false;  ///< it is the first token of a document, as llm.c has it; else the last, as nanoGPT has it
+  bool begins = false;  ///< first token of a document (llm.c) instead of the last (nanoGPT)
 };
 
-/// The format of a text, whatever made its tokens.
+/// Format name of text, tokenized or not.
 inline constexpr std::string_view kTextFormat = "text";
 
-/// What a file of tokens is.
+/// Location and type of the tokens in a file.
 struct TokenLayout {
   std::int64_t offset = 0;  ///< of the first token, in bytes
-  std::int64_t count = 0;   ///< tokens
+  std::int64_t count = 0;   ///< number of tokens
   TokenType type = TokenType::U8;
-  std::string_view format = kTextFormat;    ///< for people
-  std::optional<DocumentMark> mark = {};    ///< nothing, and no index: the file is one document
-  std::optional<MegatronIndex> index = {};  ///< says where documents begin
+  std::string_view format = kTextFormat;    ///< for messages
+  std::optional<DocumentMark> mark = {};    ///< without mark and index, the file is one document
+  std::optional<MegatronIndex> index = {};  ///< document boundaries
 };
 
-/// An open file of tokens. They are read when asked for, as 64-bit numbers; the file takes no memory.
+/// An open file of tokens, which are read on demand.
 class TokenFile {
  public:
-  /// Ids of `vocabulary` and above are refused when they are read. The layout lies within the file.
+  /// Reads reject ids of `vocabulary` and above. The layout must be within the file.
   TokenFile(DataFile file, TokenLayout layout, std::int64_t vocabulary = std::numeric_limits<std::int64_t>::max());
 
   [[nodiscard]] std::int64_t size() const { return layout_.count; }
   [[nodiscard]] const DataFile& file() const { return file_; }
   [[nodiscard]] const TokenLayout& layout() const { return layout_; }
 
-  /// Fills `tokens` from token `first` on. Throws ConfigError, naming the place, for an id outside the vocabulary;
-  /// Error where the file has shrunk; std::out_of_range for tokens beyond the end, which no caller asks for.
+  /// Fills `tokens` from token `first` on. Throws ConfigError, naming the position, for an id outside the vocabulary;
+  /// Error if the file has shrunk; std::out_of_range beyond the end.
   void read(std::int64_t first, std::span<std::int64_t> tokens) const;
-  /// Adds those of the `count` - 1 tokens after `first` that begin a document, counted from the file's start.
+  /// Appends the document starts among the `count` - 1 tokens after `first`, counted from the start of the file.
   void add_document_starts(std::int64_t first, std::int64_t count, std::vector<std::int64_t>& starts) const;
 
  private:

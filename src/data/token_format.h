@@ -1,13 +1,13 @@
 #pragma once
-// Files of token ids, byte by byte. All numbers are little-endian, as on every machine that this program runs on.
+// Formats of token files. All numbers are little-endian and packed.
 //
-// - Megatron: PREFIX.bin holds the tokens of all sequences, PREFIX.idx says where each begins: MegatronIndexHeader,
-//   std::int32_t lengths[sequences], std::int64_t pointers[sequences] (byte offsets into .bin), then
-//   std::int64_t documents[documents]: the number of the first sequence of each document and, last, `sequences`. A file
-//   of n documents of one sequence each so has n + 1 entries 0, 1, ..., n. (Megatron may append a mode for each
-//   sequence, one byte; text has none.) Nothing is aligned.
-// - llm.c: LlmcHeader, then the tokens. A document begins with the end-of-text token.
-// - raw, as nanoGPT writes it: 16-bit tokens, nothing else. A document ends with the end-of-text token.
+// - Megatron: PREFIX.bin holds the tokens of all sequences. PREFIX.idx holds MegatronIndexHeader,
+//   std::int32_t lengths[sequences], std::int64_t pointers[sequences] (byte offsets into .bin), and
+//   std::int64_t documents[documents]: the first sequence of each document and, last, `sequences`. A file of n
+//   documents with one sequence each has the n + 1 entries 0, 1, ..., n. (Megatron may append a mode byte per sequence;
+//   text has no modes.)
+// - llm.c: LlmcHeader, then the tokens. A document starts with the end-of-text token.
+// - raw (nanoGPT): 16-bit tokens only. A document ends with the end-of-text token.
 //
 // Sources: Megatron-LM, core/datasets/indexed_dataset.py; llm.c, dev/data/data_common.py; nanoGPT, data/*/prepare.py.
 
@@ -21,10 +21,8 @@ namespace chimera {
 
 static_assert(std::endian::native == std::endian::little, "token files are written and read as they lie in memory");
 
-/// What a token is stored as.
 enum class TokenType : std::uint8_t { U8, I8, I16, U16, I32, U32, I64 };
 
-/// Bytes of one token.
 [[nodiscard]] constexpr std::int64_t width_of(TokenType type) {
   switch (type) {
     case TokenType::U8:
@@ -38,24 +36,23 @@ enum class TokenType : std::uint8_t { U8, I8, I16, U16, I32, U32, I64 };
   return 0;
 }
 
-// --- Megatron ---
+// Megatron
 
 inline constexpr std::string_view kMegatronTokensSuffix = ".bin";
 inline constexpr std::string_view kMegatronIndexSuffix = ".idx";
 inline constexpr std::array<char, 9> kMegatronMagic = {'M', 'M', 'I', 'D', 'I', 'D', 'X', '\0', '\0'};
 inline constexpr std::uint64_t kMegatronVersion = 1;
 
-/// The first 34 bytes of PREFIX.idx.
 struct [[gnu::packed]] MegatronIndexHeader {
   std::array<char, 9> magic = kMegatronMagic;
   std::uint64_t version = kMegatronVersion;
-  std::uint8_t type_code = 0;   ///< megatron_code of the tokens' type
+  std::uint8_t type_code = 0;   ///< megatron_code() of the token type
   std::uint64_t sequences = 0;  ///< entries of lengths and of pointers
-  std::uint64_t documents = 0;  ///< entries of documents: one more than there are documents
+  std::uint64_t documents = 0;  ///< entries of documents: number of documents + 1
 };
 static_assert(sizeof(MegatronIndexHeader) == 34);
 
-/// The number that an index gives a type of tokens; nothing for those that Megatron does not have.
+/// Returns Megatron's code of a token type, if it has one.
 [[nodiscard]] constexpr std::optional<std::uint8_t> megatron_code(TokenType type) {
   switch (type) {
     case TokenType::U8: return 1;
@@ -69,7 +66,7 @@ static_assert(sizeof(MegatronIndexHeader) == 34);
   return std::nullopt;
 }
 
-/// The type of a code; nothing for 6 and 7, which are float64 and float32, and for numbers that Megatron does not give.
+/// Returns the token type of a code; nothing for 6 and 7 (float64, float32) and unknown codes.
 [[nodiscard]] constexpr std::optional<TokenType> megatron_type(std::uint8_t code) {
   using enum TokenType;
   for (const TokenType type : {U8, I8, I16, I32, I64, U16}) {
@@ -78,24 +75,24 @@ static_assert(sizeof(MegatronIndexHeader) == 34);
   return std::nullopt;
 }
 
-/// What Megatron stores the tokens of a vocabulary as.
+/// Returns Megatron's type for a vocabulary.
 [[nodiscard]] constexpr TokenType megatron_type_for(std::int64_t vocabulary) {
   constexpr std::int64_t kFirstWide = 65'500;
   return vocabulary < kFirstWide ? TokenType::U16 : TokenType::I32;
 }
 
-// --- llm.c ---
+// llm.c
 
 inline constexpr std::string_view kLlmcSuffix = ".bin";
 inline constexpr std::int32_t kLlmcGpt2Magic = 20240520;
 inline constexpr std::int32_t kLlmcGpt2Version = 1;
 inline constexpr std::int32_t kLlmcLlama3Magic = 20240801;
 inline constexpr std::int32_t kLlmcLlama3Version = 7;
-/// The token that begins each document, of GPT-2's and of Llama 3's tokenizer.
+/// The token that starts each document.
 inline constexpr std::int32_t kLlmcGpt2EndOfText = 50256;
 inline constexpr std::int32_t kLlmcLlama3EndOfText = 128000;
 
-/// The first 1024 bytes of a shard. It counts tokens in 31 bits: more need more shards.
+/// The first 1024 bytes of a shard.
 struct LlmcHeader {
   std::int32_t magic = kLlmcGpt2Magic;      ///< or kLlmcLlama3Magic
   std::int32_t version = kLlmcGpt2Version;  ///< or kLlmcLlama3Version
@@ -104,14 +101,14 @@ struct LlmcHeader {
 };
 static_assert(sizeof(LlmcHeader) == 1024);
 
-/// What the tokens of a shard are stored as; nothing where magic and version are none of llm.c's token files.
+/// Returns the token type of a shard, or nothing if magic and version are unknown.
 [[nodiscard]] constexpr std::optional<TokenType> llmc_type(const LlmcHeader& header) {
   if (header.magic == kLlmcGpt2Magic && header.version == kLlmcGpt2Version) return TokenType::U16;
   if (header.magic == kLlmcLlama3Magic && header.version == kLlmcLlama3Version) return TokenType::U32;
   return std::nullopt;
 }
 
-// --- raw ---
+// raw
 
 inline constexpr std::string_view kRawSuffix = ".bin";
 inline constexpr TokenType kRawType = TokenType::U16;

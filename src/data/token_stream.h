@@ -10,21 +10,17 @@
 #include "core/choices.h"
 #include "data/token_file.h"
 
-// What becomes of a document that ends inside a sample.
-
-// Tokens of several files as one sequence, and consecutive parts of it.
-
 namespace chimera {
 
 enum class Documents : std::uint8_t {
-  Pack,   ///< the next one follows, as if they were one text
-  Split,  ///< the same tokens, but a token sees those of its own document alone
+  Pack,   ///< the next document follows as if both were one text
+  Split,  ///< same tokens, but attention stays within each document
 };
 template <>
 inline constexpr auto kNames<Documents> = std::to_array<Named<Documents>>({{Documents::Pack, "pack"},
                                                                            {Documents::Split, "split"}});
 
-/// The tokens of files one after the other. A document ends with its file, unless a mark separates the documents: such
+/// The concatenated tokens of several files. Documents end at file boundaries, unless a mark separates documents; then
 /// files may be cut anywhere.
 class TokenStream {
  public:
@@ -33,36 +29,34 @@ class TokenStream {
   [[nodiscard]] std::int64_t size() const { return starts_.back(); }
   [[nodiscard]] const std::vector<TokenFile>& files() const { return files_; }
 
-  /// Fills `tokens` from token `first` on. Throws as TokenFile::read.
+  /// Fills `tokens` from token `first` on. Throws as TokenFile::read() does.
   void read(std::int64_t first, std::span<std::int64_t> tokens) const;
-  /// Which of `count` tokens from `first` on, but for the very first, begin a document: counted from `first`,
-  /// ascending.
+  /// Returns the document starts among `count` tokens from `first`, except `first`: ascending, counted from `first`.
   [[nodiscard]] std::vector<std::int64_t> document_starts(std::int64_t first, std::int64_t count) const;
 
  private:
-  /// A run of tokens in one file.
   struct Piece {
     std::size_t file = 0;
-    std::int64_t first = 0;  ///< in the file
+    std::int64_t first = 0;  ///< within the file
     std::int64_t count = 0;
   };
   [[nodiscard]] std::vector<Piece> pieces(std::int64_t first, std::int64_t count) const;
   [[nodiscard]] bool begins_document(std::size_t file) const;
 
   std::vector<TokenFile> files_;
-  std::vector<std::int64_t> starts_;  ///< [file] its first token in the stream; last: the number of all tokens
+  std::vector<std::int64_t> starts_;  ///< [file]: its first token; last entry: number of tokens
 };
 
-/// Consecutive tokens of a stream, with a name for messages. It keeps the stream open.
+/// Consecutive tokens of a stream, which it keeps open; named for messages.
 class TokenView {
  public:
   TokenView(std::shared_ptr<const TokenStream> stream, std::int64_t first, std::int64_t size, std::string name);
 
   [[nodiscard]] std::int64_t size() const { return size_; }
   [[nodiscard]] const std::string& name() const { return name_; }
-  /// `count` tokens from `first` on, all of 0 .. size() - 1.
+  /// Returns `count` tokens from `first` on.
   [[nodiscard]] std::vector<std::int64_t> read(std::int64_t first, std::int64_t count) const;
-  /// The same as TokenStream::document_starts.
+  /// See TokenStream::document_starts().
   [[nodiscard]] std::vector<std::int64_t> document_starts(std::int64_t first, std::int64_t count) const;
 
  private:
@@ -74,13 +68,13 @@ class TokenView {
   std::string name_;
 };
 
-/// Tokens in a file that exists in memory only, at least one. Ids of `vocabulary` and above are refused when read.
+/// Creates an in-memory file of at least one token. Reads reject ids of `vocabulary` and above.
 [[nodiscard]] TokenFile tokens_in_memory(std::span<const std::int32_t> tokens, const std::string& name,
                                          std::int64_t vocabulary);
-/// Each byte is a token: nothing to learn, and no text that cannot be written.
+/// Number of ids if each byte is a token.
 inline constexpr std::int64_t kByteVocabulary = 256;
 
-/// The bytes of a text as tokens, in a file in memory only.
+/// Returns the bytes of a text as tokens.
 [[nodiscard]] TokenView text_in_memory(std::span<const std::uint8_t> text, const std::string& name);
 
 }  // namespace chimera

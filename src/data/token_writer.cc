@@ -17,7 +17,7 @@ namespace chimera {
 namespace {
 
 constexpr const char* kUnfinished = ".unfinished";
-constexpr std::size_t kFlushBytes = std::size_t{1} << 20;  // bytes
+constexpr std::size_t kFlushBytes = std::size_t{1} << 20;
 constexpr std::int64_t kMost31Bits = std::numeric_limits<std::int32_t>::max();
 
 [[noreturn]] void cannot_write(const std::string& path, int cause) {
@@ -38,8 +38,7 @@ bool has_bytes(const std::string& path, std::int64_t bytes) {
   return ::stat(path.c_str(), &status) == 0 && status.st_size >= bytes;
 }
 
-/// A file with its first `bytes` bytes, which it must have, ready to be written behind them. No other process may have
-/// it open like this.
+/// Opens and locks a file, and truncates it to `bytes` bytes. Throws ConfigError if another process has locked it.
 FileDescriptor open_at(const std::string& path, std::int64_t bytes) {
   FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
   if (file.get() < 0) cannot_write(path, errno);
@@ -86,12 +85,12 @@ std::int64_t header_bytes_of(TokenFileFormat format) {
   return format == TokenFileFormat::Llmc ? static_cast<std::int64_t>(sizeof(LlmcHeader)) : 0;
 }
 
-/// Of the file of tokens.
+/// Returns the bytes of the token file.
 std::int64_t token_bytes(TokenFileFormat format, TokenType type, const WrittenTokens& written) {
   return header_bytes_of(format) + written.tokens * width_of(type);
 }
 
-/// Of Megatron's unfinished index.
+/// Returns the bytes of Megatron's unfinished index.
 std::int64_t length_bytes(const WrittenTokens& written) {
   return static_cast<std::int64_t>(sizeof(std::int32_t)) * written.documents;
 }
@@ -112,7 +111,7 @@ TokenWriter::TokenWriter(std::string prefix, TokenFileFormat format, std::int64_
   if (has_index()) lengths_ = open_at(index_path() + kUnfinished, length_bytes(written));
   if (written == WrittenTokens{}) {
     tokens_ = open_at(tokens_path() + kUnfinished, 0);
-    // Zeros for now: the header that says what this is comes last.
+    // Placeholder: finish() writes the header.
     write_bytes(tokens_, std::string(static_cast<std::size_t>(header_bytes_of(format_)), '\0'), tokens_path());
   } else {
     tokens_ = open_at(tokens_path() + kUnfinished, token_bytes(format_, type_, written));
@@ -212,7 +211,7 @@ void TokenWriter::finish() {
   if (has_index()) {
     write_index();
     save();
-    // An old file of tokens never stands beside the new index.
+    // An old token file must never coexist with the new index.
     if (std::remove(tokens_path().c_str()) != 0 && errno != ENOENT) cannot_write(tokens_path(), errno);
     move_into_place(index_path());
   }

@@ -1,5 +1,4 @@
 #pragma once
-// Writing files of token ids (token_format.h), so that a file that is not whole never has its final name.
 
 #include <cstdint>
 #include <string>
@@ -16,41 +15,41 @@ template <>
 inline constexpr auto kNames<TokenFileFormat> = std::to_array<Named<TokenFileFormat>>(
     {{TokenFileFormat::Megatron, "megatron"}, {TokenFileFormat::Llmc, "llmc"}, {TokenFileFormat::Raw, "raw"}});
 
-/// What the tokens of a vocabulary are stored as. Throws ConfigError where the format has no type for so many.
+/// Returns the storage type for a vocabulary. Throws ConfigError if it is too large for the format.
 [[nodiscard]] TokenType token_type(TokenFileFormat format, std::int64_t vocabulary);
 
-/// How much has been written.
+/// Progress of a writer.
 struct WrittenTokens {
   std::int64_t tokens = 0;
-  std::int64_t documents = 0;      ///< that have ended
-  std::int64_t open_document = 0;  ///< tokens of the one that has not
+  std::int64_t documents = 0;      ///< complete documents
+  std::int64_t open_document = 0;  ///< tokens of the incomplete document
   friend bool operator==(const WrittenTokens&, const WrittenTokens&) = default;
 };
 
-/// Writes PREFIX.bin, and for Megatron PREFIX.idx: under those names with `.unfinished` until finish(). Everything
-/// throws ConfigError, naming the file, where it cannot be written.
+/// Writes PREFIX.bin, and PREFIX.idx for Megatron, with the suffix `.unfinished` until finish(). Throws ConfigError,
+/// naming the file, if it cannot write.
 class TokenWriter {
  public:
-  /// Whether an earlier writer, with the same arguments, left so much unfinished, and all of it is there.
+  /// Returns whether an earlier writer with these arguments left at least `written` unfinished.
   [[nodiscard]] static bool has(const std::string& prefix, TokenFileFormat format, std::int64_t vocabulary,
                                 const WrittenTokens& written);
-  /// Goes on behind `written`, for which has() must be true; or begins anew. Throws ConfigError, too, where another
-  /// process writes the same files.
+  /// Continues after `written`, if has() is true, or starts anew. Throws ConfigError if another process writes the
+  /// files.
   TokenWriter(std::string prefix, TokenFileFormat format, std::int64_t vocabulary, const WrittenTokens& written = {});
 
   [[nodiscard]] TokenType type() const { return type_; }
   [[nodiscard]] const WrittenTokens& written() const { return written_; }
-  /// Appends tokens, as they lie in memory in type().
+  /// Appends tokens stored as type().
   void write(std::string_view tokens);
   void end_document();
-  /// Returns when everything that was written is on the disk.
+  /// Writes all data to the disk.
   void save();
-  /// Gives the files their names; what had them before is gone.
+  /// Renames the files to their final names.
   void finish();
-  /// Deletes what is unfinished.
+  /// Deletes the unfinished files.
   void discard();
 
-  /// The names of the files, once they are finished.
+  /// Return the final names.
   [[nodiscard]] std::string tokens_path() const;
   [[nodiscard]] std::string index_path() const;
 
@@ -64,8 +63,8 @@ class TokenWriter {
   TokenType type_;
   WrittenTokens written_;
   FileDescriptor tokens_;
-  FileDescriptor lengths_;      // std::int32_t of each document, for Megatron
-  std::string waiting_tokens_;  // not yet in these files
+  FileDescriptor lengths_;      // for Megatron: std::int32_t per document
+  std::string waiting_tokens_;  // not written yet
   std::string waiting_lengths_;
 };
 

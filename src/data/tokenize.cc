@@ -35,9 +35,7 @@
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/unicode.h"
 
-// Threads that work on jobs side by side, and hand the results back in the order of the jobs.
-
-// What a broken tokenization needs to go on.
+// Worker threads that return results in the order of the jobs.
 
 namespace chimera {
 
@@ -46,10 +44,10 @@ class OrderedWorkers {
  public:
   using Work = std::function<Result(Job&)>;
 
-  /// `make_work` is called once for each worker, here; what it returns is that worker's own. Where the system has no
-  /// more threads to give, there are fewer workers, for the same results. Throws std::system_error where it gives none.
+  /// Calls `make_work` once per worker, on this thread. Starts fewer workers if the system has no more threads; throws
+  /// std::system_error if it has none.
   OrderedWorkers(int workers, const std::function<Work()>& make_work) {
-    const NoSignals none;  // they are for the thread that waits for them
+    const NoSignals none;  // signals are for the main thread
     try {
       for (int i = 0; i < workers; ++i) {
         threads_.emplace_back([this, work = make_work()] { run(work); });
@@ -78,10 +76,9 @@ class OrderedWorkers {
     has_job_.notify_one();
   }
 
-  /// Jobs whose results have not been taken.
   [[nodiscard]] std::size_t in_flight() const { return tasks_.size(); }
 
-  /// The result of the oldest of them, once it is there. Throws what its work has thrown.
+  /// Waits for the oldest job and returns its result. Rethrows the exception of its work.
   Result take() {
     const std::shared_ptr<Task> task = tasks_.front();
     tasks_.pop_front();
@@ -125,27 +122,25 @@ class OrderedWorkers {
   std::condition_variable has_job_;
   std::condition_variable has_result_;
   bool stops_ = false;
-  std::deque<std::shared_ptr<Task>> tasks_;    // in order, those not taken; of the caller's thread alone
-  std::deque<std::shared_ptr<Task>> waiting_;  // those that no worker has begun
+  std::deque<std::shared_ptr<Task>> tasks_;    // not taken yet, in order; caller's thread only
+  std::deque<std::shared_ptr<Task>> waiting_;  // not started yet
   std::vector<std::thread> threads_;
 };
 
-/// How far a tokenization has come.
+/// Progress of a tokenization.
 struct TokenizeState {
   InputPlace place;
   WrittenTokens written;
   std::int64_t skipped = 0;
-  std::int64_t bytes = 0;  ///< of input
+  std::int64_t bytes = 0;
 };
 
-/// All that decides what the files of tokens hold: names, sizes and times of the inputs, the tokenizer's files,
-/// options. Two calls of equal keys write equal files.
+/// Returns all that determines the output: names, sizes and times of inputs and tokenizer files, and the options.
 [[nodiscard]] std::string resume_key(const Inputs& inputs, const std::string& tokenizer, const std::string& options);
 
-/// Replaces the file.
 void write_resume(const std::string& path, const std::string& key, const TokenizeState& state);
 
-/// What the file says; nothing where there is none, or it has another key, or is malformed.
+/// Returns the saved state, or nothing if the file is missing, malformed, or has another key.
 [[nodiscard]] std::optional<TokenizeState> read_resume(const std::string& path, const std::string& key);
 
 namespace {
@@ -162,7 +157,7 @@ void append_decimal(std::string& text, TokenId id) {
   text.append(digits, end);
 }
 
-/// The text of a field. `fail` gets what is wrong.
+/// Returns the text of a field. Calls `fail` with the reason of an error.
 template <class Fail>
 std::string_view text_of(simdjson::dom::element line, const std::string& field, Fail fail) {
   simdjson::dom::object object;
@@ -242,7 +237,7 @@ void BlockEncoder::encode_line(InputBlock& block, std::size_t start, std::size_t
   const auto place = [&] { return fmt::format("{}: line {}", name(block), line); };
   const auto fail = [&](const std::string& what) { throw ConfigError(fmt::format("{}: {}", place(), what)); };
   simdjson::dom::element element;
-  // The block goes on behind the line: nothing needs to be copied.
+  // Needs no copy, because the block continues behind the line (padding).
   auto error = json_->parser.parse(block.bytes.data() + start, size, false).get(element);
   if (error == simdjson::UTF8_ERROR && options_.invalid == InvalidText::Replace) {
     error = json_->parser.parse(with_replacements(std::string_view(block.bytes).substr(start, size))).get(element);
@@ -296,7 +291,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-/// Name, size and time of a file; a file that is written anew has another time.
+/// Returns name, size and modification time of a file.
 json stamp(const std::string& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return {path};
@@ -347,7 +342,7 @@ namespace {
 constexpr const char* kText = "-";
 constexpr const char* kNone = "none";
 
-/// The token that ends a document, or begins it.
+/// Returns the token that separates documents.
 std::optional<TokenId> separator_of(const TokenizeOptions& options, const Tokenizer& tokenizer) {
   if (options.end_of_document == kNone) return std::nullopt;
   if (options.end_of_document.empty()) {
@@ -361,7 +356,7 @@ std::optional<TokenId> separator_of(const TokenizeOptions& options, const Tokeni
   return id;
 }
 
-/// Where tokens go, and where they come from if an earlier run was broken.
+/// Destination of the tokens, and progress of an earlier run.
 class Output {
  public:
   Output(const TokenizeOptions& options, const Tokenizer& tokenizer) : options_(options) {
@@ -373,7 +368,7 @@ class Output {
     if (saves_) go_on(tokenizer.vocabulary_size());
     if (writer_) return;
     writer_.emplace(options.output, options.format, tokenizer.vocabulary_size());
-    std::remove(resume_path().c_str());  // what an earlier run noted does not belong to what this one writes
+    std::remove(resume_path().c_str());  // progress file of another run
   }
 
   [[nodiscard]] const TokenizeState& state() const { return state_; }
@@ -404,13 +399,13 @@ class Output {
     return {writer_->tokens_path()};
   }
 
-  /// After a failure: what no call could go on from is deleted.
+  /// Deletes the unfinished files if no progress is saved.
   void give_up() {
     if (writer_ && !has_saved_) writer_->discard();
   }
 
  private:
-  /// Where an earlier run of the same key was broken, and what it wrote is still there.
+  /// Continues an interrupted run with the same key if its files still exist.
   void go_on(std::int64_t vocabulary) {
     const auto earlier = read_resume(resume_path(), key_);
     if (!earlier || !TokenWriter::has(options_.output, options_.format, vocabulary, earlier->written)) return;
@@ -457,7 +452,6 @@ class Output {
   std::int64_t unsaved_ = 0;  // bytes of input
 };
 
-/// A worker's own work.
 std::function<EncodedBlock(InputBlock&)> work_of(const Tokenizer& tokenizer, const TokenizeOptions& options,
                                                  const EncodingOptions& encoding) {
   auto encoder = std::make_shared<BlockEncoder>(tokenizer, options.inputs.paths, encoding);

@@ -13,7 +13,7 @@
 namespace chimera {
 namespace {
 
-/// runs[group][replica].
+/// [group][replica].
 using Runs = std::vector<std::vector<MicroBatchRun>>;
 
 Runs runs_of(const RunShape& run) {
@@ -56,21 +56,19 @@ void require_order(const Schedule& schedule) {
   }
 }
 
-/// Gradients that the backwards of a stage make, as blocks `first_block` and following.
+/// Gradients of a stage's backwards, in blocks from `first_block` on.
 struct Use {
   StageId stage;
   std::int64_t first_block = 0;
 };
 
-/// The matrix of a tied model is used twice: its embedding's blocks are the left half of the tree, its head's the
-/// right.
+/// A tied matrix is used twice: the embedding's blocks form the left half of the tree, the head's the right half.
 std::vector<Use> uses_of(const RunShape& run, ParameterGroupId group, std::int64_t num_blocks) {
   if (group != tied_matrix(run.schedule.stages)) return {{StageId(group.value())}};
   const auto half = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(num_blocks)));
   return {{StageId(0)}, {StageId(run.schedule.stages - 1), half}};
 }
 
-/// The parts that the ranks of a group add, each for the replicas that it holds there.
 SumOrder order_of(const RunShape& run, const Runs& runs, const std::vector<Use>& uses, const std::vector<RankId>& ranks,
                   std::int64_t block_size) {
   SumOrder order;

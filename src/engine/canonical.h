@@ -1,5 +1,4 @@
 #pragma once
-// Canonical reduction: which blocks the step's samples form, and which of them each copy of a stage adds.
 
 #include <cstdint>
 #include <string>
@@ -9,9 +8,9 @@
 
 namespace chimera {
 
-/// `blocks`: Q; 0: default_reduction_blocks(). Throws ConfigError where that does not give every replica of every group
-/// whole blocks, naming the numbers that do (`what` is the flag or field that says it), or where a stage's weight
-/// gradients are not computed in the order of a replica's micro-batches.
+/// Creates a reduction with `blocks` blocks (Q; 0: default_reduction_blocks()). Throws ConfigError, with the valid
+/// numbers, if replicas would not get whole blocks; `what` names the flag or field. Also throws if a stage computes
+/// weight gradients out of the order of a replica's micro-batches.
 [[nodiscard]] CanonicalReduction canonical_reduction(const RunShape& run, std::int64_t blocks, const std::string& what);
 
 }  // namespace chimera

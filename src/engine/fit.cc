@@ -26,24 +26,20 @@
 #include "transport/threads/rank_threads.h"
 #include "transport/transport.h"
 
-// What the ranks of a user's model tell each other before the first step.
-
 namespace chimera {
 
-/// Makes parameters equal over the copies of each stage: those of replica 0 in group 0 are sent to the ranks that hold
-/// another. `stages` are those of this rank; `transport` connects all ranks.
+/// Sends the values of replica 0 in group 0 to all other copies of each stage. `stages` are on this rank.
 void share_initial_values(const FitRun& run, RankId rank, const std::map<StageId, ModuleStage*>& stages,
                           Transport& transport);
 
-/// The names of all trained parameters of the model, ascending: the order in which squared norms are added whatever the
-/// layout.
+/// Returns all trained parameter names in ascending order, the order of squared norms in every layout.
 [[nodiscard]] std::vector<std::string> gather_parameter_names(const FitRun& run, RankId rank,
                                                               const std::map<StageId, ModuleStage*>& stages,
                                                               Transport& transport);
 
-/// [S - 1] what each stage but the last gives for a micro-batch. Found by running replica 0 of group 0 once, stage
-/// after stage, the first on the first samples of step 0, the others on zeros; the last one runs too, so that what
-/// cannot work fails here. Every stage in `stages` then insists on that shape.
+/// Returns the output of each stage but the last for a micro-batch [S - 1]. Runs replica 0 of group 0 once: the first
+/// stage on samples of step 0, the others on zeros. Includes the last stage, to detect errors early. All `stages` then
+/// expect their shape.
 [[nodiscard]] std::vector<TensorSpec> find_boundaries(const FitRun& run, RankId rank,
                                                       const std::map<StageId, ModuleStage*>& stages,
                                                       Transport& transport);
@@ -105,7 +101,7 @@ std::vector<std::int64_t> partition_ends(const FitRun& run) {
   return ends;
 }
 
-/// Throws ConfigError for a stage that there is not, and for `auto`: what a user's modules hold is not known here.
+/// Throws ConfigError for nonexistent stages, and for `auto`, because the memory of a user's modules is unknown.
 std::set<StageId> recomputed_stages(const RecomputeChoice& choice, std::int64_t stages) {
   std::set<StageId> all;
   for (std::int64_t s = 0; s < stages; ++s) all.emplace(s);
@@ -176,7 +172,7 @@ namespace {
 
 constexpr std::size_t kMostDimensions = 16;
 
-/// A shape as numbers that all_sum carries from its owner to all: type, dimensions, sizes.
+/// Encodes type, number of dimensions and sizes for all_sum().
 std::vector<double> to_numbers(const TensorShape& shape, const std::string& name) {
   if (shape.sizes.size() > kMostDimensions) {
     throw ConfigError(fmt::format("{} gives a tensor of {} dimensions; at most {} travel", name, shape.sizes.size(),
@@ -197,7 +193,6 @@ TensorShape from_numbers(const std::vector<double>& numbers) {
   return shape;
 }
 
-/// The micro-batch that shapes are found with.
 MicroBatch first_micro_batch(const FitRun& run) {
   const Batch batch = run.data({.step = 0, .first = 0, .count = run.micro_batch_size()});
   MicroBatch result;
@@ -223,7 +218,7 @@ void share_initial_values(const FitRun& run, RankId rank, const std::map<StageId
         continue;
       }
       for (const RankId other : groups[id.index()]) {
-        // A copy, as the value is about to be trained and a thread may read later.
+        // A copy, because training may change the value before a rank thread reads it.
         if (other != rank) sends.push_back(transport.start_send(other, value.detach().contiguous().clone(), {}));
       }
     }
@@ -234,7 +229,7 @@ void share_initial_values(const FitRun& run, RankId rank, const std::map<StageId
 
 std::vector<std::string> gather_parameter_names(const FitRun& run, RankId rank,
                                                 const std::map<StageId, ModuleStage*>& stages, Transport& transport) {
-  // Texts travel as numbers, which is all that every transport sums: first their lengths, then their letters.
+  // Texts as numbers for all_sum(): lengths, then letters.
   std::vector<std::string> texts(static_cast<std::size_t>(run.schedule.stages));
   std::vector<double> lengths(texts.size(), 0);
   for (const auto& [id, stage] : stages) {
@@ -293,7 +288,8 @@ RankFit::RankFit(const FitRun& run, RankId rank, Transport& transport)
   });
   const std::map<StageId, ModuleStage*> stages = borrow<ModuleStage>(stages_);
   share_initial_values(run, rank, stages, transport);
-  // Making stages draws from the process's generator, and so may their first forwards: these come after, one by one.
+  // Making stages and first forwards may both use the process's random generator: the forwards wait for all stages and
+  // run sequentially.
   std::array<double, 1> made{};
   transport.all_sum(made);
   ProgramShape shape = program_shape(run, place_.group);
@@ -337,7 +333,7 @@ StepResult RankFit::run(const Program& program, std::int64_t step, const Update&
   return executor_->run(program.workers[place_.worker.index()], hooks);
 }
 
-/// Loads the targets of the micro-batches whose last stage is here, and sums the counts of all ranks.
+/// Loads targets if the last stage is on this rank, and sums counts over all ranks.
 void RankFit::load_targets(std::int64_t step) {
   targets_.clear();
   const StageId last(run_.schedule.stages - 1);
@@ -367,7 +363,7 @@ MicroBatch RankFit::load(std::int64_t step, StageId stage, MicroBatchId micro_ba
 
 namespace {
 
-/// Torch's threads for ops called from this thread; as before at its end.
+/// Sets torch's intra-op threads in a scope.
 class IntraOpThreads {
  public:
   explicit IntraOpThreads(int threads) { at::set_num_threads(threads); }

@@ -10,7 +10,7 @@
 namespace chimera {
 namespace {
 
-/// Parameters that share one weight decay.
+/// Parameters with the same weight decay.
 struct Group {
   std::vector<std::string> names;
   std::vector<at::Tensor> parameters;
@@ -91,9 +91,9 @@ class AdamW final : public Optimizer {
     Group group;
     std::vector<at::Tensor> means;
     std::vector<at::Tensor> squares;
-    std::vector<at::Tensor> steps;  // the kernel wants a tensor for each parameter
+    std::vector<at::Tensor> steps;  // the kernel needs a tensor per parameter
   };
-  /// Multiplies the gradients, or returns what the kernel, which wants it in float32, shall divide them by.
+  /// Multiplies the gradients, or returns the kernel's divisor, which must be float32.
   static std::optional<at::Tensor> scale(Group& group, double factor) {
     if (factor == 1) return std::nullopt;
     const at::Tensor& first = group.gradients.front();
@@ -106,7 +106,7 @@ class AdamW final : public Optimizer {
   std::vector<State> states_;
 };
 
-/// Tensor by tensor; norms in float64 in one order, so that whoever holds a tensor takes the same step.
+/// Norms in float64 in a fixed order, so that all ranks with a tensor take the same step.
 class Lamb final : public Optimizer {
  public:
   Lamb(const std::vector<Group>& groups, const OptimizerOptions& options) : options_(options) {
@@ -168,14 +168,14 @@ class Lamb final : public Optimizer {
     return weight_norm > 0 && update_norm > 0 ? weight_norm / update_norm : 1;
   }
 
-  /// The same where the weight lies, in its type: nobody waits for it.
+  /// Computes the same on the weight's device, without synchronization.
   static at::Tensor device_trust_ratio(const at::Tensor& weight, const at::Tensor& update) {
     const at::Tensor norms = sums_of_squares({weight, update}).sqrt_();
     at::Tensor ratio = norms[0] / norms[1];
     return ratio.masked_fill_((norms == 0).any(), 1).to(weight.scalar_type());
   }
 
-  /// AdamW's direction with the decay in it, in the memory of the gradient.
+  /// Computes AdamW's direction including decay, in the gradient's memory.
   const at::Tensor& make_update(State& state) const {
     at::Tensor& update = state.gradient;
     const double steps = static_cast<double>(steps_);

@@ -13,7 +13,7 @@ double ratio(std::int64_t part, std::int64_t whole) { return static_cast<double>
 
 double half_cosine(double q) { return 0.5 * (1 + std::cos(std::numbers::pi * q)); }
 
-/// Of the way down, what is left after its part q.
+/// Returns the share of the way to the minimum that remains after share q.
 double left_of(CooldownShape shape, double q) {
   switch (shape) {
     case CooldownShape::Linear: return 1 - q;
@@ -23,7 +23,6 @@ double left_of(CooldownShape shape, double q) {
   return 0;
 }
 
-/// The same of a whole run, that many steps after the warm-up.
 double left_of(const LearningRate& rate, std::int64_t step, std::int64_t steps) {
   const std::int64_t remaining = std::max<std::int64_t>(steps - rate.warmup, 1);
   const double q = std::min(ratio(step - rate.warmup, remaining), 1.0);
@@ -72,7 +71,6 @@ std::string fault_of(const LearningRate& rate, std::int64_t steps) {
 
 namespace {
 
-/// Whether `part` is one of the parts that dots separate.
 bool has_part(std::string_view name, std::string_view part) {
   while (true) {
     const auto dot = std::min(name.find('.'), name.size());

@@ -7,20 +7,14 @@
 
 #include "core/choices.h"
 
-// The learning rate over a run.
-
-// Which parameters decay towards zero.
-
-// How weights are updated, and at which rate (engine/learning_rate.h).
-
 namespace chimera {
 
-/// What follows the warm-up. q is the part of the remaining steps that is over, from 0.
+/// Rate after warm-up. q is the completed share of the remaining steps.
 enum class LearningRateShape : std::uint8_t {
-  Cosine,  ///< half a cosine from the peak to the minimum (Loshchilov and Hutter, ICLR'17)
-  Linear,  ///< a straight line
-  Wsd,     ///< warm-up, stable, decay: the peak, and over the last steps down to the minimum (Hu et al., MiniCPM, 2024)
-  Constant,  ///< the peak
+  Cosine,  ///< half a cosine from peak to minimum (Loshchilov and Hutter, ICLR'17)
+  Linear,  ///< straight line
+  Wsd,     ///< warm-up, stable, decay: peak, then down to the minimum (Hu et al., MiniCPM, 2024)
+  Constant,
 };
 template <>
 inline constexpr auto kNames<LearningRateShape> =
@@ -29,7 +23,7 @@ inline constexpr auto kNames<LearningRateShape> =
                                              {LearningRateShape::Wsd, "wsd"},
                                              {LearningRateShape::Constant, "constant"}});
 
-/// How much of the way from the minimum to the peak is left after the part q of the cooldown that ends Wsd.
+/// Remaining share of the way to the minimum after share q of Wsd's cooldown.
 enum class CooldownShape : std::uint8_t {
   Linear,  ///< 1 - q
   Cosine,  ///< (1 + cos(pi q)) / 2
@@ -42,24 +36,24 @@ inline constexpr auto kNames<CooldownShape> = std::to_array<Named<CooldownShape>
 
 struct LearningRate {
   double peak = 1e-3;
-  std::int64_t warmup = 0;             // steps of linear warm-up, the first of them at peak / warmup
-  std::optional<double> minimum = {};  // a tenth of the peak where it is not said
+  std::int64_t warmup = 0;             // steps of linear warm-up, the first at peak / warmup
+  std::optional<double> minimum = {};  // Default: a tenth of the peak
   LearningRateShape shape = LearningRateShape::Cosine;
-  std::optional<std::int64_t> cooldown = {};  // steps of it, of Wsd; a tenth of the run where it is not said
+  std::optional<std::int64_t> cooldown = {};  // wsd only; default: a tenth of the run
   CooldownShape cooldown_shape = CooldownShape::Linear;
 
-  /// That of a step (from 0) of a run of `steps`.
+  /// Returns the rate of a step (from 0) in a run of `steps`.
   [[nodiscard]] double at(std::int64_t step, std::int64_t steps) const;
-  /// Steps of the cooldown of a run of `steps`; 0 unless the shape is Wsd.
+  /// Returns 0 unless the shape is Wsd.
   [[nodiscard]] std::int64_t cooldown_steps(std::int64_t steps) const;
 };
 
-/// What makes it impossible for a run of `steps`, such as "learning-rate must be above 0"; empty: nothing does.
+/// Returns the fault, such as "learning-rate must be above 0"; empty if valid.
 [[nodiscard]] std::string fault_of(const LearningRate& rate, std::int64_t steps);
 
 enum class DecayedWeights : std::uint8_t {
-  Matrices,      ///< tensors of two or more dimensions: neither biases nor norms
-  NoEmbeddings,  ///< those but for embeddings; a tied matrix is one
+  Matrices,      ///< parameters with two or more dimensions: neither biases nor norms
+  NoEmbeddings,  ///< matrices except embeddings; a tied matrix is an embedding
   All,
 };
 template <>
@@ -68,23 +62,22 @@ inline constexpr auto kNames<DecayedWeights> =
                                           {DecayedWeights::NoEmbeddings, "no-embeddings"},
                                           {DecayedWeights::All, "all"}});
 
-/// Whether this is a matrix that a model looks up rows of, by its name: one that contains `embed`, as Hugging Face's of
-/// BERT and Llama do, or GPT-2's `wte` and `wpe`.
+/// Returns whether the name contains `embed` (Hugging Face's BERT and Llama) or is GPT-2's `wte` or `wpe`, and the
+/// parameter is a matrix.
 [[nodiscard]] bool is_embedding(std::string_view name, std::int64_t dimensions);
 
-/// Whether weight decay acts on that parameter.
 [[nodiscard]] bool decays(DecayedWeights decayed, std::string_view name, std::int64_t dimensions);
 
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::AdamW;
   double weight_decay = 0;
-  DecayedWeights decayed = DecayedWeights::Matrices;  // what weight_decay acts on
-  double beta1 = 0.9;     // AdamW, LAMB: how much of a gradient's running mean is kept from step to step, in [0, 1)
-  double beta2 = 0.999;   // likewise of its square's
-  double epsilon = 1e-8;  // added to the root of the latter, above 0
+  DecayedWeights decayed = DecayedWeights::Matrices;
+  double beta1 = 0.9;     // AdamW, LAMB: decay of the running mean of gradients, in [0, 1)
+  double beta2 = 0.999;   // same of squared gradients
+  double epsilon = 1e-8;  // added to the root of the squares' mean, above 0
 };
 
-/// What makes these options impossible, such as "beta1 must be at least 0 and below 1, not 1"; empty: nothing does.
+/// Returns the fault; empty if valid.
 [[nodiscard]] std::string fault_of(const OptimizerOptions& options);
 
 }  // namespace chimera

@@ -11,36 +11,32 @@
 #include "schedule/rank_layout.h"
 #include "transport/groups.h"
 
-// Which ranks have to be connected for the messages of a program.
-
-// The programs of a run: lowered from its schedule, and proven before anything is started. Every transport has a queue
-// for each direction of a pair of ranks, so they are programs for ChannelDiscipline::PerDirection.
+// Programs lowered from a schedule and proven free of deadlocks. Transports have a queue per direction of a rank pair
+// (ChannelDiscipline::PerDirection).
 
 namespace chimera {
 
-/// Adds the pairs of ranks between which the program's transfers go, in every group.
 void add_talking_pairs(const RankLayout& ranks, const Program& program, std::set<RankPair>& pairs);
 
 struct ProgramChoices {
   AllReducePlacement sync = AllReducePlacement::EagerOpt;
-  std::set<StageId> recompute = {};  // stages that run forward again before backward
+  std::set<StageId> recompute = {};  // stages with activation checkpointing
   Pairs pairs = Pairs::InOrder;
-  bool canonical = false;  // the blocks of every stage are added in one order, also where one rank holds it
+  bool canonical = false;  // sums of every stage have a fixed order, even on a single rank
 };
 
-/// One step of a synchronous schedule. Groups run it side by side and meet only where all workers of a group do, or all
-/// that hold a stage: what one group can run to its end, all can. Throws ScheduleError where the program could get
-/// stuck.
+/// Returns a step of a synchronous schedule. Groups interact only in collectives of all their workers, or of all
+/// holders of a stage. Therefore the proof for a single group holds for all. Throws ScheduleError if the program could
+/// deadlock.
 [[nodiscard]] Program training_program(const RunShape& shape, const ProgramChoices& choices);
 
-/// The program of validation: the forwards alone. Throws as training_program().
+/// Returns only the forwards. Throws as training_program() does.
 [[nodiscard]] Program validation_program(const RunShape& shape);
 
-/// What the executors of a group have to know of the run's programs.
 [[nodiscard]] ProgramShape program_shape(const RunShape& shape, GroupId group);
 
-/// `steps` steps of an asynchronous schedule without a flush. Throws ConfigError as lower_stream() does, and where the
-/// schedule, repeated, is no longer valid.
+/// Returns steps of an asynchronous schedule without a flush. Throws ConfigError as lower_stream() does, and if the
+/// repeated schedule is invalid.
 [[nodiscard]] Stream stream_program(const RunShape& shape, std::int64_t steps, const std::set<StageId>& recompute);
 
 }  // namespace chimera

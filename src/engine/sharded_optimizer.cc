@@ -15,7 +15,7 @@ std::vector<std::int64_t> sizes_of(const std::vector<Parameter>& parameters) {
   return sizes;
 }
 
-/// The parameters of one stage, each owned by one of the workers that hold the stage.
+/// The parameters of a stage, each owned by one of its workers.
 class ShardedStage {
  public:
   ShardedStage(const OptimizerOptions& options, ParameterGroupId id, ParameterGroup& stage, std::size_t members,
@@ -51,12 +51,10 @@ class ShardedStage {
     });
   }
 
-  /// Null where this worker owns nothing.
   [[nodiscard]] Optimizer* optimizer() const { return optimizer_.get(); }
 
  private:
-  /// Calls `visit(owner, value, slot)` with each parameter and the place where it travels: one owner's behind
-  /// another's.
+  /// Calls `visit(owner, value, slot)` with each parameter and its place in the gather buffer.
   template <class Visit>
   void for_each_slot(Visit&& visit) {
     std::int64_t offset = 0;
@@ -74,7 +72,7 @@ class ShardedStage {
   std::size_t own_;
   std::vector<std::vector<Parameter>> shards_;  // [member]
   std::vector<std::int64_t> counts_;            // [member] elements
-  std::unique_ptr<Optimizer> optimizer_;        // of the own shard; none where that is empty
+  std::unique_ptr<Optimizer> optimizer_;        // null if the own shard is empty
   std::unique_ptr<Pending> gather_;
 };
 
@@ -83,7 +81,7 @@ class ShardedOptimizer final : public Optimizer {
   ShardedOptimizer(std::vector<ShardedStage> stages, Transport& transport)
       : stages_(std::move(stages)), transport_(transport) {}
 
-  /// The parameters of one stage travel while the next is updated.
+  /// Overlaps a stage's all-gather with the next stage's update.
   void step(double learning_rate, double gradient_factor) override {
     const at::NoGradGuard no_grad;
     for (ShardedStage& stage : stages_) {
@@ -117,7 +115,7 @@ class ShardedOptimizer final : public Optimizer {
   }
 
  private:
-  std::vector<ShardedStage> stages_;  // ascending
+  std::vector<ShardedStage> stages_;
   Transport& transport_;
 };
 

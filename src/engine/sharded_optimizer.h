@@ -1,6 +1,6 @@
 #pragma once
-// Optimizer state that the copies of a stage share: ZeRO's first level (Rajbhandari et al., SC'20, section 5.1), cut at
-// the borders of parameters.
+// ZeRO's first level (Rajbhandari et al., SC'20, section 5.1) over the copies of a stage, split between whole
+// parameters.
 
 #include <cstdint>
 #include <map>
@@ -12,20 +12,16 @@
 
 namespace chimera {
 
-/// Which of `members` owns each parameter, given their sizes: the largest first, each to the member that owns least so
-/// far (Graham 1969: at most 4/3 of the best balance), the first of several. Members may be left without any.
+/// Returns each parameter's owner, given the sizes: the largest first, to the first member with the least (Graham 1969:
+/// at most 4/3 of the best balance). Members may own nothing.
 [[nodiscard]] std::vector<std::size_t> owners_of(const std::vector<std::int64_t>& sizes, std::size_t members);
 
-/// Does what make_optimizer() does, but where several workers hold a stage, each keeps optimizer state only for the
-/// parameters that it owns, updates these, and hands them to the others; all bits are those of an unsharded optimizer.
-/// In each step it asks the transport for one all-gather a stage, started and waited for in the order of the stages on
-/// every worker. So they cannot block each other, even where a collective starts only after the one before.
+/// Creates an optimizer with the same bits as make_optimizer(). Each copy of a stage keeps state of its own parameters,
+/// updates these and sends them to the other copies. All workers start and await an all-gather per stage in stage
+/// order, so that even serialized collectives cannot deadlock.
 ///
-/// No further memory is needed: the parameters travel in ParameterGroup::gradients(), which hold no gradients after a
-/// step.
-///
-/// `trained`: what the rank holds; `groups`: the ranks that hold each of them. trained and transport are borrowed.
-/// step() throws TransportError.
+/// Parameters travel in ParameterGroup::gradients(), unused after a step, without further memory. `trained` is on this
+/// rank; `groups` are the ranks of each group. Borrows `trained` and `transport`. step() throws TransportError.
 [[nodiscard]] std::unique_ptr<Optimizer> make_sharded_optimizer(
     const OptimizerOptions& options, const std::map<ParameterGroupId, ParameterGroup*>& trained,
     const RankGroups& groups, RankId rank, Transport& transport);

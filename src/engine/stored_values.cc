@@ -16,7 +16,6 @@ std::span<std::byte> bytes_in(const at::Tensor& contiguous) {
   return {static_cast<std::byte*>(contiguous.mutable_data_ptr()), contiguous.nbytes()};
 }
 
-/// Reads a tensor of another type, or onto another device.
 void read_converted(const WeightFiles::Found& found, const at::Tensor& value) {
   const at::Tensor flat = value.view({-1});
   const at::Tensor block = at::empty({std::min(kBlockOfElements, flat.numel())}, floating_type(found.tensor.type));

@@ -9,23 +9,21 @@
 #include "generate/shape.h"
 #include "generate/split_order.h"
 
-// The paper's performance model of its own schedule. Source: Li and Hoefler, SC'21, sections 3.2, 3.4 and 3.5.
-
 namespace chimera {
 
-/// The critical path of Chimera, with any number of pipelines and each scale method.
+/// Performance model of the paper. Source: Li and Hoefler, SC'21, sections 3.2, 3.4 and 3.5.
 [[nodiscard]] CriticalOps chimera_critical_ops(const PipelineShape& shape, double ratio);
 
-/// The bubbles that hide sums of gradients. With f = 1 and w = min(worker, D-1-worker): D/2-1-w backwards before the
-/// worker's last op for its stage of larger id, and w forwards and backwards around the step's end for all. The paper
-/// does not say for f > 1: none.
+/// Returns the bubbles that hide all-reduces. With f = 1 and w = min(worker, D-1-worker): D/2-1-w backwards before the
+/// last op for the worker's larger stage, and w forwards and backwards around the step's end. None for f > 1, as in the
+/// paper.
 [[nodiscard]] FreeRegions chimera_free_regions(const PipelineShape& shape, std::int64_t worker);
 
 namespace {
 
 std::int64_t ceil_of(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-/// Counts for a shape; `each` is the number of micro-batches that a pipeline has of a unit of D.
+/// Counts ops; `each_` is the number of a pipeline's micro-batches in a unit of D.
 class ChimeraCounts {
  public:
   explicit ChimeraCounts(const PipelineShape& shape)
@@ -42,8 +40,8 @@ class ChimeraCounts {
     const std::int64_t units = count / (2 * depth_);
     const std::int64_t left = count % (2 * depth_);
     if (units == 0 && left <= depth_) return direct(left);
-    const std::int64_t spare = ratio > 2 ? 2 * each_ - 2 : 0;  // bubbles of a backward beyond two forwards, each unit
-    const std::int64_t last = share(left) * pipelines_;        // a last unit beyond D, in whole rounds
+    const std::int64_t spare = ratio > 2 ? 2 * each_ - 2 : 0;  // bubbles per unit if a backward exceeds two forwards
+    const std::int64_t last = share(left) * pipelines_;  // micro-batches of a last unit of more than D, in full rounds
     const std::int64_t whole = units == 0 ? last : 2 * depth_;
     CriticalOps counts{whole + each_ - 1, whole + each_ - 1};
     if (units == 0) return counts;
@@ -53,7 +51,7 @@ class ChimeraCounts {
 
  private:
   [[nodiscard]] std::int64_t share(std::int64_t count) const { return ceil_of(count, pipelines_); }
-  /// A last unit of direct concatenation behind others.
+  /// Counts a last unit of Direct after others.
   [[nodiscard]] CriticalOps joined(std::int64_t count) const {
     if (count == 0) return {};
     return {depth_ - 2 * each_ + 2, depth_ + 2 * share(count) - 2};
@@ -91,15 +89,14 @@ std::optional<std::string> chimera_refusal(const PipelineShape& shape) {
   return chimera_placement_refusal(shape, shape.scale == ScaleMethod::Halving ? 4 : 2);
 }
 
-/// The micro-batches that are laid out together, in one block of at most D, or two of which the second may be smaller.
+/// Micro-batches laid out together: a block of at most D, or two, and the second may be smaller.
 struct Unit {
-  std::int64_t slot;   // its first
-  std::int64_t first;  // micro-batch
+  std::int64_t slot;   // first slot
+  std::int64_t first;  // first micro-batch
   std::int64_t count;
   std::int64_t blocks;
 };
 
-/// Units one after the other: the next one begins where its forwards fall among the last backwards of this one.
 std::vector<Unit> units_of(const PipelineShape& shape, std::int64_t micro_batches) {
   const std::int64_t depth = shape.stages;
   const bool doubled = shape.scale != ScaleMethod::Direct;
@@ -114,8 +111,8 @@ std::vector<Unit> units_of(const PipelineShape& shape, std::int64_t micro_batche
   return units;
 }
 
-/// Writes down a pipeline's ops of one unit at one stage. Slots hold one backward, or as many forwards as the unit has
-/// blocks; they are counted in halves to tell the two forwards apart.
+/// Adds a pipeline's ops at a stage. A slot holds one backward, or one forward per block. Slots are counted in halves
+/// to separate two forwards.
 void lay_out(const Unit& unit, const PipelineShape& shape, ReplicaId replica, StageId stage,
              std::vector<SlottedOp>& ops) {
   const std::int64_t depth = shape.stages;
@@ -136,8 +133,7 @@ void lay_out(const Unit& unit, const PipelineShape& shape, ReplicaId replica, St
   }
 }
 
-/// The ops by slot, of which no two share one. Slots are few more than ops unless N is far below D, so that mostly each
-/// op goes straight to its place.
+/// Returns the ops by slot, in linear time unless N is far below D.
 std::vector<Op> in_slot_order(std::vector<SlottedOp>& slotted, std::vector<const Op*>& at) {
   std::vector<Op> ops;
   if (slotted.empty()) return ops;

@@ -11,7 +11,7 @@ namespace chimera {
 
 namespace {
 
-/// The legal numbers of pipelines of an even number of stages, ascending, as far as `most`.
+/// Returns the legal numbers of pipelines for even D, ascending, up to `most`.
 std::vector<std::int64_t> legal_pipelines(std::int64_t stages, std::int64_t most) {
   std::vector<std::int64_t> legal;
   for (std::int64_t f = 1; f <= std::min(stages, most) / 2; ++f) {

@@ -25,7 +25,7 @@ std::int64_t backward_slot(const PipelineShape& shape, StageId stage, std::int64
   return 2 * chimera_stages(shape) - 1 - stage.value() + 2 * m;
 }
 
-/// F and I of the unit that begins with micro-batch `first`.
+/// Returns F and I of the unit that starts with micro-batch `first`.
 std::vector<SlottedOp> unit_of(const PipelineShape& shape, std::int64_t worker, std::int64_t first) {
   std::vector<SlottedOp> ops;
   const std::int64_t count = std::min(shape.stages, shape.micro_batches - first);
@@ -56,7 +56,7 @@ Schedule by_slots(const PipelineShape& shape) {
   return schedule;
 }
 
-/// The pipeline of each micro-batch, in units of D.
+/// Returns each micro-batch's pipeline, dealt in units of D.
 std::vector<ReplicaId> dealt_out(const PipelineShape& shape) {
   std::vector<ReplicaId> replica_of;
   for (std::int64_t first = 0; first < shape.micro_batches; first += shape.stages) {
@@ -78,7 +78,7 @@ Schedule by_depth(const PipelineShape& shape) {
                         .latency_ticks = shape.chunks});
 }
 
-/// I before F before W; of F, and of I, the one with the smaller `slot` first.
+/// I before F before W; within I and F the smaller `slot` first.
 template <class Slot>
 ListRank by_kind_and_slot(Slot slot) {
   return [slot](const Op& op, std::int64_t age) -> std::int64_t {
@@ -91,7 +91,7 @@ ListRank by_kind_and_slot(Slot slot) {
   };
 }
 
-/// The best of three greedy orders. Each beats the others at some shapes.
+/// Returns the best of three greedy orders; each is best for some shapes.
 Schedule best_greedy(const PipelineShape& shape) {
   const std::int64_t stages = chimera_stages(shape);
   ListTask task{.name = kChimeraZb,
@@ -103,13 +103,13 @@ Schedule best_greedy(const PipelineShape& shape) {
     task.worker_credits.assign(static_cast<std::size_t>(shape.stages), units * shape.chunks);
     return list_schedule(task, rank);
   };
-  // The older micro-batch first, then the one that has come less far.
+  // older micro-batch first, then lower stage
   const auto older = by_kind_and_slot(
       [&](const Op& op, std::int64_t age) { return op.kind == OpKind::Forward ? age * stages + op.stage.value() : 0; });
-  // Forwards as if all micro-batches were of one unit.
+  // forwards as if all micro-batches were in one unit
   const auto one_unit = by_kind_and_slot(
       [](const Op& op, std::int64_t age) { return op.kind == OpKind::Forward ? forward_slot(op.stage, age) : 0; });
-  // The slots of by_slots().
+  // slots of by_slots()
   const auto units = by_kind_and_slot([&](const Op& op, std::int64_t age) {
     const std::int64_t share_of_unit = shape.stages / shape.pipelines;
     const std::int64_t begin = 3 * stages * (age / share_of_unit);

@@ -42,9 +42,9 @@ class DeepestFirst {
   }
 
  private:
-  /// An F or I whose input has arrived.
+  /// An F or I with arrived input.
   struct ReadyOp {
-    std::int64_t steps = 0;  // behind it, of the way through all stages and back
+    std::int64_t steps = 0;  // done before it, of the way through all stages and back
     Op op;
   };
   struct RunsAfter {  // whether `b` runs before `a`
@@ -55,18 +55,16 @@ class DeepestFirst {
   };
   struct Worker {
     bool busy = false;
-    bool touched = false;  // by an event of this instant
+    bool touched = false;  // by an event at the current time
     std::priority_queue<ReadyOp, std::vector<ReadyOp>, RunsAfter> ready;
-    std::deque<Op> weights;  // the W that can run, oldest first
+    std::deque<Op> weights;  // ready W, oldest first
     std::int64_t held = 0;
   };
-  /// Micro-batches of a replica.
   struct Entrance {
     std::vector<MicroBatchId> members;
-    std::size_t next = 0;         // to be admitted
+    std::size_t next = 0;         // to admit
     std::int64_t on_the_way = 0;  // admitted, I at stage 0 not ended
   };
-  /// The end of an op, or the arrival of its input.
   struct Event {
     std::int64_t time = 0;
     bool arrival = false;
@@ -100,7 +98,6 @@ class DeepestFirst {
     touch(worker_of(op));
   }
 
-  /// The input of `op` leaves worker `from`.
   void send(std::size_t from, const Op& op) {
     if (task_.latency_ticks == 0 || worker_of(op) == from) return make_ready(op);
     events_.push({now_ + task_.latency_ticks, true, op});

@@ -1,5 +1,4 @@
 #pragma once
-// The order of a pipeline with split backward, in which a worker always carries on what has come farthest.
 
 #include <cstdint>
 #include <string>
@@ -9,27 +8,29 @@
 
 namespace chimera {
 
-/// What is to be run, where, and how much at once. Times are in ticks of any length.
+/// Times are in ticks of any length.
 struct DeepestFirstTask {
   std::string name;  // of the schedule
   Placement placement = {};
   std::vector<ReplicaId> replica_of = {};  // [micro-batch]
-  std::int64_t admitted = 1;               // A: most micro-batches of a replica on their way
-  std::int64_t most_held = 1;              // (replica, stage, micro-batch) on a worker from which on W goes first
-  std::int64_t op_ticks = 100;             // F, I and W of a stage
-  std::int64_t latency_ticks = 0;          // of a message to another worker
+  std::int64_t admitted = 1;               // A: most micro-batches of a replica in flight
+  std::int64_t most_held = 1;      // activations (replica, stage, micro-batch) on a worker at which W has priority
+  std::int64_t op_ticks = 100;     // of F, I and W
+  std::int64_t latency_ticks = 0;  // of a message to another worker
 };
 
-/// Each replica admits a micro-batch, in order, while fewer than A of its own are between admission and the end of I at
-/// stage 0. A free worker runs its oldest W if it holds `most_held` activations (F begun, W not ended) and has one;
-/// else, of the F and I whose inputs have arrived, the one farthest along its way through all stages and back (of
-/// equals that of the lower replica, then the older micro-batch); else its oldest W; else it waits.
+/// Schedules so that a worker prefers the micro-batch that is farthest along. A replica admits its
+/// micro-batches in order, while fewer than A of them are between admission and the end of I at stage 0. A free worker
+/// runs the first of these that exists:
+/// 1. its oldest W, if it holds `most_held` activations (F started, W not ended);
+/// 2. of the F and I with arrived input, the op farthest along the way through all stages and back (ties: lower
+///    replica, then older micro-batch);
+/// 3. its oldest W.
 ///
-/// It cannot deadlock, as no F and no I waits for room. Where A micro-batches of each replica need at most `most_held`
-/// activations on a worker, it never holds more: whatever it holds of micro-batches that are not on their way any more
-/// has a W, and with `most_held` of them that W goes before the next F.
-/// Deterministic; O(log(ops in flight)) an op. Requires times of at least 0, ops of at least 1 tick, and A, `most_held`
-/// of at least 1.
+/// It cannot deadlock, because F and I never wait for memory. If A micro-batches of each replica need at most
+/// `most_held` activations on a worker, it never holds more. Deterministic; takes O(log(ops in flight)) per op.
+///
+/// Requires times of at least 0, ops of at least 1 tick, and A and `most_held` of at least 1.
 [[nodiscard]] Schedule deepest_first(const DeepestFirstTask& task);
 
 }  // namespace chimera

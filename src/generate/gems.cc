@@ -9,7 +9,6 @@ constexpr const char* kGems = "gems";
 
 std::optional<std::string> gems_refusal(const PipelineShape& shape) { return insane(shape); }
 
-/// Forwards fill the pipeline once, backwards run alone.
 CriticalOps gems_critical_ops(const PipelineShape& shape, double) {
   return {shape.micro_batches + shape.stages - 1, shape.micro_batches * shape.stages};
 }

@@ -10,111 +10,102 @@
 
 #include "schedule/schedule.h"
 
-// What the paper's performance model asks of a schedule (Li and Hoefler, SC'21, section 3.4, equation 1): how many ops
-// stand on the critical path of a step, and where a worker has room for its sums of gradients.
-
-// What a pipeline's shape has besides D and N, in one table. Commands read their flags from it, pictures and plans
-// their words, so that a parameter is wired here and in PipelineShape, nowhere else.
-
-// What a schedule says of itself. Its own source file provides the entry; registry.cc lists them.
-
 namespace chimera {
 
-/// C_f and C_b: forwards and backwards on the critical path of a step.
+/// C_f and C_b of equation 1 (Li and Hoefler, SC'21, section 3.4): forwards and backwards on a step's critical path.
 struct CriticalOps {
   std::int64_t forwards = 0;
   std::int64_t backwards = 0;
   friend bool operator==(const CriticalOps&, const CriticalOps&) = default;
 };
 
-/// The bubbles of a worker in which its sums of gradients are not exposed.
+/// Bubbles of a worker that hide its all-reduces.
 struct FreeRegions {
-  std::int64_t backwards = 0;               // before the worker's last op, each as long as a backward: for ..
-  std::int64_t first_stage = 0;             // .. the sums of this stage and later ones alone
-  std::int64_t forwards_and_backwards = 0;  // around the step's end, each as long as both: for what is left of all sums
+  std::int64_t backwards = 0;    // number before its last op, each as long as a backward, for the sums ..
+  std::int64_t first_stage = 0;  // .. of this stage and later stages
+  // number around the step's end, each as long as both, for all remaining sums
+  std::int64_t forwards_and_backwards = 0;
 };
 
 inline FreeRegions no_free_regions(const PipelineShape&, std::int64_t) { return {}; }
 
-/// The model of a schedule with one stage on each worker and whole backwards.
+/// Equation 1 of a schedule with one stage per worker and whole backwards.
 struct PaperModel {
-  /// `ratio` is B_t / F_t, at least 1. Halving counts ops of half micro-batches. What N leaves over of whole units, and
-  /// fewer micro-batches than D, are counted as the last unit of the simulated order takes.
+  /// `ratio` is B_t / F_t, at least 1. Halving counts half micro-batches. An incomplete unit and N < D count as
+  /// simulated.
   CriticalOps (*critical_ops)(const PipelineShape& shape, double ratio) = nullptr;
   FreeRegions (*free_regions)(const PipelineShape& shape, std::int64_t worker) = no_free_regions;
 };
 
-/// A parameter of a shape; the schedules that take it say so in their entries (generator.h).
+/// Parameters of a shape besides D and N.
 enum class Axis : std::uint8_t {
-  Pipelines,  ///< 2f, Chimera's down and up pipelines together
-  Chunks,     ///< v, virtual stages of a replica on each worker
-  Waves,      ///< w, how often the stages go down and up the workers
-  Scale,      ///< how Chimera runs more micro-batches than stages
-  Order,      ///< which of two rules orders the ops
+  Pipelines,  ///< 2f
+  Chunks,     ///< v
+  Waves,      ///< w
+  Scale,      ///< how Chimera schedules N > D
+  Order,
 };
 
 struct ShapeAxis {
   Axis axis;
-  std::string_view name;     // of the flag without its dashes, and of the field in JSON: `pipelines`
-  std::string_view symbol;   // in formulas and short descriptions: `2f`; empty: the value's own name says enough
-  std::string_view meaning;  // for --help
-  std::int64_t least;        // value
+  std::string_view name;                    // of the flag without dashes and the JSON field: `pipelines`
+  std::string_view symbol;                  // in formulas: `2f`; empty: the value's name suffices
+  std::string_view meaning;                 // for --help
+  std::int64_t least;                       // smallest value
   std::span<const std::string_view> names;  // of the values from 0 on; empty: values are numbers
   std::int64_t (*get)(const PipelineShape&);
   void (*set)(PipelineShape&, std::int64_t);
 
   [[nodiscard]] std::string flag() const { return "--" + std::string(name); }
   [[nodiscard]] bool is_number() const { return names.empty(); }
-  /// A value as the flag takes it: `4`, `doubling`.
+  /// Returns a value as the flag takes it: `4`, `doubling`.
   [[nodiscard]] std::string text(std::int64_t value) const;
   [[nodiscard]] std::string text(const PipelineShape& shape) const { return text(get(shape)); }
 };
 
-/// All of them, in the order of lists that users see.
+/// Returns all axes, in the order shown to users.
 [[nodiscard]] std::span<const ShapeAxis> shape_axes();
 [[nodiscard]] const ShapeAxis& shape_axis(Axis axis);
 
-/// A parameter of the shape as one schedule takes it.
+/// How a schedule takes an axis.
 struct TakenAxis {
   Axis axis = Axis::Pipelines;
-  std::int64_t usual = 1;  // where the user says nothing
-  /// The values that a planner tries for the D and N of `shape`.
+  std::int64_t usual = 1;  // default value
+  /// Returns the values that a planner tries for the D and N of `shape`.
   std::function<std::vector<std::int64_t>(const PipelineShape& shape)> planned;
-  /// Whether the best of the planned values depends on the costs alone, so that what knows them tries all where the
-  /// user names none.
+  /// Whether commands with costs try all planned values if the user gives none, because the costs alone decide.
   bool by_costs = false;
 };
 
-/// D and N of the picture in the documentation and in tests/golden/, its other parameters as usual.
+/// D and N of the schedule's picture in docs and tests/golden/.
 struct FigureShape {
   std::int64_t stages = 4;
   std::int64_t micro_batches = 8;
 };
 
-/// An entry of the registry. All that depends on a shape is cheap, but for generate().
+/// An entry of the registry. All functions of a shape are cheap, except generate().
 struct Generator {
   std::string name;
-  /// Throws ConfigError, naming the schedule, where refusal() has a reason.
+  /// Throws ConfigError, naming the schedule, if refusal() returns a reason.
   Schedule (*generate)(const PipelineShape& shape) = nullptr;
-  /// Why there is no schedule of that shape: names the flag and what would do. None where there is one.
+  /// Returns why the shape has no schedule, with flag and legal values; empty if it has one.
   std::optional<std::string> (*refusal)(const PipelineShape& shape) = nullptr;
 
-  std::string rule;         // how it orders its ops, in a sentence or two (Markdown)
-  std::string constraints;  // on D, N and the other parameters
-  std::string closed_form;  // of the makespan (or, where it says so, of the bubble), no latency, F <= B
+  std::string rule;  // how it orders its ops (Markdown)
+  std::string constraints;
+  std::string closed_form;  // of the makespan (or bubble, if stated), without latency and for F <= B
   std::string activations;  // most micro-batches in flight on a worker
   std::string source;
   FigureShape figure = {};
 
-  std::vector<TakenAxis> axes = {};  // besides D and N
-  /// Stages of a replica that each worker holds: S/D.
+  std::vector<TakenAxis> axes = {};
+  /// S/D
   std::int64_t (*stages_a_worker)(const PipelineShape& shape) = [](const PipelineShape&) { return std::int64_t{1}; };
-  /// Copies of the model.
   std::int64_t (*replicas)(const PipelineShape& shape) = [](const PipelineShape&) { return std::int64_t{1}; };
-  bool synchronous = true;  // whether all stages update once, at the step's end
-  /// Whether the paper's figure spaces forwards, each as late as nothing waits for it, instead of packing them.
+  bool synchronous = true;  // all stages update once, at the step's end
+  /// Whether the paper's figure draws forwards as late as possible.
   bool late_forwards = false;
-  std::optional<PaperModel> paper = std::nullopt;  // where equation 1 has a closed form
+  std::optional<PaperModel> paper = std::nullopt;  // set if equation 1 has a closed form
 };
 
 }  // namespace chimera

@@ -9,7 +9,6 @@ constexpr const char* kGpipe = "gpipe";
 
 std::optional<std::string> gpipe_refusal(const PipelineShape& shape) { return insane(shape); }
 
-/// Forwards fill the pipeline once and drain it; so do backwards.
 CriticalOps gpipe_critical_ops(const PipelineShape& shape, double) {
   const std::int64_t each = shape.micro_batches + shape.stages - 1;
   return {each, each};

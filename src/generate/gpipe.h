@@ -5,10 +5,9 @@
 
 namespace chimera {
 
-/// GPipe: all forwards, then all backwards in the same order. Any D and N.
-/// Makespan (N + D - 1)(F + B); every worker holds N activations.
-/// Throws ConfigError if D or N is not positive.
-/// Source: Huang et al., NeurIPS'19; backward order as in torch.distributed.pipelining.
+/// GPipe: all forwards, then all backwards in the same order. Any D and N, else ConfigError. Makespan (N + D - 1)(F +
+/// B); each worker holds N activations. Source: Huang et al., NeurIPS'19; backward order as in
+/// torch.distributed.pipelining.
 [[nodiscard]] Schedule gpipe(const PipelineShape& shape);
 
 [[nodiscard]] Generator gpipe_entry();

@@ -78,7 +78,6 @@ constexpr const char* kHanayo = "hanayo";
 
 std::optional<std::string> hanayo_refusal(const PipelineShape& shape) { return wave_refusal(shape, 2); }
 
-/// No limits yet.
 ListTask wave_task(const PipelineShape& shape) {
   return {.name = kHanayo,
           .placement = wave_placement(shape.stages, 2 * shape.waves),
@@ -92,7 +91,7 @@ Schedule hanayo(const PipelineShape& shape) {
   const std::int64_t depth = shape.stages;
   const std::int64_t stages = 2 * shape.waves * depth;
   const auto older = [](const Op& op, std::int64_t) { return op.kind == OpKind::Forward ? 1 : 0; };
-  // D micro-batches together: all of them over the workers once before the first of them comes back.
+  // D micro-batches together: all go through the workers once before the first comes back.
   const auto grouped = [&](const Op& op, std::int64_t age) -> std::int64_t {
     if (op.kind != OpKind::Forward) return 0;
     const std::int64_t pass = age / depth * (stages / depth) + op.stage.value() / depth;

@@ -24,7 +24,7 @@ struct RankedOp {
   Op op;
 };
 
-/// Whether `b` runs before `a`.
+/// Returns whether `b` runs before `a`.
 bool runs_after(const RankedOp& a, const RankedOp& b) {
   if (a.rank != b.rank) return a.rank > b.rank;
   if (a.age != b.age) return a.age > b.age;
@@ -34,24 +34,22 @@ bool runs_after(const RankedOp& a, const RankedOp& b) {
 using ReadyOps = std::priority_queue<RankedOp, std::vector<RankedOp>,
                                      decltype([](const RankedOp& a, const RankedOp& b) { return runs_after(a, b); })>;
 
-/// The end of an op, or the arrival of its input.
 struct Event {
   double time = 0;
   bool arrival = false;
   Op op;
 };
 
-/// A stage of a replica.
 struct StageCopy {
   WorkerId worker;
   std::int64_t credits = kNoLimit;
   std::int64_t in_flight = 0;
-  std::size_t arrived = 0;  // forwards whose inputs are there
-  std::size_t begun = 0;    // forwards
-  bool offered = false;     // the next forward is among its worker's ready ones
+  std::size_t arrived = 0;  // forwards with arrived input
+  std::size_t begun = 0;
+  bool offered = false;  // its next forward is in its worker's `forwards`
 };
 
-/// The ops of one micro-batch on one worker.
+/// A micro-batch on a worker.
 struct Visit {
   std::int32_t in_flight = 0;  // stages
   std::int32_t ended = 0;      // stages
@@ -59,15 +57,15 @@ struct Visit {
 
 struct Worker {
   bool busy = false;
-  bool touched = false;  // by an event of this instant
-  ReadyOps forwards;     // those with a stage credit
-  ReadyOps backwards;    // B, I and W
+  bool touched = false;  // by an event at the current time
+  ReadyOps forwards;     // with a stage credit
+  ReadyOps backwards;
   std::int64_t in_flight = 0;
-  std::vector<std::pair<ReplicaId, StageId>> copies;  // the stages here, ascending
+  std::vector<std::pair<ReplicaId, StageId>> copies;  // stages here, ascending
   std::int64_t credits = kNoLimit;
-  std::int64_t reserved = 0;  // of the credits, for the oldest micro-batch
-  std::size_t oldest = 0;     // in order of age: the first micro-batch that has not ended here
-  std::vector<Visit> visits;  // [micro-batch], where credits are limited
+  std::int64_t reserved = 0;  // credits for the oldest micro-batch
+  std::size_t oldest = 0;     // index in by_age_ of the first micro-batch that has not ended here
+  std::vector<Visit> visits;  // [micro-batch], if credits are limited
 };
 
 void require_time(const char* what, double value) {
@@ -182,7 +180,7 @@ class ListScheduler {
     }
   }
 
-  /// The part of the worker's copies that belongs to the replica.
+  /// Returns the stages of the replica on the worker.
   static std::span<const std::pair<ReplicaId, StageId>> stages_here(const Worker& worker, ReplicaId replica) {
     const auto before = [](const auto& a, const auto& b) { return a.first < b.first; };
     const auto [begin, end] =
@@ -220,7 +218,6 @@ class ListScheduler {
     workers_[at.worker.index()].forwards.push(ranked(next_forward(replica, stage)));
   }
 
-  /// The input of `op` is on its worker.
   void make_ready(const Op& op) {
     StageCopy& at = copy(op);
     if (op.kind == OpKind::Forward) {
@@ -244,7 +241,7 @@ class ListScheduler {
     touched_.push_back(w.index());
   }
 
-  /// Events whose times differ by rounding only are of one instant.
+  /// Treats times that differ only by rounding as equal.
   void take_events_of_next_instant() {
     constexpr double kRounding = 1e-12;
     const double last = events_.top().time * (1 + kRounding);
@@ -302,8 +299,7 @@ class ListScheduler {
     while (worker.oldest < by_age_.size() && ended(by_age_[worker.oldest])) ++worker.oldest;
   }
 
-  /// The ready forward to run first that the worker's credits allow, taken from the ready ones; nothing where there is
-  /// none that runs before `rival`.
+  /// Removes and returns the best ready forward that the worker's credits allow and that runs before `rival`, if any.
   std::optional<Op> take_forward(Worker& worker, const RankedOp* rival) {
     const auto wins = [&](const RankedOp& forward) { return rival == nullptr || runs_after(*rival, forward); };
     while (!worker.forwards.empty() && begun(worker.forwards.top().op)) worker.forwards.pop();
@@ -326,7 +322,7 @@ class ListScheduler {
     return worker.in_flight - of_oldest < worker.credits - worker.reserved;
   }
 
-  /// The oldest micro-batch's ready forward that runs first. It stays among the ready ones, where begun() tells it.
+  /// Returns the best ready forward of the oldest micro-batch. It stays in `forwards`, where begun() detects it.
   template <class Wins>
   std::optional<Op> oldest_forward(const Worker& worker, const Wins& wins) {
     const MicroBatchId oldest = by_age_[worker.oldest];

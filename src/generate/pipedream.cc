@@ -18,7 +18,7 @@ std::optional<std::string> pipedream_two_bw_refusal(const PipelineShape& shape) 
                      shape.micro_batches);
 }
 
-/// No worker waits, as there is no flush.
+/// Without a flush no worker waits.
 CriticalOps pipedream_two_bw_critical_ops(const PipelineShape& shape, double) {
   return {shape.micro_batches, shape.micro_batches};
 }
@@ -54,7 +54,6 @@ constexpr const char* kPipedream = "pipedream";
 
 std::optional<std::string> pipedream_refusal(const PipelineShape& shape) { return insane(shape); }
 
-/// No worker waits, as there is no flush.
 CriticalOps pipedream_critical_ops(const PipelineShape& shape, double) {
   return {shape.micro_batches, shape.micro_batches};
 }

@@ -5,25 +5,23 @@
 
 namespace chimera {
 
-/// PipeDream-2BW (double-buffered weights): the order of 1F1B without a flush, one update for every N micro-batches.
-/// Batch t = m div N of the stream uses version max(0, t-1) on every stage: when the first of it is forwarded, the
-/// backwards of batch t-1 are still under way. N >= D, so that those of batch t-2 are not, and two versions are enough.
+/// PipeDream-2BW (double-buffered weights): 1F1B without a flush, with one update per N micro-batches. Batch t = m div
+/// N uses version max(0, t-1) on every stage. N >= D, else ConfigError, so that backwards of batch t-2 have ended and
+/// two versions suffice.
 ///
-/// The value is one step, batch 0, whose ops all use version 0; unroll() (passes/unroll.h) makes the stream of many
-/// steps, which has no bubble after its start. Makespan of the one step as 1F1B's; stage s holds D-s activations.
-/// Throws ConfigError if D or N is not positive, or N < D. Source: Narayanan et al., ICML'21.
+/// Returns one step, with weight version 0 and the makespan of 1F1B; stage s holds D-s activations. unroll()
+/// (passes/unroll.h) makes many steps, without bubbles after the start. Source: Narayanan et al., ICML'21.
 [[nodiscard]] Schedule pipedream_two_bw(const PipelineShape& shape);
 
 [[nodiscard]] Generator pipedream_two_bw_entry();
 
-/// PipeDream: the order of 1F1B without a flush. A stage updates its weights after every single backward, and keeps the
-/// version that a micro-batch's forward used for its backward (weight stashing): on stage s micro-batch m uses version
-/// max(0, m - (D-1-s)), up to D versions on stage 0 and one on the last. Any D and N.
+/// PipeDream: 1F1B without a flush. A stage updates its weights after every backward and keeps the version that a
+/// micro-batch's forward used for its backward (weight stashing). On stage s micro-batch m uses version max(0, m -
+/// (D-1-s)), so stage s keeps up to D-s versions. Any D and N, else ConfigError.
 ///
-/// The value is one step, the N micro-batches between a start and a stop, in which stage s holds min(D-s, N)
-/// activations; makespan as 1F1B's. unroll() (passes/unroll.h) makes the stream of many steps, which has no bubble
-/// after its start: D micro-batches are at work whatever N. Throws ConfigError if D or N is not positive. Source:
-/// Narayanan et al., SOSP'19.
+/// Returns one step with the makespan of 1F1B; stage s holds min(D-s, N) activations. unroll() (passes/unroll.h) makes
+/// many steps, without bubbles after the start and with D micro-batches in flight for any N. Source: Narayanan et al.,
+/// SOSP'19.
 [[nodiscard]] Schedule pipedream(const PipelineShape& shape);
 
 [[nodiscard]] Generator pipedream_entry();

@@ -1,5 +1,4 @@
 #pragma once
-// A worker's order where F and I have slots of equal length and W fills the slots between them.
 
 #include <cstdint>
 #include <vector>
@@ -8,22 +7,21 @@
 
 namespace chimera {
 
-/// An op and its place among those of its worker.
 struct SlottedOp {
   std::int64_t slot = 0;
   Op op;
 };
 
-/// Takes the F and I of one worker, and puts into each free slot the W of the oldest I that has none yet. The W that
-/// find no slot follow.
+/// A worker's order: F and I have given slots, and each free slot takes the W of the oldest pending I. Other W come
+/// last.
 class SplitOrder {
  public:
-  /// The next op, F or I, of a higher slot than all before.
+  /// Adds an F or I in a higher slot than all before.
   void add(const SlottedOp& entry);
-  /// The same for all of them, in any order of slots, which are higher than all before.
+  /// Adds ops in any order, all in higher slots than before.
   void add_unsorted(std::vector<SlottedOp> entries);
 
-  /// All ops, with a W for each I; leaves nothing.
+  /// Returns and removes all ops, with a W for each I.
   [[nodiscard]] std::vector<Op> take();
 
  private:
@@ -31,8 +29,8 @@ class SplitOrder {
 
   std::vector<Op> order_;
   std::vector<Op> weights_;  // in the order of their I
-  std::size_t filled_ = 0;   // of weights_: those that have a slot
-  std::int64_t slot_ = 0;    // the first after the last op
+  std::size_t filled_ = 0;   // number of weights_ in order_
+  std::int64_t slot_ = 0;    // first slot after the last op
 };
 
 }  // namespace chimera

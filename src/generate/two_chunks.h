@@ -9,47 +9,35 @@
 #include "generate/generator.h"
 #include "schedule/schedule.h"
 
-// What ZB-V, DualPipe and DualPipeV have in common: two virtual stages (chunks) on every worker, and a rule for each
-// worker's order that says only "the next forward of chunk 0".
-
 namespace chimera {
 
-/// ZB-V: the model in 2D stages that run down the workers and up again, worker w holding stages w and 2D-1-w, so that
-/// the first and the last stage share worker 0. Backwards are split (I and W); the weight gradients fill what would be
-/// bubbles. Any D and N; for N < 2D-1 the order of 2D-1 micro-batches without those that are not there.
+/// ZB-V: 2D stages that go down the workers and up again, so worker w holds stages w and 2D-1-w. Split backward. Any D
+/// and N, else ConfigError. N < 2D-1 has the order of 2D-1 micro-batches without the missing ones.
 ///
-/// For N >= 2D-1 and I at least F and W, times being those of a worker's whole share: the makespan is N(F+I+W) + (D-1)
-/// max(I/2, I-W), and the longest bubble between a worker's own first and last op (D-1)(I-W), or (D-1)(I-F)/2 where
-/// that is more: none at F = I = W. Every worker holds the activations of 2D stages at once, D stage units (2N stages
-/// for N < D). Throws ConfigError if D or N is not positive, or the ops are too many. Source: Qi et al., "Pipeline
-/// parallelism with controllable memory", NeurIPS'24.
+/// For N >= 2D-1, I >= F and I >= W (times of a worker's whole share) the makespan is N(F+I+W) + (D-1) max(I/2, I-W).
+/// The longest bubble between a worker's first and last op is max((D-1)(I-W), (D-1)(I-F)/2). Each worker holds D stage
+/// units (2N stages for N < D). Source: Qi et al., NeurIPS'24 (Pipeline parallelism with controllable memory).
 [[nodiscard]] Schedule zb_v(const PipelineShape& shape);
 
 [[nodiscard]] Generator zb_v_entry();
 
-/// V-Half: stages r and 2D-1-r on worker r, split backward, about half of 1F1B's activations. Every micro-batch repeats
-/// one pattern, six slots (of one stage's F, I or W each) after the one before; free slots take the oldest W.
-///
-/// Any D and N. At F = I = W = 1 (of a worker's whole share) and enough micro-batches a worker waits 7D/4 - 1 for even
-/// D, 7(D-1)/4 for odd, and holds at most (D+2) div 2 stage units. Keeps its rate where W + 2I >= 2F and W + 2F >= 2I.
-/// Throws ConfigError if D or N is not positive, or the ops are more than kMostOps.
-/// Source: Qi et al., NeurIPS'24 (Pipeline parallelism with controllable memory).
+/// V-Half: a wave_pattern() with about half of 1F1B's activations. Any D and N, else ConfigError. For F = I = W = 1 (of
+/// a worker's whole share) and enough micro-batches, a worker waits 7D/4 - 1 for even D, 7(D-1)/4 for odd, and holds at
+/// most (D+2) div 2 stage units. Other times do not slow the steady state if W + 2I >= 2F and W + 2F >= 2I. Source: as
+/// zb_v().
 [[nodiscard]] Schedule v_half(const PipelineShape& shape);
 
 [[nodiscard]] Generator v_half_entry();
 
-/// V-Min: stages r and 2D-1-r on worker r, split backward, about a third of 1F1B's activations. Every micro-batch
-/// repeats one pattern, six slots (of one stage's F, I or W each) after the one before; free slots take the oldest W.
-///
-/// Any D and N. At F = I = W = 1 (of a worker's whole share) and enough micro-batches a worker waits 2D - 5/2, or
-/// 2D - 3/2 where 3 divides D, and holds at most (D+4) div 3 stage units. Unequal times and latency slow it down: all
-/// of a micro-batch stands on one path. Throws ConfigError if D or N is not positive, or the ops are more than
-/// kMostOps. Source: Qi et al., NeurIPS'24 (Pipeline parallelism with controllable memory).
+/// V-Min: a wave_pattern() with about a third of 1F1B's activations. Any D and N, else ConfigError. For F = I = W = 1
+/// (of a worker's whole share) and enough micro-batches, a worker waits 2D - 5/2, or 2D - 3/2 if 3 divides D, and holds
+/// at most (D+4) div 3 stage units. Unequal times and latency slow it down, because all ops of a micro-batch are on one
+/// path. Source: as zb_v().
 [[nodiscard]] Schedule v_min(const PipelineShape& shape);
 
 [[nodiscard]] Generator v_min_entry();
 
-/// A stage of a replica, and the micro-batches that it runs: `count` from `first` on.
+/// A stage of a replica, with `count` micro-batches from `first` on.
 struct Chunk {
   ReplicaId replica = {};
   StageId stage = {};
@@ -57,28 +45,27 @@ struct Chunk {
   std::int64_t count = 0;
 };
 
-/// F, B, I or W of chunk 0 or 1 on the next micro-batch there (B and I share a counter); or the weight gradient of the
-/// worker's oldest I, of either chunk, that OldestW has not had yet. A rule uses W0 and W1, or OldestW. And stands
-/// between the two of a pair, both of which write an op.
+/// F, B, I or W of chunk 0 or 1 on its next micro-batch (B and I share a counter). OldestW is the W of the worker's
+/// oldest pending I, of either chunk; a rule uses W0 and W1, or OldestW. `And` joins the ops before and after it to a
+/// pair.
 enum class Step : std::uint8_t { F0, F1, B0, B1, I0, I1, W0, W1, OldestW, And };
 
-/// Writes one worker's ops by such a rule.
+/// Writes a worker's ops from steps such as "next forward of chunk 0".
 class TwoChunks {
  public:
   TwoChunks(const Chunk& chunk0, const Chunk& chunk1);
 
-  /// The steps in turn, `times` over. A step beyond the last of its chunk's micro-batches counts, but writes nothing:
-  /// so a rule for many micro-batches serves for fewer, at a cost of what it writes.
+  /// Writes the steps `times` times. A step beyond its chunk's last micro-batch writes nothing, so a rule for many
+  /// micro-batches also works for fewer.
   void repeat(std::int64_t times, std::initializer_list<Step> steps);
 
-  /// What has been written; leaves nothing.
   [[nodiscard]] std::vector<Op> take() { return std::move(ops_); }
 
  private:
   enum Counter : std::uint8_t { kForward, kBackward, kWeight };
   struct Progress {
     Chunk chunk;
-    std::array<std::int64_t, 3> next{};  // [Counter]: micro-batches before this one have been written
+    std::array<std::int64_t, 3> next{};  // [Counter]: next micro-batch
   };
 
   std::int64_t& next_of(Step step);
@@ -87,7 +74,7 @@ class TwoChunks {
 
   std::array<Progress, 2> progress_;
   std::vector<Op> ops_;
-  std::size_t oldest_ = 0;  // no op before this one is an I that waits for OldestW
+  std::size_t oldest_ = 0;  // no pending I for OldestW before this op
 };
 
 }  // namespace chimera

@@ -15,38 +15,35 @@
 #include "core/error.h"
 #include "schedule/json_value.h"
 
-// The fields of a config.json, with messages that say which one is wrong.
-
 namespace chimera {
 
-/// One object of a config.json; the JSON must outlive it. Everything here throws ConfigError where a field has another
-/// type than is asked for, or a value that Chimera has nothing for.
+/// An object of a config.json, which must outlive it. Functions throw ConfigError for a wrong type or an unsupported
+/// value.
 class ConfigFields {
  public:
   ConfigFields(const nlohmann::ordered_json& json, std::string source);
 
   [[noreturn]] void fail(const std::string& what) const;
 
-  /// Whether the field is there and not null.
+  /// Returns whether the field exists and is not null.
   [[nodiscard]] bool has(const char* name) const;
-  /// Whether it is there, perhaps as null.
+  /// Returns whether the field exists, even as null.
   [[nodiscard]] bool names(const char* name) const { return json_.contains(name); }
-  /// An object within this one.
   [[nodiscard]] ConfigFields object(const char* name) const;
   [[nodiscard]] const nlohmann::ordered_json& operator[](const char* name) const { return json_.at(name); }
 
-  // Values; `absent` where the field is missing or null.
+  // Values; `absent` if the field is missing or null.
   [[nodiscard]] std::int64_t integer(const char* name, std::int64_t absent) const;
   [[nodiscard]] double number(const char* name, double absent) const;
   [[nodiscard]] bool truth(const char* name, bool absent) const;
   [[nodiscard]] std::string text(const char* name, const char* absent) const;
 
-  /// Refuses every value but `supported`, which is also that of a missing field.
+  /// Rejects every value but `supported`, the default.
   void require(const char* name, bool supported) const;
   void require(const char* name, double supported) const;
-  /// Refuses all but these texts; a missing field is the first.
+  /// Rejects other texts; the first is the default.
   void require(const char* name, std::initializer_list<const char*> supported) const;
-  /// Refuses the field wherever it says something: not null, false, nor empty.
+  /// Rejects the field unless it is null, false or empty.
   void require_absent(const char* name) const;
 
  private:
@@ -60,7 +57,6 @@ class ConfigFields {
 
 namespace {
 
-/// A value as messages show it.
 std::string shown_value(const nlohmann::ordered_json& value) {
   constexpr std::size_t kLongest = 60;
   const std::string text = value.dump(-1, ' ', /*ensure_ascii=*/true, nlohmann::ordered_json::error_handler_t::replace);
@@ -151,14 +147,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Fields that a config.json leaves out have these values, those of the classes in transformers 5.
+// Defaults of the classes in transformers 5.
 struct Defaults {
   std::int64_t vocabulary, layers, hidden, heads, key_value_heads, head_size, feed_forward, positions;
 };
 constexpr Defaults kGpt2Defaults{50'257, 12, 768, 12, 0, 0, 0, 1024};
 constexpr Defaults kBertDefaults{30'522, 12, 768, 12, 0, 0, 3072, 512};
 
-/// A class of transformers that Chimera has.
 struct KnownClass {
   const char* model_type;
   const char* architecture;
@@ -206,13 +201,12 @@ void read_gpt2(const ConfigFields& config, ModelConfig& model) {
   model.hidden = config.integer("n_embd", kGpt2Defaults.hidden);
   model.layers = config.integer("n_layer", kGpt2Defaults.layers);
   model.heads = config.integer("n_head", kGpt2Defaults.heads);
-  constexpr std::int64_t kWidest = 1'000'000'000;  // before the product; require_valid() refuses wider ones
+  constexpr std::int64_t kWidest = 1'000'000'000;  // prevents overflow; require_valid() rejects wider ones
   model.feed_forward = config.integer("n_inner", 4 * std::clamp<std::int64_t>(model.hidden, 0, kWidest));
   model.norm_epsilon = config.number("layer_norm_epsilon", 1e-5);
   model.tied = config.truth("tie_word_embeddings", true);
 }
 
-/// The sizes, by the names that all classes but GPT-2 have for them.
 void read_sizes(const ConfigFields& config, const Defaults& defaults, ModelConfig& model) {
   model.vocabulary = config.integer("vocab_size", defaults.vocabulary);
   model.positions = config.integer("max_position_embeddings", defaults.positions);
@@ -234,7 +228,7 @@ void read_bert(const ConfigFields& config, ModelConfig& model) {
   model.tied = config.truth("tie_word_embeddings", true);
 }
 
-/// `rope_parameters` of version 5, or `rope_scaling` of version 4; theta may stand outside.
+/// Reads `rope_parameters` (version 5) or `rope_scaling` (version 4); rope_theta may be outside.
 void read_rope(const ConfigFields& config, ModelConfig& model) {
   config.require("partial_rotary_factor", 1.0);
   config.require("rope_interleaved", false);
@@ -269,7 +263,7 @@ void read_rope(const ConfigFields& config, ModelConfig& model) {
                                               rope.integer("original_max_position_embeddings", model.positions));
 }
 
-/// Of Qwen: some layers may look back less far than others. The shortest window limits the sequence.
+/// Qwen: the window may apply to some layers only. It limits the sequence of the whole model.
 void read_window_of_layers(const ConfigFields& config, ModelConfig& model) {
   const bool slides =
       config.truth("use_sliding_window", false) && (config.has("sliding_window") || !config.names("sliding_window"));
@@ -310,7 +304,7 @@ void read_llama(const ConfigFields& config, const KnownClass& known, ModelConfig
   read_sizes(config, defaults, model);
   model.norm_epsilon = config.number("rms_norm_eps", 1e-6);
   model.tied = config.truth("tie_word_embeddings", false);
-  // Null means as many as heads, a missing field the class's number.
+  // Null means all heads, a missing field the class's default.
   const bool as_heads = config.names("num_key_value_heads") || defaults.key_value_heads == 0;
   model.key_value_heads = config.integer("num_key_value_heads", as_heads ? model.heads : defaults.key_value_heads);
   if (config.has("head_dim") || (!config.names("head_dim") && defaults.head_size > 0)) {
@@ -338,7 +332,6 @@ const char* word_of(ElementType type) {
   return known->word;
 }
 
-/// The class that has what the model has. Llama itself is the one without a mark of its own.
 const KnownClass& class_for(const ModelConfig& model) {
   if (model.family != Family::Llama) {
     return *std::ranges::find(kClasses, model.family, &KnownClass::family);
@@ -421,7 +414,7 @@ ElementType element_type_of_word(const std::string& what, const std::string& wor
 }
 
 ModelConfig model_from_config_json(const std::string& text, const std::string& source, const std::string& name) {
-  (void)parse_json(text, source);  // refuses a field that stands there twice
+  (void)parse_json(text, source);  // rejects duplicate fields
   const Json json = Json::parse(text);
   const ConfigFields config(json, source);
   const KnownClass& known = class_of(config);
@@ -450,10 +443,10 @@ std::string to_config_json(const ModelConfig& model, ElementType type) {
     case Family::Bert: add_bert(model, json); break;
     case Family::Llama: add_llama(model, known.model_type, json); break;
   }
-  // Ids of a class's own tokenizer, which a missing field would stand for, may lie beyond this vocabulary.
+  // Otherwise the class's default ids apply, which may exceed this vocabulary.
   for (const char* token : {"bos_token_id", "eos_token_id", "pad_token_id"}) json[token] = nullptr;
   ModelConfig read_back = model_from_config_json(json.dump(), kConfigName, model.name);
-  read_back.norm_epsilon = model.norm_epsilon;  // written where the model leaves it to its family
+  read_back.norm_epsilon = model.norm_epsilon;  // written even if it is the family's default
   read_back.key_value_heads = model.key_value_heads;
   read_back.head_size = model.head_size;
   if (read_back != model) {

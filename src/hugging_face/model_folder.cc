@@ -38,7 +38,6 @@ std::string read_config(const std::string& folder) {
   return read_whole(path, kMostConfigBytes);
 }
 
-/// The last part of the path, also of `model/`.
 std::string name_of(const std::string& folder) {
   const std::filesystem::path path = std::filesystem::absolute(folder).lexically_normal();
   return (path.has_filename() ? path : path.parent_path()).filename().string();
@@ -58,7 +57,7 @@ ModelFolder::ModelFolder(std::string path)
   require_whole();
 }
 
-/// Block by block, as a config may claim more blocks than memory could list.
+/// Checks block by block: a config may claim more blocks than fit into memory.
 void ModelFolder::require_whole() const {
   std::map<const SafetensorsFile*, std::vector<std::string>> found;
   const auto find_all = [&](const std::vector<ParameterSpec>& parameters) {
@@ -86,7 +85,7 @@ void ModelFolder::require_whole() const {
   }
 }
 
-/// Of a tied model: `tensor`, which its file has beside the parameter, is the same.
+/// Throws ConfigError unless `tensor`, a duplicate in a tied model, equals the parameter.
 void ModelFolder::require_equal(const std::string& tensor, const ParameterSpec& parameter) const {
   const WeightFiles::Found one = find(parameter);
   const WeightFiles::Found other = *weights_.find(tensor);
@@ -138,7 +137,6 @@ ModelConfig find_model_or_folder(const std::string& name) {
 
 namespace {
 
-/// All that makes a model, what is left to its family included.
 nlohmann::ordered_json sizes_of(ModelConfig model) {
   model.norm_epsilon = norm_epsilon_of(model);
   if (model.family == Family::Llama) {
@@ -158,7 +156,7 @@ void require_no_contradiction(const ModelFolder& folder, const std::string& mode
   const nlohmann::ordered_json ours = sizes_of(own);
   const nlohmann::ordered_json theirs = sizes_of(given);
   for (const auto& [field, value] : ours.items()) {
-    const bool follows_hidden = field == "feed_forward" && model.empty();  // --hidden makes it anew
+    const bool follows_hidden = field == "feed_forward" && model.empty();  // --hidden sets it too
     if (theirs.value(field, nlohmann::ordered_json()) == value || follows_hidden) continue;
     throw ConfigError(
         fmt::format("{}: its model has {} {}, and the flags say {}; leave out the flags that describe the "
@@ -202,7 +200,7 @@ namespace {
 
 constexpr std::size_t kBytesInAll = 256;
 
-/// What transformers opens each kind of file with. It would take the class of the model, which may cut text otherwise.
+/// The default would be the model's class, which may split text differently.
 const std::map<std::string, std::string> kTokenizerClasses = {
     {"tokenizer.json", "PreTrainedTokenizerFast"}, {"vocab.json", "GPT2Tokenizer"}, {"vocab.txt", "BertTokenizer"}};
 
@@ -214,7 +212,6 @@ void write_config(const StagedFolder& folder, const nlohmann::ordered_json& conf
   folder.write(kTokenizerConfig, config.dump(2) + "\n");
 }
 
-/// What the model knows besides bytes, from 256 on, by the names that transformers has for them.
 std::vector<std::pair<std::string, std::string>> special_tokens(const ModelConfig& model) {
   if (is_causal(model.family)) return {};
   return {{"pad_token", "[PAD]"}, {"cls_token", "[CLS]"}, {"sep_token", "[SEP]"}, {"mask_token", "[MASK]"}};

@@ -13,37 +13,23 @@
 #include "safetensors/tensor_table.h"
 #include "safetensors/weight_files.h"
 
-// Models that are named by a preset, a file or a folder.
-
-// A Hugging Face folder as a model with its weights: config.json and safetensors.
-
-// Whether flags contradict a folder.
-
-// What a Hugging Face folder says about continuing texts.
-
-// What a folder has beside its weights.
-
 namespace chimera {
 
-/// The model of a Hugging Face folder, whose weights are looked at too, where `name` is a folder; else find_model()'s.
-/// Throws ConfigError as ModelFolder and find_model().
+/// Returns the model of a Hugging Face folder, after checking its weights, or find_model(name) if `name` is no folder.
+/// Throws ConfigError as both do.
 [[nodiscard]] ModelConfig find_model_or_folder(const std::string& name);
 
-/// A folder whose weights are there, each once and of the right shape. Only headers are in memory. Any number of
-/// threads may read.
+/// A Hugging Face folder with complete safetensors weights. Only headers are in memory. Any number of threads may read.
 class ModelFolder {
  public:
-  /// Throws ConfigError, one line, for what model_from_config_json() and WeightFiles refuse, for a tensor that is
-  /// missing, unknown, of another shape than config.json gives it or no floating-point numbers, and for a tied model
-  /// whose file has another matrix for its head. What held no weights in older versions is passed over.
+  /// Throws ConfigError as model_from_config_json() and WeightFiles do. Also throws it for a tensor that is missing,
+  /// unknown, not floating-point or of the wrong shape, and for a tied model with a different head matrix. Ignores
+  /// buffers of older versions.
   explicit ModelFolder(std::string path);
 
   [[nodiscard]] const std::string& path() const { return path_; }
-  /// Named as the folder.
   [[nodiscard]] const ModelConfig& model() const { return model_; }
-  /// The text of its config.json.
   [[nodiscard]] const std::string& config_json() const { return config_json_; }
-  /// Where a parameter of the model lies.
   [[nodiscard]] WeightFiles::Found find(const ParameterSpec& parameter) const;
 
  private:
@@ -56,34 +42,32 @@ class ModelFolder {
   WeightFiles weights_;
 };
 
-/// All parameters of a model, in the order embedding, blocks, head.
+/// Returns them in the order embedding, blocks, head.
 [[nodiscard]] std::vector<ParameterSpec> all_parameters(const ModelConfig& model);
 
-/// Throws ConfigError, naming the first difference, where `model` (a preset or a TOML file; empty: none was given) with
-/// `overrides` is another model than the folder's. Names do not count.
+/// Throws ConfigError, naming the first difference, if `model` (a preset or TOML file; may be empty) with `overrides`
+/// differs from the folder's model. Ignores names.
 void require_no_contradiction(const ModelFolder& folder, const std::string& model, const ModelOverrides& overrides);
 
 inline constexpr const char* kGenerationConfigName = "generation_config.json";
 
-/// The tokens that end a text, eos_token_id: of generation_config.json or, in a folder without, of config.json, as
-/// transformers has it; a number or a list of them, or nothing. Throws ConfigError, naming the file, for what is no
-/// JSON or no token.
+/// Returns the tokens that end a text: eos_token_id (number, list or null) of generation_config.json or, without this
+/// file, of config.json. Throws ConfigError, naming the file, for invalid JSON or tokens.
 [[nodiscard]] std::vector<std::int64_t> end_tokens(const ModelFolder& folder);
 
-/// Name, type and shape of all tensors that a folder of the model has, in the order embedding, blocks, head.
+/// Returns name, type and shape, in the order embedding, blocks, head.
 [[nodiscard]] std::vector<TensorEntry> exported_tensors(const ModelConfig& model, ElementType type);
 
-/// Adds config.json and generation_config.json. Where `source` is given they are its own, but for the type of tensors
-/// where that has become `type`.
+/// Adds config.json and generation_config.json, copied from `source` if given; `type` replaces the element type.
 void add_description(const StagedFolder& folder, const ModelConfig& model, const ModelFolder* source,
                      std::optional<ElementType> type);
 
-/// Adds the files of the tokenizer that open_tokenizer() finds at `path`: of a folder all that transformers knows, of a
-/// file those that belong to it; for "bytes" they are made. A tokenizer_config.json that is missing is made too, so
-/// that AutoTokenizer opens what Chimera opens. Adds nothing for an empty path, and of a folder what is there.
+/// Adds the files of the tokenizer at `path` (as in open_tokenizer()): of a folder, all that transformers uses; for
+/// "bytes", generated files. Generates a missing tokenizer_config.json for AutoTokenizer. Does nothing for an empty
+/// path.
 void add_tokenizer(const StagedFolder& folder, const ModelConfig& model, const std::string& path);
 
-/// Throws ConfigError where the model's vocabulary is too small for bytes and, of BERT, its special tokens.
+/// Throws ConfigError if the vocabulary is too small for bytes and BERT's special tokens.
 void require_room_for_bytes(const ModelConfig& model);
 
 }  // namespace chimera

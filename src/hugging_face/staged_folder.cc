@@ -26,10 +26,9 @@ constexpr const char* kUnfinished = ".unfinished-";
   throw ConfigError(fmt::format("{}: cannot be written ({})", path, system_message(cause)));
 }
 
-/// What the system may still have to bring to the disk while more is written: so finish() never waits for long.
+/// Limit of unsynced data, so that finish() never waits long.
 constexpr std::uint64_t kMostUnsyncedBytes = 64 << 20;
 
-/// `folder` without a slash at its end, so that names beside it can be made.
 std::string without_slash(std::string folder) {
   while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
   return folder;
@@ -46,7 +45,6 @@ bool is_on_other_file_system(const std::string& folder, const fs::path& other) {
   return ::stat(folder.c_str(), &here) == 0 && ::stat(other.c_str(), &there) == 0 && here.st_dev != there.st_dev;
 }
 
-/// A folder of that name can be moved there.
 void require_free_place(const std::string& folder) {
   std::error_code error;
   const std::string name = fs::path(without_slash(folder)).filename().string();
@@ -63,7 +61,6 @@ void require_free_place(const std::string& folder) {
   }
 }
 
-/// Until it has reached the disk, a name included: of a file or a folder.
 void sync(const std::string& path) {
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() < 0 || ::fsync(file.get()) != 0) fail_to_write(path, errno);
@@ -73,7 +70,7 @@ FileDescriptor open_folder(const std::string& path) {
   return FileDescriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
 }
 
-/// Holds an open folder until it is closed, unless somebody else does (EWOULDBLOCK).
+/// Locks an open folder until it is closed; fails with EWOULDBLOCK if it is locked.
 bool hold(const FileDescriptor& folder) { return ::flock(folder.get(), LOCK_EX | LOCK_NB) == 0; }
 
 bool is_removed(const FileDescriptor& folder) {
@@ -81,7 +78,6 @@ bool is_removed(const FileDescriptor& folder) {
   return ::fstat(folder.get(), &status) != 0 || status.st_nlink == 0;
 }
 
-/// Removes what killed writers of `folder` have left beside it.
 void remove_leftovers(const std::string& folder) {
   const std::string beginning = fs::path(folder).filename().string() + kUnfinished;
   std::vector<fs::path> leftovers;
@@ -127,8 +123,8 @@ StagedFolder::StagedFolder(std::string folder) : folder_(without_slash(std::move
       break;
     }
     lock_ = open_folder(path_);
-    const bool is_taken = !hold(lock_) && errno == EWOULDBLOCK;  // file systems without locks keep leftovers
-    if (!is_taken && !is_removed(lock_)) return;                 // else another writer took it for a leftover
+    const bool is_taken = !hold(lock_) && errno == EWOULDBLOCK;  // other errors: the file system has no locks
+    if (!is_taken && !is_removed(lock_)) return;                 // else another writer removed it as a leftover
   }
   fail_to_write(path_, errno);
 }

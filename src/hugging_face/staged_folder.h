@@ -1,5 +1,4 @@
 #pragma once
-// A folder that appears whole or not at all, also where several processes write it.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,36 +10,34 @@
 
 namespace chimera {
 
-/// Throws ConfigError where `folder` is there already and is no empty folder, where it cannot be made beside its place,
-/// or where its file system has less than `bytes` left.
+/// Throws ConfigError if `folder` exists and is not empty, cannot be created, or its file system has less than `bytes`
+/// free.
 void require_new_folder(const std::string& folder, std::uint64_t bytes);
 
-/// The folder in the making, under a name of its own beside its place: `folder`.unfinished-N. While it is, its writer
-/// holds a lock on it (flock), which the kernel takes from one that is killed.
+/// A folder that appears complete or not at all. Until commit(), it is named `folder`.unfinished-N, and its writer
+/// holds an flock on it, which the kernel releases if the writer is killed. Other processes may write files in it.
 class StagedFolder {
  public:
-  /// Makes it, after removing those of the same place whose writers are gone: those that nobody holds. Throws
-  /// ConfigError as require_new_folder(), or where it cannot be made.
+  /// Creates it, after removing unlocked leftovers of killed writers. Throws ConfigError if `folder` exists and is not
+  /// empty, or creation fails.
   explicit StagedFolder(std::string folder);
   StagedFolder(const StagedFolder&) = delete;
   StagedFolder& operator=(const StagedFolder&) = delete;
-  /// Removes it with all that is in it, unless it was committed.
+  /// Removes it, unless it was committed.
   ~StagedFolder();
 
-  /// N, by which others find it.
+  /// N in the name, for other processes.
   [[nodiscard]] std::int64_t number() const { return number_; }
   [[nodiscard]] const std::string& path() const { return path_; }
-  /// Where the folder with that number is.
   [[nodiscard]] static std::string path_of(const std::string& folder, std::int64_t number);
 
-  /// Makes the files of the plan, with their headers and in their full size, and its index.
+  /// Creates the plan's files, with headers and full size, and its index.
   void make_weights(const ExportPlan& plan) const;
-  /// Writes a file.
   void write(const std::string& name, const std::string& text) const;
-  /// Copies the file `source`, if it is there. Returns whether it is.
+  /// Returns whether `source` exists.
   bool copy(const std::string& source, const std::string& name) const;
 
-  /// Moves it to its place, after all that is in it has reached the disk. Throws ConfigError where it cannot.
+  /// Syncs all files to disk, then moves the folder to its final path. Throws ConfigError if this fails.
   void commit();
 
  private:
@@ -51,15 +48,13 @@ class StagedFolder {
   bool committed_ = false;
 };
 
-/// Writes parts of a file that StagedFolder::make_weights() has made.
+/// Writer for parts of a file of StagedFolder::make_weights(). Its functions throw ConfigError if they fail.
 class PartWriter {
  public:
-  /// Throws ConfigError where the file cannot be opened.
   explicit PartWriter(std::string path);
-  /// Writes `bytes` at `offset`; now and then waits until the disk has what was written. Throws ConfigError where it
-  /// cannot.
+  /// Also syncs written data to disk at intervals.
   void write(std::uint64_t offset, std::span<const std::byte> bytes);
-  /// Waits until all of it has reached the disk. Throws ConfigError where it does not.
+  /// Syncs the file to disk.
   void finish();
 
  private:

@@ -13,7 +13,7 @@
 namespace chimera {
 namespace {
 
-/// Bytes at the end of `text` that may be the beginning of `stop`.
+/// Length of the longest end of `text` that may begin `stop`.
 std::size_t begun(const std::string& text, const std::string& stop) {
   for (std::size_t bytes = std::min(text.size(), stop.size() - 1); bytes > 0; --bytes) {
     if (text.ends_with(std::string_view(stop).substr(0, bytes))) return bytes;
@@ -46,10 +46,9 @@ namespace {
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 
-/// The scores as float32 has them, without a graph.
 at::Tensor rounded(const at::Tensor& logits) {
   at::Tensor scores = logits.detach().to(at::kCPU, at::kFloat);
-  if (std::isfinite(scores.max().item<float>())) return scores;  // which is no number where one of them is none
+  if (std::isfinite(scores.max().item<float>())) return scores;  // max() is NaN if any score is
   throw Error("the model's scores of the next token are not finite; its weights may be damaged");
 }
 
@@ -59,7 +58,7 @@ void keep_top_k(at::Tensor& scores, std::int64_t count) {
   scores.masked_fill_(scores < least, kNever);
 }
 
-/// In ascending order, tokens go while what has gone adds up to at most 1 - share.
+/// Drops the least likely tokens while their total probability is at most 1 - share.
 void keep_top_p(at::Tensor& scores, double share) {
   if (share >= 1) return;
   const auto [ascending, order] = scores.sort(/*stable=*/true, /*dim=*/0, /*descending=*/false);
@@ -83,7 +82,7 @@ void require_valid(const SamplingOptions& options) {
 
 at::Tensor token_probabilities(const at::Tensor& logits, const SamplingOptions& options) {
   at::Tensor scores = rounded(logits).to(at::kDouble);
-  scores = (scores - scores.max()) / options.temperature;  // so that no temperature makes them overflow
+  scores = (scores - scores.max()) / options.temperature;  // prevents overflow at low temperatures
   keep_top_k(scores, options.top_k);
   keep_top_p(scores, options.top_p);
   return scores.softmax(0);

@@ -1,5 +1,4 @@
 #pragma once
-// A causal model that continues token sequences, its stages on one rank or on several.
 
 #include <ATen/core/Tensor.h>
 
@@ -17,34 +16,33 @@
 
 namespace chimera {
 
-/// Where the stages of one copy of a model lie.
+/// Ranks of the stages of a replica.
 struct StageRanks {
-  std::vector<RankId> holders;  ///< [stage]; one rank may hold several
-  RankId self;                  ///< the calling one, which need not hold any
+  std::vector<RankId> holders;  ///< [stage]; a rank may hold several stages
+  RankId self;                  ///< calling rank
 };
 
-/// One copy of a model, as each rank of the transport sees it. All ranks call its functions in the same order with the
-/// same arguments, those too that hold no stage of the copy. Hidden states travel from stage to stage, the token that
-/// was chosen to all.
+/// A replica of a causal model over the ranks of a transport. All ranks, even without stages, must call its functions
+/// in the same order with the same arguments.
 class SpreadModel {
  public:
-  /// `stages`: those that this rank holds, with or without those of other copies; all of GPT-2 or Llama. `message`:
-  /// type and last size of hidden states. Tokens are read on `device`. All are borrowed.
+  /// `stages`: stages on this rank, of GPT-2 or Llama; stages that `ranks` assigns to other ranks are ignored.
+  /// `hidden`, `dtype`: width and type of hidden states. Borrows stages and transport.
   SpreadModel(const std::map<StageId, Stage*>& stages, StageRanks ranks, Transport& transport, std::int64_t hidden,
               at::ScalarType dtype, at::Device device = at::kCPU);
 
-  /// Begins a sequence of at most `tokens` tokens and forgets the one before.
+  /// Begins a sequence of at most `tokens` tokens.
   void begin(std::int64_t tokens);
 
-  /// Chooses a token by the scores [V] that follow a sequence; called on one rank.
+  /// Chooses a token from the scores [V]; called on one rank.
   using Choose = std::function<std::int64_t(const at::Tensor& logits)>;
-  /// Reads `tokens`, at least one, behind those that it has read of the sequence, and returns the token that `choose`
-  /// chooses after them, on all ranks. Throws what Transport throws.
+  /// Appends `tokens` (at least one) to the sequence. Returns the next token, chosen by `choose`, on all ranks. Throws
+  /// as Transport does.
   [[nodiscard]] TokenId next(std::span<const TokenId> tokens, const Choose& choose);
 
  private:
   [[nodiscard]] bool holds(std::size_t stage) const { return ranks_.holders[stage] == ranks_.self; }
-  /// The scores after `tokens` where this rank holds the last stage; undefined elsewhere.
+  /// Returns the scores after `tokens`; undefined on ranks without the last stage.
   [[nodiscard]] at::Tensor read(std::span<const TokenId> tokens);
   [[nodiscard]] at::Tensor run(std::size_t stage, const at::Tensor& input, std::span<const TokenId> tokens);
   [[nodiscard]] at::Tensor received(std::size_t from, std::int64_t tokens);
@@ -58,7 +56,7 @@ class SpreadModel {
   at::ScalarType dtype_;
   at::Device device_;
   std::map<std::size_t, KeyValueCache> caches_;  // [stage]
-  std::int64_t reads_ = 0;                       // which is what messages are numbered by
+  std::int64_t reads_ = 0;                       // counter in message tags
 };
 
 }  // namespace chimera

@@ -87,7 +87,7 @@ at::Tensor BertStage::loss(const at::Tensor& hidden, const MicroBatch& batch) co
   const at::Tensor targets = batch.targets.flatten();
   const at::Tensor places = batch.target_places.defined() ? batch.target_places : target_places(targets);
   const at::Tensor masked = transform(hidden.flatten(0, 1).index_select(0, places));
-  // One after the other, as compilers differ in which operand comes first: autograd goes back in that order.
+  // A separate statement: autograd follows the order of evaluation, which compilers choose for operands.
   const at::Tensor sentence_loss =
       cross_entropy_sum(sentence_logits(hidden), batch.next_sentence) * batch.sentence_loss_scale;
   return linear_cross_entropy(masked, head_.decoder, targets.index_select(0, places), batch.token_loss_scale) +

@@ -1,20 +1,17 @@
 #pragma once
-// BERT (Devlin et al., 2019): token types, layer norm after each sub-layer, masked tokens and sentence order.
-// Every row of the token embedding is trained; Hugging Face by default leaves out that of its padding token.
+// BERT (Devlin et al., 2019): token types, layer norm after each sub-layer, masked tokens, sentence order. Trains all
+// rows of the token embedding; Hugging Face by default skips the padding token's row.
 
 #include "model/transformer_stage.h"
 
 namespace chimera {
 
-/// Consecutive layers of BERT.
 class BertStage final : public TransformerStage {
  public:
-  /// `parameters`: those that own_parameters(config, layers) names. `tied`: the leaves of a tied matrix that it uses.
-  /// `compute`: the type of hidden states.
   BertStage(const ModelConfig& config, const StageLayers& layers, std::vector<Parameter> parameters,
             const TiedLeaves& tied, at::ScalarType compute);
   [[nodiscard]] at::Tensor logits(const at::Tensor& hidden) const override;
-  /// Scores of "B follows A" and "B does not", [b, 2], from hidden_states() of a stage with the head.
+  /// Returns scores of "B follows A" and "B does not", [b, 2]; the stage must have the head.
   [[nodiscard]] at::Tensor sentence_logits(const at::Tensor& hidden) const;
 
  private:
@@ -46,18 +43,18 @@ class BertStage final : public TransformerStage {
   [[nodiscard]] at::Tensor block(std::size_t index, const at::Tensor& hidden, const at::Tensor& mask,
                                  const MicroBatch& batch) const override;
   [[nodiscard]] at::Tensor loss(const at::Tensor& hidden, const MicroBatch& batch) const override;
-  /// The decoder's input, made from hidden states [..., H].
+  /// Returns the decoder's input for hidden states [..., H].
   [[nodiscard]] at::Tensor transform(const at::Tensor& hidden) const;
-  /// `words`, `decoder`: the tied matrix; undefined where the stage has a parameter of its own.
+  /// `words`, `decoder`: the tied matrix; undefined if untied.
   [[nodiscard]] Embedding make_embedding(const at::Tensor& words);
   [[nodiscard]] Block make_block(const std::string& name);
   [[nodiscard]] Head make_head(const at::Tensor& decoder);
 
   std::int64_t heads_;
-  double epsilon_;       ///< of the norms
-  Embedding embedding_;  ///< undefined where another stage has it
+  double epsilon_;
+  Embedding embedding_;  ///< undefined if another stage has it
   std::vector<Block> blocks_;
-  Head head_;  ///< likewise
+  Head head_;  ///< undefined if another stage has it
 };
 
 }  // namespace chimera

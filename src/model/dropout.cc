@@ -21,8 +21,8 @@ namespace {
 constexpr std::int64_t kLanes = 16;
 constexpr std::int64_t kLow = 0xffff'ffff;
 
-/// The four words of a block in 64 bits each. int64 products wrap around, and shifts of negative ones keep the sign,
-/// which kLow cuts off.
+/// The four words of a block in 64 bits each. int64 products wrap around, and kLow masks out the sign of shifted
+/// products.
 struct Blocks {
   at::Tensor a, b, c, d;
 
@@ -70,7 +70,6 @@ using torch::autograd::variable_list;
 
 constexpr std::int64_t kChunk = 16 * static_cast<std::int64_t>(kWordGroup);  // words made at a time
 
-/// Which masks, and how they are read.
 struct Masks : torch::CustomClassHolder {
   Masks(const Dropout& dropout, DropoutSite site)
       : key(CounterRandom(dropout.seed, "dropout").bits(0)),
@@ -84,11 +83,11 @@ struct Masks : torch::CustomClassHolder {
   std::uint32_t step;
   std::uint32_t first_sample;
   std::uint32_t place;
-  std::uint32_t drop_below;  // a word below it drops its element
+  std::uint32_t drop_below;  // words below it drop their element
   double scale;
 };
 
-/// Makes one chunk of a mask: `count` elements of a sample from kChunk * chunk on.
+/// Applies `count` elements of a sample's mask, from kChunk * chunk on.
 template <class Element>
 void apply(const Masks& masks, std::int64_t sample, std::int64_t chunk, const Element* in, Element* out,
            std::int64_t count) {
@@ -106,7 +105,6 @@ void apply(const Masks& masks, std::int64_t sample, std::int64_t chunk, const El
   }
 }
 
-/// `input` times the mask, both on a device that is not the CPU: the same words, the same arithmetic.
 at::Tensor masked_on_device(const at::Tensor& input, const Masks& masks) {
   const std::int64_t samples = input.size(0);
   const at::Tensor words = device_words({masks.key, masks.step, masks.first_sample, masks.place}, samples,
@@ -116,14 +114,13 @@ at::Tensor masked_on_device(const at::Tensor& input, const Masks& masks) {
   return (input.to(wide) * factors.view(input.sizes())).to(input.scalar_type());
 }
 
-/// `input` times the mask.
 at::Tensor masked(const at::Tensor& input, const Masks& masks) {
   if (!input.is_cpu()) return masked_on_device(input, masks);
   const at::Tensor in = input.contiguous();
   const at::Tensor out = at::empty_like(in);
   const std::int64_t samples = in.size(0);
   const std::int64_t sample_size = in.numel() / samples;
-  const std::int64_t chunks = (sample_size + kChunk - 1) / kChunk;  // of a sample
+  const std::int64_t chunks = (sample_size + kChunk - 1) / kChunk;  // per sample
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, in.scalar_type(), "dropout", [&] {
     const scalar_t* from = in.const_data_ptr<scalar_t>();
     scalar_t* to = out.data_ptr<scalar_t>();
@@ -167,8 +164,8 @@ at::Tensor dropout(const at::Tensor& input, const Dropout& masks, DropoutSite si
 
 namespace {
 
-constexpr std::int64_t kSites = 4;           // that model/dropout.h tells apart in a layer
-constexpr std::int64_t kMostInALayer = 256;  // KeyedDropouts
+constexpr std::int64_t kSites = 4;           // DropoutSite values per layer
+constexpr std::int64_t kMostInALayer = 256;  // KeyedDropout calls
 thread_local DropoutScope* current = nullptr;
 
 }  // namespace

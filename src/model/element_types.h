@@ -1,5 +1,4 @@
 #pragma once
-// LibTorch's types of elements and those of files, and what turns one into the other.
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
@@ -12,21 +11,20 @@
 
 namespace chimera {
 
-/// Throws Error for a type that safetensors files do not have.
+/// Throws Error if safetensors files do not have the type.
 [[nodiscard]] ElementType element_type(at::ScalarType type);
 
-/// The type of floating-point numbers in LibTorch. Throws Error for other types.
+/// Throws Error unless the type is floating-point.
 [[nodiscard]] at::ScalarType floating_type(ElementType type);
 
-/// Elements that are converted at a time: their bytes stay in a core's cache, and are too few for malloc() to map them
-/// by themselves. The first mapped block that is freed raises the size from which malloc() maps, and then the holes
-/// that blocks leave between large tensors cost a tenth of a model's memory.
+/// Elements converted at a time, few enough to stay in a core's cache and below malloc()'s mmap threshold. Freeing a
+/// mapped block raises this threshold, and the resulting holes cost a tenth of a model's memory.
 inline constexpr std::int64_t kBlockOfElements = 1 << 13;
-/// Calls `visit(first, count)` for the blocks of so many elements, in order; only the last one may be smaller.
+/// Calls `visit(first, count)` for each block in order; only the last block may be smaller.
 void for_each_block(std::int64_t elements, const std::function<void(std::int64_t first, std::int64_t count)>& visit);
 
-/// `values` in another type of floating-point numbers. Throws ConfigError, naming the tensor, where a finite one
-/// becomes infinite.
+/// Converts to another floating-point type, on the CPU. Throws ConfigError, naming the tensor, if a finite value
+/// becomes infinite in F16.
 [[nodiscard]] at::Tensor converted(const at::Tensor& values, ElementType type, const std::string& tensor);
 
 }  // namespace chimera

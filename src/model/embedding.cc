@@ -21,14 +21,13 @@ void note_queue(AutogradContext* context) {
   if (const auto& queue = WeightGradients::current()) context->saved_data["queue"] = at::IValue::make_capsule(queue);
 }
 
-/// To the queue of the forward; runs it where there is none.
 void hand_over(AutogradContext* context, std::function<void()> add) {
   const auto queue = context->saved_data.find("queue");
   if (queue == context->saved_data.end()) return add();
   c10::static_intrusive_pointer_cast<WeightGradients>(queue->second.toCapsule())->hand_over(std::move(add));
 }
 
-/// sum[indices[i]] += rows[i] for one i after the other. On a GPU index_add_ adds in any order; index_put_ sorts.
+/// Computes sum[indices[i]] += rows[i] in order. On a GPU, index_add_ adds in any order; index_put_ sorts.
 void add_rows(at::Tensor sum, const at::Tensor& indices, const at::Tensor& rows) {
   const at::NoGradGuard no_graph;
   if (sum.is_cpu()) {

@@ -1,7 +1,6 @@
 #pragma once
-// Looking up rows of a table, with a backward that adds to those rows alone: a real vocabulary's table is far larger
-// than what a micro-batch reads of it. Letters in shapes: b sequences of a micro-batch, L tokens of a sequence, H
-// hidden width, V rows of a table.
+// Table lookups with a backward that adds only to the rows used. Letters in shapes as in model/layers.h, V rows of a
+// table.
 
 #include <ATen/core/Tensor.h>
 
@@ -9,17 +8,15 @@
 
 namespace chimera {
 
-/// Rows of `table` [V, H] for `tokens` [b, L] -> [b, L, H]. Throws ConfigError for a token outside the table, where
-/// they are on the CPU.
+/// Returns the rows of `table` [V, H] for `tokens` [b, L] -> [b, L, H]. Throws ConfigError if a token on the CPU is
+/// outside the table.
 ///
-/// Backward adds each token's gradient to its row of the table's gradient (which need not be defined yet), one after
-/// the other in the order of `tokens`, through the current WeightGradients queue, at once where there is none: B and W
-/// make the same additions in the same order, so the bits depend on the order of micro-batches alone. What waits for W
-/// is the gradient of the result.
+/// Backward adds to the table's gradient (which may be undefined before) in the order of `tokens`, through the current
+/// WeightGradients queue if there is one. B and W give the same bits. Until W, the queue keeps the result's gradient.
 [[nodiscard]] at::Tensor token_embedding(const at::Tensor& table, const at::Tensor& tokens);
 
-/// `embedded` [b, L, H] and L rows of `table` [positions, H], from row `first` on, added to each sequence. Backward as
-/// above, with the sequences added up first. Throws ConfigError where the sequence is longer than the table.
+/// Adds L rows of `table` [positions, H], from row `first` on, to each sequence of `embedded` [b, L, H]. Backward is as
+/// above, summed over sequences. Throws ConfigError if the sequence is longer than the table.
 [[nodiscard]] at::Tensor add_positions(const at::Tensor& embedded, const at::Tensor& table, std::int64_t first = 0);
 
 }  // namespace chimera

@@ -5,11 +5,8 @@
 
 namespace chimera {
 
-/// Consecutive layers of GPT-2.
 class Gpt2Stage final : public TransformerStage {
  public:
-  /// `parameters`: those that own_parameters(config, layers) names. `tied`: the leaves of a tied matrix that it uses.
-  /// `compute`: the type of hidden states.
   Gpt2Stage(const ModelConfig& config, const StageLayers& layers, std::vector<Parameter> parameters,
             const TiedLeaves& tied, at::ScalarType compute);
   [[nodiscard]] at::Tensor logits(const at::Tensor& hidden) const override;
@@ -33,9 +30,9 @@ class Gpt2Stage final : public TransformerStage {
   std::int64_t heads_;
   std::vector<Block> blocks_;
   at::Tensor wte_;  ///< [V, H]; undefined without the embedding
-  at::Tensor wpe_;  ///< [positions, H]; likewise
+  at::Tensor wpe_;  ///< [positions, H]; undefined without the embedding
   LayerNorm ln_f_;  ///< undefined without the head
-  Linear lm_head_;  ///< likewise; its weight is the tied matrix where there is one
+  Linear lm_head_;  ///< undefined without the head; its weight may be the tied matrix
 };
 
 }  // namespace chimera

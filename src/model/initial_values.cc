@@ -8,9 +8,8 @@
 namespace chimera {
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 14;  // numbers that are worth a thread of their own
+constexpr std::int64_t kGrain = 1 << 14;  // minimum elements per thread
 
-/// Each value is a function of its index alone, so that the number of threads changes no bit.
 at::Tensor normal(const ParameterSpec& spec, const at::TensorOptions& options, std::uint64_t seed) {
   const CounterRandom random(seed, spec.name);
   const at::Tensor values = at::empty(spec.shape, at::kDouble);

@@ -37,17 +37,15 @@ at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) { return SwigluF
 
 namespace {
 
-/// [b, L, heads * d] -> [b, heads, L, d], the shape that attention works on; d = `head_size`.
+/// [b, L, heads * d] -> [b, heads, L, d] with d = `head_size`.
 at::Tensor split_heads(const at::Tensor& x, std::int64_t head_size) {
   return x.view({x.size(0), x.size(1), -1, head_size}).transpose(1, 2);
 }
 
-/// The inverse of split_heads.
 at::Tensor join_heads(const at::Tensor& x) { return x.transpose(1, 2).flatten(2); }
 
-/// Which keys a token attends to: `mask` is true there, or 0 where it is to be added to scores, minus infinity
-/// elsewhere (anything that expands to [b, heads, L, L]; none: everywhere); and with `causal` they are not behind it.
-/// Not both.
+/// Keys that each token attends to. `mask` ([b, heads, L, L] or expandable; empty: all keys) is true for these keys, or
+/// added to scores: 0 for these keys, minus infinity elsewhere. `causal` hides later keys and excludes `mask`.
 struct Attended {
   std::optional<at::Tensor> mask;
   bool causal = false;
@@ -64,13 +62,13 @@ void hide(at::Tensor& scores, const Attended& attended) {
   scores.masked_fill_(at::ones({length, length}, scores.options().dtype(at::kBool)).triu(1), kNever);
 }
 
-/// What a fused kernel computes, in single operations, so that the probabilities can be masked. Arguments and result
-/// [b, heads, L, d], keys and values of fewer heads perhaps: a group that shares one is then a matrix of more rows.
+/// Computes attention [b, heads, L, d] in separate operations, so that dropout can mask the probabilities. Query heads
+/// that share keys and values form one matrix with more rows.
 at::Tensor attention_with_dropout(const QueryKeyValue& split, const Attended& attended, const Dropout& masks) {
   const double scale = 1 / std::sqrt(static_cast<double>(split.query.size(-1)));
   const std::int64_t shared = split.key.size(1);
   const bool is_grouped = shared != split.query.size(1);
-  // [b, heads, L, n] and [b, shared, heads / shared * L, n].
+  // [b, heads, L, n] to [b, shared, heads / shared * L, n] and back.
   const auto grouped = [&](const at::Tensor& x) {
     return is_grouped ? x.reshape({x.size(0), shared, -1, x.size(3)}) : x;
   };
@@ -97,7 +95,7 @@ at::Tensor attention(const QueryKeyValue& projections, std::int64_t heads, const
                                                      split.key.size(1) != heads));
 }
 
-/// For queries [b, L, ...] of tokens that have `earlier` ones before them: those, themselves, and what lies between.
+/// Returns the causal mask for queries [b, L, ...] of tokens after `earlier` other tokens.
 Attended behind(std::int64_t earlier, const at::Tensor& queries) {
   const std::int64_t length = queries.size(1);
   if (length == 1) return {};

@@ -23,7 +23,7 @@ void WeightGradients::hand_over(std::function<void()> add) {
 void WeightGradients::run() {
   for (auto& add : std::exchange(kept_, {})) {
     add();
-    add = nullptr;  // its tensors are not needed while the next ones run
+    add = nullptr;  // frees its tensors before the next one runs
   }
 }
 
@@ -41,9 +41,8 @@ using torch::autograd::variable_list;
 /// [..., n] -> [rows, n]
 at::Tensor rows_of(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 
-/// sum += left right, whose type may be narrower: then the CPU rounds their product to it first. GPUs add it as it is
-/// (their kernel takes float32 sums of products of bfloat16 or float16, and the sum itself in place of the term that it
-/// is added to: _addmm_dtype_out_cuda in ATen/native/cuda/Blas.cpp).
+/// Computes sum += left right. If the factors are narrower than the sum, the CPU rounds the product to their type. GPUs
+/// do not: their kernel accepts a float32 sum (_addmm_dtype_out_cuda in ATen/native/cuda/Blas.cpp).
 void add_product(at::Tensor sum, const at::Tensor& left, const at::Tensor& right) {
   if (sum.scalar_type() == left.scalar_type()) {
     sum.addmm_(left, right);
@@ -54,7 +53,7 @@ void add_product(at::Tensor sum, const at::Tensor& left, const at::Tensor& right
   }
 }
 
-/// Autograd sees the input gradient alone; the weight gradient goes through the queue of the forward.
+/// Autograd computes only the input gradient; the weight gradient goes through the queue.
 struct LinearFunction : torch::autograd::Function<LinearFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight,
                             const std::optional<at::Tensor>& bias, WeightLayout layout) {
@@ -71,7 +70,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     const at::Tensor& output_gradient = output_gradients[0];
     at::Tensor input_gradient;
     if (context->needs_input_grad(0)) input_gradient = output_gradient.matmul(out_in(layer));
-    // Detached: a queue that held the graph would hold the stage's input and that one's gradient until W.
+    // Detached: a graph would keep the stage's input and its gradient until W.
     auto add = [layer, input = rows_of(saved[0].detach()), rows = rows_of(output_gradient)] {
       add_weight_gradient(layer, input, rows);
     };
@@ -107,7 +106,7 @@ void add_weight_gradient(const Linear& layer, const at::Tensor& input, const at:
   const at::NoGradGuard no_graph;
   if (layer.weight.requires_grad()) {
     const at::Tensor gradient = gradient_of(layer.weight);
-    // Smaller than the output's gradient where a layer is large.
+    // In a large head, the input is smaller than the output's gradient.
     const at::Tensor scaled_input = factor.defined() ? input * factor : input;
     if (layer.layout == WeightLayout::OutIn) {
       add_product(gradient, output_gradient.t(), scaled_input);

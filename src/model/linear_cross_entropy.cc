@@ -16,16 +16,14 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// The values on which loss and gradients depend.
 struct Problem {
-  at::Tensor hidden;   // [n, H], without a graph
+  at::Tensor hidden;   // [n, H], detached
   at::Tensor targets;  // [n]
   Linear head;
   double scale = 1;
   TokenChunks chunks;
 };
 
-/// The tokens of one chunk.
 struct Chunk {
   Chunk(const Problem& problem, std::int64_t index)
       : hidden(rows(problem, index, problem.hidden)), targets(rows(problem, index, problem.targets)) {}
@@ -38,24 +36,24 @@ struct Chunk {
   at::Tensor targets;  // [c]
 };
 
-/// [c, V], in float32 at least.
+/// [c, V], in at least float32.
 at::Tensor log_probabilities(const Chunk& chunk, const Linear& head) {
   at::Tensor logits = at::linear(chunk.hidden, out_in(head), bias_of(head));
   logits = logits.to(at::promote_types(logits.scalar_type(), at::kFloat));
   return at::log_softmax(logits, 1);
 }
 
-/// The targets as indices [c, 1]: 0 where they are ignored.
+/// Targets as indices [c, 1]; ignored targets are 0.
 at::Tensor indices(const Chunk& chunk) { return chunk.targets.clamp_min(0).unsqueeze(1); }
 
-/// The chunk's part of the loss, without the scale, [].
+/// Unscaled loss of the chunk, [].
 at::Tensor loss_sum(const Chunk& chunk, const at::Tensor& log_probabilities) {
   const at::Tensor losses = log_probabilities.gather(1, indices(chunk)).squeeze(1);
   return -losses.masked_fill(chunk.targets == kIgnored, 0).sum();
 }
 
-/// The gradient of the scaled loss in the chunk's logits, [c, V] in the type of hidden states. Takes the memory of its
-/// argument for it.
+/// Gradient of the scaled loss in the chunk's logits, [c, V] in the type of hidden states. Reuses the argument's
+/// memory.
 at::Tensor logit_gradient(const Problem& problem, const Chunk& chunk, at::Tensor log_probabilities) {
   at::Tensor gradient = std::move(log_probabilities).exp_();
   const at::Tensor target_indices = indices(chunk);
@@ -64,11 +62,10 @@ at::Tensor logit_gradient(const Problem& problem, const Chunk& chunk, at::Tensor
   return gradient.mul_(scales.unsqueeze(1)).to(chunk.hidden.scalar_type());
 }
 
-/// The results of a forward.
 struct Result {
   at::Tensor loss;                 // []
-  at::Tensor hidden_gradient;      // [n, H]; undefined where it is not asked for
-  at::Tensor last_logit_gradient;  // [c, V] of the last chunk; likewise
+  at::Tensor hidden_gradient;      // [n, H]; undefined without gradients
+  at::Tensor last_logit_gradient;  // [c, V] of the last chunk; undefined without gradients
 };
 
 Result solve(const Problem& problem, bool with_gradients) {
@@ -90,8 +87,8 @@ Result solve(const Problem& problem, bool with_gradients) {
   return result;
 }
 
-/// Adds to the gradients of weight and bias, times `factor` []: those of the last chunk first, as its memory is then
-/// free for the logits of the others.
+/// Adds to the gradients of weight and bias, times `factor` []. The last chunk comes first, which frees memory for the
+/// others' logits.
 void add_weight_gradients(const Problem& problem, at::Tensor last_logit_gradient, const at::Tensor& factor) {
   const at::NoGradGuard no_graph;
   const auto add = [&](const Chunk& chunk, const at::Tensor& logit_gradient) {
@@ -111,12 +108,11 @@ struct Kept : torch::CustomClassHolder {
   WeightGradients::Pointer queue;
 };
 
-/// Autograd sees the gradient of the hidden states alone; the weight gradient goes through the queue of the forward.
 struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropyFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& hidden, const at::Tensor& /*weight*/,
                             const std::optional<at::Tensor>& /*bias*/, Problem problem) {
     auto kept = c10::make_intrusive<Kept>();
-    problem.hidden = hidden.detach();  // with the graph it would keep all that comes before, until W
+    problem.hidden = hidden.detach();  // a graph would keep all earlier tensors until W
     kept->result = solve(problem, /*with_gradients=*/true);
     kept->problem = std::move(problem);
     kept->queue = WeightGradients::current();

@@ -14,7 +14,7 @@
 #include "model/layers.h"
 #include "model/linear_cross_entropy.h"
 
-// One pass over queries or keys; single operations take half a dozen, and keep what they make.
+// Rotation in one pass; ATen operations would take about six, and keep their results.
 
 namespace chimera {
 namespace {
@@ -22,7 +22,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// One head: `in` and `out` [2 * half], which do not overlap; `direction` 1, or -1 to turn back.
+/// Rotates one head: `in` and `out` [2 * half] must not overlap; `direction` is 1 or -1 (inverse).
 template <class Element>
 void turn(const Element* __restrict in, Element* __restrict out, const Element* __restrict cosine,
           const Element* __restrict sine, std::int64_t half, at::opmath_type<Element> direction) {
@@ -87,8 +87,8 @@ struct RotateFunction : torch::autograd::Function<RotateFunction> {
   }
 };
 
-/// Frequencies with few turns in the original positions are divided by the factor, those with many stay, and between
-/// them the share that stays grows with the turns.
+/// Divides frequencies with few turns within the original positions by the factor, keeps those with many turns, and
+/// interpolates between.
 at::Tensor llama3_frequencies(const at::Tensor& frequencies, const RopeScaling& scaling) {
   const at::Tensor turns = frequencies * (static_cast<double>(scaling.original_positions) / (2 * std::numbers::pi));
   const at::Tensor stays =

@@ -7,43 +7,38 @@
 #include "model/transformer_stage.h"
 #include "model_config/config.h"
 
-// Positions as rotations: attention then depends on how far apart two tokens are.
-// Source: Su et al., "RoFormer", 2021; the scaling of Llama 3.1 as Hugging Face's modeling_rope_utils.py has it.
-// Letters in shapes: b sequences of a micro-batch, L tokens of a sequence, d width of a head.
+// Rotary positions. Source: Su et al., "RoFormer", 2021; scaling of Llama 3.1 as in Hugging Face's
+// modeling_rope_utils.py. Letters in shapes as in model/layers.h, d width of a head.
 
-// Llama (Touvron et al., 2023) and its relatives Mistral, Qwen2 and Qwen3: rotary positions, RMS norm before each
-// sub-layer, gated feed-forward, heads that share keys and values.
+// Llama (Touvron et al., 2023), Mistral, Qwen2 and Qwen3: rotary positions, RMS norm before each sub-layer, gated
+// feed-forward, grouped-query attention.
 
 namespace chimera {
 
-/// Cosine and sine of each position's angles, [L, d / 2] each: the angle of element j is position * frequency j.
+/// Cosine and sine of each position's angles, [L, d / 2]: the angle of element j is position * frequency j.
 struct RotaryTable {
   at::Tensor cosine;
   at::Tensor sine;
 
   [[nodiscard]] std::int64_t length() const { return cosine.defined() ? cosine.size(0) : 0; }
-  /// Its positions `first` .. `end` - 1.
   [[nodiscard]] RotaryTable slice(std::int64_t first, std::int64_t end) const;
 };
 
-/// The model's frequencies, [d / 2]: rope_theta^(-2j/d), scaled as the model says; computed in the type of `options`,
-/// float32 at least.
+/// Returns the frequencies, [d / 2]: rope_theta^(-2j/d), with the model's rope_scaling. Computed in the type of
+/// `options`, at least float32.
 [[nodiscard]] at::Tensor rotary_frequencies(const ModelConfig& config, const at::TensorOptions& options);
 
-/// The first `length` positions. Angles are computed in float32 at least, as Hugging Face does, then rounded to the
-/// type of `options`.
+/// Returns the table of the first `length` positions. Angles are computed in at least float32, as in Hugging Face, then
+/// rounded.
 [[nodiscard]] RotaryTable rotary_table(const ModelConfig& config, std::int64_t length,
                                        const at::TensorOptions& options);
 
-/// Turns each head of `input` [b, L, heads * d] by its token's angles: elements j and j + d/2 are the two coordinates.
-/// -> [b, L, heads * d]. Keeps nothing but the table, which has L positions.
+/// Rotates each head of `input` [b, L, heads * d] by its token's angles; elements j and j + d/2 are the two
+/// coordinates. Backward keeps only the table, which has L positions.
 [[nodiscard]] at::Tensor rotate(const at::Tensor& input, const RotaryTable& table);
 
-/// Consecutive layers of Llama.
 class LlamaStage final : public TransformerStage {
  public:
-  /// `parameters`: those that own_parameters(config, layers) names. `tied`: of a tied model, what this stage uses.
-  /// `compute`: the type of hidden states.
   LlamaStage(const ModelConfig& config, const StageLayers& layers, std::vector<Parameter> parameters,
              const TiedLeaves& tied, at::ScalarType compute);
   [[nodiscard]] at::Tensor logits(const at::Tensor& hidden) const override;
@@ -54,8 +49,8 @@ class LlamaStage final : public TransformerStage {
     Linear query;
     Linear key;
     Linear value;
-    RmsNorm query_norm;  ///< of each head; undefined unless the model has it
-    RmsNorm key_norm;    ///< likewise
+    RmsNorm query_norm;  ///< per head; undefined without query_key_norm
+    RmsNorm key_norm;    ///< per head; undefined without query_key_norm
     Linear attention_output;
     RmsNorm post_attention_norm;
     Linear gate;
@@ -69,19 +64,18 @@ class LlamaStage final : public TransformerStage {
   [[nodiscard]] at::Tensor loss(const at::Tensor& hidden, const MicroBatch& batch) const override;
   [[nodiscard]] RmsNorm rms_norm_named(const std::string& name);
   [[nodiscard]] Block block_named(const std::string& name);
-  /// Queries or keys of a block, [b, L, heads * d] -> [b, L, heads * d]: normed where the model does, and turned to the
-  /// positions from `first` on.
+  /// Applies norm (if defined) and rotation to queries or keys, [b, L, heads * d], at positions from `first` on.
   [[nodiscard]] at::Tensor positioned(const at::Tensor& projection, const RmsNorm& norm, std::int64_t first) const;
-  /// The table of the positions `first` .. `end` - 1: made once for the furthest so far, or for some more where
-  /// sequences grow.
+  /// Returns positions `first` .. `end` - 1 of a cached table. Throws ConfigError if `end` exceeds the model's
+  /// positions or sliding window.
   [[nodiscard]] RotaryTable table_of(std::int64_t first, std::int64_t end, const at::Tensor& hidden) const;
 
   ModelConfig config_;
   std::vector<Block> blocks_;
-  at::Tensor embedding_;       ///< [V, H]; undefined where another stage has it
-  RmsNorm norm_;               ///< likewise
-  Linear lm_head_;             ///< likewise; its weight is the tied matrix where there is one
-  mutable RotaryTable table_;  // not of the model, but remembered
+  at::Tensor embedding_;       ///< [V, H]; undefined if another stage has it
+  RmsNorm norm_;               ///< undefined if another stage has it
+  Linear lm_head_;             ///< undefined if another stage has it; its weight may be the tied matrix
+  mutable RotaryTable table_;  // cache of table_of()
 };
 
 }  // namespace chimera

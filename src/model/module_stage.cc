@@ -46,7 +46,6 @@ bool draws_random_numbers(const nn::Module& module) {
   return attention != nullptr && attention->options.dropout() > 0;
 }
 
-/// Why not, in words.
 const char* use_in_words(const ModuleUse& use) {
   return use.recomputed ? "where its forward is run again" : "where several workers train copies of it";
 }
@@ -88,7 +87,6 @@ std::string in_words(const TensorShape& shape) {
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-/// The exception under way as one line.
 std::string current_reason() {
   try {
     throw;
@@ -116,7 +114,6 @@ void require_one_type(const std::vector<Parameter>& parameters) {
   }
 }
 
-/// The parameters to be trained, checked, under their global names.
 std::vector<Parameter> trained_parameters(const ModuleStageSpec& spec, const std::vector<Layer>& layers,
                                           const ModuleUse& use) {
   std::vector<Parameter> parameters;
@@ -143,7 +140,6 @@ std::vector<Parameter> trained_parameters(const ModuleStageSpec& spec, const std
   return parameters;
 }
 
-/// Buffers of modules, put back at its end.
 class BufferGuard {
  public:
   explicit BufferGuard(const std::vector<Layer>& layers) {
@@ -254,7 +250,7 @@ std::vector<Parameter> ModuleStage::values() const {
 
 std::unique_ptr<ModuleStage> make_module_stage(const ModuleStageSpec& spec, const std::vector<LayerFactory>& factories,
                                                const ModuleUse& use, std::uint64_t seed) {
-  static std::mutex mutex;  // torch's generator is the process's, and so may be what factories use
+  static std::mutex mutex;  // torch's generator is global to the process, as the factories' data may be
   const std::lock_guard lock(mutex);
   std::vector<Layer> layers;
   for (std::int64_t index = spec.first_layer; index < spec.end_layer; ++index) {

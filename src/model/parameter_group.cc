@@ -31,7 +31,7 @@ at::Tensor shared_zeros(std::int64_t count, const at::TensorOptions& options) {
 
 ParameterGroup::ParameterGroup(std::vector<Parameter> parameters, std::size_t num_accumulators)
     : parameters_(std::move(parameters)) {
-  constexpr std::int64_t kAlignment = 64;  // bytes: a product's last bits may depend on where it is written
+  constexpr std::int64_t kAlignment = 64;  // bytes: a product's last bits may depend on its output's alignment
   std::int64_t count = 0;
   std::vector<std::int64_t> offsets;
   for (const Parameter& parameter : parameters_) {

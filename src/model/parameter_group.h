@@ -6,23 +6,19 @@
 #include <string>
 #include <vector>
 
-// Tensors where other ranks of the host can add to them.
-
-// Tensors that are trained together: what is summed over workers, measured and updated as one.
-
 namespace chimera {
 
-/// `count` zeros; on the CPU they lie in memory of their own that other processes can map (core/shared_memory.h), and
-/// are reported to whoever counts LibTorch's memory.
+/// Returns `count` zeros. On the CPU, other processes can map them (core/shared_memory.h), and LibTorch's memory
+/// profiler counts them.
 [[nodiscard]] at::Tensor shared_zeros(std::int64_t count, const at::TensorOptions& options);
 
-/// A tensor that is trained: a leaf that requires grad. Its .grad() is a view into the flat gradients of its group.
+/// A leaf that requires grad. Its .grad() is a view into the flat gradients of its group.
 struct Parameter {
   std::string name;  ///< global, e.g. `h.5.attn.c_attn.weight`
   at::Tensor value;
 };
 
-/// Parameters and their gradients in one flat tensor.
+/// Parameters that are summed over workers and updated together. Their gradients are in one flat tensor.
 class ParameterGroup {
  public:
   virtual ~ParameterGroup() = default;
@@ -30,19 +26,17 @@ class ParameterGroup {
   ParameterGroup& operator=(const ParameterGroup&) = delete;
 
   [[nodiscard]] const std::vector<Parameter>& parameters() const { return parameters_; }
-  /// All gradients in one tensor, in the order of parameters(), each from a multiple of 64 bytes on; zeros between.
+  /// All gradients in the order of parameters(), each aligned to 64 bytes; zeros between them.
   [[nodiscard]] at::Tensor& gradients() { return accumulators_.front(); }
-  /// The tensors that backwards accumulate into, each of the size of gradients(), which is the first of them. There is
-  /// only one unless the parameters have several uses whose gradients are kept apart.
+  /// Tensors that backwards accumulate into; the first is gradients(), and all have its size. There are several only
+  /// for separate uses of a parameter.
   [[nodiscard]] const std::vector<at::Tensor>& accumulators() const { return accumulators_; }
-  /// Zeroes all accumulators.
   void zero_gradients();
-  /// Adds the other accumulators to gradients(). To be called once, after a step's last backward.
+  /// Adds the other accumulators to gradients(). Call it once, after a step's last backward.
   void add_accumulators();
 
  protected:
-  /// Makes `parameters` (contiguous, of one type and device, at least one) leaves that require grad, with gradients of
-  /// zero.
+  /// Makes `parameters` (contiguous, of one type and device, at least one) leaves with zero gradients.
   explicit ParameterGroup(std::vector<Parameter> parameters, std::size_t num_accumulators = 1);
 
  private:

@@ -10,7 +10,7 @@
 #include <array>
 #include <cmath>
 
-// ATen makes this norm of half a dozen operations on the CPU, each of which reads and writes all hidden states.
+// Fused on the CPU: ATen would pass over the hidden states about six times.
 
 namespace chimera {
 namespace {
@@ -18,7 +18,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// The sum of term(0) to term(n - 1), as partial sums that compilers vectorise.
+/// Partial sums, which compilers vectorize.
 template <class Wide, class Term>
 Wide vector_sum(std::int64_t n, Term&& term) {
   constexpr std::int64_t kLanes = 16;
@@ -33,7 +33,7 @@ Wide vector_sum(std::int64_t n, Term&& term) {
   return sum;
 }
 
-/// One row of n elements; returns the reciprocal of its root mean square.
+/// Normalizes a row of n elements; returns the reciprocal root mean square.
 template <class Element, class Wide>
 Wide normalise(const Element* x, const Element* weight, Element* y, std::int64_t n, Wide epsilon) {
   const Wide square =
@@ -45,7 +45,7 @@ Wide normalise(const Element* x, const Element* weight, Element* y, std::int64_t
   return scale;
 }
 
-/// The gradient of one row: scale (g w - x' mean(g w x')), where x' is the normalised row.
+/// Gradient of a row: scale (g w - x' mean(g w x')) with the normalized row x'.
 template <class Element, class Wide>
 void add_row_gradient(const Element* x, const Element* weight, const Element* gradient, Wide scale, Element* result,
                       std::int64_t n) {
@@ -57,7 +57,6 @@ void add_row_gradient(const Element* x, const Element* weight, const Element* gr
   }
 }
 
-/// Calls run(first, end) for pieces of `count` rows or columns, each of which takes `work` steps.
 template <class Run>
 void in_parallel(std::int64_t count, std::int64_t work, Run&& run) {
   at::parallel_for(0, count, std::max<std::int64_t>(1, at::internal::GRAIN_SIZE / work), run);
@@ -90,7 +89,7 @@ Normed forward_on_cpu(const at::Tensor& x, const at::Tensor& weight, double epsi
 
 struct Gradients {
   at::Tensor input;
-  at::Tensor weight;  // [n], in float32 at least
+  at::Tensor weight;  // [n], at least float32
 };
 
 Gradients backward_on_cpu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& scales,

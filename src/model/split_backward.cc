@@ -29,7 +29,7 @@ using torch::autograd::Edge;
 using torch::autograd::edge_list;
 using torch::autograd::Node;
 using torch::autograd::variable_list;
-using NodePointer = decltype(Edge::function);  // a shared or an intrusive one, by the version of torch
+using NodePointer = decltype(Edge::function);  // shared or intrusive, depending on the version of torch
 using TensorFunction = std::function<at::Tensor(const at::Tensor&)>;
 
 template <typename Made, typename... Arguments>
@@ -41,12 +41,12 @@ NodePointer make_node(Arguments&&... arguments) {
   }
 }
 
-/// Which nodes of a graph lie on a way from its root to `target`.
+/// Nodes of a graph on a path from its root to `target`.
 class Path {
  public:
   Path(const NodePointer& root, const Node* target) : target_(target) {
     nodes_.emplace(root.get(), Visit{root, root.get() == target});
-    std::vector<std::pair<Node*, std::size_t>> stack{{root.get(), 0}};  // a node, and which of its edges is next
+    std::vector<std::pair<Node*, std::size_t>> stack{{root.get(), 0}};  // node, next edge
     while (!stack.empty()) {
       auto& [node, next] = stack.back();
       if (next < node->num_outputs()) {
@@ -61,7 +61,6 @@ class Path {
     return edge.is_valid() && nodes_.at(edge.function.get()).on_path;
   }
 
-  /// Nodes of the path with an edge that leaves it, towards parameters.
   [[nodiscard]] std::vector<NodePointer> feeding_parameters() const {
     std::vector<NodePointer> found;
     for (const auto& [node, visit] : nodes_) {
@@ -93,7 +92,6 @@ class Path {
   std::unordered_map<Node*, Visit> nodes_;
 };
 
-/// Notes the gradients that arrive at a node.
 struct Capture : torch::autograd::FunctionPreHook {
   explicit Capture(std::shared_ptr<variable_list> into) : gradients(std::move(into)) {}
   variable_list operator()(const variable_list& arriving) override {
@@ -103,11 +101,10 @@ struct Capture : torch::autograd::FunctionPreHook {
   std::shared_ptr<variable_list> gradients;
 };
 
-/// A node of Python: an autograd.Function, or a compiled module. Its backward gives all gradients at once, whatever
-/// is asked of it, and may free what it saved. Torch does not export its type.
+/// A Python node: autograd.Function or compiled module. Its backward always computes all gradients, and may free its
+/// saved tensors. Torch does not export its type.
 bool is_of_python(const Node& node) { return std::strcmp(typeid(node).name(), "N5torch8autograd6PyNodeE") == 0; }
 
-/// Notes the gradients that a node gives.
 struct CaptureGiven : torch::autograd::FunctionPostHook {
   explicit CaptureGiven(std::shared_ptr<variable_list> into) : gradients(std::move(into)) {}
   variable_list operator()(const variable_list& given, const variable_list& /*arrived*/) override {
@@ -117,13 +114,12 @@ struct CaptureGiven : torch::autograd::FunctionPostHook {
   std::shared_ptr<variable_list> gradients;
 };
 
-/// Stands for a node whose gradients are known: gives them, at the node's turn in the engine's order.
+/// Replacement for a node: returns known gradients at the node's turn in the engine's order.
 struct KnownGradients : Node {
   KnownGradients(const Node& node, variable_list gradients)
       : Node(node.sequence_nr(), edge_list(node.next_edges())), gradients_(std::move(gradients)) {
     add_input_metadata(start());
   }
-  /// What its backward begins with.
   static at::Tensor start() { return at::zeros({}); }
 
  protected:
@@ -133,7 +129,7 @@ struct KnownGradients : Node {
   variable_list gradients_;
 };
 
-/// Where W starts: edges into the nodes that feed parameters, and the gradient on each.
+/// Edges into the nodes that feed parameters, and their gradients: the start of W.
 struct Start {
   edge_list edges;
   variable_list gradients;
@@ -145,10 +141,9 @@ struct Start {
   }
 };
 
-/// What one forward leaves for its backward.
 struct Graph {
-  at::Tensor input;   // a leaf
-  at::Tensor output;  // with the graph that leads to it
+  at::Tensor input;
+  at::Tensor output;
   WeightGradients::Pointer queue;
 };
 
@@ -156,7 +151,7 @@ struct KeptGraph : torch::CustomClassHolder {
   Graph graph;
 };
 
-/// A node of the path that feeds parameters, as I runs and W goes on from it.
+/// Records the gradients at a node of the path in I, as the start of W.
 class ParameterFeeder {
  public:
   explicit ParameterFeeder(NodePointer node) : node_(std::move(node)), runs_again_(!is_of_python(*node_)) {
@@ -167,10 +162,8 @@ class ParameterFeeder {
     }
   }
 
-  /// Whether W runs the node again, for what I did not ask it for.
   [[nodiscard]] bool runs_again() const { return runs_again_; }
 
-  /// After I: cuts the path behind the node and adds where W starts.
   void finish(const Path& path, Start& start) {
     for (Edge& edge : node_->next_edges()) {
       if (path.contains(edge)) edge = Edge();
@@ -180,14 +173,14 @@ class ParameterFeeder {
       start_from_arrived(start);
     } else {
       node_->del_post_hook(post_hook_);
-      if (seen_->empty()) return;  // I did not come here
+      if (seen_->empty()) return;  // I did not reach this node
       start.edges.emplace_back(make_node<KnownGradients>(*node_, std::move(*seen_)), 0);
       start.gradients.push_back(KnownGradients::start());
     }
   }
 
  private:
-  /// Hooks on the tensors that the node made, and on itself, have run, and what arrived is what they returned.
+  /// Removes hooks that ran in I; the recorded gradients include their effect.
   void forget_hooks() {
     node_->pre_hooks().clear();
     node_->tensor_pre_hooks().clear();
@@ -205,11 +198,11 @@ class ParameterFeeder {
   NodePointer node_;
   bool runs_again_;
   std::uintptr_t post_hook_ = 0;
-  std::shared_ptr<variable_list> seen_ = std::make_shared<variable_list>();  // what arrived or, of Python's, was given
+  std::shared_ptr<variable_list> seen_ = std::make_shared<variable_list>();
 };
 
-/// I: the gradient of graph.input, and what W starts from. Cuts the path behind itself, so that W does not walk it
-/// again and what W does not need is freed.
+/// Runs I: returns the gradient of graph.input and the start of W. Cuts the path, so that W does not repeat it and
+/// unneeded tensors are freed.
 std::pair<at::Tensor, Start> input_gradient(const Graph& graph, const at::Tensor& output_gradient) {
   const Edge root = torch::autograd::impl::gradient_edge(graph.output);
   if (!graph.input.requires_grad()) return {at::Tensor(), {{root}, {output_gradient}}};
@@ -225,7 +218,6 @@ std::pair<at::Tensor, Start> input_gradient(const Graph& graph, const at::Tensor
   return {gradient, std::move(start)};
 }
 
-/// Autograd sees one node; the graph of the function is inside it.
 struct SplitFunction : torch::autograd::Function<SplitFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& /*anchor*/,
                             const TensorFunction* function) {
@@ -263,7 +255,7 @@ struct SplitFunction : torch::autograd::Function<SplitFunction> {
 
 at::Tensor split_backward(const TensorFunction& function, const at::Tensor& input) {
   if (!at::GradMode::is_enabled()) return function(input);
-  // Parameters are not among the arguments: without the anchor a first stage's output would need no gradient.
+  // Without this argument, a first stage's output would not require grad.
   const at::Tensor anchor = at::empty({0}).requires_grad_();
   return SplitFunction::apply(input, anchor, &function);
 }

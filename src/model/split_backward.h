@@ -1,5 +1,4 @@
 #pragma once
-// Split backward of any function, through autograd's engine.
 
 #include <ATen/core/Tensor.h>
 
@@ -7,23 +6,21 @@
 
 namespace chimera {
 
-/// Returns function(input), where `input` is a tensor that autograd may know and `function` any composition of
-/// differentiable ops that does not write to it. Where grad mode is off it does nothing else.
+/// Returns function(input), with a backward that autograd's engine can split. `function` is any composition of
+/// differentiable ops that does not write to its input. Throws ConfigError if the output does not depend differentiably
+/// on the input or any parameter.
 ///
-/// A whole backward (B) is autograd's own. Under a WeightGradients queue that defers, backward is an I: it runs the
-/// path from output to input alone, keeps the gradients that arrive at the nodes of this path which feed parameters,
-/// and hands the rest to the queue; run(), the W, starts from those nodes and adds to the parameters' gradients. The
-/// same kernels run in the same order for each parameter, hence the same bits. Where `input` needs no gradient (the
-/// first stage) I runs nothing and W everything.
+/// A whole backward (B) is autograd's own. After defer() of the WeightGradients queue, backward is an input-gradient
+/// pass (I): it runs only the path from output to input, and keeps the gradients at nodes of this path that feed
+/// parameters. The queue's run() (W) starts from those nodes. B and W give the same bits. If `input` needs no gradient,
+/// I runs nothing and W everything.
 ///
-/// *Memory.* Between I and W the graph stays: the tensors that the nodes with parameters saved, and the gradients
-/// that arrived there. Nodes on the path without parameters (activation functions) are freed by I. So it is more than
-/// what chimera::linear() keeps, and at most the stage's activations, which is what the simulator counts until W.
+/// From I to W, the graph keeps the saved tensors of nodes with parameters and the gradients that arrived there: more
+/// than chimera::linear() keeps, and at most the stage's activations.
 ///
-/// Hooks on tensors within run once, in I. A node of Python that feeds parameters (an autograd.Function with weights, a
-/// compiled module) runs once too, whole, in I, and W adds what it gave: its backward may free what it saved.
-/// A layer that queues its weight gradient itself (model/linear.h) would be asked for it twice: use none.
-/// Throws ConfigError where the output does not depend, differentiably, on the input or any parameter.
+/// Hooks inside run once, in I. A Python node that feeds parameters (an autograd.Function with weights, a compiled
+/// module) also runs once, in I, because its backward may free its saved tensors. `function` must not contain layers of
+/// model/linear.h, which would queue their weight gradient twice.
 [[nodiscard]] at::Tensor split_backward(const std::function<at::Tensor(const at::Tensor&)>& function,
                                         const at::Tensor& input);
 

@@ -35,7 +35,7 @@ at::Tensor Stage::for_compute(const at::Tensor& leaf) {
     if (copied_[i].is_same(leaf)) return copies_[i];
   }
   at::Tensor copy = leaf.detach().to(compute_type_).requires_grad_();
-  at::impl::GetVariableHooks()->set_grad_dtype(copy, leaf.scalar_type());  // so that autograd adds in that type
+  at::impl::GetVariableHooks()->set_grad_dtype(copy, leaf.scalar_type());  // autograd then adds in this type
   copy.mutable_grad() = leaf.grad();
   copied_.push_back(leaf);
   copies_.push_back(copy);
@@ -50,7 +50,6 @@ void Stage::update_copies() {
 
 namespace {
 
-/// The leaves of the tied matrix that the stage uses.
 TiedLeaves used_leaves(const ModelConfig& config, const StageLayers& layers, const TiedLeaves& tied) {
   TiedLeaves used;
   if (!config.tied) return used;

@@ -12,74 +12,70 @@
 #include "model_config/config.h"
 #include "model_config/partition.h"
 
-// A stage: what one worker runs forward and backward. The runtime knows stages only through this interface.
-// Letters in shapes: b sequences of a micro-batch, L tokens of a sequence, H hidden width.
+// Letters in shapes as in model/layers.h.
 
 namespace chimera {
 
 class KeyValueCache;
 
-/// The tensors of one micro-batch that do not travel between stages: every worker reads them from its loader.
-/// A stage never writes to them.
+/// Tensors of a micro-batch that every worker reads from its data loader; stages neither send nor write them.
 struct MicroBatch {
-  at::Tensor tokens = {};          ///< [b, L] int64
-  at::Tensor targets = {};         ///< [b, L] int64; kIgnored (-100, model/layers.h) where no loss is taken
-  at::Tensor target_places = {};   ///< [n] int64, of target_places(); BERT only; undefined = the stage finds them, for
-                                   ///< which it waits for a device
+  at::Tensor tokens = {};   ///< [b, L] int64
+  at::Tensor targets = {};  ///< [b, L] int64; kIgnored (-100, model/layers.h): no loss
+  /// [n] int64, target_places() of the flattened targets; BERT only; undefined = the stage computes it and waits for
+  /// its device
+  at::Tensor target_places = {};
   at::Tensor token_types = {};     ///< [b, L] int64, 0 or 1; BERT only
-  at::Tensor attention_mask = {};  ///< [b, L] bool, true = attend; BERT only; undefined = everywhere
-  at::Tensor documents = {};       ///< [b, L] int64, the number of each token's document; GPT-2, Llama; undefined = one
+  at::Tensor attention_mask = {};  ///< [b, L] bool, true = attend; BERT only; undefined = all true
+  at::Tensor documents = {};  ///< [b, L] int64, document number of each token; GPT-2, Llama; undefined = one document
   at::Tensor next_sentence = {};   ///< [b] int64; 0 = sentence B follows A (as in Hugging Face); BERT only
   double token_loss_scale = 1;     ///< 1 / target tokens of the whole step
   double sentence_loss_scale = 1;  ///< 1 / sequences of the whole step; BERT only
-  Dropout dropout = {};            ///< every stage needs it; its layer is for the stage to set
-  /// GPT-2, Llama, in forwards without a graph: the tokens go on behind those that this stage has seen, which it
-  /// remembers here, and are remembered too. Null: they begin a sequence. Not with `documents`.
+  Dropout dropout = {};            ///< used by every stage, which sets its `layer`
+  /// Keys and values of earlier tokens on this stage; forward appends its own. Null: the tokens begin a sequence. GPT-2
+  /// and Llama only, without a graph and without `documents`.
   KeyValueCache* cache = nullptr;
 };
 
-/// The tensors that the micro-batch has, in the order of its fields.
+/// Returns the defined tensors in the order of the fields.
 [[nodiscard]] std::vector<at::Tensor*> tensors_of(MicroBatch& batch);
 
-/// Parameters and a forward function. Backward is autograd's; it accumulates into gradients(), and where the model is
-/// tied into those of the tied matrix.
+/// Parameters and a forward function. Autograd's backward accumulates into gradients() and, in a tied model, into the
+/// gradients of the tied matrix.
 class Stage : public ParameterGroup {
  public:
-  /// `input`: hidden states [b, L, H] from the stage before, not written to; undefined for the first stage.
-  /// Returns hidden states [b, L, H] or, on the last stage, the loss [] of this micro-batch: sums, not means, times the
-  /// scales of `batch`, so that those of all micro-batches of a step add up to its mean loss.
+  /// Takes hidden states [b, L, H] from the previous stage (undefined for the first stage). Returns hidden states [b,
+  /// L, H] or, on the last stage, the loss [] of this micro-batch. The losses of a step's micro-batches, scaled by
+  /// `batch`, add up to the step's mean loss.
   [[nodiscard]] virtual at::Tensor forward(const at::Tensor& input, const MicroBatch& batch) = 0;
 
-  /// Whatever backward adds to: the parameters, then the leaves of the tied matrix that this stage uses, then the
-  /// narrow copies of these (mixed precision). A copy's gradient is its master weight's, in that type.
+  /// Leaves that backward adds to: parameters, leaves of the tied matrix, and low-precision copies of these (mixed
+  /// precision). A copy shares its master weight's gradient and gradient type.
   [[nodiscard]] const std::vector<at::Tensor>& leaves() const { return leaves_; }
-  /// Makes the narrow copies equal to their originals again, rounded. To be called whenever those have changed: once an
-  /// optimizer step, not once a micro-batch.
+  /// Updates the low-precision copies from their master weights. Call it after each optimizer step.
   void update_copies();
 
  protected:
-  /// `parameters` as for ParameterGroup. Computes in `compute` where that is given, otherwise in their type.
+  /// `parameters`: as in ParameterGroup. `tied`: the leaves that the stage uses. `compute`: type of hidden states;
+  /// default: the parameters' type.
   explicit Stage(std::vector<Parameter> parameters, const TiedLeaves& tied = {},
                  std::optional<at::ScalarType> compute = std::nullopt);
 
-  /// The type of hidden states.
   [[nodiscard]] at::ScalarType compute_type() const { return compute_type_; }
-  /// `leaf`, one of leaves(), for use beside hidden states: itself, or its copy in compute_type(), made by the first
-  /// call.
+  /// Returns `leaf`, one of leaves(), or its copy in compute_type(), which the first call makes.
   [[nodiscard]] at::Tensor for_compute(const at::Tensor& leaf);
 
  private:
   at::ScalarType compute_type_;
   std::vector<at::Tensor> leaves_;
-  std::vector<at::Tensor> copied_;  // leaves with a narrow copy
-  std::vector<at::Tensor> copies_;  // theirs
+  std::vector<at::Tensor> copied_;  // leaves with a low-precision copy
+  std::vector<at::Tensor> copies_;  // copies, in the order of copied_
 };
 
-/// The layers `layers` of the model `config` with their initial values, which depend on seed and parameter name only:
-/// any partition starts from the same weights. `tied`: of a tied model, what the worker has of its matrix, which is no
-/// parameter of the stage. All lies on `device`. `dtype` is that of hidden states; parameters and gradients are of
-/// weight_type(dtype), and layers compute with narrow copies where that is another one.
-/// Throws ConfigError where the stage uses the matrix and that is missing.
+/// Makes the stage with the layers `layers` of `config`. Initial values depend only on seed and parameter name. `tied`:
+/// the worker's leaves of a tied matrix, which is not a parameter of the stage. `dtype`: type of hidden states;
+/// parameters and gradients have weight_type(dtype), and layers use copies in `dtype` if it differs. Throws ConfigError
+/// if the stage needs a tied leaf that is missing.
 [[nodiscard]] std::unique_ptr<Stage> make_stage(const ModelConfig& config, const StageLayers& layers,
                                                 at::ScalarType dtype, std::uint64_t seed, const TiedLeaves& tied = {},
                                                 at::Device device = at::kCPU);

@@ -1,5 +1,4 @@
 #pragma once
-// The matrix that is both token embedding and output matrix of a tied model.
 
 #include <ATen/core/Tensor.h>
 
@@ -11,23 +10,22 @@
 
 namespace chimera {
 
-/// The tied matrix [V, H] as its users see it: for each use a leaf that shares its memory and has a gradient of its
-/// own. Undefined where there is no such use.
+/// Leaves of the matrix [V, H] that is both token embedding and output matrix of a tied model. They share its memory,
+/// but have separate gradients. Undefined for uses that the worker does not have.
 struct TiedLeaves {
   at::Tensor embedding;
   at::Tensor head;
 };
 
-/// Which uses a worker has for the tied matrix: it holds the first stage in some replica, or the last one.
+/// Uses of the tied matrix on a worker: the first stage of some replica, or the last.
 struct TiedUses {
   bool embedding = false;
   bool head = false;
   [[nodiscard]] bool any() const { return embedding || head; }
 };
 
-/// The tied matrix on one worker: one tensor, whichever of both uses the worker has. Each use adds its gradients to an
-/// accumulator of its own, the embedding to the first, so that both are added once and in one order, however the model
-/// is cut.
+/// The tied matrix on one worker. Each use adds its gradients to its own accumulator (the embedding to the first), so
+/// all partitions add in the same order.
 class TiedWeight final : public ParameterGroup {
  public:
   /// `uses`: at least one.
@@ -38,7 +36,7 @@ class TiedWeight final : public ParameterGroup {
   TiedLeaves leaves_;
 };
 
-/// The tied matrix of the model with its initial values, which depend on seed and name only, in weight_type(dtype).
+/// Makes the tied matrix in weight_type(dtype). Initial values depend only on seed and name.
 [[nodiscard]] std::unique_ptr<TiedWeight> make_tied_weight(const ModelConfig& config, const TiedUses& uses,
                                                            at::ScalarType dtype, std::uint64_t seed,
                                                            at::Device device = at::kCPU);

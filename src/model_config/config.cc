@@ -14,7 +14,7 @@
 #include "core/printable.h"
 #include "model_config/parameters.h"
 
-// The one source that includes the TOML parser.
+// The only source that includes the TOML parser.
 
 namespace chimera {
 namespace {
@@ -27,7 +27,7 @@ constexpr double kMostParameters = 1e15;
 std::vector<ModelConfig> gpt2_and_bert_presets() {
   constexpr auto kGpt2 = Family::Gpt2;
   constexpr auto kBert = Family::Bert;
-  // The small ones read bytes; BERT adds PAD, CLS, SEP and MASK.
+  // The small models read bytes; BERT adds PAD, CLS, SEP and MASK.
   return {
       // name      family layers hidden heads feed_forward vocabulary positions tied
       {"gpt2-tiny", kGpt2, 4, 64, 4, 256, 256, 1024, false},
@@ -42,7 +42,7 @@ std::vector<ModelConfig> gpt2_and_bert_presets() {
   };
 }
 
-// llama-tiny and llama-mini have about the weights of gpt2-tiny and gpt2-mini; the others are those of their makers.
+// llama-tiny and llama-mini have about as many parameters as gpt2-tiny and gpt2-mini; the others are as published.
 std::vector<ModelConfig> llama_presets() {
   constexpr auto kLlama = Family::Llama;
   std::vector<ModelConfig> models = {
@@ -85,13 +85,12 @@ void check_size(const ModelConfig& config, std::string_view field, std::int64_t 
   refuse(config, fmt::format("{} is {}; must be from 1 to {}", field, value, largest));
 }
 
-/// NaN is in no range.
+/// Rejects NaN too.
 void check_number(const ModelConfig& config, std::string_view field, double value, double least, double largest) {
   if (value >= least && value <= largest) return;
   refuse(config, fmt::format("{} is {}; must be from {} to {}", field, value, least, largest));
 }
 
-/// Values that no other family has are an error, not ignored.
 void check_that_llamas_fields_are_unused(const ModelConfig& config) {
   ModelConfig used = config;
   used.key_value_heads = used.head_size = used.sliding_window = {};
@@ -162,7 +161,7 @@ ModelConfig find_model(const std::string& name_or_file) {
 ModelConfig with_overrides(ModelConfig config, const ModelOverrides& overrides) {
   config.layers = overrides.layers.value_or(config.layers);
   if (overrides.hidden) {
-    check_size(config, "hidden", *overrides.hidden, kLargestSize);  // before the product
+    check_size(config, "hidden", *overrides.hidden, kLargestSize);  // prevents overflow
     config.hidden = *overrides.hidden;
     config.feed_forward = (config.family == Family::Llama ? 3 : 4) * config.hidden;
   }
@@ -183,7 +182,7 @@ void require_valid(const ModelConfig& config) {
   check_size(config, "positions", config.positions, kLargestSize);
   check_number(config, "norm_epsilon", norm_epsilon_of(config), 1e-30, 1);
   check_heads(config);
-  // In floating point, because the exact number may not fit into 64 bits; that of a single parameter always does.
+  // Floating point, because the total may not fit into 64 bits; one parameter always does.
   double parameters = 0;
   for (const ParameterSpec& spec : embedding_parameters(config)) parameters += static_cast<double>(spec.count());
   for (const ParameterSpec& spec : head_parameters(config)) parameters += static_cast<double>(spec.count());
@@ -261,12 +260,10 @@ toml::table parse(const std::string& text, const std::string& path) {
   }
 }
 
-/// The fields of one table, read with messages that say where.
 class Fields {
  public:
   Fields(std::string path, const toml::table& table) : path_(std::move(path)), table_(table) {}
 
-  /// Refuses every other field.
   void expect(const Names& names) const {
     for (const auto& [key, value] : table_) {
       if (std::ranges::count(names, key.str()) == 0) fail(value, unknown_name("field", key, names));
@@ -275,7 +272,7 @@ class Fields {
 
   [[nodiscard]] bool has(std::string_view field) const { return table_.contains(field); }
 
-  /// The field, or an error where it is missing or of another type; integers are numbers too.
+  /// Throws ConfigError for a missing field or another type; integers are numbers too.
   template <class Type>
   [[nodiscard]] Type get(std::string_view field) const {
     const toml::node& node = required(field, expected<Type>());
@@ -286,7 +283,6 @@ class Fields {
 
   [[nodiscard]] std::int64_t size(std::string_view field) const { return get<std::int64_t>(field); }
 
-  /// Replaces `value` where the field is there.
   template <class Type>
   void get_if_there(std::string_view field, Type& value) const {
     if (has(field)) value = get<Type>(field);
@@ -296,7 +292,6 @@ class Fields {
     if (has(field)) value = get<Type>(field);
   }
 
-  /// What the field names.
   template <NamedEnum Enum>
   [[nodiscard]] Enum choice(std::string_view field) const {
     const std::string expected = fmt::format("\"{}\"", fmt::join(names_of<Enum>(), "\" or \""));

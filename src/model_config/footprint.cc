@@ -49,7 +49,7 @@ LayerFootprint footprint_of(const ModelConfig& config, LayerKind kind, const Lay
       break;
     case LayerKind::Head:
       layer.parameters = static_cast<std::int64_t>(number_of(head_parameters(config)));
-      // F also has the gradient of what is scored.
+      // The forward also computes the gradient of the hidden states.
       layer.forward_flops = 2 * tensors.flops_of_logits() + tensors.flops_of_transform();
       layer.input_gradient_flops = tensors.flops_of_transform();
       layer.weight_gradient_flops =
@@ -61,7 +61,7 @@ LayerFootprint footprint_of(const ModelConfig& config, LayerKind kind, const Lay
   return layer;
 }
 
-/// Parameters whose layers compute with narrow copies: all but the embeddings' tables.
+/// Parameters with low-precision copies: all but embedding tables.
 double copied_parameters(const ModelConfig& config, const StageLayers& stage) {
   double copied = static_cast<double>(parameter_count(config, stage));
   if (!stage.embedding) return copied;
@@ -71,12 +71,10 @@ double copied_parameters(const ModelConfig& config, const StageLayers& stage) {
   return copied + (config.tied && stage.head ? static_cast<double>(tied_parameter(config).count()) : 0);
 }
 
-/// The bytes that a stage holds between steps.
 StageMemory kept_between_steps(const ModelConfig& config, const StageLayers& stage, const Workload& workload) {
   const auto parameters = static_cast<double>(parameter_count(config, stage));
   const auto weight_bytes = static_cast<double>(workload.weight_bytes);
   const auto compute_bytes = static_cast<double>(workload.compute_bytes);
-  // Both uses of a tied matrix have their own sum.
   const bool two_uses = config.tied && stage.embedding && stage.head;
   const double second_sum = two_uses ? static_cast<double>(tied_parameter(config).count()) : 0;
   StageMemory memory;
@@ -147,7 +145,7 @@ double StageFootprint::working_set(OpKind kind) const {
 
 namespace {
 
-/// Tokens at which a loss is taken.
+/// Tokens with a loss.
 std::int64_t num_targets(const ModelConfig& config, const Workload& workload) {
   return workload.micro_batch_size * (is_causal(config.family) ? workload.sequence : masked_count(workload.sequence));
 }
@@ -192,53 +190,53 @@ double LayerTensors::deferred(LayerKind kind) const {
   if (kind == LayerKind::Block) return deferred_by_block();
   const double logits = scored() + kTokenBytes * targets_ + kept_logits();
   if (causal_) return logits;
-  // The transform's input and its output's gradient; the pooler's; the input of the scores and their gradient.
+  // Transform and pooler: input and output gradient; sentence scores: input and gradient.
   return 2 * scored() + logits + element_ * sequences_ * (3 * width_ + 2);
 }
 
 double LayerTensors::deferred_by_block() const {
-  // Inputs: of both projections of attention (BERT's first is the layer's own) and of the feed-forward sub-layer.
+  // Inputs of both attention projections (BERT: only of the second) and of the feed-forward layers.
   const double inputs = (causal_ ? 2 : 1) * hidden() + queries() + inner();
-  // Gradients: of query, key and value, attention's output and the layer's; before the activation function, where
-  // Llama has two.
+  // Gradients of query, key and value, of attention's and the layer's output, and before the activation function
+  // (Llama: two).
   const double gradients = queries() + 2 * keys() + 2 * hidden() + (llama_ ? 2 : 1) * inner();
   return inputs + gradients;
 }
 
 double LayerTensors::kept_by_embedding() const {
   if (causal_) return indices() + hidden();
-  return 2 * indices() + hidden() + statistics() + hidden();  // tokens and types, their sum, the norm of it
+  return 2 * indices() + hidden() + statistics() + hidden();  // tokens and types, their sum, its norm
 }
 
-/// Query, key, value and result. With dropout in single operations: probabilities, before dropout and after.
+/// Query, key, value and result. Dropout also keeps the probabilities before and after it.
 double LayerTensors::kept_by_attention() const {
   double kept = 2 * queries() + 2 * keys();
   if (has_query_key_norm_) kept += queries() + keys() + statistics(tokens_ * (heads_ + key_heads_));
-  if (!dropout_) return kept + wide_ * tokens_ * heads_;        // log of the sum of exponentials
-  if (causal_ && !split_documents_) kept += length_ * length_;  // the mask
-  // Key and value as views keep the tensor that GPT-2 has for all three.
+  if (!dropout_) return kept + wide_ * tokens_ * heads_;        // log-sum-exp
+  if (causal_ && !split_documents_) kept += length_ * length_;  // causal mask
+  // Views of key and value keep GPT-2's fused projection.
   if (causal_ && !llama_ && !copies_projections()) kept += hidden();
   return kept + pairs(wide_) + pairs(element_);
 }
 
 bool LayerTensors::copies_projections() const { return dropout_ && sequences_ > 1 && heads_ > 1; }
 
-/// GPT-2: both norms' results, the sum between, the output; Llama too. BERT: both norms' arguments and results. The
-/// feed-forward sub-layer before its activation function and after.
+/// GPT-2, Llama: results of both norms, the sum between them, the output. BERT: arguments and results of both norms.
+/// All: the feed-forward sub-layer before and after its activation function.
 double LayerTensors::kept_by_block() const {
   return kept_by_attention() + 4 * hidden() + (llama_ ? 3 : 2) * inner() + 2 * statistics();
 }
 
 double LayerTensors::kept_by_head() const {
-  // The scored hidden states, their gradient and norm; the targets.
+  // Scored hidden states, their gradient and norm; targets.
   const double logits = 2 * scored() + statistics(targets_) + kTokenBytes * targets_ + kept_logits();
   if (causal_) return logits;
   const double sentence =
       sequences_ * (2 * element_ * width_ + 2 * wide_ + kTokenBytes);  // input, tanh, scores, target
-  return 3 * scored() + kTokenBytes * targets_ + logits + sentence;    // the transform; where targets are
+  return 3 * scored() + kTokenBytes * targets_ + logits + sentence;    // the transform; indices of targets
 }
 
-/// The bytes that micro-batches hold themselves, beside what the stage keeps.
+/// Micro-batch tensors that the stage does not keep.
 double LayerTensors::loaded(const StageLayers& stage) const {
   const double documents = split_documents_ ? indices() : 0;
   if (causal_ && !stage.embedding && !stage.head) return documents;
@@ -247,24 +245,22 @@ double LayerTensors::loaded(const StageLayers& stage) const {
   return inputs + indices() + (stage.head ? 0 : kTokenBytes * (targets_ + sequences_));
 }
 
-/// Projections that a block has beside the copies that it keeps.
 double LayerTensors::copied_projections() const {
   if (!dropout_) return 0;
   if (!llama_) return copies_projections() ? 3 * hidden() : causal_ ? 0 : hidden();
   return queries() + (sequences_ > 1 && key_heads_ > 1 ? 2 * keys() : 0);
 }
 
-/// Most at the end of the last layer, or inside it.
+/// Maximum over layers, minus the bytes that later layers keep.
 double LayerTensors::forward_working_set(const StageLayers& stage) const {
   double most = 0;
-  double later = 0;  // what layers keep after the one looked at
+  double later = 0;  // kept by later layers
   if (stage.head) {
     most = chunk_of_logits() - kept_logits() + dropped_output();
     later += left_by_head();
   }
   if (stage.end_layer > stage.first_layer) {
-    // Variables of a block that nothing keeps: the mask of documents, the projections that were copied, what is added
-    // to the sum.
+    // Temporary tensors: document mask, copied projections, terms of the residual sum.
     const double mask = dropout_ ? document_mask() : 0;
     const double copied = mask + copied_projections();
     const double added = causal_ && !dropout_ ? 1 : 2;
@@ -278,7 +274,7 @@ double LayerTensors::forward_working_set(const StageLayers& stage) const {
     later += static_cast<double>(stage.end_layer - stage.first_layer) * kept_by_block() + kept_document_mask();
   }
   if (stage.embedding) {
-    const double added = llama_ ? (dropout_ ? 1 : 0) : causal_ ? 1 : 3;  // positions, types, what dropout leaves
+    const double added = llama_ ? (dropout_ ? 1 : 0) : causal_ ? 1 : 3;  // positions, types, output of dropout
     const double looked_up = added * embedded() + (is_narrow() ? embedded() : 0);
     const double normed = causal_ ? 0 : hidden() + statistics();
     most = std::max(most, looked_up - normed - later);
@@ -286,19 +282,19 @@ double LayerTensors::forward_working_set(const StageLayers& stage) const {
   return most + loaded(stage);
 }
 
-/// Working set of a weight gradient in a wider type: the converted product, and what a bias sums, converted.
+/// A weight gradient in a wider type: the product and its conversion, or the converted terms of the bias.
 double LayerTensors::product(double in, double out, bool has_bias) const {
   if (!is_narrow()) return 0;
   return std::max((element_ + weight_) * in * out, has_bias ? weight_ * tokens_ * out : 0);
 }
 
-/// Working set of ATen's fused attention backward on one thread: scores and their gradients, block by block.
+/// ATen's fused attention backward on one thread: a block of scores and their gradients.
 double LayerTensors::attention_scratch() const {
   const double queries = length_ >= 768 ? 256 : length_ >= 192 ? 64 : 32;
   return 2 * wide_ * std::min(queries, length_) * std::min(512.0, length_);
 }
 
-/// Working set of the head's weight gradient: the last chunk's logits' gradient, then the others', made again.
+/// The head's weight gradient: last chunk, then the others with recomputed logits.
 double LayerTensors::weight_gradient_of_logits() const {
   const double scaled = element_ * last_chunk() * width_ + product(width_, vocabulary_, !causal_);
   const double last = std::max(scaled, causal_ ? 0 : weight_ * vocabulary_);
@@ -306,7 +302,7 @@ double LayerTensors::weight_gradient_of_logits() const {
   return chunks_.count() > 1 ? std::max(last, again) : last;
 }
 
-/// That of B, or of I, which keeps what W needs. Layers run from the last; `live` is what there is beyond the start.
+/// `live`: bytes relative to the start; layers run from the last to the first.
 double LayerTensors::backward_working_set(const StageLayers& stage, bool defers) const {
   const auto blocks = static_cast<double>(stage.end_layer - stage.first_layer);
   const double kept_input = defers && !causal_ ? hidden() : 0;
@@ -315,16 +311,15 @@ double LayerTensors::backward_working_set(const StageLayers& stage, bool defers)
   if (stage.head) {
     most = defers ? hidden() : weight_gradient_of_logits();
     live = (defers ? deferred(LayerKind::Head) : 0) - kept_by_head();
-    // BERT's hidden states get gradients from masked tokens and from the order of sentences.
+    // BERT's hidden states get gradients from masked tokens and sentence order.
     if (!causal_) most = std::max(most, live + 2 * hidden() + (defers ? 0 : scored()));
   }
   if (blocks > 0) {
     const double masked = dropout_ ? hidden() : 0;
     const double added = defers ? 0 : product(inner_width_, width_, has_feed_forward_bias_);
     most = std::max(most, live + masked + (defers ? 2 : 1) * inner() + added);
-    if (llama_)
-      most = std::max(most, live + (defers ? masked + 3 * inner() : 2 * inner()));  // of gate and what it gates
-    // Attention: gradients of query, key and value, and with dropout those of its scores.
+    if (llama_) most = std::max(most, live + (defers ? masked + 3 * inner() : 2 * inner()));  // gate and up projection
+    // Attention: gradients of query, key, value and, with dropout, scores.
     const double replaced_output = stage.head ? hidden() : 0;
     if (defers && !dropout_) most = std::max(most, live + 2 * queries() + 2 * keys() + attention_scratch());
     if (dropout_) {
@@ -333,18 +328,18 @@ double LayerTensors::backward_working_set(const StageLayers& stage, bool defers)
       most = std::max(most, live + scores + beside - (causal_ ? 0 : hidden()));
     }
     live += blocks * ((defers ? deferred(LayerKind::Block) + kept_input : 0) - kept_by_block());
-    const bool replaced = !defers || dropout_ || !causal_;  // the output's gradient, which stays until the end
+    const bool replaced = !defers || dropout_ || !causal_;  // the output's gradient then stays until the end
     if (!stage.head && replaced) live += hidden();
   }
   if (stage.embedding) {
     const double normed = causal_ ? 0 : hidden() + statistics();
-    const double positions = defers || llama_ ? 0 : weight_ * length_ * width_;  // the sum over sequences
+    const double positions = defers || llama_ ? 0 : weight_ * length_ * width_;  // summed over sequences
     most = std::max(most, live - normed + (is_narrow() ? embedded() : 0) + positions);
   }
   return most;
 }
 
-/// The working set of the first linear layer: those after it have the room that it frees.
+/// The first linear layer: later layers reuse the memory that it frees.
 double LayerTensors::weight_gradient_working_set(const StageLayers& stage) const {
   if (stage.head) return weight_gradient_of_logits();
   if (stage.end_layer == stage.first_layer) return llama_ ? 0 : weight_ * length_ * width_;

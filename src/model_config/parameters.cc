@@ -12,7 +12,7 @@ namespace chimera {
 double model_flops(const ModelConfig& config, const Workload& workload) {
   const LayerFootprint block = layer_footprint(config, LayerKind::Block, workload);
   const LayerFootprint head = layer_footprint(config, LayerKind::Head, workload);
-  // The head's forward has the product with its matrix twice, for the gradient as well; its I has none.
+  // The head's forward computes the product with its matrix twice, its I never.
   const double logits = (head.forward_flops - head.input_gradient_flops) / 2;
   return static_cast<double>(config.layers) *
              (block.forward_flops + block.input_gradient_flops + block.weight_gradient_flops) +
@@ -21,11 +21,10 @@ double model_flops(const ModelConfig& config, const Workload& workload) {
 
 namespace {
 
-constexpr double kStandardDeviation = 0.02;  // of all families, as published
+constexpr double kStandardDeviation = 0.02;  // as published
 
 using Specs = std::vector<ParameterSpec>;
 
-/// The layout of a weight that maps `in` to `out` features.
 enum class Layout : std::uint8_t { InOut, OutIn };
 
 void add_matrix(Specs& specs, std::string name, std::int64_t rows, std::int64_t columns,
@@ -54,7 +53,7 @@ Specs gpt2_embedding(const ModelConfig& config) {
 
 Specs gpt2_block(const ModelConfig& config, std::int64_t layer) {
   const std::int64_t hidden = config.hidden;
-  // Each block adds two projections to the residual stream, whose variance shall not grow with depth.
+  // Each block adds two projections to the residual stream, whose variance must not grow with depth.
   const double residual = kStandardDeviation / std::sqrt(2.0 * static_cast<double>(config.layers));
   const auto name = [layer](std::string_view part) { return fmt::format("h.{}.{}", layer, part); };
   Specs specs;

@@ -8,56 +8,49 @@
 #include "model_config/footprint.h"
 #include "model_config/partition.h"
 
-// What a model's arithmetic takes, whoever computes it and how often.
-
-// The parameters of a model as names, shapes and initial values. Nothing is allocated, so that models of any size can
-// be counted. Names, shapes and layouts are those of Hugging Face's GPT2LMHeadModel (without its prefix
-// `transformer.`), BertForPreTraining, and LlamaForCausalLM with its relatives of Mistral, Qwen2 and Qwen3, always with
-// the global layer index.
+// Parameters of a model as names, shapes and initial values, without allocation. They follow Hugging Face's
+// GPT2LMHeadModel (without the prefix `transformer.`), BertForPreTraining, LlamaForCausalLM and its variants for
+// Mistral, Qwen2 and Qwen3, with the global layer index.
 
 namespace chimera {
 
-/// FLOPs of one forward and backward of the whole model for a micro-batch: what model FLOPs utilization counts
-/// (Chowdhery et al., PaLM, 2022, appendix B). Products that recomputation or the head make again are not in it.
-/// Throws ConfigError as layer_footprint() does.
+/// Returns the FLOPs of a forward and backward of the whole model for one micro-batch, as in model FLOPs utilization
+/// (Chowdhery et al., PaLM, 2022, appendix B). Repeated products (recomputation, head) do not count. Throws ConfigError
+/// as layer_footprint() does.
 [[nodiscard]] double model_flops(const ModelConfig& config, const Workload& workload);
 
-/// What a parameter holds before the first step.
 struct Initial {
   enum class Kind : std::uint8_t { Zeros, Ones, Normal };
   Kind kind = Kind::Zeros;
-  double standard_deviation = 0;  ///< of Normal, whose mean is 0
+  double standard_deviation = 0;  ///< Normal only; the mean is 0
   friend bool operator==(const Initial&, const Initial&) = default;
 };
 
-/// One parameter that is to exist.
 struct ParameterSpec {
   std::string name;  ///< e.g. `h.5.attn.c_attn.weight`; unique in the model
   std::vector<std::int64_t> shape;
   Initial initial;
-  /// The number of its elements.
   [[nodiscard]] std::int64_t count() const;
 };
 
-/// Before the first block: the token embedding; GPT-2 and BERT also positions, BERT token types and a layer norm.
+/// Returns the token embedding, positions (GPT-2, BERT), token types and a layer norm (BERT).
 [[nodiscard]] std::vector<ParameterSpec> embedding_parameters(const ModelConfig& config);
-/// The block with the global index `layer`. Every block has the same shapes.
+/// `layer` is global. Every block has the same shapes.
 [[nodiscard]] std::vector<ParameterSpec> block_parameters(const ModelConfig& config, std::int64_t layer);
-/// After the last block. GPT-2 and Llama: final norm and, untied, the output matrix. BERT: pooler, the masked-token
-/// head (its one bias is `cls.predictions.bias`; untied also its matrix), and the sentence-order head.
+/// GPT-2 and Llama: final norm and, if untied, the output matrix. BERT: pooler, masked-token head (its only bias is
+/// `cls.predictions.bias`; if untied, also its matrix), sentence-order head.
 [[nodiscard]] std::vector<ParameterSpec> head_parameters(const ModelConfig& config);
-/// The matrix of a tied model that is both token embedding and output matrix: named and initialised as the embedding's.
+/// Returns the matrix that is both token embedding and output matrix, named as the embedding.
 [[nodiscard]] ParameterSpec tied_parameter(const ModelConfig& config);
-/// The parameters of a stage, in the order embedding, blocks, head. A tied matrix belongs to the stage with the
-/// embedding and to the one with the head; where these are two, it comes last in the latter.
+/// Returns the parameters of a stage, in the order embedding, blocks, head. A tied matrix belongs to the stages with
+/// embedding and head; in a stage with only the head, it comes last.
 [[nodiscard]] std::vector<ParameterSpec> stage_parameters(const ModelConfig& config, const StageLayers& stage);
-/// The parameters of a stage without the tied matrix: those that it shares with no other stage.
+/// Returns the parameters of a stage without the tied matrix.
 [[nodiscard]] std::vector<ParameterSpec> own_parameters(const ModelConfig& config, const StageLayers& stage);
 
-/// Elements of all parameters of a stage, in constant time; of a tied model, whose matrix the first stage has as well
-/// as the last, more in all than the model's.
+/// Returns the number of elements in a stage, in constant time. The first and last stage both count a tied matrix.
 [[nodiscard]] std::int64_t parameter_count(const ModelConfig& config, const StageLayers& stage);
-/// Elements of all parameters of the model, each once.
+/// Returns the number of elements in the model; a tied matrix counts once.
 [[nodiscard]] std::int64_t parameter_count(const ModelConfig& config);
 
 }  // namespace chimera

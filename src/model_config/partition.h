@@ -1,5 +1,4 @@
 #pragma once
-// How a model is cut into stages of consecutive layers.
 
 #include <cstdint>
 #include <string>
@@ -9,8 +8,8 @@
 
 namespace chimera {
 
-/// The part of a model that one stage holds: blocks first_layer .. end_layer - 1, perhaps the embedding before them and
-/// the head (final norm, output matrices, loss) after them.
+/// Blocks first_layer .. end_layer - 1 of a stage, perhaps the embedding before them and the head (final norm, output
+/// matrices, loss) after them.
 struct StageLayers {
   std::int64_t first_layer = 0;
   std::int64_t end_layer = 0;
@@ -19,36 +18,33 @@ struct StageLayers {
   friend bool operator==(const StageLayers&, const StageLayers&) = default;
 };
 
-/// Cuts `layers` blocks into `stages` runs of equal length; the first (layers mod stages) of them are one longer. The
-/// embedding is on the first stage, the head on the last.
-/// Throws ConfigError unless 1 <= stages <= layers.
+/// Cuts `layers` blocks into `stages` runs of equal length; the first (layers mod stages) runs have one more. The first
+/// stage has the embedding, the last the head. Throws ConfigError unless 1 <= stages <= layers.
 [[nodiscard]] std::vector<StageLayers> even_partition(std::int64_t layers, std::int64_t stages);
 
-/// Cuts `layers` blocks into `stages` runs of these lengths; embedding and head as above.
-/// Throws ConfigError unless there are as many counts as stages, each at least 1, that add up to `layers`.
+/// Cuts `layers` blocks into runs of these lengths, with embedding and head as above. Throws ConfigError unless there
+/// are `stages` counts, each at least 1, that add up to `layers`.
 [[nodiscard]] std::vector<StageLayers> explicit_partition(const std::vector<std::int64_t>& counts, std::int64_t layers,
                                                           std::int64_t stages);
 
-/// How a model is to be cut. Listed has no word of its own, but the list.
+/// Listed has no name: its text is the list.
 enum class PartitionRule : std::uint8_t { Even, Balanced, Listed };
 template <>
 inline constexpr auto kNames<PartitionRule> =
     std::to_array<Named<PartitionRule>>({{PartitionRule::Even, "even"}, {PartitionRule::Balanced, "balanced"}});
 
-/// The value of --partition.
 struct PartitionChoice {
   PartitionRule rule = PartitionRule::Even;
-  std::vector<std::int64_t> layers = {};  // of each stage, where they are listed
+  std::vector<std::int64_t> layers = {};  // for Listed: of each stage
   friend bool operator==(const PartitionChoice&, const PartitionChoice&) = default;
 };
 
 /// Reads `even`, `balanced` or a list such as `8,9,9,6`. Throws ConfigError for anything else.
 [[nodiscard]] PartitionChoice parse_partition(const std::string& text);
 
-/// What parse_partition() reads.
 [[nodiscard]] std::string to_text(const PartitionChoice& choice);
 
-/// The blocks of each stage, as parse_partition() reads them.
+/// Returns the blocks of each stage, as parse_partition() reads them.
 [[nodiscard]] std::string to_text(const std::vector<StageLayers>& partition);
 
 }  // namespace chimera

@@ -13,11 +13,10 @@
 namespace chimera {
 namespace {
 
-using Copy = std::pair<ReplicaId, StageId>;  // of a stage: updated by itself
+using Copy = std::pair<ReplicaId, StageId>;
 
 Copy copy_of(const Op& op) { return {op.replica, op.stage}; }
 
-/// Makes one worker's list.
 class UpdatePlacing {
  public:
   UpdatePlacing(const std::vector<Op>& ops, std::int64_t micro_batches, bool sums)
@@ -43,11 +42,11 @@ class UpdatePlacing {
  private:
   struct State {
     std::int32_t newest = 0;
-    std::int64_t gradients = 0;  // since the last update
+    std::int64_t gradients = 0;
     Op last_gradient;
   };
 
-  /// Position of the last op that uses the version; 0, where no update has been, for one that no op uses.
+  /// Returns the position of the version's last use, or 0.
   [[nodiscard]] std::size_t last_use(const Op& op, std::int32_t version) const {
     const auto found = last_use_.find({copy_of(op), version});
     return found == last_use_.end() ? 0 : found->second;
@@ -97,15 +96,15 @@ bool has_backward(const Schedule& schedule) {
                      [&](const auto& ops) { return std::any_of(ops.begin(), ops.end(), is_backward); });
 }
 
-/// A receive that its worker posts before the op at `position`; `turn` orders those at one position.
+/// A receive to post before the op at `position`.
 struct Post {
   std::size_t position = 0;
   std::int64_t turn = 0;
-  OpIndex maker = kNoOp;  // ascending by sender
+  OpIndex maker = kNoOp;  // op indices ascend by sender
   friend auto operator<=>(const Post&, const Post&) = default;
 };
 
-/// An op whose result goes to another worker.
+/// An op with a result for another worker.
 struct Send {
   std::uint32_t to = 0;
   std::uint32_t position = 0;
@@ -114,7 +113,7 @@ struct Send {
 
 WorkerId worker_id(std::size_t worker) { return WorkerId(static_cast<std::int64_t>(worker)); }
 
-/// Lowers one worker at a time; what it keeps of a worker is as large as that worker's list of ops.
+/// Lowers one worker at a time.
 class Lowering {
  public:
   Lowering(const Schedule& schedule, const LoweringOptions& options)
@@ -164,7 +163,6 @@ class Lowering {
     return std::move(out_);
   }
 
-  /// The op at `begin`, or the pair that begins there.
   void lower_at_once(std::size_t w, std::size_t begin) {
     const auto& ops = schedule_.workers[w];
     const std::size_t end = begin + num_at_once(ops, begin, options_.pairs);
@@ -183,7 +181,6 @@ class Lowering {
     }
   }
 
-  /// Where the result of each of the worker's ops goes, and from where the inputs come.
   void find_destinations(std::size_t w) {
     const auto& ops = schedule_.workers[w];
     destination_.assign(ops.size(), kHere);
@@ -201,7 +198,7 @@ class Lowering {
     if (options_.discipline == ChannelDiscipline::SerialPair) std::sort(sends_.begin(), sends_.end());
   }
 
-  /// Decides before which of its ops the worker posts each receive: channel by channel, in the sender's order.
+  /// Chooses the position of each receive, per channel in the sender's order.
   void place_posts(std::size_t w) {
     makers_.clear();
     for (const OpIndex input : input_) {
@@ -225,7 +222,7 @@ class Lowering {
     for (std::size_t k = begin; k < end; ++k) turns_.push_back(turn = turn_position(w, turn, makers_[k]));
     const auto ahead = static_cast<std::size_t>(options_.receives_ahead);
     auto send = std::lower_bound(sends_.begin(), sends_.end(), Send{static_cast<std::uint32_t>(peer), 0});
-    std::size_t behind = 0;  // after the worker's last send to the peer that precedes the turn
+    std::size_t behind = 0;
     for (std::size_t k = 0; k < turns_.size(); ++k) {
       std::size_t position = k < ahead ? 0 : turns_[k - ahead];
       if (options_.discipline == ChannelDiscipline::SerialPair) {
@@ -238,8 +235,8 @@ class Lowering {
     }
   }
 
-  /// Position in the worker's list before which a receive has its turn: the first op later in the order t, not before
-  /// `from`. Looks in doubling steps, so that a channel's turns cost little however many channels there are.
+  /// Returns the position of the first op from `from` on that is later than `maker` in t. Searches in doubling steps,
+  /// which is cheap with many channels.
   std::size_t turn_position(std::size_t w, std::size_t from, OpIndex maker) const {
     const std::size_t size = schedule_.workers[w].size();
     const auto turn = [&](std::size_t worker, OpIndex op) { return std::pair(start_[op], worker); };
@@ -253,15 +250,15 @@ class Lowering {
       low += step;
       step *= 2;
     }
-    std::size_t high = std::min(low + step - 1, size);  // not before, or the end
-    while (low < high) {                                // start times ascend along a worker's list
+    std::size_t high = std::min(low + step - 1, size);
+    while (low < high) {  // start times ascend along a worker's list
       const std::size_t middle = low + (high - low) / 2;
       is_before(middle) ? low = middle + 1 : high = middle;
     }
     return low;
   }
 
-  /// Only the Compute of a pair's first op says that it is one (lower_at_once).
+  /// Clears `paired`, which lower_at_once() sets for the first Compute of a pair.
   void add(InstructionKind kind, Op op, WorkerId peer = {}) {
     op.paired = false;
     out_.push_back({kind, op, peer});
@@ -285,13 +282,11 @@ class Lowering {
       add(InstructionKind::WaitReceive, op_of(input_[i]), worker_id(table_.worker(input_[i])));
     }
     if (!gives_input_gradient(op.kind)) return;
-    // The gradient of a sent activation has arrived, so the activation itself has.
     const std::size_t forward = table_.find(OpKind::Forward, op.stage, op.micro_batch) - table_.first(w);
     if (destination_[forward] != kHere && is_answered(schedule_.workers[w][forward])) wait_for_send(w, forward);
   }
 
-  /// Whether the send of the op's result is waited for when the receiver's answer is here, a gradient: an activation
-  /// whose backward runs. One that is recomputed is not to be kept so long.
+  /// Returns whether an arriving gradient shows that the op's send has completed.
   bool is_answered(const Op& op) const {
     return op.kind == OpKind::Forward && !options_.recompute.contains(op.stage) &&
            table_.find_input_gradient(op.stage, op.micro_batch) != kNoOp;
@@ -316,7 +311,7 @@ class Lowering {
     add(InstructionKind::WaitSend, schedule_.workers[w][i], worker_id(destination_[i]));
   }
 
-  /// Starts the all-reduces whose turn has come after the op at `position` (-1: before all).
+  /// Starts all-reduces due after the op at `position`.
   void start_all_reduces(std::size_t w, std::int64_t position) {
     const auto& all_reduces = all_reduces_[w];
     for (; next_all_reduce_ < all_reduces.size() && all_reduces[next_all_reduce_].after <= position;
@@ -343,7 +338,7 @@ class Lowering {
     }
   }
 
-  /// Sums norms and losses of the steps, but for the last, whose ops have all started before `time`.
+  /// Sums norms and losses of steps, except the last, whose ops have all started before `time`.
   void end_steps_before(std::int64_t time) {
     while (num_sums_ + 1 < options_.steps && last_start_[static_cast<std::size_t>(num_sums_)] < time) end_step();
   }
@@ -369,24 +364,24 @@ class Lowering {
   const LoweringOptions& options_;
   OpTable table_;
   std::vector<std::int64_t> start_;
-  std::vector<std::vector<std::size_t>> under_way_;       // [peer]: sends not yet waited for that no gradient answers
-  std::vector<std::vector<AllReduceStart>> all_reduces_;  // [worker], in the order of their starts
-  std::vector<std::vector<PlacedInstruction>> updates_;   // [worker]
-  std::vector<std::int64_t> last_start_;                  // [step], where there are several: of its ops
-  bool trains_;                                           // whether anything runs backward
-  // State of the worker at hand:
+  std::vector<std::vector<std::size_t>> under_way_;       // [peer]: sends in flight without an answering gradient
+  std::vector<std::vector<AllReduceStart>> all_reduces_;  // [worker], in order of start
+  std::vector<std::vector<PlacedInstruction>> updates_;
+  std::vector<std::int64_t> last_start_;  // [step]: start of its last op, if there are several steps
+  bool trains_;
+  // State of the current worker:
   std::vector<Instruction> out_;
-  std::vector<std::uint32_t> destination_;  // [op]: the worker that needs its result; kHere for none other
-  std::vector<OpIndex> input_;              // [op]: what another worker makes for it
+  std::vector<std::uint32_t> destination_;  // [op]: worker that needs its result, or kHere
+  std::vector<OpIndex> input_;              // [op]: input from another worker, or kNoOp
   std::vector<Send> sends_;                 // with SerialPair by peer, then position
-  std::vector<OpIndex> makers_;             // of its receives, by sender
-  std::vector<std::size_t> turns_;          // of one channel's receives
-  std::vector<Post> posts_;                 // in the order in which they are posted
-  std::vector<std::uint32_t> peers_;        // with sends under way
+  std::vector<OpIndex> makers_;             // from other workers, by sender
+  std::vector<std::size_t> turns_;
+  std::vector<Post> posts_;  // in order of posting
+  std::vector<std::uint32_t> peers_;
   std::size_t next_post_ = 0;
   std::size_t next_all_reduce_ = 0;
   std::size_t next_update_ = 0;
-  std::int32_t num_sums_ = 0;  // of norms and losses
+  std::int32_t num_sums_ = 0;
 };
 
 }  // namespace

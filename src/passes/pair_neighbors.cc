@@ -15,7 +15,7 @@ void pair_all(std::vector<Op>& ops) {
   }
 }
 
-/// Runs the schedule with its pairs together, and takes apart those that it cannot run.
+/// Runs the schedule with its pairs together, and splits pairs that block it.
 class Pairing {
  public:
   explicit Pairing(Schedule& schedule)
@@ -59,7 +59,7 @@ class Pairing {
 
   Schedule& schedule_;
   OpTable table_;
-  std::vector<std::size_t> next_;  // [worker]: position of the op to be tried next
+  std::vector<std::size_t> next_;  // [worker]: position of the next op to try
   std::vector<bool> is_done_;      // [op]
 };
 

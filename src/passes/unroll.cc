@@ -30,7 +30,7 @@ Ops shifted(const Ops& ops, std::int64_t micro_batches) {
   return result;
 }
 
-/// Appends a worker's next step behind the `drain` last ops of `stream`, or with its warm-up among them.
+/// Appends a worker's next step, its warm-up spread over the last `drain` ops of `stream`.
 void append_without_flush(Ops& stream, std::size_t drain, const Ops& next, std::size_t warm_up) {
   const Ops draining(stream.end() - static_cast<std::ptrdiff_t>(drain), stream.end());
   stream.resize(stream.size() - drain);
@@ -42,13 +42,11 @@ void append_without_flush(Ops& stream, std::size_t drain, const Ops& next, std::
   stream.insert(stream.end(), next.begin() + static_cast<std::ptrdiff_t>(taken), next.end());
 }
 
-/// The number of forwards at the beginning.
 std::size_t leading_forwards(const Ops& ops) {
   const auto is_forward = [](const Op& op) { return op.kind == OpKind::Forward; };
   return static_cast<std::size_t>(std::ranges::find_if_not(ops, is_forward) - ops.begin());
 }
 
-/// The number of ops behind the last forward.
 std::size_t ops_behind_forwards(const Ops& ops) {
   const auto is_forward = [](const Op& op) { return op.kind == OpKind::Forward; };
   return static_cast<std::size_t>(std::find_if(ops.rbegin(), ops.rend(), is_forward) - ops.rbegin());
@@ -65,7 +63,7 @@ Ops repeated(const Ops& step, std::int64_t steps, std::int64_t micro_batches, bo
   return stream;
 }
 
-/// The micro-batches that a worker may have at work, where its step has fewer and does not say; 0: as its step says.
+/// Returns the micro-batches that a worker may have in flight, or 0 to keep the order of its step.
 std::size_t admitted(const Schedule& step, const Ops& ops) {
   if (!step.updates || step.updates->delay || ops.empty()) return 0;
   const std::size_t forwards = leading_forwards(ops);
@@ -76,7 +74,7 @@ std::size_t admitted(const Schedule& step, const Ops& ops) {
   return std::max(forwards, static_cast<std::size_t>(std::min(step.stages - stage.value(), by_versions)));
 }
 
-/// So many forwards, then one behind each op that ends a micro-batch. `ops`: those of all steps, one after the other.
+/// Puts `admitted` forwards first, then one after each op that ends a micro-batch.
 Ops with_so_many_at_work(const Ops& ops, std::size_t admitted) {
   Ops forwards;
   Ops others;
@@ -91,7 +89,7 @@ Ops with_so_many_at_work(const Ops& ops, std::size_t admitted) {
   return stream;
 }
 
-/// The versions of one stage's weights, as its worker's list goes by.
+/// Weight versions of a stage, assigned in its worker's order.
 class StageVersions {
  public:
   StageVersions(const AsynchronousUpdates& updates, std::int64_t micro_batches)
@@ -114,8 +112,8 @@ class StageVersions {
 
  private:
   AsynchronousUpdates updates_;
-  std::vector<std::int64_t> backwards_;  // [update]: of its micro-batches, done so far
-  std::vector<std::int64_t> used_;       // [micro-batch]: the version of its ops
+  std::vector<std::int64_t> backwards_;  // [update]: weight gradients so far
+  std::vector<std::int64_t> used_;       // [micro-batch]: version
   std::int64_t newest_ = 0;
 };
 
@@ -149,7 +147,8 @@ std::int64_t steps_at_work(const Schedule& step) {
 }
 
 std::int64_t steps_to_time(const Schedule& step) {
-  return step.updates ? 2 * steps_at_work(step) + 2 : 1;  // one in the midst is neither of the start nor of the end
+  // so that one step in the middle has neither start nor end
+  return step.updates ? 2 * steps_at_work(step) + 2 : 1;
 }
 
 namespace {
@@ -160,7 +159,6 @@ void require_whole_updates(const Schedule& step) {
                                 step.name, step.updates->micro_batches, step.micro_batches));
 }
 
-/// Where each piece of a worker's instructions ends.
 std::vector<std::size_t> ends_of_pieces(const std::vector<Instruction>& instructions, std::int64_t steps) {
   std::vector<std::size_t> ends;
   for (std::size_t i = 0; i < instructions.size(); ++i) {
@@ -179,7 +177,6 @@ std::vector<Instruction> cut(const Stream& stream, std::size_t worker, std::int6
   return {first, instructions.begin() + static_cast<std::ptrdiff_t>(ends[at])};
 }
 
-/// The same instruction `steps` later.
 void shift(std::vector<Instruction>& piece, const Stream& stream, std::int64_t steps) {
   for (Instruction& instruction : piece) {
     if (instruction.kind == InstructionKind::ReduceScalars) instruction.step += static_cast<std::int32_t>(steps);
@@ -190,7 +187,7 @@ void shift(std::vector<Instruction>& piece, const Stream& stream, std::int64_t s
   }
 }
 
-/// Whether the piece in the middle of the program is the one before it, a step later.
+/// Returns whether the middle piece equals the piece before it, shifted by a step.
 bool repeats(const Stream& stream) {
   const std::int64_t middle = stream.program.steps / 2;
   for (std::size_t w = 0; w < stream.program.workers.size(); ++w) {
@@ -215,7 +212,7 @@ std::vector<Instruction> Stream::piece(std::size_t worker, std::int64_t step, st
 Stream lower_stream(const Schedule& step, std::int64_t steps, LoweringOptions options) {
   require_whole_updates(step);
   Stream stream{steps, step.micro_batches, step.micro_batches / step.updates->micro_batches, {}, {}, {}};
-  // In a shorter run the pieces of the middle might be alike because they drain.
+  // In shorter runs the middle pieces might be equal only because both drain.
   for (std::int64_t length = steps_to_time(step);; length *= 2) {
     options.steps = std::min(length, steps);
     stream.schedule = unroll(step, options.steps);

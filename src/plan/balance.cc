@@ -17,7 +17,7 @@ namespace chimera {
 namespace {
 
 constexpr double kNoTime = std::numeric_limits<double>::infinity();
-constexpr double kSmallest = 1e-9;  // difference between times that counts, of the whole
+constexpr double kSmallest = 1e-9;  // relative difference below which times are equal
 
 void require_load(const LayerLoad& layer, const char* what) {
   for (const double load : loads_of(layer)) {
@@ -43,7 +43,6 @@ Cut even_cut(std::size_t blocks, std::int64_t stages) {
   return cut;
 }
 
-/// The distance of a cut from the even one.
 std::int64_t unevenness(const Cut& cut, const Cut& even) {
   std::int64_t sum = 0;
   for (std::size_t s = 0; s < cut.size(); ++s) sum += std::abs(cut[s] - even[s]);
@@ -78,7 +77,7 @@ class Balancer {
     return all;
   }
 
-  /// Bisection between a time that is enough and one that is not, down to the time of a cut that nothing undercuts.
+  /// Bisects between a sufficient and an insufficient time, until no cut is faster.
   void find_least(Cut cut) {
     if (search_.holds(even_, kNoTime) && search_.slowest(even_) < search_.slowest(cut)) cut = even_;
     double enough = search_.slowest(cut);
@@ -108,7 +107,7 @@ class Balancer {
     for (const Cut& cut : cuts) keep_if_better(cut);
   }
 
-  /// The best of all cuts that move one block to another stage; false where none is better.
+  /// Applies the best move of a single block; returns false if no move helps.
   bool improve() {
     const Cut before = best_.layers;
     for (std::size_t from = 0; from < before.size(); ++from) {
@@ -123,7 +122,7 @@ class Balancer {
     return best_.layers != before;
   }
 
-  /// Orders cuts by rank; those of equal rank by their slowest worker, then by how even they are.
+  /// Compares ranks. Ties: slowest worker, then evenness.
   void keep_if_better(const Cut& cut) {
     const double rank = rank_(cut);
     const double slowest = search_.slowest(cut);
@@ -169,7 +168,7 @@ ModelLoads flop_loads(const ModelConfig& model, const Workload& workload) {
   };
   ModelLoads loads;
   loads.boundary = block.memory.boundary;
-  loads.embedding = more(stage(1, true, false), block, loads.boundary);  // in place of the stage's input
+  loads.embedding = more(stage(1, true, false), block, loads.boundary);  // replaces the stage's input
   loads.head = more(stage(1, false, true), block, 0);
   loads.blocks.assign(static_cast<std::size_t>(model.layers), more(stage(2, false, false), block, 0));
   return loads;
@@ -209,7 +208,6 @@ std::optional<Balance> balance(const Schedule& schedule, const ModelLoads& loads
 
 namespace {
 
-/// Bytes by footprint, times of the machine; of full micro-batches.
 ModelLoads machine_loads(const PlanProblem& problem, const Candidate& candidate, double micro_batch_scale) {
   if (!problem.layers.empty()) return own_loads(problem.layers, candidate.micro_batch_size, micro_batch_scale);
   Workload workload = problem.workload;

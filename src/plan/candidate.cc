@@ -28,12 +28,10 @@ std::vector<std::int64_t> divisors(std::int64_t number) {
   return low;
 }
 
-/// Whether what is given allows the value.
 bool allows(const std::vector<std::int64_t>& given, std::int64_t value) {
   return given.empty() || std::ranges::find(given, value) != given.end();
 }
 
-/// The schedule's shapes for D and N: every way to set its other parameters that is worth a try, or is given.
 std::vector<PipelineShape> shapes_of(const Generator& generator, std::int64_t depth, std::int64_t count,
                                      const std::vector<std::int64_t>& pipelines) {
   if (!pipelines.empty() && find_axis(generator, Axis::Pipelines) == nullptr) return {};
@@ -84,20 +82,19 @@ class Enumeration {
     }
   }
 
-  /// Those that differ, unless one is given.
+  /// Returns both layouts if they use different links between nodes.
   [[nodiscard]] std::vector<ReplicaLayout> layouts(std::int64_t tensor, std::int64_t depth, std::int64_t groups) const {
     if (options_.given.replica_layout) return {*options_.given.replica_layout};
-    const std::int64_t places = problem_.machine.workers_per_node / tensor;  // of ranks, on a node
+    const std::int64_t places = problem_.machine.workers_per_node / tensor;  // ranks per node
     const bool differ = depth > 1 && groups > 1 && places > 1 && depth * groups > places;
     if (!differ) return {ReplicaLayout::Near};
     return {ReplicaLayout::Near, ReplicaLayout::Far};
   }
 
-  /// Adds what there is of D and N with W, b and T of `like`.
   void add(const Candidate& like, std::int64_t depth, std::int64_t count) {
     if (3 * depth * count > kMostPlannedOps) return;
     for (const std::string& name : options_.schedules) {
-      if (depth == 1 && name != options_.schedules.front()) continue;  // data parallelism, whatever its name
+      if (depth == 1 && name != options_.schedules.front()) continue;  // data parallelism is equal in all schedules
       const Generator& generator = find_generator(name);
       for (const PipelineShape& shape : shapes_of(generator, depth, count, options_.given.pipelines)) {
         const bool halves = shape.scale == ScaleMethod::Halving;
@@ -116,8 +113,8 @@ class Enumeration {
 
   const PlanProblem& problem_;
   const PlanOptions& options_;
-  std::int64_t cut_ = 0;               // stages of a given cut; 0: any
-  std::int64_t last_recomputed_ = -1;  // of the given stages
+  std::int64_t cut_ = 0;               // number of stages of a given partition; 0: any
+  std::int64_t last_recomputed_ = -1;  // largest given stage
   std::vector<Candidate> found_;
 };
 
@@ -144,7 +141,6 @@ std::string in_words(const GivenConfiguration& given, const RecomputeChoice& rec
   return fmt::format("{}", fmt::join(flags, ", "));
 }
 
-/// What is given leaves nothing. Says what there would be without it.
 [[noreturn]] void refuse_given(const PlanProblem& problem, PlanOptions options) {
   const std::string asked = in_words(options.given, options.recompute);
   options.given = {};
@@ -160,7 +156,7 @@ std::string in_words(const GivenConfiguration& given, const RecomputeChoice& rec
 [[noreturn]] void refuse(const PlanProblem& problem, const PlanOptions& options) {
   if (!can_deal_out(problem, problem.workers)) {
     std::int64_t fewer = problem.workers;
-    while (!can_deal_out(problem, fewer)) --fewer;  // one worker always can
+    while (!can_deal_out(problem, fewer)) --fewer;  // a single worker always works
     throw ConfigError(fmt::format(
         "{} workers: no W x D = {} has W dividing the mini-batch of {} and D at most the {} layers of {}; "
         "{} workers would do",

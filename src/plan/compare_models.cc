@@ -9,7 +9,6 @@
 namespace chimera {
 namespace {
 
-/// Every stage as the mean of all.
 void make_equal(CostModel& costs) {
   const auto count = static_cast<double>(costs.stages.size());
   StageCosts mean{0, 0, 0, 0};

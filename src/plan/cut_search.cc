@@ -16,13 +16,13 @@ namespace {
 
 enum Field : std::size_t { kForward, kInputGradient, kWeightGradient, kWeights, kState, kActivations, kDeferred };
 
-/// How a stage weighs on a worker: factors of its loads, and how many of its inputs the worker holds.
+/// Factors of a stage's loads on a worker, and of its input.
 struct StageFactors {
   Loads loads{};
   double inputs = 0;
   friend std::partial_ordering operator<=>(const StageFactors&, const StageFactors&) = default;
 };
-using WorkerFactors = std::map<std::size_t, StageFactors>;  // [stage]
+using WorkerFactors = std::map<std::size_t, StageFactors>;
 
 Constraint constraint_of(bool time, const WorkerFactors& factors, const Schedule& schedule, const ModelLoads& loads) {
   Constraint constraint{.time = time};
@@ -40,7 +40,6 @@ std::vector<Constraint> each_once(const std::set<Constraint>& constraints) {
   return {constraints.begin(), constraints.end()};
 }
 
-/// The bytes that the worker holds all the time.
 WorkerFactors held(const Schedule& schedule, std::size_t worker) {
   WorkerFactors factors;
   const auto versions = static_cast<double>(peak_weight_versions(schedule, worker));
@@ -65,7 +64,7 @@ bool has_no_more(const WorkerFactors& a, const WorkerFactors& b) {
   });
 }
 
-/// Goes through a worker's ops and notes what it holds at each of them.
+/// Records the memory at each op of a worker.
 class Holding {
  public:
   Holding(const Schedule& schedule, std::size_t worker, bool recompute)
@@ -74,7 +73,6 @@ class Holding {
     note();
   }
 
-  /// Limits bytes at the ops where no other op has more.
   [[nodiscard]] std::vector<WorkerFactors> most() const {
     std::vector<WorkerFactors> result;
     for (const WorkerFactors& moment : moments_) {
@@ -151,10 +149,10 @@ std::vector<Constraint> memory_constraints(const Schedule& schedule, const Model
 
 namespace {
 
-constexpr double kRounding = 1e-12;  // by which a limit may be exceeded
+constexpr double kRounding = 1e-12;  // relative excess that a limit tolerates
 constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 
-/// [stage]: a number that is the same for stages that constraints connect.
+/// Returns [stage]: a number that connected stages share.
 std::vector<std::size_t> components(const std::vector<Constraint>& constraints, std::size_t stages) {
   std::vector<std::size_t> component(stages);
   std::iota(component.begin(), component.end(), std::size_t{0});
@@ -168,7 +166,6 @@ std::vector<std::size_t> components(const std::vector<Constraint>& constraints, 
   return component;
 }
 
-/// The number of further blocks for which there is room.
 double blocks_in(double room, double cheapest) {
   if (cheapest <= 0) return room >= 0 ? kUnlimited : 0;
   return std::floor(room / cheapest + 1e-9);
@@ -229,7 +226,7 @@ bool CutSearch::holds(const Cut& cut, double time) const {
   });
 }
 
-/// The stage gets these blocks in place of the cheapest one.
+/// Replaces the reserved cheapest block of the stage by these blocks.
 void CutSearch::place(std::size_t stage, std::size_t first, std::size_t end) {
   const Loads loads = between(first, end);
   for (const std::size_t c : touched_[stage]) {
@@ -241,10 +238,10 @@ void CutSearch::place(std::size_t stage, std::size_t first, std::size_t end) {
   }
 }
 
-/// Whether the stages from `stage` on may have room for the blocks from `first` on.
+/// Returns false if the stages from `stage` on cannot hold the remaining blocks.
 bool CutSearch::has_room(std::size_t stage, std::size_t first) const {
-  std::vector<double> of_stage(stages_, kUnlimited);  // more blocks that fit on one stage alone
-  std::map<std::size_t, std::size_t> open;            // [component]: stages to come
+  std::vector<double> of_stage(stages_, kUnlimited);  // additional blocks that fit on the stage
+  std::map<std::size_t, std::size_t> open;            // [component]: number of unplaced stages
   for (std::size_t s = stage; s < stages_; ++s) ++open[component_[s]];
   std::map<std::size_t, double> together;
   for (std::size_t c = 0; c < constraints_.size(); ++c) {
@@ -275,7 +272,7 @@ bool CutSearch::has_room(std::size_t stage, std::size_t first) const {
   return room >= more;
 }
 
-/// The state that the rest of a search depends on: what is to be placed, and the amounts that both sides of it share.
+/// Returns the memo key: position, and amounts of constraints that both sides share.
 CutSearch::Failed CutSearch::state(std::size_t stage, std::size_t first) const {
   Failed state{stage * sums_.size() + first, {}};
   for (std::size_t c = 0; c < constraints_.size(); ++c) {
@@ -286,7 +283,7 @@ CutSearch::Failed CutSearch::state(std::size_t stage, std::size_t first) const {
   return state;
 }
 
-/// Whether there are any cuts from here on; ends early once there are enough.
+/// Returns whether a cut exists from here; stops after enough cuts.
 bool CutSearch::visit(std::size_t stage, std::size_t first) {
   if (stage == stages_) {
     found_.push_back(cut_);

@@ -11,52 +11,49 @@
 #include "plan/balance.h"
 #include "schedule/schedule.h"
 
-// What a cut into stages must keep to: linear constraints on what the blocks of the stages cost and hold.
-
-// Finds cuts of blocks into stages that keep to linear constraints.
+// Searches cuts that satisfy linear constraints on time and memory.
 
 namespace chimera {
 
-/// The fields of LayerLoad, in their order.
 inline constexpr std::size_t kLoads = 7;
 using Loads = std::array<double, kLoads>;
 [[nodiscard]] Loads loads_of(const LayerLoad& layer);
 [[nodiscard]] double product(const Loads& factors, const Loads& loads);
 
-/// Something of one worker that is limited: the time of its ops, or the bytes that it holds at one of them. It is base
-/// plus, over stages, the factors times the sum of the loads of the stage's blocks.
+/// Limit of a worker's op time, or of its bytes at some op. The amount is `base` plus, for each stage, `factors` times
+/// the summed loads of the stage's blocks.
 struct Constraint {
   bool time = false;
-  double base = 0;                                          // of embedding, head and the stages' inputs
-  std::vector<std::pair<std::size_t, Loads>> factors = {};  // of the stages that it depends on, ascending
+  double base = 0;                                          // embedding, head and the stages' inputs
+  std::vector<std::pair<std::size_t, Loads>> factors = {};  // ascending stages
   friend std::partial_ordering operator<=>(const Constraint&, const Constraint&) = default;
 };
 
-/// The constraints of all workers, each once. Bytes are limited at the ops where no other has more of every stage.
+/// Return the distinct constraints of all workers. Skip an op if another op's amounts are at least as large for every
+/// stage.
 [[nodiscard]] std::vector<Constraint> time_constraints(const Schedule& schedule, const ModelLoads& loads,
                                                        bool recompute);
 [[nodiscard]] std::vector<Constraint> memory_constraints(const Schedule& schedule, const ModelLoads& loads,
                                                          bool recompute);
 
-/// [stage]: how many blocks it has, at least one.
+/// [stage]: number of blocks, at least 1.
 using Cut = std::vector<std::int64_t>;
 
-/// Decides stage by stage, from the first; leaves a branch where the blocks that are left fit nowhere, even the
-/// cheapest ones, and where the same stages, blocks and amounts were seen to fail.
+/// Exact backtracking over stages. Prunes a branch if even the cheapest remaining blocks do not fit, or if its state
+/// has failed before.
 class CutSearch {
  public:
-  /// `memory` limits those constraints that are not of time. Requires at least as many blocks as stages.
+  /// `memory` limits all constraints other than times. Requires at least as many blocks as stages.
   CutSearch(std::vector<Constraint> constraints, const std::vector<LayerLoad>& blocks, std::size_t stages,
             double memory);
 
-  /// The largest time of a worker with this cut.
   [[nodiscard]] double slowest(const Cut& cut) const;
-  /// Whether all constraints hold with workers that take at most `time`.
+  /// Returns whether the cut satisfies all constraints and workers take at most `time`.
   [[nodiscard]] bool holds(const Cut& cut, double time) const;
 
-  /// Up to `most` cuts whose workers take at most `time`; those that are near to even come early.
+  /// Returns up to `most` cuts whose workers take at most `time`, nearly even cuts first.
   [[nodiscard]] std::vector<Cut> find(double time, std::size_t most);
-  /// Whether the last find() looked everywhere, or found its `most`, before its limit of steps.
+  /// Returns whether the last find() ended before its step limit.
   [[nodiscard]] bool complete() const { return steps_ < kMostSteps; }
 
  private:
@@ -72,17 +69,17 @@ class CutSearch {
   bool visit(std::size_t stage, std::size_t first);
 
   std::vector<Constraint> constraints_;
-  std::vector<std::vector<double>> cheapest_;      // [constraint][its factors]: the least that one block adds
+  std::vector<std::vector<double>> cheapest_;      // [constraint][factor]: minimum that one block adds
   std::vector<std::vector<std::size_t>> touched_;  // [stage]: constraints that depend on it
-  std::vector<std::size_t> component_;             // [stage]: stages that workers hold together
-  std::vector<Loads> sums_;                        // [block]: loads of all before it
+  std::vector<std::size_t> component_;             // [stage]: equal for stages that constraints connect
+  std::vector<Loads> sums_;                        // [block]: sum of the loads of all earlier blocks
   std::size_t stages_;
   double memory_;
 
   double time_ = 0;
   std::size_t most_ = 1;
   std::size_t steps_ = 0;
-  std::vector<double> amounts_;  // [constraint]: with the cheapest block on each stage that is still to come
+  std::vector<double> amounts_;  // [constraint]: with the cheapest block on each stage not yet placed
   Cut cut_;
   std::vector<Cut> found_;
   std::set<Failed> failed_;

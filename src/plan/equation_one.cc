@@ -13,13 +13,13 @@
 namespace chimera {
 namespace {
 
-/// The largest micro-batch of those that divide `share` and are powers of two with which D in flight fit; 0: none.
+/// Returns the largest power of two that divides `share` and fits with D micro-batches in flight, or 0.
 std::int64_t largest_that_fits(Predictor& predictor, Candidate candidate, std::int64_t share, bool recomputing) {
   std::int64_t largest = 0;
   const std::int64_t depth = candidate.shape.stages;
   for (std::int64_t size = 1; share % size == 0; size *= 2) {
     candidate.micro_batch_size = size;
-    candidate.shape.micro_batches = depth;  // as many in flight
+    candidate.shape.micro_batches = depth;
     candidate.recompute.clear();
     for (std::int64_t s = 0; recomputing && s < depth; ++s) candidate.recompute.emplace(s);
     const PlannedSchedule planned = predictor.prepare(candidate);
@@ -82,12 +82,11 @@ double mean_of(const std::vector<double>& values) {
   return values.empty() ? 0 : std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-/// Of shapes with one stage on each worker alone.
 const PaperModel* paper_model(const Generator& generator, const PipelineShape& shape) {
   return generator.paper && generator.stages_a_worker(shape) == 1 ? &*generator.paper : nullptr;
 }
 
-/// Sums of gradients that a worker has to do, and where there is room for them.
+/// Computes each worker's exposed all-reduces.
 class Sums {
  public:
   Sums(const PaperModel& paper, const Schedule& schedule, const PipelineShape& shape, const CostTable& costs,
@@ -119,7 +118,7 @@ class Sums {
 
   [[nodiscard]] double unoverlapped(std::int64_t worker, const std::vector<ParameterGroupId>& held, double sum) const {
     const FreeRegions regions = paper_.free_regions(shape_, worker);
-    double early = 0;  // sums that have room before the worker's last op
+    double early = 0;  // all-reduces that can start before the worker's last op
     for (const ParameterGroupId group : held) {
       if (group.value() >= regions.first_stage) early += costs_.all_reduce(group);
     }
@@ -134,7 +133,7 @@ class Sums {
   const PipelineShape& shape_;
   const CostTable& costs_;
   EquationOne& equation_;
-  std::int64_t updates_ = 1;  // in a step
+  std::int64_t updates_ = 1;  // per step
 };
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kFormat = "chimera-machine";
 constexpr std::int64_t kVersion = 1;
 constexpr double kMostOverlap = 0.99;
-constexpr double kMostFlops = 1e24;  // a second, of anything
+constexpr double kMostFlops = 1e24;  // FLOP/s
 
 std::string read_text(const std::string& path) {
   try {
@@ -26,7 +26,6 @@ std::string read_text(const std::string& path) {
   }
 }
 
-/// What the field names.
 template <NamedEnum Enum>
 Enum choice(const JsonValue& value, const char* field) {
   const std::string name = value.text(field);
@@ -336,7 +335,7 @@ MachineProfile with_links_between(MachineProfile machine, const NodeLinks& links
   } else if (machine.cores > 0) {
     machine.workers_per_node = std::max<std::int64_t>(1, machine.cores / machine.threads);
   }
-  // Ranks of a node, then nodes.
+  // The ranks of a node synchronize first, then the nodes.
   machine.step_overhead = links.step_overhead + (machine.workers_per_node > 1 ? machine.step_overhead : 0);
   return machine;
 }
@@ -418,7 +417,6 @@ bool measure_the_same(const LayerTimes& a, const LayerTimes& b) {
   return a.kind == b.kind && a.model == b.model && a.sequence == b.sequence && a.dtype == b.dtype;
 }
 
-/// `layer` with the times that all machines have of it.
 LayerTimes united(LayerTimes layer, const std::vector<MachineProfile>& machines) {
   std::vector<LayerTime> all;
   for (const MachineProfile& machine : machines) {
@@ -463,7 +461,6 @@ LinkProfile merged_links(const std::vector<MachineProfile>& machines, LinkProfil
   return links;
 }
 
-/// Of the types that all of them know, the mean.
 std::map<DataType, double> merged_matrix_flops(const std::vector<MachineProfile>& machines) {
   std::map<DataType, double> merged;
   for (const auto& [type, flops] : machines.front().matrix_flops) {

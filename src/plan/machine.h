@@ -10,29 +10,22 @@
 #include "schedule/json_value.h"
 #include "simulate/contention.h"
 
-// A machine as the planner sees it: what layers, messages, sums and updates take there. Measured by `chimera profile`,
-// edited by hand, or made up from public figures.
-
-// What the JSON files of profiles have in common: limits, and links.
-
-// Links between two nodes, as they are measured apart from the nodes themselves.
-
-// Profiles of several nodes as one.
+// The planner's model of a machine: measured by `chimera profile`, edited by hand, or based on published figures.
 
 namespace chimera {
 
-/// Seconds of one layer's ops on a micro-batch of that many sequences.
+/// Seconds of a layer's ops on a micro-batch.
 struct LayerTime {
   std::int64_t micro_batch_size = 1;
   double forward = 0;
   double input_gradient = 0;
   double weight_gradient = 0;
-  double recompute = 0;  // that a recomputed micro-batch takes more, all in all
-  double spread = 0;     // half the distance of the quartiles of forward + backward over their median
+  double recompute = 0;  // extra seconds per micro-batch if its activations are recomputed
+  double spread = 0;     // half the interquartile range of forward + backward, relative to the median
   friend bool operator==(const LayerTime&, const LayerTime&) = default;
 };
 
-/// One kind of layer as it was measured; its sizes are those of `model`, of which the number of layers means nothing.
+/// Measured times of a kind of layer. `model` gives its sizes; the number of layers is ignored.
 struct LayerTimes {
   LayerKind kind = LayerKind::Block;
   ModelConfig model = {};
@@ -42,17 +35,16 @@ struct LayerTimes {
   friend bool operator==(const LayerTimes&, const LayerTimes&) = default;
 };
 
-/// A message of L bytes takes alpha + beta L seconds; over a link that lets a burst pass before it holds back (a token
-/// bucket, as clouds and `tc tbf` have), alpha + beta (L - burst) where the link was idle before. A sum of L bytes over
-/// r workers takes 2 log2(r) alpha + 2 (r-1)/r beta L (Rabenseifner's algorithm; Li and Hoefler, SC'21, section 3.4).
+/// A message of L bytes takes alpha + beta L seconds. If the link is a token bucket (clouds, `tc tbf`) and was idle
+/// before, it takes alpha + beta (L - burst). An all-reduce of L bytes over r workers takes 2 log2(r) alpha + 2 (r-1)/r
+/// beta L (Rabenseifner's algorithm; Li and Hoefler, SC'21, section 3.4).
 struct LinkTimes {
   double alpha = 0;
   double beta = 0;
-  double burst = 0;  // bytes, of messages
+  double burst = 0;  // bytes; messages only
   friend bool operator==(const LinkTimes&, const LinkTimes&) = default;
 };
 
-/// Links between workers of one node, and between nodes.
 struct LinkProfile {
   LinkTimes within_node = {};
   LinkTimes between_nodes = {};
@@ -61,114 +53,110 @@ struct LinkProfile {
 
 struct MachineProfile {
   std::string name = {};
-  std::vector<std::string> sources = {};  // where the figures come from: a command, or publications
-  /// Cores of a node that its workers share, each using `threads` of them while it computes; 0: every worker has a
-  /// device of its own.
+  std::vector<std::string> sources = {};  // origin of the figures: a command, or publications
+  /// Cores per node that workers share, `threads` for each computing worker; 0: each worker has its own device.
   std::int64_t cores = 0;
   std::int64_t threads = 1;
-  std::int64_t workers_per_node = 1;  // more are on other nodes
-  double memory_bytes = 0;            // that a worker may use
-  /// Bytes that its kernels take for activations, over those of stage_footprint(): 1 where they are ours.
+  std::int64_t workers_per_node = 1;  // further workers are on other nodes
+  double memory_bytes = 0;            // available to each worker
+  /// Bytes of activations relative to stage_footprint(); 1 for this project's kernels.
   double activation_scale = 1;
-  /// Before that, what attention keeps for each head and pair of tokens; 0: its kernels are ours.
+  /// Extra bytes that attention keeps per head and pair of tokens, before `activation_scale`; 0 for this project's
+  /// kernels.
   double score_bytes = 0;
-  /// Bytes that attention moves through the worker's memory for each head and pair of tokens in a forward, and again in
-  /// the gradient of its input; 0: what was measured grows with FLOPs alone. Needs `memory_bandwidth`.
+  /// Memory traffic of attention in bytes per head and pair of tokens, in a forward and again in the input gradient. If
+  /// 0, time scales with FLOPs only. Needs `memory_bandwidth`.
   double score_traffic = 0;
-  double memory_bandwidth = 0;  // bytes that a worker's memory moves in a second; 0: not known
+  double memory_bandwidth = 0;  // bytes per second for each worker; 0: unknown
   std::vector<LayerTimes> layers = {};
   LinkProfile point_to_point = {};
   LinkProfile all_reduce = {};
-  /// What a message of L bytes takes of its sender's and again of its receiver's compute, alpha + beta L: copies
-  /// through the host's memory, or the processor's work for sockets. It counts where workers have devices of their own,
-  /// and where no core is left for messages.
+  /// Compute time that a message of L bytes costs its sender and again its receiver, alpha + beta L: copies through
+  /// host memory, or socket processing. Applies if workers have their own devices, or no core is free for messages.
   LinkTimes message_copy = {};
-  /// The same of a message between nodes; zeros: as within one.
+  /// The same for a message between nodes; zeros: as within a node.
   LinkTimes node_message_copy = {};
-  /// What ops, messages and sums of one worker cost each other where each worker has a device or core of its own.
+  /// Slowdown between ops, messages and all-reduces of a worker if each worker has its own device or core.
   Contention contention = {};
-  /// By what share beta of a sum grows with each doubling of its workers beyond two.
+  /// Relative increase of an all-reduce's beta per doubling of workers beyond two.
   double sum_rank_loss = 0;
-  /// By what share ops take longer with each doubling of the workers of a run beyond one.
+  /// Relative slowdown of ops per doubling of the run's workers beyond one.
   double scale_loss = 0;
-  /// What a message takes more where workers share their cores: its ends wait for one. Seconds.
+  /// Extra seconds of a message if workers share cores, because its ends wait for a core.
   double busy_delay = 0;
-  /// How much longer an op takes on the slowest of the cores than on average, where all compute at once: a share.
+  /// Relative extra time of an op on the slowest core over the mean if all cores compute.
   double core_imbalance = 0;
-  /// By what share an op takes longer where workers share their cores: caches have what another one left there.
+  /// Relative slowdown of an op if workers share cores, because caches hold another worker's data.
   double core_sharing = 0;
-  double optimizer_seconds = 0;  // of an update, for each parameter
-  /// FLOP/s of a worker's products of large matrices of that type, while all workers of a node compute; of the types
-  /// that are known.
+  double optimizer_seconds = 0;  // per parameter and update
+  /// FLOP/s of a worker's products of large matrices by known type, if all workers of a node compute.
   std::map<DataType, double> matrix_flops = {};
-  double op_overhead = 0;    // seconds that the host adds to each op
-  double step_overhead = 0;  // and to each step
+  double op_overhead = 0;    // host seconds per op
+  double step_overhead = 0;  // host seconds per step
   friend bool operator==(const MachineProfile&, const MachineProfile&) = default;
 };
 
-/// FLOP/s that so many workers of `threads` cores each, all on one node, reach together in products of large matrices:
-/// no more than its cores do. 0 where the profile does not know.
+/// Returns the total FLOP/s of products of large matrices for workers with `threads` cores each on a single node,
+/// limited by its cores; 0 if unknown.
 [[nodiscard]] double matrix_peak(const MachineProfile& machine, DataType dtype, std::int64_t workers,
                                  std::int64_t threads);
 
-/// Seconds of a sum of so many bytes over `copies` workers on links of that kind, with the loss that copies bring; 0
-/// for one copy.
+/// Returns seconds of an all-reduce of `bytes` over `copies` workers, including `sum_rank_loss`; 0 for one copy.
 [[nodiscard]] double sum_seconds(const MachineProfile& machine, const LinkTimes& link, std::int64_t copies,
                                  double bytes);
 
-/// Reads a profile (docs/machine_profile.md); `-` is standard input. Throws ConfigError, naming file and entry, for
-/// anything missing, negative, not finite, beyond any machine (10^9 seconds, 10^18 bytes), unknown or said twice.
+/// Reads a profile (docs/machine_profile.md); `-` is standard input. Throws ConfigError, with file and entry, if an
+/// entry is missing, unknown, duplicate, negative, not finite or implausibly large (above 10^9 seconds or 10^18 bytes).
 [[nodiscard]] MachineProfile read_machine(const std::string& path);
-/// Reads it from a text that messages call `source`.
+/// Reads a profile from `text`; error messages name `source`.
 [[nodiscard]] MachineProfile machine_from_json(const std::string& text, const std::string& source);
 
-/// The profile as JSON text that read_machine() reads back to the same value (every model's `layers` as 1).
+/// Returns JSON that read_machine() reads back to the same value (with `layers` of every model set to 1).
 [[nodiscard]] std::string to_json(const MachineProfile& machine);
 
-/// Seconds of one layer's ops there, linear between the measured micro-batch sizes, and beyond them as their last two
-/// go on. Where no layer of these sizes was measured, those of the nearest one of the kind, scaled by FLOPs: at as many
-/// tokens, by the ratio of the FLOPs; what has none (the embedding, and its gradients) by that of the hidden states;
-/// and by the bytes of an element where those differ. What attention moves through memory (score_traffic) is taken out
-/// before and added after, so that it grows with heads and the square of the sequence instead. A spread is that of the
-/// nearest measured micro-batch size. Throws ConfigError where the profile has no layer of that kind at all.
+/// Returns seconds of a layer's ops, interpolated as time_at() does.
+///
+/// If these sizes were not measured, scales the nearest layer of the kind at the same number of tokens. Factors are the
+/// ratios of FLOPs and of element sizes. Ops without FLOPs, such as the embedding's, use the ratio of hidden states.
+/// Attention's memory traffic (score_traffic) scales separately, by heads and the squared sequence length. `spread`
+/// comes from the nearest micro-batch size. Throws ConfigError if the profile has no layer of the kind.
 [[nodiscard]] LayerTime layer_time(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
                                    const Workload& workload);
 
-inline constexpr double kMostSeconds = 1e9;  // of anything: 30 years
+inline constexpr double kMostSeconds = 1e9;  // about 30 years
 inline constexpr double kMostBytes = 1e18;
-inline constexpr double kMostRatio = 1e6;  // of a slow-down and the like
+inline constexpr double kMostRatio = 1e6;  // limit of slowdowns and other ratios
 
-/// `alpha` and `beta`, and `burst` where there is one. Throws ConfigError, naming the entry, for anything else.
+/// Reads `alpha`, `beta` and the optional `burst`. Throws ConfigError, with the entry, if the value is invalid.
 [[nodiscard]] LinkTimes read_link(const JsonValue& value);
-/// What read_link() reads back to the same value.
+/// Returns JSON that read_link() reads back to the same value.
 [[nodiscard]] nlohmann::ordered_json link_json(const LinkTimes& times);
 
-/// Links between two nodes, over their network, in seconds and bytes.
+/// Links between two nodes, in seconds and bytes.
 struct NodeLinks {
   LinkTimes messages;
   LinkTimes sums;
   double transfers = 0;      ///< Contention::node_transfers
   LinkTimes copies = {};     ///< MachineProfile::node_message_copy
-  double step_overhead = 0;  ///< seconds of a step that ranks of both end together
-  std::string source;        ///< by what they were measured, and where
+  double step_overhead = 0;  ///< seconds of the collective over both nodes at the end of a step
+  std::string source;        ///< method and place of the measurement
   friend bool operator==(const NodeLinks&, const NodeLinks&) = default;
 };
 
-/// The machine with those links between its nodes, each of which has that many workers; 0: as many as its cores have
-/// room for, where its workers share cores.
+/// Returns the machine with `links` between nodes of `workers_per_node` workers. 0: as many as the cores allow, or
+/// unchanged if workers have their own devices.
 [[nodiscard]] MachineProfile with_links_between(MachineProfile machine, const NodeLinks& links,
                                                 std::int64_t workers_per_node = 0);
 
-/// The links as JSON text that node_links_from_json() reads back to the same value.
+/// Returns JSON that node_links_from_json() reads back to the same value.
 [[nodiscard]] std::string to_json(const NodeLinks& links);
-/// Reads it from a text that messages call `source`. Throws ConfigError as machine_from_json() does.
+/// Reads links from `text`; error messages name `source`. Throws ConfigError as machine_from_json() does.
 [[nodiscard]] NodeLinks node_links_from_json(const std::string& text, const std::string& source);
 
-/// One profile of nodes that were measured apart, for plans over all of them. Layers are united; a layer and
-/// micro-batch size that several measured takes the mean of their times and the largest spread. Links within nodes, the
-/// update and the overheads are means; memory is the least. Links between nodes are those of the last profile in which
-/// they differ from the links within, as one node alone cannot measure them; where there is none, those within.
-/// Throws ConfigError for fewer than two, and where nodes differ in cores, threads or workers.
+/// Merges profiles of several nodes for plans over all of them. Layers measured by several profiles get the mean time
+/// and the largest spread. Links within nodes, update time and overheads are means; memory is the minimum. Links
+/// between nodes come from the last profile whose two kinds of links differ; without such a profile they equal the
+/// links within. Throws ConfigError for fewer than two profiles, or if nodes differ in cores, threads or workers.
 [[nodiscard]] MachineProfile merge_machines(const std::vector<MachineProfile>& machines);
 
 }  // namespace chimera

@@ -1,5 +1,4 @@
 #pragma once
-// A user's own layers in a plan: their times and bytes as they were measured, in place of those of a preset model.
 
 #include <cstdint>
 #include <vector>
@@ -11,15 +10,15 @@
 
 namespace chimera {
 
-/// What a layer takes for a micro-batch of `size` samples: linear between the measured sizes, and beyond them as their
-/// last two go on. In proportion where one size was measured. A spread is that of the nearest. Requires a time.
+/// Returns the time of a micro-batch of `size` samples: linear between measured sizes, extrapolated along the nearest
+/// two, or in proportion to a single size. `spread` comes from the nearest size. Requires at least one time.
 [[nodiscard]] LayerTime time_at(const std::vector<LayerTime>& times, double size);
 
-/// The layers as balance() takes them, for micro-batches of `micro_batch_size` samples; times are those of a schedule
-/// that runs `scale` of each at once. All that a layer saves is kept until its W.
+/// Returns loads for micro-batches of `micro_batch_size` samples; the schedule runs `scale` of each at once. All saved
+/// activations are kept until W.
 [[nodiscard]] ModelLoads own_loads(const std::vector<OwnLayer>& layers, std::int64_t micro_batch_size, double scale);
 
-/// Bytes of the stages, as stage_bytes() has them. Working sets are not known: they are 0.
+/// Returns bytes as stage_bytes() does; working sets are unknown and therefore 0.
 [[nodiscard]] StageModel own_bytes(const std::vector<OwnLayer>& layers, const std::vector<StageLayers>& partition,
                                    std::int64_t micro_batch_size, const Workload& workload);
 

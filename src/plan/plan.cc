@@ -14,7 +14,7 @@
 namespace chimera {
 namespace {
 
-/// Half of the effort goes into candidates, half into improving the best of them.
+/// Half of the simulated ops is for candidates, half for improvement steps.
 BalanceOptions options_of(const PartitionProblem& problem) {
   constexpr std::int64_t kOps = 2'000'000;
   const std::int64_t cuts = kOps / std::max<std::int64_t>(num_ops(problem.schedule), 1);
@@ -40,8 +40,8 @@ namespace {
 
 constexpr double kGiB = 1 << 30;
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr double kFaster = 0.999;       // of a time: what is worth uneven stages
-constexpr std::size_t kToBalance = 40;  // even candidates, the fastest, that are tried with balanced stages
+constexpr double kFaster = 0.999;       // uneven stages must be faster by this factor
+constexpr std::size_t kToBalance = 40;  // number of best even candidates to balance
 
 bool faster(const RankedCandidate& a, const RankedCandidate& b) {
   return a.prediction.step_seconds < b.prediction.step_seconds;
@@ -53,12 +53,11 @@ std::set<StageId> all_stages(std::int64_t count) {
   return stages;
 }
 
-/// The stages that are to be recomputed whatever the memory.
 std::set<StageId> given_recomputation(const Candidate& candidate, const RecomputeChoice& choice) {
   return choice.rule == RecomputeRule::Full ? all_stages(num_stages(candidate)) : choice.stages;
 }
 
-/// The candidate with what it has to recompute for workers of `memory` bytes; none where nothing helps.
+/// Chooses the recomputation for workers of `memory` bytes; empty if nothing fits.
 std::optional<PlannedSchedule> fitted(Predictor& predictor, Candidate& candidate, const PlanOptions& options,
                                       double memory) {
   candidate.recompute = given_recomputation(candidate, options.recompute);
@@ -74,7 +73,6 @@ std::optional<PlannedSchedule> fitted(Predictor& predictor, Candidate& candidate
   return predictor.prepare(candidate);
 }
 
-/// Plans one problem: candidates come one by one, the best stay.
 class Planner {
  public:
   Planner(Predictor& predictor, const PlanOptions& options, std::size_t candidates)
@@ -85,7 +83,6 @@ class Planner {
     plan_.considered = static_cast<std::int64_t>(candidates);
   }
 
-  /// Whatever takes that long or longer is not among the best.
   [[nodiscard]] double limit() const {
     return plan_.ranked.size() < kept_ ? kNever : plan_.ranked.back().prediction.step_seconds;
   }
@@ -100,7 +97,6 @@ class Planner {
 
   void prune(std::size_t count) { plan_.pruned += static_cast<std::int64_t>(count); }
 
-  /// Tries the ranked candidates with stages that balance.
   void add_balanced() {
     const std::vector<RankedCandidate> even = plan_.ranked;
     for (const RankedCandidate& each : even) {
@@ -121,9 +117,8 @@ class Planner {
  private:
   enum class Outcome { Ranked, TooSlow, TooLarge };
 
-  /// Ranks the candidate where it takes less than `seconds`. What it recomputes is chosen by the order of its ops;
-  /// where messages then wait so long that memory does not suffice, it recomputes more: by that order, too, it has to
-  /// hold less every time.
+  /// Ranks the candidate if it takes less than `seconds`. Recomputation is first chosen by the order of ops. If waiting
+  /// messages then exceed the memory, `memory` decreases until enough stages recompute.
   Outcome try_out(Candidate candidate, double seconds) {
     allow_interruption();
     double memory = predictor_.problem().memory_bytes;
@@ -148,12 +143,11 @@ class Planner {
 
   Predictor& predictor_;
   const PlanOptions& options_;
-  std::size_t top_;   // to rank in the end
-  std::size_t kept_;  // ranked until then
+  std::size_t top_;   // final number of ranked candidates
+  std::size_t kept_;  // number to keep until balancing
   Plan plan_;
 };
 
-/// The least memory that any of the candidates needs, recomputing everything.
 [[noreturn]] void refuse(Predictor& predictor, const std::vector<Candidate>& candidates, const PlanOptions& options) {
   const bool free = options.recompute.rule == RecomputeRule::Auto;
   double least = kNever;
@@ -179,7 +173,6 @@ class Planner {
       smallest == nullptr ? "" : in_words(*smallest), free ? "all" : to_text(options.recompute)));
 }
 
-/// Ranks what fits of the candidates: perhaps nothing.
 Plan ranked(Predictor& predictor, const std::vector<Candidate>& candidates, const PlanOptions& options) {
   std::vector<std::pair<double, const Candidate*>> order;
   for (const Candidate& candidate : candidates)
@@ -207,7 +200,7 @@ Plan make_plan(Predictor& predictor, const PlanOptions& options) {
 }
 
 std::vector<RankedCandidate> time_against_memory(const Predictor& predictor, PlanOptions options) {
-  constexpr double kLess = 0.95;  // of a memory: what is worth a row
+  constexpr double kLess = 0.95;  // memory of the next row relative to the previous peak
   options.top = 1;
   const auto candidates = candidates_of(predictor.problem(), options);
   Predictor limited = predictor;

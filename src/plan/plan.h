@@ -10,40 +10,37 @@
 #include "plan/predict.h"
 #include "schedule/schedule.h"
 
-// --partition: how a model is to be cut into the stages of a schedule.
-
-// The planner: which W, D, micro-batch size, schedule and recomputation trains a model fastest on P workers.
+// The planner: finds the W, D, micro-batch size, schedule and recomputation that train fastest on P workers.
 
 namespace chimera {
 
-/// What a partition depends on beyond the choice.
 struct PartitionProblem {
   const Schedule& schedule;
   const ModelConfig& model;
-  Workload workload;       // of full micro-batches
-  bool recompute = false;  // all stages run forward again
+  Workload workload;       // full micro-batches
+  bool recompute = false;  // all stages recompute
 };
 
-/// Even: even_partition(). Balanced: by FLOPs, see balance() (the cut of the shortest simulated step without messages
-/// found by ranking some 4 million ops, or a few cuts of a long schedule). Listed: explicit_partition(). Depends on
-/// nothing but its arguments, so that all ranks find the same. Throws ConfigError for more stages than layers.
+/// Returns the stages. Even: even_partition(). Balanced: balance() by FLOPs and simulation without messages, with about
+/// 4 million simulated ops. Listed: explicit_partition(). Deterministic, so that all ranks compute the same result.
+/// Throws ConfigError if there are more stages than layers.
 [[nodiscard]] std::vector<StageLayers> named_partition(const PartitionChoice& choice, const PartitionProblem& problem);
 
-/// What chooses among candidates: make_plan(), or plan_by_paper_rule().
+/// Rule that chooses among candidates: make_plan() or plan_by_paper_rule().
 enum class PlanRule : std::uint8_t { Simulation, Paper };
 template <>
 inline constexpr auto kNames<PlanRule> = std::to_array<Named<PlanRule>>({{PlanRule::Simulation, "simulation"},
                                                                          {PlanRule::Paper, "paper"}});
 
-/// What is given of a configuration, as lists of values that it may have; an empty one leaves the planner free.
+/// Allowed values; an empty list allows all.
 struct GivenConfiguration {
   std::vector<std::int64_t> stages = {};         // D
   std::vector<std::int64_t> data_parallel = {};  // W
   std::vector<std::int64_t> micro_batch_sizes = {};
-  std::vector<std::int64_t> pipelines = {};         // 2f; schedules without that parameter are then left out
-  std::vector<std::int64_t> tensor_parallel = {1};  // T; empty: all that can_split()
+  std::vector<std::int64_t> pipelines = {};         // 2f; excludes schedules without that parameter
+  std::vector<std::int64_t> tensor_parallel = {1};  // T; empty: every T that can_split() accepts
   std::optional<ReplicaLayout> replica_layout = {};
-  /// Whether nothing is given but, perhaps, a free or no tensor parallelism.
+  /// Returns whether nothing is restricted, apart from T = 1.
   [[nodiscard]] bool empty() const {
     const bool usual = tensor_parallel.empty() || tensor_parallel == std::vector<std::int64_t>{1};
     return usual && stages.empty() && data_parallel.empty() && micro_batch_sizes.empty() && pipelines.empty() &&
@@ -52,14 +49,13 @@ struct GivenConfiguration {
 };
 
 struct PlanOptions {
-  std::vector<std::string> schedules;  // empty: all synchronous ones
+  std::vector<std::string> schedules;  // returns whether no restriction is given; T may be free or 1.
   GivenConfiguration given = {};
-  /// Balanced: even, and the best candidates also with stages cut to balance. Listed: candidates of so many stages
-  /// alone.
+  /// Balanced: even, and also balanced for the best candidates. Listed: only candidates with this many stages.
   PartitionChoice partition = {PartitionRule::Balanced};
-  /// Auto: what memory asks for, and no more. Listed: candidates that have these stages.
+  /// Auto: as few stages as memory requires. Listed: only candidates that have these stages.
   RecomputeChoice recompute = {RecomputeRule::Auto};
-  bool recompute_all = false;  // where memory asks for any recomputation, all stages recompute
+  bool recompute_all = false;  // if memory requires recomputation, recompute all stages
   std::int64_t top = 10;       // candidates to rank; 0: all, without pruning
 };
 
@@ -69,38 +65,36 @@ struct RankedCandidate {
 };
 
 struct Plan {
-  std::vector<RankedCandidate> ranked;  // those that fit, fastest first
-  std::int64_t considered = 0;          // candidates in all
-  std::int64_t too_large = 0;           // whose memory does not suffice, whatever they recompute
-  std::int64_t pruned = 0;  // that cannot be faster than all ranked ones, by their lower bound or by their time
+  std::vector<RankedCandidate> ranked;  // candidates that fit, fastest first
+  std::int64_t considered = 0;
+  std::int64_t too_large = 0;  // candidates that exceed memory with any recomputation
+  std::int64_t pruned = 0;     // candidates slower than all ranked ones, by lower bound or prediction
 };
 
-/// Names of the schedules that update once a step, kPlainSchedule first.
+/// Returns all schedules that update once per step, kPlainSchedule first.
 [[nodiscard]] std::vector<std::string> synchronous_schedules();
 
-/// All candidates: every D that divides P (P/T, with tensor parallelism) and is at most the number of layers, W = P/D
-/// where it divides the mini-batch, every b that divides what a group gets, copies near and far where nodes hold
-/// several of the run's workers but not all, and every schedule with each of its shapes (TakenAxis::planned) that takes
-/// D and N; of these, what `given` allows. D = 1 is data parallelism, listed once. None of more than 2^21 ops.
-/// Recomputation is not chosen yet. Throws ConfigError, with what would do, where there is none.
+/// Returns all candidates that `given` allows. D divides P/T and is at most the number of layers; W divides the
+/// mini-batch; b divides a group's share. Schedules have every planned shape (TakenAxis::planned) that accepts D and N.
+/// Both replica layouts are tried if nodes hold several but not all workers. D = 1 (data parallelism) is listed once.
+/// Candidates have at most 2^21 ops and no recomputation yet. Throws ConfigError, with a proposal, if there is no
+/// candidate.
 [[nodiscard]] std::vector<Candidate> candidates_of(const PlanProblem& problem, const PlanOptions& options);
 
-/// Ranks the candidates by simulated step time. Each recomputes what its memory asks for (stages_to_recompute), and no
-/// more. In the order of their lower bounds, they are predicted with even stages until no other can be among the `top`
-/// best. Where stages are to be balanced (balance(), with the machine's times), the best 40 are, whatever `top`, or the
-/// best `top` of more, and ranked where that is faster; what is slower than those with even stages is not tried.
-/// Throws ConfigError where nothing fits, with the least memory that would do and for which candidate.
+/// Ranks candidates by simulated step time, with the least recomputation that fits (stages_to_recompute). Predicts even
+/// stages in the order of lower bounds until no other candidate can be among the `top` best. If the partition is
+/// Balanced, also tries balanced stages for the best max(40, `top`) and ranks each faster cut. Throws ConfigError, with
+/// the least sufficient memory, if nothing fits.
 [[nodiscard]] Plan make_plan(Predictor& predictor, const PlanOptions& options);
 
-/// What less memory costs: the fastest candidate in the problem's memory, then the fastest that needs at least 5 %
-/// less than that one, and so on until nothing fits. Each is the best of a make_plan() of its own. Throws ConfigError
-/// where nothing fits in the problem's memory.
+/// Returns the fastest candidate in the problem's memory, then repeatedly the fastest that needs at least 5 % less,
+/// until nothing fits. Each is the best of a make_plan(). Throws ConfigError if nothing fits in the problem's memory.
 [[nodiscard]] std::vector<RankedCandidate> time_against_memory(const Predictor& predictor, PlanOptions options);
 
-/// The paper's choice (Li and Hoefler, SC'21, section 3.4): Chimera with f = 1, even D, direct concatenation and whole
-/// backwards; for each D the largest micro-batch, a power of two, that fits with D of them in flight without
-/// recomputation, and with it only where not even one sequence does; then the least time by equation 1.
-/// `ranked` has the `top` best (0: all) in the order of equation 1; `too_large` counts depths for which nothing fits.
+/// Returns the paper's choice (Li and Hoefler, SC'21, section 3.4): Chimera with f = 1, even D, direct concatenation
+/// and whole backwards. The micro-batch size of each D is the largest power of two that fits with D micro-batches in
+/// flight. Recomputes only if a single sequence does not fit. `ranked` has the `top` best (0: all) by equation 1;
+/// `too_large` counts depths that do not fit.
 [[nodiscard]] Plan plan_by_paper_rule(Predictor& predictor, std::int64_t top = 0);
 
 }  // namespace chimera

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::int64_t kMostKeptOps = std::int64_t{1} << 23;
 
-/// The schedule that is timed: one step, or several where nothing flushes between them.
+/// A step, or several if no flush separates them.
 struct Run {
   std::shared_ptr<const Schedule> schedule;
   std::int64_t steps = 1;
@@ -33,7 +33,6 @@ Run run_of(const std::shared_ptr<const Schedule>& schedule) {
   return {std::make_shared<const Schedule>(unroll(*schedule, steps)), steps};
 }
 
-/// SharedCores::cores.
 double cores_of(const PlanProblem& problem, const Candidate& candidate, const NodesOfGroup& nodes) {
   const MachineProfile& machine = problem.machine;
   const std::int64_t threads = candidate.tensor_parallel * machine.threads;
@@ -41,7 +40,7 @@ double cores_of(const PlanProblem& problem, const Candidate& candidate, const No
   return static_cast<double>(machine.cores) / static_cast<double>(threads * groups);
 }
 
-/// Cores of all nodes for a group of workers, in those that one of them uses.
+/// Returns the cores of a group on all nodes, in units of a worker's cores.
 double cores_of_group(const PlanProblem& problem, const Candidate& candidate) {
   const MachineProfile& machine = problem.machine;
   const double nodes = static_cast<double>(problem.workers) / static_cast<double>(machine.workers_per_node);
@@ -132,7 +131,6 @@ namespace {
 
 double op_seconds(const LayerTime& time) { return time.forward + time.input_gradient + time.weight_gradient; }
 
-/// What a micro-batch takes in all layers, forward and back.
 double pass_seconds(const PlanProblem& problem, const Candidate& candidate) {
   Workload workload = problem.workload;
   workload.micro_batch_size = candidate.micro_batch_size;
@@ -163,7 +161,6 @@ double least_step_seconds(const PlanProblem& problem, const Candidate& candidate
 
 namespace {
 
-/// The share of recomputation in the time of all ops.
 double recomputed_share(const Schedule& schedule, const CostModel& costs) {
   const CostTable table(schedule, costs);
   double all = 0;

@@ -13,76 +13,73 @@
 #include "plan/stage_model.h"
 #include "schedule/timeline.h"
 
-// A candidate's step time and memory, by both models: the simulator and the paper's equation 1.
-
-// Where the time of a planned step goes.
+// Predicts step time and memory by the simulator and by equation 1.
 
 namespace chimera {
 
 struct Prediction {
-  double step_seconds = 0;                            // of the simulator
-  double sequences_per_second = 0;                    // mini-batch over that
+  double step_seconds = 0;                            // simulated
+  double sequences_per_second = 0;                    // mini-batch over `step_seconds`
   double bubble_ratio = 0;                            // idle time over all workers' time
-  double peak_memory_bytes = 0;                       // of the worker that holds most
-  std::vector<double> worker_bytes;                   // [worker of a group]: its peak
+  double peak_memory_bytes = 0;                       // maximum over workers
+  std::vector<double> worker_bytes;                   // [worker of a group]: peak
   bool fits = true;                                   // in the problem's memory
-  double busy_seconds = 0;                            // mean over workers: in ops, recomputation included
+  double busy_seconds = 0;                            // mean time in ops over workers, including recomputation
   std::array<double, kIdleCauses> idle_seconds = {};  // mean over workers, by cause
-  std::optional<EquationOne> paper;                   // equation 1, where it has a closed form
+  std::optional<EquationOne> paper;                   // empty without a closed form
 };
 
-/// A candidate made concrete.
+/// Schedule, partition and costs of a candidate.
 struct PlannedSchedule {
   std::shared_ptr<const Schedule> schedule;
   std::vector<StageLayers> partition;
   StageModel model;
 };
 
-/// Predicts candidates of one problem; keeps schedules that several of them share.
+/// Predicts candidates of a problem; caches schedules.
 class Predictor {
  public:
   explicit Predictor(PlanProblem problem) : problem_(std::move(problem)) {}
 
   [[nodiscard]] const PlanProblem& problem() const { return problem_; }
-  /// The same problem where workers have that memory; schedules are shared.
+  /// Returns the same problem with other memory per worker; shares the cached schedules.
   [[nodiscard]] Predictor with_memory(double bytes) const {
     Predictor other(*this);
     other.problem_.memory_bytes = bytes;
     return other;
   }
-  /// Schedule, partition and costs. Throws ConfigError where the shape is none of the schedule's, or the model has
-  /// fewer layers than stages.
+  /// Builds schedule, partition and costs. Throws ConfigError if the schedule does not accept the shape, or the model
+  /// has fewer layers than stages.
   [[nodiscard]] PlannedSchedule prepare(const Candidate& candidate);
   [[nodiscard]] Prediction predict(const Candidate& candidate) { return predict(prepare(candidate), candidate); }
   [[nodiscard]] Prediction predict(const PlannedSchedule& planned, const Candidate& candidate) const;
-  /// None where a step takes `seconds` or longer: memory and causes are then not looked at.
+  /// Predicts as predict() does, but returns early, with an empty result, if a step takes `seconds` or longer.
   [[nodiscard]] std::optional<Prediction> predict_below(double seconds, const PlannedSchedule& planned,
                                                         const Candidate& candidate) const;
-  /// The simulator's step time alone.
   [[nodiscard]] double step_seconds(const PlannedSchedule& planned, const Candidate& candidate) const;
-  /// What it would be if every worker had cores of its own, and nothing slowed down what runs beside it (Contention).
+  /// Returns the step time without contention, every worker on its own cores.
   [[nodiscard]] double step_seconds_on_own_cores(const PlannedSchedule& planned) const;
 
  private:
   [[nodiscard]] std::shared_ptr<const Schedule> schedule_of(const Candidate& candidate);
 
   PlanProblem problem_;
-  std::unordered_map<std::string, std::shared_ptr<const Schedule>> schedules_;  // by shape
-  std::int64_t kept_ops_ = 0;                                                   // of these schedules
+  std::unordered_map<std::string, std::shared_ptr<const Schedule>> schedules_;  // keyed by shape
+  std::int64_t kept_ops_ = 0;
 };
 
-/// No order of the candidate's ops on its workers takes less: all work over the workers, or one micro-batch's way
-/// through the stages and back. Cheap: nothing is generated.
+/// Returns a lower bound: total work over workers, or a micro-batch's pass through all stages and back. Cheap:
+/// generates no schedule.
 [[nodiscard]] double least_step_seconds(const PlanProblem& problem, const Candidate& candidate);
 
 enum class StepPart : std::uint8_t {
-  Compute,        ///< ops of the mean worker, without what it runs again
-  Recomputation,  ///< forwards that it runs again
-  Bubble,         ///< it waits, although messages, sums and updates take no time
-  TensorSums,     ///< sums within ops, of workers that share a stage's layers
-  Messages,       ///< what messages add that nothing hides
-  Sums,           ///< what the sums of gradients add that nothing hides
-  Updates,        ///< updates of weights, and what a step takes besides
+  Compute,  ///< ops of the mean worker, without recomputation
+  Recomputation,
+  Bubble,      ///< idle time without messages, all-reduces and updates
+  TensorSums,  ///< all-reduces within ops between workers that share a stage's layers
+  Messages,
+  Sums,     ///< exposed all-reduces of gradients
+  Updates,  ///< weight updates and overheads per step
 };
 template <>
 inline constexpr auto kNames<StepPart> = std::to_array<Named<StepPart>>({{StepPart::Compute, "compute"},
@@ -94,19 +91,18 @@ inline constexpr auto kNames<StepPart> = std::to_array<Named<StepPart>>({{StepPa
                                                                          {StepPart::Updates, "updates and overheads"}});
 inline constexpr std::size_t kStepParts = kNames<StepPart>.size();
 
-/// Seconds; together the simulated step.
+/// Seconds by part; their total is the simulated step time.
 struct StepParts {
   std::array<double, kStepParts> seconds = {};
   [[nodiscard]] double of(StepPart part) const { return seconds[static_cast<std::size_t>(part)]; }
 };
 
-/// The parts of the candidate's step. Sums, messages, updates and tensor-parallel sums are taken out of the
-/// simulation one after the other, in this order; each is worth what the step gets shorter by, so a sum or message that
-/// ops hide is worth nothing (and one whose delay happens to bring ops into a better order, less). What is left are ops
-/// and the waits between them.
+/// Splits the step time into its parts. Removes all-reduces, messages, updates and tensor-parallel sums from the
+/// simulation in this order; each part is the reduction of the step time. A part that ops hide is 0, or negative if its
+/// delays improved the order of ops. The rest is compute and bubbles.
 [[nodiscard]] StepParts step_parts(Predictor& predictor, const Candidate& candidate);
 
-/// Take no time from now on.
+/// Set the time of these costs to 0.
 void remove_messages(StageModel& model);
 void remove_sums(StageModel& model);
 void remove_updates(StageModel& model);

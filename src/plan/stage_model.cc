@@ -20,12 +20,10 @@ namespace {
 
 constexpr double real(std::int64_t number) { return static_cast<double>(number); }
 
-/// The work of one sequence.
 LayerFootprint work_of(const ModelConfig& config, LayerKind kind, std::int64_t sequence) {
   return layer_footprint(config, kind, {.micro_batch_size = 1, .sequence = sequence});
 }
 
-/// Whether the sizes that this kind's work depends on agree.
 bool equal_sizes(const ModelConfig& a, const ModelConfig& b, LayerKind kind) {
   if (a.family != b.family || a.hidden != b.hidden) return false;
   switch (kind) {
@@ -41,7 +39,7 @@ bool equal_sizes(const ModelConfig& a, const ModelConfig& b, LayerKind kind) {
 
 double hidden_states(const ModelConfig& model, std::int64_t sequence) { return real(model.hidden) * real(sequence); }
 
-/// How much one sequence's work differs, as the logarithm of a ratio; layers that differ otherwise count as farther.
+/// Returns the absolute logarithm of the work ratio, plus penalties for other differences.
 double distance(const LayerTimes& layer, const ModelConfig& model, const Workload& workload) {
   constexpr double kOtherSequence = 0.01;  // breaks ties between equal work
   constexpr double kOtherSizes = 0.02;
@@ -78,7 +76,7 @@ const LayerTimes& nearest_layer(const MachineProfile& machine, const ModelConfig
   return *best;
 }
 
-/// A line through two measured points, read at `size`; never below what the nearer point says of its share.
+/// Limits the extrapolation: at least proportional below `a`, at least b's value above `b`.
 double on_line(double size, const LayerTime& a, const LayerTime& b, double LayerTime::*part) {
   const auto low = real(a.micro_batch_size);
   const auto high = real(b.micro_batch_size);
@@ -101,7 +99,7 @@ double spread_at(const std::vector<LayerTime>& times, double size) {
       ->spread;
 }
 
-/// What the attention of one sequence takes of the memory's time in a forward.
+/// Returns the memory time of a sequence's attention in a forward.
 double attention_seconds(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
                          std::int64_t sequence) {
   if (kind != LayerKind::Block || machine.score_traffic == 0) return 0;
@@ -123,7 +121,7 @@ LayerTime time_at(const std::vector<LayerTime>& times, double size) {
 LayerTime layer_time(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
                      const Workload& workload) {
   const LayerTimes& layer = nearest_layer(machine, model, kind, workload);
-  // As many tokens as are asked for: what depends on their number alone then agrees.
+  // Same number of tokens, because some costs depend only on it
   const double sequences = real(workload.micro_batch_size) * real(workload.sequence) / real(layer.sequence);
   const LayerFootprint asked = work_of(model, kind, workload.sequence);
   const LayerFootprint measured = work_of(layer.model, kind, layer.sequence);
@@ -131,7 +129,7 @@ LayerTime layer_time(const MachineProfile& machine, const ModelConfig& model, La
   const double states = hidden_states(model, workload.sequence) / hidden_states(layer.model, layer.sequence);
   const double traffic_measured = attention_seconds(machine, layer.model, kind, layer.sequence);
   const double traffic_asked = attention_seconds(machine, model, kind, workload.sequence);
-  // `moves`: 1 where the op moves attention's scores, else 0.
+  // `moves` is 1 if the op accesses attention scores, else 0.
   const auto time = [&](double LayerTime::*part, double LayerFootprint::*work, double moves) {
     const double ratio = measured.*work > 0 && asked.*work > 0 ? asked.*work / measured.*work : states;
     const double per_token = ratio * real(layer.sequence) / real(workload.sequence);
@@ -149,14 +147,13 @@ LayerTime layer_time(const MachineProfile& machine, const ModelConfig& model, La
 
 namespace {
 
-constexpr double kLeast = std::numeric_limits<double>::min();  // of a recomputation: 0 would say that there is none
+constexpr double kLeast = std::numeric_limits<double>::min();  // not 0, which means no recomputation
 
-/// Of one layer of each kind, or of each of a user's own.
+/// Costs per kind of layer, or per layer of a user's own model.
 struct LayerCosts {
   std::array<LayerTime, kLayerKinds> kinds;
   std::vector<LayerTime> own;
 
-  /// Of all layers of a stage.
   [[nodiscard]] double of(const StageLayers& stage, double LayerTime::*part) const {
     double seconds = static_cast<double>(stage.end_layer - stage.first_layer) * kinds[1].*part;
     if (stage.embedding) seconds += kinds[0].*part;
@@ -223,7 +220,6 @@ class Builder {
     held_[index] = held_parameters(problem_.model, kind, count);
   }
 
-  /// What one of T workers holds of a stage.
   void split_stage(std::size_t s, const StageLayers& stage) {
     if (candidate_.tensor_parallel == 1) return;
     StageFootprint& footprint = model_.footprints[s];
@@ -245,22 +241,20 @@ class Builder {
             &footprint.weight_gradient_working_set};
   }
 
-  /// Elements of a tied model's matrix on each of T workers.
   [[nodiscard]] std::int64_t tied_matrix() const {
     const std::int64_t count = candidate_.tensor_parallel;
     return (tied_parameter(problem_.model).count() + count - 1) / count;
   }
 
-  /// Places of a node for ranks that are T workers each.
+  /// A rank consists of T workers.
   [[nodiscard]] std::int64_t places_per_node() const {
     return std::max<std::int64_t>(1, machine_.workers_per_node / candidate_.tensor_parallel);
   }
 
-  /// Costs are those of full micro-batches.
   [[nodiscard]] double full(double of_micro_batch) const { return of_micro_batch / schedule_.micro_batch_scale; }
 
-  /// What the ops that others wait for take, over the mean: workers that share their cores even it out, and lose what
-  /// their turns cost. And what many workers lose.
+  /// Returns the slowest worker's time over the mean. Workers that share cores even out core differences but lose time
+  /// by switching.
   [[nodiscard]] double slowest_core() const {
     const double more = shares_cores(problem_) ? machine_.core_sharing : machine_.core_imbalance;
     const double slowest = problem_.workers > 1 ? 1 + more : 1;
@@ -281,7 +275,6 @@ class Builder {
     recomputation_.push_back(sum(&LayerTime::recompute) + more);
   }
 
-  /// Replaces the bytes that our kernels keep and take by those of the machine's kernels.
   void scale_activations(std::size_t stage, double blocks) {
     const double scale = machine_.activation_scale;
     const auto length = static_cast<double>(workload_.sequence);
@@ -301,7 +294,6 @@ class Builder {
       model_.costs.recompute[stage.index()] = std::max(recomputation_[stage.index()], kLeast);
   }
 
-  /// Whether the workers on both sides of a boundary are on two nodes, in any replica and group.
   [[nodiscard]] bool messages_leave_nodes() const { return std::ranges::find(near_, false) != near_.end(); }
 
   [[nodiscard]] const LinkTimes& link() const {
@@ -309,14 +301,14 @@ class Builder {
     return messages_leave_nodes() ? links.between_nodes : links.within_node;
   }
 
-  /// Whether sending and receiving, which the processor does, holds up ops: no core is left for it.
+  /// Returns whether no core is free for sending and receiving, so that messages delay ops.
   [[nodiscard]] bool messages_take_cores() const {
     const std::int64_t workers = std::min(problem_.workers, machine_.workers_per_node);
     return machine_.cores > 0 && 2 * workers * machine_.threads > machine_.cores;
   }
 
-  /// What a message takes of the compute at each of its ends, within a node or between two. Where nobody measured what
-  /// it takes of cores that ops need: half its time.
+  /// Returns the compute time at each end of a message. Assumes half the message time if it is not measured and
+  /// messages take cores from ops.
   [[nodiscard]] LinkTimes copy(bool is_near) const {
     const bool has_own = !is_near && machine_.node_message_copy != LinkTimes{};
     const LinkTimes& measured = has_own ? machine_.node_message_copy : machine_.message_copy;
@@ -326,7 +318,7 @@ class Builder {
     return is_near ? LinkTimes{near.alpha / 2, near.beta / 2} : LinkTimes{};
   }
 
-  /// Whether the workers on both sides of a boundary are on one node, in every replica and group.
+  /// Returns whether the boundary stays on a node in every replica and group.
   [[nodiscard]] bool is_near(std::size_t boundary) const {
     for (const auto& row : schedule_.placement.worker_of) {
       for (std::int64_t group = 0; group < candidate_.data_parallel; ++group) {
@@ -346,7 +338,6 @@ class Builder {
     return near;
   }
 
-  /// Messages within a node travel on its links, though others leave theirs.
   void take_near_links(LinkCosts& costs) const {
     std::vector<double> seconds = costs.times();
     bool any = false;
@@ -358,7 +349,6 @@ class Builder {
     if (any) costs.seconds = seconds;
   }
 
-  /// What links between nodes let pass at once.
   void add_bursts(LinkCosts& costs) const {
     for (const bool near : near_) costs.bursts.push_back(near ? 0 : link().beta * link().burst);
   }
@@ -368,7 +358,7 @@ class Builder {
     LinkCosts costs;
     costs.alpha = link().alpha;
     costs.beta = link().beta;
-    if (machine_.cores > 0) {  // a message's time, as it was measured, has what its ends do
+    if (machine_.cores > 0) {  // measured message times include the work at both ends
       costs.alpha = std::max(0.0, costs.alpha - 2 * at_ends.alpha);
       costs.beta = std::max(0.0, costs.beta - 2 * at_ends.beta);
     }
@@ -384,7 +374,7 @@ class Builder {
     model_.costs.links = costs;
   }
 
-  /// How many of these each node has, where that is as many on all of them; else 1.
+  /// Returns the ranks per node if it is equal on all nodes, else 1.
   [[nodiscard]] std::int64_t ranks_on_each_node(const std::vector<RankId>& ranks) const {
     std::map<std::int64_t, std::int64_t> counts;
     for (const RankId rank : ranks) ++counts[node_of(rank)];
@@ -392,7 +382,7 @@ class Builder {
     return std::ranges::all_of(counts, [&](const auto& node) { return node.second == first; }) ? first : 1;
   }
 
-  /// Processes of several nodes sum in two levels (GlooTransport), devices in one.
+  /// Processes on several nodes all-reduce in two levels (GlooTransport), devices in a single level.
   [[nodiscard]] double sum_seconds(const std::vector<RankId>& ranks, double bytes) const {
     const auto& [within, between] = machine_.all_reduce;
     const auto count = static_cast<std::int64_t>(ranks.size());
@@ -454,7 +444,7 @@ class Builder {
       summed_bytes_.push_back(matrix);
       costs.tied = sum_seconds(ranks_of_.back(), matrix);
     }
-    // Copies of an asynchronous schedule's only replica are other groups'; none where there is one group.
+    // Such a schedule has a single replica.
     if (schedule_.updates && candidate_.data_parallel == 1) return;
     model_.costs.all_reduce = costs;
   }
@@ -475,15 +465,15 @@ class Builder {
   const MachineProfile& machine_;
   const Candidate& candidate_;
   const Schedule& schedule_;
-  Workload workload_;  // of the schedule's micro-batches
+  Workload workload_;  // for the schedule's micro-batches
   RankLayout ranks_;
   LayerCosts layers_;
-  LayerCosts sums_;                                  // over the T workers
-  std::array<std::int64_t, kLayerKinds> held_ = {};  // parameters of one of them
+  LayerCosts sums_;                                  // all-reduces over the T workers
+  std::array<std::int64_t, kLayerKinds> held_ = {};  // parameters on each of the T workers
   std::vector<bool> near_;                           // [boundary]: is_near()
   RankGroups ranks_of_;
   std::vector<double> summed_bytes_;   // [parameter group]
-  std::vector<double> recomputation_;  // [stage], where it is recomputed
+  std::vector<double> recomputation_;  // [stage]: time if the stage recomputes
   StageModel model_;
 };
 
@@ -502,7 +492,7 @@ StageModel stage_bytes(const ModelConfig& model, const std::vector<StageLayers>&
   for (const StageLayers& stage : partition) {
     result.footprints.push_back(stage_footprint(model, stage, workload));
     StageMemory memory = result.footprints.back().memory;
-    memory.activations /= part;  // costs are those of full micro-batches
+    memory.activations /= part;  // costs are per full micro-batch
     memory.boundary /= part;
     if (memory.deferred) memory.deferred = *memory.deferred / part;
     result.costs.memory.push_back(memory);

@@ -8,7 +8,6 @@
 namespace chimera {
 namespace {
 
-/// A sum of so many bytes over the T workers, which lie side by side.
 double tensor_sum_seconds(const MachineProfile& machine, double bytes, std::int64_t tensor_parallel) {
   const bool near = tensor_parallel <= machine.workers_per_node;
   const LinkTimes& link = near ? machine.all_reduce.within_node : machine.all_reduce.between_nodes;

@@ -1,5 +1,5 @@
 #pragma once
-// Operator (tensor) parallelism in a plan: T workers share every layer of a stage, as Megatron-LM splits it.
+// Tensor parallelism: T workers share every layer of a stage, split as in Megatron-LM.
 
 #include <cstdint>
 
@@ -7,30 +7,27 @@
 
 namespace chimera {
 
-/// Whether T workers can share the model's layers: T divides its heads (those of keys and values, too) and the width of
-/// the feed-forward sub-layer.
+/// Returns whether T divides the heads (also of keys and values) and the width of the feed-forward sub-layer.
 [[nodiscard]] bool can_split(const ModelConfig& model, std::int64_t tensor_parallel);
 
-/// Seconds that each of the T workers takes for its share of one layer's ops, sums between them apart. What a layer
-/// takes for each sequence more is divided by T; what it takes for any number of them (the profile between b and 2b,
-/// drawn back to 0) is not. So no less than a T-th, and no more than the whole.
+/// Returns seconds of each worker's share of a layer's ops, without all-reduces. The time per additional sequence
+/// (profile at b and 2b) is divided by T; the constant part is not. The result is at least 1/T of the whole.
 [[nodiscard]] LayerTime split_layer_time(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
                                          const Workload& workload, std::int64_t tensor_parallel);
 
-/// Seconds of the sums over the T workers within one layer's ops, during which they wait: a block sums its hidden
-/// states twice forward and twice for the gradient of its input (Shoeybi et al., arXiv 1909.08053, section 3), and
-/// twice more where its forward runs again; the embedding once forward; the head once for its gradient, and its loss
-/// three numbers for each token.
+/// Returns seconds of the all-reduces over T workers in a layer's ops. A block reduces its hidden states twice in each
+/// of forward, input gradient and recomputation (Shoeybi et al., arXiv 1909.08053, section 3). The embedding reduces
+/// once in forward; the head once in its gradient, and three numbers per token for the loss.
 [[nodiscard]] LayerTime tensor_sums(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
                                     const Workload& workload, std::int64_t tensor_parallel);
 
-/// Parameters of one layer that each of the T workers holds: a T-th of the matrices of a block and of those with a row
-/// for each token of the vocabulary, and all of the others.
+/// Returns a layer's parameters on each of the T workers: 1/T of a block's matrices and of matrices with a row per
+/// vocabulary token, all others in full.
 [[nodiscard]] std::int64_t held_parameters(const ModelConfig& model, LayerKind kind, std::int64_t tensor_parallel);
 
-/// The share of a layer's activations, attention's scores apart, that each of the T workers keeps: inputs of the two
-/// sub-layers and of their norms, and masks, are whole: 10 of 34 bytes (Korthikanti et al., arXiv 2205.05198, section
-/// 4.2: s b h (10 + 24 / T)).
+/// Returns the share of a layer's activations, without attention scores, on each of the T workers. Inputs of sub-layers
+/// and norms, and masks, are not split: 10 of 34 bytes (Korthikanti et al., arXiv 2205.05198, section 4.2: s b h (10 +
+/// 24 / T)).
 [[nodiscard]] double held_activations(std::int64_t tensor_parallel);
 
 }  // namespace chimera

@@ -8,13 +8,12 @@
 namespace chimera {
 namespace {
 
-/// The steps of a run that are at work at once; none where one step is.
 std::optional<Schedule> several_steps_at_work(const Schedule& step) {
   const std::int64_t steps = steps_at_work(step);
   return steps > 1 ? std::optional(unroll(step, steps)) : std::nullopt;
 }
 
-/// Follows what each worker holds through its ops.
+/// Replays the ops of each worker.
 class OrderLedger {
  public:
   OrderLedger(const Schedule& schedule, const StageModel& model)
@@ -46,7 +45,7 @@ class OrderLedger {
     return most;
   }
 
-  /// The worker's stage, of those not in `recompute`, whose activations in flight take most beyond their boundaries.
+  /// Returns the worker's stage outside `recompute` that saves the most memory if recomputed.
   [[nodiscard]] std::optional<StageId> largest(std::size_t worker, const std::set<StageId>& recompute) {
     std::fill(in_flight_.begin(), in_flight_.end(), 0);
     std::vector<std::int64_t> most(in_flight_.size(), 0);
@@ -82,8 +81,8 @@ class OrderLedger {
     return amount;
   }
 
-  /// For each directed pair of workers room for as many messages as lowering lets be under way, of the largest kind:
-  /// beside the receives posted ahead stands the message whose op is next, or runs.
+  /// Reserves memory for the maximum number of messages in flight on each directed pair of workers, including the
+  /// message of the running or next op.
   void find_message_rooms() {
     message_room_.assign(schedule_.workers.size(), 0);
     std::vector<std::set<std::size_t>> peers(schedule_.workers.size());
@@ -109,12 +108,12 @@ class OrderLedger {
   std::optional<Schedule> steps_;
   const Schedule& schedule_;
   const StageModel& model_;
-  std::vector<std::vector<std::size_t>> held_;  // [worker]: stages, one entry for each copy
+  std::vector<std::vector<std::size_t>> held_;  // [worker]: stages, one entry per copy
   std::vector<double> message_room_;            // [worker]
   std::vector<std::int64_t> in_flight_;         // [stage]
 };
 
-/// The most of `points` (ascending) within [start, end], where `next` is the first point behind `start`.
+/// Returns the maximum of `points` (ascending) within [start, end]; `next` is the first point after `start`.
 double most_within(const std::vector<MemoryPoint>& points, std::size_t& next, const TimedOp& time) {
   while (next < points.size() && points[next].time <= time.start) ++next;
   double most = next > 0 ? points[next - 1].amount : 0;
@@ -163,7 +162,7 @@ std::optional<std::set<StageId>> stages_to_recompute(const Schedule& schedule, c
     const auto stage = ledger.largest(w, recompute);
     if (!stage) return std::nullopt;
     recompute.insert(*stage);
-    // Workers before this one fit without it, and hold no more with it.
+    // Workers before w need no more memory than before.
   }
   return recompute;
 }

@@ -1,5 +1,4 @@
 #pragma once
-// What workers hold at most, and which stages have to recompute so that it fits.
 
 #include <optional>
 #include <set>
@@ -11,20 +10,20 @@
 
 namespace chimera {
 
-/// [worker]: the most bytes that it holds by the order of its ops alone, without a timeline: weights (all versions),
-/// gradients, optimizer state, activations, an op's working set, and every message that its channels may have under way
-/// at once. Not below worker_peaks(), but for messages that wait for their ops while later ones of their channel are
-/// made. `recompute` replaces the model's.
+/// Returns the peak bytes [worker] by the order of ops, without a timeline: weights (all versions), gradients,
+/// optimizer state, activations, working sets, and as many messages as channels can have in flight. An upper bound of
+/// worker_peaks(), unless messages wait for their ops while later messages of the channel are made. `recompute`
+/// replaces the recomputation of `model`.
 [[nodiscard]] std::vector<double> peaks_by_order(const Schedule& schedule, const StageModel& model,
                                                  const std::set<StageId>& recompute);
 
-/// [worker]: the most bytes that it holds in that timeline, an op's working set beside what explain() counts.
+/// Returns the peak bytes [worker] in the timeline: amounts of explain() plus working sets.
 [[nodiscard]] std::vector<double> worker_peaks(const Schedule& schedule, const StageModel& model,
                                                const Timeline& timeline, const Explanation& explanation);
 
-/// Stages whose recomputation makes peaks_by_order() fit: while a worker holds too much, the one with the most
-/// activations in flight on the worker that lacks most. Empty where nothing has to be recomputed; none where even
-/// recomputing all does not help.
+/// Returns stages whose recomputation makes peaks_by_order() fit. Visits the workers in turn and adds the stage that
+/// saves most until the worker fits. Empty set: no recomputation needed; no value: recomputing all stages does not
+/// suffice.
 [[nodiscard]] std::optional<std::set<StageId>> stages_to_recompute(const Schedule& schedule, const StageModel& model,
                                                                    double memory_bytes);
 

@@ -16,10 +16,9 @@
 namespace chimera {
 namespace {
 
-constexpr int kPair = 2;  // ranks that sum and exchange messages
+constexpr int kPair = 2;
 constexpr double kMostBytesBesideOps = 256 << 20;
 
-/// CPU time of all threads of this process.
 double process_seconds() {
   timespec now{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
@@ -28,7 +27,7 @@ double process_seconds() {
 
 double median_of(const std::vector<double>& values) { return values.empty() ? 0 : spread_of(values).median; }
 
-/// The mean over ranks 0 and 1, for all ranks.
+/// Averages over ranks 0 and 1, for all ranks.
 double mean_of_pair(Lockstep& ranks, double value) {
   double sum = ranks.rank() < kPair ? value / kPair : 0;
   ranks.transport().all_sum({&sum, 1});
@@ -41,7 +40,6 @@ double seconds_of_call(const OpWork& work) {
   return monotonic_seconds() - start;
 }
 
-/// One side of a sum beside ops.
 class SumBesideOps {
  public:
   SumBesideOps(Lockstep& ranks, ParameterGroupId group, std::int64_t elements, const OpWork& compute)
@@ -75,19 +73,18 @@ class SumBesideOps {
   const OpWork& compute_;
 };
 
-/// Messages of a size to and from the other rank of the pair, while it computes as we do.
+/// Exchanges messages with the peer while both compute.
 class Exchange {
  public:
   Exchange(Lockstep& ranks, const OpWork& compute) : ranks_(ranks), compute_(compute) {}
 
-  /// CPU seconds for each message sent or received.
   double round(std::int64_t bytes) {
     const double alone = cpu_seconds(0, bytes);
     return std::max(0.0, cpu_seconds(kMessages, bytes) - alone) / (2 * kMessages);
   }
 
  private:
-  static constexpr int kMessages = 8;  // each way
+  static constexpr int kMessages = 8;  // in each direction
 
   double cpu_seconds(int messages, std::int64_t bytes) {
     const at::Tensor tensor = at::ones({bytes / 4}, at::kFloat);
@@ -111,12 +108,11 @@ class Exchange {
   std::int64_t turn_ = 0;
 };
 
-/// Messages from rank 0 to the first few others at once, each of which answers.
+/// Sends messages from rank 0 to the next ranks, which reply.
 class Fan {
  public:
   explicit Fan(Lockstep& ranks) : ranks_(ranks) {}
 
-  /// Rank 0's seconds until all have answered.
   double round(int receivers, std::int64_t bytes) {
     ranks_.meet();
     const at::Tensor tensor = at::ones({bytes / 4}, at::kFloat);
@@ -152,7 +148,6 @@ class Fan {
   std::int64_t turn_ = 0;
 };
 
-/// One side of two sums at once.
 class TwoSums {
  public:
   TwoSums(Lockstep& ranks, const std::array<ParameterGroupId, 2>& groups, std::int64_t bytes)
@@ -160,7 +155,7 @@ class TwoSums {
         groups_(groups),
         gradients_{shared_zeros(bytes / 4, at::kFloat), shared_zeros(bytes / 4, at::kFloat)} {}
 
-  /// The part of one's time that is saved.
+  /// Returns the saved share of an all-reduce's time.
   double round() {
     const double alone = seconds_of(1);
     return 2 - seconds_of(2) / alone;
@@ -182,7 +177,6 @@ class TwoSums {
   std::array<at::Tensor, 2> gradients_;
 };
 
-/// This thread stays on one core until it is destroyed.
 class Pinned {
  public:
   explicit Pinned(int core) {
@@ -203,12 +197,11 @@ class Pinned {
   bool is_pinned_ = false;
 };
 
-/// Ranks 0 and 1 on that core, one after the other, then both.
+/// Runs ranks 0 and 1 on the same core, first in turn, then together.
 class TurnsOnOneCore {
  public:
   TurnsOnOneCore(Lockstep& ranks, const OpWork& compute) : ranks_(ranks), compute_(compute) {}
 
-  /// By what share the ops took longer beside those of the other rank.
   double round(int core) {
     const Pinned pinned(core);
     double alone = 0;
@@ -221,7 +214,7 @@ class TurnsOnOneCore {
   }
 
  private:
-  static constexpr double kLeast = 0.03;  // many turns
+  static constexpr double kLeast = 0.03;  // includes many time slices
 
   double cpu_seconds() {
     const Stopwatch watch;
@@ -237,7 +230,6 @@ class TurnsOnOneCore {
   const OpWork& compute_;
 };
 
-/// A core that rank 0 may run on, for all ranks.
 int core_of_first(Lockstep& ranks) {
   double core = ranks.rank() == 0 ? std::max(0, ::sched_getcpu()) : 0;
   ranks.transport().all_sum({&core, 1});
@@ -248,7 +240,7 @@ int core_of_first(Lockstep& ranks) {
 
 Contention slowed_down(const TimesBeside& times) {
   const double both = std::min(times.ops, times.sum);
-  // What each had done by then, of its time alone.
+  // Progress at the earlier end, in seconds of the time alone
   const double ops_done = times.ops_alone - (times.ops - both);
   const double sum_done = times.sum_alone - (times.sum - both);
   const auto share = [both](double done) { return done > 0 ? std::max(0.0, both / done - 1) : 0.0; };
@@ -260,7 +252,7 @@ Contention measure_sums_beside_ops(Lockstep& ranks, ParameterGroupId group, cons
   double alone = ranks.computes() ? seconds_of_call(compute) : 0;
   ranks.average({&alone, 1});
   std::array<double, 2> sum = {ranks.rank() == 0 ? sums.alpha : 0, ranks.rank() == 0 ? sums.beta : 0};
-  ranks.transport().all_sum(sum);  // what rank 0 measured
+  ranks.transport().all_sum(sum);  // broadcasts from rank 0
   const double bytes = sum[1] > 0 ? std::clamp(2 * alone / sum[1], 4096.0, kMostBytesBesideOps) : kMostBytesBesideOps;
   std::unique_ptr<SumBesideOps> beside;
   if (ranks.rank() < kPair)
@@ -339,7 +331,7 @@ double measure_sums_overlap(Lockstep& ranks, const std::array<ParameterGroupId, 
   for (std::int64_t round = 0; ranks.go_on(round, deadline); ++round) {
     if (sums) {
       const double share = sums->round();
-      if (round > 0) shares.push_back(share);  // the first round touches buffers
+      if (round > 0) shares.push_back(share);
       continue;
     }
     for (int part = 0; part < 2; ++part) ranks.meet();

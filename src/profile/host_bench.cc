@@ -21,13 +21,13 @@ double step_of_optimizer(Stage& stage, Optimizer& optimizer, std::int64_t thread
   const Stopwatch watch;
   double square = 0;
   for (const Parameter& parameter : stage.parameters()) square += sum_of_squares(parameter.value.grad());
-  optimizer.step(1e-3, clip_factor(square + 4, 1));  // a norm that is clipped
+  optimizer.step(1e-3, clip_factor(square + 4, 1));  // above the limit, so that gradients are clipped
   stage.update_copies();
   stage.zero_gradients();
   return seconds_of(watch.elapsed(), threads);
 }
 
-/// CPU time of a step's instructions for each op, without that of the ops.
+/// Returns CPU time per op outside the ops.
 double overhead_of_step(Executor& executor, const std::vector<Instruction>& instructions) {
   const StepHooks hooks{.load = [](StageId, MicroBatchId) { return MicroBatch{}; },
                         .optimizer_step = [](double) {},
@@ -89,7 +89,7 @@ double measure_op_overhead(Lockstep& ranks, ParameterGroupId pair, double second
 double measure_step_overhead(Lockstep& ranks) {
   constexpr int kSums = 100;
   std::vector<double> times;
-  std::vector<double> values(32, 0);  // norms, losses and memory of a small step
+  std::vector<double> values(32, 0);  // values of a small step
   for (int i = 0; i < kSums; ++i) {
     const double start = monotonic_seconds();
     ranks.transport().all_sum(values);

@@ -7,20 +7,16 @@
 #include "profile/lockstep.h"
 #include "transport/forwarding_transport.h"
 
-// A stage that computes next to nothing, so that what is around it shows.
-
-// A transport for some ranks among several, whose all_sum() covers these alone.
-
-// What a step takes beside its layers and messages.
+// Overheads of a step besides layers and messages. All functions are collective.
 
 namespace chimera {
 
-/// A product of hidden states [1, 1, kHidden] with one small parameter, and a sum where the loss is taken.
+/// Multiplies [1, 1, kHidden] by a small parameter, so that overheads dominate; the last stage sums.
 class TrivialStage final : public Stage {
  public:
   static constexpr std::int64_t kHidden = 8;
 
-  /// `first` makes its own input; `last` returns a loss [].
+  /// `first` creates its own input; `last` returns a loss [].
   TrivialStage(bool first, bool last) : Stage({{"scale", at::ones({kHidden})}}), last_(last) {
     if (first) embedded_ = at::ones({1, 1, kHidden});
   }
@@ -31,10 +27,10 @@ class TrivialStage final : public Stage {
 
  private:
   bool last_;
-  at::Tensor embedded_;  // of the first stage
+  at::Tensor embedded_;
 };
 
-/// Borrows a transport of all ranks, of which the members of one of its groups alone use this.
+/// Borrowed transport whose all_sum() covers only the members of a group, its only users.
 class SubgroupTransport final : public ForwardingTransport {
  public:
   SubgroupTransport(Transport& ranks, ParameterGroupId members) : ForwardingTransport(ranks), members_(members) {}
@@ -48,18 +44,16 @@ class SubgroupTransport final : public ForwardingTransport {
   ParameterGroupId members_;
 };
 
-/// Seconds of a step of the optimizer for each parameter of the stage: the norm of the gradients, which ranks 0 and 1
-/// (`pair`) have just summed, clipping, AdamW and zeroing them. The mean over computing ranks of their medians, in time
-/// as seconds_of() counts it; all ranks call it.
+/// Returns seconds per parameter of an optimizer step (gradient norm, clipping, AdamW, zeroing) on gradients that ranks
+/// 0 and 1 (`pair`) have just all-reduced. Mean over computing ranks of medians of seconds_of().
 [[nodiscard]] double measure_optimizer(Lockstep& ranks, ParameterGroupId pair, Stage& stage, std::int64_t threads,
                                        double seconds);
 
-/// Seconds of CPU time that executor and transport add to an op: of a pipeline of two processes whose stages compute
-/// next to nothing, what ops themselves take left out. `pair`: the group of ranks 0 and 1. The larger median of both;
-/// all ranks call it.
+/// Returns CPU seconds that executor and transport add to an op, from a pipeline of ranks 0 and 1 (`pair`) with trivial
+/// stages. The larger median of both.
 [[nodiscard]] double measure_op_overhead(Lockstep& ranks, ParameterGroupId pair, double seconds);
 
-/// Seconds of the sum over all ranks that ends a step: the median. All ranks call it; the result is rank 0's.
+/// Returns median seconds of the all_sum() that ends a step; valid on rank 0.
 [[nodiscard]] double measure_step_overhead(Lockstep& ranks);
 
 }  // namespace chimera

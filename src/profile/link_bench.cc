@@ -18,20 +18,20 @@ namespace {
 
 constexpr std::int64_t kSmallest = 1 << 10;
 constexpr std::int64_t kLargest = 4 << 20;
-// On a slow network there are few rounds, and what one has left under way holds up the first of the next.
+// On slow networks a round's leftover traffic delays the next round; several repetitions compensate for this.
 constexpr std::int64_t kShort = 64 << 10;
 constexpr int kTimesShort = 5;
 constexpr double kMoment = 0.2;                 // seconds
-constexpr std::int64_t kLargestSum = 64 << 20;  // gradients of stages, which no cache holds
+constexpr std::int64_t kLargestSum = 64 << 20;  // larger than caches
 
-using Times = std::map<std::int64_t, std::vector<double>>;  // by bytes
+using Times = std::map<std::int64_t, std::vector<double>>;
 
 at::Tensor message_of(std::int64_t bytes) { return at::ones({bytes / 4}, at::kFloat); }
 
-/// A tensor in memory of the kind in which training has its gradients.
+/// Allocates shared memory, as training does for gradients.
 at::Tensor gradients_of(std::int64_t bytes) { return shared_zeros(bytes / 4, at::kFloat); }
 
-/// To rank 1 and back; returns the time of one way.
+/// Sends to rank 1 and back; returns the one-way time.
 double ping_pong(Lockstep& ranks, const at::Tensor& tensor, std::int64_t round) {
   Transport& transport = ranks.transport();
   const RankId peer(1 - ranks.rank());
@@ -72,10 +72,10 @@ LinkSamples measure_links(Lockstep& ranks, ParameterGroupId group, double second
     if (ranks.rank() > 1) return;
     for (int i = 0; i < (bytes <= kShort ? kTimesShort : 1); ++i) {
       const double both = sum(ranks, group, gradients[bytes]);
-      if (round > 0) sums[bytes].push_back(both);  // the first round touches buffers
+      if (round > 0) sums[bytes].push_back(both);
     }
     if (bytes > kLargest) return;
-    (void)ping_pong(ranks, word, round);  // behind what the sum has left under way
+    (void)ping_pong(ranks, word, round);  // waits for traffic of the all-reduce
     for (int i = 0; i < (bytes <= kShort ? kTimesShort : 1); ++i) {
       const double message = ping_pong(ranks, message_of(bytes), round);
       if (round > 0) messages[bytes].push_back(message);
@@ -93,7 +93,7 @@ LinkSamples measure_links(Lockstep& ranks, ParameterGroupId group, double second
       if (round > 0) {
         measure(each->first, round);
       } else if (is_long(each->first) && is_long(each->first) && each->first > kSmallest) {
-        // Once may be another program's turn.
+        // Repeated, because another program may delay a single measurement.
         gradients.erase(std::next(each), gradients.end());
       }
     }
@@ -134,7 +134,6 @@ LinkTimes as_sums(const Line& line) { return {line.alpha / 2, line.beta}; }  // 
 
 namespace {
 
-/// The error of the fitted line at each size, per cent.
 std::string fit_line_of(const char* name, const std::vector<TimedSize>& points, const LinkTimes& link, double alphas) {
   std::string text = fmt::format("{:<16}", name);
   for (const auto& [bytes, seconds] : points) {
@@ -158,13 +157,11 @@ std::string fit_lines_of(const LinkSamples& links, const LinkTimes& messages, co
 
 namespace {
 
-/// Ops for ranks that have no model: some milliseconds.
 OpWork multiply_matrices() {
   constexpr std::int64_t kRows = 512;
   return [one = at::ones({kRows, kRows})] { (void)at::mm(one, one); };
 }
 
-/// What a link of that beta carries in so many seconds, within limits.
 std::int64_t bytes_in(double seconds, double beta, double most) {
   constexpr double kLeast = 4096;
   return static_cast<std::int64_t>(beta > 0 ? std::clamp(seconds / beta, kLeast, most) : most);

@@ -14,7 +14,7 @@
 namespace chimera {
 namespace {
 
-constexpr std::int64_t kManySteps = 1'000'000;  // of the learning rate's schedule
+constexpr std::int64_t kManySteps = 1'000'000;  // length of the learning rate schedule
 
 TrainOptions options_of(const GridRun& run, const std::string& data) {
   TrainOptions options;
@@ -43,7 +43,6 @@ bool any_on_sockets(const GridMeasurement& grid) {
   return std::ranges::any_of(grid.runs, [](const GridRun& run) { return run.sockets; });
 }
 
-/// The layers that runs have, and nothing else; those of the first runs come first.
 std::vector<ProfiledModel> profiled_models(const GridMeasurement& grid) {
   std::vector<ProfiledModel> models;
   for (const GridRun& run : grid.runs) {
@@ -60,7 +59,7 @@ std::vector<ProfiledModel> profiled_models(const GridMeasurement& grid) {
   return models;
 }
 
-/// The first few kinds of blocks: the gauge runs around every step.
+/// Limited to two kinds, because the gauge runs around every step.
 std::vector<GaugedBlocks> gauged_blocks(const GridMeasurement& grid) {
   constexpr std::size_t kMost = 2;
   std::vector<GaugedBlocks> blocks;
@@ -78,7 +77,6 @@ ProfileOptions profile_options(const GridMeasurement& grid) {
   return options;
 }
 
-/// Profiles of one network, united and brought to the median speed.
 void unite(std::vector<MachineProfile>& machines, double gauge, const SpeedGauge& speed) {
   if (machines.size() < 2) return;
   const MachineProfile machine = merge_machines(machines);

@@ -1,5 +1,5 @@
 #pragma once
-// The validation grid's trainings and the machine's profile, measured in turns.
+// Alternates trainings of the validation grid and profiles of the machine.
 
 #include <cstdint>
 #include <functional>
@@ -11,21 +11,19 @@
 
 namespace chimera {
 
-/// What all ranks are told.
 struct GridMeasurement {
   std::vector<GridRun> runs = {};
-  std::string data = {};    // a text
-  std::string folder = {};  // where all ranks may make files
+  std::string data = {};
+  std::string folder = {};  // all ranks may create files here
   std::int64_t rounds = 8;
-  bool profiles = true;        // before the first round and after every one
-  double profile_seconds = 4;  // each
+  bool profiles = true;        // before the first and after each round
+  double profile_seconds = 4;  // per profile
 };
 
-/// Processes that the runs need.
 [[nodiscard]] int grid_ranks(const GridMeasurement& grid);
 
-/// Measures as one of the ranks, all of which call it. What rank 0 gets counts. The transport has
-/// profile_groups(). `say` gets a few words after every round.
+/// Measures all runs and profiles. Collective; the result is valid on rank 0. The transport has profile_groups(). Calls
+/// `say` after every round.
 [[nodiscard]] GridTimes measure_grid(const GridMeasurement& grid, Transport& transport, int rank, int world_size,
                                      const std::function<void(const std::string&)>& say);
 

@@ -26,13 +26,10 @@
 #include "profile/stage_bench.h"
 #include "train/setup/device.h"
 
-// How fast this machine multiplies matrices: what nothing that is made of such products can beat.
-
 namespace chimera {
 
-/// FLOP/s of a computing rank's products of large matrices while all of them compute, by type; of bfloat16 where the
-/// CPU computes with it. The mean over those ranks of the speed at the lower quartile of their times, in time as
-/// seconds_of() counts it; all ranks call it.
+/// Returns a computing rank's FLOP/s of products of large matrices by type while all compute; bfloat16 only if native.
+/// Mean over ranks, at the lower quartile of seconds_of(). Collective.
 [[nodiscard]] std::map<DataType, double> measure_matrix_flops(Lockstep& ranks, std::int64_t threads, double seconds);
 
 namespace {
@@ -73,22 +70,21 @@ std::map<DataType, double> measure_matrix_flops(Lockstep& ranks, std::int64_t th
 
 namespace {
 
-constexpr std::int64_t kMostLocalWorkers = 1024;  // all that `chimera train` starts are on this machine
+constexpr std::int64_t kMostLocalWorkers = 1024;  // `chimera train` starts all ranks on this machine
 
 SampleKind sample_kind(const ModelConfig& model) {
   return is_causal(model.family) ? SampleKind::NextToken : SampleKind::MaskedPairs;
 }
 
-/// A layer that is measured, with what it took in every round.
 struct Item {
   Item(const ProfiledModel& profiled, LayerKind kind, DataType dtype)
       : layers{profiled.model, kind, profiled.sequence, scalar_type(dtype)},
         sizes(profiled.micro_batch_sizes),
         bench(layers) {}
   BenchedLayers layers;
-  std::vector<std::int64_t> sizes;  // of micro-batches
+  std::vector<std::int64_t> sizes;
   StageBench bench;
-  std::map<std::int64_t, std::vector<LayerTime>> times;  // by micro-batch size, a value a round
+  std::map<std::int64_t, std::vector<LayerTime>> times;  // keyed by micro-batch size, an entry per round
 };
 using Items = std::vector<std::unique_ptr<Item>>;
 
@@ -105,7 +101,7 @@ Items make_items(const ProfileOptions& options) {
   return items;
 }
 
-/// The most of the computing ranks' values over their mean, less 1.
+/// Returns the computing ranks' maximum over their mean, minus 1.
 double excess_of_slowest(Lockstep& ranks, double value) {
   std::vector<double> values(static_cast<std::size_t>(ranks.computing()), 0);
   if (ranks.computes()) values[static_cast<std::size_t>(ranks.rank())] = value;
@@ -115,7 +111,7 @@ double excess_of_slowest(Lockstep& ranks, double value) {
 }
 
 struct MeasuredRounds {
-  std::int64_t rounds = -1;  // the first warms up
+  std::int64_t rounds = -1;  // the first round warms up
   double core_imbalance = 0;
 };
 
@@ -125,7 +121,6 @@ std::set<std::int64_t> all_sizes(const Items& items) {
   return sizes;
 }
 
-/// Rounds over all layers and sizes until the time is over.
 MeasuredRounds measure_layers(Lockstep& ranks, const ProfileOptions& options, Items& items, double seconds,
                               const std::function<void(const std::string&)>& say) {
   const double deadline = monotonic_seconds() + seconds;
@@ -133,7 +128,7 @@ MeasuredRounds measure_layers(Lockstep& ranks, const ProfileOptions& options, It
   std::vector<double> excesses;
   while (ranks.go_on(measured.rounds + 1, deadline)) {
     for (const std::int64_t size : all_sizes(items)) {
-      for (const auto& item : items) {  // after another layer each time, as in a pipeline
+      for (const auto& item : items) {  // alternates layers, as a pipeline does
         if (std::ranges::count(item->sizes, size) == 0) continue;
         const LayerTime time = ranks.computes() ? item->bench.run(size, options.threads) : LayerTime{};
         const double excess = excess_of_slowest(ranks, time.forward + time.input_gradient + time.weight_gradient);
@@ -165,7 +160,6 @@ LayerTime median_of(std::int64_t micro_batch_size, const std::vector<LayerTime>&
           all.median > 0 ? (all.high - all.low) / 2 / all.median : 0};
 }
 
-/// Medians, averaged over the ranks that compute.
 LayerTimes times_of(Lockstep& ranks, const ProfileOptions& options, Item& item) {
   LayerTimes layer{item.layers.kind, item.layers.model, item.layers.sequence, options.dtype, {}};
   layer.model.layers = 1;
@@ -179,13 +173,13 @@ LayerTimes times_of(Lockstep& ranks, const ProfileOptions& options, Item& item) 
   return layer;
 }
 
-/// Blocks of the first model on the fewest sequences: what is under way beside messages and sums.
+/// Runs blocks of the first model, to overlap with messages and all-reduces.
 OpWork compute_of(const ProfileOptions& options, Items& items) {
   Item& blocks = *items[1];
   return [&blocks, threads = options.threads] { (void)blocks.bench.run(blocks.sizes.front(), threads); };
 }
 
-/// All layers of the first model, of its blocks a few at most: what workers that share a core take turns with.
+/// Runs the first model's layers, including at most four blocks, for workers that share a core.
 OpWork all_layers_of(const ProfileOptions& options, Items& items) {
   constexpr std::int64_t kMostBlocks = 4;
   return [&items, blocks = std::min(kMostBlocks, items[1]->layers.model.layers), threads = options.threads] {
@@ -198,7 +192,7 @@ OpWork all_layers_of(const ProfileOptions& options, Items& items) {
 
 LinkProfile everywhere(const LinkTimes& link) { return {link, link}; }
 
-/// Messages and sums of ranks 0 and 1 while nobody computes. Only rank 0 knows.
+/// Measures while no rank computes; valid on rank 0.
 LinkSamples measure_quiet_links(Lockstep& ranks, double seconds, MachineProfile& machine) {
   const LinkSamples links = measure_links(ranks, kPairGroup, seconds);
   if (ranks.rank() == 0) {
@@ -208,8 +202,7 @@ LinkSamples measure_quiet_links(Lockstep& ranks, double seconds, MachineProfile&
   return links;
 }
 
-/// What ops, messages and sums cost each other. Where there is a core for one rank alone, all of them take turns, and
-/// what is left to know is what messages and turns take of it.
+/// If only one rank has a core, measures just message copies and core sharing.
 void measure_contention(Lockstep& ranks, double seconds, const ProfileOptions& options, Items& items,
                         MachineProfile& machine) {
   const OpWork compute = compute_of(options, items);
@@ -227,14 +220,14 @@ std::int64_t parameters_of(Stage& stage) {
   return count;
 }
 
-/// The one that least of fits into caches, as in training.
+/// The largest stage exceeds caches most, as in training.
 Stage& largest_stage(Items& items) {
   const auto largest = std::ranges::max_element(
       items, {}, [](const std::unique_ptr<Item>& item) { return parameters_of(item->bench.stage()); });
   return (*largest)->bench.stage();
 }
 
-/// What is installed, or less where a control group allows less.
+/// Returns installed memory or the control group's limit.
 double memory_of_host() {
   const double installed =
       static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
@@ -251,7 +244,7 @@ std::string row(const LayerTimes& layer, const LayerTime& time) {
 
 ProfileRanks profile_ranks(const ProfileOptions& options, int cores) {
   const int computing = std::max(1, cores / static_cast<int>(options.threads));
-  return {computing, computing + 2};  // two more have messages to send while all cores compute
+  return {computing, computing + 2};
 }
 
 void require_measurable(const ProfileOptions& options, int cores) {

@@ -1,4 +1,4 @@
-// Gloo's types are passed on through pointers and never called (see transport/gloo/gloo_transport.cc).
+// Gloo's types are passed through pointers and never called (see transport/gloo/gloo_transport.cc).
 #define USE_DISTRIBUTED
 #define USE_C10D_GLOO
 
@@ -89,8 +89,8 @@ class RawGloo::Implementation {
 
   int rank_;
   int workers_;
-  std::vector<at::Tensor> sent_;      // every message: what it says does not matter
-  std::vector<at::Tensor> received_;  // every message
+  std::vector<at::Tensor> sent_;  // its content is irrelevant
+  std::vector<at::Tensor> received_;
   c10::intrusive_ptr<c10d::FileStore> store_;
   std::shared_ptr<gloo::transport::Device> device_;
   Group messages_;
@@ -99,8 +99,8 @@ class RawGloo::Implementation {
   std::map<ParameterGroupId, std::vector<at::Tensor>> gradients_;
   std::vector<at::Tensor> scalars_;
   std::vector<std::vector<at::Tensor>> all_scalars_;
-  std::map<int, Works> sends_;     // by peer
-  std::map<int, Works> receives_;  // by peer
+  std::map<int, Works> sends_;     // keyed by peer
+  std::map<int, Works> receives_;  // keyed by peer
   std::map<ParameterGroupId, c10::intrusive_ptr<c10d::Work>> all_reduces_;
 };
 

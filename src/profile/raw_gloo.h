@@ -1,5 +1,5 @@
 #pragma once
-// The Gloo calls of a worker's program and nothing else: what no transport over Gloo can do without.
+// Gloo calls of a worker's program: the minimum cost of any transport over Gloo.
 
 #include <ATen/core/Tensor.h>
 
@@ -11,16 +11,16 @@
 
 namespace chimera::benchmarks {
 
-/// A second set of connections between ranks that have met already (connect_gloo), for one worker. Tensors are made
-/// beforehand and used again, so that c10d's and Gloo's calls are all that run() does.
+/// Additional connections between ranks that connect_gloo() has connected. Reuses tensors, so that run() contains only
+/// calls of c10d and Gloo.
 class RawGloo {
  public:
-  /// All ranks call it in one order. `store_path`: as for connect_gloo.
+  /// All ranks construct it in the same order. `store_path` is as in connect_gloo().
   RawGloo(RankId rank, const Program& program, const RankGroups& groups, const std::string& store_path,
           const TensorSpec& message, std::int64_t gradients_of_stage);
   ~RawGloo();
 
-  /// The call that the instruction needs; nothing for ops and the optimizer step.
+  /// Calls Gloo for the instruction; does nothing for ops and the optimizer step.
   void run(const Instruction& instruction);
 
  private:

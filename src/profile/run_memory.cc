@@ -29,7 +29,6 @@
 namespace chimera::benchmarks {
 namespace {
 
-/// The stages that a worker holds.
 std::map<StageId, std::unique_ptr<Stage>> stages_of(WorkerId worker, const WorkerGroups& groups,
                                                     const ModelConfig& model) {
   const auto num_stages = static_cast<std::int64_t>(groups.size());
@@ -48,7 +47,6 @@ MicroBatch any_micro_batch(const BatchSize& size) {
   return {.tokens = tokens, .targets = tokens};
 }
 
-/// Makes the ends of all ranks, each on the rank's own thread.
 class Connector {
  public:
   Connector(Exchange exchange, int ranks, RankGroups groups)
@@ -65,7 +63,7 @@ class Connector {
                          .meeting = meeting_in_file("/proc/self/fd/" + std::to_string(store_.get())),
                          .groups = groups_});
   }
-  /// Ends the ranks that wait for others; those over Gloo notice by themselves that one has gone.
+  /// Ends waiting ranks; ranks over Gloo detect closed peers.
   void close(const std::string& why) { hub_.close(why); }
 
  private:
@@ -111,10 +109,9 @@ std::vector<StepMemory> measure_step_memory(const Schedule& schedule, const Mode
 
 namespace {
 
-/// [worker][boundary] of one step.
+/// [worker][boundary] of a single step.
 using Samples = std::vector<std::vector<MemorySample>>;
 
-/// The mean of what is added.
 struct Mean {
   double sum = 0;
   double count = 0;
@@ -144,7 +141,6 @@ Samples share_samples(const Job& job, RankId rank, const std::vector<MemorySampl
   return samples;
 }
 
-/// Calls visit(worker, instruction, before, after) for every instruction.
 template <class Visit>
 void for_each_instruction(const Job& job, const Samples& samples, Visit&& visit) {
   for (std::size_t w = 0; w < samples.size(); ++w) {
@@ -153,15 +149,14 @@ void for_each_instruction(const Job& job, const Samples& samples, Visit&& visit)
   }
 }
 
-/// Bytes of the hidden states that enter a stage.
+/// Returns bytes of hidden states entering a stage.
 double boundary_bytes(const Job& job, std::int64_t stage) {
   if (stage == 0 || stage == job.schedule.stages) return 0;
   const double elements = static_cast<double>(job.micro_batch_size() * job.options.sequence * job.model.hidden);
   return elements * static_cast<double>(bytes_of(job.options.dtype));
 }
 
-/// What stages keep between steps: their weights, gradients and optimizer states, as the workers hold them, in
-/// proportion to the parameters.
+/// Splits each worker's measured bytes between steps among its stages in proportion to parameters.
 void add_kept(const Job& job, const Samples& samples, std::vector<StageMemory>& memory) {
   const auto groups = stage_groups(job.schedule.placement);
   std::vector<double> kept(samples.size());
@@ -180,12 +175,12 @@ void add_kept(const Job& job, const Samples& samples, std::vector<StageMemory>& 
   }
 }
 
-/// Sizes of each stage, from what its ops took and gave back.
+/// Derives stage sizes from the memory changes of ops.
 std::vector<StageMemory> measured_sizes(const Job& job, const Samples& samples) {
   const auto num_stages = static_cast<std::size_t>(job.schedule.stages);
   const bool recomputes = job.options.recompute.rule != RecomputeRule::None;
-  std::vector<Mean> made(num_stages);        // by the forward, or its recomputation
-  std::vector<Mean> given_back(num_stages);  // by I
+  std::vector<Mean> made(num_stages);        // bytes kept by the forward or its recomputation
+  std::vector<Mean> given_back(num_stages);  // bytes freed by I
   for_each_instruction(job, samples,
                        [&](std::size_t, const Instruction& instruction, const auto& before, const auto& after) {
                          const auto change = static_cast<double>(after.live - before.live);
@@ -202,18 +197,17 @@ std::vector<StageMemory> measured_sizes(const Job& job, const Samples& samples) 
     stage.activations = made[static_cast<std::size_t>(s)].value() + stage.boundary;
     const Mean& input_gradient = given_back[static_cast<std::size_t>(s)];
     if (input_gradient.count == 0) continue;
-    // I makes the gradient of its input and uses up that of its output.
+    // I creates its input's gradient and frees its output's.
     stage.deferred = stage.activations - input_gradient.value() - stage.boundary + boundary_bytes(job, s + 1);
   }
   add_kept(job, samples, memory);
-  for (StageMemory& stage : memory) {  // costs are those of full micro-batches
+  for (StageMemory& stage : memory) {  // costs are per full micro-batch
     for (double* bytes : {&stage.boundary, &stage.activations}) *bytes /= job.schedule.micro_batch_scale;
     if (stage.deferred) *stage.deferred = std::max(*stage.deferred, 0.0) / job.schedule.micro_batch_scale;
   }
   return memory;
 }
 
-/// What footprint.h says of the stages, for full micro-batches.
 std::vector<StageFootprint> derived_sizes(const Job& job) {
   const double sequences = static_cast<double>(job.micro_batch_size()) / job.schedule.micro_batch_scale;
   Workload workload = workload_of(job.options.dtype, job.options.optimizer.kind);
@@ -225,14 +219,13 @@ std::vector<StageFootprint> derived_sizes(const Job& job) {
   return stages;
 }
 
-/// The bytes held at `time`, after all that happens then.
 double held_at(const std::vector<MemoryPoint>& points, double time) {
   const auto later = std::upper_bound(points.begin(), points.end(), time,
                                       [](double at, const MemoryPoint& point) { return at < point.time; });
   return later == points.begin() ? 0 : (later - 1)->amount;
 }
 
-/// The bytes, by stage and kind, that an op needs beyond what is there before or after it.
+/// Bytes that an op needs beyond the larger of before and after.
 using WorkingSets = std::map<std::pair<StageId, OpKind>, double>;
 
 WorkingSets measured_working_sets(const Job& job, const Samples& samples) {

@@ -14,7 +14,7 @@
 namespace chimera {
 namespace {
 
-/// More than one, so that weights come from where they lie in training: not the nearest cache.
+/// Several blocks, because in training the nearest cache does not hold the weights.
 constexpr std::int64_t kMostBlocks = 4;
 
 StageLayers stage_layers(LayerKind kind, std::int64_t blocks) {
@@ -42,7 +42,7 @@ StageBench::StageBench(BenchedLayers layers)
     : layers_(std::move(layers)),
       num_layers_(layers_.kind == LayerKind::Block ? std::min(layers_.model.layers, kMostBlocks) : 1),
       text_(random_text(static_cast<std::size_t>(256 * (layers_.sequence + 1)))) {
-  layers_.model.tied = false;  // the same work, without an owner of the matrix
+  layers_.model.tied = false;  // same work, without an owner of the matrix
   const auto kind = is_causal(layers_.model.family) ? SampleKind::NextToken : SampleKind::MaskedPairs;
   samples_ = std::make_unique<Samples>(text_in_memory(text_, "random text"), SampleOptions{kind, layers_.sequence, 1});
   stage_ = make_stage(layers_.model, stage_layers(layers_.kind, num_layers_), layers_.compute, /*seed=*/1);
@@ -56,7 +56,7 @@ StageBench::Size StageBench::make_size(std::int64_t micro_batch_size) const {
   return size;
 }
 
-/// The tensors that the trainer loads for such a stage: causal blocks read nothing, those of BERT one mask.
+/// Causal blocks need nothing, BERT's a mask.
 MicroBatch StageBench::load(std::int64_t step, std::int64_t micro_batch_size) const {
   if (layers_.kind == LayerKind::Block && is_causal(layers_.model.family)) return {};
   return make_micro_batch(*samples_, layers_.model.family, {step, 0, micro_batch_size, micro_batch_size});
@@ -71,7 +71,6 @@ StageBench::Flight StageBench::forward(Size& size, std::int64_t micro_batch_size
   return flight;
 }
 
-/// I and W, in seconds.
 StageBench::Backward StageBench::backward(const Size& size, Flight flight, std::int64_t threads) {
   const Stopwatch input_watch;
   flight.weight_gradients->defer();

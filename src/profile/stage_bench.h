@@ -1,5 +1,5 @@
 #pragma once
-// The ops of one kind of layer, as the executor runs them, by themselves.
+// Measures the ops of a kind of layer as the executor runs them.
 
 #include <ATen/core/Tensor.h>
 
@@ -16,35 +16,34 @@
 
 namespace chimera {
 
-/// What a stage with exactly these layers is run on.
 struct BenchedLayers {
-  ModelConfig model;  // its layers of this kind: one embedding, one head, a few blocks
+  ModelConfig model;  // one embedding, one head, or a few blocks are measured
   LayerKind kind = LayerKind::Block;
   std::int64_t sequence = 128;
   at::ScalarType compute = at::kFloat;
 };
 
-/// A stage of one kind of layer. One micro-batch of every size is always under way, so that a forward's memory is not
-/// what the last backward has just left warm.
+/// Stage with layers of a single kind. A micro-batch of each size stays in flight, so that forwards do not reuse warm
+/// memory of the last backward.
 class StageBench {
  public:
   explicit StageBench(BenchedLayers layers);
 
-  /// Runs F of a new micro-batch of that size, then I and W of the one before it; then a recomputed micro-batch: F
-  /// without a graph, F, I and W. Returns the seconds of one layer, as seconds_of() counts them.
+  /// Runs F of a new micro-batch and I and W of the previous; then F without a graph, F, I and W of a recomputed
+  /// micro-batch. Returns seconds_of() per layer.
   LayerTime run(std::int64_t micro_batch_size, std::int64_t threads);
 
   [[nodiscard]] Stage& stage() { return *stage_; }
   [[nodiscard]] std::int64_t layers() const { return num_layers_; }
 
  private:
-  struct Flight {  // of a micro-batch between F and W
+  struct Flight {  // micro-batch between F and W
     at::Tensor input;
     at::Tensor output;
     WeightGradients::Pointer weight_gradients;
   };
   struct Size {
-    at::Tensor states;    // what arrives, and what goes back, [b, L, H]
+    at::Tensor states;    // input, and source of the gradient, [b, L, H]
     at::Tensor gradient;  // undefined for the head
     std::optional<Flight> under_way;
     std::int64_t step = 0;

@@ -43,7 +43,8 @@ double SpeedGauge::seconds_on(const MachineProfile& machine) const {
     const LayerTime time = layer_time(machine, item.model, LayerKind::Block,
                                       {.micro_batch_size = item.micro_batch_size, .sequence = item.sequence});
     const double pass = time.forward + time.input_gradient + time.weight_gradient;
-    seconds += static_cast<double>(item.bench.layers()) * (2 * pass + time.recompute);  // and once recomputed
+    // A regular and a recomputed micro-batch
+    seconds += static_cast<double>(item.bench.layers()) * (2 * pass + time.recompute);
   }
   return seconds;
 }
@@ -87,9 +88,9 @@ namespace {
 
 bool on_threads(const TrainOptions& options) { return options.transport == TransportKind::Threads; }
 
-constexpr std::size_t kShift = 7;  // of the order, from round to round
+constexpr std::size_t kShift = 7;  // rotation of the order per round
 
-/// Runs that are alike stand side by side in lists; here they do not.
+/// Separates similar runs, which are adjacent in lists.
 std::vector<std::size_t> shuffled(std::size_t count) {
   std::vector<std::size_t> order(count);
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -98,7 +99,7 @@ std::vector<std::size_t> shuffled(std::size_t count) {
   return order;
 }
 
-/// Steps that rank 0 has time for in a turn, for all ranks. `seconds`: of one.
+/// Returns the steps of `seconds` that fit in rank 0's turn.
 std::size_t steps_of_turn(Lockstep& ranks, double seconds) {
   constexpr double kTurn = 0.2;
   constexpr double kMost = 9;
@@ -111,7 +112,7 @@ int intra_op_threads(const Job& job) { return static_cast<int>(std::max<std::int
 
 }  // namespace
 
-/// One run, of which this process has one rank or, as threads, all.
+/// A run: a rank of it, or all as threads.
 class StepContest::Entrant {
  public:
   explicit Entrant(const TrainOptions& options) : job_(prepare_job(options)) {}
@@ -119,7 +120,6 @@ class StepContest::Entrant {
   virtual void step() = 0;
 
  protected:
-  /// The next step of one rank.
   static void step_of(std::optional<Trainer>& trainer, const Job& job, RankId rank, Transport& transport,
                       std::int64_t step) {
     at::set_num_threads(intra_op_threads(job));

@@ -10,27 +10,24 @@
 #include "train/setup/job.h"
 #include "transport/threads/rank_threads.h"
 
-// How fast the machine is at the moment.
-
-// Training runs that take turns step by step, in processes that all of them share: a change of the machine's speed
-// meets all alike, none pays for a start, and the speed is gauged around every step.
+// Compares training runs by alternating their steps in shared processes, and gauges the machine's speed around every
+// turn. Changes of speed thus affect all runs alike, and startup is excluded.
 
 namespace chimera {
 
-/// What the speed is gauged with: blocks of a model, on a micro-batch of that many sequences of that length.
 struct GaugedBlocks {
   std::string model;
   std::int64_t micro_batch_size = 1;
   std::int64_t sequence = 128;
 };
 
-/// The same work again and again, on all cores at once.
+/// Measures the machine's speed by constant work on all cores.
 class SpeedGauge {
  public:
   SpeedGauge(Lockstep& ranks, const std::vector<GaugedBlocks>& blocks);
-  /// Seconds on the clock, the mean over the ranks that compute. All ranks call it at the same time.
+  /// Returns wall-clock seconds, averaged over computing ranks. Collective.
   double seconds();
-  /// What the profile says that it takes.
+  /// Returns the seconds that the profile predicts.
   [[nodiscard]] double seconds_on(const MachineProfile& machine) const;
 
  private:
@@ -44,49 +41,44 @@ class SpeedGauge {
   std::vector<Item> items_;
 };
 
-/// Something that was measured, and what the gauge showed around it.
+/// A measured time and the gauge around it.
 struct GaugedTime {
   double seconds = 0;
   double gauge = 1;
 };
 
-/// The gauge's median over all times.
 [[nodiscard]] double median_gauge(const std::vector<std::vector<GaugedTime>>& times);
 
-/// The profile where the processor does everything `factor` times as slowly: layers, updates, messages, sums and
-/// overheads.
+/// Returns the profile with all times multiplied by `factor`: layers, updates, messages, all-reduces and overheads.
 [[nodiscard]] MachineProfile on_slower_processor(MachineProfile machine, double factor);
 
-/// [run][time]: what each would have taken, had the machine always been as fast as in the median of all gauges.
+/// Returns the times [run][time] scaled to the median gauge.
 [[nodiscard]] std::vector<std::vector<double>> at_median_speed(const std::vector<std::vector<GaugedTime>>& times);
 
-/// A run that takes part.
 struct ContestRun {
   TrainOptions options;
-  bool share_memory = true;  // false: processes sum gradients over sockets
+  bool share_memory = true;  // false: all-reduces over sockets
   ContestRun(TrainOptions run, bool shares = true) : options(std::move(run)), share_memory(shares) {}
 };
 
 class StepContest {
  public:
-  /// All ranks construct it, with the same runs; run k's W D processes are the first of `ranks`, and what trains as
-  /// threads does so in rank 0. `folder`: what the paths of files begin with that all ranks may make, to meet there.
-  /// Throws what prepare_job() and the transports throw, ConfigError where `world_size` ranks are too few for a run.
+  /// Collective with identical `runs`. The W D processes of a run are the first of `ranks`; runs on threads are in rank
+  /// 0. `folder` is the path prefix of rendezvous files. Throws exceptions of prepare_job() and the transports, and
+  /// ConfigError if a run needs more than `world_size` ranks.
   StepContest(Lockstep& ranks, int world_size, SpeedGauge& gauge, const std::vector<ContestRun>& runs,
               const std::string& folder);
   ~StepContest();
   StepContest(const StepContest&) = delete;
   StepContest& operator=(const StepContest&) = delete;
 
-  /// Ranks that the largest of these runs needs, of those on threads or of the others.
+  /// Returns the ranks that the largest run needs, among runs on threads or among the others.
   [[nodiscard]] static int ranks_for(const std::vector<ContestRun>& runs, bool as_threads);
 
-  /// A turn of each run, in another order every time: a step that brings its memory back into caches, then as many as a
-  /// fifth of a second has room for, from one to nine; in the first round one. All ranks call it. Adds the median of
-  /// these by rank 0's clock to times()[run]; what others get means nothing.
+  /// Gives each run a turn, in changing order: a step to warm the caches, then 1 to 9 steps within 0.2 s (1 in the
+  /// first round). Adds their median to times()[run], valid on rank 0. Collective.
   void round();
   [[nodiscard]] const std::vector<std::vector<GaugedTime>>& times() const { return times_; }
-  /// Rounds before this do not count.
   void forget() { times_.assign(entrants_.size(), {}); }
 
  private:
@@ -97,9 +89,9 @@ class StepContest {
   Lockstep& ranks_;
   SpeedGauge& gauge_;
   std::unique_ptr<RankThreads> threads_;
-  std::vector<std::unique_ptr<Entrant>> entrants_;  // [run]; null where this rank takes no part
+  std::vector<std::unique_ptr<Entrant>> entrants_;  // [run]; null if this rank takes no part
   std::vector<std::size_t> order_;
-  std::vector<std::size_t> steps_;              // [run]: of a turn that count
+  std::vector<std::size_t> steps_;              // [run]: timed steps per turn
   std::vector<std::vector<GaugedTime>> times_;  // [run][round]
   std::size_t rounds_ = 0;
 };

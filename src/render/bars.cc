@@ -18,7 +18,7 @@ constexpr double kBarsWidth = 640;
 constexpr double kSumWidth = 84;
 constexpr double kBarHeight = 20;
 constexpr double kBarGap = 5;
-constexpr double kBarLetterWidth = 6.8;  // of the font, at most
+constexpr double kBarLetterWidth = 6.8;  // upper bound
 constexpr double kTitleLetterWidth = 9;
 constexpr double kMargin = 12;
 
@@ -36,7 +36,6 @@ std::size_t widest_label(const BarChart& chart) {
   return most;
 }
 
-/// Hundredths of a pixel are enough.
 std::string bar_pixels(double value) { return fmt::format("{:g}", std::round(value * 100) / 100); }
 
 class Picture {
@@ -74,7 +73,7 @@ class Picture {
     fmt::format_to(std::back_inserter(out_), format, std::forward<Values>(values)...);
   }
 
-  /// Steps of 1, 2, 4, ... bytes, about 100 pixels each.
+  /// Steps are powers of two, about 100 pixels each.
   void axis(double bottom) {
     if (!(longest_ > 0)) return;
     const double step = std::exp2(std::ceil(std::log2(100 / scale_)));

@@ -1,5 +1,4 @@
 #pragma once
-// Stacked bars: what a few parts have in several wholes, such as the memory of stages.
 
 #include <string>
 #include <vector>
@@ -8,14 +7,14 @@
 
 namespace chimera {
 
-/// One part of every bar.
+/// A part of every stacked bar.
 struct BarPart {
   std::string name;
-  Color color;  // black text is legible on it
-  char letter;  // of which it consists in text
+  Color color;  // light enough for black text
+  char letter;  // draws the part in text
 };
 
-/// One whole: its name, and the amount of each part, in bytes.
+/// A stacked bar; amounts in bytes.
 struct Bar {
   std::string label;
   std::vector<double> amounts;  // [part], none negative
@@ -27,12 +26,11 @@ struct BarChart {
   std::vector<Bar> bars;
 };
 
-/// A line a bar, `width` letters the longest, with its sum behind, and below what the letters mean. An end of a part is
-/// rounded to the nearest letter.
+/// Draws one line per bar, the longest with `width` letters, each with its sum, and a legend. Rounds ends of parts to
+/// whole letters.
 [[nodiscard]] std::string to_text(const BarChart& chart, int width = 60);
 
-/// The chart as an SVG picture, a row a bar, with a legend and an axis in bytes. Every part says in its title what it
-/// is and how much.
+/// Draws an SVG picture: one row per bar, a legend and an axis in bytes. Parts have tooltips.
 [[nodiscard]] std::string to_svg(const BarChart& chart);
 
 }  // namespace chimera

@@ -25,7 +25,7 @@ using Point = std::pair<double, double>;
 
 bool is_finite(const Point& point) { return std::isfinite(point.first) && std::isfinite(point.second); }
 
-/// At most two points for each of `columns` equal parts of the x axis: the lowest and the highest.
+/// Keeps the lowest and the highest point of each of `columns` equal parts of the points.
 std::vector<Point> thinned(const std::vector<Point>& points, std::size_t columns) {
   if (points.size() <= 2 * columns) return points;
   std::vector<Point> kept;
@@ -77,7 +77,7 @@ void draw_curve(const Series& series, const SeriesLook& look, const Axis& x, con
       path, look.color, series_color(look.color), dash(look), marks);
 }
 
-/// Numbers below the x axis: those of the points where they are few, else round ones.
+/// Returns the points' x if there are few, else round numbers.
 std::vector<double> x_numbers(const LineChart& chart, const Range& range) {
   std::vector<double> values;
   for (const Series& series : chart.series) {
@@ -182,7 +182,7 @@ std::string to_svg(const GroupedBars& chart) {
 }
 
 std::string chart_style() {
-  // More specific than the style sheet inside each picture, which comes later in the page.
+  // Overrides the style inside each picture, which comes later in the page.
   std::string dark =
       "main .chart .ink{fill:#e6e9ec}main .chart .soft{fill:#a3adb8}main .chart .paper{fill:#171b20}main .chart "
       ".grid{stroke:#343b43}";
@@ -196,7 +196,7 @@ std::string chart_style() {
 
 namespace {
 
-// Okabe and Ito's hues, those apart that differ least for the eyes that see fewest.
+// Hues of Okabe and Ito, with the most similar for color-blind readers moved apart.
 constexpr std::array<const char*, kSeriesColors> kOnWhite = {"#0072b2", "#d55e00", "#009e73", "#aa4499",
                                                              "#b8860b", "#3aa0d8", "#555555"};
 constexpr std::array<const char*, kSeriesColors> kOnDark = {"#4db2ef", "#ff9352", "#3fd3a8", "#e39ad8",

@@ -12,8 +12,8 @@ namespace {
 constexpr std::array<Color, kOpKinds> kOpColors = {{
     {0x56, 0xB4, 0xE9},  // F, sky blue
     {0xE6, 0x9F, 0x00},  // B, orange
-    {0xE8, 0x6A, 0x10},  // I, vermilion, lighter than the original for the sake of black text
-    {0x1F, 0xB3, 0x8A},  // W, bluish green, lighter likewise
+    {0xE8, 0x6A, 0x10},  // I, vermilion, lighter than the original for black text
+    {0x1F, 0xB3, 0x8A},  // W, bluish green, lighter for the same reason
 }};
 
 constexpr std::array<CauseStyle, kIdleCauses> kCauses = {{
@@ -28,7 +28,7 @@ std::uint8_t towards_white(std::uint8_t value, double share) {
   return static_cast<std::uint8_t>(std::lround(value + (255 - value) * share));
 }
 
-/// Steps of the terminal's cube are 0, 95, 135, 175, 215, 255.
+/// The cube's levels are 0, 95, 135, 175, 215, 255.
 int cube_step(std::uint8_t value) { return value < 48 ? 0 : value < 115 ? 1 : (value - 35) / 40; }
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The lowest `width` bytes of each value.
+/// Encodes the low `width` bytes of each value.
 std::string little_endian(const std::vector<std::uint32_t>& values, int width) {
   std::string bytes;
   bytes.reserve(values.size() * static_cast<std::size_t>(width));
@@ -19,12 +19,12 @@ std::string little_endian(const std::vector<std::uint32_t>& values, int width) {
   return bytes;
 }
 
-/// The text with U+FFFD for bytes that are not UTF-8.
+/// Replaces invalid bytes by U+FFFD.
 std::string valid_utf8(std::string_view text) {
   return Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
 }
 
-/// XML 1.0 has no place for most control characters, nor for U+FFFE and U+FFFF.
+/// XML 1.0 forbids most control characters, U+FFFE and U+FFFF.
 bool fits_xml(std::string_view text) {
   const char c = text.front();
   if (static_cast<unsigned char>(c) < 0x20) return c == '\t' || c == '\n' || c == '\r';

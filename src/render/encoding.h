@@ -1,5 +1,4 @@
 #pragma once
-// Encodings that pictures need: numbers for a page's scripts, and text for its markup.
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
@@ -9,16 +8,16 @@
 
 namespace chimera {
 
-/// A typed array for a page: {"type": "u8" | "u16" | "u32" | "f32", "data": base64 of little-endian numbers}. Integers
-/// take the narrowest type that holds them all.
+/// Encodes a typed array for a page: {"type": "u8" | "u16" | "u32" | "f32", "data": base64 of little-endian numbers}.
+/// Integers use the narrowest type that fits.
 [[nodiscard]] nlohmann::ordered_json column(const std::vector<std::uint32_t>& values);
 [[nodiscard]] nlohmann::ordered_json column(const std::vector<float>& values);
 
 /// RFC 4648, with padding.
 [[nodiscard]] std::string base64(std::string_view bytes);
 
-/// Text for the inside of an element or a quoted attribute of HTML or XML: its special characters as entities, and
-/// what XML 1.0 has no place for (control characters, bytes outside UTF-8) as U+FFFD.
+/// Escapes text for an element or a quoted attribute of HTML or XML. Bytes that are not UTF-8, and characters that XML
+/// 1.0 forbids, become U+FFFD.
 [[nodiscard]] std::string escaped_markup(std::string_view text);
 
 }  // namespace chimera

@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Safe inside a script element, which `</script>` or `<!--` would end or change.
+/// Escapes `<`, as `</script>` or `<!--` would end or change a script element.
 std::string embedded(const Json& json) {
   std::string text;
   for (const char c : json.dump(-1, ' ', false, Json::error_handler_t::replace)) {
@@ -37,7 +37,7 @@ std::string page_title(const std::vector<Panel>& panels) {
   return escaped_markup(title);
 }
 
-/// The template with its fields in place; what is put in is not looked at again.
+/// Fills the template in one pass, so that inserted text is not expanded again.
 std::string filled(std::string_view text, const std::vector<std::pair<std::string_view, std::string>>& fields) {
   std::string result;
   while (!text.empty()) {

@@ -8,12 +8,12 @@
 
 namespace chimera {
 
-/// Most ops that one page holds, over all its panels: about 40 MB.
+/// Most ops of a page: about 40 MB.
 inline constexpr std::int64_t kMostPageOps = 1'000'000;
 
-/// One self-contained HTML page: the panels below each other on one time axis, to zoom and to ask, and a table of their
-/// totals. It loads nothing. Titles may hold any text. Ops and messages are embedded as typed arrays in base64, times
-/// as 32-bit floats: about 40 bytes an op in all. Throws ConfigError for no panel, or more than kMostPageOps ops.
+/// Returns a self-contained HTML page: interactive panels on a common time axis, and a table of totals. Ops and
+/// messages are embedded as typed arrays in base64, times as 32-bit floats, about 40 bytes per op. Throws ConfigError
+/// if there is no panel, more than kMostPageOps ops, or a makespan beyond a float's range.
 [[nodiscard]] std::string to_html(const std::vector<Panel>& panels);
 
 }  // namespace chimera

@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The indices at which each worker's entries begin, and the end of the last one's.
+/// Returns the start index of each worker's entries, and the total.
 template <class T>
 std::vector<std::uint32_t> firsts(const std::vector<std::vector<T>>& workers, std::size_t num_workers) {
   std::vector<std::uint32_t> first = {0};
@@ -25,7 +25,6 @@ std::vector<std::uint32_t> firsts(const std::vector<std::vector<T>>& workers, st
   return first;
 }
 
-/// A column with a number for each entry of all workers.
 template <class T, class F>
 Json integers(const std::vector<std::vector<T>>& workers, F number) {
   std::vector<std::uint32_t> values;
@@ -44,7 +43,7 @@ Json times(const std::vector<std::vector<T>>& workers, F number) {
   return column(values);
 }
 
-/// Numbers ops as the page does: over all workers, worker 0's first.
+/// Numbers ops as the page does: consecutively, in order of workers.
 class OpNumbers {
  public:
   explicit OpNumbers(const Schedule& schedule) : first_(firsts(schedule.workers, schedule.workers.size())) {}
@@ -131,7 +130,6 @@ Json totals_json(const Totals& totals) {
   return json;
 }
 
-/// Names and hatches of the replicas, and the colour of each kind of op in each of them: fills[kind][replica].
 void add_replicas(const Schedule& schedule, Json& json) {
   const std::size_t count = schedule.placement.num_replicas();
   json["replicas"] = Json::array();

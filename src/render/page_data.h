@@ -1,5 +1,5 @@
 #pragma once
-// What the scripts of pages (render/page/data.js, draw.js) read.
+// Data for the scripts of pages (render/page/data.js, draw.js).
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -7,11 +7,11 @@
 
 namespace chimera {
 
-/// A panel: ops, messages, bubbles, sums and memory as typed arrays in base64 (render/encoding.h), times as 32-bit
-/// floats, with names and colours of its replicas. The makespan must be within a float's range.
+/// Returns a panel's ops, messages, bubbles, all-reduces and memory as typed arrays (render/encoding.h), and its
+/// replicas' names and colors. Times are 32-bit floats, which must hold the makespan.
 [[nodiscard]] nlohmann::ordered_json page_panel(const Panel& panel);
 
-/// Colours and hatches that all panels share: `causes`, `replicaTile`, `allReduceColor`, `updateColor`.
+/// Returns colors and hatches for all panels: `causes`, `replicaTile`, `allReduceColor`, `updateColor`.
 [[nodiscard]] nlohmann::ordered_json page_colors();
 
 }  // namespace chimera

@@ -11,7 +11,7 @@
 namespace chimera {
 namespace {
 
-/// [worker]: how many (replica, stage) it holds.
+/// [worker]: number of (replica, stage) pairs.
 std::vector<std::int64_t> stages_held(const Schedule& schedule) {
   std::vector<std::int64_t> held(schedule.workers.size());
   for (const auto& replica : schedule.placement.worker_of) {
@@ -20,7 +20,7 @@ std::vector<std::int64_t> stages_held(const Schedule& schedule) {
   return held;
 }
 
-/// Bytes of a full micro-batch's input of each stage; empty where the costs do not say them.
+/// [stage]: bytes of a full micro-batch's input; empty if unknown.
 std::vector<double> input_bytes(const CostModel& costs) {
   std::vector<double> bytes;
   if (costs.links) {
@@ -32,7 +32,7 @@ std::vector<double> input_bytes(const CostModel& costs) {
   return bytes;
 }
 
-/// Bytes of each stage's gradients, then of the tied matrix's; empty where the costs do not say them.
+/// Bytes of each stage's gradients, then of the tied matrix's; empty if unknown.
 std::vector<double> gradient_bytes(const CostModel& costs) {
   std::vector<double> bytes;
   if (costs.all_reduce && !costs.all_reduce->bytes.empty()) {
@@ -49,7 +49,7 @@ void add_messages(const Schedule& schedule, const Explanation& explanation, cons
   double bytes = 0;
   for (const Message& message : explanation.messages) {
     const Op& op = schedule.workers[message.from.worker][message.from.position];
-    // The gradient of a stage's input is as large as that input.
+    // The gradient of a stage's input is as large as the input.
     const std::size_t stage = op.stage.index() + (op.kind == OpKind::Forward ? 1 : 0);
     if (stage < input.size()) bytes += input[stage] * schedule.micro_batch_scale;
   }

@@ -1,5 +1,4 @@
 #pragma once
-// What a picture shows: a schedule, when everything of it runs, and its sums.
 
 #include <cstdint>
 #include <optional>
@@ -12,46 +11,46 @@
 
 namespace chimera {
 
-/// The figures by which schedules are compared, of one pipeline group.
+/// Totals of a pipeline group, to compare schedules.
 struct Totals {
-  double weight_copies = 0;      // most weights on one worker, in shares of one copy of the model
-  double peak_units = 0;         // most activations on one worker, in those of a full micro-batch on its whole share
-  std::int64_t messages = 0;     // between workers
-  double message_volume = 0;     // of all messages; the tensor between two stages for a full micro-batch is 1
-  double all_reduce_volume = 0;  // what all workers send to sum gradients; the gradients of one stage are 1
-  std::optional<double> message_bytes = std::nullopt;  // the two volumes in bytes, where the costs say them
+  double weight_copies = 0;                            // most weights on a worker, in fractions of a model copy
+  double peak_units = 0;                               // most activations on a worker, in stage units
+  std::int64_t messages = 0;                           // between workers
+  double message_volume = 0;                           // in tensors between two stages for a full micro-batch
+  double all_reduce_volume = 0;                        // sent by all workers, in units of a stage's gradients
+  std::optional<double> message_bytes = std::nullopt;  // the two volumes in bytes, if the costs give them
   std::optional<double> all_reduce_bytes = std::nullopt;
-  std::optional<double> makespan_with_all_reduce = std::nullopt;  // unknown without costs of all-reduces
+  std::optional<double> makespan_with_all_reduce = std::nullopt;  // empty without costs of all-reduces
 };
 
-/// Sums up what simulate() and explain() found at these costs. Copies of a stage sum their gradients by Rabenseifner's
-/// algorithm: each of r workers sends 2(r-1)/r of them.
-/// Source: Rabenseifner, "Optimization of Collective Reduction Operations", ICCS 2004.
+/// Computes totals from the results of simulate() and explain() at these costs. Each of r copies of a stage sends
+/// 2(r-1)/r of its gradients in an all-reduce. Source: Rabenseifner, "Optimization of Collective Reduction Operations",
+/// ICCS 2004.
 [[nodiscard]] Totals totals_of(const Schedule& schedule, const Timeline& timeline, const Explanation& explanation,
                                const CostModel& costs);
 
-/// One schedule in a picture. Parts of the explanation may be empty: they are not drawn.
+/// A schedule in a picture. Empty parts of the explanation are not drawn.
 struct Panel {
   std::string title;
   Schedule schedule;
   Timeline timeline;
   Explanation explanation;
   Totals totals;
-  bool memory_in_bytes = false;  // the explanation's memory; stage units otherwise
+  bool memory_in_bytes = false;  // bytes or stage units in the explanation
 };
 
-/// The panel of a simulated schedule, entitled by its name and shape.
+/// Returns the panel of a simulated schedule, titled by its name and shape.
 [[nodiscard]] Panel panel_of(Schedule schedule, Timeline timeline, const CostModel& costs);
 
-/// `1.5 GiB`, in at most four digits.
+/// Example: `1.5 GiB`; up to four digits.
 [[nodiscard]] std::string bytes_text(double bytes);
-/// `96 tensors` or `12 MiB`: the volume of all messages.
+/// Examples: `96 tensors`, `12 MiB`.
 [[nodiscard]] std::string message_volume_text(const Totals& totals);
-/// `8 stage gradients` or `1.5 GiB`: the volume of all all-reduces.
+/// Examples: `8 stage gradients`, `1.5 GiB`.
 [[nodiscard]] std::string all_reduce_volume_text(const Totals& totals);
 
-/// A table with a line for each panel: makespans (to the end of the last op, and of all-reduces and updates), totals,
-/// and how the makespan compares with the first panel's.
+/// Returns a table with one line per panel: makespans without and with all-reduces and updates, change from the first
+/// panel, and totals.
 [[nodiscard]] std::string comparison(const std::vector<Panel>& panels);
 
 }  // namespace chimera

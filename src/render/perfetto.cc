@@ -8,7 +8,7 @@
 namespace chimera {
 namespace {
 
-/// Viewers take thread 0 for the idle one.
+/// Viewers treat thread 0 as idle.
 std::size_t thread_of(std::size_t track) { return track + 1; }
 
 const char* name_of(TraceProcess process) {
@@ -73,9 +73,9 @@ std::string TraceEvents::text() {
 
 namespace {
 
-constexpr double kMicroseconds = 1000;  // of a unit of time
+constexpr double kMicroseconds = 1000;  // per unit of time
 constexpr double kLongest = 1e12;
-constexpr double kInside = 1e-6;  // of its length from an op's end, an arrow begins inside its slice
+constexpr double kInside = 1e-6;  // of an op's length: an arrow starts this long before its end
 
 template <class T>
 bool empty(const std::vector<std::vector<T>>& lists) {
@@ -89,14 +89,12 @@ std::vector<std::vector<bool>> marked(const Schedule& schedule, const std::vecto
   return marks;
 }
 
-/// The other op of the pair that the op is in, if any.
 std::string pair_argument(const std::vector<Op>& ops, std::size_t i) {
   const bool is_first = ops[i].paired && i + 1 < ops.size();
   if (!is_first && (i == 0 || !ops[i - 1].paired)) return "";
   return fmt::format(R"(,"pair_with":"{}")", to_text(ops[is_first ? i + 1 : i - 1]));
 }
 
-/// One timeline's part of a trace.
 class TimelineTrace {
  public:
   TimelineTrace(const Schedule& schedule, const Timeline& timeline, const TraceFrame& frame, TraceEvents& events)

@@ -18,7 +18,7 @@ std::string direction(const Schedule& schedule, std::size_t replica) {
     }
     return true;
   };
-  // Through two workers both ways look the same modulo their number.
+  // Both directions are equal modulo two workers.
   if (steps(1) && (count > 2 || workers[0].value() == 0)) return "down";
   return steps(-1) ? "up" : "";
 }

@@ -16,16 +16,15 @@
 namespace chimera {
 namespace {
 
-constexpr double kLeft = 72;  // the workers' names
+constexpr double kLeft = 72;  // for worker names
 constexpr double kTop = 48;   // title and axis
 constexpr double kRight = 16;
 constexpr double kOpHeight = 22;
 constexpr double kAllReduceHeight = 7;
 constexpr double kMemoryHeight = 14;
 constexpr double kRowGap = 5;
-constexpr double kLetterWidth = 6.3;  // of the labels' font
+constexpr double kLetterWidth = 6.3;  // of labels
 
-/// Hundredths of a pixel are enough.
 std::string pixels(double value) { return fmt::format("{:g}", std::round(value * 100) / 100); }
 
 bool takes_time(const TimedUpdate& update) { return update.end > update.start; }
@@ -83,7 +82,7 @@ class SvgPicture {
     return panel_.schedule.workers[place.worker][place.position];
   }
 
-  /// Pixels for a unit of time: so many that the shortest op holds the longest label, within bounds.
+  /// Pixels per unit of time: the shortest op fits the longest label, within bounds.
   [[nodiscard]] double chosen_scale() const {
     double shortest = panel_.timeline.makespan;
     std::size_t letters = 3;
@@ -99,7 +98,6 @@ class SvgPicture {
     return std::clamp(wanted, 480.0, 16000.0) / panel_.timeline.makespan;
   }
 
-  /// Which kinds of ops and causes of idle time appear, for the legend.
   void find_used() {
     for (const auto& ops : panel_.schedule.workers) {
       for (const Op& op : ops) kinds_.insert(op.kind);
@@ -190,7 +188,7 @@ class SvgPicture {
     if (memory_height_ > 0) memory(worker, top + kOpHeight + all_reduce_height_);
   }
 
-  /// The part of its row that an op has: of a pair whose ops run at one time each has half.
+  /// Part of an op's row: half for each op of a pair that runs together.
   struct Lane {
     double top = 0;
     double height = kOpHeight;
@@ -203,7 +201,7 @@ class SvgPicture {
     return {};
   }
 
-  /// Draws a frame around both ops.
+  /// Outlines both ops.
   void pair(std::size_t worker, std::size_t first, double top) {
     const TimedOp& one = panel_.timeline.workers[worker].ops[first];
     const TimedOp& other = panel_.timeline.workers[worker].ops[first + 1];
@@ -271,7 +269,6 @@ class SvgPicture {
     }
   }
 
-  /// A line at the makespan, a dashed one at the lower bound.
   void end_line() {
     const double bottom = y(num_workers()) - kRowGap;
     put("<path class=\"rule\" d=\"M{} {}V{}\"/>\n", pixels(x(panel_.timeline.makespan)), kTop - 6, pixels(bottom));
@@ -281,7 +278,7 @@ class SvgPicture {
     }
   }
 
-  /// Class and text of each entry.
+  /// Class and text.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> legend_entries() const {
     constexpr std::array<const char*, kOpKinds> kNames = {"F forward", "B backward", "I input gradient",
                                                           "W weight gradient"};
@@ -342,7 +339,7 @@ class SvgPicture {
   }
 
   const Panel& panel_;
-  double scale_ = 1;  // pixels for a unit of time
+  double scale_ = 1;  // pixels per unit of time
   double all_reduce_height_ = 0;
   double memory_height_ = 0;
   double row_height_ = 0;

@@ -7,12 +7,11 @@
 
 namespace chimera {
 
-/// Most ops that one SVG picture draws: about 40 MB.
+/// Most ops of a picture: about 40 MB.
 inline constexpr std::int64_t kMostSvgOps = 200'000;
 
-/// The panel as an SVG picture: a row a worker, a box an op with its label where it fits, idle time hatched by cause,
-/// all-reduces and memory on lanes below each row, the critical path outlined, and a legend. Every box says in its
-/// title what it is. Throws ConfigError for more than kMostSvgOps ops.
+/// Returns an SVG picture with tooltips: a row per worker, a box per op, idle time hatched by cause, lanes for
+/// all-reduces and memory, the critical path outlined, and a legend. Throws ConfigError for more than kMostSvgOps ops.
 [[nodiscard]] std::string to_svg(const Panel& panel);
 
 }  // namespace chimera

@@ -13,12 +13,12 @@
 namespace chimera {
 namespace {
 
-/// A row: of `size` cells those near a marked one, `separator` between neighbours.
+/// Formats a row of `size` cells, but only cells near marked ones.
 template <class CellText>
 std::string row(std::size_t size, const std::set<std::size_t>& marked, std::size_t around, const char* separator,
                 const CellText& cell) {
   std::string text;
-  std::size_t next = 0;  // the first cell not yet passed
+  std::size_t next = 0;  // first cell not yet passed
   for (const std::size_t mark : marked) {
     const std::size_t first = std::max(next, mark > around ? mark - around : 0);
     const std::size_t last = std::min(mark + around + 1, size);
@@ -58,30 +58,29 @@ std::string excerpt(const Program& program, const std::vector<Place>& places) {
 
 namespace {
 
-constexpr std::size_t kMostScaledColumns = 4000;  // of a row to scale; beyond, rows list ops only
+constexpr std::size_t kMostScaledColumns = 4000;  // beyond it, rows only list ops
 
 struct Cell {
   std::string text = ".";
-  const Op* op = nullptr;  // none: a bubble, or nothing
+  const Op* op = nullptr;  // null: a bubble or nothing
   bool begins = true;      // whether the op's box begins here
-  bool joins = false;      // the op's to the one before, with which it is a pair
+  bool joins = false;      // whether the op pairs with the previous one
 };
 
-/// Rows of cells of one width, and what they mean.
+/// Rows of cells of equal width, and a legend.
 struct Grid {
   std::vector<std::vector<Cell>> rows;  // [worker]
   std::size_t width = 1;                // of a cell
-  bool separated = true;                // whether a blank stands before each cell
+  bool separated = true;                // whether a blank precedes each cell
   std::size_t columns = 0;              // shown
   std::size_t left_out = 0;             // columns that were cut
-  std::vector<std::string> notes;       // what the marks mean
+  std::vector<std::string> notes;       // legend
 };
 
 bool is_whole(double value) { return std::abs(value - std::round(value)) < 1e-9; }
 
 std::size_t rounded(double value) { return static_cast<std::size_t>(std::llround(value)); }
 
-/// The columns that a picture gets which needs `wanted` of them.
 std::size_t allowed_columns(std::size_t wanted, std::size_t workers) {
   return std::min(wanted, std::max<std::size_t>(kMostTextCells / std::max<std::size_t>(workers, 1), 1));
 }
@@ -97,14 +96,12 @@ bool fits_cells(const Timeline& timeline, double unit) {
 
 constexpr const char* kPairNote = "& two ops of a pair";
 
-/// An op's box, its label in the first cell.
 void draw_box(std::vector<Cell>& row, std::size_t start, std::size_t end, std::string label, const Op& op, bool joins) {
   for (std::size_t c = start; c < std::min(end, row.size()); ++c) {
     row[c] = {c == start ? std::move(label) : "\"", &op, c == start, c == start && joins};
   }
 }
 
-/// Draws one cell for each unit of time.
 Grid in_cells(const Schedule& schedule, const Timeline& timeline, double unit) {
   Grid grid;
   const std::size_t all = rounded(timeline.makespan / unit);
@@ -120,7 +117,7 @@ Grid in_cells(const Schedule& schedule, const Timeline& timeline, double unit) {
       bool joins = i > 0 && ops[i - 1].paired;
       std::string label = to_text(ops[i]);
       if (joins && runs_with_next(ops, timeline.workers[w], i - 1)) {
-        // Both have the same cells: the second op is named in the next, where there is one.
+        // Both ops have the same cells: the second op starts in the next, if any.
         if (start + 1 < end) {
           ++start;
         } else {
@@ -136,14 +133,14 @@ Grid in_cells(const Schedule& schedule, const Timeline& timeline, double unit) {
   return grid;
 }
 
-/// The longest label, and the shortest op, of all workers; of pairs that run at one time apart.
+/// Longest label and shortest op of all workers; pairs that run together are separate.
 struct Extremes {
   std::size_t letters = 1;
   std::size_t letters_of_pair = 0;
   double shortest = 0;
   double shortest_pair = 0;
 
-  /// Letters for a unit of time, so that the shortest holds the longest label and a blank.
+  /// Letters per unit of time: the shortest op fits the longest label and a blank.
   [[nodiscard]] double scale() const {
     const double of_ops = static_cast<double>(letters + 1) / shortest;
     if (letters_of_pair == 0) return of_ops;
@@ -151,7 +148,7 @@ struct Extremes {
   }
 };
 
-/// `0F1`, or of a pair that runs at one time `0F1&0B0`; of its second op nothing.
+/// Returns `0F1`; for a pair that runs together, `0F1&0B0` and then nothing.
 std::string label_of(const std::vector<Op>& ops, const WorkerTimeline& timeline, std::size_t i) {
   if (i > 0 && runs_with_next(ops, timeline, i - 1)) return "";
   return runs_with_next(ops, timeline, i) ? to_text(ops[i]) + "&" + to_text(ops[i + 1]) : to_text(ops[i]);
@@ -173,7 +170,7 @@ Extremes extremes(const Schedule& schedule, const Timeline& timeline) {
   return found;
 }
 
-/// One cell a letter; none where that is too wide.
+/// Draws one cell per letter; nullopt if too wide.
 std::optional<Grid> to_scale(const Schedule& schedule, const Timeline& timeline) {
   const double scale = extremes(schedule, timeline).scale();
   if (!(timeline.makespan * scale <= static_cast<double>(kMostScaledColumns))) return std::nullopt;
@@ -205,7 +202,6 @@ std::optional<Grid> to_scale(const Schedule& schedule, const Timeline& timeline)
   return grid;
 }
 
-/// Writes each worker's ops in order.
 Grid in_order(const Schedule& schedule) {
   Grid grid;
   std::size_t most = 0;
@@ -238,7 +234,7 @@ std::string listed(const std::vector<MicroBatchId>& ids) {
   return text;
 }
 
-/// Black on the op's colour; ops of replicas that other pictures hatch are underlined.
+/// Black on the op's color; underlined for replicas hatched elsewhere.
 std::string escape_sequence(const Op& op, std::size_t num_replicas) {
   return fmt::format("\x1b[{}38;5;16;48;5;{}m", is_hatched(op.replica, num_replicas) ? "4;" : "",
                      terminal_color(color_of(op.kind, op.replica, num_replicas)));
@@ -275,7 +271,6 @@ class TextPicture {
  private:
   static constexpr std::size_t kNames = 9;  // "worker ", " |"
 
-  /// Which micro-batches each replica takes, and what marks mean, aligned.
   [[nodiscard]] std::vector<std::string> legend() const {
     std::vector<std::string> lines;
     std::size_t width = 1;
@@ -298,7 +293,7 @@ class TextPicture {
   [[nodiscard]] std::string row(std::size_t worker, std::size_t first, std::size_t last,
                                 const std::string& note) const {
     std::string line = fmt::format("worker {:>{}} |{}", worker, digits_, grid_.separated ? "" : " ");
-    const Op* colored = nullptr;  // the op whose colour is on
+    const Op* colored = nullptr;  // the op whose color is active
     for (std::size_t c = first; c < last; ++c) {
       const Cell& cell = grid_.rows[worker][c];
       if (style_.colored && colored != nullptr && (cell.op != colored || cell.begins)) {

@@ -10,7 +10,7 @@
 namespace chimera {
 namespace {
 
-/// Shortest text that reads back to the same number; whole numbers keep a fraction, as JSON readers of floats expect.
+/// Returns the shortest text that reads back as the same number, with a fraction for readers of floats.
 std::string number(double value) {
   return value == std::floor(value) && std::abs(value) < 1e15 ? fmt::format("{:.1f}", value) : fmt::format("{}", value);
 }
@@ -32,7 +32,7 @@ std::string place_json(const Place& place) {
   return fmt::format("{{\"worker\": {}, \"position\": {}}}", place.worker, place.position);
 }
 
-/// As a field: `warm_up`.
+/// Example: `warm_up`.
 std::string cause_name(IdleCause cause) {
   std::string name = to_text(cause);
   std::replace(name.begin(), name.end(), '-', '_');

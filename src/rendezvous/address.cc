@@ -48,7 +48,7 @@ void set_port(SocketAddress& address, std::uint16_t port) {
   }
 }
 
-/// What the system knows of a name or address; `flags` as getaddrinfo() has them. None: nothing.
+/// Resolves the host of `meeting`. On failure sets `error` and returns an empty list.
 std::vector<SocketAddress> look_up(const MeetingPoint& meeting, int flags, int& error) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -64,7 +64,6 @@ std::vector<SocketAddress> look_up(const MeetingPoint& meeting, int flags, int& 
   return addresses;
 }
 
-/// One address of one of this host's interfaces.
 struct InterfaceAddress {
   std::string interface;
   SocketAddress address;
@@ -85,8 +84,7 @@ std::vector<InterfaceAddress> interface_addresses(std::set<std::string>& names) 
   return found;
 }
 
-/// The interface's address that others reach best: of `family` (AF_UNSPEC: any), one that is valid beyond the link,
-/// IPv4.
+/// Returns the best address: prefers `family` (AF_UNSPEC: any), then addresses valid beyond the link, then IPv4.
 SocketAddress address_of_interface(const std::string& interface, int family) {
   std::set<std::string> names;
   std::optional<SocketAddress> best;
@@ -106,8 +104,7 @@ SocketAddress address_of_interface(const std::string& interface, int family) {
   return *best;
 }
 
-/// The address from which `to` is reached; none where no way leads there. A datagram socket that connects sends
-/// nothing: it looks up the route.
+/// Returns the source address of the route to `to`. Connecting a datagram socket sends nothing.
 std::optional<SocketAddress> address_towards(const SocketAddress& to) {
   const FileDescriptor socket(::socket(to.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
   SocketAddress own;
@@ -119,8 +116,8 @@ std::optional<SocketAddress> address_towards(const SocketAddress& to) {
   return own;
 }
 
-/// Where the way out begins: towards an address that is kept for examples (RFC 5737, RFC 3849), which nothing is sent
-/// to; else the first address that is not this host's alone.
+/// Returns the source address of the default route, found with documentation addresses (RFC 5737, RFC 3849), or else an
+/// address that is neither loopback nor link-local.
 SocketAddress outward_address(const MeetingPoint& meeting) {
   for (const char* example : {"192.0.2.1", "2001:db8::1"}) {
     int error = 0;
@@ -141,7 +138,7 @@ bool is_meant_as_it_is(const MeetingPoint& meeting) {
   return meeting.host.find("localhost") != std::string::npos || !look_up(meeting, AI_NUMERICHOST, error).empty();
 }
 
-/// The first of `addresses` that `use` is content with, as a socket; or why the last was not.
+/// Returns a socket for the first address that `use` accepts; otherwise sets `reason` to the last error.
 std::optional<FileDescriptor> first_socket(const std::vector<SocketAddress>& addresses, int flags, std::string& reason,
                                            const std::function<bool(int socket, const SocketAddress&)>& use) {
   for (const SocketAddress& address : addresses) {
@@ -157,7 +154,8 @@ bool connect_by(int socket, const SocketAddress& address, Deadline deadline) {
   if (errno != EINPROGRESS) return false;
   pollfd watched{socket, POLLOUT, 0};
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
-  constexpr std::int64_t kMostPatience = 5000;  // with one that does not answer: another attempt may find it there
+  // Milliseconds per address; a later attempt may find a server that starts late.
+  constexpr std::int64_t kMostPatience = 5000;
   if (::poll(&watched, 1, static_cast<int>(std::clamp<std::int64_t>(left, 0, kMostPatience))) == 0) errno = ETIMEDOUT;
   if (watched.revents == 0) return false;
   socklen_t size = sizeof(int);

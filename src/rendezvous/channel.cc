@@ -56,7 +56,7 @@ Proof prove(std::string_view secret, std::string_view words) {
   Proof proof{};
   unsigned int size = 0;
   const auto* bytes = reinterpret_cast<const unsigned char*>(words.data());
-  // An empty key may not be a null pointer.
+  // HMAC() needs a valid pointer, even to an empty key.
   const char* key = secret.empty() ? "" : secret.data();
   if (::HMAC(::EVP_sha256(), key, static_cast<int>(secret.size()), bytes, words.size(), proof.data(), &size) ==
       nullptr) {
@@ -71,7 +71,7 @@ bool same_proof(const Proof& one, const Proof& other) {
 
 namespace {
 
-constexpr std::string_view kGreeting = "chimera meeting 1\n";  // the protocol's name and version
+constexpr std::string_view kGreeting = "chimera meeting 1\n";  // protocol name and version
 constexpr std::uint8_t kWelcome = 1;
 constexpr std::uint8_t kStranger = 0;
 
@@ -89,7 +89,7 @@ Proof proof_of(std::string_view secret, std::string_view who, const Proof& serve
 }  // namespace
 
 Channel::Channel(FileDescriptor socket) : socket_(std::move(socket)) {
-  // Else the kernel keeps the second half of a message until the first is acknowledged, which takes it 40 ms.
+  // Without this, the second part of a message waits about 40 ms for the acknowledgment of the first.
   const int on = 1;
   ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
@@ -120,7 +120,7 @@ void Channel::send_bytes(std::span<const std::uint8_t> bytes, Deadline deadline)
   }
 }
 
-/// False where the other end closed before the first byte.
+/// Returns false if the peer closed the connection before the first byte.
 bool Channel::fill(std::span<std::uint8_t> bytes, Deadline deadline) {
   for (std::size_t filled = 0; filled < bytes.size();) {
     const ssize_t got = ::recv(socket_.get(), bytes.data() + filled, bytes.size() - filled, MSG_DONTWAIT);
@@ -146,7 +146,7 @@ void Channel::send(std::string_view message, Deadline deadline) {
   if (message.size() > kMostBytes) throw ChannelError("a message of a meeting is too long");
   const auto size = static_cast<std::uint32_t>(message.size());
   std::array<std::uint8_t, sizeof size> head{};
-  std::memcpy(head.data(), &size, sizeof size);  // hosts of one job have one order of bytes
+  std::memcpy(head.data(), &size, sizeof size);  // hosts must have the same byte order
   send_bytes(head, deadline);
   send_bytes(as_bytes(message), deadline);
 }

@@ -12,56 +12,50 @@
 #include "core/error.h"
 #include "core/file_descriptor.h"
 
-// What the processes of a job know and nobody else does.
-
-// One connection of a meeting: bytes with deadlines, and who is at its other end.
-
 namespace chimera {
 
-/// 32 bytes of the kernel's random numbers, as 64 hexadecimal digits. Throws Error where it gives none.
+/// Returns 32 random bytes as 64 hexadecimal digits. Throws Error if getrandom() fails.
 [[nodiscard]] std::string make_secret();
 
-/// The first line of a file that its owner alone may read. Throws ConfigError where others may, or nothing is there.
+/// Returns the first line of a file. Throws ConfigError if there is none or the file mode permits access by others.
 [[nodiscard]] std::string read_secret(const std::string& path);
 
 constexpr std::size_t kProofBytes = 32;
-using Proof = std::array<std::uint8_t, kProofBytes>;  // also of random numbers used once
+using Proof = std::array<std::uint8_t, kProofBytes>;  // an HMAC, or a random nonce
 
-/// Numbers that nobody foresees. Throws Error where the kernel gives none.
 [[nodiscard]] Proof random_numbers();
-/// HMAC-SHA-256 of the words under the secret (RFC 2104): only who knows the secret can make it.
+/// Returns the HMAC-SHA-256 of `words` under `secret` (RFC 2104).
 [[nodiscard]] Proof prove(std::string_view secret, std::string_view words);
-/// Whether they are equal; takes as long where they are not.
+/// Compares two proofs in constant time.
 [[nodiscard]] bool same_proof(const Proof& one, const Proof& other);
-/// Its bytes.
 [[nodiscard]] inline std::string_view bytes_of(const Proof& proof) {
   return {reinterpret_cast<const char*>(proof.data()), proof.size()};
 }
 
-/// A moment that no wait outlasts.
 using Deadline = std::chrono::steady_clock::time_point;
 [[nodiscard]] inline Deadline after(std::chrono::milliseconds time) { return std::chrono::steady_clock::now() + time; }
 
-/// The other end is closed, says nothing in time, or says what nobody of this job would.
+/// Failure of a connection: the peer closed it, missed a deadline, or violated the protocol.
 class ChannelError : public TransportError {
  public:
   using TransportError::TransportError;
 };
 
-/// A connected socket of its own. One thread at a time, but for close().
+/// A connected socket. Not thread-safe, except for close().
 class Channel {
  public:
   explicit Channel(FileDescriptor socket);
 
-  /// A message of at most kMostBytes. Throws ChannelError where it is not taken in time.
+  /// Sends a message. Throws ChannelError if it is longer than kMostBytes or cannot be sent by the deadline.
   void send(std::string_view message, Deadline deadline);
-  /// The next message; none: the other end closed before it. Throws ChannelError.
+  /// Returns the next message; nullopt if the peer closed the connection before it. Throws ChannelError on other
+  /// failures.
   [[nodiscard]] std::optional<std::string> receive(Deadline deadline);
-  /// Bytes without a frame, as ends exchange them before they trust each other. Throws ChannelError.
+  /// Sends or receives bytes without a frame, for authentication. Throws ChannelError.
   void send_bytes(std::span<const std::uint8_t> bytes, Deadline deadline);
   void receive_bytes(std::span<std::uint8_t> bytes, Deadline deadline);
 
-  /// Wakes whoever waits here, for good. Any thread.
+  /// Wakes all waiting calls. Thread-safe.
   void close() noexcept;
 
   static constexpr std::size_t kMostBytes = std::size_t{1} << 20U;
@@ -73,11 +67,12 @@ class Channel {
   FileDescriptor socket_;
 };
 
-/// Both ends show that they know the secret, without saying it: each gives a number used once, and the proof of both
-/// numbers. The server learns first; it tells a stranger no more than that it is one. Throws ChannelError.
+/// Authenticates both sides without sending the secret: each sends a nonce and an HMAC of both nonces. The server
+/// verifies first, and sends a client with a wrong HMAC only the rejection. Throws ChannelError if authentication
+/// fails.
 void greet_as_server(Channel& channel, std::string_view secret, Deadline deadline);
-/// Throws ConfigError where the server says that the secret is another one; ChannelError where it is no meeting, does
-/// not know the secret itself, or says nothing in time.
+/// Authenticates both sides, as the client. Throws ConfigError if the server rejects the secret; ChannelError if the
+/// peer is another program, cannot prove the secret itself, or misses the deadline.
 void greet_as_client(Channel& channel, std::string_view secret, Deadline deadline);
 
 }  // namespace chimera

@@ -24,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 using Json = nlohmann::json;
 
 constexpr std::chrono::milliseconds kBeat{250};
-constexpr std::chrono::milliseconds kStopped{1000};  // beyond its pause: this process has not run itself
+constexpr std::chrono::milliseconds kStopped{1000};  // this process was stopped if it wakes up so late
 constexpr std::size_t kMostBytes = 1024;
 
 std::string own_host() {
@@ -33,24 +33,23 @@ std::string own_host() {
   return name.data();
 }
 
-/// Makes an event readable.
 void raise(const FileDescriptor& event) {
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = ::write(event.get(), &one, sizeof one);
 }
 
-/// Makes it unreadable. Returns whether it was readable.
+/// Clears the event. Returns whether it was set.
 bool lower(const FileDescriptor& event) {
   std::uint64_t count = 0;
   return ::read(event.get(), &count, sizeof count) > 0;
 }
 
-/// The proof of the words, then the words.
+/// Returns the HMAC of the words, then the words.
 std::string sealed(std::string_view secret, const std::string& words) {
   return std::string(bytes_of(prove(secret, words))) + words;
 }
 
-/// The words behind their proof; none where it is another secret's.
+/// Returns the words, or nullopt if the HMAC does not match.
 std::optional<std::string> unsealed(std::string_view secret, std::string_view datagram) {
   if (datagram.size() <= kProofBytes) return std::nullopt;
   Proof proof{};
@@ -60,12 +59,10 @@ std::optional<std::string> unsealed(std::string_view secret, std::string_view da
   return words;
 }
 
-/// "rank 1", "ranks 1, 2"
 std::string ranks_text(const std::vector<int>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
 
-/// Those on the host of the first one.
 std::vector<int> on_one_host(const std::map<int, HeardRank>& all, std::vector<int> ranks) {
   const std::string& host = all.at(ranks.front()).host;
   std::erase_if(ranks, [&](int rank) { return all.at(rank).host != host; });
@@ -169,8 +166,7 @@ void Heartbeats::watch() {
   }
 }
 
-/// Who is gone, in words, once all that live and have lost a rank will have said so; empty: nobody, or nobody knows
-/// yet.
+/// Describes the ranks that are gone. Empty until the settling time is over.
 std::string Heartbeats::find_gone() {
   const auto leaves = [](const auto& heard) { return heard.second.leaves; };
   const auto now = Clock::now();
@@ -178,13 +174,12 @@ std::string Heartbeats::find_gone() {
     settled_ = now + options_.settling;
   }
   if (!settled_ || now < *settled_) return "";
-  settled_ = now + kBeat;  // for the next look
+  settled_ = now + kBeat;  // next check
   const std::vector<int> gone = silent_for(options_.settling * 4 / 5);
   return gone.empty() ? "" : describe_gone(heard_, gone);
 }
 
-// Ranks of a host that dies were heard last at different moments: whoever has been silent for nearly as long counts
-// too.
+// Ranks of a dead host were last heard at different times, so ranks silent for 80 % of the limit count, too.
 std::vector<int> Heartbeats::silent() const {
   return silent_for(options_.limit).empty() ? std::vector<int>() : silent_for(options_.limit * 4 / 5);
 }
@@ -211,7 +206,7 @@ void Heartbeats::receive() {
     from.size = sizeof from.storage;
     const ssize_t size = ::recvfrom(socket_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT,
                                     reinterpret_cast<sockaddr*>(&from.storage), &from.size);
-    if (size < 0 && errno != EINTR && errno != ECONNREFUSED) return;  // refused: what an earlier one was told
+    if (size < 0 && errno != EINTR && errno != ECONNREFUSED) return;  // ECONNREFUSED answers an earlier datagram
     if (size > 0) take({buffer.data(), static_cast<std::size_t>(size)}, from);
   }
 }

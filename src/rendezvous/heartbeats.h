@@ -1,5 +1,5 @@
 #pragma once
-// Who of the ranks on several hosts is still there: small datagrams, which no lost connection holds up.
+// UDP heartbeats between hosts, which a stalled TCP connection cannot delay.
 
 #include <atomic>
 #include <chrono>
@@ -16,56 +16,53 @@
 
 namespace chimera {
 
-/// A rank that others wait for.
 struct HeardRank {
-  std::string host;  ///< the host's own name
+  std::string host;  ///< Name from gethostname()
   std::chrono::steady_clock::time_point last = {};
-  std::uint64_t count = 0;  ///< of its datagrams: older ones, sent again by anyone, mean nothing
-  bool leaves = false;      ///< it has said that it is about to end
+  std::uint64_t count = 0;  ///< Sequence number; older datagrams are ignored
+  bool leaves = false;      ///< The rank announced that it is about to end
 };
 
-/// "host b (ranks 2, 3) has been silent for 2.5 s: it is down, stopped or cut off"; where others on its host are heard,
-/// or where it is `own_host`, on which whoever says this lives, "rank 3 on host b ... : stopped". `silent` ascending,
-/// none of it empty; [rank].
+/// Returns "host b (ranks 2, 3) silent for 2.5 s: it is down, stopped or cut off". If other ranks of that host are
+/// heard, or it is `own_host`, returns "rank 3 on host b silent for 2.5 s: stopped". Names only ranks on the first
+/// silent rank's host. `silent`: ascending, not empty.
 [[nodiscard]] std::string describe_silence(const std::map<int, HeardRank>& all, const std::vector<int>& silent,
                                            std::chrono::milliseconds limit, const std::string& own_host);
 
-/// "rank 3 on host b is gone: killed, or ended without a word"; of several, those on the host of the first one.
-/// `gone` as `silent` above.
+/// Returns "rank 3 on host b is gone: killed, or ended without a word". `gone`: as `silent` above.
 [[nodiscard]] std::string describe_gone(const std::map<int, HeardRank>& all, const std::vector<int>& gone);
 
 struct HeartbeatOptions {
   int rank = 0;
-  std::string secret = {};                ///< of the job: datagrams of others mean nothing
-  std::chrono::milliseconds limit{2500};  ///< with the pause between datagrams, less than 3 s
-  /// The time from the first word of a rank that it ends until the others that have lost one will have said so too; a
-  /// rank that has not, and is silent for nearly as long, is gone.
+  std::string secret = {};                ///< Secret of the job; datagrams with another secret are ignored
+  std::chrono::milliseconds limit{2500};  ///< Silence limit; together with the send interval, less than 3 s
+  /// Limit for live ranks to announce their end, after the first announcement. A rank without announcement that was
+  /// silent for 80 % of this time is gone.
   std::chrono::milliseconds settling{750};
-  /// Called once, on a thread of its own, where someone is gone or has been silent for longer: rank 0 calls it for any
-  /// rank, with `own` true; the others for rank 0, with `own` true, or with what rank 0 has found out.
+  /// Called once, on the heartbeat thread, if a rank is gone or silent for too long. `own` is false only for a failure
+  /// that rank 0 reported to another rank.
   std::function<void(const std::string& reason, bool own)> on_silence;
 };
 
-/// Every rank sends rank 0 a datagram each 250 ms, and gets one back. A rank that was never heard is not missed: its
-/// way may be closed to datagrams. Nor is one that has said that it ends, nor anyone while this process itself was
-/// stopped.
+/// Every rank sends rank 0 a heartbeat each 250 ms, and rank 0 replies. A rank counts as failed only after its first
+/// heartbeat (a firewall may block UDP), and not after it announced its end. Time while this process was stopped does
+/// not count.
 class Heartbeats {
  public:
-  /// Rank 0's, at one of this host's addresses and any port. Throws TransportError where the system refuses.
+  /// Returns a socket at `address`, at any free port. Throws TransportError on failure.
   [[nodiscard]] static FileDescriptor socket_at(const std::string& address);
-  /// The port of such a socket.
   [[nodiscard]] static std::uint16_t port_of(const FileDescriptor& socket);
 
-  /// Rank 0's side.
+  /// Starts the heartbeats of rank 0.
   Heartbeats(FileDescriptor socket, HeartbeatOptions options);
-  /// That of the others, towards rank 0's address and port.
+  /// Starts the heartbeats of another rank; `address` and `port` are rank 0's.
   Heartbeats(const std::string& address, std::uint16_t port, HeartbeatOptions options);
   Heartbeats(const Heartbeats&) = delete;
   Heartbeats& operator=(const Heartbeats&) = delete;
   ~Heartbeats();
 
-  /// This rank is about to end, as it has failed or lost another one. Others that lose it then end soon, too; rank 0
-  /// finds out who is gone without having said so, and the others whether rank 0 is.
+  /// Announces that this rank is about to end because it failed or lost a peer. Others then end soon, too. After
+  /// `settling`, rank 0 finds ranks that died without an announcement; other ranks check rank 0.
   void leave();
 
  private:
@@ -81,15 +78,15 @@ class Heartbeats {
   HeartbeatOptions options_;
   std::string host_;
   FileDescriptor socket_;
-  FileDescriptor stop_;  // readable once the watch is to end
-  FileDescriptor news_;  // readable once this rank leaves
+  FileDescriptor stop_;  // readable to end the thread
+  FileDescriptor news_;  // readable after leave()
   std::atomic<bool> leaves_ = false;
-  std::optional<std::chrono::steady_clock::time_point> settled_;  // when all that leave will have said so
+  std::optional<std::chrono::steady_clock::time_point> settled_;
   std::map<int, HeardRank> heard_;
-  std::map<int, SocketAddress> addresses_;  // rank 0: of the others; else of rank 0
+  std::map<int, SocketAddress> addresses_;  // on rank 0: addresses of the other ranks; else of rank 0
   std::uint64_t sent_ = 0;
-  std::string verdict_;  // of rank 0, once it came
-  std::thread thread_;   // last, as it uses the others
+  std::string verdict_;  // failure reported by rank 0
+  std::thread thread_;   // last, because it uses the other members
 };
 
 }  // namespace chimera

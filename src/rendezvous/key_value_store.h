@@ -1,5 +1,4 @@
 #pragma once
-// The words that the ranks of a job leave for each other while they meet.
 
 #include <condition_variable>
 #include <cstdint>
@@ -13,21 +12,21 @@
 
 namespace chimera {
 
-/// Values by name; any thread may use it.
+/// The key-value store that ranks use for rendezvous. Thread-safe.
 class Words {
  public:
   void set(const std::string& name, std::string value);
-  /// None: it is not there.
+  /// Returns the value, or nullopt if the key is absent.
   [[nodiscard]] std::optional<std::string> find(const std::string& name) const;
-  /// Adds to a number that is 0 at first, and returns it.
+  /// Adds to a counter that starts at 0. Returns the sum.
   std::int64_t add(const std::string& name, std::int64_t number);
-  /// Whether it was there.
+  /// Returns whether the key existed.
   bool remove(const std::string& name);
   [[nodiscard]] std::int64_t count() const;
   [[nodiscard]] bool has_all(const std::vector<std::string>& names) const;
-  /// Returns once all are there: true; or at the deadline, or after stop(): false.
+  /// Returns true once all keys exist; false at the deadline or after stop().
   [[nodiscard]] bool wait(const std::vector<std::string>& names, Deadline deadline) const;
-  /// Ends all waits, for good.
+  /// Ends all waits, also later ones.
   void stop();
 
  private:

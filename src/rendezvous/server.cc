@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::chrono::milliseconds kLongestWait = std::chrono::hours(24 * 7);  // what --meeting-seconds allows
+constexpr std::chrono::milliseconds kLongestWait = std::chrono::hours(24 * 7);  // upper limit of --meeting-seconds
 
 Json binary(const std::string& text) { return Json::binary({text.begin(), text.end()}); }
 
@@ -25,7 +25,7 @@ std::string text_of(const Json& json) {
   return {bytes.begin(), bytes.end()};
 }
 
-/// Other numbers may be beyond all integers.
+/// Rejects other numbers, because their conversion may overflow.
 std::int64_t integer_of(const Json& json) {
   if (!json.is_number_integer()) throw ChannelError("not a message of a meeting");
   return json.get<std::int64_t>();
@@ -37,7 +37,6 @@ std::string as_bytes(const Json& json) {
   return bytes;
 }
 
-/// Runs `read` on an array of so many values.
 template <class Read>
 auto read_array(std::string_view bytes, std::size_t size, Read&& read) {
   try {
@@ -104,7 +103,7 @@ Answer answer(Words& words, const Request& request) {
 
 namespace {
 
-constexpr std::chrono::milliseconds kPause{50};  // between attempts
+constexpr std::chrono::milliseconds kPause{50};  // between connection attempts
 
 Channel greeted(const MeetingPoint& meeting, std::chrono::milliseconds timeout) {
   const Deadline deadline = after(timeout);
@@ -145,7 +144,7 @@ Answer MeetingClient::ask(const Request& request) {
 
 namespace {
 
-constexpr std::chrono::milliseconds kSendTime{10'000};  // in which a rank takes its answer
+constexpr std::chrono::milliseconds kSendTime{10'000};  // limit for sending an answer
 
 }  // namespace
 
@@ -166,7 +165,7 @@ MeetingServer::~MeetingServer() {
 }
 
 void MeetingServer::stop_listening() {
-  ::shutdown(listener_.get(), SHUT_RDWR);  // wakes accept
+  ::shutdown(listener_.get(), SHUT_RDWR);  // wakes accept4()
   if (thread_.joinable()) thread_.join();
   listener_ = FileDescriptor();
 }
@@ -177,7 +176,7 @@ void MeetingServer::listen() {
     if (socket.get() < 0) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM) return;
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // until others have closed what they had open
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // until descriptors or memory are released
       continue;
     }
     forget_ended();
@@ -200,7 +199,7 @@ void MeetingServer::forget_ended() {
       ++each;
       continue;
     }
-    each->thread.join();  // at its last line
+    each->thread.join();  // it has nothing left to do
     each = connections_.erase(each);
   }
 }
@@ -216,7 +215,7 @@ void MeetingServer::serve(Connection& connection) {
     while (const auto message = channel.receive(Deadline::max())) {
       channel.send(to_bytes(answer(words_, read_request(*message))), after(kSendTime));
     }
-  } catch (const Error&) {  // whoever was there learns by the end of the connection
+  } catch (const Error&) {  // the client sees that the connection ends
   }
   connection.channel.close();
   const std::scoped_lock lock(mutex_);

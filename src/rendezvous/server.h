@@ -15,47 +15,42 @@
 #include "rendezvous/channel.h"
 #include "rendezvous/key_value_store.h"
 
-// What a rank asks of the words at a meeting, as it travels: CBOR (RFC 8949).
-
-// A rank's connection to the server of its meeting.
-
-// Rank 0's side of a meeting.
-
 namespace chimera {
 
 enum class RequestKind : std::uint8_t { Set, Get, Add, Remove, Count, Check, Wait };
 
 struct Request {
   RequestKind kind = RequestKind::Count;
-  std::vector<std::string> names = {};   ///< one; several for Check and Wait; none for Count
-  std::string value = {};                ///< Set
-  std::int64_t number = 0;               ///< Add
-  std::chrono::milliseconds timeout{0};  ///< Get and Wait, which wait for what is not there yet
+  std::vector<std::string> names = {};   ///< Keys: several for Check and Wait, no keys for Count
+  std::string value = {};                ///< For Set
+  std::int64_t number = 0;               ///< For Add
+  std::chrono::milliseconds timeout{0};  ///< For Get and Wait: limit for missing keys
 };
 
 struct Answer {
-  bool is_there = false;  ///< Get, Check, Wait: all that was asked for; Remove: it was
+  bool is_there = false;  ///< Get, Check, Wait: all keys exist; Remove: the key existed
   std::string value = {};
-  std::int64_t number = 0;  ///< Add: the sum; Count
+  std::int64_t number = 0;  ///< Add: the sum; Count: the number of keys
 };
 
 [[nodiscard]] std::string to_bytes(const Request& request);
 [[nodiscard]] std::string to_bytes(const Answer& answer);
-/// Throws ChannelError where the bytes are none.
+/// Decodes CBOR (RFC 8949). Throws ChannelError if the bytes are malformed.
 [[nodiscard]] Request read_request(std::string_view bytes);
 [[nodiscard]] Answer read_answer(std::string_view bytes);
 
-/// Does what is asked, and waits for it.
+/// Executes a request; blocks for Get and Wait.
 [[nodiscard]] Answer answer(Words& words, const Request& request);
 
-/// Asks the server, and waits for its answers. Any thread.
+/// Client of the rendezvous server. Thread-safe.
 class MeetingClient {
  public:
-  /// Connects with `meeting`'s server, trying again until it is there, and greets it. Throws TransportError where none
-  /// answers in time; ConfigError where it has another secret.
+  /// Connects and authenticates, with retries until `timeout`. Throws TransportError if all attempts fail; ConfigError
+  /// if the secrets differ.
   MeetingClient(const MeetingPoint& meeting, std::chrono::milliseconds timeout);
 
-  /// Throws PeerLostError where the server is gone or says nothing, kAnswerTime beyond the request's own timeout.
+  /// Sends a request and returns its answer. Throws PeerLostError if the connection fails, or no answer arrives within
+  /// the request's timeout plus kAnswerTime.
   [[nodiscard]] Answer ask(const Request& request);
 
   static constexpr std::chrono::milliseconds kAnswerTime{10'000};
@@ -65,18 +60,16 @@ class MeetingClient {
   Channel channel_;
 };
 
-/// Keeps words for whoever proves to know the secret; a thread for each connection. Strangers are told nothing: one has
-/// five seconds for its proof, and at most 64 are listened to at once, so that others may have to try again.
+/// Serves the key-value store to authenticated clients, with one thread per connection. Authentication is limited to
+/// kProofTime. While kMostStrangers clients are not authenticated, new connections are closed and must be retried.
 class MeetingServer {
  public:
-  /// `listener`: a listening socket.
   MeetingServer(FileDescriptor listener, std::string secret);
   MeetingServer(const MeetingServer&) = delete;
   MeetingServer& operator=(const MeetingServer&) = delete;
-  /// Ends all connections.
   ~MeetingServer();
 
-  /// Takes no more connections; those that are there stay.
+  /// Accepts no more connections; existing connections stay open.
   void stop_listening();
 
   static constexpr std::chrono::milliseconds kProofTime{5000};
@@ -86,7 +79,7 @@ class MeetingServer {
   struct Connection {
     explicit Connection(FileDescriptor socket) : channel(std::move(socket)) {}
     Channel channel;
-    bool is_trusted = false;  // under the mutex, as what follows
+    bool is_trusted = false;  // guarded by mutex_, like has_ended
     bool has_ended = false;
     std::thread thread;
   };
@@ -101,7 +94,7 @@ class MeetingServer {
   Words words_;
   std::mutex mutex_;
   std::list<Connection> connections_;
-  std::thread thread_;  // that listens; last, as it uses the others
+  std::thread thread_;  // last, because it uses the other members
 };
 
 }  // namespace chimera

@@ -9,7 +9,7 @@
 
 namespace chimera {
 
-// The subtrees so far, and one pending sum of each lower level.
+// Finished subtrees, and one pending sum of each lower level.
 std::int64_t spare_buffers(const std::vector<Subtree>& trees) {
   std::int64_t most = 0;
   for (std::size_t i = 0; i < trees.size(); ++i) {
@@ -57,7 +57,7 @@ void BlockSums::close(std::int64_t position) {
   Run& run = runs_.at(open_);
   const std::int64_t block = position / block_size_;
   if (!run.first_block) run.first_block = block;
-  // A right neighbour is added to the left one where it stands.
+  // A right sibling is added to the left one without a copy.
   const bool is_added_at_once = block % 2 == 1 && *run.first_block < block;
   at::Tensor sum = gradients_;
   if (!is_added_at_once) {

@@ -14,46 +14,40 @@
 #include "schedule/reduction_tree.h"
 #include "transport/message.h"
 
-// Canonical (deterministic) reduction on one worker: a stage's gradients summed block by block, whatever the schedule.
-
-// What all workers of a program know of it besides its instructions.
-
-// Canonical reduction on one worker: the gradients of all that it holds, in blocks, whatever order the schedule has.
-
 namespace chimera {
 
-/// How every worker of a step adds gradients (schedule/reduction_tree.h). The copies of the stage in one group take
-/// runs of micro-batches; a worker may hold several of them, and works on each run in its order.
+/// Fixed order in which all workers add gradients (schedule/reduction_tree.h). Each copy of a stage processes a run of
+/// micro-batches in order.
 struct CanonicalReduction {
   std::int64_t block_size = 1;   // micro-batches
-  std::vector<SumOrder> orders;  // [parameter group]: what its members add, by rank
+  std::vector<SumOrder> orders;  // [parameter group]: parts of its members, by rank
 };
 
-/// Buffers that BlockSums holds at most besides `gradients` until it has summed these subtrees, one after the other.
+/// Returns the most buffers that BlockSums needs, besides `gradients`, while it sums these subtrees in turn.
 [[nodiscard]] std::int64_t spare_buffers(const std::vector<Subtree>& trees);
 
-/// The gradients of one stage on one worker while backwards add to them. `gradients` is where they add: zero at first,
-/// then the block under way, of one replica at a time; finished blocks are kept apart. At most max(log2(blocks), 1) + 1
-/// spare buffers of its size are held for each replica.
+/// Gradients of a stage on a worker, summed block by block. `gradients` holds a replica's current block. Finished
+/// blocks use spare buffers of its size, at most max(log2(blocks), 1) + 1 per replica.
 class BlockSums {
  public:
   BlockSums(at::Tensor gradients, std::int64_t block_size);
 
-  /// To be called before a backward of the replica: makes `gradients` hold that replica's block under way.
+  /// Makes `gradients` hold the replica's current block. Call it before a backward of the replica.
   void open(ReplicaId replica);
-  /// To be called after the backward of the micro-batch at `position`; a replica's come in ascending order.
+  /// Finishes the block that ends at `position`, if any. Called after the backward of that micro-batch; ascending for
+  /// each replica.
   void close(std::int64_t position);
-  /// The sums of the replicas' runs, as whole subtrees from left to right. To be called once all blocks are finished;
-  /// leaves nothing behind but zeros.
+  /// Returns the sums of the replicas' runs as whole subtrees, left to right, and leaves zeros. Call it once all blocks
+  /// are finished.
   [[nodiscard]] std::vector<at::Tensor> take();
-  /// Forgets all blocks, of a step that is given up. `gradients` is to be zeroed before the next one.
+  /// Drops all blocks of an abandoned step; the caller zeros `gradients`.
   void drop() { runs_.clear(); }
 
  private:
   struct Run {
     TreeAdder<at::Tensor> blocks;
     std::optional<std::int64_t> first_block;
-    at::Tensor under_way;  // what `gradients` held of it when another replica was opened; undefined: zeros
+    at::Tensor under_way;  // saved while another replica is open; undefined: zeros
   };
   at::Tensor spare();
 
@@ -62,49 +56,48 @@ class BlockSums {
   std::map<ReplicaId, Run> runs_;
   ReplicaId open_{};
   std::vector<at::Tensor> spares_;
-  std::vector<at::Tensor> taken_;  // spares once nobody else has them
+  std::vector<at::Tensor> taken_;  // returned buffers, reused once released
 };
 
-/// What all executors of a program need to know of it.
+/// Properties of a program besides its instructions.
 struct ProgramShape {
   std::int64_t micro_batches = 0;
-  RankLayout ranks;     // which the transport connects: the program's workers in every data-parallel group
-  WorkerGroups groups;  // who sums which gradients; the first of each, in data-parallel group 0, answers for them
-  GroupId group = {};   // data-parallel, the executor's own
-  std::vector<std::string> parameters = {};  // of the model, ascending: the order in which squared norms are added;
-                                             // empty: that of the stages
-  const CanonicalReduction* canonical = nullptr;  // how gradients are added, borrowed; null: as they come
-  std::vector<std::int64_t> positions = {};       // canonical: [micro-batch] where it stands in the step's samples
-  std::vector<TensorSpec> boundaries = {};  // [S - 1] what stage s hands to s + 1, and the gradient of that, where
-                                            // they differ from boundary to boundary
-  bool tied = false;                        // stage 0 and the last share a matrix
-  std::int64_t updates = 1;                 // of a stage in a step
-  bool counts_cpu_time = false;             // whether op times have cpu_seconds, at the cost of two system calls an op
+  RankLayout ranks;     // the program's workers in every data-parallel group
+  WorkerGroups groups;  // by parameter group; the first worker in data-parallel group 0 reports on it
+  GroupId group = {};   // the executor's data-parallel group
+  // names, ascending: the order of squared norms; empty: ordered by parameter group
+  std::vector<std::string> parameters = {};
+  const CanonicalReduction* canonical = nullptr;  // borrowed; null: gradients are added in execution order
+  std::vector<std::int64_t> positions = {};       // canonical only: [micro-batch] position in the step's samples
+  // [S - 1]: tensor from stage s to s + 1, and its gradient; empty if all are equal
+  std::vector<TensorSpec> boundaries = {};
+  bool tied = false;             // stage 0 and the last stage share a matrix
+  std::int64_t updates = 1;      // per stage and step
+  bool counts_cpu_time = false;  // measures cpu_seconds of ops, at two system calls per op
 
   [[nodiscard]] std::int64_t stages() const { return static_cast<std::int64_t>(groups.size()) - (tied ? 1 : 0); }
-  /// The rank of a worker of the executor's own data-parallel group.
   [[nodiscard]] RankId rank(WorkerId worker) const { return ranks.rank({group, worker}); }
 };
 
-/// A BlockSums for every tensor to which backwards of the worker's stages add.
+/// A BlockSums for each gradient tensor of the worker's stages.
 class CanonicalSums {
  public:
-  /// `shape` has a canonical reduction. `tied`: the tied matrix where the worker owns one; its embedding and its head
-  /// have an accumulator each. All is borrowed.
+  /// `shape` must have a canonical reduction. `tied`: the tied matrix if this worker owns it, with separate
+  /// accumulators for embedding and head. All are borrowed.
   CanonicalSums(const ProgramShape& shape, const std::map<StageId, Stage*>& stages, ParameterGroup* tied);
 
-  /// To be called before and after an op that adds weight gradients of its stage.
+  /// Called before and after an op that adds weight gradients.
   void open(const Op& op);
   void close(const Op& op);
-  /// This worker's parts of a group's gradients once all its blocks are finished: whole subtrees, left to right.
+  /// Returns this worker's parts of a group's gradients as whole subtrees, left to right, once all blocks are finished.
   [[nodiscard]] std::vector<at::Tensor> take(ParameterGroupId group);
-  /// Forgets what was added in a step that is given up.
+  /// Drops the sums of an abandoned step.
   void drop();
 
  private:
   struct Accumulator {
-    StageId stage;           // whose backwards add to it
-    ParameterGroupId group;  // whose gradients it is part of: the stage's own, or the tied matrix's
+    StageId stage;
+    ParameterGroupId group;  // of the stage, or of the tied matrix
     BlockSums blocks;
   };
 
@@ -112,14 +105,12 @@ class CanonicalSums {
   std::vector<Accumulator> accumulators_;
 };
 
-/// Takes a stage's gradients away from its parameters while an I runs. Layers that do not split their backward add
-/// their weight gradients then, when the block of an earlier micro-batch may still wait for its W: between I and W they
-/// keep them apart.
+/// Hides a stage's gradients during I. Layers that do not split their backward add weight gradients in I, possibly into
+/// the block of an earlier micro-batch that still waits for its W.
 class HiddenGradients {
  public:
-  /// The stage is borrowed.
   explicit HiddenGradients(Stage& stage);
-  /// Gives the gradients back; what was added meanwhile becomes a part of what W owes.
+  /// Restores the gradients, and defers the gradients added meanwhile to W.
   void show(WeightGradients& owed);
 
  private:

@@ -1,5 +1,4 @@
 #pragma once
-// Who is to blame once a loss or the gradient norm is not finite.
 
 #include <optional>
 #include <span>
@@ -12,16 +11,16 @@
 
 namespace chimera {
 
-/// What was not finite first, in words that are the same on every rank, and whether it was made here.
+/// First result of a step that was not finite.
 struct Culprit {
-  std::string what;           ///< "the output of stage 1 for micro-batch 3", "the gradient of wte.weight"
-  bool is_own = false;        ///< this rank made it, or reports on it; true on one rank
-  std::optional<Op> op = {};  ///< where is_own and an op made it: that op
+  std::string what;     ///< equal on all ranks: "the output of stage 1 for micro-batch 3", "the gradient of wte.weight"
+  bool is_own = false;  ///< this rank made it, or reports it; true on one rank
+  std::optional<Op> op = {};  ///< the op that made it, if is_own
 };
 
-/// Asked by all ranks together, as all have the same sums: one more sum tells all of them the same culprit. `suspects`:
-/// ops of this worker in that step whose results were not finite; `squares`: the step's squared norms (GradientNorms),
-/// summed. An op comes before a gradient, and of ops the one from which the others can have got it.
+/// Finds the culprit of a non-finite loss or gradient norm: the first op in SpreadOrder, else a gradient. Collective
+/// over all ranks. `suspects`: this worker's ops in the step with non-finite results; `squares`: the step's summed
+/// squared norms (GradientNorms).
 [[nodiscard]] Culprit find_culprit(const ProgramShape& shape, WorkerId worker, const GradientNorms& norms,
                                    std::span<const double> squares, const std::vector<Op>& suspects,
                                    Transport& transport);

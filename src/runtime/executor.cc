@@ -117,7 +117,7 @@ void Executor::run_part(std::span<const Instruction> part, const StepHooks& hook
   }
 }
 
-/// By that time every transfer and sum has been waited for: what is recorded leaves nothing under way.
+/// All transfers and sums end before ReduceScalars, so a recording leaves nothing in flight.
 void Executor::repeat_part(std::span<const Instruction> part, const StepHooks& hooks) {
   note(part.front(), hooks);
   const auto run = [&](std::span<const Instruction> recorded, const RecordedSteps::Load& load) {
@@ -170,7 +170,7 @@ void Executor::drop() {
 
 std::string Executor::current() const { return current_ == nullptr ? "" : to_text(*current_); }
 
-/// What the op makes: a forward the input of the next stage, a backward the gradient of its own.
+/// Returns the spec of the tensor that an op sends: a forward's output, or a backward's input gradient.
 const TensorSpec& Executor::message(const Op& maker) const {
   if (shape_.boundaries.empty()) return message_;
   return shape_.boundaries[maker.stage.index() - (maker.kind == OpKind::Forward ? 0 : 1)];
@@ -248,7 +248,7 @@ Executor::Forward Executor::begin_forward(const Op& op, const StepHooks& hooks) 
   Forward forward{.op = op, .stage = stages_.at(op.stage), .is_spoiled = fault_point("forward")};
   at::Tensor& input = forward.activation.input;
   if (op.stage != StageId(0)) {
-    // A leaf of this worker's own graph: the tensor itself may be another worker's.
+    // A leaf of this worker's own graph, as another worker may share the tensor.
     input = take(at_stage(op, op.stage.value() - 1)).detach();
     if (trains_) input.requires_grad_(true);
   }
@@ -325,7 +325,7 @@ Executor::Activation Executor::propagate(const Op& op, bool defer_weight_gradien
 at::Tensor Executor::take(const Op& maker) { return std::move(tensors_.extract(key(maker)).mapped()); }
 
 at::Tensor Executor::take_gradient(Op maker) {
-  for (const OpKind kind : {OpKind::Backward, OpKind::BackwardInput}) {  // whichever the schedule has there
+  for (const OpKind kind : {OpKind::Backward, OpKind::BackwardInput}) {  // the schedule has one of them
     maker.kind = kind;
     if (tensors_.contains(key(maker))) break;
   }

@@ -26,14 +26,9 @@
 #include "schedule/program.h"
 #include "transport/transport.h"
 
-// A second thread of a worker, for what runs beside its own.
-
-// Runs one worker's program: a loop and a switch. It cannot know which schedule the program came from.
-
 namespace chimera {
 
-/// Runs one piece of work at a time, with LibTorch's thread-local state (gradients on or off, what counts memory) of
-/// whoever hands it over. The thread ends with the object.
+/// Thread that runs one function at a time, with the caller's thread-local state of LibTorch.
 class HelperThread {
  public:
   HelperThread();
@@ -41,7 +36,7 @@ class HelperThread {
   HelperThread(const HelperThread&) = delete;
   HelperThread& operator=(const HelperThread&) = delete;
 
-  /// Begins `work`; the future has its end, or what it threw. Requires that the work before has ended.
+  /// Starts `work`; the future holds its end or exception. The previous work must have ended.
   [[nodiscard]] std::future<void> begin(const std::function<void()>& work);
 
  private:
@@ -54,93 +49,85 @@ class HelperThread {
   std::thread thread_;
 };
 
-/// What a step needs from outside the runtime. All are called on the worker's own thread.
+/// Callbacks and data of a step, for the worker's own thread. Programs that update stages separately do not support
+/// skip_non_finite, leaves_out_update and record.
 struct StepHooks {
-  /// The number of the step, from 1; both ends of a message must agree on it.
+  /// Step number, from 1; both ends of a message must agree.
   std::int64_t step = 0;
-  /// Called before every instruction, where it is set.
+  /// Called before every instruction, if set.
   std::function<void(const Instruction& instruction)> on_instruction = {};
-  /// The tensors of a micro-batch that `stage` reads: tokens on the first, targets on the last, masks where they are
-  /// used.
+  /// Loads the tensors of a micro-batch that `stage` reads: tokens (first stage), targets (last stage), masks if used.
   std::function<MicroBatch(StageId stage, MicroBatchId micro_batch)> load;
   /// Updates the weights, given the gradient norm over all stages. Not called by programs without backwards.
   std::function<void(double gradient_norm)> optimizer_step;
-  /// Bytes this worker's process has held at most; the step reports the largest of all workers.
+  /// Returns the peak bytes of this worker's process.
   std::function<double()> peak_memory;
-  /// Updates the weights of one stage, given the norm of its own gradients; `last` is the last micro-batch that
-  /// entered. Called by programs that update stages one by one.
+  /// Updates the weights of a stage, given the norm of its gradients. `last` is the last micro-batch in them. Only
+  /// called by programs that update stages separately.
   std::function<void(StageId stage, MicroBatchId last, double gradient_norm)> update_weights = {};
-  /// Called where it is set, and layers are on a device, when that has been given all of the step up to the optimizer's
-  /// part, before the host waits for it.
+  /// Called on a device, if set, when all work before the optimizer step is enqueued and before the host waits.
   std::function<void()> before_wait = {};
-  /// Numbers of this worker that are added over all workers beside the step's own sums, in place: as many on each.
+  /// Numbers to sum over all workers, in place; the same count on each.
   std::span<double> sums = {};
-  /// Where it is set, a step whose loss or gradient norm is not finite ends nothing: this is told what was not, on all
-  /// workers, `is_own` on the one that made it, and weights stay as they were. It may throw. Not for programs that
-  /// update stages one by one.
+  /// If set, a step with a non-finite loss or gradient norm changes no weights. Called on all workers with the culprit;
+  /// `is_own` is true on the worker that made it. May throw.
   std::function<void(const std::string& what, bool is_own)> skip_non_finite = {};
-  /// The step makes no update, whatever its gradients are. Not for programs that update stages one by one.
+  /// Skips the update of this step.
   bool leaves_out_update = false;
-  /// Notes when instructions run, in the step it has begun; borrowed. Null: nothing is noted.
+  /// Records instruction times in the step that it has begun; borrowed, may be null.
   Tracer* tracer = nullptr;
-  /// Where it is set, what training gives the device up to the step's sums is recorded in the third step and repeated
-  /// from then on (RecordedSteps); `on_instruction` is then called before all of that once, with its first. Not for
-  /// programs that update stages one by one, nor with dropout.
+  /// If set, device work before the step's sums is recorded in the third training step, then repeated (RecordedSteps).
+  /// `on_instruction` is then called once for this part, with its first instruction. Not with dropout.
   RecordWork record = {};
 };
 
 struct StepResult {
-  std::vector<double> losses;    // [group][micro-batch]: scaled loss sums, the same on every worker of every group
-  double gradient_norm = 0;      // over all stages, each once, before clipping; 0 without backwards; root mean square
-                                 // of the step's updates where there are several
-  double peak_memory_bytes = 0;  // of the worker with the most
-  bool is_skipped = false;       // weights were not updated, as something was not finite or the hooks have it so
+  std::vector<double> losses;  // [group][micro-batch]: scaled loss sums, equal on all workers
+  // over all stages, before clipping; 0 without backwards; root mean square over several updates
+  double gradient_norm = 0;
+  double peak_memory_bytes = 0;  // maximum over workers
+  bool is_skipped = false;       // weights were not updated: non-finite result, or leaves_out_update
 };
 
-/// Owns nothing that outlives a step but its measurements: stages, transport and hooks are borrowed. A pair of the
-/// program runs on two threads: its forward on one of the executor's own, its backward on the worker's.
-/// Activations are freed by their backward (after I only what W needs is kept, until W), a sent activation when the
-/// program waits for its send, a received gradient by the backward that uses it. A forward of a stage that the program
-/// recomputes keeps only its input. A program may be a piece of a longer one: what is under way at its end goes on in
-/// the next, and so do the weight versions of stages that programs update one by one.
+/// Runs a worker's program. Stages, transport and hooks are borrowed. The forward of a pair runs on a helper thread. A
+/// backward frees its activations and received gradient; after I, only the data for W stay. WaitSend frees a sent
+/// activation. A recomputed forward keeps only its input. A program may be a piece of a longer one: pending operations
+/// and weight versions carry over.
 class Executor {
  public:
-  /// `stages`: those this worker holds. `message`: sizes and type of the hidden states that travel, [b, L, H]. `tied`:
-  /// the tied matrix where this worker owns one.
+  /// `message`: sizes and type of hidden states, [b, L, H]. `tied`: the tied matrix if this worker owns it.
   Executor(WorkerId worker, std::map<StageId, Stage*> stages, Transport& transport, TensorSpec message,
            ProgramShape shape, ParameterGroup* tied = nullptr);
-  Executor(const Executor&) = delete;  // its parts refer to each other
+  Executor(const Executor&) = delete;  // members refer to each other
   Executor& operator=(const Executor&) = delete;
 
-  /// Runs the instructions once. Gradients are zeroed first where an optimizer step follows. Without backwards ops use
-  /// the newest weights.
-  /// Throws what a stage, the transport or a hook throws; current() then says where. Where a loss or the gradient norm
-  /// is not finite, and no hook skips such steps, ReduceScalars throws before any weight changes (an asynchronous
-  /// program has changed some by then): Error on the worker with the op or gradient that was so first, PeerLostError on
-  /// the others.
+  /// Runs the instructions once. Zeros the gradients first if an optimizer step follows. Programs without backwards use
+  /// the newest weights. Throws the errors of stages, transport and hooks; current() then names the instruction. If a
+  /// loss or the gradient norm is not finite and `skip_non_finite` is empty, ReduceScalars throws before the optimizer
+  /// step: Error on the culprit's worker, PeerLostError on the others. Asynchronous programs have changed some weights
+  /// by then.
   StepResult run(const std::vector<Instruction>& program, const StepHooks& hooks);
 
-  /// After run() threw: gives the step up, with all that is under way, so that it can be run again. Not for programs
-  /// that update stages one by one.
+  /// Abandons the step after run() threw, so that it can be repeated. Not for programs that update stages separately.
   void drop();
 
-  /// The instruction under way, in words; empty between steps.
+  /// Returns the current instruction as text; empty between steps.
   [[nodiscard]] std::string current() const;
-  /// Durations of the ops run so far, forwards of programs without backwards not counted.
+  /// Durations of training ops so far.
   [[nodiscard]] const OpTimes& op_times() const { return op_times_; }
   void forget_op_times() { op_times_ = OpTimes(op_times_.num_stages()); }
 
  private:
-  struct Activation {  // what backward needs of a forward; before its recomputation the input alone
+  struct Activation {  // data for backward; before recomputation only the input
     at::Tensor input;
     at::Tensor output;
     WeightGradients::Pointer weight_gradients;
   };
-  struct Forward {  // one under way, which needs nothing else of the executor
+  struct Forward {  // forward in progress
     Op op;
     Stage* stage = nullptr;
     MicroBatch batch = {};
-    Activation activation = {};  // its input; once it has run the rest
+    Activation activation = {};
     bool keeps_graph = true;
     bool is_spoiled = false;
   };
@@ -185,22 +172,22 @@ class Executor {
   TensorSpec message_;
   ProgramShape shape_;
   StageId last_stage_;
-  std::map<ParameterGroupId, ParameterGroup*> groups_;  // the stages, and the tied matrix
+  std::map<ParameterGroupId, ParameterGroup*> groups_;  // stages and tied matrix
   GradientNorms norms_;
   std::optional<CanonicalSums> canonical_;
-  bool trains_ = false;  // the program under way has backwards
+  bool trains_ = false;  // the current program has backwards
   const Instruction* current_ = nullptr;
   NonFiniteOps non_finite_;
-  Instruction blamed_;  // where current_ points once an op is to blame
+  Instruction blamed_;  // target of current_ if an op is the culprit
   StepResult result_;
   OpTimes op_times_;
-  std::optional<HelperThread> helper_;                                  // since the first pair
-  RecordedSteps recorded_;                                              // of steps that are recorded
-  std::unordered_set<StageId> recomputed_;                              // stages whose forwards the program runs again
-  std::unordered_map<StageId, WeightVersions> versions_;                // of stages that programs update by themselves
+  std::optional<HelperThread> helper_;  // created at the first pair
+  RecordedSteps recorded_;
+  std::unordered_set<StageId> recomputed_;
+  std::unordered_map<StageId, WeightVersions> versions_;                // of stages updated separately
   std::unordered_map<Key, Activation> activations_;                     // by forward op
-  std::unordered_map<Key, WeightGradients::Pointer> weight_gradients_;  // between I and W, by the forward op
-  std::unordered_map<Key, at::Tensor> tensors_;  // made or arrived here, by the op that makes them
+  std::unordered_map<Key, WeightGradients::Pointer> weight_gradients_;  // between I and W, by forward op
+  std::unordered_map<Key, at::Tensor> tensors_;  // made or received here, by the op that makes them
   RecordedSteps::Losses losses_;
   std::unordered_map<Key, std::unique_ptr<Pending>> sends_;
   std::unordered_map<Key, std::unique_ptr<Pending>> receives_;

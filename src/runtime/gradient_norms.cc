@@ -12,7 +12,7 @@
 namespace chimera {
 namespace {
 
-/// Lanes that do not wait for each other, which a compiler makes vectors of.
+/// Uses independent lanes, so that compilers vectorize the loop.
 template <class Number>
 double sum_in_lanes(const Number* elements, std::int64_t count) {
   constexpr std::int64_t kLanes = 16;
@@ -56,7 +56,7 @@ std::vector<at::Tensor> gradients_of(const std::vector<Parameter>& parameters) {
   return gradients;
 }
 
-/// On the CPU in the order that sum_of_squares() has; elsewhere all at once, waited for once.
+/// On a device, waits only once.
 std::vector<double> squares_of(const std::vector<Parameter>& parameters) {
   std::vector<double> squares;
   if (parameters.empty()) return squares;
@@ -117,7 +117,7 @@ bool GradientNorms::answers_for(ParameterGroupId id) const {
   return shape_.group == GroupId(0) && shape_.groups[id.index()].front() == worker_;
 }
 
-/// All copies of a group have the same gradients, and each rank that holds one counts a part of them.
+/// All copies of a group have the same gradients; each rank counts a share.
 SquaresShare GradientNorms::share_of(ParameterGroupId id) const {
   const auto& group = shape_.groups[id.index()];
   const auto place = std::ranges::find(group, worker_) - group.begin();
@@ -142,7 +142,7 @@ std::size_t GradientNorms::number_of(ParameterGroupId id, const Parameter& param
   return static_cast<std::size_t>(std::lower_bound(names.begin(), names.end(), parameter.name) - names.begin());
 }
 
-/// Returns their sum.
+/// Returns the sum of the squares.
 double GradientNorms::add(ParameterGroupId id, const SquaresShare& share, std::vector<double>& values) const {
   const std::vector<Parameter> parameters = counted(id, share);
   const std::vector<double> squares = squares_of(parameters);

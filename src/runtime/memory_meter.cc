@@ -13,12 +13,12 @@ at::Tensor on_device(std::span<const double> numbers, at::Device device) {
   return host.to(device, /*non_blocking=*/true);
 }
 
-/// What LibTorch's allocator calls, on whichever thread allocates or frees.
+/// Callback of LibTorch's allocator, on the allocating or freeing thread.
 class MemoryMeter::Reporter final : public c10::MemoryReportingInfoBase {
  public:
   Reporter(std::shared_ptr<Ledger> ledger, RankId rank) : ledger_(std::move(ledger)), rank_(rank.index()) {}
 
-  /// `bytes` is negative where memory is freed.
+  /// `bytes` is negative for a deallocation.
   void reportMemoryUsage(void* address, std::int64_t bytes, std::size_t /*total_allocated*/,
                          std::size_t /*total_reserved*/, c10::Device /*device*/) override {
     const std::scoped_lock lock(ledger_->mutex);

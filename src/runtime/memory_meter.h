@@ -13,24 +13,18 @@
 #include "runtime/tracer.h"
 #include "schedule/rank_layout.h"
 
-// Numbers of the host on their way to a device.
-
-// Counts the bytes of tensors that are alive, by the rank whose thread allocated them.
-
 namespace chimera {
 
-/// A copy of the numbers on `device`, flat, in float64. On a device that works in streams nobody waits for it: it goes
-/// through pinned memory, in the calling thread's current stream.
+/// Copies the numbers to `device` as flat float64, on the calling thread's current stream. Never waits for a device.
 [[nodiscard]] at::Tensor on_device(std::span<const double> numbers, at::Device device);
 
-/// One meter for all rank threads of a process, as a tensor made by one may be freed by another: it counts for the
-/// rank that made it as long as anyone holds it. Only CPU tensors made while a Recording lives count: not what stood
-/// before (weights, gradients, optimizer states), nor scratch memory that kernels take past LibTorch's allocator.
+/// Counts live bytes of CPU tensors by the rank that allocated them, whichever thread frees them. Counts only tensors
+/// created during a Recording, and no kernel scratch memory outside LibTorch's allocator.
 class MemoryMeter {
  public:
   explicit MemoryMeter(std::size_t ranks) : ledger_(std::make_shared<Ledger>(ranks)) {}
 
-  /// While it lives, what the calling thread allocates counts for `rank`, in backward too.
+  /// Scope that counts the calling thread's allocations for `rank`, in backward too.
   class Recording {
    public:
     Recording(MemoryMeter& meter, RankId rank);
@@ -39,11 +33,10 @@ class MemoryMeter {
     c10::DebugInfoGuard guard_;
   };
 
-  /// Most bytes of the rank alive at once so far.
+  /// Returns the peak of the rank's live bytes.
   [[nodiscard]] std::int64_t peak_bytes(RankId rank) const;
-  /// Bytes of the rank alive now.
   [[nodiscard]] std::int64_t live_bytes(RankId rank) const;
-  /// Returns both, and counts the peak anew from now on.
+  /// Returns both, and restarts the peak.
   [[nodiscard]] MemorySample take_sample(RankId rank);
 
  private:
@@ -60,7 +53,7 @@ class MemoryMeter {
     std::vector<std::int64_t> peak;  // [rank]
   };
 
-  std::shared_ptr<Ledger> ledger_;  // autograd may keep a reporter for longer than the meter lives
+  std::shared_ptr<Ledger> ledger_;  // autograd may keep a reporter after the meter
 };
 
 }  // namespace chimera

@@ -8,8 +8,8 @@
 namespace chimera {
 namespace {
 
-/// Whether some exponent has all its bits set: one more then carries into the sign's place. And, add and or alone, and
-/// no early end, so that the compiler makes a vector loop of it for any processor.
+/// Returns whether any exponent has all bits set: adding its lowest bit then carries into the sign bit. Has no
+/// branches, so that compilers vectorize the loop.
 template <class Bits>
 bool any_exponent_full(const void* data, std::int64_t count, Bits exponent) {
   const auto* element = static_cast<const Bits*>(data);

@@ -19,7 +19,7 @@ void RecordedSteps::run(std::span<const Instruction> part, const Load& load, con
   if (work_ && has_sizes_of(batches)) {
     take_over(batches);
   } else {
-    work_.reset();  // before its memory is needed again
+    work_.reset();  // frees its memory for the new recording
     losses_.clear();
     batches_ = std::move(batches);
     work_ = record([&] { run(part, [&](StageId stage, MicroBatchId id) { return batches_.at({stage, id}); }); });
@@ -43,7 +43,7 @@ RecordedSteps::Batches RecordedSteps::load_all(std::span<const Instruction> part
 bool RecordedSteps::has_sizes_of(Batches& batches) {
   return std::ranges::equal(batches_, batches, [](auto& recorded, auto& own) {
     const auto sizes = [](at::Tensor* tensor) { return tensor->sizes(); };
-    const auto has = [](const MicroBatch& batch) {  // which of the tensors that not every micro-batch has
+    const auto has = [](const MicroBatch& batch) {  // optional tensors that are present
       return std::vector{batch.attention_mask.defined(), batch.documents.defined(), batch.target_places.defined()};
     };
     return recorded.first == own.first && has(recorded.second) == has(own.second) &&

@@ -1,5 +1,4 @@
 #pragma once
-// Steps of a worker whose device is given the same work in each: recorded once, then repeated.
 
 #include <functional>
 #include <map>
@@ -14,28 +13,26 @@
 
 namespace chimera {
 
-/// Runs the part of a program that comes before the step's sums. The first steps run as they are, so that everything
-/// that is made once is there; then one is recorded, with the micro-batches in tensors that stay; from then on a step
-/// copies its own there and repeats what was recorded. Micro-batches of other sizes than before are recorded anew. All
-/// that differs from step to step has to be in their tensors: no dropout.
+/// Records the part of a program before the step's sums, and repeats it. The first steps run normally, so that lazy
+/// initialization is complete. Each repetition copies its micro-batches to the recorded tensors; new sizes need a new
+/// recording. Nothing else may differ between steps: no dropout.
 class RecordedSteps {
  public:
-  /// That run as they are.
+  /// Steps that run normally.
   static constexpr int kStepsBefore = 2;
 
   using Load = std::function<MicroBatch(StageId, MicroBatchId)>;
-  /// [] each, scaled sums.
+  /// Scaled loss sums, [] each.
   using Losses = std::unordered_map<MicroBatchId, at::Tensor>;
-  /// Runs the instructions with micro-batches from `load`, and leaves losses in the executor.
+  /// Runs the instructions with micro-batches from `load`; leaves losses in the executor.
   using Run = std::function<void(std::span<const Instruction>, const Load& load)>;
 
-  /// Whether the next step runs as it is, as one of the first. Counts it.
+  /// Returns whether the next step runs normally, and counts it.
   [[nodiscard]] bool is_before();
-  /// Does the step's part: records it first where nothing is, or not with micro-batches of these sizes. `run` then does
-  /// that for `record`, and has to leave nothing under way. `losses` become the step's.
+  /// Runs the part, and records it first if there is no recording for these sizes. `record` calls `run`, which must
+  /// leave nothing in flight. Sets `losses`.
   void run(std::span<const Instruction> part, const Load& load, const RecordWork& record, const Run& run,
            Losses& losses);
-  /// How often a step was recorded.
   [[nodiscard]] int recordings() const { return recordings_; }
 
  private:
@@ -47,8 +44,8 @@ class RecordedSteps {
 
   int steps_before_ = kStepsBefore;
   int recordings_ = 0;
-  Batches batches_;  // what the recorded forwards read
-  Losses losses_;    // what they leave
+  Batches batches_;  // inputs of the recorded forwards
+  Losses losses_;    // their results
   std::unique_ptr<RecordedWork> work_;
 };
 

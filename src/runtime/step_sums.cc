@@ -1,4 +1,3 @@
-// The executor's part in which all ranks add up what each knows of a step: squared norms, losses, memory.
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -16,9 +15,8 @@
 
 namespace chimera {
 
-// One number for each thing that one worker knows: squared norms (GradientNorms), losses
-// [groups][micro-batches], memory [groups][workers], and the hooks' own. On a device what it has made stays there until
-// all numbers of all ranks are read together: the one time in a step at which the host waits for it.
+// Each worker fills in its own numbers: squared norms (GradientNorms), losses [groups][micro-batches], memory
+// [groups][workers], the hooks' sums. On a device they stay there until the sum, the host's only wait of a step.
 std::vector<double> Executor::sum_numbers(std::int64_t step, const StepHooks& hooks, std::size_t num_losses) {
   const std::size_t squares = norms_.count();
   const auto workers = static_cast<std::size_t>(shape_.ranks.workers);
@@ -26,7 +24,7 @@ std::vector<double> Executor::sum_numbers(std::int64_t step, const StepHooks& ho
   std::vector<double> values(squares + num_losses + static_cast<std::size_t>(shape_.ranks.data_parallel) * workers, 0);
   values[squares + num_losses + shape_.group.index() * workers + worker_.index()] = hooks.peak_memory();
   values.insert(values.end(), hooks.sums.begin(), hooks.sums.end());
-  std::map<std::int64_t, at::Tensor> losses;  // by number
+  std::map<std::int64_t, at::Tensor> losses;  // by index
   for (std::int64_t m = 0; m < shape_.micro_batches; ++m) {
     if (auto loss = losses_.extract(MicroBatchId(step * shape_.micro_batches + m))) {
       losses[static_cast<std::int64_t>(own_losses) + m] = std::move(loss.mapped());
@@ -40,7 +38,7 @@ std::vector<double> Executor::sum_numbers(std::int64_t step, const StepHooks& ho
     for (const auto& [number, loss] : losses) all.narrow(0, number, 1).copy_(loss);
     return transport_.sum_to_host(all, hooks.before_wait);
   }
-  std::ranges::copy(norms_.take(step, trains_), values.begin());  // a piece may end a step whose updates came before
+  std::ranges::copy(norms_.take(step, trains_), values.begin());  // updates may come from an earlier piece
   for (const auto& [number, loss] : losses) values[static_cast<std::size_t>(number)] = loss.item<double>();
   transport_.all_sum(values);
   return values;
@@ -83,7 +81,7 @@ void Executor::meet_non_finite(std::span<const double> squares, const std::vecto
   }
   if (culprit.is_own) throw Error(what + "; try a lower --learning-rate");
   std::array<double, 1> nothing{};
-  transport_.all_sum(nothing);  // the culprit does not come: no other worker ends before it
+  transport_.all_sum(nothing);  // blocks until the culprit has failed, so that no other worker ends first
   throw PeerLostError(what);
 }
 

@@ -1,5 +1,4 @@
 #pragma once
-// Weight stashing: the versions of one stage's weights that micro-batches in flight began with, and the newest.
 
 #include <ATen/core/Tensor.h>
 
@@ -12,24 +11,24 @@
 
 namespace chimera {
 
-/// Keeps versions of a stage's parameter values and puts one of them into the parameters. The parameters stay the same
-/// autograd leaves with the same gradients; what changes is the memory that their values lie in. An activation saves
-/// the leaves, so whoever runs its backward puts the version of its forward back first.
+/// Versions of a stage's weights (weight stashing). The parameters stay the same autograd leaves with the same
+/// gradients; only the memory of their values changes. Before a backward, use() must restore the version of its
+/// forward.
 ///
-/// Values are written without autograd's taking note (update() below), which would otherwise refuse every backward
-/// whose forward came before: check() has proved that every op finds the version that it must use.
+/// update() hides its writes from autograd, which would reject backwards of earlier forwards. check() proves that every
+/// op finds the version that it needs.
 class WeightVersions {
  public:
-  /// The stage's present values are version `newest`. The stage is borrowed.
+  /// The current values are version `newest`. Borrows the stage.
   WeightVersions(Stage& stage, std::int32_t newest);
 
   [[nodiscard]] std::int32_t newest() const { return newest_; }
-  /// Puts a version that is held into the parameters.
+  /// Puts a held version into the parameters.
   void use(std::int32_t version);
-  /// Forgets a version: nothing uses it any more. The newest keeps its values until it is replaced.
+  /// Drops a version that is no longer used. The newest keeps its values until it is replaced.
   void drop(std::int32_t version);
-  /// Makes version newest() + 1: `change` writes to the parameters, which hold the newest values, in place. These stay
-  /// as they are, unless they were dropped.
+  /// Creates version newest() + 1: `change` modifies the parameters in place, starting from the newest values. The old
+  /// version is kept unless it was dropped.
   void update(const std::function<void()>& change);
 
  private:

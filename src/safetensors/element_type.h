@@ -1,5 +1,4 @@
 #pragma once
-// The types that elements of tensors have in files.
 
 #include <cstdint>
 
@@ -7,7 +6,7 @@
 
 namespace chimera {
 
-/// All of the format. Chimera computes with few of them; the others only have to be read past.
+/// All types of the format. Chimera computes with few of them and skips the others.
 enum class ElementType : std::uint8_t {
   Bool,
   F4,
@@ -58,7 +57,7 @@ inline constexpr auto kNames<ElementType> = std::to_array<Named<ElementType>>({
     {ElementType::U64, "U64"},
 });
 
-/// The bits of one element; those of 4 and 6 lie packed.
+/// Elements of 4 and 6 bits are packed.
 [[nodiscard]] constexpr std::uint64_t bits_of(ElementType type) {
   switch (type) {
     case ElementType::F4: return 4;

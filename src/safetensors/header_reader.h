@@ -14,16 +14,10 @@
 #include "core/error.h"
 #include "safetensors/tensor_table.h"
 
-// A range of a file as characters for nlohmann's parser (core/character_iterator.h), a block of it in memory at a
-// time.
-
-// The header of a safetensors file, event by event: nothing is kept of it but the table.
-
 namespace chimera {
 
-/// `length` bytes from `offset` on. The parser keeps the text of one value at a time, so a text without a character
-/// that ends a value is refused once it is longer than kLongestHeaderText; and so is a NUL, which the parser takes for
-/// the end.
+/// JSON text in a range of a file, read block by block. nlohmann's parser keeps a value in memory and takes NUL for the
+/// end. peek() and advance() therefore throw ConfigError for NUL and for values longer than kLongestHeaderText.
 class JsonBytes {
  public:
   JsonBytes(std::string path, const ReadBytes& read, std::uint64_t offset, std::uint64_t length)
@@ -70,17 +64,16 @@ class JsonBytes {
   std::array<std::byte, 1 << 16> block_{};
   std::size_t next_ = 0;
   std::size_t filled_ = 0;
-  std::size_t run_ = 0;  // characters of the value under way
+  std::size_t run_ = 0;  // characters of the current value
   bool in_text_ = false;
-  bool escaped_ = false;  // the character before was a backslash that counts
+  bool escaped_ = false;  // the previous character was an escaping backslash
 };
 
-/// Hears nlohmann's SAX events and adds to a table. Throws ConfigError for what no header has.
+/// SAX handler for nlohmann's parser that adds a header to a table. Throws ConfigError for an invalid header.
 class HeaderReader {
  public:
   HeaderReader(std::string path, TensorTable& table) : path_(std::move(path)), table_(table) {}
 
-  // The events, as nlohmann names them.
   bool null() { unexpected("null"); }
   bool boolean(bool /*value*/) { unexpected("a boolean"); }
   bool number_integer(std::int64_t /*value*/) { unexpected("a negative number"); }
@@ -96,7 +89,6 @@ class HeaderReader {
   bool parse_error(std::size_t position, const std::string& token, const nlohmann::detail::exception& error);
 
  private:
-  /// What the next value belongs to.
   enum class Where : std::uint8_t { Start, Tensors, Metadata, Tensor, Shape, Offsets };
   enum class Field : std::uint8_t { None, Type, Shape, Offsets };
 
@@ -112,15 +104,15 @@ class HeaderReader {
   Field field_ = Field::None;
   std::uint8_t fields_seen_ = 0;
   bool metadata_seen_ = false;
-  std::string name_;  // of the tensor or metadata text under way
+  std::string name_;  // of the current tensor or metadata text
   ElementType type_ = ElementType::F32;
   std::vector<std::uint64_t> shape_;
   std::vector<std::uint64_t> offsets_;
 };
 
-/// A name from a file as messages show it.
+/// Returns a name from a file, made printable.
 [[nodiscard]] std::string shown_name(std::string_view name);
-/// What nlohmann's parser found, without its quotation of the text.
+/// Returns the error without its quotation of the text.
 [[nodiscard]] std::string json_fault(const nlohmann::detail::exception& error);
 
 }  // namespace chimera

@@ -21,7 +21,7 @@ namespace {
 
 RegularFile::RegularFile(std::string path)
     : path_(std::move(path)),
-      file_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {  // a pipe that nobody writes to must not block
+      file_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {  // a pipe without a writer must not block
   struct stat status {};
   if (file_.get() < 0 || ::fstat(file_.get(), &status) != 0) fail_to_read(path_, errno);
   if (!S_ISREG(status.st_mode)) throw ConfigError(path_ + ": is no regular file");

@@ -1,5 +1,4 @@
 #pragma once
-// A file that is read here and there.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,17 +9,17 @@
 
 namespace chimera {
 
-/// A regular file open for reading. It is read by calls, not through a mapping: a file that shrinks meanwhile is then
-/// an error and no signal, and what is read counts in nobody's resident set. Any number of threads may read.
+/// A regular file open for reading. It is not mapped: a file that shrinks then causes an error instead of a signal, and
+/// its pages do not count as resident memory. Any number of threads may read.
 class RegularFile {
  public:
-  /// Throws ConfigError where the file cannot be read or is not a regular one.
+  /// Throws ConfigError if the file cannot be read or is not regular.
   explicit RegularFile(std::string path);
 
   [[nodiscard]] const std::string& path() const { return path_; }
-  /// When it was opened.
+  /// Size when opened.
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
-  /// Fills `into` from byte `offset` on. Throws ConfigError where the file ends before, or cannot be read.
+  /// Fills `into` from byte `offset` on. Throws ConfigError if the file ends earlier or cannot be read.
   void read(std::uint64_t offset, std::span<std::byte> into) const;
 
  private:

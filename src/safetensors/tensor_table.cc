@@ -87,7 +87,7 @@ TensorEntry TensorTable::operator[](std::size_t i) const {
                     .begin = data_begin_ + row.begin,
                     .bytes = row.end - row.begin};
   const char* const end = row.shape + row.shape_length;
-  for (const char* next = row.shape; next < end; ++next) {  // past the comma
+  for (const char* next = row.shape; next < end; ++next) {  // skips the comma
     std::int64_t size = 0;
     next = std::from_chars(next, end, size).ptr;
     entry.shape.push_back(size);

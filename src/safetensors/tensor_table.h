@@ -15,14 +15,11 @@
 
 #include "safetensors/element_type.h"
 
-// Many short texts without an allocation for each.
-
-// Which tensors a file has, and where: what the header of a safetensors file says, believed only once all of it holds.
 // Source: github.com/huggingface/safetensors, README, "Format".
 
 namespace chimera {
 
-/// Keeps texts for as long as it lives; they stay where they are, also when it is moved.
+/// Storage for many short texts. They keep their address, even if the pool is moved.
 class TextPool {
  public:
   [[nodiscard]] std::string_view keep(std::string_view text) {
@@ -49,35 +46,34 @@ struct TensorEntry {
   std::string name;
   ElementType type = ElementType::F32;
   std::vector<std::int64_t> shape;
-  std::uint64_t begin = 0;  ///< its first byte, counted from the file's
+  std::uint64_t begin = 0;  ///< from the start of the file
   std::uint64_t bytes = 0;
 };
 
-/// Fills `into` with the bytes of a file from `offset` on; throws where it has fewer.
+/// Fills `into` from byte `offset` of a file on; throws if the file has fewer bytes.
 using ReadBytes = std::function<void(std::uint64_t offset, std::span<std::byte> into)>;
 
-/// No header is longer.
 inline constexpr std::uint64_t kMostHeaderBytes = 100'000'000;
-/// No name, and nothing else in a header, is longer than this text: the parser keeps one at a time.
+/// Longest name or other text in a header: the parser keeps one in memory.
 inline constexpr std::size_t kLongestHeaderText = std::size_t{1} << 20;
 inline constexpr std::size_t kMostDimensions = 64;
-/// Texts that a header may have beside its tensors.
+/// Most metadata texts of a header.
 inline constexpr std::size_t kMostMetadata = 10'000;
 
-/// The tensors of a file by name. It takes less memory than the header that it comes from, whatever that says.
+/// Names and positions of a file's tensors. Takes less memory than the header, even if that is malicious.
 class TensorTable {
  public:
-  /// Reads the header of a file of `file_bytes` bytes and looks at nothing else. `path` is what messages call the file.
-  /// Throws ConfigError unless it is one JSON object in UTF-8, of the length that the file's first 8 bytes say, at most
-  /// kMostHeaderBytes, without a doubled name; each tensor has a type of the format, a shape, and as many bytes as
-  /// these make; and the tensors, without overlap or hole, fill the rest of the file.
+  /// Reads only the header; `path` names the file in messages. Throws ConfigError unless the header is one JSON object
+  /// in UTF-8 without duplicate names, of the length in the file's first 8 bytes, at most kMostHeaderBytes. Each tensor
+  /// needs a valid type, a shape, and the bytes that these imply. The tensors must fill the rest of the file without
+  /// overlap or hole.
   TensorTable(const std::string& path, std::uint64_t file_bytes, const ReadBytes& read);
 
   [[nodiscard]] std::size_t size() const { return rows_.size(); }
-  /// The tensor at place `i` in ascending order of names.
+  /// Returns tensor `i` in ascending order of names.
   [[nodiscard]] TensorEntry operator[](std::size_t i) const;
   [[nodiscard]] std::optional<TensorEntry> find(std::string_view name) const;
-  /// The names, ascending.
+  /// Returns the names, ascending.
   [[nodiscard]] std::vector<std::string> names() const;
   [[nodiscard]] const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
@@ -88,14 +84,14 @@ class TensorTable {
     const char* shape = nullptr;  // as text, such as `2,3`
     std::uint16_t shape_length = 0;
     ElementType type = ElementType::F32;
-    std::uint64_t begin = 0;  // from the end of the header on
+    std::uint64_t begin = 0;  // from the end of the header
     std::uint64_t end = 0;
   };
   void require_cover(const std::string& path, std::uint64_t data_bytes);
   void require_distinct(const std::string& path);
 
   TextPool texts_;
-  std::deque<Row> rows_;  // not a vector, which needs twice its size to grow
+  std::deque<Row> rows_;  // a vector would need twice its size to grow
   std::map<std::string, std::string> metadata_;
   std::uint64_t data_begin_ = 0;
 };

@@ -16,9 +16,9 @@ namespace chimera {
 namespace {
 
 constexpr const char* kSuffix = ".safetensors";
-constexpr std::size_t kDeepest = 100;  // objects and arrays within each other
+constexpr std::size_t kDeepest = 100;  // limit for nested objects and arrays
 
-/// Hears nlohmann's SAX events and keeps the texts of `weight_map`.
+/// SAX handler that keeps the texts of `weight_map`.
 class WeightMapReader {
  public:
   WeightMapReader(std::string path, WeightMap& map) : path_(std::move(path)), map_(map) {}
@@ -64,7 +64,6 @@ class WeightMapReader {
 
  private:
   [[noreturn]] void fail(const std::string& what) const { throw ConfigError(fmt::format("{}: {}", path_, what)); }
-  /// A value that is no file of a tensor.
   bool other() const {
     if (in_map_) fail(fmt::format("weight_map: tensor {}: the name of a file must be a text", shown_name(name_)));
     if (depth_ == 0) fail("must be an object with the field weight_map");
@@ -95,7 +94,7 @@ class WeightMapReader {
 
   std::string path_;
   WeightMap& map_;
-  std::map<std::string, std::uint32_t> indices_;  // of files
+  std::map<std::string, std::uint32_t> indices_;
   std::string name_;
   std::size_t depth_ = 0;
   bool found_ = false;
@@ -144,7 +143,6 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, error);
 }
 
-/// What to say of a folder without safetensors.
 [[noreturn]] void refuse(const std::string& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) {
@@ -160,8 +158,8 @@ bool is_there(const fs::path& path) {
   throw ConfigError(fmt::format("{}: has neither {} nor {}", folder, kWeightsName, kIndexName));
 }
 
-/// The real path of a file that an index names. A link may not lead out of the folder: an index from elsewhere would
-/// choose what is read.
+/// Returns the real path of a file in an index. Links must not leave the folder: otherwise a foreign index chooses any
+/// file.
 std::string path_within(const std::string& folder, const std::string& index, const std::string& name) {
   std::error_code error;
   const fs::path real = fs::canonical(fs::path(folder) / name, error);
@@ -204,7 +202,7 @@ void WeightFiles::open_indexed(const std::string& folder, const std::string& ind
         fmt::format("{}: tensor {} is not in {}, which should have it", index, shown_name(tensor), map.files[file]));
   }
   if (tensors == map.rows.size()) return;
-  for (const SafetensorsFile& file : files_) {  // one of them has a tensor that the index does not say it has
+  for (const SafetensorsFile& file : files_) {  // a file has a tensor that the index does not assign to it
     for (const std::string& tensor : file.tensors().names()) {
       const auto row = std::ranges::lower_bound(map.rows, tensor, {}, &WeightMap::Row::tensor);
       if (row != map.rows.end() && row->tensor == tensor && &files_[row->file] == &file) continue;

@@ -9,62 +9,53 @@
 #include "core/ids.h"
 #include "schedule/schedule.h"
 
-// What is summed together: the gradients of each stage, and above them those of a tied matrix.
-
-// Which op needs which: F(s) needs F(s-1); B(s) and I(s) need F(s) and the input gradient of s+1; W(s) needs I(s).
-// Every question about time or order (simulate, check, lowering) is one walk over these dependencies.
+// Dependencies between ops: F(s) needs F(s-1); B(s) and I(s) need F(s) and the input gradient of s+1; W(s) needs I(s).
 
 namespace chimera {
 
-/// Parameters whose gradients the same workers sum in one go: group s are those of stage s alone. A tied matrix, which
-/// belongs to no stage, is the group above the last stage's.
+/// Parameters whose gradients are summed together: group s for stage s, and group S for a tied matrix.
 using ParameterGroupId = Id<struct ParameterGroupTag, std::int32_t>;
 
-/// The parameters of a stage, without a tied matrix.
 [[nodiscard]] constexpr ParameterGroupId parameters_of(StageId stage) { return ParameterGroupId(stage.value()); }
 
-/// The tied matrix of a model that is cut into `stages`.
 [[nodiscard]] constexpr ParameterGroupId tied_matrix(std::int64_t stages) { return ParameterGroupId(stages); }
 
-/// The workers that sum the gradients of each parameter group, [group], ascending and distinct: what stage_groups()
-/// and, of a model that may be tied, gradient_groups() give.
+/// [group]: workers that sum its gradients, from stage_groups() or gradient_groups().
 using WorkerGroups = std::vector<std::vector<WorkerId>>;
 
-/// Number of an op counted over all workers: worker 0's ops first, in order.
+/// Index of an op over all workers, worker 0's ops first.
 using OpIndex = std::uint32_t;
 inline constexpr OpIndex kNoOp = std::numeric_limits<OpIndex>::max();
 
-/// Finds ops by what they do. Requires ids in range (stage < S, micro-batch < N, at most kMostOps ops); ops may be
-/// missing, and of a doubled op the first counts. Holds a reference to the schedule.
+/// Finds ops by kind, stage and micro-batch. Requires ids in range and at most kMostOps ops. Ops may be missing; the
+/// first of duplicates counts. Refers to the schedule.
 class OpTable {
  public:
   explicit OpTable(const Schedule& schedule);
 
   [[nodiscard]] const Schedule& schedule() const { return *schedule_; }
   [[nodiscard]] OpIndex size() const { return first_.back(); }
-  /// The index of worker w's op at `position`; first(w + 1) ends its ops.
+  /// Returns the index of the worker's first op. Its ops end at first(worker + 1).
   [[nodiscard]] OpIndex first(std::size_t worker) const { return first_[worker]; }
   [[nodiscard]] std::size_t worker(OpIndex op) const { return worker_[op]; }
   [[nodiscard]] const Op& op(OpIndex op) const { return schedule_->workers[worker_[op]][op - first_[worker_[op]]]; }
-  /// The ops that run as one from `op` on, where a pair or a single op begins.
   [[nodiscard]] std::span<const Op> at_once(OpIndex op, Pairs pairs) const {
     return ops_at_once(schedule_->workers[worker_[op]], op - first_[worker_[op]], pairs);
   }
-  /// The op of that kind, stage and micro-batch; kNoOp where the schedule has none.
   [[nodiscard]] OpIndex find(OpKind kind, StageId stage, MicroBatchId micro_batch) const;
-  /// The op (B or I) that gives the gradient of the stage's input; kNoOp where none does.
+  /// Returns the op (B or I) that makes this gradient, or kNoOp.
   [[nodiscard]] OpIndex find_input_gradient(StageId stage, MicroBatchId micro_batch) const;
-  /// What the op needs besides its predecessor on the worker: at most two ops, kNoOp elsewhere. The first one is made
-  /// at another stage (and may arrive by message), the second one at the op's own.
+  /// Returns the inputs of the op, or kNoOp: first from a neighboring stage (maybe by message), second from its own
+  /// stage.
   [[nodiscard]] std::array<OpIndex, 2> inputs(const Op& op) const;
-  /// The op that needs this op's result at a neighbouring stage; kNoOp where none does.
+  /// Returns the op at a neighboring stage that needs the op's result, or kNoOp.
   [[nodiscard]] OpIndex consumer(const Op& op) const;
 
  private:
   const Schedule* schedule_;
   std::vector<OpIndex> first_;                     // [workers + 1]
   std::vector<std::uint32_t> worker_;              // [ops]
-  std::array<std::vector<OpIndex>, kOpKinds> at_;  // [kind][stage * N + micro_batch]; empty where the kind is not used
+  std::array<std::vector<OpIndex>, kOpKinds> at_;  // [kind][stage * N + micro_batch]; empty if the kind is unused
 };
 
 inline OpIndex OpTable::find(OpKind kind, StageId stage, MicroBatchId micro_batch) const {
@@ -103,16 +94,13 @@ inline OpIndex OpTable::consumer(const Op& op) const {
   return find_input_gradient(StageId(op.stage.value() - 1), op.micro_batch);
 }
 
-/// How far a run has come: which ops are done, and which workers wait for an op. A worker advances until its next op
-/// lacks an input, and goes on when that input is done; each op is tried once and once more for every input it waited
-/// for, so a run is linear in the ops.
+/// Progress of a run. A worker advances until its next op lacks an input, and resumes when that input is done. Takes
+/// time linear in the ops.
 class DependencyWalk {
  public:
-  /// Where pairs run together, both ops of one wait for the inputs of both.
   explicit DependencyWalk(const OpTable& table, Pairs pairs = Pairs::InOrder);
 
-  /// Calls visit(OpIndex) for every op that can ever run, each after all it needs and after its predecessor on the
-  /// worker.
+  /// Calls visit(OpIndex) for every op that can run, after its inputs and its predecessor on the worker.
   template <class Visit>
   void run(Visit&& visit) {
     while (!ready_.empty()) {
@@ -122,11 +110,11 @@ class DependencyWalk {
     }
   }
 
-  /// For each worker, how many of its ops were visited.
+  /// Returns the number of visited ops per worker.
   [[nodiscard]] std::vector<std::size_t> visited() const;
 
  private:
-  // state_[op]: kNone, or 1 + the worker that was last to wait for it (next_waiter_ has the others), or kDone.
+  // state_[op]: kNone, kDone, or 1 + the last waiting worker; next_waiter_ links the others.
   static constexpr std::uint32_t kNone = 0;
   static constexpr std::uint32_t kDone = std::numeric_limits<std::uint32_t>::max();
 
@@ -149,7 +137,7 @@ class DependencyWalk {
     }
   }
 
-  /// Whether the worker has to wait for an input of the op; then it is noted as waiting.
+  /// Returns whether the op lacks an input, and registers the worker as waiting for it.
   bool waits(std::uint32_t worker, const Op& op) {
     for (const OpIndex input : table_.inputs(op)) {
       if (input == kNoOp || state_[input] == kDone) continue;
@@ -163,15 +151,14 @@ class DependencyWalk {
   const OpTable& table_;
   Pairs pairs_;
   std::vector<std::uint32_t> state_;        // [op]
-  std::vector<std::uint32_t> next_waiter_;  // [worker]: as state_, of the op that the worker waits for
-  std::vector<std::size_t> next_;           // [worker]: position of the op to be tried next
+  std::vector<std::uint32_t> next_waiter_;  // [worker]: next worker that waits for the same op, as in state_
+  std::vector<std::size_t> next_;           // [worker]: position of the next op to try
   std::vector<std::uint32_t> ready_;        // workers that may advance
 };
 
-/// Visits every op that can ever run, each after all it needs and after its predecessor on the worker. Returns, for
-/// each worker, how many of its ops were visited: all of them exactly if dependencies and orders (and pairs, where they
-/// run together) form no cycle.
-/// Execution is confluent (an op never disables another), so what is visited does not depend on the visiting order.
+/// Visits as DependencyWalk::run() and returns visited(): all ops if and only if dependencies, worker orders and (with
+/// Pairs::Together) pairs form no cycle. The result does not depend on the visiting order, because no op disables
+/// another.
 template <class Visit>
 std::vector<std::size_t> visit_in_dependency_order(const OpTable& table, Visit&& visit, Pairs pairs = Pairs::InOrder) {
   DependencyWalk walk(table, pairs);
@@ -179,12 +166,11 @@ std::vector<std::size_t> visit_in_dependency_order(const OpTable& table, Visit&&
   return walk.visited();
 }
 
-/// The duration of an op in unit_start_times().
 [[nodiscard]] constexpr std::int64_t unit_duration(OpKind kind) { return kind == OpKind::Backward ? 2 : 1; }
 
-/// Start of every op in whole units when F = I = W = 1 and B = 2, every op as soon as possible and messages take no
-/// time: the topological order that lowering uses. The ops of a pair that runs together have one start; each is done
-/// after its own duration, and the worker after both. Throws ScheduleError where the dependencies form a cycle.
+/// Returns the earliest start of every op if F = I = W = 1, B = 2 and messages take no time: the topological order of
+/// lowering. With Pairs::Together the ops of a pair start together. Each result is ready after its op's duration, and
+/// the worker is free after the sum. Throws ScheduleError if the dependencies form a cycle.
 std::vector<std::int64_t> unit_start_times(const OpTable& table, Pairs pairs = Pairs::InOrder);
 
 }  // namespace chimera

@@ -15,7 +15,7 @@ namespace chimera {
 
 namespace {
 
-/// Follows a parser through a text; refuses the second field of a name in one object, and depths that nobody means.
+/// Parser callback that rejects duplicate fields in one object and nesting deeper than kDeepest.
 class FieldsOnce {
  public:
   explicit FieldsOnce(std::string source) : source_(std::move(source)) {}
@@ -36,13 +36,13 @@ class FieldsOnce {
  private:
   struct Container {
     bool is_array = false;
-    std::size_t index = 0;  // of the entry that is being read
+    std::size_t index = 0;  // of the current entry
     std::set<std::string> names = {};
-    std::string name = {};  // of the field that is being read
+    std::string name = {};  // of the current field
   };
 
   void open(Container container) {
-    constexpr std::size_t kDeepest = 100;  // who reads or prints a value recurses
+    constexpr std::size_t kDeepest = 100;  // readers and printers of values recurse
     open_.push_back(std::move(container));
     if (open_.size() <= kDeepest) return;
     throw ConfigError(fmt::format("{}: more than {} objects and arrays lie within each other", source_, kDeepest));

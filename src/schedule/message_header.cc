@@ -49,7 +49,7 @@ std::optional<MessageTag> tag_of(const MessageHeader& header) {
                            .stage = StageId(fields.stage),
                            .micro_batch = MicroBatchId(fields.micro_batch)},
                           fields.has_checksum != 0 ? std::optional(fields.checksum) : std::nullopt};
-  // Whoever wrote something where zeros belong speaks of more than a tag.
+  // Reserved bytes that are not zero mean another format.
   return to_header(tag) == header ? std::optional(tag) : std::nullopt;
 }
 

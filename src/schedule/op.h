@@ -1,5 +1,4 @@
 #pragma once
-// One box of the figure: what a worker does to one micro-batch at one stage.
 
 #include <cstdint>
 #include <optional>
@@ -11,7 +10,7 @@ namespace chimera {
 
 enum class OpKind : std::uint8_t {
   Forward,         ///< F
-  Backward,        ///< B, whole: input gradient and weight gradient
+  Backward,        ///< B, whole backward: input and weight gradient
   BackwardInput,   ///< I, input gradient
   BackwardWeight,  ///< W, weight gradient
 };
@@ -19,27 +18,24 @@ inline constexpr int kOpKinds = 4;
 
 struct Op {
   OpKind kind = OpKind::Forward;
-  ReplicaId replica;         // the copy of the model being trained
+  ReplicaId replica;
   StageId stage;             // 0 .. S-1
   MicroBatchId micro_batch;  // unique across replicas
-  /// The weights it uses: those after this many updates of its stage. 0 throughout a synchronous schedule.
+  /// Updates of the stage before the weights that the op uses. 0 in a synchronous schedule.
   std::int32_t weight_version = 0;
-  /// Whether it and the op behind it on its worker are a pair, which may run together (Pairs).
+  /// Whether the op and the next on its worker are a pair (Pairs).
   bool paired = false;
   friend bool operator==(const Op&, const Op&) = default;
 };
 
-/// F, B, I or W.
 [[nodiscard]] char letter(OpKind kind);
-/// The kind that a letter names, if any.
 [[nodiscard]] std::optional<OpKind> op_kind(char letter);
-/// Stage, letter, micro-batch, as in PyTorch: `2F5`. The replica follows from the micro-batch.
+/// Returns stage, letter and micro-batch, as in PyTorch: `2F5`.
 [[nodiscard]] std::string to_text(const Op& op);
-/// Whether the op produces the gradient of its stage's input (B or I).
 [[nodiscard]] constexpr bool gives_input_gradient(OpKind kind) {
   return kind == OpKind::Backward || kind == OpKind::BackwardInput;
 }
-/// Whether the op completes the weight gradient, so that the activation may be freed (B or W).
+/// Returns true for B and W, after which the activation may be freed.
 [[nodiscard]] constexpr bool gives_weight_gradient(OpKind kind) {
   return kind == OpKind::Backward || kind == OpKind::BackwardWeight;
 }

@@ -6,16 +6,14 @@
 namespace chimera {
 namespace {
 
-/// Calls `visit` with the groups for which a weight gradient of the stage counts: the stage's parameters and, of a tied
-/// model, its matrix.
+/// Calls `visit` for the stage's group and, if the stage uses it, the tied matrix's.
 template <class Visit>
 void visit_groups(StageId stage, std::int64_t stages, bool tied, Visit&& visit) {
   visit(parameters_of(stage).index());
   if (tied && uses_tied_matrix(stage, stages)) visit(tied_matrix(stages).index());
 }
 
-/// The groups that are summed, in the order in which their last backwards begin on any worker; none where nothing runs
-/// backward.
+/// Returns the groups to sum, by start of their last backward on any worker; empty without backward.
 std::vector<ParameterGroupId> order_of_groups(const OpTable& table, const std::vector<std::int64_t>& start, bool tied) {
   const std::int64_t stages = table.schedule().stages;
   std::vector<std::pair<std::int64_t, ParameterGroupId>> last;
@@ -34,7 +32,7 @@ std::vector<ParameterGroupId> order_of_groups(const OpTable& table, const std::v
   return order;
 }
 
-/// The position of the last op before which the worker waits in the midst of its ops; -1 where it never does.
+/// Returns the last op before which the worker waits between its ops; -1 if none.
 std::int64_t last_wait(const OpTable& table, const std::vector<std::int64_t>& start, std::size_t worker) {
   const OpIndex first = table.first(worker);
   for (OpIndex op = table.first(worker + 1); op-- > first + 1;) {
@@ -43,7 +41,7 @@ std::int64_t last_wait(const OpTable& table, const std::vector<std::int64_t>& st
   return -1;
 }
 
-/// Up to which position the worker's sums start right after its last backwards; the others start after its last op.
+/// Returns the position before which all-reduces start early; the others start after the last op.
 std::int64_t eager_until(const OpTable& table, const std::vector<std::int64_t>& start, std::size_t worker,
                          AllReducePlacement placement) {
   switch (placement) {
@@ -67,7 +65,7 @@ std::vector<std::vector<AllReduceStart>> place_all_reduces(const OpTable& table,
     if (members.size() == 1 && !options.every_stage && group != tied_matrix(stages)) continue;
     for (const WorkerId member : members) result[member.index()].push_back({group});
   }
-  std::vector<std::int64_t> last_backward(groups.size(), -1);  // position on the worker at hand
+  std::vector<std::int64_t> last_backward(groups.size(), -1);  // position on worker w
   for (std::size_t w = 0; w < workers.size(); ++w) {
     const auto& ops = workers[w];
     for (std::size_t i = 0; i < ops.size(); ++i) {

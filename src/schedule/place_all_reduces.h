@@ -6,16 +6,13 @@
 #include "core/choices.h"
 #include "schedule/dependencies.h"
 
-// When each worker launches the sums of the gradients of the stages it holds: the one rule that lowering follows and
-// that predictions time.
-
 namespace chimera {
 
-/// When a worker of a synchronous schedule launches the sum of a stage's gradients.
-/// Source: Li and Hoefler, SC'21, section 3.2.
+/// When a worker of a synchronous schedule starts the all-reduce of a stage. Source: Li and Hoefler, SC'21, section
+/// 3.2.
 enum class AllReducePlacement : std::uint8_t {
   Eager,     ///< right after the stage's last backward on that worker
-  EagerOpt,  ///< so where the worker has a bubble between that and its last op, else after its last op
+  EagerOpt,  ///< like Eager if the worker later waits between two of its ops, else like Post
   Post,      ///< after the worker's last op
 };
 template <>
@@ -25,31 +22,26 @@ inline constexpr auto kNames<AllReducePlacement> =
                                               {AllReducePlacement::EagerOpt, "eager-opt"}});
 
 struct AllReduceOptions {
-  bool every_stage = false;  // also stages that one worker holds, as where other groups run the schedule too
+  bool every_stage = false;  // also stages on a single worker, e.g. with several data-parallel groups
   AllReducePlacement placement = AllReducePlacement::EagerOpt;
   bool tied = false;  // stage 0 and the last share a matrix
   friend bool operator==(const AllReduceOptions&, const AllReduceOptions&) = default;
 };
 
-/// A worker's part in summing gradients.
 struct AllReduceStart {
   ParameterGroupId group;
-  std::int64_t after = -1;  // position of the worker's op right after which it starts; -1: before all
+  std::int64_t after = -1;  // position of the worker's op before the start; -1: before all ops
   friend bool operator==(const AllReduceStart&, const AllReduceStart&) = default;
 };
 
-/// The all-reduces of a synchronous step, [worker], in the order in which they start: one for each stage that several
-/// workers hold (or for every stage). A tied model has one more for its matrix, on all owners of it, even a single
-/// one, as it also adds the gradients of both uses (gradient_groups). The matrix's backwards are those of stages 0 and
-/// S-1.
+/// Returns each worker's all-reduces in a synchronous step, in order of start: for each stage that several workers hold
+/// (or every stage), and for a tied matrix (even with one owner, to add the gradients of its two uses).
 ///
-/// All workers start them in one order: that in which the stages' last backwards begin on any worker. So groups that
-/// share workers never wait for each other, even where a collective starts only after the one before. An eager one
-/// stands after the stage's last backward on the worker (if it has any), and after the ones that come earlier in that
-/// order.
+/// All workers use one order: by the start of a stage's last backward on any worker. So groups that share workers
+/// cannot deadlock, even if a collective waits for the one before it. An eager all-reduce starts after the stage's last
+/// backward on the worker, and after all-reduces that are earlier in that order.
 ///
-/// `start` is unit_start_times(table): every process finds the same order and the same waits (EagerOpt) without
-/// measuring, whatever the ops then take.
+/// `start` is unit_start_times(table), so all processes compute the same order.
 [[nodiscard]] std::vector<std::vector<AllReduceStart>> place_all_reduces(const OpTable& table,
                                                                          const std::vector<std::int64_t>& start,
                                                                          const AllReduceOptions& options);

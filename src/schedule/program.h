@@ -1,6 +1,6 @@
 #pragma once
-// A program is what the workers do: a schedule with its messages, all-reduces and updates of weights spelled out.
-// The executor runs it and `check` proves that it cannot get stuck.
+// A program is each worker's instruction list: a schedule with explicit messages, all-reduces and updates. `check`
+// proves that it cannot deadlock.
 
 #include <cstdint>
 #include <string>
@@ -14,31 +14,32 @@
 namespace chimera {
 
 enum class InstructionKind : std::uint8_t {
-  Compute,         ///< run `op`; where it is paired, side by side with the Compute right behind it
-  Recompute,       ///< run again, from its kept input, the forward whose backward (B or I) is `op`
-  PostReceive,     ///< offer room for the tensor that `op` makes on worker `peer`; does not block
-  WaitReceive,     ///< block until that tensor has arrived
-  StartSend,       ///< hand the tensor that `op` made here to worker `peer`; does not block
-  WaitSend,        ///< block until that tensor has left, so that it may be freed
-  StartAllReduce,  ///< begin summing the gradients of `group` over the workers that hold it; does not block. Of a tied
-                   ///< matrix the gradients of its two uses are added first
-  WaitAllReduce,   ///< block until that sum is here
-  ReduceScalars,   ///< block in the sum over all workers of squared gradient norms (each stage's from one owner) and
-                   ///< losses of `step`
-  OptimizerStep,   ///< update the weights of every stage held here
-  UpdateWeights,   ///< make weight version `op.weight_version` of `op.stage` from its newest and its gradients, by its
-                   ///< own norm, and begin its gradients anew; `op` is the last weight gradient that enters
-  DropWeights,     ///< forget weight version `op.weight_version` of `op.stage`; the newest only when it is replaced
+  Compute,      ///< run `op`; if it is paired, together with the Compute right after it
+  Recompute,    ///< rerun, from its saved input, the forward whose backward (B or I) is `op`
+  PostReceive,  ///< offer a buffer for the tensor that `op` makes on worker `peer`; does not block
+  WaitReceive,  ///< block until that tensor has arrived
+  StartSend,    ///< start to send the tensor that `op` made here to worker `peer`; does not block
+  WaitSend,     ///< block until that tensor is sent and may be freed
+  /// Start the sum of `group`'s gradients over its workers, first of both uses if it is a tied matrix; does not block.
+  StartAllReduce,
+  WaitAllReduce,  ///< block until that sum is complete
+  /// Block until squared gradient norms (each stage's from one owner) and losses of `step` are summed over all workers.
+  ReduceScalars,
+  OptimizerStep,  ///< update the weights of every stage on this worker
+  /// Make weight version `op.weight_version` of `op.stage` from the newest version and the gradients, clipped by this
+  /// stage's norm, and zero the gradients. `op` is the last weight gradient of the update.
+  UpdateWeights,
+  /// Free weight version `op.weight_version` of `op.stage`; the newest version only right before its replacement.
+  DropWeights,
 };
 
-/// One step of a worker. A tensor is named by the op that makes it: F makes the input of the next stage's F, B and I
-/// make the gradient that the previous stage's backward needs.
+/// An instruction of a worker. A tensor is named by the op that makes it.
 struct Instruction {
   InstructionKind kind = InstructionKind::Compute;
-  Op op = {};                   // Compute, Recompute, updates: see there; transfers: what makes the tensor
-  WorkerId peer = {};           // transfers: the other end
-  ParameterGroupId group = {};  // all-reduces: what is summed
-  std::int32_t step = 0;        // ReduceScalars: which of the program's, from 0
+  Op op = {};                   // transfers: the op that makes the tensor
+  WorkerId peer = {};           // transfers
+  ParameterGroupId group = {};  // all-reduces
+  std::int32_t step = 0;        // ReduceScalars: step of the program, from 0
   friend bool operator==(const Instruction&, const Instruction&) = default;
 };
 
@@ -46,32 +47,31 @@ struct Program {
   std::int64_t stages = 0;
   std::int64_t micro_batches = 0;
   Placement placement;
-  std::vector<std::vector<Instruction>> workers;  // workers[w]: instructions of worker w, in order
-  bool tied = false;                              // stage 0 and the last share a matrix; its owners sum its gradients
-  std::int64_t steps = 1;                         // that the micro-batches form, an equal number each
+  std::vector<std::vector<Instruction>> workers;
+  bool tied = false;       // stage 0 and the last share a matrix
+  std::int64_t steps = 1;  // equal in number of micro-batches
 };
 
-/// How the messages between two workers are matched.
+/// How messages between two workers are matched.
 enum class ChannelDiscipline : std::uint8_t {
-  PerDirection,  ///< each directed pair is a queue: the k-th send meets the k-th receive (Gloo)
-  SerialPair,    ///< both directions of a pair share one queue: each end issues transfers in one common order (an NCCL
-                 ///< communicator)
+  PerDirection,  ///< each directed pair is a queue: the k-th send matches the k-th receive (Gloo)
+  /// Both directions of a pair share one queue: both ends issue their transfers in the same order (an NCCL
+  /// communicator)
+  SerialPair,
 };
 [[nodiscard]] const char* to_text(ChannelDiscipline discipline);
 
-/// `wait for 0F1 from worker 0`: one instruction in words.
+/// Returns, for example, `wait for 0F1 from worker 0`.
 [[nodiscard]] std::string to_text(const Instruction& instruction);
 
 [[nodiscard]] constexpr bool is_all_reduce(InstructionKind kind) {
   return kind == InstructionKind::StartAllReduce || kind == InstructionKind::WaitAllReduce;
 }
 
-/// Whether Instruction::op means anything.
 [[nodiscard]] constexpr bool names_an_op(InstructionKind kind) {
   return !is_all_reduce(kind) && kind != InstructionKind::ReduceScalars && kind != InstructionKind::OptimizerStep;
 }
 
-/// Whether the op and that of the next instruction run side by side.
 [[nodiscard]] constexpr bool begins_pair(const Instruction& instruction) {
   return instruction.kind == InstructionKind::Compute && instruction.op.paired;
 }

@@ -1,6 +1,5 @@
 #pragma once
-// One order of adding that no schedule changes: the step's samples form blocks, and blocks are added by one binary
-// tree.
+// A fixed order of addition, independent of the schedule: one binary tree over blocks of the step's samples.
 
 #include <cstdint>
 #include <optional>
@@ -18,13 +17,12 @@ struct Subtree {
   friend bool operator==(const Subtree&, const Subtree&) = default;
 };
 
-/// Adds subtrees that are handed in from left to right, as a binary counter does: two neighbours below one parent at
-/// once, and at the end what is left from right to left. However the blocks were grouped into whole subtrees before,
-/// the same numbers are added. A `Sum` may be a tensor, or whatever `add(left, right)` can add.
+/// Adds subtrees pushed from left to right, as a binary counter does: siblings at once, the rest at the end from right
+/// to left. Any grouping of blocks into whole subtrees gives the same additions.
 template <class Sum>
 class TreeAdder {
  public:
-  /// `add(Sum left, Sum right)` returns the sum of both; it may reuse either.
+  /// `add(Sum left, Sum right)` returns the sum and may reuse either argument.
   template <class Add>
   void push(Subtree tree, Sum sum, Add&& add) {
     while (!pending_.empty() && tree.index % 2 == 1 && pending_.back().first == Subtree{tree.level, tree.index - 1}) {
@@ -34,9 +32,9 @@ class TreeAdder {
     }
     pending_.emplace_back(tree, std::move(sum));
   }
-  /// The whole subtrees so far that have no neighbour yet, from left to right; leaves none behind.
+  /// Returns and removes the subtrees without a sibling.
   [[nodiscard]] std::vector<std::pair<Subtree, Sum>> take() { return std::exchange(pending_, {}); }
-  /// The sum of all, of at least one; leaves none behind.
+  /// Returns and removes the sum of all subtrees. Requires at least one.
   template <class Add>
   [[nodiscard]] Sum total(Add&& add) {
     auto rest = take();
@@ -49,24 +47,24 @@ class TreeAdder {
   std::vector<std::pair<Subtree, Sum>> pending_;
 };
 
-/// The fewest whole subtrees that blocks [first, last) consist of, from left to right.
+/// Returns the fewest subtrees that make up blocks [first, last), from left to right.
 [[nodiscard]] std::vector<Subtree> subtrees_of(std::int64_t first, std::int64_t last);
 
-/// The subtrees that each copy of a stage adds to the sum: parts[member], left to right. Members are in any order.
+/// parts[member]: the subtrees that each group member adds, from left to right.
 struct SumOrder {
   std::vector<std::vector<Subtree>> parts;
 };
 
-/// Which micro-batches a copy of the model works on: those that stand at [first, last) in the step's samples.
+/// Micro-batches of a replica: positions [first, last) in the step's samples.
 struct MicroBatchRun {
   std::int64_t first = 0;
   std::int64_t last = 0;
 };
 
-/// The default number of blocks: the largest power of two that divides the step's micro-batches, at most 64.
+/// Returns the largest power of two that divides the step's micro-batches, at most 64.
 [[nodiscard]] std::int64_t default_reduction_blocks(std::int64_t micro_batches);
 
-/// The numbers of blocks (ascending) that cut `micro_batches` into equal blocks of which every run has whole ones.
+/// Returns, ascending, the numbers of equal blocks that split no run.
 [[nodiscard]] std::vector<std::int64_t> legal_reduction_blocks(std::int64_t micro_batches,
                                                                const std::vector<MicroBatchRun>& runs);
 

@@ -16,12 +16,12 @@
 namespace chimera {
 namespace {
 
-/// Whether the cells alone, without replicas and weight versions, read back to everything but the name.
+/// Returns whether plain cells express everything but the name.
 bool is_plain(const Schedule& schedule) {
   if (schedule.updates || schedule.micro_batch_scale != 1) return false;
   if (schedule.workers.empty() || schedule.workers.front().empty()) return false;
   const std::int64_t ops = num_ops(schedule);
-  if (schedule.stages > ops || schedule.micro_batches > ops) return false;  // the reader takes such ids for a mistake
+  if (schedule.stages > ops || schedule.micro_batches > ops) return false;  // the reader rejects such ids
   CsvShape shape;
   for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
     for (const Op& op : schedule.workers[w]) {
@@ -49,7 +49,6 @@ class Writer {
     cell(stage, action);
     add_micro_batch(op);
   }
-  /// An op, or half a cell of a pair.
   void compute(const Op& op) {
     const bool ends_pair = in_pair_;
     in_pair_ = op.paired && !ends_pair;
@@ -95,7 +94,7 @@ class Writer {
   bool in_pair_ = false;
 };
 
-/// A transfer as PyTorch names it: by the sender's stage where it is sent, by the receiver's where it is received.
+/// Writes a transfer as PyTorch names it: a send by the sender's stage, a receive by the receiver's.
 void write_transfer(Writer& out, const Instruction& instruction) {
   const Op& op = instruction.op;
   const bool forward = op.kind == OpKind::Forward;
@@ -112,7 +111,7 @@ void write_worker(Writer& out, const std::vector<Instruction>& instructions) {
     if (instruction.kind != InstructionKind::Compute || !gives_weight_gradient(instruction.op.kind)) continue;
     ++backwards_left[instruction.op.stage];
   }
-  std::int64_t finished = -1;  // the stage whose last backward was written; its send comes first
+  std::int64_t finished = -1;  // stage whose last backward was written; its sends come before REDUCE_GRAD
   const auto write_finished = [&] {
     if (finished >= 0) out.cell(finished, "REDUCE_GRAD");
     finished = -1;
@@ -153,7 +152,7 @@ std::string to_csv(const Schedule& schedule, const Program& program) {
 
 namespace {
 
-constexpr std::int64_t kMostLines = kMostOps / 2;  // each has a stage, and each stage two ops or more
+constexpr std::int64_t kMostLines = kMostOps / 2;  // each worker has a stage, and each stage at least two ops
 constexpr std::size_t kLongestCell = 200;
 
 std::string_view trimmed(std::string_view text) {
@@ -161,7 +160,7 @@ std::string_view trimmed(std::string_view text) {
   return first == text.npos ? std::string_view() : text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
-/// Takes decimal digits off the front; numbers beyond 2^31 - 1 become it. None where there is no digit.
+/// Removes a decimal number from the front and returns it, at most 2^31 - 1; nothing without a digit.
 std::optional<std::int64_t> take_number(std::string_view& text) {
   const auto digits = std::min(text.find_first_not_of("0123456789"), text.size());
   if (digits == 0) return std::nullopt;
@@ -173,14 +172,13 @@ std::optional<std::int64_t> take_number(std::string_view& text) {
   return value;
 }
 
-/// `r5` where `name` is r; 0 where the text starts otherwise. None where no number follows the name.
+/// Returns 5 for `r5` if `name` is r, 0 if the text starts otherwise, nothing without a number.
 std::optional<std::int64_t> take_suffix(std::string_view& text, char name) {
   if (text.empty() || text.front() != name) return 0;
   text.remove_prefix(1);
   return take_number(text);
 }
 
-/// What a cell other than an op asks for, as the notes name it.
 enum Dropped : std::uint8_t { kMessages, kSharding, kReduction };
 constexpr std::array<const char*, 3> kNotes = {
     "sends and receives are dropped: lowering makes the messages of a schedule",
@@ -234,7 +232,7 @@ class CsvReader {
     text_.advance();
     schedule_ = header_from_json(text_);
     has_header_ = true;
-    if (text_.peek() != TextSource::kEnd) text_.advance();  // the line end
+    if (text_.peek() != TextSource::kEnd) text_.advance();  // line end
     row_ = 2;
   }
 
@@ -252,7 +250,7 @@ class CsvReader {
     ++row_;
   }
 
-  /// Reads one cell and its comma; false where the row ends with it.
+  /// Reads one cell and its comma. Returns false at the end of the row.
   bool read_cell() {
     cell_.clear();
     int c = text_.peek();
@@ -324,7 +322,7 @@ class CsvReader {
     return std::nullopt;
   }
 
-  /// The largest id and its cell: what the text must have ops for.
+  /// The largest id and its cell.
   struct Largest {
     std::int64_t id = -1;
     std::int64_t row = 1;

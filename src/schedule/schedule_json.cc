@@ -16,15 +16,11 @@
 #include "schedule/json_value.h"
 #include "schedule/text_source.h"
 
-// The characters of a TextSource for nlohmann's parser (core/character_iterator.h).
-
-// The fields of a schedule in JSON, and what their values must be. The grammar stands in docs/schedule_format.md.
-
-// Reads a schedule event by event (nlohmann's SAX interface): nothing is kept but the schedule itself.
+// Reads a schedule event by event (nlohmann's SAX interface), to keep only the schedule in memory.
 
 namespace chimera {
 
-inline constexpr std::int64_t kLongestRun = 65536;  // characters without a value: the parser keeps a value's text
+inline constexpr std::int64_t kLongestRun = 65536;  // limits the parser's buffer for one value
 
 /// The characters of a text, or of its first line.
 struct Cursor {
@@ -45,7 +41,6 @@ struct Cursor {
   }
 };
 
-/// Fields of the file, of a replica and of an op.
 enum Field : std::uint8_t {
   kFormat,
   kVersion,
@@ -96,7 +91,7 @@ inline constexpr std::array<FieldText, 20> kFields = {{
     {"paired", "true or false"},
 }};
 
-/// The fields first .. last of an object; those in `optional` may be missing.
+/// The fields first .. last of an object; fields in `optional` may be missing.
 struct Fields {
   Field first;
   Field last;
@@ -124,7 +119,7 @@ void write_replicas(Out out, const Placement& placement) {
   fmt::format_to(out, "]");
 }
 
-/// Everything but the ops, without the closing brace; `gap` stands between lines.
+/// Returns everything but the ops and the closing brace, with `gap` between lines.
 std::string open_header(const Schedule& schedule, const char* gap) {
   std::string text = fmt::format(
       "{{\"format\": \"chimera-schedule\", \"version\": 1, \"name\": {},{}\"stages\": {}, \"micro_batches\": {},{}",
@@ -173,10 +168,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::int64_t kMostWorkers = kMostOps / 2;  // each has a stage, and each stage two ops or more
+constexpr std::int64_t kMostWorkers = kMostOps / 2;  // each worker has a stage, and each stage at least two ops
 constexpr std::size_t kLongestName = 1000;           // bytes
 
-/// What is being read: the whole text, an object (whose current field is `field_`) or an array.
+/// Innermost open container; the current field of an object is `field_`.
 enum class Where : std::uint8_t { Text, File, Replicas, Replica, Holders, Workers, Ops, Op };
 
 template <class IdType, class Rep>
@@ -190,7 +185,6 @@ class ScheduleReader {
 
   Schedule result() { return std::move(schedule_); }
 
-  // The events, as nlohmann names them.
   bool null() { return mismatch("null"); }
   bool boolean(bool value) {
     if (!expects(kSynchronous) && !expects(kPaired)) return mismatch("a boolean");
@@ -257,17 +251,17 @@ class ScheduleReader {
   Fields file_fields_;
   Schedule schedule_;
   Where where_ = Where::Text;
-  Field field_ = kFormat;        // of the object being read
-  std::uint32_t seen_ = 0;       // its fields so far
-  std::uint32_t file_seen_ = 0;  // the file's, while an array of it is read
+  Field field_ = kFormat;        // of the current object
+  std::uint32_t seen_ = 0;       // fields of the current object so far
+  std::uint32_t file_seen_ = 0;  // fields of the file so far, inside its arrays
   std::uint32_t replica_seen_ = 0;
   Op op_;
   std::int64_t num_ops_ = 0;
   std::int64_t num_holders_ = 0;
   bool synchronous_ = true;
   AsynchronousUpdates updates_;
-  std::optional<std::string> versioned_op_;    // the first that says its weight version
-  std::optional<std::string> unversioned_op_;  // the first that does not
+  std::optional<std::string> versioned_op_;    // first op with a weight version
+  std::optional<std::string> unversioned_op_;  // first op without a weight version
 };
 
 const char* ScheduleReader::expected() const {

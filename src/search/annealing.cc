@@ -9,8 +9,7 @@
 namespace chimera {
 namespace {
 
-/// An op of a worker that goes from one place in its order to another; the ops between close up. Temperatures are in
-/// mean durations of an op, so that results do not depend on the unit of time.
+/// Shift of an op in its worker's order.
 struct Move {
   std::size_t worker = 0;
   std::size_t from = 0;
@@ -58,12 +57,12 @@ class Annealing {
  private:
   double energy(double makespan) const { return makespan + kShareOfMeanEnd * evaluator_.mean_end(); }
 
-  /// Where to begin if there is time for that many moves: what is heated needs enough of them to cool down again.
+  /// Start temperature for that many moves: enough of them must follow to cool down.
   double hottest(double moves) const {
     return std::max(kCold, kHot * std::min(1.0, moves / (kMovesToCoolAnOp * instance_.ops)));
   }
 
-  /// Tries one move; whether it makes a new best.
+  /// Tries a move; returns whether it makes a new best.
   bool step(double temperature) {
     const Move move = draw();
     const auto& order = orders_[move.worker];
@@ -94,7 +93,7 @@ class Annealing {
     return move;
   }
 
-  /// Whether the worker's order still keeps the chain's steps behind each other, and the limits, after the move.
+  /// Returns whether the worker's order is still valid and within the limits.
   bool admissible(const Move& move) const {
     const auto& order = orders_[move.worker];
     const auto begin = std::min(move.from, move.to);
@@ -113,7 +112,6 @@ class Annealing {
     return true;
   }
 
-  /// Whether the order holds at most `room` from `begin` to `end`.
   bool within(std::size_t limit, const std::vector<LaneIndex>& order, std::size_t begin, std::size_t end,
               double room) const {
     const auto& size = instance_.size[limit];
@@ -130,7 +128,8 @@ class Annealing {
 
   static std::size_t chain(LaneIndex index) { return static_cast<std::size_t>(index / kLanesOfChain); }
 
-  // Chosen on D = 8, N = 8 to 32 with two and four replicas; factors of two either way change little.
+  // Tuned on D = 8, N = 8 to 32 with two and four replicas; factors of two change little. Temperatures are in mean op
+  // durations.
   static constexpr double kHot = 0.15;
   static constexpr double kCold = 0.0015;
   static constexpr double kMovesToCoolAnOp = 300;
@@ -143,7 +142,7 @@ class Annealing {
   RandomSource& random_;
   Evaluator evaluator_;
   double scale_;
-  Orders orders_;  // as they are; `best_` is what was best
+  Orders orders_;  // current orders
   Solution best_;
   double energy_ = 0;
 };

@@ -10,8 +10,7 @@ namespace {
 
 constexpr std::size_t kUnknown = std::numeric_limits<std::size_t>::max();
 
-/// images[r][w]: the worker that takes w's place when replica 0 is moved onto replica r. Empty where that is no
-/// one-to-one map.
+/// images[r][w]: the worker that takes w's place when replica 0 moves onto replica r. Empty if that is not one-to-one.
 std::vector<std::vector<std::size_t>> images_of_workers(const Layout& layout) {
   std::vector<std::vector<std::size_t>> images;
   const auto workers = static_cast<std::size_t>(layout.workers);
@@ -31,7 +30,7 @@ std::vector<std::vector<std::size_t>> images_of_workers(const Layout& layout) {
   return images;
 }
 
-/// Whether each map moves every replica onto a replica, and none but the first leaves a worker in place.
+/// Returns whether each map moves every replica onto a replica, and only the first leaves a worker in place.
 bool form_a_symmetry(const Layout& layout, const std::vector<std::vector<std::size_t>>& images) {
   const auto& rows = layout.placement.worker_of;
   for (std::size_t r = 1; r < images.size(); ++r) {
@@ -47,7 +46,7 @@ bool form_a_symmetry(const Layout& layout, const std::vector<std::vector<std::si
   return true;
 }
 
-/// The number of each worker's orbit: of the workers that it may take the place of.
+/// [worker]: index of its orbit, the workers whose place it may take.
 std::vector<std::size_t> orbits(const std::vector<std::vector<std::size_t>>& images) {
   std::vector<std::size_t> orbit(images.front().size(), kUnknown);
   std::size_t next = 0;
@@ -75,7 +74,6 @@ bool replicas_are_alike(const SearchProblem& problem, const std::vector<std::siz
   return true;
 }
 
-/// The problem of replica 0 alone on the joined workers.
 SearchProblem of_first_replica(const SearchProblem& problem, const std::vector<std::size_t>& orbit) {
   SearchProblem first = problem;
   const std::size_t workers = *std::max_element(orbit.begin(), orbit.end()) + 1;
@@ -93,8 +91,7 @@ SearchProblem of_first_replica(const SearchProblem& problem, const std::vector<s
   return first;
 }
 
-/// The instance of the folded problem. Delays, and the copies in durations, are kept: next stages may be on one joined
-/// worker, and a message apart.
+/// Keeps delays and durations of the real workers: neighboring stages may share a joined worker but not a real one.
 Instance joined(const SearchProblem& first, const SearchProblem& problem) {
   Instance instance = make_instance(first);
   const Instance whole = make_instance(problem);
@@ -137,7 +134,8 @@ Orders unfold(const SearchProblem& problem, const FoldedProblem& folded, const O
     for (const LaneIndex lane : orders[folded.worker[w]]) {
       const auto stage = static_cast<std::size_t>(lane / kLanesOfChain);
       std::size_t replica = 0;
-      while (rows[replica][stage].index() != w) ++replica;  // one does: the symmetry moves a holder of the stage here
+      // exists: the symmetry moves a holder of the stage to w
+      while (rows[replica][stage].index() != w) ++replica;
       unfolded[w].push_back(static_cast<LaneIndex>(kLanesOfChain * replica * stages) + lane);
     }
   }

@@ -8,30 +8,27 @@
 #include "search/instance.h"
 #include "search/search.h"
 
-// A bidirectional pipeline looks the same from each of its replicas: what the down replica does on worker w, the up
-// replica may do on worker D-1-w at the same time. A search among such symmetric schedules has one replica and D/2f
-// workers to arrange, and finds better ones sooner; that they are among the best is seen, not proven.
-
-// One problem in the forms that the methods need, and what they hand to each other.
+// Symmetric search: worker D-1-w of a bidirectional pipeline does for the up replica the same as worker w for the down
+// replica. Only one replica and D/2f workers remain to arrange, so search improves faster. That symmetric schedules are
+// among the best is observed, not proven.
 
 namespace chimera {
 
-/// The problem of replica 0 alone, with the workers that take each other's places joined into one, and the delays of
-/// the messages between the real ones.
+/// Replica 0's problem on joined workers: workers that the symmetry maps onto each other become a single worker. Delays
+/// are those between real workers.
 struct FoldedProblem {
   Instance instance;
-  std::vector<std::size_t> worker;  // [real worker]: the joined one
+  std::vector<std::size_t> worker;  // [real worker]: its joined worker
 };
 
-/// None where there is one replica only, or replicas that are not alike: another number of micro-batches, another room
-/// on a worker in the same place, workers that no symmetry moves onto each other, or no room for a micro-batch of every
-/// replica at once.
+/// Returns nullopt if there is one replica, the placement is not symmetric, links or micro-batches per replica differ,
+/// corresponding workers have different limits, or one micro-batch of every replica does not fit at once.
 [[nodiscard]] std::optional<FoldedProblem> fold(const SearchProblem& problem);
 
-/// What replica 0 does in these orders of all replicas; on joined workers, as the first of them do it.
+/// Returns replica 0's part of the orders.
 [[nodiscard]] Orders fold_orders(const SearchProblem& problem, const FoldedProblem& folded, const Orders& orders);
 
-/// The orders of all replicas, each doing on its workers what replica 0 does on its own.
+/// Returns orders in which each replica repeats replica 0's.
 [[nodiscard]] Orders unfold(const SearchProblem& problem, const FoldedProblem& folded, const Orders& orders);
 
 struct Arrangement {
@@ -42,7 +39,7 @@ struct Arrangement {
   std::optional<FoldedProblem> folded;
 };
 
-/// The best orders so far, of all workers or of the joined ones, and what made them.
+/// Best orders so far, of real or joined workers.
 struct Best {
   Solution solution{{}, kStuck};
   std::string origin;
@@ -50,8 +47,8 @@ struct Best {
 
 void take_if_better(Best& best, const Best& other);
 
-/// Adds a find to the front, if it belongs there; whether it is now the fastest. `instance` is the one that it solves:
-/// that of all workers or that of the joined ones.
+/// Adds a solution to the front unless it is dominated, and returns whether it is now the fastest. `instance` must be
+/// one of the two in `arrangement`.
 bool note(ParetoFront& front, const Arrangement& arrangement, const Instance& instance, const Best& found);
 
 }  // namespace chimera

@@ -20,7 +20,7 @@ BranchAndBound::BranchAndBound(const Instance& instance, double makespan, Window
   for (int digit = 0; digit < digits; ++digit) {
     const auto choice = windows_.tightest_choice(state);
     const bool is_turned = ((part >> digit) & 1) != 0;
-    if (!choice && is_turned) return;  // the order that is left belongs to the part of zeros
+    if (!choice && is_turned) return;  // the remaining order belongs to the part with digit 0
     if (choice && !windows_.narrow(state, deadline, is_turned ? turned(*choice) : *choice)) return;
   }
   open_.push_back({std::move(state), std::nullopt});

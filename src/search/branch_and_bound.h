@@ -1,5 +1,4 @@
 #pragma once
-// Exact search, which decides which of two ops of a worker goes first, pair after pair.
 
 #include <cstdint>
 #include <optional>
@@ -12,24 +11,22 @@
 
 namespace chimera {
 
-/// Goes through all orders that beat the best known makespan, depth first: narrows the windows of all ops, takes the
-/// pair of ops of a worker with the least time to spare, and tries it in both orders (Brucker, Jurisch and Sievers,
-/// Discrete Applied Mathematics 1994, branch on precedences likewise). On the way it times the orders that the heads
-/// suggest. Can be interrupted and goes on from there. Holds a reference to the instance.
+/// Exact depth-first search. Narrows all windows, then tries both orders of the pair of ops with the least slack
+/// (branching as in Brucker, Jurisch and Sievers, Discrete Applied Mathematics 1994), and times the order of the heads.
+/// Can be interrupted and resumed. Holds a reference to the instance.
 class BranchAndBound {
  public:
-  /// Part `part` of the tree of all orders that beat `makespan`, which some schedule has or more: its first decisions
-  /// are the binary digits of that number, `digits` of them. All parts for one makespan and one `state`, which says
-  /// what is so in every schedule that beats it, together are the whole tree: which pairs are decided first depends on
-  /// nothing else.
+  /// Takes a part of the tree of orders that beat `makespan`, which some schedule attains or beats. The binary digits
+  /// of `part` are the first `digits` decisions. All parts for the same `makespan` and `state` cover the tree. `state`:
+  /// facts true of every schedule that beats `makespan`.
   BranchAndBound(const Instance& instance, double makespan, WindowState state, std::int64_t part = 0, int digits = 0);
 
-  /// Searches for less than `best.makespan` until the phase is over; replaces `best` with what it finds. Whether it has
-  /// gone through its whole part: then no order of that part beats `best`.
+  /// Searches until the phase ends, and replaces `best` by better solutions. Returns whether no order in its part beats
+  /// `best`.
   bool run(Solution& best, Phase phase);
 
  private:
-  /// A state whose precedences are still to be branched on; `added` is the last of them.
+  /// An open state; `added` is its last precedence.
   struct Node {
     WindowState state;
     std::optional<Precedence> added;
@@ -40,14 +37,12 @@ class BranchAndBound {
 
   Windows windows_;
   const Instance& instance_;
-  std::vector<Node> open_;  // the last one is next
+  std::vector<Node> open_;  // a stack
 };
 
-/// Whether a problem can be searched exactly: it is small enough to keep the states of a tree (kMostExactOps), and
-/// every op takes time, so that heads put ops in order.
+/// Returns whether the problem has at most kMostExactOps ops, and every op takes time, so that heads order the ops.
 [[nodiscard]] bool can_be_exact(const Instance& instance);
 
-/// No larger problem is tried exactly.
 inline constexpr std::int32_t kMostExactOps = 480;
 
 }  // namespace chimera

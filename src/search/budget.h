@@ -1,5 +1,5 @@
 #pragma once
-// How long a search may go on: by the clock, or by a count of the schedules that it times, which is the same anywhere.
+// Budget of a search: wall-clock time, or a reproducible count of timed schedules.
 
 #include <algorithm>
 #include <atomic>
@@ -12,14 +12,14 @@ namespace chimera {
 
 class Budget {
  public:
-  /// Ends as soon as one of both is spent.
+  /// Spent as soon as either limit is reached.
   Budget(std::optional<double> seconds, std::optional<std::int64_t> iterations)
       : seconds_(seconds), iterations_(iterations) {}
 
   void count(std::int64_t schedules = 1) { counted_ += schedules; }
   [[nodiscard]] std::int64_t counted() const { return counted_; }
   [[nodiscard]] double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
-  /// The part that is used up: 1 and more when it is spent.
+  /// Fraction used; 1 or more when spent.
   [[nodiscard]] double used() const {
     if (is_stopped_ != nullptr && *is_stopped_) return 1;
     double used = 0;
@@ -29,11 +29,11 @@ class Budget {
     return seconds_ && *seconds_ <= 0 ? 1 : used;
   }
 
-  /// From now on it is spent as soon as that is true. Holds a reference.
+  /// Also spent once `is_stopped` is true. Holds a reference.
   void stop_when(const std::atomic<bool>& is_stopped) { is_stopped_ = &is_stopped; }
 
-  /// A budget of its own for one of `sharers` of what is left of this one until `until` is used: an equal part of the
-  /// schedules, and of the time what is left for each of the next `turns`. Those that go on at the same time have one.
+  /// Returns a sharer's budget, out of the rest until `until` is used: the schedules divided by `sharers`, and the time
+  /// by `turns` (1 if sharers run concurrently).
   [[nodiscard]] Budget part(double until, int sharers, int turns) const {
     std::optional<double> seconds;
     std::optional<std::int64_t> iterations;
@@ -54,7 +54,7 @@ class Budget {
   Clock::time_point start_ = Clock::now();
 };
 
-/// A stretch of a budget: from now until `share` of what is left is used. Holds a reference to the budget.
+/// Part of a budget: from now until `share` of the rest is used. Holds a reference.
 class Phase {
  public:
   explicit Phase(Budget& budget, double share = 1)
@@ -63,10 +63,10 @@ class Phase {
       : budget_(outer.budget_), from_(budget_->used()), until_(from_ + share * std::max(0.0, outer.until_ - from_)) {}
 
   void count(std::int64_t schedules = 1) { budget_->count(schedules); }
-  /// What one of `sharers` may use of what is left, see Budget::part().
+  /// Returns a sharer's budget; see Budget::part().
   [[nodiscard]] Budget for_one_of(int sharers, int turns) const { return budget_->part(until_, sharers, turns); }
   [[nodiscard]] bool over() const { return budget_->used() >= until_; }
-  /// How much of it has passed, 0 to 1.
+  /// Fraction elapsed, 0 to 1.
   [[nodiscard]] double passed() const {
     return until_ > from_ ? std::min(1.0, (budget_->used() - from_) / (until_ - from_)) : 1;
   }

@@ -26,7 +26,7 @@ OpKind kind_of(bool split, LaneIndex lane) {
   }
 }
 
-/// Connects a lane to the one whose results it needs, which a message may have to bring.
+/// Makes lane `from` the input of lane `to`, with a delay if they are on different workers.
 void connect(std::vector<Lane>& lanes, LaneIndex from, LaneIndex to, double message_time) {
   Lane& consumer = lanes[static_cast<std::size_t>(to)];
   Lane& producer = lanes[static_cast<std::size_t>(from)];

@@ -21,13 +21,12 @@ bool fits(const Layout& layout, const Schedule& schedule) {
   return true;
 }
 
-/// A generator's schedule of the shape, under the name of its rule where it has several.
+/// A generator's schedule of the shape, named by its rule if there are several.
 struct NamedShape {
   std::string name;
   PipelineShape shape;
 };
 
-/// The shape with each rule that the generator has for it.
 std::vector<NamedShape> rules_of(const Generator& generator, const PipelineShape& shape) {
   std::vector<NamedShape> shapes = {{generator.name, shape}};
   for (const TakenAxis& taken : generator.axes) {
@@ -65,14 +64,14 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-/// What a worker would run next, and when.
+/// The next op of a worker.
 struct Choice {
   LaneIndex lane = kNoLane;
   double start = kNever;
   double rank = kNever;
 };
 
-/// What the workers hold, and what they must keep free for the oldest micro-batch.
+/// Memory held by the workers, and reserved for the oldest micro-batch.
 class Holdings {
  public:
   explicit Holdings(const Instance& instance) : instance_(instance), in_flight_(instance.replica.size(), 0) {
@@ -94,7 +93,7 @@ class Holdings {
       held_[limit][worker] += by * instance_.size[limit][chain];
   }
 
-  /// Whether the chain may take its next micro-batch. `done` counts the ops that ran, by lane.
+  /// Returns whether the chain may take its next micro-batch. `done`: finished ops by lane.
   [[nodiscard]] bool admits(std::size_t worker, std::size_t chain, const std::vector<std::int32_t>& done) const {
     if (held_.empty()) return true;
     const Oldest oldest = oldest_on(worker, done);
@@ -127,7 +126,6 @@ class Holdings {
     return most;
   }
 
-  /// The number of micro-batches that have ended at the chain.
   std::int32_t ended(std::size_t chain, const std::vector<std::int32_t>& done) const {
     return done[kLanesOfChain * chain + (instance_.split_backward ? kWeightStep : kInputStep)];
   }
@@ -159,7 +157,7 @@ class Holdings {
   const Instance& instance_;
   std::vector<std::int32_t> in_flight_;      // [chain]
   std::vector<std::vector<double>> held_;    // [limit][worker]
-  std::vector<std::vector<double>> needed_;  // [limit][worker]: by the micro-batch that holds most there
+  std::vector<std::vector<double>> needed_;  // [limit][worker]: by the replica whose micro-batch holds most there
 };
 
 class ListScheduling {
@@ -198,7 +196,7 @@ class ListScheduling {
     return stages;
   }
 
-  /// When the lane's next op could start, if what it needs has run and it may.
+  /// Earliest start of the lane's next op, if it can run.
   std::optional<double> next_start(std::size_t worker, std::size_t index) const {
     const Lane& lane = instance_.lanes[index];
     const std::int32_t k = done_[index];
@@ -276,7 +274,7 @@ class ListScheduling {
   std::vector<std::int32_t> done_;  // [lane]
   std::vector<double> free_;        // [worker]
   std::vector<Choice> choices_;     // [worker]
-  std::vector<Choice> candidates_;  // of the worker that chooses
+  std::vector<Choice> candidates_;  // buffer of choose()
   Orders orders_;
 };
 
@@ -291,7 +289,7 @@ ListRule random_rule(const Instance& instance, RandomSource& random) {
   rule.patience = 2 * random.uniform();
   rule.noise = random.chance(0.3) ? 0 : random.uniform();
   if (random.chance(0.5)) return rule;
-  // As many as return trips to the last stage keep a chain busy, one more or less.
+  // Micro-batches that keep a chain busy during the round trip to the last stage, plus or minus one.
   std::int32_t to_go = 0;
   rule.credits.resize(instance.replica.size());
   for (std::size_t chain = instance.replica.size(); chain-- > 0;) {

@@ -10,7 +10,7 @@
 namespace chimera {
 
 double WorkerBound::of_work(std::vector<OpWindow>& jobs) {
-  // Ties broken, so that every standard library takes the same one.
+  // Breaks ties, so that all standard libraries agree.
   const auto shorter = [](const OpWindow& a, const OpWindow& b) {
     return std::tie(a.tail, a.duration, a.head) < std::tie(b.tail, b.duration, b.head);
   };
@@ -67,7 +67,7 @@ double WorkerBound::of_room_backwards(std::vector<OpWindow>& jobs, std::int64_t 
   return of_room(jobs, room);
 }
 
-/// The i-th taker to start, from 0, waits for the end of i + 1 - room releasers. Requires jobs by their heads.
+/// The i-th taker to start, from 0, waits for the end of i + 1 - room releasers. Requires jobs sorted by head.
 void WorkerBound::find_turns(const std::vector<OpWindow>& jobs, std::int64_t room) {
   constexpr double kNever = std::numeric_limits<double>::infinity();
   double shortest = kNever;
@@ -88,10 +88,10 @@ void WorkerBound::find_turns(const std::vector<OpWindow>& jobs, std::int64_t roo
   }
 }
 
-/// When the jobs whose tails are no less are done, with each taker not before its turn.
+/// Returns the end of all jobs with tails of at least `least_tail`, with each taker after its turn.
 double WorkerBound::end_of_work(const std::vector<OpWindow>& jobs, double least_tail) {
   const auto counts = [least_tail](const OpWindow& job) { return job.tail >= least_tail; };
-  auto other = jobs.begin();  // the next that is no taker
+  auto other = jobs.begin();  // the next job that is not a taker
   auto longest = by_duration_.begin();
   std::size_t turn = 0;
   double time = 0;
@@ -124,9 +124,9 @@ std::size_t ops_of(const Instance& instance, const std::vector<std::int32_t>& ch
   return ops;
 }
 
-/// A lower bound above `bound`, at most `open`, which is not refuted. `known`: what is so in every schedule that ends
-/// by `open`. `conclude(state, deadline)` adds to the state what follows, or returns false where no schedule ends by
-/// then.
+/// Returns the largest refuted deadline between `bound` and `open`, which is not refuted. `known` holds facts true of
+/// every schedule that ends by `open`. `conclude(state, deadline)` adds consequences; false: no schedule meets the
+/// deadline.
 template <typename Conclude>
 double bisect(double bound, double open, double close, WindowState known, const Phase& phase, Conclude conclude) {
   while (open - bound > close * open && !phase.over()) {
@@ -137,7 +137,7 @@ double bisect(double bound, double open, double close, WindowState known, const 
       continue;
     }
     open = middle;
-    known = std::move(state);  // what must be so by some time must be so earlier
+    known = std::move(state);  // facts for a deadline also hold for earlier ones
   }
   return bound;
 }
@@ -147,7 +147,7 @@ double bisect(double bound, double open, double close, WindowState known, const 
 RaisedBound raise_bound(const Instance& instance, double bound, double makespan, Phase phase) {
   constexpr double kClose = 1e-4;
   constexpr double kCloseByProbing = 4e-4;
-  constexpr double kShareOfEach = 0.5;  // of the time that is left
+  constexpr double kShareOfEach = 0.5;  // of the remaining time
   const bool is_large = std::ranges::any_of(
       instance.chains, [&](const auto& chains) { return ops_of(instance, chains) > kMostNarrowedOps; });
   if (is_large) return {bound, {}};
@@ -262,7 +262,7 @@ double LowerBound::after(const std::vector<std::int32_t>& done, const std::vecto
   return bound;
 }
 
-/// What room for so many micro-batches in flight adds, where there are more.
+/// Returns the bound from memory, or 0 if all micro-batches fit.
 double LowerBound::of_room(std::size_t worker, const std::vector<std::int32_t>& done) {
   std::int64_t left = room_[worker];
   std::int64_t takers = 0;

@@ -17,10 +17,10 @@
 namespace chimera {
 namespace {
 
-using Row = std::vector<std::int64_t>;  // [stage]: the worker
+using Row = std::vector<std::int64_t>;  // [stage]: worker
 using Rows = std::vector<Row>;          // [replica]
 
-/// Workers named in the order in which they appear.
+/// Renumbers workers in order of appearance.
 Rows renamed(const Rows& rows, std::size_t workers) {
   std::vector<std::int64_t> names(workers, -1);
   std::int64_t next = 0;
@@ -49,8 +49,8 @@ class Enumeration {
   }
 
  private:
-  /// Places the stage and all that come after; `held`: stages of this replica on each worker; `named`: workers that
-  /// have a stage of any replica. A worker that has none is like any other such, so that the first stands for all.
+  /// Places the stage and all later ones. `held`: stages of this replica per worker; `named`: workers with a stage of
+  /// any replica. Workers without stages are interchangeable, so only the first is tried.
   void place(std::size_t replica, std::size_t stage, std::int64_t named, std::vector<std::int64_t> held) {
     if (stage == rows_[replica].size()) {
       if (replica + 1 == rows_.size()) return keep();
@@ -66,7 +66,7 @@ class Enumeration {
     }
   }
 
-  /// Of all names of like replicas and of workers, keeps the first.
+  /// Keeps the smallest of all equivalent placements.
   void keep() {
     std::vector<std::size_t> order(rows_.size());
     std::iota(order.begin(), order.end(), 0);
@@ -89,7 +89,7 @@ class Enumeration {
 
   std::int64_t workers_;
   std::int64_t chunks_;
-  std::vector<std::int64_t> dealt_;  // [replica]: its micro-batches
+  std::vector<std::int64_t> dealt_;  // [replica]: number of its micro-batches
   Rows rows_;
   std::set<Rows> found_;
 };
@@ -100,7 +100,6 @@ Placement placement_of(const Rows& rows) {
   return placement;
 }
 
-/// The rounds of a search over placements.
 class Rounds {
  public:
   Rounds(const std::vector<SearchProblem>& problems, const std::function<std::vector<Schedule>(const Layout&)>& starts,
@@ -123,7 +122,7 @@ class Rounds {
   }
 
  private:
-  static constexpr double kKept = 4;  // of so many placements one goes on to the next round
+  static constexpr double kKept = 4;  // one of this many placements enters the next round
 
   void search_each(std::vector<std::size_t>& left, double share) {
     SearchOptions part = options_;
@@ -138,7 +137,7 @@ class Rounds {
     });
   }
 
-  /// Whether the placement has room at all.
+  /// Returns whether the placement has enough memory.
   bool search_one(std::size_t i, const SearchOptions& options) {
     try {
       take(i, search(problems_[i], starts_(problems_[i].layout), options));
@@ -177,8 +176,8 @@ class Rounds {
   const std::function<std::vector<Schedule>(const Layout&)>& starts_;
   const SearchOptions& options_;
   Budget clock_{std::nullopt, std::nullopt};
-  std::vector<double> bounds_;               // [placement]: no order is faster; infinite without room
-  std::map<std::size_t, double> makespans_;  // of those searched
+  std::vector<double> bounds_;               // [placement]; infinite without enough memory
+  std::map<std::size_t, double> makespans_;  // of the searched placements
   std::optional<SearchResult> best_;
   std::size_t best_index_ = 0;
   std::size_t without_room_ = 0;

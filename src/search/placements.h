@@ -1,5 +1,4 @@
 #pragma once
-// Placements as a variable of the search: which workers hold which stages, where few enough ways exist to try them all.
 
 #include <cstddef>
 #include <functional>
@@ -11,25 +10,22 @@
 
 namespace chimera {
 
-/// No more are searched.
 inline constexpr std::size_t kMostPlacements = 1000;
 
-/// Every way to place `shape.pipelines` replicas of S = D v stages on D workers so that each worker has v stages of
-/// each replica. Workers' names mean nothing, nor do those of replicas with equally many micro-batches: of placements
-/// that differ by them alone, one is listed. Micro-batches are dealt evenly, in turn. Throws ConfigError where the
-/// shape has no layout, more ops than a search can hold (kMostSearchedOps), or more than kMostPlacements.
+/// Returns every placement of `shape.pipelines` replicas of S = D v stages on D workers, with v stages of each replica
+/// per worker. Lists placements once that differ only in names of workers, or of replicas with equally many
+/// micro-batches. Deals micro-batches round-robin. Throws ConfigError if the shape has no layout, or exceeds
+/// kMostSearchedOps or kMostPlacements.
 [[nodiscard]] std::vector<Layout> every_layout(const PipelineShape& shape);
 
-/// What search_placements() found.
 struct PlacementSearch {
-  SearchResult result;   // of the best placement; `lower_bound` holds for every order on any of them
+  SearchResult result;   // of the best placement; `lower_bound` holds for all placements
   std::size_t best = 0;  // its index
 };
 
-/// Searches the problems, which differ in their placement alone, in rounds (search()): each round has the same part of
-/// the time and searches the best quarter of those before it. A placement whose lower bound is no better than the best
-/// find is searched no more. `starts` gives the schedules to start from on a layout. Throws as search() does, where no
-/// placement leaves room; and for several placements where links tell workers apart (links_are_alike()).
+/// Searches problems that differ only in placement. Rounds have equal time; each keeps the best quarter, without
+/// placements whose lower bound reaches the best makespan. `starts` returns a layout's initial schedules. Throws as
+/// search() does if no placement has enough memory, and ConfigError for several placements unless links_are_alike().
 [[nodiscard]] PlacementSearch search_placements(const std::vector<SearchProblem>& problems,
                                                 const std::function<std::vector<Schedule>(const Layout&)>& starts,
                                                 const SearchOptions& options);

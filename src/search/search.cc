@@ -24,7 +24,6 @@
 namespace chimera {
 namespace {
 
-/// Whether a is as good as b in both, but for rounding.
 bool covers(double makespan_a, double peak_a, double makespan_b, double peak_b) {
   return makespan_a <= makespan_b * (1 + kRounding) && peak_a <= peak_b + kRounding;
 }
@@ -52,7 +51,7 @@ void require_costs(const Instance& instance) {
   if (!std::isfinite(sum)) throw ConfigError("search: the costs are too large to add up; use a larger unit of time");
 }
 
-/// Whether there is nothing but ops and messages that do not meet: then the search times as simulate() does.
+/// Returns whether the search's timing equals simulate()'s: only ops, and messages without contention.
 bool is_plain(const CostModel& costs) {
   return !costs.links && !costs.all_reduce && costs.optimizer.empty() && !costs.blocking_sends;
 }
@@ -73,7 +72,7 @@ class Search {
   }
 
  private:
-  /// Searches one problem, adds its finds to the front and returns its lower bound: the best makespan where proven.
+  /// Searches one problem, adds finds to the front and returns the lower bound: the best makespan if proven.
   double solve(const SearchProblem& problem, Phase phase) {
     const Arrangement arrangement(problem);
     const double bound = bound_of(arrangement);
@@ -88,7 +87,6 @@ class Search {
     return search_together(arrangement, raised, symmetric, whole, phase);
   }
 
-  /// On a thread where there is more than one processor, while this one reports.
   RaisedBound raise(const Arrangement& arrangement, double bound, double makespan, Phase phase) const {
     const auto run = [&] { return raise_bound(arrangement.whole, bound, makespan, phase); };
     if (available_cores() <= 1) return run();
@@ -97,8 +95,8 @@ class Search {
     return running.get();
   }
 
-  /// Lets the searchers search in rounds, each twice as long as the one before, so that what one finds soon helps the
-  /// others and little is lost when they are done. Returns the lower bound: the best makespan where proven.
+  /// Runs the searchers in rounds, each twice as long as the previous: early solutions are shared soon, and little time
+  /// is lost at the end. Returns the lower bound: the best makespan if proven.
   double search_together(const Arrangement& arrangement, const RaisedBound& raised, Best symmetric, Best whole,
                          const Phase& phase) {
     const double goal = raised.bound * (1 + kRounding);
@@ -122,7 +120,7 @@ class Search {
     return raised.bound;
   }
 
-  /// Each on a thread, while this one reports; on one processor, or without threads, one after the other.
+  /// Uses threads if possible, and reports progress meanwhile.
   void run_all(std::deque<Searcher>& searchers, Phase phase) const {
     std::vector<Budget> budgets;
     if (available_cores() > 1) {
@@ -139,7 +137,7 @@ class Search {
 
   void run_at_once(std::deque<Searcher>& searchers, std::vector<Budget>& budgets) const {
     std::atomic<bool> is_stopped = false;
-    std::vector<std::future<void>> running;  // wait for their threads when they are destroyed
+    std::vector<std::future<void>> running;  // destructors wait for the threads
     for (std::size_t i = 0; i < searchers.size(); ++i) {
       budgets[i].stop_when(is_stopped);
       running.push_back(std::async(std::launch::async, [&, i] { searchers[i].run(budgets[i]); }));
@@ -161,8 +159,8 @@ class Search {
     while (running.wait_for(kBetweenReports) != std::future_status::ready) report();
   }
 
-  /// The larger of two: one knows the limits; simulate()'s needs a schedule, holds for every order of its ops, and may
-  /// count what the search leaves out.
+  /// Takes the larger of two bounds: LowerBound uses the limits; simulate()'s holds for every order of a schedule's
+  /// ops, and includes costs that the search omits.
   double bound_of(const Arrangement& arrangement) {
     const double bound = LowerBound(arrangement.whole).at_start();
     RandomSource random(0);
@@ -172,7 +170,7 @@ class Search {
     return is_plain(arrangement.problem.costs) ? std::max(bound, timeline.lower_bound) : bound;
   }
 
-  /// The best of the starts and of what other limits gave. Those that break a limit are models for list scheduling.
+  /// Returns the best of the starts and of earlier results. List scheduling adapts starts that exceed a limit.
   Best best_start(const Arrangement& arrangement) {
     Best best;
     Evaluator evaluator(arrangement.whole);
@@ -206,7 +204,6 @@ class Search {
     take_if_better(best, found);
   }
 
-  /// Makes one list schedule by the default rule, then others by random rules.
   void list_schedules(const Arrangement& arrangement, const Instance& instance, Best& best, double goal, Phase phase) {
     Evaluator evaluator(instance);
     ListRule rule;
@@ -222,8 +219,7 @@ class Search {
     } while (!phase.over() && best.solution.makespan > goal);
   }
 
-  /// The best symmetric orders to start from: by list scheduling, or as `whole` has them on the first of each workers
-  /// that take each other's places.
+  /// Returns the best symmetric orders: list schedules, or folded from `whole`.
   Best best_symmetric(const Arrangement& arrangement, const Best& whole, double goal, const Phase& phase) {
     const Instance& instance = arrangement.folded->instance;
     Best best;
@@ -245,7 +241,6 @@ class Search {
     options_.progress({budget_.seconds(), best.makespan, lower_bound_, best.origin});
   }
 
-  /// The same problem with less and less room, for the Pareto front.
   void sweep_lower_limits() {
     const double unit = units_of_stage(problem_.layout);
     const double least = least_peak();
@@ -261,7 +256,7 @@ class Search {
     }
   }
 
-  /// Stage units that one micro-batch holds: no schedule gets by with less.
+  /// Peak stage units of a single micro-batch, a minimum for every schedule.
   double least_peak() const {
     double least = 0;
     for (const auto& row : problem_.layout.placement.worker_of) {
@@ -272,7 +267,6 @@ class Search {
     return least;
   }
 
-  /// The finds with the makespans that simulate() says.
   ParetoFront timed_finds() const {
     ParetoFront timed;
     for (Find find : front_.finds()) {
@@ -301,7 +295,7 @@ class Search {
   static constexpr int kMostLimits = 8;
   static constexpr int kRounds = 5;
   static constexpr std::array<double, 2> kWindowsAfterModel = {0, 1};
-  // Shares of what is left at that time.
+  // Fractions of the remaining time.
   static constexpr double kShareOfProblem = 0.75;
   static constexpr double kShareOfLists = 0.1;
   static constexpr double kShareOfBound = 0.3;

@@ -8,7 +8,7 @@ namespace chimera {
 namespace {
 
 constexpr const char* kLocalSearch = "local search from ";
-// Shares of what is left at that time.
+// Fractions of the remaining time.
 constexpr double kShareBeforeExact = 0.3;
 constexpr double kShareOfSymmetric = 0.7;
 static_assert(kMostExactOps <= kMostNarrowedOps, "what is searched exactly has a state to begin with");

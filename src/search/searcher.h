@@ -1,5 +1,4 @@
 #pragma once
-// One of the threads that work on the same problem.
 
 #include <cstdint>
 #include <optional>
@@ -11,29 +10,27 @@
 
 namespace chimera {
 
-/// How many work on a problem, whatever the machine has: so that the same seed gives the same result anywhere.
+/// Independent of the machine, so that equal seeds give equal results.
 inline constexpr int kSearchers = 2;
 
-/// Searches a problem by local search with random numbers of its own and, where the problem is small enough, its part
-/// of the tree of all orders. Shares nothing with the others while it runs; they tell each other what they found
-/// between rounds. Holds a reference to the arrangement.
+/// A search thread: local search with its own random numbers and, for small problems, its part of the tree of orders.
+/// Shares nothing while it runs. Holds a reference to the arrangement.
 class Searcher {
  public:
-  /// `number`: 0 .. kSearchers - 1. All are given one `makespan`, which some schedule has: the parts of the tree of
-  /// those that beat it, of which `state` tells what is so, are theirs. `goal`: no makespan is less.
+  /// `number`, in 0 .. kSearchers - 1, selects the part of the tree. All searchers get the same `makespan`, of some
+  /// schedule, and `state`, facts true of every schedule that beats it. `goal`: a lower bound.
   Searcher(const Arrangement& arrangement, double goal, double makespan, const WindowState& state, int number,
            std::uint64_t seed);
 
-  /// Goes on from these, if they are better than its own.
+  /// Adopts better solutions of other searchers.
   void learn(const Best& symmetric, const Best& whole);
 
-  /// Searches until the budget is used, or the goal is reached, or its part of the tree is done.
+  /// Searches until the budget is used, the goal is reached, or its part of the tree is exhausted.
   void run(Budget& budget);
 
   [[nodiscard]] const Best& symmetric() const { return symmetric_; }
   [[nodiscard]] const Best& whole() const { return whole_; }
   [[nodiscard]] const ParetoFront& front() const { return front_; }
-  /// Whether nothing in its part of the tree beats the best.
   [[nodiscard]] bool exhausted() const { return exhausted_; }
 
  private:

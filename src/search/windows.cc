@@ -34,7 +34,7 @@ Windows::Windows(const Instance& instance)
   }
 }
 
-/// Ops of a lane, steps of a micro-batch at a stage, and what room for a chain alone asks for.
+/// Ops of a lane, steps of a micro-batch, and ops ordered by the memory of their chain.
 bool Windows::precedes_anyway(const Place& a, const Place& b) const {
   if (a.lane == b.lane) return a.k < b.k;
   const LaneIndex chain = a.lane / kLanesOfChain;
@@ -96,8 +96,8 @@ bool Windows::probe(WindowState& state, double deadline, Phase phase) {
   return true;
 }
 
-/// Whether it is open that i precedes j, and follows from no other open precedence between ops of their lanes: one that
-/// is not refuted leaves little hope to refute what follows from it.
+/// Returns whether i before j is undecided and not implied by another undecided precedence of their lanes: if that is
+/// not refuted, the implied one hardly is.
 bool Windows::says_most(const WindowState& state, std::size_t worker, std::size_t i, std::size_t j) const {
   const auto& places = places_[worker];
   const std::size_t n = places.size();
@@ -129,7 +129,7 @@ void Windows::raise(double& value, double to, std::size_t worker) {
   stale_[worker] = 1;
 }
 
-/// Along all lanes and back; false where a path takes too long.
+/// Returns false if a path misses the deadline.
 bool Windows::follow_messages(WindowState& state) {
   for (const std::size_t index : lanes_) {
     const Lane& lane = instance_.lanes[index];
@@ -173,7 +173,7 @@ bool Windows::narrow_worker(WindowState& state, std::size_t worker) {
   return true;
 }
 
-/// False where the opposite is known.
+/// Returns false if the opposite is known.
 bool Windows::precede(const View& view, std::size_t i, std::size_t j) {
   std::uint8_t& before = known(view, i, j);
   if (before != 0) return true;
@@ -186,7 +186,7 @@ bool Windows::precede(const View& view, std::size_t i, std::size_t j) {
   return true;
 }
 
-/// Takes down the windows as they are now: what is drawn from an order of heads must not see them change.
+/// Copies the windows, because conclusions from an order of heads must not see them change.
 void Windows::look_at(const View& view) {
   const auto& places = places_[view.worker];
   now_.clear();
@@ -196,7 +196,6 @@ void Windows::look_at(const View& view) {
   std::stable_sort(now_.begin(), now_.end(), [](const Window& a, const Window& b) { return a.head < b.head; });
 }
 
-/// Finds pairs of which one order takes too long.
 bool Windows::decide_pairs(const View& view) {
   const auto& places = places_[view.worker];
   for (std::size_t i = 0; i < places.size(); ++i) {
@@ -209,7 +208,6 @@ bool Windows::decide_pairs(const View& view) {
   return true;
 }
 
-/// Each op follows all the work of those that precede it.
 void Windows::wait_for_predecessors(const View& view) {
   for (std::size_t j = 0; j < now_.size(); ++j) {
     double time = 0;
@@ -220,7 +218,7 @@ void Windows::wait_for_predecessors(const View& view) {
   }
 }
 
-/// For each deadline: the ops that must end by it, and whether one more fits among them.
+/// Takes the ops that must end by each deadline, and checks whether another op fits among them.
 bool Windows::find_edges(const View& view) {
   const std::size_t n = now_.size();
   by_tail_.resize(n);
@@ -237,8 +235,8 @@ bool Windows::find_edges(const View& view) {
   return true;
 }
 
-/// The ops `inside_`, the first `count` by tails, end by `end`. ends_[p]: the end of those among them from the p-th on,
-/// in the order of heads.
+/// The ops `inside_`, the first `count` by tails, must end by `end`. ends_[p]: earliest end of those from the p-th on,
+/// by heads.
 bool Windows::find_edges_of(const View& view, std::size_t count, double end) {
   const std::size_t n = now_.size();
   ends_.resize(n + 1);
@@ -259,9 +257,9 @@ bool Windows::find_edges_of(const View& view, std::size_t count, double end) {
     ends_[p] = all;
   }
   if (all > end + least_) return false;
-  if (all + longest <= end + least_) return true;  // who begins later is found with pairs
+  if (all + longest <= end + least_) return true;  // ops with later heads are left to decide_pairs
   later_.clear();
-  double ahead = 0;  // longest, through those so far and all behind
+  double ahead = 0;  // largest head of an op so far plus the work from it on
   for (std::size_t p = 0; p < n; ++p) {
     const Window& window = now_[p];
     if (inside_[p] != 0) {
@@ -330,7 +328,7 @@ void Windows::look_for_choice(const WindowState& state, std::size_t worker, bool
       if (overlapping && (end_a <= state.head[b] || end_b <= state.head[a])) continue;
       const double a_first = std::max(least_, deadline_ - end_a - duration(places[j]) - state.tail[b]);
       const double b_first = std::max(least_, deadline_ - end_b - duration(places[i]) - state.tail[a]);
-      // Smith and Cheng's slack, which prefers pairs whose orders are alike (AAAI 1993).
+      // Slack of Smith and Cheng (AAAI 1993), which prefers pairs whose orders have similar slack.
       const double rank =
           std::min(a_first, b_first) / std::sqrt(std::min(a_first, b_first) / std::max(a_first, b_first));
       if (rank >= least) continue;

@@ -1,5 +1,4 @@
 #pragma once
-// What must be so in every schedule that ends in time: when each op may run, and which ops of a worker precede others.
 
 #include <cstdint>
 #include <optional>
@@ -11,62 +10,58 @@
 
 namespace chimera {
 
-/// The first of two ops of a worker runs before the second. Ops by their number in the instance.
+/// Order of two ops of a worker, numbered as in the instance.
 struct Precedence {
   std::size_t first = 0;
   std::size_t second = 0;
 };
 
-/// Heads, tails and precedences as far as they are known.
+/// Facts true of every schedule that meets a deadline.
 struct WindowState {
-  std::vector<double> head;                       // [op]: it starts no earlier
-  std::vector<double> tail;                       // [op]: what passes after its end at least
+  std::vector<double> head;                       // [op]: earliest start
+  std::vector<double> tail;                       // [op]: least time after its end
   std::vector<std::vector<std::uint8_t>> before;  // [worker][i * n + j]: whether its i-th op precedes its j-th
 };
 
-/// What one state costs, in schedules timed.
 inline constexpr std::int64_t kTimedForAState = 256;
 
-/// Beyond which nothing is better, but for rounding.
+/// Returns the deadline that a schedule must meet to improve on `makespan`, allowing for rounding.
 [[nodiscard]] inline double deadline_below(double makespan) { return makespan * (1 - kRounding); }
 
-/// Draws conclusions from a time limit until none is left:
+/// Propagates a deadline until nothing more follows:
 ///
-/// - along the dependencies, and from op to op of a lane;
-/// - of two ops of a worker one must go first if the other cannot (in time);
-/// - an op waits for all that precede it on its worker to be done, one at a time;
-/// - edge finding: where a set of ops and one op more cannot end before the set's last deadline, the one follows them
-///   all (Carlier and Pinson, Management Science 1989); where the set itself cannot, there is no such schedule;
-/// - memory: a forward with b forwards before it, on a worker with room for h micro-batches, waits for b + 1 - h of
-///   them to be released; and so the releases backwards in time.
+/// - along dependencies and lanes;
+/// - if two ops of a worker miss the deadline in one order, the other order holds;
+/// - an op starts after its predecessors on its worker, which run one at a time;
+/// - edge finding: if a set of ops and another op cannot end before the set's last deadline, that op follows the set
+///   (Carlier and Pinson, Management Science 1989); if the set alone cannot, there is no schedule;
+/// - memory: on a worker with room for h micro-batches, a forward after b others waits until b + 1 - h are released;
+///   the same backward in time.
 class Windows {
  public:
   explicit Windows(const Instance& instance);
 
-  /// What is known without a limit of time.
+  /// Returns the facts without a deadline.
   [[nodiscard]] WindowState at_start() const;
 
-  /// Adds what follows if the schedule is to end by `deadline`. False if no schedule of that state does.
+  /// Adds all consequences of `deadline`. Returns false if no schedule in that state meets it.
   bool narrow(WindowState& state, double deadline);
 
-  /// narrow() after one op precedes another of its worker.
+  /// Narrows after adding a precedence.
   bool narrow(WindowState& state, double deadline, Precedence added);
 
-  /// narrow(), which then assumes of two ops of a worker that one precedes the other, pair after pair: where that is
-  /// refuted it is the other way round (shaving: Martin and Shmoys, IPCO 1996). Until nothing more follows, or the
-  /// phase is over.
+  /// Narrows, then assumes each open precedence; if that is refuted, the opposite holds (shaving: Martin and Shmoys,
+  /// IPCO 1996). Repeats until nothing more follows or the phase ends.
   bool probe(WindowState& state, double deadline, Phase phase);
 
-  /// Two ops of a worker that could still run in either order, the pair with the least time to spare: first the order
-  /// that leaves more. Pairs that would overlap if every op started at its head come first. None where all pairs are
-  /// decided. Counts from the deadline of the last narrow().
+  /// Returns the undecided pair of ops with the least slack, in the order that leaves more. Pairs that overlap at their
+  /// heads come first. Returns nullopt if all are decided. Uses the last deadline.
   [[nodiscard]] std::optional<Precedence> tightest_choice(const WindowState& state) const;
 
-  /// Every worker's lanes in the order of their heads.
+  /// Returns every worker's lanes, sorted by head.
   [[nodiscard]] Orders orders_by_head(const WindowState& state) const;
 
  private:
-  /// An op in its worker's list.
   struct Place {
     std::size_t op = 0;
     LaneIndex lane = 0;
@@ -78,7 +73,7 @@ class Windows {
     double tail = 0;
     std::size_t place = 0;  // in its worker's list
   };
-  /// One worker's windows, forwards or backwards in time: then heads are tails, and what precedes follows.
+  /// A worker's windows, forward or backward in time. Backward swaps heads with tails and reverses precedences.
   struct View {
     std::size_t worker = 0;
     bool backwards = false;
@@ -93,7 +88,6 @@ class Windows {
   [[nodiscard]] double duration(const Place& place) const { return lane(place).duration; }
   [[nodiscard]] double& head(const View& view, std::size_t i) const { return (*view.head)[places_[view.worker][i].op]; }
   [[nodiscard]] double& tail(const View& view, std::size_t i) const { return (*view.tail)[places_[view.worker][i].op]; }
-  /// Whether the worker's i-th op precedes its j-th.
   [[nodiscard]] std::uint8_t& known(const View& view, std::size_t i, std::size_t j) const {
     return (*view.before)[view.backwards ? j * places_[view.worker].size() + i : i * places_[view.worker].size() + j];
   }
@@ -115,19 +109,19 @@ class Windows {
                        double& least) const;
 
   const Instance& instance_;
-  double least_;  // a difference that counts
+  double least_;  // smallest relevant difference
   double deadline_ = 0;
-  std::vector<std::size_t> lanes_;                             // each after its input
+  std::vector<std::size_t> lanes_;                             // in topological order
   std::vector<std::vector<Place>> places_;                     // [worker]
-  std::vector<std::pair<std::size_t, std::size_t>> place_of_;  // [op]: worker, and number in its list
+  std::vector<std::pair<std::size_t, std::size_t>> place_of_;  // [op]: worker, and index in places_
   std::vector<std::int64_t> room_;                             // [worker]: micro-batches
-  std::vector<std::uint8_t> stale_;                            // [worker]: whether something changed there
-  // Lists that are kept between calls.
+  std::vector<std::uint8_t> stale_;                            // [worker]: whether its windows changed
+  // Buffers kept between calls.
   WindowState assumed_;
-  std::vector<Window> now_;  // by their heads
+  std::vector<Window> now_;  // sorted by head
   std::vector<std::size_t> by_tail_;
   std::vector<std::uint8_t> inside_;
-  std::vector<std::size_t> followed_;  // [i]: of by_tail_, known to precede it
+  std::vector<std::size_t> followed_;  // [i]: number of by_tail_ known to precede it
   std::vector<double> ends_;
   std::vector<double> sums_;
   std::vector<std::pair<std::size_t, double>> later_;

@@ -1,5 +1,4 @@
 #pragma once
-// What ops, messages and sums of gradients cost each other, or save, where they run beside each other on one worker.
 
 #include <algorithm>
 #include <array>
@@ -12,18 +11,17 @@
 
 namespace chimera {
 
-/// Shares by which things take longer than alone; 0 each: they do not disturb each other.
+/// Relative slowdowns of overlapping ops, messages and all-reduces; 0: no effect.
 struct Contention {
-  double ops_by_sums = 0;  // an op (or an update), while its worker takes part in a sum
-  double sums_by_ops = 0;  // a sum, while one of its workers runs an op
-  /// A message or a sum, for every other one that leaves the same worker, or comes to it; a sum does both on all of its
-  /// workers. The worst end decides. 1: they divide the bandwidth of one network interface evenly.
+  double ops_by_sums = 0;  // an op or update while its worker takes part in an all-reduce
+  double sums_by_ops = 0;  // an all-reduce while one of its workers runs an op
+  /// A message or all-reduce, per other transfer that leaves (or enters) the same worker; the busiest end decides. An
+  /// all-reduce does both on its workers. 1: transfers share an interface evenly.
   double transfers = 0;
-  /// The part of a sum's time that is saved while all of its workers have launched another one: the transport has begun
-  /// that too, and one's bytes travel while the other's are added. In [0, 1).
+  /// Fraction of an all-reduce's time saved if all of its workers have launched the next: one sends while the other
+  /// adds. In [0, 1).
   double sums_overlap = 0;
-  /// In place of `transfers`, a message or a sum between nodes, for every other one that leaves the same node, or comes
-  /// to it. 0: it is not known.
+  /// Like `transfers`, for transfers between nodes that leave (or enter) the same node. 0: unknown.
   double node_transfers = 0;
 
   [[nodiscard]] bool any() const {
@@ -32,20 +30,19 @@ struct Contention {
   friend bool operator==(const Contention&, const Contention&) = default;
 };
 
-/// Throws ConfigError unless it is as its fields say.
+/// Throws ConfigError if a field is out of range.
 void require_valid(const Contention& contention);
 
-/// Where the workers of one of several groups are that all do the same at the same time. Empty: on one node.
+/// Nodes of a group's workers, if data-parallel groups run in lockstep. Empty: one node.
 struct NodesOfGroup {
   std::vector<std::size_t> node_of = {};  // [worker]
-  std::vector<int> copies = {};           // [worker]: groups whose worker is on the same node, this one included
-  std::vector<bool> sums_leave = {};      // [parameter group]: whether its sum is one over several nodes
+  std::vector<int> copies = {};           // [worker]: groups with this worker on the same node, including this group
+  std::vector<bool> sums_leave = {};      // [parameter group]: whether its all-reduce spans nodes
 
   [[nodiscard]] std::size_t count() const { return node_of.empty() ? 1 : *std::ranges::max_element(node_of) + 1; }
   [[nodiscard]] std::size_t node(std::size_t worker) const { return node_of.empty() ? 0 : node_of[worker]; }
   [[nodiscard]] int copies_of(std::size_t worker) const { return copies.empty() ? 1 : copies[worker]; }
-  /// How many of these copies send at once what they all have to send, where their node has so many cores: those that
-  /// take turns on a core are done one after the other.
+  /// Returns how many of these copies send at once on a node with `cores` cores; copies on one core take turns.
   [[nodiscard]] int copies_that_send(std::size_t worker, double cores) const {
     const int all = copies_of(worker);
     return cores < all ? std::max(1, static_cast<int>(cores)) : all;
@@ -53,7 +50,6 @@ struct NodesOfGroup {
   friend bool operator==(const NodesOfGroup&, const NodesOfGroup&) = default;
 };
 
-/// What runs on each worker at the moment, and how much it slows down.
 class WorkersInUse {
  public:
   /// `cores`: of each node.
@@ -83,17 +79,17 @@ class WorkersInUse {
     for (std::size_t i = 0; i < workers.size(); ++i) {
       const std::size_t node = nodes_.node_of[workers[i].index()];
       const auto on_it = [&](WorkerId worker) { return nodes_.node_of[worker.index()] == node; };
-      if (std::ranges::any_of(workers.first(i), on_it)) continue;  // a node has its part of the sum once
+      if (std::ranges::any_of(workers.first(i), on_it)) continue;  // one transfer per node and all-reduce
       of_nodes_[node].leaving += change;
       of_nodes_[node].coming += change;
     }
   }
-  /// A sum of which this worker alone is modelled.
+  /// Counts an all-reduce that is simulated on this worker only.
   void count_own_sum(std::size_t worker, std::size_t group, int change) {
     count_sum(std::array{WorkerId(static_cast<std::int64_t>(worker))}, group, change);
   }
 
-  /// How many times as long as alone an op on that worker takes, a message, a sum on one of its workers.
+  /// Slowdown factors: of an op, a message, an all-reduce.
   [[nodiscard]] double op(std::size_t worker) const {
     return in_use_[worker].sums > 0 ? 1 + contention_.ops_by_sums : 1;
   }
@@ -104,7 +100,6 @@ class WorkersInUse {
     }
     return beside(std::max(in_use_[from].leaving, in_use_[to].coming), contention_.transfers);
   }
-  /// The same of these workers' sum.
   [[nodiscard]] double sum(std::span<const WorkerId> workers, std::size_t group) const {
     double slowest = 1;
     const bool leaves = leaves_node(group);
@@ -118,14 +113,14 @@ class WorkersInUse {
   [[nodiscard]] double own_sum(std::size_t worker, std::size_t group) const {
     return sum(std::array{WorkerId(static_cast<std::int64_t>(worker))}, group);
   }
-  /// By what that of a sum is multiplied while the next one is under way too.
+  /// Factor on an all-reduce's duration after its workers launched the next.
   [[nodiscard]] double beside_next_sum() const { return 1 - contention_.sums_overlap; }
 
  private:
   struct InUse {
     int ops = 0;
     int sums = 0;
-    int leaving = 0;  // messages and sums
+    int leaving = 0;  // messages and all-reduces
     int coming = 0;
   };
   static double beside(int transfers, double share) { return 1 + share * (transfers - 1); }
@@ -142,7 +137,7 @@ class WorkersInUse {
   const NodesOfGroup& nodes_;
   double cores_;
   std::vector<InUse> in_use_;    // [worker]
-  std::vector<InUse> of_nodes_;  // [node]: what leaves it and comes to it, ops and sums apart
+  std::vector<InUse> of_nodes_;  // [node]: transfers between nodes only
 };
 
 }  // namespace chimera

@@ -207,7 +207,7 @@ void CostTable::add_copies(const Schedule& schedule, const LinkCosts& links) {
     };
     for (std::size_t s = 0; s < row.size(); ++s) {
       const double both = (s > 0 ? over(s - 1) : 0) + (s + 1 < row.size() ? over(s) : 0);
-      copies_.insert(copies_.end(), 2, both);  // the gradients have the same ways, back
+      copies_.insert(copies_.end(), 2, both);  // gradients return over the same boundaries
     }
   }
 }

@@ -40,7 +40,7 @@ class Explainer {
     }
   }
 
-  /// The input of an op, or of a pair, that arrives last, and when; kNoOp where there is none.
+  /// Last input to arrive for an op or pair; kNoOp: no inputs.
   struct LastInput {
     OpIndex op = kNoOp;
     double arrived = -1;
@@ -78,10 +78,8 @@ class Explainer {
     return last;
   }
 
-  /// When the worker may go on after the op: at once, or when a blocking send is through.
   double released(OpIndex op) const { return costs_.blocking_sends() ? arrived_[op] : timed(op).end; }
 
-  /// A bubble of the worker until `to`, where there is time for it; `at` moves on.
   void wait(std::size_t worker, double& at, double to, IdleCause cause, OpIndex waits_for = kNoOp) {
     if (to <= at) return;
     auto& bubble = explanation_.bubbles[worker].emplace_back(Bubble{at, to, cause});
@@ -89,7 +87,7 @@ class Explainer {
     at = to;
   }
 
-  /// The time of `update` and before: its own all-reduces are Sync; other time is Imbalance while ops run elsewhere.
+  /// Explains the time to the end of `update`: Sync during its own all-reduces, else Imbalance while ops run elsewhere.
   void wait_for_update(std::size_t worker, double& at, const TimedUpdate& update) {
     const auto& sums = timeline_.workers[worker].all_reduces;
     for (auto sum = first_ending_after(sums, at); sum != sums.end() && sum->start < update.start; ++sum) {
@@ -100,7 +98,7 @@ class Explainer {
     wait(worker, at, update.end, IdleCause::Sync);
   }
 
-  /// A worker takes part in one all-reduce at a time, so their ends ascend too.
+  /// Relies on ascending ends: a worker runs one all-reduce at a time.
   static std::vector<TimedAllReduce>::const_iterator first_ending_after(const std::vector<TimedAllReduce>& sums,
                                                                         double time) {
     return std::partition_point(sums.begin(), sums.end(), [&](const TimedAllReduce& sum) { return sum.end <= time; });
@@ -142,7 +140,7 @@ class Explainer {
       wait(worker, at, std::min(timed(input.op).end, start), until_made, input.op);
       wait(worker, at, std::min(input.arrived, start), IdleCause::Latency, input.op);
     }
-    // Held back: as a forward just in time, or by what handling messages takes.
+    // The op is held back: a just-in-time forward, or time to handle messages.
     wait(worker, at, start, is_measured_ && input.op != kNoOp ? IdleCause::Latency : until_made, input.op);
   }
 
@@ -155,7 +153,6 @@ class Explainer {
     std::reverse(explanation_.critical_path.begin(), explanation_.critical_path.end());
   }
 
-  /// The op with which everything ends, or the one whose all-reduce or update does.
   std::optional<Place> last_end() const {
     std::optional<Place> last;
     double latest = -1;
@@ -174,8 +171,8 @@ class Explainer {
     return last;
   }
 
-  /// The op that an update follows. In a synchronous schedule, where it waits for all workers: the one that launched
-  /// the all-reduce that ended last, or the last op itself.
+  /// Returns the op before an update. In a synchronous schedule that is the op that launched the last all-reduce, or
+  /// the last op of all workers.
   std::optional<Place> before_update(std::size_t worker, const TimedUpdate& update) const {
     if (!table_.schedule().updates) {
       const auto step = static_cast<std::size_t>(&update - timeline_.workers[worker].updates.data());
@@ -193,7 +190,6 @@ class Explainer {
     return Place{worker, update.after - 1};
   }
 
-  /// The op right after which this one, or its pair, began.
   std::optional<Place> before(Place at) const {
     if (at.position > 0 && table_.at_once(index(at) - 1, costs_.pairs()).size() > 1) --at.position;
     const double start = timed(index(at)).start;
@@ -213,7 +209,7 @@ class Explainer {
   OpTable table_;
   CostTable costs_;
   const Timeline& timeline_;
-  std::vector<double> arrived_;  // [op]: its result, where it goes to another worker; its end elsewhere
+  std::vector<double> arrived_;  // [op]: arrival of its result at another worker, else its end
   bool is_measured_ = false;
   Explanation explanation_;
 };

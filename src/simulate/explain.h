@@ -1,5 +1,4 @@
 #pragma once
-// Why a timeline is as it is: what every worker waits for, what is on its way, what is in memory, what decides.
 
 #include <vector>
 
@@ -9,33 +8,34 @@
 
 namespace chimera {
 
-/// Explains what simulate() or simulate_steps() found for the same schedule and costs.
+/// Explains a timeline of simulate() or simulate_steps() for the same schedule and costs.
 ///
-/// *Bubbles* tile the time in which a worker runs no op, without gap or overlap, so that the causes add up to its idle
-/// time. Before an op: its sender's wait for a blocking send (Latency), then the all-reduces and the update at the end
-/// of a step (Sync; Imbalance while none of its own runs, as others' ops are to come), then, until the last of its
-/// inputs is made, WarmUp for the first op of a synchronous step (or of the run) and Dependency for the others, then
-/// Latency until that input has arrived; an op that is held back longer waits for the first cause again, as a forward
-/// just in time does. After the last op: Imbalance while other workers run ops, except for its own all-reduces and
-/// update, then Sync.
+/// *Bubbles* tile a worker's idle time without gap or overlap. Before an op, they have these causes, in this order:
+/// - Latency: the worker waits for its blocking send;
+/// - Sync: own all-reduces and the update at the end of a step. Other waiting before the update is Imbalance while any
+///   worker has ops left, then Sync.
+/// - until the last input is computed, WarmUp for the first op of a synchronous step or run, else Dependency;
+/// - Latency until that input arrives;
+/// - WarmUp or Dependency again if the op starts even later, as a just-in-time forward does.
 ///
-/// *Memory* is in bytes where the costs say them: weights (each version and copy held), gradients and optimizer state
-/// all the time; activations from the forward's start to the end of its B or I, and what W needs of them to its end
-/// (with recomputation the boundary until B or I starts, then the activations); of a message, its bytes on the sender
-/// until it has arrived, unless they are among its activations, and from then on the receiver until its op starts
-/// (forward) or ends (backward), both longer where CostModel::buffers says so. Otherwise it is in stage units:
-/// activations only.
+/// After the last op, they are Imbalance while other workers run ops, otherwise Sync.
 ///
-/// *The critical path* goes back from what ends last, always to what the op began right after: its worker's op before,
-/// or the input that arrived last; an update after the op that launched the last all-reduce.
+/// *Memory* is in bytes if the costs give them, else in stage units (activations only). It includes:
+/// - weights (each version and copy), gradients and optimizer state;
+/// - activations from F to the end of B or I, and the part for W until its end. With recomputation, only the boundary
+///   is kept until B or I starts.
+/// - messages: on the sender until arrival, unless part of its activations; then on the receiver until the op starts
+///   (forward) or ends (backward). CostModel::buffers extends both.
 ///
-/// Linear in the ops, but for sorting what happens to memory. Throws ConfigError as CostTable does.
+/// *The critical path* leads back from the last end: from an op to the previous op of its worker or its last input,
+/// whichever it started right after, and from an update to the op that launched the last all-reduce.
+///
+/// Throws ConfigError as CostTable does.
 [[nodiscard]] Explanation explain(const Schedule& schedule, const CostModel& costs, const Timeline& timeline);
 
-/// Explains what a real run measured: one synchronous step, its timeline and when its messages were sent and arrived,
-/// on one clock. Bubbles have the same causes, except that an op that starts later than its last input arrived waits
-/// for Latency: handling messages takes its time too. Memory is in stage units. No critical path: measured times do not
-/// meet exactly.
+/// Explains one measured synchronous step with its messages, on one clock. Unlike in explain(), an op that starts after
+/// its last input arrived waits for Latency, because handling messages takes time. Memory is in stage units. The
+/// critical path is empty, because measured times do not match exactly.
 [[nodiscard]] Explanation explain_measured(const Schedule& schedule, const Timeline& timeline,
                                            std::vector<Message> messages);
 

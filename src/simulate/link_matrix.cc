@@ -19,7 +19,7 @@ namespace {
 
 using Rows = std::vector<std::vector<double>>;
 
-constexpr std::int64_t kMostWorkers = 4096;  // a row of the file for each pair of them
+constexpr std::int64_t kMostWorkers = 4096;  // the file has one row for each pair
 
 Rows read_rows(const JsonValue& value, std::optional<std::size_t> workers) {
   const std::vector<JsonValue> rows = value.list();
@@ -34,7 +34,6 @@ Rows read_rows(const JsonValue& value, std::optional<std::size_t> workers) {
   return result;
 }
 
-/// A line of CSV.
 struct Pair {
   std::int64_t from = 0;
   std::int64_t to = 0;
@@ -99,7 +98,7 @@ class CsvLinks {
     workers_ = std::max({workers_, pair.from + 1, pair.to + 1});
   }
 
-  /// Before there is a matrix, which a file of one line could make large.
+  /// Runs before the matrix is allocated, which one line of a file could make huge.
   void require_all_pairs() const {
     auto next = pairs_.begin();
     for (std::int64_t from = 0; from < workers_; ++from) {

@@ -1,5 +1,4 @@
 #pragma once
-// Messages on their links: who sends when, and when it arrives.
 
 #include <algorithm>
 #include <cstddef>
@@ -11,20 +10,19 @@
 
 namespace chimera {
 
-/// When a message leaves its sender and when it has arrived.
+/// Times at which a message leaves its sender and arrives.
 struct Transfer {
   double sent = 0;
   double arrived = 0;
 };
 
-/// Every ordered pair of workers has a link that carries one message at a time, in the order of `send`. A sender's ops
-/// end in order, so messages that are sent op by op of each worker leave in the order in which they become ready; the
-/// order among different workers does not matter.
+/// Links between all ordered pairs of workers. Each carries one message at a time, in the order of `send` calls, which
+/// must follow each worker's op order.
 class Links {
  public:
   explicit Links(const CostTable& costs) : costs_(costs) {}
 
-  /// The message with the result of `made`, which is ready at that time. Requires from != to.
+  /// Sends the result of `made`, ready at `ready`. Requires from != to.
   Transfer send(std::size_t from, std::size_t to, const Op& made, double ready) {
     const double link_time = costs_.link_time(made);
     if (link_time == 0) return {ready, ready + costs_.delay(made)};

@@ -11,12 +11,12 @@ namespace {
 
 constexpr std::int64_t kFewClasses = 16;                    // on a worker
 constexpr std::int64_t kManySteps = std::int64_t{1} << 24;  // ops times classes on a worker
-constexpr std::size_t kMostCopies = std::size_t{1} << 22;   // of stages, in all replicas: a gigabyte of classes
+constexpr std::size_t kMostCopies = std::size_t{1} << 22;   // of stages, in all replicas: about 1 GB of classes
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
 using Counts = std::array<std::int64_t, kOpKinds>;
 
-/// Heads or tails of the ops of a class: the k-th smallest, from 0, is first + k step.
+/// Heads or tails of a class's ops: the k-th smallest, from 0, is first + k step.
 struct Progression {
   double first = 0;
   double step = 0;
@@ -27,11 +27,11 @@ Progression longer(Progression a, Progression b) {
   return a.step > b.step ? a : b;
 }
 
-/// The ops of one replica, stage and kind. Op k, from 0, has head head(k) and tail tail(k).
+/// Ops of a replica, stage and kind. Op k, from 0, has head head(k) and tail tail(k).
 struct OpClass {
   std::int64_t count = 0;
-  double body = 0;   // how long the worker is taken: a blocking send counts
-  double block = 0;  // that send
+  double body = 0;   // worker time, including a blocking send
+  double block = 0;  // the blocking send
   Progression heads;
   Progression tails;
   [[nodiscard]] double head(std::int64_t k) const { return heads.first + static_cast<double>(k) * heads.step; }
@@ -51,7 +51,8 @@ std::vector<Counts> count_ops(const Schedule& schedule) {
   return counts;
 }
 
-/// Whether every stage of every replica runs as many forwards, input gradients and weight gradients as the first one.
+/// Returns whether each stage runs as many forwards, input gradients and weight gradients as its replica's first stage
+/// runs forwards.
 bool complete(const std::vector<Counts>& counts, std::size_t stages) {
   for (std::size_t i = 0; i < counts.size(); ++i) {
     const auto& [forward, backward, input, weight] = counts[i];
@@ -70,7 +71,6 @@ double busiest(const Schedule& schedule, const CostTable& costs) {
   return most;
 }
 
-/// The classes of one replica, stage after stage, along the path of a micro-batch and back.
 class Flow {
  public:
   Flow(const Schedule& schedule, const CostTable& costs, ReplicaId replica, const Counts* counts,
@@ -82,7 +82,7 @@ class Flow {
         after_gradients_(after_gradients),
         classes_(static_cast<std::size_t>(schedule.stages)) {}
 
-  /// [stage][kind]; classes without ops have count 0.
+  /// Returns [stage][kind]; classes without ops have count 0.
   std::vector<std::array<OpClass, kOpKinds>> run() {
     for (std::size_t s = 0; s < classes_.size(); ++s) {
       for (int k = 0; k < kOpKinds; ++k) fill(s, static_cast<OpKind>(k));
@@ -97,15 +97,14 @@ class Flow {
   [[nodiscard]] bool has(std::size_t stage, OpKind kind) const {
     return counts_[stage][static_cast<std::size_t>(kind)] > 0;
   }
-  [[nodiscard]] bool crosses(std::size_t stage) const {  // a message, from `stage` to the next one or back
+  [[nodiscard]] bool crosses(std::size_t stage) const {
     const auto& row = schedule_.placement.worker_of[replica_.index()];
     return row[stage] != row[stage + 1];
   }
   [[nodiscard]] Op op_of(std::size_t stage, OpKind kind) const {
     return {kind, replica_, StageId(static_cast<std::int64_t>(stage)), {}};
   }
-  /// Time and, on a link of its own, spacing of the messages over the boundary behind `stage`: activations onward, or
-  /// gradients back.
+  /// Time, and spacing on one link, of messages between `stage` and the next.
   [[nodiscard]] Progression message(std::size_t stage, bool onward) const {
     if (!crosses(stage)) return {};
     const Op made = onward ? op_of(stage, OpKind::Forward) : op_of(stage + 1, OpKind::BackwardInput);
@@ -113,12 +112,10 @@ class Flow {
     return {costs_.message_time(made), link_time < costs_.burst(made) ? 0 : link_time};
   }
   [[nodiscard]] double duration(std::size_t stage, OpKind kind) const { return costs_.duration(op_of(stage, kind)); }
-  /// The recomputation in its B or I, before it needs the gradient.
   [[nodiscard]] double recomputation(std::size_t stage) const {
     return costs_.recomputation(OpKind::Backward, StageId(static_cast<std::int64_t>(stage)));
   }
-  /// The shortest op that gives an input gradient, its recomputation included: a lower bound where a stage has both B
-  /// and I.
+  /// Shortest op that gives an input gradient: a lower bound if a stage has both B and I.
   [[nodiscard]] double gradient_duration(std::size_t stage) const {
     double shortest = kUnbounded;
     for (const OpKind kind : {OpKind::Backward, OpKind::BackwardInput}) {
@@ -133,13 +130,12 @@ class Flow {
     const bool on = kind == OpKind::Forward && stage + 1 < classes_.size();
     const bool back = gives_input_gradient(kind) && stage > 0;
     if (costs_.blocking_sends() && (on || back)) filled.block = message(on ? stage : stage - 1, on).first;
-    // The two messages of a pair are sent at once, so that its worker waits for half of both at least.
+    // The two messages of a pair are sent together, so the worker waits for at least half of both.
     const double waited = costs_.pairs() == Pairs::Together ? filled.block / 2 : filled.block;
     filled.body = costs_.least_duration(op_of(stage, kind)) + waited;
   }
 
-  /// What comes after an op of that duration whose start is `start`, and a message. `early`: the part of the op that is
-  /// done before `start`.
+  /// Arrival after an op and a message. `early` is the part of the op done before `start`.
   static Progression after(Progression start, double duration, Progression sent = {}, double early = 0) {
     return {start.first + (duration - early) + sent.first, std::max({start.step, duration, sent.step})};
   }
@@ -154,7 +150,7 @@ class Flow {
       heads = after(heads, duration(s, OpKind::Forward), s < last ? message(s, true) : Progression{});
     }
     for (std::size_t s = last + 1; s-- > 0;) {
-      // When the gradient is there and the forward has run again, which it does after its first run.
+      // B and I need the gradient and the recomputed forward, which follows the first forward.
       const double again = recomputation(s);
       const Progression forward = after(at(s, OpKind::Forward).heads, duration(s, OpKind::Forward));
       heads = longer(heads, {forward.first + again, forward.step});
@@ -166,13 +162,13 @@ class Flow {
     }
   }
 
-  /// Tails counted from the end of a blocking send, which they contain.
+  /// Tails start at the end of a blocking send.
   void give_tails(OpClass& to, Progression tails) {
     to.tails = spaced({std::max(0.0, tails.first - to.block), tails.step}, to.body);
   }
 
   void find_tails() {
-    Progression onward;  // behind an input gradient, through the stages before
+    Progression onward;  // after an input gradient, through the previous stages
     for (std::size_t s = 0; s < classes_.size(); ++s) {
       const Progression done{after_gradients_[s], 0};
       const Progression weight = after(done, duration(s, OpKind::BackwardWeight));
@@ -181,7 +177,7 @@ class Flow {
       give_tails(at(s, OpKind::BackwardInput), longer(onward, weight));
       const Progression least = has(s, OpKind::Backward) ? longer(onward, done) : longer(onward, weight);
       const bool is_last = s + 1 == classes_.size();
-      // Only the last stage has to run its forward again after what comes before the op, which is that forward.
+      // Only the last stage must recompute after the op's input, which is its own forward.
       onward = after(least, gradient_duration(s), is_last ? Progression{} : message(s, false),
                      is_last ? 0 : recomputation(s));
     }
@@ -199,8 +195,7 @@ class Flow {
   std::vector<std::array<OpClass, kOpKinds>> classes_;
 };
 
-/// Jackson's preemptive schedule of one worker's classes. Within a class the ops that arrive first have the longest
-/// tails, so that they run in order.
+/// Makespan of Jackson's preemptive schedule. Ops of a class run in order, as earlier arrivals have longer tails.
 double preemptive_makespan(const std::vector<OpClass>& classes) {
   std::vector<std::int64_t> next(classes.size(), 0);
   std::vector<double> left;
@@ -210,7 +205,7 @@ double preemptive_makespan(const std::vector<OpClass>& classes) {
   while (true) {
     std::size_t chosen = classes.size();
     double longest = -1;
-    double arrival = kUnbounded;  // the next op that has not arrived
+    double arrival = kUnbounded;  // of the next op
     for (std::size_t c = 0; c < classes.size(); ++c) {
       if (next[c] == classes[c].count) continue;
       const double head = classes[c].head(next[c]);
@@ -236,7 +231,6 @@ double preemptive_makespan(const std::vector<OpClass>& classes) {
   }
 }
 
-/// The longest path through a worker's classes, and least head + work + least tail.
 double all_classes_bound(const std::vector<OpClass>& classes) {
   double head = kUnbounded;
   double tail = kUnbounded;
@@ -251,15 +245,13 @@ double all_classes_bound(const std::vector<OpClass>& classes) {
   return classes.empty() ? 0 : std::max(bound, head + work + tail);
 }
 
-/// `ops` are those of the whole schedule.
 double worker_bound(const std::vector<OpClass>& classes, std::int64_t ops) {
   const auto count = static_cast<std::int64_t>(classes.size());
   const bool quick = count <= kFewClasses || ops * count <= kManySteps;
   return quick ? preemptive_makespan(classes) : all_classes_bound(classes);
 }
 
-/// What follows the last gradient of each stage: its sum, and the longest update, as all workers wait for all sums.
-/// [stage]
+/// [stage]: time of its all-reduce and the longest update, which waits for all all-reduces.
 std::vector<double> after_gradients(const Schedule& schedule, const CostTable& costs) {
   std::vector<double> after(static_cast<std::size_t>(schedule.stages), 0);
   if (schedule.updates) return after;

@@ -7,7 +7,7 @@
 namespace chimera {
 namespace {
 
-/// One copy of a stage: after how many ops each version is made, and after how many it has been used for the last time.
+/// Versions of a copy of a stage: number of ops before each version's creation, and up to its last use.
 struct Versions {
   std::vector<std::size_t> made = {0};
   std::vector<std::size_t> used = {0};
@@ -67,7 +67,7 @@ UpdateCounter::UpdateCounter(const Schedule& schedule) {
 
 namespace {
 
-/// A worker holds so much more (or less) from that time on.
+/// Time, and change of memory.
 using Change = std::pair<double, double>;
 
 class Ledger {
@@ -136,7 +136,7 @@ class Ledger {
     }
   }
 
-  /// When the receiver begins its first op that starts after the one that makes the message.
+  /// Returns when the receiver starts its first op after the message's producer started.
   double turn(const Message& message) const {
     const auto& ops = timeline_.workers[message.to.worker].ops;
     const auto next = std::upper_bound(ops.begin(), ops.end(), making(message).start,
@@ -145,7 +145,7 @@ class Ledger {
   }
 
   void add_sent(const std::vector<Message>& channel) {
-    std::vector<Message> owned;  // not among the sender's activations, as those of recomputed forwards
+    std::vector<Message> owned;  // not part of the sender's activations
     for (const Message& message : channel) {
       if (made(message).kind != OpKind::Forward || recomputes(made(message).stage)) owned.push_back(message);
     }
@@ -164,7 +164,7 @@ class Ledger {
     for (std::size_t i = 0; i < ops.size(); ++i) {
       const TimedOp& time = timeline_.workers[worker].ops[i];
       const double whole = in_bytes ? memory(ops[i].stage).activations : share_of_stage(schedule_);
-      // Recomputation keeps the boundary from the forward on, and the rest from the B or I on.
+      // With recomputation, the forward keeps only the boundary; B or I adds the rest.
       const double kept = in_bytes && recomputes(ops[i].stage) ? memory(ops[i].stage).boundary : whole;
       const double scale = schedule_.micro_batch_scale;
       if (ops[i].kind == OpKind::Forward) changes_[worker].emplace_back(time.start, kept * scale);
@@ -178,7 +178,7 @@ class Ledger {
     }
   }
 
-  /// At one time, what is freed counts before what is taken.
+  /// Counts frees before allocations at the same time.
   static std::vector<MemoryPoint> add_up(std::vector<Change>& changes) {
     std::sort(changes.begin(), changes.end());
     std::vector<MemoryPoint> points;

@@ -8,31 +8,27 @@
 #include "schedule/timeline.h"
 #include "simulate/costs.h"
 
-// Which versions of its weights a worker of an asynchronous schedule keeps, and when.
-
-// What a worker holds in memory over time; explain() says what is counted.
-
 namespace chimera {
 
-/// A version of one stage's weights that begins or ceases to be kept.
+/// Start or end of the lifetime of a version of a stage's weights.
 struct VersionChange {
-  std::size_t after = 0;  // how many of the worker's ops come before it
+  std::size_t after = 0;  // number of the worker's ops before it
   StageId stage;
-  int change = 1;  // +1 made by an update, -1 discarded
+  int change = 1;  // +1: created by an update, -1: discarded
 };
 
-/// All changes on a worker, in order, discarded versions before new ones; each held stage begins with one version. A
-/// version is kept until the last op that uses it, and until the next one is made. A synchronous schedule has none.
+/// Returns all changes on a worker in order, discards before creations. Each held stage starts with one version; a
+/// version is kept until its last use and until the next exists. Empty for a synchronous schedule.
 [[nodiscard]] std::vector<VersionChange> version_changes(const Schedule& schedule, std::size_t worker);
 
-/// Most versions of one stage that the worker keeps at once; 1 throughout a synchronous schedule.
+/// Returns the maximum number of versions of a stage on the worker; 1 for a synchronous schedule.
 [[nodiscard]] std::int64_t peak_weight_versions(const Schedule& schedule, std::size_t worker);
 
-/// Finds the ops that complete an update: of each stage, every `updates->micro_batches`-th B or W.
+/// Finds the ops that complete an update: every `updates->micro_batches`-th B or W of a stage.
 class UpdateCounter {
  public:
   explicit UpdateCounter(const Schedule& schedule);
-  /// Counts the op; true where an update of its stage follows it. Ops of a worker come in order.
+  /// Counts the op and returns whether it completes an update. Requires a worker's ops in order.
   bool completes_update(const Op& op) {
     if (every_ == 0 || !gives_weight_gradient(op.kind)) return false;
     return ++done_[op.replica.index() * stages_ + op.stage.index()] % every_ == 0;
@@ -44,7 +40,7 @@ class UpdateCounter {
   std::vector<std::int64_t> done_;  // [replica][stage]
 };
 
-/// For every worker, what it holds from each point on. `messages` are all of the timeline's.
+/// Returns the memory of each worker over time, as described at explain(). Requires all of the timeline's messages.
 [[nodiscard]] std::vector<std::vector<MemoryPoint>> memory_over_time(const Schedule& schedule, const CostModel& costs,
                                                                      const Timeline& timeline,
                                                                      const std::vector<Message>& messages);

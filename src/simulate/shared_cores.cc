@@ -22,27 +22,20 @@
 #include "simulate/summary.h"
 #include "simulate/token_buckets.h"
 
-// What computes at the moment, and how fast: the processor-sharing part of shared_cores.h.
-
-// Messages that wait for their link, where how long those before them take is not known beforehand.
-
-// One simulation of shared_cores.h: workers, messages and sums as events in time.
-
 namespace chimera {
 
 inline constexpr double kNever = std::numeric_limits<double>::infinity();
 
-/// What needs cores for a while.
 enum class Work : std::uint8_t { Recomputation, Op, Message, Sum, OwnSum, Update };
 
 struct Activity {
   Work kind = Work::Op;
-  std::size_t of = 0;  // the worker; of a Message, its op; of a Sum, the parameter group
-  double left = 0;     // of its time on free cores, at `since`
-  double demand = 1;   // cores that it would use, on each of its workers
-  double share = 1;    // part of its time that it computes
+  std::size_t of = 0;  // worker; of a Message: op; of a Sum: parameter group
+  double left = 0;     // remaining time with a core of its own, at `since`
+  double demand = 1;   // cores used on each of its workers
+  double share = 1;    // fraction of time that it computes
   double since = 0;
-  double rate = 0;  // 0: not begun
+  double rate = 0;  // 0: not started
   double finish = kNever;
 
   void go_on(double now, double new_rate) {
@@ -54,7 +47,7 @@ struct Activity {
   }
 };
 
-/// All activities that run, each at the rate that the cores of its nodes leave it.
+/// Running activities with their rates.
 class Activities {
  public:
   /// `cores`: of each node.
@@ -68,7 +61,6 @@ class Activities {
     return next;
   }
 
-  /// Takes out what has finished by `now`.
   [[nodiscard]] std::vector<Activity> finished(double now) {
     const auto done = std::stable_partition(running_.begin(), running_.end(),
                                             [&](const Activity& activity) { return activity.finish > now; });
@@ -77,9 +69,8 @@ class Activities {
     return result;
   }
 
-  /// Sets all rates, after some have begun or finished. `for_each_node(activity, use)` calls `use(node, cores)` with
-  /// what the activity would use; the node that leaves it least decides. `slowdown(activity)`: how many times as long
-  /// as alone it takes beside what else runs on its workers.
+  /// Updates all rates. `for_each_node(activity, use)` calls `use(node, cores)` with the activity's demand; the busiest
+  /// node decides. `slowdown(activity)` is the factor from contention.
   template <typename ForEachNode, typename Slowdown>
   void share_out(double now, const ForEachNode& for_each_node, const Slowdown& slowdown) {
     std::ranges::fill(demands_, 0.0);
@@ -102,17 +93,16 @@ class Activities {
   std::vector<Activity> running_;
 };
 
-/// Every ordered pair of workers has a link that carries one message at a time, in the order of `push`: links.h, for
-/// messages whose speed changes while they are on their way.
+/// Links like Links (links.h), for messages whose speed changes in transit.
 class LinkQueues {
  public:
-  /// Whether the link is free, so that the message with the result of `made` begins now; else it waits.
+  /// Returns whether the link was free and the message starts now.
   [[nodiscard]] bool push(std::size_t from, std::size_t to, OpIndex made) {
     std::deque<OpIndex>& queue = queues_[key(from, to)];
     queue.push_back(made);
     return queue.size() == 1;
   }
-  /// Ends the message under way on that link; the one that begins now, if one waits.
+  /// Ends the link's current message and returns the next, if any.
   [[nodiscard]] std::optional<OpIndex> pop(std::size_t from, std::size_t to) {
     std::deque<OpIndex>& queue = queues_.at(key(from, to));
     queue.pop_front();
@@ -122,25 +112,23 @@ class LinkQueues {
  private:
   static std::uint64_t key(std::size_t from, std::size_t to) { return (static_cast<std::uint64_t>(from) << 32) | to; }
 
-  std::unordered_map<std::uint64_t, std::deque<OpIndex>> queues_;  // (from, to): the first is under way
+  std::unordered_map<std::uint64_t, std::deque<OpIndex>> queues_;  // (from, to): the first is in transit
 };
 
-/// How far a worker has come in a run on shared cores (shared_cores.h).
 struct RunningWorker {
   std::size_t step = 0;
   std::size_t position = 0;  // of its next op
-  double free = 0;           // since when it has nothing running
+  double free = 0;           // when it became idle
   bool busy = false;
-  std::size_t sending = 0;                                 // blocking messages whose arrival is not known yet
-  double sent = 0;                                         // when the last of those that are known arrives
-  std::size_t launched = 0;                                // sums of this step
-  bool ended_ops = false;                                  // of this step, so that all are launched
-  std::optional<std::size_t> update_after = std::nullopt;  // asynchronous: the op whose update is to come
-  double update_start = 0;                                 // of it
-  std::optional<double> recomputed = std::nullopt;         // since when its next op's forward runs again, or did
+  std::size_t sending = 0;                                 // blocking messages with unknown arrival
+  double sent = 0;                                         // latest known arrival of a blocking message
+  std::size_t launched = 0;                                // all-reduces of this step
+  bool ended_ops = false;                                  // of this step
+  std::optional<std::size_t> update_after = std::nullopt;  // asynchronous: op with a pending update
+  double update_start = 0;                                 // start of that update
+  std::optional<double> recomputed = std::nullopt;         // start of the next op's recomputation
 };
 
-/// Runs all steps once.
 class CoresRun {
  public:
   CoresRun(const Schedule& schedule, const std::vector<std::vector<StepRange>>& ranges, const CostTable& costs,
@@ -196,7 +184,6 @@ class CoresRun {
     return next;
   }
 
-  /// When the worker may begin what comes next.
   double ready(std::size_t w) const {
     const Worker& worker = workers_[w];
     if (worker.busy || worker.step == ranges_.size()) return kNever;
@@ -207,7 +194,6 @@ class CoresRun {
     return worker.step < steps_summed_ ? all_summed_ : kNever;
   }
 
-  /// The op, or the pair, that comes next.
   std::span<const Op> next_ops(std::size_t w) const {
     return ops_at_once(schedule_.workers[w], workers_[w].position, costs_.pairs());
   }
@@ -255,7 +241,7 @@ class CoresRun {
     begin(w, Work::Recomputation, costs_.recomputation(next_ops(w)), now);
   }
 
-  /// In the timeline the op begins with its recomputation, as late as that can be.
+  /// In the timeline, an op starts with its recomputation, as late as possible.
   void begin_op(std::size_t w, double now) {
     const Worker& worker = workers_[w];
     const auto ops = next_ops(w);
@@ -267,12 +253,12 @@ class CoresRun {
       timeline_.workers[w].ops[worker.position + k].start = start;
       in_order += costs_.duration(ops[k]);
     }
-    // A pair does the work of both its ops, in less time on more cores.
+    // A pair does the work of both ops in less time on more cores.
     const double time = costs_.duration(ops) - again;
     begin(w, Work::Op, time, now, 1, time > 0 ? in_order / time : 1);
   }
 
-  /// `share` of the time computes, on so many `cores`.
+  /// `share` is the fraction of time that computes.
   void begin(std::size_t w, Work kind, double time, double now, double share = 1, double cores = 1) {
     workers_[w].busy = true;
     begin({.kind = kind, .of = w, .left = time, .demand = share * cores, .share = share, .since = now});
@@ -287,10 +273,10 @@ class CoresRun {
     });
   }
 
-  /// What the worker sends leaves its node by one interface; where nodes are not known, each has one of its own.
+  /// Network interface of the worker's node, or its own if nodes are unknown.
   [[nodiscard]] std::size_t interface(std::size_t w) const { return nodes_.node_of.empty() ? w : nodes_.node(w); }
 
-  /// Calls `act` with every worker whose interface the activity uses.
+  /// Calls `act` for every worker whose token bucket the activity uses.
   template <class Act>
   void for_each_sender(const Activity& activity, const Act& act) const {
     if (activity.kind == Work::OwnSum) act(activity.of);
@@ -303,7 +289,6 @@ class CoresRun {
     for (const WorkerId worker : groups_[activity.of]) act(worker.index());
   }
 
-  /// What runs beside others on its workers.
   void count(const Activity& activity, int change) {
     if (activity.kind == Work::Message) {
       const auto op = static_cast<OpIndex>(activity.of);
@@ -317,7 +302,7 @@ class CoresRun {
     }
   }
 
-  /// Calls `use(node, cores)` with what the activity, and those like it of other groups, would use of each worker's.
+  /// Calls `use(node, cores)` per worker with the demand of all copies of the activity on the node.
   template <class Use>
   void for_each_node(const Activity& activity, const Use& use) const {
     if (activity.demand == 0) return;
@@ -366,7 +351,6 @@ class CoresRun {
     if (worker.position < ranges_[worker.step][w].end) launch(w, now);
   }
 
-  /// Launches the sums whose turn has come.
   void launch(std::size_t w, double now) {
     if (launches_.empty()) return;
     Worker& worker = workers_[w];
@@ -385,7 +369,7 @@ class CoresRun {
     for (const WorkerId worker : groups_[group.index()]) end_sums(worker.index());
   }
 
-  /// Counts the worker in where it has done the ops and sums of its step. When all have, they update.
+  /// Counts the worker if it has finished its step; after the last worker, updates can start.
   void end_sums(std::size_t w) {
     const Worker& worker = workers_[w];
     if (!worker.ended_ops || !sums_.is_free(w)) return;
@@ -433,7 +417,7 @@ class CoresRun {
   void send(OpIndex index, const Op& op, std::size_t w, double now) {
     const OpIndex consumer = table_.consumer(op);
     if (consumer == kNoOp) return;
-    arrived_[index] = now + costs_.delay(op);  // for an op on a worker that its placement does not say
+    arrived_[index] = now + costs_.delay(op);  // for an op on another worker than its placement says
     if (table_.worker(consumer) == w) return;
     if (contends_ && costs_.link_time(op) > 0) {
       arrived_[index] = kNever;
@@ -456,7 +440,7 @@ class CoresRun {
     if (range.begin < range.end) launch(w, worker.free);
   }
 
-  /// Asynchronous: the parameters of the stage that the worker updates.
+  /// Parameter group of an asynchronous update.
   std::size_t own_group(std::size_t w) const {
     return parameters_of(schedule_.workers[w][*workers_[w].update_after].stage).index();
   }
@@ -496,23 +480,23 @@ class CoresRun {
   Timeline& timeline_;
   Activities activities_;
   SumLanes sums_;
-  std::vector<std::vector<WorkerId>> groups_;  // [parameter group]: who sums its gradients
+  std::vector<std::vector<WorkerId>> groups_;  // [parameter group]: holders
   double all_reduce_share_;
   double cores_;  // of each node
   Links links_;
-  LinkQueues queues_;  // in place of links_ where there is contention
+  LinkQueues queues_;  // replaces links_ if there is contention
   bool contends_;
   WorkersInUse in_use_;
   const NodesOfGroup& nodes_;
-  TokenBuckets buckets_;              // of bursts
+  TokenBuckets buckets_;              // for bursts
   std::vector<double> update_times_;  // [worker], at the end of a synchronous step
   UpdateCounter updates_;
   std::vector<Worker> workers_;
-  std::size_t workers_summed_ = 0;  // that have done the ops and sums of the step under way
-  double last_summed_ = 0;          // when the last of them had
-  std::size_t steps_summed_ = 0;    // steps whose ops and sums all workers have done
-  double all_summed_ = 0;           // since when, of the last of them
-  std::vector<double> arrived_;     // [op]: at its consumer on another worker; kNever before that is known
+  std::size_t workers_summed_ = 0;  // finished the current step's ops and all-reduces
+  double last_summed_ = 0;          // end of the last of them
+  std::size_t steps_summed_ = 0;    // steps whose ops and all-reduces all workers finished
+  double all_summed_ = 0;           // end of the last of these steps
+  std::vector<double> arrived_;     // [op]: arrival at another worker; kNever: unknown
 };
 
 namespace {

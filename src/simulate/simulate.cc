@@ -28,7 +28,7 @@ Timeline forwards_just_in_time(const Schedule& schedule, const CostModel& costs,
     const bool together = costs.pair && table.op(op).paired;  // its backward would have to move, too
     if (table.op(op).kind == OpKind::Forward && !together) forwards.push_back(op);
   }
-  // The ops that limit a forward start later, so they have been moved before it is looked at.
+  // Descending starts: the ops that limit a forward start later, so they move first.
   std::sort(forwards.begin(), forwards.end(), [&](OpIndex a, OpIndex b) { return timed(a).start > timed(b).start; });
   for (const OpIndex op : forwards) {
     const OpIndex next = op + 1;
@@ -49,11 +49,10 @@ Timeline forwards_just_in_time(const Schedule& schedule, const CostModel& costs,
 
 namespace {
 
-/// Times the ops of one step after those of the steps before.
 class StepRun {
  public:
-  /// `part` has the ops of `ranges` of the whole schedule. `free[w]` is when worker w may begin, and becomes when it
-  /// has ended its ops.
+  /// `part` has the ops of `ranges` of the whole schedule. `free[w]` is in: when worker w can start; out: the end of
+  /// its ops.
   StepRun(const OpTable& part, const std::vector<StepRange>& ranges, const CostTable& costs, Links& links,
           std::vector<double>& free, Timeline& timeline)
       : table_(part),
@@ -69,7 +68,7 @@ class StepRun {
 
   void run() {
     OpIndex visited = 0;
-    OpIndex second = kNoOp;  // of the pair that was timed last
+    OpIndex second = kNoOp;  // of the pair timed last
     const auto visit = [&](OpIndex op) {
       allow_interruption();
       ++visited;
@@ -91,7 +90,7 @@ class StepRun {
     return arrived_.empty() ? timed(made, maker).end + costs_.delay(table_.op(made)) : arrived_[made];
   }
 
-  /// Times an op, or a pair: `ops`, from `index` on.
+  /// Times `ops`, an op or a pair that starts at `index`.
   void time_at_once(OpIndex index, std::span<const Op> ops) {
     const std::size_t worker = table_.worker(index);
     const double again = costs_.recomputation(ops);
@@ -116,7 +115,7 @@ class StepRun {
   void send(OpIndex index, const Op& op, std::size_t worker, double ready) {
     const OpIndex consumer = table_.consumer(op);
     if (consumer == kNoOp) return;
-    arrived_[index] = ready + costs_.delay(op);  // for an op on a worker that its placement does not say
+    arrived_[index] = ready + costs_.delay(op);  // for an op on another worker than its placement says
     if (table_.worker(consumer) == worker) return;
     arrived_[index] = links_.send(worker, table_.worker(consumer), op, ready).arrived;
     if (costs_.blocking_sends()) free_[worker] = std::max(free_[worker], arrived_[index]);
@@ -140,11 +139,10 @@ class StepRun {
   std::vector<double>& free_;
   Timeline& timeline_;
   UpdateCounter updates_;
-  std::vector<TimedOp*> timed_;  // [worker]: where its ops begin
-  std::vector<double> arrived_;  // [op]; empty where that is its end, plus the delay
+  std::vector<TimedOp*> timed_;  // [worker]: its first op
+  std::vector<double> arrived_;  // [op]; empty if every arrival is the op's end plus the delay
 };
 
-/// Times all steps of a schedule with flushes between them.
 void run_synchronous(const Schedule& schedule, std::int64_t steps, const CostTable& costs, Timeline& timeline) {
   Links links(costs);
   Synchronisation synchronisation(schedule, costs, timeline);
@@ -181,7 +179,7 @@ Timeline simulate_steps(const Schedule& unrolled, std::int64_t steps, const Cost
                    : run_synchronous(unrolled, steps, table, timeline);
   count_peaks(unrolled, timeline);
   sum_up(timeline);
-  timeline.lower_bound = std::min(lower_bound(unrolled, table), timeline.makespan);  // but for rounding, it is below
+  timeline.lower_bound = std::min(lower_bound(unrolled, table), timeline.makespan);  // rounding can exceed it
   return timeline;
 }
 

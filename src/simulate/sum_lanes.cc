@@ -109,7 +109,8 @@ void Synchronisation::sum(const OpTable& step, const std::vector<StepRange>& ran
   const auto launches = launches_of_step(step, costs_);
   for (std::size_t w = 0; w < ranges.size(); ++w) {
     const auto& ops = timeline_.workers[w].ops;
-    // Before its first op the worker has been free since the step before; after its last op, since that or later.
+    // Before its first op, a worker is free since the last step; after its last op, since `free`, which may include
+    // blocking sends.
     const double begin = timeline_.workers[w].updates.empty() ? 0 : timeline_.workers[w].updates.back().end;
     for (const auto& [group, after] : launches[w]) {
       const std::size_t end = ranges[w].begin + static_cast<std::size_t>(after + 1);

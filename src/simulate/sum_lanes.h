@@ -11,50 +11,44 @@
 #include "simulate/costs.h"
 #include "simulate/steps.h"
 
-// The sums of gradients beside the ops: who waits for whom.
-
-// How a step of a synchronous schedule ends: gradients are summed over the copies of each stage, then every worker
-// updates the weights it holds.
-
 namespace chimera {
 
-/// The all-reduces of a step, on a lane of every worker beside its ops. A worker takes part in one sum at a time, in
-/// the order in which it launches them, which is the same on all workers (place_all_reduces). A sum begins when all
-/// workers that hold the parameter group have launched it and have done the sums that they launched before. Sums that
-/// take no time are left out.
+/// All-reduces of a step, on one lane per worker in parallel to its ops. A worker runs one all-reduce at a time, in
+/// launch order, which is the same on all workers (place_all_reduces). An all-reduce starts when all holders of the
+/// parameter group have launched it and finished earlier ones. All-reduces that take no time are omitted.
 class SumLanes {
  public:
-  /// `timeline` is given the sums.
+  /// Adds all-reduces to `timeline`.
   SumLanes(const Schedule& schedule, const CostTable& costs, Timeline& timeline);
 
-  /// The worker launches its part in a sum once it has run the first `after` of its ops.
+  /// Launches the worker's part in an all-reduce after its first `after` ops.
   void launch(std::size_t worker, ParameterGroupId group, double time, std::size_t after);
 
   struct Begun {
     ParameterGroupId group;
     double start = 0;
   };
-  /// Begins the sums that nothing holds back any more.
+  /// Starts and returns all that can start.
   [[nodiscard]] std::vector<Begun> begin_ready();
   void end(ParameterGroupId group, double time);
 
-  /// Whether all workers of a sum that has begun have launched another one.
+  /// Whether all workers of a running all-reduce have launched another.
   [[nodiscard]] bool has_next(ParameterGroupId group) const;
-  /// Whether all sums that the worker has launched have ended.
+  /// Whether all all-reduces launched by the worker have ended.
   [[nodiscard]] bool is_free(std::size_t worker) const { return lanes_[worker].launched.empty(); }
-  /// End of the last sum that the worker took part in.
+  /// End of the worker's last all-reduce.
   [[nodiscard]] double free_since(std::size_t worker) const { return lanes_[worker].free_since; }
 
  private:
   struct Lane {
-    std::vector<AllReduceStart> launched;  // in order; the first one may run
+    std::vector<AllReduceStart> launched;  // in order; only the first may run
     bool is_running = false;
     double free_since = 0;
   };
   struct Sum {
     std::size_t launches = 0;
     double last_launch = -1;
-    std::size_t last_worker = 0;  // that launched it
+    std::size_t last_worker = 0;  // of the last launch
     std::optional<Place> last_op;
   };
 
@@ -65,30 +59,27 @@ class SumLanes {
   Timeline& timeline_;
   std::vector<std::vector<WorkerId>> groups_;  // [group]
   std::vector<Sum> sums_;                      // [group]
-  std::vector<ParameterGroupId> complete_;     // launched by all, not begun
+  std::vector<ParameterGroupId> complete_;     // launched by all, not started
   std::vector<Lane> lanes_;                    // [worker]
 };
 
-/// The all-reduces that each worker launches in a step whose ops `step` has, as a program with them is lowered; none
-/// where the costs have no all-reduces.
+/// Returns the all-reduces that each worker launches in a step, as lowering places them.
 [[nodiscard]] std::vector<std::vector<AllReduceStart>> launches_of_step(const OpTable& step, const CostTable& costs);
 
-/// The all-reduces that each worker launches: [step][worker]; empty where nothing is summed at the end of steps.
+/// Launched all-reduces, [step][worker]; empty if steps end without all-reduces.
 using Launches = std::vector<std::vector<std::vector<AllReduceStart>>>;
 
-/// Those of all steps of a schedule, whose ops are in `ranges`.
 [[nodiscard]] Launches launches_of_steps(const Schedule& schedule, const std::vector<std::vector<StepRange>>& ranges,
                                          const CostTable& costs);
 
-/// Adds the all-reduces and the updates of one step to a timeline whose ops up to there are timed. Ops go on beside
-/// sums, undisturbed (SumLanes). No worker updates before all have ended their ops and all-reduces: the gradients' norm
-/// over all stages comes first (ReduceScalars of a program, which itself takes no time here).
+/// Adds a step's all-reduces and updates to a timeline with its ops. All-reduces do not slow ops (SumLanes). Updates
+/// start after all ops and all-reduces of all workers, because the gradient norm over all stages comes first
+/// (ReduceScalars of a program, which takes no time here).
 class Synchronisation {
  public:
   Synchronisation(const Schedule& schedule, const CostTable& costs, Timeline& timeline);
 
-  /// `step` has the ops of `ranges`. `free[w]` is when worker w has ended them, and becomes when it has ended its
-  /// update.
+  /// `step` has the ops of `ranges`. `free[w]`: in, the end of worker w's ops; out, the end of its update.
   void end_step(const OpTable& step, const std::vector<StepRange>& ranges, std::vector<double>& free);
 
  private:
@@ -97,7 +88,7 @@ class Synchronisation {
   const CostTable& costs_;
   Timeline& timeline_;
   SumLanes lanes_;
-  std::vector<double> update_;  // [worker], of all copies held
+  std::vector<double> update_;  // [worker]
 };
 
 }  // namespace chimera

@@ -55,7 +55,7 @@ void count_peaks(const Schedule& schedule, Timeline& timeline) {
 void sum_up(Timeline& timeline) {
   double busiest = 0;
   for (WorkerTimeline& worker : timeline.workers) {
-    double until = 0;  // of the ops before: those of a pair may run at once
+    double until = 0;  // end of previous ops: the ops of a pair may overlap
     for (const TimedOp& op : worker.ops) {
       worker.busy += std::max(0.0, op.end - std::max(op.start, until));
       until = std::max(until, op.end);

@@ -1,5 +1,4 @@
 #pragma once
-// What the simulators have in common around the times of ops, sums and updates.
 
 #include <cstdint>
 
@@ -8,21 +7,18 @@
 
 namespace chimera {
 
-/// A timeline with room for the schedule's ops.
 [[nodiscard]] Timeline empty_timeline(const Schedule& schedule);
 
-/// Fills in step_ends of an asynchronous schedule, where a step ends with its last op.
-/// Throws ConfigError where `steps` does not divide N.
+/// Sets step_ends of an asynchronous schedule: a step ends with its last op. Throws ConfigError if `steps`
+/// does not divide N.
 void end_steps_with_ops(const Schedule& schedule, std::int64_t steps, Timeline& timeline);
 
-/// Fills in what follows from the order of the ops alone: activations in flight and weight versions kept.
+/// Sets the activations in flight and the weight versions kept, which depend only on the order of ops.
 void count_peaks(const Schedule& schedule, Timeline& timeline);
 
-/// Fills in what follows from the times of ops, updates and steps: a worker's ops are added to what it was busy with
-/// already, and the makespan is no less than it was.
+/// Sets the values that depend on times. Adds ops to the workers' busy time, and only raises the makespan.
 void sum_up(Timeline& timeline);
 
-/// Throws ScheduleError for a schedule whose ops wait for each other.
 [[noreturn]] void throw_stuck(const Schedule& schedule);
 
 }  // namespace chimera

@@ -1,5 +1,4 @@
 #pragma once
-// What network interfaces let pass at once before they hold back.
 
 #include <algorithm>
 #include <cstddef>
@@ -8,15 +7,15 @@
 
 namespace chimera {
 
-/// A bucket of time for each interface, which fills, as fast as time goes by, while nothing leaves the interface. What
-/// leaves takes from it, and need not wait for so much of its own time: a token bucket, as `tc tbf` and clouds have.
+/// Token bucket per network interface, in units of time, as in `tc tbf` and clouds. It fills in real time while the
+/// interface is idle. A transfer takes tokens and need not wait for that much of its own time.
 class TokenBuckets {
  public:
-  /// All full.
+  /// All buckets start full.
   explicit TokenBuckets(std::size_t interfaces) : buckets_(interfaces) {}
 
-  /// Takes for what begins to leave, `copies` times at once, and takes `time` each: at most `most`, all that the bucket
-  /// holds. Returns what each of them need not wait for.
+  /// Takes tokens for `copies` simultaneous transfers of `time` each, from at most `most`. Returns the time for which
+  /// each need not wait.
   double take(std::size_t interface, double now, double time, double most, double copies) {
     Bucket& bucket = buckets_[interface];
     fill(bucket, now);
@@ -25,7 +24,7 @@ class TokenBuckets {
     bucket.holds -= copies * each;
     return each;
   }
-  /// Something begins to leave; it waits for all of its time, unless take() was called for it.
+  /// Starts a transfer, which waits for its whole time unless take() was called for it.
   void begin(std::size_t interface, double now) {
     fill(buckets_[interface], now);
     ++buckets_[interface].leaving;
@@ -34,13 +33,12 @@ class TokenBuckets {
     --buckets_[interface].leaving;
     buckets_[interface].since = now;
   }
-  /// Nothing more is in it: what leaves now takes more than it holds.
   void empty(std::size_t interface) { buckets_[interface].holds = 0; }
 
  private:
   struct Bucket {
     double holds = std::numeric_limits<double>::infinity();
-    double since = 0;  // when it began to fill, if nothing leaves
+    double since = 0;  // start of filling, if idle
     int leaving = 0;
   };
   static void fill(Bucket& bucket, double now) {

@@ -13,7 +13,6 @@
 namespace chimera {
 namespace {
 
-/// A line of the comparison: what, and its value of each run.
 struct Row {
   std::string name;
   std::vector<std::string> values;
@@ -65,7 +64,6 @@ std::string padded(const std::string& text, std::size_t columns, bool to_the_rig
   return to_the_right ? blanks + text : text + blanks;
 }
 
-/// Columns as wide as their widest cell.
 std::string as_table(const std::vector<std::string>& head, const std::vector<Row>& rows) {
   std::size_t first = 0;
   std::vector<std::size_t> widths;
@@ -94,7 +92,7 @@ std::vector<Row> difference_rows(const std::vector<RunHistory>& runs) {
   return rows;
 }
 
-/// Why there are no differences to show; empty where there are some.
+/// Returns why no differences are shown; may be empty.
 std::string no_differences(const std::vector<RunHistory>& runs) {
   std::string without;
   for (const RunHistory& run : runs) {

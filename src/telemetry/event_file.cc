@@ -16,8 +16,7 @@
 namespace chimera {
 namespace {
 
-// Protocol buffers, as far as events need them: fields of a number and a wire type each. Written out, as the packages
-// that do it want a compiler of their own for five fields.
+// A minimal Protocol Buffers encoder: no dependency for five fields.
 
 enum class WireType : std::uint8_t { Varint = 0, Fixed64 = 1, Bytes = 2, Fixed32 = 5 };
 
@@ -48,7 +47,7 @@ std::string event_at(double wall_time) {
   return event;
 }
 
-/// Summary.value = 1, of Value.tag = 1 and Value.simple_value = 2.
+/// Summary.value = 1, with Value.tag = 1 and Value.simple_value = 2.
 void add_scalar(std::string& summary, std::string_view tag, double number) {
   std::string value;
   add_bytes(value, 1, tag);

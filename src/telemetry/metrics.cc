@@ -26,7 +26,7 @@ double LossWatch::deviations_above(double loss) const {
 
 void LossWatch::note(double loss) {
   const double above = loss - mean;
-  if (losses > 0) {  // the first one has none before it
+  if (losses > 0) {  // the first loss has no preceding mean
     const double weight = std::max(1 / static_cast<double>(losses), kDistanceWeight);
     const double difference = above - distance;
     distance += weight * difference;
@@ -61,7 +61,7 @@ int RecordFile::write_waiting() {
   const auto written = ::write(file_.get(), waiting_.data(), waiting_.size());
   const int cause = written < 0 ? errno : ENOSPC;
   if (written != static_cast<ssize_t>(waiting_.size()) && cause != EPIPE) {
-    // Takes back the part for which there was room.
+    // Removes the partially written data.
     [[maybe_unused]] const int cut = ::ftruncate(file_.get(), size_);
     return cause;
   }
@@ -93,7 +93,7 @@ std::string to_json_line(const StepMetrics& metrics) {
 
 namespace {
 
-/// The file, open for more lines behind the first `bytes`.
+/// Opens the file for appending; truncates a regular file to `bytes`.
 FileDescriptor open_for_lines(const std::string& path, off_t bytes) {
   FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0666));
   std::error_code none;

@@ -8,57 +8,49 @@
 
 #include "core/file_descriptor.h"
 
-// The loss as it goes, for those who look for spikes: what the next one should be, and how far losses lie from that.
-
-// A file to which a run adds records, whatever its disk does.
-
-// What a step did, as a line of JSON.
-
 namespace chimera {
 
-/// An exponentially weighted mean of the losses lags behind a loss that falls, so that a spike would hide in what the
-/// loss has fallen by. So it is the distances from the mean of the losses before whose mean and deviation count, both
-/// weighted exponentially in their turn (variance: West, CACM 22(9), 1979, with a constant weight).
+/// Detects loss spikes. An exponentially weighted mean lags behind a falling loss and would hide a spike. Therefore the
+/// distances of losses from the preceding mean have their own weighted mean and variance (West, CACM 22(9), 1979, with
+/// a constant weight).
 struct LossWatch {
-  static constexpr double kWeight = 0.2;                ///< of a loss in the mean; the first ones count alike
-  static constexpr double kDistanceWeight = 0.05;       ///< of a distance in their mean and variance, likewise
-  static constexpr std::int64_t kWarmUp = 20;           ///< losses before any is looked at
-  static constexpr double kLeastDeviation = 1.0 / 256;  ///< of the mean: losses that hardly differ say little
+  static constexpr double kWeight = 0.2;           ///< Weight of a loss in the mean; the first losses weigh the same
+  static constexpr double kDistanceWeight = 0.05;  ///< Weight of a distance in its mean and variance
+  static constexpr std::int64_t kWarmUp = 20;      ///< Losses before the first check
+  static constexpr double kLeastDeviation = 1.0 / 256;  ///< Minimum deviation, relative to the mean
 
   double mean = 0;
-  double distance = 0;  ///< mean of what losses lay above the mean before them
-  double variance = 0;  ///< of that
+  double distance = 0;  ///< Weighted mean of loss minus preceding mean
+  double variance = 0;  ///< Weighted variance of the distances
   std::int64_t losses = 0;
 
-  /// What the next loss should be.
   [[nodiscard]] double expected() const { return mean + distance; }
   [[nodiscard]] double deviation() const;
-  /// By how many deviations a loss lies above the expected one; 0 until the warm-up is over, and where it is not above.
+  /// Returns by how many deviations the loss exceeds the expected loss; 0 during warm-up or if it does not.
   [[nodiscard]] double deviations_above(double loss) const;
   void note(double loss);
 };
 
-/// Records that a disk has no room for, or fails to take, hold up nothing: they wait in memory, and are written with
-/// the next one that finds room. Each is whole in the file or not there at all, unless the machine ends. That it fails,
-/// and that it works again, is told on messages(). A pipe that nobody reads any more takes no records, which is no
-/// failure.
+/// Appends records to a file. If the disk is full or fails, records wait in memory until a later write succeeds. A
+/// record is never partially in the file, unless the machine crashes. The first failure and the recovery are reported
+/// on messages(). A pipe without reader discards records, which is no failure.
 class RecordFile {
  public:
-  /// `file`: open for appending. `name` in messages: the flag and the path. `size`: of what is in it.
+  /// `file` is open for appending and has `size` bytes. `name` is for messages.
   RecordFile(FileDescriptor file, std::string name, off_t size = 0);
-  /// Adds a record, by one system call together with those that wait.
+  /// Adds a record, and writes all waiting records in one system call.
   void add(const std::string& record);
-  /// At the end: throws Error where records wait that the disk still does not take.
+  /// Writes waiting records. Throws Error if the disk still does not accept them.
   void finish();
 
  private:
-  /// Returns the error, 0 where nothing waits any more.
+  /// Returns the error number, 0 on success.
   int write_waiting();
 
   FileDescriptor file_;
   std::string name_;
-  off_t size_;           // of all whole records
-  std::string waiting_;  // records, one after the other
+  off_t size_;  // bytes of all complete records
+  std::string waiting_;
   bool has_failed_ = false;
 };
 
@@ -71,33 +63,31 @@ struct StepMetrics {
   double step_seconds = 0;
   double tokens_per_second = 0;
   double peak_memory_bytes = 0;
-  bool is_skipped = false;             // it made no update: its loss or a gradient was not finite, or it is left out
-  std::int64_t skipped = 0;            // such steps so far, since the run began or went on
-  std::int64_t updates = 0;            // of each weight, since the first step of all
-  LossWatch loss_watch = {};           // after this step
-  std::optional<double> utilization;   // model FLOPs over what the machine's matrix products reach (MFU), where known
-  std::optional<double> seconds_left;  // of the run, by its last steps
+  bool is_skipped = false;             // no update: the loss or a gradient was not finite, or the step is excluded
+  std::int64_t skipped = 0;            // skipped steps since the run started or resumed
+  std::int64_t updates = 0;            // updates of each weight, over all attempts of the run
+  LossWatch loss_watch = {};           // state after this step
+  std::optional<double> utilization;   // MFU: model FLOPs over the machine's matrix-product throughput
+  std::optional<double> seconds_left;  // estimated from the last steps
   std::optional<double> validation_loss;
-  std::optional<std::string> parameters_hash;  // of canonical runs
-  std::optional<std::string> sample;           // what the model says after --prompt
+  std::optional<std::string> parameters_hash;  // only for canonical runs
+  std::optional<std::string> sample;           // text generated after --prompt
 };
 
-/// The step as one JSON object, numbers with 17 significant digits, ending in a line end. Those that are not finite, as
-/// JSON has none, are null.
+/// Returns one JSON line; numbers have 17 significant digits. A loss or gradient norm that is not finite becomes null.
 [[nodiscard]] std::string to_json_line(const StepMetrics& metrics);
 
-/// What a run that goes on from `last_step` keeps of the metrics of its earlier starts: the file's first lines, as long
-/// as they are whole and of steps up to that one. Empty for 0, and where there is no such file.
+/// Returns the lines that a run resumed from `last_step` keeps: leading complete lines up to that step. Empty if
+/// `last_step` is 0 or the file does not exist.
 [[nodiscard]] std::string kept_lines(const std::string& path, std::int64_t last_step);
 
-/// A file of one JSON object a step. Each line is written by one system call, so that no ending of the run cuts it.
+/// File with one JSON object per step. Lines are never partially written (see RecordFile).
 class MetricsFile {
  public:
-  /// Empties the file but for kept_lines(). Throws ConfigError where it cannot be written.
+  /// Truncates an existing file to kept_lines(). Throws ConfigError if it cannot be written.
   explicit MetricsFile(const std::string& path, std::int64_t last_step = 0);
-  /// Adds a line, as RecordFile::add() does.
   void write(const StepMetrics& metrics) { lines_.add(to_json_line(metrics)); }
-  /// Does what RecordFile::finish() does.
+  /// Throws like RecordFile::finish().
   void finish() { lines_.finish(); }
 
  private:

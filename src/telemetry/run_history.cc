@@ -38,10 +38,10 @@ Configuration configuration_of(const std::string& folder) {
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     try {
       nlohmann::ordered_json record = read_manifest(checkpoint_path(folder, *step)).run;
-      if (record.is_object()) record.erase("progress");  // of the step, not of the run
+      if (record.is_object()) record.erase("progress");  // belongs to the step, not to the run
       return flattened(record);
     } catch (const Error&) {
-      continue;  // `chimera checkpoint verify` says what is wrong with it
+      continue;  // `chimera checkpoint verify` reports the damage
     }
   }
   return {};
@@ -56,7 +56,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// The number of a field; none where it is missing or no number. A loss that JSON cannot say is `null`.
+/// Returns nullopt if the field is missing or not a number, such as the `null` of a loss that is not finite.
 std::optional<double> number_of(const Json& line, const char* field) {
   const auto found = line.find(field);
   if (found == line.end() || !found->is_number()) return std::nullopt;

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The page among the open files of a process; none where it has none, or it cannot be opened.
+/// Returns the progress page among the open files of a process.
 std::optional<ProgressPage> page_of(const fs::path& files) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(files, error)) {
@@ -31,13 +31,13 @@ std::optional<ProgressPage> page_of(const fs::path& files) {
     try {
       return ProgressPage::seen(std::move(page));
     } catch (const Error&) {
-      continue;  // of another version of the program
+      continue;  // from another version of the program
     }
   }
   return std::nullopt;
 }
 
-/// Whether the process has the file open to write to it.
+/// Returns whether the process has the file open for writing.
 bool writes_to(const fs::path& files, const fs::path& file) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(files, error)) {
@@ -99,9 +99,8 @@ std::vector<std::size_t> stragglers(const std::vector<LiveRank>& ranks) {
 
 namespace {
 
-constexpr std::size_t kRecent = 20;  // steps that rates and times are the median of
+constexpr std::size_t kRecent = 20;  // steps in medians of rates and times
 
-/// One of the last steps' numbers, in order.
 std::vector<double> recent(const RunHistory& run, double StepRecord::*field, std::size_t count) {
   std::vector<double> values;
   const std::size_t first = run.steps.size() > count ? run.steps.size() - count : 0;
@@ -109,7 +108,7 @@ std::vector<double> recent(const RunHistory& run, double StepRecord::*field, std
   return values;
 }
 
-/// Bars of eight heights, the lowest value to the highest; each the mean of as many values as it takes.
+/// Returns bars of eight heights from the lowest to the highest value; each shows the mean of consecutive values.
 std::string sparkline(const std::vector<double>& values, std::size_t columns) {
   constexpr std::array<const char*, 8> kBars = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   std::vector<double> means;
@@ -157,7 +156,7 @@ const char* state_of(const TopView& view) {
   return is_done(view) ? "ended" : "unknown";
 }
 
-/// Seconds that are left: those of the last line, less the time since then.
+/// Returns the last recorded ETA; while the run is live, minus the time since then.
 std::optional<double> seconds_left(const TopView& view) {
   if (view.run.steps.empty() || is_done(view)) return std::nullopt;
   const auto left = view.run.steps.back().seconds_left;
@@ -165,7 +164,6 @@ std::optional<double> seconds_left(const TopView& view) {
   return std::max(0.0, *left - (view.process ? view.seconds_since_last : 0));
 }
 
-/// The share of their time that the ranks wait for each other, in steps.
 std::optional<double> waiting_share(const TopView& view) {
   if (view.ranks.size() < 2) return std::nullopt;
   double sum = 0;
@@ -243,7 +241,7 @@ TopView look_at(const std::string& path, std::chrono::milliseconds watched) {
   if (const auto live = LiveRun::find(view.run.metrics)) {
     view.process = live->process();
     view.ranks = live->watch(watched);
-    view.run = read_run(path);  // steps have been done meanwhile
+    view.run = read_run(path);  // includes steps done meanwhile
   }
   std::error_code error;
   const auto written = std::filesystem::last_write_time(view.run.metrics, error);

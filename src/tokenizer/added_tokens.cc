@@ -81,10 +81,10 @@ std::int32_t TokenFinder::match(std::string_view text, std::size_t start, std::s
 }
 
 void TokenFinder::split(std::string_view text, std::vector<TextPiece>& pieces) const {
-  std::size_t taken = 0;  // the text before is in pieces
+  std::size_t taken = 0;  // text before it is in pieces
   std::size_t i = 0;
   while (!empty() && i < text.size()) {
-    if (first_bytes_.size() == 1) {  // all begin with '<', say
+    if (first_bytes_.size() == 1) {  // a common case: all start with '<'
       const void* found = std::memchr(text.data() + i, first_bytes_.front(), text.size() - i);
       if (found == nullptr) break;
       i = static_cast<std::size_t>(static_cast<const char*>(found) - text.data());
@@ -96,7 +96,7 @@ void TokenFinder::split(std::string_view text, std::vector<TextPiece>& pieces) c
       continue;
     }
     const std::size_t found = i;
-    i = end;  // where the search goes on, even if the match is discarded
+    i = end;  // the search continues here
     const AddedToken& token = tokens_[static_cast<std::size_t>(matched)];
     if (token.single_word && !stands_alone(text, found, end)) continue;
     const std::size_t start = token.lstrip ? std::max(before_white_space(text, found), taken) : found;

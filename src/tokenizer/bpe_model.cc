@@ -14,11 +14,10 @@ namespace {
 
 constexpr TokenId kNoToken = -1;
 constexpr std::uint32_t kNoRank = ~std::uint32_t{0};
-constexpr std::size_t kShortWord = 48;  // symbols: up to here, looking at all pairs again is faster than a heap
+constexpr std::size_t kShortWord = 48;  // symbols; longer words use a heap
 constexpr char32_t kBlankSign = 0x2581;
-constexpr std::size_t kQuick = 129;  // characters whose pairs stand in a table: ASCII and the sign of a blank
+constexpr std::size_t kQuick = 129;  // characters in ascii_joins_: ASCII and the blank sign
 
-/// Where a character's pairs stand in the table; kQuick where they do not.
 std::size_t quick_place(char32_t c) { return c < 128 ? c : c == kBlankSign ? 128 : kQuick; }
 
 std::uint64_t pair_key(char32_t left, char32_t right) { return static_cast<std::uint64_t>(left) << 32 | right; }
@@ -106,7 +105,7 @@ std::string BpeModel::name() const {
 
 bool BpeModel::never_joins(char32_t left, char32_t right) const {
   const auto is_known = [this](char32_t c) { return c < characters_.size() && characters_[c] != kNoToken; };
-  // Unknown characters may become one token, or wait for each other, or be merged as bytes.
+  // Unknown characters may be fused, reordered, or merged as bytes.
   if (!is_known(left) || !is_known(right)) return unknown_apart_;
   const std::size_t before = quick_place(left);
   const std::size_t behind = quick_place(right);
@@ -121,7 +120,7 @@ bool BpeModel::splits_at(std::string_view word, std::size_t place) const {
 
 void BpeModel::encode(std::string_view word, TokenIds& ids, WordCache& cache) const {
   if (byte_level_ || whole_words_first_) return encode_part(word, ids, cache);
-  // A text without a pre-tokenizer is one word; what never joins is encoded apart, and remembered.
+  // A text without a pre-tokenizer is one word. Encode the parts that never join separately, so that the cache helps.
   std::size_t start = 0;
   std::size_t i = 0;
   char32_t before = next_character(word, i);
@@ -176,7 +175,7 @@ void BpeModel::take_symbols(std::string_view part, TokenIds& symbols) const {
     const std::string_view character = part.substr(start, i - start);
     const auto has_token = [this](char byte) { return bytes_[static_cast<unsigned char>(byte)] != kNoToken; };
     if (byte_fallback_ && std::all_of(character.begin(), character.end(), has_token)) {
-      // An unknown token that waits comes behind these bytes, as in tokenizers.
+      // A pending unknown token comes after these bytes, as in tokenizers.
       for (const char byte : character) symbols.push_back(bytes_[static_cast<unsigned char>(byte)]);
       continue;
     }
@@ -213,14 +212,13 @@ void BpeModel::merge_symbols(TokenIds& symbols) const {
 }
 
 void BpeModel::merge_long(TokenIds& symbols) const {
-  // Symbols are a linked list in their old places; a merged one's right half is taken out. A candidate whose pair has
-  // changed meanwhile is skipped.
+  // Symbols form a linked list; merging removes the right symbol. Outdated candidates are skipped.
   const std::size_t count = symbols.size();
   std::vector<std::size_t> next(count);
   std::vector<std::size_t> previous(count);
   for (std::size_t i = 0; i < count; ++i) {
     next[i] = i + 1;
-    previous[i] = i - 1;  // of the first one: none, beyond all
+    previous[i] = i - 1;  // the first wraps to a position beyond the end
   }
   struct Candidate {
     std::uint32_t rank;

@@ -16,7 +16,7 @@ namespace chimera {
 namespace {
 
 using Pair = std::pair<std::int64_t, std::int64_t>;
-using WordNumbers = std::vector<std::uint32_t>;  // words, each once
+using WordNumbers = std::vector<std::uint32_t>;  // distinct words
 
 struct PairHash {
   std::size_t operator()(const Pair& pair) const {
@@ -24,14 +24,13 @@ struct PairHash {
   }
 };
 
-/// A pair, how often it stood in all words when this was noted, and words that it stands in.
+/// A pair, its total count when pushed, and words that contain it.
 struct Candidate {
   Pair pair;
   std::int64_t count = 0;
   WordNumbers places;
 };
 
-/// For a heap whose top is the most frequent pair, of equals the smallest.
 bool comes_later(const Candidate& a, const Candidate& b) {
   return a.count != b.count ? a.count < b.count : a.pair > b.pair;
 }
@@ -53,7 +52,7 @@ class BpeLearner {
     count_pairs();
     while (static_cast<std::int64_t>(trained_.tokens.size()) < training_.vocabulary && !heap_.empty()) {
       Candidate top = pop();
-      if (const std::int64_t count = counts_[top.pair]; count != top.count) {  // it has changed since: try again
+      if (const std::int64_t count = counts_[top.pair]; count != top.count) {  // outdated: push again
         top.count = count;
         push(std::move(top));
         continue;
@@ -104,7 +103,7 @@ class BpeLearner {
     push_noted();
   }
 
-  /// A pair that has become more frequent in a word.
+  /// Records a pair that became more frequent in a word.
   void note(const Pair& pair, std::size_t word) {
     WordNumbers& places = noted_[pair];
     if (places.empty() || places.back() != word) places.push_back(static_cast<std::uint32_t>(word));
@@ -128,7 +127,7 @@ class BpeLearner {
     return top;
   }
 
-  /// Two pairs may make the same text: then it is one token. As in tokenizers, a pair's own count is not taken down.
+  /// Two pairs may form the same token. As in tokenizers, the count of the merged pair is not reduced.
   void merge(const Candidate& top) {
     const auto [left, right] = top.pair;
     const std::int64_t id =
@@ -146,7 +145,7 @@ class BpeLearner {
       counts_[come] += word.count;
       note(come, w);
     };
-    std::size_t kept = 0;  // tokens[0 .. kept) are done
+    std::size_t kept = 0;  // tokens[0 .. kept) are final
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       if (i + 1 == tokens.size() || Pair{tokens[i], tokens[i + 1]} != pair) {
         tokens[kept++] = tokens[i];
@@ -215,7 +214,7 @@ std::string to_tokenizer_json(const TrainedBpe& trained) {
                      {"normalized", false},
                      {"special", true}});
   }
-  std::string vocabulary;  // an ordered object of nlohmann's looks at all names for each new one
+  std::string vocabulary;  // as text, because insertion into nlohmann's ordered object is linear
   for (std::size_t id = 0; id < trained.tokens.size(); ++id) {
     vocabulary += fmt::format("{}      {}: {}", id == 0 ? "" : ",\n", Json(trained.tokens[id]).dump(), id);
   }

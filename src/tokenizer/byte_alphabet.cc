@@ -5,7 +5,7 @@
 namespace chimera {
 namespace {
 
-constexpr char32_t kFirstLetter = 0x100;  // of the bytes that are not themselves
+constexpr char32_t kFirstLetter = 0x100;
 constexpr std::size_t kLetters = kFirstLetter + 68;
 
 constexpr bool is_itself(char32_t byte) {
@@ -19,7 +19,7 @@ std::array<char32_t, 256> make_letters() {
   return letters;
 }
 
-/// The byte of each letter, -1 for characters that are none.
+/// [letter]: its byte, or -1
 std::array<int, kLetters> make_bytes() {
   std::array<int, kLetters> bytes{};
   bytes.fill(-1);

@@ -20,7 +20,7 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
   }
 }
 
-/// The byte that a token such as <0x0A> stands for.
+/// Returns the byte of a token such as <0x0A>.
 std::optional<char> byte_of(std::string_view token) {
   if (token.size() != 6 || !token.starts_with("<0x") || !token.ends_with('>')) return std::nullopt;
   unsigned value = 0;
@@ -44,7 +44,6 @@ void clean_up(std::string& token) {
   for (const auto& [from, to] : kChanges) replace_all(token, from, to);
 }
 
-/// Changes the tokens as a step says.
 struct StepRun {
   Tokens& tokens;
 

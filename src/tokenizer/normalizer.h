@@ -1,5 +1,4 @@
 #pragma once
-// What is done to a text before it is cut into words.
 
 #include <string>
 #include <string_view>
@@ -10,30 +9,29 @@ namespace chimera {
 
 struct ComposeStep {};    ///< NFC
 struct DecomposeStep {};  ///< NFD
-struct PrependStep {      ///< a text that is not empty
+struct PrependStep {      ///< only if the text is not empty
   std::string prefix;
 };
 struct ReplaceStep {
   std::string from;  ///< not empty
   std::string to;
 };
-/// BERT's. In this order:
+/// BERT's steps, in this order.
 struct BertStep {
-  bool clean_text = true;            ///< control characters go, white space becomes blanks
-  bool handle_chinese_chars = true;  ///< blanks around them
+  bool clean_text = true;            ///< removes control characters; white space becomes blanks
+  bool handle_chinese_chars = true;  ///< puts blanks around them
   bool strip_accents = true;         ///< NFD without marks
   bool lowercase = true;
 };
 using NormalizerStep = std::variant<ComposeStep, DecomposeStep, PrependStep, ReplaceStep, BertStep>;
 
-/// Steps, one after the other.
 class Normalizer {
  public:
   Normalizer() = default;
   explicit Normalizer(std::vector<NormalizerStep> steps) : steps_(std::move(steps)) {}
 
   [[nodiscard]] const std::vector<NormalizerStep>& steps() const { return steps_; }
-  /// The normalised text, in `buffer` unless nothing changes. With `continues` nothing is put before it.
+  /// Returns the normalized text, in `buffer` if changed. With `continues`, nothing is prepended.
   [[nodiscard]] std::string_view apply(std::string_view text, std::string& buffer, bool continues = false) const;
 
  private:

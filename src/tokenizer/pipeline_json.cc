@@ -26,7 +26,6 @@ constexpr std::pair<const char*, WordPattern> kPatterns[] = {
      WordPattern::Qwen2},
 };
 
-/// A part of one type: the reader of its fields.
 template <class Target>
 struct PartReader {
   const char* type;
@@ -42,7 +41,7 @@ void expect_fields(const JsonValue& part, const std::vector<std::string>& fields
   }
 }
 
-/// Reads a part by its type; `list` is the field of the parts that a Sequence has, `nested` whether it is one of these.
+/// Reads a part by its type. A Sequence has its `nested` parts in the field `list`.
 template <class Target>
 void read_part(const JsonValue& part, const char* what, const char* list,
                const std::vector<PartReader<Target>>& readers, Target& target, bool nested = false) {
@@ -64,7 +63,7 @@ void read_part(const JsonValue& part, const char* what, const char* list,
   part.fail(fmt::format("the {} '{}' is not supported; supported: {}", what, printable(type), fmt::join(known, ", ")));
 }
 
-/// The text of {"String": text}.
+/// Returns the text of {"String": text}.
 std::string string_pattern(const JsonValue& part) {
   const JsonValue pattern = part.field("pattern");
   if (pattern.json().is_object() && pattern.has("Regex")) pattern.fail("a regular expression is not supported here");
@@ -97,7 +96,7 @@ void read_byte_level(const JsonValue& part, PreTokenizerParts& parts) {
   parts.byte_level = true;
 }
 
-/// always, first or never; older files say true or false.
+/// Returns always, first or never; older files have true or false.
 BlankSignStep::Prepend prepend_of(const JsonValue& part) {
   using enum BlankSignStep::Prepend;
   const bool old = truth_or(part, "add_prefix_space", true);
@@ -120,7 +119,6 @@ void read_metaspace(const JsonValue& part, PreTokenizerParts& parts) {
 
 using TemplatePlaces = std::vector<TemplatePlace>;
 
-/// The "ids" of a special token.
 const nlohmann::json& ids_of_special(const JsonValue& part, const std::string& id) {
   const nlohmann::json& tokens = part.field("special_tokens").json();
   if (!tokens.is_object() || !tokens.contains(id)) {
@@ -159,7 +157,7 @@ void read_template_processing(const JsonValue& part, PipelineParts& parts) {
   parts.pair = read_template(part.field("pair"), part);
 }
 
-/// ["[SEP]", 102]
+/// Reads ["[SEP]", 102].
 TokenId token_of_pair(const JsonValue& part, const char* field) {
   const auto pair = part.field(field).list(2, "of token and id");
   return id_of(pair[1].json(), pair[1], pair[0].text());

@@ -8,17 +8,17 @@
 namespace chimera {
 namespace {
 
-/// What a pre-tokenizer does with a blank before a letter.
+/// How the pre-tokenizer treats a blank before a letter.
 enum class WordsAtBlanks {
-  Begin,   // a word begins with it
-  Drop,    // it parts two words and belongs to none
-  Ignore,  // it stands inside a word
+  Begin,   // starts a word
+  Drop,    // separates words and is dropped
+  Ignore,  // is inside a word
   Unclear
 };
 
 WordsAtBlanks words_at_blanks(const PreTokenizer& pre_tokenizer) {
   using enum WordsAtBlanks;
-  bool has_signs = false;  // in place of blanks
+  bool has_signs = false;  // signs for blanks
   for (const WordsStep& step : pre_tokenizer.steps()) {
     const auto* signs = std::get_if<BlankSignStep>(&step);
     const bool drops = std::holds_alternative<BertWordStep>(step);
@@ -43,7 +43,7 @@ bool holds_of_steps(const Normalizer& normalizer, Holds holds) {
   return std::all_of(normalizer.steps().begin(), normalizer.steps().end(), holds);
 }
 
-/// Whether white space stays where and as it is. No normal form changes or crosses a blank.
+/// Returns whether white space stays unchanged. Normal forms never affect a blank.
 bool keeps_white_space(const Normalizer& normalizer) {
   return holds_of_steps(normalizer, [](const NormalizerStep& step) {
     if (const auto* replace = std::get_if<ReplaceStep>(&step)) {
@@ -53,7 +53,7 @@ bool keeps_white_space(const Normalizer& normalizer) {
   });
 }
 
-/// BERT's normalizer may leave several blanks in the place of one, but never none.
+/// BERT's normalizer may make several blanks of a blank, but never removes all.
 bool is_bert(const Normalizer& normalizer) {
   return normalizer.steps().size() == 1 && std::holds_alternative<BertStep>(normalizer.steps().front());
 }
@@ -81,8 +81,7 @@ CutRule cut_rule(const Normalizer& normalizer, const PreTokenizer& pre_tokenizer
 
 namespace {
 
-/// Whether what stands before a blank may matter to a token behind it, or the other way round. `pattern` is what the
-/// token is in the text; a normalizer may have made signs of its blanks.
+/// Returns whether text on one side of a blank may affect a token on the other side.
 bool reaches_across_blanks(const AddedToken& token, std::string_view pattern) {
   for (const std::string_view blank : {" ", "\u2581"}) {
     if (pattern.find(blank, 1) != pattern.npos || (token.single_word && pattern.starts_with(blank))) return true;
@@ -90,7 +89,6 @@ bool reaches_across_blanks(const AddedToken& token, std::string_view pattern) {
   return token.lstrip || token.rstrip;
 }
 
-/// A template with ids of texts in their places.
 Template filled(const std::vector<TemplatePlace>& places, const TokenIds& first, const TokenIds& second) {
   Template result;
   for (const TemplatePlace& place : places) {
@@ -107,13 +105,12 @@ Template filled(const std::vector<TemplatePlace>& places, const TokenIds& first,
 
 }  // namespace
 
-/// The words that it remembers, and the places where texts change on their way.
 class PipelineEncoder final : public Encoder {
  public:
   explicit PipelineEncoder(const PipelineTokenizer& tokenizer) : tokenizer_(tokenizer) {}
 
   void encode(std::string_view text, TokenIds& ids, bool continues) override {
-    constexpr std::size_t kBytesPerToken = 3;  // of most texts more
+    constexpr std::size_t kBytesPerToken = 3;  // an estimate
     ids.reserve(ids.size() + text.size() / kBytesPerToken);
     if (tokenizer_.raw_.empty()) return encode_piece(text, ids, true, continues);
     pieces_.clear();
@@ -167,7 +164,7 @@ PipelineTokenizer::PipelineTokenizer(PipelineParts parts)
     ids_.insert_or_assign(text, id);
   };
   for (const auto& [text, id] : parts_.vocabulary) note(text, id, false);
-  // Special tokens are looked for first: of two that are written alike they count.
+  // Special tokens win if another token has the same text.
   for (const bool special : {true, false}) {
     for (const AddedToken& token : parts_.added) {
       if (token.special != special) continue;
@@ -233,8 +230,7 @@ Template PipelineTokenizer::with_special(const TokenIds& first, const TokenIds& 
   return filled(parts_.pair, first, second);
 }
 
-/// Before a single blank between a character that is no white space and a letter, as far as the rule allows it; not
-/// behind an added token, where a new piece begins, which may be prepended to.
+/// Returns whether CutRule allows a cut. Never cuts after an added token, because the next piece may get a prefix.
 bool PipelineTokenizer::cuts_at(std::string_view text, std::size_t place) const {
   const CharacterTable& table = character_table();
   if (text[place] != ' ' || place + 1 >= text.size()) return false;

@@ -11,40 +11,37 @@
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/word_piece_model.h"
 
-// Whether the parts of a pipeline let a text be encoded in two parts.
-
-// The tokenizers of Hugging Face's files: added tokens, a normalizer, a pre-tokenizer, a model, a template, a decoder.
+// Tokenizers of Hugging Face's files.
 
 namespace chimera {
 
-/// Whether a text may be cut before a single blank between a character that is no white space and a letter: whether
-/// both parts, the second of which goes on instead of beginning, then have the tokens of the whole.
+/// Whether a text may be cut before a single blank between a non-space and a letter, so that both parts encode to the
+/// tokens of the whole.
 enum class CutRule {
-  Never,        ///< perhaps not: what stands on one side may change tokens of the other
-  Always,       ///< a word begins there
-  ModelDecides  ///< it is inside a word, as it stands in the text but for signs in place of blanks
+  Never,        ///< tokens may depend on text across the cut
+  Always,       ///< a word starts there
+  ModelDecides  ///< a word extends across the cut, unchanged except for blank signs
 };
 
 [[nodiscard]] CutRule cut_rule(const Normalizer& normalizer, const PreTokenizer& pre_tokenizer);
 
-/// A place of a template: a special token, or a text.
+/// Element of a template: a special token or a text.
 struct TemplatePlace {
-  TokenId token = -1;   ///< negative: a text stands here
-  bool second = false;  ///< which text
+  TokenId token = -1;
+  bool second = false;  ///< second text instead of the first
   TokenId type = 0;
 };
 
-/// All that a tokenizer is made of.
 struct PipelineParts {
-  std::vector<std::pair<std::string, TokenId>> vocabulary;  ///< of the model
-  std::vector<AddedToken> added;                            ///< in the order of the file
+  std::vector<std::pair<std::string, TokenId>> vocabulary;
+  std::vector<AddedToken> added;  ///< in the order of the file
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
   std::unique_ptr<WordModel> model;
   std::vector<TemplatePlace> single = {{}};
   std::vector<TemplatePlace> pair = {{}, {.second = true, .type = 1}};
   Decoder decoder;
-  std::string end_of_document;  ///< the token, where one is named; empty: found among the usual ones
+  std::string end_of_document;  ///< empty: a usual token, if it exists
 };
 
 class PipelineTokenizer final : public Tokenizer {
@@ -67,21 +64,21 @@ class PipelineTokenizer final : public Tokenizer {
  private:
   friend class PipelineEncoder;
   [[nodiscard]] bool cuts_at(std::string_view text, std::size_t place) const;
-  /// The last word of a text that goes on from another.
+  /// Returns the last word of a text that continues another.
   [[nodiscard]] std::string last_word(std::string_view text) const;
 
   struct TokenText {
     std::string text;
     bool exists = false;
     bool special = false;
-    std::string decoded = {};  // of an added token that the normalizer changes: what it is when decoded, special or not
+    std::string decoded = {};  // replacement for decoding, if the normalizer changes an added token
   };
   PipelineParts parts_;
-  TokenFinder raw_;         // finds added tokens in the text as it stands
-  TokenFinder normalized_;  // and in the normalised one
+  TokenFinder raw_;         // for the original text
+  TokenFinder normalized_;  // for the normalized text
   std::vector<TokenText> texts_;
   TextMap<TokenId> ids_;
-  CutRule cut_rule_;  // Never also where an added token may reach across a blank
+  CutRule cut_rule_;  // also Never if an added token may extend across a blank
 };
 
 }  // namespace chimera

@@ -7,7 +7,6 @@ namespace {
 
 constexpr unsigned kAnyWord = kLetter | kNumber | kSpace;
 
-/// A text and the classes of its characters.
 struct Scanner {
   std::string_view text;
   const CharacterTable& table = character_table();
@@ -15,7 +14,7 @@ struct Scanner {
   [[nodiscard]] unsigned char byte(std::size_t i) const { return static_cast<unsigned char>(text[i]); }
   [[nodiscard]] bool at_end(std::size_t i) const { return i >= text.size(); }
 
-  /// The classes of the character at `i`, which then stands behind it.
+  /// Returns the classes of the character at `i`, and advances `i`.
   [[nodiscard]] unsigned take(std::size_t& i) const {
     const unsigned char lead = byte(i);
     if (lead < 0x80) {
@@ -25,7 +24,7 @@ struct Scanner {
     return table[next_character(text, i)];
   }
 
-  /// The end of the run of characters from `i` that have one of `classes`, at most `most` of them.
+  /// Returns the end of at most `most` characters from `i` with one of `classes`.
   [[nodiscard]] std::size_t run(std::size_t i, unsigned classes, std::size_t most = ~std::size_t{0}) const {
     for (; most > 0 && !at_end(i); --most) {
       std::size_t next = i;
@@ -35,7 +34,6 @@ struct Scanner {
     return i;
   }
 
-  /// The end of the run of characters from `i` that are no letter, number or white space.
   [[nodiscard]] std::size_t run_of_others(std::size_t i) const {
     while (!at_end(i)) {
       std::size_t next = i;
@@ -47,11 +45,11 @@ struct Scanner {
 
   [[nodiscard]] bool is_line_end(std::size_t i) const { return byte(i) == '\n' || byte(i) == '\r'; }
 
-  /// The end of white space that begins at `i` and is no word's beginning: all but its last character, which belongs to
-  /// the next word or is one by itself; all of it at the end of the text.
+  /// Returns the end of the white-space word at `i`. A longer run before other text leaves its last character to the
+  /// next word.
   [[nodiscard]] std::size_t white_space(std::size_t i, bool line_ends_first) const {
-    std::size_t last = i;      // where the run's last character begins
-    std::size_t line_end = i;  // behind its last line end
+    std::size_t last = i;      // start of the run's last character
+    std::size_t line_end = i;  // end of its last line end
     std::size_t end = i;
     while (!at_end(end)) {
       std::size_t next = end;
@@ -64,7 +62,7 @@ struct Scanner {
     return at_end(end) || last == i ? end : last;
   }
 
-  /// The end of the contraction at `i`, such as 's; `i` itself where there is none.
+  /// Returns the end of a contraction at `i`, or `i`.
   [[nodiscard]] std::size_t contraction(std::size_t i, bool any_case) const {
     if (byte(i) != '\'' || at_end(i + 1)) return i;
     const auto letter = [&](std::size_t at) -> unsigned char {
@@ -80,7 +78,7 @@ struct Scanner {
       case 'r':
       case 'v': return letter(i + 2) == 'e' ? i + 3 : i;
       case 'l': return letter(i + 2) == 'l' ? i + 3 : i;
-      case 0xC5: return any_case && !at_end(i + 2) && byte(i + 2) == 0xBF ? i + 3 : i;  // the long s, U+017F
+      case 0xC5: return any_case && !at_end(i + 2) && byte(i + 2) == 0xBF ? i + 3 : i;  // long s, U+017F
       default: return i;
     }
   }

@@ -9,22 +9,18 @@
 #include <variant>
 #include <vector>
 
-// Where the words of a text end, as the patterns of byte-level tokenizers have it. Written by hand: regular expressions
-// are slower by an order of magnitude, and each library of them knows other characters.
-
-// How a normalised text is cut into words.
+// Splits a text into words. Hand-written, because regular expressions are ten times slower, and their libraries have
+// other versions of Unicode.
 
 namespace chimera {
 
-/// A pattern that cuts all of a text into words.
 enum class WordPattern : std::uint8_t {
   Gpt2,    ///< 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
-  Llama3,  ///< blind to case; a character before letters belongs to them; numbers of up to three digits; line ends
-           ///< apart
-  Qwen2,   ///< Llama 3's, with single digits
+  Llama3,  ///< case-insensitive; a character before letters belongs to them; up to three digits; separate line ends
+  Qwen2,   ///< as Llama3, with single digits
 };
 
-/// The end of the word that begins at `start` < text.size().
+/// Returns the end of the word that starts at `start` < text.size().
 template <WordPattern pattern>
 [[nodiscard]] std::size_t word_end(std::string_view text, std::size_t start);
 template <>
@@ -37,33 +33,31 @@ std::size_t word_end<WordPattern::Qwen2>(std::string_view text, std::size_t star
 struct WordStep {
   WordPattern pattern = WordPattern::Gpt2;
 };
-struct DigitStep {  ///< numbers apart, as a whole or digit by digit
+struct DigitStep {  ///< separates numbers, or single digits
   bool individual = false;
 };
-struct BlankStep {};     ///< a blank before a text that begins with none
-struct BertWordStep {};  ///< words between white space; punctuation apart
-struct BlankSignStep {   ///< Metaspace: a sign for each blank, with which words begin
+struct BlankStep {};     ///< adds a blank unless the text starts with one
+struct BertWordStep {};  ///< splits at white space, and separates punctuation
+struct BlankSignStep {   ///< Metaspace: replaces blanks by a sign that starts a word
   enum class Prepend { Always, First, Never };
   std::string sign = "\u2581";
-  Prepend prepend = Prepend::Always;  ///< First: only where the text begins
+  Prepend prepend = Prepend::Always;  ///< First: only at the start of the text
   bool split = true;
 };
 using WordsStep = std::variant<WordStep, DigitStep, BlankStep, BertWordStep, BlankSignStep>;
 
-/// What is changed in a text on its way needs a place: one a step.
 using WordBuffers = std::array<std::string, 4>;
 
-/// Steps, each applied to the words of the one before.
 class PreTokenizer {
  public:
   PreTokenizer() = default;
-  /// `steps`: at most as many as there are buffers.
+  /// Takes at most as many steps as there are buffers.
   explicit PreTokenizer(std::vector<WordsStep> steps) : steps_(std::move(steps)) {}
 
   [[nodiscard]] const std::vector<WordsStep>& steps() const { return steps_; }
 
-  /// Calls `take(word)` for the words of a text, in order; none is empty. `first`: nothing stands before the text.
-  /// `buffers` must outlive the words.
+  /// Calls `take(word)` for each non-empty word, in order. `first`: no text precedes this one. `buffers` must outlive
+  /// the words.
   template <class Take>
   void split(std::string_view text, bool first, WordBuffers& buffers, const Take& take) const {
     split_from(0, text, first, buffers, take);
@@ -80,15 +74,13 @@ class PreTokenizer {
   std::vector<WordsStep> steps_;
 };
 
-// What follows is the definition of the templates.
-
 namespace pre_tokenizer_detail {
 
-/// The end of the word that begins at `start` < text.size(), by Digits; all but digits is one word.
+/// Returns the end of the run of digits, or of other characters, at `start`.
 [[nodiscard]] std::size_t end_of_digits(std::string_view text, std::size_t start, bool individual);
-/// The start and end of BERT's next word from `start` on; an empty one at the end of the text.
+/// Returns BERT's next word, empty at the end, and moves `start` behind it.
 [[nodiscard]] std::string_view next_bert_word(std::string_view text, std::size_t& start);
-/// The text with signs for blanks, and one before it where the step asks for it.
+/// Returns the text with signs for blanks, and the sign before it if required.
 [[nodiscard]] std::string_view with_signs(const BlankSignStep& step, std::string_view text, bool first,
                                           std::string& buffer);
 

@@ -23,15 +23,14 @@ namespace fs = std::filesystem;
 
 constexpr const char* kEndOfText = "<|endoftext|>";
 constexpr const char* kEndOfDocument = "eos_token";
-// Names of files, beside those of the header.
 constexpr const char* kVocabulary = kTokenizerNames[1];
 constexpr const char* kWords = kTokenizerNames[2];
 constexpr const char* kMerges = "merges.txt";
 constexpr const char* kAddedTokens = "added_tokens.json";
-/// What others read, and Chimera does not.
+/// Files that only other programs read.
 constexpr const char* kOfOthers[] = {"special_tokens_map.json", "chat_template.jinja"};
 
-/// Calls `take(line, number)` for the lines of a text, numbered from 1, without their ends.
+/// Calls `take(line, number)` for each line without its end, numbered from 1.
 template <class Take>
 void for_lines(const std::string& text, const std::string& source, Take take) {
   if (const auto place = find_invalid_utf8(text)) {
@@ -65,7 +64,6 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, error);
 }
 
-/// That of a file's folder; `with_listed`: added_tokens.json too.
 TokenizerConfig config_beside(const fs::path& path, bool with_listed) {
   TokenizerConfig config;
   if (const fs::path file = path.parent_path() / kTokenizerConfig; is_there(file)) {
@@ -77,7 +75,7 @@ TokenizerConfig config_beside(const fs::path& path, bool with_listed) {
   return config;
 }
 
-/// Refuses a class that is named and none of `names`, which transformers also has with Fast behind them.
+/// Throws ConfigError if the class is not in `names`, with or without the suffix Fast.
 void require_class(const TokenizerConfig& config, std::initializer_list<const char*> names, const std::string& source) {
   std::string_view kind = config.tokenizer_class;
   if (kind.empty()) return;
@@ -89,14 +87,13 @@ void require_class(const TokenizerConfig& config, std::initializer_list<const ch
                   source, printable(config.tokenizer_class), *names.begin()));
 }
 
-/// The path with `from` at its end replaced.
 fs::path sibling(const fs::path& path, std::string_view from, std::string_view to) {
   std::string name = path.filename().string();
   name.replace(name.size() - from.size(), from.size(), to);
   return path.parent_path() / name;
 }
 
-/// The files that open_file() reads, if they are there; the first says what kind of tokenizer it is.
+/// Returns the files that open_file() reads if they exist; the first determines the kind.
 std::vector<TokenizerFile> files_of(const fs::path& path) {
   const std::string name = path.filename().string();
   const TokenizerFile config = {(path.parent_path() / kTokenizerConfig).string(), kTokenizerConfig};
@@ -198,7 +195,7 @@ bool makes_bytes(const std::string& path) {
   if (path == kBytes) return true;
   const std::optional<TokenizerFile> file = main_tokenizer_file(path);
   if (!file || file->name != kTokenizerJson) return false;
-  constexpr std::uintmax_t kMost = 1 << 16;  // what byte_tokenizer_json() writes is far shorter
+  constexpr std::uintmax_t kMost = 1 << 16;  // far above the size of byte_tokenizer_json()
   std::error_code error;
   if (!fs::is_regular_file(file->path, error) || fs::file_size(file->path, error) > kMost) return false;
   return is_byte_tokenizer_json(read_whole(file->path));
@@ -298,7 +295,7 @@ std::string StreamDecoder::take(bool all) {
   std::string text = tokenizer_.decode(ids, with_special_);
   if (!all && text.ends_with(kReplacementCharacter)) return "";
   text.erase(0, tokenizer_.decode(context_, with_special_).size());
-  if (text.empty()) return "";  // such as a special token: what stands before it is still the context
+  if (text.empty()) return "";  // such as for a special token
   context_ = std::move(pending_);
   pending_.clear();
   return text;

@@ -14,18 +14,17 @@ namespace {
 
 constexpr const char* kTokenFields[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                         "pad_token", "cls_token", "mask_token"};
-/// Fields of which another value than this one, or none, changes ids or templates.
+/// Fields with a supported value; other values change ids or templates.
 constexpr std::pair<const char*, bool> kExpected[] = {
     {"add_prefix_space", false}, {"add_bos_token", false}, {"add_eos_token", false}, {"do_basic_tokenize", true}};
-/// Lists and objects that do so unless they are empty.
+/// Lists and objects that must be empty.
 constexpr const char* kExpectedEmpty[] = {"never_split", "additional_special_tokens", "extra_special_tokens"};
 
-/// An object, or else refused.
 void expect_any_object(const JsonValue& value) {
   if (!value.json().is_object()) value.fail(fmt::format("expected an object, found {}", value.json().type_name()));
 }
 
-/// Whether a token, written as an object, is found elsewhere than one written as a text.
+/// Returns whether a token has other matching rules than a plain text.
 bool has_flags(const JsonValue& token) {
   const auto is_true = [&token](const char* flag) { return truth_or(token, flag, false); };
   return is_true("lstrip") || is_true("rstrip") || is_true("single_word");
@@ -41,7 +40,7 @@ void read_named_tokens(const JsonValue& file, TokenizerConfig& config) {
   }
 }
 
-/// {"50256": {"content": ..., "lstrip": false, ...}, ...}
+/// Reads {"50256": {"content": ..., "lstrip": false, ...}, ...}.
 void read_added_tokens_decoder(const JsonValue& file, const std::string& source, TokenizerConfig& config) {
   constexpr const char* kField = "added_tokens_decoder";
   if (!is_set(file, kField)) return;

@@ -1,5 +1,4 @@
 #pragma once
-// What lies beside a vocabulary: tokenizer_config.json and added_tokens.json.
 
 #include <map>
 #include <optional>
@@ -12,35 +11,33 @@
 
 namespace chimera {
 
-/// A token that a file lists beside the vocabulary.
+/// A token of added_tokens_decoder or added_tokens.json.
 struct ListedToken {
   std::string content;
   TokenId id = 0;
-  std::string source;  ///< the file
+  std::string source;  ///< file
 };
 
-/// What these files say. The token of eos_token matters to every tokenizer; the rest to vocab.json and vocab.txt, which
-/// have no other place for it.
+/// Content of tokenizer_config.json and added_tokens.json.
 struct TokenizerConfig {
-  std::string tokenizer_class;                    ///< empty: not named
-  std::map<std::string, std::string> named = {};  ///< "eos_token" and its like: the token
+  std::string tokenizer_class;                    ///< empty: not given
+  std::map<std::string, std::string> named = {};  ///< by field, such as "eos_token"
   std::vector<ListedToken> listed = {};
   BertStep bert = {};
-  std::string unsupported = {};  ///< a field that asks for what vocab.json and vocab.txt do not have here; empty: none
+  std::string unsupported = {};  ///< name of a field that is not supported with vocab.json and vocab.txt; else empty
 
-  /// The token of a field such as "eos_token", empty where none is named.
+  /// Returns the token of a field, or an empty text.
   [[nodiscard]] std::string token(const std::string& field) const;
 };
 
-/// Reads a tokenizer_config.json. Throws ConfigError, naming `source` and the place, for what is malformed.
+/// Throws ConfigError, naming `source` and position, if the text is malformed.
 [[nodiscard]] TokenizerConfig read_tokenizer_config(const std::string& text, const std::string& source);
 
-/// Adds the tokens of an added_tokens.json: {"token": id, ...}. Throws as above.
+/// Adds the tokens of an added_tokens.json. Throws as read_tokenizer_config() does.
 void add_listed_tokens(const std::string& text, const std::string& source, TokenizerConfig& config);
 
-/// The special tokens of a vocabulary: those that `config` names and, where it names none, those in `usual`, by the
-/// names of the same fields. Throws ConfigError where `config` names or lists a token that is not among them or has
-/// another id, or asks for what is not supported; `source` is the file of the vocabulary.
+/// Returns the special tokens of a vocabulary, named by `config` or else `usual`. Throws ConfigError, naming `source`,
+/// if `config` has an unsupported field, an unknown token, or a token with another id.
 [[nodiscard]] std::vector<AddedToken> special_tokens(const TokenizerConfig& config,
                                                      const std::map<std::string, std::string>& usual,
                                                      const TextMap<TokenId>& vocabulary, const std::string& source);

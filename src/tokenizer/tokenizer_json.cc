@@ -26,8 +26,8 @@ constexpr const char* kLast = "[SEP]";
 Json special_piece(const char* token, int type) { return {{"SpecialToken", {{"id", token}, {"type_id", type}}}}; }
 Json text_piece(const char* text, int type) { return {{"Sequence", {{"id", text}, {"type_id", type}}}}; }
 
-/// A and A B or, where BERT's tokens are there, [CLS] A [SEP] and [CLS] A [SEP] B [SEP]. save_pretrained writes one
-/// where there is none, so there is one in any case.
+/// Returns A and A B, or with BERT's tokens [CLS] A [SEP] and [CLS] A [SEP] B [SEP]. Needed, because save_pretrained
+/// adds a missing template.
 Json template_of(const std::vector<std::string>& tokens) {
   Json used = Json::object();
   for (const char* token : {kFirst, kLast}) {
@@ -75,7 +75,6 @@ bool is_byte_tokenizer_json(const std::string& text) {
 
 namespace {
 
-/// A token of a file as a message may quote it.
 std::string in_quotes(std::string_view token) { return "'" + printable(token) + "'"; }
 
 std::pair<std::string, std::string> read_merge(const JsonValue& merges, std::size_t i) {
@@ -94,7 +93,6 @@ std::pair<std::string, std::string> read_merge(const JsonValue& merges, std::siz
   merges.fail(fmt::format("merge {} is neither [\"left\", \"right\"] nor \"left right\"", i + 1));
 }
 
-/// The id of a token that another field names.
 TokenId named_token(const JsonValue& model, const char* field, const TextMap<TokenId>& vocabulary) {
   const std::string token = model.text(field);
   const auto found = vocabulary.find(token);
@@ -140,7 +138,7 @@ std::unique_ptr<WordModel> read_word_piece(const JsonValue& model, const TextMap
   return std::make_unique<WordPieceModel>(std::move(parts));
 }
 
-/// The kind of a model; old files do not say it.
+/// Returns the kind of a model; old files lack it.
 std::string type_of(const JsonValue& model) {
   if (!model.json().is_object()) model.fail(fmt::format("expected an object, found {}", model.json().type_name()));
   if (model.has("type")) return model.text("type");
@@ -151,7 +149,7 @@ std::vector<AddedToken> read_added(const JsonValue& file, const TextMap<TokenId>
   std::vector<AddedToken> tokens;
   if (!is_set(file, "added_tokens")) return tokens;
   TextMap<TokenId> seen;
-  // As tokenizers numbers them: the model's id of that text, or the next that is free.
+  // Ids must be as in tokenizers: the model's id of the text, or the next free id.
   auto next = static_cast<TokenId>(vocabulary.size());
   for (const JsonValue& value : file.field("added_tokens").list()) {
     value.expect_object({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
@@ -179,7 +177,6 @@ std::vector<AddedToken> read_added(const JsonValue& file, const TextMap<TokenId>
   return tokens;
 }
 
-/// The ids of templates must be tokens.
 void check_template(const JsonValue& file, const PipelineParts& parts) {
   std::vector<TokenId> ids;
   for (const auto& [text, id] : parts.vocabulary) ids.push_back(id);

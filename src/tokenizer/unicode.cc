@@ -30,8 +30,8 @@ namespace tables {
 constexpr std::size_t kCodePoints = 0x110000;
 constexpr char32_t kReplacement = 0xFFFD;
 
-/// The length of the valid character at the start of `text`, 0 where there is none; then `broken` is the length of the
-/// longest start of one, at least 1.
+/// Returns the length of the valid character at the start of `text`. If there is none, returns 0, and `broken` is the
+/// length of its longest valid prefix, at least 1.
 std::size_t valid_length(std::string_view text, std::size_t& broken) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   broken = 1;
@@ -39,7 +39,7 @@ std::size_t valid_length(std::string_view text, std::size_t& broken) {
   if (lead < 0x80) return 1;
   if (lead < 0xC2 || lead > 0xF4) return 0;
   const std::size_t length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  // The second byte's range keeps out forms that are too long, surrogates, and what lies beyond Unicode.
+  // This range excludes overlong forms, surrogates, and values beyond Unicode.
   unsigned least = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
   unsigned most = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
   for (std::size_t i = 1; i < length; ++i, least = 0x80, most = 0xBF) {
@@ -70,12 +70,12 @@ std::string normalised(std::string_view text, const icu::Normalizer2* normalizer
   if (U_FAILURE(status)) throw Error(std::string("ICU has no normal forms: ") + u_errorName(status));
   std::string out;
   out.reserve(text.size() + text.size() / 8);
-  constexpr std::size_t kMostAtOnce = std::size_t{1} << 28;  // ICU counts in 31 bits
+  constexpr std::size_t kMostAtOnce = std::size_t{1} << 28;  // ICU's lengths have 31 bits
   std::size_t start = 0;
   for (std::size_t i = 0; i < text.size();) {
     const std::size_t here = i;
     const char32_t c = next_character(text, i);
-    // A line end begins anew, whatever stands before it.
+    // A line end never combines with the text before it.
     const bool may_cut = c == U'\n' && here - start > kMostAtOnce;
     if (!may_cut && (c < 0x80 || !is_young(c))) continue;
     append_normalised(out, text.substr(start, here - start), *normalizer);
@@ -191,7 +191,7 @@ void append_lower(std::string& text, char32_t c) {
     text += static_cast<char>(c >= U'A' && c <= U'Z' ? c + 0x20 : c);
     return;
   }
-  if (c == 0x130) {  // the only character whose lower case is two
+  if (c == 0x130) {  // the only lower case of two characters
     text += "i\u0307";
     return;
   }

@@ -1,5 +1,4 @@
 #pragma once
-// The ids of words that an encoder has seen: most words of a text are frequent ones.
 
 #include <cstdint>
 #include <cstring>
@@ -13,7 +12,7 @@
 
 namespace chimera {
 
-/// Looks up a std::string by a view of one.
+/// Hash for lookups by std::string_view.
 struct TextHash {
   using is_transparent = void;
   std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
@@ -21,13 +20,12 @@ struct TextHash {
 template <class Value>
 using TextMap = std::unordered_map<std::string, Value, TextHash, std::equal_to<>>;
 
-/// A bounded memory of words: short ones in slots that they may lose to each other, long ones in a map that is emptied
-/// when it is full.
+/// Bounded cache of ids: short words in slots that they may overwrite, long words in a map that is cleared when full.
 class WordCache {
  public:
   WordCache() : slots_(kSlots) {}
 
-  /// Appends the ids of a word that is remembered; false where it is not. The word is not empty.
+  /// Appends the ids of a non-empty word. Returns false if it is not cached.
   bool append(std::string_view word, TokenIds& ids) const {
     if (word.size() <= kShort) {
       const Key key = key_of(word);
@@ -45,10 +43,10 @@ class WordCache {
  private:
   static constexpr int kSlotBits = 16;
   static constexpr std::size_t kSlots = std::size_t{1} << kSlotBits;
-  static constexpr std::size_t kShort = 16;        // bytes
-  static constexpr std::size_t kFewIds = 3;        // of a slot
-  static constexpr std::size_t kLongest = 256;     // bytes that are remembered
-  static constexpr std::size_t kMostLong = 32768;  // words
+  static constexpr std::size_t kShort = 16;        // bytes of a word in a slot
+  static constexpr std::size_t kFewIds = 3;        // ids in a slot
+  static constexpr std::size_t kLongest = 256;     // bytes of a cached word
+  static constexpr std::size_t kMostLong = 32768;  // words in the map
 
   struct Key {
     std::uint64_t head = 0;
@@ -59,7 +57,7 @@ class WordCache {
     Key key;
     TokenId ids[kFewIds] = {};
     std::uint16_t count = 0;
-    std::uint16_t length = 0;  // of the word; 0: nothing here
+    std::uint16_t length = 0;  // of the word; 0: empty slot
   };
 
   template <class Number>
@@ -69,7 +67,7 @@ class WordCache {
     return number;
   }
 
-  /// All bytes of a short word, some of them twice.
+  /// Returns all bytes of a short word, some twice.
   static Key key_of(std::string_view word) {
     const char* first = word.data();
     const char* end = first + word.size();

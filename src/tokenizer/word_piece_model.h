@@ -7,29 +7,26 @@
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/word_cache.h"
 
-// What turns the words of a text into ids.
-
-// WordPiece, BERT's model: the longest token first, from left to right.
+// WordPiece (BERT): takes the longest token, from left to right.
 
 namespace chimera {
 
-/// A vocabulary of words and parts of words. Does not change.
+/// Maps words to ids. Immutable.
 class WordModel {
  public:
   virtual ~WordModel() = default;
   [[nodiscard]] virtual std::string name() const = 0;
-  /// Appends the ids of a word, which is not empty. The cache is the caller's, always the same one for this model.
+  /// Appends the ids of a non-empty word. `cache` must be used for this model only.
   virtual void encode(std::string_view word, TokenIds& ids, WordCache& cache) const = 0;
-  /// Whether a word that ends before a blank may be encoded apart from what follows: what stands on the two sides of
-  /// `place` in `word` is never one token.
+  /// Returns whether certainly no token extends across `place` in `word`.
   [[nodiscard]] virtual bool splits_at(std::string_view word, std::size_t place) const = 0;
 };
 
 struct WordPieceParts {
   TextMap<TokenId> vocabulary;
-  TokenId unknown = 0;                ///< of a word that is too long, or not made of tokens
-  std::string continuing = "##";      ///< what tokens begin with that go on in a word
-  std::size_t most_characters = 100;  ///< of a word
+  TokenId unknown = 0;                ///< for words without matching tokens
+  std::string continuing = "##";      ///< prefix of tokens inside a word
+  std::size_t most_characters = 100;  ///< longer words are unknown
 };
 
 class WordPieceModel final : public WordModel {
@@ -44,7 +41,7 @@ class WordPieceModel final : public WordModel {
   [[nodiscard]] TokenIds pieces_of(std::string_view word) const;
 
   WordPieceParts parts_;
-  std::size_t longest_ = 0;  // bytes of a token
+  std::size_t longest_ = 0;  // bytes of the longest token
 };
 
 }  // namespace chimera

@@ -1,5 +1,5 @@
 #pragma once
-// What the library for GPUs gives to a program that was built without it.
+// Interface of libchimera_cuda.so for programs built without CUDA.
 
 #include <ATen/core/Tensor.h>
 
@@ -17,55 +17,51 @@
 
 namespace chimera {
 
-/// How a rank finds the others on GPUs, one each.
+/// Options of a rank that joins the others over NCCL, one GPU per rank.
 struct NcclOptions {
   int rank = 0;
   int world_size = 1;
-  int gpu = 0;           ///< of this process, among those that it sees
-  MeetingPoint meeting;  ///< as in GlooOptions
+  int gpu = 0;  ///< index among the GPUs visible to this process
+  MeetingPoint meeting;
   RankGroups groups;
   std::vector<RankPair> pairs;   ///< ranks that exchange messages, ascending; the same on every rank
-  bool sums_in_order = false;    ///< as in Communicators
-  Fingerprint fingerprint = {};  ///< compared before ranks are connected; empty: is not
-  std::chrono::milliseconds start_up_timeout = std::chrono::minutes(2);  ///< for each step of finding the others
-  /// What takes longer ends the process: NCCL does not say who holds the others up.
+  bool sums_in_order = false;    ///< whether start_ordered_all_reduce() will be called
+  Fingerprint fingerprint = {};  ///< compared across ranks before they connect, unless empty
+  std::chrono::milliseconds start_up_timeout = std::chrono::minutes(2);  ///< limit of each rendezvous step
+  /// A longer wait ends the process: NCCL cannot name the straggler.
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
 };
 
-/// What a GPU is and can do.
 struct GpuTraits {
-  std::string name = {};          ///< as its maker calls it: "NVIDIA H200"
-  std::string uuid = {};          ///< no other GPU of any host has it
-  int multiprocessors = 0;        ///< on which kernels run side by side
-  bool has_bfloat16 = false;      ///< multiplies bfloat16 itself
-  bool has_tf32 = false;          ///< multiplies float32 rounded to TensorFloat32
-  std::int64_t memory_bytes = 0;  ///< of its own
+  std::string name = {};
+  std::string uuid = {};  ///< unique across hosts
+  int multiprocessors = 0;
+  bool has_bfloat16 = false;  ///< multiplies bfloat16 in hardware
+  bool has_tf32 = false;      ///< multiplies float32 rounded to TensorFloat32
+  std::int64_t memory_bytes = 0;
 };
 
-/// The GPUs that this process sees.
+/// The GPUs visible to this process.
 class Accelerator {
  public:
   virtual ~Accelerator() = default;
-  /// What LibTorch calls such devices.
   [[nodiscard]] virtual at::DeviceType type() const { return at::kCUDA; }
   [[nodiscard]] virtual int num_devices() const = 0;
   [[nodiscard]] virtual GpuTraits traits(int gpu) const = 0;
-  /// Most bytes of tensors that this process has had on the GPU at once so far.
+  /// Returns this process's peak bytes of tensors on the GPU.
   [[nodiscard]] virtual std::int64_t peak_bytes(int gpu) const = 0;
-  /// Why there are none, one line, as CUDA says it; empty where there are.
+  /// Returns CUDA's reason, in one line, if there are no GPUs, else "".
   [[nodiscard]] virtual std::string problem() const = 0;
-  /// RecordWork, with streams of this process's own thread and of those that it waits for. What CUDA says against it is
-  /// thrown as Error, one line.
+  /// Implements RecordWork. Throws Error with the first line of a CUDA error.
   [[nodiscard]] virtual std::unique_ptr<RecordedWork> record(const std::function<void()>& work) const = 0;
-  /// Joins the other ranks over NCCL; returns once all have joined, with every communicator made
-  /// (make_communicators()) and connected (make_pair_transport()). NCCL listens on the interface of the meeting
-  /// (nccl_variables()). When the transport goes because of an exception, all that is under way is aborted. Throws
-  /// TransportError, and what compare_attendees() throws.
+  /// Joins the other ranks over NCCL; returns once all communicators are connected. NCCL listens on the interface of
+  /// nccl_variables(). If an exception ends the transport, pending operations are aborted. Throws TransportError and
+  /// the errors of compare_attendees().
   [[nodiscard]] virtual std::unique_ptr<Transport> connect(const NcclOptions& options) const = 0;
 };
 
-/// The C function of libchimera_cuda.so that returns its Accelerator, which lives as long as the library. Its number
-/// changes with this interface, and with Transport.
+/// Name of the C function that returns the library's Accelerator. Increment the number when this interface or Transport
+/// changes.
 inline constexpr const char* kAcceleratorEntry = "chimera_accelerator_5";
 using AcceleratorEntry = const Accelerator* (*)();
 

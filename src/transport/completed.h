@@ -1,5 +1,4 @@
 #pragma once
-// An operation that was completed when it was started.
 
 #include <utility>
 
@@ -7,7 +6,7 @@
 
 namespace chimera {
 
-/// Its wait() returns `result` at once.
+/// Operation that was complete at its start: wait() returns `result` at once.
 class Completed final : public Pending {
  public:
   explicit Completed(at::Tensor result) : result_(std::move(result)) {}

@@ -1,5 +1,4 @@
 #pragma once
-// Ends all waits for other ranks at once, from outside.
 
 #include <atomic>
 #include <functional>
@@ -7,20 +6,18 @@
 
 namespace chimera {
 
-/// Breaks the connections of this process: whoever waits for a rank at the other end is told that it is lost, also
-/// where that rank lives but has itself stopped to wait for this one. Any thread may use it. The process must have no
-/// TCP connections but those between ranks.
+/// Breaks the connections of this process: every wait for a peer fails, even if the peer is alive. Thread-safe. The
+/// process must have no TCP connections except those between ranks.
 class ConnectionBreaker {
  public:
-  /// Shuts down every TCP connection that is open now, and aborts the wait that has been announced; from now on
-  /// broken() is true. Connections and waits that come later need another call.
+  /// Shuts down all open TCP connections and aborts the current Wait. Later connections and waits need another call.
   void break_all() noexcept;
   [[nodiscard]] bool broken() const noexcept { return broken_; }
-  /// Lets new connections be made.
+  /// Allows new connections.
   void mend() noexcept { broken_ = false; }
 
-  /// While it lives, break_all() calls `abort`: a transport may be told by nobody that a message is not going to be
-  /// whole. One at a time.
+  /// Scope during which break_all() calls `abort`, because a transport may not report that the rest of a message is
+  /// lost. Only one may exist.
   class Wait {
    public:
     Wait(ConnectionBreaker* breaker, std::function<void()> abort);
@@ -29,12 +26,12 @@ class ConnectionBreaker {
     ~Wait();
 
    private:
-    ConnectionBreaker* breaker_;  // null: nobody breaks
+    ConnectionBreaker* breaker_;  // null: no effect
   };
 
  private:
   std::mutex mutex_;
-  std::function<void()> abort_wait_;  // empty: nobody waits
+  std::function<void()> abort_wait_;  // empty: no wait is registered
   std::atomic<bool> broken_ = false;
 };
 

@@ -4,13 +4,9 @@
 
 #include "transport/transport.h"
 
-// A transport that leaves everything to another one; what differs is for classes derived from it.
-
-// Messages whose receivers find out whether a bit of them changed on the way.
-
 namespace chimera {
 
-/// Borrows the other transport, which may change between two calls.
+/// Transport that forwards every call to a borrowed transport, which may change between calls.
 class ForwardingTransport : public Transport {
  public:
   explicit ForwardingTransport(Transport& ranks) : ranks_(&ranks) {}
@@ -38,7 +34,7 @@ class ForwardingTransport : public Transport {
   }
 
  protected:
-  ForwardingTransport() = default;  // forward_to() comes before any other call
+  ForwardingTransport() = default;  // call forward_to() before any other function
   void forward_to(Transport* ranks) { ranks_ = ranks; }
   [[nodiscard]] Transport& ranks() const { return *ranks_; }
 
@@ -46,10 +42,9 @@ class ForwardingTransport : public Transport {
   Transport* ranks_ = nullptr;
 };
 
-/// Gives every tensor that it sends a checksum, in the message's tag, and has every tensor that it receives compared
-/// with it: a wait() throws what check_bits() throws. For tensors on the CPU, over transports that carry tags; all
-/// ranks use it or none. Sums are left as they are: their results are equal on all members, or copies of a stage
-/// differ.
+/// Transport that adds a checksum to the tag of each message and verifies received messages: wait() throws the error of
+/// check_bits(). For CPU tensors, over transports that carry tags; all ranks must use it. Sums are not verified: copies
+/// of a stage reveal a corrupted sum.
 class VerifiedMessages final : public ForwardingTransport {
  public:
   using ForwardingTransport::ForwardingTransport;

@@ -10,7 +10,7 @@
 namespace chimera {
 namespace {
 
-/// The subtrees below a root that has all others of `range`, in equal parts.
+/// Splits the ranks below the root of `range` into equal subtrees.
 std::vector<RankRange> parts_below(RankRange range) {
   const int others = range.end - range.first - 1;
   const int parts = std::min(kTreeBranches, others);

@@ -6,22 +6,17 @@
 
 #include "transport/transport.h"
 
-// Who is connected with whom.
-
-// Who sums what: questions about RankGroups that every transport asks.
-
 namespace chimera {
 
-/// Two ranks that talk, the lower one first.
+/// Two ranks that exchange messages, the lower rank first.
 using RankPair = std::pair<int, int>;
-/// Every rank with every other.
 [[nodiscard]] std::vector<RankPair> all_pairs(int world_size);
 
-/// The pairs that `rank` is in, in an order in which all ranks can connect with each other, many at a time: none waits
-/// for one who waits for it. Each pair has a round in which neither of its ranks has another.
+/// Returns the pairs of `rank` in an order in which all ranks can connect concurrently without deadlock: in rounds,
+/// with at most one pair per rank.
 [[nodiscard]] std::vector<RankPair> connecting_order(int rank, std::vector<RankPair> pairs);
 
-/// Consecutive ranks: first .. end - 1.
+/// Ranks first .. end - 1.
 struct RankRange {
   int first = 0;
   int end = 0;
@@ -29,18 +24,17 @@ struct RankRange {
   friend bool operator==(const RankRange&, const RankRange&) = default;
 };
 
-/// A rank's place in a tree over all ranks. Below it are consecutive ranks, so that what a subtree has, in the order in
-/// which it is put together, is in the order of ranks.
+/// Position of a rank in a tree over all ranks. Subtrees are consecutive ranks, so gathered data is in rank order.
 struct TreePlace {
-  int parent = -1;                       ///< -1: it is the root, rank 0
-  RankRange subtree = {};                ///< itself, and those below
-  std::vector<RankRange> children = {};  ///< their subtrees, at most kTreeBranches; each one's first is the child
+  int parent = -1;         ///< -1 for the root, rank 0
+  RankRange subtree = {};  ///< this rank and its descendants
+  /// one per child, at most kTreeBranches; its first rank is the child
+  std::vector<RankRange> children = {};
 };
 inline constexpr int kTreeBranches = 4;
 [[nodiscard]] TreePlace place_in_tree(int rank, int world_size);
 
-/// The place of `rank` among the members of the group, counted from 0.
-/// Throws TransportError where it is none of them.
+/// Returns the position of `rank` among the group's members, from 0. Throws TransportError if it is not a member.
 [[nodiscard]] std::size_t place_in_group(const RankGroups& groups, ParameterGroupId group, RankId rank);
 
 }  // namespace chimera

@@ -17,7 +17,7 @@
 namespace chimera {
 namespace {
 
-/// Stands in the first bytes of the header room while a result of with_header_room is alive; 0 stands there otherwise.
+/// Flag at the start of the header room: nonzero while a result of with_header_room() is alive.
 using Lent = std::uint64_t;
 
 void set_lent(void* room, Lent lent) { std::memcpy(room, &lent, sizeof lent); }
@@ -28,7 +28,7 @@ bool is_lent(const void* room) {
   return lent != 0;
 }
 
-/// The memory of LibTorch's own allocator, entered kHeaderRoomBytes late.
+/// LibTorch's own allocator, with kHeaderRoomBytes before each block.
 class HeaderRoomAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t size) override {
@@ -36,7 +36,8 @@ class HeaderRoomAllocator final : public c10::Allocator {
     c10::DataPtr whole = c10::GetDefaultCPUAllocator()->allocate(size + static_cast<std::size_t>(kHeaderRoomBytes));
     auto* begin = static_cast<char*>(whole.release_context());
     set_lent(begin, 0);
-    char* memory = begin + kHeaderRoomBytes;  // its own context, as kernels that allocate without a tensor require
+    // the pointer is its own context, as kernels that allocate without a tensor require
+    char* memory = begin + kHeaderRoomBytes;
     return {memory, memory, &free_whole, at::kCPU};
   }
   [[nodiscard]] c10::DeleterFnPtr raw_deleter() const override { return &free_whole; }
@@ -47,7 +48,6 @@ class HeaderRoomAllocator final : public c10::Allocator {
   }
 };
 
-/// Ends the lending of a tensor's header room.
 void give_back(void* lender) {
   const std::unique_ptr<at::Tensor> tensor(static_cast<at::Tensor*>(lender));
   set_lent(static_cast<char*>(tensor->storage().data_ptr().get()) - kHeaderRoomBytes, 0);
@@ -100,7 +100,7 @@ at::Tensor message_buffer(const TensorSpec& spec) {
 }
 
 at::Tensor tensor_of(const at::Tensor& buffer, const TensorSpec& spec) {
-  // As narrow(), view(dtype) and view(sizes) would make it, at a tenth of their cost.
+  // Equals narrow(), view(dtype) and view(sizes), at a tenth of their cost.
   const auto dtype = c10::scalarTypeToTypeMeta(spec.dtype);
   at::Tensor tensor = at::detail::make_tensor<at::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(buffer.storage()),
                                                               buffer.key_set(), dtype);

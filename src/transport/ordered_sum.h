@@ -1,5 +1,4 @@
 #pragma once
-// Deterministic sums: parts that the members of a group hold are added in one order, whoever holds which.
 
 #include <ATen/core/Tensor.h>
 
@@ -9,8 +8,9 @@
 
 namespace chimera {
 
-/// The sum over all parts[member][i], which are the subtrees order.parts[member][i], of one size and type. Writes into
-/// the parts; the sum is one of them. Throws TransportError where parts and order do not fit each other.
+/// Returns the sum of all parts[member][i], the sums of subtrees order.parts[member][i]. It does not depend on which
+/// member holds which part. All have one size and type. Overwrites the parts; the result is one of them. Throws
+/// TransportError if parts and order do not match.
 [[nodiscard]] at::Tensor add_in_order(const SumOrder& order, const std::vector<std::vector<at::Tensor>>& parts);
 
 }  // namespace chimera

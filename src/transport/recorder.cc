@@ -17,7 +17,7 @@ std::string describe(at::IntArrayRef sizes, at::ScalarType dtype) {
 
 class Recorder::Recorded final : public Pending {
  public:
-  /// `missing` is what a wait() throws instead of returning the result; empty: nothing.
+  /// `missing`: error text that wait() throws; empty: wait() returns `result`.
   Recorded(Recorder& recorder, std::string operation, at::Tensor result, std::string missing = {})
       : recorder_(recorder),
         operation_(std::move(operation)),

@@ -39,7 +39,7 @@ SliceExchange::SliceExchange(c10d::Backend& group, const at::Tensor& gradients, 
       counts_(equal_counts(gradients.numel(), group.getSize())),
       own_count_(counts_[static_cast<std::size_t>(group.getRank())]),
       outgoing_(pack(parts, counts_, gradients.options())) {
-  std::vector<std::int64_t> sent;  // c10d takes these lists away
+  std::vector<std::int64_t> sent;  // c10d may move from these lists
   std::vector<std::int64_t> received;
   std::int64_t arriving = 0;
   for (const std::int64_t count : counts_) sent.push_back(static_cast<std::int64_t>(parts.size()) * count);

@@ -1,5 +1,4 @@
 #pragma once
-// The ordered sum over the members of a c10d process group, whatever its backend.
 
 #include <ATen/core/Tensor.h>
 
@@ -12,21 +11,20 @@
 
 namespace chimera {
 
-/// Every member owns a slice of the buffer: the exchange brings it that slice of everyone's parts, and it adds them in
-/// order. Handing the sum to the others is then left to the backend. As much travels as in a ring all-reduce, and more
-/// where members have several parts. Members start and finish such sums in one order.
+/// First half of an ordered all-reduce over any c10d process group. Each member owns a slice, receives this slice of
+/// all parts, and adds them in order; the caller gathers the slices. In all it sends as many bytes as a ring
+/// all-reduce, or more with several parts per member. Members start and finish such sums in one order.
 class SliceExchange {
  public:
-  /// Starts the exchange of the parts, each of the size of `gradients`. A wait that lasts longer than `timeout` throws
-  /// what the group throws; kNoTimeout: the group's own.
+  /// Starts the exchange of `parts`, each of the size of `gradients`. A wait longer than `timeout` throws the group's
+  /// error; kNoTimeout: the group's timeout.
   SliceExchange(c10d::Backend& group, const at::Tensor& gradients, const std::vector<at::Tensor>& parts,
                 const SumOrder& order, std::chrono::milliseconds timeout = kNoTimeout);
 
-  /// The exchange under way.
   [[nodiscard]] c10d::Work& work() const { return *work_; }
-  /// The sum of all parts in this member's slice (empty where that is). To be called once, when the work is done.
+  /// Returns the sum of all parts in this member's slice (may be empty). Call it once, after the work is done.
   [[nodiscard]] at::Tensor add();
-  /// [member] elements of the buffer that it owns, slice behind slice: equal numbers, the last ones fewer or none.
+  /// Elements per member, in consecutive slices of equal size; the last may have fewer or none.
   [[nodiscard]] const std::vector<std::int64_t>& counts() const { return counts_; }
 
  private:

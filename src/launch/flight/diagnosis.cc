@@ -15,12 +15,11 @@ using Events = std::vector<FlightEvent>;
 using Json = nlohmann::ordered_json;
 using Phase = RankProgress::Phase;
 
-/// Looks at who has done what another rank waits for.
 class Waits {
  public:
   explicit Waits(const Flight& flight) : flight_(flight) {}
 
-  /// The ranks that `rank` waits for while it is at that.
+  /// Returns the ranks that `rank` waits for during activity `at`.
   [[nodiscard]] std::vector<int> of(int rank, const RankProgress& at) const {
     if (at.phase == Phase::Joining) return all_but(rank, [](const FlightEvent& e) { return is_beyond_start(e); });
     if (at.phase != Phase::Steps) return {};
@@ -42,7 +41,7 @@ class Waits {
 
   static bool is_beyond_start(const FlightEvent& event) { return event.progress.phase != Phase::StartUp; }
 
-  /// Whether `progress` is `kind` on what is waited for in that step, or comes after it.
+  /// Returns whether `progress` is the awaited instruction of `kind`, or later.
   static bool has_done(const RankProgress& progress, InstructionKind kind, const RankProgress& waiting) {
     if (progress.phase != Phase::Steps) return progress.phase == Phase::Ending;
     const Instruction& other = progress.instruction;
@@ -67,7 +66,6 @@ class Waits {
     return without(ranks, self, condition);
   }
 
-  /// The worker at the other end, in the same data-parallel group.
   [[nodiscard]] std::vector<int> peer(int self, const Instruction& waits, const Condition& condition) const {
     const GroupWorker other{flight_.job.ranks[static_cast<std::size_t>(self)].group, waits.peer};
     const auto found = std::ranges::find(flight_.job.ranks, other);
@@ -87,7 +85,7 @@ class Waits {
   const Flight& flight_;
 };
 
-/// When the job ended, or else when any of its ranks last began anything.
+/// Returns when the job ended, or, without a verdict, the time of the last event.
 std::int64_t end_of(const Flight& flight) {
   std::int64_t end = flight.verdict ? flight.verdict->nanoseconds : 0;
   for (const auto& events : flight.ranks) {
@@ -96,7 +94,6 @@ std::int64_t end_of(const Flight& flight) {
   return end;
 }
 
-/// Of the ranks that may be guilty the one that has been at the same for longest.
 std::optional<int> infer_guilty(const std::vector<RankFinding>& ranks) {
   std::vector<RankFinding> suspects;
   for (const RankFinding& rank : ranks) {
@@ -111,7 +108,6 @@ std::optional<int> infer_guilty(const std::vector<RankFinding>& ranks) {
 
 std::string place_of(const RankFinding& rank) { return rank.at ? to_text(*rank.at) : "no record"; }
 
-/// `rank 2 (1B3 in step 4)`.
 std::string waited_for(const Diagnosis& diagnosis, const std::vector<int>& ranks) {
   std::vector<std::string> texts;
   for (const int rank : ranks) {

@@ -25,7 +25,6 @@
 namespace chimera {
 namespace {
 
-/// An event as the file has it.
 struct Record {
   std::int64_t nanoseconds = 0;
   std::int32_t step = 0;
@@ -45,7 +44,7 @@ struct Header {
   std::array<char, 8> magic = kMagic;
   std::uint32_t capacity = kFlightEvents;
   std::int32_t rank = 0;
-  std::uint64_t count = 0;  // noted so far
+  std::uint64_t count = 0;
   static constexpr std::array<char, 8> kMagic = {'C', 'H', 'F', 'L', 'Y', '0', '0', '1'};
 };
 static_assert(sizeof(Header) == 24);
@@ -88,7 +87,6 @@ thread_local FlightRecorder* current_recorder = nullptr;
 
 }  // namespace
 
-/// As it lies in the file.
 struct FlightRecorder::File {
   Header header;
   std::array<std::byte, kHeaderBytes - sizeof(Header)> unused;
@@ -109,7 +107,7 @@ FlightRecorder::FlightRecorder(const std::string& path, int rank) {
 
 FlightRecorder::~FlightRecorder() { ::munmap(file_, kFileBytes); }
 
-/// Who reads the file of a process that was killed sees an event only once it is whole.
+/// Increments the count last, so that a killed process leaves only complete events.
 void FlightRecorder::note(const RankProgress& progress) {
   const std::atomic_ref<std::uint64_t> count(file_->header.count);
   const std::uint64_t index = count.load(std::memory_order_relaxed);
@@ -196,7 +194,6 @@ Json read_json(const fs::path& path) {
   return Json::parse(std::string(std::istreambuf_iterator<char>(file), {}));
 }
 
-/// The folder of records that a path means.
 fs::path find_folder(const std::string& path) {
   for (const char* name : {"", "flight", "flight-previous"}) {
     fs::path folder = *name == '\0' ? fs::path(path) : fs::path(path) / name;

@@ -15,12 +15,11 @@
 namespace chimera {
 
 HangWatch::Duration HangWatch::interval() const {
-  // Nor less than the turns of others on a busy core, in which a process that computes seems to wait.
+  // The minimum exceeds scheduling delays on a busy core, during which a computing process seems to wait.
   return std::clamp<Duration>(beyond_ / 16, std::chrono::milliseconds(50), std::chrono::seconds(1));
 }
 
-/// Whether a process has computed in the time that passed, even one that shares its core with many others; or waits for
-/// a disk, as long as that takes.
+/// Returns whether a process used more than 1/kWorkFactor of the time on a CPU, or waits for a disk.
 bool HangWatch::works(const Look& look, Duration passed) const {
   if (look.waits_for_disk) return true;
   for (std::size_t i = 0; i < std::min(look.work.size(), last_.work.size()); ++i) {
@@ -75,7 +74,6 @@ std::string describe_hang(const StuckRank& stuck, HangWatch::Duration pause) {
 
 namespace {
 
-/// Processor time that all threads of this process have taken so far.
 std::chrono::nanoseconds processor_time() {
   timespec time{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);

@@ -12,46 +12,38 @@
 
 #include "launch/flight/progress.h"
 
-// When a job hangs, and because of whom: decisions on what the launcher sees, with the time handed in.
-
-// Finds ranks that hang where they are threads of this process, as launch() does where they are processes.
-
 namespace chimera {
 
-/// Measures for how long no rank has made progress. Time counts only while the watcher itself ran, so that a job
-/// stopped as a whole and continued (Ctrl-Z, fg), or a machine that slept, is no hang. While a rank computes, only a
-/// kWorkFactor-th of it counts, so that an op or an initialisation may take as long as it needs: ranks that hang wait,
-/// and waiting takes no processor time. (A rank that computes for ever is found later.) So does time in which a rank
-/// waits for a disk.
+/// Detects hangs from periodic observations. Gaps between observations do not count, so suspending the job (Ctrl-Z) or
+/// the machine is no hang. While a rank computes or waits for a disk, only 1/kWorkFactor of the time counts: long
+/// operations are no hang, and a hung rank normally waits without CPU time. An endless computation is detected later.
 class HangWatch {
  public:
   using Clock = std::chrono::steady_clock;
   using Duration = Clock::duration;
 
-  /// What a look at the ranks sees.
   struct Look {
-    std::vector<std::uint64_t> counts;  ///< how often each rank has noted progress
-    bool in_steps = false;              ///< whether all ranks are in their steps
-    std::vector<Duration> work;         ///< processor time that each process has taken so far; none: it says nothing
-    std::int64_t step = 0;              ///< in steps: that of the rank furthest behind; 0: not known
-    bool waits_for_disk = false;        ///< whether a process is in an uninterruptible sleep
-    bool stopped = false;               ///< whether a signal has stopped a process
+    std::vector<std::uint64_t> counts;  ///< Progress notes of each rank
+    bool in_steps = false;              ///< All ranks are in their steps
+    std::vector<Duration> work;         ///< CPU time of each process; empty if waiting ranks use CPU time, too
+    std::int64_t step = 0;              ///< Lowest step of all ranks; 0 if unknown
+    bool waits_for_disk = false;        ///< A process is in an uninterruptible sleep
+    bool stopped = false;               ///< A signal has stopped a process
   };
 
-  /// A job hangs once no rank has made progress for `beyond` (more than zero) longer than the longest such pause in
-  /// its steps so far, hence beyond the longest op. Until all ranks have done the first step that is seen, and so every
-  /// kind of op, it is given `at_start`; zero: kStartUpFactor * beyond. A process that a signal has stopped is not slow
-  /// to start: no more than `beyond` is given then.
+  /// A job hangs if no rank makes progress for `beyond` (more than zero) longer than the longest pause in its steps so
+  /// far. Until all ranks have completed the first observed step, and so every kind of op, the limit is `at_start`
+  /// (zero: kStartUpFactor * beyond). During start-up it is `beyond` if a signal has stopped a process.
   explicit HangWatch(Duration beyond, Duration at_start = {})
       : beyond_(beyond), at_start_(at_start > Duration::zero() ? at_start : kStartUpFactor * beyond) {}
   static constexpr int kStartUpFactor = 4;
   static constexpr int kWorkFactor = 20;
 
-  /// How often to look. A look that comes later than twice that counts as no later.
+  /// Returns the polling interval. A gap counts as at most twice the interval.
   [[nodiscard]] Duration interval() const;
-  /// Takes in one look. Returns whether the job hangs.
+  /// Processes an observation. Returns whether the job hangs.
   [[nodiscard]] bool look(Clock::time_point now, const Look& look);
-  /// For how long no rank has made progress, by the clock.
+  /// Returns the time since the last progress, not reduced by kWorkFactor.
   [[nodiscard]] Duration pause() const { return pause_; }
 
  private:
@@ -59,43 +51,41 @@ class HangWatch {
 
   Duration beyond_;
   Duration at_start_;
-  Duration pause_{};    ///< since a rank last made progress
-  Duration counted_{};  ///< what of it counts
-  Duration longest_{};  ///< that has counted in the steps
+  Duration pause_{};
+  Duration counted_{};  ///< Part of pause_ that counts
+  Duration longest_{};  ///< Longest counted pause in the steps
   std::optional<Clock::time_point> last_look_;
-  std::optional<std::int64_t> first_step_;  ///< that was seen
+  std::optional<std::int64_t> first_step_;
   Look last_;
 };
 
-/// What the page of these ranks shows; the processor time is left to the caller.
+/// Reads an observation from the page; the caller adds CPU times and process states.
 [[nodiscard]] HangWatch::Look look_at(const ProgressPage& page, int ranks);
 
-/// What is known of a rank of a job that hangs.
 struct StuckRank {
   int rank = 0;
-  bool stopped = false;  ///< by a signal
+  bool stopped = false;  ///< Stopped by a signal
   RankProgress progress;
 };
 
-/// The one to name: a stopped rank, or else one that does not wait for others, or else the one furthest behind in
-/// steps; of equals the first. `ranks` (at least one) are those that have not ended.
+/// Returns the rank to name: a stopped rank, else a rank that does not wait for others, else the rank furthest behind.
+/// `ranks` (at least one) have not ended.
 [[nodiscard]] const StuckRank& find_stuck(std::span<const StuckRank> ranks);
 
-/// One line: "rank 2 has made no progress for 31.0 s: stopped by a signal at 1B3 in step 4".
+/// Returns "rank 2 has made no progress for 31.0 s: stopped by a signal at 1B3 in step 4".
 [[nodiscard]] std::string describe_hang(const StuckRank& stuck, HangWatch::Duration pause);
 
-/// While it lives, a thread of its own looks at the progress of the rank threads. Where they hang (see HangWatch) it
-/// names the rank that holds the others up on stderr, in one line, and ends the process with ExitCode::No: a thread
-/// that hangs can be neither joined nor ended. A process that is stopped as a whole does not hang.
+/// Detects hangs of rank threads in this process (see HangWatch), on its own thread. Names the stuck rank on stderr and
+/// ends the process with ExitCode::No, because a hung thread can be neither joined nor ended.
 class ThreadWatch {
  public:
-  /// `hang`, `hang_at_start` and `waits_idle` as in LaunchPlan; 0: nobody looks. Throws Error where the system refuses.
+  /// Parameters as in LaunchPlan; `hang` 0 disables detection.
   ThreadWatch(int ranks, std::chrono::milliseconds hang, std::chrono::milliseconds hang_at_start, bool waits_idle);
   ThreadWatch(const ThreadWatch&) = delete;
   ThreadWatch& operator=(const ThreadWatch&) = delete;
   ~ThreadWatch();
 
-  /// While it lives, the thread that made it is this rank: its note_progress() counts.
+  /// Sends the current thread's note_progress() to this watch during its lifetime.
   class Rank {
    public:
     Rank(ThreadWatch& watch, int rank);
@@ -115,7 +105,7 @@ class ThreadWatch {
   std::mutex mutex_;
   std::condition_variable over_;
   bool is_over_ = false;
-  std::thread thread_;  // last: it uses all the others
+  std::thread thread_;  // last, because it uses the other members
 };
 
 }  // namespace chimera

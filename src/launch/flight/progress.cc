@@ -43,7 +43,7 @@ bool waits_for_others(const RankProgress& progress) {
   }
 }
 
-/// Two cache lines, so that no rank slows another down.
+/// Two cache lines, against false sharing between ranks.
 struct alignas(128) ProgressPage::Slot {
   Word count = 0;
   std::array<Word, kWords> progress = {};
@@ -73,7 +73,7 @@ ProgressPage ProgressPage::seen(FileDescriptor page) {
 void ProgressPage::map(int protection) {
   void* memory = ::mmap(nullptr, ranks_ * sizeof(Slot), protection, MAP_SHARED, page_.get(), 0);
   if (memory == MAP_FAILED) check_system(-1, "map the progress page");
-  slots_ = static_cast<Slot*>(memory);  // zeros are a valid slot: nothing noted yet
+  slots_ = static_cast<Slot*>(memory);  // zeros are a valid slot without notes
 }
 
 ProgressPage::~ProgressPage() {

@@ -1,6 +1,4 @@
 #pragma once
-// What each rank is doing, on a page that it shares with the launcher: how the launcher finds out that nothing happens
-// any more, and where.
 
 #include <cstdint>
 #include <string>
@@ -11,36 +9,34 @@
 
 namespace chimera {
 
-/// What a rank is doing.
 struct RankProgress {
   enum class Phase : std::uint8_t {
-    StartUp,  ///< preparing, by itself
-    Joining,  ///< waiting for the other ranks to appear
-    Steps,    ///< at `instruction` of `step`, or just after it
-    Ending,   ///< writing what is left to write
+    StartUp,  ///< Preparing without other ranks
+    Joining,  ///< Waiting for the other ranks to join
+    Steps,    ///< At `instruction` of `step`, or just after it
+    Ending,   ///< Writing final output
   };
   Phase phase = Phase::StartUp;
   std::int64_t step = 0;  ///< from 1
   Instruction instruction = {};
 };
 
-/// `start-up`, `joining the other ranks`, `1B3 in step 4`, `its end`.
+/// Returns `start-up`, `joining the other ranks`, `1B3 in step 4` or `its end`.
 [[nodiscard]] std::string to_text(const RankProgress& progress);
-/// Whether it can only go on once another rank does something.
+/// Returns whether the rank can continue only after another rank acts.
 [[nodiscard]] bool waits_for_others(const RankProgress& progress);
 
-/// What the page is called in the memory of a process.
 inline constexpr const char* kProgressName = "chimera-progress";
 
-/// The page of all ranks, in memory that goes with the last process.
+/// Shared-memory page of all ranks' activity; the launcher uses it to detect and locate hangs.
 class ProgressPage {
  public:
-  /// The launcher's side: makes a new page. Throws Error where the system refuses.
+  /// Creates a page in the launcher. Throws Error if the system refuses.
   explicit ProgressPage(int ranks);
-  /// A rank's side: the page behind the descriptor that the launcher handed down.
+  /// Maps the page inherited from the launcher, in a rank.
   ProgressPage(FileDescriptor page, int ranks);
-  /// An onlooker's side, who only reads: the page of a running job, opened as /proc/PID/fd/N of one of its processes,
-  /// where its name is kProgressName. Throws Error where it is no page of ranks.
+  /// Maps the page of a running job read-only. `page`: /proc/PID/fd/N of a rank, a memory file named kProgressName.
+  /// Throws Error if it is not a progress page.
   [[nodiscard]] static ProgressPage seen(FileDescriptor page);
   ProgressPage(ProgressPage&& other) noexcept
       : page_(std::move(other.page_)), ranks_(other.ranks_), slots_(std::exchange(other.slots_, nullptr)) {}
@@ -49,11 +45,11 @@ class ProgressPage {
 
   [[nodiscard]] int descriptor() const { return page_.get(); }
   [[nodiscard]] int ranks() const { return static_cast<int>(ranks_); }
-  /// Notes what the rank begins to do. A few stores to memory: cheap enough for every instruction. One writer a rank.
+  /// Records an activity with a few memory stores. One writer per rank.
   void note(int rank, const RankProgress& progress);
-  /// How often the rank has noted something.
+  /// Returns the number of calls of note().
   [[nodiscard]] std::uint64_t count(int rank) const;
-  /// What it noted last; nonsense while it is noting.
+  /// Returns the last activity; may be inconsistent during a concurrent note().
   [[nodiscard]] RankProgress last(int rank) const;
 
  private:

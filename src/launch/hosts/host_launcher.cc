@@ -32,21 +32,18 @@
 #include "launch/local/process.h"
 #include "rendezvous/channel.h"
 
-// Where the ranks of a job that another launcher started meet.
-
 namespace chimera {
 namespace {
 
 constexpr std::size_t kLongestLine = std::size_t{1} << 20U;
 
-/// Lines that come through a descriptor.
 class Lines {
  public:
   explicit Lines(int input) : input_(input) {}
   [[nodiscard]] int descriptor() const { return input_; }
   [[nodiscard]] bool ended() const { return ended_; }
 
-  /// Takes in what is there now; waits where nothing is.
+  /// Reads available bytes; blocks if there are none.
   void read() {
     std::array<char, 4096> buffer{};
     const ssize_t got = ::read(input_, buffer.data(), buffer.size());
@@ -92,7 +89,6 @@ Command rank_command(const PartOrder& order, int place) {
   return command;
 }
 
-/// The ranks of one host, from their start to the end of the last.
 class PartWatch {
  public:
   PartWatch(const PartOrder& order, Lines& lines, SignalInbox& signals)
@@ -140,7 +136,7 @@ class PartWatch {
       const auto number = parse_number<int>(*line);
       if (number && ranks_.front().running()) ranks_.front().send(*number);
     }
-    if (lines_.ended()) signal_ = signal_.value_or(SIGTERM);  // nobody is left who wants the job
+    if (lines_.ended()) signal_ = signal_.value_or(SIGTERM);  // the launcher is gone
   }
 
   void judge() {
@@ -150,7 +146,7 @@ class PartWatch {
     culprit_ = find_culprit(records_, failures_);
     if (!culprit_ && !grace_) grace_ = Clock::now() + kVictimGrace;
     if (!culprit_ && Clock::now() < *grace_) return;
-    if (culprit_ && record_of_culprit().ending->kind == Ending::Kind::Killed) {  // it could not say so itself
+    if (culprit_ && record_of_culprit().ending->kind == Ending::Kind::Killed) {  // it could not report itself
       messages().write(fmt::format("chimera: {}, on {}\n",
                                    describe_failure(order_.ranks.first + *culprit_, record_of_culprit()),
                                    order_.ranks.host));
@@ -183,17 +179,17 @@ class PartWatch {
   SignalInbox& signals_;
   std::vector<ChildProcess> ranks_;
   std::vector<RankRecord> records_;
-  std::vector<int> failures_;  ///< places of ranks, as they were seen to fail
+  std::vector<int> failures_;  ///< Local indices of failed ranks, in order of detection
   std::optional<int> culprit_;
   std::optional<int> signal_;
-  std::optional<Clock::time_point> grace_;  ///< until which victims wait for one to blame
+  std::optional<Clock::time_point> grace_;
   bool ended_ = false;
 };
 
 }  // namespace
 
 int run_part(int input) {
-  SignalInbox signals;  // before the first rank, so that no signal finds ranks and no reader
+  SignalInbox signals;  // before the first rank, so that no signal is missed
   Lines lines(input);
   const PartOrder order = read_order(lines);
   const int code = PartWatch(order, lines, signals).run();
@@ -203,7 +199,7 @@ int run_part(int input) {
 
 namespace {
 
-constexpr const char* kInterfaceVariable = "GLOO_SOCKET_IFNAME";  // c10d itself reads it in its Python half alone
+constexpr const char* kInterfaceVariable = "GLOO_SOCKET_IFNAME";  // c10d reads it only in its Python part
 
 std::string value_of(const Variables& variables, const std::string& name) {
   const auto found = variables.find(name);
@@ -215,16 +211,16 @@ std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// Fields of /proc/PID/stat (proc(5)), from the process state on; empty where there is no such process.
+/// Returns the fields of /proc/PID/stat (proc(5)) from the state on; empty if the process does not exist.
 std::vector<std::string> stat_of(pid_t process) {
   const std::string text = read_file(fmt::format("/proc/{}/stat", process));
-  const auto name_end = text.rfind(") ");  // the name may hold anything
+  const auto name_end = text.rfind(") ");  // the name may contain any characters
   if (name_end == std::string::npos) return {};
   std::istringstream fields(text.substr(name_end + 2));
   return {std::istream_iterator<std::string>(fields), {}};
 }
 
-/// Whether the process was started with this variable. One whose variables this user may not read is not ours.
+/// Returns whether the process was started with this variable; false if its environment is not readable.
 bool started_with(pid_t process, const std::string& variable) {
   std::istringstream variables(read_file(fmt::format("/proc/{}/environ", process)));
   for (std::string each; std::getline(variables, each, '\0');) {
@@ -233,8 +229,8 @@ bool started_with(pid_t process, const std::string& variable) {
   return false;
 }
 
-/// The process that gave this one its rank, as all ranks of the host see it, scripts between them or not: number and
-/// start time, which no other process has until the system is started anew.
+/// Identifies the launcher by PID and start time, unique until reboot. Skips scripts in between, so that all ranks of
+/// the host find the same process.
 std::string launcher_process(const RankPlace& place) {
   constexpr std::size_t kParent = 1;
   constexpr std::size_t kStartTime = 19;
@@ -246,7 +242,7 @@ std::string launcher_process(const RankPlace& place) {
   return fmt::format("{}", process);
 }
 
-/// A folder of this user alone.
+/// Returns a folder that only this user can access.
 std::filesystem::path own_folder() {
   std::error_code error;
   const std::filesystem::path parent = std::filesystem::temp_directory_path(error);
@@ -270,7 +266,6 @@ std::uint16_t port_of(const std::string& variable, const std::string& text) {
   return *port;
 }
 
-/// What the variables say themselves; nothing where they do not.
 std::optional<MeetingPoint> given_server(const Variables& variables) {
   for (const auto& [host, port] :
        {std::pair(kMasterAddressVariable, kMasterPortVariable), std::pair("MASTER_ADDR", "MASTER_PORT")}) {
@@ -285,7 +280,6 @@ std::optional<MeetingPoint> given_server(const Variables& variables) {
   return std::nullopt;
 }
 
-/// What CHIMERA_SECRET says, or the file of CHIMERA_SECRET_FILE; empty where neither is set.
 std::string job_secret(const Variables& variables) {
   const std::string file = value_of(variables, kSecretFileVariable);
   const std::string secret = value_of(variables, kSecretVariable);
@@ -295,9 +289,9 @@ std::string job_secret(const Variables& variables) {
   return file.empty() ? secret : read_secret(file);
 }
 
-/// Of the step's own: its first node has rank 0; steps that run side by side have ports of their own.
+/// Returns the server of a SLURM step: its first node has rank 0; concurrent steps have different ports.
 MeetingPoint slurm_server(const Variables& variables) {
-  constexpr unsigned long kFirstPort = 20000;  // below those that systems give to clients
+  constexpr unsigned long kFirstPort = 20000;  // below the ephemeral ports
   constexpr unsigned long kPorts = 10000;
   const auto nodes = expand_hosts(value_of(variables, "SLURM_STEP_NODELIST"));
   if (nodes.empty()) throw ConfigError("SLURM_STEP_NODELIST is not set; set MASTER_ADDR and MASTER_PORT");
@@ -306,7 +300,7 @@ MeetingPoint slurm_server(const Variables& variables) {
   return {.host = nodes.front(), .port = static_cast<std::uint16_t>(port)};
 }
 
-/// FileStore locks the file itself at every use, so the lock is a file beside it.
+/// FileStore locks the file at every use, so this lock needs another file.
 std::string lock_path(const std::string& path) { return path + ".lock"; }
 
 }  // namespace
@@ -390,10 +384,10 @@ MeetingPoint meeting_point(const RankPlace& place, const Variables& variables) {
 
 namespace {
 
-constexpr std::chrono::milliseconds kFarGrace{1000};  // for a host that fails by itself, once others have lost it
-constexpr std::chrono::milliseconds kEndGrace{5000};  // from the end of standard input to SIGKILL of the connection
+constexpr std::chrono::milliseconds kFarGrace{1000};  // wait for the culprit after a victim
+constexpr std::chrono::milliseconds kEndGrace{5000};  // from closing standard input to SIGKILL
 
-/// Writes to a host; one that is gone is found out by its process.
+/// Writes a line. Ignores errors, because the process of a lost host ends.
 void tell(const FileDescriptor& input, std::string line) {
   line += '\n';
   for (std::string_view rest = line; !rest.empty();) {
@@ -403,10 +397,9 @@ void tell(const FileDescriptor& input, std::string line) {
   }
 }
 
-/// One host, from the start of its process to the end.
 struct Host {
   HostRanks ranks;
-  FileDescriptor input;  ///< of its process; empty once it is asked to end
+  FileDescriptor input;  ///< Pipe to the process's standard input; empty once it is asked to end
   std::optional<ChildProcess> process;
   std::optional<Ending> ending;
 
@@ -446,7 +439,7 @@ class HostWatch {
       for (Host& host : hosts_) {
         if (host.running()) host.ending = host.process->reap();
         if (host.failed() && !ending_ && !first_) first_ = &host;
-        if (host.failed() && !ending_ && first_->is_victim()) first_ = &host;  // one that fails by itself comes first
+        if (host.failed() && !ending_ && first_->is_victim()) first_ = &host;  // prefers a host with its own failure
       }
       while (const auto number = signals_.next()) take_signal(*number);
       judge();
@@ -521,11 +514,11 @@ class HostWatch {
 
   SignalInbox& signals_;
   std::vector<Host> hosts_;
-  const Host* first_ = nullptr;                ///< to fail
-  std::optional<Clock::time_point> asked_;     ///< since when rank 0 knows of a signal
-  int passed_on_ = 0;                          ///< that signal; 0: none
-  int signal_ = 0;                             ///< that ends the job; 0: none
-  std::optional<Clock::time_point> deadline_;  ///< of the grace for a culprit; once ending, of the hosts
+  const Host* first_ = nullptr;
+  std::optional<Clock::time_point> asked_;     ///< Time of the request to save
+  int passed_on_ = 0;                          ///< Signal forwarded to rank 0; 0: none
+  int signal_ = 0;                             ///< Signal that ends the job; 0: none
+  std::optional<Clock::time_point> deadline_;  ///< End of the wait for a culprit, or for hosts to end
   bool ending_ = false;
 };
 

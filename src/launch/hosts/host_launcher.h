@@ -6,39 +6,34 @@
 #include "launch/hosts/hosts.h"
 #include "launch/local/process.h"
 
-// One host's part of a job that `chimera launch --hosts` starts.
-
-// Starts the parts of a job on several hosts, and ends them together.
-
 namespace chimera {
 
-/// Reads from `input` what to start, one line (PartOrder), starts these ranks as they are placed by variables, and
-/// watches them. Further lines are numbers of signals for the part's first rank. Where one rank fails, or `input` ends
-/// because the launcher is gone, or a signal comes, all are killed at once; a rank that dies without a word is named on
-/// standard error. Returns the exit code: 0; kSavedExit; PeerLost where ranks have only lost others, else that of the
-/// failure. Throws ConfigError where the line is none, Error where the system refuses a process.
+/// Runs the ranks of a host for `chimera launch --hosts`. Reads a line (PartOrder) from `input`; later lines are signal
+/// numbers for its first rank. If a rank fails, `input` ends (the launcher is gone) or a signal comes, kills all ranks;
+/// names on stderr a rank that was killed without a report. Returns 0, kSavedExit, the exit code of the failure,
+/// ExitCode::PeerLost if ranks only lost peers, or 128 + n after signal n. Throws ConfigError if the line is malformed,
+/// Error if the system refuses a process.
 [[nodiscard]] int run_part(int input);
 
-/// One host's process, which reads its order from standard input.
+/// Command that starts the ranks of a host; it reads its order from standard input.
 struct HostCommand {
-  std::vector<std::string> words;  ///< the first is looked up in PATH
+  std::vector<std::string> words;  ///< Command line; the first word is looked up in PATH
   PartOrder order;
 };
 
-/// How a start of a job has ended.
 struct HostsEnding {
   int exit_code = 0;
-  bool failed = false;         ///< because a host has, and not because SIGINT or a second signal ended it
-  bool asked_to_save = false;  ///< a signal had asked it to save
+  bool failed = false;         ///< A host failed, and neither SIGINT nor a second signal ended the job
+  bool asked_to_save = false;  ///< A signal requested saving
 };
 
-/// Runs them. The exit code of the job: 0; kSavedExit; 128 + n after signal n; else that of the first host to
-/// fail for a reason of its own, which is named on standard error, one line, behind what its rank has said. Then the
-/// others' standard input is closed, on which they end (see run_part()): so they do where this process dies. The first
-/// SIGTERM, SIGHUP or SIGUSR1 is passed on to rank 0, which saves where the run saves checkpoints; a second one, and
-/// Ctrl-C, end everything.
+/// Runs the commands. The exit code is 0, kSavedExit, 128 + n after signal n, ExitCode::Usage if the first failing host
+/// returns it, else ExitCode::No. Names the first host with its own failure on stderr, after its rank's message. Then
+/// closes the standard input of all hosts, which ends them (see run_part()); the death of this process does the same.
+/// Forwards the first SIGTERM, SIGHUP or SIGUSR1 to rank 0, which saves if the run has checkpoints; a second signal, or
+/// SIGINT, ends all hosts.
 ///
-/// Throws Error where the system refuses a process; those already started are ended then.
+/// Throws Error if the system refuses a process; started processes are killed.
 [[nodiscard]] HostsEnding run_on_hosts(const std::vector<HostCommand>& hosts, SignalInbox& signals);
 
 }  // namespace chimera

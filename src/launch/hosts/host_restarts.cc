@@ -147,8 +147,8 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-constexpr std::chrono::seconds kAnswerWithin{10};   // a host that is there; a busy one takes a second or two
-constexpr std::chrono::seconds kDryRunWithin{120};  // it loads LibTorch first
+constexpr std::chrono::seconds kAnswerWithin{10};   // a busy host takes a second or two
+constexpr std::chrono::seconds kDryRunWithin{120};  // includes loading LibTorch
 
 constexpr RestartWords kHostWords{.first = "before its first checkpoint", .later = "behind the checkpoint of step"};
 
@@ -159,10 +159,9 @@ Words together(Words words, const Words& more) {
   return words;
 }
 
-/// What a start of the job is made of.
 struct HostStart {
   std::vector<HostRanks> hosts;
-  Words layout = {};  // flags; none: as the job's arguments say
+  Words layout = {};  // flags; empty: as in the job's arguments
 };
 
 class HostRestarts {
@@ -201,7 +200,7 @@ class HostRestarts {
     return commands;
   }
 
-  /// Where the job can go on now; none, which it has said, where it cannot, or where a signal has come.
+  /// Returns the next attempt; nullopt after a signal, or if no attempt is possible, which it reports.
   std::optional<HostStart> next_start() {
     const auto silent = silent_hosts();
     if (!silent) return std::nullopt;
@@ -215,12 +214,13 @@ class HostRestarts {
     return smaller_start(ranks);
   }
 
-  /// The names of those that do not answer, and what was said in their place; none where a signal has come.
+  /// Returns hosts that do not answer, with error messages; nullopt after a signal.
   std::optional<std::map<std::string, std::string>> silent_hosts() {
     const Words names = places_.names();
     std::vector<Words> commands;
     for (const std::string& name : names) commands.push_back(job_.program_on(name, {"--version"}));
-    const auto replies = ask(commands, kAnswerWithin, signals_, job_.hosts.size());  // spares only where one is lost
+    // waits for spares only if a host is lost
+    const auto replies = ask(commands, kAnswerWithin, signals_, job_.hosts.size());
     std::map<std::string, std::string> silent;
     for (std::size_t i = 0; i < names.size(); ++i) {
       if (!replies[i]) silent[names[i]] = "";
@@ -250,7 +250,7 @@ class HostRestarts {
     return std::nullopt;
   }
 
-  /// What the program on the first host says about the run with these flags; none where it does not.
+  /// Returns the reply of a dry run on the first host, if it ends in time.
   std::optional<CommandReply> dry_run(const Words& flags) {
     const Words arguments = together(together(job_.arguments, flags), {"--dry-run", "--format", "json"});
     return ask({job_.program_on(places_.with_ranks(1).front().host, arguments)}, kDryRunWithin, signals_).front();
@@ -265,8 +265,8 @@ class HostRestarts {
 }  // namespace
 
 int launch_on_hosts(const HostJob& job) {
-  ::signal(SIGPIPE, SIG_IGN);  // a host that is gone
-  SignalInbox signals;         // before the first process, so that no signal finds processes and no reader
+  ::signal(SIGPIPE, SIG_IGN);  // a write to a lost host must not end this process
+  SignalInbox signals;         // before the first process, so that no signal is missed
   const int code = HostRestarts(job, signals).run();
   messages().drain(kPromptEnd);
   return code;

@@ -29,7 +29,7 @@ HostRanks parse_host(std::string_view word, int otherwise, const char* flag) {
   }
   if (ranks.host.starts_with('[') && ranks.host.ends_with(']'))
     ranks.host = ranks.host.substr(1, ranks.host.size() - 2);
-  // What begins with a dash, ssh would take as an option.
+  // ssh would take a leading dash as an option.
   if (ranks.host.empty() || ranks.host.starts_with('-')) {
     throw ConfigError(fmt::format("{}: '{}' names no host; expected a list as in a,b:4", flag, word));
   }

@@ -27,7 +27,7 @@ std::string all_of(const FileDescriptor& file) {
   return text;
 }
 
-/// A running command. What it writes goes to files in memory, which nobody has to read meanwhile.
+/// A running command. Its output goes to memory files, so no pipe must be drained.
 struct Question {
   FileDescriptor output = make_memory_file("chimera-answer", 0);
   FileDescriptor errors = make_memory_file("chimera-answer", 0);
@@ -82,7 +82,7 @@ std::vector<std::optional<CommandReply>> ask(const std::vector<std::vector<std::
   }
   std::vector<std::optional<CommandReply>> replies;
   for (Question& question : questions) replies.push_back(std::move(question.reply));
-  return replies;  // those that still run are killed with their owners
+  return replies;  // destructors kill commands that still run
 }
 
 }  // namespace chimera

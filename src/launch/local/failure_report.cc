@@ -19,7 +19,7 @@ using nlohmann::json;
 constexpr const char* kLeft = "left";
 constexpr const char* kResumed = "resumed";
 
-/// The first `length` bytes of `text` on one line.
+/// Truncates `text` to `length` bytes; replaces control characters by spaces.
 std::string one_line(std::string_view text, std::size_t length) {
   std::string line(text.substr(0, length));
   std::replace_if(
@@ -42,7 +42,7 @@ std::string dump(const FailureReport& report, std::size_t length) {
 std::string to_line(const FailureReport& report) {
   std::size_t length = PIPE_BUF;
   std::string line = dump(report, length);
-  for (; line.size() > PIPE_BUF; line = dump(report, length)) length /= 2;  // escapes make bytes longer: try, then look
+  for (; line.size() > PIPE_BUF; line = dump(report, length)) length /= 2;  // escapes lengthen the text
   return line;
 }
 

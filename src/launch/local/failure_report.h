@@ -7,84 +7,72 @@
 #include <string>
 #include <string_view>
 
-// What a rank that fails, or outlives the failure of another, tells the launcher: one line of JSON through a pipe that
-// all ranks share.
-
-// Who is to blame: pure functions of what the launcher knows about its ranks.
-
 namespace chimera {
 
-/// Why a rank ends, in its own words.
+/// A rank's failure report, one line of JSON in a pipe that all ranks share.
 struct FailureReport {
   int rank = 0;
-  std::string op;         ///< what it was doing, e.g. "1B3"; empty: not known
+  std::string op;         ///< Activity, e.g. "1B3"; empty if unknown
   std::string message;    ///< one line
-  bool own_cause = true;  ///< false: it ends only because a peer was lost
-  bool usage = false;     ///< it ends with ExitCode::Usage, which the launcher may be too quick to see
-  bool is_final = false;  ///< a rank in its place would fail too: the others are not to go on with one
+  bool own_cause = true;  ///< False if it ends only because it lost a peer
+  bool usage = false;     ///< It ends with ExitCode::Usage, maybe after the launcher decides
+  bool is_final = false;  ///< A replacement would fail, too, so the job must not recover
   friend bool operator==(const FailureReport&, const FailureReport&) = default;
 };
 
-/// How far a rank has come in a recovery.
 struct RecoveryNote {
   enum class Kind : std::uint8_t {
-    Left,     ///< it has no connection any more, or none yet, and waits for Order::Kind::Join
-    Resumed,  ///< it is about to begin the next step
+    Left,     ///< It has no connections and waits for Order::Kind::Join
+    Resumed,  ///< It is about to begin the next step
   };
   int rank = 0;
   Kind kind = Kind::Left;
-  std::int64_t epoch = 0;  ///< that begins
-  std::int64_t step = 0;   ///< of Resumed: the last one that is done, from 1
+  std::int64_t epoch = 0;
+  std::int64_t step = 0;  ///< For Resumed: last completed step, from 1
   friend bool operator==(const RecoveryNote&, const RecoveryNote&) = default;
 };
 
-/// The time from the first lost peer to naming a victim for want of a culprit.
+/// Wait for a culprit after the first victim (see Part).
 inline constexpr std::chrono::milliseconds kVictimGrace{300};
 
-/// One line, newline included, of at most PIPE_BUF bytes, so that a write of it is atomic. A longer message is cut,
-/// control characters become blanks, bytes outside UTF-8 become U+FFFD.
+/// Returns one line with newline, at most PIPE_BUF bytes for an atomic write. Long messages are truncated, control
+/// characters become spaces, bytes outside UTF-8 become U+FFFD.
 [[nodiscard]] std::string to_line(const FailureReport& report);
 
-/// Reads what to_line wrote, without its newline. Nothing for any other text: a rank that wrote it may be beyond sense.
+/// Parses to_line() without newline; nullopt for other text.
 [[nodiscard]] std::optional<FailureReport> parse_report(std::string_view line);
 
-/// The same of a note.
 [[nodiscard]] std::string to_line(const RecoveryNote& note);
 [[nodiscard]] std::optional<RecoveryNote> parse_note(std::string_view line);
 
-/// How a process ended.
 struct Ending {
   enum class Kind { Exited, Killed };
   Kind kind = Kind::Exited;
-  int value = 0;  ///< exit code, or the number of the signal
+  int value = 0;  ///< Exit code, or signal number
 };
 
-/// All that the launcher knows about one rank.
 struct RankRecord {
-  std::optional<FailureReport> report;  ///< its own words, where it had time for any
-  std::optional<Ending> ending;         ///< absent while it runs
-  bool out_of_memory = false;           ///< the kernel counted a process ended for want of memory when it was killed
+  std::optional<FailureReport> report;  ///< Empty if it sent none
+  std::optional<Ending> ending;
+  bool out_of_memory = false;  ///< It was killed by SIGKILL, and the OOM killer has run since the ranks started
 };
 
-/// The part a rank has in the end of the job. A victim ends only because another rank did: it says so in its report, or
-/// exits with ExitCode::PeerLost. Every other failure has a cause of its own. kSavedExit is none.
+/// Role of a rank in the end of the job. A victim ended only because it lost a peer, according to its report or
+/// ExitCode::PeerLost. Other failures make a culprit; success and kSavedExit are no failures.
 enum class Part { None, Victim, Culprit };
 [[nodiscard]] Part part_of(const RankRecord& record);
 
-/// The rank to name. `failures` lists ranks by the order in which they were seen to fail. The first culprit is chosen,
-/// except that a rank killed by SIGKILL without a word comes before all others: a lost peer never has that effect.
-/// Nothing where there are only victims.
+/// Returns the rank to blame; nullopt if there are only victims. `failures`: ranks in order of detection. A rank killed
+/// by SIGKILL without a report takes precedence over other culprits, because losing a peer never causes that.
 [[nodiscard]] std::optional<int> find_culprit(std::span<const RankRecord> records, std::span<const int> failures);
 
-/// One line without newline: "rank 2 failed at 1B3: out of memory", "rank 2 was killed by signal 9 (Killed)",
-/// "rank 2 was killed for want of memory: ...".
+/// Returns one line without newline: "rank 2 failed at 1B3: out of memory", "rank 2 was killed by signal 9 (Killed)".
 [[nodiscard]] std::string describe_failure(int rank, const RankRecord& record);
 
-/// Whether this failure ends the start of a job that could go on without the rank: as it says so, or was used wrongly.
+/// Returns whether the failure prevents a recovery, by its report or by wrong usage.
 [[nodiscard]] bool is_final(const RankRecord& record);
 
-/// Exit code of a job that ended because of this rank: that of ExitCode::Usage where the rank said so or ended with it,
-/// else No.
+/// Returns the job's exit code: ExitCode::Usage if the rank reported or returned it, else No.
 [[nodiscard]] int job_exit_code(const RankRecord& culprit);
 
 }  // namespace chimera

@@ -72,13 +72,11 @@ RankChannels open_channels(const LaunchPlan& plan) {
   return channels;
 }
 
-/// One start of the job: how many there were before, and what its ranks are called with.
 struct Start {
   int restarts = 0;
   std::vector<std::string> arguments;
 };
 
-/// `orders`: the rank's end of an OrderChannel; -1: it has none.
 Command rank_command(const LaunchPlan& plan, const Start& start, const RankChannels& channels, int rank,
                      std::int64_t epoch, int orders) {
   std::vector<int> descriptors = {channels.store.get(), channels.report_write.get(), channels.progress.descriptor()};
@@ -106,7 +104,7 @@ Command rank_command(const LaunchPlan& plan, const Start& start, const RankChann
   return command;
 }
 
-/// Does what is nice to have for later: where it fails that is said, and the job goes on.
+/// Runs an optional task; errors are only reported.
 void try_flight(const std::string& folder, const std::function<void()>& task) {
   try {
     if (!folder.empty()) task();
@@ -133,7 +131,7 @@ StartOutcome run_start(const LaunchPlan& plan, const Start& start, SignalInbox& 
 }
 
 int run_with_restarts(const LaunchPlan& plan) {
-  SignalInbox signals;  // before the first rank, so that no signal finds ranks and no reader
+  SignalInbox signals;  // before the first rank, so that no signal is missed
   Restarts restarts(plan.most_restarts);
   Start start{.restarts = 0, .arguments = plan.arguments};
   while (true) {
@@ -157,7 +155,7 @@ std::string own_executable() {
   std::error_code unknown;
   const auto path = std::filesystem::read_symlink("/proc/self/exe", unknown);
   if (!unknown) return path.string();
-  // Without /proc, as in a bare chroot: the path that the kernel was told to start.
+  // Without /proc, as in a bare chroot: the path that the kernel executed.
   return reinterpret_cast<const char*>(::getauxval(AT_EXECFN));  // NOLINT(performance-no-int-to-ptr)
 }
 

@@ -11,7 +11,7 @@
 namespace chimera {
 namespace {
 
-/// Room for one descriptor beside a message.
+/// Buffer for one descriptor in a message.
 struct DescriptorRoom {
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> bytes{};
 };

@@ -1,5 +1,4 @@
 #pragma once
-// What the launcher tells a running rank of a job that outlives the loss of others.
 
 #include <cstdint>
 #include <optional>
@@ -8,33 +7,33 @@
 
 namespace chimera {
 
-/// An epoch is the time between two losses: the connections of one are none of the next. The first is 0.
+/// An order to a rank during a recovery. An epoch is a generation of connections, counted from 0.
 struct Order {
   enum class Kind : std::int32_t {
-    Leave,  ///< leave the step and all connections; say so; and wait for the next order
-    Join,   ///< all have left: connect anew, at the store that comes with the order
+    Leave,  ///< Leave the step and all connections, report it, and wait for the next order
+    Join,   ///< Reconnect at the store that comes with the order
   };
   Kind kind = Kind::Leave;
-  std::int32_t epoch = 0;  ///< that is to begin, or begins
+  std::int32_t epoch = 0;
 };
 
-/// The launcher's end of the way to one rank, and the rank's, which it inherits.
+/// Both ends of the channel; the rank inherits its end.
 struct OrderChannel {
   FileDescriptor launcher;
   FileDescriptor rank;
 };
 
-/// Throws Error where the system refuses.
+/// Throws Error if the system refuses.
 [[nodiscard]] OrderChannel open_order_channel();
 
-/// Never waits. A rank that is gone misses it, as one does that has not taken many orders. `store`: of Join; -1: none.
+/// Sends without blocking; drops the order if the rank is gone or its queue is full. `store`: for Join, else -1.
 void send_order(int launcher, const Order& order, int store = -1) noexcept;
 
 struct ReceivedOrder {
   Order order;
-  FileDescriptor store;  ///< of Join
+  FileDescriptor store;  ///< For Join
 };
-/// The next order; waits for it. Nothing once the launcher's end is closed.
+/// Waits for the next order; nullopt once the launcher's end is closed.
 [[nodiscard]] std::optional<ReceivedOrder> receive_order(int rank);
 
 }  // namespace chimera

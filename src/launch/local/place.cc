@@ -13,7 +13,6 @@
 namespace chimera {
 namespace {
 
-/// What one launcher's variables say; notes which were read.
 class Reader {
  public:
   Reader(const Variables& variables, const char* rank) : variables_(variables), rank_(rank) {}
@@ -41,11 +40,11 @@ class Reader {
 
  private:
   const Variables& variables_;
-  const char* rank_;  ///< the variable that says that a launcher was here
+  const char* rank_;
   Variables read_;
 };
 
-/// Without the size of this host's part, each process may be on a host of its own.
+/// Without a local size, assumes one process per host.
 RankPlace by_variables(Reader& read) {
   return {.rank = read.number(kRankVariable),
           .world_size = read.number(kWorldSizeVariable),
@@ -67,7 +66,7 @@ RankPlace by_open_mpi(Reader& read) {
           .local_size = read.number("OMPI_COMM_WORLD_LOCAL_SIZE")};
 }
 
-/// The tasks of the step's node `node`: "3,2(x2)" is 3, 2, 2.
+/// Returns the tasks of a node: "3,2(x2)" means 3, 2, 2.
 int tasks_of_node(const std::string& list, int node) {
   const auto malformed = [&] {
     return ConfigError(
@@ -113,12 +112,12 @@ RankPlace by_hydra(Reader& read) {
 
 struct KnownLauncher {
   LauncherKind kind;
-  const char* rank;  ///< the variable that holds it, which the launcher's own process does not have
+  const char* rank;  ///< Rank variable, absent in the launcher's own process
   std::function<bool(const Reader&)> started_us;
   std::function<RankPlace(Reader&)> place;
 };
 
-/// In the order in which they count.
+/// Returns all launchers, in order of precedence.
 const std::vector<KnownLauncher>& known_launchers() {
   static const std::vector<KnownLauncher> launchers = {
       {LauncherKind::Variables, kRankVariable, [](const Reader& read) { return read.has(kRankVariable); },
@@ -130,7 +129,7 @@ const std::vector<KnownLauncher>& known_launchers() {
        by_torchrun},
       {LauncherKind::OpenMpi, "OMPI_COMM_WORLD_RANK",
        [](const Reader& read) { return read.has("OMPI_COMM_WORLD_RANK"); }, by_open_mpi},
-      {LauncherKind::Slurm, "SLURM_PROCID",  // which batch scripts have too; only steps have the other
+      {LauncherKind::Slurm, "SLURM_PROCID",  // also set in batch scripts, unlike SLURM_STEP_ID
        [](const Reader& read) { return read.has("SLURM_PROCID") && read.has("SLURM_STEP_ID"); }, by_slurm},
       {LauncherKind::Hydra, "PMI_RANK",
        [](const Reader& read) { return read.has("PMI_RANK") && read.has("MPI_LOCALRANKID"); }, by_hydra},
@@ -149,10 +148,10 @@ void require_possible(const RankPlace& place) {
   require_below(place.local_size, place.world_size + 1, "local world size", "world size and one");
 }
 
-/// Whether `second` may have started what started us: alone, as the same ranks, or one process a host.
+/// Returns whether `second` is consistent with `place`: alone, the same ranks, or one process per host.
 bool agree(const RankPlace& place, const RankPlace& second) {
   if (second.world_size == 1) return true;
-  const bool one_a_host = place.local_size == 1 && second.local_size == 1;  // each may count the hosts in its own way
+  const bool one_a_host = place.local_size == 1 && second.local_size == 1;  // host numbers may differ
   if (one_a_host && second.world_size == place.world_size) return true;
   if (second.world_size == place.world_size) return second.rank == place.rank;
   return second.world_size < place.world_size && !place.on_one_host();
@@ -182,7 +181,7 @@ const char* rank_variable(LauncherKind launcher) {
   for (const KnownLauncher& known : known_launchers()) {
     if (known.kind == launcher) return known.rank;
   }
-  return "";  // unreachable: all are known
+  return "";  // unreachable
 }
 
 std::optional<RankPlace> find_place(const Variables& variables) {

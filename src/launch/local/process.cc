@@ -68,19 +68,18 @@ std::optional<int> wait_between_starts(SignalInbox& signals, std::chrono::millis
 
 namespace {
 
-// By number: the wrappers that glibc 2.36 declares cannot be linked from C++.
+// Raw system calls: the wrappers of glibc 2.36 cannot be linked from C++.
 int open_pidfd(pid_t pid) { return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0U)); }
 void send_through_pidfd(int pidfd, int signal_number) {
   ::syscall(SYS_pidfd_send_signal, pidfd, signal_number, nullptr, 0U);
 }
 
-/// Attributes and file actions of one posix_spawn.
 class SpawnPlan {
  public:
   explicit SpawnPlan(const Command& command) {
     ::posix_spawn_file_actions_init(&actions_);
     ::posix_spawnattr_init(&attributes_);
-    // A descriptor copied onto itself loses its close-on-exec flag, in the child alone.
+    // Copying a descriptor onto itself clears close-on-exec.
     for (const int fd : command.descriptors) ::posix_spawn_file_actions_adddup2(&actions_, fd, fd);
     copy(command.input, STDIN_FILENO);
     copy(command.output, STDOUT_FILENO);
@@ -115,7 +114,7 @@ class SpawnPlan {
 
 std::string_view name_of(std::string_view variable) { return variable.substr(0, variable.find('=')); }
 
-/// This process's variables with those of `additions` in place of their namesakes.
+/// Returns this process's variables, overridden by `additions`.
 std::vector<std::string> merged_environment(const std::vector<std::string>& additions) {
   std::vector<std::string> merged = additions;
   for (char** variable = environ; *variable != nullptr; ++variable) {
@@ -125,7 +124,6 @@ std::vector<std::string> merged_environment(const std::vector<std::string>& addi
   return merged;
 }
 
-/// The null-terminated array of C strings that exec wants; borrows from `strings`.
 std::vector<char*> c_array(std::vector<std::string>& strings) {
   std::vector<char*> pointers;
   for (std::string& string : strings) pointers.push_back(string.data());
@@ -145,7 +143,7 @@ pid_t spawn(const Command& command) {
   return pid;
 }
 
-/// As exec does: no handlers, and SIGINT, SIGTERM and SIGCHLD do what they do by default. SIGINT alone is blocked.
+/// Resets signals as exec does; also gives SIGINT, SIGTERM and SIGCHLD default actions, and blocks SIGINT.
 void take_signals_as_after_exec() {
   for (int number = 1; number < NSIG; ++number) {
     struct sigaction action {};
@@ -158,20 +156,20 @@ void take_signals_as_after_exec() {
   ::sigprocmask(SIG_SETMASK, &interrupt, nullptr);
 }
 
-/// As exec does, but for those that it is to leave open.
+/// Closes descriptors as exec does, except `kept`.
 void close_descriptors_but(const std::vector<int>& kept) {
   std::vector<int> open;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     open.push_back(std::stoi(entry.path().filename().string()));
   }
   for (const int fd : open) {
-    const int flags = ::fcntl(fd, F_GETFD);  // fails for that of the iteration, which is closed by now
+    const int flags = ::fcntl(fd, F_GETFD);  // fails for the iterator's own descriptor, already closed
     if (flags >= 0 && (flags & FD_CLOEXEC) != 0 && std::ranges::find(kept, fd) == kept.end()) ::close(fd);
   }
 }
 
-/// The child's part. What throws here ends the process: it must not unwind into what its launcher was doing. Nor does
-/// it destroy the global variables, copies of the launcher's: a file that one of them owns is still in use.
+/// Runs the child. An exception ends the process: it must not unwind into the launcher's code. Global variables are not
+/// destroyed, because they are copies of the launcher's, and their files are still in use.
 [[noreturn]] void run_entry(const Command& command) noexcept {
   take_signals_as_after_exec();
   close_descriptors_but(command.descriptors);
@@ -187,7 +185,7 @@ void close_descriptors_but(const std::vector<int>& kept) {
 }
 
 pid_t fork_entry(const Command& command) {
-  std::cout.flush();  // what waits in a buffer would be written twice
+  std::cout.flush();  // otherwise buffered output would appear twice
   std::fflush(nullptr);
   const pid_t pid = ::fork();
   if (pid < 0) throw Error("cannot start a rank: " + system_message(errno));
@@ -231,7 +229,8 @@ std::chrono::nanoseconds ChildProcess::processor_time() const {
 bool ChildProcess::stopped() const {
   siginfo_t info{};
   const int found =
-      ::waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &info, WSTOPPED | WNOHANG | WNOWAIT);  // leaves it to be seen
+      // WNOWAIT does not consume the state
+      ::waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &info, WSTOPPED | WNOHANG | WNOWAIT);
   return found == 0 && info.si_pid != 0;
 }
 
@@ -240,7 +239,7 @@ bool ChildProcess::waits_for_disk() const {
   std::ifstream file("/proc/" + std::to_string(pid_) + "/stat");
   std::string line;
   std::getline(file, line);
-  const auto name_end = line.rfind(')');  // the name of a program may have any characters
+  const auto name_end = line.rfind(')');  // the name may contain any characters
   return name_end != std::string::npos && line.substr(name_end + 1).starts_with(" D");
 }
 

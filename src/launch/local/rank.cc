@@ -47,25 +47,25 @@ int required_number(const char* name) {
   return *number;
 }
 
-/// The kernel kills this process when the launcher dies. Had it died before, nobody would: then the rank ends itself.
+/// Makes the kernel kill this process when the launcher dies; exits if it is already dead.
 void live_no_longer_than(pid_t launcher) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != launcher) ::_exit(static_cast<int>(ExitCode::PeerLost));
 }
 
-/// Ends this rank when the process that started it has died, as a launcher of others does that is killed (SLURM's
-/// slurmstepd): nobody else would. The kernel's own signal is of no use, as it means the thread that started us.
+/// Ends this rank when its parent dies, for example a killed slurmstepd. PR_SET_PDEATHSIG is unsuitable: it refers to
+/// the parent's thread.
 void end_with_parent(int rank) {
   const pid_t parent = ::getppid();
-  if (parent == 0) return;  // in a container, which ends with its first process
+  if (parent == 0) return;  // first process of a container, which ends with it
   const auto end = [rank] {
     messages().write(fmt::format("chimera: rank {} ends: the process that started it is gone\n", rank));
     messages().drain(kPromptEnd);
     ::_exit(static_cast<int>(ExitCode::PeerLost));
   };
-  const int process = static_cast<int>(::syscall(SYS_pidfd_open, parent, 0U));  // for as long as this process lives
+  const int process = static_cast<int>(::syscall(SYS_pidfd_open, parent, 0U));  // never closed
   if (::getppid() != parent) end();
-  if (process < 0) return;  // the system has none of these
+  if (process < 0) return;  // the kernel has no pidfds
   const NoSignals none;
   std::thread([process, end] {
     pollfd ended{process, POLLIN, 0};
@@ -75,7 +75,7 @@ void end_with_parent(int rank) {
   }).detach();
 }
 
-/// Ctrl-C reaches every process of the terminal; only the launcher acts on it. It started us with SIGINT blocked.
+/// Ignores Ctrl-C, which the launcher handles. It started this process with SIGINT blocked.
 void leave_interrupts_to_launcher() {
   ::signal(SIGINT, SIG_IGN);
   sigset_t interrupt;
@@ -86,7 +86,7 @@ void leave_interrupts_to_launcher() {
 
 void close_on_exec(int fd) { check_system(::fcntl(fd, F_SETFD, FD_CLOEXEC), "use a descriptor of the launcher"); }
 
-/// The descriptor N of "/proc/self/fd/N", the value of `variable`.
+/// Returns N of "/proc/self/fd/N", the value of `variable`.
 int descriptor_of(const char* variable, const std::string& path) {
   constexpr std::string_view kPrefix = "/proc/self/fd/";
   const auto fd = path.starts_with(kPrefix) ? parse_number<int>(path.substr(kPrefix.size())) : std::nullopt;
@@ -96,24 +96,21 @@ int descriptor_of(const char* variable, const std::string& path) {
   return *fd;
 }
 
-/// The page on which this process notes its progress; it lives as long as the process.
 struct OwnProgress {
   ProgressPage page;
   int rank;
 };
 std::optional<OwnProgress> own_progress;
 
-/// The page on which the calling thread does, if it is a rank by itself.
 struct ThreadProgress {
   ProgressPage* page = nullptr;
   int rank = 0;
 };
 thread_local ThreadProgress thread_progress;
 
-/// Where another launcher has put this process.
 std::optional<RankPlace> own_place;
 
-/// For torchrun, whose table of failures shows the earliest.
+/// Writes a report for torchrun, which shows the earliest failure.
 void write_error_file(const std::string& path, const std::string& message) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now).count();
@@ -122,20 +119,18 @@ void write_error_file(const std::string& path, const std::string& message) {
        {{"message", message}, {"extraInfo", {{"py_callstack", message}, {"timestamp", std::to_string(seconds)}}}}}};
   try {
     write_whole(path, report.dump());
-  } catch (const Error&) {  // people are told all the same
+  } catch (const Error&) {  // also reported on stderr
   }
 }
 
-/// Nobody is left to tell where the launcher is gone; the kernel ends this process then.
+/// Ignores errors: without the launcher, the kernel ends this process.
 void tell_launcher(const std::string& line) {
   [[maybe_unused]] const ssize_t written = ::write(required_number(kReportVariable), line.data(), line.size());
 }
 
-/// How long a rank that lost a peer lets others speak first, where no launcher of ours sorts them: the one to blame, or
-/// the watch of hosts, which ends the ranks of a host that is cut off one after the other.
+/// Delay before a rank reports a lost peer, so that the culprit or the heartbeats report first.
 constexpr std::chrono::milliseconds kGraceAmongHosts{1500};
 
-/// One line on standard error.
 void tell_people(const RankPlace& place, const FailureReport& report) {
   if (!report.own_cause) std::this_thread::sleep_for(kGraceAmongHosts);
   const std::string message = report.own_cause

@@ -30,7 +30,7 @@ RecoveryLink::RecoveryLink(int rank, std::int64_t epoch, FileDescriptor orders, 
 RecoveryLink::~RecoveryLink() {
   {
     const std::lock_guard lock(mutex_);
-    left_ = std::numeric_limits<std::int64_t>::max();  // a rank that fails does not wait for others any more
+    left_ = std::numeric_limits<std::int64_t>::max();  // a failing rank no longer waits for others
   }
   news_.notify_all();
   ::shutdown(orders_.get(), SHUT_RDWR);
@@ -87,7 +87,7 @@ Recovery::Recovery(int ranks, RankGroups copies, int most)
       places_(static_cast<std::size_t>(ranks), Place::Elsewhere),
       has_weights_(static_cast<std::size_t>(ranks), true) {}
 
-/// Why weights are lost with the ranks that have none; empty: all are left.
+/// Returns an error message if only lost ranks held some weights; otherwise empty.
 std::string Recovery::missing_copy() const {
   for (std::size_t group = 0; group < copies_.size(); ++group) {
     const bool is_left = std::ranges::any_of(copies_[group], [&](RankId rank) { return has_weights_[rank.index()]; });

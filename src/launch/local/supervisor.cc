@@ -82,7 +82,7 @@ std::vector<int> RankProcesses::advance() {
   return started;
 }
 
-/// What the page says of the rank that was lost must not be taken for what the new one does.
+/// Resets the progress: the lost rank's activity must not be attributed to its replacement.
 void RankProcesses::start(int rank) {
   const auto index = static_cast<std::size_t>(rank);
   progress_.note(rank, {RankProgress::Phase::StartUp});
@@ -152,11 +152,10 @@ StartOutcome Supervisor::run() {
   return outcome();
 }
 
-/// Returns when a rank ended, a report or a signal came, the deadline is over, or it is time to look for a hang.
 void Supervisor::wait_for_news() const {
   std::vector<pollfd> watched = {{signals_.fd(), POLLIN, 0}, {reports_.get(), POLLIN, 0}};
   for (const ChildProcess& rank : ranks_.all())
-    watched.push_back({rank.pidfd(), POLLIN, 0});  // poll skips ended ones: -1
+    watched.push_back({rank.pidfd(), POLLIN, 0});  // -1 after the end, which poll() skips
   std::optional<Clock::duration> most;
   if (deadline_) {
     most = std::max(*deadline_ - Clock::now(), Clock::duration::zero());
@@ -177,13 +176,12 @@ void Supervisor::reap() {
   }
 }
 
-/// Whether the kernel has ended a process for want of memory since the ranks started.
 bool Supervisor::memory_ran_out() const {
   const auto now = out_of_memory_kills(plan_.root);
   return now && kills_ && *now > *kills_;
 }
 
-/// Takes in the reports, then lists the ranks that are newly known to fail: those with a report first, as they came.
+/// Reads reports, then lists newly failed ranks: first ranks with a report, in order of arrival.
 void Supervisor::read_reports() {
   std::array<char, 4096> buffer;
   for (ssize_t size = 0; (size = ::read(reports_.get(), buffer.data(), buffer.size())) > 0;) {
@@ -204,9 +202,9 @@ void Supervisor::read_reports() {
 
 void Supervisor::note(const std::optional<FailureReport>& report) {
   if (!report || report->rank < 0 || report->rank >= static_cast<int>(records_.size())) return;
-  if (ranks_.is_leaving() && !report->own_cause) return;  // it says so of the epoch that it leaves
+  if (ranks_.is_leaving() && !report->own_cause) return;  // belongs to the epoch that it leaves
   RankRecord& record = record_of(report->rank);
-  if (!record.report) record.report = report;  // a rank's first words name the cause
+  if (!record.report) record.report = report;  // the first report names the cause
   note_failure(report->rank);
 }
 
@@ -219,7 +217,7 @@ void Supervisor::read_signals() {
   while (const auto number = signals_.next()) take_signal(*number);
 }
 
-/// The first signal but Ctrl-C has ranks that can save do so; whatever comes well after it ends the job at once.
+/// The first signal makes ranks save if they can. SIGINT, a later signal, or a signal without saving ends the job.
 void Supervisor::take_signal(int number) {
   if (signal_) return;
   const bool can_save = plan_.saves && (ranks_.is_recovering() || all_are_in({Phase::Steps, Phase::Ending}));
@@ -237,8 +235,7 @@ void Supervisor::take_signal(int number) {
   }
 }
 
-/// Whether all ranks are in one of these phases. Before its first step a job has nothing to save, and nothing that
-/// could be recovered.
+/// Returns whether all ranks are in one of these phases. Before its first step a job has nothing to save or recover.
 bool Supervisor::all_are_in(std::initializer_list<RankProgress::Phase> phases) const {
   for (int rank = 0; rank < plan_.ranks; ++rank) {
     if (std::ranges::find(phases, progress_.last(rank).phase) == phases.end()) return false;
@@ -269,7 +266,7 @@ void Supervisor::judge_failures(bool over_time) {
   }
 }
 
-/// All ranks that failed, but for those that only say that they lost others: they run, and wait.
+/// Replaces all failed ranks, except running ranks that only lost a peer.
 bool Supervisor::lose_failed(int culprit) {
   std::vector<int> lost;
   std::vector<std::string> reasons;
@@ -284,7 +281,7 @@ bool Supervisor::lose_failed(int culprit) {
   return lose(lost, culprit, fmt::format("{}", fmt::join(reasons, "; ")));
 }
 
-/// Where the job can go on without these ranks it does, with new ones in their place. Returns whether it can.
+/// Replaces these ranks if possible. Returns whether the job can continue.
 bool Supervisor::lose(const std::vector<int>& ranks, int culprit, const std::string& reason) {
   if (!ranks_.may_recover() || (!ranks_.is_recovering() && !all_are_in({Phase::Steps}))) return false;
   const std::string why_not = ranks_.lose(ranks, reason, progress_.last(culprit).step);
@@ -308,12 +305,11 @@ void Supervisor::advance_recovery() {
   }
 }
 
-/// Ranks that were replaced, or wait for that, have the time that a start takes.
+/// Restarts hang detection, with the limit of start-up.
 void Supervisor::watch_anew() {
   if (plan_.hang.count() > 0) hang_watch_.emplace(plan_.hang);
 }
 
-/// Takes a look at the ranks' progress.
 bool Supervisor::hangs() {
   if (!hang_watch_) return false;
   HangWatch::Look look = look_at(progress_, plan_.ranks);
@@ -332,7 +328,7 @@ void Supervisor::end_hang() {
     if (!ranks_[rank].running()) continue;
     stuck.push_back({rank, ranks_[rank].stopped(), progress_.last(rank)});
   }
-  if (stuck.empty()) return;  // the last rank ended meanwhile
+  if (stuck.empty()) return;  // the last rank has just ended
   const StuckRank& found = find_stuck(stuck);
   const std::string reason = describe_hang(found, hang_watch_->pause());
   if (lose({found.rank}, found.rank, reason)) return;
@@ -346,8 +342,8 @@ void Supervisor::blame(int rank) {
   end_job(describe_failure(rank, record_of(rank)));
 }
 
-/// Says why, and ends all ranks, save the one whose own exit code is still to come. Those that save take a SIGTERM as
-/// the request to do so, so they are killed: what they have begun to save is not, what they have saved is good.
+/// Ends all ranks except the culprit, because its exit code is still needed. Ranks that save are killed, because they
+/// take SIGTERM as a request to save; completed checkpoints stay valid.
 void Supervisor::end_job(std::string reason) {
   if (ranks_.is_recovering() && !signal_) reason = ranks_.reason() + "; " + reason;
   messages().write("chimera: " + reason + "\n");
@@ -379,7 +375,7 @@ StartOutcome Supervisor::outcome() {
   return {static_cast<int>(saved ? kSavedExit : ExitCode::Success), std::nullopt, std::nullopt};
 }
 
-/// A run that had nothing to save yet goes on as one that has saved.
+/// A run without anything to save yet can be resumed like a saved run.
 int Supervisor::signal_exit_code() const {
   const bool loses_nothing = plan_.saves && !saving_ && *signal_ != SIGINT;
   return loses_nothing ? static_cast<int>(kSavedExit) : exit_code_of_signal(*signal_);

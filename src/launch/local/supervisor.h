@@ -16,19 +16,15 @@
 #include "launch/local/process.h"
 #include "launch/local/recovery.h"
 
-// The processes of a job's ranks, of which some are replaced while the job goes on.
-
-// Watches the running ranks of one start of a job, and ends them together.
-
 namespace chimera {
 
-/// Starts a rank. `orders`: its end of an OrderChannel, which it inherits; -1: it has none. `epoch`: that it begins in.
+/// Starts a rank in `epoch`. `orders`: its end of an OrderChannel, or -1.
 using RankStarter = std::function<ChildProcess(int rank, std::int64_t epoch, int orders)>;
 
-/// Owns the processes: those that run when it goes are killed.
+/// Processes of a job's ranks. Kills running processes on destruction.
 class RankProcesses {
  public:
-  /// Starts all ranks. `most_recoveries`, `copies`: as LaunchPlan has them. The page is borrowed.
+  /// Starts all ranks. `most_recoveries`, `copies`: as in LaunchPlan. `progress` must outlive this object.
   RankProcesses(int ranks, int most_recoveries, RankGroups copies, ProgressPage& progress, RankStarter start);
 
   [[nodiscard]] const std::vector<ChildProcess>& all() const { return ranks_; }
@@ -36,25 +32,23 @@ class RankProcesses {
   [[nodiscard]] const ChildProcess& operator[](int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] bool any_running() const;
 
-  /// Whether ranks can be lost at all; and whether some have been, and the others have not gone on yet.
   [[nodiscard]] bool may_recover() const { return recovery_.has_value(); }
   [[nodiscard]] bool is_recovering() const { return recovery_ && recovery_->state() != Recovery::State::Undisturbed; }
-  /// Whether some have not yet left the epoch in which others were lost.
+  /// Returns whether some ranks have not left the previous epoch.
   [[nodiscard]] bool is_leaving() const { return recovery_ && recovery_->state() == Recovery::State::Leaving; }
-  /// Whether the rank was lost, and the process in its place has not started.
+  /// Returns whether the rank is lost and has no replacement yet.
   [[nodiscard]] bool is_lost(int rank) const;
-  /// Whether the rank has trained, so that it knows the signals that ask it to save.
+  /// Returns whether the rank has trained, and so handles signals that request saving.
   [[nodiscard]] bool has_trained(int rank) const { return !recovery_ || recovery_->has_weights(rank); }
 
-  /// Kills these ranks and has the others leave the step, so that advance() can replace them. `reason`: of the loss,
-  /// for people; `step`: that the job was in. Returns why the job cannot go on; then nothing has happened. May recover.
+  /// Kills these ranks and orders the others to leave the step; advance() then replaces them. Returns why the job
+  /// cannot continue, without killing; empty on success. Requires may_recover().
   [[nodiscard]] std::string lose(const std::vector<int>& ranks, const std::string& reason, std::int64_t step);
   void note(const RecoveryNote& note) { recovery_->note(note); }
-  /// Does what is next in a recovery. Returns the ranks that it has started.
+  /// Continues a recovery. Returns the newly started ranks.
   [[nodiscard]] std::vector<int> advance();
-  /// Once all ranks go on, one line about what happened. The recovery is over then.
+  /// Ends the recovery once all ranks have resumed; then returns a summary line.
   [[nodiscard]] std::optional<std::string> finish();
-  /// Why ranks were lost in the recovery under way.
   [[nodiscard]] const std::string& reason() const { return reason_; }
 
  private:
@@ -68,38 +62,38 @@ class RankProcesses {
   int most_;
   std::optional<Recovery> recovery_;
   std::vector<ChildProcess> ranks_;
-  std::vector<FileDescriptor> orders_;  // [rank]; none where nobody may recover
-  std::vector<int> lost_;               // not yet replaced
+  std::vector<FileDescriptor> orders_;  // [rank]; may be empty
+  std::vector<int> lost_;
   std::string reason_;
-  std::int64_t step_ = 0;         // in which the first of them was lost
-  Clock::time_point lost_since_;  // that one
+  std::int64_t step_ = 0;  // of the first loss
+  Clock::time_point lost_since_;
 };
 
-/// What the launcher shares with its ranks.
+/// File descriptors and shared memory that the launcher passes to its ranks.
 struct RankChannels {
-  FileDescriptor store;        ///< the rendezvous store, a file in memory
-  FileDescriptor input;        ///< the ranks' common input, likewise; empty where they have none
-  FileDescriptor report_read;  ///< never blocks
+  FileDescriptor store;        ///< Rendezvous store, a memory file
+  FileDescriptor input;        ///< Common input, a memory file; may be empty
+  FileDescriptor report_read;  ///< Nonblocking
   FileDescriptor report_write;
   ProgressPage progress;
 };
 
-/// How one start of a job has ended.
 struct StartOutcome {
   int exit_code = 0;
-  std::optional<std::int64_t> failed_step;  ///< that the rank to blame was in, from 1; 0: in none. None: no rank failed
-  std::optional<FlightVerdict> verdict;     ///< where it did not end by itself
+  /// Step (from 1) of the failed rank, 0 if outside of steps; empty if no rank failed
+  std::optional<std::int64_t> failed_step;
+  std::optional<FlightVerdict> verdict;  ///< Empty after a normal end
 };
 
-/// Watches running ranks until all have ended. Each round takes in all news before it judges any: what a rank reported
-/// before it died, and a signal sent to the whole process group, count before the deaths that they explain.
+/// Supervises the rank processes of an attempt. Each poll reads all pending events before it decides, so that a rank's
+/// report or a signal to the process group takes precedence over the deaths it causes.
 class Supervisor {
  public:
-  /// `kills`: out_of_memory_kills() before the first rank started. All else is borrowed.
+  /// `kills`: out_of_memory_kills() before the first rank started. References must outlive this object.
   Supervisor(RankProcesses ranks, const RankChannels& channels, SignalInbox& signals, const LaunchPlan& plan,
              std::optional<std::uint64_t> kills);
 
-  /// Returns when no rank is left; says on messages() why the job has ended, where it did not by itself.
+  /// Returns when no rank is left; reports abnormal ends on messages().
   [[nodiscard]] StartOutcome run();
 
  private:
@@ -136,15 +130,15 @@ class Supervisor {
   SignalInbox& signals_;
   const LaunchPlan& plan_;
   std::optional<std::uint64_t> kills_;
-  std::string unread_;         ///< the part of a report that has come
-  std::vector<int> failures_;  ///< ranks, as they were seen to fail
+  std::string unread_;         ///< Incomplete report
+  std::vector<int> failures_;  ///< In order of detection
   std::optional<HangWatch> hang_watch_;
   bool hung_ = false;
-  std::optional<int> culprit_;               ///< who failed, or holds the job up
-  std::optional<int> signal_;                ///< that asks the job to end
-  std::optional<Clock::time_point> saving_;  ///< since when the ranks are asked to save, and to end after that
+  std::optional<int> culprit_;
+  std::optional<int> signal_;                ///< Signal that ends the job
+  std::optional<Clock::time_point> saving_;  ///< Time of the request to save
   std::optional<FlightVerdict> verdict_;
-  std::optional<Clock::time_point> deadline_;  ///< of the grace for a culprit; once ending, of the ranks
+  std::optional<Clock::time_point> deadline_;  ///< End of the wait for a culprit, or for ranks to end
 };
 
 }  // namespace chimera

@@ -1,6 +1,6 @@
 "use strict";
-// The schedules that the page shows. Ops are numbered over all workers of a panel, worker 0's first; what belongs to an
-// op stands at its number in typed arrays, so that a hundred thousand ops decode in milliseconds.
+// Decodes the schedules of a page. Ops are numbered consecutively over all workers of a panel. Their fields are typed
+// arrays, so that a hundred thousand ops decode in milliseconds.
 
 const kNone = 0xffffffff;
 const kLetters = ["F", "B", "I", "W"];
@@ -30,12 +30,12 @@ function firstAbove(values, limit, from, to) {
   return from;
 }
 
-/** A number as people write it. Times are 32-bit floats, so 6 digits are all that is meant. */
+/** Formats a number with 6 digits, the precision of 32-bit floats. */
 function number(value) {
   return String(Number(value.toPrecision(6)));
 }
 
-/** A difference of two times, with the digits that are left of it. */
+/** Formats a difference of two times with the digits that remain significant. */
 function duration(start, end) {
   return String(Number((end - start).toPrecision(4)));
 }
@@ -80,7 +80,7 @@ class Panel {
     return firstAbove(this.ops.first, op, 0, this.ops.first.length) - 1;
   }
 
-  /** The other op of the pair that the op is in, or kNone. */
+  /** Returns the other op of the op's pair, or kNone. */
   pairOf(op) {
     const {paired} = this.ops;
     if (!paired) return kNone;
@@ -88,7 +88,7 @@ class Panel {
     return op > 0 && paired[op - 1] ? op - 1 : kNone;
   }
 
-  /** The part of its row that an op has, from the top: half where it runs at one time with the other of its pair. */
+  /** Returns the part of an op's row, from the top: half for each op of a pair that runs together. */
   laneOf(op) {
     const other = this.pairOf(op);
     const first = Math.min(op, other);
@@ -137,7 +137,7 @@ class Panel {
     return {heading: `${this.label(op)} ${kKinds[ops.kind[op]]}`, lines};
   }
 
-  /** What held the op back: the idle time right before it by cause, and the message that brought its input. */
+  /** Returns why the op did not start earlier: idle time right before it by cause, and the message with its input. */
   describeWait(op) {
     const {ops, bubbles, messages} = this;
     const worker = this.workerOf(op);

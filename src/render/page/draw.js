@@ -1,6 +1,6 @@
 "use strict";
-// Draws panels on a canvas. Where ops are narrower than a pixel, a column of pixels shows the share of each kind of op
-// and of each cause of idle time, so that zoomed out the picture is the utilisation, not a moiré.
+// Draws panels on a canvas. If ops are narrower than a pixel, a column of pixels shows the share of each kind of op and
+// of each cause of idle time, so that the zoomed-out picture shows utilization without moiré.
 
 /** A repeating fill of thin lines; `tile` is an SVG path in 8 x 8 pixels, the same that the SVG pictures use. */
 function hatch(context, tile, line, ground) {
@@ -18,14 +18,14 @@ function hatch(context, tile, line, ground) {
 
 const kLittleEndian = new Uint8Array(new Uint32Array([1]).buffer)[0] === 1;
 
-/** A colour (#rrggbb) as a pixel of ImageData's buffer. */
+/** Converts a color (#rrggbb) to a pixel of ImageData's buffer. */
 function pixelOf(colour) {
   const [red, green, blue] = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
   return kLittleEndian ? (0xff000000 | blue << 16 | green << 8 | red) >>> 0
                        : (red << 24 | green << 16 | blue << 8 | 0xff) >>> 0;
 }
 
-/** Colours and hatches of the theme that the reader's system asks for. */
+/** Colors and hatches of the system's theme. */
 function makeTheme(context) {
   const dark = matchMedia("(prefers-color-scheme: dark)").matches;
   const style = getComputedStyle(document.documentElement);
@@ -37,7 +37,7 @@ function makeTheme(context) {
     const ground = dark ? cause.dark : cause.light;
     return {solid: ground, hatched: hatch(context, cause.tile, theme.faint, ground)};
   });
-  theme.strip = document.createElement("canvas");  // where rows of pixels are put together
+  theme.strip = document.createElement("canvas");  // buffer for rows of pixels
   theme.replica = hatch(context, page.replicaTile, "#0000003a", null);
   return theme;
 }
@@ -110,7 +110,7 @@ class Painter {
     this.pairs(panel, [first, last], y, height);
   }
 
-  /** A frame around both ops of every pair, where it is wide enough to be seen. */
+  /** Outlines pairs that are wide enough to be seen. */
   pairs(panel, [first, last], y, height) {
     const {context, view} = this;
     const {paired, start, end} = panel.ops;
@@ -127,7 +127,7 @@ class Painter {
     context.setLineDash([]);
   }
 
-  /** Stage, letter and micro-batch where they fit, else the micro-batch alone, as papers draw it. */
+  /** Writes stage, letter and micro-batch if they fit, else only the micro-batch, as papers do. */
   boxLabel(panel, op, x, y, width) {
     for (const text of [panel.label(op), String(panel.ops.microBatch[op])]) {
       if (this.context.measureText(text).width + 5 > width) continue;
@@ -149,8 +149,8 @@ class Painter {
   }
 
   /**
-   * One column a pixel: the shares of the kinds of ops from below, of the causes of idle time from above. Written as
-   * pixels, which a row is made of in one go: a rectangle each would be a hundred thousand of them a frame.
+   * Draws the shares of kinds of ops from below, and of causes of idle time from above, one column per pixel. Writes a
+   * row's pixels at once, because rectangles would be a hundred thousand per frame.
    */
   columns(panel, worker, y, height) {
     const {view, theme, context} = this;
@@ -224,7 +224,7 @@ class Painter {
     }
   }
 
-  /** Memory as an area, on one scale for all panels of the same unit. Between two pixels the most of it counts. */
+  /** Draws memory as an area, with a common scale for panels of the same unit. A pixel shows its maximum. */
   memoryLane(panel, worker, y, height) {
     const {context, view} = this;
     const {first, time, amount} = panel.memory;

@@ -1,5 +1,5 @@
 #pragma once
-// The sources of the HTML page, embedded at build time from the files in this folder.
+// Sources of the HTML page, embedded at build time.
 
 #include <string_view>
 

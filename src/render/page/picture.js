@@ -1,7 +1,7 @@
 "use strict";
-// The two canvases: the schedules, and above them what follows the pointer.
+// The two canvases: the schedules, and an overlay that follows the pointer.
 
-/** Where the centre of an op's box stands, and its edges. */
+/** Center and edges of an op's box. */
 function boxOf(view, panel, op) {
   const row = lanes(panel, view).ops;
   const lane = panel.laneOf(op);
@@ -77,7 +77,7 @@ class Picture {
     if (this.show.arrows || view.pinned !== null) this.drawMessages(panel);
   }
 
-  /** A line at the makespan, a dashed one at the lower bound. */
+  /** Draws a line at the makespan and a dashed line at the lower bound. */
   drawEnd(panel, top) {
     const {view, base: context} = this;
     const bottom = top + panel.workers * view.rowHeight;
@@ -121,7 +121,7 @@ class Picture {
     this.base.stroke();
   }
 
-  /** Messages in view (of the micro-batch that stands out, if one does); none where they would be a blot. */
+  /** Draws messages in view (of the pinned micro-batch, if any), unless they are too dense. */
   drawMessages(panel) {
     const {view, base: context} = this;
     const {from, to, sent, arrived} = panel.messages;
@@ -182,7 +182,7 @@ class Picture {
     }
   }
 
-  /** Marks an op, what it came from and where its result goes; or clears the marks. */
+  /** Marks an op, its inputs and its consumers; or clears the marks. */
   highlight(panel, op) {
     const {over: context, view} = this;
     context.clearRect(0, 0, view.width, view.height);

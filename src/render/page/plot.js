@@ -1,7 +1,7 @@
 "use strict";
-// A plot: panels on canvases, with what pointer, wheel and keys do there.
+// A plot: panels on canvases, controlled by pointer, wheel and keys.
 
-/** In `root`: two canvases, .picture and .overlay, and .tip, which explains what is under the pointer. */
+/** `root` contains the canvases .picture and .overlay, and the tooltip .tip. */
 class Plot {
   constructor(root, panels) {
     this.root = root;
@@ -12,12 +12,12 @@ class Plot {
     this.onPick = (found) => this.pin(found === null ? null : found.panel.ops.microBatch[found.op]);
     this.onRestyle = () => {};
     this.afterDraw = () => {};
-    this.onDrag = null;  // (what was under the pointer, event, phase): takes the drag where it returns true
+    this.onDrag = null;  // (what was under the pointer, event, phase): takes the drag if it returns true
     this.listenToPointer();
     this.listenToSystem();
   }
 
-  /** Shows other panels; the part of time in view stays where it was chosen. */
+  /** Shows other panels; a chosen time range stays. */
   show(panels) {
     const {startTime, scale, rowHeight, top, fitted} = this.view;
     this.view.setPanels(panels);
@@ -42,7 +42,7 @@ class Plot {
     this.afterDraw(this);
   }
 
-  /** What stands at a point of the plot: {panel, worker, heading, lines, op}, or null. */
+  /** Returns the content at a point of the plot: {panel, worker, heading, lines, op}, or null. */
   whatIsAt(x, y) {
     const {view} = this;
     const row = x >= view.left ? view.rowAt(y) : null;
@@ -158,7 +158,7 @@ class Plot {
     }, {passive: false});
   }
 
-  /** What keys do with the picture; each redraws. */
+  /** Handles keys; each redraws. */
   keys() {
     const {view} = this;
     const act = (change) => () => {
@@ -182,7 +182,7 @@ class Plot {
     };
   }
 
-  /** The size of the window, and the colours that the reader's system asks for. */
+  /** Applies the window's size and the system's theme. */
   listenToSystem() {
     new ResizeObserver(() => {
       this.picture.resize();
@@ -197,7 +197,7 @@ class Plot {
   }
 }
 
-/** Lets keys act, each pressed without another one. */
+/** Handles keys pressed without modifiers. */
 function listenToKeys(target, keys) {
   target.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || !(event.key in keys)) return;
@@ -206,7 +206,7 @@ function listenToKeys(target, keys) {
   });
 }
 
-/** Makes a checkbox say and choose whether something is shown. */
+/** Connects a checkbox to a visibility option. */
 function linkBox(box, plot, choose) {
   const take = () => {
     choose(box.checked);

@@ -1,5 +1,5 @@
 "use strict";
-// What stands around a picture: the table of totals, and the legend.
+// Table of totals and legend of a picture.
 
 function element(name, text, parent, className) {
   const made = document.createElement(name);

@@ -1,6 +1,5 @@
 "use strict";
-// What part of the panels is in view, and where: time runs to the right, panels and their workers stand below each
-// other.
+// Visible part of the panels: time runs to the right, panels and their workers are stacked.
 
 const kAxisHeight = 26;
 const kTitleHeight = 24;
@@ -11,7 +10,7 @@ class View {
   constructor(panels) {
     this.left = kGutter;
     this.memory = true;
-    this.pinned = null;  // a micro-batch whose ops stand out
+    this.pinned = null;  // highlighted micro-batch
     this.setPanels(panels);
     this.resize(800, 600);
     this.fit();
@@ -31,13 +30,13 @@ class View {
   /** Everything in time; all rows too, if they stay high enough to be seen. */
   fit() {
     this.startTime = 0;
-    this.scale = (this.plotWidth - 12) / this.longest;  // pixels for a unit of time
+    this.scale = (this.plotWidth - 12) / this.longest;  // pixels per unit of time
     const rows = this.panels.reduce((sum, panel) => sum + panel.workers, 0);
     const room = this.height - kAxisHeight - this.panels.length * (kTitleHeight + kPanelGap);
     this.rowHeight = Math.min(64, Math.max(5, room / rows));
     this.top = 0;  // pixels scrolled
     this.keepInSight();
-    this.fitted = true;  // until the reader moves it
+    this.fitted = true;  // until the user moves it
   }
 
   get endTime() {

@@ -1,5 +1,5 @@
 #pragma once
-// A training run for other programs: its first weights and all its batches as files, so that they can repeat it.
+// Export of a job's initial weights and batches, so that other programs can repeat the training.
 
 #include <string>
 
@@ -7,12 +7,12 @@
 
 namespace chimera {
 
-/// Writes into `folder` (made where it is missing):
-///   `weights.safetensors`  all parameters before the first step, by name, as train would start from
+/// Writes into `folder`, creating it if needed:
+///   `weights.safetensors`  all initial parameters by name
 ///   `batches.safetensors`  `tokens` and `targets`, [steps, mini-batch, sequence] int64, samples in the step's order;
 ///                          BERT also `token_types` and `next_sentence` [steps, mini-batch]
-///   `job.json`             the model's sizes, and what training depends on: batch, optimizer, `learning_rates` [steps]
-/// Throws ConfigError where the folder cannot be made or written.
+///   `job.json`             model sizes, batch, optimizer, `learning_rates` [steps]
+/// Throws ConfigError if the folder cannot be created or written.
 void export_job(const Job& job, const std::string& folder);
 
 }  // namespace chimera

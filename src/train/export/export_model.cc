@@ -24,7 +24,7 @@
 namespace chimera {
 namespace {
 
-/// The tensor of the source that each tensor of the output is.
+/// [name in the output]
 using Sources = std::map<std::string, WeightFiles::Found>;
 
 void copy_elements(const WeightFiles::Found& source, const TensorEntry& tensor, PartWriter& writer) {
@@ -78,7 +78,7 @@ void convert_folder(const std::string& source, const std::string& output, std::o
 
 namespace {
 
-/// Runs `act` on every rank and adds the numbers it returns. Where it throws on one, none goes on.
+/// Runs `act` on every rank and returns the sum of its results. If it throws on one rank, all ranks throw.
 double in_agreement(Transport& transport, const std::function<double()>& act) {
   std::vector<double> failures_and_number = {0, 0};
   std::exception_ptr failure;
@@ -94,7 +94,6 @@ double in_agreement(Transport& transport, const std::function<double()>& act) {
   return failures_and_number[1];
 }
 
-/// Where the elements of a tensor belong.
 struct Destination {
   const ExportFile* file = nullptr;
   const TensorEntry* tensor = nullptr;
@@ -108,7 +107,7 @@ std::map<std::string, Destination> destinations_of(const ExportPlan& plan) {
   return destinations;
 }
 
-/// In the type of the file, a block at a time.
+/// Converts and writes block by block.
 void write_elements(const at::Tensor& value, const TensorEntry& tensor, PartWriter& writer) {
   const at::Tensor flat = value.detach().view({-1});
   std::uint64_t at = tensor.begin;
@@ -139,7 +138,6 @@ void write_own(const ModelConfig& model, const std::vector<const ParameterGroup*
   for (auto& [file, writer] : writers) writer.finish();
 }
 
-/// What --export-dtype says, or the type of the weights.
 ElementType element_type_of(const TrainOptions& options) {
   if (options.export_dtype.empty()) return element_type_of_word("--export-dtype", to_text(master_type(options.dtype)));
   return element_type_of_word("--export-dtype", options.export_dtype);
@@ -166,7 +164,7 @@ void require_exportable(const JobShape& job) {
 void export_model(const Job& job, const std::vector<const ParameterGroup*>& own, RankId rank, Transport& transport) {
   const std::string& folder = job.options.export_folder;
   const ExportPlan plan = planned_export(job);
-  std::optional<StagedFolder> staged;  // on rank 0
+  std::optional<StagedFolder> staged;  // Rank 0 only
   const double number = in_agreement(transport, [&] {
     if (rank != RankId(0)) return 0.0;
     staged.emplace(folder).make_weights(plan);

@@ -11,33 +11,28 @@
 #include "train/setup/job.h"
 #include "transport/transport.h"
 
-// A model's folder, written anew.
-
-// A trained model as a Hugging Face folder.
+// Export of a model as a Hugging Face folder.
 
 namespace chimera {
 
-/// Writes the model of the folder `source` into the new folder `output`: every tensor with its own bytes or, where
-/// `type` is given, rounded to that, under the names that transformers 5 writes, in files of at most `shard_bytes`.
-/// Configs and the tokenizer's files come along; with `tokenizer` (as open_tokenizer takes it, or empty) that one's. No
-/// more than a block of a tensor is in memory. Throws ConfigError for a source that ModelFolder refuses, for a
-/// tokenizer that cannot be read or has more tokens than the model, and where the output cannot be written; it then is
-/// not there.
+/// Writes the model of folder `source` into the new folder `output`: all tensors under the names of transformers 5, in
+/// files of at most `shard_bytes`. Rounds tensors to `type` if given. Copies configs and the tokenizer's files, from
+/// `tokenizer` unless it is empty. Memory holds only one block of a tensor. Throws ConfigError if ModelFolder rejects
+/// the source, the tokenizer is unreadable or too large for the model, or the output cannot be written. After an error
+/// there is no output folder.
 void convert_folder(const std::string& source, const std::string& output, std::optional<ElementType> type,
                     std::uint64_t shard_bytes, const std::string& tokenizer);
 
-/// What the files of --export will be.
+/// Returns the files of --export.
 [[nodiscard]] ExportPlan planned_export(const JobShape& job);
 
-/// Throws ConfigError where the folder of --export could not be made now, or no class of transformers is like the
-/// model.
+/// Throws ConfigError if the folder of --export cannot be created, or if transformers has no class for the model.
 void require_exportable(const JobShape& job);
 
-/// Writes the weights of all ranks, which all call it, to the folder of --export: each rank its own, into files that
-/// have their full size already, so that none ever holds the model. `own`: those for whose parameters this rank
-/// answers, each of the model on one rank. Rank 0 adds config.json, generation_config.json and the files of the
-/// tokenizer that made the tokens, where it is known. The folder appears whole or not at all. Throws ConfigError on a
-/// rank that cannot write, PeerLostError on the others.
+/// Writes the weights to the folder of --export. All ranks call it; each writes its `own` groups into preallocated
+/// files, so no rank holds the whole model. `own` must cover each parameter on exactly one rank. Rank 0 adds
+/// config.json, generation_config.json and the tokenizer's files if known. The folder appears atomically. Throws
+/// ConfigError on a rank that cannot write, PeerLostError on the others.
 void export_model(const Job& job, const std::vector<const ParameterGroup*>& own, RankId rank, Transport& transport);
 
 }  // namespace chimera

@@ -23,7 +23,6 @@
 namespace chimera {
 namespace {
 
-/// A folder's model in one stage.
 class WholeModel {
  public:
   WholeModel(const std::shared_ptr<const ModelFolder>& folder, at::ScalarType dtype) {
@@ -33,7 +32,6 @@ class WholeModel {
     stage_ = make_stage(model, {0, model.layers, true, true}, dtype, value, tied_ ? tied_->leaves() : TiedLeaves{});
   }
 
-  /// As Stage::forward of a last stage.
   double loss(const MicroBatch& batch) { return stage_->forward({}, batch).item<double>(); }
 
  private:
@@ -54,7 +52,7 @@ void require_finite(double loss, std::int64_t first, std::int64_t end, const std
       first, end - 1, loss, folder));
 }
 
-/// Of each loss of a window is its mean over the window's targets (and its one pair), and all windows have as many.
+/// A window's loss is the mean over its targets (and its pair). All windows have the same number of targets.
 double mean_loss(const EvaluationOptions& options, const OrderedSamples& samples, Family family, WholeModel& model,
                  const std::function<void(const EvaluationProgress&)>& progress) {
   const at::NoGradGuard no_graph;
@@ -77,7 +75,7 @@ double mean_loss(const EvaluationOptions& options, const OrderedSamples& samples
   return now.loss;
 }
 
-/// The weights, and with mixed precision their narrow copies.
+/// Includes narrow copies for mixed precision.
 double weight_bytes(const ModelConfig& model, DataType dtype) {
   const std::int64_t copies = master_type(dtype) == dtype ? 0 : bytes_of(dtype);
   return static_cast<double>(parameter_count(model)) * static_cast<double>(bytes_of(master_type(dtype)) + copies);

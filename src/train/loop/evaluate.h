@@ -1,5 +1,4 @@
 #pragma once
-// The loss of a model on a whole file, in one process.
 
 #include <cstdint>
 #include <functional>
@@ -9,40 +8,38 @@
 
 namespace chimera {
 
-/// What is evaluated: the flags of `chimera evaluate`, with their defaults.
+/// Options of `chimera evaluate` with their defaults.
 struct EvaluationOptions {
-  std::string from = {};              // a Hugging Face folder
-  std::string data = {};              // text, tokens or a folder of such files (data/open_tokens.h)
-  std::string tokenizer = {};         // of text (open_tokenizer); empty: that of the folder, else bytes
-  std::int64_t sequence = 0;          // L, tokens of a sample; at least 1
-  std::int64_t micro_batch_size = 8;  // b, samples of a forward; at least 1
+  std::string from = {};              // Hugging Face folder
+  std::string data = {};              // Text, tokens or a folder of such files (data/open_tokens.h)
+  std::string tokenizer = {};         // Tokenizer of text (open_tokenizer); empty: the folder's, else bytes
+  std::int64_t sequence = 0;          // L, tokens per sample; at least 1
+  std::int64_t micro_batch_size = 8;  // b, samples per forward; at least 1
   DataType dtype = DataType::Float32;
-  bool force_bfloat16 = false;  // even where the CPU has to emulate it
-  std::int64_t seed = 1;        // of BERT's pairs and masks
-  std::int64_t threads = 0;     // intra-op threads; 0: as many as cores
+  bool force_bfloat16 = false;  // Allows bfloat16 on a CPU that emulates it
+  std::int64_t seed = 1;        // Seed of BERT's pairs and masks
+  std::int64_t threads = 0;     // Intra-op threads; 0: number of cores
 };
 
-/// How far an evaluation is.
 struct EvaluationProgress {
   std::int64_t windows_done = 0;
   std::int64_t windows = 0;
-  std::int64_t tokens_done = 0;  // of the windows done
-  double loss = 0;               // mean of these
+  std::int64_t tokens_done = 0;
+  double loss = 0;  // Mean so far
   double seconds = 0;
 };
 
 struct Evaluation {
-  double loss = 0;           // in nats
-  std::int64_t tokens = 0;   // targets that the loss is a mean over
+  double loss = 0;           // In nats
+  std::int64_t tokens = 0;   // Targets in the mean loss
   std::int64_t windows = 0;  // OrderedSamples::count()
-  std::string data = {};     // what the files were taken for, in one line
+  std::string data = {};     // One-line description of the data
 };
 
-/// Computes the mean loss over all windows of the data (OrderedSamples, data/samples.h), in their order: of GPT-2 and
-/// Llama over all targets, of BERT the mean over all masked tokens plus that over all pairs. Losses of micro-batches
-/// are added in float64. Calls `progress` after each. Throws ConfigError, one line, for a folder, data or tokenizer
-/// that cannot be read or do not fit each other, and Error for a loss that is not finite, with the windows in which it
-/// was found.
+/// Computes the mean loss over all windows of the data in order (OrderedSamples, data/samples.h), in one process. GPT-2
+/// and Llama: mean over targets. BERT: mean over masked tokens plus mean over pairs. Adds losses of micro-batches in
+/// float64 and calls `progress` after each. Throws ConfigError if folder, data or tokenizer cannot be read or do not
+/// match. Throws Error, with the windows, for a loss that is not finite.
 [[nodiscard]] Evaluation evaluate(const EvaluationOptions& options,
                                   const std::function<void(const EvaluationProgress&)>& progress);
 

@@ -9,7 +9,7 @@
 namespace chimera {
 namespace {
 
-/// One field of all samples, stacked.
+/// Returns a field of all samples, one row each.
 template <class Element>
 at::Tensor stacked(const std::vector<Sample>& samples, const std::vector<Element> Sample::*field,
                    at::ScalarType dtype) {
@@ -39,7 +39,7 @@ MicroBatch make_micro_batch(const std::vector<Sample>& samples, Family family, s
     batch.target_places = target_places(batch.targets.flatten());
     batch.token_types = stacked(samples, &Sample::token_types, at::kLong);
     const at::Tensor attention = stacked(samples, &Sample::attention, at::kByte).to(at::kBool);
-    if (!attention.all().item<bool>()) batch.attention_mask = attention;  // nothing to hide: no mask, a faster kernel
+    if (!attention.all().item<bool>()) batch.attention_mask = attention;  // No padding: no mask, a faster kernel
     batch.next_sentence = at::empty({static_cast<std::int64_t>(samples.size())}, at::kLong);
     std::int64_t* next = batch.next_sentence.data_ptr<std::int64_t>();
     for (const Sample& sample : samples) *next++ = sample.next_sentence;
@@ -72,7 +72,7 @@ Loader::Loader(const Job& job, const GroupWorker& place, at::Device device)
 }
 
 void Loader::begin_step(std::int64_t step) {
-  prefetcher_.forget_before(step - 1);  // which an asynchronous schedule may still recompute
+  prefetcher_.forget_before(step - 1);  // An asynchronous schedule may still recompute step - 1
   for (const std::int64_t announced : {step, step + 1}) {
     if (announced == job_.options.steps) return;
     std::vector<BatchPlace> places;
@@ -89,7 +89,7 @@ MicroBatch Loader::training(std::int64_t step, StageId stage, MicroBatchId micro
                    .seed = static_cast<std::uint64_t>(job_.options.seed),
                    .step = step,
                    .first_sample = place.first};
-  // An update by a share of the step's samples is by their mean loss, not by their share of the step's.
+  // Each update uses the mean loss of its own samples.
   batch.token_loss_scale *= static_cast<double>(job_.updates());
   batch.sentence_loss_scale *= static_cast<double>(job_.updates());
   return batch;
@@ -100,7 +100,8 @@ MicroBatch Loader::validation(std::int64_t batch, StageId stage, MicroBatchId mi
   return on_device(made(*job_.validation_samples, place_of(batch, micro_batch)), device_);
 }
 
-/// Blocks of causal models see hidden states alone, unless attention stays inside documents; those of BERT a mask.
+/// Blocks of causal models read only hidden states, unless attention is limited to documents. BERT's blocks need a
+/// mask.
 bool Loader::reads_samples(StageId stage) const {
   const bool first_or_last = stage == StageId(0) || stage.value() + 1 == job_.schedule.stages;
   return first_or_last || !is_causal(job_.model.family) || job_.options.documents == Documents::Split;

@@ -10,41 +10,36 @@
 #include "model_config/config.h"
 #include "train/setup/job.h"
 
-// Samples as tensors: the micro-batch that a stage reads.
-
-// What the stages of one rank read: the samples of each micro-batch, made while the step before runs, and for a device
-// laid into pinned memory then.
+// Inputs of a rank's stages: each micro-batch is prepared during the previous step, in pinned memory for a device.
 
 namespace chimera {
 
-/// Tokens, targets, masks and loss scales of a micro-batch, [b, L] each. The scales are 1 over the target tokens and
-/// over the sequences of the whole step.
+/// Returns tokens, targets, masks [b, L] and loss scales of a micro-batch. The scales are 1 over the target tokens, and
+/// over the sequences, of the whole step.
 [[nodiscard]] MicroBatch make_micro_batch(const Samples& samples, Family family, const BatchPlace& place);
-/// A micro-batch of these samples, in a step of `mini_batch` samples that have `targets_per_sample` each.
+/// Returns a micro-batch of `samples`, in a step of `mini_batch` samples with `targets_per_sample` each.
 [[nodiscard]] MicroBatch make_micro_batch(const std::vector<Sample>& samples, Family family,
                                           std::int64_t targets_per_sample, std::int64_t mini_batch);
 
-/// The micro-batch as on_device() wants it for `device`: for the CPU itself, else copies in pinned memory.
+/// Copies the micro-batch to pinned memory unless `device` is the CPU.
 [[nodiscard]] MicroBatch ready_for(MicroBatch batch, at::Device device);
-/// The micro-batch with its tensors on `device`: the same ones on the CPU, copies elsewhere. From pinned memory the
-/// calling thread's current stream makes them without being waited for.
+/// Returns the micro-batch on `device`; the same tensors on the CPU. Pinned memory is copied asynchronously on the
+/// current stream.
 [[nodiscard]] MicroBatch on_device(MicroBatch batch, at::Device device);
 
-/// Loads micro-batches for a worker of one data-parallel group, on its device. What it loads depends on step and
-/// micro-batch alone. The job is borrowed.
+/// Loads micro-batches for one worker on its device; they depend only on step and micro-batch. Borrows the job.
 class Loader {
  public:
   Loader(const Job& job, const GroupWorker& place, at::Device device);
 
-  /// From now on a thread makes the micro-batches of this step (from 0) and then of the next, but of none behind the
-  /// run's last. Forgets those of steps that are over.
+  /// Prefetches the micro-batches of this step (from 0) and the next, and forgets earlier steps.
   void begin_step(std::int64_t step);
-  /// The micro-batch of that training step (from 0), with its dropout masks and the scales of its loss. Empty for a
-  /// stage that reads hidden states alone. Throws what reading the data throws, on whichever thread that was.
+  /// Returns the micro-batch of `step` (from 0) with dropout masks and loss scales; no samples if the stage reads only
+  /// hidden states. Throws errors of reading the data, also from the prefetching thread.
   [[nodiscard]] MicroBatch training(std::int64_t step, StageId stage, MicroBatchId micro_batch);
-  /// The same of the `batch`-th mini-batch of the validation split, made now.
+  /// Returns the same from the `batch`-th mini-batch of the validation split, without prefetching.
   [[nodiscard]] MicroBatch validation(std::int64_t batch, StageId stage, MicroBatchId micro_batch) const;
-  /// Micro-batches that training() had to make while it was called, as no step that had begun announced them.
+  /// Returns the number of micro-batches that training() did not find prefetched.
   [[nodiscard]] std::int64_t made_late() const { return prefetcher_.made_late(); }
 
  private:
@@ -55,8 +50,8 @@ class Loader {
   const Job& job_;
   GroupWorker place_;
   at::Device device_;
-  std::vector<MicroBatchId> micro_batches_;  // of a step, that this worker reads, in the order of their forwards
-  Prefetcher<MicroBatch> prefetcher_;        // last: its thread uses the others
+  std::vector<MicroBatchId> micro_batches_;  // Read here in each step, in the order of forwards
+  Prefetcher<MicroBatch> prefetcher_;        // Last member: its thread uses the others
 };
 
 }  // namespace chimera

@@ -46,18 +46,16 @@
 namespace chimera {
 namespace {
 
-/// Why a worker ended.
 struct Failure {
   std::string op;
   std::string message;
   bool own_cause = true;
-  ExitCode code = ExitCode::No;  // of this rank
-  bool is_final = false;         // no twin helps
+  ExitCode code = ExitCode::No;
+  bool is_final = false;  // A replacement would fail too
 };
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-/// The failure behind an exception, its message as one line.
 Failure failure_of(const std::exception_ptr& exception, const std::string& op) {
   try {
     std::rethrow_exception(exception);
@@ -74,7 +72,7 @@ Failure failure_of(const std::exception_ptr& exception, const std::string& op) {
   }
 }
 
-/// MKL reads this once, at its first product: it then adds in an order that does not depend on where matrices lie.
+/// MKL reads this at its first product. Its sums then do not depend on memory alignment.
 void fix_products(const Job& job) {
   if (job.canonical) ::setenv("MKL_CBWR", "AUTO", /*overwrite=*/0);
 }
@@ -86,13 +84,11 @@ void use_threads(const Job& job) {
   use_numbers(job.options);
 }
 
-/// The meter of this process, where somebody wants to know.
 std::optional<MemoryMeter> meter_of(const Job& job) {
   if (job.options.tensor_memory.empty()) return std::nullopt;
   return std::optional<MemoryMeter>(std::in_place, static_cast<std::size_t>(job.num_ranks()));
 }
 
-/// Gathers the most bytes that every rank held; rank 0 writes them.
 void write_tensor_memory(const Job& job, RankId rank, Transport& transport, const MemoryMeter& meter) {
   std::vector<double> bytes(static_cast<std::size_t>(job.num_ranks()), 0);
   bytes[rank.index()] = static_cast<double>(meter.peak_bytes(rank));
@@ -109,7 +105,6 @@ void say_saved(const Job& job) {
                   listed_steps(folder).back(), folder));
 }
 
-/// What signals do while the job runs, where it saves checkpoints.
 std::optional<StopSignals> stop_signals(const Job& job, StopSignals::Second second) {
   if (job.options.checkpoint.folder.empty()) return std::nullopt;
   return std::optional<StopSignals>(std::in_place, second);
@@ -117,15 +112,15 @@ std::optional<StopSignals> stop_signals(const Job& job, StopSignals::Second seco
 
 int exit_code(bool is_whole) { return static_cast<int>(is_whole ? ExitCode::Success : kSavedExit); }
 
-/// The last step that is in all files.
+/// Returns the last step that is in all files.
 std::int64_t last_closed_step(const Trainer& trainer) {
   const std::int64_t done = trainer.steps_done();
   return trainer.is_closed() ? done : done - 1;
 }
 
-/// Trains as one rank; rank 0 writes metrics, shows progress and closes with the summary. Returns whether all steps are
-/// done; else the run was asked to end, and is saved. Throws what the trainer throws, after `op` has noted where.
-/// `epochs`: the transport of a rank that goes on after others were lost; null: it ends with them.
+/// Trains as one rank; rank 0 also writes metrics, progress and summary. Returns false after a stop request that left
+/// steps undone but saved. Throws the trainer's errors and stores their place in `op`. `epochs`: transport that
+/// outlives rank losses, or null.
 bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<MemoryMeter>& meter, std::string& op,
               Epochs* epochs = nullptr) {
   set_fault_rank(static_cast<int>(rank.value()));
@@ -136,8 +131,8 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
   try {
     const bool speaks = rank == RankId(0);
     std::optional<EventFile> events;
-    std::optional<MetricsFile> metrics;  // emptied only when the model stands
-    std::string lines;                   // of the metrics, for --report: also those of the run's earlier starts
+    std::optional<MetricsFile> metrics;  // Truncated only after the model exists
+    std::string lines;                   // For --report, with earlier attempts
     const auto open_files = [&] {
       if (!speaks || metrics || events) return;
       if (!job.options.report.empty()) lines = kept_lines(job.options.metrics, last_closed_step(*trainer));
@@ -147,7 +142,7 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
     Progress progress(job.options.steps);
     Pace pace(job.options.steps);
     auto last = std::chrono::steady_clock::now();
-    std::int64_t spoken = 0;  // the last step that was told
+    std::int64_t spoken = 0;  // Last reported step
     const auto on_step = [&](StepMetrics step) {
       if (!speaks || step.step <= spoken) return;
       spoken = step.step;
@@ -163,14 +158,14 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
     RunSummary run;
     if (epochs != nullptr) {
       run = train_through_losses(job, rank, *epochs, trainer, open_files, on_step);
-      note_progress({RankProgress::Phase::Ending});  // who is lost from now on is not replaced
+      note_progress({RankProgress::Phase::Ending});  // Ranks lost from now on are not replaced
     } else {
       trainer.emplace(job, rank, transport);
       open_files();
       trainer->trace(job.options.observes());
       run = trainer->run(on_step);
     }
-    // First what cannot be computed again.
+    // Checkpoint and model first: they cannot be recomputed.
     const bool is_saved = trainer->finish_checkpoints();
     if (run.is_whole && !job.options.export_folder.empty()) export_model(job, trainer->own_groups(), rank, transport);
     if (const Tracer* tracer = run.steps > 0 ? trainer->tracer() : nullptr) {
@@ -194,15 +189,14 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
   }
 }
 
-/// Where another launcher started the ranks, nobody finds out who of those that are still there holds the others up:
-/// what hangs for so long ends itself.
+/// Timeout with another launcher, as nothing then identifies a live rank that blocks the others.
 constexpr std::chrono::milliseconds kPlacedPatience = std::chrono::minutes(30);
 
 std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(seconds));
 }
 
-/// Another rank that is lost while all connect anew can keep the others waiting for so long.
+/// Limits the delay if another rank is lost during reconnection.
 constexpr std::chrono::milliseconds kRejoiningPatience = std::chrono::seconds(10);
 
 std::unique_ptr<Transport> connect(const Job& job, const RankEnvironment& rank) {
@@ -219,7 +213,7 @@ std::unique_ptr<Transport> connect(const Job& job, const RankEnvironment& rank) 
                          .groups = job.rank_groups(),
                          .pairs = talking_pairs(job),
                          .fingerprint = std::move(own),
-                         // A rank that ends lives on until it is clear who is to blame: others are to know at once.
+                         // A failed rank lives on until the culprit is known; peers must notice at once.
                          .breaker = rank.placed ? std::make_shared<ConnectionBreaker>() : nullptr});
   }
   return accelerator().connect({.rank = rank.rank,
@@ -234,7 +228,7 @@ std::unique_ptr<Transport> connect(const Job& job, const RankEnvironment& rank) 
                                 .timeout = timeout});
 }
 
-/// The ranks that begin have gone on from the same checkpoint; those that come later have none.
+/// Later epochs do not compare kResumeFlag, because replacements have no checkpoint.
 Epochs::Connect connect_epochs(const Job& job, const RankEnvironment& rank) {
   return [&job, rank, own = fingerprint(job)](const MeetingPoint& meeting,
                                               const std::shared_ptr<ConnectionBreaker>& breaker, bool is_first) {
@@ -257,7 +251,7 @@ int run_threads(const Job& job) {
   fix_products(job);
   begin_own_flight(job);
   const auto ranks = static_cast<int>(job.num_ranks());
-  std::vector<std::string> ops(static_cast<std::size_t>(ranks));  // [rank]: where it failed
+  std::vector<std::string> ops(static_cast<std::size_t>(ranks));  // [rank]: op at its failure
   std::optional<MemoryMeter> meter = meter_of(job);
   std::atomic<bool> is_whole = true;
   const auto signals = stop_signals(job, StopSignals::Second::EndsProcess);
@@ -291,7 +285,7 @@ int run_rank(const Job& job, RankEnvironment rank) {
   std::string op = "start-up";
   if (rank.placed && rank.rank == 0) begin_own_flight(job);
   std::unique_ptr<Heartbeats> heartbeats;
-  std::optional<int> told;  // the exit code of a failure that has been reported
+  std::optional<int> told;  // Exit code of a reported failure
   const auto tell = [&] {
     const Failure failure = failure_of(std::current_exception(), op);
     if (heartbeats) heartbeats->leave();
@@ -315,26 +309,27 @@ int run_rank(const Job& job, RankEnvironment rank) {
         connected = connect(job, rank);
       }
       Transport& transport = epochs ? static_cast<Transport&>(*epochs) : *connected;
-      if (rank.placed) recorded.emplace(job, rank.rank);  // now rank 0 has made the folder
-      rank.meeting_file.reset();                          // all have joined
+      if (rank.placed) recorded.emplace(job, rank.rank);  // Rank 0 has created the folder
+      rank.meeting_file.reset();
       heartbeats = watch_hosts(job, rank, transport);
       note_progress({RankProgress::Phase::StartUp});
       std::optional<MemoryMeter> meter = meter_of(job);
-      // Until the process is gone: a signal that comes late must not make it a failure.
+      // Static: a signal during process exit must not cause a failure.
       static auto signals =
           stop_signals(job, rank.placed ? StopSignals::Second::EndsProcess : StopSignals::Second::Nothing);
       try {
         const OwnStream stream(device_of(job.options, RankId(rank.rank)));
         is_whole = train_as(job, RankId(rank.rank), transport, meter, op, epochs ? &*epochs : nullptr);
       } catch (...) {
-        // NCCL's end may take long where peers are gone. (Gloo's is the sooner known to them, the sooner it comes.)
+        // Reports first, because NCCL's shutdown may take long without peers. An early Gloo shutdown notifies peers
+        // sooner.
         if (uses_gpu(job.options)) told = tell();
         throw;
       }
-      if (rank.placed) {  // a launcher may end the others as soon as one has ended with kSavedExit
+      if (rank.placed) {  // A launcher may kill the others after the first kSavedExit
         if (signals) signals->ignore_all();
         std::array<double, 1> nothing{};
-        transport.all_sum(nothing);  // none has ended, or is missed, before the others are done too
+        transport.all_sum(nothing);  // Barrier: no rank exits before all are done
       }
       heartbeats.reset();
     }

@@ -24,16 +24,10 @@
 #include "train/setup/data_tokenizer.h"
 #include "train/setup/device.h"
 
-// What becomes of a step whose loss is a spike: that part of the trainer.
-
-// How the copies of a stage are kept equal: that part of the trainer.
-
-// How the ranks of a job go on after they have lost others: that part of the trainer.
-
 namespace chimera {
 namespace {
 
-/// The rank with weights that has done most steps; of equals the first.
+/// Returns the rank with weights and the most steps; the first of several.
 RankId furthest(std::span<const RankState> states) {
   const auto steps = [](const RankState& state) { return state.has_weights ? state.done : -1; };
   return RankId(std::ranges::max_element(states, {}, steps) - states.begin());
@@ -67,7 +61,7 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-/// 0 of none: a rank may have taken the place of another after the last step.
+/// Returns 0 without values: a replacement may start after the last step.
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -103,7 +97,7 @@ Trainer::Trainer(const Job& job, RankId rank, Transport& transport, Beginning be
   make_checkpointer();
 }
 
-/// Takes over what the optimizers kept, where the run goes on, and prepares to save what they keep now.
+/// Restores optimizer state and metrics of a resumed run, and prepares saves.
 void Trainer::make_checkpointer() {
   last_metrics_.step = job_.first_step;
   if (job_.first_step > 0) {
@@ -135,7 +129,7 @@ void Trainer::make_optimizers() {
                    : make_optimizer(job_.options.optimizer, in_order);
 }
 
-/// Those of a new model, of the one that training starts from, or of the checkpoint that it goes on from.
+/// Returns the values of a new model, of --from or of the checkpoint; uninitialized tensors for a replacement.
 FirstValue Trainer::first_value() const {
   if (!has_weights_) {
     return [](const ParameterSpec& parameter, const at::TensorOptions& options) {
@@ -145,12 +139,11 @@ FirstValue Trainer::first_value() const {
   const bool resumes = job_.first_step > 0;
   return [value = resumes ? resumed_values(job_) : first_values(job_.from, job_.options.seed)](
              const ParameterSpec& parameter, const at::TensorOptions& options) {
-    note_progress({RankProgress::Phase::StartUp});  // the values of a large stage take their time
+    note_progress({RankProgress::Phase::StartUp});  // Large stages take long
     return value(parameter, options);
   };
 }
 
-/// Makes the stages that this worker holds in any replica, and its tied matrix.
 void Trainer::make_model() {
   const at::ScalarType dtype = scalar_type(job_.options.dtype);
   const FirstValue value = first_value();
@@ -169,11 +162,11 @@ void Trainer::make_model() {
 RunSummary Trainer::run(const std::function<void(const StepMetrics&)>& on_step) {
   const std::int64_t steps = job_.options.steps;
   const bool repairs = job_.options.different_copies == DifferentCopies::Repair;
-  if (repairs && is_closed_ && hashes_.empty()) compare_copies();  // as they must not have changed in the first step
+  if (repairs && is_closed_ && hashes_.empty()) compare_copies();  // Baseline for require_unchanged() in the first step
   bool goes_on = is_closed_ || close_step(on_step);
   while (goes_on && done_ < steps) {
     const StepMetrics metrics = do_step(done_);
-    if (done_ == first_step_ + 1 && done_ < steps) {  // first touches of memory and caches
+    if (done_ == first_step_ + 1 && done_ < steps) {  // First use of memory and caches
       executor_->forget_op_times();
       optimizer_seconds_ = 0;
     } else {
@@ -187,7 +180,7 @@ RunSummary Trainer::run(const std::function<void(const StepMetrics&)>& on_step) 
   return summary;
 }
 
-/// All that follows a step. Returns whether the run goes on.
+/// Returns whether the run continues.
 bool Trainer::close_step(const std::function<void(const StepMetrics&)>& on_step) {
   const TrainOptions& options = job_.options;
   StepMetrics& metrics = last_metrics_;
@@ -204,8 +197,7 @@ bool Trainer::close_step(const std::function<void(const StepMetrics&)>& on_step)
   return goes_on;
 }
 
-/// Returns whether the run goes on. A checkpoint is of copies that are equal: what flipped a bit of one of them ends
-/// the run before.
+/// Returns whether the run continues. Compares replicas before a save, so that a corrupted replica is not saved.
 bool Trainer::save_where_due(const StepMetrics& metrics) {
   const bool is_due = checkpointer_->is_due(metrics.step);
   const bool stops = checkpointer_->stops_after(metrics.step);
@@ -239,7 +231,7 @@ StepMetrics Trainer::do_step(std::int64_t step) {
   loader_.begin_step(step);
   const std::int64_t n = job_.schedule.micro_batches;
   const bool leaves_out = chimera::leaves_out(job_.left_out, step + 1);
-  const std::int64_t first = job_.schedule.updates ? 0 : step;  // an asynchronous run numbers its micro-batches on
+  const std::int64_t first = job_.schedule.updates ? 0 : step;  // Asynchronous: micro-batches are numbered across steps
   const StepHooks hooks{
       .step = first + 1,
       .on_instruction = [&](const Instruction& instruction) { note_instruction(instruction); },
@@ -282,7 +274,7 @@ StepMetrics Trainer::do_step(std::int64_t step) {
   return metrics;
 }
 
-/// Says what was not finite, or ends the run where that has gone on for too long.
+/// Reports a value that is not finite, or ends the run after kMostSkippedInRow skipped steps.
 std::function<void(const std::string&, bool)> Trainer::skip_hook(std::int64_t step) {
   return [this, step](const std::string& what, bool is_own) {
     if (skipped_in_row_ == kMostSkippedInRow) {
@@ -295,7 +287,6 @@ std::function<void(const std::string&, bool)> Trainer::skip_hook(std::int64_t st
   };
 }
 
-/// The instructions of this worker in a step.
 const std::vector<Instruction>& Trainer::instructions(std::int64_t step) {
   if (!job_.schedule.updates) return job_.training.workers[place_.worker.index()];
   const auto [first, steps] = job_.run_of(step);
@@ -340,7 +331,7 @@ std::string Trainer::say() {
 }
 
 void Trainer::note_instruction(const Instruction& instruction) {
-  // Whoever comes here has waited for all gradients. Validation has no gradients, and no step that could be given up.
+  // All gradients are complete here. In validation the vote has no effect.
   if (instruction.kind == InstructionKind::ReduceScalars) {
     if (done_ == step_ && job_.options.watches_weights()) require_unchanged();
     voted_for_ = std::max(voted_for_, step_ + 1);
@@ -368,7 +359,7 @@ void Trainer::update_weights(StageId stage, MicroBatchId last, double gradient_n
 }
 
 RunSummary Trainer::summarise() {
-  // The replicas of a stage measured the same ops; sums and counts over all workers give the mean.
+  // Replicas measured the same ops; sums and counts over all workers give the mean.
   std::vector<double> numbers = executor_->op_times().to_numbers();
   const std::size_t num_times = numbers.size();
   numbers.resize(num_times + static_cast<std::size_t>(job_.num_ranks()), 0);
@@ -386,7 +377,6 @@ RunSummary Trainer::summarise() {
   return summary;
 }
 
-/// Hands what each rank has measured to all.
 std::vector<RankPace> Trainer::compare_paces() {
   const std::vector<double> own = executor_->op_times().to_numbers();
   const auto size = static_cast<std::ptrdiff_t>(own.size());
@@ -399,8 +389,8 @@ std::vector<RankPace> Trainer::compare_paces() {
   return paces(times, std::ssize(step_seconds_));
 }
 
-/// Notes the loss of a step. A spike ends the run, before anything follows from the step: all ranks have the same loss.
-/// Rank 0 notes which steps the next start is to leave out. What this run leaves out says nothing about its model.
+/// Updates the loss statistics unless the step was skipped. A spike ends the run on all ranks, which have the same
+/// loss; rank 0 stores the steps to leave out in the next attempt.
 void Trainer::watch_loss(StepMetrics& metrics) {
   metrics.loss_watch = last_metrics_.loss_watch;
   if (metrics.is_skipped) return;
@@ -423,19 +413,19 @@ void Trainer::watch_loss(StepMetrics& metrics) {
 
 namespace {
 
-/// Rehearses a fault: flips one of the leading bits of a tensor's first number.
+/// Injects a fault: flips a high-order bit of the first element.
 void flip_a_bit(const at::Tensor& value) {
   static_cast<std::uint8_t*>(value.data_ptr())[value.element_size() - 2] ^= 1U;
 }
 
 }  // namespace
 
-/// Passes a fault point. `tensor`: of state_of() the first group here, 0 for a weight, 1 for what is remembered of it.
+/// Passes a fault point. `tensor`: index into state_of() of the first group: 0 for a weight, 1 for its optimizer state.
 void Trainer::rehearse_flip(std::string_view point, std::size_t tensor) {
   if (fault_point(point)) flip_a_bit(state_of(trained_.begin()->first).at(tensor));
 }
 
-/// Of all stages here that others hold too.
+/// Returns hashes of the stages here that have replicas.
 StateHashes Trainer::hash_copies() const {
   StateHashes hashes;
   for (const StageCopies& stage : copies_) {
@@ -460,7 +450,7 @@ void Trainer::compare_copies() {
   hashes_ = hash_copies();
 }
 
-/// Those that are unlike most take weights and optimizer state from one of these.
+/// Overwrites deviating replicas with the majority's state.
 void Trainer::repair(const DifferingStage& stage) {
   for (const RankId odd : stage.odd) {
     give_or_take(stage.copies.group, stage.right, odd);
@@ -472,8 +462,8 @@ void Trainer::repair(const DifferingStage& stage) {
   }
 }
 
-/// Before a rank says that it has all gradients of a step, which are of no use where its own weights changed meanwhile,
-/// and before it gives its weights to another one.
+/// Throws Error if the state changed since the last update. Called before this rank votes for a step or shares its
+/// weights.
 void Trainer::require_unchanged() const {
   if (hashes_.empty() || hash_copies() == hashes_) return;
   throw Error(
@@ -490,7 +480,7 @@ void write(const RankState& state, double* numbers) {
   numbers[2] = static_cast<double>(state.voted_for);
 }
 
-/// What each rank has, [rank]; all call it.
+/// Returns [rank]: the states of all ranks, which all call it.
 std::vector<RankState> gather(const RankState& own, RankId rank, std::int64_t ranks, Transport& transport) {
   std::vector<double> numbers(kNumbersOfState * static_cast<std::size_t>(ranks), 0);
   write(own, numbers.data() + kNumbersOfState * rank.index());
@@ -509,7 +499,7 @@ std::vector<RankState> gather(const RankState& own, RankId rank, std::int64_t ra
 void Trainer::drop_step() {
   fault_point("leave");
   executor_->drop();
-  if (job_.options.watches_weights()) require_unchanged();  // who replaces a rank that is lost is given these
+  if (job_.options.watches_weights()) require_unchanged();  // A replacement may receive this state
   hashes_.clear();
   if (checkpointer_) checkpointer_->drop();
 }
@@ -539,7 +529,7 @@ void Trainer::take_over() {
   fault_point("resume");
 }
 
-/// Every rank takes over what the one that tells knows of the step that is done now, and of those before.
+/// Copies metrics, counters and save plans from the teller to all ranks.
 void Trainer::agree_on_last_step(RankId teller) {
   StepMetrics& last = last_metrics_;
   double is_skipped = last.is_skipped ? 1 : 0;
@@ -571,8 +561,8 @@ void Trainer::agree_on_last_step(RankId teller) {
   if (checkpointer_) checkpointer_->go_on({number, numbers.end()});
 }
 
-/// Weights and what the optimizer remembers of them, in an order that is the same on all ranks that hold the group.
-/// Weights alone where optimizer state is shared out, and on a GPU, from where a hash would have to fetch it.
+/// Returns weights and optimizer state in the same order on all ranks of the group. Omits optimizer state if it is
+/// sharded, and on a GPU, where hashing must copy it to the host.
 std::vector<at::Tensor> Trainer::state_of(ParameterGroupId group) const {
   std::vector<at::Tensor> tensors;
   std::vector<OptimizerTensor> remembered;
@@ -588,7 +578,7 @@ std::vector<at::Tensor> Trainer::state_of(ParameterGroupId group) const {
   return tensors;
 }
 
-/// Tensor by tensor: one rank has both in memory, and all that give or take do so in one order.
+/// Sends one tensor at a time, to limit memory, and in a fixed order.
 void Trainer::give_or_take(ParameterGroupId group, RankId giver, RankId taker) {
   if (rank_ != giver && rank_ != taker) return;
   const at::NoGradGuard no_grad;

@@ -1,6 +1,6 @@
 #pragma once
-// What a rank on a device is doing, for those who watch whether it hangs: a host that gives work to a device is far
-// ahead of it, and waits at the end of the step while the device still computes.
+// Progress of a rank on a device, for hang detection. The host runs far ahead of the device and waits at the end of the
+// step.
 
 #include <ATen/core/Tensor.h>
 
@@ -12,21 +12,20 @@
 
 namespace chimera {
 
-/// Notes progress (note_progress()) when the device has come to it. On the CPU that is at once. One thread.
+/// Reports progress (note_progress()) when the device reaches it; on the CPU immediately. Not thread-safe.
 class DeviceProgress {
  public:
-  /// How long catch_up() sleeps between two looks at the device.
+  /// Polling interval of catch_up().
   static constexpr std::chrono::microseconds kPause{100};
 
   explicit DeviceProgress(at::Device device) : device_(device) {}
 
-  /// Notes `progress` once the device has done all that the calling thread's current stream was given before; some
-  /// later call of note() or catch_up() finds out.
+  /// Reports `progress` after all work submitted to the current stream so far, in a later call of note() or catch_up().
   void note(const RankProgress& progress);
-  /// Waits until the device has come to all that was noted, and notes each when it has: whoever then waits for the
-  /// device's results has been seen to go on as long as the device does.
+  /// Waits until the device reaches all noted progress, and reports it meanwhile. A later wait for results is then no
+  /// apparent hang.
   void catch_up();
-  /// What is waiting for the device.
+  /// Returns the number of unreached entries.
   [[nodiscard]] std::size_t behind() const { return waiting_.size(); }
 
  private:
@@ -37,7 +36,7 @@ class DeviceProgress {
   void look();
 
   at::Device device_;
-  std::deque<Noted> waiting_;  // oldest first
+  std::deque<Noted> waiting_;  // Oldest first
 };
 
 }  // namespace chimera

@@ -14,7 +14,6 @@
 namespace chimera {
 namespace {
 
-/// When a rank began and ended an all-reduce: its launch, its wait, and when it was done.
 struct MeasuredSum {
   double launched = 0;
   double awaited = 0;
@@ -27,7 +26,6 @@ Op forward_of(Op op) {
   return op;
 }
 
-/// The all-reduces of a rank.
 std::map<ParameterGroupId, MeasuredSum> sums_of(const Job& job, const RecordedStep& recorded, RankId rank) {
   std::map<ParameterGroupId, MeasuredSum> sums;
   const auto& program = job.training.workers[job.ranks.place(rank).worker.index()];
@@ -46,7 +44,6 @@ std::map<ParameterGroupId, MeasuredSum> sums_of(const Job& job, const RecordedSt
   return sums;
 }
 
-/// Reads a group's instructions and their times.
 class StepReader {
  public:
   StepReader(const Job& job, GroupId group, const RecordedStep& recorded)
@@ -78,7 +75,7 @@ class StepReader {
     WorkerTimeline& timeline = step_.timeline.workers[w];
     auto& recomputations = step_.recomputations.emplace_back();
     for (std::size_t i = 0; i < program.size(); ++i) {
-      // The two of a pair begin together, so that the second one's boundaries are those of both.
+      // The ops of a pair begin together and end at the second op's boundary.
       const std::size_t last = begins_pair(program[i]) ? i + 1 : i;
       const TimedOp time{boundaries[i] - step_.start, boundaries[last + 1] - step_.start};
       const Op& op = program[i].op;
@@ -127,7 +124,7 @@ class StepReader {
     }
   }
 
-  /// The time from which the members of the group can have summed.
+  /// Returns the earliest time at which the members can have summed.
   static double first_progress(ParameterGroupId group, const std::vector<RankId>& members,
                                const std::vector<std::map<ParameterGroupId, MeasuredSum>>& sums) {
     double last_launch = -std::numeric_limits<double>::infinity();
@@ -153,7 +150,7 @@ class StepReader {
     chimera::sum_up(timeline);
   }
 
-  /// Takes the recomputations out of a worker's bubbles; both ascend.
+  /// Removes recomputations from a worker's bubbles; both ascend.
   void cut_bubbles(std::size_t worker) {
     std::vector<Bubble> cut;
     auto busy = step_.recomputations[worker].begin();
@@ -179,8 +176,8 @@ class StepReader {
   OpTable table_;
   MeasuredStep step_;
   std::vector<double> ends_;            // [worker]
-  std::map<OpIndex, double> sent_;      // by the op that makes the message
-  std::map<OpIndex, TimedOp> awaited_;  // likewise: the receiver's wait
+  std::map<OpIndex, double> sent_;      // Key: producing op
+  std::map<OpIndex, TimedOp> awaited_;  // Key: producing op; receiver's wait
   std::vector<Message> messages_;
 };
 
@@ -220,7 +217,7 @@ double median_latency(const std::vector<std::vector<MeasuredStep>>& steps) {
   return *middle;
 }
 
-/// [stage], and of a tied model the matrix: from the last launch until the last member has the sum.
+/// Returns [stage] and, if tied, the matrix last: seconds from the last launch until the last member has the sum.
 std::vector<double> all_reduce_seconds(const Job& job, const std::vector<std::vector<MeasuredStep>>& steps) {
   std::vector<std::vector<double>> measured(job.worker_groups().size());
   for (const auto& groups : steps) {
@@ -240,7 +237,7 @@ std::vector<double> all_reduce_seconds(const Job& job, const std::vector<std::ve
   return seconds;
 }
 
-/// [stage]: its share of its workers' updates.
+/// Returns [stage]: its share of its workers' updates.
 std::vector<double> optimizer_seconds(const Job& job, const std::vector<std::vector<MeasuredStep>>& steps) {
   const auto groups = stage_groups(job.schedule.placement);
   std::vector<double> parameters;
@@ -267,7 +264,6 @@ std::vector<double> optimizer_seconds(const Job& job, const std::vector<std::vec
 }  // namespace
 
 CostModel measured_op_costs(const Job& job, const OpTimes& times, double Duration::*clock) {
-  // Costs are those of full micro-batches.
   const auto full = [&](const Duration& mean) { return mean.*clock / job.schedule.micro_batch_scale; };
   CostModel costs;
   bool recomputes = false;
@@ -279,7 +275,7 @@ CostModel measured_op_costs(const Job& job, const OpTimes& times, double Duratio
     recomputes = recomputes || costs.recompute.back() > 0;
   }
   if (!recomputes) costs.recompute.clear();
-  // Measured beside each other, the two of a pair take as long as the longer one.
+  // Pairs were measured together, so a pair takes no longer than its longer op.
   if (job.options.pairs == Pairs::Together) costs.pair = 0;
   return costs;
 }

@@ -63,9 +63,9 @@ std::string report_text(const Job& job, const RunSummary& run, const std::string
 
 namespace {
 
-constexpr double kMicroseconds = 1e6;  // of a second
+constexpr double kMicroseconds = 1e6;
 
-/// Hands every rank the numbers of each: [rank]. `sizes` are known to all.
+/// Gathers the numbers of all ranks: [rank]. `sizes`: [rank].
 std::vector<std::vector<double>> share(std::vector<double> own, const std::vector<std::size_t>& sizes, RankId rank,
                                        Transport& transport) {
   std::vector<double> all;
@@ -93,7 +93,7 @@ std::vector<double> moved(std::vector<double> times, double offset) {
   return times;
 }
 
-/// Puts intervals that may overlap on as few lanes as they need, in order of their starts.
+/// Assigns overlapping intervals to as few lanes as possible, by start.
 class Lanes {
  public:
   std::size_t lane_for(double start, double end) {
@@ -124,7 +124,6 @@ class TraceWriter {
   }
 
  private:
-  /// Something that may overlap with others of its kind on one rank.
   struct Interval {
     double start = 0;
     double end = 0;
@@ -139,7 +138,7 @@ class TraceWriter {
     return fmt::format("group {}, worker {}", place.group.value(), place.worker.value());
   }
 
-  /// The explanation until `end`, when the first rank begins the next step: some are done before others.
+  /// Returns the explanation up to `end`, when the first rank starts the next step.
   static Explanation until(Explanation explanation, double end) {
     for (auto& bubbles : explanation.bubbles) {
       std::erase_if(bubbles, [&](const Bubble& bubble) { return bubble.start >= end; });
@@ -181,7 +180,7 @@ class TraceWriter {
   }
 
   void write_lanes(TraceProcess process, RankId rank, std::vector<Interval>& intervals) {
-    constexpr std::size_t kMostLanes = 1000;  // of a rank; more share the last
+    constexpr std::size_t kMostLanes = 1000;  // Per rank; further ones share the last
     std::sort(intervals.begin(), intervals.end(), [](const auto& a, const auto& b) { return a.start < b.start; });
     Lanes lanes;
     for (const Interval& interval : intervals) {
@@ -272,7 +271,7 @@ void write_observations(const Job& job, const std::vector<RecordedStep>& recorde
   const TrainOptions& options = job.options;
   auto steps = measured_steps(job, recorded);
   if (!options.trace.empty()) write_whole(options.trace, trace_text(job, steps));
-  if (steps.size() > 1 && recorded.front().step == 0) steps.erase(steps.begin());  // first touches of memory and caches
+  if (steps.size() > 1 && recorded.front().step == 0) steps.erase(steps.begin());  // First use of memory and caches
   const CostModel costs = measured_costs(job, run.op_times, steps);
   if (!options.op_times.empty()) write_whole(options.op_times, costs_to_json(costs));
   if (!options.timeline.empty()) write_whole(options.timeline, timeline_page(job, steps, costs));

@@ -1,5 +1,5 @@
 #pragma once
-// What the ranks of a job record of themselves (launch/flight/flight_folder.h), where the job wants that.
+// Flight recorder of the ranks (launch/flight/flight_record.h), if enabled.
 
 #include <optional>
 
@@ -8,10 +8,9 @@
 
 namespace chimera {
 
-/// Who the ranks of the job are, for what they record.
 [[nodiscard]] FlightJob flight_job(const Job& job);
 
-/// While it lives, what the calling thread does as this rank is recorded. Says where that is not possible.
+/// Records the calling thread as `rank` during its lifetime. Writes a message if that fails.
 class RecordedRank {
  public:
   RecordedRank(const Job& job, int rank);
@@ -23,10 +22,10 @@ class RecordedRank {
   std::optional<FlightRecorder> recorder_;
 };
 
-/// Makes the folder of the records of a job that has no launcher of ours. Says where that is not possible.
+/// Creates the flight folder of a job without our launcher. Writes a message if that fails.
 void begin_own_flight(const Job& job);
 
-/// What becomes of it when the job has ended: it keeps why it failed, or is removed.
+/// Writes the verdict into the folder, or removes it after success.
 void end_own_flight(const Job& job, const std::optional<FlightVerdict>& verdict);
 
 }  // namespace chimera

@@ -41,9 +41,9 @@ std::string memory_in_words(double bytes) {
   return bytes < 1024 * kMiB ? fmt::format("{:.0f} MiB", bytes / kMiB) : fmt::format("{:.2f} GiB", bytes / kMiB / 1024);
 }
 
-constexpr std::size_t kColumns = 100;  // of a progress line
+constexpr std::size_t kColumns = 100;
 
-/// A part of a line; the one with the highest number above 0 is the first that a narrow line does without.
+/// A field of the line. Narrow lines drop the highest `spare` above 0 first.
 struct Part {
   std::string text;
   int spare = 0;
@@ -61,7 +61,6 @@ std::string joined_within(std::vector<Part> parts, std::size_t columns) {
 
 bool fits_a_page(const Schedule& schedule) { return schedule.stages <= 16 && schedule.micro_batches <= 32; }
 
-/// `, 2 groups of 4 side by side`; empty where there is one group.
 std::string groups_in_words(const Job& job) {
   if (job.ranks.data_parallel == 1) return "";
   return fmt::format(", {} groups of {} side by side", job.ranks.data_parallel, job.ranks.workers);
@@ -108,7 +107,7 @@ std::string sample_line(const std::string& sample) {
 
 Progress::Progress(std::int64_t steps) : steps_(steps), on_terminal_(::isatty(STDERR_FILENO) == 1) {}
 
-// Each line is written in one piece, as the launcher writes to the same place.
+// Writes each line at once, because the launcher writes there too.
 void Progress::show(const StepMetrics& metrics) {
   const bool last = metrics.step == steps_;
   std::string line = progress_line(metrics, steps_);
@@ -153,7 +152,7 @@ StepForecast forecast(const Job& job, const RunSummary& run, int cores) {
   work *= static_cast<double>(job.ranks.data_parallel) / static_cast<double>(steps_to_time(job.schedule));
   StepForecast made{.period = timeline.period, .bubble_ratio = timeline.bubble_ratio};
   const double share = static_cast<double>(job.local_ranks()) / static_cast<double>(job.num_ranks());
-  if (shares_cores) made.turns = work * share / cores;  // as on each other host
+  if (shares_cores) made.turns = work * share / cores;  // Assumes equal hosts
   made.step_seconds = std::max(made.period, made.turns) + run.optimizer_seconds;
   return made;
 }

@@ -9,44 +9,41 @@
 #include "train/loop/trainer.h"
 #include "train/setup/job.h"
 
-// How well a run uses its machine, and how long it still takes.
-
-// What a run shows: the schedule, a progress line, and predicted beside measured at the end.
+// Console output of a run.
 
 namespace chimera {
 
-/// FLOPs of a step as the model's arithmetic has them (model_config/model_flops.h).
+/// Returns the FLOPs of a step by the model's arithmetic (model_flops()).
 [[nodiscard]] double step_flops(const Job& job);
 
-/// Seconds that the rest of a run will take, from what its last steps took.
+/// Estimate of a run's remaining time.
 class Pace {
  public:
   explicit Pace(std::int64_t steps) : steps_(steps) {}
-  /// After that step (from 1), which took so long, with what followed the step before it: validation, comparisons. By
-  /// the mean of the last twenty; the first one, which touches all memory anew, counts for want of others only.
+  /// Returns the estimate after `step` (from 1), which took `seconds` including validation before it. Uses the mean of
+  /// the last 20 steps; the slow first step counts only until the second.
   [[nodiscard]] double seconds_left(std::int64_t step, double seconds);
 
  private:
   std::int64_t steps_;
-  std::deque<double> last_;  // seconds of the last steps
+  std::deque<double> last_;
 };
 
-/// Seconds as people say them: `45 s`, `3 min 20 s`, `2 h 5 min`.
+/// Formats a duration: `45 s`, `3 min 20 s`, `2 h 5 min`.
 [[nodiscard]] std::string in_words(std::chrono::duration<double> time);
 
-/// A rate as people say it: `3499 tok/s`, `12.3 ktok/s`.
+/// Formats a rate: `3499 tok/s`, `12.3 ktok/s`.
 [[nodiscard]] std::string tokens_per_second(double rate);
 
-/// `step 20/100  loss 3.2145  grad 0.92  12.3 ktok/s  MFU 41.2 %  1.20 GiB  0.412 s/step  ETA 33 s`, in at most 100
-/// columns: where all does not fit, what can be worked out from the rest goes first.
+/// Returns `step 20/100  loss 3.2145  grad 0.92  12.3 ktok/s  MFU 41.2 %  1.20 GiB  0.412 s/step  ETA 33 s`. Drops
+/// redundant fields first if the line exceeds 100 columns.
 [[nodiscard]] std::string progress_line(const StepMetrics& metrics, std::int64_t steps);
 
-/// `  sample: the king went to`: what the model says, in one line for a terminal, so with blanks for control
-/// characters.
+/// Returns `  sample: the king went to`, with blanks for control characters.
 [[nodiscard]] std::string sample_line(const std::string& sample);
 
-/// Shows steps on standard error: one line that is rewritten on a terminal, else about twenty plain lines in all and
-/// one for each validation; and what the model says, where it is asked.
+/// Shows steps on standard error. A terminal gets one rewritten line, other outputs about 20 lines, plus one per
+/// validation or sample.
 class Progress {
  public:
   explicit Progress(std::int64_t steps);
@@ -57,20 +54,20 @@ class Progress {
   bool on_terminal_;
 };
 
-/// What will run: model, schedule, batch and data in a few lines, and the schedule's picture where it fits a page.
+/// Describes model, schedule, batch and data, and draws the schedule if it fits a page.
 [[nodiscard]] std::string describe(const Job& job);
 
-/// What `simulate` says of a step, fed with the measured mean of every op. Times in seconds.
+/// Prediction of a step by `simulate` with measured mean op times, in seconds.
 struct StepForecast {
-  double step_seconds = 0;  ///< the optimizer step included
-  double period = 0;        ///< of the ops: the makespan, or what one step takes of several without a flush
+  double step_seconds = 0;  ///< Includes the optimizer step
+  double period = 0;        ///< Makespan of the ops; asynchronous: period of a step
   double bubble_ratio = 0;
-  double turns = 0;  ///< the least that ranks take which share cores and take turns; 0 where each has a core
+  double turns = 0;  ///< Lower bound if ranks take turns on shared cores; 0 if each rank has a core
 };
-/// `cores` are those that this machine lends.
+/// `cores`: cores available to this process.
 [[nodiscard]] StepForecast forecast(const Job& job, const RunSummary& run, int cores);
 
-/// Measured step time beside the forecast.
+/// Compares the measured step time with the forecast.
 [[nodiscard]] std::string summary(const Job& job, const RunSummary& run, int cores);
 
 }  // namespace chimera

@@ -72,7 +72,6 @@ Json layout_section(const Job& job) {
           {"threads", intra_op_threads(job)}};
 }
 
-/// Adds what differs between two sections to a list.
 void compare(const std::string& name, const Json& there, const Json& here, std::vector<std::string>& differing) {
   const auto value = [](const Json& section, const std::string& key) {
     return section.is_object() && section.contains(key) ? section[key].dump() : std::string("nothing");

@@ -1,5 +1,5 @@
 #pragma once
-// What a checkpoint says of the run that saved it, and what a run that goes on from it must have in common with it.
+// Description of a run in its checkpoints, and comparison on resuming.
 
 #include <nlohmann/json.hpp>
 
@@ -10,15 +10,15 @@
 
 namespace chimera {
 
-/// The sections of Manifest::run that a job fixes: `model`, `optimizer`, `data`, `hyperparameters`, `layout`,
+/// Returns the constant sections of Manifest::run: `model`, `optimizer`, `data`, `hyperparameters`, `layout`,
 /// `tokenizer`, `versions` (docs/checkpoint_format.md).
 [[nodiscard]] nlohmann::ordered_json run_record(const Job& job);
 
-/// What differs between a run and the one that goes on from it, each as `data.sequence: 128 there, 64 here`.
+/// Differences between a checkpoint's run and the run that resumes it, each as `data.sequence: 128 there, 64 here`.
 struct RunDifferences {
-  std::vector<std::string> model;  ///< and optimizer: nothing can go on
-  std::vector<std::string> data;   ///< or mini-batch, seed: other samples
-  std::vector<std::string> other;  ///< hyperparameters and versions: other numbers
+  std::vector<std::string> model;  ///< Model or optimizer: cannot resume
+  std::vector<std::string> data;   ///< Data, mini-batch or seed: other samples
+  std::vector<std::string> other;  ///< Hyperparameters or versions: other numbers
 };
 [[nodiscard]] RunDifferences differences(const nlohmann::ordered_json& there, const nlohmann::ordered_json& here);
 

@@ -5,7 +5,7 @@
 namespace chimera {
 namespace {
 
-/// The mean of an op on all ranks but one; none where no other runs it.
+/// Returns the mean time of an op on other ranks; empty if none runs it.
 std::optional<double> mean_elsewhere(const std::vector<OpTimes>& times, std::size_t rank, StageId stage, OpKind kind) {
   double seconds = 0;
   double count = 0;

@@ -1,5 +1,4 @@
 #pragma once
-// Which ranks compute more slowly than others that do the same: --report-stragglers.
 
 #include <optional>
 #include <string>
@@ -10,24 +9,23 @@
 
 namespace chimera {
 
-/// What a rank computed in a step, on the clock.
+/// Wall-clock compute time of a rank per step.
 struct RankPace {
   RankId rank{0};
-  double seconds = 0;  ///< in ops
-  /// What its ops take where other ranks run them: the mean of theirs, for each stage and kind. None where some op is
-  /// run by this rank alone.
+  double seconds = 0;
+  /// Mean time of the same ops on other ranks; empty if some op runs only here.
   std::optional<double> elsewhere;
-  /// Seconds that a step waits at most because this rank is slower than others; 0 for one that is not.
+  /// Returns an upper bound on the time that a step waits for this rank.
   [[nodiscard]] double lost() const { return elsewhere && seconds > *elsewhere ? seconds - *elsewhere : 0; }
 };
 
-/// A rank that takes so much longer than others do is named.
+/// Smallest slowdown that is reported.
 inline constexpr double kStragglerRatio = 1.1;
 
-/// `times`: [rank] sums over `steps` steps, the same stages on all.
+/// Returns times per step. `times`: [rank], sums over `steps` steps.
 [[nodiscard]] std::vector<RankPace> paces(const std::vector<OpTimes>& times, std::int64_t steps);
 
-/// A table of all ranks, and a line for each that is slow with what a step of `step_seconds` loses to it.
+/// Returns a table of all ranks, and a line for each straggler with its cost in a step of `step_seconds`.
 [[nodiscard]] std::string straggler_report(const std::vector<RankPace>& ranks, double step_seconds);
 
 }  // namespace chimera

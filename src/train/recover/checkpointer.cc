@@ -29,7 +29,6 @@
 namespace chimera {
 namespace {
 
-/// Those of a group's parameters that the rank writes.
 std::vector<Parameter> share_of(const ParameterGroup& group, const std::vector<RankId>& holders, RankId rank) {
   std::vector<std::int64_t> sizes;
   for (const Parameter& parameter : group.parameters()) sizes.push_back(parameter.value.numel());
@@ -111,7 +110,7 @@ void SaveRetries::note_failure(Clock::time_point now) {
 
 namespace {
 
-/// The folder, made where it is missing, and held as long as the descriptor is open.
+/// Creates the folder if needed, and locks it while the descriptor is open.
 FileDescriptor hold_folder(Disk& disk, const std::string& folder) {
   try {
     std::error_code none;
@@ -131,7 +130,6 @@ FileDescriptor hold_folder(Disk& disk, const std::string& folder) {
   return held;
 }
 
-/// The section of Manifest::run that changes from step to step.
 nlohmann::ordered_json progress_of(const Job& job, const StepMetrics& metrics) {
   nlohmann::ordered_json progress = {{"step", metrics.step},
                                      {"updates", metrics.updates},
@@ -188,11 +186,11 @@ bool Checkpointer::is_due(std::int64_t step) {
   const SaveInterval& every = job_.options.checkpoint.every;
   if (sums_[kWanted] > 0 || (every.steps > 0 && step % every.steps == 0)) wanted_ = true;
   if (sums_[kStop] > 0) stopping_ = true;
-  const bool is_last = step == job_.options.steps || stops_after(step);  // which finish() saves
+  const bool is_last = step == job_.options.steps || stops_after(step);  // Saved by finish()
   return wanted_ && phase_ == Phase::Idle && !is_last && may_save_after(step);
 }
 
-/// Updates of an asynchronous schedule are under way except at a flush.
+/// Updates of an asynchronous schedule are complete only at a flush.
 bool Checkpointer::may_save_after(std::int64_t step) const {
   return !job_.schedule.updates || job_.run_of(step).first == step;
 }
@@ -216,12 +214,12 @@ bool Checkpointer::finish(const StepMetrics& last) {
   return saved_ == last.step;
 }
 
-/// Waits until no save is under way on any rank.
+/// Waits until no rank saves.
 void Checkpointer::agree() {
   while (phase_ != Phase::Idle) {
     while (phase_ == Phase::Writing || rank_ == RankId(0)) {
       if (outcome_ != Outcome::None) break;
-      note_progress({RankProgress::Phase::Ending});  // however slow the disk is, this is no hang
+      note_progress({RankProgress::Phase::Ending});  // A slow disk is no hang
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
     transport_.all_sum(sums());
@@ -231,7 +229,7 @@ void Checkpointer::agree() {
 
 void Checkpointer::drop() {
   while (phase_ != Phase::Idle && outcome_ == Outcome::None) {
-    note_progress({RankProgress::Phase::Joining});  // however slow the disk is, this is no hang
+    note_progress({RankProgress::Phase::Joining});  // A slow disk is no hang
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   is_dropped_ = phase_ != Phase::Idle;
@@ -254,7 +252,7 @@ void Checkpointer::go_on(std::span<const double> plans) {
   }
 }
 
-/// What follows from the sums, on every rank alike.
+/// Applies the sums, the same on every rank.
 void Checkpointer::advance() {
   if (phase_ == Phase::Writing && sums_[kWritten] == static_cast<double>(job_.num_ranks())) {
     phase_ = Phase::Committing;
@@ -271,7 +269,7 @@ void Checkpointer::advance() {
   }
 }
 
-/// Has the thread of saves run `task`; the one before has ended.
+/// Runs `task` on the save thread, which must be idle.
 void Checkpointer::start(std::function<void()> task) {
   outcome_ = Outcome::None;
   if (!thread_.joinable()) {
@@ -285,7 +283,7 @@ void Checkpointer::start(std::function<void()> task) {
   begun_.notify_one();
 }
 
-/// The thread of saves: what a task throws is told, and is its outcome.
+/// Runs tasks on the save thread, and reports their errors.
 void Checkpointer::work(const std::stop_token& stopped) {
   while (true) {
     std::function<void()> task;
@@ -314,7 +312,7 @@ void Checkpointer::write_part() {
 
 void Checkpointer::commit_parts() {
   const CheckpointOptions& options = job_.options.checkpoint;
-  if (failed_) return abandon(disk_, options.folder, saving_);  // whoever failed has said why
+  if (failed_) return abandon(disk_, options.folder, saving_);  // The failed rank has reported why
   try {
     Description description{job_.checkpoints->record, job_.checkpoints->files};
     description.run["progress"] = progress_of(job_, saved_metrics_);

@@ -91,7 +91,7 @@ std::uint64_t hash_bytes(std::span<const at::Tensor> tensors) {
 
 std::vector<DifferingStage> differing_stages(const std::vector<StageCopies>& copies, const StateHashes& own,
                                              RankId rank, Transport& transport) {
-  std::vector<double> numbers;  // [copies][rank] two halves
+  std::vector<double> numbers;  // [copies][rank], two halves each
   for (const StageCopies& stage : copies) {
     for (const RankId member : stage.ranks) {
       const auto [high, low] = halves_of(member == rank ? own.at(stage.group) : 0);

@@ -1,5 +1,5 @@
 #pragma once
-// Failures of which no twin helps (--recover twin): a rank in the place of another would meet the same.
+// Errors that --recover twin cannot repair, because a replacement would fail in the same way.
 
 #include <string>
 
@@ -8,19 +8,19 @@
 
 namespace chimera {
 
-/// Ends this start of the job, on the rank that is to report it.
+/// Ends this attempt of the job, on the rank that reports the reason.
 class FinalError : public Error {
  public:
   using Error::Error;
 };
-/// The same on the others.
+/// The same error on the other ranks.
 class FinalElsewhereError : public PeerLostError {
  public:
   using PeerLostError::PeerLostError;
 };
 
-/// Ends the job on all ranks, which all call it: FinalError where `is_own`, on one of them; FinalElsewhereError on the
-/// others, once they have lost that one.
+/// Ends the job on all ranks, which all call it. Throws FinalError on the one rank with `is_own`, and
+/// FinalElsewhereError on the others once they have lost that rank.
 [[noreturn]] void end_everywhere(const std::string& why, bool is_own, Transport& transport);
 
 }  // namespace chimera

@@ -18,8 +18,7 @@
 namespace chimera {
 namespace {
 
-/// What a rank does that has found out, or heard from rank 0, who is silent: ends, at once, as it may wait for it for
-/// ever. One rank of the job speaks; of a silent rank 0, one rank of each host.
+/// Exits at once. Only rank 0, or one rank per host if rank 0 is silent, prints the reason.
 void end_for_silence(int rank, const std::string& reason, bool own) {
   const auto place = find_place(own_variables());
   if (own && (rank == 0 || (place && place->local_rank == 0))) {
@@ -33,11 +32,11 @@ void end_for_silence(int rank, const std::string& reason, bool own) {
 
 std::unique_ptr<Heartbeats> watch_hosts(const Job& job, const RankEnvironment& rank, Transport& transport) {
   if (!rank.placed || rank.meeting.host.empty() || job.options.hang_seconds == 0) return nullptr;
-  constexpr std::size_t kMostLetters = 128;  // of an address with its interface
+  constexpr std::size_t kMostLetters = 128;  // Address with interface
   HeartbeatOptions options{.rank = rank.rank, .secret = rank.meeting.secret, .on_silence = {}};
   options.on_silence = [rank = rank.rank](const std::string& reason, bool own) { end_for_silence(rank, reason, own); };
   FileDescriptor socket;
-  std::vector<double> words(1 + kMostLetters, 0);  // port and address
+  std::vector<double> words(1 + kMostLetters, 0);  // Port, then address
   if (rank.rank == 0) {
     const std::string address = own_address(rank.meeting);
     socket = Heartbeats::socket_at(address);

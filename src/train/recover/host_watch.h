@@ -1,5 +1,4 @@
 #pragma once
-// Hosts of a job that say nothing any more.
 
 #include <memory>
 
@@ -10,10 +9,10 @@
 
 namespace chimera {
 
-/// Finds out who of the ranks on several hosts is silent, and then ends this process: as one that has lost a peer, as
-/// it may wait for it for ever. One rank of the job says who, of a silent rank 0 one rank of each host. All ranks call
-/// it, once they have joined: rank 0 tells the others through the transport where it listens. Null: the job runs on one
-/// host, has a launcher of ours that watches, or is not to be watched (--hang-seconds 0).
+/// Starts heartbeats between ranks on several hosts. If a rank is silent, this process exits with ExitCode::PeerLost,
+/// because it could wait forever. One rank reports it; if rank 0 is silent, one rank per host. All ranks call this
+/// after the rendezvous; rank 0 sends its address through `transport`. Returns null for one host, our launcher or
+/// --hang-seconds 0.
 [[nodiscard]] std::unique_ptr<Heartbeats> watch_hosts(const Job& job, const RankEnvironment& rank,
                                                       Transport& transport);
 

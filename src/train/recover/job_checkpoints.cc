@@ -38,7 +38,7 @@ constexpr const char* kNone = "none";
 
 void note_slow_checkpoint() { note_progress({RankProgress::Phase::StartUp}); }
 
-/// The newest good checkpoint that --resume `from` names; none where the run begins with the first step.
+/// Returns the newest valid checkpoint of --resume `from`; empty for a new run.
 Newest look_up(const TrainOptions& options, const std::string& from) {
   if (from.empty() || from == kNone) return {};
   if (options.resume.is_checked) return {open_checkpoint(from, /*threads=*/0), {}};
@@ -64,7 +64,7 @@ void require_same_run(const Job& job, const Checkpoint& checkpoint) {
     refuse(checkpoint, fmt::format("its run had other samples ({}); --resume-other-data goes on all the same",
                                    fmt::join(differing.data, "; ")));
   }
-  if (job.options.resume.is_checked) return;  // the launcher has said it
+  if (job.options.resume.is_checked) return;  // The launcher has reported it
   std::vector<std::string> other = differing.data;
   other.insert(other.end(), differing.other.begin(), differing.other.end());
   if (other.empty()) return;
@@ -72,7 +72,7 @@ void require_same_run(const Job& job, const Checkpoint& checkpoint) {
                                checkpoint.path, fmt::join(other, "; ")));
 }
 
-/// An asynchronous schedule begins where a run of steps without a flush does.
+/// An asynchronous schedule can start only after a flush.
 void require_beginning(const Job& job, const Checkpoint& checkpoint) {
   const std::int64_t step = checkpoint.manifest.step;
   if (step > job.options.steps) {
@@ -84,7 +84,7 @@ void require_beginning(const Job& job, const Checkpoint& checkpoint) {
                                  job.schedule.name, step));
 }
 
-/// Saves must not mix with those of another run.
+/// Saves of two runs must not mix.
 void require_own_folder(const Job& job) {
   const TrainOptions& options = job.options;
   if (options.checkpoint.folder.empty() || options.resume.is_checked) return;
@@ -109,7 +109,7 @@ void require_saving(const Job& job) {
   }
 }
 
-/// config.json, where transformers has a class for the model.
+/// Returns the configs if transformers has a class for the model.
 std::map<std::string, std::string> description_of(const Job& job) {
   std::map<std::string, std::string> files;
   const ElementType type = element_type_of_word("--dtype", to_text(master_type(job.options.dtype)));
@@ -117,7 +117,7 @@ std::map<std::string, std::string> description_of(const Job& job) {
     files[kConfigName] = job.from ? with_element_type(job.from->config_json(), type) : to_config_json(job.model, type);
     if (is_causal(job.model.family)) files[kGenerationConfigName] = "{\n  \"_from_model_config\": true\n}\n";
   } catch (const ConfigError&) {
-    // Then weights and manifest are all there is.
+    // Only weights and manifest
   }
   return files;
 }
@@ -170,7 +170,7 @@ void open_checkpoints(Job& job) {
   } catch (const nlohmann::json::exception& error) {
     throw ConfigError(fmt::format("--resume: the manifest's progress is not complete ({})", error.what()));
   }
-  if (asked != kAuto) require_own_folder(job);  // newer ones there were refused then, and are replaced in time
+  if (asked != kAuto) require_own_folder(job);  // auto has rejected newer ones; new saves replace them
 }
 
 FirstValue resumed_values(const Job& job) {

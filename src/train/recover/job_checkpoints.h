@@ -15,46 +15,43 @@
 #include "telemetry/metrics.h"
 #include "train/setup/job.h"
 
-// Where a run that has failed goes on.
-
-// The checkpoint that a job goes on from, and what those that it saves say of it.
+// Resuming a job from a checkpoint, and the description of the job in its own checkpoints.
 
 namespace chimera {
 
-/// The start from the newest good checkpoint of the job's folder; where that has none yet, from where the job began.
-/// Says on messages() which newer checkpoints were refused. The arguments are flags of `chimera train`.
+/// Returns the arguments of a restart from the newest valid checkpoint in the job's folder or, without one, from the
+/// job's beginning. Reports rejected newer checkpoints on messages().
 [[nodiscard]] NextStart next_start(const Job& job, std::int64_t failed_step);
 
-/// The flag with which ranks are told the step, from 1, in which the start before has failed.
+/// Flag for the step (from 1) that failed in the previous attempt.
 inline constexpr const char* kFailedStepFlag = "--failed-step";
 
-/// The checkpoint that a job goes on from, open for reading: each rank reads its own tensors alone.
+/// An open checkpoint. Each rank reads only its own tensors.
 struct ResumedRun {
   Checkpoint checkpoint;
   CheckpointTensors tensors;
-  std::int64_t updates = 0;  ///< of each parameter, that the optimizer had made
-  LossWatch loss_watch;      ///< nothing was watched where the manifest has none
+  std::int64_t updates = 0;  ///< Updates of each parameter so far
+  LossWatch loss_watch;      ///< Empty if the manifest has none
 };
 
 struct JobCheckpoints {
   nlohmann::ordered_json record;             ///< run_record()
-  std::map<std::string, std::string> files;  ///< what makes a checkpoint a Hugging Face folder; none for other models
+  std::map<std::string, std::string> files;  ///< Files for transformers; empty for unsupported models
   std::optional<ResumedRun> resumed;
 };
 
-/// Finds and opens what --resume names, and sets Job::checkpoints and Job::first_step; the job's data are open. Says on
-/// messages() which newer checkpoints were refused, and what makes the run another one. Throws ConfigError where there
-/// is no good checkpoint, where model, optimizer or, unless that is allowed, data differ, where the job cannot begin at
-/// that step, and where the folder of --checkpoint has newer ones than the job would go on from.
+/// Opens the checkpoint of --resume and sets Job::checkpoints and Job::first_step; the job's data must be open. Reports
+/// rejected newer checkpoints and changed options on messages(). Throws ConfigError if no checkpoint is valid, or if
+/// model, optimizer or (unless allowed) data differ. Also throws if the job cannot start at that step, or if the
+/// --checkpoint folder has newer checkpoints.
 void open_checkpoints(Job& job);
 
-/// Initial values of the parameters: those of the checkpoint.
+/// Returns the checkpoint's parameters.
 [[nodiscard]] FirstValue resumed_values(const Job& job);
-/// Fills the state that an optimizer keeps on this rank with what the checkpoint has.
+/// Restores this rank's optimizer state from the checkpoint.
 void resume_optimizer(const Job& job, Optimizer& optimizer);
 
-/// The name under which a checkpoint has the tensor that an optimizer keeps for a parameter:
-/// `transformer.wte.weight.first_moment`.
+/// Returns the name of an optimizer tensor in a checkpoint: `transformer.wte.weight.first_moment`.
 [[nodiscard]] std::string state_name(const ModelConfig& model, const std::string& parameter, const std::string& kind);
 
 }  // namespace chimera

@@ -14,7 +14,7 @@
 namespace chimera {
 namespace {
 
-/// Who has lost another rank waits for what the launcher makes of that.
+/// Practically unlimited wait for the launcher's decision.
 constexpr std::chrono::hours kForTheLauncher{24 * 365};
 
 [[noreturn]] void refuse(const std::string& why) { throw ConfigError("--recover twin: " + why); }

@@ -10,7 +10,7 @@
 namespace chimera {
 namespace {
 
-std::atomic<std::int64_t> asked_at = 0;  // nanoseconds of the monotonic clock; 0: nobody has asked
+std::atomic<std::int64_t> asked_at = 0;  // Monotonic nanoseconds; 0: no request
 std::atomic<bool> second_ends = false;
 static_assert(std::atomic<std::int64_t>::is_always_lock_free, "signal handlers take no locks");
 

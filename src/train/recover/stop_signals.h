@@ -1,5 +1,4 @@
 #pragma once
-// The signals that ask a run to save where it is, and to end there.
 
 #include <signal.h>
 
@@ -9,29 +8,28 @@
 
 namespace chimera {
 
-/// While it lives, SIGTERM, SIGUSR1 and, unless it was ignored (nohup), SIGHUP ask the run in this process to save
-/// after a step that is near, the same on all ranks, and to end. It is enough that one rank is asked. One at a time.
+/// Handles SIGTERM, SIGUSR1 and SIGHUP (unless ignored, as by nohup) during its lifetime. A signal to any rank requests
+/// that the run saves after a nearby step and ends. Only one instance may exist at a time.
 class StopSignals {
  public:
-  /// What one that comes kSameSignal after the first or later does.
+  /// Reaction to a signal at least kSameSignal after the first.
   enum class Second : bool {
-    Nothing,      ///< the launcher gets it too, and decides
-    EndsProcess,  ///< at once, with exit_code_of_signal()
+    Nothing,      ///< The launcher gets the signal too and decides
+    EndsProcess,  ///< Exits immediately with exit_code_of_signal()
   };
   explicit StopSignals(Second second);
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
-  /// Restores what was in force before; nothing is asked for any more.
+  /// Restores the previous handlers and clears the request.
   ~StopSignals();
 
-  /// To be called when all is done but the end of the process: from now on, and after its life, signals do nothing.
+  /// Ignores these signals even after destruction. Call when only the process exit remains.
   void ignore_all();
 
  private:
   std::array<struct sigaction, kSavingSignals.size()> before_{};
 };
 
-/// Whether such a signal has come.
 [[nodiscard]] bool stop_requested() noexcept;
 
 }  // namespace chimera

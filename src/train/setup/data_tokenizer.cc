@@ -17,7 +17,7 @@
 namespace chimera {
 namespace {
 
-/// Where the stages of replica 0 in group 0 lie.
+/// Returns the ranks of replica 0 in group 0.
 StageRanks first_copy(const RunShape& shape, RankId self) {
   StageRanks ranks{.holders = {}, .self = self};
   for (std::int64_t s = 0; s < shape.schedule.stages; ++s) {
@@ -62,13 +62,12 @@ std::string say(const Job& job, const std::map<StageId, Stage*>& stages, RankId 
 
 namespace {
 
-/// Where the tokenizer is; empty where nothing says.
 std::string tokenizer_path(const std::string& given, const ModelFolder* from) {
   if (!given.empty() || from == nullptr) return given;
   return tokenizer_of_folder(from->path());
 }
 
-/// The ids of a text file, which must be valid UTF-8.
+/// Throws ConfigError for invalid UTF-8.
 std::vector<std::int32_t> encode_file(const Tokenizer& tokenizer, const DataFile& file) {
   std::string text(static_cast<std::size_t>(file.size()), '\0');
   file.read(0, std::as_writable_bytes(std::span(text)));
@@ -79,7 +78,7 @@ std::vector<std::int32_t> encode_file(const Tokenizer& tokenizer, const DataFile
   return encode(tokenizer, text);
 }
 
-/// What the manifest of a checkpoint says made the tokens of its run; empty where it says nothing, or is none.
+/// Returns the tokenizer in a checkpoint's manifest; empty without one.
 std::string recorded_tokenizer(const std::string& folder) {
   try {
     const Manifest manifest = read_manifest(folder);
@@ -126,7 +125,7 @@ TokenOptions DataTokenizer::token_options() const {
 
 SampleOptions DataTokenizer::sample_options(bool is_plain_text) const {
   SampleOptions options{.kind = kind_, .is_plain_text = is_plain_text};
-  if (is_plain_text) {  // of other data all ids have been looked at
+  if (is_plain_text) {  // Other data: ids are already checked
     if (vocabulary_ >= vocabulary_needed(kind_)) return options;
     throw ConfigError(fmt::format("model {} has a vocabulary of {}; the data's tokens need {}", model_, vocabulary_,
                                   vocabulary_needed(kind_)));

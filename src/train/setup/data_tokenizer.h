@@ -15,64 +15,58 @@
 #include "tokenizer/tokenizer.h"
 #include "transport/transport.h"
 
-// What a model says now and then as it trains: --sample-every and --prompt.
-
-// What makes tokens of the text that a model reads, and which ids the samples of the model need of it.
-
 namespace chimera {
 
 struct Job;
 
-/// New tokens of each sample, or as many as the model has positions for.
+/// Largest number of new tokens of a sample.
 inline constexpr std::int64_t kSampleTokens = 64;
 
-/// A prompt that the model in training continues greedily.
+/// A prompt that the model continues greedily during training.
 struct TrainingPrompt {
   std::shared_ptr<const Tokenizer> tokenizer;
   Prompt prompt;
   ContinuationOptions options;
 };
 
-/// The prompt of a job whose data are open; none where it does not ask for samples. Throws ConfigError, one line, where
-/// the model is not causal, or the prompt has no tokens, or some that do not fit the model.
+/// Returns the prompt of a job with opened data; null without --sample-every and --prompt. Throws ConfigError if the
+/// model is not causal, or if the prompt is missing, has no tokenizer or does not fit the model.
 [[nodiscard]] std::shared_ptr<const TrainingPrompt> training_prompt(const Job& job);
 
-/// What the model says now. All ranks call it between steps, and all get the text; the stages of replica 0 in group 0
-/// make it. `stages`: those of this rank. `on_token` is called after each token.
+/// Continues the prompt with the current weights; the stages of replica 0 in group 0 compute. All ranks call it between
+/// steps and get the text. `stages`: this rank's stages. Calls `on_token` after each token.
 [[nodiscard]] std::string say(const Job& job, const std::map<StageId, Stage*>& stages, RankId rank,
                               Transport& transport, const std::function<void()>& on_token);
 
-/// The tokenizer of a model's folder, as open_tokenizer takes it: the folder, where it has one; where it is a
-/// checkpoint, that which its run recorded, if it is still there; else nothing.
+/// Returns the tokenizer of a model folder, as open_tokenizer takes it: the folder, or the tokenizer recorded in a
+/// checkpoint if it still exists. Empty without either.
 [[nodiscard]] std::string tokenizer_of_folder(const std::string& folder);
 
-/// A tokenizer that fits a model; where there is none, bytes are tokens.
+/// The tokenizer of a model's data; without one, bytes are tokens.
 class DataTokenizer {
  public:
-  /// `given`: what --tokenizer says, perhaps nothing. Then it is that of the folder `from` that the model comes from
-  /// (tokenizer_of_folder), if there is one, else bytes. A tokenizer of bytes (makes_bytes) is none. Throws ConfigError
-  /// as open_tokenizer, and for more tokens than the model's vocabulary has.
+  /// `given`: --tokenizer; empty: tokenizer of `from` (tokenizer_of_folder), else bytes. Throws ConfigError as
+  /// open_tokenizer does, and for more tokens than the model's vocabulary.
   DataTokenizer(const std::string& given, const ModelFolder* from, const ModelConfig& model);
 
-  /// How files become tokens of the model, and what ends their documents. The result borrows the tokenizer.
+  /// Returns options that borrow this object.
   [[nodiscard]] TokenOptions token_options() const;
-  /// Which samples the model is trained and evaluated on, of data that is plain text or not: all but their sequence,
-  /// seed and documents. Throws ConfigError where the model's vocabulary is too small for plain text, and for BERT
-  /// where nothing says which of the tokens are special.
+  /// Returns kind and special tokens of the samples; the caller adds sequence, seed and documents. Throws ConfigError
+  /// if the vocabulary is too small for plain text, or if BERT's special tokens are not known.
   [[nodiscard]] SampleOptions sample_options(bool is_plain_text) const;
-  /// The tokenizer that made the tokens of such data, as open_tokenizer takes it: for tokens that came from elsewhere
-  /// the one that was given, or that of the model's folder. Empty where nothing says.
+  /// Returns the tokenizer of such data, as open_tokenizer takes it; for tokenized data, --tokenizer or the model's
+  /// folder. Empty if not known.
   [[nodiscard]] std::string source(bool is_plain_text) const;
 
  private:
   [[nodiscard]] std::int64_t special_token(const char* token) const;
 
-  std::string model_;  // its name
+  std::string model_;
   std::int64_t vocabulary_;
   SampleKind kind_;
-  std::string folder_;                    // of the model; empty: it has none
-  std::string path_;                      // of the tokenizer; empty where nothing says
-  std::unique_ptr<Tokenizer> tokenizer_;  // none: bytes
+  std::string folder_;                    // Empty: none
+  std::string path_;                      // Empty: not known
+  std::unique_ptr<Tokenizer> tokenizer_;  // Null: bytes
 };
 
 }  // namespace chimera

@@ -22,11 +22,11 @@ namespace chimera {
 namespace {
 
 struct Peak {
-  std::string_view begins;  // of the name
+  std::string_view begins;  // Prefix of the name
   double teraflops;
 };
 
-// What begins longer comes first.
+// Longer prefixes come first.
 constexpr std::array kPeaks = {
     Peak{"NVIDIA B200", 2250},
     Peak{"NVIDIA GH200", 989.4},
@@ -86,7 +86,7 @@ const Accelerator* instead = nullptr;
 
 bool has_processes(const TrainOptions& options) { return options.transport == TransportKind::Processes; }
 
-/// Each rank that holds a stage may have to give it to any other.
+/// Any replica of a stage may have to send its state to any other.
 void add_twins(const Job& job, std::set<RankPair>& pairs) {
   for (const auto& group : job.rank_groups()) {
     for (const RankId giver : group) {
@@ -118,7 +118,7 @@ std::vector<RankPair> talking_pairs(const Job& job) {
   add_talking_pairs(job.ranks, job.training, pairs);
   add_talking_pairs(job.ranks, job.validation, pairs);
   for (const auto& [steps, run] : job.runs) add_talking_pairs(job.ranks, run.program, pairs);
-  if (job.options.observes()) {  // rank 0 is asked for its clock
+  if (job.options.observes()) {  // Clock measurement
     for (int rank = 1; rank < static_cast<int>(job.num_ranks()); ++rank) pairs.insert({0, rank});
   }
   const bool copies_are_given =

@@ -12,49 +12,38 @@
 #include "train/setup/job.h"
 #include "transport/accelerator.h"
 
-// What GPUs could do, as their makers say.
-
-// The types of numbers in LibTorch, and which of them this machine computes with at a bearable speed.
-
-// Where a job computes: --device.
-
 namespace chimera {
 
-/// Products of bfloat16 without sparsity, accumulated in float32, in FLOPs a second, by NVIDIA's data sheet of the GPU
-/// that calls itself `name` ("NVIDIA H200"); 0 where we do not have that.
+/// Returns the bfloat16 peak in FLOP/s, dense with float32 accumulation, from NVIDIA's data sheet of the GPU called
+/// `name` ("NVIDIA H200"); 0 if not known.
 [[nodiscard]] double bfloat16_peak(std::string_view name);
 
-/// LibTorch's name of the type.
 [[nodiscard]] at::ScalarType scalar_type(DataType type);
 
-/// Whether this CPU multiplies bfloat16 itself, by AVX512-BF16 or AMX. Others emulate it, 10 to 500 times slower than
-/// float32.
+/// Returns whether this CPU has AVX512-BF16 or AMX. Other CPUs emulate bfloat16, 10 to 500 times slower than float32.
 [[nodiscard]] bool has_native_bfloat16();
 
-/// Throws ConfigError for bfloat16 on a CPU that is not `native`.
 void require_fast_numbers(DataType dtype, bool native);
 
-/// The device of a rank's tensors: the CPU; or a GPU, the first for all threads, and for each process one of its own:
-/// TrainOptions::gpu, or where our own launcher has started it, all ranks on this host, that of its rank.
+/// Returns the device of a rank. On GPUs, threads share the first one; a process uses TrainOptions::gpu or, with our
+/// launcher, its rank's number.
 [[nodiscard]] at::Device device_of(const TrainOptions& options, RankId rank);
 
-/// Whether ranks compute on GPUs.
 [[nodiscard]] bool uses_gpu(const TrainOptions& options);
 
-/// Threads that an op of a rank uses: --threads, or the rank's share of the cores; with canonical reduction one.
+/// Returns the intra-op threads of a rank: --threads, or its share of the cores; one with canonical reduction.
 [[nodiscard]] int intra_op_threads(const JobShape& job);
 
-/// The pairs of ranks that exchange messages when the job trains, validates, is observed or repairs copies, ascending.
+/// Returns the pairs of ranks that exchange messages, ascending.
 [[nodiscard]] std::vector<RankPair> talking_pairs(const Job& job);
 
-/// The library for GPUs in the file `path`, opened with all it needs. Throws ConfigError, one line, where it is not
-/// there or does not load.
+/// Opens the GPU library `path`. Throws ConfigError if it is missing or does not load.
 [[nodiscard]] const Accelerator& open_accelerator(const std::string& path);
 
-/// The library that lies beside this program, libchimera_cuda.so, opened once; or what AcceleratorInstead names.
+/// Returns libchimera_cuda.so next to this program, opened once, or the library set by AcceleratorInstead.
 [[nodiscard]] const Accelerator& accelerator();
 
-/// While it lives, accelerator() is that one: tests have devices that are no GPUs.
+/// Replaces accelerator() during its lifetime, for tests with simulated devices.
 class AcceleratorInstead {
  public:
   explicit AcceleratorInstead(const Accelerator& accelerator);
@@ -63,39 +52,35 @@ class AcceleratorInstead {
   ~AcceleratorInstead();
 };
 
-/// Throws ConfigError where the options ask for GPUs and this machine cannot give as many as `ranks` need: no library,
-/// no GPU, or too few for one a process; or where its GPUs cannot compute with the options' numbers (require_numbers).
-/// To be called before anything else here: where ranks are processes it first sets what CUDA reads when it starts
-/// (cuda_variables()).
+/// Throws ConfigError if the options require GPUs and this machine has no library, no GPU or fewer GPUs than processes.
+/// Also throws for observation on GPUs, and as require_numbers does. Call it before other functions here: with
+/// processes it sets the variables that CUDA reads at startup (cuda_variables()).
 void require_device(const TrainOptions& options, std::int64_t ranks);
 
-/// Throws ConfigError where the device that computes would have to emulate the options' numbers: of the CPU and of the
-/// GPU that is the device, bfloat16, unless --force-bfloat16 is given; and of any but a GPU that has it, TensorFloat32.
+/// Throws ConfigError if the device lacks the number type: bfloat16 without hardware support, unless --force-bfloat16
+/// is given, or TensorFloat32 on anything but a GPU that has it.
 void require_numbers(const TrainOptions& options, const GpuTraits& gpu);
 
-/// Which GPU of the `visible` ones belongs to a process that is number `local_rank` of the `local_size` on its host:
-/// that of this number; the only one where it sees but one, as batch systems show each task its own (that no other
-/// process has it too shows when they meet). Throws ConfigError, one line, where there are fewer than processes.
+/// Returns the GPU of process `local_rank` of `local_size` on its host: `local_rank`, or 0 if only one GPU is visible,
+/// because batch systems show each task its own. The rendezvous rejects a GPU that two processes use. Throws
+/// ConfigError if there are fewer GPUs than processes.
 [[nodiscard]] int gpu_of(int local_rank, int local_size, int visible);
 
-/// Gives a process that another launcher has placed its GPU (TrainOptions::gpu), where its ranks are processes on GPUs.
+/// Assigns a GPU (TrainOptions::gpu) to a process started by another launcher, if its ranks are processes on GPUs.
 /// Throws as gpu_of() and require_device() do.
 void take_gpu(TrainOptions& options, int local_rank, int local_size);
 
-/// Records on these GPUs, which are borrowed.
 [[nodiscard]] RecordWork record_on(const Accelerator& gpus);
 
-/// Throws ConfigError where --cuda-graphs does not go with the options: on the CPU; where ranks are threads that hand
-/// each other tensors; with dropout, whose masks are numbers of the host in every step.
+/// Throws ConfigError if --cuda-graphs does not fit the options: on the CPU, with several thread ranks, or with
+/// dropout, because a graph would repeat its masks.
 void require_recordable(const TrainOptions& options, std::int64_t ranks);
 
-/// What a step reports as memory: of the CPU the largest resident set of this process so far, of a GPU the most bytes
-/// of tensors that it has had there.
+/// Returns a function for peak memory in bytes: resident set of the process on the CPU, allocated tensors on a GPU.
 [[nodiscard]] std::function<double()> peak_memory_of(at::Device device);
 
-/// Sets how this process multiplies on GPUs: float32 exactly, or with --tf32 rounded to TensorFloat32; and bfloat16
-/// with float32 sums, also where cuBLAS adds up parts of a product (split-K), which torch by default lets it do in
-/// bfloat16.
+/// Sets matrix products on GPUs to exact float32 or, with --tf32, TensorFloat32. Forces float32 sums for bfloat16; by
+/// default torch lets cuBLAS sum split-K parts in bfloat16.
 void use_numbers(const TrainOptions& options);
 
 }  // namespace chimera

@@ -75,11 +75,11 @@ std::set<StageId> recomputed_stages(const Job& job) {
 
 namespace {
 
-constexpr double kAssumedBandwidth = 4e9;  // bytes a second, of messages
-constexpr double kAssumedLatency = 30e-6;  // seconds, of a message between processes
-constexpr double kUpdatedBytes = 28;       // that AdamW reads and writes for a parameter in float32
+constexpr double kAssumedBandwidth = 4e9;  // Bytes/s of messages
+constexpr double kAssumedLatency = 30e-6;  // Seconds per message between processes
+constexpr double kUpdatedBytes = 28;       // Read and written by AdamW per float32 parameter
 
-/// FLOP/s of a product of matrices as wide as a small layer, on that many threads.
+/// Returns the FLOP/s of a matrix product as wide as a small layer.
 double product_speed(at::ScalarType type, int threads) {
   constexpr std::int64_t kWidth = 512;
   constexpr int kProducts = 5;
@@ -87,7 +87,7 @@ double product_speed(at::ScalarType type, int threads) {
   at::set_num_threads(threads);
   const at::Tensor one = at::ones({kWidth, kWidth}, type);
   double shortest = 1e9;
-  for (int i = 0; i < kProducts; ++i) {  // the first makes the threads
+  for (int i = 0; i < kProducts; ++i) {  // The first one starts the threads
     const auto start = std::chrono::steady_clock::now();
     static_cast<void>(at::matmul(one, one));
     shortest = std::min(shortest, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
@@ -118,16 +118,15 @@ Candidate candidate_of(const Job& job) {
   return candidate;
 }
 
-/// What the ops of a pair take together, of what they take one after the other (CostModel::pair). Each has the threads
-/// of a rank: that is no more than the longer op takes where there are cores for both; where ranks share cores, their
-/// simulation sees to it.
+/// Returns CostModel::pair. If both ops have cores, a pair takes as long as its longer op; the simulation models shared
+/// cores.
 double pair_time(const PlanProblem& problem) {
   const MachineProfile& machine = problem.machine;
   const std::int64_t ranks = std::min(problem.workers, machine.workers_per_node);
   return shares_cores(problem) || 2 * ranks * machine.threads <= machine.cores ? 0 : 1;
 }
 
-/// The planner's model of the stages, with what the run does otherwise than the planner's candidates.
+/// Adjusts the planner's stage model to options that its candidates lack.
 StageModel model_of(const Job& job, const PlanProblem& problem, const Candidate& candidate) {
   StageModel model = stage_model(problem, candidate, job.schedule, job.partition);
   if (job.options.pairs == Pairs::Together) model.costs.pair = pair_time(problem);
@@ -135,7 +134,7 @@ StageModel model_of(const Job& job, const PlanProblem& problem, const Candidate&
   return model;
 }
 
-/// Seconds that the worker's ops take, each pair that runs together once.
+/// Returns the duration of a worker's ops; a pair that runs together counts once.
 double op_seconds(const std::vector<Op>& ops, const CostTable& costs) {
   double seconds = 0;
   for (std::size_t i = 0; i < ops.size();) {
@@ -146,7 +145,7 @@ double op_seconds(const std::vector<Op>& ops, const CostTable& costs) {
   return seconds;
 }
 
-/// [worker of a group]: what it holds.
+/// Returns the stages of each worker of a group.
 std::vector<std::vector<HeldStage>> held_stages(const Job& job) {
   std::vector<std::vector<HeldStage>> held(static_cast<std::size_t>(job.ranks.workers));
   const Placement& placement = job.schedule.placement;
@@ -159,7 +158,7 @@ std::vector<std::vector<HeldStage>> held_stages(const Job& job) {
   return held;
 }
 
-/// What a worker trains of the stages that it holds: a stage of two replicas once, and a tied matrix once.
+/// Adds the trained parameters of a worker; stages of two replicas and a tied matrix count once.
 void add_parameters(const Job& job, const StageModel& model, RankForecast& rank) {
   std::set<StageId> stages;
   for (const HeldStage& held : rank.stages) stages.insert(held.stage);

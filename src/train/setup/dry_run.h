@@ -10,55 +10,51 @@
 #include "plan/machine.h"
 #include "train/setup/job.h"
 
-// --recompute (activation checkpointing): which stages keep only their input and run forward again before backward.
-
-// What a run would do on every rank, by arithmetic: nothing is started, allocated or trained.
+// Forecast of a run on every rank by arithmetic alone; no training starts.
 
 namespace chimera {
 
-/// What full micro-batches of such a run ask of layers.
 [[nodiscard]] Workload workload_of(const TrainOptions& options);
 
-/// What --recompute of the job's options names: none; all stages; `auto`, those that have to so that every worker fits
-/// in --memory GiB, by the bytes that planning counts (plan/worker_memory.h); or those listed. Throws ConfigError for a
-/// stage that the job does not have, for `auto` without --memory, and where not even recomputing all stages fits.
+/// Returns the stages that --recompute (activation checkpointing) selects. `auto` selects stages until every worker
+/// fits in --memory GiB (plan/worker_memory.h). Throws ConfigError for an unknown stage, for `auto` without --memory,
+/// and if recomputing all stages does not fit.
 [[nodiscard]] std::set<StageId> recomputed_stages(const Job& job);
 
-/// A stage as one rank holds it, for a replica.
 struct HeldStage {
   ReplicaId replica;
   StageId stage;
 };
 
-/// What one rank would hold and do. Bytes and seconds are those of the machine profile's model.
+/// Forecast of one rank, in bytes and seconds of the machine profile.
 struct RankForecast {
   RankId rank;
-  GroupWorker place;                   // which worker of which group
-  std::vector<HeldStage> stages = {};  // by replica, then stage
-  std::int64_t parameters = 0;         // those that it trains, each once
-  double weights_bytes = 0;            // one version of them
+  GroupWorker place;
+  std::vector<HeldStage> stages = {};  // Sorted by replica, then stage
+  std::int64_t parameters = 0;         // Trained parameters, each counted once
+  double weights_bytes = 0;            // One weight version
   double gradients_bytes = 0;
   double optimizer_bytes = 0;
-  double peak_memory_bytes = 0;  // with activations, messages and an op's working set
-  double compute_seconds = 0;    // of its ops and its update, in a step
-  double bubble_ratio = 0;       // the part of the step in which it does not compute
+  double peak_memory_bytes = 0;  // Includes activations, messages and an op's working set
+  double compute_seconds = 0;    // Ops and optimizer step
+  double bubble_ratio = 0;       // Idle fraction of the step
 };
 
 struct Forecast {
-  std::string machine;                         // where the times come from
-  double step_seconds = 0;                     // predicted
-  double bubble_ratio = 0;                     // of all ranks
-  double memory_bytes = 0;                     // that a rank has on the machine
-  std::vector<std::int64_t> stage_parameters;  // [stage] of one copy
+  std::string machine;  // Source of the times
+  double step_seconds = 0;
+  double bubble_ratio = 0;                     // Over all ranks
+  double memory_bytes = 0;                     // Machine memory per rank
+  std::vector<std::int64_t> stage_parameters;  // [stage], one copy
   std::vector<RankForecast> ranks;
 };
 
-/// A profile of this machine made up for want of a measured one: layers take the time of their FLOPs at the speed of a
-/// matrix product, which is measured here in a few milliseconds; messages and updates that of memory copies at 4 GB/s.
+/// Returns an estimated machine profile. Layers take their FLOPs at the speed of a matrix product, measured in a few
+/// milliseconds; messages and updates run at 4 GB/s.
 [[nodiscard]] MachineProfile assumed_machine(const Job& job);
 
-/// Simulates a step of the job, of which options, model, schedule, partition and ranks count, on that machine.
-/// Throws ConfigError where the profile does not cover the model.
+/// Simulates one step of the job on `machine`. Uses only options, model, schedule, partition and ranks. Throws
+/// ConfigError if the profile does not cover the model.
 [[nodiscard]] Forecast forecast(const Job& job, const MachineProfile& machine);
 
 }  // namespace chimera

@@ -61,7 +61,6 @@ void require_asynchronous(const JobShape& job) {
 
 namespace {
 
-/// A flag and the file that it has the run write.
 struct Output {
   const char* flag;
   const std::string& path;
@@ -72,13 +71,12 @@ bool is_same_file(const std::string& one, const std::string& other) {
   return one == other || std::filesystem::equivalent(one, other, absent);
 }
 
-/// Not /dev/null, which many may write to.
+/// Returns false for files such as /dev/null, which several flags may share.
 bool is_kept(const std::string& path) {
   std::error_code absent;
   return !std::filesystem::exists(path, absent) || std::filesystem::is_regular_file(path, absent);
 }
 
-/// Adds a file, or those of a folder.
 void add_files(std::vector<std::string>& files, const std::string& path) {
   std::error_code unreadable;
   if (!std::filesystem::is_directory(path, unreadable)) return files.push_back(path);
@@ -109,8 +107,7 @@ void require_distinct(const Output& output, const Output& other) {
   throw ConfigError(fmt::format("{} {}: {} writes it; give another one", output.flag, output.path, other.flag));
 }
 
-/// Lines of metrics are added one by one. A pipe is not opened: its reader would take the end of this for that of the
-/// lines.
+/// Metrics are appended line by line. A pipe is not opened, as closing it would end its reader's input.
 void require_appendable(const Output& output) {
   std::error_code unreadable;
   const bool can_be_written = std::filesystem::is_fifo(output.path, unreadable)
@@ -128,7 +125,7 @@ void require_replaceable(const Output& output) {
   }
 }
 
-/// The folder is made once the run has begun: that it can be is what its nearest parent that exists says.
+/// Checks the nearest existing parent, because the run creates the folder later.
 void require_folder(const std::string& flag, const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -176,8 +173,8 @@ void require_outputs(const TrainOptions& options) {
 
 namespace {
 
-constexpr std::int64_t kMostRanks = 1024;    // on one machine
-constexpr std::int64_t kMostThreads = 1024;  // of a rank
+constexpr std::int64_t kMostRanks = 1024;    // Per machine
+constexpr std::int64_t kMostThreads = 1024;  // Per rank
 
 void require_between(const char* flag, std::int64_t value, std::int64_t least, std::int64_t most) {
   if (value < least || value > most) {
@@ -200,7 +197,7 @@ void require_possible(const TrainOptions& options) {
   if (options.end_of_document != kNoToken) {
     require_between("--end-of-document", options.end_of_document, 0, std::numeric_limits<std::int32_t>::max());
   }
-  if (!uses_gpu(options)) require_numbers(options, {});  // else when the GPU is known: require_device()
+  if (!uses_gpu(options)) require_numbers(options, {});  // GPUs: see require_device()
   require_between("--reduction-blocks", options.reduction_blocks, 0, kMany);
   if (options.reduction_blocks > 0 && options.reduction != ReductionOrder::Canonical) {
     throw ConfigError("--reduction-blocks is for --reduction canonical");
@@ -241,7 +238,6 @@ RunShape shape_of(const TrainOptions& options) {
   }
 }
 
-/// Unpipelined, there is nothing to cut.
 std::vector<StageLayers> partition_of(const Job& job) {
   const TrainOptions& options = job.options;
   if (request_of(options).schedule.is_unpipelined()) return even_partition(job.model.layers, 1);
@@ -264,14 +260,14 @@ void require_fitting(const JobShape& job) {
   }
 }
 
-/// Tensors as large as the stage's weights that all ranks hold of it together: weights, gradients, the optimizer's
-/// moments, and what canonical reduction keeps apart.
+/// Returns the memory of a stage on all ranks, in multiples of its weights: weights, gradients, optimizer moments and
+/// buffers of canonical reduction.
 double copies_of_stage(const Job& job, StageId stage, std::size_t members) {
   const auto moments = static_cast<double>(moments_of(job.options.optimizer.kind));
   const auto copies = static_cast<double>(members);
   const DataType dtype = job.options.dtype;
   double weights_and_gradients = 2;
-  if (master_type(dtype) != dtype) {  // with copies of the weights to compute with
+  if (master_type(dtype) != dtype) {  // Narrow copies for mixed precision
     weights_and_gradients += static_cast<double>(bytes_of(dtype)) / static_cast<double>(bytes_of(master_type(dtype)));
   }
   double tensors = weights_and_gradients * copies + moments * (job.options.shard_optimizer ? 1 : copies);
@@ -282,15 +278,14 @@ double copies_of_stage(const Job& job, StageId stage, std::size_t members) {
   return tensors;
 }
 
-/// [rank]: a lower bound on the bytes that it holds of weights, gradients and optimizer. Copies of a stage hold as much
-/// each.
+/// Returns [rank]: a lower bound on bytes of weights, gradients and optimizer state. Replicas hold equal shares.
 std::vector<double> least_bytes(const Job& job) {
   const auto element_bytes = static_cast<double>(bytes_of(master_type(job.options.dtype)));
   const auto groups = job.rank_groups();
   const std::int64_t tied = job.model.tied ? tied_parameter(job.model).count() : 0;
   std::vector<double> held(static_cast<std::size_t>(job.num_ranks()));
   for (std::size_t s = 0; s < groups.size(); ++s) {
-    std::int64_t own = tied;  // what the last group holds, where there is a tied matrix
+    std::int64_t own = tied;  // The group after the stages is the tied matrix
     if (s < job.partition.size()) {
       own = parameter_count(job.model, job.partition[s]);
       if (job.partition[s].embedding || job.partition[s].head) own -= tied;
@@ -302,9 +297,9 @@ std::vector<double> least_bytes(const Job& job) {
   return held;
 }
 
-/// What the ranks of this host hold in any case. Which ones they are is known once all have met: at least the smallest.
+/// Sums the smallest ranks, because this host's ranks are not known before the rendezvous.
 void require_memory(const Job& job) {
-  if (job.options.device != DeviceKind::Cpu) return;  // a GPU says itself what it has no room for
+  if (job.options.device != DeviceKind::Cpu) return;  // GPU allocations fail with their own error
   std::vector<double> held = least_bytes(job);
   std::ranges::sort(held);
   const double needed = std::accumulate(held.begin(), held.begin() + job.local_ranks(), 0.0);
@@ -317,7 +312,7 @@ std::vector<std::string> parameter_names(const Job& job) {
     for (const ParameterSpec& parameter : stage_parameters(job.model, stage)) names.push_back(parameter.name);
   }
   std::sort(names.begin(), names.end());
-  names.erase(std::unique(names.begin(), names.end()), names.end());  // a tied matrix belongs to two stages
+  names.erase(std::unique(names.begin(), names.end()), names.end());  // A tied matrix is in two stages
   return names;
 }
 
@@ -331,7 +326,6 @@ void require_pairs(const JobShape& job) {
                   job.schedule.name));
 }
 
-/// The programs of training: of one step, or of the runs of an asynchronous schedule.
 void lower_training(Job& job) {
   const std::set<StageId> recompute = recomputed_stages(job);
   if (job.schedule.updates) {
@@ -350,7 +344,7 @@ void lower_training(Job& job) {
 }  // namespace
 
 JobShape::Run JobShape::run_of(std::int64_t step) const {
-  std::int64_t pause = std::gcd(options.validate_every, options.sample_every);  // the other where one is 0
+  std::int64_t pause = std::gcd(options.validate_every, options.sample_every);  // gcd(a, 0) = a
   if (!options.checkpoint.folder.empty()) pause = std::gcd(pause, options.checkpoint.every.steps);
   const std::int64_t longest = pause > 0 ? pause : options.steps;
   const std::int64_t first = step / longest * longest;
@@ -399,7 +393,7 @@ Job prepare_job(const JobShape& shape) {
   open_data(job);
   job.prompt = training_prompt(job);
   open_checkpoints(job);
-  const bool goes_on = job.first_step > 0 || options.resume.is_checked;  // else what is there is of another run
+  const bool goes_on = job.first_step > 0 || options.resume.is_checked;  // Otherwise the file is from another run
   if (goes_on && !options.checkpoint.folder.empty()) job.left_out = read_left_out(options.checkpoint.folder);
   require_outputs(options);
   if (!options.export_folder.empty()) require_exportable(job);
@@ -417,7 +411,6 @@ DataOptions data_options(const TrainOptions& options, const DataTokenizer& token
   return data;
 }
 
-/// BERT's pairs have texts of their own.
 void require_documents(const Job& job) {
   if (job.options.documents == Documents::Pack || is_causal(job.model.family)) return;
   throw ConfigError(fmt::format("--documents split: samples of model {} are pairs of texts; use pack", job.model.name));
@@ -442,8 +435,8 @@ void open_data(Job& job) {
 
 namespace {
 
-/// Memory files of a rank that holds so many parameter groups: their gradients, those of both uses of a tied matrix,
-/// and the blocks of a canonical reduction.
+/// Returns the memory files of a rank with `groups` parameter groups: gradients, both uses of a tied matrix, and blocks
+/// of canonical reduction.
 std::int64_t memory_files(const Job& job, std::int64_t groups) {
   constexpr std::int64_t kBlocks = 8;
   const auto replicas = static_cast<std::int64_t>(job.schedule.placement.num_replicas());
@@ -453,7 +446,7 @@ std::int64_t memory_files(const Job& job, std::int64_t groups) {
 }  // namespace
 
 std::int64_t descriptors_needed(const Job& job) {
-  constexpr std::int64_t kOwn = 20;  // standard streams, the launcher's channels, files that are read and written
+  constexpr std::int64_t kOwn = 20;  // Standard streams, launcher channels, open files
   const std::int64_t ranks = job.num_ranks();
   const RankGroups groups = job.rank_groups();
   std::vector<std::int64_t> held(static_cast<std::size_t>(ranks), 0);  // [rank]: parameter groups

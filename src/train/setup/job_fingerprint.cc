@@ -24,7 +24,6 @@
 namespace chimera {
 namespace {
 
-/// A hash of values, one after the other.
 class Hash {
  public:
   Hash() { XXH3_64bits_reset(&state_); }
@@ -51,7 +50,7 @@ std::uint64_t hash_of(const Values&... values) {
   return hash.value();
 }
 
-/// The build of LibTorch, without what it says of this machine's processor.
+/// Returns LibTorch's build configuration without this machine's CPU capability.
 std::string torch_build() {
   std::istringstream config(at::show_config());
   std::string build;
@@ -122,7 +121,7 @@ std::uint64_t hash_programs(const Job& job) {
   return hash.value();
 }
 
-/// Hash of config.json and of some bytes in every tensor, which differ between any two models that were trained.
+/// Hashes config.json and some bytes of every tensor, which differ between trained models.
 std::uint64_t hash_folder(const ModelFolder& folder) {
   Hash hash;
   hash.add(folder.config_json());
@@ -136,7 +135,7 @@ std::uint64_t hash_folder(const ModelFolder& folder) {
   return hash.value();
 }
 
-/// Says that this rank is alive: the disk may be slow.
+/// Prevents a hang report while the disk is slow.
 void note_slow_disk() { note_progress({RankProgress::Phase::StartUp}); }
 
 }  // namespace

@@ -1,5 +1,4 @@
 #pragma once
-// What of a job all its ranks must have in common.
 
 #include <cstdint>
 
@@ -8,18 +7,17 @@
 
 namespace chimera {
 
-/// The part of a fingerprint that says which checkpoint a job goes on from.
+/// The entry of a fingerprint that names the checkpoint a job resumes from.
 inline constexpr const char* kResumeFlag = "--resume";
 
-/// XXH3 of the build (this program's file, how LibTorch was built), of every option that changes what is computed,
-/// of the model's sizes and parameters, the programs and the data, all of it.
+/// Returns XXH3 hashes of all that ranks of a job must share: the build (this executable, LibTorch), options that
+/// change results, model, programs and all data.
 [[nodiscard]] Fingerprint fingerprint(const Job& job);
 
-/// XXH3 of all data, files and shares.
+/// Returns the XXH3 hash of all data files and mixture shares.
 [[nodiscard]] std::uint64_t data_hash(const Job& job);
 
-/// Reads the job's large files once, before ranks are started: their fingerprints then find the hashes kept
-/// (data/content_hash.h).
+/// Hashes the large files before ranks start, so that their fingerprints find cached hashes (default_hash_cache()).
 void hash_large_data(const Job& job);
 
 }  // namespace chimera

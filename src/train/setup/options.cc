@@ -44,7 +44,7 @@ double parse_deviations(const std::string& flag, const std::string& text) {
 
 namespace {
 
-constexpr std::int64_t kMostElements = 100'000'000'000;  // of one message: far beyond any machine
+constexpr std::int64_t kMostElements = 100'000'000'000;  // Elements of a message
 
 }  // namespace
 

@@ -24,14 +24,14 @@
 namespace chimera {
 namespace {
 
-/// "[/path/debug_logger.cc:9] ERROR failed to connect, ..." and "[E1123 ... ProcessGroupGloo.cpp:67] Gloo
+/// Matches "[/path/debug_logger.cc:9] ERROR failed to connect, ..." and "[E1123 ... ProcessGroupGloo.cpp:67] Gloo
 /// connectFullMesh failed with ...".
 bool tells_of_connecting(std::string_view line) {
   const auto says = [line](std::string_view words) { return line.find(words) != std::string_view::npos; };
   return line.starts_with('[') && says("/gloo/") && (says("failed to connect") || says("connectFullMesh failed"));
 }
 
-/// Passes on what it is given, except those lines: each is written at once, and std::cerr holds nothing back.
+/// Forwards all output except those lines, which arrive in one write each.
 class WithoutConnectLog : public std::streambuf {
  public:
   explicit WithoutConnectLog(std::streambuf* to) : to_(to) {}
@@ -51,7 +51,7 @@ class WithoutConnectLog : public std::streambuf {
 }  // namespace
 
 void drop_connect_log() {
-  // Never destroyed: threads of Gloo may write until the process ends.
+  // Never destroyed: Gloo's threads may write until the process ends.
   [[maybe_unused]] static const std::streambuf* const replaced =
       std::cerr.rdbuf(new WithoutConnectLog(std::cerr.rdbuf()));
 }
@@ -81,7 +81,7 @@ std::vector<GlooGroup> MessageChannels::take_groups() noexcept {
 
 namespace {
 
-constexpr int kLower = 0;  // in a group of two
+constexpr int kLower = 0;  // ranks in a group of two
 constexpr int kHigher = 1;
 constexpr int kTag = 0;
 
@@ -100,7 +100,7 @@ void RankTree::connect(int rank, int world_size, const Connect& connect) {
   for (const RankRange& child : place_.children) children_.push_back(connect(child.first));
 }
 
-/// The rows of this rank's subtree, which its parent has too.
+/// Returns the rows of this rank's subtree; sends them to the parent.
 at::Tensor RankTree::collect(const at::Tensor& mine, std::chrono::milliseconds timeout) const {
   std::vector<std::int64_t> sizes = mine.sizes().vec();
   sizes.insert(sizes.begin(), place_.subtree.end - place_.subtree.first);
@@ -120,7 +120,7 @@ at::Tensor RankTree::collect(const at::Tensor& mine, std::chrono::milliseconds t
   return rows;
 }
 
-/// What the root has as `message`, all have then.
+/// Broadcasts the root's `message` to all ranks.
 void RankTree::hand_down(at::Tensor& message, std::chrono::milliseconds timeout) const {
   std::vector<at::Tensor> tensors{message};
   if (parent_) complete({parent_->recv(tensors, kLower, kTag)}, timeout);
@@ -171,9 +171,8 @@ constexpr auto kLeaveTimeout = std::chrono::seconds(3);
 constexpr auto kMostClosing = std::chrono::milliseconds(100);
 constexpr auto kBetweenBreaks = std::chrono::milliseconds(1);
 
-/// Where Gloo listens: at the address, or for ranks of one host at loopback. Its thread looks after events again and
-/// again while another thread has the connection's lock: one that it took the core from would not give the lock back
-/// for a whole turn, 4 ms.
+/// Creates a device that listens at `address` (empty: loopback). Its thread has background priority: it spins while
+/// another thread holds a connection's lock, and must not preempt that thread for a time slice (4 ms).
 std::shared_ptr<gloo::transport::Device> create_device(const std::string& address) {
   const BackgroundThreads events;
   return ProcessGroupGloo::createDeviceForHostname(address.empty() ? "127.0.0.1" : address);
@@ -182,9 +181,10 @@ std::shared_ptr<gloo::transport::Device> create_device(const std::string& addres
 }  // namespace
 
 std::int64_t gloo_descriptors(std::int64_t world_size, const RankGroups& groups, const std::vector<RankPair>& pairs) {
-  constexpr std::int64_t kCommon = 8;      // listener, epoll, its pipe, the store and what is open for a moment
-  constexpr std::int64_t kDirections = 2;  // of messages, a connection each
-  constexpr std::int64_t kLevels = 2;      // of sums over several hosts, which take fewer than that of one level
+  constexpr std::int64_t kCommon = 8;      // listener, epoll, its pipe, store, temporary files
+  constexpr std::int64_t kDirections = 2;  // per pair of ranks
+  // upper bound for the two groups of a sum over several hosts
+  constexpr std::int64_t kLevels = 2;
   if (world_size == 1) return 0;
   std::vector<std::int64_t> sockets;  // [rank]
   for (int rank = 0; rank < world_size; ++rank) {
@@ -214,20 +214,20 @@ void GlooConnections::join() {
     drop_connect_log();
     connect_groups();
     if (options_.share_memory) find_shared_memory();
-    // A rank that is ready and gone must not be missed by one still connecting.
+    // Keeps early ranks here until all have connected.
     tree_.barrier(options_.start_up_timeout);
     meeting_.close_doors();
   }
   fault_point("connected");
 }
 
-/// A connection that was made while others were broken would be waited at in vain.
+/// A connection created while others are broken would hang.
 void GlooConnections::require_unbroken() const {
   if (options_.breaker && options_.breaker->broken()) throw PeerLostError("another rank was lost before all had come");
 }
 
-// As each creation of a group waits for the other members, all ranks create theirs in orders that fit together. Before
-// fingerprints are compared, nothing depends on more than the number of ranks.
+// Creating a group waits for its members, so all ranks use compatible orders. Until fingerprints are compared, only the
+// number of ranks matters.
 void GlooConnections::connect_groups() {
   meeting_.await_all(options_.rank, options_.world_size);
   device_ = create_device(meeting_.own_address());
@@ -253,7 +253,6 @@ GlooGroup GlooConnections::create(const std::string& name, int rank, std::size_t
                                                static_cast<int>(size), group_options);
 }
 
-/// Of two ranks that only send and receive.
 GlooGroup GlooConnections::create_pair(const std::string& name, int other) {
   const auto [low, high] = std::minmax(options_.rank, other);
   return create(fmt::format("{} {}-{}", name, low, high), MessageChannels::place(options_.rank, other), 2,
@@ -272,7 +271,7 @@ void GlooConnections::compare(const Fingerprint& own) {
   require_equal(own, of_ranks, options_.rank);
 }
 
-// Each rank says where its memory is to be found, and tries that of those it sums with.
+// Returns [group][member]: whether this rank can map the member's memory.
 std::vector<std::vector<bool>> GlooConnections::mapped_members() {
   const SharedMemory memory(sizeof(std::int64_t));
   const SharedAddress own = memory.address();
@@ -293,12 +292,12 @@ std::vector<std::vector<bool>> GlooConnections::mapped_members() {
     }
     mapped[g] = mappable(memories);
   }
-  // Until all have tried.
+  // Keeps `memory` alive until all ranks have tried.
   tree_.barrier(options_.start_up_timeout);
   return mapped;
 }
 
-// A host's members are those who can map each other's memory; it goes by the first of them.
+// A host is the set of members that can map each other's memory, identified by the first.
 void GlooConnections::find_shared_memory() {
   const auto mapped = mapped_members();
   const auto count = static_cast<std::int64_t>(options_.groups.size());
@@ -308,11 +307,11 @@ void GlooConnections::find_shared_memory() {
     if (first == mapped[g].end()) continue;
     own.data_ptr<std::int64_t>()[g] = options_.groups[g][static_cast<std::size_t>(first - mapped[g].begin())].value();
   }
-  const at::Tensor all = tree_.gather(own, options_.start_up_timeout);  // [rank][group]: the rank's host
+  const at::Tensor all = tree_.gather(own, options_.start_up_timeout);  // [rank][group]: host of the rank
   const auto host_of = [&](RankId rank, std::size_t g) {
     return RankId(all[rank.value()].const_data_ptr<std::int64_t>()[g]);
   };
-  std::vector<double> unclear(options_.groups.size(), 0);  // members who cannot map all of their host, or map others
+  std::vector<double> unclear(options_.groups.size(), 0);  // [group]: nonzero if a mapping contradicts the hosts
   for (std::size_t g = 0; g < mapped.size(); ++g) {
     for (std::size_t m = 0; m < mapped[g].size(); ++m) {
       const bool is_near = host_of(options_.groups[g][m], g) == host_of(RankId(options_.rank), g);
@@ -353,7 +352,7 @@ void GlooConnections::connect_sums(std::size_t group, const std::vector<RankId>&
 std::vector<GlooGroup> GlooConnections::take_groups() noexcept {
   std::vector<GlooGroup> groups = std::exchange(process_groups_, {});
   for (SumGroups& sum : std::exchange(sum_groups_, {})) {
-    if (!sum.counterparts) continue;  // `host` is among the process groups, if it is any
+    if (!sum.counterparts) continue;  // else `host` is null or one of the process groups
     groups.push_back(std::move(sum.host));
     groups.push_back(std::move(sum.counterparts));
   }
@@ -368,19 +367,19 @@ bool GlooConnections::leave_together() noexcept {
     tree_.barrier(kLeaveTimeout);
     return true;
   } catch (const std::exception&) {
-    return false;  // this rank is done all the same; who failed says so itself
+    return false;  // the failed rank reports its own error
   }
 }
 
 namespace {
 
-/// All that a rank has of connections that are broken. Gloo does not tell one of its threads that waits for a message
-/// of which a part has come that the connection is gone; such a thread waits for ever, and does no harm.
+/// Broken connections of a rank. Gloo does not wake a thread that waits for the rest of a message; it blocks forever,
+/// without harm.
 struct Remains {
   MeetingStore meeting;  // destroyed last
   std::vector<GlooGroup> groups;
 
-  /// A group's last owner waits for the group's thread, which must therefore not be that thread.
+  /// The last owner of a group joins the group's thread, so it must be another thread.
   void destroy() {
     const auto others_have = [](const GlooGroup& group) { return group.defined() && group.use_count() > 1; };
     while (std::ranges::any_of(groups, others_have)) std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -26,7 +26,7 @@ namespace {
 
 constexpr std::string_view kConnectFailed = "Gloo connectFullMesh failed with ";
 
-/// One line, without the place in Gloo's source that its messages begin with: "[/path/pair.cc:81] Connection closed".
+/// Returns the first line without Gloo's source location: "[/path/pair.cc:81] Connection closed".
 std::string reason(std::string text) {
   text = text.substr(0, text.find('\n'));
   if (text.starts_with(kConnectFailed)) text.erase(0, kConnectFailed.size());
@@ -61,7 +61,7 @@ namespace {
 
 using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
 
-constexpr int kGatherTag = 0;  // of messages inside a group
+constexpr int kGatherTag = 0;  // message tags within a group
 constexpr int kSumTag = 1;
 
 void receive(const GlooGroup& group, at::Tensor part, std::int64_t member, int tag, Works& works) {
@@ -77,7 +77,7 @@ void send_to_others(const GlooGroup& group, const at::Tensor& part, int tag, Wor
   }
 }
 
-/// Posts the receives of all parts of `buffer` but the own one, which it returns.
+/// Posts receives for all parts of `buffer` except this member's part, which it returns.
 at::Tensor receive_from_others(const GlooGroup& group, const at::Tensor& buffer,
                                const std::vector<std::int64_t>& counts, int tag, Works& works) {
   at::Tensor own;
@@ -115,13 +115,13 @@ struct GlooOrderedSum::State {
 
   GlooGroup group;
   SliceExchange exchange;
-  at::Tensor own;  // slice: where its sum goes
+  at::Tensor own;  // this member's slice of the sum
   Works receives;
   Works sends;
-  std::promise<void> added;  // and sends started; or what went wrong
+  std::promise<void> added;  // slice added and sends started, or the error
   std::chrono::milliseconds timeout;
 
-  /// On the group's thread, once the parts have arrived.
+  /// Runs on the group's thread after the parts have arrived.
   void add_and_send() {
     const c10::ParallelGuard one_thread(true);
     const at::NoGradGuard no_grad;
@@ -158,16 +158,15 @@ void GlooOrderedSum::wait() {
 
 namespace {
 
-constexpr int kMessageTag = 0;  // a channel has its messages alone
+constexpr int kMessageTag = 0;  // a channel carries only messages
 
-/// c10d's flight recorder keeps the last operations of all groups of a process in one list. Threads that add to it at
-/// once have crashed there (LibTorch 2.11), and nothing here reads it. An environment that sets its size has its way.
+/// Disables c10d's flight recorder unless the environment sets its size: concurrent writers crashed it (LibTorch 2.11).
 void keep_no_flight_record() {
   static const bool once = (::setenv("TORCH_FR_BUFFER_SIZE", "0", /*replace=*/0), true);
   static_cast<void>(once);
 }
 
-/// The limit of joining as an error names it. A day and more is none that anyone waits for: others look for hangs then.
+/// Returns the start-up limit for error messages; empty if it is a day or more.
 std::string joining_limit(std::chrono::milliseconds timeout) {
   return timeout < std::chrono::hours(24) ? fmt::format(", up to {} ms a step", timeout.count()) : "";
 }
@@ -209,7 +208,7 @@ class GlooTransport final : public Transport {
                                             const std::vector<std::int64_t>& counts) override;
   void all_sum(std::span<double> values) override;
 
-  /// Runs `action`; what Gloo throws becomes a TransportError that says what was going on, and ends the transport.
+  /// Runs `action` and converts Gloo's errors to TransportError with the operation.
   template <class Describe, class Action>
   std::invoke_result_t<Action> guarded(Describe&& describe, Action&& action) {
     try {
@@ -231,7 +230,6 @@ class GlooTransport final : public Transport {
     sum_memory_->close();
     connections_.close();
   }
-  /// For a group that sums in shared memory, this rank among its members.
   std::unique_ptr<Pending> start_shared_sum(ParameterGroupId id, at::Tensor gradients,
                                             const std::vector<at::Tensor>& parts, const SumOrder* order);
 
@@ -241,7 +239,7 @@ class GlooTransport final : public Transport {
   RankGroups groups_;
   int exceptions_before_ = std::uncaught_exceptions();
   bool failed_ = false;
-  std::shared_ptr<ConnectionBreaker> breaker_;  // null: this rank ends with the others
+  std::shared_ptr<ConnectionBreaker> breaker_;
   std::shared_ptr<SumMemory> sum_memory_;
   GlooConnections connections_;
 };
@@ -258,7 +256,7 @@ class GlooPending final : public Pending {
     return result_;
   }
 
-  /// c10d completes a collective on a thread of its own, but a send or receive in wait() alone.
+  /// c10d completes collectives on its own thread, but sends and receives only in wait().
   void call_when_done(std::function<void()> done) override {
     if (operation_.kind != OperationKind::AllReduce) return;
     work_->getFuture()->addCallback([done = std::move(done)](c10::ivalue::Future& future) {
@@ -297,7 +295,7 @@ class GlooReceive final : public Pending {
   MessageTag tag_;
 };
 
-/// One of gloo_collectives.h under way.
+/// A GlooAllGather, GlooOrderedSum or SharedSum in flight.
 template <class Collective>
 class CollectivePending final : public Pending {
  public:
@@ -377,7 +375,7 @@ std::unique_ptr<Pending> GlooTransport::start_all_reduce(ParameterGroupId id, at
 
 std::unique_ptr<Pending> GlooTransport::start_ordered_all_reduce(ParameterGroupId id, at::Tensor gradients,
                                                                  std::vector<at::Tensor> parts, const SumOrder& order) {
-  static_cast<void>(place_in_group(groups_, id, RankId(rank_)));  // throws unless a member
+  static_cast<void>(place_in_group(groups_, id, RankId(rank_)));
   const GlooGroup& group = connections_.group(id);
   const bool on_one_host = connections_.sum_groups(id).host && !connections_.sum_groups(id).counterparts;
   if (group && on_one_host) return start_shared_sum(id, std::move(gradients), parts, &order);
@@ -406,7 +404,7 @@ std::unique_ptr<Pending> GlooTransport::start_shared_sum(ParameterGroupId id, at
 
 std::unique_ptr<Pending> GlooTransport::start_all_gather(ParameterGroupId id, at::Tensor buffer,
                                                          const std::vector<std::int64_t>& counts) {
-  static_cast<void>(place_in_group(groups_, id, RankId(rank_)));  // throws unless a member
+  static_cast<void>(place_in_group(groups_, id, RankId(rank_)));
   const GlooGroup& group = connections_.group(id);
   if (!group) return std::make_unique<Completed>(std::move(buffer));
   const Operation operation{OperationKind::AllGather, id.value()};
@@ -417,7 +415,7 @@ std::unique_ptr<Pending> GlooTransport::start_all_gather(ParameterGroupId id, at
                  });
 }
 
-// Gathered at rank 0 and added there: few values, and their order of summing is then that of the workers.
+// Rank 0 adds the values in ascending order of workers.
 void GlooTransport::all_sum(std::span<double> values) {
   if (world_size_ == 1) return;
   guarded([&] { return fmt::format("rank {}: all-sum", rank_); }, [&] { connections_.tree().sum(values, timeout_); });

@@ -16,35 +16,27 @@
 #include "transport/groups.h"
 #include "transport/transport.h"
 
-// Operations over Gloo, and why they failed, in words.
-
-// Collectives of a Gloo group besides Gloo's own. Both start at construction, without blocking, and throw what Gloo
-// throws.
-
-// Ranks as processes, over c10d's Gloo backend (TCP).
-
 namespace chimera {
 
 enum class OperationKind { Send, Receive, AllReduce, AllGather };
 
 struct Operation {
   OperationKind kind;
-  std::int64_t other;  // the other rank, or the stage
+  std::int64_t other;  // rank, or stage for collectives
 };
 
-/// `rank 1: receive from rank 0`.
+/// Returns `rank 1: receive from rank 0`.
 [[nodiscard]] std::string to_text(int rank, const Operation& operation);
 
-/// Throws the error for a failure of `operation` ("rank 1: receive from rank 0"). Gloo reports a broken connection and
-/// a wait that ran out by the same type, and c10d wraps what happens while connecting: only the text tells them apart.
+/// Throws PeerLostError or TransportError for a failed `operation` ("rank 1: receive from rank 0"). Only the text tells
+/// lost connections from timeouts, since Gloo uses one type.
 [[noreturn]] void rethrow_gloo(const std::string& operation, const std::exception& error);
 
-/// An all-gather of unequal parts, in place: every owner sends its part of a buffer straight to every other member.
-/// Nothing is copied, and all directions are under way at once, whatever the parts' sizes; Gloo's all-gather knows
-/// equal ones only.
+/// In-place all-gather of unequal parts, which Gloo lacks. Starts at construction without blocking; throws Gloo's
+/// errors.
 class GlooAllGather {
  public:
-  /// Member m owns the `counts[m]` elements behind those of the members before it.
+  /// Member m owns `counts[m]` consecutive elements.
   GlooAllGather(const GlooGroup& group, const at::Tensor& buffer, const std::vector<std::int64_t>& counts,
                 std::chrono::milliseconds timeout);
   void wait();
@@ -54,79 +46,70 @@ class GlooAllGather {
   std::vector<c10::intrusive_ptr<c10d::Work>> works_;
 };
 
-/// Adds the members' parts in one order (SliceExchange). The adding is done by the group's own thread as soon as the
-/// parts are here: the caller need not wait for it to go on. One at a time in each group.
+/// Ordered all-reduce (SliceExchange), one at a time per group. The group's thread adds the parts when they arrive.
+/// Starts at construction without blocking; throws Gloo's errors.
 class GlooOrderedSum {
  public:
-  /// `gradients` becomes the sum.
+  /// `gradients` receives the sum.
   GlooOrderedSum(const GlooGroup& group, const at::Tensor& gradients, const std::vector<at::Tensor>& parts,
                  const SumOrder& order, std::chrono::milliseconds timeout);
   void wait();
 
  private:
   struct State;
-  std::shared_ptr<State> state_;  // shared with the group's thread, which may outlive a failure
+  std::shared_ptr<State> state_;  // shared with the group's thread
 };
 
-/// A limit that outlasts all that ranks wait for. Gloo counts the time in which a job is stopped (Ctrl-Z, fg), and of a
-/// hang it could only name a victim: the launcher, which does neither, finds who is to blame. In milliseconds this fits
-/// into 31 bits.
+/// Practically infinite timeout, within 31 bits of milliseconds. Gloo's timeouts include time in which the job is
+/// stopped (Ctrl-Z) and cannot name the cause of a hang; the launcher can.
 inline constexpr std::chrono::milliseconds kGlooPatience = std::chrono::hours(24 * 20);
 
-/// How a rank finds the others. Rank r is worker r.
+/// Options of a rank that joins the others. Rank r is worker r.
 struct GlooOptions {
   int rank = 0;
   int world_size = 1;
-  MeetingPoint meeting;  ///< the same for all ranks
-  /// Limit of any wait. A wait that runs out breaks all connections of the rank: a last resort where no launcher finds
-  /// hangs.
+  MeetingPoint meeting;
+  /// Limit of each wait. A timeout breaks all connections of the rank.
   std::chrono::milliseconds timeout = kGlooPatience;
-  /// Limit of each step of finding and connecting the others.
+  /// Limit of each step of rendezvous and connecting.
   std::chrono::milliseconds start_up_timeout = std::chrono::minutes(1);
   RankGroups groups;
-  /// Ranks that have messages for each other, the same list on all ranks; nothing: every rank may for every other. Such
-  /// a pair costs two connections.
+  /// Ranks that exchange messages, equal on all ranks; nothing: every pair.
   std::optional<std::vector<RankPair>> pairs = std::nullopt;
-  /// What all ranks must have in common; empty: nothing is compared.
+  /// Compared across ranks unless empty.
   Fingerprint fingerprint = {};
-  /// Sum gradients in memory that the members of a group on one host map, where they may.
+  /// Sums gradients in memory shared by members on a host, if possible.
   bool share_memory = true;
-  /// [rank]: its host; ranks of two hosts do not try each other's memory. Empty: they find out.
+  /// [rank]: host; only ranks of one host try to map each other's memory. Empty: all ranks try.
   std::vector<int> hosts = {};
-  /// For a rank that is to outlive the loss of others: breaks the connections of this transport, also while they are
-  /// made, from another thread. Null: such a rank ends.
+  /// Lets another thread break this transport's connections, even while joining, so that the rank survives the loss of
+  /// peers. Null: the rank ends.
   std::shared_ptr<ConnectionBreaker> breaker = nullptr;
 };
 
-/// Where the ranks meet in a file, they listen on 127.0.0.1 alone, as ranks of one host. Else each listens at
-/// own_address() (rendezvous/address.h) alone.
+/// Joins the other ranks over c10d's Gloo backend (TCP); returns once all have joined. Ranks with a rendezvous file
+/// listen on 127.0.0.1, others at own_address(). Calls leave_header_room(). Each direction of a pair and each stage
+/// with several members has a process group; operations of all ranks use a tree. One thread serves all sockets. Each
+/// group with sums has another.
 ///
-/// Calls leave_header_room(), so that messages need not be copies. Joins the other ranks; returns once all have joined.
-/// Each direction between two ranks that have messages for each other, and each stage with several members, has a
-/// process group of its own, so that none waits for another; together they use one thread for the sockets and one a
-/// group of three and more. What all ranks do together goes over a tree. So a rank's sockets grow with its neighbours.
+/// Sends complete only after the receive is posted. Start functions also throw if a connection is lost. Gradient sums
+/// are deterministic, with the same bits on all members:
+/// - one host: in shared memory, in ascending order of workers;
+/// - several hosts with the same number of members, at least two: first on each host, then in Gloo's ring order;
+/// - otherwise, or without shared memory: in Gloo's ring order of members.
+/// all_sum() adds in ascending order of workers.
 ///
-/// Sends do not complete before the receive is posted. Start functions, too, throw where a connection is already lost.
-/// Stage gradients are summed in shared memory, in ascending order of workers; over several hosts with as many members
-/// each, two or more, in two levels: so on every host, then each member's slice between the hosts, in Gloo's ring order
-/// (ascending only for two); where memory cannot be shared or hosts differ, in Gloo's ring order of all members. In
-/// each case deterministic, with the same bits on every member. all_sum adds in ascending order of workers, as
-/// ThreadHub does.
+/// The destructor waits up to three seconds for the other ranks, so that no connection in use breaks. After a failure
+/// it leaves everything open until the process ends, since Gloo cannot be stopped with pending operations. If there is
+/// a breaker, it breaks the connections and waits until no thread adds gradients; then the process can connect again.
+/// Every Pending must be destroyed before. SIGPIPE must be ignored.
 ///
-/// At its end (no failure, no exception under way) the transport waits up to three seconds for the others, so that a
-/// rank that is ready early breaks no connection in use. After a failure it leaves everything to the end of the
-/// process, which should be soon, as Gloo cannot be stopped while operations are pending.
-/// With a breaker it breaks what is left after a failure, and waits until no thread of this process adds gradients or
-/// is going to: then it can connect anew. Whoever holds a Pending lets go of it before. SIGPIPE must be ignored.
-///
-/// Compares the fingerprints of all ranks before anything that depends on them; throws what require_equal() throws.
-/// Throws TransportError where the others cannot be reached in time; PeerLostError where one is lost on the way.
-/// Fault points: rendezvous, connected, sum. Blocks no signals. Prints nothing; Gloo writes lines of its own to stderr
-/// only when joining fails.
+/// Throws the errors of require_equal(), TransportError if ranks cannot be reached in time, and PeerLostError if a rank
+/// is lost. Fault points: rendezvous, connected, sum.
 [[nodiscard]] std::unique_ptr<Transport> connect_gloo(const GlooOptions& options);
 
-/// Files that connect_gloo() opens on the rank that opens most: sockets to its neighbours, and a few for all of them.
-/// Gloo's threads end the process where it may not have so many.
+/// Returns the most files that connect_gloo() opens on a rank. Gloo's threads end the process beyond the system's
+/// limit.
 [[nodiscard]] std::int64_t gloo_descriptors(std::int64_t world_size, const RankGroups& groups,
                                             const std::vector<RankPair>& pairs);
 

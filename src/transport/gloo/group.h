@@ -1,7 +1,6 @@
 #pragma once
-// c10d's Gloo backend as this project uses it, included by source files of this folder alone. It is compiled against
-// Debian's Gloo headers, older than the Gloo inside libtorch_cpu: Gloo's types are passed on through pointers and never
-// called.
+// c10d's Gloo backend, only for sources of this folder. Debian's Gloo headers are older than the Gloo in libtorch_cpu:
+// never call Gloo's types, only pass pointers.
 
 #define USE_DISTRIBUTED
 #define USE_C10D_GLOO
@@ -18,14 +17,14 @@ namespace chimera {
 
 using GlooGroup = c10::intrusive_ptr<c10d::ProcessGroupGloo>;
 
-/// Throws what Gloo throws, also where the work was aborted, as a send or receive is by `breaker` (null: none): Gloo
-/// does not tell who waits for a message of which a part has come that its connection is gone.
+/// Waits for `work`. Throws Gloo's errors, also if `breaker` (may be null) aborts a send or receive: Gloo does not
+/// report a lost connection in the middle of a message.
 inline void wait_for(c10d::Work& work, std::chrono::milliseconds timeout, ConnectionBreaker* breaker = nullptr) {
   const ConnectionBreaker::Wait wait(breaker, [&work] { work.abort(); });
   if (!work.wait(timeout)) throw std::runtime_error("aborted");
 }
 
-/// The same of a collective, which cannot be aborted: its thread may then wait for ever, for the rest of a message.
+/// Waits for a collective, which cannot be aborted: its thread may wait forever.
 inline void wait_for_collective(c10d::Work& work, std::chrono::milliseconds timeout, ConnectionBreaker* breaker) {
   if (breaker == nullptr) return wait_for(work, timeout);
   struct Ending {

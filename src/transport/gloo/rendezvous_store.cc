@@ -81,8 +81,8 @@ std::string StoreFile::path() const { return fmt::format("/proc/self/fd/{}", des
 
 namespace {
 
-/// What c10d asks of a store, asked of a MeetingServer. c10d's own TCPStore serves whoever connects, believes any
-/// length that it is told, and waits for a stopped server for ever.
+/// c10d store on a MeetingServer. c10d's own TCPStore accepts any client, trusts any length, and waits forever for a
+/// stopped server.
 class ServedStore final : public c10d::Store {
  public:
   ServedStore(const MeetingPoint& meeting, std::chrono::milliseconds timeout)
@@ -124,14 +124,13 @@ class ServedStore final : public c10d::Store {
   std::shared_ptr<MeetingClient> client_;
 };
 
-/// The store that torchrun's agent has opened.
+/// Connects to the TCPStore of torchrun's agent.
 c10::intrusive_ptr<c10d::Store> connect_agent(const MeetingPoint& meeting, std::chrono::milliseconds timeout) {
   c10d::TCPStoreOptions options;
   options.port = meeting.port;
   options.waitWorkers = false;
   options.timeout = timeout;
-  // TCPStore's own limit does not hold where something else listens and says nothing. Then the thread waits on, until
-  // the process ends.
+  // TCPStore's timeout has no effect if the listener never answers; the thread then waits until the process ends.
   std::packaged_task<c10::intrusive_ptr<c10d::Store>()> connecting(
       [host = meeting.host, options] { return c10::make_intrusive<c10d::TCPStore>(host, options); });
   auto connected = connecting.get_future();
@@ -190,7 +189,7 @@ MeetingStore::MeetingStore(const MeetingPoint& meeting, std::chrono::millisecond
 
 MeetingStore::~MeetingStore() = default;
 
-// Rank 0 alone looks for all of them: else every rank would ask for every other.
+// Only rank 0 checks all keys, to avoid quadratically many requests.
 void MeetingStore::await_all(int rank, int world_size) {
   store_->set(key_of(rank), std::vector<std::uint8_t>{1});
   std::vector<std::string> keys;
@@ -218,7 +217,7 @@ void MeetingStore::close_doors() {
 
 void MeetingStore::abandon() noexcept {
   store_.release();
-  static_cast<void>(server_.release());  // its threads serve on
+  static_cast<void>(server_.release());  // its threads keep running
   if (file_) file_->abandon();
 }
 

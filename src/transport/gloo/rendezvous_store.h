@@ -9,29 +9,23 @@
 #include "rendezvous/server.h"
 #include "transport/connection_breaker.h"
 
-// A c10d store whose waits can be ended from outside.
-
-// c10d's store at a job's meeting point.
-
 namespace chimera {
 
-/// What `store` does, except that a wait for a key throws PeerLostError soon after `breaker` has broken connections:
-/// whoever would have set the key may never come.
+/// Wraps `store` so that waits for a key throw PeerLostError soon after `breaker` has broken connections.
 [[nodiscard]] c10::intrusive_ptr<c10d::Store> breakable_store(c10::intrusive_ptr<c10d::Store> store,
                                                               std::shared_ptr<ConnectionBreaker> breaker);
 
-/// The file through which ranks meet, kept open. FileStore reopens its file by name at every use, even in its
-/// destructor: a name that leads to our own descriptor stays right whatever becomes of the path or descriptor that the
-/// caller named.
+/// Open rendezvous file. FileStore reopens its file by name at every use, even in its destructor; path() stays valid if
+/// the caller's path changes.
 class StoreFile {
  public:
-  /// Opens `path`, made where it is missing. Throws TransportError where it cannot be opened.
+  /// Opens `path`, creating it if missing. Throws TransportError on failure.
   explicit StoreFile(const std::string& path);
   StoreFile(const StoreFile&) = delete;
   StoreFile& operator=(const StoreFile&) = delete;
   ~StoreFile();
 
-  /// A name of the open file, for this process alone.
+  /// Returns a name of the open file, valid in this process.
   [[nodiscard]] std::string path() const;
   /// Leaves the file open until the process ends.
   void abandon() { descriptor_ = -1; }
@@ -40,13 +34,11 @@ class StoreFile {
   int descriptor_;
 };
 
-/// A FileStore; a store at rank 0's MeetingServer, whose operations all end in time; or the TCPStore of torchrun's
-/// agent.
+/// Key-value store for rendezvous: a FileStore, a client of rank 0's MeetingServer, or torchrun's TCPStore.
 class MeetingStore {
  public:
-  /// `timeout`: of every wait. Throws TransportError where the file cannot be opened, the address cannot be listened
-  /// at, or nobody listens there in time; ConfigError where the server has another secret. `breaker` ends the waits of
-  /// ranks that meet in a file, unless it is null.
+  /// `timeout` limits each wait. Throws TransportError if the file cannot be opened, the address cannot be bound, or no
+  /// server answers in time; ConfigError if the secrets differ. `breaker` (may be null) ends waits on a file.
   MeetingStore(const MeetingPoint& meeting, std::chrono::milliseconds timeout,
                const std::shared_ptr<ConnectionBreaker>& breaker = nullptr);
   ~MeetingStore();
@@ -54,13 +46,14 @@ class MeetingStore {
 
   [[nodiscard]] const c10::intrusive_ptr<c10d::Store>& store() const { return store_; }
 
-  /// Returns once all ranks have called it. Throws TransportError, which lists those that have not in time.
+  /// Returns once all ranks have called it. Throws TransportError with the missing ranks on timeout, PeerLostError if
+  /// the server is gone.
   void await_all(int rank, int world_size);
 
-  /// The address of this host at which others reach it; empty: all ranks are on one host.
+  /// Returns this host's address for other ranks; empty if all ranks are on one host.
   [[nodiscard]] std::string own_address() const;
 
-  /// Once all have met: nobody else is let in.
+  /// Stops accepting connections.
   void close_doors();
 
   /// Leaves store and file open until the process ends.

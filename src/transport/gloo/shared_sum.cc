@@ -19,9 +19,9 @@ namespace chimera {
 namespace {
 
 constexpr std::int64_t kWords = 4;                // of a SharedAddress
-constexpr std::int64_t kChunkBytes = 256 * 1024;  // added while it is in the cache
-constexpr std::int64_t kLineBytes = 64;           // slices share no line
-constexpr std::size_t kSmallestFile = 4096;       // a page
+constexpr std::int64_t kChunkBytes = 256 * 1024;  // fits into the cache
+constexpr std::int64_t kLineBytes = 64;           // cache line, never shared by slices
+constexpr std::size_t kSmallestFile = 4096;       // one page
 
 void write(const SharedAddress& address, std::int64_t* words) {
   words[0] = address.process;
@@ -32,7 +32,7 @@ void write(const SharedAddress& address, std::int64_t* words) {
 
 SharedAddress read(const std::int64_t* words) { return {words[0], words[1], words[2], words[3]}; }
 
-/// A tensor where others can map it: itself, or a copy.
+/// A tensor that other ranks can map: the original or a copy.
 struct Shared {
   at::Tensor own;
   std::shared_ptr<SharedMemory> copy;
@@ -119,21 +119,21 @@ std::vector<bool> mappable(const std::vector<MarkedMemory>& memories) {
 
 struct SharedSum::State : std::enable_shared_from_this<State> {
   GlooGroup group;         // of the host
-  GlooGroup counterparts;  // null: there is one host
+  GlooGroup counterparts;  // null: one host
   std::shared_ptr<SumMemory> memory;
-  int fault_rank = 0;  // of the rank, for the groups' threads
+  int fault_rank = 0;  // for fault points on the groups' threads
   const SumOrder* order = nullptr;
   std::vector<Shared> own;                     // gradients, then parts
-  std::int64_t most_parts = 0;                 // of a member
-  std::vector<at::Tensor> addresses;           // [member]: those of its gradients and parts
-  c10::intrusive_ptr<c10d::Work> gather;       // all of the host have handed in
-  c10::intrusive_ptr<c10d::Work> hosts_added;  // the slices of all hosts
-  c10::intrusive_ptr<c10d::Work> added;        // all of the host have added
-  at::Tensor failures;                         // [1] whether it could not add; then how many could not
-  std::exception_ptr failure;                  // the own one
-  std::chrono::milliseconds timeout{};         // of each of the three, and of all
+  std::int64_t most_parts = 0;                 // per member
+  std::vector<at::Tensor> addresses;           // [member]: gradients and parts
+  c10::intrusive_ptr<c10d::Work> gather;       // all members of the host have deposited
+  c10::intrusive_ptr<c10d::Work> hosts_added;  // sum over hosts
+  c10::intrusive_ptr<c10d::Work> added;        // all members of the host have added
+  at::Tensor failures;                         // [1]: whether this member failed; then how many failed
+  std::exception_ptr failure;                  // of this member
+  std::chrono::milliseconds timeout{};         // of each operation
 
-  std::mutex mutex;  // of what follows
+  std::mutex mutex;  // guards the members below
   std::condition_variable news;
   std::vector<std::function<void()>> when_done;
   bool is_over = false;
@@ -160,10 +160,10 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
         data.get(), gradients.sizes(), [data](void*) {}, gradients.options());
   }
 
-  /// Once all of the host have handed in, or could not. On the group's thread, or, where that has already happened, on
-  /// the caller's: nothing here may wait.
+  /// Called once the host's members have deposited or one failed, on the group's thread or the caller's. Must not
+  /// block.
   void on_gathered(bool has_failed) noexcept {
-    if (has_failed) return end();  // wait() says why
+    if (has_failed) return end();  // wait() throws the error
     try {
       const c10::ParallelGuard one_thread(true);
       set_fault_rank(fault_rank);
@@ -179,10 +179,10 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
 
   void note_failure() noexcept {
     failure = std::current_exception();
-    *failures.data_ptr<int>() = 1;  // nobody must take the sum for whole
+    *failures.data_ptr<int>() = 1;  // no member may use the sum
   }
 
-  /// Sums how many members could not add; this is over when it is.
+  /// Sums the failed members, then ends.
   void tell_members() noexcept {
     try {
       std::vector<at::Tensor> sum{failures};
@@ -208,7 +208,7 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
     news.notify_all();
   }
 
-  /// Throws where it is not over in time, or `breaker` (null: none) breaks the connections meanwhile.
+  /// Throws on timeout, or if `breaker` (may be null) breaks the connections.
   void await_end(ConnectionBreaker* breaker) {
     const ConnectionBreaker::Wait wait(breaker, [self = shared_from_this()] {
       const std::lock_guard lock(self->mutex);
@@ -227,17 +227,16 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
     return options;
   }
 
-  /// What this member adds: of all members' gradients and parts.
+  /// Slice that this member adds.
   struct Slice {
-    std::vector<at::Tensor> sums;                // [member]: its gradients
+    std::vector<at::Tensor> sums;                // [member]: gradients
     std::vector<std::vector<at::Tensor>> parts;  // [member]
-    std::int64_t first = 0;                      // element
+    std::int64_t first = 0;                      // elements first .. end - 1
     std::int64_t end = 0;
     std::int64_t chunk = 0;  // elements
 
-    /// The sum, where it is formed.
     [[nodiscard]] at::Tensor sum() const { return sums.front().narrow(0, first, end - first); }
-    /// Calls `use(first, count)` with one chunk after the other.
+    /// Calls `use(first, count)` for each chunk.
     template <class Use>
     void for_each_chunk(const Use& use) const {
       for (std::int64_t at = first; at < end; at += chunk) use(at, std::min(chunk, end - at));
@@ -263,7 +262,7 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
     return slice;
   }
 
-  /// Adds the parts of this host's members; returns the slice that was added.
+  /// Adds the parts of this host's members and returns the slice.
   [[nodiscard]] Slice add() const {
     const auto adding = memory->begin_to_add();
     Slice own_slice = slice();
@@ -274,7 +273,6 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
     return own_slice;
   }
 
-  /// Sums the slice with those of the counterparts, on their group's thread.
   void start_adding_hosts(Slice slice) {
     std::vector<at::Tensor> sum{slice.sum()};
     hosts_added = counterparts->allreduce(sum, all_reduce_options());
@@ -352,8 +350,8 @@ void SharedSum::wait() {
   State& state = *state_;
   state.await_end(state.memory->breaker.get());
   wait_for(*state.gather, state.timeout);
-  // The groups' threads hold this state, and with it the groups, until they have ended their work. First what tells
-  // that another member is lost, which the own failure may come from: its memory cannot be mapped any more.
+  // The groups' threads keep this state until they are done. A lost peer's error comes first: it may have caused this
+  // member's failure, since the peer's memory cannot be mapped.
   if (state.hosts_added) wait_for(*state.hosts_added, state.timeout);
   if (state.added) wait_for(*state.added, state.timeout);
   if (state.failure) std::rethrow_exception(state.failure);

@@ -33,7 +33,7 @@ Bytes written(const Attendee& attendee) {
   return {text.begin(), text.end()};
 }
 
-/// The GPU that the bytes name; their words are put where they belong.
+/// Returns the GPU's id and stores the fingerprint in `words`.
 std::string read(const Bytes& bytes, FingerprintWords& words) {
   if (bytes.size() < kWordsBytes)
     throw TransportError("a rank of another build says what this one does not understand");
@@ -80,18 +80,18 @@ int least_of_all(c10d::Store& store, int rank, int number, int world_size) {
 
 VariableList cuda_variables() {
   return {{"CUDA_MODULE_LOADING", "EAGER"},
-          // Streams beyond this number share hardware queues, where a receive that waits would hold others back.
+          // More streams share hardware queues, so a waiting receive blocks other work.
           {"CUDA_DEVICE_MAX_CONNECTIONS", "32"}};
 }
 
 VariableList nccl_variables(const MeetingPoint& meeting) {
   const std::string interface = meeting.host.empty() ? "lo" : own_interface(meeting);
-  return {{"NCCL_SOCKET_IFNAME", "=" + interface},  // this one, not those whose names begin so
-          {"NCCL_RAS_ENABLE", "0"},                 // one more port, which answers anyone
-          // Else rings and trees are connected at the first collective that takes them, which size decides, and the
-          // thread that calls it waits for the other members.
+  return {{"NCCL_SOCKET_IFNAME", "=" + interface},  // exact name, not a prefix
+          {"NCCL_RAS_ENABLE", "0"},                 // its port is open to anyone
+          // Otherwise the first collective of a size connects rings and trees, and blocks until the other members call
+          // it.
           {"NCCL_RUNTIME_CONNECT", "0"},
-          // c10d would say of each rank's first message that it waits for others of its communicator.
+          // Disables c10d's warning at each rank's first message.
           {"TORCH_NCCL_SHOW_EAGER_INIT_P2P_SERIALIZATION_WARNING", "0"}};
 }
 
@@ -103,7 +103,7 @@ namespace {
 
 using Group = Communicators::Group;
 
-/// Of one member, by the names of all.
+/// Creates the communicators of a rank.
 class Joining {
  public:
   using Make = std::function<Group(const NewCommunicator&)>;
@@ -135,7 +135,7 @@ class Joining {
   const Make& make_;
 };
 
-/// How many communicators a rank has, on the rank that has most.
+/// Most communicators of any rank.
 struct Most {
   int of_pairs = 0;
   int of_groups = 0;
@@ -149,7 +149,7 @@ Most most_of_a_rank(const CommunicatorPlan& plan) {
     const auto groups = std::ranges::count_if(plan.groups, [&](const std::vector<RankId>& members) {
       return members.size() > 1 && std::ranges::count(members, RankId(rank)) > 0;
     });
-    most.of_pairs = std::max(most.of_pairs, 2 * static_cast<int>(pairs));  // one a direction
+    most.of_pairs = std::max(most.of_pairs, 2 * static_cast<int>(pairs));  // one per direction
     most.of_groups = std::max(most.of_groups, static_cast<int>(groups));
   }
   return most;
@@ -208,7 +208,7 @@ void abort_together(const std::vector<Group>& groups) {
   for (auto& abort : aborts) {
     try {
       abort.get();
-    } catch (const std::exception&) {  // the others end all the same
+    } catch (const std::exception&) {  // the other aborts continue
     }
   }
 }

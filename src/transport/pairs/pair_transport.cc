@@ -19,7 +19,7 @@ namespace {
 
 using Group = Communicators::Group;
 
-/// Runs `action`; what c10d throws becomes a TransportError that says what was going on: "rank 1: send to rank 0".
+/// Runs `action`; c10d's errors become TransportErrors with the operation: "rank 1: send to rank 0".
 template <class Action>
 std::invoke_result_t<Action> guarded(const std::string& operation, Action&& action) {
   const auto message = [&](const c10::Error& error) {
@@ -28,7 +28,7 @@ std::invoke_result_t<Action> guarded(const std::string& operation, Action&& acti
   };
   try {
     return action();
-  } catch (const c10::DistBackendError& error) {  // NCCL, or the network below it
+  } catch (const c10::DistBackendError& error) {  // NCCL or network error
     throw PeerLostError(message(error));
   } catch (const c10::Error& error) {
     throw TransportError(message(error));
@@ -55,11 +55,11 @@ class UnderWay final : public Pending {
  private:
   std::string operation_;
   c10::intrusive_ptr<c10d::Work> work_;
-  at::Tensor tensor_;  // alive until the end
+  at::Tensor tensor_;  // kept alive until done
   at::Tensor result_;
 };
 
-/// Slices are added when the caller waits, which on a device that works in streams does not block it.
+/// Adds the slices in wait(), which does not block the thread on a device with streams.
 class OrderedSum final : public Pending {
  public:
   OrderedSum(std::string operation, Group group, at::Tensor gradients, const std::vector<at::Tensor>& parts,
@@ -78,7 +78,7 @@ class OrderedSum final : public Pending {
   }
 
  private:
-  /// c10d's all-gather wants equal parts: those of members with less end in zeros.
+  /// c10d's all-gather needs equal parts: shorter parts are padded with zeros.
   void hand_round(const at::Tensor& own_sum) {
     const auto& counts = exchange_.counts();
     std::vector<at::Tensor> mine{at::zeros({counts.front()}, own_sum.options())};
@@ -98,7 +98,7 @@ class OrderedSum final : public Pending {
   SliceExchange exchange_;
 };
 
-/// Hands what each member of a group owns to the others: one broadcast after the other.
+/// All-gather by one broadcast per owner.
 class Broadcasts final : public Pending {
  public:
   Broadcasts(std::string operation, at::Tensor buffer) : operation_(std::move(operation)), buffer_(std::move(buffer)) {}
@@ -131,10 +131,9 @@ class PairTransport final : public Transport {
   PairTransport(const PairTransport&) = delete;
   PairTransport& operator=(const PairTransport&) = delete;
 
-  /// Makes the first call of each kind on every group. In NCCL's first transfer between two members of a communicator
-  /// each connects to the other, and its thread waits there for the other's first call: a program in which ranks begin
-  /// with receives from each other would stay there for ever. Here all make these calls in one order, that of
-  /// make_communicators(), one after the other. (A rank's pairs in ascending order of peers are in ascending order.)
+  /// Issues the first call of each kind on every group, in the order of make_communicators(). NCCL's first transfer
+  /// between two members blocks each thread until the other member's call, so ranks that first receive from each other
+  /// would deadlock.
   void connect() {
     if (to_.everyone) connect_groups();
     if (to_.connected) to_.connected();
@@ -144,7 +143,7 @@ class PairTransport final : public Transport {
     if (!to_.end) return;
     try {
       to_.end(std::uncaught_exceptions() > exceptions_before_);
-    } catch (const std::exception&) {  // nobody needs the groups any more
+    } catch (const std::exception&) {  // the groups are no longer needed
     }
   }
 
@@ -224,14 +223,13 @@ class PairTransport final : public Transport {
   }
 
  private:
-  static constexpr int kTag = 0;  // NCCL has none
+  static constexpr int kTag = 0;  // NCCL has no tags
 
   [[nodiscard]] const Communicators::Pair& pair(int peer) const {
     const auto found = to_.pairs.find(peer);
     if (found == to_.pairs.end()) throw TransportError("there is no communicator of this pair");
     return found->second;
   }
-  /// The peer's number within the pair.
   [[nodiscard]] int member(int peer) const { return peer > to_.rank ? 1 : 0; }
 
   void connect_groups() const {
@@ -239,7 +237,7 @@ class PairTransport final : public Transport {
       static_cast<void>(sum_over_everyone(nothing(at::kDouble)));
       for (const Group& group : to_.process_groups) connect_group(group);
       for (const auto& [peer, pair] : to_.pairs) connect_pair(peer, pair);
-      static_cast<void>(on_host(sum_over_everyone(nothing(at::kDouble))));  // all ranks are through, and their devices
+      static_cast<void>(on_host(sum_over_everyone(nothing(at::kDouble))));  // waits for all ranks and devices
     });
   }
 
@@ -274,7 +272,7 @@ class PairTransport final : public Transport {
     return fmt::format("rank {}: all-reduce of stage {}", to_.rank, id.value());
   }
 
-  /// Gathers, and adds in ascending order of ranks.
+  /// Gathers the values and adds them in ascending order of ranks.
   [[nodiscard]] at::Tensor sum_over_everyone(const at::Tensor& values) const {
     std::vector<at::Tensor> mine{values};
     std::vector<std::vector<at::Tensor>> all(1);

@@ -12,13 +12,9 @@
 #include "transport/message.h"
 #include "transport/stream.h"
 
-// Whether the rank threads of one process still work together, and if not, why.
-
-// One directed channel between two rank threads: tensors by reference, first in, first out.
-
 namespace chimera {
 
-/// Open until someone closes it; the first reason stays.
+/// Flag that can be closed; keeps the first reason.
 class CloseFlag {
  public:
   void close(const std::string& why) {
@@ -28,7 +24,7 @@ class CloseFlag {
     closed_ = true;
   }
   [[nodiscard]] bool closed() const noexcept { return closed_; }
-  /// Throws PeerLostError once closed: "OPERATION: WHY". `describe` returns the operation and is called only then.
+  /// Throws PeerLostError "OPERATION: WHY" if closed. `describe` returns the operation.
   template <class Describe>
   void check(Describe&& describe) const {
     if (!closed_) return;
@@ -42,23 +38,22 @@ class CloseFlag {
   std::string why_;
 };
 
-/// A tensor and, beside it, what it is.
 struct TaggedTensor {
   at::Tensor tensor;
   MessageTag tag;
 };
 
-/// Messages are numbered from 0 in the order sent. One thread sends, one receives, any may wake().
+/// Directed FIFO channel between two rank threads, by reference. Messages are numbered from 0. One thread sends, one
+/// receives, any thread may call wake().
 class ThreadChannel {
  public:
-  /// Hands over the next message; never blocks for long.
   void send(TaggedTensor message);
-  /// The number of the message that the next receive stands for; for the receiver's thread alone.
+  /// Returns the message number of the next receive; for the receiver's thread.
   [[nodiscard]] std::int64_t post() { return posted_++; }
-  /// Blocks until message `number` is there or `close_flag` is closed; returns an undefined tensor in the latter case.
-  /// To be called once for each number.
+  /// Blocks until message `number` arrives. Returns an undefined tensor if `close_flag` is closed. Call it once per
+  /// number.
   [[nodiscard]] TaggedTensor take(std::int64_t number, const CloseFlag& close_flag);
-  /// Makes a blocked take() look at its flag again.
+  /// Makes a blocked take() check its flag again.
   void wake();
 
  private:
@@ -71,7 +66,7 @@ class ThreadChannel {
   std::condition_variable arrived_;
   std::deque<Handed> messages_;  ///< messages first_, first_ + 1, ...; undefined once taken
   std::int64_t first_ = 0;
-  bool receiver_waits_ = false;  ///< a system call to notify nobody is worth avoiding
+  bool receiver_waits_ = false;  ///< saves the system call of an unneeded notification
   std::int64_t posted_ = 0;
 };
 

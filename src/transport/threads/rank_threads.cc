@@ -15,7 +15,7 @@ namespace {
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-/// The exception under way, in one line.
+/// Returns the current exception's text in one line.
 std::string current_reason() {
   try {
     throw;

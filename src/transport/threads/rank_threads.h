@@ -1,5 +1,4 @@
 #pragma once
-// The ranks of a run as threads of this process.
 
 #include <condition_variable>
 #include <cstdint>
@@ -15,40 +14,39 @@
 
 namespace chimera {
 
-/// A rank that ended by an exception.
+/// Rank that ended with an exception.
 struct RankFailure {
   RankId rank;
   std::exception_ptr error;
 };
 
-/// A thread for each rank but 0, which is the caller of run(): kept from run to run, so that what torch keeps for a
-/// thread stays.
+/// Threads of ranks 1, 2, ...; rank 0 is the caller of run(). They persist between runs, and so does torch's data per
+/// thread.
 class RankThreads {
  public:
   using Body = std::function<void(RankId)>;
   using Close = std::function<void(const std::string& why)>;
 
-  /// Throws Error where the system refuses a thread; none is left behind then.
+  /// Throws Error if the system refuses a thread; the other threads have then ended.
   explicit RankThreads(int ranks);
   RankThreads(const RankThreads&) = delete;
   RankThreads& operator=(const RankThreads&) = delete;
   ~RankThreads();
 
-  /// Calls body(0) .. body(ranks - 1), of at most as many ranks as there are threads for, each rank in its own thread,
-  /// the same one every time, and returns when all have ended. As soon as one throws, `close` is called with `rank 1
-  /// failed: WHY`: it must make the others end too, as ThreadHub::close() does, and may be called several times, by any
-  /// thread. Returns the first failure, one with a reason of its own (no PeerLostError) before one without; none where
-  /// all returned.
+  /// Calls body(0) .. body(ranks - 1), each rank always on the same thread, and returns when all have ended. `ranks` is
+  /// at most the constructor's. Each exception calls `close`, on any thread, with `rank 1 failed: WHY`; it must end the
+  /// other ranks, as ThreadHub::close() does. Returns the first failure that is no PeerLostError, else the first
+  /// failure, if any.
   [[nodiscard]] std::optional<RankFailure> run(int ranks, const Body& body, const Close& close);
 
  private:
-  struct Turn {  // one run()
+  struct Turn {  // a single run()
     const Body* body = nullptr;
     const Close* close = nullptr;
     int ranks = 0;
-    int at_work = 0;  // threads
+    int at_work = 0;  // threads still running
     std::optional<RankFailure> failure = std::nullopt;
-    bool own_reason = false;  // of the failure
+    bool own_reason = false;  // `failure` is no PeerLostError
   };
 
   void serve(RankId rank);
@@ -59,17 +57,17 @@ class RankThreads {
   std::mutex mutex_;
   std::condition_variable changed_;
   Turn turn_;
-  std::int64_t turns_ = 0;  // begun
+  std::int64_t turns_ = 0;  // runs started
   bool over_ = false;
   std::vector<std::thread> threads_;  // of ranks 1, 2, ...
 };
 
-/// Runs `body` as each of `ranks` ranks, joined by a ThreadHub that a failure closes. Rank 0 is on the caller's thread.
-/// Returns the failure as RankThreads::run() does. Throws Error where the system refuses a thread.
+/// Runs `body` for each rank on a thread, joined by a ThreadHub that a failure closes. Rank 0 runs on the caller's
+/// thread. Returns the failure as RankThreads::run() does. Throws Error if the system refuses a thread.
 [[nodiscard]] std::optional<RankFailure> try_rank_threads(int ranks, const RankGroups& groups,
                                                           const std::function<void(RankId, Transport&)>& body);
 
-/// The same, and throws what the rank threw.
+/// Same, but throws the rank's exception.
 void run_rank_threads(int ranks, const RankGroups& groups, const std::function<void(RankId, Transport&)>& body);
 
 }  // namespace chimera

@@ -19,7 +19,7 @@
 namespace chimera {
 namespace {
 
-/// The sum in the order that the members name, or in theirs.
+/// Adds in the given order, or in ascending order of members.
 at::Tensor sum_of(std::vector<Addend>& addends) {
   if (addends.front().order != nullptr) {
     std::vector<std::vector<at::Tensor>> parts;
@@ -31,7 +31,7 @@ at::Tensor sum_of(std::vector<Addend>& addends) {
   return sum;
 }
 
-/// Copies what each member owns into the buffers of the others.
+/// Copies each member's part into the other members' buffers.
 void hand_round(std::vector<Addend>& addends) {
   std::int64_t offset = 0;
   for (std::size_t owner = 0; owner < addends.size(); ++owner) {
@@ -44,7 +44,7 @@ void hand_round(std::vector<Addend>& addends) {
   }
 }
 
-/// Leaves the sum, or what all own, in every buffer. Returns what is wrong with them, or "".
+/// Writes the sum, or all parts, to every buffer. Returns an error text, or "".
 std::string add_up(std::vector<Addend>& addends) {
   const at::NoGradGuard no_grad;
   const at::Tensor& first = addends.front().buffer;
@@ -66,7 +66,7 @@ std::string add_up(std::vector<Addend>& addends) {
     for (Addend& addend : addends) {
       if (!addend.buffer.is_same(sum)) addend.buffer.copy_(sum);
     }
-  } catch (const std::exception& error) {  // the other members must not wait for ever
+  } catch (const std::exception& error) {  // the other members must not wait forever
     return error.what();
   }
   return {};
@@ -92,7 +92,7 @@ SumResult ThreadSum::wait(std::int64_t number, const CloseFlag& close_flag) {
   changed_.wait(lock, [&] { return close_flag.closed() || round.num_deposited == num_members_; });
   if (round.phase == Phase::Collecting && !close_flag.closed()) {
     round.phase = Phase::Summing;
-    lock.unlock();  // a member may hand in for the next round meanwhile
+    lock.unlock();  // members may deposit for the next round meanwhile
     std::string error = add_up(round.addends);
     StreamMark summed(round.addends.front().buffer.device());
     lock.lock();
@@ -101,7 +101,7 @@ SumResult ThreadSum::wait(std::int64_t number, const CloseFlag& close_flag) {
     round.phase = Phase::Done;
     changed_.notify_all();
   }
-  // Even when closed: another member may be writing into this one's buffer.
+  // Even if closed: another member may be writing into this member's buffer.
   changed_.wait(lock, [&] { return round.phase != Phase::Summing; });
   if (close_flag.closed()) return {.closed = true, .error = {}};
   round.summed.await();
@@ -190,7 +190,7 @@ class Receive final : public Pending {
 
 class Sum final : public Pending {
  public:
-  /// `operation` names it in errors, e.g. "all-reduce of stage 2".
+  /// `operation` names the sum in errors: "all-reduce of stage 2".
   Sum(ThreadHub::State& hub, ThreadSum& sum, RankId rank, std::size_t member, Addend addend, std::string operation)
       : hub_(hub),
         sum_(sum),
