@@ -106,7 +106,6 @@ endfunction()
 
 function(chimera_library name)
   cmake_parse_arguments(ARG "LIGHT;TORCH" "" "SOURCES;GENERATED;PUBLIC;PRIVATE" ${ARGN})
-  list(TRANSFORM ARG_SOURCES PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/${name}/)
   if(NOT ARG_SOURCES)
     file(GLOB_RECURSE ARG_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc)
   endif()

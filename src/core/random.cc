@@ -1,3 +1,4 @@
+#define XXH_INLINE_ALL  // header-only, no library to link
 #include "core/random.h"
 
 #include <xxhash.h>
@@ -9,8 +10,6 @@
 #include <numbers>
 
 // The rounds are spelled out, because compilers vectorize only this form. A test compares it with Random123.
-
-#define XXH_INLINE_ALL  // header-only, no library to link
 
 namespace chimera {
 namespace {

@@ -1,3 +1,5 @@
+#define XXH_STATIC_LINKING_ONLY
+#define XXH_INLINE_ALL
 #include "data/data_file.h"
 
 #include <fcntl.h>
@@ -20,9 +22,6 @@
 
 #include "core/error.h"
 #include "core/files.h"
-
-#define XXH_STATIC_LINKING_ONLY
-#define XXH_INLINE_ALL
 
 namespace chimera {
 namespace {

@@ -184,8 +184,7 @@ struct BlockEncoder::Json {
 };
 
 BlockEncoder::BlockEncoder(const Tokenizer& tokenizer, const std::vector<std::string>& paths, EncodingOptions options)
-    : tokenizer_(tokenizer),
-      paths_(paths),
+    : paths_(paths),
       options_(std::move(options)),
       encoder_(tokenizer.make_encoder()),
       json_(std::make_unique<Json>()) {}

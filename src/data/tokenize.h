@@ -68,7 +68,6 @@ class BlockEncoder {
   void put_ids();
   [[nodiscard]] std::string name(const InputBlock& block) const;
 
-  const Tokenizer& tokenizer_;
   const std::vector<std::string>& paths_;
   EncodingOptions options_;
   std::unique_ptr<Encoder> encoder_;

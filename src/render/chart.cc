@@ -56,7 +56,8 @@ std::vector<SeriesLook> looks_of(const std::vector<Series>& series) {
   return looks;
 }
 
-void draw_curve(const Series& series, const SeriesLook& look, const Axis& x, const Axis& y, std::string& body) {
+void draw_curve(const Series& series, const SeriesLook& look, const ChartAxis& x, const ChartAxis& y,
+                std::string& body) {
   std::string path;
   std::string marks;
   bool pen_down = false;
@@ -128,9 +129,9 @@ std::string to_svg(const LineChart& chart) {
     return frame.finish();
   }
   if (chart.from_zero) up.add(0);
-  const Axis y = frame.value_axis(area, up.least, up.most);
+  const ChartAxis y = frame.value_axis(area, up.least, up.most);
   if (across.least == across.most) across = {across.least - 0.5, across.most + 0.5};
-  const Axis x{.least = across.least, .most = across.most, .first = area.left + 8, .last = area.right - 8};
+  const ChartAxis x{.least = across.least, .most = across.most, .first = area.left + 8, .last = area.right - 8};
   for (const double number : x_numbers(chart, across)) {
     if (number < across.least || number > across.most) continue;
     frame.text(x.at(number), area.bottom + 17, short_number(number), "middle", "soft");
@@ -151,7 +152,7 @@ std::string to_svg(const GroupedBars& chart) {
   for (std::size_t s = 0; s < chart.series.size(); ++s) looks.push_back({s % kSeriesColors, s >= kSeriesColors});
   ChartFrame frame(chart.size, chart.title);
   const PlotArea area = frame.begin(chart.series, looks, true, "", chart.y_label);
-  const Axis y = frame.value_axis(area, up.least, up.most > 0 ? up.most * 1.02 : 1);
+  const ChartAxis y = frame.value_axis(area, up.least, up.most > 0 ? up.most * 1.02 : 1);
   const double room = (area.right - area.left) / static_cast<double>(std::max<std::size_t>(chart.groups.size(), 1));
   const double width = 0.78 * room / static_cast<double>(std::max<std::size_t>(chart.series.size(), 1));
   const bool has_labels = width >= 20;
@@ -285,9 +286,9 @@ PlotArea ChartFrame::begin(const std::vector<std::string>& series, const std::ve
   return area;
 }
 
-Axis ChartFrame::value_axis(const PlotArea& area, double least, double most) {
+ChartAxis ChartFrame::value_axis(const PlotArea& area, double least, double most) {
   const auto numbers = ticks(least, most, 5);
-  const Axis axis{.least = numbers.front(), .most = numbers.back(), .first = area.bottom, .last = area.top};
+  const ChartAxis axis{.least = numbers.front(), .most = numbers.back(), .first = area.bottom, .last = area.top};
   for (const double number : numbers) {
     const double y = axis.at(number);
     body += fmt::format("<path d=\"M{:.1f} {:.1f}H{:.1f}\" class=\"grid\" stroke=\"#d8dce0\"/>\n", area.left, y,

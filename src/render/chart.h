@@ -76,7 +76,7 @@ struct SeriesLook {
 inline constexpr std::size_t kSeriesColors = 7;
 
 /// Maps values `least` to `most` to pixels `first` to `last`.
-struct Axis {
+struct ChartAxis {
   double least = 0;
   double most = 1;
   double first = 0;
@@ -101,7 +101,7 @@ class ChartFrame {
   PlotArea begin(const std::vector<std::string>& series, const std::vector<SeriesLook>& looks, bool as_bars,
                  const std::string& x_label, const std::string& y_label);
   /// Draws and returns the y axis, with grid lines and numbers.
-  Axis value_axis(const PlotArea& area, double least, double most);
+  ChartAxis value_axis(const PlotArea& area, double least, double most);
   /// `anchor` is start, middle or end.
   void text(double x, double y, const std::string& words, const char* anchor = "middle", const char* kind = "ink");
   [[nodiscard]] std::string finish() const;

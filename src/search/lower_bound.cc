@@ -69,8 +69,8 @@ double WorkerBound::of_room_backwards(std::vector<OpWindow>& jobs, std::int64_t 
 
 /// The i-th taker to start, from 0, waits for the end of i + 1 - room releasers. Requires jobs sorted by head.
 void WorkerBound::find_turns(const std::vector<OpWindow>& jobs, std::int64_t room) {
-  constexpr double kNever = std::numeric_limits<double>::infinity();
-  double shortest = kNever;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  double shortest = kInfinity;
   std::size_t takers = 0;
   ends_.clear();
   for (const OpWindow& job : jobs) {

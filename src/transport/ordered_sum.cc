@@ -11,14 +11,14 @@
 namespace chimera {
 namespace {
 
-struct Part {
+struct SumOperand {
   Subtree tree;
   at::Tensor tensor;
   [[nodiscard]] std::int64_t first_block() const { return tree.index << tree.level; }
 };
 
-std::vector<Part> from_left_to_right(const SumOrder& order, const std::vector<std::vector<at::Tensor>>& parts) {
-  std::vector<Part> all;
+std::vector<SumOperand> from_left_to_right(const SumOrder& order, const std::vector<std::vector<at::Tensor>>& parts) {
+  std::vector<SumOperand> all;
   for (std::size_t member = 0; member < parts.size(); ++member) {
     if (member >= order.parts.size() || parts[member].size() != order.parts[member].size()) {
       throw TransportError("a member's parts are not those of the order");
@@ -28,7 +28,7 @@ std::vector<Part> from_left_to_right(const SumOrder& order, const std::vector<st
     }
   }
   if (all.empty()) throw TransportError("there is nothing to add");
-  std::sort(all.begin(), all.end(), [](const Part& a, const Part& b) { return a.first_block() < b.first_block(); });
+  std::sort(all.begin(), all.end(), [](const SumOperand& a, const SumOperand& b) { return a.first_block() < b.first_block(); });
   return all;
 }
 
@@ -38,7 +38,7 @@ at::Tensor add_in_order(const SumOrder& order, const std::vector<std::vector<at:
   const at::NoGradGuard no_grad;
   const auto add = [](const at::Tensor& left, const at::Tensor& right) { return left.add_(right); };
   TreeAdder<at::Tensor> adder;
-  for (Part& part : from_left_to_right(order, parts)) adder.push(part.tree, std::move(part.tensor), add);
+  for (SumOperand& part : from_left_to_right(order, parts)) adder.push(part.tree, std::move(part.tensor), add);
   return adder.total(add);
 }
 

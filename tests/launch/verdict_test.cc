@@ -16,19 +16,19 @@ RankRecord killed(int signal_number) { return {.report = {}, .ending = Ending{En
 RankRecord reported(bool own_cause) { return {.report = FailureReport{0, "1B3", "reason", own_cause}, .ending = {}}; }
 
 TEST(VerdictTest, TellsVictimsFromCulprits) {
-  EXPECT_EQ(part_of(running()), Part::None);
-  EXPECT_EQ(part_of(exited(0)), Part::None);
-  EXPECT_EQ(part_of(exited(1)), Part::Culprit);
-  EXPECT_EQ(part_of(exited(static_cast<int>(ExitCode::PeerLost))), Part::Victim);
-  EXPECT_EQ(part_of(killed(SIGSEGV)), Part::Culprit);
-  EXPECT_EQ(part_of(reported(true)), Part::Culprit);
-  EXPECT_EQ(part_of(reported(false)), Part::Victim);
+  EXPECT_EQ(failure_role(running()), FailureRole::None);
+  EXPECT_EQ(failure_role(exited(0)), FailureRole::None);
+  EXPECT_EQ(failure_role(exited(1)), FailureRole::Culprit);
+  EXPECT_EQ(failure_role(exited(static_cast<int>(ExitCode::PeerLost))), FailureRole::Victim);
+  EXPECT_EQ(failure_role(killed(SIGSEGV)), FailureRole::Culprit);
+  EXPECT_EQ(failure_role(reported(true)), FailureRole::Culprit);
+  EXPECT_EQ(failure_role(reported(false)), FailureRole::Victim);
 }
 
 TEST(VerdictTest, AVictimThatAbortsStaysAVictim) {
   RankRecord record = reported(false);
   record.ending = Ending{Ending::Kind::Killed, SIGABRT};
-  EXPECT_EQ(part_of(record), Part::Victim);
+  EXPECT_EQ(failure_role(record), FailureRole::Victim);
 }
 
 TEST(VerdictTest, TheFirstCulpritIsNamed) {

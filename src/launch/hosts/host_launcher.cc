@@ -126,7 +126,7 @@ class PartWatch {
       if (!ranks_[place].running()) continue;
       records_[place].ending = ranks_[place].reap();
       if (!records_[place].ending || ended_) continue;
-      if (part_of(records_[place]) != Part::None) failures_.push_back(static_cast<int>(place));
+      if (failure_role(records_[place]) != FailureRole::None) failures_.push_back(static_cast<int>(place));
     }
   }
 

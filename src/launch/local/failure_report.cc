@@ -98,18 +98,18 @@ std::string signal_name(int number) {
 
 }  // namespace
 
-Part part_of(const RankRecord& record) {
-  if (record.report) return record.report->own_cause ? Part::Culprit : Part::Victim;
+FailureRole failure_role(const RankRecord& record) {
+  if (record.report) return record.report->own_cause ? FailureRole::Culprit : FailureRole::Victim;
   const bool is_well = exited_with(record, ExitCode::Success) || exited_with(record, kSavedExit);
-  if (!record.ending || is_well) return Part::None;
-  return exited_with(record, ExitCode::PeerLost) ? Part::Victim : Part::Culprit;
+  if (!record.ending || is_well) return FailureRole::None;
+  return exited_with(record, ExitCode::PeerLost) ? FailureRole::Victim : FailureRole::Culprit;
 }
 
 std::optional<int> find_culprit(std::span<const RankRecord> records, std::span<const int> failures) {
   const auto record = [&](int rank) -> const RankRecord& { return records[static_cast<std::size_t>(rank)]; };
   auto found = std::ranges::find_if(failures, [&](int rank) { return killed_from_outside(record(rank)); });
   if (found == failures.end()) {
-    found = std::ranges::find_if(failures, [&](int rank) { return part_of(record(rank)) == Part::Culprit; });
+    found = std::ranges::find_if(failures, [&](int rank) { return failure_role(record(rank)) == FailureRole::Culprit; });
   }
   return found == failures.end() ? std::nullopt : std::optional<int>(*found);
 }

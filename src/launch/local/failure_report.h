@@ -32,7 +32,7 @@ struct RecoveryNote {
   friend bool operator==(const RecoveryNote&, const RecoveryNote&) = default;
 };
 
-/// Wait for a culprit after the first victim (see Part).
+/// Wait for a culprit after the first victim (see FailureRole).
 inline constexpr std::chrono::milliseconds kVictimGrace{300};
 
 /// Returns one line with newline, at most PIPE_BUF bytes for an atomic write. Long messages are truncated, control
@@ -59,8 +59,8 @@ struct RankRecord {
 
 /// Role of a rank in the end of the job. A victim ended only because it lost a peer, according to its report or
 /// ExitCode::PeerLost. Other failures make a culprit; success and kSavedExit are no failures.
-enum class Part { None, Victim, Culprit };
-[[nodiscard]] Part part_of(const RankRecord& record);
+enum class FailureRole { None, Victim, Culprit };
+[[nodiscard]] FailureRole failure_role(const RankRecord& record);
 
 /// Returns the rank to blame; nullopt if there are only victims. `failures`: ranks in order of detection. A rank killed
 /// by SIGKILL without a report takes precedence over other culprits, because losing a peer never causes that.

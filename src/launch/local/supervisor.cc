@@ -210,7 +210,7 @@ void Supervisor::note(const std::optional<FailureReport>& report) {
 
 void Supervisor::note_failure(int rank) {
   const bool known = ranks_.is_lost(rank) || std::ranges::find(failures_, rank) != failures_.end();
-  if (!known && part_of(record_of(rank)) != Part::None) failures_.push_back(rank);
+  if (!known && failure_role(record_of(rank)) != FailureRole::None) failures_.push_back(rank);
 }
 
 void Supervisor::read_signals() {
@@ -271,7 +271,7 @@ bool Supervisor::lose_failed(int culprit) {
   std::vector<int> lost;
   std::vector<std::string> reasons;
   for (const int rank : failures_) {
-    const bool is_victim = part_of(record_of(rank)) == Part::Victim;
+    const bool is_victim = failure_role(record_of(rank)) == FailureRole::Victim;
     if (is_victim && ranks_[rank].running()) continue;
     if (is_final(record_of(rank))) return false;
     lost.push_back(rank);

@@ -44,16 +44,16 @@ std::string memory_in_words(double bytes) {
 constexpr std::size_t kColumns = 100;
 
 /// A field of the line. Narrow lines drop the highest `spare` above 0 first.
-struct Part {
+struct LineField {
   std::string text;
   int spare = 0;
 };
 
-std::string joined_within(std::vector<Part> parts, std::size_t columns) {
+std::string joined_within(std::vector<LineField> parts, std::size_t columns) {
   while (true) {
     std::string line;
-    for (const Part& part : parts) line += (line.empty() ? "" : "  ") + part.text;
-    const auto next = std::ranges::max_element(parts, {}, &Part::spare);
+    for (const LineField& part : parts) line += (line.empty() ? "" : "  ") + part.text;
+    const auto next = std::ranges::max_element(parts, {}, &LineField::spare);
     if (line.size() <= columns || next->spare == 0) return line;
     parts.erase(next);
   }
@@ -85,7 +85,7 @@ std::string tokens_per_second(double rate) {
 }
 
 std::string progress_line(const StepMetrics& metrics, std::int64_t steps) {
-  std::vector<Part> parts = {{fmt::format("step {}/{}", metrics.step, steps)},
+  std::vector<LineField> parts = {{fmt::format("step {}/{}", metrics.step, steps)},
                              {fmt::format("loss {:.4f}", metrics.loss)}};
   if (metrics.validation_loss) parts.push_back({fmt::format("validation {:.4f}", *metrics.validation_loss)});
   parts.push_back({fmt::format("grad {:.2f}", metrics.gradient_norm), 3});

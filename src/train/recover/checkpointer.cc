@@ -94,14 +94,14 @@ std::vector<FileRecord> CheckpointPart::write(Disk& disk, const std::string& unf
 
 namespace {
 
-std::atomic<std::uint64_t> requests = 0;
+std::atomic<std::uint64_t> requested_saves = 0;
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "signal handlers take no locks");
 
 }  // namespace
 
-void request_save() noexcept { ++requests; }
+void request_save() noexcept { ++requested_saves; }
 
-std::uint64_t save_requests() noexcept { return requests; }
+std::uint64_t save_requests() noexcept { return requested_saves; }
 
 void SaveRetries::note_failure(Clock::time_point now) {
   next_ = now + pause_;

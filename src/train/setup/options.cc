@@ -64,10 +64,10 @@ void require_fitting_batch(const ModelConfig& model, std::int64_t sequence, std:
 void require_memory_for(const ModelConfig& model, const std::string& what, double bytes) {
   const double available = available_memory_bytes();
   if (bytes <= available) return;
-  constexpr double kGiB = 1 << 30;
+  constexpr double gibibyte = 1 << 30;
   throw ConfigError(
       fmt::format("model {}: {} need {:.1f} GiB, this machine (or its control group) has {:.1f}; use a smaller model",
-                  model.name, what, bytes / kGiB, available / kGiB));
+                  model.name, what, bytes / gibibyte, available / gibibyte));
 }
 
 }  // namespace chimera
