@@ -1,3 +1,4 @@
+#define XXH_INLINE_ALL  // header-only: one hash, no library to link
 #include "transport/message.h"
 
 #include <xxhash.h>
@@ -12,7 +13,6 @@
 #include "core/fault_point.h"
 
 #define XXH_STATIC_LINKING_ONLY
-#define XXH_INLINE_ALL
 
 namespace chimera {
 namespace {
